@@ -151,18 +151,11 @@ def train(steps, step_size, normalised=True):
     return np.array(path)  # (steps + 1, 2, 2)
 
 
-if steps < 100:
-    raise ValueError(f"steps = {steps}; the last decade is fitted below, so give 100 or more")
 start = np.array([[1.5, 1.5], [-1.0, 1.0]])  # in a wrong direction, on purpose
 path = train(steps, step_size)
-for t in [t for t in (0, 10, 100, 1000) if t <= steps]:
-    print(
-        t,
-        "weight of opt",
-        attend(path[t])[[0, 1], opt].round(4),
-        "norm",
-        np.linalg.norm(path[t]).round(2),
-    )
+for t in (0, 10, 100, 1000):
+    weights, length = attend(path[t])[[0, 1], opt], np.linalg.norm(path[t])
+    print(f"{t:5} weight of opt {weights.round(4)} norm {length:.2f}")
 
 # %% [markdown]
 # ## Where does it go?
@@ -201,7 +194,7 @@ print(np.einsum("itd,de,ie->it", differences, W_mm, z))  # opt against itself: 0
 # %%
 unit = path[1:] / np.linalg.norm(path[1:], axis=(1, 2), keepdims=True)
 error = np.linalg.norm(unit - W_mm / np.linalg.norm(W_mm), axis=(1, 2))
-for t in [t for t in (1, 10, 100, 1000) if t < steps] + [steps]:
+for t in (1, 10, 100, 1000, steps):
     print(t, f"distance of the directions: {error[t - 1]:.4f}")
 
 # %% [markdown]
@@ -226,7 +219,8 @@ np.testing.assert_allclose(history.direction_error["W_mm"][0, 1:], error[at], at
 print("duality gap of the library's solution:", f"{target.gap.max():.0e}")
 
 # %% tags=["nbval-check-output"]
-slope = np.polyfit(*np.log([np.arange(steps // 10, steps + 1), error[steps // 10 - 1 :]]), 1)[0]
+late = np.arange(steps // 10, steps + 1)
+slope = np.polyfit(np.log(late), np.log(error[late - 1]), 1)[0]
 table = claims.Table([
     claims.at_least("opt", "softmax weight of the opt token at the end, smaller of the two",
                     "paper A, Lemma 1 (our constant)", attend(path[-1])[[0, 1], opt].min(), 0.999),
@@ -331,12 +325,8 @@ for moved in ((1.8, 0.0), (-1.0, 0.0)):
 W = path[min(2500, steps)]
 p = attend(W)
 f = (p * scores).sum(1, keepdims=True)
-print(
-    "by subtraction",
-    (scores - f)[:, 2],
-    "by differences of scores",
-    (p * (scores[:, 2:] - scores)).sum(1),
-)
+print("by subtraction", (scores - f)[:, 2])
+print("by differences of scores", (p * (scores[:, 2:] - scores)).sum(1))
 
 # %% [markdown]
 # <details><summary>Answer</summary>

@@ -368,11 +368,8 @@ def last_error(signal, ngd_step, std=start_std):
 
 
 for strength in (signal, 0.5):
-    print(
-        "signal {}: ||W_mm|| = {:.3f}, last error {:.4f}".format(
-            strength, *last_error(strength, ngd_step)
-        )
-    )
+    norm, error = last_error(strength, ngd_step)
+    print(f"signal {strength}: ||W_mm|| = {norm:.3f}, last error {error:.4f}")
 
 # %% [markdown]
 # <details><summary>Answer</summary>

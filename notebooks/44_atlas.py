@@ -302,13 +302,8 @@ reached = {
 # %%
 own_norm = {name: row.reached for name, row in constant.items()}
 for title, runs in reached.items():
-    rates = [
-        np.median(atlas.fitted_rate(runs[name], atlas.column(of))) for name, of in own_norm.items()
-    ]
-    print(
-        f"{title:24} exponent of 1 - ratio over the last decade:",
-        *(f"{rate:6.2f}" for rate in rates),
-    )
+    fitted = (atlas.fitted_rate(runs[name], atlas.column(of)) for name, of in own_norm.items())
+    print(f"{title:24} exponent of 1 - ratio:", *(f"{np.median(rates):6.2f}" for rates in fitted))
 
 # %%
 growing = r"$\eta_t\propto t^{1/2}$"

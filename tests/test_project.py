@@ -82,7 +82,7 @@ def test_what_the_pages_beyond_the_papers_cite_is_in_the_citation_file_and_the_o
 
 
 # The weight of lib/ and papers/ as they stand: most lines, most files. Each may only be lowered.
-MOST = {"lib": (11_033, 81), "papers": (14_636, 79), "together": (25_669, 160)}
+MOST = {"lib": (11_033, 81), "papers": (14_629, 79), "together": (25_662, 160)}
 
 
 @pytest.mark.parametrize("name", MOST)

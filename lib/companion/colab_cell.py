@@ -35,15 +35,8 @@ def without_widgets(outputs: list) -> list:
     """Outputs as they can be kept: a line for a widget, which needs its kernel; no tqdm bar."""
     texts = {"text/markdown": f"*{NO_WIDGET}*", "text/plain": NO_WIDGET}
     line = nbformat.v4.new_output("display_data", texts)
-    data = [output.get("data", {}) for output in outputs]
-    kept = [o for o, d in zip(outputs, data) if not d.get("text/plain", "").endswith("it/s]")]
+    kept = [o for o in outputs if not o.get("data", {}).get("text/plain", "").endswith("it/s]")]
     return [line if WIDGET in output.get("data", {}) else output for output in kept]
-
-
-def _address() -> str:
-    """The repository's address in pyproject.toml, [project.urls]; empty if there is none."""
-    path = files.ROOT / "pyproject.toml"
-    return files.read_table(path).get("project", {}).get("urls", {}).get("repository", "")
 
 
 def installs(cell) -> bool:
@@ -57,7 +50,8 @@ def installing(cells: list) -> list:
 
     Ids are given by place, since a tool that merges notebooks hands ids on to other cells.
     """
-    text = CELL.replace("ADDRESS", _address())
+    project = files.read_table(files.ROOT / "pyproject.toml").get("project", {})
+    text = CELL.replace("ADDRESS", project.get("urls", {}).get("repository", ""))
     first = nbformat.v4.new_code_cell(text, id=TAG, metadata={"tags": [TAG]} | HIDDEN)
     cells = [cell for cell in cells if not installs(cell)]
     for place, cell in enumerate(cells):

@@ -22,8 +22,9 @@ class Shell:
         self.called.append((name, line))
 
 
-def run(address, monkeypatch, absent):
-    monkeypatch.setattr(colab_cell, "_address", lambda: address)
+def run(address, monkeypatch, folder, absent):
+    monkeypatch.setattr(files, "ROOT", folder)
+    (folder / "pyproject.toml").write_text(f'[project.urls]\nrepository = "{address}"\n')
     (cell,) = colab_cell.installing([])
     shell, find = Shell(), importlib.util.find_spec
     if absent:
@@ -33,14 +34,16 @@ def run(address, monkeypatch, absent):
     return shell.called
 
 
-def test_it_installs_from_the_repository_only_where_the_project_is_absent(monkeypatch):
+def test_it_installs_from_the_repository_only_where_the_project_is_absent(monkeypatch, tmp_path):
     address = "https://example.org/a.git"
-    assert run(address, monkeypatch, absent=False) == []
-    (pip, line), *_ = run(address, monkeypatch, absent=True)
+    assert run(address, monkeypatch, tmp_path, absent=False) == []
+    (pip, line), *_ = run(address, monkeypatch, tmp_path, absent=True)
     assert pip == "pip" and line.startswith('install --quiet "attention-dynamics[')
     assert line.endswith('] @ git+{repository}"')
     with pytest.raises(ImportError, match="address"):
-        run("", monkeypatch, absent=True)
+        run("", monkeypatch, tmp_path, absent=True)
+    (tmp_path / "pyproject.toml").unlink()
+    assert 'repository = ""' in colab_cell.installing([])[0].source
 
 
 def test_it_stands_once_after_a_merge_by_jupytext(tmp_path, monkeypatch):
@@ -58,10 +61,3 @@ def test_it_stands_once_after_a_merge_by_jupytext(tmp_path, monkeypatch):
         cells = nbformat.read(stored, 4).cells
         assert [cell.id for cell in cells] == ["cell-00", "install", "cell-01", "cell-02"]
         assert [cell.source for cell in cells] == [cell.source for cell in notebook.cells]
-
-
-def test_its_address_is_that_of_the_project_file(monkeypatch, tmp_path):
-    monkeypatch.setattr(files, "ROOT", tmp_path)
-    assert colab_cell._address() == ""
-    (tmp_path / "pyproject.toml").write_text('[project.urls]\nrepository = "https://a"\n')
-    assert colab_cell._address() == "https://a"
