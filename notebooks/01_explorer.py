@@ -20,7 +20,7 @@
 # **Figures 2 and 5**, one data set at a time.
 #
 # **Question.** How does the path of $W_t$ depend on the data, the update rule and the step? Every move of a slider
-# trains anew from the start, which takes some tens of milliseconds, and a quarter of a second with the drawing.
+# trains anew from the start, which takes some tens of milliseconds, and about a tenth of a second with the drawing.
 #
 # Run all cells in JupyterLab, or open this notebook with `voila notebooks/01_explorer.ipynb`. Without a front end for
 # widgets it runs as well and shows the pictures of its default setting.

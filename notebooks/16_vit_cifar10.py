@@ -46,8 +46,8 @@
 # same steps $\Delta_s$ has the growth $\sqrt{1+\sum_s\lVert\Delta_s\rVert^2/\lVert\theta_0\rVert^2}-1$ in root mean square. So growth is
 # compared with that.
 #
-# The network is that of notebook 15, which says how it differs from the paper's. There is no theorem for it, so there
-# are no hypotheses to check. Sizes, batch and rates of Figure 7 did not survive in the text at hand: **these are our
+# The network is not the named one of notebook 15: its shifts are half a patch long and diagonal (`lib/networks/vision.py`). There is no theorem for
+# it, so there are no hypotheses to check. Sizes, batch and rates of Figure 7 did not survive in the text at hand: **these are our
 # settings**, and smaller.
 
 # %% tags=["parameters"]

@@ -128,7 +128,7 @@ for world, toward in (("true world", W_mm), ("target rotated by 5 %", rotated)):
 # %% [markdown]
 # ## Fixed head
 #
-# Three settings, all ours. *class means* and *antipodal*: the data of our Figures 2 and 5, on which Assumption 1 as we
+# Three settings, all ours. *class means* and *antipodal*: smaller data of the kinds of our Figures 2 and 5, on which Assumption 1 as we
 # read it fails. *high d*: Example 1 in Gaussian form, small and of such dimension that Assumption 1 holds on every draw.
 # The paper's constant for "nearly orthogonal" is lost; ours is a bound under which no [opt token](words.md) can lose weight before
 # it is selected. Three starts. *small*: Gaussian, tiny (Lemma 4). *opposite*: $W_0 = -W_{mm}$. *local*: the [token SVM](words.md)'s solution for another,

@@ -190,8 +190,8 @@ figure
 #
 # ## What we saw
 #
-# The gradients of the loss carry $\Sigma$ on both sides of $E$, and the preconditioner of Algorithm 1 cancels it on one
-# side only. With it the iterations grow like the condition number, without it faster. The gain depends on the draw. Our
+# The gradient of $B$ carries $\Sigma$ on both sides of $E$, that of $A$ on the right only, and the preconditioner of Algorithm 1 cancels
+# the left one. With it the iterations grow like the condition number, without it faster. The gain depends on the draw. Our
 # claim asks for a tenfold gain on each of four draws. On one of them descent without the preconditioner is not so slow,
 # the gain is smaller, and the claim fails.
 #

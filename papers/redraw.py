@@ -44,7 +44,7 @@ def _faster(name):
 
 
 PICTURES = {
-    "multi_nli_again": [_faster("fig1")],
+    "multi_nli_200": [_faster("fig1")],
     "civil_comments_400": [_faster("fig4")],
     "mnist_60000": [_faster("fig6")],
     "cifar10": [_faster("fig7")],

@@ -1,7 +1,7 @@
 """The ledger of paper A (2402.05738): every statement's rows, in the true or in a wrong world.
 
-Three settings for a fixed head, all ours: "class means" and "antipodal" are those of our Figures 2
-and 5, which Assumption 1 as we read it excludes; "high d" is Example 1 in Gaussian form, small and
+Three settings for a fixed head, all ours: "class means" and "antipodal" are as in our Figures 2 and
+5, but smaller, and Assumption 1 as we read it excludes them; "high d" is Example 1 in Gaussian form, small and
 of such dimension that our sufficient form of Assumption 1 holds on every draw. Three starts:
 "small" (Lemma 4), "opposite" (-W_mm), and "local", the token SVM's solution of another selection,
 where the local theory (2308.16898) says training may stay.
@@ -55,7 +55,7 @@ class Sizes:
     draws: int = 200
 
     def class_means(self, seeds: Sequence[int], **more) -> TokenSet:
-        """The tokens of our Figure 2, or with antipodal=True of Figure 5."""
+        """Fewer tokens, as in our Figure 2, or with antipodal=True in Figure 5."""
         shape = self.n, self.T, self.d, self.signal, self.noise
         return tokens.class_mean_tokens(seeds, *shape, **more)
 

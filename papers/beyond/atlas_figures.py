@@ -129,6 +129,6 @@ def used(
         axes[2].plot(np.full(len(value), place + 0.12), value, "o", color=plots.INKS["blue"], ms=3)
     words = [name.replace(", 0.999,", "\n").replace(", ", "\n") for name in own]
     axes[2].set_xticks(range(len(own)), words, fontsize="x-small")
-    axes[2].set(title="blue: own norm; grey: best other", ylabel="margin / largest margin")
+    axes[2].set(title="blue: own norm; grey: other", ylabel="margin / largest margin")
     plots.legend(figure, axes[0])
     return figure
