@@ -2,9 +2,9 @@
 
 Three settings for a fixed head, all ours: "class means" and "antipodal" are as in our Figures 2 and
 5, but smaller, and Assumption 1 as we read it excludes them; "high d" is Example 1 in Gaussian
-form, small and of such dimension that our sufficient form of Assumption 1 holds on every draw. Three starts:
-"small" (Lemma 4), "opposite" (-W_mm), and "local", the token SVM's solution of another selection,
-where the local theory (2308.16898) says training may stay.
+form, small and of such dimension that our sufficient form of Assumption 1 holds on every draw.
+Three starts: "small" (Lemma 4), "opposite" (-W_mm), and "local", the token SVM's solution of
+another selection, where the local theory (2308.16898) says training may stay.
 
 A section yields the rows of the ledger; their words and wrong worlds are in `statements.toml`.
 """
