@@ -56,13 +56,13 @@ def test_the_family_has_every_claim_ever_judged(family):
     assert len(family) + len(redraw.GIVEN_UP) == 24 and not set(redraw.GIVEN_UP) & set(family)
     assert set(REMEASURED) < set(family)
     assert all(family[name][1] == 1 for name in REMEASURED)
-    assert "fig4.sngd: reproduced" in redraw.family_table(family)
+    assert "fig4.sngd: undecided" in redraw.family_table(family)
     first = {n: (c, p) for n, (c, p) in family.items() if n not in REMEASURED}
     smallest, adjusted = min((claim.p, p) for claim, p in first.values())
     assert adjusted == pytest.approx(24 * smallest)
-    # Of the claims reproduced as first measured, these two alone do not stand in the family.
+    # Of the claims reproduced as first measured these, of three seeds, do not stand in the family.
     lost = {n for n, (c, p) in first.items() if c.verdict == "reproduced" and p > 0.05}
-    assert lost == {"fig4.sngd", "fig4.sps"}
+    assert lost == {"fig1.sngd", "fig1.sps", "fig4.adam", "fig6.sngd"}
     assert first["fig7.sngd"][1] < 0.05 and first["fig7.sngd"][0].verdict == "not reproduced"
 
 
@@ -132,9 +132,9 @@ def test_missing_and_damaged_curves_are_named_and_the_others_drawn(tmp_path, mon
     shutil.copy(KEPT / "mnist_60000.npz", desk)
     (desk / "vit.npz").write_bytes((KEPT / "vit.npz").read_bytes()[:5000])
     out = tmp_path / "out"
-    assert redraw.main(["multi_nli_again", "vit", "mnist_60000", "--out", str(out)]) == 1
+    assert redraw.main(["multi_nli_200", "vit", "mnist_60000", "--out", str(out)]) == 1
     printed = capsys.readouterr().out
-    assert "multi_nli_again: not redrawn" in printed and "vit: not redrawn" in printed
+    assert "multi_nli_200: not redrawn" in printed and "vit: not redrawn" in printed
     assert "fastrates_fig6\n  reproduced: SNGD slower" in printed
     assert [path.name for path in out.iterdir()] == ["fastrates_fig6.png"]
     with pytest.raises(SystemExit, match="2"):
