@@ -60,7 +60,7 @@ class ExplorerSetting:
 
 
 @dataclass(frozen=True)
-class Trajectory:
+class _Trajectory:
     """One run at `iterations` (k,): loss_gap log10(L - L*) (k,), direction_error against W_mm (k,).
 
     opt_scores (k, n) are the softmax weights of opt tokens, path (k, 2) W_t along W_mm and off it.
@@ -74,7 +74,7 @@ class Trajectory:
     path: np.ndarray
 
 
-def explore(setting: ExplorerSetting) -> Trajectory:
+def explore(setting: ExplorerSetting) -> _Trajectory:
     """Train one data set from a small Gaussian start and measure it against its W_mm.
 
     Raises ValueError, with the reason, for a setting that the data model or the rule
@@ -94,7 +94,7 @@ def explore(setting: ExplorerSetting) -> Trajectory:
         raise ValueError(f"the run {end}, before any record")
     along, norm = history.alignment["W_mm"][0, kept], history.norm[0, kept]
     off = np.sqrt(np.clip(1 - along**2, 0, None))
-    return Trajectory(
+    return _Trajectory(
         setting=setting,
         iterations=record[kept],
         loss_gap=history.log_gap[0, kept] / np.log(10),
@@ -110,7 +110,7 @@ class Board:
     They have twice as many pixels as are shown: sharp on a screen of two pixels a point.
     """
 
-    def __init__(self, trajectory: Trajectory):
+    def __init__(self, trajectory: _Trajectory):
         self.canvas = FigureCanvasAgg(Figure(figsize=(9, 5.4), dpi=2 * DPI, layout="none"))
         self.panels = self.canvas.figure.subplots(2, 2).ravel()
         titles = ("Loss gap, $\\log_{10}(L - L^*)$", "Direction error to $W_{mm}$")
@@ -126,7 +126,7 @@ class Board:
         self.canvas.figure.subplots_adjust(0.08, 0.1, 0.98, 0.94, hspace=0.45, wspace=0.2)
         self.show(trajectory)
 
-    def show(self, trajectory: Trajectory) -> None:
+    def show(self, trajectory: _Trajectory) -> None:
         """Draw another trajectory in place of the last."""
         over_time = trajectory.loss_gap, trajectory.direction_error, trajectory.opt_scores
         curves = [*((trajectory.iterations, y) for y in over_time), trajectory.path.T]
@@ -170,7 +170,7 @@ def _controls(setting: ExplorerSetting) -> dict[str, widgets.Widget]:
     return made
 
 
-def said(shown: Trajectory) -> str:
+def said(shown: _Trajectory) -> str:
     """The end of a trajectory in words, for whoever cannot see the picture."""
     gap, error = shown.loss_gap[-1], shown.direction_error[-1]
     return (

@@ -151,6 +151,8 @@ def train(steps, step_size, normalised=True):
     return np.array(path)  # (steps + 1, 2, 2)
 
 
+if steps < 2000:
+    raise ValueError(f"steps = {steps}; the last decade is fitted and drawn, so give 2000 or more")
 start = np.array([[1.5, 1.5], [-1.0, 1.0]])  # in a wrong direction, on purpose
 path = train(steps, step_size)
 for t in (0, 10, 100, 1000):
@@ -242,8 +244,7 @@ table
 def draw(axis, i):
     axis.scatter(*X[i].T, color=plots.GREY, s=14, zorder=3, label="token")
     axis.scatter(*X[i, opt[i]], color=plots.BLACK, s=50, marker="*", zorder=4, label="opt token")
-    goal = 8 * W_mm @ z[i]
-    axis.plot([0, goal[0]], [0, goal[1]], "k--", lw=1, label="direction of $W_{mm} z_i$")
+    axis.plot(*np.outer(W_mm @ z[i], [0, 8]), "k--", lw=1, label="direction of $W_{mm} z_i$")
     walked = path[:700] @ z[i]  # (700, 2)
     axis.plot(*walked.T, color=plots.look("NGD").colour, label="$W_t z_i$")
     axis.plot(*walked[0], "o", color=plots.look("NGD").colour, markersize=4)
@@ -322,8 +323,7 @@ for moved in ((1.8, 0.0), (-1.0, 0.0)):
 #    *Prediction:* what is left of it after 2,500 iterations?
 
 # %%
-W = path[min(2500, steps)]
-p = attend(W)
+p = attend(path[min(2500, steps)])
 f = (p * scores).sum(1, keepdims=True)
 print("by subtraction", (scores - f)[:, 2])
 print("by differences of scores", (p * (scores[:, 2:] - scores)).sum(1))

@@ -35,14 +35,14 @@ def without_widgets(outputs: list) -> list:
     """Outputs as they can be kept: a line for a widget, which needs its kernel; no tqdm bar."""
     texts = {"text/markdown": f"*{NO_WIDGET}*", "text/plain": NO_WIDGET}
     line = nbformat.v4.new_output("display_data", texts)
-    kept = [o for o in outputs if not o.get("data", {}).get("text/plain", "").endswith("it/s]")]
+    is_bar = lambda data: WIDGET in data and data.get("text/plain", "").endswith("it/s]")
+    kept = [output for output in outputs if not is_bar(output.get("data", {}))]
     return [line if WIDGET in output.get("data", {}) else output for output in kept]
 
 
 def installs(cell) -> bool:
     """Whether `cell` is the installing cell, with its tag or without it."""
-    first_line = CELL.partition("\n")[0]
-    return TAG in cell.metadata.get("tags", []) or cell.source.startswith(first_line)
+    return TAG in cell.metadata.get("tags", []) or cell.source.startswith(CELL.partition("\n")[0])
 
 
 def installing(cells: list) -> list:

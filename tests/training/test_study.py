@@ -143,14 +143,15 @@ from tests.training import test_study as here
 take = here.Batches.batch
 here.Batches.batch = lambda self, step: time.sleep(0.01) or take(self, step)
 here.module.loop.train.__kwdefaults__["every"] = 3
-here.run(here.STUDY, Path(sys.argv[1]))
+here.work(here.STUDY, Path(sys.argv[1]), say=print).run()
 """
 
 
 def slowly(folder):
     environment = os.environ | {"PYTHONPATH": str(files.ROOT), "TQDM_DISABLE": "1"}
     started = [sys.executable, "-c", SLOWLY, str(folder)]
-    return subprocess.Popen(started, cwd=files.ROOT, env=environment)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(started, cwd=files.ROOT, env=environment, stdout=pipe, text=True)
 
 
 def test_a_study_that_is_killed_goes_on_bit_for_bit(whole, tmp_path):
@@ -161,7 +162,8 @@ def test_a_study_that_is_killed_goes_on_bit_for_bit(whole, tmp_path):
             time.sleep(0.02)
         time.sleep(0.3 * rng.random())
         child.send_signal(signal.SIGKILL)
-        assert child.wait() == -signal.SIGKILL or kills  # it was under way
+        child.communicate()
+        assert child.returncode == -signal.SIGKILL or kills  # it was under way
     same(whole, run(STUDY, tmp_path))
 
 
@@ -170,8 +172,10 @@ def test_two_processes_share_a_study_without_loss(whole, tmp_path):
     while not list(tmp_path.glob("*/*.npz")) and other.poll() is None:
         time.sleep(0.02)
     same(whole, work(STUDY, tmp_path, say=said.append).run())
-    assert other.wait() == 0
-    assert said  # the other had begun before: each did a part
+    theirs = other.communicate()[0].splitlines()
+    assert other.returncode == 0
+    ends = [line.partition(":")[0] for line in said + theirs if "paused" not in line]
+    assert said and theirs and len(ends) == len({*ends})  # each did a part, none was run twice
 
 
 def test_a_run_of_other_code_or_of_another_device_is_refused(tmp_path, monkeypatch):
