@@ -128,7 +128,7 @@ def forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
     differences.set(xlabel="difference x 100 (asked: above 0)")
     for axis in (ratios, differences):
         axis.tick_params(labelsize=6.5)
-    seeds = " or ".join(map(str, sorted({claim.seeds for claim in claims})))
+    seeds = " or ".join(map(str, sorted({claim.seeds or 0 for claim in claims})))
     line = f"Papers A and C on real data, our reduced setting; {seeds} paired seeds; bars: 95 %"
     return plots.caption(figure, f"{line}; brackets: between them no gain")
 
