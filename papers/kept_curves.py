@@ -24,7 +24,7 @@ NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "imdb": "IMDb"}
 REMEASURED = ("vit.early", "sparsity.K", "sparsity.Q", "sparsity.V")
 # What nobody else can get, by the revision that a study's data had.
 PRIVATE = {
-    "cfabc82d805f2592": "MultiNLI, a private sample (a random tenth of the training pairs)",
+    "cfabc82d805f2592": "MultiNLI, a private sample (about a tenth of the training pairs)",
     "fa619d477c022b72": "CivilComments, a private sample (6,988 comments, half of them toxic)",
 }
 

@@ -5,7 +5,7 @@
 * sigmoid: 1 / (1 + e^f), bounded and neither convex nor concave
 * reciprocal: 1 / (1 + f) for f >= 0, 1 - f below: a tail like 1/f, once differentiable at 0
 
-The papers train with the first two, and those alone are compiled; the others ask
+Papers A and C train with the first two, and those alone are compiled; the others ask
 whether "any decreasing C^1 loss" (paper A, Section 3.2) means what it says.
 """
 
