@@ -105,7 +105,7 @@ def minima(
     away = "L-BFGS on L + R from 20 Gaussian starts: largest distance of an end from the minima"
     return [
         at_most("minima.excess", text("L - L*"), source, excess, 1e-20),
-        at_most("minima.balance", text("R"), source, balance, 1e-20),
+        at_most("minima.balance", text("R"), f"{source} (our reading)", balance, 1e-20),
         at_most("minima.search", away, f"ours, beside {source}", max(distance, off), 1e-3),
     ]
 
@@ -123,9 +123,10 @@ def lemma1(problem: Regression, off: float = 0.0) -> list[Claim]:
     low = ends[:, -1].min() / np.sqrt(2 * sigma[-1] / values[-1]) / (1 + off)
     high = ends[:, 0].max() / np.sqrt(2 * sigma[0] / values[0]) / (1 + off)
     text = "singular value of Sbar^(1/2) Z_pi over its bound, at the rotation that attains it"
+    source = "paper B, Lemma 1 (our reading)"
     return [
-        at_least("lemma1.low", f"smallest {text}", "paper B, Lemma 1", low, 1 - 1e-9),
-        at_most("lemma1.high", f"largest {text}", "paper B, Lemma 1", high, 1 + 1e-9),
+        at_least("lemma1.low", f"smallest {text}", source, low, 1 - 1e-9),
+        at_most("lemma1.high", f"largest {text}", source, high, 1 + 1e-9),
     ]
 
 
