@@ -64,7 +64,7 @@ run = record.start("40_law_of_margins", "A", globals())
 
 # %%
 A, W_mm, path = np.array([[1.0, 0.0], [0.0, 0.5]]), np.array([1.0, 2.0]), [np.zeros(2)]
-for t in range(1000):
+for _ in range(1000):
     other = 1 / (1 + np.exp(A @ path[-1]))  # weight of the second token of each sample
     pull = np.exp(other - 1) * other * (1 - other)  # e^-f p (1 - p), exponential loss
     path.append(path[-1] + 0.1 * pull @ A / np.linalg.norm(pull @ A))  # NGD: a step of 0.1
