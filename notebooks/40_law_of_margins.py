@@ -71,7 +71,8 @@ for _ in range(1000):
 for t in (1, 10, 100, 300, 1000):
     g, length = A @ path[t], np.linalg.norm(path[t])
     error = np.linalg.norm(path[t] / length - W_mm / np.linalg.norm(W_mm))
-    print(f"t = {t:4}  margins {g.round(3)}  g_2 - g_1 = {g[1] - g[0]:.4f}  error x ||W|| = {error * length:.4f}")  # fmt: skip
+    print(f"t = {t:4}  margins {g.round(3)}  g_2 - g_1 = {g[1] - g[0]:.4f}", end="  ")
+    print(f"error x ||W|| = {error * length:.4f}")
 
 # %% [markdown]
 # The margins grow for ever. Their *difference* comes to rest at $-\log4=-1.386$: the logarithm of the ratio of the [duals](words.md).
