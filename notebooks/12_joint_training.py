@@ -161,15 +161,12 @@ for t in range(at):
 k = figure3.at(decayed, at)
 np.testing.assert_allclose(W, decayed.weights(k)[0], atol=1e-9)
 np.testing.assert_allclose(u, decayed.head(k)[0], atol=1e-9)
-print(
-    f"the same after {at} steps: ||W|| = {np.linalg.norm(W):.4f}, ||u|| = {np.linalg.norm(u):.4f}"
-)
+print(f"after {at} steps: ||W|| = {np.linalg.norm(W):.4f}, ||u|| = {np.linalg.norm(u):.4f}")
 
 # %% [markdown]
 # ## Claims
 #
-# Each row is the worst over all seeds and, but for fits and `theorem10`, over samples and iterations. Brackets are
-# an interval for the *mean* over seeds, so that the worst seed may lie outside. Exponents are fitted over the last decade, in $\log t$ or in
+# Each is the worst over all seeds. Exponents are fitted over the last decade, in $\log t$ or in
 # $S_t = \sum_{s \le t} s^{-2/3}$, the sum of the steps over $\eta$: it tends to $3 t^{1/3}$ slowly.
 
 # %%
@@ -202,15 +199,6 @@ compared_rules = claims.Table([
     *figure3.ahead(ngd, joint, ("NGD", "NGD-joint"), since=10),
 ])  # fmt: skip
 compared_rules
-
-# %% [markdown]
-# The same problem was computed once more, by other code and for one other draw of the data. The median
-# over seeds agrees with that reference within a factor 1.5, in every quantity and at every iteration compared.
-
-# %% tags=["nbval-check-output"]
-measured = {t: figure3.measured(decayed, data, head_svm, t) for t in compared}
-reference = claims.Table(figure3.against_reference(measured))
-reference
 
 # %% [markdown]
 # ## Figure
@@ -277,22 +265,6 @@ for strength in (signal, 1.0):
 #
 # </details>
 #
-# 3. Ten copies of the additional token, `T = 11`. *Prediction:* the opt token starts with weight 1/11
-#    instead of 1/2. Does that change the time that it takes, or the tokens that are selected?
-
-# %%
-for length in (T, 11):
-    changed = coordinates.minimal(tokens.two_token_gaussian(range(5), n, length, d, signal))
-    print(f"T = {length}: {end(changed, update_rules['NGD, decay'])}")
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# The tokens: in the worst draw most samples still look at the additional token at the end. It had ten
-# elevenths of the weight at the start. For $T = 2$ the hypotheses ask for a larger $\alpha$.
-#
-# </details>
-#
 # **To prove.** Show that from $u_0 = 0$, $W_0 = 0$ the first step of Eq. 13 moves the head alone, along $\sum_i y_i \bar x_i$, where
 # $\bar x_i$ is the mean token of sample $i$.
 #
@@ -305,6 +277,7 @@ for length in (T, 11):
 
 # %% tags=["set-up"]
 # Set-up, no need to read.
-every_claim = [*table, *compared_rules, *reference]
+measured = {t: figure3.measured(decayed, data, head_svm, t) for t in compared}
+every_claim = [*table, *compared_rules, *figure3.against_reference(measured)]
 numbers = figure3.numbers(measured, attention_svm, head_svm)
 run.keep(figure, "fastrates_fig3", about, every_claim, numbers)
