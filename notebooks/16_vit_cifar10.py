@@ -176,22 +176,13 @@ for rate in (0.02, 0.2):
 #
 # </details>
 #
-# 3. Your own rule: one line in `RULES`, here SGD with weight decay. *Prediction:* decay pulls every layer back, so
-#    it grows less, or shrinks.
-
-# %%
-rules.RULES["decay"] = lambda parameters, rate, cap: torch.optim.SGD(
-    parameters, rate, weight_decay=0.1
-)
-found = smoke.once(DEMO["cifar10"], {"SGD": 0.1, "decay": 0.1})
-for rule in found.rates():
-    grown = max(float(values.max()) for values in speed.growth(found, rule).values())
-    print(rule, "largest growth of a layer's norm", f"{grown:.3f}")
-
-# %% [markdown]
-# <details><summary>Answer</summary>
+# **To prove.** A walk of independent steps $\Delta_s$ of mean zero from $\theta_0$: show that the mean of $\lVert\theta_t\rVert^2$ is
+# $\lVert\theta_0\rVert^2+\sum_s\mathbb E\lVert\Delta_s\rVert^2$.
 #
-# They shrink: even the layer that keeps most of its norm ends shorter than it began.
+# <details><summary>Solution</summary>
+#
+# $\lVert\theta+\Delta\rVert^2=\lVert\theta\rVert^2+2\langle\theta,\Delta\rangle+\lVert\Delta\rVert^2$. The middle term has mean zero, as $\Delta$ is independent of
+# $\theta$ and has mean zero. Add up.
 #
 # </details>
 

@@ -70,8 +70,6 @@ path_multiples = [1, 2, 5, 10, 20, 50, 100]
 
 # %% tags=["set-up"]
 # Set-up, no need to read.
-from dataclasses import replace
-
 import numpy as np
 
 from lib import attention, mirror, svm
@@ -165,29 +163,18 @@ print("keys and queries, and the head for several tokens: page and library alike
 # %%
 recorded = np.unique(np.geomspace(1, pair_steps, 40).astype(int))
 pairs = predecessor.keys_against_weights(data, each, recorded, 0.1)
-by_dimension = {
-    tuple(s): predecessor.rank_by_dimension(range(rank_seeds), *s, rank_dimensions)
-    for s in rank_shapes
-}
-several = {
-    k: predecessor.several_tokens(range(several_seeds), 3, 4, k, 0.1, 2001)
-    for k in several_dimensions
-}
-paths = {
-    p: predecessor.path_against_descent(few, p, path_multiples, find_steps, 3) for p in exponents
-}
-
-# %%
+ranked = lambda s: predecessor.rank_by_dimension(range(rank_seeds), *s, rank_dimensions)
+by_dimension = {tuple(s): ranked(s) for s in rank_shapes}
+mixed = lambda k, T=4: predecessor.several_tokens(range(several_seeds), 3, T, k, 0.1, 2001)
+several = {k: mixed(k) for k in several_dimensions}
+followed = lambda p, at: predecessor.path_against_descent(few, p, at, find_steps, 3)
+paths = {p: followed(p, path_multiples) for p in exponents}
 parents_table = claims.Table(predecessor.claims_on_parents(pairs, several, paths))
 parents_table
 
 # %% tags=["nbval-check-output"]
-print(parents_table.summary())
 optimal = np.mean([path["optimal"].mean() for path in paths.values()])
-share = f"{100 * optimal:.0f} %"
-print(
-    f"descent from zero reaches the globally optimal selection in {share} of runs, the path in all"
-)
+print(f"descent from zero reaches the globally optimal selection in {optimal:.0%} of its runs")
 
 # %% [markdown]
 # **Look at** the four panels in turn.
@@ -200,12 +187,9 @@ print(
 #   where it selected the same tokens, a cross where it selected others.
 
 # %%
-about_parents = (
-    f"settings of 2308.16898, reduced: {seeds} seeds (rank {rank_seeds}, several tokens"
-    f" {several_seeds}, path {path_seeds}); synthetic, float64"
-)
-ranked, followed = (rank_dimensions, by_dimension), (path_multiples, paths)
-figure_parents = figures.parents((recorded, pairs), ranked, several, followed, about_parents)
+about_parents = f"settings of 2308.16898, reduced: {seeds} seeds (rank {rank_seeds}, several tokens {several_seeds}, path {path_seeds}); synthetic, float64"
+of = (recorded, pairs), (rank_dimensions, by_dimension), several, (path_multiples, paths)
+figure_parents = figures.parents(*of, about_parents)
 figure_parents
 
 # %% [markdown]
@@ -226,8 +210,7 @@ figure_parents
 for m in (1, 2, d):
     K, Q = np.stack([stream(seed, "start").uniform(-1, 1, (2, d, m)) for seed in each], 1) / d**0.5
     W = predecessor.train_key_query(data, K, Q, 0.1, [pair_steps])[:, -1]
-    chosen = replace(data, opt=mirror.selected_tokens(data, W))
-    target = svm.token_svm(chosen, norm="nuclear").W
+    target = svm.token_svm(data, mirror.selected_tokens(data, W), "nuclear").W
     print(f"m = {m}: alignment {np.median(predecessor.alignment(W, target)):.3f},",
           f"ranks of the SVMs {sorted(map(int, predecessor.ranks(target)))}")  # fmt: skip
 
@@ -242,7 +225,7 @@ for m in (1, 2, d):
 #    in it. Is $D$ a hundredth?
 
 # %%
-wider = predecessor.path_against_descent(few, 2, [10, 100, 1000], find_steps, 3)["path"]
+wider = followed(2, [10, 100, 1000])["path"]
 print("R = 10, 100, 1000 ||W_mm||: D =", *(f"{D:.2g}" for D in np.median(wider, 0)))
 
 # %% [markdown]
@@ -252,26 +235,13 @@ print("R = 10, 100, 1000 ||W_mm||: D =", *(f"{D:.2g}" for D in np.median(wider, 
 #
 # </details>
 #
-# 3. More tokens a sample. *Prediction:* the ReLU head gains from every coordinate that a mixture makes positive. Are more
-#    tokens selected among eight than among four?
-
-# %%
-for among in (4, 8):
-    count, aligned = predecessor.several_tokens(range(several_seeds), 3, among, d, 0.1, 2001)
-    print(f"{among} tokens: {count.mean():.2f} selected, alignment {np.nanmedian(aligned):.3f}")
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# They are. In the same time the alignment gets less far.
-#
-# </details>
+# **To prove.** Why has $KQ^\top$ of the smallest $\lVert K\rVert_F^2+\lVert Q\rVert_F^2$ the smallest nuclear norm? The solution is on
+# [notebook 45](45_atlas_of_networks.ipynb).
 
 # %% tags=["set-up"]
 # Set-up, no need to read.
-numbers = {
-    f"{key[0]}_{key[1]}".replace(", ", "").lower(): np.median(curve[:, -1])
-    for key, curve in pairs.items()
-    if isinstance(key, tuple)
-} | {"descent_optimal": optimal}
+curves = {key: curve for key, curve in pairs.items() if isinstance(key, tuple)}
+word = lambda key: f"{key[0]}_{key[1]}".replace(", ", "").lower()
+numbers = {word(key): np.median(curve[:, -1]) for key, curve in curves.items()}
+numbers["descent_optimal"] = optimal
 run.keep(figure_parents, "mirror_parents", about_parents, parents_table, numbers)
