@@ -205,17 +205,12 @@ print(f"GD: exponent {exponent(errors(W_mm, step=lambda g: g)):.2f}")
 #
 # </details>
 #
-# 3. A sign lost in the rule: steps along the gradient, not against it. *Prediction:* the loss rises. Where does the
-#    direction go, and does the row say so?
-
-# %%
-uphill = errors(W_mm, step=lambda g: -ngd_step * g / np.linalg.norm(g))
-print(f"uphill: exponent {exponent(uphill):.2f}, last error {uphill[-1]:.2f}")
-
-# %% [markdown]
-# <details><summary>Answer</summary>
+# **To prove.** Why can the error not fall below the rotation of the target?
 #
-# Nearly the opposite way, an error of 2 being the largest there is. The row fails.
+# <details><summary>Solution</summary>
+#
+# $W_t/\lVert W_t\rVert$ tends to the true direction $V$. So its distance to the rotated one, $V'$, tends to $\lVert V-V'\rVert>0$, and a quantity with
+# a positive limit has the exponent 0.
 #
 # </details>
 

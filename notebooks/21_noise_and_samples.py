@@ -58,6 +58,7 @@ searches = 1
 # %% tags=["set-up"]
 # Set-up, no need to read.
 import numpy as np
+import torch
 
 from lib import regression
 from lib.companion import claims, plots, record, statements
@@ -88,50 +89,25 @@ print(small.premises())
 # %% [markdown]
 # ## The bias, in this page
 #
-# With $P_{ji} \propto e^{x_j^\top B x_i}$, $c_j = \sum_i P_{ji}x_i$ and $e_j = Ac_j - y_j$, the gradients of
-# $\hat L = \frac1{2n}\sum_j \|e_j\|^2$ are
-#
-# $$\nabla_A\hat L = \tfrac1n\sum_j e_jc_j^\top, \qquad
-# \nabla_B\hat L = \tfrac1n\sum_j x_j \Big(\sum_i P_{ji}\, e_j^\top A (x_i - c_j)\, x_i\Big)^{\!\top} .$$
-#
-# Their limits for infinitely many samples are $\nabla_A L = (A\Sigma B^\top - M)\Sigma B\Sigma$ and
-# $\nabla_B L = \Sigma(A\Sigma B^\top - M)^\top A\Sigma$. The bias is $\mathbb E\nabla\hat L - \nabla L$.
+# The gradients of $\hat L$ are those of [notebook 20](20_preconditioned_regression.ipynb). Their limits for infinitely many samples are
+# $\nabla_A L = (A\Sigma B^\top - M)\Sigma B\Sigma$ and $\nabla_B L = \Sigma(A\Sigma B^\top - M)^\top A\Sigma$. The bias is
+# $\mathbb E\nabla\hat L - \nabla L$. Its length here, from 20,000 batches of $n$ samples near a minimum:
 
 
 # %%
-def gradient(X, Y, A, B):
-    logits = X @ B @ X.mT  # (batches, n, n)
-    P = np.exp(logits - logits.max(-1, keepdims=True))
-    P /= P.sum(-1, keepdims=True)
-    c = P @ X  # (batches, n, d)
-    e = c @ A.T - Y
-    v = e @ A
-    pull = (P * (v @ X.mT)) @ X - (v * c).sum(-1, keepdims=True) * c
-    return np.concatenate([e.mT @ c, X.mT @ pull], 1) / X.shape[1]  # (batches, k + d, d)
-
-
 def limit(A, B, S, M):
     E = A @ S @ B.T - M
     return np.concatenate([E @ S @ B @ S, S @ E.T @ A @ S])  # (k + d, d)
 
 
-# %% [markdown]
-# The page's plain mean over fresh batches, in standard errors. (The library's `regression.oracle` takes out what is known on average, and has
-# far less noise.)
-
-# %%
-rng = stream(0, "draws")
 minimum = manifold.of(small).point()
-Z = minimum + 0.02 * rng.standard_normal(minimum.shape)
+Z = minimum + 0.02 * stream(0, "draws").standard_normal(minimum.shape)
 A, B = Z[:small_k], Z[small_k:]
-exact = np.concatenate(regression.population_gradients(small, A, B))
-np.testing.assert_allclose(limit(A, B, small.Sigma, small.M), exact, rtol=1e-9, atol=1e-12)
-for n in (16, 64):
-    X, Y = small.sample(20_000 * n, rng)
-    each = gradient(X.reshape(20_000, n, -1), Y.reshape(20_000, n, -1), A, B)
-    bias, error = each.mean(0) - exact, each.std(0) / np.sqrt(len(each))
-    print(f"n = {n}: length of the bias {np.linalg.norm(bias):.4f}, "
-          f"largest entry {(np.abs(bias) / error).max():.0f} standard errors")  # fmt: skip
+layer = [torch.from_numpy(part)[None, None] for part in (A, B)]
+for n in (16, 64, 256):
+    mean = [part[0, 0] for part in regression.oracle(small, n, 20_000, [0])(0, *layer)]
+    bias = np.linalg.norm(np.concatenate(mean) - limit(A, B, small.Sigma, small.M))
+    print(f"n = {n:3}: length of the bias {bias:.5f}, times n {n * bias:.3f}")
 
 # %% [markdown]
 # ## Descent, in this page

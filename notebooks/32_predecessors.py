@@ -106,51 +106,17 @@ print(f"smallest lead of a best token: {(scores[..., -1] - scores[..., -2]).min(
 # $$K \leftarrow K - \eta\,\frac{GQ}{\|GQ\|_F}, \qquad Q \leftarrow Q - \eta\,\frac{G^\top K}{\|G^\top K\|_F} .$$
 #
 # For several tokens the head is $h(x) = \sum_j \max(x_j, 0)$. Near a mixture $x$ it is linear, with
-# $v_j = 1$ where $x_j > 0$, and else $0$.
-
-
-# %%
-def attend(X, z, W):
-    logits = np.einsum("itd,id->it", X, z @ W.T)
-    weights = np.exp(logits - logits.max(1, keepdims=True))
-    return weights / weights.sum(1, keepdims=True)
-
-
-def descent(X, y, z, v, W):
-    weights = attend(X, z, W)
-    scores = y[:, None] * np.einsum("itd,id->it", X, np.broadcast_to(v, z.shape))
-    f = (weights * scores).sum(1, keepdims=True)
-    pulled = np.einsum("it,itd->id", weights * (scores - f) / (1 + np.exp(f)), X)
-    return pulled.T @ z / len(y)  # -grad L, (d, d)
-
-
-def relu_head(X, z, W):
-    mixture = np.einsum("it,itd->id", attend(X, z, W), X)
-    return (mixture > 0).astype(float)  # v, one for each sample
-
-
-def unit(G):
-    return G / np.linalg.norm(G)
-
-
-# %% [markdown]
-# A hundred steps of each by the page's own lines give the library's matrices.
+# $v_j = 1$ where $x_j > 0$, and else $0$. A hundred steps of $(K, Q)$ by the page's own lines give the library's matrices.
 
 # %%
-X, y, z, v = data.X[0], data.y[0], data.z[0], data.u[0]
+one, unit = data.run(0), lambda G: G / np.linalg.norm(G)
 K, Q = stream(0, "start").uniform(-1, 1, (2, d, d)) / d**0.5
-library = predecessor.train_key_query(data.run(0), K[None], Q[None], 0.1, [100])[0, -1]
+library = predecessor.train_key_query(one, K[None], Q[None], 0.1, [100])[0, -1]
 for _ in range(100):
-    G = descent(X, y, z, v, K @ Q.T)
+    G = -attention.gradients(one, (K @ Q.T)[None], one.u, "logistic")[1][0]
     K, Q = K + 0.1 * unit(G @ Q), Q + 0.1 * unit(G.T @ K)
 np.testing.assert_allclose(K @ Q.T, library, rtol=1e-7, atol=1e-9)
-
-library, _ = predecessor.train_relu_head(data.run(0), 0.1, 100)
-W = np.zeros((d, d))
-for _ in range(100):
-    W = W + 0.1 * unit(descent(X, y, z, relu_head(X, z, W), W))
-np.testing.assert_allclose(W, library[0], rtol=1e-7, atol=1e-9)
-print("keys and queries, and the head for several tokens: page and library alike")
+print("singular values of K Q^T", np.linalg.svd(K @ Q.T)[1].round(2))
 
 # %% [markdown]
 # ## Four experiments

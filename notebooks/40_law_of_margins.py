@@ -53,11 +53,9 @@ from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record, statements
 from papers.a import phase_diagram
 from papers.a.statements import STATEMENTS
-from papers.beyond import joint_law, margin_law
-from papers.beyond import margin_law_figures as drawn
+from papers.beyond import joint_law, margin_law, margin_law_figures, margins
 from papers.beyond import margin_law_runs as runs
 from papers.beyond import margin_law_steps as law_steps
-from papers.beyond import margins as measure
 from papers.beyond.tolerances import BOUNDS
 
 run = record.start("40_law_of_margins", "A", globals())
@@ -83,7 +81,7 @@ for t in (1, 10, 100, 300, 1000):
 
 # %%
 rest = np.log(4) * np.array([0.8, -0.4])  # across W_mm, with margins log 4 apart
-figure = drawn.beside_the_ray(np.array(path), W_mm, rest)
+figure = margin_law_figures.beside_the_ray(np.array(path), W_mm, rest)
 figure
 
 # %% [markdown]
@@ -164,7 +162,7 @@ print(f"C = {np.linalg.norm(rho):.6f}, {on.sum()} of {on.size} pairs on the supp
 
 # %%
 history = dynamics.train(problem, dynamics.ngd(0.5), 100_000, [0, 100_000])
-level = measure.along_and_off(history.weights(1), solution.W)[0] / law.norm
+level = margins.along_and_off(history.weights(1), solution.W)[0] / law.norm
 offsets = (history.margins[0, 1] - level[0])[law.support[0]]
 print("predicted", *(f"{value:7.3f}" for value in predicted[:6]))
 print("measured ", *(f"{value:7.3f}" for value in offsets[:6]))
@@ -222,7 +220,7 @@ table
 
 # %%
 about_offsets = f"Left: unit tokens, n=6, T=8, d=10, NGD at t = 100,000. Right: {len(kept)} runs at t = {steps:,}"
-figure_offsets = drawn.offsets(predicted, offsets, kept)
+figure_offsets = margin_law_figures.offsets(predicted, offsets, kept)
 plots.caption(figure_offsets, about_offsets + "; synthetic, float64")
 figure_offsets
 
@@ -236,7 +234,7 @@ about_diagonal = (
     f"Five settings, {seeds} seeds each, t = {steps:,}; synthetic, float64; {len(out)} runs refused; "
     f"filled: {alone} runs in which C is the whole error"
 )
-figure_diagonal = plots.caption(drawn.diagonal(kept), about_diagonal)
+figure_diagonal = plots.caption(margin_law_figures.diagonal(kept), about_diagonal)
 figure_diagonal
 
 # %% [markdown]
@@ -263,7 +261,9 @@ collapse_table
 
 # %%
 about_collapse = "Figure 2's problem, n=20, T=10, d=300; seed 0; GD and Polyak with constant steps or cap: t up to 100,000"
-figure_collapse = plots.caption(drawn.collapse(collapsed | short, fig2_law), about_collapse)
+figure_collapse = plots.caption(
+    margin_law_figures.collapse(collapsed | short, fig2_law), about_collapse
+)
 figure_collapse
 
 # %% [markdown]

@@ -54,9 +54,7 @@ from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record
 from lib.data import texts
 from lib.networks import pretrained
-from papers.beyond import margin_law, real_tokens
-from papers.beyond import margin_law_figures as drawn
-from papers.beyond import margin_law_runs as runs
+from papers.beyond import margin_law, margin_law_figures, real_tokens
 from papers.beyond import margin_law_steps as law_steps
 from papers.beyond.tolerances import below
 
@@ -181,7 +179,7 @@ difference_table
 # %%
 about_difference = f"Left: NGD on Figure 2's problem, seed 0. Right: GD on Gaussian tokens, n=8, T=2, d=400; {seeds} seeds; synthetic, float64"
 both = (long, long_errors, fig2_law), (flat, flat_errors, pair_law)
-figure_difference = plots.caption(drawn.differences(*both), about_difference)
+figure_difference = plots.caption(margin_law_figures.differences(*both), about_difference)
 figure_difference
 
 # %% [markdown]
@@ -203,7 +201,7 @@ claims.Table(step_claims)
 # %%
 seeds_named = f"{', '.join(map(str, unit_seeds[:-1]))} and {unit_seeds[-1]}"
 about_steps = f"Unit tokens, n=6, T=8, d=10, {len(unit_seeds)} seeds ({seeds_named}); NGD from the settled state with its residual 1 % off"
-figure_steps = plots.caption(drawn.cycles(found), about_steps)
+figure_steps = plots.caption(margin_law_figures.cycles(found), about_steps)
 figure_steps
 
 # %% [markdown]
@@ -289,22 +287,6 @@ figure_real
 # without it, with dependent features. Of the random independent supports hardly any went to and fro for long.
 #
 # ## Change this
-#
-# **The step.** Prediction: at 0.9 of $\eta^*$ the error over its prediction is 1, at 1.1 the run is refused. Try a momentum.
-
-# %%
-momentum = 0.0
-for multiple in (0.9, 1.1):
-    rule = dynamics.ngd(multiple * law.longest_step(momentum)[0], momentum=momentum)
-    one = runs.compare(runs.LawSetting("step", data, rule), 100_000)[0]
-    print(one.refusal or f"error over prediction: {one.measured.error[-1] / one.predicted:.10f}")
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# So it is: the longer step is refused, since its offsets cycle.
-#
-# </details>
 #
 # **The second iterate.** Prediction: $W_{2t}-W_t$ needs no doubling. $W_{t'}-W_t$ for any other $t'$ has the same direction, with
 # more rounding the nearer they are.

@@ -67,12 +67,11 @@ head_steps = 20_000
 # Set-up, no need to read.
 import numpy as np
 
-from lib import dynamics
+from lib import attention, dynamics
 from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record, statements
 from papers.a.statements import STATEMENTS
-from papers.beyond import global_map, head_law, joint_law
-from papers.beyond import margin_law_figures as figures
+from papers.beyond import global_map, head_law, joint_law, margin_law_figures
 
 run = record.start("42_where_the_law_bends", "A", globals())
 every = range(seeds)
@@ -103,30 +102,15 @@ assert np.isclose(C, joint_law.predict(data).W_law.constant[0])
 print(f"C = {C:.6f}")
 
 # %% [markdown]
-# **The rule** (Eq. 13): each of $u$ and $W$ moves by $\eta(t+1)^{-2/3}$ along its own gradient. With $q_i=1-p_{i,opt}$, the weight of the
-# other token, both are sums over samples. At $t=0$ the head is zero, so $W$ does not move.
-
+# Eq. 13 moves each of $u$ and $W$ by $\eta(t+1)^{-2/3}$ along its own gradient ([notebook 12](12_joint_training.ipynb) has it as code). What do the
+# slopes $\lvert\ell_i'\rvert=e^{-f_i}$ of the samples do?
 
 # %%
-def step(u, W, length):
-    q = 1 / (1 + np.exp(np.einsum("nd,de,ne->n", x - other, W, z)))  # weight of the other token
-    gap = y * ((x - other) @ u)
-    slope = np.exp(-(y * (x @ u) - q * gap))  # |l'_i|, exponential loss
-    down_u = (slope * y) @ (x - q[:, None] * (x - other))
-    down_W = ((slope * gap * q * (1 - q))[:, None] * (x - other)).T @ z
-    u = u + length * down_u / np.linalg.norm(down_u)
-    W = W + length * down_W / max(np.linalg.norm(down_W), 1e-300)  # 0/0 = 0
-    return u, W, slope
-
-
-u, W, eta = np.zeros(x.shape[1]), np.zeros((x.shape[1], z.shape[1])), 0.3
-by_lib = dynamics.train(data, dynamics.ngd(eta, decay=2 / 3), 300, [300], head="joint")
-for t in range(3000):
-    u, W, slope = step(u, W, eta * (t + 1) ** (-2 / 3))
-    if t + 1 in (50, 300, 3000):
-        print(f"shares of the slopes, t = {t + 1:<6}", (slope / slope.sum()).round(4))
-    if t + 1 == 300:
-        assert np.isclose(np.linalg.norm(W), by_lib.norm[0, 0])
+trained = dynamics.train(data, dynamics.ngd(0.3, decay=2 / 3), 3000, [50, 300, 3000], head="joint")
+for k, t in enumerate(trained.iterations):
+    p, scores = attention.weights(data, trained.weights(k)), attention.scores(data, trained.head(k))
+    slope = np.exp(-(p * scores).sum(-1))[0]
+    print(f"shares of the slopes, t = {t:<6}", (slope / slope.sum()).round(4))
 print("shares of the duals nu          ", (nu / nu.sum()).round(4))
 
 # %% [markdown]
@@ -144,7 +128,7 @@ joint_table
 
 # %%
 about_joint = f"(DM), n=8, T=2, d=400, zero start; {seeds} seeds, t = {joint_steps:,}; synthetic, float64; dotted: from duals"
-figure_joint = plots.caption(figures.joint(joint_runs), about_joint)
+figure_joint = plots.caption(margin_law_figures.joint(joint_runs), about_joint)
 figure_joint
 
 # %% [markdown]
@@ -198,7 +182,7 @@ global_table
 # %%
 path = dynamics.train(postcard, dynamics.ngd(0.1), 100, range(101), head="joint")
 about_global = f"Left: (DM), n=8, T=2, {global_seeds} seeds, NGD, zero start; circles: half of the seeds, 95 %; diamonds: formula. Right: counterexample, NGD; dotted: 1/2"
-figure_global = plots.caption(figures.reached(found_map, path), about_global)
+figure_global = plots.caption(margin_law_figures.reached(found_map, path), about_global)
 figure_global
 
 # %% [markdown]
@@ -222,7 +206,7 @@ head_table
 
 # %%
 about_heads = f"Gaussian tokens, n=6, T=4, d=400, three fixed heads, NGD, t = {head_steps:,}; {seeds} seeds; synthetic"
-figure_heads = plots.caption(figures.heads(common, each), about_heads)
+figure_heads = plots.caption(margin_law_figures.heads(common, each), about_heads)
 figure_heads
 
 # %% [markdown]

@@ -295,21 +295,6 @@ figure_bent
 #
 # ## Change this
 #
-# **The noise.** Prediction: ten times the noise divides $C$ by about 100 where noise already rules.
-
-# %%
-for noise in (1.0, 10.0):
-    one = constant_map.point("noise", noise, 0, 20_000)
-    C = one.comparison.law.constant[0]
-    print(f"noise {noise:g}: C = {C:.2e}, error off by {constant_map.relative(one):.0e}")
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# Nearly: $C$ falls by a factor of 90.
-#
-# </details>
-#
 # **The corner.** Prediction: the second score gap ten times as large makes $\kappa_2$ ten times as large, so $w_2$ larger by
 # $\log10\approx2.30$, at the same slope.
 

@@ -117,11 +117,7 @@ from IPython.display import HTML
 from lib import attention, files, svm
 from lib.attention import tokens
 from lib.companion import claims, plots, record
-from papers.beyond import atlas, own_norms
-from papers.beyond import atlas_claims as judged
-from papers.beyond import atlas_figures as drawn
-from papers.beyond import atlas_rules as rules
-from papers.beyond import atlas_used as used
+from papers.beyond import atlas, atlas_claims, atlas_figures, atlas_rules, atlas_used, own_norms
 from papers.beyond.engine import optimisers, training
 
 run = record.start("44_atlas", "A", globals())
@@ -175,22 +171,22 @@ for norm, direction in directions.items():
 # %%
 best = atlas.BestMargins(data)
 times = np.unique(np.geomspace(1, steps, 40).round().astype(int))
-rows = rules.rows()
+rows = atlas_rules.rows()
 keep = files.folder("runs") / "atlas"  # run by run: a long map that is interrupted goes on
-paths = rules.trained(data, rows, steps, times, keep)
+paths = atlas_rules.trained(data, rows, steps, times, keep)
 found = atlas.atlas(paths, best)
-table = claims.Table(sorted(judged.predictions(rows, found), key=lambda claim: claim.holds))
+table = claims.Table(sorted(atlas_claims.predictions(rows, found), key=lambda claim: claim.holds))
 table
 
 # %%
 about_map = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {steps:,} steps or the protocol's fewer. Filled: predicted norm, bars: all runs; hollow: best other; grey names: predicted below 0.99"
-figure_map = plots.caption(drawn.dumbbells(rows, found), about_map)
+figure_map = plots.caption(atlas_figures.dumbbells(rows, found), about_map)
 figure_map
 
 # %%
-decays = used.decay_rows()
+decays = atlas_used.decay_rows()
 tenth = {name: row for name, row in decays.items() if name.endswith(" 10")}
-listed = rules.listing(rows | used.other_rows() | tenth)
+listed = atlas_rules.listing(rows | atlas_used.other_rows() | tenth)
 every = claims.html_table(("rule", "step", "norm predicted", "whose prediction"), listed)
 HTML(f"<details><summary>Every rule's step in one line</summary>{every}</details>")
 
@@ -204,11 +200,11 @@ HTML(f"<details><summary>Every rule's step in one line</summary>{every}</details
 # **Own norms.** Shampoo's sums and SOAP are measured in a norm of their own as well, made of what they divide by.
 
 # %%
-solutions, end = used.Solutions(data), np.array([1])  # runs under decay are recorded at rest
-rested = rules.trained(data, decays, rules.TENTH, end, keep)
-ends = {name: used.at_rest(row, rested[name], solutions) for name, row in decays.items()}
-chosen = used.chosen(ends)
-print("the decay forbids the margin, runs:", used.forbidden(ends))
+solutions, end = atlas_used.Solutions(data), np.array([1])  # runs under decay are recorded at rest
+rested = atlas_rules.trained(data, decays, atlas_rules.TENTH, end, keep)
+ends = {name: atlas_used.at_rest(row, rested[name], solutions) for name, row in decays.items()}
+chosen = atlas_used.chosen(ends)
+print("the decay forbids the margin, runs:", atlas_used.forbidden(ends))
 own = {
     name: own_norms.own_ratios(data, name, paths[name], found[name])[0] for name in own_norms.OWN
 }
@@ -217,18 +213,20 @@ for name, value in own.items():
           f"{np.median(found[name].last.max(1)):.3f}, medians")  # fmt: skip
 
 # %%
-others = used.other_rows()
-reached_others = atlas.atlas(rules.trained(data, others, sweep_steps, times, keep), best)
-used_claims = used.decay_claims(ends) + used.selection_claims(chosen)
-used_claims += used.own_claims(own, found) + judged.predictions(others, reached_others)[1:]
-moved = used.turned_back(data, range(seeds), 2_000)
-table_used = claims.Table(used_claims + used.gauge_claims(moved))
+others = atlas_used.other_rows()
+reached_others = atlas.atlas(atlas_rules.trained(data, others, sweep_steps, times, keep), best)
+used_claims = atlas_used.decay_claims(ends) + atlas_used.selection_claims(chosen)
+used_claims += (
+    atlas_used.own_claims(own, found) + atlas_claims.predictions(others, reached_others)[1:]
+)
+moved = atlas_used.turned_back(data, range(seeds), 2_000)
+table_used = claims.Table(used_claims + atlas_used.gauge_claims(moved))
 table_used
 
 # %%
 share = {key: other / samples for key, (other, samples, *_) in chosen.items()}
 about_used = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, from zero. Middle: samples of all runs; right: a dot a run; left: 1 is the law"
-figure_used = plots.caption(drawn.used(ends, own, found, share), about_used)
+figure_used = plots.caption(atlas_figures.used(ends, own, found, share), about_used)
 figure_used
 
 # %% [markdown]
@@ -242,27 +240,27 @@ figure_used
 # the gradient, and only for gradient descent do such directions add up to a max-margin solution.
 
 # %%
-constant = rules.steepest_rows(growth=growth)
+constant = atlas_rules.steepest_rows(growth=growth)
 schedules = {
     r"$\eta_t=\eta$": constant,
-    r"$\eta_t\propto t^{-1/2}$": rules.steepest_rows(0.5, 20 * growth),
-    r"$\eta_t\propto t^{-1}$": rules.steepest_rows(1.0, 50 * growth),
-    r"$\eta_t\propto t^{1/2}$": rules.growing_rows(),
+    r"$\eta_t\propto t^{-1/2}$": atlas_rules.steepest_rows(0.5, 20 * growth),
+    r"$\eta_t\propto t^{-1}$": atlas_rules.steepest_rows(1.0, 50 * growth),
+    r"$\eta_t\propto t^{1/2}$": atlas_rules.growing_rows(),
 }
 reached = {
-    title: atlas.atlas(rules.trained(data, those, sweep_steps, times, keep), best)
+    title: atlas.atlas(atlas_rules.trained(data, those, sweep_steps, times, keep), best)
     for title, those in schedules.items()
 }
 own_norm = {name: row.reached for name, row in constant.items()}
 *_, growing = schedules
-table_rates = claims.Table(judged.growing(schedules[growing], reached[growing]))
+table_rates = claims.Table(atlas_claims.growing(schedules[growing], reached[growing]))
 table_rates
 
 # %%
 about_rates = (
     f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {sweep_steps:,} steps; dotted: ratio 0.99"
 )
-figure_rates = plots.caption(drawn.convergence(reached, own_norm), about_rates)
+figure_rates = plots.caption(atlas_figures.convergence(reached, own_norm), about_rates)
 figure_rates
 
 # %% [markdown]
@@ -277,26 +275,26 @@ figure_rates
 # relative sizes are lost.
 
 # %%
-slow = rules.step("l_inf") / 5
+slow = atlas_rules.step("l_inf") / 5
 adams = {f"memory {b}": optimisers.adam(slow, memory=b) for b in memories}
 adams |= {f"epsilon {e}": optimisers.adam(slow, memory=0.99, epsilon=e) for e in epsilons}
-adam_rows = {name: rules.Row(rule, None, "l_inf") for name, rule in adams.items()}
-ran = atlas.atlas(rules.trained(data, adam_rows, sweep_steps, times, keep), best)
+adam_rows = {name: atlas_rules.Row(rule, None, "l_inf") for name, rule in adams.items()}
+ran = atlas.atlas(atlas_rules.trained(data, adam_rows, sweep_steps, times, keep), best)
 forgets, stops = ([ran[f"{what} {x}"] for x in of] for what, of in
                   (("memory", memories), ("epsilon", epsilons)))  # fmt: skip
 own_of, by_batch = {}, {}
-for what, by_size in rules.batch_rows(sizes).items():
+for what, by_size in atlas_rules.batch_rows(sizes).items():
     named = {str(size): row for size, row in by_size.items()}
-    runs = atlas.atlas(rules.trained(data, named, sweep_steps, times, keep), best)
+    runs = atlas.atlas(atlas_rules.trained(data, named, sweep_steps, times, keep), best)
     own_of[what] = by_size[sizes[0]].highest
     by_batch[what] = {int(size): one for size, one in runs.items()}
-of_memory = judged.memories({str(b): one for b, one in zip(memories, forgets)})
-table_adam = claims.Table(of_memory + judged.batches(by_batch, own_of))
+of_memory = atlas_claims.memories({str(b): one for b, one in zip(memories, forgets)})
+table_adam = claims.Table(of_memory + atlas_claims.batches(by_batch, own_of))
 table_adam
 
 # %%
 about_adam = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {sweep_steps:,} steps; dotted: 0.99"
-figure_adam = drawn.memory(memories, forgets, epsilons, stops, by_batch, own_of)
+figure_adam = atlas_figures.memory(memories, forgets, epsilons, stops, by_batch, own_of)
 plots.caption(figure_adam, about_adam)
 figure_adam
 
@@ -333,7 +331,7 @@ print(dict(zip(atlas.NORMS, medians.tolist(), strict=True)))
 
 # %%
 for iterations in (5, 10):
-    rough = optimisers.muon(rules.step("spectral"), newton_schulz=iterations)
+    rough = optimisers.muon(atlas_rules.step("spectral"), newton_schulz=iterations)
     last = atlas.ratios(training.train(data, rough, 20_000, record=[20_000]), best).last
     print(f"{iterations} iterations: {np.median(last[:, atlas.column('spectral')]):.3f}")
 
@@ -357,16 +355,16 @@ for iterations in (5, 10):
 # %% tags=["set-up"]
 # Set-up, no need to read.
 at_end = lambda name, of: found[name].last[:, atlas.column(of)].min()
-numbers = {f"least_{judged.word(of)}": at_end(name, of) for name, of in own_norm.items()}
+numbers = {f"least_{atlas_claims.word(of)}": at_end(name, of) for name, of in own_norm.items()}
 numbers["steady"] = int(sum(one.steady.sum() for one in found.values()))
 run.keep(figure_map, "atlas_map", about_map, table, numbers | {"runs": len(rows) * seeds})
 steadily = reached[r"$\eta_t=\eta$"]
 rate = lambda name, of: np.median(atlas.fitted_rate(steadily[name], atlas.column(of)))
-numbers = {f"rate_{judged.word(of)}": rate(name, of) for name, of in own_norm.items()}
+numbers = {f"rate_{atlas_claims.word(of)}": rate(name, of) for name, of in own_norm.items()}
 run.keep(figure_rates, "atlas_rates", about_rates, table_rates, numbers)
 which = {"short": forgets[1], "long": forgets[-1], "large_epsilon": stops[-1]}
 k = atlas.column("l_inf")
 numbers = {name: np.median(one.last[:, k]) for name, one in which.items()}
 run.keep(figure_adam, "atlas_adam", about_adam, table_adam, numbers)
-numbers = {f"own_{judged.word(name)}": value.min() for name, value in own.items()}
+numbers = {f"own_{atlas_claims.word(name)}": value.min() for name, value in own.items()}
 run.keep(figure_used, "atlas_used", about_used, table_used, numbers)

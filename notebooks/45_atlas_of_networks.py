@@ -81,9 +81,8 @@ from lib import attention
 from lib.attention import tokens
 from lib.companion import claims, plots, record
 from lib.data import images
-from papers.beyond import atlas, atlas_rules, factored_atlas
+from papers.beyond import atlas, atlas_rules, factored_atlas, networks_figures
 from papers.beyond import network_margins as network
-from papers.beyond import networks_figures as drawn
 from papers.beyond.engine import factored, optimisers
 
 run = record.start("45_atlas_of_networks", "A", globals())
@@ -142,7 +141,7 @@ factor_table
 
 # %%
 about_factors = f"Unit tokens, n=6, T=8, d=10, ten columns; {seeds} seeds, {steps:,} steps"
-figure_factors = plots.caption(drawn.factor_map(rows, both, alone), about_factors)
+figure_factors = plots.caption(networks_figures.factor_map(rows, both, alone), about_factors)
 figure_factors
 
 # %% [markdown]
@@ -167,7 +166,7 @@ for way, (of, start) in ways.items():
     ended = network.ended(of, chosen, selection_steps, start)
     optimal[way] = network.optimal(of, ended)
     disputes[way] = network.disputes(chosen, ended, network.OwnMargins(of))
-print(drawn.shares_table(optimal, disputes))
+print(networks_figures.shares_table(optimal, disputes))
 
 # %%
 selection_claims = network.selection_claims(optimal, disputes)
@@ -176,7 +175,7 @@ selection_table
 
 # %%
 about_selections = f"Unit tokens; {selection_seeds} seeds, {selection_steps:,} steps; bars: 95 % over seeds, last row judged; dotted: half"
-figure_selections = plots.caption(drawn.selections(optimal, disputes), about_selections)
+figure_selections = plots.caption(networks_figures.selections(optimal, disputes), about_selections)
 figure_selections
 
 # %% [markdown]
@@ -212,7 +211,7 @@ vit_table
 # %%
 sizes = ", ".join(f"{name} {size}" for name, size in vit_shape.items())
 about_vit = f"Plain ViT, {sizes}; {train_set.name}, {vit_rows:,} rows, {vit_steps:,} steps; {vit_seeds} seeds"
-figure_vit = plots.caption(drawn.ranking(found), about_vit)
+figure_vit = plots.caption(networks_figures.ranking(found), about_vit)
 figure_vit
 
 # %% [markdown]
