@@ -117,12 +117,6 @@ figure = kept_curves.captioned(speed_figure.draw(kept, "fig7"), about)
 figure
 
 # %% [markdown]
-# A ring marks the rate that was chosen, by the steps to the last target. Adam's need not have the lowest loss.
-
-# %%
-kept and speed_figure.rates(kept)
-
-# %% [markdown]
 # ## What we saw
 #
 # In the words of the protocol, from the committed curves:
@@ -148,23 +142,6 @@ for rule in found.rates():
 # <details><summary>Answer</summary>
 #
 # At these two rates neither: the largest growth is nearly the same.
-#
-# </details>
-#
-# 2. Ten times the rate of SNGD. *Prediction:* every step is ten times as long, so weights under noise grow far more.
-#    Does the loss fall faster?
-
-# %%
-for rate in (0.02, 0.2):
-    found = smoke.once(DEMO["cifar10"], {"SGD": 0.1, "SNGD": rate})
-    grown = max(float(values.max()) for values in speed.growth(found, "SNGD").values())
-    last = float(found.runs("SNGD")[0].smooth(20)[-1])
-    print(f"rate {rate}: last loss {last:.4f}, largest growth of a layer's norm {grown:.3f}")
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# It does: 80 steps of the low rate hardly leave the start.
 #
 # </details>
 #

@@ -292,20 +292,6 @@ for p, count in ((1.2, 1000), (2, 2000), (3, 20000)):
 #
 # </details>
 #
-# 2. Another start. *Prediction:* the fixed tokens allow many selections. Does another $W_0$ select the same?
-
-# %%
-for seed in range(4):
-    history = mirror.train(single, update_rules[2], steps[2], mirror.gaussian_start(single, [seed]))
-    print(f"start {seed}: tokens", *mirror.selected_tokens(single, history.W[:, -1])[0])
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# Not always: for one of the six samples the token depends on the start.
-#
-# </details>
-#
 # **To prove.** Show that $\lVert W_t\rVert_p^{p-1} \le \eta t$ for the normalised rule from zero.
 #
 # <details><summary>Solution</summary>

@@ -72,7 +72,7 @@ path_multiples = [1, 2, 5, 10, 20, 50, 100]
 # Set-up, no need to read.
 import numpy as np
 
-from lib import attention, mirror, svm
+from lib import attention
 from lib.attention import tokens
 from lib.companion import claims, record, statements
 from lib.seeds import stream
@@ -169,25 +169,7 @@ figure_parents
 #
 # Predict first, then run.
 #
-# 1. Narrow heads: $K$ and $Q$ of $m$ columns. *Prediction:* $KQ^\top$ has rank $m$ at most. Is the [alignment](words.md) with the
-#    nuclear-norm SVM lost for $m = 1$?
-
-# %%
-for m in (1, 2, d):
-    K, Q = np.stack([stream(seed, "start").uniform(-1, 1, (2, d, m)) for seed in each], 1) / d**0.5
-    W = predecessor.train_key_query(data, K, Q, 0.1, [pair_steps])[:, -1]
-    target = svm.token_svm(data, mirror.selected_tokens(data, W), "nuclear").W
-    print(f"m = {m}: alignment {np.median(predecessor.alignment(W, target)):.3f},",
-          f"ranks of the SVMs {sorted(map(int, predecessor.ranks(target)))}")  # fmt: skip
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# For $m = 1$ it is, since the SVMs have rank 2 to 4. With $m = 2$ it is nearly that of full heads.
-#
-# </details>
-#
-# 2. Ten times the radius. *Prediction:* the minimiser on a sphere is off by an angle of order $1/R$, and $D$ is quadratic
+# 1. Ten times the radius. *Prediction:* the minimiser on a sphere is off by an angle of order $1/R$, and $D$ is quadratic
 #    in it. Is $D$ a hundredth?
 
 # %%

@@ -119,12 +119,6 @@ accuracy = picture(reviews_figure.accuracy_figure, "IMDb table", MARKS, verdicts
 accuracy[0]
 
 # %% [markdown]
-# A ring marks the rate that was chosen, by held-out accuracy.
-
-# %%
-reviews_figure.rates(kept)
-
-# %% [markdown]
 # ## How large the weights are
 #
 # The paper counts the entries of $K$, $Q$, $V$ above 0.06 in a model of size 6, in this order (which it leaves
@@ -205,7 +199,7 @@ print(smoke.last_losses(small, {"Adam": 1e-3}))
 # <details><summary>Answer</summary>
 #
 # Adam divides by the size of the gradient, so a sum or a mean over the batch gives the same step. At an
-# ordinary rate it ends lowest of the runs above.
+# ordinary rate it ends below both.
 #
 # </details>
 

@@ -198,20 +198,7 @@ for p in (1.75, 2, 3):
 #
 # Predict first, then run. Each cell makes the row of Lemma 4 again.
 #
-# 1. A smaller falsehood: a step that is 1 % too long. *Prediction:* the row notices what is larger than the room it leaves.
-#    Is 1 % enough?
-
-# %%
-print(f"step off by 1 %: share {largest_share(off=0.01):.4f}")
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# It is not: the row leaves a room of more than 1 %, and the share stays below one.
-#
-# </details>
-#
-# 2. A random start in place of $W_{mm}$. *Prediction:* the lemma is nearly an equality only where $W$ points along the
+# 1. A random start in place of $W_{mm}$. *Prediction:* the lemma is nearly an equality only where $W$ points along the
 #    gradient's mirror image. Does the row still notice a step that is 5 % too long?
 
 # %%

@@ -237,26 +237,6 @@ for third in (-1, -2, -3, -4):
 #
 # </details>
 #
-# **The decay.** Prediction: the error goes like one over the sum of the steps, whatever $p$. With $p=0.8$ that sum is near
-# $5(t^{0.2}-0.9)$, so over these records the exponent is not yet its limit $-0.2$.
-
-# %%
-p = 0.8
-slower = joint_law.train(
-    joint_law.predict(data_model.run(0)), {"yours": dynamics.ngd(1.0, decay=p)}, 200_000
-)["yours"]
-length = [joint_law.path_length(slower.rule, int(t)) for t in slower.iterations]
-steeper = np.polyfit(np.log(slower.iterations), -np.log(length), 1)[0]
-print(f"exponent {joint_law.exponents(slower)[0]:.3f}, from the sum of the steps {steeper:.3f}")
-print(f"||W|| x error over C, less 1: {joint_law.limit_errors(slower)[0]:.4f}")
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# So it is, within a hundredth: over these records the exponent is that of the sum of the steps.
-#
-# </details>
-#
 # **To prove.** Samples $\{1,0\}$ and $\{1,-3\}$, the opt token first, query 1. Show that $u=W=c\to\infty$ drives both answers to infinity, so that
 # the loss has the infimum 0 which training from zero misses.
 #

@@ -216,9 +216,8 @@ for name, value in own.items():
 others = atlas_used.other_rows()
 reached_others = atlas.atlas(atlas_rules.trained(data, others, sweep_steps, times, keep), best)
 used_claims = atlas_used.decay_claims(ends) + atlas_used.selection_claims(chosen)
-used_claims += (
-    atlas_used.own_claims(own, found) + atlas_claims.predictions(others, reached_others)[1:]
-)
+used_claims += atlas_used.own_claims(own, found)
+used_claims += atlas_claims.predictions(others, reached_others)[1:]
 moved = atlas_used.turned_back(data, range(seeds), 2_000)
 table_used = claims.Table(used_claims + atlas_used.gauge_claims(moved))
 table_used
@@ -276,12 +275,11 @@ figure_rates
 
 # %%
 slow = atlas_rules.step("l_inf") / 5
-adams = {f"memory {b}": optimisers.adam(slow, memory=b) for b in memories}
-adams |= {f"epsilon {e}": optimisers.adam(slow, memory=0.99, epsilon=e) for e in epsilons}
-adam_rows = {name: atlas_rules.Row(rule, None, "l_inf") for name, rule in adams.items()}
+adams = [optimisers.adam(slow, memory=b) for b in memories]
+adams += [optimisers.adam(slow, memory=0.99, epsilon=e) for e in epsilons]
+adam_rows = {str(k): atlas_rules.Row(rule, None, "l_inf") for k, rule in enumerate(adams)}
 ran = atlas.atlas(atlas_rules.trained(data, adam_rows, sweep_steps, times, keep), best)
-forgets, stops = ([ran[f"{what} {x}"] for x in of] for what, of in
-                  (("memory", memories), ("epsilon", epsilons)))  # fmt: skip
+forgets, stops = [*ran.values()][: len(memories)], [*ran.values()][len(memories) :]
 own_of, by_batch = {}, {}
 for what, by_size in atlas_rules.batch_rows(sizes).items():
     named = {str(size): row for size, row in by_size.items()}

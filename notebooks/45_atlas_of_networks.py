@@ -120,13 +120,8 @@ for norm, direction in by_hand.items():
 # The page's loop ends where $e^{-\langle A_m,W\rangle}$ underflows. `papers.beyond.engine.factored` keeps a logarithm for every sample.
 #
 # The sign norm is a linear program over all sign products, and its largest margin too. A product $xy^\top$ costs
-# $\max|x|\max|y|$:
-
-# %%
-x, y = np.array([1.0, -3.0, 2.0]), np.array([0.5, -0.25])
-print(f"sign norm of xy^T: {factored_atlas.sign_norm(np.outer(x, y)):.3f}, by hand {3 * 0.5}")
-
-# %% [markdown]
+# $\max|x|\max|y|$.
+#
 # ## 1. The map with keys and queries
 #
 # Each rule on $(K,Q)$, and the same rule on $W$ alone. Steps on factors decay like $t^{-1/2}$: factors then grow like
@@ -226,20 +221,6 @@ figure_vit
 # are undecided.
 #
 # ## Change this
-#
-# **The start.** Prediction: from $K=Q=0$ nothing moves, whatever the rule: both gradients, $GQ$ and $G^\top K$, are zero.
-
-# %%
-zero = np.zeros((seeds, 10, 10))
-rule = {"sign": optimisers.steepest(np.inf, 0.01)}
-print(factored.train(data, rule, zero, zero, [1000])["sign"].status)
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# So it is: both runs stall at the start.
-#
-# </details>
 #
 # **The columns.** Prediction: with one column $W$ has rank one, so nuclear and spectral norm are equal and so are their numerators;
 # the nuclear ratio is then far below that of ten columns, if one column selects one token a sample at all.
