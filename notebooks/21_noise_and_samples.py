@@ -84,7 +84,7 @@ statements.quoted("B", STATEMENTS, *premises, *parts)
 
 # %%
 small = regression.random_regression(0, small_d, small_k, signal, noise, floor)
-print(small.premises())
+print(*str(small.premises()).split("; "), sep="\n")
 
 # %% [markdown]
 # ## The bias, in this page

@@ -195,7 +195,7 @@ settings = [
 compared = [one for setting in settings for one in runs.compare(setting, steps)]
 kept, out = runs.kept(compared), [one for one in compared if one.refusal]
 print(f"{len(kept)} of {len(compared)} runs meet the hypotheses at t = {steps:,}")
-print(*(f"{one.setting.name}: {one.refusal}" for one in out), sep="\n")
+print(*(f"refused: {one.setting.name}, seed {one.run}, {one.premise}" for one in out), sep="\n")
 
 # %% [markdown]
 # **Which runs does the theorem prove?** Take an iterate as a start. If it satisfies the hypotheses, all that follows it is proved, not

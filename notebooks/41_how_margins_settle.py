@@ -236,8 +236,10 @@ pushed, _ = law_steps.search(100, 2, momentum=0.9)
 statement = "share of supports of two pairs that cycle without momentum"
 step_claims.append(below("law.two_pairs", statement, alone[0] / searched))
 searched *= len(sizes)
-print(f"{sum(alone)} of {searched:,} supports still go to and fro after 3000 steps,",
-      f"{sum(left)} after 100,000; momentum 0.9: {pushed} of 100 supports of two pairs")  # fmt: skip
+print(
+    f"to and fro: {sum(alone)} of {searched:,} supports after 3000 steps, {sum(left)} after 100,000;"
+)
+print(f"with momentum 0.9 {pushed} of 100 supports of two pairs")
 
 # %% [markdown]
 # Who goes to and fro is not yet in a cycle. In a cycle the mean of the pulls would be the duals (the note, Proposition 3), and in those

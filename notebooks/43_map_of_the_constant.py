@@ -135,7 +135,7 @@ print(f"{len(map_kept)} of {len(points)} runs meet the hypotheses at t = {map_st
 moved = ("imbalance", "raw noise")
 crossings = {a: np.array([constant_map.score_crossing(a, s) for s in every]) for a in moved}
 switches = {a: np.array([constant_map.switch(a, s) for s in every]) for a in moved}
-print("runs switch at", {axis: round(at.mean(), 3) for axis, at in switches.items()})
+print("runs switch at", {axis: round(float(at.mean()), 3) for axis, at in switches.items()})
 
 # %% [markdown]
 # **Noise cannot make the SVM infeasible** here: scaling the noise is a change of basis of tokens and queries, which proves it. More

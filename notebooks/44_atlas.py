@@ -314,8 +314,8 @@ figure_adam
 # %%
 p = 3.0
 other = training.train(data, optimisers.steepest(p, 0.03), 20_000, record=[20_000])
-medians = np.median(atlas.ratios(other, best).last, 0).round(3)
-print(dict(zip(atlas.NORMS, medians.tolist(), strict=True)))
+medians = np.median(atlas.ratios(other, best).last, 0)
+print(*(f"{name} {median:.3f}" for name, median in zip(atlas.NORMS, medians)), sep=", ")
 
 # %% [markdown]
 # <details><summary>Answer</summary>
