@@ -28,6 +28,10 @@
 # the support vectors. It **follows from the dual variables of the SVM** of the tokens that the run selects. The start and the other
 # pairs leave the rest.
 #
+# ![Every run's constant lies on the diagonal against the constant from the duals](../figures/desk/law_diagonal.png)
+#
+# *The largest run (desk scale), a mark a run: across, what the duals say; up, what training did. This page has fewer seeds.*
+#
 # ## Two samples in the plane
 #
 # Take two samples of two tokens. The second token of each is zero, the query is the number 1, and so $W$ is a vector in the
