@@ -26,6 +26,10 @@
 # which mixtures are best selects several tokens. Minimising outright goes to the *globally* optimal tokens, where descent
 # from zero may stop at others.
 #
+# ![Alignment of keys and queries, ranks, several tokens, and the regularisation path](../figures/desk/mirror_parents.png)
+#
+# *The largest run (desk scale): keys and queries, ranks, several tokens, and the path of minimisers. This page runs less.*
+#
 # ## The statement
 #
 # One attention layer $f_i = y_i\, h(X_i^\top \mathrm{softmax}(X_i W z_i))$ is trained with the logistic loss

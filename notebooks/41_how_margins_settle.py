@@ -27,6 +27,10 @@
 # converged they cancel in $W_{2t}-W_t$, which then has the max-margin direction up to rounding. All this is no matter of drawn
 # tokens: on sentences as a frozen encoder hands them on, the duals give the constant too.
 #
+# ![How much offsets still move, against the step over the longest one: a jump at 1](../figures/desk/law_steps.png)
+#
+# *The largest run (desk scale): a mark is a seed; at the dotted line, the predicted longest step, offsets begin to move for ever; with momentum one seed does below it too. This page runs less.*
+#
 # ## Two samples in the plane
 #
 # Take the two samples of notebook 40: $W$ is a vector in the plane, the margins are $g_1=w_1$ and $g_2=\frac12w_2$, and the

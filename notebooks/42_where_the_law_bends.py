@@ -27,6 +27,10 @@
 # measured, not proved. Joint training is not global: two samples with the tokens $\{1,0\}$ and $\{1,-3\}$ defeat it, which is
 # proved.
 #
+# ![The error with a trained head falls along dotted lines that duals alone predict](../figures/desk/bends_joint.png)
+#
+# *The largest run (desk scale): with a trained head the error follows the dotted lines, which know duals and step lengths alone. This page runs less.*
+#
 # ## The statements
 #
 # | symbol | meaning |

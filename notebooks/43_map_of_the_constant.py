@@ -28,6 +28,10 @@
 # dual at zero costs a factor $\log t$. For $p<2$ a start can cost a power. All of this is of runs, at desk scale of 20 seeds: the
 # table below says what is proved. This page runs less.
 #
+# ![The constant along nine axes of the data, each circle on its dash](../figures/desk/bends_constant.png)
+#
+# *The largest run (desk scale): the constant along nine axes of the data; a circle is a run, the dash under it what its duals predict. This page runs less.*
+#
 # ## Two samples in the plane
 #
 # Take two samples of two tokens, $(1,0)$ against zero and $(0,r)$ against zero, all with the query 1. Then $W$ is a vector in the
