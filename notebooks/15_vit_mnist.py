@@ -95,6 +95,12 @@ figure = kept_curves.captioned(speed_figure.draw(kept, "fig6"), about)
 figure
 
 # %% [markdown]
+# Look at the rings: they mark the rates that were chosen, inside each grid, by the steps to the last target.
+
+# %%
+speed_figure.rates(kept)
+
+# %% [markdown]
 # ## What we saw
 #
 # In the words of the protocol, from the committed curves:
