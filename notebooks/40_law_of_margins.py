@@ -292,7 +292,7 @@ figure_diagonal
 # %% [markdown]
 # Left: look at the diagonal: $C$ from the duals, and what the run has across $W_{mm}$ in the span of the support. In filled marks
 # that is all of $\|W_t\|$ times the error. In open ones $\omega_\infty$ comes on top; `law.constant` reads it off the run at $t/10$ and
-# judges the sum. Right: look at where the marks lie, all at the panel's left edge, $10^{-10}$; up to the dashed line was asked for.
+# judges the sum. Right: look at how far right of 1 the open marks lie: that is what $\omega_\infty$ adds.
 #
 # ## One line for all rules
 #
