@@ -251,11 +251,11 @@ def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
         ends.append((np.median(one.error[:, -1]), measured, like.colour))
         for what, errors in (("", joint_law.limit_errors), (", its level", joint_law.level_errors)):
             rows[steps + what] = np.abs(errors(one))
-            said.append(f"{rows[steps + what].max():.1e}")
+            said.append(f"{rows[steps + what].max():.2g}")
             looks.append(like)
     _logs(error, xlabel="iteration $t$", title="Direction error of $W_t$; dotted: from duals")
     pieces.end_labels(error, ends)
-    error.legend(**SMALL, loc="lower left")
+    error.legend(**SMALL, loc=(0.02, 0.3))
     inside = [value for row in rows.values() for value in row if value > FLOOR]
     ends = 0.5 * min(inside), 2 * max(*inside, BOUNDS["joint.limit"])
     pieces.strip(off, rows, ends, looks, BOUNDS["joint.limit"], said=said)
@@ -304,25 +304,24 @@ def _place(values, columns):
 
 
 def heads(common: head_law.HeadRuns, each: head_law.HeadRuns) -> Figure:
-    """||W_h||/||W_1|| with both normalisations; how far each head's norm and constant are off."""
+    """||W_h||/||W_1|| with both normalisations, and how far each head's is from its prediction."""
     figure, (ratio, off) = plots.panels(1, 2, height=2.9)
-    ones, rows, looks = np.ones_like(common.norm), {}, []
+    ones, rows, constants = np.ones_like(common.norm), {}, []
     cases = ("one for all", common, common.law.norm), ("one per head", each, ones)
     for (name, one, wanted), like in zip(cases, plots.SERIES):
         predicted, norms = (head_law.ratios(n)[:, one.kept].ravel() for n in (wanted, one.norm))
         ratio.plot(predicted, norms, ms=5, mfc="none", label=name, **like.mark)
-        constant = (one.norm * one.error / one.law.constant)[:, one.kept].ravel()
-        rows[f"norms' ratio,\n{name}"] = np.abs(norms / predicted - 1)
-        rows[f"constant $C_h$,\n{name}"] = np.abs(constant - 1)
-        looks += [like, like]
+        rows[name.replace(" ", "\n", 1)] = np.abs(norms / predicted - 1)
+        constants.append((one.norm * one.error / one.law.constant - 1)[:, one.kept].ravel())
     ratio.set(xlabel="predicted from duals", title=r"$\|W_h\|/\|W_1\|$, measured")
     pieces.diagonal(ratio)
     ratio.legend(title="normalisation", title_fontsize="x-small", **SMALL)
-    said = [f"{100 * values.max():.2f} %" for values in rows.values()]
-    inside = [value for row in rows.values() for value in row if value > 1e-6]
-    ends = 0.7 * min(inside), 2 * max(*inside, BOUNDS["heads.common"])
-    pieces.strip(off, rows, ends, looks, BOUNDS["heads.common"], said=said)
-    off.set(title="How far off each head is; right: the worst", xlabel="relative error")
+    found = f"$\\|W_h\\|\\times$ error over $C_h$:\n{_off(max(np.abs(c).max() for c in constants))}"
+    ratio.text(0.98, 0.04, found, transform=ratio.transAxes, ha="right", **SMALL)
+    said = [f"{100 * values.max():.2g} %" for values in rows.values()]
+    ends = 1e-7, 2 * BOUNDS["heads.common"]
+    pieces.strip(off, rows, ends, plots.SERIES[:2], BOUNDS["heads.common"], said=said)
+    off.set(title="How far off each ratio is; right: the worst", xlabel="relative error")
     return figure
 
 

@@ -147,7 +147,7 @@ def parents(
     for trained, norm in (key for key in alignments if isinstance(key, tuple)):
         like = plots.look(norm if norm in plots.LOOKS else norm.capitalize())
         like, runs = like._replace(dash="-" if trained == "W" else "--"), alignments[trained, norm]
-        plots.band(axes[0], recorded, runs, f"{trained}: {norm}", like)
+        plots.band(axes[0], recorded, runs, f"{trained}: {norm.capitalize()}", like)
         last = np.median(runs[:, -1])
         ends.append((last, f"{last:.3f}", like.colour))
     axes[0].set(xscale="log", title="alignment with the two SVMs", ylim=(-0.1, 1.05))
@@ -163,10 +163,9 @@ def parents(
     axes[1].set(title="rank of the nuclear-norm SVM, mean", xlabel="dimension $d$")
     axes[1].set_ylim(0, None)
     missed = {f"d = {d}": 1 - v[1][np.isfinite(v[1])] for d, v in several.items()}
-    inside = [value for row in missed.values() for value in row if value > 1e-6]
     said = [f"median {np.median(row):.2g}" for row in missed.values()]
     looks = plots.SERIES[: len(missed)]
-    pieces.strip(axes[2], missed, (0.7 * min(inside), 1.5 * max(inside)), looks, said=said)
+    pieces.strip(axes[2], missed, (1e-6, 3), looks, said=said)
     axes[2].set(title="several tokens: 1 - alignment with their SVM")
     multiples, by_p = paths
     for p, ends in by_p.items():
@@ -177,7 +176,7 @@ def parents(
             axes[3].plot(*at, mark, color=_look(p).colour, markersize=4)
     axes[3].set(xscale="log", yscale="log", xlabel=r"$\|W\| / \|W_{mm}\|$")
     there, ran = (sum(f(ends["optimal"]) for ends in by_p.values()) for f in (np.sum, len))
-    axes[3].set_title(f"$D$ to the opt tokens' SVM; descent: o, there ({there} of {ran})")
+    axes[3].set_title(f"divergence $D$; descent ends: o, optimal ({there} of {ran})")
     for axis, where in ((axes[0], "best"), (axes[1], "best"), (axes[3], "lower left")):
         axis.legend(fontsize="x-small", loc=where)
     plots.caption(figure, caption)
