@@ -105,6 +105,12 @@ def end_labels(ax, labels: Iterable[tuple[float, str, str]], size: float = 7) ->
         ax.text(1.015, height, words, color=colour, **beside)
 
 
+def note(ax, words: str, x: float = 0.98, y: float = 0.04, va: str = "baseline") -> None:
+    """Small words inside the panel, which end, or left of its middle begin, at (x, y) of it."""
+    side = "right" if x > 0.5 else "left"
+    ax.text(x, y, words, transform=ax.transAxes, ha=side, va=va, fontsize="x-small")
+
+
 class Bar(NamedTuple):
     """A row of a forest: a value with its interval, how it was judged, and the range asked for.
 

@@ -97,13 +97,8 @@ def offsets(
     pieces.diagonal(duals)
     duals.set(title="Share of each dual, read off the margins")
     duals.legend(**TITLED)
-    furthest = np.abs(measured - predicted).max()
-    bars.text(
-        0.98, 0.62, f"worst pair:\n{_off(furthest)}", transform=bars.transAxes, ha="right", **SMALL
-    )
-    duals.text(
-        0.98, 0.04, f"{pairs} duals, {_off(worst)}", transform=duals.transAxes, ha="right", **SMALL
-    )
+    pieces.note(bars, f"worst pair:\n{_off(np.abs(measured - predicted).max())}", y=0.62)
+    pieces.note(duals, f"{pairs} duals, {_off(worst)}")
     return figure
 
 
@@ -131,9 +126,8 @@ def diagonal(comparisons: Sequence[runs.Comparison]) -> Figure:
     pieces.diagonal(line)
     line.set(title=r"$\|W_t\|\times$ error in the support's span")
     line.legend(**TITLED)
-    asked = f"asked: at most {BOUNDS['law.residual']:.0e}"
-    found = f"all {len(comparisons)} runs on the line,\n{_off(worst)}\n({asked})"
-    line.text(0.98, 0.04, found, transform=line.transAxes, ha="right", **SMALL)
+    found = f"all {len(comparisons)} runs on the line,\n{_off(worst)}"
+    pieces.note(line, f"{found}\n(asked: at most {BOUNDS['law.residual']:.0e})")
     far = 1.2 * max(map(np.max, ratios.values()))
     pieces.strip(whole, ratios, (0.9, far), looks, 1.0, alone)
     whole.set(title="The whole error over $C$", xlabel=r"$\|W_t\|\times$ error $/C$")
@@ -151,28 +145,24 @@ def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
     The rules "GD" and "Polyak", of constant steps or cap, are broad bands; logistic runs dashed.
     """
     figure, (error, left) = plots.panels(1, 2, height=3.2)
-    named = set()
     for name, history in histories.items():
         size, ratio = history.norm[0, 1:], ratio_to_law(history, "W_mm", law)[0, 1:]
         rules = "NGD-mom", "NGD", "GD", "Polyak, no cap", "Polyak"
-        rule = next(rule for rule in rules if name.startswith(rule))
-        style = dict(color=plots.look(rule).colour, linestyle="--" if "logistic" in name else "-")
-        label = None if rule in named else rule
+        label = next(rule for rule in rules if name.startswith(rule))
+        line = dict(color=plots.look(label).colour, linestyle="--" if "logistic" in name else "-")
+        line["linewidth"] = 1.4
         if name in ("GD", "Polyak"):
-            style |= dict(linewidth=4, alpha=0.35)
-            short = size[-1], history.direction_error["W_mm"][0, -1], abs(ratio[-1] - 1)
-            label = "broad: constant steps or cap" if "broad" not in named else None
-            named.add("broad")
-        else:
-            named.add(rule)
-        style = dict(linewidth=1.4) | style
-        error.plot(size, history.direction_error["W_mm"][0, 1:], label=label, **style)
-        left.plot(size / law.norm[0], np.abs(ratio - 1).clip(FLOOR), **style)
+            line |= dict(linewidth=4, alpha=0.35)
+            label = "broad: constant steps or cap"
+        known = {other.get_label() for other in error.lines}
+        wrong = history.direction_error["W_mm"][0, 1:]
+        error.plot(size, wrong, label=f"_{label}" if label in known else label, **line)
+        left.plot(size / law.norm[0], np.abs(ratio - 1).clip(FLOOR), **line)
         if name == "GD":
-            words = f"GD, constant steps:\n{short[2]:.2f} away from the law"
+            words = f"GD, constant steps:\n{abs(ratio[-1] - 1):.2f} away from the law"
             arrow = dict(arrowstyle="-", color=plots.GREY)
             place = dict(xytext=(0.05, 0.3), textcoords="axes fraction", arrowprops=arrow)
-            error.annotate(words, short[:2], **place, **SMALL)
+            error.annotate(words, (size[-1], wrong[-1]), **place, **SMALL)
     sizes = np.geomspace(2, error.get_xlim()[1], 50)
     error.plot(sizes, law.constant[0] / sizes, zorder=0, **plots.PREDICTED)
     early = sizes[6], law.constant[0] / sizes[6]
@@ -316,8 +306,8 @@ def heads(common: head_law.HeadRuns, each: head_law.HeadRuns) -> Figure:
     ratio.set(xlabel="predicted from duals", title=r"$\|W_h\|/\|W_1\|$, measured")
     pieces.diagonal(ratio)
     ratio.legend(title="normalisation", title_fontsize="x-small", **SMALL)
-    found = f"$\\|W_h\\|\\times$ error over $C_h$:\n{_off(max(np.abs(c).max() for c in constants))}"
-    ratio.text(0.98, 0.04, found, transform=ratio.transAxes, ha="right", **SMALL)
+    furthest = max(np.abs(values).max() for values in constants)
+    pieces.note(ratio, f"$\\|W_h\\|\\times$ error over $C_h$:\n{_off(furthest)}")
     said = [f"{100 * values.max():.2g} %" for values in rows.values()]
     ends = 1e-7, 2 * BOUNDS["heads.common"]
     pieces.strip(off, rows, ends, plots.SERIES[:2], BOUNDS["heads.common"], said=said)
@@ -336,19 +326,15 @@ def constants(points: Sequence[constant_map.Point], switches: Mapping[str, np.nd
         axis.remove()
     kept = constant_map.kept(points)
     off = np.array([abs(constant_map.relative(p)) for p in kept])
-    beyond = f"in {(off > FLOOR).sum()} by more than {FLOOR:.0e}"
-    words = f"Direction error over its prediction: {len(kept)} runs, {_off(off.max())}, {beyond}"
+    words = f"Direction error over its prediction: {len(kept)} runs, {_off(off.max())}"
     figure.suptitle(f"{words} (asked: {BOUNDS['map.constant']:g})", fontsize="medium")
     for axis, name in zip(grid, names, strict=False):
         at, good = zip(*((p.value, p.comparison) for p in kept if p.axis == name), strict=True)
         axis.plot(at, [c.law.constant[0] for c in good], "_", color=plots.BLACK, ms=9)
         axis.plot(at, [c.measured.residual for c in good], ms=3, mfc="none", **ONE.mark)
-        logarithmic = 0 not in at
-        axis.set(
-            title=f"$C$ along {name}",
-            **dict.fromkeys(("xscale", "yscale"), "log") if logarithmic else {},
-        )
-        if logarithmic:
+        axis.set(title=f"$C$ along {name}")
+        if 0 not in at:
+            _logs(axis)
             axis.set_xticks(sorted({*at}), [f"{v:g}" for v in sorted({*at})])
             axis.minorticks_off()
             pieces.plain_ticks(axis.yaxis)
@@ -367,10 +353,8 @@ def _switches(axis, crossings, end):
     for crossing in crossings[crossings < end]:
         axis.axvline(crossing, **plots.LEVEL)
     out = (crossings >= end).sum()
-    words = "dotted: a run switches" + (
-        f";\n{out} of {len(crossings)} further right →" if out else ""
-    )
-    axis.text(0.98, 0.97, words, transform=axis.transAxes, ha="right", va="top", **SMALL)
+    further = f";\n{out} of {len(crossings)} further right →" if out else ""
+    pieces.note(axis, f"dotted: a run switches{further}", y=0.97, va="top")
 
 
 def bent(

@@ -177,10 +177,14 @@ def vision_figure(curves: Curves) -> Figure:
             x, y = run.metrics["control_loss"], run.metrics["hoyer"]
             axes[2].plot(x, y, linewidth=0.9, **look.line)
     note = dict(fontsize=7, va="top")
-    words = f"Adam: {early.measured:.2g} of the steps\nto equal accuracy,\n{early.verdict}"
-    axes[1].text(0.3, 0.36, words, transform=axes[1].transAxes, **note)
-    words = f"{shown('l1.1')}: {sparser.measured:+.2g}\nat equal loss,\n{sparser.verdict}"
-    axes[2].text(0.04, 0.96, words, transform=axes[2].transAxes, **note)
+    ahead = f"Adam: {early.measured:.2g} of the steps\nto equal accuracy,"
+    more = f"{shown('l1.1')}: {sparser.measured:+.2g}\nat equal loss,"
+    for ax, place, words, claim in (
+        (axes[1], (0.3, 0.36), ahead, early),
+        (axes[2], (0.04, 0.96), more, sparser),
+    ):
+        words = f"{words}\n{claim.verdict}" if np.isfinite(claim.measured) else claim.verdict
+        ax.text(*place, words, transform=ax.transAxes, **note)
     axes[2].set(title="Hoyer index", xlabel="Training loss, falling")
     axes[2].invert_xaxis()
     plots.legend(figure, axes[0])

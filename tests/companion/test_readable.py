@@ -115,7 +115,12 @@ def test_pieces_and_shared_drawings():
     assert not unreadable(plots.caption(figure, words))
     figure, (axis,) = plots.panels(1, 1)
     values = np.geomspace(170, 1700, 10)
-    pieces.strip(axis, {"a": values, "b": 2 * values}, (100, 2400))
+    pieces.strip(axis, {"a": values, "b": 2 * values}, (100, 2400), said=["a word", "2"])
+    assert not unreadable(figure)
+    figure, (axis,) = plots.panels(1, 1)
+    axis.plot([1, 2], [1, 2])
+    near = (1.5, "one", plots.BLACK), (1.5, "two\nlines", plots.GREY), (1.51, "3", plots.BLACK)
+    pieces.end_labels(axis, near)
     assert not unreadable(figure)
 
 
