@@ -52,11 +52,8 @@ steps = 1000
 
 # %% tags=["set-up"]
 # Set-up, no need to read.
-import textwrap
-import time
 from dataclasses import replace
 
-import numpy as np
 from IPython.display import Image, display
 
 from lib import explorer
@@ -114,7 +111,6 @@ for name, shown in runs.items():
 board = explorer.Board(runs["NGD"])
 for name in ("NGD", "GD"):
     board.show(runs[name])
-    print(explorer.said(runs[name]))
     panels = "loss gap, direction error, softmax weights of the opt tokens, path of W_t"
     display(Image(board.png(), alt=f"{name}: {panels}"))
 
@@ -122,29 +118,8 @@ for name in ("NGD", "GD"):
 # **Look at** the last panel. It splits $W_t$ into its part along $W_{mm}$ and the rest, which is orthogonal to $W_{mm}$.
 # The horizontal axis is the length of the first part, the vertical one the norm of the rest; both end at one value on a
 # panel twice as wide as high, so the path is about twice as steep as drawn. The two lengths fix the [direction error](words.md),
-# the distance of the two unit vectors. We check that.
-
-# %%
-for shown in runs.values():
-    along, off = (shown.path / np.linalg.norm(shown.path, axis=1, keepdims=True)).T
-    apart = np.hypot(1 - along, off)
-    np.testing.assert_allclose(apart, shown.direction_error, rtol=1e-6, atol=1e-7)
-print("the path and the direction error tell the same story")
-
-# %% [markdown]
-# What a move of a slider costs, training and drawing together (the aim is under 200 ms). Processor time, which other
-# programs on the machine hardly change; the controls' round trip to the browser comes on top.
-
-# %%
-taken = []
-for other in range(9):
-    began = time.process_time()
-    board.show(explorer.explore(replace(setting, seed=other)))
-    board.png()
-    taken.append(1e3 * (time.process_time() - began))
-print(f"{len(taken)} redraws: median {np.median(taken):.0f} ms, longest {max(taken):.0f} ms")
-
-# %% [markdown]
+# the distance of the two unit vectors.
+#
 # ## What we saw
 #
 # Every rule turns towards $W_{mm}$. Under NGD the softmax weights of the opt tokens saturate. Along $W_{mm}$ its path
@@ -161,9 +136,8 @@ print(f"{len(taken)} redraws: median {np.median(taken):.0f} ms, longest {max(tak
 # %%
 for name in ("NGD", "GD"):
     longer = explorer.explore(replace(setting, rule=name, steps=10 * steps))
-    print(
-        f"{name}: {runs[name].direction_error[-1] / longer.direction_error[-1]:.1f} times smaller"
-    )
+    fall = runs[name].direction_error[-1] / longer.direction_error[-1]
+    print(f"{name}: {fall:.1f} times smaller")
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -186,21 +160,5 @@ for k in range(3):
 # <details><summary>Answer</summary>
 #
 # Not on every draw: in one of the three a sample looks away from its opt token.
-#
-# </details>
-#
-# 3. A dimension too small. *Prediction:* with many constraints and few coordinates no $W$ separates the opt tokens. What
-#    does the explorer say then?
-
-# %%
-try:
-    explorer.explore(replace(setting, model=sphere, d=2))
-except ValueError as reason:
-    print(textwrap.fill(str(reason), 108))
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# It refuses, and names the proof: a combination of the constraints, with weights that are not negative, adds up to zero.
 #
 # </details>

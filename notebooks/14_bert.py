@@ -155,13 +155,6 @@ verdict["civil_comments"]
 shown["civil_comments"][0]
 
 # %% [markdown]
-# The rates tried on comments. A ring marks the rate chosen, by the steps to
-# the last target: it need not have the lowest loss. A line that leaves the panel has diverged.
-
-# %%
-kept["civil_comments"] and speed_figure.rates(kept["civil_comments"])
-
-# %% [markdown]
 # ## What we saw
 #
 # In the words of the protocol, from the committed curves:
@@ -190,24 +183,7 @@ for rate in (0.1, 1.0):
 #
 # </details>
 #
-# 2. A low cap for SPS. *Prediction:* once the cap binds, SPS is SGD with that rate. Are the two losses equal?
-
-# %%
-found = smoke.once(small, {"SGD": 0.03, "SPS": 0.03})
-losses = {rule: float(found.runs(rule)[0].smooth(small.window)[-1]) for rule in found.rates()}
-capped = found.runs("SPS")[0].end["capped"]
-print(
-    f"SGD {losses['SGD']:.4f}, SPS {losses['SPS']:.4f}; the cap binds in {capped:.0%} of the steps"
-)
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# The losses are equal where the cap binds in every step, and differ where it does not.
-#
-# </details>
-#
-# 3. Your own rule: one line in `RULES`, here steps along the sign of the gradient. *Prediction:* every
+# 2. Your own rule: one line in `RULES`, here steps along the sign of the gradient. *Prediction:* every
 #    coordinate moves by the same amount. Which rate does it need, compared with SGD's?
 
 # %%

@@ -95,12 +95,6 @@ figure = kept_curves.captioned(speed_figure.draw(kept, "fig6"), about)
 figure
 
 # %% [markdown]
-# Look at the rings: they mark the rates that were chosen, inside each grid, by the steps to the last target.
-
-# %%
-kept and speed_figure.rates(kept)
-
-# %% [markdown]
 # ## What we saw
 #
 # In the words of the protocol, from the committed curves:
@@ -128,7 +122,7 @@ for rate in (0.1, 1.0):
 #
 # </details>
 #
-# The other exercises of [notebook 14](14_bert.ipynb), a low cap and a rule of your own, run here as well.
+# The other exercise of [notebook 14](14_bert.ipynb), a rule of your own, runs here as well.
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

@@ -70,11 +70,9 @@ path_multiples = [1, 2, 5, 10, 20, 50, 100]
 
 # %% tags=["set-up"]
 # Set-up, no need to read.
-from dataclasses import replace
-
 import numpy as np
 
-from lib import attention, mirror, svm
+from lib import attention
 from lib.attention import tokens
 from lib.companion import claims, record, statements
 from lib.seeds import stream
@@ -108,51 +106,17 @@ print(f"smallest lead of a best token: {(scores[..., -1] - scores[..., -2]).min(
 # $$K \leftarrow K - \eta\,\frac{GQ}{\|GQ\|_F}, \qquad Q \leftarrow Q - \eta\,\frac{G^\top K}{\|G^\top K\|_F} .$$
 #
 # For several tokens the head is $h(x) = \sum_j \max(x_j, 0)$. Near a mixture $x$ it is linear, with
-# $v_j = 1$ where $x_j > 0$, and else $0$.
-
-
-# %%
-def attend(X, z, W):
-    logits = np.einsum("itd,id->it", X, z @ W.T)
-    weights = np.exp(logits - logits.max(1, keepdims=True))
-    return weights / weights.sum(1, keepdims=True)
-
-
-def descent(X, y, z, v, W):
-    weights = attend(X, z, W)
-    scores = y[:, None] * np.einsum("itd,id->it", X, np.broadcast_to(v, z.shape))
-    f = (weights * scores).sum(1, keepdims=True)
-    pulled = np.einsum("it,itd->id", weights * (scores - f) / (1 + np.exp(f)), X)
-    return pulled.T @ z / len(y)  # -grad L, (d, d)
-
-
-def relu_head(X, z, W):
-    mixture = np.einsum("it,itd->id", attend(X, z, W), X)
-    return (mixture > 0).astype(float)  # v, one for each sample
-
-
-def unit(G):
-    return G / np.linalg.norm(G)
-
-
-# %% [markdown]
-# A hundred steps of each by the page's own lines give the library's matrices.
+# $v_j = 1$ where $x_j > 0$, and else $0$. A hundred steps of $(K, Q)$ by the page's own lines give the library's matrices.
 
 # %%
-X, y, z, v = data.X[0], data.y[0], data.z[0], data.u[0]
+one, unit = data.run(0), lambda G: G / np.linalg.norm(G)
 K, Q = stream(0, "start").uniform(-1, 1, (2, d, d)) / d**0.5
-library = predecessor.train_key_query(data.run(0), K[None], Q[None], 0.1, [100])[0, -1]
+library = predecessor.train_key_query(one, K[None], Q[None], 0.1, [100])[0, -1]
 for _ in range(100):
-    G = descent(X, y, z, v, K @ Q.T)
+    G = -attention.gradients(one, (K @ Q.T)[None], one.u, "logistic")[1][0]
     K, Q = K + 0.1 * unit(G @ Q), Q + 0.1 * unit(G.T @ K)
 np.testing.assert_allclose(K @ Q.T, library, rtol=1e-7, atol=1e-9)
-
-library, _ = predecessor.train_relu_head(data.run(0), 0.1, 100)
-W = np.zeros((d, d))
-for _ in range(100):
-    W = W + 0.1 * unit(descent(X, y, z, relu_head(X, z, W), W))
-np.testing.assert_allclose(W, library[0], rtol=1e-7, atol=1e-9)
-print("keys and queries, and the head for several tokens: page and library alike")
+print("singular values of K Q^T", np.linalg.svd(K @ Q.T)[1].round(2))
 
 # %% [markdown]
 # ## Four experiments
@@ -165,29 +129,18 @@ print("keys and queries, and the head for several tokens: page and library alike
 # %%
 recorded = np.unique(np.geomspace(1, pair_steps, 40).astype(int))
 pairs = predecessor.keys_against_weights(data, each, recorded, 0.1)
-by_dimension = {
-    tuple(s): predecessor.rank_by_dimension(range(rank_seeds), *s, rank_dimensions)
-    for s in rank_shapes
-}
-several = {
-    k: predecessor.several_tokens(range(several_seeds), 3, 4, k, 0.1, 2001)
-    for k in several_dimensions
-}
-paths = {
-    p: predecessor.path_against_descent(few, p, path_multiples, find_steps, 3) for p in exponents
-}
-
-# %%
+ranked = lambda s: predecessor.rank_by_dimension(range(rank_seeds), *s, rank_dimensions)
+by_dimension = {tuple(s): ranked(s) for s in rank_shapes}
+mixed = lambda k, T=4: predecessor.several_tokens(range(several_seeds), 3, T, k, 0.1, 2001)
+several = {k: mixed(k) for k in several_dimensions}
+followed = lambda p, at: predecessor.path_against_descent(few, p, at, find_steps, 3)
+paths = {p: followed(p, path_multiples) for p in exponents}
 parents_table = claims.Table(predecessor.claims_on_parents(pairs, several, paths))
 parents_table
 
 # %% tags=["nbval-check-output"]
-print(parents_table.summary())
 optimal = np.mean([path["optimal"].mean() for path in paths.values()])
-share = f"{100 * optimal:.0f} %"
-print(
-    f"descent from zero reaches the globally optimal selection in {share} of runs, the path in all"
-)
+print(f"descent from zero reaches the globally optimal selection in {optimal:.0%} of its runs")
 
 # %% [markdown]
 # **Look at** the four panels in turn.
@@ -200,12 +153,9 @@ print(
 #   where it selected the same tokens, a cross where it selected others.
 
 # %%
-about_parents = (
-    f"settings of 2308.16898, reduced: {seeds} seeds (rank {rank_seeds}, several tokens"
-    f" {several_seeds}, path {path_seeds}); synthetic, float64"
-)
-ranked, followed = (rank_dimensions, by_dimension), (path_multiples, paths)
-figure_parents = figures.parents((recorded, pairs), ranked, several, followed, about_parents)
+about_parents = f"settings of 2308.16898, reduced: {seeds} seeds (rank {rank_seeds}, several tokens {several_seeds}, path {path_seeds}); synthetic, float64"
+of = (recorded, pairs), (rank_dimensions, by_dimension), several, (path_multiples, paths)
+figure_parents = figures.parents(*of, about_parents)
 figure_parents
 
 # %% [markdown]
@@ -219,30 +169,11 @@ figure_parents
 #
 # Predict first, then run.
 #
-# 1. Narrow heads: $K$ and $Q$ of $m$ columns. *Prediction:* $KQ^\top$ has rank $m$ at most. Is the [alignment](words.md) with the
-#    nuclear-norm SVM lost for $m = 1$?
-
-# %%
-for m in (1, 2, d):
-    K, Q = np.stack([stream(seed, "start").uniform(-1, 1, (2, d, m)) for seed in each], 1) / d**0.5
-    W = predecessor.train_key_query(data, K, Q, 0.1, [pair_steps])[:, -1]
-    chosen = replace(data, opt=mirror.selected_tokens(data, W))
-    target = svm.token_svm(chosen, norm="nuclear").W
-    print(f"m = {m}: alignment {np.median(predecessor.alignment(W, target)):.3f},",
-          f"ranks of the SVMs {sorted(map(int, predecessor.ranks(target)))}")  # fmt: skip
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# For $m = 1$ it is, since the SVMs have rank 2 to 4. With $m = 2$ it is nearly that of full heads.
-#
-# </details>
-#
-# 2. Ten times the radius. *Prediction:* the minimiser on a sphere is off by an angle of order $1/R$, and $D$ is quadratic
+# 1. Ten times the radius. *Prediction:* the minimiser on a sphere is off by an angle of order $1/R$, and $D$ is quadratic
 #    in it. Is $D$ a hundredth?
 
 # %%
-wider = predecessor.path_against_descent(few, 2, [10, 100, 1000], find_steps, 3)["path"]
+wider = followed(2, [10, 100, 1000])["path"]
 print("R = 10, 100, 1000 ||W_mm||: D =", *(f"{D:.2g}" for D in np.median(wider, 0)))
 
 # %% [markdown]
@@ -252,26 +183,13 @@ print("R = 10, 100, 1000 ||W_mm||: D =", *(f"{D:.2g}" for D in np.median(wider, 
 #
 # </details>
 #
-# 3. More tokens a sample. *Prediction:* the ReLU head gains from every coordinate that a mixture makes positive. Are more
-#    tokens selected among eight than among four?
-
-# %%
-for among in (4, 8):
-    count, aligned = predecessor.several_tokens(range(several_seeds), 3, among, d, 0.1, 2001)
-    print(f"{among} tokens: {count.mean():.2f} selected, alignment {np.nanmedian(aligned):.3f}")
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# They are. In the same time the alignment gets less far.
-#
-# </details>
+# **To prove.** Why has $KQ^\top$ of the smallest $\lVert K\rVert_F^2+\lVert Q\rVert_F^2$ the smallest nuclear norm? The solution is on
+# [notebook 45](45_atlas_of_networks.ipynb).
 
 # %% tags=["set-up"]
 # Set-up, no need to read.
-numbers = {
-    f"{key[0]}_{key[1]}".replace(", ", "").lower(): np.median(curve[:, -1])
-    for key, curve in pairs.items()
-    if isinstance(key, tuple)
-} | {"descent_optimal": optimal}
+curves = {key: curve for key, curve in pairs.items() if isinstance(key, tuple)}
+word = lambda key: f"{key[0]}_{key[1]}".replace(", ", "").lower()
+numbers = {word(key): np.median(curve[:, -1]) for key, curve in curves.items()}
+numbers["descent_optimal"] = optimal
 run.keep(figure_parents, "mirror_parents", about_parents, parents_table, numbers)

@@ -148,20 +148,6 @@ print(smoke.last_losses(longer, {"l1.5": 0.05}))
 #
 # </details>
 #
-# 3. A smaller $p$. *Prediction:* the way back from the mirror image is the power $1/(p-1)$, so for $p = 1.05$ most
-#    entries hardly move at this rate. Does the loss fall more slowly than for $p = 1.1$ above?
-
-# %%
-rules.RULES["l1.05"] = lambda parameters, rate, cap: MirrorDescent(parameters, rate, 1.05)
-print(smoke.last_losses(longer, {"l1.05": 0.05}))
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# It does not: it ends no higher than $p = 1.1$.
-#
-# </details>
-
 # %% tags=["set-up"]
 # Set-up, no need to read.
 if scale != "demo":  # a demo run redraws what is kept and records nothing

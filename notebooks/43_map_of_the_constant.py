@@ -46,8 +46,6 @@ exponents = [1.5, 1.75, 2.0]
 
 # %% tags=["set-up"]
 # Set-up, no need to read.
-import textwrap
-
 import numpy as np
 
 from lib import attention, dynamics, svm
@@ -55,6 +53,7 @@ from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record, statements
 from papers.beyond import constant_map, lp_law, margin_law, margin_law_runs, tolerances, zero_duals
 from papers.beyond import margin_law_figures as figures
+from papers.c.statements import STATEMENTS
 
 run = record.start("43_map_of_the_constant", "A", globals())
 every = range(seeds)
@@ -109,23 +108,17 @@ for r in (0.25, 0.5, 1.0, 2.0, 4.0):
 #
 # Derivations are in [where_the_law_bends.md](where_the_law_bends.md), duals at zero in
 # [law_of_margins.md](law_of_margins.md), criteria in [the protocol](bends_protocol.md). It says which of them
-# history shows to be older than their runs, and dates what was changed. The page's lines must give what the library gives, here for a problem of class means and for $p=1.5$:
+# history shows to be older than their runs, and dates what was changed. The page's formula, on a problem of class means:
 
 # %%
 data = coordinates.minimal(constant_map.AXES["noise"](0, 0.3)).tokens
 solution = svm.token_svm(data)
-law = margin_law.margin_law(data, solution)
-lp = lp_law.LpLaw(lp_law.problem(0), 1.5)
-for of, solved, p, expected in (
-    (data, solution, 2.0, law.constant[0]),
-    (lp.tokens, lp.solution, 1.5, lp.constant),
-):
-    beta, w = solved.duals[0].ravel(), solved.W[0].ravel()
-    A = coordinates.constraint_rows(coordinates.differences(of, of.opt), of.z)[0]
-    log_kappa, on = margin_law.saturated_slopes(of)[0].ravel(), beta > 0
-    found = constant(A[on], log_kappa[on], beta[on], w, p)
-    assert np.isclose(found, expected)
-    print(f"p = {p}: C = {found:.6f} by the page, {expected:.6f} by the library")
+beta, w = solution.duals[0].ravel(), solution.W[0].ravel()
+A = coordinates.constraint_rows(coordinates.differences(data, data.opt), data.z)[0]
+log_kappa, on = margin_law.saturated_slopes(data)[0].ravel(), beta > 0
+C = constant(A[on], log_kappa[on], beta[on], w)
+assert np.isclose(C, margin_law.margin_law(data, solution).constant[0])
+print(f"C = {C:.6f}")
 
 # %% [markdown]
 # ## 1. The map
@@ -139,14 +132,10 @@ for of, solved, p, expected in (
 points = constant_map.along(every, map_steps)
 map_kept = constant_map.kept(points)
 print(f"{len(map_kept)} of {len(points)} runs meet the hypotheses at t = {map_steps:,}")
-for refusal in [p.refusal for p in points if p.refusal][:3]:
-    print(refusal)
 moved = ("imbalance", "raw noise")
 crossings = {a: np.array([constant_map.score_crossing(a, s) for s in every]) for a in moved}
 switches = {a: np.array([constant_map.switch(a, s) for s in every]) for a in moved}
-for axis in moved:
-    low, high = claims.interval(switches[axis])
-    print(f"{axis}: runs switch at {switches[axis].mean():.3f} on average [{low:.3f}, {high:.3f}]")
+print("runs switch at", {axis: round(float(at.mean()), 3) for axis, at in switches.items()})
 
 # %% [markdown]
 # **Noise cannot make the SVM infeasible** here: scaling the noise is a change of basis of tokens and queries, which proves it. More
@@ -156,8 +145,7 @@ for axis in moved:
 # %%
 few = range(sample_seeds)
 lost, capacity = constant_map.capacities(few)
-for axis, at in lost.items():
-    print("half of the seeds lose W_mm at {} = {:.2f} [{:.2f}, {:.2f}]".format(axis, *at))
+print("half of the seeds lose W_mm at", {axis: round(at[0], 2) for axis, at in lost.items()})
 
 # %% [markdown]
 # **Correlated tokens** score 0 as before. Whether runs from zero still select the opt tokens is measured (`map.stays`): Theorem 1 of
@@ -179,7 +167,7 @@ map_claims += constant_map.end_claims(stay, merged)
 map_claims += [constant_map.switch_claim(a, crossings[a], switches[a]) for a in moved]
 map_claims += capacity
 map_table = claims.Table(map_claims)
-claims.Table(sorted(map_claims, key=lambda claim: claim.holds))
+map_table
 
 # %%
 about_map = f"Class means, n=6, T=5, d=120; T, correlation: d=960; long T: n=2, d=15T; {seeds} seeds, t = {map_steps:,}; dashes: from duals, circles: runs, dotted: switches"
@@ -207,17 +195,10 @@ decades = 10 ** np.arange(2, 7)
 bent = dynamics.train(
     corner, dynamics.ngd(0.1), decades[-1], decades, targets={"W_mm": [[[1.0], [0.0]]]}
 )
-row = lambda name, values: print(f"{name:18}", *(f"{value:8.4f}" for value in values))
-row("||W_t|| x error", (bent.norm * bent.direction_error["W_mm"])[0])
-row("log(1.5 ||W_t||)", np.log(1.5 * bent.norm[0]))
-assert np.abs(bent.norm * bent.direction_error["W_mm"] - np.log(1.5 * bent.norm)).max() < 0.2
-assert np.isclose(zero_duals.ZeroDuals(corner).constants, np.log(1.5))
-repeated = attention.token_set([[[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]], [1.0], u=[1.0, 0.0], opt=[0])
-print("repeated tokens share:", margin_law.margin_law(repeated, svm.token_svm(repeated)).duals)
-try:
-    margin_law.margin_law(corner, svm.token_svm(corner))
-except ValueError as refusal:
-    print(f"a dual at zero: {refusal}")
+off = (bent.norm * bent.direction_error["W_mm"])[0]
+print("||W_t|| x error ", off.round(3))
+print("log(1.5 ||W_t||)", np.log(1.5 * bent.norm[0]).round(3))
+assert np.abs(off - np.log(1.5 * bent.norm[0])).max() < 0.2
 
 # %% [markdown]
 # **In general** $W$ must move along $W_{mm}+d_k/a_t$, with $d_k$ in the span of the tight features, $\langle A_k,d_k\rangle=1$ and 0 on the
@@ -227,13 +208,11 @@ except ValueError as refusal:
 # support and $\langle A_k,D\rangle\ge1$ on the degenerate pairs: a second SVM. Its duals $y_k$, over $a_t$, stand where the first SVM's are zero.
 
 # %%
-idle, refused_idle = zero_duals.unit_runs(every, 0.5, zero_steps)
-print(f"{len(idle)} of {seeds} runs with a dual at zero", *refused_idle.values(), sep="\n")
-several, some = [], range(max(seeds, 3))  # where idle pairs meet
-for count in (2, 3):
-    found, refused = zero_duals.study(some, count, zero_steps)
-    several += found
-    print(f"{count} duals at zero: {len(found)} of {len(some)} runs", *refused.values(), sep="\n  ")
+idle, _ = zero_duals.unit_runs(every, 0.5, zero_steps)
+some = range(max(seeds, 3))  # where degenerate pairs meet
+two, three = (zero_duals.study(some, count, zero_steps)[0] for count in (2, 3))
+several = two + three
+print(f"runs with one dual at zero: {len(idle)} of {seeds}; two: {len(two)}, three: {len(three)}")
 
 # %% [markdown]
 # ## 3. What lies off the span
@@ -250,14 +229,11 @@ W_0 = dynamics.gaussian_start(coordinates.minimal(pairs_of), 0.1, [s + 1000 for 
 setting = margin_law_runs.LawSetting("start", pairs_of, dynamics.ngd(0.1), start=W_0)
 begun = margin_law_runs.kept(margin_law_runs.compare(setting, 200_000))
 whole = [one for one in begun if one.law.support.all()]
-print(f"starts: {len(whole)} of {seeds} runs settled with all constraints on the support")
 start_off = max((abs(one.measured.error[-1] / one.predicted - 1) for one in whole), default=np.nan)
 said = "Gaussian W_0: error over its prediction, less 1, worst run"
 starts = tolerances.near("start.outside", said, start_off)
-left = [
-    one for name in zero_duals.PROBLEMS for one in zero_duals.left_study(name, every, 50_000)[0]
-]
-print(f"outside the span: {len(left)} of {2 * seeds} problems")
+studied = [zero_duals.left_study(name, every, 50_000)[0] for name in zero_duals.PROBLEMS]
+left = sum(studied, [])
 ratio = np.array([one.first / one.measured[-1] for one in left])
 bounds = np.array([one.bound / one.measured[-1] for one in left])
 print(f"over the norm: first-order sum {ratio.min():.2g} to {ratio.max():.2g}, ", end="")
@@ -277,31 +253,24 @@ print(f"bound {bounds.min():.2g} to {bounds.max():.2g}")
 # claims had failed: see the protocol.
 
 # %%
-from papers.c.statements import STATEMENTS
-
 statements.quoted("C", STATEMENTS, "Lemma 29")
 
 # %%
-powers, onset, settled = [], [], []
+powers, onset = [], []
 for p in exponents:
     size, count = (30_000, lp_steps[0]) if p <= 2 else (15_000, lp_steps[1])
     found, refused = lp_law.study(every, p, size, count)
     powers += found
     print(f"p = {p:g}: {len(found) // 2} of {seeds} problems", *refused.values(), sep="\n  ")
     if p < 2:
-        moves, refused = lp_law.onsets(every, p, 2000)
-        print(f"  cycles: {len(moves)} of {seeds}", *refused.values())
-        onset += lp_law.onset_claims(p, moves)
-for p in (1.5, 1.75):
-    found, refused = lp_law.decay_study(every, p, 20_000)
-    settled += found
-    print(f"p = {p:g}, t^(p-2): {len(found)} of {seeds} problems", *refused.values(), sep="\n  ")
+        onset += lp_law.onset_claims(p, lp_law.onsets(every, p, 2000)[0])
+settled = sum((lp_law.decay_study(every, p, 20_000)[0] for p in (1.5, 1.75)), [])
 
 # %%
 bent_claims = [*zero_duals.zero_claims(idle), *zero_duals.zeros_claims(several), starts]
 bent_claims += [*zero_duals.left_claims(left), *lp_law.lp_claims(powers), *onset]
 bent_table = claims.Table(bent_claims + lp_law.steps_claims(settled))
-claims.Table(sorted(bent_table, key=lambda claim: claim.holds))
+bent_table
 
 # %%
 about_bent = f"Top left: n=4, T=2, d=10, seed 0, dashed: Gaussian start. Right: circles: {len(idle)} of {seeds} seeds, dotted: predicted. Bottom: {len(left)}, {len(settled)} runs"
@@ -314,52 +283,17 @@ figure_bent
 # and at how far right of them most squares lie. Bottom right: look at the jump between the two lengths on either side of 1, and
 # at constant steps, which reach the same $\|W\|$ in a cycle.
 #
-# Tests hold these claims against versions of the law that are a little wrong; each is noticed (`tests/papers/test_bends.py`).
-
-# %% [markdown]
 # ## What we saw
 #
 # The errors are those that $C$ predicts in all converged runs of the map. The offset of a degenerate pair grows like
 # $\log a_t$, as derived. In $\ell_p$ the error falls like $1/\lVert W\rVert$ from zero; from a start, with $p<2$, like
 # $\lVert W\rVert^{-(p-1)}$.
-
-# %% [markdown]
+#
 # **At desk scale**, with 20 seeds, [the map](../figures/desk/bends_constant.png) and [its bends](../figures/desk/bends_powers.png) have
 # two more rows that fail: `map.noise`, since the opt tokens still count, and `outside.first`, since the first-order sum knows small
 # weights only and misses where little is left.
 #
 # ## Change this
-#
-# **The noise.** Prediction: ten times the noise divides $C$ by about 100 where noise already rules.
-
-# %%
-for noise in (1.0, 10.0):
-    one = constant_map.point("noise", noise, 0, 20_000)
-    C = one.comparison.law.constant[0]
-    print(f"noise {noise:g}: C = {C:.2e}, error off by {constant_map.relative(one):.0e}")
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# Nearly: $C$ falls by a factor of 90.
-#
-# </details>
-#
-# **The samples.** Prediction: no noise makes the SVM infeasible, but 40 samples in 6 dimensions do. The refusal names pairs that
-# prove it.
-
-# %%
-try:
-    svm.token_svm(tokens.class_mean_tokens(0, n=40, T=5, d=6))
-except (svm.Infeasible, RuntimeError) as refusal:
-    print(textwrap.fill(f"40 samples in 6 dimensions: {str(refusal)[:200]} ...", 108))
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# So it is: the refusal lists a non-negative combination of the constraints that is zero.
-#
-# </details>
 #
 # **The corner.** Prediction: the second score gap ten times as large makes $\kappa_2$ ten times as large, so $w_2$ larger by
 # $\log10\approx2.30$, at the same slope.
@@ -368,7 +302,7 @@ except (svm.Infeasible, RuntimeError) as refusal:
 for tilt in (0.5, 14.0):
     steeper = attention.token_set(corner.X[0], [1.0], z=[[1.0]], u=[1.0, tilt])
     history = dynamics.train(steeper, dynamics.ngd(0.1), decades[-1], decades)
-    row(f"w_2, kappa_2 = {1 + tilt:g}", np.diff(history.margins[0, :, 0])[:, 0])
+    print(f"w_2, kappa_2 = {1 + tilt:4}", np.diff(history.margins[0, :, 0])[:, 0].round(3))
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -376,18 +310,26 @@ for tilt in (0.5, 14.0):
 # So it is: the two rows come to lie 2.30 apart.
 #
 # </details>
+#
+# **To prove.** Show that $C=2\lvert\log r\rvert/\sqrt{1+r^2}$ for the two samples in the plane.
+#
+# <details><summary>Solution</summary>
+#
+# $W_{mm}=(1,1/r)$. A residual $\rho\perp W_{mm}$ is $c\,(1/r,-1)$, and its margins are $c/r$ and $-cr$. They must lie
+# $\log(\beta_2/\beta_1)=-2\log r$ apart: $c\,(1/r+r)=-2\log r$. So $C=\lvert c\rvert\sqrt{1/r^2+1}
+# =\frac{2\lvert\log r\rvert\,r}{1+r^2}\cdot\frac{\sqrt{1+r^2}}{r}=\frac{2\lvert\log r\rvert}{\sqrt{1+r^2}}$.
+#
+# </details>
 
 # %% tags=["set-up"]
 # Set-up, no need to read.
-worst_map = max(abs(constant_map.relative(p)) for p in map_kept)
-numbers = {"runs": len(map_kept), "worst": worst_map}
+worst = max(abs(constant_map.relative(p)) for p in map_kept)
+numbers = {"runs": len(map_kept), "worst": worst}
 numbers |= {"short": 1 - onsets[-1].half(onsets[-1].measured)[0]}
 numbers |= {axis.replace(" ", "_"): at.mean() for axis, at in switches.items()}
 numbers |= {f"lost_{axis}": found[0] for axis, found in lost.items()}
 run.keep(figure_map, "bends_constant", about_map, map_table, numbers)
-numbers = {
-    claim.id.replace(".", "_"): claim.measured
-    for claim in bent_table
-    if claim.id.startswith(("lp.zero", "lp.start"))
-} | {"first_least": ratio.min(), "first_most": ratio.max()}
+powers_of = [claim for claim in bent_table if claim.id.startswith(("lp.zero", "lp.start"))]
+numbers = {claim.id.replace(".", "_"): claim.measured for claim in powers_of}
+numbers |= {"first_least": ratio.min(), "first_most": ratio.max()}
 run.keep(figure_bent, "bends_powers", about_bent, bent_table, numbers)

@@ -25,42 +25,61 @@
 #
 # **Question.** Which norm's margin does each optimiser maximise on attention's $W$, and does it get there?
 #
-# **Answer.** On the tokens that it selects, steepest descent in a norm comes within 1 % of the largest margin in that norm. Muon with an
-# exact polar factor goes with the spectral norm, sign methods (Signum, Lion) and RMSprop with the largest entry of $W$. Muon with
-# Newton-Schulz steps and Adam with an $\epsilon$ reach no norm tested in a million steps. Adam on single samples has a norm that the data
-# choose, AdaGrad one that its own run chooses; that Adam needs more than a million steps to be at 0.98 of its largest margin in every run.
+# **Answer.** Steepest descent in a norm maximises the margin in that norm: after 1,000,000 steps it is within 1 % of the largest possible. Muon
+# with an exact polar factor goes with the spectral norm; sign methods (Signum, Lion) and RMSprop go with the largest entry of $W$.
+# Adam comes nearest to the largest entry, but not within 1 % in every run; with an $\epsilon$ it reaches no norm tested, nor does Muon with
+# Newton-Schulz steps. AdaGrad, and Adam on single samples, have a norm of their own, given below. AdaGrad comes nearer to the largest
+# margin in it than in any of the others; Adam needs more than a million steps to have 0.98 of it in every run.
 #
-# With decoupled weight decay $\lambda$ (Muon, Lion, sign, GD, and AdamW with $\beta_2=0.95$) a run comes to rest after at most 120,000
-# steps in place of a million, at $N(W)=1/\lambda$; AdamW with $\beta_2=0.999$ has then at most 0.39 of that. At the weakest decay the law
-# of margins gives the missing margin to 2 % in the median run; it is of first order in $\lambda$, and at worst 26 % off. Strong decay
-# changes some of the tokens that are selected.
+# **With weight decay** $\lambda$ a run comes to rest early, at $N(W)=1/\lambda$. The [law of margins](40_law_of_margins.ipynb) gives what it lacks of
+# the largest margin to 2 % in the median run, at worst 26 % off, for it is of first order in $\lambda$. Strong decay changes some of
+# the tokens that are selected.
 #
-# This is what the judged runs say, up to 1,000,000 steps on twenty draws (the *desk scale*): [the map](../figures/desk/atlas_map.png),
-# [decay and own norms](../figures/desk/atlas_used.png). Their predictions and bounds stand in [the protocol](atlas_protocol.md). This page
-# runs 20,000 steps on two draws; some rules are then still on their way, and their claims fail below.
+# ![For each optimiser its share of the largest margin in the norm predicted for it, and its best share in another norm](../figures/desk/atlas_map.png)
+#
+# *The judged runs: twenty draws, a filled mark for the norm predicted, a hollow one for the best other. Left of 1 is what is lacking. Predictions and
+# bounds were [committed before the runs](atlas_protocol.md).*
 #
 # ## The statement
 #
 # | symbol | meaning |
 # |---|---|
-# | $x_{i,t},\ z_i,\ y_i,\ u$ | tokens, query and label of sample $i$; the fixed head |
 # | $s_i$; $m=(i,t)$, $t\ne s_i$ | the token that the run selects in sample $i$; a *pair* |
-# | $A_m=(x_{i,s_i}-x_{i,t})z_i^\top$ | feature of a pair; its margin is $\langle A_m,W\rangle$ |
-# | $N$, $N^*$ | a norm of matrices and its dual norm; the seven of the map are $\ell_1,\ \ell_3,\ \ell_\infty$ of the entries, Frobenius, nuclear, spectral, and *head-wise*, the larger spectral norm of two halves of $W$'s rows |
-# | $\gamma_N=\max_{N(W)\le1}\min_m\langle A_m,W\rangle$ | the largest margin, $1/\|W_{mm}\|_N$ of the token SVM in $N$ |
+# | $A_m=(x_{i,s_i}-x_{i,t})z_i^\top$ | feature of a pair, of tokens $x$ and a query $z$; its margin is $\langle A_m,W\rangle$ |
+# | $N$, $N^*$ | a norm of matrices and its dual norm |
+# | $\gamma_N=\max_{N(W)\le1}\min_m\langle A_m,W\rangle$ | the largest margin: one over the norm of the token SVM in $N$ |
 # | $r_N(W)=\min_m\langle A_m,W\rangle/(N(W)\,\gamma_N)$ | the *ratio*: at most 1, and 1 for a max-margin solution |
 #
-# **Steepest descent** in $N$ moves by $\eta_tD_t$ with $D_t=\arg\max_{N(D)\le1}\langle-\nabla L(W_t),D\rangle$.
+# Seven norms are compared: $\ell_1,\ \ell_3,\ \ell_\infty$ of the entries, Frobenius, nuclear, spectral, and *head-wise*, the larger spectral norm
+# of two halves of $W$'s rows. **Steepest descent** in $N$ moves by $\eta_tD_t$ with $D_t=\arg\max_{N(D)\le1}\langle-\nabla L(W_t),D\rangle$. One formula a
+# rule, with $G=-\nabla L=USV^\top$ and $M$, $v$ running means of $G$ and $G^2$:
+#
+# | rule | step direction $D$ | norm predicted |
+# |---|---|---|
+# | normalised gradient descent | $G/\lVert G\rVert_F$ | Frobenius |
+# | sign descent; Signum, Lion | $\mathrm{sgn}(G)$; $\mathrm{sgn}(M)$ | $\ell_\infty$ |
+# | largest entry alone | $\mathrm{sgn}(G_{jk})$ at the largest $\lvert G_{jk}\rvert$, else 0 | $\ell_1$ |
+# | polar factor; Muon | $UV^\top$; the same of $M$ | spectral |
+# | leading singular pair | $u_1v_1^\top$ | nuclear |
+# | Adam | $M/(\sqrt v+\epsilon)$, entry by entry | near $\ell_\infty$ at $\epsilon=0$ |
+# | Adam on single samples | the same | its own, $h_{jk}=\big(\sum_i(\sum_t\beta_{it}A_{it})_{jk}^2\big)^{1/2}$ |
+# | AdaGrad | $G/\sqrt{\sum G^2}$ | its own, $h_{jk}=\sqrt{\sum G_{jk}^2}$ at the end |
+#
+# **A norm of one's own** is $N(W)^2=\sum_{jk}h_{jk}W_{jk}^2$. A rule that divides each entry by a fixed $h_{jk}$ is gradient descent in it. For AdaGrad $h$ is
+# what the run divides by at its end. For Adam on single samples $\beta$ are the duals of the SVM *in this very norm*: late in training
+# sample $i$'s gradient is along $\sum_t\beta_{it}A_{it}$, and $v$ averages the squares of these. So $h$ solves an equation, without a look at the run
+# (Baek, Song and Yun, 2510.26303, for linear models).
 #
 # **Hypotheses.** For *linear* classifiers with an exponential tail of the loss, and steps that are short or decay with
 # $\sum_t\eta_t=\infty$, steepest descent has $r_N\to1$. That attention does the same, once a run keeps its tokens, is measured here.
 #
-# **Why.** To first order $L-L^*$ falls each step by a factor $1-\eta_tN^*(\sum_mq_mA_m)$, with $q$ the shares of the pairs in the pull, and
-# $N^*(\sum_mq_mA_m)\ge\gamma_N$ whatever the shares: the best matrix of norm one has at least the margin $\gamma_N$ on each $A_m$. So, where
-# the steps' squares have a finite sum, $\min_m\langle A_m,W_t\rangle\ge\gamma_N\sum\eta-O(1)$, while $N(W_t)\le\sum\eta$.
+# **Why.** Let $q_m$ be the share of pair $m$ in the pull, so that $G\propto\sum_mq_mA_m$. To first order a step multiplies $L-L^*$ by
+# $1-\eta_tN^*(\sum_mq_mA_m)$. Whatever the shares, $N^*(\sum_mq_mA_m)\ge\gamma_N$: the best matrix of norm one has at least the margin
+# $\gamma_N$ on each $A_m$. So, where the steps' squares have a finite sum, $\min_m\langle A_m,W_t\rangle\ge\gamma_N\sum\eta-O(1)$, while
+# $N(W_t)\le\sum\eta$.
 #
-# **Whose statements.** What most rows measure was proved by others, for linear models unless the line says more. Ours are the runs
-# on attention's $W$, and the predictions of the rows whose claims say "ours, beyond".
+# **Whose statements.** Most rows measure what others proved, for linear models unless the line says more. Ours are the runs
+# on attention's $W$, and the predictions whose claims say "ours, beyond".
 #
 # <details><summary>Eleven sources, and what attention's $W$ does at desk scale</summary>
 #
@@ -94,16 +113,11 @@ sizes = [1, 2, 3, 6]
 # Set-up, no need to read.
 import numpy as np
 from IPython.display import HTML
-from scipy.optimize import linprog, nnls
 
-from lib import files
-from lib.attention import coordinates, tokens
+from lib import attention, files, svm
+from lib.attention import tokens
 from lib.companion import claims, plots, record
-from papers.beyond import atlas, own_norms
-from papers.beyond import atlas_claims as judged
-from papers.beyond import atlas_figures as drawn
-from papers.beyond import atlas_rules as rules
-from papers.beyond import atlas_used as used
+from papers.beyond import atlas, atlas_claims, atlas_figures, atlas_rules, atlas_used, own_norms
 from papers.beyond.engine import optimisers, training
 
 run = record.start("44_atlas", "A", globals())
@@ -111,26 +125,14 @@ run = record.start("44_atlas", "A", globals())
 # %% [markdown]
 # ## Four directions, in a few lines
 #
-# One gradient, four answers to "which way is down". The gradient is a sum of pulls, $-\nabla L=\sum_mc_mA_m$.
+# One gradient, four answers to "which way is down". Each rule takes 800 steps. Then comes the ratio: the margin of $W$ for the tokens that it
+# selects, over the norm of $W$, times the norm of the token SVM.
 
 # %%
 data = tokens.unit_tokens(range(seeds), n=6, T=8, d=10)
-delta = coordinates.differences(data, data.opt)[0]  # (n, T-1, d)
-A = np.einsum("nti,nj->ntij", delta, data.z[0])  # (n, T-1, d, d)
-gamma = data.y[0, :, None] * (data.X[0] @ data.u[0])  # scores, (n, T)
-own = np.take_along_axis(gamma, data.opt[0, :, None], -1)
-gaps = own - np.take_along_axis(gamma, coordinates.others(data.opt, 8)[0], -1)
+one = data.run(0)
 
 
-def down(W):
-    """-grad L, exponential loss."""
-    odds = np.exp(-np.einsum("ntij,ij->nt", A, W))  # of the other tokens to the opt token
-    p = odds / (1 + odds.sum(1, keepdims=True))
-    lag = (p * gaps).sum(1, keepdims=True)  # gamma_opt - f
-    return np.einsum("nt,ntij->ij", np.exp(lag - own) * p * (gaps - lag) / len(gaps), A)
-
-
-# %%
 def polar(G):
     U, S, V = np.linalg.svd(G)
     kept = S > 1e-12 * S[0]  # six samples: six singular values of ten
@@ -141,144 +143,94 @@ def largest(G):
     return np.where(np.abs(G) == np.abs(G).max(), np.sign(G), 0.0)
 
 
-by_hand = {
-    "frobenius": lambda G: G / np.linalg.norm(G),
-    np.inf: np.sign,
-    1: largest,
-    "spectral": polar,
-}
-
-# %% [markdown]
-# The ratio by hand, for two norms. $\gamma_N$ is one over the norm of the smallest $W$ whose margins, to the tokens that the run
-# selects, are all at least 1. For Frobenius that is the non-negative least squares of [notebook 10](10_fixed_decoder.ipynb), for the
-# largest entry a linear programme.
-
-
-# %%
-def ratios_by_hand(W):
-    chosen = np.einsum("itd,de,ie->it", data.X[0], W, data.z[0]).argmax(1)  # largest logit
-    x = coordinates.differences(data.run(0), chosen[None])[0]
-    rows = np.einsum("nti,nj->ntij", x, data.z[0]).reshape(-1, 100)  # every A_m
-    b, _ = nnls(np.vstack([rows.T, np.ones(len(rows))]), np.eye(101)[-1])
-    shortest = np.linalg.norm(b @ rows) / (1 - b.sum())
-    ones, column = np.ones(len(rows)), np.ones((100, 1))
-    above = np.hstack([-rows, np.zeros((len(rows), 1))])  # margins of W at least 1
-    within = np.block([[np.eye(100), -column], [-np.eye(100), -column]])  # entries at most c
-    limits = np.append(-ones, np.zeros(200))
-    smallest = linprog(np.eye(101)[-1], np.vstack([above, within]), limits, bounds=(None, None)).fun
-    margin = (rows @ W.ravel()).min()
-    return margin * shortest / np.linalg.norm(W), margin * smallest / np.abs(W).max()
-
-
-for norm, direction in by_hand.items():
-    W, one = np.zeros((10, 10)), optimisers.steepest(norm, 0.05)
-    for t in range(1, 801):
-        W = W + 0.05 * direction(down(W))
+directions = {"frobenius": lambda G: G / np.linalg.norm(G), np.inf: np.sign, 1: largest}
+directions["spectral"] = polar
+for norm, direction in directions.items():
+    W = np.zeros((10, 10))
+    for t in range(800):
         if t == 50:
-            by_lib = training.train(data.run(0), one, 50, record=[50]).W[0, 0]
-            assert np.allclose(W, by_lib, rtol=0, atol=1e-9)
-    ratios = ratios_by_hand(W)
-    print(f"{norm!s:9} ratio {ratios[0]:.3f} in Frobenius, {ratios[1]:.3f} in the largest entry")
+            by_lib = training.train(one, optimisers.steepest(norm, 0.05), 50, record=[50])
+            assert np.allclose(W, by_lib.W[0, 0], rtol=0, atol=1e-9)
+        W = W + 0.05 * direction(-attention.gradients(one, W[None], one.u)[1][0])
+    chosen = attention.logits(one, W[None]).argmax(-1)  # the tokens that W selects, (1, n)
+    margin = atlas.least_margins(one, chosen, W[None, None])[0, 0]
+    largest_margins = {N: 1 / svm.token_svm(one, chosen, N).norm[0] for N in directions}
+    ratios = (margin / svm.norm_of(W, N) / best for N, best in largest_margins.items())
+    print(f"descent in {norm!s:9}", *(f"{N}: {r:.3f} " for N, r in zip(directions, ratios)))
 
 # %% [markdown]
-# Each of the two leads in its own norm, still far from 1. The page's loop ends where $e^{-\langle A_m,W\rangle}$ underflows, and its polar factor earlier: it must know singular values that
-# are $10^{-100}$ of the largest. `papers.beyond.engine` keeps a logarithm for every sample and every moment, and goes on.
+# Look at the diagonal: each rule leads in its own norm, still far from 1. This loop ends where $e^{-\langle A_m,W\rangle}$ underflows.
+# `papers.beyond.engine` keeps a logarithm for every sample and every moment, and goes on.
 #
-# ## The map
+# ## The map, small
 #
-# Every rule on the same problems. The margins of a run are compared with the largest possible ones for *the selection in which it
-# ended*. The table folded below has each rule's step in one line.
+# Every rule on two draws, 20,000 steps in place of a million: some are still on their way, and their claims fail below. A rule with a predicted
+# norm has two claims: `own`, that it has 0.99 of the largest margin there in every run, and `lower`, that it has less in
+# all other norms. One without has `none`, that it reaches no norm, and `nearest`.
 
 # %%
 best = atlas.BestMargins(data)
 times = np.unique(np.geomspace(1, steps, 40).round().astype(int))
-rows = rules.rows()
+rows = atlas_rules.rows()
 keep = files.folder("runs") / "atlas"  # run by run: a long map that is interrupted goes on
-paths = rules.trained(data, rows, steps, times, keep)
+paths = atlas_rules.trained(data, rows, steps, times, keep)
 found = atlas.atlas(paths, best)
-steady = sum(one.steady.sum() for one in found.values())
-total = len(rows) * seeds
-print(f"{steady} of {total} runs ended in the selection that they had at half time")
-print(f"{len(best.known)} selections, largest duality gap of their SVMs {best.gap:.0e}")
-
-# %%
-table = claims.Table(sorted(judged.predictions(rows, found), key=lambda claim: claim.holds))
+table = claims.Table(sorted(atlas_claims.predictions(rows, found), key=lambda claim: claim.holds))
 table
 
 # %%
 about_map = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {steps:,} steps or the protocol's fewer. Filled: predicted norm, bars: all runs; hollow: best other; grey names: predicted below 0.99"
-figure_map = plots.caption(drawn.dumbbells(rows, found), about_map)
+figure_map = plots.caption(atlas_figures.dumbbells(rows, found), about_map)
 figure_map
 
-# %% [markdown]
-# Each filled mark is the ratio in the norm predicted for that rule, each hollow one its best ratio in another norm, named by colour and
-# shape. Look at the rules called steepest: filled at 1, hollow to its left. A hollow mark right of the filled one speaks against a prediction.
-
 # %%
-listed = rules.listing(
-    rows | used.other_rows() | {k: v for k, v in used.decay_rows().items() if k.endswith(" 10")}
-)
+decays = atlas_used.decay_rows()
+tenth = {name: row for name, row in decays.items() if name.endswith(" 10")}
+listed = atlas_rules.listing(rows | atlas_used.other_rows() | tenth)
 every = claims.html_table(("rule", "step", "norm predicted", "whose prediction"), listed)
-HTML(
-    f"<details><summary>Every rule's step: G is the way down, M and v means of G and G², U S Vᵀ its singular values</summary>{every}</details>"
-)
+HTML(f"<details><summary>Every rule's step in one line</summary>{every}</details>")
 
 # %% [markdown]
-#
 # ## As optimisers are used
 #
-# With weights that decay, $W\leftarrow(1-\eta\lambda)W+\eta D$, a run rests: $N(W)=1/\lambda$, and its margins are
+# **Weights that decay**, $W\leftarrow(1-\eta\lambda)W+\eta D$. A run rests where $N(W)=1/\lambda$. Its margins are then
 # $\gamma_N/\lambda+a_m$, with the offsets $a_m$ of [the law of margins](40_law_of_margins.ipynb) for the duals of the norm $N$. So
-# $1-r$ is $-\lambda\min_ma_m/\gamma_N$ to first order. Adam on single samples, AdaGrad, Shampoo's sums and SOAP are measured in a
-# norm of their own, made of what they divide by: for AdaGrad $\sum_{jk}\sqrt{v_{jk}}\,W_{jk}^2$ with its sums of squares $v$. Such a norm is known after
-# the run only, but for Adam's, a fixed point that is solved for here without looking at the run.
+# $1-r$ is $-\lambda\min_ma_m/\gamma_N$ to first order.
+#
+# **Own norms.** Shampoo's sums and SOAP are measured in a norm of their own as well, made of what they divide by.
 
 # %%
-solutions = used.Solutions(data)
-end = np.array([1])  # runs under decay are recorded where they rest
-decays = used.decay_rows()
-rested = rules.trained(data, decays, rules.TENTH, end, keep)
-ends = {name: used.at_rest(row, rested[name], solutions) for name, row in decays.items()}
-chosen = used.chosen(ends)
-other, samples, differing, larger = np.sum(list(chosen.values()), 0)
-print(f"stronger decay: {other} of {samples} tokens are others than at the weakest; "
-      f"{larger} of the {differing} runs with such tokens gain margin")  # fmt: skip
-print("the decay forbids the margin, runs:", used.forbidden(ends))
-
-# %%
-own, residual = {}, {}
-for name in own_norms.OWN:
-    own[name], residual[name] = own_norms.own_ratios(data, name, paths[name], found[name])
-name = "Adam, 0.999, per sample"
-print(f"fixed point of Adam, largest residual of all runs: {residual[name].max():.0e}")
+solutions, end = atlas_used.Solutions(data), np.array([1])  # runs under decay are recorded at rest
+rested = atlas_rules.trained(data, decays, atlas_rules.TENTH, end, keep)
+ends = {name: atlas_used.at_rest(row, rested[name], solutions) for name, row in decays.items()}
+chosen = atlas_used.chosen(ends)
+print("the decay forbids the margin, runs:", atlas_used.forbidden(ends))
+own = {
+    name: own_norms.own_ratios(data, name, paths[name], found[name])[0] for name in own_norms.OWN
+}
 for name, value in own.items():
-    best_other = found[name].last.max(1)
-    print(f"{name}: own norm {np.median(value):.3f} (median), best of the seven {np.median(best_other):.3f};"
-          f" own above it in {(value > best_other).sum()} of {seeds} runs")  # fmt: skip
+    print(f"{name}: own norm {np.median(value):.3f}, best other "
+          f"{np.median(found[name].last.max(1)):.3f}, medians")  # fmt: skip
 
 # %%
-others = used.other_rows()
-reached_others = atlas.atlas(rules.trained(data, others, sweep_steps, times, keep), best)
-moved = used.turned_back(data, range(seeds), 2_000)
-of_others = judged.predictions(others, reached_others)[1:]
-table_used = claims.Table(
-    used.decay_claims(ends)
-    + used.selection_claims(chosen)
-    + used.own_claims(own, found)
-    + of_others
-    + used.gauge_claims(moved)
-)
+others = atlas_used.other_rows()
+reached_others = atlas.atlas(atlas_rules.trained(data, others, sweep_steps, times, keep), best)
+used_claims = atlas_used.decay_claims(ends) + atlas_used.selection_claims(chosen)
+used_claims += atlas_used.own_claims(own, found)
+used_claims += atlas_claims.predictions(others, reached_others)[1:]
+moved = atlas_used.turned_back(data, range(seeds), 2_000)
+table_used = claims.Table(used_claims + atlas_used.gauge_claims(moved))
 table_used
 
 # %%
 share = {key: other / samples for key, (other, samples, *_) in chosen.items()}
 about_used = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, from zero. Middle: samples of all runs; right: a dot a run; left: decay that allows 100"
-figure_used = plots.caption(drawn.used(ends, own, found, share), about_used)
+figure_used = plots.caption(atlas_figures.used(ends, own, found, share), about_used)
 figure_used
 
 # %% [markdown]
 # Left: look at how far the shortfall is from the law's, which has no fitted number; dashed: asked for. Middle: where the decay is strong runs select other tokens,
-# mostly but not always of more margin. Right: most blue points lie above the grey ones; where one does not, the table says so.
+# mostly but not always of more margin. Right: most blue points, the own norms, lie above the grey ones.
 #
 # ## How fast, and on which schedule
 #
@@ -287,34 +239,27 @@ figure_used
 # the gradient, and only for gradient descent do such directions add up to a max-margin solution.
 
 # %%
-constant = rules.steepest_rows(growth=growth)
+constant = atlas_rules.steepest_rows(growth=growth)
 schedules = {
     r"$\eta_t=\eta$": constant,
-    r"$\eta_t\propto t^{-1/2}$": rules.steepest_rows(0.5, 20 * growth),
-    r"$\eta_t\propto t^{-1}$": rules.steepest_rows(1.0, 50 * growth),
-    r"$\eta_t\propto t^{1/2}$": rules.growing_rows(),
+    r"$\eta_t\propto t^{-1/2}$": atlas_rules.steepest_rows(0.5, 20 * growth),
+    r"$\eta_t\propto t^{-1}$": atlas_rules.steepest_rows(1.0, 50 * growth),
+    r"$\eta_t\propto t^{1/2}$": atlas_rules.growing_rows(),
 }
 reached = {
-    title: atlas.atlas(rules.trained(data, chosen, sweep_steps, times, keep), best)
-    for title, chosen in schedules.items()
+    title: atlas.atlas(atlas_rules.trained(data, those, sweep_steps, times, keep), best)
+    for title, those in schedules.items()
 }
-
-# %%
 own_norm = {name: row.reached for name, row in constant.items()}
-for title, runs in reached.items():
-    fitted = (atlas.fitted_rate(runs[name], atlas.column(of)) for name, of in own_norm.items())
-    print(f"{title:24} exponent of 1 - ratio:", *(f"{np.median(rates):6.2f}" for rates in fitted))
-
-# %%
-growing = r"$\eta_t\propto t^{1/2}$"
-table_rates = claims.Table(judged.growing(schedules[growing], reached[growing]))
+*_, growing = schedules
+table_rates = claims.Table(atlas_claims.growing(schedules[growing], reached[growing]))
 table_rates
 
 # %%
 about_rates = (
     f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {sweep_steps:,} steps; dotted: ratio 0.99"
 )
-figure_rates = plots.caption(drawn.convergence(reached, own_norm), about_rates)
+figure_rates = plots.caption(atlas_figures.convergence(reached, own_norm), about_rates)
 figure_rates
 
 # %% [markdown]
@@ -325,58 +270,43 @@ figure_rates
 # ## What Adam forgets
 #
 # $v$ is a mean of squared gradients over $1/(1-\beta_2)$ steps. Gradients that fall faster than $\beta_2^{t/2}$ leave $v$
-# behind, and the step shrinks. An $\epsilon$ above the gradients turns Adam into gradient descent.
+# behind, and the step shrinks. An $\epsilon$ above the gradients turns Adam into gradient descent. With fewer samples a step the gradients'
+# relative sizes are lost.
 
 # %%
-slow = rules.step("l_inf") / 5
-by_memory = {f"{b}": optimisers.adam(slow, memory=b) for b in memories}
-by_epsilon = {f"{e}": optimisers.adam(slow, memory=0.99, epsilon=e) for e in epsilons}
-ran = {}
-for what, some in (("memory", by_memory), ("epsilon", by_epsilon)):
-    adams = {name: rules.Row(rule, None, "l_inf") for name, rule in some.items()}
-    ran[what] = atlas.atlas(rules.trained(data, adams, sweep_steps, times, keep), best)
-forgets, stops = (list(ran[what].values()) for what in ("memory", "epsilon"))
-k = atlas.column("l_inf")
-print("beta_2 ", *(f"{b}: {np.median(one.last[:, k]):.3f}" for b, one in zip(memories, forgets)))
-print("epsilon", *(f"{e}: {np.median(one.last[:, k]):.3f}" for e, one in zip(epsilons, stops)))
-
-# %% [markdown]
-# With fewer samples a step the gradients' relative sizes are lost.
-
-# %%
+slow = atlas_rules.step("l_inf") / 5
+adams = [optimisers.adam(slow, memory=b) for b in memories]
+adams += [optimisers.adam(slow, memory=0.99, epsilon=e) for e in epsilons]
+adam_rows = {str(k): atlas_rules.Row(rule, None, "l_inf") for k, rule in enumerate(adams)}
+ran = atlas.atlas(atlas_rules.trained(data, adam_rows, sweep_steps, times, keep), best)
+forgets, stops = [*ran.values()][: len(memories)], [*ran.values()][len(memories) :]
 own_of, by_batch = {}, {}
-for what, by_size in rules.batch_rows(sizes).items():
+for what, by_size in atlas_rules.batch_rows(sizes).items():
     named = {str(size): row for size, row in by_size.items()}
-    runs = atlas.atlas(rules.trained(data, named, sweep_steps, times, keep), best)
+    runs = atlas.atlas(atlas_rules.trained(data, named, sweep_steps, times, keep), best)
     own_of[what] = by_size[sizes[0]].highest
     by_batch[what] = {int(size): one for size, one in runs.items()}
-of_memory = judged.memories(ran["memory"])
-table_adam = claims.Table(of_memory + judged.batches(by_batch, own_of))
+of_memory = atlas_claims.memories({str(b): one for b, one in zip(memories, forgets)})
+table_adam = claims.Table(of_memory + atlas_claims.batches(by_batch, own_of))
 table_adam
 
 # %%
 about_adam = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {sweep_steps:,} steps; dotted: 0.99"
-figure_adam = plots.caption(
-    drawn.memory(memories, forgets, epsilons, stops, by_batch, own_of), about_adam
-)
+figure_adam = atlas_figures.memory(memories, forgets, epsilons, stops, by_batch, own_of)
+plots.caption(figure_adam, about_adam)
 figure_adam
 
 # %% [markdown]
 # Left: look at how the $\ell_\infty$ line falls as memory gets longer, to the left. With $\beta_2=0$ the first moment is
 # divided by the newest gradient alone, and some runs do not settle. Middle: look at the fall towards larger
 # $\epsilon$: the run stops being a sign method once its gradients are below it. Right: look at how each rule's ratio falls with fewer samples a step.
-
-# %% tags=["nbval-check-output"]
-print("largest ratio of all, less 1, is rounding:", judged.bounded(found).holds)
-
-# %% [markdown]
+#
 # ## What we saw
 #
-# At this horizon four of the six steepest descents, and Muon's exact polar factor nearly, have the margin that their norm promises; those of the
+# The step's norm is the margin's norm, for steepest descent, Muon and the sign methods; in this small run those of the
 # spectral norm and of the largest entry still rise. Decay ends a run early and near the law. Constant steps are best; long memory, a large
-# $\epsilon$ and small batches each cost Adam and its kin their norm. What was predicted and did not come: the remark of each failing claim says it.
-
-# %% [markdown]
+# $\epsilon$ and small batches each cost Adam and its kin their norm. The remark of each failing claim says what was predicted and did not come.
+#
 # ## Change this
 #
 # **The norm.** Prediction: any $\ell_p$ steepest descent maximises its own $\ell_p$ margin. Is $\ell_3$ the largest for $p=3$?
@@ -384,8 +314,8 @@ print("largest ratio of all, less 1, is rounding:", judged.bounded(found).holds)
 # %%
 p = 3.0
 other = training.train(data, optimisers.steepest(p, 0.03), 20_000, record=[20_000])
-medians = lambda path: np.median(atlas.ratios(path, best).last, 0).round(3).tolist()
-print(dict(zip(atlas.NORMS, medians(other), strict=True)))
+medians = np.median(atlas.ratios(other, best).last, 0)
+print(*(f"{name} {median:.3f}" for name, median in zip(atlas.NORMS, medians)), sep=", ")
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -394,48 +324,14 @@ print(dict(zip(atlas.NORMS, medians(other), strict=True)))
 #
 # </details>
 #
-# **The batch.** Prediction: sign descent on single samples forgets how large each gradient is. Is $\ell_\infty$ still the largest?
-# (At desk scale Signum with a memory of a hundred steps does reach it: its mean sees all samples with their sizes.)
-
-# %%
-size = 1
-few = optimisers.on_batches(optimisers.steepest(np.inf, 0.001), size)
-alone = training.train(data, few, 20_000, record=[10_000, 20_000])
-print(dict(zip(atlas.NORMS, medians(alone), strict=True)))
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# It is the smallest, and no norm is near 1.
-#
-# </details>
-#
-# **The step.** Prediction: long steps, which move the margins by two each, cost sign descent its $\ell_\infty$. And gradient descent
-# its Frobenius norm?
-
-# %%
-for norm, name in ((2, "Frobenius"), (np.inf, "l_inf")):
-    long = optimisers.steepest(norm, rules.step(name, growth=2.0))
-    ends = atlas.ratios(training.train(data, long, 20_000, record=[20_000]), best)
-    print(f"{name}: {np.median(ends.last[:, atlas.column(name)]):.3f}")
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# Sign descent loses it, gradient descent does not.
-#
-# </details>
-#
 # **Newton-Schulz.** Muon's five iterations approximate the polar factor. Prediction: does the spectral ratio go to 1 with more of them?
 # (All in float64. `torch.optim.Muon` iterates in bfloat16: its first step on these problems is 10 to 23 % off, seeds 0 to 4.)
 
 # %%
 for iterations in (5, 10):
-    rough = optimisers.muon(rules.step("spectral"), newton_schulz=iterations)
-    ends = atlas.ratios(training.train(data, rough, 20_000, record=[20_000]), best)
-    print(
-        f"{iterations} iterations: spectral {np.median(ends.last[:, atlas.column('spectral')]):.3f}"
-    )
+    rough = optimisers.muon(atlas_rules.step("spectral"), newton_schulz=iterations)
+    last = atlas.ratios(training.train(data, rough, 20_000, record=[20_000]), best).last
+    print(f"{iterations} iterations: {np.median(last[:, atlas.column('spectral')]):.3f}")
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -443,23 +339,30 @@ for iterations in (5, 10):
 # It does not: they do not converge to the polar factor.
 #
 # </details>
+#
+# **To prove.** Show that $UV^\top$ is the steepest direction in the spectral norm: among all $D$ of spectral norm at most 1 it has the largest
+# $\langle G,D\rangle$, for $G=USV^\top$.
+#
+# <details><summary>Solution</summary>
+#
+# $\langle G,D\rangle=\sum_kS_k\,u_k^\top Dv_k\le\sum_kS_k$, since $\lvert u_k^\top Dv_k\rvert\le1$ for unit vectors. $D=UV^\top$ has $u_k^\top Dv_k=1$
+# for every $k$, so it attains the bound. The bound is the nuclear norm of $G$, the dual of the spectral one.
+#
+# </details>
 
 # %% tags=["set-up"]
 # Set-up, no need to read.
-at_end = {
-    f"least_{judged.word(of)}": found[name].last[:, atlas.column(of)].min()
-    for name, of in own_norm.items()
-}
-numbers = at_end | {"steady": int(steady), "runs": total}
-run.keep(figure_map, "atlas_map", about_map, table, numbers)
+at_end = lambda name, of: found[name].last[:, atlas.column(of)].min()
+numbers = {f"least_{atlas_claims.word(of)}": at_end(name, of) for name, of in own_norm.items()}
+numbers["steady"] = int(sum(one.steady.sum() for one in found.values()))
+run.keep(figure_map, "atlas_map", about_map, table, numbers | {"runs": len(rows) * seeds})
 steadily = reached[r"$\eta_t=\eta$"]
-numbers = {
-    f"rate_{judged.word(of)}": np.median(atlas.fitted_rate(steadily[name], atlas.column(of)))
-    for name, of in own_norm.items()
-}
+rate = lambda name, of: np.median(atlas.fitted_rate(steadily[name], atlas.column(of)))
+numbers = {f"rate_{atlas_claims.word(of)}": rate(name, of) for name, of in own_norm.items()}
 run.keep(figure_rates, "atlas_rates", about_rates, table_rates, numbers)
-ends = {"short": forgets[1], "long": forgets[-1], "large_epsilon": stops[-1]}
-numbers = {name: np.median(one.last[:, k]) for name, one in ends.items()}
+which = {"short": forgets[1], "long": forgets[-1], "large_epsilon": stops[-1]}
+k = atlas.column("l_inf")
+numbers = {name: np.median(one.last[:, k]) for name, one in which.items()}
 run.keep(figure_adam, "atlas_adam", about_adam, table_adam, numbers)
-numbers = {f"own_{judged.word(name)}": value.min() for name, value in own.items()}
+numbers = {f"own_{atlas_claims.word(name)}": value.min() for name, value in own.items()}
 run.keep(figure_used, "atlas_used", about_used, table_used, numbers)

@@ -22,13 +22,16 @@
 # **Question.** Does the map survive when keys and queries are trained in place of $W$, and in the attention of a small
 # vision transformer? Which tokens does an optimiser pick where several selections compete?
 #
-# **Answer**, at desk scale ([map](../figures/desk/networks_factors.png), [selections](../figures/desk/networks_selections.png),
-# [network](../figures/desk/networks_vit.png)). With $(K,Q)$ the map survives with *other columns*: the norm is the one that the
-# rule's norm of the factors induces on $W=KQ^\top$. Gradient descent goes to the nuclear norm and polar steps stay with the
-# spectral norm, to 98 % of the largest margin in the median of ten runs. Sign descent leaves $\ell_\infty$ for sums of sign
-# products, in nine of ten runs and to 92 %; Adam with a long memory follows it in three of ten. Where selections compete, a rule's
-# own norm explains its choice a little more often than chance from zero; with near ties and from a wrong start that is undecided.
-# In the vision transformer one of four rankings is decided: gradient descent leads in the nuclear norm. This page runs less.
+# **Answer.** With keys and queries the map survives with *other columns*: the norm is the one that the rule's norm of the factors induces on
+# $W=KQ^\top$. Gradient descent goes to the nuclear norm, polar steps stay with the spectral norm, both to 98 % of the largest margin in the median
+# of ten runs. Sign descent leaves $\ell_\infty$ for sums of sign products, in nine of ten runs and to 92 %; Adam with a long memory follows it in
+# three of ten. Where selections compete, a rule's own norm explains its choice a little more often than chance from zero; with near ties and
+# from a wrong start that is undecided. In the vision transformer one of four rankings is decided: gradient descent leads in the nuclear norm.
+#
+# ![Margins that five rules reach in seven norms, on keys and queries and on W; the norm predicted is outlined](../figures/desk/networks_factors.png)
+#
+# *The judged runs (desk scale; also [selections](../figures/desk/networks_selections.png), [network](../figures/desk/networks_vit.png)); predictions
+# were [committed before the runs that count](networks_protocol.md). This page runs less.*
 #
 # ## The statement
 #
@@ -47,7 +50,7 @@
 # | largest entry | sign descent | sign norm: $\min\{\sum_rw_r:W=\sum_rw_rx_ry_r^\top,\ x_r,y_r\in\{\pm1\}^d\}$, over $m$, for large $m$ |
 #
 # **Hypotheses.** The start is small and *not zero*: at $K=Q=0$ both gradients vanish. The run selects one token a sample; the loss
-# has an exponential tail; steps decay. Predictions were [committed before the runs that count](networks_protocol.md).
+# has an exponential tail; steps decay.
 #
 # | statement | source | here |
 # |---|---|---|
@@ -78,9 +81,8 @@ from lib import attention
 from lib.attention import tokens
 from lib.companion import claims, plots, record
 from lib.data import images
-from papers.beyond import atlas, atlas_rules, factored_atlas
+from papers.beyond import atlas, atlas_rules, factored_atlas, networks_figures
 from papers.beyond import network_margins as network
-from papers.beyond import networks_figures as drawn
 from papers.beyond.engine import factored, optimisers
 
 run = record.start("45_atlas_of_networks", "A", globals())
@@ -96,11 +98,6 @@ data = tokens.unit_tokens(range(seeds), n=6, T=8, d=10)
 one = data.run(0)
 
 
-def down(W):
-    return -attention.gradients(one, W[None], one.u)[1][0]
-
-
-# %%
 def polar(G):
     U, S, V = np.linalg.svd(G)
     kept = S > 1e-12 * S[0]  # six samples: six singular values of ten
@@ -112,28 +109,19 @@ K_0, Q_0 = factored.small_start(data, range(seeds), 10, size=0.1)
 for norm, direction in by_hand.items():
     K, Q = K_0[0], Q_0[0]
     for t in range(100):
-        G = down(K @ Q.T)
+        G = -attention.gradients(one, (K @ Q.T)[None], one.u)[1][0]
         K, Q = (M + 0.05 * (t + 1) ** -0.5 * direction(D) for M, D in ((K, G @ Q), (Q, G.T @ K)))
     rule = {"a": optimisers.steepest(norm, 0.05, 0.5)}
-    W = factored.train(data.run(0), rule, K_0[:1], Q_0[:1], [100])["a"].W[0, 0]
+    W = factored.train(one, rule, K_0[:1], Q_0[:1], [100])["a"].W[0, 0]
     assert np.allclose(K @ Q.T, W, rtol=0, atol=1e-9)
-    print(f"{norm!s:9} largest entry of W: {np.abs(K @ Q.T).max():.6f}, lib: {np.abs(W).max():.6f}")
+    print(f"{norm!s:9} singular values of W", np.linalg.svd(W)[1][:5].round(3))
 
 # %% [markdown]
 # The page's loop ends where $e^{-\langle A_m,W\rangle}$ underflows. `papers.beyond.engine.factored` keeps a logarithm for every sample.
 #
 # The sign norm is a linear program over all sign products, and its largest margin too. A product $xy^\top$ costs
-# $\max|x|\max|y|$:
-
-# %%
-x, y = np.array([1.0, -3.0, 2.0]), np.array([0.5, -0.25])
-by_lib = factored_atlas.sign_norm(np.outer(x, y))
-assert np.isclose(by_lib, 3 * 0.5)
-K, Q = K_0[0], Q_0[0]
-bound = K.shape[1] * np.abs(K).max() * np.abs(Q).max()
-print(f"xy^T: {by_lib:.3f}; K Q^T: {factored_atlas.sign_norm(K @ Q.T):.5f}, at most {bound:.5f}")
-
-# %% [markdown]
+# $\max|x|\max|y|$.
+#
 # ## 1. The map with keys and queries
 #
 # Each rule on $(K,Q)$, and the same rule on $W$ alone. Steps on factors decay like $t^{-1/2}$: factors then grow like
@@ -141,17 +129,14 @@ print(f"xy^T: {by_lib:.3f}; K Q^T: {factored_atlas.sign_norm(K @ Q.T):.5f}, at m
 
 # %%
 rows = factored_atlas.rows()
-both, alone, gap = factored_atlas.run(data, rows, steps, range(seeds))
-runs = [ends for ran in (both, alone) for ends in ran.values()]
-steady, total = sum(int(ends.steady.sum()) for ends in runs), len(runs) * seeds
-print(f"{steady} of {total} runs ended in the selection of half time; largest SVM gap {gap:.0e}")
+both, alone, _ = factored_atlas.run(data, rows, steps, range(seeds))
 factor_claims = factored_atlas.predictions(rows, both, alone)
 factor_table = claims.Table(sorted(factor_claims, key=lambda claim: claim.holds))
 factor_table
 
 # %%
 about_factors = f"Unit tokens, n=6, T=8, d=10, ten columns; {seeds} seeds, {steps:,} steps"
-figure_factors = plots.caption(drawn.factor_map(rows, both, alone), about_factors)
+figure_factors = plots.caption(networks_figures.factor_map(rows, both, alone), about_factors)
 figure_factors
 
 # %% [markdown]
@@ -176,13 +161,7 @@ for way, (of, start) in ways.items():
     ended = network.ended(of, chosen, selection_steps, start)
     optimal[way] = network.optimal(of, ended)
     disputes[way] = network.disputes(chosen, ended, network.OwnMargins(of))
-print(drawn.shares_table(optimal, disputes))
-steepest = [name for name in chosen if name != network.ADAM]
-for way, of in disputes.items():
-    each_own, pairs = network.apart(of, steepest)
-    print(
-        f"{way}: {pairs} pairs whose norms prefer different selections; each its own in {each_own}"
-    )
+print(networks_figures.shares_table(optimal, disputes))
 
 # %%
 selection_claims = network.selection_claims(optimal, disputes)
@@ -191,7 +170,7 @@ selection_table
 
 # %%
 about_selections = f"Unit tokens; {selection_seeds} seeds, {selection_steps:,} steps; bars: 95 % over seeds, last row judged; dotted: half"
-figure_selections = plots.caption(drawn.selections(optimal, disputes), about_selections)
+figure_selections = plots.caption(networks_figures.selections(optimal, disputes), about_selections)
 figure_selections
 
 # %% [markdown]
@@ -206,7 +185,7 @@ figure_selections
 #
 # A rule is *reproduced* as first only if it is ahead of every other: the row shows the rival whose interval ends lowest.
 #
-# Rates first: the least training loss at the end, on a seed that is not network.
+# Rates first: the least training loss at the end, on a seed that is not used below.
 
 # %%
 setting = network.Setting(vit_rows, vit_held, vit_steps, vit_shape)
@@ -214,68 +193,34 @@ train_set, held = setting.load(scale == "demo")
 pictures = train_set.standardise()(held)
 tried = network.tuned(setting, train_set, dict(zip(rules, rates, strict=True)), last=50)
 best_rate = {rule: min(losses, key=losses.get) for rule, losses in tried.items()}
-for rule, losses in tried.items():
-    edge = best_rate[rule] in (min(losses), max(losses))
-    text = ", ".join(f"{rate:g}: {loss:.3f}" for rate, loss in losses.items())
-    print(f"{rule:7} {text}; chosen {best_rate[rule]:g}{', an edge of the grid' if edge else ''}")
-
-# %%
+print("rates chosen", best_rate)
 networks, ends = {}, {}
 for rule, rate in best_rate.items():
     made = [network.trained(setting, train_set, rule, rate, s) for s in range(vit_seeds)]
     networks[rule] = [model for model, _ in made]
     ends[rule] = np.array([loss[-50:].mean() for _, loss in made])
 found = {rule: [network.read(one, pictures) for one in own] for rule, own in networks.items()}
-start = [network.untrained(setting, train_set, s) for s in range(vit_seeds)]
-at_start = [network.read(one, pictures) for one in start]
-for rule, own in found.items():
-    moved = np.median([network.moved(a, b) for a, b in zip(at_start, own, strict=True)])
-    least = min(one.least.min() for one in own)
-    print(
-        f"{rule:7} loss {ends[rule].mean():.3f}, ||W - W_0||/||W_0|| {moved:.2f},"
-        f" median 10 % quantile {np.median([one.quantile for one in own]):.3g}, least {least:.1g}"
-    )
-
-# %%
 vit_table = claims.Table(network.ranking_claims(found))
 vit_table
 
 # %%
 sizes = ", ".join(f"{name} {size}" for name, size in vit_shape.items())
 about_vit = f"Plain ViT, {sizes}; {train_set.name}, {vit_rows:,} rows, {vit_steps:,} steps; {vit_seeds} seeds"
-figure_vit = plots.caption(drawn.ranking(found), about_vit)
+figure_vit = plots.caption(networks_figures.ranking(found), about_vit)
 figure_vit
 
 # %% [markdown]
 # Left: look at whether all three bars of a column stand above 0: only then the rule named below it is first. Right: look at the
 # outlined cells, where a rule was predicted to be first, and whether another cell of the column holds more.
 #
-# Tests hold these claims against versions of the law that are a little wrong (`tests/papers/test_networks.py`).
-
-# %% [markdown]
 # ## What we saw
 #
 # At desk scale: with keys and queries trained, gradient descent goes to the nuclear norm and polar steps stay with the spectral one, as
 # predicted; sign descent approaches the norm that its factors induce. Where selections compete, a rule's own is the better
 # one in its own norm more often than not from zero, and undecided elsewhere. In the small vision transformer most rankings
 # are undecided.
-
-# %% [markdown]
+#
 # ## Change this
-#
-# **The start.** Prediction: from $K=Q=0$ nothing moves, whatever the rule: both gradients, $GQ$ and $G^\top K$, are zero.
-
-# %%
-zero = np.zeros((seeds, 10, 10))
-rule = {"sign": optimisers.steepest(np.inf, 0.01)}
-print(factored.train(data, rule, zero, zero, [1000])["sign"].status)
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# So it is: both runs stall at the start.
-#
-# </details>
 #
 # **The columns.** Prediction: with one column $W$ has rank one, so nuclear and spectral norm are equal and so are their numerators;
 # the nuclear ratio is then far below that of ten columns, if one column selects one token a sample at all.
@@ -295,37 +240,35 @@ for m in (1, 3, 10):
 #
 # </details>
 #
-# **The quantile.** Prediction: the ranking in the spectral norm does not depend on which quantile of the margins is taken. On this
-# page's two seeds it is refuted: Muon stays first, others change places.
-
-# %%
-for quantile in (0.02, 0.1, 0.5):
-    other = {
-        r: [network.read(one, pictures, quantile) for one in own] for r, own in networks.items()
-    }
-    mean = {rule: network.level(own)[:, 4].mean() for rule, own in other.items()}
-    print(f"{quantile:4}: {' > '.join(sorted(mean, key=mean.get, reverse=True))}")
+# **To prove.** Show that $\lVert KQ^\top\rVert_*\le\frac12(\lVert K\rVert_F^2+\lVert Q\rVert_F^2)$, and that some $K$, $Q$ attain it. So the Frobenius
+# norm of the factors induces the nuclear norm.
+#
+# <details><summary>Solution</summary>
+#
+# With $W=KQ^\top=USV^\top$: $\lVert W\rVert_*=\mathrm{tr}(U^\top KQ^\top V)=\langle K^\top U,Q^\top V\rangle\le\lVert K^\top U\rVert_F\lVert Q^\top V\rVert_F\le
+# \lVert K\rVert_F\lVert Q\rVert_F$, and a product is at most half of the sum of squares. $K=US^{1/2}$ and $Q=VS^{1/2}$ attain it.
+#
+# </details>
 
 # %% tags=["set-up"]
 # Set-up, no need to read.
-numbers = {
-    f"{kind}_{network.plain(name)}": np.median(ran[name].last[:, factored_atlas.NORMS.index(norm)])
-    for name, row in rows.items()
-    for kind, ran, norm in (("both", both, row.norm), ("alone", alone, row.alone_norm))
-} | {"steady": steady, "runs": total}
+numbers = {}
+for kind, ran, of in (("both", both, "norm"), ("alone", alone, "alone_norm")):
+    for name, row in rows.items():
+        last = ran[name].last[:, factored_atlas.NORMS.index(getattr(row, of))]
+        numbers[f"{kind}_{network.plain(name)}"] = np.median(last)
+runs = [*both.values(), *alone.values()]
+numbers |= dict(steady=sum(int(one.steady.sum()) for one in runs), runs=len(runs) * seeds)
 run.keep(figure_factors, "networks_factors", about_factors, factor_table, numbers)
-numbers = {
-    f"{network.plain(way)}_{network.plain(name)}": share.mean()
-    for way, of in optimal.items()
-    for name, share in of.items()
-}
-for way, of in disputes.items():
-    (won, all_of), counted = network.won(of, steepest), network.apart(of, steepest)
+numbers, steepest = {}, [name for name in chosen if name != network.ADAM]
+for way, of in optimal.items():
+    shares = {network.plain(name): share.mean() for name, share in of.items()}
+    (won, all_of), counted = (f(disputes[way], steepest) for f in (network.won, network.apart))
     counts = dict(zip(("won", "disputes", "own", "apart"), (won.sum(), all_of.sum(), *counted)))
+    numbers |= {f"{network.plain(way)}_{name}": share for name, share in shares.items()}
     numbers |= {f"{name}_{network.plain(way)}": int(count) for name, count in counts.items()}
-source = dict(
-    name="unit_tokens", source="synthetic", revision=f"seeds 0-{selection_seeds - 1}", rows=6
-)
+source = dict(name="unit_tokens", source="synthetic", rows=6)
+source["revision"] = f"seeds 0-{selection_seeds - 1}"
 of = (figure_selections, "networks_selections", about_selections, selection_table, numbers)
 run.keep(*of, [source], setting={"seeds": selection_seeds})
 numbers = {f"rate_{rule}": rate for rule, rate in best_rate.items()}

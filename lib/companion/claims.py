@@ -248,7 +248,7 @@ class Table(tuple):
     def __repr__(self) -> str:
         rows = [_row(claim) for claim in self if not claim.holds]
         failures = [f"{row[0]}: {row[2]}, theory {row[3]}; {row[4]}" for row in rows]
-        return "\n".join([self.summary(), *failures])
+        return "\n".join(fill(line, 108) for line in (self.summary(), *failures))
 
     def _repr_html_(self) -> str:
         chosen = [claim for claim in self if claim.verdict or not claim.holds]

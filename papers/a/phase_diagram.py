@@ -22,7 +22,7 @@ def two_samples(overlap: float = -1.0) -> TokenSet:
 
     One query q, orthogonal to d_1 = (3, 0, 0.001) and d_2 = (overlap, 0.5, 0.1); q + d_i are the
     opt tokens, by score gaps of 0.01 and 1. <d_1, d_2> = 3 overlap, up to 1e-4: the second sample
-    drives the first one's W away where it is negative and larger than ||d_2||^2.
+    drives the first one's W away where it is negative and larger in size than ||d_2||^2.
     """
     q, d = np.eye(4)[3], np.array([[3, 0, 0.001, 0], [overlap, 0.5, 0.1, 0]])
     return token_set(np.stack([[q, q + row] for row in d]), np.ones(2), u=10 * np.eye(4)[2])

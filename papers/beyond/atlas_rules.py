@@ -74,7 +74,7 @@ def steepest_rows(decay: float = 0.0, growth: float = GROWTH) -> dict[str, Row]:
 def rows() -> dict[str, Row]:
     """Every row of the map; "head-wise" acts on two halves of W's rows."""
     sign, polar, frobenius, by_head = map(step, ("l_inf", "spectral", "Frobenius", "head-wise"))
-    # slow: margins grow by 0.0004 a step, v forgets e^-0.0005
+    # slow: margins grow by 0.0004 a step, sqrt(v) forgets e^-0.0005
     few, slow = sign / 10, sign / 50
     heads = "head-wise"
     by_trace = o.natural(frobenius, 0.1, relative=True, normalised=True)

@@ -36,7 +36,7 @@ OWN_SOURCES = {  # of the norms in `own_norms`
 }
 QUICK = 2 * GROWTH  # growth of margins a step with weight decay
 ALLOWED = (1, 3, 10, 30, 100)  # gamma_N / lambda, for the typical gamma_N
-SLOW = "AdamW, 0.999, 100"  # its second moments forget 0.0005 a step
+SLOW = "AdamW, 0.999, 100"  # the roots of its second moments forget 0.0005 a step
 ASKED = dict(slow=0.9, norm=1e-4, shortfall=0.05, own=0.98, largest=0.9, kept=1e-9, turned=0.01)
 
 
