@@ -139,7 +139,7 @@ shown["multi_nli"][0]
 
 # %% [markdown]
 # * **Training loss.** Dotted lines are the target losses.
-# * **Steps to the target / SGD's steps.** Look at where the bars lie. A dot is a seed, hollow where a run missed
+# * **Steps to the target over SGD's.** Look at where the bars lie. A dot is a seed, hollow where a run missed
 #   the target; the bar is the 95 % interval. The line at 1 is SGD: a bar wholly below it is faster.
 #
 # The same for comments. A comment is short, and its label hangs on few words rather than on a relation of two

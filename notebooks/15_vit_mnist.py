@@ -72,9 +72,9 @@ verdict
 
 # %% [markdown]
 # * **Training loss.** Dotted lines are the target losses.
-# * **Steps to the target / SGD's steps.** Look at where the bars lie. A dot is a seed, hollow where a run missed
-#   the target; the bar is the 95 % interval, the number its mean. The line at 1 is SGD: a bar wholly above it is slower. The two
-#   other lines are Adam's alone: a bar between them gains nothing.
+# * **Steps to the target over SGD's.** Look at where the bars lie. A dot is a seed, hollow where a run missed
+#   the target; the bar is the 95 % interval, the number its mean. The line at 1 is SGD: a bar wholly above it is slower. Two ticks
+#   stand on Adam's last bar: one between them gains nothing.
 
 # %%
 about = speed_figure.caption(kept, "fig6", verdict)

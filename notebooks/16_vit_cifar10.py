@@ -94,7 +94,7 @@ verdict = speed.table(kept, "fig7")
 verdict
 
 # %% [markdown]
-# * **Steps to the target / SGD's steps.** A dot is a seed, hollow where a run missed the target; the bar is the 95 %
+# * **Steps to the target over SGD's.** A dot is a seed, hollow where a run missed the target; the bar is the 95 %
 #   interval. The line at 1 is SGD: a bar wholly above it is slower.
 # * **Layers over steps.** A thin line is a layer, the bold one their median: the paper's picture.
 # * **Growth of a layer at the end.** A mark is a layer. Look at which marks lie above the dotted line: they grew

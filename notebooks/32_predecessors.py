@@ -152,7 +152,7 @@ print(f"descent from zero reaches the globally optimal selection in {optimal:.0%
 # * **Alignment.** Each way of training ends at one in its own norm, and stays below one in the other.
 # * **Rank.** It is at most $\min(n, d)$, and in higher dimensions well below it. Where a point is missing, no $W$ can make
 #   the selections of any draw.
-# * **Several tokens.** In higher dimensions the boxes and their whiskers move up towards one.
+# * **Several tokens.** A mark is a draw. In higher dimensions the rightmost marks move left, towards alignment one.
 # * **Regularisation path.** $D$ falls with $R$ for every $p$. A mark is the end of one run of descent from zero: a circle
 #   where it selected the same tokens, a cross where it selected others.
 

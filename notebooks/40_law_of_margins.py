@@ -243,8 +243,8 @@ figure_diagonal
 
 # %% [markdown]
 # Left: look at the diagonal: $C$ from the duals, and what the run has across $W_{mm}$ in the span of the support. In filled marks
-# that is all of $\|W_t\|$ times the error. In open ones $\omega_\infty$ comes on top; it is read off the run at $t/10$. Right: look at where
-# the marks lie, all at the panel's left edge, $10^{-10}$; up to the dashed line was asked for.
+# that is all of $\|W_t\|$ times the error. In open ones $\omega_\infty$ comes on top; it is read off the run at $t/10$. Right: look at how
+# far right of 1 the open marks lie: that is what $\omega_\infty$ adds.
 #
 # ## One line for all rules
 #

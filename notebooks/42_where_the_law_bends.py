@@ -137,8 +137,8 @@ figure_joint
 
 # %% [markdown]
 # Left: look at the dotted lines, which know duals and step lengths alone, on the measured ones, and at the dashed line, the
-# order of Theorem 3's bound. Right: look at the diagonal. The three marks of a seed lie near each other, since the steps hardly
-# change $C$. Lemma 3 allows $\|\nabla^2L\|/L$ to grow like $t^{2/3}$. Here it tends to a constant.
+# order of Theorem 3's bound. Right: look at how far the runs are off. Constant steps get furthest, and so nearest to the limit; the
+# $C$ of the head's level knows how far. Lemma 3 allows $\|\nabla^2L\|/L$ to grow like $t^{2/3}$. Here it tends to a constant.
 #
 # **The head** errs by more than $C_u$. Its first step, with all weights even, goes along the mean of all tokens times their labels. Later steps add
 # to that while weights are not yet zero. What lies off the span of the opt tokens is frozen for ever.
@@ -215,7 +215,7 @@ figure_heads
 
 # %% [markdown]
 # Left: look at the diagonal. The common normalisation spreads the norms as the SVMs say, and the other holds them at 1. Right:
-# look at the squares around the circles: $C_h$ does not depend on the normalisation.
+# look at how far the marks stay from the dashed line, what was asked for. In the left panel's corner: $C_h$ does not depend on the normalisation.
 #
 # ## What we saw
 #

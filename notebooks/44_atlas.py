@@ -224,12 +224,12 @@ table_used
 
 # %%
 share = {key: other / samples for key, (other, samples, *_) in chosen.items()}
-about_used = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, from zero. Middle: samples of all runs; right: a dot a run; left: 1 is the law"
+about_used = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, from zero. Middle: samples of all runs; right: a dot a run; left: decay that allows 100"
 figure_used = plots.caption(atlas_figures.used(ends, own, found, share), about_used)
 figure_used
 
 # %% [markdown]
-# Left: look at how near the lines are to 1, the law without a fitted number. Middle: where the decay is strong runs select other tokens,
+# Left: look at how far the shortfall is from the law's, which has no fitted number; dashed: asked for. Middle: where the decay is strong runs select other tokens,
 # mostly but not always of more margin. Right: most blue points, the own norms, lie above the grey ones.
 #
 # ## How fast, and on which schedule

@@ -46,11 +46,14 @@ def diagonal(ax) -> None:
     ax.set_xlim(ends)
 
 
-def strip(ax, rows: Mapping[str, np.ndarray], ends, looks=None, bound=None, filled=None) -> None:
+def strip(
+    ax, rows: Mapping[str, np.ndarray], ends, looks=None, bound=None, filled=None, said=None
+) -> None:
     """Points on a logarithmic axis between two `ends`, a row for each name, top to bottom.
 
     What lies beyond an end is an arrow there with its number, or with how many there are. `looks`
-    is one for each row, `bound` a line at what was asked for, `filled` (points,) bools by row.
+    is one for each row, `bound` a line at what was asked for, `filled` (points,) bools by row,
+    `said` words for the right of each row.
     """
     for row, (name, values) in enumerate(rows.items()):
         like = (looks or plots.SERIES[:1] * len(rows))[row]
@@ -77,12 +80,43 @@ def strip(ax, rows: Mapping[str, np.ndarray], ends, looks=None, bound=None, fill
     plain_ticks(ax.xaxis)
     ax.set_yticks(range(len(rows)), rows, fontsize="x-small")
     ax.tick_params(axis="y", length=0)
+    for row, words in enumerate(said or ()):
+        beside = dict(transform=ax.get_yaxis_transform(), va="center", fontsize="x-small")
+        ax.text(1.02, row, words, **beside)
+
+
+def end_labels(ax, labels: Iterable[tuple[float, str, str]], size: float = 7) -> None:
+    """Words right of the panel, each (height, words, colour), moved apart where they would touch.
+
+    To be called when the limits and the scale of y are set.
+    """
+    low, high = ax.get_position().intervaly * ax.figure.get_figheight()
+    at, right = ax.transScale + ax.transLimits, ax.get_xlim()[1]
+    placed = sorted((at.transform((right, y))[1], *rest) for y, *rest in labels)
+    heights = np.array([height for height, *_ in placed])
+    tall = np.array([1.2 * (1 + words.count("\n")) for _, words, _ in placed]) * size / 72
+    apart = (tall[1:] + tall[:-1]) / 2 / (high - low)
+    for _ in range(200):  # neighbours push each other apart
+        near = (apart - np.diff(heights)).clip(0) / 2
+        heights[:-1] -= near
+        heights[1:] += near
+    beside = dict(transform=ax.transAxes, va="center", fontsize=size)
+    for height, (_, words, colour) in zip(heights, placed, strict=True):
+        ax.text(1.015, height, words, color=colour, **beside)
+
+
+def note(ax, words: str, x: float = 0.98, y: float = 0.04, va: str = "baseline") -> None:
+    """Small words inside the panel, which end, or left of its middle begin, at (x, y) of it."""
+    side = "right" if x > 0.5 else "left"
+    ax.text(x, y, words, transform=ax.transAxes, ha=side, va=va, fontsize="x-small")
 
 
 class Bar(NamedTuple):
     """A row of a forest: a value with its interval, how it was judged, and the range asked for.
 
-    `points` are single values, drawn above the bar; a value that is NaN leaves its row empty.
+    `look` is that of the bar, else that of its verdict; `words` stand at its right, else the
+    verdict. `points` are single values, drawn above the bar, `hollow` which of them are bounds; a
+    value that is NaN leaves its row empty.
     """
 
     label: str
@@ -92,6 +126,9 @@ class Bar(NamedTuple):
     verdict: str = "measured"
     asked: Sequence[float] = ()
     points: Sequence[float] = ()
+    hollow: Sequence[bool] = ()
+    look: str = ""
+    words: str = ""
 
 
 def forest(ax, bars: Iterable[Bar | None], ends: tuple[float, float], zero: float = 0.0) -> None:
@@ -104,25 +141,26 @@ def forest(ax, bars: Iterable[Bar | None], ends: tuple[float, float], zero: floa
     for row, bar in enumerate(bars):
         if bar is None:
             continue
-        like = look(bar.verdict)
+        like = look(bar.look or bar.verdict)
         low, high = np.clip([bar.low, bar.high], *ends)
         ax.plot([low, high], [row, row], color=like.colour, linewidth=2.6, solid_capstyle="butt")
         for out, end, arrow in ((bar.low < low, low, "<"), (bar.high > high, high, ">")):
             if out:
                 ax.plot(end, row, arrow, color=like.colour, markersize=5, clip_on=False)
         ax.plot(bar.value, row, markersize=4.5, **like.mark)
-        above = np.full(len(bar.points), row - 0.3)
-        ax.plot(bar.points, above, ".", markersize=4, color=like.colour, alpha=0.6)
+        for point, bounded in zip(bar.points, bar.hollow or [False] * len(bar.points), strict=True):
+            face = "none" if bounded else like.colour
+            ax.plot(point, row - 0.32, "o", ms=2.5, mfc=face, mew=0.7, color=like.colour)
         for end in bar.asked:
             ax.plot([end, end], [row - 0.35, row + 0.35], color=plots.BLACK, linewidth=1)
         beyond = f" ({bar.value:.2g})" if bar.value < ends[0] or bar.value > ends[1] else ""
-        word = bar.verdict if bar.verdict in plots.TABLES["verdict"] else ""
+        word = bar.words or (bar.verdict if bar.verdict in plots.TABLES["verdict"] else "")
         right = dict(transform=ax.get_yaxis_transform(), va="center", fontsize="x-small")
         ax.text(1.02, row, word + beyond, color=like.colour, **right)
     ax.axvline(zero, **plots.LEVEL)
     named = {row: bar.label for row, bar in enumerate(bars) if bar}
     ax.set_yticks([*named], named.values(), fontsize="small")
-    ax.set(ylim=(len(bars) - 0.5, -0.7), xlim=ends)
+    ax.set(ylim=(len(bars) - 0.55, -0.55), xlim=ends)
     ax.tick_params(axis="y", length=0)
     ax.grid(False, axis="y")
     ax.spines["left"].set_visible(False)
@@ -138,7 +176,7 @@ def plain_ticks(axis) -> None:
         return  # powers of ten say it better
     subs = (1, 2, 5) if high > 5 * low else (1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
     axis.set_major_locator(LogLocator(subs=subs))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axis.set_minor_formatter(NullFormatter())
 
 

@@ -116,7 +116,9 @@ def forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
         low, high = claim.interval or (np.nan, np.nan)
         ends = scale * claim.measured, scale * low, scale * high
         asked = verdicts.SAME if "within" in claim.bound else ()
-        sides[ratio].append(pieces.Bar(f"{data}: {words}", *ends, claim.verdict, asked))
+        number = f"{ends[0]:.2f}" if ratio else f"{ends[0]:+.1f}"
+        bar = pieces.Bar(f"{data}: {words}", *ends, claim.verdict, asked)
+        sides[ratio].append(bar._replace(words=f"{number} {claim.verdict}"))
     figure = Figure(figsize=(plots.WIDTH, 0.2 * max(map(len, sides.values())) + 0.9))
     figure.set_layout_engine("constrained")
     ratios, differences = figure.subplots(1, 2)
@@ -124,13 +126,15 @@ def forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
     pieces.forest(ratios, sides[True], (0.19, 2.0), 1.0)
     ratios.set_xticks([0.2, 0.4, 0.6, 1, 1.6], ["0.2", "0.4", "0.6", "1", "1.6"])
     ratios.minorticks_off()
-    pieces.forest(differences, sides[False], (-19, 33))
-    differences.set(xlabel="difference x 100 (asked: above 0)")
+    pieces.forest(differences, sides[False], (-25, 45))
+    differences.set_xscale("symlog", linthresh=1, linscale=0.6)
+    differences.set_xticks([-10, -1, 0, 1, 10], ["-10", "-1", "0", "1", "10"])
+    differences.set(xlabel="difference in points (asked: above 0)")
     for axis in (ratios, differences):
         axis.tick_params(labelsize=6.5)
     seeds = " or ".join(map(str, sorted({claim.seeds or 0 for claim in claims})))
     line = f"Papers A and C on real data, our reduced setting; {seeds} paired seeds; bars: 95 %"
-    return plots.caption(figure, f"{line}; brackets: between them no gain")
+    return plots.caption(figure, f"{line}; ticks: between them no gain")
 
 
 def redraw(study: str, out: Path) -> list[str]:

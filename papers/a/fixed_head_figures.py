@@ -10,7 +10,7 @@ from lib.companion.claims import Claim
 from lib.companion.record import Number
 from lib.dynamics.history import History
 from lib.svm import MaxMargin
-from papers import fits
+from papers import fits, pieces
 from papers.a.statements import PAPER
 
 FIRST = ("GD", "NGD", "NGD-mom", "Polyak")  # the rules that Figure 2 compares at first
@@ -121,11 +121,16 @@ def draw_horizon(
     figure, (error, weight, rate) = plots.panels(1, 3, height=3.0)
     steps = int(next(iter(histories.values())).iterations[-1])
     slopes, middle = decade_exponents(histories, steps), _decades(steps) * 10**0.5
+    heights, powers = [], []
     for name, history in histories.items():
         t = history.iterations[1:]
         plots.band(error, t, history.direction_error["W_mm"][:, 1:], name)
-        plots.band(weight, t, -history.log_miss.max(-1)[:, 1:] / np.log(10), name)
+        weights = -history.log_miss.max(-1)[:, 1:] / np.log(10)
+        plots.band(weight, t, weights, name)
         plots.band(rate, middle, slopes[name], name, marker="o", markersize=3)
+        missing, power = (np.median(row[:, -1]) for row in (weights, slopes[name]))
+        heights.append((missing, f"{missing:,.0f}", plots.look(name).colour))
+        powers.append((power, f"{power:.3f}", plots.look(name).colour))
     ordinary = {"color": plots.GREY, "linewidth": 0.8, "label": "NGD, plain float64", "zorder": 0}
     error.plot(np.arange(len(plain_error)) + 1, plain_error, **ordinary)
     plots.power_law(error, (10, steps), -0.5, 1.5, "Theorem 1: $t^{-1/2}$")
@@ -136,7 +141,9 @@ def draw_horizon(
     time = {"xscale": "log", "xlabel": "iteration $t$"}
     error.set(title="Direction error", yscale="log", **time)
     weight.set(title=r"Missing weight, $-\log_{10}(1 - p_{opt})$", yscale="log", **time)
-    rate.set(title="Exponent by decade", ylim=(-1.5, 0.1), **time)
+    rate.set(title="Exponent by decade", ylim=(-1.2, 0.05), **time)
+    pieces.end_labels(weight, heights)
+    pieces.end_labels(rate, powers)
     plots.legend(figure, error)
     plots.caption(figure, caption)
     return figure

@@ -1,5 +1,7 @@
 """Drawing of paper A's Figures 1, 4, 6 and 7 from the kept curves of a study."""
 
+import textwrap
+
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -12,6 +14,7 @@ from papers.a import speed
 from papers.kept_curves import edges, headed, losses, outcome, rates_figure, setting, together
 from papers.verdicts import SAME, no_gain
 
+TICKS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10)  # of a ratio of steps
 HIGHEST_LOSS = 5  # of the panel of rates: above it a trial has diverged, its line leaves the panel
 
 
@@ -22,22 +25,20 @@ def draw(curves: Curves, name: str) -> Figure:
     first of them ends.
     """
     walked = bool(curves.configuration["walk"])
-    figure, axes = plots.panels(2, 3 if walked else 2, height=2.3)
+    figure, axes = plots.panels(2, 3 if walked else 2, height=2.4)
     losses(axes[0], curves)
-    _lines(axes, curves)
     _ratios(axes[1], curves, name)
+    _accuracies(axes[2], curves)
+    _steps(axes[3], curves)
     if walked:
         _norms(axes[4], curves)
         _growth(axes[5], curves)
     axes[0].set(yscale="log")
-    beside = dict(transform=axes[0].get_yaxis_transform(), va="center", size=7, color=plots.GREY)
-    for target in curves.configuration["targets"]:
-        axes[0].axhline(target, **plots.LEVEL)
-        axes[0].text(1.01, target, f"{target:g}", **beside)
-    axes[2].set(title="Test accuracy, some rows (%)", xlabel="Step")
-    axes[3].set(title="Step size taken", xlabel="Step", yscale="log")
     pieces.plain_ticks(axes[0].yaxis)
-    pieces.plain_ticks(axes[3].yaxis)
+    targets = curves.configuration["targets"]
+    for target in targets:
+        axes[0].axhline(target, **plots.LEVEL)
+    pieces.end_labels(axes[0], [(target, f"{target:g}", plots.GREY) for target in targets])
     plots.legend(figure, axes[0])
     return figure
 
@@ -53,56 +54,75 @@ def rates(curves: Curves) -> Figure:
     return figure
 
 
-def _lines(axes, curves):
+def _accuracies(ax, curves: Curves) -> None:
+    """Test accuracy on some rows over steps; on all rows, and of the best plain classifier."""
+    ends = []
+    for rule in curves.configuration["rates"]:
+        runs, look = curves.runs(rule), plots.look(rule)
+        accuracy = together([100 * run.metrics["test_accuracy"][1:] for run in runs])  # no guesses
+        steps = runs[0].evaluated_at[1 : accuracy.shape[1] + 1]
+        plots.band(ax, steps, accuracy, rule)
+        last = 100 * np.mean([run.hits.mean() for run in runs])
+        ax.plot(steps[-1], last, markersize=5, **look.mark)
+        ends.append((last, f"{last:.1f}", look.colour))
+    if plain := curves.baselines():
+        best = max(plain, key=plain.get)
+        words = textwrap.fill(f"{100 * plain[best]:.1f} {best}", 10)
+        ax.axhline(100 * plain[best], **plots.LEVEL)
+        ends.append((100 * plain[best], words, plots.GREY))
+    ax.set(title="Test accuracy (%)", xlabel="Step (marks: all rows)")
+    pieces.end_labels(ax, ends)
+
+
+def _steps(ax, curves: Curves) -> None:
+    """The step sizes that were taken, running means; a rule of one rate is a level line."""
     window = curves.configuration["window"]
     for rule in curves.configuration["rates"]:
         runs = curves.runs(rule)
-        accuracy = together([100 * run.metrics["test_accuracy"][1:] for run in runs])  # no guesses
-        plots.band(axes[2], runs[0].evaluated_at[1 : accuracy.shape[1] + 1], accuracy, rule)
         if rule in STEP_SIZED:
             kernel = np.ones(window) / window
             means = [np.convolve(run.step_size.astype(float), kernel, "valid") for run in runs]
             lines = together([row[::10] for row in means])
-            plots.band(axes[3], np.arange(lines.shape[1]) * 10 + window, lines, rule)
+            plots.band(ax, np.arange(lines.shape[1]) * 10 + window, lines, rule)
         elif rule == "SGD":
-            axes[3].axhline(runs[0].rate, label=rule, **plots.look(rule).line)
+            ax.axhline(runs[0].rate, label=rule, **plots.look(rule).line)
+    ax.set(title="Step size taken", xlabel="Step", yscale="log")
+    pieces.plain_ticks(ax.yaxis)
 
 
 def _ratios(ax, curves: Curves, name: str) -> None:
-    """Steps to each target over SGD's: a dot a seed, hollow where censored, and the interval."""
-    targets, rules = curves.configuration["targets"], list(curves.configuration["rates"])
-    others, shown, bars = [rule for rule in rules if rule != speed.REFERENCE], [1.0], []
-    for place, target in enumerate(targets):
-        for k, rule in enumerate(others):
-            look, x = plots.look(rule), place + 0.22 * (k - (len(others) - 1) / 2)
-            measured = speed.ratio(curves, rule, target)
-            bounded = np.isinf(speed.steps(curves, rule, target))
-            bounded |= np.isinf(speed.steps(curves, speed.REFERENCE, target))
-            ends = measured.low, measured.high
-            shown += [value for value in (*measured.values, *ends) if 0.01 < value < 100]
-            bars.append((x + 0.01, np.array(ends), look.colour))
-            for value, censored in zip(measured.values, bounded, strict=True):
-                face = "none" if censored else look.colour
-                ax.plot(x - 0.05, value, ms=2.5, markerfacecolor=face, **look.mark)
-            if target == targets[-1]:
-                words = dict(transform=ax.get_xaxis_transform(), size=7, rotation=90, ha="center")
-                ax.text(x, 0.02, f"{measured.estimate:.2f}", color=look.colour, **words)
-    for rule, word in speed.CLAIMED[name].items():
-        for end in SAME if word is no_gain else ():
-            ax.axhline(end, linewidth=0.9, **plots.look(rule).line)
-    ax.axhline(1, linewidth=0.8, **plots.look(speed.REFERENCE).line)
-    low, high = min(0.5, *shown) / 2, 1.2 * max(1.25, *shown)  # room below for the numbers
-    for x, ends, colour in bars:  # an end beyond the panel is an arrow
-        ax.plot([x, x], ends.clip(low, high), color=colour, linewidth=2.4)
-        for end, mark, place in ((ends[1], "^", high), (-ends[0], "v", low)):
-            if end > (high if mark == "^" else -low):
-                ax.plot(x, place, mark, color=colour, markersize=5, clip_on=False)
-    ax.set(title="Steps to the target / SGD's steps", xlabel="Target loss")
-    ax.set(yscale="log", ylim=(low, high))
-    ax.set_xticks(range(len(targets)), [f"{target:g}" for target in targets])
-    ticks = [value for value in (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20) if low < value < high]
-    ax.set_yticks(ticks, [f"{value:g}" for value in ticks])
-    ax.yaxis.set_minor_formatter("")
+    """Steps to each target over SGD's as a forest, the last target's in words.
+
+    A dot is a seed, hollow where its run or SGD's missed the target.
+    """
+    rules, bars = [r for r in curves.configuration["rates"] if r != speed.REFERENCE], []
+    *_, last = targets = curves.configuration["targets"]
+    for target in targets:
+        theirs = np.isinf(speed.steps(curves, speed.REFERENCE, target))
+        bars += [None] if bars else []
+        for rule in rules:
+            ratio = speed.ratio(curves, rule, target)
+            word, words = speed.CLAIMED[name].get(rule), f"{ratio.estimate:.2f}"
+            judged = word is not None and target == last
+            bar = pieces.Bar(
+                f"{rule} to {target:g}",
+                *(ratio.estimate, ratio.low, ratio.high),
+                asked=SAME if judged and word is no_gain else (),
+                points=ratio.values,
+                hollow=tuple(theirs | np.isinf(speed.steps(curves, rule, target))),
+                look=rule,
+                words=f"{words} {speed.speed(curves, rule, name).verdict}" if judged else words,
+            )
+            bars.append(bar)
+    drawn = [bar for bar in bars if bar]
+    inside = [v for bar in drawn for v in (bar.low, bar.high, *bar.points) if 0.01 < v < 100]
+    pieces.forest(ax, bars, (0.8 * min(inside), 1.25 * max(1.0, *inside)), 1.0)
+    ax.set(title="Steps to the target over SGD's", xscale="log")
+    ax.tick_params(axis="y", labelsize=6.5)
+    low, high = ax.get_xlim()
+    ticks = [value for value in TICKS if low < value < high]
+    ax.set_xticks(ticks, [f"{value:g}" for value in ticks])
+    ax.minorticks_off()
 
 
 def _norms(ax, curves: Curves) -> None:
@@ -146,7 +166,7 @@ def caption(curves: Curves, name: str, table: Table) -> str:
         chosen = "chosen by an earlier study"
     claimed = speed.CLAIMED[name].items()
     equal = [rule for rule, word in claimed if word is no_gain]
-    brackets = f" Between {' and '.join(equal)}'s lines it gains nothing." if equal else ""
+    brackets = f" Between {' and '.join(equal)}'s ticks it gains nothing." if equal else ""
     rest = (
         f"{setting(curves)} ({chosen}). Hollow dots: the run missed the target.{brackets} A line"
         f" ends with the first of its runs (stop: {study['stop']}). Adam has no one step size."

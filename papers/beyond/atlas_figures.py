@@ -6,10 +6,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from lib.companion import plots
-from papers.beyond.atlas import NORMS, Ratios, column
+from papers import pieces
+from papers.beyond.atlas import NORMS, Ratios, column, fitted_rate
 from papers.beyond.atlas_claims import REACHED
 from papers.beyond.atlas_rules import Row
-from papers.beyond.atlas_used import ALLOWED, DECAYED, AtRest
+from papers.beyond.atlas_used import ALLOWED, ASKED, DECAYED, AtRest
 
 LABELS = {name: name for name in NORMS}
 LABELS |= {"l_1": r"$\ell_1$", "l_3": r"$\ell_3$", "l_inf": r"$\ell_\infty$"}
@@ -53,15 +54,26 @@ def _written(row: str) -> str:
 
 
 def convergence(panels: Mapping[str, Mapping[str, Ratios]], norms: Mapping[str, str]) -> Figure:
-    """1 - ratio in each rule's norm over the steps; a panel per schedule, title: its rules."""
+    """1 - ratio in each rule's norm over the steps; a panel per schedule, title: its rules.
+
+    At the right the exponent in t over the last decade, where the median falls.
+    """
     figure, axes = plots.panels(1, len(panels), height=3.0)
     for axis, (title, reached) in zip(axes, panels.items(), strict=True):
+        ends, lowest = [], 1.0
         for name, ratios in reached.items():
             k, later = column(norms[name]), ratios.iterations >= 10
-            left = np.maximum(1 - ratios.value[:, later, k], 1e-9)
-            plots.band(axis, ratios.iterations[later], left, LABELS[norms[name]], norms[name])
+            left, look = np.maximum(1 - ratios.value[:, later, k], 1e-9), plots.look(norms[name])
+            label = LABELS[norms[name]]
+            plots.band(axis, ratios.iterations[later], left, label, look, share=0.5)
+            medians, power = np.median(left, 0), np.median(fitted_rate(ratios, k))
+            lowest = min(lowest, medians.min())
+            if power < -0.05:
+                ends.append((medians[-1], f"{power:.2f}", look.colour))
         axis.axhline(1 - REACHED, **plots.LEVEL)
-        axis.set(xscale="log", yscale="log", xlabel="iteration $t$", title=title, ylim=(1e-6, 1.2))
+        axis.set(xscale="log", yscale="log", xlabel="iteration $t$", title=title)
+        axis.set_ylim(min(lowest, 1 - REACHED) / 2, 1.2)
+        pieces.end_labels(axis, ends, 6.5)
     axes[0].set(ylabel="1 - ratio in the rule's own norm")
     plots.legend(figure, axes[0])
     return figure
@@ -89,15 +101,22 @@ def memory(
         for norm in ("l_inf", "l_3", "Frobenius"):
             band(axis, x, runs, norm, LABELS[norm], marker="o")
         axis.axhline(REACHED, **plots.LEVEL)
-    for (name, runs), marker in zip(by_batch.items(), "os^D", strict=False):
-        band(axes[2], list(runs), runs.values(), norms[name], name, marker=marker)
+    for axis, x, runs in ((axes[0], forgotten, by_memory), (axes[1], evenly, by_epsilon)):
+        own = [np.median(ratios.last[:, column("l_inf")]) for ratios in runs]
+        above = dict(xytext=(0, 5), textcoords="offset points", ha="center", fontsize=7)
+        for place, value in zip(x, own, strict=True):
+            axis.annotate(f"{value:.3f}", (place, value), color=plots.look("l_inf").colour, **above)
+    for (name, runs), like in zip(by_batch.items(), plots.SERIES, strict=False):
+        last = np.array([ratios.last[:, column(norms[name])] for ratios in runs.values()]).T
+        plots.band(axes[2], list(runs), last, name, like, ms=3, marker=like.marker)
     axes[2].set(xlabel="samples a step", title="in the own norm", xticks=list(runs))
     axes[2].legend(fontsize="x-small", loc="lower right")
     axes[0].set(xscale="log", xlabel=r"$1-\beta_2$", title=r"Adam, $\epsilon=0$", ylabel="ratio")
     axes[1].set(xlabel=r"$\epsilon$", title=r"Adam, $\beta_2=0.99$")
-    axes[1].set_xticks(evenly, [f"{epsilon:.0e}" for epsilon in epsilons], fontsize="small")
+    powers = [f"$10^{{{np.log10(epsilon):.0f}}}$" for epsilon in epsilons]
+    axes[1].set_xticks(evenly, powers, fontsize="small")
     for axis in axes:
-        axis.set_ylim(0, 1.05)
+        axis.set_ylim(0, 1.1)
     plots.legend(figure, axes[0])
     return figure
 
@@ -108,19 +127,18 @@ def used(
     by_rule: Mapping[str, Ratios],
     share: Mapping[tuple[str, int], float],
 ) -> Figure:
-    """Shortfall under decay over the law's; share of other tokens; own norms beside the seven."""
+    """How far the shortfall under decay is off the law; share of other tokens; own norms beside
+    the seven."""
     figure, axes = plots.panels(1, 3, height=2.9)
+    off = {}
     for name, look in zip(DECAYED, plots.SERIES):
-        runs = [ends[f"{name}, {m}"] for m in ALLOWED[2:]]
-        ratio = np.array([one.missing / one.law for one in runs]).T
-        plots.band(axes[0], ALLOWED[2:], ratio, name, look, marker=look.marker, ms=3)
+        weak = ends[f"{name}, {ALLOWED[-1]}"]
+        off[name] = np.abs(weak.missing / weak.law - 1)
         other = [100 * share[name, m] for m in ALLOWED[:-1]]
-        axes[1].plot(ALLOWED[:-1], other, **look.line, marker=look.marker, ms=3)
-    axes[0].axhline(1, **plots.LEVEL)
-    title = "missing margin over the law's"
-    axes[0].set(
-        xscale="log", xlabel=r"margin allowed, $\gamma/\lambda$", title=title, ylabel="ratio"
-    )
+        axes[1].plot(ALLOWED[:-1], other, label=name, **look.line, marker=look.marker, ms=3)
+    said = [f"{100 * values.max():.1f} %" for values in off.values()]
+    pieces.strip(axes[0], off, (1e-5, 1), plots.SERIES, ASKED["shortfall"], said=said)
+    axes[0].set(title="shortfall off the law's; right: worst", xlabel="relative error")
     title = "samples with other tokens"
     axes[1].set(xscale="log", xlabel=r"margin allowed, $\gamma/\lambda$", title=title, ylabel="%")
     for place, (name, value) in enumerate(own.items()):
@@ -130,5 +148,5 @@ def used(
     words = [name.replace(", 0.999,", "\n").replace(", ", "\n") for name in own]
     axes[2].set_xticks(range(len(own)), words, fontsize="x-small")
     axes[2].set(title="blue: own norm; grey: other", ylabel="margin / largest margin")
-    plots.legend(figure, axes[0])
+    plots.legend(figure, axes[1])
     return figure

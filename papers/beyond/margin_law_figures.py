@@ -1,6 +1,7 @@
 """Pictures of the law of the margins and of where it bends, from what a notebook computed."""
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -78,6 +79,7 @@ def offsets(
 ) -> Figure:
     """Offsets of one run as bars, their prediction on them; duals read off over solved ones."""
     figure, (bars, duals) = plots.panels(1, 2, height=3.1)
+    worst, pairs = 0.0, 0
     order = np.argsort(-predicted)
     place = np.arange(len(order))
     bar = dict(width=0.72, color=NGD.colour, alpha=0.45, label="measured, NGD")
@@ -89,26 +91,31 @@ def offsets(
     bars.legend(loc="upper right")
     for name, group, like in _by_setting(comparisons):
         read, solved = np.concatenate([runs.dual_shares(c) for c in group], 1)
+        worst, pairs = max(worst, np.abs(read / solved - 1).max()), pairs + len(read)
         duals.plot(solved, read, ms=3, mfc="none", mew=0.7, label=name, **like.mark)
     _logs(duals, xlabel=r"share $\beta_m/\sum\beta$ from the solver")
     pieces.diagonal(duals)
     duals.set(title="Share of each dual, read off the margins")
     duals.legend(**TITLED)
+    pieces.note(bars, f"worst pair:\n{_off(np.abs(measured - predicted).max())}", y=0.62)
+    pieces.note(duals, f"{pairs} duals, {_off(worst)}")
     return figure
 
 
 def diagonal(comparisons: Sequence[runs.Comparison]) -> Figure:
-    """Each run's residual in the span of the support over C from the duals; how far it is off.
+    """Each run's residual in the span of the support over C from the duals, and the whole error.
 
-    Filled marks: runs in which that is all of ||W_t|| x error.
+    Filled marks: runs in which C is all of ||W_t|| x error.
     """
-    figure, (line, off) = plots.panels(1, 2, height=3.1)
-    distances, alone, looks = {}, {}, []
+    figure, (line, whole) = plots.panels(1, 2, height=3.1)
+    ratios, alone, looks, worst = {}, {}, [], 0.0
     for name, group, like in _by_setting(comparisons):
         predicted = np.array([c.law.constant[0] for c in group])
         measured = np.array([c.measured.residual for c in group])
+        worst = max(worst, np.abs(measured / predicted - 1).max())
         row = name.replace(", ", ",\n", 1)
-        distances[row] = np.abs(measured / predicted - 1)
+        ratios[row] = np.array([c.measured.norm[-1] * c.measured.error[-1] for c in group])
+        ratios[row] /= predicted
         alone[row] = np.array([c.duals_alone for c in group])
         looks.append(like)
         points = dict(markersize=4.5, markeredgewidth=0.9, **like.mark)
@@ -119,9 +126,17 @@ def diagonal(comparisons: Sequence[runs.Comparison]) -> Figure:
     pieces.diagonal(line)
     line.set(title=r"$\|W_t\|\times$ error in the support's span")
     line.legend(**TITLED)
-    pieces.strip(off, distances, (FLOOR, 1e-4), looks, BOUNDS["law.residual"], alone)
-    off.set(title="How far off each run is; dashed: asked for", xlabel="relative error of $C$")
+    found = f"all {len(comparisons)} runs on the line,\n{_off(worst)}"
+    pieces.note(line, f"{found}\n(asked: at most {BOUNDS['law.residual']:.0e})")
+    far = 1.2 * max(map(np.max, ratios.values()))
+    pieces.strip(whole, ratios, (0.9, far), looks, 1.0, alone)
+    whole.set(title="The whole error over $C$", xlabel=r"$\|W_t\|\times$ error $/C$")
     return figure
+
+
+def _off(worst: float) -> str:
+    """The largest relative deviation in words; one below FLOOR is rounding."""
+    return f"off by {f'{worst:.0e} at most' if worst > FLOOR else f'less than {FLOOR:.0e}'}"
 
 
 def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
@@ -129,28 +144,35 @@ def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
 
     The rules "GD" and "Polyak", of constant steps or cap, are broad bands; logistic runs dashed.
     """
-    figure, (error, left) = plots.panels(1, 2, height=3.4)
+    figure, (error, left) = plots.panels(1, 2, height=3.2)
     for name, history in histories.items():
         size, ratio = history.norm[0, 1:], ratio_to_law(history, "W_mm", law)[0, 1:]
         rules = "NGD-mom", "NGD", "GD", "Polyak, no cap", "Polyak"
-        rule = next(rule for rule in rules if name.startswith(rule))
-        style = dict(color=plots.look(rule).colour, linestyle="--" if "logistic" in name else "-")
-        label = name
+        label = next(rule for rule in rules if name.startswith(rule))
+        line = dict(color=plots.look(label).colour, linestyle="--" if "logistic" in name else "-")
+        line["linewidth"] = 1.4
         if name in ("GD", "Polyak"):
-            style |= dict(linewidth=4, alpha=0.35)
-            label += ", constant cap" if name == "Polyak" else ", constant steps"
-        style = dict(linewidth=1.4) | style
-        error.plot(size, history.direction_error["W_mm"][0, 1:], label=label, **style)
-        left.plot(size / law.norm[0], np.abs(ratio - 1).clip(FLOOR), **style)
+            line |= dict(linewidth=4, alpha=0.35)
+            label = "broad: constant steps or cap"
+        known = {other.get_label() for other in error.lines}
+        wrong = history.direction_error["W_mm"][0, 1:]
+        error.plot(size, wrong, label=f"_{label}" if label in known else label, **line)
+        left.plot(size / law.norm[0], np.abs(ratio - 1).clip(FLOOR), **line)
+        if name == "GD":
+            words = f"GD, constant steps:\n{abs(ratio[-1] - 1):.2f} away from the law"
+            arrow = dict(arrowstyle="-", color=plots.GREY)
+            place = dict(xytext=(0.05, 0.3), textcoords="axes fraction", arrowprops=arrow)
+            error.annotate(words, (size[-1], wrong[-1]), **place, **SMALL)
     sizes = np.geomspace(2, error.get_xlim()[1], 50)
     error.plot(sizes, law.constant[0] / sizes, zorder=0, **plots.PREDICTED)
     early = sizes[6], law.constant[0] / sizes[6]
-    error.annotate(r"$C/\|W_t\|$", early, xytext=(6, 4), textcoords="offset points")
+    line = rf"$C/\|W_t\|$, $C={law.constant[0]:.4f}$"
+    error.annotate(line, early, xytext=(6, 4), textcoords="offset points", fontsize="small")
     _logs(error, xlabel=r"$\|W_t\|$", title="Direction error")
-    levels = np.linspace(0, 2200, 100)
+    levels = np.linspace(0, 1800, 100)
     left.plot(levels, 0.7 * np.exp(-law.slowest[0] * levels), **plots.PREDICTED)
-    left.text(0.42, 0.62, r"$e^{-\lambda_1a_t}$", transform=left.transAxes)
-    left.set(yscale="log", ylim=(FLOOR, 3), xlim=(0, 2400), xlabel="margin level $a_t$")
+    left.text(0.52, 0.62, r"$e^{-\lambda_1a_t}$", transform=left.transAxes)
+    left.set(yscale="log", ylim=(FLOOR, 3), xlim=(0, 1800), xlabel="margin level $a_t$")
     left.set(title=r"Distance from the law, $|$error$\,\times\|W_t\|/C-1\,|$")
     plots.legend(figure, error)
     return figure
@@ -204,25 +226,30 @@ def cycles(runs: Sequence[Cycles]) -> Figure:
 
 def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
     """Direction error of W over t with its prediction from duals and steps, and 1/log t from where
-    the first begins, which is Theorem 3's order; right: per run."""
-    figure, (error, diagonal) = plots.panels(1, 2, height=3.1)
-    first = next(iter(trained.values()))
+    the first begins, which is Theorem 3's order; right: how far each run is from its prediction."""
+    figure, (error, off) = plots.panels(1, 2, height=3.1)
+    first, ends, rows, looks, said = next(iter(trained.values())), [], {}, [], []
     bound = np.median(first.error[:, 0]) * np.log(first.iterations[0]) / np.log(first.iterations)
     error.plot(first.iterations, bound, label=r"$1/\log t$, Theorem 3", **plots.BOUND)
-    for (name, one), like in zip(trained.items(), plots.SERIES):
-        plots.band(error, one.iterations, one.error, name, like)
+    for one, like in zip(trained.values(), plots.SERIES):
+        power = f"-{Fraction(one.rule.decay).limit_denominator(9)}" if one.rule.decay else ""
+        steps = rf"$\eta_t\propto t^{{{power}}}$" if power else "constant $\\eta_t$"
+        plots.band(error, one.iterations, one.error, steps, like)
         size = [joint_law.path_length(one.rule, int(t)) for t in one.iterations]
-        predicted = np.median(one.law.W_law.constant) / size
-        error.plot(one.iterations, predicted, **plots.PREDICTED)
-        level = one.law.at_level(one.level).constant
-        measured = one.norm[:, -1] * one.error[:, -1]
-        diagonal.plot(level, measured, ms=5, mfc="none", label=name, **like.mark)
-    pieces.diagonal(diagonal)
-    _logs(error, xlabel="iteration $t$", title="Direction error of $W_t$")
-    diagonal.set(xlabel="predicted from duals", title=r"$\|W_t\|\times$ direction error")
-    pieces.plain_ticks(error.xaxis)
-    error.legend(**SMALL)
-    diagonal.legend(**SMALL, loc="upper left")
+        error.plot(one.iterations, np.median(one.law.W_law.constant) / size, **plots.PREDICTED)
+        measured = f"$t^{{{np.median(joint_law.exponents(one)):.3f}}}$"
+        ends.append((np.median(one.error[:, -1]), measured, like.colour))
+        for what, errors in (("", joint_law.limit_errors), (", its level", joint_law.level_errors)):
+            rows[steps + what] = np.abs(errors(one))
+            said.append(f"{rows[steps + what].max():.2g}")
+            looks.append(like)
+    _logs(error, xlabel="iteration $t$", title="Direction error of $W_t$; dotted: from duals")
+    pieces.end_labels(error, ends)
+    error.legend(**SMALL, loc=(0.02, 0.3))
+    inside = [value for row in rows.values() for value in row if value > FLOOR]
+    ends = 0.5 * min(inside), 2 * max(*inside, BOUNDS["joint.limit"])
+    pieces.strip(off, rows, ends, looks, BOUNDS["joint.limit"], said=said)
+    off.set(title="How far off each run is; right: the worst", xlabel="relative error of $C$")
     return figure
 
 
@@ -267,55 +294,67 @@ def _place(values, columns):
 
 
 def heads(common: head_law.HeadRuns, each: head_law.HeadRuns) -> Figure:
-    """||W_h||/||W_1|| with both normalisations, and ||W_h|| x error over C_h."""
-    figure, (ratio, constant) = plots.panels(1, 2, height=2.9)
-    ones = np.ones_like(common.norm)
+    """||W_h||/||W_1|| with both normalisations, and how far each head's is from its prediction."""
+    figure, (ratio, off) = plots.panels(1, 2, height=2.9)
+    ones, rows, constants = np.ones_like(common.norm), {}, []
     cases = ("one for all", common, common.law.norm), ("one per head", each, ones)
     for (name, one, wanted), like in zip(cases, plots.SERIES):
-        ratios = [head_law.ratios(norm)[:, one.kept].ravel() for norm in (wanted, one.norm)]
-        style = dict(ms=5, mfc="none", label=name, **like.mark)
-        ratio.plot(*ratios, **style)
-        size = (one.norm * one.error)[:, one.kept]
-        constant.plot(one.law.constant[:, one.kept].ravel(), size.ravel(), **style)
-    for axis in (ratio, constant):
-        axis.set(xlabel="predicted from duals")
-        pieces.diagonal(axis)
-    ratio.set(title=r"$\|W_h\|/\|W_1\|$, measured")
-    constant.set(title=r"$\|W_h\|\times$ error of head $h$, measured")
+        predicted, norms = (head_law.ratios(n)[:, one.kept].ravel() for n in (wanted, one.norm))
+        ratio.plot(predicted, norms, ms=5, mfc="none", label=name, **like.mark)
+        rows[name.replace(" ", "\n", 1)] = np.abs(norms / predicted - 1)
+        constants.append((one.norm * one.error / one.law.constant - 1)[:, one.kept].ravel())
+    ratio.set(xlabel="predicted from duals", title=r"$\|W_h\|/\|W_1\|$, measured")
+    pieces.diagonal(ratio)
     ratio.legend(title="normalisation", title_fontsize="x-small", **SMALL)
+    furthest = max(np.abs(values).max() for values in constants)
+    pieces.note(ratio, f"$\\|W_h\\|\\times$ error over $C_h$:\n{_off(furthest)}")
+    said = [f"{100 * values.max():.2g} %" for values in rows.values()]
+    ends = 1e-7, 2 * BOUNDS["heads.common"]
+    pieces.strip(off, rows, ends, plots.SERIES[:2], BOUNDS["heads.common"], said=said)
+    off.set(title="How far off each ratio is; right: the worst", xlabel="relative error")
     return figure
 
 
 def constants(points: Sequence[constant_map.Point], switches: Mapping[str, np.ndarray]) -> Figure:
-    """C along every axis, each run's prediction a dash and its measurement a circle, with score
-    crossings dotted; below how far every run's error is from its own prediction."""
+    """C along every axis: each run's prediction a dash and its measurement a circle.
+
+    Dotted: where runs switch their selection. The title says how far the worst run is off.
+    """
     names = list(dict.fromkeys(p.axis for p in points))
-    rows = -(-len(names) // 3)
-    figure, grid = plots.panels(rows + 1, 3, height=2.3)
+    figure, grid = plots.panels(-(-len(names) // 3), 3, height=2.2)
     for axis in grid[len(names) :]:
         axis.remove()
-    kept = {name: [p for p in constant_map.kept(points) if p.axis == name] for name in names}
-    off = {k: np.array([abs(constant_map.relative(p)) for p in ps]) for k, ps in kept.items()}
-    deviations = figure.add_subplot(grid[0].get_gridspec()[rows, :])
-    pieces.strip(deviations, off, (FLOOR, 0.1), bound=BOUNDS["map.constant"])
-    deviations.set(title="How far off each run is; dashed: what was asked for")
-    deviations.set(xlabel="relative error of the direction error")
+    kept = constant_map.kept(points)
+    off = np.array([abs(constant_map.relative(p)) for p in kept])
+    words = f"Direction error over its prediction: {len(kept)} runs, {_off(off.max())}"
+    figure.suptitle(f"{words} (asked: {BOUNDS['map.constant']:g})", fontsize="medium")
     for axis, name in zip(grid, names, strict=False):
-        at, good = [p.value for p in kept[name]], [p.comparison for p in kept[name]]
+        at, good = zip(*((p.value, p.comparison) for p in kept if p.axis == name), strict=True)
         axis.plot(at, [c.law.constant[0] for c in good], "_", color=plots.BLACK, ms=9)
         axis.plot(at, [c.measured.residual for c in good], ms=3, mfc="none", **ONE.mark)
-        for crossing in switches.get(name, ()):
-            axis.axvline(crossing, **plots.LEVEL)
-        if name in switches:
-            axis.text(0.42, 0.06, "switch", transform=axis.transAxes, **SMALL)
-        scale = "linear" if 0 in at else "log"
-        axis.set(xscale=scale, yscale=scale, title=f"$C$ along {name}")
-        if scale == "log":
-            values = sorted(set(at))
-            axis.set_xticks(values, [f"{v:g}" for v in values])
+        axis.set(title=f"$C$ along {name}")
+        if 0 not in at:
+            _logs(axis)
+            axis.set_xticks(sorted({*at}), [f"{v:g}" for v in sorted({*at})])
             axis.minorticks_off()
             pieces.plain_ticks(axis.yaxis)
+        if name == "noise":
+            top = np.median([c.law.constant[0] for v, c in zip(at, good, strict=True) if v == 1])
+            plots.power_law(axis, (1, max(at)), -2, 1.6 * top, r"$\sigma^{-2}$")
+            axis.text(2, 0.9 * top, r"$\sigma^{-2}$", color=plots.GREY)
+        if name in switches:
+            _switches(axis, switches[name], 3 * max(at))
     return figure
+
+
+def _switches(axis, crossings, end):
+    """Where each run's selection switches, dotted, up to `end`; how many do so beyond it."""
+    axis.set_xlim(None, end)
+    for crossing in crossings[crossings < end]:
+        axis.axvline(crossing, **plots.LEVEL)
+    out = (crossings >= end).sum()
+    further = f";\n{out} of {len(crossings)} further right →" if out else ""
+    pieces.note(axis, f"dotted: a run switches{further}", y=0.97, va="top")
 
 
 def bent(
@@ -327,14 +366,22 @@ def bent(
 ) -> Figure:
     """Errors of l_p over ||W||; duals at zero; what lies off the span; and steps for p < 2."""
     figure, (error, offset, outside, moves) = plots.panels(2, 2, height=2.9)
+    ends = []
     for p in dict.fromkeys(r.law.p for r in powers):
         for started in (False, True):
             one = next(r for r in powers if (r.law.p, r.started) == (p, started))
             style = dict(color=plots.look(f"p = {p:g}").colour, linestyle="--" if started else "-")
             label = None if started else f"p = {p:g}"
             error.plot(one.norm, one.error, label=label, **style)
-    _logs(error, xlabel=r"$\|W_t\|_p$", title=r"Error $\sqrt{2D_\psi}$")
+            power = np.polyfit(np.log(one.norm), np.log(one.error), 1)[0]
+            ends.append((one.error[-1], f"{power:.2f}", style["color"]))
+    _logs(
+        error,
+        xlabel=r"$\|W_t\|_p$",
+        title=r"Error $\sqrt{2D_\psi}$; right: its power of $\|W_t\|_p$",
+    )
     pieces.plain_ticks(error.xaxis)
+    pieces.end_labels(error, ends)
     error.legend(**SMALL)
     _idle(offset, zero, zeros)
     measured, flow, first = np.array([[r.measured[-1], r.predicted[-1], r.first] for r in left]).T

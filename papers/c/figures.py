@@ -9,6 +9,7 @@ from lib.attention.token_sets import TokenSet
 from lib.companion import plots
 from lib.mirror.descent import MirrorHistory, selected_tokens
 from lib.svm.max_margin import MaxMargin
+from papers import pieces
 from papers.c import rates, section5
 
 
@@ -118,6 +119,9 @@ def basins(
             points = dict(marker=look.marker, markersize=3.5, label=f"p = {p:g}")
             axis.plot(widths, kept[p, m], **points, **look.line)
         axis.set(xscale="log", ylim=(0, 1.05), xlabel="divergence $D$ of the start")
+        last = {p: kept[p, m][-1] for p, multiple in kept if multiple == m}
+        labels = [(share, f"{100 * share:.0f} %", _look(p).colour) for p, share in last.items()]
+        pieces.end_labels(axis, labels)
         axis.set_title(f"$\\|W_0\\| = {m}\\,\\|W_{{mm}}\\|$")
     axes[0].set_ylabel("share that ends at\nthe cone's selection")
     plots.legend(figure, axes[0])
@@ -139,12 +143,16 @@ def parents(
     """
     figure, axes = plots.panels(2, 2, height=2.3)
     recorded, alignments = pairs
-    curves = [key for key in alignments if isinstance(key, tuple)]
-    for key, like in zip(curves, plots.SERIES, strict=False):
-        label = f"{key[0]}: {key[1].capitalize()}"
-        plots.band(axes[0], recorded, alignments[key], label, like)
+    ends = []
+    for trained, norm in (key for key in alignments if isinstance(key, tuple)):
+        like = plots.look(norm if norm in plots.LOOKS else norm.capitalize())
+        like, runs = like._replace(dash="-" if trained == "W" else "--"), alignments[trained, norm]
+        plots.band(axes[0], recorded, runs, f"{trained}: {norm.capitalize()}", like)
+        last = np.median(runs[:, -1])
+        ends.append((last, f"{last:.3f}", like.colour))
     axes[0].set(xscale="log", title="alignment with the two SVMs", ylim=(-0.1, 1.05))
     axes[0].set_xlabel("iteration $t$")
+    pieces.end_labels(axes[0], ends)
     dimensions, shapes = by_dimension
     for ((size, length), rank), like in zip(shapes.items(), plots.SERIES):
         missing = [d for d, r in zip(dimensions, rank, strict=True) if np.isnan(r)]
@@ -154,21 +162,21 @@ def parents(
         axes[1].plot(dimensions, rank, **points, **like.line)
     axes[1].set(title="rank of the nuclear-norm SVM, mean", xlabel="dimension $d$")
     axes[1].set_ylim(0, None)
-    aligned = [v[1][np.isfinite(v[1])] for v in several.values()]
-    axes[2].boxplot(aligned, tick_labels=list(several), whis=(0, 100))
-    axes[2].set(title="several tokens: alignment with their SVM", xlabel="dimension $d$")
-    axes[2].set_ylim(None, 1.02)
+    missed = {f"d = {d}": 1 - v[1][np.isfinite(v[1])] for d, v in several.items()}
+    said = [f"median {np.median(row):.2g}" for row in missed.values()]
+    looks = plots.SERIES[: len(missed)]
+    pieces.strip(axes[2], missed, (1e-6, 3), looks, said=said)
+    axes[2].set(title="several tokens: 1 - alignment with their SVM")
     multiples, by_p = paths
     for p, ends in by_p.items():
         optimal = ends["optimal"]
-        label = f"p = {p:g}; descent: {optimal.sum()} of {len(optimal)} there"
-        plots.band(axes[3], multiples, ends["path"], label, _look(p))
+        plots.band(axes[3], multiples, ends["path"], f"p = {p:g}, path", _look(p))
         for mark, runs in (("o", optimal), ("x", ~optimal)):
             at = ends["multiple"][runs], ends["descent"][runs]
             axes[3].plot(*at, mark, color=_look(p).colour, markersize=4)
     axes[3].set(xscale="log", yscale="log", xlabel=r"$\|W\| / \|W_{mm}\|$")
-    lines = "$D$ to the opt tokens' SVM: regularisation path;"
-    axes[3].set_title(f"{lines}\no, descent that selects them; x, that does not")
+    there, ran = (sum(f(ends["optimal"]) for ends in by_p.values()) for f in (np.sum, len))
+    axes[3].set_title(f"divergence $D$; descent ends: o, optimal ({there} of {ran})")
     for axis, where in ((axes[0], "best"), (axes[1], "best"), (axes[3], "lower left")):
         axis.legend(fontsize="x-small", loc=where)
     plots.caption(figure, caption)

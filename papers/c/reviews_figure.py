@@ -24,13 +24,20 @@ def shown(rule: str) -> str:
 
 
 def _training_panels(axes, curves: Curves, rows: int) -> None:
-    """Two panels: training loss a row, without the spike of the first steps; test accuracy."""
+    """Two panels: training loss a row, without the spike of the first steps; test accuracy.
+
+    The numbers at its right are of all test rows, the mean over the seeds.
+    """
     kept_curves.losses(axes[0], curves, rows, shown)
+    ends = []
     for rule in curves.rates():
         runs = curves.runs(rule)
         accuracy = 100 * together([run.metrics["test_accuracy"] for run in runs])
         plots.band(axes[1], runs[0].evaluated_at[: accuracy.shape[1]], accuracy, shown(rule), rule)
+        last = 100 * reviews.accuracy(curves, rule).mean()
+        ends.append((last, f"{last:.1f}", plots.look(rule).colour))
     axes[1].set(title="Test accuracy (%)", xlabel="Step")
+    pieces.end_labels(axes[1], ends)
 
 
 def rates(curves: Curves) -> Figure:
@@ -39,15 +46,14 @@ def rates(curves: Curves) -> Figure:
     return kept_curves.rates_figure(curves, late, "Held-out accuracy (%)")
 
 
-def _differences(ax, names: list[str], *series: list[Interval], scale: float = 1.0) -> None:
-    """Paired differences as a forest, a dot a seed; a second series stands below the first."""
+def _differences(ax, rows: list[tuple[str, Interval, str]], scale: float = 1.0) -> None:
+    """Paired differences as a forest, a dot a seed: (name, interval, verdict or "") a row."""
     bars = []
-    for place, name in enumerate(names):
-        for k, intervals in enumerate(series):
-            measured = intervals[place]
-            values = scale * np.array([measured.estimate, measured.low, measured.high])
-            label = name if k == 0 else f"{name}, matched"
-            bars.append(pieces.Bar(label, *values, points=scale * measured.values))
+    for name, measured, verdict in rows:
+        values = scale * np.array([measured.estimate, measured.low, measured.high])
+        words = f"{values[0]:+.2g} {verdict}"
+        points = scale * measured.values
+        bars.append(pieces.Bar(name, *values, verdict or "measured", points=points, words=words))
     shown = [value for bar in bars for value in (0.0, bar.low, bar.high, *bar.points)]
     room = 0.1 * (max(shown) - min(shown))
     pieces.forest(ax, bars, (min(shown) - room, max(shown) + room))
@@ -57,22 +63,27 @@ def accuracy_figure(curves: Curves) -> Figure:
     """Loss, test accuracy, and the paired differences that are judged; a star is the paper's."""
     figure, axes = plots.panels(1, 3, height=2.7)
     _training_panels(axes, curves, curves.configuration["batch"])
-    measured = [reviews.accuracy_difference(curves, *pair) for pair in reviews.PAIRS]
-    names = [f"{shown(first)} - {shown(second)}" for first, second in reviews.PAIRS]
-    _differences(axes[2], names, measured, scale=100)
+    rows = [
+        (f"{shown(a)} less {shown(b)}", reviews.accuracy_difference(curves, a, b), claim.verdict)
+        for (a, b), claim in zip(reviews.PAIRS, reviews.accuracy_table(curves), strict=True)
+    ]
+    _differences(axes[2], rows, scale=100)
     paper = [100 * (reviews.PAPER[a] - reviews.PAPER[b]) for a, b in reviews.PAIRS]
     axes[2].plot(paper, range(len(paper)), "*", color=plots.BLACK, markersize=7)
-    axes[2].set(title="Difference (points)")
+    axes[2].set(title="Accuracy, difference", xlabel="Points")
     plots.legend(figure, axes[0])
     return figure
 
 
 def sparsity_figure(curves: Curves) -> Figure:
-    """Magnitudes at start (grey) and end by part, and what is judged: Hoyer, l1.1 minus l2.
+    """Magnitudes at start (grey) and end by part; Hoyer index by part; l1.1 less l2, judged.
 
     In the last panel at the end, and below that at matched training accuracy.
     """
-    figure, axes = plots.panels(1, 4, height=2.5)
+    figure, axes = plots.panels(2, 3, height=2.1)
+    (index, judged), grid = axes[3:5], axes[0].get_gridspec()
+    axes[5].remove()
+    judged.set_subplotspec(grid[1, 1:])
 
     def share(rule, name):  # per cent of the entries of all runs
         counts = np.sum([run.end[name] for run in curves.runs(rule)], axis=0)
@@ -82,18 +93,28 @@ def sparsity_figure(curves: Curves) -> Figure:
         start = dict(color=plots.FAINT, label="start", fill=True)
         axes[k].stairs(share("l2", f"start.histogram.{part}"), EDGES, **start)
         for place, rule in enumerate(curves.rates()):
-            line = plots.look(rule).line | dict(zorder=4 - place)  # the first, l1.1, on top
+            look = plots.look(rule)
+            line = look.line | dict(zorder=4 - place)  # the first, l1.1, on top
             last = share(rule, f"last.histogram.{part}")
             axes[k].stairs(last, EDGES, label=shown(rule), **line)
+            ends = [reviews.at_end(run, f"hoyer.{part}") for run in curves.runs(rule)]
+            x = k + 0.22 * (place - 1)
+            index.plot([x] * len(ends), ends, ms=2.5, mfc="none", **look.mark)
+            index.plot(x, np.mean(ends), ms=5, **look.mark)
+            number = dict(ha="center", fontsize=6, rotation=90, color=look.colour)
+            index.text(x, max(ends) + 0.012, f"{np.mean(ends):.3f}", **number)
         axes[k].axvline(0.06, label="0.06, the paper's threshold", **plots.LEVEL)
         axes[k].set(title=f"{part}: share of entries (%)", xscale="log", xlabel="Magnitude")
-        axes[k].set(xlim=(1e-3, 2))
-    pairs = [
-        [f(curves, f"hoyer.{part}") for part in reviews.PARTS]
-        for f in (reviews.apart, reviews.matched_apart)
-    ]
-    _differences(axes[3], list(reviews.PARTS), *pairs)
-    axes[3].set(title=f"Hoyer, {shown('l1.1')} minus {shown('l2')}")
+        axes[k].set(xlim=(4e-3, 1.5))
+    index.set_xticks(range(len(reviews.PARTS)), reviews.PARTS)
+    index.set(title="Hoyer index", xlim=(-0.5, len(reviews.PARTS) - 0.5))
+    index.set_ylim(None, index.get_ylim()[1] + 0.05)
+    rows = []
+    for part, claim in zip(reviews.PARTS, reviews.sparsity_table(curves), strict=True):
+        rows.append((part, reviews.apart(curves, f"hoyer.{part}"), claim.verdict))
+        rows.append(("matched", reviews.matched_apart(curves, f"hoyer.{part}"), ""))
+    _differences(judged, rows)
+    judged.set(title=f"Hoyer index, {shown('l1.1')} less {shown('l2')}")
     plots.legend(figure, axes[0])
     return figure
 
@@ -101,18 +122,25 @@ def sparsity_figure(curves: Curves) -> Figure:
 def attention_figure(curves: Curves) -> Figure:
     """Tokens used by layer, start and end, and what is judged: the difference in the last layer."""
     figure, (left, right) = plots.panels(1, 2, height=2.7)
-    _differences(right, ["last layer"], [reviews.attention_difference(curves)])
-    right.set(title=f"Share of tokens used, {shown('l2')} minus {shown('l1.1')}")
+    (claim,) = reviews.attention_table(curves)
+    _differences(right, [("", reviews.attention_difference(curves), claim.verdict)], scale=100)
+    right.set(title=f"Last layer, {shown('l2')} less {shown('l1.1')}", xlabel="Points")
     rules = list(curves.rates())
     layers = reviews.tokens_used(curves, rules[0]).shape[-1]
     for k, rule in enumerate(rules):
         look = plots.look(rule)
         for layer, (when, face) in product(range(layers), (("start", "none"), ("last", None))):
-            values = reviews.tokens_used(curves, rule, when)[..., layer].mean(1)
-            x = layer + 0.2 * (k - 1) + (0.06 if when == "last" else 0)
+            values = 100 * reviews.tokens_used(curves, rule, when)[..., layer].mean(1)
+            x = layer + 0.29 * (k - 1) + (0.06 if when == "last" else 0)
             label = f"{shown(rule)}, {WHEN[when]}" if not layer else None
             left.plot([x] * len(values), values, ms=4, mfc=face, label=label, **look.mark)
-    left.set(title="Share of the tokens that the first token uses", ylim=(0, 1.08), xlabel="Layer")
+            if when == "last" and layer == layers - 1:
+                place = dict(xytext=(5, 0), textcoords="offset points", va="center", fontsize=7)
+                left.annotate(
+                    f"{values.mean():.0f} %", (x, values.mean()), color=look.colour, **place
+                )
+    left.set(title="Tokens used, % of a review", ylim=(0, 108), xlabel="Layer")
+    left.set_xlim(-0.5, layers - 0.45)
     left.set_xticks(range(layers), range(1, layers + 1))
     plots.legend(figure, left)
     return figure
@@ -141,12 +169,22 @@ def vision_figure(curves: Curves) -> Figure:
     _training_panels(axes, curves, 1)
     steps = vision.steps_to_accuracy(curves)
     levels = vision.matched(curves, "test_accuracy", vision.RULES, "test_accuracy")
+    early, sparser = vision.table(curves)
     for k, rule in enumerate(vision.RULES):
         look = plots.look(rule)
         axes[1].plot(steps[k], 100 * levels[k], markersize=4, **look.mark)
         for run in curves.runs(rule):
             x, y = run.metrics["control_loss"], run.metrics["hoyer"]
             axes[2].plot(x, y, linewidth=0.9, **look.line)
+    note = dict(fontsize=7, va="top")
+    ahead = f"Adam: {early.measured:.2g} of the steps\nto equal accuracy,"
+    more = f"{shown('l1.1')}: {sparser.measured:+.2g}\nat equal loss,"
+    for ax, place, words, claim in (
+        (axes[1], (0.3, 0.36), ahead, early),
+        (axes[2], (0.04, 0.96), more, sparser),
+    ):
+        words = f"{words}\n{claim.verdict}" if np.isfinite(claim.measured) else claim.verdict
+        ax.text(*place, words, transform=ax.transAxes, **note)
     axes[2].set(title="Hoyer index", xlabel="Training loss, falling")
     axes[2].invert_xaxis()
     plots.legend(figure, axes[0])

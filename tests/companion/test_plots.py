@@ -113,10 +113,13 @@ def test_a_forest_shows_intervals_verdicts_arrows_and_an_empty_row():
         pieces.Bar("a", 1.0, 0.5, 1.5, "reproduced", (0.8, 1.25)),
         None,
         pieces.Bar("b", 3.0, 0.5, np.inf, "undecided"),
-        pieces.Bar("c", nan, nan, nan, "undecided"),
+        pieces.Bar("c", nan, nan, nan, "undecided", look="Adam", words="no run"),
+        pieces.Bar("d", 1.0, 0.9, 1.1, points=[0.9, 1.1], hollow=[True, False]),
     ]
     pieces.forest(axis, bars, (0.0, 2.0), 1.0)
-    assert [label.get_text() for label in axis.get_yticklabels()] == ["a", "b", "c"]
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["a", "b", "c", "d"]
     words = [text.get_text() for text in axis.texts]
-    assert words == ["reproduced", "undecided (3)", "undecided"]
+    assert words == ["reproduced", "undecided (3)", "no run", ""]
+    faces = [line.get_markerfacecolor() for line in axis.lines if line.get_marker() == "o"]
+    assert faces.count("none") == 1
     assert [line.get_marker() for line in axis.lines].count(">") == 1

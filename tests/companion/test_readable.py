@@ -1,6 +1,7 @@
 """Pictures can be read: no two texts overlap, none leaves the figure, no panel is empty."""
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ from matplotlib.text import Text
 from lib.companion import ledger, plots
 from papers import kept_curves, pieces, redraw
 from papers.b import figures as paper_b
+from papers.beyond import margin_law_figures
 
+LEAST = 0.3  # of an axis that the data must fill
 SLACK = 1.5  # points by which two boxes of letters may touch: accents and descents are empty
 
 
@@ -57,6 +60,21 @@ def empty(figure):
     return [axis.get_title() for axis in figure.axes if axis.get_visible() and not full(axis)]
 
 
+def narrow(figure):
+    """(title, "x" or "y") of panels whose points fill less than LEAST of that axis."""
+    figure.draw_without_rendering()  # limits that nobody set are known from then on
+    found = []
+    for axis in (axis for axis in figure.axes if axis.axison and not axis.images):
+        placed = lambda line, to=axis.transData: line.get_transform().contains_branch_seperately(to)
+        points = [line.get_xydata() for line in axis.lines if all(placed(line))]
+        points += [area.get_paths()[0].vertices for area in axis.collections if area.get_paths()]
+        if points:
+            at = axis.transLimits.transform(axis.transScale.transform(np.concatenate(points)))
+            spans = np.ptp(at[np.isfinite(at).all(1)].clip(0, 1), axis=0)
+            found += [(axis.get_title(), name) for name, span in zip("xy", spans) if span < LEAST]
+    return found
+
+
 def test_what_cannot_be_read_is_noticed():
     figure = Figure()
     left, right = figure.subplots(1, 2)
@@ -66,10 +84,13 @@ def test_what_cannot_be_read_is_noticed():
     right.set_title("nothing")
     assert collisions(figure) == [("one", "two")]
     assert outside(figure) == ["over the edge"] and empty(figure) == ["nothing"]
+    crowded = Figure()
+    crowded.add_subplot(title="crowded", xlim=(0, 9)).plot([1, 2, 3], [1, 2, 3])
+    assert narrow(crowded) == [("crowded", "x")]
 
 
 def unreadable(figure):
-    return [*collisions(figure), *outside(figure), *empty(figure)]
+    return [*collisions(figure), *outside(figure), *empty(figure), *narrow(figure)]
 
 
 @pytest.mark.parametrize("study", redraw.PICTURES)
@@ -94,8 +115,31 @@ def test_pieces_and_shared_drawings():
     assert not unreadable(plots.caption(figure, words))
     figure, (axis,) = plots.panels(1, 1)
     values = np.geomspace(170, 1700, 10)
-    pieces.strip(axis, {"a": values, "b": 2 * values}, (100, 2400))
+    pieces.strip(axis, {"a": values, "b": 2 * values}, (100, 2400), said=["a word", "2"])
     assert not unreadable(figure)
+    figure, (axis,) = plots.panels(1, 1)
+    axis.plot([1, 2], [1, 2])
+    near = (1.5, "one", plots.BLACK), (1.5, "two\nlines", plots.GREY), (1.51, "3", plots.BLACK)
+    pieces.end_labels(axis, near)
+    assert not unreadable(figure)
+
+
+@pytest.mark.parametrize("off", [1e-12, 1e-8])
+def test_the_law_on_its_diagonal(off):
+    """Runs that agree to rounding leave no panel empty: how far they are off stands in words."""
+    runs = []
+    for k, name in enumerate(["class means, NGD", "unit tokens, partial support"]):
+        for constant in (1.0 + k, 3.0 + k):
+            law = SimpleNamespace(constant=np.array([constant]))
+            size = dict(norm=np.array([1e6]), error=np.array([constant * (1 + k) / 1e6]))
+            measured = SimpleNamespace(residual=constant * (1 + off), **size)
+            setting = SimpleNamespace(name=name)
+            run = dict(setting=setting, law=law, measured=measured, duals_alone=not k)
+            runs.append(SimpleNamespace(**run))
+    figure = margin_law_figures.diagonal(runs)
+    assert not unreadable(figure)
+    words = " ".join(word for word, _ in texts(figure))
+    assert ("off by less than 1e-10" if off < 1e-10 else "off by 1e-08 at most") in words
 
 
 def test_squares_of_a_ledger_hold_their_words():
