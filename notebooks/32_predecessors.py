@@ -120,7 +120,7 @@ for _ in range(100):
     G = -attention.gradients(one, (K @ Q.T)[None], one.u, "logistic")[1][0]
     K, Q = K + 0.1 * unit(G @ Q), Q + 0.1 * unit(G.T @ K)
 np.testing.assert_allclose(K @ Q.T, library, rtol=1e-7, atol=1e-9)
-print("singular values of K Q^T", np.linalg.svd(K @ Q.T)[1].round(2))
+print("singular values of K Q^T:", *np.linalg.svd(K @ Q.T)[1].round(1))
 
 # %% [markdown]
 # ## Four experiments
