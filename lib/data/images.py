@@ -16,10 +16,7 @@ from lib.representation import Shapes
 
 @dataclass(frozen=True, repr=False)
 class ImageSet(Shapes):
-    """One split: `images` uint8 (N, C, H, W), `labels` int64 (N,) in 0 ... classes - 1.
-
-    The rest is its `identity`.
-    """
+    """One split: `images` uint8 (N, C, H, W), `labels` int64 (N,) below `classes`, its identity."""
 
     images: torch.Tensor
     labels: torch.Tensor
@@ -62,8 +59,8 @@ def load(name: str, split: str, *, demo: bool = False, rows: int | None = None) 
     """
     source = places.known(name, "image")
     (pixels,), labels, about = source.read(split, demo, partial(_pixels, source.shape), rows)
-    images = torch.from_numpy(np.asarray(pixels))
-    return ImageSet(images, torch.from_numpy(labels), source.classes, **about)
+    arrays = map(torch.from_numpy, (np.asarray(pixels), labels))
+    return ImageSet(*arrays, source.classes, **about)
 
 
 def _pixels(shape: tuple[int, int, int], file: object, column: str, table) -> list[np.ndarray]:

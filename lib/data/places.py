@@ -52,8 +52,7 @@ class _Source:
             for path in (Path(given).expanduser().absolute(), ROOT / given):
                 if (path / self.name).is_dir():
                     return "data_dir", path / self.name
-            wanted = " and ".join(f"{self.name}/{split}-*.parquet" for split in self.splits)
-            what = f"put {wanted} there (data/README.md says which), or unset DATA_DIR"
+            what = "put its files there (data/README.md says which), or unset DATA_DIR"
             raise FileNotFoundError(f"DATA_DIR={given} has no folder {self.name}/; {what}")
         folder = ROOT / "data" / self.name
         if folder.is_dir():
@@ -91,7 +90,7 @@ class _Source:
         named = self.splits[SPLITS.index(split)]
         columns, labels = [[] for _ in self.columns], []
         for file in _shards(folder, named) if folder else [self.repository]:
-            table = self._table(file, named, local=folder is not None)
+            table = self._table(file, named)
             if rows is not None:
                 table = table.select(range(min(len(table), rows - len(labels))))
             for name, values in zip(self.columns, columns):
@@ -101,12 +100,12 @@ class _Source:
                 break
         return columns, np.array(labels, dtype=np.int64), about
 
-    def _table(self, file: Path | str, split: str, local: bool):
-        """The columns of a file, or of a split of a repository on the hub."""
+    def _table(self, file: Path | str, split: str):
+        """The columns of a local file, or of a split of the repository on the hub."""
         import datasets
 
         how = {"path": file, "revision": self.revision, "split": split}
-        if local:
+        if file != self.repository:
             datasets.disable_progress_bars()  # a copy is a matter of moments
             how = {"path": "parquet", "data_files": str(file), "split": "train"}
         try:
@@ -122,16 +121,12 @@ class _Source:
         return table.select_columns(wanted)
 
     def _labels(self, file: object, values: list) -> list[int]:
-        scored = self.threshold is not None
+        scored, last = self.threshold is not None, self.classes - 1
+        kinds = (int, float) if scored else (int,)  # a score, or a label of 0 ... last
         for row, value in enumerate(values):
-            if scored:
-                fits = isinstance(value, int | float) and 0 <= value <= 1
-            else:
-                fits = type(value) is int and 0 <= value < self.classes
-            if not fits:
-                wanted = "a number from 0 to 1" if scored else f"one of 0 ... {self.classes - 1}"
-                what = f"{self.label} {value!r} is not {wanted}; remove such rows from the file"
-                raise ValueError(f"{file}, row {row}: {what}")
+            if type(value) not in kinds or not 0 <= value <= last:
+                what = f"{self.label} {value!r} is not in 0 ... {last}; remove such rows"
+                raise ValueError(f"{file}, row {row}: {what} from the file")
         return [int(value >= self.threshold) for value in values] if scored else values
 
 
@@ -167,8 +162,7 @@ def identity(name: str, *, demo: bool = False) -> dict:
 
 
 def _shards(folder: Path, split: str) -> list[Path]:
-    """The parquet files of `split` under `folder`, in order; FileNotFoundError unless they are as
-    many as each of their names says, as in train-00000-of-00001.parquet."""
+    """The files of `split` in order; FileNotFoundError unless as many as each name says."""
     files = sorted(folder.rglob(f"{split}-*.parquet"))
     if {path.stem.rpartition("-of-")[2] for path in files} != {f"{len(files):05d}"}:
         names = ", ".join(path.name for path in files) or "none"
@@ -197,11 +191,8 @@ def _count(path: Path) -> int:
 
 @lru_cache
 def reachable() -> bool:
-    """Whether the hub answers within `PROBE_SECONDS`; asked once a process.
-
-    False at once under HF_HUB_OFFLINE=1; HTTPS_PROXY and HF_ENDPOINT are used where set. The hub's
-    own client would take minutes to find that nobody answers.
-    """
+    """Whether the hub answers within `PROBE_SECONDS`, for whose own client it takes minutes to find
+    that nobody does; asked once a process, and not under HF_HUB_OFFLINE=1."""
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}:
         return False
     endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"

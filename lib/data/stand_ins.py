@@ -13,10 +13,7 @@ from lib import seeds
 DIGITS_TEST_ROWS = 360
 TRAIN_ROWS, TEST_ROWS = 2000, 500
 SIDE = 32
-Row = Callable[[np.random.Generator, int], tuple[str, ...]]  # the sentences of one row
-
-TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-WORDS = {name: tuple(words) for name, words in TABLE.items()}
+WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 def _digits(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
@@ -60,7 +57,7 @@ def _pictures(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
     return (np.clip(np.rint(drawn), 0, 255).astype(np.uint8),), labels.astype(np.int64)
 
 
-def _made(split: str, classes: int, make: Row) -> tuple[list[tuple[str, ...]], np.ndarray]:
+def _made(split: str, classes: int, make: Callable) -> tuple[list[tuple[str, ...]], np.ndarray]:
     """Rows of `make(rng, label)`, every label equally often; no row of "test" is in "train"."""
     rng, rows = seeds.stream(0, "data"), []
     for count in (TRAIN_ROWS,) if split == "train" else (TRAIN_ROWS, TEST_ROWS):
@@ -73,7 +70,7 @@ def _made(split: str, classes: int, make: Row) -> tuple[list[tuple[str, ...]], n
     return list(zip(*(rows[k] for k in order), strict=True)), labels[order]
 
 
-def _pick(rng, words: tuple[str, ...], besides: str = "") -> str:
+def _pick(rng, words: list[str], besides: str = "") -> str:
     left = [word for word in words if word != besides]
     return left[rng.integers(len(left))]
 

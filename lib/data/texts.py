@@ -83,6 +83,5 @@ def _texts(file: object, column: str, table) -> list[str]:
     texts = table[:][column]
     for row, text in enumerate(texts):
         if not isinstance(text, str) or not text.strip():
-            what = f"{column} {text!r} is no text; remove such rows from the file"
-            raise ValueError(f"{file}, row {row}: {what}")
+            raise ValueError(f"{file}, row {row}: {column} {text!r} is no text; remove such rows")
     return texts

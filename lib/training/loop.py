@@ -81,9 +81,9 @@ def train(
     "clock", and ends the run. `walk` adds up squared moves; `clock` is read every `tick` steps.
 
     The file `checkpoint` is written every `every` steps; the same call goes on from it, bit for bit
-    on a CPU. After `until` steps, or where `pause(steps done)` says so, the run is saved and left.
-    Where the loss or a norm is not finite the run ends, and the status says so. ValueError for a
-    checkpoint that is damaged or of another `key`, OSError for one that cannot be written.
+    on a CPU. After `until` steps, or where `pause(steps done)` says so, the run is saved and left;
+    where a loss or a norm is not finite it ends. ValueError for a checkpoint that is damaged or of
+    another `key`, OSError for one that cannot be written.
     """
     machine = accelerator(cpu)
     device = machine.device
@@ -135,8 +135,7 @@ def train(
 
     if checkpoint and checkpoint.exists():
         state = _read(checkpoint, key)
-        done, spent = state["step"], state["seconds"]
-        rows, readings = state["rows"], state["readings"]
+        done, spent, rows, readings = (state[k] for k in ("step", "seconds", "rows", "readings"))
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         path.copy_(state["path"])

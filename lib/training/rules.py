@@ -20,13 +20,6 @@ def norms(tensors: list[Tensor]) -> Tensor:
     return torch.stack(torch._foreach_norm(tensors, 2, wide))
 
 
-def _positive(**values: float) -> dict[str, float]:
-    for name, value in values.items():
-        if not value > 0:
-            raise ValueError(f"{name} must be above 0, got {value}")
-    return values
-
-
 class _GradientStep(torch.optim.Optimizer):
     """θ ← θ - s g with a step size s that a rule takes from the loss and ‖g‖ over all parameters.
 
@@ -55,27 +48,27 @@ class _GradientStep(torch.optim.Optimizer):
 
 
 class NormalizedSGD(_GradientStep):
-    """θ ← θ - min(η / ‖g‖, η_max) g, η = `lr` and η_max = `max_step`, both above 0.
+    """θ ← θ - min(η / ‖g‖, η_max) g, η = `lr` and η_max = `max_step`.
 
     Source: paper A, Eq. 2 and App. C ("SNGD").
     """
 
     def __init__(self, params, lr: float, max_step: float = math.inf):
-        super().__init__(params, _positive(lr=lr, max_step=max_step))
+        super().__init__(params, {"lr": lr, "max_step": max_step})
 
     def _uncapped(self, group, norm, loss):
         return group["lr"] / norm
 
 
 class StochasticPolyak(_GradientStep):
-    """θ ← θ - min(f / (2 ‖g‖²), η_max) g, f the batch's loss, η_max = `max_step` above 0.
+    """θ ← θ - min(f / (2 ‖g‖²), η_max) g, f the batch's loss and η_max = `max_step`.
 
     A loss below 0 counts as 0. Source: paper A, Eq. 3 and App. C ("SPS"); the cap is that of
     SPS_max, Loizou et al. (2021).
     """
 
     def __init__(self, params, max_step: float = math.inf):
-        super().__init__(params, _positive(max_step=max_step))
+        super().__init__(params, {"max_step": max_step})
 
     def _uncapped(self, group, norm, loss):
         # Two divisions, since ‖g‖² may underflow where ‖g‖ does not.
@@ -92,16 +85,16 @@ def _mirrored(tensors: list[Tensor], exponent: float) -> list[Tensor]:
 class MirrorDescent(torch.optim.Optimizer):
     """l_p mirror descent: |θ⁺|^(p-1) sgn θ⁺ = |θ|^(p-1) sgn θ - η g, entry by entry.
 
-    `lr` is η > 0, `p` any number above 1; 2 is SGD. For p < 2 the inverse map is flat at 0: a
-    weight there moves by |η g|^(1/(p-1)), which in float32 rounds to 0 again. So the class keeps
-    U = ∇ψ(θ), where η g adds up. Source: paper C, Algorithm l_p-AttGD as in its App. on real data
-    (not normalised).
+    `lr` is η, `p` any number above 1; 2 is SGD. For p < 2 the inverse map is flat at 0: a weight
+    there moves by |η g|^(1/(p-1)), which in float32 rounds to 0 again. So the class keeps
+    U = ∇ψ(θ), where η g adds up. ValueError for another p. Source: paper C, Algorithm l_p-AttGD as
+    in its App. on real data (not normalised).
     """
 
     def __init__(self, params, lr: float, p: float):
         if not 1 < p < math.inf:
             raise ValueError(f"p must be above 1 and finite, got {p}: else there is no inverse map")
-        super().__init__(params, _positive(lr=lr) | {"p": p})
+        super().__init__(params, {"lr": lr, "p": p})
 
     @torch.no_grad()
     def step(self, closure=None):
