@@ -89,7 +89,7 @@ class Study:
     clock: int = 0
 
     def __post_init__(self):
-        numbers = {f"rates.{rule}": rates for rule, rates in self.rates.items()}
+        numbers: dict[str, Sequence] = {f"rates.{r}": rates for r, rates in self.rates.items()}
         numbers |= {"targets": self.targets, "cap": [self.cap], "stop_at": [self.stop_at]}
         for name, values in numbers.items():
             for x in values:
@@ -321,7 +321,8 @@ class Work:
         trial, tuning, begin = who["part"] == "trial", seed == TUNING_SEED, time.process_time()
         if who["part"] == "baseline":
             end = problem.baselines[who["rule"]]()
-            return Curve("finished", *[none] * 4, seconds=time.process_time() - begin, end=end)
+            took = time.process_time() - begin
+            return Curve("finished", none, none, none, none, seconds=took, end=end)
         model = loop.initialised(problem.build, seed)
         curve = loop.train(
             model,
