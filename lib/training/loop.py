@@ -70,7 +70,7 @@ def train(
     checkpoint: Path | None = None,
     every: int = 500,
     key: str = "",
-    until: int | None = None,
+    until: float = math.inf,
     pause: Callable[[int], bool] = lambda step: False,
 ) -> Curve:
     """Train `model` in place for `steps` steps, step k on `batches.batch(k)`; return the curve.

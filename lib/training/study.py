@@ -89,14 +89,13 @@ class Study:
     clock: int = 0
 
     def __post_init__(self):
-        numbers: dict[str, Sequence] = {f"rates.{r}": rates for r, rates in self.rates.items()}
-        numbers |= {"targets": self.targets, "cap": [self.cap], "stop_at": [self.stop_at]}
-        for name, values in numbers.items():
-            for x in values:
-                if x is not None and (type(x) not in (int, float) or not 0 < x < math.inf):
-                    raise ValueError(f"{name} must be above 0 and finite, got {x!r}")
-        for rule in self.rates:
+        numbers = [x for x in (self.cap, self.stop_at) if x is not None]
+        for rule, rates in self.rates.items():
             maker(rule)
+            numbers += rates
+        for x in (*numbers, *self.targets):
+            if type(x) not in (int, float) or not 0 < x < math.inf:
+                raise ValueError(f"rates, targets, cap, stop_at are finite and above 0, not {x!r}")
         for name, least in LEAST.items():
             seeds.whole_number(name, getattr(self, name), least)
         for name, value in self.options.items():
@@ -237,9 +236,9 @@ class Work:
 
         def trials(rates: list[float], steps: int) -> dict[float, Curve]:
             runs = [a_run("trial", rule, rate, cap, TUNING_SEED) for rate in rates]
-            trained = self.all_of(runs, steps if steps < study.horizon else None)
             # Of a trial that has gone on since, the start: who goes on chooses the same rates.
-            return {rate: trial.until(steps) for rate, trial in zip(rates, trained)}
+            trained = (trial.until(steps) for trial in self.all_of(runs, steps))
+            return dict(zip(rates, trained))
 
         study, grid = self.study, sorted(self.study.rates[rule])
         outcomes, alive = {}, grid
@@ -267,7 +266,7 @@ class Work:
             outcomes, grid = outcomes | trials([beyond], steps), sorted([*grid, beyond])
         return best
 
-    def all_of(self, runs: list[dict], until: int | None = None) -> list[Curve]:
+    def all_of(self, runs: list[dict], until: float = math.inf) -> list[Curve]:
         """The curves of `runs`, up to the step `until` at least; what another process works on is
         left to it, and taken up where it was killed."""
         while None in (curves := [self.one(who, until) for who in runs]):
@@ -276,7 +275,7 @@ class Work:
             time.sleep(0.2)
         return curves
 
-    def one(self, who: dict, until: int | None = None) -> Curve | None:
+    def one(self, who: dict, until: float = math.inf) -> Curve | None:
         """The curve of one run, from its file or trained; None while another process has it.
 
         ValueError for a file of other code or another device; OutOfTime for a run that is left.
@@ -292,7 +291,7 @@ class Work:
             if not loop.agreed(lock.is_locked):
                 return None
             curve = self._finished(path) if path.exists() else None
-            if curve and (not curve.paused or len(curve.loss) >= (until or math.inf)):
+            if curve and (not curve.paused or len(curve.loss) >= until):
                 return curve
             curve = replace(self._trained(who, checkpoint, until), **who, made=self.made)
             if first:
@@ -316,7 +315,7 @@ class Work:
             raise ValueError(f"{words}, not by this on {mine['device']}: use another --state")
         return curve
 
-    def _trained(self, who: dict, checkpoint: Path, until: int | None) -> Curve:
+    def _trained(self, who: dict, checkpoint: Path, until: float) -> Curve:
         study, problem, seed, none = self.study, self.problem, who["seed"], np.zeros(0, np.float32)
         trial, tuning, begin = who["part"] == "trial", seed == TUNING_SEED, time.process_time()
         if who["part"] == "baseline":
