@@ -103,15 +103,12 @@ class TextTransformer(nn.Module):
     def start(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """The embedded tokens (b, T', d) of `ids` (b, T'), and which are no padding, bool (b, T').
 
-        ValueError for ids of another shape, T' > length among them, and for a text that begins
-        with padding, which has nothing to read.
+        ValueError for ids of another shape, T' > length among them.
         """
         if ids.ndim != 2 or ids.shape[1] > self.length:
             words = f"ids must have shape (batch, at most {self.length})"
             raise ValueError(f"{words}, they have {tuple(ids.shape)}")
         present = ids != PADDING
-        if not present[:, 0].all():
-            raise ValueError("a text must not begin with padding: there would be nothing to read")
         places = torch.arange(ids.shape[1], device=ids.device)
         return self.dropout(self.embed(ids.int()) + self.positions(places)), present
 

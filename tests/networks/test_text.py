@@ -101,7 +101,6 @@ def test_attention_maps_leave_training_mode_alone():
         (lambda: TextTransformer(30, 9, 3, width=8), "heads must divide the width"),
         (lambda: network()(ids(length=10)), "at most 9"),
         (lambda: network()(ids()[0]), "must have shape"),
-        (lambda: network()(torch.zeros(2, 9, dtype=torch.int32)), "begin with padding"),
         (lambda: Vocabulary.of(["a"], 3), "size must be 4 or more"),
         *((lambda t=t: encoded(t), "row 1: the text has no word") for t in ("", "  \n", "<br />")),
     ],
