@@ -47,7 +47,7 @@ def _changed(study: Study, word: str) -> Study:
     name, dot, entry = place.partition(".")
     names = [field.name for field in fields(study) if field.name not in ("name", "problem")]
     if not equals or name not in names:
-        raise ValueError(f"--set {word}: there is no field {name!r}, only {', '.join(names)}")
+        raise ValueError(f"--set {word}: it is FIELD=VALUE, with a field of {', '.join(names)}")
     before, value = getattr(study, name), _value(text)
     if isinstance(before, Mapping) != bool(dot) or (name == "options" and entry not in before):
         entries = [*before] if isinstance(before, Mapping) else "no entries"

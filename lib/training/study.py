@@ -121,13 +121,13 @@ class Study:
         return [self.horizon * part // ROUNDS for part in parts]
 
     @property
-    def end(self) -> tuple[str, int, str]:
+    def ending(self) -> tuple[str, int, str]:
         """What may end a run, of `ENDS`."""
         return ENDS["clock" if self.clock and self.criterion == "speed" else self.criterion]
 
     def stop(self, metrics: Mapping[str, float]) -> bool:
         """True where a run with these `metrics` ends; ValueError where they lack what ends it."""
-        name, sign, _ = self.end
+        name, sign, _ = self.ending
         if self.stop_at is not None and name not in metrics:
             raise ValueError(f"{self.name} does not measure {name}: it can have no stop_at")
         return self.stop_at is not None and sign * metrics[name] >= sign * self.stop_at
@@ -208,7 +208,7 @@ class Work:
         self.problem = study.problem(batch=study.batch, **study.options)
         apart = ("problem", "options", "stop_at", "seeds", "first_seed", "loss_rows")
         values = {f.name: getattr(study, f.name) for f in fields(study) if f.name not in apart}
-        stop = "never" if study.stop_at is None else f"{study.end[2]} {study.stop_at:g}"
+        stop = "never" if study.stop_at is None else f"{study.ending[2]} {study.stop_at:g}"
         values |= dict(stop=stop, tuning_seed=TUNING_SEED, problem=dict(self.problem.about))
         self.configuration = json.loads(files.dumps(values))
         self.key = Curves(study.name, self.configuration, ()).digest
@@ -312,7 +312,7 @@ class Work:
             words = (
                 f"{path} was made by the code of commit {theirs['commit']} on {theirs['device']}"
             )
-            raise ValueError(f"{words}, not by this on {mine['device']}: use another --state")
+            raise ValueError(f"{words}, not by this one on {mine['device']}: use another --state")
         return curve
 
     def _trained(self, who: dict, checkpoint: Path, until: float) -> Curve:

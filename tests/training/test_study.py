@@ -136,10 +136,11 @@ def test_a_study_in_pieces_is_bit_for_bit_that_in_one(study, whole, tmp_path):
 SLOWLY = """
 import sys, time
 from pathlib import Path
+from lib.training import loop
 from tests.training import test_study as here
 take = here.Batches.batch
 here.Batches.batch = lambda self, step: time.sleep(0.01) or take(self, step)
-here.loop.train.__kwdefaults__["every"] = 3
+loop.train.__kwdefaults__["every"] = 3
 here.work(here.STUDY, Path(sys.argv[1]), say=print).run()
 """
 
@@ -226,8 +227,8 @@ def test_a_field_of_the_study_is_set_by_command():
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--set", "speed=3"], "there is no field 'speed', only rates, horizon"),
-        (["--set", "seeds"], "there is no field 'seeds'|--set seeds: "),
+        (["--set", "speed=3"], "--set speed=3: it is FIELD=VALUE, with a field of rates"),
+        (["--set", "seeds"], "--set seeds: it is FIELD=VALUE"),
         (["--set", "seeds=many"], "'many' is no value like 2"),
         (["--set", "seeds=0"], "seeds = 0; it must be a whole number"),
         (["--set", "clock=-1"], "clock = -1; it must be a whole number"),
