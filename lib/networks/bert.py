@@ -98,8 +98,8 @@ def _described(folder: Path, name: str, source: str) -> Weights:
     theirs = len(model.get("vocab", ())), model.get("vocab", {}).get("[PAD]")
     mine = config.get("vocab_size"), config.get("pad_token_id", 0)
     if theirs != mine:
-        (words, theirs), (rows, own) = theirs, mine
-        what = f"{words} words with padding {theirs} against {rows} embeddings with padding {own}"
+        what = "{} words with padding {} against {} embeddings with padding {}"
+        what = what.format(*theirs, *mine)
         raise ValueError(f"{folder}: tokenizer and model do not match: {what}")
     revision = places.sha256(folder / "model.safetensors")[:16]
     if source == "package":

@@ -79,10 +79,10 @@ def _run(chosen: argparse.Namespace) -> str:
         rule, *numbers = chosen.one
         rate, seed = map(_value, numbers)
         replace(study, rates={rule: (rate,)})  # which refuses what is no rule or no rate
-        one = a_run("one", rule, float(rate), study.cap, seeds.whole_number("seed", seed))
+        alone = a_run("one", rule, float(rate), study.cap, seeds.whole_number("seed", seed))
     work = Work(study, chosen.state, chosen.minutes, cpu=chosen.cpu)
     if chosen.one:
-        (curve,) = work.all_of([one])
+        (curve,) = work.all_of([alone])
         ends = "".join(f", {name} {values[-1]:.4f}" for name, values in curve.metrics.items())
         return f"{curve.status}{ends}; in {work.folder}"
     if not chosen.keep:

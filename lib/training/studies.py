@@ -48,7 +48,7 @@ def predict(model: nn.Module, rows: Tensor, transform: Callable = lambda x: x, s
     return torch.cat([part.to("cpu") for part in parts])
 
 
-def right(logits: Tensor, targets: Tensor) -> Tensor:
+def _right(logits: Tensor, targets: Tensor) -> Tensor:
     """Which rows are classified correctly: bool (N,); logits (N, classes), or (N,) of label 1."""
     return logits.argmax(1) == targets if logits.ndim > 1 else (logits > 0) == (targets > 0)
 
@@ -69,13 +69,13 @@ def classification(
             loss, wanted = F.binary_cross_entropy_with_logits, targets.float()
         parts = zip(logits.split(size), wanted.split(size))
         total = sum(loss(*part, reduction="sum") for part in parts)
-        hits = float(right(logits, targets).sum())
+        hits = float(_right(logits, targets).sum())
         return {f"{name}_loss": float(total) / len(wanted), f"{name}_accuracy": hits / len(wanted)}
 
     return evaluate
 
 
-def logistic(train: tuple, test: tuple) -> dict[str, np.ndarray]:
+def _logistic(train: tuple, test: tuple) -> dict[str, np.ndarray]:
     """The `correctness` on `test`, (inputs, labels), of logistic regression fitted on `train`.
 
     Its strength is chosen on a fifth of the training rows, never on test rows.
@@ -88,19 +88,19 @@ def logistic(train: tuple, test: tuple) -> dict[str, np.ndarray]:
     return correctness(search.fit(*train).predict(test[0]) == test[1])
 
 
-def nearest(train: tuple, test: tuple) -> dict[str, np.ndarray]:
+def _nearest(train: tuple, test: tuple) -> dict[str, np.ndarray]:
     """The `correctness` on `test`, (inputs, labels), of the 3 nearest neighbours in `train`."""
     from sklearn.neighbors import KNeighborsClassifier
 
     return correctness(KNeighborsClassifier(3).fit(*train).predict(test[0]) == test[1])
 
 
-def pixels(part: images.ImageSet) -> tuple:
+def _pixels(part: images.ImageSet) -> tuple:
     """The pixels in [0, 1], (N, pixels), and labels."""
     return part.images.flatten(1).numpy() / np.float32(255), part.labels.numpy()
 
 
-def bags(*columns: tuple, **how) -> list[csr_matrix]:
+def _bags(*columns: tuple, **how) -> list[csr_matrix]:
     """Which words are in the texts of (training, test) columns, those of one column after those of
     another: [(training rows, words), (test rows, words)]; `how` is for CountVectorizer."""
     from sklearn.feature_extraction.text import CountVectorizer
@@ -158,7 +158,7 @@ def pictures(
         return metrics
 
     def finish(model, seed):
-        ends = correctness(right(predict(model, test.images, transform), test.labels))
+        ends = correctness(_right(predict(model, test.images, transform), test.labels))
         return ends | ({"histogram": binned(matrices(model).values())} if held_out else {})
 
     about = {"data": images.identity(name, demo=demo), "rows": len(train), "test_rows": len(test)}
@@ -171,8 +171,8 @@ def pictures(
         about=about | ({"held_out": held_out} if held_out else {}),
         clock=look(train[:FIXED], "clock"),
         baselines={
-            "logistic regression": lambda: logistic(pixels(train), pixels(test)),
-            "3 nearest neighbours": lambda: nearest(pixels(train), pixels(test)),
+            "logistic regression": lambda: _logistic(_pixels(train), _pixels(test)),
+            "3 nearest neighbours": lambda: _nearest(_pixels(train), _pixels(test)),
         },
     )
 
@@ -192,7 +192,7 @@ def sentences(batch, name, length, layers, rows=None, characters=None, demo=Fals
         sample = {"characters": characters, "content": [train.content(), test.content()]}
         columns = [(train.texts, test.texts)] + [(train.pairs, test.pairs)] * bool(train.pairs)
         truth = train.labels, test.labels
-        plain = {"bag of words": lambda: logistic(*zip(bags(*columns, min_df=2), truth))}
+        plain = {"bag of words": lambda: _logistic(*zip(_bags(*columns, min_df=2), truth))}
     train = bert.tokenise(weights, train, length, whole=not characters)
     if rows and not (characters or demo):
         chosen = stream(0, "subset").permutation(len(train.labels))[:rows]
@@ -212,12 +212,12 @@ def sentences(batch, name, length, layers, rows=None, characters=None, demo=Fals
         entropies = bert.entropies(model, shown.inputs[:PROBED_TEXTS])
         return {f"entropy.{k}": float(value) for k, value in enumerate(entropies)} | {
             "test_loss": float(F.cross_entropy(logits, ordered.labels)),
-            "test_accuracy": float(right(logits, ordered.labels).double().mean()),
+            "test_accuracy": float(_right(logits, ordered.labels).double().mean()),
         }
 
     def finish(model, seed):
         order = test.lengths.argsort(stable=True)
-        hits = right(predict(model, test.inputs[order], bert.trim, 64), test.labels[order])
+        hits = _right(predict(model, test.inputs[order], bert.trim, 64), test.labels[order])
         return correctness(hits[order.argsort()])
 
     about = {
@@ -262,7 +262,7 @@ def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> 
     def plain():
         columns, truth = zip(sets["train"], sets["test"])
         used = lambda row: [k for k in row.tolist() if k != PADDING]
-        return logistic(*zip(bags(columns, analyzer=used), map(np.asarray, truth)))
+        return _logistic(*zip(_bags(columns, analyzer=used), map(np.asarray, truth)))
 
     def evaluate(model, seed, tuning):
         tested, count = ("held", held_out) if tuning else ("test", SHOWN_REVIEWS)
@@ -275,7 +275,7 @@ def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> 
         probe, shown = ids[taken], labels[taken]
         # the first favourable review and the first other one
         drawn = probe[[int(np.flatnonzero(shown == k)[0]) for k in (1, 0)]]
-        ends = correctness(right(predict(model, ids, size=500), labels))
+        ends = correctness(_right(predict(model, ids, size=500), labels))
         ends["training_accuracy"] = look("train", "x", len(train))(model)["x_accuracy"]
         ends["present"] = (probe != PADDING).sum(1).numpy()
         if seed == 0:  # the reviews are those of every seed

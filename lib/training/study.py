@@ -33,9 +33,9 @@ ENDS = {
     "accuracy": ("training_accuracy", 1, "training accuracy of 2,500 reviews at least"),
     "clock": ("clock", -1, "mean training loss of the clock's last three readings at most"),
 }
-# The least that a field may be.
-LEAST = dict(horizon=ROUNDS, batch=1, window=1, seeds=1, evaluations=1, loss_rows=1)
-LEAST |= dict(first_seed=0, extensions=0, clock=0)
+# Whole numbers from here on.
+WHOLE = dict(horizon=ROUNDS, batch=1, window=1, seeds=1, evaluations=1, loss_rows=1)
+WHOLE |= dict(first_seed=0, extensions=0, clock=0)
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,8 @@ class Study:
         for x in (*numbers, *self.targets):
             if type(x) not in (int, float) or not 0 < x < math.inf:
                 raise ValueError(f"rates, targets, cap, stop_at are finite and above 0, not {x!r}")
-        for name, least in LEAST.items():
-            seeds.whole_number(name, getattr(self, name), least)
+        for name, minimum in WHOLE.items():
+            seeds.whole_number(name, getattr(self, name), minimum)
         for name, value in self.options.items():
             if type(value) is int:
                 seeds.whole_number(f"options.{name}", value, 1)

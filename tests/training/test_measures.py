@@ -6,7 +6,7 @@ import pytest
 from lib.training import studies
 
 
-@pytest.mark.parametrize("classify", [studies.logistic, studies.nearest])
+@pytest.mark.parametrize("classify", [studies._logistic, studies._nearest])
 def test_plain_classifiers_read_rows_and_labels(classify):
     rng = np.random.default_rng(0)
 
@@ -25,10 +25,10 @@ def test_plain_classifiers_read_rows_and_labels(classify):
 def test_bags_of_words_and_of_tokens_know_the_training_rows_alone():
     texts = (["good film", "bad film"], ["a good book", "bad"])
     pairs = ([[1, 2, 0], [1, 3, 0]], [[3, 9, 0], [0, 0, 0]])
-    known, unknown = studies.bags(texts)
+    known, unknown = studies._bags(texts)
     assert known.toarray().tolist() == [[0, 1, 1], [1, 1, 0]]  # bad, film, good
     assert unknown.toarray().tolist() == [[0, 0, 1], [1, 0, 0]]
-    both = studies.bags(texts, texts)[1].toarray()
+    both = studies._bags(texts, texts)[1].toarray()
     np.testing.assert_array_equal(both, np.tile(unknown.toarray(), 2))
-    tokens = studies.bags(pairs, analyzer=lambda row: [k for k in row if k])[1]
+    tokens = studies._bags(pairs, analyzer=lambda row: [k for k in row if k])[1]
     assert tokens.toarray().tolist() == [[0, 0, 1], [0, 0, 0]]
