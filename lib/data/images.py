@@ -59,8 +59,8 @@ def load(name: str, split: str, *, demo: bool = False, rows: int | None = None) 
     """
     source = places.known(name, "image")
     (pixels,), labels, about = source.read(split, demo, partial(_pixels, source.shape), rows)
-    arrays = map(torch.from_numpy, (np.asarray(pixels), labels))
-    return ImageSet(*arrays, source.classes, **about)
+    images, kinds = torch.from_numpy(np.asarray(pixels)), torch.from_numpy(labels)
+    return ImageSet(images, kinds, source.classes, **about)
 
 
 def _pixels(shape: tuple[int, int, int], file: object, column: str, table) -> list[np.ndarray]:

@@ -2,7 +2,7 @@
 drawn, sentences made. Each gives columns and labels int64 (N,), the same bytes every time."""
 
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -43,9 +43,9 @@ def _pictures(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
     down, across = grid[:, 0, :, None], grid[:, 1, None, :]  # (N, SIDE, 1), (N, 1, SIDE)
     phase, size, level = (values[:, None, None] for values in (phase, size, labels < 5))
     y, x = down / size, across / size
-    radius, largest = np.hypot(y, x), np.maximum(abs(y), abs(x))
-    triangle = (abs(x) < (y + 1) / 2) & (y < 0.8)
-    cross = (np.minimum(abs(y), abs(x)) < 0.3) & (largest < 1)
+    radius, largest = np.hypot(y, x), np.maximum(np.abs(y), np.abs(x))
+    triangle = (np.abs(x) < (y + 1) / 2) & (y < 0.8)
+    cross = (np.minimum(np.abs(y), np.abs(x)) < 0.3) & (largest < 1)
     shapes = [radius < 1, largest < 0.85, triangle, cross, (radius < 1) & (radius > 0.55)]
     chosen = [(labels % 5 == k)[:, None, None] for k in range(5)]
     inside = np.select(chosen, shapes)  # (N, SIDE, SIDE)
@@ -70,7 +70,7 @@ def _made(split: str, classes: int, make: Callable) -> tuple[list[tuple[str, ...
     return list(zip(*(rows[k] for k in order), strict=True)), labels[order]
 
 
-def _pick(rng, words: list[str], besides: str = "") -> str:
+def _pick(rng, words: Sequence[str], besides: str = "") -> str:
     left = [word for word in words if word != besides]
     return left[rng.integers(len(left))]
 
