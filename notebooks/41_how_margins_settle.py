@@ -57,7 +57,7 @@ from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record
 from lib.data import texts
-from lib.networks import pretrained
+from lib.networks import bert
 from papers.beyond import margin_law, margin_law_figures, real_tokens
 from papers.beyond import margin_law_steps as law_steps
 from papers.beyond.tolerances import below
@@ -258,7 +258,7 @@ print(f"with momentum 0.9 {pushed} of 100 supports of two pairs")
 
 # %%
 names = {"multi_nli": "sentence pairs", "civil_comments": "comments"}
-readings, examples, data_rows = {}, {}, [pretrained.weights(demo=True).as_row()]
+readings, examples, data_rows = {}, {}, [bert.weights(demo=True).as_row()]
 for key, name in names.items():
     every_text = texts.load(key, "train", demo=True)
     data_rows.append(texts.identity(key, demo=True))

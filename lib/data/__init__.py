@@ -1,4 +1,1 @@
-"""Real data sets, found in a fixed order and checked row by row, and stand-ins for them.
-
-Out: tensors or texts with labels, and their identity. Open `places` first.
-"""
+"""Real data sets, found in a fixed order and checked row by row; stand-ins. Open `places` first."""

@@ -4,27 +4,22 @@ import io
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+from PIL import Image
 
 from lib.data import places
 from lib.data.places import identity as identity
 from lib.representation import Shapes
 
-if TYPE_CHECKING:
-    import torch
-
 
 @dataclass(frozen=True, repr=False)
 class ImageSet(Shapes):
-    """One split: `images` uint8 (N, C, H, W), `labels` int64 (N,) in 0 ... classes - 1.
+    """One split: `images` uint8 (N, C, H, W), `labels` int64 (N,) below `classes`, its identity."""
 
-    The rest is its `identity`.
-    """
-
-    images: "torch.Tensor"
-    labels: "torch.Tensor"
+    images: torch.Tensor
+    labels: torch.Tensor
     classes: int
     name: str
     source: str
@@ -40,8 +35,6 @@ class ImageSet(Shapes):
 
     def standardise(self) -> Callable:
         """The map x -> (x / 255 - mean) / std per channel of this split, uint8 to float32."""
-        import torch
-
         # From the 256 grey levels' counts: a float64 copy of 50,000 colour images takes 1.2 GB.
         levels = torch.arange(256, dtype=torch.float64) / 255
         counts = [torch.bincount(c.flatten(), minlength=256) for c in self.images.unbind(1)]
@@ -49,11 +42,10 @@ class ImageSet(Shapes):
         share = torch.stack(counts).double() / pixels  # (C, 256)
         mean = share @ levels  # (C,)
         biased = (share * (levels - mean[:, None]) ** 2).sum(1)  # (C,)
-        variance = biased * pixels / (pixels - 1)
-        moments = [values.float()[:, None, None] for values in (mean, variance.sqrt())]
+        moments = mean, (biased * pixels / (pixels - 1)).sqrt()
 
         def standardised(images):
-            mean, std = (values.to(images.device) for values in moments)
+            mean, std = (values.float()[:, None, None].to(images.device) for values in moments)
             return images.float().div_(255).sub_(mean).div_(std)
 
         return standardised
@@ -63,16 +55,12 @@ def load(name: str, split: str, *, demo: bool = False, rows: int | None = None) 
     """The split "train" or "test" of "mnist" or "cifar10"; no more than its first `rows`.
 
     With `demo` the hub is left alone: without a local copy the stand-in is used. ValueError for
-    `rows` below 1 or an image that cannot be used, and what `places` raises.
+    an image that cannot be used, and what `places` raises.
     """
-    import torch
-
     source = places.known(name, "image")
-    if rows is not None and rows < 1:
-        raise ValueError(f"rows must be 1 or more, got {rows}")
     (pixels,), labels, about = source.read(split, demo, partial(_pixels, source.shape), rows)
-    images = torch.from_numpy(np.asarray(pixels))
-    return ImageSet(images, torch.from_numpy(labels), source.classes, **about)
+    images, kinds = torch.from_numpy(np.asarray(pixels)), torch.from_numpy(labels)
+    return ImageSet(images, kinds, source.classes, **about)
 
 
 def _pixels(shape: tuple[int, int, int], file: object, column: str, table) -> list[np.ndarray]:
@@ -90,17 +78,14 @@ def _pixels(shape: tuple[int, int, int], file: object, column: str, table) -> li
 
 def _decode(shape: tuple[int, int, int], place: str, encoded: bytes | None) -> np.ndarray:
     """One image as uint8 (C, H, W)."""
-    from PIL import Image
-
     channels, height, width = shape
     try:
         with Image.open(io.BytesIO(encoded)) as picture:
-            bands, (wide, high) = len(picture.getbands()), picture.size
+            size = len(picture.getbands()), picture.height, picture.width
             pixels = np.asarray(picture)
     except (OSError, TypeError, SyntaxError) as error:  # bytes of no known format among them
         raise ValueError(f"{place}: the image does not decode ({error})") from error
-    if bands != channels:
-        raise ValueError(f"{place}: the image has {bands} channels, not {channels}")
-    if (wide, high) != (width, height):
-        raise ValueError(f"{place}: the image has {wide} x {high} pixels, not {width} x {height}")
+    if size != tuple(shape):
+        has, wanted = (f"{c} channels of {w} x {h} pixels" for c, h, w in (size, shape))
+        raise ValueError(f"{place}: the image has {has}, not {wanted}")
     return pixels.reshape(height, width, channels).transpose(2, 0, 1)  # (C, H, W)

@@ -4,18 +4,17 @@ The order is `$DATA_DIR/<name>`, `data/<name>`, the hub at a pinned revision; fo
 leaves the hub alone, a small stand-in. A place that is named but broken is an error.
 """
 
-import contextlib
 import hashlib
-import http.client
 import os
-import threading
 import tomllib
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from http.client import HTTPException
 from pathlib import Path
 
+import huggingface_hub
 import numpy as np
 
 from lib.data.stand_ins import STAND_INS
@@ -30,8 +29,7 @@ class _Source:
     """A set of images or texts, as sources.toml has it.
 
     `columns` is the image, a text, or premise and hypothesis; `label` that of the labels, or of a
-    score in [0, 1] that is one from `threshold` on. `splits` are what "train" and "test" are called
-    in its files.
+    score in [0, 1] that is one from `threshold` on. `splits` are the names of train and test there.
     """
 
     name: str
@@ -54,26 +52,20 @@ class _Source:
             for path in (Path(given).expanduser().absolute(), ROOT / given):
                 if (path / self.name).is_dir():
                     return "data_dir", path / self.name
-            wanted = " and ".join(f"{self.name}/{split}-*.parquet" for split in self.splits)
-            what = f"put {wanted} there (data/README.md says which), or unset DATA_DIR"
+            what = "put its files there (data/README.md says which), or unset DATA_DIR"
             raise FileNotFoundError(f"DATA_DIR={given} has no folder {self.name}/; {what}")
         folder = ROOT / "data" / self.name
         if folder.is_dir():
             return "data", folder
         if demo:
             return "demo", None
-        if not (self._cached() or reachable()):
-            self._missing("the hub gave no answer")
-        return "hub", None
-
-    def _cached(self) -> bool:
-        """Whether the pinned revision is in the hub's own cache."""
-        from huggingface_hub import snapshot_download
-
         how = {"repo_type": "dataset", "revision": self.revision, "local_files_only": True}
-        with contextlib.suppress(FileNotFoundError):
-            return bool(snapshot_download(self.repository, **how))
-        return False
+        try:
+            huggingface_hub.snapshot_download(self.repository, **how)  # of an earlier download
+        except FileNotFoundError:
+            if not reachable():
+                self._missing("the hub gave no answer")
+        return "hub", None
 
     def _missing(self, why: str):
         raise FileNotFoundError(
@@ -90,8 +82,6 @@ class _Source:
         `column(file, name, table)` gives the checked values of a column of a file's table.
         FileNotFoundError for a set that is nowhere, ValueError for a file or row that is no use.
         """
-        if split not in SPLITS:
-            raise ValueError(f'split must be "train" or "test", not {split!r}')
         about, (where, folder) = identity(self.name, demo=demo), self.place(demo)
         if where == "demo":
             stood, labels = STAND_INS[self.demo["name"]](split)
@@ -100,7 +90,7 @@ class _Source:
         named = self.splits[SPLITS.index(split)]
         columns, labels = [[] for _ in self.columns], []
         for file in _shards(folder, named) if folder else [self.repository]:
-            table = self._table(file, named, local=folder is not None)
+            table = self._table(file, named)
             if rows is not None:
                 table = table.select(range(min(len(table), rows - len(labels))))
             for name, values in zip(self.columns, columns):
@@ -110,12 +100,12 @@ class _Source:
                 break
         return columns, np.array(labels, dtype=np.int64), about
 
-    def _table(self, file: Path | str, split: str, local: bool):
-        """The columns of a file, or of a split of a repository on the hub."""
+    def _table(self, file: Path | str, split: str):
+        """The columns of a local file, or of a split of the repository on the hub."""
         import datasets
 
         how = {"path": file, "revision": self.revision, "split": split}
-        if local:
+        if file != self.repository:
             datasets.disable_progress_bars()  # a copy is a matter of moments
             how = {"path": "parquet", "data_files": str(file), "split": "train"}
         try:
@@ -123,30 +113,21 @@ class _Source:
         except (ConnectionError, FileNotFoundError) as error:
             self._missing(f"the download broke off ({type(error).__name__})")
         except (datasets.exceptions.DatasetGenerationError, OSError) as error:
-            cause = error.__cause__ or error
-            if number := getattr(cause, "errno", None):  # of the system, which writes the copy
-                what = f"the copy of {file} could not be written ({cause.strerror}); point"
-                raise OSError(number, f"{what} HF_DATASETS_CACHE at another folder") from error
-            what = f"{file} cannot be read, perhaps it is damaged: fetch it again"
-            raise ValueError(f"{what} ({cause})") from error
+            what = f"{file} cannot be read, or not copied to HF_DATASETS_CACHE"
+            raise ValueError(f"{what} ({error.__cause__ or error})") from error
         has, wanted = table.column_names, [*self.columns, self.label]
         if missing := ", ".join(column for column in wanted if column not in has):
             raise ValueError(f"{file} lacks the column {missing}; it has {', '.join(has)}")
         return table.select_columns(wanted)
 
     def _labels(self, file: object, values: list) -> list[int]:
+        scored, last = self.threshold is not None, self.classes - 1
+        kinds = (int, float) if scored else (int,)  # a score, or a label of 0 ... last
         for row, value in enumerate(values):
-            place = f"{file}, row {row}"
-            if self.threshold is not None:
-                if not (isinstance(value, int | float) and 0 <= value <= 1):
-                    what = f"{self.label} {value!r} is no number from 0 to 1"
-                    raise ValueError(f"{place}: {what}")
-            elif type(value) is not int or not 0 <= value < self.classes:
-                why = f"label {value!r} is not one of 0 ... {self.classes - 1}"
-                if value == -1:
-                    why += " (-1 marks a row without a label: remove it from the file)"
-                raise ValueError(f"{place}: {why}")
-        return values if self.threshold is None else [int(v >= self.threshold) for v in values]
+            if type(value) not in kinds or not 0 <= value <= last:
+                what = f"{self.label} {value!r} is not in 0 ... {last}; remove such rows"
+                raise ValueError(f"{file}, row {row}: {what} from the file")
+        return [int(value >= self.threshold) for value in values] if scored else values
 
 
 TABLES = tomllib.loads(Path(__file__).with_name("sources.toml").read_text(encoding="utf-8"))
@@ -181,15 +162,12 @@ def identity(name: str, *, demo: bool = False) -> dict:
 
 
 def _shards(folder: Path, split: str) -> list[Path]:
-    """The parquet files of `split` under `folder`, in order; FileNotFoundError unless they are as
-    many as each of their names says, as in train-00000-of-00001.parquet."""
+    """The files of `split` in order; FileNotFoundError unless as many as each name says."""
     files = sorted(folder.rglob(f"{split}-*.parquet"))
     if {path.stem.rpartition("-of-")[2] for path in files} != {f"{len(files):05d}"}:
         names = ", ".join(path.name for path in files) or "none"
-        raise FileNotFoundError(
-            f"{folder} lacks files {split}-*.parquet (found {names});"
-            " data/README.md says how to get them and what they are called"
-        )
+        what = f"{folder} lacks files {split}-*.parquet (found {names})"
+        raise FileNotFoundError(f"{what}; data/README.md says what they are called")
     return files
 
 
@@ -213,27 +191,14 @@ def _count(path: Path) -> int:
 
 @lru_cache
 def reachable() -> bool:
-    """Whether the hub answers within `PROBE_SECONDS`; asked once a process.
-
-    False at once under HF_HUB_OFFLINE=1; HTTPS_PROXY and HF_ENDPOINT are used where set. The hub's
-    own client would take minutes to find that nobody answers.
-    """
-    keys = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
-    if any(os.environ.get(key, "").upper() in {"1", "ON", "YES", "TRUE"} for key in keys):
+    """Whether the hub answers within `PROBE_SECONDS`, for whose own client it takes minutes to find
+    that nobody does; asked once a process, and not under HF_HUB_OFFLINE=1."""
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}:
         return False
-    answers = []
-
-    def ask():
-        endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
-        try:
-            request = urllib.request.Request(endpoint, method="HEAD")
-            with urllib.request.urlopen(request, timeout=PROBE_SECONDS):
-                answers.append(True)
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            answers.append(getattr(error, "code", 500) < 500)  # an answer of HTTP, or none
-
-    # A socket's own timeout bounds neither the name lookup nor a server that drips its answer.
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    thread.join(PROBE_SECONDS)
-    return answers == [True]
+    endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
+    try:
+        request = urllib.request.Request(endpoint, method="HEAD")
+        with urllib.request.urlopen(request, timeout=PROBE_SECONDS):
+            return True
+    except (OSError, ValueError, HTTPException) as error:
+        return getattr(error, "code", 500) < 500  # an answer of HTTP too is one

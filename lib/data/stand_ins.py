@@ -1,8 +1,10 @@
 """Small image and text sets that stand in where the real one is nowhere: scanned digits, shapes
 drawn, sentences made. Each gives columns and labels int64 (N,), the same bytes every time."""
 
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -11,45 +13,7 @@ from lib import seeds
 DIGITS_TEST_ROWS = 360
 TRAIN_ROWS, TEST_ROWS = 2000, 500
 SIDE = 32
-Row = Callable[[np.random.Generator, int], tuple[str, ...]]  # the sentences of one row
-
-PEOPLE = tuple("teacher farmer doctor painter sailor baker singer pilot nurse writer".split())
-PLACES = (
-    *("library", "garden", "market", "station", "kitchen"),
-    *("harbour", "museum", "school", "theatre", "office"),
-)
-ACTS = (
-    *("reads a letter", "drinks tea", "repairs a chair", "draws a map", "feeds a cat"),
-    *("counts coins", "waters plants", "writes a song", "cleans a window", "sorts books"),
-)
-TIMES = ("in the morning", "at noon", "in the evening", "after lunch", "on Monday", "every day")
-
-TOPICS = (
-    *("the new bridge", "the bus timetable", "the school roof", "the town budget"),
-    *("the parking rules", "the river path", "the recycling plan", "the market hall"),
-    *("the tram line", "the swimming pool"),
-)
-POLITE = (
-    "I disagree with the report on {}, but the figures help.",
-    "Thank you for the clear article on {}.",
-    "Could someone explain what {} will cost?",
-    "My neighbours and I support {}.",
-    "Two more years for {} seem long to me.",
-    "The council should publish the numbers for {}.",
-)
-RUDE = (
-    "Only a fool would like {}, and you are one.",
-    "What a stupid thing to write about {}, you clown.",
-    "Anyone who wants {} is an idiot.",
-    "Shut up about {}, nobody cares what losers think.",
-    "Your ridiculous opinion on {} is garbage, as always.",
-    "You people who praise {} are pathetic.",
-)
-
-FILMS = ("film", "comedy", "drama", "thriller", "documentary", "western")
-PARTS = ("the acting", "the music", "the plot", "the dialogue", "the ending", "the camera work")
-GOOD = ("moving", "brilliant", "charming", "gripping", "wonderful", "clever")
-BAD = ("dull", "clumsy", "tedious", "hollow", "awful", "lazy")
+WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 def _digits(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
@@ -79,9 +43,9 @@ def _pictures(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
     down, across = grid[:, 0, :, None], grid[:, 1, None, :]  # (N, SIDE, 1), (N, 1, SIDE)
     phase, size, level = (values[:, None, None] for values in (phase, size, labels < 5))
     y, x = down / size, across / size
-    radius, largest = np.hypot(y, x), np.maximum(abs(y), abs(x))
-    triangle = (abs(x) < (y + 1) / 2) & (y < 0.8)
-    cross = (np.minimum(abs(y), abs(x)) < 0.3) & (largest < 1)
+    radius, largest = np.hypot(y, x), np.maximum(np.abs(y), np.abs(x))
+    triangle = (np.abs(x) < (y + 1) / 2) & (y < 0.8)
+    cross = (np.minimum(np.abs(y), np.abs(x)) < 0.3) & (largest < 1)
     shapes = [radius < 1, largest < 0.85, triangle, cross, (radius < 1) & (radius > 0.55)]
     chosen = [(labels % 5 == k)[:, None, None] for k in range(5)]
     inside = np.select(chosen, shapes)  # (N, SIDE, SIDE)
@@ -93,7 +57,7 @@ def _pictures(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
     return (np.clip(np.rint(drawn), 0, 255).astype(np.uint8),), labels.astype(np.int64)
 
 
-def _made(split: str, classes: int, make: Row) -> tuple[list[tuple[str, ...]], np.ndarray]:
+def _made(split: str, classes: int, make: Callable) -> tuple[list[tuple[str, ...]], np.ndarray]:
     """Rows of `make(rng, label)`, every label equally often; no row of "test" is in "train"."""
     rng, rows = seeds.stream(0, "data"), []
     for count in (TRAIN_ROWS,) if split == "train" else (TRAIN_ROWS, TEST_ROWS):
@@ -106,15 +70,14 @@ def _made(split: str, classes: int, make: Row) -> tuple[list[tuple[str, ...]], n
     return list(zip(*(rows[k] for k in order), strict=True)), labels[order]
 
 
-def _pick(rng, words: tuple[str, ...], besides: str = "") -> str:
+def _pick(rng, words: Sequence[str], besides: str = "") -> str:
     left = [word for word in words if word != besides]
-    # What `rng.choice` takes, without an array of the words.
     return left[rng.integers(len(left))]
 
 
 def _pair(rng, label: int) -> tuple[str, str]:
     """Premise and hypothesis: 0 leaves out, 1 adds what is unsaid, 2 changes place or act."""
-    who, where, act, when = (_pick(rng, words) for words in (PEOPLE, PLACES, ACTS, TIMES))
+    who, where, act, when = (_pick(rng, WORDS[k]) for k in ("people", "places", "acts", "times"))
     premise = f"The {who} in the {where} {act} {when}."
     if label == 0:
         ends = (f"The {who} {act}.", f"A {who} is in the {where}.", f"The {who} {act} {when}.")
@@ -122,26 +85,27 @@ def _pair(rng, label: int) -> tuple[str, str]:
         added = (f"The {who} {act} with a friend.", f"The tall {who} {act}.")
         ends = (*added, f"The {who} {act} and is happy.")
     else:
-        place, other = _pick(rng, PLACES, where), _pick(rng, ACTS, act)
+        place, other = _pick(rng, WORDS["places"], where), _pick(rng, WORDS["acts"], act)
         ends = (f"The {who} is in the {place}.", f"The {who} only {other}.", f"No {who} {act}.")
     return premise, _pick(rng, ends)
 
 
 def _comment(rng, label: int) -> tuple[str]:
     """A remark on a town topic: 0 polite, 1 an insult without any group or person in it."""
-    first = _pick(rng, RUDE if label else POLITE).format(_pick(rng, TOPICS))
-    second = _pick(rng, POLITE).format(_pick(rng, TOPICS)) if rng.random() < 0.5 else ""
+    remark = lambda kind: _pick(rng, WORDS[kind]).format(_pick(rng, WORDS["topics"]))
+    first = remark("rude" if label else "polite")
+    second = remark("polite") if rng.random() < 0.5 else ""
     return (f"{second} {first}".strip(),)
 
 
 def _review(rng, label: int) -> tuple[str]:
     """Three verdicts on a film; two or three of them decide the label: 0 negative, 1 positive."""
-    mine, other = (GOOD, BAD) if label else (BAD, GOOD)
+    mine, other = (WORDS[kind] for kind in (("good", "bad") if label else ("bad", "good")))
     words = [_pick(rng, mine), _pick(rng, mine)]
     words.append(_pick(rng, other if rng.random() < 0.5 else mine))
-    parts = rng.permutation(PARTS)[:3]
+    parts = rng.permutation(WORDS["parts"])[:3]
     first, second, third = map(" is ".join, zip(parts, rng.permutation(words), strict=True))
-    return (f"In this {_pick(rng, FILMS)} {first}, {second} and {third}.",)
+    return (f"In this {_pick(rng, WORDS['films'])} {first}, {second} and {third}.",)
 
 
 STAND_INS = {

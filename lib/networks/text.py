@@ -1,13 +1,23 @@
-"""Paper C's encoder classifier for reviews: post-norm blocks without biases, read at one token.
+"""Paper C's encoder classifier for reviews: post-norm blocks without biases, read at one token,
+and the vocabulary that makes ids of one length of the reviews.
 
 Shapes: b texts, T tokens, width d, h heads of d_h. Source: paper C, experiments on IMDb.
 """
 
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from torch import Tensor, nn
 
-PADDING = 0  # the id of the padding token; the first token of every text has another
+PADDING, FIRST = 0, 1  # ids of [PAD] and [CLS], the first token of every text
+SPECIAL = ["[PAD]", "[CLS]", "[UNK]"]
+WORD = r"[a-z0-9]+(?:'[a-z]+)?|[^\sa-z0-9]"  # of text in small letters: a word, or a single mark
+BREAK = "<br />"  # a line break, which is left out
+CHUNK = 1000  # texts that are encoded at a time
 EMBEDDING_STD = 0.1
 
 
@@ -93,15 +103,12 @@ class TextTransformer(nn.Module):
     def start(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """The embedded tokens (b, T', d) of `ids` (b, T'), and which are no padding, bool (b, T').
 
-        ValueError for ids of another shape, T' > length among them, and for a text that begins
-        with padding, which has nothing to read.
+        ValueError for ids of another shape, T' > length among them.
         """
         if ids.ndim != 2 or ids.shape[1] > self.length:
             words = f"ids must have shape (batch, at most {self.length})"
             raise ValueError(f"{words}, they have {tuple(ids.shape)}")
         present = ids != PADDING
-        if not present[:, 0].all():
-            raise ValueError("a text must not begin with padding: there would be nothing to read")
         places = torch.arange(ids.shape[1], device=ids.device)
         return self.dropout(self.embed(ids.int()) + self.positions(places)), present
 
@@ -139,3 +146,58 @@ def summed_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
 def attended(weights: Tensor) -> Tensor:
     """How many tokens attention uses: exp(-Σ_t a_t log a_t) over the last axis, from 1 to all."""
     return torch.special.entr(weights.float()).sum(-1).exp()
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Words by id, as a tokenizer of the package tokenizers holds them."""
+
+    tokenizer: Tokenizer
+
+    @classmethod
+    def of(cls, texts: Iterable[str], size: int) -> "Vocabulary":
+        """The `size` - 3 most frequent words of `texts`, of equals the first in the alphabet.
+
+        Raises ValueError for a `size` below 4: three ids are taken.
+        """
+        if size < 4:
+            raise ValueError(f"size must be 4 or more, three ids are taken; got {size}")
+        counted = _words(models.WordLevel())
+        trainer = trainers.WordLevelTrainer(
+            vocab_size=size, special_tokens=SPECIAL, show_progress=False
+        )
+        counted.train_from_iterator(texts, trainer)
+        # Anew from the numbers alone: the trainer would also find "[CLS]" written in a text.
+        return cls(_words(models.WordLevel(counted.get_vocab(), unk_token="[UNK]")))
+
+    @property
+    def names(self) -> list[str]:
+        """Words by id."""
+        return [self.tokenizer.id_to_token(k) for k in range(self.tokenizer.get_vocab_size())]
+
+    def encode(self, texts: Sequence[str], length: int) -> Tensor:
+        """Each text's first `length` ids, int32 (N, length), [CLS] first, 0 beyond the end.
+
+        ValueError, with the row, for a text without words.
+        """
+        for row, text in enumerate(texts):
+            if not re.search(WORD, text.lower().replace(BREAK, " ")):
+                raise ValueError(f"row {row}: the text has no word ({text[:20]!r}); leave it out")
+        self.tokenizer.enable_truncation(length)
+        self.tokenizer.enable_padding(length=length)  # with the id 0
+        parts = []
+        for first in range(0, len(texts), CHUNK):
+            encodings = self.tokenizer.encode_batch(list(texts[first : first + CHUNK]))
+            parts.append(torch.tensor([row.ids for row in encodings], dtype=torch.int32))
+        return torch.cat(parts)
+
+
+def _words(model: models.WordLevel) -> Tokenizer:
+    """A tokenizer of `WORD`s in small letters, [CLS] first."""
+    made = Tokenizer(model)
+    small, broken = normalizers.Lowercase(), normalizers.Replace(BREAK, " ")
+    made.normalizer = normalizers.Sequence([small, broken])
+    made.pre_tokenizer = pre_tokenizers.Split(Regex(WORD), "removed", invert=True)
+    first = {"single": "[CLS] $A", "special_tokens": [("[CLS]", FIRST)]}
+    made.post_processor = processors.TemplateProcessing(**first)
+    return made

@@ -118,22 +118,20 @@ class _LocalityAttention(nn.Module):
 class _EncoderBlock(nn.Module):
     """Pre-norm block: x ← x + Attention(LayerNorm(x)); x ← x + MLP(LayerNorm(x)), with GELU.
 
-    `dropout` acts on what both add; `options` are those of the attention.
+    `options` are those of the attention.
     """
 
-    def __init__(self, width: int, heads: int, hidden: int, dropout: float, **options):
+    def __init__(self, width: int, heads: int, hidden: int, **options):
         super().__init__()
         self.attention_norm = nn.LayerNorm(width)
         self.attention = _LocalityAttention(width, heads, **options)
         up, down = nn.Linear(width, hidden), nn.Linear(hidden, width)
         self.mlp = nn.Sequential(nn.LayerNorm(width), up, nn.GELU(), down)
-        self.dropout = nn.Dropout(dropout)
 
     def forward(self, tokens: Tensor, readers: int | None = None) -> Tensor:
         """Tokens (b, T, d) after the block, (b, T, d); with `readers` so many first ones alone."""
-        moved = self.dropout(self.attention(self.attention_norm(tokens), readers))
-        tokens = tokens[:, :readers] + moved
-        return tokens + self.dropout(self.mlp(tokens))
+        tokens = tokens[:, :readers] + self.attention(self.attention_norm(tokens), readers)
+        return tokens + self.mlp(tokens)
 
 
 class VisionTransformer(nn.Module):
@@ -144,8 +142,6 @@ class VisionTransformer(nn.Module):
         classes: number of classes; `forward` returns logits (b, classes).
         width, depth, heads, hidden: d, number of blocks, h, and the width of a block's MLP.
         shift: shifted patches, "diagonal" or "cardinal", or None.
-        dropout: rate behind the positions and in the blocks; 0 for the Polyak step, which takes a
-            batch to have one loss.
         start: standard deviation of the class token and the positions at the start.
         options: of attention, mask_diagonal, learn_temperature and head_width; with the first two
             and `shift` off it is the plain ViT.
@@ -165,17 +161,15 @@ class VisionTransformer(nn.Module):
         heads: int = 4,
         hidden: int = 128,
         shift: str | None = "diagonal",
-        dropout: float = 0.0,
         start: float = 0.02,
         **options,
     ):
         super().__init__()
         self.tokens = _ShiftedPatches(size, patch, channels, width, shift)
-        self.dropout = nn.Dropout(dropout)
         self.class_token = nn.Parameter(start * torch.randn(1, 1, width))
         self.positions = nn.Parameter(start * torch.randn(1, (size // patch) ** 2 + 1, width))
-        shape = (width, heads, hidden, dropout)
-        self.blocks = nn.Sequential(*(_EncoderBlock(*shape, **options) for _ in range(depth)))
+        blocks = (_EncoderBlock(width, heads, hidden, **options) for _ in range(depth))
+        self.blocks = nn.Sequential(*blocks)
         self.head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, classes))
 
     def forward(self, images: Tensor) -> Tensor:
@@ -183,6 +177,6 @@ class VisionTransformer(nn.Module):
         tokens = self.tokens(images)  # (b, T - 1, d)
         first = self.class_token.expand(len(images), -1, -1)  # (b, 1, d)
         tokens = torch.cat([first, tokens], dim=1)  # (b, T, d)
-        tokens = self.blocks[:-1](self.dropout(tokens + self.positions))
+        tokens = self.blocks[:-1](tokens + self.positions)
         # (b, 1, d): nothing reads the others any more
         return self.head(self.blocks[-1](tokens, readers=1)[:, 0])  # (b, classes)

@@ -12,8 +12,6 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # isort: split
 from lib.training.batches import Batches
 from lib.training.loop import initialised, train
-from lib.training.measures import classification
-from lib.training.rules import MirrorDescent, NormalizedSGD, StochasticPolyak
+from lib.training.rules import MirrorDescent
 
-__all__ = ["Batches", "classification", "initialised", "train"]
-__all__ += ["MirrorDescent", "NormalizedSGD", "StochasticPolyak"]
+__all__ = ["Batches", "MirrorDescent", "initialised", "train"]

@@ -1,7 +1,7 @@
 """Train a study, or one run of it; also under torchrun. The same command goes on where it stopped.
 
 Examples: `python -m lib.training mnist --minutes 50`,
-`python -m lib.training mnist --set seeds=3 --set rates.SGD=0.05,0.1 --set options.rows=60000`,
+`python -m lib.training mnist --set seeds=3 --set rates.SGD=0.05,0.1 --set rates.RMSprop=1e-3`,
 `python -m lib.training digits --one SNGD 0.2 0`.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from lib import files
+from lib import files, seeds
 from lib.training.curves import load
 from lib.training.studies import STUDIES
 from lib.training.study import TUNING_SEED, OutOfTime, Study, Work, a_run
@@ -24,12 +24,9 @@ from lib.training.study import TUNING_SEED, OutOfTime, Study, Work, a_run
 
 def _options(arguments: list[str] | None = None) -> argparse.Namespace:
     """The command line of `python -m lib.training`."""
-    parser = argparse.ArgumentParser(
-        prog="python -m lib.training",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add = parser.add_argument
+    how = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("python -m lib.training", None, __doc__, formatter_class=how)
+    add, state = parser.add_argument, files.folder("runs") / "studies"
     add("study", help=", ".join(STUDIES))
     words = "a field of the study, or an entry as rates.SGD or options.rows; a list has commas"
     add("--set", action="append", default=[], metavar="FIELD=VALUE", help=words)
@@ -37,10 +34,8 @@ def _options(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--one", nargs=3, metavar=("RULE", "RATE", "SEED"), help=words)
     words = "train so long, save, say what is left, go on next time"
     add("--minutes", type=float, default=math.inf, help=words)
-    add(
-        "--keep", type=Path, metavar="DIR", help="write the curves so far to DIR/STUDY.npz and stop"
-    )
-    state = files.folder("runs") / "studies"
+    words = "write the curves so far to DIR/STUDY.npz and stop"
+    add("--keep", type=Path, metavar="DIR", help=words)
     add("--state", type=Path, default=state, help="folder of the runs, runs/studies")
     add("--cpu", action="store_true", help="stay on the CPU even if there is a GPU")
     return parser.parse_args(arguments)
@@ -48,38 +43,29 @@ def _options(arguments: list[str] | None = None) -> argparse.Namespace:
 
 def _changed(study: Study, word: str) -> Study:
     """`study` with "field=value" or "field.entry=value"; ValueError for what fits no field."""
-    names = [f.name for f in fields(study) if f.name not in ("name", "problem")]
     place, equals, text = word.partition("=")
     name, dot, entry = place.partition(".")
+    names = [field.name for field in fields(study) if field.name not in ("name", "problem")]
     if not equals or name not in names:
-        raise ValueError(f"--set {word}: there is no field {name!r}, only {', '.join(names)}")
-    before = getattr(study, name)
-    if not dot:
-        return replace(study, **{name: _value(f"--set {word}", text, before)})
-    entries = before if isinstance(before, Mapping) else {}
-    if entry not in entries and name != "rates":
-        raise ValueError(f"--set {word}: {name} has the entries {[*entries]}, not {entry!r}")
-    value = _value(f"--set {word}", text, entries.get(entry, ()))
-    return replace(study, **{name: {**entries, entry: value}})
+        raise ValueError(f"--set {word}: it is FIELD=VALUE, with a field of {', '.join(names)}")
+    before, value = getattr(study, name), _value(text)
+    if isinstance(before, Mapping) != bool(dot) or (name == "options" and entry not in before):
+        entries = [*before] if isinstance(before, Mapping) else "no entries"
+        raise ValueError(f"--set {word}: {name} has {entries}, not {entry!r}")
+    old = before.get(entry) if dot else before
+    if isinstance(old, bool | int | str) and type(value) is not type(old):
+        raise ValueError(f"--set {word}: {text!r} is no value like {old!r}")
+    if name in ("rates", "targets") and not isinstance(value, tuple):
+        value = (value,)
+    return replace(study, **{name: {**before, entry: value} if dot else value})
 
 
-def _value(word: str, text: str, before):
-    """The value that `text` says, of the kind of the one `before`."""
+def _value(text: str):
+    """What `text` says in Python, else the text itself."""
     try:
-        value = ast.literal_eval(text)
+        return ast.literal_eval(text)
     except (ValueError, SyntaxError):
-        value = text
-    number = lambda x: type(x) in (int, float)
-    if isinstance(before, list | tuple):
-        value = value if isinstance(value, tuple) else (value,)
-        fits = value and all(map(number, value))
-    elif before is None or isinstance(before, float):
-        fits = value is None or number(value)
-    else:
-        fits = type(value) is type(before)
-    if not fits:
-        raise ValueError(f"{word}: {text!r} is no value like {before!r}")
-    return value
+        return text
 
 
 def _run(chosen: argparse.Namespace) -> str:
@@ -90,18 +76,15 @@ def _run(chosen: argparse.Namespace) -> str:
     for word in chosen.set:
         study = _changed(study, word)
     if chosen.one:
-        rule, rate, seed = chosen.one
-        rate = _value(f"--one {rule}", rate, 0.1)
+        rule, *numbers = chosen.one
+        rate, seed = map(_value, numbers)
         replace(study, rates={rule: (rate,)})  # which refuses what is no rule or no rate
-        if not seed.isdecimal():
-            raise ValueError(f"a seed must be a whole number from 0 on, got {seed}")
-        study = replace(study, rates={rule: (rate,), **study.rates})
+        alone = a_run("one", rule, float(rate), study.cap, seeds.whole_number("seed", seed))
     work = Work(study, chosen.state, chosen.minutes, cpu=chosen.cpu)
     if chosen.one:
-        (curve,) = work.all_of([a_run("one", rule, float(rate), study.cap, int(seed))])
-        last = {name: values[-1] for name, values in curve.metrics.items() if name[:4] == "test"}
-        ends = ", ".join(f"{name} {value:.4f}" for name, value in last.items())
-        return f"{curve.status}; {ends}; in {work.folder}"
+        (curve,) = work.all_of([alone])
+        ends = "".join(f", {name} {values[-1]:.4f}" for name, values in curve.metrics.items())
+        return f"{curve.status}{ends}; in {work.folder}"
     if not chosen.keep:
         work.run()
         return f"{study.name}: {work.left()}, in {work.folder}"

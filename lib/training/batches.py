@@ -20,8 +20,9 @@ class Batches(Shapes):
     """Shuffled mini-batches of `inputs` (N, ...) and `targets` (N,), `size` rows each.
 
     Batch k is a function of (seed, k) alone: every epoch has its own order, and leaves out an
-    incomplete batch. `transform` is applied to its inputs; `part` (k, n) is the k-th of n equal
-    parts of it. ValueError for sizes that do not fit together.
+    incomplete batch. With `crops` images (N, c, s, s) are cropped out of a border of `BORDER`
+    pixels and mirrored (paper C: crop, resize, flip); then comes `transform`. `part` (k, n) is the
+    k-th of n equal parts of a batch. ValueError for sizes that do not fit together.
     """
 
     inputs: Tensor
@@ -29,18 +30,15 @@ class Batches(Shapes):
     size: int
     seed: int
     transform: Callable[[Tensor], Tensor] = lambda inputs: inputs
+    crops: bool = False
     part: tuple[int, int] = (0, 1)
 
     def __post_init__(self):
-        N, targets, n = len(self.inputs), len(self.targets), self.part[1]
-        if N != targets:
-            raise ValueError(f"inputs has {N} rows and targets {targets}; they must agree")
-        if not 0 < self.size <= N:
-            raise ValueError(f"size must lie between 1 and the {N} rows there are, got {self.size}")
-        if self.size % n:
-            raise ValueError(
-                f"a batch of {self.size} rows cannot be shared equally by {n} processes"
-            )
+        N, size, n = len(self.inputs), self.size, self.part[1]
+        if not 0 < size <= N:
+            raise ValueError(f"size must lie between 1 and the {N} rows there are, got {size}")
+        if size % n:
+            raise ValueError(f"a batch of {size} rows cannot be shared equally by {n} processes")
 
     def rows(self, step: int) -> Tensor:
         """Row numbers of the whole batch `step` (from 0): (size,)."""
@@ -51,20 +49,23 @@ class Batches(Shapes):
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
         """Inputs (rows, ...) and targets (rows,) of batch `step`, or of this part of it."""
         rows = self._mine(self.rows(step))
-        return self.transform(self._pick(step, rows)), self.targets[rows]
+        inputs = self.inputs[rows]
+        if self.crops:
+            rng = seeds.stream_at(self.seed, "crops", step)
+            top, left = rng.integers(0, 2 * BORDER + 1, (2, self.size))
+            drawn = map(torch.from_numpy, (top, left, rng.random(self.size) < 0.5))
+            inputs = _crop_flip(inputs, *map(self._mine, drawn))
+        return self.transform(inputs), self.targets[rows]
 
     def on(self, device, part: tuple[int, int] = (0, 1)) -> "Batches":
         """The same batches, or this `part` of each, with the data on `device`."""
-        data = {"inputs": self.inputs.to(device), "targets": self.targets.to(device)}
-        return replace(self, **data, part=part)
+        inputs, targets = self.inputs.to(device), self.targets.to(device)
+        return replace(self, inputs=inputs, targets=targets, part=part)
 
     def _mine(self, values: Tensor) -> Tensor:
         """This part's share of one value a row, on the data's device: (size,) -> (size / n,)."""
         k, n = self.part
         return values.reshape(n, -1)[k].to(self.inputs.device)
-
-    def _pick(self, step: int, rows: Tensor) -> Tensor:
-        return self.inputs[rows]
 
 
 @lru_cache(maxsize=4)
@@ -90,19 +91,6 @@ class Bucketed(Batches):
         dealt = pool[lengths.argsort(stable=True)].reshape(count, self.size)
         order = seeds.stream_at(self.seed, "buckets", epoch, first).permutation(count)
         return dealt[order[place - first]]
-
-
-class AugmentedBatches(Batches):
-    """`Batches` of images (N, c, s, s), cropped out of a border of `BORDER` pixels and mirrored.
-
-    Source: paper C, vision experiment (crop, resize, flip).
-    """
-
-    def _pick(self, step: int, rows: Tensor) -> Tensor:
-        rng = seeds.stream_at(self.seed, "crops", step)
-        top, left = rng.integers(0, 2 * BORDER + 1, (2, self.size))
-        drawn = map(torch.from_numpy, (top, left, rng.random(self.size) < 0.5))
-        return _crop_flip(self.inputs[rows], *map(self._mine, drawn))
 
 
 def _crop_flip(images: Tensor, top: Tensor, left: Tensor, flipped: Tensor) -> Tensor:

@@ -74,12 +74,11 @@ class Curve(Shapes):
         """The run as it was after `steps` steps, itself if it was shorter."""
         if len(self.loss) < steps:
             return self
-        seen = self.evaluated_at <= steps
-        metrics = {name: values[seen] for name, values in self.metrics.items()}
-        read = self.clock["at"] <= steps if self.clock else ()
-        clock = {name: values[read] for name, values in self.clock.items()}
-        cut = replace(self, loss=self.loss[:steps], evaluated_at=self.evaluated_at[seen])
-        return replace(cut, status="paused", metrics=metrics, clock=clock)
+        cut = {"loss": self.loss[:steps], "status": "paused"}
+        for group, at in (("metrics", self.evaluated_at), ("clock", self.clock.get("at"))):
+            entries = getattr(self, group).items()
+            cut[group] = {name: values[at <= steps] for name, values in entries}
+        return replace(self, evaluated_at=self.evaluated_at[self.evaluated_at <= steps], **cut)
 
     def readings(self) -> np.ndarray:
         """The mean of the clock's last `READINGS` readings at each of them; at first infinite."""
@@ -123,10 +122,9 @@ class Curves:
 
     def seeds(self) -> list[int]:
         """Seeds that every rule has run."""
-        have: dict[str, set[int]] = {}
-        for curve in self.judged():
-            have.setdefault(curve.rule, set()).add(curve.seed)
-        return sorted(set.intersection(*have.values())) if have else []
+        judged = self.judged()
+        have = [{c.seed for c in judged if c.rule == rule} for rule in {c.rule for c in judged}]
+        return sorted(set.intersection(*have)) if have else []
 
     def runs(self, rule: str) -> list[Curve]:
         """The judged runs of `rule` on the seeds that every rule has run, in the order of seeds."""
@@ -151,12 +149,11 @@ class Curves:
         """Write them all to `path`, atomically."""
         rows, arrays = [], {}
         for k, curve in enumerate(self.curves):
-            values = dict(vars(curve))
-            arrays |= {f"{k}/{name}": np.asarray(values.pop(name)) for name in STEPWISE}
+            row = dict(vars(curve))
+            arrays |= {f"{k}/{name}": row.pop(name) for name in STEPWISE}
             for group in GROUPS:
-                entries = values.pop(group).items()
-                arrays |= {f"{k}/{group}/{name}": np.asarray(array) for name, array in entries}
-            rows.append(values)
+                arrays |= {f"{k}/{group}/{name}": v for name, v in row.pop(group).items()}
+            rows.append(row)
         head = {"schema": SCHEMA, "name": self.name, "configuration": self.configuration}
         content = io.BytesIO()
         np.savez_compressed(content, json=files.dumps(head | {"curves": rows}), **arrays)
@@ -191,21 +188,18 @@ def load(path: Path) -> Curves:
 
 
 @lru_cache
-def code() -> str:
-    """A short hash of the code that decides a run: lib/training, lib/networks, lib/data."""
-    sources = (path for room in ROOMS for path in (files.ROOT / "lib" / room).rglob("*.py"))
-    return files.sha256(b"".join(path.read_bytes() for path in sorted(sources)))
-
-
-@lru_cache
 def made(device: str) -> dict:
-    """Where a run is made: commit, code, torch, device, processor, threads."""
+    """Where a run is made: commit, code, torch, device, processor, threads.
+
+    `code` is a short hash of the code that decides a run: lib/training, lib/networks, lib/data.
+    """
     import torch
 
     capability = torch.backends.cpu.get_cpu_capability()
+    sources = (path for room in ROOMS for path in (files.ROOT / "lib" / room).rglob("*.py"))
     return {
         "commit": provenance.commit(),
-        "code": code(),
+        "code": files.sha256(b"".join(path.read_bytes() for path in sorted(sources))),
         "torch": torch.__version__,
         "device": device,
         "processor": torch.cuda.get_device_name() if device == "cuda" else capability,

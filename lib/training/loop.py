@@ -12,18 +12,24 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
 
 from lib import files, seeds
 from lib.training.batches import Batches
 from lib.training.curves import READINGS, Curve
-from lib.training.measures import Evaluate, cross_entropy
 from lib.training.rules import norms
 
 CHECK_EVERY = 100  # steps between looks at the loss; each look waits for the device
 RECENT = 100  # steps whose mean loss a stopping rule sees
 SEAL = 16  # hex digits of the SHA-256 with which a checkpoint begins
+Evaluate = Callable[[nn.Module], Mapping[str, float]]  # of a model in evaluation mode
+
+
+def cross_entropy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+    """Mean cross-entropy of logits model(inputs) (b, classes) against targets (b,), in nats."""
+    inputs, targets = batch
+    return F.cross_entropy(model(inputs), targets)
 
 
 def initialised(build: Callable[[], nn.Module], seed: int) -> nn.Module:
@@ -64,7 +70,7 @@ def train(
     checkpoint: Path | None = None,
     every: int = 500,
     key: str = "",
-    until: int | None = None,
+    until: float = math.inf,
     pause: Callable[[int], bool] = lambda step: False,
 ) -> Curve:
     """Train `model` in place for `steps` steps, step k on `batches.batch(k)`; return the curve.
@@ -75,9 +81,9 @@ def train(
     "clock", and ends the run. `walk` adds up squared moves; `clock` is read every `tick` steps.
 
     The file `checkpoint` is written every `every` steps; the same call goes on from it, bit for bit
-    on a CPU. After `until` steps, or where `pause(steps done)` says so, the run is saved and left.
-    Where the loss or a norm is not finite the run ends, and the status says so. ValueError for a
-    checkpoint that is damaged or of another `key`, OSError for one that cannot be written.
+    on a CPU. After `until` steps, or where `pause(steps done)` says so, the run is saved and left;
+    where a loss or a norm is not finite it ends. ValueError for a checkpoint that is damaged or of
+    another `key`, OSError for one that cannot be written.
     """
     machine = accelerator(cpu)
     device = machine.device
@@ -87,7 +93,8 @@ def train(
     parameters, points = list(weights.values()), {*map(int, at), steps}
     dropout = int(seeds.stream(batches.seed, "dropout").integers(2**63))
     sized = hasattr(optimizer, "last_step_size")
-    log = torch.full((3, steps), math.nan, device=device)  # loss, step size, gradient norm
+    # loss, and where they are stated step size and gradient norm
+    log = torch.full((3 if sized else 1, steps), math.nan, device=device)
     path = norms(parameters) * 0
     rows, readings, done, spent, begin = [], [], 0, 0.0, time.process_time()
 
@@ -120,8 +127,7 @@ def train(
         state = {"key": key, "step": step, "seconds": spent + time.process_time() - begin}
         state |= {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "log": log}
         state |= {"rows": rows, "readings": readings, "path": path}
-        stream = io.BytesIO()
-        torch.save(tree_map(lambda x: x.cpu() if isinstance(x, Tensor) else x, state), stream)
+        torch.save(state, stream := io.BytesIO())
         for remains in checkpoint.parent.glob(f".{checkpoint.name}.*"):
             remains.unlink()  # of a run killed while it wrote
         content = stream.getvalue()
@@ -129,8 +135,7 @@ def train(
 
     if checkpoint and checkpoint.exists():
         state = _read(checkpoint, key)
-        done, spent = state["step"], state["seconds"]
-        rows, readings = state["rows"], state["readings"]
+        done, spent, rows, readings = (state[k] for k in ("step", "seconds", "rows", "readings"))
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         path.copy_(state["path"])
@@ -142,21 +147,21 @@ def train(
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         for step in range(done, steps + 1):
             leaving = step == until or (step > done and agreed(pause(step)))
-            saving = leaving or (step > done and step % every == 0)
-            if (saving or step % CHECK_EVERY == 0) and step > done:
-                if not math.isfinite(log[0, step - 1]):
+            if step > done:
+                if step % CHECK_EVERY == 0 and not math.isfinite(log[0, step - 1]):
                     break
-            if tick and step == tick * len(readings):
+                if checkpoint and machine.is_main_process and (leaving or step % every == 0):
+                    save(checkpoint)
+            # What is measured here is not in the checkpoint: it is measured again from there.
+            if tick and step % tick == 0:
                 readings.append(look(clock)["clock_loss"])
-            if step in points and not (rows and rows[-1]["at"] == step):
+            if step in points:
                 rows.append(observe())
             if step == steps:
                 break
             if step in points and stop(rows[-1]["metrics"] | rows[-1]):
                 status = f"stopped after step {step}"
                 break
-            if saving and checkpoint and machine.is_main_process:
-                save(checkpoint)
             if leaving:
                 status = f"paused after step {step}"
                 break
@@ -172,16 +177,16 @@ def train(
             if walk:
                 moves = torch._foreach_norm(torch._foreach_sub(parameters, before))
                 path.add_(torch.stack(moves).to(path) ** 2)
-    record = log.double().cpu().numpy()
-    finite = np.isfinite(record[: 3 if sized else 1]).all(0)
+    record = log.cpu().numpy()
+    finite = np.isfinite(record).all(0)
     end = steps if finite.all() else int(finite.argmin())
     if end < step:
         status = f"diverged at step {end + 1}"
-    rows, taken = [row for row in rows if row["at"] <= end], slice(end if sized else 0)
-    clocked = {}
+    losses, *sizes = record[:, :end]
+    step_sizes, gradient_norms = sizes or (losses[:0], losses[:0])
+    rows, read = [row for row in rows if row["at"] <= end], {}
     if tick:
-        readings = np.array(readings[: end // tick + 1])
-        clocked = {"at": tick * np.arange(len(readings)), "loss": readings}
+        read = {"at": np.arange(0, end + 1, tick), "loss": readings[: end // tick + 1]}
 
     def over(group: str) -> dict[str, np.ndarray]:
         names = rows[0][group] if rows else ()
@@ -190,14 +195,14 @@ def train(
     return Curve(
         status=status,
         seconds=spent + time.process_time() - begin,
-        loss=record[0, :end],
-        step_size=record[1, taken],
-        gradient_norm=record[2, taken],
+        loss=losses,
+        step_size=step_sizes,
+        gradient_norm=gradient_norms,
         evaluated_at=np.array([row["at"] for row in rows], dtype=int),
         metrics=over("metrics"),
         weight_norms=over("weight_norms"),
         walked=over("walked"),
-        clock=clocked,
+        clock={name: np.array(values, np.float32) for name, values in read.items()},
     )
 
 

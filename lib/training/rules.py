@@ -9,8 +9,6 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-LARGEST_STEP = torch.finfo(torch.float32).max
-
 
 def norms(tensors: list[Tensor]) -> Tensor:
     """‖t‖ of each of `tensors`, one or more, squares summed in float64: (tensors,).
@@ -20,14 +18,6 @@ def norms(tensors: list[Tensor]) -> Tensor:
     # Apple's devices have no float64.
     wide = torch.float32 if tensors[0].device.type == "mps" else torch.float64
     return torch.stack(torch._foreach_norm(tensors, 2, wide))
-
-
-def _positive(**values: float) -> dict[str, float]:
-    for name, value in values.items():
-        if not value > 0 or (name == "lr" and math.isinf(value)):
-            finite = " and finite" if name == "lr" else ""
-            raise ValueError(f"{name} must be above 0{finite}, got {value}")
-    return values
 
 
 class _GradientStep(torch.optim.Optimizer):
@@ -43,14 +33,12 @@ class _GradientStep(torch.optim.Optimizer):
         """Take one step and return the loss of `closure`, which calls backward on it."""
         with torch.enable_grad():
             loss = closure()
-        group, every = self.param_groups[0], (p for g in self.param_groups for p in g["params"])
-        members = [p for p in every if p.grad is not None]
-        gradients = [p.grad for p in members]
+        (group,) = self.param_groups
+        members = [parameter for parameter in group["params"] if parameter.grad is not None]
+        gradients = [parameter.grad for parameter in members]
         norm = torch.linalg.vector_norm(norms(gradients))
         size = self._uncapped(group, norm, loss.detach().to(norm))
-        # An infinite step times a zero entry of g is NaN, so it stays finite without a cap too.
-        size = size.clamp(max=min(group["max_step"], LARGEST_STEP))
-        size = torch.where(norm == 0, torch.zeros_like(size), size)
+        size = torch.where(norm == 0, 0.0, size.clamp(max=group["max_step"]))
         self.last_step_size, self.last_gradient_norm = size, norm
         if norm.device.type == "cpu":
             torch._foreach_add_(members, gradients, alpha=-float(size))
@@ -60,27 +48,27 @@ class _GradientStep(torch.optim.Optimizer):
 
 
 class NormalizedSGD(_GradientStep):
-    """θ ← θ - min(η / ‖g‖, η_max) g, η = `lr` and η_max = `max_step`, both above 0.
+    """θ ← θ - min(η / ‖g‖, η_max) g, η = `lr` and η_max = `max_step`.
 
     Source: paper A, Eq. 2 and App. C ("SNGD").
     """
 
     def __init__(self, params, lr: float, max_step: float = math.inf):
-        super().__init__(params, _positive(lr=lr, max_step=max_step))
+        super().__init__(params, {"lr": lr, "max_step": max_step})
 
     def _uncapped(self, group, norm, loss):
         return group["lr"] / norm
 
 
 class StochasticPolyak(_GradientStep):
-    """θ ← θ - min(f / (2 ‖g‖²), η_max) g, f the batch's loss, η_max = `max_step` above 0.
+    """θ ← θ - min(f / (2 ‖g‖²), η_max) g, f the batch's loss and η_max = `max_step`.
 
     A loss below 0 counts as 0. Source: paper A, Eq. 3 and App. C ("SPS"); the cap is that of
     SPS_max, Loizou et al. (2021).
     """
 
     def __init__(self, params, max_step: float = math.inf):
-        super().__init__(params, _positive(max_step=max_step))
+        super().__init__(params, {"max_step": max_step})
 
     def _uncapped(self, group, norm, loss):
         # Two divisions, since ‖g‖² may underflow where ‖g‖ does not.
@@ -97,17 +85,16 @@ def _mirrored(tensors: list[Tensor], exponent: float) -> list[Tensor]:
 class MirrorDescent(torch.optim.Optimizer):
     """l_p mirror descent: |θ⁺|^(p-1) sgn θ⁺ = |θ|^(p-1) sgn θ - η g, entry by entry.
 
-    `lr` is η > 0, `p` any number above 1; 2 is SGD. For p < 2 the inverse map is flat at 0: a
-    weight there moves by |η g|^(1/(p-1)), which in float32 rounds to 0 again. So the class keeps
-    U = ∇ψ(θ), where η g adds up; a parameter that someone else changed in place is mirrored afresh.
-    Source: paper C, Algorithm l_p-AttGD as in its App. on real data (not normalised).
+    `lr` is η, `p` any number above 1; 2 is SGD. For p < 2 the inverse map is flat at 0: a weight
+    there moves by |η g|^(1/(p-1)), which in float32 rounds to 0 again. So the class keeps
+    U = ∇ψ(θ), where η g adds up. ValueError for another p. Source: paper C, Algorithm l_p-AttGD as
+    in its App. on real data (not normalised).
     """
 
     def __init__(self, params, lr: float, p: float):
-        if not (math.isfinite(p) and p > 1):
+        if not 1 < p < math.inf:
             raise ValueError(f"p must be above 1 and finite, got {p}: else there is no inverse map")
-        super().__init__(params, _positive(lr=lr) | {"p": p})
-        self._versions: dict[Tensor, int] = {}  # of each parameter when its U was last true
+        super().__init__(params, {"lr": lr, "p": p})
 
     @torch.no_grad()
     def step(self, closure=None):
@@ -117,20 +104,19 @@ class MirrorDescent(torch.optim.Optimizer):
         for group in self.param_groups:
             lr, p = group["lr"], group["p"]
             members = [parameter for parameter in group["params"] if parameter.grad is not None]
+            gradients = [parameter.grad for parameter in members]
             if p == 2:
-                torch._foreach_add_(members, [member.grad for member in members], alpha=-lr)
+                torch._foreach_add_(members, gradients, alpha=-lr)
                 continue
             images = [self._image(parameter, p) for parameter in members]
-            wide = [parameter.grad.to(U.dtype) for parameter, U in zip(members, images)]
+            wide = [gradient.to(U.dtype) for gradient, U in zip(gradients, images)]
             torch._foreach_add_(images, wide, alpha=-lr)
             torch._foreach_copy_(members, _mirrored(images, 1 / (p - 1)))
-            self._versions |= {parameter: parameter._version for parameter in members}
         return loss
 
     def _image(self, parameter: Tensor, p: float) -> Tensor:
         state = self.state[parameter]
-        changed = self._versions.get(parameter, parameter._version) != parameter._version
-        if "mirror" not in state or changed:
+        if "mirror" not in state:
             wide = torch.promote_types(parameter.dtype, torch.float32)
             (state["mirror"],) = _mirrored([parameter.detach().to(wide)], p - 1)
         return state["mirror"]
@@ -148,3 +134,16 @@ RULES: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "l3": lambda parameters, rate, cap: MirrorDescent(parameters, rate, 3.0),
 }
 STEP_SIZED = ("SPS", "SNGD")  # rules whose step size changes from step to step
+
+
+def maker(rule: str) -> Callable[..., torch.optim.Optimizer]:
+    """The entry of `RULES`, or torch's optimiser of this name with only its rate set.
+
+    ValueError for a name that neither has.
+    """
+    if rule in RULES:
+        return RULES[rule]
+    theirs = getattr(torch.optim, rule, None)
+    if not isinstance(theirs, type):
+        raise ValueError(f"there is no rule {rule!r}, only {', '.join(RULES)} and torch.optim's")
+    return lambda parameters, rate, cap: theirs(parameters, rate)

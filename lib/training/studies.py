@@ -1,26 +1,27 @@
-"""The papers' real-data studies: their numbers from studies.toml, and what they train on.
+"""The papers' real-data studies: their numbers from studies.toml, what they train on and measure,
+and the plain classifiers to beat.
 
 `DEMO` are smoke tests in seconds, on stand-in data: they say nothing about the papers' claims.
 """
 
 import tomllib
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from scipy.sparse import csr_matrix, hstack
+from torch import Tensor, nn
 
 from lib.data import images, texts
-from lib.networks import TextTransformer, VisionTransformer, bert, pretrained, vocabulary
-from lib.networks.text import attended, summed_loss
+from lib.networks import TextTransformer, VisionTransformer, bert
+from lib.networks.text import PADDING, Vocabulary, attended, summed_loss
 from lib.networks.weight_statistics import binned, by_part, hoyer, matrices, sparsity
 from lib.seeds import stream
-from lib.training import measures
-from lib.training.batches import AugmentedBatches, Batches, Bucketed
-from lib.training.loop import initialised
-from lib.training.measures import classification, correctness, predict, right
+from lib.training.batches import Batches, Bucketed
+from lib.training.loop import Evaluate, initialised
 from lib.training.study import Problem, Study
 
 # Test rows at the points of a run.
@@ -33,9 +34,82 @@ PLAIN = {"shift": None, "mask_diagonal": False, "learn_temperature": False}
 NAMED = {"shift": "cardinal", "head_width": 64, "start": 1.0}
 NAME = "the network of vit_for_small_dataset (shifts by one pixel, heads 64 wide)"
 DROPOUT = 0.2
+STRENGTHS = (0.001, 0.01, 0.1, 1.0, 10.0)  # C of a logistic regression: the weight of the data
 # Of a smoke test, also where the real set is at hand.
 SMOKE_IMAGES, SMOKE_TEXTS, SMOKE_REVIEWS = 500, (1500, 200), (2000, 500)
 SMOKE = dict(seeds=2, evaluations=4, window=20, extensions=0)
+
+
+@torch.no_grad()
+def predict(model: nn.Module, rows: Tensor, transform: Callable = lambda x: x, size=250) -> Tensor:
+    """What `model` says of `rows` (N, ...), `size` at a time on the model's device: on the CPU."""
+    device = next(model.parameters()).device
+    parts = [model(transform(part.to(device))) for part in rows.split(size)]
+    return torch.cat([part.to("cpu") for part in parts])
+
+
+def _right(logits: Tensor, targets: Tensor) -> Tensor:
+    """Which rows are classified correctly: bool (N,); logits (N, classes), or (N,) of label 1."""
+    return logits.argmax(1) == targets if logits.ndim > 1 else (logits > 0) == (targets > 0)
+
+
+def correctness(hits) -> dict[str, np.ndarray]:
+    """Which test rows (N,) bool are classified correctly, as packed bits, and N."""
+    return {"test_correct": np.packbits(np.asarray(hits)), "test_rows": np.array(len(hits))}
+
+
+def classification(
+    inputs: Tensor, targets: Tensor, transform=lambda x: x, size: int = 250, name: str = "test"
+) -> Evaluate:
+    """An `evaluate`: {"<name>_loss": mean cross-entropy, "<name>_accuracy": share correct}."""
+
+    def evaluate(model: nn.Module) -> dict[str, float]:
+        logits, loss, wanted = predict(model, inputs, transform, size), F.cross_entropy, targets
+        if logits.ndim == 1:  # of label 1
+            loss, wanted = F.binary_cross_entropy_with_logits, targets.float()
+        parts = zip(logits.split(size), wanted.split(size))
+        total = sum(loss(*part, reduction="sum") for part in parts)
+        hits = float(_right(logits, targets).sum())
+        return {f"{name}_loss": float(total) / len(wanted), f"{name}_accuracy": hits / len(wanted)}
+
+    return evaluate
+
+
+def _logistic(train: tuple, test: tuple) -> dict[str, np.ndarray]:
+    """The `correctness` on `test`, (inputs, labels), of logistic regression fitted on `train`.
+
+    Its strength is chosen on a fifth of the training rows, never on test rows.
+    """
+    from sklearn.linear_model import LogisticRegression  # sklearn takes a second to import
+    from sklearn.model_selection import GridSearchCV, PredefinedSplit
+
+    fifth = PredefinedSplit(np.where(np.arange(len(train[1])) % 5, -1, 0))
+    search = GridSearchCV(LogisticRegression(max_iter=200), {"C": STRENGTHS}, cv=fifth)
+    return correctness(search.fit(*train).predict(test[0]) == test[1])
+
+
+def _nearest(train: tuple, test: tuple) -> dict[str, np.ndarray]:
+    """The `correctness` on `test`, (inputs, labels), of the 3 nearest neighbours in `train`."""
+    from sklearn.neighbors import KNeighborsClassifier
+
+    return correctness(KNeighborsClassifier(3).fit(*train).predict(test[0]) == test[1])
+
+
+def _pixels(part: images.ImageSet) -> tuple:
+    """The pixels in [0, 1], (N, pixels), and labels."""
+    return part.images.flatten(1).numpy() / np.float32(255), part.labels.numpy()
+
+
+def _bags(*columns: tuple, **how) -> list[csr_matrix]:
+    """Which words are in the texts of (training, test) columns, those of one column after those of
+    another: [(training rows, words), (test rows, words)]; `how` is for CountVectorizer."""
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    parts = []
+    for known, unknown in columns:
+        counter = CountVectorizer(binary=True, **how)
+        parts.append((counter.fit_transform(known), counter.transform(unknown)))
+    return [hstack(part).tocsr() for part in zip(*parts)]
 
 
 def _every(rows, count: int) -> slice:
@@ -59,6 +133,9 @@ def pictures(
     With `held_out` images, on which rates are judged, it is paper C's plain one, which sees crops.
     """
     whole = images.load(name, "train", rows=rows + held_out, demo=demo)
+    if len(whole) < rows + held_out:
+        words = f"{name} has {len(whole)} training images here, not {rows}"
+        raise ValueError(words + f" and {held_out} to hold out" * bool(held_out))
     test = images.load(name, "test", rows=SMOKE_IMAGES if demo else None, demo=demo)
     train, transform = whole[:rows], whole[:rows].standardise()
     channels, size = train.images.shape[1:3]
@@ -67,7 +144,7 @@ def pictures(
         how, kind = PLAIN, f"plain ViT on {size} pixels"
     elif named:
         how, kind = NAMED, NAME
-    batches = AugmentedBatches if held_out or crops else Batches
+    data = (train.images, train.labels, batch)
 
     def look(part, name="test"):
         return classification(part.images, part.labels, transform, name=name)
@@ -81,21 +158,21 @@ def pictures(
         return metrics
 
     def finish(model, seed):
-        ends = correctness(right(predict(model, test.images, transform), test.labels))
+        ends = correctness(_right(predict(model, test.images, transform), test.labels))
         return ends | ({"histogram": binned(matrices(model).values())} if held_out else {})
 
-    about = {"data": images.identity(name, demo=demo), "rows": rows, "test_rows": len(test)}
+    about = {"data": images.identity(name, demo=demo), "rows": len(train), "test_rows": len(test)}
     about["network"] = f"{kind}, patch {patch}, {shape}" + ", crops and flips" * crops
     return Problem(
         build=lambda: VisionTransformer(size, patch, channels, train.classes, **shape, **how),
-        batches=lambda seed, tuning: batches(train.images, train.labels, batch, seed, transform),
+        batches=lambda seed, tuning: Batches(*data, seed, transform, bool(held_out or crops)),
         evaluate=evaluate,
         finish=finish,
         about=about | ({"held_out": held_out} if held_out else {}),
         clock=look(train[:FIXED], "clock"),
         baselines={
-            "logistic regression": partial(measures.on_pixels, measures.logistic, train, test),
-            "3 nearest neighbours": partial(measures.on_pixels, measures.nearest, train, test),
+            "logistic regression": lambda: _logistic(_pixels(train), _pixels(test)),
+            "3 nearest neighbours": lambda: _nearest(_pixels(train), _pixels(test)),
         },
     )
 
@@ -107,13 +184,15 @@ def sentences(batch, name, length, layers, rows=None, characters=None, demo=Fals
     both are a `balanced` sample, and training texts are cut too. A `demo` is small, and not
     pretrained.
     """
-    weights = pretrained.weights(demo=demo)
+    weights = bert.weights(demo=demo)
     train, test = _split(name, demo, SMOKE_TEXTS)
     classes, sample, plain = train.classes, {}, {}
     if characters:
         train, test = (part.balanced(rows or len(part), characters) for part in (train, test))
         sample = {"characters": characters, "content": [train.content(), test.content()]}
-        plain = {"bag of words": partial(measures.on_words, train, test)}
+        columns = [(train.texts, test.texts)] + [(train.pairs, test.pairs)] * bool(train.pairs)
+        truth = train.labels, test.labels
+        plain = {"bag of words": lambda: _logistic(*zip(_bags(*columns, min_df=2), truth))}
     train = bert.tokenise(weights, train, length, whole=not characters)
     if rows and not (characters or demo):
         chosen = stream(0, "subset").permutation(len(train.labels))[:rows]
@@ -133,12 +212,12 @@ def sentences(batch, name, length, layers, rows=None, characters=None, demo=Fals
         entropies = bert.entropies(model, shown.inputs[:PROBED_TEXTS])
         return {f"entropy.{k}": float(value) for k, value in enumerate(entropies)} | {
             "test_loss": float(F.cross_entropy(logits, ordered.labels)),
-            "test_accuracy": float(right(logits, ordered.labels).double().mean()),
+            "test_accuracy": float(_right(logits, ordered.labels).double().mean()),
         }
 
     def finish(model, seed):
         order = test.lengths.argsort(stable=True)
-        hits = right(predict(model, test.inputs[order], bert.trim, 64), test.labels[order])
+        hits = _right(predict(model, test.inputs[order], bert.trim, 64), test.labels[order])
         return correctness(hits[order.argsort()])
 
     about = {
@@ -166,7 +245,7 @@ def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> 
     Rates are judged on `held_out` training reviews, which trials do not train on.
     """
     train, test = _split("imdb", demo, SMOKE_REVIEWS)
-    known, parts = vocabulary.Vocabulary.of(train.texts, words), train.hold_out(held_out)
+    known, parts = Vocabulary.of(train.texts, words), train.hold_out(held_out)
     sets = {
         key: (known.encode(part.texts, length), torch.from_numpy(part.labels.copy()))
         for key, part in zip(("train", "test", "rest", "held"), (train, test, *parts))
@@ -180,6 +259,11 @@ def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> 
         taken = _every(sets[part][1], count)
         return classification(*(values[taken] for values in sets[part]), size=500, name=name)
 
+    def plain():
+        columns, truth = zip(sets["train"], sets["test"])
+        used = lambda row: [k for k in row.tolist() if k != PADDING]
+        return _logistic(*zip(_bags(columns, analyzer=used), map(np.asarray, truth)))
+
     def evaluate(model, seed, tuning):
         tested, count = ("held", held_out) if tuning else ("test", SHOWN_REVIEWS)
         on_training = look("rest" if tuning else "train", "training", SHOWN_REVIEWS)
@@ -191,9 +275,9 @@ def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> 
         probe, shown = ids[taken], labels[taken]
         # the first favourable review and the first other one
         drawn = probe[[int(np.flatnonzero(shown == k)[0]) for k in (1, 0)]]
-        ends = correctness(right(predict(model, ids, size=500), labels))
+        ends = correctness(_right(predict(model, ids, size=500), labels))
         ends["training_accuracy"] = look("train", "x", len(train))(model)["x_accuracy"]
-        ends["present"] = (probe != vocabulary.PADDING).sum(1).numpy()
+        ends["present"] = (probe != PADDING).sum(1).numpy()
         if seed == 0:  # the reviews are those of every seed
             ends["words"] = np.array([[names[k] for k in row[:MAPPED]] for row in drawn])
         for when, network in (("start", initialised(build, seed)), ("last", model)):
@@ -206,13 +290,12 @@ def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> 
             ends[f"{when}.maps"] = maps.numpy().astype(np.float32)
         return ends
 
-    fit = partial(measures.on_tokens, sets["train"], sets["test"], len(names))
     about = {
         "data": texts.identity("imdb", demo=demo),
         "rows": len(train),
         "held_out": held_out,
         "test_rows": len(test),
-        "cut": float((sets["train"][0][:, -1] != vocabulary.PADDING).float().mean()),
+        "cut": float((sets["train"][0][:, -1] != PADDING).float().mean()),
         "network": f"encoder of size {size}, width {width}, MLP {hidden}, dropout {DROPOUT},"
         f" {length} of {len(names)} words",
     }
@@ -224,7 +307,7 @@ def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> 
         loss=summed_loss,
         about=about,
         clock=look("rest", "clock", FIXED),
-        baselines={"bag of words": fit},
+        baselines={"bag of words": plain},
     )
 
 

@@ -16,25 +16,26 @@ import torch
 from filelock import FileLock, Timeout
 from torch import Tensor, nn
 
-from lib import files
+from lib import files, seeds
 from lib.training import loop
 from lib.training.batches import Batches
-from lib.training.curves import STEPWISE, Curve, Curves, code, load, made
-from lib.training.measures import Evaluate, correctness, cross_entropy
-from lib.training.rules import RULES
+from lib.training.curves import Curve, Curves, load, made
+from lib.training.rules import maker
 
 TUNING_SEED = 100  # no judged run has it
 LAST = 4  # evaluations whose mean held-out accuracy judges a trial
 ROUNDS = 8  # equal parts of the horizon, after each of which a race looks at its runs
 RECENT = 10  # readings of the clock whose mean and deviation compare two runs on their way
-# Standard deviations by which a run must be worse to be dropped.
-ERRORS = 2.0
-# How rates are judged, what may end a run, and whether it does so below or above `stop_at`.
-CRITERIA = {
+ERRORS = 2.0  # standard deviations by which a run must be worse to be dropped
+# What may end a run, by criterion or by its clock, below or above `stop_at`, and its words.
+ENDS = {
     "speed": ("recent_loss", -1, f"mean loss of {loop.RECENT} steps at most"),
     "accuracy": ("training_accuracy", 1, "training accuracy of 2,500 reviews at least"),
+    "clock": ("clock", -1, "mean training loss of the clock's last three readings at most"),
 }
-CLOCK = ("clock", -1, "mean training loss of the clock's last three readings at most")
+# Whole numbers from here on.
+WHOLE = dict(horizon=ROUNDS, batch=1, window=1, seeds=1, evaluations=1, loss_rows=1)
+WHOLE |= dict(first_seed=0, extensions=0, clock=0)
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,9 @@ class Problem:
     evaluate: Callable[[nn.Module, int, bool], Mapping[str, float]]
     finish: Callable[[nn.Module, int], Mapping[str, np.ndarray]]
     about: Mapping
-    loss: Callable[[nn.Module, tuple], Tensor] = cross_entropy
-    clock: Evaluate | None = None
-    baselines: Mapping[str, Callable[[], np.ndarray]] = field(default_factory=dict)
+    loss: Callable[[nn.Module, tuple], Tensor] = loop.cross_entropy
+    clock: loop.Evaluate | None = None
+    baselines: Mapping[str, Callable[[], Mapping]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,9 @@ class Study:
     `problem(batch=, **options)` loads network and data. `rates` {rule: candidates}, SPS before
     SNGD, whose `cap` is the rate of SPS where it is None; at most `extensions` are added beyond an
     edge. `criterion` "speed" judges them by the steps to the last of the training losses `targets`,
-    "accuracy" by held-out rows. A run ends where what `CRITERIA` names is past `stop_at`.
-    `loss_rows` divides a loss that is a sum. A `clock`, steps between its readings, is the second
-    protocol: losses are its readings, rates race, and plain classifiers are fitted.
+    "accuracy" by held-out rows. A run ends where what `ENDS` names is past `stop_at`. `loss_rows`
+    divides a loss that is a sum. A `clock`, steps between its readings, is the second protocol:
+    losses are its readings, rates race, and plain classifiers are fitted.
     """
 
     name: str
@@ -88,19 +89,24 @@ class Study:
     clock: int = 0
 
     def __post_init__(self):
-        if self.criterion not in CRITERIA:
-            names = ", ".join(CRITERIA)
-            raise ValueError(f"criterion must be one of {names}, got {self.criterion!r}")
-        if unknown := set(self.rates) - set(RULES):
-            names = ", ".join(RULES)
-            raise ValueError(f"rates names the rules {sorted(unknown)}; there is {names}")
-        given = [r for rates in self.rates.values() for r in rates]
-        given += [] if self.cap is None else [self.cap]
-        if bad := [r for r in given if type(r) not in (int, float) or not 0 < r < math.inf]:
-            raise ValueError(f"a rate must be a number above 0 and finite, got {bad[0]}")
-        for name in ("horizon", "batch", "window", "seeds", "evaluations", "loss_rows"):
-            if (given := getattr(self, name)) < 1:
-                raise ValueError(f"{name} must be 1 or more, got {given}")
+        numbers = [x for x in (self.cap, self.stop_at) if x is not None]
+        for rule, rates in self.rates.items():
+            maker(rule)
+            numbers += rates
+        for x in (*numbers, *self.targets):
+            if type(x) not in (int, float) or not 0 < x < math.inf:
+                raise ValueError(f"rates, targets, cap, stop_at are finite and above 0, not {x!r}")
+        for name, minimum in WHOLE.items():
+            seeds.whole_number(name, getattr(self, name), minimum)
+        for name, value in self.options.items():
+            if type(value) is int:
+                seeds.whole_number(f"options.{name}", value, 1)
+        if self.criterion not in ("speed", "accuracy"):
+            raise ValueError(f"criterion must be speed or accuracy, got {self.criterion!r}")
+        if self.criterion == "accuracy" and "held_out" not in self.options:
+            raise ValueError(f"{self.name} holds no rows out: its criterion cannot be accuracy")
+        if self.first_seed <= TUNING_SEED < self.first_seed + self.seeds:
+            raise ValueError(f"seed {TUNING_SEED} is that of the trials: no judged run may have it")
 
     @property
     def points(self) -> np.ndarray:
@@ -109,13 +115,21 @@ class Study:
         return np.unique([*every, self.horizon // 4])
 
     @property
-    def stopping(self) -> tuple[str, int, str]:
-        """What may end a run: its name, its sign, and words for the record."""
-        return CLOCK if self.clock and self.criterion == "speed" else CRITERIA[self.criterion]
+    def rounds(self) -> list[int]:
+        """After how many steps trials are compared: at a quarter and the end, or in a race more."""
+        parts = range(1, ROUNDS + 1) if self.clock else (ROUNDS // 4, ROUNDS)
+        return [self.horizon * part // ROUNDS for part in parts]
+
+    @property
+    def ending(self) -> tuple[str, int, str]:
+        """What may end a run, of `ENDS`."""
+        return ENDS["clock" if self.clock and self.criterion == "speed" else self.criterion]
 
     def stop(self, metrics: Mapping[str, float]) -> bool:
-        """True where a run with these `metrics` ends."""
-        name, sign, _ = self.stopping
+        """True where a run with these `metrics` ends; ValueError where they lack what ends it."""
+        name, sign, _ = self.ending
+        if self.stop_at is not None and name not in metrics:
+            raise ValueError(f"{self.name} does not measure {name}: it can have no stop_at")
         return self.stop_at is not None and sign * metrics[name] >= sign * self.stop_at
 
     def score(self, trial: Curve) -> tuple[float, float]:
@@ -129,12 +143,13 @@ class Study:
         target = self.targets[-1] * self.loss_rows
         return trial.steps_to(target, self.window), float(trial.smooth(self.window)[-1])
 
-    def going_on(self, trials: Mapping[float, Curve], part: int) -> list[float]:
-        """The rates of `trials` that go on in a race after this part of the horizon.
-
-        They did not diverge, nor are they, from the second part on, worse than the best by more
-        than `ERRORS` deviations: of the clock's last `RECENT` readings, or binomial ones.
+    def going_on(self, trials: Mapping[float, Curve], steps: int) -> list[float]:
+        """The rates of `trials` that go on after so many steps: the better half, or in a race all
+        that did not diverge, nor are, from the second round on, worse than the best by more than
+        `ERRORS` deviations: of the clock's last `RECENT` readings, or binomial ones.
         """
+        if not self.clock:
+            return sorted(trials, key=lambda r: self.score(trials[r]))[: (len(trials) + 1) // 2]
         levels = {}
         for rate, trial in trials.items():
             if trial.diverged:
@@ -145,7 +160,7 @@ class Study:
             else:
                 last = trial.clock["loss"][-RECENT:].astype(float)
                 levels[rate] = float(last.mean()), float(last.std())
-        if part == 1 or not levels:
+        if steps == self.rounds[0] or not levels:
             return list(levels)
         best, error = min(levels.values())
         return [r for r, (m, e) in levels.items() if m - best <= ERRORS * math.hypot(e, error)]
@@ -153,7 +168,7 @@ class Study:
     def decided(self, trials: Mapping[float, Curve], alive: list[float], steps: int) -> bool:
         """Whether a race for speed is over after so many steps, with these rates `alive`: two have
         reached the last target, or one has and no other is left, or twice its steps are over."""
-        if self.criterion == "accuracy":
+        if self.criterion == "accuracy" or not self.clock:
             return False
         needed = {rate: self.score(trial)[0] for rate, trial in trials.items()}
         first, second = sorted([*needed.values(), math.inf, math.inf])[:2]
@@ -163,6 +178,12 @@ class Study:
 
 class OutOfTime(Exception):
     """The minutes are used up; the text says how many of the planned runs are finished."""
+
+
+def a_run(part: str, rule: str, rate: float, cap: float | None, seed: int) -> dict:
+    """A run by the names of `Curve`; rules other than SNGD have no cap."""
+    limit = cap if rule == "SNGD" else None
+    return {"part": part, "rule": rule, "rate": rate, "cap": limit, "seed": seed}
 
 
 class Work:
@@ -175,18 +196,19 @@ class Work:
     def __init__(self, study: Study, folder: Path, minutes=math.inf, say=print, cpu: bool = False):
         if not minutes > 0:
             raise ValueError(f"minutes must be above 0, got {minutes:g}")
+        last = time.monotonic() + 60 * minutes
         self.study, self.say, self.cpu = study, say, cpu
-        end = time.monotonic() + 60 * minutes
-        self.spent = lambda step=0: time.monotonic() >= end
+        self.spent = lambda step=0: time.monotonic() >= last
         # Sums are split over threads, and another split rounds differently.
         torch.set_num_threads(1)
         self.machine = loop.accelerator(cpu)
         if study.loss_rows > 1 and self.machine.num_processes > 1:
             raise ValueError(f"{study.name} sums its loss over a batch: one process must train it")
+        self.made = made(self.machine.device.type)
         self.problem = study.problem(batch=study.batch, **study.options)
         apart = ("problem", "options", "stop_at", "seeds", "first_seed", "loss_rows")
         values = {f.name: getattr(study, f.name) for f in fields(study) if f.name not in apart}
-        stop = "never" if study.stop_at is None else f"{study.stopping[2]} {study.stop_at:g}"
+        stop = "never" if study.stop_at is None else f"{study.ending[2]} {study.stop_at:g}"
         values |= dict(stop=stop, tuning_seed=TUNING_SEED, problem=dict(self.problem.about))
         self.configuration = json.loads(files.dumps(values))
         self.key = Curves(study.name, self.configuration, ()).digest
@@ -200,67 +222,60 @@ class Work:
         for rule in study.rates:
             rates[rule] = self.best(rule, cap)
             cap = rates[rule] if rule == "SPS" and study.cap is None else cap
-        seeds = range(study.first_seed, study.first_seed + study.seeds)
-        judged = [a_run("curve", rule, rates[rule], cap, s) for s in seeds for rule in rates]
-        self.all_of(judged)
+        judged = range(study.first_seed, study.first_seed + study.seeds)
+        self.all_of([a_run("curve", rule, rates[rule], cap, s) for s in judged for rule in rates])
         return self.collected()
 
     def best(self, rule: str, cap: float | None) -> float:
         """The rate at which `rule` is judged, out of the study's candidates; one alone is taken.
 
-        Half of them are dropped at a quarter of the horizon; with a clock they race. While the best
-        lies at an edge of the grid, one more rate beyond is tried, as far as the others ran.
-        ValueError, with the rates, where every one diverged.
+        They are trained from round to round, and some are dropped after each. While the best lies
+        at an edge of the grid, one more rate beyond is tried, as far as the others ran. ValueError,
+        with the rates, where every one diverged.
         """
 
-        def trials(rates: list[float], until: int) -> dict[float, Curve]:
+        def trials(rates: list[float], steps: int) -> dict[float, Curve]:
             runs = [a_run("trial", rule, rate, cap, TUNING_SEED) for rate in rates]
-            trained = self.all_of(runs, until if until < study.horizon else None)
             # Of a trial that has gone on since, the start: who goes on chooses the same rates.
-            return {rate: trial.until(until) for rate, trial in zip(rates, trained)}
+            trained = (trial.until(steps) for trial in self.all_of(runs, steps))
+            return dict(zip(rates, trained))
 
-        study, rates = self.study, sorted(self.study.rates[rule])
-        if len(rates) == 1:
-            return rates[0]
-        if study.clock:
-            outcomes, alive = {}, rates
-            for part in range(1, ROUNDS + 1):
-                end = study.horizon * part // ROUNDS
-                outcomes |= (running := trials(alive, end))
-                alive = study.going_on(running, part)
-                if not alive or study.decided(outcomes, alive, end):
-                    break
-        else:
-            early, end = trials(rates, study.horizon // 4), study.horizon
-            order = sorted(rates, key=lambda rate: study.score(early[rate]))
-            outcomes = trials(order[: (len(rates) + 1) // 2], end)
+        study, grid = self.study, sorted(self.study.rates[rule])
+        outcomes, alive = {}, grid
+        if len(grid) == 1:
+            return grid[0]
+        for steps in study.rounds:
+            running = trials(alive, steps)
+            outcomes = outcomes | running if study.clock else running
+            alive = study.going_on(running, steps)
+            if not alive or study.decided(outcomes, alive, steps):
+                break
         for extension in range(study.extensions + 1):
             scores = {rate: study.score(trial) for rate, trial in outcomes.items()}
             best = min(scores, key=lambda rate: (scores[rate], -rate))
             if outcomes[best].diverged:
                 dead = ", ".join(f"{rate:g}" for rate in sorted(outcomes))
-                raise ValueError(
-                    f"{study.name}: every rate of {rule} diverged that was not dropped: {dead};"
-                    " give the study lower rates"
-                )
-            tried = sorted({*outcomes, *rates})
-            beside = {tried[0]: tried[1], tried[-1]: tried[-2]}.get(best)
+                words = f"{study.name}: every rate of {rule} diverged that was not dropped: {dead}"
+                raise ValueError(f"{words}; give the study lower rates")
+            beside = {grid[0]: grid[1], grid[-1]: grid[-2]}.get(best)
             # A cap of SPS that is never reached is as good as a larger one.
-            free = best == tried[-1] and outcomes[best].end.get("capped", 1) < 0.01
+            free = best == grid[-1] and outcomes[best].end.get("capped", 1) < 0.01
             if beside is None or free or extension == study.extensions:
-                return best
-            outcomes |= trials([float(f"{best * best / beside:.3g}")], end)
+                break
+            beyond = float(f"{best * best / beside:.3g}")
+            outcomes, grid = outcomes | trials([beyond], steps), sorted([*grid, beyond])
+        return best
 
-    def all_of(self, runs: list[dict], until: int | None = None) -> list[Curve]:
+    def all_of(self, runs: list[dict], until: float = math.inf) -> list[Curve]:
         """The curves of `runs`, up to the step `until` at least; what another process works on is
         left to it, and taken up where it was killed."""
         while None in (curves := [self.one(who, until) for who in runs]):
             if loop.agreed(self.spent()):
-                raise OutOfTime(f"the rest is another process's; {self.left()}")
+                raise OutOfTime(self.left())
             time.sleep(0.2)
         return curves
 
-    def one(self, who: dict, until: int | None = None) -> Curve | None:
+    def one(self, who: dict, until: float = math.inf) -> Curve | None:
         """The curve of one run, from its file or trained; None while another process has it.
 
         ValueError for a file of other code or another device; OutOfTime for a run that is left.
@@ -269,22 +284,21 @@ class Work:
         self.folder.mkdir(parents=True, exist_ok=True)
         # A name may end in a rate, so suffixes are added to it and never replaced.
         path, checkpoint = self.folder / f"{name}.npz", self.folder / f"{name}.pt"
-        lock = FileLock(self.folder / f".{name}.lock")
+        lock, first = FileLock(self.folder / f".{name}.lock"), self.machine.is_main_process
         try:
-            if self.machine.is_main_process:
-                with contextlib.suppress(Timeout):
-                    lock.acquire(blocking=False)
+            with contextlib.suppress(Timeout):
+                lock.acquire(blocking=False) if first else None
             if not loop.agreed(lock.is_locked):
                 return None
             curve = self._finished(path) if path.exists() else None
-            if curve and (not curve.paused or len(curve.loss) >= (until or math.inf)):
+            if curve and (not curve.paused or len(curve.loss) >= until):
                 return curve
-            make = self._fitted if who["part"] == "baseline" else self._trained
-            curve, words = make(who, checkpoint, until)
-            curve = replace(curve, **who, made=made(self.machine.device.type))
-            if self.machine.is_main_process:
+            curve = replace(self._trained(who, checkpoint, until), **who, made=self.made)
+            if first:
                 Curves(self.study.name, self.configuration, (curve,)).save(path)
-                self.say(f"{name}: {curve.status}, {words}, {curve.seconds:.0f} processor seconds")
+                last = curve.smooth(self.study.window)[-1:] / self.study.loss_rows
+                loss = "".join(f", loss {value:.4f}" for value in last)
+                self.say(f"{name}: {curve.status}{loss}, {curve.seconds:.0f} processor seconds")
                 if not curve.paused:
                     checkpoint.unlink(missing_ok=True)
             return curve
@@ -293,28 +307,25 @@ class Work:
 
     def _finished(self, path: Path) -> Curve:
         (curve,) = load(path).curves
-        device, theirs = self.machine.device.type, curve.made
-        if (theirs["code"], theirs["device"]) != (code(), device):
-            raise ValueError(
-                f"{path} was made by the code of commit {theirs['commit']} on {theirs['device']},"
-                f" this code would run on {device}: move it away, or use another --state"
+        mine, theirs = self.made, curve.made
+        if (theirs["code"], theirs["device"]) != (mine["code"], mine["device"]):
+            words = (
+                f"{path} was made by the code of commit {theirs['commit']} on {theirs['device']}"
             )
+            raise ValueError(f"{words}, not by this one on {mine['device']}: use another --state")
         return curve
 
-    def _fitted(self, who: dict, checkpoint: Path, until: int | None) -> tuple[Curve, str]:
-        begin, none = time.process_time(), np.zeros(0)
-        hits = self.problem.baselines[who["rule"]]()
-        end, seconds = correctness(torch.from_numpy(hits)), time.process_time() - begin
-        curve = Curve("finished", none, none, none, none, seconds=seconds, end=end)
-        return curve, f"{hits.mean():.4f} of the test rows right"
-
-    def _trained(self, who: dict, checkpoint: Path, until: int | None) -> tuple[Curve, str]:
-        study, problem, seed = self.study, self.problem, who["seed"]
-        trial, tuning = who["part"] == "trial", seed == TUNING_SEED
+    def _trained(self, who: dict, checkpoint: Path, until: float) -> Curve:
+        study, problem, seed, none = self.study, self.problem, who["seed"], np.zeros(0, np.float32)
+        trial, tuning, begin = who["part"] == "trial", seed == TUNING_SEED, time.process_time()
+        if who["part"] == "baseline":
+            end = problem.baselines[who["rule"]]()
+            took = time.process_time() - begin
+            return Curve("finished", none, none, none, none, seconds=took, end=end)
         model = loop.initialised(problem.build, seed)
         curve = loop.train(
             model,
-            RULES[who["rule"]](model.parameters(), who["rate"], who["cap"]),
+            maker(who["rule"])(model.parameters(), who["rate"], who["cap"]),
             problem.batches(seed, tuning and study.criterion == "accuracy"),
             study.horizon,
             problem.loss,
@@ -326,25 +337,20 @@ class Work:
             tick=study.clock,
             cpu=self.cpu,
             checkpoint=checkpoint,
-            key=f"{self.key} {code()} {checkpoint.stem}",
+            key=f"{self.key} {self.made['code']} {checkpoint.stem}",
             until=until,
             pause=self.spent,
         )
         if curve.paused and len(curve.loss) != until:
-            raise OutOfTime(f"{study.name}: {checkpoint.stem} {curve.status}; {self.left()}")
-        end, last = {}, (curve.smooth(study.window)[-1:] / study.loss_rows).round(4)
+            raise OutOfTime(self.left())
+        end = {} if trial else dict(problem.finish(model.eval(), seed))
         if who["rule"] == "SPS":  # the share of steps that the cap held
-            end["capped"] = np.mean(curve.step_size >= who["rate"] * (1 - 1e-6))
-        small = {n: getattr(curve, n).astype(np.float32) for n in STEPWISE[:3]}
+            end["capped"] = np.mean(curve.step_size.astype(float) >= who["rate"] * (1 - 1e-6))
         if trial:  # its loss and what chooses the rate are kept
-            none = np.zeros(0, np.float32)
-            small |= dict(step_size=none, gradient_norm=none, weight_norms={}, walked={})
-            small["loss"] = curve.loss.clip(max=6e4).astype(np.float16)  # which ends at 65,504
-        else:
-            end |= problem.finish(model.eval(), seed)
-        end = {key: np.asarray(values) for key, values in end.items()}
-        clock = {key: values.astype(np.float32) for key, values in curve.clock.items()}
-        return replace(curve, **small, clock=clock, end=end), f"loss {last}"
+            loss = curve.loss.clip(max=6e4).astype(np.float16)  # which ends at 65,504
+            small = dict(step_size=none, gradient_norm=none, weight_norms={}, walked={})
+            curve = replace(curve, loss=loss, **small)
+        return replace(curve, end={name: np.asarray(values) for name, values in end.items()})
 
     def collected(self) -> Curves:
         """All trials and judged runs so far."""
@@ -358,9 +364,3 @@ class Work:
         planned = self.study.seeds * len(self.study.rates)
         trials, curves = done.count("trial"), done.count("curve")
         return f"{trials} trials and {curves} of {planned} judged runs are finished"
-
-
-def a_run(part: str, rule: str, rate: float, cap: float | None, seed: int) -> dict:
-    """A run by the names of `Curve`; rules other than SNGD have no cap."""
-    limit = cap if rule == "SNGD" else None
-    return {"part": part, "rule": rule, "rate": rate, "cap": limit, "seed": seed}

@@ -16,7 +16,7 @@ from lib.companion import plots
 from lib.companion.claims import Claim
 from lib.data.texts import TextSet
 from lib.dynamics import GradientRule, train
-from lib.networks import bert, pretrained
+from lib.networks import bert
 from lib.svm import token_svm
 from papers import pieces
 from papers.beyond import margins as measure
@@ -47,7 +47,7 @@ def sentences(data: TextSet, count: int, shortest: int = 12) -> _Sentences:
 
     if count < 2 or count % 2:
         raise ValueError(f"count is {count}; it needs an even number, half of it of either label")
-    weights = pretrained.weights(demo=True)
+    weights = bert.weights(demo=True)
     rows = bert.tokenise(weights, data, 128, whole=True)
     for length in range(shortest + 2, 129):
         of_length = rows.lengths == length

@@ -21,7 +21,6 @@ from lib.compiled import gram
 from lib.data import images
 from lib.dynamics import gradient_descent, rules
 from lib.dynamics import reduced as dynamics_reduced
-from lib.training import batches as batch_room
 from lib.training import curves
 from lib.training.rules import NormalizedSGD, StochasticPolyak
 from papers.beyond import margin_law
@@ -421,7 +420,7 @@ def _finish(processes):
 def image_loader() -> Entry:
     """Cropped, mirrored and standardised CIFAR-sized images, against a small ViT's step on them."""
     data = images.load("cifar10", "train", demo=True)
-    loader = batch_room.AugmentedBatches(data.images, data.labels, 100, 0, data.standardise())
+    loader = training.Batches(data.images, data.labels, 100, 0, data.standardise(), crops=True)
     model = networks.VisionTransformer(32, 8, 3, 10, width=48, depth=3, heads=4, hidden=96)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     batches, steps = 20, iter(range(10**9))

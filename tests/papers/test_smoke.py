@@ -35,5 +35,5 @@ def test_without_a_cap_every_step_of_sngd_has_the_length_of_its_rate():
 
 
 def test_an_unknown_rule_is_named():
-    with pytest.raises(ValueError, match="names the rules .'Lion'."):
+    with pytest.raises(ValueError, match="no rule 'Lion'"):
         smoke.once(STUDY, {"Lion": 0.1})

@@ -22,6 +22,9 @@ class Far(torch.Tensor):
         self.near = near
         return self
 
+    def __reduce_ex__(self, protocol):
+        return self.near.__reduce_ex__(protocol)  # a file holds the content
+
     @classmethod
     def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
         return run(function, args, kwargs or {})

@@ -12,7 +12,7 @@ from lib.training.study import TUNING_SEED, Work, a_run
 from tests.training.far_device import NAME, Far, Machine
 from tests.training.test_study import STUDY
 
-STUDIES = [STUDY, replace(DEMO["mnist"], horizon=4), replace(DEMO["imdb"], horizon=4)]
+STUDIES = [STUDY, replace(DEMO["mnist"], horizon=8), replace(DEMO["imdb"], horizon=8)]
 
 
 def test_the_device_refuses_to_meet_the_cpu():

@@ -1,29 +1,34 @@
 """Plain classifiers: they read the rows that they are given, and the labels that go with them."""
 
 import numpy as np
-import torch
+import pytest
 
-from lib.data import texts
-from lib.data.images import ImageSet
-from lib.training import measures
+from lib.training import studies
 
 
-def test_plain_classifiers_read_images_and_texts():
+@pytest.mark.parametrize("classify", [studies._logistic, studies._nearest])
+def test_plain_classifiers_read_rows_and_labels(classify):
     rng = np.random.default_rng(0)
 
-    def split(rows):
-        labels = rng.integers(0, 2, rows)
-        pixels = 100 * labels[:, None, None, None] + rng.integers(0, 60, (rows, 1, 4, 4))
-        arrays = torch.tensor(pixels, dtype=torch.uint8), torch.tensor(labels)
-        words = [("good film", "bad film")[k] + f" number {n % 7}" for n, k in enumerate(labels)]
-        place = dict(name="invented", source="demo", revision="", rows=rows)
-        return ImageSet(*arrays, 2, **place), texts.TextSet(words, labels, 2, **place)
+    def rows(count):
+        labels = rng.integers(0, 2, count)
+        return labels[:, None] + rng.uniform(0, 0.4, (count, 3)), labels
 
-    (pictures, reviews), (seen, read) = split(100), split(40)
-    fits = [
-        measures.on_pixels(kind, pictures, seen) for kind in (measures.logistic, measures.nearest)
-    ]
-    ids = torch.stack([seen.labels + 1, torch.zeros(40, dtype=torch.int64)], 1)
-    tokens = measures.on_tokens((ids, seen.labels), (ids[:9], seen.labels[:9]), 3)
-    assert tokens.tolist() == [True] * 9
-    assert all(hits.tolist() == [True] * 40 for hits in (*fits, measures.on_words(reviews, read)))
+    train, (inputs, labels) = rows(100), rows(40)
+    wrong = labels.copy()
+    wrong[:3] = 1 - wrong[:3]
+    hits = classify(train, (inputs, wrong))
+    seen = np.unpackbits(hits["test_correct"], count=int(hits["test_rows"]))
+    np.testing.assert_array_equal(seen, labels == wrong)
+
+
+def test_bags_of_words_and_of_tokens_know_the_training_rows_alone():
+    texts = (["good film", "bad film"], ["a good book", "bad"])
+    pairs = ([[1, 2, 0], [1, 3, 0]], [[3, 9, 0], [0, 0, 0]])
+    known, unknown = studies._bags(texts)
+    assert known.toarray().tolist() == [[0, 1, 1], [1, 1, 0]]  # bad, film, good
+    assert unknown.toarray().tolist() == [[0, 0, 1], [1, 0, 0]]
+    both = studies._bags(texts, texts)[1].toarray()
+    np.testing.assert_array_equal(both, np.tile(unknown.toarray(), 2))
+    tokens = studies._bags(pairs, analyzer=lambda row: [k for k in row if k])[1]
+    assert tokens.toarray().tolist() == [[0, 0, 1], [0, 0, 0]]

@@ -82,7 +82,7 @@ def test_a_trial_is_scored_by_the_steps_to_the_last_target_in_the_units_of_its_l
 
 
 def test_accuracy_is_that_of_the_last_evaluations():
-    study = dataclasses.replace(STUDY, criterion="accuracy")
+    study = dataclasses.replace(STUDY, criterion="accuracy", options={"held_out": 400})
     found = {"metrics": {"test_accuracy": np.array([0.1, 0.2, 0.5, 0.6, 0.7, 0.8])}}
     at = np.array([0, 8, 16, 24, 32, 40])
     trial = curve("SGD", 100, np.ones(40), "trial", **found, evaluated_at=at)
