@@ -7,8 +7,7 @@ from matplotlib.figure import Figure
 
 from lib.companion import plots
 from papers.beyond.atlas import NORMS, Ratios, column
-from papers.beyond.atlas_claims import REACHED
-from papers.beyond.atlas_rules import Row
+from papers.beyond.atlas_rules import REACHED, Row
 from papers.beyond.atlas_used import ALLOWED, DECAYED, AtRest
 
 LABELS = {name: name for name in NORMS}
