@@ -255,10 +255,7 @@ fig2 = coordinates.minimal(tokens.class_mean_tokens(0, **sizes))
 target = svm.token_svm(fig2.tokens)
 fig2_law = margin_law.margin_law(fig2.tokens, target)
 collapsed, short = law_steps.figure2_runs(fig2, target.W, growing_steps)
-rates = law_steps.settling_rate(collapsed["NGD"], fig2_law)
-unseen = [law_steps.not_yet(history, "W_mm", fig2_law, name) for name, history in short.items()]
-met = law_steps.collapse(collapsed, "W_mm", fig2_law)
-collapse_table = claims.Table([met, *unseen, law_steps.settles_at(rates)])
+collapse_table = claims.Table(law_steps.figure2_claims(collapsed, short, "W_mm", fig2_law))
 collapse_table
 
 # %%
@@ -356,6 +353,6 @@ for one in out:
     numbers["".join(c if c.isalnum() else "_" for c in named)] = one.amount
 numbers["worst_residual"] = size("law.residual")
 run.keep(figure_diagonal, "law_diagonal", about_diagonal, [*table, *joint_table], numbers)
-numbers = {"constant": fig2_law.constant[0], "settling": rates[0]}
+numbers = {"constant": fig2_law.constant[0], "settling": collapse_table[-1].measured}
 of = (figure_collapse, "law_collapse", about_collapse, collapse_table, numbers)
 run.keep(*of, setting={"seeds": [0]})

@@ -60,7 +60,7 @@ from lib.data import texts
 from lib.networks import bert
 from papers.beyond import margin_law, margin_law_figures, real_tokens
 from papers.beyond import margin_law_steps as law_steps
-from papers.beyond.tolerances import below
+from papers.beyond.tolerances import claim
 
 run = record.start("41_how_margins_settle", "A", globals())
 
@@ -173,8 +173,7 @@ for name, history, errors in (("NGD", long, long_errors), ("GD, T = 2", flat, fl
 
 # %%
 difference_table = claims.Table([
-    law_steps.long_run(long, "W_mm", fig2_law),
-    law_steps.gain(long, "W_mm", long_errors),
+    *law_steps.ngd_claims(long, "W_mm", long_errors, fig2_law),
     law_steps.gd_order(flat, flat_errors, pair_law),
 ])  # fmt: skip
 difference_table
@@ -236,8 +235,7 @@ step_claims.append(law_steps.cycle_without_momentum())
 searched, sizes = 25 * seeds, range(2, 8)
 alone, left = np.transpose([law_steps.search(searched, m, longer=100_000) for m in sizes])
 pushed, _ = law_steps.search(100, 2, momentum=0.9)
-statement = "share of supports of two pairs that cycle without momentum"
-step_claims.append(below("law.two_pairs", statement, alone[0] / searched))
+step_claims.append(claim("law.two_pairs", alone[0] / searched))
 searched *= len(sizes)
 print(
     f"to and fro: {sum(alone)} of {searched:,} supports after 3000 steps, {sum(left)} after 100,000;"

@@ -211,7 +211,7 @@ assert np.abs(off - np.log(1.5 * bent.norm[0])).max() < 0.2
 # support and $\langle A_k,D\rangle\ge1$ on the degenerate pairs: a second SVM. Its duals $y_k$, over $a_t$, stand where the first SVM's are zero.
 
 # %%
-idle, _ = zero_duals.unit_runs(every, 0.5, zero_steps)
+idle, _ = zero_duals.study(every, 1, zero_steps, step=0.5)
 some = range(max(seeds, 3))  # where degenerate pairs meet
 two, three = (zero_duals.study(some, count, zero_steps)[0] for count in (2, 3))
 several = two + three
@@ -233,8 +233,7 @@ setting = margin_law_runs.LawSetting("start", pairs_of, dynamics.ngd(0.1), start
 begun = margin_law_runs.kept(margin_law_runs.compare(setting, 200_000))
 whole = [one for one in begun if one.law.support.all()]
 start_off = max((abs(one.measured.error[-1] / one.predicted - 1) for one in whole), default=np.nan)
-said = "Gaussian W_0: error over its prediction, less 1, worst run"
-starts = tolerances.near("start.outside", said, start_off)
+starts = tolerances.claim("start.outside", start_off)
 studied = [zero_duals.left_study(name, every, 50_000)[0] for name in zero_duals.PROBLEMS]
 left = sum(studied, [])
 ratio = np.array([one.first / one.measured[-1] for one in left])

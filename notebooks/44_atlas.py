@@ -117,7 +117,7 @@ from IPython.display import HTML
 from lib import attention, files, svm
 from lib.attention import tokens
 from lib.companion import claims, plots, record
-from papers.beyond import atlas, atlas_claims, atlas_figures, atlas_rules, atlas_used, own_norms
+from papers.beyond import atlas, atlas_figures, atlas_rules, atlas_used
 from papers.beyond.engine import optimisers, training
 
 run = record.start("44_atlas", "A", globals())
@@ -175,7 +175,7 @@ rows = atlas_rules.rows()
 keep = files.folder("runs") / "atlas"  # run by run: a long map that is interrupted goes on
 paths = atlas_rules.trained(data, rows, steps, times, keep)
 found = atlas.atlas(paths, best)
-table = claims.Table(sorted(atlas_claims.predictions(rows, found), key=lambda claim: claim.holds))
+table = claims.Table(sorted(atlas_rules.predictions(rows, found), key=lambda claim: claim.holds))
 table
 
 # %%
@@ -200,13 +200,14 @@ HTML(f"<details><summary>Every rule's step in one line</summary>{every}</details
 # **Own norms.** Shampoo's sums and SOAP are measured in a norm of their own as well, made of what they divide by.
 
 # %%
-solutions, end = atlas_used.Solutions(data), np.array([1])  # runs under decay are recorded at rest
+end = np.array([1])  # runs under decay are recorded at rest
 rested = atlas_rules.trained(data, decays, atlas_rules.TENTH, end, keep)
-ends = {name: atlas_used.at_rest(row, rested[name], solutions) for name, row in decays.items()}
+ends = {name: atlas_used.at_rest(row, rested[name], best) for name, row in decays.items()}
 chosen = atlas_used.chosen(ends)
 print("the decay forbids the margin in a run of", *atlas_used.forbidden(ends), sep="; ")
 own = {
-    name: own_norms.own_ratios(data, name, paths[name], found[name])[0] for name in own_norms.OWN
+    name: atlas_used.own_ratios(data, name, paths[name], found[name])[0]
+    for name in atlas_used.OWN_SOURCES
 }
 for name, value in own.items():
     print(f"{name}: own norm {np.median(value):.3f}, best other "
@@ -217,7 +218,7 @@ others = atlas_used.other_rows()
 reached_others = atlas.atlas(atlas_rules.trained(data, others, sweep_steps, times, keep), best)
 used_claims = atlas_used.decay_claims(ends) + atlas_used.selection_claims(chosen)
 used_claims += atlas_used.own_claims(own, found)
-used_claims += atlas_claims.predictions(others, reached_others)[1:]
+used_claims += atlas_rules.predictions(others, reached_others)[1:]
 moved = atlas_used.turned_back(data, range(seeds), 2_000)
 table_used = claims.Table(used_claims + atlas_used.gauge_claims(moved))
 table_used
@@ -252,7 +253,7 @@ reached = {
 }
 own_norm = {name: row.reached for name, row in constant.items()}
 *_, growing = schedules
-table_rates = claims.Table(atlas_claims.growing(schedules[growing], reached[growing]))
+table_rates = claims.Table(atlas_rules.growing(schedules[growing], reached[growing]))
 table_rates
 
 # %%
@@ -286,8 +287,8 @@ for what, by_size in atlas_rules.batch_rows(sizes).items():
     runs = atlas.atlas(atlas_rules.trained(data, named, sweep_steps, times, keep), best)
     own_of[what] = by_size[sizes[0]].highest
     by_batch[what] = {int(size): one for size, one in runs.items()}
-of_memory = atlas_claims.memories({str(b): one for b, one in zip(memories, forgets)})
-table_adam = claims.Table(of_memory + atlas_claims.batches(by_batch, own_of))
+of_memory = atlas_rules.memories({str(b): one for b, one in zip(memories, forgets)})
+table_adam = claims.Table(of_memory + atlas_rules.batches(by_batch, own_of))
 table_adam
 
 # %%
@@ -353,16 +354,16 @@ for iterations in (5, 10):
 # %% tags=["set-up"]
 # Set-up, no need to read.
 at_end = lambda name, of: found[name].last[:, atlas.column(of)].min()
-numbers = {f"least_{atlas_claims.word(of)}": at_end(name, of) for name, of in own_norm.items()}
+numbers = {f"least_{atlas_rules.word(of)}": at_end(name, of) for name, of in own_norm.items()}
 numbers["steady"] = int(sum(one.steady.sum() for one in found.values()))
 run.keep(figure_map, "atlas_map", about_map, table, numbers | {"runs": len(rows) * seeds})
 steadily = reached[r"$\eta_t=\eta$"]
 rate = lambda name, of: np.median(atlas.fitted_rate(steadily[name], atlas.column(of)))
-numbers = {f"rate_{atlas_claims.word(of)}": rate(name, of) for name, of in own_norm.items()}
+numbers = {f"rate_{atlas_rules.word(of)}": rate(name, of) for name, of in own_norm.items()}
 run.keep(figure_rates, "atlas_rates", about_rates, table_rates, numbers)
 which = {"short": forgets[1], "long": forgets[-1], "large_epsilon": stops[-1]}
 k = atlas.column("l_inf")
 numbers = {name: np.median(one.last[:, k]) for name, one in which.items()}
 run.keep(figure_adam, "atlas_adam", about_adam, table_adam, numbers)
-numbers = {f"own_{atlas_claims.word(name)}": value.min() for name, value in own.items()}
+numbers = {f"own_{atlas_rules.word(name)}": value.min() for name, value in own.items()}
 run.keep(figure_used, "atlas_used", about_used, table_used, numbers)

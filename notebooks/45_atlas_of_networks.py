@@ -160,7 +160,7 @@ optimal, disputes = {}, {}
 for way, (of, start) in ways.items():
     ended = network.ended(of, chosen, selection_steps, start)
     optimal[way] = network.optimal(of, ended)
-    disputes[way] = network.disputes(chosen, ended, network.OwnMargins(of))
+    disputes[way] = network.disputes(chosen, ended, atlas.BestMargins(of))
 print(networks_figures.shares_table(optimal, disputes))
 
 # %%

@@ -52,20 +52,25 @@ def features(tokens: TokenSet, selection: np.ndarray) -> np.ndarray:
 
 
 class BestMargins:
-    """gamma_N of every run's selections in all NORMS, each solved once; W has two heads."""
+    """The token SVMs of every run's selections, each solved once, and their largest `gap`.
+
+    known: by run and selection, then by the name of the norm. W has two heads.
+    """
 
     def __init__(self, tokens: TokenSet):
         self.tokens, self.known, self.gap = tokens, {}, 0.0
 
-    def of(self, run: int, selection: np.ndarray) -> np.ndarray:
-        """gamma_N in the order of NORMS, (norms,), of one selection (n,)."""
-        key = run, *map(int, selection)
-        if key not in self.known:
-            alone = self.tokens.run(run)
-            solved = [svm.token_svm(alone, selection[None], norm) for norm in NORMS.values()]
-            self.gap = max(self.gap, *(solution.gap[0] for solution in solved))
-            self.known[key] = np.array([1 / solution.norm[0] for solution in solved])
-        return self.known[key]
+    def solution(self, run: int, selection: np.ndarray, norm: str) -> svm.MaxMargin:
+        """W_mm of one run's selection (n,), norm by its name in NORMS; Infeasible for none."""
+        solved = self.known.setdefault((run, *map(int, selection)), {})
+        if norm not in solved:
+            solved[norm] = svm.token_svm(self.tokens.run(run), selection[None], NORMS[norm])
+            self.gap = max(self.gap, solved[norm].gap[0])
+        return solved[norm]
+
+    def gamma(self, run: int, selection: np.ndarray, norm: str) -> float:
+        """gamma_N = 1 / ||W_mm||_N; arguments as in `solution`."""
+        return 1 / self.solution(run, selection, norm).norm[0]
 
 
 @dataclass(frozen=True)
@@ -99,10 +104,10 @@ def ratios(path: Path, best: BestMargins) -> Ratios:
     for run in range(len(W)):
         if path.status[run] != "completed" or not margins[run, -1] > 0:
             continue  # a run that diverged, or that ends on a tie, selects nothing
-        gamma = best.of(run, selection[run])
         with np.errstate(invalid="ignore"):  # W_0 = 0 has no direction
-            for k, norm in enumerate(NORMS.values()):
-                value[run, :, k] = margins[run] / svm.norm_of(W[run], norm) / gamma[k]
+            for k, (name, norm) in enumerate(NORMS.items()):
+                gamma = best.gamma(run, selection[run], name)
+                value[run, :, k] = margins[run] / svm.norm_of(W[run], norm) / gamma
     return Ratios(path.iterations, value, selection, steady, path.status)
 
 

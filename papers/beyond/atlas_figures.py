@@ -8,8 +8,7 @@ from matplotlib.figure import Figure
 from lib.companion import plots
 from papers import pieces
 from papers.beyond.atlas import NORMS, Ratios, column, fitted_rate
-from papers.beyond.atlas_claims import REACHED
-from papers.beyond.atlas_rules import Row
+from papers.beyond.atlas_rules import REACHED, Row
 from papers.beyond.atlas_used import ALLOWED, ASKED, DECAYED, AtRest
 
 LABELS = {name: name for name in NORMS}

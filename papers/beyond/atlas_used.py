@@ -1,4 +1,4 @@
-"""The atlas as optimisers are used: weight decay, variance reduction, keys and queries turned.
+"""The atlas as optimisers are used: weight decay, own norms, variance reduction, factors turned.
 
 Decoupled decay lambda keeps N(W) <= 1/lambda, N the norm of the rule's step, and a run rests where
 log sum_m kappa_m e^{-g_m} is least in that ball, g_m the margins and kappa as in `margin_law`. By
@@ -6,21 +6,36 @@ duality that is the largest sum_m pi_m log(kappa_m / pi_m) - N*(sum_m pi_m A_m) 
 probabilities pi, which tend to beta / sum beta, beta the duals of the token SVM in N. So g_m =
 gamma_N / lambda + a_m, a_m = log(kappa_m / beta_m) less its beta-weighted mean, and 1 - ratio =
 -min_m a_m lambda / gamma_N to first order (ours).
+
+Norms of a rule's own. A rule whose divisors settle, D = H^{-1} G, is gradient descent in N(W)^2 =
+<W, H W>, of largest margin 1 / ||V||_F, V the shortest with <H^{-1/2} A_m, V> >= 1. AdaGrad: H =
+diag(sqrt v), v the sum of G^2 (Qian and Qian, 1906.03559). Adam on single samples: H = diag(s), s_j
+= sqrt(sum_i (sum_t beta_it A_it)_j^2), beta the duals in that norm (Baek, Song and Yun, 2510.26303,
+for linear models). Shampoo's sums: H W = L^{1/4} W R^{1/4}, SOAP: l_inf of Q_L^T W Q_R, ours.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import nnls
 
 from lib import svm
 from lib.attention.token_sets import TokenSet
-from lib.companion.claims import Claim, at_least, at_most, remarked
+from lib.companion.claims import Claim, at_least, at_most
 from lib.seeds import stream
 from papers.beyond import factored_atlas, margin_law
-from papers.beyond.atlas import NORMS, Ratios, column, least_margins, selected
-from papers.beyond.atlas_claims import word
-from papers.beyond.atlas_rules import BATCHES, GAMMA, GROWTH, OURS, TENTH, Row, step
+from papers.beyond.atlas import (
+    NORMS,
+    BestMargins,
+    Ratios,
+    column,
+    features,
+    least_margins,
+    selected,
+)
+from papers.beyond.atlas_rules import BATCHES, GAMMA, GROWTH, OURS, TENTH, Row, atlas_claim, step
 from papers.beyond.engine import factored
 from papers.beyond.engine import optimisers as o
 from papers.beyond.engine.training import Path
@@ -28,7 +43,7 @@ from papers.beyond.engine.training import Path
 ADAMW = "arXiv 2404.04454, any loss"  # Xie and Li
 LION_K = "arXiv 2506.15054, any loss"  # Chen, Li and Liu
 GAUGE = "arXiv 2605.07067 for polar steps and Adam"
-OWN_SOURCES = {  # of the norms in `own_norms`
+OWN_SOURCES = {  # of the norms of their own, by the rows of the atlas
     "Adam, 0.999, per sample": "ours, measured; predicted by arXiv 2510.26303 for linear models",
     "AdaGrad": "ours, measured; predicted by arXiv 1906.03559 for linear models",
     "Shampoo, sums": "ours",
@@ -37,6 +52,9 @@ OWN_SOURCES = {  # of the norms in `own_norms`
 QUICK = 2 * GROWTH  # growth of margins a step with weight decay
 ALLOWED = (1, 3, 10, 30, 100)  # gamma_N / lambda, for the typical gamma_N
 SLOW = "AdamW, 0.999, 100"  # the roots of its second moments forget 0.0005 a step
+FLOOR = 1e-12  # of an eigenvalue, or of an entry, beside the largest: below it nothing was pulled
+SETTLED = 1e-9  # largest relative change of the fixed point's s in its last step
+GAP = 1e-7  # largest relative duality gap of a shortest vector
 ASKED = dict(slow=0.9, norm=1e-4, shortfall=0.05, own=0.98, largest=0.9, kept=1e-9, turned=0.01)
 
 
@@ -83,20 +101,6 @@ def other_rows() -> dict[str, Row]:
     return rows | {"OLion": Row(o.olion(step("l_inf")), None, "l_inf", TENTH)}
 
 
-class Solutions:
-    """The token SVM of each run, selection and norm, solved once."""
-
-    def __init__(self, tokens: TokenSet):
-        self.tokens, self.known = tokens, {}
-
-    def of(self, run: int, selection: np.ndarray, norm: str) -> svm.MaxMargin:
-        """The solution of one run's selection (n,), norm by its name in NORMS."""
-        key = run, norm, *map(int, selection)
-        if key not in self.known:
-            self.known[key] = svm.token_svm(self.tokens.run(run), selection[None], NORMS[norm])
-        return self.known[key]
-
-
 @dataclass(frozen=True)
 class AtRest:
     """Runs under one decay: N(W) decay; 1 - ratio, and the law's; selections, gamma_N / decay.
@@ -112,19 +116,19 @@ class AtRest:
     allowed: np.ndarray
 
 
-def at_rest(row: Row, path: Path, solutions: Solutions, identity: bool = False) -> AtRest:
+def at_rest(row: Row, path: Path, best: BestMargins, identity: bool = False) -> AtRest:
     """How a row of `decay_rows` ended; in the Frobenius norm with the identity as the metric."""
-    tokens, W, decay = solutions.tokens, path.W[:, -1], row.rule.weight_decay
+    tokens, W, decay = best.tokens, path.W[:, -1], row.rule.weight_decay
     norm = "Frobenius" if identity else row.highest
     selection, size = selected(tokens, W), svm.norm_of(W, NORMS[norm])
-    least = least_margins(tokens, selection, W[:, None])[:, 0]
+    margins = least_margins(tokens, selection, W[:, None])[:, 0]
     missing, law, allowed = np.full((3, len(W)), np.nan)
-    for run in np.flatnonzero((least > 0) & (path.status == "completed")):
-        solution = solutions.of(run, selection[run], norm)
+    for run in np.flatnonzero((margins > 0) & (path.status == "completed")):
+        solution = best.solution(run, selection[run], norm)
         slopes = margin_law.saturated_slopes(tokens.run(run), selection[run : run + 1])[0]
         on = solution.support[0] & (solution.duals[0] > 0)
         offsets, _ = margin_law.log_ratios(slopes[on], solution.duals[0][on])
-        missing[run] = 1 - least[run] * solution.norm[0] / size[run]
+        missing[run] = 1 - margins[run] * solution.norm[0] / size[run]
         law[run] = -offsets.min() * decay * solution.norm[0]
         allowed[run] = 1 / (solution.norm[0] * decay)
     return AtRest(size * decay, missing, law, selection, allowed)
@@ -134,17 +138,19 @@ def decay_claims(ends: Mapping[str, AtRest]) -> list[Claim]:
     """Norm times decay at every decay, and the shortfall at the weakest beside the law's."""
     claims = []
     for name, rule in DECAYED.items():
-        runs, source = [ends[f"{name}, {m}"] for m in ALLOWED], f"ours, measured; {rule.source}"
-        off = max(np.abs(one.size - 1).max() for one in runs)
+        runs = [ends[f"{name}, {m}"] for m in ALLOWED]
+        off = max(np.abs(end.size - 1).max() for end in runs)
         text = f"{name} with decay: |{rule.norm} norm times decay - 1|, largest of all decays, runs"
-        claim = at_most(f"atlas.decay.norm.{word(name)}", text, source, off, ASKED["norm"])
         why = f"A step of {name} can be longer than one, so that 1/decay is no bound of its norm"
-        claims.append(remarked(claim, why))
-        off, bound = np.abs(runs[-1].missing / runs[-1].law - 1), ASKED["shortfall"]
+        source = f"ours, measured; {rule.source}"
+        asked = off, ASKED["norm"], why
+        claims.append(atlas_claim(at_most, "decay.norm", name, text, *asked, source=source))
+        off = np.abs(runs[-1].missing / runs[-1].law - 1)
         text = f"{name} with decay that allows margins of 100: |shortfall / the law's - 1|, largest"
-        claim = at_most(f"atlas.decay.law.{word(name)}", text, "ours", off.max(), bound)
-        why = f"Only to first order: {(off <= bound).sum()} of {len(off)} runs keep to the bound"
-        claims.append(remarked(claim, why))
+        kept = (off <= ASKED["shortfall"]).sum()
+        why = f"Only to first order: {kept} of {len(off)} runs keep to the bound"
+        asked = off.max(), ASKED["shortfall"], why
+        claims.append(atlas_claim(at_most, "decay.law", name, text, *asked, source="ours"))
     text = f"{SLOW} allowed: l_inf norm times decay, largest of all runs"
     largest = ends[SLOW].size.max()
     return [*claims, at_most("atlas.decay.slow", text, "ours", largest, ASKED["slow"])]
@@ -152,7 +158,7 @@ def decay_claims(ends: Mapping[str, AtRest]) -> list[Claim]:
 
 def forbidden(ends: Mapping[str, AtRest]) -> dict[str, int]:
     """By row, in how many runs the decay leaves no margin of 1 or no selection at all."""
-    counts = {name: int((~(one.allowed >= 1)).sum()) for name, one in ends.items()}
+    counts = {name: int((~(end.allowed >= 1)).sum()) for name, end in ends.items()}
     return {name: count for name, count in counts.items() if count}
 
 
@@ -160,8 +166,8 @@ def in_frobenius(by_rule: Mapping[str, Ratios]) -> dict[str, Ratios]:
     """Every norm's ratio that in Frobenius: what the identity as the metric shows."""
     k = column("Frobenius")
     return {
-        name: replace(one, value=np.repeat(one.value[..., k : k + 1], len(NORMS), -1))
-        for name, one in by_rule.items()
+        name: replace(ratios, value=np.repeat(ratios.value[..., k : k + 1], len(NORMS), -1))
+        for name, ratios in by_rule.items()
     }
 
 
@@ -171,7 +177,8 @@ def selection_claims(by_rule: Mapping[tuple, tuple]) -> list[Claim]:
     text = f"share of {runs} runs whose stronger decay selects other tokens that gain margin by it"
     share = larger / runs if runs else np.nan
     why = f"Refuted: {runs - larger} of these runs select tokens of less margin; why is not shown"
-    return [remarked(at_least("atlas.decay.selection", text, "ours", share, ASKED["largest"]), why)]
+    asked = share, ASKED["largest"]
+    return [at_least("atlas.decay.selection", text, "ours", *asked, why=why)]
 
 
 def chosen(ends: Mapping[str, AtRest]) -> dict[tuple, tuple]:
@@ -219,14 +226,13 @@ def gauge_claims(moved: Mapping[str, np.ndarray]) -> list[Claim]:
     """W is the same from turned (K, Q) under GD, NGD and polar steps; under sign and Adam not."""
     claims = []
     for name, change in moved.items():
-        judge, value, bound = at_least, change.min(), ASKED["turned"]
+        asked = at_least, change.min(), ASKED["turned"]
         if name in ("GD", "NGD", "polar steps"):
-            judge, value, bound = at_most, change.max(), ASKED["kept"]
+            asked = at_most, change.max(), ASKED["kept"]
         text = f"(K, Q) turned, {name}: relative change of W"
-        source = f"ours, measured; predicted by {GAUGE}"
-        claim = judge(f"atlas.gauge.{word(name)}", text, source, value, bound)
         why = f"{change.min():.0e} in the best run: rounding grows along some runs"
-        claims.append(remarked(claim, why))
+        judge, *values = asked
+        claims.append(atlas_claim(judge, "gauge", name, text, *values, why, by=GAUGE))
     return claims
 
 
@@ -234,7 +240,6 @@ def own_claims(own: Mapping[str, np.ndarray], by_rule: Mapping[str, Ratios]) -> 
     """Adam on single samples reaches its own norm; the others' has the largest ratio of the row."""
     claims = []
     for name, value in own.items():
-        steps = by_rule[name].iterations[-1]
         if "per sample" in name:
             text = f"{name}: margin over the largest in its fixed point's norm, least of all runs"
             measured, bound = value.min(), ASKED["own"]
@@ -244,7 +249,109 @@ def own_claims(own: Mapping[str, np.ndarray], by_rule: Mapping[str, Ratios]) -> 
             text = f"{name}: share of runs whose ratio in the rule's own norm is above all others"
             measured, bound = above.mean(), ASKED["largest"]
             why = f"In {(~above).sum()} of {len(above)} runs one of the seven norms is above it"
-        why += f", after {steps:,} steps"
-        id = f"atlas.own_norm.{word(name)}"
-        claims.append(remarked(at_least(id, text, OWN_SOURCES[name], measured, bound), why))
+        why += f", after {by_rule[name].iterations[-1]:,} steps"
+        asked = text, measured, bound, why
+        claims.append(atlas_claim(at_least, "own_norm", name, *asked, source=OWN_SOURCES[name]))
     return claims
+
+
+def _shortest(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The shortest V (k,) with rows V >= 1, rows (m, k), and its duals: V = rows^T duals.
+
+    By Lawson and Hanson's method. RuntimeError where the relative duality gap is above GAP.
+    """
+    scale = np.linalg.norm(rows, axis=1).max()
+    scaled = rows / scale
+    target = np.append(np.zeros(rows.shape[1]), 1.0)
+    weights, _ = nnls(np.vstack([scaled.T, np.ones(len(rows))]), target, maxiter=10 * rows.size)
+    V = scaled.T @ weights
+    smallest, square = (scaled @ V).min(), V @ V
+    if not smallest >= (1 - GAP) * square / weights.sum():
+        raise RuntimeError("no shortest vector to the accuracy asked for: not separable?")
+    return V / (smallest * scale), weights / (smallest * scale**2)
+
+
+class _FixedPoint(NamedTuple):
+    """Adam's s (d, d_z) on single samples, how far its last step moved it, and after how many."""
+
+    s: np.ndarray
+    residual: float
+    steps: int
+
+
+def _fixed_point(A: np.ndarray, most: int = 300) -> _FixedPoint:
+    """The fixed point of s -> sqrt(sum_i (sum_t beta_it A_it)^2), beta of the SVM in sum s_j W_j^2.
+
+    A (n, T-1, d, d_z). From s = 1, by the geometric mean of both sides; it settles at SETTLED.
+    """
+    n, s, residual, steps = len(A), np.ones(A.shape[2:]), np.inf, 0
+    while residual > SETTLED and steps < most:
+        _, duals = _shortest((A / np.sqrt(s)).reshape(-1, s.size))
+        pulls = np.einsum("im,imk->ik", duals.reshape(n, -1), A.reshape(n, -1, s.size))
+        new = np.sqrt((pulls**2).sum(0)).reshape(s.shape)
+        new = np.sqrt(s * np.maximum(new, FLOOR * new.max()))
+        new /= np.sqrt((new**2).mean())
+        residual, s, steps = float(np.abs(new / s - 1).max()), new, steps + 1
+    return _FixedPoint(s, residual, steps)
+
+
+def _power(M, exponent):
+    """M^exponent of a symmetric M >= 0, of its pseudo-inverse where the exponent is negative."""
+    values, vectors = np.linalg.eigh(M)
+    kept = values > FLOOR * values[-1]
+    return (vectors[:, kept] * values[kept] ** exponent) @ vectors[:, kept].T
+
+
+def _quadratic(A, W, root, inverse):
+    """W's ratio in <W, H W>: root = H^{1/2} W, inverse = H^{-1/2} A."""
+    V, _ = _shortest(inverse.reshape(-1, W.size))
+    margin = np.einsum("ntde,de->nt", A, W).min()
+    return margin * np.linalg.norm(V) / np.linalg.norm(root)
+
+
+def _entrywise(A: np.ndarray, W: np.ndarray, s: np.ndarray) -> float:
+    """W's share of the largest margin in N(W)^2 = sum_j s_j W_j^2; s (d, d_z), positive."""
+    root = np.sqrt(np.maximum(s, FLOOR * s.max()))
+    return _quadratic(A, W, root * W, A / root)
+
+
+def _two_sided(A: np.ndarray, W: np.ndarray, left: np.ndarray, right: np.ndarray) -> float:
+    """W's share of the largest margin in N(W)^2 = <W, L^{1/4} W R^{1/4}>."""
+    root, inverse = ([_power(M, power) for M in (left, right)] for power in (1 / 8, -1 / 8))
+    return _quadratic(A, W, root[0] @ W @ root[1], inverse[0] @ A @ inverse[1])
+
+
+def _in_turned(tokens: TokenSet, selection, W, left, right) -> float:
+    """W's share of the largest margin in max |Q_L^T W Q_R|; left Q_L and right Q_R orthogonal."""
+    other = replace(tokens, X=tokens.X @ left, u=tokens.u @ left, z=tokens.z @ right)
+    best = 1 / svm.token_svm(other, selection[None], np.inf).norm[0]
+    margin = least_margins(tokens, selection[None], W[None, None])[0, 0]
+    return margin / np.abs(left.T @ W @ right).max() / best
+
+
+def _own(name, tokens, selection, W, second, left, right):
+    """(ratio, residual of the fixed point) of one run; second None: the identity as the metric."""
+    if name == "SOAP":
+        return _in_turned(tokens, selection, W, left, right), 0.0
+    A = features(tokens, selection)
+    if name == "Shampoo, sums":
+        return _two_sided(A, W, left, right), 0.0
+    if second is None:
+        return _entrywise(A, W, np.ones(W.shape)), 0.0
+    if name == "AdaGrad":
+        return _entrywise(A, W, np.sqrt(second)), 0.0
+    point = _fixed_point(A)
+    return _entrywise(A, W, point.s), point.residual
+
+
+def own_ratios(tokens: TokenSet, name: str, path: Path, reached: Ratios, identity: bool = False):
+    """Last ratio of every run in the own norm of a row of OWN; the fixed point's residual.
+
+    (runs,), NaN where a run selects nothing. identity: with the identity as the metric.
+    """
+    value = np.full((len(path.W), 2), np.nan)
+    for run in np.flatnonzero(np.isfinite(reached.last).all(1)):
+        W, sides = path.W[run, -1], (path.second[run], path.left[run], path.right[run])
+        sides = (None, *map(np.eye, W.shape)) if identity else sides
+        value[run] = _own(name, tokens.run(run), reached.selection[run], W, *sides)
+    return value.T

@@ -23,7 +23,7 @@ from papers.beyond import margin_law_runs, margins
 from papers.beyond.global_map import half_of_seeds
 from papers.beyond.margin_law import PremiseFails, margin_law, score_gaps
 from papers.beyond.margin_law_runs import kept
-from papers.beyond.tolerances import SETTLED, above, below, but, each_near, near
+from papers.beyond.tolerances import SETTLED, but, claim
 
 BASE = {"n": 6, "T": 5, "d": 120, "signal": 3.0, "noise": 0.3}
 STEP = 0.5  # of the longest step
@@ -105,7 +105,7 @@ class Point:
     comparison: margin_law_runs.Comparison | None = None
 
 
-def point(axis: str, value: float, seed: int, steps: int) -> Point:
+def _point(axis: str, value: float, seed: int, steps: int) -> Point:
     """Train one problem by NGD with half of the longest step of its opt tokens' law."""
     at = Point(axis=axis, value=value, seed=seed)
     where = f"{axis} = {value:g}, seed {seed}"
@@ -131,7 +131,7 @@ def along(
 ) -> list[Point]:
     """Every seed at every value of every axis."""
     places = [(axis, value) for axis, chosen in values.items() for value in chosen]
-    return [point(*place, seed, steps) for place in places for seed in seeds]
+    return [_point(*place, seed, steps) for place in places for seed in seeds]
 
 
 def score_crossing(axis: str, seed: int) -> float:
@@ -199,10 +199,7 @@ def map_claims(points: Sequence[Point]) -> list[Claim]:
     for axis in dict.fromkeys(p.axis for p in points):
         here = [p for p in points if p.axis == axis]
         good = [relative(p) for p in kept(here)]
-        text = (
-            f"{axis}: error over its prediction, less 1, worst of {len(good)} of {len(here)} runs"
-        )
-        rows.append(near("map.constant", text, good, setting=axis))
+        rows.append(claim("map.constant", good, axis, len(good), len(here)))
     return [*rows, _noise_power(points)]
 
 
@@ -214,16 +211,13 @@ def _noise_power(points, lowest=1.0):
         sizes = {p.value: p.comparison.measured.residual for p in loud if p.seed == seed}
         powers.append(np.polyfit(np.log(list(sizes)), np.log(list(sizes.values())), 1)[0])
     powers = np.array(powers or [np.nan])
-    text = f"noise: exponent of C in sigma >= {lowest:g}, worst seed"
     why = f"mean {powers.mean():.3f}; opt tokens still count"
-    return each_near("map.noise", text, powers, -2.0, why=why)
+    return claim("map.noise", powers, "", f"{lowest:g}", each=True, why=why)
 
 
 def switch_claim(axis: str, predicted: np.ndarray, measured: np.ndarray) -> Claim:
     """A run changes its selection where the first token overtakes: per seed, (seeds,) each."""
-    off = np.asarray(measured) / predicted - 1
-    text = f"{axis}: amount at which the run switches over the score crossing, less 1, worst seed"
-    return each_near("map.switch", text, off, setting=axis)
+    return claim("map.switch", np.asarray(measured) / predicted - 1, axis, each=True)
 
 
 # axis: the values at which W_mm may be lost, and the other two sizes
@@ -240,13 +234,12 @@ def _capacity(axis, values, has, sizes):
     did = has == 1.0 if axis == "d" else has != 1.0
     half = half_of_seeds(values, did)
     low, high = sorted(_crowding(**sizes, **{axis: end}) for end in half[1:])
-    text = f"{axis} at which half of the seeds have no W_mm: constraints over Cover's count"
     at = f"{axis} = {half[0]:.3g}"
     why = f"{at}; {SHARED_QUERY}" if axis == "T" else at
     more = {"interval": (low, high), "remark": at}
     return half, [
-        above("map.least", text + ", low end", low, axis, **more),
-        below("map.most", text + ", high end", high, axis, **more, why=why),
+        claim("map.least", low, axis, **more),
+        claim("map.most", high, axis, **more, why=why),
     ]
 
 
@@ -307,7 +300,7 @@ def onset(seeds: Sequence[int], steps: int, values: Sequence[float] = GRID) -> _
             # what pairs off the support leave outside its span is read off at a tenth of the run
             left = law.remaining(np.array([level]))[0], np.exp(-law.excess[0] * level / 10)
             predicted[k, j] = max(left) > SETTLED
-            run = point(AXIS, value, seed, steps)
+            run = _point(AXIS, value, seed, steps)
             if run.refusal and "'long enough'" not in run.refusal:
                 raise PremiseFails("length alone", j, value, run.refusal)
             measured[k, j] = bool(run.refusal)
@@ -350,22 +343,16 @@ def onset_claims(onsets: Sequence[_Onset]) -> list[Claim]:
     """The level that a run reaches is that of its steps; longer runs bear more correlation."""
     rows = []
     for at in onsets:
-        text = f"correlation: margin level after {at.steps:,} steps over its prediction, worst run"
         levels = at.level[np.isfinite(at.level)]
-        rows.append(near("map.level", text, levels, 1.0, f"{at.steps}"))
+        rows.append(claim("map.level", levels, f"{at.steps}", f"{at.steps:,}"))
     halves = np.array([at.half(at.measured)[0] for at in onsets])
-    text = "1 - correlation at which half need more steps: over that of the next longer runs"
-    return [*rows, above("map.time", text, halves[:-1] / halves[1:])]
+    return [*rows, claim("map.time", halves[:-1] / halves[1:])]
 
 
 def end_claims(share: float, merged: Sequence[_Repeated]) -> list[Claim]:
     """No correlation tried changes the selection; at 1 the merged pairs' law holds."""
     off = [pair.measured / pair.predicted - 1 for pair in merged]
-    text = f"correlation 1: ‖W‖ x error over C of the merged pairs, less 1, worst of {len(off)}"
-    return [
-        above("map.stays", "correlation up to 0.999: runs that keep opt", share),
-        near("map.merged", text, off),
-    ]
+    return [claim("map.stays", share), claim("map.merged", off, "", len(off))]
 
 
 END_WORLDS = {

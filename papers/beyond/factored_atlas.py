@@ -19,7 +19,7 @@ from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most
 from papers.beyond import atlas, atlas_rules
 from papers.beyond.atlas import Ratios
-from papers.beyond.atlas_claims import ranked, word
+from papers.beyond.atlas_rules import ranked, word
 from papers.beyond.engine import factored, training
 from papers.beyond.engine import optimisers as o
 from papers.beyond.engine.optimisers import Optimiser
@@ -90,14 +90,14 @@ def run(
     tokens: TokenSet, table: Mapping[str, FactorRow], steps: int, seeds: Sequence[int]
 ) -> tuple[dict[str, Ratios], dict[str, Ratios], float]:
     """Last ratios of every rule on (K, Q) from small starts and on W from zero; largest SVM gap."""
-    best, sign_best = atlas.BestMargins(tokens), SignMargins(tokens)
+    best, sign_best = atlas.BestMargins(tokens), _SignMargins(tokens)
     K, Q = factored.small_start(tokens, seeds, COLUMNS)
     record = [steps // 2, steps]
     both = factored.train(tokens, {n: r.rule for n, r in table.items()}, K, Q, record)
     alone: Any = training.train(
         tokens, {n: r.alone for n, r in table.items()}, steps, record=record
     )
-    read = lambda path: last_ratios(path, best, sign_best)
+    read = lambda path: _last_ratios(path, best, sign_best)
     on_both = {name: read(path) for name, path in both.items()}
     on_W = {name: read(alone[name]) for name in table}
     return on_both, on_W, max(best.gap, sign_best.gap)
@@ -146,7 +146,7 @@ def _largest_products(G, signs, count):
     return value[place], signs[place, :, None] * y[:, None, :]
 
 
-def sign_norm(W: np.ndarray) -> float:
+def _sign_norm(W: np.ndarray) -> float:
     """||W||_sgn of one matrix (d, e), within ACCURACY of itself, by cutting planes.
 
     The dual, max {<Y, W> : |x^T Y y| <= 1 for all signs x, y}, with some products' bounds; Y proves
@@ -208,7 +208,7 @@ def _best_sign_margin(A):
     raise RuntimeError(f"the margin was not reached in {ROUNDS} rounds; raise ROUNDS")
 
 
-class SignMargins:
+class _SignMargins:
     """The largest margins in ||.||_sgn, each selection solved once; `gap` the largest gap."""
 
     def __init__(self, tokens: TokenSet):
@@ -223,10 +223,10 @@ class SignMargins:
             self.known[key], gap = _best_sign_margin(A)
             self.gap = max(self.gap, gap)
         margin = atlas.least_margins(alone, selection[None], W[None, None])[0, 0]
-        return margin / sign_norm(W) / self.known[key]
+        return margin / _sign_norm(W) / self.known[key]
 
 
-def last_ratios(path: Any, best: atlas.BestMargins, sign_best: SignMargins) -> atlas.Ratios:
+def _last_ratios(path: Any, best: atlas.BestMargins, sign_best: _SignMargins) -> atlas.Ratios:
     """The ratios of a path of W or of factors at its last record, (runs, 1, NORMS)."""
     ratios = atlas.ratios(path, best)
     sign = np.full((len(path.W), 1), np.nan)

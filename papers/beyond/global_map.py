@@ -19,26 +19,24 @@ from scipy.stats import norm as normal
 
 from lib.attention import coordinates, tokens
 from lib.attention.token_sets import TokenSet, token_set
-from lib.companion.claims import Claim, at_least, at_most, close
+from lib.companion.claims import Claim
 from lib.dynamics.gradient_descent import train
 from lib.dynamics.rules import GradientRule
 from lib.seeds import stream
 from papers.beyond.margin_law import score_gaps
-from papers.beyond.tolerances import SATURATED, near
+from papers.beyond.tolerances import BOUNDS, SATURATED, claim
 
-OURS = "ours, beside paper A's Theorem 3"
 RESAMPLES = 2000
-AGREE, FORMULA = 0.9, 0.05  # of the forms that came later
 
 
-def right_at_once(alpha: np.ndarray, d: np.ndarray, n: int) -> np.ndarray:
+def _right_at_once(alpha: np.ndarray, d: np.ndarray, n: int) -> np.ndarray:
     """Probability that the first step scores every opt token higher; d >> n, T = 2."""
     gain = (np.square(alpha) - 1) / (np.square(alpha) + 1)
     return normal.cdf(gain * np.sqrt(d / (n - 1))) ** n
 
 
 def half_at_once(d: float, n: int) -> float:
-    """alpha at which `right_at_once` is 1/2; infinity where no alpha is enough."""
+    """alpha at which `_right_at_once` is 1/2; infinity where no alpha is enough."""
     gain = normal.ppf(0.5 ** (1 / n)) * np.sqrt((n - 1) / d)
     return float(np.sqrt((1 + gain) / (1 - gain))) if gain < 1 else np.inf
 
@@ -95,34 +93,27 @@ def global_claims(grid: GlobalMap, wide: int = 1024, easy: float = 1.7) -> list[
     Two forms came after they had failed: how near the first step's formula is.
     """
     enough = grid.reached[grid.first].mean()
-    right = f"DM: share of {grid.first.sum()} runs with a right first step that reach (u_mm, W_mm)"
     lost = (grid.first & ~grid.reached).sum((1, 2))
     where = ", ".join(f"{k} at d = {d}" for k, d in zip(lost, grid.dimensions, strict=True) if k)
-    why = f"later steps undo it: {where}" if enough < 0.99 else ""
-    claims = [at_least("global.sufficient", right, OURS, enough, 0.99, remark=why)]
+    why = f"later steps undo it: {where}" if enough < BOUNDS["global.sufficient"] else ""
+    claims = [claim("global.sufficient", enough, "", grid.first.sum(), remark=why)]
     ceilings = {row: half_at_once(d, grid.n) for row, d in enumerate(grid.dimensions)}
     for row, ceiling in ceilings.items():
         d = grid.dimensions[row]
         if not np.isfinite(ceiling) or d < 64:
             continue
         value, low, high = grid.threshold(row)
-        text = f"DM, d = {d}: alpha at which half of the seeds reach it, first step alone as bound"
         why = "" if value <= ceiling or low > ceiling else "the bound lies in the interval"
         more = {"interval": (low, high), "remark": why}
-        claims.append(at_most(f"global.threshold.{d}", text, OURS, value, ceiling, **more))
+        claims.append(claim("global.threshold", value, f"{d}", expected=ceiling, **more))
     rows, columns = grid.dimensions == wide, grid.alphas >= easy
     if rows.any() and columns.any():
         smallest = grid.shares[rows][:, columns].min()
-        text = f"DM, d = {wide}, alpha >= {easy:g}: least share that reaches it"
-        claims.append(at_least("global.missed", text, OURS, smallest, 1.0))
-    agree = (grid.first == grid.reached).mean()
-    text = f"DM: share of {grid.first.size} runs in which first step and end agree"
-    claims.append(at_least("global.agree", text, OURS, agree, AGREE))
+        claims.append(claim("global.missed", smallest, "", wide, f"{easy:g}"))
+    claims.append(claim("global.agree", (grid.first == grid.reached).mean(), "", grid.first.size))
     for row, ceiling in ceilings.items():
         if (d := grid.dimensions[row]) >= 32 * grid.n:
-            off = grid.threshold(row)[0] / ceiling - 1
-            text = f"DM, d = {d}: alpha at which half of the seeds reach it, over alpha*, less 1"
-            claims.append(close(f"global.formula.{d}", text, OURS, off, 0.0, FORMULA))
+            claims.append(claim("global.formula", grid.threshold(row)[0] / ceiling - 1, f"{d}"))
     return claims
 
 
@@ -263,8 +254,7 @@ def agreement(problems: Sequence[TokenSet], rule: GradientRule, steps: int) -> C
         end(data, rule, steps)[0] == np.sign((data.y[0, :, None, None] * data.X[0]).sum())
         for data in problems
     ]
-    text = f"d = 1: share of {len(problems)} random problems that end where the sum's sign says"
-    return near("global.line", text, np.mean(right), 1.0)
+    return claim("global.line", np.mean(right), "", len(problems))
 
 
 def half_of_seeds(values, did: np.ndarray, seed: int = 0) -> tuple[float, float, float]:

@@ -8,7 +8,6 @@ Heads may share opt tokens.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from lib.seeds import stream
 from lib.svm.max_margin import token_svm
 from papers.beyond import margin_law as law_of
 from papers.beyond.margin_law import MarginLaw, PremiseFails, margin_law, require, saturated_slopes
-from papers.beyond.tolerances import SATURATED, SETTLED_HEADS, but, near
+from papers.beyond.tolerances import SATURATED, SETTLED_HEADS, but, claim
 
 
 def three_heads(seeds: Sequence[int], n: int = 6, T: int = 4, d: int = 400) -> list[TokenSet]:
@@ -43,7 +42,8 @@ def three_heads(seeds: Sequence[int], n: int = 6, T: int = 4, d: int = 400) -> l
     return [replace(base, u=u, opt=opt) for u, opt in zip(heads, opts, strict=True)]
 
 
-class _HeadLaw(NamedTuple):
+@dataclass(frozen=True)
+class _HeadLaw:
     """The laws of all heads, h leading, and the heads in minimal coordinates."""
 
     heads: list[TokenSet]
@@ -176,27 +176,17 @@ def head_claims(common: HeadRuns, each: HeadRuns) -> list[Claim]:
     limit = (ratios(common.norm) / ratios(common.law.norm) - 1)[:, common.kept]
     level = (ratios(common.norm) / ratios(_at_level(common)) - 1)[:, common.kept]
     equal = (ratios(each.norm) - 1)[:, each.kept]
-    text = "one normalisation: ‖W_h‖/‖W_1‖ over {}, less 1, worst head and run".format
-    same = "one normalisation per head: ‖W_h‖/‖W_1‖ less 1, worst head and run"
-    rows = [
-        near("heads.common", text("the SVM norms' ratio"), limit),
-        near("heads.level", text("that at the run's level"), level),
-        near("heads.each", same, equal),
-    ]
+    rows = [claim("heads.common", limit), claim("heads.level", level), claim("heads.each", equal)]
     for name, runs in (("common", common), ("each", each)):
         off = (runs.norm * runs.error / runs.law.constant - 1)[:, runs.kept]
-        text = f"normalised {'together' if runs.common else 'each'}: ‖W_h‖ x error over C_h, less 1"
-        rows.append(near("heads.constant", text, off, setting=name))
+        how = "together" if runs.common else "each"
+        rows.append(claim("heads.constant", off, name, how))
     return rows
 
 
 def _other_normalisation(runs):
     norm = np.ones_like(runs.norm) if runs.common else runs.law.norm
     return but(runs, norm=norm * runs.norm[:1] / norm[:1])
-
-
-def _but_law(runs, **changes):
-    return but(runs, law=runs.law._replace(**changes))
 
 
 def _high(values, head):
@@ -207,8 +197,8 @@ def _high(values, head):
 WORLDS = {
     # norms as the other normalisation would leave them
     "the other normalisation": _other_normalisation,
-    "no head has a mean of its own": lambda runs: _but_law(runs, mean=0 * runs.law.mean),
-    "one SVM norm 3 % high": lambda runs: _but_law(runs, norm=_high(runs.law.norm, 1)),
+    "no head has a mean of its own": lambda runs: but(runs, law__mean=0 * runs.law.mean),
+    "one SVM norm 3 % high": lambda runs: but(runs, law__norm=_high(runs.law.norm, 1)),
     # of the third head, which shares opt tokens
-    "one C_h 3 % high": lambda runs: _but_law(runs, constant=_high(runs.law.constant, 2)),
+    "one C_h 3 % high": lambda runs: but(runs, law__constant=_high(runs.law.constant, 2)),
 }

@@ -18,7 +18,7 @@ from lib.dynamics.rules import GradientRule, ngd
 from lib.svm.max_margin import MaxMargin, head_svm, token_svm
 from papers.beyond import margin_law, margins, tolerances
 from papers.beyond.margin_law import MarginLaw, require, score_gaps
-from papers.beyond.tolerances import above, below, but, each_near, near
+from papers.beyond.tolerances import but, claim
 from papers.fits import log_slope
 from papers.joint_loss import curvature
 
@@ -108,12 +108,12 @@ def predict(tokens: TokenSet) -> _JointLaw:
 def _check_independent(K):
     length = np.sqrt(np.einsum("rii->ri", K))
     smallest = np.linalg.eigvalsh(K / length[:, :, None] / length[:, None])[:, 0]
-    run, least = _lowest(smallest)
+    run, value = _lowest(smallest)
     reason = (
         f"opt tokens are linearly dependent: smallest eigenvalue of their cosines "
-        f"{least:.1e}, it needs {tolerances.INDEPENDENT:.0e}"
+        f"{value:.1e}, it needs {tolerances.INDEPENDENT:.0e}"
     )
-    require(least >= tolerances.INDEPENDENT, "independent head", least, reason, run)
+    require(value >= tolerances.INDEPENDENT, "independent head", value, reason, run)
 
 
 def path_length(rule: GradientRule, steps: int) -> float:
@@ -228,30 +228,20 @@ def joint_claims(trained: Mapping[str, JointRuns]) -> list[Claim]:
 
 
 def _claims(name, runs):
-    def judge(relation, id, text, *values):
-        return relation(f"joint.{id}", f"{name}: {text}, worst run", *values, setting=name)
-
     law = runs.law
-    yield judge(near, "limit", "‖W‖ x error over C, less 1", limit_errors(runs))
-    text = "‖W‖ x error over C at the head's level, less 1"
-    yield judge(near, "level", text, level_errors(runs))
-    text = "exponent of W's direction error in t"
-    yield judge(each_near, "exponent", text, exponents(runs), runs.rule.decay - 1)
+    yield claim("joint.limit", limit_errors(runs), name)
+    yield claim("joint.level", level_errors(runs), name)
+    expected = runs.rule.decay - 1
+    yield claim("joint.exponent", exponents(runs), name, expected=expected, each=True)
     with np.errstate(divide="ignore"):  # a world of equal duals has C_u = 0
-        off = runs.residual / law.head_law.constant - 1
-    yield judge(near, "head", "u's residual in the opt tokens' span over C_u, less 1", off)
+        yield claim("joint.head", runs.residual / law.head_law.constant - 1, name)
     predicted = runs.rule.step_size * law.frozen
     first = _off_span(_opt_tokens(law.problem.tokens), runs.first) - predicted
     off = np.linalg.norm(first, axis=1) / np.linalg.norm(predicted, axis=1)
-    text = "part of u_1 off that span, relative error of its prediction"
-    yield judge(below, "frozen", text, off)
-    off = np.abs(runs.outside[:, 1] / runs.outside[:, 0] - 1)
-    yield judge(below, "rest", "change of that part over the last decade", off)
-    off = runs.curvature[:, -1] / law.curvature - 1
-    yield judge(near, "curvature", "‖Hessian‖/L over its limit, less 1", off)
-    text = "exponent of ‖Hessian‖/L in t, where Lemma 3 (iii) allows 2/3"
-    power = log_slope(runs.iterations, runs.curvature)
-    yield judge(near, "curvature_power", text, power)
+    yield claim("joint.frozen", off, name)
+    yield claim("joint.rest", np.abs(runs.outside[:, 1] / runs.outside[:, 0] - 1), name)
+    yield claim("joint.curvature", runs.curvature[:, -1] / law.curvature - 1, name)
+    yield claim("joint.curvature_power", log_slope(runs.iterations, runs.curvature), name)
 
 
 def _with_duals(runs, duals):
@@ -335,11 +325,8 @@ def start_claims(runs: _StartedHead) -> list[Claim]:
     """The law with kappa from both SVMs, its order in t, and that the start's head would not do."""
     halved = np.log(runs.errors[:, -1] / runs.errors[:, -2])
     order = halved / np.log(runs.iterations[-1] / runs.iterations[-2])
-    text = "head trained too: {}".format
-    right = text("largest error of an offset, kappa of both SVMs")
-    wrong = text("least error of the largest offset, kappa of the starting head")
     return [
-        below("law.joint", right, runs.errors[:, -1]),
-        near("law.joint_order", text("exponent of that error in t"), order, -1.0),
-        above("law.joint_head", wrong, runs.fixed[:, -1]),
+        claim("law.joint", runs.errors[:, -1]),
+        claim("law.joint_order", order),
+        claim("law.joint_head", runs.fixed[:, -1]),
     ]

@@ -9,7 +9,7 @@ from functools import cache
 
 from lib.attention import tokens
 from lib.companion import ledger
-from papers.beyond import atlas, atlas_claims, atlas_rules, atlas_used, own_norms
+from papers.beyond import atlas, atlas_rules, atlas_used
 from papers.beyond.engine import training
 
 SMALL = 5, 4  # samples, tokens; of seeds that no judged run uses
@@ -30,9 +30,9 @@ FAILS_IF = {  # of claims whose metric is the identity
 
 @cache
 def _problem(n, T):
-    """Tokens, and their token SVMs, which all worlds share: by norm, and best margins."""
+    """Tokens, and their token SVMs, which all worlds share."""
     data = tokens.unit_tokens(SEEDS, n=n, T=T, d=6)
-    return data, atlas_used.Solutions(data), atlas.BestMargins(data)
+    return data, atlas.BestMargins(data)
 
 
 @cache
@@ -58,15 +58,14 @@ def _decay(size, world):
 
 
 def _own_norms(size, world):
-    data, _, best = _problem(3, 3)
+    data, best = _problem(3, 3)
     own, by_rule = {}, {}
-    for name in own_norms.OWN:
+    for name in atlas_used.OWN_SOURCES:
         row = atlas_rules.rows()[name]
         path = _path((3, 3), row.rule, row.longest)
         by_rule[name] = atlas.ratios(path, best)
-        own[name], _ = own_norms.own_ratios(
-            data, name, path, by_rule[name], bool(world.of(IDENTITY))
-        )
+        identity = bool(world.of(IDENTITY))
+        own[name], _ = atlas_used.own_ratios(data, name, path, by_rule[name], identity)
     yield from _rows(atlas_used.own_claims(own, by_rule))
 
 
@@ -76,9 +75,9 @@ def _others(size, world):
     for name, row in table.items():
         rule = replace(row.rule, signed=row.rule.signed and not plain)
         rule = replace(rule, reduced=rule.reduced and not world.of(ANCHOR))
-        ends = {name: atlas.ratios(_path(size, rule, row.longest), _problem(*size)[2])}
+        ends = {name: atlas.ratios(_path(size, rule, row.longest), _problem(*size)[1])}
         by_rule |= atlas_used.in_frobenius(ends) if plain and rule.reduced else ends
-    yield from _rows(atlas_claims.predictions(table, by_rule)[1:])
+    yield from _rows(atlas_rules.predictions(table, by_rule)[1:])
 
 
 def _gauge(size, world):

@@ -22,16 +22,7 @@ from lib.svm.max_margin import token_svm
 from papers.beyond.margin_law import require, saturated_slopes
 from papers.beyond.margins import each_seed
 from papers.beyond.tolerances import AT_REST_LP as REST
-from papers.beyond.tolerances import (
-    QUIET_LP,
-    SMALLEST_DUAL,
-    UNRESOLVED,
-    above,
-    below,
-    but,
-    each_near,
-    near,
-)
+from papers.beyond.tolerances import QUIET_LP, SMALLEST_DUAL, UNRESOLVED, but, claim
 
 SHARES = (0.5, 0.95, 1.05)  # of the longest rise that settles, 2/fastest
 
@@ -150,15 +141,13 @@ def lp_claims(runs: Sequence[LpRun]) -> list[Claim]:
     for p, started in dict.fromkeys((r.law.p, r.started) for r in runs):
         alike = [r for r in runs if (r.law.p, r.started) == (p, started)]
         powers = np.array([np.polyfit(np.log(r.norm), np.log(r.error), 1)[0] for r in alike])
-        where = f"p = {p:g}, W_0 {'Gaussian' if started else '= 0'}"
-        power = f"{where}: exponent of the error in ‖W‖"
         if started:  # a start is not in the span
-            rows.append(each_near("lp.start", power, powers, -min(1.0, p - 1), setting=f"{p:g}"))
+            expected = -min(1.0, p - 1)
+            rows.append(claim("lp.start", powers, f"{p:g}", expected=expected, each=True))
             continue
         off = [r.norm[-1] * r.error[-1] / r.law.constant - 1 for r in alike]
-        text = f"{where}: ‖W‖ x error over its constant, less 1, worst run"
-        rows.append(each_near("lp.zero", power, powers, -1.0, setting=f"{p:g}"))
-        rows.append(near("lp.constant", text, off, setting=f"{p:g}"))
+        rows.append(claim("lp.zero", powers, f"{p:g}", each=True))
+        rows.append(claim("lp.constant", off, f"{p:g}"))
     return rows
 
 
@@ -191,11 +180,7 @@ def onsets(seeds: Sequence[int], p: float, at: int):
 def onset_claims(p: float, moved: np.ndarray) -> list[Claim]:
     """Constant steps settle before the predicted onset and cycle after it; moved (runs, 2)."""
     early, late = np.reshape(moved, (-1, 2)).T if np.size(moved) else np.full((2, 1), np.nan)
-    text = f"p = {p:g}, constant steps: {{}} move of an offset at {{}} of the predicted onset"
-    return [
-        below("lp.rests", text.format("largest", "0.9"), early, f"{p:g}"),
-        above("lp.cycles", text.format("least", "1.25"), late, f"{p:g}"),
-    ]
+    return [claim("lp.rests", early, f"{p:g}"), claim("lp.cycles", late, f"{p:g}")]
 
 
 def _decaying(law, share):
@@ -291,17 +276,12 @@ def steps_claims(runs: Sequence[Settled]) -> list[Claim]:
     for p in dict.fromkeys(run.law.p for run in runs):
         alike, setting = [run for run in runs if run.law.p == p], f"{p:g}"
         moved = np.array([run.moved for run in alike])
-        where = f"p = {p:g}, {len(alike)} runs, steps like t^(p-2)"
-        at = f"{where}: {{}} move of an offset at {{:g}} of the longest rise"
-        same = f"p = {p:g}: least move of an offset, constant steps to the ‖W‖ of {SHARES[1]:g}"
-        pace, off = [run.pace[0] - 1 for run in alike], [run.error - 1 for run in alike]
-        error = f"{where}: ‖W‖ x error over its constant, less 1"
         rows += [
-            below("lp.steady", at.format("largest", SHARES[1]), moved[:, 1], setting),
-            above("lp.unsteady", at.format("least", SHARES[2]), moved[:, 2], setting),
-            above("lp.same", same, [run.constant for run in alike], setting),
-            near("lp.pace", f"{where}: ‖W‖ over its prediction, less 1", pace, setting=setting),
-            near("lp.settled", error, off, setting=setting),
+            claim("lp.steady", moved[:, 1], setting, len(alike), f"{SHARES[1]:g}"),
+            claim("lp.unsteady", moved[:, 2], setting, len(alike), f"{SHARES[2]:g}"),
+            claim("lp.same", [run.constant for run in alike], setting, f"{SHARES[1]:g}"),
+            claim("lp.pace", [run.pace[0] - 1 for run in alike], setting, len(alike)),
+            claim("lp.settled", [run.error - 1 for run in alike], setting, len(alike)),
         ]
     return rows
 

@@ -19,7 +19,7 @@ from lib.seeds import stream
 from lib.svm.max_margin import token_svm
 from papers.beyond import margins
 from papers.beyond.margin_law import MarginLaw, margin_law
-from papers.beyond.tolerances import LOUD, above, below, near
+from papers.beyond.tolerances import LOUD, claim
 
 LAST = 64  # records over which a move is read
 
@@ -64,34 +64,7 @@ def ratio_to_law(history: History, target: str, law: MarginLaw) -> np.ndarray:
         return history.direction_error[target] / law.direction_error(history.norm)
 
 
-def within_from(histories: Mapping[str, History], target: str, law: MarginLaw, off=0.01) -> float:
-    """The ||W_t|| beyond which every rule stays within `off`, relatively, of the law."""
-    far = [np.abs(ratio_to_law(h, target, law)[0] - 1) > off for h in histories.values()]
-    sizes = zip(histories.values(), far, strict=True)
-    return max(h.norm[0, 1:][far[1:]].max(initial=0.0) for h, far in sizes)
-
-
-def collapse(histories: dict[str, History], target: str, law: MarginLaw) -> Claim:
-    """Error against ||W_t|| is one line for all rules and losses: last records over C/||W_t||."""
-    last = np.concatenate([ratio_to_law(h, target, law)[:, -1] for h in histories.values()])
-    return near("law.collapse", "direction error over C/||W_t|| at the end, worst rule", last, 1.0)
-
-
-def not_yet(history: History, target: str, law: MarginLaw, rule: str) -> Claim:
-    """Constant GD steps leave the law unseen: how far from it a run of this length ends."""
-    last = np.abs(ratio_to_law(history, target, law)[:, -1] - 1)
-    statement = f"{rule}, constant steps: |error over C/||W_t|| - 1| at the end, least run"
-    return above("law.unseen", statement, last, rule)
-
-
-def long_run(history: History, target: str, law: MarginLaw) -> Claim:
-    """The law at the end of the longest run."""
-    off = ratio_to_law(history, target, law)[:, -1] - 1
-    end = f"NGD at t = {history.iterations[-1]:,}"
-    return near("law.long_run", f"{end}: direction error over its prediction, less 1", off)
-
-
-def settling_rate(
+def _settling_rate(
     history: History, law: MarginLaw, low: float = 1e-8, high: float = 1e-3
 ) -> np.ndarray:
     """Decay of the offsets' slowest mode per margin, over its eigenvalue, between the sizes."""
@@ -105,10 +78,19 @@ def settling_rate(
     return np.array(rates)
 
 
-def settles_at(rates: np.ndarray) -> Claim:
-    """Wrong offsets decay like e^{-lambda_1 a_t}: the fitted rate over the eigenvalue."""
-    statement = "decay of the slowest mode per unit of margin, over lambda_1, worst run"
-    return near("law.settling", statement, rates, 1.0)
+def figure2_claims(
+    far: Mapping[str, History], constant: Mapping[str, History], target: str, law: MarginLaw
+) -> list[Claim]:
+    """Error against ||W_t|| ends on one line for all rules and losses that go `far` enough.
+
+    With `constant` steps the line is not seen yet. Last, offsets settle at the rate lambda_1.
+    """
+    last = lambda history: ratio_to_law(history, target, law)[:, -1]
+    return [
+        claim("law.collapse", np.concatenate([last(history) for history in far.values()])),
+        *(claim("law.unseen", np.abs(last(h) - 1), rule) for rule, h in constant.items()),
+        claim("law.settling", _settling_rate(far["NGD"], law)),
+    ]
 
 
 class Cycles(NamedTuple):
@@ -151,17 +133,15 @@ def _settled_start(tokens, W_mm, law, level=100.0, longer=1.01):
 
 def threshold(runs: Sequence[Cycles], short: float, long: float) -> list[Claim]:
     """Offsets settle at `short` and cycle at `long`, multiples of the longest step."""
-    statement = f"step {long:g} x the longest: least move of an offset"
-    return [short_step(runs, short, ""), above("law.long", statement, _moved(runs, long))]
+    return [short_step(runs, short, ""), claim("law.long", _moved(runs, long), "", f"{long:g}")]
 
 
 def short_step(runs: Sequence[Cycles], multiple: float, setting: str | None = None) -> Claim:
     """Offsets settle at `multiple` of the longest step, with every momentum and in every run."""
-    statement = f"step {multiple:g} x the longest: largest move of an offset"
     moved = _moved(runs, multiple)
     why = "a large cycle: the threshold is that of small disturbances" if moved.max() > LOUD else ""
     setting = f"{multiple:g}" if setting is None else setting
-    return below("law.short", statement, moved, setting, remark=why)
+    return claim("law.short", moved, setting, f"{multiple:g}", remark=why)
 
 
 def _moved(runs, multiple):
@@ -169,7 +149,7 @@ def _moved(runs, multiple):
     return np.concatenate([tried.moved[:, tried.multiples == multiple].ravel() for tried in runs])
 
 
-def three_samples(h: float = 3.0) -> tuple[TokenSet, Start]:
+def _three_samples(h: float = 3.0) -> tuple[TokenSet, Start]:
     """Three samples whose offsets cycle below the longest step, without momentum; and the start.
 
     Best tokens (h + 1, 1), (1, 0), (h + 1, -1), others (h, 0), (0, 0), (h, 0), scored by the first
@@ -181,17 +161,16 @@ def three_samples(h: float = 3.0) -> tuple[TokenSet, Start]:
 
 
 def cycle_without_momentum(multiple: float = 0.9, steps: int = 20_000) -> Claim:
-    """The second coordinate of W_t in `three_samples` at `multiple` of the longest step."""
-    tokens, start = three_samples()
+    """The second coordinate of W_t in `_three_samples` at `multiple` of the longest step."""
+    tokens, start = _three_samples()
     longest = margin_law(tokens, token_svm(tokens)).longest_step()[0]
     record = np.arange(steps - LAST, steps + 1)
     history = train(tokens, ngd(multiple * longest), steps, record, start=start)
     moved = np.ptp(history.margins[0, 1:, 0] - history.margins[0, 1:, 1])
-    statement = f"three samples, step {multiple:g} x the longest, no momentum: move of an offset"
-    return above("law.cycle", statement, moved)
+    return claim("law.cycle", moved, "", f"{multiple:g}")
 
 
-def random_supports(draw: np.random.Generator, count: int, pairs: int) -> tuple:
+def _random_supports(draw: np.random.Generator, count: int, pairs: int) -> tuple:
     """Tight pairs at random: pi* (count, m) and u (count, m, m - 1), m = `pairs`.
 
     A_m = (V/||V|| + u_m)/||V|| with sum_m pi*_m u_m = 0, as every support is. Shares are
@@ -204,7 +183,7 @@ def random_supports(draw: np.random.Generator, count: int, pairs: int) -> tuple:
     return shares, across - shares[:, None] @ across
 
 
-def which_cycle(
+def _which_cycle(
     shares: np.ndarray,
     across: np.ndarray,
     starts: np.ndarray,
@@ -240,15 +219,15 @@ def search(count: int, pairs: int, momentum: float = 0.0, longer: int = 0) -> tu
     """
     draw, early, late = stream(pairs, "problems"), 0, 0
     for first in range(0, count, 50):
-        shares, across = random_supports(draw, min(50, count - first), pairs)
+        shares, across = _random_supports(draw, min(50, count - first), pairs)
         starts = draw.standard_normal((len(shares), 20, pairs - 1))
         starts /= np.linalg.norm(starts, axis=-1, keepdims=True)
         starts *= np.exp(draw.normal(-1, 1, starts.shape[:2]))[..., None]
-        cycle = which_cycle(shares, across, starts, momentum=momentum)
+        cycle = _which_cycle(shares, across, starts, momentum=momentum)
         early += cycle.any(1).sum()
         for k in np.flatnonzero(cycle.any(1) & (longer > 0)):
             support = shares[[k]], across[[k]], starts[k, cycle[k]][None]
-            late += which_cycle(*support, momentum=momentum, steps=longer).any()
+            late += _which_cycle(*support, momentum=momentum, steps=longer).any()
     return int(early), int(late)
 
 
@@ -267,13 +246,17 @@ def gd_order(history: History, errors: np.ndarray, law: MarginLaw) -> Claim:
     """
     t, y = history.iterations[1:][-5:], errors[:, -5:]
     fitted = [np.polyfit(np.log(t), np.log(e / np.log(t)), 1)[0] for e in y]
-    off = np.array(fitted) + np.minimum(law.slowest, 1.0)
-    statement = "GD: exponent of error/log t of W_{2t} - W_t, plus min(lambda_1, 1), worst run"
-    return near("law.gd_order", statement, off)
+    return claim("law.gd_order", np.array(fitted) + np.minimum(law.slowest, 1.0))
 
 
-def gain(history: History, target: str, errors: np.ndarray) -> Claim:
-    """W_{2t} - W_t is nearer to W_mm than W_{2t}, at the last record (`difference_errors`)."""
+def ngd_claims(
+    history: History, target: str, errors: np.ndarray, law: MarginLaw
+) -> tuple[Claim, Claim]:
+    """The law at the end of the longest run, and W_{2t} - W_t nearer to W_mm than W_{2t} there.
+
+    errors: the `difference_errors` of the run.
+    """
+    off = ratio_to_law(history, target, law)[:, -1] - 1
     gains = history.direction_error[target][:, -1] / errors[:, -1]
-    statement = "NGD: direction error of W_{2t} over that of W_{2t} - W_t, last record"
-    return above("law.gain", statement, gains)
+    end = f"{history.iterations[-1]:,}"
+    return claim("law.long_run", off, "", end), claim("law.gain", gains)

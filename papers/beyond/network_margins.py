@@ -30,8 +30,8 @@ from lib.training.batches import Batches
 from lib.training.study import TUNING_SEED
 from papers import verdicts
 from papers.beyond import atlas
-from papers.beyond.atlas_claims import word as plain
 from papers.beyond.atlas_rules import Row
+from papers.beyond.atlas_rules import word as plain
 from papers.beyond.engine import training
 from papers.beyond.factored_atlas import NORMS, SIGN, WHOLE
 from papers.beyond.global_map import RESAMPLES
@@ -136,7 +136,7 @@ class Setting:
         return whole[: self.rows], whole.images[self.rows :]
 
 
-def untrained(setting: Setting, data, seed: int) -> VisionTransformer:
+def _untrained(setting: Setting, data, seed: int) -> VisionTransformer:
     """The network that every rule's run of this seed starts from."""
     channels, size = data.images.shape[1:3]
     build = lambda: VisionTransformer(
@@ -147,7 +147,7 @@ def untrained(setting: Setting, data, seed: int) -> VisionTransformer:
 
 def trained(setting: Setting, data, rule: str, rate: float, seed: int):
     """(network, loss of every step) after setting.steps steps of `rule` on the ImageSet `data`."""
-    model = untrained(setting, data, seed)
+    model = _untrained(setting, data, seed)
     batches = Batches(data.images, data.labels, setting.batch, seed, data.standardise())
     optimizer = _ByMatrix(model, rule, rate)
     loss = loop.train(model, optimizer, batches, setting.steps, cpu=True).loss
@@ -226,12 +226,6 @@ def read(network: VisionTransformer, pictures: Tensor, quantile: float = QUANTIL
     return MarginReading(ratio=ratio, quantile=low, least=least, K=K, Q=Q)
 
 
-def moved(before: MarginReading, after: MarginReading) -> float:
-    """Median over layers and heads of ||W - W_0||_F / ||W_0||_F."""
-    size = np.linalg.norm(before.W, axis=(-2, -1))
-    return float(np.median(np.linalg.norm(after.W - before.W, axis=(-2, -1)) / size))
-
-
 Disputes = Mapping[tuple[str, str], np.ndarray]
 
 
@@ -261,8 +255,8 @@ def apart(disputes: Disputes, rules: Sequence[str]) -> tuple[int, int]:
     of two disputes is won, whatever the norms are.
     """
     pairs = [np.array([disputes[a, b], disputes[b, a]]) for a, b in combinations(rules, 2)]
-    own = sum(int((pair > 0).all(0).sum()) for pair in pairs)
-    return own, own + sum(int((pair < 0).all(0).sum()) for pair in pairs)
+    each_own = sum(int((pair > 0).all(0).sum()) for pair in pairs)
+    return each_own, each_own + sum(int((pair < 0).all(0).sum()) for pair in pairs)
 
 
 def selection_claims(
@@ -293,7 +287,7 @@ def selection_claims(
     return [*claims, at_most("select.adam", text, SOURCE, adam, -STRICT)]
 
 
-def level(readings: Sequence[MarginReading]) -> np.ndarray:
+def _level(readings: Sequence[MarginReading]) -> np.ndarray:
     """A rule's numbers: median over layers and heads of log ratio, (seeds, norms)."""
     return np.array([np.median(np.log(reading.ratio), (0, 1)) for reading in readings])
 
@@ -303,7 +297,7 @@ def leads(
 ) -> dict[str, np.ndarray]:
     """By how much `rule` is ahead of every other in a norm: paired differences (seeds,)."""
     k = NORMS.index(norm)
-    levels = {name: level(seeds)[:, k] for name, seeds in readings.items()}
+    levels = {name: _level(seeds)[:, k] for name, seeds in readings.items()}
     return {name: levels[rule] - other for name, other in levels.items() if name != rule}
 
 
@@ -413,26 +407,8 @@ def optimal(tokens: TokenSet, runs: Mapping[str, _Ended]) -> dict[str, np.ndarra
     return {name: (end.selection == tokens.opt).mean(1) for name, end in runs.items()}
 
 
-class OwnMargins:
-    """gamma_N of selections in single norms, each solved once; NaN where no W makes one."""
-
-    def __init__(self, tokens: TokenSet):
-        self.tokens, self.known = tokens, {}
-
-    def gamma(self, run: int, selection: np.ndarray, norm: str) -> float:
-        """gamma_N of one run's selection (n,), N by its name in `atlas.NORMS`."""
-        key = run, norm, *map(int, selection)
-        if key not in self.known:
-            try:
-                solved = svm.token_svm(self.tokens.run(run), selection[None], atlas.NORMS[norm])
-                self.known[key] = 1 / solved.norm[0]
-            except svm.Infeasible:
-                self.known[key] = np.nan
-        return self.known[key]
-
-
 def disputes(
-    rows: Mapping[str, Row], runs: Mapping[str, _Ended], margins: OwnMargins
+    rows: Mapping[str, Row], runs: Mapping[str, _Ended], best: atlas.BestMargins
 ) -> dict[tuple[str, str], np.ndarray]:
     """Log of the margin, in rule a's norm, of a's selection over that of b's, by (a, b).
 
@@ -444,6 +420,6 @@ def disputes(
         logs[a, b] = np.full(len(apart), np.nan)
         for run in np.flatnonzero(apart):
             ends = (runs[name].selection[run] for name in (a, b))
-            gammas = [margins.gamma(run, selected, rows[a].highest) for selected in ends]
+            gammas = [best.gamma(run, selected, rows[a].highest) for selected in ends]
             logs[a, b][run] = np.log(gammas[0] / gammas[1])
     return logs

@@ -21,7 +21,7 @@ from lib.svm import token_svm
 from papers import pieces
 from papers.beyond import margins as measure
 from papers.beyond.margin_law import MarginLaw, PremiseFails, margin_law
-from papers.beyond.tolerances import SATURATED, above
+from papers.beyond.tolerances import SATURATED, claim
 
 RIDGE = 0.01  # of the probe, relative to the mean square of what it reads
 
@@ -77,7 +77,7 @@ def _probe(X, y):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class _Reading:
     """One run beside its law; `refusal` names the hypothesis that fails, "" if none does."""
 
     iterations: np.ndarray  # (k,)
@@ -95,7 +95,7 @@ class Reading:
         return float(self.residual[-1] / self.law.constant[0])
 
 
-def read(tokens: TokenSet, rule: GradientRule, steps: int, records: int = 13) -> Reading:
+def read(tokens: TokenSet, rule: GradientRule, steps: int, records: int = 13) -> _Reading:
     """Train W by `rule` for `steps` iterations and hold what lies across W_mm against C.
 
     Refused by name: divergence, a least margin below SATURATED, a hypothesis of the law, long
@@ -107,15 +107,15 @@ def read(tokens: TokenSet, rule: GradientRule, steps: int, records: int = 13) ->
     history = train(problem, rule, steps, [0, *kept])
     if not np.isfinite(history.margins[0, -1]).all():
         why = f"the run {history.status[0]} at iteration {history.ended[0]}"
-        return Reading(iterations=history.iterations, weights=np.empty(0), refusal=why)
+        return _Reading(iterations=history.iterations, weights=np.empty(0), refusal=why)
     W = [history.weights(k) for k in range(len(history.iterations))]
     logits = np.concatenate([attention.logits(tokens, w) for w in W])
     weights = np.exp(logits - np.logaddexp.reduce(logits, -1, keepdims=True))
     selected = measure.selection(history, tokens.opt)
-    reading = Reading(iterations=history.iterations, weights=weights, selected=selected[0])
-    least = measure.relative_margins(history, tokens.opt, selected)[0, -1].min()
-    if least < SATURATED:
-        return replace(reading, refusal=f"selection made: the least margin is {least:.2g}")
+    reading = _Reading(iterations=history.iterations, weights=weights, selected=selected[0])
+    margin = measure.relative_margins(history, tokens.opt, selected)[0, -1].min()
+    if margin < SATURATED:
+        return replace(reading, refusal=f"selection made: the least margin is {margin:.2g}")
     try:
         solution = token_svm(tokens, selected)
         law = margin_law(tokens, solution, selected)
@@ -136,18 +136,18 @@ def read(tokens: TokenSet, rule: GradientRule, steps: int, records: int = 13) ->
     )
 
 
-def claims(readings: list[Reading]) -> list[Claim]:
+def claims(readings: list[_Reading]) -> list[Claim]:
     """The rows of notebooks/bends_protocol.md: the constant, and that kappa is in it."""
-    kept = [one for one in readings if not one.refusal]
-    off = np.array([abs(one.ratio - 1) for one in kept])
+    kept = [reading for reading in readings if not reading.refusal]
+    off = np.array([abs(reading.ratio - 1) for reading in kept])
     share = float((off <= 0.01).mean()) if kept else float("nan")
-    plain = min((abs(one.plain / one.law.constant[0] - 1) for one in kept), default=float("nan"))
-    near = f"real tokens: share of {len(kept)} runs whose constant is within 1 % of C"
-    blind = "real tokens: least relative error of C with every kappa equal"
-    return [above("law.real_constant", near, share), above("law.real_kappa", blind, plain)]
+    plain = min(
+        (abs(reading.plain / reading.law.constant[0] - 1) for reading in kept), default=float("nan")
+    )
+    return [claim("law.real_constant", share, "", len(kept)), claim("law.real_kappa", plain)]
 
 
-def draw(readings: dict[str, list[Reading]], shown: tuple[_Sentences, Reading]) -> Figure:
+def draw(readings: dict[str, list[_Reading]], shown: tuple[_Sentences, _Reading]) -> Figure:
     """Measured over predicted constant along the runs of each data set; two sentences being read.
 
     shown: sentences and a run on them, drawn after a step, midway in log t, and at its end.

@@ -31,7 +31,7 @@ from papers.beyond.margin_law import (
     require,
     saturated_slopes,
 )
-from papers.beyond.tolerances import APART, SETTLED_IDLE, SMALLEST_DUAL, TIGHT, above, but, near
+from papers.beyond.tolerances import APART, SETTLED_IDLE, SMALLEST_DUAL, TIGHT, but, claim
 
 STEPS = (0.1, 0.02)  # as shares of the longest step
 # log of the largest and the smallest multiplier that is tried
@@ -69,7 +69,7 @@ class ZeroDuals:
         reason = "a tight token scores at least the opt token"
         require(np.isfinite(log_slopes[self.tight]).all(), "score gaps", 0.0, reason)
         K = gram(self.tokens)[0]
-        Q = beyond_span(K, on, idle)
+        Q = _beyond_span(K, on, idle)
         self.duals = y = _second(Q)
         self.lengths = np.diag(Q)
         self.slopes = Q @ y
@@ -147,24 +147,21 @@ def _run(law, steps, decades=1, step=None):
     return ZeroDualsRun(law=law, level=level, offsets=idle - level[:, None], residual=across)
 
 
-def study(seeds: Sequence[int], count: int, steps: int):
-    """Gaussian tokens (n = 6, T = 6, d = 36) with `count` pairs made tight: kept, and refused."""
+def study(seeds: Sequence[int], count: int, steps: int, step: float | None = None):
+    """Problems with `count` pairs made tight and without a dual, trained: kept, and refused.
+
+    One pair: of unit tokens (n = 6, T = 8, d = 10), seen over two decades of t; more: of Gaussian
+    tokens (n = 6, T = 6, d = 36). step: of NGD, default half of the longest.
+    """
 
     def study_seed(seed):
-        data = _tightened(tokens.gaussian_tokens(seed, n=6, T=6, d=36), count)
-        return _run(ZeroDuals(data, count), steps)
+        if count == 1:
+            data, decades = tokens.unit_tokens(seed, n=6, T=8, d=10), 2
+        else:
+            data, decades = tokens.gaussian_tokens(seed, n=6, T=6, d=36), 1
+        return _run(ZeroDuals(_tightened(data, count), count), steps, decades, step)
 
-    return margins.each_seed(seeds, study_seed, f"{count} idle pairs, ")
-
-
-def unit_runs(seeds: Sequence[int], step_size: float, steps: int):
-    """Unit tokens (n = 6, T = 8, d = 10) made tight, and trained: runs kept; seed -> refusal."""
-
-    def study_seed(seed):
-        data = _tightened(tokens.unit_tokens(seed, n=6, T=8, d=10))
-        return _run(ZeroDuals(data), steps, decades=2, step=step_size)
-
-    return margins.each_seed(seeds, study_seed)
+    return margins.each_seed(seeds, study_seed, f"{count} idle pairs, " if count > 1 else "")
 
 
 def _last_offsets(r):
@@ -174,12 +171,8 @@ def _last_offsets(r):
 def zero_claims(runs: Sequence[ZeroDualsRun]) -> list[Claim]:
     """The offset of a single idle pair at the end, and its slope in log a_t at the end."""
     slopes = [np.polyfit(np.log(r.level[-5:]), r.offsets[-5:], 1)[0] for r in runs]
-    text = f"dual at zero: offset of its pair less log a_t and constant, worst of {len(runs)} runs"
-    power = "dual at zero: slope of that offset in log a_t, worst run"
-    return [
-        near("zero.offset", text, [_last_offsets(r) for r in runs]),
-        near("zero.slope", power, slopes, 1.0),
-    ]
+    offsets = [_last_offsets(r) for r in runs]
+    return [claim("zero.offset", offsets, "", len(runs)), claim("zero.slope", slopes)]
 
 
 def zeros_claims(runs: Sequence[ZeroDualsRun]) -> list[Claim]:
@@ -189,16 +182,11 @@ def zeros_claims(runs: Sequence[ZeroDualsRun]) -> list[Claim]:
         alike = [r for r in runs if len(r.law.pairs) == count]
         slopes = [np.polyfit(np.log(r.level), r.offsets, 1)[0] - r.law.slopes for r in alike]
         size = [r.residual[-1] / r.law.residual(r.level[-1:]) - 1 for r in alike]
-        parts = (
-            ("offset", "offset less log a_t and constant", [_last_offsets(r) for r in alike]),
-            ("slope", "slope of an offset in log a_t, less <A_k, D>", slopes),
-            ("residual", "length of the residual over its prediction, less 1", size),
-        )
-        for name, about, values in parts:
+        parts = {"offset": [_last_offsets(r) for r in alike], "slope": slopes, "residual": size}
+        for name, values in parts.items():
             values = np.concatenate(values)
             values = values[~np.isnan(values)]  # of a pair without pull
-            text = f"{count} duals at zero: {about}, worst of {len(alike)} runs"
-            rows.append(near(f"zeros.{name}", text, values, setting=str(count)))
+            rows.append(claim(f"zeros.{name}", values, f"{count}", len(alike)))
     return rows
 
 
@@ -243,7 +231,7 @@ class _Pulls:
         reason = "another token scores at least the opt one's"
         require(np.isfinite(self.slopes).all(), "score gaps", 0.0, reason)
         self.K = gram(small)[0]
-        self.square = beyond_span(self.K, self.on, ~self.on)
+        self.square = _beyond_span(self.K, self.on, ~self.on)
         scores = model.scores(small, small.u)[0]
         rest = coordinates.others(small.opt, scores.shape[-1])[0]
         # (n, T-1) of the other tokens
@@ -325,7 +313,7 @@ def _bound(K, on, beta, margins, slopes):
     return float(np.sqrt(np.exp(total - mean) * (terms / (margins[~on] - 1)).sum()))
 
 
-def beyond_span(K: np.ndarray, on: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+def _beyond_span(K: np.ndarray, on: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     """Gram matrix of the A_m of `pairs` less the span of those in `on`, from that of all, K."""
     cross = K[np.ix_(pairs, on)]
     return K[np.ix_(pairs, pairs)] - cross @ np.linalg.solve(K[np.ix_(on, on)], cross.T)
@@ -373,18 +361,14 @@ def left_claims(runs: Sequence[Left]) -> list[Claim]:
     none = np.full(len(STEPS), np.nan)
     runs = runs or [Left(none, none, np.nan, np.nan)]
     off = np.array([run.measured / run.predicted - 1 for run in runs])
-    flow = f"norm over the flow's, less 1, at {STEPS[-1]:g} of the longest step"
     order = np.median(np.abs(off[:, 0] / off[:, -1])) * STEPS[-1] / STEPS[0]
-    growth = "how that grows from the shorter to the longer step, over the ratio, median"
     first = np.array([run.first / run.measured[-1] for run in runs])
     bound = np.array([run.bound / run.measured[-1] for run in runs])
-    text = "outside the span: {}".format
-    proved = text("the saturated flow's bound over the norm, least run")
     return [
-        near("outside.flow", text(f"{flow}, worst of {len(runs)} runs"), off[:, -1]),
-        near("outside.order", text(growth), order, 1.0),
-        above("outside.first", text("first-order sum over the norm, least run"), first, why=EARLY),
-        above("outside.bound", proved, bound),
+        claim("outside.flow", off[:, -1], "", f"{STEPS[-1]:g}", len(runs)),
+        claim("outside.order", order),
+        claim("outside.first", first, why=EARLY),
+        claim("outside.bound", bound),
     ]
 
 

@@ -10,7 +10,7 @@ import pytest
 from lib import svm
 from lib.attention import tokens
 from papers import falsify
-from papers.beyond import atlas, atlas_rules, atlas_used, margin_law, own_norms
+from papers.beyond import atlas, atlas_rules, atlas_used, margin_law
 from papers.beyond.engine import optimisers as o
 from papers.beyond.engine import training
 from tests.papers.engine import exact
@@ -21,38 +21,38 @@ A = atlas.features(ONE, ONE.opt[0])
 
 
 def test_the_shortest_vector_is_the_frobenius_svm_and_says_where_there_is_none():
-    V, duals = own_norms.shortest(A.reshape(-1, 36))
+    V, duals = atlas_used._shortest(A.reshape(-1, 36))
     np.testing.assert_allclose(V.reshape(6, 6), svm.token_svm(ONE).W[0], atol=1e-9)
     assert duals.min() >= 0 and duals.sum() == pytest.approx(V @ V)
     with pytest.raises(RuntimeError, match="not separable"):
-        own_norms.shortest(np.array([[1.0, 0.0], [-1.0, 0.0]]))
+        atlas_used._shortest(np.array([[1.0, 0.0], [-1.0, 0.0]]))
 
 
 def test_the_fixed_point_is_one_and_says_how_far_it_is_from_it():
-    found = own_norms.fixed_point(A)
-    assert found.residual <= own_norms.SETTLED
-    _, duals = own_norms.shortest((A / np.sqrt(found.s)).reshape(-1, 36))
+    found = atlas_used._fixed_point(A)
+    assert found.residual <= atlas_used.SETTLED
+    _, duals = atlas_used._shortest((A / np.sqrt(found.s)).reshape(-1, 36))
     pulls = np.einsum("im,imjk->ijk", duals.reshape(3, 2), A)
     s = np.sqrt((pulls**2).sum(0))
     np.testing.assert_allclose(found.s / found.s.max(), s / s.max(), atol=1e-6)
-    early = own_norms.fixed_point(A, most=2)
-    assert early.steps == 2 and early.residual > own_norms.SETTLED
+    early = atlas_used._fixed_point(A, most=2)
+    assert early.steps == 2 and early.residual > atlas_used.SETTLED
 
 
 def test_a_max_margin_matrix_has_ratio_one_in_its_own_norm_alone():
     rng = np.random.default_rng(0)
     s = rng.uniform(0.1, 2, (6, 6))
-    V, _ = own_norms.shortest((A / np.sqrt(s)).reshape(-1, 36))
+    V, _ = atlas_used._shortest((A / np.sqrt(s)).reshape(-1, 36))
     W = V.reshape(6, 6) / np.sqrt(s)
-    assert own_norms.entrywise(A, W, s) == pytest.approx(1, abs=1e-9)
-    assert own_norms.entrywise(A, W, np.ones((6, 6))) < 0.99
+    assert atlas_used._entrywise(A, W, s) == pytest.approx(1, abs=1e-9)
+    assert atlas_used._entrywise(A, W, np.ones((6, 6))) < 0.99
     left, right = (M @ M.T for M in rng.standard_normal((2, 6, 6)))
-    assert own_norms.two_sided(A, W, left, right) < 0.99
+    assert atlas_used._two_sided(A, W, left, right) < 0.99
     Q = [np.linalg.qr(M)[0] for M in rng.standard_normal((2, 6, 6))]
     there = replace(ONE, X=ONE.X @ Q[0], u=ONE.u @ Q[0], z=ONE.z @ Q[1])
     W = Q[0] @ svm.token_svm(there, norm=np.inf).W[0] @ Q[1].T
-    assert own_norms.turned(ONE, ONE.opt[0], W, *Q) == pytest.approx(1, abs=1e-6)
-    assert own_norms.turned(ONE, ONE.opt[0], W, *np.stack([np.eye(6)] * 2)) < 0.99
+    assert atlas_used._in_turned(ONE, ONE.opt[0], W, *Q) == pytest.approx(1, abs=1e-6)
+    assert atlas_used._in_turned(ONE, ONE.opt[0], W, *np.stack([np.eye(6)] * 2)) < 0.99
 
 
 @pytest.mark.parametrize("name", ["Adam, 0.999, per sample", "AdaGrad"])
@@ -60,8 +60,8 @@ def test_own_norms_are_noticed_when_the_metric_is_the_identity(name):
     rows = atlas_rules.rows()
     path = training.train(DATA, rows[name].rule, 200_000, record=[100_000, 200_000])
     found = atlas.ratios(path, atlas.BestMargins(DATA))
-    own, residual = own_norms.own_ratios(DATA, name, path, found)
-    plain, _ = own_norms.own_ratios(DATA, name, path, found, identity=True)
+    own, residual = atlas_used.own_ratios(DATA, name, path, found)
+    plain, _ = atlas_used.own_ratios(DATA, name, path, found, identity=True)
     np.testing.assert_allclose(plain, found.last[:, atlas.column("Frobenius")], atol=1e-6)
     assert (own > plain).all() and (own <= 1 + 1e-9).all() and residual.max() <= 1e-9
 
@@ -136,7 +136,7 @@ def test_the_least_loss_in_a_ball_lacks_what_the_law_says_to_first_order(name, s
         cp.Problem(cp.Minimize(loss), [size(W) <= 1]).solve(cp.CLARABEL)
         W = W.value[None, None] / row.rule.weight_decay
         path = SimpleNamespace(W=W, status=np.array(["completed"]))
-        end = atlas_used.at_rest(row, path, atlas_used.Solutions(ONE))
+        end = atlas_used.at_rest(row, path, atlas.BestMargins(ONE))
         assert end.size == pytest.approx(1, abs=1e-6)
         off.append(abs(end.missing[0] / end.law[0] - 1))
     assert off[0] > 0.005 and off[1] < 0.002

@@ -20,10 +20,8 @@ from papers.beyond import (
     joint_law,
     lp_law,
     margin_law,
-    margin_law_runs,
     zero_duals,
 )
-from papers.beyond import margin_law_figures as figures
 from papers.beyond import margins as measure
 from papers.beyond.margin_law import PremiseFails, saturated_slopes
 
@@ -56,35 +54,6 @@ def test_joint_claims_hold_and_notice_wrong_worlds(joint):
     names = list(joint)
     claims_of = lambda of: joint_law.joint_claims(dict(zip(names, of, strict=True)))
     assert amiss(list(joint.values()), claims_of, joint_law.WORLDS) == []
-
-
-def test_the_formula_of_the_threshold_is_drawn_beyond_the_chart_and_the_measured_one_on_it():
-    alphas, dimensions = np.array([1.05, 1.4, 2.0, 3.0]), np.array([16, 256])
-    right = global_map.right_at_once(alphas, dimensions[:, None], 8)
-    did = np.arange(20) < 20 * right[..., None]
-    of = global_map.GlobalMap(alphas=alphas, dimensions=dimensions, n=8, reached=did, first=did)
-    path = dynamics.train(
-        global_map.problem(global_map.POSTCARD), dynamics.ngd(0.1), 3, head="joint"
-    )
-    chart = figures.reached(of, path).axes[0]
-    (formula,) = [line for line in chart.lines if line.get_marker() == "d"]
-    at = np.log(global_map.half_at_once(16, 8) / 3) / np.log(1.5) + 3  # a step is a factor 1.5
-    assert np.isclose(formula.get_xdata()[0], at) and chart.get_xlim()[1] > at > 3.5
-    marks = chart.containers[-1].lines[0].get_xdata()
-    measured = np.log([of.threshold(row)[0] for row in (0, 1)])
-    assert np.allclose(np.interp(marks, range(4), np.log(alphas)), measured)
-
-
-def test_each_run_of_the_map_is_drawn_beside_its_own_prediction():
-    points = constant_map.along([100, 101], 20_000, {"n": (2,)})
-    axis, _ = figures.constants(points, {}).axes
-    dashes, circles = (line.get_ydata() for line in axis.lines[:2])
-    assert list(dashes) == [p.comparison.law.constant[0] for p in points]
-    assert list(circles) == [p.comparison.measured.residual for p in points]
-    points = [replace(p, comparison=margin_law_runs.dual_off(p.comparison, 0.01)) for p in points]
-    off = figures.constants(points, {}).axes[1]  # above what is drawn as rounding
-    far = np.abs([constant_map.relative(p) for p in points])
-    assert far.min() > figures.FLOOR and np.allclose(off.lines[1].get_xdata(), far)
 
 
 def test_joint_law_has_the_predicted_head_at_its_level(joint):
@@ -159,10 +128,10 @@ def test_first_step_decides_in_wide_data():
     )
     assert "global.missed" in noticed["one seed never arrives"]
     assert any(id.startswith("global.formula") for id in noticed["alpha 25 % larger"])
-    chance = global_map.right_at_once(np.array([1.2]), np.array([256]), 8)[0]
+    chance = global_map._right_at_once(np.array([1.2]), np.array([256]), 8)[0]
     assert abs(chance - 0.305) < 0.01  # by hand
     half = global_map.half_at_once(256, 8)
-    assert np.isclose(global_map.right_at_once(half, 256, 8), 0.5)
+    assert np.isclose(global_map._right_at_once(half, 256, 8), 0.5)
     assert global_map.half_at_once(4, 8) == np.inf
 
 
@@ -217,26 +186,13 @@ def test_runs_switch_where_the_score_is_overtaken():
 
 
 def test_map_says_by_name_what_it_cannot_measure():
-    outscored = constant_map.point("imbalance", 100.0, 100, 1000).refusal
+    outscored = constant_map._point("imbalance", 100.0, 100, 1000).refusal
     assert re.search("imbalance = 100, seed 100.*'score gaps' fails", outscored)
-    short = constant_map.point("d", 15, 100, 1000).refusal
+    short = constant_map._point("d", 15, 100, 1000).refusal
     assert re.search("'long enough' fails.*times as large", short)
     with pytest.raises(ValueError, match="T = 1"):
-        constant_map.point("T", 1, 100, 10)
+        constant_map._point("T", 1, 100, 10)
     assert constant_map._has_solution(tokens.class_mean_tokens(0, n=40, T=5, d=6)) == 0.0
-
-
-def test_noise_has_its_size_and_correlated_tokens_their_correlation():
-    X = [constant_map.AXES["raw noise"](100, amount).X for amount in (0.0, 0.5)]
-    assert np.isclose((X[1] - X[0]).std(), 0.5, rtol=0.05)
-    for axis, own, others in (("correlation", 0.6, 0.0), ("correlation of all", 0.6, 0.6)):
-        data = constant_map.AXES[axis](100, 0.6)
-        rest = coordinates.others(data.opt, data.shape[2])
-        X = np.take_along_axis(data.X, rest[..., None], 2)[0]  # (n, T-1, d)
-        assert np.abs(X @ data.u[0]).max() < 1e-12
-        assert np.allclose(X[0, 0] @ X[0, 1] / (960 * 0.09), own, atol=0.12)
-        assert np.allclose(X[0, 0] @ X[1, 1] / (960 * 0.09), others, atol=0.12)
-        assert np.allclose((X**2).mean(), 0.09, rtol=0.1) and (data.z == data.X[:, :, 0]).all()
 
 
 def test_correlation_makes_runs_longer_and_selects_nothing_else():
@@ -255,12 +211,6 @@ def test_correlation_makes_runs_longer_and_selects_nothing_else():
     law = constant_map._law_of(data)
     assert law.support.all() and np.ptp(law.duals, axis=-1).max() < 1e-9 * law.duals.max()
     np.testing.assert_allclose(merged[0].predicted, law.constant[0], rtol=1e-8)
-
-
-def test_noise_does_not_decide_whether_there_is_a_solution():
-    sizes = {"n": 18, "d": 6, "T": 5}
-    found = constant_map._solvable(range(100, 106), "noise", [0.1, 1.0, 10.0], sizes)
-    assert 0 < np.nanmean(found) < 1 and (found == found[0]).all()
 
 
 def test_solutions_are_lost_beyond_covers_count():
@@ -314,7 +264,7 @@ def test_zero_dual_of_the_corner_by_hand(length, constant, off):
 
 
 def test_zero_dual_claims_hold_and_notice_wrong_worlds():
-    kept, refusals = zero_duals.unit_runs([101, 102, 104], 0.5, 400_000)
+    kept, refusals = zero_duals.study([101, 102, 104], 1, 400_000, step=0.5)
     assert len(kept) == 2 and "seed 104: premise 'selection made' fails" in refusals[104]
     assert amiss(kept, zero_duals.zero_claims, zero_duals.SINGLE_WORLDS) == []
     loose = tokens.gaussian_tokens(100, n=3, T=2, d=40)

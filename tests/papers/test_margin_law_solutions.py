@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import minimize
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
@@ -72,25 +71,6 @@ def test_residual_has_these_margins_and_no_part_along_the_solution(seed):
     assert abs((law.duals[law.support] * law.offsets[law.support]).sum()) < 1e-10
     again = margin_law.margin_law(data, solution, log_slopes=slopes + 700.0)  # differences count
     np.testing.assert_allclose(again.offsets, law.offsets, atol=1e-9)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_residual_minimises_the_loss_across_the_solution(seed):
-    data, solution, law, slopes = solved(seed)
-    on = law.support[0].ravel()
-    rows = coordinates.constraint_rows(coordinates.differences(data, data.opt), data.z)[0][on]
-    unit = solution.W.ravel() / law.norm[0]
-    across = np.linalg.svd((rows - np.outer(rows @ unit, unit)).T, full_matrices=False)[0][:, :-1]
-
-    def objective(x):  # log sum kappa e^{-<A, rho>} over rho across W_mm
-        powers = slopes[0].ravel()[on] - rows @ (across @ x)
-        top = powers.max()
-        weights = np.exp(powers - top)
-        gradient = -across.T @ (rows.T @ weights) / weights.sum()
-        return top + np.log(weights.sum()), gradient
-
-    found = minimize(objective, np.zeros(across.shape[1]), jac=True, method="BFGS", tol=1e-12)
-    np.testing.assert_allclose(np.linalg.norm(found.x), law.constant[0], rtol=1e-5)
 
 
 def test_eigenvalues_are_those_of_the_map_of_offsets():

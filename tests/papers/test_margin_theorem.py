@@ -148,17 +148,6 @@ def test_step_1_the_gradient_is_the_saturated_one_up_to_delta(seed, copies):
         assert abs(gap - 1) <= small(of, of.A @ W) + 1e-9
 
 
-def test_step_1_fails_for_the_kappa_of_another_loss():
-    """(6) holds for the loss that is trained, and not for the other one's numbers."""
-    _, model, of = problem(8, loss="exponential")
-    other = but(of, log_kappa=problem(8, loss="reciprocal")[2].log_kappa)
-    W = at(of, 25 / of.r, around(of, np.random.default_rng(0), 0.1), 0.0)
-    for one, holds in ((of, True), (other, False)):
-        Z, mean = saturated(one, W)
-        error = np.linalg.norm(-model.gradient(W) / Z - mean)
-        assert (error <= one.M * small(one, one.A @ W) + 1e-9) == holds
-
-
 @given(SEEDS)
 @FEW
 def test_step_1_delta_decays_with_the_level(seed):
@@ -169,13 +158,6 @@ def test_step_1_delta_decays_with_the_level(seed):
         level = draw.uniform(0, 40)
         W = at(of, level, around(of, draw, share * R), omega + off_span(of, draw, share * tau))
         assert np.log(small(of, of.A @ W)) <= bound - of.r * level + 1e-9
-
-
-def test_step_1_delta_is_larger_outside_the_region():
-    _, _, of = problem(8)
-    far = [at(of, 0.0, around(of, np.random.default_rng(k), 3.0), 0.0) for k in range(20)]
-    worst = max(np.log(small(of, of.A @ W)) for W in far)
-    assert worst > of.log_small(0 * of.V, 0.3, 0.01)
 
 
 @given(SEEDS)
@@ -310,37 +292,6 @@ def test_below_the_level_the_theorem_is_silent():
     assert "another loss" in theorem.prove(but(of, best=False), dynamics.polyak(), of.A @ of.V).why
 
 
-@given(SEEDS)
-@FEW
-def test_step_6_the_error_is_the_distance_over_the_norm_and_no_exponential(seed):
-    draw = np.random.default_rng(seed)
-    V, level = draw.standard_normal(5), draw.uniform(0.01, 50)
-    off = draw.standard_normal(5)
-    off -= off @ V / (V @ V) * V
-    W, y = level * V + off, np.linalg.norm(off)
-    size = np.linalg.norm(W)
-    error = np.linalg.norm(W / size - V / np.linalg.norm(V))
-    rest = size * error - y
-    assert y**3 / (8 * size**2) * (1 - 1e-6) - 1e-12 <= rest <= y**3 / (2 * size**2) + 1e-12
-
-
-@pytest.mark.parametrize("rule", [dynamics.ngd(0.1), dynamics.polyak(), dynamics.gd(1.0)])
-def test_the_orders(rule):
-    """t x error for NGD and Polyak, log t x error for GD, as far as a run can show it."""
-    data, model, of = problem(8, n=2, T=2, d=12, loss="exponential")
-    assert of.best and of.on.all()  # omega_inf = 0
-    V = model.W(of.V)
-    history = dynamics.train(data, rule, 100_000, [10_000, 100_000], targets={"V": V})
-    error, speed = history.direction_error["V"][0], {1: 0.1, 2: of.norm / 2}
-    y = np.linalg.norm(of.rest)
-    assert y > 0.1
-    if rule.kind in speed:
-        np.testing.assert_allclose(100_000 * error[1] * speed[rule.kind] / y, 1.0, atol=2e-3)
-    else:  # a_t - log t rests: so does 1/error - ||V|| log t / y
-        grown = (1 / error[1] - 1 / error[0]) * y / of.norm
-        np.testing.assert_allclose(grown, np.log(10), rtol=0.05)
-
-
 @pytest.mark.parametrize(
     "mu, s",
     [*product((0.5, 0.9), (1e-5, 2.6e-3, 0.02, 0.1, 0.5, 1.99)), (0.5, 2.985), (0.9, 3.781)],
@@ -422,104 +373,3 @@ def test_another_rho_perp_is_refused():
         other = but(of, rest=scale * of.rest)
         both = theorem.prove(other, rule, g), theorem.prove_with_momentum(other, rule, 0.9 * g, g)
         assert all(("rho_perp is none" in proof.why) == tilted for proof in both)
-
-
-@given(st.floats(0.01, 0.99), st.floats(0.001, 0.999))
-@FEW
-def test_two_pairs_have_no_cycle_below_the_threshold(q, share):
-    """(17), and the saturated step itself: no point of [-r, r] comes back after two steps."""
-    theta = share * min(q, 1 - q)
-    logit = lambda p: np.log(p / (1 - p))
-    apart = logit(q + theta) - logit(q - theta)
-    np.testing.assert_allclose(apart, 2 * np.arctanh(theta / q) + 2 * np.arctanh(theta / (1 - q)))
-    assert apart >= 2 * theta / (q * (1 - q)) * (1 - 1e-9)
-    eta = 1.98 / (q * (1 - q))  # ||V|| = D = 1
-    x = np.linspace(-2 * eta, 2 * eta, 201)
-    for _ in range(2500):
-        slope = q - 1 / (1 + (1 - q) / q * np.exp(x))
-        x = x - eta * slope / np.sqrt(1 + slope**2)
-    assert np.abs(x).max() < 1e-6
-
-
-@given(SEEDS, st.integers(2, 6))
-@FEW
-def test_proposition_4_a_cycle_of_two_would_need_steps_beyond_the_threshold(seed, m):
-    """sigma |w|^2 = sum of d 2 artanh(d/pi*) > 2 sum of d^2/pi* >= 2 |w|^2 ||V||^2/lambda_max."""
-    draw = np.random.default_rng(seed)
-    shares = draw.dirichlet(np.ones(m)) * 0.9 + 0.1 / m
-    u = draw.standard_normal((m, m - 1))  # A_m = (1, u_m), V = (1, 0, ...)
-    u -= shares @ u
-    d = draw.standard_normal(m)
-    d -= d.mean()
-    d *= draw.uniform(0.05, 0.99) / np.abs(d / shares).max()
-    w, fastest = d @ u, np.linalg.eigvalsh((u.T * shares) @ u)[-1]
-    left, middle = d @ np.log((shares + d) / (shares - d)), 2 * (d**2 / shares).sum()
-    np.testing.assert_allclose(left, 2 * d @ np.arctanh(d / shares))
-    assert left > middle and middle >= 2 * w @ w / fastest * (1 - 1e-9)
-
-
-@pytest.mark.parametrize("h", [2.0, 3.0, 5.0])
-def test_three_pairs_cycle_exactly_where_18_says_and_its_slope_decides(h):
-    e = np.exp(-h)
-    T = lambda x: 2 * e * np.sinh(x) / (1 + 2 * e * np.cosh(x))
-    H = lambda x: 2 * x * np.sqrt(1 + T(x) ** 2) / T(x)
-    threshold = (1 + 2 * e) / e
-    np.testing.assert_allclose(H(1e-4), threshold, rtol=1e-6)
-    assert H(h) <= 5.1 * h
-    step = lambda y, eta: y - eta * T(y) / np.sqrt(1 + T(y) ** 2)
-    for x in (0.5, 3.0, 6.0, 7.0):
-        np.testing.assert_allclose(step(x, H(x)), -x)
-        near, rises = x + 1e-4, H(x + 1e-3) > H(x - 1e-3)
-        for _ in range(40):
-            near = step(step(near, H(x)), H(x))
-        assert (abs(near - x) < 1e-4) == rises
-
-
-def test_the_mean_of_the_pulls_is_a_dual_whether_offsets_settle_or_not():
-    """The only one where two pairs cycle beyond the threshold; another than pi* in (18)."""
-    e = np.exp(-3.0)
-    three = np.array([e, 1, e]) / (1 + 2 * e), np.array([1.0, 0, -1]), 0.9
-    two = np.array([0.2, 0.8]), np.array([0.8, -0.2]), 1.3
-    for shares, u, multiple in (three, two):
-        step, x, total, time = 2 * multiple / (shares @ u**2), 5.0, 0.0, 0.0
-        for _ in range(20_000):
-            pi = shares * np.exp(-u * x)
-            pi /= pi.sum()
-            sigma = step / np.hypot(1, pi @ u)
-            total, time, x = total + sigma * pi, time + sigma, x + sigma * (pi @ u)
-        assert abs(pi @ u) > 0.1  # it has not settled
-        mean = total / time
-        assert abs(mean @ u) < 1e-3
-        assert np.allclose(mean, shares, atol=1e-3) == (len(u) == 2)
-
-
-ACROSS = [[2, 0, 0], [-1, 0, 0], [0.7, 1, 0.2], [-0.4, 0.3, 1]]
-
-
-@pytest.mark.parametrize("idle", [1, 2])
-def test_duals_at_zero_steps_follow_the_curve_of_21_and_runs_come_to_it(idle):
-    """A_m = (1, u_m), V = (1, 0, ...), beta = (1, 2)/3 on the first two and 0 on the idle pairs."""
-    u = np.array(ACROSS)[: 2 + idle, : 1 + idle]
-    A, beta = np.c_[np.ones(2 + idle), u], np.array([1, 2]) / 3
-    y = np.linalg.solve(u[2:, 1:] @ u[2:, 1:].T, np.ones(idle))
-    D_0 = np.r_[0, y @ u[2:, 1:]]
-    d = np.linalg.solve(A.T, np.r_[0, D_0])[:2]
-    assert (y > 0).all() and np.allclose(u @ D_0, [0, 0] + [1] * idle)
-    kappa = np.array([0.5, 1.5, 0.8, 2.0])[: 2 + idle]
-    rest = np.linalg.solve(A, np.log(kappa / np.r_[beta, y]))[1:]
-    later = np.linalg.solve(A, np.r_[-d / beta, 0 * y])[1:]
-    curve = lambda a: rest + D_0 * np.log(a) + later / a
-
-    def downhill(x):
-        pi = kappa * np.exp(-u @ x)
-        return pi @ u / pi.sum()
-
-    left = [curve(a + 1) - curve(a) - downhill(curve(a)) for a in (1e2, 1e3, 1e4)]
-    sizes = np.linalg.norm(left, axis=1) * np.array([1e2, 1e3, 1e4]) ** 2  # O(a^-2), not less
-    assert sizes.max() < 1.5 * sizes.min() and sizes[0] > 1e-2
-    sigma = 0.9 * 8 / max(((u[:, None] - u) ** 2).sum(-1).ravel())
-    x, a, apart = np.zeros(1 + idle), 50.0, []
-    for _ in range(40_000):
-        x, a = x + sigma * downhill(x), a + sigma
-        apart.append(np.linalg.norm(x - curve(a)))
-    assert apart[-1] < 0.01 * apart[0] and apart[-1] < 0.1 * apart[400]

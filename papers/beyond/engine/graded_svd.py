@@ -88,7 +88,7 @@ def _descending(values, order):
 
 
 @numba.njit
-def factorise(graded, z, s):
+def _factorise(graded, z, s):
     """Fill s up to R and made; returns the number of columns.
 
     Column c of C stands for row c of of_z with the factor e^{scale_c}; those that are zero leave.
@@ -242,7 +242,7 @@ def _decompose(s, first, last):
 def direction(rule, graded, z, s, D):
     """Fill D; returns the log of the dual norm of G (of the nuclear norm for Newton-Schulz)."""
     D[:] = 0.0
-    count = factorise(graded, z, s)
+    count = _factorise(graded, z, s)
     if count == 0:
         return -math.inf
     shape, top = rule.shape, s.scale[s.columns[0]]

@@ -112,26 +112,25 @@ def unit(graded):
 
 
 @numba.njit
-def keep(graded, chosen, size):
-    """Leave the `size` samples of `chosen`, and make the mean one over them."""
+def keep(graded, first, size):
+    """Leave `size` samples from `first` on, and make the mean one over them."""
     n = graded.logs.size
     more = math.log(n / size)
     for i in range(n):
-        inside = False
-        for k in range(size):
-            inside = inside or chosen[k] == i
+        inside = first <= i < first + size
         graded.logs[i] = graded.logs[i] + more if inside else -math.inf
 
 
 @numba.njit
-def reduce(anchor, graded, chosen, size):
-    """graded = anchor + (n / size) (graded - anchor) on the `chosen`, anchor on the others."""
+def reduce(anchor, graded, first, size):
+    """graded = anchor + (n / size) (graded - anchor) on `size` samples from `first` on.
+
+    On the others it is the anchor.
+    """
     n = graded.logs.size
     more = n / size
     for i in range(n):
-        now, then, inside = graded.logs[i], anchor.logs[i], False
-        for k in range(size):
-            inside = inside or chosen[k] == i
+        now, then, inside = graded.logs[i], anchor.logs[i], first <= i < first + size
         top = max(now, then) if inside else then
         graded.logs[i] = top
         of_now = more * math.exp(now - top) if inside and now > -math.inf else 0.0

@@ -55,8 +55,7 @@ def part(n: int, d: int, e: int) -> _Part:
 
 def state(rule: o.Numbers, n: int, d: int, e: int) -> _State:
     """A State of zeros for n samples and W (d, e)."""
-    count = int(rule.blocks)
-    block = part(n, d, e // count) if rule.by_columns else part(n, d // count, e)
+    block = part(n, d // int(rule.blocks), e)
     momentum, looked, anchor = (gradients.zeros(Graded, n=n, d=d) for _ in range(3))
     sides = gradients.zeros(preconditioners.Sides, d=d, e=e, two=2)
     return _State(part(n, d, e), block, momentum, looked, anchor, sides)
@@ -86,14 +85,13 @@ def _by_blocks(rule, graded, z, s, D):
     """
     height, width = s.D.shape
     value = -math.inf
+    entrywise.copy(z.ravel(), s.z.ravel())
     for k in range(int(rule.blocks)):
-        row, column = (0, k * width) if rule.by_columns else (k * height, 0)
+        row = k * height
         for i in range(len(z)):
             s.graded.logs[i] = graded.logs[i]
             for j in range(height):
                 s.graded.b[i, j] = graded.b[i, row + j]
-            for e in range(width):
-                s.z[i, e] = z[i, column + e]
         gradients.unit(s.graded)
         if rule.kind == o.SPECTRAL:
             dual = graded_svd.direction(rule, s.graded, s.z, s.svd, s.D)
@@ -102,7 +100,7 @@ def _by_blocks(rule, graded, z, s, D):
             dual = entrywise.steepest(s.G.ravel(), top, rule.p, s.work, s.D.ravel())
         for j in range(height):
             for e in range(width):
-                D[row + j, column + e] = s.D[j, e]
+                D[row + j, e] = s.D[j, e]
         value = exponentials.add_logs(value, dual)
     return value
 
@@ -147,24 +145,18 @@ def _direction(rule, t, z, answers, basis, S, s):
 
 
 @numba.njit(inline="always")
-def _batch(rule, t, order, graded, anchor):
-    """Leave the samples of step t's batch, or their correction of the anchor's gradient.
-
-    order (epochs, n), repeated when it ends.
-    """
+def _batch(rule, t, graded, anchor):
+    """Leave the samples of step t's batch, or their correction of the anchor's gradient."""
     size = int(rule.batch)
-    epochs, n = order.shape
     if size > 0:
-        per_epoch = n // size
-        first = (t % per_epoch) * size
-        chosen = order[(t // per_epoch) % epochs, first : first + size]
+        first = (t % (graded.logs.size // size)) * size
         if rule.reduced:
             if first == 0:
                 entrywise.copy(graded.b.ravel(), anchor.b.ravel())
                 entrywise.copy(graded.logs, anchor.logs)
-            gradients.reduce(anchor, graded, chosen, size)
+            gradients.reduce(anchor, graded, first, size)
         else:
-            gradients.keep(graded, chosen, size)
+            gradients.keep(graded, first, size)
 
 
 @numba.njit(inline="always")
@@ -223,11 +215,11 @@ def _record(problem, lanes, graded, G, W, path, logs):
 
 
 @numba.njit(nogil=True, cache=True)
-def run_job(problem, rule, times, order, W, path, logs, s, sources=SOURCES):
+def run_job(problem, rule, times, W, path, logs, s, sources=SOURCES):
     """Train one run: W (d, d_z) is moved in place; returns (status, last iteration).
 
-    times (k,); order (epochs, n); filled at each time: path (k, d, d_z) and logs (k, 2), log(L -
-    L*) and log ||grad L||; s: a State. A run stalls where the gradient of every sample is zero.
+    times (k,); filled at each time: path (k, d, d_z) and logs (k, 2), log(L - L*) and log ||grad
+    L||; s: a State. A run stalls where the gradient of every sample is zero.
     """
     n, _, d = problem.delta.shape
     lanes, image, w = _lanes(problem), np.zeros(d), s.whole
@@ -250,7 +242,7 @@ def run_job(problem, rule, times, order, W, path, logs, s, sources=SOURCES):
             return STALLED, t
         if record == times.size:
             break
-        _batch(rule, t, order, w.graded, s.anchor)
+        _batch(rule, t, w.graded, s.anchor)
         lacks = _direction(rule, t, problem.z, answers, basis, S, s)
         log_eta = rule.log_step_size
         if rule.decay != 0.0:

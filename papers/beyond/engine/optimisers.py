@@ -20,9 +20,9 @@ class Optimiser:
 
     kind, p, shape, iterations, normalised: which direction D; momentum, memory (beta_1, beta_2),
     first_mix, epsilon, nesterov, corrected, summed: as the constructors say; step_size eta and
-    decay a; batch: samples per step, 0 for all, `shuffled` anew each epoch or cyclic; blocks: parts
-    of W's rows or columns that move on their own; damping, relative, empirical: of the natural
-    gradient; radius, growth, every: the norms that W is brought to; weight_decay: lambda; reduced:
+    decay a; batch: samples per step, in turn, 0 for all; blocks: parts of W's rows that move by
+    themselves; damping, relative: of the natural gradient; radius, growth, every: the norms that W
+    is brought to; weight_decay: lambda; reduced:
     variance reduction on batches; signed: sgn(D) in place of D.
     """
 
@@ -41,12 +41,9 @@ class Optimiser:
     summed: bool = False
     first_mix: float = 0.0
     batch: int = 0
-    shuffled: bool = False
     blocks: int = 1
-    by_columns: bool = False
     damping: float = 0.0
     relative: bool = False
-    empirical: bool = False
     radius: float = math.inf
     growth: float = 1.0
     every: int = 1
@@ -103,11 +100,7 @@ def steepest(
 
 
 def muon(
-    step_size: float,
-    momentum: float = 0.95,
-    nesterov: bool = False,
-    newton_schulz: int = 0,
-    decay: float = 0.0,
+    step_size: float, momentum: float = 0.95, nesterov: bool = False, newton_schulz: int = 0
 ) -> Optimiser:
     """Muon: M_t = mu M_{t-1} + (1 - mu) G_t, D = U V^T of M_t (Nesterov: of mu M_t + (1 - mu) G_t).
 
@@ -115,15 +108,8 @@ def muon(
     X = M/||M|| in place of the polar factor, (a, b, c) = (3.4445, -4.7750, 2.0315) (Jordan, 2024).
     """
     shape = NEWTON_SCHULZ if newton_schulz else POLAR
-    return Optimiser(
-        SPECTRAL,
-        step_size,
-        decay,
-        shape=shape,
-        iterations=newton_schulz,
-        momentum=momentum,
-        nesterov=nesterov,
-    )
+    polar = Optimiser(SPECTRAL, step_size, shape=shape, iterations=newton_schulz)
+    return replace(polar, momentum=momentum, nesterov=nesterov)
 
 
 def adam(
@@ -139,30 +125,21 @@ def adam(
     alike. epsilon 0 is welcome; with beta_2 = 0 an entry whose gradient is zero has v = 0, and
     stays.
     """
-    return Optimiser(
-        ADAPTIVE,
-        step_size,
-        decay,
-        momentum=momentum,
-        memory=memory,
-        epsilon=epsilon,
-        corrected=True,
-    )
+    rule = rmsprop(step_size, memory, epsilon)
+    return replace(rule, decay=decay, momentum=momentum, corrected=True)
 
 
-def rmsprop(
-    step_size: float, memory: float = 0.99, epsilon: float = 0.0, decay: float = 0.0
-) -> Optimiser:
+def rmsprop(step_size: float, memory: float = 0.99, epsilon: float = 0.0) -> Optimiser:
     """RMSprop: Adam without momentum and without the corrections of m and v."""
-    return Optimiser(ADAPTIVE, step_size, decay, memory=memory, epsilon=epsilon)
+    return Optimiser(ADAPTIVE, step_size, memory=memory, epsilon=epsilon)
 
 
-def adagrad(step_size: float, epsilon: float = 0.0, decay: float = 0.0) -> Optimiser:
+def adagrad(step_size: float, epsilon: float = 0.0) -> Optimiser:
     """AdaGrad: D = G / (sqrt(v) + epsilon), v the sum of all G^2."""
-    return Optimiser(ADAPTIVE, step_size, decay, epsilon=epsilon, summed=True)
+    return Optimiser(ADAPTIVE, step_size, epsilon=epsilon, summed=True)
 
 
-def mirror(p: float, step_size: float, decay: float = 0.0, normalised: bool = True) -> Optimiser:
+def mirror(p: float, step_size: float, normalised: bool = True) -> Optimiser:
     """l_p mirror descent (paper C, lp-AttGD): U_{t+1} = U_t + eta_t D_t with U = sgn(W) |W|^{p-1}.
 
     D = G, divided by ||G||_q where `normalised`, 1/p + 1/q = 1, and W = sgn(U) |U|^{1/(p-1)} after
@@ -171,74 +148,55 @@ def mirror(p: float, step_size: float, decay: float = 0.0, normalised: bool = Tr
     """
     if not 1 < p < math.inf:
         raise ValueError(f"p = {p}; the mirror map is 1 to 1 for finite p above 1 alone")
-    return Optimiser(MIRROR, step_size, decay, p=float(p), normalised=normalised)
+    return Optimiser(MIRROR, step_size, p=float(p), normalised=normalised)
 
 
 def natural(
-    step_size: float,
-    damping: float = 0.0,
-    relative: bool = False,
-    empirical: bool = False,
-    normalised: bool = False,
-    decay: float = 0.0,
+    step_size: float, damping: float = 0.0, relative: bool = False, normalised: bool = False
 ) -> Optimiser:
     """Natural gradient (Amari, 1998): D = (F + lambda I)^{-1} G, over ||D|| where `normalised`.
 
     F: the Gauss-Newton matrix (1/n) sum_i l''(f_i) grad f_i grad f_i^T, under the logistic loss the
-    Fisher matrix of the labels; where `empirical` (1/n) sum_i g_i g_i^T of the samples' own
-    gradients g_i. lambda = damping, times the trace of F where `relative`. With lambda = 0 the
-    pseudo-inverse, <grad f_i, D> = |l'|/l'' for every i: D is then as large as the inverse of the
-    smallest gradient, and without `normalised` training soon diverges. Of samples whose gradients
-    depend on each other to rounding those of larger ones count.
+    Fisher matrix of the labels. lambda = damping, times the trace of F where `relative`. With
+    lambda = 0 the pseudo-inverse, <grad f_i, D> = |l'|/l'' for every i: D is then as large as the
+    inverse of the smallest gradient, and without `normalised` training soon diverges. Of samples
+    whose gradients depend on each other to rounding those of larger ones count.
     """
-    return Optimiser(
-        NATURAL,
-        step_size,
-        decay,
-        normalised=normalised,
-        damping=damping,
-        relative=relative,
-        empirical=empirical,
-    )
+    rule = Optimiser(NATURAL, step_size, normalised=normalised)
+    return replace(rule, damping=damping, relative=relative)
 
 
-def full_adagrad(step_size: float, decay: float = 0.0) -> Optimiser:
+def full_adagrad(step_size: float) -> Optimiser:
     """Full-matrix AdaGrad (Duchi et al., 2011): D = S^{-1/2} vec(G), S = sum vec(G) vec(G)^T.
 
     The power is of the pseudo-inverse: eigenvalues below 1e-13 of the largest count as zero. A step
     takes an eigendecomposition of size n(T-1): about 1,000 times a step of AdaGrad at n = 6, T = 8.
     """
-    return Optimiser(FULL_ADAGRAD, step_size, decay)
+    return Optimiser(FULL_ADAGRAD, step_size)
 
 
-def signum(step_size: float, momentum: float = 0.9, decay: float = 0.0) -> Optimiser:
+def signum(step_size: float, momentum: float = 0.9) -> Optimiser:
     """Signum: D = sgn(m), m = beta m + (1 - beta) G."""
-    return Optimiser(SIGN, step_size, decay, momentum=momentum, first_mix=momentum)
+    return lion(step_size, momentum, momentum)
 
 
-def lion(
-    step_size: float, first_mix: float = 0.9, momentum: float = 0.99, decay: float = 0.0
-) -> Optimiser:
+def lion(step_size: float, first_mix: float = 0.9, momentum: float = 0.99) -> Optimiser:
     """Lion (Chen et al., 2023): D = sgn(beta_1 m + (1 - beta_1) G), then m = beta_2 m + (1 -
     beta_2) G; first_mix is beta_1, momentum beta_2."""
-    return Optimiser(SIGN, step_size, decay, momentum=momentum, first_mix=first_mix)
+    return Optimiser(SIGN, step_size, momentum=momentum, first_mix=first_mix)
 
 
-def shampoo(
-    step_size: float, memory: float = 0.0, summed: bool = False, decay: float = 0.0
-) -> Optimiser:
+def shampoo(step_size: float, memory: float = 0.0, summed: bool = False) -> Optimiser:
     """Shampoo (Gupta et al., 2018): D = L^{-1/4} G R^{-1/4}.
 
     L = beta_2 L + (1 - beta_2) G G^T and R = beta_2 R + (1 - beta_2) G^T G, or plain sums where
     `summed`. The powers are of the pseudo-inverse: eigenvalues below 1e-13 of the largest count
     as zero. With beta_2 = 0 it is the polar factor.
     """
-    return Optimiser(SHAMPOO, step_size, decay, memory=memory, summed=summed)
+    return Optimiser(SHAMPOO, step_size, memory=memory, summed=summed)
 
 
-def soap(
-    step_size: float, momentum: float = 0.9, memory: float = 0.999, decay: float = 0.0
-) -> Optimiser:
+def soap(step_size: float, momentum: float = 0.9, memory: float = 0.999) -> Optimiser:
     """SOAP (Vyas et al., 2024): Adam in the eigenbases Q_L, Q_R of Shampoo's L and R.
 
     D = Q_L (m' / sqrt(v)) Q_R^T with m' = Q_L^T m Q_R, v a mean of squares of Q_L^T G Q_R, both
@@ -248,21 +206,21 @@ def soap(
     code skips it). Entries of Q_L^T G Q_R and of m' below 1e-13 of their largest are rounding and
     count as zero, so the first D is the polar factor of G.
     """
-    return Optimiser(SOAP, step_size, decay, momentum=momentum, memory=memory, corrected=True)
+    return Optimiser(SOAP, step_size, momentum=momentum, memory=memory, corrected=True)
 
 
-def on_batches(optimiser: Optimiser, size: int, shuffled: bool = False) -> Optimiser:
-    """The same rule on the mean gradient of `size` samples a step, in turn or anew each epoch.
+def on_batches(optimiser: Optimiser, size: int) -> Optimiser:
+    """The same rule on the mean gradient of `size` samples a step, in turn.
 
     Samples that are left over at the end of an epoch are left out of it. ValueError for size < 1.
     """
     if size < 1:
         raise ValueError(f"size = {size}; a batch has at least one sample")
-    return replace(optimiser, batch=size, shuffled=shuffled)
+    return replace(optimiser, batch=size)
 
 
-def in_blocks(optimiser: Optimiser, count: int, by_columns: bool = False) -> Optimiser:
-    """Steepest descent or Muon block by block: W's rows (or columns) in `count` equal parts.
+def in_blocks(optimiser: Optimiser, count: int) -> Optimiser:
+    """Steepest descent or Muon block by block: W's rows in `count` equal parts.
 
     With N the rule's norm it is steepest descent in max_b N(W_b), whose dual is sum_b N*(G_b): each
     block moves by its own direction, one without a gradient rests. Head-wise Muon is
@@ -270,7 +228,7 @@ def in_blocks(optimiser: Optimiser, count: int, by_columns: bool = False) -> Opt
     """
     if optimiser.kind not in (ENTRYWISE, SPECTRAL):
         raise ValueError("only steepest descent and Muon move in blocks of their own")
-    return replace(optimiser, blocks=count, by_columns=by_columns)
+    return replace(optimiser, blocks=count)
 
 
 def rescaled(optimiser: Optimiser, radius: float, growth: float, every: int) -> Optimiser:
@@ -309,9 +267,9 @@ def variance_reduced(optimiser: Optimiser) -> Optimiser:
     return replace(optimiser, reduced=True)
 
 
-def olion(step_size: float, momentum: float = 0.95, decay: float = 0.0) -> Optimiser:
+def olion(step_size: float, momentum: float = 0.95) -> Optimiser:
     """Sign after orthogonalisation (OLion, arXiv 2602.01105): D = sgn(U V^T), U V^T as in Muon.
 
     With Nesterov's momentum, and the exact polar factor in place of the Newton-Schulz iteration.
     """
-    return replace(muon(step_size, momentum, nesterov=True, decay=decay), signed=True)
+    return replace(muon(step_size, momentum, nesterov=True), signed=True)

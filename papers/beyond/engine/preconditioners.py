@@ -25,8 +25,8 @@ def natural(rule, graded, z, answers, D):
     G = sum_i p_i, and j_i = grad f_i of the answer f_i = y_i u^T X_i^T softmax(X_i W z_i) is a
     multiple of p_i, n p_i = |l'(f_i)| j_i. The Fisher matrix of the labels, P(y) = sigma(y f) under
     the logistic loss, is the Gauss-Newton matrix (1/n) sum_i l''(f_i) j_i j_i^T; so it is F = sum_i
-    w_i p_i p_i^T with w_i = n l'' / l'^2 = n e^{f_i}, for the exponential loss too, and with w_i =
-    n the empirical Fisher matrix (1/n) sum_i g_i g_i^T. Then D = sum_i y_i e^{-s_i} p_i, where
+    w_i p_i p_i^T with w_i = n l'' / l'^2 = n e^{f_i}, for the exponential loss too. Then D = sum_i
+    y_i e^{-s_i} p_i, where
 
         (C + diag(lambda e^{-2 s_i} / w_i)) y = e^{-s} / w,   C_ij = <p_i, p_j> e^{-s_i - s_j},
 
@@ -69,7 +69,7 @@ def _gather(rule, graded, z, answers, C, y, weight, order):
     n, count = len(z), 0
     size = rule.batch if rule.batch > 0.0 else float(n)
     for i in range(n):
-        weight[i] = math.log(size) + (0.0 if rule.empirical else answers[i])
+        weight[i] = math.log(size) + answers[i]
         for k in range(i + 1):
             C[i, k] = dot(graded.b[i], graded.b[k]) * dot(z[i], z[k])
             C[k, i] = C[i, k]

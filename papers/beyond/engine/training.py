@@ -1,24 +1,30 @@
-"""Train a token set with optimisers that see the coordinates: fixed head, any horizon."""
+"""Train a token set with optimisers that see the coordinates: fixed head, any horizon.
 
+`train_kept` keeps every run in a file, so that an interrupted map goes on where it stopped.
+"""
+
+import io
+import zipfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path as File
 from typing import Any
 
 import numba
 import numpy as np
+from tqdm.auto import tqdm
 
-from lib import attention
+from lib import attention, files
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet, check_sizes
 from lib.compiled import apart, status
 from lib.dynamics.recording import checked_start, end_where_not_finite, record_times, unwritten
+from lib.provenance import closure
 from lib.representation import Shapes
-from lib.seeds import stream
 from papers.beyond.engine import gradients, loop
 from papers.beyond.engine.optimisers import SOAP, Optimiser
-
-EPOCHS = 4096  # orders of samples that are drawn; longer training repeats them
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,14 +57,12 @@ def train(
     start: np.ndarray | None = None,
     record: Sequence[int] | None = None,
     loss: str = "exponential",
-    seeds: Sequence[int] | None = None,
 ) -> Path | dict[str, Path]:
     """Minimise paper A's loss (1/n) sum_i l(y_i u^T X_i^T softmax(X_i W z_i)) over W.
 
     optimisers: one Optimiser, or several by name; all runs and rules are trained in one call on
     all cores. start: W_0 (runs, d, d_z), default zero. record: iterations to record, ascending
-    (default about 100, evenly spaced in log t). seeds: one per run, for the order of shuffled
-    batches (default 0, 1, ...). loss: "exponential" or "logistic".
+    (default about 100, evenly spaced in log t). loss: "exponential" or "logistic".
 
     Raises ValueError for a start of the wrong shape, another loss, records out of order, a batch
     larger than n, or blocks that do not divide W.
@@ -69,9 +73,13 @@ def train(
     shape = runs, d, tokens.z.shape[-1]
     W = np.zeros(shape) if start is None else checked_start(start, shape)
     named = optimisers if isinstance(optimisers, Mapping) else {"": optimisers}
-    order = _orders(list(named.values()), range(runs) if seeds is None else seeds, n)
-    _check_blocks(named.values(), *shape[1:])
-    raw = _run_all(problem, list(named.values()), times, order, np.repeat(W, len(named), 0))
+    rules = list(named.values())
+    for rule in rules:
+        if rule.batch > n:
+            raise ValueError(f"batch = {rule.batch}; there are {n} samples")
+        if d % rule.blocks:
+            raise ValueError(f"blocks = {rule.blocks} do not divide the {d} rows of W")
+    raw = _run_all(problem, rules, times, np.repeat(W, len(named), 0))
     paths = {
         name: Path(
             optimiser=rule,
@@ -99,14 +107,7 @@ def problems(tokens: TokenSet, loss: str) -> list[gradients.Problem]:
     return [gradients.Problem(*arrays, logistic) for arrays in zip(delta, z, scores, strict=True)]
 
 
-def _check_blocks(optimisers, d, d_z):
-    for rule in optimisers:
-        size, what = (d_z, "columns") if rule.by_columns else (d, "rows")
-        if size % rule.blocks:
-            raise ValueError(f"blocks = {rule.blocks} do not divide the {size} {what} of W")
-
-
-def _run_all(problem, optimisers, times, order, W):
+def _run_all(problem, optimisers, times, W):
     """Records of job by job, on all cores, job j being run j // rules with rule j % rules."""
     shapes = {"path": (len(times), *W.shape[1:]), "logs": (len(times), 2)}
     raw = unwritten(status.COMPLETED, len(W), **shapes)
@@ -114,8 +115,8 @@ def _run_all(problem, optimisers, times, order, W):
 
     def job(j):
         run, kind = divmod(j, len(optimisers))
-        state = loop.state(numbers[kind], order.shape[-1], *W.shape[1:])
-        where = order[kind, run], W[j], raw["path"][j], raw["logs"][j]
+        state = loop.state(numbers[kind], len(problem[run].z), *W.shape[1:])
+        where = W[j], raw["path"][j], raw["logs"][j]
         return problem[run], numbers[kind], times, *where, state
 
     def work(j):
@@ -135,15 +136,61 @@ def _run_all(problem, optimisers, times, order, W):
     return raw
 
 
-def _orders(optimisers, seeds, n):
-    """The samples of every epoch, (rules, runs, epochs, n), in one layout for one compilation."""
-    if any(rule.batch > n for rule in optimisers):
-        raise ValueError(f"batch = {max(rule.batch for rule in optimisers)}; there are {n} samples")
-    epochs = EPOCHS if any(rule.batch and rule.shuffled for rule in optimisers) else 1
-    cyclic = np.broadcast_to(np.arange(n), (len(seeds), epochs, n))
-    if epochs == 1:
-        return np.repeat(cyclic[None], len(optimisers), 0)
-    drawn = np.stack(
-        [stream(seed, "batches").permuted(epoch, axis=1) for seed, epoch in zip(seeds, cyclic)]
-    )
-    return np.ascontiguousarray([drawn if rule.shuffled else cyclic for rule in optimisers])
+_ARRAYS = [field.name for field in fields(Path) if field.name != "optimiser"]
+
+
+def train_kept(
+    tokens: TokenSet,
+    optimisers: Mapping[str, Optimiser],
+    steps: int,
+    record: Sequence[int],
+    folder: File,
+) -> dict[str, Path]:
+    """What `train` returns from W_0 = 0, each run of each rule in a file under `folder`.
+
+    A file's name is a hash of its run's tokens, rule, horizon, records and of the code of the loop;
+    a file that cannot be read is made again. Raises what `train` raises, and OSError where `folder`
+    cannot be written.
+    """
+    runs = range(len(tokens.X))
+    jobs = [(run, name) for name in optimisers for run in runs]
+    bar = tqdm(total=len(jobs), desc="runs")
+
+    def work(job):
+        run, name = job
+        path = _kept_run(tokens.run(run), optimisers[name], steps, record, File(folder))
+        bar.update()
+        return path
+
+    first = [work(jobs[0])]  # compiles
+    with bar, ThreadPoolExecutor(numba.get_num_threads()) as pool:
+        paths = dict(zip(jobs, first + list(pool.map(work, jobs[1:])), strict=True))
+    return {name: _together([paths[run, name] for run in runs]) for name in optimisers}
+
+
+def _kept_run(tokens, optimiser, steps, record, folder):
+    arrays = tokens.X, tokens.y, tokens.z, tokens.u, tokens.opt
+    key = repr((_code(), optimiser, steps, list(map(int, record)))).encode()
+    content = key + b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
+    file = folder / f"{files.sha256(content)}.npz"
+    try:
+        with open(file, "rb") as stream, np.load(stream) as saved:
+            return Path(optimiser, *(saved[name] for name in _ARRAYS))
+    except (OSError, ValueError, LookupError, EOFError, zipfile.BadZipFile):
+        path = train(tokens, optimiser, steps, record=record)
+    written = io.BytesIO()
+    np.savez(written, **{name: getattr(path, name) for name in _ARRAYS})
+    files.write(file, written.getvalue())
+    return path
+
+
+@cache
+def _code() -> str:
+    sources = closure("from papers.beyond.engine import loop")
+    return files.sha256(b"".join(path.read_bytes() for path in sources))
+
+
+def _together(paths):
+    by_run = [name for name in _ARRAYS if name != "iterations"]
+    arrays = {name: np.concatenate([getattr(path, name) for path in paths]) for name in by_run}
+    return Path(paths[0].optimiser, paths[0].iterations, **arrays)

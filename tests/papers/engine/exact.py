@@ -96,13 +96,13 @@ def train(data, direction, step_size, steps, W, loss="exponential", decay=0.0):
     return W.astype(float)
 
 
-def in_blocks(make, count, by_columns):
-    """One direction per block, each on its own rows or columns of every gradient."""
-    axis, directions = int(by_columns), [make() for _ in range(count)]
+def in_blocks(make, count):
+    """One direction per block, each on its own rows of every gradient."""
+    directions = [make() for _ in range(count)]
 
     def direction(t, parts):
-        blocks = np.split(parts, count, 1 + axis)
-        return np.concatenate([of(t, block) for of, block in zip(directions, blocks)], axis)
+        blocks = np.split(parts, count, 1)
+        return np.concatenate([of(t, block) for of, block in zip(directions, blocks)])
 
     return direction
 
@@ -146,7 +146,7 @@ def natural(data, rule, steps, W, loss, size=None):
         f, J = f[chosen], slopes[chosen].reshape(size, -1)
         down = pull(f, loss)
         curved = down if loss == "exponential" else down * (1 - down)
-        weights = (down**2 if rule.empirical else curved) / size
+        weights = curved / size
         damping = mp.mpf(rule.damping)
         if rule.relative:
             damping = damping * (weights * (J * J).sum(1)).sum()

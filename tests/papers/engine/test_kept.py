@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from lib.attention import tokens
-from papers.beyond.engine import kept, optimisers, training
+from papers.beyond.engine import optimisers, training
 
 RULES = {
-    "sign, batches": optimisers.on_batches(optimisers.signum(0.01), 2, shuffled=True),
+    "sign, batches": optimisers.on_batches(optimisers.signum(0.01), 2),
     "polar": optimisers.steepest("spectral", 0.01),
 }
 TIMES = [1, 10, 60]
@@ -32,19 +32,19 @@ def assert_equal(paths, others):
 
 def test_runs_kept_one_by_one_are_those_of_one_call(data, at_once, tmp_path):
     for _ in ("trained", "read"):
-        assert_equal(kept.train(data, RULES, 60, TIMES, tmp_path), at_once)
+        assert_equal(training.train_kept(data, RULES, 60, TIMES, tmp_path), at_once)
     assert len(list(tmp_path.iterdir())) == 6
 
 
 def test_only_what_is_missing_or_damaged_is_trained(data, at_once, tmp_path, monkeypatch):
-    kept.train(data, RULES, 60, TIMES, tmp_path)
+    training.train_kept(data, RULES, 60, TIMES, tmp_path)
     lost, broken, empty, *_ = sorted(tmp_path.iterdir())
     lost.unlink()
     broken.write_bytes(broken.read_bytes()[:500])
     empty.write_bytes(b"")
     real, trained = training.train, []
     monkeypatch.setattr(training, "train", lambda *a, **k: trained.append(a[1]) or real(*a, **k))
-    again = kept.train(data, RULES, 60, TIMES, tmp_path)
+    again = training.train_kept(data, RULES, 60, TIMES, tmp_path)
     assert len(trained) == 3
     assert_equal(again, at_once)
 
@@ -52,7 +52,7 @@ def test_only_what_is_missing_or_damaged_is_trained(data, at_once, tmp_path, mon
 @pytest.mark.parametrize("changed", ["rule", "steps", "record", "tokens", "code"])
 def test_what_is_kept_serves_nothing_else(data, tmp_path, monkeypatch, changed):
     given = dict(tokens=data, optimisers={"": RULES["polar"]}, steps=60, record=TIMES)
-    kept.train(**given, folder=tmp_path)
+    training.train_kept(**given, folder=tmp_path)
     before = set(tmp_path.iterdir())
     other = {
         "rule": {"optimisers": {"": optimisers.steepest("spectral", 0.02)}},
@@ -61,6 +61,6 @@ def test_what_is_kept_serves_nothing_else(data, tmp_path, monkeypatch, changed):
         "tokens": {"tokens": tokens.unit_tokens(range(3, 6), n=4, T=4, d=5)},
     }
     if changed == "code":
-        monkeypatch.setattr(kept, "_code", lambda: "another loop")
-    kept.train(**given | other.get(changed, {}), folder=tmp_path)
+        monkeypatch.setattr(training, "_code", lambda: "another loop")
+    training.train_kept(**given | other.get(changed, {}), folder=tmp_path)
     assert len(set(tmp_path.iterdir()) - before) == 3
