@@ -178,7 +178,7 @@ def parents(
     axes[3].set(xscale="log", yscale="log", xlabel=r"$\|W\| / \|W_{mm}\|$")
     optimal = np.concatenate([ends["optimal"] for ends in by_p.values()])
     there, ran = optimal.sum(), len(optimal)
-    axes[3].set_title(f"divergence $D$; descent ends: o, optimal ({there} of {ran})")
+    axes[3].set_title(f"$D$; descent: o, optimal ({there} of {ran})")
     for axis, where in ((axes[0], "best"), (axes[1], "best"), (axes[3], "lower left")):
         axis.legend(fontsize="x-small", loc=where)
     plots.caption(figure, caption)
