@@ -117,7 +117,11 @@ for name, target in targets.items():
 # With $A_m = (x_{i,opt} - x_{i,t})\, z_i^\top$ for a pair $m = (i, t)$, the target is the smallest $W$ with
 # $\langle A_m, W\rangle \ge 1$ for all $m$: a support vector machine. It is enough to find weights $b \ge 0$ that make
 # $\lVert\sum_m b_m A_m\rVert^2 + (1 - \sum_m b_m)^2$ smallest, which is non-negative least squares. Then
-# $W_{mm} = \sum_m \beta_m A_m$ with the dual variables $\beta = b/(1 - \sum_m b_m)$. Here it is for one draw, beside the library's.
+# $W_{mm} = \sum_m \beta_m A_m$ with the dual variables $\beta = b/(1 - \sum_m b_m)$.
+#
+# Why? At that minimum the derivative for $b_m$, which is $\langle A_m, \sum_k b_k A_k\rangle - (1 - \sum_k b_k)$ up to a factor 2, is not negative, and zero where
+# $b_m > 0$. Divide by $1 - \sum_k b_k$: every margin of $W_{mm}$ is at least 1, and exactly 1 where $\beta_m > 0$. These are the conditions
+# of the support vector machine. Here it is for one draw, beside the library's.
 
 # %%
 data = problems["orthogonal"].tokens
@@ -188,7 +192,7 @@ def step(W, rule):
 # %% [markdown]
 # The library trains all seeds and all rules in one call, at a cost that does not depend on $d$, and
 # stores logarithms, so that numbers below the smallest float keep their digits. "Polyak" caps the factor of $\nabla L$, as
-# in practice; the theory has no cap.
+# in practice; the theory has no cap. Lemma 5, below, is about every small start: for it NGD is tried on `draws` more draws with antipodal means.
 
 # %%
 update_rules = {
@@ -203,6 +207,9 @@ for name, problem in problems.items():
     starts[name] = dynamics.gaussian_start(problem, start_std, every)
     goal = {"start": starts[name], "targets": {"W_mm": targets[name].W}}
     histories[name] = dynamics.train(problem, update_rules, steps, recorded, **goal)
+crowd = drawn(range(draws), antipodal=True)
+crowd_start = dynamics.gaussian_start(crowd, start_std, range(draws))
+crowd_history = dynamics.train(crowd, update_rules["NGD"], steps, recorded, start=crowd_start)
 
 # %% [markdown]
 # The page's own lines must give the library's matrix.
@@ -224,21 +231,51 @@ for rule in ("GD", "NGD", "Polyak, no cap"):
 print(inspect.getsource(attention.gradients))
 
 # %% [markdown]
+# ## Where it goes, and how fast
+#
+# Lines are medians over seeds; the caption says what the bands hold.
+#
+# * **Loss gap** and **missing weight** are powers of ten, down to $10^{-30}$. Look at how Polyak without
+#   a cap and NGD with momentum fall first, and how GD hardly moves. The dotted line is the level at which
+#   the table counts which rule is first.
+# * **Norm.** Look at NGD: soon it grows by nearly one step length an iteration, the most it can.
+# * **Weight of the opt token.** Look at the order: Polyak selects first, then GD, then NGD with momentum,
+#   then NGD, up to a weight of 0.85. There NGD with momentum passes GD, and on the last per cent or so NGD passes it too.
+# * **Alignment** (Figure 2) and **direction error.** Look at the slope of NGD against the dashed bound $t^{-1/2}$:
+#   it is steeper, by the exponent that stands in the panel.
+# * **Least** $p_{opt}(t)/p_{opt}(0)$ (Figure 5). One grey line is one draw, that of its sample with the
+#   smallest ratio. Look at the blue line, the draw that breaks Lemma 5: a sample loses nearly a fifth of its weight
+#   before it rises.
+
+# %%
+about = {
+    name: f"{number}: {name} class means; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
+    for name, number in (("orthogonal", "Figure 2"), ("antipodal", "Figure 5"))
+}
+crowds = {"orthogonal": None, "antipodal": crowd_history}
+draw = fixed_head_figures.draw
+figures = {name: draw(histories[name], about[name], crowds[name]) for name in about}
+figures["orthogonal"]
+
+# %%
+figures["antipodal"]
+
+# %% [markdown]
+# The cap costs Polyak its lead. Once the raw step exceeds it, the rule is gradient descent: $\|W_t\|$ grows
+# like $\log t$, and the [direction error](words.md) falls behind that of NGD. In the paper's Figure 2 Polyak, capped as
+# well, is ahead in all metrics; its cap and steps are lost.
+
+# %% [markdown]
 # ## Claims
 #
 # A claim holds a statement against its measured value, the worst over all seeds, samples and iterations;
-# the failing ones are printed, all stand in the [record](../figures/demo/fastrates_fig5.json). Lemma 5 is about
-# every small start, so with antipodal means NGD is tried on more draws.
+# the failing ones are printed, all stand in the [record](../figures/demo/fastrates_fig5.json).
 
 # %%
 statements.quoted("A", STATEMENTS, "Lemma 5", "Lemma 6", "Lemma 7")
 
+
 # %%
-crowd = drawn(range(draws), antipodal=True)
-crowd_start = dynamics.gaussian_start(crowd, start_std, range(draws))
-crowd_history = dynamics.train(crowd, update_rules["NGD"], steps, recorded, start=crowd_start)
-
-
 def check(name):
     history, target = histories[name], targets[name]
     ngd, uncapped = history["NGD"], history["Polyak, no cap"]
@@ -278,40 +315,6 @@ tables["antipodal"]
 # With orthogonal means the other class has little say, and no weight falls.
 
 # %% [markdown]
-# ## Figures
-#
-# Lines are medians over seeds; the caption says what the bands hold.
-#
-# * **Loss gap** and **missing weight** are powers of ten, down to $10^{-30}$. Look at how Polyak without
-#   a cap and NGD with momentum fall first, and how GD hardly moves. The dotted line is the level at which
-#   the table counts which rule is first.
-# * **Norm.** Look at NGD: soon it grows by nearly one step length an iteration, the most it can.
-# * **Weight of the opt token.** Look at the order: Polyak selects first, then GD, then NGD with momentum,
-#   then NGD, up to a weight of 0.85. There NGD with momentum passes GD, and on the last per cent or so NGD passes it too.
-# * **Alignment** (Figure 2) and **direction error.** Look at the slope of NGD against the dashed bound $t^{-1/2}$:
-#   it is steeper, by the exponent that stands in the panel.
-# * **Least** $p_{opt}(t)/p_{opt}(0)$ (Figure 5). One grey line is one draw, that of its sample with the
-#   smallest ratio. Look at the blue line, the draw that breaks Lemma 5: a sample loses nearly a fifth of its weight
-#   before it rises.
-
-# %%
-about = {
-    name: f"{number}: {name} class means; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
-    for name, number in (("orthogonal", "Figure 2"), ("antipodal", "Figure 5"))
-}
-crowds = {"orthogonal": None, "antipodal": crowd_history}
-draw = fixed_head_figures.draw
-figures = {name: draw(histories[name], about[name], crowds[name]) for name in about}
-figures["orthogonal"]
-
-# %%
-figures["antipodal"]
-
-# %% [markdown]
-# The cap costs Polyak its lead. Once the raw step exceeds it, the rule is gradient descent: $\|W_t\|$ grows
-# like $\log t$, and the [direction error](words.md) falls behind that of NGD. In the paper's Figure 2 Polyak, capped as
-# well, is ahead in all metrics; its cap and steps are lost.
-#
 # ## What we saw
 #
 # Every rule selects the opt tokens, and the direction of $W_t$ tends to that of $W_{mm}$. The error of

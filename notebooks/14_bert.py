@@ -99,15 +99,12 @@ for name, rule in (("SNGD", sngd), ("SPS", sps)):
 # %% [markdown]
 # ## What the data decide
 #
-# The protocol was fixed before the runs and stands in [protocol.md](protocol.md): rates, seeds, target
-# losses, intervals, and what counts as **reproduced**, **not reproduced** or **undecided**. **No study is
-# trained here.** The numbers and pictures of this section are redrawn in seconds from the committed curves of
-# those runs; `python -m lib.training multi_nli_200`, or `civil_comments_400`, trains them anew in 1.3 and 0.7 processor hours, and
-# needs the data.
+# **No study is trained here.** What follows is redrawn from the committed curves, by the rules of [protocol.md](protocol.md), which were
+# fixed before the runs and say what counts as **reproduced**, **not reproduced** or **undecided**. `python -m lib.training multi_nli_200`,
+# or `civil_comments_400`, trains them anew in 1.3 and 0.7 processor hours, and needs the data.
 #
 # A row is judged by itself, at 95 %; its p is the level at which it would just be decided. Held against all 24
 # claims of the real-data studies together (Holm's rule, 5 %), no row of this page is decided (least adjusted p 0.39).
-# `python -m papers.redraw` prints that table.
 #
 # **Both data sets are private samples, which are not published.** The comments are 6,988 of CivilComments, drawn so that
 # half are toxic, and 1,000 test comments; where they come from and how they were cut stands in

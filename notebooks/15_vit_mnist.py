@@ -30,15 +30,7 @@
 #
 # ## The statement
 #
-# $g_t$ is the mini-batch gradient of the loss $L_t$, $\theta$ all parameters of the network, $\eta$ a rate and
-# $\eta_{\max}$ a cap on the step size.
-#
-# | rule | step |
-# |---|---|
-# | SGD | $\theta_{t+1} = \theta_t - \eta\, g_t$ |
-# | Adam | moments of $g_t$, per coordinate |
-# | SNGD (Eq. 2, capped) | $\theta_{t+1} = \theta_t - \min(\eta / \lVert g_t\rVert,\ \eta_{\max})\, g_t$ |
-# | SPS (Eq. 3, capped, $L^*=0$) | $\theta_{t+1} = \theta_t - \min(L_t / (2\lVert g_t\rVert^2),\ \eta_{\max})\, g_t$ |
+# SGD, Adam, SNGD (normalised) and SPS (Polyak's step) are those of [notebook 14](14_bert.ipynb), formulas and code.
 #
 # The network is that of the code which paper A names, `vit_for_small_dataset` of lucidrains/vit-pytorch, a ViT for small data sets
 # after Lee, Lee and Song (2021): beside each patch lie copies shifted by one pixel along the axes. A test copies its weights into a plain
@@ -64,19 +56,14 @@ run = record.start("15_vit_mnist", "A", globals(), None)
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently
 
 # %% [markdown]
-# The two steps stand as code on [notebook 14](14_bert.ipynb).
-#
 # ## What the data decide
 #
-# The protocol was fixed before the runs and stands in [protocol.md](protocol.md): rates, seeds, target
-# losses, intervals, and what counts as **reproduced**, **not reproduced** or **undecided**. **No study is
-# trained here.** The numbers and pictures of this section are redrawn in seconds from the committed curves of
-# those runs; `python -m lib.training mnist_60000` trains them anew in 2.4 processor hours, and needs the data.
+# **No study is trained here.** What follows is redrawn from the committed curves, by the rules of [protocol.md](protocol.md), fixed
+# before the runs. `python -m lib.training mnist_60000` trains them anew in 2.4 processor hours, and needs the data.
 #
 # A row is judged by itself, at 95 %; its p is the level at which it would just be decided. Held against all 24
 # claims of the real-data studies together (Holm's rule, 5 %), the row on normalised SGD is undecided: three seeds are few. An
 # earlier study of a smaller network with other shifts, on 10,000 images and five seeds, had 1.19 for it and 0.81 for Adam.
-# `python -m papers.redraw` prints that table.
 
 # %%
 kept = kept_curves.kept("mnist_60000", needed=True)
@@ -93,6 +80,12 @@ verdict
 about = speed_figure.caption(kept, "fig6", verdict)
 figure = kept_curves.captioned(speed_figure.draw(kept, "fig6"), about)
 figure
+
+# %% [markdown]
+# Look at the rings: they mark the rates that were chosen, inside each grid, by the steps to the last target.
+
+# %%
+speed_figure.rates(kept)
 
 # %% [markdown]
 # ## What we saw

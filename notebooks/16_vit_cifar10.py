@@ -31,15 +31,7 @@
 #
 # ## The statement
 #
-# $g_t$ is the mini-batch gradient of the loss $L_t$, $\theta$ all parameters of the network, $\eta$ a rate and
-# $\eta_{\max}$ a cap on the step size. The four rules are those of [notebook 15](15_vit_mnist.ipynb):
-#
-# | rule | step |
-# |---|---|
-# | SGD | $\theta_{t+1} = \theta_t - \eta\, g_t$ |
-# | Adam | moments of $g_t$, per coordinate |
-# | SNGD (Eq. 2, capped) | $\theta_{t+1} = \theta_t - \min(\eta / \lVert g_t\rVert,\ \eta_{\max})\, g_t$ |
-# | SPS (Eq. 3, capped, $L^*=0$) | $\theta_{t+1} = \theta_t - \min(L_t / (2\lVert g_t\rVert^2),\ \eta_{\max})\, g_t$ |
+# SGD, Adam, SNGD (normalised) and SPS (Polyak's step) are those of [notebook 14](14_bert.ipynb), formulas and code. $\theta$ are the weights.
 #
 # **Growth** of a layer is $\lVert\theta_t\rVert/\lVert\theta_0\rVert-1$ of its weights: 0.3 means 30 % longer than at the
 # start, a negative number shorter. Noise makes weights grow too, even if it favours no direction: a random walk with the
@@ -90,14 +82,11 @@ print(f"growth {grown:.3f}; of a random walk {by_chance:.3f}")
 # %% [markdown]
 # ## What the data decide
 #
-# The protocol was fixed before the runs and stands in [protocol.md](protocol.md): rates, seeds, target
-# losses, intervals, and what counts as **reproduced**, **not reproduced** or **undecided**. **No study is
-# trained here.** The numbers and pictures of this section are redrawn in seconds from the committed curves of
-# those runs; `python -m lib.training cifar10` trains them anew in 0.8 processor hours, and needs the data.
+# **No study is trained here.** What follows is redrawn from the committed curves, by the rules of [protocol.md](protocol.md), fixed
+# before the runs. `python -m lib.training cifar10` trains them anew in 0.8 processor hours, and needs the data.
 #
 # A row is judged by itself, at 95 %; its p is the level at which it would just be decided. Held against all 24
 # claims of the real-data studies together (Holm's rule, 5 %), all rows of this page stay.
-# `python -m papers.redraw` prints that table.
 
 # %%
 kept = kept_curves.kept("cifar10", needed=True)

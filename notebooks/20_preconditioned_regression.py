@@ -28,6 +28,10 @@
 # that keeps $A$ and $B$ balanced. **What we measured.** From a random start the regulariser does the work, and on
 # well-conditioned data the preconditioner gains nothing that can be measured. Below each of the three is taken away.
 #
+# ![From the same random start Algorithm 1 nears the optimum and SGD stalls](../figures/desk/precond_fig2.png)
+#
+# *The largest run (desk scale): from the same random start Algorithm 1 nears the optimum and SGD stalls. This page runs less.*
+#
 # ## The statement
 #
 # ![An input goes through B, a softmax mean of the inputs and A, and is compared with M times the input plus noise](drawings/regression.svg)

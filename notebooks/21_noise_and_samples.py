@@ -26,6 +26,10 @@
 # excess loss is quadratic in it, so the floor falls like $1/n^2$. The power that the paper promises is blank in the text at
 # hand; we read $1/n$.
 #
+# ![Excess loss falls to a floor, and the floor falls with the number of samples](../figures/desk/precond_scaling.png)
+#
+# *The largest run (desk scale): the excess loss falls to a floor, and the floor falls with the number of samples. This page runs less.*
+#
 # ## The statement
 #
 # One attention layer $Z = (A; B)$ predicts $f_Z(x) = A\,\frac{\sum_i x_i e^{x^\top B x_i}}{\sum_i e^{x^\top B x_i}}$ and is

@@ -25,6 +25,10 @@
 # the $\ell_p$ norm: a run with $p = 3$ ends nearest to the $\ell_3$ solution, one with $p = 1.75$ nearest to the $\ell_{1.75}$
 # solution. For linear models this is known (arXiv 2205.12808).
 #
+# ![In each panel one exponent is trained; the curve of its own SVM is the lowest](../figures/desk/mirror_bregman.png)
+#
+# *The largest run (desk scale): how far the direction is from three SVMs, for three exponents. This page has fewer seeds.*
+#
 # We read part of the paper's appendix, in a text without a version number (arXiv is at version 5), and the settings of the
 # authors' public code.
 

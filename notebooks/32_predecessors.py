@@ -26,6 +26,10 @@
 # which mixtures are best selects several tokens. Minimising outright goes to the *globally* optimal tokens, where descent
 # from zero may stop at others.
 #
+# ![Alignment of keys and queries, ranks, several tokens, and the regularisation path](../figures/desk/mirror_parents.png)
+#
+# *The largest run (desk scale): keys and queries, ranks, several tokens, and the path of minimisers. This page runs less.*
+#
 # ## The statement
 #
 # One attention layer $f_i = y_i\, h(X_i^\top \mathrm{softmax}(X_i W z_i))$ is trained with the logistic loss
@@ -116,7 +120,7 @@ for _ in range(100):
     G = -attention.gradients(one, (K @ Q.T)[None], one.u, "logistic")[1][0]
     K, Q = K + 0.1 * unit(G @ Q), Q + 0.1 * unit(G.T @ K)
 np.testing.assert_allclose(K @ Q.T, library, rtol=1e-7, atol=1e-9)
-print("singular values of K Q^T", np.linalg.svd(K @ Q.T)[1].round(2))
+print("singular values of K Q^T:", *np.linalg.svd(K @ Q.T)[1].round(1))
 
 # %% [markdown]
 # ## Four experiments

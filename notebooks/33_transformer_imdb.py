@@ -85,17 +85,12 @@ for name, p in (("l1.1", 1.1), ("l3", 3.0)):
 # %% [markdown]
 # ## What the data decide
 #
-# The protocol was fixed before the runs and stands in [protocol.md](protocol.md): rates, seeds, target
-# losses, intervals, and what counts as **reproduced**, **not reproduced** or **undecided**. The measure of
-# sparsity is a later one. **No study is
-# trained here.** The numbers and pictures of this section are redrawn in seconds from the committed curves of
-# those runs; `python -m lib.training imdb` trains them anew in 1.0
-# processor hours, and needs the data.
+# **No study is trained here.** What follows is redrawn from the committed curves, by the rules of [protocol.md](protocol.md), fixed
+# before the runs but for the measure of sparsity. `python -m lib.training imdb` trains them anew in 1.0 processor hours, and needs the data.
 #
 # A row is judged by itself, at 95 %; its p is the level at which it would just be decided. Held against all 24
 # claims of the real-data studies together (Holm's rule, 5 %), the undecided rows stay undecided, and the rows on
 # sparsity do not count, since their measure was chosen after the runs.
-# `python -m papers.redraw` prints that table.
 # If the best rule stays below 78 % test accuracy the network is too small for a verdict, and every row is
 # undecided. Look at the spread of the dots beside the distance of their means: five seeds, each its own start.
 

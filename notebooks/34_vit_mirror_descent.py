@@ -68,17 +68,12 @@ torch.set_num_threads(threads)  # sums are split over threads, and another split
 #
 # ## What the data decide
 #
-# The protocol was fixed before the runs and stands in [protocol.md](protocol.md): rates, seeds, target
-# losses, intervals, and what counts as **reproduced**, **not reproduced** or **undecided**. The measure of
-# the early lead is a later one. **No study is
-# trained here.** The numbers and pictures of this section are redrawn in seconds from the committed curves of
-# those runs; `python -m lib.training vit` trains them anew in 0.6 processor
-# hours, and needs the data.
+# **No study is trained here.** What follows is redrawn from the committed curves, by the rules of [protocol.md](protocol.md), fixed
+# before the runs but for the measure of the early lead. `python -m lib.training vit` trains them anew in 0.6 processor hours, and needs the data.
 #
 # A row is judged by itself, at 95 %; its p is the level at which it would just be decided. Held against all 24
 # claims of the real-data studies together (Holm's rule, 5 %), the row on sparsity stays, and that on the early lead
 # does not count, since its measure was chosen after the runs.
-# `python -m papers.redraw` prints that table.
 #
 # The early lead is read as in the paper's plot: the steps of both rules to the same test accuracy, here the best that
 # both reach. Sparsity is compared at the same training loss, since weights move as long as there is loss. The Hoyer index

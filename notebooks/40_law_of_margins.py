@@ -28,6 +28,10 @@
 # the support vectors. It **follows from the dual variables of the SVM** of the tokens that the run selects. The start and the other
 # pairs leave the rest.
 #
+# ![Every run's constant lies on the diagonal against the constant from the duals](../figures/desk/law_diagonal.png)
+#
+# *The largest run (desk scale), a mark a run: across, what the duals say; up, what training did. This page has fewer seeds.*
+#
 # ## Two samples in the plane
 #
 # Take two samples of two tokens. The second token of each is zero, the query is the number 1, and so $W$ is a vector in the
@@ -94,12 +98,10 @@ figure
 # |---|---|
 # | $x_{i,t},\ z_i,\ y_i,\ u$ | tokens, query and label of sample $i$; the fixed head |
 # | $s_i$; $m=(i,t)$, $t\ne s_i$ | the token that the run selects in sample $i$; a *pair* |
-# | $A_m=(x_{i,s_i}-x_{i,t})z_i^\top$ | feature of a pair |
-# | $g_m=\langle A_m,W\rangle$ | its *margin*: logit of the selected token less logit of the other |
+# | $A_m=(x_{i,s_i}-x_{i,t})z_i^\top$; $g_m=\langle A_m,W\rangle$ | feature of a pair; its *margin*: logit of the selected token less logit of the other |
 # | $\gamma_{i,t}=y_iu^\top x_{i,t}$, $\ell$ | score of a token; the loss, here exponential or logistic |
 # | $\kappa_m=\lvert\ell'(\gamma_{i,s_i})\rvert\,(\gamma_{i,s_i}-\gamma_{i,t})$ | how hard the loss pulls on the pair, before the factor $e^{-g_m}$ |
-# | $W_{mm}=\sum_m\beta_mA_m$ | the token SVM: least norm with all $\langle A_m,W\rangle\ge1$; its duals $\beta_m\ge0$ |
-# | $S$, *support* | the pairs with $\langle A_m,W_{mm}\rangle=1$ |
+# | $W_{mm}=\sum_m\beta_mA_m$; $S$ | the token SVM: least norm with all $\langle A_m,W\rangle\ge1$; its duals $\beta_m\ge0$; *support*: the pairs with $\langle A_m,W_{mm}\rangle=1$ |
 # | $a_t=\langle W_t,W_{mm}\rangle/\lVert W_{mm}\rVert^2$ | *margin level*; $g_m-a_t$ is the *offset* of a margin |
 # | $\eta$, $\eta^*$ | length of an NGD step; the longest at which *small* wrong offsets die ([notebook 41](41_how_margins_settle.ipynb)) |
 #

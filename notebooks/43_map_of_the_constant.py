@@ -28,6 +28,10 @@
 # dual at zero costs a factor $\log t$. For $p<2$ a start can cost a power. All of this is of runs, at desk scale of 20 seeds: the
 # table below says what is proved. This page runs less.
 #
+# ![The constant along nine axes of the data, each circle on its dash](../figures/desk/bends_constant.png)
+#
+# *The largest run (desk scale): the constant along nine axes of the data; a circle is a run, the dash under it what its duals predict. This page runs less.*
+#
 # ## Two samples in the plane
 #
 # Take two samples of two tokens, $(1,0)$ against zero and $(0,r)$ against zero, all with the query 1. Then $W$ is a vector in the
@@ -85,8 +89,7 @@ for r in (0.25, 0.5, 1.0, 2.0, 4.0):
 # | $A_m,\ g_m$ | feature of a pair of tokens; its margin $\langle A_m,W\rangle$ |
 # | $W_{mm}=\sum_m\beta_mA_m$ | token SVM of the opt tokens (the highest scores), with its duals |
 # | support; tight; degenerate | $\beta_m>0$; $\langle A_m,W_{mm}\rangle=1$; tight with $\beta_m=0$ |
-# | $\kappa_m$ | how hard the loss pulls on a pair, before the factor $e^{-g_m}$ |
-# | $a_t$; $g_m-a_t$ | margin level $\langle W_t,W_{mm}\rangle/\lVert W_{mm}\rVert^2$; offset |
+# | $\kappa_m$; $a_t$; $g_m-a_t$ | how hard the loss pulls on a pair, before the factor $e^{-g_m}$; margin level $\langle W_t,W_{mm}\rangle/\lVert W_{mm}\rVert^2$; offset |
 # | $\sigma,\ n,\ T,\ d,\ \rho$ | noise of the tokens that are not opt, samples, tokens, dimension, correlation |
 # | $\lambda_1,\ \lambda_{\max}$ | how fast wrong offsets die (notebook 41) |
 # | $D_\psi$ | directional Bregman divergence of $\ell_p$ mirror descent; the error is $\sqrt{2D_\psi}$ |

@@ -159,7 +159,7 @@ for norm, direction in directions.items():
     print(f"descent in {norm!s:9}", *(f"{N}: {r:.3f} " for N, r in zip(directions, ratios)))
 
 # %% [markdown]
-# Look at the diagonal: each rule leads in its own norm, still far from 1. This loop ends where $e^{-\langle A_m,W\rangle}$ underflows.
+# Look at the diagonal: each rule leads in its own norm. This loop ends where $e^{-\langle A_m,W\rangle}$ underflows.
 # `papers.beyond.engine` keeps a logarithm for every sample and every moment, and goes on.
 #
 # ## The map, small
@@ -204,7 +204,7 @@ solutions, end = atlas_used.Solutions(data), np.array([1])  # runs under decay a
 rested = atlas_rules.trained(data, decays, atlas_rules.TENTH, end, keep)
 ends = {name: atlas_used.at_rest(row, rested[name], solutions) for name, row in decays.items()}
 chosen = atlas_used.chosen(ends)
-print("the decay forbids the margin, runs:", atlas_used.forbidden(ends))
+print("the decay forbids the margin in a run of", *atlas_used.forbidden(ends), sep="; ")
 own = {
     name: own_norms.own_ratios(data, name, paths[name], found[name])[0] for name in own_norms.OWN
 }

@@ -114,7 +114,7 @@ for norm, direction in by_hand.items():
     rule = {"a": optimisers.steepest(norm, 0.05, 0.5)}
     W = factored.train(one, rule, K_0[:1], Q_0[:1], [100])["a"].W[0, 0]
     assert np.allclose(K @ Q.T, W, rtol=0, atol=1e-9)
-    print(f"{norm!s:9} singular values of W", np.linalg.svd(W)[1][:5].round(3))
+    print(f"{norm!s:9} singular values of W:", *np.linalg.svd(W)[1][:5].round(3))
 
 # %% [markdown]
 # The page's loop ends where $e^{-\langle A_m,W\rangle}$ underflows. `papers.beyond.engine.factored` keeps a logarithm for every sample.

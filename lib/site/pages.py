@@ -197,7 +197,10 @@ def _finished(body: str) -> str:
         if re.match(r"\s*(https?:)?//", str(element.get("src"))):
             element.replace_with(f"[not shown: {element['src']} would be loaded from elsewhere]")
     for picture in soup.find_all("img", src=re.compile(r"^\.\./figures/")):
-        picture["src"] = f"../{Path(str(picture['src'])).name}"  # the film lies at the site's top
+        path = Path(str(picture["src"]))  # a committed picture, or the film, at the site's top
+        scale = path.parent.name
+        name = f"figures/{path.stem}-{scale}{path.suffix}" if scale in record.SCALES else path.name
+        picture["src"] = f"../{name}"
     for link in soup.find_all("a", href=True):
         _lead(link)
     return str(soup)
