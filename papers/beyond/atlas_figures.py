@@ -139,7 +139,7 @@ def used(
         points = dict(label=name, marker=look.marker, ms=3)
         axes[1].plot(ALLOWED[:-1], other, **points, **look.line)
     said = [f"{100 * values.max():.1f} %" for values in off.values()]
-    pieces.strip(axes[0], off, (1e-5, 1), plots.SERIES, ASKED["shortfall"], said=said)
+    pieces.strip(axes[0], off, (1e-4, 1), plots.SERIES, ASKED["shortfall"], said=said)
     axes[0].set(title="shortfall off the law's; right: worst", xlabel="relative error")
     title = "samples with other tokens"
     axes[1].set(xscale="log", xlabel=r"margin allowed, $\gamma/\lambda$", title=title, ylabel="%")
