@@ -24,7 +24,7 @@
 # **Answer.** $W_t$ grows without bound, and its direction tends to that of one matrix, $W_{mm}$. This is
 # the smallest matrix that lets every sample's best token win by at least one logit. The error of normalised
 # gradient descent falls faster than the paper's bound, one of whose assumptions fails here: like $t^{-0.84}$ in the last decade, and
-# like $1/t$ later ([notebook 11](11_long_horizon.ipynb)). Plain gradient descent leads at first, then crawls.
+# like $1/t$ later ([notebook 11](11_long_horizon.ipynb)). Plain gradient descent is ahead of normalised at first, then crawls.
 #
 # [Notebook 00](00_attention_by_hand.ipynb) shows the same with two examples in the plane, and is the
 # place to start.

@@ -25,7 +25,7 @@
 # up to a million.
 #
 # The difficulty is arithmetic. After a thousand iterations the softmax weights of the other tokens are
-# below $10^{-12}$, after a million below $e^{-28000}$. The smallest positive floating point number is
+# below $10^{-11}$, after a million below $e^{-28000}$. The smallest positive floating point number is
 # $e^{-745}$. This page shows how training stays exact all the same.
 #
 # ## The statement

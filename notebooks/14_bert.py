@@ -108,7 +108,7 @@ for name, rule in (("SNGD", sngd), ("SPS", sps)):
 #
 # **Both data sets are private samples, which are not published.** The comments are 6,988 of CivilComments, drawn so that
 # half are toxic, and 1,000 test comments; where they come from and how they were cut stands in
-# [data/README.md](../data/README.md). Of them 5,914 balanced ones of at most 400 characters are trained on. The pairs are a random tenth of
+# [data/README.md](../data/README.md). Of them 5,914 balanced ones of at most 400 characters are trained on. The pairs are about a tenth of
 # MultiNLI's training pairs, of which 12,000 balanced ones of at most 200 characters are trained on, and 6,438 of the matched development
 # pairs. On other rows the targets mean something else.
 #

@@ -25,7 +25,7 @@
 # says nothing here.
 #
 # **Here:** normalised SGD needs 0.90 of SGD's steps to the last target, so that it is slower is **not reproduced**.
-# Every layer grows under all four rules: **reproduced**, but four or five of the 15 layers grow no more than a random
+# Every layer grows under all four rules: **reproduced**, but some of the 15 layers grow no more than a random
 # walk of the same steps would, except under Adam. Adam needs 0.70 of SGD's steps, an observation. The targets are
 # losses of memorising 5,000 images: on the test set every rule is right in 36 or 37 %.
 #

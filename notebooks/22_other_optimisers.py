@@ -121,7 +121,7 @@ print("seed 0:", *str(data.problems[0].premises()).split("; "), sep="\n  ")
 # | two-sided (ours) | the same with $\hat\Sigma^{-1}$ on the right of both matrices as well |
 #
 # Muon finds $UV^\top$ without a decomposition, by five steps of a polynomial that pushes all singular values towards one.
-# The library takes them in sixteen bits, and so does the page.
+# The library takes them in sixteen bits, and so does the page. Shampoo's roots and SOAP's eigenvectors are renewed every tenth step.
 
 
 # %%

@@ -29,7 +29,7 @@
 #
 # *The largest run (desk scale): how far the direction is from three SVMs, for three exponents. This page has fewer seeds.*
 #
-# We read part of the paper's appendix, in a text without a version number (arXiv is at version 5), and the settings of the
+# We read part of the paper's appendix, in a text without a version number, and the settings of the
 # authors' public code.
 
 # %% tags=["parameters"]

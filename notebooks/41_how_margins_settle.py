@@ -209,7 +209,7 @@ figure_steps
 
 # %% [markdown]
 # Both panels: look at the jump at the dotted line, the predicted threshold; one mark per seed and step. The claims at 0.9 and 0.5 are no
-# predictions: they were added when this figure, with the five seeds of desk scale, had shown a cycle at 0.9. One seed cycles
+# predictions: they were added when this figure, with the five seeds of desk scale, had shown a cycle at 0.9. One of the five cycles
 # there, with momentum: a residual 1 % off is no small disturbance to it.
 #
 # **Without momentum** a cycle needs other data. Take three samples of two tokens in the plane, all with the query 1, with the

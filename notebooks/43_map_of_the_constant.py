@@ -223,7 +223,7 @@ print(f"runs with one dual at zero: {len(idle)} of {seeds}; two: {len(two)}, thr
 # **A start** off the span of the support adds in quadrature. **Pairs off the support** pull as well while their margins are
 # small. With $a_t$ as the clock all rules follow one flow of $n(T-1)$ numbers, given by tokens and head. What a pair has pulled
 # raises its own margin and weakens its next pull. The first-order sum, along the margins of the law itself, leaves this out: it is
-# no estimate, and mostly many times too large. A bound is proved for the saturated flow, in which $-n\nabla L=\sum_m\kappa_me^{-g_m}A_m$
+# no estimate, and mostly too large. A bound is proved for the saturated flow, in which $-n\nabla L=\sum_m\kappa_me^{-g_m}A_m$
 # at all times: there $\log\sum_m\kappa_me^{-g_m}+a_t$ never rises.
 
 # %%

@@ -81,7 +81,7 @@
 # **Whose statements.** Most rows measure what others proved, for linear models unless the line says more. Ours are the runs
 # on attention's $W$, and the predictions whose claims say "ours, beyond".
 #
-# <details><summary>Eleven sources, and what attention's $W$ does at desk scale</summary>
+# <details><summary>The sources, and what attention's $W$ does at desk scale</summary>
 #
 # | statement | source | here, on attention's $W$, at desk scale |
 # |---|---|---|
@@ -304,7 +304,7 @@ figure_adam
 # ## What we saw
 #
 # The step's norm is the margin's norm, for steepest descent, Muon and the sign methods; in this small run those of the
-# spectral norm and of the largest entry still rise. Decay ends a run early and near the law. Constant steps are best; long memory, a large
+# spectral norm and of the largest entry still rise. Decay ends a run early and near the law. Only gradient descent bears growing steps; long memory, a large
 # $\epsilon$ and small batches each cost Adam and its kin their norm. The remark of each failing claim says what was predicted and did not come.
 #
 # ## Change this
