@@ -104,9 +104,9 @@ def memory(
     sign = plots.look("l_inf").colour
     for axis, x, runs in ((axes[0], forgotten, by_memory), (axes[1], evenly, by_epsilon)):
         own = [np.median(ratios.last[:, column("l_inf")]) for ratios in runs]
-        above = dict(xytext=(0, 5), textcoords="offset points", ha="center", fontsize=7)
-        for place, value in zip(x, own, strict=True):
-            axis.annotate(f"{value:.3f}", (place, value), color=sign, **above)
+        for k, lift in ((np.argmax(own), 5), (np.argmin(own), -11)):
+            place = dict(xytext=(0, lift), textcoords="offset points", ha="center", fontsize=7)
+            axis.annotate(f"{own[k]:.3f}", (x[k], own[k]), color=sign, **place)
     for (name, runs), like in zip(by_batch.items(), plots.SERIES, strict=False):
         k = column(norms[name])
         last = np.array([ratios.last[:, k] for ratios in runs.values()]).T
