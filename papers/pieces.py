@@ -52,8 +52,8 @@ def strip(
     """Points on a logarithmic axis between two `ends`, a row for each name, top to bottom.
 
     What lies beyond an end is an arrow there with its number, or with how many there are. `looks`
-    is one for each row, `bound` a line at what was asked for, `filled` (points,) bools by row,
-    `said` words for the right of each row.
+    is one for each row, `bound` a line at what was asked for, `filled` (points,) bools by
+    row, `said` words for the right of each row.
     """
     for row, (name, values) in enumerate(rows.items()):
         like = (looks or plots.SERIES[:1] * len(rows))[row]
@@ -86,7 +86,7 @@ def strip(
 
 
 def end_labels(ax, labels: Iterable[tuple[float, str, str]], size: float = 7) -> None:
-    """Words right of the panel, each (height, words, colour), moved apart where they would touch.
+    """Words right of the panel, (height, words, colour) each, moved apart where they touch.
 
     To be called when the limits and the scale of y are set.
     """
@@ -94,7 +94,8 @@ def end_labels(ax, labels: Iterable[tuple[float, str, str]], size: float = 7) ->
     at, right = ax.transScale + ax.transLimits, ax.get_xlim()[1]
     placed = sorted((at.transform((right, y))[1], *rest) for y, *rest in labels)
     heights = np.array([height for height, *_ in placed])
-    tall = np.array([1.2 * (1 + words.count("\n")) for _, words, _ in placed]) * size / 72
+    lines = np.array([1 + words.count("\n") for _, words, _ in placed])
+    tall = 1.2 * lines * size / 72
     apart = (tall[1:] + tall[:-1]) / 2 / (high - low)
     for _ in range(200):  # neighbours push each other apart
         near = (apart - np.diff(heights)).clip(0) / 2
@@ -106,7 +107,7 @@ def end_labels(ax, labels: Iterable[tuple[float, str, str]], size: float = 7) ->
 
 
 def note(ax, words: str, x: float = 0.98, y: float = 0.04, va: str = "baseline") -> None:
-    """Small words inside the panel, which end, or left of its middle begin, at (x, y) of it."""
+    """Small words inside the panel that end, or left of its middle begin, at (x, y) of it."""
     side = "right" if x > 0.5 else "left"
     ax.text(x, y, words, transform=ax.transAxes, ha=side, va=va, fontsize="x-small")
 
@@ -148,13 +149,15 @@ def forest(ax, bars: Iterable[Bar | None], ends: tuple[float, float], zero: floa
             if out:
                 ax.plot(end, row, arrow, color=like.colour, markersize=5, clip_on=False)
         ax.plot(bar.value, row, markersize=4.5, **like.mark)
-        for point, bounded in zip(bar.points, bar.hollow or [False] * len(bar.points), strict=True):
+        hollow = bar.hollow or [False] * len(bar.points)
+        for point, bounded in zip(bar.points, hollow, strict=True):
             face = "none" if bounded else like.colour
             ax.plot(point, row - 0.32, "o", ms=2.5, mfc=face, mew=0.7, color=like.colour)
         for end in bar.asked:
             ax.plot([end, end], [row - 0.35, row + 0.35], color=plots.BLACK, linewidth=1)
         beyond = f" ({bar.value:.2g})" if bar.value < ends[0] or bar.value > ends[1] else ""
-        word = bar.words or (bar.verdict if bar.verdict in plots.TABLES["verdict"] else "")
+        known = bar.verdict if bar.verdict in plots.TABLES["verdict"] else ""
+        word = bar.words or known
         right = dict(transform=ax.get_yaxis_transform(), va="center", fontsize="x-small")
         ax.text(1.02, row, word + beyond, color=like.colour, **right)
     ax.axvline(zero, **plots.LEVEL)

@@ -38,7 +38,8 @@ def draw(curves: Curves, name: str) -> Figure:
     targets = curves.configuration["targets"]
     for target in targets:
         axes[0].axhline(target, **plots.LEVEL)
-    pieces.end_labels(axes[0], [(target, f"{target:g}", plots.GREY) for target in targets])
+    labels = [(target, f"{target:g}", plots.GREY) for target in targets]
+    pieces.end_labels(axes[0], labels)
     plots.legend(figure, axes[0])
     return figure
 
@@ -55,7 +56,7 @@ def rates(curves: Curves) -> Figure:
 
 
 def _accuracies(ax, curves: Curves) -> None:
-    """Test accuracy on some rows over steps; on all rows, and of the best plain classifier."""
+    """Test accuracy on some rows over steps; on all rows; the best plain classifier's."""
     ends = []
     for rule in curves.configuration["rates"]:
         runs, look = curves.runs(rule), plots.look(rule)
@@ -75,7 +76,7 @@ def _accuracies(ax, curves: Curves) -> None:
 
 
 def _steps(ax, curves: Curves) -> None:
-    """The step sizes that were taken, running means; a rule of one rate is a level line."""
+    """Step sizes as taken, running means; SGD's one rate is a level line."""
     window = curves.configuration["window"]
     for rule in curves.configuration["rates"]:
         runs = curves.runs(rule)
@@ -104,6 +105,8 @@ def _ratios(ax, curves: Curves, name: str) -> None:
             ratio = speed.ratio(curves, rule, target)
             word, words = speed.CLAIMED[name].get(rule), f"{ratio.estimate:.2f}"
             judged = word is not None and target == last
+            if judged:
+                words += f" {speed.speed(curves, rule, name).verdict}"
             bar = pieces.Bar(
                 f"{rule} to {target:g}",
                 *(ratio.estimate, ratio.low, ratio.high),
@@ -111,11 +114,11 @@ def _ratios(ax, curves: Curves, name: str) -> None:
                 points=ratio.values,
                 hollow=tuple(theirs | np.isinf(speed.steps(curves, rule, target))),
                 look=rule,
-                words=f"{words} {speed.speed(curves, rule, name).verdict}" if judged else words,
+                words=words,
             )
             bars.append(bar)
-    drawn = [bar for bar in bars if bar]
-    inside = [v for bar in drawn for v in (bar.low, bar.high, *bar.points) if 0.01 < v < 100]
+    drawn = [(bar.low, bar.high, *bar.points) for bar in bars if bar]
+    inside = [value for values in drawn for value in values if 0.01 < value < 100]
     pieces.forest(ax, bars, (0.8 * min(inside), 1.25 * max(1.0, *inside)), 1.0)
     ax.set(title="Steps to the target over SGD's", xscale="log")
     ax.tick_params(axis="y", labelsize=6.5)

@@ -53,7 +53,7 @@ def _written(row: str) -> str:
 
 
 def convergence(panels: Mapping[str, Mapping[str, Ratios]], norms: Mapping[str, str]) -> Figure:
-    """1 - ratio in each rule's norm over the steps; a panel per schedule, title: its rules.
+    """1 - ratio in each rule's norm over the steps; a panel per schedule.
 
     At the right the exponent in t over the last decade, where the median falls.
     """
@@ -62,8 +62,8 @@ def convergence(panels: Mapping[str, Mapping[str, Ratios]], norms: Mapping[str, 
         ends, lowest = [], 1.0
         for name, ratios in reached.items():
             k, later = column(norms[name]), ratios.iterations >= 10
-            left, look = np.maximum(1 - ratios.value[:, later, k], 1e-9), plots.look(norms[name])
-            label = LABELS[norms[name]]
+            left = np.maximum(1 - ratios.value[:, later, k], 1e-9)
+            label, look = LABELS[norms[name]], plots.look(norms[name])
             plots.band(axis, ratios.iterations[later], left, label, look, share=0.5)
             medians, power = np.median(left, 0), np.median(fitted_rate(ratios, k))
             lowest = min(lowest, medians.min())
@@ -100,13 +100,15 @@ def memory(
         for norm in ("l_inf", "l_3", "Frobenius"):
             band(axis, x, runs, norm, LABELS[norm], marker="o")
         axis.axhline(REACHED, **plots.LEVEL)
+    sign = plots.look("l_inf").colour
     for axis, x, runs in ((axes[0], forgotten, by_memory), (axes[1], evenly, by_epsilon)):
         own = [np.median(ratios.last[:, column("l_inf")]) for ratios in runs]
-        above = dict(xytext=(0, 5), textcoords="offset points", ha="center", fontsize=7)
-        for place, value in zip(x, own, strict=True):
-            axis.annotate(f"{value:.3f}", (place, value), color=plots.look("l_inf").colour, **above)
+        for k, lift in ((np.argmax(own), 5), (np.argmin(own), -11)):
+            place = dict(xytext=(0, lift), textcoords="offset points", ha="center", fontsize=7)
+            axis.annotate(f"{own[k]:.3f}", (x[k], own[k]), color=sign, **place)
     for (name, runs), like in zip(by_batch.items(), plots.SERIES, strict=False):
-        last = np.array([ratios.last[:, column(norms[name])] for ratios in runs.values()]).T
+        k = column(norms[name])
+        last = np.array([ratios.last[:, k] for ratios in runs.values()]).T
         plots.band(axes[2], list(runs), last, name, like, ms=3, marker=like.marker)
     axes[2].set(xlabel="samples a step", title="in the own norm", xticks=list(runs))
     axes[2].legend(fontsize="x-small", loc="lower right")
@@ -126,17 +128,17 @@ def used(
     by_rule: Mapping[str, Ratios],
     share: Mapping[tuple[str, int], float],
 ) -> Figure:
-    """How far the shortfall under decay is off the law; share of other tokens; own norms beside
-    the seven."""
+    """How far the shortfall under decay is off the law; other tokens; own norms beside others."""
     figure, axes = plots.panels(1, 3, height=2.9)
     off = {}
     for name, look in zip(DECAYED, plots.SERIES):
         weak = ends[f"{name}, {ALLOWED[-1]}"]
         off[name] = np.abs(weak.missing / weak.law - 1)
         other = [100 * share[name, m] for m in ALLOWED[:-1]]
-        axes[1].plot(ALLOWED[:-1], other, label=name, **look.line, marker=look.marker, ms=3)
+        points = dict(label=name, marker=look.marker, ms=3)
+        axes[1].plot(ALLOWED[:-1], other, **points, **look.line)
     said = [f"{100 * values.max():.1f} %" for values in off.values()]
-    pieces.strip(axes[0], off, (1e-5, 1), plots.SERIES, ASKED["shortfall"], said=said)
+    pieces.strip(axes[0], off, (1e-4, 1), plots.SERIES, ASKED["shortfall"], said=said)
     axes[0].set(title="shortfall off the law's; right: worst", xlabel="relative error")
     title = "samples with other tokens"
     axes[1].set(xscale="log", xlabel=r"margin allowed, $\gamma/\lambda$", title=title, ylabel="%")

@@ -97,13 +97,14 @@ def offsets(
     pieces.diagonal(duals)
     duals.set(title="Share of each dual, read off the margins")
     duals.legend(**TITLED)
-    pieces.note(bars, f"worst pair:\n{_off(np.abs(measured - predicted).max())}", y=0.62)
+    furthest = np.abs(measured - predicted).max()
+    pieces.note(bars, f"worst pair:\n{_off(furthest)}", y=0.62)
     pieces.note(duals, f"{pairs} duals, {_off(worst)}")
     return figure
 
 
 def diagonal(comparisons: Sequence[runs.Comparison]) -> Figure:
-    """Each run's residual in the span of the support over C from the duals, and the whole error.
+    """Each run's residual in the support's span over C from the duals, and the whole error.
 
     Filled marks: runs in which C is all of ||W_t|| x error.
     """
@@ -114,8 +115,8 @@ def diagonal(comparisons: Sequence[runs.Comparison]) -> Figure:
         measured = np.array([c.measured.residual for c in group])
         worst = max(worst, np.abs(measured / predicted - 1).max())
         row = name.replace(", ", ",\n", 1)
-        ratios[row] = np.array([c.measured.norm[-1] * c.measured.error[-1] for c in group])
-        ratios[row] /= predicted
+        late = [(c.measured.norm[-1], c.measured.error[-1]) for c in group]
+        ratios[row] = np.prod(late, axis=1) / predicted
         alone[row] = np.array([c.duals_alone for c in group])
         looks.append(like)
         points = dict(markersize=4.5, markeredgewidth=0.9, **like.mark)
@@ -136,7 +137,9 @@ def diagonal(comparisons: Sequence[runs.Comparison]) -> Figure:
 
 def _off(worst: float) -> str:
     """The largest relative deviation in words; one below FLOOR is rounding."""
-    return f"off by {f'{worst:.0e} at most' if worst > FLOOR else f'less than {FLOOR:.0e}'}"
+    if worst > FLOOR:
+        return f"off by {worst:.0e} at most"
+    return f"off by less than {FLOOR:.0e}"
 
 
 def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
@@ -149,8 +152,8 @@ def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
         size, ratio = history.norm[0, 1:], ratio_to_law(history, "W_mm", law)[0, 1:]
         rules = "NGD-mom", "NGD", "GD", "Polyak, no cap", "Polyak"
         label = next(rule for rule in rules if name.startswith(rule))
-        line = dict(color=plots.look(label).colour, linestyle="--" if "logistic" in name else "-")
-        line["linewidth"] = 1.4
+        dash = "--" if "logistic" in name else "-"
+        line = dict(color=plots.look(label).colour, linestyle=dash, linewidth=1.4)
         if name in ("GD", "Polyak"):
             line |= dict(linewidth=4, alpha=0.35)
             label = "broad: constant steps or cap"
@@ -160,14 +163,15 @@ def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
         left.plot(size / law.norm[0], np.abs(ratio - 1).clip(FLOOR), **line)
         if name == "GD":
             words = f"GD, constant steps:\n{abs(ratio[-1] - 1):.2f} away from the law"
-            arrow = dict(arrowstyle="-", color=plots.GREY)
-            place = dict(xytext=(0.05, 0.3), textcoords="axes fraction", arrowprops=arrow)
-            error.annotate(words, (size[-1], wrong[-1]), **place, **SMALL)
+            arrow = dict(arrowprops=dict(arrowstyle="-", color=plots.GREY), **SMALL)
+            ends = dict(xytext=(0.05, 0.3), textcoords="axes fraction")
+            error.annotate(words, (size[-1], wrong[-1]), **ends, **arrow)
     sizes = np.geomspace(2, error.get_xlim()[1], 50)
     error.plot(sizes, law.constant[0] / sizes, zorder=0, **plots.PREDICTED)
     early = sizes[6], law.constant[0] / sizes[6]
-    line = rf"$C/\|W_t\|$, $C={law.constant[0]:.4f}$"
-    error.annotate(line, early, xytext=(6, 4), textcoords="offset points", fontsize="small")
+    words = rf"$C/\|W_t\|$, $C={law.constant[0]:.4f}$"
+    beside = dict(xytext=(6, 4), textcoords="offset points", fontsize="small")
+    error.annotate(words, early, **beside)
     _logs(error, xlabel=r"$\|W_t\|$", title="Direction error")
     levels = np.linspace(0, 1800, 100)
     left.plot(levels, 0.7 * np.exp(-law.slowest[0] * levels), **plots.PREDICTED)
@@ -225,31 +229,36 @@ def cycles(runs: Sequence[Cycles]) -> Figure:
 
 
 def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
-    """Direction error of W over t with its prediction from duals and steps, and 1/log t from where
-    the first begins, which is Theorem 3's order; right: how far each run is from its prediction."""
+    """Direction error of W over t with its prediction from duals and steps; how far that is off.
+
+    1/log t, Theorem 3's order, goes from where the first rule's error begins.
+    """
     figure, (error, off) = plots.panels(1, 2, height=3.1)
-    first, ends, rows, looks, said = next(iter(trained.values())), [], {}, [], []
+    first, ends, rows, looks = next(iter(trained.values())), [], {}, []
     bound = np.median(first.error[:, 0]) * np.log(first.iterations[0]) / np.log(first.iterations)
     error.plot(first.iterations, bound, label=r"$1/\log t$, Theorem 3", **plots.BOUND)
     for one, like in zip(trained.values(), plots.SERIES):
-        power = f"-{Fraction(one.rule.decay).limit_denominator(9)}" if one.rule.decay else ""
-        steps = rf"$\eta_t\propto t^{{{power}}}$" if power else "constant $\\eta_t$"
+        power = Fraction(one.rule.decay).limit_denominator(9)
+        steps = rf"$\eta_t\propto t^{{-{power}}}$" if power else r"constant $\eta_t$"
         plots.band(error, one.iterations, one.error, steps, like)
         size = [joint_law.path_length(one.rule, int(t)) for t in one.iterations]
-        error.plot(one.iterations, np.median(one.law.W_law.constant) / size, **plots.PREDICTED)
+        predicted = np.median(one.law.W_law.constant) / size
+        error.plot(one.iterations, predicted, **plots.PREDICTED)
         measured = f"$t^{{{np.median(joint_law.exponents(one)):.3f}}}$"
         ends.append((np.median(one.error[:, -1]), measured, like.colour))
-        for what, errors in (("", joint_law.limit_errors), (", its level", joint_law.level_errors)):
-            rows[steps + what] = np.abs(errors(one))
-            said.append(f"{rows[steps + what].max():.2g}")
-            looks.append(like)
-    _logs(error, xlabel="iteration $t$", title="Direction error of $W_t$; dotted: from duals")
+        rows[steps] = np.abs(joint_law.limit_errors(one))
+        rows[f"{steps}, its level"] = np.abs(joint_law.level_errors(one))
+        looks += [like, like]
+    said = [f"{values.max():.2g}" for values in rows.values()]
+    error.set(title="Direction error of $W_t$; dotted: from duals")
+    _logs(error, xlabel="iteration $t$")
     pieces.end_labels(error, ends)
     error.legend(**SMALL, loc=(0.02, 0.3))
     inside = [value for row in rows.values() for value in row if value > FLOOR]
     ends = 0.5 * min(inside), 2 * max(*inside, BOUNDS["joint.limit"])
     pieces.strip(off, rows, ends, looks, BOUNDS["joint.limit"], said=said)
-    off.set(title="How far off each run is; right: the worst", xlabel="relative error of $C$")
+    off.set(title="How far off each run is; right: the worst")
+    off.set(xlabel="relative error of $C$")
     return figure
 
 
@@ -294,15 +303,17 @@ def _place(values, columns):
 
 
 def heads(common: head_law.HeadRuns, each: head_law.HeadRuns) -> Figure:
-    """||W_h||/||W_1|| with both normalisations, and how far each head's is from its prediction."""
+    """||W_h||/||W_1|| with both normalisations, and how far each head's is off."""
     figure, (ratio, off) = plots.panels(1, 2, height=2.9)
     ones, rows, constants = np.ones_like(common.norm), {}, []
     cases = ("one for all", common, common.law.norm), ("one per head", each, ones)
     for (name, one, wanted), like in zip(cases, plots.SERIES):
-        predicted, norms = (head_law.ratios(n)[:, one.kept].ravel() for n in (wanted, one.norm))
+        ratios = [head_law.ratios(norm)[:, one.kept].ravel() for norm in (wanted, one.norm)]
+        predicted, norms = ratios
         ratio.plot(predicted, norms, ms=5, mfc="none", label=name, **like.mark)
         rows[name.replace(" ", "\n", 1)] = np.abs(norms / predicted - 1)
-        constants.append((one.norm * one.error / one.law.constant - 1)[:, one.kept].ravel())
+        share = one.norm * one.error / one.law.constant
+        constants.append(share[:, one.kept].ravel() - 1)
     ratio.set(xlabel="predicted from duals", title=r"$\|W_h\|/\|W_1\|$, measured")
     pieces.diagonal(ratio)
     ratio.legend(title="normalisation", title_fontsize="x-small", **SMALL)
@@ -311,14 +322,15 @@ def heads(common: head_law.HeadRuns, each: head_law.HeadRuns) -> Figure:
     said = [f"{100 * values.max():.2g} %" for values in rows.values()]
     ends = 1e-7, 2 * BOUNDS["heads.common"]
     pieces.strip(off, rows, ends, plots.SERIES[:2], BOUNDS["heads.common"], said=said)
-    off.set(title="How far off each ratio is; right: the worst", xlabel="relative error")
+    off.set(title="How far off each ratio is; right: the worst")
+    off.set(xlabel="relative error")
     return figure
 
 
 def constants(points: Sequence[constant_map.Point], switches: Mapping[str, np.ndarray]) -> Figure:
     """C along every axis: each run's prediction a dash and its measurement a circle.
 
-    Dotted: where runs switch their selection. The title says how far the worst run is off.
+    Dotted: where runs switch their selection. In the title: how far the worst run is off.
     """
     names = list(dict.fromkeys(p.axis for p in points))
     figure, grid = plots.panels(-(-len(names) // 3), 3, height=2.2)
@@ -329,9 +341,12 @@ def constants(points: Sequence[constant_map.Point], switches: Mapping[str, np.nd
     words = f"Direction error over its prediction: {len(kept)} runs, {_off(off.max())}"
     figure.suptitle(f"{words} (asked: {BOUNDS['map.constant']:g})", fontsize="medium")
     for axis, name in zip(grid, names, strict=False):
-        at, good = zip(*((p.value, p.comparison) for p in kept if p.axis == name), strict=True)
-        axis.plot(at, [c.law.constant[0] for c in good], "_", color=plots.BLACK, ms=9)
-        axis.plot(at, [c.measured.residual for c in good], ms=3, mfc="none", **ONE.mark)
+        here = [p for p in kept if p.axis == name]
+        at = np.array([p.value for p in here])
+        predicted = np.array([p.comparison.law.constant[0] for p in here])
+        measured = [p.comparison.measured.residual for p in here]
+        axis.plot(at, predicted, "_", color=plots.BLACK, ms=9)
+        axis.plot(at, measured, ms=3, mfc="none", **ONE.mark)
         axis.set(title=f"$C$ along {name}")
         if 0 not in at:
             _logs(axis)
@@ -339,7 +354,7 @@ def constants(points: Sequence[constant_map.Point], switches: Mapping[str, np.nd
             axis.minorticks_off()
             pieces.plain_ticks(axis.yaxis)
         if name == "noise":
-            top = np.median([c.law.constant[0] for v, c in zip(at, good, strict=True) if v == 1])
+            top = np.median(predicted[at == 1])
             plots.power_law(axis, (1, max(at)), -2, 1.6 * top, r"$\sigma^{-2}$")
             axis.text(2, 0.9 * top, r"$\sigma^{-2}$", color=plots.GREY)
         if name in switches:
@@ -348,7 +363,7 @@ def constants(points: Sequence[constant_map.Point], switches: Mapping[str, np.nd
 
 
 def _switches(axis, crossings, end):
-    """Where each run's selection switches, dotted, up to `end`; how many do so beyond it."""
+    """Where each run's selection switches, dotted, up to `end`; how many beyond it."""
     axis.set_xlim(None, end)
     for crossing in crossings[crossings < end]:
         axis.axvline(crossing, **plots.LEVEL)

@@ -120,8 +120,8 @@ def basins(
             axis.plot(widths, kept[p, m], **points, **look.line)
         axis.set(xscale="log", ylim=(0, 1.05), xlabel="divergence $D$ of the start")
         last = {p: kept[p, m][-1] for p, multiple in kept if multiple == m}
-        labels = [(share, f"{100 * share:.0f} %", _look(p).colour) for p, share in last.items()]
-        pieces.end_labels(axis, labels)
+        words = [(share, f"{100 * share:.0f} %", _look(p).colour) for p, share in last.items()]
+        pieces.end_labels(axis, words)
         axis.set_title(f"$\\|W_0\\| = {m}\\,\\|W_{{mm}}\\|$")
     axes[0].set_ylabel("share that ends at\nthe cone's selection")
     plots.legend(figure, axes[0])
@@ -146,7 +146,8 @@ def parents(
     ends = []
     for trained, norm in (key for key in alignments if isinstance(key, tuple)):
         like = plots.look(norm if norm in plots.LOOKS else norm.capitalize())
-        like, runs = like._replace(dash="-" if trained == "W" else "--"), alignments[trained, norm]
+        like = like._replace(dash="-" if trained == "W" else "--")
+        runs = alignments[trained, norm]
         plots.band(axes[0], recorded, runs, f"{trained}: {norm.capitalize()}", like)
         last = np.median(runs[:, -1])
         ends.append((last, f"{last:.3f}", like.colour))
@@ -175,8 +176,9 @@ def parents(
             at = ends["multiple"][runs], ends["descent"][runs]
             axes[3].plot(*at, mark, color=_look(p).colour, markersize=4)
     axes[3].set(xscale="log", yscale="log", xlabel=r"$\|W\| / \|W_{mm}\|$")
-    there, ran = (sum(f(ends["optimal"]) for ends in by_p.values()) for f in (np.sum, len))
-    axes[3].set_title(f"divergence $D$; descent ends: o, optimal ({there} of {ran})")
+    optimal = np.concatenate([ends["optimal"] for ends in by_p.values()])
+    there, ran = optimal.sum(), len(optimal)
+    axes[3].set_title(f"$D$; descent: o, optimal ({there} of {ran})")
     for axis, where in ((axes[0], "best"), (axes[1], "best"), (axes[3], "lower left")):
         axis.legend(fontsize="x-small", loc=where)
     plots.caption(figure, caption)

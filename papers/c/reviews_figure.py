@@ -24,7 +24,7 @@ def shown(rule: str) -> str:
 
 
 def _training_panels(axes, curves: Curves, rows: int) -> None:
-    """Two panels: training loss a row, without the spike of the first steps; test accuracy.
+    """Two panels: training loss a row, without the first steps' spike; test accuracy.
 
     The numbers at its right are of all test rows, the mean over the seeds.
     """
@@ -47,13 +47,14 @@ def rates(curves: Curves) -> Figure:
 
 
 def _differences(ax, rows: list[tuple[str, Interval, str]], scale: float = 1.0) -> None:
-    """Paired differences as a forest, a dot a seed: (name, interval, verdict or "") a row."""
+    """Paired differences as a forest, a dot a seed: (name, interval, verdict or "")."""
     bars = []
     for name, measured, verdict in rows:
         values = scale * np.array([measured.estimate, measured.low, measured.high])
         words = f"{values[0]:+.2g} {verdict}"
         points = scale * measured.values
-        bars.append(pieces.Bar(name, *values, verdict or "measured", points=points, words=words))
+        known = dict(verdict=verdict or "measured", words=words)
+        bars.append(pieces.Bar(name, *values, points=points, **known))
     shown = [value for bar in bars for value in (0.0, bar.low, bar.high, *bar.points)]
     room = 0.1 * (max(shown) - min(shown))
     pieces.forest(ax, bars, (min(shown) - room, max(shown) + room))
@@ -63,10 +64,10 @@ def accuracy_figure(curves: Curves) -> Figure:
     """Loss, test accuracy, and the paired differences that are judged; a star is the paper's."""
     figure, axes = plots.panels(1, 3, height=2.7)
     _training_panels(axes, curves, curves.configuration["batch"])
-    rows = [
-        (f"{shown(a)} less {shown(b)}", reviews.accuracy_difference(curves, a, b), claim.verdict)
-        for (a, b), claim in zip(reviews.PAIRS, reviews.accuracy_table(curves), strict=True)
-    ]
+    rows, judged = [], reviews.accuracy_table(curves)
+    for (a, b), claim in zip(reviews.PAIRS, judged, strict=True):
+        apart = reviews.accuracy_difference(curves, a, b)
+        rows.append((f"{shown(a)} less {shown(b)}", apart, claim.verdict))
     _differences(axes[2], rows, scale=100)
     paper = [100 * (reviews.PAPER[a] - reviews.PAPER[b]) for a, b in reviews.PAIRS]
     axes[2].plot(paper, range(len(paper)), "*", color=plots.BLACK, markersize=7)
@@ -76,7 +77,7 @@ def accuracy_figure(curves: Curves) -> Figure:
 
 
 def sparsity_figure(curves: Curves) -> Figure:
-    """Magnitudes at start (grey) and end by part; Hoyer index by part; l1.1 less l2, judged.
+    """Magnitudes at start (grey) and end, and Hoyer index, by part; l1.1 less l2, judged.
 
     In the last panel at the end, and below that at matched training accuracy.
     """
@@ -123,7 +124,8 @@ def attention_figure(curves: Curves) -> Figure:
     """Tokens used by layer, start and end, and what is judged: the difference in the last layer."""
     figure, (left, right) = plots.panels(1, 2, height=2.7)
     (claim,) = reviews.attention_table(curves)
-    _differences(right, [("", reviews.attention_difference(curves), claim.verdict)], scale=100)
+    apart = reviews.attention_difference(curves)
+    _differences(right, [("", apart, claim.verdict)], scale=100)
     right.set(title=f"Last layer, {shown('l2')} less {shown('l1.1')}", xlabel="Points")
     rules = list(curves.rates())
     layers = reviews.tokens_used(curves, rules[0]).shape[-1]

@@ -65,14 +65,21 @@ def narrow(figure):
     figure.draw_without_rendering()  # limits that nobody set are known from then on
     found = []
     for axis in (axis for axis in figure.axes if axis.axison and not axis.images):
-        placed = lambda line, to=axis.transData: line.get_transform().contains_branch_seperately(to)
-        points = [line.get_xydata() for line in axis.lines if all(placed(line))]
-        points += [area.get_paths()[0].vertices for area in axis.collections if area.get_paths()]
+        points = [line.get_xydata() for line in axis.lines if _of_data(line, axis)]
+        areas = [area.get_paths() for area in axis.collections]
+        points += [paths[0].vertices for paths in areas if paths]
         if points:
-            at = axis.transLimits.transform(axis.transScale.transform(np.concatenate(points)))
+            place = axis.transScale + axis.transLimits
+            at = place.transform(np.concatenate(points))
             spans = np.ptp(at[np.isfinite(at).all(1)].clip(0, 1), axis=0)
-            found += [(axis.get_title(), name) for name, span in zip("xy", spans) if span < LEAST]
+            thin = [name for name, span in zip("xy", spans) if span < LEAST]
+            found += [(axis.get_title(), name) for name in thin]
     return found
+
+
+def _of_data(line, axis):
+    """Whether a line has both its places on the axes: one across the panel has one."""
+    return all(line.get_transform().contains_branch_seperately(axis.transData))
 
 
 def test_what_cannot_be_read_is_noticed():
@@ -126,7 +133,7 @@ def test_pieces_and_shared_drawings():
 
 @pytest.mark.parametrize("off", [1e-12, 1e-8])
 def test_the_law_on_its_diagonal(off):
-    """Runs that agree to rounding leave no panel empty: how far they are off stands in words."""
+    """Where all runs agree to rounding no panel is empty: how far off stands in words."""
     runs = []
     for k, name in enumerate(["class means, NGD", "unit tokens, partial support"]):
         for constant in (1.0 + k, 3.0 + k):
