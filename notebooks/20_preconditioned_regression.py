@@ -71,7 +71,7 @@ import numpy as np
 from lib import regression
 from lib.companion import claims, plots, record, statements
 from papers.b import experiments, figures, landscape
-from papers.b.statements import STATEMENTS
+from papers.b.statements import PAPER, STATEMENTS
 
 run = record.start("20_preconditioned_regression", "B", globals())
 
@@ -171,9 +171,9 @@ statements.quoted("B", STATEMENTS, "Lemma 2")
 # %% tags=["nbval-check-output"]
 problem = data.problems[0]
 ratio = max(landscape.descent_ratio(problem, norm, 200) for norm in regression.manifold.NORMS)
-threshold = landscape.integrability_threshold(landscape.largest_self_logit(problem))
+threshold = PAPER.claim("a3.exact", landscape.largest_self_logit(problem))
 sampled = landscape.by_monte_carlo(problem, 0, monte_carlo)
-claims.Table([*sampled, threshold, landscape.lemma2(ratio)])
+claims.Table([*sampled, threshold, PAPER.claim("lemma2", ratio)])
 
 # %% [markdown]
 # ## Training

@@ -1,11 +1,15 @@
 """A paper's statements, and the claims that check them, as data: the words of each stand once.
 
 A table of `statements.toml` with a topic is a statement. Its `rows` are claims: id, bound, source,
-the wrong worlds in which they must fail, words, and a remark where there is one. The source "" is
-the paper, "our constant" marks a form of its sentence, "ours, beside" what is sharper.
+the wrong worlds in which they must fail, words, and a remark where there is one; "{room}" at its
+end says how much tighter the bound could be. The source "" is the paper, "our constant" marks a
+form of its sentence, "ours, beside" what is sharper. A text at the top of the file under a NAME
+stands wherever the file writes <NAME>.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +32,20 @@ class Stated:
 
     def __init__(self, paper: str, path: Path):
         self.paper, self._rows, self.statements = paper, {}, {}
-        for number, known in read_table(path).items():
+        tables, texts = read_table(path), {}
+
+        def whole(text):
+            return " ".join(re.sub("<([A-Z]+)>", lambda name: texts[name[1]], text).split())
+
+        for number, known in tables.items():
+            if isinstance(known, str):
+                texts[number] = known
+                continue
             if "topic" in known:
-                says, why = (" ".join(known.get(part, "").split()) for part in ("says", "why"))
+                says, why = (whole(known.get(part, "")) for part in ("says", "why"))
                 self.statements[number] = Statement(known["topic"], says, why)
             for id, *row in known.get("rows", []):
-                self._rows[id] = number, *row
+                self._rows[id] = number, *map(whole, row)
 
     def claim(
         self, id: str, values: Any, *names: str | float, say=(), number="", bound="", **more
@@ -57,7 +69,14 @@ class Stated:
         more = {"remark": "".join(remark)} | more
         short = [name if isinstance(name, str) else f"{name:g}" for name in names]
         text = words.format(*short, *say)
-        return check(".".join((id, *short)), text, source, values, *ends, **more)
+        made = check(".".join((id, *short)), text, source, values, *ends, **more)
+        why, room, _ = made.remark.partition("; {room}")
+        return replace(made, remark=ledger.room(made, why)) if room else made
+
+    def mean(self, id: str, values: np.ndarray, **more) -> Claim:
+        """The claim `id` of the mean of `values` (repeats,), with its interval."""
+        ends = claims.interval(values) if np.size(values) > 1 else None
+        return self.claim(id, np.mean(values), interval=ends, **more)
 
     def claims(self, values: Mapping[str, Any], *names: str | float) -> list[Claim]:
         """The `claim` of every id with its values."""
@@ -71,5 +90,6 @@ class Stated:
             parts = claim.id.split(".")
             starts = (".".join(parts[:k]) for k in range(len(parts), 0, -1))
             home, _, _, worlds, *_ = next(self._rows[id] for id in starts if id in self._rows)
-            families = tuple(worlds.split(", "))
-            yield from ledger.rows(number or home, setting, seeds, claim, fails_if=families)
+            families = tuple(filter(None, worlds.split(", ")))
+            about = dict(fails_if=families, remark=claim.remark)
+            yield from ledger.rows(number or home, setting, seeds, claim, **about)

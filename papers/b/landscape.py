@@ -1,7 +1,7 @@
 """Paper B's loss around its minima: Theorem 1, Assumption 3, Lemmas 1, 2, 4, 7, Eqs. 3 and 4.
 
-Displayed constants of the paper are blank in the text at hand; those used here are derived and
-marked "our constant".
+Displayed constants of the paper are blank in the text at hand; those used here are derived. The
+claims' words and bounds are in `statements.toml`.
 """
 
 import numpy as np
@@ -10,10 +10,9 @@ from scipy.optimize import minimize
 from scipy.stats import ortho_group
 
 from lib import regression, seeds
-from lib.companion.claims import Claim, at_least, at_most, close
+from lib.companion.claims import Claim
 from lib.regression import Regression, manifold
-
-EXACT = 1e-10
+from papers.b.statements import PAPER
 
 
 def _standard_errors(estimates, expected) -> float:
@@ -49,17 +48,12 @@ def by_monte_carlo(
     logits = np.einsum("id,de,ie->i", white, S, white)
     share = named.Sigma[0, 0] / problem.Sigma[0, 0]
     finite = np.linalg.det(np.eye(problem.d) - 2 * c * share * S) ** -0.5
-    form, theorem = "{}: standard errors from the closed form", "paper B, Theorem 1.1"
-    bounded = "E e^(c x'Bx) below A3's threshold: standard errors from det(I - 2cS)^(-1/2)"
-    lemma = "paper B, Lemma 7 (our constant)"
-    return [
-        at_most(id, text, source, _standard_errors(estimates, expected), 4.5)
-        for id, text, source, estimates, expected in (
-            ("ratio", form.format("E[x' e^(x'w)]"), theorem, weighted, moments),
-            ("population", form.format("population loss"), theorem, losses, loss),
-            ("integrable", bounded, lemma, np.exp(c * logits), finite),
-        )
-    ]
+    errors = {
+        "ratio": _standard_errors(weighted, moments),
+        "population": _standard_errors(losses, loss),
+        "integrable": _standard_errors(np.exp(c * logits), finite),
+    }
+    return PAPER.claims(errors)
 
 
 def search(problem: Regression, starts: int) -> float:
@@ -100,14 +94,9 @@ def minima(
     excess = regression.excess_loss(named, A, B).max() / scale
     balance = regression.regulariser(named.Sigma, A, B).max() / scale
     off = manifold.of(problem).distance(manifold.of(named).point(), "left_right")
-    source = "paper B, Theorem 1.2"
-    text = "largest {} at 100 random Z_Q, over L - L* at Z = 0".format
-    away = "L-BFGS on L + R from 20 Gaussian starts: largest distance of an end from the minima"
-    return [
-        at_most("minima.excess", text("L - L*"), source, excess, 1e-20),
-        at_most("minima.balance", text("R"), f"{source} (our reading)", balance, 1e-20),
-        at_most("minima.search", away, f"ours, beside {source}", max(distance, off), 1e-3),
-    ]
+    away = max(distance, off)
+    measured = {"minima.excess": excess, "minima.balance": balance, "minima.search": away}
+    return PAPER.claims(measured)
 
 
 def lemma1(problem: Regression, off: float = 0.0) -> list[Claim]:
@@ -122,12 +111,7 @@ def lemma1(problem: Regression, off: float = 0.0) -> list[Claim]:
     ends = np.linalg.svd(space.weighted(np.array(points), "left"), compute_uv=False)
     low = ends[:, -1].min() / np.sqrt(2 * sigma[-1] / values[-1]) / (1 + off)
     high = ends[:, 0].max() / np.sqrt(2 * sigma[0] / values[0]) / (1 + off)
-    text = "singular value of Sbar^(1/2) Z_pi over its bound, at the rotation that attains it"
-    source = "paper B, Lemma 1 (our reading)"
-    return [
-        at_least("lemma1.low", f"smallest {text}", source, low, 1 - 1e-9),
-        at_most("lemma1.high", f"largest {text}", source, high, 1 + 1e-9),
-    ]
+    return PAPER.claims({"lemma1.low": low, "lemma1.high": high})
 
 
 def largest_self_logit(problem: Regression, starts: int = 6) -> float:
@@ -151,12 +135,6 @@ def largest_self_logit(problem: Regression, starts: int = 6) -> float:
 
             largest = max(largest, -minimize(value, np.zeros(len(i)), method="L-BFGS-B").fun)
     return float(largest / np.sqrt(problem.singular_values[0]))
-
-
-def integrability_threshold(ratio: float, id: str = "a3") -> Claim:
-    """A3's bound is attained, not passed, by the `largest_self_logit` of a problem."""
-    text = "largest self-logit eigenvalue that a search over the minima finds, over sigma_1^(1/2)"
-    return close(id, text, "ours, beside paper B, Assumption 3", ratio, 1.0, 1e-4)
 
 
 def _steepest(problem: Regression) -> tuple[float, float, np.ndarray]:
@@ -205,10 +183,8 @@ def curvatures(problem: Regression, starts: int, fractions=(0.1, 1.0)) -> dict[s
             rng = seeds.stream(0, "draws")
             for _ in range(starts):
                 centre = space.point(ortho_group.rvs(problem.d, random_state=rng))
-                start, at = (
-                    rng.standard_normal(shape).ravel(),
-                    (centre, fraction * constants.radius),
-                )
+                start = rng.standard_normal(shape).ravel()
+                at = centre, fraction * constants.radius
                 lowest = min(lowest, minimize(ratio, start, (False, *at), **options).fun)
                 highest = max(highest, -minimize(ratio, start, (True, *at), **options).fun)
         worst[norm] = np.array([lowest, highest])
@@ -225,16 +201,9 @@ def one_point(worst: dict[str, np.ndarray], off: float = 0.0) -> list[Claim]:
 
     off: by what share the constants are wrong.
     """
-    claims, source = [], "paper B, Eq. {} (our constant)".format
-    text = "{}: {} at the worst perturbation found, over the constant".format
-    for norm, ratios in worst.items():
-        convex, smooth = ratios / (1 + off)
-        low, high = text(norm, "<grad, Delta>/|Delta|^2"), text(norm, "|grad|/|Delta|")
-        claims += [
-            at_least(f"convex.{norm}", low, source(3), convex, 1.0 - EXACT),
-            at_most(f"smooth.{norm}", high, source(4), smooth, 1.0 + EXACT),
-        ]
-    return claims
+    ratios = [(norm, *values / (1 + off)) for norm, values in worst.items()]
+    sides = ({f"convex.{norm}": low, f"smooth.{norm}": high} for norm, low, high in ratios)
+    return [claim for pair in sides for claim in PAPER.claims(pair)]
 
 
 def descent_ratio(problem: Regression, norm: str, draws: int) -> float:
@@ -255,13 +224,6 @@ def descent_ratio(problem: Regression, norm: str, draws: int) -> float:
     return float(
         max(_excess(problem, Z) / (beta / 2 * space.distance(Z, norm) ** 2) for Z in tried)
     )
-
-
-def lemma2(ratio: float, norm: str = "", off: float = 0.0) -> Claim:
-    """Lemma 2 from `descent_ratio`; off: the share by which beta is wrong."""
-    id, where = ("lemma2." + norm, norm + ": ") if norm else ("lemma2", "")
-    text = f"{where}excess of L + R, over beta/2 |Z - Z_pi|^2"
-    return at_most(id, text, "paper B, Lemma 2 (our constant)", ratio / (1 + off), 1.0 + EXACT)
 
 
 def sample_constants(

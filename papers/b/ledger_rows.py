@@ -1,6 +1,7 @@
 """The ledger of paper B (2603.01514): every statement's rows, in the true or a wrong world.
 
-What a row measures is measured once, for the true world and all wrong ones.
+What a row measures is measured once, for the true world and all wrong ones. Words, bounds and wrong
+worlds are in `statements.toml`.
 """
 
 from collections.abc import Iterator
@@ -11,11 +12,11 @@ import numpy as np
 from scipy.stats import ortho_group
 
 from lib import regression, seeds
-from lib.companion.claims import Claim, at_least, at_most, close, furthest, interval, remarked
-from lib.companion.ledger import room, rows
+from lib.companion.claims import Claim, furthest, remarked
 from lib.regression import PreconditionedRule, Regression, manifold
 from papers.b import landscape, scaling
 from papers.b.scaling import leading
+from papers.b.statements import PAPER
 from papers.fits import fitted_slope, log_slope
 from papers.wrong_worlds import TRUE, World
 
@@ -38,8 +39,6 @@ class Sizes:
 
 
 SMALL = Sizes(draws=40, oracle_draws=16, softmax_draws=10_000, searches=1)
-CONSTANT, EXPONENT, SIGMA = ("constant off",), ("exponent off",), ("sigma off",)
-READING = "paper B, {} (our reading)".format
 
 
 @cache
@@ -82,30 +81,21 @@ def _self_logits(sizes):
 def _assumptions(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Assumptions 1-3 on twenty draws, and A3's exact condition by a search over the manifold."""
     drawn = [_problem(sizes, seed) for seed in range(20)]
-    source, ours = "paper B, Assumption {}".format, " (our constant)"
     lowest = min(_named(problem, world).assumptions()["A1"][0] for problem in drawn)
-    floor = sizes.floor * (1 - 1e-9)
-    covariance = at_least("a1", "smallest eigenvalue of Sigma", source(1) + ours, lowest, floor)
-    yield from rows("Assumption 1", "20 draws", 20, covariance, fails_if=SIGMA)
     signal = min(problem.assumptions()["A2"][0] for problem in drawn)
-    rank = at_least("a2", "smallest sigma_d", source(2), signal, 1e-6)
-    why = room(rank, "a rank, which no small change of the data lowers")
-    yield from rows("Assumption 2", "20 draws", 20, rank, fails_if=(), remark=why)
     moment = min(problem.largest_moment for problem in drawn)
-    finite = at_least("a3", "largest finite moment c, smallest", source(3) + ours, moment, 1.0)
-    why = room(finite, "the data are drawn well within our constant; the next row is exact")
-    yield from rows("Assumption 3", "20 draws", 20, finite, fails_if=(), remark=why)
+    covariance = PAPER.claim("a1", lowest, bound=f"≥ {sizes.floor * (1 - 1e-9)!r}")
+    claims = [covariance, PAPER.claim("a2", signal), PAPER.claim("a3", moment)]
+    yield from PAPER.rows("20 draws", 20, claims)
     ratio = furthest(_self_logits(sizes) * (1 + world.of("constant off")), 1.0)
-    exact = landscape.integrability_threshold(ratio, "a3.exact")
-    yield from rows("Assumption 3", "3 draws", 3, exact, fails_if=CONSTANT)
+    yield from PAPER.rows("3 draws", 3, [PAPER.claim("a3.exact", ratio)])
 
 
 def _monte_carlo(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Theorem 1.1's closed forms and Lemma 7, against samples."""
-    problem, draws = _problem(sizes), sizes.monte_carlo
-    *closed, moment = landscape.by_monte_carlo(problem, 0, draws, _named(problem, world))
-    yield from rows("Theorem 1", "one draw", None, *closed, fails_if=SIGMA)
-    yield from rows("Lemma 7", "one draw", None, moment, fails_if=SIGMA)
+    problem = _problem(sizes)
+    claims = landscape.by_monte_carlo(problem, 0, sizes.monte_carlo, _named(problem, world))
+    yield from PAPER.rows("one draw", None, claims)
 
 
 @cache
@@ -121,7 +111,7 @@ def _minima(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Theorem 1.2: the points of the manifold, and a search for other minima."""
     problem = _problem(sizes)
     claims = landscape.minima(problem, *_searched_minima(sizes), _named(problem, world))
-    yield from rows("Theorem 1", "one draw", None, *claims, fails_if=SIGMA)
+    yield from PAPER.rows("one draw", None, claims)
 
 
 @cache
@@ -135,19 +125,9 @@ def _curvatures(sizes):
 def _landscape(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemmas 1 and 2, Eqs. 3 and 4, with Theorem 1's manifold."""
     off, (worst, ratios) = world.of("constant off"), _curvatures(sizes)
-    ends = landscape.lemma1(_problem(sizes), off)
-    yield from rows("Lemma 1", "one draw", None, *ends, fails_if=CONSTANT)
-    claims = landscape.one_point(worst, off)
-    claims += [landscape.lemma2(ratio, norm, off) for norm, ratio in ratios.items()]
-    statements = {"convex": "Eq. 3", "smooth": "Eq. 4", "lemma2": "Lemma 2"}
-    for claim in claims:
-        # The constants of "left_right" are attained; those of "left" follow from them and are not.
-        quantity, norm = claim.id.split(".")
-        fails, why = CONSTANT, ""
-        if norm == "left":
-            why = "our constant passes through the eigenvalues of Sigma, unattained"
-            fails, why = (), room(claim, why)
-        yield from rows(statements[quantity], "one draw", None, claim, fails_if=fails, remark=why)
+    descent = {f"lemma2.{norm}": ratio / (1 + off) for norm, ratio in ratios.items()}
+    ends, bounds = landscape.lemma1(_problem(sizes), off), landscape.one_point(worst, off)
+    yield from PAPER.rows("one draw", None, [*ends, *bounds, *PAPER.claims(descent)])
 
 
 @cache
@@ -167,40 +147,25 @@ def _starts_measured(sizes):
     return ns, *events, *scaling.repeated(constants, ns, sizes.draws, "labels")
 
 
-def _slope(id, text, source, x, values, expected, tolerance):
-    """The exponent in x of values (repeats, x), the mean of the repeats, with its interval."""
-    slopes, text = log_slope(x, values), f"exponent of {text}"
-    ends = interval(slopes)
-    return close(id, text, source, slopes.mean(), expected, tolerance, interval=ends)
-
-
 def _starts(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemmas 3-6: sample preconditioner and spectral start, with probability over data sets."""
     ns, near, inverse, low, high = _starts_measured(sizes)
     problem, draws, constant = _problem(sizes), sizes.draws, 1 + world.of("constant off")
     where, scales = "n = 4000 to 64,000", np.array([1e-3, 3e-3, 1e-2])
-    minima, ratio = f"{where}, close to random minima", furthest(low, 0.8) / constant
-    text = "alpha' over alpha: furthest from 4/5, what its loss would be with Sigma itself"
-    convex = close("lemma4.convex", text, READING("Lemma 4"), ratio, 0.8, 0.004)
-    yield from rows("Lemma 4", minima, draws, convex, fails_if=CONSTANT)
-    above = _not_exceeded(high) - np.sqrt(4 / 3)
-    for lemma, id, text, setting, values in (
-        ("Lemma 3", "lemma3", "the distance", where, _not_exceeded(near)),
-        ("Lemma 3", "inverse", "the error of Sigma^^-1", where, _not_exceeded(inverse)),
-        ("Lemma 4", "lemma4.smooth", "beta'/beta - (4/3)^(1/2)", minima, above),
-    ):
-        text, values = f"{text} that 90 % of data sets do not exceed in n", _off(ns, values, world)
-        claim = _slope(id, text, READING(lemma), ns, values, -0.5, 0.1)
-        yield from rows(lemma, setting, draws, claim, fails_if=EXPONENT)
+    minima = f"{where}, close to random minima"
+    exponents = lambda values: log_slope(ns, _off(ns, values, world))
+    convex = PAPER.claim("lemma4.convex", furthest(low, 0.8) / constant)
+    smooth = PAPER.mean("lemma4.smooth", exponents(_not_exceeded(high) - np.sqrt(4 / 3)))
+    yield from PAPER.rows(minima, draws, [convex, smooth])
+    events = {"lemma3": near, "inverse": inverse}
+    both = [PAPER.mean(id, exponents(_not_exceeded(values))) for id, values in events.items()]
+    yield from PAPER.rows(where, draws, both)
     moved = _off(scales, scaling.perturbed_starts(problem, scales, 20), world)
-    text = "the start's distance in the size of the perturbation"
-    claim = _slope("lemma5", text, READING("Lemma 5"), scales, moved, 1.0, 0.05)
-    yield from rows("Lemma 5", "perturbations of Sigma and M", 20, claim, fails_if=EXPONENT)
+    claim = PAPER.mean("lemma5", log_slope(scales, moved))
+    yield from PAPER.rows("perturbations of Sigma and M", 20, [claim])
     errors = scaling.least_squares_errors(problem, (100, 400), max(draws, 200)) / constant
-    ratio, ends = errors.mean(), interval(errors.mean(1))
-    text = "||(M^ - M) Sigma^(1/2)||^2 over k sigma^2 d/(n-d-1), mean"
-    claim = close("lemma6", text, "ours, beside paper B, Lemma 6", ratio, 1.0, 0.06, interval=ends)
-    yield from rows("Lemma 6", "n = 100 and 400", len(errors), claim, fails_if=CONSTANT)
+    claim = PAPER.mean("lemma6", errors.mean(1))
+    yield from PAPER.rows("n = 100 and 400", len(errors), [claim])
 
 
 def _in_parts(values, measure):
@@ -216,9 +181,9 @@ def _variances(values):
 
 @cache
 def _softmax(sizes, ns):
-    """What each of Lemmas 9-23 bounds, (10, sizes), by its text, at a minimum.
+    """What each of Lemmas 9-23 bounds, (10, sizes), by its row, at a minimum.
 
-    For a query of typical length d^{1/2}; integrated over queries, of the quiet problem.
+    For a query of typical length d^{1/2}; integrated over 200 queries, of the quiet problem.
     """
     query, draws = np.ones(sizes.d), sizes.softmax_draws
     L, quiet = (
@@ -234,31 +199,34 @@ def _softmax(sizes, ns):
     size = lambda part: np.linalg.norm(part.mean(1), axis=-1)
     bias = {name: _in_parts(sums[f"{name} bias"], size) for name in over}
     spread = {name: _variances(sums[name]) for name in over}
-    return (
-        ("Lemma 9", "E[s_i^2]", square, -2.0),
-        ("Lemma 9", "E[s_i^4]", fourth, -4.0),
-        ("Lemma 10", "Var(s_i)", _variances(weights), -3.0),
-        ("Lemma 10", "Var(s_i^2)", _variances([w**2 for w in weights]), -5.0),
-        ("Lemma 11", "|E[c|x] - Sigma w|", bias["mean"], -1.0),
-        ("Lemma 13", "E|x|^2 |E[c|x] - Sigma w|^2", over["mean"], -2.0),
-        ("Lemma 14", "Var(c|x)", spread["mean"], -1.0),
-        ("Lemma 15", "|E[cc'|x] - Sigma ww' Sigma|", bias["outer"], -1.0),
-        ("Lemma 18", "E|E[cc'|x] - Sigma ww' Sigma|^2", over["outer"], -2.0),
-        ("Lemma 19", "Var(cc'|x)", spread["outer"], -1.0),
-        ("Lemma 20", "|E[C|x] - Sigma|", bias["covariance"], -1.0),
-        ("Lemma 22", "E|E[C|x] - Sigma|^4", over["covariance"], -4.0),
-        ("Lemma 23", "Var(C|x)", spread["covariance"], -1.0),
-    )
+    return {
+        "one query": {
+            "lemma9.0": square,
+            "lemma9.1": fourth,
+            "lemma10.2": _variances(weights),
+            "lemma10.3": _variances([w**2 for w in weights]),
+            "lemma11.4": bias["mean"],
+            "lemma14.6": spread["mean"],
+            "lemma15.7": bias["outer"],
+            "lemma19.9": spread["outer"],
+            "lemma20.10": bias["covariance"],
+            "lemma23.12": spread["covariance"],
+        },
+        "200 queries": {
+            "lemma13.5": over["mean"],
+            "lemma18.8": over["outer"],
+            "lemma22.11": over["covariance"],
+        },
+    }
 
 
 def _concentration(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemmas 9-11, 13-15, 18-20, 22, 23: sums over softmax weights, by Monte Carlo in n."""
     ns = (100, 200, 400, 800)
-    for at, (lemma, text, values, expected) in enumerate(_softmax(sizes, ns)):
-        id, values = f"{lemma.lower().replace(' ', '')}.{at}", _off(ns, values, world)
-        claim = leading(id, text, READING(lemma), ns, values, expected)
-        where = "n = 100 to 800, " + ("200 queries" if "E|" in text else "one query")
-        yield from rows(lemma, where, None, claim, fails_if=EXPONENT)
+    for queries, measured in _softmax(sizes, ns).items():
+        exponents = {id: leading(ns, _off(ns, values, world)) for id, values in measured.items()}
+        claims = [PAPER.mean(id, values) for id, values in exponents.items()]
+        yield from PAPER.rows(f"n = 100 to 800, {queries}", None, claims)
 
 
 # Why Theorem 4's row fails where A3 holds with c = 1 only.
@@ -290,17 +258,15 @@ def _biases(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     ns = (25, 50, 100, 200)
     quiet = f"n = 25 to 200, 4 points, signal {sizes.signal / 4:g}"
     loud = f"n = 25 to 200, one point, signal {sizes.signal:g}"
-    for statement, name, text, where in (
-        ("Theorem 3", "L^ + R^", "largest |E grad (L^ + R^) - grad (L + R)|", quiet),
-        ("Theorem 4", "L^", "largest |E grad L^ - grad L|", quiet),
-        ("Theorem 4", "loud", "|E grad L^ - grad L|", loud),
-        ("Theorem 5", "R^", "largest |E grad R^ - grad R|", quiet),
+    for id, name, words, where in (
+        ("theorem3", "L^ + R^", (), quiet),
+        ("theorem4", "L^", ("largest ",), quiet),
+        ("theorem4", "loud", ("",), loud),
+        ("theorem5", "R^", (), quiet),
     ):
         values = _off(ns, _gradient_biases(sizes, ns)[name], world)
-        id = statement.lower().replace(" ", "")
-        claim = leading(id, text, READING(statement), ns, values, -1.0)
-        claim = remarked(claim, LOUD if name == "loud" else "")
-        yield from rows(statement, where, None, claim, fails_if=EXPONENT)
+        claim = PAPER.mean(id, leading(ns, values), say=words)
+        yield from PAPER.rows(where, None, [remarked(claim, LOUD if name == "loud" else "")])
 
 
 @cache
@@ -336,22 +302,16 @@ def _scaling(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Theorem 2 and its remark: what 90 % of Algorithm 1's runs do not exceed, by n."""
     where, ns = "Algorithm 1, n = 50 to 800", (50, 200, 800)
     excess, distance = map(_not_exceeded, _algorithm_1(sizes, ns))
-    for id, statement, quantity, values, bound in (
-        ("theorem2", "Theorem 2", "excess loss", excess, -1.0),
-        ("remark", "Remark", "distance to the minima", distance, -0.5),
-    ):
+    for id, values, bound in (("theorem2", excess, -1.0), ("remark", distance, -0.5)):
         exponents = log_slope(ns, _off(ns, values, world))
-        slope, ends = exponents.mean(), interval(exponents)
-        text = f"exponent in n of the {quantity} that 90 % do not exceed"
-        claim = at_most(id, text, READING(statement), slope, bound, interval=ends)
-        spare = f"room of {bound - slope:.2f} in the exponent"
+        spare = f"room of {bound - exponents.mean():.2f} in the exponent"
         why = f"an upper bound, and the bias falls faster: {spare}"
-        yield from rows(statement, where, sizes.draws, claim, fails_if=EXPONENT, remark=why)
+        yield from PAPER.rows(where, sizes.draws, [PAPER.mean(id, exponents, remark=why)])
     floors = _floors(sizes)
-    values, id = _off(floors.sizes, floors.floor.T, world), "theorem2.floor"
-    floor = leading(id, "the floor", "ours", floors.sizes, values, -2.0, tolerance=0.1)
+    values = _off(floors.sizes, floors.floor.T, world)
+    floor = PAPER.mean("theorem2.floor", leading(floors.sizes, values))
     where = f"oracle gradient from the slowest mode, n = 50 to 400, signal {sizes.signal / 4:g}"
-    yield from rows("Theorem 2", where, len(values), floor, fails_if=EXPONENT)
+    yield from PAPER.rows(where, len(values), [floor])
     # e^{-cT}: on the population loss, along the slowest mode, log(L - L*) falls as linearised.
     problem, factor = _problem(sizes), 1 + world.of("step off")
     rates, _ = regression.modes(problem)
@@ -359,10 +319,9 @@ def _scaling(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     run = scaling.from_slowest_mode(problem, 1e-3, source, 200, factor=factor)
     slope = fitted_slope(run.iterations, np.log(run.excess([problem])), 0, 100)
     ratio = (slope / (2 * np.log1p(-rates[0] / rates[-1])))[0]
-    text = "slope of log(L - L*) in t over 2 log(1 - lambda_min/lambda_max)"
-    claim = close("theorem2.rate", text, "ours, beside paper B, Theorem 2", ratio, 1.0, 0.03)
-    where = "population loss, slowest mode"
-    yield from rows("Theorem 2", where, None, claim, fails_if=("step off",))
+    yield from PAPER.rows(
+        "population loss, slowest mode", None, [PAPER.claim("theorem2.rate", ratio)]
+    )
 
 
 SECTIONS = {

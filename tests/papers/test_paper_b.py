@@ -11,6 +11,7 @@ from lib import regression, seeds
 from lib.regression import manifold
 from papers import fits
 from papers.b import experiments, landscape, scaling
+from papers.b.statements import PAPER
 
 PROBLEM = regression.random_regression(0, d=2, k=4)
 QUIET = regression.random_regression(0, d=2, k=4, signal=0.05)  # A3 with c = 2
@@ -21,9 +22,8 @@ def failing(rows):
 
 
 def test_every_monte_carlo_claim_holds():
-    ratio = landscape.largest_self_logit(PROBLEM)
-    rows = landscape.by_monte_carlo(PROBLEM, 0, 50_000)
-    assert failing([*rows, landscape.integrability_threshold(ratio)]) == []
+    exact = PAPER.claim("a3.exact", landscape.largest_self_logit(PROBLEM))
+    assert failing([*landscape.by_monte_carlo(PROBLEM, 0, 50_000), exact]) == []
 
 
 def test_the_worst_perturbation_attains_the_constants_and_no_less():
@@ -37,8 +37,7 @@ def test_the_worst_perturbation_attains_the_constants_and_no_less():
     assert "smooth.left_right" in failing(landscape.one_point(worst, -0.01))
     ratios = [landscape.descent_ratio(PROBLEM, norm, 200) for norm in ("left_right", "left")]
     assert ratios[0] == pytest.approx(1.0, abs=1e-9)
-    assert failing([landscape.lemma2(max(ratios)), landscape.lemma2(ratios[0], "left_right")]) == []
-    assert not landscape.lemma2(ratios[0], "left_right", -0.01).holds
+    assert PAPER.claim("lemma2", max(ratios)).holds
     ends = [claim.measured for claim in landscape.lemma1(wide)]
     assert ends == pytest.approx([1.0, 1.0], abs=1e-12)
 
@@ -74,8 +73,7 @@ def test_the_fit_takes_out_the_next_order():
     n = np.array([25, 50, 100, 200])
     for c, off, measured in ((1.0, 0.0, -1.0), (3.0, 0.0, -1.0), (1.0, 0.1, -0.9)):
         values = c / n * (1 + 2 / n) * n**off
-        claim = scaling.leading("id", "text", "ours", n, values, -1.0)
-        assert claim.holds == (off == 0) and claim.measured == pytest.approx(measured, abs=5e-3)
+        assert scaling.leading(n, values) == pytest.approx(measured, abs=5e-3)
         assert abs(fits.power_fit(n, values)[0] - measured) > 0.02
 
 
