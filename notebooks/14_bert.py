@@ -120,8 +120,7 @@ for name, rule in (("SNGD", sngd), ("SPS", sps)):
 
 # %%
 figures = {"multi_nli": "fig1", "civil_comments": "fig4"}
-studies = {"multi_nli": "multi_nli_200", "civil_comments": "civil_comments_400"}
-kept = {name: kept_curves.kept(study, needed=True) for name, study in studies.items()}
+kept = {name: kept_curves.kept(fig, needed=True) for name, fig in figures.items()}
 verdict = {name: speed.table(kept[name], fig) for name, fig in figures.items()}
 verdict["multi_nli"]
 

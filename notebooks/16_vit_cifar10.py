@@ -89,7 +89,7 @@ print(f"growth {grown:.3f}; of a random walk {by_chance:.3f}")
 # claims of the real-data studies together (Holm's rule, 5 %), all rows of this page stay.
 
 # %%
-kept = kept_curves.kept("cifar10", needed=True)
+kept = kept_curves.kept("fig7", needed=True)
 verdict = speed.table(kept, "fig7")
 verdict
 

@@ -19,9 +19,19 @@ ABOVE = "interval above 0"
 FEWEST = 3  # seeds below which there is no verdict
 LEAD = 1e-9  # in accuracy, over a plain classifier: more than rounding
 NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "imdb": "IMDb"}
+# The study whose curves a figure draws, and which its claims are judged by.
+STUDIES = {
+    "fig1": "multi_nli_200",
+    "fig4": "civil_comments_400",
+    "fig6": "mnist_60000",
+    "fig7": "cifar10",
+    "vit": "vit",
+    "imdb": "imdb",
+}
 # Claims of the first protocol that are measured in another way than it first said; the outcome was
 # known then.
 REMEASURED = ("vit.early", "sparsity.K", "sparsity.Q", "sparsity.V")
+AFTER = "(our reading, chosen after the runs)"
 # What nobody else can get, by the revision that a study's data had.
 PRIVATE = {
     "cfabc82d805f2592": "MultiNLI, a private sample (about a tenth of the training pairs)",
@@ -30,11 +40,12 @@ PRIVATE = {
 
 
 def kept(name: str, needed: bool = False) -> Curves | None:
-    """The committed curves of the study `name`.
+    """The committed curves of a study, or of that of a figure in `STUDIES`.
 
     None, with one printed sentence, where there are none or fewer than `FEWEST` seeds are finished;
     where they are `needed` FileNotFoundError or ValueError.
     """
+    name = STUDIES.get(name, name)
     path, command = files.ROOT / f"figures/desk/{name}.npz", f"python -m lib.training {name}"
     if not path.exists() and not needed:
         print(f"the study {name} has no committed curves yet: {command}")
@@ -64,7 +75,7 @@ def judge(
     It is undecided where an interval of `also` has another verdict.
     """
     if id in REMEASURED and not clocked(curves):
-        source += " (our reading, chosen after the runs)"
+        source += f" {AFTER}"
     every = (measured, *also)
     decided = {word(interval) for interval in every}
     verdict = decided.pop() if len(decided) == 1 else UNDECIDED

@@ -24,7 +24,7 @@ from lib.training.curves import Curves
 from papers import kept_curves, pieces, verdicts
 from papers.a import speed, speed_figure
 from papers.c import reviews, reviews_figure, vision
-from papers.kept_curves import REMEASURED
+from papers.kept_curves import AFTER, STUDIES
 
 
 class _Picture(NamedTuple):
@@ -43,13 +43,10 @@ def _faster(name):
     )
 
 
-PICTURES = {
-    "multi_nli_200": [_faster("fig1")],
-    "civil_comments_400": [_faster("fig4")],
-    "mnist_60000": [_faster("fig6")],
-    "cifar10": [_faster("fig7")],
-    "vit": [_Picture("mirror_vit", vision.table, reviews_figure.vision_figure)],
-    "imdb": [
+PICTURES = {  # by study
+    **{STUDIES[name]: [_faster(name)] for name in speed.CLAIMED},
+    STUDIES["vit"]: [_Picture("mirror_vit", vision.table, reviews_figure.vision_figure)],
+    STUDIES["imdb"]: [
         _Picture("mirror_imdb", reviews.accuracy_table, reviews_figure.accuracy_figure),
         _Picture("mirror_sparsity", reviews.sparsity_table, reviews_figure.sparsity_figure),
         _Picture("mirror_attention", reviews.attention_table, reviews_figure.attention_figure),
@@ -64,8 +61,8 @@ def family() -> dict[str, tuple[Claim, float]]:
     """Every claim of the studies, by id, with Holm's adjusted p value over all of them.
 
     A claim that was given up, or is measured in a way chosen after the runs, counts as one of the
-    family with p = 1: no other claim gains by it. In rising order of adjusted p. OSError or
-    ValueError where a study's curves are missing or damaged.
+    family with p = 1: no other claim gains by it. So does one that could not be judged. In rising
+    order of adjusted p. OSError or ValueError where a study's curves are missing or damaged.
     """
     claims = {
         claim.id: claim
@@ -74,8 +71,11 @@ def family() -> dict[str, tuple[Claim, float]]:
         for claim in picture.table(kept_curves.kept(study, needed=True))
         if claim.verdict
     }
-    known = {name: claim.p for name, claim in claims.items()}
-    adjusted = verdicts.holm(known | dict.fromkeys([*GIVEN_UP, *REMEASURED], 1.0))
+    known = {
+        name: 1.0 if AFTER in claim.source or claim.p is None else claim.p
+        for name, claim in claims.items()
+    }
+    adjusted = verdicts.holm(known | dict.fromkeys(GIVEN_UP, 1.0))
     return {name: (claims[name], p) for name, p in adjusted.items() if name in claims}
 
 
@@ -83,7 +83,8 @@ def family_table(claims: dict[str, tuple[Claim, float]]) -> str:
     """`family` as a table: p, p within the family, claim and verdict."""
     lines = [f"{'p':>8} {'Holm':>8}  {len(claims) + len(GIVEN_UP)} claims of the studies"]
     for name, (claim, p) in claims.items():
-        lines.append(f"{claim.p:8.2g} {p:8.2g}  {name}: {claim.verdict}")
+        own = 1.0 if claim.p is None else claim.p
+        lines.append(f"{own:8.2g} {p:8.2g}  {name}: {claim.verdict}")
     return "\n".join(lines)
 
 
@@ -107,8 +108,9 @@ def forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
     sides, order = {False: [], True: []}, list(DATA)
     claims = [claim for claim, _ in judged.values()]
     for claim in sorted(claims, key=lambda c: (order.index(c.id.split(".")[0]), c.id)):
-        ratio = " over " in claim.statement
+        ratio = claim.bound != kept_curves.ABOVE
         words = re.split(r":| \(", claim.statement)[0].replace("every layer grows under", "growth,")
+        words = words.replace(" beyond a random walk of its steps", " beyond a walk")
         words = re.sub(r"\bl([\d.]*\d)", r"$\\ell_{\1}$", words)
         data, scale = DATA[claim.id.partition(".")[0]], 1.0 if ratio else 100.0
         if sides[ratio] and sides[ratio][-1].label.partition(":")[0] != data:

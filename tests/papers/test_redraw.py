@@ -15,7 +15,7 @@ from lib.site import figures
 from papers import kept_curves, redraw
 from papers.a import speed
 from papers.c import reviews, vision
-from papers.kept_curves import REMEASURED
+from papers.kept_curves import REMEASURED, STUDIES
 from tests.papers.worlds import race
 
 KEPT = files.ROOT / "figures" / "desk"
@@ -78,9 +78,9 @@ def test_the_picture_of_the_readme_has_every_verdict(family):
 
 
 PAGES = {
-    "14_bert": ("multi_nli_200", "civil_comments_400"),
-    "15_vit_mnist": ("mnist_60000",),
-    "16_vit_cifar10": ("cifar10",),
+    "14_bert": ("fig1", "fig4"),
+    "15_vit_mnist": ("fig6",),
+    "16_vit_cifar10": ("fig7",),
     "33_transformer_imdb": ("imdb",),
     "34_vit_mirror_descent": ("vit",),
 }
@@ -95,10 +95,10 @@ def test_a_number_of_the_answer_is_one_of_the_study(page):
     text = (files.ROOT / "notebooks" / f"{page}.py").read_text(encoding="utf-8")
     answer = re.search(r"# \*\*Here:\*\*(.*?)\n#\n", text, re.DOTALL)[1].replace("\n#", " ")
     known = []
-    for study in PAGES[page]:
-        kept = kept_curves.kept(study, needed=True)
-        known += [n.value for n in NUMBERS.get(study, speed.numbers)(kept).values()]
-        for one in (c for picture in redraw.PICTURES[study] for c in picture.table(kept)):
+    for name in PAGES[page]:
+        kept, pictures = kept_curves.kept(name, needed=True), redraw.PICTURES[STUDIES[name]]
+        known += [n.value for n in NUMBERS.get(name, speed.numbers)(kept).values()]
+        for one in (claim for picture in pictures for claim in picture.table(kept)):
             known += [one.measured, one.p or 0.0, *(one.interval or ())]
     answer = re.sub(r"\\ell_\{?[\d.]+\}?", "", answer)
     quoted = [number for number in re.findall(r"\d[\d.,]*\d|\d", answer) if number not in GIVEN]
@@ -118,7 +118,7 @@ def test_the_index_names_the_study_that_a_picture_draws():
 
 def test_layers_that_grow_no_more_than_a_random_walk():
     """Four or five of 15, none under Adam: as page 16 and the index say."""
-    kept = kept_curves.kept("cifar10", needed=True)
+    kept = kept_curves.kept("fig7", needed=True)
     short = {}
     for rule in kept.rates():
         grown, walk = speed.growth(kept, rule), speed.random_walk(kept, rule)
