@@ -78,7 +78,7 @@ from lib.attention import coordinates, tokens
 from lib.companion import claims, record, statements
 from lib.dynamics import rules
 from papers.a import fixed_head as paper
-from papers.a import fixed_head_figures, gradient_cone
+from papers.a import fixed_head_figures
 from papers.a.statements import STATEMENTS
 
 run = record.start("10_fixed_decoder", "A", globals())
@@ -283,11 +283,11 @@ def check(name):
     lemma5 = [claim for rule in update_rules for claim in paper.lemma5(history[rule], rule)]
     if name == "antipodal":
         lemma5 += paper.lemma5(crowd_history, f"NGD, {draws} draws")
-        lemma5 = [claims.remarked(claim, gradient_cone.NOT_ORTHOGONAL) for claim in lemma5]
+        lemma5 = [claims.remarked(claim, paper.NOT_ORTHOGONAL) for claim in lemma5]
     return claims.Table([
         paper.svm_certificate(target),
         *lemma5,
-        gradient_cone.lemma6(problems[name].tokens, target),
+        paper.lemma6(problems[name].tokens, target),
         paper.lemma7(ngd, ngd_step),
         paper.direction(ngd, "NGD", late, "Theorem 1")[0],
         paper.margin_growth(ngd, "NGD", ngd_step * margin, steps / 2),

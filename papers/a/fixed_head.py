@@ -5,14 +5,17 @@ them is judged. `solution` is an end point with `norm` and `W`, the history's ta
 direction. The claims' words and bounds are in `statements.toml`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
+from scipy.optimize import minimize
 
 from lib import attention
+from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_most, furthest, remarked
 from lib.dynamics.history import History
+from lib.seeds import stream
 from lib.svm import ACCURACY, MaxMargin
 from papers.a.statements import PAPER
 from papers.fits import exponent, first_below, fitted_slope, log_slope
@@ -83,7 +86,7 @@ def fastest_at_first(
     return claim("fastest", ratio.max(), rule, say=(f"{loss_gap:g}",), number=section)
 
 
-def theorem5(history: History, step_size: float, tokens: TokenSet, solution: MaxMargin) -> Claim:
+def _theorem5(history, step_size, tokens, solution):
     """After t_0 = 2 B^2 ||W_mm|| / eta (ours), error(t) / sqrt(log t/t) stays below its start."""
     moved = history.iterations > 1
     t, error = history.iterations[moved], history.direction_error["W_mm"][:, moved]
@@ -106,7 +109,7 @@ def small_start(
     t, since = ngd.iterations, ngd.iterations[-1] / 10
     gap = polyak.log_gap - polyak.log_gradient - np.log(solution.norm)[:, None]
     gap = np.exp(gap[:, t >= since].clip(max=700))
-    yield theorem5(ngd, step_size, tokens, solution)
+    yield _theorem5(ngd, step_size, tokens, solution)
     yield claim("gradient.GD", _last_descent_error(gd).max())
     yield claim("growth.Polyak", log_slope(t, polyak.norm, since))
     yield polyak_step_norm(polyak, solution)
@@ -155,3 +158,85 @@ def remark1(history: History, rule: str, start: str) -> Claim:
     by_gradient = reached(history, np.inf) & (_last_descent_error(history) <= 0.03)
     share = (by_gradient if rule == "GD" else reached(history, 0.02)).mean()
     return remarked(claim("remark1", share, rule, start), SLOW)
+
+
+NOT_ORTHOGONAL = (  # why Lemma 5 fails on antipodal class means
+    "class means are not nearly orthogonal (Assumption 1 fails): the other class pulls one"
+    " sample's weight down"
+)
+
+# Lemmas 2, 6 and 9 at the worst W that there is: 2 and 9 speak of iterates, here of every W whose
+# opt weights Lemmas 4 and 5 allow. With A_m = (x_{i,opt} - x_{i,t}) z_i^T for the pairs m = (i, t),
+# -grad L is a sum of c_m A_m, c >= 0 under Assumption 2, and depends on W through its margins
+# <A_m, W> alone; of all W with the same margins the shortest is sum_m alpha_m A_m, K alpha =
+# margins, K the Gram matrix. So the search runs over margins, n (T-1) numbers.
+
+
+def _pairs(tokens, run):
+    """A (m, d d_z) and K (m, m) of the pairs of one run; scores (n, T), its opt token first."""
+    tokens = tokens.run(run)
+    A = coordinates.constraint_rows(coordinates.differences(tokens, tokens.opt)[0], tokens.z[0])
+    rest = coordinates.others(tokens.opt, tokens.shape[2])
+    order = np.concatenate([tokens.opt[..., None], rest], -1)
+    return A, A @ A.T, np.take_along_axis(attention.scores(tokens, tokens.u), order, -1)[0]
+
+
+def _pulls(scores, margins):
+    """c (m,) of -grad L = sum c_m A_m, up to a positive factor, at given margins (m,)."""
+    opt = np.zeros((len(scores), 1))
+    logits = np.concatenate([opt, -margins.reshape(len(scores), -1)], 1)
+    return -attention.slopes(logits[None], scores[None]).pull[0, :, 1:].ravel()
+
+
+def lemma6(tokens: TokenSet, solution: MaxMargin) -> Claim:
+    """<-grad L/||grad L||, W_mm> >= c = 1 / max_m ||A_m||; attained with one pair left to learn.
+
+    Measured over c at the W whose margins are 40 but for one pair, where it is 0; every pair.
+    """
+    smallest = np.inf
+    for run in range(len(tokens.y)):
+        A, K, scores = _pairs(tokens, run)
+        toward = A @ solution.W[run].ravel()
+        for m in range(len(K)):
+            c = _pulls(scores, np.where(np.arange(len(K)) == m, 0.0, 40.0))
+            inner = c @ toward / np.sqrt(c @ K @ c)
+            smallest = min(smallest, inner * np.sqrt(np.diag(K).max()))
+    return claim("lemma6", smallest)
+
+
+def _needed(tokens, solution, run, multiple, starts):
+    """The largest epsilon that Lemma 2 needs at ||W|| = multiple ||W_mm||, by L-BFGS."""
+    (A, K, scores), size = _pairs(tokens, run), solution.norm[run]
+    inverse = np.linalg.pinv(K, rcond=1e-12, hermitian=True)
+    toward, radius = A @ solution.W[run].ravel(), multiple * size
+    (n, T), draw = scores.shape, stream(run, "draws")
+
+    def need(direction):
+        margins = direction * (radius / np.sqrt(direction @ inverse @ direction))
+        c = _pulls(scores, margins)
+        along_W, along_target = c @ margins / radius, c @ toward / size
+        log_p = -np.logaddexp(0.0, np.logaddexp.reduce(-margins.reshape(n, -1), -1))
+        short = np.maximum(-np.log(np.e * T) - log_p, 0).sum()
+        return (1 - along_target / along_W if along_W > 0 else -1.0) - short
+
+    largest = -np.inf
+    for start in range(starts):
+        first = toward + (0.3 * draw.standard_normal(len(toward)) if start else 0.0)
+        end = minimize(lambda v: -need(v), first, method="L-BFGS-B", options={"maxiter": 60})
+        largest = max(largest, -end.fun)
+    return largest
+
+
+def lemma2(
+    tokens: TokenSet, solution: MaxMargin, runs: int, radii: Sequence[float], starts: int
+) -> list[Claim]:
+    """R_eps = O~(1/eps): the eps needed at ||W|| = r ||W_mm||, its maximum over W, falls like 1/r.
+
+    Over the first runs: eps r / log r does not grow with r (Lemma 2), and the exponent of eps /
+    log r in r is at most -1 (Lemma 9; our readings of O~).
+    """
+    needs = [[_needed(tokens, solution, run, r, starts) for r in radii] for run in range(runs)]
+    eps = np.maximum(needs, 1e-16)
+    scaled = eps * np.array(radii) / np.log(radii)
+    ratio, slopes = scaled[:, 0] / scaled[:, -1], log_slope(radii, eps / np.log(radii))
+    return [claim("lemma2", ratio.min(), say=(radii[0], radii[-1])), claim("lemma9", slopes.max())]

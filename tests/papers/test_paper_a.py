@@ -12,14 +12,7 @@ from lib.attention import coordinates, token_sets, tokens
 from lib.companion import claims
 from lib.dynamics import rules
 from papers import fits, joint_loss
-from papers.a import (
-    data_and_starts,
-    figure3,
-    fixed_head,
-    gradient_cone,
-    joint_training,
-    ledger_rows,
-)
+from papers.a import figure3, fixed_head, joint_training, ledger_rows
 from papers.a import phase_diagram as phase
 from papers.wrong_worlds import World
 from tests.papers.worlds import weak
@@ -60,10 +53,10 @@ def reference(factor):
 
 
 def starts(factor):
-    std = data_and_starts.start_size(F.tokens)
+    std = ledger_rows._start_size(F.tokens)
     start = dynamics.gaussian_start(F.space, std, [5, 6])
     start = dynamics.Start(factor * start.inside, factor * start.outside)
-    return data_and_starts.lemma4(F.tokens, start, std, 60)
+    return ledger_rows._lemma4(F.tokens, start, std, 60)
 
 
 def drawn_in(d):
@@ -76,12 +69,12 @@ def other_tokens(factor):
     """Lemma 14 where every other token is the opt token times a factor, or as drawn."""
     X = J.tokens.X.copy()
     X[:, :, 0] = factor * X[:, :, 1] if factor else X[:, :, 0]
-    return data_and_starts.lemma14(replace(J.tokens, X=X), J.head)[1]
+    return ledger_rows._lemma14(replace(J.tokens, X=X), J.head)[0]
 
 
 def lemma11_exponents(off):
     draw = lambda seeds, d: tokens.two_token_gaussian(seeds, n=4, d=d)
-    return data_and_starts.lemma11_exponents(draw, 40, 3.0, off)
+    return ledger_rows._lemma11_exponents(draw, 40, 3.0, off)
 
 
 DM = tokens.two_token_gaussian(range(5), n=4, d=100)
@@ -92,13 +85,13 @@ RIGHT_AND_WRONG = {
         replace(RUN, log_gap=RUN.log_gap * factor), 0.3, J.head, 200)[0], 1, 0.1),
     "reference": (lambda factor: figure3.against_reference(reference(factor)), 1.3, 2.6),
     "lemma4": (starts, 1, 100),
-    "lemma8": (lambda d: data_and_starts.lemma8(drawn_in(d)), 4000, 6),
-    "definition1": (lambda world: data_and_starts.definition1(world.tokens(drawn_in(4000))),
+    "lemma8": (lambda d: ledger_rows._lemma8(drawn_in(d)), 4000, 6),
+    "definition1": (lambda world: ledger_rows._definition1(world.tokens(drawn_in(4000))),
                     World(), World("label turned", 1.0)),
-    "lemma11": (lambda noise: data_and_starts.lemma11(DM, 3.0, noise), 0.1, 0.01),
+    "lemma11": (lambda noise: ledger_rows._lemma11(DM, 3.0, noise), 0.1, 0.01),
     "lemma11 exponents": (lemma11_exponents, 0.0, 0.15),
     "lemma14": (other_tokens, 0, -2),
-    "lemma14 opt": (lambda world: data_and_starts.lemma14(J.tokens, world.target(J.head))[0],
+    "lemma14 opt": (lambda world: ledger_rows._lemma14(J.tokens, world.target(J.head))[1],
                     World(), World("norm off", -0.01)),
 }  # fmt: skip
 
@@ -132,7 +125,7 @@ def test_rows_of_the_ledger_hold_and_fail_in_the_wrong_worlds_that_they_name(nam
 
 def test_few_draws_are_too_few_for_a_probability():
     few = tokens.gaussian_tokens(range(28), n=2, T=3, d=4000)
-    assert [c.holds for c in data_and_starts.lemma8(few)] == [False, False, True]
+    assert [c.holds for c in ledger_rows._lemma8(few)] == [False, False, True]
 
 
 def test_figure_3_claims_name_the_slowest_and_the_fastest():
@@ -199,18 +192,18 @@ def test_losses_along_a_run_are_those_of_the_model():
 
 
 def test_pulls_of_pairs_are_the_gradient():
-    pairs, one = gradient_cone._pairs(F.tokens, 0), F.tokens.run(0)
+    (A, _, scores), one = fixed_head._pairs(F.tokens, 0), F.tokens.run(0)
     W = np.random.default_rng(0).standard_normal(F.svm.W[:1].shape)
     gradient = attention.gradients(one, W, one.u)[1].ravel()
-    pulled = pairs.pulls(pairs.A @ W.ravel()) @ pairs.A
+    pulled = fixed_head._pulls(scores, A @ W.ravel()) @ A
     unit = pulled / np.linalg.norm(pulled)
     np.testing.assert_allclose(unit, -gradient / np.linalg.norm(gradient), atol=1e-10)
 
 
 def test_starts_shrink_with_the_square_of_the_tokens():
     twice = replace(F.tokens, X=2 * F.tokens.X, z=2 * F.tokens.z)  # |x^T W z| <= B^2 ||W||
-    std = data_and_starts.start_size(F.tokens)
-    assert data_and_starts.start_size(twice) == pytest.approx(std / 4)
+    std = ledger_rows._start_size(F.tokens)
+    assert ledger_rows._start_size(twice) == pytest.approx(std / 4)
 
 
 def test_linear_predictor_leaves_attention_alone():
@@ -235,7 +228,7 @@ def test_broken_assumptions():
 @pytest.mark.parametrize("overlap, holds", [(-1.0, True), (1.0, False)])
 def test_two_samples_whose_pairs_oppose_each_other_need_assumption_1(overlap, holds):
     data = phase.two_samples(overlap)
-    assert (data.opt == 1).all() and data_and_starts._assumption1(data) < 1
+    assert (data.opt == 1).all() and ledger_rows._assumption1(data) < 1
     K = coordinates.gram(coordinates.differences(data, data.opt), data.z)[0]
     np.testing.assert_allclose(K[0, 1], 3 * overlap + 1e-4)
     named = {"NGD": rules.ngd(0.05), "GD": rules.gd(0.2)}
@@ -268,7 +261,7 @@ def theorem5_at_its_rate():
     rate = np.ones(1001)
     rate[2:] = np.sqrt(np.log(TIMES[2:]) / TIMES[2:])
     history = replace(POLYAK, direction_error={"W_mm": np.broadcast_to(0.3 * rate, SHAPE)})
-    return fixed_head.theorem5(history, 1.0, F.tokens, F.svm)
+    return fixed_head._theorem5(history, 1.0, F.tokens, F.svm)
 
 
 def half_of_the_solution():
@@ -326,12 +319,12 @@ def test_path_sums_and_exponents_in_them():
 
 @pytest.mark.parametrize("failed, draws", [(0, 29), (3, 50), (29, 29)])
 def test_the_upper_end_of_a_probability_is_where_5_per_cent_of_cases_have_so_few(failed, draws):
-    p = data_and_starts._probability_at_most(np.arange(draws) < failed)
+    p = ledger_rows._probability_at_most(np.arange(draws) < failed)
     assert p == 1 if failed == draws else stats.binom.cdf(failed, draws, p) == pytest.approx(0.05)
 
 
 def test_a_start_of_one_logit_stays_within_its_two_sided_quantile():
-    found = data_and_starts._union_bound(np.full((1, 1, 1), 0.5), 0.1)
+    found = ledger_rows._union_bound(np.full((1, 1, 1), 0.5), 0.1)
     assert found == pytest.approx(0.5 * stats.norm.isf(0.05), rel=1e-9)
 
 
@@ -347,8 +340,8 @@ def spanned(scores, overlap=0.0):
 
 def test_imbalance_and_near_orthogonality_by_their_formulas_on_two_samples():
     uneven = spanned([[1.0, 0.0, -0.2], [0.5, 0.0, 0.0]])
-    assert data_and_starts._imbalance(uneven) == pytest.approx(0.2 / 0.5)
-    (margin,) = data_and_starts._assumption1(spanned([[1e-3, 0.0, 0.0]] * 2, overlap=0.1))
+    assert ledger_rows._imbalance(uneven) == pytest.approx(0.2 / 0.5)
+    (margin,) = ledger_rows._assumption1(spanned([[1e-3, 0.0, 0.0]] * 2, overlap=0.1))
     phi, gap, mu, a, b = 1 / (3 * np.e), 1e-3, 0.1, 4.0 + 1e-6, 3.0
     C = np.exp(gap / 2) / (4 * phi * (1 - phi))  # both samples' gaps are alike
     assert margin == pytest.approx(b**2 * (a - 3 * mu) / (4 * 2 * C * mu**2), rel=1e-9)
@@ -356,8 +349,8 @@ def test_imbalance_and_near_orthogonality_by_their_formulas_on_two_samples():
 
 def test_lemma_11_has_tails_that_hold_and_half_of_them_does_not():
     d, delta, signal, noise = 100, 0.1, 3.0, 0.1
-    bounded = data_and_starts.lemma11(DM, signal, noise)
-    pairs = zip(data_and_starts._spreads(DM, signal, noise), bounded, strict=True)
+    bounded = ledger_rows._lemma11(DM, signal, noise)
+    pairs = zip(ledger_rows._spreads(DM, signal, noise), bounded, strict=True)
     norms, cross = (np.quantile(found, 1 - delta) / claim.measured for found, claim in pairs)
     share = delta / (2 * 8**2)  # of one token or pair of the 8 tokens
     assert stats.chi2.sf(d + norms, d) <= share < stats.chi2.sf(d + norms / 2, d)
