@@ -27,16 +27,16 @@ LEDGERS = {"A": "fastrates_ledger", "B": "precond_ledger", "C": "mirror_ledger"}
 LEDGERS["beyond"] = "atlas_as_used"  # the atlas's rows under decay and in norms of their own
 
 
-class NotTouched(ValueError):
+class _NotTouched(ValueError):
     """A wrong world that does not apply to a row: it changes nothing of what the row measures."""
 
 
-def power(section: Callable[[World], Iterable[Claim]]) -> dict[str, dict]:
+def _power(section: Callable[[World], Iterable[Claim]]) -> dict[str, dict]:
     """Per row of a section: the smallest world of each family that it catches, and if one is small.
 
     section(world) gives the rows in a world. A row that fails in the true world catches nothing.
-    Raises NotTouched where a family that a row names leaves its measured value and bound alone, and
-    where the row is missing from such a world: it was not measured there.
+    Raises _NotTouched where a family that a row names leaves its measured value and bound alone,
+    and where the row is missing from such a world: it was not measured there.
     """
     true = list(section(World()))
     catches = {row.id: [] for row in true}
@@ -50,7 +50,7 @@ def power(section: Callable[[World], Iterable[Claim]]) -> dict[str, dict]:
             fails = [row.holds and not other.holds for other in seen]
             catches[row.id] += list(itertools.compress(wrong, fails))[:1]
         if untouched:
-            raise NotTouched(f"{', '.join(untouched)}: the wrong world {family!r} does not apply")
+            raise _NotTouched(f"{', '.join(untouched)}: the wrong world {family!r} does not apply")
     return {
         row.id: {
             "catches": [str(world) for world in catches[row.id]],
@@ -66,30 +66,30 @@ def _measured(section, world, rows):
         warnings.simplefilter("ignore")  # a wrong world may divide by zero
         wrong = {row.id: row for row in section(world)}
     if missing := [row.id for row in rows if row.id not in wrong]:
-        raise NotTouched(f"{', '.join(missing)}: missing from the wrong world {str(world)!r}")
+        raise _NotTouched(f"{', '.join(missing)}: missing from the wrong world {str(world)!r}")
     return [wrong[row.id] for row in rows]
 
 
-def sections(paper: str) -> Mapping[str, Callable[[World], Iterable[Claim]]]:
+def _sections(paper: str) -> Mapping[str, Callable[[World], Iterable[Claim]]]:
     """The ledger's sections of a paper at small size, each a function of the world."""
     module = importlib.import_module(f"papers.{paper.lower()}.ledger_rows")
     return {name: partial(section, module.SMALL) for name, section in module.SECTIONS.items()}
 
 
-def falsify(paper: str, name: str) -> tuple[str, str, dict[str, dict], float]:
-    """`power` of one section of a paper's ledger: (paper, name, power, seconds)."""
+def _falsify(paper: str, name: str) -> tuple[str, str, dict[str, dict], float]:
+    """`_power` of one section of a paper's ledger: (paper, name, power, seconds)."""
     began = time.monotonic()
-    return paper, name, power(sections(paper)[name]), time.monotonic() - began
+    return paper, name, _power(_sections(paper)[name]), time.monotonic() - began
 
 
-def write_failures() -> None:
+def _write_failures() -> None:
     """figures/failures.md from all records; `make falsify` and the ledgers' notebooks keep it."""
     base = folder("figures")
     paths = sorted(path for path in base.glob("*/*.json") if path.parent.name != "power")
     write(base / "failures.md", ledger.failures(map(record.read, paths)).encode())
 
 
-def named(words: Sequence[str] | None = None) -> list[str]:
+def _named(words: Sequence[str] | None = None) -> list[str]:
     """The papers that a command line names, each once; all of them where it names none."""
     parser = argparse.ArgumentParser(prog="python -m papers.falsify", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -107,10 +107,10 @@ def main(papers: Sequence[str]) -> None:
     A paper's file is written once all its sections are measured: an interrupted run leaves it.
     """
     measured = {paper: {} for paper in papers}
-    waiting = {paper: len(sections(paper)) for paper in papers}
+    waiting = {paper: len(_sections(paper)) for paper in papers}
     with ProcessPoolExecutor(2) as pool:
-        tasks = [pool.submit(falsify, paper, name) for paper in papers for name in sections(paper)]
-        for task in as_completed(tasks):
+        pairs = [(paper, name) for paper in papers for name in _sections(paper)]
+        for task in as_completed([pool.submit(_falsify, *pair) for pair in pairs]):
             paper, name, rows, seconds = task.result()
             measured[paper] |= rows
             waiting[paper] -= 1
@@ -123,7 +123,7 @@ def main(papers: Sequence[str]) -> None:
         for id, row in sorted(measured[paper].items()):
             if row["holds"] and not row["small"]:
                 print(f"  {paper}, {id}: {', '.join(row['catches']) or 'nothing'}")
-    write_failures()
+    _write_failures()
     rows = [row for of_paper in measured.values() for row in of_paper.values()]
     small = sum(row["small"] for row in rows)
     print(f"{small} of {len(rows)} rows catch 5 %, 0.1 in an exponent, or one sample")
@@ -131,6 +131,6 @@ def main(papers: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     try:
-        main(named())
+        main(_named())
     except OSError as error:  # of the disk that takes the results
         raise SystemExit(f"papers.falsify: {sentence(error)}") from None

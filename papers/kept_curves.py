@@ -137,7 +137,7 @@ def edges(curves: Curves) -> dict[str, float]:
     return at_edge
 
 
-def gate(curves: Curves) -> str:
+def _gate(curves: Curves) -> str:
     """The best rule's test accuracy beside those of the plain classifiers, a sentence, or ""."""
     if not (plain := curves.baselines()):
         return ""
@@ -223,7 +223,7 @@ def captioned(figure: Figure, caption: str) -> Figure:
 def outcome(curves: Curves, table: Table) -> str:
     """The verdicts of a table of claims, and the processor hours, to end a caption with."""
     judged = [f"{c.statement.partition(':')[0]}: {c.verdict}" for c in table if c.verdict]
-    return f"{gate(curves)} {'; '.join(judged)}. Trained in {curves.hours():.1f} processor hours."
+    return f"{_gate(curves)} {'; '.join(judged)}. Trained in {curves.hours():.1f} processor hours."
 
 
 def save(

@@ -54,10 +54,11 @@ PICTURES = {  # by study
 }
 
 
-GIVEN_UP = ("fig7.adam", "vit.end")  # judged at first, and no claims of the papers' any more
+# Judged at first, and no claims of the papers' any more, or of a rule that is not run any more.
+GIVEN_UP = ("fig7.adam", "fig7.growth.sps", "vit.end")
 
 
-def family() -> dict[str, tuple[Claim, float]]:
+def _family() -> dict[str, tuple[Claim, float]]:
     """Every claim of the studies, by id, with Holm's adjusted p value over all of them.
 
     A claim that was given up, or is measured in a way chosen after the runs, counts as one of the
@@ -75,13 +76,13 @@ def family() -> dict[str, tuple[Claim, float]]:
         name: 1.0 if AFTER in claim.source or claim.p is None else claim.p
         for name, claim in claims.items()
     }
-    adjusted = verdicts.holm(known | dict.fromkeys(GIVEN_UP, 1.0))
+    adjusted = verdicts.holm(dict.fromkeys(GIVEN_UP, 1.0) | known)
     return {name: (claims[name], p) for name, p in adjusted.items() if name in claims}
 
 
-def family_table(claims: dict[str, tuple[Claim, float]]) -> str:
-    """`family` as a table: p, p within the family, claim and verdict."""
-    lines = [f"{'p':>8} {'Holm':>8}  {len(claims) + len(GIVEN_UP)} claims of the studies"]
+def _family_table(claims: dict[str, tuple[Claim, float]]) -> str:
+    """`_family` as a table: p, p within the family, claim and verdict."""
+    lines = [f"{'p':>8} {'Holm':>8}  {len({*claims, *GIVEN_UP})} claims of the studies"]
     for name, (claim, p) in claims.items():
         own = 1.0 if claim.p is None else claim.p
         lines.append(f"{own:8.2g} {p:8.2g}  {name}: {claim.verdict}")
@@ -100,8 +101,8 @@ DATA = {
 }
 
 
-def forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
-    """The claims of `family` with intervals and verdicts: ratios of steps left, differences right.
+def _forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
+    """The claims of `_family` with intervals and verdicts: ratios of steps left, differences right.
 
     By study, and in each as they are judged; a claim without an interval has its verdict alone.
     """
@@ -139,7 +140,7 @@ def forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
     return plots.caption(figure, f"{line}; ticks: between them no gain")
 
 
-def redraw(study: str, out: Path) -> list[str]:
+def _redraw(study: str, out: Path) -> list[str]:
     """Draw the pictures of `study` into the folder `out`; a line for each picture and each verdict.
 
     Raises OSError or ValueError for a curve file that is missing, damaged or unfinished, and
@@ -165,14 +166,14 @@ def main(words: list[str] | None = None) -> int:
     began, missing = time.perf_counter(), False
     for study in asked.study or PICTURES:
         try:
-            print("\n".join(redraw(study, asked.out)), flush=True)
+            print("\n".join(_redraw(study, asked.out)), flush=True)
         except (OSError, ValueError) as error:
             missing = True
             print(f"{study}: not redrawn: {error}", flush=True)
     if not (asked.study or missing):
-        judged = family()
-        print(family_table(judged))
-        forest(judged).savefig(asked.out / "verdicts.png")
+        judged = _family()
+        print(_family_table(judged))
+        _forest(judged).savefig(asked.out / "verdicts.png")
     print(f"{time.perf_counter() - began:.1f} s; pictures in {asked.out}")
     return int(missing)
 

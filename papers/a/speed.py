@@ -32,7 +32,7 @@ def ratio(curves: Curves, rule: str, target: float) -> Interval:
     )
 
 
-def speed(curves: Curves, rule: str, figure: str) -> Claim:
+def _speed(curves: Curves, rule: str, figure: str) -> Claim:
     """What paper A says of `rule` in `figure`, judged at the last target."""
     word, target = CLAIMED[figure][rule], curves.configuration["targets"][-1]
     text, bound = f"{rule} {word.__name__.replace('_', ' ')}", WORDS[word]
@@ -43,12 +43,12 @@ def speed(curves: Curves, rule: str, figure: str) -> Claim:
     measured = ratio(curves, rule, target)
     text += f": steps to loss {target:g} over SGD's, {len(measured.values)} seeds"
     text += f" ({measured.note})" if measured.note else ""
-    if both := at_two_rates(curves, rule, target):
+    if both := _at_two_rates(curves, rule, target):
         text += f"; at the best two rates of both, in the trials, {both[0]:.2f} to {both[1]:.2f}"
     return judge(name, text, source, curves, measured, word, bound)
 
 
-def at_two_rates(curves: Curves, rule: str, target: float) -> tuple[float, float] | None:
+def _at_two_rates(curves: Curves, rule: str, target: float) -> tuple[float, float] | None:
     """The smallest and the largest ratio of steps at the best two rates of `rule` and of SGD.
 
     From the raced trials, one seed each; None where less than two rates of both reached `target`.
@@ -88,7 +88,7 @@ def _step_error(run: Curve) -> float:
     return float(np.max(np.abs(run.step_size / expected - 1)))
 
 
-def formulas(curves: Curves) -> list[Claim]:
+def _formulas(curves: Curves) -> list[Claim]:
     """Steps as taken against the equations, worst run of each rule: a check of the code."""
     equation = {"SNGD": "paper A, Eq. 2", "SPS": "paper A, Eq. 3"}
     measured = []
@@ -122,7 +122,7 @@ def layers(curves: Curves) -> list[str]:
     return [n for n in matrices if not n.endswith("mlp.0.weight")]  # the norm before the MLP
 
 
-def growing(curves: Curves, rule: str) -> Claim:
+def _growing(curves: Curves, rule: str) -> Claim:
     """Every layer grows; in the second protocol, more than a random walk of its steps."""
     name, source = f"fig7.growth.{rule.lower()}", "paper A, Figure 7"
     measured = growth(curves, rule)
@@ -142,10 +142,10 @@ def growing(curves: Curves, rule: str) -> Claim:
 
 def table(curves: Curves, figure: str) -> Table:
     """The claims of Figure 1, 4, 6 or 7 ("fig1", ...) on the curves of its study."""
-    rows = [speed(curves, rule, figure) for rule in CLAIMED[figure]]
+    rows = [_speed(curves, rule, figure) for rule in CLAIMED[figure]]
     if curves.configuration["walk"]:
-        rows += [growing(curves, rule) for rule in curves.configuration["rates"]]
-    return Table([*rows, *formulas(curves)])
+        rows += [_growing(curves, rule) for rule in curves.configuration["rates"]]
+    return Table([*rows, *_formulas(curves)])
 
 
 def numbers(curves: Curves) -> dict[str, Number]:

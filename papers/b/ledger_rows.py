@@ -12,7 +12,7 @@ import numpy as np
 from scipy.stats import ortho_group
 
 from lib import regression, seeds
-from lib.companion.claims import Claim, furthest, remarked
+from lib.companion.claims import Claim, furthest, interval, remarked
 from lib.regression import PreconditionedRule, Regression, manifold
 from papers.b import landscape, scaling
 from papers.b.scaling import leading
@@ -164,7 +164,7 @@ def _starts(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     claim = PAPER.mean("lemma5", log_slope(scales, moved))
     yield from PAPER.rows("perturbations of Sigma and M", 20, [claim])
     errors = scaling.least_squares_errors(problem, (100, 400), max(draws, 200)) / constant
-    claim = PAPER.mean("lemma6", errors.mean(1))
+    claim = PAPER.claim("lemma6", errors.mean(), interval=interval(errors.mean(1)))
     yield from PAPER.rows("n = 100 and 400", len(errors), [claim])
 
 

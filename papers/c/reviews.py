@@ -59,7 +59,7 @@ def _late_difference(curves: Curves, first: str, second: str) -> Interval:
     return verdicts.mean_interval(values, apart.mean(0).var(ddof=1) / SHOWN)
 
 
-def ordered(curves: Curves, better: str, worse: str) -> Claim:
+def _ordered(curves: Curves, better: str, worse: str) -> Claim:
     """The claim that `better` ends with a higher test accuracy than `worse`."""
     source, name, text = "paper C, IMDb", f"imdb.{better}.{worse}", f"{better} above {worse}"
     if unknown := few(name, f"{text} in test accuracy", source, curves):
@@ -84,7 +84,7 @@ def ordered(curves: Curves, better: str, worse: str) -> Claim:
 
 def accuracy_table(curves: Curves) -> Table:
     """The order of the three rules, each pair a claim."""
-    return Table([ordered(curves, *pair) for pair in PAIRS])
+    return Table([_ordered(curves, *pair) for pair in PAIRS])
 
 
 def at_end(run: Curve, name: str) -> float:
@@ -92,7 +92,7 @@ def at_end(run: Curve, name: str) -> float:
     return float(run.metrics[name][-1])
 
 
-def at_level(run: Curve, name: str, level: float, along: str, rising: bool = True) -> float:
+def _at_level(run: Curve, name: str, level: float, along: str, rising: bool = True) -> float:
     """The metric `name` where `along` first passes `level`, linear in between; NaN if never.
 
     The name "steps" stands for the steps that were taken.
@@ -117,7 +117,7 @@ def matched(
     reached = []
     for pair in zip(*(curves.runs(rule) for rule in rules), strict=True):
         level = worse(float(pick(run.metrics[along])) for run in pair)
-        reached.append([at_level(run, name, level, along, rising) for run in pair])
+        reached.append([_at_level(run, name, level, along, rising) for run in pair])
     return np.transpose(reached)
 
 

@@ -102,7 +102,7 @@ class Steps:
             self.eta = self.eta / norm(self.gradient, dual_exponent(self.p))
 
 
-def lemma4_sides(W, later, gradient, eta, p):
+def _lemma4_sides(W, later, gradient, eta, p):
     """||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_{q,q}, W+ = `later` one step after W."""
     return _growth(W, later, p), eta * norm(gradient, dual_exponent(p))
 
@@ -148,12 +148,12 @@ def lemma15(x, y, p):
     return [(at_y, rise), (rise, at_x)] if p >= 2 else [(at_x, rise), (rise, at_y)]
 
 
-def lemma22(W, later, gradient, eta, p):
+def _lemma22(W, later, gradient, eta, p):
     """eta <-grad L, W> / ||W|| <= ||W+||^{p-1} - ||W||^{p-1}."""
     return -eta * (gradient * W).sum(-1) / norm(W, p), _growth(W, later, p)
 
 
-def lemma24(W, later, gradient, losses, eta, p):
+def _lemma24(W, later, gradient, losses, eta, p):
     """(p-1)/p (||W+||^p - ||W||^p) + eta (L+ - L) <= -eta <grad L, W>; Lemma 23 with V = 0."""
     grown = (p - 1) / p * (norm(later, p) ** p - norm(W, p) ** p) + eta * (losses[1] - losses[0])
     return grown, -eta * (gradient * W).sum(-1)
@@ -162,7 +162,7 @@ def lemma24(W, later, gradient, losses, eta, p):
 def lemma4(steps: Steps) -> Claim:
     """||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_qq at every step: largest share of it."""
     sides = steps.W, steps.later, steps.gradient, steps.eta, steps.p
-    growth, bound = lemma4_sides(*sides)
+    growth, bound = _lemma4_sides(*sides)
     return claim("lemma4", (growth / bound).max(), steps.p)
 
 
@@ -174,9 +174,9 @@ def step_claims(steps: Steps) -> list[Claim]:
     """
     W, later, gradient, eta, p = steps.W, steps.later, steps.gradient, steps.eta, steps.p
     size, (before, after) = norm(W, p), steps.losses
-    work, growth = lemma22(W, later, gradient, eta, p)
+    work, growth = _lemma22(W, later, gradient, eta, p)
     slack_22 = ((growth - work) / (np.abs(work) + 1e-13 * size ** (p - 1))).min()
-    smaller, larger = lemma24(W, later, gradient, steps.losses, eta, p)
+    smaller, larger = _lemma24(W, later, gradient, steps.losses, eta, p)
     slack_24 = ((larger - smaller) / (np.abs(larger) + ROUNDING * size**p)).min()
     turned = ((to_mirror(W, p) - to_mirror(later, p)) * (W - later)).sum(-1)
     never = (steps.loss_rise == -1).all()

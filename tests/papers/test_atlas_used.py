@@ -113,7 +113,7 @@ def test_olion_moves_by_the_sign_of_the_polar_factor():
 def test_rows_as_used_fail_with_the_identity_as_their_metric(monkeypatch, name):
     """Or with another decay or size of R, where the identity is the metric."""
     monkeypatch.setattr(atlas_used, "ALLOWED", (1, 100))
-    power = falsify.power(falsify.sections("beyond")[name])
+    power = falsify._power(falsify._sections("beyond")[name])
     assert [id for id, row in power.items() if not (row["holds"] and row["catches"])] == []
 
 

@@ -14,6 +14,7 @@ from lib.dynamics import rules
 from papers import fits, joint_loss
 from papers.a import figure3, fixed_head, joint_training, ledger_rows
 from papers.a import phase_diagram as phase
+from papers.a.statements import STATEMENTS
 from papers.wrong_worlds import World
 from tests.papers.worlds import weak
 
@@ -206,10 +207,10 @@ def test_starts_shrink_with_the_square_of_the_tokens():
     assert ledger_rows._start_size(twice) == pytest.approx(std / 4)
 
 
-def test_linear_predictor_leaves_attention_alone():
-    linear = joint_training.linear_predictor(J.space)
-    history = dynamics.train(linear, rules.ngd(0.3), 50, head="joint")
-    assert (history.norm == 0).all() and (np.diff(history.log_gap) < 0).all()
+def test_what_two_samples_refute_without_assumption_1_has_it_as_a_hypothesis():
+    for name in ("Theorem 1", "Theorem 5", "Theorem 6", "Lemma 2", "Lemma 9"):
+        says = STATEMENTS[name].says
+        assert "Assumptions 1 and 2" in says and "small $W_0$" in says, name
 
 
 def test_broken_assumptions():

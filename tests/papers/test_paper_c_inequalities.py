@@ -85,7 +85,7 @@ def test_lemmas_4_and_22(step):
     assume(np.isfinite(later).all())
     # the growth of ||W||^{p-1} is a difference: its rounding is relative to ||W||^{p-1}
     scale = np.maximum(eta, geometry.norm(np.array([W, later]), p).max() ** (p - 1))
-    for lemma in (step_lemmas.lemma4_sides, step_lemmas.lemma22):
+    for lemma in (step_lemmas._lemma4_sides, step_lemmas._lemma22):
         assert below(*lemma(W, later, gradient, eta, p), scale=scale)
 
 
@@ -101,5 +101,5 @@ def test_lemma23_and_the_slack_of_lemma24(step, V):
     slack = D(later, W) - eta * curved
     right = D(V, later) + slack - eta * gradient @ (V - W) + eta * (after - before)
     assert abs(D(V, W) - right) <= SLACK * scale
-    smaller, larger = step_lemmas.lemma24(W, later, gradient, (before, after), eta, p)
+    smaller, larger = step_lemmas._lemma24(W, later, gradient, (before, after), eta, p)
     assert abs(larger - smaller - slack) <= SLACK * scale

@@ -82,9 +82,9 @@ def one_step(run):
 @pytest.mark.parametrize("change", [all_steps, one_step])
 def test_a_step_off_its_equation_is_seen(change):
     world = race({"SGD": 0.03, "SPS": 0.03, "SNGD": 0.03})
-    assert all(claim.holds for claim in speed.formulas(world))
+    assert all(claim.holds for claim in speed._formulas(world))
     wrong = each(world, lambda run: replace(run, step_size=change(run)))
-    assert not any(claim.holds for claim in speed.formulas(wrong))
+    assert not any(claim.holds for claim in speed._formulas(wrong))
 
 
 def grown(factor, *others):
@@ -196,7 +196,7 @@ def test_values_at_matched_accuracy_lie_between_the_evaluations():
     run = reviews_world().runs("l2")[0]
     path = run.metrics["hoyer.K"]
     at = [
-        reviews.at_level(run, "hoyer.K", level, "training_accuracy") for level in (0.4, 0.8, 0.99)
+        reviews._at_level(run, "hoyer.K", level, "training_accuracy") for level in (0.4, 0.8, 0.99)
     ]
     assert at == pytest.approx([path[0], (path[1] + path[2]) / 2, np.nan], nan_ok=True)
 
@@ -330,23 +330,23 @@ def second(network, plain, rates=(0.05, 0.1, 0.2)):
 
 
 def test_a_network_speaks_only_where_it_beats_the_plain_classifiers():
-    assert speed.speed(second(0.9, 0.8), "Adam", "fig6").verdict == REPRODUCED
+    assert speed._speed(second(0.9, 0.8), "Adam", "fig6").verdict == REPRODUCED
     for curves, reason in (
         (second(0.8, 0.8), "too small to speak (SGD 0.800, bag of words 0.800 of the test rows)"),
         (second(0.9, None), "no plain classifier was fitted"),
         (second(0.9, 0.8, rates=(0.1, 0.2)), "judged at the edge of the rates tried: SGD 0.1"),
     ):
-        claim = speed.speed(curves, "Adam", "fig6")
+        claim = speed._speed(curves, "Adam", "fig6")
         assert claim.verdict == UNDECIDED and reason in claim.statement
-    assert reviews.ordered(second(0.8, 0.9), "l1.1", "l2").verdict == UNDECIDED
+    assert reviews._ordered(second(0.8, 0.9), "l1.1", "l2").verdict == UNDECIDED
 
 
 def test_caption_and_record_say_what_the_plain_classifiers_reach():
     curves = second(0.8, 0.9)
     caption = speed_figure.caption(curves, "fig6", speed.table(curves, "fig6"))
-    assert "bag of words 90.0 %" in caption and "too small" in kept_curves.gate(curves)
+    assert "bag of words 90.0 %" in caption and "too small" in kept_curves._gate(curves)
     assert speed.numbers(curves)["baseline_bag_of_words"].value == 0.9
-    assert "too small" not in kept_curves.gate(second(0.9, 0.8))
+    assert "too small" not in kept_curves._gate(second(0.9, 0.8))
 
 
 def test_a_file_of_the_second_protocol_is_read_judged_and_drawn(tmp_path):
@@ -372,8 +372,8 @@ def test_the_ratio_at_the_best_two_rates_is_that_of_the_trials():
 
     raced = each(second(0.9, 0.8), timed)
     # A mean of three readings is 0 two readings, ten steps, after the first of them.
-    assert speed.at_two_rates(raced, "Adam", 0.5) == pytest.approx((50 / 40, 70 / 30))
-    assert "in the trials, 1.25 to 2.33" in speed.speed(raced, "Adam", "fig6").statement
+    assert speed._at_two_rates(raced, "Adam", 0.5) == pytest.approx((50 / 40, 70 / 30))
+    assert "in the trials, 1.25 to 2.33" in speed._speed(raced, "Adam", "fig6").statement
 
 
 @pytest.mark.parametrize("final, verdict", [(2.3, REPRODUCED), (1.9, NOT_REPRODUCED)])
@@ -382,7 +382,7 @@ def test_growth_is_that_beyond_a_random_walk(final, verdict):
         norms = {"w.weight": np.array([1.0, final + 0.01 * (run.seed - 21)])}
         return replace(run, weight_norms=norms, walked={"w.weight": np.array([0.0, 3.0])})
 
-    claim = speed.growing(each(second(0.9, 0.8), walked), "SGD")  # a walk alone doubles the norm
+    claim = speed._growing(each(second(0.9, 0.8), walked), "SGD")  # a walk alone doubles the norm
     assert claim.verdict == verdict and "beyond a random walk" in claim.statement
 
 
