@@ -146,25 +146,15 @@ def bounded_tokens(
 def fraction_reached(
     tokens: TokenSet, rules: Mapping[str, GradientRule], steps: int
 ) -> dict[str, float]:
-    """Per rule the fraction of runs that reach W_mm from zero; how many have a W_mm."""
-    reach = which_reach(tokens, rules, steps)
-    if not reach:
-        return {"feasible": 0.0} | dict.fromkeys(rules, np.nan)
-    fractions = {name: float(runs.mean()) for name, runs in reach.items()}
-    return {"feasible": len(reach[next(iter(rules))]) / len(tokens.y)} | fractions
-
-
-def which_reach(
-    tokens: TokenSet, rules: Mapping[str, GradientRule], steps: int
-) -> dict[str, np.ndarray]:
-    """Which of the runs with a W_mm reach it from W_0 = 0, per rule (runs,); {} where none has."""
+    """Per rule the fraction of the runs with a W_mm that reach it from zero; how many have one."""
     kept = svm.feasible(coordinates.minimal(tokens).tokens)
     if kept is None:
-        return {}
+        return {"feasible": 0.0} | dict.fromkeys(rules, np.nan)
     goal = {"W_mm": svm.token_svm(kept)}
     with np.errstate(invalid="ignore"):  # a run that stalled or diverged has not reached it
         histories = dynamics.train(kept, rules, steps, [steps], targets=goal)
-        return {name: reached(history) for name, history in histories.items()}
+        fractions = {name: float(reached(history).mean()) for name, history in histories.items()}
+    return {"feasible": len(kept.y) / len(tokens.y)} | fractions
 
 
 def phase_diagram(

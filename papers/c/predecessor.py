@@ -27,14 +27,14 @@ claim = PAPER.claim
 SELECTED = 1e-3  # a softmax weight above it counts as selected, as in that paper's code
 
 
-def alignment(W: np.ndarray, V: np.ndarray) -> np.ndarray:
+def _alignment(W: np.ndarray, V: np.ndarray) -> np.ndarray:
     """<W, V> / (||W||_F ||V||_F) of W and V (..., d, d) over the last two axes; NaN for zero."""
     sizes = np.linalg.norm(W, axis=(-1, -2)) * np.linalg.norm(V, axis=(-1, -2))
     with np.errstate(invalid="ignore"):
         return (W * V).sum((-1, -2)) / sizes
 
 
-def ranks(W: np.ndarray) -> np.ndarray:
+def _ranks(W: np.ndarray) -> np.ndarray:
     """The number of singular values above RANK times the largest, (runs,)."""
     return np.linalg.matrix_rank(W, rtol=RANK)
 
@@ -93,9 +93,9 @@ def keys_against_weights(
         chosen = replace(tokens, opt=selected_tokens(tokens, W[:, -1]))
         for norm in ("nuclear", "frobenius"):
             target = svm.token_svm(chosen, norm=norm).W
-            aligned[name, norm] = alignment(W, target[:, None])
+            aligned[name, norm] = _alignment(W, target[:, None])
             if (name, norm) == ("K, Q", "nuclear"):
-                rank = ranks(target)
+                rank = _ranks(target)
                 sizes = np.linalg.svd(W[:, -1], compute_uv=False)
                 share = (sizes * (np.arange(d) < rank[:, None])).sum(1) / sizes.sum(1)
     return aligned | {"rank": rank, "share": share}
@@ -107,12 +107,12 @@ def rank_by_dimension(
     """Mean rank of the nuclear-norm token SVM by dimension; NaN where no draw has one."""
 
     def mean(kept):
-        return np.nan if kept is None else ranks(svm.token_svm(kept, norm="nuclear").W).mean()
+        return np.nan if kept is None else _ranks(svm.token_svm(kept, norm="nuclear").W).mean()
 
     return np.array([mean(svm.feasible(unit_tokens(seeds, n, T, d))) for d in dimensions])
 
 
-def train_relu_head(
+def _train_relu_head(
     tokens: TokenSet, step_size: float, steps: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """W (runs, d, d_z) after normalised gradient descent from zero, and its softmax weights.
@@ -158,7 +158,7 @@ def _max_margin(tokens, chosen):
 def several_tokens(seeds: Sequence[int], n: int, T: int, d: int, step_size: float, steps: int):
     """With a ReLU head: tokens selected (runs, n), alignment with their SVM (runs,)."""
     tokens = unit_tokens(seeds, n, T, d)
-    W, weights = train_relu_head(tokens, step_size, steps)
+    W, weights = _train_relu_head(tokens, step_size, steps)
     chosen, aligned = weights > SELECTED, np.full(len(W), np.nan)
     for run in range(len(W)):
         try:
@@ -166,7 +166,7 @@ def several_tokens(seeds: Sequence[int], n: int, T: int, d: int, step_size: floa
         except ValueError:  # svm.Infeasible is one
             continue
         flat = W[run].ravel()
-        aligned[run] = alignment((flat - equations.T @ (equations @ flat)).reshape(d, d), V)
+        aligned[run] = _alignment((flat - equations.T @ (equations @ flat)).reshape(d, d), V)
     return chosen.sum(-1), aligned
 
 

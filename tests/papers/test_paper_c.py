@@ -312,4 +312,4 @@ def test_a_run_between_two_svms_is_not_nearest_to_its_own():
 
 def test_rank_does_not_depend_on_the_scale():
     W = np.diag([1.0, 0.1, 1e-9, 0.0])[None]
-    assert [predecessor.ranks(scale * W).tolist() for scale in (1e-12, 1.0, 1e12)] == [[2]] * 3
+    assert [predecessor._ranks(scale * W).tolist() for scale in (1e-12, 1.0, 1e12)] == [[2]] * 3

@@ -41,7 +41,7 @@ def test_keys_and_queries_step_as_autograd_does():
 def test_relu_head_steps_as_autograd_does():
     start = torch.zeros(2, 5, 5, dtype=torch.float64, requires_grad=True)
     loss(torch.relu(mixture(start)).sum(-1)).backward()
-    W, weights = predecessor.train_relu_head(DATA, 0.1, 1)
+    W, weights = predecessor._train_relu_head(DATA, 0.1, 1)
     np.testing.assert_allclose(W, -0.1 * unit(start.grad), rtol=1e-10)
     np.testing.assert_allclose(weights.sum(-1), 1)
 
