@@ -84,8 +84,8 @@ def _family_table(claims: dict[str, tuple[Claim, float]]) -> str:
     """`_family` as a table: p, p within the family, claim and verdict."""
     lines = [f"{'p':>8} {'Holm':>8}  {len({*claims, *GIVEN_UP})} claims of the studies"]
     for name, (claim, p) in claims.items():
-        own = 1.0 if claim.p is None else claim.p
-        lines.append(f"{own:8.2g} {p:8.2g}  {name}: {claim.verdict}")
+        alone = 1.0 if claim.p is None else claim.p
+        lines.append(f"{alone:8.2g} {p:8.2g}  {name}: {claim.verdict}")
     return "\n".join(lines)
 
 
