@@ -121,7 +121,8 @@ def _forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
         asked = verdicts.SAME if "within" in claim.bound else ()
         number = f"{ends[0]:.2f}" if ratio else f"{ends[0]:+.1f}"
         bar = pieces.Bar(f"{data}: {words}", *ends, claim.verdict, asked)
-        sides[ratio].append(bar._replace(words=f"{number} {claim.verdict}"))
+        number = f"{number} " if claim.interval else ""
+        sides[ratio].append(bar._replace(words=number + claim.verdict))
     figure = Figure(figsize=(plots.WIDTH, 0.2 * max(map(len, sides.values())) + 0.9))
     figure.set_layout_engine("constrained")
     ratios, differences = figure.subplots(1, 2)
