@@ -234,3 +234,22 @@ def test_figures_are_judged_by_the_worst_seed():
         first, second = experiments.figure_claims(excess)
         expected = [f"fig{k}.{word}" for k, word in enumerate(wrong, 1)]
         assert failing([*first, *second]) == expected
+
+
+def test_iterations_on_ill_conditioned_problems_cut_the_distance_a_millionfold():
+    problem = experiments.ill_conditioned(4.0, 0)
+    assert np.linalg.cond(problem.Sigma) == pytest.approx(4)
+    np.testing.assert_allclose(problem.singular_values, np.linspace(0.2, 0.1, 4))
+    for name, counts in experiments.condition_numbers([4.0], [0]).items():
+        rates, _ = regression.modes(problem, name)
+        assert (1 - rates[0] / rates[-1]) ** counts[0, 0] == pytest.approx(1e-6)
+
+
+def test_a_tenfold_gain_is_asked_of_the_worst_draw_and_growth_is_an_exponent():
+    conditions, slow = [1.0, 10.0, 100.0], np.array([[1.0, 1.0], [10.0, 10.0], [100.0, 100.0]])
+    assert experiments.growth(conditions, slow**0.5) == pytest.approx([0.5, 0.5])
+    iterations = {"none": slow, "left": slow * [0.05, 0.2], "left_right": slow**0}
+    gain, flat = experiments.gains(conditions, iterations)
+    assert gain.measured == pytest.approx(0.2) and not gain.holds and flat.holds
+    better = iterations | {"left": slow * 0.05, "left_right": slow**0.1}
+    assert [claim.holds for claim in experiments.gains(conditions, better)] == [True, False]
