@@ -32,7 +32,7 @@ def ratio(curves: Curves, rule: str, target: float) -> Interval:
     )
 
 
-def _speed(curves: Curves, rule: str, figure: str) -> Claim:
+def speed(curves: Curves, rule: str, figure: str) -> Claim:
     """What paper A says of `rule` in `figure`, judged at the last target."""
     word, target = CLAIMED[figure][rule], curves.configuration["targets"][-1]
     text, bound = f"{rule} {word.__name__.replace('_', ' ')}", WORDS[word]
@@ -142,7 +142,7 @@ def _growing(curves: Curves, rule: str) -> Claim:
 
 def table(curves: Curves, figure: str) -> Table:
     """The claims of Figure 1, 4, 6 or 7 ("fig1", ...) on the curves of its study."""
-    rows = [_speed(curves, rule, figure) for rule in CLAIMED[figure]]
+    rows = [speed(curves, rule, figure) for rule in CLAIMED[figure]]
     if curves.configuration["walk"]:
         rows += [_growing(curves, rule) for rule in curves.configuration["rates"]]
     return Table([*rows, *_formulas(curves)])

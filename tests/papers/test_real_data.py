@@ -330,13 +330,13 @@ def second(network, plain, rates=(0.05, 0.1, 0.2)):
 
 
 def test_a_network_speaks_only_where_it_beats_the_plain_classifiers():
-    assert speed._speed(second(0.9, 0.8), "Adam", "fig6").verdict == REPRODUCED
+    assert speed.speed(second(0.9, 0.8), "Adam", "fig6").verdict == REPRODUCED
     for curves, reason in (
         (second(0.8, 0.8), "too small to speak (SGD 0.800, bag of words 0.800 of the test rows)"),
         (second(0.9, None), "no plain classifier was fitted"),
         (second(0.9, 0.8, rates=(0.1, 0.2)), "judged at the edge of the rates tried: SGD 0.1"),
     ):
-        claim = speed._speed(curves, "Adam", "fig6")
+        claim = speed.speed(curves, "Adam", "fig6")
         assert claim.verdict == UNDECIDED and reason in claim.statement
     assert reviews._ordered(second(0.8, 0.9), "l1.1", "l2").verdict == UNDECIDED
 
@@ -373,7 +373,7 @@ def test_the_ratio_at_the_best_two_rates_is_that_of_the_trials():
     raced = each(second(0.9, 0.8), timed)
     # A mean of three readings is 0 two readings, ten steps, after the first of them.
     assert speed._at_two_rates(raced, "Adam", 0.5) == pytest.approx((50 / 40, 70 / 30))
-    assert "in the trials, 1.25 to 2.33" in speed._speed(raced, "Adam", "fig6").statement
+    assert "in the trials, 1.25 to 2.33" in speed.speed(raced, "Adam", "fig6").statement
 
 
 @pytest.mark.parametrize("final, verdict", [(2.3, REPRODUCED), (1.9, NOT_REPRODUCED)])
