@@ -42,7 +42,7 @@ def test_record_is_of_a_page_of_today_at_its_scale_and_its_caption_agrees(name):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NOTEBOOKS_DIR", str(page.parent))
         patch.setattr(provenance, "git", lambda *_: None)  # the page as it is
-        changed = record.edited(saved["notebook"], text, saved["parameters"])
+        changed = record._edited(saved["notebook"], text, saved["parameters"])
     assert not changed, f"the page has other parameters now: {again}"
 
 
@@ -135,7 +135,7 @@ def test_fingerprint_is_that_of_its_commit(name, sources, monkeypatch):
     made, today = saved["provenance"], saved["notebook"]
     if provenance.git("cat-file", "-e", f"{made['commit']}^{{commit}}") is None:
         pytest.skip("the commit is not here; another test says so where it should be")
-    once = [old for old, now in record.names_now().items() if today in now]
+    once = [old for old, now in record._names_now().items() if today in now]
     then = sources(made["commit"])
     monkeypatch.setenv("NOTEBOOKS_DIR", str(then / "notebooks"))
     for module in (files, provenance):
