@@ -133,7 +133,7 @@ def known(page):
     for path in (files.ROOT / "figures").glob("d*/*.json"):
         saved = json.loads(path.read_text(encoding="utf-8"))
         if page in RENAMED.get(saved["notebook"], [saved["notebook"]]):
-            yield from figures.quantities(saved).values()
+            yield from figures._quantities(saved).values()
 
 
 def unlike(text, values):

@@ -1,5 +1,5 @@
 """The command `python -m lib.batch`."""
 
-from lib.batch import main
+from lib.batch.run import main
 
 raise SystemExit(main())

@@ -1,4 +1,4 @@
-"""Notebooks headless: `python -m lib.batch`, also what `make figures` calls.
+"""Plan, run, publish and compare notebooks.
 
 What is not up to date runs from its .py, by papermill on Dask. The figures of a success are staged
 in a folder of the run and reach figures/<scale>/ all together, or not at all; then new numbers

@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
         if asked.what == "tables":
             tables.renew()
         else:
-            build(folder)
+            _build(folder)
             print(f"open {folder / 'index.html'}")
     except (OSError, ValueError) as error:
         print(f"lib.site: {files.sentence(error)}", file=sys.stderr)
@@ -57,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def build(folder: Path) -> None:
+def _build(folder: Path) -> None:
     """Write the whole site in place of what is in `folder`."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".site-") as place:

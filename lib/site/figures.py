@@ -91,7 +91,7 @@ def index(figures: Path) -> list[tuple[_Notebook, list[Entry]]]:
     return notebooks
 
 
-def quantities(record: Mapping) -> dict:
+def _quantities(record: Mapping) -> dict:
     """What a sentence may quote: numbers, else the setting, else the measured value of a claim.
 
     `claims` and `claims_that_hold` count the claims of the record; `<id>.p` is the p of a claim.
@@ -113,7 +113,7 @@ def filled(sentence: str, record: Mapping) -> str:
 
     "{error:.1f°}" is the angle in degrees of two directions whose unit vectors are so far apart.
     """
-    known = quantities(record)
+    known = _quantities(record)
 
     def value(field: re.Match) -> str:
         number, form = known.get(field[1]), field[2]

@@ -18,7 +18,8 @@ import papermill
 import psutil
 import pytest
 
-from lib import batch, files, provenance
+from lib import files, provenance
+from lib.batch import run as batch
 from lib.companion import colab_cell, record
 
 NOTEBOOK = """# %% [markdown]

@@ -78,7 +78,7 @@ def place(tmp_path, monkeypatch):
 
 def built(place):
     """The site's pages by name."""
-    build.build(place / "site")
+    build._build(place / "site")
     made = {path.relative_to(place / "site").as_posix(): path for path in place.rglob("*.html")}
     return {n: bs4.BeautifulSoup(p.read_text("utf-8"), "html.parser") for n, p in made.items()}
 
