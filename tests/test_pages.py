@@ -25,7 +25,7 @@ SCALES, RENAMED, ORDER = (
     for name in ("scales", "renamed", "order")
 )
 MAIN = ORDER["main"]
-MOST_LINES = 2_961  # of code on all pages; may only be lowered
+MOST_LINES = 2_300  # of code on all pages; may only be lowered
 read = cache(jupytext.read)  # nobody changes what it gives
 each = pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
 

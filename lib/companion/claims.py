@@ -103,7 +103,8 @@ def _checked(about, form, ends, smaller, larger, more) -> Claim:
     """The claim smaller ≤ larger, which is said of what was measured as `form` with its `ends`."""
     *words, measured = about
     measured, smaller, larger = float(measured), float(smaller), float(larger)
-    holds, why = smaller <= larger, more.pop("why", "")
+    why = more.pop("why", "")
+    holds = smaller <= larger
     if why and not holds:
         more["remark"] = why
     bound = _stated(form, measured, holds, ends)

@@ -64,8 +64,9 @@ class _Renderer(IPythonRenderer):
         return text
 
     def image(self, text: str, url: str, title: str | None = None) -> str:
-        """Drawings are part of the page; the film lies at the site's top."""
-        return super().image(text, re.sub(r"^\.\./figures/", "../", url), title)
+        """Drawings are part of the page; figures lie under their pages' names, the film on top."""
+        url = re.sub(r"^\.\./figures/(\w+)/(\w+)", r"../figures/\2-\1", url)
+        return super().image(text, re.sub(r"^\.\./figures/(\w+\.)", r"../\1", url), title)
 
 
 def _html(markdown: str, escape: bool = False) -> str:
