@@ -101,14 +101,15 @@ def close(
 
 def _checked(about, form, ends, smaller, larger, more) -> Claim:
     """The claim smaller ≤ larger, which is said of what was measured as `form` with its `ends`."""
-    *words, measured = about
+    id, statement, source, measured = about
     measured, smaller, larger = float(measured), float(smaller), float(larger)
     why = more.pop("why", "")
     holds = smaller <= larger
     if why and not holds:
         more["remark"] = why
     bound = _stated(form, measured, holds, ends)
-    return Claim(*words, measured, bound, holds, _times_over(smaller, larger), **more)
+    about = id, statement, source, measured, bound, holds, _times_over(smaller, larger)
+    return Claim(*about, **more)
 
 
 def judged(

@@ -61,7 +61,7 @@ def planned(notebook: str, scale: str, settings: Mapping) -> tuple[str, dict, di
     """
     if (of_scale := _of_scale(notebook, scale)) is None:
         return None
-    page, overrides = _page(notebook), of_scale | settings
+    page, overrides = _page(notebook), {**of_scale, **settings}
     usual = _literals(page)
     _check_kinds(overrides, usual)
     values = usual | overrides

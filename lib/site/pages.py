@@ -109,13 +109,13 @@ def note(path: Path, section: str = "") -> Page:
     """The Markdown file at `path`, or the part of it below the heading `section`, as a page."""
     text = path.read_text(encoding="utf-8")
     if section:
-        part = re.search(rf"^## {section}$.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
-        text = part[0].removeprefix("#")
+        parts = re.findall(rf"^## {section}$.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+        text = parts[0].removeprefix("#")
     return Page(path.stem, _title(text), _html(text), path.name)
 
 
 def _title(markdown: str) -> str:
-    return re.search(r"^# +(.+)", markdown, re.MULTILINE)[1]
+    return re.findall(r"^# +(.+)", markdown, re.MULTILINE)[0]
 
 
 def notebooks(shown: Iterable[Figure]) -> list[Page]:
