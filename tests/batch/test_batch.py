@@ -583,7 +583,8 @@ def test_embedded_data_never_take_the_place_of_real_ones(tmp_path, scale, source
 def test_real_data_in_another_place_are_seen(tmp_path):
     job, asked = job_in(tmp_path), argparse.Namespace(force=False, store=False)
     for source, reason in (("demo", "places changed"), ("synthetic", "")):
-        marker = {"places": ["elsewhere"], "data": [{"name": "digits", "source": source}]}
+        data = [{"name": "digits", "source": source}]
+        marker = {"places": ["elsewhere"], "data": data, "figures": {}}
         files.write(job.marker, json.dumps(marker).encode())
         job.parts["places"] = [None]
         assert batch._reason(job, asked) == reason
