@@ -329,6 +329,6 @@ def test_a_page_carries_its_drawings(place):
     assert drawing["src"].startswith("data:image/svg+xml;base64,")
     shown = "# T\n\n![the film](../figures/turning.gif) ![a map](../figures/desk/atlas_map.png)"
     notebook(place / "notebooks" / "01_x.ipynb", text=shown)
-    pictures = built(place)[0]["notebooks/01_x-demo.html"].select(".cells img")
+    pictures = built(place)["notebooks/01_x-demo.html"].select(".cells img")
     found = [picture["src"] for picture in pictures if not picture["src"].startswith("data:")]
     assert found == ["../turning.gif", "../figures/atlas_map-desk.png"]
