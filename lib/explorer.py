@@ -32,14 +32,12 @@ RULES: dict[str, Callable[[float], GradientRule]] = {
     "Polyak": lambda step_size: rules.polyak(),
 }
 UNCAPPED = {"Polyak": "Polyak, no cap"}  # here it has none
-DPI = 80  # of the picture as shown
-WIDTH = 9 * DPI  # shown at half the picture's pixels
-STEPS = [100, 300, 1000, 3000, 10000]
+DPI = 80  # of the picture as shown, with half its pixels
 
 
 @dataclass(frozen=True)
 class ExplorerSetting:
-    """What a reader may choose; ValueError for an unknown name."""
+    """What a reader may choose: `model` of MODELS, `rule` of RULES, and their sizes."""
 
     model: str = "class means, orthogonal"
     n: int = 10
@@ -51,12 +49,6 @@ class ExplorerSetting:
     step_size: float = 0.025
     seed: int = 0
     steps: int = 1000
-
-    def __post_init__(self):
-        for name, known in (("model", MODELS), ("rule", RULES)):
-            chosen = getattr(self, name)
-            if chosen not in known:
-                raise ValueError(f"{name} {chosen!r}: choose one of {', '.join(known)}")
 
 
 @dataclass(frozen=True)
@@ -80,14 +72,14 @@ def explore(setting: ExplorerSetting) -> _Trajectory:
     Raises ValueError, with the reason, for a setting that the data model or the rule
     refuses, or where no W separates the opt tokens from the others.
     """
-    s = setting
-    drawn = MODELS[s.model](s.seed, s.n, s.T, s.d, s.signal, s.noise)
+    sizes = setting.n, setting.T, setting.d
+    drawn = MODELS[setting.model](setting.seed, *sizes, setting.signal, setting.noise)
     problem = coordinates.minimal(drawn)
     targets = {"W_mm": svm.token_svm(problem.tokens).W}
-    record = dynamics.log_spaced(s.steps, 120)[1:]
-    start = dynamics.gaussian_start(problem, 1e-3, [s.seed])
-    rule = RULES[s.rule](s.step_size)
-    history = dynamics.train(problem, rule, s.steps, record, start, targets)
+    record = dynamics.log_spaced(setting.steps, 120)[1:]
+    start = dynamics.gaussian_start(problem, 1e-3, [setting.seed])
+    rule = RULES[setting.rule](setting.step_size)
+    history = dynamics.train(problem, rule, setting.steps, record, start, targets)
     kept = np.isfinite(history.log_gap[0])  # a run may end early, stalled or diverged
     if not kept.any():
         end = f"{history.status[0]} at iteration {history.ended[0]}"
@@ -105,7 +97,7 @@ def explore(setting: ExplorerSetting) -> _Trajectory:
 
 
 class Board:
-    """Four panels, made once, that show one trajectory after the other.
+    """Four panels that show one trajectory after the other.
 
     They have twice as many pixels as are shown: sharp on a screen of two pixels a point.
     """
@@ -153,20 +145,21 @@ class Board:
 def _controls(setting: ExplorerSetting) -> dict[str, widgets.Widget]:
     """A widget per field of ExplorerSetting, by the field's name, standing at `setting`."""
     made = {
-        "model": widgets.Dropdown(description="data model", options=list(MODELS)),
-        "rule": widgets.Dropdown(description="update rule", options=list(RULES)),
-        "step_size": widgets.FloatLogSlider(description="step size", min=-4, max=1, step=0.05),
-        "n": widgets.IntSlider(description="n", min=2, max=20),
-        "T": widgets.IntSlider(description="T", min=2, max=12),
-        "d": widgets.IntSlider(description="d", min=3, max=500),
-        "signal": widgets.FloatSlider(description="signal", min=0.25, max=6, step=0.25),
-        "noise": widgets.FloatLogSlider(description="noise", min=-2, max=0, step=0.05),
-        "steps": widgets.SelectionSlider(description="steps", options=STEPS),
-        "seed": widgets.IntText(description="seed"),
+        "model": widgets.Dropdown(options=list(MODELS)),
+        "rule": widgets.Dropdown(options=list(RULES)),
+        "step_size": widgets.FloatLogSlider(min=-4, max=1, step=0.05),
+        "n": widgets.IntSlider(min=2, max=20),
+        "T": widgets.IntSlider(min=2, max=12),
+        "d": widgets.IntSlider(min=3, max=500),
+        "signal": widgets.FloatSlider(min=0.25, max=6, step=0.25),
+        "noise": widgets.FloatLogSlider(min=-2, max=0, step=0.05),
+        "steps": widgets.SelectionSlider(options=[100, 300, 1000, 3000, 10000]),
+        "seed": widgets.IntText(),
     }
+    words = {"model": "data model", "rule": "update rule", "step_size": "step size"}
     for name, widget in made.items():
+        widget.description, widget.value = words.get(name, name), getattr(setting, name)
         widget.style.description_width = "6.5em"
-        widget.value = getattr(setting, name)
     return made
 
 
@@ -186,7 +179,7 @@ class Panel(widgets.VBox):
     def __init__(self, setting: ExplorerSetting):
         self.controls = _controls(setting)
         self.words = widgets.HTML()
-        self.picture = widgets.Image(format="png", layout={"max_width": "100%"}, width=WIDTH)
+        self.picture = widgets.Image(format="png", layout={"max_width": "100%"}, width=9 * DPI)
         self.board = Board(explore(setting))
         for widget in self.controls.values():
             widget.observe(self.show, names="value")

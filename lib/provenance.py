@@ -1,7 +1,7 @@
 """What a result depends on and where it was made: sources, commit, versions, memory."""
 
 import ast
-import contextlib
+import importlib.util
 import json
 import platform
 import re
@@ -109,11 +109,8 @@ def commit() -> str | None:
 
 def versions() -> dict[str, str]:
     """Python and the packages that numbers depend on; one that is not installed is left out."""
-    installed = {"python": platform.python_version()}
-    for package in PACKAGES:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            installed[package] = metadata.version(package)
-    return installed
+    known = {name: metadata.version(name) for name in PACKAGES if importlib.util.find_spec(name)}
+    return {"python": platform.python_version(), **known}
 
 
 def peak_memory_mb() -> float | None:

@@ -231,9 +231,8 @@ print("iterations", {step: count(mild, "left", step) for step in (1.0, 2.5)})
 # Set-up, no need to read.
 source = [{"name": "random_regression", "source": "synthetic", "revision": f"seeds 0-{seeds - 1}"}]
 numbers, said = ledger.totals(table), ledger.statements(STATEMENTS)
-slug, title = "precond_ledger", "Paper B (2603.01514), statement by statement"
-saved = run.save(figure, slug, "every statement", about, table, numbers, source, said)
-ledger.save(table, STATEMENTS, saved, title)
+slug = "precond_ledger"
+run.save(figure, slug, "every statement", about, table, numbers, source, said)
 exponents = {f"exponent_{name}": value.mean() for name, value in growth.items()}
 of = {"d": mild.d, "k": mild.k}
-saved = run.keep(figure_ill, "precond_condition", about_ill, ill, exponents, setting=of)
+run.keep(figure_ill, "precond_condition", about_ill, ill, exponents, setting=of)

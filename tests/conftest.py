@@ -30,5 +30,5 @@ def _built(place):
         for name in ("figures", "notebooks"):
             patch.setenv(f"{name.upper()}_DIR", str(files.ROOT / name))
         patch.setenv("RUNS_DIR", str(place / "runs"))
-        build.build(place / "site")
+        build._build(place / "site")
     return place / "site"

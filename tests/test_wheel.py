@@ -84,7 +84,7 @@ def test_it_is_used_without_the_repository(python, tmp_path):
 
 def test_notebook_runs_on_it_alone(python, tmp_path):
     notebook = jupytext.read(files.ROOT / "notebooks" / "10_fixed_decoder.py")
-    notebook.cells = colab_cell.installing(notebook.cells)
+    notebook.cells = colab_cell._installing(notebook.cells)
     nbformat.write(nbformat.from_dict(notebook), tmp_path / "01.ipynb")
     small = ("-p", "seeds", "2", "-p", "steps", "100", "-p", "d", "60")
     run(python, "-m", "papermill", "01.ipynb", "out.ipynb", *small, folder=tmp_path)

@@ -1,5 +1,3 @@
-"""Notebooks headless: `python -m lib.batch`, also what `make figures` calls.
+"""Notebooks headless: `python -m lib.batch`, also what `make figures` calls; open `run`."""
 
-`plan` says what must run, `run` runs it and publishes its figures, `__main__` is the command and
-compares new numbers with the committed ones.
-"""
+from lib.batch.run import main as main

@@ -83,40 +83,33 @@ class Claim:
 
 def at_most(id: str, statement: str, source: str, measured: float, bound: float, **more) -> Claim:
     """The claim measured ≤ bound; `more`: further fields, and `why`, the remark of a failure."""
-    about = id, statement, source, float(measured)
-    return _checked(about, "≤ {}", [bound], smaller=measured, larger=bound, more=more)
+    return _checked((id, statement, source, measured), "≤ {}", [bound], measured, bound, more)
 
 
 def at_least(id: str, statement: str, source: str, measured: float, bound: float, **more) -> Claim:
     """The claim measured ≥ bound; `more` are further fields of `Claim`."""
-    about = id, statement, source, float(measured)
-    return _checked(about, "≥ {}", [bound], smaller=bound, larger=measured, more=more)
+    return _checked((id, statement, source, measured), "≥ {}", [bound], bound, measured, more)
 
 
 def close(
     id: str, statement: str, source: str, measured: float, expected: float, tolerance: float, **more
 ) -> Claim:
     """The claim |measured - expected| ≤ tolerance, in the units of the measured value."""
-    about, off = (id, statement, source, float(measured)), abs(float(measured) - expected)
-    return _checked(about, "{} ± {}", [expected, tolerance], off, tolerance, more)
+    about, ends = (id, statement, source, measured), [expected, tolerance]
+    return _checked(about, "{} ± {}", ends, abs(float(measured) - expected), tolerance, more)
 
 
 def _checked(about, form, ends, smaller, larger, more) -> Claim:
     """The claim smaller ≤ larger, which is said of what was measured as `form` with its `ends`."""
-    smaller, larger, why = float(smaller), float(larger), more.pop("why", "")
+    id, statement, source, measured = about
+    measured, smaller, larger = float(measured), float(smaller), float(larger)
+    why = more.pop("why", "")
     holds = smaller <= larger
     if why and not holds:
         more["remark"] = why
-    bound = _stated(form, about[-1], holds, ends)
-    return Claim(*about, bound, holds, _times_over(smaller, larger), **more)
-
-
-def _every_close(
-    id: str, statement: str, source: str, values: np.ndarray, expected: float, tolerance: float
-) -> Claim:
-    """`close` of the furthest of the `values`, one a seed, with the `interval` of their mean."""
-    worst, ends = furthest(values, expected), interval(values)
-    return close(id, statement, source, worst, expected, tolerance, interval=ends)
+    bound = _stated(form, measured, holds, ends)
+    about = id, statement, source, measured, bound, holds, _times_over(smaller, larger)
+    return Claim(*about, **more)
 
 
 def judged(

@@ -1,10 +1,9 @@
 """Stored notebooks: one kernel, no widgets, and a first code cell that installs the project.
 
 The cell acts where only the .ipynb is at hand, as on Colab; a .py comes with the project.
-`python -m lib.companion.colab_cell` puts it into every stored notebook, as --store of a batch does.
 """
 
-import sys
+from pathlib import Path
 
 import nbformat
 
@@ -40,12 +39,12 @@ def without_widgets(outputs: list) -> list:
     return [line if WIDGET in output.get("data", {}) else output for output in kept]
 
 
-def installs(cell) -> bool:
+def _installs(cell) -> bool:
     """Whether `cell` is the installing cell, with its tag or without it."""
     return TAG in cell.metadata.get("tags", []) or cell.source.startswith(CELL.partition("\n")[0])
 
 
-def installing(cells: list) -> list:
+def _installing(cells: list) -> list:
     """The cells of a notebook with the installing cell, once, behind its title.
 
     Ids are given by place, since a tool that merges notebooks hands ids on to other cells.
@@ -53,15 +52,16 @@ def installing(cells: list) -> list:
     project = files.read_table(files.ROOT / "pyproject.toml").get("project", {})
     text = CELL.replace("ADDRESS", project.get("urls", {}).get("repository", ""))
     first = nbformat.v4.new_code_cell(text, id=TAG, metadata={"tags": [TAG]} | HIDDEN)
-    cells = [cell for cell in cells if not installs(cell)]
+    cells = [cell for cell in cells if not _installs(cell)]
     for place, cell in enumerate(cells):
         cell.id = f"cell-{place:02d}"
     place = 1 if cells and cells[0].cell_type == "markdown" else 0
     return [*cells[:place], first, *cells[place:]]
 
 
-def storable(notebook):
-    """The executed `notebook` without what its run alone needed, with the installing cell."""
+def store(executed: Path, target: Path) -> None:
+    """Write the executed notebook without what its run alone needed, with the installing cell."""
+    notebook = nbformat.read(executed, as_version=4)
     notebook.metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
     for cell in notebook.cells:
         tags = cell.metadata.get("tags", [])
@@ -69,19 +69,6 @@ def storable(notebook):
         cell.metadata |= HIDDEN if FOLDED & {*tags} else {}
         if cell.cell_type == "code":
             cell.outputs = without_widgets(cell.outputs)
-    notebook.cells = installing(notebook.cells)
+    notebook.cells = _installing(notebook.cells)
     nbformat.validate(notebook)
-    return notebook
-
-
-def main() -> int:
-    """The command `python -m lib.companion.colab_cell`."""
-    for path in sorted(files.folder("notebooks").glob("*.ipynb")):
-        notebook = nbformat.read(path, as_version=4)
-        notebook.cells = installing(notebook.cells)
-        files.write(path, (nbformat.writes(notebook) + "\n").encode())
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    files.write(target, (nbformat.writes(notebook) + "\n").encode())

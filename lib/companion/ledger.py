@@ -16,7 +16,7 @@ from lib.companion import plots
 from lib.companion.claims import KINDS, Claim, failing, html_table, legend, number, shown
 from lib.companion.record import Number, finite
 from lib.companion.statements import Statement
-from lib.files import ROOT, read_object, write
+from lib.files import ROOT, read_object
 
 COLUMNS = "kind|setting|measured quantity|measured|bound|catches|why not|verdict".split("|")
 DRIFT = 1e-6  # share of a measured value that another processor may change, in float64
@@ -163,23 +163,6 @@ class LedgerTable(tuple):
         lines += [f"{sum(named)} of {len(named)} rows catch a wrong world that they name"]
         lines += [f"{len(self.paper)} statements, {len({row.number for row in self})} with rows"]
         return "\n".join(lines)
-
-
-def save(ledger, paper: Mapping[str, Statement], record: Path, heading: str) -> Path:
-    """Write the ledger as Markdown beside the figure's `record`; return the path."""
-    ledger, lines = list(ledger), [f"# {heading}", ""]
-    lines += [f"* {name}: {text}" for name, text in KINDS.items()]
-    lines += [f"* {text}"] if (text := legend(ledger)) else []
-    for name, group, *_ in _groups(ledger, paper):
-        says = paper[name]
-        lines += ["", f"## {name}: {says.topic}", "", f"{says.says} {says.why}"]
-        if group:
-            table = [COLUMNS, ("---",) * len(COLUMNS), *map(_cells, group)]
-            escaped = [[cell.replace("|", "\\|") for cell in line] for line in table]
-            lines += ["", *("| " + " | ".join(line) + " |" for line in escaped)]
-    path = record.with_suffix(".md")
-    write(path, ("\n".join(lines) + "\n").encode())
-    return path
 
 
 def totals(ledger: Iterable[Claim], loose: Mapping[str, float] | None = None) -> dict[str, Number]:

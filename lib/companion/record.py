@@ -1,7 +1,7 @@
 """Save a figure with its numbers and provenance: <figures>/<scale>/<slug>.png, .pdf and .json.
 
 A record that is there stays, and its picture with it, as long as a run reproduces it. A run whose
-page or parameters nobody committed saves below runs/custom/, see `edited`.
+page or parameters nobody committed saves below runs/custom/, see `Run`.
 """
 
 import ast
@@ -11,8 +11,8 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from numbers import Integral
@@ -28,92 +28,123 @@ SOURCES = ("data_dir", "data", "hub", "demo", "synthetic", "bert_dir", "package"
 # Pages and their parameters.
 
 
-def page(notebook: str) -> str:
+def notebooks(names: Iterable[str] = ()) -> list[str]:
+    """The notebooks that `names` (stems, unique beginnings, old names) stand for, all for none.
+
+    ValueError for a name that is not one notebook's.
+    """
+    place = files.folder("notebooks")
+    known, once = sorted(path.stem for path in place.glob("[0-9]*.py")), _names_now()
+    if not known:
+        raise ValueError(f"there is no notebook in {place}; name their folder by NOTEBOOKS_DIR")
+    chosen = []
+    for name in names:
+        fits = [name] if name in known else [stem for stem in known if stem.startswith(name)]
+        if len(fits) != 1 and name not in once:
+            old = [stem for stem in once if stem.startswith(name)]
+            words = ", ".join(fits or old or known)
+            raise ValueError(f"{name!r} is not the name of one notebook; there are {words}")
+        chosen += fits or once[name]
+    return list(dict.fromkeys(chosen)) or known
+
+
+def _names_now() -> dict[str, list[str]]:
+    """For every name that a notebook once had, the notebooks that hold its subject now."""
+    return files.read_table(files.folder("notebooks") / "renamed.toml")
+
+
+def planned(notebook: str, scale: str, settings: Mapping) -> tuple[str, dict, dict, dict] | None:
+    """A run to come: the page's text, what `scale` and `settings` change, all values, `_edited`.
+
+    None where the scale is not offered. ValueError for a setting that the page does not have, or
+    has of another kind.
+    """
+    if (of_scale := _of_scale(notebook, scale)) is None:
+        return None
+    page, overrides = _page(notebook), {**of_scale, **settings}
+    usual = _literals(page)
+    _check_kinds(overrides, usual)
+    values = usual | overrides
+    return page, overrides, values, _edited(notebook, page, values)
+
+
+def _check_kinds(overrides: Mapping, usual: Mapping) -> None:
+    # papermill itself only logs a parameter that it does not know, and draws the default figure
+    if unknown := ", ".join(sorted(overrides.keys() - usual.keys())):
+        raise ValueError(f"there is no parameter {unknown}; there are {', '.join(usual)}")
+    for name, value in overrides.items():
+        kind, given = (list if isinstance(x, tuple) else type(x) for x in (usual[name], value))
+        fits = given is kind or (kind is float and given is int)
+        fits = fits and (kind not in (int, float) or math.isfinite(value))
+        if kind in (bool, int, float, list) and not fits:
+            raise ValueError(f"{name} is {usual[name]!r} by default; {value!r} is of another kind")
+
+
+def _page(notebook: str) -> str:
     """The .py of a notebook; FileNotFoundError where there is none."""
     path = files.folder("notebooks") / f"{notebook}.py"
     if not path.is_file():
-        now = f"{words}; " if (words := renamed(notebook)) else ""
-        raise FileNotFoundError(
-            f"{now}there is no {path}, whose parameters cell says what this run's parameters are;"
-            " set NOTEBOOKS_DIR to the folder of the .py files"
-        )
+        words = "whose parameters cell says what this run's parameters are; set NOTEBOOKS_DIR"
+        raise FileNotFoundError(f"there is no {path}, {words} to the folder of the .py files")
     return path.read_text(encoding="utf-8")
 
 
-def literals(text: str) -> dict:
-    """The parameters of a percent notebook: the literals of its one cell tagged "parameters".
+def _literals(page: str) -> dict:
+    """The parameters of a percent notebook: what its one cell tagged "parameters" assigns.
 
-    Raises ValueError when there is no such cell, more than one, or anything but literals in it.
+    Raises ValueError when there is no such cell, more than one, or one that needs more than
+    literals.
     """
-    values = {}
-    for node in ast.parse(_parted(text)[0]).body:
-        try:
-            value = ast.literal_eval(node.value)
-            for target in getattr(node, "targets", None) or [node.target]:
-                single = isinstance(target, ast.Name)
-                pairs = [(target, value)] if single else zip(target.elts, value, strict=True)
-                values |= {name.id: part for name, part in pairs}
-        except (AttributeError, ValueError, TypeError):
-            words = f"{ast.unparse(node)!r} in the parameters cell is not name = literal"
-            raise ValueError(words) from None
+    cell, _ = _parted(page)
+    values: dict = {"__builtins__": {}}
+    try:
+        exec(cell, values)
+    except Exception as error:
+        raise ValueError(f"its parameters cell is not name = literal: {error}") from None
+    del values["__builtins__"]
+    if "scale" not in values:
+        raise ValueError("its parameters cell has no scale")
     return values
 
 
-def _parted(text: str) -> tuple[str, str]:
+def _parted(page: str) -> tuple[str, str]:
     """The parameters cell of a percent notebook, and the rest."""
-    cells = re.split(r"^# %%", text, flags=re.MULTILINE)
+    cells = re.split(r"^# %%", page, flags=re.MULTILINE)
     tagged = [cell for cell in cells if re.match(r""".*["']parameters["']""", cell)]
     if len(tagged) != 1:
         raise ValueError(f"needs exactly one cell tagged parameters, has {len(tagged)}")
     return tagged[0].partition("\n")[2], "# %%".join(c for c in cells if c is not tagged[0])
 
 
-def of_scale(notebook: str, scale: str) -> dict | None:
+def _of_scale(notebook: str, scale: str) -> dict | None:
     """What `scale` changes in the parameters of `notebook`; None if it has no such scale."""
     if scale == "demo":
         return {}
-    path = files.folder("notebooks") / "scales.toml"
-    sections = files.read_table(path).get(notebook, {})
-    section = sections.get(scale) if isinstance(sections, dict) else sections
-    if not isinstance(section, dict | None):
-        raise ValueError(f"{path}: {notebook} is not a table of scales, each a table of values")
-    return None if section is None else {"scale": scale, **section}
+    scales = files.read_table(files.folder("notebooks") / "scales.toml").get(notebook, {})
+    return {"scale": scale, **scales[scale]} if scale in scales else None
 
 
-def names_now() -> dict[str, list[str]]:
-    """For every name that a notebook once had, the notebooks that hold its subject now."""
-    return files.read_table(files.folder("notebooks") / "renamed.toml")
-
-
-def renamed(beginning: str) -> str:
-    """The new names of the notebooks whose old ones begin so, in words."""
-    names = [(old, now) for old, now in names_now().items() if old.startswith(beginning)]
-    return "; ".join(f"{old} is now {' and '.join(now)}" for old, now in names)
-
-
-def differing(values: Mapping, usual: Mapping) -> dict:
-    """Those of the `values` that are not the `usual` ones, as JSON has them."""
-    values, usual = (json.loads(files.dumps(dict(each))) for each in (values, usual))
-    return {name: x for name, x in values.items() if name not in usual or x != usual[name]}
-
-
-def edited(notebook: str, text: str, values: Mapping) -> dict:
-    """What nobody committed of a run with these parameter `values` of the page `text`.
+def _edited(notebook: str, page: str, values: Mapping) -> dict:
+    """What nobody committed of a run of the text `page` with these parameter `values`.
 
     Values that the committed page does not have at the scale `values["scale"]` (all, where it is
     not offered), and "code" where the page's code, comments apart, is another. A page that git does
     not have counts as committed.
     """
-    if "scale" not in values:
-        raise ValueError(f"{notebook}: its parameters cell has no scale")
     path, committed = files.folder("notebooks") / f"{notebook}.py", None
     if path.is_relative_to(files.ROOT):
         committed = provenance.git("show", f"HEAD:./{path.relative_to(files.ROOT).as_posix()}")
-    committed = committed or text
-    scale = of_scale(notebook, values["scale"])
-    changes = differing(values, {} if scale is None else literals(committed) | scale)
-    code, known = (ast.dump(ast.parse(_parted(source)[1])) for source in (text, committed))
+    committed = committed or page
+    of_scale = _of_scale(notebook, values["scale"])
+    changes = _differing(values, {} if of_scale is None else _literals(committed) | of_scale)
+    code, known = (ast.dump(ast.parse(_parted(text)[1])) for text in (page, committed))
     return changes | ({} if code == known else {"code": files.sha256(code.encode())[:8]})
+
+
+def _differing(values: Mapping, usual: Mapping) -> dict:
+    """Those of the `values` that are not the `usual` ones, as JSON has them."""
+    values, usual = (json.loads(files.dumps(dict(each))) for each in (values, usual))
+    return {name: x for name, x in values.items() if name not in usual or x != usual[name]}
 
 
 def custom_folder(notebook: str, changes: Mapping) -> Path:
@@ -164,64 +195,49 @@ def _check(slug: str, numbers: Mapping[str, Number], data: Iterable[Mapping]) ->
             raise ValueError(f"number {name!r} is {number!r}; {advice}")
     for row in data:
         if "name" not in row or row.get("source") not in SOURCES:
-            advice = f"needs a name and a source out of {', '.join(SOURCES)}"
-            raise ValueError(f"data {dict(row)}: {advice}")
+            raise ValueError(f"data {dict(row)}: a name and a source of {', '.join(SOURCES)}")
 
 
 # A run, from its start to its saved figures.
 
 
 def start(notebook: str, paper: str, variables: Mapping, counted: str | None = "seeds") -> "Run":
-    """The run of `notebook` that begins now, right after its parameters cell.
+    """The run of `notebook` that begins now, right after its parameters cell; sets the style."""
+    plots.set_style()
+    return Run(notebook, paper, variables, counted)
 
-    `variables` is the notebook's `globals()`: the run takes from it the names that the parameters
-    cell of the .py assigns, among them `scale` and the one that `counted` names, the number k of
-    its seeds 0 ... k - 1, if any. Raises ValueError for a name that is not there and for a number
-    of seeds that is not one, FileNotFoundError where there is no such notebook.
+
+class Run:
+    """One run of a notebook; its clock starts with it.
+
+    `notebook` is the stem of the .py, `paper` "A", "B" or "C", `variables` the notebook's
+    `globals()`: a save takes from it the names that the parameters cell of the .py assigns, among
+    them `scale` and the one that `counted` names, the number k of its seeds 0 ... k - 1, if any.
+    Raises ValueError for a name that is not there, for a number of seeds that is not one and for an
+    unknown scale, FileNotFoundError where there is no such notebook.
     """
-    text = page(notebook)
-    names = literals(text)
 
-    def state() -> dict:
+    def __init__(
+        self, notebook: str, paper: str, variables: Mapping, counted: str | None = "seeds"
+    ):
+        self.notebook, self.paper, self._text = notebook, paper, _page(notebook)
+        self._variables, self._counted, self._clock = variables, counted, time.monotonic()
+        parameters, _ = self._now()
+        self.scale = parameters["scale"]
+        self._begun = provenance.fingerprint(notebook, parameters)
+        self._commit = provenance.commit()
+
+    def _now(self) -> tuple[dict, Sequence[int]]:
+        """The parameters and the seeds, as the notebook has them now."""
+        names, variables = _literals(self._text), self._variables
         if missing := [name for name in names if name not in variables]:
             raise ValueError(f"run the parameters cell first: there is no {', '.join(missing)}")
-        values = {name: variables[name] for name in names}
-        count = values[counted] if counted else 1
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise ValueError(f"{counted} = {count!r}; it is a number of runs, at least 1")
-        changes = edited(notebook, text, values)
-        seeds = range(count) if counted else ()
-        return dict(scale=values["scale"], parameters=values, seeds=seeds, changes=changes)
-
-    plots.set_style()
-    return Run(notebook, paper, **state(), state=state)
-
-
-@dataclass(frozen=True)
-class Run:
-    """One run of a notebook, as `start` gives it: its clock starts with it.
-
-    `notebook` is the stem of the .py, `paper` "A", "B" or "C"; `changes` are parameters and code
-    that nobody committed. `state` gives scale, parameters, seeds and changes anew at each save,
-    `begun` has what held at the start. An unknown scale raises ValueError.
-    """
-
-    notebook: str
-    paper: str
-    scale: str
-    parameters: Mapping
-    seeds: Sequence[int] = ()
-    changes: Mapping = field(default_factory=dict)
-    state: Callable[[], Mapping] | None = field(default=None, repr=False, compare=False)
-    begun: Mapping = field(default_factory=dict, repr=False, compare=False)
-
-    def __post_init__(self):
-        if self.scale not in SCALES:
-            raise ValueError(f"scale {self.scale!r}: choose one of {', '.join(SCALES)}")
-        if not self.begun:
-            parts = provenance.fingerprint(self.notebook, self.parameters)
-            begun = dict(parts=parts, commit=provenance.commit(), clock=time.monotonic())
-            object.__setattr__(self, "begun", begun)
+        if variables["scale"] not in SCALES:
+            raise ValueError(f"scale {variables['scale']!r}: choose one of {', '.join(SCALES)}")
+        count = variables[self._counted] if self._counted else 0
+        if self._counted and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
+            raise ValueError(f"{self._counted} = {count!r}; it is a number of runs, at least 1")
+        return {name: variables[name] for name in names}, range(count)
 
     def keep(
         self, figure, slug: str, caption: str, claims=(), numbers=None, data=None, **more
@@ -237,11 +253,12 @@ class Run:
         facts = facts.get(self.notebook, {}).get(slug)
         if facts is None:
             raise ValueError(f"notebooks/records.toml has no [{self.notebook}.{slug}]")
-        usual = {"source": "synthetic", "revision": f"seeds 0-{len(self.seeds) - 1}"}
+        parameters, seeds = self._now()
+        usual = {"source": "synthetic", "revision": f"seeds 0-{len(seeds) - 1}"}
         rows = [usual | row for row in facts["data"]] if data is None else data
         for row in rows:
-            row["rows"] = self.parameters.get(row.get("rows"), row.get("rows"))
-            row["revision"] = row.get("revision", "").format(**self.parameters)
+            row["rows"] = parameters.get(row.get("rows"), row.get("rows"))
+            row["revision"] = row.get("revision", "").format(**parameters)
         rows = [{key: each for key, each in row.items() if each not in ("", None)} for row in rows]
         within = facts.get("within", {})
         numbers = {name: _number(within, name, value) for name, value in (numbers or {}).items()}
@@ -258,7 +275,6 @@ class Run:
         data: Sequence[Mapping] = (),
         statements: Mapping[str, Mapping] | None = None,
         setting: Mapping | None = None,
-        device: str = "cpu",
         dtype: str = "float64",
     ) -> Path:
         """Write picture and record, all or nothing; return the path of the record.
@@ -270,10 +286,10 @@ class Run:
         "seeds" as their list or number among it. Raises ValueError for a bad slug, a number that is
         not finite, a data row without name or source, or a parameter that is gone.
         """
-        numbers = dict(numbers or {})
+        numbers, setting = dict(numbers or {}), dict(setting or {})
         _check(slug, numbers, data)
-        run, setting = self._now(), dict(setting or {})
-        seeds = setting.pop("seeds", run.seeds)
+        parameters, counted = self._now()
+        seeds = setting.pop("seeds", counted)
         record = {
             "schema": 1,
             "slug": slug,
@@ -282,8 +298,8 @@ class Run:
             "caption": caption,
             "words": _words(figure),
             "notebook": self.notebook,
-            "scale": run.scale,
-            "parameters": run.parameters,
+            "scale": parameters["scale"],
+            "parameters": parameters,
             "seeds": list(range(seeds) if isinstance(seeds, int) else seeds),
             "data": [dict(row) for row in data],
             "claims": [claim.as_dict() for claim in claims],
@@ -293,44 +309,40 @@ class Run:
         record |= {"setting": setting} if setting else {}
         record |= {"statements": dict(statements)} if statements else {}
         record = json.loads(files.dumps(record))  # in JSON a numpy number is a number
-        parts = {**self.begun["parts"], "parameters": record["parameters"], "data": record["data"]}
-        stamp = {"commit": self.begun["commit"], "fingerprint": provenance.digest(parts)}
+        parts = self._begun | {"parameters": record["parameters"], "data": record["data"]}
+        stamp = {"commit": self._commit, "fingerprint": provenance.digest(parts)}
         png, pdf = _draw(figure, {"slug": slug, **stamp})
         record["provenance"] = {
             **stamp,
             "versions": provenance.versions(),
-            "device": device,
+            "device": "cpu",
             "dtype": dtype,
             "threads": int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1),
-            "seconds": round(time.monotonic() - self.begun["clock"], 1),
+            "seconds": round(time.monotonic() - self._clock, 1),
             "peak_memory_mb": provenance.peak_memory_mb(),
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        text, path = files.dumps(record).encode(), Path(run.scale, f"{slug}.json")
-        if run.changes:
-            folder = custom_folder(self.notebook, run.changes) / "figures"
-            names = ", ".join(f"{name} = {value}" for name, value in run.changes.items())
-            print(f"Not the {run.scale} scale's own ({names}); saved in {folder / run.scale}")
+        text, path = files.dumps(record).encode(), Path(record["scale"], f"{slug}.json")
+        if changes := self._changes(parameters):
+            path = custom_folder(self.notebook, changes) / "figures" / path
+            names = ", ".join(f"{name} = {value}" for name, value in changes.items())
+            print(f"Not the {record['scale']} scale's own ({names}); saved in {path.parent}")
         else:
-            folder = files.folder("figures")
             files.write(files.folder("runs") / "latest" / path, text)
-        path = folder / path
+            path = files.folder("figures") / path
         if not reproduces(record, png, path):
             content = {".png": png, ".pdf": pdf, ".json": text}
             files.write_all({path.with_suffix(end): data for end, data in content.items()})
         return _Quiet(path)
 
-    def _now(self) -> "Run":
-        """This run with the parameters of now; those that are not the start's are changes.
+    def _changes(self, parameters: Mapping) -> dict:
+        """What nobody committed; also what is not the start's, even where it is the scale's own.
 
-        Even where they are the scale's own: with which of the two was the figure computed?
+        With which of the two was the figure computed?
         """
-        if self.state is None:
-            return self
-        run = replace(self, **self.state())
-        if moved := differing(run.parameters, self.begun["parts"]["parameters"]):
+        if moved := _differing(parameters, self._begun["parameters"]):
             print(f"Changed since record.start: {', '.join(moved)}; run the notebook from there on")
-        return replace(run, changes={**moved, **run.changes})
+        return moved | _edited(self.notebook, self._text, parameters)
 
 
 def _draw(figure, stamp: Mapping) -> tuple[bytes, bytes]:
@@ -355,11 +367,11 @@ class _Quiet(type(Path())):
 PARTS = ("notebook", "parameters", "data", "claims", "numbers", "provenance")
 
 
-def read(path: Path, name: str = "") -> dict:
-    """The record in a file; ValueError, with its `name` or path, where a part is missing."""
-    record = files.read_object(path, name)
+def read(path: Path) -> dict:
+    """The record in a file; ValueError, with its path, where a part is missing."""
+    record = files.read_object(path)
     if missing := [part for part in PARTS if part not in record]:
-        raise ValueError(f"{name or path} is damaged: it lacks {', '.join(missing)}")
+        raise ValueError(f"{path} is damaged: it lacks {', '.join(missing)}")
     return record
 
 
@@ -386,23 +398,20 @@ def reproduces(new: Mapping, picture: bytes, place: Path) -> bool:
     `new` is the record that the run gave, `picture` its PNG. Numbers must agree within tolerance,
     claims ask and find the same, parameters, data and words be those of before, the pictures show
     the same (not of a smoke run on embedded data: single precision trains another network on each
-    processor), and no file be missing or damaged.
+    processor), and no file be missing.
     """
     if not all(place.with_suffix(end).is_file() for end in (".png", ".pdf", ".json")):
         return False
-    try:
-        old = read(place)
-        smoke = any(row["source"] == "demo" for row in new["data"])
-        return (
-            all(new.get(key) == old.get(key) for key in _FIXED)
-            and old.get("words") in (None, new["words"])  # older records have none
-            and _same_tolerances(new["numbers"], old["numbers"])
-            and list(map(_asked, new["claims"])) == list(map(_asked, old["claims"]))
-            and not compare(new, old)
-            and (smoke or pictures.same(picture, place.with_suffix(".png").read_bytes()))
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return False  # a damaged record or picture
+    old = read(place)
+    smoke = any(row["source"] == "demo" for row in new["data"])
+    return (
+        all(new.get(key) == old.get(key) for key in _FIXED)
+        and old.get("words") in (None, new["words"])  # older records have none
+        and _same_tolerances(new["numbers"], old["numbers"])
+        and list(map(_asked, new["claims"])) == list(map(_asked, old["claims"]))
+        and not compare(new, old)
+        and (smoke or pictures.same(picture, place.with_suffix(".png").read_bytes()))
+    )
 
 
 def _words(figure) -> list[str]:

@@ -3,9 +3,11 @@
 `make site` writes runs/site; it opens from disk, with no server and nothing from elsewhere.
 """
 
+import argparse
 import os
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterable
 from importlib import metadata
@@ -17,8 +19,6 @@ from markupsafe import Markup
 from lib import files, provenance
 from lib.companion.record import SCALES
 from lib.site import figures, pages, tables
-from lib.site.figures import Figure
-from lib.site.pages import Page
 
 ABOUT = (
     "A reproducible companion to three papers on the training dynamics of attention: gradient"
@@ -26,30 +26,51 @@ ABOUT = (
     " statement."
 )
 LEDGER = "What each paper states, beside what was measured for it."
-BENCHMARKS = "How fast, against what"  # the section of REPRODUCING.md
 COLUMNS = "kind setting quantity source bound found margin seeds catches verdict remark".split()
 HEADS = {"quantity": "measured quantity", "bound": "theory", "found": "measured"}
 
 
-def build(folder: Path) -> list[str]:
-    """Write the whole site in place of what is in `folder`; return the troubles that it shows."""
+def main(argv: list[str] | None = None) -> int:
+    """Write the pages, or the Markdown tables; the exit status.
+
+    1 where a table or a record cannot be read, a formula would be shown raw, or a disk takes no
+    file.
+    """
+    about = "Write the site of figures and notebooks, or the tables of README and REPRODUCING."
+    parser = argparse.ArgumentParser(prog="python -m lib.site", description=about)
+    parser.add_argument("what", nargs="?", choices=("pages", "tables"), default="pages")
+    text = "where the pages go, in place of a site that is there; default: runs/site"
+    parser.add_argument("--out", type=Path, default=files.folder("runs") / "site", help=text)
+    asked = parser.parse_args(argv)
+    folder = asked.out
+    if asked.what == "pages" and folder.exists() and not (folder / "index.html").exists():
+        parser.error(f"{folder} holds something else than a site; choose another folder")
+    try:
+        if asked.what == "tables":
+            tables.renew()
+        else:
+            _build(folder)
+            print(f"open {folder / 'index.html'}")
+    except (OSError, ValueError) as error:
+        print(f"lib.site: {files.sentence(error)}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _build(folder: Path) -> None:
+    """Write the whole site in place of what is in `folder`."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".site-") as place:
         site = _Site(Path(place) / "site")
-        troubles = _pages(site)
+        _pages(site)
         shutil.rmtree(folder, ignore_errors=True)
         os.replace(site.folder, folder)
-    return troubles
 
 
 class _Site:
     """The folder into which pages are written, and their templates."""
 
     def __init__(self, folder: Path):
-        try:
-            version = metadata.version("attention-dynamics")
-        except metadata.PackageNotFoundError:
-            version = "(not installed)"
         self.folder = folder
         self.templates = tables.templates(autoescape=True, lstrip_blocks=True)
         known: dict[str, Any] = dict(
@@ -60,7 +81,7 @@ class _Site:
             inline=lambda text: Markup(pages.inline(text)),
             formulas=lambda text: Markup(pages.formulas(text)),
             commit=provenance.commit(),
-            version=version,
+            version=metadata.version("attention-dynamics"),
         )
         self.templates.globals.update(known)
 
@@ -78,15 +99,13 @@ class _Site:
 
     def copy(self, paths: Iterable[Path], name: str = "") -> list[str]:
         """Copy those `paths` that are there, as `name` with their endings; return their names."""
-        names = []
-        for path in filter(Path.is_file, paths):
-            target = self.folder / f"{name or path.stem}{path.suffix}"
-            files.write(target, path.read_bytes())
-            names.append(target.name)
-        return names
+        targets = {path: f"{name or path.stem}{path.suffix}" for path in paths if path.is_file()}
+        for path, target in targets.items():
+            files.write(self.folder / target, path.read_bytes())
+        return [Path(target).name for target in targets.values()]
 
 
-def _pages(site: _Site) -> list[str]:
+def _pages(site: _Site) -> None:
     shown = figures.figures()
     of_scale = {f.slug: f for scale in SCALES for f in shown if f.scale == scale}
     best = [figure for figure in shown if of_scale[figure.slug] is figure]  # at its largest scale
@@ -95,7 +114,17 @@ def _pages(site: _Site) -> list[str]:
     order: Any = [page for page in notebooks if page.scale == "demo"]
     site.templates.globals.update(order=order)
     for figure in shown:
-        _figure(site, figure, shown, notebooks)
+        copies = [figure.folder / f"{figure.slug}{end}" for end in (".png", ".pdf", ".json")]
+        site.write(
+            f"figures/{figure.name}.html",
+            "figure",
+            f"{figure.title}, {figure.scale}",
+            figure.record["caption"] or ABOUT,
+            figure=figure,
+            files=site.copy(copies, f"figures/{figure.name}"),
+            notebook=f"{figure.notebook}-{figure.scale}" in {page.name for page in notebooks},
+            others=[f for f in shown if f.slug == figure.slug and f is not figure],
+        )
     for page in notebooks:
         made = [f for f in shown if (f.notebook, f.scale) == (page.notebook, page.scale)]
         again = [p for p in notebooks if p.notebook == page.notebook and p is not page]
@@ -104,13 +133,11 @@ def _pages(site: _Site) -> list[str]:
         _page(site, f"notes/{page.name}.html", page)
     reproducing = files.ROOT / "REPRODUCING.md"  # an installed package has none
     if reproducing.exists():
-        _page(site, "benchmarks.html", pages.note(reproducing, BENCHMARKS))
+        _page(site, "benchmarks.html", pages.note(reproducing, "How fast, against what"))
     statements = {}  # of each paper first those of ledgers, which have their texts
-    for figure in sorted(
-        best, key=lambda f: (f.record["paper"] or "~", not f.record["statements"])
-    ):
-        for row in figure.claims:
-            statements.setdefault((row["paper"], row["statement"]), []).append(row)
+    first = lambda figure: (figure.record["paper"], "statements" not in figure.record)
+    for row in (row for figure in sorted(best, key=first) for row in figure.claims):
+        statements.setdefault((row["paper"], row["statement"]), []).append(row)
     site.write("ledger.html", "ledger", "Ledger", LEDGER, statements=statements)
     claims = [row for figure in shown for row in figure.claims]
     files.write(site.folder / "claims.json", files.dumps(claims).encode())
@@ -120,22 +147,7 @@ def _pages(site: _Site) -> list[str]:
     lists = {"best": best, "notebooks": notebooks, "notes": notes, "sections": sections}
     site.write("index.html", "index", "Figures and findings", moving=len(moving) == 2, **lists)
     site.copy(tables.TEMPLATES / name for name in ("site.css", "filter.js"))
-    return [f"{item.name}: {text}" for item in [*shown, *notebooks] for text in item.troubles]
 
 
-def _figure(site: _Site, figure: Figure, shown: list[Figure], notebooks: list[Page]) -> None:
-    paths = (figure.folder / f"{figure.slug}{end}" for end in (".png", ".pdf", ".json", ".md"))
-    site.write(
-        f"figures/{figure.name}.html",
-        "figure",
-        f"{figure.title}, {figure.scale}",
-        figure.record["caption"] or ABOUT,
-        figure=figure,
-        files=site.copy(paths, f"figures/{figure.name}"),
-        notebook=f"{figure.notebook}-{figure.scale}" in {page.name for page in notebooks},
-        others=[f for f in shown if f.slug == figure.slug and f is not figure],
-    )
-
-
-def _page(site: _Site, path: str, page: Page, made=(), again=()) -> None:
+def _page(site: _Site, path: str, page: pages.Page, made=(), again=()) -> None:
     site.write(path, "page", page.title, page.title, page=page, figures=made, others=again)

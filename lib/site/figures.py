@@ -6,9 +6,9 @@ without a colon belong to a formula.
 
 import math
 import re
-import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from lib import files
@@ -34,19 +34,7 @@ SOURCES = {  # of data, as a reader would say it
     "demo": "small embedded stand-in",
     "kept": "redrawn from kept curves",
 }
-EMPTY = dict(paper="", figure="", caption="", notebook="", seeds=[], data=[], claims=[])
-EMPTY = {**EMPTY, **dict(parameters={}, setting={}, numbers={}, statements={}, provenance={})}
-SIGNS = dict(zip("ell top infty le ge sum to | lVert rVert Vert".split(), "ℓᵀ∞≤≥Σ→‖‖‖‖"))
-GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa mu nu xi pi rho sigma psi"
-SIGNS |= {name: unicodedata.lookup(f"GREEK SMALL LETTER {name}") for name in GREEK.split()}
-SIGNS["lambda"] = "λ"
 FIELD = re.compile(r"\{([^{}:]+):([^{}]*)\}")
-
-
-def plain(text: str) -> str:
-    """Text without Markdown and TeX, Greek letters in Unicode: "$\\eta_t$" becomes "η_t"."""
-    text = re.sub(r"\\([A-Za-z]+)\s?", lambda name: SIGNS.get(name[1], name[1]), text)
-    return re.sub(r"[$*{}\\]", "", text)
 
 
 @dataclass(frozen=True)
@@ -94,22 +82,16 @@ class Entry:
 
 
 def index(figures: Path) -> list[tuple[_Notebook, list[Entry]]]:
-    """Every notebook of the index in the folder `figures`, with the entries of its figures.
-
-    ValueError names the table that cannot be read.
-    """
+    """Every notebook of the index in the folder `figures`, with the entries of its figures."""
     notebooks = []
     for name, table in files.read_table(figures / "index.toml").items():
-        try:
-            rows = table.pop("figure", [])
-            notebook = _Notebook(name, **table)
-            notebooks.append((notebook, [Entry(notebook, **row) for row in rows]))
-        except (TypeError, AttributeError) as error:
-            raise ValueError(f"figures/index.toml, [{name}]: {error}") from None
+        rows = table.pop("figure", [])
+        notebook = _Notebook(name, **table)
+        notebooks.append((notebook, [Entry(notebook, **row) for row in rows]))
     return notebooks
 
 
-def quantities(record: Mapping) -> dict:
+def _quantities(record: Mapping) -> dict:
     """What a sentence may quote: numbers, else the setting, else the measured value of a claim.
 
     `claims` and `claims_that_hold` count the claims of the record; `<id>.p` is the p of a claim.
@@ -131,7 +113,7 @@ def filled(sentence: str, record: Mapping) -> str:
 
     "{error:.1f°}" is the angle in degrees of two directions whose unit vectors are so far apart.
     """
-    known = quantities(record)
+    known = _quantities(record)
 
     def value(field: re.Match) -> str:
         number, form = known.get(field[1]), field[2]
@@ -147,15 +129,13 @@ def filled(sentence: str, record: Mapping) -> str:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure at one scale: `record` is as `read` gives it, `claims` as `_rows` does."""
+    """One figure at one scale, with its record; its `claims` are rows of words, see `_row`."""
 
     slug: str
     scale: str
     folder: Path
     entry: Entry | None
     record: Mapping
-    claims: tuple[dict, ...] = ()
-    troubles: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -175,29 +155,23 @@ class Figure:
     @property
     def title(self) -> str:
         """Its title in the index, else its number, and its paper: "Figure 2, paper A"."""
-        words = self.entry.title if self.entry else ""
-        words = words or self.record["figure"] or self.slug
-        words = words[:1].upper() + words[1:]
-        return f"{words}, paper {self.record['paper']}" if self.record["paper"] else words
+        words = (self.entry.title if self.entry else "") or self.record["figure"]
+        return f"{words[:1].upper()}{words[1:]}, paper {self.record['paper']}"
 
     @property
     def sentence(self) -> str:
         """What one sees in it, as Markdown: the sentence of the index, else the caption."""
         if self.entry is None:
-            return self.record["caption"] or "Nothing is known of this figure."
+            return self.record["caption"]
         text = filled(self.entry.sentence, self.record)
         return text[:1].upper() + text[1:] + "."
 
     @property
     def alt(self) -> str:
-        """The picture in words: its title, what one sees in it without TeX, and its caption."""
-        seen = f" {plain(self.sentence)}" if self.entry else ""
-        return f"{self.title}.{seen} {plain(self.record['caption'] or 'No description.')}"
-
-    @property
-    def picture(self) -> bool:
-        """Whether there is a PNG."""
-        return (self.folder / f"{self.slug}.png").exists()
+        """The picture in words: its title, what one sees in it, and its caption, without TeX."""
+        seen = f" {self.sentence}" if self.entry else ""
+        words = re.sub(r"\\[lr]?Vert|\\\|", "‖", f"{self.title}.{seen} {self.record['caption']}")
+        return re.sub(r"[$*{}\\]", "", words)
 
     @property
     def data(self) -> list[str]:
@@ -208,45 +182,42 @@ class Figure:
         words = [kind if kind == "synthetic" else f"{name} ({kind})" for name, kind in rows]
         return list(dict.fromkeys(words))
 
+    @cached_property
+    def claims(self) -> list[dict]:
+        """A row per claim, then one per statement that cannot be checked, with the reason."""
+        statements = self.record.get("statements", {})
+        about = {"paper": self.record["paper"], "figure": self.name, "title": self.title}
+        rows = [_row(self, claim) for claim in self.record["claims"]]
+        for name, statement in statements.items():
+            if why := statement["why"]:
+                rows.append({"statement": name, "verdict": "not checked", "remark": why})
+        says = {name: statement["says"] for name, statement in statements.items()}
+        return [about | {"says": says.get(row["statement"], "")} | row for row in rows]
+
     @property
     def open_claims(self) -> list[dict]:
         """The claims that fail, then those that the data leave undecided."""
         return [row for word in ("NO", UNDECIDED) for row in self.claims if row["verdict"] == word]
 
 
-def _rows(figure: Figure) -> tuple[dict, ...]:
-    """A row per claim, then one per statement that cannot be checked, with the reason.
-
-    All in words but `measured`, which is a number or None; `found` is that in words, with its
-    interval.
-    """
-    statements = figure.record["statements"]
-    about = {"paper": figure.record["paper"], "figure": figure.name, "title": figure.title}
-    rows = [_row(figure, claim) for claim in figure.record["claims"]]
-    for name, statement in statements.items():
-        if why := statement.get("why"):
-            rows.append({"statement": name, "verdict": "not checked", "remark": why})
-    says = {name: statement.get("says", "") for name, statement in statements.items()}
-    return tuple(about | {"says": says.get(row["statement"], "")} | row for row in rows)
-
-
 def _row(figure: Figure, claim: Mapping) -> dict:
-    measured, margin, source = claim["measured"], claim.get("margin"), str(claim["source"])
-    name = claim.get("number") or source.removeprefix(f"paper {figure.record['paper']}, ")
+    """A claim in words, but for `measured`; `found` is that in words, with its interval."""
+    measured, margin, source = claim["measured"], claim.get("margin"), claim["source"]
     undecided = not claim["holds"] and claim.get("verdict") == UNDECIDED
     power = claim.get("catches"), claim.get("fails_if", ())
     plain = measured is not None and claim["holds"]
     words = number(measured) if plain else failing(measured, claim["bound"])
-    ends = [number(end) for end in claim.get("interval") or () if end is not None]
+    ends = [number(end) for end in claim.get("interval") or ()]
     return {
-        "statement": str(name),
+        "statement": claim.get("number")
+        or source.removeprefix(f"paper {figure.record['paper']}, "),
         "kind": claim.get("kind", ""),
         "setting": claim.get("setting") or figure.scale,
-        "quantity": str(claim["statement"]),
+        "quantity": claim["statement"],
         "source": source,
-        "bound": str(claim["bound"]),
+        "bound": claim["bound"],
         "measured": measured,
-        "found": f"{words} [{', '.join(ends)}]" if len(ends) == 2 else words,
+        "found": f"{words} [{', '.join(ends)}]" if ends else words,
         "margin": "" if margin is None else number(margin),
         "seeds": str(claim.get("seeds") or len(figure.record["seeds"]) or ""),
         "catches": ", ".join(power[0] or ()),
@@ -256,36 +227,19 @@ def _row(figure: Figure, claim: Mapping) -> dict:
 
 
 def figures() -> list[Figure]:
-    """Every figure with a record, a picture or an entry of the index, by paper, in its order."""
+    """Every figure with a record, by paper, in the order of the index.
+
+    ValueError names a record that is damaged.
+    """
     base = files.folder("figures")
-    entries = [entry for _, rows in index(base) for entry in rows]
-    expected = {(entry.scale, entry.slug): entry for entry in entries}
-    paths = [path for scale in SCALES for path in (base / scale).glob("[!.]*")]
-    made = {(p.parent.name, p.stem) for p in paths if p.suffix in (".json", ".png")}
-    slugs = [slug for _, slug in expected] + sorted(slug for _, slug in made)
-    names = dict.fromkeys([*expected, *made])
-    shown = [_figure(base / name[0], name[1], expected.get(name)) for name in names]
-    return sorted(shown, key=lambda f: (f.record["paper"] or "~", slugs.index(f.slug), f.scale))
-
-
-def read(path: Path, name: str) -> dict:
-    """The record in a file; ValueError, which calls it `name`, for one that cannot be shown."""
-    saved = EMPTY | record.read(path, name)
-    if wrong := [key for key, empty in EMPTY.items() if type(saved[key]) is not type(empty)]:
-        raise ValueError(f"{name} is damaged: {', '.join(wrong)} cannot be read")
-    return saved
-
-
-def _figure(folder: Path, slug: str, entry: Entry | None) -> Figure:
-    name, troubles = f"figures/{folder.name}/{slug}", []
-    figure = Figure(slug, folder.name, folder, entry, EMPTY)
-    try:
-        readable = replace(figure, record=read(folder / f"{slug}.json", f"{name}.json"))
-        figure = replace(readable, claims=_rows(readable))
-    except FileNotFoundError:
-        troubles.append(f"There is no record {name}.json; running its notebook makes it.")
-    except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
-        troubles.append(f"The record cannot be shown: {type(error).__name__}, {error}.")
-    if not figure.picture:
-        troubles.append(f"There is no picture {name}.png.")
-    return replace(figure, troubles=tuple(troubles))
+    entries = {(e.scale, e.slug): e for _, rows in index(base) for e in rows}
+    places = {slug: place for place, (_, slug) in reversed([*enumerate(entries)])}
+    paths = [path for scale in SCALES for path in sorted((base / scale).glob("*.json"))]
+    shown = []
+    for path in paths:
+        slug, scale = path.stem, path.parent.name
+        shown += [Figure(slug, scale, path.parent, entries.get((scale, slug)), record.read(path))]
+    last = len(places)
+    return sorted(
+        shown, key=lambda f: (f.record["paper"], places.get(f.slug, last), f.slug, f.scale)
+    )

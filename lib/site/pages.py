@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from html import escape
 from pathlib import Path
 
-import bs4
 import nbformat
 from latex2mathml.converter import convert
 from nbconvert import HTMLExporter
@@ -20,8 +19,6 @@ from lib.site.figures import Figure
 from lib.site.tables import TEMPLATES
 
 SHOWN = "text/html text/markdown image/svg+xml image/png image/jpeg text/plain".split()
-ACTIVE = "script style link iframe object embed meta base form".split()
-ACTIVE_LINK = re.compile(r"\s*(javascript|vbscript|data:text)", re.IGNORECASE)
 
 
 @cache
@@ -39,7 +36,7 @@ def _mathml(formula: str, display: str = "inline") -> str:
 
 
 class _Renderer(IPythonRenderer):
-    """nbconvert's renderer with formulas as MathML."""
+    """nbconvert's renderer with formulas as MathML, and links that lead to pages of the site."""
 
     def inline_math(self, body: str) -> str:
         return _mathml(body)
@@ -49,6 +46,27 @@ class _Renderer(IPythonRenderer):
 
     def latex_environment(self, name: str, body: str) -> str:
         return self.block_math(f"\\begin{{{name}}}{body}\\end{{{name}}}")
+
+    def link(self, text: str, url: str, title: str | None = None) -> str:
+        """A notebook, a note or a figure by its page; what is no page of the site as its text."""
+        folder, target = files.folder("notebooks"), Path(url.partition("#")[0])
+        if re.match(r"https?:|#", url):
+            return super().link(text, url, title)
+        if target.suffix == ".md" and (folder / target.name).exists():
+            return super().link(text, f"../notes/{target.stem}.html", title)
+        if target.suffix in (".py", ".ipynb") and (folder / f"{target.stem}.py").exists():
+            return super().link(text, f"../notebooks/{target.stem}-demo.html", title)
+        if (
+            target.parts[:2] == ("..", "figures")
+            and (folder / target.with_suffix(".json")).exists()
+        ):
+            return super().link(text, f"../figures/{target.stem}-{target.parent.name}.html", title)
+        return text
+
+    def image(self, text: str, url: str, title: str | None = None) -> str:
+        """Drawings are part of the page; figures lie under their pages' names, the film on top."""
+        url = re.sub(r"^\.\./figures/(\w+)/(\w+)", r"../figures/\2-\1", url)
+        return super().image(text, re.sub(r"^\.\./figures/(\w+\.)", r"../\1", url), title)
 
 
 def _html(markdown: str, escape: bool = False) -> str:
@@ -73,14 +91,13 @@ def formulas(text: str) -> str:
 
 @dataclass(frozen=True)
 class Page:
-    """A notebook that ran, or a note: `name` is that of its page, `troubles` what went wrong."""
+    """A notebook that ran at a scale, or a note; `name` is that of its page."""
 
     name: str
     title: str
     body: str
     file: str
     scale: str = ""
-    troubles: tuple[str, ...] = ()
 
     @property
     def notebook(self) -> str:
@@ -92,71 +109,46 @@ def note(path: Path, section: str = "") -> Page:
     """The Markdown file at `path`, or the part of it below the heading `section`, as a page."""
     text = path.read_text(encoding="utf-8")
     if section:
-        part = re.search(rf"^## {section}$.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
-        text = part[0].removeprefix("#") if part else f"# {section}\n"
-    return Page(path.stem, _title(text, path), _finished(_html(text)), path.name)
+        parts = re.findall(rf"^## {section}$.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+        text = parts[0].removeprefix("#")
+    return Page(path.stem, _title(text), _html(text), path.name)
 
 
-def _title(markdown: str, path: Path) -> str:
-    heading = re.search(r"^# +(.+)", markdown, re.MULTILINE)
-    return heading[1] if heading else path.stem
+def _title(markdown: str) -> str:
+    return re.findall(r"^# +(.+)", markdown, re.MULTILINE)[0]
 
 
 def notebooks(shown: Iterable[Figure]) -> list[Page]:
-    """Every notebook at every scale at which it ran; at demo scale else the committed .ipynb.
-
-    In the order of notebooks/order.toml. Pictures are described as the figures `shown` are.
+    """Every notebook at every scale at which it ran to its end as it is; at demo scale else the
+    committed .ipynb. In the order of notebooks/order.toml; pictures are described as the figures
+    `shown` are.
     """
-    pages = []
-    for source in sorted(files.folder("notebooks").glob("[0-9]*.py")):
+    folder, runs, pages = files.folder("notebooks"), files.folder("runs"), []
+    for source in sorted(folder.glob("[0-9]*.py")):
         for scale in record.SCALES:
-            path = files.folder("runs") / scale / f"{source.stem}.ipynb"
+            path = runs / scale / f"{source.stem}.ipynb"
+            marker = path.with_suffix(".json")  # of a success
+            ran = files.read_object(marker)["source"] if marker.exists() else ""
+            if ran != files.sha256(source.read_bytes()):
+                if scale != "demo":
+                    continue
+                path = source.with_suffix(".ipynb")
             made = [f for f in shown if (f.notebook, f.scale) == (source.stem, scale)]
-            if path.exists():
-                pages.append(_notebook(path, scale, made, _unfinished(path, source)))
-            elif scale == "demo":
-                pages.append(_notebook(source.with_suffix(".ipynb"), scale, made, []))
-    reading = files.read_table(files.folder("notebooks") / "order.toml")
+            pages.append(_notebook(path, scale, made))
+    reading = files.read_table(folder / "order.toml")
     order = [name for part in ("main", "side", "appendix") for name in reading.get(part, ())]
     return sorted(pages, key=lambda page: [*order, page.notebook].index(page.notebook))
 
 
-def _unfinished(path: Path, source: Path) -> list[str]:
-    """What the marker beside an executed notebook says against it."""
-    try:
-        marker = files.read_object(path.with_suffix(".json"))
-    except (OSError, ValueError):
-        return ["This run did not finish: there is no mark of success beside it."]
-    changed = marker.get("source") != files.sha256(source.read_bytes())
-    return ["The notebook has changed since this run."] if changed else []
-
-
-def _notebook(path: Path, scale: str, made: list[Figure], troubles: list[str]) -> Page:
-    page = Page(f"{path.stem}-{scale}", path.stem, "", path.name, scale)
-    try:
-        notebook = nbformat.read(path, as_version=4)
-        code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    except Exception as error:  # nbformat raises errors of many kinds for a damaged file
-        lost = f"The executed copy cannot be read: {type(error).__name__}."
-        return replace(page, troubles=(lost,))
-    for cell in code:
-        cell.outputs = colab_cell.without_widgets(cell.outputs)
-        _describe(cell, made)
+def _notebook(path: Path, scale: str, made: list[Figure]) -> Page:
+    notebook = nbformat.read(path, as_version=4)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = colab_cell.without_widgets(cell.outputs)
+            _describe(cell, made)
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
-    body = _finished(_exporter().from_notebook_node(notebook)[0])
-    troubles = [*troubles, *_failures(code)]
-    return replace(page, title=_title(text, path), body=body, troubles=tuple(troubles))
-
-
-def _failures(code) -> list[str]:
-    """Each code cell that raised, and how many never ran though others did."""
-    code = [cell for cell in code if not colab_cell.installs(cell)]
-    failures = []
-    for place, cell in enumerate(code, 1):
-        for error in [output for output in cell.outputs if output.output_type == "error"]:
-            failures.append(f"Code cell {place} failed: {error.ename}: {error.evalue}"[:300])
-    waiting = sum(cell.execution_count is None for cell in code)
-    return failures + ([f"{waiting} of {len(code)} code cells did not run."] if waiting else [])
+    body = _exporter().from_notebook_node(notebook)[0]
+    return Page(f"{path.stem}-{scale}", _title(text), body, path.name, scale)
 
 
 def _describe(cell, made: list[Figure]) -> None:
@@ -183,38 +175,3 @@ def _exporter() -> HTMLExporter:
         exclude_input_prompt=True,
         exclude_output_prompt=True,
     )
-
-
-def _finished(body: str) -> str:
-    """HTML in which nothing runs or loads from elsewhere, and links lead to pages of the site."""
-    soup = bs4.BeautifulSoup(body, features="html.parser")
-    for element in soup.find_all(ACTIVE):
-        element.decompose()
-    for element in soup.find_all(True):
-        for name, value in list(element.attrs.items()):
-            if name.startswith("on") or ACTIVE_LINK.match(str(value)):
-                del element[name]
-        if re.match(r"\s*(https?:)?//", str(element.get("src"))):
-            element.replace_with(f"[not shown: {element['src']} would be loaded from elsewhere]")
-    for picture in soup.find_all("img", src=re.compile(r"^\.\./figures/")):
-        place = lambda m: f"figures/{m[2]}-{m[1]}." if m[1] else ""  # the film: at the site's top
-        picture["src"] = re.sub(r"figures/(?:(\w+)/(\w+)\.)?", place, str(picture["src"]))
-    for link in soup.find_all("a", href=True):
-        _lead(link)
-    return str(soup)
-
-
-def _lead(link: bs4.Tag) -> None:
-    """Lead a link to a notebook, a note or a figure to its page, one to another file nowhere."""
-    address, folder = str(link["href"]), files.folder("notebooks")
-    if re.match(r"https?:|#|mailto:", address):
-        return
-    target = Path(address.partition("#")[0])
-    if target.suffix == ".md" and (folder / target.name).exists():
-        link["href"] = f"../notes/{target.stem}.html"
-    elif target.suffix in (".py", ".ipynb") and (folder / f"{target.stem}.py").exists():
-        link["href"] = f"../notebooks/{target.stem}-demo.html"
-    elif target.parts[:2] == ("..", "figures") and (folder / target.with_suffix(".json")).exists():
-        link["href"] = f"../figures/{target.stem}-{target.parent.name}.html"
-    else:
-        link.unwrap()

@@ -12,6 +12,7 @@ from typing import Any
 import jinja2
 
 from lib import files
+from lib.companion import record
 from lib.companion.claims import held
 from lib.site import figures
 from lib.site.figures import Entry
@@ -52,19 +53,8 @@ def _hours(entry: Entry) -> str:
 
 
 def _record(entry: Entry) -> dict:
-    """The record of a figure of the index; FileNotFoundError, with the command that makes it, and
-    ValueError where it is damaged or lacks a number that the entry quotes.
-    """
-    path = FIGURES / entry.scale / f"{entry.slug}.json"
-    if not path.exists():
-        words = f"figures/index.toml names {path.name}, which is not there"
-        raise FileNotFoundError(f"{words}; run {entry.notebook.command(entry.scale)}")
-    record = figures.read(path, f"figures/{entry.scale}/{path.name}")
-    known = figures.quantities(record)
-    quoted = figures.FIELD.findall(entry.sentence + entry.finding + entry.failure)
-    if lacking := [name for name, _ in quoted if name not in known]:
-        raise ValueError(f"{entry.slug} quotes {', '.join(lacking)}; its record has no such number")
-    return record
+    """The record of a figure of the index."""
+    return record.read(FIGURES / entry.scale / f"{entry.slug}.json")
 
 
 def _table(name: str) -> str:

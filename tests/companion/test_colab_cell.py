@@ -25,7 +25,7 @@ class Shell:
 def run(address, monkeypatch, folder, absent):
     monkeypatch.setattr(files, "ROOT", folder)
     (folder / "pyproject.toml").write_text(f'[project.urls]\nrepository = "{address}"\n')
-    (cell,) = colab_cell.installing([])
+    (cell,) = colab_cell._installing([])
     shell, find = Shell(), importlib.util.find_spec
     if absent:
         hide = lambda name: None if name == "lib" else find(name)
@@ -43,21 +43,20 @@ def test_it_installs_from_the_repository_only_where_the_project_is_absent(monkey
     with pytest.raises(ImportError, match="address"):
         run("", monkeypatch, tmp_path, absent=True)
     (tmp_path / "pyproject.toml").unlink()
-    assert 'repository = ""' in colab_cell.installing([])[0].source
+    assert 'repository = ""' in colab_cell._installing([])[0].source
 
 
-def test_it_stands_once_after_a_merge_by_jupytext(tmp_path, monkeypatch):
+def test_it_stands_once_though_jupytext_merged_and_widgets_go(tmp_path):
     """`jupytext --update` drops the cell, which no .py has, and may hand its id on to another."""
     text = '# %% [markdown]\n# # Title\n\n# %% tags=["parameters"]\nscale = 1\n\n# %%\nscale\n'
     (tmp_path / "01.py").write_text(text)
     notebook = jupytext.reads(text, fmt="py:percent")
-    notebook.cells = colab_cell.installing(notebook.cells)
+    notebook.cells = colab_cell._installing(notebook.cells)
     stored = tmp_path / "01.ipynb"
     nbformat.write(nbformat.from_dict(notebook), stored)
     jupytext_command(["--to", "ipynb", "--update", str(tmp_path / "01.py")])
-    monkeypatch.setenv("NOTEBOOKS_DIR", str(tmp_path))
     for _ in range(2):
-        assert colab_cell.main() == 0
+        colab_cell.store(stored, stored)
         cells = nbformat.read(stored, 4).cells
         assert [cell.id for cell in cells] == ["cell-00", "install", "cell-01", "cell-02"]
         assert [cell.source for cell in cells] == [cell.source for cell in notebook.cells]

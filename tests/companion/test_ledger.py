@@ -30,16 +30,6 @@ def test_a_page_quotes_a_statement_word_for_word():
             statements.quoted("A", paper, name)
 
 
-def test_markdown_has_statement_rows_and_reasons(tmp_path):
-    rows = ledger.in_order([row(), row("b", 1.00004)], PAPER)
-    path = ledger.save(rows, PAPER, tmp_path / "book.json", "Heading")
-    assert path == tmp_path / "book.md"
-    text = path.read_text(encoding="utf-8")
-    assert text.startswith("# Heading") and "## Remark 2: proofs" in text
-    assert "largest \\|x\\| | 0.5 | ≤ 1 | not measured |  | yes |" in text
-    assert "| 1.00004 | ≤ 1 |" in text and "No number says so." in text
-
-
 def test_no_measured_value_of_a_ledger_can_drift():
     def record(*values):
         rows = [row(f"r{k}", value) for k, value in enumerate(values)]

@@ -20,6 +20,8 @@ from lib.companion import claims, pictures, record
 def figures(tmp_path, monkeypatch):
     monkeypatch.setenv("FIGURES_DIR", str(tmp_path / "figures"))
     monkeypatch.setenv("RUNS_DIR", str(tmp_path / "runs"))
+    monkeypatch.setenv("NOTEBOOKS_DIR", str(tmp_path))
+    (tmp_path / "01_x.py").write_text('# %% tags=["parameters"]\nscale = "demo"\nseeds, n = 3, 6\n')
     return tmp_path / "figures"
 
 
@@ -50,8 +52,7 @@ LOST = record.Number(None, 0.0)
 
 
 def save(slug="fastrates_fig2", figure=None, **changes):
-    parameters = {"seeds": np.int64(3)}
-    run = record.Run("01_x", "A", scale="demo", parameters=parameters, seeds=range(3))
+    run = record.Run("01_x", "A", {"scale": "demo", "seeds": 3, "n": np.int64(6)})
     given = dict(
         number="Figure 2",
         caption="Ours: 3 seeds.",
@@ -80,7 +81,7 @@ def test_record_has_the_layout_of_every_figure_and_its_picture_names_the_run(fig
         "words": ["iteration", "margin", r"$\alpha_{opt}$"],
         "notebook": "01_x",
         "scale": "demo",
-        "parameters": {"seeds": 3},
+        "parameters": {"scale": "demo", "seeds": 3, "n": 6},
         "seeds": [0, 1, 2],
         "data": [{"name": "example1", "source": "synthetic", "rows": 20}],
         "claims": [FAILS.as_dict()],
@@ -194,19 +195,14 @@ def test_numbers_in_words_may_move_and_so_may_the_picture_of_a_smoke_run(monkeyp
     assert stamped(save(figure=line(title="$s^{-1.48}$"))) != before
 
 
-@pytest.mark.parametrize("odd", [None, 3, "", [3], {"final": 3}, [{"id": 1}]], ids=repr)
-def test_a_damaged_figure_is_written_anew(odd):
+def test_a_missing_picture_is_written_anew_and_a_damaged_record_named():
     path = save()
-    true, png = path.read_text(), path.with_suffix(".png").read_bytes()
-    for key in ("numbers", "claims", "data", "parameters", "seeds"):
-        path.write_text(json.dumps(json.loads(true) | {key: odd}))
-        assert read(save())[key] == json.loads(true)[key]
-    for text in ("", "{", "[]", "{}"):
-        path.write_text(text)
-        assert read(save())["slug"] == "fastrates_fig2"
     path.with_suffix(".pdf").unlink()
-    path.with_suffix(".png").write_bytes(png[:300])
-    assert save().with_suffix(".pdf").exists() and path.with_suffix(".png").read_bytes() == png
+    assert save().with_suffix(".pdf").exists()
+    for text in ("", "[]", "{}"):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=path.name):
+            save()
 
 
 CELL = '# %% tags=["parameters"]\nscale = "demo"\nseeds = 5\nn, rates = 20, (1, 2)\n\n# %%\nm = 1\n'
@@ -302,7 +298,7 @@ def test_a_run_that_cannot_be_started_names_what_it_lacks(notebook):
             record.start("01_x", "A", USUAL | {"seeds": seeds})
     with pytest.raises(ValueError, match="'huge'"):
         record.start("01_x", "A", USUAL | {"scale": "huge"})
-    with pytest.raises(FileNotFoundError, match="02_y.py.*NOTEBOOKS_DIR"):
+    with pytest.raises(FileNotFoundError, match="02_y.py"):
         record.start("02_y", "A", USUAL)
 
 
@@ -351,9 +347,8 @@ def test_compare_uses_the_committed_tolerance_and_names_what_is_gone():
 
 
 def test_a_setting_of_a_figures_own_is_stored_beside_the_parameters():
-    run = record.Run(notebook="01_x", paper="A", scale="demo", parameters={"n": 6}, seeds=range(3))
-    stored = read(run.save(line(), "one", "Figure 2", "n=4", setting={"n": 4, "seeds": [1, 3]}))
-    assert stored["parameters"] == {"n": 6} and stored["setting"] == {"n": 4}
+    stored = read(save(setting={"n": 4, "seeds": [1, 3]}))
+    assert stored["parameters"]["n"] == 6 and stored["setting"] == {"n": 4}
     assert stored["seeds"] == [1, 3]
 
 
@@ -364,10 +359,9 @@ within = { "share_*" = "10 %", count = 0 }
 """
 
 
-def test_keep_adds_what_the_table_of_records_says(tmp_path, monkeypatch):
-    monkeypatch.setenv("NOTEBOOKS_DIR", str(tmp_path))
+def test_keep_adds_what_the_table_of_records_says(tmp_path):
     (tmp_path / "records.toml").write_text(TOLD)
-    run = record.Run(notebook="01_x", paper="A", scale="demo", parameters={"n": 6}, seeds=range(3))
+    run = record.Run("01_x", "A", {"scale": "demo", "seeds": 3, "n": 6})
     stored = read(run.keep(line(), "one", "about", numbers={"share_a": -2.0, "count": 7}))
     row = {"name": "tokens", "source": "synthetic", "revision": "seeds 0-2", "rows": 6}
     assert stored["figure"] == "Figure 2" and stored["data"] == [row]

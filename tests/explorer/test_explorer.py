@@ -37,12 +37,6 @@ def test_every_choice_gives_finite_curves(model):
             assert np.isfinite(values).all() and len(values) == len(shown.iterations)
 
 
-@pytest.mark.parametrize("name", ["model", "rule"])
-def test_an_unknown_name_is_refused(name):
-    with pytest.raises(ValueError, match=f"{name} 'sphere': choose one of"):
-        ExplorerSetting(**{name: "sphere"})
-
-
 def test_board_forgets_what_it_showed_before():
     first, second = (explorer.explore(ExplorerSetting(seed=seed, **SMALL)) for seed in (0, 1))
     board = explorer.Board(first)

@@ -10,8 +10,7 @@ from functools import cache
 from itertools import accumulate
 from pathlib import Path
 
-from lib.files import ROOT
-
+ROOT = Path(__file__).resolve().parents[2]
 # Rooms without formulas: drawing, pages, records, texts.
 WITHOUT = "site batch explorer data files provenance representation plots pictures record".split()
 WITHOUT += "colab_cell ledger figure pages statements redraw __main__ places cache".split()
@@ -61,16 +60,20 @@ def _places(node, text, inside=False, above=None):
         yield from _places(child, text, inside or isinstance(node, ast.FunctionDef), node)
 
 
-def draw(count: int, seed: int) -> list[tuple[Path, str, str]]:
-    """`count` mutants (file, its text, its new text)."""
+def draw(count: int, seed: int) -> list[tuple[str, tuple[str, ...], str, str]]:
+    """`count` mutants (file, the tests that import it, its text, its new text)."""
     places = []
     for path in sorted(p for room in ("lib", "papers") for p in (ROOT / room).rglob("*.py")):
         text = path.read_bytes()
         if not any(word in "/".join(path.parts[-3:]) for word in WITHOUT):
             places += [(path, text, *place) for place in _places(ast.parse(text), text)]
     drawn = random.Random(seed).sample(places, count)
-    changed = lambda text, start, end, new: text[:start] + new.encode() + text[end:]
-    return [(path, text.decode(), changed(text, *place).decode()) for path, text, *place in drawn]
+    mutants = []
+    for path, text, start, end, new in drawn:
+        changed = text[:start] + new.encode() + text[end:]
+        about = str(path.relative_to(ROOT)), _importing(path)
+        mutants.append((*about, text.decode(), changed.decode()))
+    return mutants
 
 
 @cache
@@ -85,7 +88,7 @@ def _imported(path):
     return found
 
 
-def importing(file: Path) -> tuple[str, ...]:
+def _importing(file: Path) -> tuple[str, ...]:
     """The tests that import the module `file`, those of its room where there are any.
 
     Where no test does, those that import what imports it.

@@ -1,12 +1,12 @@
 """figures/index.toml and what is made from it: sentences, the tables of README, REPRODUCING."""
 
-import json
 import re
 
 import pytest
 
 from lib import files
-from lib.companion.record import SCALES, names_now
+from lib.companion import record as records
+from lib.companion.record import SCALES, read
 from lib.site import figures, tables
 from lib.training.studies import STUDIES
 
@@ -46,32 +46,6 @@ def test_a_sentence_has_the_numbers_of_the_record(sentence, words):
     assert figures.filled(sentence, RECORD) == words
 
 
-def test_a_bad_index_or_record_is_named(tmp_path, monkeypatch):
-    def index(text):
-        (tmp_path / "index.toml").write_text(text, encoding="utf-8")
-
-    monkeypatch.setattr(tables, "FIGURES", tmp_path)
-    assert figures.index(tmp_path) == []
-    whole = '[01_x]\npaper = "A"\nquestion = "?"\nminutes = {demo = 1}\n'
-    for text, name in (
-        (whole.replace("minutes", "seconds"), "seconds"),
-        (whole.rpartition("minutes")[0], "minutes"),
-        ("01_x = 3\n\n[01_x]", "index.toml"),
-    ):
-        index(text)
-        with pytest.raises(ValueError, match=name):
-            figures.index(tmp_path)
-    figure = '[[01_x.figure]]\nslug = "one"\nscale = "demo"\nsentence = "at {gone:.1f}"\n'
-    index(whole + figure)
-    with pytest.raises(FileNotFoundError, match="one.json.*make figures ARGS=01"):
-        tables._table("figures")
-    good = {"notebook": "01_x", "data": [], "provenance": {}} | record(gap=1)
-    for content, name in ((b"[]", "figures/demo/one.json"), (json.dumps(good).encode(), "gone")):
-        files.write(tmp_path / "demo" / "one.json", content)
-        with pytest.raises(ValueError, match=name):
-            tables._table("figures")
-
-
 def test_every_figure_and_notebook_has_its_entry_at_its_largest_scale_and_a_title():
     largest = {}
     for scale in SCALES:
@@ -83,11 +57,15 @@ def test_every_figure_and_notebook_has_its_entry_at_its_largest_scale_and_a_titl
     assert named == sorted(path.stem for path in (files.ROOT / "notebooks").glob("[0-9]*.py"))
 
 
+def saved(entry):
+    return read(tables.FIGURES / entry.scale / f"{entry.slug}.json")
+
+
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.slug)
 def test_an_entry_agrees_with_its_record(entry):
-    held = tables._record(entry)
+    held = saved(entry)
     made_by = held["notebook"]  # a record keeps the name that its notebook had
-    assert entry.notebook.name in names_now().get(made_by, [made_by])
+    assert entry.notebook.name in records._names_now().get(made_by, [made_by])
     assert held["paper"] in entry.notebook.paper
     real = any(row["source"] in ("data_dir", "data", "hub") for row in held["data"])
     assert real <= entry.notebook.real_data and entry.scale in entry.notebook.minutes
