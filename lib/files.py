@@ -12,7 +12,9 @@ from pathlib import Path
 
 import lib
 
-ROOT = Path(lib.__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent
+if Path(str(lib.__file__)).resolve().parent.parent != ROOT:  # an editable install finds both
+    raise ImportError(f"{lib.__file__} is another package named lib; start outside of its folder")
 
 
 def folder(name: str) -> Path:

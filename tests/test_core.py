@@ -65,10 +65,14 @@ def test_the_core_alone_trains_solves_and_checks_the_law():
 
 
 def test_another_package_named_lib_is_named(tmp_path):
+    """Also by `lib.files`, which a path below finds where `lib` itself is another's."""
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "__init__.py").touch()
-    done = run(f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT)!r}]; import papers")
-    assert done.returncode == 1 and str(tmp_path) in done.stderr.splitlines()[-1]
+    both = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT)!r}]; import "
+    extended = f"lib; lib.__path__.append({str(ROOT / 'lib')!r}); import lib.files"
+    for imported in ("papers", extended):
+        done = run(both + imported)
+        assert done.returncode == 1 and str(tmp_path) in done.stderr.splitlines()[-1]
 
 
 def test_layers_hold():

@@ -1,5 +1,6 @@
-"""The wheel without its repository: what it contains, and notebook 10 on it, as on Colab."""
+"""The wheel, built from the sdist, without its repository: what it contains, and page 00 on it."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -9,12 +10,9 @@ import venv
 import zipfile
 from pathlib import Path
 
-import jupytext
-import nbformat
 import pytest
 
 from lib import files
-from lib.companion import colab_cell
 
 OFFLINE = ("--no-index", "--no-deps", "--disable-pip-version-check", "--quiet")
 LEFT_OUT = ("_DIR", "PYTHONPATH")  # a repository's folders, which a user of the wheel has not
@@ -31,15 +29,17 @@ def run(*command, folder):
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """Built from a copy, since setuptools leaves its work beside the sources."""
+    """Built from the sdist, so that both are asked; in a copy, which setuptools litters."""
     copy, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in ("lib", "papers", "notebooks"):
         left = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
         shutil.copytree(files.ROOT / name, copy / name, ignore=left)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(files.ROOT / name, copy)
-    build = ("wheel", ".", "--no-build-isolation", "--wheel-dir", out)
-    run(sys.executable, "-m", "pip", *build, *OFFLINE, folder=copy)
+    sdist = f"from setuptools import build_meta; build_meta.build_sdist({str(out)!r})"
+    run(sys.executable, "-c", sdist, folder=copy)
+    build = ("wheel", *out.glob("*.tar.gz"), "--no-build-isolation", "--wheel-dir", out)
+    run(sys.executable, "-m", "pip", *build, *OFFLINE, folder=out)
     (path,) = out.glob("*.whl")
     return path
 
@@ -82,12 +82,10 @@ def test_it_is_used_without_the_repository(python, tmp_path):
     assert (inside, runs) == ("False", str(tmp_path / "runs"))
 
 
-def test_notebook_runs_on_it_alone(python, tmp_path):
-    notebook = jupytext.read(files.ROOT / "notebooks" / "10_fixed_decoder.py")
-    notebook.cells = colab_cell._installing(notebook.cells)
-    nbformat.write(nbformat.from_dict(notebook), tmp_path / "01.ipynb")
-    small = ("-p", "seeds", "2", "-p", "steps", "100", "-p", "d", "60")
-    run(python, "-m", "papermill", "01.ipynb", "out.ipynb", *small, folder=tmp_path)
-    saved = sorted(path.stem for path in tmp_path.rglob("*.json"))
-    assert saved == ["fastrates_fig2", "fastrates_fig5"]
-    assert (tmp_path / "runs" / "custom") in next(tmp_path.rglob("fastrates_fig2.png")).parents
+def test_its_command_runs_page_00_wherever_one_stands(python, tmp_path):
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "__init__.py").touch()  # a reader's own
+    run(python.with_name("attention-dynamics"), "00", folder=tmp_path)
+    (saved,) = (tmp_path / "figures" / "demo").glob("*.json")
+    claims = json.loads(saved.read_text())["claims"]
+    assert claims and all(claim["holds"] for claim in claims)

@@ -1,9 +1,8 @@
 """The geometry of l_p mirror descent: potential, mirror map, Bregman divergence.
 
-Source: paper C, Definition 1.
-
-The potential is psi(W) = ||W||_{p,p}^p / p, 1 < p < inf, with 1/p + 1/q = 1. Everything is
-entrywise, so arrays here are flat: the last axis holds the entries of W, all others are batch axes.
+Source: paper C, Definition 1. The potential is psi(W) = ||W||_{p,p}^p / p, 1 < p < inf, with
+1/p + 1/q = 1. Everything is entrywise, so arrays here are flat: the last axis holds the entries of
+W, all others are batch axes.
 """
 
 import numpy as np
@@ -12,10 +11,7 @@ from lib.attention.coordinates import lp_norm as norm
 
 
 def check_exponent(p: float) -> float:
-    """p as a float; ValueError unless 1 < p < inf.
-
-    There potential and mirror map are finite and one to one.
-    """
+    """p as a float; ValueError unless 1 < p < inf, where potential and map are one to one."""
     if not 1 < p < np.inf:
         raise ValueError(f"p = {p}; it must be above 1 and finite")
     return float(p)
