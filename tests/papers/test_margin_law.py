@@ -72,7 +72,8 @@ def test_a_dual_off_by_one_percent_is_caught_in_every_single_run(compared):
             wrong = [runs.dual_off(run, by)]
             assert not holds(wrong, "offsets") and not holds(wrong, "duals")
     run = compared[0]  # an offset moves C by its derivative
-    moved = runs._offset_off(run, 1e-3).law.constant[0] - run.law.constant[0]
+    slopes = runs._raised(run, run.log_slopes, lambda slope: slope + 1e-3)
+    moved = runs._again(run, log_slopes=slopes).law.constant[0] - run.law.constant[0]
     slope = np.abs(run.law.coefficients[run.law.support]).min() / run.law.constant[0]
     assert abs(abs(moved) / 1e-3 - slope) < 0.01 * slope + 1e-4
 
