@@ -285,13 +285,15 @@ class Work:
         # A name may end in a rate, so suffixes are added to it and never replaced.
         path, checkpoint = self.folder / f"{name}.npz", self.folder / f"{name}.pt"
         lock, first = FileLock(self.folder / f".{name}.lock"), self.machine.is_main_process
+        # Before the lock: a run that came far enough may be taken further by another process.
+        if curve := loop.agreed(self._kept(path, until) if first else None):
+            return curve
         try:
             with contextlib.suppress(Timeout):
                 lock.acquire(blocking=False) if first else None
             if not loop.agreed(lock.is_locked):
                 return None
-            curve = self._finished(path) if path.exists() else None
-            if curve and (not curve.paused or len(curve.loss) >= until):
+            if curve := loop.agreed(self._kept(path, until) if first else None):
                 return curve
             curve = replace(self._trained(who, checkpoint, until), **who, made=self.made)
             if first:
@@ -304,6 +306,10 @@ class Work:
             return curve
         finally:
             lock.release()
+
+    def _kept(self, path: Path, until: float) -> Curve | None:
+        curve = self._finished(path) if path.exists() else None
+        return curve if curve and (not curve.paused or len(curve.loss) >= until) else None
 
     def _finished(self, path: Path) -> Curve:
         (curve,) = load(path).curves

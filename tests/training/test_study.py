@@ -13,6 +13,7 @@ import time
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 from torch import nn
 
 from lib import files
@@ -174,6 +175,15 @@ def test_two_processes_share_a_study_without_loss(whole, tmp_path):
     assert other.returncode == 0
     ends = [line.partition(":")[0] for line in said + theirs if "paused" not in line]
     assert said and theirs and len(ends) == len({*ends})  # each did a part, none was run twice
+
+
+def test_a_run_that_another_process_takes_further_is_read_meanwhile(tmp_path):
+    here, one = work(STUDY, tmp_path), a_run("curve", "SGD", 0.1, None, 0)
+    short = here.one(one, 2)
+    assert short.paused and len(short.loss) == 2
+    with FileLock(next(here.folder.glob(".*.lock"))):
+        assert np.array_equal(here.one(one, 2).loss, short.loss)
+        assert here.one(one, 3) is None
 
 
 def test_a_run_of_other_code_or_of_another_device_is_refused(tmp_path, monkeypatch):
