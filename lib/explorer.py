@@ -158,8 +158,9 @@ def _controls(setting: ExplorerSetting) -> dict[str, widgets.Widget]:
     }
     words = {"model": "data model", "rule": "update rule", "step_size": "step size"}
     for name, widget in made.items():
-        widget.description, widget.value = words.get(name, name), getattr(setting, name)
-        widget.style.description_width = "6.5em"
+        widget.set_trait("description", words.get(name, name))
+        widget.set_trait("value", getattr(setting, name))
+        widget.set_trait("style", {"description_width": "6.5em"})
     return made
 
 

@@ -31,8 +31,11 @@ class Stated:
     """The `statements` of a paper, by number, and the claims that its file words."""
 
     def __init__(self, paper: str, path: Path):
-        self.paper, self._rows, self.statements = paper, {}, {}
-        tables, texts = read_table(path), {}
+        self.paper = paper
+        self._rows: dict[str, tuple[str, ...]] = {}
+        self.statements: dict[str, Statement] = {}
+        tables: dict[str, Any] = read_table(path)
+        texts: dict[str, str] = {}
 
         def whole(text):
             return " ".join(re.sub("<([A-Z]+)>", lambda name: texts[name[1]], text).split())

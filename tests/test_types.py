@@ -10,10 +10,10 @@ ROOT = Path(__file__).resolve().parent.parent
 # What `ty check lib papers` finds. Each may only be lowered. Its findings in lib.compiled are
 # calls of numba's intrinsics, which it takes for methods.
 MOST = {
-    "lib/attention": 6, "lib/batch": 3, "lib/companion": 4, "lib/compiled": 34, "lib/data": 5,
+    "lib/attention": 6, "lib/batch": 2, "lib/companion": 0, "lib/compiled": 34, "lib/data": 5,
     "lib/dynamics": 0, "lib/mirror": 1, "lib/networks": 5,
     "lib/regression": 2, "lib/site": 0, "lib/svm": 0, "lib/training": 13, "papers/a": 17,
-    "papers/b": 5, "papers/beyond": 77, "papers/c": 26, "beside": 24,
+    "papers/b": 5, "papers/beyond": 75, "papers/c": 26, "beside": 24,
 }  # fmt: skip
 
 

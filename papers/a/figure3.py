@@ -97,8 +97,8 @@ def draw(histories: Mapping[str, History], step_size: float, caption: str) -> Fi
     for axis in axes[1:3]:
         axis.set(yscale="log", ylim=(0.1, 1e4))
         plots.power_law(axis, (10, steps), 1 / 3, at_ten, r"$3\eta t^{1/3}$ (Lemma 12)")
-    decayed, look = histories.get("NGD, decay"), plots.look("NGD, decay")
-    for t in REFERENCE if decayed else ():
+    decayed, look = histories["NGD, decay"], plots.look("NGD, decay")
+    for t in REFERENCE:
         norm = np.median(decayed.norm[:, at(decayed, t)])
         axes[1].plot(t, norm, ms=4, **look.mark)
         place = dict(xytext=(2, -11), textcoords="offset points", fontsize=7)

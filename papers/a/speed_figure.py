@@ -67,7 +67,7 @@ def _accuracies(ax, curves: Curves) -> None:
         ax.plot(steps[-1], last, markersize=5, **look.mark)
         ends.append((last, f"{last:.1f}", look.colour))
     if plain := curves.baselines():
-        best = max(plain, key=plain.get)
+        best = max(plain, key=plain.__getitem__)
         words = textwrap.fill(f"{100 * plain[best]:.1f} {best}", 10)
         ax.axhline(100 * plain[best], **plots.LEVEL)
         ends.append((100 * plain[best], words, plots.GREY))
@@ -111,7 +111,7 @@ def _ratios(ax, curves: Curves, name: str) -> None:
                 f"{rule} to {target:g}",
                 *(ratio.estimate, ratio.low, ratio.high),
                 asked=SAME if judged and word is no_gain else (),
-                points=ratio.values,
+                points=tuple(ratio.values),
                 hollow=tuple(theirs | np.isinf(speed.steps(curves, rule, target))),
                 look=rule,
                 words=words,

@@ -109,7 +109,7 @@ def integrated(
     }
 
 
-def leading(sizes: Sequence[int], values: np.ndarray, since: float = 0) -> np.ndarray:
+def leading(sizes: Sequence[int] | np.ndarray, values: np.ndarray, since: float = 0) -> np.ndarray:
     """The a of values (repeats, sizes) = C n^a (1 + b/n), (repeats,).
 
     log n and 1/n by regression, from the sizes `since` on, three at least. With a = -1 this is the

@@ -53,8 +53,8 @@ def _differences(ax, rows: list[tuple[str, Interval, str]], scale: float = 1.0) 
         values = scale * np.array([measured.estimate, measured.low, measured.high])
         words = f"{values[0]:+.2g} {verdict}"
         points = scale * measured.values
-        known = dict(verdict=verdict or "measured", words=words)
-        bars.append(pieces.Bar(name, *values, points=points, **known))
+        bar = pieces.Bar(name, *values, verdict or "measured", points=tuple(points), words=words)
+        bars.append(bar)
     shown = [value for bar in bars for value in (0.0, bar.low, bar.high, *bar.points)]
     room = 0.1 * (max(shown) - min(shown))
     pieces.forest(ax, bars, (min(shown) - room, max(shown) + room))
