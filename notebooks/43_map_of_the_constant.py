@@ -173,7 +173,7 @@ map_table = claims.Table(map_claims)
 map_table
 
 # %%
-about_map = f"Class means, n=6, T=5, d=120; T, correlation: d=960; long T: n=2, d=15T; {seeds} seeds, t = {map_steps:,}; dashes: from duals, circles: runs, dotted: switches"
+about_map = f'Class means, n=6, T=5, d=120; T, correlation: d=960; long T: n=2, d=15T, t = {constant_map.ENOUGH["long T"]:,}; {seeds} seeds, else t = {map_steps:,}; dashes: from duals, circles: runs, dotted: switches'
 figure_map = plots.caption(figures.constants(points, switches), about_map)
 figure_map
 

@@ -381,7 +381,7 @@ def bent(
 ) -> Figure:
     """Errors of l_p over ||W||; duals at zero; what lies off the span; and steps for p < 2."""
     figure, (error, offset, outside, moves) = plots.panels(2, 2, height=2.9)
-    ends = []
+    ends, solid = [], []
     for p in dict.fromkeys(r.law.p for r in powers):
         for started in (False, True):
             one = next(r for r in powers if (r.law.p, r.started) == (p, started))
@@ -389,12 +389,13 @@ def bent(
             label = None if started else f"p = {p:g}"
             error.plot(one.norm, one.error, label=label, **style)
             power = np.polyfit(np.log(one.norm), np.log(one.error), 1)[0]
-            ends.append((one.error[-1], f"{power:.2f}", style["color"]))
-    _logs(
-        error,
-        xlabel=r"$\|W_t\|_p$",
-        title=r"Error $\sqrt{2D_\psi}$; right: its power of $\|W_t\|_p$",
-    )
+            if started:
+                ends.append((one.error[-1], f"{power:.2f}", style["color"]))
+            else:
+                solid.append(power)
+    title = r"Error $\sqrt{2D_\psi}$; right: power of $\|W_t\|_p$, dashed"
+    _logs(error, xlabel=r"$\|W_t\|_p$", title=title)
+    pieces.note(error, f"solid: powers {min(solid):.2f} to {max(solid):.2f}", x=0.02)
     pieces.plain_ticks(error.xaxis)
     pieces.end_labels(error, ends)
     error.legend(**SMALL)
@@ -436,7 +437,7 @@ def _moves(axis, steps):
         axis.plot(moved, **style)
         axis.plot([], [], label=f"p = {p:g}", **style)
     names = [*(f"{share:g}" for share in lp_law.SHARES), "constant"]
-    axis.set(yscale="log", xlabel="rise of the margins over the longest that settles")
+    axis.set(yscale="log", xlabel="rise of the margins / longest that settles")
     axis.set_xticks(range(len(names)), names)
     axis.set(xlim=(-0.4, len(names) - 0.6), title="Last move of an offset")
     axis.legend(**SMALL)
