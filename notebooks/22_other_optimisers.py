@@ -122,6 +122,7 @@ print("seed 0:", *str(data.problems[0].premises()).split("; "), sep="\n  ")
 #
 # Muon finds $UV^\top$ without a decomposition, by five steps of a polynomial that pushes all singular values towards one.
 # The library takes them in sixteen bits, and so does the page. Shampoo's roots and SOAP's eigenvectors are renewed every tenth step.
+# Shampoo's best step, 1, is the largest that was tried.
 
 
 # %%

@@ -326,7 +326,7 @@ print(*(f"{name} {median:.3f}" for name, median in zip(atlas.NORMS, medians)), s
 # </details>
 #
 # **Newton-Schulz.** Muon's five iterations approximate the polar factor. Prediction: does the spectral ratio go to 1 with more of them?
-# (All in float64. `torch.optim.Muon` iterates in bfloat16: its first step on these problems is 10 to 23 % off, seeds 0 to 4.)
+# (All in float64. `torch.optim.Muon` iterates in bfloat16.)
 
 # %%
 for iterations in (5, 10):

@@ -104,7 +104,7 @@ def verdict(holds: bool, catches: Sequence[str] | None, fails_if: Sequence[str])
 
 
 def _cells(row: Claim) -> tuple[str, ...]:
-    setting = row.setting + (f", {row.seeds} seeds" if row.seeds else "")
+    setting = row.setting + (f", {row.seeds} seed{'s' * (row.seeds > 1)}" if row.seeds else "")
     catches = "not measured" if row.catches is None else ", ".join(row.catches)
     catches = (catches or "nothing it names") if row.fails_if else "names none"
     words = row.kind, setting, row.statement, shown(row), row.bound, catches, row.remark
