@@ -175,9 +175,9 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1")
 # $$W_{mm} = \arg\min_W \|W\|_F \quad\text{subject to}\quad (x_{i,opt} - x_{i,t})^\top W z_i \ge 1 \ \text{ for all } i,\ t \ne opt .$$
 #
 # In words: the smallest matrix under which every opt token beats every other token by at least one logit.
-# It is a support vector machine whose points are pairs of tokens. Why this one? Late in training a pair pulls
-# like $e^{-g}$ at the margin $g = (x_{i,opt} - x_{i,t})^\top W z_i$, so the smallest margins decide where
-# $W$ turns, and it turns until they are as large as its length allows ([notebook 40](40_law_of_margins.ipynb)).
+# It is a support vector machine whose points are pairs of tokens. Why this one? Late in training $p_{opt}\,p_t\approx e^{-g}$ with the
+# margin $g = (x_{i,opt} - x_{i,t})^\top W z_i$ of a pair. So only pairs of smallest margin still pull, and $-\nabla L$ is a sum of their
+# $(x_{i,opt} - x_{i,t})\,z_i^\top$ with positive weights: the form that the solution of this machine has ([notebook 40](40_law_of_margins.ipynb)).
 #
 # **By eye.** The queries are $z_1 = (1, 0)$ and $z_2 = (0, 1)$, so $W z_i$ is column $i$ of $W$, and
 # the two columns can be found apart.

@@ -310,9 +310,9 @@ tables["antipodal"]
 # One claim fails, in one draw of a hundred with antipodal means: a $p_{opt}$ that is still small falls for a
 # while, which Lemma 5 excludes as we read it.
 # It rests on Assumption 1: then a sample's own part of the gradient decides
-# whether its $p_{opt}$ rises. Here it fails, and sample $j$ moves sample $i$ in
+# whether its $p_{opt}$ rises. Here Assumption 1 fails, and sample $j$ moves sample $i$ in
 # proportion to $\langle z_i, z_j\rangle$, up or down.
-# With orthogonal means the other class has little say, and no weight falls.
+# In the draws with orthogonal means no weight falls; they are fewer here than the antipodal ones, too few to show a fall in one of a hundred.
 
 # %% [markdown]
 # ## What we saw
@@ -320,8 +320,8 @@ tables["antipodal"]
 # Every rule selects the opt tokens, and the direction of $W_t$ tends to that of $W_{mm}$. The error of
 # NGD falls like $t^{-0.84}$ here, faster than Theorem 1 promises, and like $1/t$ from ten thousand
 # iterations on. Why exactly $1/t$ is the subject of [the law of the margins](40_law_of_margins.ipynb).
-# In one draw of Figure 5's data a small opt weight falls, because tokens that a class shares are not
-# nearly orthogonal.
+# In one draw of Figure 5's data a small opt weight falls: tokens that a class shares are not nearly
+# orthogonal, as Lemma 5 asks.
 #
 # ## Change this
 #

@@ -95,7 +95,8 @@ statements.quoted("C", STATEMENTS, "Eqs. 4-8", "Theorem, convergence")
 # $W$ itself, and the rule is normalised gradient descent.
 #
 # **Why the $\ell_p$ margin?** The mirror image is $\nabla\psi(W)$ of the potential $\psi(W)=\lVert W\rVert_{p,p}^p/p$. Steps add up in it. Late in training
-# each is a sum of the features $A_{i,t}=(x_{i,\alpha_i}-x_{i,t})z_i^\top$ with weights that are not negative, and only pairs of least margin still pull.
+# only pairs of least margin still pull, and each step is a sum of their features $A_{i,t}=(x_{i,\alpha_i}-x_{i,t})z_i^\top$. Where the selected tokens
+# score higher than the others of these pairs, its weights are not negative.
 # So $\nabla\psi(W_t)$ grows along a sum over the tight pairs. That is what the $\ell_p$ SVM asks of its solution:
 # $\nabla\psi(W_{mm})=\sum\beta_{i,t}A_{i,t}$ with $\beta\ge0$, zero where a constraint is not tight.
 #
@@ -134,7 +135,7 @@ def divergence(V, W, p):
 #
 # $$w_j = \mathrm{sgn}(c_j)\,|c_j|^{q-1} \big/ \textstyle\sum_k |c_k|^q ,$$
 #
-# and turns towards the larger entry of $c$ as $p$ falls. Training from zero must find its direction.
+# and turns towards the larger entry of $c$ as $p$ falls. Prediction: training from zero finds its direction.
 
 # %%
 pair, c = attention.two_examples(), np.array([-0.5, 1.0])
@@ -239,7 +240,7 @@ path_table
 # ## Head and attention together
 #
 # $\ell_p$-JointGD moves $W$ and $v$ by the same rule, each normalised by its own dual norm, both from zero,
-# on the paper's fixed instance. $W$ must turn to the $\ell_p$ [token SVM](words.md), and $v$ to the $\ell_p$ SVM of the
+# on the paper's fixed instance. Prediction: $W$ turns to the $\ell_p$ [token SVM](words.md), and $v$ to the $\ell_p$ SVM of the
 # selected tokens.
 
 # %%
@@ -254,7 +255,7 @@ joint_table
 
 # %% [markdown]
 # * **Upper panels.** Look at where each path ends: at or near the mark of its own SVM. The path of $p = 3$ misses it, and
-#   more so for $v$. Its divergence is small all the same, since $D$ is about quadratic in a small miss. It has selected another
+#   more so for $v$. Its divergence is small all the same: $D$ is of second order in a small miss, of order $p$ where an entry of the solution is zero. It has selected another
 #   token of the first sample than the two others, so its rays lie elsewhere.
 # * **Lower panels.** Look at the two time scales: the selection is made within 30 steps, and the directions still turn
 #   after thousands.

@@ -24,7 +24,7 @@
 # **Question.** What *is* the error, exactly?
 #
 # **Answer.** Under the hypotheses below it is a constant divided by $\|W_t\|$, in the limit. Under NGD $\|W_t\|$ grows like $t$: where the
-# constant is not zero the error falls like $1/t$, and the exponent of Theorem 1 is not tight. One part of the constant, of length $C$, belongs to
+# constant is not zero the error falls like $1/t$, faster than Theorem 1's exponent. One part of the constant, of length $C$, belongs to
 # the support vectors. It **follows from the dual variables of the SVM** of the tokens that the run selects. The start and the other
 # pairs leave the rest.
 #
@@ -79,9 +79,9 @@ for t in (1, 10, 100, 300, 1000):
 # %% [markdown]
 # The margins grow for ever. Their *difference* comes to rest at $-\log4=-1.386$: the logarithm of the ratio of the [duals](words.md).
 #
-# Why? Sample $i$ pulls on $W$ in proportion to $e^{-g_i}$. The direction of $W$ rests when the two pulls are in the ratio $1:4$ of the
-# duals, so when $g_1-g_2=\log4$. A fixed difference of margins keeps the path at a fixed distance from the ray of $W_{mm}$. An angle at a
-# fixed distance falls like one over the length.
+# Why? Sample $i$ pulls on $W$ in proportion to $e^{-g_i}$: loss and scores are the same for both. The direction of $W$ rests when the two
+# pulls are in the ratio $1:4$ of the duals, so when $g_1-g_2=\log4$. A fixed difference of margins keeps the path at a fixed distance from the
+# ray of $W_{mm}$, here $\sqrt{0.8}\,\log4=1.24$. An angle at a fixed distance falls like one over the length.
 
 # %%
 rest = np.log(4) * np.array([0.8, -0.4])  # across W_mm, with margins log 4 apart
@@ -105,7 +105,7 @@ figure
 # | $a_t=\langle W_t,W_{mm}\rangle/\lVert W_{mm}\rVert^2$ | *margin level*; $g_m-a_t$ is the *offset* of a margin |
 # | $\eta$, $\eta^*$ | length of an NGD step; the longest at which *small* wrong offsets die ([notebook 41](41_how_margins_settle.ipynb)) |
 #
-# **Hypotheses.** The loss falls, and its slope $\ell'$ is locally Lipschitz.
+# **Hypotheses.** The loss falls strictly, $\ell'<0$, and its slope is locally Lipschitz.
 # 1. *Duals.* $W_{mm}=\sum_mb_mA_m$ with $b_m>0$ on all of $S$, for one choice of $b$.
 # 2. *Scores.* On $S$ the selected token has the higher score.
 # 3. *Steps.* No momentum, and short steps: $\eta\|W_{mm}\|\max_{m,k\in S}\lVert A_m-A_k\rVert^2<8$ for NGD. (The note has Polyak's rule and
@@ -114,16 +114,16 @@ figure
 #
 # **Theorem.** The run selects these tokens for ever, $a_t\to\infty$, and on the support
 # $$g_m=a_t+\log\frac{\kappa_m}{\beta_m}-\text{mean}_\beta+o(1),\qquad W_t=a_tW_{mm}+\rho_\perp+\omega_\infty+o(1).$$
-# $\text{mean}_\beta$ is the $\beta$-weighted mean of the logarithms. If there are many duals, $\beta$ are those nearest to $\kappa$ in
+# $\text{mean}_\beta$ is the $\beta$-weighted mean of the logarithms; it is taken off since $\rho_\perp$ is orthogonal to $W_{mm}=\sum_m\beta_mA_m$. If there are many duals, $\beta$ are those nearest to $\kappa$ in
 # relative entropy. $\rho_\perp\perp W_{mm}$ is the one matrix in the span of the $A_m$, $m\in S$, with these offsets. $\omega_\infty$ is
 # orthogonal to that span. Hence
 # $$\|W_t\|\times\text{error}_t\to\sqrt{C^2+\|\omega_\infty\|^2},\qquad C=\|\rho_\perp\|.$$
 # The $o(1)$ are exponentially small in $a_t-a_0$, with explicit constants.
 #
-# $C$ is the same for every rule and start that select these tokens; the loss enters only through $\kappa$. $\omega_\infty$ is what $W_0$
+# Under these hypotheses $C$ is the same for every rule and start that select these tokens; the loss enters only through $\kappa$. $\omega_\infty$ is what $W_0$
 # and the pairs off the support left. It is zero if $W_0=0$ and all pairs are on the support.
 #
-# **Why.** Once the other tokens' weights are small, $-\nabla L=\frac1n\sum_m\kappa_me^{-g_m}A_m$. The direction rests only where
+# **Why.** Once the other tokens' weights are small, $-\nabla L\approx\frac1n\sum_m\kappa_me^{-g_m}A_m$. The direction rests only where
 # this is along $W_{mm}=\sum_m\beta_mA_m$, so where $\kappa_me^{-g_m}\propto\beta_m$. Take logarithms: that is the first formula. The
 # offsets do come to rest, because they perform gradient descent on a convex function,
 # $\log\sum_m\kappa_me^{-\langle A_m,\rho\rangle}$.
@@ -196,7 +196,7 @@ settings = [
 ]
 compared = [one for setting in settings for one in runs.compare(setting, steps)]
 kept, out = runs.kept(compared), [one for one in compared if one.refusal]
-print(f"{len(kept)} of {len(compared)} runs meet the hypotheses at t = {steps:,}")
+print(f"{len(kept)} of {len(compared)} runs are admitted at t = {steps:,}")
 print(*(f"refused: {one.setting.name}, seed {one.run}, {one.premise}" for one in out), sep="\n")
 
 # %% [markdown]
@@ -267,9 +267,9 @@ figure_collapse
 
 # %% [markdown]
 # Left: look at the printed $\|W_t\|$, from which on all rules are on the dotted line, and at where the broad bands end. Right: look at the
-# slopes, which are the dotted line's: the distance from the law dies like $e^{-\lambda_1a_t}$ for every rule, with $\lambda_1$ from the duals.
+# slopes, which are the dotted line's: here, with short steps, the distance from the law dies like $e^{-\lambda_1a_t}$ for every rule. [Notebook 41](41_how_margins_settle.ipynb) has $\lambda_1$, which follows from the duals, and the cases in which it is slower.
 #
-# **A head that is trained too** moves $\kappa$ and nothing else. If it obeys the law of its own SVM, with duals $\nu_i$, then
+# **A head that is trained too** moves $\kappa$. If it obeys the law of its own SVM, with duals $\nu_i>0$ of all samples, then
 # $\lvert\ell'_i\rvert\propto\nu_i$, and $W$ obeys the law with that $\kappa$ ([notebook 42](42_where_the_law_bends.ipynb)).
 
 # %%

@@ -27,7 +27,7 @@
 #
 # **Answer.** Steepest descent in a norm maximises the margin in that norm: after 1,000,000 steps it is within 1 % of the largest possible. Muon
 # with an exact polar factor goes with the spectral norm; sign methods (Signum, Lion) and RMSprop go with the largest entry of $W$.
-# Adam comes nearest to the largest entry, but not within 1 % in every run; with an $\epsilon$ it reaches no norm tested, nor does Muon with
+# Adam comes nearest to the largest entry, but not within 1 % in every run; with an $\epsilon$ it reaches no norm tested in this time, nor does Muon with
 # Newton-Schulz steps. AdaGrad, and Adam on single samples, have a norm of their own, given below. AdaGrad comes nearer to the largest
 # margin in it than in any of the others; Adam needs more than a million steps to have 0.98 of it in every run.
 #
@@ -70,13 +70,14 @@
 # sample $i$'s gradient is along $\sum_t\beta_{it}A_{it}$, and $v$ averages the squares of these. So $h$ solves an equation, without a look at the run
 # (Baek, Song and Yun, 2510.26303, for linear models).
 #
-# **Hypotheses.** For *linear* classifiers with an exponential tail of the loss, and steps that are short or decay with
+# **Hypotheses.** For *linear* classifiers of separable data with an exponential tail of the loss, and steps that are short or decay with
 # $\sum_t\eta_t=\infty$, steepest descent has $r_N\to1$. That attention does the same, once a run keeps its tokens, is measured here.
 #
 # **Why.** Let $q_m$ be the share of pair $m$ in the pull, so that $G\propto\sum_mq_mA_m$. To first order a step multiplies $L-L^*$ by
 # $1-\eta_tN^*(\sum_mq_mA_m)$. Whatever the shares, $N^*(\sum_mq_mA_m)\ge\gamma_N$: the best matrix of norm one has at least the margin
-# $\gamma_N$ on each $A_m$. So, where the steps' squares have a finite sum, $\min_m\langle A_m,W_t\rangle\ge\gamma_N\sum\eta-O(1)$, while
-# $N(W_t)\le\sum\eta$.
+# $\gamma_N$ on each $A_m$. What is of second order adds up to $\sum\eta^2$. So $\min_m\langle A_m,W_t\rangle\ge\gamma_N\sum\eta-O(1+\sum\eta^2)$, while
+# $N(W_t)\le\sum\eta$ from zero: $r_N\to1$ for steps like $t^{-1/2}$ or $t^{-1}$. For constant steps this leaves $1-r_N=O(\eta)$; that it goes on
+# falling is measured.
 #
 # **Whose statements.** Most rows measure what others proved, for linear models unless the line says more. Ours are the runs
 # on attention's $W$, and the predictions whose claims say "ours, beyond".
@@ -230,7 +231,7 @@ figure_used = plots.caption(atlas_figures.used(ends, own, found, share), about_u
 figure_used
 
 # %% [markdown]
-# Left: look at how far the shortfall is from the law's, which has no fitted number; dashed: asked for. Middle: where the decay is strong runs select other tokens,
+# Left: look at how far each run is from the law, in which nothing is fitted; left of the dashed line is as near as was asked. Middle: where the decay is strong runs select other tokens,
 # mostly but not always of more margin. Right: most blue points, the own norms, lie above the grey ones.
 #
 # ## How fast, and on which schedule
@@ -271,7 +272,7 @@ figure_rates
 # ## What Adam forgets
 #
 # $v$ is a mean of squared gradients over $1/(1-\beta_2)$ steps. Gradients that fall faster than $\beta_2^{t/2}$ leave $v$
-# behind, and the step shrinks. An $\epsilon$ above the gradients turns Adam into gradient descent. With fewer samples a step the gradients'
+# behind, and the step shrinks. An $\epsilon$ above the gradients turns Adam into plain gradient descent, whose $W$ grows like $\log t$ alone. With fewer samples a step the gradients'
 # relative sizes are lost.
 
 # %%
