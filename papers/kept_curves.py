@@ -11,7 +11,7 @@ from lib import files
 from lib.companion import claims, plots
 from lib.companion.claims import Claim, Table
 from lib.companion.record import Number, Run, finite
-from lib.training.curves import Curve, Curves, load
+from lib.training.curves import READINGS, Curve, Curves, load
 from papers import verdicts
 from papers.verdicts import UNDECIDED, Interval
 
@@ -161,13 +161,22 @@ def together(rows: list[np.ndarray]) -> np.ndarray:
 
 
 def losses(ax, curves: Curves, rows: int = 1, shown: Callable[[str], str] = str) -> None:
-    """The running mean of the loss over steps, divided by `rows`; `shown` names a rule."""
+    """The loss by which targets are judged, divided by `rows`; `shown` names a rule.
+
+    The clock's readings, else the running mean of the batches' losses.
+    """
     window = curves.configuration["window"]
     for rule in curves.configuration["rates"]:
-        smooth = together([run.smooth(window)[window::10] for run in curves.runs(rule)]) / rows
-        x = np.arange(smooth.shape[1]) * 10 + window
-        plots.band(ax, x, smooth, shown(rule), rule)
-    ax.set(title="Training loss", xlabel="Step")
+        runs = curves.runs(rule)
+        if clocked(curves):
+            loss = together([run.readings()[READINGS:] for run in runs])
+            x = runs[0].clock["at"][READINGS:][: loss.shape[1]]
+        else:
+            loss = together([run.smooth(window)[window::10] for run in runs]) / rows
+            x = np.arange(loss.shape[1]) * 10 + window
+        plots.band(ax, x, loss, shown(rule), rule)
+    where = "fixed rows" if clocked(curves) else "running mean"
+    ax.set(title=f"Training loss, {where}", xlabel="Step")
 
 
 def rates_figure(curves: Curves, last: Callable[[Curve], float], name: str) -> Figure:

@@ -98,10 +98,10 @@ def draw(histories: Mapping[str, History], step_size: float, caption: str) -> Fi
         axis.set(yscale="log", ylim=(0.1, 1e4))
         plots.power_law(axis, (10, steps), 1 / 3, at_ten, r"$3\eta t^{1/3}$ (Lemma 12)")
     decayed, look = histories["NGD, decay"], plots.look("NGD, decay")
-    for t in REFERENCE:
+    for t in [t for t in REFERENCE if t > 100]:
         norm = np.median(decayed.norm[:, at(decayed, t)])
         axes[1].plot(t, norm, ms=4, **look.mark)
-        place = dict(xytext=(2, -11), textcoords="offset points", fontsize=7)
+        place = dict(xytext=(-14, 6), textcoords="offset points", fontsize=7)
         axes[1].annotate(f"{norm:.3g}", (t, norm), color=look.colour, **place)
     for axis in axes[4:]:
         pieces.toward_one(axis, 1e-8)

@@ -68,7 +68,7 @@ def _accuracies(ax, curves: Curves) -> None:
         ends.append((last, f"{last:.1f}", look.colour))
     if plain := curves.baselines():
         best = max(plain, key=plain.__getitem__)
-        words = textwrap.fill(f"{100 * plain[best]:.1f} {best}", 10)
+        words = textwrap.fill(f"{100 * plain[best]:.1f}: {best}", 10)
         ax.axhline(100 * plain[best], **plots.LEVEL)
         ends.append((100 * plain[best], words, plots.GREY))
     ax.set(title="Test accuracy (%)", xlabel="Step (marks: all rows)")

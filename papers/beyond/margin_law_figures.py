@@ -244,7 +244,7 @@ def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
         size = [joint_law.path_length(one.rule, int(t)) for t in one.iterations]
         predicted = np.median(one.law.W_law.constant) / size
         error.plot(one.iterations, predicted, **plots.PREDICTED)
-        measured = f"$t^{{{np.median(joint_law.exponents(one)):.3f}}}$"
+        measured = f"$t^{{{np.mean(joint_law.exponents(one)):.3f}}}$"
         ends.append((np.median(one.error[:, -1]), measured, like.colour))
         rows[steps] = np.abs(joint_law.limit_errors(one))
         rows[f"{steps}, its level"] = np.abs(joint_law.level_errors(one))

@@ -46,8 +46,11 @@ def rates(curves: Curves) -> Figure:
     return kept_curves.rates_figure(curves, late, "Held-out accuracy (%)")
 
 
-def _differences(ax, rows: list[tuple[str, Interval, str]], scale: float = 1.0) -> None:
-    """Paired differences as a forest, a dot a seed: (name, interval, verdict or "")."""
+def _differences(ax, rows: list[tuple[str, Interval, str]], scale=1.0, also=()) -> None:
+    """Paired differences as a forest, a dot a seed: (name, interval, verdict or "").
+
+    The axis has room for the values `also`.
+    """
     bars = []
     for name, measured, verdict in rows:
         values = scale * np.array([measured.estimate, measured.low, measured.high])
@@ -55,7 +58,7 @@ def _differences(ax, rows: list[tuple[str, Interval, str]], scale: float = 1.0) 
         points = scale * measured.values
         bar = pieces.Bar(name, *values, verdict or "measured", points=tuple(points), words=words)
         bars.append(bar)
-    shown = [value for bar in bars for value in (0.0, bar.low, bar.high, *bar.points)]
+    shown = [value for bar in bars for value in (0.0, bar.low, bar.high, *bar.points, *also)]
     room = 0.1 * (max(shown) - min(shown))
     pieces.forest(ax, bars, (min(shown) - room, max(shown) + room))
 
@@ -65,11 +68,11 @@ def accuracy_figure(curves: Curves) -> Figure:
     figure, axes = plots.panels(1, 3, height=2.7)
     _training_panels(axes, curves, curves.configuration["batch"])
     rows, judged = [], reviews.accuracy_table(curves)
+    paper = [100 * (reviews.PAPER[a] - reviews.PAPER[b]) for a, b in reviews.PAIRS]
     for (a, b), claim in zip(reviews.PAIRS, judged, strict=True):
         apart = reviews.accuracy_difference(curves, a, b)
         rows.append((f"{shown(a)} less {shown(b)}", apart, claim.verdict))
-    _differences(axes[2], rows, scale=100)
-    paper = [100 * (reviews.PAPER[a] - reviews.PAPER[b]) for a, b in reviews.PAIRS]
+    _differences(axes[2], rows, 100, paper)
     axes[2].plot(paper, range(len(paper)), "*", color=plots.BLACK, markersize=7)
     axes[2].set(title="Accuracy, difference", xlabel="Points")
     plots.legend(figure, axes[0])
