@@ -192,7 +192,7 @@ def step(W, rule):
 # %% [markdown]
 # The library trains all seeds and all rules in one call, at a cost that does not depend on $d$, and
 # stores logarithms, so that numbers below the smallest float keep their digits. "Polyak" caps the factor of $\nabla L$, as
-# in practice; the theory has no cap. Lemma 5, below, is about every small start: for it NGD is tried on `draws` more draws with antipodal means.
+# in practice; the theory has no cap. Lemma 5, below, is about every small start: for it NGD is tried on `draws` draws with antipodal means, the `seeds` above among them.
 
 # %%
 update_rules = {

@@ -213,7 +213,7 @@ figure_steps
 #
 # **Without momentum** a cycle needs other data. Take three samples of two tokens in the plane, all with the query 1, with the
 # features $(1,1)$, $(1,0)$, $(1,-1)$ of which the middle one pulls $e^3$ times as hard. $W_{mm}=(1,0)$, and the second coordinate of $W$ is the
-# offset. Near 0 the middle sample pulls back softly, so that long steps are allowed; far away an outer one pulls alone.
+# offset. Near 0 the middle sample, which does not move the offset, takes nearly all of the step, and the outer ones pull back softly, so that long steps are allowed; far away an outer one pulls alone.
 
 # %%
 e = np.exp(-3.0)
