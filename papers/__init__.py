@@ -16,10 +16,3 @@ if Path(str(lib.__file__)).parent.parent != Path(__file__).parent.parent:
         f"{lib.__file__} is another package named lib, and comes first on the path: "
         "start in this repository, or take that folder off PYTHONPATH"
     )
-
-
-def command() -> int:
-    """`python -m lib.batch` as the command attention-dynamics, which knows whose lib it asks."""
-    from lib.batch.__main__ import main
-
-    return main()

@@ -16,15 +16,9 @@ from typing import Any
 import numpy as np
 
 from lib.companion import claims, ledger
-from lib.companion.claims import Claim
+from lib.companion.claims import RELATIONS, Claim
 from lib.companion.ledger import Statement
 from lib.files import read_table
-
-RELATIONS: dict[str, Any] = {  # how a bound is checked, and which of many values is the worst
-    "≤": (claims.at_most, np.max),
-    "≥": (claims.at_least, np.min),
-    "±": (claims.close, claims.furthest),
-}
 
 
 class Stated:

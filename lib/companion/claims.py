@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from decimal import Decimal, InvalidOperation
 from html import escape
 from textwrap import fill
+from typing import Any
 
 import numpy as np
 
@@ -140,6 +141,13 @@ def furthest(values: np.ndarray, expected: float = 0.0) -> float:
     """The value, of any shape, that is furthest from `expected`; NaN where there is none."""
     values = np.ravel(values)
     return float(values[np.abs(values - expected).argmax()]) if values.size else math.nan
+
+
+RELATIONS: dict[str, Any] = {  # how a bound is checked, and which of many values is the worst
+    "≤": (at_most, np.max),
+    "≥": (at_least, np.min),
+    "±": (close, furthest),
+}
 
 
 def interval(values: np.ndarray) -> tuple[float, float]:

@@ -6,9 +6,8 @@ The claims themselves, their bounds and words, are the rows of `claims.toml`.
 from copy import copy
 from pathlib import Path
 
-from lib.companion.claims import Claim, interval
+from lib.companion.claims import RELATIONS, Claim, interval
 from lib.files import read_table
-from papers.stated import RELATIONS
 
 # Numbers that count as zero
 TIGHT = 1e-7  # a margin of at most 1 + TIGHT is 1

@@ -50,7 +50,7 @@ def _places(node, text, inside=False, above=None):
         yield _span(node, text)[0], _span(node, text)[0] + 1, "+"
     elif inside and isinstance(node, ast.Constant) and isinstance(above, ARITHMETIC):
         if type(node.value) in (int, float):
-            other = node.value + 1 if type(node.value) is int else 1.1 * node.value
+            other = node.value + 1 if type(node.value) is int else 1.1 * node.value or 0.1
             yield *_span(node, text), repr(other)
     elif inside and isinstance(node, ast.Call):
         name, end = getattr(node.func, "attr", getattr(node.func, "id", "")), node.func
