@@ -2,7 +2,7 @@
 
 
 def main() -> int:
-    """Run the command. What it needs is imported here: workers begin as this script does."""
+    """Run the command; workers begin as this script does, so what it needs comes here."""
     from lib.batch.run import main as batch
 
     return batch()
