@@ -42,15 +42,20 @@ QUIET, LOUD = BOUNDS["law.short"], BOUNDS["law.long"]  # over the last records, 
 QUIET_LP = BOUNDS["lp.rests"]  # in one step of l_p descent, which never comes to rest
 
 
-def claim(id: str, values, setting="", *say, expected=None, each=False, **more) -> Claim:
+def claim(
+    id: str, values, setting="", *say, expected=None, bound="", source="", each=False, **more
+) -> Claim:
     """The claim `id` of claims.toml on the worst of `values`; `more` are further fields of it.
 
-    `setting` joins the id; it and `say` fill the places of the words. expected: in place of the
-    table's number. each: `values` are one a seed, and the interval of their mean stands beside.
+    `setting` joins the id, which may have a row of its own; it and `say` fill the places of the
+    words. `expected`: in place of the table's number, `bound` and `source` of what it says of them.
+    each: `values` are one a seed, and the interval of their mean stands beside.
     """
-    source, bound, words = ROWS[id]
-    sign = next(sign for sign in RELATIONS if sign in bound)
-    ends = [float(end) for end in bound.split(sign) if end]
+    whole = f"{id}.{setting}" if setting else id
+    known, asked, words = ROWS.get(whole) or ROWS[id]
+    asked = bound or asked
+    sign = next(sign for sign in RELATIONS if sign in asked)
+    ends = [float(end) for end in asked.split(sign) if end]
     judge, worst = RELATIONS[sign]
     if expected is not None:
         ends[0] = expected
@@ -59,7 +64,7 @@ def claim(id: str, values, setting="", *say, expected=None, each=False, **more) 
     if setting or say:
         words = words.format(setting, *say)
     value = worst(values, ends[0]) if sign == "±" else worst(values)
-    return judge(f"{id}.{setting}" if setting else id, words, source, value, *ends, **more)
+    return judge(whole, words, source or known, value, *ends, **more)
 
 
 def but(record, **changes):

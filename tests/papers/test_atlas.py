@@ -66,7 +66,7 @@ def test_runs_that_select_nothing_have_no_ratio_and_fail():
         found = atlas.ratios(one, best)
         assert np.isnan(found.last).all()
         assert not atlas_rules._own("x", "l_1", found).holds
-        assert not atlas_rules._lower("x", "l_1", found, "").holds
+        assert not atlas_rules._lower("x", "l_1", found).holds
         assert not atlas_rules._none_reached("x", found).holds
         assert not atlas_rules._nearest("x", "l_1", found).holds
     assert not best.known
