@@ -291,17 +291,3 @@ def predictions(rows: Mapping[str, Row], reached: Mapping[str, Ratios]) -> list[
             claims.append(_none_reached(name, reached[name]))
             claims.append(_nearest(name, row.highest, reached[name], row.source))
     return claims
-
-
-def _worlds(rows: Mapping[str, Row], by_rule: Mapping[str, Ratios]) -> dict[str, Mapping]:
-    """Ratios in wrong worlds: best margins off, or a norm's rule judged by the next one's run."""
-    names = [name for name, row in rows.items() if row.reached is not None]
-    after = dict(zip(names, names[1:] + names[:1], strict=True))
-    scaled = lambda by: {
-        name: replace(ratios, value=by * ratios.value) for name, ratios in by_rule.items()
-    }
-    return {
-        "best margins 2 % large": scaled(0.98),
-        "best margins 2 % small": scaled(1.02),
-        "rules exchanged": {name: by_rule[after.get(name, name)] for name in by_rule},
-    }

@@ -9,7 +9,7 @@ W_mm) > 0 for ever.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from typing import NamedTuple
@@ -115,15 +115,6 @@ def global_claims(grid: GlobalMap, wide: int = 1024, easy: float = 1.7) -> list[
         if (d := grid.dimensions[row]) >= 32 * grid.n:
             claims.append(claim("global.formula", grid.threshold(row)[0] / ceiling - 1, f"{d}"))
     return claims
-
-
-WORLDS = {
-    "alpha 25 % larger": lambda grid: replace(grid, alphas=1.25 * grid.alphas),
-    "first steps of other seeds": lambda grid: replace(grid, first=grid.first[..., ::-1]),
-    "one seed never arrives": lambda grid: replace(
-        grid, reached=grid.reached & (np.arange(grid.reached.shape[-1])[::-1] > 0)
-    ),
-}
 
 
 Pairs = Sequence[tuple[int, int]]  # (a_i, b_i) per sample

@@ -22,7 +22,7 @@ from lib.svm.max_margin import token_svm
 from papers.beyond.margin_law import require, saturated_slopes
 from papers.beyond.margins import each_seed
 from papers.beyond.tolerances import AT_REST_LP as REST
-from papers.beyond.tolerances import QUIET_LP, SMALLEST_DUAL, UNRESOLVED, but, claim
+from papers.beyond.tolerances import QUIET_LP, SMALLEST_DUAL, UNRESOLVED, claim
 
 SHARES = (0.5, 0.95, 1.05)  # of the longest rise that settles, 2/fastest
 
@@ -151,15 +151,6 @@ def lp_claims(runs: Sequence[LpRun]) -> list[Claim]:
     return rows
 
 
-WORLDS = {
-    # the divergence falls with Lemma 29's exponent and not with its double
-    "Lemma 29 met once": lambda run: but(
-        run, error=run.error[-1] * (run.norm / run.norm[-1]) ** (max(-1.0, 1 - run.law.p) / 2)
-    ),
-    "constant 5 % high": lambda run: but(run, law__constant=1.05 * run.law.constant),
-}
-
-
 def _onset(law, at, times=(0.9, 1.25)):
     """Moves of the offsets in one step at `times` the onset `at`, p < 2; at half they rest."""
     record = sorted({round(share * at) + k for share in (0.5, *times) for k in (0, 1)})
@@ -284,17 +275,3 @@ def steps_claims(runs: Sequence[Settled]) -> list[Claim]:
             claim("lp.settled", [run.error - 1 for run in alike], setting, len(alike)),
         ]
     return rows
-
-
-STEPS_WORLDS = {
-    # decaying steps fare no better than constant ones
-    "decay is no help": lambda run: but(
-        run, moved=np.array([run.moved[0], run.constant, run.moved[2]])
-    ),
-    # decaying steps or not
-    "twice the rise settles": lambda run: but(
-        run, moved=run.moved[[0, 0, 1]], constant=float(run.moved[0])
-    ),
-    "another pace": lambda run: but(run, pace=run.pace * (run.law.p - 1)),
-    "constant of lp 5 % high": lambda run: but(run, error=run.error / 1.05),
-}

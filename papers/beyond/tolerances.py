@@ -3,7 +3,6 @@
 The claims themselves, their bounds and words, are the rows of `claims.toml`.
 """
 
-from copy import copy
 from pathlib import Path
 
 from lib.companion.claims import RELATIONS, Claim, interval
@@ -65,14 +64,3 @@ def claim(
         words = words.format(setting, *say)
     value = worst(values, ends[0]) if sign == "±" else worst(values)
     return judge(whole, words, source or known, value, *ends, **more)
-
-
-def but(record, **changes):
-    """A copy of nested records with parts changed: but(c, law__norm=2.0), or by a function."""
-    changed = copy(record)
-    for path, change in changes.items():
-        name, _, rest = path.partition("__")
-        part = getattr(changed, name)
-        new = but(part, **{rest: change}) if rest else change(part) if callable(change) else change
-        vars(changed)[name] = new  # of a copy: the record itself may be frozen
-    return changed

@@ -12,7 +12,6 @@ from scipy.optimize import minimize
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.mirror import descent as mirror_descent
-from papers import wrong_worlds
 from papers.beyond import (
     constant_map,
     global_map,
@@ -24,11 +23,12 @@ from papers.beyond import (
 )
 from papers.beyond import margins as measure
 from papers.beyond.margin_law import PremiseFails, saturated_slopes
+from tests.papers import wrong_laws
 
 
 def amiss(things, claims_of, worlds):
     """Claims that fail, wrong worlds that no claim notices, and claims that notice none."""
-    claims, noticed = claims_of(things), wrong_worlds.caught_after(things, claims_of, worlds)
+    claims, noticed = claims_of(things), wrong_laws.caught_after(things, claims_of, worlds)
     noticing = {id for ids in noticed.values() for id in ids}
     failing = [claim.id for claim in claims if not claim.holds]
     unnoticed = [world for world, ids in noticed.items() if not ids]
@@ -53,7 +53,7 @@ def joint():
 def test_joint_claims_hold_and_notice_wrong_worlds(joint):
     names = list(joint)
     claims_of = lambda of: joint_law.joint_claims(dict(zip(names, of, strict=True)))
-    assert amiss(list(joint.values()), claims_of, joint_law.WORLDS) == []
+    assert amiss(list(joint.values()), claims_of, wrong_laws.JOINT) == []
 
 
 def test_joint_law_has_the_predicted_head_at_its_level(joint):
@@ -123,8 +123,8 @@ def test_first_step_decides_in_wide_data():
     )
     claims = {claim.id: claim for claim in global_map.global_claims(found)}
     assert claims["global.agree"].holds and claims["global.missed"].holds
-    noticed = wrong_worlds.caught_after(
-        [found], lambda one: global_map.global_claims(*one), global_map.WORLDS
+    noticed = wrong_laws.caught_after(
+        [found], lambda one: global_map.global_claims(*one), wrong_laws.GLOBAL
     )
     assert "global.missed" in noticed["one seed never arrives"]
     assert any(id.startswith("global.formula") for id in noticed["alpha 25 % larger"])
@@ -143,7 +143,7 @@ def heads():
 
 def test_heads_claims_hold_and_notice_wrong_worlds(heads):
     assert [runs.refusals for runs in heads] == [{}, {}]
-    assert amiss(heads, lambda two: head_law.head_claims(*two), head_law.WORLDS) == []
+    assert amiss(heads, lambda two: head_law.head_claims(*two), wrong_laws.HEADS) == []
     common, _ = heads
     assert np.allclose(common.level - common.whole, common.law.mean, atol=1e-7)
     assert np.allclose(head_law._at_level(common), common.norm, rtol=1e-10)
@@ -169,7 +169,7 @@ def test_map_claims_hold_and_notice_wrong_worlds():
     values = {"noise": (0.1, 1.0, 5.0), "imbalance": (1.0,), "T": (2, 8), "long T": (128,)}
     values |= {"correlation": (0.6,), "correlation of all": (0.3,)}
     points = constant_map.along([100, 101], 20_000, values)
-    assert amiss(points, constant_map.map_claims, constant_map.WORLDS) == []
+    assert amiss(points, constant_map.map_claims, wrong_laws.MAP) == []
     loud = [p for p in points if p.value >= 1]  # the power law is asked from 1 on
     assert constant_map._noise_power(points) == constant_map._noise_power(loud)
 
@@ -198,12 +198,12 @@ def test_map_says_by_name_what_it_cannot_measure():
 def test_correlation_makes_runs_longer_and_selects_nothing_else():
     seeds = range(100, 106)
     onsets = [constant_map.onset(seeds, steps, (0.8, 0.9, 0.95, 0.99)) for steps in (2000, 40_000)]
-    amiss_there = amiss(onsets, constant_map.onset_claims, constant_map.ONSET_WORLDS)
+    amiss_there = amiss(onsets, constant_map.onset_claims, wrong_laws.ONSET)
     assert amiss_there == ["map.time"] and not constant_map.onset_claims(onsets[::-1])[-1].holds
     merged = [constant_map.repeated(seed, 5000) for seed in (100, 101)]
     claims_of = lambda of: constant_map.end_claims(constant_map.stays([100], (0.99,)), of)
     assert all(claim.holds for claim in claims_of(merged))
-    noticed = wrong_worlds.caught_after(merged, claims_of, constant_map.END_WORLDS)
+    noticed = wrong_laws.caught_after(merged, claims_of, wrong_laws.END)
     assert noticed == {"C with the copies": ["map.merged"]}
     assert not constant_map.end_claims(0.9, merged)[0].holds
     # the law of all the copies is that of their merged pairs
@@ -266,7 +266,7 @@ def test_zero_dual_of_the_corner_by_hand(length, constant, off):
 def test_zero_dual_claims_hold_and_notice_wrong_worlds():
     kept, refusals = zero_duals.study([101, 102, 104], 1, 400_000, step=0.5)
     assert len(kept) == 2 and "seed 104: premise 'selection made' fails" in refusals[104]
-    assert amiss(kept, zero_duals.zero_claims, zero_duals.SINGLE_WORLDS) == []
+    assert amiss(kept, zero_duals.zero_claims, wrong_laws.ZERO) == []
     loose = tokens.gaussian_tokens(100, n=3, T=2, d=40)
     assert "needs 1" in refused("zero duals", lambda: zero_duals.ZeroDuals(loose))
     for count in (1, 2):
@@ -299,7 +299,7 @@ def test_zero_duals_claims_hold_and_notice_wrong_worlds():
     studies = [zero_duals.study([102, 108], count, 300_000) for count in (2, 3)]
     assert [refusals for _, refusals in studies] == [{}, {}]
     kept = [run for kept, _ in studies for run in kept]
-    assert amiss(kept, zero_duals.zeros_claims, zero_duals.WORLDS) == []
+    assert amiss(kept, zero_duals.zeros_claims, wrong_laws.ZEROS) == []
     _, refusals = zero_duals.study([101], 2, 20_000)
     assert "'idle pairs settled' fails" in refusals[101]
 
@@ -310,10 +310,10 @@ def test_outside_the_span_claims_hold_and_notice_wrong_worlds():
         runs, refusals = zero_duals.left_study(name, [100, 118], 20_000)
         assert ("nothing is left outside" in refusals.get(118, "")) == (name == "class means")
         kept += runs
-    assert len(kept) == 3 and amiss(kept, zero_duals.left_claims, zero_duals.LEFT_WORLDS) == [
+    assert len(kept) == 3 and amiss(kept, zero_duals.left_claims, wrong_laws.LEFT) == [
         "outside.first"  # no world that the notebook tries: there it fails without one
     ]
-    noticed = wrong_worlds.caught_after(kept, zero_duals.left_claims, zero_duals.BOUND_WORLDS)
+    noticed = wrong_laws.caught_after(kept, zero_duals.left_claims, wrong_laws.BOUND)
     assert list(noticed.values()) == [["outside.first"]]
 
 
@@ -416,8 +416,8 @@ def test_lp_claims_hold_and_notice_wrong_worlds():
         kept, refusals = lp_law.decay_study([100, 107], p, 10_000)
         assert "do not carry" in refusals[107]
         settled += kept
-    assert amiss(runs, lp_law.lp_claims, lp_law.WORLDS) == []
-    assert amiss(settled, lp_law.steps_claims, lp_law.STEPS_WORLDS) == []
+    assert amiss(runs, lp_law.lp_claims, wrong_laws.LP) == []
+    assert amiss(settled, lp_law.steps_claims, wrong_laws.LP_STEPS) == []
 
 
 def test_constant_steps_cycle_from_the_predicted_onset():
