@@ -29,14 +29,8 @@ from papers.beyond.tolerances import BOUNDS, SATURATED, claim
 RESAMPLES = 2000
 
 
-def _right_at_once(alpha: np.ndarray, d: np.ndarray, n: int) -> np.ndarray:
-    """Probability that the first step scores every opt token higher; d >> n, T = 2."""
-    gain = (np.square(alpha) - 1) / (np.square(alpha) + 1)
-    return normal.cdf(gain * np.sqrt(d / (n - 1))) ** n
-
-
 def half_at_once(d: float, n: int) -> float:
-    """alpha at which `_right_at_once` is 1/2; infinity where no alpha is enough."""
+    """alpha at which the first step is right for all n with probability 1/2; infinite for none."""
     gain = normal.ppf(0.5 ** (1 / n)) * np.sqrt((n - 1) / d)
     return float(np.sqrt((1 + gain) / (1 - gain))) if gain < 1 else np.inf
 

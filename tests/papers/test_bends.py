@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 from scipy.optimize import minimize
+from scipy.stats import norm
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
@@ -128,10 +129,9 @@ def test_first_step_decides_in_wide_data():
     )
     assert "global.missed" in noticed["one seed never arrives"]
     assert any(id.startswith("global.formula") for id in noticed["alpha 25 % larger"])
-    chance = global_map._right_at_once(np.array([1.2]), np.array([256]), 8)[0]
-    assert abs(chance - 0.305) < 0.01  # by hand
     half = global_map.half_at_once(256, 8)
-    assert np.isclose(global_map._right_at_once(half, 256, 8), 0.5)
+    gain = (half**2 - 1) / (half**2 + 1)  # the probability at this alpha, as the module states it
+    assert np.isclose(norm.cdf(gain * np.sqrt(256 / 7)) ** 8, 0.5)
     assert global_map.half_at_once(4, 8) == np.inf
 
 
