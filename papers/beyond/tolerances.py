@@ -5,7 +5,7 @@ The claims themselves, their bounds and words, are the rows of `claims.toml`.
 
 from pathlib import Path
 
-from lib.companion.claims import RELATIONS, Claim, interval
+from lib.companion.claims import Claim, bounded, interval
 from lib.files import read_table
 
 # Numbers that count as zero
@@ -41,26 +41,17 @@ QUIET, LOUD = BOUNDS["law.short"], BOUNDS["law.long"]  # over the last records, 
 QUIET_LP = BOUNDS["lp.rests"]  # in one step of l_p descent, which never comes to rest
 
 
-def claim(
-    id: str, values, setting="", *say, expected=None, bound="", source="", each=False, **more
-) -> Claim:
-    """The claim `id` of claims.toml on the worst of `values`; `more` are further fields of it.
+def claim(id: str, values, setting="", *say, bound="", source="", each=False, **more) -> Claim:
+    """The claim `id` of claims.toml on the worst of `values`; `more` as in `claims.bounded`.
 
     `setting` joins the id, which may have a row of its own; it and `say` fill the places of the
-    words. `expected`: in place of the table's number, `bound` and `source` of what it says of them.
-    each: `values` are one a seed, and the interval of their mean stands beside.
+    words. `bound` and `source` stand in for those of the table. each: `values` are one a
+    seed, and the interval of their mean stands beside.
     """
     whole = f"{id}.{setting}" if setting else id
     known, asked, words = ROWS.get(whole) or ROWS[id]
-    asked = bound or asked
-    sign = next(sign for sign in RELATIONS if sign in asked)
-    ends = [float(end) for end in asked.split(sign) if end]
-    judge, worst = RELATIONS[sign]
-    if expected is not None:
-        ends[0] = expected
     if each:
         more["interval"] = interval(values)
     if setting or say:
         words = words.format(setting, *say)
-    value = worst(values, ends[0]) if sign == "±" else worst(values)
-    return judge(whole, words, source or known, value, *ends, **more)
+    return bounded(whole, words, source or known, bound or asked, values, **more)
