@@ -66,7 +66,7 @@ class _Notebook:
 
 
 @dataclass(frozen=True)
-class Entry:
+class _Entry:
     """One figure at its largest scale; `title` is its name, of no other figure.
 
     `asks`, `says` (the paper) and `finding` are row number `row` of the README's table, `failure`
@@ -92,13 +92,13 @@ class Entry:
         return self.notebook.command(self.scale, self.trains)
 
 
-def index(figures: Path) -> list[tuple[_Notebook, list[Entry]]]:
+def index(figures: Path) -> list[tuple[_Notebook, list[_Entry]]]:
     """Every notebook of the index in the folder `figures`, with the entries of its figures."""
     notebooks = []
     for name, table in files.read_table(figures / "index.toml").items():
         rows = table.pop("figure", [])
         notebook = _Notebook(name, **table)
-        notebooks.append((notebook, [Entry(notebook, **row) for row in rows]))
+        notebooks.append((notebook, [_Entry(notebook, **row) for row in rows]))
     return notebooks
 
 
@@ -145,7 +145,7 @@ class Figure:
     slug: str
     scale: str
     folder: Path
-    entry: Entry | None
+    entry: _Entry | None
     record: Mapping
 
     @property
@@ -275,7 +275,7 @@ def _expected(value: float | None, tolerance: float) -> str:
     return f"{round(Decimal(repr(value)), places):f} ± {float(f'{tolerance:.2g}'):g}"
 
 
-def _hours(entry: Entry) -> str:
+def _hours(entry: _Entry) -> str:
     """What trains the kept curves that a figure draws, and in how many processor hours."""
     from lib.training import curves  # with torch, which no other table needs
 

@@ -27,7 +27,7 @@ from papers.beyond.tolerances import QUIET_LP, SMALLEST_DUAL, UNRESOLVED, claim
 SHARES = (0.5, 0.95, 1.05)  # of the longest rise that settles, 2/fastest
 
 
-class LpLaw:
+class _LpLaw:
     """The law of one run that ends in its opt tokens, exponential loss, W_0 = 0, not reduced.
 
     constant: limit of ||W||_p sqrt(2 D), D the directional Bregman divergence from `solution`;
@@ -93,7 +93,7 @@ class LpLaw:
 class LpRun:
     """One run beside its law: norm ||W||_p and error sqrt(2 D) at late records, (k,)."""
 
-    law: LpLaw
+    law: _LpLaw
     started: bool
     norm: np.ndarray
     error: np.ndarray
@@ -118,7 +118,7 @@ def _run(law, size, steps, start=None):
     return LpRun(law=law, started=start is not None, norm=history.norm[0], error=error)
 
 
-def problem(seed: int) -> TokenSet:
+def _problem(seed: int) -> TokenSet:
     """The small problem of the claims: Gaussian tokens, n = 4, T = 2, d = 10."""
     return tokens.gaussian_tokens(seed, n=4, T=2, d=10)
 
@@ -127,7 +127,7 @@ def study(seeds: Sequence[int], p: float, size: float, steps: int, std: float = 
     """Every seed from zero and from a Gaussian start: runs kept, and seed -> refusal."""
 
     def both(seed):
-        law = LpLaw(problem(seed), p)
+        law = _LpLaw(_problem(seed), p)
         starts = None, gaussian_start(law.tokens, [seed], std)
         return [_run(law, size, steps, start) for start in starts]
 
@@ -164,7 +164,7 @@ def _onset(law, at, times=(0.9, 1.25)):
 
 def onsets(seeds: Sequence[int], p: float, at: int):
     """`_onset` of every seed's problem, (runs kept, 2), and seed -> refusal."""
-    kept, refused = each_seed(seeds, lambda seed: _onset(LpLaw(problem(seed), p), at))
+    kept, refused = each_seed(seeds, lambda seed: _onset(_LpLaw(_problem(seed), p), at))
     return np.array(kept), refused
 
 
@@ -216,7 +216,7 @@ def _train(laws, steps, count, record):
 class Settled:
     """One problem after decaying steps, for SHARES (k,), and after as many constant ones."""
 
-    law: LpLaw
+    law: _LpLaw
     moved: np.ndarray  # (k,) the largest move of an offset in the last step
     constant: float  # that with constant steps which reach the ||W|| of the second share
     pace: np.ndarray  # (k,) ||W||_p over (sum of steps)^{1/(p-1)}
@@ -226,7 +226,7 @@ class Settled:
 def decay_study(seeds: Sequence[int], p: float, count: int):
     """Every seed's problem with decaying steps of SHARES: kept, and seed -> refusal."""
     where = f"p = {p:g}, "
-    kept, refused = each_seed(seeds, lambda seed: (seed, LpLaw(problem(seed), p)), where)
+    kept, refused = each_seed(seeds, lambda seed: (seed, _LpLaw(_problem(seed), p)), where)
     if not kept:
         return [], refused
     laws, runs = dict(kept), []

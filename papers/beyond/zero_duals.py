@@ -47,7 +47,7 @@ def _second(Q):
     return nnls(lower.T, np.linalg.solve(lower, np.ones(len(Q))))[0]
 
 
-class ZeroDuals:
+class _ZeroDuals:
     """One run's law with idle tight pairs, exponential loss, all in minimal coordinates.
 
     Raises PremiseFails: "zero duals" unless `count` tight constraints have none; "score gaps";
@@ -123,7 +123,7 @@ def _tightened(data, count=1):
 class ZeroDualsRun:
     """A run beside its law at late records (k,)."""
 
-    law: ZeroDuals
+    law: _ZeroDuals
     level: np.ndarray  # a_t
     offsets: np.ndarray  # (k, idle)
     residual: np.ndarray  # length of W_t's part in the span of the tight pairs, across W_mm
@@ -159,7 +159,7 @@ def study(seeds: Sequence[int], count: int, steps: int, step: float | None = Non
             data, decades = tokens.unit_tokens(seed, n=6, T=8, d=10), 2
         else:
             data, decades = tokens.gaussian_tokens(seed, n=6, T=6, d=36), 1
-        return _run(ZeroDuals(_tightened(data, count), count), steps, decades, step)
+        return _run(_ZeroDuals(_tightened(data, count), count), steps, decades, step)
 
     return margins.each_seed(seeds, study_seed, f"{count} idle pairs, " if count > 1 else "")
 

@@ -253,7 +253,7 @@ def test_claims_without_a_run_do_not_hold(heads):
 def test_zero_dual_of_the_corner_by_hand(length, constant, off):
     """Margins w_1 and w_1 + l w_2, of kappa 1 and 1 + l/2: l w_2 = log(l^2 kappa_2 w_1)."""
     X = [[[0.0, 0.0], [-1.0, 0.0], [-1.0, -length]]]
-    law = zero_duals.ZeroDuals(attention.token_set(X, [1.0], z=[[1.0]], u=[1.0, 0.5]))
+    law = zero_duals._ZeroDuals(attention.token_set(X, [1.0], z=[[1.0]], u=[1.0, 0.5]))
     assert law.pairs == [1] and np.isclose(law.duals, length**-2)  # y = ||d_k||^2
     assert np.isclose(law.constants, constant)
     runs = zero_duals._run(law, 200_000, decades=2, step=0.1)
@@ -268,15 +268,15 @@ def test_zero_dual_claims_hold_and_notice_wrong_worlds():
     assert len(kept) == 2 and "seed 104: premise 'selection made' fails" in refusals[104]
     assert amiss(kept, zero_duals.zero_claims, wrong_laws.ZERO) == []
     loose = tokens.gaussian_tokens(100, n=3, T=2, d=40)
-    assert "needs 1" in refused("zero duals", lambda: zero_duals.ZeroDuals(loose))
+    assert "needs 1" in refused("zero duals", lambda: zero_duals._ZeroDuals(loose))
     for count in (1, 2):
         reason = refused("slack constraints", lambda k=count: zero_duals._tightened(loose, k))
         assert f"needs {count}" in reason
     data = zero_duals._tightened(tokens.gaussian_tokens(100, n=6, T=6, d=36))
-    law = zero_duals.ZeroDuals(data)  # y = ||d_k||^2, <A_k, d_k> = 1 and 0 on the other tight pairs
+    law = zero_duals._ZeroDuals(data)  # y = ||d_k||^2, <A_k, d_k> = 1, else 0
     place = np.isin(np.flatnonzero(law.tight), law.pairs)
     assert np.isclose(law.duals[0], np.linalg.inv(law.K)[place, place][0])
-    assert "needs 2" in refused("zero duals", lambda: zero_duals.ZeroDuals(data, 2))
+    assert "needs 2" in refused("zero duals", lambda: zero_duals._ZeroDuals(data, 2))
 
 
 def test_zero_duals_of_the_corner_by_hand():
@@ -287,7 +287,7 @@ def test_zero_duals_of_the_corner_by_hand():
     assert np.allclose(zero_duals._second(np.array([[2.0, 0.0], [0.0, 4.0]])), [0.5, 0.25])
     assert np.allclose(zero_duals._second(np.array([[1.0, 2.0], [2.0, 4.25]])), [1.0, 0.0])
     X = [[[0.0, 0, 0], [-1.0, 0, 0], [-1.0, -1.0, 0], [-1.0, -2.0, -0.5]]]
-    of = zero_duals.ZeroDuals(attention.token_set(X, [1.0], z=[[1.0]], u=[1.0, 0.5, 0.2]), 2)
+    of = zero_duals._ZeroDuals(attention.token_set(X, [1.0], z=[[1.0]], u=[1.0, 0.5, 0.2]), 2)
     assert np.allclose(of.slopes, [1, 2]) and np.isclose(of.constants[0], np.log(1.5))
     runs = zero_duals._run(of, 200_000)
     found = np.polyfit(np.log(runs.level), runs.offsets, 1)[0]
@@ -391,8 +391,8 @@ def test_bound_and_its_proof_hold_along_the_saturated_flow(name):
 
 def test_lp_law_at_two_is_the_frobenius_law_and_it_knows_uneven_heads():
     """The problems of the claims have one kappa for all pairs; here it differs."""
-    data = lp_law.problem(100)
-    law, of = margin_law.margin_law(data, svm.token_svm(data)), lp_law.LpLaw(data, 2.0)
+    data = lp_law._problem(100)
+    law, of = margin_law.margin_law(data, svm.token_svm(data)), lp_law._LpLaw(data, 2.0)
     assert np.isclose(of.constant, law.constant[0]) and np.isclose(of.fastest, law.fastest[0])
     first = np.arange(2) == data.opt[0][:, None]
     scores = np.where(first, [[1.5], [1.0], [0.5], [2.0]], [[0.3], [-0.2], [0.0], [0.5]])
@@ -401,8 +401,8 @@ def test_lp_law_at_two_is_the_frobenius_law_and_it_knows_uneven_heads():
     uneven = replace(data, u=u[None])
     assert np.ptp(saturated_slopes(uneven)) > 0.5
     for p in (1.5, 1.75):
-        of = lp_law.LpLaw(uneven, p)
-        assert abs(of.constant / lp_law.LpLaw(data, p).constant - 1) > 0.3
+        of = lp_law._LpLaw(uneven, p)
+        assert abs(of.constant / lp_law._LpLaw(data, p).constant - 1) > 0.3
         one = lp_law._run(of, 3000, 20_000)
         assert abs(one.norm[-1] * one.error[-1] / of.constant - 1) < 1e-3
 
@@ -427,7 +427,7 @@ def test_constant_steps_cycle_from_the_predicted_onset():
 
 
 def test_decaying_steps_are_constant_ones_at_two_and_train_alike():
-    of = lp_law.LpLaw(lp_law.problem(100), 2.0)
+    of = lp_law._LpLaw(lp_law._problem(100), 2.0)
     rule = lp_law._decaying(of, 0.5)
     assert rule(0) == rule(100) == lp_law._constant(of, 0.5, 77)(3)
     W = lp_law._train([of], [rule], 50, [50])[0, -1]
@@ -438,8 +438,8 @@ def test_decaying_steps_are_constant_ones_at_two_and_train_alike():
 
 
 def test_lp_refuses_by_name():
-    run = lambda seed, steps: lp_law._run(lp_law.LpLaw(lp_law.problem(seed), 1.5), 30_000, steps)
+    run = lambda seed, steps: lp_law._run(lp_law._LpLaw(lp_law._problem(seed), 1.5), 30_000, steps)
     assert "longer" in refused("offsets at rest", lambda: run(10, 100_000))
     assert "as long as the longest" in refused("short steps", lambda: run(100, 1000))
     partial = tokens.gaussian_tokens(100, n=3, T=3, d=12)
-    assert "do not carry" in refused("whole support", lambda: lp_law.LpLaw(partial, 1.5))
+    assert "do not carry" in refused("whole support", lambda: lp_law._LpLaw(partial, 1.5))
