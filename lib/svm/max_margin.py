@@ -196,7 +196,8 @@ def _scaled(delta, z):
     """The fields of `_Scaled`."""
     runs, n, S, _ = delta.shape
     delta, z = delta.copy(), z.copy()
-    exponent, stretch, ratio = np.zeros(runs, np.int64), np.ones((runs, n * S)), np.ones(runs)
+    exponent = np.zeros(runs, np.int64)
+    stretch, ratio = np.ones((runs, n * S)), np.ones(runs)
     for run in range(runs):
         rows, is_zero = np.empty(n * S, np.int64), np.empty(n * S, np.bool_)
         for i in range(n):
@@ -328,7 +329,8 @@ def _other_norm(problem, run, units, norm, beta):
         w, beta = (start, beta) if solved is None else solved  # the start shows its gap
     else:
         w, beta = norms.entrywise(rows, norm, start, beta)
-    lowest, pulled = (rows @ w).min(), norm_of((rows.T @ beta).reshape(shape), _dual(norm))
+    lowest = (rows @ w).min()
+    pulled = norm_of((rows.T @ beta).reshape(shape), _dual(norm))
     gap = abs(1 - stretch @ beta / pulled * lowest / norm_of(w.reshape(shape), norm))
     if not gap <= ACCURACY_OTHER_NORMS:
         raise RuntimeError(

@@ -255,7 +255,8 @@ def growing(rows: Mapping[str, Row], by_rule: Mapping[str, Ratios]) -> list[Clai
     claims = []
     for name, row in rows.items():
         lowest = by_rule[name].last[:, column(row.highest)].min()
-        bound, why = ROWS["atlas.own"][1] if row.reached else "", _why(by_rule[name])
+        bound = ROWS["atlas.own"][1] if row.reached else ""
+        why = _why(by_rule[name])
         claims.append(atlas_claim("growing", lowest, name, row.highest, bound=bound, why=why))
     return claims
 

@@ -341,7 +341,8 @@ def own_ratios(tokens: TokenSet, name: str, path: Path, reached: Ratios, identit
     """
     value = np.full((len(path.W), 2), np.nan)
     for run in np.flatnonzero(np.isfinite(reached.last).all(1)):
-        W, sides = path.W[run, -1], (path.second[run], path.left[run], path.right[run])
+        W = path.W[run, -1]
+        sides = path.second[run], path.left[run], path.right[run]
         sides = (None, *map(np.eye, W.shape)) if identity else sides
         value[run] = _own(name, tokens.run(run), reached.selection[run], W, *sides)
     return value.T

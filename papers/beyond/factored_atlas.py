@@ -111,7 +111,8 @@ def predictions(
     for name, row in table.items():
         about = word(name), name
         share, nearest = ranked(both[name].last, NORMS, row.norm)
-        bound, why = "≥ 1" if row.always else "", f"The prediction is refuted: nearest to {nearest}"
+        bound = "≥ 1" if row.always else ""
+        why = f"The prediction is refuted: nearest to {nearest}"
         claims.append(claim("factors.norm", share, *about, row.norm, bound=bound, why=why))
         ratio, bound = both[name].last[:, NORMS.index(row.norm)], f"≥ {row.least}"
         claims.append(claim("factors.above", ratio, *about, row.norm, bound=bound, why=PILOTS))
@@ -186,7 +187,8 @@ def _best_sign_margin(A):
         gains = np.einsum("mde,kde->mk", A, columns)
         # max t: gains w >= t, sum w = 1, w >= 0
         rows = np.hstack([-gains, np.ones((pairs, 1))])
-        cost, total = np.r_[np.zeros(len(columns)), -1.0], np.r_[np.ones(len(columns)), 0.0][None]
+        cost = np.r_[np.zeros(len(columns)), -1.0]
+        total = np.r_[np.ones(len(columns)), 0.0][None]
         bounds = [(0, None)] * len(columns) + [(None, None)]
         solved = linprog(cost, A_ub=rows, b_ub=np.zeros(pairs), A_eq=total, b_eq=[1], bounds=bounds)
         q = np.maximum(-solved.ineqlin.marginals, 0)

@@ -38,7 +38,8 @@ class _LpLaw:
 
     def __init__(self, data: TokenSet, p: float):
         self.tokens, self.p, self.solution = data, p, token_svm(data, norm=p)
-        beta, margins = self.solution.duals[0].ravel(), self.solution.margins[0].ravel()
+        beta = self.solution.duals[0].ravel()
+        margins = self.solution.margins[0].ravel()
         idle = (beta <= SMALLEST_DUAL * beta.max()) | (margins > 1 + 1e-6)
         reason = f"{idle.sum()} of {idle.size} constraints do not carry the l_{p:g} solution"
         require(not idle.any(), "whole support", idle.sum(), reason)

@@ -189,7 +189,8 @@ def _product(K, Q):
 def _entrances(network, pictures):
     """What enters the attention of every block, behind its LayerNorm, (b, T, d) each."""
     first = network.class_token.expand(len(pictures), -1, -1)
-    tokens, entered = torch.cat([first, network.tokens(pictures)], 1) + network.positions, []
+    tokens = torch.cat([first, network.tokens(pictures)], 1) + network.positions
+    entered = []
     for block in network.blocks:
         entered.append(block.attention_norm(tokens))
         tokens = block(tokens)
@@ -209,7 +210,8 @@ def _norms(K, Q):
 def read(network: VisionTransformer, pictures: Tensor, quantile: float = QUANTILE) -> MarginReading:
     """The `MarginReading` of a network on standardised pictures (b, channels, s, s)."""
     blocks: list[Any] = [block.attention for block in network.blocks]
-    heads, weights = blocks[0].heads, [block.project.weight.detach() for block in blocks]
+    heads = blocks[0].heads
+    weights = [block.project.weight.detach() for block in blocks]
     Q, K, _ = np.split(torch.stack(weights).double().numpy(), 3, axis=1)
     layers, d, _ = Q.shape
     K, Q = (factor.reshape(layers, heads, d // heads, d) for factor in (K, Q))

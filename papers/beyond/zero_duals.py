@@ -134,7 +134,8 @@ def _run(law, steps, decades=1, step=None):
     short.
     """
     late = np.unique(np.geomspace(steps / 10**decades, steps, 9).round().astype(int))
-    data, V, tight = law.tokens, law.solution.W, law.tight.reshape(law.solution.duals.shape)
+    data, V = law.tokens, law.solution.W
+    tight = law.tight.reshape(law.solution.duals.shape)
     history = train(data, ngd(step or law.step), steps, [0, *late])
     margins.check_selection(0, history.margins[0, -1])
     W = [history.weights(k + 1) for k in range(len(late))]
