@@ -26,7 +26,7 @@
 #
 # The difficulty is arithmetic. After a thousand iterations the softmax weights of the other tokens are
 # below $10^{-11}$, after a million below $e^{-28000}$. The smallest positive floating point number is
-# $e^{-745}$. This page shows how training stays exact all the same.
+# about $e^{-744}$. This page shows how training stays exact all the same.
 #
 # ## The statement
 #
@@ -219,7 +219,8 @@ table
 # ## Figure
 #
 # * **Direction error.** Look at the grey curve: plain arithmetic leaves the exact curve soon after a
-#   thousand steps. The dashed line is Theorem 1's bound.
+#   thousand steps. The dashed line has the slope of Theorem 1's bound,
+#   at a height of ours.
 # * **Missing weight**, as in Figure 2 but with the sign turned, for a logarithmic axis. Look at where the
 #   curves cross the dotted line: beyond it float64 has no number for the weight.
 # * **Exponent by decade.** Look at the last decades: NGD, NGD-mom and Polyak lie on $-1$. The dashed line is

@@ -34,7 +34,7 @@
 # | $\gamma_{i,t}=y_iu^\top x_{i,t}$ | the score of a token; the *opt token* has the largest |
 # | $W_{mm}$ | the smallest $W$ with $(x_{i,opt}-x_{i,t})^\top Wz_i\ge1$ for all other tokens |
 # | $d$; ratio | dimension; length of other tokens over that of opt tokens |
-# | spread | largest score of the other tokens, as a share of the smallest opt score |
+# | spread | largest size of the other tokens' scores, as a share of the smallest opt score |
 #
 # The theorem and its hypotheses are printed below. How we break two of them:
 #
@@ -78,7 +78,7 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1", 
 # %% [markdown]
 # ## The smallest problem in which Assumption 1 is needed
 #
-# Two samples of two tokens, $\{q, q+d_1\}$ and $\{q, q+d_2\}$, with the query $q$ orthogonal to the independent $d_1$ and $d_2$. With
+# Two samples of two tokens, $\{q, q+d_1\}$ and $\{q, q+d_2\}$, with the query $q$, of length 1 and orthogonal to the independent $d_1$, $d_2$. With
 # $T = 2$ Assumption 2 holds of itself, and with one sample nothing can go wrong: so no problem is smaller. The best
 # tokens are $q+d_i$, by gaps of the scores $\Delta = (0.01, 1)$. With $c_i = e^{-f_i} \Delta_i\, p_i (1-p_i)$ and
 # $K_{ij} = d_i^\top d_j$ gradient descent moves the two margins $g_i$ along $K c$:
@@ -206,7 +206,7 @@ figure
 #
 # ## Change this
 #
-# Predict first, then run. Each cell measures one corner: $d=64$, other tokens 16 times as long, spread 0.9.
+# Predict first, then run. Each cell measures one place of the lower row: other tokens 16 times as long, spread 0.9, 20 seeds.
 
 
 # %%

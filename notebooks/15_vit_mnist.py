@@ -82,7 +82,8 @@ figure = kept_curves.captioned(speed_figure.draw(kept, "fig6"), about)
 figure
 
 # %% [markdown]
-# Look at the rings: they mark the rates that were chosen, inside each grid, by the steps to the last target.
+# Look at the rings: they mark the rates that were chosen by the steps to the last target. They lie inside each grid, but for
+# the largest cap of SPS, which no step reaches.
 
 # %%
 speed_figure.rates(kept)

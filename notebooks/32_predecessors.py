@@ -149,7 +149,7 @@ print(f"descent from zero reaches the globally optimal selection in {optimal:.0%
 # %% [markdown]
 # **Look at** the four panels in turn.
 #
-# * **Alignment.** Each way of training ends at one in its own norm, and stays below one in the other.
+# * **Alignment.** Each way of training ends near one in its own norm, and far below it in the other.
 # * **Rank.** It is at most $\min(n, d)$, and in higher dimensions well below it. Where a point is missing, no $W$ can make
 #   the selections of any draw.
 # * **Several tokens.** A mark is a draw. In higher dimensions the rightmost marks move left, towards alignment one.

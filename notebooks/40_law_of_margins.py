@@ -128,7 +128,7 @@ figure
 # offsets do come to rest, because they perform gradient descent on a convex function,
 # $\log\sum_m\kappa_me^{-\langle A_m,\rho\rangle}$.
 #
-# **Proved and measured.** The proof is in [law_of_margins.md](law_of_margins.md), where the hypotheses are called (D), (G), (H) and (A). The theorem
+# **Proved and measured.** The proof is in [law_of_margins.md](law_of_margins.md), where the hypotheses are called (D), (G), (7) and (8). The theorem
 # is local: below the level of hypothesis 4 it is silent. Runs are admitted by a weaker condition on the steps, $\eta<\eta^*$; their own
 # iterates say below which of them the theorem *proves*.
 #
@@ -266,7 +266,7 @@ figure_collapse = plots.caption(
 figure_collapse
 
 # %% [markdown]
-# Left: look at the printed $\|W_t\|$, from which on all rules are on the dotted line, and at where the broad bands end. Right: look at the
+# Left: look at where all rules come onto the dotted line, near $\|W_t\|=100$, and at where the broad bands end. Right: look at the
 # slopes, which are the dotted line's: here, with short steps, the distance from the law dies like $e^{-\lambda_1a_t}$ for every rule. [Notebook 41](41_how_margins_settle.ipynb) has $\lambda_1$, which follows from the duals, and the cases in which it is slower.
 #
 # **A head that is trained too** moves $\kappa$. If it obeys the law of its own SVM, with duals $\nu_i>0$ of all samples, then

@@ -129,7 +129,7 @@ print(f"C = {C:.6f}")
 # Class means, [opt tokens](words.md) at one of two means and noise of size $\sigma$, along nine axes. "long T" goes to $T=512$ with two
 # samples in $15\,T$ dimensions. In "correlation" the tokens that are not opt, queries too, are correlated within a sample, or
 # all of them. "imbalance" tilts the head and "raw noise" disturbs all tokens, so other tokens' scores change. There the run
-# leaves the opt tokens exactly where the first of the others overtakes: a closed form of tokens and head.
+# leaves the opt tokens where the first of the others overtakes: a closed form of tokens and head.
 
 # %%
 points = constant_map.along(every, map_steps)
@@ -182,7 +182,7 @@ figure_map
 # grow like $\sigma^2$ while the offsets rest. Dotted are the switches, beyond the values on the map. Middle: look at $T$ and $n$, which cost a factor each doubling, and at $d$, which
 # pays it back. Solutions are lost at one to two times Cover's count along $n$ and $d$, and along $T$ later, as all constraints
 # of a sample share its query. Third row: with $T/d$ held, $C$ falls along $T$; correlation raises it, since duals grow as
-# differences of tokens shrink. Bottom: look at how far left of the dashed line, what was asked for, every run is.
+# differences of tokens shrink. The title says how far the worst run is off, and what was asked for.
 #
 # ## 2. A dual at zero
 #

@@ -31,7 +31,7 @@
 # Newton-Schulz steps. AdaGrad, and Adam on single samples, have a norm of their own, given below. AdaGrad comes nearer to the largest
 # margin in it than in any of the others; Adam needs more than a million steps to have 0.98 of it in every run.
 #
-# **With weight decay** $\lambda$ a run comes to rest early, at $N(W)=1/\lambda$. The [law of margins](40_law_of_margins.ipynb) gives what it lacks of
+# **With weight decay** $\lambda$ a run comes to rest early, at $N(W)=1/\lambda$, but for AdamW with a long memory. The [law of margins](40_law_of_margins.ipynb) gives what it lacks of
 # the largest margin to 2 % in the median run, at worst 26 % off, for it is of first order in $\lambda$. Strong decay changes some of
 # the tokens that are selected.
 #
@@ -301,7 +301,7 @@ figure_adam
 # %% [markdown]
 # Left: look at how the $\ell_\infty$ line falls as memory gets longer, to the left. With $\beta_2=0$ the first moment is
 # divided by the newest gradient alone, and some runs do not settle. Middle: look at the fall towards larger
-# $\epsilon$: the run stops being a sign method once its gradients are below it. Right: look at how each rule's ratio falls with fewer samples a step.
+# $\epsilon$: the run stops being a sign method once its gradients are below it. Right: look at how far each rule's ratio on fewer samples a step lies below that on all six.
 #
 # ## What we saw
 #

@@ -23,8 +23,8 @@
 # vision transformer? Which tokens does an optimiser pick where several selections compete?
 #
 # **Answer.** With keys and queries the map survives with *other columns*: the norm is the one that the rule's norm of the factors induces on
-# $W=KQ^\top$. Gradient descent goes to the nuclear norm, polar steps stay with the spectral norm, both to 98 % of the largest margin in the median
-# of ten runs. Sign descent leaves $\ell_\infty$ for sums of sign products, in nine of ten runs and to 92 %; Adam with a long memory follows it in
+# $W=KQ^\top$. Gradient descent goes to the nuclear norm, polar steps stay with the spectral norm, both to 98 % or more of the largest margin in the
+# median of ten runs. Sign descent leaves $\ell_\infty$ for sums of sign products, in nine of ten runs and to 92 %; Adam with a long memory follows it in
 # three of ten. Where selections compete, a rule's own norm explains its choice a little more often than chance from zero; with near ties and
 # from a wrong start that is undecided. In the vision transformer one of four rankings is decided: gradient descent leads in the nuclear norm.
 #

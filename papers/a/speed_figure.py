@@ -165,6 +165,9 @@ def caption(curves: Curves, name: str, table: Table) -> str:
     study = curves.configuration
     at_edge = ", ".join(f"{rule} {rate:g}" for rule, rate in edges(curves).items())
     chosen = f"at the edge of the rates tried: {at_edge}" if at_edge else "inside the rates tried"
+    free = [trial.rate for trial in curves.trials("SPS") if "SPS" not in edges(curves)]
+    if free and curves.rates()["SPS"] == max(free):
+        chosen += ", but for SPS, whose cap binds in less than 1 % of the steps"
     if not any(map(curves.trials, study["rates"])):
         chosen = "chosen by an earlier study"
     claimed = speed.CLAIMED[name].items()
