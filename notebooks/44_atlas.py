@@ -37,8 +37,8 @@
 #
 # ![For each optimiser its share of the largest margin in the norm predicted for it, and its best share in another norm](../figures/desk/atlas_map.png)
 #
-# *The judged runs: twenty draws, a filled mark for the norm predicted, a hollow one for the best other. Left of 1 is what is lacking. Predictions and
-# bounds were [committed before the runs](atlas_protocol.md).*
+# *The judged runs: twenty draws, a filled mark for the norm predicted, a hollow one for the best other. Left of 1 is what is lacking. [The
+# protocol](atlas_protocol.md) has predictions and bounds, and says which of them history shows to be older than the runs.*
 #
 # ## The statement
 #
