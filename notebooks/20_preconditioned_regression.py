@@ -82,7 +82,7 @@ statements.quoted("B", STATEMENTS, *premises, "Theorem 1", "Algorithm 1")
 # %% [markdown]
 # ## Data
 #
-# As in Appendix A, $\Sigma$ and $M$ come from two Gaussian matrices, scaled so that A1-A3 hold: $\|\Sigma\| = 1$,
+# As in Appendix A, $\Sigma$ and $M$ come from two random matrices, here Gaussian, scaled so that A1-A3 hold: $\|\Sigma\| = 1$,
 # $\lambda_{min}(\Sigma) \ge$ `floor`, $\|M\Sigma^{1/2}\|$ = `signal`. Sizes, scales and step size did not survive in the
 # text at hand: **these are our settings**.
 

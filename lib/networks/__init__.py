@@ -2,7 +2,7 @@
 
 In: sizes. Out: torch modules, their vocabulary and tokenizer, statistics of their weights. No
 optimiser is known here. Open `text` first, paper C's network and the smallest; `vision` has the
-transformers on pictures, `bert` the classifier, whose weights `pretrained` finds.
+transformers on pictures, `bert` the classifier and its weights.
 """
 
 from lib.networks.text import TextTransformer
