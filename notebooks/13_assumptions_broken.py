@@ -39,6 +39,7 @@
 # The theorem and its hypotheses are printed below. How we break two of them:
 #
 # * *Assumption 1* breaks when tokens overlap: in low dimension $d$, or as the other tokens grow against the [opt tokens](words.md).
+#   That the samples of a class share theirs breaks it, as we read it, in every cell.
 # * *Assumption 2* breaks when we add to the head a random vector orthogonal to the opt tokens. It gives other tokens
 #   scores of up to *spread* times the opt score, which stays the best.
 #
@@ -199,8 +200,8 @@ figure
 # %% [markdown]
 # ## What we saw
 #
-# On two samples of two tokens Assumption 1 cannot be left out. On random data, where the assumptions nearly hold, every
-# run reaches $W_{mm}$. In low dimension the three rules fail about equally often. Long other tokens with nearly tied scores hurt GD most, Polyak less, and NGD hardly. For GD the length of the step
+# On two samples of two tokens Assumption 1 cannot be left out. On random data, where but for shared opt tokens the assumptions
+# nearly hold, every run reaches $W_{mm}$. In low dimension the three rules fail about equally often. Long other tokens with nearly tied scores hurt GD most, Polyak less, and NGD hardly. For GD the length of the step
 # is not the cause: the first cell below finds the same share with a hundredth of it. Near a wrong token the softmax
 # saturates and the gradient vanishes; steps of normalised GD do not vanish with it.
 #

@@ -44,8 +44,7 @@ GAMMA = {
 
 @dataclass(frozen=True)
 class Row:
-    """A rule, the norm `reached` by prediction, None for none, and `highest`, largest in the
-    median.
+    """A rule, the norm `reached` by prediction, None for none, and `highest`, in half of the runs.
 
     longest: where it stops, for the cost of a step or, with growing norms, the range of floats;
     source: whose theorem says so, OURS where none that we know does.
