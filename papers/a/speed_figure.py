@@ -164,17 +164,15 @@ def caption(curves: Curves, name: str, table: Table) -> str:
     """Setting, rates and verdicts of figure `name` in words, the marks first."""
     study = curves.configuration
     at_edge = ", ".join(f"{rule} {rate:g}" for rule, rate in edges(curves).items())
-    chosen = f"at the edge of the rates tried: {at_edge}" if at_edge else "inside the rates tried"
-    free = [trial.rate for trial in curves.trials("SPS") if "SPS" not in edges(curves)]
-    if free and curves.rates()["SPS"] == max(free):
-        chosen += ", but for SPS, whose cap binds in less than 1 % of the steps"
+    top = curves.rates().get("SPS") == max((t.rate for t in curves.trials("SPS")), default=0)
+    inside = "inside the rates tried" + ", but for SPS, whose cap binds in under 1 % of steps" * top
+    chosen = f"at the edge of the rates tried: {at_edge}" if at_edge else inside
     if not any(map(curves.trials, study["rates"])):
         chosen = "chosen by an earlier study"
-    claimed = speed.CLAIMED[name].items()
-    equal = [rule for rule, word in claimed if word is no_gain]
-    brackets = f" Between {' and '.join(equal)}'s ticks it gains nothing." if equal else ""
+    equal = [rule for rule, word in speed.CLAIMED[name].items() if word is no_gain]
+    ticks = f" Between {' and '.join(equal)}'s ticks it gains nothing." if equal else ""
     rest = (
-        f"{setting(curves)} ({chosen}). Hollow dots: the run missed the target.{brackets} A line"
+        f"{setting(curves)} ({chosen}). Hollow dots: the run missed the target.{ticks} A line"
         f" ends with the first of its runs (stop: {study['stop']}). Adam has no one step size."
         f"{outcome(curves, table)}"
     )
