@@ -65,14 +65,14 @@
 # **Hypotheses.** For *linear* classifiers of separable data with an exponential tail of the loss, and steps that are short or decay with
 # $\sum_t\eta_t=\infty$, steepest descent has $r_N\to1$. That attention does the same, once a run keeps its tokens, is measured here.
 #
-# **Why.** Let $\pi_m$ be the share of pair $m$ in the pull, so that $G\propto\sum_m\pi_mA_m$. To first order a step multiplies $L-L^*$ by
-# $1-\eta_tN^*(\sum_m\pi_mA_m)$. Whatever the shares, $N^*(\sum_m\pi_mA_m)\ge\gamma_N$: the best matrix of norm one has at least the margin
-# $\gamma_N$ on each $A_m$. What is of second order adds up to $\sum\eta^2$. So $\min_mg_m\ge\gamma_N\sum\eta-O(1+\sum\eta^2)$, while
-# $N(W_t)\le\sum\eta$ from zero: $r_N\to1$ for steps like $t^{-1/2}$ or $t^{-1}$. For constant steps this leaves $1-r_N=O(\eta)$; that it goes on
-# falling is measured.
+# **Why.** Late in training $L-L^*$ is a sum of terms $\propto e^{-g_m}$. Let $\pi_m$ be their shares, so that $G\propto\sum_m\pi_mA_m$. A step raises
+# $g_m$ by $\eta_t\langle A_m,D_t\rangle$, so to first order it multiplies $L-L^*$ by $1-\eta_tN^*(\sum_m\pi_mA_m)$. Whatever the shares, $N^*(\sum_m\pi_mA_m)\ge\gamma_N$:
+# the best matrix of norm one has at least the margin $\gamma_N$ on each $A_m$. What is of second order adds up to $\sum\eta^2$. So
+# $\min_mg_m\ge\gamma_N\sum\eta-O(1+\sum\eta^2)$, while $N(W_t)\le\sum\eta$ from zero: $r_N\to1$ for steps like $t^{-1/2}$ or $t^{-1}$. For constant steps
+# this leaves $1-r_N=O(\eta)$; that it goes on falling is measured.
 #
-# **Whose.** Most rows measure what others proved, for linear models unless the last table of the page says more. Ours are the runs
-# on attention's $W$, and the predictions whose claims say "ours, beyond".
+# **Whose.** Most rows measure what others proved, mostly for linear models (Sources, at the end). Ours are the runs on attention's $W$, and the
+# claims marked "ours, beyond".
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -294,8 +294,8 @@ figure_used = plots.caption(atlas_figures.used(ends, own, found, share), about_u
 figure_used
 
 # %% [markdown]
-# Left: look at how far each run is from the law, in which nothing is fitted; left of the dashed line is as near as was asked. Middle: where the decay is strong runs select other tokens,
-# mostly but not always of more margin. Right, of appendix A: most blue points, the own norms, lie above the grey ones.
+# Left: look at how far each run is from the law, in which nothing is fitted; left of the dashed line is as near as was asked. Middle: under strong decay
+# runs select other tokens, mostly but not always of more margin. Right, for appendix A: most blue points, the own norms, lie above the grey ones.
 #
 # ## Appendix C. Schedules
 #
@@ -304,9 +304,9 @@ figure_used
 # **Answer.** With constant steps $1-r_N$ falls like $t^{-1.01}$ in the Frobenius norm and nearly so in the others; shrinking steps are slower. With steps like $t^{1/2}$ only
 # gradient descent keeps its norm.
 #
-# *Why.* What is missing is a bounded offset divided by a margin. The margin grows like $t$ with constant steps, like $\sqrt t$ with $t^{-1/2}$ and like $\log t$ with
-# $t^{-1}$. Steps like $t^{1/2}$ move the margins by more than one from $t=2500$ on. Then one sample rules
-# the gradient, and only for gradient descent do such directions add up to a max-margin solution.
+# *Why.* What is missing is a bounded offset over a margin. Margins grow like $t$ with constant steps, like $\sqrt t$ with $t^{-1/2}$, like $\log t$ with
+# $t^{-1}$. Steps like $t^{1/2}$ move margins by more than one from $t=2500$ on. Then one sample rules
+# the gradient, and only under gradient descent do such directions add up to a max-margin solution.
 
 # %%
 constant = atlas_rules.steepest_rows(growth=growth)
@@ -333,9 +333,8 @@ figure_rates = plots.caption(atlas_figures.convergence(reached, own_norm), about
 figure_rates
 
 # %% [markdown]
-# Left: look at the slope, which is near $-1$ for most norms. Second: the lines fall about half as fast. Third: with
-# $\eta_t\propto1/t$ no rule reaches 0.99 in this time. Right: the lines turn back as the
-# steps get longer, all but that of Frobenius.
+# Look at the slopes: near $-1$ for most norms, half of that in the second panel. In the third no rule reaches 0.99 in this time. Right: all
+# lines but that of Frobenius turn back as the steps get longer.
 #
 # ## Appendix D. What Adam forgets
 #
@@ -344,9 +343,8 @@ figure_rates
 # **Answer.** With a short memory it has 0.994 of the largest margin in the median run, with the longest 0.423, with a large $\epsilon$ 0.453. On fewer samples
 # a step it loses part of it too, as three other rules lose theirs.
 #
-# *Why.* $v$ is a mean of squared gradients over $1/(1-\beta_2)$ steps. Gradients that fall faster than $\beta_2^{t/2}$ leave $v$
-# behind, and the step shrinks. An $\epsilon$ above the gradients turns Adam into plain gradient descent, whose $W$ grows like $\log t$ alone. With fewer samples a step the gradients'
-# relative sizes are lost.
+# *Why.* Gradients that fall faster than $\beta_2^{t/2}$ leave $v$ behind, and the step shrinks. An $\epsilon$ above the gradients turns Adam into plain
+# gradient descent, whose $W$ grows like $\log t$ alone. With fewer samples a step the gradients' relative sizes are lost.
 
 # %%
 slow = atlas_rules.step("l_inf") / 5
@@ -373,26 +371,26 @@ figure_adam
 
 # %% [markdown]
 # Left: look at how the $\ell_\infty$ line falls as memory gets longer, to the left. With $\beta_2=0$ the first moment is
-# divided by the newest gradient alone, and some runs do not settle. Middle: look at the fall towards larger
-# $\epsilon$: the run stops being a sign method once its gradients are below it. Right: look at how each rule's ratio falls with fewer samples a step.
+# divided by the newest gradient alone, and some runs do not settle. Middle: look at the fall towards larger $\epsilon$. Right: each rule's
+# ratio falls with fewer samples a step.
 #
 # ## Sources
 #
-# <details><summary>Who proved what, and what attention's $W$ does at desk scale</summary>
+# <details><summary>Who proved what that is measured here</summary>
 #
-# | statement | source | here, on attention's $W$, at desk scale |
-# |---|---|---|
-# | normalised steepest descent, with momentum or without, maximises its $\ell_p$ or Schatten margin; $1-r=\tilde O(t^{-1/2})$ | Fan, Schmidt, Thrampoulidis, 2502.04664 | so in every run for six norms, Muon and Signum; $1-r$ falls like $t^{-1}$ for four of the norms, with constant steps |
-# | homogeneous networks: stationary points of the margin in the norm of steepest descent; of Muon, Signum, Adam without $\epsilon$ | Tsilivis et al., 2410.22069; Gronich, Vardi, 2602.16340 | for $W=KQ^\top$ in [notebook 45](45_atlas_of_networks.ipynb) |
-# | Adam without $\epsilon$, all samples: $\ell_\infty$ | Zhang, Zou, Cao, 2406.10650 | nearest to $\ell_\infty$; after $10^6$ steps not within 1 % in every run |
-# | Adam, one sample a step: a Mahalanobis norm that the data choose; Signum: $\ell_\infty$ at any batch size | Baek, Song, Yun, 2510.26303 | Signum: so. Adam: 0.989 of it in the median run, 0.98 in 16 of 20 |
-# | AdaGrad: a norm that its own sums of squares fix; for SOAP and Shampoo with sums ours | Qian, Qian, 1906.03559 | its ratio there is above those of all seven norms in every run; SOAP in 18 of 20, Shampoo in 15 |
-# | batches without momentum: only all samples are sure to keep the norm; variance reduction keeps it | Li, Tang, Zou, 2602.11557 | lost on 1, 2 and 3 samples of 6; with variance reduction 0.995 of it in the median |
-# | orthogonal factor, then sign: between the spectral norm and $\ell_\infty$ | Wang, Shen, Zhang, 2602.01105 | reaches neither, nearest to $\ell_\infty$ |
-# | keys and queries turned: polar steps do not see it, Adam's do | Zhang, 2605.07067 | so; rounding grows under polar steps |
-# | rescaling $W$ step by step: the $\ell_2$ margin exponentially fast | Wang, Min, Wu, 2311.14387 | reached within 20,000 steps |
-# | $\ell_p$ mirror descent on attention: the $\ell_p$ margin | paper C, 2410.14581 | $p=3$: nearest in every run, not within 1 % in every run |
-# | weight decay: AdamW under a bound on $\ell_\infty$, Muon on the spectral norm | Xie, Li, 2404.04454; Chen, Li, Liu, 2506.15054 | $N(W)=1/\lambda$ to 1e-4, AdamW with $\beta_2=0.95$ to 3e-4; how much margin is left is ours |
+# | statement | source |
+# |---|---|
+# | normalised steepest descent, with momentum or without, maximises its $\ell_p$ or Schatten margin; $1-r=\tilde O(t^{-1/2})$ | Fan, Schmidt, Thrampoulidis, 2502.04664 |
+# | homogeneous networks: stationary points of the margin in the norm of steepest descent; of Muon, Signum, Adam without $\epsilon$ (notebook 45) | Tsilivis et al., 2410.22069; Gronich, Vardi, 2602.16340 |
+# | Adam without $\epsilon$, all samples: $\ell_\infty$ | Zhang, Zou, Cao, 2406.10650 |
+# | Adam, one sample a step: a Mahalanobis norm that the data choose; Signum: $\ell_\infty$ at any batch size | Baek, Song, Yun, 2510.26303 |
+# | AdaGrad: a norm that its own sums of squares fix; for SOAP and Shampoo with sums ours | Qian, Qian, 1906.03559 |
+# | batches without momentum: only all samples are sure to keep the norm; variance reduction keeps it | Li, Tang, Zou, 2602.11557 |
+# | orthogonal factor, then sign: between the spectral norm and $\ell_\infty$ | Wang, Shen, Zhang, 2602.01105 |
+# | keys and queries turned: polar steps do not see it, Adam's do | Zhang, 2605.07067 |
+# | rescaling $W$ step by step: the $\ell_2$ margin exponentially fast | Wang, Min, Wu, 2311.14387 |
+# | $\ell_p$ mirror descent on attention: the $\ell_p$ margin | paper C, 2410.14581 |
+# | weight decay: AdamW under a bound on $\ell_\infty$, Muon on the spectral norm | Xie, Li, 2404.04454; Chen, Li, Liu, 2506.15054 |
 #
 # </details>
 
