@@ -93,7 +93,7 @@ statements.quoted(
 #
 # Class means, our reading of the figures' data. Every sample of a class has the same [opt token](words.md):
 # the mean $\mu_\pm$ of its class, of norm `signal`. All other tokens are Gaussian noise, `noise` per
-# entry, orthogonal to both means. Figure 2 has orthogonal class means, Figure 5 antipodal ones. The
+# entry, orthogonal to both means. Figure 2 has orthogonal class means, Figure 5 antipodal (opposite) ones. The
 # sizes, the noise and the step sizes of the paper did not survive in the text at hand: **these are our
 # settings**.
 
@@ -143,9 +143,9 @@ print(f"least margin {(A @ W_mm.ravel()).min():.6f}, ||W_mm|| = {np.linalg.norm(
 
 # %% [markdown]
 # Which hypotheses hold? Assumption 2 does: noise tokens are orthogonal to the head, so their scores are
-# zero. Assumption 1 as we read it does not: the samples of a class share their opt token. We measure
-# both. The first line is the largest difference between two scores that should be equal; the second is
-# the largest cosine, in seed 0, between opt tokens of different samples, and between any two others.
+# zero. Assumption 1 as we read it does not: the samples of a class share their opt token. (A footnote of the paper extends its
+# results to antipodal opt tokens, without a proof in the text at hand.) We measure both: the largest difference between two scores
+# that should be equal, and the largest cosine, in seed 0, between opt tokens of different samples, and between any two others.
 
 # %%
 for name, problem in problems.items():

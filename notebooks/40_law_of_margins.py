@@ -118,7 +118,7 @@ figure
 # relative entropy. $\rho_\perp\perp W_{mm}$ is the one matrix in the span of the $A_m$, $m\in S$, with these offsets. $\omega_\infty$ is
 # orthogonal to that span. Hence
 # $$\|W_t\|\times\text{error}_t\to\sqrt{C^2+\|\omega_\infty\|^2},\qquad C=\|\rho_\perp\|.$$
-# What is missing in these limits is exponentially small in $a_t-a_0$, with explicit constants.
+# The offsets, and $W_t-a_tW_{mm}$, come to their limits exponentially fast in $a_t-a_0$, with explicit constants.
 #
 # Under these hypotheses $C$ is the same for every rule and start that select these tokens; the loss enters only through $\kappa$. $\omega_\infty$ is what $W_0$
 # and the pairs off the support left. It is zero if $W_0=0$ and all pairs are on the support.
@@ -128,7 +128,7 @@ figure
 # offsets do come to rest, because they perform gradient descent on a convex function,
 # $\log\sum_m\kappa_me^{-\langle A_m,\rho\rangle}$.
 #
-# **What the words mean below.** The theorem is local: below the level of hypothesis 4 it is silent. So a run from zero has three stages.
+# **Proved, admitted, refused.** The theorem is local: below the level of hypothesis 4 it is silent. So the runs below are of three kinds.
 #
 # | a run is | if | then its constant is |
 # |---|---|---|

@@ -44,12 +44,12 @@
 # |---|---|
 # | $\alpha_i$; $m=(i,t)$, $t\ne\alpha_i$ | the token that the run selects in sample $i$; a *pair* |
 # | $A_m=(x_{i,\alpha_i}-x_{i,t})z_i^\top$ | feature of a pair, of tokens $x$ and a query $z$; its margin is $g_m=\langle A_m,W\rangle$ |
-# | $N$, $N^*$ | a norm of matrices and its dual norm |
+# | $N$; $N^*(G)=\max_{N(D)\le1}\langle G,D\rangle$ | a norm of matrices; its dual norm |
 # | $\gamma_N=\max_{N(W)\le1}\min_mg_m$ | the largest margin: one over the norm of the token SVM in $N$ |
 # | $r_N(W)=\min_mg_m/(N(W)\,\gamma_N)$ | the *ratio*: at most 1, and 1 for a max-margin solution |
 #
-# Seven norms are compared: $\ell_1,\ \ell_3,\ \ell_\infty$ of the entries, Frobenius, nuclear, spectral, and *head-wise*, the larger spectral norm
-# of two halves of $W$'s rows. **Steepest descent** in $N$ moves by $\eta_tD_t$ with $D_t=\arg\max_{N(D)\le1}\langle-\nabla L(W_t),D\rangle$. One formula a
+# Seven norms are compared: $\ell_1,\ \ell_3,\ \ell_\infty$ of the entries, Frobenius, nuclear and spectral (sum and largest of the singular values), and
+# *head-wise*, the larger spectral norm of two halves of $W$'s rows. **Steepest descent** in $N$ moves by $\eta_tD_t$ with $D_t=\arg\max_{N(D)\le1}\langle-\nabla L(W_t),D\rangle$. One formula a
 # rule, with $G=-\nabla L=U\,\mathrm{diag}(\sigma)V^\top$ and $M$, $v$ running means of $G$ and $G^2$, entry by entry:
 #
 # | rule | step direction $D$ | norm predicted |
@@ -243,10 +243,11 @@ for iterations in (5, 10):
 # $N$ depends on $H$, so this is an equation, solved by iteration. *Why:* late in training the gradient of sample $i$ is along
 # $\sum_t\beta_{i,t}A_{i,t}$, and $v$ averages the squares of these over the samples. *Conditions:* $\epsilon=0$; the samples come in turn;
 # $v$ remembers many passes through them, $\beta_2\to1$, and yet forgets faster than the gradients fall: margins grow by less than
-# $\frac12\log(1/\beta_2)$ a step; the selected token has the higher score. Then it is a theorem for linear models (Baek, Song and Yun, 2510.26303).
-# We have not shown that the equation has one solution only.
+# $\frac12\log(1/\beta_2)$ a step; the selected token has the higher score. Baek, Song and Yun (2510.26303) prove it for linear models and Adam's limit
+# $\beta_2\to1$. That the equation has one solution only we have not shown.
 #
-# *Adam, all samples.* By the same reasoning $v=G^2$: the step is $\mathrm{sgn}(G)$ and the norm $\ell_\infty$, for $\epsilon=0$ and margins that grow so slowly.
+# *Adam, all samples.* By the same reasoning $v=G^2$ and $M=G$: the step is $\mathrm{sgn}(G)$ and the norm $\ell_\infty$, for $\epsilon=0$ and margins that
+# grow so slowly (Zhang, Zou and Cao, 2406.10650, for linear models).
 #
 # Shampoo's sums and SOAP have norms made of what they divide by, too (ours; `papers.beyond.atlas_used`). Printed: the median share of the
 # largest margin in the own norm, and in the best of the seven.
