@@ -97,7 +97,7 @@ print(attend(np.zeros((2, 2))))
 # ## Scores, and the token worth looking at
 #
 # The *score* of a token is what the answer would be if the layer looked at this token alone,
-# $\gamma_{i,t} = y_i u^\top x_{i,t}$. The token with the highest score is called **opt**. Here it is
+# $\gamma_{i,t} = y_i u^\top x_{i,t}$. The token with the highest score is called **opt**, its index $opt_i$. Here it is
 # the last token of both examples, with score 1.
 
 # %%
@@ -172,7 +172,7 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1")
 # orthogonal tokens: no, six tokens in the plane cannot be. A small start: no, so that there is something
 # to see. So the theorem promises nothing for this page. The direction converges all the same: to that of
 #
-# $$W_{mm} = \arg\min_W \|W\|_F \quad\text{subject to}\quad (x_{i,opt} - x_{i,t})^\top W z_i \ge 1 \ \text{ for all } i,\ t \ne opt .$$
+# $$W_{mm} = \arg\min_W \|W\|_F \quad\text{subject to}\quad (x_{i,opt} - x_{i,t})^\top W z_i \ge 1 \ \text{ for all } i,\ t \ne opt_i .$$
 #
 # In words: the smallest matrix under which every opt token beats every other token by at least one logit.
 # It is a support vector machine whose points are pairs of tokens. Why this one? Late in training $p_{opt}\,p_t\approx e^{-g}$ with the
@@ -237,7 +237,8 @@ table
 # Look at the left and the middle: each curve is $W_t z_i$, a column of $W_t$, from its start (circle)
 # onwards. A logit is the product of a token with $W_t z_i$, so that both live in the plane of the tokens.
 # Each curve ends beside the dashed ray, the direction of $W_{mm} z_i$: the distance to the ray stays bounded
-# while the curve grows, so the angle shrinks. Look at the right: the distance of the directions falls like $1/t$.
+# ([notebook 40](40_law_of_margins.ipynb) says why) while the curve grows, so the angle shrinks. Look at the right: the distance of the
+# directions falls like $1/t$.
 
 
 # %%

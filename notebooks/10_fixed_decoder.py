@@ -43,7 +43,7 @@
 # | $y_i$ | its label, $\pm1$ | |
 # | $\gamma_{i,t} = y_i\, u^\top x_{i,t}$ | score of a token: the answer if the layer saw this token alone | |
 # | $opt_i = \arg\max_t \gamma_{i,t}$ | the token worth attending to | |
-# | $p_{opt,i}$ | its softmax weight | |
+# | $p_{i,t}$; $p_{opt}$ | softmax weight of a token; that of a sample's opt token | |
 # | $W_t$ | the attention weights after $t$ steps | $d \times d$ |
 #
 # $$W_{mm} = \arg\min_W \lVert W\rVert_F \ \text{ s.t. }\ (x_{i,opt} - x_{i,t})^\top W z_i \ge 1 \quad \forall i,\ t \ne opt_i .$$
@@ -93,7 +93,7 @@ statements.quoted(
 #
 # Class means, our reading of the figures' data. Every sample of a class has the same [opt token](words.md):
 # the mean $\mu_\pm$ of its class, of norm `signal`. All other tokens are Gaussian noise, `noise` per
-# entry, orthogonal to both means. Figure 2 has orthogonal class means, Figure 5 antipodal ones. The
+# entry, orthogonal to both means. Figure 2 has orthogonal class means, Figure 5 antipodal (opposite) ones. The
 # sizes, the noise and the step sizes of the paper did not survive in the text at hand: **these are our
 # settings**.
 
@@ -121,7 +121,10 @@ for name, target in targets.items():
 #
 # Why? At that minimum the derivative for $b_m$, which is $\langle A_m, \sum_k b_k A_k\rangle - (1 - \sum_k b_k)$ up to a factor 2, is not negative, and zero where
 # $b_m > 0$. Divide by $1 - \sum_k b_k$: every margin of $W_{mm}$ is at least 1, and exactly 1 where $\beta_m > 0$. These are the conditions
-# of the support vector machine. Here it is for one draw, beside the library's.
+# of the support vector machine.
+#
+# May one divide? By the same conditions the least value is $1 - \sum_m b_m$ itself. It is 0 only if weights $b \ge 0$ of sum 1 make
+# $\sum_m b_m A_m = 0$. Then no $W$ satisfies the constraints: the mean of its margins with these weights is 0. The code checks it.
 
 # %%
 data = problems["orthogonal"].tokens
@@ -131,7 +134,8 @@ opt, best = scores.argmax(1), scores.max(1)
 i, t = np.nonzero(np.arange(T) != opt[:, None])  # every pair
 A = np.einsum("md,me->mde", X[i, opt[i]] - X[i, t], z[i]).reshape(len(i), -1)  # (m, r q)
 
-b, _ = nnls(np.vstack([A.T, np.ones(len(A))]), np.eye(A.shape[1] + 1)[-1])
+b, residual = nnls(np.vstack([A.T, np.ones(len(A))]), np.eye(A.shape[1] + 1)[-1])
+assert residual > 1e-6, "no W satisfies the constraints"  # its square is 1 - sum b
 beta = b / (1 - b.sum())
 W_mm = (beta @ A).reshape(X.shape[-1], -1)
 np.testing.assert_allclose(W_mm, targets["orthogonal"].W[0], atol=1e-8)
@@ -139,9 +143,9 @@ print(f"least margin {(A @ W_mm.ravel()).min():.6f}, ||W_mm|| = {np.linalg.norm(
 
 # %% [markdown]
 # Which hypotheses hold? Assumption 2 does: noise tokens are orthogonal to the head, so their scores are
-# zero. Assumption 1 as we read it does not: the samples of a class share their opt token. We measure
-# both. The first line is the largest difference between two scores that should be equal; the second is
-# the largest cosine, in seed 0, between opt tokens of different samples, and between any two others.
+# zero. Assumption 1 as we read it does not: the samples of a class share their opt token. (A footnote of the paper extends its
+# results to antipodal opt tokens, without a proof in the text at hand.) We measure both: the largest difference between two scores
+# that should be equal, and the largest cosine, in seed 0, between opt tokens of different samples, and between any two others.
 
 # %%
 for name, problem in problems.items():
@@ -192,7 +196,7 @@ def step(W, rule):
 # %% [markdown]
 # The library trains all seeds and all rules in one call, at a cost that does not depend on $d$, and
 # stores logarithms, so that numbers below the smallest float keep their digits. "Polyak" caps the factor of $\nabla L$, as
-# in practice; the theory has no cap. Lemma 5, below, is about every small start: for it NGD is tried on `draws` draws with antipodal means, the `seeds` above among them.
+# in practice; the theory has no cap. Lemma 5, below, is about every small start: for it NGD is tried on `draws` draws of each kind, the `seeds` above among them.
 
 # %%
 update_rules = {
@@ -202,14 +206,14 @@ update_rules = {
     "Polyak": rules.polyak(polyak_cap),
     "Polyak, no cap": rules.polyak(),
 }
-recorded, starts, histories = dynamics.log_spaced(steps, 200), {}, {}
+recorded, starts, histories, crowds = dynamics.log_spaced(steps, 200), {}, {}, {}
 for name, problem in problems.items():
     starts[name] = dynamics.gaussian_start(problem, start_std, every)
     goal = {"start": starts[name], "targets": {"W_mm": targets[name].W}}
     histories[name] = dynamics.train(problem, update_rules, steps, recorded, **goal)
-crowd = drawn(range(draws), antipodal=True)
-crowd_start = dynamics.gaussian_start(crowd, start_std, range(draws))
-crowd_history = dynamics.train(crowd, update_rules["NGD"], steps, recorded, start=crowd_start)
+    crowd = drawn(range(draws), antipodal=name == "antipodal")
+    start = dynamics.gaussian_start(crowd, start_std, range(draws))
+    crowds[name] = dynamics.train(crowd, update_rules["NGD"], steps, recorded, start=start)
 
 # %% [markdown]
 # The page's own lines must give the library's matrix.
@@ -252,9 +256,9 @@ about = {
     name: f"{number}: {name} class means; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
     for name, number in (("orthogonal", "Figure 2"), ("antipodal", "Figure 5"))
 }
-crowds = {"orthogonal": None, "antipodal": crowd_history}
+shown = {"orthogonal": None, "antipodal": crowds["antipodal"]}  # Lemma 5 has a panel in Figure 5
 draw = fixed_head_figures.draw
-figures = {name: draw(histories[name], about[name], crowds[name]) for name in about}
+figures = {name: draw(histories[name], about[name], shown[name]) for name in about}
 figures["orthogonal"]
 
 # %%
@@ -281,8 +285,8 @@ def check(name):
     ngd, uncapped = history["NGD"], history["Polyak, no cap"]
     margin, late = 1 / target.norm, steps / 10
     lemma5 = [claim for rule in update_rules for claim in paper.lemma5(history[rule], rule)]
+    lemma5 += paper.lemma5(crowds[name], f"NGD, {draws} draws")
     if name == "antipodal":
-        lemma5 += paper.lemma5(crowd_history, f"NGD, {draws} draws")
         lemma5 = [claims.remarked(claim, paper.NOT_ORTHOGONAL) for claim in lemma5]
     return claims.Table([
         paper.svm_certificate(target),
@@ -311,8 +315,7 @@ tables["antipodal"]
 # while, which Lemma 5 excludes as we read it.
 # It rests on Assumption 1: then a sample's own part of the gradient decides
 # whether its $p_{opt}$ rises. Here Assumption 1 fails, and sample $j$ moves sample $i$ in
-# proportion to $\langle z_i, z_j\rangle$, up or down.
-# In the draws with orthogonal means no weight falls; they are fewer here than the antipodal ones, too few to show a fall in one of a hundred.
+# proportion to $\langle z_i, z_j\rangle$, up or down. In a hundred draws with orthogonal means no weight falls.
 
 # %% [markdown]
 # ## What we saw

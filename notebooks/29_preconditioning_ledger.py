@@ -142,7 +142,7 @@ for name, like in names.items():
 axis.set(xscale="log", yscale="log", xlabel=r"condition number of $\Sigma$")
 axis.set(ylabel=r"iterations to cut the error by $10^6$")
 plots.legend(figure_ill, axis)
-about_ill = f"Near the minima, steps of 1/λ_max, by the rates; our setting, d={mild.d}, k={mild.k}; synthetic, float64, {seeds} seeds"
+about_ill = f"Near the minima, steps of $1/\\lambda_{{\\max}}$, by the rates; our setting, d={mild.d}, k={mild.k}; synthetic, float64, {seeds} seeds"
 plots.caption(figure_ill, about_ill)
 figure_ill
 

@@ -56,13 +56,13 @@ run = record.start("31_rates_and_basins", "C", globals())
 # %% [markdown]
 # ## The statement
 #
-# One attention layer $f_i = y_i\, v^\top X_i^\top \mathrm{softmax}(X_i W z_i)$ is trained in $W$ alone, with the logistic
+# One attention layer $f_i = y_i\, u^\top X_i^\top \mathrm{softmax}(X_i W z_i)$ is trained in $W$ alone, with the logistic
 # loss $L(W) = \frac1n \sum_i \log(1 + e^{-f_i})$.
 #
 # | symbol | meaning | shape |
 # |---|---|---|
 # | $X_i$, $z_i$, $y_i$ | tokens as rows, query, label of sample $i$ | $T \times d$, $d$, $\pm1$ |
-# | $v$, $W$ | fixed head, attention weights | $d$, $d \times d$ |
+# | $u$, $W$ | fixed head (paper C writes $v$), attention weights | $d$, $d \times d$ |
 # | $W_{mm}$ | $\ell_p$ token SVM: smallest $\lVert W\rVert_{p,p}$ by which each selected token wins by one logit | $d \times d$ |
 # | $r$ | $\lVert W(k)\rVert_{p,p}$ after $k$ steps | |
 

@@ -33,14 +33,14 @@
 # ## The statement
 #
 # One attention layer $f_i = y_i\, h(X_i^\top \mathrm{softmax}(X_i W z_i))$ is trained with the logistic loss
-# $L(W) = \frac1n \sum_i \log(1 + e^{-f_i})$. The head is $h(x) = v^\top x$, unless said otherwise.
+# $L(W) = \frac1n \sum_i \log(1 + e^{-f_i})$. The head is $h(x) = u^\top x$, unless said otherwise.
 #
 # | symbol | meaning | shape |
 # |---|---|---|
 # | $X_i$, $z_i$, $y_i$ | tokens $x_{i,t}$ as rows, query, label of sample $i$ | $T \times d$, $d$, $\pm1$ |
 # | $K$, $Q$ | keys and queries, $W = KQ^\top$ | $d \times d$ |
 # | $\alpha_i$ | the token that sample $i$ selects in the end | |
-# | $opt_i$ | the token of the largest score $y_iv^\top x_{i,t}$ | |
+# | $opt_i$ | the token of the largest score $y_iu^\top x_{i,t}$ | |
 # | $O_i$ | the tokens that sample $i$ selects, if they are several | |
 # | SVM in a norm | smallest $\lVert W\rVert$ with $(x_{i,\alpha_i} - x_{i,t})^\top Wz_i \ge 1$ for all $t \ne \alpha_i$ | $d \times d$ |
 # | $\lVert W\rVert_*$, $\lVert W\rVert_F$, $\lVert W\rVert_{p,p}$ | nuclear norm (sum of singular values), Frobenius norm, $\ell_p$ norm of the entries | |

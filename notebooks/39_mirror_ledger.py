@@ -28,7 +28,7 @@
 #
 # ## The statement
 #
-# One attention layer $f_i = y_i\, v^\top X_i^\top \mathrm{softmax}(X_i W z_i)$ with the logistic loss $L(W)$ is trained in
+# One attention layer $f_i = y_i\, u^\top X_i^\top \mathrm{softmax}(X_i W z_i)$ with the logistic loss $L(W)$ is trained in
 # $W$ by mirror descent with the potential $\psi(W) = \frac1p\|W\|_{p,p}^p$,
 #
 # $$\nabla\psi(W_{k+1}) = \nabla\psi(W_k) - \eta\,\nabla L(W_k), \qquad

@@ -39,9 +39,9 @@
 # |---|---|
 # | $x_{i,t},\ z_i,\ y_i,\ u$ | tokens, query and label of sample $i$; the fixed head |
 # | $K,\ Q$ | keys and queries, $d\times m$; $W=KQ^\top$, the logit of a token is $x^\top Wz$ |
-# | $s_i$; $\langle A_m,W\rangle$ | the token that the run selects; $A_m=(x_{i,s_i}-x_{i,t})z_i^\top$, $t\ne s_i$, its lead |
+# | $\alpha_i$; $g_m=\langle A_m,W\rangle$ | the token that the run selects; $A_m=(x_{i,\alpha_i}-x_{i,t})z_i^\top$, $t\ne\alpha_i$, its lead |
 # | $N$; $F_N(W)$ | a norm of matrices; what it induces: $\min\{\max(N(K),N(Q))^2:KQ^\top=W\}$ |
-# | $r_N(W)$ | the ratio: $\min_m\langle A_m,W\rangle/N(W)$ over its largest possible value; at most 1 |
+# | $r_N(W)$ | the ratio: $\min_mg_m/N(W)$ over its largest possible value; at most 1 |
 #
 # | $N$ on each factor | steepest descent | $F_N(W)$ |
 # |---|---|---|
@@ -245,8 +245,8 @@ for m in (1, 3, 10):
 #
 # <details><summary>Solution</summary>
 #
-# With $W=KQ^\top=USV^\top$: $\lVert W\rVert_*=\mathrm{tr}(U^\top KQ^\top V)=\langle K^\top U,Q^\top V\rangle\le\lVert K^\top U\rVert_F\lVert Q^\top V\rVert_F\le
-# \lVert K\rVert_F\lVert Q\rVert_F$, and a product is at most half of the sum of squares. $K=US^{1/2}$ and $Q=VS^{1/2}$ attain it.
+# With $W=KQ^\top=U\,\mathrm{diag}(\sigma)V^\top$: $\lVert W\rVert_*=\mathrm{tr}(U^\top KQ^\top V)=\langle K^\top U,Q^\top V\rangle\le\lVert K^\top U\rVert_F\lVert Q^\top V\rVert_F\le
+# \lVert K\rVert_F\lVert Q\rVert_F$, and a product is at most half of the sum of squares. $K=U\,\mathrm{diag}(\sqrt\sigma)$ and $Q=V\,\mathrm{diag}(\sqrt\sigma)$ attain it.
 #
 # </details>
 

@@ -83,7 +83,7 @@ class Local:
 
     @property
     def across(self) -> np.ndarray:
-        """alpha_m: the norm of A_m's part across V, (m,)."""
+        """The norm of A_m's part across V, (m,)."""
         square = (self.A**2).sum(1) - ((1 + self.excess) / self.norm) ** 2
         return np.sqrt(np.maximum(square, 0))
 

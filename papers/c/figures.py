@@ -73,12 +73,12 @@ def joint(
                 axis.plot(history.iterations[when], curve, dash, color=_look(p).colour)
     title = "{} over its last norm; marks: $\\ell_p$-SVM"
     axes[0].set(title=title.format("$W$"), xlabel="$W_{11}$", ylabel="$W_{12}$")
-    axes[1].set(title=title.format("$v$"), xlabel="$v_1$", ylabel="$v_2$")
+    axes[1].set(title=title.format("$u$"), xlabel="$u_1$", ylabel="$u_2$")
     for axis in axes[:2]:
         axis.set_aspect("equal", adjustable="datalim")
     axes[2].set(title="selected token's weight; dotted: label's probability")
     axes[2].set(xlabel="iteration $t$", ylim=(0.2, 1.05))
-    axes[3].set(title="divergence $D$ of $W$; dotted: of $v$", xlabel="iteration $t$")
+    axes[3].set(title="divergence $D$ of $W$; dotted: of $u$", xlabel="iteration $t$")
     axes[3].set(xscale="log", yscale="log")
     plots.legend(figure, axes[0])
     plots.caption(figure, caption)
