@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from lib.companion import plots
 from lib.dynamics.history import History
-from papers import pieces
+from papers import fits, pieces
 from papers.beyond import constant_map, global_map, head_law, joint_law, lp_law
 from papers.beyond import margin_law_runs as runs
 from papers.beyond.margin_law import MarginLaw
@@ -70,6 +70,10 @@ def bound_and_law(history: History, law: MarginLaw) -> Figure:
     axis.plot(t, predicted, label=r"predicted: $C/\|W_t\|$, $C$ from the duals", **plots.PREDICTED)
     _logs(axis, xlabel="iteration $t$", xlim=(1, steps))
     axis.set(ylim=(np.median(error[:, -1]) / 2, 4), title="Direction error of normalised GD")
+    power = fits.exponent(history, "W_mm", since=steps / 10).max()
+    off = np.abs(ratio_to_law(history, "W_mm", law)[:, -1] - 1).max()
+    words = f"measured: $t^{{{power:.3f}}}$\noff $C/\\|W_t\\|$ by {off:.1e}"
+    pieces.beside(axis, steps, error[0, -1], words, NGD.colour, (-10, 22))
     axis.legend(loc="lower left", handlelength=3)
     return figure
 
@@ -79,7 +83,7 @@ def offsets(
 ) -> Figure:
     """Offsets of one run as bars, their prediction on them; duals read off over solved ones."""
     figure, (bars, duals) = plots.panels(1, 2, height=3.1)
-    worst, pairs = 0.0, 0
+    worst, apart, pairs = 0.0, 0.0, 0
     order = np.argsort(-predicted)
     place = np.arange(len(order))
     bar = dict(width=0.72, color=NGD.colour, alpha=0.45, label="measured, NGD")
@@ -92,14 +96,14 @@ def offsets(
     for name, group, like in _by_setting(comparisons):
         read, solved = np.concatenate([runs.dual_shares(c) for c in group], 1)
         worst, pairs = max(worst, np.abs(read / solved - 1).max()), pairs + len(read)
+        apart = max(apart, *(np.abs(runs.offsets_missed(c)).max() for c in group))
         duals.plot(solved, read, ms=3, mfc="none", mew=0.7, label=name, **like.mark)
     _logs(duals, xlabel=r"share $\beta_m/\sum\beta$ from the solver")
     pieces.diagonal(duals)
     duals.set(title="Share of each dual, read off the margins")
     duals.legend(**TITLED)
-    furthest = np.abs(measured - predicted).max()
-    pieces.note(bars, f"worst pair:\n{_off(furthest)}", y=0.62)
-    pieces.note(duals, f"{pairs} duals, {_off(worst)}")
+    pieces.note(bars, f"worst pair of {len(comparisons)} runs:\n{_off(apart)}", y=0.62)
+    pieces.note(duals, f"{pairs:,} duals, {_off(worst)}")
     return figure
 
 
@@ -136,10 +140,8 @@ def diagonal(comparisons: Sequence[runs.Comparison]) -> Figure:
 
 
 def _off(worst: float) -> str:
-    """The largest relative deviation in words; one below FLOOR is rounding."""
-    if worst > FLOOR:
-        return f"off by {worst:.0e} at most"
-    return f"off by less than {FLOOR:.0e}"
+    """The largest deviation in words; a small one is rounding, hence "about"."""
+    return f"off by about {worst:.0e} at most"
 
 
 def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
@@ -156,7 +158,7 @@ def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
         line = dict(color=plots.look(label).colour, linestyle=dash, linewidth=1.4)
         if name in ("GD", "Polyak"):
             line |= dict(linewidth=4, alpha=0.35)
-            label = "broad: constant steps or cap"
+            label = "_"
         known = {other.get_label() for other in error.lines}
         wrong = history.direction_error["W_mm"][0, 1:]
         error.plot(size, wrong, label=f"_{label}" if label in known else label, **line)
@@ -178,6 +180,7 @@ def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
     left.text(0.52, 0.62, r"$e^{-\lambda_1a_t}$", transform=left.transAxes)
     left.set(yscale="log", ylim=(FLOOR, 3), xlim=(0, 1800), xlabel="margin level $a_t$")
     left.set(title=r"Distance from the law, $|$error$\,\times\|W_t\|/C-1\,|$")
+    pieces.note(error, "broad: constant steps or cap\ndashed: logistic loss", x=0.05)
     plots.legend(figure, error)
     return figure
 
@@ -195,6 +198,14 @@ def differences(fast: tuple, slow: tuple) -> Figure:
         plots.band(axis, t, errors, "$W_{2t}-W_t$", rule, linestyle="--")
         _logs(axis, xlabel="iteration $2t$")
         axis.legend(loc="lower left")
+        ends = np.median(plain[:, -1]), np.median(errors[:, -1])
+        colour = plots.look(rule).colour
+        pieces.end_labels(axis, [(end, f"{end:.0e}", colour) for end in ends])
+        if rule == "NGD":
+            gap = dict(arrowprops=dict(arrowstyle="<->", color=plots.GREY))
+            axis.annotate("", (t[-1], ends[0] / 2), (t[-1], 2 * ends[1]), **gap)
+            nearer = rf"$10^{{{np.log10(ends[0] / ends[1]):.1f}}}$ times" + "\nnearer"
+            pieces.beside(axis, t[-1], np.sqrt(np.prod(ends)), nearer, place=(-8, 0))
     axes[0].set(title="Direction error, NGD", ylim=(1e-17, 3))
     axes[1].set(title="Direction error, GD, $T=2$")
     history, errors, law = slow
@@ -213,18 +224,23 @@ def cycles(runs: Sequence[Cycles]) -> Figure:
     """Last moves of the offsets over the step, in units of the longest one that settles."""
     figure, axes = plots.panels(1, len(runs), height=2.8)
     for axis, tried in zip(axes, runs, strict=True):
-        rule = "NGD-mom" if tried.momentum else "NGD"
-        for moved, like in zip(tried.moved, plots.SERIES):
-            style = dict(
-                marker=like.marker, mfc="none", linestyle="", color=plots.look(rule).colour
-            )
-            axis.plot(tried.multiples, moved.clip(1e-13), **style)
-        axis.axvline(1, **plots.PREDICTED)
+        look = plots.look("NGD-mom" if tried.momentum else "NGD")
+        places = np.arange(len(tried.multiples))
+        aside = np.linspace(-0.2, 0.2, len(tried.moved))  # so that seeds stand side by side
+        moved = tried.moved.clip(1e-13)
+        axis.plot(places + aside[:, None], moved, ms=4.5, mfc="none", **look.mark)
+        longer = np.searchsorted(tried.multiples, 1)
+        axis.axvline(longer - 0.5, **plots.PREDICTED)
         axis.axhspan(1e-14, QUIET, color=plots.FAINT, alpha=0.5, zorder=0)
+        least = moved[:, longer].min()
+        pieces.beside(axis, longer, least, f"{least:.2f} and more", place=(0, -8))
+        for run, place in np.argwhere(moved[:, :longer] > QUIET):
+            pieces.beside(axis, place + aside[run], moved[run, place], "fails", place=(-6, 0))
         axis.set(yscale="log", ylim=(1e-13, 300), xlabel=r"step over the longest, $\eta/\eta^*$")
+        axis.set_xticks(places, [f"{multiple:g}" for multiple in tried.multiples])
         axis.set(title=f"Last move of an offset, momentum {tried.momentum:g}")
-    axes[0].text(0.52, 2e-8, "settled", fontsize="small", color=plots.GREY)
-    axes[0].text(1.35, 2e-2, "cycles", fontsize="small", color=plots.GREY)
+    pieces.note(axes[0], "settled", x=0.03, y=0.42)
+    pieces.note(axes[0], "cycles", y=0.62)
     return figure
 
 
@@ -249,11 +265,11 @@ def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
         rows[steps] = np.abs(joint_law.limit_errors(one))
         rows[f"{steps}, its level"] = np.abs(joint_law.level_errors(one))
         looks += [like, like]
-    said = [f"{values.max():.2g}" for values in rows.values()]
+    said = [f"{100 * values.max():.2g} %" for values in rows.values()]
     error.set(title="Direction error of $W_t$; dotted: from duals")
     _logs(error, xlabel="iteration $t$")
     pieces.end_labels(error, ends)
-    error.legend(**SMALL, loc=(0.02, 0.3))
+    error.legend(**SMALL, loc=(0.02, 0.34), labelspacing=0.2)
     inside = [value for row in rows.values() for value in row if value > FLOOR]
     ends = 0.5 * min(inside), 2 * max(*inside, BOUNDS["joint.limit"])
     pieces.strip(off, rows, ends, looks, BOUNDS["joint.limit"], said=said)
@@ -271,26 +287,28 @@ def reached(shares: global_map.GlobalMap, history: History) -> Figure:
     predicted = np.array([global_map.half_at_once(d, shares.n) for d in shares.dimensions])
     predicted[np.isinf(predicted)] = np.nan
     wanted = _place(predicted, shares.alphas)
-    value, low, high = _place([shares.threshold(row) for row in rows], shares.alphas).T
+    half = np.array([shares.threshold(row) for row in rows])
+    value, low, high = _place(half, shares.alphas).T
     chart.plot(wanted, rows - 0.33, "d", color=plots.BLACK, ms=6, mec=plots.PAPER)
     for colour, width in ((plots.PAPER, 4), (plots.INKS["vermilion"], 1.6)):  # on any cell
         style = dict(fmt="o", ms=2 + width, color=colour, elinewidth=width)
         chart.errorbar(value, rows + 0.33, xerr=[value - low, high - value], **style)
-    for row in rows[wanted > len(shares.alphas) - 0.5]:  # beyond the last column
-        text = dict(textcoords="offset points", ha="center", **SMALL)
-        chart.annotate(f"{predicted[row]:.2f}", (wanted[row], row - 0.33), (0, 6), **text)
-    chart.set_xlim(-0.5, np.nanmax([*wanted, len(shares.alphas) - 1]) + 0.5)
+    for row in rows:
+        pieces.beside(chart, high[row], row + 0.33, f"{half[row, 0]:.2f}", place=(4, 0))
+        if np.isfinite(wanted[row]):
+            pieces.beside(chart, wanted[row], row - 0.33, f"{predicted[row]:.2f}")
+    chart.set_xlim(-0.5, np.nanmax([*wanted, len(shares.alphas) - 1]) + 1)
     chart.set(xlabel=r"opt tokens' length $\alpha$", ylabel="dimension $d$")
     chart.set(title=r"Seeds that reach $(u_{mm},W_{mm})$, in %")
     t = np.maximum(history.iterations, 0.7)
     one, two, three = plots.SERIES[:3]
+    loss = np.exp(history.log_gap[0])
     path.plot(t, history.score_gaps[0, :, 0, 0], label="$u_t$", **one.line)
     path.plot(t, history.margins[0, :, 0, 0], label="$W_t$", **two.line)
-    path.plot(t, np.exp(history.log_gap[0]), label="loss", **three.line)
+    path.plot(t, loss, label="loss", **three.line)
     path.axhline(0.5, **plots.LEVEL)
-    path.set(
-        xscale="log", xlabel="iteration $t$", ylim=(-8, 1.5), title="samples {1, 0} and {1, -3}"
-    )
+    pieces.beside(path, t[-1], loss[-1], f"loss {loss[-1]:.2f}, not 0", place=(-2, 6))
+    path.set(xscale="log", xlabel="iteration $t$", title="Two samples, {1, 0} and {1, -3}")
     path.legend(**SMALL, loc="lower left")
     return figure
 

@@ -13,6 +13,8 @@ from papers.beyond.factored_atlas import NORMS, FactorRow
 from papers.beyond.network_margins import (
     ADAM,
     FIRST,
+    HALF,
+    MOST,
     Disputes,
     MarginReading,
     counted,
@@ -60,22 +62,31 @@ def selections(
     steepest = [name for name in rules if name != ADAM]
     names = [name.replace("steepest, ", "") for name in rules]
     names = [LABELS.get(name, name) for name in names]
+    judged = []
     for shift, (way, like) in zip((-0.2, 0, 0.2), WAYS.items(), strict=True):
         y = np.arange(len(rules)) + shift
         line = dict(ms=5, label=way, **like.mark)
-        axes[0].plot([optimal[way][name].mean() for name in rules], y, **line)
+        shares = np.array([optimal[way][name].mean() for name in rules])
+        axes[0].plot(shares, y, **line)
+        side = 7 if way == "from zero" else -7  # where no other mark is
+        for k in np.unique([shares.argmin(), rules.index("steepest, l_inf"), 0]):
+            pieces.beside(axes[0], shares[k], y[k], f"{shares[k]:.0%}", like.colour, (side, 0))
         counts = [won(_asked_by(rule, disputes[way]), rules) for rule in rules]
         counts.append(won(disputes[way], steepest))
         value, low, high = np.array([share(*count) for count in counts]).T
+        words = f"{value[-1]:.0%} of {counts[-1][1].sum()}"
+        judged.append((len(rules) + shift, words, like.colour))
         ends = np.stack([value - low, high - value]).clip(0)
         axes[1].errorbar(value, [*y, len(rules) + shift], xerr=ends, lw=0.8, **line)
     for axis, written in zip(axes, (names, [*names, "steepest, all"]), strict=True):
         axis.set_yticks(range(len(written)), written)
         axis.invert_yaxis()
-    axes[1].axvline(0.5, **plots.LEVEL)
-    axes[0].set(xlabel="share of samples that select the opt token", xlim=(None, 1.02))
-    axes[1].set(xlabel="disputes won by the rule's own norm")
+    axes[0].axvline(MOST, **plots.LEVEL)
+    axes[1].axvline(HALF, **plots.LEVEL)
+    axes[0].set(xlabel="share of samples that select the opt token", xlim=(None, 1.05))
+    axes[1].set(xlabel="share of comparisons won by the own norm")
     axes[1].set_xlim(-0.02, 1.02)
+    pieces.end_labels(axes[1], judged)
     plots.legend(figure, axes[0])
     return figure
 
