@@ -73,7 +73,8 @@ def bound_and_law(history: History, law: MarginLaw) -> Figure:
     power = fits.exponent(history, "W_mm", since=steps / 10).max()
     off = np.abs(ratio_to_law(history, "W_mm", law)[:, -1] - 1).max()
     words = f"measured: $t^{{{power:.3f}}}$\noff $C/\\|W_t\\|$ by {off:.1e}"
-    pieces.beside(axis, steps, error[0, -1], words, NGD.colour, (-10, 22))
+    late = np.searchsorted(t, steps / 30)
+    pieces.beside(axis, t[late], error[0, late], words, NGD.colour, (-12, -8))
     axis.legend(loc="lower left", handlelength=3)
     return figure
 
@@ -198,14 +199,6 @@ def differences(fast: tuple, slow: tuple) -> Figure:
         plots.band(axis, t, errors, "$W_{2t}-W_t$", rule, linestyle="--")
         _logs(axis, xlabel="iteration $2t$")
         axis.legend(loc="lower left")
-        ends = np.median(plain[:, -1]), np.median(errors[:, -1])
-        colour = plots.look(rule).colour
-        pieces.end_labels(axis, [(end, f"{end:.0e}", colour) for end in ends])
-        if rule == "NGD":
-            gap = dict(arrowprops=dict(arrowstyle="<->", color=plots.GREY))
-            axis.annotate("", (t[-1], ends[0] / 2), (t[-1], 2 * ends[1]), **gap)
-            nearer = rf"$10^{{{np.log10(ends[0] / ends[1]):.1f}}}$ times" + "\nnearer"
-            pieces.beside(axis, t[-1], np.sqrt(np.prod(ends)), nearer, place=(-8, 0))
     axes[0].set(title="Direction error, NGD", ylim=(1e-17, 3))
     axes[1].set(title="Direction error, GD, $T=2$")
     history, errors, law = slow
@@ -217,6 +210,15 @@ def differences(fast: tuple, slow: tuple) -> Figure:
     axes[1].plot(t, guide, **plots.PREDICTED)
     label = rf"$t^{{-{rate:.2f}}}\log t$"
     axes[1].text(t[middle], 2.4 * guide[middle], label, fontsize="small")
+    for axis, (history, errors, _), rule in zip(axes, (fast, slow), ("NGD", "GD"), strict=True):
+        ends = np.median(history.direction_error["W_mm"][:, -1]), np.median(errors[:, -1])
+        colour = plots.look(rule).colour
+        pieces.end_labels(axis, [(end, f"{end:.0e}", colour) for end in ends])
+    last, ends = fast[0].iterations[-1], (fast[0].direction_error["W_mm"][0, -1], fast[1][0, -1])
+    gap = dict(arrowprops=dict(arrowstyle="<->", color=plots.GREY))
+    axes[0].annotate("", (last, ends[0] / 2), (last, 2 * ends[1]), **gap)
+    nearer = rf"nearer by $10^{{{np.log10(ends[0] / ends[1]):.1f}}}$"
+    pieces.beside(axes[0], last, np.sqrt(np.prod(ends)), nearer, place=(-8, 0))
     return figure
 
 
@@ -233,13 +235,13 @@ def cycles(runs: Sequence[Cycles]) -> Figure:
         axis.axvline(longer - 0.5, **plots.PREDICTED)
         axis.axhspan(1e-14, QUIET, color=plots.FAINT, alpha=0.5, zorder=0)
         least = moved[:, longer].min()
-        pieces.beside(axis, longer, least, f"{least:.2f} and more", place=(0, -8))
+        pieces.beside(axis, longer - 0.4, least, f"{least:.2f} and more", place=(2, -8))
         for run, place in np.argwhere(moved[:, :longer] > QUIET):
             pieces.beside(axis, place + aside[run], moved[run, place], "fails", place=(-6, 0))
         axis.set(yscale="log", ylim=(1e-13, 300), xlabel=r"step over the longest, $\eta/\eta^*$")
         axis.set_xticks(places, [f"{multiple:g}" for multiple in tried.multiples])
         axis.set(title=f"Last move of an offset, momentum {tried.momentum:g}")
-    pieces.note(axes[0], "settled", x=0.03, y=0.42)
+    pieces.note(axes[0], "settled", x=0.03, y=0.36)
     pieces.note(axes[0], "cycles", y=0.62)
     return figure
 

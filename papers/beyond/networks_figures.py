@@ -19,6 +19,7 @@ from papers.beyond.network_margins import (
     MarginReading,
     counted,
     leads,
+    ranking_claims,
     share,
     won,
 )
@@ -63,18 +64,22 @@ def selections(
     names = [name.replace("steepest, ", "") for name in rules]
     names = [LABELS.get(name, name) for name in names]
     judged = []
+    lowest = min(range(len(steepest)), key=lambda k: optimal["from zero"][rules[k]].mean())
+    ties = [rules.index(name) for name in ("steepest, l_inf", ADAM) if name in rules]
+    quoted = {"from zero": [lowest], "near ties": ties}
     for shift, (way, like) in zip((-0.2, 0, 0.2), WAYS.items(), strict=True):
         y = np.arange(len(rules)) + shift
         line = dict(ms=5, label=way, **like.mark)
         shares = np.array([optimal[way][name].mean() for name in rules])
         axes[0].plot(shares, y, **line)
-        side = 7 if way == "from zero" else -7  # where no other mark is
-        for k in np.unique([shares.argmin(), rules.index("steepest, l_inf"), 0]):
-            pieces.beside(axes[0], shares[k], y[k], f"{shares[k]:.0%}", like.colour, (side, 0))
+        for k in quoted.get(way, ()):
+            side = 6 if way == "from zero" else -6  # where no other mark is
+            words = f"{100 * shares[k]:.0f} %"
+            pieces.beside(axes[0], shares[k], y[k], words, like.colour, (side, 2))
         counts = [won(_asked_by(rule, disputes[way]), rules) for rule in rules]
         counts.append(won(disputes[way], steepest))
         value, low, high = np.array([share(*count) for count in counts]).T
-        words = f"{value[-1]:.0%} of {counts[-1][1].sum()}"
+        words = f"{100 * value[-1]:.0f} % of {counts[-1][1].sum()}"
         judged.append((len(rules) + shift, words, like.colour))
         ends = np.stack([value - low, high - value]).clip(0)
         axes[1].errorbar(value, [*y, len(rules) + shift], xerr=ends, lw=0.8, **line)
@@ -97,7 +102,10 @@ def _asked_by(rule, disputes):
 
 
 def ranking(readings: Mapping[str, Sequence[MarginReading]]) -> Figure:
-    """Left how far the rule predicted first is ahead of each rival; right where who is largest."""
+    """Left how far the rule predicted first is ahead of each rival; right where who is largest.
+
+    In words the lead on the rival that decides, whose interval ends lowest, and the verdict.
+    """
     figure, axes = plots.panels(1, 2, height=3.1)
     shares, rules = counted(readings), list(readings)
     for k, rule in enumerate(rules):
@@ -111,6 +119,11 @@ def ranking(readings: Mapping[str, Sequence[MarginReading]]) -> Figure:
         style = dict(ms=5, capsize=2, **plots.look(rule).mark)
         x = np.array(list(ahead)) + 0.16 * (k - 1.5)
         axes[0].errorbar(x, mean, [mean - low, high - mean], label=f"less {rule}", **style)
+    low, high = axes[0].get_ylim()
+    axes[0].set_ylim(low, high + 0.15 * (high - low))  # room for the verdicts
+    for x, claim in enumerate(ranking_claims(readings)):
+        words = f"{claim.measured:+.2f}\n{claim.verdict}"
+        pieces.beside(axes[0], x, high, words, plots.look(claim.verdict).colour, (0, 1))
     axes[0].axhline(0, **plots.LEVEL)
     axes[0].set(ylabel="log ratio, mean of seeds, 95 %")
     named = [f"{rule},\n{NAMES[NORMS.index(norm)]}" for norm, rule in FIRST.items()]
@@ -119,8 +132,8 @@ def ranking(readings: Mapping[str, Sequence[MarginReading]]) -> Figure:
     axes[1].tick_params(axis="x", rotation=45)
     for norm, rule in FIRST.items():
         pieces.outline(axes[1], rules.index(rule), NORMS.index(norm))
-    axes[1].set(title="heads whose ratio is the largest, %")
-    axes[0].set(title="who was predicted first, less each rival")
+    axes[1].set(title="Heads whose ratio is the largest, %")
+    axes[0].set(title="Who was predicted first, less each rival")
     plots.legend(figure, axes[0])
     return figure
 
