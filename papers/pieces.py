@@ -78,9 +78,14 @@ def strip(
     plain_ticks(ax.xaxis)
     ax.set_yticks(range(len(rows)), rows, fontsize="x-small")
     ax.tick_params(axis="y", length=0)
-    for row, words in enumerate(said or ()):
+    row_words(ax, said or ())
+
+
+def row_words(ax, words: Iterable[str]) -> None:
+    """Small words right of the panel, at the heights 0, 1, ... of its rows."""
+    for row, each in enumerate(words):
         right = dict(transform=ax.get_yaxis_transform(), va="center", fontsize="x-small")
-        ax.text(1.02, row, words, **right)
+        ax.text(1.02, row, each, **right)
 
 
 def end_labels(ax, labels: Iterable[tuple[float, str, str]], size: float = 7) -> None:

@@ -155,15 +155,11 @@ def optimisers(
     _time_axis(path, "From the random start: $(L - L^*)/L^*$", steps)
     path.set_ylim(2e-3, 3e4)
     _last(path, {name: excess[name] for name in order})
-    rows = {
-        f"{name}, step {step_sizes.get(name, step_size):g}": np.array(needed[name], float)
-        for name in order
-    }
-    ends = max(1, 0.6 * min(values.min() for values in rows.values())), 1.2 * steps
-    within = {name: np.where(row > steps, np.inf, row) for name, row in rows.items()}
-    medians = [np.median(row) for row in within.values()]
+    rows = {f"{name}, step {step_sizes.get(name, step_size):g}": needed[name] for name in order}
+    ends = max(1, 0.6 * min(row.min() for row in rows.values())), 1.2 * steps
+    medians = [np.median(row) for row in rows.values()]
     said = [f"{median:,.0f}" if np.isfinite(median) else f"  >{steps:,}" for median in medians]
-    pieces.strip(reached, within, ends, [plots.look(name) for name in order], said=said)
+    pieces.strip(reached, rows, ends, [plots.look(name) for name in order], said=said)
     title = "Iterations to within 10 % of $L^*$; right: median"
     reached.set(title=title, xlabel="iteration $t$ (>: not reached)")
     plots.legend(figure, path)

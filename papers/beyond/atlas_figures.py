@@ -35,8 +35,6 @@ def dumbbells(rows: Mapping[str, Row], reached: Mapping[str, Ratios]) -> Figure:
         mark = dict(ms=5, clip_on=False)
         axis.plot(medians[rival], place, mfc="none", **mark, **looks[rival].mark)
         axis.plot(medians[own], place, **mark, **looks[own].mark)
-        if ends[0] < 0:  # a run that never came to lead: the bar goes on beyond the axis
-            axis.plot(0, place, "<", color=looks[own].colour, clip_on=False)
     for norm in NORMS:
         axis.plot([], [], label=LABELS[norm], **plots.look(norm).mark)
     axis.axvline(REACHED, **plots.LEVEL)
@@ -44,12 +42,8 @@ def dumbbells(rows: Mapping[str, Row], reached: Mapping[str, Ratios]) -> Figure:
     for name, label in zip(order, axis.get_yticklabels(), strict=True):
         label.set_color(plots.BLACK if rows[name].reached else plots.GREY)
     axis.set(ylim=(len(order) - 0.4, -0.6), xlim=(0, 1.02))
-    axis.set(
-        xlabel="margin over the largest in a norm; right: the worst run, in the norm predicted"
-    )
-    for place, words in enumerate(worst):
-        right = dict(transform=axis.get_yaxis_transform(), va="center", fontsize="x-small")
-        axis.text(1.01, place, words, **right)
+    axis.set_xlabel("margin over the largest; right: the worst run, in the norm predicted")
+    pieces.row_words(axis, worst)
     plots.legend(figure, axis)
     return figure
 
@@ -106,13 +100,11 @@ def memory(
         plots.band(axis, x, last, label, norm, ms=3, **line)
 
     forgotten = [1 - beta for beta in memories]
-    evenly = range(len(epsilons))
+    evenly, sign = range(len(epsilons)), plots.look("l_inf").colour
     for axis, x, runs in ((axes[0], forgotten, by_memory), (axes[1], evenly, by_epsilon)):
         for norm in ("l_inf", "l_3", "Frobenius"):
             band(axis, x, runs, norm, LABELS[norm], marker="o")
         axis.axhline(REACHED, **plots.LEVEL)
-    sign = plots.look("l_inf").colour
-    for axis, x, runs in ((axes[0], forgotten, by_memory), (axes[1], evenly, by_epsilon)):
         own = [np.median(ratios.last[:, column("l_inf")]) for ratios in runs]
         for k, lift in ((np.nanargmax(own), 5), (np.nanargmin(own), -5)):
             pieces.beside(axis, x[k], own[k], f"{own[k]:.3f}", sign, (0, lift))

@@ -171,10 +171,8 @@ def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
             error.annotate(words, (size[-1], wrong[-1]), **ends, **arrow)
     sizes = np.geomspace(2, error.get_xlim()[1], 50)
     error.plot(sizes, law.constant[0] / sizes, zorder=0, **plots.PREDICTED)
-    early = sizes[6], law.constant[0] / sizes[6]
     words = rf"$C/\|W_t\|$, $C={law.constant[0]:.4f}$"
-    beside = dict(xytext=(6, 4), textcoords="offset points", fontsize="small")
-    error.annotate(words, early, **beside)
+    pieces.beside(error, sizes[6], law.constant[0] / sizes[6], words, place=(6, 4))
     _logs(error, xlabel=r"$\|W_t\|$", title="Direction error")
     levels = np.linspace(0, 1800, 100)
     left.plot(levels, 0.7 * np.exp(-law.slowest[0] * levels), **plots.PREDICTED)
@@ -193,32 +191,28 @@ def differences(fast: tuple, slow: tuple) -> Figure:
     """
     figure, axes = plots.panels(1, 2, height=3.1)
     for axis, (history, errors, _), rule in zip(axes, (fast, slow), ("NGD", "GD"), strict=True):
-        t = history.iterations[1:]
-        plain = history.direction_error["W_mm"][:, 1:]
+        t, plain = history.iterations[1:], history.direction_error["W_mm"][:, 1:]
         plots.band(axis, t, plain, "$W_{2t}$", rule)
         plots.band(axis, t, errors, "$W_{2t}-W_t$", rule, linestyle="--")
-        _logs(axis, xlabel="iteration $2t$")
+        _logs(axis, xlabel="iteration $2t$", title=f"Direction error, {rule}")
         axis.legend(loc="lower left")
-    axes[0].set(title="Direction error, NGD", ylim=(1e-17, 3))
-    axes[1].set(title="Direction error, GD, $T=2$")
+        axis.set_ylim((1e-17, 3) if rule == "NGD" else None)
+        ends = np.median(plain[:, -1]), np.median(errors[:, -1])
+        colour = plots.look(rule).colour
+        pieces.end_labels(axis, [(end, f"{end:.0e}", colour) for end in ends])
+        if rule == "NGD":
+            gap = dict(arrowprops=dict(arrowstyle="<->", color=plots.GREY))
+            axis.annotate("", (t[-1], ends[0] / 2), (t[-1], 2 * ends[1]), **gap)
+            nearer = rf"nearer by $10^{{{np.log10(ends[0] / ends[1]):.1f}}}$"
+            pieces.beside(axis, t[-1], np.sqrt(np.prod(ends)), nearer, place=(-8, 0))
     history, errors, law = slow
     t = history.iterations[6:].astype(float)
     rate = min(law.slowest[0], 1.0)
     guide = np.log(t) * t**-rate
     guide *= 2.5 * np.median(errors[:, -1]) / guide[-1]
-    middle = len(t) // 2
     axes[1].plot(t, guide, **plots.PREDICTED)
-    label = rf"$t^{{-{rate:.2f}}}\log t$"
-    axes[1].text(t[middle], 2.4 * guide[middle], label, fontsize="small")
-    for axis, (history, errors, _), rule in zip(axes, (fast, slow), ("NGD", "GD"), strict=True):
-        ends = np.median(history.direction_error["W_mm"][:, -1]), np.median(errors[:, -1])
-        colour = plots.look(rule).colour
-        pieces.end_labels(axis, [(end, f"{end:.0e}", colour) for end in ends])
-    last, ends = fast[0].iterations[-1], (fast[0].direction_error["W_mm"][0, -1], fast[1][0, -1])
-    gap = dict(arrowprops=dict(arrowstyle="<->", color=plots.GREY))
-    axes[0].annotate("", (last, ends[0] / 2), (last, 2 * ends[1]), **gap)
-    nearer = rf"nearer by $10^{{{np.log10(ends[0] / ends[1]):.1f}}}$"
-    pieces.beside(axes[0], last, np.sqrt(np.prod(ends)), nearer, place=(-8, 0))
+    middle = t[len(t) // 2], guide[len(t) // 2]
+    pieces.beside(axes[1], *middle, rf"$t^{{-{rate:.2f}}}\log t$", place=(6, 6))
     return figure
 
 
@@ -358,7 +352,7 @@ def constants(points: Sequence[constant_map.Point], switches: Mapping[str, np.nd
         axis.remove()
     kept = constant_map.kept(points)
     off = np.array([abs(constant_map.relative(p)) for p in kept])
-    words = f"Direction error over its prediction: {len(kept)} runs, {_off(off.max())}"
+    words = f"Direction error over its prediction: {len(kept)} runs, off by {off.max():.0e} at most"
     figure.suptitle(f"{words} (asked: {BOUNDS['map.constant']:g})", fontsize="medium")
     for axis, name in zip(grid, names, strict=False):
         here = [p for p in kept if p.axis == name]

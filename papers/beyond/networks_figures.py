@@ -63,19 +63,17 @@ def selections(
     steepest = [name for name in rules if name != ADAM]
     names = [name.replace("steepest, ", "") for name in rules]
     names = [LABELS.get(name, name) for name in names]
-    judged = []
-    lowest = min(range(len(steepest)), key=lambda k: optimal["from zero"][rules[k]].mean())
-    ties = [rules.index(name) for name in ("steepest, l_inf", ADAM) if name in rules]
-    quoted = {"from zero": [lowest], "near ties": ties}
+    judged, lowest = [], min(steepest, key=lambda name: optimal["from zero"][name].mean())
+    left_of = {("near ties", "steepest, l_inf"): -6, ("near ties", ADAM): -6}
+    beside = left_of | {("from zero", lowest): 6}  # where no other mark is
     for shift, (way, like) in zip((-0.2, 0, 0.2), WAYS.items(), strict=True):
         y = np.arange(len(rules)) + shift
         line = dict(ms=5, label=way, **like.mark)
         shares = np.array([optimal[way][name].mean() for name in rules])
         axes[0].plot(shares, y, **line)
-        for k in quoted.get(way, ()):
-            side = 6 if way == "from zero" else -6  # where no other mark is
-            words = f"{100 * shares[k]:.0f} %"
-            pieces.beside(axes[0], shares[k], y[k], words, like.colour, (side, 2))
+        for name, x, height in zip(rules, shares, y, strict=True):
+            if side := beside.get((way, name)):
+                pieces.beside(axes[0], x, height, f"{100 * x:.0f} %", like.colour, (side, 2))
         counts = [won(_asked_by(rule, disputes[way]), rules) for rule in rules]
         counts.append(won(disputes[way], steepest))
         value, low, high = np.array([share(*count) for count in counts]).T
@@ -136,17 +134,3 @@ def ranking(readings: Mapping[str, Sequence[MarginReading]]) -> Figure:
     axes[0].set(title="Who was predicted first, less each rival")
     plots.legend(figure, axes[0])
     return figure
-
-
-def shares_table(
-    optimal: Mapping[str, Mapping[str, np.ndarray]], disputes: Mapping[str, Disputes]
-) -> str:
-    """A line per rule: samples that select the opt token, disputes won of all, for every way."""
-    lines = [f"{'':22}" + "".join(f"{way + ': opt, won':>28}" for way in optimal)]
-    for rule in next(iter(optimal.values())):
-        cells = []
-        for way in optimal:
-            count, asked = won(_asked_by(rule, disputes[way]), list(optimal[way]))
-            cells.append(f"{optimal[way][rule].mean():.3f}, {count.sum()} of {asked.sum()}")
-        lines.append(f"{rule:22}" + "".join(f"{cell:>28}" for cell in cells))
-    return "\n".join(lines)
