@@ -79,10 +79,10 @@ def test_the_code_of_the_readme_runs(tmp_path, monkeypatch):
     names = {"shorter": lambda study: dataclasses.replace(study, horizon=20)}
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(rules.RULES, "mine", None)  # taken out again afterwards
-    monkeypatch.setattr(plots, "LOOKS", dict(plots.LOOKS))
+    monkeypatch.setattr(plots, "GIVEN", {})  # of other tests in this process
     exec(compile(shorter, "README.md", "exec"), names)
     assert (tmp_path / "mine.png").stat().st_size > 10_000
-    assert plots.LOOKS["mine"] == plots.SPARE[0]
+    assert plots.look("mine") == plots.SPARE[0]
 
 
 def test_the_readme_is_short_and_shows_results():

@@ -48,6 +48,7 @@ for _row in TABLES.values():
 SERIES, SPARE = ([*TABLES[name].values()] for name in ("series", "spare"))
 _named = [row for table, row in TABLES.items() if table not in ("series", "spare")]
 LOOKS = {name: row[name] for row in _named for name in row}
+GIVEN = {}  # looks of names that the tables do not know, in this process
 BLACK, GREY, FAINT, PAPER = (INKS[name] for name in ("black", "grey", "faint", "paper"))
 PREDICTED = LOOKS["predicted"].line | {"linewidth": 1.8}
 BOUND = LOOKS["bound"].line | {"linewidth": 1.2}
@@ -59,12 +60,12 @@ def look(name: str) -> Look:
 
     A name without one gets the next spare look, keeps it, and says so.
     """
-    if name not in LOOKS:
-        free = [each for each in SPARE if each not in LOOKS.values()]
-        LOOKS[name] = (free or SPARE)[0]
+    if name not in LOOKS | GIVEN:
+        free = [each for each in SPARE if each not in GIVEN.values()]
+        GIVEN[name] = (free or SPARE)[0]
         shared = "" if free else ", as other names have"
-        print(f"{name} has no look in looks.toml: drawn in {LOOKS[name].colour}{shared}")
-    return LOOKS[name]
+        print(f"{name} has no look in looks.toml: drawn in {GIVEN[name].colour}{shared}")
+    return (LOOKS | GIVEN)[name]
 
 
 def set_style() -> None:

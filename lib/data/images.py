@@ -4,22 +4,24 @@ import io
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from PIL import Image
 
 from lib.data import places
 from lib.data.places import identity as identity
 from lib.representation import Shapes
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True, repr=False)
 class ImageSet(Shapes):
     """One split: `images` uint8 (N, C, H, W), `labels` int64 (N,) below `classes`, its identity."""
 
-    images: torch.Tensor
-    labels: torch.Tensor
+    images: "torch.Tensor"
+    labels: "torch.Tensor"
     classes: int
     name: str
     source: str
@@ -35,6 +37,8 @@ class ImageSet(Shapes):
 
     def standardise(self) -> Callable:
         """The map x -> (x / 255 - mean) / std per channel of this split, uint8 to float32."""
+        import torch
+
         # From the 256 grey levels' counts: a float64 copy of 50,000 colour images takes 1.2 GB.
         levels = torch.arange(256, dtype=torch.float64) / 255
         counts = [torch.bincount(c.flatten(), minlength=256) for c in self.images.unbind(1)]
@@ -57,6 +61,8 @@ def load(name: str, split: str, *, demo: bool = False, rows: int | None = None) 
     With `demo` the hub is left alone: without a local copy the stand-in is used. ValueError for
     an image that cannot be used, and what `places` raises.
     """
+    import torch
+
     source = places.known(name, "image")
     (pixels,), labels, about = source.read(split, demo, partial(_pixels, source.shape), rows)
     images, kinds = torch.from_numpy(np.asarray(pixels)), torch.from_numpy(labels)
@@ -78,6 +84,8 @@ def _pixels(shape: tuple[int, int, int], file: object, column: str, table) -> li
 
 def _decode(shape: tuple[int, int, int], place: str, encoded: bytes | None) -> np.ndarray:
     """One image as uint8 (C, H, W)."""
+    from PIL import Image
+
     channels, height, width = shape
     try:
         with Image.open(io.BytesIO(encoded)) as picture:

@@ -14,7 +14,6 @@ from functools import lru_cache
 from http.client import HTTPException
 from pathlib import Path
 
-import huggingface_hub
 import numpy as np
 
 from lib.data.stand_ins import STAND_INS
@@ -59,6 +58,8 @@ class _Source:
             return "data", folder
         if demo:
             return "demo", None
+        import huggingface_hub
+
         how = {"repo_type": "dataset", "revision": self.revision, "local_files_only": True}
         try:
             huggingface_hub.snapshot_download(self.repository, **how)  # of an earlier download

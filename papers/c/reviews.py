@@ -59,6 +59,11 @@ def _late_difference(curves: Curves, first: str, second: str) -> Interval:
     return verdicts.mean_interval(values, apart.mean(0).var(ddof=1) / SHOWN)
 
 
+def judged_difference(curves: Curves, first: str, second: str) -> Interval:
+    """The difference that is judged: late in the second protocol, at the end in the first."""
+    return (_late_difference if clocked(curves) else accuracy_difference)(curves, first, second)
+
+
 def _ordered(curves: Curves, better: str, worse: str) -> Claim:
     """The claim that `better` ends with a higher test accuracy than `worse`."""
     source, name, text = "paper C, IMDb", f"imdb.{better}.{worse}", f"{better} above {worse}"
@@ -68,8 +73,8 @@ def _ordered(curves: Curves, better: str, worse: str) -> Claim:
     if clocked(curves):  # judged by the mean of the last evaluations
         text += f": mean of the last {LAST} evaluations, {len(measured.values)} seeds"
         text += f" (difference at the end, all rows: {measured})"
-        last = _late_difference(curves, better, worse)
-        return judge(name, text, source, curves, last, verdicts.above)
+        lately = judged_difference(curves, better, worse)
+        return judge(name, text, source, curves, lately, verdicts.above)
     best = max(accuracy(curves, rule).mean() for rule in RULES)
     lead = (_late_accuracy(curves, better) - _late_accuracy(curves, worse)).mean()
     text += (

@@ -70,7 +70,7 @@ def accuracy_figure(curves: Curves) -> Figure:
     rows, judged = [], reviews.accuracy_table(curves)
     paper = [100 * (reviews.PAPER[a] - reviews.PAPER[b]) for a, b in reviews.PAIRS]
     for (a, b), claim in zip(reviews.PAIRS, judged, strict=True):
-        apart = reviews.accuracy_difference(curves, a, b)
+        apart = reviews.judged_difference(curves, a, b)
         rows.append((f"{shown(a)} less {shown(b)}", apart, claim.verdict))
     _differences(axes[2], rows, 100, paper)
     axes[2].plot(paper, range(len(paper)), "*", color=plots.BLACK, markersize=7)

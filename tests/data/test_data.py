@@ -69,7 +69,7 @@ def nowhere(tmp_path, monkeypatch):
     for name in ("DATA_DIR", "HF_HUB_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(places, "ROOT", tmp_path)
-    monkeypatch.setattr(places.huggingface_hub, "snapshot_download", not_there)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", not_there)
     places.reachable.cache_clear()
     return tmp_path
 
