@@ -48,13 +48,13 @@ def diagonal(ax) -> None:
 
 
 def strip(
-    ax, rows: Mapping[str, np.ndarray], ends, looks=None, bound=None, filled=None, said=None
+    ax, rows: Mapping[str, np.ndarray], ends, looks=None, bound=None, filled=None, said=(), **names
 ) -> None:
     """Points on a logarithmic axis between two `ends`, a row for each name, top to bottom.
 
     What lies beyond an end is an arrow there with its number, or with how many there are. `looks`
     is one for each row, `bound` a line at what was asked for, `filled` (points,) bools by
-    row, `said` words for the right of each row.
+    row, `said` words for the right of each row, `names` as of Axes.set.
     """
     for row, (name, values) in enumerate(rows.items()):
         like = (looks or plots.SERIES[:1] * len(rows))[row]
@@ -74,11 +74,11 @@ def strip(
                 beside(ax, end, row, words, place=(-6 if arrow == ">" else 6, 0))
     if bound is not None:
         ax.axvline(bound, **plots.BOUND)
-    ax.set(xscale="log", xlim=ends, ylim=(len(rows) - 0.5, -0.5))
+    ax.set(xscale="log", xlim=ends, ylim=(len(rows) - 0.5, -0.5), **names)
     plain_ticks(ax.xaxis)
     ax.set_yticks(range(len(rows)), rows, fontsize="x-small")
     ax.tick_params(axis="y", length=0)
-    row_words(ax, said or ())
+    row_words(ax, said)
 
 
 def row_words(ax, words: Iterable[str]) -> None:
@@ -121,10 +121,11 @@ def beside(ax, x, y, words: str, colour=plots.BLACK, place=(5, 0)) -> None:
     ax.annotate(words, (x, y), place, textcoords="offset points", **style)
 
 
-def note(ax, words: str, x: float = 0.98, y: float = 0.04, va: str = "baseline") -> None:
+def note(ax, words: str, x=0.98, y=0.04, va="baseline", colour=plots.BLACK) -> None:
     """Small words inside the panel that end, or left of its middle begin, at (x, y) of it."""
     side = "right" if x > 0.5 else "left"
-    ax.text(x, y, words, transform=ax.transAxes, ha=side, va=va, fontsize="x-small")
+    style = dict(ha=side, va=va, fontsize="x-small", color=colour)
+    ax.text(x, y, words, transform=ax.transAxes, **style)
 
 
 class Bar(NamedTuple):

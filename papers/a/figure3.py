@@ -106,9 +106,7 @@ def draw(histories: Mapping[str, History], step_size: float, caption: str) -> Fi
         pieces.toward_one(axis, 1e-8)
     for axis in axes[3:]:
         axis.set_xlabel("iteration $t$")
-    plots.legend(figure, axes[1])
-    plots.caption(figure, caption)
-    return figure
+    return plots.caption(plots.legend(figure, axes[1]), caption)
 
 
 def _panels(history):

@@ -48,8 +48,7 @@ def against_sgd(
     loss.set_ylim(optimum / 2, None)
     _time_axis(relative, "Excess over the optimum, $(L - L^*)/L^*$", recorded[-1])
     _last(relative, {like: excess[name] for name, _, like, _ in lines})
-    plots.legend(figure, loss)
-    return figure
+    return plots.legend(figure, loss)
 
 
 def ablation(
@@ -84,8 +83,7 @@ def ablation(
     axes[2].text(numbers.min(), 1.04 * steps, "on the line: not reached", **unreached)
     ours = plots.look("two-sided P and R").line
     axes[1].plot([], [], label="two-sided P and R (ours)", **ours)
-    plots.legend(figure, axes[1])
-    return figure
+    return plots.legend(figure, axes[1])
 
 
 def scaling(
@@ -127,16 +125,11 @@ def scaling(
     for axis, title in titles:
         axis.set(title=title, xscale="log", yscale="log", xlabel="samples $n$")
     powers.set_ylim(bias.min() / 60, 8 * start[1].max())
-    plots.legend(figure, path)
-    for axis, name, words, place, look in (
-        (bottom, "floor", "measured", (0.05, 0.06), floor),
-        (powers, "start", "distance of start", (0.05, 0.92), distance),
-        (powers, "bias", "gradient bias", (0.05, 0.06), slope),
-    ):
-        value, error = exponents[name]
-        text = f"{words}: $n^{{{value:.2f} \\pm {error:.1g}}}$"
-        axis.text(*place, text, transform=axis.transAxes, fontsize="small", color=look.colour)
-    return figure
+    said = {name: f"$n^{{{a:.2f} \\pm {error:.1g}}}$" for name, (a, error) in exponents.items()}
+    pieces.note(bottom, f"measured: {said['floor']}", 0.05, colour=floor.colour)
+    pieces.note(powers, f"distance of start: {said['start']}", 0.05, 0.92, colour=distance.colour)
+    pieces.note(powers, f"gradient bias: {said['bias']}", 0.05, colour=slope.colour)
+    return plots.legend(figure, path)
 
 
 def optimisers(
@@ -159,8 +152,10 @@ def optimisers(
     ends = max(1, 0.6 * min(row.min() for row in rows.values())), 1.2 * steps
     medians = [np.median(row) for row in rows.values()]
     said = [f"{median:,.0f}" if np.isfinite(median) else f"  >{steps:,}" for median in medians]
-    pieces.strip(reached, rows, ends, [plots.look(name) for name in order], said=said)
     title = "Iterations to within 10 % of $L^*$; right: median"
-    reached.set(title=title, xlabel="iteration $t$ (>: not reached)")
-    plots.legend(figure, path)
-    return figure
+    looks, named = (
+        map(plots.look, order),
+        dict(title=title, xlabel="iteration $t$ (>: not reached)"),
+    )
+    pieces.strip(reached, rows, ends, [*looks], said=said, **named)
+    return plots.legend(figure, path)

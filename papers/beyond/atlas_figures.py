@@ -44,8 +44,7 @@ def dumbbells(rows: Mapping[str, Row], reached: Mapping[str, Ratios]) -> Figure:
     axis.set(ylim=(len(order) - 0.4, -0.6), xlim=(0, 1.02))
     axis.set_xlabel("margin over the largest; right: the worst run, in the norm predicted")
     pieces.row_words(axis, worst)
-    plots.legend(figure, axis)
-    return figure
+    return plots.legend(figure, axis)
 
 
 def _written(row: str) -> str:
@@ -79,8 +78,7 @@ def convergence(panels: Mapping[str, Mapping[str, Ratios]], norms: Mapping[str, 
         axis.set_ylim(min(lowest, 1 - REACHED) / 2, 1.2)
         pieces.end_labels(axis, ends, 6.5)
     axes[0].set(ylabel="1 - ratio in the rule's own norm")
-    plots.legend(figure, axes[0])
-    return figure
+    return plots.legend(figure, axes[0])
 
 
 def memory(
@@ -95,15 +93,12 @@ def memory(
     against the samples a step."""
     figure, axes = plots.panels(1, 3, height=2.9)
 
-    def band(axis, x, runs, norm, label, **line):
-        last = np.array([ratios.last[:, column(norm)] for ratios in runs]).T
-        plots.band(axis, x, last, label, norm, ms=3, **line)
-
     forgotten = [1 - beta for beta in memories]
     evenly, sign = range(len(epsilons)), plots.look("l_inf").colour
     for axis, x, runs in ((axes[0], forgotten, by_memory), (axes[1], evenly, by_epsilon)):
         for norm in ("l_inf", "l_3", "Frobenius"):
-            band(axis, x, runs, norm, LABELS[norm], marker="o")
+            last = np.array([ratios.last[:, column(norm)] for ratios in runs]).T
+            plots.band(axis, x, last, LABELS[norm], norm, ms=3, marker="o")
         axis.axhline(REACHED, **plots.LEVEL)
         own = [np.median(ratios.last[:, column("l_inf")]) for ratios in runs]
         for k, lift in ((np.nanargmax(own), 5), (np.nanargmin(own), -5)):
@@ -120,8 +115,7 @@ def memory(
     axes[1].set_xticks(evenly, powers, fontsize="small")
     for axis in axes:
         axis.set_ylim(0, 1.1)
-    plots.legend(figure, axes[0])
-    return figure
+    return plots.legend(figure, axes[0])
 
 
 def used(
@@ -140,8 +134,8 @@ def used(
         points = dict(label=name, marker=look.marker, ms=3)
         axes[1].plot(ALLOWED[:-1], other, **points, **look.line)
     said = [f"{100 * values.max():.1f} %" for values in off.values()]
-    pieces.strip(axes[0], off, (1e-4, 1), plots.SERIES, ASKED["shortfall"], said=said)
-    axes[0].set(title="Shortfall off the law's; right: worst", xlabel="relative error")
+    named = dict(title="Shortfall off the law's; right: worst", xlabel="relative error")
+    pieces.strip(axes[0], off, (1e-4, 1), plots.SERIES, ASKED["shortfall"], said=said, **named)
     title = "Samples with other tokens, %"
     axes[1].set(xscale="log", xlabel=r"margin allowed, $\gamma/\lambda$", title=title)
     for place, (name, value) in enumerate(own.items()):
@@ -153,5 +147,4 @@ def used(
     axes[2].set_xticks(range(len(own)), words, fontsize="x-small")
     axes[2].set(title="Blue: own norm; grey: other", ylabel="margin / largest margin")
     axes[2].set_xlim(-0.4, len(own) - 0.4)
-    plots.legend(figure, axes[1])
-    return figure
+    return plots.legend(figure, axes[1])

@@ -135,8 +135,8 @@ def diagonal(comparisons: Sequence[runs.Comparison]) -> Figure:
     found = f"all {len(comparisons)} runs on the line,\n{_off(worst)}"
     pieces.note(line, f"{found}\n(asked: at most {BOUNDS['law.residual']:.0e})")
     far = 1.2 * max(map(np.max, ratios.values()))
-    pieces.strip(whole, ratios, (0.9, far), looks, 1.0, alone)
-    whole.set(title="The whole error over $C$", xlabel=r"$\|W_t\|\times$ error $/C$")
+    named = dict(title="The whole error over $C$", xlabel=r"$\|W_t\|\times$ error $/C$")
+    pieces.strip(whole, ratios, (0.9, far), looks, 1.0, alone, **named)
     return figure
 
 
@@ -180,8 +180,7 @@ def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
     left.set(yscale="log", ylim=(FLOOR, 3), xlim=(0, 1800), xlabel="margin level $a_t$")
     left.set(title=r"Distance from the law, $|$error$\,\times\|W_t\|/C-1\,|$")
     pieces.note(error, "broad: constant steps or cap\ndashed: logistic loss", x=0.05)
-    plots.legend(figure, error)
-    return figure
+    return plots.legend(figure, error)
 
 
 def differences(fast: tuple, slow: tuple) -> Figure:
@@ -268,9 +267,8 @@ def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
     error.legend(**SMALL, loc=(0.02, 0.34), labelspacing=0.2)
     inside = [value for row in rows.values() for value in row if value > FLOOR]
     ends = 0.5 * min(inside), 2 * max(*inside, BOUNDS["joint.limit"])
-    pieces.strip(off, rows, ends, looks, BOUNDS["joint.limit"], said=said)
-    off.set(title="How far off each run is; right: the worst")
-    off.set(xlabel="relative error of $C$")
+    named = dict(title="How far off each run is; right: the worst", xlabel="relative error of $C$")
+    pieces.strip(off, rows, ends, looks, BOUNDS["joint.limit"], said=said, **named)
     return figure
 
 
@@ -335,9 +333,8 @@ def heads(common: head_law.HeadRuns, each: head_law.HeadRuns) -> Figure:
     pieces.note(ratio, f"$\\|W_h\\|\\times$ error over $C_h$:\n{_off(furthest)}")
     said = [f"{100 * values.max():.2g} %" for values in rows.values()]
     ends = 1e-7, 2 * BOUNDS["heads.common"]
-    pieces.strip(off, rows, ends, plots.SERIES[:2], BOUNDS["heads.common"], said=said)
-    off.set(title="How far off each ratio is; right: the worst")
-    off.set(xlabel="relative error")
+    named = dict(title="How far off each ratio is; right: the worst", xlabel="relative error")
+    pieces.strip(off, rows, ends, plots.SERIES[:2], BOUNDS["heads.common"], said=said, **named)
     return figure
 
 

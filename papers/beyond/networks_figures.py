@@ -74,7 +74,8 @@ def selections(
         for name, x, height in zip(rules, shares, y, strict=True):
             if side := beside.get((way, name)):
                 pieces.beside(axes[0], x, height, f"{100 * x:.0f} %", like.colour, (side, 2))
-        counts = [won(_asked_by(rule, disputes[way]), rules) for rule in rules]
+        asked = [{k: v for k, v in disputes[way].items() if k[0] == rule} for rule in rules]
+        counts = [won(own, rules) for own in asked]
         counts.append(won(disputes[way], steepest))
         value, low, high = np.array([share(*count) for count in counts]).T
         words = f"{100 * value[-1]:.0f} % of {counts[-1][1].sum()}"
@@ -90,13 +91,7 @@ def selections(
     axes[1].set(xlabel="share of comparisons won by the own norm")
     axes[1].set_xlim(-0.02, 1.02)
     pieces.end_labels(axes[1], judged)
-    plots.legend(figure, axes[0])
-    return figure
-
-
-def _asked_by(rule, disputes):
-    """The disputes in the norm of `rule`."""
-    return {pair: values for pair, values in disputes.items() if pair[0] == rule}
+    return plots.legend(figure, axes[0])
 
 
 def ranking(readings: Mapping[str, Sequence[MarginReading]]) -> Figure:
@@ -132,5 +127,4 @@ def ranking(readings: Mapping[str, Sequence[MarginReading]]) -> Figure:
         pieces.outline(axes[1], rules.index(rule), NORMS.index(norm))
     axes[1].set(title="Heads whose ratio is the largest, %")
     axes[0].set(title="Who was predicted first, less each rival")
-    plots.legend(figure, axes[0])
-    return figure
+    return plots.legend(figure, axes[0])

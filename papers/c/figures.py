@@ -37,9 +37,7 @@ def divergences(histories: Mapping[float, MirrorHistory], same, by_q, caption: s
         row[0].set_ylabel(f"divergence $D$\n{reading}")
     for axis in axes[len(histories) :]:
         axis.set_xlabel("iteration $t$")
-    plots.legend(figure, axes[0])
-    plots.caption(figure, caption)
-    return figure
+    return plots.caption(plots.legend(figure, axes[0]), caption)
 
 
 def joint(
@@ -84,9 +82,7 @@ def joint(
     axes[3].set(title="Divergence $D$ of $W$; dotted: of $v$", xlabel="iteration $t$")
     axes[3].set(xscale="log", yscale="log")
     pieces.end_labels(axes[3], last)
-    plots.legend(figure, axes[0])
-    plots.caption(figure, caption)
-    return figure
+    return plots.caption(plots.legend(figure, axes[0]), caption)
 
 
 def lemma29(
@@ -107,8 +103,7 @@ def lemma29(
         axis.xaxis.set_minor_formatter("")
         axis.legend(fontsize="x-small", loc="lower left")
     axes[0].set_ylabel("divergence $D$")
-    plots.caption(figure, caption)
-    return figure
+    return plots.caption(figure, caption)
 
 
 def basins(
@@ -128,9 +123,7 @@ def basins(
         pieces.end_labels(axis, words)
         axis.set_title(f"$\\|W_0\\| = {m}\\,\\|W_{{mm}}\\|$")
     axes[0].set_ylabel("share that ends at\nthe cone's selection")
-    plots.legend(figure, axes[0])
-    plots.caption(figure, caption)
-    return figure
+    return plots.caption(plots.legend(figure, axes[0]), caption)
 
 
 def parents(
@@ -170,9 +163,9 @@ def parents(
     missed = {f"d = {d}": 1 - v[1][np.isfinite(v[1])] for d, v in several.items()}
     said = [f"median {np.median(row):.2g}" for row in missed.values()]
     looks = plots.SERIES[: len(missed)]
-    pieces.strip(axes[2], missed, (1e-6, 3), looks, said=said)
+    named = dict(title="Several tokens: 1 - alignment with their SVM")
+    pieces.strip(axes[2], missed, (1e-6, 3), looks, said=said, **named)
     axes[2].tick_params(axis="y", pad=7)  # room for the arrows
-    axes[2].set(title="Several tokens: 1 - alignment with their SVM")
     multiples, by_p = paths
     for p, ends in by_p.items():
         optimal = ends["optimal"]
@@ -188,5 +181,4 @@ def parents(
     axes[3].plot([], [], "x", color=plots.GREY, ms=4, label="descent, not optimal")
     for axis, where in ((axes[0], "best"), (axes[1], "best"), (axes[3], "lower left")):
         axis.legend(fontsize="x-small", loc=where)
-    plots.caption(figure, caption)
-    return figure
+    return plots.caption(figure, caption)
