@@ -121,7 +121,7 @@ def beside(ax, x, y, words: str, colour=plots.BLACK, place=(5, 0)) -> None:
     ax.annotate(words, (x, y), place, textcoords="offset points", **style)
 
 
-def note(ax, words: str, x=0.98, y=0.04, va="baseline", colour=plots.BLACK) -> None:
+def note(ax, words: str, x=0.98, y=0.04, va="baseline", colour=None) -> None:
     """Small words inside the panel that end, or left of its middle begin, at (x, y) of it."""
     side = "right" if x > 0.5 else "left"
     style = dict(ha=side, va=va, fontsize="x-small", color=colour)
