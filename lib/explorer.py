@@ -164,7 +164,7 @@ def _controls(setting: ExplorerSetting) -> dict[str, widgets.Widget]:
     return made
 
 
-def said(shown: _Trajectory) -> str:
+def _said(shown: _Trajectory) -> str:
     """The end of a trajectory in words, for whoever cannot see the picture."""
     gap, error = shown.loss_gap[-1], shown.direction_error[-1]
     return (
@@ -199,5 +199,5 @@ class Panel(widgets.VBox):
             self.picture.layout.visibility = "hidden"
             return
         self.board.show(shown)
-        self.words.value, self.picture.value = said(shown), self.board.png()
+        self.words.value, self.picture.value = _said(shown), self.board.png()
         self.picture.layout.visibility = "visible"

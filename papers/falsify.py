@@ -41,8 +41,10 @@ def _power(section: Callable[[World], Iterable[Claim]]) -> dict[str, dict]:
     true = list(section(World()))
     catches = {row.id: [] for row in true}
     for family in dict.fromkeys(family for row in true for family in row.fails_if):
-        rows, wrong = [row for row in true if family in row.fails_if], worlds([family])
-        measured, untouched = [_measured(section, world, rows) for world in wrong], []
+        rows = [row for row in true if family in row.fails_if]
+        wrong = worlds([family])
+        measured = [_measured(section, world, rows) for world in wrong]
+        untouched = []
         for row, *seen in zip(rows, *measured, strict=True):
             known = row.measured, row.bound
             if row.holds and all((other.measured, other.bound) == known for other in seen):

@@ -67,7 +67,8 @@ def _gram_root(tokens):
     delta = coordinates.differences(tokens, tokens.opt)
     signed = coordinates.signed_opt_first(tokens).reshape(runs, n * T, d)
     logits, scores = n * (T - 1), n * T
-    of_logits, of_scores = coordinates.gram(delta, tokens.z), signed @ np.swapaxes(signed, 1, 2)
+    of_logits = coordinates.gram(delta, tokens.z)
+    of_scores = signed @ np.swapaxes(signed, 1, 2)
     root = np.zeros((runs, n, 2 * T - 1, logits + scores))
     root[:, :, : T - 1, :logits] = _root(of_logits).reshape(runs, n, T - 1, logits)
     root[:, :, T - 1 :, logits:] = _root(of_scores).reshape(runs, n, T, scores)

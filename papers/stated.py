@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from lib.companion import claims, ledger
-from lib.companion.claims import RELATIONS, Claim
+from lib.companion.claims import Claim
 from lib.companion.ledger import Statement
 from lib.files import read_table
 
@@ -53,20 +53,16 @@ class Stated:
         the places {0}, {1} of the words. `number` and `bound` stand in for those of the file.
         """
         home, asked, source, _, words, *remark = self._rows[id]
-        paper, asked = f"paper {self.paper}, {number or home}", bound or asked
-        (sign,) = set(asked) & RELATIONS.keys()
-        ends = [float(end) for end in asked.split(sign) if end]
-        check, worst = RELATIONS[sign]
+        paper = f"paper {self.paper}, {number or home}"
         if np.ndim(values):
             more["interval"] = claims.interval(values)
-            values = worst(values, ends[0]) if sign == "±" else worst(values)
         if source.startswith("our "):
             source = f"{paper} ({source})"
         source = f"{source} {paper}" if source == "ours, beside" else source or paper
         more = {"remark": "".join(remark)} | more
         short = [name if isinstance(name, str) else f"{name:g}" for name in names]
         text = words.format(*short, *say)
-        made = check(".".join((id, *short)), text, source, values, *ends, **more)
+        made = claims.bounded(".".join((id, *short)), text, source, bound or asked, values, **more)
         why, room, _ = made.remark.partition("; {room}")
         return replace(made, remark=ledger.room(made, why)) if room else made
 

@@ -1,18 +1,17 @@
 """Wrong worlds: small, named falsehoods, each of which a claim that has power must notice.
 
-A claim catches a wrong world when it holds in the true one and fails in it: `caught` says so of any
-claims. A ledger computes its rows in the true world, `World()`, and in wrong ones, which change one
-thing on the way: what theory names as the end point, the step, the curve, the data, the exponent p.
+A claim catches a wrong world when it holds in the true one and fails in it. A ledger computes its
+rows in the true world, `World()`, and in wrong ones, which change one thing on the way: what theory
+names as the end point, the step, the curve, the data, the exponent p.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lib.attention.coordinates import Minimal
 from lib.attention.token_sets import TokenSet
-from lib.companion.claims import Claim
 from lib.dynamics.history import History
 from lib.dynamics.rules import POLYAK, GradientRule, custom_log
 from lib.mirror.descent import MirrorRule
@@ -36,23 +35,6 @@ FAMILIES = {  # family: (how its size is said, sizes from small to large)
     "identity for the metric": ("wholly", (1.0,)),
     "variance reduction left out": ("wholly", (1.0,)),
 }
-
-
-def caught(true: Iterable[Claim], wrong: Mapping[str, Iterable[Claim]]) -> dict[str, list[str]]:
-    """Per wrong world the ids of the claims that hold in the true one and fail in it."""
-    holding = {claim.id for claim in true if claim.holds}
-    return {
-        world: [claim.id for claim in claims if not claim.holds and claim.id in holding]
-        for world, claims in wrong.items()
-    }
-
-
-def caught_after(
-    things: Sequence, claims_of: Callable[[Sequence], list[Claim]], changes: Mapping[str, Callable]
-) -> dict[str, list[str]]:
-    """`caught` for claims on a list of things, in worlds that each change every thing."""
-    wrong = {world: claims_of([change(t) for t in things]) for world, change in changes.items()}
-    return caught(claims_of(things), wrong)
 
 
 @dataclass(frozen=True)

@@ -16,25 +16,3 @@ from lib.attention.tokens import (
     two_token_gaussian,
     unit_tokens,
 )
-
-__all__ = [
-    "COMPILED_LOSSES",
-    "LOSSES",
-    "Minimal",
-    "TokenSet",
-    "check_loss",
-    "class_mean_tokens",
-    "gaussian_tokens",
-    "gradients",
-    "is_logistic",
-    "log_loss",
-    "logits",
-    "minimal",
-    "scores",
-    "slopes",
-    "token_set",
-    "two_examples",
-    "two_token_gaussian",
-    "unit_tokens",
-    "weights",
-]

@@ -78,7 +78,8 @@ def _basis(rows):
     columns = np.swapaxes(rows, 1, 2)
     runs, d, m = columns.shape
     if d <= max(BLOCK, m):
-        basis, upper = np.empty((runs, d, min(d, m))), np.empty((runs, min(d, m), m))
+        basis = np.empty((runs, d, min(d, m)))
+        upper = np.empty((runs, min(d, m), m))
         at_once = max(1, LARGE // (d * m))  # all large runs in one call would be held three times
         for first in range(0, runs, at_once):
             part = slice(first, first + at_once)

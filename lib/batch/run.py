@@ -199,7 +199,8 @@ def _job(notebook: str, asked: argparse.Namespace) -> _Job | None:
     parts["places"] = [os.environ.get("DATA_DIR"), *map(str, places)]
     names = ("figures", "runs", "notebooks")
     folders = {f"{name.upper()}_DIR": str(files.folder(name)) for name in names}
-    home, figures = Path(folders["RUNS_DIR"], asked.scale, notebook), Path(folders["FIGURES_DIR"])
+    home = Path(folders["RUNS_DIR"], asked.scale, notebook)
+    figures = Path(folders["FIGURES_DIR"])
     if changes:
         home = record.custom_folder(notebook, changes)
         figures = home / "figures"
@@ -402,7 +403,8 @@ def _slugs(job: _Job) -> list[str]:
 def _compare(job: _Job, slug: str, committed: Mapping[str, Mapping]) -> tuple[str, bool]:
     """A figure of a job beside the committed record in words, and whether it is reproduced."""
     new = files.read_object(job.figures / f"{slug}.json")
-    text, same = "custom, not compared" if job.changes else "no committed record", True
+    text = "custom, not compared" if job.changes else "no committed record"
+    same = True
     if slug in committed and not job.changes:
         text, same = _reproduced(new, committed[slug])
     undecided = [c["id"] for c in new["claims"] if c.get("verdict") == UNDECIDED]

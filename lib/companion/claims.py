@@ -143,11 +143,27 @@ def furthest(values: np.ndarray, expected: float = 0.0) -> float:
     return float(values[np.abs(values - expected).argmax()]) if values.size else math.nan
 
 
-RELATIONS: dict[str, Any] = {  # how a bound is checked, and which of many values is the worst
+_RELATIONS: dict[str, Any] = {  # how a bound is checked, and which of many values is the worst
     "≤": (at_most, np.max),
     "≥": (at_least, np.min),
     "±": (close, furthest),
 }
+
+
+def bounded(
+    id: str, statement: str, source: str, bound: str, values: Any, expected=None, **more
+) -> Claim:
+    """The claim that the worst of `values` meets `bound`: "≤ 1", "≥ 0.5" or "1 ± 0.05".
+
+    expected: in place of the bound's first number. `more` are further fields of `Claim`.
+    """
+    (sign,) = set(bound) & _RELATIONS.keys()
+    ends = [float(end) for end in bound.split(sign) if end]
+    if expected is not None:
+        ends[0] = expected
+    judge, worst = _RELATIONS[sign]
+    value = worst(values, ends[0]) if sign == "±" else worst(values)
+    return judge(id, statement, source, value, *ends, **more)
 
 
 def interval(values: np.ndarray) -> tuple[float, float]:

@@ -34,7 +34,8 @@ def notebooks(names: Iterable[str] = ()) -> list[str]:
     ValueError for a name that is not one notebook's.
     """
     place = files.folder("notebooks")
-    known, once = sorted(path.stem for path in place.glob("[0-9]*.py")), _names_now()
+    known = sorted(path.stem for path in place.glob("[0-9]*.py"))
+    once = _names_now()
     if not known:
         raise ValueError(f"there is no notebook in {place}; name their folder by NOTEBOOKS_DIR")
     chosen = []
@@ -322,7 +323,8 @@ class Run:
             "peak_memory_mb": provenance.peak_memory_mb(),
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        text, path = files.dumps(record).encode(), Path(record["scale"], f"{slug}.json")
+        text = files.dumps(record).encode()
+        path = Path(record["scale"], f"{slug}.json")
         if changes := self._changes(parameters):
             path = custom_folder(self.notebook, changes) / "figures" / path
             names = ", ".join(f"{name} = {value}" for name, value in changes.items())

@@ -10,18 +10,3 @@ from lib.dynamics.gradient_descent import Start, gaussian_start, train, zero_sta
 from lib.dynamics.history import History
 from lib.dynamics.recording import log_spaced
 from lib.dynamics.rules import GradientRule, custom, custom_log, gd, ngd, polyak
-
-__all__ = [
-    "GradientRule",
-    "History",
-    "Start",
-    "custom",
-    "custom_log",
-    "gaussian_start",
-    "gd",
-    "log_spaced",
-    "ngd",
-    "polyak",
-    "train",
-    "zero_start",
-]

@@ -94,7 +94,8 @@ def derive(problem: Reduced, raw, times, start, u, targets, head_targets) -> His
     A run with a record that is not finite ends there as diverged.
     """
     # What the closures name lives as long as the history; the Gram matrices need not.
-    alpha, b, delta, z, signed = raw.alpha, raw.b, problem.delta, problem.z, problem.signed
+    alpha, b, delta, z = raw.alpha, raw.b, problem.delta, problem.z
+    signed = problem.signed
 
     def weights(part):
         pulled = np.swapaxes(alpha[:, part], 1, 2) @ delta  # (runs, n, k, r)

@@ -123,7 +123,8 @@ def run_numpy(problem: Reduced, rule: GradientRule, times: np.ndarray) -> Simple
     """Train every run with one rule in plain numpy, as the kernel does; for custom rules too."""
     runs, n, T = problem.scores.shape
     raw = _empty(runs, n, T, times.size, problem.head_fixed)
-    g, gamma = problem.margins.reshape(runs, -1).copy(), problem.scores.reshape(runs, -1).copy()
+    g = problem.margins.reshape(runs, -1).copy()
+    gamma = problem.scores.reshape(runs, -1).copy()
     alpha, b = np.zeros_like(g), np.zeros_like(gamma)
     move = move_k = np.zeros_like(g)
     move_u = move_u_k = np.zeros_like(gamma)

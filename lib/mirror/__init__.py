@@ -7,13 +7,3 @@ and its Bregman divergence from a target. Open `geometry` first: potential, mirr
 
 from lib.mirror.descent import MirrorHistory, MirrorRule, gaussian_start, selected_tokens, train
 from lib.mirror.geometry import bregman, directional_bregman
-
-__all__ = [
-    "MirrorHistory",
-    "MirrorRule",
-    "bregman",
-    "directional_bregman",
-    "gaussian_start",
-    "selected_tokens",
-    "train",
-]

@@ -7,5 +7,3 @@ transformers on pictures, `bert` the classifier, whose weights `pretrained` find
 
 from lib.networks.text import TextTransformer
 from lib.networks.vision import VisionTransformer
-
-__all__ = ["TextTransformer", "VisionTransformer"]

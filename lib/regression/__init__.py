@@ -27,26 +27,3 @@ from lib.regression.problem import (
     regulariser,
     regulariser_gradients,
 )
-
-__all__ = [
-    "Manifold",
-    "PreconditionedRule",
-    "Regression",
-    "RegressionHistory",
-    "descend",
-    "empirical_gradients",
-    "excess_loss",
-    "gaussian_start",
-    "library",
-    "minibatches",
-    "modes",
-    "oracle",
-    "population",
-    "population_gradients",
-    "population_loss",
-    "random_regression",
-    "regulariser",
-    "regulariser_gradients",
-    "sgd",
-    "spectral_start",
-]

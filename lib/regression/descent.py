@@ -2,7 +2,7 @@
 
 A source is a function of (t, A, B) that returns gradients of the loss for all runs at once:
 `minibatches`, the `population`, or the mean of fresh batches (`oracle`). Layers are torch tensors
-A (rules, seeds, k, d) and B (rules, seeds, d, d), on any device.
+A (rules, seeds, k, d) and B (rules, seeds, d, d).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -62,9 +62,7 @@ def library(optimiser: Callable, **options) -> Callable[[float], Callable]:
     return lambda step_size: lambda matrices: optimiser(matrices, lr=step_size, **options)
 
 
-def minibatches(
-    X: np.ndarray, Y: np.ndarray, batch: int, of_seeds: Sequence[int], device: str = "cpu"
-) -> Source:
+def minibatches(X: np.ndarray, Y: np.ndarray, batch: int, of_seeds: Sequence[int]) -> Source:
     """In-sample gradients (Eq. 1) on `batch` samples, drawn anew in each iteration.
 
     All rules see the same draw. X (seeds, n, d), Y (seeds, n, k). Raises ValueError if batch is not
@@ -76,16 +74,12 @@ def minibatches(
     if not 1 <= batch <= n:
         raise ValueError(f"batch is {batch}; it must lie between 1 and n = {n}")
     streams = [seeds.stream(seed, "batches") for seed in of_seeds]
-    x, y = (torch.as_tensor(v, device=device) if device != "cpu" else v for v in (X, Y))
     row = np.arange(len(X))[:, None]
 
     def gradients(t, A, B):
         # (seeds, batch)
         drawn = np.stack([rng.choice(n, batch, replace=False, shuffle=False) for rng in streams])
-        if device != "cpu":
-            at = tuple(torch.as_tensor(part, device=device) for part in (row, drawn))
-            return empirical_gradients(x[at], y[at], A, B)
-        pair = empirical_gradients(x[row, drawn], y[row, drawn], A.numpy(), B.numpy())
+        pair = empirical_gradients(X[row, drawn], Y[row, drawn], A.numpy(), B.numpy())
         return tuple(map(torch.from_numpy, pair))
 
     return gradients
@@ -201,7 +195,6 @@ def descend(
     covariance: np.ndarray,
     steps: int,
     record: Sequence[int],
-    device: str = "cpu",
 ) -> dict[str, RegressionHistory]:
     """Train every rule from its start on every seed, all on the gradients of `source`.
 
@@ -219,13 +212,13 @@ def descend(
     if missing := set(rules) - set(starts):
         raise ValueError(f"starts lacks {', '.join(sorted(missing))}")
     pairs = zip(*(starts[name] for name in rules), strict=True)
-    A, B = (torch.tensor(np.stack(part), device=device) for part in pairs)
+    A, B = (torch.tensor(np.stack(part)) for part in pairs)
     update = _Update(list(rules.values()), A, B, covariance)
     diverged = torch.full(A.shape[:2], -1)
     kept = {}
     for t in range(steps + 1):
         if t in record:
-            kept[t] = A.cpu().numpy().copy(), B.cpu().numpy().copy()
+            kept[t] = A.numpy().copy(), B.numpy().copy()
         if t == steps or (diverged >= 0).all():
             break
         update(*source(t, A, B))
@@ -233,7 +226,7 @@ def descend(
         if not bool((size <= LARGEST).all()):  # catches NaN as well
             gone = ~(size <= LARGEST)
             A[gone], B[gone] = torch.nan, torch.nan
-            diverged[(gone.cpu()) & (diverged < 0)] = t + 1
+            diverged[gone & (diverged < 0)] = t + 1
     nothing = np.full(A.shape, np.nan), np.full(B.shape, np.nan)
     A_path, B_path = (np.stack([kept.get(t, nothing)[part] for t in record], 2) for part in (0, 1))
     return {
@@ -251,7 +244,7 @@ class _Update:
     def __init__(self, rules, A, B, covariance):
         import torch
 
-        self.A, self.B, kind = A, B, dict(dtype=A.dtype, device=A.device)
+        self.A, self.B = A, B
         self.formula, self.library = [], []
         for r, rule in enumerate(rules):
             if isinstance(rule, PreconditionedRule):
@@ -261,9 +254,9 @@ class _Update:
                 self.library.append((r, matrices, rule(matrices)))
         for Sigma in np.asarray(covariance):
             covariance_root(Sigma, "covariance")  # which raises for a singular one
-        self.Sigma = torch.as_tensor(covariance, **kind)
-        inverse = torch.as_tensor(np.linalg.inv(covariance), **kind)
-        eye = torch.eye(A.shape[-1], **kind).expand_as(inverse)
+        self.Sigma = torch.as_tensor(covariance, dtype=A.dtype)
+        inverse = torch.as_tensor(np.linalg.inv(covariance), dtype=A.dtype)
+        eye = torch.eye(A.shape[-1], dtype=A.dtype).expand_as(inverse)
         chosen = [rules[r] for r in self.formula]
         if chosen:
             kinds = [rule.preconditioner for rule in chosen]
@@ -272,7 +265,7 @@ class _Update:
             self.right = torch.stack([inverse if k == "left_right" else eye for k in kinds])
             numbers = [(rule.step_size, float(rule.regularised)) for rule in chosen]
             # (rules, 2) -> 2 x (rules, 1, 1, 1)
-            self.step, self.weight = torch.tensor(numbers, **kind).T[..., None, None, None]
+            self.step, self.weight = torch.tensor(numbers, dtype=A.dtype).T[..., None, None, None]
 
     def __call__(self, gradient_A, gradient_B):
         if self.formula:

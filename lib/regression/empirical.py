@@ -1,8 +1,7 @@
-"""Paper B's in-sample gradients (Eq. 1), of numpy arrays or torch tensors.
+"""Paper B's in-sample gradients (Eq. 1), compiled.
 
-Numpy arrays go through a compiled loop on four queries at a time, with the keys in cache; its
-blocks' partial sums are added in a fixed order, so the result does not depend on the number of
-threads. Torch tensors go in blocks on their device.
+A loop on four queries at a time, with the keys in cache; its blocks' partial sums are
+added in a fixed order, so the result does not depend on the number of threads.
 """
 
 import math
@@ -13,8 +12,6 @@ import numpy as np
 from lib.compiled import exponentials
 from lib.compiled.cache import stamp
 
-BLOCK = 2**17  # attention weights held at a time, 1 MB in float64: they stay in a core's cache
-DEVICE_BLOCK = 2**26  # the same on a GPU, 512 MB in float64
 QUERIES = 128  # queries of one piece of work
 # bound on |logits| up to which e^(logit - bound) cannot underflow: no maximum has to be found
 SAFE = 300.0
@@ -31,29 +28,11 @@ def empirical_gradients(X, Y, A, B):
 
         grad_A = 1/m sum_j e_j c_j^T, grad_B = 1/m sum_j x_j (sum_i P_ji (v_j^T (x_i - c_j)) x_i)^T
 
-    Y (..., m, k), A (..., k, d), B (..., d, d). Memory is that of BLOCK attention weights, at any
-    m. Raises ValueError for shapes that do not fit and for samples that are not finite.
+    Y (..., m, k), A (..., k, d), B (..., d, d), of numpy. Memory is that of a few rows of
+    attention weights, at any m. Raises ValueError for shapes that do not fit and for
+    samples that are not finite.
     """
     _check_layer(X, Y, A, B)
-    if isinstance(X, np.ndarray):
-        return _compiled(X, Y, A, B)
-    m, runs = X.shape[-2], math.prod(np.broadcast_shapes(X.shape[:-2], B.shape[:-2]))
-    rows = max(1, (BLOCK if X.device.type == "cpu" else DEVICE_BLOCK) // (runs * m))
-    gradient_A, gradient_B = A.new_zeros(A.shape), B.new_zeros(B.shape)
-    for queries, labels in zip(X.split(rows, -2), Y.split(rows, -2), strict=True):
-        E = queries @ B @ X.mT  # (..., rows, m)
-        E.sub_(E.amax(-1, keepdim=True)).exp_()
-        total = E.sum(-1, keepdim=True)  # (..., rows, 1)
-        c = E @ X / total  # (..., rows, d)
-        error = c @ A.mT - labels
-        v = error @ A
-        pull = (v @ X.mT).mul_(E) @ X / total - c * (v * c).sum(-1, keepdim=True)  # (..., rows, d)
-        gradient_A += error.mT @ c
-        gradient_B += queries.mT @ pull
-    return gradient_A / m, gradient_B / m
-
-
-def _compiled(X, Y, A, B):
     lead = np.broadcast_shapes(X.shape[:-2], Y.shape[:-2], A.shape[:-2], B.shape[:-2])
     sets = X.shape[:-2]
     if Y.shape[:-2] != sets:

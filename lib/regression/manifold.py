@@ -128,7 +128,8 @@ class Manifold(Shapes):
 
         That is tr(P R^T 2D R) - 2 tr(R^T C) + constant.
         """
-        P, C = self.inverse_root @ self.inverse_root, self._K.T @ W @ self.inverse_root
+        P = self.inverse_root @ self.inverse_root
+        C = self._K.T @ W @ self.inverse_root
         D = 2 * self.singular_values
         d = len(D)
         i, j = np.triu_indices(d, 1)

@@ -216,4 +216,4 @@ def _like(value, other):
         return value
     import torch  # only where tensors come in
 
-    return torch.as_tensor(value, dtype=other.dtype, device=other.device)
+    return torch.as_tensor(value, dtype=other.dtype)

@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from lib import files, provenance
 from lib.companion.record import SCALES
-from lib.site import figures, pages, tables
+from lib.site import figures, pages
 
 ABOUT = (
     "A reproducible companion to three papers on the training dynamics of attention: gradient"
@@ -47,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(f"{folder} holds something else than a site; choose another folder")
     try:
         if asked.what == "tables":
-            tables.renew()
+            figures.renew()
         else:
             _build(folder)
             print(f"open {folder / 'index.html'}")
@@ -72,7 +72,7 @@ class _Site:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        self.templates = tables.templates(autoescape=True, lstrip_blocks=True)
+        self.templates = figures.templates(autoescape=True, lstrip_blocks=True)
         known: dict[str, Any] = dict(
             papers=figures.PAPERS,
             sources=figures.SOURCES,
@@ -146,7 +146,7 @@ def _pages(site: _Site) -> None:
     sections = sorted({figure.section for figure in best}, key=lambda name: (len(name) > 1, name))
     lists = {"best": best, "notebooks": notebooks, "notes": notes, "sections": sections}
     site.write("index.html", "index", "Figures and findings", moving=len(moving) == 2, **lists)
-    site.copy(tables.TEMPLATES / name for name in ("site.css", "filter.js"))
+    site.copy(figures.TEMPLATES / name for name in ("site.css", "filter.js"))
 
 
 def _page(site: _Site, path: str, page: pages.Page, made=(), again=()) -> None:

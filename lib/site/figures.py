@@ -1,19 +1,24 @@
 """The figures to show: their entries in figures/index.toml, their records, their claims in words.
 
 The index says what one sees in each figure. Sentences there quote a record as {name:format}; braces
-without a colon belong to a formula.
+without a colon belong to a formula. `python -m lib.site tables` makes each table of FILES anew
+between its marks, laid out by templates/NAME.md.j2.
 """
 
 import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
+from typing import Any
+
+import jinja2
 
 from lib import files
 from lib.companion import ledger, record
-from lib.companion.claims import UNDECIDED, failing, number
+from lib.companion.claims import UNDECIDED, failing, held, number
 from lib.companion.record import SCALES
 
 PAPERS = {  # letter: (title, arXiv number)
@@ -34,6 +39,12 @@ SOURCES = {  # of data, as a reader would say it
     "demo": "small embedded stand-in",
     "kept": "redrawn from kept curves",
 }
+FIGURES = files.ROOT / "figures"
+TEMPLATES = Path(__file__).parent / "templates"
+FILES = ("README.md", "REPRODUCING.md", "notebooks/law_of_margins.md")
+MARKED = re.compile(
+    r"(<!-- (\w+), made by python -m lib\.site tables -->\n).*?(?=<!-- end -->)", re.S
+)
 FIELD = re.compile(r"\{([^{}:]+):([^{}]*)\}")
 
 
@@ -55,7 +66,7 @@ class _Notebook:
 
 
 @dataclass(frozen=True)
-class Entry:
+class _Entry:
     """One figure at its largest scale; `title` is its name, of no other figure.
 
     `asks`, `says` (the paper) and `finding` are row number `row` of the README's table, `failure`
@@ -81,13 +92,13 @@ class Entry:
         return self.notebook.command(self.scale, self.trains)
 
 
-def index(figures: Path) -> list[tuple[_Notebook, list[Entry]]]:
+def index(figures: Path) -> list[tuple[_Notebook, list[_Entry]]]:
     """Every notebook of the index in the folder `figures`, with the entries of its figures."""
     notebooks = []
     for name, table in files.read_table(figures / "index.toml").items():
         rows = table.pop("figure", [])
         notebook = _Notebook(name, **table)
-        notebooks.append((notebook, [Entry(notebook, **row) for row in rows]))
+        notebooks.append((notebook, [_Entry(notebook, **row) for row in rows]))
     return notebooks
 
 
@@ -134,7 +145,7 @@ class Figure:
     slug: str
     scale: str
     folder: Path
-    entry: Entry | None
+    entry: _Entry | None
     record: Mapping
 
     @property
@@ -243,3 +254,50 @@ def figures() -> list[Figure]:
     return sorted(
         shown, key=lambda f: (f.record["paper"], places.get(f.slug, last), f.slug, f.scale)
     )
+
+
+def templates(**more) -> jinja2.Environment:
+    """The templates of tables and pages; `more` are options of the environment."""
+    loader, strict = jinja2.FileSystemLoader(TEMPLATES), jinja2.StrictUndefined
+    made = jinja2.Environment(loader=loader, trim_blocks=True, undefined=strict, **more)
+    known: Any = dict(expected=_expected, hours=_hours, held=held, filled=filled)
+    made.globals.update(known)
+    return made
+
+
+def _expected(value: float | None, tolerance: float) -> str:
+    """ "0.0243 ± 0.001": the value with one digit more than the tolerance can tell apart."""
+    if value is None:
+        return "no value"
+    if tolerance == 0:
+        return f"{value:g} exactly"
+    places = 1 - math.floor(math.log10(tolerance))
+    return f"{round(Decimal(repr(value)), places):f} ± {float(f'{tolerance:.2g}'):g}"
+
+
+def _hours(entry: _Entry) -> str:
+    """What trains the kept curves that a figure draws, and in how many processor hours."""
+    from lib.training import curves  # with torch, which no other table needs
+
+    took = curves.load(FIGURES / entry.scale / f"{entry.trains}.npz").hours()
+    return f"`python -m lib.training {entry.trains}`, {took:.1f} processor hours"
+
+
+def _table(name: str) -> str:
+    """The Markdown of the table of templates/NAME.md.j2."""
+    notebooks = index(FIGURES)
+    path = lambda entry: FIGURES / entry.scale / f"{entry.slug}.json"
+    rows = [(entry, record.read(path(entry))) for _, entries in notebooks for entry in entries]
+    template = templates().get_template(f"{name}.md.j2")
+    return template.render(notebooks=notebooks, rows=rows).strip()
+
+
+def _renewed(text: str) -> str:
+    """`text` with every marked table made anew."""
+    return MARKED.sub(lambda match: f"{match[1]}{_table(match[2])}\n", text)
+
+
+def renew() -> None:
+    """Write FILES with their tables made anew."""
+    for path in (files.ROOT / name for name in FILES):
+        files.write(path, _renewed(path.read_text(encoding="utf-8")).encode())

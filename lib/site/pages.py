@@ -15,8 +15,7 @@ from traitlets.config import Config
 
 from lib import files
 from lib.companion import colab_cell, record
-from lib.site.figures import Figure
-from lib.site.tables import TEMPLATES
+from lib.site.figures import TEMPLATES, Figure
 
 SHOWN = "text/html text/markdown image/svg+xml image/png image/jpeg text/plain".split()
 

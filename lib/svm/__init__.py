@@ -8,15 +8,3 @@ constraints that says 0 >= 1. Open `max_margin` first.
 from lib.svm.frobenius import ACCURACY, Infeasible
 from lib.svm.max_margin import ACCURACY_OTHER_NORMS, MaxMargin, feasible, head_svm, token_svm
 from lib.svm.norms import Blocks, norm_of
-
-__all__ = [
-    "ACCURACY",
-    "ACCURACY_OTHER_NORMS",
-    "Blocks",
-    "Infeasible",
-    "MaxMargin",
-    "feasible",
-    "head_svm",
-    "norm_of",
-    "token_svm",
-]

@@ -6,27 +6,34 @@ solution is proved by beta >= 0: with N* the dual norm, 1^T beta / N*(sum beta_m
 a lower bound on ||W||, and `gap` is its relative distance from the norm of W.
 """
 
+import math
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, fields
-from functools import cache, cached_property, partial
+from functools import cached_property, lru_cache, partial
 from numbers import Real
+from typing import NamedTuple
 
+import numba
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from lib.attention import coordinates
 from lib.attention.coordinates import Minimal
 from lib.attention.token_sets import TokenSet
+from lib.compiled import cache
 from lib.representation import Shapes
-from lib.svm import frobenius, lp, norms
+from lib.svm import frobenius, norms
 from lib.svm.frobenius import ACCURACY, Constraints, Infeasible
 from lib.svm.norms import Blocks, norm_of
-from lib.svm.scaling import Scaled, in_range, scaled
 
 ACCURACY_OTHER_NORMS = 1e-7  # largest relative duality gap, violation: norms other than Frobenius
+LARGEST_EXPONENT = 480  # of W in powers of two: its square, the size of the duals, is still a float
+MORE = 1e-11  # by which long constraints ask for more, relative to their length: 1e5 roundings
 UNSHARED = 2**18  # multiplications of a product that OpenBLAS never shares out
+
+cache.find_place()
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,7 +102,7 @@ def token_svm(
     on the coordinates: give tokens in the model's own. Of a Minimal, W is in minimal coordinates.
 
     Solved in the m = n(T-1) unknowns of the dual: by pivoting (`frobenius`), by Newton's method
-    (`lp`), or by Clarabel (`norms`). Gap and violation are at most ACCURACY for the Frobenius norm,
+    or by Clarabel (`norms`). Gap and violation are at most ACCURACY for the Frobenius norm,
     else ACCURACY_OTHER_NORMS. Raises Infeasible (a ValueError) with a Farkas certificate, which
     holds for every norm; ValueError for a wrong shape or range of `selected`, an unknown norm, or
     sizes beyond float64; RuntimeError, with what to do, where that accuracy was not reached.
@@ -105,7 +112,7 @@ def token_svm(
     tokens = _in_coordinates(tokens, norm)
     runs, n, T, _ = tokens.shape
     selected = checked_selection(tokens, selected)
-    with np.errstate(over="ignore"):  # said by `scaled`
+    with np.errstate(over="ignore"):  # said by `_solve`
         delta = coordinates.differences(tokens, selected)
     return _solve("token SVM", tokens, delta, tokens.z, norm, (runs, n, T - 1))
 
@@ -163,11 +170,78 @@ def checked_selection(tokens: TokenSet, selected: np.ndarray | None) -> np.ndarr
     return selected
 
 
+class _Scaled(NamedTuple):
+    """The factors of a_m = delta_{i,t} z_i^T as they are solved: stretch_m 2^-exponent a_m.
+
+    Only products <a_m, W> are asked for, so each factor may be divided by a power of two, which
+    rounds nothing: no token SVM overflows, underflows or drowns one constraint in another's
+    rounding. What is left is one unit for W, that of the shortest constraint.
+
+    delta (runs, n, S, d), z (runs, n, d_z); exponent (runs,) that of the shortest a_m; stretch
+    (runs, m) at most 1. A constraint <a_m, W> >= 1 is posed as >= 1 / stretch_m = 1 + MORE ||a_m||
+    / min ||a||, where this ratio exceeds BAD: else its rounding would exceed its margin. Whatever W
+    this yields is feasible; its norm rises by at most MORE ||W_1||, W_1 the solution for
+    constraints of norm 1. ratio (runs,) longest to shortest.
+    """
+
+    delta: np.ndarray
+    z: np.ndarray
+    exponent: np.ndarray
+    stretch: np.ndarray
+    ratio: np.ndarray
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _scaled(delta, z):
+    """The fields of `_Scaled`."""
+    runs, n, S, _ = delta.shape
+    delta, z = delta.copy(), z.copy()
+    exponent = np.zeros(runs, np.int64)
+    stretch, ratio = np.ones((runs, n * S)), np.ones(runs)
+    for run in range(runs):
+        rows, is_zero = np.empty(n * S, np.int64), np.empty(n * S, np.bool_)
+        for i in range(n):
+            largest_z, exponent_z = _normalised(z[run, i])
+            for m in range(i * S, i * S + S):
+                largest, exponent_delta = _normalised(delta[run, i, m - i * S])
+                rows[m] = exponent_z + exponent_delta
+                is_zero[m] = largest == 0 or largest_z == 0
+        if not is_zero.all():
+            exponent[run] = rows[~is_zero].min()
+        for m in range(n * S):
+            inverse = math.ldexp(1.0, min(exponent[run] - rows[m], 0))  # min ||a|| / ||a_m||
+            length = 1 / inverse
+            if inverse < 1 / norms.BAD:
+                length = 1 / (inverse + MORE)
+                stretch[run, m] = inverse * length
+            if not is_zero[m]:
+                ratio[run] = max(ratio[run], 1 / inverse)
+            delta[run, m // S, m % S] *= length
+    return delta, z, exponent, stretch, ratio
+
+
+@numba.njit(cache=True)
+def _normalised(x):
+    """Divide x by a power of two, to entries of at most 1; its largest entry and the exponent."""
+    largest = 0.0
+    for k in range(len(x)):
+        largest = max(largest, abs(x[k]))
+    exponent = math.frexp(largest)[1]
+    for k in range(len(x)):
+        x[k] = math.ldexp(x[k], -exponent)
+    return largest, exponent
+
+
 def _solve(problem, tokens, delta, z, norm, shape):
     """The record of all runs; delta (runs, n, S, d), z (runs, n, d_z), `shape` of the duals."""
     began, runs = time.perf_counter(), []
+    if not np.isfinite(delta).all():
+        raise ValueError(
+            f"X holds tokens whose difference exceeds {np.finfo(float).max:.1e}: divide them by a "
+            "power of two, which only multiplies W by it"
+        )
     with _one_thread(delta, norm):
-        units = scaled(delta, z)
+        units = _Scaled(*_scaled(delta, np.ascontiguousarray(z)))
         for run, factors in enumerate(zip(units.delta, units.z, units.stretch)):
             # The Frobenius norm decides feasibility, and the others start at its solution.
             first = frobenius.solve(Constraints(problem, run, shape[1:], *factors))
@@ -175,7 +249,7 @@ def _solve(problem, tokens, delta, z, norm, shape):
                 runs.append(_frobenius_norm(units.stretch[run], *first))
             else:
                 runs.append(_other_norm(problem, run, units, norm, first[0]))
-            in_range(problem, run, runs[-1]["objective"], units.exponent[run])
+            _check_range(problem, run, runs[-1]["objective"], units.exponent[run])
     names = "objective", "duals", "margins", "support", "gap"
     solved: dict = {name: np.array([run[name] for run in runs]) for name in names}
     exponent = -units.exponent
@@ -194,6 +268,18 @@ def _solve(problem, tokens, delta, z, norm, shape):
     )
 
 
+def _check_range(problem, run, size, exponent):
+    """Raises ValueError where ||W|| = size 2^-exponent or its square, the duals, is no float64."""
+    power = np.log2(size) - exponent
+    if abs(power) > LARGEST_EXPONENT:
+        digits = power * np.log10(2)
+        raise ValueError(
+            f"{problem} of run {run}: the solution would have norm 1e{digits:.0f} and duals of "
+            f"size 1e{2 * digits:.0f}, outside float64. That is only a scale: multiply the tokens "
+            f"or the queries, or both together, by 1e{digits:.0f}, which divides W by as much."
+        )
+
+
 def _one_thread(delta, norm):
     """One thread for BLAS: a second gains little. What BLAS never shares out need not ask."""
     if norm == 2 and delta[0].size * delta[0, ..., 0].size <= UNSHARED:
@@ -201,7 +287,7 @@ def _one_thread(delta, norm):
     return _thread_pools().limit(limits=1, user_api="blas")
 
 
-@cache
+@lru_cache
 def _thread_pools():
     return ThreadpoolController()
 
@@ -229,7 +315,7 @@ def _weights(units, runs):
     return np.ldexp(np.stack(W), -units.exponent[:, None, None])
 
 
-def _other_norm(problem, run, units: Scaled, norm, beta):
+def _other_norm(problem, run, units, norm, beta):
     """The same of one run in another norm, from its Frobenius duals (m,)."""
     delta, z, stretch = units.delta[run], units.z[run], units.stretch[run]
     turned = isinstance(norm, str)  # these two do not see a rotation: keep to the spans
@@ -239,11 +325,12 @@ def _other_norm(problem, run, units: Scaled, norm, beta):
     shape = delta.shape[-1], z.shape[-1]
     start = rows.T @ beta
     if _conic(norm):
-        solved = norms.least_norm(rows, shape, norm, float(np.linalg.norm(start)))
+        solved = norms.conic(rows, shape, norm, float(np.linalg.norm(start)))
         w, beta = (start, beta) if solved is None else solved  # the start shows its gap
     else:
-        w, beta = lp.least_norm(rows, norm, start, beta)
-    lowest, pulled = (rows @ w).min(), norm_of((rows.T @ beta).reshape(shape), _dual(norm))
+        w, beta = norms.entrywise(rows, norm, start, beta)
+    lowest = (rows @ w).min()
+    pulled = norm_of((rows.T @ beta).reshape(shape), _dual(norm))
     gap = abs(1 - stretch @ beta / pulled * lowest / norm_of(w.reshape(shape), norm))
     if not gap <= ACCURACY_OTHER_NORMS:
         raise RuntimeError(

@@ -1,9 +1,20 @@
-"""The norms that are cone programs: nuclear, spectral, l_1, l_inf, and the largest over blocks.
+"""Norms other than Frobenius: cone programs, and the l_p norms by weighted Frobenius SVMs.
 
-None of these is strictly convex: the minimum is unique, its W need not be, and an
-interior-point method ends in the middle of the optimal set. Clarabel is handed the dual,
-max_{beta >= 0} 1^T beta subject to N*(S) <= 1 and S = A^T beta; W is the multiplier of S.
-From min ||W|| it stops at gaps near 1e-7 on hard instances, from here it reaches 1e-10.
+Cone programs are the nuclear, spectral, l_1 and l_inf norm and the largest over blocks. None is
+strictly convex: the minimum is unique, its W need not be, and an interior-point method ends in the
+middle of the optimal set. Clarabel is handed the dual, max_{beta >= 0} 1^T beta subject to N*(S)
+<= 1 and S = A^T beta; W is the multiplier of S. From min ||W|| it stops at gaps near 1e-7 on hard
+instances, from here it reaches 1e-10.
+
+For 1 < p < inf, min ||w||_p^p / p subject to A w >= 1 has the smooth dual max_{beta >= 0} 1^T beta
+- ||s||_q^q / q with s = A^T beta, 1/p + 1/q = 1, and w = |s|^{q-1} sgn(s). Newton's method expands
+this around a pair (w, s), with weights D = dw/ds = (q-1) |w|^{2-p}, which leaves
+
+    beta >= 0,   K beta >= 1 - A (w - D s),   complementary,   K = A D A^T,
+
+the dual of a token SVM in a weighted Frobenius norm. What moves is the side whose power is at least
+one, so that the expansion never overshoots into the wrong sign: beta for p <= 2, w for p > 2. Large
+exponents are approached from 2.
 """
 
 import contextlib
@@ -14,12 +25,14 @@ from functools import partial
 import numpy as np
 
 from lib.attention.coordinates import lp_norm
-from lib.svm.scaling import shortened
+from lib.svm.frobenius import block_pivoting
 
 DUAL = {"frobenius": "frobenius", "spectral": "nuclear", "nuclear": "spectral"}
 _ORDER: dict = {"frobenius": "fro", "spectral": 2, "nuclear": "nuc"}
 TOLERANCE = 1e-10
 CONIC = "nuclear", "spectral", 1.0, np.inf
+GOAL = 1e-13  # relative duality gap at which Newton's method rests
+BAD = 1e4  # constraints this much longer than the shortest are asked for more than margin 1
 
 
 @dataclass(frozen=True)
@@ -65,7 +78,7 @@ class Blocks:
 
     def expression(self, S):
         """The norm of a cvxpy variable (d, d_z)."""
-        import cvxpy as cp  # here: see `least_norm`
+        import cvxpy as cp  # here: see `conic`
 
         inner = {"spectral": cp.sigma_max, "nuclear": cp.normNuc}
         inner["frobenius"] = partial(cp.norm, p="fro")
@@ -83,7 +96,7 @@ def norm_of(W: np.ndarray, norm: str | float | Blocks) -> np.ndarray:
     return np.abs(flat).max(-1) if norm == np.inf else lp_norm(flat, float(norm))
 
 
-def least_norm(
+def conic(
     A: np.ndarray, shape: tuple[int, int], norm: str | float | Blocks, unit: float
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """(w, beta): vec W of least `norm` with A vec(W) >= 1, and its duals (m,), up to scale.
@@ -96,7 +109,7 @@ def least_norm(
     dual_norm = {"nuclear": cp.sigma_max, "spectral": cp.normNuc, 1: cp.norm_inf, np.inf: cp.norm1}
     size = norm.dual.expression if isinstance(norm, Blocks) else dual_norm[norm]
     beta, S = cp.Variable(len(A), nonneg=True), cp.Variable(shape)
-    rows, asked = shortened(A * unit)
+    rows, asked = _shortened(A * unit)
     pulled = cp.vec(S, order="C") == rows.T @ beta
     total = cp.sum(beta) if (asked == 1).all() else asked @ beta
     program = cp.Problem(cp.Maximize(total), [pulled, size(S) <= 1])
@@ -109,3 +122,110 @@ def least_norm(
         return None
     w = pulled.dual_value  # cvxpy leaves its sign open for an equation
     return np.copysign(unit, (A @ w).sum()) * w, np.maximum(beta.value, 0.0) * asked
+
+
+def _shortened(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows (m, D), cut to the shortest where over BAD times it; what A w >= 1 then asks, (m,)."""
+    length = np.linalg.norm(rows, axis=1)
+    asked = np.where(length > BAD * length.min(), length.min() / length, 1.0)
+    return rows * asked[:, None], asked
+
+
+def entrywise(
+    A: np.ndarray, p: float, w: np.ndarray, beta: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(w, beta): the w (D,) of least ||w||_p with A w >= 1, its duals (m,), both up to scale.
+
+    A (m, D). Starts from a feasible w and its duals, such as those of the Frobenius SVM.
+    """
+    unit = np.abs(w).max()  # with it entries are of order one, whatever the units of the tokens
+    A, asked = _shortened(A * unit)
+    w, beta = w / unit, beta / unit**2 / asked
+    exponent = max(p, p / (p - 1))
+    stages = [*2 * 1.5 ** np.arange(1, np.log(exponent / 2) / np.log(1.5)), exponent]
+    with np.errstate(all="ignore"):  # extreme exponents overflow; the caller checks the gap
+        for stage in stages[:-1]:
+            w, beta = _newton(A, asked, stage if p > 2 else stage / (stage - 1), w, beta, 1e-2)
+        w, beta = _newton(A, asked, p, w, beta, GOAL)
+    return w * unit, beta * asked
+
+
+def _newton(A, asked, p, w, beta, goal):
+    # A w >= asked (m,), with duals beta
+    q = p / (p - 1)
+    best_w, best_beta, upper, lower = w, beta, np.inf, 0.0
+    smallest, patience = np.inf, 5
+    for _ in range(100):
+        if p > 2:  # a conjugate pair (w, s), scaled to the least margin 1
+            margins = A @ w / asked
+            w, margins = w / margins.min(), margins / margins.min()
+            s = _power(w, p - 1)
+        else:  # ... or to the best multiple of beta
+            s = A.T @ beta
+            factor = (asked @ beta / (np.abs(s) ** q).sum()) ** (1 / (q - 1))
+            s, beta = factor * s, factor * beta
+            w = _power(s, q - 1)
+            margins = A @ w / asked
+        primal = lp_norm(w, p) / margins.min() if margins.min() > 0 else np.inf
+        if primal < upper:
+            best_w, upper = w / margins.min(), primal
+        weights = _weights(w, p)
+        centre = w - weights * s
+        new = _weighted(A, weights, asked - A @ centre, beta)
+        if new is None:
+            break
+        pulled = A.T @ new
+        dual = asked @ new / lp_norm(pulled, q)
+        if dual > lower:
+            best_beta, lower = new, dual
+        gap = 1 - lower / upper
+        patience = 5 if gap < smallest / 2 else patience - 1
+        smallest = min(gap, smallest)
+        if gap <= goal or patience == 0:
+            break
+        if p > 2:
+            step = centre + weights * pulled - w
+            a = _shorten(w, step, p, margins, A @ step / asked, np.min)  # ||w|| at least margin 1
+            w, beta = w + a * step, new
+        else:
+            move = new - beta
+            a = _shorten(s, pulled - s, q, asked * beta, asked * move, np.sum)
+            beta = beta + a * move
+        if a == 0:
+            break
+    return best_w, best_beta
+
+
+def _weights(w, p):
+    """D = dw/ds = (q-1) |w|^{2-p}; for p > 2 bounded near zero entries of negligible norm."""
+    size = np.abs(w)
+    if p > 2:
+        size = np.maximum(size, size.max() * max(1e-5 ** (1 / (p - 2)), 1e-300))
+    return size ** (2 - p) / (p - 1)
+
+
+def _weighted(A, weights, b, beta):
+    """beta >= 0 with K beta >= b, K = A diag(weights) A^T; near the last beta if K is singular."""
+    K = (A * weights) @ A.T
+    diagonal = np.diag(K).copy()
+    for ridge in (0.0, 1e-12, 1e-9, 1e-6):
+        rho = ridge * diagonal.max()
+        np.fill_diagonal(K, diagonal + rho)
+        new = block_pivoting(K, b + rho * beta, beta > 0)
+        if new is not None and new.any():
+            return new
+    return None
+
+
+def _shorten(x, dx, exponent, y, dy, reduce):
+    """The first a of 1, 1/2, ... at which ||x + a dx|| / reduce(y + a dy) has not risen, or 0."""
+    start = lp_norm(x, exponent) / reduce(y)
+    for a in 0.5 ** np.arange(30):
+        # Flat to rounding long before its argument is exact: accepting that brings the last digits.
+        if lp_norm(x + a * dx, exponent) / reduce(y + a * dy) <= start * (1 + 1e-14):
+            return a
+    return 0.0
+
+
+def _power(a, exponent):
+    return np.sign(a) * np.abs(a) ** exponent

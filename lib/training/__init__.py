@@ -13,5 +13,3 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 from lib.training.batches import Batches
 from lib.training.loop import initialised, train
 from lib.training.rules import MirrorDescent
-
-__all__ = ["Batches", "MirrorDescent", "initialised", "train"]

@@ -238,5 +238,6 @@ def lemma2(
     needs = [[_needed(tokens, solution, run, r, starts) for r in radii] for run in range(runs)]
     eps = np.maximum(needs, 1e-16)
     scaled = eps * np.array(radii) / np.log(radii)
-    ratio, slopes = scaled[:, 0] / scaled[:, -1], log_slope(radii, eps / np.log(radii))
+    ratio = scaled[:, 0] / scaled[:, -1]
+    slopes = log_slope(radii, eps / np.log(radii))
     return [claim("lemma2", ratio.min(), say=(radii[0], radii[-1])), claim("lemma9", slopes.max())]

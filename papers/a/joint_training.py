@@ -132,7 +132,8 @@ def lemma13(history: History, tokens: TokenSet, since: float) -> list[Claim]:
     p_opt = -np.expm1(history.log_miss[:, history.iterations >= 1])
     with np.errstate(invalid="ignore"):  # no exponent where a gap is negative
         slopes = path_exponent(history, history.score_gaps.min((2, 3)), 2 / 3, since)
-    ratio, rises = loss_ratio(history, tokens).max(), (p_opt[:, 1:] / p_opt[:, :-1]).min()
+    ratio = loss_ratio(history, tokens).max()
+    rises = (p_opt[:, 1:] / p_opt[:, :-1]).min()
     values = {"lemma13.gap": slopes, "lemma13.ratio": ratio, "lemma13.monotone": rises}
     return PAPER.claims(values)
 

@@ -136,7 +136,8 @@ def _fixed_head_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         small = fixed_head.small_start(histories, problem.tokens, target, sizes.ngd_step)
         yield from PAPER.rows(f"{name}, start small", seeds, small, note)
         for start in ("small", "opposite", "local") if every else ("small",):
-            where, histories = f"{name}, start {start}", _histories(sizes, name, start, world)
+            where = f"{name}, start {start}"
+            histories = _histories(sizes, name, start, world)
             arrive = [fixed_head.remark1(h, rule, start) for rule, h in histories.items()]
             yield from PAPER.rows(where, seeds, arrive, note)
             for number, rule in (("Theorem 1", "NGD"), ("Theorem 7", "Polyak")):
@@ -351,7 +352,8 @@ def _data_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     edge = phase_diagram.assumption1_bound(*settings, world.of("constant off"), bool(turned))
     yield from PAPER.rows("pairs of samples that oppose each other", sizes.seeds, [edge])
     yield from PAPER.rows("class means", 1000, _lemma4_of_starts(sizes, world.of("sigma off")))
-    seen, signal = world.tokens(sizes.data_model(range(sizes.draws))), sizes.joint_signal
+    seen = world.tokens(sizes.data_model(range(sizes.draws)))
+    signal = sizes.joint_signal
     yield from PAPER.rows("(DM)", sizes.draws, _lemma11(seen, signal, sizes.joint_d**-0.5))
     draw = lambda seeds, d: replace(sizes, joint_d=d).data_model(seeds)
     spread = _lemma11_exponents(draw, 60, signal, world.of("exponent off"))
@@ -390,7 +392,8 @@ def _worst_weights_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemma 6 at the worst W, Lemmas 2 and 9 at the worst of large opt weights: a search."""
     few = 1 if sizes.seeds < 20 else 3
     for name in ("class means", "high d"):
-        data, solution = _problems(sizes)[name].tokens, world.target(_solutions(sizes, name)[0])
+        data = _problems(sizes)[name].tokens
+        solution = world.target(_solutions(sizes, name)[0])
         yield from PAPER.rows(name, sizes.seeds, [fixed_head.lemma6(data, solution)])
     searched = fixed_head.lemma2(data, solution, few, (10, 30, 100), few)
     yield from PAPER.rows("high d", few, searched)

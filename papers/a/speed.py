@@ -36,7 +36,8 @@ def speed(curves: Curves, rule: str, figure: str) -> Claim:
     """What paper A says of `rule` in `figure`, judged at the last target."""
     word, target = CLAIMED[figure][rule], curves.configuration["targets"][-1]
     text, bound = f"{rule} {word.__name__.replace('_', ' ')}", WORDS[word]
-    name, source = f"{figure}.{rule.lower()}", f"paper A, Figure {figure.removeprefix('fig')}"
+    name = f"{figure}.{rule.lower()}"
+    source = f"paper A, Figure {figure.removeprefix('fig')}"
     source += " (our bound)" if word is verdicts.no_gain else ""
     if unknown := few(name, text, source, curves, bound):
         return unknown
@@ -151,10 +152,12 @@ def table(curves: Curves, figure: str) -> Table:
 def numbers(curves: Curves) -> dict[str, Number]:
     """Mean test accuracy, median last loss and steps ratio of every rule, from kept curves."""
     measured = {"seeds": Number(float(len(curves.seeds())), 0.0)}
-    window, target = curves.configuration["window"], curves.configuration["targets"][-1]
+    window = curves.configuration["window"]
+    target = curves.configuration["targets"][-1]
     for rule in curves.configuration["rates"]:
         name, runs = rule.lower(), curves.runs(rule)
-        hits, last = [run.hits.mean() for run in runs], [run.smooth(window)[-1] for run in runs]
+        hits = [run.hits.mean() for run in runs]
+        last = [run.smooth(window)[-1] for run in runs]
         measured |= {
             f"{name}_test_accuracy": finite(np.mean(hits), 1e-9),
             f"{name}_training_loss": finite(np.median(last), 1e-6),

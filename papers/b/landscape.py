@@ -164,7 +164,8 @@ def curvatures(problem: Regression, starts: int, fractions=(0.1, 1.0)) -> dict[s
     by L-BFGS from `starts` random directions each, around minima at random R. Smoothness in
     "left_right" is over the best beta, and measured at the `_steepest` point too.
     """
-    space, worst, shape = manifold.of(problem), {}, (problem.k + problem.d, problem.d)
+    space, worst = manifold.of(problem), {}
+    shape = problem.k + problem.d, problem.d
     options = dict(method="L-BFGS-B", options={"maxiter": 40})
     for norm in manifold.NORMS:
         constants, lowest, highest = space.constants(norm), np.inf, 0.0
@@ -172,7 +173,8 @@ def curvatures(problem: Regression, starts: int, fractions=(0.1, 1.0)) -> dict[s
         def ratio(direction, smoothness, centre, radius, norm=norm, constants=constants):
             direction = direction.reshape(shape)
             Z = centre + radius * direction / space.norm(direction, norm)
-            Delta, gradient = Z - space.project(Z, norm), manifold.gradient(problem, Z)
+            Delta = Z - space.project(Z, norm)
+            gradient = manifold.gradient(problem, Z)
             length = space.norm(Delta, norm)
             if smoothness:
                 size = manifold.dual_norm(space, gradient, norm)

@@ -126,7 +126,8 @@ def _landscape(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemmas 1 and 2, Eqs. 3 and 4, with Theorem 1's manifold."""
     off, (worst, ratios) = world.of("constant off"), _curvatures(sizes)
     descent = {f"lemma2.{norm}": ratio / (1 + off) for norm, ratio in ratios.items()}
-    ends, bounds = landscape.lemma1(_problem(sizes), off), landscape.one_point(worst, off)
+    ends = landscape.lemma1(_problem(sizes), off)
+    bounds = landscape.one_point(worst, off)
     yield from PAPER.rows("one draw", None, [*ends, *bounds, *PAPER.claims(descent)])
 
 
@@ -150,7 +151,8 @@ def _starts_measured(sizes):
 def _starts(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemmas 3-6: sample preconditioner and spectral start, with probability over data sets."""
     ns, near, inverse, low, high = _starts_measured(sizes)
-    problem, draws, constant = _problem(sizes), sizes.draws, 1 + world.of("constant off")
+    problem, draws = _problem(sizes), sizes.draws
+    constant = 1 + world.of("constant off")
     where, scales = "n = 4000 to 64,000", np.array([1e-3, 3e-3, 1e-2])
     minima = f"{where}, close to random minima"
     exponents = lambda values: log_slope(ns, _off(ns, values, world))

@@ -141,7 +141,8 @@ def perturbed_starts(problem: Regression, sizes: Sequence[float], draws: int) ->
     space, distances = manifold.of(problem), np.empty((draws, len(sizes)))
     for r in range(draws):
         rng = seeds.stream(r, "draws")
-        S, N = rng.standard_normal((problem.d, problem.d)), rng.standard_normal(problem.M.shape)
+        S = rng.standard_normal((problem.d, problem.d))
+        N = rng.standard_normal(problem.M.shape)
         S = (S + S.T) / np.linalg.norm(S + S.T, 2)
         N /= np.linalg.norm(N, 2)
         for j, s in enumerate(sizes):
@@ -181,7 +182,8 @@ def regulariser_bias(
     R^'s first-order change with X^T X / n, whose mean is zero, is taken out.
     """
     rng, step = seeds.stream(seed, "draws"), 1e-4
-    A, B, bias = Z[: problem.k], Z[problem.k :], np.empty((repeats, len(sizes), *Z.shape))
+    A, B = Z[: problem.k], Z[problem.k :]
+    bias = np.empty((repeats, len(sizes), *Z.shape))
 
     def gradient(Sigma):
         return np.concatenate(regression.regulariser_gradients(Sigma, A, B), -2)
@@ -254,7 +256,8 @@ def from_slowest_mode(
     rates, directions = regression.modes(problem)
     Z = space.point() + distance * directions[0] / space.norm(directions[0])
     start = np.stack([Z[:k]] * runs), np.stack([Z[k:]] * runs)
-    rule, covariance = PreconditionedRule(factor / rates[-1]), np.stack([problem.Sigma] * runs)
+    rule = PreconditionedRule(factor / rates[-1])
+    covariance = np.stack([problem.Sigma] * runs)
     return every_step(rule, source, start, covariance, steps)
 
 

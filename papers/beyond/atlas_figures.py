@@ -9,7 +9,8 @@ from lib.companion import plots
 from papers import pieces
 from papers.beyond.atlas import NORMS, Ratios, column, fitted_rate
 from papers.beyond.atlas_rules import REACHED, Row
-from papers.beyond.atlas_used import ALLOWED, ASKED, DECAYED, AtRest
+from papers.beyond.atlas_used import ALLOWED, DECAYED, AtRest
+from papers.beyond.tolerances import BOUNDS
 
 LABELS = {name: name for name in NORMS}
 LABELS |= {"l_1": r"$\ell_1$", "l_3": r"$\ell_3$", "l_inf": r"$\ell_\infty$"}
@@ -135,7 +136,9 @@ def used(
         axes[1].plot(ALLOWED[:-1], other, **points, **look.line)
     said = [f"{100 * values.max():.1f} %" for values in off.values()]
     named = dict(title="Shortfall off the law's; right: worst", xlabel="relative error")
-    pieces.strip(axes[0], off, (1e-4, 1), plots.SERIES, ASKED["shortfall"], said=said, **named)
+    pieces.strip(
+        axes[0], off, (1e-4, 1), plots.SERIES, BOUNDS["atlas.decay.law"], said=said, **named
+    )
     title = "Samples with other tokens, %"
     axes[1].set(xscale="log", xlabel=r"margin allowed, $\gamma/\lambda$", title=title)
     for place, (name, value) in enumerate(own.items()):

@@ -13,16 +13,14 @@ from pathlib import Path as File
 import numpy as np
 
 from lib.attention.token_sets import TokenSet
-from lib.companion.claims import Claim, at_least, at_most
+from lib.companion.claims import Claim
 from papers.beyond.atlas import NORMS, Ratios, column
 from papers.beyond.engine import optimisers as o
 from papers.beyond.engine.optimisers import Optimiser
 from papers.beyond.engine.training import Path, train_kept
+from papers.beyond.tolerances import BOUNDS, ROWS, claim
 
-REACHED = 0.99
-# of a ratio: the certified gap of a token SVM is at most 1e-7
-ROUNDING = 1e-6
-SOURCE = "ours, beyond paper A's Theorem 1"
+REACHED = BOUNDS["atlas.own"]
 GROWTH = 0.02
 OURS = "ours"
 MULTICLASS = "arXiv 2502.04664 for linear models"  # Fan, Schmidt and Thrampoulidis
@@ -199,12 +197,11 @@ def listing(rows: Mapping[str, Row]) -> list[tuple[str, ...]]:
     ]
 
 
-def atlas_claim(judge, what, name, statement, value, bound, why="", by="", source=""):
-    """The claim atlas.`what`.`name`; by: whose theorem predicted it, where one did."""
-    predicted = SOURCE if by in ("", OURS) else f"ours, measured; predicted by {by}"
-    return judge(
-        f"atlas.{what}.{word(name)}", statement, source or predicted, value, bound, why=why
-    )
+def atlas_claim(id: str, values, name: str, *say: str, by: str = OURS, **more) -> Claim:
+    """The claim atlas.`id` of the rule `name`; by: whose theorem predicted it, where one did."""
+    if by != OURS:
+        more["source"] = f"ours, measured; predicted by {by}"
+    return claim(f"atlas.{id}", values, word(name), name, *say, **more)
 
 
 def word(name: str) -> str:
@@ -214,26 +211,23 @@ def word(name: str) -> str:
 
 def _own(name: str, norm: str, reached: Ratios, by: str = OURS) -> Claim:
     """The least ratio of all runs in the rule's `norm`, at the last record."""
-    text = f"{name}: margin over the largest in its own norm, {norm}; least of all runs"
     ratios = reached.value[..., column(norm)]
     why = "The ratio no longer rises in every run"
     if (ratios[:, -1] > ratios[:, -3:][:, 0]).all():
         why = f"The ratio still rises at the last step, {reached.iterations[-1]:,}"
-    return atlas_claim(at_least, "own", name, text, ratios[:, -1].min(), REACHED, why, by)
+    return atlas_claim("own", ratios[:, -1], name, norm, by=by, why=why)
 
 
-def _lower(name, norm, reached, by):
+def _lower(name, norm, reached, by=OURS):
     """Every other norm's ratio is lower, in every run."""
-    text = f"{name}: largest ratio in another norm less that in {norm}, largest of all runs"
     k = column(norm)
-    excess = (np.delete(reached.last, k, 1).max(1) - reached.last[:, k]).max()
-    return atlas_claim(at_most, "lower", name, text, excess, -ROUNDING, by=by)
+    excess = np.delete(reached.last, k, 1).max(1) - reached.last[:, k]
+    return atlas_claim("lower", excess, name, norm, by=by)
 
 
 def _none_reached(name, reached):
     """No norm is reached: the largest over norms of the least ratio of all runs."""
-    text = f"{name}: reaches no norm; its best least ratio of all runs"
-    return atlas_claim(at_most, "none", name, text, reached.last.min(0).max(), REACHED - ROUNDING)
+    return atlas_claim("none", reached.last.min(0), name)
 
 
 def ranked(last: np.ndarray, norms: Sequence[str], norm: str) -> tuple[float, str]:
@@ -245,17 +239,15 @@ def ranked(last: np.ndarray, norms: Sequence[str], norm: str) -> tuple[float, st
 
 def _nearest(name: str, norm: str, reached: Ratios, by: str = OURS) -> Claim:
     """In at least half of the runs the largest ratio is that of `norm`."""
-    text = f"{name}: share of runs whose largest ratio is in {norm}"
     share, nearest_to = ranked(reached.last, list(NORMS), norm)
     why = f"The prediction is refuted here: nearest to {nearest_to}"
-    return atlas_claim(at_least, "nearest", name, text, share, 0.5, why, by)
+    return atlas_claim("nearest", share, name, norm, by=by, why=why)
 
 
 def memories(by_rule: Mapping[str, Ratios]) -> list[Claim]:
     """Adam by beta_2: with a short memory it is nearer to l_inf than with a long one."""
-    statement = "Adam: ratio in l_inf at beta_2 = 0.99 less that at 0.9999, least of all runs"
-    excess = (by_rule["0.99"].last - by_rule["0.9999"].last)[:, column("l_inf")].min()
-    return [at_least("atlas.memory", statement, SOURCE, excess, 0.1)]
+    excess = by_rule["0.99"].last - by_rule["0.9999"].last
+    return [claim("atlas.memory", excess[:, column("l_inf")])]
 
 
 def growing(rows: Mapping[str, Row], by_rule: Mapping[str, Ratios]) -> list[Claim]:
@@ -263,9 +255,9 @@ def growing(rows: Mapping[str, Row], by_rule: Mapping[str, Ratios]) -> list[Clai
     claims = []
     for name, row in rows.items():
         lowest = by_rule[name].last[:, column(row.highest)].min()
-        text = f"{name}, steps like t^(1/2): least ratio of all runs in {row.highest}"
-        judge, bound = (at_least, REACHED) if row.reached else (at_most, REACHED - ROUNDING)
-        claims.append(atlas_claim(judge, "growing", name, text, lowest, bound, _why(by_rule[name])))
+        bound = ROWS["atlas.own"][1] if row.reached else ""
+        why = _why(by_rule[name])
+        claims.append(atlas_claim("growing", lowest, name, row.highest, bound=bound, why=why))
     return claims
 
 
@@ -275,12 +267,10 @@ def batches(reached: Mapping[str, Mapping[int, Ratios]], norms: Mapping[str, str
     for name, by_size in reached.items():
         k, sizes = column(norms[name]), sorted(by_size)
         best = max(by_size[size].last[:, k].min() for size in sizes[:-1])
-        rise = np.diff([np.median(by_size[size].last[:, k]) for size in sizes]).min()
-        why, low = _why(by_size[sizes[0]]), REACHED - ROUNDING
-        text = f"{name}: best least ratio in {norms[name]} on fewer than all samples a step"
-        claims.append(atlas_claim(at_most, "batch", name, text, best, low, why, BATCHES))
-        text = f"{name}: least rise of the median ratio from one batch size to the next"
-        claims.append(atlas_claim(at_least, "rise", name, text, rise, 0.0, why))
+        rises = np.diff([np.median(by_size[size].last[:, k]) for size in sizes])
+        why = _why(by_size[sizes[0]])
+        claims.append(atlas_claim("batch", best, name, norms[name], by=BATCHES, why=why))
+        claims.append(atlas_claim("rise", rises, name, why=why))
     return claims
 
 
@@ -290,16 +280,10 @@ def _why(ratios):
     return "The prediction is refuted here"
 
 
-def _bounded(reached: Mapping[str, Ratios]) -> Claim:
-    """No ratio of any run at any time is above 1: the best margins are the best."""
-    statement = "largest ratio of all rules, norms, runs and times"
-    largest = max(np.nanmax(ratios.value) for ratios in reached.values())
-    return at_most("atlas.bounded", statement, SOURCE, largest, 1 + ROUNDING)
-
-
 def predictions(rows: Mapping[str, Row], reached: Mapping[str, Ratios]) -> list[Claim]:
-    """What the protocol says of every row, judged."""
-    claims = [_bounded(reached)]
+    """What the protocol says of every row, judged; first, that no ratio at any time is above 1."""
+    largest = max(np.nanmax(ratios.value) for ratios in reached.values())
+    claims = [claim("atlas.bounded", largest)]
     for name, row in rows.items():
         if row.reached is not None:
             claims.append(_own(name, row.reached, reached[name], row.source))
@@ -308,17 +292,3 @@ def predictions(rows: Mapping[str, Row], reached: Mapping[str, Ratios]) -> list[
             claims.append(_none_reached(name, reached[name]))
             claims.append(_nearest(name, row.highest, reached[name], row.source))
     return claims
-
-
-def _worlds(rows: Mapping[str, Row], by_rule: Mapping[str, Ratios]) -> dict[str, Mapping]:
-    """Ratios in wrong worlds: best margins off, or a norm's rule judged by the next one's run."""
-    names = [name for name, row in rows.items() if row.reached is not None]
-    after = dict(zip(names, names[1:] + names[:1], strict=True))
-    scaled = lambda by: {
-        name: replace(ratios, value=by * ratios.value) for name, ratios in by_rule.items()
-    }
-    return {
-        "best margins 2 % large": scaled(0.98),
-        "best margins 2 % small": scaled(1.02),
-        "rules exchanged": {name: by_rule[after.get(name, name)] for name in by_rule},
-    }

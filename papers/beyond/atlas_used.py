@@ -23,7 +23,7 @@ from scipy.optimize import nnls
 
 from lib import svm
 from lib.attention.token_sets import TokenSet
-from lib.companion.claims import Claim, at_least, at_most
+from lib.companion.claims import Claim
 from lib.seeds import stream
 from papers.beyond import factored_atlas, margin_law
 from papers.beyond.atlas import (
@@ -35,14 +35,24 @@ from papers.beyond.atlas import (
     least_margins,
     selected,
 )
-from papers.beyond.atlas_rules import BATCHES, GAMMA, GROWTH, OURS, TENTH, Row, atlas_claim, step
+from papers.beyond.atlas_rules import (
+    BATCHES,
+    GAMMA,
+    GROWTH,
+    OURS,
+    TENTH,
+    Row,
+    atlas_claim,
+    step,
+    word,
+)
 from papers.beyond.engine import factored
 from papers.beyond.engine import optimisers as o
 from papers.beyond.engine.training import Path
+from papers.beyond.tolerances import BOUNDS, claim
 
 ADAMW = "arXiv 2404.04454, any loss"  # Xie and Li
 LION_K = "arXiv 2506.15054, any loss"  # Chen, Li and Liu
-GAUGE = "arXiv 2605.07067 for polar steps and Adam"
 OWN_SOURCES = {  # of the norms of their own, by the rows of the atlas
     "Adam, 0.999, per sample": "ours, measured; predicted by arXiv 2510.26303 for linear models",
     "AdaGrad": "ours, measured; predicted by arXiv 1906.03559 for linear models",
@@ -55,7 +65,6 @@ SLOW = "AdamW, 0.999, 100"  # the roots of its second moments forget 0.0005 a st
 FLOOR = 1e-12  # of an eigenvalue, or of an entry, beside the largest: below it nothing was pulled
 SETTLED = 1e-9  # largest relative change of the fixed point's s in its last step
 GAP = 1e-7  # largest relative duality gap of a shortest vector
-ASKED = dict(slow=0.9, norm=1e-4, shortfall=0.05, own=0.98, largest=0.9, kept=1e-9, turned=0.01)
 
 
 @dataclass(frozen=True)
@@ -140,20 +149,14 @@ def decay_claims(ends: Mapping[str, AtRest]) -> list[Claim]:
     for name, rule in DECAYED.items():
         runs = [ends[f"{name}, {m}"] for m in ALLOWED]
         off = max(np.abs(end.size - 1).max() for end in runs)
-        text = f"{name} with decay: |{rule.norm} norm times decay - 1|, largest of all decays, runs"
         why = f"A step of {name} can be longer than one, so that 1/decay is no bound of its norm"
-        source = f"ours, measured; {rule.source}"
-        asked = off, ASKED["norm"], why
-        claims.append(atlas_claim(at_most, "decay.norm", name, text, *asked, source=source))
+        about = dict(source=f"ours, measured; {rule.source}", why=why)
+        claims.append(atlas_claim("decay.norm", off, name, rule.norm, **about))
         off = np.abs(runs[-1].missing / runs[-1].law - 1)
-        text = f"{name} with decay that allows margins of 100: |shortfall / the law's - 1|, largest"
-        kept = (off <= ASKED["shortfall"]).sum()
+        kept = (off <= BOUNDS["atlas.decay.law"]).sum()
         why = f"Only to first order: {kept} of {len(off)} runs keep to the bound"
-        asked = off.max(), ASKED["shortfall"], why
-        claims.append(atlas_claim(at_most, "decay.law", name, text, *asked, source="ours"))
-    text = f"{SLOW} allowed: l_inf norm times decay, largest of all runs"
-    largest = ends[SLOW].size.max()
-    return [*claims, at_most("atlas.decay.slow", text, "ours", largest, ASKED["slow"])]
+        claims.append(atlas_claim("decay.law", off, name, why=why))
+    return [*claims, claim("atlas.decay.slow", ends[SLOW].size, "", SLOW)]
 
 
 def forbidden(ends: Mapping[str, AtRest]) -> dict[str, int]:
@@ -174,11 +177,9 @@ def in_frobenius(by_rule: Mapping[str, Ratios]) -> dict[str, Ratios]:
 def selection_claims(by_rule: Mapping[tuple, tuple]) -> list[Claim]:
     """Where strong decay selects other tokens, their largest margin is the larger one."""
     runs, larger = (sum(counts[k] for counts in by_rule.values()) for k in (2, 3))
-    text = f"share of {runs} runs whose stronger decay selects other tokens that gain margin by it"
     share = larger / runs if runs else np.nan
     why = f"Refuted: {runs - larger} of these runs select tokens of less margin; why is not shown"
-    asked = share, ASKED["largest"]
-    return [at_least("atlas.decay.selection", text, "ours", *asked, why=why)]
+    return [claim("atlas.decay.selection", share, "", runs, why=why)]
 
 
 def chosen(ends: Mapping[str, AtRest]) -> dict[tuple, tuple]:
@@ -224,16 +225,8 @@ def turned_back(
 
 def gauge_claims(moved: Mapping[str, np.ndarray]) -> list[Claim]:
     """W is the same from turned (K, Q) under GD, NGD and polar steps; under sign and Adam not."""
-    claims = []
-    for name, change in moved.items():
-        asked = at_least, change.min(), ASKED["turned"]
-        if name in ("GD", "NGD", "polar steps"):
-            asked = at_most, change.max(), ASKED["kept"]
-        text = f"(K, Q) turned, {name}: relative change of W"
-        why = f"{change.min():.0e} in the best run: rounding grows along some runs"
-        judge, *values = asked
-        claims.append(atlas_claim(judge, "gauge", name, text, *values, why, by=GAUGE))
-    return claims
+    why = "{:.0e} in the best run: rounding grows along some runs"
+    return [atlas_claim("gauge", x, name, why=why.format(x.min())) for name, x in moved.items()]
 
 
 def own_claims(own: Mapping[str, np.ndarray], by_rule: Mapping[str, Ratios]) -> list[Claim]:
@@ -241,17 +234,14 @@ def own_claims(own: Mapping[str, np.ndarray], by_rule: Mapping[str, Ratios]) -> 
     claims = []
     for name, value in own.items():
         if "per sample" in name:
-            text = f"{name}: margin over the largest in its fixed point's norm, least of all runs"
-            measured, bound = value.min(), ASKED["own"]
+            measured, bound = value, BOUNDS[f"atlas.own_norm.{word(name)}"]
             why = f"{(value >= bound).sum()} of {len(value)} runs reach it"
         else:
             above = value > by_rule[name].last.max(1)
-            text = f"{name}: share of runs whose ratio in the rule's own norm is above all others"
-            measured, bound = above.mean(), ASKED["largest"]
+            measured = above.mean()
             why = f"In {(~above).sum()} of {len(above)} runs one of the seven norms is above it"
         why += f", after {by_rule[name].iterations[-1]:,} steps"
-        asked = text, measured, bound, why
-        claims.append(atlas_claim(at_least, "own_norm", name, *asked, source=OWN_SOURCES[name]))
+        claims.append(atlas_claim("own_norm", measured, name, source=OWN_SOURCES[name], why=why))
     return claims
 
 
@@ -351,7 +341,8 @@ def own_ratios(tokens: TokenSet, name: str, path: Path, reached: Ratios, identit
     """
     value = np.full((len(path.W), 2), np.nan)
     for run in np.flatnonzero(np.isfinite(reached.last).all(1)):
-        W, sides = path.W[run, -1], (path.second[run], path.left[run], path.right[run])
+        W = path.W[run, -1]
+        sides = path.second[run], path.left[run], path.right[run]
         sides = (None, *map(np.eye, W.shape)) if identity else sides
         value[run] = _own(name, tokens.run(run), reached.selection[run], W, *sides)
     return value.T

@@ -23,7 +23,7 @@ from papers.beyond import margin_law_runs, margins
 from papers.beyond.global_map import half_of_seeds
 from papers.beyond.margin_law import PremiseFails, margin_law, score_gaps
 from papers.beyond.margin_law_runs import kept
-from papers.beyond.tolerances import SETTLED, but, claim
+from papers.beyond.tolerances import SETTLED, claim
 
 BASE = {"n": 6, "T": 5, "d": 120, "signal": 3.0, "noise": 0.3}
 STEP = 0.5  # of the longest step
@@ -253,20 +253,6 @@ def capacities(seeds: Sequence[int]) -> tuple[dict[str, tuple[float, float, floa
     return lost, rows
 
 
-def _changed(world):
-    return lambda p: p if p.refusal else replace(p, comparison=world(p.comparison))
-
-
-WORLDS = {
-    "one dual 20 % high": _changed(partial(margin_law_runs.dual_off, by=0.2)),
-    # one of a thousand duals is no share of C
-    "all duals alike": _changed(margin_law_runs.duals_alike),
-    "kappa without head and loss": _changed(margin_law_runs.no_score_gaps),
-    "C ~ 1/noise": _changed(
-        lambda c: but(c, measured__residual=c.measured.residual * np.abs(c.tokens.z).max())
-    ),
-}
-
 AXIS = "correlation"
 GRID = (0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 0.995)
 
@@ -353,9 +339,3 @@ def end_claims(share: float, merged: Sequence[_Repeated]) -> list[Claim]:
     """No correlation tried changes the selection; at 1 the merged pairs' law holds."""
     off = [pair.measured / pair.predicted - 1 for pair in merged]
     return [claim("map.stays", share), claim("map.merged", off, "", len(off))]
-
-
-END_WORLDS = {
-    "C with the copies": lambda pair: pair._replace(predicted=pair.predicted * BASE["T"] ** 0.5)
-}
-ONSET_WORLDS = {"margins rise half as fast": lambda at: replace(at, level=at.level / 2)}

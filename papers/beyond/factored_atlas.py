@@ -16,13 +16,14 @@ import numpy as np
 from scipy.optimize import LinearConstraint, linprog, milp
 
 from lib.attention.token_sets import TokenSet
-from lib.companion.claims import Claim, at_least, at_most
+from lib.companion.claims import Claim
 from papers.beyond import atlas, atlas_rules
 from papers.beyond.atlas import Ratios
 from papers.beyond.atlas_rules import ranked, word
 from papers.beyond.engine import factored, training
 from papers.beyond.engine import optimisers as o
 from papers.beyond.engine.optimisers import Optimiser
+from papers.beyond.tolerances import claim
 
 SIGN = "sign factors"  # the name of ||.||_sgn beside those of WHOLE
 WHOLE = {name: norm for name, norm in atlas.NORMS.items() if name != "head-wise"}
@@ -38,8 +39,6 @@ ROUNDS = 500
 COLUMNS = 10  # of K and Q
 GROWTH = 0.02
 GAMMA = {"nuclear": 0.19, "spectral": 0.65, SIGN: 1.3 * COLUMNS}
-SOURCE = "ours, beyond 2308.16898, Section 3"
-ROUNDING = 1e-6
 PILOTS = "The bound was read off two pilots of up to 4e5 steps"
 
 
@@ -108,25 +107,18 @@ def predictions(
 ) -> list[Claim]:
     """What the protocol's part 1 says of every rule, judged."""
     ratios = [ends.last for runs in (both, alone) for ends in runs.values()]
-    largest = "(K, Q) and W: largest ratio of all rules, norms and runs"
-    claims = [at_most("factors.bounded", largest, SOURCE, np.nanmax(ratios), 1 + ROUNDING)]
-
-    def judge(what, text, value, bound, why):
-        id = f"factors.{what}.{word(name)}"
-        claims.append(at_least(id, text, SOURCE, value, bound, why=why))
-
-    largest = "share of runs whose largest ratio is in"
+    claims = [claim("factors.bounded", np.nanmax(ratios))]
     for name, row in table.items():
+        about = word(name), name
         share, nearest = ranked(both[name].last, NORMS, row.norm)
-        text = f"(K, Q) by {name}: {largest} the norm {row.norm}"
+        bound = "≥ 1" if row.always else ""
         why = f"The prediction is refuted: nearest to {nearest}"
-        judge("norm", text, share, 1.0 if row.always else 0.5, why)
-        ratio = both[name].last[:, NORMS.index(row.norm)].min()
-        text = f"(K, Q) by {name}: least ratio of all runs in the norm {row.norm}"
-        judge("above", text, ratio, row.least, PILOTS)
+        claims.append(claim("factors.norm", share, *about, row.norm, bound=bound, why=why))
+        ratio, bound = both[name].last[:, NORMS.index(row.norm)], f"≥ {row.least}"
+        claims.append(claim("factors.above", ratio, *about, row.norm, bound=bound, why=PILOTS))
         share, nearest = ranked(alone[name].last, NORMS, row.alone_norm)
-        text = f"W alone by {name}: {largest} {row.alone_norm}"
-        judge("alone", text, share, 0.5, f"W alone ends nearest to {nearest}")
+        why = f"W alone ends nearest to {nearest}"
+        claims.append(claim("factors.alone", share, *about, row.alone_norm, why=why))
     return claims
 
 
@@ -195,7 +187,8 @@ def _best_sign_margin(A):
         gains = np.einsum("mde,kde->mk", A, columns)
         # max t: gains w >= t, sum w = 1, w >= 0
         rows = np.hstack([-gains, np.ones((pairs, 1))])
-        cost, total = np.r_[np.zeros(len(columns)), -1.0], np.r_[np.ones(len(columns)), 0.0][None]
+        cost = np.r_[np.zeros(len(columns)), -1.0]
+        total = np.r_[np.ones(len(columns)), 0.0][None]
         bounds = [(0, None)] * len(columns) + [(None, None)]
         solved = linprog(cost, A_ub=rows, b_ub=np.zeros(pairs), A_eq=total, b_eq=[1], bounds=bounds)
         q = np.maximum(-solved.ineqlin.marginals, 0)

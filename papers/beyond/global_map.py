@@ -9,7 +9,7 @@ W_mm) > 0 for ever.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from typing import NamedTuple
@@ -29,14 +29,8 @@ from papers.beyond.tolerances import BOUNDS, SATURATED, claim
 RESAMPLES = 2000
 
 
-def _right_at_once(alpha: np.ndarray, d: np.ndarray, n: int) -> np.ndarray:
-    """Probability that the first step scores every opt token higher; d >> n, T = 2."""
-    gain = (np.square(alpha) - 1) / (np.square(alpha) + 1)
-    return normal.cdf(gain * np.sqrt(d / (n - 1))) ** n
-
-
 def half_at_once(d: float, n: int) -> float:
-    """alpha at which `_right_at_once` is 1/2; infinity where no alpha is enough."""
+    """alpha at which the first step is right for all n with probability 1/2; infinite for none."""
     gain = normal.ppf(0.5 ** (1 / n)) * np.sqrt((n - 1) / d)
     return float(np.sqrt((1 + gain) / (1 - gain))) if gain < 1 else np.inf
 
@@ -115,15 +109,6 @@ def global_claims(grid: GlobalMap, wide: int = 1024, easy: float = 1.7) -> list[
         if (d := grid.dimensions[row]) >= 32 * grid.n:
             claims.append(claim("global.formula", grid.threshold(row)[0] / ceiling - 1, f"{d}"))
     return claims
-
-
-WORLDS = {
-    "alpha 25 % larger": lambda grid: replace(grid, alphas=1.25 * grid.alphas),
-    "first steps of other seeds": lambda grid: replace(grid, first=grid.first[..., ::-1]),
-    "one seed never arrives": lambda grid: replace(
-        grid, reached=grid.reached & (np.arange(grid.reached.shape[-1])[::-1] > 0)
-    ),
-}
 
 
 Pairs = Sequence[tuple[int, int]]  # (a_i, b_i) per sample

@@ -18,7 +18,7 @@ from lib.seeds import stream
 from lib.svm.max_margin import token_svm
 from papers.beyond import margin_law as law_of
 from papers.beyond.margin_law import MarginLaw, PremiseFails, margin_law, require, saturated_slopes
-from papers.beyond.tolerances import SATURATED, SETTLED_HEADS, but, claim
+from papers.beyond.tolerances import SATURATED, SETTLED_HEADS, claim
 
 
 def three_heads(seeds: Sequence[int], n: int = 6, T: int = 4, d: int = 400) -> list[TokenSet]:
@@ -182,23 +182,3 @@ def head_claims(common: HeadRuns, each: HeadRuns) -> list[Claim]:
         how = "together" if runs.common else "each"
         rows.append(claim("heads.constant", off, name, how))
     return rows
-
-
-def _other_normalisation(runs):
-    norm = np.ones_like(runs.norm) if runs.common else runs.law.norm
-    return but(runs, norm=norm * runs.norm[:1] / norm[:1])
-
-
-def _high(values, head):
-    """`values` (H, runs) with those of one head 3 % larger."""
-    return values * np.where(np.arange(len(values)) == head, 1.03, 1.0)[:, None]
-
-
-WORLDS = {
-    # norms as the other normalisation would leave them
-    "the other normalisation": _other_normalisation,
-    "no head has a mean of its own": lambda runs: but(runs, law__mean=0 * runs.law.mean),
-    "one SVM norm 3 % high": lambda runs: but(runs, law__norm=_high(runs.law.norm, 1)),
-    # of the third head, which shares opt tokens
-    "one C_h 3 % high": lambda runs: but(runs, law__constant=_high(runs.law.constant, 2)),
-}

@@ -18,7 +18,7 @@ from lib.dynamics.rules import GradientRule, ngd
 from lib.svm.max_margin import MaxMargin, head_svm, token_svm
 from papers.beyond import margin_law, margins, tolerances
 from papers.beyond.margin_law import MarginLaw, require, score_gaps
-from papers.beyond.tolerances import but, claim
+from papers.beyond.tolerances import claim
 from papers.fits import log_slope
 from papers.joint_loss import curvature
 
@@ -242,42 +242,6 @@ def _claims(name, runs):
     yield claim("joint.rest", np.abs(runs.outside[:, 1] / runs.outside[:, 0] - 1), name)
     yield claim("joint.curvature", runs.curvature[:, -1] / law.curvature - 1, name)
     yield claim("joint.curvature_power", log_slope(runs.iterations, runs.curvature), name)
-
-
-def _with_duals(runs, duals):
-    law, tokens = runs.law, runs.law.problem.tokens
-    W_law = _law_of_W(tokens, law.W, duals, score_gaps(tokens, law.head.W))
-    head_law = _law_of_head(_opt_tokens(tokens), duals, law.head.margins)
-    return but(runs, law__W_law=W_law, law__head__duals=duals, law__head_law=head_law)
-
-
-def _share(runs, k):
-    return runs.iterations / runs.iterations[k]
-
-
-WORLDS = {
-    # kappa without the head's duals: every |l'_i| alike
-    "every sample pulls alike": lambda runs: _with_duals(runs, np.ones_like(runs.law.head.duals)),
-    # that of the first sample
-    "one head dual 20 % high": lambda runs: _with_duals(
-        runs, runs.law.head.duals * np.where(np.arange(runs.law.head.duals.shape[1]), 1, 1.2)
-    ),
-    "error ~ t^-(1-p)/2": lambda runs: but(
-        runs, error=runs.error * _share(runs, -1) ** ((1 - runs.rule.decay) / 2)
-    ),
-    # as Theorem 3 bounds it
-    "error ~ 1/log t": lambda runs: but(
-        runs, error=runs.error[:, -1:] * np.log(runs.iterations[-1]) / np.log(runs.iterations)
-    ),
-    # as Lemma 3 (iii) allows
-    "curvature ~ t^2/3": lambda runs: but(
-        runs, curvature=runs.curvature[:, :1] * _share(runs, 0) ** (2 / 3)
-    ),
-    # the first step leaves less off the opt tokens' span, and that part moves on
-    "another frozen part": lambda runs: but(
-        runs, law__frozen=0.9 * runs.law.frozen, outside=runs.outside * np.array([1.0, 1.01])
-    ),
-}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -51,7 +51,8 @@ def _decay(size, world):
     """Weight decay: Frobenius in place of the norm, or a decay that is another."""
     ends, factor = {}, 1 + world.of(OFF)
     for name, row in atlas_used.decay_rows().items():
-        path, identity = _path(size, row.rule, row.longest), bool(world.of(IDENTITY))
+        path = _path(size, row.rule, row.longest)
+        identity = bool(world.of(IDENTITY))
         end = atlas_used.at_rest(row, path, _problem(*size)[1], identity)
         ends[name] = replace(end, size=factor * end.size, law=factor * end.law)
     yield from _rows(atlas_used.decay_claims(ends))

@@ -22,12 +22,12 @@ from lib.svm.max_margin import token_svm
 from papers.beyond.margin_law import require, saturated_slopes
 from papers.beyond.margins import each_seed
 from papers.beyond.tolerances import AT_REST_LP as REST
-from papers.beyond.tolerances import QUIET_LP, SMALLEST_DUAL, UNRESOLVED, but, claim
+from papers.beyond.tolerances import QUIET_LP, SMALLEST_DUAL, UNRESOLVED, claim
 
 SHARES = (0.5, 0.95, 1.05)  # of the longest rise that settles, 2/fastest
 
 
-class LpLaw:
+class _LpLaw:
     """The law of one run that ends in its opt tokens, exponential loss, W_0 = 0, not reduced.
 
     constant: limit of ||W||_p sqrt(2 D), D the directional Bregman divergence from `solution`;
@@ -38,7 +38,8 @@ class LpLaw:
 
     def __init__(self, data: TokenSet, p: float):
         self.tokens, self.p, self.solution = data, p, token_svm(data, norm=p)
-        beta, margins = self.solution.duals[0].ravel(), self.solution.margins[0].ravel()
+        beta = self.solution.duals[0].ravel()
+        margins = self.solution.margins[0].ravel()
         idle = (beta <= SMALLEST_DUAL * beta.max()) | (margins > 1 + 1e-6)
         reason = f"{idle.sum()} of {idle.size} constraints do not carry the l_{p:g} solution"
         require(not idle.any(), "whole support", idle.sum(), reason)
@@ -93,7 +94,7 @@ class LpLaw:
 class LpRun:
     """One run beside its law: norm ||W||_p and error sqrt(2 D) at late records, (k,)."""
 
-    law: LpLaw
+    law: _LpLaw
     started: bool
     norm: np.ndarray
     error: np.ndarray
@@ -118,7 +119,7 @@ def _run(law, size, steps, start=None):
     return LpRun(law=law, started=start is not None, norm=history.norm[0], error=error)
 
 
-def problem(seed: int) -> TokenSet:
+def _problem(seed: int) -> TokenSet:
     """The small problem of the claims: Gaussian tokens, n = 4, T = 2, d = 10."""
     return tokens.gaussian_tokens(seed, n=4, T=2, d=10)
 
@@ -127,7 +128,7 @@ def study(seeds: Sequence[int], p: float, size: float, steps: int, std: float = 
     """Every seed from zero and from a Gaussian start: runs kept, and seed -> refusal."""
 
     def both(seed):
-        law = LpLaw(problem(seed), p)
+        law = _LpLaw(_problem(seed), p)
         starts = None, gaussian_start(law.tokens, [seed], std)
         return [_run(law, size, steps, start) for start in starts]
 
@@ -151,15 +152,6 @@ def lp_claims(runs: Sequence[LpRun]) -> list[Claim]:
     return rows
 
 
-WORLDS = {
-    # the divergence falls with Lemma 29's exponent and not with its double
-    "Lemma 29 met once": lambda run: but(
-        run, error=run.error[-1] * (run.norm / run.norm[-1]) ** (max(-1.0, 1 - run.law.p) / 2)
-    ),
-    "constant 5 % high": lambda run: but(run, law__constant=1.05 * run.law.constant),
-}
-
-
 def _onset(law, at, times=(0.9, 1.25)):
     """Moves of the offsets in one step at `times` the onset `at`, p < 2; at half they rest."""
     record = sorted({round(share * at) + k for share in (0.5, *times) for k in (0, 1)})
@@ -173,7 +165,7 @@ def _onset(law, at, times=(0.9, 1.25)):
 
 def onsets(seeds: Sequence[int], p: float, at: int):
     """`_onset` of every seed's problem, (runs kept, 2), and seed -> refusal."""
-    kept, refused = each_seed(seeds, lambda seed: _onset(LpLaw(problem(seed), p), at))
+    kept, refused = each_seed(seeds, lambda seed: _onset(_LpLaw(_problem(seed), p), at))
     return np.array(kept), refused
 
 
@@ -225,7 +217,7 @@ def _train(laws, steps, count, record):
 class Settled:
     """One problem after decaying steps, for SHARES (k,), and after as many constant ones."""
 
-    law: LpLaw
+    law: _LpLaw
     moved: np.ndarray  # (k,) the largest move of an offset in the last step
     constant: float  # that with constant steps which reach the ||W|| of the second share
     pace: np.ndarray  # (k,) ||W||_p over (sum of steps)^{1/(p-1)}
@@ -235,7 +227,7 @@ class Settled:
 def decay_study(seeds: Sequence[int], p: float, count: int):
     """Every seed's problem with decaying steps of SHARES: kept, and seed -> refusal."""
     where = f"p = {p:g}, "
-    kept, refused = each_seed(seeds, lambda seed: (seed, LpLaw(problem(seed), p)), where)
+    kept, refused = each_seed(seeds, lambda seed: (seed, _LpLaw(_problem(seed), p)), where)
     if not kept:
         return [], refused
     laws, runs = dict(kept), []
@@ -284,17 +276,3 @@ def steps_claims(runs: Sequence[Settled]) -> list[Claim]:
             claim("lp.settled", [run.error - 1 for run in alike], setting, len(alike)),
         ]
     return rows
-
-
-STEPS_WORLDS = {
-    # decaying steps fare no better than constant ones
-    "decay is no help": lambda run: but(
-        run, moved=np.array([run.moved[0], run.constant, run.moved[2]])
-    ),
-    # decaying steps or not
-    "twice the rise settles": lambda run: but(
-        run, moved=run.moved[[0, 0, 1]], constant=float(run.moved[0])
-    ),
-    "another pace": lambda run: but(run, pace=run.pace * (run.law.p - 1)),
-    "constant of lp 5 % high": lambda run: but(run, error=run.error / 1.05),
-}

@@ -1,7 +1,7 @@
 """The law of the margins met by training: a run's prediction beside what it measured, and claims.
 
 The prediction knows tokens, head, loss, which tokens the run selects and what lies outside the
-support's span early on. In WORLDS the law is a little wrong.
+support's span early on.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ from lib.dynamics.rules import POLYAK, GradientRule
 from lib.svm.max_margin import Infeasible, MaxMargin, token_svm
 from papers.beyond import margin_law, margin_theorem, margins
 from papers.beyond.margin_law import MarginLaw, PremiseFails
-from papers.beyond.tolerances import but, claim
+from papers.beyond.tolerances import claim
 
 
 @dataclass(frozen=True)
@@ -222,67 +222,3 @@ def all_claims(comparisons: Sequence[Comparison]) -> list[Claim]:
         values = np.concatenate([np.atleast_1d(run[id]) for run in runs])
         rows.append(claim(f"law.{id}", values))
     return [*rows, claim("law.proved", np.mean([c.proof().holds for c in comparisons]))]
-
-
-def _again(c, duals=None, log_slopes=None):
-    duals = c.law.duals if duals is None else duals
-    slopes = c.log_slopes if log_slopes is None else log_slopes
-    K = margin_law.gram(c.tokens, c.selected)
-    law = margin_law.from_duals(K, duals, c.solution.margins, slopes)
-    return but(c, law=law, log_slopes=slopes, solution__duals=duals)
-
-
-def _raised(c, values, change):
-    """`values` (1, n, T-1), changed on the pair that moves C least: dC = coefficient/C."""
-    weight = np.where(c.law.support, np.abs(c.law.coefficients), np.inf)
-    pair = np.arange(weight.size).reshape(weight.shape) == weight.argmin()
-    return np.where(pair, change(values), values)
-
-
-def dual_off(c: Comparison, by: float = 0.01) -> Comparison:
-    """One dual is larger by the share `by`: that of the support pair on which C depends least."""
-    return _again(c, duals=_raised(c, c.law.duals, lambda dual: dual * (1 + by)))
-
-
-def duals_alike(c: Comparison) -> Comparison:
-    """Every pair on the support carries the same."""
-    duals = c.law.duals
-    return _again(c, duals=np.where(duals > 0, duals.sum() / (duals > 0).sum(), 0.0))
-
-
-def no_score_gaps(c: Comparison) -> Comparison:
-    """kappa forgets head and loss: the offsets are -log beta, as for a linear classifier."""
-    return _again(c, log_slopes=np.zeros_like(c.log_slopes))
-
-
-def _other_loss(c):
-    loss = "logistic" if c.setting.loss == "exponential" else "exponential"
-    return _again(c, log_slopes=margin_law.saturated_slopes(c.tokens, c.selected, loss))
-
-
-WORLDS = {
-    "one dual 1 % high": dual_off,
-    "one offset 0.01 high": lambda c: _again(
-        c, log_slopes=_raised(c, c.log_slopes, lambda slope: slope + 0.01)
-    ),
-    "all offsets of the wrong sign": lambda c: but(
-        c, law__offsets=np.negative, law__coefficients=np.negative
-    ),
-    "‖W_mm‖ 1 % high": lambda c: but(c, law__norm=1.01 * c.law.norm),
-    "error ~ t^-0.9": lambda c: but(
-        c,
-        measured__error=lambda error: (
-            error * (c.measured.iterations / c.measured.iterations[-1]) ** 0.1
-        ),
-    ),
-    "kappa without head and loss": no_score_gaps,
-    "kappa of the other loss": _other_loss,
-    # what the start and the transients leave off the support's span is forgotten
-    "nothing outside the span": lambda c: but(c, measured__outside=0.0),
-    # it does not cancel in a difference of iterates
-    "a 10^-4 of the residual stays": lambda c: but(
-        c,
-        measured__difference_error=c.measured.difference_error + 1e-4 * c.measured.error[-1],
-        measured__difference_gap=c.measured.difference_gap + 1e-4 * c.measured.error[-1],
-    ),
-}

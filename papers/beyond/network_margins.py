@@ -21,7 +21,7 @@ from torch import Tensor
 from lib import attention, svm
 from lib.attention.token_sets import TokenSet
 from lib.attention.tokens import unit_tokens
-from lib.companion.claims import Claim, at_least, at_most, judged
+from lib.companion.claims import Claim, judged
 from lib.data import images
 from lib.networks import VisionTransformer
 from lib.seeds import stream
@@ -35,14 +35,14 @@ from papers.beyond.atlas_rules import word as plain
 from papers.beyond.engine import training
 from papers.beyond.factored_atlas import NORMS, SIGN, WHOLE
 from papers.beyond.global_map import RESAMPLES
+from papers.beyond.tolerances import claim
 
 QUANTILE = 0.1  # of the margins of all queries
 # of Adam on biases, LayerNorms, embeddings and the head, the same for every rule
 REST_RATE = 1e-3
 SOURCE = "ours, beyond paper A's Theorem 1"
 FEWEST = 3  # seeds, below which a ranking is undecided
-MOST, HALF = 0.9, 0.5
-STRICT = 1e-9  # by which "more" exceeds "as much"
+HALF = 0.5
 ADAM = "Adam, 0.999"
 FIRST = {"spectral": "Muon", "l_inf": "Signum", SIGN: "Signum", "nuclear": "NGD"}
 MOMENTUM = 0.9
@@ -189,7 +189,8 @@ def _product(K, Q):
 def _entrances(network, pictures):
     """What enters the attention of every block, behind its LayerNorm, (b, T, d) each."""
     first = network.class_token.expand(len(pictures), -1, -1)
-    tokens, entered = torch.cat([first, network.tokens(pictures)], 1) + network.positions, []
+    tokens = torch.cat([first, network.tokens(pictures)], 1) + network.positions
+    entered = []
     for block in network.blocks:
         entered.append(block.attention_norm(tokens))
         tokens = block(tokens)
@@ -209,7 +210,8 @@ def _norms(K, Q):
 def read(network: VisionTransformer, pictures: Tensor, quantile: float = QUANTILE) -> MarginReading:
     """The `MarginReading` of a network on standardised pictures (b, channels, s, s)."""
     blocks: list[Any] = [block.attention for block in network.blocks]
-    heads, weights = blocks[0].heads, [block.project.weight.detach() for block in blocks]
+    heads = blocks[0].heads
+    weights = [block.project.weight.detach() for block in blocks]
     Q, K, _ = np.split(torch.stack(weights).double().numpy(), 3, axis=1)
     layers, d, _ = Q.shape
     K, Q = (factor.reshape(layers, heads, d // heads, d) for factor in (K, Q))
@@ -268,11 +270,8 @@ def selection_claims(
     zero, ties = ({name: shares.mean() for name, shares in way.items()} for way in ways)
     lowest = min(steepest, key=lambda name: zero[name])
     change = max(ties[n] - zero[n] for n in zero)
-    text = "from zero: least share of samples, over steepest descents, that select the opt token"
     why = f"The prediction is refuted by {lowest}"
-    claims = [at_least("select.most", text, SOURCE, zero[lowest], MOST, why=why)]
-    text = "near ties less from zero: largest change of that share, over all rules"
-    claims.append(at_most("select.fewer", text, SOURCE, change, -STRICT))
+    claims = [claim("select.most", zero[lowest], why=why), claim("select.fewer", change)]
     for way, values in disputes.items():
         count, asked = won(values, steepest)
         _, low, high = estimate = share(count, asked)
@@ -283,8 +282,7 @@ def selection_claims(
         name = f"select.own.{plain(way)}"
         claims.append(judged(name, text, SOURCE, estimate, "> 0.5", word, len(asked)))
     adam = ties[ADAM] - min(ties[name] for name in steepest)
-    text = "near ties: Adam's share of opt tokens less the least of a steepest descent"
-    return [*claims, at_most("select.adam", text, SOURCE, adam, -STRICT)]
+    return [*claims, claim("select.adam", adam)]
 
 
 def _level(readings: Sequence[MarginReading]) -> np.ndarray:

@@ -3,10 +3,9 @@
 The claims themselves, their bounds and words, are the rows of `claims.toml`.
 """
 
-from copy import copy
 from pathlib import Path
 
-from lib.companion.claims import RELATIONS, Claim, interval
+from lib.companion.claims import Claim, bounded, interval
 from lib.files import read_table
 
 # Numbers that count as zero
@@ -42,32 +41,17 @@ QUIET, LOUD = BOUNDS["law.short"], BOUNDS["law.long"]  # over the last records, 
 QUIET_LP = BOUNDS["lp.rests"]  # in one step of l_p descent, which never comes to rest
 
 
-def claim(id: str, values, setting="", *say, expected=None, each=False, **more) -> Claim:
-    """The claim `id` of claims.toml on the worst of `values`; `more` are further fields of it.
+def claim(id: str, values, setting="", *say, bound="", source="", each=False, **more) -> Claim:
+    """The claim `id` of claims.toml on the worst of `values`; `more` as in `claims.bounded`.
 
-    `setting` joins the id; it and `say` fill the places of the words. expected: in place of the
-    table's number. each: `values` are one a seed, and the interval of their mean stands beside.
+    `setting` joins the id, which may have a row of its own; it and `say` fill the places of the
+    words. `bound` and `source` stand in for those of the table. each: `values` are one a
+    seed, and the interval of their mean stands beside.
     """
-    source, bound, words = ROWS[id]
-    sign = next(sign for sign in RELATIONS if sign in bound)
-    ends = [float(end) for end in bound.split(sign) if end]
-    judge, worst = RELATIONS[sign]
-    if expected is not None:
-        ends[0] = expected
+    whole = f"{id}.{setting}" if setting else id
+    known, asked, words = ROWS.get(whole) or ROWS[id]
     if each:
         more["interval"] = interval(values)
     if setting or say:
         words = words.format(setting, *say)
-    value = worst(values, ends[0]) if sign == "±" else worst(values)
-    return judge(f"{id}.{setting}" if setting else id, words, source, value, *ends, **more)
-
-
-def but(record, **changes):
-    """A copy of nested records with parts changed: but(c, law__norm=2.0), or by a function."""
-    changed = copy(record)
-    for path, change in changes.items():
-        name, _, rest = path.partition("__")
-        part = getattr(changed, name)
-        new = but(part, **{rest: change}) if rest else change(part) if callable(change) else change
-        vars(changed)[name] = new  # of a copy: the record itself may be frozen
-    return changed
+    return bounded(whole, words, source or known, bound or asked, values, **more)

@@ -31,7 +31,7 @@ from papers.beyond.margin_law import (
     require,
     saturated_slopes,
 )
-from papers.beyond.tolerances import APART, SETTLED_IDLE, SMALLEST_DUAL, TIGHT, but, claim
+from papers.beyond.tolerances import APART, SETTLED_IDLE, SMALLEST_DUAL, TIGHT, claim
 
 STEPS = (0.1, 0.02)  # as shares of the longest step
 # log of the largest and the smallest multiplier that is tried
@@ -47,7 +47,7 @@ def _second(Q):
     return nnls(lower.T, np.linalg.solve(lower, np.ones(len(Q))))[0]
 
 
-class ZeroDuals:
+class _ZeroDuals:
     """One run's law with idle tight pairs, exponential loss, all in minimal coordinates.
 
     Raises PremiseFails: "zero duals" unless `count` tight constraints have none; "score gaps";
@@ -123,7 +123,7 @@ def _tightened(data, count=1):
 class ZeroDualsRun:
     """A run beside its law at late records (k,)."""
 
-    law: ZeroDuals
+    law: _ZeroDuals
     level: np.ndarray  # a_t
     offsets: np.ndarray  # (k, idle)
     residual: np.ndarray  # length of W_t's part in the span of the tight pairs, across W_mm
@@ -134,7 +134,8 @@ def _run(law, steps, decades=1, step=None):
     short.
     """
     late = np.unique(np.geomspace(steps / 10**decades, steps, 9).round().astype(int))
-    data, V, tight = law.tokens, law.solution.W, law.tight.reshape(law.solution.duals.shape)
+    data, V = law.tokens, law.solution.W
+    tight = law.tight.reshape(law.solution.duals.shape)
     history = train(data, ngd(step or law.step), steps, [0, *late])
     margins.check_selection(0, history.margins[0, -1])
     W = [history.weights(k + 1) for k in range(len(late))]
@@ -159,7 +160,7 @@ def study(seeds: Sequence[int], count: int, steps: int, step: float | None = Non
             data, decades = tokens.unit_tokens(seed, n=6, T=8, d=10), 2
         else:
             data, decades = tokens.gaussian_tokens(seed, n=6, T=6, d=36), 1
-        return _run(ZeroDuals(_tightened(data, count), count), steps, decades, step)
+        return _run(_ZeroDuals(_tightened(data, count), count), steps, decades, step)
 
     return margins.each_seed(seeds, study_seed, f"{count} idle pairs, " if count > 1 else "")
 
@@ -188,23 +189,6 @@ def zeros_claims(runs: Sequence[ZeroDualsRun]) -> list[Claim]:
             values = values[~np.isnan(values)]  # of a pair without pull
             rows.append(claim(f"zeros.{name}", values, f"{count}", len(alike)))
     return rows
-
-
-def _log_shift(r, shift):
-    return but(r, law__constants=r.law.constants + np.log(shift))
-
-
-WORLDS = {
-    # each idle pair by itself: y_k = 1/Q_kk, as if it were the only one
-    "idle pairs do not meet": lambda r: _log_shift(r, r.law.duals * r.law.lengths),
-    "offsets settle": lambda r: but(r, offsets=np.broadcast_to(r.offsets[0], r.offsets.shape)),
-    "no drift": lambda r: but(r, residual=np.full_like(r.residual, r.residual[0])),
-}
-SINGLE_WORLDS = {
-    "the offset settles": WORLDS["offsets settle"],
-    # ||d_k|| is left out of the constant
-    "d_k of length 1": lambda r: _log_shift(r, r.law.duals),
-}
 
 
 class _Pulls:
@@ -370,16 +354,3 @@ def left_claims(runs: Sequence[Left]) -> list[Claim]:
         claim("outside.first", first, why=EARLY),
         claim("outside.bound", bound),
     ]
-
-
-LEFT_WORLDS = {
-    # pairs off the support do not feel what they left: the first-order sum is exact
-    "pulls without reaction": lambda run: run._replace(predicted=np.full(len(STEPS), run.first)),
-    # the flow is as far off at any step
-    "the step does not matter": lambda run: run._replace(
-        measured=run.predicted * (run.measured[-1] / run.predicted[-1])
-    ),
-    "a bound fifty times lower": lambda run: run._replace(bound=run.bound / 50),
-}
-# of runs in which the sum is a bound
-BOUND_WORLDS = {"first order without its main pair": lambda run: run._replace(first=run.first / 10)}

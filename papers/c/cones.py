@@ -122,7 +122,8 @@ def _slacks(selection, mu):
     for V in _edge_along(selection, mu, _worst_edges(selection)):
         W = (V * solution.norm[:, None]).reshape(solution.W.shape)
         m = np.einsum("rntd,rde,rne->rnt", apart, W, tokens.z)
-        rest, high = np.where(support, np.inf, m), np.where(support, m, -np.inf).max(-1)
+        rest = np.where(support, np.inf, m)
+        high = np.where(support, m, -np.inf).max(-1)
         low = np.where(support, m, np.inf).min()
         a, b = ((rest.min(-1) - high) / d[..., 0]).min(), ((rest - 1) / d).min()
         slacks.append([a, b, 2 * low, 1.5 / high.max()])

@@ -91,7 +91,8 @@ def _inequalities(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 def _gradients(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemmas 16 and 18 at matrices of all sizes."""
-    drawn, off = _data(sizes.seeds, sizes.n, sizes.T, sizes.d), world.of("constant off")
+    drawn = _data(sizes.seeds, sizes.n, sizes.T, sizes.d)
+    off = world.of("constant off")
     matrices = step_lemmas.random_matrices(drawn, 40)
     loss = step_lemmas.lemma16(drawn, matrices, off)
     gradient = [step_lemmas.lemma18(drawn, matrices, p, off) for p in sizes.exponents]
@@ -108,7 +109,8 @@ def _pairs(steps):
 
 def _steps(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemmas 4, 22, 24, 25 along plain lp-AttGD from a random start, at recorded pairs of steps."""
-    drawn, record = _data(sizes.seeds, sizes.n, sizes.T, sizes.d), _pairs(sizes.steps)
+    drawn = _data(sizes.seeds, sizes.n, sizes.T, sizes.d)
+    record = _pairs(sizes.steps)
 
     def steps(data, rule, start):
         history = train(data, world.rule(rule), sizes.steps, start, record=record)
@@ -146,15 +148,18 @@ def _cones(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         yield from PAPER.rows(edge, count, claims)
         inside = cones.on_the_edge(true, mu / 4, 1, seed=4)[0].reshape(W_mm.shape)
         start = inside * (50 * size)[:, None, None]
-        rule, where = rates.relative_rule(start, p, 0.0002), "from D = μ_0/4, ‖W_0‖ = 50 ‖W_mm‖"
+        rule = rates.relative_rule(start, p, 0.0002)
+        where = "from D = μ_0/4, ‖W_0‖ = 50 ‖W_mm‖"
         near = train(data, world.rule(rule), 400, start, record=_pairs(400))
         turns = cones.lemma27(named, step_lemmas.Steps(data, replace(near, rule=rule)))
         yield from PAPER.rows(f"{where}, normalised", count, [turns])
         width = mu ** max(1 / 2, (p - 1) / p)  # of the cone, in the mirror image
         far = _far_out(true, inside, width, solution.W, 4 * sizes.steps)
-        stays, where = cones.lemma28(named, far, mu), "from D = μ_0/4, far out, normalised"
+        stays = cones.lemma28(named, far, mu)
+        where = "from D = μ_0/4, far out, normalised"
         yield from PAPER.rows(where, count, [stays])
-        rule, where = MirrorRule(p, 1.0, normalised=False), "plain, η = 1, from W_mm"
+        rule = MirrorRule(p, 1.0, normalised=False)
+        where = "plain, η = 1, from W_mm"
         plain = train(data, world.rule(rule), sizes.steps * 10, W_mm)
         t = plain.iterations.clip(1) / plain.iterations[-1]
         grown = replace(plain, rule=rule, norm=plain.norm * t ** world.of("exponent off"))
@@ -183,7 +188,8 @@ def _far_out(selection, start, width, target, steps):
 def _rates(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemma 29 and the theorem on local convergence, from the cone D = 0.001."""
     for p in sizes.rate_exponents:
-        selections, steps, step = _selections(sizes, p), sizes.rate_steps, sizes.rate_step
+        selections = _selections(sizes, p)
+        steps, step = sizes.rate_steps, sizes.rate_step
         history, _ = rates.from_cone(selections, 0.001, 100, steps, step, change=world.rule)
         history = replace(history, rule=replace(history.rule, p=p))
         divergence = history.divergence(world.target(selections.solution).W)
@@ -202,7 +208,8 @@ def _paths(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         path = predecessor.path_against_descent(few, p, (1, 3, 10, 30, 100), 500, 2, world.target)
         claim = PAPER.claim("path", path["path"][:, -1].max(), p)
         yield from PAPER.rows("opt tokens, R = 100 ‖W_mm‖", sizes.path_seeds, [claim])
-    where, instance = "the paper's joint instance, r and R 100-fold", section5.joint_instance()
+    where = "the paper's joint instance, r and R 100-fold"
+    instance = section5.joint_instance()
     for p in (1.75, 2, 3):
         v, W = paths.solve_jointly(instance, p, (10, 100))
         both = paths.joint_claims(instance, p, v, W, world.target)

@@ -184,7 +184,8 @@ def path_against_descent(
     multiples) and (runs,); "multiple": where descent ends, ||W|| / ||W_mm|| (runs,); "gap": log(L -
     L*) of the path (runs, multiples); "optimal": whether descent selects the opt tokens (runs,).
     """
-    selection, history = select(tokens, tokens.opt, p), train(tokens, MirrorRule(p), steps)
+    selection = select(tokens, tokens.opt, p)
+    history = train(tokens, MirrorRule(p), steps)
     solution, divergences, gaps = selection.solution, [], []
     towards = named(solution).W.reshape(selection.direction.shape)
     for run in range(len(tokens.y)):

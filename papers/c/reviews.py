@@ -66,7 +66,8 @@ def judged_difference(curves: Curves, first: str, second: str) -> Interval:
 
 def _ordered(curves: Curves, better: str, worse: str) -> Claim:
     """The claim that `better` ends with a higher test accuracy than `worse`."""
-    source, name, text = "paper C, IMDb", f"imdb.{better}.{worse}", f"{better} above {worse}"
+    source, name = "paper C, IMDb", f"imdb.{better}.{worse}"
+    text = f"{better} above {worse}"
     if unknown := few(name, f"{text} in test accuracy", source, curves):
         return unknown
     measured = accuracy_difference(curves, better, worse)

@@ -129,7 +129,8 @@ def joint_claims(
         name, chosen = p, selected_tokens(tokens, history.W[:, -1])
         if p in SELECTED_JOINTLY:
             made.append(claim("joint.tokens", np.mean(chosen == SELECTED_JOINTLY[p]), name))
-        W, v = history.divergence(ends[p][p].W), history.head_divergence(heads[p].value)
+        W = history.divergence(ends[p][p].W)
+        v = history.head_divergence(heads[p].value)
         early = np.searchsorted(history.iterations, (15, 30))
         weight = selected_weight(tokens, history.W[:, early[:1]], chosen).min()
         label = logistic_probability(tokens, history)[:, early[1]].min()

@@ -46,7 +46,8 @@ def lemma16(tokens: TokenSet, matrices: np.ndarray, off: float = 0.0) -> list[Cl
     extremes = [1000.0 * svm.token_svm(tokens, selected).W for selected in selections]
     tried = np.concatenate([matrices, extremes])
     losses = np.array([attention.gradients(tokens, W, tokens.u, "logistic")[0] for W in tried])
-    low, high = (losses / smallest).min() / (1 + off), (losses / largest).max() / (1 + off)
+    low = (losses / smallest).min() / (1 + off)
+    high = (losses / largest).max() / (1 + off)
     return [claim("lemma16.lower", low), claim("lemma16.upper", high)]
 
 

@@ -9,7 +9,7 @@ from lib import svm
 from lib.attention import tokens
 from papers.beyond import atlas, atlas_rules
 from papers.beyond.engine import optimisers, training
-from papers.wrong_worlds import caught
+from tests.papers.wrong_laws import caught, of_the_atlas
 
 DATA = tokens.unit_tokens(range(2), n=3, T=3, d=6)
 NAMES = list(atlas.NORMS)
@@ -66,7 +66,7 @@ def test_runs_that_select_nothing_have_no_ratio_and_fail():
         found = atlas.ratios(one, best)
         assert np.isnan(found.last).all()
         assert not atlas_rules._own("x", "l_1", found).holds
-        assert not atlas_rules._lower("x", "l_1", found, "").holds
+        assert not atlas_rules._lower("x", "l_1", found).holds
         assert not atlas_rules._none_reached("x", found).holds
         assert not atlas_rules._nearest("x", "l_1", found).holds
     assert not best.known
@@ -78,7 +78,7 @@ def test_claims_notice_wrong_worlds(solved):
     own = [claim for claim in claims if ".own." in claim.id]
     assert len(own) == 6 and all(claim.holds for claim in own)
     assert claims[0].id == "atlas.bounded" and claims[0].holds
-    wrong = atlas_rules._worlds(rows, solved)
+    wrong = of_the_atlas(rows, solved)
     there = {world: atlas_rules.predictions(rows, of) for world, of in wrong.items()}
     noticed = caught(claims, there)
     assert set(noticed["best margins 2 % large"]) >= {claim.id for claim in own}

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 from scipy.optimize import minimize
+from scipy.stats import norm
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.mirror import descent as mirror_descent
-from papers import wrong_worlds
 from papers.beyond import (
     constant_map,
     global_map,
@@ -24,11 +24,12 @@ from papers.beyond import (
 )
 from papers.beyond import margins as measure
 from papers.beyond.margin_law import PremiseFails, saturated_slopes
+from tests.papers import wrong_laws
 
 
 def amiss(things, claims_of, worlds):
     """Claims that fail, wrong worlds that no claim notices, and claims that notice none."""
-    claims, noticed = claims_of(things), wrong_worlds.caught_after(things, claims_of, worlds)
+    claims, noticed = claims_of(things), wrong_laws.caught_after(things, claims_of, worlds)
     noticing = {id for ids in noticed.values() for id in ids}
     failing = [claim.id for claim in claims if not claim.holds]
     unnoticed = [world for world, ids in noticed.items() if not ids]
@@ -53,7 +54,7 @@ def joint():
 def test_joint_claims_hold_and_notice_wrong_worlds(joint):
     names = list(joint)
     claims_of = lambda of: joint_law.joint_claims(dict(zip(names, of, strict=True)))
-    assert amiss(list(joint.values()), claims_of, joint_law.WORLDS) == []
+    assert amiss(list(joint.values()), claims_of, wrong_laws.JOINT) == []
 
 
 def test_joint_law_has_the_predicted_head_at_its_level(joint):
@@ -123,15 +124,14 @@ def test_first_step_decides_in_wide_data():
     )
     claims = {claim.id: claim for claim in global_map.global_claims(found)}
     assert claims["global.agree"].holds and claims["global.missed"].holds
-    noticed = wrong_worlds.caught_after(
-        [found], lambda one: global_map.global_claims(*one), global_map.WORLDS
+    noticed = wrong_laws.caught_after(
+        [found], lambda one: global_map.global_claims(*one), wrong_laws.GLOBAL
     )
     assert "global.missed" in noticed["one seed never arrives"]
     assert any(id.startswith("global.formula") for id in noticed["alpha 25 % larger"])
-    chance = global_map._right_at_once(np.array([1.2]), np.array([256]), 8)[0]
-    assert abs(chance - 0.305) < 0.01  # by hand
     half = global_map.half_at_once(256, 8)
-    assert np.isclose(global_map._right_at_once(half, 256, 8), 0.5)
+    gain = (half**2 - 1) / (half**2 + 1)  # the probability at this alpha, as the module states it
+    assert np.isclose(norm.cdf(gain * np.sqrt(256 / 7)) ** 8, 0.5)
     assert global_map.half_at_once(4, 8) == np.inf
 
 
@@ -143,7 +143,7 @@ def heads():
 
 def test_heads_claims_hold_and_notice_wrong_worlds(heads):
     assert [runs.refusals for runs in heads] == [{}, {}]
-    assert amiss(heads, lambda two: head_law.head_claims(*two), head_law.WORLDS) == []
+    assert amiss(heads, lambda two: head_law.head_claims(*two), wrong_laws.HEADS) == []
     common, _ = heads
     assert np.allclose(common.level - common.whole, common.law.mean, atol=1e-7)
     assert np.allclose(head_law._at_level(common), common.norm, rtol=1e-10)
@@ -169,7 +169,7 @@ def test_map_claims_hold_and_notice_wrong_worlds():
     values = {"noise": (0.1, 1.0, 5.0), "imbalance": (1.0,), "T": (2, 8), "long T": (128,)}
     values |= {"correlation": (0.6,), "correlation of all": (0.3,)}
     points = constant_map.along([100, 101], 20_000, values)
-    assert amiss(points, constant_map.map_claims, constant_map.WORLDS) == []
+    assert amiss(points, constant_map.map_claims, wrong_laws.MAP) == []
     loud = [p for p in points if p.value >= 1]  # the power law is asked from 1 on
     assert constant_map._noise_power(points) == constant_map._noise_power(loud)
 
@@ -198,12 +198,12 @@ def test_map_says_by_name_what_it_cannot_measure():
 def test_correlation_makes_runs_longer_and_selects_nothing_else():
     seeds = range(100, 106)
     onsets = [constant_map.onset(seeds, steps, (0.8, 0.9, 0.95, 0.99)) for steps in (2000, 40_000)]
-    amiss_there = amiss(onsets, constant_map.onset_claims, constant_map.ONSET_WORLDS)
+    amiss_there = amiss(onsets, constant_map.onset_claims, wrong_laws.ONSET)
     assert amiss_there == ["map.time"] and not constant_map.onset_claims(onsets[::-1])[-1].holds
     merged = [constant_map.repeated(seed, 5000) for seed in (100, 101)]
     claims_of = lambda of: constant_map.end_claims(constant_map.stays([100], (0.99,)), of)
     assert all(claim.holds for claim in claims_of(merged))
-    noticed = wrong_worlds.caught_after(merged, claims_of, constant_map.END_WORLDS)
+    noticed = wrong_laws.caught_after(merged, claims_of, wrong_laws.END)
     assert noticed == {"C with the copies": ["map.merged"]}
     assert not constant_map.end_claims(0.9, merged)[0].holds
     # the law of all the copies is that of their merged pairs
@@ -253,7 +253,7 @@ def test_claims_without_a_run_do_not_hold(heads):
 def test_zero_dual_of_the_corner_by_hand(length, constant, off):
     """Margins w_1 and w_1 + l w_2, of kappa 1 and 1 + l/2: l w_2 = log(l^2 kappa_2 w_1)."""
     X = [[[0.0, 0.0], [-1.0, 0.0], [-1.0, -length]]]
-    law = zero_duals.ZeroDuals(attention.token_set(X, [1.0], z=[[1.0]], u=[1.0, 0.5]))
+    law = zero_duals._ZeroDuals(attention.token_set(X, [1.0], z=[[1.0]], u=[1.0, 0.5]))
     assert law.pairs == [1] and np.isclose(law.duals, length**-2)  # y = ||d_k||^2
     assert np.isclose(law.constants, constant)
     runs = zero_duals._run(law, 200_000, decades=2, step=0.1)
@@ -266,17 +266,17 @@ def test_zero_dual_of_the_corner_by_hand(length, constant, off):
 def test_zero_dual_claims_hold_and_notice_wrong_worlds():
     kept, refusals = zero_duals.study([101, 102, 104], 1, 400_000, step=0.5)
     assert len(kept) == 2 and "seed 104: premise 'selection made' fails" in refusals[104]
-    assert amiss(kept, zero_duals.zero_claims, zero_duals.SINGLE_WORLDS) == []
+    assert amiss(kept, zero_duals.zero_claims, wrong_laws.ZERO) == []
     loose = tokens.gaussian_tokens(100, n=3, T=2, d=40)
-    assert "needs 1" in refused("zero duals", lambda: zero_duals.ZeroDuals(loose))
+    assert "needs 1" in refused("zero duals", lambda: zero_duals._ZeroDuals(loose))
     for count in (1, 2):
         reason = refused("slack constraints", lambda k=count: zero_duals._tightened(loose, k))
         assert f"needs {count}" in reason
     data = zero_duals._tightened(tokens.gaussian_tokens(100, n=6, T=6, d=36))
-    law = zero_duals.ZeroDuals(data)  # y = ||d_k||^2, <A_k, d_k> = 1 and 0 on the other tight pairs
+    law = zero_duals._ZeroDuals(data)  # y = ||d_k||^2, <A_k, d_k> = 1, else 0
     place = np.isin(np.flatnonzero(law.tight), law.pairs)
     assert np.isclose(law.duals[0], np.linalg.inv(law.K)[place, place][0])
-    assert "needs 2" in refused("zero duals", lambda: zero_duals.ZeroDuals(data, 2))
+    assert "needs 2" in refused("zero duals", lambda: zero_duals._ZeroDuals(data, 2))
 
 
 def test_zero_duals_of_the_corner_by_hand():
@@ -287,7 +287,7 @@ def test_zero_duals_of_the_corner_by_hand():
     assert np.allclose(zero_duals._second(np.array([[2.0, 0.0], [0.0, 4.0]])), [0.5, 0.25])
     assert np.allclose(zero_duals._second(np.array([[1.0, 2.0], [2.0, 4.25]])), [1.0, 0.0])
     X = [[[0.0, 0, 0], [-1.0, 0, 0], [-1.0, -1.0, 0], [-1.0, -2.0, -0.5]]]
-    of = zero_duals.ZeroDuals(attention.token_set(X, [1.0], z=[[1.0]], u=[1.0, 0.5, 0.2]), 2)
+    of = zero_duals._ZeroDuals(attention.token_set(X, [1.0], z=[[1.0]], u=[1.0, 0.5, 0.2]), 2)
     assert np.allclose(of.slopes, [1, 2]) and np.isclose(of.constants[0], np.log(1.5))
     runs = zero_duals._run(of, 200_000)
     found = np.polyfit(np.log(runs.level), runs.offsets, 1)[0]
@@ -299,7 +299,7 @@ def test_zero_duals_claims_hold_and_notice_wrong_worlds():
     studies = [zero_duals.study([102, 108], count, 300_000) for count in (2, 3)]
     assert [refusals for _, refusals in studies] == [{}, {}]
     kept = [run for kept, _ in studies for run in kept]
-    assert amiss(kept, zero_duals.zeros_claims, zero_duals.WORLDS) == []
+    assert amiss(kept, zero_duals.zeros_claims, wrong_laws.ZEROS) == []
     _, refusals = zero_duals.study([101], 2, 20_000)
     assert "'idle pairs settled' fails" in refusals[101]
 
@@ -310,10 +310,10 @@ def test_outside_the_span_claims_hold_and_notice_wrong_worlds():
         runs, refusals = zero_duals.left_study(name, [100, 118], 20_000)
         assert ("nothing is left outside" in refusals.get(118, "")) == (name == "class means")
         kept += runs
-    assert len(kept) == 3 and amiss(kept, zero_duals.left_claims, zero_duals.LEFT_WORLDS) == [
+    assert len(kept) == 3 and amiss(kept, zero_duals.left_claims, wrong_laws.LEFT) == [
         "outside.first"  # no world that the notebook tries: there it fails without one
     ]
-    noticed = wrong_worlds.caught_after(kept, zero_duals.left_claims, zero_duals.BOUND_WORLDS)
+    noticed = wrong_laws.caught_after(kept, zero_duals.left_claims, wrong_laws.BOUND)
     assert list(noticed.values()) == [["outside.first"]]
 
 
@@ -391,8 +391,8 @@ def test_bound_and_its_proof_hold_along_the_saturated_flow(name):
 
 def test_lp_law_at_two_is_the_frobenius_law_and_it_knows_uneven_heads():
     """The problems of the claims have one kappa for all pairs; here it differs."""
-    data = lp_law.problem(100)
-    law, of = margin_law.margin_law(data, svm.token_svm(data)), lp_law.LpLaw(data, 2.0)
+    data = lp_law._problem(100)
+    law, of = margin_law.margin_law(data, svm.token_svm(data)), lp_law._LpLaw(data, 2.0)
     assert np.isclose(of.constant, law.constant[0]) and np.isclose(of.fastest, law.fastest[0])
     first = np.arange(2) == data.opt[0][:, None]
     scores = np.where(first, [[1.5], [1.0], [0.5], [2.0]], [[0.3], [-0.2], [0.0], [0.5]])
@@ -401,8 +401,8 @@ def test_lp_law_at_two_is_the_frobenius_law_and_it_knows_uneven_heads():
     uneven = replace(data, u=u[None])
     assert np.ptp(saturated_slopes(uneven)) > 0.5
     for p in (1.5, 1.75):
-        of = lp_law.LpLaw(uneven, p)
-        assert abs(of.constant / lp_law.LpLaw(data, p).constant - 1) > 0.3
+        of = lp_law._LpLaw(uneven, p)
+        assert abs(of.constant / lp_law._LpLaw(data, p).constant - 1) > 0.3
         one = lp_law._run(of, 3000, 20_000)
         assert abs(one.norm[-1] * one.error[-1] / of.constant - 1) < 1e-3
 
@@ -416,8 +416,8 @@ def test_lp_claims_hold_and_notice_wrong_worlds():
         kept, refusals = lp_law.decay_study([100, 107], p, 10_000)
         assert "do not carry" in refusals[107]
         settled += kept
-    assert amiss(runs, lp_law.lp_claims, lp_law.WORLDS) == []
-    assert amiss(settled, lp_law.steps_claims, lp_law.STEPS_WORLDS) == []
+    assert amiss(runs, lp_law.lp_claims, wrong_laws.LP) == []
+    assert amiss(settled, lp_law.steps_claims, wrong_laws.LP_STEPS) == []
 
 
 def test_constant_steps_cycle_from_the_predicted_onset():
@@ -427,7 +427,7 @@ def test_constant_steps_cycle_from_the_predicted_onset():
 
 
 def test_decaying_steps_are_constant_ones_at_two_and_train_alike():
-    of = lp_law.LpLaw(lp_law.problem(100), 2.0)
+    of = lp_law._LpLaw(lp_law._problem(100), 2.0)
     rule = lp_law._decaying(of, 0.5)
     assert rule(0) == rule(100) == lp_law._constant(of, 0.5, 77)(3)
     W = lp_law._train([of], [rule], 50, [50])[0, -1]
@@ -438,8 +438,8 @@ def test_decaying_steps_are_constant_ones_at_two_and_train_alike():
 
 
 def test_lp_refuses_by_name():
-    run = lambda seed, steps: lp_law._run(lp_law.LpLaw(lp_law.problem(seed), 1.5), 30_000, steps)
+    run = lambda seed, steps: lp_law._run(lp_law._LpLaw(lp_law._problem(seed), 1.5), 30_000, steps)
     assert "longer" in refused("offsets at rest", lambda: run(10, 100_000))
     assert "as long as the longest" in refused("short steps", lambda: run(100, 1000))
     partial = tokens.gaussian_tokens(100, n=3, T=3, d=12)
-    assert "do not carry" in refused("whole support", lambda: lp_law.LpLaw(partial, 1.5))
+    assert "do not carry" in refused("whole support", lambda: lp_law._LpLaw(partial, 1.5))

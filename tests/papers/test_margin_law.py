@@ -11,6 +11,7 @@ from lib.attention import coordinates, tokens
 from papers.beyond import joint_law, margin_law
 from papers.beyond import margin_law_runs as runs
 from papers.beyond import margin_law_steps as law_steps
+from tests.papers import wrong_laws
 from tests.papers.test_bends import amiss
 
 STEPS = 200_000
@@ -53,14 +54,14 @@ def test_every_claim_holds_and_every_world_is_caught(compared):
     assert [run.refusal for run in compared] == [""] * 8
     elsewhere = [(run.selected != run.tokens.opt).any() for run in compared]
     assert sum(elsewhere) == 2 and elsewhere[0] and elsewhere[3]
-    assert amiss(compared, runs.all_claims, runs.WORLDS) == []
+    assert amiss(compared, runs.all_claims, wrong_laws.MARGINS) == []
 
 
 def test_constant_is_measured_without_what_lies_outside(compared):
     assert [run.duals_alone for run in compared] == [False] * 6 + [True] * 2
     run = max(compared, key=lambda run: run.measured.outside / run.law.constant[0])
     assert run.measured.outside > run.law.constant[0]
-    without = runs.WORLDS["nothing outside the span"](run)
+    without = wrong_laws.MARGINS["nothing outside the span"](run)
     assert holds([without], "residual")
     bigger = replace(run, law=replace(run.law, constant=run.law.constant * (1 + 2e-6)))
     assert not holds([bigger], "residual")
@@ -69,11 +70,11 @@ def test_constant_is_measured_without_what_lies_outside(compared):
 def test_a_dual_off_by_one_percent_is_caught_in_every_single_run(compared):
     for run in compared:
         for by in (0.01, -0.01):
-            wrong = [runs.dual_off(run, by)]
+            wrong = [wrong_laws.dual_off(run, by)]
             assert not holds(wrong, "offsets") and not holds(wrong, "duals")
     run = compared[0]  # an offset moves C by its derivative
-    slopes = runs._raised(run, run.log_slopes, lambda slope: slope + 1e-3)
-    moved = runs._again(run, log_slopes=slopes).law.constant[0] - run.law.constant[0]
+    slopes = wrong_laws._raised(run, run.log_slopes, lambda slope: slope + 1e-3)
+    moved = wrong_laws._again(run, log_slopes=slopes).law.constant[0] - run.law.constant[0]
     slope = np.abs(run.law.coefficients[run.law.support]).min() / run.law.constant[0]
     assert abs(abs(moved) / 1e-3 - slope) < 0.01 * slope + 1e-4
 

@@ -16,7 +16,7 @@ from lib.attention import coordinates, losses, tokens
 from papers.beyond import margin_law
 from papers.beyond import margin_theorem as theorem
 from papers.beyond import margins as measure
-from papers.beyond.tolerances import but
+from tests.papers.wrong_laws import but
 
 SEEDS = st.integers(0, 100_000)
 FEW = settings(max_examples=30, deadline=None)

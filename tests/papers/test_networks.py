@@ -14,7 +14,7 @@ from papers.beyond import atlas, atlas_rules, networks_figures
 from papers.beyond import network_margins as network
 from papers.beyond.engine import training
 from papers.beyond.factored_atlas import NORMS, SIGN, _sign_norm
-from papers.wrong_worlds import caught
+from tests.papers.wrong_laws import caught
 
 DATA = tokens.unit_tokens(range(2), n=3, T=4, d=6)
 SMALL = {"width": 8, "depth": 2, "heads": 2, "hidden": 12}

@@ -15,7 +15,8 @@ from lib.companion import claims, ledger
 from lib.dynamics import rules
 from papers import falsify
 from papers.a import fixed_head, joint_training
-from papers.wrong_worlds import FAMILIES, World, caught_after, worlds
+from papers.wrong_worlds import FAMILIES, World, worlds
+from tests.papers.wrong_laws import caught_after
 
 PROBLEM = coordinates.minimal(tokens.gaussian_tokens([0, 1], n=3, T=3, d=60))
 SOLUTION = svm.token_svm(PROBLEM.tokens)

@@ -3,7 +3,8 @@
 import numpy as np
 
 from lib.training.curves import Curve, Curves
-from papers.wrong_worlds import World, caught, worlds
+from papers.wrong_worlds import World, worlds
+from tests.papers.wrong_laws import caught
 
 
 def weak(section):

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from lib import files, provenance
 from lib.companion import claims, record
-from lib.site import build, pages, tables
+from lib.site import build, figures, pages
 
 PNG = (
     b"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -261,7 +261,7 @@ def test_a_disk_that_takes_no_file_is_one_sentence(place, what, monkeypatch, cap
     def full(*_, **__):
         raise OSError(errno.EROFS, "Read-only file system", "somewhere")
 
-    monkeypatch.setattr(tables, "_renewed", str)
+    monkeypatch.setattr(figures, "_renewed", str)
     monkeypatch.setattr(files, "write", full)
     assert build.main([what, "--out", str(place / "site")]) == 1
     assert capsys.readouterr().err == "lib.site: Read-only file system: somewhere\n"

@@ -7,10 +7,10 @@ import pytest
 from lib import files
 from lib.companion import record as records
 from lib.companion.record import SCALES, read
-from lib.site import figures, tables
+from lib.site import figures
 from lib.training.studies import STUDIES
 
-INDEX = figures.index(tables.FIGURES)
+INDEX = figures.index(figures.FIGURES)
 ENTRIES = [entry for _, entries in INDEX for entry in entries]
 # What may carry a digit though it is no measured number: names of statements, sets and exponents.
 NAMES = (
@@ -58,7 +58,7 @@ def test_every_figure_and_notebook_has_its_entry_at_its_largest_scale_and_a_titl
 
 
 def saved(entry):
-    return read(tables.FIGURES / entry.scale / f"{entry.slug}.json")
+    return read(figures.FIGURES / entry.scale / f"{entry.slug}.json")
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.slug)
@@ -77,7 +77,7 @@ def test_an_entry_agrees_with_its_record(entry):
     assert bool(failing) == bool(re.search(words, entry.sentence)), failing
     if entry.trains:
         hours = rf"`python -m lib.training {entry.trains}`, \d+\.\d processor hours"
-        assert re.fullmatch(hours, tables._hours(entry)) and entry.trains in STUDIES
+        assert re.fullmatch(hours, figures._hours(entry)) and entry.trains in STUDIES
         assert "DATA_DIR" not in entry.command
 
 
@@ -95,8 +95,8 @@ def test_no_measured_number_is_typed_by_hand():
     assert not typed("Lemmas 4 and 12-30, p = 1.5, 2 and 3, CIFAR-10")
 
 
-@pytest.mark.parametrize("name", tables.FILES)
+@pytest.mark.parametrize("name", figures.FILES)
 def test_the_tables_say_what_the_records_say(name):
     text = (files.ROOT / name).read_text(encoding="utf-8")
-    assert tables.MARKED.search(text)
-    assert tables._renewed(text) == text, "run `python -m lib.site tables`"
+    assert figures.MARKED.search(text)
+    assert figures._renewed(text) == text, "run `python -m lib.site tables`"

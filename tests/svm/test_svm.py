@@ -8,7 +8,7 @@ import pytest
 
 from lib import svm
 from lib.attention import coordinates, token_sets, tokens
-from lib.svm import lp
+from lib.svm import norms
 from tests.problems import stacked
 
 EXPONENTS = (1.1, 1.5, 1.75, 3, 5)
@@ -199,7 +199,7 @@ def test_unknown_norm(norm):
 
 def test_less_than_the_accuracy_raises_with_what_to_do(monkeypatch):
     # gives up at its start
-    monkeypatch.setattr(lp, "least_norm", lambda rows, p, w, beta: (w, beta))
+    monkeypatch.setattr(norms, "entrywise", lambda rows, p, w, beta: (w, beta))
     with pytest.raises(RuntimeError, match="run 0: the relative duality gap .* Take an exponent"):
         svm.token_svm(tokens.unit_tokens(0), norm=3)
 
