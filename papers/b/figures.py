@@ -28,9 +28,11 @@ def _time_axis(axis, title: str, steps: int) -> None:
 
 def _last(axis, excess: Excess) -> None:
     """At the right of the panel each rule's median excess at the end, in per cent."""
-    ends = {name: np.median(values[:, -1]) for name, values in excess.items()}
-    written = {name: f"{float(f'{100 * end:.2g}'):g} %" for name, end in ends.items()}
-    labels = [(end, written[name], plots.look(name).colour) for name, end in ends.items()]
+    labels = []
+    for name, values in excess.items():
+        end = np.median(values[:, -1])
+        words = f"{float(f'{100 * end:.2g}'):g} %"  # two digits, never as a power of ten
+        labels.append((end, words, plots.look(name).colour))
     pieces.end_labels(axis, labels)
 
 
@@ -153,9 +155,6 @@ def optimisers(
     medians = [np.median(row) for row in rows.values()]
     said = [f"{median:,.0f}" if np.isfinite(median) else f"  >{steps:,}" for median in medians]
     title = "Iterations to within 10 % of $L^*$; right: median"
-    looks, named = (
-        map(plots.look, order),
-        dict(title=title, xlabel="iteration $t$ (>: not reached)"),
-    )
-    pieces.strip(reached, rows, ends, [*looks], said=said, **named)
+    named = dict(title=title, xlabel="iteration $t$ (>: not reached)", said=said)
+    pieces.strip(reached, rows, ends, [plots.look(name) for name in order], **named)
     return plots.legend(figure, path)

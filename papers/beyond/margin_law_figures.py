@@ -349,8 +349,8 @@ def constants(points: Sequence[constant_map.Point], switches: Mapping[str, np.nd
         axis.remove()
     kept = constant_map.kept(points)
     off = np.array([abs(constant_map.relative(p)) for p in kept])
-    words = f"Direction error over its prediction: {len(kept)} runs, off by {off.max():.0e} at most"
-    figure.suptitle(f"{words} (asked: {BOUNDS['map.constant']:g})", fontsize="medium")
+    words = f"Direction error over its prediction: {len(kept)} runs, off by {off.max():.0e}"
+    figure.suptitle(f"{words} at most (asked: {BOUNDS['map.constant']:g})", fontsize="medium")
     for axis, name in zip(grid, names, strict=False):
         here = [p for p in kept if p.axis == name]
         at = np.array([p.value for p in here])
