@@ -45,6 +45,7 @@ import numpy as np
 from lib import attention, dynamics, svm
 from lib.companion import claims, plots, record, statements
 from lib.dynamics import rules
+from papers import pieces
 from papers.a.statements import STATEMENTS
 
 run = record.start("00_attention_by_hand", "A", globals())
@@ -249,7 +250,7 @@ def draw(axis, i):
     walked = path[:700] @ z[i]  # (700, 2)
     axis.plot(*walked.T, color=plots.look("NGD").colour, label="$W_t z_i$")
     axis.plot(*walked[0], "o", color=plots.look("NGD").colour, markersize=4)
-    axis.set(title=f"example {i + 1}", xlim=(-4.5, 2.5), ylim=(-4.5, 2.5), aspect="equal")
+    axis.set(title=f"Example {i + 1}", xlim=(-4.5, 2.5), ylim=(-4.5, 2.5), aspect="equal")
     axis.set(xlabel="first coordinate", ylabel="second coordinate")
 
 
@@ -260,9 +261,13 @@ plots.legend(figure, axes[0])
 axes[2].loglog(np.arange(1, steps + 1), error, color=plots.look("NGD").colour)
 plots.power_law(axes[2], (1_000, steps), -1, 2 * error[1_000], "$1/t$")
 axes[2].text(4_000, error[1_000], "$1/t$", color=plots.GREY)
-axes[2].set(xlabel="iteration $t$", title="direction error")
+axes[2].set(xlabel="iteration $t$", title="Direction error")
+blue = plots.look("NGD").colour
+pieces.end_labels(axes[2], [(error[-1], f"{error[-1]:.4f}", blue)])
+pieces.beside(axes[2], 2_000, error[1_999], f"$t^{{{slope:.2f}}}$", blue, (-6, -2))
 plots.caption(
-    figure, "Ours: two examples of three tokens, NGD from a wrong start; one problem, no randomness"
+    figure,
+    "Ours: two examples of three tokens, NGD from a wrong start (circle); one problem, no randomness",
 )
 
 # %% [markdown]

@@ -232,12 +232,12 @@ claims.Table(compared)
 
 # %% [markdown]
 # * **Left.** Look at the ends of the curves. Adam, Muon and SOAP settle higher than Algorithm 1 and the two-sided rule.
-# * **Right.** A dot is a seed, and the number beside a name its step. Look at the order of the dots. In the median over
+# * **Right.** A mark is a seed, the number beside a name its step, the one at the right the median. Look at the order of the dots. In the median over
 #   seeds Adam, Muon and SOAP get there **sooner** than Algorithm 1, without regulariser or knowledge of $\Sigma$. SGD comes
 #   within 10 % of $L^*$ late and on some seeds only. Shampoo does not: the arrow at the edge counts the seeds that do not arrive.
 
 # %%
-about_others = f"Other optimisers, each with its best step of a grid (two-sided: untuned); d={d}, k={k}, n={n:,}, minibatch {batch}; synthetic, float64, {seeds} seeds"
+about_others = f"Other optimisers, each with its best step of a grid (two-sided: untuned); d={d}, k={k}, n={n:,}, minibatch {batch}; synthetic, float64, {seeds} seeds; lines: medians, marks: seeds"
 figure = plots.caption(figures.optimisers(recorded, excess, best_steps, step_size), about_others)
 figure
 

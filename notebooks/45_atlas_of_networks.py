@@ -161,7 +161,6 @@ for way, (of, start) in ways.items():
     ended = network.ended(of, chosen, selection_steps, start)
     optimal[way] = network.optimal(of, ended)
     disputes[way] = network.disputes(chosen, ended, atlas.BestMargins(of))
-print(networks_figures.shares_table(optimal, disputes))
 
 # %%
 selection_claims = network.selection_claims(optimal, disputes)
@@ -169,7 +168,7 @@ selection_table = claims.Table(sorted(selection_claims, key=lambda claim: claim.
 selection_table
 
 # %%
-about_selections = f"Unit tokens; {selection_seeds} seeds, {selection_steps:,} steps; bars: 95 % over seeds, last row judged; dotted: half"
+about_selections = f"Unit tokens; {selection_seeds} seeds, {selection_steps:,} steps; bars: 95 % over seeds, last row judged; dotted: 0.9, half"
 figure_selections = plots.caption(networks_figures.selections(optimal, disputes), about_selections)
 figure_selections
 

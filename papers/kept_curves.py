@@ -190,8 +190,7 @@ def rates_figure(curves: Curves, last: Callable[[Curve], float], name: str) -> F
             ax.plot(chosen, ends[chosen], "o", mfc="none", mec=plots.BLACK, ms=8)
     ax.set(title=f"{name} of each rate tried", xlabel="Rate", xscale="log")
     ax.xaxis.set_minor_formatter("")
-    plots.legend(figure, ax)
-    return figure
+    return plots.legend(figure, ax)
 
 
 def _named(data: dict) -> str:
@@ -225,8 +224,7 @@ def headed(number: str, curves: Curves, what: str, rest: str) -> str:
 
 def captioned(figure: Figure, caption: str) -> Figure:
     """The figure with the first sentence of its caption below it."""
-    plots.caption(figure, caption.partition(". ")[0])
-    return figure
+    return plots.caption(figure, caption.partition(". ")[0])
 
 
 def outcome(curves: Curves, table: Table) -> str:

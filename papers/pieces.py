@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib import patheffects
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
@@ -47,13 +48,13 @@ def diagonal(ax) -> None:
 
 
 def strip(
-    ax, rows: Mapping[str, np.ndarray], ends, looks=None, bound=None, filled=None, said=None
+    ax, rows: Mapping[str, np.ndarray], ends, looks=None, bound=None, filled=None, said=(), **names
 ) -> None:
     """Points on a logarithmic axis between two `ends`, a row for each name, top to bottom.
 
     What lies beyond an end is an arrow there with its number, or with how many there are. `looks`
     is one for each row, `bound` a line at what was asked for, `filled` (points,) bools by
-    row, `said` words for the right of each row.
+    row, `said` words for the right of each row, `names` as of Axes.set.
     """
     for row, (name, values) in enumerate(rows.items()):
         like = (looks or plots.SERIES[:1] * len(rows))[row]
@@ -70,19 +71,21 @@ def strip(
                 ax.plot(end, row, arrow, color=like.colour, clip_on=False, markersize=5)
                 single = out.sum() == 1 and np.isfinite(values[out][0])
                 words = f"{values[out][0]:.2g}" if single else f"{out.sum()} of {len(values)}"
-                right = arrow == ">"
-                where = dict(ha="right" if right else "left", va="center", fontsize="x-small")
-                place = (-6 if right else 6, 0)
-                ax.annotate(words, (end, row), place, textcoords="offset points", **where)
+                beside(ax, end, row, words, place=(-6 if arrow == ">" else 6, 0))
     if bound is not None:
         ax.axvline(bound, **plots.BOUND)
-    ax.set(xscale="log", xlim=ends, ylim=(len(rows) - 0.5, -0.5))
+    ax.set(xscale="log", xlim=ends, ylim=(len(rows) - 0.5, -0.5), **names)
     plain_ticks(ax.xaxis)
     ax.set_yticks(range(len(rows)), rows, fontsize="x-small")
     ax.tick_params(axis="y", length=0)
-    for row, words in enumerate(said or ()):
-        beside = dict(transform=ax.get_yaxis_transform(), va="center", fontsize="x-small")
-        ax.text(1.02, row, words, **beside)
+    row_words(ax, said)
+
+
+def row_words(ax, words: Iterable[str]) -> None:
+    """Small words right of the panel, at the heights 0, 1, ... of its rows."""
+    for row, each in enumerate(words):
+        right = dict(transform=ax.get_yaxis_transform(), va="center", fontsize="x-small")
+        ax.text(1.02, row, each, **right)
 
 
 def end_labels(ax, labels: Iterable[tuple[float, str, str]], size: float = 7) -> None:
@@ -101,15 +104,28 @@ def end_labels(ax, labels: Iterable[tuple[float, str, str]], size: float = 7) ->
         near = (apart - np.diff(heights)).clip(0) / 2
         heights[:-1] -= near
         heights[1:] += near
-    beside = dict(transform=ax.transAxes, va="center", fontsize=size)
+    right = dict(transform=ax.transAxes, va="center", fontsize=size)
     for height, (_, words, colour) in zip(heights, placed, strict=True):
-        ax.text(1.015, height, words, color=colour, **beside)
+        ax.text(1.015, height, words, color=colour, **right)
 
 
-def note(ax, words: str, x: float = 0.98, y: float = 0.04, va: str = "baseline") -> None:
+def beside(ax, x, y, words: str, colour=plots.BLACK, place=(5, 0)) -> None:
+    """Small words that begin or end `place` points right of and above the point (x, y).
+
+    A white edge keeps them readable on what is drawn below.
+    """
+    across, up = np.sign(place).astype(int) + 1
+    sides = dict(ha=("right", "center", "left")[across], va=("top", "center", "bottom")[up])
+    edge = [patheffects.withStroke(linewidth=2, foreground=plots.PAPER)]
+    style = dict(color=colour, fontsize="x-small", path_effects=edge, zorder=5, **sides)
+    ax.annotate(words, (x, y), place, textcoords="offset points", **style)
+
+
+def note(ax, words: str, x=0.98, y=0.04, va="baseline", colour=None) -> None:
     """Small words inside the panel that end, or left of its middle begin, at (x, y) of it."""
     side = "right" if x > 0.5 else "left"
-    ax.text(x, y, words, transform=ax.transAxes, ha=side, va=va, fontsize="x-small")
+    style = dict(ha=side, va=va, fontsize="x-small", color=colour)
+    ax.text(x, y, words, transform=ax.transAxes, **style)
 
 
 class Bar(NamedTuple):

@@ -119,8 +119,8 @@ def power_law(ax, span: tuple[float, float], exponent: float, height: float, lab
     ax.plot(x, height * (x / x[0]) ** exponent, label=label, **BOUND)
 
 
-def legend(figure: Figure, ax) -> None:
-    """One legend above all panels, for the lines of `ax`, in as few rows as the page allows."""
+def legend(figure: Figure, ax) -> Figure:
+    """The figure with one legend above all panels, for the lines of `ax`, in few rows."""
     handles, labels = ax.get_legend_handles_labels()
     more = dict(fontsize="small", columnspacing=1.2, handlelength=2.6)
     for columns in range(len(labels), 0, -1):
@@ -128,6 +128,7 @@ def legend(figure: Figure, ax) -> None:
         if made.get_window_extent().width <= figure.bbox.width:
             break
         made.remove()
+    return figure
 
 
 def caption(figure: Figure, text: str) -> Figure:

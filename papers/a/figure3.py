@@ -101,15 +101,12 @@ def draw(histories: Mapping[str, History], step_size: float, caption: str) -> Fi
     for t in [t for t in REFERENCE if t > 100]:
         norm = np.median(decayed.norm[:, at(decayed, t)])
         axes[1].plot(t, norm, ms=4, **look.mark)
-        place = dict(xytext=(-14, 6), textcoords="offset points", fontsize=7)
-        axes[1].annotate(f"{norm:.3g}", (t, norm), color=look.colour, **place)
+        pieces.beside(axes[1], t, norm, f"{norm:.3g}", look.colour, (-4, 6))
     for axis in axes[4:]:
         pieces.toward_one(axis, 1e-8)
     for axis in axes[3:]:
         axis.set_xlabel("iteration $t$")
-    plots.legend(figure, axes[1])
-    plots.caption(figure, caption)
-    return figure
+    return plots.caption(plots.legend(figure, axes[1]), caption)
 
 
 def _panels(history):

@@ -57,11 +57,9 @@ def draw(histories: Mapping[str, History], caption: str, crowd: History | None =
     for axis in axes[3:]:
         axis.set_xlabel("iteration $t$")
     plots.power_law(axes[4], (steps / 10, steps), -0.5, 0.3, "Theorem 1: $t^{-1/2}$")
-    style = {"transform": axes[4].transAxes, "color": plots.look("NGD").colour}
-    axes[4].text(0.04, 0.06, f"NGD measured: $t^{{{slope:.2f}}}$", **style)
-    plots.legend(figure, axes[4])
-    plots.caption(figure, caption)
-    return figure
+    words, colour = f"NGD measured: $t^{{{slope:.2f}}}$", plots.look("NGD").colour
+    pieces.note(axes[4], words, 0.04, 0.06, colour=colour)
+    return plots.caption(plots.legend(figure, axes[4]), caption)
 
 
 def _smallest_weights(axis, crowd):
@@ -144,9 +142,7 @@ def draw_horizon(
     rate.set(title="Exponent by decade", ylim=(-1.2, 0.05), **time)
     pieces.end_labels(weight, heights)
     pieces.end_labels(rate, powers)
-    plots.legend(figure, error)
-    plots.caption(figure, caption)
-    return figure
+    return plots.caption(plots.legend(figure, error), caption)
 
 
 def horizon_numbers(ngd: History, last: Mapping[str, np.ndarray]) -> dict[str, Number]:

@@ -40,8 +40,7 @@ def draw(curves: Curves, name: str) -> Figure:
         axes[0].axhline(target, **plots.LEVEL)
     labels = [(target, f"{target:g}", plots.GREY) for target in targets]
     pieces.end_labels(axes[0], labels)
-    plots.legend(figure, axes[0])
-    return figure
+    return plots.legend(figure, axes[0])
 
 
 def rates(curves: Curves) -> Figure:

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from lib.companion import plots
 from papers import pieces
+from papers.b.experiments import factor_effect
 from papers.b.scaling import Floors
 from papers.fits import first_below
 
@@ -25,6 +26,16 @@ def _time_axis(axis, title: str, steps: int) -> None:
     axis.set_xticks([0, 10, 100, 1000], ["0", "10", "100", "1000"])
 
 
+def _last(axis, excess: Excess) -> None:
+    """At the right of the panel each rule's median excess at the end, in per cent."""
+    labels = []
+    for name, values in excess.items():
+        end = np.median(values[:, -1])
+        words = f"{float(f'{100 * end:.2g}'):g} %"  # two digits, never as a power of ten
+        labels.append((end, words, plots.look(name).colour))
+    pieces.end_labels(axis, labels)
+
+
 def against_sgd(
     recorded: np.ndarray, excess: Excess, optimum: float, ours: str, label: str
 ) -> Figure:
@@ -34,15 +45,12 @@ def against_sgd(
     for name, text, like, width in lines:  # a wide line shows on both sides of the optimum's
         plots.band(loss, recorded, optimum * (1 + excess[name]), text, like, linewidth=width)
         plots.band(relative, recorded, excess[name], text, like)
-        last = np.median(excess[name][:, -1])
-        end = dict(ha="left", va="center", color=plots.look(like).colour)
-        relative.text(1.05 * recorded[-1], last, f"{100 * last:.2g} %", **end)
     loss.axhline(optimum, label="optimum $L^* = k\\sigma^2/2$", zorder=3, **plots.PREDICTED)
     loss.set(title="Population loss $L(Z_t)$", yscale="log", xlabel="iteration $t$")
     loss.set_ylim(optimum / 2, None)
     _time_axis(relative, "Excess over the optimum, $(L - L^*)/L^*$", recorded[-1])
-    plots.legend(figure, loss)
-    return figure
+    _last(relative, {like: excess[name] for name, _, like, _ in lines})
+    return plots.legend(figure, loss)
 
 
 def ablation(
@@ -58,23 +66,26 @@ def ablation(
     for axis, start in zip(axes, ("spectral", "random"), strict=False):
         for part, text in parts.items():
             plots.band(axis, recorded, excess[start + part], text)
+        if start == "spectral":
+            axis.set_ylim(1e-4, 1e-1)
         _time_axis(axis, f"{start.capitalize()} start: $(L - L^*)/L^*$", steps)
+        _last(axis, {text: excess[start + part] for part, text in parts.items()})
+    P, R = (np.median(factor_effect(excess, part)) for part in "PR")
+    pieces.note(axes[1], f"at the end\nR: times {R:.3f}\nP: times {P:.2f}", x=0.05)
     numbers = conditions.mean(1)
     for name in ("R only", "P and R", "two-sided P and R"):
         values, mark = np.minimum(times[name], steps).T, plots.look(name).marker
         plots.band(axes[2], numbers, values, name, marker=mark, markersize=4)
     axes[2].axhline(steps, **plots.LEVEL)
-    axes[2].set(title="Iterations to 15 % above $L^*$", xscale="log", ylim=(0, 1.15 * steps))
+    axes[2].set(title="Iterations to $1.15\\,L^*$", xscale="log", ylim=(0, 1.15 * steps))
     axes[2].set_xlabel("condition number of $\\Sigma$")
     axes[2].minorticks_off()
     axes[2].set_xticks(numbers, [f"{number:.0f}" for number in numbers])
-    axes[0].set_ylim(1e-4, 1e-1)
     unreached = {"fontsize": "small", "color": plots.GREY}
     axes[2].text(numbers.min(), 1.04 * steps, "on the line: not reached", **unreached)
     ours = plots.look("two-sided P and R").line
     axes[1].plot([], [], label="two-sided P and R (ours)", **ours)
-    plots.legend(figure, axes[1])
-    return figure
+    return plots.legend(figure, axes[1])
 
 
 def scaling(
@@ -91,15 +102,18 @@ def scaling(
     and "bias".
     """
     figure, (path, bottom, powers) = plots.panels(1, 3, height=2.6)
+    ends = []
     for j, colour in enumerate(seaborn.color_palette("viridis", len(sizes))):
         like = plots.Look(colour, "-", "o")
-        plots.band(path, floors.iterations, floors.excess[j], f"$n={sizes[j]}$", like)
+        plots.band(path, floors.iterations, floors.excess[j], f"_{sizes[j]}", like)
+        ends.append((np.median(floors.floor[j]), f"$n={sizes[j]}$", colour))
     path.plot(floors.iterations, floors.exact, color=plots.BLACK, label="$n=\\infty$")
     theory = floors.exact[0] * floors.factor**floors.iterations
     line = plots.PREDICTED | {"linewidth": 2.5, "label": r"$(1-\eta\lambda_{min})^{2t}$"}
     path.plot(floors.iterations, theory, **line)
     path.set(title="Excess loss, oracle gradient", yscale="log", xlabel="iteration $t$")
     path.set_ylim(floors.floor.min() / 30, None)
+    pieces.end_labels(path, ends)
     floor, distance, slope = plots.SERIES[:3]
     plots.band(bottom, sizes, floors.floor.T, "floor", floor, marker="o", markersize=3)
     first = np.median(floors.floor[0])
@@ -113,16 +127,11 @@ def scaling(
     for axis, title in titles:
         axis.set(title=title, xscale="log", yscale="log", xlabel="samples $n$")
     powers.set_ylim(bias.min() / 60, 8 * start[1].max())
-    plots.legend(figure, path)
-    for axis, name, words, place, look in (
-        (bottom, "floor", "measured", (0.05, 0.06), floor),
-        (powers, "start", "distance of start", (0.05, 0.92), distance),
-        (powers, "bias", "gradient bias", (0.05, 0.06), slope),
-    ):
-        value, error = exponents[name]
-        text = f"{words}: $n^{{{value:.2f} \\pm {error:.1g}}}$"
-        axis.text(*place, text, transform=axis.transAxes, fontsize="small", color=look.colour)
-    return figure
+    said = {name: f"$n^{{{a:.2f} \\pm {error:.1g}}}$" for name, (a, error) in exponents.items()}
+    pieces.note(bottom, f"measured: {said['floor']}", 0.05, colour=floor.colour)
+    pieces.note(powers, f"distance of start: {said['start']}", 0.05, 0.92, colour=distance.colour)
+    pieces.note(powers, f"gradient bias: {said['bias']}", 0.05, colour=slope.colour)
+    return plots.legend(figure, path)
 
 
 def optimisers(
@@ -137,16 +146,15 @@ def optimisers(
     needed = {name: first_below(recorded, excess[name], 0.1) for name in OPTIMISERS}
     order = sorted(OPTIMISERS, key=lambda name: np.median(needed[name]))
     for name in order:
-        plots.band(path, recorded, excess[name], name, share=0.5)
+        path.plot(recorded, np.median(excess[name], 0), label=name, **plots.look(name).line)
     _time_axis(path, "From the random start: $(L - L^*)/L^*$", steps)
     path.set_ylim(2e-3, 3e4)
-    rows = {
-        f"{name}, step {step_sizes.get(name, step_size):g}": np.array(needed[name], float)
-        for name in order
-    }
-    ends = max(1, 0.6 * min(values.min() for values in rows.values())), 1.2 * steps
-    within = {name: np.where(row > steps, np.inf, row) for name, row in rows.items()}
-    pieces.strip(reached, within, ends, [plots.look(name) for name in order])
-    reached.set(title="Iterations to within 10 % of $L^*$", xlabel="iteration $t$ (>: not reached)")
-    plots.legend(figure, path)
-    return figure
+    _last(path, {name: excess[name] for name in order})
+    rows = {f"{name}, step {step_sizes.get(name, step_size):g}": needed[name] for name in order}
+    ends = max(1, 0.6 * min(row.min() for row in rows.values())), 1.2 * steps
+    medians = [np.median(row) for row in rows.values()]
+    said = [f"{median:,.0f}" if np.isfinite(median) else f"  >{steps:,}" for median in medians]
+    title = "Iterations to within 10 % of $L^*$; right: median"
+    named = dict(title=title, xlabel="iteration $t$ (>: not reached)", said=said)
+    pieces.strip(reached, rows, ends, [plots.look(name) for name in order], **named)
+    return plots.legend(figure, path)

@@ -23,25 +23,29 @@ def dumbbells(rows: Mapping[str, Row], reached: Mapping[str, Ratios]) -> Figure:
     """
     order = sorted(rows, key=lambda name: column(rows[name].highest))
     figure, (axis,) = plots.panels(1, 1, height=1.1 + 0.16 * len(rows))
+    worst = []
     for place, name in enumerate(order):
         last, own = reached[name].last, column(rows[name].highest)
         medians = np.median(last, 0)
         rival = np.where(np.arange(len(NORMS)) == own, -np.inf, medians).argmax()
         looks = [plots.look(norm) for norm in NORMS]
         ends = last[:, own].min(), last[:, own].max()
+        worst.append(f"{ends[0]:.3f}")
         axis.plot(medians[[own, rival]], [place] * 2, color=plots.FAINT, linewidth=1, zorder=1)
         axis.plot(ends, [place] * 2, color=looks[own].colour, linewidth=2.2)
-        axis.plot(medians[rival], place, markerfacecolor="none", ms=5, **looks[rival].mark)
-        axis.plot(medians[own], place, ms=5, **looks[own].mark)
+        mark = dict(ms=5, clip_on=False)
+        axis.plot(medians[rival], place, mfc="none", **mark, **looks[rival].mark)
+        axis.plot(medians[own], place, **mark, **looks[own].mark)
     for norm in NORMS:
         axis.plot([], [], label=LABELS[norm], **plots.look(norm).mark)
     axis.axvline(REACHED, **plots.LEVEL)
     axis.set_yticks(range(len(order)), map(_written, order), fontsize="x-small")
     for name, label in zip(order, axis.get_yticklabels(), strict=True):
         label.set_color(plots.BLACK if rows[name].reached else plots.GREY)
-    axis.set(ylim=(len(order) - 0.4, -0.6), xlim=(0, 1.02), xlabel="margin over the largest")
-    plots.legend(figure, axis)
-    return figure
+    axis.set(ylim=(len(order) - 0.4, -0.6), xlim=(0, 1.02))
+    axis.set_xlabel("margin over the largest; right: the worst run, in the norm predicted")
+    pieces.row_words(axis, worst)
+    return plots.legend(figure, axis)
 
 
 def _written(row: str) -> str:
@@ -75,8 +79,7 @@ def convergence(panels: Mapping[str, Mapping[str, Ratios]], norms: Mapping[str, 
         axis.set_ylim(min(lowest, 1 - REACHED) / 2, 1.2)
         pieces.end_labels(axis, ends, 6.5)
     axes[0].set(ylabel="1 - ratio in the rule's own norm")
-    plots.legend(figure, axes[0])
-    return figure
+    return plots.legend(figure, axes[0])
 
 
 def memory(
@@ -91,27 +94,21 @@ def memory(
     against the samples a step."""
     figure, axes = plots.panels(1, 3, height=2.9)
 
-    def band(axis, x, runs, norm, label, **line):
-        last = np.array([ratios.last[:, column(norm)] for ratios in runs]).T
-        plots.band(axis, x, last, label, norm, ms=3, **line)
-
     forgotten = [1 - beta for beta in memories]
-    evenly = range(len(epsilons))
+    evenly, sign = range(len(epsilons)), plots.look("l_inf").colour
     for axis, x, runs in ((axes[0], forgotten, by_memory), (axes[1], evenly, by_epsilon)):
         for norm in ("l_inf", "l_3", "Frobenius"):
-            band(axis, x, runs, norm, LABELS[norm], marker="o")
+            last = np.array([ratios.last[:, column(norm)] for ratios in runs]).T
+            plots.band(axis, x, last, LABELS[norm], norm, ms=3, marker="o")
         axis.axhline(REACHED, **plots.LEVEL)
-    sign = plots.look("l_inf").colour
-    for axis, x, runs in ((axes[0], forgotten, by_memory), (axes[1], evenly, by_epsilon)):
         own = [np.median(ratios.last[:, column("l_inf")]) for ratios in runs]
-        for k, lift in ((np.argmax(own), 5), (np.argmin(own), -11)):
-            place = dict(xytext=(0, lift), textcoords="offset points", ha="center", fontsize=7)
-            axis.annotate(f"{own[k]:.3f}", (x[k], own[k]), color=sign, **place)
+        for k, lift in ((np.nanargmax(own), 5), (np.nanargmin(own), -5)):
+            pieces.beside(axis, x[k], own[k], f"{own[k]:.3f}", sign, (0, lift))
     for (name, runs), like in zip(by_batch.items(), plots.SERIES, strict=False):
         k = column(norms[name])
         last = np.array([ratios.last[:, k] for ratios in runs.values()]).T
         plots.band(axes[2], list(runs), last, name, like, ms=3, marker=like.marker)
-    axes[2].set(xlabel="samples a step", title="in the own norm", xticks=list(runs))
+    axes[2].set(xlabel="samples a step", title="In the own norm", xticks=list(runs))
     axes[2].legend(fontsize="x-small", loc="lower right")
     axes[0].set(xscale="log", xlabel=r"$1-\beta_2$", title=r"Adam, $\epsilon=0$", ylabel="ratio")
     axes[1].set(xlabel=r"$\epsilon$", title=r"Adam, $\beta_2=0.99$")
@@ -119,8 +116,7 @@ def memory(
     axes[1].set_xticks(evenly, powers, fontsize="small")
     for axis in axes:
         axis.set_ylim(0, 1.1)
-    plots.legend(figure, axes[0])
-    return figure
+    return plots.legend(figure, axes[0])
 
 
 def used(
@@ -139,16 +135,19 @@ def used(
         points = dict(label=name, marker=look.marker, ms=3)
         axes[1].plot(ALLOWED[:-1], other, **points, **look.line)
     said = [f"{100 * values.max():.1f} %" for values in off.values()]
-    pieces.strip(axes[0], off, (1e-4, 1), plots.SERIES, BOUNDS["atlas.decay.law"], said=said)
-    axes[0].set(title="shortfall off the law's; right: worst", xlabel="relative error")
-    title = "samples with other tokens"
-    axes[1].set(xscale="log", xlabel=r"margin allowed, $\gamma/\lambda$", title=title, ylabel="%")
+    named = dict(title="Shortfall off the law's; right: worst", xlabel="relative error")
+    pieces.strip(
+        axes[0], off, (1e-4, 1), plots.SERIES, BOUNDS["atlas.decay.law"], said=said, **named
+    )
+    title = "Samples with other tokens, %"
+    axes[1].set(xscale="log", xlabel=r"margin allowed, $\gamma/\lambda$", title=title)
     for place, (name, value) in enumerate(own.items()):
         best = by_rule[name].last.max(1)
         axes[2].plot(np.full(len(best), place - 0.12), best, "o", color=plots.GREY, ms=3)
         axes[2].plot(np.full(len(value), place + 0.12), value, "o", color=plots.INKS["blue"], ms=3)
+        pieces.beside(axes[2], place + 0.12, value.min(), f"{value.min():.3f}", place=(4, 0))
     words = [name.replace(", 0.999,", "\n").replace(", ", "\n") for name in own]
     axes[2].set_xticks(range(len(own)), words, fontsize="x-small")
-    axes[2].set(title="blue: own norm; grey: other", ylabel="margin / largest margin")
-    plots.legend(figure, axes[1])
-    return figure
+    axes[2].set(title="Blue: own norm; grey: other", ylabel="margin / largest margin")
+    axes[2].set_xlim(-0.4, len(own) - 0.4)
+    return plots.legend(figure, axes[1])

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from lib.companion import plots
 from lib.dynamics.history import History
-from papers import pieces
+from papers import fits, pieces
 from papers.beyond import constant_map, global_map, head_law, joint_law, lp_law
 from papers.beyond import margin_law_runs as runs
 from papers.beyond.margin_law import MarginLaw
@@ -70,6 +70,11 @@ def bound_and_law(history: History, law: MarginLaw) -> Figure:
     axis.plot(t, predicted, label=r"predicted: $C/\|W_t\|$, $C$ from the duals", **plots.PREDICTED)
     _logs(axis, xlabel="iteration $t$", xlim=(1, steps))
     axis.set(ylim=(np.median(error[:, -1]) / 2, 4), title="Direction error of normalised GD")
+    power = fits.exponent(history, "W_mm", since=steps / 10).max()
+    off = np.abs(ratio_to_law(history, "W_mm", law)[:, -1] - 1).max()
+    words = f"measured: $t^{{{power:.3f}}}$\noff $C/\\|W_t\\|$ by {off:.1e}"
+    late = np.searchsorted(t, steps / 30)
+    pieces.beside(axis, t[late], error[0, late], words, NGD.colour, (-12, -8))
     axis.legend(loc="lower left", handlelength=3)
     return figure
 
@@ -79,7 +84,7 @@ def offsets(
 ) -> Figure:
     """Offsets of one run as bars, their prediction on them; duals read off over solved ones."""
     figure, (bars, duals) = plots.panels(1, 2, height=3.1)
-    worst, pairs = 0.0, 0
+    worst, apart, pairs = 0.0, 0.0, 0
     order = np.argsort(-predicted)
     place = np.arange(len(order))
     bar = dict(width=0.72, color=NGD.colour, alpha=0.45, label="measured, NGD")
@@ -92,14 +97,14 @@ def offsets(
     for name, group, like in _by_setting(comparisons):
         read, solved = np.concatenate([runs.dual_shares(c) for c in group], 1)
         worst, pairs = max(worst, np.abs(read / solved - 1).max()), pairs + len(read)
+        apart = max(apart, *(np.abs(runs.offsets_missed(c)).max() for c in group))
         duals.plot(solved, read, ms=3, mfc="none", mew=0.7, label=name, **like.mark)
     _logs(duals, xlabel=r"share $\beta_m/\sum\beta$ from the solver")
     pieces.diagonal(duals)
     duals.set(title="Share of each dual, read off the margins")
     duals.legend(**TITLED)
-    furthest = np.abs(measured - predicted).max()
-    pieces.note(bars, f"worst pair:\n{_off(furthest)}", y=0.62)
-    pieces.note(duals, f"{pairs} duals, {_off(worst)}")
+    pieces.note(bars, f"worst pair of {len(comparisons)} runs:\n{_off(apart)}", y=0.62)
+    pieces.note(duals, f"{pairs:,} duals, {_off(worst)}")
     return figure
 
 
@@ -130,16 +135,14 @@ def diagonal(comparisons: Sequence[runs.Comparison]) -> Figure:
     found = f"all {len(comparisons)} runs on the line,\n{_off(worst)}"
     pieces.note(line, f"{found}\n(asked: at most {BOUNDS['law.residual']:.0e})")
     far = 1.2 * max(map(np.max, ratios.values()))
-    pieces.strip(whole, ratios, (0.9, far), looks, 1.0, alone)
-    whole.set(title="The whole error over $C$", xlabel=r"$\|W_t\|\times$ error $/C$")
+    named = dict(title="The whole error over $C$", xlabel=r"$\|W_t\|\times$ error $/C$")
+    pieces.strip(whole, ratios, (0.9, far), looks, 1.0, alone, **named)
     return figure
 
 
 def _off(worst: float) -> str:
-    """The largest relative deviation in words; one below FLOOR is rounding."""
-    if worst > FLOOR:
-        return f"off by {worst:.0e} at most"
-    return f"off by less than {FLOOR:.0e}"
+    """The largest deviation in words; a small one is rounding, hence "about"."""
+    return f"off by about {worst:.0e} at most"
 
 
 def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
@@ -156,7 +159,7 @@ def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
         line = dict(color=plots.look(label).colour, linestyle=dash, linewidth=1.4)
         if name in ("GD", "Polyak"):
             line |= dict(linewidth=4, alpha=0.35)
-            label = "broad: constant steps or cap"
+            label = "_"
         known = {other.get_label() for other in error.lines}
         wrong = history.direction_error["W_mm"][0, 1:]
         error.plot(size, wrong, label=f"_{label}" if label in known else label, **line)
@@ -168,18 +171,16 @@ def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
             error.annotate(words, (size[-1], wrong[-1]), **ends, **arrow)
     sizes = np.geomspace(2, error.get_xlim()[1], 50)
     error.plot(sizes, law.constant[0] / sizes, zorder=0, **plots.PREDICTED)
-    early = sizes[6], law.constant[0] / sizes[6]
     words = rf"$C/\|W_t\|$, $C={law.constant[0]:.4f}$"
-    beside = dict(xytext=(6, 4), textcoords="offset points", fontsize="small")
-    error.annotate(words, early, **beside)
+    pieces.beside(error, sizes[6], law.constant[0] / sizes[6], words, place=(6, 4))
     _logs(error, xlabel=r"$\|W_t\|$", title="Direction error")
     levels = np.linspace(0, 1800, 100)
     left.plot(levels, 0.7 * np.exp(-law.slowest[0] * levels), **plots.PREDICTED)
     left.text(0.52, 0.62, r"$e^{-\lambda_1a_t}$", transform=left.transAxes)
     left.set(yscale="log", ylim=(FLOOR, 3), xlim=(0, 1800), xlabel="margin level $a_t$")
     left.set(title=r"Distance from the law, $|$error$\,\times\|W_t\|/C-1\,|$")
-    plots.legend(figure, error)
-    return figure
+    pieces.note(error, "broad: constant steps or cap\ndashed: logistic loss", x=0.05)
+    return plots.legend(figure, error)
 
 
 def differences(fast: tuple, slow: tuple) -> Figure:
@@ -189,23 +190,28 @@ def differences(fast: tuple, slow: tuple) -> Figure:
     """
     figure, axes = plots.panels(1, 2, height=3.1)
     for axis, (history, errors, _), rule in zip(axes, (fast, slow), ("NGD", "GD"), strict=True):
-        t = history.iterations[1:]
-        plain = history.direction_error["W_mm"][:, 1:]
+        t, plain = history.iterations[1:], history.direction_error["W_mm"][:, 1:]
         plots.band(axis, t, plain, "$W_{2t}$", rule)
         plots.band(axis, t, errors, "$W_{2t}-W_t$", rule, linestyle="--")
-        _logs(axis, xlabel="iteration $2t$")
+        _logs(axis, xlabel="iteration $2t$", title=f"Direction error, {rule}")
         axis.legend(loc="lower left")
-    axes[0].set(title="Direction error, NGD", ylim=(1e-17, 3))
-    axes[1].set(title="Direction error, GD, $T=2$")
+        axis.set_ylim((1e-17, 3) if rule == "NGD" else None)
+        ends = np.median(plain[:, -1]), np.median(errors[:, -1])
+        colour = plots.look(rule).colour
+        pieces.end_labels(axis, [(end, f"{end:.0e}", colour) for end in ends])
+        if rule == "NGD":
+            gap = dict(arrowprops=dict(arrowstyle="<->", color=plots.GREY))
+            axis.annotate("", (t[-1], ends[0] / 2), (t[-1], 2 * ends[1]), **gap)
+            nearer = rf"nearer by $10^{{{np.log10(ends[0] / ends[1]):.1f}}}$"
+            pieces.beside(axis, t[-1], np.sqrt(np.prod(ends)), nearer, place=(-8, 0))
     history, errors, law = slow
     t = history.iterations[6:].astype(float)
     rate = min(law.slowest[0], 1.0)
     guide = np.log(t) * t**-rate
     guide *= 2.5 * np.median(errors[:, -1]) / guide[-1]
-    middle = len(t) // 2
     axes[1].plot(t, guide, **plots.PREDICTED)
-    label = rf"$t^{{-{rate:.2f}}}\log t$"
-    axes[1].text(t[middle], 2.4 * guide[middle], label, fontsize="small")
+    middle = t[len(t) // 2], guide[len(t) // 2]
+    pieces.beside(axes[1], *middle, rf"$t^{{-{rate:.2f}}}\log t$", place=(6, 6))
     return figure
 
 
@@ -213,18 +219,23 @@ def cycles(runs: Sequence[Cycles]) -> Figure:
     """Last moves of the offsets over the step, in units of the longest one that settles."""
     figure, axes = plots.panels(1, len(runs), height=2.8)
     for axis, tried in zip(axes, runs, strict=True):
-        rule = "NGD-mom" if tried.momentum else "NGD"
-        for moved, like in zip(tried.moved, plots.SERIES):
-            style = dict(
-                marker=like.marker, mfc="none", linestyle="", color=plots.look(rule).colour
-            )
-            axis.plot(tried.multiples, moved.clip(1e-13), **style)
-        axis.axvline(1, **plots.PREDICTED)
+        look = plots.look("NGD-mom" if tried.momentum else "NGD")
+        places = np.arange(len(tried.multiples))
+        aside = np.linspace(-0.2, 0.2, len(tried.moved))  # so that seeds stand side by side
+        moved = tried.moved.clip(1e-13)
+        axis.plot(places + aside[:, None], moved, ms=4.5, mfc="none", **look.mark)
+        longer = np.searchsorted(tried.multiples, 1)
+        axis.axvline(longer - 0.5, **plots.PREDICTED)
         axis.axhspan(1e-14, QUIET, color=plots.FAINT, alpha=0.5, zorder=0)
+        least = moved[:, longer].min()
+        pieces.beside(axis, longer - 0.4, least, f"{least:.2f} and more", place=(2, -8))
+        for run, place in np.argwhere(moved[:, :longer] > QUIET):
+            pieces.beside(axis, place + aside[run], moved[run, place], "fails", place=(-6, 0))
         axis.set(yscale="log", ylim=(1e-13, 300), xlabel=r"step over the longest, $\eta/\eta^*$")
+        axis.set_xticks(places, [f"{multiple:g}" for multiple in tried.multiples])
         axis.set(title=f"Last move of an offset, momentum {tried.momentum:g}")
-    axes[0].text(0.52, 2e-8, "settled", fontsize="small", color=plots.GREY)
-    axes[0].text(1.35, 2e-2, "cycles", fontsize="small", color=plots.GREY)
+    pieces.note(axes[0], "settled", x=0.03, y=0.36)
+    pieces.note(axes[0], "cycles", y=0.62)
     return figure
 
 
@@ -249,16 +260,15 @@ def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
         rows[steps] = np.abs(joint_law.limit_errors(one))
         rows[f"{steps}, its level"] = np.abs(joint_law.level_errors(one))
         looks += [like, like]
-    said = [f"{values.max():.2g}" for values in rows.values()]
+    said = [f"{100 * values.max():.2g} %" for values in rows.values()]
     error.set(title="Direction error of $W_t$; dotted: from duals")
     _logs(error, xlabel="iteration $t$")
     pieces.end_labels(error, ends)
-    error.legend(**SMALL, loc=(0.02, 0.3))
+    error.legend(**SMALL, loc=(0.02, 0.34), labelspacing=0.2)
     inside = [value for row in rows.values() for value in row if value > FLOOR]
     ends = 0.5 * min(inside), 2 * max(*inside, BOUNDS["joint.limit"])
-    pieces.strip(off, rows, ends, looks, BOUNDS["joint.limit"], said=said)
-    off.set(title="How far off each run is; right: the worst")
-    off.set(xlabel="relative error of $C$")
+    named = dict(title="How far off each run is; right: the worst", xlabel="relative error of $C$")
+    pieces.strip(off, rows, ends, looks, BOUNDS["joint.limit"], said=said, **named)
     return figure
 
 
@@ -271,26 +281,28 @@ def reached(shares: global_map.GlobalMap, history: History) -> Figure:
     predicted = np.array([global_map.half_at_once(d, shares.n) for d in shares.dimensions])
     predicted[np.isinf(predicted)] = np.nan
     wanted = _place(predicted, shares.alphas)
-    value, low, high = _place([shares.threshold(row) for row in rows], shares.alphas).T
+    half = np.array([shares.threshold(row) for row in rows])
+    value, low, high = _place(half, shares.alphas).T
     chart.plot(wanted, rows - 0.33, "d", color=plots.BLACK, ms=6, mec=plots.PAPER)
     for colour, width in ((plots.PAPER, 4), (plots.INKS["vermilion"], 1.6)):  # on any cell
         style = dict(fmt="o", ms=2 + width, color=colour, elinewidth=width)
         chart.errorbar(value, rows + 0.33, xerr=[value - low, high - value], **style)
-    for row in rows[wanted > len(shares.alphas) - 0.5]:  # beyond the last column
-        text = dict(textcoords="offset points", ha="center", **SMALL)
-        chart.annotate(f"{predicted[row]:.2f}", (wanted[row], row - 0.33), (0, 6), **text)
-    chart.set_xlim(-0.5, np.nanmax([*wanted, len(shares.alphas) - 1]) + 0.5)
+    for row in rows:
+        pieces.beside(chart, high[row], row + 0.33, f"{half[row, 0]:.2f}", place=(4, 0))
+        if np.isfinite(wanted[row]):
+            pieces.beside(chart, wanted[row], row - 0.33, f"{predicted[row]:.2f}")
+    chart.set_xlim(-0.5, np.nanmax([*wanted, len(shares.alphas) - 1]) + 1)
     chart.set(xlabel=r"opt tokens' length $\alpha$", ylabel="dimension $d$")
     chart.set(title=r"Seeds that reach $(u_{mm},W_{mm})$, in %")
     t = np.maximum(history.iterations, 0.7)
     one, two, three = plots.SERIES[:3]
+    loss = np.exp(history.log_gap[0])
     path.plot(t, history.score_gaps[0, :, 0, 0], label="$u_t$", **one.line)
     path.plot(t, history.margins[0, :, 0, 0], label="$W_t$", **two.line)
-    path.plot(t, np.exp(history.log_gap[0]), label="loss", **three.line)
+    path.plot(t, loss, label="loss", **three.line)
     path.axhline(0.5, **plots.LEVEL)
-    path.set(
-        xscale="log", xlabel="iteration $t$", ylim=(-8, 1.5), title="samples {1, 0} and {1, -3}"
-    )
+    pieces.beside(path, t[-1], loss[-1], f"loss {loss[-1]:.2f}, not 0", place=(-2, 6))
+    path.set(xscale="log", xlabel="iteration $t$", title="Two samples, {1, 0} and {1, -3}")
     path.legend(**SMALL, loc="lower left")
     return figure
 
@@ -321,9 +333,8 @@ def heads(common: head_law.HeadRuns, each: head_law.HeadRuns) -> Figure:
     pieces.note(ratio, f"$\\|W_h\\|\\times$ error over $C_h$:\n{_off(furthest)}")
     said = [f"{100 * values.max():.2g} %" for values in rows.values()]
     ends = 1e-7, 2 * BOUNDS["heads.common"]
-    pieces.strip(off, rows, ends, plots.SERIES[:2], BOUNDS["heads.common"], said=said)
-    off.set(title="How far off each ratio is; right: the worst")
-    off.set(xlabel="relative error")
+    named = dict(title="How far off each ratio is; right: the worst", xlabel="relative error")
+    pieces.strip(off, rows, ends, plots.SERIES[:2], BOUNDS["heads.common"], said=said, **named)
     return figure
 
 
@@ -338,8 +349,8 @@ def constants(points: Sequence[constant_map.Point], switches: Mapping[str, np.nd
         axis.remove()
     kept = constant_map.kept(points)
     off = np.array([abs(constant_map.relative(p)) for p in kept])
-    words = f"Direction error over its prediction: {len(kept)} runs, {_off(off.max())}"
-    figure.suptitle(f"{words} (asked: {BOUNDS['map.constant']:g})", fontsize="medium")
+    words = f"Direction error over its prediction: {len(kept)} runs, off by {off.max():.0e}"
+    figure.suptitle(f"{words} at most (asked: {BOUNDS['map.constant']:g})", fontsize="medium")
     for axis, name in zip(grid, names, strict=False):
         here = [p for p in kept if p.axis == name]
         at = np.array([p.value for p in here])

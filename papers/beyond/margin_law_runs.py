@@ -189,6 +189,12 @@ def dual_shares(c: Comparison) -> tuple[np.ndarray, np.ndarray]:
     return read[on], solved[on] / solved.sum()
 
 
+def offsets_missed(c: Comparison) -> np.ndarray:
+    """Measured less predicted offsets over the support."""
+    apart = c.measured.margins - c.measured.level[-1] - c.law.offsets[0]
+    return apart[c.law.support[0]]
+
+
 def _values(c):
     """What the claims law.* ask of one run: by id a number, or one for every support pair."""
     m, law, rule = c.measured, c.law, c.setting.rule
@@ -201,7 +207,7 @@ def _values(c):
         "residual": m.residual / law.constant[0] - 1,
         "exponent": np.polyfit(np.log(m.norm), np.log(m.error), 1)[0],
         "lower_bound": slope * np.hypot(law.constant[0], m.outside) / speed,
-        "offsets": (m.margins - m.level[-1] - law.offsets[0])[law.support[0]],
+        "offsets": offsets_missed(c),
         "duals": np.divide(*dual_shares(c)) - 1,
         "norm": np.ptp(m.norm) / np.ptp(m.level) / law.norm[0] - 1,
         "difference": m.error[-1] / m.difference_error,

@@ -13,10 +13,13 @@ from papers.beyond.factored_atlas import NORMS, FactorRow
 from papers.beyond.network_margins import (
     ADAM,
     FIRST,
+    HALF,
+    MOST,
     Disputes,
     MarginReading,
     counted,
     leads,
+    ranking_claims,
     share,
     won,
 )
@@ -60,33 +63,42 @@ def selections(
     steepest = [name for name in rules if name != ADAM]
     names = [name.replace("steepest, ", "") for name in rules]
     names = [LABELS.get(name, name) for name in names]
+    judged, lowest = [], min(steepest, key=lambda name: optimal["from zero"][name].mean())
+    left_of = {("near ties", "steepest, l_inf"): -6, ("near ties", ADAM): -6}
+    beside = left_of | {("from zero", lowest): 6}  # where no other mark is
     for shift, (way, like) in zip((-0.2, 0, 0.2), WAYS.items(), strict=True):
         y = np.arange(len(rules)) + shift
         line = dict(ms=5, label=way, **like.mark)
-        axes[0].plot([optimal[way][name].mean() for name in rules], y, **line)
-        counts = [won(_asked_by(rule, disputes[way]), rules) for rule in rules]
+        shares = np.array([optimal[way][name].mean() for name in rules])
+        axes[0].plot(shares, y, **line)
+        for name, x, height in zip(rules, shares, y, strict=True):
+            if side := beside.get((way, name)):
+                pieces.beside(axes[0], x, height, f"{100 * x:.0f} %", like.colour, (side, 2))
+        asked = [{k: v for k, v in disputes[way].items() if k[0] == rule} for rule in rules]
+        counts = [won(own, rules) for own in asked]
         counts.append(won(disputes[way], steepest))
         value, low, high = np.array([share(*count) for count in counts]).T
+        words = f"{100 * value[-1]:.0f} % of {counts[-1][1].sum()}"
+        judged.append((len(rules) + shift, words, like.colour))
         ends = np.stack([value - low, high - value]).clip(0)
         axes[1].errorbar(value, [*y, len(rules) + shift], xerr=ends, lw=0.8, **line)
     for axis, written in zip(axes, (names, [*names, "steepest, all"]), strict=True):
         axis.set_yticks(range(len(written)), written)
         axis.invert_yaxis()
-    axes[1].axvline(0.5, **plots.LEVEL)
-    axes[0].set(xlabel="share of samples that select the opt token", xlim=(None, 1.02))
-    axes[1].set(xlabel="disputes won by the rule's own norm")
+    axes[0].axvline(MOST, **plots.LEVEL)
+    axes[1].axvline(HALF, **plots.LEVEL)
+    axes[0].set(xlabel="share of samples that select the opt token", xlim=(None, 1.05))
+    axes[1].set(xlabel="share of comparisons won by the own norm")
     axes[1].set_xlim(-0.02, 1.02)
-    plots.legend(figure, axes[0])
-    return figure
-
-
-def _asked_by(rule, disputes):
-    """The disputes in the norm of `rule`."""
-    return {pair: values for pair, values in disputes.items() if pair[0] == rule}
+    pieces.end_labels(axes[1], judged)
+    return plots.legend(figure, axes[0])
 
 
 def ranking(readings: Mapping[str, Sequence[MarginReading]]) -> Figure:
-    """Left how far the rule predicted first is ahead of each rival; right where who is largest."""
+    """Left how far the rule predicted first is ahead of each rival; right where who is largest.
+
+    In words the lead on the rival that decides, whose interval ends lowest, and the verdict.
+    """
     figure, axes = plots.panels(1, 2, height=3.1)
     shares, rules = counted(readings), list(readings)
     for k, rule in enumerate(rules):
@@ -100,6 +112,11 @@ def ranking(readings: Mapping[str, Sequence[MarginReading]]) -> Figure:
         style = dict(ms=5, capsize=2, **plots.look(rule).mark)
         x = np.array(list(ahead)) + 0.16 * (k - 1.5)
         axes[0].errorbar(x, mean, [mean - low, high - mean], label=f"less {rule}", **style)
+    low, high = axes[0].get_ylim()
+    axes[0].set_ylim(low, high + 0.15 * (high - low))  # room for the verdicts
+    for x, claim in enumerate(ranking_claims(readings)):
+        words = f"{claim.measured:+.2f}\n{claim.verdict}"
+        pieces.beside(axes[0], x, high, words, plots.look(claim.verdict).colour, (0, 1))
     axes[0].axhline(0, **plots.LEVEL)
     axes[0].set(ylabel="log ratio, mean of seeds, 95 %")
     named = [f"{rule},\n{NAMES[NORMS.index(norm)]}" for norm, rule in FIRST.items()]
@@ -108,21 +125,6 @@ def ranking(readings: Mapping[str, Sequence[MarginReading]]) -> Figure:
     axes[1].tick_params(axis="x", rotation=45)
     for norm, rule in FIRST.items():
         pieces.outline(axes[1], rules.index(rule), NORMS.index(norm))
-    axes[1].set(title="heads whose ratio is the largest, %")
-    axes[0].set(title="who was predicted first, less each rival")
-    plots.legend(figure, axes[0])
-    return figure
-
-
-def shares_table(
-    optimal: Mapping[str, Mapping[str, np.ndarray]], disputes: Mapping[str, Disputes]
-) -> str:
-    """A line per rule: samples that select the opt token, disputes won of all, for every way."""
-    lines = [f"{'':22}" + "".join(f"{way + ': opt, won':>28}" for way in optimal)]
-    for rule in next(iter(optimal.values())):
-        cells = []
-        for way in optimal:
-            count, asked = won(_asked_by(rule, disputes[way]), list(optimal[way]))
-            cells.append(f"{optimal[way][rule].mean():.3f}, {count.sum()} of {asked.sum()}")
-        lines.append(f"{rule:22}" + "".join(f"{cell:>28}" for cell in cells))
-    return "\n".join(lines)
+    axes[1].set(title="Heads whose ratio is the largest, %")
+    axes[0].set(title="Who was predicted first, less each rival")
+    return plots.legend(figure, axes[0])

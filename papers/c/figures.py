@@ -37,9 +37,7 @@ def divergences(histories: Mapping[float, MirrorHistory], same, by_q, caption: s
         row[0].set_ylabel(f"divergence $D$\n{reading}")
     for axis in axes[len(histories) :]:
         axis.set_xlabel("iteration $t$")
-    plots.legend(figure, axes[0])
-    plots.caption(figure, caption)
-    return figure
+    return plots.caption(plots.legend(figure, axes[0]), caption)
 
 
 def joint(
@@ -52,6 +50,7 @@ def joint(
 ) -> Figure:
     """Joint training: directions of W and v and their SVMs; the first weights; the divergences."""
     figure, axes = plots.panels(2, 2, height=2.4)
+    last = []
     for p, history in histories.items():
         W = history.W[0, :, 0] / history.norm[0, -1]
         v = history.v[0] / history.head_norm[0, -1]
@@ -71,18 +70,19 @@ def joint(
         ):
             for curve, dash in zip(curves, ("-", ":"), strict=True):
                 axis.plot(history.iterations[when], curve, dash, color=_look(p).colour)
+        named = zip(("$W$", "$u$"), distances)
+        last += [(D[0, -1], f"{name}: {D[0, -1]:.1e}", _look(p).colour) for name, D in named]
     title = "{} over its last norm; marks: $\\ell_p$-SVM"
     axes[0].set(title=title.format("$W$"), xlabel="$W_{11}$", ylabel="$W_{12}$")
     axes[1].set(title=title.format("$u$"), xlabel="$u_1$", ylabel="$u_2$")
     for axis in axes[:2]:
         axis.set_aspect("equal", adjustable="datalim")
-    axes[2].set(title="selected token's weight; dotted: label's probability")
+    axes[2].set(title="Token's weight; dotted: label's probability")
     axes[2].set(xlabel="iteration $t$", ylim=(0.2, 1.05))
-    axes[3].set(title="divergence $D$ of $W$; dotted: of $u$", xlabel="iteration $t$")
+    axes[3].set(title="Divergence $D$ of $W$; dotted: of $u$", xlabel="iteration $t$")
     axes[3].set(xscale="log", yscale="log")
-    plots.legend(figure, axes[0])
-    plots.caption(figure, caption)
-    return figure
+    pieces.end_labels(axes[3], last)
+    return plots.caption(plots.legend(figure, axes[0]), caption)
 
 
 def lemma29(
@@ -103,8 +103,7 @@ def lemma29(
         axis.xaxis.set_minor_formatter("")
         axis.legend(fontsize="x-small", loc="lower left")
     axes[0].set_ylabel("divergence $D$")
-    plots.caption(figure, caption)
-    return figure
+    return plots.caption(figure, caption)
 
 
 def basins(
@@ -124,9 +123,7 @@ def basins(
         pieces.end_labels(axis, words)
         axis.set_title(f"$\\|W_0\\| = {m}\\,\\|W_{{mm}}\\|$")
     axes[0].set_ylabel("share that ends at\nthe cone's selection")
-    plots.legend(figure, axes[0])
-    plots.caption(figure, caption)
-    return figure
+    return plots.caption(plots.legend(figure, axes[0]), caption)
 
 
 def parents(
@@ -150,8 +147,8 @@ def parents(
         runs = alignments[trained, norm]
         plots.band(axes[0], recorded, runs, f"{trained}: {norm.capitalize()}", like)
         last = np.median(runs[:, -1])
-        ends.append((last, f"{last:.3f}", like.colour))
-    axes[0].set(xscale="log", title="alignment with the two SVMs", ylim=(-0.1, 1.05))
+        ends.append((last, f"{trained}: {last:.3f}", like.colour))
+    axes[0].set(xscale="log", title="Alignment with the two SVMs", ylim=(-0.1, 1.05))
     axes[0].set_xlabel("iteration $t$")
     pieces.end_labels(axes[0], ends)
     dimensions, shapes = by_dimension
@@ -161,13 +158,14 @@ def parents(
         label = f"n={size}, T={length}{none}"
         points = dict(marker=like.marker, markersize=3.5, label=label)
         axes[1].plot(dimensions, rank, **points, **like.line)
-    axes[1].set(title="rank of the nuclear-norm SVM, mean", xlabel="dimension $d$")
+    axes[1].set(title="Rank of the nuclear-norm SVM, mean", xlabel="dimension $d$")
     axes[1].set_ylim(0, None)
     missed = {f"d = {d}": 1 - v[1][np.isfinite(v[1])] for d, v in several.items()}
     said = [f"median {np.median(row):.2g}" for row in missed.values()]
     looks = plots.SERIES[: len(missed)]
-    pieces.strip(axes[2], missed, (1e-6, 3), looks, said=said)
-    axes[2].set(title="several tokens: 1 - alignment with their SVM")
+    named = dict(title="Several tokens: 1 - alignment with their SVM")
+    pieces.strip(axes[2], missed, (1e-6, 3), looks, said=said, **named)
+    axes[2].tick_params(axis="y", pad=7)  # room for the arrows
     multiples, by_p = paths
     for p, ends in by_p.items():
         optimal = ends["optimal"]
@@ -177,9 +175,10 @@ def parents(
             axes[3].plot(*at, mark, color=_look(p).colour, markersize=4)
     axes[3].set(xscale="log", yscale="log", xlabel=r"$\|W\| / \|W_{mm}\|$")
     optimal = np.concatenate([ends["optimal"] for ends in by_p.values()])
-    there, ran = optimal.sum(), len(optimal)
-    axes[3].set_title(f"$D$; descent: o, optimal ({there} of {ran})")
+    share = f"{100 * optimal.mean():.0f}"
+    axes[3].set_title("Divergence $D$ of paths and descents")
+    axes[3].plot([], [], "o", color=plots.GREY, ms=4, label=f"descent, optimal: {share} %")
+    axes[3].plot([], [], "x", color=plots.GREY, ms=4, label="descent, not optimal")
     for axis, where in ((axes[0], "best"), (axes[1], "best"), (axes[3], "lower left")):
         axis.legend(fontsize="x-small", loc=where)
-    plots.caption(figure, caption)
-    return figure
+    return plots.caption(figure, caption)

@@ -75,8 +75,7 @@ def accuracy_figure(curves: Curves) -> Figure:
     _differences(axes[2], rows, 100, paper)
     axes[2].plot(paper, range(len(paper)), "*", color=plots.BLACK, markersize=7)
     axes[2].set(title="Accuracy, difference", xlabel="Points")
-    plots.legend(figure, axes[0])
-    return figure
+    return plots.legend(figure, axes[0])
 
 
 def sparsity_figure(curves: Curves) -> Figure:
@@ -119,8 +118,7 @@ def sparsity_figure(curves: Curves) -> Figure:
         rows.append(("matched", reviews.matched_apart(curves, f"hoyer.{part}"), ""))
     _differences(judged, rows)
     judged.set(title=f"Hoyer index, {shown('l1.1')} less {shown('l2')}")
-    plots.legend(figure, axes[0])
-    return figure
+    return plots.legend(figure, axes[0])
 
 
 def attention_figure(curves: Curves) -> Figure:
@@ -147,8 +145,7 @@ def attention_figure(curves: Curves) -> Figure:
     left.set(title="Tokens used, % of a review", ylim=(0, 108), xlabel="Layer")
     left.set_xlim(-0.5, layers - 0.45)
     left.set_xticks(range(layers), range(1, layers + 1))
-    plots.legend(figure, left)
-    return figure
+    return plots.legend(figure, left)
 
 
 def maps(curves: Curves) -> Figure:
@@ -192,8 +189,7 @@ def vision_figure(curves: Curves) -> Figure:
         ax.text(*place, words, transform=ax.transAxes, **note)
     axes[2].set(title="Hoyer index", xlabel="Training loss, falling")
     axes[2].invert_xaxis()
-    plots.legend(figure, axes[0])
-    return figure
+    return plots.legend(figure, axes[0])
 
 
 def caption(number: str, curves: Curves, marks: str, table: Table) -> str:
