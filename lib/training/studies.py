@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from lib.data import images, texts
 from lib.networks import TextTransformer, VisionTransformer, bert
 from lib.networks.text import PADDING, Vocabulary, attended, summed_loss
-from lib.networks.weight_statistics import binned, by_part, hoyer, matrices, sparsity
+from lib.networks.measures import binned, by_part, hoyer, matrices, sparsity
 from lib.seeds import stream
 from lib.training.batches import Batches, Bucketed
 from lib.training.loop import Evaluate, initialised
