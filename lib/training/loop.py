@@ -21,6 +21,7 @@ from lib.training.curves import READINGS, Curve
 from lib.training.rules import norms
 
 CHECK_EVERY = 100  # steps between looks at the loss; each look waits for the device
+SAVE_EVERY = 500  # steps between checkpoints
 RECENT = 100  # steps whose mean loss a stopping rule sees
 SEAL = 16  # hex digits of the SHA-256 with which a checkpoint begins
 Evaluate = Callable[[nn.Module], Mapping[str, float]]  # of a model in evaluation mode
@@ -68,9 +69,7 @@ def train(
     tick: int = 0,
     cpu: bool = False,
     checkpoint: Path | None = None,
-    every: int = 500,
     key: str = "",
-    until: float = math.inf,
     pause: Callable[[int], bool] = lambda step: False,
 ) -> Curve:
     """Train `model` in place for `steps` steps, step k on `batches.batch(k)`; return the curve.
@@ -80,10 +79,10 @@ def train(
     are measured after the numbers of steps `at` and at the end; `stop` sees that, "recent_loss" and
     "clock", and ends the run. `walk` adds up squared moves; `clock` is read every `tick` steps.
 
-    The file `checkpoint` is written every `every` steps; the same call goes on from it, bit for bit
-    on a CPU. After `until` steps, or where `pause(steps done)` says so, the run is saved and left;
-    where a loss or a norm is not finite it ends. ValueError for a checkpoint that is damaged or of
-    another `key`, OSError for one that cannot be written.
+    The same call goes on from the file `checkpoint`, written every `SAVE_EVERY` steps, bit for bit
+    on a CPU. Where `pause(steps done)` says so the run is saved and left; where a loss or a norm is
+    not finite it ends. ValueError for a checkpoint that is damaged or of another `key`, OSError for
+    one that cannot be written.
     """
     machine = accelerator(cpu)
     device = machine.device
@@ -123,15 +122,10 @@ def train(
             "clock": float(np.mean(readings[-READINGS:])) if readings else math.inf,
         }
 
-    def save(checkpoint: Path) -> None:
+    def save() -> None:
         state = {"key": key, "step": step, "seconds": spent + time.process_time() - begin}
         state |= {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "log": log}
-        state |= {"rows": rows, "readings": readings, "path": path}
-        torch.save(state, stream := io.BytesIO())
-        for remains in checkpoint.parent.glob(f".{checkpoint.name}.*"):
-            remains.unlink()  # of a run killed while it wrote
-        content = stream.getvalue()
-        files.write(checkpoint, files.sha256(content).encode() + content)
+        _write(checkpoint, state | {"rows": rows, "readings": readings, "path": path})
 
     if checkpoint and checkpoint.exists():
         state = _read(checkpoint, key)
@@ -146,12 +140,12 @@ def train(
     network.train()
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         for step in range(done, steps + 1):
-            leaving = step == until or (step > done and agreed(pause(step)))
+            leaving = agreed(pause(step))
             if step > done:
                 if step % CHECK_EVERY == 0 and not math.isfinite(log[0, step - 1]):
                     break
-                if checkpoint and machine.is_main_process and (leaving or step % every == 0):
-                    save(checkpoint)
+                if checkpoint and machine.is_main_process and (leaving or step % SAVE_EVERY == 0):
+                    save()
             # What is measured here is not in the checkpoint: it is measured again from there.
             if tick and step % tick == 0:
                 readings.append(look(clock)["clock_loss"])
@@ -182,28 +176,29 @@ def train(
     end = steps if finite.all() else int(finite.argmin())
     if end < step:
         status = f"diverged at step {end + 1}"
-    losses, *sizes = record[:, :end]
-    step_sizes, gradient_norms = sizes or (losses[:0], losses[:0])
-    rows, read = [row for row in rows if row["at"] <= end], {}
+    rows, read, groups = [row for row in rows if row["at"] <= end], {}, {}
     if tick:
         read = {"at": np.arange(0, end + 1, tick), "loss": readings[: end // tick + 1]}
-
-    def over(group: str) -> dict[str, np.ndarray]:
+    for group in ("metrics", "weight_norms", "walked"):
         names = rows[0][group] if rows else ()
-        return {name: np.array([row[group][name] for row in rows]) for name in names}
-
+        groups[group] = {name: np.array([row[group][name] for row in rows]) for name in names}
     return Curve(
-        status=status,
-        seconds=spent + time.process_time() - begin,
-        loss=losses,
-        step_size=step_sizes,
-        gradient_norm=gradient_norms,
+        status,
+        *record[:, :end],
         evaluated_at=np.array([row["at"] for row in rows], dtype=int),
-        metrics=over("metrics"),
-        weight_norms=over("weight_norms"),
-        walked=over("walked"),
+        seconds=spent + time.process_time() - begin,
         clock={name: np.array(values, np.float32) for name, values in read.items()},
+        **groups,
     )
+
+
+def _write(path: Path, state: dict) -> None:
+    """Write a checkpoint that `_read` reads, whole or not at all."""
+    for remains in path.parent.glob(f".{path.name}.*"):
+        remains.unlink()  # of a run killed while it wrote
+    torch.save(state, stream := io.BytesIO())
+    content = stream.getvalue()
+    files.write(path, files.sha256(content).encode() + content)
 
 
 def _read(path: Path, key: str) -> dict:
