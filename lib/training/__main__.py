@@ -87,10 +87,8 @@ def _run(chosen: argparse.Namespace) -> str:
         work.run()
         return f"{study.name}: {work.left()}, in {work.folder}"
     path = chosen.keep / f"{study.name}.npz"
-    if path.exists() and (old := load(path)).digest != work.key:
-        mine, theirs = work.configuration, old.configuration
-        unlike = [k for k in {**mine, **theirs} if mine.get(k) != theirs.get(k)]
-        raise ValueError(f"{path} is of another study ({', '.join(unlike)} differ): move it away")
+    if path.exists() and load(path).digest != work.key:
+        raise ValueError(f"{path} is of another study: move it away")
     work.collected().save(path)
     return f"{path}: {work.left()}"
 

@@ -127,10 +127,12 @@ class Study:
 
     def stop(self, metrics: Mapping[str, float]) -> bool:
         """True where a run with these `metrics` ends; ValueError where they lack what ends it."""
+        if self.stop_at is None:
+            return False
         name, sign, _ = self.ending
-        if self.stop_at is not None and name not in metrics:
+        if name not in metrics:
             raise ValueError(f"{self.name} does not measure {name}: it can have no stop_at")
-        return self.stop_at is not None and sign * metrics[name] >= sign * self.stop_at
+        return sign * metrics[name] >= sign * self.stop_at
 
     def score(self, trial: Curve) -> tuple[float, float]:
         """How good a trial is, the smaller the better."""
