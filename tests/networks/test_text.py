@@ -157,15 +157,3 @@ def test_ids_are_those_of_the_words_counted_by_hand(size):
     ids = words.encode(listed, 12)
     assert ids.tolist() == [(row + 12 * [0])[:12] for row in expected]
     assert ids.dtype == torch.int32
-
-
-def test_the_hoyer_index_and_share_above():
-    assert measures.hoyer(np.ones((3, 4))) == pytest.approx(0, abs=1e-12)
-    assert measures.hoyer(7 * np.eye(1, 20)) == pytest.approx(1)
-    gauss = np.random.default_rng(0).standard_normal(100_000)
-    expected = (1 - np.sqrt(2 / np.pi)) / (1 - 1e5**-0.5)  # ||w||_1 = sqrt(2 / pi) sqrt(N) ||w||_2
-    assert measures.hoyer(gauss) == pytest.approx(expected, rel=0.01)
-    assert measures.hoyer(3 * gauss) == pytest.approx(measures.hoyer(gauss))
-    assert np.isnan(measures.hoyer(np.zeros(3)))
-    parts = [np.array([0.1, -0.2]), np.array([[0.0, 0.05]])]
-    assert measures._share_above(parts, 0.06) == 0.5

@@ -7,7 +7,6 @@ import torch.nn.functional as F
 
 from lib import training
 from lib.data import images
-from lib.networks.text import PADDING
 from lib.training import studies
 from lib.training.studies import DEMO
 
@@ -20,40 +19,32 @@ def measured(request):
     return request.param, problem, training.initialised(problem.build, 0).eval()
 
 
-def everything(problem, tuning):
-    """The rows that an epoch of a run's batches has, in their order, and their labels."""
-    batches = problem.batches(0, tuning)
-    return batches.inputs, batches.targets
-
-
 def test_trials_are_judged_on_rows_that_they_do_not_train_on(measured):
     name, problem, model = measured
     own, test = (problem.evaluate(model, 0, tuning)["test_accuracy"] for tuning in (True, False))
-    rows, labels = everything(problem, True)
-    held = problem.about.get("held_out", 0)
-    assert len(rows) == problem.about["rows"] - (held if name == "imdb" else 0)
+    batches, held = problem.batches(0, True), problem.about.get("held_out", 0)
+    assert len(batches.inputs) == problem.about["rows"] - (held if name == "imdb" else 0)
     assert (own == test) == (name == "mnist")  # which holds nothing out
     with torch.no_grad():
         if name == "vit":
             whole = images.load("cifar10", "train", rows=2000, demo=True)
-            assert torch.equal(rows, whole.images[:1600])
-            seen = model(problem.batches(0, True).transform(whole.images[1600:])).argmax(1)
+            assert torch.equal(batches.inputs, whole.images[:1600])
+            seen = model(batches.transform(whole.images[1600:])).argmax(1)
             assert own == pytest.approx(float((seen == whole.labels[1600:]).double().mean()))
         if name == "imdb":
             train, _ = studies._split("imdb", True, studies.SMOKE_REVIEWS)
             rest, _ = train.hold_out(held)
-            assert labels.tolist() == rest.labels.tolist()
+            assert batches.targets.tolist() == rest.labels.tolist()
 
 
 def test_the_clock_reads_the_loss_of_rows_that_are_trained_on(measured):
     name, problem, model = measured
-    rows, labels = everything(problem, True)
-    step = max(1, len(rows) // studies.FIXED) if name == "imdb" else 1
-    taken = slice(None, None, step) if name == "imdb" else slice(studies.FIXED)
-    rows, labels = rows[taken], labels[taken]
+    batches = problem.batches(0, True)
+    every = max(1, len(batches.inputs) // studies.FIXED)
+    taken = slice(None, None, every) if name == "imdb" else slice(studies.FIXED)
     with torch.no_grad():
-        logits = model(problem.batches(0, True).transform(rows))
-    two = logits.ndim == 1
+        logits = model(batches.transform(batches.inputs[taken]))
+    two, labels = logits.ndim == 1, batches.targets[taken]
     loss = F.binary_cross_entropy_with_logits if two else F.cross_entropy
     expected = float(loss(logits, labels.float() if two else labels))
     assert problem.clock(model)["clock_loss"] == pytest.approx(expected, rel=1e-5)
@@ -66,9 +57,3 @@ def test_the_end_says_which_test_rows_are_right(measured):
     assert len(hits) == problem.about["test_rows"]
     shown = problem.evaluate(model, 0, False)["test_accuracy"]
     assert shown == pytest.approx(hits.mean(), abs=1e-6)  # all of so few are shown at the points
-    if name == "imdb":
-        used, present = kept["last.tokens_used"], kept["present"]
-        assert np.all((used >= 1) & (used <= present[:, None] * (1 + 1e-5)))
-        words = problem.batches(0, False).inputs
-        assert kept["words"].shape == (2, min(studies.MAPPED, words.shape[1]))
-        assert set(kept["words"][:, 0]) == {"[CLS]"} and PADDING == 0

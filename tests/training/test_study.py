@@ -23,6 +23,7 @@ from lib.training.batches import Batches
 from lib.training.curves import load
 from lib.training.studies import STUDIES
 from lib.training.study import OutOfTime, Problem, Study, Work, a_run
+from tests.training import test_loop
 
 
 def problem(batch=8, rows=64):
@@ -79,12 +80,9 @@ def whole(tmp_path_factory):
 
 
 def same(first, second):
-    assert [c.rate for c in first.curves] == [c.rate for c in second.curves]
     for mine, theirs in zip(first.curves, second.curves, strict=True):
-        for name in ("loss", "step_size", "gradient_norm", "evaluated_at"):
-            np.testing.assert_array_equal(getattr(mine, name), getattr(theirs, name))
-        for group in ("metrics", "weight_norms", "walked", "clock", "end"):
-            np.testing.assert_equal(dict(getattr(mine, group)), dict(getattr(theirs, group)))
+        assert mine.rate == theirs.rate
+        test_loop.same(mine, theirs)
 
 
 def test_half_of_the_rates_are_dropped_at_a_quarter_seeds_are_fresh_and_runs_paired(whole):
