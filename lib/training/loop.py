@@ -94,7 +94,7 @@ def train(
     sized = hasattr(optimizer, "last_step_size")
     # loss, and where they are stated step size and gradient norm
     log = torch.full((3 if sized else 1, steps), math.nan, device=device)
-    path = norms(parameters) * 0
+    walked = norms(parameters) * 0
     rows, readings, done, spent, begin = [], [], 0, 0.0, time.process_time()
 
     def closure() -> Tensor:
@@ -117,22 +117,22 @@ def train(
             "at": step,
             "metrics": look(evaluate),
             "weight_norms": dict(zip(weights, norms(parameters).cpu().tolist())),
-            "walked": dict(zip(weights, path.cpu().tolist())) if walk else {},
+            "walked": dict(zip(weights, walked.cpu().tolist())) if walk else {},
             "recent_loss": float(log[0, max(0, step - RECENT) : step].mean()),
             "clock": float(np.mean(readings[-READINGS:])) if readings else math.inf,
         }
 
-    def save() -> None:
+    def save(path: Path) -> None:
         state = {"key": key, "step": step, "seconds": spent + time.process_time() - begin}
         state |= {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "log": log}
-        _write(checkpoint, state | {"rows": rows, "readings": readings, "path": path})
+        _write(path, state | {"rows": rows, "readings": readings, "walked": walked})
 
     if checkpoint and checkpoint.exists():
         state = _read(checkpoint, key)
         done, spent, rows, readings = (state[k] for k in ("step", "seconds", "rows", "readings"))
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
-        path.copy_(state["path"])
+        walked.copy_(state["walked"])
         log.copy_(state["log"])
     if agreed(done) != done:
         raise ValueError(f"{checkpoint} differs between the processes: they must see one file")
@@ -145,7 +145,7 @@ def train(
                 if step % CHECK_EVERY == 0 and not math.isfinite(log[0, step - 1]):
                     break
                 if checkpoint and machine.is_main_process and (leaving or step % SAVE_EVERY == 0):
-                    save()
+                    save(checkpoint)
             # What is measured here is not in the checkpoint: it is measured again from there.
             if tick and step % tick == 0:
                 readings.append(look(clock)["clock_loss"])
@@ -170,7 +170,7 @@ def train(
                 log[2, step] = optimizer.last_gradient_norm
             if walk:
                 moves = torch._foreach_norm(torch._foreach_sub(parameters, before))
-                path.add_(torch.stack(moves).to(path) ** 2)
+                walked.add_(torch.stack(moves).to(walked) ** 2)
     record = log.cpu().numpy()
     finite = np.isfinite(record).all(0)
     end = steps if finite.all() else int(finite.argmin())

@@ -234,10 +234,11 @@ PROBLEMS = {kind.__name__: kind for kind in (pictures, sentences, reviews)}
 TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
-def _declared(rows: dict[str, dict]) -> dict[str, Study]:
-    kind = lambda row: PROBLEMS[row["problem"]]
-    return {name: Study(**row | {"name": name, "problem": kind(row)}) for name, row in rows.items()}
+def _study(name: str, row: dict) -> Study:
+    row["problem"] = PROBLEMS[row["problem"]]
+    return Study(name, **row)
 
 
-DEMO = _declared({name: SMOKE | row for name, row in TABLES.pop("demo").items()})
-STUDIES = _declared(TABLES) | {"digits": replace(DEMO["mnist"], name="digits")}  # needs no data
+DEMO = {name: _study(name, SMOKE | row) for name, row in TABLES.pop("demo").items()}
+STUDIES = {name: _study(name, row) for name, row in TABLES.items()}
+STUDIES["digits"] = replace(DEMO["mnist"], name="digits")  # needs no data
