@@ -153,6 +153,6 @@ def maker(rule: str) -> Callable[..., torch.optim.Optimizer]:
         return RULES[rule]
     theirs = getattr(torch.optim, rule, None)
     if not isinstance(theirs, type) or rule in UNFIT:
-        others = f"torch.optim's, without {', '.join(UNFIT)}"
-        raise ValueError(f"there is no rule {rule!r}, only {', '.join(RULES)} and {others}")
+        rest = f"torch.optim's, without {', '.join(UNFIT)}"
+        raise ValueError(f"there is no rule {rule!r}, only {', '.join(RULES)} and {rest}")
     return lambda parameters, rate, cap: theirs(parameters, rate)

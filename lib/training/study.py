@@ -158,7 +158,7 @@ class Study:
         alive = list(levels)
         if alive and steps > self.rounds[0]:
             best, error = min(levels.values())
-            near = lambda level, own: level - best <= ERRORS * math.hypot(own, error)
+            near = lambda level, e: level - best <= ERRORS * math.hypot(e, error)
             alive = [rate for rate in alive if near(*levels[rate])]
         if self.criterion == "accuracy":
             return alive
