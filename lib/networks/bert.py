@@ -162,7 +162,7 @@ class _Classifier(nn.Module):
 
     The head is the usual one on the pooled first token or, with `mean`, a linear one on the mean of
     the last layer over the tokens that are there. Encoders of sentence embeddings were trained to
-    be read by their mean; the pooler is untrained, and a lower layer leaves the first token blank.
+    be read so; the pooler is untrained, and a lower layer leaves the first token blank.
     """
 
     def __init__(self, network: "BertForSequenceClassification", origin: str, mean: bool = False):
@@ -178,28 +178,29 @@ class _Classifier(nn.Module):
         size = f"{config.num_hidden_layers} layers, width {config.hidden_size}"
         return f"{self.origin}, {size}, {millions:.1f} M weights{read}"
 
-    def forward(self, inputs: Tensor, **options):
-        """Logits; with output_attentions=True also each layer's attention, (b, heads, T, T)."""
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The logits (b, classes)."""
         ids, segments = inputs.long().unbind(1)
         mask = (ids != 0).long()
         encoder = self.network.bert if self.mean else self.network
-        out = encoder(input_ids=ids, token_type_ids=segments, attention_mask=mask, **options)
-        if self.mean:
-            hidden = out.last_hidden_state  # (b, T, d)
-            weights = (mask / mask.sum(1, keepdim=True))[..., None].to(hidden.dtype)  # (b, T, 1)
-            logits = self.network.classifier(self.network.dropout((weights * hidden).sum(1)))
-        else:
-            logits = out.logits
-        return (logits, out.attentions) if options.get("output_attentions") else logits
+        out = encoder(input_ids=ids, token_type_ids=segments, attention_mask=mask)
+        if not self.mean:
+            return out.logits
+        hidden = out.last_hidden_state  # (b, T, d)
+        weights = (mask / mask.sum(1, keepdim=True))[..., None].to(hidden.dtype)  # (b, T, 1)
+        return self.network.classifier(self.network.dropout((weights * hidden).sum(1)))
 
 
-def classifier(weights: Weights, classes: int) -> _Classifier:
-    """The encoder of `weights` with a fresh head for `classes`, drawn from torch's generator.
+def classifier(weights: Weights, classes: int, layers: int) -> _Classifier:
+    """The lowest `layers` layers of `weights`, read by the mean, with a fresh head for `classes`.
 
-    Raises ValueError for weights that are damaged, or carry a head for another number of labels.
+    The head is drawn from torch's generator. ValueError for weights that have fewer layers, are
+    damaged, or carry a head for another number of labels.
     """
     from safetensors import SafetensorError, safe_open
 
+    if not 1 <= layers <= weights.layers:
+        raise ValueError(f"layers must lie between 1 and {weights.layers}, got {layers}")
     path, head = weights.folder / "model.safetensors", classes
     try:
         with safe_open(path, "pt") as file:
@@ -212,19 +213,11 @@ def classifier(weights: Weights, classes: int) -> _Classifier:
     how = dict(num_labels=classes, use_safetensors=True, local_files_only=True)
     load = _quiet().BertForSequenceClassification.from_pretrained
     network = load(weights.folder, attn_implementation="sdpa", **how)
-    return _Classifier(network, f"BERT pretrained as {weights.name} ({weights.source})")
-
-
-def lower(model: _Classifier, layers: int) -> _Classifier:
-    """The lowest `layers` layers of `model`, read by the mean; ValueError if it has fewer."""
-    network, whole = model.network, model.network.config.num_hidden_layers
-    if not 1 <= layers <= whole:
-        raise ValueError(f"layers must lie between 1 and {whole}, got {layers}")
-    encoder = network.bert.encoder
-    encoder.layer = encoder.layer[:layers]
+    network.bert.encoder.layer = network.bert.encoder.layer[:layers]
     network.config.num_hidden_layers = layers
-    origin = f"the lower {layers} of {whole} layers of {model.origin}"
-    return _Classifier(network, origin, mean=True)
+    pretrained = f"BERT pretrained as {weights.name} ({weights.source})"
+    lower = f"the lower {layers} of {weights.layers} layers of {pretrained}"
+    return _Classifier(network, lower, mean=True)
 
 
 def small_classifier(weights: Weights, classes: int) -> _Classifier:
@@ -238,28 +231,6 @@ def small_classifier(weights: Weights, classes: int) -> _Classifier:
     config = _quiet().BertConfig(**sizes, attn_implementation="sdpa")
     network = _quiet().BertForSequenceClassification(config)
     return _Classifier(network, "small BERT from a random start")
-
-
-@torch.no_grad()
-def entropies(model: _Classifier, inputs: Tensor) -> Tensor:
-    """Relative entropy of each layer's attention (layers,): 1 for uniform weights, 0 for one token.
-
-    H = -Σ_s p_s log p_s / log T over the T tokens of a row, averaged over its T queries, heads and
-    rows; padding of `inputs` (b, 2, T) is left out. A row needs two tokens or more.
-    """
-    inputs = trim(inputs).to(next(model.parameters()).device)
-    model.network.set_attn_implementation("eager")  # the fused attention does not give its weights
-    try:
-        _, attentions = model(inputs, output_attentions=True)
-    finally:
-        model.network.set_attn_implementation("sdpa")
-    return torch.stack([_entropy(weights.double(), inputs[:, 0] != 0) for weights in attentions])
-
-
-def _entropy(weights: Tensor, used: Tensor) -> Tensor:
-    """The mean over the queries `used` (b, T) of `weights` (b, heads, T, T)."""
-    entropies = torch.special.entr(weights).sum(-1).mean(1)  # (b, heads, T) -> (b, T)
-    return (entropies / used.sum(1, keepdim=True).double().log())[used].mean()
 
 
 def _quiet():

@@ -22,10 +22,7 @@ EMBEDDING_STD = 0.1
 
 
 class _SelfAttention(nn.Module):
-    """softmax(q kᵀ / sqrt(d_h)) v per head, merged by a matrix; no biases.
-
-    W_Q, W_K, W_V are separate; padding is left out. ValueError if `heads` does not divide `width`.
-    """
+    """softmax(q kᵀ / sqrt(d_h)) v per head, merged by a matrix; no biases, padding left out."""
 
     def __init__(self, width: int, heads: int):
         super().__init__()
@@ -80,8 +77,8 @@ class TextTransformer(nn.Module):
         width, hidden: d and the width of the MLP; the paper has 384 and 1536.
         dropout: rate behind embeddings, attention and MLP; the paper has 0.2.
 
-    Raises ValueError for heads that do not divide the width. Source: paper C; where dropout acts
-    and the start are ours.
+    ValueError for heads that do not divide the width, or ids that are no (b, T') with T' <= T.
+    Source: paper C; where dropout acts and the start are ours.
     """
 
     def __init__(
@@ -101,10 +98,7 @@ class TextTransformer(nn.Module):
                 nn.init.normal_(module.weight, std=EMBEDDING_STD)
 
     def start(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """The embedded tokens (b, T', d) of `ids` (b, T'), and which are no padding, bool (b, T').
-
-        ValueError for ids of another shape, T' > length among them.
-        """
+        """The embedded tokens (b, T', d) of `ids` (b, T'), and which are no padding (b, T')."""
         if ids.ndim != 2 or ids.shape[1] > self.length:
             words = f"ids must have shape (batch, at most {self.length})"
             raise ValueError(f"{words}, they have {tuple(ids.shape)}")

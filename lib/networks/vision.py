@@ -41,9 +41,6 @@ class _ShiftedPatches(nn.Module):
 
     The copies move by half a patch along the diagonals (`shift` "diagonal", Lee et al., 2021) or by
     one pixel along the axes ("cardinal", vit_for_small_dataset); with None there are none.
-    `forward` takes images (b, channels, size, size) and returns tokens (b, (size/patch)², width).
-    Raises ValueError if `patch` does not divide `size`, for another `shift`, or an image of another
-    shape.
     """
 
     def __init__(self, size: int, patch: int, channels: int, width: int, shift="diagonal"):
@@ -60,7 +57,7 @@ class _ShiftedPatches(nn.Module):
         self.embed = nn.Linear(pixels, width)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Images (b, channels, size, size) as tokens (b, T, d); ValueError for another shape."""
+        """Images (b, channels, size, size) as tokens (b, T, d)."""
         expected = (self.channels, self.size, self.size)
         if images.ndim != 4 or images.shape[1:] != expected:
             words = f"images must have shape {('batch', *expected)}"
@@ -76,8 +73,7 @@ class _LocalityAttention(nn.Module):
 
     M (`mask_diagonal`) sets the diagonal to -∞, so that a token attends to the others only. τ
     starts at sqrt(d_h), the fixed value of plain attention, and with `learn_temperature` log τ is
-    learned. d_h is `head_width`, without it d / h: ValueError if the heads do not divide the width.
-    Source: Lee et al. (2021).
+    learned. d_h is `head_width`, without it d / h.
     """
 
     def __init__(
@@ -116,10 +112,7 @@ class _LocalityAttention(nn.Module):
 
 
 class _EncoderBlock(nn.Module):
-    """Pre-norm block: x ← x + Attention(LayerNorm(x)); x ← x + MLP(LayerNorm(x)), with GELU.
-
-    `options` are those of the attention.
-    """
+    """Pre-norm block: x ← x + Attention(LayerNorm(x)); x ← x + MLP(LayerNorm(x)), with GELU."""
 
     def __init__(self, width: int, heads: int, hidden: int, **options):
         super().__init__()

@@ -23,7 +23,6 @@ from lib.training.study import TUNING_SEED, OutOfTime, Study, Work, a_run
 
 
 def _options(arguments: list[str] | None = None) -> argparse.Namespace:
-    """The command line of `python -m lib.training`."""
     how = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser("python -m lib.training", None, __doc__, formatter_class=how)
     add, state = parser.add_argument, files.folder("runs") / "studies"
@@ -32,8 +31,7 @@ def _options(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--set", action="append", default=[], metavar="FIELD=VALUE", help=words)
     words = f"this run alone; seed {TUNING_SEED} is that of the trials"
     add("--one", nargs=3, metavar=("RULE", "RATE", "SEED"), help=words)
-    words = "train so long, save, say what is left, go on next time"
-    add("--minutes", type=float, default=math.inf, help=words)
+    add("--minutes", type=float, default=math.inf, help="train so long, and save")
     words = "write the curves so far to DIR/STUDY.npz and stop"
     add("--keep", type=Path, metavar="DIR", help=words)
     add("--state", type=Path, default=state, help="folder of the runs, runs/studies")
@@ -69,7 +67,7 @@ def _value(text: str):
 
 
 def _run(chosen: argparse.Namespace) -> str:
-    """Do what the options `chosen` say; what is to be said at the end."""
+    """What is to be said at the end."""
     if chosen.study not in STUDIES:
         raise ValueError(f"there is no study {chosen.study!r}, only {', '.join(STUDIES)}")
     study = STUDIES[chosen.study]
@@ -89,10 +87,8 @@ def _run(chosen: argparse.Namespace) -> str:
         work.run()
         return f"{study.name}: {work.left()}, in {work.folder}"
     path = chosen.keep / f"{study.name}.npz"
-    if path.exists() and (old := load(path)).digest != work.key:
-        mine, theirs = work.configuration, old.configuration
-        unlike = [k for k in {**mine, **theirs} if mine.get(k) != theirs.get(k)]
-        raise ValueError(f"{path} is of another study ({', '.join(unlike)} differ): move it away")
+    if path.exists() and load(path).digest != work.key:
+        raise ValueError(f"{path} is of another study: move it away")
     work.collected().save(path)
     return f"{path}: {work.left()}"
 

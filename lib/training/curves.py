@@ -17,6 +17,7 @@ ROOMS = ("training", "networks", "data")  # of the library, whose code decides a
 STEPWISE = ("loss", "step_size", "gradient_norm", "evaluated_at")
 GROUPS = ("metrics", "weight_norms", "walked", "clock", "end")
 READINGS = 3  # of the clock whose mean is compared with a target
+NONE = np.zeros(0, np.float32)
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,10 +32,10 @@ class Curve(Shapes):
     """
 
     status: str
-    loss: np.ndarray
-    step_size: np.ndarray
-    gradient_norm: np.ndarray
-    evaluated_at: np.ndarray
+    loss: np.ndarray = field(default_factory=NONE.copy)
+    step_size: np.ndarray = field(default_factory=NONE.copy)
+    gradient_norm: np.ndarray = field(default_factory=NONE.copy)
+    evaluated_at: np.ndarray = field(default_factory=NONE.copy)
     part: str = "curve"
     rule: str = ""
     rate: float = 0.0
@@ -64,6 +65,11 @@ class Curve(Shapes):
         count = int(self.end["test_rows"])
         return np.unpackbits(self.end["test_correct"], count=count).astype(bool)
 
+    @staticmethod
+    def packed(hits) -> dict[str, np.ndarray]:
+        """What `hits` unpacks out of `end`: bool (rows,) as bits, and the number of rows."""
+        return {"test_correct": np.packbits(np.asarray(hits)), "test_rows": np.array(len(hits))}
+
     def smooth(self, window: int) -> np.ndarray:
         """The running mean of the loss over `window` steps, over fewer at the start: (steps,)."""
         total = np.cumsum(self.loss, dtype=float)
@@ -86,10 +92,8 @@ class Curve(Shapes):
         return np.convolve(loss, np.full(READINGS, 1 / READINGS), "valid")
 
     def steps_to(self, target: float, window: int) -> float:
-        """First step at which the mean over `window` steps is ≤ `target`; inf if it never is.
-
-        With a clock: the first reading whose mean with the two before it is.
-        """
+        """First step at which the mean over `window` steps is ≤ `target`, inf if it never is; with
+        a clock the first reading whose mean with the two before it is."""
         if self.clock:
             reached, at = self.readings() <= target, self.clock["at"]
         else:
@@ -176,23 +180,18 @@ def load(path: Path) -> Curves:
                 for group in groups:
                     values = values[group]
                 values[name] = file[place]
-        schema, every = head["schema"], tuple(Curve(**run) for run in runs)
-        curves = Curves(head["name"], head["configuration"], every)
+        if head["schema"] != SCHEMA:
+            raise ValueError(f"schema {head['schema']}, this code reads {SCHEMA}")
+        return Curves(head["name"], head["configuration"], tuple(Curve(**run) for run in runs))
     except Exception as error:  # which one depends on the byte that is wrong
         what = f"there is no {error}" if isinstance(error, KeyError) else error
         words = f"{path} is not a curve file that can be read ({what})"
         raise ValueError(f"{words}; fetch it again or run the study") from error
-    if schema != SCHEMA:
-        raise ValueError(f"{path} has schema {schema}, this code reads {SCHEMA}")
-    return curves
 
 
 @lru_cache
 def made(device: str) -> dict:
-    """Where a run is made: commit, code, torch, device, processor, threads.
-
-    `code` is a short hash of the code that decides a run: lib/training, lib/networks, lib/data.
-    """
+    """Where a run is made; `code` is a short hash of the code of `ROOMS`, which decides a run."""
     import torch
 
     capability = torch.backends.cpu.get_cpu_capability()

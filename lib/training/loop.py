@@ -21,6 +21,7 @@ from lib.training.curves import READINGS, Curve
 from lib.training.rules import norms
 
 CHECK_EVERY = 100  # steps between looks at the loss; each look waits for the device
+SAVE_EVERY = 500  # steps between checkpoints
 RECENT = 100  # steps whose mean loss a stopping rule sees
 SEAL = 16  # hex digits of the SHA-256 with which a checkpoint begins
 Evaluate = Callable[[nn.Module], Mapping[str, float]]  # of a model in evaluation mode
@@ -68,9 +69,7 @@ def train(
     tick: int = 0,
     cpu: bool = False,
     checkpoint: Path | None = None,
-    every: int = 500,
     key: str = "",
-    until: float = math.inf,
     pause: Callable[[int], bool] = lambda step: False,
 ) -> Curve:
     """Train `model` in place for `steps` steps, step k on `batches.batch(k)`; return the curve.
@@ -80,10 +79,10 @@ def train(
     are measured after the numbers of steps `at` and at the end; `stop` sees that, "recent_loss" and
     "clock", and ends the run. `walk` adds up squared moves; `clock` is read every `tick` steps.
 
-    The file `checkpoint` is written every `every` steps; the same call goes on from it, bit for bit
-    on a CPU. After `until` steps, or where `pause(steps done)` says so, the run is saved and left;
-    where a loss or a norm is not finite it ends. ValueError for a checkpoint that is damaged or of
-    another `key`, OSError for one that cannot be written.
+    The same call goes on from the file `checkpoint`, written every `SAVE_EVERY` steps, bit for bit
+    on a CPU. Where `pause(steps done)` says so the run is saved and left; where a loss or a norm is
+    not finite it ends. ValueError for a checkpoint that is damaged or of another `key`, OSError for
+    one that cannot be written.
     """
     machine = accelerator(cpu)
     device = machine.device
@@ -95,7 +94,7 @@ def train(
     sized = hasattr(optimizer, "last_step_size")
     # loss, and where they are stated step size and gradient norm
     log = torch.full((3 if sized else 1, steps), math.nan, device=device)
-    path = norms(parameters) * 0
+    walked = norms(parameters) * 0
     rows, readings, done, spent, begin = [], [], 0, 0.0, time.process_time()
 
     def closure() -> Tensor:
@@ -118,27 +117,22 @@ def train(
             "at": step,
             "metrics": look(evaluate),
             "weight_norms": dict(zip(weights, norms(parameters).cpu().tolist())),
-            "walked": dict(zip(weights, path.cpu().tolist())) if walk else {},
+            "walked": dict(zip(weights, walked.cpu().tolist())) if walk else {},
             "recent_loss": float(log[0, max(0, step - RECENT) : step].mean()),
             "clock": float(np.mean(readings[-READINGS:])) if readings else math.inf,
         }
 
-    def save(checkpoint: Path) -> None:
+    def save(path: Path) -> None:
         state = {"key": key, "step": step, "seconds": spent + time.process_time() - begin}
         state |= {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "log": log}
-        state |= {"rows": rows, "readings": readings, "path": path}
-        torch.save(state, stream := io.BytesIO())
-        for remains in checkpoint.parent.glob(f".{checkpoint.name}.*"):
-            remains.unlink()  # of a run killed while it wrote
-        content = stream.getvalue()
-        files.write(checkpoint, files.sha256(content).encode() + content)
+        _write(path, state | {"rows": rows, "readings": readings, "walked": walked})
 
     if checkpoint and checkpoint.exists():
         state = _read(checkpoint, key)
         done, spent, rows, readings = (state[k] for k in ("step", "seconds", "rows", "readings"))
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
-        path.copy_(state["path"])
+        walked.copy_(state["walked"])
         log.copy_(state["log"])
     if agreed(done) != done:
         raise ValueError(f"{checkpoint} differs between the processes: they must see one file")
@@ -146,11 +140,11 @@ def train(
     network.train()
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         for step in range(done, steps + 1):
-            leaving = step == until or (step > done and agreed(pause(step)))
+            leaving = agreed(pause(step))
             if step > done:
                 if step % CHECK_EVERY == 0 and not math.isfinite(log[0, step - 1]):
                     break
-                if checkpoint and machine.is_main_process and (leaving or step % every == 0):
+                if checkpoint and machine.is_main_process and (leaving or step % SAVE_EVERY == 0):
                     save(checkpoint)
             # What is measured here is not in the checkpoint: it is measured again from there.
             if tick and step % tick == 0:
@@ -176,34 +170,35 @@ def train(
                 log[2, step] = optimizer.last_gradient_norm
             if walk:
                 moves = torch._foreach_norm(torch._foreach_sub(parameters, before))
-                path.add_(torch.stack(moves).to(path) ** 2)
+                walked.add_(torch.stack(moves).to(walked) ** 2)
     record = log.cpu().numpy()
     finite = np.isfinite(record).all(0)
     end = steps if finite.all() else int(finite.argmin())
     if end < step:
         status = f"diverged at step {end + 1}"
-    losses, *sizes = record[:, :end]
-    step_sizes, gradient_norms = sizes or (losses[:0], losses[:0])
-    rows, read = [row for row in rows if row["at"] <= end], {}
+    rows, read, groups = [row for row in rows if row["at"] <= end], {}, {}
     if tick:
         read = {"at": np.arange(0, end + 1, tick), "loss": readings[: end // tick + 1]}
-
-    def over(group: str) -> dict[str, np.ndarray]:
+    for group in ("metrics", "weight_norms", "walked"):
         names = rows[0][group] if rows else ()
-        return {name: np.array([row[group][name] for row in rows]) for name in names}
-
+        groups[group] = {name: np.array([row[group][name] for row in rows]) for name in names}
     return Curve(
-        status=status,
-        seconds=spent + time.process_time() - begin,
-        loss=losses,
-        step_size=step_sizes,
-        gradient_norm=gradient_norms,
+        status,
+        *record[:, :end],
         evaluated_at=np.array([row["at"] for row in rows], dtype=int),
-        metrics=over("metrics"),
-        weight_norms=over("weight_norms"),
-        walked=over("walked"),
+        seconds=spent + time.process_time() - begin,
         clock={name: np.array(values, np.float32) for name, values in read.items()},
+        **groups,
     )
+
+
+def _write(path: Path, state: dict) -> None:
+    """Write a checkpoint that `_read` reads, whole or not at all."""
+    for remains in path.parent.glob(f".{path.name}.*"):
+        remains.unlink()  # of a run killed while it wrote
+    torch.save(state, stream := io.BytesIO())
+    content = stream.getvalue()
+    files.write(path, files.sha256(content).encode() + content)
 
 
 def _read(path: Path, key: str) -> dict:

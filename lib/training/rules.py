@@ -63,10 +63,7 @@ class _GradientStep(torch.optim.Optimizer):
 
 
 class NormalizedSGD(_GradientStep):
-    """θ ← θ - min(η / ‖g‖, η_max) g, η = `lr` and η_max = `max_step`.
-
-    Source: paper A, Eq. 2 and App. C ("SNGD").
-    """
+    """θ ← θ - min(η / ‖g‖, η_max) g, η = `lr` and η_max = `max_step`: paper A, Eq. 2, App. C."""
 
     def __init__(self, params, lr: float, max_step: float = math.inf):
         super().__init__(params, {"lr": lr, "max_step": max_step})
@@ -120,9 +117,6 @@ class MirrorDescent(torch.optim.Optimizer):
             lr, p = group["lr"], group["p"]
             members = [parameter for parameter in group["params"] if parameter.grad is not None]
             gradients = [parameter.grad for parameter in members]
-            if p == 2:
-                torch._foreach_add_(members, gradients, alpha=-lr)
-                continue
             images = [self._image(parameter, p) for parameter in members]
             wide = [gradient.to(U.dtype) for gradient, U in zip(gradients, images)]
             torch._foreach_add_(images, wide, alpha=-lr)
@@ -149,16 +143,16 @@ RULES: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "l3": lambda parameters, rate, cap: MirrorDescent(parameters, rate, 3.0),
 }
 STEP_SIZED = ("SPS", "SNGD")  # rules whose step size changes from step to step
+# Of torch.optim those that take no step along dense gradients of any shape and one closure's loss.
+UNFIT = ("LBFGS", "Muon", "Optimizer", "SparseAdam")
 
 
 def maker(rule: str) -> Callable[..., torch.optim.Optimizer]:
-    """The entry of `RULES`, or torch's optimiser of this name with only its rate set.
-
-    ValueError for a name that neither has.
-    """
+    """The entry of `RULES`, or torch's optimiser with only its rate set; ValueError for neither."""
     if rule in RULES:
         return RULES[rule]
     theirs = getattr(torch.optim, rule, None)
-    if not isinstance(theirs, type):
-        raise ValueError(f"there is no rule {rule!r}, only {', '.join(RULES)} and torch.optim's")
+    if not isinstance(theirs, type) or rule in UNFIT:
+        rest = f"torch.optim's, without {', '.join(UNFIT)}"
+        raise ValueError(f"there is no rule {rule!r}, only {', '.join(RULES)} and {rest}")
     return lambda parameters, rate, cap: theirs(parameters, rate)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from lib import files, seeds
 from lib.training import loop
 from lib.training.batches import Batches
-from lib.training.curves import Curve, Curves, load, made
+from lib.training.curves import NONE, Curve, Curves, load, made
 from lib.training.rules import maker
 
 TUNING_SEED = 100  # no judged run has it
@@ -54,7 +54,7 @@ class Problem:
     about: Mapping
     loss: Callable[[nn.Module, tuple], Tensor] = loop.cross_entropy
     clock: loop.Evaluate | None = None
-    baselines: Mapping[str, Callable[[], Mapping]] = field(default_factory=dict)
+    baselines: Mapping[str, Callable[[], np.ndarray]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,10 @@ class Study:
 
     `problem(batch=, **options)` loads network and data. `rates` {rule: candidates}, SPS before
     SNGD, whose `cap` is the rate of SPS where it is None; at most `extensions` are added beyond an
-    edge. `criterion` "speed" judges them by the steps to the last of the training losses `targets`,
-    "accuracy" by held-out rows. A run ends where what `ENDS` names is past `stop_at`. `loss_rows`
-    divides a loss that is a sum. A `clock`, steps between its readings, is the second protocol:
-    losses are its readings, rates race, and plain classifiers are fitted.
+    edge. They are judged by the steps to the last of the training losses `targets`, or by accuracy
+    on the rows that `options` hold out. A run ends where what `ENDS` names is past `stop_at`.
+    `loss_rows` divides a loss that is a sum. A `clock`, steps between its readings, is the second
+    protocol: losses are its readings, rates race, and plain classifiers are fitted.
     """
 
     name: str
@@ -78,7 +78,6 @@ class Study:
     targets: Sequence[float]
     options: Mapping = field(default_factory=dict)
     stop_at: float | None = None
-    criterion: str = "speed"
     seeds: int = 5
     first_seed: int = 0
     evaluations: int = 20
@@ -101,12 +100,13 @@ class Study:
         for name, value in self.options.items():
             if type(value) is int:
                 seeds.whole_number(f"options.{name}", value, 1)
-        if self.criterion not in ("speed", "accuracy"):
-            raise ValueError(f"criterion must be speed or accuracy, got {self.criterion!r}")
-        if self.criterion == "accuracy" and "held_out" not in self.options:
-            raise ValueError(f"{self.name} holds no rows out: its criterion cannot be accuracy")
         if self.first_seed <= TUNING_SEED < self.first_seed + self.seeds:
             raise ValueError(f"seed {TUNING_SEED} is that of the trials: no judged run may have it")
+
+    @property
+    def criterion(self) -> str:
+        """By what rates are judged: "accuracy" on held-out rows, or "speed"."""
+        return "accuracy" if "held_out" in self.options else "speed"
 
     @property
     def points(self) -> np.ndarray:
@@ -127,10 +127,12 @@ class Study:
 
     def stop(self, metrics: Mapping[str, float]) -> bool:
         """True where a run with these `metrics` ends; ValueError where they lack what ends it."""
+        if self.stop_at is None:
+            return False
         name, sign, _ = self.ending
-        if self.stop_at is not None and name not in metrics:
+        if name not in metrics:
             raise ValueError(f"{self.name} does not measure {name}: it can have no stop_at")
-        return self.stop_at is not None and sign * metrics[name] >= sign * self.stop_at
+        return sign * metrics[name] >= sign * self.stop_at
 
     def score(self, trial: Curve) -> tuple[float, float]:
         """How good a trial is, the smaller the better."""
@@ -138,42 +140,41 @@ class Study:
             return math.inf, math.inf
         if self.criterion == "accuracy":
             return 0.0, -float(np.mean(trial.metrics["test_accuracy"][-LAST:]))
-        if self.clock:
-            return trial.steps_to(self.targets[-1], 0), float(trial.readings()[-1])
-        target = self.targets[-1] * self.loss_rows
-        return trial.steps_to(target, self.window), float(trial.smooth(self.window)[-1])
+        loss = trial.readings() if self.clock else trial.smooth(self.window)
+        target = self.targets[-1] * (1 if self.clock else self.loss_rows)
+        return trial.steps_to(target, self.window), float(loss[-1])
 
-    def going_on(self, trials: Mapping[float, Curve], steps: int) -> list[float]:
-        """The rates of `trials` that go on after so many steps: the better half, or in a race all
-        that did not diverge, nor are, from the second round on, worse than the best by more than
-        `ERRORS` deviations: of the clock's last `RECENT` readings, or binomial ones.
+    def going_on(self, trials: Mapping[float, Curve], last: list[float], steps: int) -> list[float]:
+        """Which rates of the `last` round go on after so many steps, of all `trials` so far.
+
+        The better half; in a race all that did not diverge, nor are, from the second round on,
+        worse than the best by more than `ERRORS` deviations: of the clock's last `RECENT` readings,
+        or binomial ones. None where two have reached the last target, or one has and no other is
+        left, or twice its steps are over.
         """
         if not self.clock:
-            return sorted(trials, key=lambda r: self.score(trials[r]))[: (len(trials) + 1) // 2]
-        levels = {}
-        for rate, trial in trials.items():
-            if trial.diverged:
-                continue
-            if self.criterion == "accuracy":
-                p = float(trial.metrics["test_accuracy"][-1])
-                levels[rate] = -p, math.sqrt(p * (1 - p) / self.options["held_out"])
-            else:
-                last = trial.clock["loss"][-RECENT:].astype(float)
-                levels[rate] = float(last.mean()), float(last.std())
-        if steps == self.rounds[0] or not levels:
-            return list(levels)
-        best, error = min(levels.values())
-        return [r for r, (m, e) in levels.items() if m - best <= ERRORS * math.hypot(e, error)]
-
-    def decided(self, trials: Mapping[float, Curve], alive: list[float], steps: int) -> bool:
-        """Whether a race for speed is over after so many steps, with these rates `alive`: two have
-        reached the last target, or one has and no other is left, or twice its steps are over."""
-        if self.criterion == "accuracy" or not self.clock:
-            return False
+            return sorted(last, key=lambda rate: self.score(trials[rate]))[: (len(last) + 1) // 2]
+        levels = {rate: self._level(trials[rate]) for rate in last if not trials[rate].diverged}
+        alive = list(levels)
+        if alive and steps > self.rounds[0]:
+            best, error = min(levels.values())
+            near = lambda level, e: level - best <= ERRORS * math.hypot(e, error)
+            alive = [rate for rate in alive if near(*levels[rate])]
+        if self.criterion == "accuracy":
+            return alive
         needed = {rate: self.score(trial)[0] for rate, trial in trials.items()}
         first, second = sorted([*needed.values(), math.inf, math.inf])[:2]
         waiting = any(math.isinf(needed[rate]) for rate in alive)
-        return first < math.inf and (second < math.inf or not waiting or 2 * first <= steps)
+        over = second < math.inf or not waiting or 2 * first <= steps
+        return [] if first < math.inf and over else alive
+
+    def _level(self, trial: Curve) -> tuple[float, float]:
+        """How good a trial in a race is by now, the smaller the better, and its deviation."""
+        if self.criterion == "accuracy":
+            p = float(trial.metrics["test_accuracy"][-1])
+            return -p, math.sqrt(p * (1 - p) / self.options["held_out"])
+        recent = trial.clock["loss"][-RECENT:].astype(float)
+        return float(recent.mean()), float(recent.std())
 
 
 class OutOfTime(Exception):
@@ -198,7 +199,7 @@ class Work:
             raise ValueError(f"minutes must be above 0, got {minutes:g}")
         last = time.monotonic() + 60 * minutes
         self.study, self.say, self.cpu = study, say, cpu
-        self.spent = lambda step=0: time.monotonic() >= last
+        self.spent = lambda: time.monotonic() >= last
         # Sums are split over threads, and another split rounds differently.
         torch.set_num_threads(1)
         self.machine = loop.accelerator(cpu)
@@ -206,10 +207,13 @@ class Work:
             raise ValueError(f"{study.name} sums its loss over a batch: one process must train it")
         self.made = made(self.machine.device.type)
         self.problem = study.problem(batch=study.batch, **study.options)
+        for tuning in (False, True):  # sizes that do not fit are refused before anything is written
+            self.problem.batches(0, tuning).on("cpu", (0, self.machine.num_processes))
         apart = ("problem", "options", "stop_at", "seeds", "first_seed", "loss_rows")
         values = {f.name: getattr(study, f.name) for f in fields(study) if f.name not in apart}
         stop = "never" if study.stop_at is None else f"{study.ending[2]} {study.stop_at:g}"
-        values |= dict(stop=stop, tuning_seed=TUNING_SEED, problem=dict(self.problem.about))
+        values |= dict(criterion=study.criterion, stop=stop, tuning_seed=TUNING_SEED)
+        values |= {"problem": dict(self.problem.about)}
         self.configuration = json.loads(files.dumps(values))
         self.key = Curves(study.name, self.configuration, ()).digest
         self.folder = Path(folder) / f"{study.name}-{self.key}"
@@ -217,8 +221,8 @@ class Work:
     def run(self) -> Curves:
         """Run the trials, then the judged runs, and return all of them; raises OutOfTime."""
         study, rates, cap = self.study, {}, self.study.cap
-        plain = self.problem.baselines if study.clock else ()
-        self.all_of([a_run("baseline", name, 0.0, None, 0) for name in plain])
+        if study.clock:
+            self.all_of([a_run("baseline", name, 0.0, None, 0) for name in self.problem.baselines])
         for rule in study.rates:
             rates[rule] = self.best(rule, cap)
             cap = rates[rule] if rule == "SPS" and study.cap is None else cap
@@ -229,16 +233,14 @@ class Work:
     def best(self, rule: str, cap: float | None) -> float:
         """The rate at which `rule` is judged, out of the study's candidates; one alone is taken.
 
-        They are trained from round to round, and some are dropped after each. While the best lies
-        at an edge of the grid, one more rate beyond is tried, as far as the others ran. ValueError,
-        with the rates, where every one diverged.
+        Some are dropped after each round. While the best lies at an edge of the grid, one more rate
+        beyond is tried, as far as the others ran. ValueError where every one diverged.
         """
 
         def trials(rates: list[float], steps: int) -> dict[float, Curve]:
             runs = [a_run("trial", rule, rate, cap, TUNING_SEED) for rate in rates]
             # Of a trial that has gone on since, the start: who goes on chooses the same rates.
-            trained = (trial.until(steps) for trial in self.all_of(runs, steps))
-            return dict(zip(rates, trained))
+            return {trial.rate: trial.until(steps) for trial in self.all_of(runs, steps)}
 
         study, grid = self.study, sorted(self.study.rates[rule])
         outcomes, alive = {}, grid
@@ -247,8 +249,8 @@ class Work:
         for steps in study.rounds:
             running = trials(alive, steps)
             outcomes = outcomes | running if study.clock else running
-            alive = study.going_on(running, steps)
-            if not alive or study.decided(outcomes, alive, steps):
+            alive = study.going_on(outcomes, alive, steps)
+            if not alive:
                 break
         for extension in range(study.extensions + 1):
             scores = {rate: study.score(trial) for rate, trial in outcomes.items()}
@@ -267,8 +269,8 @@ class Work:
         return best
 
     def all_of(self, runs: list[dict], until: float = math.inf) -> list[Curve]:
-        """The curves of `runs`, up to the step `until` at least; what another process works on is
-        left to it, and taken up where it was killed."""
+        """The curves of `runs`, up to the step `until` at least, whichever process trains them;
+        OutOfTime where the minutes end."""
         while None in (curves := [self.one(who, until) for who in runs]):
             if loop.agreed(self.spent()):
                 raise OutOfTime(self.left())
@@ -276,24 +278,21 @@ class Work:
         return curves
 
     def one(self, who: dict, until: float = math.inf) -> Curve | None:
-        """The curve of one run, from its file or trained; None while another process has it.
-
-        ValueError for a file of other code or another device; OutOfTime for a run that is left.
-        """
+        """The curve of one run, from its file or trained; None while another process has it."""
         name = "-".join(str(value) for value in who.values() if value is not None)
         self.folder.mkdir(parents=True, exist_ok=True)
         # A name may end in a rate, so suffixes are added to it and never replaced.
         path, checkpoint = self.folder / f"{name}.npz", self.folder / f"{name}.pt"
         lock, first = FileLock(self.folder / f".{name}.lock"), self.machine.is_main_process
-        # Before the lock: a run that came far enough may be taken further by another process.
-        if curve := loop.agreed(self._kept(path, until) if first else None):
-            return curve
         try:
             with contextlib.suppress(Timeout):
                 lock.acquire(blocking=False) if first else None
-            if not loop.agreed(lock.is_locked):
-                return None
-            if curve := loop.agreed(self._kept(path, until) if first else None):
+            curve = self._finished(path) if first and path.exists() else None
+            if curve and curve.paused and len(curve.loss) < until:
+                curve = None
+            # Whoever holds the lock: a run that came far enough may be taken further meanwhile.
+            curve, mine = loop.agreed((curve, lock.is_locked))
+            if curve or not mine:
                 return curve
             curve = replace(self._trained(who, checkpoint, until), **who, made=self.made)
             if first:
@@ -307,32 +306,27 @@ class Work:
         finally:
             lock.release()
 
-    def _kept(self, path: Path, until: float) -> Curve | None:
-        curve = self._finished(path) if path.exists() else None
-        return curve if curve and (not curve.paused or len(curve.loss) >= until) else None
-
     def _finished(self, path: Path) -> Curve:
         (curve,) = load(path).curves
         mine, theirs = self.made, curve.made
         if (theirs["code"], theirs["device"]) != (mine["code"], mine["device"]):
-            words = (
-                f"{path} was made by the code of commit {theirs['commit']} on {theirs['device']}"
-            )
-            raise ValueError(f"{words}, not by this one on {mine['device']}: use another --state")
+            origin = f"the code of commit {theirs['commit']} on {theirs['device']}"
+            words = f"{path} was made by {origin}, not by this one on {mine['device']}"
+            raise ValueError(f"{words}: use another --state")
         return curve
 
     def _trained(self, who: dict, checkpoint: Path, until: float) -> Curve:
-        study, problem, seed, none = self.study, self.problem, who["seed"], np.zeros(0, np.float32)
-        trial, tuning, begin = who["part"] == "trial", seed == TUNING_SEED, time.process_time()
+        study, problem, seed = self.study, self.problem, who["seed"]
+        trial, tuning = who["part"] == "trial", seed == TUNING_SEED
         if who["part"] == "baseline":
-            end = problem.baselines[who["rule"]]()
-            took = time.process_time() - begin
-            return Curve("finished", none, none, none, none, seconds=took, end=end)
+            begin, hits = time.process_time(), problem.baselines[who["rule"]]()
+            end, took = Curve.packed(hits), time.process_time() - begin
+            return Curve("finished", end=end, seconds=took)
         model = loop.initialised(problem.build, seed)
         curve = loop.train(
             model,
             maker(who["rule"])(model.parameters(), who["rate"], who["cap"]),
-            problem.batches(seed, tuning and study.criterion == "accuracy"),
+            problem.batches(seed, tuning),
             study.horizon,
             problem.loss,
             evaluate=lambda model: problem.evaluate(model, seed, tuning),
@@ -344,8 +338,7 @@ class Work:
             cpu=self.cpu,
             checkpoint=checkpoint,
             key=f"{self.key} {self.made['code']} {checkpoint.stem}",
-            until=until,
-            pause=self.spent,
+            pause=lambda step: step == until or self.spent(),
         )
         if curve.paused and len(curve.loss) != until:
             raise OutOfTime(self.left())
@@ -354,7 +347,7 @@ class Work:
             end["capped"] = np.mean(curve.step_size.astype(float) >= who["rate"] * (1 - 1e-6))
         if trial:  # its loss and what chooses the rate are kept
             loss = curve.loss.clip(max=6e4).astype(np.float16)  # which ends at 65,504
-            small = dict(step_size=none, gradient_norm=none, weight_norms={}, walked={})
+            small = dict(step_size=NONE, gradient_norm=NONE, weight_norms={}, walked={})
             curve = replace(curve, loss=loss, **small)
         return replace(curve, end={name: np.asarray(values) for name, values in end.items()})
 

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from lib.companion import plots
 from lib.companion.claims import Table
-from lib.networks.weight_statistics import EDGES
+from lib.networks.measures import EDGES
 from lib.training.curves import Curves
 from papers import kept_curves, pieces
 from papers.c import reviews, vision

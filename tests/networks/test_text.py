@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from lib import training
 from lib.data import texts as data_texts
-from lib.networks import text, weight_statistics
+from lib.networks import measures, text
 from lib.networks.text import (
     TextTransformer,
     Vocabulary,
@@ -85,7 +85,7 @@ def test_layers_are_heads_and_nothing_has_a_bias():
     assert len(model.blocks) == 4 and model.blocks[0].attention.heads == 4
     assert not [name for name, _ in model.named_parameters() if "bias" in name]
     names = {"embed.weight", "positions.weight", "blocks.0.attention.key.weight"}
-    assert set(weight_statistics.matrices(model)) > names
+    assert set(measures.matrices(model)) > names
 
 
 def test_attention_maps_leave_training_mode_alone():
@@ -157,15 +157,3 @@ def test_ids_are_those_of_the_words_counted_by_hand(size):
     ids = words.encode(listed, 12)
     assert ids.tolist() == [(row + 12 * [0])[:12] for row in expected]
     assert ids.dtype == torch.int32
-
-
-def test_the_hoyer_index_and_share_above():
-    assert weight_statistics.hoyer(np.ones((3, 4))) == pytest.approx(0, abs=1e-12)
-    assert weight_statistics.hoyer(7 * np.eye(1, 20)) == pytest.approx(1)
-    gauss = np.random.default_rng(0).standard_normal(100_000)
-    expected = (1 - np.sqrt(2 / np.pi)) / (1 - 1e5**-0.5)  # ||w||_1 = sqrt(2 / pi) sqrt(N) ||w||_2
-    assert weight_statistics.hoyer(gauss) == pytest.approx(expected, rel=0.01)
-    assert weight_statistics.hoyer(3 * gauss) == pytest.approx(weight_statistics.hoyer(gauss))
-    assert np.isnan(weight_statistics.hoyer(np.zeros(3)))
-    parts = [np.array([0.1, -0.2]), np.array([[0.0, 0.05]])]
-    assert weight_statistics._share_above(parts, 0.06) == 0.5

@@ -67,7 +67,7 @@ def test_a_changed_byte_is_noticed_or_changes_nothing_and_so_is_an_end_cut_off(s
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"schema": 1}, "has schema 1, this code reads 2"),
+        ({"schema": 1}, "schema 1, this code reads 2"),
         *(({k: None}, f"no '{k}'") for k in ("schema", "curves", "configuration")),
     ],
 )

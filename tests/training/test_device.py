@@ -9,18 +9,10 @@ import torch
 from lib.training import loop
 from lib.training.studies import DEMO
 from lib.training.study import TUNING_SEED, Work, a_run
-from tests.training.far_device import NAME, Far, Machine
+from tests.training.far_device import NAME, Machine
 from tests.training.test_study import STUDY
 
 STUDIES = [STUDY, replace(DEMO["mnist"], horizon=8), replace(DEMO["imdb"], horizon=8)]
-
-
-def test_the_device_refuses_to_meet_the_cpu():
-    with Machine():
-        far = torch.ones(3).to(NAME)
-        assert isinstance(far + 1, Far) and (far + 1).to("cpu").tolist() == [2, 2, 2]
-        with pytest.raises(RuntimeError, match="of meta and of the CPU"):
-            far + torch.ones(3)
 
 
 @pytest.mark.filterwarnings("ignore:for .*copying from a non-meta parameter")
@@ -36,6 +28,8 @@ def test_a_study_runs_on_another_device(study, tmp_path, monkeypatch):
     near = runs("near")
     monkeypatch.setattr(loop, "accelerator", lambda cpu: machine)
     with Machine() as machine:
+        with pytest.raises(RuntimeError, match="of meta and of the CPU"):
+            torch.ones(3).to(NAME) + torch.ones(3)
         far = runs("far")
     for one, two in zip(near, far, strict=True):
         assert (one.made["device"], two.made["device"]) == ("cpu", NAME)

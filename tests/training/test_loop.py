@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from lib.networks.measures import classification
 from lib.training import loop
 from lib.training.batches import Batches
 from lib.training.loop import cross_entropy, initialised, train
 from lib.training.rules import MirrorDescent, NormalizedSGD, StochasticPolyak
-from lib.training.studies import classification
 
 MAKERS = {
     "SGD": lambda p: torch.optim.SGD(p, 0.1),
@@ -67,7 +67,7 @@ def spoilt(step):
 def same(first, second):
     for name in ("status", "loss", "step_size", "gradient_norm", "evaluated_at"):
         np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
-    for group in ("metrics", "weight_norms", "walked", "clock"):
+    for group in ("metrics", "weight_norms", "walked", "clock", "end"):
         np.testing.assert_equal(dict(getattr(first, group)), dict(getattr(second, group)))
 
 
@@ -163,10 +163,17 @@ def test_a_run_ends_where_the_mean_of_three_readings_is_low_enough():
     assert curve.status == "stopped after step 6"  # (0.1 + 0.7 + 0.4) / 3, not the 0.1 alone
 
 
+@pytest.fixture
+def often(monkeypatch):
+    """A checkpoint every four steps."""
+    monkeypatch.setattr(loop, "SAVE_EVERY", 4)
+
+
 KEPT = dict(build=dropping, evaluate=lambda m: {"w": float(m[0].weight.sum())}, at=[0, 4, 5])
 KEPT |= dict(clock=CLOCK, tick=5, walk=True)
 
 
+@pytest.mark.usefixtures("often")
 @pytest.mark.parametrize(
     ("rule", "step"), [("SGD", 2), ("SGD", 8), *((rule, 5) for rule in MAKERS), ("l1.1", 11)]
 )
@@ -175,7 +182,7 @@ def test_an_interrupted_run_ends_at_the_same_bits(tmp_path, rule, step):
         raise KeyboardInterrupt
 
     path, calls = tmp_path / "sgd-0.1.pt", []
-    how = KEPT | dict(checkpoint=path, every=4)
+    how = KEPT | dict(checkpoint=path)
     with pytest.raises(KeyboardInterrupt):
         run(rule, loss=at_call(step, interrupt), **how)
     assert path.exists() is (step > 4)
@@ -191,13 +198,12 @@ def test_an_interrupted_run_ends_at_the_same_bits(tmp_path, rule, step):
 @pytest.mark.parametrize("rule", MAKERS)
 def test_a_run_that_is_left_goes_on_as_if_it_had_not_been(tmp_path, rule):
     how, whole = KEPT | dict(checkpoint=tmp_path / "run.pt"), run(rule, **KEPT)[2]
-    first, again = run(rule, **how, until=5)[2], run(rule, **how, until=5)[2]
+    at = lambda step: run(rule, **how, pause=lambda done: done == step)[2]
+    first, again = at(5), at(5)
     assert first.status == "paused after step 5"
     same(first, again)  # as after a kill between two files
-    same(run(rule, **how, pause=lambda done: done == 5)[2], whole)  # not where it began
-    (tmp_path / "run.pt").unlink()
-    assert run(rule, **how, pause=lambda done: done == 7)[2].status == "paused after step 7"
-    same(run(rule, **how)[2], whole)
+    assert at(7).status == "paused after step 7"
+    same(at(5), whole)
     assert all(v[0] == 0 and (np.diff(v) > 0).all() for v in whole.walked.values())
 
 
@@ -233,6 +239,7 @@ def test_what_is_no_checkpoint_of_this_run_is_refused(tmp_path):
     assert not touched.exists()
 
 
+@pytest.mark.usefixtures("often")
 def test_a_full_disk_keeps_the_checkpoint_before_and_sweeps_what_a_kill_left(tmp_path):
     path, limits = tmp_path / "a.pt", resource.getrlimit(resource.RLIMIT_FSIZE)
     (tmp_path / ".a.pt.k2jx").write_bytes(b"half a checkpoint")
@@ -243,29 +250,12 @@ def test_a_full_disk_keeps_the_checkpoint_before_and_sweeps_what_a_kill_left(tmp
 
     try:
         with pytest.raises(OSError) as caught:
-            run(loss=at_call(6, filled), checkpoint=path, every=4)
+            run(loss=at_call(6, filled), checkpoint=path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert caught.value.errno == errno.EFBIG and loop._read(path, "")["step"] == 4
     assert [file.name for file in tmp_path.iterdir()] == ["a.pt"]
-    same(run(checkpoint=path, every=4)[2], run()[2])
-
-
-def test_classification_counts_over_unequal_chunks_by_classes_and_by_one_logit():
-    inputs, labels = clusters(50)
-    model = initialised(layer, 0)
-    logits = model(inputs).detach()
-    for head, targets, loss, right in (
-        (slice(None), labels, torch.nn.functional.cross_entropy, logits.argmax(1) == labels),
-        (0, labels % 2, None, (logits[:, 0] > 0) == (labels % 2 == 1)),
-    ):
-        loss = loss or (lambda z, y: torch.nn.functional.softplus(torch.where(y > 0, -z, z)).mean())
-        read = torch.nn.Linear(1, 1)
-        read.forward = lambda rows, head=head: model(rows)[:, head]
-        values = classification(inputs, targets, size=16)(read)
-        assert values["test_accuracy"] == pytest.approx(float(right.float().mean()))
-        expected = float(loss(logits[:, head], targets))
-        assert values["test_loss"] == pytest.approx(expected, rel=1e-5)
+    same(run(checkpoint=path)[2], run()[2])
 
 
 def test_an_epoch_takes_every_row_once_in_a_new_order():

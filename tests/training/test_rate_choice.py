@@ -82,7 +82,7 @@ def test_a_trial_is_scored_by_the_steps_to_the_last_target_in_the_units_of_its_l
 
 
 def test_accuracy_is_that_of_the_last_evaluations():
-    study = dataclasses.replace(STUDY, criterion="accuracy", options={"held_out": 400})
+    study = dataclasses.replace(STUDY, options={"held_out": 400})
     found = {"metrics": {"test_accuracy": np.array([0.1, 0.2, 0.5, 0.6, 0.7, 0.8])}}
     at = np.array([0, 8, 16, 24, 32, 40])
     trial = curve("SGD", 100, np.ones(40), "trial", **found, evaluated_at=at)
@@ -138,7 +138,7 @@ def test_a_race(speeds, how, best, ends):
 
 
 def test_for_accuracy_a_rate_stays_within_the_error_of_the_held_out_rows():
-    study = dataclasses.replace(RACE, criterion="accuracy", options={"held_out": 400})
+    study = dataclasses.replace(RACE, options={"held_out": 400})
     ends = {0.1: 0.60, 0.2: 0.75, 0.4: 0.80, 0.8: 0.79}
 
     def trial(rate, steps):

@@ -147,10 +147,22 @@ def test_a_power_without_an_inverse_map_is_refused(p):
         MirrorDescent([torch.zeros(1, requires_grad=True)], 0.1, p)
 
 
-def test_a_rule_is_one_of_ours_or_of_torch():
-    parameters = [torch.zeros(1, requires_grad=True)]
-    theirs = maker("RMSprop")(parameters, 0.25, None)
-    assert type(theirs) is torch.optim.RMSprop and theirs.param_groups[0]["lr"] == 0.25
-    assert type(maker("SNGD")(parameters, 0.25, None)) is NormalizedSGD
-    with pytest.raises(ValueError, match="no rule 'Newton'"):
-        maker("Newton")
+@pytest.mark.parametrize("name", [*dir(torch.optim), "Newton"])
+def test_an_optimiser_of_torch_takes_a_step_at_its_rate_or_is_refused_by_name(name):
+    layer, calls = torch.nn.Linear(3, 2), []
+
+    def closure():
+        calls.append(1)
+        loss = layer(torch.ones(1, 3)).square().sum()
+        loss.backward()
+        return loss
+
+    try:
+        optimizer = maker(name)(layer.parameters(), 0.25, None)
+    except ValueError as error:
+        assert name in str(error) and name not in ("Adagrad", "AdamW", "NAdam", "RMSprop", "SGD")
+    else:
+        start = layer.bias.tolist()
+        optimizer.step(closure)
+        assert len(calls) == 1 and layer.bias.tolist() != start
+        assert optimizer.param_groups[0]["lr"] == 0.25

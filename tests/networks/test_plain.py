@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from lib.training import studies
+from lib.networks import plain
 
 
-@pytest.mark.parametrize("classify", [studies._logistic, studies._nearest])
+@pytest.mark.parametrize("classify", [plain.logistic, plain.nearest])
 def test_plain_classifiers_read_rows_and_labels(classify):
     rng = np.random.default_rng(0)
 
@@ -17,18 +17,20 @@ def test_plain_classifiers_read_rows_and_labels(classify):
     train, (inputs, labels) = rows(100), rows(40)
     wrong = labels.copy()
     wrong[:3] = 1 - wrong[:3]
-    hits = classify(train, (inputs, wrong))
-    seen = np.unpackbits(hits["test_correct"], count=int(hits["test_rows"]))
-    np.testing.assert_array_equal(seen, labels == wrong)
+    np.testing.assert_array_equal(classify(train, (inputs, wrong)), labels == wrong)
 
 
-def test_bags_of_words_and_of_tokens_know_the_training_rows_alone():
+def test_bags_of_words_and_of_tokens_know_the_training_rows_alone(monkeypatch):
+    monkeypatch.setattr(plain, "logistic", lambda train, test: (train, test))
     texts = (["good film", "bad film"], ["a good book", "bad"])
     pairs = ([[1, 2, 0], [1, 3, 0]], [[3, 9, 0], [0, 0, 0]])
-    known, unknown = studies._bags(texts)
+    labels = [1, 0], [1, 0]
+    (known, first), (unknown, second) = plain.bag_of_words([texts], labels)
     assert known.toarray().tolist() == [[0, 1, 1], [1, 1, 0]]  # bad, film, good
     assert unknown.toarray().tolist() == [[0, 0, 1], [1, 0, 0]]
-    both = studies._bags(texts, texts)[1].toarray()
+    assert (first, second) == labels
+    both = plain.bag_of_words([texts, texts], labels)[1][0].toarray()
     np.testing.assert_array_equal(both, np.tile(unknown.toarray(), 2))
-    tokens = studies._bags(pairs, analyzer=lambda row: [k for k in row if k])[1]
+    kept = lambda row: [k for k in row if k]
+    tokens = plain.bag_of_words([pairs], labels, analyzer=kept)[1][0]
     assert tokens.toarray().tolist() == [[0, 0, 1], [0, 0, 0]]

@@ -1,14 +1,48 @@
-"""Norms and magnitudes of a network's weights, layer by layer."""
+"""What a network says of rows, and norms and magnitudes of its weights, layer by layer."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
-from torch import nn
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 EDGES = np.geomspace(1e-6, 10, 71)  # of the bins of histograms
 PARTS = {"K": "key", "Q": "query", "V": "value"}
-LEVELS = (0.5, 0.9)  # quantiles of a part's magnitudes at the start that serve as thresholds
 PAPERS_THRESHOLD = 0.06  # paper C's
+
+
+@torch.no_grad()
+def predict(model: nn.Module, rows: Tensor, transform: Callable = lambda x: x, size=250) -> Tensor:
+    """What `model` says of `rows` (N, ...), `size` at a time on the model's device: on the CPU."""
+    device = next(model.parameters()).device
+    parts = [model(transform(part.to(device))) for part in rows.split(size)]
+    return torch.cat([part.to("cpu") for part in parts])
+
+
+def correct(logits: Tensor, targets: Tensor) -> Tensor:
+    """Which rows are classified correctly: bool (N,); logits (N, classes), or (N,) of label 1."""
+    return logits.argmax(1) == targets if logits.ndim > 1 else (logits > 0) == (targets > 0)
+
+
+def classification(
+    inputs: Tensor, targets: Tensor, transform=lambda x: x, size: int = 250, name: str = "test"
+) -> Callable[[nn.Module], Mapping[str, float]]:
+    """A function of a model: {"<name>_loss": mean cross-entropy, "<name>_accuracy": share correct}.
+
+    The rows (N, ...) and targets (N,) are those of `predict` and `correct`.
+    """
+
+    def evaluate(model):
+        logits, loss, wanted = predict(model, inputs, transform, size), F.cross_entropy, targets
+        if logits.ndim == 1:  # of label 1
+            loss, wanted = F.binary_cross_entropy_with_logits, targets.float()
+        parts = zip(logits.split(size), wanted.split(size))
+        total = sum(loss(*part, reduction="sum") for part in parts)
+        hits = float(correct(logits, targets).sum())
+        return {f"{name}_loss": float(total) / len(wanted), f"{name}_accuracy": hits / len(wanted)}
+
+    return evaluate
 
 
 def matrices(model: nn.Module) -> dict[str, np.ndarray]:
@@ -56,13 +90,12 @@ def by_part(model: nn.Module) -> dict[str, list[np.ndarray]]:
 def sparsity(model: nn.Module, start: nn.Module) -> dict[str, float]:
     """Hoyer index and shares above thresholds of each part K, Q, V of `model`.
 
-    The thresholds are the paper's, and the `LEVELS` quantiles of the magnitudes at the `start`.
+    The thresholds are the paper's, and the 90 % quantile of the part's magnitudes at the `start`.
     """
     row, first = {}, by_part(start)
     for part, weights in by_part(model).items():
-        limits = np.quantile(np.abs(np.concatenate([W.ravel() for W in first[part]])), LEVELS)
+        limit = np.quantile(np.abs(np.concatenate([W.ravel() for W in first[part]])), 0.9)
         row[f"hoyer.{part}"] = float(np.mean([hoyer(W) for W in weights]))
         row[f"above_006.{part}"] = _share_above(weights, PAPERS_THRESHOLD)
-        for level, limit in zip(LEVELS, limits):
-            row[f"above_{100 * level:.0f}.{part}"] = _share_above(weights, limit)
+        row[f"above_90.{part}"] = _share_above(weights, limit)
     return row

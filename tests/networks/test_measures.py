@@ -1,0 +1,38 @@
+"""Accuracy and loss on rows, and statistics of weights, against counts by hand."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from lib.networks import measures
+
+
+def test_classification_counts_over_unequal_chunks_by_classes_and_by_one_logit():
+    generator = torch.Generator().manual_seed(0)
+    inputs, labels = torch.randn(50, 4, generator=generator), torch.arange(50) % 3
+    model = torch.nn.Linear(4, 3)
+    logits = model(inputs).detach()
+    for head, targets, loss, right in (
+        (slice(None), labels, F.cross_entropy, logits.argmax(1) == labels),
+        (0, labels % 2, None, (logits[:, 0] > 0) == (labels % 2 == 1)),
+    ):
+        loss = loss or (lambda z, y: F.softplus(torch.where(y > 0, -z, z)).mean())
+        read = torch.nn.Linear(1, 1)
+        read.forward = lambda rows, head=head: model(rows)[:, head]
+        values = measures.classification(inputs, targets, size=16)(read)
+        assert values["test_accuracy"] == pytest.approx(float(right.float().mean()))
+        expected = float(loss(logits[:, head], targets))
+        assert values["test_loss"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_hoyer_index_and_share_above():
+    assert measures.hoyer(np.ones((3, 4))) == pytest.approx(0, abs=1e-12)
+    assert measures.hoyer(7 * np.eye(1, 20)) == pytest.approx(1)
+    gauss = np.random.default_rng(0).standard_normal(100_000)
+    expected = (1 - np.sqrt(2 / np.pi)) / (1 - 1e5**-0.5)  # ||w||_1 = sqrt(2 / pi) sqrt(N) ||w||_2
+    assert measures.hoyer(gauss) == pytest.approx(expected, rel=0.01)
+    assert measures.hoyer(3 * gauss) == pytest.approx(measures.hoyer(gauss))
+    assert np.isnan(measures.hoyer(np.zeros(3)))
+    parts = [np.array([0.1, -0.2]), np.array([[0.0, 0.05]])]
+    assert measures._share_above(parts, 0.06) == 0.5

@@ -1,0 +1,59 @@
+"""What the studies measure: on which rows, of which network, at a point and at the end."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from lib import training
+from lib.data import images
+from lib.training import studies
+from lib.training.studies import DEMO
+
+
+@pytest.fixture(scope="module", params=["vit", "imdb", "mnist"])
+def measured(request):
+    """A demo's name, its problem, and an untrained network of it."""
+    study = DEMO[request.param]
+    problem = study.problem(batch=study.batch, **study.options)
+    return request.param, problem, training.initialised(problem.build, 0).eval()
+
+
+def test_trials_are_judged_on_rows_that_they_do_not_train_on(measured):
+    name, problem, model = measured
+    own, test = (problem.evaluate(model, 0, tuning)["test_accuracy"] for tuning in (True, False))
+    batches, held = problem.batches(0, True), problem.about.get("held_out", 0)
+    assert len(batches.inputs) == problem.about["rows"] - (held if name == "imdb" else 0)
+    assert (own == test) == (name == "mnist")  # which holds nothing out
+    with torch.no_grad():
+        if name == "vit":
+            whole = images.load("cifar10", "train", rows=2000, demo=True)
+            assert torch.equal(batches.inputs, whole.images[:1600])
+            seen = model(batches.transform(whole.images[1600:])).argmax(1)
+            assert own == pytest.approx(float((seen == whole.labels[1600:]).double().mean()))
+        if name == "imdb":
+            train, _ = studies._split("imdb", True, studies.SMOKE_REVIEWS)
+            rest, _ = train.hold_out(held)
+            assert batches.targets.tolist() == rest.labels.tolist()
+
+
+def test_the_clock_reads_the_loss_of_rows_that_are_trained_on(measured):
+    name, problem, model = measured
+    batches = problem.batches(0, True)
+    every = max(1, len(batches.inputs) // studies.FIXED)
+    taken = slice(None, None, every) if name == "imdb" else slice(studies.FIXED)
+    with torch.no_grad():
+        logits = model(batches.transform(batches.inputs[taken]))
+    two, labels = logits.ndim == 1, batches.targets[taken]
+    loss = F.binary_cross_entropy_with_logits if two else F.cross_entropy
+    expected = float(loss(logits, labels.float() if two else labels))
+    assert problem.clock(model)["clock_loss"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_end_says_which_test_rows_are_right(measured):
+    name, problem, model = measured
+    kept = problem.finish(model, 0)
+    hits = np.unpackbits(kept["test_correct"], count=int(kept["test_rows"]))
+    assert len(hits) == problem.about["test_rows"]
+    shown = problem.evaluate(model, 0, False)["test_accuracy"]
+    assert shown == pytest.approx(hits.mean(), abs=1e-6)  # all of so few are shown at the points
