@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from lib.data import images, texts
-from lib.networks import TextTransformer, VisionTransformer, bert, measures, plain
+from lib.networks import TextTransformer, VisionTransformer, bert, measures
 from lib.networks.measures import classification, correct, predict
 from lib.networks.text import PADDING, Vocabulary, attended, summed_loss
 from lib.training.batches import Batches, Bucketed
@@ -96,8 +96,8 @@ def pictures(
         about=about | ({"held_out": held_out} if held_out else {}),
         clock=look(train[:FIXED], "clock"),
         baselines={
-            "logistic regression": lambda: plain.logistic(pixels(train), pixels(test)),
-            "3 nearest neighbours": lambda: plain.nearest(pixels(train), pixels(test)),
+            "logistic regression": lambda: measures.logistic(pixels(train), pixels(test)),
+            "3 nearest neighbours": lambda: measures.nearest(pixels(train), pixels(test)),
         },
     )
 
@@ -116,7 +116,7 @@ def sentences(batch, name, length, layers=0, rows=0, characters=0, demo=False) -
         sample = {"characters": characters, "content": [train.content(), test.content()]}
         columns = [(train.texts, test.texts)] + [(train.pairs, test.pairs)] * bool(train.pairs)
         truth = train.labels, test.labels
-        rivals = {"bag of words": lambda: plain.bag_of_words(columns, truth, min_df=2)}
+        rivals = {"bag of words": lambda: measures.bag_of_words(columns, truth, min_df=2)}
     train = bert.tokenise(weights, train, length, whole=demo)
     fixed = train.take(train.lengths[:FIXED_TEXTS].argsort(stable=True))  # for little padding
     test = bert.tokenise(weights, test, 4 * length)  # every row; the longest are cut
@@ -182,7 +182,7 @@ def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> 
     def words_alone():
         tokens, truth = zip(sets["train"], sets["test"])
         used = lambda row: [k for k in row.tolist() if k != PADDING]
-        return plain.bag_of_words([tokens], tuple(map(np.asarray, truth)), analyzer=used)
+        return measures.bag_of_words([tokens], tuple(map(np.asarray, truth)), analyzer=used)
 
     def evaluate(model, seed, tuning):
         tested, count = ("held", held_out) if tuning else ("test", SHOWN_REVIEWS)

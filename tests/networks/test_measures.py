@@ -36,3 +36,33 @@ def test_the_hoyer_index_and_share_above():
     assert np.isnan(measures.hoyer(np.zeros(3)))
     parts = [np.array([0.1, -0.2]), np.array([[0.0, 0.05]])]
     assert measures._share_above(parts, 0.06) == 0.5
+
+
+@pytest.mark.parametrize("classify", [measures.logistic, measures.nearest])
+def test_plain_classifiers_read_rows_and_labels(classify):
+    rng = np.random.default_rng(0)
+
+    def rows(count):
+        labels = rng.integers(0, 2, count)
+        return labels[:, None] + rng.uniform(0, 0.4, (count, 3)), labels
+
+    train, (inputs, labels) = rows(100), rows(40)
+    wrong = labels.copy()
+    wrong[:3] = 1 - wrong[:3]
+    np.testing.assert_array_equal(classify(train, (inputs, wrong)), labels == wrong)
+
+
+def test_bags_of_words_and_of_tokens_know_the_training_rows_alone(monkeypatch):
+    monkeypatch.setattr(measures, "logistic", lambda train, test: (train, test))
+    texts = (["good film", "bad film"], ["a good book", "bad"])
+    pairs = ([[1, 2, 0], [1, 3, 0]], [[3, 9, 0], [0, 0, 0]])
+    labels = [1, 0], [1, 0]
+    (known, first), (unknown, second) = measures.bag_of_words([texts], labels)
+    assert known.toarray().tolist() == [[0, 1, 1], [1, 1, 0]]  # bad, film, good
+    assert unknown.toarray().tolist() == [[0, 0, 1], [1, 0, 0]]
+    assert (first, second) == labels
+    both = measures.bag_of_words([texts, texts], labels)[1][0].toarray()
+    np.testing.assert_array_equal(both, np.tile(unknown.toarray(), 2))
+    kept = lambda row: [k for k in row if k]
+    tokens = measures.bag_of_words([pairs], labels, analyzer=kept)[1][0]
+    assert tokens.toarray().tolist() == [[0, 0, 1], [0, 0, 0]]
