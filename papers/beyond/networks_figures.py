@@ -14,7 +14,6 @@ from papers.beyond.network_margins import (
     ADAM,
     FIRST,
     HALF,
-    MOST,
     Disputes,
     MarginReading,
     counted,
@@ -23,6 +22,7 @@ from papers.beyond.network_margins import (
     share,
     won,
 )
+from papers.beyond.tolerances import BOUNDS
 from papers.verdicts import mean_interval
 
 WAYS = dict(zip(("from zero", "near ties", "wrong start"), plots.SERIES))
@@ -85,7 +85,7 @@ def selections(
     for axis, written in zip(axes, (names, [*names, "steepest, all"]), strict=True):
         axis.set_yticks(range(len(written)), written)
         axis.invert_yaxis()
-    axes[0].axvline(MOST, **plots.LEVEL)
+    axes[0].axvline(BOUNDS["select.most"], **plots.LEVEL)
     axes[1].axvline(HALF, **plots.LEVEL)
     axes[0].set(xlabel="share of samples that select the opt token", xlim=(None, 1.05))
     axes[1].set(xlabel="share of comparisons won by the own norm")
