@@ -24,7 +24,7 @@ STUDIES = {
     "fig1": "multi_nli_200",
     "fig4": "civil_comments_400",
     "fig6": "mnist_60000",
-    "fig7": "cifar10",
+    "fig7": "cifar10_50000",
     "vit": "vit",
     "imdb": "imdb",
 }

@@ -47,7 +47,7 @@ def test_a_tree_is_named_by_its_commit_and_whether_its_code_changed(repository, 
 
 
 READ = [
-    ("16_vit_cifar10", "kept", "figures/desk/cifar10.npz"),
+    ("16_vit_cifar10", "kept", "figures/desk/cifar10_50000.npz"),
     ("19_theory_ledger", "kept", "figures/power/fastrates_ledger.json"),
     ("14_bert", "lib", "data/sources.toml"),
     ("39_mirror_ledger", "lib", "papers/c/cones.py"),
