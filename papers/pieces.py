@@ -15,7 +15,7 @@ from lib.companion import plots
 from lib.companion.plots import look
 
 
-def cells(ax, values, columns: Sequence, rows: Sequence, text=None, low=0.0):
+def cells(ax, values, columns: Iterable, rows: Iterable, text=None, low=0.0):
     """Draw `values` (rows, columns) in [low, 1] as coloured cells with their `text` in letters.
 
     text (rows, columns) is what each cell says, by default its value in per cent; NaN is "none".

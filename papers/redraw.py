@@ -120,9 +120,9 @@ def _forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
         ends = scale * claim.measured, scale * low, scale * high
         asked = verdicts.SAME if "within" in claim.bound else ()
         number = f"{ends[0]:.2f}" if ratio else f"{ends[0]:+.1f}"
-        bar = pieces.Bar(f"{data}: {words}", *ends, claim.verdict, asked)
-        number = f"{number} " if claim.interval else ""
-        sides[ratio].append(bar._replace(words=number + claim.verdict))
+        said = f"{number} {claim.verdict}" if claim.interval else claim.verdict
+        bar = pieces.Bar(f"{data}: {words}", *ends, claim.verdict, asked, words=said)
+        sides[ratio].append(bar)
     figure = Figure(figsize=(plots.WIDTH, 0.2 * max(map(len, sides.values())) + 0.9))
     figure.set_layout_engine("constrained")
     ratios, differences = figure.subplots(1, 2)
@@ -130,9 +130,9 @@ def _forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
     pieces.forest(ratios, sides[True], (0.19, 2.0), 1.0)
     ratios.set_xticks([0.2, 0.4, 0.6, 1, 1.6], ["0.2", "0.4", "0.6", "1", "1.6"])
     ratios.minorticks_off()
-    pieces.forest(differences, sides[False], (-25, 45))
+    pieces.forest(differences, sides[False], (-250, 60))
     differences.set_xscale("symlog", linthresh=1, linscale=0.6)
-    differences.set_xticks([-10, -1, 0, 1, 10], ["-10", "-1", "0", "1", "10"])
+    differences.set_xticks([-100, -10, -1, 0, 1, 10], ["-100", "-10", "-1", "0", "1", "10"])
     differences.set(xlabel="difference in points (asked: above 0)")
     for axis in (ratios, differences):
         axis.tick_params(labelsize=6.5)

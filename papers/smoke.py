@@ -9,6 +9,12 @@ from lib.training.curves import Curves
 from lib.training.study import Study, Work, a_run
 
 
+def train(study: Study) -> Curves:
+    """Run a small `study` to its end, from nothing, and forget all but its curves."""
+    with tempfile.TemporaryDirectory() as folder:
+        return Work(study, Path(folder), say=lambda words: None).run()
+
+
 def once(study: Study, rates: Mapping[str, float], cap: float | None = None) -> Curves:
     """One run of every rule at its rate, {rule: rate}, with seed 0 and no search for rates.
 

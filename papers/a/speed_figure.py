@@ -15,6 +15,7 @@ from papers.kept_curves import edges, headed, losses, outcome, rates_figure, set
 from papers.verdicts import SAME, no_gain
 
 TICKS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10)  # of a ratio of steps
+LEAST_GROWTH = 0.01  # of a layer, in the panel over steps
 HIGHEST_LOSS = 5  # of the panel of rates: above it a trial has diverged, its line leaves the panel
 
 
@@ -129,6 +130,7 @@ def _ratios(ax, curves: Curves, name: str) -> None:
 
 def _norms(ax, curves: Curves) -> None:
     """Growth of every weight matrix over steps, a thin line a layer, in bold their median."""
+    below = 0
     for rule in curves.configuration["rates"]:
         runs, look = curves.runs(rule), plots.look(rule)
         norms = [[run.weight_norms[name] for run in runs] for name in speed.layers(curves)]
@@ -137,7 +139,11 @@ def _norms(ax, curves: Curves) -> None:
         x = runs[0].evaluated_at[1 : grown.shape[1] + 1]
         ax.plot(x, grown.T, color=look.colour, linewidth=0.4, alpha=0.5)
         ax.plot(x, np.median(grown, axis=0), linewidth=2, **look.line)
-    ax.set(title="Layers' $\\|W_t\\|/\\|W_0\\|-1$", xlabel="Step", yscale="log", ylim=(0.01, None))
+        below += int((grown[:, -1] < LEAST_GROWTH).sum())
+    if below:
+        pieces.note(ax, f"{below} end below {LEAST_GROWTH:g}")
+    ax.set(title="Layers' $\\|W_t\\|/\\|W_0\\|-1$", xlabel="Step", yscale="log")
+    ax.set_ylim(LEAST_GROWTH, None)
 
 
 def _growth(ax, curves: Curves) -> None:

@@ -66,7 +66,7 @@ def ablation(
     return rules, starts
 
 
-def factor_effect(excess: dict[str, np.ndarray], mark: str) -> np.ndarray:
+def factor_effect(excess: Mapping[str, np.ndarray], mark: str) -> np.ndarray:
     """Last excess with a part over that without it, from the random start, (seeds,).
 
     The geometric mean over the other part on and off. mark: "P" (preconditioner) or "R"

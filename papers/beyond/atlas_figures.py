@@ -27,7 +27,7 @@ def dumbbells(rows: Mapping[str, Row], reached: Mapping[str, Ratios]) -> Figure:
     for place, name in enumerate(order):
         last, own = reached[name].last, column(rows[name].highest)
         medians = np.median(last, 0)
-        rival = np.where(np.arange(len(NORMS)) == own, -np.inf, medians).argmax()
+        rival = int(np.where(np.arange(len(NORMS)) == own, -np.inf, medians).argmax())
         looks = [plots.look(norm) for norm in NORMS]
         ends = last[:, own].min(), last[:, own].max()
         worst.append(f"{ends[0]:.3f}")
