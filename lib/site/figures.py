@@ -275,12 +275,10 @@ def _expected(value: float | None, tolerance: float) -> str:
     return f"{round(Decimal(repr(value)), places):f} ± {float(f'{tolerance:.2g}'):g}"
 
 
-def _hours(entry: _Entry) -> str:
+def _hours(entry: _Entry, record: Mapping) -> str:
     """What trains the kept curves that a figure draws, and in how many processor hours."""
-    from lib.training import curves  # with torch, which no other table needs
-
-    took = curves.load(FIGURES / entry.scale / f"{entry.trains}.npz").hours()
-    return f"`python -m lib.training {entry.trains}`, {took:.1f} processor hours"
+    hours = record["numbers"]["processor_hours"]["value"]
+    return f"`python -m lib.training {entry.trains}`, {hours:.1f} processor hours"
 
 
 def _table(name: str) -> str:
