@@ -63,14 +63,14 @@ def fingerprint(notebook: str, parameters: Mapping) -> dict:
     """What a result depends on: parameters, and hashes of the .py (source) and of files.
 
     `lib` has the files of CODE that the notebook can import or read (those of lib/ named without
-    it), `kept` the committed results that it, or figures/index.toml for it, names by their stem,
-    `record` what notebooks/records.toml says of its figures.
+    it), `kept` the committed results that it, or figures/index.toml for it, names by
+    their stem, `record` what notebooks/records.toml says of its figures.
     """
     source = folder("notebooks") / f"{notebook}.py"
     text = source.read_text(encoding="utf-8") if source.exists() else ""
     words = {node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)}
-    drawn = read_table(ROOT / "figures" / "index.toml").get(notebook, {}).get("figure", ())
-    words |= {figure.get("trains") for figure in drawn}
+    page = read_table(ROOT / "figures" / "index.toml").get(notebook, {})
+    words |= {figure.get("trains") for figure in page.get("figure", ())}
     kept = sorted(path for pattern in KEPT for path in ROOT.glob(pattern) if path.stem in words)
     parts = {"source": sha256(text.encode()), "parameters": dict(parameters)}
     for part, paths in (("lib", closure(text)), ("kept", kept)):
