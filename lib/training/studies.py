@@ -197,8 +197,7 @@ def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> 
         drawn = probe[[int(np.flatnonzero(shown == k)[0]) for k in (1, 0)]]
         ends = Curve.packed(correct(predict(model, ids, size=500), labels))
         ends["present"] = (probe != PADDING).sum(1).numpy()
-        if seed == 0:  # the reviews are those of every seed
-            ends["words"] = np.array([[names[k] for k in row[:MAPPED]] for row in drawn])
+        ends["words"] = np.array([[names[k] for k in row[:MAPPED]] for row in drawn])
         for when, network in (("start", initialised(build, seed)), ("last", model)):
             for part, layers in measures.by_part(network).items():
                 ends[f"{when}.histogram.{part}"] = measures.binned(layers)
