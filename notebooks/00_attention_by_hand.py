@@ -177,7 +177,7 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1")
 #
 # In words: the smallest matrix under which every opt token beats every other token by at least one logit.
 # It is a support vector machine whose points are pairs of tokens. Why this one? Late in training $p_{opt}\,p_t\approx e^{-g}$ with the
-# margin $g = (x_{i,opt} - x_{i,t})^\top W z_i$ of a pair. So only pairs of smallest margin still pull, and $-\nabla L$ is a sum of their
+# margin $g = (x_{i,opt} - x_{i,t})^\top W z_i$ of a pair. So only pairs whose margin stays near the smallest still pull, and $-\nabla L$ is a sum of their
 # $(x_{i,opt} - x_{i,t})\,z_i^\top$ with positive weights: the form that the solution of this machine has ([notebook 40](40_law_of_margins.ipynb)).
 #
 # **By eye.** The queries are $z_1 = (1, 0)$ and $z_2 = (0, 1)$, so $W z_i$ is column $i$ of $W$, and

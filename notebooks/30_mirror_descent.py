@@ -106,8 +106,8 @@ statements.quoted("C", STATEMENTS, "Eqs. 4-8", "Theorem, convergence")
 #
 # **Two measures.** The *divergence* says how far the direction is. With $\bar W=W/\lVert W\rVert_p$ it is
 # $D_\psi(\bar W_{mm},\bar W)=\psi(\bar W_{mm})-\psi(\bar W)-\langle\nabla\psi(\bar W),\bar W_{mm}-\bar W\rangle$: 0 where the directions agree, and for
-# $p=2$ half of the squared distance. The *ratio* $r_p$ says how much margin is there. It is the stricter one: a miss of size $\delta$ costs
-# $r_p$ of order $\delta$, and $D_\psi$ of order $\delta^2$, where no entry of $W_{mm}$ is zero.
+# $p=2$ half of the squared distance. The *ratio* $r_p$ says how much margin is there. It is the stricter one where the miss changes the
+# margins of tight pairs: of size $\delta$, it costs $r_p$ of order $\delta$, and $D_\psi$ of order $\delta^2$, where no entry of $W_{mm}$ is zero.
 
 
 # %%
@@ -247,7 +247,7 @@ figure
 #
 # One data set and $W_0 = 0$, as in the paper. Each path ends nearest to its own SVM, and has its largest ratio in its own norm; that of
 # $p = 3$ still lacks a quarter of its margin. The theorem covers none of the three: the gradient is normalised, and for $p = 2$ and $p = 3$
-# the selected tokens are not even locally optimal.
+# the selected tokens are not even locally optimal. Then the "why" above does not hold either, and that these paths end so near is open.
 
 # %%
 single = tokens.unit_tokens(path_seed, n, T, d)

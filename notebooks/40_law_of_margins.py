@@ -120,8 +120,8 @@ figure
 # $$\|W_t\|\times\text{error}_t\to\sqrt{C^2+\|\omega_\infty\|^2},\qquad C=\|\rho_\perp\|.$$
 # The offsets, and $W_t-a_tW_{mm}$, come to their limits exponentially fast in $a_t-a_0$, with explicit constants.
 #
-# Under these hypotheses $C$ is the same for every rule and start that select these tokens; the loss enters only through $\kappa$. $\omega_\infty$ is what $W_0$
-# and the pairs off the support left. It is zero if $W_0=0$ and all pairs are on the support.
+# Under these hypotheses $C$ is the same for every such rule and start that select these tokens; the loss enters only through $\kappa$. $\omega_\infty$ is what $W_0$
+# and the pairs off the support left, and may differ from rule to rule. It is zero if $W_0=0$ and all pairs are on the support.
 #
 # **Why.** Once the other tokens' weights are small, $-\nabla L\approx\frac1n\sum_m\kappa_me^{-g_m}A_m$. The direction rests only where
 # this is along $W_{mm}=\sum_m\beta_mA_m$, so where $\kappa_me^{-g_m}\propto\beta_m$. Take logarithms: that is the first formula. The
@@ -205,8 +205,8 @@ print(f"{len(kept)} of {len(compared)} runs are admitted at t = {steps:,}")
 print(*(f"refused: {one.setting.name}, seed {one.run}, {one.premise}" for one in out), sep="\n")
 
 # %% [markdown]
-# **Which of them does the theorem prove?** Checked in float64, without interval arithmetic. The first two counts use what the note has beyond this
-# page: near the law longer steps than those of hypothesis 3 will do, and, at the last iterate, momentum is allowed.
+# **Which of them does the theorem prove?** Checked in float64, without interval arithmetic. The first two counts are by the note's theorems, which ask less
+# than hypothesis 3: near the law longer steps will do, and, at the last iterate, momentum is allowed. The third asks for hypothesis 3 as it stands.
 
 # %%
 proofs = [(one.proof(), one.proof(early=True), one.proof(True, True)) for one in kept]
@@ -218,7 +218,7 @@ print(f"proved of {len(kept)} runs: {proved} from the last iterate on, {early} f
 # ## Claims
 #
 # Tolerances were set before the runs. Two of the claims read the law backwards: the share of the gradient that a
-# pair pulls, $\kappa_me^{-g_m}$ over the sum of all, tends to its share of the duals. So a layer's margins alone give its support
+# pair pulls, $\kappa_me^{-g_m}$ over the sum of all, tends to its share of the duals. So a layer's margins and scores give its support
 # vectors.
 
 # %%
@@ -251,8 +251,8 @@ figure_diagonal
 #
 # ## One line for all rules
 #
-# If the law holds, the late [direction error](words.md) depends on the rule only through $\|W_t\|$. Here is Figure 2's problem. GD with
-# constant steps and Polyak's rule with a constant cap end at $\|W_t\|\approx\log t$, where nothing has settled. GD with steps that grow like
+# If the law holds and $\omega_\infty=0$, the late [direction error](words.md) depends on the rule only through $\|W_t\|$. Here is Figure 2's problem. Under GD with
+# constant steps and Polyak's rule with a constant cap $\|W_t\|$ grows like $\log t$, and nothing has settled in the end. GD with steps that grow like
 # $e^{t}$, and Polyak's rule with a cap that grows like $e^{0.8t}$, go on along the path.
 
 # %% tags=["nbval-check-output"]
@@ -286,7 +286,7 @@ joint_table
 # %% [markdown]
 # ## What we saw
 #
-# Where the hypotheses held, the direction error was $\sqrt{C^2 + \omega_\infty^2}/\lVert W_t\rVert$, with $C$ from the
+# Where the hypotheses held, the direction error was $\sqrt{C^2 + \lVert\omega_\infty\rVert^2}/\lVert W_t\rVert$, with $C$ from the
 # SVM's duals. Every rule met the same line, except gradient descent with constant steps and Polyak's rule with a constant cap, which are
 # too slow to see it.
 #

@@ -25,8 +25,8 @@
 #
 # **Question.** Which norm's margin does each optimiser maximise on attention's $W$, and does it get there?
 #
-# **Answer.** Steepest descent in a norm maximises the margin in that norm: after 1,000,000 steps it is within 1 % of the largest possible, for six
-# norms. Muon with an exact polar factor goes with the spectral norm; Signum, Lion and RMSprop go with the largest entry of $W$.
+# **Answer.** Steepest descent in a norm maximises the margin in that norm: after 1,000,000 steps it is within 1 % of the largest possible, for the
+# six norms below other than $\ell_3$. Muon with an exact polar factor goes with the spectral norm; Signum, Lion and RMSprop go with the largest entry of $W$.
 # Adam comes nearest to the largest entry, but not within 1 % in every run. With an $\epsilon$ it reaches no norm tested in this time, nor does
 # Muon with Newton-Schulz steps.
 #
@@ -62,10 +62,10 @@
 # | RMSprop; Adam | $G/\sqrt v$; $M/(\sqrt v+\epsilon)$ | $\ell_\infty$; near it at $\epsilon=0$ |
 # | Adam on single samples; AdaGrad | the same; $G/\sqrt{\sum G^2}$ | a norm of their own (appendix A) |
 #
-# **Hypotheses.** For *linear* classifiers of separable data with an exponential tail of the loss, and steps that are short or decay with
+# **Hypotheses.** For *linear* classifiers of separable data with an exponential tail of the loss, and steps that decay with
 # $\sum_t\eta_t=\infty$, steepest descent has $r_N\to1$. That attention does the same, once a run keeps its tokens, is measured here.
 #
-# **Why.** Late in training $L-L^*$ is a sum of terms $\propto e^{-g_m}$. Let $\pi_m$ be their shares, so that $G\propto\sum_m\pi_mA_m$. A step raises
+# **Why.** Late in training $L-L^*$ is a sum of terms $\propto e^{-g_m}$. Let $\pi_m$ be their shares, not negative where the selected tokens score higher, so that $G\propto\sum_m\pi_mA_m$. A step raises
 # $g_m$ by $\eta_t\langle A_m,D_t\rangle$, so to first order it multiplies $L-L^*$ by $1-\eta_tN^*(\sum_m\pi_mA_m)$. Whatever the shares, $N^*(\sum_m\pi_mA_m)\ge\gamma_N$:
 # the best matrix of norm one has at least the margin $\gamma_N$ on each $A_m$. What is of second order adds up to $\sum\eta^2$. So
 # $\min_mg_m\ge\gamma_N\sum\eta-O(1+\sum\eta^2)$, while $N(W_t)\le\sum\eta$ from zero: $r_N\to1$ for steps like $t^{-1/2}$ or $t^{-1}$. For constant steps
@@ -176,7 +176,7 @@ HTML(f"<details><summary>Every rule's step in one line</summary>{every}</details
 # %% [markdown]
 # ## What we saw
 #
-# The step's norm is the margin's norm, for steepest descent, Muon and the sign methods; in this small run those of the
+# The step's norm is the margin's norm, for steepest descent, exact Muon and the sign methods; in this small run those of the
 # spectral norm and of the largest entry still rise. The remark of each failing claim says what was predicted and did not come.
 #
 # ## Change this
@@ -269,7 +269,7 @@ for name, value in own.items():
 # at worst 26 % off, for it is of first order in $\lambda$; strong decay changes some of the tokens that are selected.
 #
 # The margins at rest are $\gamma_N/\lambda+o_m$, with the offsets $o_m$ of the law for the duals of the norm $N$. So
-# $1-r_N$ is $-\lambda\min_mo_m/\gamma_N$ to first order. The table also has what others predict of variance reduction, of the sign
+# $1-r_N$ is $-\lambda\min_mo_m/\gamma_N$ to first order. For norms other than Frobenius the law is carried over here, not proved. The table also has what others predict of variance reduction, of the sign
 # after orthogonalisation (OLion), and of keys and queries turned.
 
 # %%
