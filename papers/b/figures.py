@@ -123,7 +123,7 @@ def scaling(
         bottom.text(n, below, f"$n^{{{power}}}$", color=plots.GREY, ha="right", va="top")
     plots.band(powers, *start, "start", distance, marker="s", markersize=3)
     plots.band(powers, sizes, bias, "bias", slope, marker="^", markersize=3)
-    titles = ((bottom, "Floor of the excess loss"), (powers, "Start's distance, gradient bias"))
+    titles = ((bottom, "Floor of the excess loss"), (powers, "Start's distance, bias"))
     for axis, title in titles:
         axis.set(title=title, xscale="log", yscale="log", xlabel="samples $n$")
     powers.set_ylim(bias.min() / 60, 8 * start[1].max())
