@@ -47,7 +47,6 @@
 # Set-up, no need to read.
 scale = "demo"
 threads = 1
-loss_tolerance = 0.15
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

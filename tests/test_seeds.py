@@ -46,4 +46,4 @@ def test_no_generator_is_made_elsewhere_and_no_role_of_a_training_drawn_twice():
     assert making == {"lib/seeds.py", "lib/training/loop.py"}
     draws = r"stream(?:_at)?\([^\"]*\"(\w+)\""
     roles = [role for text in sources("lib/training").values() for role in re.findall(draws, text)]
-    assert sorted(roles) == ["batches", "buckets", "crops", "dropout", "start", "subset"]
+    assert sorted(roles) == ["batches", "buckets", "crops", "dropout", "start"]

@@ -7,7 +7,9 @@ say which constraints carry W: guess that set, solve, exchange what is wrong.
 """
 
 import contextlib
+import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -17,6 +19,8 @@ from scipy.optimize import nnls
 from lib.attention.coordinates import constraint_rows
 from lib.compiled import cache
 
+BAD = 1e4  # constraints this much longer than the shortest are asked for more than margin 1
+MORE = 1e-11  # by which long constraints ask for more, relative to their length: 1e5 roundings
 ROUNDING = np.finfo(float).eps
 ACCURACY = 1e-9  # largest relative duality gap and constraint violation of a returned solution
 DEPENDENT = 1e-10  # relative to its terms, a combination of constraints this small is zero
@@ -333,3 +337,65 @@ def _exchanged(K, b, support):
             patience -= 1
         support = support ^ wrong
     return np.empty(0), False
+
+
+class Scaled(NamedTuple):
+    """The factors of a_m = delta_{i,t} z_i^T as they are solved: stretch_m 2^-exponent a_m.
+
+    Only products <a_m, W> are asked for, so each factor may be divided by a power of two, which
+    rounds nothing: no token SVM overflows, underflows or drowns one constraint in another's
+    rounding. What is left is one unit for W, that of the shortest constraint.
+
+    delta (runs, n, S, d), z (runs, n, d_z); exponent (runs,) that of the shortest a_m; stretch
+    (runs, m) at most 1. A constraint <a_m, W> >= 1 is posed as >= 1 / stretch_m = 1 + MORE ||a_m||
+    / min ||a||, where this ratio exceeds BAD: else its rounding would exceed its margin. Whatever W
+    this yields is feasible; its norm rises by at most MORE ||W_1||, W_1 the solution for
+    constraints of norm 1. ratio (runs,) longest to shortest.
+    """
+
+    delta: np.ndarray
+    z: np.ndarray
+    exponent: np.ndarray
+    stretch: np.ndarray
+    ratio: np.ndarray
+
+
+@numba.njit(cache=True, error_model="numpy")
+def scaled(delta, z):
+    """The fields of `Scaled`."""
+    runs, n, S, _ = delta.shape
+    delta, z = delta.copy(), z.copy()
+    exponent = np.zeros(runs, np.int64)
+    stretch, ratio = np.ones((runs, n * S)), np.ones(runs)
+    for run in range(runs):
+        rows, is_zero = np.empty(n * S, np.int64), np.empty(n * S, np.bool_)
+        for i in range(n):
+            largest_z, exponent_z = _normalised(z[run, i])
+            for m in range(i * S, i * S + S):
+                largest, exponent_delta = _normalised(delta[run, i, m - i * S])
+                rows[m] = exponent_z + exponent_delta
+                is_zero[m] = largest == 0 or largest_z == 0
+        if not is_zero.all():
+            exponent[run] = rows[~is_zero].min()
+        for m in range(n * S):
+            inverse = math.ldexp(1.0, min(exponent[run] - rows[m], 0))  # min ||a|| / ||a_m||
+            length = 1 / inverse
+            if inverse < 1 / BAD:
+                length = 1 / (inverse + MORE)
+                stretch[run, m] = inverse * length
+            if not is_zero[m]:
+                ratio[run] = max(ratio[run], 1 / inverse)
+            delta[run, m // S, m % S] *= length
+    return delta, z, exponent, stretch, ratio
+
+
+@numba.njit(cache=True)
+def _normalised(x):
+    """Divide x by a power of two, to entries of at most 1; its largest entry and the exponent."""
+    largest = 0.0
+    for k in range(len(x)):
+        largest = max(largest, abs(x[k]))
+    exponent = math.frexp(largest)[1]
+    for k in range(len(x)):
+        x[k] = math.ldexp(x[k], -exponent)
+    return largest, exponent

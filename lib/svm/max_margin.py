@@ -6,23 +6,19 @@ solution is proved by beta >= 0: with N* the dual norm, 1^T beta / N*(sum beta_m
 a lower bound on ||W||, and `gap` is its relative distance from the norm of W.
 """
 
-import math
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache, partial
 from numbers import Real
-from typing import NamedTuple
 
-import numba
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from lib.attention import coordinates
 from lib.attention.coordinates import Minimal
 from lib.attention.token_sets import TokenSet
-from lib.compiled import cache
 from lib.representation import Shapes
 from lib.svm import frobenius, norms
 from lib.svm.frobenius import ACCURACY, Constraints, Infeasible
@@ -30,10 +26,7 @@ from lib.svm.norms import Blocks, norm_of
 
 ACCURACY_OTHER_NORMS = 1e-7  # largest relative duality gap, violation: norms other than Frobenius
 LARGEST_EXPONENT = 480  # of W in powers of two: its square, the size of the duals, is still a float
-MORE = 1e-11  # by which long constraints ask for more, relative to their length: 1e5 roundings
 UNSHARED = 2**18  # multiplications of a product that OpenBLAS never shares out
-
-cache.find_place()
 
 
 @dataclass(frozen=True, repr=False)
@@ -170,68 +163,6 @@ def checked_selection(tokens: TokenSet, selected: np.ndarray | None) -> np.ndarr
     return selected
 
 
-class _Scaled(NamedTuple):
-    """The factors of a_m = delta_{i,t} z_i^T as they are solved: stretch_m 2^-exponent a_m.
-
-    Only products <a_m, W> are asked for, so each factor may be divided by a power of two, which
-    rounds nothing: no token SVM overflows, underflows or drowns one constraint in another's
-    rounding. What is left is one unit for W, that of the shortest constraint.
-
-    delta (runs, n, S, d), z (runs, n, d_z); exponent (runs,) that of the shortest a_m; stretch
-    (runs, m) at most 1. A constraint <a_m, W> >= 1 is posed as >= 1 / stretch_m = 1 + MORE ||a_m||
-    / min ||a||, where this ratio exceeds BAD: else its rounding would exceed its margin. Whatever W
-    this yields is feasible; its norm rises by at most MORE ||W_1||, W_1 the solution for
-    constraints of norm 1. ratio (runs,) longest to shortest.
-    """
-
-    delta: np.ndarray
-    z: np.ndarray
-    exponent: np.ndarray
-    stretch: np.ndarray
-    ratio: np.ndarray
-
-
-@numba.njit(cache=True, error_model="numpy")
-def _scaled(delta, z):
-    """The fields of `_Scaled`."""
-    runs, n, S, _ = delta.shape
-    delta, z = delta.copy(), z.copy()
-    exponent = np.zeros(runs, np.int64)
-    stretch, ratio = np.ones((runs, n * S)), np.ones(runs)
-    for run in range(runs):
-        rows, is_zero = np.empty(n * S, np.int64), np.empty(n * S, np.bool_)
-        for i in range(n):
-            largest_z, exponent_z = _normalised(z[run, i])
-            for m in range(i * S, i * S + S):
-                largest, exponent_delta = _normalised(delta[run, i, m - i * S])
-                rows[m] = exponent_z + exponent_delta
-                is_zero[m] = largest == 0 or largest_z == 0
-        if not is_zero.all():
-            exponent[run] = rows[~is_zero].min()
-        for m in range(n * S):
-            inverse = math.ldexp(1.0, min(exponent[run] - rows[m], 0))  # min ||a|| / ||a_m||
-            length = 1 / inverse
-            if inverse < 1 / norms.BAD:
-                length = 1 / (inverse + MORE)
-                stretch[run, m] = inverse * length
-            if not is_zero[m]:
-                ratio[run] = max(ratio[run], 1 / inverse)
-            delta[run, m // S, m % S] *= length
-    return delta, z, exponent, stretch, ratio
-
-
-@numba.njit(cache=True)
-def _normalised(x):
-    """Divide x by a power of two, to entries of at most 1; its largest entry and the exponent."""
-    largest = 0.0
-    for k in range(len(x)):
-        largest = max(largest, abs(x[k]))
-    exponent = math.frexp(largest)[1]
-    for k in range(len(x)):
-        x[k] = math.ldexp(x[k], -exponent)
-    return largest, exponent
-
-
 def _solve(problem, tokens, delta, z, norm, shape):
     """The record of all runs; delta (runs, n, S, d), z (runs, n, d_z), `shape` of the duals."""
     began, runs = time.perf_counter(), []
@@ -241,7 +172,7 @@ def _solve(problem, tokens, delta, z, norm, shape):
             "power of two, which only multiplies W by it"
         )
     with _one_thread(delta, norm):
-        units = _Scaled(*_scaled(delta, np.ascontiguousarray(z)))
+        units = frobenius.Scaled(*frobenius.scaled(delta, np.ascontiguousarray(z)))
         for run, factors in enumerate(zip(units.delta, units.z, units.stretch)):
             # The Frobenius norm decides feasibility, and the others start at its solution.
             first = frobenius.solve(Constraints(problem, run, shape[1:], *factors))

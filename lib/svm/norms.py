@@ -25,14 +25,13 @@ from functools import partial
 import numpy as np
 
 from lib.attention.coordinates import lp_norm
-from lib.svm.frobenius import block_pivoting
+from lib.svm.frobenius import BAD, block_pivoting
 
 DUAL = {"frobenius": "frobenius", "spectral": "nuclear", "nuclear": "spectral"}
 _ORDER: dict = {"frobenius": "fro", "spectral": 2, "nuclear": "nuc"}
 TOLERANCE = 1e-10
 CONIC = "nuclear", "spectral", 1.0, np.inf
 GOAL = 1e-13  # relative duality gap at which Newton's method rests
-BAD = 1e4  # constraints this much longer than the shortest are asked for more than margin 1
 
 
 @dataclass(frozen=True)
