@@ -106,6 +106,7 @@ def sources(tmp_path_factory):
             listed = provenance.git("ls-tree", "-r", "--name-only", commit).split()
             kept = [name for name in listed if name.startswith(("figures/desk/", "figures/power/"))]
             kept = [name for name in kept if name.endswith(".npz") or "/power/" in name]
+            kept += {"figures/index.toml"} & {*listed}  # which study a picture draws
             code = [name for name in provenance.CODE if f"{name}/__init__.py" in listed]
             archive = ["git", "archive", commit, *code, "notebooks", *kept]
             packed = subprocess.run(archive, cwd=files.ROOT, capture_output=True, check=True).stdout
