@@ -25,13 +25,9 @@ STUDIES = {
     "fig4": "civil_comments_400",
     "fig6": "mnist_60000",
     "fig7": "cifar10_50000",
-    "vit": "vit",
-    "imdb": "imdb",
+    "vit": "vit_48000",
+    "imdb": "imdb_256",
 }
-# Claims of the first protocol that are measured in another way than it first said; the outcome was
-# known then.
-REMEASURED = ("vit.early", "sparsity.K", "sparsity.Q", "sparsity.V")
-AFTER = "(our reading, chosen after the runs)"
 # What nobody else can get, by the revision that a study's data had.
 PRIVATE = {
     "cfabc82d805f2592": "MultiNLI, a private sample (about a tenth of the training pairs)",
@@ -74,8 +70,6 @@ def judge(
 
     It is undecided where an interval of `also` has another verdict.
     """
-    if id in REMEASURED and not clocked(curves):
-        source += f" {AFTER}"
     every = (measured, *also)
     decided = {word(interval) for interval in every}
     verdict = decided.pop() if len(decided) == 1 else UNDECIDED
@@ -94,19 +88,12 @@ def few(id: str, text: str, source: str, curves: Curves, bound=ABOVE) -> Claim |
     return claims.judged(id, f"{text}: {reason}", source, (np.nan,) * 3, bound, UNDECIDED, count)
 
 
-def clocked(curves: Curves) -> bool:
-    """Whether the study has a clock, as those of the second protocol."""
-    return bool(curves.configuration.get("clock"))
-
-
 def _silent(curves: Curves) -> str:
-    """Why a study of the second protocol has no verdict, or "".
+    """Why a study has no verdict, or "".
 
     A plain classifier on the same rows is as good, or was not fitted, or a rule was judged at the
     edge of the rates that were tried.
     """
-    if not clocked(curves):
-        return ""
     if not (plain := curves.baselines()):
         return "no plain classifier was fitted, so the network cannot be compared with one"
     rule, best = _best_rule(curves)
@@ -160,23 +147,14 @@ def together(rows: list[np.ndarray]) -> np.ndarray:
     return np.stack([row[: min(map(len, rows))] for row in rows])
 
 
-def losses(ax, curves: Curves, rows: int = 1, shown: Callable[[str], str] = str) -> None:
-    """The loss by which targets are judged, divided by `rows`; `shown` names a rule.
-
-    The clock's readings, else the running mean of the batches' losses.
-    """
-    window = curves.configuration["window"]
+def losses(ax, curves: Curves, shown: Callable[[str], str] = str) -> None:
+    """The clock's readings, by which targets are judged; `shown` names a rule."""
     for rule in curves.configuration["rates"]:
         runs = curves.runs(rule)
-        if clocked(curves):
-            loss = together([run.readings()[READINGS:] for run in runs])
-            x = runs[0].clock["at"][READINGS:][: loss.shape[1]]
-        else:
-            loss = together([run.smooth(window)[window::10] for run in runs]) / rows
-            x = np.arange(loss.shape[1]) * 10 + window
+        loss = together([run.readings()[READINGS:] for run in runs])
+        x = runs[0].clock["at"][READINGS:][: loss.shape[1]]
         plots.band(ax, x, loss, shown(rule), rule)
-    where = "fixed rows" if clocked(curves) else "running mean"
-    ax.set(title=f"Training loss, {where}", xlabel="Step")
+    ax.set(title="Training loss, fixed rows", xlabel="Step")
 
 
 def rates_figure(curves: Curves, last: Callable[[Curve], float], name: str) -> Figure:

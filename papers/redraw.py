@@ -24,7 +24,7 @@ from lib.training.curves import Curves
 from papers import kept_curves, pieces, verdicts
 from papers.a import speed, speed_figure
 from papers.c import reviews, reviews_figure, vision
-from papers.kept_curves import AFTER, STUDIES
+from papers.kept_curves import STUDIES
 
 
 class _Picture(NamedTuple):
@@ -61,9 +61,8 @@ GIVEN_UP = ("fig7.adam", "fig7.growth.sps", "vit.end")
 def _family() -> dict[str, tuple[Claim, float]]:
     """Every claim of the studies, by id, with Holm's adjusted p value over all of them.
 
-    A claim that was given up, or is measured in a way chosen after the runs, counts as one of the
-    family with p = 1: no other claim gains by it. So does one that could not be judged. In rising
-    order of adjusted p. OSError or ValueError where a study's curves are missing or damaged.
+    A claim that was given up, or could not be judged, counts as one of the family with p = 1: no
+    other claim gains by it. In rising order of adjusted p. OSError or ValueError where a study's curves are missing or damaged.
     """
     claims = {
         claim.id: claim
@@ -72,10 +71,7 @@ def _family() -> dict[str, tuple[Claim, float]]:
         for claim in picture.table(kept_curves.kept(study, needed=True))
         if claim.verdict
     }
-    known = {
-        name: 1.0 if AFTER in claim.source or claim.p is None else claim.p
-        for name, claim in claims.items()
-    }
+    known = {name: 1.0 if claim.p is None else claim.p for name, claim in claims.items()}
     adjusted = verdicts.holm(dict.fromkeys(GIVEN_UP, 1.0) | known)
     return {name: (claims[name], p) for name, p in adjusted.items() if name in claims}
 

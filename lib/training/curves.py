@@ -91,15 +91,10 @@ class Curve(Shapes):
         loss = np.concatenate([np.full(READINGS - 1, np.inf), self.clock["loss"]])
         return np.convolve(loss, np.full(READINGS, 1 / READINGS), "valid")
 
-    def steps_to(self, target: float, window: int) -> float:
-        """First step at which the mean over `window` steps is ≤ `target`, inf if it never is; with
-        a clock the first reading whose mean with the two before it is."""
-        if self.clock:
-            reached, at = self.readings() <= target, self.clock["at"]
-        else:
-            reached, at = self.smooth(window) <= target, np.arange(1, len(self.loss) + 1)
-            reached[: window - 1] = False  # a mean over fewer entries is noisier
-        return float(at[reached.argmax()]) if reached.any() else np.inf
+    def steps_to(self, target: float) -> float:
+        """Step of the first reading whose mean with the two before it is ≤ `target`, or inf."""
+        reached = self.readings() <= target
+        return float(self.clock["at"][reached.argmax()]) if reached.any() else np.inf
 
 
 @dataclass(frozen=True)

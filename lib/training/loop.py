@@ -22,7 +22,6 @@ from lib.training.rules import norms
 
 CHECK_EVERY = 100  # steps between looks at the loss; each look waits for the device
 SAVE_EVERY = 500  # steps between checkpoints
-RECENT = 100  # steps whose mean loss a stopping rule sees
 SEAL = 16  # hex digits of the SHA-256 with which a checkpoint begins
 Evaluate = Callable[[nn.Module], Mapping[str, float]]  # of a model in evaluation mode
 
@@ -76,8 +75,9 @@ def train(
 
     `loss` is a mean over the rows where processes share them; of an optimiser that states them
     `last_step_size` and `last_gradient_norm` are recorded. `evaluate` and the norms of the weights
-    are measured after the numbers of steps `at` and at the end; `stop` sees that, "recent_loss" and
-    "clock", and ends the run. `walk` adds up squared moves; `clock` is read every `tick` steps.
+    are measured after the numbers of steps `at` and at the end; `stop` sees that and "clock", the
+    mean of the last readings, and ends the run. `walk` adds up squared moves; `clock` is read every
+    `tick` steps.
 
     The same call goes on from the file `checkpoint`, written every `SAVE_EVERY` steps, bit for bit
     on a CPU. Where `pause(steps done)` says so the run is saved and left; where a loss or a norm is
@@ -118,7 +118,6 @@ def train(
             "metrics": look(evaluate),
             "weight_norms": dict(zip(weights, norms(parameters).cpu().tolist())),
             "walked": dict(zip(weights, walked.cpu().tolist())) if walk else {},
-            "recent_loss": float(log[0, max(0, step - RECENT) : step].mean()),
             "clock": float(np.mean(readings[-READINGS:])) if readings else math.inf,
         }
 

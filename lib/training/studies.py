@@ -32,7 +32,7 @@ NAME = "the network of vit_for_small_dataset (shifts by one pixel, heads 64 wide
 DROPOUT = 0.2
 # Of a smoke test, also where the real set is at hand.
 SMOKE_IMAGES, SMOKE_TEXTS, SMOKE_REVIEWS = 500, (1500, 200), (2000, 500)
-SMOKE = dict(seeds=2, evaluations=4, window=20, extensions=0)
+SMOKE = dict(seeds=2, evaluations=4, window=20, extensions=0, clock=5)
 
 
 def _every(rows, count: int) -> slice:
@@ -222,10 +222,11 @@ def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> 
         batches=lambda seed, tuning: Batches(*sets["rest" if tuning else "train"], batch, seed),
         evaluate=evaluate,
         finish=finish,
-        loss=summed_loss,
         about=about,
         clock=look("rest", "clock", FIXED),
         baselines={"bag of words": words_alone},
+        loss=summed_loss,
+        summed=True,
     )
 
 

@@ -27,15 +27,14 @@ LAST = 4  # evaluations whose mean held-out accuracy judges a trial
 ROUNDS = 8  # equal parts of the horizon, after each of which a race looks at its runs
 RECENT = 10  # readings of the clock whose mean and deviation compare two runs on their way
 ERRORS = 2.0  # standard deviations by which a run must be worse to be dropped
-# What may end a run, by criterion or by its clock, below or above `stop_at`, and its words.
+# What may end a run, by criterion, below or above `stop_at`, and its words.
 ENDS = {
-    "speed": ("recent_loss", -1, f"mean loss of {loop.RECENT} steps at most"),
+    "speed": ("clock", -1, "mean training loss of the clock's last three readings at most"),
     "accuracy": ("training_accuracy", 1, "training accuracy of 2,500 reviews at least"),
-    "clock": ("clock", -1, "mean training loss of the clock's last three readings at most"),
 }
 # Whole numbers from here on.
-WHOLE = dict(horizon=ROUNDS, batch=1, window=1, seeds=1, evaluations=1, loss_rows=1)
-WHOLE |= dict(first_seed=0, extensions=0, clock=0)
+WHOLE = dict(horizon=ROUNDS, batch=1, window=1, seeds=1, evaluations=1, clock=1)
+WHOLE |= dict(first_seed=0, extensions=0)
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,8 @@ class Problem:
 
     `evaluate(model, seed, tuning)` is measured at the points of a run, `finish(model, seed)` once
     at its end, as arrays. `clock` measures "clock_loss", the training loss on fixed rows; each of
-    `baselines` fits a plain classifier and says which test rows it has right.
+    `baselines` fits a plain classifier and says which test rows it has right. `loss` is a mean over
+    a batch's rows, or where `summed` a sum.
     """
 
     build: Callable[[], nn.Module]
@@ -52,9 +52,10 @@ class Problem:
     evaluate: Callable[[nn.Module, int, bool], Mapping[str, float]]
     finish: Callable[[nn.Module, int], Mapping[str, np.ndarray]]
     about: Mapping
+    clock: loop.Evaluate
+    baselines: Mapping[str, Callable[[], np.ndarray]]
     loss: Callable[[nn.Module, tuple], Tensor] = loop.cross_entropy
-    clock: loop.Evaluate | None = None
-    baselines: Mapping[str, Callable[[], np.ndarray]] = field(default_factory=dict)
+    summed: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,9 @@ class Study:
 
     `problem(batch=, **options)` loads network and data. `rates` {rule: candidates}, SPS before
     SNGD, whose `cap` is the rate of SPS where it is None; at most `extensions` are added beyond an
-    edge. They are judged by the steps to the last of the training losses `targets`, or by accuracy
-    on the rows that `options` hold out. A run ends where what `ENDS` names is past `stop_at`.
-    `loss_rows` divides a loss that is a sum. A `clock`, steps between its readings, is the second
-    protocol: losses are its readings, rates race, and plain classifiers are fitted.
+    edge. They race, and are judged by the steps to the last of the training losses `targets`, or by
+    accuracy on the rows that `options` hold out. Losses are readings of the clock, one in `clock`
+    steps. A run ends where what `ENDS` names is past `stop_at`.
     """
 
     name: str
@@ -76,6 +76,7 @@ class Study:
     batch: int
     window: int
     targets: Sequence[float]
+    clock: int
     options: Mapping = field(default_factory=dict)
     stop_at: float | None = None
     seeds: int = 5
@@ -83,9 +84,7 @@ class Study:
     evaluations: int = 20
     extensions: int = 2
     cap: float | None = None
-    loss_rows: int = 1
     walk: bool = False
-    clock: int = 0
 
     def __post_init__(self):
         numbers = [x for x in (self.cap, self.stop_at) if x is not None]
@@ -110,26 +109,19 @@ class Study:
 
     @property
     def points(self) -> np.ndarray:
-        """After how many steps a run is evaluated; the quarter of the horizon is among them."""
-        every = np.linspace(0, self.horizon, self.evaluations + 1).astype(int)
-        return np.unique([*every, self.horizon // 4])
+        """After how many steps a run is evaluated."""
+        return np.unique(np.linspace(0, self.horizon, self.evaluations + 1).astype(int))
 
     @property
     def rounds(self) -> list[int]:
-        """After how many steps trials are compared: at a quarter and the end, or in a race more."""
-        parts = range(1, ROUNDS + 1) if self.clock else (ROUNDS // 4, ROUNDS)
-        return [self.horizon * part // ROUNDS for part in parts]
-
-    @property
-    def ending(self) -> tuple[str, int, str]:
-        """What may end a run, of `ENDS`."""
-        return ENDS["clock" if self.clock and self.criterion == "speed" else self.criterion]
+        """After how many steps trials are compared."""
+        return [self.horizon * part // ROUNDS for part in range(1, ROUNDS + 1)]
 
     def stop(self, metrics: Mapping[str, float]) -> bool:
         """True where a run with these `metrics` ends; ValueError where they lack what ends it."""
         if self.stop_at is None:
             return False
-        name, sign, _ = self.ending
+        name, sign, _ = ENDS[self.criterion]
         if name not in metrics:
             raise ValueError(f"{self.name} does not measure {name}: it can have no stop_at")
         return sign * metrics[name] >= sign * self.stop_at
@@ -140,20 +132,16 @@ class Study:
             return math.inf, math.inf
         if self.criterion == "accuracy":
             return 0.0, -float(np.mean(trial.metrics["test_accuracy"][-LAST:]))
-        loss = trial.readings() if self.clock else trial.smooth(self.window)
-        target = self.targets[-1] * (1 if self.clock else self.loss_rows)
-        return trial.steps_to(target, self.window), float(loss[-1])
+        return trial.steps_to(self.targets[-1]), float(trial.readings()[-1])
 
     def going_on(self, trials: Mapping[float, Curve], last: list[float], steps: int) -> list[float]:
         """Which rates of the `last` round go on after so many steps, of all `trials` so far.
 
-        The better half; in a race all that did not diverge, nor are, from the second round on,
-        worse than the best by more than `ERRORS` deviations: of the clock's last `RECENT` readings,
-        or binomial ones. None where two have reached the last target, or one has and no other is
-        left, or twice its steps are over.
+        All that did not diverge, nor are, from the second round on, worse than the best by more
+        than `ERRORS` deviations: of the clock's last `RECENT` readings, or binomial ones. None
+        where two have reached the last target, or one has and no other is left, or twice its steps
+        are over.
         """
-        if not self.clock:
-            return sorted(last, key=lambda rate: self.score(trials[rate]))[: (len(last) + 1) // 2]
         levels = {rate: self._level(trials[rate]) for rate in last if not trials[rate].diverged}
         alive = list(levels)
         if alive and steps > self.rounds[0]:
@@ -169,7 +157,7 @@ class Study:
         return [] if first < math.inf and over else alive
 
     def _level(self, trial: Curve) -> tuple[float, float]:
-        """How good a trial in a race is by now, the smaller the better, and its deviation."""
+        """How good a trial is by now, the smaller the better, and its deviation."""
         if self.criterion == "accuracy":
             p = float(trial.metrics["test_accuracy"][-1])
             return -p, math.sqrt(p * (1 - p) / self.options["held_out"])
@@ -203,15 +191,16 @@ class Work:
         # Sums are split over threads, and another split rounds differently.
         torch.set_num_threads(1)
         self.machine = loop.accelerator(cpu)
-        if study.loss_rows > 1 and self.machine.num_processes > 1:
-            raise ValueError(f"{study.name} sums its loss over a batch: one process must train it")
         self.made = made(self.machine.device.type)
         self.problem = study.problem(batch=study.batch, **study.options)
+        if self.problem.summed and self.machine.num_processes > 1:
+            raise ValueError(f"{study.name} sums its loss over a batch: one process must train it")
         for tuning in (False, True):  # sizes that do not fit are refused before anything is written
             self.problem.batches(0, tuning).on("cpu", (0, self.machine.num_processes))
-        apart = ("problem", "options", "stop_at", "seeds", "first_seed", "loss_rows")
+        apart = ("problem", "options", "stop_at", "seeds", "first_seed")
         values = {f.name: getattr(study, f.name) for f in fields(study) if f.name not in apart}
-        stop = "never" if study.stop_at is None else f"{study.ending[2]} {study.stop_at:g}"
+        words = ENDS[study.criterion][2]
+        stop = "never" if study.stop_at is None else f"{words} {study.stop_at:g}"
         values |= dict(criterion=study.criterion, stop=stop, tuning_seed=TUNING_SEED)
         values |= {"problem": dict(self.problem.about)}
         self.configuration = json.loads(files.dumps(values))
@@ -221,8 +210,7 @@ class Work:
     def run(self) -> Curves:
         """Run the trials, then the judged runs, and return all of them; raises OutOfTime."""
         study, rates, cap = self.study, {}, self.study.cap
-        if study.clock:
-            self.all_of([a_run("baseline", name, 0.0, None, 0) for name in self.problem.baselines])
+        self.all_of([a_run("baseline", name, 0.0, None, 0) for name in self.problem.baselines])
         for rule in study.rates:
             rates[rule] = self.best(rule, cap)
             cap = rates[rule] if rule == "SPS" and study.cap is None else cap
@@ -247,8 +235,7 @@ class Work:
         if len(grid) == 1:
             return grid[0]
         for steps in study.rounds:
-            running = trials(alive, steps)
-            outcomes = outcomes | running if study.clock else running
+            outcomes = outcomes | trials(alive, steps)
             alive = study.going_on(outcomes, alive, steps)
             if not alive:
                 break
@@ -297,8 +284,7 @@ class Work:
             curve = replace(self._trained(who, checkpoint, until), **who, made=self.made)
             if first:
                 Curves(self.study.name, self.configuration, (curve,)).save(path)
-                last = curve.smooth(self.study.window)[-1:] / self.study.loss_rows
-                loss = "".join(f", loss {value:.4f}" for value in last)
+                loss = f", loss {curve.readings()[-1]:.4f}" if curve.clock else ""
                 self.say(f"{name}: {curve.status}{loss}, {curve.seconds:.0f} processor seconds")
                 if not curve.paused:
                     checkpoint.unlink(missing_ok=True)

@@ -11,7 +11,7 @@ from lib.companion.record import Number, finite
 from lib.training.curves import Curve, Curves
 from lib.training.rules import STEP_SIZED
 from papers import verdicts
-from papers.kept_curves import clocked, few, gate_numbers, judge
+from papers.kept_curves import few, gate_numbers, judge
 from papers.verdicts import Interval
 
 REFERENCE = "SGD"
@@ -20,8 +20,7 @@ FORMULA = 1e-5  # largest relative error of a step against its equation
 
 def steps(curves: Curves, rule: str, target: float) -> np.ndarray:
     """Steps to `target` of every seed, (seeds,), infinite where a run was censored."""
-    window = curves.configuration["window"]
-    return np.array([run.steps_to(target, window) for run in curves.runs(rule)])
+    return np.array([run.steps_to(target) for run in curves.runs(rule)])
 
 
 def ratio(curves: Curves, rule: str, target: float) -> Interval:
@@ -54,10 +53,8 @@ def _at_two_rates(curves: Curves, rule: str, target: float) -> tuple[float, floa
 
     From the raced trials, one seed each; None where less than two rates of both reached `target`.
     """
-    if not clocked(curves):
-        return None
     theirs, mine = (
-        sorted(trial.steps_to(target, 0) for trial in curves.trials(name))[:2]
+        sorted(trial.steps_to(target) for trial in curves.trials(name))[:2]
         for name in (REFERENCE, rule)
     )
     if len([*theirs, *mine]) < 4 or np.isinf([*theirs, *mine]).any():
@@ -124,20 +121,19 @@ def layers(curves: Curves) -> list[str]:
 
 
 def _growing(curves: Curves, rule: str) -> Claim:
-    """Every layer grows; in the second protocol, more than a random walk of its steps."""
+    """Every layer grows, more than a random walk of its steps."""
     name, source = f"fig7.growth.{rule.lower()}", "paper A, Figure 7"
-    measured = growth(curves, rule)
-    beyond = ""
-    if clocked(curves):
-        walk = random_walk(curves, rule)
-        measured = {layer: values - walk[layer] for layer, values in measured.items()}
-        share = np.mean([values.mean() > 0 for values in measured.values()])
-        beyond = f" beyond a random walk of its steps ({share:.0%} of the layers do)"
+    walk = random_walk(curves, rule)
+    measured = {layer: grown - walk[layer] for layer, grown in growth(curves, rule).items()}
+    share = np.mean([values.mean() > 0 for values in measured.values()])
     if unknown := few(name, f"every layer grows under {rule}", source, curves):
         return unknown
     lowest = min(measured, key=lambda name: measured[name].mean())
     smallest = verdicts.mean_interval(np.min(list(measured.values()), axis=0))
-    text = f"every layer grows under {rule}{beyond}: smallest growth of a layer, least in {lowest}"
+    text = (
+        f"every layer grows under {rule} beyond a random walk of its steps ({share:.0%} of the"
+        f" layers do): smallest growth of a layer, least in {lowest}"
+    )
     return judge(name, text, source, curves, smallest, verdicts.above)
 
 

@@ -1,4 +1,4 @@
-"""What paper C claims about IMDb, recomputed from the kept curves of the study `imdb`.
+"""What paper C claims about IMDb, recomputed from the kept curves of the study `imdb_256`.
 
 Accuracy, sparsity and attention come from the same runs. Words, intervals and bounds are those of
 `notebooks/protocol.md`.
@@ -10,12 +10,11 @@ from lib.companion.claims import Claim, Table
 from lib.companion.record import Number, finite
 from lib.training.curves import Curve, Curves
 from papers import verdicts
-from papers.kept_curves import clocked, few, gate_numbers, judge
-from papers.verdicts import UNDECIDED, Interval
+from papers.kept_curves import few, gate_numbers, judge
+from papers.verdicts import Interval
 
-SPEAKS = 0.78  # test accuracy below which the first protocol's study is too small to speak
 SHOWN = 2_500  # test reviews of an evaluation
-LAST = 4  # evaluations whose mean stands beside the last accuracy
+LAST = 4  # evaluations whose mean accuracy is judged
 PARTS = ("K", "Q", "V")
 PAPER = {"l1.1": 0.8257, "l2": 0.8061, "l3": 0.8133}  # last test accuracy, model size 3
 RULES = ("l1.1", "l3", "l2")  # in the order of the paper's accuracies
@@ -52,16 +51,11 @@ def _paired(apart):
     return verdicts.mean_interval(apart.mean(1), apart.mean(0).var(ddof=1) / apart.shape[1])
 
 
-def _late_difference(curves: Curves, first: str, second: str) -> Interval:
-    """Late accuracy of `first` minus `second`; the sampling error is that of the rows sampled."""
+def late_difference(curves: Curves, first: str, second: str) -> Interval:
+    """Late accuracy of `first` less `second`, which is judged; the error is of the rows sampled."""
     apart = _hits(curves, first).astype(float) - _hits(curves, second)  # (seeds, rows)
     values = _late_accuracy(curves, first) - _late_accuracy(curves, second)
     return verdicts.mean_interval(values, apart.mean(0).var(ddof=1) / SHOWN)
-
-
-def judged_difference(curves: Curves, first: str, second: str) -> Interval:
-    """The difference that is judged: late in the second protocol, at the end in the first."""
-    return (_late_difference if clocked(curves) else accuracy_difference)(curves, first, second)
 
 
 def _ordered(curves: Curves, better: str, worse: str) -> Claim:
@@ -70,21 +64,11 @@ def _ordered(curves: Curves, better: str, worse: str) -> Claim:
     text = f"{better} above {worse}"
     if unknown := few(name, f"{text} in test accuracy", source, curves):
         return unknown
-    measured = accuracy_difference(curves, better, worse)
-    if clocked(curves):  # judged by the mean of the last evaluations
-        text += f": mean of the last {LAST} evaluations, {len(measured.values)} seeds"
-        text += f" (difference at the end, all rows: {measured})"
-        lately = judged_difference(curves, better, worse)
-        return judge(name, text, source, curves, lately, verdicts.above)
-    best = max(accuracy(curves, rule).mean() for rule in RULES)
-    lead = (_late_accuracy(curves, better) - _late_accuracy(curves, worse)).mean()
+    measured = late_difference(curves, better, worse)
     text += (
-        f": difference of last test accuracy, {len(measured.values)} seeds"
-        f" (mean of the last {LAST} evaluations: {lead:.3g})"
+        f": mean of the last {LAST} evaluations, {len(measured.values)} seeds"
+        f" (difference at the end, all rows: {accuracy_difference(curves, better, worse)})"
     )
-    if best < SPEAKS:
-        text += f"; the best rule reaches {best:.3f}, too little to speak"
-        return judge(name, text, source, curves, measured, lambda _: UNDECIDED)
     return judge(name, text, source, curves, measured, verdicts.above)
 
 

@@ -1,4 +1,4 @@
-"""Drawing of paper C's real-data figures from the kept curves of the studies `imdb` and `vit`."""
+"""Drawing of paper C's real-data figures from the kept curves of the studies of IMDb and CIFAR-10."""
 
 import re
 from itertools import product
@@ -23,12 +23,12 @@ def shown(rule: str) -> str:
     return re.sub(r"^l([\d.]+)$", r"$\\ell_{\1}$", rule)
 
 
-def _training_panels(axes, curves: Curves, rows: int) -> None:
-    """Two panels: training loss a row, without the first steps' spike; test accuracy.
+def _training_panels(axes, curves: Curves) -> None:
+    """Two panels: training loss a row; test accuracy.
 
     The numbers at its right are of all test rows, the mean over the seeds.
     """
-    kept_curves.losses(axes[0], curves, rows, shown)
+    kept_curves.losses(axes[0], curves, shown)
     ends = []
     for rule in curves.rates():
         runs = curves.runs(rule)
@@ -66,11 +66,11 @@ def _differences(ax, rows: list[tuple[str, Interval, str]], scale=1.0, also=()) 
 def accuracy_figure(curves: Curves) -> Figure:
     """Loss, test accuracy, and the paired differences that are judged; a star is the paper's."""
     figure, axes = plots.panels(1, 3, height=2.7)
-    _training_panels(axes, curves, curves.configuration["batch"])
+    _training_panels(axes, curves)
     rows, judged = [], reviews.accuracy_table(curves)
     paper = [100 * (reviews.PAPER[a] - reviews.PAPER[b]) for a, b in reviews.PAIRS]
     for (a, b), claim in zip(reviews.PAIRS, judged, strict=True):
-        apart = reviews.judged_difference(curves, a, b)
+        apart = reviews.late_difference(curves, a, b)
         rows.append((f"{shown(a)} less {shown(b)}", apart, claim.verdict))
     _differences(axes[2], rows, 100, paper)
     axes[2].plot(paper, range(len(paper)), "*", color=plots.BLACK, markersize=7)
@@ -168,7 +168,7 @@ def maps(curves: Curves) -> Figure:
 def vision_figure(curves: Curves) -> Figure:
     """Loss, test accuracy with the steps to equal accuracy, and Hoyer against the loss."""
     figure, axes = plots.panels(1, 3, height=2.7)
-    _training_panels(axes, curves, 1)
+    _training_panels(axes, curves)
     steps = vision.steps_to_accuracy(curves)
     levels = vision.matched(curves, "test_accuracy", vision.RULES, "test_accuracy")
     early, sparser = vision.table(curves)

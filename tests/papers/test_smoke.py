@@ -20,13 +20,14 @@ def test_once_is_the_judged_run_of_the_study(tmp_path):
         assert (run.rate, run.cap, run.seed) == (rate, cap, 0)
 
 
-def test_last_losses_are_the_end_of_the_running_mean(monkeypatch):
+def test_last_losses_are_the_last_readings_of_the_clock(monkeypatch):
     sign = lambda parameters, rate, cap: torch.optim.Adam(parameters, rate, betas=(0.0, 0.0))  # noqa: E731
     monkeypatch.setitem(RULES, "sign", sign)
     last = smoke.last_losses(STUDY, {"SGD": 0.1, "sign": 0.01})
     for rule, rate in (("SGD", 0.1), ("sign", 0.01)):
         (run,) = smoke.once(STUDY, {rule: rate}).runs(rule)
-        assert last[rule] == pytest.approx(float(run.loss[-STUDY.window :].mean()), abs=1e-4)
+        assert last[rule] == pytest.approx(run.clock["loss"][-1], abs=1e-4)
+        assert run.clock["at"][-1] == STUDY.horizon // STUDY.clock * STUDY.clock
 
 
 def test_without_a_cap_every_step_of_sngd_has_the_length_of_its_rate():

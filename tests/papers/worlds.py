@@ -47,6 +47,27 @@ def clocked(seed, readings, rate=0.1, rule="SGD", every=5, steps=None, part="tri
     return curve(rule, seed, loss, part, rate, clock=clock, **rest)
 
 
+def answers(hits):
+    """The end of a run that has these test rows right."""
+    return {"test_correct": np.packbits(hits), "test_rows": np.array(len(hits))}
+
+
+def tried(rules, share, rates=(0.05, 0.1, 0.2), rows=1000):
+    """Trials of `rules` at `rates`, and a plain classifier with this share of the rows right.
+
+    There is none where `share` is None.
+    """
+    trials = [
+        clocked(100, np.ones(3), rate, rule, status="paused", cap=3.0)
+        for rule in rules
+        for rate in rates
+    ]
+    if share is None:
+        return trials
+    end = answers(np.arange(rows) < rows * share)
+    return [*trials, curve("bag of words", 0, np.zeros(0), "baseline", end=end)]
+
+
 def configuration(rules, horizon, **rest):
     """A study's configuration."""
     problem = {
@@ -65,18 +86,20 @@ def falling(steps, speed, rng):
     return 2 * np.exp(-speed * np.arange(steps)) * rng.lognormal(0, 0.02, steps)
 
 
-def race(speeds, seeds=5, horizon=200, **rest):
-    """Curves of rules that fall at `speeds`, the same for every seed up to a tenth of noise."""
+def race(speeds, seeds=5, horizon=200, network=0.8, plain=0.7, rates=(0.05, 0.1, 0.2), **rest):
+    """Curves of rules that fall at `speeds`, the same for every seed up to a tenth of noise.
+
+    The clock reads each step's loss. `network` and `plain` are shares of test rows that are right.
+    """
     rng = np.random.default_rng(1)
-    runs = []
+    runs = tried(speeds, plain, rates)
+    norms = dict(weight_norms={"w.weight": np.ones(2)}, walked={"w.weight": np.zeros(2)})
+    how = dict(end=answers(np.arange(1000) < 1000 * network), evaluated_at=np.array([0, horizon]))
+    how |= norms | dict(metrics={"test_accuracy": np.array([0.1, network])})
     for rule, speed in speeds.items():
         for seed in range(seeds):
             loss = falling(horizon, speed * rng.uniform(0.95, 1.05), rng)
-            hits = rng.random(1000) < 0.8
-            end = {"test_correct": np.packbits(hits), "test_rows": np.array(1000)}
-            metrics = {"test_accuracy": np.array([0.1, hits.mean()])}
+            clock = {"at": np.arange(horizon), "loss": loss}
             cap = 3.0 if rule == "SNGD" else None
-            runs.append(curve(rule, seed, loss, cap=cap, end=end, metrics=metrics))
-        for rate in (0.1, 0.2):
-            runs.append(curve(rule, 100, falling(horizon, speed, rng), "trial", rate, cap=3.0))
+            runs.append(curve(rule, seed, loss, cap=cap, clock=clock, **how))
     return Curves("invented", configuration(speeds, horizon, **rest), tuple(runs))

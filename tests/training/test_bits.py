@@ -17,9 +17,9 @@ UNIT = 2.0**-10
 
 @pytest.mark.skipif(not os.environ.get("DATA_DIR"), reason="DATA_DIR is not set: no real MNIST")
 def test_the_first_steps_of_a_committed_trial_come_again_to_its_last_kept_bit():
-    kept = curves.load(files.ROOT / "figures" / "desk" / "mnist.npz")
+    kept = curves.load(files.ROOT / "figures" / "desk" / "mnist_60000.npz")
     (trial,) = [c for c in kept.trials("SGD") if c.rate == 0.1]
-    study = STUDIES["mnist"]
+    study = STUDIES["mnist_60000"]
     problem = study.problem(batch=study.batch, **study.options)
     model = training.initialised(problem.build, trial.seed)
     batches = problem.batches(trial.seed, True)

@@ -9,7 +9,7 @@ import pytest
 
 from lib import files, provenance
 from lib.training.curves import load
-from tests.papers.worlds import curve, race
+from tests.papers.worlds import clocked, curve, race
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_runs_are_paired_by_the_seeds_that_every_rule_has_run_in_any_order_of_th
     for rule in ("SGD", "Adam"):
         pairs = zip(cut.runs(rule), whole.runs(rule)[::2], strict=True)
         assert all(mine is theirs for mine, theirs in pairs)
-        assert [trial.rate for trial in cut.trials(rule)] == [0.1, 0.2]
+        assert [trial.rate for trial in cut.trials(rule)] == [0.05, 0.1, 0.2]
     assert whole.hours() == pytest.approx(10 * 36 / 3600)  # of 10 runs of 36 s each
 
 
@@ -103,5 +103,5 @@ def test_steps_to_a_target_against_a_plain_loop():
     means = [run.loss[max(0, k - 2) : k + 1].astype(float).mean() for k in range(9)]
     np.testing.assert_allclose(run.smooth(3), means, rtol=1e-12, atol=1e-15)
     assert run.smooth(20)[-1] == pytest.approx(run.loss.astype(float).mean())
-    early = curve("SGD", 0, [0.0, 9.0, 9.0])  # one step alone is not yet a mean of two
-    assert early.steps_to(1.0, 2) == np.inf and early.steps_to(5.0, 2) == 2
+    early = clocked(0, [0.0, 9.0, 9.0, 9.0])  # one reading alone is not yet a mean of three
+    assert early.steps_to(1.0) == np.inf and early.steps_to(6.0) == 10

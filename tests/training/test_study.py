@@ -52,12 +52,11 @@ STUDY = Study(
     batch=8,
     window=4,
     targets=(0.5, 0.2),
+    clock=2,
     seeds=2,
-    evaluations=4,
+    evaluations=8,
     walk=True,
 )
-RACE = dataclasses.replace(STUDY, clock=2, targets=(0.5, 0.4), stop_at=0.1, first_seed=20)
-RACE = dataclasses.replace(RACE, evaluations=8, rates={"SGD": (0.1, 0.4), "SPS": (0.5, 1.0)})
 
 
 @pytest.fixture(autouse=True)
@@ -85,10 +84,10 @@ def same(first, second):
         test_loop.same(mine, theirs)
 
 
-def test_half_of_the_rates_are_dropped_at_a_quarter_seeds_are_fresh_and_runs_paired(whole):
+def test_trials_end_where_a_round_ends_seeds_are_fresh_and_runs_paired(whole):
     assert whole.seeds() == [0, 1]
     lengths = [len(trial.loss) for trial in whole.trials("SGD")]
-    assert sorted(set(lengths)) == [10, 40] and lengths.count(10) == 1
+    assert set(lengths) <= set(STUDY.rounds) and min(lengths) < 40
     assert all(trial.seed == 100 for trial in whole.trials("SGD"))
     starts = [{whole.runs(rule)[seed].loss[0] for rule in STUDY.rates} for seed in (0, 1)]
     assert [*map(len, starts)] == [1, 1] and starts[0] != starts[1]  # one start and batch a seed
@@ -104,7 +103,7 @@ def test_a_single_candidate_is_taken_and_a_best_rate_at_the_edge_extends_the_gri
     ran = run(dataclasses.replace(STUDY, rates=rates, cap=0.7, first_seed=10), tmp_path)
     tried = [trial.rate for trial in ran.trials("SGD")]
     assert tried == pytest.approx([0.001, 0.002, 0.004, 0.008])
-    assert len(ran.curves) == 4 + 3 * 2 and ran.seeds() == [10, 11]
+    assert len(ran.curves) == 4 + 3 * 2 + 1 and ran.seeds() == [10, 11]
     caps = {(c.rule, c.rate, c.cap) for c in ran.judged()}
     assert caps == {("SGD", 0.008, None), ("SPS", 0.5, None), ("SNGD", 0.3, 0.7)}
 
@@ -116,21 +115,20 @@ def test_the_walk_is_that_of_the_steps(whole):
     assert walked == pytest.approx(moved, rel=1e-5)
 
 
-@pytest.mark.parametrize("study", [STUDY, RACE], ids=["halved", "raced"])
-def test_a_study_in_pieces_is_bit_for_bit_that_in_one(study, whole, tmp_path):
+def test_a_study_in_pieces_is_bit_for_bit_that_in_one(whole, tmp_path):
     for _ in range(1000):
         try:
-            pieces = run(study, tmp_path, minutes=3e-3)
+            pieces = run(STUDY, tmp_path, minutes=3e-3)
             break
         except OutOfTime as rest:
-            planned = re.search(r"(\d+) trials and (\d+) of [46] judged runs", str(rest))
-            there = work(study, tmp_path).collected().curves
+            planned = re.search(r"(\d+) trials and (\d+) of 6 judged runs", str(rest))
+            there = work(STUDY, tmp_path).collected().curves
             done = [curve.part for curve in there if not curve.paused]
             assert [int(n) for n in planned.groups()] == [done.count("trial"), done.count("curve")]
-    same(whole if study is STUDY else run(study, tmp_path / "whole"), pieces)
+    same(whole, pieces)
     pieces.save(tmp_path / "kept.npz")
     same(pieces, load(tmp_path / "kept.npz"))
-    assert pieces.baselines() == ({"three of four": 0.75} if study.clock else {})
+    assert pieces.baselines() == {"three of four": 0.75}
 
 
 SLOWLY = """
@@ -220,7 +218,10 @@ def test_one_run_alone_is_the_trial_or_the_judged_run(whole, tmp_path, capsys):
         assert main(tmp_path, "--one", "SGD", str(rate), str(seed)) == 0
         (path,) = tmp_path.glob(f"*/one-SGD-{rate}-{seed}.npz")  # a name that ends in numbers
         (curve,) = load(path).curves
-        np.testing.assert_array_equal(curve.loss.astype(expected.loss.dtype), expected.loss)
+        found = curve.loss[: len(expected.loss)].astype(
+            expected.loss.dtype
+        )  # a trial may be dropped
+        np.testing.assert_array_equal(found, expected.loss)
     printed = capsys.readouterr().out
     assert "finished, test_" in printed and "test_accuracy" in printed
     assert work(STUDY, tmp_path).collected().curves == ()
@@ -240,7 +241,7 @@ def test_a_field_of_the_study_is_set_by_command():
         (["--set", "seeds"], "--set seeds: it is FIELD=VALUE"),
         (["--set", "seeds=many"], "'many' is no value like 2"),
         (["--set", "seeds=0"], "seeds = 0; it must be a whole number"),
-        (["--set", "clock=-1"], "clock = -1; it must be a whole number"),
+        (["--set", "clock=0"], "clock = 0; it must be a whole number"),
         (["--set", "first_seed=99"], "seed 100 is that of the trials"),
         (["--set", "rates.Newton=1"], "there is no rule 'Newton', only SGD"),
         (["--set", "rates.SGD=fast"], "above 0, not 'fast'"),
@@ -270,9 +271,10 @@ def test_bad_words_are_one_sentence_and_write_nothing(tmp_path, words, sentence,
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("mnits", "there is no study 'mnits', only mnist"),
+        ("mnits", "there is no study 'mnits', only mnist_60000"),
         # Without its data a study trains no stand-in.
-        *((name, f"{name} is missing") for name in ("mnist", "imdb")),
+        ("mnist_60000", "mnist is missing"),
+        ("imdb_256", "imdb is missing"),
         ("digits", "Not a directory"),
     ],
 )
