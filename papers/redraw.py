@@ -62,7 +62,8 @@ def _family() -> dict[str, tuple[Claim, float]]:
     """Every claim of the studies, by id, with Holm's adjusted p value over all of them.
 
     A claim that was given up, or could not be judged, counts as one of the family with p = 1: no
-    other claim gains by it. In rising order of adjusted p. OSError or ValueError where a study's curves are missing or damaged.
+    other claim gains by it. In rising order of adjusted p. OSError or ValueError where a study's
+    curves are missing or damaged.
     """
     claims = {
         claim.id: claim

@@ -1,4 +1,4 @@
-"""Drawing of paper C's real-data figures from the kept curves of the studies of IMDb and CIFAR-10."""
+"""Drawing of paper C's real-data figures from the kept curves of its two studies."""
 
 import re
 from itertools import product

@@ -14,7 +14,7 @@ from papers import kept_curves
 from papers.a import speed, speed_figure
 from papers.c import reviews, reviews_figure, vision
 from papers.verdicts import NOT_REPRODUCED, REPRODUCED, SAME, UNDECIDED
-from tests.papers.worlds import answers, clocked, configuration, curve, race, tried
+from tests.papers.worlds import answers, clocked, configuration, race, tried
 
 
 def words(table):
