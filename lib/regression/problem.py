@@ -141,7 +141,7 @@ def covariance_root(Sigma: np.ndarray, name: str) -> np.ndarray:
 def random_regression(
     seed: int, d: int, k: int, signal: float = 0.2, noise: float = 0.045, floor: float = 0.35
 ) -> Regression:
-    """A problem from two Gaussian matrices, scaled so that A1-A3 hold.
+    """A problem from two Gaussian matrices, scaled so that A1-A3 hold if k >= d and signal < 1/4.
 
     Source: paper B, Appendix A; the scaling is ours.
 
