@@ -168,8 +168,8 @@ figure
 # ## What we saw
 #
 # Most rows hold, and the failing ones stand open in the ledger with their reasons. Assumption 1 as we read it fails on
-# data in which the samples of a class share their opt token, yet the theorems' conclusions hold there: it is sufficient
-# and not necessary. On two samples of two tokens it is needed, and a condition on tokens alone must bound $-K_{12}$, the inner
+# data in which the samples of a class share their opt token, yet every row of Theorems 1, 5, 6 and 7
+# holds there: what they measure does not need it. On two samples of two tokens it is needed, and a condition on tokens alone must bound $-K_{12}$, the inner
 # product of their two features, by the smaller square: beyond it the row `assumption1.bound` finds the threshold. [Notebook 13](13_assumptions_broken.ipynb) breaks both
 # assumptions one step at a time and shows the two samples.
 #

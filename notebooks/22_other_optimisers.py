@@ -114,7 +114,7 @@ print("seed 0:", *str(data.problems[0].premises()).split("; "), sep="\n  ")
 # |---|---|
 # | SGD | $g$ |
 # | Adam | $\hat m/(\sqrt{\hat v} + 10^{-8})$ entry by entry; $\hat m$, $\hat v$ are bias-corrected running means of $g$ and $g^2$ |
-# | Muon | $\sqrt{\max(1, \text{rows}/\text{columns})}\; UV^\top$ of a running mean with singular value decomposition $USV^\top$ |
+# | Muon | $\sqrt{\max(1, \text{rows}/\text{columns})}\; UV^\top$ of $USV^\top$, the running mean of $g$ moved on towards $g$ (Nesterov) |
 # | Shampoo | $G_1^{-1/4}\, g\, G_2^{-1/4}$; $G_1$, $G_2$ are sums of $gg^\top$, $g^\top g$ |
 # | SOAP | Adam in the eigenvectors of running means of $gg^\top$, $g^\top g$ |
 # | Algorithm 1 | the gradient of $L + R$, for $B$ with $\hat\Sigma^{-1}$ on the left |
@@ -232,7 +232,7 @@ claims.Table(compared)
 
 # %% [markdown]
 # * **Left.** Look at the ends of the curves. Adam, Muon and SOAP settle higher than Algorithm 1 and the two-sided rule.
-# * **Right.** A mark is a seed, the number beside a name its step, the one at the right the median. Look at the order of the dots. In the median over
+# * **Right.** A mark is a seed, the number beside a name its step, the one at the right the median. Look at the order of the marks. In the median over
 #   seeds Adam, Muon and SOAP get there **sooner** than Algorithm 1, without regulariser or knowledge of $\Sigma$. SGD comes
 #   within 10 % of $L^*$ late and on some seeds only. Shampoo does not: the arrow at the edge counts the seeds that do not arrive.
 

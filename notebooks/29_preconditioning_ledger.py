@@ -17,7 +17,7 @@
 # *Appendix of page [30](30_mirror_descent.ipynb) · 15 minutes · [words](words.md).* After it you can say what the preconditioner is for, and look up any statement of paper B.
 #
 # **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*, arXiv
-# 2603.01514): **Assumptions 1-3, Theorems 1-5, Lemmas 1-23, Eqs. 3-6 and the remark on the distance to the minima**.
+# 2603.01514): **Assumptions 1-3, Theorems 1-5, Lemmas 1-23, Eqs. 3-6 and the remark after Theorem 2**.
 #
 # **Question.** [Notebook 20](20_preconditioned_regression.ipynb) trains the layer on well-conditioned data, where the
 # preconditioner gains nothing. What is it for? And which of the statements behind it can be seen in numbers?

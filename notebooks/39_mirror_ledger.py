@@ -213,7 +213,7 @@ for off in (0.0, 0.05):
 #
 # </details>
 #
-# **To prove.** Why is the lemma true? (The inverse of the mirror map keeps lengths: $\lVert\nabla\psi(W)\rVert_q=\lVert W\rVert_p^{p-1}$.)
+# **To prove.** Why is the lemma true? (The mirror map takes the length to its power $p-1$: $\lVert\nabla\psi(W)\rVert_q=\lVert W\rVert_p^{p-1}$.)
 #
 # <details><summary>Solution</summary>
 #

@@ -25,8 +25,8 @@
 #
 # **Question.** Which norm's margin does each optimiser maximise on attention's $W$, and does it get there?
 #
-# **Answer.** Steepest descent in a norm maximises the margin in that norm: after 1,000,000 steps it is within 1 % of the largest possible, for the
-# six norms below other than $\ell_3$. Muon with an exact polar factor goes with the spectral norm; Signum, Lion and RMSprop go with the largest entry of $W$.
+# **Answer.** Steepest descent in a norm maximises the margin in that norm: after 1,000,000 steps (head-wise 119,378) it is within 1 % of the largest
+# possible, in each of the seven norms below. Muon with an exact polar factor goes with the spectral norm; Signum, Lion and RMSprop go with the largest entry of $W$.
 # Adam comes nearest to the largest entry, but not within 1 % in every run. With an $\epsilon$ it reaches no norm tested in this time, nor does
 # Muon with Newton-Schulz steps.
 #
