@@ -188,8 +188,7 @@ def draw(ledger: Sequence[Claim], paper: Mapping[str, Statement], wide: int = 12
     An empty one is not checked. In it stand the statement and how many rows hold or fail.
     """
     figure, (axis,) = plots.panels(1, 1, height=0.52 * -(-len(paper) // wide) + 0.4)
-    holds = [row.holds for row in ledger]
-    axis.set_title(f"{sum(holds)} of {len(holds)} rows hold")
+    axis.set_title(f"{sum(row.holds for row in ledger)} of {len(ledger)} rows hold")
     for place, (name, group, failed, count) in enumerate(_groups(ledger, paper)):
         like = plots.look("not reproduced" if failed else "reproduced" if group else "undecided")
         left, low = place % wide, -(place // wide)
