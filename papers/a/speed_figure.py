@@ -142,7 +142,7 @@ def _norms(ax, curves: Curves) -> None:
 
 
 def _growth(ax, curves: Curves) -> None:
-    """Growth of every weight matrix over that of a random walk of its steps, a dot a layer."""
+    """Growth of every weight matrix over that of a random walk of its steps; its verdicts."""
     edges, shrunk, words = [], False, []
     judged = [claim for claim in speed.table(curves, "fig7") if "growth" in claim.id]
     for rule, claim in zip(curves.configuration["rates"], judged, strict=True):
@@ -150,7 +150,7 @@ def _growth(ax, curves: Curves) -> None:
         x = [np.median(walk[name]) for name in grown]
         y = [np.median(values) for values in grown.values()]
         ax.plot(x, y, markersize=3, **plots.look(rule).mark)
-        words.append((np.median(y), f"{rule}:\n{claim.verdict}", plots.look(rule).colour))
+        words.append(f"{rule}: {claim.verdict}")
         edges += [*x, *filter(lambda value: value > 0, y)]
         shrunk |= min(y) <= 0
     ends = np.array([min(edges) / 1.5, max(edges) * 1.5])
@@ -160,7 +160,7 @@ def _growth(ax, curves: Curves) -> None:
         ax.set_yscale("symlog", linthresh=0.01)
     else:
         ax.set(yscale="log", ylim=ends)
-    pieces.end_labels(ax, words, 6)
+    pieces.note(ax, "\n".join(words), y=0.07)
 
 
 def caption(curves: Curves, name: str, table: Table) -> str:

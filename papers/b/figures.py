@@ -49,7 +49,7 @@ def against_sgd(
         starts[np.median(excess[name][:, 0])] = plots.look(like).colour
     for start, colour in starts.items():
         words = f"{start:,.0f} times" if start > 1 else f"{100 * start:.2g} %"
-        pieces.beside(relative, 0, start, words, colour, (3, 8))
+        pieces.beside(relative, 0, start, words, colour, (6, 2))
     loss.axhline(optimum, label="optimum $L^* = k\\sigma^2/2$", zorder=3, **plots.PREDICTED)
     loss.set(title="Population loss $L(Z_t)$", yscale="log", xlabel="iteration $t$")
     loss.set_ylim(optimum / 2, None)
