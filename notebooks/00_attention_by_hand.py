@@ -176,9 +176,12 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1")
 # $$W_{mm} = \arg\min_W \|W\|_F \quad\text{subject to}\quad (x_{i,opt} - x_{i,t})^\top W z_i \ge 1 \ \text{ for all } i,\ t \ne opt_i .$$
 #
 # In words: the smallest matrix under which every opt token beats every other token by at least one logit.
-# It is a support vector machine whose points are pairs of tokens. Why this one? Late in training $p_{opt}\,p_t\approx e^{-g}$ with the
-# margin $g = (x_{i,opt} - x_{i,t})^\top W z_i$ of a pair. So only pairs whose margin stays near the smallest still pull, and $-\nabla L$ is a sum of their
-# $(x_{i,opt} - x_{i,t})\,z_i^\top$ with positive weights: the form that the solution of this machine has ([notebook 40](40_law_of_margins.ipynb)).
+# It is a support vector machine (SVM) whose points are pairs of tokens, $A_{i,t} = (x_{i,opt} - x_{i,t})\,z_i^\top$. The *margin* of a
+# pair is $g_{i,t} = \langle A_{i,t}, W\rangle$, the left side above.
+#
+# Why this one? Late in training a pair pulls in proportion to $p_{opt}\,p_t\approx e^{-g}$. So only pairs whose margin stays near the
+# smallest still pull, and $-\nabla L$ is a sum of their $A_{i,t}$ with positive weights. Such a sum is what this machine has as its
+# solution, too ([notebook 40](40_law_of_margins.ipynb)).
 #
 # **By eye.** The queries are $z_1 = (1, 0)$ and $z_2 = (0, 1)$, so $W z_i$ is column $i$ of $W$, and
 # the two columns can be found apart.
@@ -188,11 +191,25 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1")
 #   $\frac32$: satisfied, with room to spare.
 # * Column 2: the differences are $(1, -2)$ and $(-1, -2)$. By symmetry the answer is $(0, -\frac12)$.
 #   Both products are 1: both pairs are support vectors.
+#
+# **Proof, in three lines.** Three conditions (Karush, Kuhn, Tucker) make a matrix $V$ the smallest:
+#
+# 1. all its margins are at least 1;
+# 2. it is a sum $\sum\beta_{i,t}A_{i,t}$ with weights $\beta_{i,t}\ge0$, the [duals](words.md);
+# 3. the weights are 0 where the margin is above 1.
+#
+# For then any $W$ with margins of at least 1 has $\langle V,W\rangle=\sum\beta_{i,t}\,g_{i,t}\ge\sum\beta_{i,t}=\langle V,V\rangle$, so $\lVert W\rVert\ge\lVert V\rVert$.
+# Here column 1 is half of $(-1,1)$, and column 2 an eighth of $(1,-2)+(-1,-2)$.
 
 # %%
 W_mm = np.array([[-0.5, 0.0], [0.5, -0.5]])
-differences = X[[0, 1], opt][:, None] - X  # x_opt - x_t, (examples, tokens, 2)
-print(np.einsum("itd,de,ie->it", differences, W_mm, z))  # opt against itself: 0
+beta = np.array([[1 / 2, 0], [1 / 8, 1 / 8]])
+A = np.einsum("itd,ie->itde", X[[0, 1], opt][:, None] - X[:, :2], z)  # opt is the third token
+margins = np.einsum("itde,de->it", A, W_mm)
+assert (margins >= 1).all()
+assert (beta >= 0).all() and (np.einsum("it,itde->de", beta, A) == W_mm).all()
+assert (beta * (margins - 1) == 0).all()
+print(margins)
 
 # %%
 unit = path[1:] / np.linalg.norm(path[1:], axis=(1, 2), keepdims=True)
