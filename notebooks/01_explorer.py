@@ -60,8 +60,7 @@ from lib import explorer
 from lib.companion import statements
 from papers.a.statements import STATEMENTS
 
-names = ("model", "n", "T", "d", "signal", "noise", "rule", "step_size", "seed", "steps")
-setting = explorer.ExplorerSetting(**{name: globals()[name] for name in names})
+setting = explorer.ExplorerSetting(model, n, T, d, signal, noise, rule, step_size, seed, steps)
 
 # %%
 statements.quoted(

@@ -19,13 +19,12 @@
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figures 2 and 5**.
 #
 # **Question.** One attention layer is trained in its attention weights $W$ alone. Along many directions of
-# $W$ the loss falls to its infimum. Towards which of them does training turn, and how fast?
+# $W$ the loss falls to its infimum. To which of them does training turn, and how fast?
 #
-# **Answer.** $W_t$ grows without bound, and its direction tends to that of one matrix, $W_{mm}$. This is
-# the smallest matrix that lets every sample's best token win by at least one logit. The error of normalised
-# gradient descent falls faster than the paper's bound: like $t^{-0.84}$ in the last decade, and
-# like $1/t$ later ([notebook 11](11_long_horizon.ipynb)). Plain gradient descent is ahead of normalised at first, then crawls.
-# One assumption of the paper fails here.
+# **Answer.** $W_t$ grows without bound, and its direction tends to that of one matrix, $W_{mm}$: the smallest under which every sample's
+# best token wins by at least one logit. The error of normalised gradient descent falls faster than the paper's bound: like $t^{-0.84}$ in
+# the last decade, and like $1/t$ later ([notebook 11](11_long_horizon.ipynb)). Plain gradient descent is ahead at first, then crawls. One
+# assumption of the paper fails here.
 #
 # ## The statement
 #
@@ -46,9 +45,8 @@
 #
 # $$W_{mm} = \arg\min_W \lVert W\rVert_F \ \text{ s.t. }\ (x_{i,opt} - x_{i,t})^\top W z_i \ge 1 \quad \forall i,\ t \ne opt_i .$$
 #
-# The paper's words on normalised gradient descent (NGD), gradient descent (GD) and Polyak's step follow. There $\tilde O$ leaves
-# out powers of $\log t$. That the direction is a support vector machine's was shown for gradient descent by arXiv 2308.16898; the
-# rates are paper A's.
+# The paper on normalised gradient descent (NGD), gradient descent (GD) and Polyak's step follows; $\tilde O$ leaves out powers of $\log t$.
+# That the direction is a support vector machine's is due to arXiv 2308.16898, for gradient descent; the rates are paper A's.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -119,9 +117,8 @@ for name, target in targets.items():
 # zero where $b_m > 0$. Divide by $1 - \sum_k b_k$: every margin of $W_{mm}$ is at least 1, and exactly 1 where $\beta_m > 0$. These are the
 # conditions of [notebook 00](00_attention_by_hand.ipynb).
 #
-# *May one divide?* The least value is $1 - \sum_m b_m$, by the same conditions. It is 0 only if weights $b \ge 0$ of sum 1 make
-# $\sum_m b_m A_m = 0$. Then the mean of all margins with these weights is 0 for every $W$, so no $W$ satisfies the constraints. The
-# code checks it.
+# *May one divide?* By the same conditions the least value is $1 - \sum_m b_m$. If it is 0, weights $b \ge 0$ of sum 1 make $\sum_m b_m A_m = 0$.
+# Then the mean of all margins with these weights is 0 for every $W$: no $W$ satisfies the constraints. The code checks it.
 
 # %%
 data = problems["orthogonal"].tokens
@@ -141,8 +138,8 @@ print(f"least margin {(A @ W_mm.ravel()).min():.6f}, ||W_mm|| = {np.linalg.norm(
 # %% [markdown]
 # **Which hypotheses hold?** Assumption 2 does: noise tokens are orthogonal to the head, so their scores are
 # zero. Assumption 1, as we read it, does not: the samples of a class share their opt token. (A footnote of the paper extends its
-# results to antipodal opt tokens, without a proof in the text at hand.) Printed are the largest difference between scores
-# that should be equal, and, in seed 0, the largest cosine between opt tokens of different samples, and between other tokens.
+# results to antipodal opt tokens, without a proof in the text at hand.) Printed: the largest difference between scores
+# that should be equal; in seed 0 the largest cosine between two opt tokens, and between two others.
 
 # %%
 for name, problem in problems.items():
@@ -196,9 +193,8 @@ def move(W, last, rule):  # W_{t+1} - W_t, from W_t and the last move
 
 
 # %% [markdown]
-# The library trains all seeds and all rules in one call, at a cost that does not depend on $d$. It
-# stores logarithms, so that numbers below the smallest float keep their digits. Lemma 5, below, is about every small start: for it NGD
-# is tried on `draws` draws of each kind, the `seeds` above among them.
+# The library trains all seeds and all rules in one call, at a cost that does not depend on $d$, and in logarithms, so that no digits are
+# lost below the smallest float. Lemma 5, below, is about every small start: for it NGD is tried on `draws` draws of each kind.
 
 # %%
 update_rules = {
@@ -218,7 +214,7 @@ for name, problem in problems.items():
     crowds[name] = dynamics.train(crowd, update_rules["NGD"], steps, recorded, start=start)
 
 # %% [markdown]
-# The page's own lines must give the library's matrix.
+# The page's own lines give the library's matrix.
 
 # %%
 at = int(np.searchsorted(recorded, 50))
@@ -231,7 +227,7 @@ for rule, history in histories["orthogonal"].items():
     print(f"{rule}: the same after {recorded[at]} steps, ||W|| = {np.linalg.norm(W):.4f}")
 
 # %% [markdown]
-# The library's gradient is the same formula for many runs at once, in logarithms. Other pages call it.
+# The library's gradient is the same formula, in logarithms. Other pages call it.
 
 # %%
 print(inspect.getsource(attention.gradients))
@@ -241,11 +237,11 @@ print(inspect.getsource(attention.gradients))
 #
 # Lines are medians over seeds; the caption says what the bands hold.
 #
-# * **Loss gap** and **missing weight**, down to $10^{-30}$. Look at how Polyak without
+# * **Loss gap** and **missing weight.** Look at how Polyak without
 #   a cap and NGD with momentum fall first, and how GD hardly moves. At the dotted line it is counted which rule is first.
 # * **Norm.** Look at NGD: soon it grows by nearly one step length an iteration, the most it can.
-# * **Weight of the opt token.** Look at the order: Polyak is first, then GD, then NGD with momentum, then NGD. Above 0.85 NGD with
-#   momentum passes GD, and near 1 NGD does too.
+# * **Weight of the opt token.** Look at the order: Polyak, GD, NGD with momentum, NGD. Above 0.85 NGD with momentum passes GD, and near 1
+#   NGD does too.
 # * **Alignment** (Figure 2) and **direction error.** Look at the slope of NGD: steeper than the dashed bound $t^{-1/2}$, by the
 #   exponent that stands in the panel.
 # * **Least** $p_{opt}(t)/p_{opt}(0)$ (Figure 5). A grey line is a draw, at its sample of smallest ratio. Look at the blue line, the
@@ -265,14 +261,13 @@ figures["orthogonal"]
 figures["antipodal"]
 
 # %% [markdown]
-# The cap costs Polyak its lead. Once it binds, the rule is gradient descent: $\|W_t\|$ grows
-# like $\log t$, and the [direction error](words.md) falls behind that of NGD. In the paper's Figure 2 Polyak is ahead in all metrics,
-# with a cap too; its cap and steps are lost.
+# The cap costs Polyak its lead. Once it binds, the rule is gradient descent, and its [direction error](words.md) falls behind that of NGD.
+# In the paper's Figure 2 Polyak is ahead in all metrics, with a cap too; its cap and steps are lost.
 
 # %% [markdown]
 # ## Claims
 #
-# A claim holds a statement against its measured value, the worst over all seeds, samples and iterations. The failing ones are
+# A claim holds a statement against its worst value over all seeds, samples and iterations. The failing ones are
 # printed, all stand in the [record](../figures/demo/fastrates_fig5.json).
 
 # %%
@@ -312,17 +307,17 @@ tables["antipodal"]
 
 # %% [markdown]
 # One claim fails, in one draw of a hundred with antipodal means: a $p_{opt}$ that is still small falls for a
-# while. Lemma 5, as we read it, excludes that by Assumption 1: then a sample's own part of the gradient decides
-# whether its $p_{opt}$ rises. Here Assumption 1 fails, and sample $j$ moves sample $i$ in
-# proportion to $\langle z_i, z_j\rangle$, up or down. In a hundred draws with orthogonal means no weight falls.
+# while. Under Assumption 1, Lemma 5 excludes that as we read it: a sample's own part of the gradient decides
+# whether its $p_{opt}$ rises. Here sample $j$ moves sample $i$ in proportion to $\langle z_i, z_j\rangle$, up or down. In a hundred draws with
+# orthogonal means no weight falls.
 
 # %% [markdown]
 # ## A rule of your own
 #
-# `dynamics.custom` takes any step size $\eta_t$: a function of $t$, the gap $L - L^*$ and $\lVert\nabla L\rVert$. A constant is GD, a
-# constant over $\lVert\nabla L\rVert$ is NGD. Here is one between them. Write your own in its place: the last line holds it
-# against the page's gradient. *Prediction:* late in training $\lVert\nabla L\rVert$ falls exponentially in $\lVert W\rVert$. So with
-# its square root $\lVert W\rVert$ still grows like $\log t$, but twice as fast as under GD. Compare how much it grows from step 50 on.
+# `dynamics.custom` takes any step size $\eta_t$, as a function of $t$, $L - L^*$ and $\lVert\nabla L\rVert$. A constant is GD, a
+# constant over $\lVert\nabla L\rVert$ is NGD. Here is one between; write yours in its place. *Prediction:* late in training $\lVert\nabla L\rVert$ falls
+# exponentially in $\lVert W\rVert$. So with its square root $\lVert W\rVert$ still grows like $\log t$, but twice as fast as under GD.
+# Compare how much it grows after step 50.
 
 
 # %%
@@ -348,8 +343,7 @@ np.testing.assert_allclose(W, races["mine"].weights(0)[0], atol=1e-9 * np.abs(W)
 #
 # Every rule selects the opt tokens, and the direction of $W_t$ tends to that of $W_{mm}$. The error of
 # NGD falls faster than Theorem 1 promises. Why like $1/t$ in the end is the subject of
-# [the law of the margins](40_law_of_margins.ipynb). In one draw of Figure 5's data a small opt weight falls: tokens that a class
-# shares are not nearly orthogonal, as Lemma 5 asks.
+# [the law of the margins](40_law_of_margins.ipynb). In one draw of Figure 5's data a small opt weight falls.
 #
 # ## Change this
 #

@@ -145,10 +145,8 @@ update_rules = {
 }
 compared = list(figure3.REFERENCE)
 recorded = np.unique([*dynamics.log_spaced(steps, 150), *compared])
-histories = dynamics.train(
-    problem, update_rules, steps, recorded, targets={"W_mm": attention_svm.W},
-    head="joint", head_targets={"u_mm": head_svm.value},
-)  # fmt: skip
+goal = {"targets": {"W_mm": attention_svm}, "head_targets": {"u_mm": head_svm}}
+histories = dynamics.train(problem, update_rules, steps, recorded, head="joint", **goal)
 decayed, ngd, joint = (histories[name] for name in ("NGD, decay", "NGD", "NGD-joint"))
 
 # %% [markdown]

@@ -21,9 +21,8 @@
 # **Question.** Gradient descent turns attention to the smallest matrix, in the Euclidean norm, under which the tokens of its
 # [selection](words.md) win ([notebook 10](10_fixed_decoder.ipynb)). Can the update rule choose another norm?
 #
-# **Answer.** Yes, as far as these runs go. Mirror descent has an exponent $p$. It turns to the solution in the $\ell_p$ norm: with
-# $p = 3$ it ends nearest to that of $\ell_3$, with $p = 1.75$ nearest to that of $\ell_{1.75}$. It comes near, and is not yet there. For
-# linear models the limit is known (arXiv 2205.12808).
+# **Answer.** Yes, as far as these runs go. Mirror descent with the exponent $p = 3$ ends nearest to the solution in the $\ell_3$ norm, with
+# $p = 1.75$ nearest to that in $\ell_{1.75}$. It is not yet there. For linear models the limit is known (arXiv 2205.12808).
 #
 # ![In each panel one exponent is trained; the curve of its own SVM is the lowest](../figures/desk/mirror_bregman.png)
 #
@@ -61,7 +60,7 @@ update_rules = {p: mirror.MirrorRule(p, step_size) for p in exponents}
 # ## The problem
 #
 # One attention layer $f_i = y_i\, u^\top X_i^\top \mathrm{softmax}(X_i W z_i)$ is trained in $W$ with the logistic loss
-# $L(W) = \frac1n \sum_i \log(1 + e^{-f_i})$. It ends up reading one token of each sample. Many matrices read these tokens: in which
+# $L(W) = \frac1n \sum_i \log(1 + e^{-f_i})$. It ends up reading one token of each sample. Many matrices do that: in which
 # direction does $W$ grow?
 #
 # | symbol | meaning |
@@ -73,8 +72,8 @@ update_rules = {p: mirror.MirrorRule(p, step_size) for p in exponents}
 # | $\lVert W\rVert_p = (\sum_{jk} \lvert W_{jk}\rvert^p)^{1/p}$ | the $\ell_p$ norm, $1 < p < \infty$ (paper C: $\lVert W\rVert_{p,p}$) |
 # | $q = p/(p-1)$ | the dual exponent, and nothing else |
 #
-# The loss asks for large margins. A matrix gets them by growing, so compare matrices of one size: what is size? That is what the
-# norm decides. For $p$ near 1 a few large entries are cheap, for large $p$ many equal ones are.
+# The loss asks for large margins, and any $W$ that reads these tokens gets them by growing. So compare matrices of one size. Size is
+# what the norm decides: for $p$ near 1 a few large entries are cheap, for large $p$ many equal ones.
 #
 # ![Balls of three norms grow until they touch the region where every margin is at least one; each touches at another matrix](drawings/balls.svg)
 #
@@ -87,7 +86,7 @@ update_rules = {p: mirror.MirrorRule(p, step_size) for p in exponents}
 #
 # The way back is the same map with $q$ in place of $p$. For $p = 2$ the mirror image is $W$ itself, and the rule is normalised gradient
 # descent. For $p < 2$ a large entry moves more than a small one, for $p > 2$ less. The mirror image is the gradient $\nabla\psi(W)$ of the
-# *potential* $\psi(W)=\lVert W\rVert_p^p/p$. The paper's rule has the plain gradient; its experiments divide it by its norm, and so do we.
+# *potential* $\psi(W)=\lVert W\rVert_p^p/p$. The norm below $\nabla L$ is the experiments'; the paper's rule has none.
 
 
 # %%
@@ -112,7 +111,7 @@ def mirror_step(W, downhill, p):
 # $g_m\ge1$. Then $\gamma_p=1/\lVert W_{mm}\rVert_p$ is the largest margin that a matrix of norm 1 can have.
 #
 # **Why?** Steps add up in $\nabla\psi(W)$. Late in training only pairs of least margin still pull, so each step is a sum of their
-# $A_m$. Its weights are not negative where the selected token scores higher than the other one. So $\nabla\psi(W_t)$ grows along such a
+# $A_m$, with positive weights where the selected token has the higher score. So $\nabla\psi(W_t)$ grows along such a
 # sum. And this is the condition on the solution of the SVM: $\nabla\psi(W_{mm})=\sum_m\beta_mA_m$ with $\beta_m\ge0$, zero where a
 # margin is above 1.
 #
@@ -150,15 +149,15 @@ statements.quoted("C", STATEMENTS, "lp-AttGD", "Definition 1", "lp-AttSVM", "Def
 statements.quoted("C", STATEMENTS, "Eqs. 4-8", "Theorem, convergence")
 
 # %% [markdown]
-# So the theorem is local: it asks for [locally optimal](words.md) tokens and a start in a thin cone around $W_{mm}$. The experiments start
-# anywhere and normalise the gradient. It covers neither, so what follows is measured. [Notebook 31](31_rates_and_basins.ipynb) looks at
+# So the theorem asks for [locally optimal](words.md) tokens and a start in a thin cone around $W_{mm}$. The experiments start
+# anywhere and normalise the gradient. It covers neither: what follows is measured. [Notebook 31](31_rates_and_basins.ipynb) looks at
 # starts and rates.
 #
 # ## Two examples by hand
 #
-# [Notebook 00](00_attention_by_hand.ipynb) has two examples of three tokens in the plane, and finds each column of $W_{mm}$ by eye. There
+# [Notebook 00](00_attention_by_hand.ipynb) finds each column of $W_{mm}$ by eye. There
 # every $\ell_p$ norm has the same solution. So the second token of example 1 is moved, from $(2, 0)$ to $(\frac12, 0)$. Now one
-# constraint binds in column 1: that of the difference $c = (-\frac12, 1)$ between the [opt token](words.md) and this one. The vector $w$ of
+# constraint binds in column 1, that of $c = (-\frac12, 1)$, the [opt token](words.md) less this one. The vector $w$ of
 # smallest $\ell_p$ norm with $c^\top w \ge 1$ has the entries
 #
 # $$w_j = \mathrm{sgn}(c_j)\,|c_j|^{q-1} \big/ \textstyle\sum_k |c_k|^q .$$
@@ -186,8 +185,7 @@ plots.legend(figure, axis)
 figure
 
 # %% [markdown]
-# Look at the three curves: each is column 1 of $W_t$, scaled to end at length 1, and lies beside the dotted ray of its own
-# exponent. With more tokens and dimensions a solver takes the place of the hand.
+# Look at the three curves: each is column 1 of $W_t$, scaled to end at length 1, and lies beside the dotted ray of its own exponent.
 #
 # ## Which SVM does each exponent find?
 #
@@ -219,8 +217,7 @@ for p, history in histories.items():
 # %% [markdown]
 # ## Claims
 #
-# Which SVM is nearest, in the mean and in every run? And are the means those of another implementation, of which we have nothing but
-# the means of 8, 8 and 4 seeds?
+# Which SVM is nearest, in the mean and in every run? And are the means those of another implementation (8, 8 and 4 seeds)?
 
 # %%
 table = claims.Table(section5.bregman_claims(same, histories))
@@ -242,15 +239,15 @@ for p in exponents:
 # A row is an exponent of training, a column the exponent of an SVM. Then come two counts: runs whose ratio is largest in their own
 # norm, and runs whose tokens are locally optimal.
 #
-# Look at the diagonals: the divergence is smallest, and the ratio largest, in the run's own norm. But the ratio is not 1: nearest is not yet
-# arrived, least so for $p=3$, whose $\lVert W\rVert_p$ grows slowest. [Notebook 43](43_map_of_the_constant.ipynb) says how the rest
+# Look at the diagonals: the divergence is smallest, and the ratio largest, in the run's own norm. But the ratio is not 1, least so
+# for $p=3$, whose $\lVert W\rVert_p$ grows slowest. [Notebook 43](43_map_of_the_constant.ipynb) says how the rest
 # shrinks as $\lVert W\rVert_p$ grows. A few runs are still turning, and raise the means above the medians. At the desk scale, 100 seeds, our
 # mean for $p = 2$ is twice that of the other implementation, and that claim fails.
 #
 # * **Upper row.** Look at the lowest curve of each panel: it is the one of the panel's own exponent. The marks are the
 #   means of the table.
-# * **Lower row.** As in the paper, each SVM has the tokens that training *with its own exponent* selected. Where these differ from the
-#   panel's, the divergence counts that too. The bands reach higher than above, and the medians stay: it concerns few runs.
+# * **Lower row.** As in the paper, each SVM has the tokens that training *with its own exponent* selected. In few runs these differ from
+#   the panel's: the bands reach higher than above, and the medians stay.
 
 # %%
 about = f"Paper C, Section 5, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64; lines: medians, bands: 80 %, marks: means"
@@ -260,7 +257,7 @@ figure
 # %% [markdown]
 # ## One path
 #
-# One data set and $W_0 = 0$, as in the paper. Each path ends nearest to its own SVM, and has its largest ratio in its own norm. That of
+# One data set and $W_0 = 0$, as in the paper. Each path ends nearest to its own SVM, with its largest ratio in its own norm. That of
 # $p = 3$ still lacks a quarter of its margin. For $p = 2$ and $p = 3$ the selected tokens are not even locally optimal. Then the "why" above
 # does not hold: that these paths end so near is open.
 
@@ -291,9 +288,9 @@ joint_table = claims.Table(section5.joint_claims(joint_data, joint, joint_ends, 
 joint_table
 
 # %% [markdown]
-# * **Upper panels.** Look at where each path ends: at or near the mark of its own SVM. The path of $p = 3$ misses it, and
+# * **Upper panels.** Look at where each path ends: at or near the mark of its own SVM. That of $p = 3$ misses it, and
 #   more so for $u$. Its divergence is small all the same, since that is of second order. It has selected another
-#   token of the first sample than the two others, so its rays lie elsewhere.
+#   token of the first sample, so its rays lie elsewhere.
 # * **Lower panels.** Look at the two time scales: the selection is made within 30 steps, and the directions still turn
 #   after thousands.
 
@@ -305,9 +302,8 @@ joint_figure
 # %% [markdown]
 # ## What we saw
 #
-# The exponent of mirror descent chooses the norm whose margin attention nears. For the tokens that a run selects, it ends nearest to the
-# SVM of its own exponent, and its ratio is largest in its own norm: in every run. The ratio is still below 1. A few runs select tokens
-# that are not locally optimal, of which the theorem says nothing.
+# The exponent of mirror descent chooses the norm whose margin attention nears. For the tokens that it selects, every run ends nearest to the
+# SVM of its own exponent, with its largest ratio in its own norm. The ratio is still below 1.
 #
 # ## Change this
 #
