@@ -42,7 +42,6 @@ import numpy as np
 
 from lib import attention, dynamics, svm
 from lib.companion import claims, plots, record, statements
-from lib.dynamics import rules
 from papers import pieces
 from papers.a.statements import STATEMENTS
 
@@ -219,14 +218,10 @@ for t in (1, 10, 100, 1000, steps):
 # numbers. Its duality gap is a certificate: where it is 0, no smaller matrix satisfies the constraints.
 
 # %%
-data = attention.two_examples()  # from your own arrays: attention.token_set(X, y, z, u)
-np.testing.assert_array_equal(data.X[0], X)
+data = attention.token_set(X, y, z, u)
 target = svm.token_svm(data)
-problem = attention.minimal(data)
-goal = problem.reduce(target.W)[0]
-history = dynamics.train(
-    problem, rules.ngd(step_size), steps, start=start[None], targets={"W_mm": goal}
-)
+goal = {"start": start[None], "targets": {"W_mm": target}}
+history = dynamics.train(data, dynamics.ngd(step_size), steps, **goal)
 at = history.iterations[1:] - 1
 np.testing.assert_allclose(target.W[0], W_mm, atol=1e-9)
 np.testing.assert_allclose(history.norm[0, -1], np.linalg.norm(path[-1]), rtol=1e-9)

@@ -63,9 +63,8 @@ from papers.a.statements import STATEMENTS
 setting = explorer.ExplorerSetting(model, n, T, d, signal, noise, rule, step_size, seed, steps)
 
 # %%
-statements.quoted(
-    "A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1", "Theorem 6", "Theorem 7"
-)
+of = "Assumption 1", "Assumption 2", "Theorem 1", "Theorem 6", "Theorem 7"
+statements.quoted("A", STATEMENTS, *of)
 
 # %% [markdown]
 # ## The explorer
