@@ -285,7 +285,8 @@ own_table
 #
 # *Why.* The norm cannot exceed $1/\lambda$, so the margins at rest are $\gamma_N/\lambda+o_m$, with the [offsets](words.md) $o_m$ of the law.
 # So $1-r_N$ is $-\lambda\min_mo_m/\gamma_N$ to first order. For norms other than Frobenius the law is carried over here, not proved. Each
-# rule runs with several decays, named by the margin $\gamma_N/\lambda$ that they allow, about. Where that is below 1 a rule is printed.
+# rule runs with several decays, named by about the margin $\gamma_N/\lambda$ that they allow. Where it is below 1 in some run, the rule is
+# printed.
 
 # %%
 rested = atlas_rules.trained(data, decays, atlas_rules.TENTH, np.array([1]), keep)
