@@ -127,12 +127,11 @@ def _groups(ledger: Iterable[Claim], paper: Mapping[str, Statement]):
 
 
 class LedgerTable(tuple):
-    """A ledger in a notebook: one line per statement, its rows behind it, failures open."""
+    """A ledger in the paper's order: a line per statement, failing rows open."""
 
     paper: Mapping[str, Statement]
 
     def __new__(cls, ledger: Iterable[Claim], paper: Mapping[str, Statement]):
-        """`ledger` in the paper's order."""
         table = super().__new__(cls, ledger)
         table.paper = paper
         return table
@@ -145,11 +144,16 @@ class LedgerTable(tuple):
         for name, group, failed, count in _groups(self, self.paper):
             statement = self.paper[name]
             summary = f"<b>{name}</b> {escape(statement.topic)}: {count}"
-            table = html_table(COLUMNS, map(_cells, group)) if group else ""
-            parts.append(
-                f"<details{' open' * bool(failed)}><summary>{summary}</summary>"
-                f"<p>{statement.says} {escape(statement.why)}</p>{table}</details>"
-            )
+            opened = " open" * bool(failed)
+            parts.append(f"<details{opened}><summary>{summary}</summary>")
+            parts.append(f"<p>{statement.says} {escape(statement.why)}</p>")
+            rows: dict[bool, list] = {False: [], True: []}
+            for row in group:
+                rows[bool(row.holds)].append(_cells(row))
+            failed, others = (html_table(COLUMNS, r) if r else "" for r in rows.values())
+            if failed and others:
+                others = f"<details><summary>those that hold</summary>{others}</details>"
+            parts.append(f"{failed}{others}</details>")
         return "".join(parts)
 
     def summary(self) -> str:
