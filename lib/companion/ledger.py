@@ -150,10 +150,10 @@ class LedgerTable(tuple):
             rows: dict[bool, list] = {False: [], True: []}
             for row in group:
                 rows[bool(row.holds)].append(_cells(row))
-            failed, others = (html_table(COLUMNS, r) if r else "" for r in rows.values())
-            if failed and others:
+            lost, others = (html_table(COLUMNS, r) if r else "" for r in rows.values())
+            if lost and others:
                 others = f"<details><summary>those that hold</summary>{others}</details>"
-            parts.append(f"{failed}{others}</details>")
+            parts.append(f"{lost}{others}</details>")
         return "".join(parts)
 
     def summary(self) -> str:
