@@ -116,11 +116,11 @@ def statements(paper: Mapping[str, Statement]) -> dict[str, dict[str, str]]:
     return {name: asdict(statement) for name, statement in paper.items()}
 
 
-def _groups(ledger: Iterable[Claim], paper: Mapping[str, Statement]):
-    """(name, its rows, how many fail, that in words) of each statement."""
-    ledger = list(ledger)
+def _groups(ledger: Sequence[Claim], paper: Mapping[str, Statement]):
+    """(name, its rows, failing first, how many fail, in words) of each statement."""
     for name in paper:
         group = [row for row in ledger if row.number == name]
+        group.sort(key=lambda row: bool(row.holds))
         failed = sum(not row.holds for row in group)
         count = f"{failed} of {len(group)} fail" if failed else f"{len(group)} hold"
         yield name, group, failed, count if group else "not checked"
@@ -147,10 +147,9 @@ class LedgerTable(tuple):
             opened = " open" * bool(failed)
             parts.append(f"<details{opened}><summary>{summary}</summary>")
             parts.append(f"<p>{statement.says} {escape(statement.why)}</p>")
-            rows: dict[bool, list] = {False: [], True: []}
-            for row in group:
-                rows[bool(row.holds)].append(_cells(row))
-            lost, others = (html_table(COLUMNS, r) if r else "" for r in rows.values())
+            cells = [_cells(row) for row in group]
+            both = cells[:failed], cells[failed:]
+            lost, others = (html_table(COLUMNS, of) if of else "" for of in both)
             if lost and others:
                 others = f"<details><summary>those that hold</summary>{others}</details>"
             parts.append(f"{lost}{others}</details>")
