@@ -27,7 +27,7 @@
 #
 # ![An arrow, the direction of the weights, turns to a dashed ray while one token of each example grows and the others shrink](../figures/turning.gif)
 #
-# You need to know what a gradient is, and a little numpy. Nothing is hidden.
+# You need to know what a gradient is, and a little numpy.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -346,8 +346,7 @@ print("by differences of scores", (p * (scores[:, 2:] - scores)).sum(1))
 #
 # </details>
 #
-# **Next.** Notebook 10 does the same with random problems in high dimension, five update rules and a rule of your own. Notebook 01 has
-# sliders.
+# **Next.** Notebook 10 has random problems in high dimension, five update rules, and one of your own. Notebook 01 has sliders.
 
 # %% tags=["set-up"]
 # Set-up, no need to read.
