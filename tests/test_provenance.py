@@ -59,7 +59,7 @@ def copy(tmp_path_factory):
     """A copy of what a fingerprint reads; each test may add to another file."""
     place = tmp_path_factory.mktemp("copy")
     for part in ("lib", "papers", "figures", "notebooks"):
-        left = shutil.ignore_patterns("*.p*c", "*.png", "*.pdf", "*.ipynb")
+        left = shutil.ignore_patterns("*.p*c", "*.png", "*.svg", "*.ipynb")
         shutil.copytree(files.ROOT / part, place / part, ignore=left)
     return place
 

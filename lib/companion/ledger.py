@@ -182,12 +182,13 @@ def totals(ledger: Iterable[Claim], loose: Mapping[str, float] | None = None) ->
     return numbers
 
 
-def draw(ledger: Iterable[Claim], paper: Mapping[str, Statement], wide: int = 12) -> Figure:
+def draw(ledger: Sequence[Claim], paper: Mapping[str, Statement], wide: int = 12) -> Figure:
     """A square for each statement: filled where all its rows hold, hatched where one fails.
 
     An empty one is not checked. In it stand the statement and how many rows hold or fail.
     """
-    figure, (axis,) = plots.panels(1, 1, height=0.52 * -(-len(paper) // wide) + 0.2)
+    figure, (axis,) = plots.panels(1, 1, height=0.52 * -(-len(paper) // wide) + 0.4)
+    axis.set_title(f"{sum(row.holds for row in ledger)} of {len(ledger)} rows hold")
     for place, (name, group, failed, count) in enumerate(_groups(ledger, paper)):
         like = plots.look("not reproduced" if failed else "reproduced" if group else "undecided")
         left, low = place % wide, -(place // wide)

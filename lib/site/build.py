@@ -17,7 +17,7 @@ from typing import Any
 from markupsafe import Markup
 
 from lib import files, provenance
-from lib.companion.record import SCALES
+from lib.companion.record import ENDS, SCALES
 from lib.site import figures, pages
 
 ABOUT = (
@@ -114,7 +114,7 @@ def _pages(site: _Site) -> None:
     order: Any = [page for page in notebooks if page.scale == "demo"]
     site.templates.globals.update(order=order)
     for figure in shown:
-        copies = [figure.folder / f"{figure.slug}{end}" for end in (".png", ".pdf", ".json")]
+        copies = [figure.folder / f"{figure.slug}{end}" for end in ENDS]
         site.write(
             f"figures/{figure.name}.html",
             "figure",

@@ -58,7 +58,7 @@ LAST = {
     "03_hangs": "import time\n\ntime.sleep(7200)",
 }
 PATIENCE = 1200  # seconds that a test waits at most for what a busy machine takes long to do
-FIGURES = ["01_good.json", "01_good.pdf", "01_good.png"]
+FIGURES = ["01_good.json", "01_good.png", "01_good.svg"]
 REDIRECTIONS = {"FIGURES_DIR", "RUNS_DIR", "NOTEBOOKS_DIR", "DATA_DIR", "PYTHONPATH"}
 # A copy of lib/ may keep its bytecode: many processes import it, and compile it once.
 REDIRECTIONS |= {"PYTHONDONTWRITEBYTECODE"}
@@ -522,7 +522,7 @@ def test_a_run_begins_anew(tmp_path, monkeypatch, outcomes, error):
 
 def staged(job, saved):
     """The job after a run that saved this record, as bytes or as JSON has it."""
-    for end in (".png", ".pdf", ".json"):
+    for end in (".png", ".svg", ".json"):
         content = saved if isinstance(saved, bytes) else json.dumps(saved).encode()
         files.write(job.home / "figures" / job.scale / f"one{end}", content)
     return job
