@@ -1,4 +1,4 @@
-"""Drawing of paper C's real-data figures from the kept curves of the studies `imdb` and `vit`."""
+"""Drawing of paper C's real-data figures from the kept curves of its two studies."""
 
 import re
 from itertools import product

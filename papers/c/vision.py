@@ -1,4 +1,4 @@
-"""What paper C claims of its vision transformer, from the kept curves of the study `vit`."""
+"""What paper C claims of its vision transformer, from the kept curves of the study `vit_48000`."""
 
 import numpy as np
 

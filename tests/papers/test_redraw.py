@@ -138,9 +138,9 @@ def test_missing_and_damaged_curves_are_named_and_the_others_drawn(tmp_path, mon
     desk = tmp_path / "figures" / "desk"
     desk.mkdir(parents=True)
     shutil.copy(KEPT / "mnist_60000.npz", desk)
-    (desk / "vit.npz").write_bytes((KEPT / "vit.npz").read_bytes()[:5000])
+    (desk / "vit_48000.npz").write_bytes((KEPT / "vit_48000.npz").read_bytes()[:5000])
     out = tmp_path / "out"
-    assert redraw.main(["multi_nli_200", "vit", "mnist_60000", "--out", str(out)]) == 1
+    assert redraw.main(["multi_nli_200", "vit_48000", "mnist_60000", "--out", str(out)]) == 1
     printed = capsys.readouterr().out
     assert "multi_nli_200: not redrawn" in printed and "vit: not redrawn" in printed
     assert "fastrates_fig6\n  reproduced: SNGD slower" in printed
