@@ -271,7 +271,7 @@ figure_collapse = plots.caption(
 figure_collapse
 
 # %% [markdown]
-# Left: look at where all rules come onto the dotted line, near $\|W_t\|=100$, and at where the broad bands end. Right: look at the
+# Left: look at where all rules come onto the dotted line, near $\|W_t\|=100$, and at the two marks where constant steps or cap end. Right: look at the
 # slopes, which are the dotted line's: here, with short steps, the distance from the law dies like $e^{-\lambda_1a_t}$ for every rule. [Notebook 41](41_how_margins_settle.ipynb) has $\lambda_1$, which follows from the duals, and the cases in which it is slower.
 #
 # **A head that is trained too** moves $\kappa$. If it obeys the law of its own SVM, with duals $\nu_i>0$ of all samples, then
