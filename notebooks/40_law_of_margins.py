@@ -272,9 +272,9 @@ figure_collapse = plots.caption(
 figure_collapse
 
 # %% [markdown]
-# Left: look at where all rules come onto the dotted line, near $\|W_t\|=100$, and at where the broad bands end. Right: look at the
-# slopes, which are the dotted line's: here the distance from the law dies like $e^{-\lambda_1a_t}$. [Notebook 41](41_how_margins_settle.ipynb)
-# has $\lambda_1$, from the duals, and says when it is slower.
+# Left: look at where all rules come onto the dotted line, near $\|W_t\|=100$, and at the two marks where constant steps or a cap
+# end. Right: look at the slopes, which are the dotted line's: here, with short steps, the distance from the law dies like
+# $e^{-\lambda_1a_t}$. [Notebook 41](41_how_margins_settle.ipynb) has $\lambda_1$, from the duals, and says when it is slower.
 #
 # **A head that is trained too** moves $\kappa$. If it obeys the law of its own SVM, with duals $\nu_i>0$ of all samples, then
 # $\lvert\ell'_i\rvert\propto\nu_i$, and $W$ obeys the law with that $\kappa$ ([notebook 42](42_where_the_law_bends.ipynb)).
