@@ -60,8 +60,7 @@ def _names_now() -> dict[str, list[str]]:
 def planned(notebook: str, scale: str, settings: Mapping) -> tuple[str, dict, dict, dict] | None:
     """A run to come: the page's text, what `scale` and `settings` change, all values, `_edited`.
 
-    None where the scale is not offered. ValueError for a setting that the page does not have, or
-    has of another kind.
+    None where the scale is not offered. ValueError for a setting of another name or kind.
     """
     if (of_scale := _of_scale(notebook, scale)) is None:
         return None
@@ -96,8 +95,7 @@ def _page(notebook: str) -> str:
 def _literals(page: str) -> dict:
     """The parameters of a percent notebook: what its one cell tagged "parameters" assigns.
 
-    Raises ValueError when there is no such cell, more than one, or one that needs more than
-    literals.
+    ValueError where there is not one such cell, or it needs more than literals.
     """
     cell, _ = _parted(page)
     values: dict = {"__builtins__": {}}

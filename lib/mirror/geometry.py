@@ -33,9 +33,8 @@ def to_mirror(W: np.ndarray, p: float) -> np.ndarray:
 def bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
     """D_psi(W, V) = psi(W) - psi(V) - <nabla psi(V), W - V>, over the last axis.
 
-    Source: paper C, Definition 1. Only the map itself enters and never its derivative
-    (p-1)|V|^{p-2}, which is infinite at a zero entry for p < 2: zero entries are welcome in both
-    arguments.
+    Source: paper C, Definition 1. Zero entries are welcome in both arguments: the map's derivative
+    (p-1)|V|^{p-2}, infinite there for p < 2, does not enter.
     """
     terms = np.abs(W) ** p / p + (p - 1) / p * np.abs(V) ** p - to_mirror(V, p) * W
     return terms.sum(-1)

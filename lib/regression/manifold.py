@@ -99,8 +99,7 @@ class Manifold(Shapes):
     def weighted(self, Z: np.ndarray, norm: str) -> np.ndarray:
         """The matrix (..., k + d, d) whose Frobenius norm is ||Z||, of Z (..., k + d, d).
 
-        Sbar^{1/2} Z for "left", Sbar^{1/2} Z Sigma^{1/2} for "left_right"; ValueError for another
-        norm.
+        Sbar^{1/2} Z for "left", Sbar^{1/2} Z Sigma^{1/2} for "left_right", else ValueError.
         """
         _check_norm(norm)
         W = self._sides(Z, self._root)

@@ -124,8 +124,7 @@ class Regression(Shapes):
 def covariance_root(Sigma: np.ndarray, name: str) -> np.ndarray:
     """Sigma^{1/2} (d, d), symmetric, of Sigma (d, d).
 
-    Raises ValueError, with `name`, where Sigma is not square, not finite, not symmetric or not
-    positive definite.
+    Raises ValueError, with `name`, unless Sigma is finite, symmetric and positive definite.
     """
     if Sigma.ndim != 2 or Sigma.shape[0] != Sigma.shape[1] or not np.isfinite(Sigma).all():
         raise ValueError(f"{name} has shape {Sigma.shape}; it must be square, finite")

@@ -33,8 +33,7 @@ HEADS = {"quantity": "measured quantity", "bound": "theory", "found": "measured"
 def main(argv: list[str] | None = None) -> int:
     """Write the pages, or the Markdown tables; the exit status.
 
-    1 where a table or a record cannot be read, a formula would be shown raw, or a disk takes no
-    file.
+    1 where a table, record or formula cannot be read, or a disk takes no file.
     """
     about = "Write the site of figures and notebooks, or the tables of README and REPRODUCING."
     parser = argparse.ArgumentParser(prog="python -m lib.site", description=about)
