@@ -116,23 +116,22 @@ def statements(paper: Mapping[str, Statement]) -> dict[str, dict[str, str]]:
     return {name: asdict(statement) for name, statement in paper.items()}
 
 
-def _groups(ledger: Iterable[Claim], paper: Mapping[str, Statement]):
-    """(name, its rows, how many fail, that in words) of each statement."""
-    ledger = list(ledger)
+def _groups(ledger: Sequence[Claim], paper: Mapping[str, Statement]):
+    """(name, its rows, failing first, how many fail, in words) of each statement."""
     for name in paper:
         group = [row for row in ledger if row.number == name]
+        group.sort(key=lambda row: bool(row.holds))
         failed = sum(not row.holds for row in group)
         count = f"{failed} of {len(group)} fail" if failed else f"{len(group)} hold"
         yield name, group, failed, count if group else "not checked"
 
 
 class LedgerTable(tuple):
-    """A ledger in a notebook: one line per statement, its rows behind it, failures open."""
+    """A ledger in the paper's order: a line per statement, failing rows open."""
 
     paper: Mapping[str, Statement]
 
     def __new__(cls, ledger: Iterable[Claim], paper: Mapping[str, Statement]):
-        """`ledger` in the paper's order."""
         table = super().__new__(cls, ledger)
         table.paper = paper
         return table
@@ -145,11 +144,15 @@ class LedgerTable(tuple):
         for name, group, failed, count in _groups(self, self.paper):
             statement = self.paper[name]
             summary = f"<b>{name}</b> {escape(statement.topic)}: {count}"
-            table = html_table(COLUMNS, map(_cells, group)) if group else ""
-            parts.append(
-                f"<details{' open' * bool(failed)}><summary>{summary}</summary>"
-                f"<p>{statement.says} {escape(statement.why)}</p>{table}</details>"
-            )
+            opened = " open" * bool(failed)
+            parts.append(f"<details{opened}><summary>{summary}</summary>")
+            parts.append(f"<p>{statement.says} {escape(statement.why)}</p>")
+            cells = [_cells(row) for row in group]
+            both = cells[:failed], cells[failed:]
+            lost, others = (html_table(COLUMNS, of) if of else "" for of in both)
+            if lost and others:
+                others = f"<details><summary>those that hold</summary>{others}</details>"
+            parts.append(f"{lost}{others}</details>")
         return "".join(parts)
 
     def summary(self) -> str:

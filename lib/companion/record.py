@@ -395,16 +395,18 @@ def compare(new: Mapping, old: Mapping) -> list[str]:
     return differences
 
 
-_FIXED = "schema paper figure caption notebook scale parameters setting seeds data".split()
+_FIXED = (
+    "schema paper figure caption notebook scale parameters setting seeds data statements".split()
+)
 
 
 def reproduces(new: Mapping, picture: bytes, place: Path) -> bool:
     """Whether a run reproduces the figure of the record at `place`.
 
     `new` is the record that the run gave, `picture` its PNG. Numbers must agree within tolerance,
-    claims ask and find the same, parameters, data and words be those of before, the pictures show
-    the same (not of a smoke run on embedded data: single precision trains another network on each
-    processor), and no file be missing.
+    claims ask and find the same, parameters, data, statements and words be those of before, the
+    pictures show the same (not of a smoke run on embedded data: single precision trains another
+    network on each processor), and no file be missing.
     """
     if not all(place.with_suffix(end).is_file() for end in ENDS):
         return False

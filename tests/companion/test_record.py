@@ -169,6 +169,7 @@ def test_what_is_reproduced_stays_and_how_the_run_went_is_in_runs(monkeypatch, t
         dict(claims=[claims.remarked(FAILS, "another reason")]),
         dict(data=[{"name": "example1", "source": "synthetic", "rows": 30}]),
         dict(caption="Ours: 3 seeds of our own."),
+        dict(statements={"Lemma 5": {"topic": "weights", "says": "another text", "why": ""}}),
         dict(figure=line(0.5)),
     ],
 )

@@ -52,7 +52,7 @@ def test_bregman_claims():
 def test_own_selection_takes_the_svm_of_the_other_training():
     # as if training with 3 had found something else
     ends = Trained.ends | {3: Trained.ends[3] | {3: Trained.ends[2][2]}}
-    own = section5.divergences(Trained.histories, ends, by_q=True)
+    own = section5.divergences(Trained.histories, ends, own_tokens=True)
     same = section5.divergences(Trained.histories, ends)
     np.testing.assert_array_equal(own[1.75, 3], Trained.found[1.75, 2])
     np.testing.assert_array_equal(own[2, 2], Trained.found[2, 2])
