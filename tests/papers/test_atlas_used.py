@@ -13,7 +13,7 @@ from papers import falsify
 from papers.beyond import atlas, atlas_rules, atlas_used, margin_law
 from papers.beyond.engine import optimisers as o
 from papers.beyond.engine import training
-from tests.papers.engine import exact
+from tests import exact
 
 DATA = tokens.unit_tokens(range(2), n=3, T=3, d=6)
 ONE = DATA.run(0)

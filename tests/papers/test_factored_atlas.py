@@ -13,7 +13,7 @@ from lib.attention import coordinates, tokens
 from papers.beyond import atlas, atlas_rules, factored_atlas
 from papers.beyond.engine import factored
 from papers.beyond.engine import optimisers as o
-from tests.papers.engine import exact
+from tests import exact
 from tests.papers.wrong_laws import caught
 
 DATA = tokens.unit_tokens(range(2), n=4, T=5, d=6)

@@ -6,8 +6,8 @@ import pytest
 
 from papers.beyond.engine import optimisers as o
 from papers.beyond.engine import preconditioners
-from tests.papers.engine import exact
-from tests.papers.engine.exact import DATA, START, ours
+from tests import exact
+from tests.exact import DATA, START, ours
 
 STEPS = 12
 NORMS = ["frobenius", 1, 1.5, 3, np.inf, "spectral", "nuclear"]

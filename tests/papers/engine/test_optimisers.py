@@ -12,8 +12,8 @@ from lib import attention, dynamics
 from lib.attention import coordinates, tokens
 from papers.beyond.engine import graded_svd, gradients, loop, training
 from papers.beyond.engine import optimisers as o
-from tests.papers.engine import exact
-from tests.papers.engine.exact import DATA, PAIR, START, STILL, first_of_two, one_pair, ours
+from tests import exact
+from tests.exact import DATA, PAIR, START, STILL, first_of_two, one_pair, ours
 
 ZERO = np.zeros((1, 2, 1))
 EXPONENTS = [1.1, 1.5, 2, 3, 4.3]
