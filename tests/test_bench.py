@@ -2,18 +2,10 @@
 
 import json
 
-import numpy as np
 import pytest
 
 from tests.benchmarks import __main__ as command
 from tests.benchmarks import measure
-
-
-def test_gate_raises_with_the_difference():
-    measure.gate("same", [1.0, 2.0], [1.0, 2.0 + 1e-9], 1e-8)
-    for wrong in (2.1, np.nan):
-        with pytest.raises(AssertionError, match="W: ours and the reference differ by"):
-            measure.gate("W", [1.0, wrong], [1.0, 2.0], 1e-8)
 
 
 @pytest.mark.parametrize(
@@ -32,10 +24,3 @@ def test_report_and_exit_status(ratio, sense, status, monkeypatch, tmp_path, cap
     assert layout <= set(written)
     assert written["holds"] is (status == 0)
     assert ("missed: one" in capsys.readouterr().out) is bool(status)
-
-
-def test_unknown_name_is_refused(monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["benchmarks", "nothing"])
-    with pytest.raises(SystemExit, match="2"):
-        command.main()
-    assert "unknown benchmark nothing" in capsys.readouterr().err

@@ -113,18 +113,6 @@ def test_a_run_is_steady_if_it_selects_at_half_time_what_it_selects_at_the_end()
         assert (atlas.ratios(of, atlas.BestMargins(DATA)).steady == steady).all()
 
 
-def test_rows_name_norms_of_the_atlas_and_head_wise_ones_its_blocks():
-    rows, heads = atlas_rules.rows(), atlas.NORMS["head-wise"]
-    assert all(row.highest in NAMES and row.reached in (None, row.highest) for row in rows.values())
-    by_heads = [row.rule.blocks for row in rows.values() if row.highest == "head-wise"]
-    assert by_heads == [heads.count] * 2 and not heads.by_columns
-    growing = atlas_rules.growing_rows()
-    assert [name for name, row in growing.items() if row.reached] == ["steepest, Frobenius"]
-    assert all(row.rule.decay == -0.5 for row in growing.values())
-    batches = [row.rule.batch for name, row in rows.items() if "per sample" in name]
-    assert batches == [1, 1, 1]
-
-
 def test_rows_stop_where_they_say(tmp_path):
     long = atlas_rules.Row(optimisers.steepest(2, 0.1), None, "l_1")
     rows = {"long": long, "short": replace(long, longest=7)}

@@ -147,12 +147,3 @@ def test_a_decay_that_forbids_the_margin_is_said():
     end = atlas_used.AtRest(np.ones(2), nothing, nothing, DATA.opt, nothing)
     low = replace(end, allowed=np.array([0.7, 4.0]))
     assert atlas_used.forbidden({"sign, 1": low, "sign, 3": end}) == {"sign, 1": 1, "sign, 3": 2}
-
-
-def test_every_row_has_a_formula_and_a_source():
-    rows = atlas_rules.rows() | atlas_used.decay_rows() | atlas_used.other_rows()
-    table = atlas_rules.listing(rows)
-    assert len(table) == len(rows) and all(all(line) for line in table)
-    formulas = dict(line[:2] for line in table)
-    assert formulas["AdamW, 3"] == "W = (1 - eta lambda) W + eta D; D = M / (sqrt(v))"
-    assert formulas["OLion"].endswith("sgn(U V^T), U S V^T = M + (G - M) (1 - mu)")

@@ -59,16 +59,6 @@ def test_own_selection_takes_the_svm_of_the_other_training():
     assert same[1.75, 3][0, -1] == Trained.found[1.75, 3][0, -1]
 
 
-def test_the_picture_of_divergences_says_what_it_shows_and_has_the_quoted_means():
-    found = Trained.found
-    figure = figures.divergences(Trained.histories, found, {**found}, "")
-    first, second = (figure.axes[at].get_ylabel() for at in (0, len(STEPS)))
-    assert "same tokens for all SVMs" in first and "each SVM its own tokens" in second
-    means = section5.table(found)
-    for axis, p in zip(figure.axes[: len(STEPS)], STEPS):
-        assert {text.get_text() for text in axis.texts} == {f"{means[p, q]:.4f}" for q in STEPS}
-
-
 def test_path_claims():
     histories = mirror.train(DATA.run(1), RULES, STEPS)
     ends = section5.end_points(DATA.run(1), histories)
@@ -137,15 +127,6 @@ def test_rows_of_the_ledger_hold_and_fail_in_the_wrong_worlds_that_they_name(nam
     failing, uncaught = weak(partial(ledger_rows.SECTIONS[name], SIZES))
     assert failing == SLOW[name]
     assert uncaught == ({"lemma21.3 (edge of the cone of μ_0)"} if name == "cones" else set())
-
-
-@pytest.mark.parametrize("p", EXPONENTS)
-def test_lemma_21_fails_for_another_direction(p):
-    near, multiples = FOUND[p], np.geomspace(5, 5e6, 13)
-    W = np.roll(near.solution.value, 1, 1)
-    turned = replace(near, solution=replace(near.solution, _weights=lambda: W))
-    assert cones.locally_optimal(near).all() and cones.lemma21(near, multiples, 3).holds
-    assert not cones.lemma21(turned, multiples, 3).holds
 
 
 def test_lemma_21_measures_pi_beside_log_r_over_r(monkeypatch):
