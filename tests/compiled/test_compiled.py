@@ -53,8 +53,6 @@ from lib.compiled import apart
 from lib.loops import loop
 if sys.argv[1:] == ["no interpreter"]:
     sys.executable = "missing"
-if sys.argv[1:] == ["no path"]:
-    sys.path[:] = [path for path in sys.path if os.path.realpath(path) != os.getcwd()]
 started, real = [], subprocess.run
 subprocess.run = lambda *a, **k: (started.append(1), real(*a, **k))
 found = [apart.call(loop.run, 1.0) for _ in range(2)]
@@ -105,9 +103,8 @@ def test_what_the_cache_has_of_another_module_is_no_entry(tmp_path):
         assert apart._kept(function) is (module == "loop.run")
 
 
-@pytest.mark.parametrize("broken", ["no interpreter", "no path"])
-def test_where_no_other_process_can_compile_the_call_does(loops, broken):
-    assert loops[0](APART, broken) == (2.0, 2.0, 1, 0, 1)
+def test_where_no_other_process_can_compile_the_call_does(loops):
+    assert loops[0](APART, "no interpreter") == (2.0, 2.0, 1, 0, 1)
 
 
 def imported(path):
