@@ -2,10 +2,18 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from tests.benchmarks import __main__ as command
 from tests.benchmarks import measure
+
+
+def test_gate_raises_with_the_difference():
+    measure.gate("same", [1.0, 2.0], [1.0, 2.0 + 1e-9], 1e-8)
+    for wrong in (2.1, np.nan):
+        with pytest.raises(AssertionError, match="W: ours and the reference differ by"):
+            measure.gate("W", [1.0, wrong], [1.0, 2.0], 1e-8)
 
 
 @pytest.mark.parametrize(

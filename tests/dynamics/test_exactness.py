@@ -10,7 +10,7 @@ from lib import dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.dynamics import rules
 
-TIMES = (10, 200, 700)
+TIMES = (10, 200, 1000)
 LATER = {"polyak": (10, 200, 1600)}  # until its weights, too, are below the smallest float64
 AGREE = 1e-9
 RULES = {

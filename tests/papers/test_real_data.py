@@ -285,6 +285,12 @@ def test_a_redraw_says_that_it_read_kept_curves_and_whose_seeds_they_are(scale, 
     assert rows == [{"name": "invented"} | source] and "kept" in record.SOURCES
 
 
+def test_numbers_of_a_record_are_those_of_its_curves():
+    numbers = speed.numbers(race({"SGD": 0.03, "Adam": 0.05}))
+    assert numbers["adam_steps_ratio"].value == pytest.approx(0.6, abs=0.06)
+    assert numbers["processor_hours"].value == pytest.approx(14 * 36 / 3600)
+
+
 def second(network, plain, rates=(0.05, 0.1, 0.2)):
     """Curves of the second protocol: three rules, judged at 0.1 on three seeds.
 
