@@ -164,14 +164,3 @@ def test_growing_steps_lose_the_norm_of_every_rule_but_gradient_descent():
         found = atlas.ratios(training.train(TRAINED, rule, 5_000, record=[5_000]), best)
         least[name] = found.last[:, atlas.column(name)].min()
     assert least.pop("Frobenius") > 0.999 and max(least.values()) < 0.97
-
-
-@pytest.mark.parametrize(
-    "values, why",
-    [((0.7, 0.8, 0.9), "still rises"), ((0.9, 0.8, 0.9), "no longer"), ((0.7, 0.8, 0.995), "")],
-)
-def test_a_norm_that_is_not_reached_says_whether_its_ratio_still_rises(solved, values, why):
-    value = np.repeat(np.array(values)[None, :, None], 2, 0) * np.ones(len(NAMES))
-    found = replace(solved["steepest, l_1"], iterations=np.array([1, 2, 4]), value=value)
-    claim = atlas_rules._own("x", "l_1", found)
-    assert claim.holds == (not why) and why in claim.remark

@@ -77,20 +77,6 @@ def test_decay_shrinks_w_before_the_step():
     np.testing.assert_allclose(W[:, 1], plain[:, 0] - 0.07 * start, atol=1e-15)
 
 
-@pytest.mark.parametrize(
-    "make, named",
-    [
-        (lambda: o.decayed(o.steepest(2, 0.5), 2.0), "eta lambda"),
-        (lambda: o.decayed(o.steepest(2, 0.5), -1.0), "weight_decay"),
-        (lambda: o.decayed(o.mirror(3, 0.1), 0.1), "mirror"),
-        (lambda: o.variance_reduced(o.steepest(2, 0.1)), "batches"),
-    ],
-)
-def test_what_makes_no_rule_is_refused(make, named):
-    with pytest.raises(ValueError, match=named):
-        make()
-
-
 def test_variance_reduction_is_svrg():
     """Steps of gradient descent by hand: anchor at the begin of each epoch of three samples."""
     eta, W, anchor = 0.2, np.zeros((6, 6)), None

@@ -4,7 +4,6 @@ import io
 import json
 import re
 import shutil
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -59,16 +58,6 @@ def test_the_family_has_every_claim_ever_judged(family):
     first = [(claim.p, p) for name, (claim, p) in family.items() if name not in anew]
     smallest, adjusted = min(first)
     assert adjusted == pytest.approx(24 * smallest)
-
-
-def test_a_claim_that_could_not_be_judged_stands_in_table_and_picture(family):
-    claim, _ = family["fig6.adam"]
-    silent = replace(claim, p=None, interval=None, measured=np.nan, verdict="undecided")
-    silent = {"fig6.adam": (replace(silent, statement="Adam no gain: too small to speak"), 1.0)}
-    assert "1        1  fig6.adam: undecided" in redraw._family_table(silent)
-    ratios, _ = redraw._forest(family | silent).axes
-    labels = [label.get_text() for label in ratios.get_yticklabels()]
-    assert "MNIST: Adam no gain" in labels
 
 
 def test_the_picture_of_the_readme_has_every_verdict(family):

@@ -1,6 +1,5 @@
 """The site from small figures and notebooks: what it shows, and what a reader must never miss."""
 
-import errno
 import json
 import re
 
@@ -11,7 +10,7 @@ from matplotlib.figure import Figure
 
 from lib import files, provenance
 from lib.companion import claims, record
-from lib.site import build, figures, pages
+from lib.site import build, pages
 
 INDEX = """
 [01_x]
@@ -205,17 +204,6 @@ def test_a_folder_that_is_no_site_is_left_alone(place, capsys):
         and build.main(["--out", str(place / "site")]) == 0
     )
     assert not list(place.glob(".site-*")) and "open " in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("what", ["pages", "tables"])
-def test_a_disk_that_takes_no_file_is_one_sentence(place, what, monkeypatch, capsys):
-    def full(*_, **__):
-        raise OSError(errno.EROFS, "Read-only file system", "somewhere")
-
-    monkeypatch.setattr(figures, "_renewed", str)
-    monkeypatch.setattr(files, "write", full)
-    assert build.main([what, "--out", str(place / "site")]) == 1
-    assert capsys.readouterr().err == "lib.site: Read-only file system: somewhere\n"
 
 
 def test_a_damaged_record_is_named(place, capsys):
