@@ -166,9 +166,9 @@ def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
             error.plot(size[-1], wrong[-1], ms=5, zorder=4, **plots.look(name).mark)
             what, height = SHORT[name]
             words = f"{name}, constant {what}:\n{abs(ratio[-1] - 1):.2f} off the law"
-            place = dict(xytext=(0.04, height), textcoords="axes fraction", **SMALL)
-            place |= dict(color=line["color"], arrowprops=dict(arrowstyle="-", **line))
-            error.annotate(words, (size[-1], wrong[-1]), **place)
+            end, place = (size[-1], wrong[-1]), dict(xytext=(0.04, height), **SMALL)
+            arrow = dict(color=line["color"], arrowprops=dict(arrowstyle="-", **line))
+            error.annotate(words, end, textcoords="axes fraction", **place, **arrow)
     sizes = np.geomspace(2, error.get_xlim()[1], 50)
     error.plot(sizes, law.constant[0] / sizes, zorder=0, **plots.PREDICTED)
     words = rf"$C/\|W_t\|$, $C={law.constant[0]:.4f}$"

@@ -12,7 +12,6 @@ import sys
 import time
 from types import SimpleNamespace
 
-import jupytext
 import nbformat
 import papermill
 import psutil
@@ -20,7 +19,7 @@ import pytest
 
 from lib import files, provenance
 from lib.batch import run as batch
-from lib.companion import colab_cell, record
+from lib.companion import record
 
 NOTEBOOK = """# %% [markdown]
 # # A notebook as small as they get
@@ -287,16 +286,8 @@ def test_store_writes_the_outputs_beside_the_source(repository, first):
     finally:
         path.unlink()
     assert repository.files("notebooks") == before
-    ids = [cell.id for cell in stored.cells]
-    assert ids == ["cell-00", "install", "cell-01", "cell-02", "cell-03"]
-    assert stored.metadata.kernelspec.name == "python3" and "papermill" not in stored.metadata
-    stored.cells = [cell for cell in stored.cells if not colab_cell._installs(cell)]
-    source = jupytext.read(repository.notebooks / "01_good.py")
-    source.cells[1].metadata.update(colab_cell.HIDDEN)  # parameters are folded
-    assert [(c.cell_type, c.source, c.metadata) for c in stored.cells] == [
-        (c.cell_type, c.source, c.metadata) for c in source.cells
-    ]
-    assert [bool(c.outputs) for c in stored.cells if c.cell_type == "code"] == [False, True, True]
+    full = [bool(cell.outputs) for cell in stored.cells if cell.cell_type == "code"]
+    assert full == [False, False, True, True]  # that installs, parameters, two that print
 
 
 def test_a_readers_parameters_leave_figures_alone(repository, first):
