@@ -1,5 +1,6 @@
 """The exact engine against plain d x d training: another path, or another number of a history."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -183,6 +184,17 @@ def test_history_reports_gradient_step_and_missing_weight():
     np.testing.assert_allclose(np.exp(history.log_step[:, 0]), gap / (2 * norm**2), rtol=1e-9)
     np.testing.assert_allclose(np.exp(history.log_miss[:, 0]), 1 - p_opt, rtol=1e-10)
     np.testing.assert_allclose(history.opt_score[:, 0], p_opt.mean(-1), rtol=1e-12)
+
+
+@pytest.mark.parametrize("log_length, status", [(599.0, "completed"), (601.0, "diverged")])
+def test_the_longest_step_is_that_of_the_documentation(log_length, status):
+    data = tokens.unit_tokens(0, n=3, T=3, d=5)
+    own = rules.custom_log(lambda t, log_gap, log_norm: log_length - log_norm)
+    both = dynamics.train(data, {"own": own, "ngd": rules.ngd(math.exp(log_length))}, 1, [0, 1])
+    for history in both.values():
+        assert history.status.tolist() == [status]
+        assert np.isfinite(history.norm[0, 1]) == (status == "completed")
+    np.testing.assert_allclose(both["own"].margins, both["ngd"].margins, rtol=1e-10)
 
 
 def test_zero_gradient_is_reported_as_stalled():
