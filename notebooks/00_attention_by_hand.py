@@ -106,7 +106,7 @@ print("opt", opt)
 # ## Loss and gradient
 #
 # The loss is $L(W) = \frac12 \sum_i e^{-f_i}$: small when both answers are good. Its gradient follows
-# from the chain rule. Raising the logit of token $t$ raises $f_i$ by $p_{i,t}(\gamma_{i,t} - f_i)$:
+# from the chain rule. As $f_i=\sum_t p_{i,t}\gamma_{i,t}$, its derivative for the logit of token $t$ is $p_{i,t}(\gamma_{i,t} - f_i)$:
 # tokens that score above the present answer gain, tokens below it lose. So
 #
 # $$-\nabla L = \frac12 \sum_i e^{-f_i} \sum_t p_{i,t}(\gamma_{i,t} - f_i)\; x_{i,t}\, z_i^\top .$$
@@ -129,7 +129,8 @@ print(descent_direction(np.zeros((2, 2))).round(3))
 # %% [markdown]
 # ## One step, and ten thousand
 #
-# Normalised gradient descent (NGD, Eq. 4 of paper A) goes a fixed length $\eta$ downhill:
+# Normalised gradient descent (NGD, Eq. 4 of paper A) goes a fixed length $\eta$ downhill. (On $W$ the index $t$ counts iterations, on
+# $x$, $p$ and $\gamma$ tokens.)
 #
 # $$W_{t+1} = W_t - \eta\, \frac{\nabla L(W_t)}{\|\nabla L(W_t)\|} .$$
 #
@@ -165,17 +166,18 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1")
 # %% [markdown]
 # Does this page satisfy them? Equal scores of the other tokens: yes, see the printed scores. Nearly
 # orthogonal tokens: no, six tokens in the plane cannot be. A small start: no, so that there is something
-# to see. So the theorem promises nothing here. The direction converges all the same, to that of
+# to see. So the theorem promises nothing here. In this run the direction converges all the same, as measured below, to that of
 #
 # $$W_{mm} = \arg\min_W \|W\|_F \quad\text{subject to}\quad (x_{i,opt} - x_{i,t})^\top W z_i \ge 1 \ \text{ for all } i,\ t \ne opt_i .$$
 #
-# In words: the smallest matrix under which every opt token beats every other token by at least one logit.
+# In words: the smallest matrix under which the logit of every opt token is at least 1 above that of every other token of its example.
 # It is a support vector machine (SVM) whose points are pairs of tokens, $A_{i,t} = (x_{i,opt} - x_{i,t})\,z_i^\top$. The *margin* of a
 # pair is $g_{i,t} = \langle A_{i,t}, W\rangle$, the left side above.
 #
-# Why this one? Late in training a pair pulls in proportion to $p_{opt}\,p_t\approx e^{-g}$. So only pairs of nearly the smallest margin
-# still pull, and $-\nabla L$ is a sum of their $A_{i,t}$ with positive weights. So is the solution of this machine
-# ([notebook 40](40_law_of_margins.ipynb)).
+# Why this one? By pairs of tokens, $\sum_t p_t(\gamma_t-f)\,x_t=\frac12\sum_{s,t}p_sp_t(\gamma_s-\gamma_t)(x_s-x_t)$. The other scores are equal,
+# so only pairs with opt remain: $-\nabla L$ is a sum of the $A_{i,t}$ with positive weights, proportional to $e^{-f_i}\,p_{opt}\,p_t\,(\gamma_{opt}-\gamma_t)$.
+# As $p_t=p_{opt}\,e^{-g}$, late in training only the pairs of nearly the smallest margin count. The solution of this machine is a
+# positive sum of such pairs, too; [notebook 40](40_law_of_margins.ipynb) compares the two sums.
 #
 # **By eye.** The queries are $z_1 = (1, 0)$ and $z_2 = (0, 1)$, so $W z_i$ is column $i$ of $W$, and
 # the two columns can be found apart.
@@ -192,7 +194,7 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1")
 # 2. $V=\sum\beta_{i,t}A_{i,t}$ with weights $\beta_{i,t}\ge0$, the [duals](words.md);
 # 3. a weight is 0 where the margin is above 1.
 #
-# For then any $W$ with margins $g_{i,t}\ge1$ has $\langle V,W\rangle=\sum\beta_{i,t}\,g_{i,t}\ge\sum\beta_{i,t}=\langle V,V\rangle$, so $\lVert W\rVert\ge\lVert V\rVert$.
+# Take any $W$ with margins $g_{i,t}\ge1$. By 2, $\langle V,W\rangle=\sum\beta_{i,t}\,g_{i,t}\ge\sum\beta_{i,t}$; by 2 and 3, $\langle V,V\rangle=\sum\beta_{i,t}$. So $\langle V,W\rangle\ge\langle V,V\rangle$, and by Cauchy-Schwarz $\lVert W\rVert\ge\lVert V\rVert$.
 # Here column 1 is half of $(-1,1)$, and column 2 an eighth of $(1,-2)+(-1,-2)$.
 
 # %%
@@ -214,7 +216,7 @@ for t in (1, 10, 100, 1000, steps):
 # %% [markdown]
 # ## The same from the library
 #
-# `lib` trains many problems at once, exactly, at any horizon. It must give the same
+# `lib` trains many problems in one call, and keeps logarithms, so that a vanishing gradient loses no digits. It must give the same
 # numbers. Its duality gap is a certificate: where it is 0, no smaller matrix satisfies the constraints.
 
 # %%

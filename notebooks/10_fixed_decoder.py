@@ -23,8 +23,8 @@
 #
 # **Answer.** $W_t$ grows without bound, and its direction tends to that of one matrix, $W_{mm}$: the smallest under which every sample's
 # best token wins by at least one logit. The error of normalised gradient descent falls faster than the paper's bound: like $t^{-0.84}$ in
-# the last decade, and like $1/t$ later ([notebook 11](11_long_horizon.ipynb)). Plain gradient descent is ahead at first, then crawls. One
-# assumption of the paper fails here.
+# the last decade, and like $1/t$ later ([notebook 11](11_long_horizon.ipynb)). Plain gradient descent is ahead at first, then crawls. Assumption 1 of
+# the paper fails here, as the samples of a class share their opt token: all this is measured, not proved.
 #
 # ## The statement
 #
@@ -45,7 +45,7 @@
 #
 # $$W_{mm} = \arg\min_W \lVert W\rVert_F \ \text{ s.t. }\ (x_{i,opt} - x_{i,t})^\top W z_i \ge 1 \quad \forall i,\ t \ne opt_i .$$
 #
-# The paper on normalised gradient descent (NGD), gradient descent (GD) and Polyak's step follows; $\tilde O$ leaves out powers of $\log t$.
+# Next, what paper A states of three rules: normalised gradient descent (NGD), gradient descent (GD) and Polyak's step. $\tilde O$ leaves out powers of $\log t$.
 # That the direction is a support vector machine's is due to arXiv 2308.16898, for gradient descent; the rates are paper A's.
 
 # %% tags=["parameters"]
@@ -167,7 +167,7 @@ for name, problem in problems.items():
 # | Polyak, no cap (Eq. 3) | $W_{t+1} = W_t - \frac{L - L^*}{2 \lVert\nabla L\rVert^2} \nabla L$ |
 # | Polyak | $W_{t+1} = W_t - \min\big(\frac{L - L^*}{2 \lVert\nabla L\rVert^2},\ \eta_{\max}\big) \nabla L$ |
 #
-# $L^*$ is the smallest loss, that of a layer which sees only opt tokens. A cap $\eta_{\max}$ is used in practice; the theory has none.
+# $L^*$ is the smallest loss, that of a layer which sees only opt tokens. Late in training $\lVert\nabla L\rVert^2$ vanishes faster than $L-L^*$, so Polyak's step size grows without bound. In practice it is capped at $\eta_{\max}$; the theory has no cap.
 # Here is all of it for one draw.
 
 
@@ -238,13 +238,13 @@ print(inspect.getsource(attention.gradients))
 # Lines are medians over seeds; the caption says what the bands hold.
 #
 # * **Loss gap** and **missing weight.** Look at how Polyak without
-#   a cap and NGD with momentum fall first, and how GD hardly moves. At the dotted line it is counted which rule is first.
+#   a cap and NGD with momentum fall first, and how GD hardly moves. The claim `fastest` counts the iterations of each rule to the dotted line.
 # * **Norm.** Look at NGD: soon it grows by nearly one step length an iteration, the most it can.
 # * **Weight of the opt token.** Look at the order: Polyak, GD, NGD with momentum, NGD. Above 0.85 NGD with momentum passes GD, and near 1
 #   NGD does too.
-# * **Alignment** (Figure 2) and **direction error.** Look at the slope of NGD: steeper than the dashed bound $t^{-1/2}$, by the
+# * **Alignment** (Figure 2), the cosine between $W_t$ and $W_{mm}$, and **direction error**, the distance between their directions. Look at the slope of NGD: steeper than the dashed bound $t^{-1/2}$, by the
 #   exponent that stands in the panel.
-# * **Least** $p_{opt}(t)/p_{opt}(0)$ (Figure 5). A grey line is a draw, at its sample of smallest ratio. Look at the blue line, the
+# * **Least** $p_{opt}(t)/p_{opt}(0)$ (Figure 5). Each grey line is one draw: its sample of smallest ratio. Look at the blue line, the
 #   draw that breaks Lemma 5: a sample loses nearly a fifth of its weight before it rises.
 
 # %%
@@ -262,12 +262,12 @@ figures["antipodal"]
 
 # %% [markdown]
 # The cap costs Polyak its lead. Once it binds, the rule is gradient descent, and its [direction error](words.md) falls behind that of NGD.
-# In the paper's Figure 2 Polyak is ahead in all metrics, with a cap too; its cap and steps are lost.
+# In the paper's Figure 2 Polyak's rule, with a cap, is ahead in all metrics. The text at hand lacks its cap and steps.
 
 # %% [markdown]
 # ## Claims
 #
-# A claim holds a statement against its worst value over all seeds, samples and iterations. The failing ones are
+# A claim compares a statement with its worst value over all seeds, samples and iterations. The failing ones are
 # printed, all stand in the [record](../figures/demo/fastrates_fig5.json).
 
 # %%
@@ -316,8 +316,8 @@ tables["antipodal"]
 #
 # `dynamics.custom` takes any step size $\eta_t$, as a function of $t$, $L - L^*$ and $\lVert\nabla L\rVert$. A constant is GD, a
 # constant over $\lVert\nabla L\rVert$ is NGD. Here is one between; write yours in its place. *Prediction:* late in training $\lVert\nabla L\rVert$ falls
-# exponentially in $\lVert W\rVert$. So with its square root $\lVert W\rVert$ still grows like $\log t$, but twice as fast as under GD.
-# Compare how much it grows after step 50.
+# exponentially in $\lVert W\rVert$. A step of this rule is proportional to $\sqrt{\lVert\nabla L\rVert}$, one of GD to $\lVert\nabla L\rVert$. So $\lVert W\rVert$ still grows like
+# $\log t$, but twice as fast as under GD. Compare how much it grows after step 50: it should be twice as much.
 
 
 # %%

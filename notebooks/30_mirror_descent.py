@@ -70,7 +70,7 @@ update_rules = {p: mirror.MirrorRule(p, step_size) for p in exponents}
 # | $\alpha_i$ | the token that sample $i$ selects in the end |
 # | $A_m=(x_{i,\alpha_i}-x_{i,t})z_i^\top$, $g_m=\langle A_m,W\rangle$ | a pair $m=(i,t)$, $t\ne\alpha_i$, as a matrix; its [margin](words.md) |
 # | $\lVert W\rVert_p = (\sum_{jk} \lvert W_{jk}\rvert^p)^{1/p}$ | the $\ell_p$ norm, $1 < p < \infty$ (paper C: $\lVert W\rVert_{p,p}$) |
-# | $q = p/(p-1)$ | the dual exponent, and nothing else |
+# | $q = p/(p-1)$ | the dual exponent, $1/p+1/q=1$ |
 #
 # The loss asks for large margins, and any $W$ that reads these tokens gets them by growing. So compare matrices of one size. Size is
 # what the norm decides: for $p$ near 1 a few large entries are cheap, for large $p$ many equal ones.
@@ -85,8 +85,8 @@ update_rules = {p: mirror.MirrorRule(p, step_size) for p in exponents}
 # $$|W_{t+1}|^{p-1}\,\mathrm{sgn}(W_{t+1}) = |W_t|^{p-1}\,\mathrm{sgn}(W_t) - \eta\, \frac{\nabla L(W_t)}{\|\nabla L(W_t)\|_q} .$$
 #
 # The way back is the same map with $q$ in place of $p$. For $p = 2$ the mirror image is $W$ itself, and the rule is normalised gradient
-# descent. For $p < 2$ a large entry moves more than a small one, for $p > 2$ less. The mirror image is the gradient $\nabla\psi(W)$ of the
-# *potential* $\psi(W)=\lVert W\rVert_p^p/p$. The norm below $\nabla L$ is the experiments'; the paper's rule has none.
+# descent. An entry moves by about the step in its image over $(p-1)\,\lvert W_{jk}\rvert^{p-2}$: for $p < 2$ a large entry moves more than a small one, for $p > 2$ less. The mirror image is the gradient $\nabla\psi(W)$ of the
+# *potential* $\psi(W)=\lVert W\rVert_p^p/p$. The paper states the rule without the division by a norm of $\nabla L$; its experiments, and this page, divide.
 
 
 # %%
@@ -112,7 +112,7 @@ def mirror_step(W, downhill, p):
 #
 # **Why?** Steps add up in $\nabla\psi(W)$. Late in training only pairs of least margin still pull, so each step is a sum of their
 # $A_m$, with positive weights where the selected token has the higher score. So $\nabla\psi(W_t)$ grows along such a
-# sum. And this is the condition on the solution of the SVM: $\nabla\psi(W_{mm})=\sum_m\beta_mA_m$ with $\beta_m\ge0$, zero where a
+# sum; and scaling $W$ only scales $\nabla\psi(W)$. The solution of the SVM obeys the same equation, where the derivative of its Lagrangian is zero: $\nabla\psi(W_{mm})=\sum_m\beta_mA_m$ with $\beta_m\ge0$, zero where a
 # margin is above 1.
 #
 # **Is it there?** Two measures, both of the direction of $W$ alone.
@@ -122,8 +122,8 @@ def mirror_step(W, downhill, p):
 #   each over its $\ell_p$ norm.
 # * *Ratio.* $r_p(W)=\min_mg_m/(\lVert W\rVert_p\,\gamma_p)$ is the share of the largest margin that $W$ has, at most 1.
 #
-# Where a small miss $\delta$ changes the margins that are 1, the ratio is the stricter measure: it loses $\delta$, up to a factor, and
-# the divergence $\delta^2$ (if no entry of $W_{mm}$ is zero).
+# The ratio is the stricter measure. If the direction of $W$ misses that of $W_{mm}$ by a small $\delta$ and a smallest margin suffers,
+# the ratio falls below 1 by an amount of order $\delta$; the divergence rises above 0 by one of order $\delta^2$ (if no entry of $W_{mm}$ is zero).
 
 
 # %%
@@ -217,7 +217,7 @@ for p, history in histories.items():
 # %% [markdown]
 # ## Claims
 #
-# Which SVM is nearest, in the mean and in every run? And are the means those of another implementation (8, 8 and 4 seeds)?
+# Which SVM is nearest, in the mean and in every run? And do the means agree with those of another implementation of this experiment (8, 8 and 4 seeds)?
 
 # %%
 table = claims.Table(section5.bregman_claims(same, histories))
@@ -289,7 +289,7 @@ joint_table
 
 # %% [markdown]
 # * **Upper panels.** Look at where each path ends: at or near the mark of its own SVM. That of $p = 3$ misses it, and
-#   more so for $u$. Its divergence is small all the same, since that is of second order. It has selected another
+#   more so for $u$. Its divergence is small all the same, since it is of the order of the squared miss. It has selected another
 #   token of the first sample, so its rays lie elsewhere.
 # * **Lower panels.** Look at the two time scales: the selection is made within 30 steps, and the directions still turn
 #   after thousands.

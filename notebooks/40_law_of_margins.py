@@ -79,9 +79,10 @@ for t in (1, 10, 100, 300, 1000):
 # %% [markdown]
 # The margins grow for ever. Their *difference* comes to rest at $-\log4=-1.386$: the logarithm of the ratio of the [duals](words.md).
 #
-# Why? Sample $i$ pulls on $W$ in proportion to $e^{-g_i}$: loss and scores are the same for both. The direction of $W$ rests when the two
-# pulls are in the ratio $1:4$ of the duals, so when $g_1-g_2=\log4$. Then the path keeps a fixed distance from the
-# ray of $W_{mm}$, here $\sqrt{0.8}\,\log4=1.24$. Seen from the origin, a fixed distance is an angle that falls like one over the length.
+# Why? Sample $i$ pulls on $W$ in proportion to $e^{-g_i}$: loss and scores are the same for both. A step is the sum of $(1,0)$ and
+# $(0,\frac12)$, each times its pull. It is along $W_{mm}$ when the pulls are in the ratio $1:4$ of the duals, so when $g_1-g_2=\log4$, and it
+# then leaves this difference as it is. Put in, $W=(g_1,2g_2)=g_1\,(1,2)-(0,2\log4)$. So the path keeps a fixed distance from the ray of
+# $W_{mm}$: the part of $(0,2\log4)$ across $(1,2)$, of length $2\log4/\sqrt5=1.24$. Seen from the origin, a fixed distance is an angle that falls like one over the length.
 
 # %%
 rest = np.log(4) * np.array([0.8, -0.4])  # across W_mm, with margins log 4 apart
@@ -114,9 +115,9 @@ figure
 # **Theorem.** The run selects these tokens for ever, $a_t\to\infty$, and on the support $g_m-a_t\to o_m$ with
 # $$o_m=\log\frac{\kappa_m}{\beta_m}-\text{mean}_\beta,\qquad W_t-a_tW_{mm}\to\rho_\perp+\omega_\infty .$$
 #
-# * $\text{mean}_\beta$ is the $\beta$-weighted mean of the logarithms, taken off since $\rho_\perp\perp W_{mm}$. If there are many duals,
-#   $\beta$ are those nearest to $\kappa$ in relative entropy.
-# * $\rho_\perp$ is the one matrix in the span of the $A_m$, $m\in S$, with these offsets. $\omega_\infty$ is orthogonal to that span.
+# * $\text{mean}_\beta$ is the $\beta$-weighted mean of the logarithms. Taking it off makes $\sum_m\beta_mo_m=\langle\rho_\perp,W_{mm}\rangle$ zero: what
+#   lies along $W_{mm}$ is in $a_t$. If there are many duals, $\beta$ are those nearest to $\kappa$ in relative entropy.
+# * $\rho_\perp$ is the one matrix in the span of the $A_m$, $m\in S$, with $\langle A_m,\rho_\perp\rangle=o_m$: a linear system, solved in the code below. $\omega_\infty$ is orthogonal to that span.
 #
 # Hence
 # $$\|W_t\|\times\text{error}_t\to\sqrt{C^2+\|\omega_\infty\|^2},\qquad C=\|\rho_\perp\|.$$
@@ -206,8 +207,8 @@ print(f"{len(kept)} of {len(compared)} runs are admitted at t = {steps:,}")
 print(*(f"refused: {one.setting.name}, seed {one.run}, {one.premise}" for one in out), sep="\n")
 
 # %% [markdown]
-# **Which of them does the theorem prove?** The first two counts are by the note's theorems. They ask less than hypothesis 3: near the law
-# longer steps will do, and momentum is allowed at the last iterate. The third count asks for hypothesis 3 as it stands. All is checked in
+# **Which of them does the theorem prove?** The third count is by the theorem as it stands on this page. The first two are by theorems of the note that ask less than
+# hypothesis 3: near the law longer steps will do, and momentum is allowed at the last iterate. All is checked in
 # float64, without interval arithmetic.
 
 # %%
@@ -254,7 +255,7 @@ figure_diagonal
 #
 # If the law holds and $\omega_\infty=0$, the late [direction error](words.md) depends on the rule only through $\|W_t\|$. Here is Figure 2's
 # problem of notebook 10. GD with constant steps and Polyak's rule with a constant cap are slow: $\|W_t\|$ grows like $\log t$, and the
-# offsets still move at the end. With steps that grow like $e^{t}$, and a cap that grows like $e^{0.8t}$, both go on along the path.
+# offsets still move at the end. The gradient shrinks exponentially in the margins. Steps that grow like $e^{t}$, and a cap that grows like $e^{0.8t}$, make up for that, and both rules go on along the path.
 
 # %% tags=["nbval-check-output"]
 fig2 = coordinates.minimal(tokens.class_mean_tokens(0, **sizes))
@@ -276,8 +277,8 @@ figure_collapse
 # end. Right: look at the slopes, which are the dotted line's: here, with short steps, the distance from the law dies like
 # $e^{-\lambda_1a_t}$. [Notebook 41](41_how_margins_settle.ipynb) has $\lambda_1$, from the duals, and says when it is slower.
 #
-# **A head that is trained too** moves $\kappa$. If it obeys the law of its own SVM, with duals $\nu_i>0$ of all samples, then
-# $\lvert\ell'_i\rvert\propto\nu_i$, and $W$ obeys the law with that $\kappa$ ([notebook 42](42_where_the_law_bends.ipynb)).
+# **If the head is trained too**, $\kappa$ changes with it. The head has an SVM of its own, which classifies the selected tokens. If it obeys
+# the law of that SVM, with duals $\nu_i>0$ of all samples, then $\lvert\ell'_i\rvert$ becomes proportional to $\nu_i$, and $W$ obeys the law above with that $\kappa$ ([notebook 42](42_where_the_law_bends.ipynb)).
 
 # %%
 start_zero = tokens.gaussian_tokens(every, n=6, T=4, d=200)

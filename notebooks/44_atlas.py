@@ -33,7 +33,7 @@
 # ![For each optimiser its share of the largest margin in the norm predicted for it, and its best share in another norm](../figures/desk/atlas_map.png)
 #
 # *The judged runs, twenty draws. Filled: the norm predicted; hollow: the best other. Left of 1 is what is lacking. [The
-# protocol](atlas_protocol.md) has predictions and bounds, and says which of them history shows to be older than the runs.*
+# protocol](atlas_protocol.md) has predictions and bounds, and says for which of them the history of commits shows that they were written before the runs.*
 #
 # The story ends with "What we saw". Four appendices ask one question more each.
 #
@@ -65,12 +65,13 @@
 # | Adam on single samples; AdaGrad | the same; $G/\sqrt{\sum G^2}$ | a norm of their own (appendix A) |
 #
 # **Hypotheses.** For *linear* classifiers of separable data with an exponential tail of the loss, and steps that decay with
-# $\sum_t\eta_t=\infty$, steepest descent has $r_N\to1$. That attention does the same, once a run keeps its tokens, is measured here.
+# $\sum_t\eta_t=\infty$, steepest descent is proved to have $r_N\to1$ (Sources). That attention does the same, once a run keeps its tokens, is measured here.
 #
 # **Why.** Late in training $L-L^*$ is a sum of terms proportional to $e^{-g_m}$. Let $\pi_m$ be their shares. Where the selected tokens score
 # higher, no share is negative, and $G$ is along $\sum_m\pi_mA_m$.
 #
-# * A step raises $g_m$ by $\eta_t\langle A_m,D_t\rangle$. To first order this multiplies $L-L^*$ by $1-\eta_tN^*(\sum_m\pi_mA_m)$.
+# * A step raises $g_m$ by $\eta_t\langle A_m,D_t\rangle$, and to first order lowers its term by that share. So it multiplies $L-L^*$ by
+#   $1-\eta_t\langle\sum_m\pi_mA_m,D_t\rangle=1-\eta_tN^*(\sum_m\pi_mA_m)$, since $D_t$ is steepest for $G$, which is along this sum.
 # * Whatever the shares, $N^*(\sum_m\pi_mA_m)\ge\gamma_N$: some matrix of norm one has at least the margin $\gamma_N$ on every $A_m$.
 # * Second orders add up to $\sum\eta^2$. So $\min_mg_m\ge\gamma_N\sum\eta-O(1+\sum\eta^2)$, while $N(W_t)\le\sum\eta$ from zero.
 #
@@ -219,7 +220,7 @@ for iterations in (5, 10):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It does not: they do not converge to the polar factor.
+# It does not: the polynomial is made for speed. It brings singular values near one and not to one, however often it is used.
 #
 # </details>
 #
@@ -252,7 +253,7 @@ for iterations in (5, 10):
 #
 # $$H_{jk}=\Big(\sum_i(P_i)_{jk}^2\Big)^{1/2} .$$
 #
-# $N$ depends on $H$, so this is an equation, solved by iteration; that it has one solution only we have not shown. *Why:* late in training
+# $N$ depends on $H$, so this is an equation, solved by iteration; that it has only one solution we have not shown. *Why:* late in training
 # the gradient of sample $i$ is along $P_i$, and $v$ averages its square over the samples.
 #
 # *When?* With $\epsilon=0$, samples that come in turn, and selected tokens that have the higher score. And Adam's memory $\beta_2$ must be
@@ -280,8 +281,8 @@ own_table
 #
 # **Question.** Where does a run rest if weights decay, $W\leftarrow(1-\eta\lambda)W+\eta D$, and with how much of the margin?
 #
-# **Answer.** At $N(W)=1/\lambda$. What it lacks of the largest margin is what the [law of margins](40_law_of_margins.ipynb) says to 2 % in the median run and
-# at worst 26 % off, for it is of first order in $\lambda$; strong decay changes some of the tokens that are selected.
+# **Answer.** At $N(W)=1/\lambda$. To first order in $\lambda$ the [law of margins](40_law_of_margins.ipynb) predicts what it lacks of the largest margin: to 2 % in the median
+# run, 26 % off in the worst. Under strong decay some runs select other tokens.
 #
 # *Why.* The norm cannot exceed $1/\lambda$, so the margins at rest are $\gamma_N/\lambda+o_m$, with the [offsets](words.md) $o_m$ of the law.
 # So $1-r_N$ is $-\lambda\min_mo_m/\gamma_N$ to first order. For norms other than Frobenius the law is carried over here, not proved. Each
@@ -315,8 +316,9 @@ figure_used
 # gradient descent keeps its norm.
 #
 # *Why.* What is missing is a bounded offset over a margin. Margins grow like $t$ with constant steps, like $\sqrt t$ with $t^{-1/2}$, like $\log t$ with
-# $t^{-1}$. Steps like $t^{1/2}$ move margins by more than one from $t=2500$ on. Then one sample rules
-# the gradient, and only under gradient descent do such directions add up to a max-margin solution.
+# $t^{-1}$. Steps like $t^{1/2}$ move margins by more than one from $t=2500$ on. Then one sample at a time rules
+# the gradient. Under gradient descent the steps are its features $A_m$, and the max-margin matrix is a positive sum of these. Other rules take
+# the steepest direction of each feature, and a sum of those is in general not the max-margin matrix of their norm.
 
 # %%
 constant, growing = atlas_rules.steepest_rows(growth=growth), atlas_rules.growing_rows()
