@@ -240,7 +240,7 @@ print(inspect.getsource(attention.gradients))
 # * **Loss gap** and **missing weight.** Look at how Polyak without
 #   a cap and NGD with momentum fall first, and how GD hardly moves. The claim `fastest` counts the iterations of each rule to the dotted line.
 # * **Norm.** Look at NGD: soon it grows by nearly one step length an iteration, the most it can.
-# * **Weight of the opt token.** Look at the order: Polyak, GD, NGD with momentum, NGD. Above 0.85 NGD with momentum passes GD, and near 1
+# * **Weight of the opt token.** Look at the order: Polyak, GD, NGD with momentum, NGD. In Figure 2 NGD with momentum passes GD above 0.85, and near 1
 #   NGD does too.
 # * **Alignment** (Figure 2), the cosine between $W_t$ and $W_{mm}$, and **direction error**, the distance between their directions. Look at the slope of NGD: steeper than the dashed bound $t^{-1/2}$, by the
 #   exponent that stands in the panel.

@@ -86,7 +86,7 @@ update_rules = {p: mirror.MirrorRule(p, step_size) for p in exponents}
 #
 # The way back is the same map with $q$ in place of $p$. For $p = 2$ the mirror image is $W$ itself, and the rule is normalised gradient
 # descent. An entry moves by about the step in its image over $(p-1)\,\lvert W_{jk}\rvert^{p-2}$: for $p < 2$ a large entry moves more than a small one, for $p > 2$ less. The mirror image is the gradient $\nabla\psi(W)$ of the
-# *potential* $\psi(W)=\lVert W\rVert_p^p/p$. The paper states the rule without the division by a norm of $\nabla L$; its experiments, and this page, divide.
+# *potential* $\psi(W)=\lVert W\rVert_p^p/p$. The paper states the rule without the division by a norm of $\nabla L$; its synthetic experiments, and this page, divide.
 
 
 # %%

@@ -124,8 +124,8 @@ accuracy[0]
 # entries above the start's 90 % quantile. That does not measure sparsity: a sparser matrix has more small entries and
 # some larger ones, which raise the share. The change was made when the outcome was known; it is told in the protocol.
 #
-# * **Entries, end less start.** How the share of each magnitude moved; the dotted line is the paper's 0.06. Look at both ends
-#   of V under $\ell_{1.1}$: more small entries and more large ones.
+# * **Entries, end less start.** How the share of each magnitude moved; the dotted line is the paper's 0.06. Look at the right
+#   end of V under $\ell_{1.1}$: more large entries.
 # * **Hoyer.** A dot is a seed, a bar the 95 % interval: at the end, and below that at the same training accuracy (matched).
 
 # %%

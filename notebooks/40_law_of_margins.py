@@ -136,7 +136,7 @@ figure
 # |---|---|---|
 # | *refused* | hypothesis 1 or 2 fails, or it is too short, or $\eta\ge\eta^*$ | not compared |
 # | *admitted* | none of this is so ($\eta<\eta^*$ is less than hypothesis 3 asks) | compared with the law: *measured* |
-# | *proved* | besides, one of its iterates, taken as a start, satisfies all four hypotheses | the law's, by the theorem, whatever comes after |
+# | *proved* | besides, one of its iterates, taken as a start, satisfies all four hypotheses, or weaker ones on the steps that theorems of the note ask | the law's, whatever comes after |
 #
 # The proof is in [law_of_margins.md](law_of_margins.md), where the hypotheses are called (D), (G), (7) and (8).
 #

@@ -90,13 +90,13 @@ for multiple in (0.5, 0.98, 1.02, 1.5):
 # | $\kappa_m$ | how hard the loss pulls on a pair, before the factor $e^{-g_m}$; offsets rest at $\log(\kappa_m/\beta_m)$ less their mean |
 # | $\lambda_1\le\dots\le\lambda_{\max}$ | positive eigenvalues of $B^{1/2}KB^{1/2}$ without that of $\sqrt\beta$, which belongs to $W_{mm}$ itself |
 # | $\rho$, $\omega$ | $W_t=a_tW_{mm}+\rho+\omega$: the residual that makes the offsets, in the span of the $A_m$ on $S$; what lies off it |
-# | $\eta$, $\mu$; $h$ | step and momentum of NGD; by how much one step raises the margins, $h=\eta/\lVert W_{mm}\rVert$ |
+# | $\eta$, $\mu$; $h$ | step and momentum of NGD; $h=\eta/\lVert W_{mm}\rVert$, by how much a step raises the margins without momentum (with it $h/(1-\mu)$) |
 # | $\epsilon$ | least margin of $W_{mm}$ off $S$, less 1 |
 #
 # **Hypotheses.** The direction tends to $W_{mm}$ and the norm to infinity. On $S$ the duals are positive, and the selected token has the
 # higher score.
 #
-# **How they converge.** A step multiplies a small wrong offset along the eigenvector of $\lambda$ by $1-h\lambda$. Three things follow.
+# **How they converge.** Without momentum a step multiplies a small wrong offset along the eigenvector of $\lambda$ by $1-h\lambda$. Three things follow.
 # 1. *Rate.* With short steps a wrong offset dies like $e^{-\lambda a_t}$, the slowest like $e^{-\lambda_1a_t}$, under every rule.
 # 2. *Longest step.* Small wrong offsets die exactly for $\eta<\eta^*=2(1+\mu)\|W_{mm}\|/\lambda_{\max}$.
 # 3. *Difference.* $W_{2t}-W_t=(a_{2t}-a_t)W_{mm}$ up to what still moves. Its [direction error](words.md) is exponentially small in $t$

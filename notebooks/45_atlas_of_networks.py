@@ -117,7 +117,7 @@ for norm, direction in by_hand.items():
     print(f"{norm!s:9} singular values of W:", *np.linalg.svd(W)[1][:5].round(3))
 
 # %% [markdown]
-# The page's loop ends where $e^{-\langle A_m,W\rangle}$ underflows. `papers.beyond.engine.factored` keeps a logarithm for every sample.
+# The page's loop ends where the square of $e^{-\langle A_m,W\rangle}$ underflows. `papers.beyond.engine.factored` keeps a logarithm for every sample.
 #
 # The sign norm is a linear program over all sign products, and its largest margin too. A product $xy^\top$ costs
 # $\max|x|\max|y|$.
@@ -216,7 +216,7 @@ figure_vit
 #
 # At desk scale: with keys and queries trained, gradient descent goes to the nuclear norm and polar steps stay with the spectral one, as
 # predicted; sign descent approaches the norm that its factors induce. Where selections compete, a rule's own is the better
-# one in its own norm more often than not from zero, and undecided elsewhere. In the small vision transformer most rankings
+# one in its own norm more often than not from zero, over all rules together, and undecided elsewhere. In the small vision transformer most rankings
 # are undecided.
 #
 # ## Change this
