@@ -281,7 +281,7 @@ own_table
 #
 # **Question.** Where does a run rest if weights decay, $W\leftarrow(1-\eta\lambda)W+\eta D$, and with how much of the margin?
 #
-# **Answer.** At $N(W)=1/\lambda$, AdamW within 0.03 % of it if its memory is short. To first order in $\lambda$ the [law of margins](40_law_of_margins.ipynb) predicts what it lacks of the largest margin: to 2 % in the median
+# **Answer.** At $N(W)=1/\lambda$, AdamW with a short memory nearly so. To first order in $\lambda$ the [law of margins](40_law_of_margins.ipynb) predicts what it lacks of the largest margin: to 2 % in the median
 # run, 26 % off in the worst. Under strong decay some runs select other tokens.
 #
 # *Why.* Where no step is longer than 1 in $N$ the norm cannot exceed $1/\lambda$ (AdamW's steps can be a little longer). So the margins at rest are $\gamma_N/\lambda+o_m$, with the [offsets](words.md) $o_m$ of the law.
