@@ -174,8 +174,11 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1")
 # It is a support vector machine (SVM) whose points are pairs of tokens, $A_{i,t} = (x_{i,opt} - x_{i,t})\,z_i^\top$. The *margin* of a
 # pair is $g_{i,t} = \langle A_{i,t}, W\rangle$, the left side above.
 #
-# Why this one? By pairs of tokens, $\sum_t p_t(\gamma_t-f)\,x_t=\frac12\sum_{s,t}p_sp_t(\gamma_s-\gamma_t)(x_s-x_t)$. The other scores are equal,
-# so only pairs with opt remain: $-\nabla L$ is a sum of the $A_{i,t}$ with positive weights, proportional to $e^{-f_i}\,p_{opt}\,p_t\,(\gamma_{opt}-\gamma_t)$.
+# Why this one? By pairs of tokens,
+#
+# $$\sum_t p_t(\gamma_t-f)\,x_t=\tfrac12\sum_{s,t}p_sp_t(\gamma_s-\gamma_t)(x_s-x_t) .$$
+#
+# The other scores are equal, so only pairs with opt remain: $-\nabla L$ is a sum of the $A_{i,t}$ with positive weights, proportional to $e^{-f_i}\,p_{opt}\,p_t\,(\gamma_{opt}-\gamma_t)$.
 # As $p_t=p_{opt}\,e^{-g}$, late in training only the pairs of nearly the smallest margin count. The solution of this machine is a
 # positive sum of such pairs, too; [notebook 40](40_law_of_margins.ipynb) compares the two sums.
 #

@@ -71,7 +71,7 @@
 # higher, no share is negative, and $G$ is along $\sum_m\pi_mA_m$.
 #
 # * A step raises $g_m$ by $\eta_t\langle A_m,D_t\rangle$, and to first order lowers its term by that share. So it multiplies $L-L^*$ by
-#   $1-\eta_t\langle\sum_m\pi_mA_m,D_t\rangle=1-\eta_tN^*(\sum_m\pi_mA_m)$, since $D_t$ is steepest for $G$, which is along this sum.
+#   $1-\eta_t\langle\sum_m\pi_mA_m,D_t\rangle$. This is $1-\eta_tN^*(\sum_m\pi_mA_m)$, since $D_t$ is steepest for $G$, which is along this sum.
 # * Whatever the shares, $N^*(\sum_m\pi_mA_m)\ge\gamma_N$: some matrix of norm one has at least the margin $\gamma_N$ on every $A_m$.
 # * Second orders add up to $\sum\eta^2$. So $\min_mg_m\ge\gamma_N\sum\eta-O(1+\sum\eta^2)$, while $N(W_t)\le\sum\eta$ from zero.
 #
