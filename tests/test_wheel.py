@@ -1,4 +1,4 @@
-"""The wheel, built from the sdist, without its repository: what it contains, and a page on it."""
+"""The wheel, built from the sdist, without its repository: what it contains, and page 00 on it."""
 
 import json
 import os
@@ -18,9 +18,8 @@ OFFLINE = ("--no-index", "--no-deps", "--disable-pip-version-check", "--quiet")
 LEFT_OUT = ("_DIR", "PYTHONPATH")  # a repository's folders, which a user of the wheel has not
 
 
-def run(*command, folder, **more):
+def run(*command, folder):
     environment = {name: value for name, value in os.environ.items() if not name.endswith(LEFT_OUT)}
-    environment |= more
     done = subprocess.run(
         [str(word) for word in command], cwd=folder, env=environment, capture_output=True, text=True
     )
@@ -76,28 +75,17 @@ def test_it_has_every_module_template_and_scale(wheel):
     assert {f"share/attention-dynamics/notebooks/{name}" for name in names} <= packed
 
 
-PAGE = """# %% tags=["parameters"]
-scale = "demo"
-seeds = 2
-
-# %%
-from matplotlib.figure import Figure
-
-from lib import dynamics
-from lib.companion import record
-
-run = record.start("01_own", "A", globals())
-run.save(Figure(figsize=(1, 1)), "own", "Figure 1", dynamics.__file__)
-"""  # it compiles nothing: a fresh environment has no cache
+def test_it_is_used_without_the_repository(python, tmp_path):
+    code = "from lib import files; print(files.ROOT, files.in_repository(), files.folder('runs'))"
+    root, inside, runs = run(python, "-c", code, folder=tmp_path).split()
+    assert files.ROOT not in Path(root).parents and Path(root) != files.ROOT
+    assert (inside, runs) == ("False", str(tmp_path / "runs"))
 
 
-def test_its_command_finds_its_pages_and_runs_one_wherever_one_stands(python, tmp_path):
-    for name in ("lib", "pages"):  # a reader's own
-        (tmp_path / name).mkdir()
-    (tmp_path / "lib" / "__init__.py").touch()
-    (tmp_path / "pages" / "01_own.py").write_text(PAGE)
-    command = python.with_name("attention-dynamics")
-    assert "00_attention_by_hand: never run" in run(command, "00", "--dry-run", folder=tmp_path)
-    run(command, "01", folder=tmp_path, NOTEBOOKS_DIR=str(tmp_path / "pages"))
-    saved = json.loads((tmp_path / "figures" / "demo" / "own.json").read_text())
-    assert Path(saved["caption"]).is_relative_to(python.parent.parent)
+def test_its_command_runs_page_00_wherever_one_stands(python, tmp_path):
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "__init__.py").touch()  # a reader's own
+    run(python.with_name("attention-dynamics"), "00", folder=tmp_path)
+    (saved,) = (tmp_path / "figures" / "demo").glob("*.json")
+    claims = json.loads(saved.read_text())["claims"]
+    assert claims and all(claim["holds"] for claim in claims)

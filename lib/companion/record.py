@@ -393,25 +393,22 @@ def compare(new: Mapping, old: Mapping) -> list[str]:
     return differences
 
 
-_FIXED = (
-    "schema paper figure caption notebook scale parameters setting seeds data statements".split()
-)
+_FIXED = "schema paper figure caption notebook scale parameters setting seeds data statements"
 
 
 def reproduces(new: Mapping, picture: bytes, place: Path) -> bool:
     """Whether a run reproduces the figure of the record at `place`.
 
     `new` is the record that the run gave, `picture` its PNG. Numbers must agree within tolerance,
-    claims ask and find the same, parameters, data, statements and words be those of before, the
-    pictures show the same (not of a smoke run on embedded data: single precision trains another
-    network on each processor), and no file be missing.
+    claims, parameters, data, statements, words be those of before, the pictures show the same (not
+    of a smoke run: single precision trains another network on each processor), no file be missing.
     """
     if not all(place.with_suffix(end).is_file() for end in ENDS):
         return False
     old = read(place)
     smoke = any(row["source"] == "demo" for row in new["data"])
     return (
-        all(new.get(key) == old.get(key) for key in _FIXED)
+        all(new.get(key) == old.get(key) for key in _FIXED.split())
         and old.get("words") in (None, new["words"])  # older records have none
         and _same_tolerances(new["numbers"], old["numbers"])
         and list(map(_asked, new["claims"])) == list(map(_asked, old["claims"]))

@@ -45,8 +45,7 @@ def directional_bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
 
     Source: paper C, Section 5. Between unit vectors it is 1 - <nabla psi(W/||W||), V/||V||>. W
     (..., k, D) is a path, V (..., D) broadcasts against it; one call takes a whole path. NaN where
-    W = 0, which has no direction; errors of order 1e-15. Raises ValueError for a V that is zero or
-    not finite.
+    W = 0, which has no direction. Raises ValueError for a V that is zero or not finite.
     """
     size = norm(V, p)
     if not (np.isfinite(V).all() and np.all(size > 0)):

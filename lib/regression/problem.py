@@ -27,8 +27,7 @@ class Regression(Shapes):
     `noise` is the standard deviation of eps, in the units of y.
 
     Raises ValueError unless A1 (Sigma symmetric, positive definite) and A2 (k >= d, M of full
-    column rank) hold. Where A3 fails it warns with the number: paper B needs it for a proof, no
-    formula here does.
+    column rank) hold. Where A3 fails it warns with the number: only a proof of paper B needs it.
     """
 
     Sigma: np.ndarray

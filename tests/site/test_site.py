@@ -1,5 +1,6 @@
 """The site from small figures and notebooks: what it shows, and what a reader must never miss."""
 
+import errno
 import json
 import re
 
@@ -10,8 +11,11 @@ from matplotlib.figure import Figure
 
 from lib import files, provenance
 from lib.companion import claims, record
-from lib.site import build, pages
+from lib.site import build, figures, pages
 
+PNG = (
+    b"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+).decode()
 INDEX = """
 [01_x]
 question = "Why?"
@@ -126,6 +130,14 @@ def test_a_claim_that_fails_or_is_undecided_is_never_hidden(place):
     assert exported[0].items() >= (about | {"quantity": "a < b & c"}).items()
 
 
+def test_the_largest_scale_stands_in_front_and_leads_to_the_others(place):
+    save()
+    save(scale="desk")
+    made = built(place)
+    assert "scale: desk" in card(made, "Figure 1, paper A").text
+    assert made["figures/good-desk.html"].find("a", href="good-demo.html")
+
+
 def test_a_run_is_shown_only_if_it_ended_and_its_page_is_still_the_same(place):
     notebook(place / "runs" / "demo" / "01_x.ipynb", text="# The run")
     title = lambda: built(place)["notebooks/01_x-demo.html"].title.text
@@ -133,6 +145,19 @@ def test_a_run_is_shown_only_if_it_ended_and_its_page_is_still_the_same(place):
     for source, shown in (("0000", "A title"), (files.sha256(PAGE.encode()), "The run")):
         write(place / "runs" / "demo" / "01_x.json", {"source": source})
         assert shown in title()
+
+
+def test_a_widget_is_a_line_and_markdown_of_a_cell_has_formulas(place):
+    widget = {"application/vnd.jupyter.widget-view+json": {"model_id": "1"}, "text/plain": "VBox()"}
+    notebook(
+        place / "notebooks" / "01_x.ipynb",
+        shown(**widget),
+        shown(**widget | {"text/plain": "runs:   0%|          | 0/56 [00:00<?, ?it/s]"}),
+        shown(text_markdown="$\\alpha$"),
+    )
+    cells = built(place)["notebooks/01_x-demo.html"].select_one(".cells")
+    assert cells.text.count("A widget stands here") == 1 and "VBox" not in cells.text
+    assert len(cells.select("math")) == 2
 
 
 def test_what_a_record_says_is_never_run(place):
@@ -146,6 +171,22 @@ def test_what_a_record_says_is_never_run(place):
     for page in built(place).values():
         assert all(script.get("src") for script in page.select("script"))
         assert not page.select("[onerror], [href^=javascript]")
+
+
+def test_code_stands_open_but_parameters_and_pictures_are_described(place):
+    save()
+    path, image = place / "notebooks" / "01_x.ipynb", shown(image_png=PNG)
+    for source, alt in (
+        ('run.save(figure, "good")\nfigure', "Figure 1, paper A. Ends at 0.1. A <line>."),
+        ("figure", "Picture drawn by the cell that begins: figure"),
+    ):
+        notebook(path, image, source=source)
+        page = built(place)["notebooks/01_x-demo.html"]
+        assert page.img["alt"] == alt and page.article.details.has_attr("open")
+    stored = nbformat.read(path, as_version=4)
+    stored.cells[1].metadata["tags"] = ["parameters"]
+    write(path, nbformat.writes(stored))
+    assert not built(place)["notebooks/01_x-demo.html"].article.details.has_attr("open")
 
 
 def test_links_lead_to_pages_and_notes_and_others_are_undone(place):
@@ -193,6 +234,15 @@ def test_formulas_become_mathml_in_text_tables_and_plain_words():
         assert pages.formulas(f"${unread}$") == f"<code>{unread}</code>"
 
 
+def test_a_formula_that_shows_a_backslash_stops_the_build(place, capsys, monkeypatch):
+    write(place / "notebooks" / "proof.md", "# P\n\n$\\big\\|W\\Big\\|$")
+    assert "\\" not in built(place)["notes/proof.html"].math.text
+    monkeypatch.setattr(pages, "convert", lambda *_, **__: "<math><mo>\\|</mo></math>")
+    write(place / "notebooks" / "proof.md", "# P\n\n$\\|one that no page has\\|$")
+    assert build.main(["--out", str(place / "site")]) == 1
+    assert "notes/proof.html: a formula would be shown with \\|" in capsys.readouterr().err
+
+
 def test_a_folder_that_is_no_site_is_left_alone(place, capsys):
     write(place / "mine" / "thesis.txt", "years of work")
     with pytest.raises(SystemExit):
@@ -204,6 +254,17 @@ def test_a_folder_that_is_no_site_is_left_alone(place, capsys):
         and build.main(["--out", str(place / "site")]) == 0
     )
     assert not list(place.glob(".site-*")) and "open " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("what", ["pages", "tables"])
+def test_a_disk_that_takes_no_file_is_one_sentence(place, what, monkeypatch, capsys):
+    def full(*_, **__):
+        raise OSError(errno.EROFS, "Read-only file system", "somewhere")
+
+    monkeypatch.setattr(figures, "_renewed", str)
+    monkeypatch.setattr(files, "write", full)
+    assert build.main([what, "--out", str(place / "site")]) == 1
+    assert capsys.readouterr().err == "lib.site: Read-only file system: somewhere\n"
 
 
 def test_a_damaged_record_is_named(place, capsys):
@@ -230,8 +291,7 @@ def test_the_whole_site_has_every_figure_note_benchmark_and_claim(whole_site, wh
     names = [f"figures/{path.stem}-{path.parent.name}.html" for path in records]
     names += [f"notes/{path.stem}.html" for path in (files.ROOT / "notebooks").glob("*.md")]
     assert records and all((whole_site / name).exists() for name in names)
-    # Pictures in pages have twice the pixels of the width that they are shown at.
-    assert sum(path.stat().st_size for path in whole_site.rglob("*")) < 45e6
+    assert sum(path.stat().st_size for path in whole_site.rglob("*")) < 30e6
     benchmarks = whole_pages[whole_site / "benchmarks.html"]
     assert len(benchmarks.select("table")) == 2 and "missed" in benchmarks.text
     claims = sum(len(json.loads(path.read_text("utf-8"))["claims"]) for path in records)
