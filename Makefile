@@ -1,4 +1,4 @@
-# One door per task; each sets everything up first. `make help` lists them.
+# One door per task; each that runs code sets everything up first. `make help` lists them.
 PYTHON ?= python3
 VENV   ?= .venv
 SCALE  ?= demo

@@ -20,16 +20,14 @@
 # examples. Which tokens does it learn to look at, and towards which weight matrix does it move?
 #
 # **Answer.** Here it looks at one token of each example, the one with the highest score. Its weights grow
-# for ever, but their *direction* converges: it becomes the solution of a small geometric problem that
+# for ever, but their *direction* converges, to the solution of a small geometric problem that
 # you can solve by eye. Paper A (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv
-# 2402.05738) proves this for nearly orthogonal tokens whose other scores are equal; that the geometric
-# problem is a support vector machine is due to arXiv 2308.16898. Here are two examples of three tokens in
-# the plane, so that every number fits on the page.
+# 2402.05738) proves this for nearly orthogonal tokens whose other scores are equal. That the problem is a support vector machine is due to
+# arXiv 2308.16898.
 #
 # ![An arrow, the direction of the weights, turns to a dashed ray while one token of each example grows and the others shrink](../figures/turning.gif)
 #
-# You need to know what a gradient is, and a little numpy. Nothing is hidden: the layer, its loss, its
-# gradient and its training are some 25 lines in this page.
+# You need to know what a gradient is, and a little numpy.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -44,7 +42,6 @@ import numpy as np
 
 from lib import attention, dynamics, svm
 from lib.companion import claims, plots, record, statements
-from lib.dynamics import rules
 from papers import pieces
 from papers.a.statements import STATEMENTS
 
@@ -72,13 +69,11 @@ u = np.array([0.0, 1.0])
 # ## The layer
 #
 # The query asks each token for a *logit* $x_{i,t}^\top W z_i$. Softmax turns the logits of an example
-# into weights that are positive and sum to one. The answer is the head's value of the weighted mean
-# token:
+# into positive weights of sum one. The answer is the head's value of the weighted mean token:
 #
 # $$f_i = y_i\, u^\top X_i^\top p_i, \qquad p_i = \mathrm{softmax}(X_i W z_i),$$
 #
-# with the label multiplied in, so that a large $f_i$ is a good answer. At $W = 0$ all logits are
-# equal, and every token gets the weight 1/3.
+# with the label multiplied in, so that a large $f_i$ is a good answer. At $W = 0$ every token gets the weight 1/3.
 
 
 # %%
@@ -111,14 +106,13 @@ print("opt", opt)
 # ## Loss and gradient
 #
 # The loss is $L(W) = \frac12 \sum_i e^{-f_i}$: small when both answers are good. Its gradient follows
-# from the chain rule. Raising the logit of token $t$ raises $f_i$ by $p_{i,t}(\gamma_{i,t} - f_i)$:
+# from the chain rule. As $f_i=\sum_t p_{i,t}\gamma_{i,t}$, its derivative for the logit of token $t$ is $p_{i,t}(\gamma_{i,t} - f_i)$:
 # tokens that score above the present answer gain, tokens below it lose. So
 #
 # $$-\nabla L = \frac12 \sum_i e^{-f_i} \sum_t p_{i,t}(\gamma_{i,t} - f_i)\; x_{i,t}\, z_i^\top .$$
 #
 # One trap: once $p_{opt}$ is nearly 1, $\gamma_{opt} - f$ is the difference of two nearly equal numbers,
-# and all its digits are lost. So we sum differences of scores, which are exact:
-# $\gamma_t - f = \sum_s p_s (\gamma_t - \gamma_s)$.
+# and loses its digits. So we sum differences of scores: $\gamma_t - f = \sum_s p_s (\gamma_t - \gamma_s)$.
 
 
 # %%
@@ -135,7 +129,8 @@ print(descent_direction(np.zeros((2, 2))).round(3))
 # %% [markdown]
 # ## One step, and ten thousand
 #
-# Normalised gradient descent (NGD, Eq. 4 of paper A) goes a fixed length $\eta$ downhill:
+# Normalised gradient descent (NGD, Eq. 4 of paper A) goes a fixed length $\eta$ downhill. (On $W$ the index $t$ counts iterations, on
+# $x$, $p$ and $\gamma$ tokens.)
 #
 # $$W_{t+1} = W_t - \eta\, \frac{\nabla L(W_t)}{\|\nabla L(W_t)\|} .$$
 #
@@ -171,14 +166,21 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1")
 # %% [markdown]
 # Does this page satisfy them? Equal scores of the other tokens: yes, see the printed scores. Nearly
 # orthogonal tokens: no, six tokens in the plane cannot be. A small start: no, so that there is something
-# to see. So the theorem promises nothing for this page. The direction converges all the same: to that of
+# to see. So the theorem promises nothing here. In this run the direction converges all the same, as measured below, to that of
 #
 # $$W_{mm} = \arg\min_W \|W\|_F \quad\text{subject to}\quad (x_{i,opt} - x_{i,t})^\top W z_i \ge 1 \ \text{ for all } i,\ t \ne opt_i .$$
 #
-# In words: the smallest matrix under which every opt token beats every other token by at least one logit.
-# It is a support vector machine whose points are pairs of tokens. Why this one? Late in training $p_{opt}\,p_t\approx e^{-g}$ with the
-# margin $g = (x_{i,opt} - x_{i,t})^\top W z_i$ of a pair. So only pairs whose margin stays near the smallest still pull, and $-\nabla L$ is a sum of their
-# $(x_{i,opt} - x_{i,t})\,z_i^\top$ with positive weights: the form that the solution of this machine has ([notebook 40](40_law_of_margins.ipynb)).
+# In words: the smallest matrix under which the logit of every opt token is at least 1 above that of every other token of its example.
+# It is a support vector machine (SVM) whose points are pairs of tokens, $A_{i,t} = (x_{i,opt} - x_{i,t})\,z_i^\top$. The *margin* of a
+# pair is $g_{i,t} = \langle A_{i,t}, W\rangle$, the left side above.
+#
+# Why this one? By pairs of tokens,
+#
+# $$\sum_t p_t(\gamma_t-f)\,x_t=\tfrac12\sum_{s,t}p_sp_t(\gamma_s-\gamma_t)(x_s-x_t) .$$
+#
+# The other scores are equal, so only pairs with opt remain: $-\nabla L$ is a sum of the $A_{i,t}$ with positive weights, proportional to $e^{-f_i}\,p_{opt}\,p_t\,(\gamma_{opt}-\gamma_t)$.
+# As $p_t=p_{opt}\,e^{-g}$, late in training only the pairs of nearly the smallest margin count. The solution of this machine is a
+# positive sum of such pairs, too; [notebook 40](40_law_of_margins.ipynb) compares the two sums.
 #
 # **By eye.** The queries are $z_1 = (1, 0)$ and $z_2 = (0, 1)$, so $W z_i$ is column $i$ of $W$, and
 # the two columns can be found apart.
@@ -188,11 +190,25 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1")
 #   $\frac32$: satisfied, with room to spare.
 # * Column 2: the differences are $(1, -2)$ and $(-1, -2)$. By symmetry the answer is $(0, -\frac12)$.
 #   Both products are 1: both pairs are support vectors.
+#
+# **Proof, in three lines.** Three conditions (Karush, Kuhn, Tucker) make a matrix $V$ the smallest:
+#
+# 1. its margins are at least 1;
+# 2. $V=\sum\beta_{i,t}A_{i,t}$ with weights $\beta_{i,t}\ge0$, the [duals](words.md);
+# 3. a weight is 0 where the margin is above 1.
+#
+# Take any $W$ with margins $g_{i,t}\ge1$. By 2, $\langle V,W\rangle=\sum\beta_{i,t}\,g_{i,t}\ge\sum\beta_{i,t}$; by 2 and 3, $\langle V,V\rangle=\sum\beta_{i,t}$. So $\langle V,W\rangle\ge\langle V,V\rangle$, and by Cauchy-Schwarz $\lVert W\rVert\ge\lVert V\rVert$.
+# Here column 1 is half of $(-1,1)$, and column 2 an eighth of $(1,-2)+(-1,-2)$.
 
 # %%
 W_mm = np.array([[-0.5, 0.0], [0.5, -0.5]])
-differences = X[[0, 1], opt][:, None] - X  # x_opt - x_t, (examples, tokens, 2)
-print(np.einsum("itd,de,ie->it", differences, W_mm, z))  # opt against itself: 0
+beta = np.array([[1 / 2, 0], [1 / 8, 1 / 8]])
+A = np.einsum("itd,ie->itde", X[[0, 1], opt][:, None] - X[:, :2], z)  # opt is the third token
+margins = np.einsum("itde,de->it", A, W_mm)
+assert (margins >= 1).all()
+assert (beta >= 0).all() and (np.einsum("it,itde->de", beta, A) == W_mm).all()
+assert (beta * (margins - 1) == 0).all()
+print(margins)
 
 # %%
 unit = path[1:] / np.linalg.norm(path[1:], axis=(1, 2), keepdims=True)
@@ -203,18 +219,14 @@ for t in (1, 10, 100, 1000, steps):
 # %% [markdown]
 # ## The same from the library
 #
-# `lib` trains many problems at once, exactly, at any horizon. On this one it must give the same
-# numbers. Its duality gap is a certificate: where it is 0, no matrix of smaller norm satisfies the constraints.
+# `lib` trains many problems in one call, and keeps logarithms, so that a vanishing gradient loses no digits. It must give the same
+# numbers. Its duality gap is a certificate: where it is 0, no smaller matrix satisfies the constraints.
 
 # %%
-data = attention.two_examples()  # from your own arrays: attention.token_set(X, y, z, u)
-np.testing.assert_array_equal(data.X[0], X)
+data = attention.token_set(X, y, z, u)
 target = svm.token_svm(data)
-problem = attention.minimal(data)
-goal = problem.reduce(target.W)[0]
-history = dynamics.train(
-    problem, rules.ngd(step_size), steps, start=start[None], targets={"W_mm": goal}
-)
+goal = {"start": start[None], "targets": {"W_mm": target}}
+history = dynamics.train(data, dynamics.ngd(step_size), steps, **goal)
 at = history.iterations[1:] - 1
 np.testing.assert_allclose(target.W[0], W_mm, atol=1e-9)
 np.testing.assert_allclose(history.norm[0, -1], np.linalg.norm(path[-1]), rtol=1e-9)
@@ -235,11 +247,10 @@ table
 # %% [markdown]
 # ## What it looks like
 #
-# Look at the left and the middle: each curve is $W_t z_i$, a column of $W_t$, from its start (circle)
-# onwards. A logit is the product of a token with $W_t z_i$, so that both live in the plane of the tokens.
-# Each curve ends beside the dashed ray, the direction of $W_{mm} z_i$: the distance to the ray stays bounded
-# ([notebook 40](40_law_of_margins.ipynb) says why) while the curve grows, so the angle shrinks. Look at the right: the distance of the
-# directions falls like $1/t$.
+# Look at the left and the middle: each curve is $W_t z_i$, a column of $W_t$, from its start (circle) on. A logit is the product of a token
+# with it, so both live in the plane of the tokens. Each curve ends beside the dashed ray, the direction of $W_{mm} z_i$. The distance to
+# the ray stays bounded ([notebook 40](40_law_of_margins.ipynb) says why) while the curve grows, so the angle shrinks. Look at the right: the
+# distance of the directions falls like $1/t$.
 
 
 # %%
@@ -273,9 +284,8 @@ plots.caption(
 # %% [markdown]
 # ## What we saw
 #
-# The layer puts all its weight on the token with the highest score. Its weights grow without bound,
-# one step length at a time. Their direction becomes the max-margin matrix, which two sketches on paper
-# gave us before any training.
+# The layer puts all its weight on the token with the highest score. Its weights grow without bound. Their direction becomes the max-margin
+# matrix, which two sketches on paper gave us before any training.
 #
 # ## Change this
 #
@@ -337,13 +347,11 @@ print("by differences of scores", (p * (scores[:, 2:] - scores)).sum(1))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Nothing: by subtraction the pull of the opt tokens is exactly zero, and what the other tokens pull points
-# elsewhere. The differences of scores keep all digits.
+# Nothing: by subtraction the pull of the opt tokens is exactly zero. The differences of scores keep all digits.
 #
 # </details>
 #
-# **Next.** Notebook 10 does the same with random problems in high dimension and five update rules, and says
-# which of the theorem's hypotheses hold. Notebook 01 has sliders.
+# **Next.** Notebook 10 has random problems in high dimension, five update rules, and one of your own. Notebook 01 has sliders.
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

@@ -19,15 +19,12 @@
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figures 2 and 5**.
 #
 # **Question.** One attention layer is trained in its attention weights $W$ alone. Along many directions of
-# $W$ the loss falls to its infimum. Towards which of them does training turn, and how fast?
+# $W$ the loss falls to its infimum. To which of them does training turn, and how fast?
 #
-# **Answer.** $W_t$ grows without bound, and its direction tends to that of one matrix, $W_{mm}$. This is
-# the smallest matrix that lets every sample's best token win by at least one logit. The error of normalised
-# gradient descent falls faster than the paper's bound, one of whose assumptions fails here: like $t^{-0.84}$ in the last decade, and
-# like $1/t$ later ([notebook 11](11_long_horizon.ipynb)). Plain gradient descent is ahead of normalised at first, then crawls.
-#
-# [Notebook 00](00_attention_by_hand.ipynb) shows the same with two examples in the plane, and is the
-# place to start.
+# **Answer.** $W_t$ grows without bound, and its direction tends to that of one matrix, $W_{mm}$: the smallest under which every sample's
+# best token wins by at least one logit. The error of normalised gradient descent falls faster than the paper's bound: like $t^{-0.84}$ in
+# the last decade, and like $1/t$ later ([notebook 11](11_long_horizon.ipynb)). Plain gradient descent is ahead at first, then crawls. Assumption 1 of
+# the paper fails here, as the samples of a class share their opt token: all this is measured, not proved.
 #
 # ## The statement
 #
@@ -48,9 +45,8 @@
 #
 # $$W_{mm} = \arg\min_W \lVert W\rVert_F \ \text{ s.t. }\ (x_{i,opt} - x_{i,t})^\top W z_i \ge 1 \quad \forall i,\ t \ne opt_i .$$
 #
-# What the paper says of normalised gradient descent (NGD), gradient descent (GD) and Polyak's step is
-# printed below, where the page has its imports. There $\tilde O$ leaves out powers of $\log t$. That the direction is
-# a support vector machine's was shown for gradient descent by arXiv 2308.16898; the rates are paper A's.
+# Next, what paper A states of three rules: normalised gradient descent (NGD), gradient descent (GD) and Polyak's step. $\tilde O$ leaves out powers of $\log t$.
+# That the direction is a support vector machine's is due to arXiv 2308.16898, for gradient descent; the rates are paper A's.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -91,11 +87,9 @@ statements.quoted(
 # %% [markdown]
 # ## Data
 #
-# Class means, our reading of the figures' data. Every sample of a class has the same [opt token](words.md):
-# the mean $\mu_\pm$ of its class, of norm `signal`. All other tokens are Gaussian noise, `noise` per
-# entry, orthogonal to both means. Figure 2 has orthogonal class means, Figure 5 antipodal (opposite) ones. The
-# sizes, the noise and the step sizes of the paper did not survive in the text at hand: **these are our
-# settings**.
+# Every sample of a class has the same [opt token](words.md): the mean of its class, of norm `signal`. All other tokens are
+# Gaussian noise, `noise` per entry, orthogonal to both means. The two means are orthogonal in Figure 2 and opposite (antipodal) in
+# Figure 5. This is how we read the paper. Its sizes, noise and steps did not survive in the text at hand: **these are our settings**.
 
 
 # %%
@@ -114,17 +108,17 @@ for name, target in targets.items():
 # %% [markdown]
 # ## The target, in three lines
 #
-# With $A_m = (x_{i,opt} - x_{i,t})\, z_i^\top$ for a pair $m = (i, t)$, the target is the smallest $W$ with
-# $\langle A_m, W\rangle \ge 1$ for all $m$: a support vector machine. It is enough to find weights $b \ge 0$ that make
-# $\lVert\sum_m b_m A_m\rVert^2 + (1 - \sum_m b_m)^2$ smallest, which is non-negative least squares. Then
-# $W_{mm} = \sum_m \beta_m A_m$ with the dual variables $\beta = b/(1 - \sum_m b_m)$.
+# Let $A_m = (x_{i,opt} - x_{i,t})\, z_i^\top$ for a pair $m = (i, t)$. The target is the smallest $W$ with
+# $\langle A_m, W\rangle \ge 1$ for all $m$: a support vector machine (SVM). Find weights $b \ge 0$ that make
+# $\lVert\sum_m b_m A_m\rVert^2 + (1 - \sum_m b_m)^2$ smallest. This is non-negative least squares. Then
+# $W_{mm} = \sum_m \beta_m A_m$ with the [duals](words.md) $\beta = b/(1 - \sum_m b_m)$.
 #
-# Why? At that minimum the derivative for $b_m$, which is $\langle A_m, \sum_k b_k A_k\rangle - (1 - \sum_k b_k)$ up to a factor 2, is not negative, and zero where
-# $b_m > 0$. Divide by $1 - \sum_k b_k$: every margin of $W_{mm}$ is at least 1, and exactly 1 where $\beta_m > 0$. These are the conditions
-# of the support vector machine.
+# *Why?* Half the derivative for $b_m$ is $\langle A_m, \sum_k b_k A_k\rangle - (1 - \sum_k b_k)$. At the minimum it is not negative, and
+# zero where $b_m > 0$. Divide by $1 - \sum_k b_k$: every margin of $W_{mm}$ is at least 1, and exactly 1 where $\beta_m > 0$. These are the
+# conditions of [notebook 00](00_attention_by_hand.ipynb).
 #
-# May one divide? By the same conditions the least value is $1 - \sum_m b_m$ itself. It is 0 only if weights $b \ge 0$ of sum 1 make
-# $\sum_m b_m A_m = 0$. Then no $W$ satisfies the constraints: the mean of its margins with these weights is 0. The code checks it.
+# *May one divide?* By the same conditions the least value is $1 - \sum_m b_m$. If it is 0, weights $b \ge 0$ of sum 1 make $\sum_m b_m A_m = 0$.
+# Then the mean of all margins with these weights is 0 for every $W$: no $W$ satisfies the constraints. The code checks it.
 
 # %%
 data = problems["orthogonal"].tokens
@@ -142,10 +136,10 @@ np.testing.assert_allclose(W_mm, targets["orthogonal"].W[0], atol=1e-8)
 print(f"least margin {(A @ W_mm.ravel()).min():.6f}, ||W_mm|| = {np.linalg.norm(W_mm):.6f}")
 
 # %% [markdown]
-# Which hypotheses hold? Assumption 2 does: noise tokens are orthogonal to the head, so their scores are
-# zero. Assumption 1 as we read it does not: the samples of a class share their opt token. (A footnote of the paper extends its
-# results to antipodal opt tokens, without a proof in the text at hand.) We measure both: the largest difference between two scores
-# that should be equal, and the largest cosine, in seed 0, between opt tokens of different samples, and between any two others.
+# **Which hypotheses hold?** Assumption 2 does: noise tokens are orthogonal to the head, so their scores are
+# zero. Assumption 1, as we read it, does not: the samples of a class share their opt token. (A footnote of the paper extends its
+# results to antipodal opt tokens, without a proof in the text at hand.) Printed: the largest difference between scores
+# that should be equal; in seed 0 the largest cosine between two opt tokens, and between two others.
 
 # %%
 for name, problem in problems.items():
@@ -160,18 +154,21 @@ for name, problem in problems.items():
 # %% [markdown]
 # ## The rules, in this page
 #
-# With $\gamma_{i,t} - f_i$ written as $\sum_s p_{i,s}(\gamma_{i,t} - \gamma_{i,s})$, so that no digits
-# are lost near saturation,
+# The gradient is that of notebook 00:
 #
-# $$-\nabla L = \frac1n \sum_i e^{-f_i} \sum_t p_{i,t} (\gamma_{i,t} - f_i)\, x_{i,t} z_i^\top .$$
+# $$-\nabla L = \frac1n \sum_i e^{-f_i} \sum_t p_{i,t} (\gamma_{i,t} - f_i)\, x_{i,t} z_i^\top, \qquad
+# \gamma_{i,t} - f_i = \sum_s p_{i,s}(\gamma_{i,t} - \gamma_{i,s}).$$
 #
 # | rule | step |
 # |---|---|
 # | GD | $W_{t+1} = W_t - \eta \nabla L$ |
 # | NGD (Eq. 4) | $W_{t+1} = W_t - \eta\, \nabla L / \lVert\nabla L\rVert$ |
-# | Polyak (Eq. 3) | $W_{t+1} = W_t - \frac{L - L^*}{2 \lVert\nabla L\rVert^2} \nabla L$ |
+# | NGD-mom | $W_{t+1} = W_t + M_t$, $\ M_t = 0.9\, M_{t-1} - \eta\, \nabla L / \lVert\nabla L\rVert$, $\ M_{-1} = 0$ |
+# | Polyak, no cap (Eq. 3) | $W_{t+1} = W_t - \frac{L - L^*}{2 \lVert\nabla L\rVert^2} \nabla L$ |
+# | Polyak | $W_{t+1} = W_t - \min\big(\frac{L - L^*}{2 \lVert\nabla L\rVert^2},\ \eta_{\max}\big) \nabla L$ |
 #
-# $L^*$ is the smallest loss, that of a layer which sees only opt tokens. Here is all of it for one draw.
+# $L^*$ is the smallest loss, that of a layer which sees only opt tokens. Late in training $\lVert\nabla L\rVert^2$ vanishes faster than $L-L^*$, so Polyak's step size grows without bound. In practice it is capped at $\eta_{\max}$; the theory has no cap.
+# Here is all of it for one draw.
 
 
 # %%
@@ -186,17 +183,18 @@ def gap_and_descent(W):
     return gap.mean(), pulled.T @ z / n  # L - L*, -grad L (r, q)
 
 
-def step(W, rule):
+def move(W, last, rule):  # W_{t+1} - W_t, from W_t and the last move
     gap, descent = gap_and_descent(W)
-    size = np.linalg.norm(descent)
-    length = {"GD": gd_step, "NGD": ngd_step / size, "Polyak, no cap": gap / (2 * size**2)}
-    return W + length[rule] * descent
+    norm = np.linalg.norm(descent)
+    ngd, polyak = ngd_step / norm, gap / (2 * norm**2)
+    etas = {"GD": gd_step, "NGD": ngd, "NGD-mom": ngd, "Polyak, no cap": polyak}
+    etas["Polyak"] = min(polyak, polyak_cap)
+    return (momentum if rule == "NGD-mom" else 0) * last + etas[rule] * descent
 
 
 # %% [markdown]
-# The library trains all seeds and all rules in one call, at a cost that does not depend on $d$, and
-# stores logarithms, so that numbers below the smallest float keep their digits. "Polyak" caps the factor of $\nabla L$, as
-# in practice; the theory has no cap. Lemma 5, below, is about every small start: for it NGD is tried on `draws` draws of each kind, the `seeds` above among them.
+# The library trains all seeds and all rules in one call, at a cost that does not depend on $d$, and in logarithms, so that no digits are
+# lost below the smallest float. Lemma 5, below, is about every small start: for it NGD is tried on `draws` draws of each kind.
 
 # %%
 update_rules = {
@@ -216,20 +214,20 @@ for name, problem in problems.items():
     crowds[name] = dynamics.train(crowd, update_rules["NGD"], steps, recorded, start=start)
 
 # %% [markdown]
-# The page's own lines must give the library's matrix.
+# The page's own lines give the library's matrix.
 
 # %%
 at = int(np.searchsorted(recorded, 50))
-for rule in ("GD", "NGD", "Polyak, no cap"):
-    W = starts["orthogonal"].inside[0]
+for rule, history in histories["orthogonal"].items():
+    W, last = starts["orthogonal"].inside[0], 0
     for _ in range(recorded[at]):
-        W = step(W, rule)
-    by_library = histories["orthogonal"][rule].weights(at)[0]
-    np.testing.assert_allclose(W, by_library, atol=1e-9 * np.abs(W).max())
+        last = move(W, last, rule)
+        W = W + last
+    np.testing.assert_allclose(W, history.weights(at)[0], atol=1e-9 * np.abs(W).max())
     print(f"{rule}: the same after {recorded[at]} steps, ||W|| = {np.linalg.norm(W):.4f}")
 
 # %% [markdown]
-# The library's gradient is the same formula for many runs at once, in logarithms. Other pages call it.
+# The library's gradient is the same formula, in logarithms. Other pages call it.
 
 # %%
 print(inspect.getsource(attention.gradients))
@@ -239,17 +237,15 @@ print(inspect.getsource(attention.gradients))
 #
 # Lines are medians over seeds; the caption says what the bands hold.
 #
-# * **Loss gap** and **missing weight** are powers of ten, down to $10^{-30}$. Look at how Polyak without
-#   a cap and NGD with momentum fall first, and how GD hardly moves. The dotted line is the level at which
-#   the table counts which rule is first.
+# * **Loss gap** and **missing weight.** Look at how Polyak without
+#   a cap and NGD with momentum fall first, and how GD hardly moves. The claim `fastest` counts the iterations of each rule to the dotted line.
 # * **Norm.** Look at NGD: soon it grows by nearly one step length an iteration, the most it can.
-# * **Weight of the opt token.** Look at the order: Polyak selects first, then GD, then NGD with momentum,
-#   then NGD, up to a weight of 0.85. There NGD with momentum passes GD, and on the last per cent or so NGD passes it too.
-# * **Alignment** (Figure 2) and **direction error.** Look at the slope of NGD against the dashed bound $t^{-1/2}$:
-#   it is steeper, by the exponent that stands in the panel.
-# * **Least** $p_{opt}(t)/p_{opt}(0)$ (Figure 5). One grey line is one draw, that of its sample with the
-#   smallest ratio. Look at the blue line, the draw that breaks Lemma 5: a sample loses nearly a fifth of its weight
-#   before it rises.
+# * **Weight of the opt token.** Look at the order: Polyak, GD, NGD with momentum, NGD. In Figure 2 NGD with momentum passes GD above 0.85, and near 1
+#   NGD does too.
+# * **Alignment** (Figure 2), the cosine between $W_t$ and $W_{mm}$, and **direction error**, the distance between their directions. Look at the slope of NGD: steeper than the dashed bound $t^{-1/2}$, by the
+#   exponent that stands in the panel.
+# * **Least** $p_{opt}(t)/p_{opt}(0)$ (Figure 5). Each grey line is one draw: its sample of smallest ratio. Look at the blue line, the
+#   draw that breaks Lemma 5: a sample loses nearly a fifth of its weight before it rises.
 
 # %%
 about = {
@@ -265,15 +261,14 @@ figures["orthogonal"]
 figures["antipodal"]
 
 # %% [markdown]
-# The cap costs Polyak its lead. Once the raw step exceeds it, the rule is gradient descent: $\|W_t\|$ grows
-# like $\log t$, and the [direction error](words.md) falls behind that of NGD. In the paper's Figure 2 Polyak, capped as
-# well, is ahead in all metrics; its cap and steps are lost.
+# The cap costs Polyak its lead. Once it binds, the rule is gradient descent, and its [direction error](words.md) falls behind that of NGD.
+# In the paper's Figure 2 Polyak's rule, with a cap, is ahead in all metrics. The text at hand lacks its cap and steps.
 
 # %% [markdown]
 # ## Claims
 #
-# A claim holds a statement against its measured value, the worst over all seeds, samples and iterations;
-# the failing ones are printed, all stand in the [record](../figures/demo/fastrates_fig5.json).
+# A claim compares a statement with its worst value over all seeds, samples and iterations. The failing ones are
+# printed, all stand in the [record](../figures/demo/fastrates_fig5.json).
 
 # %%
 statements.quoted("A", STATEMENTS, "Lemma 5", "Lemma 6", "Lemma 7")
@@ -312,19 +307,43 @@ tables["antipodal"]
 
 # %% [markdown]
 # One claim fails, in one draw of a hundred with antipodal means: a $p_{opt}$ that is still small falls for a
-# while, which Lemma 5 excludes as we read it.
-# It rests on Assumption 1: then a sample's own part of the gradient decides
-# whether its $p_{opt}$ rises. Here Assumption 1 fails, and sample $j$ moves sample $i$ in
-# proportion to $\langle z_i, z_j\rangle$, up or down. In a hundred draws with orthogonal means no weight falls.
+# while. Under Assumption 1, Lemma 5 excludes that as we read it: a sample's own part of the gradient decides
+# whether its $p_{opt}$ rises. Here sample $j$ moves sample $i$ in proportion to $\langle z_i, z_j\rangle$, up or down. In a hundred draws with
+# orthogonal means no weight falls.
+
+# %% [markdown]
+# ## A rule of your own
+#
+# `dynamics.custom` takes any step size $\eta_t$, as a function of $t$, $L - L^*$ and $\lVert\nabla L\rVert$. A constant is GD, a
+# constant over $\lVert\nabla L\rVert$ is NGD. Here is one between; write yours in its place. *Prediction:* late in training $\lVert\nabla L\rVert$ falls
+# exponentially in $\lVert W\rVert$. A step of this rule is proportional to $\sqrt{\lVert\nabla L\rVert}$, one of GD to $\lVert\nabla L\rVert$. So $\lVert W\rVert$ still grows like
+# $\log t$, but twice as fast as under GD. Compare how much it grows after step 50: it should be twice as much.
+
+
+# %%
+def mine(t, gap, norm):  # arrays, an entry for each seed
+    return 0.1 / np.sqrt(norm)
+
+
+raced = {"GD": update_rules["GD"], "mine": dynamics.custom(mine), "NGD": update_rules["NGD"]}
+goal = {"start": starts["orthogonal"], "targets": {"W_mm": targets["orthogonal"]}}
+races = dynamics.train(problems["orthogonal"], raced, steps, [50, steps], **goal)
+for rule, history in races.items():
+    of_W = np.median(history.norm, 0), np.median(history.direction_error["W_mm"], 0)
+    print(f"{rule:4}: ||W|| {of_W[0].round(2)}, direction error {of_W[1].round(4)}")
+W = starts["orthogonal"].inside[0]
+for t in range(50):
+    gap, descent = gap_and_descent(W)
+    norm = np.linalg.norm(descent)
+    W = W + mine(t, gap, norm) * descent
+np.testing.assert_allclose(W, races["mine"].weights(0)[0], atol=1e-9 * np.abs(W).max())
 
 # %% [markdown]
 # ## What we saw
 #
 # Every rule selects the opt tokens, and the direction of $W_t$ tends to that of $W_{mm}$. The error of
-# NGD falls like $t^{-0.84}$ here, faster than Theorem 1 promises, and like $1/t$ from ten thousand
-# iterations on. Why exactly $1/t$ is the subject of [the law of the margins](40_law_of_margins.ipynb).
-# In one draw of Figure 5's data a small opt weight falls: tokens that a class shares are not nearly
-# orthogonal, as Lemma 5 asks.
+# NGD falls faster than Theorem 1 promises. Why like $1/t$ in the end is the subject of
+# [the law of the margins](40_law_of_margins.ipynb). In one draw of Figure 5's data a small opt weight falls.
 #
 # ## Change this
 #

@@ -82,7 +82,7 @@ statements.quoted("A", STATEMENTS, "Theorem 1")
 # Why does the cost not grow with $d$? The gradient is a sum of outer products of tokens and queries, so
 # $W_t$ never leaves their span. In an orthonormal basis of the span the numbers are few. Here the same
 # problem is set up in growing dimensions, with $n$, $T$ and the noise tokens' norm fixed. In $d = 100{,}000$
-# tokens and basis take 160 MB each, so this comes before anything else needs memory.
+# the tokens take 160 MB and their basis nearly as much, so this comes before anything else needs memory.
 
 
 # %%

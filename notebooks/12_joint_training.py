@@ -61,11 +61,11 @@ exponent = 0.6666666666666666  # 2/3
 from dataclasses import replace
 
 import numpy as np
+from scipy.optimize import nnls
 
 from lib import dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.companion import claims, record, statements
-from lib.dynamics import rules
 from papers.a import figure3
 from papers.a import fixed_head as fixed
 from papers.a import joint_training as paper
@@ -91,6 +91,16 @@ data = problem.tokens
 attention_svm, head_svm = svm.token_svm(data), svm.head_svm(data)
 for name, found in (("W_mm", attention_svm), ("u_mm", head_svm)):
     print(f"||{name}|| = {np.median(found.norm):.3f} (median of {seeds} seeds)")
+
+# %% [markdown]
+# The head's machine is solved as on notebook 10, with the rows $y_i x_{i,opt}$ in place of pairs of tokens:
+
+# %%
+rows = data.y[0, :, None] * data.X[0, np.arange(n), data.opt[0]]  # (n, r), seed 0
+b, _ = nnls(np.vstack([rows.T, np.ones(n)]), np.eye(rows.shape[1] + 1)[-1])
+u_mm = b @ rows / (1 - b.sum())
+np.testing.assert_allclose(u_mm, head_svm.value[0], atol=1e-8)
+print("margins of u_mm:", (rows @ u_mm).round(6))
 
 # %% [markdown]
 # ## The rule, in this page
@@ -137,18 +147,16 @@ def eq13(W, u, t):
 
 # %%
 update_rules = {
-    "GD": rules.gd(gd_step),
-    "NGD": rules.ngd(ngd_step),
-    "NGD-joint": rules.ngd(ngd_step, joint=True),
-    "Polyak, no cap": rules.polyak(),
-    "NGD, decay": rules.ngd(ngd_step, decay=exponent),
+    "GD": dynamics.gd(gd_step),
+    "NGD": dynamics.ngd(ngd_step),
+    "NGD-joint": dynamics.ngd(ngd_step, joint=True),
+    "Polyak, no cap": dynamics.polyak(),
+    "NGD, decay": dynamics.ngd(ngd_step, decay=exponent),
 }
 compared = list(figure3.REFERENCE)
 recorded = np.unique([*dynamics.log_spaced(steps, 150), *compared])
-histories = dynamics.train(
-    problem, update_rules, steps, recorded, targets={"W_mm": attention_svm.W},
-    head="joint", head_targets={"u_mm": head_svm.value},
-)  # fmt: skip
+goal = {"targets": {"W_mm": attention_svm}, "head_targets": {"u_mm": head_svm}}
+histories = dynamics.train(problem, update_rules, steps, recorded, head="joint", **goal)
 decayed, ngd, joint = (histories[name] for name in ("NGD, decay", "NGD", "NGD-joint"))
 
 # %% [markdown]
@@ -233,7 +241,7 @@ figure
 
 # %%
 for decay in (2 / 3, 1 / 2):
-    rule = rules.ngd(ngd_step, decay=decay)
+    rule = dynamics.ngd(ngd_step, decay=decay)
     slower = dynamics.train(problem, rule, steps, [0, steps // 10, steps], head="joint")
     early, late = np.median(slower.norm[:, 1:], axis=0)
     print(f"p = {decay:.2f}: ||W|| grows like t^{np.log10(late / early):.2f}")

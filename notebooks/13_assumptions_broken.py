@@ -89,18 +89,20 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1", 
 #
 # ![In the plane of the two differences the cone of right answers stands upright; training leaves it to the left, along the second difference](drawings/two_samples.svg)
 #
-# Both $c_i$ are positive at every $W$. But $K_{12} < 0$: sample 2 drives the margin of sample 1 down. For runs from zero this
-# has a closed form. Number the samples so that $K_{11}\ge K_{22}$, take a convex loss, and let $R_0$ be $c_1/c_2$ at $W=0$, and $R_1$ the same
-# ratio with each $\lvert\ell'\rvert$ at its most favourable for sample 1 while it loses: at the worse score of sample 1 and the better of sample 2.
+# Both $c_i$ are positive at every $W$. But $K_{12} < 0$: sample 2 drives the margin of sample 1 down. Who wins, from zero, has a closed
+# form. Take a convex loss, number the samples so that $K_{11}\ge K_{22}$, and compare
 #
-# $$\theta^*=\frac{\lvert K_{12}\rvert-K_{22}}{K_{11}-\lvert K_{12}\rvert}.$$
+# * $\theta^*=\frac{\lvert K_{12}\rvert-K_{22}}{K_{11}-\lvert K_{12}\rvert}$;
+# * $R_0$, which is $c_1/c_2$ at $W=0$;
+# * $R_1$, the same ratio at its most favourable for sample 1 while it loses: $\lvert\ell'\rvert$ is taken at the worse score of sample 1
+#   and at the better one of sample 2.
 #
-# * $\theta^*<R_0$, or $K_{12}\ge0$: gradient flow reaches $W_{mm}$.
-# * $K_{12}<0$ and $\theta^*\ge R_1$: sample 1 looks at its worse token for ever, whatever the step sizes, with momentum too.
+# If $\theta^*<R_0$ or $K_{12}\ge0$, gradient flow reaches $W_{mm}$. If $K_{12}<0$ and $\theta^*\ge R_1$, sample 1 looks at its worse token
+# for ever, whatever the step sizes, with momentum too. The proof is in [law_of_margins.md](law_of_margins.md).
 #
-# The proof is in [law_of_margins.md](law_of_margins.md). $\lvert K_{12}\rvert\le K_{22}$ is enough for all scores; with $K_{12}<-K_{22}$
-# and independent differences of the tokens some scores fail. So for such tokens a condition on them alone, as Assumption 1 is, that is
-# enough for all scores must bound $-K_{12}$ by the smaller of $K_{11}$ and $K_{22}$.
+# So $\lvert K_{12}\rvert\le K_{22}$ is enough for all scores. With $K_{12}<-K_{22}$, and independent differences of the tokens, some scores
+# fail. A condition on such tokens alone, as Assumption 1 is, must therefore bound $-K_{12}$ by the smaller of $K_{11}$ and $K_{22}$ if it
+# is to be enough for all scores.
 
 # %%
 d = np.array([[3, 0, 0.001], [-1, 0.5, 0.1]])
@@ -201,9 +203,9 @@ figure
 # ## What we saw
 #
 # On two samples of two tokens Assumption 1 cannot be left out. On random data, where but for shared opt tokens the assumptions
-# nearly hold, every run reaches $W_{mm}$. In low dimension the three rules fail about equally often. Long other tokens with nearly tied scores hurt GD most, Polyak less, and NGD hardly. For GD the length of the step
-# is not the cause: the first cell below finds the same share with a hundredth of it. Near a wrong token the softmax
-# saturates and the gradient vanishes; steps of normalised GD do not vanish with it.
+# nearly hold, every run reaches $W_{mm}$. In low dimension the three rules fail about equally often. Long other tokens with nearly tied
+# scores hurt GD most, Polyak less, and NGD hardly. Too long a step is not the cause for GD: the first cell below finds the same share with a
+# hundredth of it. Near a wrong token the softmax saturates and the gradient vanishes; steps of normalised GD do not vanish with it.
 #
 # ## Change this
 #

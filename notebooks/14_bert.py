@@ -103,7 +103,7 @@ for name, rule in (("SNGD", sngd), ("SPS", sps)):
 # or `civil_comments_400`, trains them anew in 1.3 and 0.7 processor hours, and needs the data.
 #
 # A row is judged by itself, at 95 %; its p is the level at which it would just be decided. Held against all 24
-# claims of the real-data studies together (Holm's rule, 5 %), no row of this page is decided (least adjusted p 0.43).
+# claims of the real-data studies together (Holm's rule, 5 %), no row of this page is decided.
 #
 # **Both data sets are private samples, which are not published.** The comments are 6,988 of CivilComments, drawn so that
 # half are toxic, and 1,000 test comments; where they come from and how they were cut stands in

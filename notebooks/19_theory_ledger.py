@@ -24,8 +24,8 @@
 # number have noticed, had the theorem been a little wrong?
 #
 # **Answer.** For every numbered statement but Lemma 15, Remark 2 and Condition 1 there is a row that can fail, and some
-# rows do fail. Each row that holds was also put into worlds that are wrong on purpose. The column *catches* says how wrong a world must be
-# for the row to notice.
+# rows do fail. Each row that holds was also put into [wrong worlds](words.md): copies with one thing changed on purpose. The column
+# *[catches](words.md)* says how large a change the row notices.
 #
 # ## The statement
 #
@@ -42,7 +42,7 @@
 # a [selection](words.md). The table says by how much: for most rows 1 to 5 %, or 0.1 in an exponent, suffices. `make falsify` runs
 # them all. A row that holds and catches nothing it names proves nothing, and is marked so.
 #
-# The hypotheses are rows too, at the top of the ledger: Definition 1 and Assumptions 1 and 2 are measured on the data
+# The hypotheses are rows too, at the top of the table: Definition 1 and Assumptions 1 and 2 are measured on the data
 # before anything is concluded from them.
 
 # %% tags=["parameters"]
@@ -167,11 +167,11 @@ figure
 # %% [markdown]
 # ## What we saw
 #
-# Most rows hold, and the failing ones stand open in the ledger with their reasons. Assumption 1 as we read it fails on
-# data in which the samples of a class share their opt token, yet the theorems' conclusions hold there: it is sufficient
-# and not necessary. On two samples of two tokens it is needed, and a condition on tokens alone must bound $-K_{12}$, the inner
-# product of their two features, by the smaller square: beyond it the row `assumption1.bound` finds the threshold. [Notebook 13](13_assumptions_broken.ipynb) breaks both
-# assumptions one step at a time and shows the two samples.
+# Most rows hold, and the failing ones stand open in the table with their reasons. Assumption 1 as we read it fails on
+# data in which the samples of a class share their opt token. Every row of Theorems 1, 5, 6 and 7 holds there: what
+# they measure does not need it. On two samples of two tokens it is needed. A condition on tokens alone must bound $-K_{12}$, the inner
+# product of their two features, by the smaller square; the row `assumption1.bound` finds the threshold beyond it.
+# [Notebook 13](13_assumptions_broken.ipynb) breaks both assumptions one step at a time and shows the two samples.
 #
 # ## Change this
 #

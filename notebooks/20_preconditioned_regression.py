@@ -47,7 +47,7 @@
 # | $L$, $R$ | loss on infinitely many samples, regulariser | |
 # | $L^*$ | smallest loss, $k\sigma^2/2$ | |
 # | $\hat L$, $\hat\Sigma$ | loss on a minibatch of $m$ samples, covariance of all $n$ samples | |
-# | $\eta$ | length of a step | |
+# | $\eta$ | step size, the factor of the gradient | |
 #
 # **Hypotheses.** A1 to A3, quoted below with Theorem 1 and the algorithm. A3 is needed since a query is one of the keys as
 # well, and $x^\top Bx$ is its logit with itself. All three are checked on every draw. How fast Algorithm 1 gets to the

@@ -23,7 +23,7 @@
 # ([notebook 20](20_preconditioned_regression.ipynb)). It is compared with SGD there, at the same step. What do optimisers
 # do that know nothing of the data, and what does each rule do at its own best step?
 #
-# **Answer.** Adam, Muon and SOAP come within 10 % of the optimum sooner than Algorithm 1, but settle at a higher floor. SGD
+# **Answer.** Adam, Muon and SOAP come within 10 % of the optimum sooner than Algorithm 1, but end higher. SGD
 # is late, and Shampoo does not get there. A preconditioner of ours, which acts on both sides, comes early and ends about
 # as low as Algorithm 1.
 #
@@ -114,7 +114,7 @@ print("seed 0:", *str(data.problems[0].premises()).split("; "), sep="\n  ")
 # |---|---|
 # | SGD | $g$ |
 # | Adam | $\hat m/(\sqrt{\hat v} + 10^{-8})$ entry by entry; $\hat m$, $\hat v$ are bias-corrected running means of $g$ and $g^2$ |
-# | Muon | $\sqrt{\max(1, \text{rows}/\text{columns})}\; UV^\top$ of a running mean with singular value decomposition $USV^\top$ |
+# | Muon | $\sqrt{\max(1, \text{rows}/\text{columns})}\; UV^\top$ of $USV^\top$, the running mean of $g$ moved on towards $g$ (Nesterov) |
 # | Shampoo | $G_1^{-1/4}\, g\, G_2^{-1/4}$; $G_1$, $G_2$ are sums of $gg^\top$, $g^\top g$ |
 # | SOAP | Adam in the eigenvectors of running means of $gg^\top$, $g^\top g$ |
 # | Algorithm 1 | the gradient of $L + R$, for $B$ with $\hat\Sigma^{-1}$ on the left |
@@ -231,8 +231,8 @@ compared = [experiments.against_best_sgd(excess)]
 claims.Table(compared)
 
 # %% [markdown]
-# * **Left.** Look at the ends of the curves. Adam, Muon and SOAP settle higher than Algorithm 1 and the two-sided rule.
-# * **Right.** A mark is a seed, the number beside a name its step, the one at the right the median. Look at the order of the dots. In the median over
+# * **Left.** Look at the ends of the curves. Adam, Muon and SOAP end higher than Algorithm 1 and the two-sided rule.
+# * **Right.** A mark is a seed, the number beside a name its step, the one at the right the median. Look at the order of the marks. In the median over
 #   seeds Adam, Muon and SOAP get there **sooner** than Algorithm 1, without regulariser or knowledge of $\Sigma$. SGD comes
 #   within 10 % of $L^*$ late and on some seeds only. Shampoo does not: the arrow at the edge counts the seeds that do not arrive.
 
@@ -245,7 +245,7 @@ figure
 # ## What we saw
 #
 # At its own best step SGD still ends above Algorithm 1. Adam, Muon and SOAP take steps whose length hardly depends on that
-# of the gradient. They are early, and they settle higher. The two-sided rule is early and ends low, but it must know the
+# of the gradient. They are early, and they end higher. The two-sided rule is early and ends low, but it must know the
 # covariance of the data.
 #
 # ## Change this
@@ -266,7 +266,7 @@ for name, values in tried.items():
 # <details><summary>Answer</summary>
 #
 # It does: with a third of the step at least one seed never comes within 10 % (inf), and its floor is not seen in this
-# time. With three times the step Adam is early and settles higher, as predicted.
+# time. With three times the step Adam is early and ends higher, as predicted.
 #
 # </details>
 #

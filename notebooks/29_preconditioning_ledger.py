@@ -17,13 +17,13 @@
 # *Appendix of page [30](30_mirror_descent.ipynb) · 15 minutes · [words](words.md).* After it you can say what the preconditioner is for, and look up any statement of paper B.
 #
 # **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*, arXiv
-# 2603.01514): **Assumptions 1-3, Theorems 1-5, Lemmas 1-23, Eqs. 3-6 and the remark on the distance to the minima**.
+# 2603.01514): **Assumptions 1-3, Theorems 1-5, Lemmas 1-23, Eqs. 3-6 and the remark after Theorem 2**.
 #
 # **Question.** [Notebook 20](20_preconditioned_regression.ipynb) trains the layer on well-conditioned data, where the
 # preconditioner gains nothing. What is it for? And which of the statements behind it can be seen in numbers?
 #
 # **Answer.** It is for data whose covariance is ill-conditioned. The number of iterations grows with a smaller power of
-# the condition number. A preconditioner on both sides, ours, removes the growth. The ledger has a row or a reason for
+# the condition number. A preconditioner on both sides, ours, removes the growth. The table has a row or a reason for
 # every statement. The displayed formulas are blank in the text at hand: most rows measure a formula that we restored.
 #
 # ## The statement
@@ -37,9 +37,9 @@
 # | $A$, $B$ | value matrix, key-query matrix | $k \times d$, $d \times d$ |
 # | $P$ | preconditioner: $\mathrm{diag}(I, \hat\Sigma^{-1})$ in Algorithm 1 | acts on $(A; B)$ |
 #
-# **Hypotheses**: A1 to A3, the first rows of the ledger. A row is a *statement* (the paper's sentence and
-# constants), a *form* (a constant or reading of ours where the text at hand is blank) or a *finding* (ours). It *catches*
-# the smallest wrong world in which `make falsify` saw it fail.
+# **Hypotheses**: A1 to A3, the first rows of the table. A row is a *statement* (the paper's sentence and
+# constants), a *form* (a constant or reading of ours where the text at hand is blank) or a *finding* (ours). The column
+# *[catches](words.md)* names the smallest change with which `make falsify` saw it fail.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -150,7 +150,7 @@ figure_ill
 # **Look at** the slopes, which the legend gives as powers. Without a preconditioner the iterations grow fastest, with the
 # paper's they grow like the condition number itself, and with a preconditioner on both sides they do not grow.
 #
-# ## The ledger
+# ## Every statement
 #
 # Lemmas 9 to 23 are about the softmax weights $s_i$ of a query's keys, the keys' mean $c = \sum s_i x_i$ and covariance
 # $C = \sum s_i x_i (x_i - c)^\top$ under them, which is in the gradient of $B$, and $cc^\top$. They are measured by Monte

@@ -67,20 +67,16 @@ run = record.start("31_rates_and_basins", "C", globals())
 # | $r$ | $\lVert W(k)\rVert_{p,p}$ after $k$ steps | |
 
 # %%
-statements.quoted("C", STATEMENTS, "Definition 1", "Definition 3", "Eqs. 4-8")
-
-# %%
-statements.quoted("C", STATEMENTS, "Lemma 28", "Lemma 29")
+statements.quoted("C", STATEMENTS, "Definition 3", "Eqs. 4-8", "Lemma 28", "Lemma 29")
 
 # %% [markdown]
-# The text at hand lost the constants of these hypotheses. The page first looks for selections that are [locally optimal](words.md).
-# The step and the divergence stand as code on [notebook 30](30_mirror_descent.ipynb).
-
-# %% [markdown]
+# The text at hand lost the constants of these hypotheses. The step and the divergence stand as code on
+# [notebook 30](30_mirror_descent.ipynb).
+#
 # ## Locally optimal selections
 #
 # Paper C's data with our seeds. For every exponent, training from random starts finds selections of tokens. The theory
-# speaks of those that are locally optimal.
+# speaks of those that are [locally optimal](words.md).
 
 # %%
 each = range(seeds)

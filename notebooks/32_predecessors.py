@@ -125,7 +125,7 @@ print("singular values of K Q^T:", *np.linalg.svd(K @ Q.T)[1].round(1))
 # %% [markdown]
 # ## Four experiments
 #
-# 1. $(K, Q)$ and $W$ are trained from small random starts, and aligned with both SVMs of the tokens they select.
+# 1. $(K, Q)$ and $W$ are trained from random starts (entries as in an untrained linear layer), and aligned with both SVMs of the tokens they select.
 # 2. The nuclear-norm SVM is solved for other sizes, and its rank is counted.
 # 3. The head for several tokens is trained from zero. The part of $W$ that stays finite is taken out before $W$ is aligned.
 # 4. The loss is minimised on spheres of growing radius $R$, from several starts each, and $\ell_p$-AttGD runs from zero.
@@ -153,11 +153,11 @@ print(f"descent from zero reaches the globally optimal selection in {optimal:.0%
 # * **Rank.** It is at most $\min(n, d)$, and in higher dimensions well below it. Where a point is missing, no $W$ can make
 #   the selections of any draw.
 # * **Several tokens.** A mark is a draw. In higher dimensions the rightmost marks move left, towards alignment one.
-# * **Regularisation path.** $D$ falls with $R$ for every $p$. A mark is the end of one run of descent from zero: a circle
+# * **Paths and descents.** $D$ falls with $R$ for every $p$. A mark is the end of one run of descent from zero: a circle
 #   where it selected the same tokens, a cross where it selected others.
 
 # %%
-about_parents = f"settings of 2308.16898, reduced: {seeds} seeds (rank {rank_seeds}, several tokens {several_seeds}, path {path_seeds}); synthetic, float64"
+about_parents = f"Settings of paper C's predecessor (arXiv 2308.16898), reduced: {seeds} seeds (rank {rank_seeds}, several tokens {several_seeds}, path {path_seeds}); synthetic, float64"
 of = (recorded, pairs), (rank_dimensions, by_dimension), several, (path_multiples, paths)
 figure_parents = figures.parents(*of, about_parents)
 figure_parents

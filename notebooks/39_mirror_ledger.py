@@ -24,7 +24,8 @@
 # had the lemma been a little wrong?
 #
 # **Answer.** For every lemma at hand there is a row that can fail, or a reason why there is none. Each row was also put
-# into worlds that are wrong on purpose. The column *catches* says how wrong a world must be for the row to notice.
+# into [wrong worlds](words.md): copies with one thing changed on purpose. The column *[catches](words.md)* says how large a change the
+# row notices.
 #
 # ## The statement
 #
@@ -58,7 +59,7 @@
 # | 19-21, 27-30 | locally optimal tokens, and a $W$ in a thin cone around $W_{mm}$, for all but 19 a large one; 27-30 a small enough step too |
 # | 1-3, 5-11 | they stand in the main part of the paper, which is not at hand |
 #
-# Selected tokens are *[locally optimal](words.md)* if each scores above the tokens that bind in its SVM. The ledger measures on
+# Selected tokens are *[locally optimal](words.md)* if each scores above the tokens that bind in its SVM. The table measures on
 # selections that training finds and that are checked to be locally optimal.
 
 # %% tags=["parameters"]
@@ -151,7 +152,7 @@ for off in (0.0, 0.05):
 # %% [markdown]
 # ## All rows
 #
-# Data are paper C's, with our seeds. What starts where stands in the column "setting" of the ledger.
+# Data are paper C's, with our seeds. What starts where stands in the column "setting".
 # One line per statement. A line opens on its rows, and those with a failing row are open.
 
 # %%
@@ -213,7 +214,7 @@ for off in (0.0, 0.05):
 #
 # </details>
 #
-# **To prove.** Why is the lemma true? (The inverse of the mirror map keeps lengths: $\lVert\nabla\psi(W)\rVert_q=\lVert W\rVert_p^{p-1}$.)
+# **To prove.** Why is the lemma true? (The mirror map takes the length to its power $p-1$: $\lVert\nabla\psi(W)\rVert_q=\lVert W\rVert_p^{p-1}$.)
 #
 # <details><summary>Solution</summary>
 #

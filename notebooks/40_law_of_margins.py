@@ -23,8 +23,8 @@
 #
 # **Question.** What *is* the error, exactly?
 #
-# **Answer.** Under the hypotheses below it is a constant divided by $\|W_t\|$, in the limit. Under NGD $\|W_t\|$ grows like $t$: where the
-# constant is not zero the error falls like $1/t$, faster than Theorem 1's exponent. One part of the constant, of length $C$, belongs to
+# **Answer.** In the limit it is a constant over $\|W_t\|$, under the hypotheses below. Under NGD $\|W_t\|$ grows like $t$, so the error falls
+# like $1/t$ (where the constant is not zero), faster than Theorem 1's exponent. One part of the constant, $C$, belongs to
 # the support vectors. It **follows from the dual variables of the SVM** of the tokens that the run selects. The start and the other
 # pairs leave the rest.
 #
@@ -79,9 +79,10 @@ for t in (1, 10, 100, 300, 1000):
 # %% [markdown]
 # The margins grow for ever. Their *difference* comes to rest at $-\log4=-1.386$: the logarithm of the ratio of the [duals](words.md).
 #
-# Why? Sample $i$ pulls on $W$ in proportion to $e^{-g_i}$: loss and scores are the same for both. The direction of $W$ rests when the two
-# pulls are in the ratio $1:4$ of the duals, so when $g_1-g_2=\log4$. A fixed difference of margins keeps the path at a fixed distance from the
-# ray of $W_{mm}$, here $\sqrt{0.8}\,\log4=1.24$. An angle at a fixed distance falls like one over the length.
+# Why? Sample $i$ pulls on $W$ in proportion to $e^{-g_i}$: loss and scores are the same for both. A step is the sum of $(1,0)$ and
+# $(0,\frac12)$, each times its pull. It is along $W_{mm}$ when the pulls are in the ratio $1:4$ of the duals, so when $g_1-g_2=\log4$, and it
+# then leaves this difference as it is. Put in, $W=(g_1,2g_2)=g_1\,(1,2)-(0,2\log4)$. So the path keeps a fixed distance from the ray of
+# $W_{mm}$: the part of $(0,2\log4)$ across $(1,2)$, of length $2\log4/\sqrt5=1.24$. Seen from the origin, a fixed distance is an angle that falls like one over the length.
 
 # %%
 rest = np.log(4) * np.array([0.8, -0.4])  # across W_mm, with margins log 4 apart
@@ -108,35 +109,36 @@ figure
 # **Hypotheses.** The loss falls strictly, $\ell'<0$, and its slope is locally Lipschitz.
 # 1. *Duals.* There are duals with $\beta_m>0$ on all of $S$.
 # 2. *Scores.* On $S$ the selected token has the higher score.
-# 3. *Steps.* No momentum, and short steps: $\eta\|W_{mm}\|\max_{m,k\in S}\lVert A_m-A_k\rVert^2<8$ for NGD. (The note has Polyak's rule and
-#    gradient descent, GD.)
+# 3. *Steps.* No momentum, and short steps: for NGD $\eta\|W_{mm}\|\max_{m,k\in S}\lVert A_m-A_k\rVert^2<8$. (The note has other rules.)
 # 4. *Start.* The level $a_0$ is above a number that can be computed from tokens, head, loss, step and $W_0$.
 #
 # **Theorem.** The run selects these tokens for ever, $a_t\to\infty$, and on the support $g_m-a_t\to o_m$ with
 # $$o_m=\log\frac{\kappa_m}{\beta_m}-\text{mean}_\beta,\qquad W_t-a_tW_{mm}\to\rho_\perp+\omega_\infty .$$
-# $\text{mean}_\beta$ is the $\beta$-weighted mean of the logarithms; it is taken off since $\rho_\perp$ is orthogonal to $W_{mm}=\sum_m\beta_mA_m$. If there are many duals, $\beta$ are those nearest to $\kappa$ in
-# relative entropy. $\rho_\perp\perp W_{mm}$ is the one matrix in the span of the $A_m$, $m\in S$, with these offsets. $\omega_\infty$ is
-# orthogonal to that span. Hence
-# $$\|W_t\|\times\text{error}_t\to\sqrt{C^2+\|\omega_\infty\|^2},\qquad C=\|\rho_\perp\|.$$
-# The offsets, and $W_t-a_tW_{mm}$, come to their limits exponentially fast in $a_t-a_0$, with explicit constants.
 #
-# Under these hypotheses $C$ is the same for every such rule and start that select these tokens; the loss enters only through $\kappa$. $\omega_\infty$ is what $W_0$
-# and the pairs off the support left, and may differ from rule to rule. It is zero if $W_0=0$ and all pairs are on the support.
+# * $\text{mean}_\beta$ is the $\beta$-weighted mean of the logarithms. Taking it off makes $\sum_m\beta_mo_m=\langle\rho_\perp,W_{mm}\rangle$ zero: what
+#   lies along $W_{mm}$ is in $a_t$. If there are many duals, $\beta$ are those nearest to $\kappa$ in relative entropy.
+# * $\rho_\perp$ is the one matrix in the span of the $A_m$, $m\in S$, with $\langle A_m,\rho_\perp\rangle=o_m$: a linear system, solved in the code below. $\omega_\infty$ is orthogonal to that span.
+#
+# Hence
+# $$\|W_t\|\times\text{error}_t\to\sqrt{C^2+\|\omega_\infty\|^2},\qquad C=\|\rho_\perp\|.$$
+# The offsets, and $W_t-a_tW_{mm}$, come to their limits exponentially fast in $a_t-a_0$, with explicit constants. $C$ is the same for every
+# such rule and start that select these tokens, and knows the loss only through $\kappa$. $\omega_\infty$ is what $W_0$ and the pairs off the
+# support left. It may differ from rule to rule, and is zero if $W_0=0$ and all pairs are on the support.
 #
 # **Why.** Once the other tokens' weights are small, $-\nabla L\approx\frac1n\sum_m\kappa_me^{-g_m}A_m$. The direction rests only where
 # this is along $W_{mm}=\sum_m\beta_mA_m$, so where $\kappa_me^{-g_m}\propto\beta_m$. Take logarithms: that is the first formula. The
 # offsets do come to rest, because they perform gradient descent on a convex function,
 # $\log\sum_m\kappa_me^{-\langle A_m,\rho\rangle}$.
 #
-# **Proved, admitted, refused.** The theorem is local: below the level of hypothesis 4 it is silent. So the runs below are of three kinds.
+# **Three kinds of runs.** The theorem says nothing below the level of hypothesis 4. That a run gets there is seen, not proved.
 #
 # | a run is | if | then its constant is |
 # |---|---|---|
 # | *refused* | hypothesis 1 or 2 fails, or it is too short, or $\eta\ge\eta^*$ | not compared |
-# | *admitted* | none of this is so. That $\eta<\eta^*$ is less than hypothesis 3 asks | compared with the law: *measured* |
-# | *proved* | besides, one of its iterates, taken as a start, satisfies all four hypotheses | the law's, by the theorem, whatever comes after |
+# | *admitted* | none of this is so ($\eta<\eta^*$ is less than hypothesis 3 asks) | compared with the law: *measured* |
+# | *proved* | besides, one of its iterates, taken as a start, satisfies all four hypotheses, or weaker ones on the steps that theorems of the note ask | the law's, whatever comes after |
 #
-# The proof is in [law_of_margins.md](law_of_margins.md), where the hypotheses are called (D), (G), (7) and (8). That a run reaches hypothesis 4 is seen, not proved.
+# The proof is in [law_of_margins.md](law_of_margins.md), where the hypotheses are called (D), (G), (7) and (8).
 #
 # Paper A's statement of the direction, hypotheses included:
 
@@ -180,7 +182,7 @@ print(f"largest error of an offset at t = 100,000: {np.abs(offsets - predicted).
 # ## Data and runs
 #
 # Five settings differ in rule, loss, scores, start and support. A run is admitted or refused *before* its error is
-# looked at. Too short is one in which the selection is not made, or wrong offsets have not had the time to decay to $10^{-7}$.
+# looked at. It is too short if the selection is not made, or wrong offsets had no time to decay to $10^{-7}$.
 
 # %%
 every = range(seeds)
@@ -205,8 +207,9 @@ print(f"{len(kept)} of {len(compared)} runs are admitted at t = {steps:,}")
 print(*(f"refused: {one.setting.name}, seed {one.run}, {one.premise}" for one in out), sep="\n")
 
 # %% [markdown]
-# **Which of them does the theorem prove?** Checked in float64, without interval arithmetic. The first two counts are by the note's theorems, which ask less
-# than hypothesis 3: near the law longer steps will do, and, at the last iterate, momentum is allowed. The third asks for hypothesis 3 as it stands.
+# **Which of them does the theorem prove?** The third count is by the theorem as it stands on this page. The first two are by theorems of the note that ask less than
+# hypothesis 3: near the law longer steps will do, and momentum is allowed at the last iterate. All is checked in
+# float64, without interval arithmetic.
 
 # %%
 proofs = [(one.proof(), one.proof(early=True), one.proof(True, True)) for one in kept]
@@ -217,9 +220,8 @@ print(f"proved of {len(kept)} runs: {proved} from the last iterate on, {early} f
 # %% [markdown]
 # ## Claims
 #
-# Tolerances were set before the runs. Two of the claims read the law backwards: the share of the gradient that a
-# pair pulls, $\kappa_me^{-g_m}$ over the sum of all, tends to its share of the duals. So a layer's margins and scores give its support
-# vectors.
+# Tolerances were set before the runs. Two of the claims read the law backwards: a pair's share of the pull,
+# $\kappa_me^{-g_m}$ over the sum of all, tends to its share of the duals. So margins and scores give the support vectors.
 
 # %%
 table = claims.Table(runs.all_claims(kept))
@@ -232,8 +234,8 @@ plots.caption(figure_offsets, about_offsets + "; synthetic, float64")
 figure_offsets
 
 # %% [markdown]
-# Left: look at the bars, measured, which end at the ticks, predicted. Right: look at the smallest duals, at the lower left.
-# They lie on the diagonal as well.
+# Left: look at the bars, measured, which end at the ticks, predicted. Right: look at the lower left: the smallest duals lie on the
+# diagonal, too.
 
 # %%
 alone = sum(one.duals_alone for one in kept)
@@ -245,15 +247,15 @@ figure_diagonal = plots.caption(margin_law_figures.diagonal(kept), about_diagona
 figure_diagonal
 
 # %% [markdown]
-# Left: look at the diagonal: $C$ from the duals, and what the run has across $W_{mm}$ in the span of the support. In filled marks
-# that is all of $\|W_t\|$ times the error. In open ones $\omega_\infty$ comes on top; it is read off the run at $t/10$. Right: look at how
+# Left: look at the diagonal. Across is $C$ from the duals; up, what the run has across $W_{mm}$ in the span of the support. In filled
+# marks that is all of $\|W_t\|$ times the error. In open ones $\omega_\infty$ comes on top, read off the run at $t/10$. Right: look at how
 # far right of 1 the open marks lie: that is what $\omega_\infty$ adds.
 #
 # ## One line for all rules
 #
-# If the law holds and $\omega_\infty=0$, the late [direction error](words.md) depends on the rule only through $\|W_t\|$. Here is Figure 2's problem. Under GD with
-# constant steps and Polyak's rule with a constant cap $\|W_t\|$ grows like $\log t$, and nothing has settled in the end. GD with steps that grow like
-# $e^{t}$, and Polyak's rule with a cap that grows like $e^{0.8t}$, go on along the path.
+# If the law holds and $\omega_\infty=0$, the late [direction error](words.md) depends on the rule only through $\|W_t\|$. Here is Figure 2's
+# problem of notebook 10. GD with constant steps and Polyak's rule with a constant cap are slow: $\|W_t\|$ grows like $\log t$, and the
+# offsets still move at the end. The gradient shrinks exponentially in the margins. Steps that grow like $e^{t}$, and a cap that grows like $e^{0.8t}$, make up for that, and both rules go on along the path.
 
 # %% tags=["nbval-check-output"]
 fig2 = coordinates.minimal(tokens.class_mean_tokens(0, **sizes))
@@ -271,11 +273,12 @@ figure_collapse = plots.caption(
 figure_collapse
 
 # %% [markdown]
-# Left: look at where all rules come onto the dotted line, near $\|W_t\|=100$, and at where the broad bands end. Right: look at the
-# slopes, which are the dotted line's: here, with short steps, the distance from the law dies like $e^{-\lambda_1a_t}$ for every rule. [Notebook 41](41_how_margins_settle.ipynb) has $\lambda_1$, which follows from the duals, and the cases in which it is slower.
+# Left: look at where all rules come onto the dotted line, near $\|W_t\|=100$, and at the two marks where constant steps or a cap
+# end. Right: look at the slopes, which are the dotted line's: here, with short steps, the distance from the law dies like
+# $e^{-\lambda_1a_t}$. [Notebook 41](41_how_margins_settle.ipynb) has $\lambda_1$, from the duals, and says when it is slower.
 #
-# **A head that is trained too** moves $\kappa$. If it obeys the law of its own SVM, with duals $\nu_i>0$ of all samples, then
-# $\lvert\ell'_i\rvert\propto\nu_i$, and $W$ obeys the law with that $\kappa$ ([notebook 42](42_where_the_law_bends.ipynb)).
+# **If the head is trained too**, $\kappa$ changes with it. The head has an SVM of its own, which classifies the selected tokens. If it obeys
+# the law of that SVM, with duals $\nu_i>0$ of all samples, then $\lvert\ell'_i\rvert$ becomes proportional to $\nu_i$, and $W$ obeys the law above with that $\kappa$ ([notebook 42](42_where_the_law_bends.ipynb)).
 
 # %%
 start_zero = tokens.gaussian_tokens(every, n=6, T=4, d=200)
@@ -287,8 +290,8 @@ joint_table
 # ## What we saw
 #
 # Where the hypotheses held, the direction error was $\sqrt{C^2 + \lVert\omega_\infty\rVert^2}/\lVert W_t\rVert$, with $C$ from the
-# SVM's duals. Every rule met the same line, except gradient descent with constant steps and Polyak's rule with a constant cap, which are
-# too slow to see it.
+# SVM's duals. Every rule met the same line, but for the two that are too slow to see it: gradient descent with constant steps, and
+# Polyak's rule with a constant cap.
 #
 # **Whose it is.** For linear classifiers the residual and its equations are due to Soudry et al. (arXiv 1710.10345), normalised
 # steps to Nacson et al. (1803.01905) and, with a $1/t$ rate, Ji and Telgarsky (1906.04540), a lower bound for them to Wang, Min and Wu (2311.14387).

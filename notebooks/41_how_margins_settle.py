@@ -22,10 +22,10 @@
 #
 # **Question.** How fast do offsets converge, with which steps do they never converge, and what can one read off a run that has?
 #
-# **Answer.** A wrong offset dies like $e^{-\lambda a_t}$ at margin level $a_t$, with eigenvalues $\lambda$ from the [duals](words.md). Steps of normalised
-# gradient descent (NGD) beyond a length $\eta^*$, from the largest eigenvalue, keep it from resting, and far from rest some shorter ones do. Where offsets have
-# converged they cancel in $W_{2t}-W_t$, which then has the max-margin direction up to rounding. All this is no matter of drawn
-# tokens: on sentences as a frozen encoder hands them on, the duals give the constant too.
+# **Answer.** A wrong offset dies like $e^{-\lambda a_t}$ at [margin level](words.md) $a_t$, with eigenvalues $\lambda$ from the [duals](words.md). The
+# largest eigenvalue gives a longest step $\eta^*$ of normalised gradient descent (NGD): with longer ones offsets never rest. Far from rest some
+# shorter ones fail, too. Where offsets have converged they cancel in $W_{2t}-W_t$, which then has the max-margin direction up to
+# rounding. On real tokens, sentences as a frozen encoder hands them on, the duals give the constant as well.
 #
 # ![How much offsets still move, against the step over the longest one: a jump at 1](../figures/desk/law_steps.png)
 #
@@ -77,7 +77,7 @@ for multiple in (0.5, 0.98, 1.02, 1.5):
     print(f"{multiple:5} eta*:", (g[:, 1] - g[:, 0] + np.log(4)).round(4))
 
 # %% [markdown]
-# Here the margins settle below $\eta^*$. Just above it they jump from one side to the other for ever, in a small cycle. The longer
+# Below $\eta^*$ the margins come to rest. Just above it they jump from one side to the other for ever, in a small cycle. The longer
 # the step, the larger the cycle. On other problems the cycle just above $\eta^*$ may be large.
 #
 # ## The statement
@@ -90,16 +90,16 @@ for multiple in (0.5, 0.98, 1.02, 1.5):
 # | $\kappa_m$ | how hard the loss pulls on a pair, before the factor $e^{-g_m}$; offsets rest at $\log(\kappa_m/\beta_m)$ less their mean |
 # | $\lambda_1\le\dots\le\lambda_{\max}$ | positive eigenvalues of $B^{1/2}KB^{1/2}$ without that of $\sqrt\beta$, which belongs to $W_{mm}$ itself |
 # | $\rho$, $\omega$ | $W_t=a_tW_{mm}+\rho+\omega$: the residual that makes the offsets, in the span of the $A_m$ on $S$; what lies off it |
-# | $\eta$, $\mu$; $h$ | step and momentum of NGD; by how much one step raises the margins, $h=\eta/\lVert W_{mm}\rVert$ |
+# | $\eta$, $\mu$; $h$ | step and momentum of NGD; $h=\eta/\lVert W_{mm}\rVert$, by how much a step raises the margins without momentum (with it $h/(1-\mu)$) |
 # | $\epsilon$ | least margin of $W_{mm}$ off $S$, less 1 |
 #
 # **Hypotheses.** The direction tends to $W_{mm}$ and the norm to infinity. On $S$ the duals are positive, and the selected token has the
 # higher score.
 #
-# **How they settle.** A step multiplies a small wrong offset in the mode $\lambda$ by $1-h\lambda$. Three things follow.
+# **How they converge.** Without momentum a step multiplies a small wrong offset along the eigenvector of $\lambda$ by $1-h\lambda$. Three things follow.
 # 1. *Rate.* With short steps a wrong offset dies like $e^{-\lambda a_t}$, the slowest like $e^{-\lambda_1a_t}$, under every rule.
 # 2. *Longest step.* Small wrong offsets die exactly for $\eta<\eta^*=2(1+\mu)\|W_{mm}\|/\lambda_{\max}$.
-# 3. *Difference.* $W_{2t}-W_t=(a_{2t}-a_t)W_{mm}$ up to what has not settled. Its [direction error](words.md) is exponentially small in $t$
+# 3. *Difference.* $W_{2t}-W_t=(a_{2t}-a_t)W_{mm}$ up to what still moves. Its [direction error](words.md) is exponentially small in $t$
 #    for NGD. For gradient descent (GD), with $\|W_t\|\sim\log t$, it is at most $t^{-q}$ for every $q<\min(\lambda_1,1,\epsilon)$, where
 #    $W_t$ itself errs by a constant over $\log t$.
 #
@@ -150,9 +150,8 @@ for multiple in (0.9, 0.98, 1.02, 1.1):
 # %% [markdown]
 # ## A max-margin direction from training alone
 #
-# The residual is the same at $t$ and at $2t$, so it cancels in $W_{2t}-W_t$. No SVM is asked. The difference is worth most
-# where tokens are nearly orthogonal and $T=2$. It is worth next to nothing to GD where $\lambda_1$ is small, so GD gets a problem
-# with $\lambda_1$ near 1.
+# The residual is the same at $t$ and at $2t$, so it cancels in $W_{2t}-W_t$. No SVM is asked. For GD the difference gains little
+# where $\lambda_1$ is small, so GD gets a problem with $\lambda_1$ near 1: nearly orthogonal tokens, $T=2$.
 
 # %%
 every = range(seeds)
@@ -208,12 +207,13 @@ figure_steps
 
 # %% [markdown]
 # Both panels: look at the jump at the dotted line, the predicted threshold; one mark per seed and step. The claims at 0.9 and 0.5 are no
-# predictions: they were added when this figure, with the five seeds of desk scale, had shown a cycle at 0.9. One of the five cycles
-# there, with momentum: a residual 1 % off is no small disturbance to it.
+# predictions: they were added when this figure, with the five seeds of desk scale, had shown a cycle at 0.9. There one of the five
+# cycles, with momentum: for it a residual 1 % off is no small disturbance.
 #
 # **Without momentum** a cycle needs other data. Take three samples of two tokens in the plane, all with the query 1, with the
 # features $(1,1)$, $(1,0)$, $(1,-1)$ of which the middle one pulls $e^3$ times as hard. $W_{mm}=(1,0)$, and the second coordinate of $W$ is the
-# offset. Near 0 the middle sample, which does not move the offset, takes nearly all of the step, and the outer ones pull back softly, so that long steps are allowed; far away an outer one pulls alone.
+# offset. The middle sample does not move it. Near 0 this sample takes nearly all of the step, and the outer ones pull back softly: long
+# steps are allowed. Far away an outer one pulls alone.
 
 # %%
 e = np.exp(-3.0)
@@ -243,7 +243,7 @@ print(
 print(f"with momentum 0.9 {pushed} of 100 supports of two pairs")
 
 # %% [markdown]
-# Who goes to and fro is not yet in a cycle. In a cycle the mean of the pulls would be the duals (the note, Proposition 3), and in those
+# A run that goes to and fro need not be in a cycle. In a cycle the mean of the pulls would be the duals (the note, Proposition 3). In those
 # that we followed it is far from them: their features are nearly dependent, and they drift.
 
 # %% [markdown]

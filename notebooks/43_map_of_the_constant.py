@@ -152,10 +152,10 @@ print("half of the seeds lose W_mm at", {axis: round(at[0], 2) for axis, at in l
 
 # %% [markdown]
 # **Correlated tokens** score 0 as before. Whether runs from zero still select the opt tokens is measured (`map.stays`): Theorem 1 of
-# paper A does not say it, as its Assumption 1 asks for nearly orthogonal tokens. Differences of tokens shrink with $\rho$, $\lambda_1\to0$, and a
-# run of given length is refused as too short from some $\rho$ on. From which one follows from the duals and the level $a_t=t/\lambda_{\max}$
-# that these steps should reach. Only the level can be wrong, and `map.level` tests it. At $\rho=1$ within samples the other tokens
-# of each are one token, and the law is that of two tokens.
+# paper A does not say it, as its Assumption 1 asks for nearly orthogonal tokens. As $\rho$ grows differences of tokens shrink and
+# $\lambda_1\to0$. So from some $\rho$ on a run of given length is refused as too short. Which $\rho$ is predicted from the duals and the
+# [margin level](words.md) $a_t=t/\lambda_{\max}$ that these steps should reach; `map.level` tests it. At $\rho=1$ within samples the other
+# tokens of each are one token, and the law is that of two tokens.
 
 # %%
 onsets = [constant_map.onset(few, steps) for steps in (5000, 20_000)]
@@ -179,10 +179,10 @@ figure_map
 
 # %% [markdown]
 # Each run has a prediction of its own, the dash under its circle. Top: look at the noise, towards $C\propto\sigma^{-2}$, since the features
-# grow like $\sigma^2$ while the offsets rest. Dotted are the switches, beyond the values on the map. Middle: look at $T$ and $n$, which cost a factor each doubling, and at $d$, which
-# pays it back. Solutions are lost at one to two times Cover's count along $n$ and $d$, and along $T$ later, as all constraints
-# of a sample share its query. Third row: with $T/d$ held, $C$ falls along $T$; correlation raises it, since duals grow as
-# differences of tokens shrink. The title says how far the worst run is off, and what was asked for.
+# grow like $\sigma^2$ while the offsets rest. Dotted are the switches, beyond the values on the map. Middle: look at $T$ and $n$, where
+# $C$ grows by a factor each doubling, and at $d$, where it falls. Solutions are lost at one to two times Cover's count along $n$ and $d$,
+# and along $T$ later, as all constraints of a sample share its query. Third row: with $T/d$ held, $C$ falls along $T$; correlation raises it,
+# since duals grow as differences of tokens shrink. The title says how far the worst run is off, and what was asked for.
 #
 # ## 2. A dual at zero
 #
@@ -222,8 +222,8 @@ print(f"runs with one dual at zero: {len(idle)} of {seeds}; two: {len(two)}, thr
 #
 # **A start** off the span of the support adds in quadrature. **Pairs off the support** pull as well while their margins are
 # small. With $a_t$ as the clock all rules follow one flow of $n(T-1)$ numbers, given by tokens and head. What a pair has pulled
-# raises its own margin and weakens its next pull. The first-order sum, along the margins of the law itself, leaves this out: it is
-# no estimate, and mostly too large. A bound is proved for the saturated flow, in which $-n\nabla L=\sum_m\kappa_me^{-g_m}A_m$
+# raises its own margin and weakens its next pull. A first-order sum, along the margins of the law, leaves this out: it is mostly too large.
+# A bound is proved for the saturated flow, in which $-n\nabla L=\sum_m\kappa_me^{-g_m}A_m$
 # at all times: there $\log\sum_m\kappa_me^{-g_m}+a_t$ never rises.
 
 # %%

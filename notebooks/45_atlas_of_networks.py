@@ -22,10 +22,10 @@
 # **Question.** Does the map survive when keys and queries are trained in place of $W$, and in the attention of a small
 # vision transformer? Which tokens does an optimiser pick where several selections compete?
 #
-# **Answer.** With keys and queries the map survives with *other columns*: the norm is the one that the rule's norm of the factors induces on
-# $W=KQ^\top$. Gradient descent goes to the nuclear norm, polar steps stay with the spectral norm, both to 98 % or more of the largest margin in the
-# median of ten runs. Sign descent leaves $\ell_\infty$ for sums of sign products, in nine of ten runs and to 92 %; Adam with a long memory follows it in
-# three of ten. Where selections compete, a rule's own norm explains its choice a little more often than chance from zero; with near ties and
+# **Answer.** With keys and queries the map survives, with *other norms*: a rule's norm of $K$ and $Q$ induces one on $W=KQ^\top$, and that one
+# counts. Gradient descent goes to the nuclear norm, polar steps stay with the spectral norm, both to 98 % or more of the largest margin in the
+# median of ten runs. Sign descent goes to the norm of sums of sign products, in nine of ten runs and to 92 %; Adam with a long memory follows it
+# in three of ten. Where selections compete, a rule's own norm explains its choice a little more often than chance from zero; with near ties and
 # from a wrong start that is undecided. In the vision transformer one of four rankings is decided: gradient descent leads in the nuclear norm.
 #
 # ![Margins that five rules reach in seven norms, on keys and queries and on W; the norm predicted is outlined](../figures/desk/networks_factors.png)
@@ -117,7 +117,7 @@ for norm, direction in by_hand.items():
     print(f"{norm!s:9} singular values of W:", *np.linalg.svd(W)[1][:5].round(3))
 
 # %% [markdown]
-# The page's loop ends where $e^{-\langle A_m,W\rangle}$ underflows. `papers.beyond.engine.factored` keeps a logarithm for every sample.
+# The page's loop ends where the square of $e^{-\langle A_m,W\rangle}$ underflows. `papers.beyond.engine.factored` keeps a logarithm for every sample.
 #
 # The sign norm is a linear program over all sign products, and its largest margin too. A product $xy^\top$ costs
 # $\max|x|\max|y|$.
@@ -147,8 +147,8 @@ figure_factors
 #
 # Three ways: from zero; with the two best scores 0.01 apart; from a start at which wrong tokens lead. Take two rules that ended
 # in different selections, and ask each: under *your* norm, does your own [selection](words.md) have the larger best margin? Each question is
-# a *comparison*, won if the answer is yes. Where both norms prefer the same selection exactly one of the two says yes. So without any
-# effect half are won, and only pairs whose norms prefer different selections tell more: they are counted apart. The comparisons of
+# a *comparison*, won if the answer is yes. Without any effect half are won: where both norms prefer the same selection, exactly one of the two
+# says yes. Pairs whose norms prefer different selections tell more, and are counted apart. The comparisons of
 # one seed depend on each other, so that intervals are bootstraps over seeds.
 
 # %%
@@ -216,7 +216,7 @@ figure_vit
 #
 # At desk scale: with keys and queries trained, gradient descent goes to the nuclear norm and polar steps stay with the spectral one, as
 # predicted; sign descent approaches the norm that its factors induce. Where selections compete, a rule's own is the better
-# one in its own norm more often than not from zero, and undecided elsewhere. In the small vision transformer most rankings
+# one in its own norm more often than not from zero, over all rules together, and undecided elsewhere. In the small vision transformer most rankings
 # are undecided.
 #
 # ## Change this

@@ -2,8 +2,8 @@
 
     python notebooks/minimal.py
 
-Copy it and change it. `lib` does the same at any horizon, in logarithms: this file loses its
-digits once a softmax weight is below 1e-300.
+Copy it and change it. `lib` does the same at any horizon, in logarithms: here normalised steps lose
+their digits once softmax weights are below 1e-155, since a norm squares, the other rules later.
 """
 
 import numpy as np

@@ -32,10 +32,3 @@ def test_report_and_exit_status(ratio, sense, status, monkeypatch, tmp_path, cap
     assert layout <= set(written)
     assert written["holds"] is (status == 0)
     assert ("missed: one" in capsys.readouterr().out) is bool(status)
-
-
-def test_unknown_name_is_refused(monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["benchmarks", "nothing"])
-    with pytest.raises(SystemExit, match="2"):
-        command.main()
-    assert "unknown benchmark nothing" in capsys.readouterr().err

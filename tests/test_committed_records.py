@@ -69,6 +69,13 @@ def contradictions(record):
     return wrong
 
 
+def test_no_demo_record_took_more_memory_than_was_said():
+    text = (files.ROOT / "REPRODUCING.md").read_text(encoding="utf-8")
+    said = float(re.search(r"below ([\d.]+) GB at demo scale", text)[1])
+    took = [read(name)["provenance"]["peak_memory_mb"] for name in RECORDS if "/demo/" in name]
+    assert max(took) < 1000 * said
+
+
 SHALLOW = provenance.git("rev-parse", "--is-shallow-repository").strip() == "true"
 whole = pytest.mark.skipif(SHALLOW, reason="a shallow clone does not have the history")
 

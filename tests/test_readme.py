@@ -90,6 +90,8 @@ def test_the_readme_is_short_and_shows_results():
     shown = re.findall(r'<img src="([^"]+)" width="800" alt="([^"]+)">', page("README.md"))
     assert len(shown) >= 3 and all(len(alt) > 40 for _, alt in shown)
     assert all((ROOT / picture).exists() for picture, _ in shown)
+    (lines,) = re.findall(r"minimal.py +# the whole subject in (\d+) lines", page("README.md"))
+    assert int(lines) == len(page("notebooks/minimal.py").splitlines())
 
 
 def test_the_picture_of_the_layers_is_the_contract():

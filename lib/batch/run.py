@@ -367,7 +367,7 @@ def _publish(job: _Job) -> str:
         return f"  (embedded data, not the real ones: the figures stay in {staged})"
     new, hashes = {}, {}
     for path, saved in records.items():
-        parts = [path.with_suffix(end) for end in (".png", ".pdf", ".json")]  # the record is last
+        parts = [path.with_suffix(end) for end in record.ENDS]
         content = {job.figures / part.name: part.read_bytes() for part in parts}
         picture = content[job.figures / f"{path.stem}.png"]
         if record.reproduces(saved, picture, job.figures / path.name):

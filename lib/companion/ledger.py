@@ -116,23 +116,22 @@ def statements(paper: Mapping[str, Statement]) -> dict[str, dict[str, str]]:
     return {name: asdict(statement) for name, statement in paper.items()}
 
 
-def _groups(ledger: Iterable[Claim], paper: Mapping[str, Statement]):
-    """(name, its rows, how many fail, that in words) of each statement."""
-    ledger = list(ledger)
+def _groups(ledger: Sequence[Claim], paper: Mapping[str, Statement]):
+    """(name, its rows, failing first, how many fail, in words) of each statement."""
     for name in paper:
         group = [row for row in ledger if row.number == name]
+        group.sort(key=lambda row: bool(row.holds))
         failed = sum(not row.holds for row in group)
         count = f"{failed} of {len(group)} fail" if failed else f"{len(group)} hold"
         yield name, group, failed, count if group else "not checked"
 
 
 class LedgerTable(tuple):
-    """A ledger in a notebook: one line per statement, its rows behind it, failures open."""
+    """A ledger in the paper's order: a line per statement, failing rows open."""
 
     paper: Mapping[str, Statement]
 
     def __new__(cls, ledger: Iterable[Claim], paper: Mapping[str, Statement]):
-        """`ledger` in the paper's order."""
         table = super().__new__(cls, ledger)
         table.paper = paper
         return table
@@ -145,11 +144,15 @@ class LedgerTable(tuple):
         for name, group, failed, count in _groups(self, self.paper):
             statement = self.paper[name]
             summary = f"<b>{name}</b> {escape(statement.topic)}: {count}"
-            table = html_table(COLUMNS, map(_cells, group)) if group else ""
-            parts.append(
-                f"<details{' open' * bool(failed)}><summary>{summary}</summary>"
-                f"<p>{statement.says} {escape(statement.why)}</p>{table}</details>"
-            )
+            opened = " open" * bool(failed)
+            parts.append(f"<details{opened}><summary>{summary}</summary>")
+            parts.append(f"<p>{statement.says} {escape(statement.why)}</p>")
+            cells = [_cells(row) for row in group]
+            both = cells[:failed], cells[failed:]
+            lost, others = (html_table(COLUMNS, of) if of else "" for of in both)
+            if lost and others:
+                others = f"<details><summary>those that hold</summary>{others}</details>"
+            parts.append(f"{lost}{others}</details>")
         return "".join(parts)
 
     def summary(self) -> str:
@@ -182,12 +185,13 @@ def totals(ledger: Iterable[Claim], loose: Mapping[str, float] | None = None) ->
     return numbers
 
 
-def draw(ledger: Iterable[Claim], paper: Mapping[str, Statement], wide: int = 12) -> Figure:
+def draw(ledger: Sequence[Claim], paper: Mapping[str, Statement], wide: int = 12) -> Figure:
     """A square for each statement: filled where all its rows hold, hatched where one fails.
 
     An empty one is not checked. In it stand the statement and how many rows hold or fail.
     """
-    figure, (axis,) = plots.panels(1, 1, height=0.52 * -(-len(paper) // wide) + 0.2)
+    figure, (axis,) = plots.panels(1, 1, height=0.52 * -(-len(paper) // wide) + 0.4)
+    axis.set_title(f"{sum(row.holds for row in ledger)} of {len(ledger)} rows hold")
     for place, (name, group, failed, count) in enumerate(_groups(ledger, paper)):
         like = plots.look("not reproduced" if failed else "reproduced" if group else "undecided")
         left, low = place % wide, -(place // wide)

@@ -72,8 +72,8 @@ def set_style() -> None:
     """Set the project's figure style for this process; a notebook calls it once."""
     import seaborn as sns  # with scipy.stats and pandas: half a second that only a picture needs
 
-    if get_ipython() is not None:  # so that a figure as a cell's last line is shown
-        select_figure_formats(get_ipython(), {"png"})
+    if get_ipython() is not None:  # a figure as a cell's last line is shown, sharp
+        select_figure_formats(get_ipython(), {"png2x"})
     sns.set_theme(context="paper", style="ticks", palette="colorblind")
     mpl.rcParams.update(STYLE)
 

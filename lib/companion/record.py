@@ -1,4 +1,4 @@
-"""Save a figure with its numbers and provenance: <figures>/<scale>/<slug>.png, .pdf and .json.
+"""Save a figure with its numbers and provenance: <figures>/<scale>/<slug>.png, .svg and .json.
 
 A record that is there stays, and its picture with it, as long as a run reproduces it. A run whose
 page or parameters nobody committed saves below runs/custom/, see `Run`.
@@ -18,11 +18,14 @@ from fnmatch import fnmatchcase
 from numbers import Integral
 from pathlib import Path
 
+import matplotlib as mpl
+
 from lib import files, provenance
 from lib.companion import pictures, plots
 from lib.companion.claims import Claim
 
 SCALES = ("demo", "desk")
+ENDS = (".png", ".svg", ".json")  # of a figure's files; the record is written last
 SOURCES = ("data_dir", "data", "hub", "demo", "synthetic", "bert_dir", "package", "kept")
 
 # Pages and their parameters.
@@ -57,8 +60,7 @@ def _names_now() -> dict[str, list[str]]:
 def planned(notebook: str, scale: str, settings: Mapping) -> tuple[str, dict, dict, dict] | None:
     """A run to come: the page's text, what `scale` and `settings` change, all values, `_edited`.
 
-    None where the scale is not offered. ValueError for a setting that the page does not have, or
-    has of another kind.
+    None where the scale is not offered. ValueError for a setting of another name or kind.
     """
     if (of_scale := _of_scale(notebook, scale)) is None:
         return None
@@ -93,8 +95,7 @@ def _page(notebook: str) -> str:
 def _literals(page: str) -> dict:
     """The parameters of a percent notebook: what its one cell tagged "parameters" assigns.
 
-    Raises ValueError when there is no such cell, more than one, or one that needs more than
-    literals.
+    ValueError where there is not one such cell, or it needs more than literals.
     """
     cell, _ = _parted(page)
     values: dict = {"__builtins__": {}}
@@ -312,7 +313,7 @@ class Run:
         record = json.loads(files.dumps(record))  # in JSON a numpy number is a number
         parts = self._begun | {"parameters": record["parameters"], "data": record["data"]}
         stamp = {"commit": self._commit, "fingerprint": provenance.digest(parts)}
-        png, pdf = _draw(figure, {"slug": slug, **stamp})
+        png, svg = _draw(figure, {"slug": slug, **stamp})
         record["provenance"] = {
             **stamp,
             "versions": provenance.versions(),
@@ -333,8 +334,8 @@ class Run:
             files.write(files.folder("runs") / "latest" / path, text)
             path = files.folder("figures") / path
         if not reproduces(record, png, path):
-            content = {".png": png, ".pdf": pdf, ".json": text}
-            files.write_all({path.with_suffix(end): data for end, data in content.items()})
+            content = zip(ENDS, (png, svg, text))
+            files.write_all({path.with_suffix(end): data for end, data in content})
         return _Quiet(path)
 
     def _changes(self, parameters: Mapping) -> dict:
@@ -348,13 +349,14 @@ class Run:
 
 
 def _draw(figure, stamp: Mapping) -> tuple[bytes, bytes]:
-    """The figure as PNG and PDF, without a date: the same figure gives the same bytes."""
+    """The figure as PNG and SVG, without a date: the same figure gives the same bytes."""
     figure.draw_without_rendering()  # a constrained layout settles on its first drawing
-    png, pdf = io.BytesIO(), io.BytesIO()
-    title = {"Title": stamp["slug"]}
-    figure.savefig(png, format="png", metadata=title | {"Description": json.dumps(stamp)})
-    figure.savefig(pdf, format="pdf", metadata=title | {"CreationDate": None})
-    return png.getvalue(), pdf.getvalue()
+    png, svg = io.BytesIO(), io.BytesIO()
+    about = {"Title": stamp["slug"], "Description": json.dumps(stamp), "Date": None}
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": stamp["slug"]}):  # text as text
+        for file, kind in ((png, "png"), (svg, "svg")):
+            figure.savefig(file, format=kind, metadata=about)
+    return png.getvalue(), svg.getvalue()
 
 
 class _Quiet(type(Path())):
@@ -391,23 +393,22 @@ def compare(new: Mapping, old: Mapping) -> list[str]:
     return differences
 
 
-_FIXED = "schema paper figure caption notebook scale parameters setting seeds data".split()
+_FIXED = "schema paper figure caption notebook scale parameters setting seeds data statements"
 
 
 def reproduces(new: Mapping, picture: bytes, place: Path) -> bool:
     """Whether a run reproduces the figure of the record at `place`.
 
     `new` is the record that the run gave, `picture` its PNG. Numbers must agree within tolerance,
-    claims ask and find the same, parameters, data and words be those of before, the pictures show
-    the same (not of a smoke run on embedded data: single precision trains another network on each
-    processor), and no file be missing.
+    claims, parameters, data, statements, words be those of before, the pictures show the same (not
+    of a smoke run: single precision trains another network on each processor), no file be missing.
     """
-    if not all(place.with_suffix(end).is_file() for end in (".png", ".pdf", ".json")):
+    if not all(place.with_suffix(end).is_file() for end in ENDS):
         return False
     old = read(place)
     smoke = any(row["source"] == "demo" for row in new["data"])
     return (
-        all(new.get(key) == old.get(key) for key in _FIXED)
+        all(new.get(key) == old.get(key) for key in _FIXED.split())
         and old.get("words") in (None, new["words"])  # older records have none
         and _same_tolerances(new["numbers"], old["numbers"])
         and list(map(_asked, new["claims"])) == list(map(_asked, old["claims"]))

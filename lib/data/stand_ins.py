@@ -58,7 +58,7 @@ def _pictures(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
 
 
 def _made(split: str, classes: int, make: Callable) -> tuple[list[tuple[str, ...]], np.ndarray]:
-    """Rows of `make(rng, label)`, every label equally often; no row of "test" is in "train"."""
+    """Rows of `make(rng, label)`, labels equally often up to one; none of "test" is in "train"."""
     rng, rows = seeds.stream(0, "data"), []
     for count in (TRAIN_ROWS,) if split == "train" else (TRAIN_ROWS, TEST_ROWS):
         taken, rows, labels = set(rows), [], np.arange(count) % classes

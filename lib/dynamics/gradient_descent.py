@@ -72,10 +72,10 @@ def train(
     vectors (runs, d) or (runs, r), or solutions such as `svm.head_svm(tokens)`. loss: one of
     `attention.LOSSES`. L* is the loss at p_opt = 1 for a fixed head and 0 in joint training.
 
-    A run whose gradient is zero ends as "stalled", one whose loss is not finite as
-    "diverged". Raises ValueError for records, starts or targets of the wrong shape or
-    order, for a solution of other tokens, and for a target that leaves the span of
-    tokens and queries where W_0 does too; TypeError for rules that are none.
+    A run whose gradient is zero ends as "stalled", one that leaves the range of float64 as
+    "diverged". Raises ValueError for records, starts or targets of the wrong shape or order,
+    a solution of other tokens, and a target that leaves the span of tokens and queries where
+    W_0 does too; TypeError for rules that are none.
     """
     problem = coordinates.minimal(tokens)
     attention.check_loss(loss)

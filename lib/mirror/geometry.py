@@ -33,9 +33,8 @@ def to_mirror(W: np.ndarray, p: float) -> np.ndarray:
 def bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
     """D_psi(W, V) = psi(W) - psi(V) - <nabla psi(V), W - V>, over the last axis.
 
-    Source: paper C, Definition 1. Only the map itself enters and never its derivative
-    (p-1)|V|^{p-2}, which is infinite at a zero entry for p < 2: zero entries are welcome in both
-    arguments.
+    Source: paper C, Definition 1. Zero entries are welcome in both arguments: the map's derivative
+    (p-1)|V|^{p-2}, infinite there for p < 2, does not enter.
     """
     terms = np.abs(W) ** p / p + (p - 1) / p * np.abs(V) ** p - to_mirror(V, p) * W
     return terms.sum(-1)
@@ -46,8 +45,7 @@ def directional_bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
 
     Source: paper C, Section 5. Between unit vectors it is 1 - <nabla psi(W/||W||), V/||V||>. W
     (..., k, D) is a path, V (..., D) broadcasts against it; one call takes a whole path. NaN where
-    W = 0, which has no direction; errors of order 1e-15. Raises ValueError for a V that is zero or
-    not finite.
+    W = 0, which has no direction. Raises ValueError for a V that is zero or not finite.
     """
     size = norm(V, p)
     if not (np.isfinite(V).all() and np.all(size > 0)):

@@ -64,10 +64,9 @@ def _plus(log_value, log_scale):
 
 @numba.njit
 def _direction(A, c, q, work, out):
-    """out = A^T c up to a positive factor, its largest entry, so that no power overflows.
+    """out = A^T c up to its largest entry, so that no power overflows.
 
-    Entries of `out` are at most 1. Returns the logs of the factor and of ||A^T c||_q,
-    both -inf for zero.
+    Returns the logs of that factor and of ||A^T c||_q, both -inf for zero.
     """
     _pull(A, c, out)
     largest = 0.0

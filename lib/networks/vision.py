@@ -4,8 +4,7 @@ Source: Lee, Lee and Song, "Vision Transformer for Small-Size Datasets" (2021, a
 with its parts off, the plain ViT of paper C. Paper A trains, in Figures 6 and 7, other code for it,
 vit_for_small_dataset of the package vit-pytorch: it shifts by one pixel along the axes, not half a
 patch along the diagonals, has heads 64 wide, and starts class token and positions from N(0, 1), not
-0.02 N(0, 1). Shapes: b images, c channels, s x s pixels, patches of p x p, T tokens, width d, h
-heads of d_h.
+0.02 N(0, 1). Shapes: b images, c channels, s x s pixels, p x p patches, T tokens, h heads of d_h.
 """
 
 import math

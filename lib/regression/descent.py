@@ -65,8 +65,7 @@ def library(optimiser: Callable, **options) -> Callable[[float], Callable]:
 def minibatches(X: np.ndarray, Y: np.ndarray, batch: int, of_seeds: Sequence[int]) -> Source:
     """In-sample gradients (Eq. 1) on `batch` samples, drawn anew in each iteration.
 
-    All rules see the same draw. X (seeds, n, d), Y (seeds, n, k). Raises ValueError if batch is not
-    within 1..n.
+    All rules see one draw. X (seeds, n, d), Y (seeds, n, k). ValueError unless 1 <= batch <= n.
     """
     import torch
 

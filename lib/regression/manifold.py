@@ -5,8 +5,7 @@ D^{1/2} R Sigma^{-1/2}) : R orthogonal}. Two norms measure distance, both throug
 covariance Sbar = diag(I_k, Sigma):
 
 * "left": <Z, Z'> = tr(Z^T Sbar Z') (paper B, Theorem 1.3);
-* "left_right": <Z, Z'> = tr(Z^T Sbar Z' Sigma) (ours; makes the problem the matrix factorisation of
-  Tu et al. 2016).
+* "left_right": <Z, Z'> = tr(Z^T Sbar Z' Sigma) (ours: the factorisation of Tu et al. 2016).
 """
 
 from dataclasses import dataclass
@@ -99,8 +98,7 @@ class Manifold(Shapes):
     def weighted(self, Z: np.ndarray, norm: str) -> np.ndarray:
         """The matrix (..., k + d, d) whose Frobenius norm is ||Z||, of Z (..., k + d, d).
 
-        Sbar^{1/2} Z for "left", Sbar^{1/2} Z Sigma^{1/2} for "left_right"; ValueError for another
-        norm.
+        Sbar^{1/2} Z for "left", Sbar^{1/2} Z Sigma^{1/2} for "left_right", else ValueError.
         """
         _check_norm(norm)
         W = self._sides(Z, self._root)
@@ -114,9 +112,8 @@ class Manifold(Shapes):
         """Z_pi, the minimum nearest to Z (k + d, d) in that norm.
 
         "left_right": orthogonal Procrustes, R = u v^T from the SVD of K^T Sbar^{1/2} Z Sigma^{1/2}.
-        "left": quadratic in R without closed form; Newton steps on the rotation, started from that
-        Procrustes solution, reach the stationary point of Lemma 1, the nearest one when Z is near
-        the manifold.
+        "left": quadratic in R without closed form; Newton steps on the rotation from that solution
+        reach the stationary point of Lemma 1, the nearest one when Z is near the manifold.
         """
         _check_norm(norm)
         u, _, vt = np.linalg.svd(self._K.T @ self.weighted(Z, "left_right"))

@@ -27,8 +27,7 @@ class Regression(Shapes):
     `noise` is the standard deviation of eps, in the units of y.
 
     Raises ValueError unless A1 (Sigma symmetric, positive definite) and A2 (k >= d, M of full
-    column rank) hold. Where A3 fails it warns with the number: paper B needs it for a proof, no
-    formula here does.
+    column rank) hold. Where A3 fails it warns with the number: only a proof of paper B needs it.
     """
 
     Sigma: np.ndarray
@@ -124,8 +123,7 @@ class Regression(Shapes):
 def covariance_root(Sigma: np.ndarray, name: str) -> np.ndarray:
     """Sigma^{1/2} (d, d), symmetric, of Sigma (d, d).
 
-    Raises ValueError, with `name`, where Sigma is not square, not finite, not symmetric or not
-    positive definite.
+    Raises ValueError, with `name`, unless Sigma is finite, symmetric and positive definite.
     """
     if Sigma.ndim != 2 or Sigma.shape[0] != Sigma.shape[1] or not np.isfinite(Sigma).all():
         raise ValueError(f"{name} has shape {Sigma.shape}; it must be square, finite")
@@ -141,7 +139,7 @@ def covariance_root(Sigma: np.ndarray, name: str) -> np.ndarray:
 def random_regression(
     seed: int, d: int, k: int, signal: float = 0.2, noise: float = 0.045, floor: float = 0.35
 ) -> Regression:
-    """A problem from two Gaussian matrices, scaled so that A1-A3 hold.
+    """A problem from two Gaussian matrices, scaled so that A1-A3 hold if k >= d and signal < 1/4.
 
     Source: paper B, Appendix A; the scaling is ours.
 

@@ -17,7 +17,7 @@ from typing import Any
 from markupsafe import Markup
 
 from lib import files, provenance
-from lib.companion.record import SCALES
+from lib.companion.record import ENDS, SCALES
 from lib.site import figures, pages
 
 ABOUT = (
@@ -33,8 +33,7 @@ HEADS = {"quantity": "measured quantity", "bound": "theory", "found": "measured"
 def main(argv: list[str] | None = None) -> int:
     """Write the pages, or the Markdown tables; the exit status.
 
-    1 where a table or a record cannot be read, a formula would be shown raw, or a disk takes no
-    file.
+    1 where a table, record or formula cannot be read, or a disk takes no file.
     """
     about = "Write the site of figures and notebooks, or the tables of README and REPRODUCING."
     parser = argparse.ArgumentParser(prog="python -m lib.site", description=about)
@@ -114,7 +113,7 @@ def _pages(site: _Site) -> None:
     order: Any = [page for page in notebooks if page.scale == "demo"]
     site.templates.globals.update(order=order)
     for figure in shown:
-        copies = [figure.folder / f"{figure.slug}{end}" for end in (".png", ".pdf", ".json")]
+        copies = [figure.folder / f"{figure.slug}{end}" for end in ENDS]
         site.write(
             f"figures/{figure.name}.html",
             "figure",

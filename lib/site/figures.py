@@ -70,8 +70,7 @@ class _Entry:
     """One figure at its largest scale; `title` is its name, of no other figure.
 
     `asks`, `says` (the paper) and `finding` are row number `row` of the README's table, `failure`
-    is its sentence there under what did not come out. `trains` names the study whose kept curves it
-    draws, if any.
+    is its sentence there under what did not come out. `trains` is the study it draws, if any.
     """
 
     notebook: _Notebook

@@ -38,7 +38,8 @@ class MaxMargin(Shapes):
                  Frobenius norm W = sum beta_{i,t} delta_{i,t} z_i^T; in every norm
                  1^T beta = ||W||^2 up to the gap
     margins      like duals: delta_{i,t}^T W z_i (head: y_i v^T x_{i,s_i}), at least 1
-    support      like duals: the constraints that carry W, those with a positive dual
+    support      like duals: the constraints that carry W, those with a positive dual (spectral,
+                 nuclear, `Blocks`: a dual whose share of the largest exceeds the slack)
     gap          (runs,) (||W|| - lower bound) / ||W||, the lower bound from the duals
     accuracy     what gap and violation were held to
     tokens       the problem's; W is in their coordinates

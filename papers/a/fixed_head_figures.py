@@ -21,14 +21,13 @@ THRESHOLD = 0.01  # of the loss gap: how soon a rule reaches it is compared
 def _panels(history):
     """The six panels: title, values (runs, k), axis options."""
     gap, miss = history.log_gap / np.log(10), history.log_miss.max(-1) / np.log(10)
-    error = history.direction_error["W_mm"]
     deep = {"ylim": (-30, 1)}
     return (
         ("Loss gap, $\\log_{10}(L - L^*)$", gap, deep),
         ("Norm $\\|W_t\\|$", history.norm, {"yscale": "log"}),
         ("Mean weight of the opt token", history.opt_score, {}),
         ("Alignment with $W_{mm}$", history.alignment["W_mm"], {}),
-        ("Direction error", error, {"yscale": "log"}),
+        ("Direction error", history.direction_error["W_mm"], {"yscale": "log"}),
         ("Missing weight, $\\log_{10}(1 - p_{opt})$", miss, deep),
     )
 
@@ -50,15 +49,16 @@ def draw(histories: Mapping[str, History], caption: str, crowd: History | None =
             plots.band(axis, history.iterations, values, rule)
             axis.set(title=title, xscale="log", xlim=(1, history.iterations[-1]), **options)
     axes[0].axhline(np.log10(THRESHOLD), **plots.LEVEL)
-    axes[0].text(1.2, np.log10(THRESHOLD) - 0.5, f"${THRESHOLD}$", color=plots.GREY, va="top")
+    pieces.beside(axes[0], 1, np.log10(THRESHOLD), str(THRESHOLD), plots.GREY, (4, -3))
     if crowd is not None:
         _smallest_weights(axes[3], crowd)
     steps, slope = histories["NGD"].iterations[-1], _slope(histories)
+    end = np.median(histories["NGD"].direction_error["W_mm"][:, -1])
     for axis in axes[3:]:
         axis.set_xlabel("iteration $t$")
     plots.power_law(axes[4], (steps / 10, steps), -0.5, 0.3, "Theorem 1: $t^{-1/2}$")
-    words, colour = f"NGD measured: $t^{{{slope:.2f}}}$", plots.look("NGD").colour
-    pieces.note(axes[4], words, 0.04, 0.06, colour=colour)
+    words = f"NGD: $t^{{{slope:.2f}}}$, ends {end:.3f} off"
+    pieces.note(axes[4], words, 0.04, 0.06, colour=plots.look("NGD").colour)
     return plots.caption(plots.legend(figure, axes[4]), caption)
 
 
@@ -68,8 +68,10 @@ def _smallest_weights(axis, crowd):
     smallest = (p_opt / p_opt[:, :1]).min(-1)
     axis.clear()
     axis.plot(crowd.iterations, smallest.T, color=plots.FAINT, linewidth=0.5)
-    worst = smallest[smallest.min(1).argmin()]
-    axis.plot(crowd.iterations, worst, **plots.look("NGD").line)
+    worst, look = smallest[smallest.min(1).argmin()], plots.look("NGD")
+    axis.plot(crowd.iterations, worst, **look.line)
+    lowest = crowd.iterations[worst.argmin()], worst.min()
+    pieces.beside(axis, *lowest, f"down to {worst.min():.2f}", look.colour, (-8, 0))
     title = f"Least $p_{{opt}}(t)/p_{{opt}}(0)$, {len(smallest)} draws"
     axis.set(title=title, xscale="log", xlim=(1, crowd.iterations[-1]), ylim=(0.75, 1.5))
     axis.axhline(1.0, **plots.LEVEL)
@@ -133,8 +135,7 @@ def draw_horizon(
     error.plot(np.arange(len(plain_error)) + 1, plain_error, **ordinary)
     plots.power_law(error, (10, steps), -0.5, 1.5, "Theorem 1: $t^{-1/2}$")
     weight.axhline(SMALLEST_FLOAT, **plots.LEVEL)
-    note = {"fontsize": "x-small", "color": plots.GREY, "va": "bottom"}
-    weight.text(1.2, 1.4 * SMALLEST_FLOAT, "above: no float64", **note)
+    pieces.beside(weight, 1, SMALLEST_FLOAT, "above: no float64", plots.GREY, (2, 4))
     rate.axhline(-0.5, **plots.BOUND)
     time = {"xscale": "log", "xlabel": "iteration $t$"}
     error.set(title="Direction error", yscale="log", **time)
@@ -146,9 +147,9 @@ def draw_horizon(
 
 
 def horizon_numbers(ngd: History, last: Mapping[str, np.ndarray]) -> dict[str, Number]:
-    """Exponents of the last decade {rule: (runs,)}, NGD's last error and missing weight."""
+    """Medians of `last`, exponents {rule: (runs,)}, of NGD's last error and missing weight."""
     known = {
-        f"{name.split(',')[0].lower()}_exponent": Number(values.max(), 1e-3)
+        f"{name.split(',')[0].lower()}_exponent": Number(np.median(values), 1e-3)
         for name, values in last.items()
     }
     error, miss = ngd.direction_error["W_mm"][:, -1], ngd.log_miss[:, -1].max(-1)

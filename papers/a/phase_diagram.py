@@ -117,8 +117,8 @@ def assumption1_needed(
 def skewed(tokens: TokenSet, spread: float, seeds: Sequence[int]) -> TokenSet:
     """Break Assumption 2: add to u a random vector orthogonal to all opt tokens, one seed per run.
 
-    The other tokens' scores, at most, become spread times the smallest opt score; the opt tokens
-    keep theirs. Raises ValueError unless 0 <= spread < 1 (the opt tokens would change).
+    The largest of the other tokens' scores, in size, becomes spread times the smallest opt score;
+    the opt tokens keep theirs. Raises ValueError unless 0 <= spread < 1 (others would be opt).
     """
     if not 0 <= spread < 1:
         raise ValueError(f"spread = {spread}; it must be in [0, 1): opt tokens must stay the best")
@@ -172,7 +172,7 @@ def phase_diagram(
 
 
 def broken(diagrams: Sequence[Mapping[str, np.ndarray]], rules: Sequence[str]) -> list[Claim]:
-    """In the first cells, where the assumptions nearly hold, all runs reach W_mm; not elsewhere."""
+    """All runs reach W_mm in the first cells (first column, no spread); not in all the others."""
     intact = min(diagram[rule][0, 0] for diagram in diagrams for rule in rules)
     worst = {rule: min(np.nanmin(diagram[rule]) for diagram in diagrams) for rule in rules}
     broken = [PAPER.claim("phase", smallest, rule) for rule, smallest in worst.items()]

@@ -14,7 +14,6 @@ from papers.a import speed
 from papers.kept_curves import edges, headed, losses, outcome, rates_figure, setting, together
 from papers.verdicts import SAME, no_gain
 
-TICKS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10)  # of a ratio of steps
 LEAST_GROWTH = 0.01  # of a layer, in the panel over steps
 HIGHEST_LOSS = 5  # of the panel of rates: above it a trial has diverged, its line leaves the panel
 
@@ -39,8 +38,7 @@ def draw(curves: Curves, name: str) -> Figure:
     targets = curves.configuration["targets"]
     for target in targets:
         axes[0].axhline(target, **plots.LEVEL)
-    labels = [(target, f"{target:g}", plots.GREY) for target in targets]
-    pieces.end_labels(axes[0], labels)
+    pieces.end_labels(axes[0], [(target, f"{target:g}", plots.GREY) for target in targets])
     return plots.legend(figure, axes[0])
 
 
@@ -122,10 +120,7 @@ def _ratios(ax, curves: Curves, name: str) -> None:
     pieces.forest(ax, bars, (0.8 * min(inside), 1.25 * max(1.0, *inside)), 1.0)
     ax.set(title="Steps to the target over SGD's", xscale="log")
     ax.tick_params(axis="y", labelsize=6.5)
-    low, high = ax.get_xlim()
-    ticks = [value for value in TICKS if low < value < high]
-    ax.set_xticks(ticks, [f"{value:g}" for value in ticks])
-    ax.minorticks_off()
+    pieces.plain_ticks(ax.xaxis)
 
 
 def _norms(ax, curves: Curves) -> None:
@@ -147,13 +142,15 @@ def _norms(ax, curves: Curves) -> None:
 
 
 def _growth(ax, curves: Curves) -> None:
-    """Growth of every weight matrix against a random walk of the same steps, a dot a layer."""
-    edges, shrunk = [], False
-    for rule in curves.configuration["rates"]:
+    """Growth of every weight matrix over that of a random walk of its steps; its verdicts."""
+    edges, shrunk, words = [], False, []
+    judged = [claim for claim in speed.table(curves, "fig7") if "growth" in claim.id]
+    for rule, claim in zip(curves.configuration["rates"], judged, strict=True):
         grown, walk = speed.growth(curves, rule), speed.random_walk(curves, rule)
         x = [np.median(walk[name]) for name in grown]
         y = [np.median(values) for values in grown.values()]
         ax.plot(x, y, markersize=3, **plots.look(rule).mark)
+        words.append(f"{rule}: {claim.verdict}")
         edges += [*x, *filter(lambda value: value > 0, y)]
         shrunk |= min(y) <= 0
     ends = np.array([min(edges) / 1.5, max(edges) * 1.5])
@@ -163,6 +160,7 @@ def _growth(ax, curves: Curves) -> None:
         ax.set_yscale("symlog", linthresh=0.01)
     else:
         ax.set(yscale="log", ylim=ends)
+    pieces.note(ax, "\n".join(words), y=0.07)
 
 
 def caption(curves: Curves, name: str, table: Table) -> str:

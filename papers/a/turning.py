@@ -82,13 +82,11 @@ def _frame(figure, panels, tokens, W, W_mm, t):
         tip = {"arrowstyle": "-|>", "color": plots.look("NGD").colour, "linewidth": 2.5}
         panel.annotate("", 2.2 * arrows[i], (0, 0), arrowprops=tip, zorder=4)
     error = np.linalg.norm(W / np.linalg.norm(W) - W_mm / np.linalg.norm(W_mm))
-    figure.suptitle(
+    words = (
         f"step {t:,}: the direction of $W_t$ is {error:.3f} from that of $W_{{mm}}$\n"
-        "arrow: $W_t z_i$; dashed: $W_{mm} z_i$; orange: the best token; numbers: softmax weights",
-        x=0.5,
-        y=0.985,
-        fontsize=10,
+        "arrow: $W_t z_i$; dashed: $W_{mm} z_i$; orange: the best token; numbers: softmax weights"
     )
+    figure.suptitle(words, y=0.985, fontsize=10)
 
 
 if __name__ == "__main__":

@@ -42,9 +42,14 @@ def against_sgd(
     """Loss and excess of the rule `ours` beside SGD's from a random start; L* = `optimum`."""
     figure, (loss, relative) = plots.panels(1, 2, height=2.6)
     lines = ((ours, label, "Algorithm 1", 3), ("random", "SGD, random start", "SGD", 1.4))
+    starts = {}
     for name, text, like, width in lines:  # a wide line shows on both sides of the optimum's
         plots.band(loss, recorded, optimum * (1 + excess[name]), text, like, linewidth=width)
         plots.band(relative, recorded, excess[name], text, like)
+        starts[np.median(excess[name][:, 0])] = plots.look(like).colour
+    for start, colour in starts.items():
+        words = f"{start:,.0f} times" if start > 1 else f"{100 * start:.2g} %"
+        pieces.beside(relative, 0, start, words, colour, (6, 2))
     loss.axhline(optimum, label="optimum $L^* = k\\sigma^2/2$", zorder=3, **plots.PREDICTED)
     loss.set(title="Population loss $L(Z_t)$", yscale="log", xlabel="iteration $t$")
     loss.set_ylim(optimum / 2, None)
@@ -71,7 +76,8 @@ def ablation(
         _time_axis(axis, f"{start.capitalize()} start: $(L - L^*)/L^*$", steps)
         _last(axis, {text: excess[start + part] for part, text in parts.items()})
     P, R = (np.median(factor_effect(excess, part)) for part in "PR")
-    pieces.note(axes[1], f"at the end\nR: times {R:.3f}\nP: times {P:.2f}", x=0.05)
+    words = f"last excess with over without,\nmedian run: R {R:.3f}, P {P:.2f}"
+    pieces.note(axes[1], words, x=0.05)
     numbers = conditions.mean(1)
     for name in ("R only", "P and R", "two-sided P and R"):
         values, mark = np.minimum(times[name], steps).T, plots.look(name).marker
@@ -81,8 +87,7 @@ def ablation(
     axes[2].set_xlabel("condition number of $\\Sigma$")
     axes[2].minorticks_off()
     axes[2].set_xticks(numbers, [f"{number:.0f}" for number in numbers])
-    unreached = {"fontsize": "small", "color": plots.GREY}
-    axes[2].text(numbers.min(), 1.04 * steps, "on the line: not reached", **unreached)
+    pieces.beside(axes[2], numbers.min(), steps, "on the line: not reached", plots.GREY, (2, 3))
     ours = plots.look("two-sided P and R").line
     axes[1].plot([], [], label="two-sided P and R (ours)", **ours)
     return plots.legend(figure, axes[1])
@@ -123,9 +128,9 @@ def scaling(
         bottom.text(n, below, f"$n^{{{power}}}$", color=plots.GREY, ha="right", va="top")
     plots.band(powers, *start, "start", distance, marker="s", markersize=3)
     plots.band(powers, sizes, bias, "bias", slope, marker="^", markersize=3)
-    titles = ((bottom, "Floor of the excess loss"), (powers, "Start's distance, bias"))
-    for axis, title in titles:
-        axis.set(title=title, xscale="log", yscale="log", xlabel="samples $n$")
+    logs = dict(xscale="log", yscale="log", xlabel="samples $n$")
+    bottom.set(title="Floor of the excess loss", **logs)
+    powers.set(title="Start's distance, bias", **logs)
     powers.set_ylim(bias.min() / 60, 8 * start[1].max())
     said = {name: f"$n^{{{a:.2f} \\pm {error:.1g}}}$" for name, (a, error) in exponents.items()}
     pieces.note(bottom, f"measured: {said['floor']}", 0.05, colour=floor.colour)
@@ -151,7 +156,7 @@ def optimisers(
     path.set_ylim(2e-3, 3e4)
     _last(path, {name: excess[name] for name in order})
     rows = {f"{name}, step {step_sizes.get(name, step_size):g}": needed[name] for name in order}
-    ends = max(1, 0.6 * min(row.min() for row in rows.values())), 1.2 * steps
+    ends = max(1, 0.6 * min(row.min() for row in rows.values())), 2 * steps
     medians = [np.median(row) for row in rows.values()]
     said = [f"{median:,.0f}" if np.isfinite(median) else f"  >{steps:,}" for median in medians]
     title = "Iterations to within 10 % of $L^*$; right: median"

@@ -93,7 +93,6 @@ def memory(
     """Adam's ratio in three norms against beta_2 (epsilon 0) and epsilon; every rule's in its norm
     against the samples a step."""
     figure, axes = plots.panels(1, 3, height=2.9)
-
     forgotten = [1 - beta for beta in memories]
     evenly, sign = range(len(epsilons)), plots.look("l_inf").colour
     for axis, x, runs in ((axes[0], forgotten, by_memory), (axes[1], evenly, by_epsilon)):

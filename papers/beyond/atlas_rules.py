@@ -156,7 +156,7 @@ def _moved(rule):
         return {1: "sgn of the largest entry of G, there", 2: "G / |G|"}.get(rule.p, "sgn(G)")
     if rule.kind == o.SPECTRAL:
         of = "M + (G - M) (1 - mu)" if rule.nesterov else "M" if rule.momentum else "G"
-        shape = {o.POLAR: "U V^T", o.LEADING: "u_1 v_1^T"}
+        shape = {o.POLAR: "U V^T", o.LEADING: "U_1 V_1^T"}
         word = shape.get(rule.shape, f"{rule.iterations} Newton-Schulz steps on U S V^T")
         return f"sgn(U V^T), U S V^T = {of}" if rule.signed else f"{word}, U S V^T = {of}"
     if rule.kind == o.ADAPTIVE:

@@ -16,9 +16,11 @@ from papers.beyond.margin_law_steps import Cycles, ratio_to_law
 from papers.beyond.tolerances import BOUNDS, QUIET
 from papers.beyond.zero_duals import Left, ZeroDualsRun
 
+SHORT = {"GD": ("steps", 0.38), "Polyak": ("cap", 0.18)}  # what is constant; height
 FLOOR = 1e-10  # below it a relative deviation is rounding, another on every processor
 NGD = plots.look("NGD")
 ONE = plots.SERIES[0]
+NAMED = {"imbalance": "a tilt of the head", "raw noise": "noise on all entries"}
 SMALL = dict(fontsize="x-small")
 TITLED = dict(**SMALL, loc="upper left", handletextpad=0.3)
 
@@ -69,12 +71,11 @@ def bound_and_law(history: History, law: MarginLaw) -> Figure:
     predicted = np.median(law.constant[:, None] / size, axis=0)
     axis.plot(t, predicted, label=r"predicted: $C/\|W_t\|$, $C$ from the duals", **plots.PREDICTED)
     _logs(axis, xlabel="iteration $t$", xlim=(1, steps))
-    axis.set(ylim=(np.median(error[:, -1]) / 2, 4), title="Direction error of normalised GD")
-    power = fits.exponent(history, "W_mm", since=steps / 10).max()
+    axis.set(ylim=(np.median(error[:, -1]) / 3, 4), title="Direction error of normalised GD")
+    power = np.median(fits.exponent(history, "W_mm", since=steps / 10))
     off = np.abs(ratio_to_law(history, "W_mm", law)[:, -1] - 1).max()
-    words = f"measured: $t^{{{power:.3f}}}$\noff $C/\\|W_t\\|$ by {off:.1e}"
-    late = np.searchsorted(t, steps / 30)
-    pieces.beside(axis, t[late], error[0, late], words, NGD.colour, (-12, -8))
+    words = f"$t^{{{power:.3f}}}$, at the end\noff $C/\\|W_t\\|$ by {off:.1e}"
+    pieces.beside(axis, steps, error[0, -1], words, NGD.colour, (-28, 0))
     axis.legend(loc="lower left", handlelength=3)
     return figure
 
@@ -98,7 +99,8 @@ def offsets(
         read, solved = np.concatenate([runs.dual_shares(c) for c in group], 1)
         worst, pairs = max(worst, np.abs(read / solved - 1).max()), pairs + len(read)
         apart = max(apart, *(np.abs(runs.offsets_missed(c)).max() for c in group))
-        duals.plot(solved, read, ms=3, mfc="none", mew=0.7, label=name, **like.mark)
+        points = dict(ms=3, mfc="none", mew=0.7, rasterized=True)  # thousands
+        duals.plot(solved, read, label=name, **points, **like.mark)
     _logs(duals, xlabel=r"share $\beta_m/\sum\beta$ from the solver")
     pieces.diagonal(duals)
     duals.set(title="Share of each dual, read off the margins")
@@ -148,27 +150,25 @@ def _off(worst: float) -> str:
 def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
     """Direction error over ||W_t|| for every rule, with C/||W_t||; and how the deviation dies.
 
-    The rules "GD" and "Polyak", of constant steps or cap, are broad bands; logistic runs dashed.
+    The rules "GD" and "Polyak", of constant steps or cap, end in a mark; logistic runs are dashed.
     """
     figure, (error, left) = plots.panels(1, 2, height=3.2)
     for name, history in histories.items():
         size, ratio = history.norm[0, 1:], ratio_to_law(history, "W_mm", law)[0, 1:]
         rules = "NGD-mom", "NGD", "GD", "Polyak, no cap", "Polyak"
         label = next(rule for rule in rules if name.startswith(rule))
-        dash = "--" if "logistic" in name else "-"
-        line = dict(color=plots.look(label).colour, linestyle=dash, linewidth=1.4)
-        if name in ("GD", "Polyak"):
-            line |= dict(linewidth=4, alpha=0.35)
-            label = "_"
+        line = plots.look(label).line | dict(linestyle="--" if "logistic" in name else "-")
         known = {other.get_label() for other in error.lines}
         wrong = history.direction_error["W_mm"][0, 1:]
         error.plot(size, wrong, label=f"_{label}" if label in known else label, **line)
         left.plot(size / law.norm[0], np.abs(ratio - 1).clip(FLOOR), **line)
-        if name == "GD":
-            words = f"GD, constant steps:\n{abs(ratio[-1] - 1):.2f} away from the law"
-            arrow = dict(arrowprops=dict(arrowstyle="-", color=plots.GREY), **SMALL)
-            ends = dict(xytext=(0.05, 0.3), textcoords="axes fraction")
-            error.annotate(words, (size[-1], wrong[-1]), **ends, **arrow)
+        if name in SHORT:
+            error.plot(size[-1], wrong[-1], ms=5, zorder=4, **plots.look(name).mark)
+            what, height = SHORT[name]
+            words = f"{name}, constant {what}:\n{abs(ratio[-1] - 1):.2f} off the law"
+            end, place = (size[-1], wrong[-1]), dict(xytext=(0.04, height), **SMALL)
+            arrow = dict(color=line["color"], arrowprops=dict(arrowstyle="-", **line))
+            error.annotate(words, end, textcoords="axes fraction", **place, **arrow)
     sizes = np.geomspace(2, error.get_xlim()[1], 50)
     error.plot(sizes, law.constant[0] / sizes, zorder=0, **plots.PREDICTED)
     words = rf"$C/\|W_t\|$, $C={law.constant[0]:.4f}$"
@@ -179,7 +179,7 @@ def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
     left.text(0.52, 0.62, r"$e^{-\lambda_1a_t}$", transform=left.transAxes)
     left.set(yscale="log", ylim=(FLOOR, 3), xlim=(0, 1800), xlabel="margin level $a_t$")
     left.set(title=r"Distance from the law, $|$error$\,\times\|W_t\|/C-1\,|$")
-    pieces.note(error, "broad: constant steps or cap\ndashed: logistic loss", x=0.05)
+    pieces.note(error, "dashed: logistic loss", x=0.04)
     return plots.legend(figure, error)
 
 
@@ -261,8 +261,7 @@ def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
         rows[f"{steps}, its level"] = np.abs(joint_law.level_errors(one))
         looks += [like, like]
     said = [f"{100 * values.max():.2g} %" for values in rows.values()]
-    error.set(title="Direction error of $W_t$; dotted: from duals")
-    _logs(error, xlabel="iteration $t$")
+    _logs(error, xlabel="iteration $t$", title="Direction error of $W_t$; dotted: from duals")
     pieces.end_labels(error, ends)
     error.legend(**SMALL, loc=(0.02, 0.34), labelspacing=0.2)
     inside = [value for row in rows.values() for value in row if value > FLOOR]
@@ -355,10 +354,10 @@ def constants(points: Sequence[constant_map.Point], switches: Mapping[str, np.nd
         here = [p for p in kept if p.axis == name]
         at = np.array([p.value for p in here])
         predicted = np.array([p.comparison.law.constant[0] for p in here])
-        measured = [p.comparison.measured.residual for p in here]
+        measured = np.array([p.comparison.measured.residual for p in here])
         axis.plot(at, predicted, "_", color=plots.BLACK, ms=9)
         axis.plot(at, measured, ms=3, mfc="none", **ONE.mark)
-        axis.set(title=f"$C$ along {name}")
+        axis.set(title=f"$C$ along {NAMED.get(name, name)}")
         if 0 not in at:
             _logs(axis)
             axis.set_xticks(sorted({*at}), [f"{v:g}" for v in sorted({*at})])
@@ -367,7 +366,9 @@ def constants(points: Sequence[constant_map.Point], switches: Mapping[str, np.nd
         if name == "noise":
             top = np.median(predicted[at == 1])
             plots.power_law(axis, (1, max(at)), -2, 1.6 * top, r"$\sigma^{-2}$")
-            axis.text(2, 0.9 * top, r"$\sigma^{-2}$", color=plots.GREY)
+            power = np.polyfit(*np.log([at[at >= 1], measured[at >= 1]]), 1)[0]
+            asked = "asked $\\sigma^{-2}$ (dashed),\nfound from 1 on"
+            pieces.note(axis, f"{asked} $\\sigma^{{{power:.2f}}}$", y=0.97, va="top")
         if name in switches:
             _switches(axis, switches[name], 3 * max(at))
     return figure
@@ -414,9 +415,8 @@ def bent(
     measured, flow, first = np.array([[r.measured[-1], r.predicted[-1], r.first] for r in left]).T
     outside.plot(flow, measured, ms=4, mfc="none", label="the flow", **ONE.mark)
     outside.plot(first, measured, ms=4, mfc="none", label="first order", **plots.SERIES[1].mark)
-    _logs(outside, xlabel="predicted", ylabel="measured")
+    _logs(outside, xlabel="predicted", ylabel="measured", title="Left outside the span")
     pieces.diagonal(outside)
-    outside.set(title="Left outside the span")
     pieces.plain_ticks(outside.yaxis)
     outside.legend(**SMALL)
     _moves(moves, steps)

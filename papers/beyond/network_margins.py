@@ -166,7 +166,7 @@ def tuned(setting: Setting, data, rates: Mapping[str, Sequence[float]], last: in
 
 
 @dataclass(frozen=True)
-class MarginReading:
+class _MarginReading:
     """Of (layers, heads): ratio (..., NORMS), quantile and least margin, factors (..., d_h, d)."""
 
     ratio: np.ndarray
@@ -179,6 +179,9 @@ class MarginReading:
     def W(self) -> np.ndarray:
         """W_K^T W_Q / sqrt(d_h), (layers, heads, d, d)."""
         return _product(self.K, self.Q)
+
+
+Readings = Mapping[str, Sequence[_MarginReading]]  # by rule, one a seed
 
 
 def _product(K, Q):
@@ -207,8 +210,10 @@ def _norms(K, Q):
     return np.stack([*whole, root * np.abs(K).max((-2, -1)) * np.abs(Q).max((-2, -1))], -1)
 
 
-def read(network: VisionTransformer, pictures: Tensor, quantile: float = QUANTILE) -> MarginReading:
-    """The `MarginReading` of a network on standardised pictures (b, channels, s, s)."""
+def read(
+    network: VisionTransformer, pictures: Tensor, quantile: float = QUANTILE
+) -> _MarginReading:
+    """The `_MarginReading` of a network on standardised pictures (b, channels, s, s)."""
     blocks: list[Any] = [block.attention for block in network.blocks]
     heads = blocks[0].heads
     weights = [block.project.weight.detach() for block in blocks]
@@ -225,7 +230,7 @@ def read(network: VisionTransformer, pictures: Tensor, quantile: float = QUANTIL
             leads = logits[..., -1] - logits[..., -2]
             low[layer, head], least[layer, head] = np.quantile(leads, quantile), leads.min()
     ratio = (low / scale)[..., None] / _norms(K, Q)
-    return MarginReading(ratio=ratio, quantile=low, least=least, K=K, Q=Q)
+    return _MarginReading(ratio=ratio, quantile=low, least=least, K=K, Q=Q)
 
 
 Disputes = Mapping[tuple[str, str], np.ndarray]
@@ -285,21 +290,19 @@ def selection_claims(
     return [*claims, claim("select.adam", adam)]
 
 
-def _level(readings: Sequence[MarginReading]) -> np.ndarray:
+def _level(readings: Sequence[_MarginReading]) -> np.ndarray:
     """A rule's numbers: median over layers and heads of log ratio, (seeds, norms)."""
     return np.array([np.median(np.log(reading.ratio), (0, 1)) for reading in readings])
 
 
-def leads(
-    readings: Mapping[str, Sequence[MarginReading]], rule: str, norm: str
-) -> dict[str, np.ndarray]:
+def leads(readings: Readings, rule: str, norm: str) -> dict[str, np.ndarray]:
     """By how much `rule` is ahead of every other in a norm: paired differences (seeds,)."""
     k = NORMS.index(norm)
     levels = {name: _level(seeds)[:, k] for name, seeds in readings.items()}
     return {name: levels[rule] - other for name, other in levels.items() if name != rule}
 
 
-def _first(readings, rule, norm):
+def deciding_lead(readings: Readings, rule: str, norm: str) -> tuple[str, str, verdicts.Interval]:
     """(verdict, rival, its paired interval) on "`rule` has the largest ratio in `norm`".
 
     The rival is the one whose interval ends lowest.
@@ -317,11 +320,11 @@ def _first(readings, rule, norm):
     return word, rival, intervals[rival]
 
 
-def ranking_claims(readings: Mapping[str, Sequence[MarginReading]]) -> list[Claim]:
+def ranking_claims(readings: Readings) -> list[Claim]:
     """Part 3: who has the largest ratio in four norms."""
     claims = []
     for norm, rule in FIRST.items():
-        word, rival, interval = _first(readings, rule, norm)
+        word, rival, interval = deciding_lead(readings, rule, norm)
         text = f"ViT, {norm}: log ratio of {rule} less that of {rival}, the rival that decides"
         values = interval.values.mean(), interval.low, interval.high
         name = f"vit.{norm.replace(' ', '_')}"
@@ -329,7 +332,7 @@ def ranking_claims(readings: Mapping[str, Sequence[MarginReading]]) -> list[Clai
     return claims
 
 
-def counted(readings: Mapping[str, Sequence[MarginReading]]) -> np.ndarray:
+def counted(readings: Readings) -> np.ndarray:
     """Share of layers, heads and seeds in which a rule has the largest ratio, (rules, norms)."""
     ratios = np.array([[reading.ratio for reading in seeds] for seeds in readings.values()])
     largest = ratios.argmax(0)

@@ -1,6 +1,6 @@
 """The pictures of notebook 45: each draws what the notebook computed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -15,10 +15,10 @@ from papers.beyond.network_margins import (
     FIRST,
     HALF,
     Disputes,
-    MarginReading,
+    Readings,
     counted,
+    deciding_lead,
     leads,
-    ranking_claims,
     share,
     won,
 )
@@ -94,7 +94,7 @@ def selections(
     return plots.legend(figure, axes[0])
 
 
-def ranking(readings: Mapping[str, Sequence[MarginReading]]) -> Figure:
+def ranking(readings: Readings) -> Figure:
     """Left how far the rule predicted first is ahead of each rival; right where who is largest.
 
     In words the lead on the rival that decides, whose interval ends lowest, and the verdict.
@@ -113,10 +113,11 @@ def ranking(readings: Mapping[str, Sequence[MarginReading]]) -> Figure:
         x = np.array(list(ahead)) + 0.16 * (k - 1.5)
         axes[0].errorbar(x, mean, [mean - low, high - mean], label=f"less {rule}", **style)
     low, high = axes[0].get_ylim()
-    axes[0].set_ylim(low, high + 0.15 * (high - low))  # room for the verdicts
-    for x, claim in enumerate(ranking_claims(readings)):
-        words = f"{claim.measured:+.2f}\n{claim.verdict}"
-        pieces.beside(axes[0], x, high, words, plots.look(claim.verdict).colour, (0, 1))
+    axes[0].set_ylim(low, high + 0.25 * (high - low))  # room for the verdicts
+    for x, (norm, rule) in enumerate(FIRST.items()):
+        verdict, rival, lead = deciding_lead(readings, rule, norm)
+        words = f"{lead.values.mean():+.2f} on\n{rival}:\n{verdict}"
+        pieces.beside(axes[0], x, high, words, plots.look(verdict).colour, (0, 1))
     axes[0].axhline(0, **plots.LEVEL)
     axes[0].set(ylabel="log ratio, mean of seeds, 95 %")
     named = [f"{rule},\n{NAMES[NORMS.index(norm)]}" for norm, rule in FIRST.items()]

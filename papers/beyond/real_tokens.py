@@ -169,7 +169,6 @@ def draw(readings: dict[str, list[_Reading]], shown: tuple[_Sentences, _Reading]
         words = f"{len(off)} runs end on the line,\noff by {max(off):.1e} at most"
         pieces.note(upper, words, y=0.2)
     sentences, reading = shown
-    # x: characters
     lower.set(xlim=(0, 104), ylim=(0, 6.6), title="Which word piece is read")
     lower.axis("off")
     plain = dict(fontsize=7.5, family="monospace", va="center", in_layout=False)
@@ -177,7 +176,7 @@ def draw(readings: dict[str, list[_Reading]], shown: tuple[_Sentences, _Reading]
     rows = [(which, k) for which in (0, len(sentences.words) // 2) for k in records]
     for height, (which, k) in zip((6, 5, 4, 2.2, 1.2, 0.2), rows, strict=True):
         lower.text(0, height, f"t = {reading.iterations[k]:,}", **plain)
-        left = 13.0
+        left = 13.0  # characters
         for word, weight in zip(sentences.words[which], reading.weights[k, which], strict=True):
             if word.startswith("##"):  # goes on the word before it
                 word, left = word[2:], left - 0.8

@@ -142,15 +142,15 @@ def parents(
     recorded, alignments = pairs
     ends = []
     for trained, norm in (key for key in alignments if isinstance(key, tuple)):
-        like = plots.look(norm if norm in plots.LOOKS else norm.capitalize())
-        like = like._replace(dash="-" if trained == "W" else "--")
+        name = norm if norm in plots.LOOKS else norm.capitalize()
+        like = plots.look(name)._replace(dash="-" if trained == "W" else "--")
         runs = alignments[trained, norm]
-        plots.band(axes[0], recorded, runs, f"{trained}: {norm.capitalize()}", like)
+        plots.band(axes[0], recorded, runs, "", like)
         last = np.median(runs[:, -1])
-        ends.append((last, f"{trained}: {last:.3f}", like.colour))
+        ends.append((last, f"{trained}, {name}: {last:.3f}", like.colour))
     axes[0].set(xscale="log", title="Alignment with the two SVMs", ylim=(-0.1, 1.05))
     axes[0].set_xlabel("iteration $t$")
-    pieces.end_labels(axes[0], ends)
+    pieces.end_labels(axes[0], ends, 6.5)
     dimensions, shapes = by_dimension
     for ((size, length), rank), like in zip(shapes.items(), plots.SERIES):
         missing = [d for d, r in zip(dimensions, rank, strict=True) if np.isnan(r)]
@@ -158,12 +158,12 @@ def parents(
         label = f"n={size}, T={length}{none}"
         points = dict(marker=like.marker, markersize=3.5, label=label)
         axes[1].plot(dimensions, rank, **points, **like.line)
-    axes[1].set(title="Rank of the nuclear-norm SVM, mean", xlabel="dimension $d$")
+    axes[1].set(title="Mean rank of the nuclear-norm SVM", xlabel="dimension $d$")
     axes[1].set_ylim(0, None)
     missed = {f"d = {d}": 1 - v[1][np.isfinite(v[1])] for d, v in several.items()}
     said = [f"median {np.median(row):.2g}" for row in missed.values()]
     looks = plots.SERIES[: len(missed)]
-    named = dict(title="Several tokens: 1 - alignment with their SVM")
+    named = dict(title="Several tokens at once", xlabel="1 - alignment with their SVM")
     pieces.strip(axes[2], missed, (1e-6, 3), looks, said=said, **named)
     axes[2].tick_params(axis="y", pad=7)  # room for the arrows
     multiples, by_p = paths
@@ -175,10 +175,10 @@ def parents(
             axes[3].plot(*at, mark, color=_look(p).colour, markersize=4)
     axes[3].set(xscale="log", yscale="log", xlabel=r"$\|W\| / \|W_{mm}\|$")
     optimal = np.concatenate([ends["optimal"] for ends in by_p.values()])
-    share = f"{100 * optimal.mean():.0f}"
-    axes[3].set_title("Divergence $D$ of paths and descents")
-    axes[3].plot([], [], "o", color=plots.GREY, ms=4, label=f"descent, optimal: {share} %")
+    axes[3].set(title="Path of least loss, and descents", ylabel="divergence $D$")
+    optimal = f"descent, optimal: {100 * optimal.mean():.0f} %"
+    axes[3].plot([], [], "o", color=plots.GREY, ms=4, label=optimal)
     axes[3].plot([], [], "x", color=plots.GREY, ms=4, label="descent, not optimal")
-    for axis, where in ((axes[0], "best"), (axes[1], "best"), (axes[3], "lower left")):
-        axis.legend(fontsize="x-small", loc=where)
+    for axis in axes[[1, 3]]:
+        axis.legend(fontsize="x-small", loc="lower left")
     return plots.caption(figure, caption)

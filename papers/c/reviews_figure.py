@@ -79,7 +79,7 @@ def accuracy_figure(curves: Curves) -> Figure:
 
 
 def sparsity_figure(curves: Curves) -> Figure:
-    """Magnitudes at start (grey) and end, and Hoyer index, by part; l1.1 less l2, judged.
+    """How magnitudes move from start to end, and Hoyer index, by part; l1.1 less l2, judged.
 
     In the last panel at the end, and below that at matched training accuracy.
     """
@@ -93,13 +93,11 @@ def sparsity_figure(curves: Curves) -> Figure:
         return 100 * counts / counts.sum()
 
     for k, part in enumerate(reviews.PARTS):
-        start = dict(color=plots.FAINT, label="start", fill=True)
-        axes[k].stairs(share("l2", f"start.histogram.{part}"), EDGES, **start)
         for place, rule in enumerate(curves.rates()):
             look = plots.look(rule)
             line = look.line | dict(zorder=4 - place)  # the first, l1.1, on top
-            last = share(rule, f"last.histogram.{part}")
-            axes[k].stairs(last, EDGES, label=shown(rule), **line)
+            start, last = (share(rule, f"{when}.histogram.{part}") for when in WHEN)
+            axes[k].stairs(last - start, EDGES, label=shown(rule), baseline=None, **line)
             ends = [reviews.at_end(run, f"hoyer.{part}") for run in curves.runs(rule)]
             x = k + 0.22 * (place - 1)
             index.plot([x] * len(ends), ends, ms=2.5, mfc="none", **look.mark)
@@ -107,8 +105,9 @@ def sparsity_figure(curves: Curves) -> Figure:
             number = dict(ha="center", fontsize=6, rotation=90, color=look.colour)
             index.text(x, max(ends) + 0.012, f"{np.mean(ends):.3f}", **number)
         axes[k].axvline(0.06, label="0.06, the paper's threshold", **plots.LEVEL)
-        axes[k].set(title=f"{part}: share of entries (%)", xscale="log", xlabel="Magnitude")
-        axes[k].set(xlim=(4e-3, 1.5))
+        axes[k].set(title=f"{part}: entries, end less start", xlabel="Magnitude")
+        axes[k].set(xscale="log", xlim=(4e-3, 1.5))
+    axes[0].set_ylabel("change of share, points")
     index.set_xticks(range(len(reviews.PARTS)), reviews.PARTS)
     index.set(title="Hoyer index", xlim=(-0.5, len(reviews.PARTS) - 0.5))
     index.set_ylim(None, index.get_ylim()[1] + 0.05)
@@ -138,10 +137,8 @@ def attention_figure(curves: Curves) -> Figure:
             label = f"{shown(rule)}, {WHEN[when]}" if not layer else None
             left.plot([x] * len(values), values, ms=4, mfc=face, label=label, **look.mark)
             if when == "last" and layer == layers - 1:
-                place = dict(xytext=(5, 0), textcoords="offset points", va="center", fontsize=7)
-                left.annotate(
-                    f"{values.mean():.0f} %", (x, values.mean()), color=look.colour, **place
-                )
+                words = f"{values.mean():.0f} %"
+                pieces.beside(left, x, values.mean(), words, look.colour)
     left.set(title="Tokens used, % of a review", ylim=(0, 108), xlabel="Layer")
     left.set_xlim(-0.5, layers - 0.45)
     left.set_xticks(range(layers), range(1, layers + 1))
@@ -178,7 +175,6 @@ def vision_figure(curves: Curves) -> Figure:
         for run in curves.runs(rule):
             x, y = run.metrics["control_loss"], run.metrics["hoyer"]
             axes[2].plot(x, y, linewidth=0.9, **look.line)
-    note = dict(fontsize=7, va="top")
     ahead = f"Adam: {early.measured:.2g} of the steps\nto equal accuracy,"
     more = f"{shown('l1.1')}: {sparser.measured:+.2g}\nat equal loss,"
     for ax, place, words, claim in (
@@ -186,7 +182,7 @@ def vision_figure(curves: Curves) -> Figure:
         (axes[2], (0.04, 0.96), more, sparser),
     ):
         words = f"{words}\n{claim.verdict}" if np.isfinite(claim.measured) else claim.verdict
-        ax.text(*place, words, transform=ax.transAxes, **note)
+        pieces.note(ax, words, *place, va="top")
     axes[2].set(title="Hoyer index", xlabel="Training loss, falling")
     axes[2].invert_xaxis()
     return plots.legend(figure, axes[0])

@@ -49,9 +49,9 @@ def end_points(
     return {p: {q: svm.token_svm(tokens, chosen[p], norm=q) for q in histories} for p in histories}
 
 
-def divergences(histories, ends, by_q: bool = False) -> dict[tuple[float, float], np.ndarray]:
-    """D (runs, k) of training with p from the l_q SVM of its tokens, or `by_q` of q's."""
-    end = lambda p, q: ends[q if by_q else p][q].W
+def divergences(histories, ends, own_tokens: bool = False) -> dict[tuple[float, float], np.ndarray]:
+    """D (runs, k) of training with p from the l_q SVM of its tokens; `own_tokens`: q's."""
+    end = lambda p, q: ends[q if own_tokens else p][q].W
     return {(p, q): histories[p].divergence(end(p, q)) for p in histories for q in histories}
 
 

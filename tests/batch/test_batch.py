@@ -12,7 +12,6 @@ import sys
 import time
 from types import SimpleNamespace
 
-import jupytext
 import nbformat
 import papermill
 import psutil
@@ -20,7 +19,7 @@ import pytest
 
 from lib import files, provenance
 from lib.batch import run as batch
-from lib.companion import colab_cell, record
+from lib.companion import record
 
 NOTEBOOK = """# %% [markdown]
 # # A notebook as small as they get
@@ -58,7 +57,7 @@ LAST = {
     "03_hangs": "import time\n\ntime.sleep(7200)",
 }
 PATIENCE = 1200  # seconds that a test waits at most for what a busy machine takes long to do
-FIGURES = ["01_good.json", "01_good.pdf", "01_good.png"]
+FIGURES = ["01_good.json", "01_good.png", "01_good.svg"]
 REDIRECTIONS = {"FIGURES_DIR", "RUNS_DIR", "NOTEBOOKS_DIR", "DATA_DIR", "PYTHONPATH"}
 # A copy of lib/ may keep its bytecode: many processes import it, and compile it once.
 REDIRECTIONS |= {"PYTHONDONTWRITEBYTECODE"}
@@ -175,15 +174,18 @@ def first(repository):
 
 @pytest.fixture
 def edited(repository, first):
-    """Edit files of the repository for one test."""
+    """Replaces `old` in a file for one test, or the whole of it where `old` is None."""
+    before = {}
 
     def edit(path, old, new):
-        text = (repository.root / path).read_text(encoding="utf-8")
-        assert old in text
-        (repository.root / path).write_text(text.replace(old, new), encoding="utf-8")
+        path = repository.root / path
+        before.setdefault(path, path.read_bytes())
+        assert old is None or old in before[path]
+        path.write_bytes(new if old is None else path.read_bytes().replace(old, new))
 
     yield edit
-    repository.git("checkout", "--", "lib", "notebooks")
+    for path, content in before.items():
+        path.write_bytes(content)
 
 
 def test_failures_set_the_exit_status_and_the_others_finish(repository, first):
@@ -223,31 +225,27 @@ def test_what_is_up_to_date_is_left_as_it_is(repository, first):
     assert repository.files("figures", "runs", "notebooks") == before
 
 
-def test_whatever_a_result_depends_on_makes_it_run_again(repository, edited):
-    edited("lib/companion/claims.py", "import math", "import math  # edited")
-    edited("lib/provenance.py", "import json", "import json  # edited")
-    edited("lib/dynamics/rules.py", "import", "import ")  # nothing that the notebook draws on
-    assert repository.why() == "lib changed: companion/claims.py, provenance.py"
-    edited("notebooks/01_good.py", "as small as they get", "smaller still")
-    assert repository.why().startswith("source changed; ")
-    edited("notebooks/01_good.py", "seeds = 5", "seeds = 4")
-    assert repository.why() == "custom parameters"
-    edited("notebooks/01_good.py", "print(record", "mine = print(record")
-    assert repository.why() == "custom code"
+PAGE, PICTURE, MARKER = "notebooks/01_good.py", "figures/demo/01_good.png", "runs/demo/01_good.json"
 
 
-def test_a_missing_or_foreign_figure_and_a_damaged_marker_are_made_again(repository, first):
-    path, marker = repository.demo / "01_good.png", repository.marker.read_text()
-    content = path.read_bytes()
-    for change in (path.unlink, lambda: path.write_bytes(content + b" ")):
-        change()
-        assert repository.why() == "figures changed: 01_good.png"
-    path.write_bytes(content)
-    assert repository.why() is None
-    for text in ("", "[]"):
-        repository.marker.write_text(text)
-        assert repository.why() == "damaged: runs/demo/01_good.json"
-    repository.marker.write_text(marker)
+@pytest.mark.parametrize(
+    ("path", "old", "new", "reason"),
+    [
+        ("lib/provenance.py", b"import json", b"import json  # edited", "lib changed: provenance"),
+        ("lib/dynamics/rules.py", b"import", b"import ", ""),  # nothing that the page draws on
+        (PAGE, b"as small as they get", b"smaller still", "source changed"),
+        (PAGE, b"seeds = 5", b"seeds = 4", "custom parameters"),
+        (PAGE, b"print(record", b"mine = print(record", "custom code"),
+        (PICTURE, None, b"of another run", "figures changed: 01_good.png"),
+        (MARKER, None, b"[]", f"damaged: {MARKER}"),
+    ],
+)
+def test_whatever_a_result_depends_on_makes_it_run_again(
+    repository, edited, path, old, new, reason
+):
+    edited(path, old, new)
+    why = repository.why()
+    assert why.startswith(reason) if reason else why is None
 
 
 def test_old_names_and_scales_that_are_not_offered(repository, first):
@@ -288,32 +286,16 @@ def test_store_writes_the_outputs_beside_the_source(repository, first):
     finally:
         path.unlink()
     assert repository.files("notebooks") == before
-    ids = [cell.id for cell in stored.cells]
-    assert ids == ["cell-00", "install", "cell-01", "cell-02", "cell-03"]
-    assert stored.metadata.kernelspec.name == "python3" and "papermill" not in stored.metadata
-    stored.cells = [cell for cell in stored.cells if not colab_cell._installs(cell)]
-    source = jupytext.read(repository.notebooks / "01_good.py")
-    source.cells[1].metadata.update(colab_cell.HIDDEN)  # parameters are folded
-    assert [(c.cell_type, c.source, c.metadata) for c in stored.cells] == [
-        (c.cell_type, c.source, c.metadata) for c in source.cells
-    ]
-    assert [bool(c.outputs) for c in stored.cells if c.cell_type == "code"] == [False, True, True]
+    full = [bool(cell.outputs) for cell in stored.cells if cell.cell_type == "code"]
+    assert full == [False, False, True, True]  # that installs, parameters, two that print
 
 
-def test_a_readers_parameters_leave_figures_alone_by_every_door(repository, first, tmp_path):
+def test_a_readers_parameters_leave_figures_alone(repository, first):
     before = repository.files("figures", "runs/demo", "notebooks")
     done = repository.batch("01_good", "--set", "seeds=8")
     assert done.status == 0 and "custom, not compared; held 0 of 1" in done.output
     (path,) = (repository.root / "runs" / "custom").glob("01_good-*/figures/demo/01_good.json")
     assert json.loads(path.read_text())["seeds"] == list(range(8))
-    notebook = jupytext.read(repository.notebooks / "01_good.py")
-    notebook.metadata["kernelspec"] = colab_cell.KERNEL
-    jupytext.write(notebook, tmp_path / "given.ipynb")
-    given = ["-p", "seeds", "3", "given.ipynb", "out.ipynb"]
-    papermill = [sys.executable, "-m", "papermill", *given]
-    environment = ENVIRONMENT | {"PYTHONPATH": str(repository.root)}
-    subprocess.run(papermill, cwd=tmp_path, env=environment, check=True, capture_output=True)
-    assert "(seeds = 3); saved in" in (tmp_path / "out.ipynb").read_text()
     assert repository.files("figures", "runs/demo", "notebooks") == before
 
 
@@ -432,46 +414,32 @@ def test_nothing_is_lost_or_done_twice_when_a_worker_dies(cluster, tmp_path):
         (["--workers", "0"], ["--workers"]),
         (["--timeout", "nan"], ["--timeout"]),
         (["--store", "--scale", "desk"], ["--store"]),
+        (["--force", "--scheduler", "nowhere"], ["at nowhere"]),
     ],
 )
 def test_bad_usage_is_one_sentence_and_runs_nothing(repository, first, arguments, words):
-    output = refused(repository, repository.inside, arguments)
-    assert [word for word in words if word not in output] == []
-
-
-def test_a_scheduler_that_does_not_answer_is_named(repository, first):
-    arguments = ["--force", "--scheduler", "nowhere"]
-    assert "at nowhere" in refused(repository, repository.batch, arguments)
-
-
-def refused(repository, batch, arguments):
-    """The output of a command that ends with status 2 and leaves every file as it was."""
     before = repository.files("figures", "runs")
-    done = batch(*arguments)
+    run = repository.batch if "--scheduler" in arguments else repository.inside
+    done = run(*arguments)
     assert repository.files("figures", "runs") == before
     assert done.status == 2 and "Traceback" not in done.output, done.output
-    return done.output
+    assert [word for word in words if word not in done.output] == []
 
 
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("scales.toml", "[", "scales.toml"),
-        ("renamed.toml", "[", "renamed.toml"),
-        ("01_good.py", "caf\u00e9", "01_good: 'utf-8'"),
-        ("01_good.py", '# %% tags=["parameters"]\nseeds = 1\n', "scale"),
-        ("01_good.py", '# %% tags=["parameters"]\nscale = min(1, 2)\n', "min"),
-        ("01_good.py", "# %%\nscale = 1\n", "parameters"),
+        ("scales.toml", b"[", "scales.toml"),
+        ("renamed.toml", b"[", "renamed.toml"),
+        ("01_good.py", b"caf\xe9", "01_good: 'utf-8'"),
+        ("01_good.py", b'# %% tags=["parameters"]\nseeds = 1\n', "scale"),
+        ("01_good.py", b'# %% tags=["parameters"]\nscale = min(1, 2)\n', "min"),
+        ("01_good.py", b"# %%\nscale = 1\n", "parameters"),
     ],
 )
-def test_a_table_or_page_that_cannot_be_read_is_one_sentence(repository, first, name, text, words):
-    path = repository.notebooks / name
-    before = path.read_bytes()
-    try:
-        path.write_bytes(text.encode("latin-1"))
-        done = repository.inside("01_good", "--dry-run", "--scale", "desk")
-    finally:
-        path.write_bytes(before)
+def test_a_table_or_page_that_cannot_be_read_is_one_sentence(repository, edited, name, text, words):
+    edited(f"notebooks/{name}", None, text)
+    done = repository.inside("01_good", "--dry-run", "--scale", "desk")
     assert done.status == 2 and words in done.output and "Traceback" not in done.output
 
 
@@ -545,7 +513,7 @@ def test_a_run_begins_anew(tmp_path, monkeypatch, outcomes, error):
 
 def staged(job, saved):
     """The job after a run that saved this record, as bytes or as JSON has it."""
-    for end in (".png", ".pdf", ".json"):
+    for end in (".png", ".svg", ".json"):
         content = saved if isinstance(saved, bytes) else json.dumps(saved).encode()
         files.write(job.home / "figures" / job.scale / f"one{end}", content)
     return job

@@ -1,14 +1,11 @@
 """The rows of the report: what is measured, against which reference, and the bar."""
 
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from statistics import median
 
 import numba
@@ -18,10 +15,8 @@ import torch
 from lib import dynamics, files, mirror, networks, regression, svm, training
 from lib.attention import coordinates, tokens
 from lib.compiled import gram
-from lib.data import images
 from lib.dynamics import gradient_descent, rules
 from lib.dynamics import reduced as dynamics_reduced
-from lib.training import curves
 from lib.training.rules import NormalizedSGD, StochasticPolyak
 from papers.beyond import margin_law
 from papers.beyond.engine import optimisers
@@ -368,79 +363,6 @@ def _loop_step(name, make):
     return times.entry(name, 1.03, note, "at most")
 
 
-def two_trainings(steps=300, repeats=3) -> Entry:
-    """Two training commands side by side against the same two one after the other, start included.
-
-    The gate: both ways give the same losses.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        places = [Path(folder) / way / rule for way in ("both", "each") for rule in ("SGD", "SNGD")]
-        both, each = places[:2], places[2:]
-
-        def run(*together):
-            for path in together:
-                shutil.rmtree(path, ignore_errors=True)  # from the start, not from its end
-            _finish([_begin(path, steps) for path in together])
-
-        run(*both)
-        run(*each)
-        for ours, reference in zip(both, each, strict=True):
-            kept = (next(path.glob("digits-*/one-*.npz")) for path in (ours, reference))
-            losses = (curves.load(path).curves[0].loss for path in kept)
-            gate(f"two_trainings: losses of {ours.name}", *losses, 1e-12)
-        turns = [
-            (seconds(lambda: [run(path) for path in each]), seconds(lambda: run(*both)))
-            for _ in range(repeats)
-        ]
-    reference, ours = map(list, zip(*turns, strict=True))
-    times = Times(ours, reference, (1, 1))
-    note = f"digits, {steps} steps of SGD and of SNGD, each a command of its own; nothing chosen"
-    return times.entry("two_trainings", 1.0, note, "at most")
-
-
-def _begin(out, steps):
-    """The training command whose rule is the name of `out`, as a user starts it."""
-    command = [sys.executable, "-m", "lib.training", "digits", "--cpu", "--state", str(out)]
-    command += ["--set", f"horizon={steps}", "--set", "evaluations=1"]
-    command += ["--one", out.name, "0.1", "0"]
-    chosen = {"OMP_NUM_THREADS", "OMP_WAIT_POLICY"}  # what the command decides by itself
-    environment = {name: value for name, value in os.environ.items() if name not in chosen}
-    quiet = dict(stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    return subprocess.Popen(command, cwd=files.ROOT, env=environment, **quiet)
-
-
-def _finish(processes):
-    for process in processes:
-        _, said = process.communicate()
-        if process.returncode:
-            command, status = " ".join(process.args[1:]), process.returncode
-            raise RuntimeError(f"{command} ended with status {status}:\n{said}")
-
-
-def image_loader() -> Entry:
-    """Cropped, mirrored and standardised CIFAR-sized images, against a small ViT's step on them."""
-    data = images.load("cifar10", "train", demo=True)
-    loader = training.Batches(data.images, data.labels, 100, 0, data.standardise(), crops=True)
-    model = networks.VisionTransformer(32, 8, 3, 10, width=48, depth=3, heads=4, hidden=96)
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    batches, steps = 20, iter(range(10**9))
-    inputs, labels = loader.batch(0)
-
-    def load():
-        for _ in range(batches):
-            loader.batch(next(steps))
-
-    def step():
-        optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(model(inputs), labels).backward()
-        optimizer.step()
-
-    times = in_turns(load, step, units=batches * loader.size, reference_units=loader.size)
-    loaded, trained = (1 / median(taken) for taken in (times.ours, times.reference))
-    note = f"{loaded:,.0f} images/s loaded, {trained:,.0f} images/s trained on"
-    return times.entry("image_loader", 10, note)
-
-
 class_means = partial(tokens.class_mean_tokens, 0, n=20, T=10)
 many = partial(tokens.unit_tokens, range(100), n=6, T=8, d=10)
 two_tokens = partial(tokens.two_token_gaussian, 0, n=20, T=2, d=1000)
@@ -470,7 +392,6 @@ ROWS = {
     "normalized_loop": (_loop_step, lambda p: NormalizedSGD(p, 1e-3)),
     "polyak_loop": (_loop_step, lambda p: StochasticPolyak(p, 1e-3)),
 }
-ALONE = (mirror_runs, entrywise_runs, spectral_runs, dimension, long_horizon)
-ALONE += (minibatch_gradient, image_loader, two_trainings)
+ALONE = (mirror_runs, entrywise_runs, spectral_runs, dimension, long_horizon, minibatch_gradient)
 ENTRIES = {name: partial(of, name, *given) for name, (of, *given) in ROWS.items()}
 ENTRIES |= {entry.__name__: entry for entry in ALONE}

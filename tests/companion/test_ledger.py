@@ -82,6 +82,8 @@ def test_a_row_that_catches_nothing_does_not_hold(tmp_path, monkeypatch):
     assert "1 of 4 rows fail\n  d (ours)" in table.summary()
     html = table._repr_html_()
     assert "<details open>" in html and "nothing it names" in html
+    opened, folded = html.split("<summary>those that hold</summary>")
+    assert opened.count("<td>NO</td>") == 1 and "<td>yes</td>" not in opened and "yes" in folded
 
 
 def test_an_interval_from_few_seeds_says_so():

@@ -98,15 +98,6 @@ def test_a_band_names_itself_in_the_caption(runs, words):
     assert len(axis.lines) == (1 + runs if 1 < runs <= plots.FEW else 1)
 
 
-def test_what_lies_beyond_the_axis_is_an_arrow_with_its_number():
-    axis = Figure().subplots()
-    rows = {"a": np.array([0.5, 2.0]), "b": np.array([0.001, 0.002, 3.0]), "c": np.array([np.inf])}
-    pieces.strip(axis, rows, (0.01, 1))
-    assert [text.get_text() for text in axis.texts] == ["2", "2 of 3", "3", "1 of 1"]
-    arrows = [line.get_marker() for line in axis.lines if line.get_marker() in ("<", ">")]
-    assert arrows == [">", "<", ">", ">"]
-
-
 def test_a_forest_shows_intervals_verdicts_arrows_and_an_empty_row():
     axis, nan = Figure().subplots(), float("nan")
     bars = [

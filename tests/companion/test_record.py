@@ -96,10 +96,11 @@ def test_record_has_the_layout_of_every_figure_and_its_picture_names_the_run(fig
         stamp = json.loads(image.info["Description"])
     about = {key: made[key] for key in ("commit", "fingerprint")}
     assert stamp == {"slug": "fastrates_fig2"} | about
+    assert ">margin</text>" in path.with_suffix(".svg").read_text("utf-8")  # text as text
 
 
 def hashes(path):
-    ends = (".png", ".pdf")
+    ends = (".png", ".svg")
     return [hashlib.sha256(path.with_suffix(end).read_bytes()).hexdigest() for end in ends]
 
 
@@ -124,7 +125,7 @@ def test_failure_while_writing_leaves_the_old_files_whole_and_the_record_comes_l
     note = lambda source, target: (order.append(target.suffix), move(source, target))
     monkeypatch.setattr(os, "replace", note)
     old = stamped(save())
-    assert order[-3:] == [".png", ".pdf", ".json"]
+    assert order[-3:] == [".png", ".svg", ".json"]
 
     def no_space(source, target):
         raise OSError("no space left on device")
@@ -137,7 +138,7 @@ def test_failure_while_writing_leaves_the_old_files_whole_and_the_record_comes_l
 
 
 def stamped(path):
-    return {end: path.with_suffix(end).read_bytes() for end in (".png", ".pdf", ".json")}
+    return {end: path.with_suffix(end).read_bytes() for end in (".png", ".svg", ".json")}
 
 
 def at_another_commit(monkeypatch):
@@ -168,6 +169,7 @@ def test_what_is_reproduced_stays_and_how_the_run_went_is_in_runs(monkeypatch, t
         dict(claims=[claims.remarked(FAILS, "another reason")]),
         dict(data=[{"name": "example1", "source": "synthetic", "rows": 30}]),
         dict(caption="Ours: 3 seeds of our own."),
+        dict(statements={"Lemma 5": {"topic": "weights", "says": "another text", "why": ""}}),
         dict(figure=line(0.5)),
     ],
 )
@@ -197,8 +199,8 @@ def test_numbers_in_words_may_move_and_so_may_the_picture_of_a_smoke_run(monkeyp
 
 def test_a_missing_picture_is_written_anew_and_a_damaged_record_named():
     path = save()
-    path.with_suffix(".pdf").unlink()
-    assert save().with_suffix(".pdf").exists()
+    path.with_suffix(".svg").unlink()
+    assert save().with_suffix(".svg").exists()
     for text in ("", "[]", "{}"):
         path.write_text(text)
         with pytest.raises(ValueError, match=path.name):

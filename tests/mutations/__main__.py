@@ -2,8 +2,9 @@
 
 `python -m tests.mutations [WORD ...]` runs the swaps of swaps.txt that have one of the words (all
 without a word): in a copy of the tracked files, one formula wrong at a time, its tests must turn
-red. `--random N --seed S` draws N mutants that nobody chose, each against the tests that import its
-module. Status 1: a test is red without a swap, or fewer than 95 % (of random mutants 85 %) die.
+red. `--random N --seed S` draws N mutants that nobody chose, of files with one of the words, each
+against the tests that import its module. Status 1: a test is red without a swap, or fewer than 95 %
+(of random mutants 85 %) die.
 """
 
 import argparse
@@ -91,10 +92,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
     swaps = [swap for swap in SWAPS if any(word in str(swap) for word in asked.words or [""])]
-    if wrong := misfits(swaps) if swaps else ["none has one of these words"]:
-        parser.error("; ".join(wrong))
     if asked.random:
-        swaps = [Swap(*mutant) for mutant in draw(asked.random, asked.seed)]
+        swaps = [Swap(*mutant) for mutant in draw(asked.random, asked.seed, asked.words)]
+    elif wrong := misfits(swaps) if swaps else ["none has one of these words"]:
+        parser.error("; ".join(wrong))
     os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
     list(map(importlib.import_module, HEAVY))
     copy, red, died = ROOT / "runs" / "mutations" / "copy", {}, []

@@ -60,12 +60,15 @@ def _places(node, text, inside=False, above=None):
         yield from _places(child, text, inside or isinstance(node, ast.FunctionDef), node)
 
 
-def draw(count: int, seed: int) -> list[tuple[str, tuple[str, ...], str, str]]:
-    """`count` mutants (file, the tests that import it, its text, its new text)."""
+def draw(count: int, seed: int, words=()) -> list[tuple[str, tuple[str, ...], str, str]]:
+    """`count` mutants (file, the tests that import it, its text, its new text).
+
+    Of all files, or of those whose path has one of the `words`.
+    """
     places = []
     for path in sorted(p for room in ("lib", "papers") for p in (ROOT / room).rglob("*.py")):
-        text = path.read_bytes()
-        if not any(word in "/".join(path.parts[-3:]) for word in WITHOUT):
+        text, name = path.read_bytes(), "/".join(path.parts[-3:])
+        if any(word in name for word in words or [""]) and not any(w in name for w in WITHOUT):
             places += [(path, text, *place) for place in _places(ast.parse(text), text)]
     drawn = random.Random(seed).sample(places, count)
     mutants = []

@@ -113,18 +113,6 @@ def test_a_run_is_steady_if_it_selects_at_half_time_what_it_selects_at_the_end()
         assert (atlas.ratios(of, atlas.BestMargins(DATA)).steady == steady).all()
 
 
-def test_rows_name_norms_of_the_atlas_and_head_wise_ones_its_blocks():
-    rows, heads = atlas_rules.rows(), atlas.NORMS["head-wise"]
-    assert all(row.highest in NAMES and row.reached in (None, row.highest) for row in rows.values())
-    by_heads = [row.rule.blocks for row in rows.values() if row.highest == "head-wise"]
-    assert by_heads == [heads.count] * 2 and not heads.by_columns
-    growing = atlas_rules.growing_rows()
-    assert [name for name, row in growing.items() if row.reached] == ["steepest, Frobenius"]
-    assert all(row.rule.decay == -0.5 for row in growing.values())
-    batches = [row.rule.batch for name, row in rows.items() if "per sample" in name]
-    assert batches == [1, 1, 1]
-
-
 def test_rows_stop_where_they_say(tmp_path):
     long = atlas_rules.Row(optimisers.steepest(2, 0.1), None, "l_1")
     rows = {"long": long, "short": replace(long, longest=7)}
@@ -176,14 +164,3 @@ def test_growing_steps_lose_the_norm_of_every_rule_but_gradient_descent():
         found = atlas.ratios(training.train(TRAINED, rule, 5_000, record=[5_000]), best)
         least[name] = found.last[:, atlas.column(name)].min()
     assert least.pop("Frobenius") > 0.999 and max(least.values()) < 0.97
-
-
-@pytest.mark.parametrize(
-    "values, why",
-    [((0.7, 0.8, 0.9), "still rises"), ((0.9, 0.8, 0.9), "no longer"), ((0.7, 0.8, 0.995), "")],
-)
-def test_a_norm_that_is_not_reached_says_whether_its_ratio_still_rises(solved, values, why):
-    value = np.repeat(np.array(values)[None, :, None], 2, 0) * np.ones(len(NAMES))
-    found = replace(solved["steepest, l_1"], iterations=np.array([1, 2, 4]), value=value)
-    claim = atlas_rules._own("x", "l_1", found)
-    assert claim.holds == (not why) and why in claim.remark

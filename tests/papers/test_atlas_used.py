@@ -13,7 +13,7 @@ from papers import falsify
 from papers.beyond import atlas, atlas_rules, atlas_used, margin_law
 from papers.beyond.engine import optimisers as o
 from papers.beyond.engine import training
-from tests.papers.engine import exact
+from tests import exact
 
 DATA = tokens.unit_tokens(range(2), n=3, T=3, d=6)
 ONE = DATA.run(0)
@@ -77,20 +77,6 @@ def test_decay_shrinks_w_before_the_step():
     np.testing.assert_allclose(W[:, 1], plain[:, 0] - 0.07 * start, atol=1e-15)
 
 
-@pytest.mark.parametrize(
-    "make, named",
-    [
-        (lambda: o.decayed(o.steepest(2, 0.5), 2.0), "eta lambda"),
-        (lambda: o.decayed(o.steepest(2, 0.5), -1.0), "weight_decay"),
-        (lambda: o.decayed(o.mirror(3, 0.1), 0.1), "mirror"),
-        (lambda: o.variance_reduced(o.steepest(2, 0.1)), "batches"),
-    ],
-)
-def test_what_makes_no_rule_is_refused(make, named):
-    with pytest.raises(ValueError, match=named):
-        make()
-
-
 def test_variance_reduction_is_svrg():
     """Steps of gradient descent by hand: anchor at the begin of each epoch of three samples."""
     eta, W, anchor = 0.2, np.zeros((6, 6)), None
@@ -147,12 +133,3 @@ def test_a_decay_that_forbids_the_margin_is_said():
     end = atlas_used.AtRest(np.ones(2), nothing, nothing, DATA.opt, nothing)
     low = replace(end, allowed=np.array([0.7, 4.0]))
     assert atlas_used.forbidden({"sign, 1": low, "sign, 3": end}) == {"sign, 1": 1, "sign, 3": 2}
-
-
-def test_every_row_has_a_formula_and_a_source():
-    rows = atlas_rules.rows() | atlas_used.decay_rows() | atlas_used.other_rows()
-    table = atlas_rules.listing(rows)
-    assert len(table) == len(rows) and all(all(line) for line in table)
-    formulas = dict(line[:2] for line in table)
-    assert formulas["AdamW, 3"] == "W = (1 - eta lambda) W + eta D; D = M / (sqrt(v))"
-    assert formulas["OLion"].endswith("sgn(U V^T), U S V^T = M + (G - M) (1 - mu)")

@@ -6,7 +6,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy.integrate import solve_ivp
 from scipy.optimize import minimize
 from scipy.stats import norm
 
@@ -367,26 +366,6 @@ def test_bound_is_that_of_its_convex_problem():
     direct = minimize(lambda o: row @ o, np.zeros(len(beta)), constraints=within, method="SLSQP")
     assert np.isclose(zero_duals._lowest(row, beta, slopes[on], total), direct.fun, atol=1e-4)
     assert zero_duals._lowest(row[:1], beta[:1], slopes[on][:1], total) == 0.0
-
-
-@pytest.mark.parametrize("name", zero_duals.PROBLEMS)
-def test_bound_and_its_proof_hold_along_the_saturated_flow(name):
-    of = zero_duals._Pulls(zero_duals.PROBLEMS[name](101))
-    slopes, margins = of.slopes, of.margins
-
-    def pull(w):
-        return np.exp(slopes - of.K @ w - np.max(slopes - of.K @ w))
-
-    def rate(_, w):
-        return pull(w) * of.law.norm[0] ** 2 / (pull(w) @ margins)
-
-    levels = np.geomspace(1e-2, 500, 30)
-    flow = solve_ivp(
-        rate, (0, 500), np.zeros(len(margins)), "LSODA", levels, rtol=1e-8, atol=1e-10
-    ).y.T
-    risen = [np.logaddexp.reduce(slopes - of.K @ w) for w in flow] + levels
-    assert risen.max() <= np.logaddexp.reduce(slopes) and np.diff(risen).max() <= 1e-6
-    assert max(map(of.size, flow)) < zero_duals._bound(of.K, of.on, of.beta, of.margins, of.slopes)
 
 
 def test_lp_law_at_two_is_the_frobenius_law_and_it_knows_uneven_heads():

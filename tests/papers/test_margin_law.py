@@ -67,18 +67,6 @@ def test_constant_is_measured_without_what_lies_outside(compared):
     assert not holds([bigger], "residual")
 
 
-def test_a_dual_off_by_one_percent_is_caught_in_every_single_run(compared):
-    for run in compared:
-        for by in (0.01, -0.01):
-            wrong = [wrong_laws.dual_off(run, by)]
-            assert not holds(wrong, "offsets") and not holds(wrong, "duals")
-    run = compared[0]  # an offset moves C by its derivative
-    slopes = wrong_laws._raised(run, run.log_slopes, lambda slope: slope + 1e-3)
-    moved = wrong_laws._again(run, log_slopes=slopes).law.constant[0] - run.law.constant[0]
-    slope = np.abs(run.law.coefficients[run.law.support]).min() / run.law.constant[0]
-    assert abs(abs(moved) / 1e-3 - slope) < 0.01 * slope + 1e-4
-
-
 LONGEST = with_law(UNIT)[2].longest_step()[0]
 
 
@@ -218,21 +206,6 @@ def test_a_trained_head_brings_its_own_duals():
     swapped = replace(together, errors=together.fixed, fixed=together.errors)
     held = [[c.holds for c in joint_law.start_claims(runs)] for runs in (together, swapped)]
     assert held == [[True] * 3, [False] * 3]
-
-
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_the_search_finds_that_page_41s_draw_cycles_with_momentum_alone(momentum):
-    """Seed 7 of the unit tokens: its pi* and u, from 20 starts as `search` draws them."""
-    data = coordinates.minimal(tokens.unit_tokens(7, n=6, T=8, d=10)).tokens
-    law = margin_law.margin_law(data, svm.token_svm(data))
-    on, beta = law.support[0].ravel(), law.duals[0][law.support[0]]
-    A = margin_law.features(margin_law.gram(data)[0])[on]
-    u = law.norm[0] * (A - beta @ A / law.norm[0] ** 2)
-    starts = np.random.default_rng(0).standard_normal((1, 20, len(u))) @ u
-    starts /= np.linalg.norm(starts, axis=-1, keepdims=True)
-    shares = beta[None] / beta.sum()
-    found = law_steps._which_cycle(shares, u[None], starts, momentum=momentum)
-    assert found.any() == (momentum > 0)
 
 
 def test_three_samples_cycle_without_momentum_and_the_search_finds_them():

@@ -14,7 +14,6 @@ from lib.dynamics import rules
 from papers import fits, joint_loss
 from papers.a import figure3, fixed_head, joint_training, ledger_rows
 from papers.a import phase_diagram as phase
-from papers.a.statements import STATEMENTS
 from papers.wrong_worlds import World
 from tests.papers.worlds import weak
 
@@ -141,18 +140,6 @@ def test_figure_3_claims_name_the_slowest_and_the_fastest():
         figure3.at(replace(RUN, iterations=J.record * 2), 17)
 
 
-def test_the_gradient_is_zero_only_where_softmax_is_saturated():
-    """Section 3.1: under Assumption 2 every pair pulls, at every W."""
-    scores = attention.scores(F.tokens, F.tokens.u)
-    for W in 3 * np.random.default_rng(0).standard_normal((50, *F.svm.W.shape[1:])):
-        pull = attention.slopes(attention.logits(F.tokens, W[None]), scores).pull
-        opt = np.take_along_axis(pull, F.tokens.opt[..., None], -1)
-        assert (opt > 0).all() and ((pull < 0).sum(-1) == 2).all()
-    far = np.where(np.arange(3) == F.tokens.opt[..., None], 1e4, 0.0)
-    saturated = attention.slopes(far, scores)
-    assert (np.exp(saturated.log_scale)[..., None, None] * saturated.pull == 0).all()
-
-
 def test_smoothness_bounds_the_curvature():
     rng, data = np.random.default_rng(0), F.tokens
     for size in (0.1, 1.0, 3.0):
@@ -205,12 +192,6 @@ def test_starts_shrink_with_the_square_of_the_tokens():
     twice = replace(F.tokens, X=2 * F.tokens.X, z=2 * F.tokens.z)  # |x^T W z| <= B^2 ||W||
     std = ledger_rows._start_size(F.tokens)
     assert ledger_rows._start_size(twice) == pytest.approx(std / 4)
-
-
-def test_what_two_samples_refute_without_assumption_1_has_it_as_a_hypothesis():
-    for name in ("Theorem 1", "Theorem 5", "Theorem 6", "Lemma 2", "Lemma 9"):
-        says = STATEMENTS[name].says
-        assert "Assumptions 1 and 2" in says and "small $W_0$" in says, name
 
 
 def test_broken_assumptions():

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from lib import regression, seeds
 from lib.regression import manifold
@@ -75,21 +74,6 @@ def test_the_fit_takes_out_the_next_order():
         values = c / n * (1 + 2 / n) * n**off
         assert scaling.leading(n, values) == pytest.approx(measured, abs=5e-3)
         assert abs(fits.power_fit(n, values)[0] - measured) > 0.02
-
-
-def test_the_weights_change_as_lemma_8_says():
-    rng = np.random.default_rng(0)
-    X, w = rng.standard_normal((6, 2)), rng.standard_normal(2)
-
-    def sums(keys):
-        s = torch.softmax(keys @ torch.from_numpy(w), 0)
-        return s, s @ keys
-
-    ds, dc = torch.autograd.functional.jacobian(sums, torch.from_numpy(X))  # (6, 6, 2), (2, 6, 2)
-    s, c = (part.numpy() for part in sums(torch.from_numpy(X)))
-    np.testing.assert_allclose(ds, (np.diag(s) - np.outer(s, s))[:, :, None] * w)
-    covariance = np.eye(2)[:, None] + (X - c).T[:, :, None] * w
-    np.testing.assert_allclose(dc, s[:, None] * covariance)
 
 
 def test_the_bias_of_the_regulariser_in_one_dimension_is_that_of_chi_square_moments():

@@ -6,7 +6,7 @@ import torch
 
 from lib import svm
 from lib.attention import tokens
-from papers.c import figures, paths, predecessor
+from papers.c import paths, predecessor
 
 DATA = tokens.unit_tokens(range(2), n=3, T=4, d=5)
 DRAW = np.random.default_rng(0)
@@ -89,19 +89,6 @@ def test_a_nuclear_norm_solution_has_a_rank_of_at_most_the_samples_and_dimension
         ranks = predecessor.rank_by_dimension(range(2), n, 5, dimensions)
         known = ~np.isnan(ranks)
         assert (ranks <= np.minimum(n, dimensions))[known].all() and ranks[known].max() > 1
-
-
-def test_where_descent_ends_is_drawn_beside_the_path():
-    data = tokens.unit_tokens(range(2), n=3, T=4, d=6)
-    ends = predecessor.path_against_descent(data, 2, [1, 10], 200, 1)
-    pairs = {(trained, norm): np.ones((2, 3)) for trained in ("K, Q", "W") for norm in ("a", "b")}
-    several = {4: (0, np.ones(3)), 6: (0, np.ones(3))}
-    ranked, followed = ([2, 3], {(2, 3): [1, 1]}), ([1, 10], {2: ends})
-    figure = figures.parents(([1, 2, 3], pairs), ranked, several, followed, "")
-    *_, at_optimal, at_others, optimal, _ = figure.axes[3].lines  # the last two: of the legend
-    count, others = (len(line.get_xdata()) for line in (at_optimal, at_others))
-    assert count == ends["optimal"].sum() and count + others == 2
-    assert optimal.get_label() == f"descent, optimal: {50 * count} %"
 
 
 def test_claims_on_parents_hold_and_can_fail():

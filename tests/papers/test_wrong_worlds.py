@@ -1,9 +1,6 @@
 """Wrong worlds are wrong by as much as they say, and rows are measured in them."""
 
 import importlib
-import json
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -118,34 +115,6 @@ def untouched(world):
 def test_a_world_that_does_not_apply_or_lacks_a_row_is_named(rows, named):
     with pytest.raises(falsify._NotTouched, match=named):
         falsify._power(rows)
-
-
-def test_the_papers_that_a_command_line_names(capsys):
-    assert falsify._named([]) == ["A", "B", "C", "beyond"]
-    assert falsify._named(["C", "A", "C"]) == ["C", "A"]
-    with pytest.raises(SystemExit):
-        falsify._named(["D"])
-    assert "'D': choose from A, B, C" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("interrupted", [True, False])
-def test_the_power_file_is_replaced_by_whole_measurements_only(tmp_path, monkeypatch, interrupted):
-    def measured(paper, name):
-        if interrupted and name == "second":
-            raise KeyboardInterrupt
-        return paper, name, {name: {"catches": [], "small": True, "holds": True}}, 0.0
-
-    path = tmp_path / "power.json"
-    path.write_text('{"of before": {}}')
-    monkeypatch.setattr(falsify, "ProcessPoolExecutor", ThreadPoolExecutor)
-    monkeypatch.setattr(falsify, "_sections", lambda paper: {"first": None, "second": None})
-    monkeypatch.setattr(falsify, "_falsify", measured)
-    monkeypatch.setattr(falsify, "_write_failures", lambda: None)
-    monkeypatch.setattr(ledger, "power_path", lambda slug: path)
-    with pytest.raises(KeyboardInterrupt) if interrupted else nullcontext():
-        falsify.main(["A"])
-    rows = ["of before"] if interrupted else ["first", "second"]
-    assert list(json.loads(path.read_text())) == rows
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,9 @@
 """Small max-margin problems of every awkward kind, each answer against a linear program.
 
-`python -m tests.svm.fuzz 20000` runs that many; its status is 1 if an answer is wrong or more than
-1 in 2,000 are undecided. HiGHS finds the largest t with <a_m, W> >= t ||a_m|| for some |W_jk| <= 1:
+HiGHS finds the largest t with <a_m, W> >= t ||a_m|| for some |W_jk| <= 1:
 above FEASIBLE there is a W, below INFEASIBLE there is none. A solution must keep its margins, an
 `Infeasible` its residual, computed again in 80-bit floats from the tokens alone.
 """
-
-import sys
-from collections import Counter
 
 import numpy as np
 from scipy.optimize import linprog
@@ -108,19 +104,3 @@ def verdict(seed):
     margins = rows @ solution.W[0].ravel().astype(np.longdouble)
     right = margins.min() > 1 - 1e-6 and not t < INFEASIBLE
     return name, "solved" if right else "wrong", f"t {t:.1e} {norm} margin {margins.min()}"
-
-
-def main(count):
-    """Prints what was wrong or undecided, and the counts; the status to exit with."""
-    total = Counter()
-    for seed in range(count):
-        kind, answer, detail = verdict(seed)
-        total[answer] += 1
-        if answer in ("wrong", "undecided"):
-            print(f"{seed} {kind} {answer}: {detail}", flush=True)
-    print(f"{count} instances:", dict(total))
-    return int(total["wrong"] > 0 or total["undecided"] * 2000 > count)
-
-
-if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1])))

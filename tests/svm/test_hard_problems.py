@@ -58,15 +58,6 @@ def test_fuzzed_problems_are_answered_rightly():
     assert fuzz.verdict(14887)[1] == "infeasible"
 
 
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("seed", range(4))
-def test_a_repeated_token_is_infeasible(norm, seed):
-    X, z = drawn(seed, n=1 + seed % 4, d=2 + seed)
-    X[-1, 2] = X[-1, 0]
-    error = refusal(token_set(X, z), norm)
-    assert error.residual == 0 and error.certificate[-1, 1] == error.certificate.sum() == 1
-
-
 @pytest.mark.parametrize("distance", [1e-15, 1e-12, 1e-9, 1e-6])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_token_next_to_the_selected_one_is_no_proof(distance, seed):

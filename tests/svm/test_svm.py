@@ -96,18 +96,6 @@ def test_l1_solutions_are_vertices_and_the_exponent_two_is_the_frobenius_norm():
     np.testing.assert_array_equal(by_number, by_name)
 
 
-@pytest.mark.parametrize("norm", ["frobenius", 1.75, 3, "nuclear"])
-def test_batched_equals_looped(norm):
-    data = tokens.unit_tokens(range(3))
-    together = svm.token_svm(data, norm=norm)
-    for run in range(3):
-        alone = svm.token_svm(data.run(run), norm=norm)
-        # A batched product may round otherwise than a single one; an interior point magnifies that.
-        accuracy = 1e-5 if norm == "nuclear" else 1e-9
-        np.testing.assert_allclose(together.W[run], alone.W[0], atol=accuracy)
-        assert together.objective[run] == pytest.approx(alone.objective[0], rel=1e-9)
-
-
 def test_more_dimensions_than_tokens():
     data = tokens.gaussian_tokens(0, n=3, T=3, d=40)
     for norm in ("nuclear", "spectral"):
@@ -148,14 +136,6 @@ def check_proof(rows, proof, accuracy=1e-12):
     terms = proof.ravel()[:, None] * rows
     assert (proof >= 0).all() and proof.sum() == pytest.approx(1, abs=1e-12)
     assert np.abs(terms.sum(0)).max() < accuracy * min(1, np.abs(terms).max())
-
-
-@pytest.mark.parametrize("n, d, seed", [(6, 2, 0), (12, 3, 1), (40, 6, 2)])
-def test_too_many_constraints_are_infeasible(n, d, seed):
-    data = replace(tokens.unit_tokens(seed, n=n, T=8, d=d), opt=np.zeros((1, n), int))
-    with pytest.raises(svm.Infeasible) as caught:
-        svm.token_svm(data)
-    check_proof(rows_of(data)[0], caught.value.certificate, 1e-10)
 
 
 def test_infeasible_run_is_named():
@@ -263,15 +243,6 @@ FAR = of_vectors(np.array([[[1.5e308], [-1.5e308]]]))
 def test_bad_input_is_named(solve, message):
     with pytest.raises(ValueError, match=message):
         solve()
-
-
-def test_one_block_is_the_norm_itself_and_more_never_have_a_larger_one():
-    for inner in ("frobenius", "spectral", "nuclear"):
-        norms = inner, svm.Blocks(inner, 1)
-        whole, single = (svm.token_svm(BLOCKY, norm=norm).norm for norm in norms)
-        np.testing.assert_allclose(single, whole, rtol=1e-7)
-    counts = [svm.token_svm(BLOCKY, norm=svm.Blocks("spectral", count)).norm for count in (1, 2, 6)]
-    assert (counts[0] > counts[1] + 1e-3).all() and (counts[1] > counts[2] + 1e-3).all()
 
 
 def test_dual_norms_bound_the_product():

@@ -6,12 +6,12 @@ import pytest
 
 from papers.beyond.engine import optimisers as o
 from papers.beyond.engine import preconditioners
-from tests.papers.engine import exact
-from tests.papers.engine.exact import DATA, START, ours
+from tests import exact
+from tests.exact import DATA, START, ours
 
 STEPS = 12
 NORMS = ["frobenius", 1, 1.5, 3, np.inf, "spectral", "nuclear"]
-EXPONENTS = [1.1, 1.5, 2, 3, 4.3]
+EXPONENTS = [1.1, 2, 4.3]
 LOSSES = ["exponential", "logistic"]
 FAR = 900.0  # logits of this size: softmax weights are e^-1000 and less
 # There scores decide the slope as anywhere: one loss is enough where every digit is dear.
@@ -137,10 +137,10 @@ def test_full_matrix_adagrad(far, steps, tolerance):
     assert np.linalg.norm(ours(rule, 1, start) - start) == pytest.approx(0.1, rel=1e-9)
 
 
-@pytest.mark.parametrize("radius, growth", [(1.0, 2.0), (50.0, 1.5), (300.0, 4.0)])
+@pytest.mark.parametrize("radius, growth", [(1.0, 2.0), (50.0, 1.5)])
 @pytest.mark.parametrize("norm", [2, np.inf])
 def test_rescaling(norm, radius, growth):
-    with mpmath.workdps(4000 if radius > 100 else 800):
+    with mpmath.workdps(800):
         expected = exact.rescaled(norm, 0.3, radius, growth, 4, 14, START[0])
     found = ours(o.rescaled(o.steepest(norm, 0.3), radius, growth, 4), 14)
     np.testing.assert_allclose(found, expected, atol=1e-11 * np.abs(expected).max())
