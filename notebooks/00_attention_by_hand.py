@@ -22,7 +22,7 @@
 # **Answer.** Here it looks at one token of each example, the one with the highest score. Its weights grow
 # for ever, but their *direction* converges, to the solution of a small geometric problem that
 # you can solve by eye. Paper A (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv
-# 2402.05738) proves this for nearly orthogonal tokens whose other scores are equal. That the problem is a support vector machine is due to
+# 2402.05738) proves this for nearly orthogonal tokens whose other scores are equal, from a small start. That the problem is a support vector machine is due to
 # arXiv 2308.16898.
 #
 # ![An arrow, the direction of the weights, turns to a dashed ray while one token of each example grows and the others shrink](../figures/turning.gif)

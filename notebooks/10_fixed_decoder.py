@@ -238,7 +238,7 @@ print(inspect.getsource(attention.gradients))
 # Lines are medians over seeds; the caption says what the bands hold.
 #
 # * **Loss gap** and **missing weight.** Look at how Polyak without
-#   a cap and NGD with momentum fall first, and how GD hardly moves. The claim `fastest` counts the iterations of each rule to the dotted line.
+#   a cap and NGD with momentum leave the panel first, and how slowly GD falls. The claim `fastest` counts the iterations of each rule to the dotted line.
 # * **Norm.** Look at NGD: soon it grows by nearly one step length an iteration, the most it can.
 # * **Weight of the opt token.** Look at the order: Polyak, GD, NGD with momentum, NGD. In Figure 2 NGD with momentum passes GD above 0.85, and near 1
 #   NGD does too.
@@ -309,7 +309,7 @@ tables["antipodal"]
 # One claim fails, in one draw of a hundred with antipodal means: a $p_{opt}$ that is still small falls for a
 # while. Under Assumption 1, Lemma 5 excludes that as we read it: a sample's own part of the gradient decides
 # whether its $p_{opt}$ rises. Here sample $j$ moves sample $i$ in proportion to $\langle z_i, z_j\rangle$, up or down. In a hundred draws with
-# orthogonal means no weight falls.
+# orthogonal means no small weight falls.
 
 # %% [markdown]
 # ## A rule of your own

@@ -239,7 +239,7 @@ for p in exponents:
 # A row is an exponent of training, a column the exponent of an SVM. Then come two counts: runs whose ratio is largest in their own
 # norm, and runs whose tokens are locally optimal.
 #
-# Look at the diagonals: the divergence is smallest, and the ratio largest, in the run's own norm. But the ratio is not 1, least so
+# Look at the diagonals: the divergence is smallest, and the ratio largest, in the run's own norm. But the ratio is not 1, and least
 # for $p=3$, whose $\lVert W\rVert_p$ grows slowest. [Notebook 43](43_map_of_the_constant.ipynb) says how the rest
 # shrinks as $\lVert W\rVert_p$ grows. A few runs are still turning, and raise the means above the medians. At the desk scale, 100 seeds, our
 # mean for $p = 2$ is twice that of the other implementation, and that claim fails.
