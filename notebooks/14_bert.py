@@ -111,7 +111,7 @@ for name, rule in (("SNGD", sngd), ("SPS", sps)):
 # MultiNLI's training pairs, of which 12,000 balanced ones of at most 200 characters are trained on, and 6,438 of the matched development
 # pairs. On other rows the targets mean something else.
 #
-# Both studies follow the protocol's second version: the clock is the loss on fixed rows, rates race, and the network must beat a bag of
+# In both studies the clock is the loss on fixed rows, rates race, and the network must beat a bag of
 # words on the same rows, which it does by far on pairs and by five points on comments. Studies of the first version had all six
 # rows reproduced: on comments, with five seeds, 0.40 for Adam, 0.58 for Polyak and 0.70 for normalised SGD; on pairs, with six seeds and
 # targets just below guessing, 0.73, 0.74 and 0.80. **Three verdicts changed** to undecided: three seeds give wider intervals,
