@@ -112,7 +112,7 @@ for name, rule in (("SNGD", sngd), ("SPS", sps)):
 # pairs. On other rows the targets mean something else.
 #
 # In both studies the clock is the loss on fixed rows, rates race, and the network must beat a bag of
-# words on the same rows, which it does by far on pairs and by five points on comments. Studies of the first version had all six
+# words on the same rows, which it does by far on pairs and by five points on comments. Earlier studies had all six
 # rows reproduced: on comments, with five seeds, 0.40 for Adam, 0.58 for Polyak and 0.70 for normalised SGD; on pairs, with six seeds and
 # targets just below guessing, 0.73, 0.74 and 0.80. **Three verdicts changed** to undecided: three seeds give wider intervals,
 # and on comments the ratios of Polyak and normalised SGD lie nearer to one.
