@@ -19,11 +19,11 @@
 # **Question.** A softmax attention layer reads a few tokens and answers yes or no. We train it on two
 # examples. Which tokens does it learn to look at, and towards which weight matrix does it move?
 #
-# **Answer.** Here it looks at one token of each example, the one with the highest score. Its weights grow
+# **Answer.** Here it looks at one token of each example, the one that alone would give the best answer. Its weights grow
 # for ever, but their *direction* converges, to the solution of a small geometric problem that
 # you can solve by eye. Paper A (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv
-# 2402.05738) proves this for nearly orthogonal tokens whose other scores are equal, from a small start. That the problem is a support vector machine is due to
-# arXiv 2308.16898.
+# 2402.05738) proves this under assumptions, printed below, that these two examples do not satisfy. That the problem is a support
+# vector machine is due to arXiv 2308.16898.
 #
 # ![An arrow, the direction of the weights, turns to a dashed ray while one token of each example grows and the others shrink](../figures/turning.gif)
 #
@@ -52,11 +52,12 @@ run = record.start("00_attention_by_hand", "A", globals())
 #
 # | symbol | meaning | shape here |
 # |---|---|---|
-# | $X_i$ | the tokens of example $i$, one in each row | 3 x 2 |
+# | $X_i$ | the tokens $x_{i,1}, x_{i,2}, x_{i,3}$ of example $i$, one in each row | 3 x 2 |
 # | $y_i$ | its label, $+1$ or $-1$ | |
 # | $z_i$ | its query: what the layer compares the tokens with; here the first token | 2 |
 # | $u$ | the head, which turns an attended token into a number; fixed in this page | 2 |
 # | $W$ | the attention weights, which we train | 2 x 2 |
+# | $t$ | on $x$, $p$ and $\gamma$ the number of a token, on $W$ that of a training step | |
 
 # %%
 X = np.array([[[1, 0], [2, 0], [0, 1]],
@@ -73,7 +74,7 @@ u = np.array([0.0, 1.0])
 #
 # $$f_i = y_i\, u^\top X_i^\top p_i, \qquad p_i = \mathrm{softmax}(X_i W z_i),$$
 #
-# with the label multiplied in, so that a large $f_i$ is a good answer. At $W = 0$ every token gets the weight 1/3.
+# with the label multiplied in, so that a large $f_i$ is a good answer. $p_{i,t}$ is the weight of token $t$; at $W = 0$ each is 1/3.
 
 
 # %%
@@ -107,7 +108,7 @@ print("opt", opt)
 #
 # The loss is $L(W) = \frac12 \sum_i e^{-f_i}$: small when both answers are good. Its gradient follows
 # from the chain rule. As $f_i=\sum_t p_{i,t}\gamma_{i,t}$, its derivative for the logit of token $t$ is $p_{i,t}(\gamma_{i,t} - f_i)$:
-# tokens that score above the present answer gain, tokens below it lose. So
+# tokens that score above the present answer gain, tokens below it lose. The logit's derivative for $W$ is $x_{i,t} z_i^\top$. So
 #
 # $$-\nabla L = \frac12 \sum_i e^{-f_i} \sum_t p_{i,t}(\gamma_{i,t} - f_i)\; x_{i,t}\, z_i^\top .$$
 #
@@ -129,8 +130,7 @@ print(descent_direction(np.zeros((2, 2))).round(3))
 # %% [markdown]
 # ## One step, and ten thousand
 #
-# Normalised gradient descent (NGD, Eq. 4 of paper A) goes a fixed length $\eta$ downhill. (On $W$ the index $t$ counts iterations, on
-# $x$, $p$ and $\gamma$ tokens.)
+# Normalised gradient descent (NGD, Eq. 4 of paper A) goes a fixed length $\eta$ downhill.
 #
 # $$W_{t+1} = W_t - \eta\, \frac{\nabla L(W_t)}{\|\nabla L(W_t)\|} .$$
 #
@@ -158,7 +158,7 @@ for t in (0, 10, 100, 1000):
 # %% [markdown]
 # ## Where does it go?
 #
-# Paper A answers for data that satisfy its assumptions.
+# Paper A answers for data that satisfy its assumptions. $\tilde O$ leaves out powers of $\log t$; $W_{mm}$ is defined right after.
 
 # %%
 statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1")
@@ -166,7 +166,7 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1")
 # %% [markdown]
 # Does this page satisfy them? Equal scores of the other tokens: yes, see the printed scores. Nearly
 # orthogonal tokens: no, six tokens in the plane cannot be. A small start: no, so that there is something
-# to see. So the theorem promises nothing here. In this run the direction converges all the same, as measured below, to that of
+# to see. So the theorem promises nothing here. The direction converges all the same, as we measure below. It goes to that of
 #
 # $$W_{mm} = \arg\min_W \|W\|_F \quad\text{subject to}\quad (x_{i,opt} - x_{i,t})^\top W z_i \ge 1 \ \text{ for all } i,\ t \ne opt_i .$$
 #
@@ -174,13 +174,13 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1")
 # It is a support vector machine (SVM) whose points are pairs of tokens, $A_{i,t} = (x_{i,opt} - x_{i,t})\,z_i^\top$. The *margin* of a
 # pair is $g_{i,t} = \langle A_{i,t}, W\rangle$, the left side above.
 #
-# Why this one? By pairs of tokens,
+# Why this one? Put $f=\sum_sp_s\gamma_s$ into the gradient's sum of one example. It becomes a sum over pairs of tokens:
 #
 # $$\sum_t p_t(\gamma_t-f)\,x_t=\tfrac12\sum_{s,t}p_sp_t(\gamma_s-\gamma_t)(x_s-x_t) .$$
 #
-# The other scores are equal, so only pairs with opt remain: $-\nabla L$ is a sum of the $A_{i,t}$ with positive weights, proportional to $e^{-f_i}\,p_{opt}\,p_t\,(\gamma_{opt}-\gamma_t)$.
-# As $p_t=p_{opt}\,e^{-g}$, late in training only the pairs of nearly the smallest margin count. The solution of this machine is a
-# positive sum of such pairs, too; [notebook 40](40_law_of_margins.ipynb) compares the two sums.
+# The other scores are equal, so only pairs with opt remain. So $-\nabla L$ is a sum of the $A_{i,t}$ with positive weights, proportional to $e^{-f_i}\,p_{opt}\,p_t\,(\gamma_{opt}-\gamma_t)$.
+# As $p_t=p_{opt}\,e^{-g}$, late in training only the pairs of nearly the smallest margin count. And the machine's solution is a
+# positive sum of such pairs, by the proof below. [Notebook 40](40_law_of_margins.ipynb) compares the two sums.
 #
 # **By eye.** The queries are $z_1 = (1, 0)$ and $z_2 = (0, 1)$, so $W z_i$ is column $i$ of $W$, and
 # the two columns can be found apart.
@@ -220,7 +220,8 @@ for t in (1, 10, 100, 1000, steps):
 # ## The same from the library
 #
 # `lib` trains many problems in one call, and keeps logarithms, so that a vanishing gradient loses no digits. It must give the same
-# numbers. Its duality gap is a certificate: where it is 0, no smaller matrix satisfies the constraints.
+# numbers. Its duality gap is a certificate: where it is 0, no smaller matrix satisfies the constraints. Last, three
+# [claims](words.md): a number measured, beside a bound that it has to keep.
 
 # %%
 data = attention.token_set(X, y, z, u)
@@ -249,8 +250,7 @@ table
 #
 # Look at the left and the middle: each curve is $W_t z_i$, a column of $W_t$, from its start (circle) on. A logit is the product of a token
 # with it, so both live in the plane of the tokens. Each curve ends beside the dashed ray, the direction of $W_{mm} z_i$. The distance to
-# the ray stays bounded ([notebook 40](40_law_of_margins.ipynb) says why) while the curve grows, so the angle shrinks. Look at the right: the
-# distance of the directions falls like $1/t$.
+# the ray stays bounded while the curve grows, so the angle shrinks. Look at the right: the distance of the directions falls like $1/t$.
 
 
 # %%
@@ -289,7 +289,7 @@ plots.caption(
 #
 # ## Change this
 #
-# Predict first, then run. Each cell uses only what stands above.
+# Predict first, then run.
 #
 # 1. Ten times the step. *Prediction:* the same direction after a tenth of the iterations?
 

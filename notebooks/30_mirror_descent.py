@@ -21,12 +21,12 @@
 # **Question.** Gradient descent turns attention to the smallest matrix, in the Euclidean norm, under which the tokens of its
 # [selection](words.md) win ([notebook 10](10_fixed_decoder.ipynb)). Can the update rule choose another norm?
 #
-# **Answer.** Yes, as far as these runs go. Mirror descent with the exponent $p = 3$ ends nearest to the solution in the $\ell_3$ norm, with
+# **Answer.** Yes, as far as these runs go. Mirror descent with the exponent $p = 3$ ends nearest to the smallest such matrix in the $\ell_3$ norm, with
 # $p = 1.75$ nearest to that in $\ell_{1.75}$. It is not yet there. For linear models the limit is known (arXiv 2205.12808).
 #
 # ![In each panel one exponent is trained; the curve of its own SVM is the lowest](../figures/desk/mirror_bregman.png)
 #
-# *The largest run (desk scale): how far the direction is from three SVMs, for three exponents. This page has fewer seeds.*
+# *The larger of two runs (desk [scale](words.md)), 100 seeds: how far the direction of $W$ is from three such matrices, a panel an exponent of training. This page has 20 seeds.*
 #
 # We read part of the paper's appendix, in a text without a version number, and the settings of the authors' public code.
 
@@ -65,8 +65,8 @@ update_rules = {p: mirror.MirrorRule(p, step_size) for p in exponents}
 #
 # | symbol | meaning |
 # |---|---|
-# | $X_i$, $x_{i,t}$; $z_i$, $y_i$ | tokens of sample $i$ as rows, one of them; query, label $\pm1$ |
-# | $u$ | the head, fixed at first (paper C writes $v$) |
+# | $X_i$, $x_{i,t}$; $z_i$, $y_i$ | tokens of sample $i$ of $n$ as rows, token $t$; query, label $\pm1$ |
+# | $u$; $W_t$ | the head, fixed at first; $W$ after $t$ steps of size $\eta$ |
 # | $\alpha_i$ | the token that sample $i$ selects in the end |
 # | $A_m=(x_{i,\alpha_i}-x_{i,t})z_i^\top$, $g_m=\langle A_m,W\rangle$ | a pair $m=(i,t)$, $t\ne\alpha_i$, as a matrix; its [margin](words.md) |
 # | $\lVert W\rVert_p = (\sum_{jk} \lvert W_{jk}\rvert^p)^{1/p}$ | the $\ell_p$ norm, $1 < p < \infty$ (paper C: $\lVert W\rVert_{p,p}$) |
@@ -85,8 +85,9 @@ update_rules = {p: mirror.MirrorRule(p, step_size) for p in exponents}
 # $$|W_{t+1}|^{p-1}\,\mathrm{sgn}(W_{t+1}) = |W_t|^{p-1}\,\mathrm{sgn}(W_t) - \eta\, \frac{\nabla L(W_t)}{\|\nabla L(W_t)\|_q} .$$
 #
 # The way back is the same map with $q$ in place of $p$. For $p = 2$ the mirror image is $W$ itself, and the rule is normalised gradient
-# descent. An entry moves by about the step in its image over $(p-1)\,\lvert W_{jk}\rvert^{p-2}$: for $p < 2$ a large entry moves more than a small one, for $p > 2$ less. The mirror image is the gradient $\nabla\psi(W)$ of the
-# *potential* $\psi(W)=\lVert W\rVert_p^p/p$. The paper states the rule without the division by a norm of $\nabla L$; its synthetic experiments, and this page, divide.
+# descent. An entry moves by about its image's step over the image's slope, $(p-1)\,\lvert W_{jk}\rvert^{p-2}$. So for $p < 2$ a large entry moves
+# more than a small one, for $p > 2$ less. The mirror image is the gradient $\nabla\psi(W)$ of the *potential*
+# $\psi(W)=\lVert W\rVert_p^p/p$. The paper states the rule without the division by a norm of $\nabla L$; its synthetic experiments, and this page, divide.
 
 
 # %%
@@ -110,20 +111,22 @@ def mirror_step(W, downhill, p):
 # **The SVM of paper C** is that of notebook 10 in another norm: $W_{mm}$ has the least $\ell_p$ norm among all $W$ with every
 # $g_m\ge1$. Then $\gamma_p=1/\lVert W_{mm}\rVert_p$ is the largest margin that a matrix of norm 1 can have.
 #
-# **Why?** Steps add up in $\nabla\psi(W)$. Late in training only pairs of least margin still pull, so each step is a sum of their
-# $A_m$, with positive weights where the selected token has the higher score. So $\nabla\psi(W_t)$ grows along such a
-# sum; and scaling $W$ only scales $\nabla\psi(W)$. The solution of the SVM obeys the same equation, where the derivative of its Lagrangian is zero: $\nabla\psi(W_{mm})=\sum_m\beta_mA_m$ with $\beta_m\ge0$, zero where a
-# margin is above 1.
+# **Why?** Both obey one equation for a direction, since scaling $W$ only scales $\nabla\psi(W)$.
+#
+# * *Training.* Steps add up in $\nabla\psi(W)$. Late in training only pairs of least margin still pull. Each step is then a sum of their
+#   $A_m$, with positive weights where the selected token has the higher score, and $\nabla\psi(W_t)$ grows along such a sum.
+# * *The SVM.* Where the derivative of its Lagrangian is zero, $\nabla\psi(W_{mm})=\sum_m\beta_mA_m$ with $\beta_m\ge0$, zero where a
+#   margin is above 1. So this is a sum of pairs of least margin, too.
 #
 # **Is it there?** Two measures, both of the direction of $W$ alone.
 #
 # * *Divergence.* $D_\psi(V,U)=\psi(V)-\psi(U)-\langle\nabla\psi(U),V-U\rangle$ is the height of $\psi$ at $V$ above its tangent
-#   at $U$. It is never negative, and 0 only for $V=U$; for $p=2$ it is half the squared distance. Here $V$ and $U$ are $W_{mm}$ and $W$,
+#   at $U$. It is never negative, and 0 only for $V=U$; for $p=2$ it is half the squared distance. Here $V$ is $W_{mm}$ and $U$ is $W$,
 #   each over its $\ell_p$ norm.
 # * *Ratio.* $r_p(W)=\min_mg_m/(\lVert W\rVert_p\,\gamma_p)$ is the share of the largest margin that $W$ has, at most 1.
 #
-# The ratio is the stricter measure. If the direction of $W$ misses that of $W_{mm}$ by a small $\delta$ and a smallest margin suffers,
-# the ratio falls below 1 by an amount of order $\delta$; the divergence rises above 0 by one of order $\delta^2$ (if no entry of $W_{mm}$ is zero).
+# The ratio is the stricter measure. If the direction of $W$ is off by a small $\delta$ and a smallest margin suffers,
+# the ratio falls below 1 by an amount of order $\delta$. The divergence rises above 0 by one of order $\delta^2$ (if no entry of $W_{mm}$ is zero).
 
 
 # %%
@@ -140,7 +143,8 @@ def ratios(tokens, W, ends):
 
 
 # %% [markdown]
-# The paper's words, as far as the text at hand has them:
+# The paper's words. There $k$ counts steps ($W(k)$ is our $W_t$), $v$ is the head $u$, and the cones
+# $S$ and $C$ hold matrices whose direction is near that of $W_{mm}$.
 
 # %%
 statements.quoted("C", STATEMENTS, "lp-AttGD", "Definition 1", "lp-AttSVM", "Definition 3")
@@ -150,7 +154,7 @@ statements.quoted("C", STATEMENTS, "Eqs. 4-8", "Theorem, convergence")
 
 # %% [markdown]
 # So the theorem asks for [locally optimal](words.md) tokens and a start in a thin cone around $W_{mm}$. The experiments start
-# anywhere and normalise the gradient. It covers neither: what follows is measured. [Notebook 31](31_rates_and_basins.ipynb) looks at
+# anywhere and normalise the gradient. The theorem covers neither: what follows is measured. [Notebook 31](31_rates_and_basins.ipynb) looks at
 # starts and rates.
 #
 # ## Two examples by hand
@@ -160,9 +164,10 @@ statements.quoted("C", STATEMENTS, "Eqs. 4-8", "Theorem, convergence")
 # constraint binds in column 1, that of $c = (-\frac12, 1)$, the [opt token](words.md) less this one. The vector $w$ of
 # smallest $\ell_p$ norm with $c^\top w \ge 1$ has the entries
 #
-# $$w_j = \mathrm{sgn}(c_j)\,|c_j|^{q-1} \big/ \textstyle\sum_k |c_k|^q .$$
+# $$w_j = \mathrm{sgn}(c_j)\,|c_j|^{q-1} \big/ \textstyle\sum_k |c_k|^q ,$$
 #
-# It turns towards the larger entry of $c$ as $p$ falls. Prediction: training from zero finds its direction.
+# since it attains equality in Hölder's $c^\top w\le\lVert c\rVert_q\lVert w\rVert_p$. It turns towards the larger entry of $c$ as $p$ falls. Prediction:
+# training from zero finds its direction.
 
 # %%
 pair, c = attention.two_examples(), np.array([-0.5, 1.0])
@@ -218,6 +223,10 @@ for p, history in histories.items():
 # ## Claims
 #
 # Which SVM is nearest, in the mean and in every run? And do the means agree with those of another implementation of this experiment (8, 8 and 4 seeds)?
+# A [claim](words.md) holds if the measured number keeps the bound set for it.
+#
+# Then a table: a row is an exponent of training, a column the exponent of an SVM. Its two counts are of runs: those whose ratio is largest in
+# their own norm, and those whose tokens are locally optimal.
 
 # %%
 table = claims.Table(section5.bregman_claims(same, histories))
@@ -236,18 +245,14 @@ for p in exponents:
           f"| {medians} | {own_largest}, {optimal} of {seeds}")  # fmt: skip
 
 # %% [markdown]
-# A row is an exponent of training, a column the exponent of an SVM. Then come two counts: runs whose ratio is largest in their own
-# norm, and runs whose tokens are locally optimal.
+# Look at the diagonals: the divergence is smallest, and the ratio largest, in the run's own norm. But the ratio is not 1. It is
+# furthest below for $p=3$, whose $\lVert W\rVert_p$ grows slowest. [Notebook 43](43_map_of_the_constant.ipynb) says how the rest
+# shrinks as $\lVert W\rVert_p$ grows. A few runs are still turning, and raise the means above the medians. At the desk scale
+# our mean for $p = 2$ is twice that of the other implementation, and that claim fails.
 #
-# Look at the diagonals: the divergence is smallest, and the ratio largest, in the run's own norm. But the ratio is not 1, and least
-# for $p=3$, whose $\lVert W\rVert_p$ grows slowest. [Notebook 43](43_map_of_the_constant.ipynb) says how the rest
-# shrinks as $\lVert W\rVert_p$ grows. A few runs are still turning, and raise the means above the medians. At the desk scale, 100 seeds, our
-# mean for $p = 2$ is twice that of the other implementation, and that claim fails.
-#
-# * **Upper row.** Look at the lowest curve of each panel: it is the one of the panel's own exponent. The marks are the
-#   means of the table.
+# * **Upper row.** Look at the lowest curve of each panel: it is the one of the panel's own exponent.
 # * **Lower row.** As in the paper, each SVM has the tokens that training *with its own exponent* selected. In few runs these differ from
-#   the panel's: the bands reach higher than above, and the medians stay.
+#   those of the panel: bands reach higher, medians stay.
 
 # %%
 about = f"Paper C, Section 5, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64; lines: medians, bands: 80 %, marks: means"
@@ -258,8 +263,8 @@ figure
 # ## One path
 #
 # One data set and $W_0 = 0$, as in the paper. Each path ends nearest to its own SVM, with its largest ratio in its own norm. That of
-# $p = 3$ still lacks a quarter of its margin. For $p = 2$ and $p = 3$ the selected tokens are not even locally optimal. Then the "why" above
-# does not hold: that these paths end so near is open.
+# $p = 3$ still lacks a quarter of its margin. For $p = 2$ and $p = 3$ the selected tokens are not even locally optimal, so that the "why" above
+# does not hold. Why these paths end so near is open.
 
 # %%
 single = tokens.unit_tokens(path_seed, n, T, d)
@@ -288,8 +293,8 @@ joint_table = claims.Table(section5.joint_claims(joint_data, joint, joint_ends, 
 joint_table
 
 # %% [markdown]
-# * **Upper panels.** Look at where each path ends: at or near the mark of its own SVM. That of $p = 3$ misses it, and
-#   more so for $u$. Its divergence is small all the same, since it is of the order of the squared miss. It has selected another
+# * **Upper panels.** Look at where each path ends: at or near the mark of its own SVM. The path of $p = 3$ misses it, and
+#   more so for $u$. Its divergence is small all the same, of the order of the squared miss. It has selected another
 #   token of the first sample, so its rays lie elsewhere.
 # * **Lower panels.** Look at the two time scales: the selection is made within 30 steps, and the directions still turn
 #   after thousands.
@@ -302,8 +307,8 @@ joint_figure
 # %% [markdown]
 # ## What we saw
 #
-# The exponent of mirror descent chooses the norm whose margin attention nears. For the tokens that it selects, every run ends nearest to the
-# SVM of its own exponent, with its largest ratio in its own norm. The ratio is still below 1.
+# The exponent of mirror descent chooses the norm whose margin attention nears. Every run ends nearest to the
+# SVM of its own exponent, for the tokens that it selects, with its largest ratio in its own norm. The ratio is still below 1.
 #
 # ## Change this
 #

@@ -178,7 +178,7 @@ figure_selections
 #
 # ## 3. The attention layers of a vision transformer
 #
-# The network of [notebook 34](34_vit_mirror_descent.ipynb). The rule acts on the matrices of its blocks; all else is trained by
+# The plain network of [notebook 34](34_vit_mirror_descent.ipynb), smaller. The rule acts on the matrices of its blocks; all else is trained by
 # Adam. Head $h$ has $W=W_K^\top W_Q/\sqrt{d_h}$. A query's margin is its largest logit less the second; their 10 % quantile
 # over $N(W)$ is compared. **No SVM is solved**: these ratios compare rules, and say nothing of the largest possible.
 #
@@ -216,7 +216,7 @@ figure_vit
 #
 # At desk scale: with keys and queries trained, gradient descent goes to the nuclear norm and polar steps stay with the spectral one, as
 # predicted; sign descent approaches the norm that its factors induce. Where selections compete, a rule's own is the better
-# one in its own norm more often than not from zero, over all rules together, and undecided elsewhere. In the small vision transformer most rankings
+# one in its own norm more often than not from zero, over the six steepest descents together, and undecided elsewhere. In the small vision transformer most rankings
 # are undecided.
 #
 # ## Change this
