@@ -180,7 +180,7 @@ def numbers(curves: Curves) -> dict[str, Number]:
     measured = {"seeds": Number(float(len(curves.seeds())), 0.0)}
     for rule in RULES:
         name, runs = rule.replace(".", "_"), curves.runs(rule)
-        trained = [float(run.end["training_accuracy"]) for run in runs]
+        trained = [at_end(run, "training_accuracy") for run in runs]
         measured |= {
             f"{name}_test_accuracy": finite(accuracy(curves, rule).mean(), 1e-9),
             f"{name}_late_test_accuracy": finite(_late_accuracy(curves, rule).mean(), 1e-9),

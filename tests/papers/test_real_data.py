@@ -138,7 +138,7 @@ def reviews_world(gap=0.02, shrink=0.8, sharper=0.5, seeds=5):
             last = 0.2 - part if name == "hoyer" else part
             path = np.array([0.1, (0.1 + last) / 2, last])
             metrics |= {f"{name}.{key}": path for key in reviews.PARTS}
-        end = answers(hits) | {"training_accuracy": trained[-1], "present": np.full(40, 20)}
+        end = answers(hits) | {"present": np.full(40, 20)}
         used = 10 * (sharper if first else 1) * rng.uniform(0.9, 1.1, (40, 2))
         maps = rng.dirichlet(np.ones(6), (2, 2))
         for when in ("start", "last"):
