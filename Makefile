@@ -4,6 +4,8 @@ VENV   ?= .venv
 SCALE  ?= demo
 # Notebooks run in their own folder, so the path must not depend on where one stands.
 export DATA_DIR := $(if $(DATA_DIR),$(abspath $(DATA_DIR)))
+# Where this is set, each of a hundred processes compiles numpy, scipy and matplotlib anew: 3 s each.
+unexport PYTHONDONTWRITEBYTECODE
 
 PY    := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
