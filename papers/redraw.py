@@ -117,7 +117,8 @@ def _forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
         ends = scale * claim.measured, scale * low, scale * high
         asked = verdicts.SAME if "within" in claim.bound else ()
         number = f"{ends[0]:.2f}" if ratio else f"{ends[0]:+.1f}"
-        said = f"{number} {claim.verdict}" if claim.interval else claim.verdict
+        small = ", too small" * ("too small to speak" in claim.statement)
+        said = f"{number} {claim.verdict}" if claim.interval else claim.verdict + small
         bar = pieces.Bar(f"{data}: {words}", *ends, claim.verdict, asked, words=said)
         sides[ratio].append(bar)
     figure = Figure(figsize=(plots.WIDTH, 0.2 * max(map(len, sides.values())) + 0.9))

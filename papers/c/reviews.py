@@ -62,7 +62,7 @@ def _ordered(curves: Curves, better: str, worse: str) -> Claim:
     """The claim that `better` ends with a higher test accuracy than `worse`."""
     source, name = "paper C, IMDb", f"imdb.{better}.{worse}"
     text = f"{better} above {worse}"
-    if unknown := few(name, f"{text} in test accuracy", source, curves):
+    if unknown := few(name, text, source, curves):
         return unknown
     measured = late_difference(curves, better, worse)
     text += (
@@ -130,7 +130,7 @@ def _sparser(curves: Curves, part: str) -> Claim:
     does, and the heavier tail of a sparser matrix can raise it: it is shown and not judged.
     """
     name, source = f"sparsity.{part}", "paper C, sparsity"
-    if unknown := few(name, f"{part} sparser under l1.1 than under l2", source, curves):
+    if unknown := few(name, f"{part} sparser under l1.1", source, curves):
         return unknown
     end, same = (f(curves, f"hoyer.{part}") for f in (apart, matched_apart))
     shares = {"above_90": "the start's 90 % quantile", "above_006": "0.06"}
@@ -163,7 +163,7 @@ def attention_difference(curves: Curves) -> Interval:
 def attention_table(curves: Curves) -> Table:
     """l1.1 attends more sharply than l2, in the last layer."""
     name, source = "attention.sharper", "paper C, attention maps"
-    if unknown := few(name, "l1.1 attends more sharply than l2", source, curves):
+    if unknown := few(name, "l1.1 sharper than l2", source, curves):
         return Table([unknown])
     measured = attention_difference(curves)
     first, second = (tokens_used(curves, rule)[..., -1].mean() for rule in ("l1.1", "l2"))
