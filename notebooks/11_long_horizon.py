@@ -35,12 +35,12 @@
 # | symbol | meaning |
 # |---|---|
 # | $\delta_m = x_{i,opt} - x_{i,t}$, $m = (i, t)$ | a *pair*: opt token against another token |
-# | $g_m = \delta_m^\top W z_i$ | its margin, a difference of logits |
+# | $g_m = \delta_m^\top W z_i$ | its margin, a difference of logits; $W_t$ is $W$ after $t$ steps |
 # | $\Delta_m = \gamma_{i,opt} - \gamma_{i,t}$ | its gap of scores |
 # | $p_m$ | softmax weight of the other token of the pair |
 #
-# The theorem is printed below. Notebook 10 measures which of its hypotheses hold for these data: all but
-# near-orthogonality, since the samples of a class share their [opt token](words.md).
+# The theorem is printed below. Its hypotheses hold for these data (notebook 10 measures them), all but
+# near-orthogonality: the samples of a class share their [opt token](words.md).
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -197,7 +197,7 @@ for dimension, few, size in zip(dimensions, small, megabytes, strict=True):
 # %% [markdown]
 # ## Claims
 #
-# Exponents are least-squares fits within one decade of $t$, the worst over seeds.
+# A [claim](words.md) is a measured number beside its bound. Exponents are least-squares fits within one decade of $t$, the worst over seeds.
 
 # %% tags=["nbval-check-output"]
 exponents = fixed_head_figures.decade_exponents(histories, steps)

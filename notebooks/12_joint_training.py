@@ -105,12 +105,12 @@ print("margins of u_mm:", (rows @ u_mm).round(6))
 # %% [markdown]
 # ## The rule, in this page
 #
-# Each of the two gradients is normalised by itself (Eq. 13), with $p = 2/3$:
+# Each of the two gradients is normalised by itself (Eq. 13), with the exponent $p = 2/3$:
 #
 # $$W_{t+1} = W_t - \frac{\eta}{(t+1)^{p}}\frac{\nabla_W L}{\|\nabla_W L\|}, \qquad
 # u_{t+1} = u_t - \frac{\eta}{(t+1)^{p}}\frac{\nabla_u L}{\|\nabla_u L\|}.$$
 #
-# With $\gamma_{i,t} = y_i u^\top x_{i,t}$ the gradients are
+# With scores $\gamma_{i,t} = y_i u^\top x_{i,t}$ and softmax weights $p_{i,t}$ (an index tells them from the exponent) the gradients are
 #
 # $$-\nabla_W L = \frac1n\sum_i e^{-f_i} \sum_t p_{i,t}(\gamma_{i,t} - f_i)\, x_{i,t} z_i^\top, \qquad
 # -\nabla_u L = \frac1n\sum_i e^{-f_i}\, y_i X_i^\top p_i .$$

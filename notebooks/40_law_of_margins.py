@@ -25,12 +25,12 @@
 #
 # **Answer.** In the limit it is a constant over $\|W_t\|$, under the hypotheses below. Under NGD $\|W_t\|$ grows like $t$, so the error falls
 # like $1/t$ (where the constant is not zero), faster than Theorem 1's exponent. One part of the constant, $C$, belongs to
-# the support vectors. It **follows from the dual variables of the SVM** of the tokens that the run selects. The start and the other
-# pairs leave the rest.
+# the support vectors. It **follows from the dual variables of the SVM** of the tokens that the run selects. The start and the pairs of tokens
+# that are no support vectors leave the rest.
 #
 # ![Every run's constant lies on the diagonal against the constant from the duals](../figures/desk/law_diagonal.png)
 #
-# *The largest run (desk scale), a mark a run: across, what the duals say; up, what training did. This page has fewer seeds.*
+# *The larger of two sizes of run (desk [scale](words.md)), a mark a run: across, what the duals say; up, what training did. This page has 2 seeds in place of 20.*
 #
 # ## Two samples in the plane
 #
@@ -97,8 +97,8 @@ figure
 #
 # | symbol | meaning |
 # |---|---|
-# | $x_{i,t},\ z_i,\ y_i,\ u$ | tokens, query and label of sample $i$; the fixed head |
-# | $\alpha_i$; $m=(i,t)$, $t\ne\alpha_i$ | the token that the run selects in sample $i$, often but not always $opt_i$; a *pair* |
+# | $x_{i,t},\ z_i,\ y_i,\ u$; $W_t$ | token $t$, query and label of sample $i$ of $n$; the fixed head; $W$ after $t$ steps |
+# | $\alpha_i$; $m=(i,t)$, $t\ne\alpha_i$ | the token that the run selects in sample $i$, often but not always that of the highest score; a *pair* |
 # | $A_m=(x_{i,\alpha_i}-x_{i,t})z_i^\top$; $g_m=\langle A_m,W\rangle$ | feature of a pair; its *margin*: logit of the selected token less logit of the other |
 # | $\gamma_{i,t}=y_iu^\top x_{i,t}$, $\ell$ | score of a token; the loss, here exponential or logistic |
 # | $\kappa_m=\lvert\ell'(\gamma_{i,\alpha_i})\rvert\,(\gamma_{i,\alpha_i}-\gamma_{i,t})$ | how hard the loss pulls on the pair, before the factor $e^{-g_m}$ |
@@ -115,19 +115,19 @@ figure
 # **Theorem.** The run selects these tokens for ever, $a_t\to\infty$, and on the support $g_m-a_t\to o_m$ with
 # $$o_m=\log\frac{\kappa_m}{\beta_m}-\text{mean}_\beta,\qquad W_t-a_tW_{mm}\to\rho_\perp+\omega_\infty .$$
 #
-# * $\text{mean}_\beta$ is the $\beta$-weighted mean of the logarithms. Taking it off makes $\sum_m\beta_mo_m=\langle\rho_\perp,W_{mm}\rangle$ zero: what
+# * $\text{mean}_\beta$ is the $\beta$-weighted mean of the logarithms. Without it $\sum_m\beta_mo_m=\langle\rho_\perp,W_{mm}\rangle$ is zero: what
 #   lies along $W_{mm}$ is in $a_t$. If there are many duals, $\beta$ are those nearest to $\kappa$ in relative entropy.
 # * $\rho_\perp$ is the one matrix in the span of the $A_m$, $m\in S$, with $\langle A_m,\rho_\perp\rangle=o_m$: a linear system, solved in the code below. $\omega_\infty$ is orthogonal to that span.
 #
 # Hence
 # $$\|W_t\|\times\text{error}_t\to\sqrt{C^2+\|\omega_\infty\|^2},\qquad C=\|\rho_\perp\|.$$
-# The offsets, and $W_t-a_tW_{mm}$, come to their limits exponentially fast in $a_t-a_0$, with explicit constants. $C$ is the same for every
+# Both limits are approached exponentially fast in $a_t-a_0$, with explicit constants. $C$ is the same for every
 # such rule and start that select these tokens, and knows the loss only through $\kappa$. $\omega_\infty$ is what $W_0$ and the pairs off the
 # support left. It may differ from rule to rule, and is zero if $W_0=0$ and all pairs are on the support.
 #
 # **Why.** Once the other tokens' weights are small, $-\nabla L\approx\frac1n\sum_m\kappa_me^{-g_m}A_m$. The direction rests only where
-# this is along $W_{mm}=\sum_m\beta_mA_m$, so where $\kappa_me^{-g_m}\propto\beta_m$. Take logarithms: that is the first formula. The
-# offsets do come to rest, because they perform gradient descent on a convex function,
+# this is along $W_{mm}=\sum_m\beta_mA_m$, so where $\kappa_me^{-g_m}\propto\beta_m$ on the support. Take logarithms: that is the first formula. The
+# offsets do come to rest: the part $\rho$ of $W$ that makes them performs gradient descent on a convex function,
 # $\log\sum_m\kappa_me^{-\langle A_m,\rho\rangle}$.
 #
 # **Three kinds of runs.** The theorem says nothing below the level of hypothesis 4. That a run gets there is seen, not proved.
@@ -136,7 +136,7 @@ figure
 # |---|---|---|
 # | *refused* | hypothesis 1 or 2 fails, or it is too short, or $\eta\ge\eta^*$ | not compared |
 # | *admitted* | none of this is so ($\eta<\eta^*$ is less than hypothesis 3 asks) | compared with the law: *measured* |
-# | *proved* | besides, one of its iterates, taken as a start, satisfies all four hypotheses, or weaker ones on the steps that theorems of the note ask | the law's, whatever comes after |
+# | *proved* | besides, one of its iterates, taken as a start, satisfies all four hypotheses, or those of a theorem of the note that asks less of the steps | the law's, whatever comes after |
 #
 # The proof is in [law_of_margins.md](law_of_margins.md), where the hypotheses are called (D), (G), (7) and (8).
 #
@@ -207,9 +207,9 @@ print(f"{len(kept)} of {len(compared)} runs are admitted at t = {steps:,}")
 print(*(f"refused: {one.setting.name}, seed {one.run}, {one.premise}" for one in out), sep="\n")
 
 # %% [markdown]
-# **Which of them does the theorem prove?** The third count is by the theorem as it stands on this page. The first two are by theorems of the note that ask less than
-# hypothesis 3: near the law longer steps will do, and momentum is allowed at the last iterate. All is checked in
-# float64, without interval arithmetic.
+# **Which of them are proved?** All ten, by theorems of the note that ask less than hypothesis 3: near the law longer steps will do, and at the last
+# iterate momentum. Five need them: two have momentum; two with Polyak's step and one of unit tokens have steps too long for hypothesis 3 as it
+# stands. At desk scale all 96 are proved, 39 by hypothesis 3. All is checked in float64, without interval arithmetic.
 
 # %%
 proofs = [(one.proof(), one.proof(early=True), one.proof(True, True)) for one in kept]
@@ -220,7 +220,7 @@ print(f"proved of {len(kept)} runs: {proved} from the last iterate on, {early} f
 # %% [markdown]
 # ## Claims
 #
-# Tolerances were set before the runs. Two of the claims read the law backwards: a pair's share of the pull,
+# A [claim](words.md) is a measured number beside its bound; tolerances were set before the runs. Two of the claims read the law backwards: a pair's share of the pull,
 # $\kappa_me^{-g_m}$ over the sum of all, tends to its share of the duals. So margins and scores give the support vectors.
 
 # %%
@@ -254,8 +254,9 @@ figure_diagonal
 # ## One line for all rules
 #
 # If the law holds and $\omega_\infty=0$, the late [direction error](words.md) depends on the rule only through $\|W_t\|$. Here is Figure 2's
-# problem of notebook 10. GD with constant steps and Polyak's rule with a constant cap are slow: $\|W_t\|$ grows like $\log t$, and the
-# offsets still move at the end. The gradient shrinks exponentially in the margins. Steps that grow like $e^{t}$, and a cap that grows like $e^{0.8t}$, make up for that, and both rules go on along the path.
+# problem of notebook 10. Gradient descent (GD) with constant steps and Polyak's rule with a constant cap are slow, since the gradient shrinks
+# exponentially in the margins: $\|W_t\|$ grows like $\log t$, and the offsets still move at the end. Steps that grow like $e^{t}$, and a cap that
+# grows like $e^{0.8t}$, make up for that. Both rules then go on along the path.
 
 # %% tags=["nbval-check-output"]
 fig2 = coordinates.minimal(tokens.class_mean_tokens(0, **sizes))

@@ -29,7 +29,7 @@
 #
 # ![How much offsets still move, against the step over the longest one: a jump at 1](../figures/desk/law_steps.png)
 #
-# *The largest run (desk scale): a mark is a seed; at the dotted line, the predicted longest step, offsets begin to move for ever; with momentum one seed does below it too. This page runs less.*
+# *The larger of two sizes of run (desk [scale](words.md)); a mark is a seed. At the dotted line, the predicted longest step, offsets begin to move for ever; with momentum they do in one seed below it, too.*
 #
 # ## Two samples in the plane
 #
@@ -85,6 +85,7 @@ for multiple in (0.5, 0.98, 1.02, 1.5):
 # | symbol | meaning |
 # |---|---|
 # | $A_m,\ g_m$; $W_{mm}=\sum_m\beta_mA_m$ | feature of a pair of tokens, its margin $\langle A_m,W\rangle$; token SVM: least norm with all margins at least 1, and its duals |
+# | $W_t$ | $W$ after $t$ steps |
 # | $S$; $K$; $B$ | support: pairs with $\langle A_m,W_{mm}\rangle=1$; Gram matrix of its $A_m$; $\text{diag}(\beta)$ on it |
 # | $a_t=\langle W_t,W_{mm}\rangle/\lVert W_{mm}\rVert^2$ | margin level; $g_m-a_t$ is the offset |
 # | $\kappa_m$ | how hard the loss pulls on a pair, before the factor $e^{-g_m}$; offsets rest at $\log(\kappa_m/\beta_m)$ less their mean |
@@ -207,8 +208,8 @@ figure_steps
 
 # %% [markdown]
 # Both panels: look at the jump at the dotted line, the predicted threshold; one mark per seed and step. The claims at 0.9 and 0.5 are no
-# predictions: they were added when this figure, with the five seeds of desk scale, had shown a cycle at 0.9. There one of the five
-# cycles, with momentum: for it a residual 1 % off is no small disturbance.
+# predictions: they were added when this figure, with the five seeds of desk scale, had shown a cycle at 0.9. One of the five seeds
+# cycles there, with momentum: for it a residual 1 % off is no small disturbance.
 #
 # **Without momentum** a cycle needs other data. Take three samples of two tokens in the plane, all with the query 1, with the
 # features $(1,1)$, $(1,0)$, $(1,-1)$ of which the middle one pulls $e^3$ times as hard. $W_{mm}=(1,0)$, and the second coordinate of $W$ is the

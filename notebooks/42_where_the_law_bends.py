@@ -29,7 +29,7 @@
 #
 # ![The error with a trained head falls along dotted lines that duals alone predict](../figures/desk/bends_joint.png)
 #
-# *The largest run (desk scale): with a trained head the error follows the dotted lines, which know duals and step lengths alone. This page runs less.*
+# *The larger of two sizes of run (desk [scale](words.md)): with a trained head the error follows the dotted lines, which know duals and step lengths alone. This page runs less.*
 #
 # ## The statements
 #
@@ -40,7 +40,7 @@
 # | $W_{mm}=\sum_m\beta_mA_m,\ a_t$ | token SVM with its duals; margin level of $W_t$ |
 # | $f_i$, $\ell'_i$; $\kappa_m$ | answer of the layer times the label, slope of the loss there; how hard the loss pulls on a pair, before the factor $e^{-g_m}$ |
 # | $u$; $v=u_{mm}=\sum_i\nu_iy_ix_{i,opt}$; $C,\ C_u$ | head; head SVM of the opt tokens, with its duals; length of the residual across the solution, of $W$ and of the head |
-# | $\eta(t+1)^{-p}$ | step length of both; paper A has $p=2/3$ |
+# | $\eta(t+1)^{-p}$ | length of step $t$ of both; paper A has $p=2/3$ ($p_i$, with an index, is a softmax weight) |
 # | $a_i=y_ix_{i,opt},\ b_i=y_ix_{i,other}$ | the two tokens of a sample in one dimension |
 # | (DM), $\alpha$ | paper A's data model of two Gaussian tokens; the opt token is $\alpha$ times as long |
 #

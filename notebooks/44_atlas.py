@@ -27,13 +27,13 @@
 #
 # **Answer.** Steepest descent in a norm maximises the margin in that norm: after 1,000,000 steps (head-wise 119,378) it is within 1 % of the largest
 # possible, in each of the seven norms below. Muon with an exact polar factor goes with the spectral norm; Signum, Lion and RMSprop go with the largest entry of $W$.
-# Adam comes nearest to the largest entry, but not within 1 % in every run. With an $\epsilon$ it reaches no norm tested in this time, nor does
-# Muon with Newton-Schulz steps.
+# Adam at its usual setting ($\beta_1=0.9$, $\beta_2=0.999$, $\epsilon=10^{-8}$) reaches no norm tested in this time, nor does Muon with
+# Newton-Schulz steps. Without the $\epsilon$ Adam comes nearest to the largest entry, but not within 1 % in every run.
 #
 # ![For each optimiser its share of the largest margin in the norm predicted for it, and its best share in another norm](../figures/desk/atlas_map.png)
 #
-# *The judged runs, twenty draws. Filled: the norm predicted; hollow: the best other. Left of 1 is what is lacking. [The
-# protocol](atlas_protocol.md) has predictions and bounds, and says for which of them the history of commits shows that they were written before the runs.*
+# *The judged runs, twenty draws (desk [scale](words.md), the larger of two sizes of run). Filled: the norm predicted; hollow: the best other; how far left of 1:
+# what is lacking. [The protocol](atlas_protocol.md) has predictions and bounds, and says which of them the history of commits shows to be older than the runs.*
 #
 # The story ends with "What we saw". Four appendices ask one question more each.
 #
@@ -41,8 +41,9 @@
 #
 # | symbol | meaning |
 # |---|---|
-# | $\alpha_i$; $m=(i,t)$, $t\ne\alpha_i$ | the token that the run selects in sample $i$; a *pair* |
+# | $\alpha_i$; $m=(i,t)$, $t\ne\alpha_i$ | the token that the run selects in sample $i$; it with another token $t$, a *pair* |
 # | $A_m=(x_{i,\alpha_i}-x_{i,t})z_i^\top$ | feature of a pair, of tokens $x$ and a query $z$; its margin is $g_m=\langle A_m,W\rangle$ |
+# | $W_t$; $\eta_t$; $L$, $L^*$ | $W$ after $t$ steps; length of a step; the loss, its infimum |
 # | $N$; $N^*(G)=\max_{N(D)\le1}\langle G,D\rangle$ | a norm of matrices; its dual norm |
 # | $\gamma_N=\max_{N(W)\le1}\min_mg_m$ | the largest margin: one over the norm of the token SVM in $N$ |
 # | $r_N(W)=\min_mg_m/(N(W)\,\gamma_N)$ | the *ratio*: at most 1, and 1 for a max-margin solution |
@@ -51,8 +52,8 @@
 # *head-wise*, the larger spectral norm of two halves of $W$'s rows.
 #
 # A rule moves $W$ by $\eta_tD_t$. **Steepest descent** in $N$ has the $D$ with $N(D)\le1$ and the largest $\langle G,D\rangle$, where
-# $G=-\nabla L(W_t)$. Below, $G=USV^\top$ is its singular value decomposition, $U_1$ and $V_1$ are the first columns, and $M$, $v$ are running means of
-# $G$ and $G^2$, entry by entry.
+# $G=-\nabla L(W_t)$. Below, $G=USV^\top$ is its singular value decomposition: $S$ holds the singular values, $U_1$ and $V_1$ are the first columns.
+# $M$ and $v$ are running means of $G$ and $G^2$, entry by entry, which forget with the factors $\beta_1$ and $\beta_2$ a step.
 #
 # | rule | step direction $D$ | norm predicted |
 # |---|---|---|
@@ -70,7 +71,7 @@
 # **Why.** Late in training $L-L^*$ is a sum of terms proportional to $e^{-g_m}$. Let $\pi_m$ be their shares. Where the selected tokens score
 # higher, no share is negative, and $G$ is along $\sum_m\pi_mA_m$.
 #
-# * A step raises $g_m$ by $\eta_t\langle A_m,D_t\rangle$, and to first order lowers its term by that share. So it multiplies $L-L^*$ by
+# * A step raises $g_m$ by $\eta_t\langle A_m,D_t\rangle$, and to first order lowers its term by that fraction. So it multiplies $L-L^*$ by
 #   $1-\eta_t\langle\sum_m\pi_mA_m,D_t\rangle$. This is $1-\eta_tN^*(\sum_m\pi_mA_m)$, since $D_t$ is steepest for $G$, which is along this sum.
 # * Whatever the shares, $N^*(\sum_m\pi_mA_m)\ge\gamma_N$: some matrix of norm one has at least the margin $\gamma_N$ on every $A_m$.
 # * Second orders add up to $\sum\eta^2$. So $\min_mg_m\ge\gamma_N\sum\eta-O(1+\sum\eta^2)$, while $N(W_t)\le\sum\eta$ from zero.
@@ -147,16 +148,18 @@ for norm, direction in directions.items():
 #
 # ## The map, small
 #
-# Every rule on two draws, 20,000 steps in place of a million. Some are still on their way, and their claims fail below.
+# Every rule on two draws, 20,000 steps in place of a million. Some are still on their way, and their claims fail below. A [claim](words.md) is a
+# measured number beside the bound of the protocol:
 #
 # | claim | says | weight |
 # |---|---|---|
 # | `own` | the rule has 0.99 of the largest margin in the norm predicted, in every run | the answer: it gets there |
 # | `lower` | it has less in every other norm, in every run | the answer: it is *this* norm |
 # | `none` | the rule reaches no norm | a limit of the answer |
-# | `nearest` | in half of the runs or more the largest ratio is in the norm guessed | a guess; at desk scale five of them are wrong |
+# | `nearest` | in half of the runs or more the largest ratio is in the norm guessed | a guess, where no norm is reached |
 #
-# Of the map's `own` only that of mirror descent in $\ell_3$ fails at desk scale, in its worst runs.
+# At desk scale five guesses are wrong: $\ell_\infty$ for Adam with $\epsilon$ and for AdaGrad, spectral for Shampoo with sums and for SOAP,
+# Frobenius for Adam on single samples. Of the map's `own` only that of mirror descent in $\ell_3$ fails there, in its worst runs.
 
 # %%
 best = atlas.BestMargins(data)
@@ -188,8 +191,8 @@ HTML(f"<details><summary>Every rule's step in one line</summary>{every}</details
 # %% [markdown]
 # ## What we saw
 #
-# The step's norm is the margin's norm, for steepest descent, exact Muon and the sign methods. In this small run the ratios in the
-# spectral norm and in the largest entry still rise.
+# The norm in which a step is steepest is the norm of the margin, for steepest descent, exact Muon and the sign methods. In this small run the
+# ratios in the spectral norm and in the largest entry still rise.
 #
 # ## Change this
 #
@@ -256,9 +259,9 @@ for iterations in (5, 10):
 # $N$ depends on $H$, so this is an equation, solved by iteration; that it has only one solution we have not shown. *Why:* late in training
 # the gradient of sample $i$ is along $P_i$, and $v$ averages its square over the samples.
 #
-# *When?* With $\epsilon=0$, samples that come in turn, and selected tokens that have the higher score. And Adam's memory $\beta_2$ must be
-# long and short: $v$ remembers many passes through the samples, and forgets faster than gradients fall, so that margins grow by less than
-# $\frac12\log(1/\beta_2)$ a step. Baek, Song and Yun (2510.26303) prove it for linear models and Adam's limit $\beta_2\to1$.
+# *When?* With $\epsilon=0$, samples that come in turn, and selected tokens that have the higher score. And $v$ must remember many passes through
+# the samples, yet forget faster than gradients fall: margins may grow by less than $\frac12\log(1/\beta_2)$ a step. Baek, Song and Yun
+# (2510.26303) prove it for linear models and Adam's limit $\beta_2\to1$.
 #
 # *Adam, all samples.* Then $v=G^2$ and $M=G$: the step is $\mathrm{sgn}(G)$ and the norm $\ell_\infty$, under the same conditions (Zhang, Zou and
 # Cao, 2406.10650, for linear models).

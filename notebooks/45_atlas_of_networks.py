@@ -30,16 +30,16 @@
 #
 # ![Margins that five rules reach in seven norms, on keys and queries and on W; the norm predicted is outlined](../figures/desk/networks_factors.png)
 #
-# *The judged runs (desk scale; also [selections](../figures/desk/networks_selections.png), [network](../figures/desk/networks_vit.png)); predictions
+# *The judged runs (desk [scale](words.md), the larger of two sizes; also [selections](../figures/desk/networks_selections.png), [network](../figures/desk/networks_vit.png)); predictions
 # were [committed before the runs that count](networks_protocol.md). This page runs less.*
 #
 # ## The statement
 #
 # | symbol | meaning |
 # |---|---|
-# | $x_{i,t},\ z_i,\ y_i,\ u$ | tokens, query and label of sample $i$; the fixed head |
-# | $K,\ Q$ | keys and queries, $d\times m$; $W=KQ^\top$, the logit of a token is $x^\top Wz$ |
-# | $\alpha_i$; $g_m=\langle A_m,W\rangle$ | the token that the run selects; $A_m=(x_{i,\alpha_i}-x_{i,t})z_i^\top$, $t\ne\alpha_i$, its lead |
+# | $x_{i,t},\ z_i,\ y_i,\ u$ | token $t$, query and label of sample $i$; the fixed head |
+# | $K,\ Q$ | keys and queries, $d\times k$ (`m` in the code is $k$); $W=KQ^\top$, the logit of a token is $x^\top Wz$ |
+# | $\alpha_i$; $g_m=\langle A_m,W\rangle$ | the token that the run selects; its margin over token $t\ne\alpha_i$, with $m=(i,t)$, $A_m=(x_{i,\alpha_i}-x_{i,t})z_i^\top$ |
 # | $N$; $F_N(W)$ | a norm of matrices; what it induces: $\min\{\max(N(K),N(Q))^2:KQ^\top=W\}$ |
 # | $r_N(W)$ | the ratio: $\min_mg_m/N(W)$ over its largest possible value; at most 1 |
 #
@@ -47,7 +47,7 @@
 # |---|---|---|
 # | Frobenius | normalised gradient descent | $\lVert W\rVert_*$, nuclear |
 # | spectral | polar steps | $\lVert W\rVert_2$, spectral |
-# | largest entry | sign descent | sign norm: $\min\{\sum_rw_r:W=\sum_rw_rx_ry_r^\top,\ x_r,y_r\in\{\pm1\}^d\}$, over $m$, for large $m$ |
+# | largest entry | sign descent | sign norm: $\min\{\sum_rw_r:W=\sum_rw_rx_ry_r^\top,\ x_r,y_r\in\{\pm1\}^d\}$, divided by $k$, for large $k$ |
 #
 # **Hypotheses.** The start is small and *not zero*: at $K=Q=0$ both gradients vanish. The run selects one token a sample; the loss
 # has an exponential tail; steps decay.
