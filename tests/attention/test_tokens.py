@@ -35,6 +35,7 @@ def test_fixed_head_models_meet_assumption_2_with_an_opt_token_anywhere_but_firs
     assert (opt > 0.1).all()
     np.testing.assert_array_equal(data.z, data.X[:, :, 0])  # the query, never an opt token
     assert np.unique(data.opt).tolist() == [1, 2, 3]
+    assert abs(data.y.mean()) < 0.3 and (abs(data.y) == 1).all()  # 4.6 deviations of 240 fair signs
 
 
 @pytest.mark.parametrize("antipodal, cosine", [(False, 0.0), (True, -1.0)])

@@ -128,6 +128,12 @@ def test_first_step_decides_in_wide_data():
     )
     assert "global.missed" in noticed["one seed never arrives"]
     assert any(id.startswith("global.formula") for id in noticed["alpha 25 % larger"])
+    # Of the shares of wide data the smallest is asked; one that is level is crossed at its start.
+    late = replace(found, reached=found.reached & (np.arange(12) > 5 * (found.alphas >= 2)[:, None]))
+    missed = {claim.id: claim for claim in global_map.global_claims(late, wide=1024, easy=1.4)}
+    assert missed["global.missed"].measured == 0.5
+    shares = np.array([[0, 0], [1, 0], [1, 0], [1, 1]], bool)
+    assert np.isclose(global_map._crossing(np.arange(4.0), shares), np.e, atol=1e-6)
     half = global_map.half_at_once(256, 8)
     gain = (half**2 - 1) / (half**2 + 1)  # the probability at this alpha, as the module states it
     assert np.isclose(norm.cdf(gain * np.sqrt(256 / 7)) ** 8, 0.5)
