@@ -171,14 +171,14 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1")
 # $$W_{mm} = \arg\min_W \|W\|_F \quad\text{subject to}\quad (x_{i,opt} - x_{i,t})^\top W z_i \ge 1 \ \text{ for all } i,\ t \ne opt_i .$$
 #
 # In words: the smallest matrix under which the logit of every opt token is at least 1 above that of every other token of its example.
-# It is a support vector machine (SVM) whose points are pairs of tokens, $A_{i,t} = (x_{i,opt} - x_{i,t})\,z_i^\top$. The *margin* of a
+# It is a support vector machine (SVM) without a bias. Its data points are matrices, each made from a pair of tokens, opt and another: $A_{i,t} = (x_{i,opt} - x_{i,t})\,z_i^\top$. The *margin* of a
 # pair is $g_{i,t} = \langle A_{i,t}, W\rangle$, the left side above.
 #
 # Why this one? Put $f=\sum_sp_s\gamma_s$ into the gradient's sum of one example. It becomes a sum over pairs of tokens:
 #
 # $$\sum_t p_t(\gamma_t-f)\,x_t=\tfrac12\sum_{s,t}p_sp_t(\gamma_s-\gamma_t)(x_s-x_t) .$$
 #
-# The other scores are equal, so only pairs with opt remain. So $-\nabla L$ is a sum of the $A_{i,t}$ with positive weights, proportional to $e^{-f_i}\,p_{opt}\,p_t\,(\gamma_{opt}-\gamma_t)$.
+# Tokens other than opt have equal scores, so a pair of two of them drops out; only pairs with opt remain. So $-\nabla L$ is a sum of the $A_{i,t}$ with positive weights, proportional to $e^{-f_i}\,p_{opt}\,p_t\,(\gamma_{opt}-\gamma_t)$.
 # As $p_t=p_{opt}\,e^{-g}$, late in training only the pairs of nearly the smallest margin count. And the machine's solution is a
 # positive sum of such pairs, by the proof below. [Notebook 40](40_law_of_margins.ipynb) compares the two sums.
 #
@@ -284,8 +284,8 @@ plots.caption(
 # %% [markdown]
 # ## What we saw
 #
-# The layer puts all its weight on the token with the highest score. Its weights grow without bound. Their direction becomes the max-margin
-# matrix, which two sketches on paper gave us before any training.
+# The softmax weight of the opt token tends to 1, and the matrix $W$ grows without bound. Its direction becomes the max-margin
+# matrix, which we had by hand before any training.
 #
 # ## Change this
 #

@@ -21,9 +21,9 @@
 # **Question.** One attention layer is trained in its attention weights $W$ alone. Along many directions of
 # $W$ the loss falls to its infimum. To which of them does training turn, and how fast?
 #
-# **Answer.** $W_t$ grows without bound, and its direction tends to that of one matrix, $W_{mm}$: the smallest under which every sample's
-# best token wins by at least one logit. Under normalised gradient descent the distance of the two directions falls faster than the paper's
-# bound: like $t^{-0.84}$ in the last decade, and like $1/t$ later ([notebook 11](11_long_horizon.ipynb)). Plain gradient descent is ahead at
+# **Answer.** $W_t$ grows without bound, and its direction tends to that of one matrix, $W_{mm}$: the smallest under which in every
+# sample the best token's logit is at least 1 above every other. Under normalised gradient descent the distance of the two directions falls faster than the paper's
+# bound: like $t^{-0.84}$ in the last decade, and like $1/t$ later ([notebook 11](11_long_horizon.ipynb)). Plain gradient descent is ahead of it at
 # first, then crawls. Assumption 1 of the paper fails here, as the samples of a class share their best token: all this is measured, not proved.
 #
 # ## The statement
@@ -244,8 +244,8 @@ print(inspect.getsource(attention.gradients))
 #   NGD does too.
 # * **Alignment** (Figure 2), the cosine between $W_t$ and $W_{mm}$, and **direction error**, the distance between their directions. Look at the slope of NGD: steeper than the dashed bound $t^{-1/2}$, by the
 #   exponent that stands in the panel.
-# * **Least** $p_{opt}(t)/p_{opt}(0)$ (Figure 5). Each grey line is one draw: its sample of smallest ratio. Look at the blue line, the
-#   draw against Lemma 5 as we read it: a sample loses nearly a fifth of its opt weight before it rises.
+# * **Least** $p_{opt}(t)/p_{opt}(0)$ (Figure 5). Each grey line is one draw and follows its sample of smallest ratio. Look at the blue line, the one
+#   draw that breaks Lemma 5 as we read it: there a sample's opt weight first falls by nearly a fifth, then rises.
 
 # %%
 about = {
@@ -341,7 +341,7 @@ np.testing.assert_allclose(W, races["mine"].weights(0)[0], atol=1e-9 * np.abs(W)
 # %% [markdown]
 # ## What we saw
 #
-# Every rule selects the opt tokens, and the direction of $W_t$ tends to that of $W_{mm}$. How fast the [direction error](words.md) falls:
+# Every rule selects the opt tokens and turns towards $W_{mm}$, GD so slowly that we do not see it arrive. How fast the [direction error](words.md) falls:
 #
 # | rule | paper A | here, steps 100 to 1,000 | to a million steps |
 # |---|---|---|---|
@@ -356,8 +356,8 @@ np.testing.assert_allclose(W, races["mine"].weights(0)[0], atol=1e-9 * np.abs(W)
 #
 # Predict first, then run.
 #
-# 1. Weaker signal, `signal = 0.5`. *Prediction:* $W_{mm}$ must beat the same noise with shorter opt
-#    tokens. Is its norm larger or smaller, and does NGD find it more slowly?
+# 1. Weaker signal, `signal = 0.5`. *Prediction:* the noise tokens stay and the opt tokens get shorter, yet every
+#    margin of $W_{mm}$ must be at least 1. Is its norm larger or smaller, and does NGD find it more slowly?
 
 
 # %%

@@ -85,8 +85,8 @@ update_rules = {p: mirror.MirrorRule(p, step_size) for p in exponents}
 # $$|W_{t+1}|^{p-1}\,\mathrm{sgn}(W_{t+1}) = |W_t|^{p-1}\,\mathrm{sgn}(W_t) - \eta\, \frac{\nabla L(W_t)}{\|\nabla L(W_t)\|_q} .$$
 #
 # The way back is the same map with $q$ in place of $p$. For $p = 2$ the mirror image is $W$ itself, and the rule is normalised gradient
-# descent. An entry moves by about its image's step over the image's slope, $(p-1)\,\lvert W_{jk}\rvert^{p-2}$. So for $p < 2$ a large entry moves
-# more than a small one, for $p > 2$ less. The mirror image is the gradient $\nabla\psi(W)$ of the *potential*
+# descent. If an entry of the mirror image changes by a small $s$, that of $W$ changes by about $s/\big((p-1)\lvert W_{jk}\rvert^{p-2}\big)$. So for $p < 2$
+# a large entry moves more than a small one, for $p > 2$ less. The mirror image is the gradient $\nabla\psi(W)$ of the *potential*
 # $\psi(W)=\lVert W\rVert_p^p/p$. The paper states the rule without the division by a norm of $\nabla L$; its synthetic experiments, and this page, divide.
 
 
@@ -125,7 +125,7 @@ def mirror_step(W, downhill, p):
 #   each over its $\ell_p$ norm.
 # * *Ratio.* $r_p(W)=\min_mg_m/(\lVert W\rVert_p\,\gamma_p)$ is the share of the largest margin that $W$ has, at most 1.
 #
-# The ratio is the stricter measure. If the direction of $W$ is off by a small $\delta$ and a smallest margin suffers,
+# The ratio shows small errors more. If the direction of $W$ is off by a small $\delta$ and a smallest margin suffers,
 # the ratio falls below 1 by an amount of order $\delta$. The divergence rises above 0 by one of order $\delta^2$ (if no entry of $W_{mm}$ is zero).
 
 
@@ -251,8 +251,8 @@ for p in exponents:
 # our mean for $p = 2$ is twice that of the other implementation, and that claim fails.
 #
 # * **Upper row.** Look at the lowest curve of each panel: it is the one of the panel's own exponent.
-# * **Lower row.** As in the paper, each SVM has the tokens that training *with its own exponent* selected. In few runs these differ from
-#   those of the panel: bands reach higher, medians stay.
+# * **Lower row.** As in the paper, each SVM has the tokens that training *with its own exponent* selected. In a few runs they are not
+#   the panel's run's. That raises the bands, and hardly moves the medians.
 
 # %%
 about = f"Paper C, Section 5, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64; lines: medians, bands: 80 %, marks: means"
@@ -293,7 +293,7 @@ joint_table = claims.Table(section5.joint_claims(joint_data, joint, joint_ends, 
 joint_table
 
 # %% [markdown]
-# * **Upper panels.** Look at where each path ends: at or near the mark of its own SVM. The path of $p = 3$ misses it, and
+# * **Upper panels.** Look at where each path ends: near the mark of its own SVM. The path of $p = 3$ misses it by most, and
 #   more so for $u$. Its divergence is small all the same, of the order of the squared miss. It has selected another
 #   token of the first sample, so its rays lie elsewhere.
 # * **Lower panels.** Look at the two time scales: the selection is made within 30 steps, and the directions still turn

@@ -79,8 +79,8 @@ for t in (1, 10, 100, 300, 1000):
 # %% [markdown]
 # The margins grow for ever. Their *difference* comes to rest at $-\log4=-1.386$: the logarithm of the ratio of the [duals](words.md).
 #
-# Why? Sample $i$ pulls on $W$ in proportion to $e^{-g_i}$: loss and scores are the same for both. A step is the sum of $(1,0)$ and
-# $(0,\frac12)$, each times its pull. It is along $W_{mm}$ when the pulls are in the ratio $1:4$ of the duals, so when $g_1-g_2=\log4$, and it
+# Why? Late in training sample $i$ pulls on $W$ in proportion to $e^{-g_i}$: loss and scores are the same for both. A step is the sum of $(1,0)$ and
+# $(0,\frac12)$, each times its pull. It is along $W_{mm}$ when the pulls are in the ratio $1:4$ of the duals, so when $g_2-g_1=-\log4$, and it
 # then leaves this difference as it is. Put in, $W=(g_1,2g_2)=g_1\,(1,2)-(0,2\log4)$. So the path keeps a fixed distance from the ray of
 # $W_{mm}$: the part of $(0,2\log4)$ across $(1,2)$, of length $2\log4/\sqrt5=1.24$. Seen from the origin, a fixed distance is an angle that falls like one over the length.
 
@@ -115,8 +115,8 @@ figure
 # **Theorem.** The run selects these tokens for ever, $a_t\to\infty$, and on the support $g_m-a_t\to o_m$ with
 # $$o_m=\log\frac{\kappa_m}{\beta_m}-\text{mean}_\beta,\qquad W_t-a_tW_{mm}\to\rho_\perp+\omega_\infty .$$
 #
-# * $\text{mean}_\beta$ is the $\beta$-weighted mean of the logarithms. Without it $\sum_m\beta_mo_m=\langle\rho_\perp,W_{mm}\rangle$ is zero: what
-#   lies along $W_{mm}$ is in $a_t$. If there are many duals, $\beta$ are those nearest to $\kappa$ in relative entropy.
+# * $\text{mean}_\beta$ is the $\beta$-weighted mean of the logarithms. It is taken off so that $\sum_m\beta_mo_m=\langle\rho_\perp,W_{mm}\rangle$ is
+#   zero: the part of $W_t$ along $W_{mm}$ is counted in $a_t$ already. If there are many duals, $\beta$ are those nearest to $\kappa$ in relative entropy.
 # * $\rho_\perp$ is the one matrix in the span of the $A_m$, $m\in S$, with $\langle A_m,\rho_\perp\rangle=o_m$: a linear system, solved in the code below. $\omega_\infty$ is orthogonal to that span.
 #
 # Hence
@@ -136,7 +136,7 @@ figure
 # |---|---|---|
 # | *refused* | hypothesis 1 or 2 fails, or it is too short, or $\eta\ge\eta^*$ | not compared |
 # | *admitted* | none of this is so ($\eta<\eta^*$ is less than hypothesis 3 asks) | compared with the law: *measured* |
-# | *proved* | besides, one of its iterates, taken as a start, satisfies all four hypotheses, or those of a theorem of the note that asks less of the steps | the law's, whatever comes after |
+# | *proved* | it is admitted, and at some step $W_t$ satisfies all four hypotheses, or those of a theorem of the note that asks less of the steps | the law's, if it goes on for ever |
 #
 # The proof is in [law_of_margins.md](law_of_margins.md), where the hypotheses are called (D), (G), (7) and (8).
 #
@@ -148,7 +148,7 @@ statements.quoted("A", STATEMENTS, "Theorem 1")
 # %% [markdown]
 # ## The formula, in a few lines
 #
-# One small problem: unit tokens, all scores different, not every pair on the support. Tokens and duals are all it takes.
+# One small problem: unit tokens, all scores different, not every pair on the support. Tokens, scores, the loss and the duals are all it takes.
 
 # %%
 problem = coordinates.minimal(tokens.unit_tokens([1], n=6, T=8, d=10))
@@ -207,9 +207,8 @@ print(f"{len(kept)} of {len(compared)} runs are admitted at t = {steps:,}")
 print(*(f"refused: {one.setting.name}, seed {one.run}, {one.premise}" for one in out), sep="\n")
 
 # %% [markdown]
-# **Which of them are proved?** All ten, by theorems of the note that ask less than hypothesis 3: near the law longer steps will do, and at the last
-# iterate momentum. Five need them: two have momentum; two with Polyak's step and one of unit tokens have steps too long for hypothesis 3 as it
-# stands. At desk scale all 96 are proved, 39 by hypothesis 3. All is checked in float64, without interval arithmetic.
+# **Which of them are proved?** All ten. Five satisfy hypothesis 3 as it stands. The others need theorems of the note that ask less: near the law
+# longer steps will do, and at the last iterate momentum. Two have momentum; two with Polyak's step and one of unit tokens have longer steps. At desk scale all 96 are proved, 39 by hypothesis 3. All is checked in float64, without interval arithmetic.
 
 # %%
 proofs = [(one.proof(), one.proof(early=True), one.proof(True, True)) for one in kept]
@@ -290,7 +289,7 @@ joint_table
 # %% [markdown]
 # ## What we saw
 #
-# Where the hypotheses held, the direction error was $\sqrt{C^2 + \lVert\omega_\infty\rVert^2}/\lVert W_t\rVert$, with $C$ from the
+# In every admitted run the direction error was $\sqrt{C^2 + \lVert\omega_\infty\rVert^2}/\lVert W_t\rVert$, with $C$ from the
 # SVM's duals. Every rule met the same line, but for the two that are too slow to see it: gradient descent with constant steps, and
 # Polyak's rule with a constant cap.
 #

@@ -26,9 +26,9 @@
 # **Question.** Which norm's margin does each optimiser maximise on attention's $W$, and does it get there?
 #
 # **Answer.** Steepest descent in a norm maximises the margin in that norm: after 1,000,000 steps (head-wise 119,378) it is within 1 % of the largest
-# possible, in each of the seven norms below. Muon with an exact polar factor goes with the spectral norm; Signum, Lion and RMSprop go with the largest entry of $W$.
+# possible, in each of the seven norms below. Muon with an exact polar factor goes with the spectral norm; Signum, Lion and RMSprop go with $\ell_\infty$, the norm that is the largest $\lvert W_{jk}\rvert$.
 # Adam at its usual setting ($\beta_1=0.9$, $\beta_2=0.999$, $\epsilon=10^{-8}$) reaches no norm tested in this time, nor does Muon with
-# Newton-Schulz steps. Without the $\epsilon$ Adam comes nearest to the largest entry, but not within 1 % in every run.
+# Newton-Schulz steps. Without the $\epsilon$ Adam comes nearest to $\ell_\infty$, but not within 1 % in every run.
 #
 # ![For each optimiser its share of the largest margin in the norm predicted for it, and its best share in another norm](../figures/desk/atlas_map.png)
 #
@@ -74,7 +74,8 @@
 # * A step raises $g_m$ by $\eta_t\langle A_m,D_t\rangle$, and to first order lowers its term by that fraction. So it multiplies $L-L^*$ by
 #   $1-\eta_t\langle\sum_m\pi_mA_m,D_t\rangle$. This is $1-\eta_tN^*(\sum_m\pi_mA_m)$, since $D_t$ is steepest for $G$, which is along this sum.
 # * Whatever the shares, $N^*(\sum_m\pi_mA_m)\ge\gamma_N$: some matrix of norm one has at least the margin $\gamma_N$ on every $A_m$.
-# * Second orders add up to $\sum\eta^2$. So $\min_mg_m\ge\gamma_N\sum\eta-O(1+\sum\eta^2)$, while $N(W_t)\le\sum\eta$ from zero.
+# * Second orders add up to $O(\sum\eta^2)$, so $L-L^*$ is at most of order $\exp(-\gamma_N\sum\eta+O(\sum\eta^2))$. The least margin sets its
+#   size. So $\min_mg_m\ge\gamma_N\sum\eta-O(1+\sum\eta^2)$, while $N(W_t)\le\sum\eta$ from zero. Divide.
 #
 # This gives $r_N\to1$ for steps like $t^{-1/2}$ or $t^{-1}$. For constant steps it leaves $1-r_N=O(\eta)$; that it goes on falling is measured.
 #
@@ -284,10 +285,10 @@ own_table
 #
 # **Question.** Where does a run rest if weights decay, $W\leftarrow(1-\eta\lambda)W+\eta D$, and with how much of the margin?
 #
-# **Answer.** At $N(W)=1/\lambda$, AdamW with a short memory nearly so. To first order in $\lambda$ the [law of margins](40_law_of_margins.ipynb) predicts what it lacks of the largest margin: to 2 % in the median
-# run, 26 % off in the worst. Under strong decay some runs select other tokens.
+# **Answer.** At $N(W)=1/\lambda$, AdamW with a short memory nearly there. The [law of margins](40_law_of_margins.ipynb) predicts, to first order in
+# $\lambda$, how much of the largest margin it then lacks. The prediction is 2 % off in the median run, 26 % in the worst. Under strong decay some runs select other tokens.
 #
-# *Why.* Where no step is longer than 1 in $N$ the norm cannot exceed $1/\lambda$ (AdamW's steps can be a little longer). So the margins at rest are $\gamma_N/\lambda+o_m$, with the [offsets](words.md) $o_m$ of the law.
+# *Why.* Where no step is longer than 1 in $N$ the norm cannot exceed $1/\lambda$ (AdamW's steps can be a little longer). Where it rests at this bound its margins are, by the law, $\gamma_N/\lambda+o_m$, with the [offsets](words.md) $o_m$ of the law.
 # So $1-r_N$ is $-\lambda\min_mo_m/\gamma_N$ to first order. For norms other than Frobenius the law is carried over here, not proved. Each
 # rule runs with several decays, named by about the margin $\gamma_N/\lambda$ that they allow. Where it is below 1 in some run, the rule is
 # printed.
