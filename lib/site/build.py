@@ -100,7 +100,8 @@ class _Site:
         """Copy those `paths` that are there, as `name` with their endings; return their names."""
         targets = {path: f"{name or path.stem}{path.suffix}" for path in paths if path.is_file()}
         for path, target in targets.items():
-            files.write(self.folder / target, path.read_bytes())
+            shown = pages.in_few_colours if path.suffix == ".png" else bytes
+            files.write(self.folder / target, shown(path.read_bytes()))
         return [Path(target).name for target in targets.values()]
 
 

@@ -157,18 +157,18 @@ def _describe(cell, made: list[Figure]) -> None:
     """Alternative text for the pictures: that of the one figure named, else the first line."""
     named = [f.alt for f in made if re.search(f"[\"']{f.slug}[\"']", cell.source)]
     begins = f"Picture drawn by the cell that begins: {cell.source.strip().splitlines()[0]}"
-    for output in cell.outputs:
-        for kind in {"image/png"} & output.get("data", {}).keys():
-            text = named[0] if len(named) == 1 else begins
-            output.metadata.setdefault(kind, {}).setdefault("alt", text)
-            output.data[kind] = _in_few_colours(output.data[kind])
+    for output in (one for one in cell.outputs if "image/png" in one.get("data", {})):
+        text = named[0] if len(named) == 1 else begins
+        output.metadata.setdefault("image/png", {}).setdefault("alt", text)
+        picture = in_few_colours(b64decode(output.data["image/png"]))
+        output.data["image/png"] = b64encode(picture).decode()
 
 
-def _in_few_colours(picture: str) -> str:
-    """A PNG in base64 in 80 colours, enough for a plot, and a third of its size."""
-    image = Image.open(io.BytesIO(b64decode(picture))).convert("RGB").quantize(80)
+def in_few_colours(picture: bytes) -> bytes:
+    """A PNG in 80 colours, enough for a plot, and a third of its size."""
+    image = Image.open(io.BytesIO(picture)).convert("RGB").quantize(80)
     image.save(content := io.BytesIO(), "PNG", optimize=True)
-    return b64encode(content.getvalue()).decode()
+    return content.getvalue()
 
 
 @cache  # it compiles its templates once, not for every notebook

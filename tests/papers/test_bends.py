@@ -129,7 +129,9 @@ def test_first_step_decides_in_wide_data():
     assert "global.missed" in noticed["one seed never arrives"]
     assert any(id.startswith("global.formula") for id in noticed["alpha 25 % larger"])
     # Of the shares of wide data the smallest is asked; one that is level is crossed at its start.
-    late = replace(found, reached=found.reached & (np.arange(12) > 5 * (found.alphas >= 2)[:, None]))
+    late = replace(
+        found, reached=found.reached & (np.arange(12) > 5 * (found.alphas >= 2)[:, None])
+    )
     missed = {claim.id: claim for claim in global_map.global_claims(late, wide=1024, easy=1.4)}
     assert missed["global.missed"].measured == 0.5
     shares = np.array([[0, 0], [1, 0], [1, 0], [1, 1]], bool)

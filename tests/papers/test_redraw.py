@@ -31,7 +31,9 @@ def redrawn(tmp_path_factory):
 @pytest.mark.parametrize("slug", RECORDS)
 def test_kept_curves_give_the_committed_verdicts_and_seeds(redrawn, slug):
     record = json.loads((KEPT / f"{slug}.json").read_text(encoding="utf-8"))
-    judged = [f"{one['verdict']}: {one['statement']}" for one in record["claims"] if "verdict" in one]
+    judged = [
+        f"{one['verdict']}: {one['statement']}" for one in record["claims"] if "verdict" in one
+    ]
     judged = ["".join(words.split()) for words in judged]
     # a verdict is wrapped: its further lines stand further in
     words = re.split(r"\n {2}(?! )", redrawn[redrawn.index(slug) + 1])
