@@ -106,7 +106,7 @@ print("opt", opt)
 # %% [markdown]
 # ## Loss and gradient
 #
-# The loss is $L(W) = \frac12 \sum_i e^{-f_i}$: small when both answers are good. Its gradient follows
+# The loss is $L(W) = \frac12 \sum_i e^{-f_i}$: the smaller, the better both answers. Its gradient follows
 # from the chain rule. As $f_i=\sum_t p_{i,t}\gamma_{i,t}$, its derivative for the logit of token $t$ is $p_{i,t}(\gamma_{i,t} - f_i)$:
 # tokens that score above the present answer gain, tokens below it lose. The logit's derivative for $W$ is $x_{i,t} z_i^\top$. So
 #
@@ -179,8 +179,8 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1")
 # $$\sum_t p_t(\gamma_t-f)\,x_t=\tfrac12\sum_{s,t}p_sp_t(\gamma_s-\gamma_t)(x_s-x_t) .$$
 #
 # Tokens other than opt have equal scores, so a pair of two of them drops out; only pairs with opt remain. So $-\nabla L$ is a sum of the $A_{i,t}$ with positive weights, proportional to $e^{-f_i}\,p_{opt}\,p_t\,(\gamma_{opt}-\gamma_t)$.
-# As $p_t=p_{opt}\,e^{-g}$, late in training only the pairs of nearly the smallest margin count. And the machine's solution is a
-# positive sum of such pairs, by the proof below. [Notebook 40](40_law_of_margins.ipynb) compares the two sums.
+# As $p_t=p_{opt}\,e^{-g}$, late in training only the pairs of nearly the smallest margin count. The SVM's solution is a positive
+# sum of pairs of smallest margin, too, as shown below. [Notebook 40](40_law_of_margins.ipynb) compares the two sums.
 #
 # **By eye.** The queries are $z_1 = (1, 0)$ and $z_2 = (0, 1)$, so $W z_i$ is column $i$ of $W$, and
 # the two columns can be found apart.
@@ -220,8 +220,8 @@ for t in (1, 10, 100, 1000, steps):
 # ## The same from the library
 #
 # `lib` trains many problems in one call, and keeps logarithms, so that a vanishing gradient loses no digits. It must give the same
-# numbers. Its duality gap is a certificate: where it is 0, no smaller matrix satisfies the constraints. Last, three
-# [claims](words.md): a number measured, beside a bound that it has to keep.
+# numbers. Its duality gap is a certificate: where it is 0, no smaller matrix satisfies the constraints. Last come three
+# [claims](words.md): each compares a measured number with a bound that it has to keep.
 
 # %%
 data = attention.token_set(X, y, z, u)
@@ -285,7 +285,7 @@ plots.caption(
 # ## What we saw
 #
 # The softmax weight of the opt token tends to 1, and the matrix $W$ grows without bound. Its direction becomes the max-margin
-# matrix, which we had by hand before any training.
+# matrix, which we found by hand, without training.
 #
 # ## Change this
 #

@@ -113,8 +113,8 @@ for name, target in targets.items():
 # $\lVert\sum_m b_m A_m\rVert^2 + (1 - \sum_m b_m)^2$ smallest. This is non-negative least squares. Then
 # $W_{mm} = \sum_m \beta_m A_m$ with the [duals](words.md) $\beta = b/(1 - \sum_m b_m)$.
 #
-# *Why?* Half the derivative for $b_m$ is $\langle A_m, \sum_k b_k A_k\rangle - (1 - \sum_k b_k)$. At the minimum it is not negative, and
-# zero where $b_m > 0$. Divide by $1 - \sum_k b_k$: every margin of $W_{mm}$ is at least 1, and exactly 1 where $\beta_m > 0$. These are the
+# *Why?* Half the derivative for $b_m$ is $\langle A_m, \sum_k b_k A_k\rangle - (1 - \sum_k b_k)$. At the minimum it is zero where
+# $b_m > 0$, and not negative where $b_m = 0$: raising that weight would not help. Divide by $1 - \sum_k b_k$: every margin of $W_{mm}$ is at least 1, and exactly 1 where $\beta_m > 0$. These are the
 # conditions of [notebook 00](00_attention_by_hand.ipynb).
 #
 # *May one divide?* By the same conditions the least value is $1 - \sum_m b_m$. If it is 0, weights $b \ge 0$ of sum 1 make $\sum_m b_m A_m = 0$.
@@ -194,7 +194,8 @@ def move(W, last, rule):  # W_{t+1} - W_t, from W_t and the last move
 
 # %% [markdown]
 # The library trains all seeds and all rules in one call, at a cost that does not depend on $d$, and in logarithms, so that no digits are
-# lost below the smallest float. Paper A's Lemma 5 says of every small start that no opt weight collapses. For it NGD is tried on `draws` draws of each kind.
+# lost below the smallest float. Paper A's Lemma 5 says of every small start that an opt weight keeps a share of its first value,
+# and, as we read it, does not fall while it is at most 1/2. NGD is tried on `draws` draws of each kind.
 
 # %%
 update_rules = {
@@ -235,10 +236,10 @@ print(inspect.getsource(attention.gradients))
 # %% [markdown]
 # ## Where it goes, and how fast
 #
-# Lines are medians over seeds.
+# Lines are medians over seeds, unless said otherwise.
 #
 # * **Loss gap** and **missing weight.** Look at how Polyak without
-#   a cap and NGD with momentum leave the panel first, and how slowly GD falls. The claim `fastest` counts the iterations of each rule to the dotted line.
+#   a cap and NGD with momentum drop below the panel first, and how slowly GD falls. The claim `fastest` counts the iterations of each rule to the dotted line.
 # * **Norm.** Look at NGD: soon it grows by nearly one step length an iteration, the most it can.
 # * **Weight of the opt token.** Look at the order: Polyak, GD, NGD with momentum, NGD. In Figure 2 NGD with momentum passes GD above 0.85, and near 1
 #   NGD does too.

@@ -19,7 +19,7 @@
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), **Section 5, synthetic data**.
 #
 # **Question.** Gradient descent turns attention to the smallest matrix, in the Euclidean norm, under which the tokens of its
-# [selection](words.md) win ([notebook 10](10_fixed_decoder.ipynb)). Can the update rule choose another norm?
+# [selection](words.md) win by at least 1 ([notebook 10](10_fixed_decoder.ipynb)). Can the update rule choose another norm?
 #
 # **Answer.** Yes, as far as these runs go. Mirror descent with the exponent $p = 3$ ends nearest to the smallest such matrix in the $\ell_3$ norm, with
 # $p = 1.75$ nearest to that in $\ell_{1.75}$. It is not yet there. For linear models the limit is known (arXiv 2205.12808).
@@ -111,7 +111,8 @@ def mirror_step(W, downhill, p):
 # **The SVM of paper C** is that of notebook 10 in another norm: $W_{mm}$ has the least $\ell_p$ norm among all $W$ with every
 # $g_m\ge1$. Then $\gamma_p=1/\lVert W_{mm}\rVert_p$ is the largest margin that a matrix of norm 1 can have.
 #
-# **Why?** Both obey one equation for a direction, since scaling $W$ only scales $\nabla\psi(W)$.
+# **Why?** The direction that training nears and the SVM's solution obey one equation: $\nabla\psi(W)$ is a positive sum of pairs of least margin,
+# up to a factor. The size of $W$ does not matter, since scaling $W$ only scales $\nabla\psi(W)$.
 #
 # * *Training.* Steps add up in $\nabla\psi(W)$. Late in training only pairs of least margin still pull. Each step is then a sum of their
 #   $A_m$, with positive weights where the selected token has the higher score, and $\nabla\psi(W_t)$ grows along such a sum.
@@ -251,8 +252,8 @@ for p in exponents:
 # our mean for $p = 2$ is twice that of the other implementation, and that claim fails.
 #
 # * **Upper row.** Look at the lowest curve of each panel: it is the one of the panel's own exponent.
-# * **Lower row.** As in the paper, each SVM has the tokens that training *with its own exponent* selected. In a few runs they are not
-#   the panel's run's. That raises the bands, and hardly moves the medians.
+# * **Lower row.** As in the paper, each SVM has the tokens that training *with its own exponent* selected. In a few runs two exponents
+#   select different tokens. That raises the bands, and hardly moves the medians.
 
 # %%
 about = f"Paper C, Section 5, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64; lines: medians, bands: 80 %, marks: means"
@@ -293,8 +294,8 @@ joint_table = claims.Table(section5.joint_claims(joint_data, joint, joint_ends, 
 joint_table
 
 # %% [markdown]
-# * **Upper panels.** Look at where each path ends: near the mark of its own SVM. The path of $p = 3$ misses it by most, and
-#   more so for $u$. Its divergence is small all the same, of the order of the squared miss. It has selected another
+# * **Upper panels.** Look at where each path ends: near the mark of its own SVM. The path of $p = 3$ misses its mark by most, and
+#   more so for $u$. The divergence is small all the same, of the order of the squared miss. The run of $p = 3$ has selected another
 #   token of the first sample, so its rays lie elsewhere.
 # * **Lower panels.** Look at the two time scales: the selection is made within 30 steps, and the directions still turn
 #   after thousands.
@@ -307,7 +308,7 @@ joint_figure
 # %% [markdown]
 # ## What we saw
 #
-# The exponent of mirror descent chooses the norm whose margin attention nears. Every run ends nearest to the
+# The exponent of mirror descent chooses the norm whose margin attention nears. Every run here ends nearest to the
 # SVM of its own exponent, for the tokens that it selects, with its largest ratio in its own norm. The ratio is still below 1.
 #
 # ## Change this

@@ -25,7 +25,7 @@
 #
 # **Answer.** In the limit it is a constant over $\|W_t\|$, under the hypotheses below. Under NGD $\|W_t\|$ grows like $t$, so the error falls
 # like $1/t$ (where the constant is not zero), faster than Theorem 1's exponent. One part of the constant, $C$, belongs to
-# the support vectors. It **follows from the dual variables of the SVM** of the tokens that the run selects. The start and the pairs of tokens
+# the support vectors. It **follows from the tokens that the run selects, their loss and scores, and the dual variables of their SVM**. The start and the pairs of tokens
 # that are no support vectors leave the rest.
 #
 # ![Every run's constant lies on the diagonal against the constant from the duals](../figures/desk/law_diagonal.png)
@@ -110,13 +110,14 @@ figure
 # 1. *Duals.* There are duals with $\beta_m>0$ on all of $S$.
 # 2. *Scores.* On $S$ the selected token has the higher score.
 # 3. *Steps.* No momentum, and short steps: for NGD $\eta\|W_{mm}\|\max_{m,k\in S}\lVert A_m-A_k\rVert^2<8$. (The note has other rules.)
-# 4. *Start.* The level $a_0$ is above a number that can be computed from tokens, head, loss, step and $W_0$.
+# 4. *Start.* The level $a_0$ is above a number that can be computed from tokens, head, loss, step and $W_0$. Any $W_t$ of a run may be taken as
+#    the start.
 #
 # **Theorem.** The run selects these tokens for ever, $a_t\to\infty$, and on the support $g_m-a_t\to o_m$ with
 # $$o_m=\log\frac{\kappa_m}{\beta_m}-\text{mean}_\beta,\qquad W_t-a_tW_{mm}\to\rho_\perp+\omega_\infty .$$
 #
 # * $\text{mean}_\beta$ is the $\beta$-weighted mean of the logarithms. It is taken off so that $\sum_m\beta_mo_m=\langle\rho_\perp,W_{mm}\rangle$ is
-#   zero: the part of $W_t$ along $W_{mm}$ is counted in $a_t$ already. If there are many duals, $\beta$ are those nearest to $\kappa$ in relative entropy.
+#   zero: the part of $W_t$ along $W_{mm}$ is counted in $a_t$ already. Duals need not be unique: then $\beta$ are those nearest to $\kappa$ in relative entropy.
 # * $\rho_\perp$ is the one matrix in the span of the $A_m$, $m\in S$, with $\langle A_m,\rho_\perp\rangle=o_m$: a linear system, solved in the code below. $\omega_\infty$ is orthogonal to that span.
 #
 # Hence
@@ -127,15 +128,16 @@ figure
 #
 # **Why.** Once the other tokens' weights are small, $-\nabla L\approx\frac1n\sum_m\kappa_me^{-g_m}A_m$. The direction rests only where
 # this is along $W_{mm}=\sum_m\beta_mA_m$, so where $\kappa_me^{-g_m}\propto\beta_m$ on the support. Take logarithms: that is the first formula. The
-# offsets do come to rest: the part $\rho$ of $W$ that makes them performs gradient descent on a convex function,
+# offsets do come to rest. They depend on one part of $W$ alone, $\rho$, and late in training $\rho$ moves as under gradient descent on a convex function,
 # $\log\sum_m\kappa_me^{-\langle A_m,\rho\rangle}$.
 #
-# **Three kinds of runs.** The theorem says nothing below the level of hypothesis 4. That a run gets there is seen, not proved.
+# **Three kinds of runs.** The theorem says nothing below the level of hypothesis 4. That a run gets there is checked on the computer; what comes
+# after is proved.
 #
 # | a run is | if | then its constant is |
 # |---|---|---|
 # | *refused* | hypothesis 1 or 2 fails, or it is too short, or $\eta\ge\eta^*$ | not compared |
-# | *admitted* | none of this is so ($\eta<\eta^*$ is less than hypothesis 3 asks) | compared with the law: *measured* |
+# | *admitted* | none of this is so ($\eta<\eta^*$ is weaker than hypothesis 3) | compared with the law: *measured* |
 # | *proved* | it is admitted, and at some step $W_t$ satisfies all four hypotheses, or those of a theorem of the note that asks less of the steps | the law's, if it goes on for ever |
 #
 # The proof is in [law_of_margins.md](law_of_margins.md), where the hypotheses are called (D), (G), (7) and (8).
@@ -207,8 +209,9 @@ print(f"{len(kept)} of {len(compared)} runs are admitted at t = {steps:,}")
 print(*(f"refused: {one.setting.name}, seed {one.run}, {one.premise}" for one in out), sep="\n")
 
 # %% [markdown]
-# **Which of them are proved?** All ten. Five satisfy hypothesis 3 as it stands. The others need theorems of the note that ask less: near the law
-# longer steps will do, and at the last iterate momentum. Two have momentum; two with Polyak's step and one of unit tokens have longer steps. At desk scale all 96 are proved, 39 by hypothesis 3. All is checked in float64, without interval arithmetic.
+# **Which of them are proved?** All ten. Five satisfy hypothesis 3 as it stands. The others need further theorems of the
+# note. One allows longer steps once the run is near the law (two runs with Polyak's step, one of unit tokens). One allows momentum, from the last
+# iterate on (two runs). At desk scale all 96 are proved, 39 by hypothesis 3. All is checked in float64, without interval arithmetic.
 
 # %%
 proofs = [(one.proof(), one.proof(early=True), one.proof(True, True)) for one in kept]

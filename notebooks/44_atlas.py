@@ -63,10 +63,10 @@
 # | polar factor; Muon | $UV^\top$; the same of $M$ | spectral |
 # | leading singular pair | $U_1V_1^\top$ | nuclear |
 # | RMSprop; Adam | $G/\sqrt v$; $M/(\sqrt v+\epsilon)$ | $\ell_\infty$; near it at $\epsilon=0$ |
-# | Adam on single samples; AdaGrad | the same; $G/\sqrt{\sum G^2}$ | a norm of their own (appendix A) |
+# | Adam on single samples; AdaGrad | the same, $G$ of one sample; $G/\sqrt{\sum G^2}$ | guessed Frobenius; $\ell_\infty$. Both are wrong: appendix A |
 #
 # **Hypotheses.** For *linear* classifiers of separable data with an exponential tail of the loss, and steps that decay with
-# $\sum_t\eta_t=\infty$, steepest descent is proved to have $r_N\to1$ (Sources). That attention does the same, once a run keeps its tokens, is measured here.
+# $\sum_t\eta_t=\infty$, steepest descent is proved to have $r_N\to1$ (Sources). That attention does the same, once a run keeps its tokens, is measured here (for gradient and mirror descent papers A and C prove a limit).
 #
 # **Why.** Late in training $L-L^*$ is a sum of terms proportional to $e^{-g_m}$. Let $\pi_m$ be their shares. Where the selected tokens score
 # higher, no share is negative, and $G$ is along $\sum_m\pi_mA_m$.
@@ -260,11 +260,12 @@ for iterations in (5, 10):
 # $N$ depends on $H$, so this is an equation, solved by iteration; that it has only one solution we have not shown. *Why:* late in training
 # the gradient of sample $i$ is along $P_i$, and $v$ averages its square over the samples.
 #
-# *When?* With $\epsilon=0$, samples that come in turn, and selected tokens that have the higher score. And $v$ must remember many passes through
-# the samples, yet forget faster than gradients fall: margins may grow by less than $\frac12\log(1/\beta_2)$ a step. Baek, Song and Yun
+# *When?* With $\epsilon=0$, samples that come in turn, and selected tokens that have the higher score. And $v$ must average over many passes
+# through the samples, yet fall as fast as squared gradients do. It falls by the factor $\beta_2$ a step at most, so margins must grow by less than
+# $\frac12\log(1/\beta_2)$ a step. Baek, Song and Yun
 # (2510.26303) prove it for linear models and Adam's limit $\beta_2\to1$.
 #
-# *Adam, all samples.* Then $v=G^2$ and $M=G$: the step is $\mathrm{sgn}(G)$ and the norm $\ell_\infty$, under the same conditions (Zhang, Zou and
+# *Adam, all samples.* Then $v\approx G^2$ and $M\approx G$: the step is nearly $\mathrm{sgn}(G)$ and the norm $\ell_\infty$, under the same conditions (Zhang, Zou and
 # Cao, 2406.10650, for linear models).
 #
 # *Shampoo's sums and SOAP* have norms made of what they divide by, too (ours; `papers.beyond.atlas_used`). Printed: the median share of the
@@ -290,8 +291,8 @@ own_table
 #
 # *Why.* Where no step is longer than 1 in $N$ the norm cannot exceed $1/\lambda$ (AdamW's steps can be a little longer). Where it rests at this bound its margins are, by the law, $\gamma_N/\lambda+o_m$, with the [offsets](words.md) $o_m$ of the law.
 # So $1-r_N$ is $-\lambda\min_mo_m/\gamma_N$ to first order. For norms other than Frobenius the law is carried over here, not proved. Each
-# rule runs with several decays, named by about the margin $\gamma_N/\lambda$ that they allow. Where it is below 1 in some run, the rule is
-# printed.
+# rule runs with several $\lambda$, named by about the largest margin $\gamma_N/\lambda$ that they allow. A setting where that is below 1 in some run
+# is printed.
 
 # %%
 rested = atlas_rules.trained(data, decays, atlas_rules.TENTH, np.array([1]), keep)
@@ -386,7 +387,8 @@ figure_adam
 #
 # ## Sources
 #
-# The last table of the page, below, has what is predicted of variance reduction, of OLion, and of keys and queries turned.
+# The last table of the page, below, tests three more predictions: variance reduction keeps the norm; an orthogonal factor, then signs (OLion), lie
+# between the spectral norm and $\ell_\infty$; turned keys and queries change Adam's result, not that of polar steps.
 #
 # <details><summary>Who proved what that is measured here</summary>
 #
