@@ -108,7 +108,7 @@ print("opt", opt)
 #
 # The loss is $L(W) = \frac12 \sum_i e^{-f_i}$: the smaller, the better both answers. Its gradient follows
 # from the chain rule. As $f_i=\sum_t p_{i,t}\gamma_{i,t}$, its derivative for the logit of token $t$ is $p_{i,t}(\gamma_{i,t} - f_i)$:
-# tokens that score above the present answer gain, tokens below it lose. The logit's derivative for $W$ is $x_{i,t} z_i^\top$. So
+# raising the logit of a token that scores above the present answer raises $f_i$, below it lowers $f_i$. The logit's derivative for $W$ is $x_{i,t} z_i^\top$. So
 #
 # $$-\nabla L = \frac12 \sum_i e^{-f_i} \sum_t p_{i,t}(\gamma_{i,t} - f_i)\; x_{i,t}\, z_i^\top .$$
 #
@@ -179,7 +179,7 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1")
 # $$\sum_t p_t(\gamma_t-f)\,x_t=\tfrac12\sum_{s,t}p_sp_t(\gamma_s-\gamma_t)(x_s-x_t) .$$
 #
 # Tokens other than opt have equal scores, so a pair of two of them drops out; only pairs with opt remain. So $-\nabla L$ is a sum of the $A_{i,t}$ with positive weights, proportional to $e^{-f_i}\,p_{opt}\,p_t\,(\gamma_{opt}-\gamma_t)$.
-# As $p_t=p_{opt}\,e^{-g}$, late in training only the pairs of nearly the smallest margin count. The SVM's solution is a positive
+# As $p_t=p_{opt}\,e^{-g}$, a pair whose margin is larger by $\delta$ counts $e^{-\delta}$ times as much: late in training only pairs of nearly the smallest margin count. The SVM's solution is a positive
 # sum of pairs of smallest margin, too, as shown below. [Notebook 40](40_law_of_margins.ipynb) compares the two sums.
 #
 # **By eye.** The queries are $z_1 = (1, 0)$ and $z_2 = (0, 1)$, so $W z_i$ is column $i$ of $W$, and

@@ -117,7 +117,7 @@ for name, target in targets.items():
 # $b_m > 0$, and not negative where $b_m = 0$: raising that weight would not help. Divide by $1 - \sum_k b_k$: every margin of $W_{mm}$ is at least 1, and exactly 1 where $\beta_m > 0$. These are the
 # conditions of [notebook 00](00_attention_by_hand.ipynb).
 #
-# *May one divide?* By the same conditions the least value is $1 - \sum_m b_m$. If it is 0, weights $b \ge 0$ of sum 1 make $\sum_m b_m A_m = 0$.
+# *May one divide?* Multiply each condition by $b_m$ and add them up: the least value is $1 - \sum_m b_m$. If it is 0, weights $b \ge 0$ of sum 1 make $\sum_m b_m A_m = 0$.
 # Then the mean of all margins with these weights is 0 for every $W$: no $W$ satisfies the constraints. The code checks it.
 
 # %%
@@ -167,7 +167,7 @@ for name, problem in problems.items():
 # | Polyak, no cap (Eq. 3) | $W_{t+1} = W_t - \frac{L - L^*}{2 \lVert\nabla L\rVert^2} \nabla L$ |
 # | Polyak | $W_{t+1} = W_t - \min\big(\frac{L - L^*}{2 \lVert\nabla L\rVert^2},\ \eta_{\max}\big) \nabla L$ |
 #
-# $\eta$ is the step size. $L^*$ is the smallest loss, that of a layer which sees only opt tokens. Late in training $\lVert\nabla L\rVert^2$ vanishes
+# $\eta$ is the step size. $L^*$ is the infimum of the loss, that of a layer which sees only opt tokens. Late in training $\lVert\nabla L\rVert^2$ vanishes
 # faster than $L-L^*$, so Polyak's factor of $\nabla L$ grows without bound. In practice it is capped at $\eta_{\max}$; the theory has no cap. Here is all of it for one draw.
 
 
@@ -307,7 +307,7 @@ tables["orthogonal"]
 tables["antipodal"]
 
 # %% [markdown]
-# One claim fails, in one draw of a hundred with antipodal means: a $p_{opt}$ that is still small falls for a
+# One claim fails, `lemma5.rises`, in one draw of a hundred with antipodal means: a $p_{opt}$ of at most 1/2 falls for a
 # while. Under Assumption 1, Lemma 5 as we read it excludes that, since a sample's own part of the gradient decides
 # whether its $p_{opt}$ rises. Here sample $j$ moves sample $i$ in proportion to $\langle z_i, z_j\rangle$, up or down. In a hundred draws with
 # orthogonal means no small weight falls.

@@ -114,7 +114,7 @@ def mirror_step(W, downhill, p):
 # **Why?** The direction that training nears and the SVM's solution obey one equation: $\nabla\psi(W)$ is a positive sum of pairs of least margin,
 # up to a factor. The size of $W$ does not matter, since scaling $W$ only scales $\nabla\psi(W)$.
 #
-# * *Training.* Steps add up in $\nabla\psi(W)$. Late in training only pairs of least margin still pull. Each step is then a sum of their
+# * *Training.* Steps add up in $\nabla\psi(W)$. Late in training only pairs of least margin still pull noticeably. Each step is then nearly a sum of their
 #   $A_m$, with positive weights where the selected token has the higher score, and $\nabla\psi(W_t)$ grows along such a sum.
 # * *The SVM.* Where the derivative of its Lagrangian is zero, $\nabla\psi(W_{mm})=\sum_m\beta_mA_m$ with $\beta_m\ge0$, zero where a
 #   margin is above 1. So this is a sum of pairs of least margin, too.

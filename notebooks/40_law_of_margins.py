@@ -249,8 +249,8 @@ figure_diagonal = plots.caption(margin_law_figures.diagonal(kept), about_diagona
 figure_diagonal
 
 # %% [markdown]
-# Left: look at the diagonal. Across is $C$ from the duals; up, what the run has across $W_{mm}$ in the span of the support. In filled
-# marks that is all of $\|W_t\|$ times the error. In open ones $\omega_\infty$ comes on top, read off the run at $t/10$. Right: look at how
+# Left: look at the diagonal. Across is $C$ from the duals; up, the length of the part of $W_t$ in the span of the support that is orthogonal to $W_{mm}$. In filled
+# marks it equals $\|W_t\|$ times the error. In open ones $\omega_\infty$ comes on top, read off the run at $t/10$. Right: look at how
 # far right of 1 the open marks lie: that is what $\omega_\infty$ adds.
 #
 # ## One line for all rules
@@ -292,8 +292,8 @@ joint_table
 # %% [markdown]
 # ## What we saw
 #
-# In every admitted run the direction error was $\sqrt{C^2 + \lVert\omega_\infty\rVert^2}/\lVert W_t\rVert$, with $C$ from the
-# SVM's duals. Every rule met the same line, but for the two that are too slow to see it: gradient descent with constant steps, and
+# In every admitted run the direction error was $\sqrt{C^2 + \lVert\omega_\infty\rVert^2}/\lVert W_t\rVert$, with $C$ predicted from the
+# SVM's duals and $\omega_\infty$ read off the run. Every rule met the same line, but for the two that are too slow to see it: gradient descent with constant steps, and
 # Polyak's rule with a constant cap.
 #
 # **Whose it is.** For linear classifiers the residual and its equations are due to Soudry et al. (arXiv 1710.10345), normalised

@@ -43,7 +43,7 @@
 # |---|---|
 # | $\alpha_i$; $m=(i,t)$, $t\ne\alpha_i$ | the token that the run selects in sample $i$; it with another token $t$, a *pair* |
 # | $A_m=(x_{i,\alpha_i}-x_{i,t})z_i^\top$ | feature of a pair, of tokens $x$ and a query $z$; its margin is $g_m=\langle A_m,W\rangle$ |
-# | $W_t$; $\eta_t$; $L$, $L^*$ | $W$ after $t$ steps; length of a step; the loss, its infimum |
+# | $W_t$; $\eta_t$; $L$, $L^*$ | $W$ after $t$ steps; length of a step; the loss, that of a layer which sees only the selected tokens |
 # | $N$; $N^*(G)=\max_{N(D)\le1}\langle G,D\rangle$ | a norm of matrices; its dual norm |
 # | $\gamma_N=\max_{N(W)\le1}\min_mg_m$ | the largest margin: one over the norm of the token SVM in $N$ |
 # | $r_N(W)=\min_mg_m/(N(W)\,\gamma_N)$ | the *ratio*: at most 1, and 1 for a max-margin solution |
@@ -265,7 +265,8 @@ for iterations in (5, 10):
 # $\frac12\log(1/\beta_2)$ a step. Baek, Song and Yun
 # (2510.26303) prove it for linear models and Adam's limit $\beta_2\to1$.
 #
-# *Adam, all samples.* Then $v\approx G^2$ and $M\approx G$: the step is nearly $\mathrm{sgn}(G)$ and the norm $\ell_\infty$, under the same conditions (Zhang, Zou and
+# *Adam, all samples.* If all entries of $G$ fall alike, $\sqrt v$ and $M$ are $\lvert G\rvert$ and $G$ up to factors that all entries share: the step is
+# along $\mathrm{sgn}(G)$ and the norm $\ell_\infty$, under the same conditions (Zhang, Zou and
 # Cao, 2406.10650, for linear models).
 #
 # *Shampoo's sums and SOAP* have norms made of what they divide by, too (ours; `papers.beyond.atlas_used`). Printed: the median share of the
@@ -289,7 +290,7 @@ own_table
 # **Answer.** At $N(W)=1/\lambda$, AdamW with a short memory nearly there. The [law of margins](40_law_of_margins.ipynb) predicts, to first order in
 # $\lambda$, how much of the largest margin it then lacks. The prediction is 2 % off in the median run, 26 % in the worst. Under strong decay some runs select other tokens.
 #
-# *Why.* Where no step is longer than 1 in $N$ the norm cannot exceed $1/\lambda$ (AdamW's steps can be a little longer). Where it rests at this bound its margins are, by the law, $\gamma_N/\lambda+o_m$, with the [offsets](words.md) $o_m$ of the law.
+# *Why.* From $N(W_0)\le1/\lambda$, with $\eta\lambda\le1$ and no step direction longer than 1 in $N$, the norm cannot exceed $1/\lambda$ (AdamW's steps can be a little longer). Where it rests at this bound its margins are, by the law, $\gamma_N/\lambda+o_m$, with the [offsets](words.md) $o_m$ of the law.
 # So $1-r_N$ is $-\lambda\min_mo_m/\gamma_N$ to first order. For norms other than Frobenius the law is carried over here, not proved. Each
 # rule runs with several $\lambda$, named by about the largest margin $\gamma_N/\lambda$ that they allow. A setting where that is below 1 in some run
 # is printed.
@@ -355,7 +356,7 @@ figure_rates
 # **Answer.** With a short memory it has 0.994 of the largest margin in the median run, with the longest 0.423, with a large $\epsilon$ 0.453. On fewer samples
 # a step it loses part of it too, as three other rules lose theirs.
 #
-# *Why.* Gradients that fall faster than $\beta_2^{t/2}$ leave $v$ behind, and the step shrinks. An $\epsilon$ above the gradients turns Adam into plain
+# *Why.* If gradients fall faster than $\beta_2^{t/2}$, $v$ cannot fall as fast as $G^2$: it stays too large, and the step shrinks. An $\epsilon$ above the gradients turns Adam into plain
 # gradient descent, whose $W$ grows like $\log t$ alone. With fewer samples a step the relative sizes of their gradients are lost.
 
 # %%
