@@ -39,7 +39,7 @@
 # with $g_t$ the gradient of the loss summed over the batch and $\eta$ a rate; $p = 2$ is gradient descent.
 # There is no theorem for such a network, so there are no hypotheses to check. The paper's ten repeats start
 # from copies of one initial model. **Here every repeat has its own start and its own order of batches**; the
-# network is smaller, and **the rates are ours**.
+# network is smaller (`python -m lib.training imdb_paper` trains one of the paper's size, on a GPU), and **the rates are ours**.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
