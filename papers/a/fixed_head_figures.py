@@ -143,7 +143,7 @@ def draw_horizon(
         missing, power = (np.median(row[:, -1]) for row in (weights, slopes[name]))
         heights.append((missing, f"{missing:,.0f}", plots.look(name).colour))
         powers.append((power, f"{power:.3f}", plots.look(name).colour))
-    ordinary = {"color": plots.GREY, "linewidth": 0.8, "label": "NGD, plain float64", "zorder": 0}
+    ordinary = {"color": plots.GREY, "linewidth": 0.8, "label": "plain float64", "zorder": 0}
     error.plot(np.arange(len(plain_error)) + 1, plain_error, **ordinary)
     pieces.theorem1(error, (10, steps), 1.5)
     weight.axhline(SMALLEST_FLOAT, **plots.LEVEL)
