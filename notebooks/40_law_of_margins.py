@@ -122,9 +122,9 @@ figure
 #
 # Hence
 # $$\|W_t\|\times\text{error}_t\to\sqrt{C^2+\|\omega_\infty\|^2},\qquad C=\|\rho_\perp\|.$$
-# The theorem's two limits (not this one) are approached exponentially fast in $a_t-a_0$, with explicit constants. $C$ is the same for every
+# The theorem's two limits are approached (this one need not be) exponentially fast in $a_t-a_0$, with explicit constants. $C$ is the same for every
 # such rule and start that select these tokens, and knows the loss only through $\kappa$. $\omega_\infty$ is what $W_0$ and the pairs off the
-# support left. It may differ from rule to rule, and is zero if $W_0=0$ and all pairs are on the support.
+# support left. It may differ by rule, and is zero if $W_0=0$ and all pairs are on the support.
 #
 # **Why.** Once the other tokens' weights are small, $-\nabla L\approx\frac1n\sum_m\kappa_me^{-g_m}A_m$. The direction rests only where
 # this is along $W_{mm}=\sum_m\beta_mA_m$, so where $\kappa_me^{-g_m}\propto\beta_m$ on the support. Take logarithms: that is the first formula. The
