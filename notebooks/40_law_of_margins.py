@@ -122,7 +122,7 @@ figure
 #
 # Hence
 # $$\|W_t\|\times\text{error}_t\to\sqrt{C^2+\|\omega_\infty\|^2},\qquad C=\|\rho_\perp\|.$$
-# The theorem's two limits are approached (this one need not be) exponentially fast in $a_t-a_0$, with explicit constants. $C$ is the same for every
+# The theorem's two limits are approached exponentially fast in $a_t-a_0$, with explicit constants; this one need not be. $C$ is the same for every
 # such rule and start that select these tokens, and knows the loss only through $\kappa$. $\omega_\infty$ is what $W_0$ and the pairs off the
 # support left. It may differ by rule, and is zero if $W_0=0$ and all pairs are on the support.
 #
