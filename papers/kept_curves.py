@@ -91,9 +91,11 @@ def few(id: str, text: str, source: str, curves: Curves, bound=ABOVE) -> Claim |
 def _silent(curves: Curves) -> str:
     """Why a study has no verdict, or "".
 
-    A plain classifier on the same rows is as good, or was not fitted, or a rule was judged at the
-    edge of the rates that were tried.
+    Its data are a stand-in, a plain classifier on the same rows is as good, or was not fitted, or a
+    rule was judged at the edge of the rates that were tried.
     """
+    if curves.configuration["problem"]["data"]["source"] == "demo":
+        return "its data are a stand-in"
     if not (plain := curves.baselines()):
         return "no plain classifier was fitted, so the network cannot be compared with one"
     rule, best = _best_rule(curves)
@@ -112,14 +114,14 @@ def _best_rule(curves: Curves) -> tuple[str, float]:
 
 
 def edges(curves: Curves) -> dict[str, float]:
-    """Rules whose rate lies at the edge of all rates that were tried, if any, and that rate."""
+    """Rules whose rate lies at the edge of all rates that were tried, and that rate."""
     at_edge = {}
     for rule, rate in curves.rates().items():
         trials = curves.trials(rule)
         tried = [trial.rate for trial in trials]
         capped = [trial.end.get("capped", 1.0) for trial in trials if trial.rate == rate]
         free = rule == "SPS" and min(capped, default=1.0) < 0.01
-        if tried and (rate == min(tried) or (rate == max(tried) and not free)):
+        if not tried or rate == min(tried) or (rate == max(tried) and not free):
             at_edge[rule] = rate
     return at_edge
 

@@ -190,8 +190,9 @@ def vision_figure(curves: Curves) -> Figure:
 
 def caption(number: str, curves: Curves, marks: str, table: Table) -> str:
     """What the marks of figure `number` are, then setting, rates and verdicts in words."""
-    stop = curves.configuration["stop"]
-    early = "no run ends early" if stop == "never" else f"a run ends early at {stop}"
+    study = curves.configuration
+    short = any(len(run.loss) < study["horizon"] for run in curves.judged())
+    early = f"a run ends early at {study['stop']}" if short else "no run ended early"
     words = kept_curves.setting(curves, f"; {early}")
     rest = f"{words}, chosen by held-out accuracy.{kept_curves.outcome(curves, table)}"
     return kept_curves.headed(f"Paper C, {number}", curves, marks, rest)
