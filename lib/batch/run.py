@@ -35,9 +35,9 @@ logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 class _Job:
     """One notebook at one scale, as whoever plans it sees it: a worker may have other defaults.
 
-    `page` is its text and `overrides` go to papermill; `parts` is its fingerprint without the data;
-    `changes` is what nobody committed (see `record`). A run leaves its files in `home`, its
-    figures in `figures`; `folders` are the project's, by environment variable.
+    `page` is its text and `overrides` go to papermill; `parts` is its fingerprint without the
+    data; `changes` is what nobody committed. A run leaves its files in `home`, its figures
+    in `figures`; `folders` are the project's, by environment variable.
     """
 
     notebook: str
@@ -65,11 +65,8 @@ class _Job:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command; returns its exit status, or ends the process.
-
-    0: all is well; 1: a notebook failed, or a number or claim is not reproduced; 2: bad usage;
-    130: interrupted.
-    """
+    """Run the command; the exit status is 1 where a notebook failed or a number or claim is not
+    reproduced, 2 for bad usage, 130 where interrupted."""
     asked = _options(argv)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -87,7 +84,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _options(argv: list[str] | None) -> argparse.Namespace:
-    """The command line; its `refuse` ends the process with a sentence and status 2."""
+    """The command line; its `refuse` says a sentence and ends the process."""
     usage = "python -m lib.batch [NAME ...] [options]"
     parser = argparse.ArgumentParser("lib.batch", usage, "Run notebooks headless.")
     add = parser.add_argument
@@ -173,7 +170,7 @@ def _stop() -> NoReturn:
 def _plan(asked: argparse.Namespace) -> dict[_Job, str]:
     """The jobs asked for, each with the reason why it must run, empty where it is up to date.
 
-    ValueError for a name, a parameter or a scale that is not there, or a table that cannot be read.
+    ValueError for a name, parameter or scale that is not there, or a table that is no TOML.
     """
     jobs = {name: _job(name, asked) for name in record.notebooks(asked.names)}
     absent = [name for name, job in jobs.items() if job is None]
@@ -209,7 +206,7 @@ def _job(notebook: str, asked: argparse.Namespace) -> _Job | None:
 
 
 def _reason(job: _Job, asked: argparse.Namespace) -> str:
-    """Why a job must run, against the marker of its last success; empty where it is up to date."""
+    """Why a job must run, against the marker of its last success; empty where nothing changed."""
     if job.changes:
         return "custom code" if "code" in job.changes else "custom parameters"
     if asked.force or not job.marker.exists():
@@ -225,12 +222,10 @@ def _reason(job: _Job, asked: argparse.Namespace) -> str:
         del parts["places"]  # where real data would lie
     reasons = []
     for part, now in parts.items():
-        before = marker.get(part)
-        if now != before and isinstance(now, dict):
-            names = sorted({name for name, _ in now.items() ^ (before or {}).items()})
-            reasons += [f"{part} changed: {', '.join(names)}"]
-        elif now != before:
-            reasons += [f"{part} changed"]
+        if now != (before := marker.get(part)):
+            moved = now.items() ^ (before or {}).items() if isinstance(now, dict) else ()
+            names = ", ".join(sorted({name for name, _ in moved}))
+            reasons += [f"{part} changed: {names}" if names else f"{part} changed"]
     reasons += ["no executed copy"] if asked.store and not job.copy.exists() else []
     return "; ".join(reasons)
 
@@ -280,8 +275,8 @@ _one_notebook_per_process = threading.Lock()
 def _run(job: _Job, threads: int | None, timeout: float | None) -> tuple[float, str | None, str]:
     """Run one notebook in this process and publish its figures; whatever goes wrong is told.
 
-    threads: of its kernel, None for those of the worker. timeout: longest seconds of a cell.
-    Returns the seconds, the error if any, and what else to say.
+    threads: of its kernel, None for those of the worker. Returns the seconds, the error if
+    any, and what else to say.
     """
     from filelock import FileLock, Timeout
 

@@ -28,6 +28,13 @@ COLUMNS = ("id", "statement", "measured", "theory", "holds")
 OPEN = 8  # so many rows of a table are shown without a click
 UNDECIDED = "undecided"
 VERDICTS = ("reproduced", "not reproduced", UNDECIDED)
+MEANINGS = {  # of a measured value with an interval, by whether its row has a verdict
+    False: "a [b, c]: the worst seed, or what the row names, and the mean over seeds less and"
+    " plus two standard errors, so that a may lie outside",
+    True: "a [b, c] of a row with a verdict: the mean over seeds, of ratios the geometric mean,"
+    " or what the row names, and its 95 % interval; p: the level at which the interval would"
+    " just decide",
+}
 DIGITS = (4, 7, 10, 13, 17)  # significant digits; 17 tell any two numbers apart
 
 
@@ -35,14 +42,14 @@ DIGITS = (4, 7, 10, 13, 17)  # significant digits; 17 tell any two numbers apart
 class Claim:
     """One checked claim.
 
-    `bound` is what theory asks of `measured`, as text ("≥ 0.11"); `holds` is never true of a NaN.
-    `margin` is how many times over the bound is met: 1 at the edge, infinite where no multiple
-    breaks it. `kind` is one of KINDS, by default read off `source`. `interval` holds the ends of
-    what the seeds gave. A row of a ledger also has the `number` of its statement, its `setting`,
-    how many `seeds`, the families of wrong worlds in which it must fail (`fails_if`), and the
-    smallest of each in which it was seen to fail (`catches`; None before `make falsify`).
-    A claim about data that may be too few has a `verdict` of VERDICTS and holds if that is the
-    first; `p` is the level at which its interval would just decide.
+    `bound` is what theory asks of `measured`, as text ("≥ 0.11"); a NaN never `holds`.
+    `margin` is how many times over the bound is met: 1 at the edge, infinite where no
+    multiple breaks it. `kind` is one of KINDS, by default read off `source`. `interval`
+    holds the ends of what the seeds gave. A row of a ledger also has the `number` of its
+    statement, its `setting`, how many `seeds`, the wrong worlds in which it must fail
+    (`fails_if`), and the smallest of each in which it was seen to fail (`catches`; None
+    before `make falsify`). A claim about data that may be too few has a `verdict` of
+    VERDICTS; `p` is the level at which its interval would just decide.
     """
 
     id: str
@@ -83,12 +90,12 @@ class Claim:
 
 
 def at_most(id: str, statement: str, source: str, measured: float, bound: float, **more) -> Claim:
-    """The claim measured ≤ bound; `more`: further fields, and `why`, the remark of a failure."""
+    """The claim measured ≤ bound; `more`: fields of `Claim`, and `why`, a failure's remark."""
     return _checked((id, statement, source, measured), "≤ {}", [bound], measured, bound, more)
 
 
 def at_least(id: str, statement: str, source: str, measured: float, bound: float, **more) -> Claim:
-    """The claim measured ≥ bound; `more` are further fields of `Claim`."""
+    """The claim measured ≥ bound."""
     return _checked((id, statement, source, measured), "≥ {}", [bound], bound, measured, more)
 
 
@@ -113,21 +120,10 @@ def _checked(about, form, ends, smaller, larger, more) -> Claim:
     return Claim(*about, **more)
 
 
-def judged(
-    id: str,
-    statement: str,
-    source: str,
-    estimate: tuple[float, float, float],
-    bound: str,
-    verdict: str,
-    seeds: int,
-    p: float | None = None,
-) -> Claim:
-    """A claim with a `verdict` of VERDICTS, else ValueError; `estimate`: (measured, low, high)."""
-    if verdict not in VERDICTS:
-        raise ValueError(f"verdict must be one of {', '.join(VERDICTS)}, got {verdict!r}")
+def judged(id, statement, source, estimate, bound, verdict, seeds, p=None) -> Claim:
+    """The claim with a `verdict`, of which the first holds; `estimate`: (measured, low, high)."""
     measured, low, high = map(float, estimate)
-    ends = None if math.isnan(low) or math.isnan(high) else (low, high)
+    ends = None if math.isnan(low + high) else (low, high)
     about = id, statement, source, measured, bound, verdict == VERDICTS[0]
     return Claim(*about, interval=ends, seeds=seeds, verdict=verdict, p=p)
 
@@ -155,7 +151,7 @@ def bounded(
 ) -> Claim:
     """The claim that the worst of `values` meets `bound`: "≤ 1", "≥ 0.5" or "1 ± 0.05".
 
-    expected: in place of the bound's first number. `more` are further fields of `Claim`.
+    expected: in place of the bound's first number.
     """
     (sign,) = set(bound) & _RELATIONS.keys()
     ends = [float(end) for end in bound.split(sign) if end]
@@ -230,22 +226,15 @@ def shown(claim: Claim) -> str:
 
 def legend(claims: Iterable[Claim]) -> str:
     """The meaning of the number and the brackets of `shown`, for those that `claims` have."""
-    meanings = {
-        False: "a [b, c]: the worst seed, or what the row names, and the mean over seeds less and"
-        " plus two standard errors, so that a may lie outside",
-        True: "a [b, c] of a row with a verdict: the mean over seeds, of ratios the geometric mean,"
-        " or what the row names, and its 95 % interval; p: the level at which the interval would"
-        " just decide",
-    }
     kinds = {bool(claim.verdict) for claim in claims if claim.interval is not None}
-    return "; ".join(meanings[kind] for kind in sorted(kinds))
+    return "; ".join(MEANINGS[kind] for kind in sorted(kinds))
 
 
 def held(claims: Iterable[Mapping]) -> str:
     """How many claims of a record hold, in words, those that the data leave open apart."""
-    verdicts = [(claim["holds"] is True, claim.get("verdict")) for claim in claims]
-    undecided = sum(verdict == UNDECIDED for _, verdict in verdicts)
-    text = f"{sum(holds for holds, _ in verdicts)} of {len(verdicts)}"
+    claims = list(claims)
+    undecided = sum(claim.get("verdict") == UNDECIDED for claim in claims)
+    text = f"{sum(claim['holds'] is True for claim in claims)} of {len(claims)}"
     return text + (f", {undecided} undecided" if undecided else "")
 
 

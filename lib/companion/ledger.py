@@ -40,11 +40,8 @@ def rows(
     """The claims as rows of a statement, in a setting that joins their ids, over some seeds.
 
     fails_if: families of wrong worlds (`papers.wrong_worlds`) in which the claims must fail.
-    remark: why the claims fail, or why no small wrong world makes them fail; by default each
-    claim's own. Raises ValueError where no world is named and no remark given.
+    remark: why they fail, or why no small wrong world shows it; by default each claim's own.
     """
-    if not fails_if and not remark:
-        raise ValueError(f"{statement} ({setting}): name the wrong worlds it must fail in, or why")
     about = dict(number=statement, setting=setting, seeds=seeds, fails_if=fails_if)
     return [
         replace(claim, id=f"{claim.id} ({setting})", remark=remark or claim.remark, **about)
@@ -74,10 +71,8 @@ def in_order(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> list[Cl
 
 
 def power_path(slug: str) -> Path:
-    """The file in which `make falsify` keeps what the rows of a ledger catch.
-
-    Always in the repository's own figures: a batch sends the figures of a notebook elsewhere.
-    """
+    """The file in which `make falsify` keeps what the rows of a ledger catch."""
+    # Of the repository's own figures: a batch sends those of a notebook elsewhere.
     return ROOT / "figures" / "power" / f"{slug}.json"
 
 
@@ -149,7 +144,7 @@ class LedgerTable(tuple):
             parts.append(f"<p>{statement.says} {escape(statement.why)}</p>")
             cells = [_cells(row) for row in group]
             both = cells[:failed], cells[failed:]
-            lost, others = (html_table(COLUMNS, of) if of else "" for of in both)
+            lost, others = (html_table(COLUMNS, part) if part else "" for part in both)
             if lost and others:
                 others = f"<details><summary>those that hold</summary>{others}</details>"
             parts.append(f"{lost}{others}</details>")
@@ -169,19 +164,18 @@ class LedgerTable(tuple):
 
 
 def totals(ledger: Iterable[Claim], loose: Mapping[str, float] | None = None) -> dict[str, Number]:
-    """The numbers of a ledger's record: how many rows, how many hold, and what each measured.
+    """The numbers of a ledger's record: how many rows, how many hold, what each measured.
 
-    A measured value may move by `DRIFT` of itself, or by `ROUNDING`; rows whose id begins as a key
-    of `loose` by that many of their units, since they magnify rounding.
+    A measured value may move by `DRIFT` of itself, or by `ROUNDING`; rows whose id begins as
+    a key of `loose` by that much, since they magnify rounding.
     """
     ledger = list(ledger)
     holds = sum(row.holds for row in ledger)
     numbers = {"claims": Number(len(ledger), 0), "claims_that_hold": Number(holds, 0)}
     for row in ledger:
         more = [slack for start, slack in (loose or {}).items() if row.id.startswith(start)]
-        tolerance = max([DRIFT * abs(row.measured), ROUNDING, *more])
-        known = math.isfinite(row.measured)
-        numbers[row.id] = finite(row.measured, tolerance if known else 0)
+        within = max(DRIFT * abs(row.measured), ROUNDING, *more)
+        numbers[row.id] = finite(row.measured, within if math.isfinite(row.measured) else 0)
     return numbers
 
 

@@ -39,7 +39,7 @@ class Look(NamedTuple):
         return {"color": self.colour, "marker": self.marker, "linestyle": ""}
 
 
-TABLES = files.read_table(Path(__file__).with_name("looks.toml"))  # of looks: {table: {name: Look}}
+TABLES = files.read_table(Path(__file__).with_name("looks.toml"))  # {table: {name: Look}}
 STYLE, INKS, _dashes = (TABLES.pop(name) for name in ("style", "inks", "dashes"))
 _dashes = {name: d if isinstance(d, str) else (d[0], tuple(d[1])) for name, d in _dashes.items()}
 for _row in TABLES.values():

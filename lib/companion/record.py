@@ -38,7 +38,7 @@ def notebooks(names: Iterable[str] = ()) -> list[str]:
     """
     place = files.folder("notebooks")
     known = sorted(path.stem for path in place.glob("[0-9]*.py"))
-    once = _names_now()
+    once = files.read_table(place / "renamed.toml")  # old name: the notebooks of its subject now
     if not known:
         raise ValueError(f"there is no notebook in {place}; name their folder by NOTEBOOKS_DIR")
     chosen = []
@@ -50,11 +50,6 @@ def notebooks(names: Iterable[str] = ()) -> list[str]:
             raise ValueError(f"{name!r} is not the name of one notebook; there are {words}")
         chosen += fits or once[name]
     return list(dict.fromkeys(chosen)) or known
-
-
-def _names_now() -> dict[str, list[str]]:
-    """For every name that a notebook once had, the notebooks that hold its subject now."""
-    return files.read_table(files.folder("notebooks") / "renamed.toml")
 
 
 def planned(notebook: str, scale: str, settings: Mapping) -> tuple[str, dict, dict, dict] | None:
@@ -87,8 +82,7 @@ def _page(notebook: str) -> str:
     """The .py of a notebook; FileNotFoundError where there is none."""
     path = files.folder("notebooks") / f"{notebook}.py"
     if not path.is_file():
-        words = "whose parameters cell says what this run's parameters are; set NOTEBOOKS_DIR"
-        raise FileNotFoundError(f"there is no {path}, {words} to the folder of the .py files")
+        raise FileNotFoundError(f"there is no {path}; name the folder of pages by NOTEBOOKS_DIR")
     return path.read_text(encoding="utf-8")
 
 
@@ -129,9 +123,9 @@ def _of_scale(notebook: str, scale: str) -> dict | None:
 def _edited(notebook: str, page: str, values: Mapping) -> dict:
     """What nobody committed of a run of the text `page` with these parameter `values`.
 
-    Values that the committed page does not have at the scale `values["scale"]` (all, where it is
-    not offered), and "code" where the page's code, comments apart, is another. A page that git does
-    not have counts as committed.
+    Values that the committed page does not have at their scale (all, where it is not
+    offered), and "code" where the page's code, comments apart, is another. A page that git
+    does not have counts as committed.
     """
     path, committed = files.folder("notebooks") / f"{notebook}.py", None
     if path.is_relative_to(files.ROOT):
@@ -188,6 +182,7 @@ def _number(table: Mapping, name: str, value: float | Number) -> Number:
 
 
 def _check(slug: str, numbers: Mapping[str, Number], data: Iterable[Mapping]) -> None:
+    """ValueError, with its name, for a part that no record may have."""
     if not re.fullmatch(r"[a-z0-9_]+", slug):
         raise ValueError(f"slug {slug!r}: use lower-case letters, digits and underscores only")
     for name, number in numbers.items():
@@ -213,9 +208,9 @@ class Run:
     """One run of a notebook; its clock starts with it.
 
     `notebook` is the stem of the .py, `paper` "A", "B" or "C", `variables` the notebook's
-    `globals()`: a save takes from it the names that the parameters cell of the .py assigns, among
-    them `scale` and the one that `counted` names, the number k of its seeds 0 ... k - 1, if any.
-    Raises ValueError for a name that is not there, for a number of seeds that is not one and for an
+    `globals()`: a save takes from it the names that the parameters cell of the .py assigns,
+    among them `scale` and `counted`, the number k of its seeds 0 ... k - 1, if any. Raises
+    ValueError for a name that is not there, a number of seeds that is not one and an
     unknown scale, FileNotFoundError where there is no such notebook.
     """
 
@@ -246,10 +241,10 @@ class Run:
     ) -> Path:
         """`save` with what notebooks/records.toml says of the figure `slug` of this page.
 
-        That is its number in the paper, its data (a row is synthetic with all seeds, and `rows` a
-        parameter, unless it says otherwise; `data` takes their place), and `within`: the tolerance
-        of each name of `numbers`, or its share of the value as "2 %"; of names with * and ? the
-        first that fits. ValueError where the file lacks the figure or a tolerance.
+        That is its number in the paper, its data (a row is synthetic with all seeds, and
+        `rows` a parameter, unless it says otherwise; `data` takes their place), and `within`:
+        the tolerance of each of `numbers`, or its share of the value as "2 %"; of names with
+        * and ? the first that fits. ValueError where the file lacks the figure or a tolerance.
         """
         facts = files.read_table(files.folder("notebooks") / "records.toml")
         facts = facts.get(self.notebook, {}).get(slug)
@@ -281,12 +276,11 @@ class Run:
     ) -> Path:
         """Write picture and record, all or nothing; return the path of the record.
 
-        What this run reproduces stays as it is; how the run went is then in runs/latest/<scale>/.
-        `number` is the figure's number in the paper ("Figure 2"); `data` rows need name and source;
-        `statements` are those of the paper that the claims of a ledger name (`ledger.statements`);
-        `setting` has what this figure was made with where the notebook's parameters say otherwise,
-        "seeds" as their list or number among it. Raises ValueError for a bad slug, a number that is
-        not finite, a data row without name or source, or a parameter that is gone.
+        What this run reproduces stays as it is; how it went is then in runs/latest/<scale>/.
+        `number` is the figure's number in the paper ("Figure 2"); `statements` are those that
+        the claims of a ledger name; `setting` has what this figure was made with where the
+        parameters say otherwise, "seeds" as their list or number. Raises ValueError for a bad
+        slug, a number that is not finite, a data row without name or source.
         """
         numbers, setting = dict(numbers or {}), dict(setting or {})
         _check(slug, numbers, data)
@@ -326,7 +320,11 @@ class Run:
         }
         text = files.dumps(record).encode()
         path = Path(record["scale"], f"{slug}.json")
-        if changes := self._changes(parameters):
+        # What is not the start's is a change, even where it is the scale's own: with which of
+        # the two was the figure computed?
+        if moved := _differing(parameters, self._begun["parameters"]):
+            print(f"Changed since record.start: {', '.join(moved)}; run the notebook from there on")
+        if changes := moved | _edited(self.notebook, self._text, parameters):
             path = custom_folder(self.notebook, changes) / "figures" / path
             names = ", ".join(f"{name} = {value}" for name, value in changes.items())
             print(f"Not the {record['scale']} scale's own ({names}); saved in {path.parent}")
@@ -337,15 +335,6 @@ class Run:
             content = zip(ENDS, (png, svg, text))
             files.write_all({path.with_suffix(end): data for end, data in content})
         return _Quiet(path)
-
-    def _changes(self, parameters: Mapping) -> dict:
-        """What nobody committed; also what is not the start's, even where it is the scale's own.
-
-        With which of the two was the figure computed?
-        """
-        if moved := _differing(parameters, self._begun["parameters"]):
-            print(f"Changed since record.start: {', '.join(moved)}; run the notebook from there on")
-        return moved | _edited(self.notebook, self._text, parameters)
 
 
 def _draw(figure, stamp: Mapping) -> tuple[bytes, bytes]:
@@ -393,15 +382,16 @@ def compare(new: Mapping, old: Mapping) -> list[str]:
     return differences
 
 
-_FIXED = "schema paper figure caption notebook scale parameters setting seeds data statements"
+_FIXED = "schema paper figure caption words notebook scale parameters setting seeds data statements"
 
 
 def reproduces(new: Mapping, picture: bytes, place: Path) -> bool:
     """Whether a run reproduces the figure of the record at `place`.
 
-    `new` is the record that the run gave, `picture` its PNG. Numbers must agree within tolerance,
-    claims, parameters, data, statements, words be those of before, the pictures show the same (not
-    of a smoke run: single precision trains another network on each processor), no file be missing.
+    `new` is the record that the run gave, `picture` its PNG. Numbers must agree within
+    tolerance, claims, parameters, data, statements, words be those of before, the pictures
+    show the same (not of a smoke run: single precision trains another network on each
+    processor), no file be missing.
     """
     if not all(place.with_suffix(end).is_file() for end in ENDS):
         return False
@@ -409,7 +399,6 @@ def reproduces(new: Mapping, picture: bytes, place: Path) -> bool:
     smoke = any(row["source"] == "demo" for row in new["data"])
     return (
         all(new.get(key) == old.get(key) for key in _FIXED.split())
-        and old.get("words") in (None, new["words"])  # older records have none
         and _same_tolerances(new["numbers"], old["numbers"])
         and list(map(_asked, new["claims"])) == list(map(_asked, old["claims"]))
         and not compare(new, old)

@@ -20,14 +20,13 @@ SHIFTS = {
 }
 
 
-def _shifted(images: Tensor, offset: int, shift: str = "diagonal") -> Tensor:
-    """`images` (b, c, s, s) before four copies moved by `offset` pixels, zeros in their gaps:
+def _shifted(images: Tensor, k: int, shift: str = "diagonal") -> Tensor:
+    """`images` (b, c, s, s) before four copies moved by `k` pixels, zeros in their gaps:
     (b, 5c, s, s)."""
-    s, k = images.shape[-1], offset
-    wide = F.pad(images, (k, k, k, k))  # (b, c, s + 2k, s + 2k)
+    s, wide = images.shape[-1], F.pad(images, (k, k, k, k))  # (b, c, s + 2k, s + 2k)
     corners = [(k - k * down, k - k * right) for down, right in SHIFTS[shift]]
     copies = [wide[..., i : i + s, j : j + s] for i, j in corners]
-    return torch.cat([images, *copies], dim=1)  # (b, 5c, s, s)
+    return torch.cat([images, *copies], dim=1)
 
 
 def _patches(images: Tensor, patch: int) -> Tensor:
@@ -62,9 +61,8 @@ class _ShiftedPatches(nn.Module):
             words = f"images must have shape {('batch', *expected)}"
             raise ValueError(f"{words}, they have {tuple(images.shape)}")
         if self.shift:
-            images = _shifted(images, self.offset, self.shift)  # (b, 5c, s, s)
-        rows = _patches(images, self.patch)  # (b, T, 5 c p²), or (b, T, c p²)
-        return self.embed(self.norm(rows))  # (b, T, d)
+            images = _shifted(images, self.offset, self.shift)
+        return self.embed(self.norm(_patches(images, self.patch)))  # (b, T, d)
 
 
 class _LocalityAttention(nn.Module):
@@ -129,17 +127,12 @@ class _EncoderBlock(nn.Module):
 class VisionTransformer(nn.Module):
     """The ViT for small data sets: shifted patches, class token, learned positions, blocks, head.
 
-    Args:
-        size, patch, channels: images are (b, channels, size, size), in patches of patch x patch.
-        classes: number of classes; `forward` returns logits (b, classes).
-        width, depth, heads, hidden: d, number of blocks, h, and the width of a block's MLP.
-        shift: shifted patches, "diagonal" or "cardinal", or None.
-        start: standard deviation of the class token and the positions at the start.
-        options: of attention, mask_diagonal, learn_temperature and head_width; with the first two
-            and `shift` off it is the plain ViT.
-
-    Raises ValueError for a patch that does not divide the size, heads that do not divide the width,
-    or images of another shape. Source: Lee et al. (2021); the plain ViT is that of paper C.
+    Images are (b, channels, size, size), in patches of patch x patch; `width` is d, `depth` the
+    number of blocks, `hidden` the width of a block's MLP. `shift` is "diagonal", "cardinal" or
+    None; class token and positions are `start` N(0, 1). `options` are those of attention; with
+    `shift` and the first two off it is the plain ViT. ValueError for a patch that does not divide
+    the size, heads that do not divide the width, or images of another shape. Source: Lee et al.
+    (2021); the plain ViT is that of paper C.
     """
 
     def __init__(

@@ -25,16 +25,12 @@ ABOUT = (
     " descent turns to the max-margin token selection, and a measured number stands beside every"
     " statement."
 )
-LEDGER = "What each paper states, beside what was measured for it."
 COLUMNS = "kind setting quantity source bound found margin seeds catches verdict remark".split()
 HEADS = {"quantity": "measured quantity", "bound": "theory", "found": "measured"}
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write the pages, or the Markdown tables; the exit status.
-
-    1 where a table, record or formula cannot be read, or a disk takes no file.
-    """
+    """Write the pages, or the Markdown tables; status 1 where something cannot be read."""
     about = "Write the site of figures and notebooks, or the tables of README and REPRODUCING."
     parser = argparse.ArgumentParser(prog="python -m lib.site", description=about)
     parser.add_argument("what", nargs="?", choices=("pages", "tables"), default="pages")
@@ -138,7 +134,8 @@ def _pages(site: _Site) -> None:
     first = lambda figure: (figure.record["paper"], "statements" not in figure.record)
     for row in (row for figure in sorted(best, key=first) for row in figure.claims):
         statements.setdefault((row["paper"], row["statement"]), []).append(row)
-    site.write("ledger.html", "ledger", "Ledger", LEDGER, statements=statements)
+    about = "What each paper states, beside what was measured for it."
+    site.write("ledger.html", "ledger", "Ledger", about, statements=statements)
     claims = [row for figure in shown for row in figure.claims]
     files.write(site.folder / "claims.json", files.dumps(claims).encode())
     moving = site.copy(files.ROOT / f"figures/turning.{kind}" for kind in ("gif", "png"))

@@ -58,20 +58,10 @@ class _Notebook:
     minutes: Mapping[str, float | str]
     real_data: bool = False
 
-    def command(self, scale: str, trains: str = "") -> str:
-        """What regenerates its figures at this scale; from kept curves it needs no data."""
-        demo = scale == "demo"
-        data = " DATA_DIR=..." if self.real_data and not (demo or trains) else ""
-        return f"make figures {'' if demo else f'SCALE={scale} '}ARGS={self.name[:2]}{data}"
-
 
 @dataclass(frozen=True)
 class _Entry:
-    """One figure at its largest scale; `title` is its name, of no other figure.
-
-    `asks`, `says` (the paper) and `finding` are row number `row` of the README's table, `failure`
-    is its sentence there under what did not come out. `trains` is the study it draws, if any.
-    """
+    """One figure at its largest scale, as figures/index.toml has it."""
 
     notebook: _Notebook
     slug: str
@@ -87,8 +77,10 @@ class _Entry:
 
     @property
     def command(self) -> str:
-        """What regenerates it."""
-        return self.notebook.command(self.scale, self.trains)
+        """What regenerates it; from kept curves it needs no data."""
+        scale = "" if self.scale == "demo" else f"SCALE={self.scale} "
+        real = self.notebook.real_data and scale and not self.trains
+        return f"make figures {scale}ARGS={self.notebook.name[:2]}{' DATA_DIR=...' * bool(real)}"
 
 
 def index(figures: Path) -> list[tuple[_Notebook, list[_Entry]]]:
@@ -119,9 +111,9 @@ def _quantities(record: Mapping) -> dict:
 
 
 def filled(sentence: str, record: Mapping) -> str:
-    """The sentence with the record's numbers: "{gap:.1%}" as "3.4 %", a lack as "no value of gap".
+    """The sentence with the record's numbers: "{gap:.1%}" as "3.4 %", or "no value of gap".
 
-    "{error:.1f°}" is the angle in degrees of two directions whose unit vectors are so far apart.
+    "{error:.1f°}" is the angle in degrees of directions whose unit vectors are so far apart.
     """
     known = _quantities(record)
 
@@ -186,11 +178,11 @@ class Figure:
     @property
     def data(self) -> list[str]:
         """The data in a few words, each kind once: "synthetic", "mnist (real)"."""
-        rows = [
-            (row["name"], SOURCES.get(row["source"], row["source"])) for row in self.record["data"]
-        ]
-        words = [kind if kind == "synthetic" else f"{name} ({kind})" for name, kind in rows]
-        return list(dict.fromkeys(words))
+        words = {}  # in order
+        for row in self.record["data"]:
+            kind = SOURCES.get(row["source"], row["source"])
+            words[kind if kind == "synthetic" else f"{row['name']} ({kind})"] = None
+        return list(words)
 
     @cached_property
     def claims(self) -> list[dict]:
@@ -244,15 +236,12 @@ def figures() -> list[Figure]:
     base = files.folder("figures")
     entries = {(e.scale, e.slug): e for _, rows in index(base) for e in rows}
     places = {slug: place for place, (_, slug) in reversed([*enumerate(entries)])}
-    paths = [path for scale in SCALES for path in sorted((base / scale).glob("*.json"))]
     shown = []
-    for path in paths:
+    for path in (path for scale in SCALES for path in (base / scale).glob("*.json")):
         slug, scale = path.stem, path.parent.name
         shown += [Figure(slug, scale, path.parent, entries.get((scale, slug)), record.read(path))]
-    last = len(places)
-    return sorted(
-        shown, key=lambda f: (f.record["paper"], places.get(f.slug, last), f.slug, f.scale)
-    )
+    place = lambda figure: places.get(figure.slug, len(places))
+    return sorted(shown, key=lambda f: (f.record["paper"], place(f), f.slug, f.scale))
 
 
 def templates(**more) -> jinja2.Environment:
@@ -283,8 +272,8 @@ def _hours(entry: _Entry, record: Mapping) -> str:
 def _table(name: str) -> str:
     """The Markdown of the table of templates/NAME.md.j2."""
     notebooks = index(FIGURES)
-    path = lambda entry: FIGURES / entry.scale / f"{entry.slug}.json"
-    rows = [(entry, record.read(path(entry))) for _, entries in notebooks for entry in entries]
+    entries = [entry for _, rows in notebooks for entry in rows]
+    rows = [(e, record.read(FIGURES / e.scale / f"{e.slug}.json")) for e in entries]
     template = templates().get_template(f"{name}.md.j2")
     return template.render(notebooks=notebooks, rows=rows).strip()
 

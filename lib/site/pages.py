@@ -52,18 +52,16 @@ class _Renderer(IPythonRenderer):
     def link(self, text: str, url: str, title: str | None = None) -> str:
         """A notebook, a note or a figure by its page; what is no page of the site as its text."""
         folder, target = files.folder("notebooks"), Path(url.partition("#")[0])
+        name, page = target.stem, None
         if re.match(r"https?:|#", url):
-            return super().link(text, url, title)
-        if target.suffix == ".md" and (folder / target.name).exists():
-            return super().link(text, f"../notes/{target.stem}.html", title)
-        if target.suffix in (".py", ".ipynb") and (folder / f"{target.stem}.py").exists():
-            return super().link(text, f"../notebooks/{target.stem}-demo.html", title)
-        if (
-            target.parts[:2] == ("..", "figures")
-            and (folder / target.with_suffix(".json")).exists()
-        ):
-            return super().link(text, f"../figures/{target.stem}-{target.parent.name}.html", title)
-        return text
+            page = url
+        elif target.suffix == ".md" and (folder / target.name).exists():
+            page = f"../notes/{name}.html"
+        elif target.suffix in (".py", ".ipynb") and (folder / f"{name}.py").exists():
+            page = f"../notebooks/{name}-demo.html"
+        elif url.startswith("../figures/") and (folder / target.with_suffix(".json")).exists():
+            page = f"../figures/{name}-{target.parent.name}.html"
+        return super().link(text, page, title) if page else text
 
     def image(self, text: str, url: str, title: str | None = None) -> str:
         """Drawings are part of the page; figures lie under their pages' names, the film on top."""
@@ -108,11 +106,10 @@ class Page:
 
 
 def note(path: Path, section: str = "") -> Page:
-    """The Markdown file at `path`, or the part of it below the heading `section`, as a page."""
+    """The Markdown file at `path`, or what stands there below the heading `section`, as a page."""
     text = path.read_text(encoding="utf-8")
     if section:
-        parts = re.findall(rf"^## {section}$.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
-        text = parts[0].removeprefix("#")
+        text = f"# {section}\n" + text.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
     return Page(path.stem, _title(text), _html(text), path.name)
 
 

@@ -50,7 +50,6 @@ def test_rows_are_refused_without_a_wrong_world_or_out_of_the_book():
     mute = replace(row(), fails_if=())
     strange = ledger.rows("Theorem 9", "", 3, row(), fails_if=("norm off",))
     for refused, name in (
-        (lambda: ledger.rows("Theorem 1", "ours", 3, row(), fails_if=()), "Theorem 1"),
         (lambda: ledger.in_order(strange, PAPER), "Theorem 9"),
         (lambda: ledger.in_order([], PAPER), "Theorem 1"),
         (lambda: ledger.in_order([mute], PAPER), r"a \(ours\)"),
