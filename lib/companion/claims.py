@@ -91,31 +91,36 @@ class Claim:
 
 def at_most(id: str, statement: str, source: str, measured: float, bound: float, **more) -> Claim:
     """The claim measured ≤ bound; `more`: fields of `Claim`, and `why`, a failure's remark."""
-    return _checked((id, statement, source, measured), "≤ {}", [bound], measured, bound, more)
+    return _claim("≤", id, statement, source, measured, bound, **more)
 
 
 def at_least(id: str, statement: str, source: str, measured: float, bound: float, **more) -> Claim:
     """The claim measured ≥ bound."""
-    return _checked((id, statement, source, measured), "≥ {}", [bound], bound, measured, more)
+    return _claim("≥", id, statement, source, measured, bound, **more)
 
 
 def close(
     id: str, statement: str, source: str, measured: float, expected: float, tolerance: float, **more
 ) -> Claim:
     """The claim |measured - expected| ≤ tolerance, in the units of the measured value."""
-    about, ends = (id, statement, source, measured), [expected, tolerance]
-    return _checked(about, "{} ± {}", ends, abs(float(measured) - expected), tolerance, more)
+    return _claim("±", id, statement, source, measured, expected, tolerance, **more)
 
 
-def _checked(about, form, ends, smaller, larger, more) -> Claim:
-    """The claim smaller ≤ larger, which is said of what was measured as `form` with its `ends`."""
-    id, statement, source, measured = about
-    measured, smaller, larger = float(measured), float(smaller), float(larger)
-    why = more.pop("why", "")
+def _claim(sign, id, statement, source, measured, *ends, why="", **more) -> Claim:
+    """The claim that a bound, its `sign` and its `ends`, sets to what was measured."""
+    measured, expected = float(measured), float(ends[0])
+    smaller, larger = {
+        "≤": (measured, expected),
+        "≥": (expected, measured),
+        "±": (abs(measured - expected), float(ends[-1])),
+    }[sign]
     holds = smaller <= larger
     if why and not holds:
         more["remark"] = why
-    bound = _stated(form, measured, holds, ends)
+    form = "{} ± {}" if sign == "±" else sign + " {}"
+    texts = [form.format(*(f"{end:.{digits}g}" for end in ends)) for digits in DIGITS]
+    # with digits enough that a failure is seen
+    bound = next((text for text in texts if holds or _breaks(measured, text)), texts[0])
     about = id, statement, source, measured, bound, holds, _times_over(smaller, larger)
     return Claim(*about, **more)
 
@@ -139,13 +144,6 @@ def furthest(values: np.ndarray, expected: float = 0.0) -> float:
     return float(values[np.abs(values - expected).argmax()]) if values.size else math.nan
 
 
-_RELATIONS: dict[str, Any] = {  # how a bound is checked, and which of many values is the worst
-    "≤": (at_most, np.max),
-    "≥": (at_least, np.min),
-    "±": (close, furthest),
-}
-
-
 def bounded(
     id: str, statement: str, source: str, bound: str, values: Any, expected=None, **more
 ) -> Claim:
@@ -153,13 +151,12 @@ def bounded(
 
     expected: in place of the bound's first number.
     """
-    (sign,) = set(bound) & _RELATIONS.keys()
+    (sign,) = set(bound) & set("≤≥±")
     ends = [float(end) for end in bound.split(sign) if end]
     if expected is not None:
         ends[0] = expected
-    judge, worst = _RELATIONS[sign]
-    value = worst(values, ends[0]) if sign == "±" else worst(values)
-    return judge(id, statement, source, value, *ends, **more)
+    worst = {"≤": np.max, "≥": np.min, "±": lambda values: furthest(values, ends[0])}[sign]
+    return _claim(sign, id, statement, source, worst(values), *ends, **more)
 
 
 def interval(values: np.ndarray) -> tuple[float, float]:
@@ -192,12 +189,6 @@ def failing(measured: float | None, bound: str) -> str:
         return "not a number"
     texts = (f"{measured:.{digits}g}" for digits in DIGITS[1:])
     return next((text for text in texts if _breaks(text, bound)), repr(measured))
-
-
-def _stated(form: str, measured: float, holds: bool, ends: Iterable[float]) -> str:
-    """The `ends` of a bound in `form`, with digits enough that a failure is seen."""
-    texts = [form.format(*(f"{end:.{digits}g}" for end in ends)) for digits in DIGITS]
-    return next((text for text in texts if holds or _breaks(measured, text)), texts[0])
 
 
 def _breaks(measured: float | str, bound: str) -> bool:

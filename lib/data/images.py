@@ -18,15 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class ImageSet(Shapes):
-    """One split: `images` uint8 (N, C, H, W), `labels` int64 (N,) below `classes`, its identity."""
+    """One split: `images` uint8 (N, C, H, W), `labels` int64 (N,) below `classes`."""
 
     images: "torch.Tensor"
     labels: "torch.Tensor"
     classes: int
-    name: str
-    source: str
-    revision: str
-    rows: int
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -58,15 +54,15 @@ class ImageSet(Shapes):
 def load(name: str, split: str, *, demo: bool = False, rows: int | None = None) -> ImageSet:
     """The split "train" or "test" of "mnist" or "cifar10"; no more than its first `rows`.
 
-    With `demo` the hub is left alone: without a local copy the stand-in is used. ValueError for
-    an image that cannot be used, and what `places` raises.
+    With `demo` the hub is left alone: without a local copy the stand-in is used. ValueError
+    for an image that cannot be used, and what `places` raises.
     """
     import torch
 
     source = places.known(name, "image")
-    (pixels,), labels, about = source.read(split, demo, partial(_pixels, source.shape), rows)
-    images, kinds = torch.from_numpy(np.asarray(pixels)), torch.from_numpy(labels)
-    return ImageSet(images, kinds, source.classes, **about)
+    (pixels,), labels = source.read(split, demo, partial(_pixels, source.shape), rows)
+    images = torch.from_numpy(np.asarray(pixels))
+    return ImageSet(images, torch.from_numpy(labels), source.classes)
 
 
 def _pixels(shape: tuple[int, int, int], file: object, column: str, table) -> list[np.ndarray]:

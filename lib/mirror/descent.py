@@ -1,8 +1,7 @@
 """Train a token set by l_p mirror descent on attention: lp-AttGD and lp-JointGD of paper C.
 
-The paper is 2410.14581. Mirror descent is not rotation equivariant, so training stays in the
-tokens' own coordinates; softmax weights are kept as logarithms, so that directions stay exact when
-the weights themselves are e^-30000.
+Mirror descent is not rotation equivariant, so training stays in the tokens' own coordinates;
+softmax weights are kept as logarithms, so that directions stay exact when they are e^-30000.
 """
 
 from collections.abc import Mapping, Sequence
@@ -80,17 +79,14 @@ class MirrorHistory(Shapes):
 
 
 def gaussian_start(tokens: TokenSet, seeds: Sequence[int], std: float = 1.0) -> np.ndarray:
-    """W_0 (runs, d, d_z) with independent N(0, std^2) entries, one seed per run.
-
-    The entries are those of the given coordinates.
-    """
+    """W_0 (runs, d, d_z) with independent N(0, std^2) entries, one seed per run."""
     return gaussian(seeds, (tokens.shape[-1], tokens.z.shape[-1]), std)
 
 
 def selected_tokens(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     """alpha_i = argmax_t of sample i's softmax weights at W (runs, d, d_z), (runs, n).
 
-    Raises ValueError naming run and sample where two tokens share the largest logit: there W
+    ValueError, naming run and sample, where two tokens share the largest logit: there W
     selects nothing; train on, or start elsewhere.
     """
     logits = attention.logits(tokens, W)
@@ -115,15 +111,13 @@ def train(
 
     The loss is (1/n) sum_i l(y_i v^T X_i^T softmax(X_i W z_i)).
 
-    rules: one MirrorRule, or named rules; all runs and rules are trained in one call on all cores,
-    and the result is one history or a dict of them. steps: number of updates, one for all or by
-    name. start: W_0 (runs, d, d_z), default zero. head: "fixed" (v = tokens.u, lp-AttGD) or "joint"
-    (v from tokens.u, lp-JointGD: each normalised by itself). record: iterations to record,
-    ascending, cut at each rule's steps (default about 100, evenly spaced in log t).
-
-    A W_0 with zero entries is welcome for every p: the mirror map is used, never its derivative.
-    Raises ValueError for a start of the wrong shape, unknown loss or head, steps or records out of
-    order. Memory: n(T-1) d d_z numbers a run.
+    rules: one MirrorRule, or named rules, all trained in one call on all cores; the result is
+    one history or a dict of them. steps: one for all or by name. start: W_0 (runs, d, d_z),
+    default zero, welcome for every p: the mirror map is used, never its derivative. head:
+    "fixed" (v = tokens.u, lp-AttGD) or "joint" (v from tokens.u, lp-JointGD: each normalised
+    by itself). record: ascending iterations, cut at each rule's steps (default about 100,
+    evenly spaced in log t). Raises ValueError for a start of the wrong shape, unknown loss or
+    head, steps or records out of order. Memory: n(T-1) d d_z numbers a run.
     """
     recording.check_head(head)
     named = rules if isinstance(rules, Mapping) else {"": rules}

@@ -24,9 +24,9 @@ def _square(values):
 def norms(tensors: list[Tensor]) -> Tensor:
     """‖t‖ of each of `tensors`, one or more, squares summed in float64: (tensors,).
 
-    In float32 the squares of entries below 1e-23 vanish, and with them a direction to be kept. On a
-    CPU torch sums wider than it reads one number at a time; the compiled loop fills registers.
+    In float32 the squares of entries below 1e-23 vanish, and with them a direction to be kept.
     """
+    # On a CPU torch sums wider than it reads one number at a time; a compiled loop does not.
     if all(t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors):
         squares = [_square(t.detach().numpy().ravel()) for t in tensors]
         return torch.tensor(squares, dtype=torch.float64).sqrt()
@@ -97,10 +97,10 @@ def _mirrored(tensors: list[Tensor], exponent: float) -> list[Tensor]:
 class MirrorDescent(torch.optim.Optimizer):
     """l_p mirror descent: |θ⁺|^(p-1) sgn θ⁺ = |θ|^(p-1) sgn θ - η g, entry by entry.
 
-    `lr` is η, `p` any number above 1; 2 is SGD. For p < 2 the inverse map is flat at 0: a weight
-    there moves by |η g|^(1/(p-1)), which in float32 rounds to 0 again. So the class keeps
-    U = ∇ψ(θ), where η g adds up. ValueError for another p. Source: paper C, Algorithm l_p-AttGD as
-    in its App. on real data (not normalised).
+    `lr` is η, `p` any number above 1 (else ValueError); 2 is SGD. For p < 2 the inverse map is
+    flat at 0: a weight there moves by |η g|^(1/(p-1)), which in float32 rounds to 0 again. So
+    the class keeps U = ∇ψ(θ), where η g adds up. Source: paper C, Algorithm l_p-AttGD as in
+    its App. on real data (not normalised).
     """
 
     def __init__(self, params, lr: float, p: float):
