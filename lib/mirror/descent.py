@@ -177,23 +177,11 @@ def _run(problem, rules, times, W_0, v):
         part = {name: values[kind::kinds] for name, values in raw.items()}
         path, heads, logs = (part[name][:, : len(at)] for name in sizes)
         recording.end_where_not_finite(part["status"], part["ended"], at, [path, heads], [logs])
-        log_gap, log_gradient, log_gradient_head = np.moveaxis(logs, -1, 0)
-        histories.append(
-            MirrorHistory(
-                rule=rule,
-                iterations=at,
-                W=path.reshape(runs, len(at), *W_0.shape[1:]),
-                v=heads,
-                norm=geometry.norm(path, rule.p),
-                head_norm=geometry.norm(heads, rule.p),
-                log_gap=log_gap,
-                log_gradient=log_gradient,
-                log_gradient_head=log_gradient_head,
-                status=np.array(status.NAMES)[part["status"]],
-                ended=part["ended"],
-                loss_rise=part["rise"],
-            )
-        )
+        W = path.reshape(runs, len(at), *W_0.shape[1:])
+        norms = geometry.norm(path, rule.p), geometry.norm(heads, rule.p)
+        names = np.array(status.NAMES)[part["status"]]
+        about = *norms, *np.moveaxis(logs, -1, 0), names, part["ended"], part["rise"]
+        histories.append(MirrorHistory(rule, at, W, heads, *about))
     return histories
 
 

@@ -108,7 +108,7 @@ class Curves:
     @property
     def digest(self) -> str:
         """A short hash of the configuration, the study's name in it."""
-        return files.sha256(json.dumps(self.configuration, sort_keys=True).encode())
+        return provenance.digest(self.configuration)
 
     def judged(self) -> list[Curve]:
         """The runs that are judged."""

@@ -202,8 +202,7 @@ def test_the_direction_is_that_of_a_mean_of_gradients(rule):
 def images(rows):
     draw = torch.Generator().manual_seed(0)
     pixels = torch.randint(0, 256, (rows, 3, 8, 8), generator=draw, dtype=torch.uint8)
-    named = dict(name="x", source="demo", revision="", rows=rows)
-    return ImageSet(pixels, torch.arange(rows) % 3, 3, **named)
+    return ImageSet(pixels, torch.arange(rows) % 3, 3)
 
 
 def test_runs_of_one_seed_share_start_and_batches():
