@@ -24,8 +24,7 @@ from typing import NoReturn
 from unittest import mock
 
 from lib import files, provenance
-from lib.companion import colab_cell, record
-from lib.companion.claims import UNDECIDED
+from lib.companion import claims, colab_cell, record
 
 # Of a lost scheduler or a slow cell an outcome tells in a sentence; asyncio would in forty lines.
 logging.getLogger("asyncio").setLevel(logging.CRITICAL)
@@ -398,15 +397,10 @@ def _slugs(job: _Job) -> list[str]:
 def _compare(job: _Job, slug: str, committed: Mapping[str, Mapping]) -> tuple[str, bool]:
     """A figure of a job beside the committed record in words, and whether it is reproduced."""
     new = files.read_object(job.figures / f"{slug}.json")
-    text = "custom, not compared" if job.changes else "no committed record"
-    same = True
+    text, same = "custom, not compared" if job.changes else "no committed record", True
     if slug in committed and not job.changes:
         text, same = _reproduced(new, committed[slug])
-    undecided = [c["id"] for c in new["claims"] if c.get("verdict") == UNDECIDED]
-    failing = [c["id"] for c in new["claims"] if not c["holds"] and c["id"] not in undecided]
-    text += f"; held {sum(c['holds'] for c in new['claims'])} of {len(new['claims'])} claims"
-    text += f", not {', '.join(failing)}" if failing else ""
-    return text + (f", undecided {', '.join(undecided)}" if undecided else ""), same
+    return f"{text}; {claims.summary(new['claims'])}", same
 
 
 def _reproduced(new: Mapping, old: Mapping) -> tuple[str, bool]:
