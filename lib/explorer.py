@@ -67,10 +67,8 @@ class _Trajectory:
 
 
 def explore(setting: ExplorerSetting) -> _Trajectory:
-    """Train one data set from a small Gaussian start and measure it against its W_mm.
-
-    ValueError, with the reason, for a setting that data model, rule or SVM refuse.
-    """
+    """Train one data set from a small Gaussian start and measure it against its W_mm;
+    ValueError, with the reason, for a setting that data model, rule or SVM refuse."""
     sizes = setting.n, setting.T, setting.d
     drawn = MODELS[setting.model](setting.seed, *sizes, setting.signal, setting.noise)
     problem = coordinates.minimal(drawn)

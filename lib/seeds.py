@@ -10,10 +10,8 @@ heads problems resamples outside buckets crops""".split()
 
 
 def whole_number(name: str, value, minimum: int = 0) -> int:
-    """`value` as an int, at least `minimum`; ValueError naming it for anything else.
-
-    A float without a fraction is one; a truth value and a text are none, though int() takes them.
-    """
+    """`value` as an int, at least `minimum`, else ValueError naming it. A float without a
+    fraction is one; a truth value and a text are none, though int() takes them."""
     try:
         number = None if isinstance(value, bool | np.bool_ | str | bytes) else int(value)
     except (TypeError, ValueError, OverflowError):  # no number at all, NaN, infinity

@@ -119,10 +119,8 @@ def _in_order(columns):
 
 
 def _qr_by_blocks(columns, block):
-    """QR of (runs, d, m) with d > block >= m, without the four copies of all that LAPACK's needs.
-
-    Each block of coordinates has a QR of its own; that of their stacked R leads to the basis.
-    """
+    """QR of (runs, d, m), d > block >= m, without the four copies of all that LAPACK's needs:
+    each block of coordinates has a QR of its own; that of their stacked R leads to the basis."""
     runs, d, m = columns.shape
     basis, uppers = np.empty((runs, d, m)), []
     parts = [slice(first, first + block) for first in range(0, d, block)]

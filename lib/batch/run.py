@@ -168,9 +168,7 @@ def _stop() -> NoReturn:
 
 def _plan(asked: argparse.Namespace) -> dict[_Job, str]:
     """The jobs asked for, each with the reason why it must run, empty where it is up to date.
-
-    ValueError for a name, parameter or scale that is not there, or a table that is no TOML.
-    """
+    ValueError for a name, parameter or scale that is not there, or a table that is no TOML."""
     jobs = {name: _job(name, asked) for name in record.notebooks(asked.names)}
     absent = [name for name, job in jobs.items() if job is None]
     if absent and (asked.names or len(absent) == len(jobs)):
@@ -272,11 +270,8 @@ _one_notebook_per_process = threading.Lock()
 
 
 def _run(job: _Job, threads: int | None, timeout: float | None) -> tuple[float, str | None, str]:
-    """Run one notebook in this process and publish its figures; whatever goes wrong is told.
-
-    threads: of its kernel, None for those of the worker. Returns the seconds, the error if
-    any, and what else to say.
-    """
+    """Run one notebook in this process and publish its figures: the seconds, the error if any,
+    and what else to say. threads: of its kernel, None for those of the worker."""
     from filelock import FileLock, Timeout
 
     begin, error, note = time.monotonic(), None, ""

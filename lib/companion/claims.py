@@ -147,10 +147,8 @@ def furthest(values: np.ndarray, expected: float = 0.0) -> float:
 def bounded(
     id: str, statement: str, source: str, bound: str, values: Any, expected=None, **more
 ) -> Claim:
-    """The claim that the worst of `values` meets `bound`: "≤ 1", "≥ 0.5" or "1 ± 0.05".
-
-    expected: in place of the bound's first number.
-    """
+    """The claim that the worst of `values` meets `bound`: "≤ 1", "≥ 0.5" or "1 ± 0.05", with
+    `expected` in place of its first number."""
     (sign,) = set(bound) & set("≤≥±")
     ends = [float(end) for end in bound.split(sign) if end]
     if expected is not None:
@@ -247,10 +245,8 @@ def html_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 class Table(tuple):
-    """Claims in a notebook: one sentence, then what fails or was judged; the others are folded.
-
-    As plain text only the sentence and what fails, with its reason.
-    """
+    """Claims in a notebook: one sentence, then what fails or was judged, the others folded; as
+    plain text the sentence and what fails, with its reason."""
 
     def __repr__(self) -> str:
         rows = [_row(claim) for claim in self if not claim.holds]

@@ -55,10 +55,8 @@ def room(claim: Claim, why: str) -> str:
 
 
 def in_order(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> list[Claim]:
-    """The rows in the order of the paper's statements.
-
-    ValueError for a row or a gap they lack, and for a row with neither wrong world nor remark.
-    """
+    """The rows in the order of the paper's statements; ValueError for a row or a gap they lack,
+    and for a row with neither wrong world nor remark."""
     ledger, order = list(ledger), list(paper)
     if mute := [row.id for row in ledger if not row.fails_if and not row.remark]:
         raise ValueError(f"{mute}: name the wrong worlds each must fail in, or why")
@@ -180,10 +178,8 @@ def totals(ledger: Iterable[Claim], loose: Mapping[str, float] | None = None) ->
 
 
 def draw(ledger: Sequence[Claim], paper: Mapping[str, Statement], wide: int = 12) -> Figure:
-    """A square for each statement: filled where all its rows hold, hatched where one fails.
-
-    An empty one is not checked. In it stand the statement and how many rows hold or fail.
-    """
+    """A square for each statement: filled where all its rows hold, hatched where one fails, empty
+    where it is not checked. In it stand the statement and how many rows hold or fail."""
     figure, (axis,) = plots.panels(1, 1, height=0.52 * -(-len(paper) // wide) + 0.4)
     axis.set_title(f"{sum(row.holds for row in ledger)} of {len(ledger)} rows hold")
     for place, (name, group, failed, count) in enumerate(_groups(ledger, paper)):

@@ -32,10 +32,8 @@ SOURCES = ("data_dir", "data", "hub", "demo", "synthetic", "bert_dir", "package"
 
 
 def notebooks(names: Iterable[str] = ()) -> list[str]:
-    """The notebooks that `names` (stems, unique beginnings, old names) stand for, all for none.
-
-    ValueError for a name that is not one notebook's.
-    """
+    """The notebooks that `names` (stems, unique beginnings, old names) stand for, all for none;
+    ValueError for a name that is not one notebook's."""
     place = files.folder("notebooks")
     known = sorted(path.stem for path in place.glob("[0-9]*.py"))
     once = files.read_table(place / "renamed.toml")  # old name: the notebooks of its subject now
@@ -54,9 +52,7 @@ def notebooks(names: Iterable[str] = ()) -> list[str]:
 
 def planned(notebook: str, scale: str, settings: Mapping) -> tuple[str, dict, dict, dict] | None:
     """A run to come: the page's text, what `scale` and `settings` change, all values, `_edited`.
-
-    None where the scale is not offered. ValueError for a setting of another name or kind.
-    """
+    None where the scale is not offered. ValueError for a setting of another name or kind."""
     if (of_scale := _of_scale(notebook, scale)) is None:
         return None
     page, overrides = _page(notebook), {**of_scale, **settings}
@@ -88,9 +84,7 @@ def _page(notebook: str) -> str:
 
 def _literals(page: str) -> dict:
     """The parameters of a percent notebook: what its one cell tagged "parameters" assigns.
-
-    ValueError where there is not one such cell, or it needs more than literals.
-    """
+    ValueError where there is not one such cell, or it needs more than literals."""
     cell, _ = _parted(page)
     values: dict = {"__builtins__": {}}
     try:

@@ -28,10 +28,8 @@ def _digits(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
 
 
 def _pictures(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
-    """Pixels uint8 (N, 3, SIDE, SIDE), one shape each: its class, plus 5 where stripes are upright.
-
-    Disk, square, triangle, cross and ring, in coordinates where a shape reaches from -1 to 1.
-    """
+    """Pixels uint8 (N, 3, SIDE, SIDE): a disk, square, triangle, cross or ring, in coordinates
+    where it reaches from -1 to 1; its class, plus 5 where its stripes are upright."""
     rng = seeds.stream(0, "data").spawn(2)[split == "test"]
     rows = TEST_ROWS if split == "test" else TRAIN_ROWS
     labels = rng.permutation(np.arange(rows) % 10)

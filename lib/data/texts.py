@@ -12,10 +12,8 @@ from lib.representation import Shapes
 
 @dataclass(frozen=True, repr=False)
 class TextSet(Shapes):
-    """One split of a text set: `texts` (N) strings, `labels` int64 (N,) in 0 ... classes - 1.
-
-    `pairs` (N) holds the second sentence of each row, or is None.
-    """
+    """One split of a text set: `texts` (N) strings, `labels` int64 (N,) in 0 ... classes - 1,
+    and `pairs` (N), the second sentence of each row, or None."""
 
     texts: list[str]
     labels: np.ndarray
@@ -65,10 +63,7 @@ class TextSet(Shapes):
 
 
 def load(name: str, split: str, *, demo: bool = False) -> TextSet:
-    """The split "train" or "test" of "multi_nli", "civil_comments" or "imdb".
-
-    The rest is as in `images.load`.
-    """
+    """The split "train" or "test" of "multi_nli", "civil_comments" or "imdb", as `images.load`."""
     source = places.known(name, "text")
     (texts, *pairs), labels = source.read(split, demo, _texts)
     return TextSet(list(texts), labels, source.classes, name, *map(list, pairs))

@@ -64,11 +64,8 @@ class MirrorHistory(Shapes):
     loss_rise: np.ndarray
 
     def divergence(self, target: np.ndarray, p: float | None = None) -> np.ndarray:
-        """Directional Bregman divergence of every iterate from `target`, as (runs, k).
-
-        `target` (runs, d, d_z). D_psi(target/||target||, W/||W||) (paper C, Section 5), by default
-        with the rule's p; NaN where W = 0.
-        """
+        """D_psi(V/||V||, W/||W||) of every iterate W from the `target` V (runs, d, d_z), (runs, k),
+        by default with the rule's p (paper C, Section 5); NaN where W = 0."""
         flat = self.W.reshape(*self.W.shape[:2], -1)
         V = target.reshape(len(flat), 1, -1)
         return geometry.directional_bregman(flat, V, p or self.rule.p)
@@ -85,10 +82,7 @@ def gaussian_start(tokens: TokenSet, seeds: Sequence[int], std: float = 1.0) -> 
 
 def selected_tokens(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     """alpha_i = argmax_t of sample i's softmax weights at W (runs, d, d_z), (runs, n).
-
-    ValueError, naming run and sample, where two tokens share the largest logit: there W
-    selects nothing; train on, or start elsewhere.
-    """
+    ValueError, naming run and sample, where two tokens share the largest logit."""
     logits = attention.logits(tokens, W)
     tied = (logits == logits.max(-1, keepdims=True)).sum(-1) != 1
     if tied.any():

@@ -22,10 +22,7 @@ def dual_exponent(p: float) -> float:
 
 
 def to_mirror(W: np.ndarray, p: float) -> np.ndarray:
-    """The mirror map, nabla psi(W) = |W|^{p-1} sgn(W), entry by entry; 0 stays 0.
-
-    Source: paper C, Section 2.
-    """
+    """The mirror map, nabla psi(W) = |W|^{p-1} sgn(W), entry by entry; 0 stays 0."""
     return np.sign(W) * np.abs(W) ** (check_exponent(p) - 1)
 
 

@@ -109,10 +109,8 @@ def _described(folder: Path, name: str, source: str) -> Weights:
 
 @dataclass(frozen=True, repr=False)
 class _Tokens(Shapes):
-    """Texts as numbers: `inputs` int32 (N, 2, T), token ids and segment ids, `labels` int64 (N,).
-
-    `lengths` (N,) counts the tokens of each row, [CLS] and [SEP] included; beyond them is 0.
-    """
+    """Texts as numbers: `inputs` int32 (N, 2, T), token ids and segment ids, `labels` int64 (N,),
+    `lengths` (N,) the tokens of each row, [CLS] and [SEP] included; beyond them is 0."""
 
     inputs: Tensor
     labels: Tensor

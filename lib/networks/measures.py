@@ -67,9 +67,7 @@ def nearest(train: tuple, test: tuple) -> np.ndarray:
 
 def bag_of_words(columns: Sequence[tuple], labels: tuple, **how) -> np.ndarray:
     """`logistic` on which words are in the texts, those of one column after those of another.
-
-    Columns and labels are (training, test); `how` is for CountVectorizer.
-    """
+    Columns and labels are (training, test); `how` is for CountVectorizer."""
     from sklearn.feature_extraction.text import CountVectorizer
 
     parts = []
@@ -87,10 +85,8 @@ def matrices(model: nn.Module) -> dict[str, np.ndarray]:
 
 
 def hoyer(W: np.ndarray) -> float:
-    """The Hoyer index (√N - ‖w‖₁ / ‖w‖₂) / (√N - 1) of the N entries of W, of any shape.
-
-    It is 0 if all are equally large, 1 for one entry alone, NaN for W = 0. Source: Hoyer (2004).
-    """
+    """The Hoyer index (√N - ‖w‖₁ / ‖w‖₂) / (√N - 1) of the N entries of W, of any shape: 0 if all
+    are equally large, 1 for one entry alone, NaN for W = 0. Source: Hoyer (2004)."""
     size = np.abs(np.asarray(W, dtype=np.float64)).ravel()
     root = np.sqrt(size.size)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -110,10 +106,8 @@ def by_part(model: nn.Module) -> dict[str, list[np.ndarray]]:
 
 
 def sparsity(model: nn.Module, start: nn.Module) -> dict[str, float]:
-    """Hoyer index and shares above thresholds of each part K, Q, V of `model`.
-
-    The thresholds are the paper's, and the 90 % quantile of the part's magnitudes at the `start`.
-    """
+    """Hoyer index and shares above thresholds of each part K, Q, V of `model`: the paper's
+    threshold, and the 90 % quantile of the part's magnitudes at the `start`."""
     row, first = {}, by_part(start)
     for part, weights in by_part(model).items():
         size = np.abs(np.concatenate(weights))

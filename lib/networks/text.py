@@ -160,9 +160,7 @@ class Vocabulary:
 
     def encode(self, texts: Sequence[str], length: int) -> Tensor:
         """Each text's first `length` ids, int32 (N, length), [CLS] first, 0 beyond the end.
-
-        ValueError, with the row, for a text without words.
-        """
+        ValueError, with the row, for a text without words."""
         for row, text in enumerate(texts):
             if not re.search(WORD, text.lower().replace(BREAK, " ")):
                 raise ValueError(f"row {row}: the text has no word ({text[:20]!r}); leave it out")

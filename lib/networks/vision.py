@@ -35,11 +35,8 @@ def _patches(images: Tensor, patch: int) -> Tensor:
 
 
 class _ShiftedPatches(nn.Module):
-    """Shifted patch tokenisation: tokens E LayerNorm(patches([x, four copies of x])).
-
-    The copies move by half a patch along the diagonals (`shift` "diagonal", Lee et al., 2021) or by
-    one pixel along the axes ("cardinal", vit_for_small_dataset); with None there are none.
-    """
+    """Tokens E LayerNorm(patches([x, four copies of x])), the copies moved by half a patch along
+    the diagonals (`shift` "diagonal") or one pixel along the axes ("cardinal"); None: no copies."""
 
     def __init__(self, size: int, patch: int, channels: int, width: int, shift="diagonal"):
         super().__init__()

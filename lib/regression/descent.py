@@ -63,10 +63,8 @@ def library(optimiser: Callable, **options) -> Callable[[float], Callable]:
 
 
 def minibatches(X: np.ndarray, Y: np.ndarray, batch: int, of_seeds: Sequence[int]) -> Source:
-    """In-sample gradients (Eq. 1) on `batch` samples, drawn anew in each iteration.
-
-    All rules see one draw. X (seeds, n, d), Y (seeds, n, k). ValueError unless 1 <= batch <= n.
-    """
+    """In-sample gradients (Eq. 1) on `batch` samples, drawn anew in each iteration, one draw for
+    all rules. X (seeds, n, d), Y (seeds, n, k). ValueError unless 1 <= batch <= n."""
     import torch
 
     n = X.shape[1]
@@ -169,11 +167,8 @@ def _mean(e, g):
 
 @dataclass(frozen=True, repr=False)
 class RegressionHistory(Shapes):
-    """Layers at the K recorded iterations: A (seeds, K, k, d), B (seeds, K, d, d).
-
-    They are NaN from divergence on. diverged (seeds,) is the iteration whose step left the numbers
-    up to LARGEST, -1 where none did.
-    """
+    """Layers at the K recorded iterations: A (seeds, K, k, d), B (seeds, K, d, d), NaN from
+    divergence on; diverged (seeds,) is the iteration whose step left LARGEST, -1 where none did."""
 
     iterations: np.ndarray
     A: np.ndarray
@@ -235,10 +230,8 @@ def descend(
 
 
 class _Update:
-    """Applies every rule's step in place to A and B.
-
-    Paper B's rules are one formula for all; library optimisers work on views of A and B.
-    """
+    """Applies every rule's step in place to A and B: paper B's rules as one formula, library
+    optimisers on views."""
 
     def __init__(self, rules, A, B, covariance):
         import torch

@@ -121,10 +121,8 @@ class Regression(Shapes):
 
 
 def covariance_root(Sigma: np.ndarray, name: str) -> np.ndarray:
-    """Sigma^{1/2} (d, d), symmetric, of Sigma (d, d).
-
-    Raises ValueError, with `name`, unless Sigma is finite, symmetric and positive definite.
-    """
+    """Sigma^{1/2} (d, d), symmetric, of Sigma (d, d); ValueError, with `name`, unless Sigma is
+    finite, symmetric and positive definite."""
     if Sigma.ndim != 2 or Sigma.shape[0] != Sigma.shape[1] or not np.isfinite(Sigma).all():
         raise ValueError(f"{name} has shape {Sigma.shape}; it must be square, finite")
     off = np.abs(Sigma - Sigma.T).max()
@@ -182,10 +180,8 @@ def _residual(problem, A, B):
 
 
 def population_gradients(problem: Regression, A, B):
-    """grad_A L = E Sigma^{1/2} B Sigma and grad_B L = Sigma^{1/2} E^T A Sigma (ours).
-
-    E = A Sigma B^T Sigma^{1/2} - M Sigma^{1/2}, the matrix whose norm is in the loss.
-    """
+    """grad_A L = E Sigma^{1/2} B Sigma and grad_B L = Sigma^{1/2} E^T A Sigma (ours), with
+    E = A Sigma B^T Sigma^{1/2} - M Sigma^{1/2}, the matrix whose norm is in the loss."""
     E, Sigma, root = _residual(problem, A, B)
     return E @ root @ B @ Sigma, root @ E.mT @ A @ Sigma
 
@@ -201,10 +197,8 @@ def regulariser(Sigma, A, B):
 
 
 def regulariser_gradients(Sigma, A, B):
-    """grad_A R = 1/2 A Sigma G Sigma and grad_B R = -1/2 Sigma B Sigma G Sigma.
-
-    Here G = A^T A - B^T Sigma B.
-    """
+    """grad_A R = 1/2 A Sigma G Sigma and grad_B R = -1/2 Sigma B Sigma G Sigma, with
+    G = A^T A - B^T Sigma B."""
     SGS = Sigma @ (A.mT @ A - B.mT @ Sigma @ B) @ Sigma
     return A @ SGS / 2, -Sigma @ B @ SGS / 2
 

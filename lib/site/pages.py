@@ -118,10 +118,8 @@ def _title(markdown: str) -> str:
 
 
 def notebooks(shown: Iterable[Figure]) -> list[Page]:
-    """Every notebook at each scale at which it ran as it is, in order.toml's order.
-
-    At demo scale else the committed .ipynb. Pictures are described as the figures `shown` are.
-    """
+    """Every notebook at each scale at which it ran as it is, at demo scale else as committed, in
+    order.toml's order. Pictures are described as the figures `shown` are."""
     folder, runs, pages = files.folder("notebooks"), files.folder("runs"), []
     for source in sorted(folder.glob("[0-9]*.py")):
         for scale in record.SCALES:

@@ -1,7 +1,5 @@
 """One resumable training loop for all networks and optimisers, and the papers' update rules.
-
-Open `loop` first; `study` has what is compared and how, `studies` the papers' own.
-"""
+Open `loop` first; `study` has what is compared and how, `studies` the papers' own."""
 
 import os
 

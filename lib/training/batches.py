@@ -74,10 +74,8 @@ def _order(seed: int, epoch: int, rows: int) -> Tensor:
 
 
 class Bucketed(Batches):
-    """`Batches` of tokens (N, 2, T) whose rows have similar lengths, so that little is padding.
-
-    The rows of `POOL` consecutive batches are sorted by length and dealt out in random order.
-    """
+    """`Batches` of tokens (N, 2, T) whose rows have similar lengths, so that little is padding:
+    those of `POOL` consecutive batches are sorted by length and dealt out in random order."""
 
     def rows(self, step: int) -> Tensor:
         per_epoch = len(self.inputs) // self.size

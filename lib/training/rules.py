@@ -22,10 +22,8 @@ def _square(values):
 
 
 def norms(tensors: list[Tensor]) -> Tensor:
-    """‖t‖ of each of `tensors`, one or more, squares summed in float64: (tensors,).
-
-    In float32 the squares of entries below 1e-23 vanish, and with them a direction to be kept.
-    """
+    """‖t‖ of each of `tensors`, one or more, squares summed in float64: (tensors,). In float32
+    those of entries below 1e-23 vanish, and with them a direction to be kept."""
     # On a CPU torch sums wider than it reads one number at a time; a compiled loop does not.
     if all(t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors):
         squares = [_square(t.detach().numpy().ravel()) for t in tensors]
@@ -36,10 +34,8 @@ def norms(tensors: list[Tensor]) -> Tensor:
 
 
 class _GradientStep(torch.optim.Optimizer):
-    """θ ← θ - s g with a step size s that a rule takes from the loss and ‖g‖ over all parameters.
-
-    `last_step_size` and `last_gradient_norm` hold the latest step's; the step is 0 where g = 0.
-    """
+    """θ ← θ - s g with a step size s that a rule takes from the loss and ‖g‖ over all
+    parameters, 0 where g = 0; `last_step_size` and `last_gradient_norm` are the latest step's."""
 
     last_step_size = last_gradient_norm = None
 
