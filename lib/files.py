@@ -54,14 +54,14 @@ def dumps(value) -> str:
     return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False, default=plain) + "\n"
 
 
-def read_object(path: Path, name: str = "") -> dict:
-    """The JSON object in a file; ValueError, with its `name` or path, where it holds another."""
+def read_object(path: Path) -> dict:
+    """The JSON object in a file; ValueError, with its path, where it holds another."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested too deep
-        raise ValueError(f"{name or path} is damaged: {error}") from None
+        raise ValueError(f"{path} is damaged: {error}") from None
     if not isinstance(value, dict):
-        raise ValueError(f"{name or path} is damaged: it holds no JSON object")
+        raise ValueError(f"{path} is damaged: it holds no JSON object")
     return value
 
 

@@ -85,6 +85,12 @@ class Claim:
             del stored["interval"]  # the runs were too few or too short
         return stored
 
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> "Claim":
+        """The claim that a record stores."""
+        known: dict[str, Any] = {k: math.nan if x is None else x for k, x in stored.items()}
+        return cls(**known)
+
 
 # Making claims.
 
@@ -181,9 +187,9 @@ def number(value: float) -> str:
     return f"{value:.4g}"
 
 
-def failing(measured: float | None, bound: str) -> str:
+def _failing(measured: float, bound: str) -> str:
     """A measured value that fails its bound, with as many digits as show it."""
-    if measured is None:
+    if math.isnan(measured):
         return "not a number"
     texts = (f"{measured:.{digits}g}" for digits in DIGITS[1:])
     return next((text for text in texts if _breaks(text, bound)), repr(measured))
@@ -205,7 +211,7 @@ def _breaks(measured: float | str, bound: str) -> bool:
 def shown(claim: Claim) -> str:
     """The measured value and its interval in brackets; `legend` says what the two are."""
     plain = claim.holds or claim.verdict
-    text = number(claim.measured) if plain else failing(claim.measured, claim.bound)
+    text = number(claim.measured) if plain else _failing(claim.measured, claim.bound)
     if claim.interval is None:
         return text
     few = "" if (claim.seeds or FEWEST_SEEDS) >= FEWEST_SEEDS else f", {claim.seeds} seeds only"

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from lib.companion import plots
-from lib.companion.claims import KINDS, Claim, failing, html_table, legend, number, shown
+from lib.companion.claims import KINDS, UNDECIDED, Claim, html_table, legend, number, shown
 from lib.companion.record import Number, finite
 from lib.companion.statements import Statement
 from lib.files import ROOT, read_object
@@ -21,9 +21,9 @@ from lib.files import ROOT, read_object
 COLUMNS = "kind|setting|measured quantity|measured|bound|catches|why not|verdict".split("|")
 DRIFT = 1e-6  # share of a measured value that another processor may change, in float64
 ROUNDING = 1e-9  # a measured value below it is rounding
-# By a claim's verdict; studies of real data have one, all others None.
+# By a claim's verdict, which studies of real data have.
 NO_REMARK = {
-    None: " Cause not found.",
+    "": " Cause not found.",
     "undecided": " Undecided: an interval that the protocol asks for does not tell the two apart.",
     "not reproduced": " Not reproduced by the protocol of the studies; cause not found.",
 }
@@ -90,10 +90,11 @@ def with_power(ledger: Iterable[Claim], slug: str) -> list[Claim]:
     return [replace(row, catches=caught.get(row.id)) for row in ledger]
 
 
-def verdict(holds: bool, catches: Sequence[str] | None, fails_if: Sequence[str]) -> str:
-    """ "yes", "NO", or "no power": it holds, but in every wrong world that it names as well."""
-    powerless = catches is not None and not catches and bool(fails_if)
-    return "NO" if not holds else "no power" if powerless else "yes"
+def verdict(row: Claim) -> str:
+    """ "yes", "NO", "undecided", or "no power": it holds, but in all its wrong worlds as well."""
+    if not row.holds:
+        return UNDECIDED if row.verdict == UNDECIDED else "NO"
+    return "no power" if row.fails_if and row.catches is not None and not row.catches else "yes"
 
 
 def _cells(row: Claim) -> tuple[str, ...]:
@@ -101,7 +102,7 @@ def _cells(row: Claim) -> tuple[str, ...]:
     catches = "not measured" if row.catches is None else ", ".join(row.catches)
     catches = (catches or "nothing it names") if row.fails_if else "names none"
     words = row.kind, setting, row.statement, shown(row), row.bound, catches, row.remark
-    return *words, verdict(row.holds, row.catches, row.fails_if)
+    return *words, verdict(row)
 
 
 def statements(paper: Mapping[str, Statement]) -> dict[str, dict[str, str]]:
@@ -201,15 +202,12 @@ def failures(records: Iterable[Mapping]) -> str:
     lines = ["# What did not hold, and why", ""]
     lines += ["Every claim of a committed record that fails, or that its data leave undecided."]
     for record in records:
-        failed = [claim for claim in record["claims"] if claim["holds"] is not True]
+        failed = [claim for claim in map(Claim.of, record["claims"]) if not claim.holds]
         if failed:
             name = f"{record['figure']}, `{record['slug']}`"
             lines += ["", f"## Paper {record['paper']}, {name} ({record['scale']})", ""]
         for claim in failed:
-            value = failing(claim["measured"], claim["bound"])
-            if claim.get("verdict") and claim.get("interval"):
-                value += " [{}, {}]".format(*map(number, claim["interval"]))
-            why = f" {claim['remark']}." if claim.get("remark") else NO_REMARK[claim.get("verdict")]
-            where = claim["source"] + (f", {claim['setting']}" if claim.get("setting") else "")
-            lines += [f"* {claim['statement']}: {value}, asked {claim['bound']} ({where}).{why}"]
+            why = f" {claim.remark}." if claim.remark else NO_REMARK[claim.verdict]
+            where = claim.source + (f", {claim.setting}" if claim.setting else "")
+            lines += [f"* {claim.statement}: {shown(claim)}, asked {claim.bound} ({where}).{why}"]
     return "\n".join(lines) + "\n"

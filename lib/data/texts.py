@@ -35,10 +35,10 @@ class TextSet(Shapes):
             return self
         return self.take(seeds.stream(0, "subset").permutation(len(self))[:rows])
 
-    def balanced(self, rows: int, characters: int, seed: int = 0) -> "TextSet":
+    def balanced(self, rows: int, characters: int) -> "TextSet":
         """At most `rows` random rows, equally many a class, of at most `characters`, both
         sentences of a pair together; ValueError where a class has no such row."""
-        order = seeds.stream(seed, "subset").permutation(len(self))
+        order = seeds.stream(0, "subset").permutation(len(self))
         seconds = self.pairs or [""] * len(self)
         lengths = np.array([len(a) + len(b) for a, b in zip(self.texts, seconds)])
         short = order[lengths[order] <= characters]
@@ -54,11 +54,11 @@ class TextSet(Shapes):
         rows = zip(self.texts, self.pairs or self.texts, self.labels.tolist(), strict=True)
         return files.sha256(repr(list(rows)).encode())
 
-    def hold_out(self, rows: int, seed: int = 0) -> tuple["TextSet", "TextSet"]:
+    def hold_out(self, rows: int) -> tuple["TextSet", "TextSet"]:
         """(all but `rows`, `rows`) rows at random; ValueError unless 0 < rows < all there are."""
         if not 0 < rows < len(self):
             raise ValueError(f"rows must lie between 0 and {len(self)}, all there are; got {rows}")
-        order = seeds.stream(seed, "split").permutation(len(self))
+        order = seeds.stream(0, "split").permutation(len(self))
         return self.take(order[rows:]), self.take(order[:rows])
 
 

@@ -68,7 +68,7 @@ class Manifold(Shapes):
 
     @cached_property
     def _K(self):
-        """K = (U D^{1/2}; V D^{1/2}); in the coordinates Sbar^{1/2} Z Sigma^{1/2} minima are K R."""
+        """K = (U D^{1/2}; V D^{1/2}): minima are K R in coordinates Sbar^{1/2} Z Sigma^{1/2}."""
         U, D, V = self._svd
         return np.vstack([U, V]) * np.sqrt(D)
 

@@ -18,7 +18,7 @@ import jinja2
 
 from lib import files
 from lib.companion import ledger, record
-from lib.companion.claims import UNDECIDED, failing, held, number
+from lib.companion.claims import UNDECIDED, Claim, held, number, shown
 from lib.companion.record import SCALES
 
 PAPERS = {  # letter: (title, arXiv number)
@@ -187,7 +187,7 @@ class Figure:
         """A row per claim, then one per statement that cannot be checked, with the reason."""
         statements = self.record.get("statements", {})
         about = {"paper": self.record["paper"], "figure": self.name, "title": self.title}
-        rows = [_row(self, claim) for claim in self.record["claims"]]
+        rows = [_row(self, Claim.of(claim)) for claim in self.record["claims"]]
         for name, statement in statements.items():
             if why := statement["why"]:
                 rows.append({"statement": name, "verdict": "not checked", "remark": why})
@@ -200,29 +200,22 @@ class Figure:
         return [row for word in ("NO", UNDECIDED) for row in self.claims if row["verdict"] == word]
 
 
-def _row(figure: Figure, claim: Mapping) -> dict:
+def _row(figure: Figure, claim: Claim) -> dict:
     """A claim in words, but for `measured`; `found` is that in words, with its interval."""
-    measured, margin, source = claim["measured"], claim.get("margin"), claim["source"]
-    undecided = not claim["holds"] and claim.get("verdict") == UNDECIDED
-    power = claim.get("catches"), claim.get("fails_if", ())
-    plain = measured is not None and claim["holds"]
-    words = number(measured) if plain else failing(measured, claim["bound"])
-    ends = [number(end) for end in claim.get("interval") or ()]
     return {
-        "statement": claim.get("number")
-        or source.removeprefix(f"paper {figure.record['paper']}, "),
-        "kind": claim.get("kind", ""),
-        "setting": claim.get("setting") or figure.scale,
-        "quantity": claim["statement"],
-        "source": source,
-        "bound": claim["bound"],
-        "measured": measured,
-        "found": f"{words} [{', '.join(ends)}]" if ends else words,
-        "margin": "" if margin is None else number(margin),
-        "seeds": str(claim.get("seeds") or len(figure.record["seeds"]) or ""),
-        "catches": ", ".join(power[0] or ()),
-        "verdict": UNDECIDED if undecided else ledger.verdict(claim["holds"], *power),
-        "remark": claim.get("remark", ""),
+        "statement": claim.number or claim.source.removeprefix(f"paper {figure.record['paper']}, "),
+        "kind": claim.kind,
+        "setting": claim.setting or figure.scale,
+        "quantity": claim.statement,
+        "source": claim.source,
+        "bound": claim.bound,
+        "measured": None if math.isnan(claim.measured) else claim.measured,
+        "found": shown(claim),
+        "margin": "" if math.isnan(claim.margin) else number(claim.margin),
+        "seeds": str(claim.seeds or len(figure.record["seeds"]) or ""),
+        "catches": ", ".join(claim.catches or ()),
+        "verdict": ledger.verdict(claim),
+        "remark": claim.remark,
     }
 
 

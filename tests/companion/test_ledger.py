@@ -75,7 +75,7 @@ def test_a_row_that_catches_nothing_does_not_hold(tmp_path, monkeypatch):
     rows[1] = replace(rows[1], remark=ledger.room(rows[1], "our constant is loose"))
     assert rows[1].remark.endswith("2 times as tight")
     rows = ledger.with_power(rows, "book")
-    verdicts = [ledger.verdict(r.holds, r.catches, r.fails_if) for r in rows]
+    verdicts = [ledger.verdict(r) for r in rows]
     assert verdicts == ["yes", "no power", "yes", "NO"]
     table = ledger.LedgerTable(ledger.in_order(rows, PAPER), PAPER)
     assert "1 of 4 rows fail\n  d (ours)" in table.summary()
