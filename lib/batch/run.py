@@ -24,7 +24,8 @@ from typing import NoReturn
 from unittest import mock
 
 from lib import files, provenance
-from lib.companion import claims, colab_cell, record
+from lib.companion import colab_cell, record
+from lib.companion.claims import Claim, Table
 
 # Of a lost scheduler or a slow cell an outcome tells in a sentence; asyncio would in forty lines.
 logging.getLogger("asyncio").setLevel(logging.CRITICAL)
@@ -395,7 +396,7 @@ def _compare(job: _Job, slug: str, committed: Mapping[str, Mapping]) -> tuple[st
     text, same = "custom, not compared" if job.changes else "no committed record", True
     if slug in committed and not job.changes:
         text, same = _reproduced(new, committed[slug])
-    return f"{text}; {claims.summary(new['claims'])}", same
+    return f"{text}; {Table(map(Claim.of, new['claims'])).summary()}", same
 
 
 def _reproduced(new: Mapping, old: Mapping) -> tuple[str, bool]:

@@ -4,7 +4,7 @@ A number is printed with four digits; one that fails its bound with as many as s
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from decimal import Decimal, InvalidOperation
 from html import escape
@@ -233,16 +233,6 @@ def held(claims: Iterable[Mapping]) -> str:
     return text + (f", {undecided} undecided" if undecided else "")
 
 
-def summary(claims: Sequence[Mapping]) -> str:
-    """One line that counts the claims that hold, and names those that fail or wait."""
-    undecided = [claim["id"] for claim in claims if claim.get("verdict") == UNDECIDED]
-    names = [claim["id"] for claim in claims if not claim["holds"]]
-    failed = [name for name in names if name not in undecided]
-    text = f"{sum(claim['holds'] for claim in claims)} of {len(claims)} claims hold"
-    text += f"; not: {', '.join(failed)}" if failed else ""
-    return text + (f"; undecided: {', '.join(undecided)}" if undecided else "")
-
-
 def html_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     """A table of plain text as a notebook shows it."""
     head, *body = (map(escape, row) for row in (columns, *rows))
@@ -277,8 +267,12 @@ class Table(tuple):
         return "\n".join(fill(line, 108, subsequent_indent="    ") for line in lines)
 
     def summary(self) -> str:
-        """The line of `summary`."""
-        return summary([vars(claim) for claim in self])
+        """One line that counts the claims that hold, and names those that fail or wait."""
+        undecided = [c.id for c in self if c.verdict == UNDECIDED]
+        failed = [c.id for c in self if not c.holds and c.id not in undecided]
+        text = f"{sum(c.holds for c in self)} of {len(self)} claims hold"
+        text += f"; not: {', '.join(failed)}" if failed else ""
+        return text + (f"; undecided: {', '.join(undecided)}" if undecided else "")
 
 
 def _row(claim: Claim) -> tuple[str, ...]:

@@ -5,5 +5,4 @@ and its Bregman divergence from a target. Open `geometry` first: potential, mirr
 `descent` trains, by the loop in `kernel`, which sees a token set as rows (margins linear in W).
 """
 
-from lib.mirror.descent import MirrorHistory, MirrorRule, gaussian_start, selected_tokens, train
-from lib.mirror.geometry import bregman, directional_bregman
+from lib.mirror.descent import MirrorRule, gaussian_start, selected_tokens, train

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 
 from lib.data import images, texts
 from lib.networks import TextTransformer, VisionTransformer, bert, measures
@@ -128,12 +127,8 @@ def sentences(batch, name, length, layers=0, rows=0, characters=0, demo=False) -
             return bert.small_classifier(weights, classes)
         return bert.classifier(weights, classes, layers)
 
-    def evaluate(model, seed, tuning):
-        logits = predict(model, shown.inputs, bert.trim, 64)
-        return {
-            "test_loss": float(F.cross_entropy(logits, shown.labels)),
-            "test_accuracy": float(correct(logits, shown.labels).double().mean()),
-        }
+    def look(part, name="test"):
+        return classification(part.inputs, part.labels, bert.trim, 64, name)
 
     def finish(model, seed):
         order = test.lengths.argsort(stable=True)
@@ -151,10 +146,10 @@ def sentences(batch, name, length, layers=0, rows=0, characters=0, demo=False) -
     return Problem(
         build=build,
         batches=lambda seed, tuning: Bucketed(train.inputs, train.labels, batch, seed, bert.trim),
-        evaluate=evaluate,
+        evaluate=lambda model, seed, tuning: look(shown)(model),
         finish=finish,
         about=about | sample,
-        clock=classification(fixed.inputs, fixed.labels, bert.trim, 64, "clock"),
+        clock=look(fixed, "clock"),
         baselines=rivals,
     )
 
