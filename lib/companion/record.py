@@ -26,7 +26,14 @@ from lib.companion.claims import Claim
 
 SCALES = ("demo", "desk")
 ENDS = (".png", ".svg", ".json")  # of a figure's files; the record is written last
-SOURCES = ("data_dir", "data", "hub", "demo", "synthetic", "bert_dir", "package", "kept")
+SOURCES = {  # of data and weights, and how a reader would say it
+    "data_dir": "real",
+    "data": "real",
+    "hub": "real, from the hub",
+    "demo": "small embedded stand-in",
+    "kept": "redrawn from kept curves",
+    **{name: name for name in ("synthetic", "bert_dir", "package")},
+}
 
 # Pages and their parameters.
 

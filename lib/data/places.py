@@ -6,7 +6,6 @@ leaves the hub alone, a small stand-in. A place that is named but broken is an e
 
 import hashlib
 import os
-import tomllib
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from lib.data.stand_ins import STAND_INS
-from lib.files import ROOT
+from lib.files import ROOT, read_table
 
 SPLITS = ("train", "test")
 PROBE_SECONDS = 3.0  # longest wait for the hub's first answer
@@ -130,7 +129,7 @@ class _Source:
         return values if threshold is None else [int(value >= threshold) for value in values]
 
 
-TABLES = tomllib.loads(Path(__file__).with_name("sources.toml").read_text(encoding="utf-8"))
+TABLES = read_table(Path(__file__).with_name("sources.toml"))
 SOURCES = {name: _Source(name=name, **row) for name, row in TABLES.items()}
 
 

@@ -1,18 +1,17 @@
 """Small sets that stand in where the real one is nowhere: scanned digits, shapes drawn, sentences
 made. Each gives columns and labels int64 (N,), the same bytes every time."""
 
-import tomllib
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from lib import seeds
+from lib import files, seeds
 
 TRAIN_ROWS, TEST_ROWS = 2000, 500
 SIDE = 32
-WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+WORDS = files.read_table(Path(__file__).with_suffix(".toml"))
 
 
 def _digits(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:

@@ -17,7 +17,7 @@ from typing import Any
 from markupsafe import Markup
 
 from lib import files, provenance
-from lib.companion.record import ENDS, SCALES
+from lib.companion.record import ENDS, SCALES, SOURCES
 from lib.site import figures, pages
 
 ABOUT = (
@@ -70,7 +70,7 @@ class _Site:
         self.templates = figures.templates(autoescape=True, lstrip_blocks=True)
         known: dict[str, Any] = dict(
             papers=figures.PAPERS,
-            sources=figures.SOURCES,
+            sources=SOURCES,
             columns=COLUMNS,
             heads=HEADS,
             inline=lambda text: Markup(pages.inline(text)),

@@ -32,13 +32,6 @@ PAPERS = {  # letter: (title, arXiv number)
         "2410.14581",
     ),
 }
-SOURCES = {  # of data, as a reader would say it
-    "data_dir": "real",
-    "data": "real",
-    "hub": "real, from the hub",
-    "demo": "small embedded stand-in",
-    "kept": "redrawn from kept curves",
-}
 FIGURES = files.ROOT / "figures"
 TEMPLATES = Path(__file__).parent / "templates"
 FILES = ("README.md", "REPRODUCING.md", "notebooks/law_of_margins.md")
@@ -178,7 +171,7 @@ class Figure:
         """The data in a few words, each kind once: "synthetic", "mnist (real)"."""
         words = {}  # in order
         for row in self.record["data"]:
-            kind = SOURCES.get(row["source"], row["source"])
+            kind = record.SOURCES[row["source"]]
             words[kind if kind == "synthetic" else f"{row['name']} ({kind})"] = None
         return list(words)
 

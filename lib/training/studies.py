@@ -3,13 +3,13 @@
 `DEMO` are smoke tests in seconds, on stand-in data: they say nothing about the papers' claims.
 """
 
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from lib import files
 from lib.data import images, texts
 from lib.networks import TextTransformer, VisionTransformer, bert, measures
 from lib.networks.measures import classification, correct, predict
@@ -224,7 +224,7 @@ def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> 
 
 
 PROBLEMS = {kind.__name__: kind for kind in (pictures, sentences, reviews)}
-TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+TABLES = files.read_table(Path(__file__).with_suffix(".toml"))
 
 
 def _study(name: str, row: dict) -> Study:
