@@ -12,15 +12,14 @@ from lib.seeds import stream, whole_number
 def class_mean_tokens(
     seeds: int | Sequence[int], n=20, T=10, d=300, signal=3.0, noise=0.1, antipodal=False
 ) -> TokenSet:
-    """Class means, our reading of the data of paper A's Figures 2 and 5.
+    """Class means, our reading of the data of paper A's Figures 2 and 5; one data set a seed.
 
     x_{i,opt} = mu_{y_i} with ||mu_+|| = ||mu_-|| = `signal` and mu_+ orthogonal to mu_-
-    (or mu_- = -mu_+ when `antipodal`, paper A, Figure 5); the other tokens are N(0,
-    noise^2 P), P the projector off span(mu_+, mu_-). Head u = (mu_+ - mu_-) / ||mu_+ -
-    mu_-||, so that all other tokens score zero (Assumption 2); Assumption 1 as we read it
-    fails, since opt tokens of a class are equal. The query is the first token; the opt
-    token stands at a random other position. One data set a seed. Raises ValueError for
-    n < 1, T < 2 or d < 3, and for `signal` or `noise` that is not positive.
+    (or mu_- = -mu_+ when `antipodal`, Figure 5); the other tokens are N(0, noise^2 P), P the
+    projector off span(mu_+, mu_-). Head u = (mu_+ - mu_-) / ||mu_+ - mu_-||, so that all
+    other tokens score zero (Assumption 2); Assumption 1 as we read it fails, since opt tokens
+    of a class are equal. The query is the first token, the opt token a random other one.
+    ValueError for n < 1, T < 2 or d < 3, and for `signal` or `noise` that is not positive.
     """
     _positive(signal=signal, noise=noise)
     n, T, d = _sizes(n, T, d)

@@ -1,7 +1,4 @@
-"""The ledger: every numbered statement of a paper beside what was measured for it.
-
-A row is a `Claim` with the number of its statement, a setting and the wrong worlds it must fail in.
-"""
+"""The ledger: every numbered statement of a paper beside what was measured for it, its rows."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,7 +37,7 @@ def rows(
     """The claims as rows of a statement, in a setting that joins their ids, over some seeds.
 
     fails_if: families of wrong worlds (`papers.wrong_worlds`) in which the claims must fail.
-    remark: why they fail, or why no small wrong world shows it; by default each claim's own.
+    remark: why they fail, or no small world shows it; by default each claim's own.
     """
     about = dict(number=statement, setting=setting, seeds=seeds, fails_if=fails_if)
     return [
@@ -75,11 +72,9 @@ def power_path(slug: str) -> Path:
 
 
 def with_power(ledger: Iterable[Claim], slug: str) -> list[Claim]:
-    """The rows with what they catch, as `make falsify` measured it at small size.
-
-    None where it did not, or where a row fails already in the true world of that size. Raises
-    ValueError for a row that holds, catches no small world, and does not say why in its remark.
-    """
+    """The rows with what they catch, as `make falsify` measured it at small size, None where it
+    did not or a row fails already in the true world of that size. ValueError for a row that
+    holds, catches no small world, and does not say why in its remark."""
     ledger, path = list(ledger), power_path(slug)
     power = read_object(path) if path.exists() else {}
     caught = {id: tuple(row["catches"]) for id, row in power.items() if row["holds"]}

@@ -1,8 +1,8 @@
 """Whether two drawings of a figure show the same, from the pictures themselves.
 
-Rounding on another processor moves a line by a pixel or two and leaves its colour, width and
-dashes. So the amount of each colour, tile by tile, must be nearly the same, and every mark must
-have its like close by.
+Rounding on another processor moves a line by a pixel or two and leaves its colour, width
+and dashes. So the amount of each colour, tile by tile, must be nearly the same, and every
+mark must have its like close by.
 """
 
 import io

@@ -1,7 +1,7 @@
 """Save a figure with its numbers and provenance: <figures>/<scale>/<slug>.png, .svg and .json.
 
-A record that is there stays, and its picture with it, as long as a run reproduces it. A run whose
-page or parameters nobody committed saves below runs/custom/, see `Run`.
+A record that is there stays, and its picture with it, as long as a run reproduces it. A
+run whose page or parameters nobody committed saves below runs/custom/.
 """
 
 import ast
@@ -124,9 +124,8 @@ def _of_scale(notebook: str, scale: str) -> dict | None:
 def _edited(notebook: str, page: str, values: Mapping) -> dict:
     """What nobody committed of a run of the text `page` with these parameter `values`.
 
-    Values that the committed page does not have at their scale (all, where it is not
-    offered), and "code" where the page's code, comments apart, is another. A page that git
-    does not have counts as committed.
+    Values that the committed page does not have at their scale (all, where it is not offered),
+    and "code" where its code is another. A page that git does not have counts as committed.
     """
     path, committed = files.folder("notebooks") / f"{notebook}.py", None
     if path.is_relative_to(files.ROOT):
@@ -154,10 +153,8 @@ def custom_folder(notebook: str, changes: Mapping) -> Path:
 
 @dataclass(frozen=True)
 class Number:
-    """A quoted number; a rerun reproduces it when |new - value| ≤ tolerance, in its units.
-
-    `value` None stands for a quantity without a value, such as the loss of a diverged run.
-    """
+    """A quoted number, or None for a quantity without a value, such as the loss of a diverged run;
+    a rerun reproduces it when |new - value| ≤ tolerance, in its units."""
 
     value: float | None
     tolerance: float
@@ -209,10 +206,10 @@ class Run:
     """One run of a notebook; its clock starts with it.
 
     `notebook` is the stem of the .py, `paper` "A", "B" or "C", `variables` the notebook's
-    `globals()`: a save takes from it the names that the parameters cell of the .py assigns,
-    among them `scale` and `counted`, the number k of its seeds 0 ... k - 1, if any. Raises
-    ValueError for a name that is not there, a number of seeds that is not one and an
-    unknown scale, FileNotFoundError where there is no such notebook.
+    `globals()`, of which a save takes what the parameters cell assigns, among them `scale` and
+    `counted`, the number k of its seeds 0 ... k - 1, if any. ValueError for a name that is not
+    there, a number of seeds that is not one and an unknown scale, FileNotFoundError where there
+    is no such notebook.
     """
 
     def __init__(
@@ -390,9 +387,9 @@ def reproduces(new: Mapping, picture: bytes, place: Path) -> bool:
     """Whether a run reproduces the figure of the record at `place`.
 
     `new` is the record that the run gave, `picture` its PNG. Numbers must agree within
-    tolerance, claims, parameters, data, statements, words be those of before, the pictures
-    show the same (not of a smoke run: single precision trains another network on each
-    processor), no file be missing.
+    tolerance, claims, parameters, data, statements, words be those of before, no file be
+    missing and the pictures show the same, but for a smoke run, whose network is another on
+    each processor.
     """
     if not all(place.with_suffix(end).is_file() for end in ENDS):
         return False

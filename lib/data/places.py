@@ -24,11 +24,8 @@ PROBE_SECONDS = 3.0  # longest wait for the hub's first answer
 
 @dataclass(frozen=True)
 class _Source:
-    """A set of images or texts, as sources.toml has it.
-
-    `columns` is the image, a text, or premise and hypothesis; `label` that of the labels, or
-    of a score in [0, 1] that is one from `threshold` on.
-    """
+    """A set of images or texts, as sources.toml has it: `columns` is the image, a text, or premise
+    and hypothesis; `label` a class, or a score in [0, 1] that is one from `threshold` on."""
 
     name: str
     kind: str
@@ -111,7 +108,7 @@ class _Source:
             table = datasets.load_dataset(**how)
         except (ConnectionError, FileNotFoundError) as error:
             self._missing(f"the download broke off ({type(error).__name__})")
-        except (datasets.exceptions.DatasetGenerationError, OSError) as error:
+        except (datasets.exceptions.DatasetGenerationError, OSError, ValueError) as error:
             what = f"{file} cannot be read, or not copied to HF_DATASETS_CACHE"
             raise ValueError(f"{what} ({error.__cause__ or error})") from error
         has, wanted = table.column_names, [*self.columns, self.label]

@@ -2,9 +2,8 @@
 
 A parameter (W, flat, or the head v) is kept as its mirror image U = |W|^{p-1} sgn(W), which one
 iteration moves by -eta times the gradient: one power 1/(p-1) per entry gives W back, one power q
-per entry the gradient's dual norm. Mirror descent sees the coordinates, so W stays in the given
-ones, and everything is linear in it: margins A vec(W) with the rows A of
-`coordinates.constraint_rows`, gradient A^T c. Softmax and loss are those of `lib.compiled.softmax`.
+per entry the gradient's dual norm. W stays in the given coordinates, in which margins are A vec(W)
+with the rows A of `coordinates.constraint_rows`, and the gradient is A^T c.
 """
 
 import math

@@ -1,10 +1,10 @@
 """The vision transformer for small data sets: shifted patches and locality self-attention.
 
 Source: Lee, Lee and Song, "Vision Transformer for Small-Size Datasets" (2021, arXiv 2112.13492);
-with its parts off, the plain ViT of paper C. Paper A trains, in Figures 6 and 7, other code for it,
-vit_for_small_dataset of the package vit-pytorch: it shifts by one pixel along the axes, not half a
-patch along the diagonals, has heads 64 wide, and starts class token and positions from N(0, 1), not
-0.02 N(0, 1). Shapes: b images, c channels, s x s pixels, p x p patches, T tokens, h heads of d_h.
+with its parts off, the plain ViT of paper C. Paper A's Figures 6 and 7 use other code for it,
+vit_for_small_dataset of the package vit-pytorch: it shifts by one pixel along the axes, has heads
+64 wide, and starts class token and positions from N(0, 1), not 0.02 N(0, 1).
+Shapes: b images, c channels, s x s pixels, p x p patches, T tokens, h heads of d_h.
 """
 
 import math
@@ -63,11 +63,11 @@ class _ShiftedPatches(nn.Module):
 
 
 class _LocalityAttention(nn.Module):
-    """Locality self-attention: softmax(M(q kᵀ / τ)) v per head, with τ learned.
+    """Locality self-attention: softmax(M(q kᵀ / τ)) v per head.
 
     M (`mask_diagonal`) sets the diagonal to -∞, so that a token attends to the others only. τ
-    starts at sqrt(d_h), the fixed value of plain attention, and with `learn_temperature` log τ is
-    learned. d_h is `head_width`, without it d / h.
+    is sqrt(d_h), or starts there and is learned as log τ (`learn_temperature`). d_h is
+    `head_width`, without it d / h.
     """
 
     def __init__(

@@ -22,12 +22,10 @@ SELF_MOMENT = 1.0
 
 @dataclass(frozen=True, repr=False)
 class Regression(Shapes):
-    """The law of the data: Sigma (d, d), M (k, d), and the noise.
+    """The law of the data: Sigma (d, d), M (k, d), and `noise`, the standard deviation of eps.
 
-    `noise` is the standard deviation of eps, in the units of y.
-
-    Raises ValueError unless A1 (Sigma symmetric, positive definite) and A2 (k >= d, M of full
-    column rank) hold. Where A3 fails it warns with the number: only a proof of paper B needs it.
+    ValueError unless A1 (Sigma symmetric, positive definite) and A2 (k >= d, M of full column rank)
+    hold. Where A3 fails it warns with the number: only a proof of paper B needs it.
     """
 
     Sigma: np.ndarray
@@ -139,10 +137,9 @@ def random_regression(
 ) -> Regression:
     """A problem from two Gaussian matrices, scaled so that A1-A3 hold if k >= d and signal < 1/4.
 
-    Source: paper B, Appendix A; the scaling is ours.
-
     Sigma = (1 - floor) S S^T / ||S S^T|| + floor I, so ||Sigma|| = 1 and its condition number is at
-    most 1/floor; M = signal M_0 / ||M_0 Sigma^{1/2}||, so ||M Sigma^{1/2}|| = signal.
+    most 1/floor; M = signal M_0 / ||M_0 Sigma^{1/2}||. Source: paper B, Appendix A; the scaling is
+    ours.
     """
     rng = seeds.stream(seed, "data")
     S = rng.standard_normal((d, d))

@@ -178,7 +178,8 @@ def load(path: Path) -> Curves:
             raise ValueError(f"schema {head['schema']}, this code reads {SCHEMA}")
         return Curves(head["name"], head["configuration"], tuple(Curve(**run) for run in runs))
     except Exception as error:  # which one depends on the byte that is wrong
-        words = f"{path} is not a curve file that can be read ({error!r})"
+        what = f"there is no {error}" if isinstance(error, KeyError) else error
+        words = f"{path} is not a curve file that can be read ({what})"
         raise ValueError(f"{words}; fetch it again or run the study") from error
 
 

@@ -69,11 +69,9 @@ class NormalizedSGD(_GradientStep):
 
 
 class StochasticPolyak(_GradientStep):
-    """θ ← θ - min(f / (2 ‖g‖²), η_max) g, f the batch's loss and η_max = `max_step`.
-
-    A loss below 0 counts as 0. Source: paper A, Eq. 3 and App. C ("SPS"); the cap is that of
-    SPS_max, Loizou et al. (2021).
-    """
+    """θ ← θ - min(f / (2 ‖g‖²), η_max) g, f the batch's loss, or 0 where it is below, and η_max =
+    `max_step`. Source: paper A, Eq. 3 and App. C ("SPS"); the cap is that of SPS_max, Loizou et al.
+    (2021)."""
 
     def __init__(self, params, max_step: float = math.inf):
         super().__init__(params, {"max_step": max_step})

@@ -175,11 +175,9 @@ def a_run(part: str, rule: str, rate: float, cap: float | None, seed: int) -> di
 
 
 class Work:
-    """Runs a `study` in `folder`/<name>-<digest> until its end, or until `minutes` are over.
-
-    Its runs are <run>.npz, those under way <run>.pt beside it; processes may share a study.
-    ValueError for minutes not above 0, or a loss summed over a batch that processes share.
-    """
+    """Runs a `study` in `folder`/<name>-<digest> until its end, or until `minutes` are over;
+    its runs are <run>.npz, those under way <run>.pt beside it. Processes may share a study.
+    ValueError for minutes not above 0, or a loss summed over a batch that processes share."""
 
     def __init__(self, study: Study, folder: Path, minutes=math.inf, say=print, cpu: bool = False):
         if not minutes > 0:
@@ -219,10 +217,8 @@ class Work:
 
     def best(self, rule: str, cap: float | None) -> float:
         """The rate at which `rule` is judged, out of the study's candidates; one alone is taken.
-
         Some are dropped after each round. While the best lies at an edge of the grid, one more
-        beyond is tried, as far as the others ran. ValueError where every one diverged.
-        """
+        beyond is tried, as far as the others ran. ValueError where every one diverged."""
 
         def trials(rates: list[float], steps: int) -> dict[float, Curve]:
             runs = [a_run("trial", rule, rate, cap, TUNING_SEED) for rate in rates]
