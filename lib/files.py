@@ -58,7 +58,7 @@ def read_object(path: Path) -> dict:
     """The JSON object in a file; ValueError, with its path, where it holds another."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested too deep
+    except ValueError as error:  # not JSON, or not UTF-8
         raise ValueError(f"{path} is damaged: {error}") from None
     if not isinstance(value, dict):
         raise ValueError(f"{path} is damaged: it holds no JSON object")

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from lib.companion import plots
-from lib.companion.claims import KINDS, UNDECIDED, Claim, html_table, legend, number, shown
+from lib.companion.claims import KINDS, UNDECIDED, Claim, html_table, legend, shown
 from lib.companion.record import Number, finite
 from lib.companion.statements import Statement
 from lib.files import ROOT, read_object
@@ -44,11 +44,6 @@ def rows(
         replace(claim, id=f"{claim.id} ({setting})", remark=remark or claim.remark, **about)
         for claim in claims
     ]
-
-
-def room(claim: Claim, why: str) -> str:
-    """A remark: `why` no small wrong world shows, and how much tighter the bound could be."""
-    return f"{why}; room: the bound could be {number(claim.margin)} times as tight"
 
 
 def in_order(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> list[Claim]:

@@ -70,7 +70,7 @@ class History(Shapes):
         return 1.0 - np.exp(self.log_miss).mean(-1)
 
     def weights(self, k: int) -> np.ndarray:
-        """W at record k, of the last ones below 0, in minimal coordinates, (runs, r, q), without the
+        """W at record k, below 0 from the end, in minimal coordinates, (runs, r, q), without the
         part of W_0 outside them; IndexError for a record that is not there."""
         return np.swapaxes(self._weights(self._record(k))[:, 0], 1, 2)
 

@@ -91,18 +91,14 @@ def formulas(text: str) -> str:
 
 @dataclass(frozen=True)
 class Page:
-    """A notebook that ran at a scale, or a note; `name` is that of its page."""
+    """A note, or a notebook that ran at a scale; `name` is that of its page."""
 
     name: str
     title: str
     body: str
     file: str
     scale: str = ""
-
-    @property
-    def notebook(self) -> str:
-        """The stem of the notebook's file."""
-        return Path(self.file).stem
+    notebook: str = ""
 
 
 def note(path: Path, section: str = "") -> Page:
@@ -145,7 +141,7 @@ def _notebook(path: Path, scale: str, made: list[Figure]) -> Page:
             _describe(cell, made)
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     body = _exporter().from_notebook_node(notebook)[0]
-    return Page(f"{path.stem}-{scale}", _title(text), body, path.name, scale)
+    return Page(f"{path.stem}-{scale}", _title(text), body, path.name, scale, path.stem)
 
 
 def _describe(cell, made: list[Figure]) -> None:
