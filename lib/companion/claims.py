@@ -134,7 +134,7 @@ def _claim(sign, id, statement, source, measured, *ends, why="", **more) -> Clai
 def judged(id, statement, source, estimate, bound, verdict, seeds, p=None) -> Claim:
     """The claim with a `verdict`, of which the first holds; `estimate`: (measured, low, high)."""
     measured, low, high = map(float, estimate)
-    ends = None if math.isnan(low + high) else (low, high)
+    ends = None if math.isnan(low) or math.isnan(high) else (low, high)
     about = id, statement, source, measured, bound, verdict == VERDICTS[0]
     return Claim(*about, interval=ends, seeds=seeds, verdict=verdict, p=p)
 
