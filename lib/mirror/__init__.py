@@ -4,4 +4,4 @@ In: a token set, rules with an exponent p, a start. Out: the path of W (and of t
 norms and its Bregman divergence from a target. Open `geometry` first; `descent` trains.
 """
 
-from lib.mirror.descent import MirrorRule, gaussian_start, selected_tokens, train
+from lib.mirror.descent import MirrorHistory, MirrorRule, gaussian_start, selected_tokens, train

@@ -9,4 +9,4 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # isort: split
 from lib.training.batches import Batches
 from lib.training.loop import initialised, train
-from lib.training.rules import MirrorDescent
+from lib.training.rules import MirrorDescent, NormalizedSGD, StochasticPolyak
