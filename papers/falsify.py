@@ -91,23 +91,18 @@ def _write_failures() -> None:
     write(base / "failures.md", ledger.failures(map(record.read, paths)).encode())
 
 
-def _named(words: Sequence[str] | None = None) -> list[str]:
-    """The papers that a command line names, each once; all of them where it names none."""
+def main(words: Sequence[str] | None = None) -> None:
+    """The command: falsify the ledgers of the papers named, by default of all, on two cores.
+
+    A paper's file is written once all its sections are measured: an interrupted run leaves it.
+    """
     parser = argparse.ArgumentParser(prog="python -m papers.falsify", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     meaning = f"papers whose ledgers to falsify, of {', '.join(LEDGERS)}; default all"
     parser.add_argument("papers", nargs="*", metavar="PAPER", help=meaning)
-    papers = parser.parse_args(words).papers or LEDGERS
+    papers = list(dict.fromkeys(parser.parse_args(words).papers or LEDGERS))
     if unknown := [paper for paper in papers if paper not in LEDGERS]:
         parser.error(f"{', '.join(map(repr, unknown))}: choose from {', '.join(LEDGERS)}")
-    return list(dict.fromkeys(papers))
-
-
-def main(papers: Sequence[str]) -> None:
-    """The command: falsify the named papers' ledgers on two cores.
-
-    A paper's file is written once all its sections are measured: an interrupted run leaves it.
-    """
     measured = {paper: {} for paper in papers}
     waiting = {paper: len(_sections(paper)) for paper in papers}
     with ProcessPoolExecutor(2) as pool:
@@ -133,6 +128,6 @@ def main(papers: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     try:
-        main(_named())
+        main()
     except OSError as error:  # of the disk that takes the results
         raise SystemExit(f"papers.falsify: {sentence(error)}") from None

@@ -1,7 +1,7 @@
 """What papers A and C share where they judge and draw the kept curves of a study."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -134,12 +134,24 @@ def _gate(curves: Curves) -> str:
     return f" Test accuracy: {rule} {100 * best:.1f} %; on the same rows {others}{end}."
 
 
-def gate_numbers(curves: Curves) -> dict[str, Number]:
-    """The plain classifiers' test accuracies, by name, for a record."""
-    return {
-        f"baseline_{name.replace(' ', '_')}": finite(value, 1e-9)
-        for name, value in curves.baselines().items()
-    }
+def numbers(curves: Curves, rules: Iterable[str]) -> dict[str, Number]:
+    """For a record: test accuracy and rate of each rule, plain classifiers, seeds and hours."""
+    known = {"seeds": Number(float(len(curves.seeds())), 0.0)}
+    for rule in rules:
+        name, hits = rule.lower().replace(".", "_"), [r.hits.mean() for r in curves.runs(rule)]
+        known[f"{name}_test_accuracy"] = finite(np.mean(hits), 1e-9)
+        known[f"{name}_rate"] = finite(curves.rates()[rule], 1e-12)
+    for name, value in curves.baselines().items():
+        known[f"baseline_{name.replace(' ', '_')}"] = finite(value, 1e-9)
+    return known | {"processor_hours": finite(curves.hours(), 1e-6)}
+
+
+def ends(name: str, interval: Interval) -> dict[str, Number]:
+    """For a record: the estimate of an interval under `name`, and its ends."""
+    known = {name: finite(interval.estimate, 1e-9)}
+    for side in ("low", "high"):
+        known[f"{name}_{side}"] = finite(getattr(interval, side), 1e-6)
+    return known
 
 
 def together(rows: list[np.ndarray]) -> np.ndarray:

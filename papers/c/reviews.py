@@ -9,8 +9,8 @@ import numpy as np
 from lib.companion.claims import Claim, Table
 from lib.companion.record import Number, finite
 from lib.training.curves import Curve, Curves
-from papers import verdicts
-from papers.kept_curves import few, gate_numbers, judge
+from papers import kept_curves, verdicts
+from papers.kept_curves import few, judge
 from papers.verdicts import Interval
 
 SHOWN = 2_500  # test reviews of an evaluation
@@ -46,8 +46,7 @@ def accuracy_difference(curves: Curves, first: str, second: str) -> Interval:
     return _paired(_hits(curves, first).astype(float) - _hits(curves, second))
 
 
-def _paired(apart):
-    """The mean of differences (seeds, rows), with the error that both samples leave."""
+def _paired(apart):  # differences (seeds, rows), with the error that both samples leave
     return verdicts.mean_interval(apart.mean(1), apart.mean(0).var(ddof=1) / apart.shape[1])
 
 
@@ -176,20 +175,18 @@ def attention_table(curves: Curves) -> Table:
 
 
 def numbers(curves: Curves) -> dict[str, Number]:
-    """Accuracies, rate, sparsity, tokens used of every rule; exact, since from stored curves."""
-    measured = {"seeds": Number(float(len(curves.seeds())), 0.0)}
+    """Those of `kept_curves`, late and training accuracy, sparsity, tokens used of every rule."""
+    measured = kept_curves.numbers(curves, RULES)
     for rule in RULES:
         name, runs = rule.replace(".", "_"), curves.runs(rule)
         trained = [at_end(run, "training_accuracy") for run in runs]
         measured |= {
-            f"{name}_test_accuracy": finite(accuracy(curves, rule).mean(), 1e-9),
             f"{name}_late_test_accuracy": finite(_late_accuracy(curves, rule).mean(), 1e-9),
             f"{name}_training_accuracy": finite(np.mean(trained), 1e-9),
-            f"{name}_rate": finite(curves.rates()[rule], 1e-12),
             f"{name}_tokens_used": finite(tokens_used(curves, rule)[..., -1].mean(), 1e-7),
         }
         for part in PARTS:
             for metric in ("hoyer", "above_90"):
                 mean = np.mean([at_end(run, f"{metric}.{part}") for run in runs])
                 measured[f"{name}_{metric}_{part}"] = finite(mean, 1e-9)
-    return measured | gate_numbers(curves) | {"processor_hours": finite(curves.hours(), 1e-6)}
+    return measured

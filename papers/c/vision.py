@@ -5,9 +5,9 @@ import numpy as np
 from lib.companion.claims import Claim, Table
 from lib.companion.record import Number, finite
 from lib.training.curves import Curves
-from papers import verdicts
-from papers.c.reviews import accuracy, accuracy_difference, at_end, matched
-from papers.kept_curves import few, gate_numbers, judge
+from papers import kept_curves, verdicts
+from papers.c.reviews import accuracy_difference, at_end, matched
+from papers.kept_curves import few, judge
 
 SOURCE = "paper C, vision"
 RULES = ("Adam", "l1.1")
@@ -49,21 +49,9 @@ def table(curves: Curves) -> Table:
 
 
 def numbers(curves: Curves) -> dict[str, Number]:
-    """Test accuracy, rate, Hoyer index of both rules; exact, since from stored curves."""
-    measured = {"seeds": Number(float(len(curves.seeds())), 0.0)}
+    """Those of `kept_curves`, Hoyer index of both rules, accuracies apart at the end."""
+    measured = kept_curves.numbers(curves, RULES)
     for rule in RULES:
-        name = rule.lower().replace(".", "_")
         index = np.mean([at_end(run, "hoyer") for run in curves.runs(rule)])
-        measured |= {
-            f"{name}_test_accuracy": finite(accuracy(curves, rule).mean(), 1e-9),
-            f"{name}_hoyer": finite(index, 1e-9),
-            f"{name}_rate": finite(curves.rates()[rule], 1e-12),
-        }
-    apart = accuracy_difference(curves, *RULES)
-    measured |= gate_numbers(curves)
-    return measured | {
-        "end_apart": finite(apart.estimate, 1e-9),
-        "end_apart_low": finite(apart.low, 1e-6),
-        "end_apart_high": finite(apart.high, 1e-6),
-        "processor_hours": finite(curves.hours(), 1e-6),
-    }
+        measured[f"{rule.lower().replace('.', '_')}_hoyer"] = finite(index, 1e-9)
+    return measured | kept_curves.ends("end_apart", accuracy_difference(curves, *RULES))
