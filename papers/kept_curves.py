@@ -66,10 +66,7 @@ def judge(
     bound: str = ABOVE,
     also: Sequence[Interval] = (),
 ) -> Claim:
-    """The claim on a paired quantity with the verdict that `word` reads off `measured`, and its p.
-
-    It is undecided where an interval of `also` has another verdict.
-    """
+    """The claim with the verdict that `word` reads off `measured`, as off each of `also`, and p."""
     every = (measured, *also)
     decided = {word(interval) for interval in every}
     verdict = decided.pop() if len(decided) == 1 else UNDECIDED
@@ -89,11 +86,7 @@ def few(id: str, text: str, source: str, curves: Curves, bound=ABOVE) -> Claim |
 
 
 def _silent(curves: Curves) -> str:
-    """Why a study has no verdict, or "".
-
-    A plain classifier on the same rows is as good, or was not fitted, or a rule was judged at the
-    edge of the rates that were tried.
-    """
+    """Why a study has no verdict, or ""."""
     if not (plain := curves.baselines()):
         return "no plain classifier was fitted, so the network cannot be compared with one"
     rule, best = _best_rule(curves)
@@ -233,15 +226,10 @@ def save(
     table: Table,
     numbers: dict[str, Number],
 ) -> Path:
-    """Save a figure of `curves` with the seeds of its runs.
-
-    Above demo scale its data are the kept curves: nothing was trained, no other data were read.
-    """
+    """Save a figure of `curves` with the seeds of its runs; no other data were read."""
     problem = curves.configuration["problem"]
     rows = [dict(problem[part]) for part in ("data", "weights") if part in problem]
-    if run.scale != "demo":
+    if run.scale != "demo":  # nothing was trained
         rows = [row | {"source": "kept", "trained_on": row["source"]} for row in rows]
-    setting = {"seeds": curves.seeds()}
-    return run.save(
-        figure, slug, number, caption, table, numbers, rows, dtype="float32", setting=setting
-    )
+    made = figure, slug, number, caption, table, numbers, rows
+    return run.save(*made, dtype="float32", setting={"seeds": curves.seeds()})

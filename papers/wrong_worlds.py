@@ -68,9 +68,8 @@ class World:
         """The end point, rotated by a direction error of `size`, or its norm off by that share."""
         value, factor = solution.value, 1 + self.of("norm off")
         flat = value.reshape(len(value), -1)
-        away = np.stack(
-            [stream(k, "draws").standard_normal(row.size) for k, row in enumerate(flat)]
-        )
+        streams = [stream(run, "draws") for run in range(len(flat))]
+        away = np.stack([draw.standard_normal(flat.shape[1]) for draw in streams])
         away -= flat * ((away * flat).sum(1) / (flat * flat).sum(1))[:, None]
         away *= (np.linalg.norm(flat, axis=1) / np.linalg.norm(away, axis=1))[:, None]
         cosine = 1 - self.of("target rotated") ** 2 / 2
@@ -87,10 +86,8 @@ class World:
         if factor == 1:
             return rule
         if rule.kind == POLYAK:
-            cap = np.log(rule.max_step)
-            return custom_log(
-                lambda t, gap, norm: np.minimum(np.log(factor / 2) + gap - 2 * norm, cap)
-            )
+            cap, half = np.log(rule.max_step), np.log(factor / 2)
+            return custom_log(lambda t, gap, norm: np.minimum(half + gap - 2 * norm, cap))
         return replace(rule, step_size=rule.step_size * factor)
 
     def problem(self, problem: Minimal) -> Minimal:
@@ -98,10 +95,9 @@ class World:
         return replace(problem, tokens=self.tokens(problem.tokens))
 
     def tokens(self, tokens: TokenSet) -> TokenSet:
-        """As `problem`, for a token set: its inner products raised, or a label turned.
+        """As `problem`: the label of the first sample turned, or inner products raised.
 
-        The label is that of the first sample. Inner products are raised by a common vector, those
-        of any two tokens by `size` of the product of their norms.
+        These by a common vector, of any two tokens by `size` of the product of their norms.
         """
         if self.of("label turned"):
             y = tokens.y.copy()
@@ -146,10 +142,7 @@ TRUE = World()
 
 
 def around(name: str, solution: MaxMargin) -> dict[str, np.ndarray]:
-    """Targets to train with: the end point under `name`, and rotated by each size as name@size.
-
-    Each in the shape of the solution's `value`, (runs, d, d_z) or (runs, d).
-    """
+    """Targets to train with: the end point under `name`, and rotated by each size as name@size."""
     turned = [World("target rotated", size) for size in FAMILIES["target rotated"][1]]
     rotated = {f"{name}@{world.size:g}": world.target(solution).W for world in turned}
     return {name: solution.value} | rotated

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from lib import attention
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
-from lib.companion.claims import Claim, at_most, furthest, remarked
+from lib.companion.claims import Claim, at_most, furthest
 from lib.dynamics.history import History
 from lib.seeds import stream
 from lib.svm import ACCURACY, MaxMargin
@@ -21,7 +21,6 @@ from papers.a.statements import PAPER
 from papers.fits import exponent, first_below, fitted_slope, log_slope
 
 claim = PAPER.claim
-SLOW = "Finite horizon: ||W|| grows like log t, and the share of the start falls like 1/log t"
 
 
 def bound_on_tokens(tokens: TokenSet) -> np.ndarray:
@@ -53,8 +52,7 @@ def lemma5(history: History, rule: str) -> list[Claim]:
 
 def lemma7(history: History, step_size: float) -> Claim:
     """||W_t|| grows by eta a step over the last decade (ours): c of the lower bound is 1."""
-    since = history.iterations[-1] / 10
-    slopes = fitted_slope(history.iterations, history.norm, since)
+    slopes = fitted_slope(history.iterations, history.norm, history.iterations[-1] / 10)
     return claim("lemma7.lower", slopes / step_size)
 
 
@@ -78,10 +76,8 @@ def fastest_at_first(
     histories: Mapping[str, History], rule: str, loss_gap: float, section: str = "Section 3.2"
 ) -> Claim:
     """`rule` reaches L - L* <= loss_gap before every other in every run: ratio of iterations."""
-    first = {
-        name: first_below(history.iterations, history.log_gap, np.log(loss_gap))
-        for name, history in histories.items()
-    }
+    below = lambda run: first_below(run.iterations, run.log_gap, np.log(loss_gap))
+    first = {name: below(history) for name, history in histories.items()}
     ratio = first.pop(rule) / np.min(list(first.values()), axis=0)
     return claim("fastest", ratio.max(), rule, say=(f"{loss_gap:g}",), number=section)
 
@@ -101,10 +97,7 @@ def _theorem5(history, step_size, tokens, solution):
 def small_start(
     histories: Mapping[str, History], tokens: TokenSet, solution: MaxMargin, step_size: float
 ) -> Iterator[Claim]:
-    """What NGD, GD and Polyak's step do from a small start: Theorems 5-7, Lemmas 1, 5, 7, 10.
-
-    Near saturation L - L* = ||grad L|| ||W_mm|| (ours). Exponents are those of the last decade.
-    """
+    """What NGD, GD and Polyak's step do from a small start; exponents of the last decade."""
     ngd, gd, polyak = (histories[rule] for rule in ("NGD", "GD", "Polyak"))
     t, since = ngd.iterations, ngd.iterations[-1] / 10
     gap = polyak.log_gap - polyak.log_gradient - np.log(solution.norm)[:, None]
@@ -157,7 +150,7 @@ def remark1(history: History, rule: str, start: str) -> Claim:
     """The fraction of runs that reach W_mm, all of which must; GD by its last gradient."""
     by_gradient = reached(history, np.inf) & (_last_descent_error(history) <= 0.03)
     share = (by_gradient if rule == "GD" else reached(history, 0.02)).mean()
-    return remarked(claim("remark1", share, rule, start), SLOW)
+    return claim("remark1", share, rule, start)
 
 
 NOT_ORTHOGONAL = (  # why Lemma 5 fails on antipodal class means

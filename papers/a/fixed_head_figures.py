@@ -33,10 +33,9 @@ def _panels(history):
     )
 
 
-def _slope(histories: Mapping[str, History]) -> float:
-    """Exponent in t of NGD's direction error over the last decade, median over runs."""
-    history = histories["NGD"]
-    return float(np.median(fits.exponent(history, "W_mm", since=history.iterations[-1] / 10)))
+def _slope(ngd: History) -> float:
+    """Exponent in t of the direction error over the last decade, median over runs."""
+    return float(np.median(fits.exponent(ngd, "W_mm", since=ngd.iterations[-1] / 10)))
 
 
 def fastest(histories: Mapping[str, History]) -> Claim:
@@ -64,12 +63,12 @@ def draw(histories: Mapping[str, History], caption: str, crowd: History | None =
     pieces.note(axes[0], words, 0.09, 0.75, "top", look.colour)
     if crowd is not None:
         _smallest_weights(axes[3], crowd)
-    steps, slope = histories["NGD"].iterations[-1], _slope(histories)
-    end = np.median(histories["NGD"].direction_error["W_mm"][:, -1])
+    ngd = histories["NGD"]
+    steps, end = ngd.iterations[-1], np.median(ngd.direction_error["W_mm"][:, -1])
     for axis in axes[3:]:
         axis.set_xlabel("iteration $t$")
     pieces.theorem1(axes[4], (steps / 10, steps), 0.3)
-    words = f"NGD: $t^{{{slope:.2f}}}$, ends {end:.3f} off"
+    words = f"NGD: $t^{{{_slope(ngd):.2f}}}$, ends {end:.3f} off"
     pieces.note(axes[4], words, 0.04, 0.06, colour=plots.look("NGD").colour)
     return plots.caption(plots.legend(figure, axes[4]), caption)
 
@@ -99,7 +98,7 @@ def numbers(histories: Mapping[str, History], target: MaxMargin) -> dict:
         # to rounding: another processor draws another start, and these errors move by about 1e-5.
         "ngd_direction_error": Number(np.median(error), 1e-6),
         "ngd_direction_error_worst": Number(error.max(), 1e-6),
-        "ngd_exponent": Number(_slope(histories), 1e-5),
+        "ngd_exponent": Number(_slope(history), 1e-5),
         "ngd_log_missing_weight": Number(np.median(miss), 1e-4),
         "polyak_over_next_best": Number(fastest(histories).measured, 1e-6),
     }

@@ -57,13 +57,12 @@ def growth(history: History, rule: str, decay: float, since: float, bound: str =
 
     Over t >= since. W takes no part in the first step, at which the head is zero or random.
     """
-    series = (("-log L", -history.log_gap), ("||W||", history.norm), ("||u||", history.head_norm))
-    made = []
-    for name, values in series:
+    made, series = [], {"-log L": -history.log_gap, "||W||": history.norm}
+    for name, values in (series | {"||u||": history.head_norm}).items():
         skipped = int(name == "||W||")
         slopes = path_exponent(history, values, decay, since, skipped)
-        path = ("S_t - 1" if skipped else "S_t",)
-        made.append(claim(f"exponent.{name}", slopes, rule, say=path, bound=bound))
+        path = "S_t" + " - 1" * skipped
+        made.append(claim(f"exponent.{name}", slopes, rule, say=(path,), bound=bound))
     return made
 
 

@@ -32,7 +32,6 @@ from papers.fits import exponent, log_slope
 from papers.wrong_worlds import TRUE, World, around
 
 BEYOND = "1 ± 0.05"  # of exponents in S_t for T = 4 and a random start, which delay the growth
-SHARED = "a class shares its opt token, so that opt tokens are parallel"
 
 
 @dataclass(frozen=True)
@@ -88,8 +87,10 @@ def _problems(sizes):
 def _solutions(sizes, name):
     """The token SVM of the opt tokens, of other random ones, and of others in one sample alone."""
     data = _problems(sizes)[name].tokens
-    other = _wrong_selection(data, range(sizes.seeds))
-    exchanged = np.where(np.arange(data.shape[1]) == 0, other, data.opt)
+    _, n, T, _ = data.shape
+    shift = [stream(seed, "selection").integers(1, T, n) for seed in range(sizes.seeds)]
+    other = (data.opt + shift) % T
+    exchanged = np.where(np.arange(n) == 0, other, data.opt)
     return tuple(svm.token_svm(data, selected) for selected in (data.opt, other, exchanged))
 
 
@@ -124,11 +125,8 @@ def _histories(sizes, name, start, world, loss="exponential"):
 
 
 def _fixed_head_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Theorems 1, 5-7, Lemmas 1, 5, 7, 10, Eq. 12, Remark 1, footnote 5 and Section 3.1.
-
-    A world that trains otherwise is seen from the small start alone.
-    """
-    every, seeds = world.trained() == TRUE, sizes.seeds
+    """Theorems 1, 5-7, Lemmas 1, 5, 7, 10, Eq. 12, Remark 1, footnote 5 and Section 3.1."""
+    seeds, every = sizes.seeds, world.trained() == TRUE  # else from the small start alone
     for name, problem in _problems(sizes).items():
         note = "Footnote 5" if name == "antipodal" else ""
         target = world.target(_solutions(sizes, name)[0])
@@ -145,9 +143,8 @@ def _fixed_head_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
                 rates = rates if start == "small" else rates[:1]  # from afar 1/t sets in later
                 yield from PAPER.rows(where, seeds, rates, number)
         if every:
-            end, other = "W_mm", "exchanged"
-            if world.of("selection exchanged"):
-                end, other = other, end
+            wrong = world.of("selection exchanged")
+            end, other = ("exchanged", "W_mm") if wrong else ("W_mm", "exchanged")
             leaves = fixed_head.leaves(histories.values(), ("local", other), end)
             yield from PAPER.rows(f"{name}, start local", seeds, [leaves])
 
@@ -194,11 +191,9 @@ def _lemma4(tokens, start, std, dimension):
     """
     sizes = std * np.linalg.norm(tokens.X, axis=-1) * np.linalg.norm(tokens.z, axis=-1)[..., None]
     logits = np.abs(attention.logits(tokens, start.inside)).max((1, 2))
-    share = logits / _union_bound(sizes, DELTA)
+    share = np.quantile(logits / _union_bound(sizes, DELTA), 1 - DELTA)
     size = np.hypot(np.linalg.norm(start.inside, axis=(1, 2)), start.outside)
-    ratio = (size / (std * dimension)).max()
-    logits = np.quantile(share, 1 - DELTA)
-    return PAPER.claims({"lemma4.logits": logits, "lemma4.norm": ratio})
+    return PAPER.claims({"lemma4.logits": share, "lemma4.norm": (size / (std * dimension)).max()})
 
 
 def _union_bound(sizes, delta):
@@ -253,9 +248,8 @@ def _definition1(tokens):
 
 def _split_scores(tokens):
     """Scores of the opt tokens, (runs, n, 1), and of the others, (runs, n, T-1)."""
-    scores = attention.scores(tokens, tokens.u)
-    rest = coordinates.others(tokens.opt, tokens.shape[2])
-    return (np.take_along_axis(scores, at, -1) for at in (tokens.opt[..., None], rest))
+    places = tokens.opt[..., None], coordinates.others(tokens.opt, tokens.shape[2])
+    return (np.take_along_axis(attention.scores(tokens, tokens.u), at, -1) for at in places)
 
 
 def _probability_at_most(failed):
@@ -300,8 +294,7 @@ def _lemma11_exponents(draw, draws, signal, off):
         each = [_spreads(draw([seed], d), signal, d**-0.5) for seed in range(draws)]
         medians.append(np.median(each, axis=0)[:, 0])
     norms, products = log_slope(sizes, np.transpose(medians)) + off
-    slopes = {"lemma11.exponent.norms": norms, "lemma11.exponent.cross": products}
-    return PAPER.claims(slopes)
+    return PAPER.claims({"lemma11.exponent.norms": norms, "lemma11.exponent.cross": products})
 
 
 def _spreads(tokens, signal, noise):
@@ -319,15 +312,7 @@ def _lemma14(tokens, head):
     """y_i (p x_{i,opt} + (1-p) x_{i,t}), p in [1/2, 1], are separable, by u_mm."""
     scores = attention.scores(tokens, head.value)
     best = np.take_along_axis(scores, tokens.opt[..., None], -1)
-    mixed = ((best + scores) / 2).min()
-    return PAPER.claims({"lemma14.mixed": mixed, "lemma14.opt": best.min()})
-
-
-def _wrong_selection(tokens, seeds):
-    """For every sample a random token that is not its opt token, (runs, n), one seed per run."""
-    _, n, T, _ = tokens.shape
-    shift = np.stack([stream(seed, "selection").integers(1, T, n) for seed in seeds])
-    return (tokens.opt + shift) % T
+    return PAPER.claims({"lemma14.mixed": (best + scores).min() / 2, "lemma14.opt": best.min()})
 
 
 def _data_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
@@ -335,25 +320,23 @@ def _data_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     draws = range(sizes.draws)
     for name, drawn in (("class means", sizes.class_means(draws)), ("high d", sizes.high_d(draws))):
         seen = world.tokens(drawn)
-        why = SHARED if name == "class means" else "d is large for it; {room}"
+        shared = "a class shares its opt token, so that opt tokens are parallel"
+        why = shared if name == "class means" else "d is large for it; {room}"
         near, equal, margin = _lemma8(seen, why)
-        claims = [_definition1(seen), margin, equal]
-        yield from PAPER.rows(name, sizes.draws, claims)
+        yield from PAPER.rows(name, sizes.draws, [_definition1(seen), margin, equal])
         if name == "high d":
-            parts = {"lemma8.orthogonal": near, "lemma8.scores": equal}
-            both = [PAPER.claim(id, known.measured) for id, known in parts.items()]
-            yield from PAPER.rows(name, sizes.draws, [near, *both])
+            both = {"lemma8.orthogonal": near.measured, "lemma8.scores": equal.measured}
+            yield from PAPER.rows(name, sizes.draws, [near, *PAPER.claims(both)])
     turned = world.of("inner product turned")
     two = phase_diagram.two_samples(1.0 if turned else -1.0)
     named = {"NGD": rules.ngd(sizes.ngd_step), "GD": rules.gd(1 / fixed_head.smoothness(two).max())}
     away = phase_diagram.assumption1_needed(two, named, sizes.steps)
     yield from PAPER.rows("two samples of two tokens", 1, away)
-    settings = range(sizes.seeds), named["NGD"], sizes.steps
-    edge = phase_diagram.assumption1_bound(*settings, world.of("constant off"), bool(turned))
+    settings = range(sizes.seeds), named["NGD"], sizes.steps, world.of("constant off")
+    edge = phase_diagram.assumption1_bound(*settings, bool(turned))
     yield from PAPER.rows("pairs of samples that oppose each other", sizes.seeds, [edge])
     yield from PAPER.rows("class means", 1000, _lemma4_of_starts(sizes, world.of("sigma off")))
-    seen = world.tokens(sizes.data_model(range(sizes.draws)))
-    signal = sizes.joint_signal
+    seen, signal = world.tokens(sizes.data_model(range(sizes.draws))), sizes.joint_signal
     yield from PAPER.rows("(DM)", sizes.draws, _lemma11(seen, signal, sizes.joint_d**-0.5))
     draw = lambda seeds, d: replace(sizes, joint_d=d).data_model(seeds)
     spread = _lemma11_exponents(draw, 60, signal, world.of("exponent off"))
@@ -377,8 +360,7 @@ def _lemma4_of_starts(sizes, off):
         units.append(dynamics.gaussian_start(problem, 1.0, seeds))
     data, unit = _joined(reduced), _joined(units)
     size = _start_size(data)
-    std = size * (1 + off)
-    start = dynamics.Start(std * unit.inside, std * unit.outside)
+    start = dynamics.Start(*(size * (1 + off) * part for part in (unit.inside, unit.outside)))
     return _lemma4(data, start, size, sizes.d)
 
 
@@ -392,11 +374,9 @@ def _worst_weights_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemma 6 at the worst W, Lemmas 2 and 9 at the worst of large opt weights: a search."""
     few = 1 if sizes.seeds < 20 else 3
     for name in ("class means", "high d"):
-        data = _problems(sizes)[name].tokens
-        solution = world.target(_solutions(sizes, name)[0])
-        yield from PAPER.rows(name, sizes.seeds, [fixed_head.lemma6(data, solution)])
-    searched = fixed_head.lemma2(data, solution, few, (10, 30, 100), few)
-    yield from PAPER.rows("high d", few, searched)
+        data = _problems(sizes)[name].tokens, world.target(_solutions(sizes, name)[0])
+        yield from PAPER.rows(name, sizes.seeds, [fixed_head.lemma6(*data)])
+    yield from PAPER.rows(name, few, fixed_head.lemma2(*data, few, (10, 30, 100), few))
 
 
 def _joint_run(data, sizes, world, decays, u_std=0.0):
@@ -440,8 +420,7 @@ def _joint_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         *(loss, quarter, joint_training.head_direction(eq13, late), sharp, turns, norm, margin),
         *joint_training.lemma3(eq13, data, head),
         *(joint_training.lemma12(eq13, step), head_norm),
-        *(joint_training.remark4(eq13, head, since=late), gap, ratio),
-        *(monotone, bound),
+        *(joint_training.remark4(eq13, head, since=late), gap, ratio, monotone, bound),
         replace(logarithmic, remark=_speed(eq13)),
         *_other_decays(drawn, by_decay, sizes, world),
     ]
@@ -451,11 +430,11 @@ def _joint_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 def _speed(eq13):
     """How fast the error falls: why its exponent in log t shows no small world, or misses -1."""
-    rate = exponent(eq13, "W_mm", eq13.iterations[-1] / 10)
-    ends = eq13.direction_error["W_mm"][:, -1]
+    last = eq13.iterations[-1]
+    rate, ends = exponent(eq13, "W_mm", last / 10), eq13.direction_error["W_mm"][:, -1]
     return (
         f"the error's exponent in t is {rate.min():.3f} to {rate.max():.3f} here, where 1/log t has"
-        f" {-1 / np.log(eq13.iterations[-1]):.3f} at the end; the last error is {ends.min():.3g} to"
+        f" {-1 / np.log(last):.3f} at the end; the last error is {ends.min():.3g} to"
         f" {ends.max():.3g}"
     )
 

@@ -84,14 +84,14 @@ def assumption1_bound(
     Pairs with K_12 < -K_22, score gaps in the ratio 0.98 theta* or 1.02 theta* and so small that
     |l'| is constant. off: theta* larger by this share; turned: K_12 positive.
     """
-    right = []
+    right, sign = [], 1 if turned else -1
     for seed in seeds:
         draw = stream(seed, "draws")
         small = np.exp(draw.normal())
         large = small * draw.uniform(1.5, 6.0)
         k = small + draw.uniform(0.1, 0.9) * (np.sqrt(small * large) - small)
         theta = (k - small) / (large - k) * (1 + off)
-        K = np.array([[large, k if turned else -k], [k if turned else -k, small]])
+        K = np.array([[large, sign * k], [sign * k, small]])
         for ratio, arrives in ((0.98, False), (1.02, True)):
             data = two_samples_of(K, [0, 0], [0.01 * ratio * theta, 0.01])
             last = dynamics.train(coordinates.minimal(data), rule, steps, [steps]).margins[0, -1]
@@ -107,11 +107,9 @@ def assumption1_needed(
     rival = svm.token_svm(problem.tokens, tokens.opt - [[1, 0]])
     goals = {"W_mm": svm.token_svm(problem.tokens).W, "rival": rival.W}
     histories = dynamics.train(problem, rules, steps, [steps], targets=goals)
-    made = []
-    for name, history in histories.items():
-        apart = (history.alignment["rival"] - history.alignment["W_mm"])[0, -1]
-        made.append(PAPER.claim("assumption1.needed", apart, name))
-    return made
+    apart = lambda near: (near["rival"] - near["W_mm"])[0, -1]
+    made = {name: apart(history.alignment) for name, history in histories.items()}
+    return [PAPER.claim("assumption1.needed", value, name) for name, value in made.items()]
 
 
 def skewed(tokens: TokenSet, spread: float, seeds: Sequence[int]) -> TokenSet:
@@ -135,10 +133,7 @@ def skewed(tokens: TokenSet, spread: float, seeds: Sequence[int]) -> TokenSet:
 def bounded_tokens(
     seeds: Sequence[int], n: int, T: int, d: int, ratio: float, size: float = 2.0
 ) -> TokenSet:
-    """`class_mean_tokens` whose noise tokens are `ratio` times as long as its opt tokens.
-
-    The longer ones have length `size`. In low d noise tokens overlap and Assumption 1 fails.
-    """
+    """`class_mean_tokens`, the noise tokens `ratio` times as long as the opt, the longer `size`."""
     signal, noise = size * min(1.0, 1.0 / ratio), size * min(1.0, ratio)
     return class_mean_tokens(seeds, n, T, d, signal, noise / np.sqrt(d))
 
@@ -161,14 +156,11 @@ def phase_diagram(
     seeds, n, T, cells, spreads, rules: Mapping[str, GradientRule], steps: int
 ) -> dict[str, np.ndarray]:
     """`fraction_reached` of every spread and cell (d, ratio): per rule (spreads, cells)."""
-    fractions = {name: np.empty((len(spreads), len(cells))) for name in ("feasible", *rules)}
-    for column, (d, ratio) in enumerate(cells):
-        tokens = bounded_tokens(seeds, n, T, d, ratio)
-        for row, spread in enumerate(spreads):
-            reach = fraction_reached(skewed(tokens, spread, seeds), rules, steps)
-            for name, fraction in reach.items():
-                fractions[name][row, column] = fraction
-    return fractions
+    columns = [bounded_tokens(seeds, n, T, *cell) for cell in cells]
+    reach = lambda tokens, spread: fraction_reached(skewed(tokens, spread, seeds), rules, steps)
+    rows = [[reach(tokens, spread) for tokens in columns] for spread in spreads]
+    names = "feasible", *rules
+    return {name: np.array([[cell[name] for cell in row] for row in rows]) for name in names}
 
 
 def broken(diagrams: Sequence[Mapping[str, np.ndarray]], rules: Sequence[str]) -> list[Claim]:

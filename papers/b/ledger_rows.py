@@ -12,7 +12,7 @@ import numpy as np
 from scipy.stats import ortho_group
 
 from lib import regression, seeds
-from lib.companion.claims import Claim, furthest, interval, remarked
+from lib.companion.claims import Claim, furthest, interval
 from lib.regression import PreconditionedRule, Regression, manifold
 from papers.b import landscape, scaling
 from papers.b.scaling import leading
@@ -85,8 +85,7 @@ def _assumptions(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     signal = min(problem.assumptions()["A2"][0] for problem in drawn)
     moment = min(problem.largest_moment for problem in drawn)
     covariance = PAPER.claim("a1", lowest, bound=f"≥ {sizes.floor * (1 - 1e-9)!r}")
-    claims = [covariance, PAPER.claim("a2", signal), PAPER.claim("a3", moment)]
-    yield from PAPER.rows("20 draws", 20, claims)
+    yield from PAPER.rows("20 draws", 20, [covariance, *PAPER.claims({"a2": signal, "a3": moment})])
     ratio = furthest(_self_logits(sizes) * (1 + world.of("constant off")), 1.0)
     yield from PAPER.rows("3 draws", 3, [PAPER.claim("a3.exact", ratio)])
 
@@ -260,15 +259,14 @@ def _biases(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     ns = (25, 50, 100, 200)
     quiet = f"n = 25 to 200, 4 points, signal {sizes.signal / 4:g}"
     loud = f"n = 25 to 200, one point, signal {sizes.signal:g}"
-    for id, name, words, where in (
-        ("theorem3", "L^ + R^", (), quiet),
-        ("theorem4", "L^", ("largest ",), quiet),
-        ("theorem4", "loud", ("",), loud),
-        ("theorem5", "R^", (), quiet),
+    for id, name, where, about in (
+        ("theorem3", "L^ + R^", quiet, {}),
+        ("theorem4", "L^", quiet, {"say": ("largest ",)}),
+        ("theorem4", "loud", loud, {"say": ("",), "why": LOUD}),
+        ("theorem5", "R^", quiet, {}),
     ):
         values = _off(ns, _gradient_biases(sizes, ns)[name], world)
-        claim = PAPER.mean(id, leading(ns, values), say=words)
-        yield from PAPER.rows(where, None, [remarked(claim, LOUD if name == "loud" else "")])
+        yield from PAPER.rows(where, None, [PAPER.mean(id, leading(ns, values), **about)])
 
 
 @cache
@@ -321,9 +319,8 @@ def _scaling(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     run = scaling.from_slowest_mode(problem, 1e-3, source, 200, factor=factor)
     slope = fitted_slope(run.iterations, np.log(run.excess([problem])), 0, 100)
     ratio = (slope / (2 * np.log1p(-rates[0] / rates[-1])))[0]
-    yield from PAPER.rows(
-        "population loss, slowest mode", None, [PAPER.claim("theorem2.rate", ratio)]
-    )
+    rate = PAPER.claim("theorem2.rate", ratio)
+    yield from PAPER.rows("population loss, slowest mode", None, [rate])
 
 
 SECTIONS = {

@@ -48,7 +48,7 @@ def solve(
     The best from every start (starts, d, d_z) and from the solution for the radius before, on the
     sphere ||W||_{p,p} = R, where the minimum lies as long as growing helps.
     """
-    path, gaps, shape = [], [], starts.shape[1:]
+    path, gaps = [], []
 
     def function(w):
         value, gradient = _log_gap_and_gradient(tokens, w)
@@ -58,7 +58,7 @@ def solve(
         flat = [start.ravel() for start in (*starts, *path[-1:])]
         ends = [_on_the_sphere(function, w / norm(w, p), R, p) for w in flat]
         W, gap = min(ends, key=lambda end: end[1])
-        path.append(W.reshape(shape))
+        path.append(W.reshape(starts.shape[1:]))
         gaps.append(gap)
     return np.array(path), np.array(gaps)
 

@@ -72,10 +72,9 @@ def theory(p: float) -> tuple[float, float, str]:
 def slopes(history: MirrorHistory, divergence: np.ndarray) -> np.ndarray:
     """Exponent in r of the divergence (runs, k), over the path's last half in log r: (runs,)."""
     log_r, log_D = np.log(history.norm), np.log(np.maximum(divergence, 1e-16))
-    middle = (log_r[:, :1] + log_r[:, -1:]) / 2
-    return np.array(
-        [fitted_slope(r, D[None], m)[0] for r, D, m in zip(log_r, log_D, middle[:, 0], strict=True)]
-    )
+    since = lambda r: (r[0] + r[-1]) / 2
+    each = zip(log_r, log_D, strict=True)
+    return np.array([fitted_slope(r, D[None], since(r))[0] for r, D in each])
 
 
 def lemma29(history: MirrorHistory, divergence: np.ndarray) -> list[Claim]:

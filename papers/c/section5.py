@@ -10,7 +10,7 @@ import numpy as np
 
 from lib import attention, svm
 from lib.attention.token_sets import TokenSet, token_set
-from lib.companion.claims import Claim, remarked
+from lib.companion.claims import Claim
 from lib.mirror.descent import MirrorHistory, selected_tokens
 from lib.seeds import stream
 from lib.svm.max_margin import MaxMargin
@@ -86,21 +86,18 @@ def _beside_reference(p: float, last: Mapping[float, np.ndarray]) -> list[Claim]
         ratios = [values.mean() / REFERENCE[p][q] for q, values in kept.items()]
         return max(max(ratio, 1 / ratio) for ratio in ratios)
 
-    inside = []
+    seeds, inside = REFERENCE_SEEDS[p], []
     for q, values in last.items():
         draw = stream(0, "split")
-        means = [draw.permutation(values)[: REFERENCE_SEEDS[p]].mean() for _ in range(2000)]
-        low, high = np.quantile(means, 0.025), np.quantile(means, 0.975)
+        means = [draw.permutation(values)[:seeds].mean() for _ in range(2000)]
+        low, high = np.quantile(means, (0.025, 0.975))
         inside.append(low <= REFERENCE[p][q] <= high)
     late = (
         "a few runs that settled late carry the mean: without the largest 5 % of the values"
         f" the factor is {factor(0.95):.2g}"
     )
-    seeds = (REFERENCE_SEEDS[p],)
-    return [
-        remarked(claim("bregman.table", factor(1.0), p), late),
-        claim("bregman.range", np.mean(inside), p, say=seeds),
-    ]
+    table = claim("bregman.table", factor(1.0), p, why=late)
+    return [table, claim("bregman.range", np.mean(inside), p, say=(seeds,))]
 
 
 def selected_weight(tokens: TokenSet, W: np.ndarray, selected: np.ndarray) -> np.ndarray:
@@ -126,16 +123,16 @@ def joint_claims(
     """Tokens as the paper's, both probabilities near one; W and v turn to their own l_p SVMs."""
     made = []
     for p, history in histories.items():
-        name, chosen = p, selected_tokens(tokens, history.W[:, -1])
+        chosen = selected_tokens(tokens, history.W[:, -1])
         if p in SELECTED_JOINTLY:
-            made.append(claim("joint.tokens", np.mean(chosen == SELECTED_JOINTLY[p]), name))
+            made.append(claim("joint.tokens", np.mean(chosen == SELECTED_JOINTLY[p]), p))
         W = history.divergence(ends[p][p].W)
         v = history.head_divergence(heads[p].value)
         early = np.searchsorted(history.iterations, (15, 30))
         weight = selected_weight(tokens, history.W[:, early[:1]], chosen).min()
         label = logistic_probability(tokens, history)[:, early[1]].min()
         values = {"directions": max(W[0, -1], v[0, -1]), "softmax": weight, "logistic": label}
-        made += [claim(f"joint.{id}", value, name) for id, value in values.items()]
+        made += [claim(f"joint.{id}", value, p) for id, value in values.items()]
     return made
 
 
