@@ -28,15 +28,14 @@ LEDGERS["beyond"] = "atlas_as_used"  # the atlas's rows under decay and in norms
 
 
 class _NotTouched(ValueError):
-    """A wrong world that does not apply to a row: it changes nothing of what the row measures."""
+    """A wrong world that changes nothing of what a row measures."""
 
 
 def _power(section: Callable[[World], Iterable[Claim]]) -> dict[str, dict]:
-    """Per row of a section: the smallest world of each family that it catches, and if one is small.
+    """Per row: the smallest world of each family that it catches, and if one is small.
 
-    section(world) gives the rows in a world. A row that fails in the true world catches nothing.
-    Raises _NotTouched where a family that a row names leaves its measured value and bound alone,
-    and where the row is missing from such a world: it was not measured there.
+    A row that fails in the true world catches nothing. _NotTouched where a family that a row names
+    leaves its value and bound alone, and where the row is missing from such a world.
     """
     true = list(section(World()))
     catches = {row.id: [] for row in true}
@@ -85,14 +84,14 @@ def _falsify(paper: str, name: str) -> tuple[str, str, dict[str, dict], float]:
 
 
 def _write_failures() -> None:
-    """figures/failures.md from all records; `make falsify` and the ledgers' notebooks keep it."""
+    """figures/failures.md from all records."""
     base = folder("figures")
     paths = sorted(path for path in base.glob("*/*.json") if path.parent.name != "power")
     write(base / "failures.md", ledger.failures(map(record.read, paths)).encode())
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """The command: falsify the ledgers of the papers named, by default of all, on two cores.
+    """The command: falsify the ledgers of the papers named, by default of all.
 
     A paper's file is written once all its sections are measured: an interrupted run leaves it.
     """

@@ -66,7 +66,7 @@ def judge(
     bound: str = ABOVE,
     also: Sequence[Interval] = (),
 ) -> Claim:
-    """The claim with the verdict that `word` reads off `measured`, as off each of `also`, and p."""
+    """The claim with its p and the verdict that `word` reads off all intervals."""
     every = (measured, *also)
     decided = {word(interval) for interval in every}
     verdict = decided.pop() if len(decided) == 1 else UNDECIDED
@@ -76,7 +76,7 @@ def judge(
 
 
 def few(id: str, text: str, source: str, curves: Curves, bound=ABOVE) -> Claim | None:
-    """The claim left undecided where the study cannot speak, with the reason; None where it can."""
+    """The claim left undecided, with the reason, where the study cannot speak; or None."""
     count = len(curves.seeds())
     if count < FEWEST:
         reason = f"{count} of {FEWEST} seeds that a verdict needs have run"
@@ -98,14 +98,14 @@ def _silent(curves: Curves) -> str:
 
 
 def _best_rule(curves: Curves) -> tuple[str, float]:
-    """The rule of the highest test accuracy, the mean over the seeds, and that accuracy."""
+    """The rule of the highest mean test accuracy, and that accuracy."""
     rights = {rule: [run.hits.mean() for run in curves.runs(rule)] for rule in curves.rates()}
     best = max(rights, key=lambda rule: float(np.mean(rights[rule])))
     return best, float(np.mean(rights[best]))
 
 
 def edges(curves: Curves) -> dict[str, float]:
-    """Rules whose rate lies at the edge of all rates that were tried, if any, and that rate."""
+    """Rules whose rate lies at the edge of all rates that were tried, and that rate."""
     at_edge = {}
     for rule, rate in curves.rates().items():
         trials = curves.trials(rule)
@@ -118,7 +118,7 @@ def edges(curves: Curves) -> dict[str, float]:
 
 
 def _gate(curves: Curves) -> str:
-    """The best rule's test accuracy beside those of the plain classifiers, a sentence, or ""."""
+    """The best rule's test accuracy beside the plain classifiers', a sentence, or ""."""
     if not (plain := curves.baselines()):
         return ""
     rule, best = _best_rule(curves)
@@ -128,7 +128,7 @@ def _gate(curves: Curves) -> str:
 
 
 def numbers(curves: Curves, rules: Iterable[str]) -> dict[str, Number]:
-    """For a record: test accuracy and rate of each rule, plain classifiers, seeds and hours."""
+    """For a record: accuracy and rate of each rule, plain classifiers, seeds, hours."""
     known = {"seeds": Number(float(len(curves.seeds())), 0.0)}
     for rule in rules:
         name, hits = rule.lower().replace(".", "_"), [r.hits.mean() for r in curves.runs(rule)]
@@ -163,7 +163,7 @@ def losses(ax, curves: Curves, shown: Callable[[str], str] = str) -> None:
 
 
 def rates_figure(curves: Curves, last: Callable[[Curve], float], name: str) -> Figure:
-    """`last` of every trial that did not diverge, over its rate; a ring marks the rate chosen."""
+    """`last` of every trial that did not diverge; a ring marks the rate chosen."""
     figure, (ax,) = plots.panels(1, 1)
     for rule in curves.configuration["rates"]:
         ends = {trial.rate: last(trial) for trial in curves.trials(rule) if not trial.diverged}
@@ -200,7 +200,7 @@ def setting(curves: Curves, stop: str = "") -> str:
 
 
 def headed(number: str, curves: Curves, what: str, rest: str) -> str:
-    """A caption: one sentence for below the picture, `what` its marks are, then the `rest`."""
+    """A caption: one sentence for below the picture, with its marks; the `rest`."""
     data = _named(curves.configuration["problem"]["data"]).partition(" (")[0]
     return f"{number}, reduced: {data}, {len(curves.seeds())} seeds; {what}. {rest}"
 
@@ -211,7 +211,7 @@ def captioned(figure: Figure, caption: str) -> Figure:
 
 
 def outcome(curves: Curves, table: Table) -> str:
-    """The verdicts of a table of claims, and the processor hours, to end a caption with."""
+    """The end of a caption: the verdicts of a table, and the processor hours."""
     judged = [f"{c.statement.partition(':')[0]}: {c.verdict}" for c in table if c.verdict]
     return f"{_gate(curves)} {'; '.join(judged)}. Trained in {curves.hours():.1f} processor hours."
 

@@ -16,7 +16,7 @@ from lib.companion.plots import look
 
 
 def cells(ax, values, columns: Iterable, rows: Iterable, text=None, low=0.0):
-    """Draw `values` (rows, columns) in [low, 1] as coloured cells with their `text` in letters.
+    """Draw `values` (rows, columns) in [low, 1] as coloured cells with their `text`.
 
     text (rows, columns) is what each cell says, by default its value in per cent; NaN is "none".
     Returns the image, for a colour bar.
@@ -48,7 +48,7 @@ def diagonal(ax) -> None:
 
 
 def theorem1(ax, span: tuple[float, float], height: float) -> None:
-    """Draw the power in paper A's Theorem 1, at a `height` of ours: its bound is O~(t^-1/2)."""
+    """Draw paper A's Theorem 1, O~(t^-1/2), without its logarithms from our `height`."""
     plots.power_law(ax, span, -0.5, height, "Theorem 1: $t^{-1/2}$ up to logs")
 
 
@@ -93,7 +93,7 @@ def row_words(ax, words: Iterable[str]) -> None:
 
 
 def end_labels(ax, labels: Iterable[tuple[float, str, str]], size: float = 7) -> None:
-    """Words right of the panel, (height, words, colour) each, moved apart; y is set before."""
+    """Words right of the panel, (height, words, colour) each, moved apart."""
     low, high = ax.get_position().intervaly * ax.figure.get_figheight()
     at, right = ax.transScale + ax.transLimits, ax.get_xlim()[1]
     placed = sorted((at.transform((right, y))[1], *rest) for y, *rest in labels)
@@ -123,7 +123,7 @@ def beside(ax, x, y, words: str, colour=plots.BLACK, place=(5, 0)) -> None:
 
 
 def note(ax, words: str, x=0.98, y=0.04, va="baseline", colour=None) -> None:
-    """Small words inside the panel that end, or left of its middle begin, at (x, y) of it."""
+    """Small words in the panel that begin, or right of its middle end, at (x, y)."""
     side = "right" if x > 0.5 else "left"
     style = dict(ha=side, va=va, fontsize="x-small", color=colour)
     ax.text(x, y, words, transform=ax.transAxes, **style)
@@ -183,10 +183,7 @@ def forest(ax, bars: Iterable[Bar | None], ends: tuple[float, float], zero: floa
 
 
 def plain_ticks(axis) -> None:
-    """Label a logarithmic `axis` (`ax.xaxis`, `ax.yaxis`) by plain numbers, few over many decades.
-
-    To be called when the data are drawn.
-    """
+    """Label a logarithmic `axis` by plain numbers, when the data are drawn."""
     low, high = sorted(axis.get_view_interval())
     if high > 1e3 * low:
         return  # powers of ten say it better

@@ -97,7 +97,7 @@ DATA = {
 
 
 def _forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
-    """The claims of `_family` by study, with verdicts: ratios of steps left, differences right."""
+    """The claims of `_family` by study: ratios of steps left, differences right."""
     sides, order = {False: [], True: []}, list(DATA)
     claims = [claim for claim, _ in judged.values()]
     for claim in sorted(claims, key=lambda c: (order.index(c.id.split(".")[0]), c.id)):
@@ -135,10 +135,7 @@ def _forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
 
 
 def _redraw(study: str, out: Path) -> list[str]:
-    """Draw the pictures of `study` into the folder `out`; a line for each picture and each verdict.
-
-    OSError or ValueError for a curve file that is missing, damaged or unfinished.
-    """
+    """Draw the pictures of `study` into the folder `out`; a line for each and each verdict."""
     curves, lines = kept_curves.kept(study, needed=True), []
     for picture in PICTURES[study]:
         picture.draw(curves).savefig(out / f"{picture.slug}.png")

@@ -64,7 +64,7 @@ class Interval:
 
 
 def mean_interval(differences: np.ndarray, other_variance: float = 0.0) -> Interval:
-    """The t interval of the mean of paired `differences` (seeds,), two or more, else ValueError."""
+    """The t interval of the mean of two or more paired `differences` (seeds,)."""
     values = np.asarray(differences, dtype=float)
     if values.ndim != 1 or len(values) < 2:
         raise ValueError(f"differences must hold two seeds or more, not shape {values.shape}")
@@ -72,7 +72,7 @@ def mean_interval(differences: np.ndarray, other_variance: float = 0.0) -> Inter
 
 
 def ratio_interval(values: np.ndarray) -> Interval:
-    """The same of the geometric mean of paired ratios, positive and finite, else ValueError."""
+    """The same of the geometric mean of positive and finite paired ratios (seeds,)."""
     ratios = np.asarray(values, dtype=float)
     if not (np.isfinite(ratios) & (ratios > 0)).all():
         raise ValueError(f"ratios must be positive and finite, got {ratios}")
@@ -96,17 +96,17 @@ def steps_ratio(steps: np.ndarray, reference: np.ndarray, horizon: int) -> Inter
 
 
 def faster(ratio: Interval) -> str:
-    """Verdict on "needs fewer steps": yes if all lies below 1, no if above 1 or within `SAME`."""
+    """Verdict on "fewer steps": yes if all lies below 1, no if above or in `SAME`."""
     return _word(ratio.high < 1, ratio.low >= 1 or _within(ratio))
 
 
 def slower(ratio: Interval) -> str:
-    """Verdict on "needs more steps": yes if all lies above 1, no if below 1 or within `SAME`."""
+    """Verdict on "more steps": yes if all lies above 1, no if below or in `SAME`."""
     return _word(ratio.low > 1, ratio.high <= 1 or _within(ratio))
 
 
 def no_gain(ratio: Interval) -> str:
-    """Verdict on "no gain in speed": yes if all lies within `SAME` or above 1, no if below 0.8."""
+    """Verdict on "no gain": yes if all lies in `SAME` or above 1, no if below 0.8."""
     return _word(_within(ratio) or ratio.low >= 1, ratio.high < SAME[0])
 
 

@@ -39,7 +39,7 @@ FAMILIES = {  # family: (how its size is said, sizes from small to large)
 
 @dataclass(frozen=True)
 class World:
-    """The true world, or one wrong by `size` as `family` says; ValueError for an unknown family."""
+    """The true world, or one wrong by `size` as `family` says."""
 
     family: str = ""
     size: float = 0.0
@@ -65,7 +65,7 @@ class World:
         return self.size if family == self.family else 0.0
 
     def target(self, solution: MaxMargin) -> MaxMargin:
-        """The end point, rotated by a direction error of `size`, or its norm off by that share."""
+        """The end point, rotated by a direction error of `size`, or its norm off."""
         value, factor = solution.value, 1 + self.of("norm off")
         flat = value.reshape(len(value), -1)
         streams = [stream(run, "draws") for run in range(len(flat))]
@@ -78,7 +78,7 @@ class World:
         return replace(solution, objective=solution.norm * factor, _weights=lambda: weights)
 
     def rule(self, rule: GradientRule | MirrorRule) -> GradientRule | MirrorRule:
-        """The rule with step size, or p, off by `size`; Polyak's off by 100 % lacks its 1/2."""
+        """The rule with step size, or p, off; Polyak's off by 100 % lacks its 1/2."""
         factor = 1 + self.of("step off")
         if isinstance(rule, MirrorRule):
             off = max(1.01, rule.p + self.of("p off"))
@@ -112,7 +112,7 @@ class World:
         return tokens
 
     def trained(self) -> "World":
-        """The world as training meets it: the true one where only end points or curves are off."""
+        """The world as training meets it: true where only end points or curves are off."""
         trains_otherwise = ("step off", "label turned", "inner products raised")
         return self if self.family in trains_otherwise else World()
 
@@ -142,14 +142,14 @@ TRUE = World()
 
 
 def around(name: str, solution: MaxMargin) -> dict[str, np.ndarray]:
-    """Targets to train with: the end point under `name`, and rotated by each size as name@size."""
+    """The end point under `name`, and rotated by each size as name@size."""
     turned = [World("target rotated", size) for size in FAMILIES["target rotated"][1]]
     rotated = {f"{name}@{world.size:g}": world.target(solution).W for world in turned}
     return {name: solution.value} | rotated
 
 
 def worlds(families: Sequence[str]) -> list[World]:
-    """Every wrong world of the families, from small to large; ValueError for an unknown family."""
+    """Every wrong world of the families, from small to large."""
     for family in families:
         World(family)
     return [World(family, size) for family in families for size in FAMILIES[family][1]]

@@ -26,7 +26,7 @@ SMALLEST_LOG_LOSS = -30  # powers of ten, as drawn; the loss of NGD falls much f
 
 
 def at(history: History, t: int) -> int:
-    """The index of the record at iteration t; ValueError where that iteration was not recorded."""
+    """The index of the record at iteration t; ValueError where there is none."""
     if t not in history.iterations:
         times = f"{history.iterations[:3]} ... {history.iterations[-1]}"
         raise ValueError(f"iteration {t} was not recorded; there are {times}")
@@ -49,7 +49,7 @@ def measured(history: History, tokens: TokenSet, head: MaxMargin, t: int) -> dic
 
 
 def against_reference(values: dict[int, dict]) -> list[Claim]:
-    """Medians over runs of `values` {iteration: measured(...)} are REFERENCE's, up to 1.5 times."""
+    """Medians of `values` {iteration: measured(...)} are REFERENCE's, up to 1.5 times."""
     made, times = [], ", ".join(map(str, REFERENCE))
     for place, name in enumerate(values[min(REFERENCE)]):
         ratios = [np.median(values[t][name]) / known[place] for t, known in REFERENCE.items()]
@@ -59,7 +59,7 @@ def against_reference(values: dict[int, dict]) -> list[Claim]:
 
 
 def slower_than_others(histories: dict[str, History], rule: str, rivals) -> list[Claim]:
-    """In every run `rule` ends with the largest loss, the smallest opt weights and norms."""
+    """In every run `rule` ends with the largest loss, smallest weights and norms."""
     series = {
         "-log L": lambda h: -h.log_gap[:, -1],
         "-log(1 - p_opt)": lambda h: -h.log_miss[:, -1].max(-1),
@@ -72,7 +72,7 @@ def slower_than_others(histories: dict[str, History], rule: str, rivals) -> list
 
 
 def ahead(fast: History, slow: History, names: tuple[str, str], since: float) -> list[Claim]:
-    """`fast` is ahead of `slow` in norms, opt weight, alignments: in every run, for t >= since."""
+    """In every run, t >= since, `fast` has larger norms, weights and alignments."""
     late = fast.iterations >= since
     series = {
         "||W||": lambda h: h.norm,
@@ -113,7 +113,7 @@ def draw(histories: Mapping[str, History], step_size: float, caption: str) -> Fi
 
 
 def _panels(history):
-    """The six panels, {title: values (runs, k)}; of an alignment its distance from 1 is drawn."""
+    """{title: values (runs, k)}; of an alignment its distance from 1 is drawn."""
     return {
         "Train loss, $\\log_{10} L$": history.log_gap / np.log(10),
         "Norm $\\|W_t\\|$": np.where(history.norm > 0, history.norm, np.nan),

@@ -1,4 +1,4 @@
-"""Paper A's Figures 2 and 5, and Figure 2's problem over a million iterations: drawing, record."""
+"""Paper A's Figures 2 and 5, and Figure 2's problem over a million iterations."""
 
 from collections.abc import Mapping, Sequence
 
@@ -105,7 +105,7 @@ def numbers(histories: Mapping[str, History], target: MaxMargin) -> dict:
 
 
 def _decades(steps):
-    """10, 100, ..., the starts of the decades of t that are fitted, (log10(steps) - 1,)."""
+    """10, 100, ..., the starts of the decades of t that are fitted."""
     return 10 ** np.arange(1, int(np.log10(steps)))
 
 
@@ -119,7 +119,7 @@ def decade_exponents(histories: Mapping[str, History], steps: int) -> dict[str, 
 
 
 def horizon_claims(last: Mapping[str, np.ndarray]) -> list[Claim]:
-    """The exponents `last` {rule: (runs,)} of the last decade: -1 (ours), of GD near 0."""
+    """Exponents `last` {rule: (runs,)} of the last decade: -1 (ours), of GD near 0."""
     ngd, momentum, polyak = (last[name].max() for name in ("NGD", "NGD-mom", "Polyak, no cap"))
     values = {"rate.bound": ngd, "rate.measured": ngd, "rate.momentum": momentum}
     return PAPER.claims(values | {"rate.polyak": polyak, "rate.gd": last["GD"].min()})
@@ -158,7 +158,7 @@ def draw_horizon(
 
 
 def horizon_numbers(ngd: History, last: Mapping[str, np.ndarray]) -> dict[str, Number]:
-    """Medians of `last`, exponents {rule: (runs,)}, of NGD's last error and missing weight."""
+    """Medians of the exponents `last`, of NGD's last error and missing weight."""
     known = {
         f"{name.split(',')[0].lower()}_exponent": Number(np.median(values), 1e-3)
         for name, values in last.items()

@@ -36,7 +36,7 @@ BEYOND = "1 ± 0.05"  # of exponents in S_t for T = 4 and a random start, which 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large the ledger's problems are; the defaults are those of notebook 19 at demo scale."""
+    """The sizes of the ledger's problems, by default notebook 19's at demo scale."""
 
     seeds: int = 20
     n: int = 10
@@ -85,7 +85,7 @@ def _problems(sizes):
 
 @cache
 def _solutions(sizes, name):
-    """The token SVM of the opt tokens, of other random ones, and of others in one sample alone."""
+    """Token SVMs: of the opt tokens, of other random ones, of others in one sample."""
     data = _problems(sizes)[name].tokens
     _, n, T, _ = data.shape
     shift = [stream(seed, "selection").integers(1, T, n) for seed in range(sizes.seeds)]
@@ -125,7 +125,7 @@ def _histories(sizes, name, start, world, loss="exponential"):
 
 
 def _fixed_head_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Theorems 1, 5-7, Lemmas 1, 5, 7, 10, Eq. 12, Remark 1, footnote 5 and Section 3.1."""
+    """Theorems 1, 5-7, Lemmas 1, 5, 7, 10, Eq. 12, Remark 1, Section 3.1."""
     seeds, every = sizes.seeds, world.trained() == TRUE  # else from the small start alone
     for name, problem in _problems(sizes).items():
         note = "Footnote 5" if name == "antipodal" else ""
@@ -150,7 +150,7 @@ def _fixed_head_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 
 def _figure_5_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Lemma 5 on Figure 5's own data and steps: n = 20, T = 10, antipodal means, 100 seeds."""
+    """Lemma 5 on Figure 5's own data and steps, 100 seeds."""
     named = {"GD": rules.gd(1.0), "NGD": rules.ngd(0.025), "Polyak": rules.polyak()}
     recorded, parts = dynamics.log_spaced(1000, 200), []
     for first in range(0, 100, 25):  # a weight falls in one draw of a hundred; all take 400 MB
@@ -167,7 +167,7 @@ def _figure_5_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 
 def _other_loss_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Section 3.2: Theorem 1 and Lemma 10's slope for every loss but the exponential one."""
+    """Section 3.2: Theorem 1 and Lemma 10 for every loss but the exponential one."""
     late, number = sizes.steps / 10, "Section 3.2"
     target = world.target(_solutions(sizes, "class means")[0])
     for loss in attention.LOSSES:
@@ -197,7 +197,7 @@ def _lemma4(tokens, start, std, dimension):
 
 
 def _union_bound(sizes, delta):
-    """c (runs,) with sum 2 Q(c / size) = delta over the sizes (runs, n, T), by bisection."""
+    """c (runs,) with sum 2 Q(c / size) = delta over the sizes (runs, n, T)."""
     low, high = np.zeros(len(sizes)), 40 * sizes.max((1, 2))
     for _ in range(60):
         middle = (low + high) / 2
@@ -207,7 +207,7 @@ def _union_bound(sizes, delta):
 
 
 def _start_size(tokens):
-    """The entry size of W_0 at which Lemma 4's c is 1/2: weights within a factor e of 1/T."""
+    """The entry size of W_0 at which Lemma 4's c is 1/2: weights up to e off 1/T."""
     _, n, T, _ = tokens.shape
     tail = np.sqrt(2 * np.log(2 * n * T / DELTA))
     return float(0.5 / (fixed_head.bound_on_tokens(tokens).max() ** 2 * tail))
@@ -234,13 +234,13 @@ def _assumption1(tokens):
 
 
 def _imbalance(tokens):
-    """Spread of the other tokens' scores over the least gap to the opt token, (runs,); 0 by A2."""
+    """Spread of the other scores over the least gap to the opt token, (runs,)."""
     best, rest = _split_scores(tokens)
     return np.ptp(rest, axis=-1).max(1) / (best - rest).min((1, 2))
 
 
 def _definition1(tokens):
-    """The opt token is the best by a gap: smallest gap of scores over the largest score."""
+    """The opt token is the best: smallest gap of scores over the largest score."""
     best, rest = _split_scores(tokens)
     largest = np.abs(attention.scores(tokens, tokens.u)).max((1, 2), keepdims=True)
     return PAPER.claim("definition1", ((best - rest) / largest).min())
@@ -262,7 +262,7 @@ def _probability_at_most(failed):
 
 
 def _lemma8(tokens, why=""):
-    """The probability that a draw breaks Assumption 1, or 2, and the margin of the first."""
+    """The probability that a draw breaks Assumption 1, or 2; the first's margin."""
     margin = _assumption1(tokens)
     far, unequal = (_probability_at_most(x) for x in (margin < 1, _imbalance(tokens) > 1e-9))
     both = PAPER.claims({"assumption1": far, "assumption2": unequal})
@@ -298,7 +298,7 @@ def _lemma11_exponents(draw, draws, signal, off):
 
 
 def _spreads(tokens, signal, noise):
-    """Largest | ||x||^2 / r^2 - d | and |<x, x'>| / (r r') of each draw of (DM), (runs,) each."""
+    """Largest | ||x||^2 / r^2 - d | and |<x, x'>| / (r r') of each draw, (runs,)."""
     runs, n, _, d = tokens.shape
     scales = np.tile([noise, signal * noise], n)[:, None]
     last_two = tokens.X[:, :, -2:].reshape(runs, 2 * n, d) / scales
@@ -371,7 +371,7 @@ def _joined(parts):
 
 
 def _worst_weights_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Lemma 6 at the worst W, Lemmas 2 and 9 at the worst of large opt weights: a search."""
+    """Lemma 6 at the worst W, Lemmas 2 and 9 at the worst of large opt weights."""
     few = 1 if sizes.seeds < 20 else 3
     for name in ("class means", "high d"):
         data = _problems(sizes)[name].tokens, world.target(_solutions(sizes, name)[0])
@@ -380,7 +380,7 @@ def _worst_weights_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 
 def _joint_run(data, sizes, world, decays, u_std=0.0):
-    """Eq. 13 with steps eta (t+1)^-p, from zero or from Gaussian u and W, for every p."""
+    """Eq. 13 with steps eta (t+1)^-p for every p, from zero or Gaussian u and W."""
     problem, seeds = coordinates.minimal(data), range(sizes.seeds)
     recorded = dynamics.log_spaced(sizes.joint_steps, 60)
     pairs = np.union1d(recorded, np.minimum(recorded + 1, sizes.joint_steps))  # for Lemma 3
@@ -406,7 +406,7 @@ def _joint_run(data, sizes, world, decays, u_std=0.0):
 
 
 def _joint_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Theorems 2-4, 8-10; Lemmas 3, 12, 13; Remarks 3, 4; Eq. 13; Sections 4.1 and 4.2."""
+    """Theorems 2-4, 8-10; Lemmas 3, 12, 13; Remarks 3, 4; Eq. 13; Section 4."""
     late, step = sizes.joint_steps / 10, sizes.joint_step
     drawn, decays = sizes.data_model(range(sizes.seeds)), (0, 1 / 2, 2 / 3, 4 / 5)
     data, head, by_decay = _joint_run(drawn, sizes, world, decays)
@@ -429,7 +429,7 @@ def _joint_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 
 def _speed(eq13):
-    """How fast the error falls: why its exponent in log t shows no small world, or misses -1."""
+    """How fast the error falls: why its exponent in log t is far from -1."""
     last = eq13.iterations[-1]
     rate, ends = exponent(eq13, "W_mm", last / 10), eq13.direction_error["W_mm"][:, -1]
     return (
@@ -440,7 +440,7 @@ def _speed(eq13):
 
 
 def _other_decays(drawn, by_decay, sizes, world):
-    """Remark 3 and Eq. 13: other exponents p of the step; the linear predictor on opt tokens."""
+    """Remark 3 and Eq. 13: other steps; the linear predictor on opt tokens."""
     late, slow = sizes.joint_steps / 10, by_decay[4 / 5]
     rule = {p: world.rule(rules.ngd(sizes.joint_step, decay=p)) for p in by_decay}
     linear = joint_training.linear_predictor(coordinates.minimal(drawn))

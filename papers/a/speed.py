@@ -24,7 +24,7 @@ def steps(curves: Curves, rule: str, target: float) -> np.ndarray:
 
 
 def ratio(curves: Curves, rule: str, target: float) -> Interval:
-    """Steps of `rule` to `target` over SGD's, paired by seed, with the interval of the protocol."""
+    """Steps of `rule` to `target` over SGD's, paired by seed."""
     both = (steps(curves, name, target) for name in (rule, REFERENCE))
     return verdicts.steps_ratio(*both, curves.configuration["horizon"])
 
@@ -84,7 +84,7 @@ def _step_error(run: Curve) -> float:  # the largest relative one, at the run's 
 
 
 def _formulas(curves: Curves) -> list[Claim]:
-    """Steps as taken against the equations, worst run of each rule: a check of the code."""
+    """Steps against the equations, worst run of each rule: a check of the code."""
     equation = {"SNGD": "paper A, Eq. 2", "SPS": "paper A, Eq. 3"}
     measured = []
     for rule in filter(curves.runs, STEP_SIZED):
