@@ -22,7 +22,7 @@ Start = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class Experiment:
-    """A problem, X (n, d), Y (n, k), X^T X / n (d, d) and two starts A_0, B_0 for every seed."""
+    """A problem, X (n, d), Y (n, k), X^T X / n and two starts A_0, B_0 for every seed."""
 
     problems: list[Regression]
     X: np.ndarray
@@ -33,7 +33,7 @@ class Experiment:
 
     @classmethod
     def draw(cls, of_seeds: Sequence[int], n: int, start_std: float, **problem) -> "Experiment":
-        """Paper B's Appendix A, drawn anew for every seed; a start has entries N(0, start_std^2).
+        """Appendix A for every seed; the random start has entries N(0, start_std^2).
 
         `problem` are the arguments of `random_regression` but the seed.
         """
@@ -53,10 +53,7 @@ def _stacked(pairs) -> Start:
 def ablation(
     data: Experiment, step_size: float
 ) -> tuple[dict[str, PreconditionedRule], dict[str, Start]]:
-    """All eight combinations of start, preconditioner and regulariser: rules and starts by name.
-
-    Names go from "spectral, P, R", which is Algorithm 1, to "random", which is SGD.
-    """
+    """Rules and starts of all combinations, "spectral, P, R" (Algorithm 1) to "random" (SGD)."""
     rules, starts = {}, {}
     for start, P, R in itertools.product(("spectral", "random"), (True, False), (True, False)):
         name = start + ", P" * P + ", R" * R
@@ -66,7 +63,7 @@ def ablation(
 
 
 def factor_effect(excess: Mapping[str, np.ndarray], mark: str) -> np.ndarray:
-    """Last excess with the part `mark`, "P" or "R", over that without, random start, (seeds,).
+    """Last excess with the part `mark`, "P" or "R", over that without, (seeds,).
 
     The geometric mean over the other part on and off; `excess` by the names of `ablation`.
     """
@@ -76,7 +73,7 @@ def factor_effect(excess: Mapping[str, np.ndarray], mark: str) -> np.ndarray:
 
 
 def optimisers() -> dict[str, Callable]:
-    """Step size -> rule, of Algorithm 1, SGD and the library optimisers that paper B names."""
+    """Step size -> rule, of Algorithm 1, SGD and the optimisers that paper B names."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about progress bars that are never drawn
         from pytorch_optimizer import SOAP, Shampoo
@@ -119,7 +116,7 @@ def conditioning(
 
 
 def _from_random(data, rules, batch, steps, of_seeds):
-    """Every tenth iteration, and each rule's (L - L*)/L* there from the random start."""
+    """Every tenth iteration, and each rule's (L - L*)/L* from the random start."""
     record = np.arange(0, steps + 1, 10)
     source = regression.minibatches(data.X, data.Y, batch, of_seeds)
     starts = dict.fromkeys(rules, data.random)
@@ -170,7 +167,7 @@ def ablation_claims(
     times: Mapping[str, np.ndarray],
     steps: int,
 ) -> list[Claim]:
-    """The parts' effects (paper B, Appendix A and Section 5): the start at once, P and R at last.
+    """The parts' effects (Appendix A, Section 5): the start at once, P and R at last.
 
     `effects` of `factor_effect`, by mark. `times` of `conditioning`, in whose last row Sigma is
     worst conditioned; a run that does not get there counts as `steps`, in favour of "R only".
@@ -183,13 +180,13 @@ def ablation_claims(
 
 
 def against_best_sgd(excess: Mapping[str, np.ndarray]) -> Claim:
-    """Algorithm 1 ends below SGD, each at its best step, by the median over seeds (ours)."""
+    """Algorithm 1 ends below SGD, each at its best step, by the median seed (ours)."""
     ends = [excess[name][:, -1] for name in ("Algorithm 1", "SGD")]
     return PAPER.claim("other.sgd", np.median(np.divide(*ends)))
 
 
 def ill_conditioned(condition: float, seed: int, d: int = 4, k: int = 6, signal: float = 0.2):
-    """A problem whose Sigma has eigenvalues from 1 to 1/condition, evenly in the logarithm."""
+    """A problem whose Sigma has eigenvalues from 1 to 1/condition, evenly in the log."""
     rng = seeds.stream(seed, "data")
     Q, _ = np.linalg.qr(rng.standard_normal((d, d)))
     Sigma = (Q * np.geomspace(1, 1 / condition, d)) @ Q.T
@@ -224,7 +221,7 @@ def growth(conditions: Sequence[float], iterations: np.ndarray) -> np.ndarray:
 
 
 def gains(conditions: Sequence[float], iterations: Mapping[str, np.ndarray]) -> list[Claim]:
-    """Algorithm 1 gains tenfold at the last condition number; the two-sided rule never slows."""
+    """Algorithm 1 gains tenfold at the last one; the two-sided rule never slows."""
     gain = (iterations["left"] / iterations["none"]).max(1)[-1]
     slope = growth(conditions, iterations["left_right"]).max()
     return [PAPER.claim("ill.gain", gain, say=conditions[-1:]), PAPER.claim("ill.flat", slope)]

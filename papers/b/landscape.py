@@ -54,7 +54,7 @@ def by_monte_carlo(
 
 
 def search(problem: Regression, starts: int) -> float:
-    """The largest distance to the minima, "left_right", at which L-BFGS on L + R ends."""
+    """The largest distance to the minima, "left_right", where L-BFGS on L + R ends."""
     shape, distances = (problem.k + problem.d, problem.d), []
 
     def value(flat):
@@ -79,7 +79,7 @@ def _excess(problem, Z):
 def minima(
     problem: Regression, points: np.ndarray, distance: float, named: Regression
 ) -> list[Claim]:
-    """Theorem 1.2: `points` Z_Q have no excess and no R; a `search` ended `distance` from them."""
+    """Theorem 1.2: `points` Z_Q have no excess, no R; a `search` ended `distance` away."""
     A, B = points[:, : named.k], points[:, named.k :]
     scale = regression.excess_loss(named, 0 * A[0], 0 * B[0])
     excess = regression.excess_loss(named, A, B).max() / scale
@@ -189,7 +189,7 @@ def curvatures(problem: Regression, starts: int, fractions=(0.1, 1.0)) -> dict[s
 
 
 def one_point(worst: dict[str, np.ndarray], off: float = 0.0) -> list[Claim]:
-    """Eqs. 3 and 4 with our constants, off by a share, from the `curvatures` in both norms."""
+    """Eqs. 3 and 4 with our constants, off by a share, from `curvatures`."""
     sides = {}
     for norm, values in worst.items():
         sides[f"convex.{norm}"], sides[f"smooth.{norm}"] = values / (1 + off)

@@ -29,7 +29,7 @@ def _draws(rng, draws, n, d):
 
 
 def repeated(measure: Callable, sizes: Sequence[float], draws: int, role: str) -> np.ndarray:
-    """measure(size, rng) for every size, (..., draws, sizes); each draw has its own stream."""
+    """measure(size, rng) for every size, (..., draws, sizes), a stream a draw."""
     streams = [seeds.stream(r, role) for r in range(draws)]
     values = np.array([[measure(size, rng) for size in sizes] for rng in streams])
     return np.moveaxis(values, (0, 1), (-2, -1))
@@ -57,7 +57,7 @@ def softmax_sums(
 
 
 def _sums(u, query, g):
-    """`softmax_sums` of some draws of keys g (draws, n, d), whose first becomes the query."""
+    """`softmax_sums` of draws of keys g (draws, n, d), whose first becomes the query."""
     g[:, 0] = query
     n, square, limit = g.shape[1], lambda v: v[:, :, None] * v[:, None], np.eye(len(u))
     e = np.exp(g @ u - u @ u / 2)  # of mean 1, under which a key has mean u and covariance I
@@ -123,7 +123,7 @@ def leading(sizes: Sequence[int] | np.ndarray, values: np.ndarray, since: float 
 
 
 def least_squares_errors(problem: Regression, sizes: Sequence[int], draws: int) -> np.ndarray:
-    """||(M^ - M) Sigma^{1/2}||^2 over its mean k noise^2 d / (n - d - 1), (draws, sizes)."""
+    """||(M^ - M) Sigma^{1/2}||^2 over its mean k noise^2 d / (n-d-1), (draws, sizes)."""
 
     def square(n, rng):
         estimate = manifold.estimate(*problem.sample(n, rng))
@@ -134,7 +134,7 @@ def least_squares_errors(problem: Regression, sizes: Sequence[int], draws: int) 
 
 
 def perturbed_starts(problem: Regression, sizes: Sequence[float], draws: int) -> np.ndarray:
-    """Distance to the minima of the start for Sigma + s S, M + s N of size s, (draws, sizes)."""
+    """The distance to the minima of those of Sigma + s S, M + s N, (draws, sizes)."""
     space, distances = manifold.of(problem), np.empty((draws, len(sizes)))
     for r in range(draws):
         rng = seeds.stream(r, "draws")
@@ -164,7 +164,7 @@ def spectral_distances(problem: Regression, sizes: Sequence[int], repeats: int) 
 
 
 def near(problem: Regression, seed: int) -> np.ndarray:
-    """A point Z (k + d, d) near the manifold: a minimum and 0.02 of a Gaussian matrix."""
+    """Z (k + d, d) near the manifold: a minimum and 0.02 of a Gaussian matrix."""
     minimum = manifold.of(problem).point()
     return minimum + 0.02 * seeds.stream(seed, "draws").standard_normal(minimum.shape)
 
@@ -193,7 +193,7 @@ def regulariser_bias(
 
 
 def loss_bias(problem: Regression, Z: np.ndarray, sizes, draws: int, repeats: int) -> np.ndarray:
-    """E grad L^ - grad L at Z by batch size, (repeats, sizes, k + d, d); `draws` queries each."""
+    """E grad L^ - grad L at Z by batch size, `draws` queries: (repeats, sizes, k + d, d)."""
     layer = Z[: problem.k], Z[problem.k :]
     A, B = (torch.from_numpy(part)[None, None] for part in layer)
     limit = np.concatenate(regression.population_gradients(problem, *layer))
@@ -208,7 +208,7 @@ def loss_bias(problem: Regression, Z: np.ndarray, sizes, draws: int, repeats: in
 
 
 def gradient_bias(problem: Regression, sizes, draws: int, repeats: int) -> np.ndarray:
-    """||E grad L^ - grad L|| at one point near the manifold, by batch size: (repeats, sizes)."""
+    """||E grad L^ - grad L|| at one point, by batch size: (repeats, sizes)."""
     bias = loss_bias(problem, near(problem, 0), sizes, draws, repeats)
     return np.linalg.norm(bias, axis=(-1, -2))
 
@@ -228,7 +228,7 @@ def tail_excess(problem: Regression, history: RegressionHistory, since: int) -> 
 
 
 def every_step(rule, source, start, covariance, steps: int) -> RegressionHistory:
-    """One rule's history at all iterations from A_0 (seeds, k, d) and B_0 (seeds, d, d)."""
+    """One rule's history at all iterations from A_0 (seeds, k, d), B_0 (seeds, d, d)."""
     record = list(range(steps + 1))
     return regression.descend(source, {"": rule}, {"": start}, covariance, steps, record)[""]
 
@@ -236,7 +236,7 @@ def every_step(rule, source, start, covariance, steps: int) -> RegressionHistory
 def from_slowest_mode(
     problem: Regression, distance: float, source, steps: int, runs: int = 1, factor: float = 1.0
 ) -> RegressionHistory:
-    """Algorithm 1 with eta = factor / lambda_max from a `distance` along the slowest mode."""
+    """Algorithm 1, eta = factor / lambda_max, from a `distance` along the slowest mode."""
     space, k = manifold.of(problem), problem.k
     rates, directions = regression.modes(problem)
     Z = space.point() + distance * directions[0] / space.norm(directions[0])
@@ -265,7 +265,7 @@ class Floors:
 def scaling(
     problem: Regression, sizes: Sequence[int], steps: int, draws: int, of_seeds: Sequence[int]
 ) -> Floors:
-    """Algorithm 1 on the oracle gradient of each size, from the radius of the one-point bounds."""
+    """Algorithm 1 on each size's oracle, from the radius of the one-point bounds."""
     radius, count = manifold.of(problem).constants().radius, len(of_seeds)
     sources = (regression.oracle(problem, n, draws, of_seeds) for n in sizes)
     runs = [from_slowest_mode(problem, radius, source, steps, count) for source in sources]
@@ -282,7 +282,7 @@ def scaling(
 
 
 def theorem_2(floors: Floors) -> list[Claim]:
-    """Geometric down to the floor, at the linearised rate; the floor falls like n^-2."""
+    """Geometric at the linearised rate down to the floor, which falls like n^-2."""
     floor = floors.sizes, floors.floor.T
     pairs = zip(floors.excess[-1], floors.floor[-1], strict=True)
     slopes = [geometric_phase(floors.iterations, *pair)[0] for pair in pairs]
@@ -292,10 +292,7 @@ def theorem_2(floors: Floors) -> list[Claim]:
 
 
 def powers(sizes, distances: np.ndarray, bias_sizes, bias: np.ndarray) -> list[Claim]:
-    """Spectral start's distance ~ n^{-1/2} (paper B, Lemma 3) and gradient bias ~ 1/n (Theorem 4).
-
-    Both (repeats, sizes) at sizes of their own.
-    """
+    """`distances` ~ n^{-1/2} (Lemma 3) and `bias` ~ 1/n (Theorem 4), (repeats, sizes) each."""
     start, error = power_fit(sizes, distances)
     return [
         replace(PAPER.claim("distance", start, say=(error,)), id="lemma3"),

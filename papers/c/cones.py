@@ -26,7 +26,7 @@ MOVED = 1e-3  # the least change of D, as a share, of a run that is said to move
 
 @dataclass(frozen=True)
 class Selection:
-    """A selection of tokens and its max-margin direction: `tokens` have it as their opt tokens."""
+    """A selection and its max-margin direction: `tokens` have it as their opt tokens."""
 
     tokens: TokenSet
     solution: MaxMargin
@@ -39,13 +39,13 @@ class Selection:
 
 
 def select(tokens: TokenSet, opt: np.ndarray, p: float) -> Selection:
-    """The Selection of the tokens `opt` (runs, n); svm.Infeasible where no W can make it."""
+    """The Selection of `opt` (runs, n); svm.Infeasible where no W can make it."""
     chosen = replace(tokens, opt=opt)
     return Selection(chosen, svm.token_svm(chosen, norm=p), p)
 
 
 def locally_optimal(selection: Selection) -> np.ndarray:
-    """True where all selected tokens' scores are above their support tokens' (Definition 3)."""
+    """Definition 3: whether all selected tokens' scores are above their support tokens'."""
     tokens = selection.tokens
     scores = attention.scores(tokens, tokens.u)
     best = np.take_along_axis(scores, tokens.opt[..., None], -1)
@@ -60,7 +60,7 @@ def _delta(selection):
 
 
 def _nearness(selection):
-    """min(delta, 1/2): at ||W_mm|| over it softmax begins to tell support tokens from others."""
+    """min(delta, 1/2): at ||W_mm|| over it softmax tells support tokens from others."""
     return np.minimum(_delta(selection), 0.5)
 
 
@@ -83,7 +83,7 @@ def on_the_edge(selection: Selection, mu: np.ndarray, draws: int, seed: int = 0)
 
 
 def _edge_along(selection, mu, E):
-    """The first W_mm/||W_mm|| + s E with D = mu, of unit norm, E (draws, runs, D): bisection."""
+    """The first W_mm/||W_mm|| + s E with D = mu, of unit norm, E (draws, runs, D)."""
     direction, p = selection.direction, selection.p
     moved = lambda log_s: direction + np.exp(log_s)[..., None] * E
     D = lambda log_s: directional_bregman(moved(log_s), direction, p)
@@ -107,7 +107,7 @@ def _worst_edges(selection):
 
 
 def _slacks(selection, mu):
-    """Eqs. 12a-c on the edge of the cone of mu (runs,): four slacks, (4,), that must be 1 or more.
+    """Eqs. 12a-c on the edge of the cone of mu (runs,): four slacks, 1 or more each.
 
     The margins m of V there: (12a) (m_tau - m_t)/delta for a support token t and another tau; (12b)
     (m_tau - 1)/delta; (12c) 2 m_t, and 3/2 over m_t; smallest over runs and `_worst_edges`.
@@ -127,7 +127,7 @@ def _slacks(selection, mu):
 
 
 def lemma19(selection: Selection) -> Claim:
-    """Eqs. 12a-c in the cone of mu_0; its words name the widest 10^k mu_0 in which they hold."""
+    """Eqs. 12a-c in the cone of mu_0, and the widest 10^k mu_0 in which they hold."""
     slack = lambda k: _slacks(selection, radius(selection) * 10.0**k).min()
     room = next((k for k in range(5) if not slack(k) >= 1), 5)
     far = f", which hold up to {10 ** (room - 1):,} mu_0" if room else ""

@@ -1,4 +1,4 @@
-"""The ledger of paper C (2410.14581): every statement's rows, in the true or a wrong world."""
+"""The ledger of paper C (2410.14581): its rows, in the true or a wrong world."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from papers.wrong_worlds import TRUE, World
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of the ledger's problems; the defaults are those of notebook 39 at demo scale."""
+    """The sizes of the ledger's problems, by default notebook 39's at demo scale."""
 
     seeds: int = 8
     n: int = 6
@@ -103,7 +103,7 @@ def _pairs(steps):
 
 
 def _steps(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Lemmas 4, 22, 24, 25 along plain lp-AttGD from a random start, at recorded pairs of steps."""
+    """Lemmas 4, 22, 24, 25 along plain lp-AttGD, at recorded pairs of steps."""
     drawn, start = _data(sizes), gaussian_start(_data(sizes), range(sizes.seeds))
 
     def steps(data, p, eta, start):

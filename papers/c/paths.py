@@ -20,7 +20,7 @@ from papers.c.statements import PAPER
 
 
 def _on_the_sphere(function, start, R, p):
-    """The minimum of `function`, of value and gradient, on ||w||_p = R by L-BFGS: where, value."""
+    """The minimum of `function` (value, gradient) on ||w||_p = R: where, value."""
 
     def objective(w):
         size = norm(w, p)
@@ -33,7 +33,7 @@ def _on_the_sphere(function, start, R, p):
 
 
 def _log_gap_and_gradient(tokens, W):
-    """log(L - L*) of the first run and its gradient at W (d, d_z), logistic; exact at e^-30000."""
+    """log(L - L*) of the first run and its gradient at W (d, d_z); exact at e^-30000."""
     logits = attention.logits(tokens, W.reshape(1, tokens.shape[-1], -1))
     slopes = attention.slopes(logits, attention.scores(tokens, tokens.u), "logistic")
     pull = slopes.pull[0] * np.exp(slopes.log_scale[0] - slopes.log_gap[0])
@@ -64,7 +64,7 @@ def solve(
 
 
 def _candidates(tokens, p):
-    """Head and token SVM of every selection that both can make, the largest label margin first."""
+    """Head and token SVM of every selection, the largest label margin first."""
     pairs, (_, n, T, _) = [], tokens.shape
     for chosen in product(range(T), repeat=n):
         selected = np.array([chosen])

@@ -28,7 +28,7 @@ SELECTED = 1e-3  # a softmax weight above it counts as selected, as in that pape
 
 
 def _alignment(W: np.ndarray, V: np.ndarray) -> np.ndarray:
-    """<W, V> / (||W||_F ||V||_F) of W and V (..., d, d) over the last two axes; NaN for zero."""
+    """<W, V> / (||W||_F ||V||_F) of W and V (..., d, d); NaN for zero."""
     sizes = np.linalg.norm(W, axis=(-1, -2)) * np.linalg.norm(V, axis=(-1, -2))
     with np.errstate(invalid="ignore"):
         return (W * V).sum((-1, -2)) / sizes

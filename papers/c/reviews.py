@@ -32,7 +32,7 @@ def accuracy(curves: Curves, rule: str) -> np.ndarray:
 
 
 def late(run: Curve) -> float:
-    """Mean test accuracy of the last `LAST` evaluations, on a sample of the test rows."""
+    """Mean test accuracy of the last `LAST` evaluations, on a sample of rows."""
     return run.metrics["test_accuracy"][-LAST:].mean()
 
 
@@ -51,7 +51,7 @@ def _paired(apart):  # differences (seeds, rows), with the error that both sampl
 
 
 def late_difference(curves: Curves, first: str, second: str) -> Interval:
-    """Late accuracy of `first` less `second`, which is judged; the error is of the rows sampled."""
+    """Late accuracy of `first` less `second`; the error is of the rows sampled."""
     apart = _hits(curves, first).astype(float) - _hits(curves, second)  # (seeds, rows)
     values = _late_accuracy(curves, first) - _late_accuracy(curves, second)
     return verdicts.mean_interval(values, apart.mean(0).var(ddof=1) / SHOWN)
@@ -101,7 +101,7 @@ def _at_level(run: Curve, name: str, level: float, along: str, rising: bool = Tr
 def matched(
     curves: Curves, name: str, rules: tuple[str, str], along="training_accuracy", rising=True
 ) -> np.ndarray:
-    """The metric `name` of two `rules` at the best `along` that both reach: (2, seeds)."""
+    """The metric `name` of two `rules` at the best `along` of both: (2, seeds)."""
     pick, worse = (np.max, min) if rising else (np.min, max)
     reached = []
     for pair in zip(*(curves.runs(rule) for rule in rules), strict=True):
@@ -147,14 +147,14 @@ def sparsity_table(curves: Curves) -> Table:
 
 
 def tokens_used(curves: Curves, rule: str, when: str = "last") -> np.ndarray:
-    """Tokens that the first token attends to per token present: (seeds, reviews, layers)."""
+    """Tokens attended to per token present: (seeds, reviews, layers)."""
     ends = [run.end for run in curves.runs(rule)]
     shares = [end[f"{when}.tokens_used"] / end["present"][:, None] for end in ends]
     return np.stack(shares).astype(float)
 
 
 def attention_difference(curves: Curves) -> Interval:
-    """Share of tokens used in the last layer, l2 minus l1.1, paired by seed and by review."""
+    """Share of tokens used in the last layer, l2 minus l1.1, by seed and review."""
     first, second = (tokens_used(curves, rule)[..., -1] for rule in ("l1.1", "l2"))
     return _paired(second - first)
 
@@ -175,7 +175,7 @@ def attention_table(curves: Curves) -> Table:
 
 
 def numbers(curves: Curves) -> dict[str, Number]:
-    """Those of `kept_curves`, late and training accuracy, sparsity, tokens used of every rule."""
+    """Those of `kept_curves`, late and training accuracy, sparsity, tokens used."""
     measured = kept_curves.numbers(curves, RULES)
     for rule in RULES:
         name, runs = rule.replace(".", "_"), curves.runs(rule)

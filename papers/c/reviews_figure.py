@@ -64,7 +64,7 @@ def _differences(ax, rows: list[tuple[str, Interval, str]], scale=1.0, also=()) 
 
 
 def accuracy_figure(curves: Curves) -> Figure:
-    """Loss, test accuracy, and the paired differences that are judged; a star is the paper's."""
+    """Loss, accuracy, the paired differences that are judged; stars: the paper's."""
     figure, axes = plots.panels(1, 3, height=2.7)
     _training_panels(axes, curves)
     rows, judged = [], reviews.accuracy_table(curves)
@@ -121,7 +121,7 @@ def sparsity_figure(curves: Curves) -> Figure:
 
 
 def attention_figure(curves: Curves) -> Figure:
-    """Tokens used by layer, start and end, and what is judged: the difference in the last layer."""
+    """Tokens used by layer, start and end; the difference in the last, judged."""
     figure, (left, right) = plots.panels(1, 2, height=2.7)
     (claim,) = reviews.attention_table(curves)
     apart = reviews.attention_difference(curves)
@@ -146,7 +146,7 @@ def attention_figure(curves: Curves) -> Figure:
 
 
 def maps(curves: Curves) -> Figure:
-    """The last attention weights of two reviews, of the first seed, all on one scale."""
+    """The last attention weights of two reviews, first seed, all on one scale."""
     first = {rule: curves.runs(rule)[0] for rule in curves.rates()}
     words = next((r.end["words"] for r in first.values() if "words" in r.end), None)
     shares = np.stack([run.end["last.maps"][:, -1] for run in first.values()], 1)
@@ -189,7 +189,7 @@ def vision_figure(curves: Curves) -> Figure:
 
 
 def caption(number: str, curves: Curves, marks: str, table: Table) -> str:
-    """What the marks of figure `number` are, then setting, rates and verdicts in words."""
+    """The marks of figure `number`, then setting, rates and verdicts in words."""
     stop = curves.configuration["stop"]
     early = "no run ends early" if stop == "never" else f"a run ends early at {stop}"
     words = kept_curves.setting(curves, f"; {early}")

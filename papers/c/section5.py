@@ -50,7 +50,7 @@ def end_points(
 
 
 def divergences(histories, ends, own_tokens: bool = False) -> dict[tuple[float, float], np.ndarray]:
-    """D (runs, k) of training with p from the l_q SVM of its tokens; `own_tokens`: q's."""
+    """D (runs, k) of training with p from the l_q SVM of its tokens, or of q's."""
     end = lambda p, q: ends[q if own_tokens else p][q].W
     return {(p, q): histories[p].divergence(end(p, q)) for p in histories for q in histories}
 
@@ -79,7 +79,7 @@ def bregman_claims(D: Mapping[tuple[float, float], np.ndarray], histories) -> li
 
 
 def _beside_reference(p: float, last: Mapping[float, np.ndarray]) -> list[Claim]:
-    """Our last divergences by q, and the means of REFERENCE: the largest factor, either way."""
+    """Our last divergences by q, and the means of REFERENCE."""
 
     def factor(share):  # of the mean of the smallest `share` of the values
         kept = {q: np.sort(values)[: math.ceil(share * len(values))] for q, values in last.items()}
@@ -101,7 +101,7 @@ def _beside_reference(p: float, last: Mapping[float, np.ndarray]) -> list[Claim]
 
 
 def selected_weight(tokens: TokenSet, W: np.ndarray, selected: np.ndarray) -> np.ndarray:
-    """Softmax weight of `selected` (runs, n) along a path W (runs, k, d, d_z), (runs, k, n)."""
+    """Softmax weight of `selected` (runs, n) along W (runs, k, d, d_z), (runs, k, n)."""
     weights = [attention.weights(tokens, W[:, k]) for k in range(W.shape[1])]
     at = selected[:, None, :, None]  # (runs, 1, n, 1)
     return np.take_along_axis(np.stack(weights, 1), at, -1)[..., 0]
@@ -120,7 +120,7 @@ SELECTED_JOINTLY = {1.75: (1, 0), 2: (1, 0), 3: (0, 0)}  # the tokens that the p
 def joint_claims(
     tokens: TokenSet, histories, ends, heads: Mapping[float, MaxMargin]
 ) -> list[Claim]:
-    """Tokens as the paper's, both probabilities near one; W and v turn to their own l_p SVMs."""
+    """Tokens as the paper's, probabilities near one; W and v turn to their l_p SVMs."""
     made = []
     for p, history in histories.items():
         chosen = selected_tokens(tokens, history.W[:, -1])
@@ -137,7 +137,7 @@ def joint_claims(
 
 
 def path_claims(histories, ends) -> list[Claim]:
-    """From W_0 = 0 each path ends nearest to its own exponent's SVM, within 1e-2 (our bound)."""
+    """From W_0 = 0 each path ends nearest to its own exponent's SVM."""
     made = []
     for p, history in histories.items():
         last = {q: history.divergence(ends[p][q].W)[0, -1] for q in histories}

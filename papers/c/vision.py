@@ -1,4 +1,4 @@
-"""What paper C claims of its vision transformer, from the kept curves of the study `vit_48000`."""
+"""What paper C claims of its vision transformer, from the study `vit_48000`."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ RULES = ("Adam", "l1.1")
 
 
 def steps_to_accuracy(curves: Curves) -> np.ndarray:
-    """Steps of both `RULES` to the best sampled test accuracy that both reach: (2, seeds)."""
+    """Steps of both `RULES` to the best accuracy that both reach: (2, seeds)."""
     return matched(curves, "steps", RULES, "test_accuracy")
 
 
@@ -30,7 +30,7 @@ def _early(curves: Curves) -> Claim:
 
 
 def _sparser(curves: Curves) -> Claim:
-    """The median Hoyer index of weight matrices is larger under l1.1, at matched training loss."""
+    """The median Hoyer index is larger under l1.1, at matched training loss."""
     adam, mirror = matched(curves, "hoyer", RULES, "control_loss", rising=False)
     measured = verdicts.mean_interval(mirror - adam)
     last = [np.mean([at_end(run, "hoyer") for run in curves.runs(r)]) for r in ("l1.1", "Adam")]
@@ -42,14 +42,14 @@ def _sparser(curves: Curves) -> Claim:
 
 
 def table(curves: Curves) -> Table:
-    """Adam ahead early, l1.1 sparser. Equal ends after 1,000 epochs are not tested here."""
+    """Adam ahead early, l1.1 sparser; equal ends after 1,000 epochs are not tested."""
     words = {"vit.early": "Adam ahead early", "vit.sparser": "l1.1 sparser"}
     unknown = [few(name, text, SOURCE, curves) for name, text in words.items()]
     return Table(unknown if all(unknown) else [_early(curves), _sparser(curves)])
 
 
 def numbers(curves: Curves) -> dict[str, Number]:
-    """Those of `kept_curves`, Hoyer index of both rules, accuracies apart at the end."""
+    """Those of `kept_curves`, Hoyer indices, accuracies apart at the end."""
     measured = kept_curves.numbers(curves, RULES)
     for rule in RULES:
         index = np.mean([at_end(run, "hoyer") for run in curves.runs(rule)])
