@@ -58,31 +58,33 @@ def against_reference(values: dict[int, dict]) -> list[Claim]:
     return made
 
 
+COMPARED = {  # (runs, k) each, the larger the further ahead
+    "-log L": lambda run: -run.log_gap,
+    "||W||": lambda run: run.norm,
+    "||u||": lambda run: run.head_norm,
+    "-log(1 - p_opt)": lambda run: -run.log_miss.max(-1),
+    "1 / error of W": lambda run: 1 / run.direction_error["W_mm"],
+    "1 / error of u": lambda run: 1 / run.head_direction_error["u_mm"],
+}
+
+
 def slower_than_others(histories: dict[str, History], rule: str, rivals) -> list[Claim]:
     """In every run `rule` ends with the largest loss, smallest weights and norms."""
-    series = {
-        "-log L": lambda h: -h.log_gap[:, -1],
-        "-log(1 - p_opt)": lambda h: -h.log_miss[:, -1].max(-1),
-        "||W||": lambda h: h.norm[:, -1],
-        "||u||": lambda h: h.head_norm[:, -1],
-    }
-    next_slowest = lambda value: np.min([value(histories[rival]) for rival in rivals], axis=0)
-    ratios = {k: (f(histories[rule]) / next_slowest(f)).max() for k, f in series.items()}
-    return [PAPER.claim("slowest", ratio, name, say=(rule,)) for name, ratio in ratios.items()]
+    made = []
+    for name in ("-log L", "-log(1 - p_opt)", "||W||", "||u||"):
+        own, *others = (COMPARED[name](histories[run])[:, -1] for run in (rule, *rivals))
+        ratio = (own / np.min(others, axis=0)).max()
+        made.append(PAPER.claim("slowest", ratio, name, say=(rule,)))
+    return made
 
 
 def ahead(fast: History, slow: History, names: tuple[str, str], since: float) -> list[Claim]:
     """In every run, t >= since, `fast` has larger norms, weights and alignments."""
-    late = fast.iterations >= since
-    series = {
-        "||W||": lambda h: h.norm,
-        "||u||": lambda h: h.head_norm,
-        "-log(1 - p_opt)": lambda h: -h.log_miss.max(-1),
-        "1 / error of W": lambda h: 1 / h.direction_error["W_mm"],
-        "1 / error of u": lambda h: 1 / h.head_direction_error["u_mm"],
-    }
-    ratios = {k: (value(fast)[:, late] / value(slow)[:, late]).min() for k, value in series.items()}
-    return [PAPER.claim("ahead", ratio, name, say=names) for name, ratio in ratios.items()]
+    late, made = fast.iterations >= since, []
+    for name in list(COMPARED)[1:]:  # but the loss
+        ahead, behind = (COMPARED[name](run)[:, late] for run in (fast, slow))
+        made.append(PAPER.claim("ahead", (ahead / behind).min(), name, say=names))
+    return made
 
 
 def draw(histories: Mapping[str, History], step_size: float, caption: str) -> Figure:

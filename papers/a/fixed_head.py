@@ -2,7 +2,7 @@
 
 Constants that the text lost are derived under Assumption 2; where several runs enter, the worst of
 them is judged. `solution` is an end point with `norm` and `W`, the history's target "W_mm" its
-direction. The claims' words and bounds are in `statements.toml`.
+direction.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -104,16 +104,12 @@ def numbers(histories: Mapping[str, History], target: MaxMargin) -> dict:
     }
 
 
-def _decades(steps):
-    """10, 100, ..., the starts of the decades of t that are fitted."""
-    return 10 ** np.arange(1, int(np.log10(steps)))
-
-
 def decade_exponents(histories: Mapping[str, History], steps: int) -> dict[str, np.ndarray]:
     """Exponent of the direction error in t within each decade, {rule: (runs, decades)}."""
-    slope = lambda history, start: fits.exponent(history, "W_mm", since=start, until=10 * start)
+    decades = 10 ** np.arange(1, int(np.log10(steps)))
+    slope = lambda history, t: fits.exponent(history, "W_mm", since=t, until=10 * t)
     return {
-        name: np.stack([slope(history, start) for start in _decades(steps)], 1)
+        name: np.stack([slope(history, t) for t in decades], 1)
         for name, history in histories.items()
     }
 
@@ -131,7 +127,7 @@ def draw_horizon(
     """Error, beside that in plain float64 (steps,); missing weight; exponent by decade."""
     figure, (error, weight, rate) = plots.panels(1, 3, height=3.0)
     steps = int(next(iter(histories.values())).iterations[-1])
-    slopes, middle = decade_exponents(histories, steps), _decades(steps) * 10**0.5
+    slopes, middle = decade_exponents(histories, steps), 10 ** np.arange(1.5, int(np.log10(steps)))
     heights, powers = [], []
     for name, history in histories.items():
         t = history.iterations[1:]

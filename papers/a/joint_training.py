@@ -3,7 +3,7 @@
 gamma* = 1/||u_mm|| is the largest margin of a unit head, eta the step size; Eq. 13 steps by eta
 (t+1)^-2/3. What grows like t^{1/3} is held against the sum of these steps, S_t = sum_{s<=t}
 s^{-2/3}, whose own exponent in t is still 0.36 from 500 to 5000 steps. Where several runs enter,
-the worst of them is judged. The claims' words and bounds are in `statements.toml`.
+the worst of them is judged.
 """
 
 from dataclasses import replace

@@ -6,7 +6,6 @@ form, small and of such dimension that our sufficient form of Assumption 1 holds
 Three starts: "small" (Lemma 4), "opposite" (-W_mm), and "local", the token SVM's solution of
 another selection, where the local theory (2308.16898) says training may stay.
 
-A section yields the rows of the ledger; their words and wrong worlds are in `statements.toml`.
 Constants that the paper's text lost are ours. What holds with probability 1 - DELTA is checked by
 the upper end, at 95 %, of the probability that it fails, which must not exceed DELTA: 28 draws
 without a failure are too few.
@@ -98,25 +97,20 @@ def _solutions(sizes, name):
 def _trained(sizes, name, start, world, loss):
     """NGD, GD and Polyak from one of three starts; NGD alone for another loss."""
     problem, (true, local, exchanged) = _problems(sizes)[name], _solutions(sizes, name)
-    std = sizes.start_norm / problem.token_basis.shape[1]
-    starts = {
-        "small": lambda: dynamics.gaussian_start(problem, std, range(sizes.seeds)),
-        "opposite": lambda: dynamics.Start(-true.W, np.zeros(sizes.seeds)),
-        "local": lambda: dynamics.Start(local.W, np.zeros(sizes.seeds)),
-    }
+    if start == "small":
+        std = sizes.start_norm / problem.token_basis.shape[1]
+        begin = dynamics.gaussian_start(problem, std, range(sizes.seeds))
+    else:
+        W = {"opposite": -true.W, "local": local.W}[start]
+        begin = dynamics.Start(W, np.zeros(sizes.seeds))
     named = {"NGD": rules.ngd(sizes.ngd_step)}
     if loss == "exponential":
         named["GD"] = rules.gd(1 / fixed_head.smoothness(problem.tokens).max())
         named["Polyak"] = rules.polyak()
-    return dynamics.train(
-        world.problem(problem),
-        {name: world.rule(rule) for name, rule in named.items()},
-        sizes.steps,
-        dynamics.log_spaced(sizes.steps, 120),
-        start=starts[start](),
-        targets=around("W_mm", true) | {"local": local.W, "exchanged": exchanged.W},
-        loss=loss,
-    )
+    seen = {name: world.rule(rule) for name, rule in named.items()}
+    ends = around("W_mm", true) | {"local": local.W, "exchanged": exchanged.W}
+    run = world.problem(problem), seen, sizes.steps, dynamics.log_spaced(sizes.steps, 120)
+    return dynamics.train(*run, start=begin, targets=ends, loss=loss)
 
 
 def _histories(sizes, name, start, world, loss="exponential"):
@@ -391,16 +385,10 @@ def _joint_run(data, sizes, world, decays, u_std=0.0):
         u = np.stack([u_std * stream(seed, "draws").standard_normal(d) for seed in seeds])
         seen = replace(seen, tokens=replace(seen.tokens, u=u))
         start = dynamics.gaussian_start(problem, u_std, seeds)
-    histories = dynamics.train(
-        seen,
-        {p: world.rule(rules.ngd(sizes.joint_step, decay=p)) for p in decays},
-        sizes.joint_steps,
-        pairs,
-        start=start,
-        targets=around("W_mm", true),
-        head="joint",
-        head_targets=around("u_mm", true_head),
-    )
+    rule = {p: world.rule(rules.ngd(sizes.joint_step, decay=p)) for p in decays}
+    ends = {"targets": around("W_mm", true), "head_targets": around("u_mm", true_head)}
+    run = seen, rule, sizes.joint_steps, pairs
+    histories = dynamics.train(*run, start=start, head="joint", **ends)
     by_decay = {p: world.history(history) for p, history in histories.items()}
     return problem.tokens, world.target(true_head), by_decay
 

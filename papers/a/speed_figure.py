@@ -19,10 +19,9 @@ HIGHEST_LOSS = 5  # of the panel of rates: above it a trial has diverged, its li
 
 
 def draw(curves: Curves, name: str) -> Figure:
-    """Loss, steps ratio at every target, test accuracy, step size; where kept, how layers grow.
+    """Loss, steps ratio at every target, test accuracy, step size; where kept, growth.
 
-    `name` is that of the figure ("fig1", ...). Lines are medians over the seeds, up to where the
-    first of them ends.
+    Lines are medians over the seeds, up to where the first of them ends.
     """
     walked = bool(curves.configuration["walk"])
     figure, axes = plots.panels(2, 3 if walked else 2, height=2.4)

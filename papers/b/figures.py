@@ -97,11 +97,10 @@ def scaling(
     bias: np.ndarray,
     exponents: Mapping[str, tuple[float, float]],
 ) -> Figure:
-    """Theorem 2 of paper B: the oracle's descent for each n, its floor, and two powers of n.
+    """Theorem 2: the oracle's descent for each n, its floor, and two powers of n.
 
     `start`: sample sizes (m,) and distances of spectral starts (repeats, m); `bias` (repeats,
-    sizes): that of the gradient at `sizes`; `exponents` (value, standard error) of "floor", "start"
-    and "bias".
+    sizes); `exponents` (value, standard error) of "floor", "start" and "bias".
     """
     figure, (path, bottom, powers) = plots.panels(1, 3, height=2.6)
     ends = []

@@ -1,7 +1,6 @@
 """Paper B's loss around its minima: Theorem 1, Assumption 3, Lemmas 1, 2, 4, 7, Eqs. 3 and 4.
 
-Displayed constants of the paper are blank in the text at hand; those used here are derived. The
-claims' words and bounds are in `statements.toml`.
+Displayed constants of the paper are blank in the text at hand; those used here are derived.
 """
 
 import numpy as np
