@@ -91,10 +91,7 @@ def _write_failures() -> None:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """The command: falsify the ledgers of the papers named, by default of all.
-
-    A paper's file is written once all its sections are measured: an interrupted run leaves it.
-    """
+    """Falsify the ledgers named; a file is written once its paper is measured."""
     parser = argparse.ArgumentParser(prog="python -m papers.falsify", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     meaning = f"papers whose ledgers to falsify, of {', '.join(LEDGERS)}; default all"

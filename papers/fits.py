@@ -34,10 +34,9 @@ def exponent(history: History, target: str, since: float, until: float = np.inf)
 
 
 def power_fit(x, y) -> tuple[float, float]:
-    """The exponent a of y = C x^a and its standard error over repeats.
+    """The a of y = C x^a, x (points,), y (repeats, points), and its standard error.
 
-    x (points,), y (repeats, points), all > 0. One least-squares slope per repeat; the value is
-    their mean, the error that of the mean.
+    One least-squares slope per repeat; the value is their mean.
     """
     slopes = log_slope(x, np.atleast_2d(y))
     error = slopes.std(ddof=1) / np.sqrt(len(slopes)) if len(slopes) > 1 else 0.0

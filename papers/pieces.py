@@ -1,7 +1,4 @@
-"""Pieces that several figures share: cells, strips of points, forests of intervals, ticks.
-
-How a thing looks is in `lib.companion.plots`.
-"""
+"""Pieces that several figures share; how a thing looks is in `lib.companion.plots`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -111,10 +108,7 @@ def end_labels(ax, labels: Iterable[tuple[float, str, str]], size: float = 7) ->
 
 
 def beside(ax, x, y, words: str, colour=plots.BLACK, place=(5, 0)) -> None:
-    """Small words that begin or end `place` points right of and above the point (x, y).
-
-    A white edge keeps them readable on what is drawn below.
-    """
+    """Small words with a white edge, `place` points right of and above (x, y)."""
     across, up = np.sign(place).astype(int) + 1
     sides = dict(ha=("right", "center", "left")[across], va=("top", "center", "bottom")[up])
     edge = [patheffects.withStroke(linewidth=2, foreground=plots.PAPER)]

@@ -45,10 +45,7 @@ def fastest(histories: Mapping[str, History]) -> Claim:
 
 
 def draw(histories: Mapping[str, History], caption: str, crowd: History | None = None) -> Figure:
-    """Figure 2 or 5: medians over runs with their spread.
-
-    With a `crowd`, many draws of NGD, its weights of opt tokens take the place of the alignment.
-    """
+    """Figure 2, or 5 with the weights of a `crowd`, many draws of NGD."""
     figure, axes = plots.panels(2, 3)
     for rule, history in histories.items():
         for axis, (title, values, options) in zip(axes, _panels(history), strict=True):

@@ -1,7 +1,4 @@
-"""What paper A's Figures 1, 4, 6 and 7 claim, recomputed from the kept curves of a study.
-
-Words, intervals and targets are those of `notebooks/protocol.md`.
-"""
+"""What paper A's Figures 1, 4, 6 and 7 claim, from the kept curves of a study."""
 
 import numpy as np
 

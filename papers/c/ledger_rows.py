@@ -54,8 +54,7 @@ def _selections(sizes: Sizes, p: float) -> cones.Selection:
 def _inequalities(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemmas 12-15 on random matrices and numbers, many zero or tiny, and where attained.
 
-    Measured: the smallest ratio larger / smaller side over all EXPONENTS; the smaller side is off
-    by the world's "constant off".
+    Measured: the smallest ratio larger / smaller side over all EXPONENTS.
     """
     draw, count, size, ratios = stream(0, "draws"), sizes.draws, 16, {}
     x, y = np.sort(10 ** draw.uniform(-3, 3, (2, count)), 0)[::-1]
@@ -121,11 +120,7 @@ def _steps(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 
 def _cones(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Lemmas 19-21, 27, 28 and 30: on the edge of the cone of mu_0 and along training inside it.
-
-    Of the selections with their direction and labels as the world names them. For Lemma 30 the
-    norm's exponent in k is off by the world's.
-    """
+    """Lemmas 19-21, 27, 28, 30: on the edge of the cone of mu_0, and training in it."""
     multiples, edge = np.geomspace(5, 5e6, 13), "edge of the cone of μ_0"
     for p in sizes.exponents:
         true = _selections(sizes, p)

@@ -1,8 +1,4 @@
-"""The paper that C generalises (2308.16898): keys and queries, several tokens, the path.
-
-Settings follow that paper's code where it is known; what is reduced or ours is said where it is
-used.
-"""
+"""The paper that C generalises (2308.16898): keys and queries, several tokens, paths."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

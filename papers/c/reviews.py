@@ -1,8 +1,4 @@
-"""What paper C claims about IMDb, recomputed from the kept curves of the study `imdb_256`.
-
-Accuracy, sparsity and attention come from the same runs. Words, intervals and bounds are those of
-`notebooks/protocol.md`.
-"""
+"""What paper C claims about IMDb, from the kept curves of the study `imdb_256`."""
 
 import numpy as np
 
@@ -82,10 +78,7 @@ def at_end(run: Curve, name: str) -> float:
 
 
 def _at_level(run: Curve, name: str, level: float, along: str, rising: bool = True) -> float:
-    """The metric `name` where `along` first passes `level`, linear in between; NaN if never.
-
-    The name "steps" stands for the steps that were taken.
-    """
+    """The metric `name`, or the "steps", where `along` first passes `level`, or NaN."""
     x, level = (run.metrics[along], level) if rising else (-run.metrics[along], -level)
     y = run.evaluated_at if name == "steps" else run.metrics[name]
     passed = np.flatnonzero(x >= level)

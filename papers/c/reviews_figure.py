@@ -24,10 +24,7 @@ def shown(rule: str) -> str:
 
 
 def _training_panels(axes, curves: Curves) -> None:
-    """Two panels: training loss a row; test accuracy.
-
-    The numbers at its right are of all test rows, the mean over the seeds.
-    """
+    """Training loss; test accuracy, in numbers on all rows, the mean over seeds."""
     kept_curves.losses(axes[0], curves, shown)
     ends = []
     for rule in curves.rates():
@@ -47,10 +44,7 @@ def rates(curves: Curves) -> Figure:
 
 
 def _differences(ax, rows: list[tuple[str, Interval, str]], scale=1.0, also=()) -> None:
-    """Paired differences as a forest, a dot a seed: (name, interval, verdict or "").
-
-    The axis has room for the values `also`.
-    """
+    """A forest of (name, interval, verdict or ""), with room for the values `also`."""
     bars = []
     for name, measured, verdict in rows:
         values = scale * np.array([measured.estimate, measured.low, measured.high])
@@ -79,10 +73,7 @@ def accuracy_figure(curves: Curves) -> Figure:
 
 
 def sparsity_figure(curves: Curves) -> Figure:
-    """How magnitudes move from start to end, and Hoyer index, by part; l1.1 less l2, judged.
-
-    In the last panel at the end, and below that at matched training accuracy.
-    """
+    """How magnitudes move, Hoyer index; l1.1 less l2, at the end and matched."""
     figure, axes = plots.panels(2, 3, height=2.1)
     (index, judged), grid = axes[3:5], axes[0].get_gridspec()
     axes[5].remove()

@@ -31,8 +31,7 @@ REFERENCE_SEEDS = {1.75: 8, 2: 8, 3: 4}
 def joint_instance() -> TokenSet:
     """The paper's fixed instance of joint training: n = 2, T = 3, d = 2, v_0 = 0.
 
-    The query is the first token. The opt tokens are not known before the head is: index 0 stands in
-    for them.
+    The query is the first token; index 0 stands in for the opt token until the head is known.
     """
     X = [[(-2.7, 1.2), (1.4, 2.1), (1.3, -0.1)], [(0.4, -2.2), (-1.1, -0.4), (0.9, 0.1)]]
     return token_set(X, [1, -1], opt=np.zeros(2, int))
