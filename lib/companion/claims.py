@@ -29,8 +29,8 @@ OPEN = 8  # so many rows of a table are shown without a click
 UNDECIDED = "undecided"
 VERDICTS = ("reproduced", "not reproduced", UNDECIDED)
 MEANINGS = {  # of a measured value with an interval, by whether its row has a verdict
-    False: "a [b, c]: the worst seed, or what the row names, and the mean over seeds less and"
-    " plus two standard errors, so that a may lie outside",
+    False: "a [b, c]: the worst seed, or what the row names, and the mean over seeds ± two"
+    " standard errors, so that a may lie outside; for half of seeds a bootstrap",
     True: "a [b, c] of a row with a verdict: the mean over seeds, of ratios the geometric mean,"
     " or what the row names, and its 95 % interval; p: the level at which the interval would"
     " just decide",

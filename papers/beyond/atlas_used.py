@@ -335,7 +335,7 @@ def _own(name, tokens, selection, W, second, left, right):
 
 
 def own_ratios(tokens: TokenSet, name: str, path: Path, reached: Ratios, identity: bool = False):
-    """Last ratio of every run in the own norm of a row of OWN; the fixed point's residual.
+    """Last ratio of every run in the own norm of a row of OWN_SOURCES; the fixed point's residual.
 
     (runs,), NaN where a run selects nothing. identity: with the identity as the metric.
     """

@@ -152,7 +152,7 @@ def study(seeds: Sequence[int], count: int, steps: int, step: float | None = Non
     """Problems with `count` pairs made tight and without a dual, trained: kept, and refused.
 
     One pair: of unit tokens (n = 6, T = 8, d = 10), seen over two decades of t; more: of Gaussian
-    tokens (n = 6, T = 6, d = 36). step: of NGD, default half of the longest.
+    tokens (n = 6, T = 6, d = 36). step: of NGD, default half of the longest, at most ||W_mm||.
     """
 
     def study_seed(seed):

@@ -121,8 +121,8 @@ def adam(
 ) -> Optimiser:
     """Adam (Kingma and Ba, 2015): D = m^ / (sqrt(v^) + epsilon), entry by entry.
 
-    m = beta_1 m + (1 - beta_1) G, v = beta_2 v + (1 - beta_2) G^2; m^ = m / (1 - beta_1^t), v^
-    alike. epsilon 0 is welcome; with beta_2 = 0 an entry whose gradient is zero has v = 0, and
+    m = beta_1 m + (1 - beta_1) G, v = beta_2 v + (1 - beta_2) G^2; m^ = m / (1 - beta_1^{t+1}),
+    v^ alike. epsilon 0 is welcome; with beta_2 = 0 an entry whose gradient is zero has v = 0, and
     stays.
     """
     rule = rmsprop(step_size, memory, epsilon)
@@ -170,7 +170,7 @@ def full_adagrad(step_size: float) -> Optimiser:
     """Full-matrix AdaGrad (Duchi et al., 2011): D = S^{-1/2} vec(G), S = sum vec(G) vec(G)^T.
 
     The power is of the pseudo-inverse: eigenvalues below 1e-13 of the largest count as zero. A step
-    takes an eigendecomposition of size n(T-1): about 1,000 times a step of AdaGrad at n = 6, T = 8.
+    takes an eigendecomposition of size n(T-1): about 500 times a step of AdaGrad at n = 6, T = 8.
     """
     return Optimiser(FULL_ADAGRAD, step_size)
 
