@@ -106,8 +106,11 @@ def draw(histories: Mapping[str, History], step_size: float, caption: str) -> Fi
         axes[1].plot(t, norm, ms=3, **look.mark)
         said += f"\n{norm:.3g} of {3 * step_size * t ** (1 / 3):#.3g} at {t:,}"
     pieces.note(axes[1], said, 0.04, 0.97, "top", look.colour)
-    for axis in axes[4:]:
-        pieces.toward_one(axis, 1e-8)
+    for axis in axes[4:]:  # on which 1 - value is drawn
+        axis.set(yscale="log", ylim=(1, 1e-8))
+        labels = ["0." + "9" * k if k < 4 else f"$1-10^{{-{k}}}$" for k in range(1, 9)]
+        axis.set_yticks([10.0**-k for k in range(1, 9)], labels, minor=False)
+        axis.minorticks_off()
     for axis in axes[3:]:
         axis.set_xlabel("iteration $t$")
     return plots.caption(plots.legend(figure, axes[1]), caption)
