@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from lib import attention, svm
-from lib.attention import coordinates
-from lib.attention.token_sets import TokenSet
+from lib.attention import TokenSet, coordinates
 from papers.beyond.engine.training import Path
 
 NORMS: dict[str, Any] = {  # name in figures: norm of `svm.token_svm`

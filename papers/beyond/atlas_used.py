@@ -25,27 +25,8 @@ from lib import svm
 from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim
 from lib.seeds import stream
-from papers.beyond import factored_atlas, margin_law
-from papers.beyond.atlas import (
-    NORMS,
-    BestMargins,
-    Ratios,
-    column,
-    features,
-    least_margins,
-    selected,
-)
-from papers.beyond.atlas_rules import (
-    BATCHES,
-    GAMMA,
-    GROWTH,
-    OURS,
-    TENTH,
-    Row,
-    atlas_claim,
-    step,
-    word,
-)
+from papers.beyond import atlas, atlas_rules, factored_atlas, margin_law
+from papers.beyond.atlas_rules import GAMMA, GROWTH, OURS, TENTH, Row, atlas_claim, step
 from papers.beyond.engine import factored
 from papers.beyond.engine import optimisers as o
 from papers.beyond.engine.training import Path
@@ -106,7 +87,7 @@ def other_rows() -> dict[str, Row]:
     rows = {}
     for name, (norm, p) in rules.items():
         rule = o.variance_reduced(o.on_batches(o.steepest(p, step(norm) / 4), 1))
-        rows[f"{name}, variance reduced"] = Row(rule, norm, norm, TENTH, BATCHES)
+        rows[f"{name}, variance reduced"] = Row(rule, norm, norm, TENTH, atlas_rules.BATCHES)
     return rows | {"OLion": Row(o.olion(step("l_inf")), None, "l_inf", TENTH)}
 
 
@@ -125,12 +106,12 @@ class AtRest:
     allowed: np.ndarray
 
 
-def at_rest(row: Row, path: Path, best: BestMargins, identity: bool = False) -> AtRest:
+def at_rest(row: Row, path: Path, best: atlas.BestMargins, identity: bool = False) -> AtRest:
     """How a row of `decay_rows` ended; in the Frobenius norm with the identity as the metric."""
     tokens, W, decay = best.tokens, path.W[:, -1], row.rule.weight_decay
     norm = "Frobenius" if identity else row.highest
-    selection, size = selected(tokens, W), svm.norm_of(W, NORMS[norm])
-    margins = least_margins(tokens, selection, W[:, None])[:, 0]
+    selection, size = atlas.selected(tokens, W), svm.norm_of(W, atlas.NORMS[norm])
+    margins = atlas.least_margins(tokens, selection, W[:, None])[:, 0]
     missing, law, allowed = np.full((3, len(W)), np.nan)
     for run in np.flatnonzero((margins > 0) & (path.status == "completed")):
         solution = best.solution(run, selection[run], norm)
@@ -165,11 +146,11 @@ def forbidden(ends: Mapping[str, AtRest]) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-def in_frobenius(by_rule: Mapping[str, Ratios]) -> dict[str, Ratios]:
+def in_frobenius(by_rule: Mapping[str, atlas.Ratios]) -> dict[str, atlas.Ratios]:
     """Every norm's ratio that in Frobenius: what the identity as the metric shows."""
-    k = column("Frobenius")
+    k = atlas.column("Frobenius")
     return {
-        name: replace(ratios, value=np.repeat(ratios.value[..., k : k + 1], len(NORMS), -1))
+        name: replace(ratios, value=np.repeat(ratios.value[..., k : k + 1], len(atlas.NORMS), -1))
         for name, ratios in by_rule.items()
     }
 
@@ -229,12 +210,12 @@ def gauge_claims(moved: Mapping[str, np.ndarray]) -> list[Claim]:
     return [atlas_claim("gauge", x, name, why=why.format(x.min())) for name, x in moved.items()]
 
 
-def own_claims(own: Mapping[str, np.ndarray], by_rule: Mapping[str, Ratios]) -> list[Claim]:
+def own_claims(own: Mapping[str, np.ndarray], by_rule: Mapping[str, atlas.Ratios]) -> list[Claim]:
     """Adam on single samples reaches its own norm; the others' has the largest ratio of the row."""
     claims = []
     for name, value in own.items():
         if "per sample" in name:
-            measured, bound = value, BOUNDS[f"atlas.own_norm.{word(name)}"]
+            measured, bound = value, BOUNDS[f"atlas.own_norm.{atlas_rules.word(name)}"]
             why = f"{(value >= bound).sum()} of {len(value)} runs reach it"
         else:
             above = value > by_rule[name].last.max(1)
@@ -315,7 +296,7 @@ def _in_turned(tokens: TokenSet, selection, W, left, right) -> float:
     """W's share of the largest margin in max |Q_L^T W Q_R|; left Q_L and right Q_R orthogonal."""
     other = replace(tokens, X=tokens.X @ left, u=tokens.u @ left, z=tokens.z @ right)
     best = 1 / svm.token_svm(other, selection[None], np.inf).norm[0]
-    margin = least_margins(tokens, selection[None], W[None, None])[0, 0]
+    margin = atlas.least_margins(tokens, selection[None], W[None, None])[0, 0]
     return margin / np.abs(left.T @ W @ right).max() / best
 
 
@@ -323,7 +304,7 @@ def _own(name, tokens, selection, W, second, left, right):
     """(ratio, residual of the fixed point) of one run; second None: the identity as the metric."""
     if name == "SOAP":
         return _in_turned(tokens, selection, W, left, right), 0.0
-    A = features(tokens, selection)
+    A = atlas.features(tokens, selection)
     if name == "Shampoo, sums":
         return _two_sided(A, W, left, right), 0.0
     if second is None:
@@ -334,7 +315,9 @@ def _own(name, tokens, selection, W, second, left, right):
     return _entrywise(A, W, point.s), point.residual
 
 
-def own_ratios(tokens: TokenSet, name: str, path: Path, reached: Ratios, identity: bool = False):
+def own_ratios(
+    tokens: TokenSet, name: str, path: Path, reached: atlas.Ratios, identity: bool = False
+):
     """Last ratio of every run in the own norm of a row of OWN; the fixed point's residual.
 
     (runs,), NaN where a run selects nothing. identity: with the identity as the metric.

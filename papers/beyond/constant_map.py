@@ -12,13 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lib.attention import coordinates, tokens
-from lib.attention.token_sets import TokenSet, token_set
+from lib.attention import TokenSet, coordinates, token_set, tokens
 from lib.companion.claims import Claim
-from lib.dynamics.gradient_descent import train
-from lib.dynamics.rules import ngd
+from lib.dynamics import ngd, train
 from lib.seeds import stream
-from lib.svm.max_margin import Infeasible, token_svm
+from lib.svm import Infeasible, token_svm
 from papers.beyond import margin_law_runs, margins
 from papers.beyond.global_map import half_of_seeds
 from papers.beyond.margin_law import PremiseFails, margin_law, score_gaps

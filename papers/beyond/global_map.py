@@ -17,11 +17,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import norm as normal
 
-from lib.attention import coordinates, tokens
-from lib.attention.token_sets import TokenSet, token_set
+from lib.attention import TokenSet, coordinates, token_set, tokens
 from lib.companion.claims import Claim
-from lib.dynamics.gradient_descent import train
-from lib.dynamics.rules import GradientRule
+from lib.dynamics import GradientRule, train
 from lib.seeds import stream
 from papers.beyond.margin_law import score_gaps
 from papers.beyond.tolerances import BOUNDS, SATURATED, claim

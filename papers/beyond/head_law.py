@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lib.attention import coordinates, model, tokens
-from lib.attention.token_sets import TokenSet
+from lib.attention import TokenSet, coordinates, scores, tokens
 from lib.companion.claims import Claim
 from lib.seeds import stream
-from lib.svm.max_margin import token_svm
+from lib.svm import token_svm
 from papers.beyond import margin_law as law_of
 from papers.beyond.margin_law import MarginLaw, PremiseFails, margin_law, require, saturated_slopes
 from papers.beyond.tolerances import SATURATED, SETTLED_HEADS, claim
@@ -79,7 +78,7 @@ def predict(heads: Sequence[TokenSet]) -> _HeadLaw:
 
 
 def _opt_scores(head):
-    return np.take_along_axis(model.scores(head, head.u), head.opt[..., None], -1)
+    return np.take_along_axis(scores(head, head.u), head.opt[..., None], -1)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,12 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lib.attention import coordinates
-from lib.attention.token_sets import TokenSet
+from lib.attention import TokenSet, coordinates
 from lib.companion.claims import Claim
-from lib.dynamics import gradient_descent
-from lib.dynamics.rules import GradientRule, ngd
-from lib.svm.max_margin import MaxMargin, head_svm, token_svm
+from lib.dynamics import GradientRule, gradient_descent, ngd
+from lib.svm import MaxMargin, head_svm, token_svm
 from papers.beyond import margin_law, margins, tolerances
 from papers.beyond.margin_law import MarginLaw, require, score_gaps
 from papers.beyond.tolerances import claim

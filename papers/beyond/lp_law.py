@@ -12,13 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lib.attention import coordinates, model, tokens
-from lib.attention.token_sets import TokenSet
+from lib.attention import TokenSet, coordinates, model, tokens
 from lib.companion.claims import Claim
-from lib.mirror import geometry
-from lib.mirror.descent import MirrorRule, gaussian_start
-from lib.mirror.descent import train as train_mirror
-from lib.svm.max_margin import token_svm
+from lib.mirror import MirrorRule, descent, gaussian_start, geometry
+from lib.svm import token_svm
 from papers.beyond.margin_law import require, saturated_slopes
 from papers.beyond.margins import each_seed
 from papers.beyond.tolerances import AT_REST_LP as REST
@@ -106,7 +103,7 @@ def _run(law, size, steps, start=None):
     rule = MirrorRule(p, size ** (p - 1) / steps)
     first = max(1, int(steps * 10.0 ** -(p - 1)))  # the last decade of ||W||
     late = np.unique(np.geomspace(first, steps, 12).round().astype(int))
-    history = train_mirror(law.tokens, rule, steps, start, record=late, loss="exponential")
+    history = descent.train(law.tokens, rule, steps, start, record=late, loss="exponential")
     level = history.norm[0] / law.solution.norm[0]
     raised = (level / ((p - 1) * late)).max() * law.fastest
     reason = f"a step is {raised / 2:.2g} times as long as the longest that settles"
@@ -156,7 +153,7 @@ def _onset(law, at, times=(0.9, 1.25)):
     """Moves of the offsets in one step at `times` the onset `at`, p < 2; at half they rest."""
     record = sorted({round(share * at) + k for share in (0.5, *times) for k in (0, 1)})
     rule = MirrorRule(law.p, law.cycling_step(at))
-    W = train_mirror(law.tokens, rule, record[-1], record=record, loss="exponential").W[0]
+    W = descent.train(law.tokens, rule, record[-1], record=record, loss="exponential").W[0]
     moved = np.abs(np.diff(law.offsets(W), axis=0)[::2]).max(1)
     reason = f"an offset still moves by {moved[0]:.1g} a step at half of the onset"
     require(moved[0] <= QUIET_LP, "offsets at rest", moved[0], reason)

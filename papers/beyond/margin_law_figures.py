@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from lib.companion import plots
-from lib.dynamics.history import History
+from lib.dynamics import History
 from papers import fits, pieces
 from papers.beyond import constant_map, global_map, head_law, joint_law, lp_law
 from papers.beyond import margin_law_runs as runs

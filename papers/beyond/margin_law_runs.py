@@ -1,7 +1,7 @@
-"""The law of the margins met by training: a run's prediction beside what it measured, and claims.
+"""The law of the margins met by training: a run's prediction beside what it measured.
 
-The prediction knows tokens, head, loss, which tokens the run selects and what lies outside the
-support's span early on.
+The prediction knows tokens, head, loss, which tokens the run selects and what lies outside
+the support's span early on.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,12 +9,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lib.attention import coordinates
-from lib.attention.token_sets import TokenSet
+from lib.attention import TokenSet, coordinates
 from lib.companion.claims import Claim
-from lib.dynamics.gradient_descent import Start, train, zero_start
-from lib.dynamics.rules import POLYAK, GradientRule
-from lib.svm.max_margin import Infeasible, MaxMargin, token_svm
+from lib.dynamics import GradientRule, Start, rules, train, zero_start
+from lib.svm import Infeasible, MaxMargin, token_svm
 from papers.beyond import margin_law, margin_theorem, margins
 from papers.beyond.margin_law import MarginLaw, PremiseFails
 from papers.beyond.tolerances import claim
@@ -39,7 +37,6 @@ class _Measured:
     error: np.ndarray  # (k,) direction error against W_mm
     norm: np.ndarray  # (k,) ||W_t||
     level: np.ndarray  # (k,) a_t = <W_t, W_mm>/||W_mm||^2
-    margins: np.ndarray  # (n, T-1) at the last record
     moved: float  # how much an offset moved in the last step
     step_length: float  # of the last step
     outside: float  # what lay off the support's span at the first record, or in W_0
@@ -50,25 +47,23 @@ class _Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """One run: its law and what it measured; both None where `refusal` says which premise fails.
+    """One run: its law and what it measured; None where `refusal` says which premise fails.
 
-    premise: its name; amount: by how much it fails. The other fields are of this run alone, with a
-    runs axis of length 1. margins (3, n, T-1): at a tenth of the steps, at the last but one and at
-    the last.
+    The other fields are of this run alone, with a runs axis of length 1.
     """
 
     setting: LawSetting
     run: int
+    margins: np.ndarray  # (3, n, T-1): at a tenth of the steps, at the last but one, at the last
     refusal: str = ""
     premise: str = ""
-    amount: float = np.nan
+    amount: float = np.nan  # by how much the premise fails
     tokens: TokenSet | None = None
     selected: np.ndarray | None = None
     solution: MaxMargin | None = None
     log_slopes: np.ndarray | None = None
     law: MarginLaw | None = None
     measured: _Measured | None = None
-    margins: np.ndarray | None = None
 
     @property
     def duals_alone(self) -> bool:
@@ -78,7 +73,7 @@ class Comparison:
     def proof(self, early: bool = False, everywhere: bool = False) -> margin_theorem.Proof:
         """The local theorem from the run's last iterate on, or (early) from a tenth on.
 
-        everywhere: by steps shorter than 8/D^2 alone. `early` and `everywhere` know no momentum.
+        everywhere: by steps shorter than 8/D^2 alone. Both know no momentum.
         """
         local = margin_theorem.Local(self.tokens, self.law, self.selected, self.setting.loss)
         (tenth, before, last), rule = self.margins, self.setting.rule
@@ -127,8 +122,8 @@ def _compare(c, history, start, selected):
     solution = token_svm(tokens, selected)
     slopes = margin_law.saturated_slopes(tokens, selected, setting.loss)
     law = margin_law.margin_law(tokens, solution, selected, log_slopes=slopes)
-    known = dict(tokens=tokens, selected=selected, solution=solution, log_slopes=slopes, law=law)
-    c = replace(c, **known)
+    c = replace(c, tokens=tokens, selected=selected, solution=solution)
+    c = replace(c, log_slopes=slopes, law=law)
     measured = _measure(c, history, float(start.outside[run]))
     margins.check_settled(run, law, measured, setting.rule.momentum)
     return replace(c, measured=measured)
@@ -136,7 +131,7 @@ def _compare(c, history, start, selected):
 
 def _measure(c, history, off_span):
     """`_Measured` of one run; off_span: the norm of W_0's part outside minimal coordinates."""
-    run, last = c.run, c.margins[-1]
+    run = c.run
     W = [history.weights(k)[run : run + 1] for k in range(len(history.iterations))]
     V, support = c.solution.W, c.law.support
     # without steps - 1, which would weigh in the fits
@@ -147,7 +142,7 @@ def _measure(c, history, off_span):
     left = margins.outside_support(c.tokens, c.selected, support, early)[0]
     half = int(np.flatnonzero(history.iterations == history.iterations[-1] // 2)[0])
     step = W[-1] - W[half]
-    duals = margins.recovered_duals(last, c.log_slopes[0])[None]
+    duals = margins.recovered_duals(c.margins[-1], c.log_slopes[0])[None]
     offsets = c.margins[1:, support[0]]
     offsets = offsets - offsets.mean(1, keepdims=True)
     return _Measured(
@@ -155,7 +150,6 @@ def _measure(c, history, off_span):
         error=np.array([margins.direction_error(W[k], V, off_span)[0] for k in late]),
         norm=history.norm[run, late],
         level=along[late] / c.solution.norm[0],
-        margins=last,
         moved=float(np.abs(offsets[1] - offsets[0]).max()),
         step_length=float(np.exp(history.log_step[run, -1] + history.log_gradient[run, -1])),
         outside=float(np.hypot(left, off_span)),
@@ -166,7 +160,7 @@ def _measure(c, history, off_span):
 
 
 def _duality_gap(tokens, selected, W, duals):
-    """Relative distance of W (runs, r, q) from the max-margin direction, by duals of any origin.
+    """Relative distance of W (runs, r, q) from the max-margin direction, by any duals.
 
     1^T beta / ||sum beta_m A_m|| bounds the norm of all W of margin 1.
     """
@@ -184,14 +178,14 @@ def kept(runs: Iterable) -> list:
 
 def dual_shares(c: Comparison) -> tuple[np.ndarray, np.ndarray]:
     """beta / sum beta read off the margins, and the law's, over the support."""
-    read = margins.recovered_duals(c.measured.margins, c.log_slopes[0])
+    read = margins.recovered_duals(c.margins[-1], c.log_slopes[0])
     solved, on = c.law.duals[0], c.law.support[0]
     return read[on], solved[on] / solved.sum()
 
 
 def offsets_missed(c: Comparison) -> np.ndarray:
     """Measured less predicted offsets over the support."""
-    apart = c.measured.margins - c.measured.level[-1] - c.law.offsets[0]
+    apart = c.margins[-1] - c.measured.level[-1] - c.law.offsets[0]
     return apart[c.law.support[0]]
 
 
@@ -200,7 +194,7 @@ def _values(c):
     m, law, rule = c.measured, c.law, c.setting.rule
     # of ||W_t|| per iteration
     speed = rule.step_size / (1 - rule.momentum)
-    speed = float(law.norm[0]) / 2 if rule.kind == POLYAK else speed
+    speed = float(law.norm[0]) / 2 if rule.kind == rules.POLYAK else speed
     slope = np.polyfit(m.iterations, 1 / m.error, 1)[0]
     return {
         "constant": m.error[-1] / c.predicted - 1,
@@ -217,8 +211,7 @@ def _values(c):
 
 def all_claims(comparisons: Sequence[Comparison]) -> list[Claim]:
     """Every claim on the kept runs, of which there is one; the last applies the local theorem."""
-    runs, rows = [_values(c) for c in comparisons], []
-    for id in runs[0]:
-        values = np.concatenate([np.atleast_1d(run[id]) for run in runs])
-        rows.append(claim(f"law.{id}", values))
-    return [*rows, claim("law.proved", np.mean([c.proof().holds for c in comparisons]))]
+    runs = [_values(c) for c in comparisons]
+    values = {id: np.concatenate([np.atleast_1d(run[id]) for run in runs]) for id in runs[0]}
+    values["proved"] = np.mean([c.proof().holds for c in comparisons])
+    return [claim(f"law.{id}", value) for id, value in values.items()]

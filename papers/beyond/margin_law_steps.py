@@ -1,7 +1,7 @@
-"""Steps and the law of the margins: those that grow until it is seen, those too long to settle.
+"""Steps and the law of the margins: growing until it is seen, or too long to settle.
 
-The map of the offsets is the same for all rules: one step that raises the margins by s multiplies a
-wrong offset in the mode of eigenvalue lambda by 1 - s lambda.
+One step of any rule that raises the margins by s multiplies a wrong offset in the mode of
+eigenvalue lambda by 1 - s lambda.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,14 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lib.attention import coordinates
-from lib.attention.token_sets import TokenSet, token_set
+from lib.attention import TokenSet, coordinates, token_set
 from lib.companion.claims import Claim
-from lib.dynamics.gradient_descent import Start, train
-from lib.dynamics.history import History
-from lib.dynamics.rules import LOG_2, custom_log, gd, ngd, polyak
+from lib.dynamics import History, Start, custom_log, gd, ngd, polyak, rules, train
 from lib.seeds import stream
-from lib.svm.max_margin import token_svm
+from lib.svm import token_svm
 from papers.beyond import margins
 from papers.beyond.margin_law import MarginLaw, margin_law
 from papers.beyond.tolerances import LOUD, claim
@@ -25,17 +22,14 @@ LAST = 64  # records over which a move is read
 
 
 def _growing_gd(step_size, growth):
-    """GD with eta_t = step_size e^{growth t}: margins grow by `growth` a step, not by growth/t."""
-    return custom_log(lambda t, log_gap, log_norm: np.log(step_size) + growth * t + 0.0 * log_norm)
+    """GD with eta_t = step_size e^{growth t}: margins grow by `growth` a step, not growth/t."""
+    return custom_log(lambda t, gap, norm: np.log(step_size) + growth * t + 0.0 * norm)
 
 
 def _growing_polyak(max_step, growth):
     """Polyak's step, its cap growing: min((L - L*)/(2 ||grad L||^2), max_step e^{growth t})."""
-    return custom_log(
-        lambda t, log_gap, log_norm: np.minimum(
-            log_gap - LOG_2 - 2 * log_norm, np.log(max_step) + growth * t
-        )
-    )
+    cap = lambda t: np.log(max_step) + growth * t
+    return custom_log(lambda t, gap, norm: np.minimum(gap - rules.LOG_2 - 2 * norm, cap(t)))
 
 
 def figure2_runs(
@@ -59,21 +53,19 @@ def figure2_runs(
 
 
 def ratio_to_law(history: History, target: str, law: MarginLaw) -> np.ndarray:
-    """Direction error over the law's at the same ||W_t||, (runs, k): tends to 1 for every rule."""
+    """Direction error over the law's at the same ||W_t||, (runs, k): it tends to 1."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return history.direction_error[target] / law.direction_error(history.norm)
 
 
-def _settling_rate(
-    history: History, law: MarginLaw, low: float = 1e-8, high: float = 1e-3
-) -> np.ndarray:
-    """Decay of the offsets' slowest mode per margin, over its eigenvalue, between the sizes."""
+def _settling_rate(history, law):
+    """Decay of the offsets' slowest mode per margin, over its eigenvalue, 1e-3 to 1e-8."""
     level = history.norm / law.norm[:, None]
     offsets = np.where(law.support, law.offsets, 0.0)[:, None]
     left = np.abs(((history.margins - offsets) * law.slowest_mode[:, None]).sum((2, 3)))
     rates = []
     for run, (a, y) in enumerate(zip(level, left, strict=True)):
-        keep = (y > low) & (y < high)
+        keep = (y > 1e-8) & (y < 1e-3)
         rates.append(-np.polyfit(a[keep], np.log(y[keep]), 1)[0] / law.slowest[run])
     return np.array(rates)
 
@@ -106,29 +98,24 @@ def cycles(
 ) -> Cycles:
     """Train every run with NGD at steps around the longest that lets the offsets settle.
 
-    From the settled state with its residual 1 % too long, so that a disturbance dies or grows.
-    `moved` is the largest change of an offset over the last LAST iterations.
+    From the settled state with its residual 1 % too long, so that a disturbance dies or
+    grows. `moved` is the largest change of an offset over the last LAST iterations.
     """
     moved = np.empty((len(tokens.y), len(multiples)))
     record = np.arange(steps - LAST, steps + 1)
     for run in range(len(tokens.y)):
         problem = coordinates.minimal(tokens.run(run))
         solution = token_svm(problem.tokens)
-        law = margin_law(problem.tokens, solution)
-        start = _settled_start(problem.tokens, solution.W, law)
+        law, data = margin_law(problem.tokens, solution), problem.tokens
+        delta = coordinates.differences(data, data.opt)
+        residual = np.einsum("rnt,rntd,rne->rde", law.coefficients, delta, data.z)
+        start = Start(100.0 * solution.W + 1.01 * residual, np.zeros(1))
         for column, multiple in enumerate(multiples):
             rule = ngd(multiple * law.longest_step(momentum)[0], momentum=momentum)
             history = train(problem, rule, steps, record, start=start)
             offsets = history.margins[0][:, law.support[0]]
             moved[run, column] = np.ptp(offsets - offsets.mean(1, keepdims=True), axis=0).max()
     return Cycles(np.asarray(multiples), momentum, moved)
-
-
-def _settled_start(tokens, W_mm, law, level=100.0, longer=1.01):
-    """W_0 = level W_mm + longer rho_perp: where a run would be at margin level a_t = `level`."""
-    delta = coordinates.differences(tokens, tokens.opt)
-    residual = np.einsum("rnt,rntd,rne->rde", law.coefficients, delta, tokens.z)
-    return Start(level * W_mm + longer * residual, np.zeros(len(W_mm)))
 
 
 def threshold(runs: Sequence[Cycles], short: float, long: float) -> list[Claim]:
@@ -183,22 +170,16 @@ def _random_supports(draw: np.random.Generator, count: int, pairs: int) -> tuple
     return shares, across - shares[:, None] @ across
 
 
-def _which_cycle(
-    shares: np.ndarray,
-    across: np.ndarray,
-    starts: np.ndarray,
-    multiple: float = 0.9,
-    momentum: float = 0.0,
-    steps: int = 3000,
-) -> np.ndarray:
+def _which_cycle(shares, across, starts, momentum=0.0, steps=3000):
     """Which saturated runs of NGD still go to and fro in the end, (count, starts).
 
-    y = x/||V|| moves by s D/sqrt(1 + ||D||^2), D = sum_m pi_m u_m, s = eta/||V||, pi_m proportional
-    to pi*_m e^{-<u_m, y>}, from s times `starts` (count, starts, k). Such a run moves by LOUD s a
-    step in the mean of the last LAST, and in all by an eighth of that.
+    y = x/||V|| moves by s D/sqrt(1 + ||D||^2), D = sum_m pi_m u_m, s = eta/||V||, at 0.9 of
+    the longest step, pi_m proportional to pi*_m e^{-<u_m, y>}, from s times `starts` (count,
+    starts, k). Such a run moves by LOUD s a step in the mean of the last LAST, and in all by
+    an eighth of that.
     """
     modes = np.swapaxes(across, 1, 2) @ (shares[..., None] * across)
-    step = 2 * multiple * (1 + momentum) / np.linalg.eigvalsh(modes)[:, -1, None, None]
+    step = 2 * 0.9 * (1 + momentum) / np.linalg.eigvalsh(modes)[:, -1, None, None]
     y, move, path, early = starts * step, 0.0, 0.0, starts
     for left in range(steps, 0, -1):
         if left == LAST:
@@ -242,7 +223,7 @@ def gd_order(history: History, errors: np.ndarray, law: MarginLaw) -> Claim:
     """GD: the error of W_{2t} - W_t falls like log t / t^lambda, lambda = min(lambda_1, 1).
 
     Proved: at most t^-q for every q < min(lambda_1, 1, excess). Measured over the last four
-    doublings: the factor log t, in resonance with the softmax weights where lambda_1 is near 1.
+    doublings: the factor log t, in resonance with the softmax where lambda_1 is near 1.
     """
     t, y = history.iterations[1:][-5:], errors[:, -5:]
     fitted = [np.polyfit(np.log(t), np.log(e / np.log(t)), 1)[0] for e in y]

@@ -10,8 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import solve_discrete_lyapunov
 
-from lib.attention import losses, model
-from lib.attention.token_sets import TokenSet
+from lib.attention import TokenSet, losses, model
 from lib.dynamics.rules import CUSTOM, GD, NGD, POLYAK, GradientRule
 from papers.beyond.margin_law import MarginLaw, features, gaps_of_scores, gram
 from papers.beyond.tolerances import INDEPENDENT, TILT

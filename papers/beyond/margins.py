@@ -1,16 +1,15 @@
-"""Margins of a run: what they say of the max-margin solution, and what a run must show first.
+"""Margins of a run: what they say of the solution, and what a run must show first.
 
-Pairs m = (i, t): sample i, and the tokens t that it does not select, ascending. The checks look at
-margins and steps, never at the direction error, and prove nothing.
+Pairs m = (i, t): sample i, and the tokens t that it does not select, ascending. The checks
+look at margins and steps, never at the direction error, and prove nothing.
 """
 
 from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from lib.attention import coordinates
-from lib.attention.token_sets import TokenSet
-from lib.dynamics.history import History
+from lib.attention import TokenSet, coordinates
+from lib.dynamics import History
 from papers.beyond.margin_law import PremiseFails, gram, require
 from papers.beyond.tolerances import AT_REST, ROUNDING, SATURATED, SETTLED
 
@@ -27,7 +26,7 @@ def selection(history: History, opt: np.ndarray, k: int = -1) -> np.ndarray:
 
 
 def relative_margins(history: History, opt: np.ndarray, selected: np.ndarray) -> np.ndarray:
-    """Logit of the selected token minus logits of the others at every record, (runs, k, n, T-1)."""
+    """Logit of the selected token less those of the others at every record, (runs, k, n, T-1)."""
     runs, count, n, S = history.margins.shape
     logits = np.zeros((runs, count, n, S + 1))  # relative to the opt token
     place = np.broadcast_to(coordinates.others(opt, S + 1)[:, None], history.margins.shape)
@@ -46,7 +45,7 @@ def recovered_duals(margins: np.ndarray, log_slopes: np.ndarray) -> np.ndarray:
 
 
 def difference(history: History, early: int, late: int) -> np.ndarray:
-    """W at record `late` less W at record `early`, (runs, r, q): (a_late - a_early) W_mm + o(1).
+    """W at record `late` less W at `early`, (runs, r, q): (a_late - a_early) W_mm + o(1).
 
     Raises ValueError for records that do not ascend or that a run did not reach.
     """
@@ -59,7 +58,7 @@ def difference(history: History, early: int, late: int) -> np.ndarray:
 
 
 def along_and_off(W: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """<W, V>/||V|| and the norm of W less its part along V, (runs,) each; W, V (runs, r, q)."""
+    """<W, V>/||V|| and the norm of W less its part along V, (runs,); W, V (runs, r, q)."""
     unit = V / np.linalg.norm(V, axis=(1, 2), keepdims=True)
     along = np.einsum("rij,rij->r", W, unit)
     return along, np.linalg.norm(W - along[:, None, None] * unit, axis=(1, 2))
@@ -97,8 +96,8 @@ def _span_part(tokens, selected, support, W):
     margins = np.einsum("rntd,rde,rne->rnt", delta, W, tokens.z, optimize=True)
     inside = np.empty(W.shape)
     for run, on in enumerate(support):
-        flat, weights = on.ravel(), np.zeros(on.shape)
-        tight = K[run][np.ix_(flat, flat)]
+        tight = K[run][np.ix_(on.ravel(), on.ravel())]
+        weights = np.zeros(on.shape)
         weights[on] = np.linalg.lstsq(tight, margins[run][on], rcond=1e-12)[0]
         inside[run] = np.einsum("nt,ntd->dn", weights, delta[run]) @ tokens.z[run]
     return inside
@@ -128,7 +127,7 @@ def check_selection(run, margins):
 
 
 def check_settled(run, law, measured, momentum):
-    """Raise PremiseFails where steps are too long, the run too short, or an offset still moves."""
+    """Raise PremiseFails: steps too long, run too short, or an offset that still moves."""
     longest, step = law.longest_step(momentum)[0], measured.step_length
     reason = f"steps of length {step:.3g} make the offsets cycle, they need less than {longest:.3g}"
     require(step < longest, "short steps", step / longest, reason, run)

@@ -19,8 +19,7 @@ import torch
 from torch import Tensor
 
 from lib import attention, svm
-from lib.attention.token_sets import TokenSet
-from lib.attention.tokens import unit_tokens
+from lib.attention import TokenSet, unit_tokens
 from lib.companion.claims import Claim, judged
 from lib.data import images
 from lib.networks import VisionTransformer

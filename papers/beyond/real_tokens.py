@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
-from lib import attention
-from lib.attention import TokenSet, coordinates
+from lib.attention import TokenSet, coordinates, model, token_set
 from lib.companion import plots
 from lib.companion.claims import Claim
 from lib.data.texts import TextSet
@@ -66,7 +65,7 @@ def sentences(data: TextSet, count: int, shortest: int = 12) -> _Sentences:
     X, z = hidden[:, 1:-1], hidden[:, 0]
     tokenizer = Tokenizer.from_file(str(weights.folder / "tokenizer.json"))
     words = [[tokenizer.id_to_token(piece) for piece in row[1:-1]] for row in ids.tolist()]
-    return _Sentences(attention.token_set(X, y, z, _probe(X, y)), words)
+    return _Sentences(token_set(X, y, z, _probe(X, y)), words)
 
 
 def _probe(X, y):
@@ -109,7 +108,7 @@ def read(tokens: TokenSet, rule: GradientRule, steps: int, records: int = 13) ->
         why = f"the run {history.status[0]} at iteration {history.ended[0]}"
         return _Reading(iterations=history.iterations, weights=np.empty(0), refusal=why)
     W = [history.weights(k) for k in range(len(history.iterations))]
-    logits = np.concatenate([attention.logits(tokens, w) for w in W])
+    logits = np.concatenate([model.logits(tokens, w) for w in W])
     weights = np.exp(logits - np.logaddexp.reduce(logits, -1, keepdims=True))
     selected = measure.selection(history, tokens.opt)
     reading = _Reading(iterations=history.iterations, weights=weights, selected=selected[0])

@@ -16,21 +16,13 @@ import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.optimize import brentq, nnls
 
-from lib.attention import coordinates, model, tokens
-from lib.attention.token_sets import TokenSet
+from lib.attention import TokenSet, coordinates, model, tokens
 from lib.companion.claims import Claim
-from lib.dynamics.gradient_descent import train
-from lib.dynamics.rules import ngd
-from lib.svm.max_margin import token_svm
+from lib.dynamics import ngd, train
+from lib.svm import token_svm
+from papers.beyond import margin_law as duals_law
 from papers.beyond import margins
-from papers.beyond.margin_law import (
-    from_duals,
-    gram,
-    log_ratios,
-    margin_law,
-    require,
-    saturated_slopes,
-)
+from papers.beyond.margin_law import gram, log_ratios, margin_law, require, saturated_slopes
 from papers.beyond.tolerances import APART, SETTLED_IDLE, SMALLEST_DUAL, TIGHT, claim
 
 STEPS = (0.1, 0.02)  # as shares of the longest step
@@ -89,7 +81,7 @@ class _ZeroDuals:
         pushed = root[:, None] * Q[np.ix_(active, active)] * root
         self.rate = float(np.linalg.eigvalsh(pushed)[0])
         held, slopes = (x.reshape(solution.duals.shape) for x in (beta * on, log_slopes))
-        law = from_duals(K[None], held, solution.margins, slopes)
+        law = duals_law.from_duals(K[None], held, solution.margins, slopes)
         self.step = float(min(law.longest_step()[0] / 2, law.norm[0]))
 
     def residual(self, level: np.ndarray) -> np.ndarray:

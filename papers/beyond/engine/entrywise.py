@@ -72,7 +72,6 @@ def sign(G, D):
         D[j] = 1.0 if G[j] > 0.0 else (-1.0 if G[j] < 0.0 else 0.0)
 
 
-
 @numba.njit(fastmath=_REORDER)
 def steepest(G, top, p, work, D):
     """The D with ||D||_p <= 1 and largest <G, D>, and the log of ||G||_q, its value.

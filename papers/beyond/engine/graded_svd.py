@@ -162,7 +162,6 @@ def jacobi(A, V, count, width):
             break
 
 
-
 @numba.njit
 def _quintic(x, iterations):
     """Muon's polynomial, so many times, on a singular value x <= 1."""

@@ -151,7 +151,6 @@ def mix(into, a, graded, b):
     unit(into)
 
 
-
 @numba.njit(fastmath=_REORDER)
 def dense(graded, z, out):
     """out = the sum (d, d_z) without e^top; returns top, the largest log; -inf for zero."""
