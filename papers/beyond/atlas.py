@@ -1,8 +1,8 @@
 """The atlas: the margin of a run in each norm, over the largest that any W of that norm has.
 
-For the selection s that a run ends in, gamma_N = max {min_m <A_m, W> : N(W) <= 1} = 1/||W_mm||_N by
-the certified token SVM, also where solutions are not unique; the ratio of a run is min_m <A_m, W_t>
-/ (N(W_t) gamma_N) <= 1.
+For the selection that a run ends in, gamma_N = max {min_m <A_m, W> : N(W) <= 1} =
+1/||W_mm||_N by the certified token SVM; the ratio of a run is min_m <A_m, W_t> / (N(W_t)
+gamma_N) <= 1.
 """
 
 from collections.abc import Mapping
@@ -74,17 +74,12 @@ class BestMargins:
 
 @dataclass(frozen=True)
 class Ratios:
-    """What a rule's runs reached: value (runs, k, norms as in NORMS), NaN for none.
+    """What a rule's runs reached: value (runs, k, norms as in NORMS), NaN for none."""
 
-    iterations (k,); selection (runs, n) at the last record; steady (runs,): the same at half of the
-    iterations; status (runs,) of the path.
-    """
-
-    iterations: np.ndarray
+    iterations: np.ndarray  # (k,)
     value: np.ndarray
-    selection: np.ndarray
-    steady: np.ndarray
-    status: np.ndarray
+    selection: np.ndarray  # (runs, n) at the last record
+    steady: np.ndarray  # (runs,) the same at half of the iterations
 
     @property
     def last(self) -> np.ndarray:
@@ -107,7 +102,7 @@ def ratios(path: Path, best: BestMargins) -> Ratios:
             for k, (name, norm) in enumerate(NORMS.items()):
                 gamma = best.gamma(run, selection[run], name)
                 value[run, :, k] = margins[run] / svm.norm_of(W[run], norm) / gamma
-    return Ratios(path.iterations, value, selection, steady, path.status)
+    return Ratios(path.iterations, value, selection, steady)
 
 
 def atlas(paths: Mapping[str, Path], best: BestMargins) -> dict[str, Ratios]:

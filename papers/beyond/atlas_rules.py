@@ -1,9 +1,8 @@
 """The rows of the atlas: each rule, its step, the norm predicted to be maximised, and the claims.
 
-Predictions and criteria are those of notebooks/atlas_protocol.md: a norm is reached where the ratio
-is at least REACHED in every run; a run that selects nothing fails. Steps give every steepest
-descent margins that grow by GROWTH a step on unit tokens of n = 6, T = 8, d = 10, where the largest
-margin at norm 1 is about GAMMA.
+Predictions and criteria are those of notebooks/atlas_protocol.md. Steps give every steepest
+descent margins that grow by GROWTH a step on unit tokens of n = 6, T = 8, d = 10, where the
+largest margin at norm 1 is about GAMMA.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,8 +28,7 @@ ADAM = "arXiv 2406.10650 for linear models"  # Zhang, Zou and Cao
 PER_SAMPLE = "arXiv 2510.26303 for linear models"  # Baek, Song and Yun
 RESCALING = "arXiv 2311.14387 for linear models"  # Wang, Min and Wu
 MIRROR = "paper C for attention"
-# the first record of a run of 10^6 steps beyond a tenth of them
-TENTH = 119_378
+TENTH = 119_378  # the first record of a run of 10^6 steps beyond a tenth of them
 GAMMA = {
     "l_1": 0.067,
     "nuclear": 0.19,
@@ -44,17 +42,13 @@ GAMMA = {
 
 @dataclass(frozen=True)
 class Row:
-    """A rule, the norm `reached` by prediction, None for none, and `highest`, in half of the runs.
-
-    longest: where it stops, for the cost of a step or, with growing norms, the range of floats;
-    source: whose theorem says so, OURS where none that we know does.
-    """
+    """A rule, the norm `reached` by prediction, None for none, and `highest`, in half of the runs."""
 
     rule: Optimiser
     reached: str | None
     highest: str
-    longest: int = 1_000_000
-    source: str = OURS
+    longest: int = 1_000_000  # steps, for the cost of one or, with growing norms, the floats' range
+    source: str = OURS  # whose theorem says so
 
 
 def step(norm: str, growth: float = GROWTH) -> float:
@@ -208,25 +202,16 @@ def word(name: str) -> str:
     return "_".join("".join(c if c.isalnum() else " " for c in name).split())
 
 
-def _own(name: str, norm: str, reached: Ratios, by: str = OURS) -> Claim:
-    """The least ratio of all runs in the rule's `norm`, at the last record."""
-    ratios = reached.value[..., column(norm)]
+def _norm_reached(name, row, ratios):
+    """The least last ratio in the norm predicted, and by how much the others' are lower."""
+    own = ratios.value[..., column(row.reached)]
+    others = np.delete(ratios.last, column(row.reached), 1).max(1)
     why = "The ratio no longer rises in every run"
-    if (ratios[:, -1] > ratios[:, -3:][:, 0]).all():
-        why = f"The ratio still rises at the last step, {reached.iterations[-1]:,}"
-    return atlas_claim("own", ratios[:, -1], name, norm, by=by, why=why)
-
-
-def _lower(name, norm, reached, by=OURS):
-    """Every other norm's ratio is lower, in every run."""
-    k = column(norm)
-    excess = np.delete(reached.last, k, 1).max(1) - reached.last[:, k]
-    return atlas_claim("lower", excess, name, norm, by=by)
-
-
-def _none_reached(name, reached):
-    """No norm is reached: the largest over norms of the least ratio of all runs."""
-    return atlas_claim("none", reached.last.min(0), name)
+    if (own[:, -1] > own[:, -3:][:, 0]).all():
+        why = f"The ratio still rises at the last step, {ratios.iterations[-1]:,}"
+    about = name, row.reached
+    yield atlas_claim("own", own[:, -1], *about, by=row.source, why=why)
+    yield atlas_claim("lower", others - own[:, -1], *about, by=row.source)
 
 
 def ranked(last: np.ndarray, norms: Sequence[str], norm: str) -> tuple[float, str]:
@@ -236,11 +221,12 @@ def ranked(last: np.ndarray, norms: Sequence[str], norm: str) -> tuple[float, st
     return (largest == norms.index(norm)).sum() / len(last), nearest_to
 
 
-def _nearest(name: str, norm: str, reached: Ratios, by: str = OURS) -> Claim:
-    """In at least half of the runs the largest ratio is that of `norm`."""
-    share, nearest_to = ranked(reached.last, list(NORMS), norm)
+def _none_reached(name, row, ratios):
+    """The largest over norms of the least ratio, and in which norm most runs' is largest."""
+    yield atlas_claim("none", ratios.last.min(0), name)
+    share, nearest_to = ranked(ratios.last, list(NORMS), row.highest)
     why = f"The prediction is refuted here: nearest to {nearest_to}"
-    return atlas_claim("nearest", share, name, norm, by=by, why=why)
+    yield atlas_claim("nearest", share, name, row.highest, by=row.source, why=why)
 
 
 def memories(by_rule: Mapping[str, Ratios]) -> list[Claim]:
@@ -254,9 +240,8 @@ def growing(rows: Mapping[str, Row], by_rule: Mapping[str, Ratios]) -> list[Clai
     claims = []
     for name, row in rows.items():
         lowest = by_rule[name].last[:, column(row.highest)].min()
-        bound = ROWS["atlas.own"][1] if row.reached else ""
-        why = _why(by_rule[name])
-        claims.append(atlas_claim("growing", lowest, name, row.highest, bound=bound, why=why))
+        about = dict(bound=ROWS["atlas.own"][1] if row.reached else "", why=_why(by_rule[name]))
+        claims.append(atlas_claim("growing", lowest, name, row.highest, **about))
     return claims
 
 
@@ -284,10 +269,6 @@ def predictions(rows: Mapping[str, Row], reached: Mapping[str, Ratios]) -> list[
     largest = max(np.nanmax(ratios.value) for ratios in reached.values())
     claims = [claim("atlas.bounded", largest)]
     for name, row in rows.items():
-        if row.reached is not None:
-            claims.append(_own(name, row.reached, reached[name], row.source))
-            claims.append(_lower(name, row.reached, reached[name], row.source))
-        else:
-            claims.append(_none_reached(name, reached[name]))
-            claims.append(_nearest(name, row.highest, reached[name], row.source))
+        judged = _none_reached if row.reached is None else _norm_reached
+        claims += judged(name, row, reached[name])
     return claims

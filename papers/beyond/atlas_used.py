@@ -1,21 +1,21 @@
 """The atlas as optimisers are used: weight decay, own norms, variance reduction, factors turned.
 
-Decoupled decay lambda keeps N(W) <= 1/lambda, N the norm of the rule's step, and a run rests where
-log sum_m kappa_m e^{-g_m} is least in that ball, g_m the margins and kappa as in `margin_law`. By
-duality that is the largest sum_m pi_m log(kappa_m / pi_m) - N*(sum_m pi_m A_m) / lambda over
-probabilities pi, which tend to beta / sum beta, beta the duals of the token SVM in N. So g_m =
-gamma_N / lambda + a_m, a_m = log(kappa_m / beta_m) less its beta-weighted mean, and 1 - ratio =
--min_m a_m lambda / gamma_N to first order (ours).
+Decoupled decay lambda keeps N(W) <= 1/lambda, N the norm of the rule's step, and a run rests
+where log sum_m kappa_m e^{-g_m} is least in that ball, g_m the margins and kappa as in
+`margin_law`. By duality g_m = gamma_N / lambda + a_m, a_m = log(kappa_m / beta_m) less its
+beta-weighted mean, beta the duals of the token SVM in N, and 1 - ratio = -min_m a_m lambda /
+gamma_N to first order (ours).
 
-Norms of a rule's own. A rule whose divisors settle, D = H^{-1} G, is gradient descent in N(W)^2 =
-<W, H W>, of largest margin 1 / ||V||_F, V the shortest with <H^{-1/2} A_m, V> >= 1. AdaGrad: H =
-diag(sqrt v), v the sum of G^2 (Qian and Qian, 1906.03559). Adam on single samples: H = diag(s), s_j
-= sqrt(sum_i (sum_t beta_it A_it)_j^2), beta the duals in that norm (Baek, Song and Yun, 2510.26303,
-for linear models). Shampoo's sums: H W = L^{1/4} W R^{1/4}, SOAP: l_inf of Q_L^T W Q_R, ours.
+Norms of a rule's own. A rule whose divisors settle, D = H^{-1} G, is gradient descent in
+N(W)^2 = <W, H W>, of largest margin 1 / ||V||_F, V the shortest with <H^{-1/2} A_m, V> >= 1.
+AdaGrad: H = diag(sqrt v), v the sum of G^2 (Qian and Qian, 1906.03559). Adam on single
+samples: H = diag(s) (Baek, Song and Yun, 2510.26303, for linear models). Shampoo's sums:
+H W = L^{1/4} W R^{1/4}, SOAP: l_inf of Q_L^T W Q_R, ours.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -95,8 +95,8 @@ def other_rows() -> dict[str, Row]:
 class AtRest:
     """Runs under one decay: N(W) decay; 1 - ratio, and the law's; selections, gamma_N / decay.
 
-    (runs,) each, selection (runs, n). NaN where a run selects nothing; the law's too where a token
-    on the support scores at least what the selected one does, on which no run rests.
+    (runs,) each, selection (runs, n). NaN where a run selects nothing; the law's also where a
+    token on the support scores at least what the selected one does.
     """
 
     size: np.ndarray
@@ -166,30 +166,24 @@ def selection_claims(by_rule: Mapping[tuple, tuple]) -> list[Claim]:
 def chosen(ends: Mapping[str, AtRest]) -> dict[tuple, tuple]:
     """By rule and allowed margin, where the decay is stronger than the weakest.
 
-    (samples, of how many, whose token is another than under the weakest decay; runs with such, in
-    how many of them the strong decay's selection has the larger gamma_N).
+    (samples, of how many, whose token is another than under the weakest decay; runs with such,
+    in how many of them the strong decay's selection has the larger gamma_N).
     """
     counts = {}
-    for name in DECAYED:
-        weak = ends[f"{name}, {ALLOWED[-1]}"]
-        for m in ALLOWED[:-1]:
-            strong = ends[f"{name}, {m}"]
-            other = (strong.selection != weak.selection) & np.isfinite(strong.allowed)[:, None]
-            larger = strong.allowed * (ALLOWED[-1] / m) > weak.allowed
-            runs = other.any(1) & np.isfinite(weak.allowed)
-            counts[name, m] = (
-                int(other.sum()),
-                other.size,
-                int(runs.sum()),
-                int(larger[runs].sum()),
-            )
+    for name, m in product(DECAYED, ALLOWED[:-1]):
+        weak, strong = ends[f"{name}, {ALLOWED[-1]}"], ends[f"{name}, {m}"]
+        other = (strong.selection != weak.selection) & np.isfinite(strong.allowed)[:, None]
+        larger = strong.allowed * (ALLOWED[-1] / m) > weak.allowed
+        runs = other.any(1) & np.isfinite(weak.allowed)
+        samples = int(other.sum()), other.size
+        counts[name, m] = *samples, int(runs.sum()), int(larger[runs].sum())
     return counts
 
 
 def turned_back(
     tokens: TokenSet, seeds: Sequence[int], steps: int, identity: bool = False, size: float = 1.0
 ) -> dict[str, np.ndarray]:
-    """||W' - W|| / ||W|| after `steps`, (runs,), W' trained from (K R, Q R), by rule on K and on Q.
+    """||W' - W|| / ||W|| after `steps`, (runs,), W' trained from (K R, Q R), by rule on both.
 
     R `size` times an orthogonal matrix, drawn, or the identity where asked.
     """
@@ -229,7 +223,7 @@ def own_claims(own: Mapping[str, np.ndarray], by_rule: Mapping[str, atlas.Ratios
 def _shortest(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The shortest V (k,) with rows V >= 1, rows (m, k), and its duals: V = rows^T duals.
 
-    By Lawson and Hanson's method. RuntimeError where the relative duality gap is above GAP.
+    By Lawson and Hanson's method. RuntimeError where the relative gap is above GAP.
     """
     scale = np.linalg.norm(rows, axis=1).max()
     scaled = rows / scale
@@ -251,9 +245,9 @@ class _FixedPoint(NamedTuple):
 
 
 def _fixed_point(A: np.ndarray, most: int = 300) -> _FixedPoint:
-    """The fixed point of s -> sqrt(sum_i (sum_t beta_it A_it)^2), beta of the SVM in sum s_j W_j^2.
+    """The fixed point of s -> sqrt(sum_i (sum_t beta_it A_it)^2), beta of sum s_j W_j^2's SVM.
 
-    A (n, T-1, d, d_z). From s = 1, by the geometric mean of both sides; it settles at SETTLED.
+    A (n, T-1, d, d_z). From s = 1, by the geometric mean of both sides.
     """
     n, s, residual, steps = len(A), np.ones(A.shape[2:]), np.inf, 0
     while residual > SETTLED and steps < most:

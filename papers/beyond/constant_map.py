@@ -1,8 +1,8 @@
 """The constant C of the law along the axes on which paper A's assumptions are relaxed.
 
-Class means are the base. Where another token overtakes the opt one's score, no run can rest on the
-opt token. Correlated tokens keep scores of 0 and runs the opt tokens, but the slowest wrong offset
-dies at a rate that tends to 0; at correlation 1 within a sample the law of the merged pair holds.
+Class means are the base. Where another token overtakes the opt one's score, no run can rest
+on the opt token. Correlated tokens keep scores of 0 and runs the opt tokens, but the slowest
+wrong offset dies at a rate that tends to 0.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,8 +25,7 @@ from papers.beyond.tolerances import SETTLED, claim
 
 BASE = {"n": 6, "T": 5, "d": 120, "signal": 3.0, "noise": 0.3}
 STEP = 0.5  # of the longest step
-# the switch is looked for up to so many times the score crossing
-OVERTAKEN = 4.0
+OVERTAKEN = 4.0  # times the score crossing: as far as the switch is looked for
 
 
 def _tilted(seed, amount):
@@ -44,7 +43,7 @@ def _raw(seed, amount):
 
 
 def _correlated(seed, amount, among="sample"):
-    """Class means, other tokens sqrt(1 - amount) g_{i,t} + sqrt(amount) c, g, c ~ N(0, noise^2 P).
+    """Class means, other tokens sqrt(1 - amount) g_{i,t} + sqrt(amount) c, alike Gaussian.
 
     One c_i for the tokens of each "sample", or one c for "all"; scores stay 0.
     """
@@ -174,12 +173,6 @@ def _has_solution(data):
     return 1.0
 
 
-def _solvable(seeds, axis, values, sizes):
-    """`_has_solution` of class means at each value along "n", "T" or "d", (k, seeds)."""
-    make = _sized(axis, **sizes)
-    return np.array([[_has_solution(make(seed, value)) for seed in seeds] for value in values])
-
-
 def _crowding(n, T, d):
     """n (T - 1) constraints over Cover's (1965) 2 d (d - 2), queries off both class means."""
     return n * (T - 1) / (2 * d * (d - 2))
@@ -218,44 +211,40 @@ def switch_claim(axis: str, predicted: np.ndarray, measured: np.ndarray) -> Clai
     return claim("map.switch", np.asarray(measured) / predicted - 1, axis, each=True)
 
 
-# axis: the values at which W_mm may be lost, and the other two sizes
-SEARCHED = {
-    "n": (list(range(10, 32, 2)), {"T": 5, "d": 6}),
-    "T": (list(range(3, 13)), {"n": 12, "d": 6}),
-    "d": (list(range(4, 10)), {"n": 18, "T": 5}),
+SEARCHED = {  # axis: the values at which W_mm may be lost, and the other two sizes
+    "n": (range(10, 32, 2), {"T": 5, "d": 6}),
+    "T": (range(3, 13), {"n": 12, "d": 6}),
+    "d": (range(4, 10), {"n": 18, "T": 5}),
 }
 SHARED_QUERY = "all constraints of a sample share its query, which Cover's count does not know"
 
 
 def _capacity(axis, values, has, sizes):
     """Where half of the seeds lose W_mm, its interval and claims; has (values, seeds)."""
-    did = has == 1.0 if axis == "d" else has != 1.0
-    half = half_of_seeds(values, did)
+    half = half_of_seeds(values, has == 1.0 if axis == "d" else has != 1.0)
     low, high = sorted(_crowding(**sizes, **{axis: end}) for end in half[1:])
     at = f"{axis} = {half[0]:.3g}"
     why = f"{at}; {SHARED_QUERY}" if axis == "T" else at
     more = {"interval": (low, high), "remark": at}
-    return half, [
-        claim("map.least", low, axis, **more),
-        claim("map.most", high, axis, **more, why=why),
-    ]
+    least = claim("map.least", low, axis, **more)
+    return half, [least, claim("map.most", high, axis, **more, why=why)]
 
 
 def capacities(seeds: Sequence[int]) -> tuple[dict[str, tuple[float, float, float]], list[Claim]]:
     """Where W_mm is lost along every axis of SEARCHED, with its interval; the claims."""
     lost, rows = {}, []
     for axis, (values, sizes) in SEARCHED.items():
-        has = _solvable(seeds, axis, values, sizes)
-        lost[axis], claims = _capacity(axis, values, has, sizes)
+        make = _sized(axis, **sizes)
+        has = [[_has_solution(make(seed, value)) for seed in seeds] for value in values]
+        lost[axis], claims = _capacity(axis, values, np.array(has), sizes)
         rows += claims
     return lost, rows
 
 
-AXIS = "correlation"
 GRID = (0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 0.995)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class _Onset:
     """Runs (k, seeds) along a grid of correlations, whether refused as too short."""
 
@@ -277,25 +266,23 @@ def onset(seeds: Sequence[int], steps: int, values: Sequence[float] = GRID) -> _
     """
     predicted, measured = np.zeros((2, len(values), len(seeds)), bool)
     reached = np.full(measured.shape, np.nan)
-    for k, value in enumerate(values):
-        for j, seed in enumerate(seeds):
-            law = _law_of(coordinates.minimal(AXES[AXIS](seed, value)).tokens)
-            level = 2 * STEP * steps / law.fastest[0]
-            # what pairs off the support leave outside its span is read off at a tenth of the run
-            left = law.remaining(np.array([level]))[0], np.exp(-law.excess[0] * level / 10)
-            predicted[k, j] = max(left) > SETTLED
-            run = _point(AXIS, value, seed, steps)
-            if run.refusal and "'long enough'" not in run.refusal:
-                raise PremiseFails("length alone", j, value, run.refusal)
-            measured[k, j] = bool(run.refusal)
-            if run.comparison:
-                reached[k, j] = run.comparison.measured.level[-1] / level
-    refused = dict(predicted=predicted, measured=measured)
-    return _Onset(steps=steps, values=tuple(values), level=reached, **refused)
+    for k, j in np.ndindex(measured.shape):
+        law = _law_of(coordinates.minimal(_correlated(seeds[j], values[k])).tokens)
+        level = 2 * STEP * steps / law.fastest[0]
+        # what pairs off the support leave outside its span is read off at a tenth of the run
+        left = law.remaining(np.array([level]))[0], np.exp(-law.excess[0] * level / 10)
+        predicted[k, j] = max(left) > SETTLED
+        run = _point("correlation", values[k], seeds[j], steps)
+        if run.refusal and "'long enough'" not in run.refusal:
+            raise PremiseFails("length alone", j, values[k], run.refusal)
+        measured[k, j] = bool(run.refusal)
+        if run.comparison:
+            reached[k, j] = run.comparison.measured.level[-1] / level
+    return _Onset(steps, tuple(values), predicted, measured, reached)
 
 
 class _Repeated(NamedTuple):
-    """At correlation 1: C of the problem of its distinct tokens, and ||W_t|| x error of one run."""
+    """At correlation 1: C of the distinct tokens, and ||W_t|| x error of one run."""
 
     predicted: float
     measured: float
@@ -306,10 +293,9 @@ def repeated(seed: int, steps: int) -> _Repeated:
 
     A copy adds its kappa to the pair's, the same for every sample, so that C stays.
     """
-    data = AXES[AXIS](seed, 1.0)
+    data = _correlated(seed, 1.0)
     rows = np.arange(data.shape[1])
-    # (n, 2, d): the query is a copy
-    pair = np.stack([data.z[0], data.X[0, rows, data.opt[0]]], 1)
+    pair = np.stack([data.z[0], data.X[0, rows, data.opt[0]]], 1)  # the query is a copy
     two = token_set(pair, data.y[0], z=data.z[0], u=data.u[0], opt=np.ones(len(rows), int))
     law = _law_of(two)
     problem = coordinates.minimal(data)
@@ -320,15 +306,13 @@ def repeated(seed: int, steps: int) -> _Repeated:
 
 def stays(seeds: Sequence[int], values: Sequence[float] = (0.9, 0.99, 0.999)) -> float:
     """Share of runs that select every opt token, over all correlations in `values`."""
-    return float(np.mean([_ends_in_opt(AXES[AXIS](s, v)) for v in values for s in seeds]))
+    return float(np.mean([_ends_in_opt(_correlated(s, v)) for v in values for s in seeds]))
 
 
 def onset_claims(onsets: Sequence[_Onset]) -> list[Claim]:
     """The level that a run reaches is that of its steps; longer runs bear more correlation."""
-    rows = []
-    for at in onsets:
-        levels = at.level[np.isfinite(at.level)]
-        rows.append(claim("map.level", levels, f"{at.steps}", f"{at.steps:,}"))
+    level = lambda at: at.level[np.isfinite(at.level)]
+    rows = [claim("map.level", level(at), f"{at.steps}", f"{at.steps:,}") for at in onsets]
     halves = np.array([at.half(at.measured)[0] for at in onsets])
     return [*rows, claim("map.time", halves[:-1] / halves[1:])]
 

@@ -1,9 +1,9 @@
 """Several heads, a W each: the law with one normalisation for all, and one per head.
 
-f_i = sum_h f_{h,i}, so |l'_i| is that of the sum, and kappa_{h,m} = |l'_i| Delta_{h,m}. Normalised
-together, all heads have margin level a_t and ||W_h|| stands in the ratio of the SVM norms;
-normalised each, the norms are equal. A head's own offsets, less their mean, do not depend on which.
-Heads may share opt tokens.
+f_i = sum_h f_{h,i}, so |l'_i| is that of the sum, and kappa_{h,m} = |l'_i| Delta_{h,m}.
+Normalised together, all heads have margin level a_t and ||W_h|| stands in the ratio of the
+SVM norms; normalised each, the norms are equal. A head's own offsets, less their mean, do
+not depend on which. Heads may share opt tokens.
 """
 
 from collections.abc import Sequence
@@ -23,22 +23,21 @@ from papers.beyond.tolerances import SATURATED, SETTLED_HEADS, claim
 def three_heads(seeds: Sequence[int], n: int = 6, T: int = 4, d: int = 400) -> list[TokenSet]:
     """Three fixed heads on the same Gaussian tokens, each with opt tokens and scores of its own.
 
-    The third shares the first's opt tokens, which are twice as long. Opt tokens score 0.5 to 1.5,
-    the others -0.5 to 0.3; n T <= d. One TokenSet a head: same X, y, z.
+    The third shares the first's opt tokens, which are twice as long. Opt tokens score 0.5 to
+    1.5, the others -0.5 to 0.3; n T <= d. One TokenSet a head: same X, y, z.
     """
     base = tokens.gaussian_tokens(seeds, n=n, T=T, d=d, signal=2.0)
-    second, heads = np.empty_like(base.opt), np.empty((3, *base.u.shape))
+    u, opt = np.empty((3, *base.u.shape)), np.stack([base.opt] * 3)
     for run, seed in enumerate(seeds):
         draw = stream(seed, "heads")
-        second[run] = draw.integers(0, T, n)
-        for h, opt in enumerate((base.opt[run], second[run], base.opt[run])):
-            scores = draw.uniform(-0.5, 0.3, (n, T))
-            scores[np.arange(n), opt] = draw.uniform(0.5, 1.5, n)
-            wanted = (base.y[run, :, None] * scores).ravel()
+        opt[1, run] = draw.integers(0, T, n)
+        for h in range(3):
+            scored = draw.uniform(-0.5, 0.3, (n, T))
+            scored[np.arange(n), opt[h, run]] = draw.uniform(0.5, 1.5, n)
+            wanted = (base.y[run, :, None] * scored).ravel()
             rows = base.X[run].reshape(n * T, d)
-            heads[h, run] = np.linalg.lstsq(rows, wanted, rcond=None)[0]
-    opts = base.opt, second, base.opt
-    return [replace(base, u=u, opt=opt) for u, opt in zip(heads, opts, strict=True)]
+            u[h, run] = np.linalg.lstsq(rows, wanted, rcond=None)[0]
+    return [replace(base, u=u[h], opt=opt[h]) for h in range(3)]
 
 
 @dataclass(frozen=True)
@@ -68,8 +67,8 @@ def predict(heads: Sequence[TokenSet]) -> _HeadLaw:
         # log |l'| of all heads, + log gap
         slope = saturated_slopes(head) + opt[h] - sum(opt)
         law = margin_law(head, token_svm(head), log_slopes=slope)
-        ratio = np.where(law.support, slope - np.log(np.where(law.support, law.duals, 1.0)), 0.0)
         beta = np.where(law.support, law.duals, 0.0)
+        ratio = np.where(law.support, slope - np.log(np.where(law.support, beta, 1.0)), 0.0)
         sums[:, h] = (beta * ratio).sum((1, 2)), beta.sum((1, 2))
         laws.append(law)
     whole = sums[0].sum(0) / sums[1].sum(0)
@@ -102,8 +101,7 @@ class HeadRuns:
 def train(law: _HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns:
     """NGD on all W_h from zero, normalised together (`common`) or each by itself.
 
-    On the margins, in logarithms up to one factor a normalisation, so exact at any horizon.
-    `refusals` names the runs that have not selected or settled.
+    On the margins, in logarithms up to one factor a normalisation: exact at any horizon.
     """
     K = np.stack([law_of.gram(head) for head in law.heads])
     opt = np.stack([_opt_scores(head) for head in law.heads])
@@ -165,7 +163,7 @@ def ratios(norm: np.ndarray) -> np.ndarray:
 
 
 def _at_level(runs):
-    """||W_h|| (H, runs) at the run's common level plus the head's mean, all constraints tight."""
+    """||W_h|| (H, runs) at the common level plus the head's mean, all constraints tight."""
     along = runs.law.norm * (runs.whole + runs.law.mean)
     return np.hypot(along, runs.law.constant)
 
@@ -175,9 +173,11 @@ def head_claims(common: HeadRuns, each: HeadRuns) -> list[Claim]:
     limit = (ratios(common.norm) / ratios(common.law.norm) - 1)[:, common.kept]
     level = (ratios(common.norm) / ratios(_at_level(common)) - 1)[:, common.kept]
     equal = (ratios(each.norm) - 1)[:, each.kept]
-    rows = [claim("heads.common", limit), claim("heads.level", level), claim("heads.each", equal)]
-    for name, runs in (("common", common), ("each", each)):
-        off = (runs.norm * runs.error / runs.law.constant - 1)[:, runs.kept]
-        how = "together" if runs.common else "each"
-        rows.append(claim("heads.constant", off, name, how))
-    return rows
+    both, alone = (r.norm * r.error / r.law.constant - 1 for r in (common, each))
+    return [
+        claim("heads.common", limit),
+        claim("heads.level", level),
+        claim("heads.each", equal),
+        claim("heads.constant", both[:, common.kept], "common", "together"),
+        claim("heads.constant", alone[:, each.kept], "each", "each"),
+    ]

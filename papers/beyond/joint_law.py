@@ -1,8 +1,8 @@
 """The law of the margins where head and W are trained from zero: from both SVMs' duals.
 
-The head obeys the law of its own SVM v = sum_i nu_i y_i x_{i,opt}, so |l'_i| becomes proportional
-to nu_i, and W the law with kappa_m = nu_i y_i v^T(x_{i,opt} - x_{i,t}). Of a run the predictions
-know its steps. `from_start`: a head that starts elsewhere.
+The head obeys the law of its own SVM v = sum_i nu_i y_i x_{i,opt}, so |l'_i| becomes
+proportional to nu_i, and W the law with kappa_m = nu_i y_i v^T(x_{i,opt} - x_{i,t}). Of a
+run the predictions know its steps. `from_start`: a head that starts elsewhere.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,10 +35,9 @@ class _JointLaw:
     curvature: np.ndarray  # (runs,) limit of ||Hessian of L||/L
 
     def at_level(self, level: np.ndarray) -> MarginLaw:
-        """The law of W while the head is a_u v + rho_u, a_u = `level` (runs,), of order 1/a_u off.
+        """The law of W while the head is a_u v + rho_u, a_u = `level` (runs,), 1/a_u off.
 
-        Raises PremiseFails "score gaps" where such a head scores another token as high as the opt
-        one.
+        Raises PremiseFails "score gaps".
         """
         gaps = score_gaps(self.problem.tokens, level[:, None] * self.head.W + self.residual)
         run, smallest = _lowest(gaps.min((1, 2)))
@@ -78,8 +77,8 @@ def _off_span(rows, u):
 def predict(tokens: TokenSet) -> _JointLaw:
     """The law of joint training from zero, for data whose runs end in (u_mm, W_mm).
 
-    Raises PremiseFails as `margin_law` and `joint_slopes` do, "independent head" where opt tokens
-    are dependent, "score gaps" for u_mm; Infeasible where an SVM has no solution.
+    Raises PremiseFails as `margin_law` and `joint_slopes` do, "independent head" where opt
+    tokens are dependent; Infeasible where an SVM has no solution.
     """
     problem = coordinates.minimal(tokens)
     data = problem.tokens
@@ -137,7 +136,7 @@ class JointRuns:
 
 
 def train(law: _JointLaw, rules: Mapping[str, GradientRule], steps: int) -> dict[str, JointRuns]:
-    """Train head and W together from zero by named NGD rules, each normalised by itself (Eq. 13).
+    """Train head and W together from zero by named NGD rules, each normalised (Eq. 13).
 
     Raises PremiseFails "selection made", or "long enough" with how many more steps.
     """
@@ -176,8 +175,8 @@ def _check_selected(history):
     needed = ("margin", history.margins, tolerances.SATURATED), ("gap", history.score_gaps, 0.0)
     for name, values, bound in needed:
         run, lowest = _lowest(values[:, -1].min((1, 2)))
-        reason = f"the smallest {name} is {lowest:.2g}, it needs {bound:g}: this run does not "
-        reason += "end in (u_mm, W_mm), or not yet"
+        reason = f"the smallest {name} is {lowest:.2g}, it needs {bound:g}"
+        reason = f"{reason}: this run does not end in (u_mm, W_mm), or not yet"
         require(lowest > bound, "selection made", lowest, reason, run)
 
 

@@ -1,10 +1,10 @@
 """The law of the margins under l_p mirror descent, from the duals of the l_p SVM.
 
-With w = W_mm of least l_p norm the residual is r = D sum c_m A_m, D = |w|^{2-p}/(p-1) entrywise,
-<A_m, r> = log(kappa_m/beta_m) + const: the direction errs by 1/||W||, the divergence by ||W||^-2.
-What the start leaves off the span of the A_m is an error of ||W||^-(p-1). A step eta at level a
-raises it by h = eta a^{2-p}/((p-1) ||w||^{p-1}); offsets settle as long as h < 2/fastest, so that
-for p < 2 constant steps end in a cycle.
+With w = W_mm of least l_p norm the residual is r = D sum c_m A_m, D = |w|^{2-p}/(p-1)
+entrywise, <A_m, r> = log(kappa_m/beta_m) + const: the direction errs by 1/||W||. What the
+start leaves off the span of the A_m is an error of ||W||^-(p-1). A step eta at level a
+raises it by h = eta a^{2-p}/((p-1) ||w||^{p-1}); offsets settle as long as h < 2/fastest,
+so that for p < 2 constant steps end in a cycle.
 """
 
 from collections.abc import Sequence
@@ -27,10 +27,9 @@ SHARES = (0.5, 0.95, 1.05)  # of the longest rise that settles, 2/fastest
 class _LpLaw:
     """The law of one run that ends in its opt tokens, exponential loss, W_0 = 0, not reduced.
 
-    constant: limit of ||W||_p sqrt(2 D), D the directional Bregman divergence from `solution`;
-    fastest: the largest rate of a wrong offset per margin. Raises PremiseFails "whole support"
-    where a constraint does not carry W_mm, "score gaps" where another token scores at least the opt
-    one's.
+    constant: limit of ||W||_p sqrt(2 D), D the directional Bregman divergence from
+    `solution`; fastest: the largest rate of a wrong offset per margin. Raises PremiseFails
+    "whole support" and "score gaps".
     """
 
     def __init__(self, data: TokenSet, p: float):
@@ -65,10 +64,7 @@ class _LpLaw:
         self.fastest = float(np.linalg.eigvalsh(off)[-1])
 
     def cycling_step(self, at: int) -> float:
-        """The constant step eta that makes the offsets cycle from iteration `at` on, p < 2.
-
-        There, ||W||_p = (eta t)^{1/(p-1)}, it raises the margins by a_t/((p-1) t) = 2/fastest.
-        """
+        """The constant step eta whose ||W||_p = (eta t)^{1/(p-1)} rises by 2/fastest at `at`."""
         size = 2 * (self.p - 1) * at * self.solution.norm[0] / self.fastest
         return float(size ** (self.p - 1) / at)
 
@@ -126,8 +122,8 @@ def study(seeds: Sequence[int], p: float, size: float, steps: int, std: float = 
 
     def both(seed):
         law = _LpLaw(_problem(seed), p)
-        starts = None, gaussian_start(law.tokens, [seed], std)
-        return [_run(law, size, steps, start) for start in starts]
+        started = gaussian_start(law.tokens, [seed], std)
+        return [_run(law, size, steps), _run(law, size, steps, started)]
 
     kept, refused = each_seed(seeds, both)
     return [run for pair in kept for run in pair], refused
@@ -186,9 +182,9 @@ def _constant(law, share, steps):
 
 
 def _train(laws, steps, count, record):
-    """Normalised mirror descent on the exponential loss from zero, W (runs, k, d d_z).
+    """Normalised mirror descent from zero by steps eta_t, one run per law, W (runs, k, d d_z).
 
-    One run per law, with T = 2 and one p, and step rule eta_t.
+    Exponential loss, T = 2, one p.
     """
     A, p = np.stack([law.rows for law in laws]), laws[0].p
     scores = np.stack([model.scores(law.tokens, law.tokens.u)[0] for law in laws])

@@ -274,7 +274,7 @@ def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
 def reached(shares: global_map.GlobalMap, history: History) -> Figure:
     """Share of seeds that reach (u_mm, W_mm), where half do, and alpha*(d); the counterexample."""
     figure, (chart, path) = plots.panels(1, 2, height=3.1)
-    pieces.cells(chart, shares.shares, shares.alphas, shares.dimensions)
+    pieces.cells(chart, shares.reached.mean(-1), shares.alphas, shares.dimensions)
     chart.invert_yaxis()
     rows = np.arange(len(shares.dimensions))
     predicted = np.array([global_map.half_at_once(d, shares.n) for d in shares.dimensions])

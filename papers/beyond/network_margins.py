@@ -1,18 +1,16 @@
 """Part 2 and 3 of notebooks/networks_protocol.md: competing selections, and a vision transformer.
 
-Head h gives token t, seen from query z, the logit x_t^T W z with W = W_K^T W_Q / sqrt(d_h), W_K and
-W_Q (d_h, d), tokens x and query z behind the layer's LayerNorm. A query's margin is the lead of its
-token of largest logit; of all a low quantile over N(W) and the mean of ||x||^2 is compared between
-rules, and no SVM is solved.
-
-Selections compete where a sample may end in several tokens; which, the norm of the rule decides.
+Head h gives token t, seen from query z, the logit x_t^T W z with W = W_K^T W_Q / sqrt(d_h),
+W_K and W_Q (d_h, d), tokens x and query z behind the layer's LayerNorm. A query's margin is
+the lead of its token of largest logit; of all a low quantile over N(W) and the mean of
+||x||^2 is compared between rules, and no SVM is solved.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, permutations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -37,8 +35,7 @@ from papers.beyond.global_map import RESAMPLES
 from papers.beyond.tolerances import claim
 
 QUANTILE = 0.1  # of the margins of all queries
-# of Adam on biases, LayerNorms, embeddings and the head, the same for every rule
-REST_RATE = 1e-3
+REST_RATE = 1e-3  # of Adam on biases, LayerNorms, embeddings and head, for every rule
 SOURCE = "ours, beyond paper A's Theorem 1"
 FEWEST = 3  # seeds, below which a ranking is undecided
 HALF = 0.5
@@ -53,7 +50,7 @@ PLAIN: dict[str, Any] = {"shift": None, "mask_diagonal": False, "learn_temperatu
 
 
 def _polar(M):
-    """U V^T of M = U S V^T (..., r, c); directions below 1e-6 of the largest, rounding, stay 0."""
+    """U V^T of M = U S V^T (..., r, c); directions below 1e-6 of the largest stay 0."""
     U, S, V = torch.linalg.svd(M, full_matrices=False)
     return (U * (S > 1e-6 * S[..., :1])[..., None, :]) @ V
 
@@ -64,20 +61,15 @@ def _unit(M):
     return M / torch.where(size > 0, size, 1.0)
 
 
-# of a mean of gradients
-DIRECTIONS: dict[str, Callable[[Tensor], Tensor] | None] = {
-    "NGD": _unit,
-    "Signum": torch.sign,
-    "Muon": _polar,
-    "Adam": None,
-}
+# of a mean of gradients; Adam has its own
+DIRECTIONS: dict[str, Any] = {"NGD": _unit, "Signum": torch.sign, "Muon": _polar, "Adam": None}
 
 
 class _ByMatrix(torch.optim.Optimizer):
     """M <- M - rate D(m) on the matrices of the blocks, Adam at REST_RATE on all else.
 
-    m a mean of gradients of MOMENTUM, D by DIRECTIONS; W_Q, W_K and W_V, in one parameter (3d, d),
-    are three matrices. ValueError for an unknown rule or a rate that is not positive.
+    m a mean of gradients of MOMENTUM, D by DIRECTIONS; W_Q, W_K and W_V, in one parameter
+    (3d, d), are three matrices. ValueError for an unknown rule or a rate not positive.
     """
 
     def __init__(self, model: VisionTransformer, rule: str, rate: float):
@@ -202,7 +194,7 @@ def _entrances(network, pictures):
 def _norms(K, Q):
     """N(W) of W = K^T Q / sqrt(d_h) in NORMS, (..., norms); K, Q (..., d_h, d).
 
-    Of the sign norm the bound sqrt(d_h) max |K| max |Q|: at d = 48 the sign vectors are too many.
+    Of the sign norm the bound sqrt(d_h) max |K| max |Q|: there are too many sign vectors.
     """
     W, root = _product(K, Q), math.sqrt(K.shape[-2])
     whole = [svm.norm_of(W, norm) for norm in WHOLE.values()]
@@ -242,9 +234,7 @@ def won(disputes: Disputes, rules: Sequence[str]) -> tuple[np.ndarray, np.ndarra
 
 
 def share(count: np.ndarray, asked: np.ndarray) -> tuple[float, float, float]:
-    """Share of all `asked`, and the ends of a 95 % bootstrap over seeds, as a seed's disputes
-    depend.
-    """
+    """Share of all `asked`, and the ends of a 95 % bootstrap over seeds."""
     if not asked.any():
         return np.nan, np.nan, np.nan
     drawn = stream(0, "resamples").integers(0, len(asked), (RESAMPLES, len(asked)))
@@ -257,12 +247,12 @@ def share(count: np.ndarray, asked: np.ndarray) -> tuple[float, float, float]:
 def apart(disputes: Disputes, rules: Sequence[str]) -> tuple[int, int]:
     """Pairs of rules whose norms prefer different selections: (each its own, all of them).
 
-    In the others each norm prefers the other rule's selection. Where both norms prefer the same one
-    of two disputes is won, whatever the norms are.
+    In the others each norm prefers the other rule's. Where both norms prefer the same
+    selection one of two disputes is won, whatever the norms are.
     """
-    pairs = [np.array([disputes[a, b], disputes[b, a]]) for a, b in combinations(rules, 2)]
-    each_own = sum(int((pair > 0).all(0).sum()) for pair in pairs)
-    return each_own, each_own + sum(int((pair < 0).all(0).sum()) for pair in pairs)
+    pairs = np.array([(disputes[a, b], disputes[b, a]) for a, b in combinations(rules, 2)])
+    each_own = int((pairs > 0).all(1).sum())
+    return each_own, each_own + int((pairs < 0).all(1).sum())
 
 
 def selection_claims(
@@ -270,8 +260,8 @@ def selection_claims(
 ) -> list[Claim]:
     """Part 2; both by the names of `settings`, then as its functions give."""
     steepest = [name for name in optimal["from zero"] if name != ADAM]
-    ways = optimal["from zero"], optimal["near ties"]
-    zero, ties = ({name: shares.mean() for name, shares in way.items()} for way in ways)
+    means = lambda way: {name: shares.mean() for name, shares in optimal[way].items()}
+    zero, ties = means("from zero"), means("near ties")
     lowest = min(steepest, key=lambda name: zero[name])
     change = max(ties[n] - zero[n] for n in zero)
     why = f"The prediction is refuted by {lowest}"
@@ -279,12 +269,13 @@ def selection_claims(
     for way, values in disputes.items():
         count, asked = won(values, steepest)
         _, low, high = estimate = share(count, asked)
-        text = f"{way}: share of {asked.sum()} disputes won, "
-        text += "own selection of larger own-norm margin"
+        text = (
+            f"{way}: share of {asked.sum()} disputes won, own selection of larger own-norm margin"
+        )
         word = verdicts.NOT_REPRODUCED if high < HALF else verdicts.UNDECIDED
         word = verdicts.REPRODUCED if low > HALF else word
-        name = f"select.own.{plain(way)}"
-        claims.append(judged(name, text, SOURCE, estimate, "> 0.5", word, len(asked)))
+        about = f"select.own.{plain(way)}", text, SOURCE
+        claims.append(judged(*about, estimate, "> 0.5", word, len(asked)))
     adam = ties[ADAM] - min(ties[name] for name in steepest)
     return [*claims, claim("select.adam", adam)]
 
@@ -296,8 +287,7 @@ def _level(readings: Sequence[_MarginReading]) -> np.ndarray:
 
 def leads(readings: Readings, rule: str, norm: str) -> dict[str, np.ndarray]:
     """By how much `rule` is ahead of every other in a norm: paired differences (seeds,)."""
-    k = NORMS.index(norm)
-    levels = {name: _level(seeds)[:, k] for name, seeds in readings.items()}
+    levels = {name: _level(seeds)[:, NORMS.index(norm)] for name, seeds in readings.items()}
     return {name: levels[rule] - other for name, other in levels.items() if name != rule}
 
 
@@ -311,12 +301,11 @@ def deciding_lead(readings: Readings, rule: str, norm: str) -> tuple[str, str, v
     ahead = leads(readings, rule, norm)
     intervals = {name: verdicts.mean_interval(values) for name, values in ahead.items()}
     rival = min(intervals, key=lambda name: intervals[name].low)
-    word = verdicts.UNDECIDED
-    if len(readings[rule]) >= FEWEST and intervals[rival].low > 0:
-        word = verdicts.REPRODUCED
-    elif len(readings[rule]) >= FEWEST and any(of.high < 0 for of in intervals.values()):
-        word = verdicts.NOT_REPRODUCED
-    return word, rival, intervals[rival]
+    behind = any(each.high < 0 for each in intervals.values())
+    word = verdicts.NOT_REPRODUCED if behind else verdicts.UNDECIDED
+    word = verdicts.REPRODUCED if intervals[rival].low > 0 else word
+    few = len(readings[rule]) < FEWEST
+    return verdicts.UNDECIDED if few else word, rival, intervals[rival]
 
 
 def ranking_claims(readings: Readings) -> list[Claim]:
@@ -342,8 +331,7 @@ def _near_ties(tokens, lead=LEAD):
     """Second-best tokens moved along the head to `lead` > 0 below the best, else ValueError."""
     if not lead > 0:
         raise ValueError(f"lead = {lead}; it must be positive")
-    # y_i u^T x_{i,t}, (runs, n, T)
-    scores = attention.scores(tokens, tokens.u)
+    scores = attention.scores(tokens, tokens.u)  # (runs, n, T)
     order = np.argsort(-scores, -1)
     first, second = (np.take_along_axis(scores, order[..., k, None], -1) for k in (0, 1))
     lift = tokens.y[..., None] * (first - lead - second)
@@ -370,8 +358,7 @@ def _wrong_start(tokens, seeds, hold=HOLD):
     return np.array(starts)
 
 
-@dataclass(frozen=True)
-class _Ended:
+class _Ended(NamedTuple):
     """Where a rule's runs ended."""
 
     selection: np.ndarray  # (runs, n)
@@ -393,7 +380,7 @@ def ended(
 ) -> dict[str, _Ended]:
     """Every rule's runs, trained for `steps` steps."""
     rules = {name: row.rule for name, row in rows.items()}
-    paths = training.train(tokens, rules, steps, start=start, record=[steps // 2, steps])
+    paths: Any = training.train(tokens, rules, steps, start=start, record=[steps // 2, steps])
     ends = {}
     for name, path in paths.items():
         first, last = (atlas.selected(tokens, path.W[:, k]) for k in (0, 1))
