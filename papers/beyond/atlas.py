@@ -33,12 +33,12 @@ def column(name: str) -> int:
 
 
 def selected(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
-    """The token of largest logit, (runs, n), W (runs, d, d_z); the first where several are."""
+    """The token of largest logit, (runs, n), W (runs, d, d_z); of several the first."""
     return attention.logits(tokens, W).argmax(-1)
 
 
 def least_margins(tokens: TokenSet, selection: np.ndarray, W: np.ndarray) -> np.ndarray:
-    """min over samples and other tokens of (x_s - x_t)^T W z, (runs, k); W (runs, k, d, d_z)."""
+    """Least (x_s - x_t)^T W z of samples and tokens, (runs, k); W (runs, k, d, d_z)."""
     delta = coordinates.differences(tokens, selection)
     images = np.einsum("rkde,rne->rknd", W, tokens.z)
     return np.einsum("rntd,rknd->rknt", delta, images).min((-2, -1))
@@ -60,7 +60,7 @@ class BestMargins:
         self.tokens, self.known, self.gap = tokens, {}, 0.0
 
     def solution(self, run: int, selection: np.ndarray, norm: str) -> svm.MaxMargin:
-        """W_mm of one run's selection (n,), norm by its name in NORMS; Infeasible for none."""
+        """W_mm of one run's selection (n,), norm as in NORMS; or Infeasible."""
         solved = self.known.setdefault((run, *map(int, selection)), {})
         if norm not in solved:
             solved[norm] = svm.token_svm(self.tokens.run(run), selection[None], NORMS[norm])
@@ -111,7 +111,7 @@ def atlas(paths: Mapping[str, Path], best: BestMargins) -> dict[str, Ratios]:
 
 
 def fitted_rate(reached: Ratios, norm: int, decades: float = 1.0) -> np.ndarray:
-    """The exponent b of 1 - ratio ~ t^b over the last decades, (runs,), by least squares."""
+    """The exponent b of 1 - ratio ~ t^b over the last decades, (runs,)."""
     t = reached.iterations
     late = t >= t[-1] / 10**decades
     left = np.log(np.maximum(1 - reached.value[:, late, norm], 1e-15))

@@ -42,7 +42,7 @@ GAMMA = {
 
 @dataclass(frozen=True)
 class Row:
-    """A rule, the norm `reached` by prediction, None for none, and `highest`, in half of the runs."""
+    """A rule, the norm `reached` by prediction, and `highest` in half of the runs."""
 
     rule: Optimiser
     reached: str | None
@@ -109,7 +109,7 @@ def rows() -> dict[str, Row]:
 
 
 def growing_rows() -> dict[str, Row]:
-    """Steepest descents with steps like t^{1/2}: margins grow by 1 a step from step 2,500 on."""
+    """Steepest descents with steps like t^{1/2}: margins grow by 1 a step from 2,500 on."""
     kept = lambda row: "Frobenius" if row.reached == "Frobenius" else None
     return {
         name: replace(row, reached=kept(row), longest=TENTH, source=OURS)
@@ -118,7 +118,7 @@ def growing_rows() -> dict[str, Row]:
 
 
 def batch_rows(sizes: Sequence[int]) -> dict[str, dict[int, Row]]:
-    """Four rules on so many of the samples a step, in turn; their own norm at all samples."""
+    """Four rules on so many samples a step; their own norm at all samples."""
     rules = {
         "normalised GD": (o.steepest(2, step("Frobenius")), "Frobenius"),
         "sign": (o.steepest(np.inf, step("l_inf")), "l_inf"),
@@ -134,7 +134,7 @@ def batch_rows(sizes: Sequence[int]) -> dict[str, dict[int, Row]]:
 def trained(
     tokens: TokenSet, rows: Mapping[str, Row], steps: int, times: np.ndarray, folder: File
 ) -> dict[str, Path]:
-    """Every row's path, of `steps` or until its `longest`, by `train_kept`; records at `times`."""
+    """Every row's path, of `steps` or until its `longest`; records at `times`."""
     paths = {}
     ends = {name: min(steps, row.longest) for name, row in rows.items()}
     for end in sorted(set(ends.values())):
@@ -170,7 +170,7 @@ def _moved(rule):
 
 
 def _formula(rule):
-    """One step of a rule in a line: W's move, then what G is and what is done to D and W."""
+    """One step of a rule in a line: W's move, then what D, G and W are."""
     parts = ["W += eta D" if not rule.weight_decay else "W = (1 - eta lambda) W + eta D"]
     parts.append(f"D = {_moved(rule)}")
     if rule.blocks > 1:
@@ -191,7 +191,7 @@ def listing(rows: Mapping[str, Row]) -> list[tuple[str, ...]]:
 
 
 def atlas_claim(id: str, values, name: str, *say: str, by: str = OURS, **more) -> Claim:
-    """The claim atlas.`id` of the rule `name`; by: whose theorem predicted it, where one did."""
+    """The claim atlas.`id` of the rule `name`; by: whose theorem predicted it."""
     if by != OURS:
         more["source"] = f"ours, measured; predicted by {by}"
     return claim(f"atlas.{id}", values, word(name), name, *say, **more)
@@ -203,7 +203,7 @@ def word(name: str) -> str:
 
 
 def _norm_reached(name, row, ratios):
-    """The least last ratio in the norm predicted, and by how much the others' are lower."""
+    """The last ratio in the norm predicted, and by how much others are lower."""
     own = ratios.value[..., column(row.reached)]
     others = np.delete(ratios.last, column(row.reached), 1).max(1)
     why = "The ratio no longer rises in every run"
@@ -215,14 +215,14 @@ def _norm_reached(name, row, ratios):
 
 
 def ranked(last: np.ndarray, norms: Sequence[str], norm: str) -> tuple[float, str]:
-    """The share of runs whose largest ratio in `last` (runs, norms) is in `norm`; where all are."""
+    """Share of runs whose largest ratio in `last` (runs, norms) is in `norm`; where others are."""
     largest = last[np.isfinite(last).all(1)].argmax(1)
     nearest_to = " and ".join(norms[k] for k in np.unique(largest)) or "no norm"
     return (largest == norms.index(norm)).sum() / len(last), nearest_to
 
 
 def _none_reached(name, row, ratios):
-    """The largest over norms of the least ratio, and in which norm most runs' is largest."""
+    """The least ratio in every norm, and in how many runs `highest` has the largest."""
     yield atlas_claim("none", ratios.last.min(0), name)
     share, nearest_to = ranked(ratios.last, list(NORMS), row.highest)
     why = f"The prediction is refuted here: nearest to {nearest_to}"
@@ -230,13 +230,13 @@ def _none_reached(name, row, ratios):
 
 
 def memories(by_rule: Mapping[str, Ratios]) -> list[Claim]:
-    """Adam by beta_2: with a short memory it is nearer to l_inf than with a long one."""
+    """Adam is nearer to l_inf with a short memory, by beta_2, than with a long one."""
     excess = by_rule["0.99"].last - by_rule["0.9999"].last
     return [claim("atlas.memory", excess[:, column("l_inf")])]
 
 
 def growing(rows: Mapping[str, Row], by_rule: Mapping[str, Ratios]) -> list[Claim]:
-    """With growing steps, the least ratio of all runs in the own norm: reached by one rule only."""
+    """With growing steps, the least ratio in the own norm: reached by one rule only."""
     claims = []
     for name, row in rows.items():
         lowest = by_rule[name].last[:, column(row.highest)].min()
@@ -246,7 +246,7 @@ def growing(rows: Mapping[str, Row], by_rule: Mapping[str, Ratios]) -> list[Clai
 
 
 def batches(reached: Mapping[str, Mapping[int, Ratios]], norms: Mapping[str, str]) -> list[Claim]:
-    """The own norm needs all samples: it is not reached on fewer, and its ratio rises to them."""
+    """The own norm is not reached on fewer than all samples, and its ratio rises."""
     claims = []
     for name, by_size in reached.items():
         k, sizes = column(norms[name]), sorted(by_size)
@@ -265,7 +265,7 @@ def _why(ratios):
 
 
 def predictions(rows: Mapping[str, Row], reached: Mapping[str, Ratios]) -> list[Claim]:
-    """What the protocol says of every row, judged; first, that no ratio at any time is above 1."""
+    """What the protocol says of every row, judged; first, that no ratio is above 1."""
     largest = max(np.nanmax(ratios.value) for ratios in reached.values())
     claims = [claim("atlas.bounded", largest)]
     for name, row in rows.items():

@@ -50,7 +50,7 @@ GAP = 1e-7  # largest relative duality gap of a shortest vector
 
 @dataclass(frozen=True)
 class _Decayed:
-    """A rule under decay: its steps' norm, whose theorem, the rule for a step size, how slow."""
+    """A rule under decay: its steps' norm, whose theorem, the rule of a step size."""
 
     norm: str
     source: str
@@ -58,7 +58,7 @@ class _Decayed:
     slower: int = 1
 
     def row(self, allowed: float) -> Row:
-        """The rule, its decay allowing margins of `allowed`, until the start is forgotten."""
+        """The rule whose decay allows margins of `allowed`; the start is forgotten."""
         gamma = GAMMA[self.norm]
         rule = o.decayed(self.of(QUICK / self.slower / gamma), gamma / allowed)
         steps = self.slower * max(5_000, int(12 * allowed / QUICK))
@@ -76,7 +76,7 @@ DECAYED = {
 
 
 def decay_rows() -> dict[str, Row]:
-    """Every rule of DECAYED at every allowed margin, under "rule, allowed", and SLOW."""
+    """Every rule of DECAYED at every margin, under "rule, allowed", and SLOW."""
     rows = {f"{k}, {m}": rule.row(m) for k, rule in DECAYED.items() for m in ALLOWED}
     return rows | {SLOW: _Decayed("l_inf", ADAMW, o.adam).row(ALLOWED[-1])}
 
@@ -107,7 +107,7 @@ class AtRest:
 
 
 def at_rest(row: Row, path: Path, best: atlas.BestMargins, identity: bool = False) -> AtRest:
-    """How a row of `decay_rows` ended; in the Frobenius norm with the identity as the metric."""
+    """How a row of `decay_rows` ended; identity: in the Frobenius norm."""
     tokens, W, decay = best.tokens, path.W[:, -1], row.rule.weight_decay
     norm = "Frobenius" if identity else row.highest
     selection, size = atlas.selected(tokens, W), svm.norm_of(W, atlas.NORMS[norm])
@@ -125,7 +125,7 @@ def at_rest(row: Row, path: Path, best: atlas.BestMargins, identity: bool = Fals
 
 
 def decay_claims(ends: Mapping[str, AtRest]) -> list[Claim]:
-    """Norm times decay at every decay, and the shortfall at the weakest beside the law's."""
+    """Norm times decay at every decay; the shortfall at the weakest beside the law's."""
     claims = []
     for name, rule in DECAYED.items():
         runs = [ends[f"{name}, {m}"] for m in ALLOWED]
@@ -141,7 +141,7 @@ def decay_claims(ends: Mapping[str, AtRest]) -> list[Claim]:
 
 
 def forbidden(ends: Mapping[str, AtRest]) -> dict[str, int]:
-    """By row, in how many runs the decay leaves no margin of 1 or no selection at all."""
+    """By row, in how many runs the decay leaves no margin of 1 or no selection."""
     counts = {name: int((~(end.allowed >= 1)).sum()) for name, end in ends.items()}
     return {name: count for name, count in counts.items() if count}
 
@@ -156,7 +156,7 @@ def in_frobenius(by_rule: Mapping[str, atlas.Ratios]) -> dict[str, atlas.Ratios]
 
 
 def selection_claims(by_rule: Mapping[tuple, tuple]) -> list[Claim]:
-    """Where strong decay selects other tokens, their largest margin is the larger one."""
+    """Where strong decay selects other tokens, their largest margin is larger."""
     runs, larger = (sum(counts[k] for counts in by_rule.values()) for k in (2, 3))
     share = larger / runs if runs else np.nan
     why = f"Refuted: {runs - larger} of these runs select tokens of less margin; why is not shown"
@@ -199,13 +199,13 @@ def turned_back(
 
 
 def gauge_claims(moved: Mapping[str, np.ndarray]) -> list[Claim]:
-    """W is the same from turned (K, Q) under GD, NGD and polar steps; under sign and Adam not."""
+    """Turned (K, Q) give the same W under GD, NGD and polar steps alone."""
     why = "{:.0e} in the best run: rounding grows along some runs"
     return [atlas_claim("gauge", x, name, why=why.format(x.min())) for name, x in moved.items()]
 
 
 def own_claims(own: Mapping[str, np.ndarray], by_rule: Mapping[str, atlas.Ratios]) -> list[Claim]:
-    """Adam on single samples reaches its own norm; the others' has the largest ratio of the row."""
+    """Adam on single samples reaches its own norm; the others' has the largest ratio."""
     claims = []
     for name, value in own.items():
         if "per sample" in name:
@@ -237,7 +237,7 @@ def _shortest(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _FixedPoint(NamedTuple):
-    """Adam's s (d, d_z) on single samples, how far its last step moved it, and after how many."""
+    """Adam's s (d, d_z) on single samples, its last step's move, the number of steps."""
 
     s: np.ndarray
     residual: float
@@ -261,7 +261,7 @@ def _fixed_point(A: np.ndarray, most: int = 300) -> _FixedPoint:
 
 
 def _power(M, exponent):
-    """M^exponent of a symmetric M >= 0, of its pseudo-inverse where the exponent is negative."""
+    """M^exponent of a symmetric M >= 0, if negative of its pseudo-inverse."""
     values, vectors = np.linalg.eigh(M)
     kept = values > FLOOR * values[-1]
     return (vectors[:, kept] * values[kept] ** exponent) @ vectors[:, kept].T
@@ -275,7 +275,7 @@ def _quadratic(A, W, root, inverse):
 
 
 def _entrywise(A: np.ndarray, W: np.ndarray, s: np.ndarray) -> float:
-    """W's share of the largest margin in N(W)^2 = sum_j s_j W_j^2; s (d, d_z), positive."""
+    """W's share of the largest margin in N(W)^2 = sum_j s_j W_j^2; s (d, d_z)."""
     root = np.sqrt(np.maximum(s, FLOOR * s.max()))
     return _quadratic(A, W, root * W, A / root)
 
@@ -287,7 +287,7 @@ def _two_sided(A: np.ndarray, W: np.ndarray, left: np.ndarray, right: np.ndarray
 
 
 def _in_turned(tokens: TokenSet, selection, W, left, right) -> float:
-    """W's share of the largest margin in max |Q_L^T W Q_R|; left Q_L and right Q_R orthogonal."""
+    """W's share of the largest margin in max |Q_L^T W Q_R|; left Q_L, right Q_R."""
     other = replace(tokens, X=tokens.X @ left, u=tokens.u @ left, z=tokens.z @ right)
     best = 1 / svm.token_svm(other, selection[None], np.inf).norm[0]
     margin = atlas.least_margins(tokens, selection[None], W[None, None])[0, 0]
@@ -295,7 +295,7 @@ def _in_turned(tokens: TokenSet, selection, W, left, right) -> float:
 
 
 def _own(name, tokens, selection, W, second, left, right):
-    """(ratio, residual of the fixed point) of one run; second None: the identity as the metric."""
+    """(ratio, residual of the fixed point) of a run; second None: metric 1."""
     if name == "SOAP":
         return _in_turned(tokens, selection, W, left, right), 0.0
     A = atlas.features(tokens, selection)
@@ -312,10 +312,7 @@ def _own(name, tokens, selection, W, second, left, right):
 def own_ratios(
     tokens: TokenSet, name: str, path: Path, reached: atlas.Ratios, identity: bool = False
 ):
-    """Last ratio of every run in the own norm of a row of OWN; the fixed point's residual.
-
-    (runs,), NaN where a run selects nothing. identity: with the identity as the metric.
-    """
+    """Last ratio in a row's own norm, NaN for none; its fixed point's residual, (runs,)."""
     value = np.full((len(path.W), 2), np.nan)
     for run in np.flatnonzero(np.isfinite(reached.last).all(1)):
         W = path.W[run, -1]

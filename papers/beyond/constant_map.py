@@ -29,14 +29,14 @@ OVERTAKEN = 4.0  # times the score crossing: as far as the switch is looked for
 
 
 def _tilted(seed, amount):
-    """Class means with `amount` times a random unit vector added to the head: scores differ."""
+    """Class means, `amount` times a random unit vector added to the head: scores differ."""
     data = tokens.class_mean_tokens(seed, **BASE)
     extra = stream(seed, "tilt").standard_normal(data.u.shape)
     return replace(data, u=data.u + amount * extra / np.linalg.norm(extra))
 
 
 def _raw(seed, amount):
-    """Class means with N(0, amount^2) noise added to every entry of every token, opt ones too."""
+    """Class means with N(0, amount^2) noise on every entry of every token."""
     data = tokens.class_mean_tokens(seed, **BASE)
     X = data.X + amount * stream(seed, "raw_noise").standard_normal(data.X.shape)
     return replace(data, X=X, z=X[:, :, 0])
@@ -93,7 +93,7 @@ ENOUGH = {"long T": 4000}  # iterations that settle where one is dear
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """A problem of the map, its run beside its law, or `refusal`: the premise that fails."""
+    """A problem of the map: its run beside its law, or the premise that fails."""
 
     axis: str
     value: float
@@ -132,7 +132,7 @@ def along(
 
 
 def score_crossing(axis: str, seed: int) -> float:
-    """The amount, inf for none, at which another token's score first overtakes opt's."""
+    """The amount, inf for none, at which another token first scores as opt does."""
     sets = (AXES[axis](seed, amount) for amount in (0.0, 1.0))
     gaps = [score_gaps(data, data.u) for data in sets]
     slope = gaps[1] - gaps[0]
@@ -163,7 +163,7 @@ def switch(axis: str, seed: int, accuracy: float = 0.002) -> float:
 
 
 def _has_solution(data):
-    """1 where the W-SVM has a solution, 0 where a certificate says no, NaN where neither shows."""
+    """1 where the W-SVM has a solution, 0 where a certificate says no, else NaN."""
     try:
         token_svm(data)
     except Infeasible:
@@ -174,7 +174,7 @@ def _has_solution(data):
 
 
 def _crowding(n, T, d):
-    """n (T - 1) constraints over Cover's (1965) 2 d (d - 2), queries off both class means."""
+    """n (T - 1) over Cover's (1965) 2 d (d - 2), queries off both class means."""
     return n * (T - 1) / (2 * d * (d - 2))
 
 
@@ -207,7 +207,7 @@ def _noise_power(points, lowest=1.0):
 
 
 def switch_claim(axis: str, predicted: np.ndarray, measured: np.ndarray) -> Claim:
-    """A run changes its selection where the first token overtakes: per seed, (seeds,) each."""
+    """A run's selection changes where the first token overtakes, (seeds,) each."""
     return claim("map.switch", np.asarray(measured) / predicted - 1, axis, each=True)
 
 
@@ -220,7 +220,7 @@ SHARED_QUERY = "all constraints of a sample share its query, which Cover's count
 
 
 def _capacity(axis, values, has, sizes):
-    """Where half of the seeds lose W_mm, its interval and claims; has (values, seeds)."""
+    """Where half of the seeds lose W_mm, and claims; has (values, seeds)."""
     half = half_of_seeds(values, has == 1.0 if axis == "d" else has != 1.0)
     low, high = sorted(_crowding(**sizes, **{axis: end}) for end in half[1:])
     at = f"{axis} = {half[0]:.3g}"
@@ -231,7 +231,7 @@ def _capacity(axis, values, has, sizes):
 
 
 def capacities(seeds: Sequence[int]) -> tuple[dict[str, tuple[float, float, float]], list[Claim]]:
-    """Where W_mm is lost along every axis of SEARCHED, with its interval; the claims."""
+    """Where W_mm is lost along every axis, with its interval; the claims."""
     lost, rows = {}, []
     for axis, (values, sizes) in SEARCHED.items():
         make = _sized(axis, **sizes)
@@ -289,10 +289,7 @@ class _Repeated(NamedTuple):
 
 
 def repeated(seed: int, steps: int) -> _Repeated:
-    """One run whose samples hold one token T - 1 times, beside the law of two tokens.
-
-    A copy adds its kappa to the pair's, the same for every sample, so that C stays.
-    """
+    """One run whose samples repeat one token, beside the law of two tokens: C stays."""
     data = _correlated(seed, 1.0)
     rows = np.arange(data.shape[1])
     pair = np.stack([data.z[0], data.X[0, rows, data.opt[0]]], 1)  # the query is a copy
@@ -310,7 +307,7 @@ def stays(seeds: Sequence[int], values: Sequence[float] = (0.9, 0.99, 0.999)) ->
 
 
 def onset_claims(onsets: Sequence[_Onset]) -> list[Claim]:
-    """The level that a run reaches is that of its steps; longer runs bear more correlation."""
+    """A run's level is that of its steps; longer runs bear more correlation."""
     level = lambda at: at.level[np.isfinite(at.level)]
     rows = [claim("map.level", level(at), f"{at.steps}", f"{at.steps:,}") for at in onsets]
     halves = np.array([at.half(at.measured)[0] for at in onsets])

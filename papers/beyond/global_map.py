@@ -28,14 +28,14 @@ RESAMPLES = 2000
 
 
 def half_at_once(d: float, n: int) -> float:
-    """alpha at which the first step is right for all n with probability 1/2; infinite for none."""
+    """alpha at which the first step is right for all n with probability 1/2, or inf."""
     gain = normal.ppf(0.5 ** (1 / n)) * np.sqrt((n - 1) / d)
     return float(np.sqrt((1 + gain) / (1 - gain))) if gain < 1 else np.inf
 
 
 @dataclass(frozen=True, kw_only=True)
 class GlobalMap:
-    """alphas (a,), dimensions (b,), n; reached and first (b, a, seeds): did, and right at once."""
+    """alphas (a,), dimensions (b,); reached and first (b, a, seeds): did, and at once."""
 
     alphas: np.ndarray
     dimensions: np.ndarray
@@ -44,7 +44,7 @@ class GlobalMap:
     first: np.ndarray
 
     def threshold(self, row: int) -> tuple[float, float, float]:
-        """alpha at which half of the seeds reach it at dimension `row`; ends of a bootstrap."""
+        """alpha at which half of the seeds reach it, and ends of a bootstrap."""
         return half_of_seeds(self.alphas, self.reached[row], seed=row)
 
 
@@ -58,7 +58,7 @@ def measure(
 ) -> GlobalMap:
     """Train every seed at every alpha and dimension, T = 2, from zero.
 
-    A run reaches (u_mm, W_mm) where its opt tokens are attended to and scored higher at the end.
+    Reached: the opt tokens are attended to and scored higher at the end.
     """
     shape = len(dimensions), len(alphas), len(seeds)
     reached, first = np.empty((2, *shape), bool)
@@ -75,10 +75,7 @@ def measure(
 
 
 def global_claims(grid: GlobalMap, wide: int = 1024, easy: float = 1.7) -> list[Claim]:
-    """The protocol's claims: a right first step is enough; thresholds; wide data reach it.
-
-    Two forms came after they had failed: how near the first step's formula is.
-    """
+    """A right first step is enough; thresholds; wide data; how near the formula is."""
     enough = grid.reached[grid.first].mean()
     lost = (grid.first & ~grid.reached).sum((1, 2))
     where = ", ".join(f"{k} at d = {d}" for k, d in zip(lost, grid.dimensions, strict=True) if k)
@@ -125,7 +122,7 @@ def _exp_between(x, terms=20):
 
 
 def _selections(pairs):
-    """|u| of the head SVM of every selection that has one; 0 in a selection is the opt token."""
+    """|u| of the head SVM of every selection that has one; 0 is the opt token."""
     sizes = {}
     for chosen in product((0, 1), repeat=len(pairs)):
         kept = [Fraction(pair[c]) for pair, c in zip(pairs, chosen, strict=True)]
@@ -135,14 +132,14 @@ def _selections(pairs):
 
 
 def _missed(pairs):
-    """Whether the opt selection has the largest margin of all, and training from zero misses it."""
+    """Whether the opt selection has the largest margin, and training misses it."""
     opt, sizes = (0,) * len(pairs), _selections(pairs)
     best = all(sizes[opt] < size for chosen, size in sizes.items() if chosen != opt)
     return best and sum(a + b for a, b in pairs) < 0
 
 
 def _smallest(largest, n=2):
-    """Every missed problem of n samples with entries up to `largest`, samples in order."""
+    """Every missed problem of n samples with entries up to `largest`, in order."""
     samples = [(a, b) for a in range(largest, 0, -1) for b in range(a - 1, -largest - 1, -1)]
     return [p for p in combinations_with_replacement(samples, n) if _missed(p)]
 
@@ -182,7 +179,7 @@ def verify() -> list[_Fact]:
 
 
 def problem(pairs: Pairs, labels=1.0) -> TokenSet:
-    """The problem as tokens, the opt token first; x = y a, y b, labels y (n,) or one for all."""
+    """The problem as tokens, opt first; x = y a, y b, labels y (n,) or one for all."""
     y = np.broadcast_to(labels, len(pairs)).astype(float)
     X = y[:, None, None] * np.asarray(pairs, float)[:, :, None]
     return token_set(X, y, u=np.zeros(1), opt=np.zeros(len(pairs), int))
@@ -191,7 +188,7 @@ def problem(pairs: Pairs, labels=1.0) -> TokenSet:
 def random_problems(
     count: int, largest: int = 9, longest: int = 5, seed: int = 0
 ) -> list[TokenSet]:
-    """Random problems with n = 1 ... `longest` samples, entries up to `largest`, sums not zero."""
+    """Random problems of up to `longest` samples, entries to `largest`, sums not 0."""
     draw, problems = stream(seed, "problems"), []
     while len(problems) < count:
         n = int(draw.integers(1, longest + 1))

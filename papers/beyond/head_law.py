@@ -99,10 +99,7 @@ class HeadRuns:
 
 
 def train(law: _HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns:
-    """NGD on all W_h from zero, normalised together (`common`) or each by itself.
-
-    On the margins, in logarithms up to one factor a normalisation: exact at any horizon.
-    """
+    """NGD on the margins of all W_h from zero, normalised together (`common`) or each."""
     K = np.stack([law_of.gram(head) for head in law.heads])
     opt = np.stack([_opt_scores(head) for head in law.heads])
     gaps = np.stack([law_of.score_gaps(head, head.u) for head in law.heads])
@@ -139,7 +136,7 @@ def train(law: _HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns
 
 
 def _refusals(law, level, g, steps):
-    """Run -> the premise that fails, from level (H, runs) and margins g (H, runs, m) at the end."""
+    """Run -> the premise that fails, from last levels (H, runs), g (H, runs, m)."""
     refusals = {}
     left = np.stack([head.remaining(a) for head, a in zip(law.laws, level, strict=True)])
     for run in range(g.shape[1]):
@@ -163,7 +160,7 @@ def ratios(norm: np.ndarray) -> np.ndarray:
 
 
 def _at_level(runs):
-    """||W_h|| (H, runs) at the common level plus the head's mean, all constraints tight."""
+    """||W_h|| (H, runs) at the common level plus the head's mean, all tight."""
     along = runs.law.norm * (runs.whole + runs.law.mean)
     return np.hypot(along, runs.law.constant)
 

@@ -23,7 +23,7 @@ from papers.joint_loss import curvature
 
 @dataclass(frozen=True, kw_only=True)
 class _JointLaw:
-    """The laws of a joint run that ends in (u_mm, W_mm); tokens in minimal coordinates."""
+    """The laws of runs that end in (u_mm, W_mm), in minimal coordinates."""
 
     problem: coordinates.Minimal
     W: MaxMargin
@@ -35,10 +35,7 @@ class _JointLaw:
     curvature: np.ndarray  # (runs,) limit of ||Hessian of L||/L
 
     def at_level(self, level: np.ndarray) -> MarginLaw:
-        """The law of W while the head is a_u v + rho_u, a_u = `level` (runs,), 1/a_u off.
-
-        Raises PremiseFails "score gaps".
-        """
+        """The law of W while the head is a_u v + rho_u, a_u = `level` (runs,)."""
         gaps = score_gaps(self.problem.tokens, level[:, None] * self.head.W + self.residual)
         run, smallest = _lowest(gaps.min((1, 2)))
         reason = f"at head level {level[run]:.3g} the smallest gap is {smallest:.2g}"
@@ -120,7 +117,7 @@ def path_length(rule: GradientRule, steps: int) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class JointRuns:
-    """Joint runs of one rule beside their law; k records, the last decade of iterations."""
+    """Joint runs of one rule beside their law; k records of the last decade."""
 
     law: _JointLaw
     rule: GradientRule
@@ -171,7 +168,7 @@ def _measure(law, rule, history):
 
 
 def _check_selected(history):
-    """Raise PremiseFails unless every run attends to its opt tokens and scores them higher."""
+    """Raise PremiseFails unless runs attend to opt tokens and score them higher."""
     needed = ("margin", history.margins, tolerances.SATURATED), ("gap", history.score_gaps, 0.0)
     for name, values, bound in needed:
         run, lowest = _lowest(values[:, -1].min((1, 2)))
@@ -181,7 +178,7 @@ def _check_selected(history):
 
 
 def _check_settled(law, rule, history):
-    """Raise PremiseFails where W or head needs a longer run, with the steps that it needs."""
+    """Raise PremiseFails, with the steps it needs, where W or head needs more."""
     bound = tolerances.SETTLED_JOINT
     sizes = (law.W_law, history.norm[:, -1], "W"), (law.head_law, history.head_norm[:, -1], "head")
     for part, size, name in sizes:
@@ -198,7 +195,7 @@ def _check_settled(law, rule, history):
 
 
 def paper_rules(step_size: float = 0.3) -> dict[str, GradientRule]:
-    """Eq. 13 with the paper's factor (t+1)^-2/3, with (t+1)^-1/2, and without one; named by p."""
+    """Eq. 13 with the paper's factor (t+1)^-2/3, with (t+1)^-1/2, without one."""
     decays = {"p = 2/3": 2 / 3, "p = 1/2": 0.5, "p = 0": 0.0}
     return {name: ngd(step_size, decay=decay) for name, decay in decays.items()}
 
@@ -209,7 +206,7 @@ def limit_errors(runs: JointRuns) -> np.ndarray:
 
 
 def level_errors(runs: JointRuns) -> np.ndarray:
-    """The same over the C of the head's level, which the sum of the steps gives, (runs,)."""
+    """The same over the C of the head's level, which the steps give, (runs,)."""
     constant = runs.law.at_level(runs.level).constant
     return runs.norm[:, -1] * runs.error[:, -1] / constant - 1
 
@@ -243,7 +240,7 @@ def _claims(name, runs):
 
 @dataclass(frozen=True, kw_only=True)
 class _StartedHead:
-    """A layer whose head started at u_0: errors of the offsets (runs, records), support only."""
+    """A head started at u_0: errors of the offsets (runs, records) on the support."""
 
     iterations: np.ndarray
     errors: np.ndarray  # the largest, with the kappa of both SVMs
@@ -254,10 +251,7 @@ class _StartedHead:
 
 
 def from_start(tokens: TokenSet, rule: GradientRule, records: Sequence[int]) -> _StartedHead:
-    """Train head and W from u_0 = `tokens.u`; records: ascending iterations, two or more.
-
-    Raises PremiseFails as `margin_law` and `joint_slopes` do.
-    """
+    """Train head and W from u_0 = `tokens.u`; PremiseFails as `joint_slopes`."""
     problem = coordinates.minimal(tokens)
     data = problem.tokens
     history = gradient_descent.train(problem, rule, records[-1], records, head="joint")
@@ -283,7 +277,7 @@ def from_start(tokens: TokenSet, rule: GradientRule, records: Sequence[int]) -> 
 
 
 def start_claims(runs: _StartedHead) -> list[Claim]:
-    """The law with kappa from both SVMs, its order in t, and that the start's head would not do."""
+    """kappa of both SVMs: the law, its order in t; the start's head would not do."""
     halved = np.log(runs.errors[:, -1] / runs.errors[:, -2])
     order = halved / np.log(runs.iterations[-1] / runs.iterations[-2])
     return [

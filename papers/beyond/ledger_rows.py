@@ -71,7 +71,7 @@ def _own_norms(size, world):
 
 
 def _others(size, world):
-    """Variance reduction: Frobenius for each norm, or none of it. OLion: no sign is taken."""
+    """Variance reduction: Frobenius for each norm, or none. OLion: no sign."""
     table, plain, by_rule = atlas_used.other_rows(), bool(world.of(IDENTITY)), {}
     for name, row in table.items():
         rule = replace(row.rule, signed=row.rule.signed and not plain)

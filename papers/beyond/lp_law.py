@@ -64,7 +64,7 @@ class _LpLaw:
         self.fastest = float(np.linalg.eigvalsh(off)[-1])
 
     def cycling_step(self, at: int) -> float:
-        """The constant step eta whose ||W||_p = (eta t)^{1/(p-1)} rises by 2/fastest at `at`."""
+        """The eta with which ||W||_p = (eta t)^{1/(p-1)} rises by 2/fastest there."""
         size = 2 * (self.p - 1) * at * self.solution.norm[0] / self.fastest
         return float(size ** (self.p - 1) / at)
 
@@ -74,7 +74,7 @@ class _LpLaw:
         return margins - margins.mean(1, keepdims=True)
 
     def check_resolved(self, level: float) -> None:
-        """Raise PremiseFails where entries of W_mm are smaller than the residual, p != 2."""
+        """Raise PremiseFails where the residual exceeds entries of W_mm, p != 2."""
         share = self.share[self.relative > 0.1 * level].sum()
         needed = np.log10(self.relative.max() / (0.1 * level))
         reason = f"entries near zero hold {share:.2g} of the residual: ||W|| 10^{needed:.1f} longer"
@@ -85,7 +85,7 @@ class _LpLaw:
 
 @dataclass(frozen=True, kw_only=True)
 class LpRun:
-    """One run beside its law: norm ||W||_p and error sqrt(2 D) at late records, (k,)."""
+    """A run beside its law: norm ||W||_p, error sqrt(2 D) at late records, (k,)."""
 
     law: _LpLaw
     started: bool
@@ -94,7 +94,7 @@ class LpRun:
 
 
 def _run(law, size, steps, start=None):
-    """A run that ends near ||W||_p = (eta steps)^{1/(p-1)} = `size`; PremiseFails if unsettled."""
+    """A run to ||W||_p = (eta steps)^{1/(p-1)} = `size`, or PremiseFails."""
     p = law.p
     rule = MirrorRule(p, size ** (p - 1) / steps)
     first = max(1, int(steps * 10.0 ** -(p - 1)))  # the last decade of ||W||
@@ -118,7 +118,7 @@ def _problem(seed: int) -> TokenSet:
 
 
 def study(seeds: Sequence[int], p: float, size: float, steps: int, std: float = 0.3):
-    """Every seed from zero and from a Gaussian start: runs kept, and seed -> refusal."""
+    """Every seed from zero and a Gaussian start: runs kept, seed -> refusal."""
 
     def both(seed):
         law = _LpLaw(_problem(seed), p)
@@ -146,7 +146,7 @@ def lp_claims(runs: Sequence[LpRun]) -> list[Claim]:
 
 
 def _onset(law, at, times=(0.9, 1.25)):
-    """Moves of the offsets in one step at `times` the onset `at`, p < 2; at half they rest."""
+    """Moves of the offsets in one step at `times` the onset `at`, p < 2."""
     record = sorted({round(share * at) + k for share in (0.5, *times) for k in (0, 1)})
     rule = MirrorRule(law.p, law.cycling_step(at))
     W = descent.train(law.tokens, rule, record[-1], record=record, loss="exponential").W[0]
@@ -163,13 +163,13 @@ def onsets(seeds: Sequence[int], p: float, at: int):
 
 
 def onset_claims(p: float, moved: np.ndarray) -> list[Claim]:
-    """Constant steps settle before the predicted onset and cycle after it; moved (runs, 2)."""
+    """Constant steps settle before the onset and cycle after it; moved (runs, 2)."""
     early, late = np.reshape(moved, (-1, 2)).T if np.size(moved) else np.full((2, 1), np.nan)
     return [claim("lp.rests", early, f"{p:g}"), claim("lp.cycles", late, f"{p:g}")]
 
 
 def _decaying(law, share):
-    """eta_t = (p-1) ||w||^{p-1} h (h (t+1))^{p-2}: a_t = h t, h the `share` of what settles."""
+    """eta_t = (p-1) ||w||^{p-1} h (h (t+1))^{p-2}: a_t = h t, h a `share`."""
     p, h = law.p, 2 * share / law.fastest
     first = (p - 1) * law.solution.norm[0] ** (p - 1) * h ** (p - 1)
     return lambda t: first * (t + 1.0) ** (p - 2)
@@ -182,10 +182,7 @@ def _constant(law, share, steps):
 
 
 def _train(laws, steps, count, record):
-    """Normalised mirror descent from zero by steps eta_t, one run per law, W (runs, k, d d_z).
-
-    Exponential loss, T = 2, one p.
-    """
+    """Normalised mirror descent from zero by steps eta_t, a run a law; T = 2."""
     A, p = np.stack([law.rows for law in laws]), laws[0].p
     scores = np.stack([model.scores(law.tokens, law.tokens.u)[0] for law in laws])
     best, q = scores.max(-1), p / (p - 1)
@@ -208,7 +205,7 @@ def _train(laws, steps, count, record):
 
 @dataclass(frozen=True, kw_only=True)
 class Settled:
-    """One problem after decaying steps, for SHARES (k,), and after as many constant ones."""
+    """A problem after decaying steps, for SHARES (k,), and after constant ones."""
 
     law: _LpLaw
     moved: np.ndarray  # (k,) the largest move of an offset in the last step
@@ -256,7 +253,7 @@ def _settled(law, W, count):
 
 
 def steps_claims(runs: Sequence[Settled]) -> list[Claim]:
-    """For each p: rest below the longest rise, cycles beyond it, pace and constant; worst run."""
+    """For each p: rest below the longest rise, cycles beyond it, pace, constant."""
     rows = []
     for p in dict.fromkeys(run.law.p for run in runs):
         alike, setting = [run for run in runs if run.law.p == p], f"{p:g}"

@@ -22,7 +22,7 @@ from papers.beyond.tolerances import INDEPENDENT, SAME_SOLUTION, SHARE, SMALLEST
 
 
 class PremiseFails(ValueError):
-    """A premise of the law does not hold: its name, the run, the amount, the reason in words."""
+    """A premise of the law fails: its name, the run, the amount, the reason."""
 
     def __init__(self, premise: str, run: int, amount: float, reason: str):
         self.premise, self.run, self.amount, self.reason = premise, run, float(amount), reason
@@ -57,23 +57,17 @@ class MarginLaw(Shapes):
     excess: np.ndarray  # least margin off the support, less 1; infinite where there is none
 
     def direction_error(self, norm: np.ndarray, outside: np.ndarray | float = 0.0) -> np.ndarray:
-        """A settled run's ||W/||W|| - W_mm/||W_mm|||| at ||W|| = `norm` (runs, ...).
-
-        `outside` (runs,), W's part off the span, adds to C in quadrature.
-        """
+        """A settled run's error at ||W|| = `norm` (runs, ...); `outside` adds to C."""
         share = np.hypot(self.constant, outside) / np.transpose(norm)
         return 2 * np.sin(np.arcsin(np.minimum(share, 1.0)) / 2).T
 
     def remaining(self, level: np.ndarray) -> np.ndarray:
-        """e^{-a_t min(slowest, excess, 1)}, what is left of wrong offsets at a_t (runs, ...)."""
+        """e^{-a_t min(slowest, excess, 1)}: left of wrong offsets, (runs, ...)."""
         rate = np.minimum(np.minimum(self.slowest, self.excess), 1.0)
         return np.exp(-rate * np.transpose(level)).T
 
     def longest_step(self, momentum: float = 0.0) -> np.ndarray:
-        """2 (1 + momentum) ||W_mm|| / fastest: longer steps of NGD make offsets cycle, (runs,).
-
-        Of *small* disturbances. ValueError for a momentum not in [0, 1).
-        """
+        """2 (1 + momentum) ||W_mm|| / fastest, (runs,): longer steps of NGD cycle."""
         if not 0 <= momentum < 1:
             raise ValueError(f"momentum is {momentum}; it needs 0 <= momentum < 1")
         with np.errstate(divide="ignore"):
@@ -112,16 +106,13 @@ def gram(tokens: TokenSet, selected: np.ndarray | None = None) -> np.ndarray:
 
 
 def from_duals(K, duals, margins, log_slopes) -> MarginLaw:
-    """`margin_law` without its checks, from the Gram matrix K (runs, m, m) of all constraints.
-
-    duals, margins, log_slopes (runs, n, T-1); duals that solve nothing make a wrong world's law.
-    """
+    """`margin_law` without its checks, from the Gram matrix K (runs, m, m)."""
     runs = [_of_run(*run) for run in zip(K, duals, margins, log_slopes, strict=True)]
     return MarginLaw(duals=duals, **{name: np.stack([r[name] for r in runs]) for name in runs[0]})
 
 
 def log_ratios(log_slopes: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, float]:
-    """log(kappa_m / beta_m) on the support, less its beta-weighted mean, and that mean."""
+    """log(kappa_m / beta_m) on the support less its weighted mean, and that."""
     ratio = log_slopes - np.log(beta)
     mean = beta @ ratio / beta.sum()
     return ratio - mean, mean
@@ -159,7 +150,7 @@ def _of_run(K, beta, margins, log_slopes):
 
 
 def _checked(run, K, duals, margins, log_slopes):
-    """The duals (n, T-1) that the law is about; PremiseFails for the first that fails."""
+    """The duals (n, T-1) that the law is about, or PremiseFails."""
     beta, margins, log_slopes = duals.ravel(), margins.ravel(), np.ravel(log_slopes)
 
     def pair(m):
@@ -237,7 +228,7 @@ def score_gaps(tokens: TokenSet, u: np.ndarray) -> np.ndarray:
 
 
 def gaps_of_scores(scores: np.ndarray, selected: np.ndarray) -> np.ndarray:
-    """The selected token's score less each other's, (runs, n, T-1); scores (runs, n, T)."""
+    """The selected token's score less each other's, (runs, n, T-1)."""
     chosen = np.take_along_axis(scores, selected[..., None], -1)
     rest = coordinates.others(selected, scores.shape[-1])
     return chosen - np.take_along_axis(scores, rest, -1)
@@ -260,10 +251,9 @@ def features(K: np.ndarray) -> np.ndarray:
 def _least_entropy(K, log_slopes, steps=200):
     """pi (s,), sum 1, of the tight constraints with Gram matrix K (s, s) and log kappa (s,).
 
-    It minimises sum_m pi_m log(pi_m / kappa_m) over pi >= 0 with sum_m pi_m A_m = V / ||V||^2,
-    the dual of min over rho across V of log sum_m kappa_m e^{-<A_m, rho>}, by Newton's method.
-    An entry is 0 where no dual of all positive entries exists. RuntimeError where `steps` are
-    not enough.
+    It minimises sum_m pi_m log(pi_m / kappa_m) over pi >= 0 with sum_m pi_m A_m = V / ||V||^2:
+    the dual of Lemma 1 in `notebooks/law_of_margins.md`, by Newton's method. An entry is 0
+    where no dual of all positive entries exists. RuntimeError where `steps` are not enough.
     """
     F = features(K)
     v = np.linalg.lstsq(F, np.ones(len(F)), rcond=None)[0]  # V: F v = 1

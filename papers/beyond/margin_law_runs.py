@@ -67,14 +67,11 @@ class Comparison:
 
     @property
     def duals_alone(self) -> bool:
-        """Whether the prediction is C alone: W_0 = 0, and all constraints carry W_mm."""
+        """Whether the prediction is C alone: W_0 = 0, all constraints carry W_mm."""
         return self.setting.start is None and bool(self.law.support.all())
 
     def proof(self, early: bool = False, everywhere: bool = False) -> margin_theorem.Proof:
-        """The local theorem from the run's last iterate on, or (early) from a tenth on.
-
-        everywhere: by steps shorter than 8/D^2 alone. Both know no momentum.
-        """
+        """The theorem from the last iterate, or (early) a tenth; everywhere: by 8/D^2."""
         local = margin_theorem.Local(self.tokens, self.law, self.selected, self.setting.loss)
         (tenth, before, last), rule = self.margins, self.setting.rule
         if rule.momentum and not (early or everywhere):
@@ -89,7 +86,7 @@ class Comparison:
 
 
 def compare(setting: LawSetting, steps: int) -> list[Comparison]:
-    """Train every run of a setting for `steps` iterations and hold it against its law."""
+    """Train every run of a setting for `steps` steps; hold it against its law."""
     problem = coordinates.minimal(setting.tokens)
     # without the bases, which are large
     setting = replace(setting, tokens=problem.tokens)
@@ -115,7 +112,7 @@ def compare(setting: LawSetting, steps: int) -> list[Comparison]:
 
 
 def _compare(c, history, start, selected):
-    """The comparison with its law and what the run measured; PremiseFails where none is."""
+    """The comparison with its law and what the run measured, or PremiseFails."""
     setting, run = c.setting, c.run
     margins.check_selection(run, c.margins[-1])
     tokens = setting.tokens.run(run)
@@ -130,7 +127,7 @@ def _compare(c, history, start, selected):
 
 
 def _measure(c, history, off_span):
-    """`_Measured` of one run; off_span: the norm of W_0's part outside minimal coordinates."""
+    """`_Measured` of one run; off_span: norm of W_0 outside the coordinates."""
     run = c.run
     W = [history.weights(k)[run : run + 1] for k in range(len(history.iterations))]
     V, support = c.solution.W, c.law.support
@@ -160,10 +157,7 @@ def _measure(c, history, off_span):
 
 
 def _duality_gap(tokens, selected, W, duals):
-    """Relative distance of W (runs, r, q) from the max-margin direction, by any duals.
-
-    1^T beta / ||sum beta_m A_m|| bounds the norm of all W of margin 1.
-    """
+    """Relative distance of W (runs, r, q) from max-margin, by any duals."""
     delta = coordinates.differences(tokens, selected)
     smallest = np.einsum("rntd,rde,rne->rnt", delta, W, tokens.z, optimize=True).min((1, 2))
     pulled = np.einsum("rnt,rntd,rne->rde", duals, delta, tokens.z, optimize=True)
@@ -190,7 +184,7 @@ def offsets_missed(c: Comparison) -> np.ndarray:
 
 
 def _values(c):
-    """What the claims law.* ask of one run: by id a number, or one for every support pair."""
+    """What the claims law.* ask of one run: a number, or one a support pair."""
     m, law, rule = c.measured, c.law, c.setting.rule
     # of ||W_t|| per iteration
     speed = rule.step_size / (1 - rule.momentum)
@@ -210,7 +204,7 @@ def _values(c):
 
 
 def all_claims(comparisons: Sequence[Comparison]) -> list[Claim]:
-    """Every claim on the kept runs, of which there is one; the last applies the local theorem."""
+    """Every claim on the kept runs; the last applies the local theorem."""
     runs = [_values(c) for c in comparisons]
     values = {id: np.concatenate([np.atleast_1d(run[id]) for run in runs]) for id in runs[0]}
     values["proved"] = np.mean([c.proof().holds for c in comparisons])

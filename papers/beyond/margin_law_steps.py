@@ -22,12 +22,12 @@ LAST = 64  # records over which a move is read
 
 
 def _growing_gd(step_size, growth):
-    """GD with eta_t = step_size e^{growth t}: margins grow by `growth` a step, not growth/t."""
+    """GD with eta_t = step_size e^{growth t}: margins grow by `growth` a step."""
     return custom_log(lambda t, gap, norm: np.log(step_size) + growth * t + 0.0 * norm)
 
 
 def _growing_polyak(max_step, growth):
-    """Polyak's step, its cap growing: min((L - L*)/(2 ||grad L||^2), max_step e^{growth t})."""
+    """min((L - L*)/(2 ||grad L||^2), max_step e^{growth t}), Polyak's step."""
     cap = lambda t: np.log(max_step) + growth * t
     return custom_log(lambda t, gap, norm: np.minimum(gap - rules.LOG_2 - 2 * norm, cap(t)))
 
@@ -35,7 +35,7 @@ def _growing_polyak(max_step, growth):
 def figure2_runs(
     problem: coordinates.Minimal, W_mm: np.ndarray, growing_steps: int
 ) -> tuple[dict[str, History], dict[str, History]]:
-    """Every rule on the problem of Figure 2: those that go far enough, and constant steps."""
+    """Every rule on Figure 2's problem: those that go far, and constant steps."""
 
     def in_time(rule, steps, loss="exponential"):
         return train(problem, rule, steps, targets={"W_mm": W_mm}, loss=loss)
@@ -59,7 +59,7 @@ def ratio_to_law(history: History, target: str, law: MarginLaw) -> np.ndarray:
 
 
 def _settling_rate(history, law):
-    """Decay of the offsets' slowest mode per margin, over its eigenvalue, 1e-3 to 1e-8."""
+    """Decay of the slowest mode per margin, over its eigenvalue, 1e-3 to 1e-8."""
     level = history.norm / law.norm[:, None]
     offsets = np.where(law.support, law.offsets, 0.0)[:, None]
     left = np.abs(((history.margins - offsets) * law.slowest_mode[:, None]).sum((2, 3)))
@@ -73,10 +73,7 @@ def _settling_rate(history, law):
 def figure2_claims(
     far: Mapping[str, History], constant: Mapping[str, History], target: str, law: MarginLaw
 ) -> list[Claim]:
-    """Error against ||W_t|| ends on one line for all rules and losses that go `far` enough.
-
-    With `constant` steps the line is not seen yet. Last, offsets settle at the rate lambda_1.
-    """
+    """Errors over ||W_t|| end on one line for those that go `far` alone."""
     last = lambda history: ratio_to_law(history, target, law)[:, -1]
     return [
         claim("law.collapse", np.concatenate([last(history) for history in far.values()])),
@@ -86,7 +83,7 @@ def figure2_claims(
 
 
 class Cycles(NamedTuple):
-    """How much offsets still move, (runs, multiples), at steps `multiples` x the longest one."""
+    """How offsets still move, (runs, multiples), at `multiples` x the longest step."""
 
     multiples: np.ndarray
     momentum: float
@@ -124,7 +121,7 @@ def threshold(runs: Sequence[Cycles], short: float, long: float) -> list[Claim]:
 
 
 def short_step(runs: Sequence[Cycles], multiple: float, setting: str | None = None) -> Claim:
-    """Offsets settle at `multiple` of the longest step, with every momentum and in every run."""
+    """Offsets settle at `multiple` of the longest step in every run."""
     moved = _moved(runs, multiple)
     why = "a large cycle: the threshold is that of small disturbances" if moved.max() > LOUD else ""
     setting = f"{multiple:g}" if setting is None else setting
@@ -139,8 +136,7 @@ def _moved(runs, multiple):
 def _three_samples(h: float = 3.0) -> tuple[TokenSet, Start]:
     """Three samples whose offsets cycle below the longest step, without momentum; and the start.
 
-    Best tokens (h + 1, 1), (1, 0), (h + 1, -1), others (h, 0), (0, 0), (h, 0), scored by the first
-    coordinate; W_mm = (1, 0), kappa ~ (e^-h, 1, e^-h).
+    Scored by the first coordinate; W_mm = (1, 0), kappa ~ (e^-h, 1, e^-h).
     """
     pairs = [[[h, 0], [h + 1, 1]], [[0, 0], [1, 0]], [[h, 0], [h + 1, -1]]]
     tokens = token_set(pairs, np.ones(3), z=np.ones((3, 1)), u=[1, 0])
@@ -148,7 +144,7 @@ def _three_samples(h: float = 3.0) -> tuple[TokenSet, Start]:
 
 
 def cycle_without_momentum(multiple: float = 0.9, steps: int = 20_000) -> Claim:
-    """The second coordinate of W_t in `_three_samples` at `multiple` of the longest step."""
+    """W_t's second coordinate in `_three_samples` at `multiple` x the longest."""
     tokens, start = _three_samples()
     longest = margin_law(tokens, token_svm(tokens)).longest_step()[0]
     record = np.arange(steps - LAST, steps + 1)
@@ -194,10 +190,7 @@ def _which_cycle(shares, across, starts, momentum=0.0, steps=3000):
 
 
 def search(count: int, pairs: int, momentum: float = 0.0, longer: int = 0) -> tuple[int, int]:
-    """How many of `count` random supports go to and fro at 0.9 of the longest step.
-
-    From some of 20 starts, after 3000 steps; and of these after `longer` steps, if they are more.
-    """
+    """How many of `count` random supports cycle at 0.9; how many after `longer`."""
     draw, early, late = stream(pairs, "problems"), 0, 0
     for first in range(0, count, 50):
         shares, across = _random_supports(draw, min(50, count - first), pairs)
@@ -213,7 +206,7 @@ def search(count: int, pairs: int, momentum: float = 0.0, longer: int = 0) -> tu
 
 
 def difference_errors(history: History, W_mm: np.ndarray) -> np.ndarray:
-    """Direction error of W at record k + 1 less that at k, (runs, k - 1); W_mm (runs, r, q)."""
+    """Direction error of W at record k + 1 less W at k, (runs, k - 1)."""
     pairs = [(k, k + 1) for k in range(len(history.iterations) - 1)]
     steps = [margins.difference(history, *pair) for pair in pairs]
     return np.stack([margins.direction_error(step, W_mm) for step in steps], 1)
@@ -233,10 +226,7 @@ def gd_order(history: History, errors: np.ndarray, law: MarginLaw) -> Claim:
 def ngd_claims(
     history: History, target: str, errors: np.ndarray, law: MarginLaw
 ) -> tuple[Claim, Claim]:
-    """The law at the end of the longest run, and W_{2t} - W_t nearer to W_mm than W_{2t} there.
-
-    errors: the `difference_errors` of the run.
-    """
+    """The law at the end; W_{2t} - W_t, of `errors`, is nearer to W_mm there."""
     off = ratio_to_law(history, target, law)[:, -1] - 1
     gains = history.direction_error[target][:, -1] / errors[:, -1]
     end = f"{history.iterations[-1]:,}"

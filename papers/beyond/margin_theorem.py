@@ -98,7 +98,7 @@ class Local:
         return float(self.norm * np.linalg.norm(self.basis.T @ (pi @ self.A[self.on])))
 
     def split(self, g: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """a, x in `basis` (u,), omega (k,) in the span of all A_m, for margins g (n, T-1) (1)."""
+        """a, x in `basis` (u,), omega (k,) of (1), for margins g (n, T-1)."""
         w = np.linalg.lstsq(self.A, np.ravel(g), rcond=None)[0]
         a = w @ self.V / self.norm**2
         off = w - a * self.V
@@ -106,7 +106,7 @@ class Local:
         return float(a), self.basis.T @ (off - self.rest), omega
 
     def log_small(self, omega: np.ndarray, R: float, tau: float) -> float:
-        """log delta_0: delta(W) <= delta_0 e^{-r a} where |x| <= R, |omega' - omega| <= tau (5)."""
+        """log delta_0 of (5): delta(W) <= delta_0 e^{-r a} for |x| <= R and tau."""
         room = np.where(self.on, R, np.hypot(R, tau))
         at_most = self.across * room - self.A @ (self.rest + omega)
         samples = range(self.sample.max() + 1)
@@ -115,7 +115,7 @@ class Local:
         return float(np.logaddexp(np.log(self.B) + log_P, log_N))
 
     def curvature(self, R: float) -> tuple[float, float]:
-        """l(R) and L(R): bounds on the mean Hessian of G from rho_perp to rho, |x| <= R (6)."""
+        """l(R) and L(R) of (6), bounds on the mean Hessian of G."""
         if self.fastest == 0:
             return np.inf, 0.0
         r = min(self.D * R, 700.0)
@@ -145,7 +145,7 @@ class Proof:
 
 
 def _step_bound(problem, rule, R, L):
-    """sigma-bar < 2/L, 0 for none, the xi that it needs, GD's lowest level, -inf else; (7)."""
+    """sigma-bar of (7), 0 for none, its xi, and GD's lowest level, -inf else."""
     if rule.kind == GD:
         sigma = 1 / L if L else problem.norm**2
         log_Z = problem.lowest + problem.across[problem.on].max() * R
@@ -162,7 +162,7 @@ def _step_bound(problem, rule, R, L):
 
 
 def _constants(problem, rule, x, omega, tau, everywhere=False):
-    """A, K, q of (8) and (9) for |x_0| = x, omega_0 and room tau; A infinite for steps too long."""
+    """A, K, q of (8) and (9) for |x_0| = x; A infinite for steps too long."""
     R = x + tau
     low, L = problem.curvature(R)
     L = problem.D**2 / 4 if everywhere else L
@@ -180,10 +180,7 @@ def _constants(problem, rule, x, omega, tau, everywhere=False):
 
 
 def prove(problem: Local, rule: GradientRule, g: np.ndarray, everywhere: bool = False) -> Proof:
-    """The theorem for `rule` without momentum, from the W of margins g (n, T-1) on.
-
-    everywhere: by sigma-bar < 8/D^2 alone.
-    """
+    """The theorem for `rule` without momentum, from margins g on."""
     level, x, omega = problem.split(g)
     foreign = rule.momentum or rule.kind == CUSTOM or rule.decay > 1
     if why := _silent(problem, rule, foreign):
@@ -227,7 +224,7 @@ def _mode_norm(s, mu):
 def prove_with_momentum(
     problem: Local, rule: GradientRule, before: np.ndarray, g: np.ndarray
 ) -> Proof:
-    """The theorem for NGD with momentum, from the W of margins g on, after that of `before`."""
+    """The theorem for NGD with momentum, from margins g on, after `before`."""
     (level, x, omega), V, mu = problem.split(g), problem.norm, rule.momentum
     foreign = rule.kind != NGD or rule.decay or np.isfinite(rule.max_step)
     if why := _silent(problem, rule, foreign):
@@ -257,7 +254,7 @@ def prove_with_momentum(
 
 
 class _Room(NamedTuple):
-    """R, xi, the ends of sigma_t, b and the least rise of the level of (15), for one room tau."""
+    """R, xi, the ends of sigma_t, b and the least rise of the level of (15)."""
 
     R: float
     xi: float
@@ -268,7 +265,7 @@ class _Room(NamedTuple):
 
 
 def _room(problem, rule, far, size, omega, outside, level, rise, tau):
-    """`_Room` of a start at `level` that rises by `rise`; outside: what momentum adds to tau."""
+    """`_Room` of a start at `level` that rises by `rise`; outside adds to tau."""
     V, exact = problem.norm, rule.step_size * problem.norm
     R = far * (size + tau)
     L, r = problem.curvature(R)[1], max(min(problem.D * R, 300.0), 1e-8)

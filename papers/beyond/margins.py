@@ -15,10 +15,7 @@ from papers.beyond.tolerances import AT_REST, ROUNDING, SATURATED, SETTLED
 
 
 def selection(history: History, opt: np.ndarray, k: int = -1) -> np.ndarray:
-    """The token of largest logit in each sample at record k, (runs, n); opt (runs, n).
-
-    Raises ValueError for a run that had ended before that record.
-    """
+    """Tokens of largest logit at record k, (runs, n); ValueError for an ended run."""
     margins = _finite(history, k)
     place = coordinates.others(opt, margins.shape[-1] + 1)
     nearest = np.take_along_axis(place, margins.argmin(-1)[..., None], -1)[..., 0]
@@ -26,7 +23,7 @@ def selection(history: History, opt: np.ndarray, k: int = -1) -> np.ndarray:
 
 
 def relative_margins(history: History, opt: np.ndarray, selected: np.ndarray) -> np.ndarray:
-    """Logit of the selected token less those of the others at every record, (runs, k, n, T-1)."""
+    """The selected token's logit less the others' at every record, (runs, k, n, T-1)."""
     runs, count, n, S = history.margins.shape
     logits = np.zeros((runs, count, n, S + 1))  # relative to the opt token
     place = np.broadcast_to(coordinates.others(opt, S + 1)[:, None], history.margins.shape)
@@ -37,7 +34,7 @@ def relative_margins(history: History, opt: np.ndarray, selected: np.ndarray) ->
 
 
 def recovered_duals(margins: np.ndarray, log_slopes: np.ndarray) -> np.ndarray:
-    """beta_m / sum beta from margins and log kappa_m, (..., n, T-1); NaN slopes get none."""
+    """beta_m / sum beta from margins and log kappa_m, (..., n, T-1)."""
     pull = np.where(np.isfinite(log_slopes), log_slopes - margins, -np.inf)
     pull = pull - pull.max((-2, -1), keepdims=True)
     weights = np.exp(pull)
@@ -45,10 +42,7 @@ def recovered_duals(margins: np.ndarray, log_slopes: np.ndarray) -> np.ndarray:
 
 
 def difference(history: History, early: int, late: int) -> np.ndarray:
-    """W at record `late` less W at `early`, (runs, r, q): (a_late - a_early) W_mm + o(1).
-
-    Raises ValueError for records that do not ascend or that a run did not reach.
-    """
+    """W at record `late` less W at `early`, (runs, r, q); else ValueError."""
     count = len(history.iterations)
     early, late = range(count)[early], range(count)[late]
     if early >= late:
@@ -58,14 +52,14 @@ def difference(history: History, early: int, late: int) -> np.ndarray:
 
 
 def along_and_off(W: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """<W, V>/||V|| and the norm of W less its part along V, (runs,); W, V (runs, r, q)."""
+    """<W, V>/||V|| and the norm of W across V, (runs,); W, V (runs, r, q)."""
     unit = V / np.linalg.norm(V, axis=(1, 2), keepdims=True)
     along = np.einsum("rij,rij->r", W, unit)
     return along, np.linalg.norm(W - along[:, None, None] * unit, axis=(1, 2))
 
 
 def direction_error(W: np.ndarray, V: np.ndarray, outside: np.ndarray | float = 0.0) -> np.ndarray:
-    """||W/||W|| - V/||V|| ||, (runs,): 2 sin(angle/2); `outside` (runs,): W's part beside it."""
+    """||W/||W|| - V/||V|| ||, (runs,); `outside` (runs,): W's part beside it."""
     along, off = along_and_off(W, V)
     return 2 * np.sin(np.arctan2(np.hypot(off, outside), along) / 2)
 
@@ -73,24 +67,21 @@ def direction_error(W: np.ndarray, V: np.ndarray, outside: np.ndarray | float = 
 def outside_support(
     tokens: TokenSet, selected: np.ndarray, support: np.ndarray, W: np.ndarray
 ) -> np.ndarray:
-    """Norm of W's (runs, r, q) part off the span of the A_m on support (runs, n, T-1)."""
+    """Norm of W's (runs, r, q) part off the span of support (runs, n, T-1)."""
     return np.linalg.norm(W - _span_part(tokens, selected, support, W), axis=(1, 2))
 
 
 def residual(
     tokens: TokenSet, selected: np.ndarray, support: np.ndarray, W: np.ndarray, V: np.ndarray
 ) -> np.ndarray:
-    """Norm of W's part in the span of the A_m on the support, across V, (runs,).
-
-    It tends to ||rho_perp||. V (runs, r, q) is in the span; support (runs, n, T-1).
-    """
+    """Norm of W's part in the support's span across V: it tends to ||rho_perp||."""
     unit = V / np.linalg.norm(V, axis=(1, 2), keepdims=True)
     across = W - np.einsum("rij,rij->r", W, unit)[:, None, None] * unit
     return np.linalg.norm(_span_part(tokens, selected, support, across), axis=(1, 2))
 
 
 def _span_part(tokens, selected, support, W):
-    """The part of W in the span of the A_m on the support (runs, n, T-1), (runs, r, q)."""
+    """The part of W (runs, r, q) in the span of the support (runs, n, T-1)."""
     delta = coordinates.differences(tokens, selected)
     K = gram(tokens, selected)
     margins = np.einsum("rntd,rde,rne->rnt", delta, W, tokens.z, optimize=True)
@@ -116,7 +107,7 @@ def _finite(history, k):
 
 
 def check_selection(run, margins):
-    """Raise PremiseFails where the smallest of the margins (n, T-1) shows no selection yet."""
+    """Raise PremiseFails where margins (n, T-1) show no selection yet."""
     smallest = margins.min()
     sample, pair = np.unravel_index(margins.argmin(), margins.shape)
     reason = (
@@ -127,7 +118,7 @@ def check_selection(run, margins):
 
 
 def check_settled(run, law, measured, momentum):
-    """Raise PremiseFails: steps too long, run too short, or an offset that still moves."""
+    """Raise PremiseFails: long steps, a short run, an offset that still moves."""
     longest, step = law.longest_step(momentum)[0], measured.step_length
     reason = f"steps of length {step:.3g} make the offsets cycle, they need less than {longest:.3g}"
     require(step < longest, "short steps", step / longest, reason, run)
@@ -153,7 +144,7 @@ def check_settled(run, law, measured, momentum):
 def each_seed(
     seeds: Iterable[int], study: Callable[[int], object], where: str = ""
 ) -> tuple[list, dict[int, str]]:
-    """The results of `study` for the seeds that it takes, and seed -> refusal, after `where`."""
+    """Results of `study` for the seeds that it takes; seed -> `where` and refusal."""
     kept, refused = [], {}
     for seed in seeds:
         try:

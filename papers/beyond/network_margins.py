@@ -109,7 +109,7 @@ class _ByMatrix(torch.optim.Optimizer):
 
 @dataclass(frozen=True)
 class Setting:
-    """Network and data: image set, training and held-out rows, patches, sizes of the network."""
+    """Network and data: image set, training and held-out rows, sizes."""
 
     rows: int
     held_out: int
@@ -137,7 +137,7 @@ def _untrained(setting: Setting, data, seed: int) -> VisionTransformer:
 
 
 def trained(setting: Setting, data, rule: str, rate: float, seed: int):
-    """(network, loss of every step) after setting.steps steps of `rule` on the ImageSet `data`."""
+    """(network, loss of every step) of `rule` on the ImageSet `data`."""
     model = _untrained(setting, data, seed)
     batches = Batches(data.images, data.labels, setting.batch, seed, data.standardise())
     optimizer = _ByMatrix(model, rule, rate)
@@ -147,7 +147,7 @@ def trained(setting: Setting, data, rule: str, rate: float, seed: int):
 
 
 def tuned(setting: Setting, data, rates: Mapping[str, Sequence[float]], last: int) -> dict:
-    """Every rule's mean of the `last` losses, {rule: {rate: loss}}, inf for NaN; TUNING_SEED."""
+    """Means of the `last` losses, {rule: {rate: loss}}, inf for NaN."""
 
     def end(rule, rate):
         loss = float(np.mean(trained(setting, data, rule, rate, TUNING_SEED)[1][-last:]))
@@ -158,7 +158,7 @@ def tuned(setting: Setting, data, rates: Mapping[str, Sequence[float]], last: in
 
 @dataclass(frozen=True)
 class _MarginReading:
-    """Of (layers, heads): ratio (..., NORMS), quantile and least margin, factors (..., d_h, d)."""
+    """Of (layers, heads): ratio (..., NORMS), margins, factors (..., d_h, d)."""
 
     ratio: np.ndarray
     quantile: np.ndarray
@@ -181,7 +181,7 @@ def _product(K, Q):
 
 @torch.no_grad()
 def _entrances(network, pictures):
-    """What enters the attention of every block, behind its LayerNorm, (b, T, d) each."""
+    """What enters every block's attention, behind its LayerNorm, (b, T, d)."""
     first = network.class_token.expand(len(pictures), -1, -1)
     tokens = torch.cat([first, network.tokens(pictures)], 1) + network.positions
     entered = []
@@ -192,10 +192,7 @@ def _entrances(network, pictures):
 
 
 def _norms(K, Q):
-    """N(W) of W = K^T Q / sqrt(d_h) in NORMS, (..., norms); K, Q (..., d_h, d).
-
-    Of the sign norm the bound sqrt(d_h) max |K| max |Q|: there are too many sign vectors.
-    """
+    """N(W) in NORMS, (..., norms); of the sign norm an upper bound."""
     W, root = _product(K, Q), math.sqrt(K.shape[-2])
     whole = [svm.norm_of(W, norm) for norm in WHOLE.values()]
     return np.stack([*whole, root * np.abs(K).max((-2, -1)) * np.abs(Q).max((-2, -1))], -1)
@@ -204,7 +201,7 @@ def _norms(K, Q):
 def read(
     network: VisionTransformer, pictures: Tensor, quantile: float = QUANTILE
 ) -> _MarginReading:
-    """The `_MarginReading` of a network on standardised pictures (b, channels, s, s)."""
+    """The margins of a network on standardised pictures (b, channels, s, s)."""
     blocks: list[Any] = [block.attention for block in network.blocks]
     heads = blocks[0].heads
     weights = [block.project.weight.detach() for block in blocks]
@@ -228,7 +225,7 @@ Disputes = Mapping[tuple[str, str], np.ndarray]
 
 
 def won(disputes: Disputes, rules: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """By seed: disputes with a larger own-norm margin of the own selection, and all; (seeds,)."""
+    """Disputes with a larger own-norm margin of the own selection, all; (seeds,)."""
     values = np.array([v for (a, b), v in disputes.items() if a in rules and b in rules])
     return (values > 0).sum(0), np.isfinite(values).sum(0)
 
@@ -286,16 +283,13 @@ def _level(readings: Sequence[_MarginReading]) -> np.ndarray:
 
 
 def leads(readings: Readings, rule: str, norm: str) -> dict[str, np.ndarray]:
-    """By how much `rule` is ahead of every other in a norm: paired differences (seeds,)."""
+    """How far `rule` is ahead of every other in a norm: differences (seeds,)."""
     levels = {name: _level(seeds)[:, NORMS.index(norm)] for name, seeds in readings.items()}
     return {name: levels[rule] - other for name, other in levels.items() if name != rule}
 
 
 def deciding_lead(readings: Readings, rule: str, norm: str) -> tuple[str, str, verdicts.Interval]:
-    """(verdict, rival, its paired interval) on "`rule` has the largest ratio in `norm`".
-
-    The rival is the one whose interval ends lowest.
-    """
+    """(verdict, rival, its paired interval) on `rule` having the largest ratio."""
     if len(readings[rule]) < 2:
         raise ValueError("a ranking needs two seeds or more")
     ahead = leads(readings, rule, norm)
@@ -321,14 +315,14 @@ def ranking_claims(readings: Readings) -> list[Claim]:
 
 
 def counted(readings: Readings) -> np.ndarray:
-    """Share of layers, heads and seeds in which a rule has the largest ratio, (rules, norms)."""
+    """Share of layers, heads, seeds in which a rule is largest, (rules, norms)."""
     ratios = np.array([[reading.ratio for reading in seeds] for seeds in readings.values()])
     largest = ratios.argmax(0)
     return np.array([(largest == k).mean((0, 1, 2)) for k in range(len(readings))])
 
 
 def _near_ties(tokens, lead=LEAD):
-    """Second-best tokens moved along the head to `lead` > 0 below the best, else ValueError."""
+    """Second-best tokens moved to a score `lead` > 0 below the best."""
     if not lead > 0:
         raise ValueError(f"lead = {lead}; it must be positive")
     scores = attention.scores(tokens, tokens.u)  # (runs, n, T)
@@ -344,7 +338,7 @@ def _near_ties(tokens, lead=LEAD):
 
 
 def _wrong_start(tokens, seeds, hold=HOLD):
-    """W_0 (runs, d, d_z): `hold` times the token SVM of random tokens other than opt."""
+    """W_0 (runs, d, d_z): `hold` x the token SVM of random other tokens."""
     _, n, T, _ = tokens.shape
     starts = []
     for opt, seed in zip(tokens.opt, seeds, strict=True):
@@ -366,7 +360,7 @@ class _Ended(NamedTuple):
 
 
 def settings(seeds: Sequence[int]) -> dict[str, tuple[TokenSet, np.ndarray | None]]:
-    """The three ways in which selections compete: (tokens, W_0) by name, None for zero."""
+    """The ways in which selections compete: (tokens, W_0) by name."""
     data = unit_tokens(seeds, **SHAPE)
     return {
         "from zero": (data, None),
@@ -390,17 +384,14 @@ def ended(
 
 
 def optimal(tokens: TokenSet, runs: Mapping[str, _Ended]) -> dict[str, np.ndarray]:
-    """The share of samples in which each rule's runs selected the opt token, (runs,)."""
+    """The share of samples in which each rule's runs selected opt, (runs,)."""
     return {name: (end.selection == tokens.opt).mean(1) for name, end in runs.items()}
 
 
 def disputes(
     rows: Mapping[str, Row], runs: Mapping[str, _Ended], best: atlas.BestMargins
 ) -> dict[tuple[str, str], np.ndarray]:
-    """Log of the margin, in rule a's norm, of a's selection over that of b's, by (a, b).
-
-    (runs,) each: NaN unless both have kept a selection and the two differ.
-    """
+    """Log margin in a's norm of a's selection over b's, by (a, b); else NaN."""
     logs = {}
     for a, b in permutations(rows, 2):
         apart = (runs[a].selection != runs[b].selection).any(1) & runs[a].kept & runs[b].kept

@@ -21,7 +21,7 @@ NAMES = [LABELS.get(name, "sign") for name in NORMS]
 def factor_map(
     table: Mapping[str, FactorRow], both: Mapping[str, Ratios], alone: Mapping[str, Ratios]
 ) -> Figure:
-    """Median ratio of every rule on (K, Q) and on W, in seven norms; predictions outlined."""
+    """Median ratio of every rule on (K, Q) and on W, in seven norms."""
     lines = [
         (f"{what} by {name}", np.median(runs[name].last, 0), NORMS.index(norm))
         for name, row in table.items()
@@ -43,10 +43,7 @@ def factor_map(
 def selections(
     optimal: Mapping[str, Mapping[str, np.ndarray]], disputes: Mapping[str, network.Disputes]
 ) -> Figure:
-    """Left the share of opt tokens by rule and way, right the share of disputes won, 95 % bars.
-
-    Bars are bootstraps over seeds; the last row of the right panel is what is judged.
-    """
+    """Share of opt tokens by rule and way; share of disputes won, 95 % bars."""
     figure, axes = plots.panels(1, 2, height=3.0)
     rules = list(optimal["from zero"])
     steepest = [name for name in rules if name != network.ADAM]
@@ -84,10 +81,7 @@ def selections(
 
 
 def ranking(readings: network.Readings) -> Figure:
-    """Left how far the rule predicted first is ahead of each rival; right where who is largest.
-
-    In words the lead on the rival that decides, whose interval ends lowest, and the verdict.
-    """
+    """How far the rule predicted first is ahead of each rival; who is largest."""
     figure, axes = plots.panels(1, 2, height=3.1)
     shares, rules = network.counted(readings), list(readings)
     for k, rule in enumerate(rules):

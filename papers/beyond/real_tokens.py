@@ -27,7 +27,7 @@ RIDGE = 0.01  # of the probe, relative to the mean square of what it reads
 
 @dataclass(frozen=True)
 class _Sentences:
-    """Sentences of equal length: `tokens` of one run, and the word pieces `words` (n, T)."""
+    """Sentences of equal length: `tokens` of one run, word pieces `words` (n, T)."""
 
     tokens: TokenSet
     words: list[list[str]]
@@ -69,7 +69,7 @@ def sentences(data: TextSet, count: int, shortest: int = 12) -> _Sentences:
 
 
 def _probe(X, y):
-    """The head u (d,): ridge regression of the labels y (n,) on the mean token of X (n, T, d)."""
+    """The head u (d,): ridge regression of y (n,) on the mean token of X."""
     mean = X.mean(1)
     penalty = RIDGE * (mean**2).sum(1).mean()
     return mean.T @ np.linalg.solve(mean @ mean.T + penalty * np.eye(len(y)), y)
@@ -77,7 +77,7 @@ def _probe(X, y):
 
 @dataclass(frozen=True, kw_only=True)
 class _Reading:
-    """One run beside its law; `refusal` names the hypothesis that fails, "" if none does."""
+    """One run beside its law; `refusal` names the hypothesis that fails."""
 
     iterations: np.ndarray  # (k,)
     weights: np.ndarray  # (k, n, T) the softmax of each sentence
@@ -136,7 +136,7 @@ def read(tokens: TokenSet, rule: GradientRule, steps: int, records: int = 13) ->
 
 
 def claims(readings: list[_Reading]) -> list[Claim]:
-    """The rows of notebooks/bends_protocol.md: the constant, and that kappa is in it."""
+    """The rows of the protocol: the constant, and that kappa is in it."""
     kept = [reading for reading in readings if not reading.refusal]
     off = np.array([abs(reading.ratio - 1) for reading in kept])
     share = float((off <= 0.01).mean()) if kept else float("nan")
@@ -147,10 +147,7 @@ def claims(readings: list[_Reading]) -> list[Claim]:
 
 
 def draw(readings: dict[str, list[_Reading]], shown: tuple[_Sentences, _Reading]) -> Figure:
-    """Measured over predicted constant along the runs of each data set; two sentences being read.
-
-    shown: sentences and a run on them, drawn after a step, midway in log t, and at its end.
-    """
+    """Measured over predicted constant; two sentences of `shown` being read."""
     figure = Figure(figsize=(plots.WIDTH, 4.4), layout="constrained")
     upper, lower = figure.subplots(2, 1, height_ratios=(1.1, 1))
     for (name, runs), like in zip(readings.items(), plots.SERIES, strict=False):

@@ -82,7 +82,7 @@ class _ZeroDuals:
         self.step = float(min(law.longest_step()[0] / 2, law.norm[0]))
 
     def residual(self, level: np.ndarray) -> np.ndarray:
-        """||rho_0 + D log a||, the length of W's part in the tight span across W_mm, at `level`."""
+        """||rho_0 + D log a|| at `level`: W's part in the tight span across W_mm."""
         drift = np.zeros(len(self.rest))
         drift[np.isin(np.flatnonzero(self.tight), self.pairs)] = self.slopes
         offsets = self.rest + np.multiply.outer(np.log(level), drift)
@@ -90,10 +90,7 @@ class _ZeroDuals:
 
 
 def _tightened(data, count=1):
-    """One run's data with its `count` least slack constraints made tight, so that W_mm stays.
-
-    Their tokens move along W_mm z. PremiseFails "slack constraints" where there are fewer.
-    """
+    """One run's data, `count` slack constraints made tight along W_mm z."""
     solution = token_svm(data)
     slack = np.where(solution.support[0], np.inf, solution.margins[0] - 1)
     known = np.isfinite(slack).sum()
@@ -119,7 +116,7 @@ class ZeroDualsRun:
 
 
 def _run(law, steps, decades=1, step=None):
-    """Train by NGD from zero, steps law.step by default; PremiseFails "idle pairs settled"."""
+    """NGD from zero, steps law.step by default; PremiseFails if unsettled."""
     late = np.unique(np.geomspace(steps / 10**decades, steps, 9).round().astype(int))
     data, V = law.tokens, law.solution.W
     tight = law.tight.reshape(law.solution.duals.shape)
@@ -136,10 +133,7 @@ def _run(law, steps, decades=1, step=None):
 
 
 def study(seeds: Sequence[int], count: int, steps: int, step: float | None = None):
-    """Problems with `count` pairs made tight and without a dual, trained: kept, and refused.
-
-    step: of NGD, default half of the longest. One pair is seen over two decades of t.
-    """
+    """Problems with `count` tight pairs without a dual, trained: kept, refused."""
 
     def study_seed(seed):
         if count == 1:
@@ -156,7 +150,7 @@ def _last_offsets(r):
 
 
 def zero_claims(runs: Sequence[ZeroDualsRun]) -> list[Claim]:
-    """The offset of a single idle pair at the end, and its slope in log a_t at the end."""
+    """The offset of a single idle pair, and its slope in log a_t, at the end."""
     slopes = [np.polyfit(np.log(r.level[-5:]), r.offsets[-5:], 1)[0] for r in runs]
     offsets = [_last_offsets(r) for r in runs]
     return [claim("zero.offset", offsets, "", len(runs)), claim("zero.slope", slopes)]
@@ -208,7 +202,7 @@ class _Pulls:
         self.best = np.take_along_axis(scores, small.opt[0][:, None], -1)[:, 0]
 
     def pull(self, g: np.ndarray) -> np.ndarray:
-        """-n grad L = sum c_m A_m at margins g (m,): c times e^{least margin}, exponential loss."""
+        """c e^{least margin} of -n grad L = sum c_m A_m at margins g (m,)."""
         margins = g.reshape(self.scores.shape)
         rest = np.exp(-margins).sum(1)
         f = (self.best + (np.exp(-margins) * self.scores).sum(1)) / (1 + rest)
@@ -243,10 +237,7 @@ class _Pulls:
 
 
 def _lowest(direction, beta, slopes, total):
-    """min <direction, o>, <beta, o> = 0, sum e^{slopes - o} <= e^total, all (k,); -inf for none.
-
-    The shares e^{slopes - o} / e^total are proportional to direction - nu beta > 0.
-    """
+    """min <direction, o> for <beta, o> = 0, sum e^{slopes - o} <= e^total."""
     first = (direction / beta).argmin()
     spread = direction - (direction / beta)[first] * beta
     spread[first] = 0.0  # without its rounding
@@ -282,13 +273,13 @@ def _bound(K, on, beta, margins, slopes):
 
 
 def _beyond_span(K: np.ndarray, on: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    """Gram matrix of the A_m of `pairs` less the span of those in `on`, from that of all, K."""
+    """Gram matrix of the A_m of `pairs` less the span of `on`, from all's K."""
     cross = K[np.ix_(pairs, on)]
     return K[np.ix_(pairs, pairs)] - cross @ np.linalg.solve(K[np.ix_(on, on)], cross.T)
 
 
 class Left(NamedTuple):
-    """One problem: the norm outside the span after runs with STEPS of the longest step, (k,)."""
+    """Norm outside the span after runs with STEPS of the longest step, (k,)."""
 
     measured: np.ndarray
     predicted: np.ndarray  # of the flow, at the level where each run stood
@@ -297,7 +288,7 @@ class Left(NamedTuple):
 
 
 def _left(problem, steps):
-    """NGD from zero with STEPS of the longest step, all to one level; `steps` of the shortest."""
+    """NGD from zero with STEPS, all to one level; `steps` of the shortest."""
     measured, predicted, data = [], [], problem.tokens
     for share in STEPS:
         count = round(steps * min(STEPS) / share)
@@ -325,7 +316,7 @@ def left_study(name: str, seeds: Sequence[int], steps: int):
 
 
 def left_claims(runs: Sequence[Left]) -> list[Claim]:
-    """Size from the flow, its order in the step, and the first-order sum as a bound from above."""
+    """Size from the flow, its order in the step; sum and bound are above it."""
     none = np.full(len(STEPS), np.nan)
     runs = runs or [Left(none, none, np.nan, np.nan)]
     off = np.array([run.measured / run.predicted - 1 for run in runs])

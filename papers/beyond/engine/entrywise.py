@@ -41,7 +41,7 @@ def largest(x):
 
 @numba.njit(fastmath=_REORDER)
 def mix(x, x_log, a, y, y_log, b, squared=False):
-    """x = a x + b y, in place of x's mantissa, y or its square; returns the new log of x."""
+    """x = a x + b y, y or its square, in x's mantissa; returns the new log."""
     old, new = add_logs(x_log, log(a)), add_logs(y_log, log(b))
     top = max(old, new)
     if top == -math.inf:
@@ -114,7 +114,7 @@ def steepest(G, top, p, work, D):
 
 @numba.njit(fastmath=_REORDER)
 def pull(G, top, p, normalised, work, D):
-    """Mirror descent's D = G up to e^factor, over ||G||_q where `normalised`; work (2, m)."""
+    """Mirror descent's D = G, over ||G||_q where `normalised`; work (2, m)."""
     size, total = largest(G), 0.0
     if size == 0.0 or top == -math.inf:
         D[:] = 0.0
@@ -132,7 +132,7 @@ def pull(G, top, p, normalised, work, D):
 
 @numba.njit
 def signed_power(x, exponent, work, out):
-    """out = sgn(x) |x|^exponent; the log of its largest entry, above LONGEST for no float."""
+    """out = sgn(x) |x|^exponent; the log of its largest entry."""
     top = exponentials.power(x, exponent, work[0], work[1])
     if top <= LONGEST:
         for j in range(x.size):
@@ -152,7 +152,7 @@ def sign_momentum(rule, G, top, m, logs, D):
 
 @numba.njit(fastmath=_REORDER)
 def quotient(m, m_log, v, v_log, epsilon, D):
-    """D = m / (sqrt(v) + epsilon) up to e^factor; an entry with v = 0 and epsilon = 0 is 0."""
+    """D = m / (sqrt(v) + epsilon) up to e^factor; 0 where v = epsilon = 0."""
     root_log, epsilon_log = 0.5 * v_log, log(epsilon)
     top = max(root_log, epsilon_log)
     if m_log == -math.inf or top == -math.inf:
@@ -168,7 +168,7 @@ def quotient(m, m_log, v, v_log, epsilon, D):
 
 @numba.njit
 def correction(beta, t):
-    """log(1 - beta^{t+1}), the correction of a mean that began at zero, after step t."""
+    """log(1 - beta^{t+1}), the correction of a mean from zero, after step t."""
     return math.log(-math.expm1((t + 1.0) * math.log(beta))) if beta > 0.0 else 0.0
 
 

@@ -46,10 +46,10 @@ class Space(NamedTuple):
 
 @numba.njit
 def expand(vector, basis, rank, coefficients):
-    """Coordinates of `vector` in the first `rank` rows of basis; a new row where it leaves.
+    """Coordinates of `vector`, overwritten, in the first `rank` rows of basis; the new rank.
 
-    `vector` is overwritten; returns the new rank. Orthogonalised twice, which is enough.
-    Where `coefficients` is empty they are not wanted.
+    A new row where it leaves them. Orthogonalised twice, which is enough. Where
+    `coefficients` is empty they are not wanted.
     """
     coefficients[:] = 0.0
     length = math.sqrt(dot(vector, vector))
@@ -122,7 +122,7 @@ def _factorise(graded, z, s):
 def jacobi(A, V, count, width):
     """Rotate the rows A (count, width) until they are orthogonal; V the rotations: A = V A_0.
 
-    A row that keeps less than VANISHED of its length depends on the others, and becomes zero.
+    A row that keeps less than VANISHED of its length depends on others and becomes zero.
     """
     length = np.zeros(count)
     for c in range(count):
@@ -184,7 +184,7 @@ def _squares(s, scale, made):
 
 @numba.njit
 def _decompose(s, scale, made, first, last):
-    """The block's singular vectors in s.block and s.V, values in s.sigma, 0 beyond its rank."""
+    """The block's singular vectors in s.block and s.V, values in s.sigma."""
     before = made[first]
     count, width = last - first, made[last] - before
     for k in range(count):
@@ -211,7 +211,7 @@ def _decompose(s, scale, made, first, last):
 
 @numba.njit
 def direction(rule, graded, z, s, D):
-    """Fill D; returns the log of the dual norm of G (of the nuclear norm for Newton-Schulz)."""
+    """Fill D; the log of G's dual norm (nuclear norm for Newton-Schulz)."""
     D[:] = 0.0
     columns, made = _factorise(graded, z, s)
     count, scale, shape = columns.size, s.scale[columns], rule.shape

@@ -14,7 +14,7 @@ _REORDER = {"reassoc", "contract", "nsz"}
 
 
 class Problem(NamedTuple):
-    """One run: delta (n, T-1, d) = x_opt - x_t, z (n, d_z), scores (T, n), opt first."""
+    """One run: delta (n, T-1, d) = x_opt - x_t, z (n, d_z), scores (T, n)."""
 
     delta: np.ndarray
     z: np.ndarray
@@ -23,10 +23,7 @@ class Problem(NamedTuple):
 
 
 def zeros(kind: Any, **sizes: int) -> Any:
-    """Work space: a NamedTuple `kind` of zeros in the shapes that it is annotated with.
-
-    A field that is such a kind is made alike. Logarithms, named `logs`, begin at -inf.
-    """
+    """A NamedTuple `kind` of zeros in the annotated shapes; `logs` of -inf."""
 
     def made(name, hint):
         if not hasattr(hint, "__metadata__"):
@@ -56,7 +53,7 @@ def dot(a, b):
 
 @numba.njit(fastmath=_REORDER)
 def margins(problem, W, image, out):
-    """out[t, i] = <delta_{i,t}, W z_i>; W (d, d_z), image (d,) work space, out (T-1, lanes)."""
+    """out[t, i] = <delta_{i,t}, W z_i>, out (T-1, lanes); image (d,) work space."""
     delta, z = problem.delta, problem.z
     n, S, d = delta.shape
     for i in range(n):
@@ -74,10 +71,7 @@ def margins(problem, W, image, out):
 
 @numba.njit(fastmath=_REORDER)
 def pulls(problem, c, scales, out):
-    """out = the graded gradient of the samples' mean, from c (T-1, lanes), scales (lanes).
-
-    c as `compiled.softmax.slopes` leaves it when each sample has a scale of its own.
-    """
+    """out = the graded gradient of the mean, from c (T-1, lanes), scales."""
     delta = problem.delta
     n, S, d = delta.shape
     for i in range(n):
@@ -118,7 +112,7 @@ def keep(graded, first, size):
 
 @numba.njit
 def reduce(anchor, graded, first, size):
-    """graded = anchor, + (n / size) (graded - anchor) on `size` samples from `first` on."""
+    """graded = anchor, + (n / size) (graded - anchor) on `size` samples."""
     n = graded.logs.size
     more = n / size
     for i in range(n):
@@ -153,7 +147,7 @@ def mix(into, a, graded, b):
 
 @numba.njit(fastmath=_REORDER)
 def dense(graded, z, out):
-    """out = the sum (d, d_z) without e^top; returns top, the largest log; -inf for zero."""
+    """out = the sum (d, d_z) without e^top; returns top, the largest log."""
     out[:] = 0.0
     largest = graded.logs.max()
     if largest == -math.inf:

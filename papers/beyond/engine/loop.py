@@ -1,4 +1,4 @@
-"""The compiled loops: W by every rule of `optimisers`, and keys and queries by the plain ones."""
+"""The compiled loops: W by every rule, keys and queries by the plain ones."""
 
 import math
 from typing import Annotated, NamedTuple
@@ -77,10 +77,7 @@ def _seen(rule, s):
 
 @numba.njit
 def _by_blocks(rule, graded, z, s, D):
-    """Fill D block by block, as head-wise Muon does; returns the log of the dual norm.
-
-    Each block takes its own steepest step, with logs of its own. s: a Part of one block.
-    """
+    """Fill D block by block, each with its own logs; the log of the dual norm."""
     height, value = len(s.D), -math.inf
     s.z[:] = z
     for k in range(int(rule.blocks)):
@@ -99,7 +96,7 @@ def _by_blocks(rule, graded, z, s, D):
 
 @numba.njit(inline="always")
 def _plain(rule, t, top, s):
-    """Fill s.D by an entrywise rule from s.G; the log of the factor that it lacks, or -inf."""
+    """Fill s.D by an entrywise rule from s.G; the log of what it lacks."""
     G, D = s.G.ravel(), s.D.ravel()
     if rule.kind == o.ENTRYWISE:
         value = entrywise.steepest(G, top, rule.p, s.work, D)
@@ -111,7 +108,7 @@ def _plain(rule, t, top, s):
 
 @numba.njit(inline="always")
 def _direction(rule, t, z, answers, basis, S, s):
-    """Fill s.whole.D; returns the log of the factor that it lacks, -inf where nothing moves."""
+    """Fill s.whole.D; the log of what it lacks, -inf where nothing moves."""
     w, kind = s.whole, rule.kind
     if kind == o.SPECTRAL or rule.blocks > 1.0:
         seen = _seen(rule, s)
@@ -138,7 +135,7 @@ def _direction(rule, t, z, answers, basis, S, s):
 
 @numba.njit(inline="always")
 def _batch(rule, t, graded, anchor):
-    """Leave the samples of step t's batch, or their correction of the anchor's gradient."""
+    """Leave step t's batch, or its correction of the anchor's gradient."""
     size = int(rule.batch)
     if size > 0:
         first = (t % (graded.logs.size // size)) * size
@@ -152,7 +149,7 @@ def _batch(rule, t, graded, anchor):
 
 @numba.njit(inline="always")
 def _move(rule, t, shrink, length, D, image, work, W):
-    """Move W, flat, to shrink W + length D; returns the log of its largest entry, or NaN."""
+    """Move W, flat, to shrink W + length D; the log of its largest entry."""
     moved = image if rule.kind == o.MIRROR else W  # mirror descent moves W's image
     for j in range(W.size):
         moved[j] = shrink * moved[j] + length * D[j]
@@ -166,7 +163,7 @@ def _move(rule, t, shrink, length, D, image, work, W):
 
 @numba.njit
 def _rescale(rule, t, largest, W):
-    """W, flat, into the ball of step t's phase, or onto its sphere; the log of its size."""
+    """W, flat, into the ball of step t's phase or onto it; the log of its size."""
     phase = (t + 1) // int(rule.every)
     log_radius, total = rule.log_radius + phase * rule.log_growth, 0.0
     for j in range(W.size):
@@ -268,7 +265,7 @@ def _chain(graded, z, K, Q, of_K, of_Q):
 
 @numba.njit
 def _factor_direction(rule, t, s):
-    """Fill s.D; returns the log of the factor that it lacks, -inf where nothing moves."""
+    """Fill s.D; the log of what it lacks, -inf where nothing moves."""
     if rule.kind == o.SPECTRAL:
         value = graded_svd.direction(rule, s.graded, s.z, s.svd, s.D)
         return 0.0 if rule.normalised and value > -math.inf else value
@@ -286,8 +283,7 @@ def _move_factor(factor, D, step):
 def run_factors(problem, rule, times, K, Q, K_path, Q_path, logs, of_K, of_Q, sources=SOURCES):
     """Train W = K Q^T by its factors, moved in place; returns (status, last iteration).
 
-    times (k,); filled at each: K_path (k, d, m), Q_path (k, d_z, m), logs (k,), log(L - L*); of_K
-    and of_Q: a Part each.
+    times (k,); filled at each: K_path (k, d, m), Q_path (k, d_z, m), logs (k,), log(L - L*).
     """
     n, _, d = problem.delta.shape
     lanes, image, scales, record = _lanes(problem), np.zeros(d), np.zeros((2, n)), 0

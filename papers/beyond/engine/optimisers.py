@@ -60,7 +60,7 @@ class Optimiser:
         need(lambda x: 1 <= x < math.inf, "finite, 1 or more", "growth")
 
     def numbers(self) -> "Numbers":
-        """The rule as the compiled loop takes it: floats, and logs of those that LOGS names."""
+        """The rule as the compiled loop takes it: floats, logs where LOGS says."""
         taken = lambda name, x: math.log(x) if name in LOGS else float(x)
         return Numbers(*(taken(*item) for item in vars(self).items()))
 
@@ -156,8 +156,7 @@ def natural(
 def full_adagrad(step_size: float) -> Optimiser:
     """Full-matrix AdaGrad (Duchi et al., 2011): D = S^{-1/2} vec(G), S = sum vec(G) vec(G)^T.
 
-    A step takes an eigendecomposition of size n(T-1): about 1,000 times a step of AdaGrad at
-    n = 6, T = 8.
+    A step takes an eigendecomposition of size n(T-1).
     """
     return Optimiser(FULL_ADAGRAD, step_size)
 
@@ -168,7 +167,7 @@ def signum(step_size: float, momentum: float = 0.9) -> Optimiser:
 
 
 def lion(step_size: float, first_mix: float = 0.9, momentum: float = 0.99) -> Optimiser:
-    """Lion (Chen et al., 2023): D = sgn(a m + (1 - a) G), a = `first_mix`, m as in Signum."""
+    """Lion (Chen et al., 2023): D = sgn(a m + (1 - a) G), a = `first_mix`."""
     return Optimiser(SIGN, step_size, momentum=momentum, first_mix=first_mix)
 
 
@@ -184,31 +183,25 @@ def shampoo(step_size: float, memory: float = 0.0, summed: bool = False) -> Opti
 def soap(step_size: float, momentum: float = 0.9, memory: float = 0.999) -> Optimiser:
     """SOAP (Vyas et al., 2024): Adam in the eigenbases Q_L, Q_R of Shampoo's L and R.
 
-    D = Q_L (m' / sqrt(v)) Q_R^T with m' = Q_L^T m Q_R, v a mean of squares of Q_L^T G Q_R,
-    both corrected as in Adam. A step uses the bases and then updates L, R and them, by one
-    power iteration and QR: the paper's Algorithms 3 and 4 with frequency 1. The bases start
-    as eigenvectors of the first gradient's L and R, and the first step is taken in them
-    (the published code skips it): it is the polar factor of G.
+    D = Q_L (m' / sqrt(v)) Q_R^T with m' = Q_L^T m Q_R, v a mean of squares of Q_L^T G Q_R.
+    A step uses the bases and then updates L, R and them, by one power iteration and QR: the
+    paper's Algorithms 3 and 4 with frequency 1. The first step, which the published code
+    skips, is taken in the bases of the first gradient: it is its polar factor.
     """
     return Optimiser(SOAP, step_size, momentum=momentum, memory=memory, corrected=True)
 
 
 def on_batches(optimiser: Optimiser, size: int) -> Optimiser:
-    """The same rule on the mean gradient of `size` samples a step, in turn; else ValueError.
-
-    Samples that are left over at the end of an epoch are left out of it.
-    """
+    """The same rule on the mean gradient of `size` samples a step, in turn."""
     if size < 1:
         raise ValueError(f"size = {size}; a batch has at least one sample")
     return replace(optimiser, batch=size)
 
 
 def in_blocks(optimiser: Optimiser, count: int) -> Optimiser:
-    """Steepest descent or Muon block by block: W's rows in `count` equal parts.
+    """Steepest descent or Muon block by block, else ValueError: W's rows in `count` equal parts.
 
-    With N the rule's norm it is steepest descent in max_b N(W_b), whose dual is
-    sum_b N*(G_b). Head-wise Muon is `in_blocks(muon(eta), heads)`. ValueError for a rule of
-    another kind.
+    With N the rule's norm it is steepest descent in max_b N(W_b), of dual sum_b N*(G_b).
     """
     if optimiser.kind not in (ENTRYWISE, SPECTRAL):
         raise ValueError("only steepest descent and Muon move in blocks of their own")
@@ -243,8 +236,7 @@ def decayed(optimiser: Optimiser, weight_decay: float) -> Optimiser:
 def variance_reduced(optimiser: Optimiser) -> Optimiser:
     """On batches: G = (batch's mean at W) - (the same at the anchor) + (all samples' there).
 
-    The anchor is W at the last begin of an epoch (SVRG, Johnson and Zhang, 2013). ValueError
-    for a rule on all samples.
+    The anchor is W at the last begin of an epoch (SVRG, Johnson and Zhang, 2013).
     """
     if not optimiser.batch:
         raise ValueError("variance reduction is for batches: the rule sees all samples")
@@ -252,8 +244,5 @@ def variance_reduced(optimiser: Optimiser) -> Optimiser:
 
 
 def olion(step_size: float, momentum: float = 0.95) -> Optimiser:
-    """Sign after orthogonalisation (OLion, arXiv 2602.01105): D = sgn(U V^T), U V^T as in Muon.
-
-    With Nesterov's momentum, and the exact polar factor in place of the Newton-Schulz iteration.
-    """
+    """OLion (arXiv 2602.01105): D = sgn(U V^T) of Nesterov's Muon."""
     return replace(muon(step_size, momentum, nesterov=True), signed=True)

@@ -60,7 +60,7 @@ def natural(rule, graded, z, answers, D):
 
 @numba.njit
 def _gather(rule, graded, z, answers):
-    """The samples that pull, from large to small, their C, and the logs of the weights w."""
+    """The samples that pull, from large to small, their C and log weights w."""
     weight = math.log(rule.batch if rule.batch > 0.0 else float(len(z))) + answers[: len(z)]
     order, count = graded_svd.descending(graded.logs + 0.5 * weight), 0
     for i in order:
@@ -77,7 +77,7 @@ def _gather(rule, graded, z, answers):
 
 @numba.njit
 def _scale(rule, C, logs, weight):
-    """Minus half the logs of the diagonal, the scaled right-hand side, and what it lacks."""
+    """Minus half the diagonal's logs, the scaled right-hand side, what it lacks."""
     y, damping = logs + 0.5 * weight, entrywise.log(rule.damping)
     if rule.relative:
         trace = -math.inf
@@ -124,7 +124,7 @@ def _solve(C, half, right):
 
 
 class Sides(NamedTuple):
-    """L = sum of G G^T and R = sum of G^T G, decaying or not, their logs, and SOAP's bases."""
+    """L, sum of G G^T, and R, of G^T G, decaying or not; logs; SOAP's bases."""
 
     left: Annotated[np.ndarray, "d d"]
     right: Annotated[np.ndarray, "e e"]
@@ -158,7 +158,7 @@ def _accumulate(rule, G, top, sides):
 
 @numba.njit
 def _eigen(A):
-    """Eigenvectors of the symmetric A >= 0 as columns, and values, from large to small."""
+    """Eigenvectors of symmetric A >= 0 as columns, values, from large to small."""
     m = len(A)
     work, Q, values = A.copy(), np.zeros((m, m)), np.zeros(m)
     graded_svd.jacobi(work, Q, m, m)  # the rows of Q A are orthogonal: those of Q, eigenvectors
@@ -197,10 +197,7 @@ def shampoo(rule, G, top, sides, D):
 
 @numba.njit
 def _follow(A, Q):
-    """Q = the orthonormal factor of A Q, as QR with a positive diagonal gives it.
-
-    For a column in the span of those before it stand in the old columns, then the axes.
-    """
+    """Q = the orthonormal factor of A Q, filled up by old columns, then axes."""
     m, rank = len(A), 0
     basis, vector = np.zeros((m, m)), np.zeros(m)
     columns = _product(Q.T, A)  # of A Q, as rows
@@ -220,10 +217,7 @@ def _follow(A, Q):
 
 @numba.njit
 def _begin(A, Q):
-    """Q = the eigenvectors of A, by values from large to small; off its range the axes' rests.
-
-    Eigenvectors of rounding would be the processor's, and the next gradient has entries there.
-    """
+    """Q = the eigenvectors of A, from large to small; off its range, axes."""
     vectors, values = _eigen(A)
     Q[:] = np.where(values > FLOOR * values[0], vectors, 0.0)
     _follow(A, Q)
@@ -239,10 +233,7 @@ def _turned(M, sides):
 
 @numba.njit
 def soap(rule, t, G, top, sides, m, v, logs, D):
-    """Adam in the bases of L and R before this step; returns the log of what D lacks.
-
-    m and v, flat, with the logs (2,): the moments.
-    """
+    """Adam in the bases before this step, m, v flat; the log of what D lacks."""
     if top == -math.inf:
         D[:] = 0.0
         return -math.inf
@@ -269,7 +260,7 @@ def soap(rule, t, G, top, sides, m, v, logs, D):
 
 @numba.njit
 def span(problem, wanted):
-    """An orthonormal basis (r, d d_z) of the samples' pulls; no rows where not `wanted`."""
+    """A basis (r, d d_z) of the samples' pulls; no rows where not `wanted`."""
     n, S, d = problem.delta.shape
     d_z = problem.z.shape[1]
     most = min(n * S, d * d_z) if wanted else 0

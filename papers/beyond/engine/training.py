@@ -1,7 +1,4 @@
-"""Train a token set with optimisers that see the coordinates: fixed head, any horizon.
-
-`train_kept` keeps every run in a file, so that an interrupted map goes on where it stopped.
-"""
+"""Train a token set by rules that see the coordinates: fixed head."""
 
 import io
 import zipfile
@@ -91,7 +88,7 @@ def train(
 
 
 def problems(tokens: TokenSet, loss: str) -> list[gradients.Problem]:
-    """Each run as the compiled loop takes it; ValueError for a loss that is not compiled."""
+    """Each run as the compiled loop takes it; ValueError for another loss."""
     logistic = attention.is_logistic(loss)
     check_sizes(tokens)
     delta = np.ascontiguousarray(coordinates.differences(tokens, tokens.opt))
@@ -102,7 +99,7 @@ def problems(tokens: TokenSet, loss: str) -> list[gradients.Problem]:
 
 
 def _run_all(problem, optimisers, times, W):
-    """Records of job by job, on all cores, job j being run j // rules with rule j % rules."""
+    """Records job by job, on all cores; job j: run j // rules, rule j % rules."""
     shapes = {"W": (len(times), *W.shape[1:]), "logs": (len(times), 2)}
     raw = unwritten(status.COMPLETED, len(W), **shapes)
     numbers = [rule.numbers() for rule in optimisers]
