@@ -238,7 +238,7 @@ def _claims(name, runs):
     yield claim("joint.curvature_power", log_slope(runs.iterations, runs.curvature), name)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class _StartedHead:
     """A head started at u_0: errors of the offsets (runs, records) on the support."""
 
@@ -246,8 +246,6 @@ class _StartedHead:
     errors: np.ndarray  # the largest, with the kappa of both SVMs
     fixed: np.ndarray  # the same with the kappa of u_0
     law: MarginLaw  # that of both SVMs
-    plain: np.ndarray  # (runs,) direction error of the last W_t
-    difference: np.ndarray  # (runs,) and of its difference to the record before
 
 
 def from_start(tokens: TokenSet, rule: GradientRule, records: Sequence[int]) -> _StartedHead:
@@ -261,19 +259,11 @@ def from_start(tokens: TokenSet, rule: GradientRule, records: Sequence[int]) -> 
     start = margin_law.saturated_slopes(data, selected)
     laws = [margin_law.margin_law(data, solution, selected, log_slopes=s) for s in (both, start)]
     relative = margins.relative_margins(history, data.opt, selected)
-    W = [history.weights(k) for k in range(len(records))]
-    along = [margins.along_and_off(w, solution.W)[0] for w in W]
+    along = [margins.along_and_off(history.weights(k), solution.W)[0] for k in range(len(records))]
     level = np.stack(along, 1) / laws[0].norm[:, None]
     off = relative - level[..., None, None]
-    errors, wrong = (np.nanmax(np.abs(off - law.offsets[:, None]), (2, 3)) for law in laws)
-    return _StartedHead(
-        iterations=np.asarray(records),
-        errors=errors,
-        fixed=wrong,
-        law=laws[0],
-        plain=margins.direction_error(W[-1], solution.W),
-        difference=margins.direction_error(margins.difference(history, -2, -1), solution.W),
-    )
+    errors, fixed = (np.nanmax(np.abs(off - law.offsets[:, None]), (2, 3)) for law in laws)
+    return _StartedHead(np.asarray(records), errors, fixed, laws[0])
 
 
 def start_claims(runs: _StartedHead) -> list[Claim]:

@@ -18,7 +18,7 @@ NAMES = list(atlas.NORMS)
 def path(W, status="completed"):
     """A path of two records that both hold W (runs, d, d)."""
     W, times = np.repeat(W[:, None], 2, 1), np.array([1, 2])
-    return training.Path(None, times, W, None, np.array([status] * len(W)), None)
+    return training.Path(times, W, None, np.array([status] * len(W)), None)
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,6 @@ class Path(Shapes):
     left (runs, d, d) and right (runs, d_z, d_z), Shampoo's L and R, or SOAP's bases.
     """
 
-    optimiser: Optimiser
     iterations: np.ndarray
     W: np.ndarray
     log_gap: np.ndarray
@@ -81,8 +80,8 @@ def train(
     logs = raw.pop("logs")
     raw |= {"log_gap": logs[..., 0], "log_gradient": logs[..., 1]}
     paths = {
-        name: Path(rule, times, **{what: raw[what][k :: len(named)] for what in raw})
-        for k, (name, rule) in enumerate(named.items())
+        name: Path(times, **{what: raw[what][k :: len(named)] for what in raw})
+        for k, name in enumerate(named)
     }
     return paths if isinstance(optimisers, Mapping) else paths[""]
 
@@ -127,7 +126,7 @@ def _run_all(problem, optimisers, times, W):
     return raw
 
 
-_ARRAYS = [field.name for field in fields(Path) if field.name != "optimiser"]
+_ARRAYS = [field.name for field in fields(Path)]
 
 
 def train_kept(
@@ -162,7 +161,7 @@ def _kept_run(tokens, optimiser, steps, record, folder):
     file = folder / f"{files.sha256(content)}.npz"
     try:
         with open(file, "rb") as stream, np.load(stream) as saved:
-            return Path(optimiser, **{name: saved[name] for name in _ARRAYS})
+            return Path(*(saved[name] for name in _ARRAYS))
     except (OSError, ValueError, LookupError, EOFError, zipfile.BadZipFile):
         path = train(tokens, optimiser, steps, record=record)
     written = io.BytesIO()
