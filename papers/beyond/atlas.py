@@ -51,10 +51,7 @@ def features(tokens: TokenSet, selection: np.ndarray) -> np.ndarray:
 
 
 class BestMargins:
-    """The token SVMs of every run's selections, each solved once, and their largest `gap`.
-
-    known: by run and selection, then by the name of the norm. W has two heads.
-    """
+    """The token SVMs of every run's selections, each solved once; W has two heads."""
 
     def __init__(self, tokens: TokenSet):
         self.tokens, self.known, self.gap = tokens, {}, 0.0

@@ -1,8 +1,7 @@
-"""The rows of the atlas: each rule, its step, the norm predicted to be maximised, and the claims.
+"""The rows of the atlas: each rule, its step, the norm predicted, and the claims.
 
-Predictions and criteria are those of notebooks/atlas_protocol.md. Steps give every steepest
-descent margins that grow by GROWTH a step on unit tokens of n = 6, T = 8, d = 10, where the
-largest margin at norm 1 is about GAMMA.
+Predictions and criteria: notebooks/atlas_protocol.md. Margins grow by GROWTH a step on
+unit tokens of n = 6, T = 8, d = 10, whose largest margin at norm 1 is about GAMMA.
 """
 
 from collections.abc import Mapping, Sequence

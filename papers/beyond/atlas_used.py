@@ -183,10 +183,7 @@ def chosen(ends: Mapping[str, AtRest]) -> dict[tuple, tuple]:
 def turned_back(
     tokens: TokenSet, seeds: Sequence[int], steps: int, identity: bool = False, size: float = 1.0
 ) -> dict[str, np.ndarray]:
-    """||W' - W|| / ||W|| after `steps`, (runs,), W' trained from (K R, Q R), by rule on both.
-
-    R `size` times an orthogonal matrix, drawn, or the identity where asked.
-    """
+    """||W' - W|| / ||W|| by rule, (runs,): W' from (K R, Q R), R `size` x orthogonal, or 1."""
     K, Q = factored.small_start(tokens, seeds, factored_atlas.COLUMNS, size=1.0)
     drawn = [stream(seed, "draws").standard_normal(2 * K.shape[-1:]) for seed in seeds]
     R = size * np.stack([np.eye(len(M)) if identity else np.linalg.qr(M)[0] for M in drawn])
@@ -221,10 +218,7 @@ def own_claims(own: Mapping[str, np.ndarray], by_rule: Mapping[str, atlas.Ratios
 
 
 def _shortest(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The shortest V (k,) with rows V >= 1, rows (m, k), and its duals: V = rows^T duals.
-
-    By Lawson and Hanson's method. RuntimeError where the relative gap is above GAP.
-    """
+    """The shortest V (k,) with rows V >= 1, rows (m, k), and its duals; else RuntimeError."""
     scale = np.linalg.norm(rows, axis=1).max()
     scaled = rows / scale
     target = np.append(np.zeros(rows.shape[1]), 1.0)
@@ -245,10 +239,7 @@ class _FixedPoint(NamedTuple):
 
 
 def _fixed_point(A: np.ndarray, most: int = 300) -> _FixedPoint:
-    """The fixed point of s -> sqrt(sum_i (sum_t beta_it A_it)^2), beta of sum s_j W_j^2's SVM.
-
-    A (n, T-1, d, d_z). From s = 1, by the geometric mean of both sides.
-    """
+    """From s = 1 the fixed point of s -> sqrt(sum_i (sum_t beta_it A_it)^2); A (n, T-1, d, d_z)."""
     n, s, residual, steps = len(A), np.ones(A.shape[2:]), np.inf, 0
     while residual > SETTLED and steps < most:
         _, duals = _shortest((A / np.sqrt(s)).reshape(-1, s.size))

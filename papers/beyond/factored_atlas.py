@@ -44,16 +44,12 @@ PILOTS = "The bound was read off two pilots of up to 4e5 steps"
 
 @dataclass(frozen=True)
 class FactorRow:
-    """A rule on K and on Q, its prediction, and the same rule on W alone.
-
-    norm: whose ratio was predicted to be the largest, in every run where `always`, else in half of
-    them, and at `least` this; alone_norm: the norm predicted for `alone`.
-    """
+    """A rule on K and on Q, its prediction, and the same rule on W alone."""
 
     rule: Optimiser
-    norm: str
-    always: bool
-    least: float
+    norm: str  # whose ratio was predicted to be the largest,
+    always: bool  # in every run, else in half of them,
+    least: float  # and at least this
     alone: Optimiser
     alone_norm: str
 

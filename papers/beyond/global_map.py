@@ -56,10 +56,7 @@ def measure(
     steps: int,
     n: int = 8,
 ) -> GlobalMap:
-    """Train every seed at every alpha and dimension, T = 2, from zero.
-
-    Reached: the opt tokens are attended to and scored higher at the end.
-    """
+    """Train every seed at every alpha and dimension, T = 2, from zero."""
     shape = len(dimensions), len(alphas), len(seeds)
     reached, first = np.empty((2, *shape), bool)
     for row, column in np.ndindex(shape[:2]):
@@ -223,8 +220,7 @@ def agreement(problems: Sequence[TokenSet], rule: GradientRule, steps: int) -> C
 def half_of_seeds(values, did: np.ndarray, seed: int = 0) -> tuple[float, float, float]:
     """The value at which half of the seeds did it, and the ends of a 95 % bootstrap.
 
-    values (k,) > 0, ascending; did (k, seeds), more often true at larger values. Interpolated
-    in log value on shares made monotone.
+    values (k,) > 0, ascending; did (k, seeds), more often true at larger values.
     """
     did, log = np.asarray(did), np.log(np.asarray(values, float))
     drawn = stream(seed, "resamples").integers(0, did.shape[1], (RESAMPLES, did.shape[1]))

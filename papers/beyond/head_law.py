@@ -21,10 +21,10 @@ from papers.beyond.tolerances import SATURATED, SETTLED_HEADS, claim
 
 
 def three_heads(seeds: Sequence[int], n: int = 6, T: int = 4, d: int = 400) -> list[TokenSet]:
-    """Three fixed heads on the same Gaussian tokens, each with opt tokens and scores of its own.
+    """Three fixed heads on the same Gaussian tokens, each with opt tokens of its own.
 
-    The third shares the first's opt tokens, which are twice as long. Opt tokens score 0.5 to
-    1.5, the others -0.5 to 0.3; n T <= d. One TokenSet a head: same X, y, z.
+    The third shares the first's, which are twice as long. Opt tokens score 0.5 to 1.5, the
+    others -0.5 to 0.3. One TokenSet a head: same X, y, z.
     """
     base = tokens.gaussian_tokens(seeds, n=n, T=T, d=d, signal=2.0)
     u, opt = np.empty((3, *base.u.shape)), np.stack([base.opt] * 3)
@@ -52,7 +52,7 @@ class _HeadLaw:
 
 
 def predict(heads: Sequence[TokenSet]) -> _HeadLaw:
-    """The law of heads that each end in their opt tokens; exponential loss, W_0 = 0.
+    """The law of heads that end in their opt tokens; exponential loss, W_0 = 0.
 
     ValueError where heads see other tokens, PremiseFails as `margin_law`.
     """

@@ -74,8 +74,7 @@ def _off_span(rows, u):
 def predict(tokens: TokenSet) -> _JointLaw:
     """The law of joint training from zero, for data whose runs end in (u_mm, W_mm).
 
-    Raises PremiseFails as `margin_law` and `joint_slopes` do, "independent head" where opt
-    tokens are dependent; Infeasible where an SVM has no solution.
+    PremiseFails as `margin_law` and `joint_slopes`, and "independent head"; Infeasible.
     """
     problem = coordinates.minimal(tokens)
     data = problem.tokens
@@ -133,10 +132,7 @@ class JointRuns:
 
 
 def train(law: _JointLaw, rules: Mapping[str, GradientRule], steps: int) -> dict[str, JointRuns]:
-    """Train head and W together from zero by named NGD rules, each normalised (Eq. 13).
-
-    Raises PremiseFails "selection made", or "long enough" with how many more steps.
-    """
+    """Train head and W from zero by named NGD rules, each normalised (Eq. 13); or PremiseFails."""
     late = np.unique(np.geomspace(steps / 10, steps, 8).round().astype(int))
     histories = gradient_descent.train(
         law.problem, rules, steps, [0, 1, *late], targets={"W": law.W.W}, head="joint"

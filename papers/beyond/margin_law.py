@@ -189,10 +189,7 @@ def _checked(run, K, duals, margins, log_slopes):
 def saturated_slopes(
     tokens: TokenSet, selected: np.ndarray | None = None, loss: str = "exponential"
 ) -> np.ndarray:
-    """log kappa_m = log |l'(gamma_{i,s_i})| + log(gamma_{i,s_i} - gamma_{i,t}), (runs, n, T-1).
-
-    selected (runs, n): s_i, default the opt tokens. NaN where the score gap is not positive.
-    """
+    """log kappa_m, (runs, n, T-1), of `selected` (runs, n), default opt; NaN for no score gap."""
     losses.check_loss(loss)
     selected = tokens.opt if selected is None else selected
     scores = model.scores(tokens, tokens.u)

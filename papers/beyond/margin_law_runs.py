@@ -47,10 +47,7 @@ class _Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """One run: its law and what it measured; None where `refusal` says which premise fails.
-
-    The other fields are of this run alone, with a runs axis of length 1.
-    """
+    """One run: its law and what it measured, with a runs axis of 1; or the premise that fails."""
 
     setting: LawSetting
     run: int

@@ -95,8 +95,8 @@ def cycles(
 ) -> Cycles:
     """Train every run with NGD at steps around the longest that lets the offsets settle.
 
-    From the settled state with its residual 1 % too long, so that a disturbance dies or
-    grows. `moved` is the largest change of an offset over the last LAST iterations.
+    From the settled state with its residual 1 % too long. `moved` is the largest change of
+    an offset over the last LAST iterations.
     """
     moved = np.empty((len(tokens.y), len(multiples)))
     record = np.arange(steps - LAST, steps + 1)
@@ -215,8 +215,7 @@ def difference_errors(history: History, W_mm: np.ndarray) -> np.ndarray:
 def gd_order(history: History, errors: np.ndarray, law: MarginLaw) -> Claim:
     """GD: the error of W_{2t} - W_t falls like log t / t^lambda, lambda = min(lambda_1, 1).
 
-    Proved: at most t^-q for every q < min(lambda_1, 1, excess). Measured over the last four
-    doublings: the factor log t, in resonance with the softmax where lambda_1 is near 1.
+    Proved: at most t^-q for every q < min(lambda, excess). Fitted to four doublings.
     """
     t, y = history.iterations[1:][-5:], errors[:, -5:]
     fitted = [np.polyfit(np.log(t), np.log(e / np.log(t)), 1)[0] for e in y]

@@ -259,10 +259,7 @@ def _lowest(direction, beta, slopes, total):
 
 
 def _bound(K, on, beta, margins, slopes):
-    """||omega||^2 <= e^D sum h(Y_m)/eps_m, h(Y) = Y^2 + 1 where Y > 1, and 2 e^{Y-1} elsewhere.
-
-    Y_m = log kappa_m + R_m - log sum kappa, D that logarithm less mean, R_m the largest -<A_m, .>.
-    """
+    """||omega||^2 <= e^D sum h(Y_m)/eps_m, h(Y) = Y^2 + 1 where Y > 1, and 2 e^{Y-1} elsewhere."""
     _, mean = log_ratios(slopes[on], beta[on])
     total = np.logaddexp.reduce(slopes)
     inside = np.linalg.solve(K[np.ix_(on, on)], K[np.ix_(on, ~on)]).T

@@ -74,10 +74,7 @@ def sign(G, D):
 
 @numba.njit(fastmath=_REORDER)
 def steepest(G, top, p, work, D):
-    """The D with ||D||_p <= 1 and largest <G, D>, and the log of ||G||_q, its value.
-
-    work (2, m). Entries of G are divided by the largest first: no power overflows.
-    """
+    """The D with ||D||_p <= 1 and largest <G, D>, and the log of ||G||_q, its value."""
     size = largest(G)
     if size == 0.0 or top == -math.inf:
         D[:] = 0.0

@@ -30,10 +30,7 @@ class _FactoredPath(training.Path):
 
 
 def small_start(tokens: TokenSet, seeds: Sequence[int], m: int, size: float = 0.01):
-    """K (runs, d, m) and Q (runs, d_z, m), Gaussian of deviation size / sqrt(m).
-
-    ValueError for m < 1 and unless there is one seed per run.
-    """
+    """K (runs, d, m) and Q (runs, d_z, m), Gaussian of deviation size / sqrt(m); m >= 1."""
     runs, _, _, d = tokens.shape
     if m < 1 or len(seeds) != runs:
         raise ValueError(f"m = {m} and {len(seeds)} seeds; it needs m >= 1 and {runs} seeds")
@@ -53,11 +50,9 @@ def train(
 ) -> dict[str, _FactoredPath]:
     """Minimise paper A's loss over (K, Q), head fixed; every rule acts on each factor.
 
-    K (runs, d, m), Q (runs, d_z, m): the start; K = Q = 0 is a saddle. record: iterations,
-    ascending. loss: "exponential" or "logistic".
-
-    Raises ValueError for another loss, factors that do not fit or are not finite, momentum
-    of polar factors, other rules of matrices, batches, blocks and radii.
+    K (runs, d, m), Q (runs, d_z, m): the start. record: iterations, ascending. Raises
+    ValueError for another loss than "exponential" or "logistic", factors that do not fit or
+    are not finite, momentum of polar factors, other rules of matrices, batches and radii.
     """
     problems = training.problems(tokens, loss)
     runs, _, _, d = tokens.shape

@@ -247,10 +247,7 @@ def run_job(problem, rule, times, W, path, logs, s, sources=SOURCES):
 
 @numba.njit
 def _chain(graded, z, K, Q, of_K, of_Q):
-    """Fill both Parts' graded gradients by the chain rule.
-
-    -grad_K L = sum_i e^{s_i} b_i (Q^T z_i)^T, -grad_Q L = sum_i e^{s_i} z_i (K^T b_i)^T.
-    """
+    """-grad_K L = sum_i e^{s_i} b_i (Q^T z_i)^T, -grad_Q L = sum_i e^{s_i} z_i (K^T b_i)^T."""
     of_K.graded.b[:], of_Q.graded.b[:] = graded.b, z
     of_K.graded.logs[:] = of_Q.graded.logs[:] = graded.logs
     for i in range(len(z)):
