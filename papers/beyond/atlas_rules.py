@@ -203,14 +203,14 @@ def word(name: str) -> str:
 
 def _norm_reached(name, row, ratios):
     """The last ratio in the norm predicted, and by how much others are lower."""
-    own = ratios.value[..., column(row.reached)]
-    others = np.delete(ratios.last, column(row.reached), 1).max(1)
+    at_end = ratios.value[..., column(row.reached)]
+    rivals = np.delete(ratios.last, column(row.reached), 1).max(1)
     why = "The ratio no longer rises in every run"
-    if (own[:, -1] > own[:, -3:][:, 0]).all():
+    if (at_end[:, -1] > at_end[:, -3:][:, 0]).all():
         why = f"The ratio still rises at the last step, {ratios.iterations[-1]:,}"
     about = name, row.reached
-    yield atlas_claim("own", own[:, -1], *about, by=row.source, why=why)
-    yield atlas_claim("lower", others - own[:, -1], *about, by=row.source)
+    yield atlas_claim("own", at_end[:, -1], *about, by=row.source, why=why)
+    yield atlas_claim("lower", rivals - at_end[:, -1], *about, by=row.source)
 
 
 def ranked(last: np.ndarray, norms: Sequence[str], norm: str) -> tuple[float, str]:

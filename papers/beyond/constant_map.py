@@ -220,8 +220,8 @@ def _capacity(axis, values, has, sizes):
     at = f"{axis} = {half[0]:.3g}"
     why = f"{at}; {SHARED_QUERY}" if axis == "T" else at
     more = {"interval": (low, high), "remark": at}
-    least = claim("map.least", low, axis, **more)
-    return half, [least, claim("map.most", high, axis, **more, why=why)]
+    fewest = claim("map.least", low, axis, **more)
+    return half, [fewest, claim("map.most", high, axis, **more, why=why)]
 
 
 def capacities(seeds: Sequence[int]) -> tuple[dict[str, tuple[float, float, float]], list[Claim]]:
