@@ -183,7 +183,7 @@ def chosen(ends: Mapping[str, AtRest]) -> dict[tuple, tuple]:
 def turned_back(
     tokens: TokenSet, seeds: Sequence[int], steps: int, identity: bool = False, size: float = 1.0
 ) -> dict[str, np.ndarray]:
-    """||W' - W|| / ||W|| by rule, (runs,): W' from (K R, Q R), R `size` x orthogonal, or 1."""
+    """||W' - W|| / ||W|| by rule, (runs,): W' from (K R, Q R), R `size` x orthogonal."""
     K, Q = factored.small_start(tokens, seeds, factored_atlas.COLUMNS, size=1.0)
     drawn = [stream(seed, "draws").standard_normal(2 * K.shape[-1:]) for seed in seeds]
     R = size * np.stack([np.eye(len(M)) if identity else np.linalg.qr(M)[0] for M in drawn])
@@ -218,7 +218,7 @@ def own_claims(own: Mapping[str, np.ndarray], by_rule: Mapping[str, atlas.Ratios
 
 
 def _shortest(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The shortest V (k,) with rows V >= 1, rows (m, k), and its duals; else RuntimeError."""
+    """The shortest V (k,) with rows V >= 1, rows (m, k), its duals; or RuntimeError."""
     scale = np.linalg.norm(rows, axis=1).max()
     scaled = rows / scale
     target = np.append(np.zeros(rows.shape[1]), 1.0)
@@ -239,7 +239,7 @@ class _FixedPoint(NamedTuple):
 
 
 def _fixed_point(A: np.ndarray, most: int = 300) -> _FixedPoint:
-    """From s = 1 the fixed point of s -> sqrt(sum_i (sum_t beta_it A_it)^2); A (n, T-1, d, d_z)."""
+    """The fixed point of s -> sqrt(sum_i (sum_t beta_it A_it)^2), A (n, T-1, d, d_z)."""
     n, s, residual, steps = len(A), np.ones(A.shape[2:]), np.inf, 0
     while residual > SETTLED and steps < most:
         _, duals = _shortest((A / np.sqrt(s)).reshape(-1, s.size))

@@ -43,7 +43,7 @@ def _raw(seed, amount):
 
 
 def _correlated(seed, amount, among="sample"):
-    """Class means; other tokens share sqrt(amount) c, of a "sample" or of "all"; scores stay 0."""
+    """Class means; other tokens share sqrt(amount) c, of a "sample" or of "all"."""
     data = tokens.class_mean_tokens(seed, **BASE | {"d": 960})
     _, n, _, d = data.shape
     shared = stream(seed, "noise").standard_normal((n if among == "sample" else 1, d))
@@ -144,7 +144,7 @@ def _ends_in_opt(data, step_size=0.05, steps=5000):
 
 
 def switch(axis: str, seed: int, accuracy: float = 0.002) -> float:
-    """The amount, by bisection, at which a run stops selecting the opt tokens; NaN for none."""
+    """The amount, bisected, at which a run stops selecting opt tokens; NaN for none."""
     unit = score_crossing(axis, seed)
     stays_at = lambda amount: _ends_in_opt(AXES[axis](seed, amount * unit))
     low, high = 0.0, OVERTAKEN
@@ -254,7 +254,7 @@ class _Onset:
 
 
 def onset(seeds: Sequence[int], steps: int, values: Sequence[float] = GRID) -> _Onset:
-    """Every seed at every correlation: refused as too short by its duals, and by its run."""
+    """Every seed at every correlation: too short by its duals, and by its run."""
     predicted, measured = np.zeros((2, len(values), len(seeds)), bool)
     reached = np.full(measured.shape, np.nan)
     for k, j in np.ndindex(measured.shape):

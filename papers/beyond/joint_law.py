@@ -132,7 +132,7 @@ class JointRuns:
 
 
 def train(law: _JointLaw, rules: Mapping[str, GradientRule], steps: int) -> dict[str, JointRuns]:
-    """Train head and W from zero by named NGD rules, each normalised (Eq. 13); or PremiseFails."""
+    """Train head and W from zero by named NGD rules (Eq. 13); or PremiseFails."""
     late = np.unique(np.geomspace(steps / 10, steps, 8).round().astype(int))
     histories = gradient_descent.train(
         law.problem, rules, steps, [0, 1, *late], targets={"W": law.W.W}, head="joint"

@@ -67,7 +67,7 @@ class MarginLaw(Shapes):
         return np.exp(-rate * np.transpose(level)).T
 
     def longest_step(self, momentum: float = 0.0) -> np.ndarray:
-        """2 (1 + momentum) ||W_mm|| / fastest, (runs,): longer steps of NGD cycle."""
+        """2 (1 + momentum) ||W_mm|| / fastest: from longer NGD steps offsets cycle."""
         if not 0 <= momentum < 1:
             raise ValueError(f"momentum is {momentum}; it needs 0 <= momentum < 1")
         with np.errstate(divide="ignore"):
@@ -189,7 +189,7 @@ def _checked(run, K, duals, margins, log_slopes):
 def saturated_slopes(
     tokens: TokenSet, selected: np.ndarray | None = None, loss: str = "exponential"
 ) -> np.ndarray:
-    """log kappa_m, (runs, n, T-1), of `selected` (runs, n), default opt; NaN for no score gap."""
+    """log kappa_m, (runs, n, T-1), of `selected`, default opt; NaN for no score gap."""
     losses.check_loss(loss)
     selected = tokens.opt if selected is None else selected
     scores = model.scores(tokens, tokens.u)

@@ -47,7 +47,7 @@ class _Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """One run: its law and what it measured, with a runs axis of 1; or the premise that fails."""
+    """One run: its law and what it measured, runs axis 1; or the premise that fails."""
 
     setting: LawSetting
     run: int

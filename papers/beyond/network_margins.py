@@ -356,7 +356,7 @@ class _Ended(NamedTuple):
 
 
 def settings(seeds: Sequence[int]) -> dict[str, tuple[TokenSet, np.ndarray | None]]:
-    """The ways in which selections compete: (tokens, W_0) by name."""
+    """The ways in which selections compete: (tokens, W_0 or None for zero) by name."""
     data = unit_tokens(seeds, **SHAPE)
     return {
         "from zero": (data, None),
@@ -387,7 +387,7 @@ def optimal(tokens: TokenSet, runs: Mapping[str, _Ended]) -> dict[str, np.ndarra
 def disputes(
     rows: Mapping[str, Row], runs: Mapping[str, _Ended], best: atlas.BestMargins
 ) -> dict[tuple[str, str], np.ndarray]:
-    """Log margin in a's norm of a's selection over b's, by (a, b); else NaN."""
+    """Log margin in a's norm of a's selection over b's, by (a, b); NaN for none."""
     logs = {}
     for a, b in permutations(rows, 2):
         apart = (runs[a].selection != runs[b].selection).any(1) & runs[a].kept & runs[b].kept

@@ -30,7 +30,7 @@ class _FactoredPath(training.Path):
 
 
 def small_start(tokens: TokenSet, seeds: Sequence[int], m: int, size: float = 0.01):
-    """K (runs, d, m) and Q (runs, d_z, m), Gaussian of deviation size / sqrt(m); m >= 1."""
+    """K (runs, d, m), Q (runs, d_z, m), Gaussian of deviation size / sqrt(m)."""
     runs, _, _, d = tokens.shape
     if m < 1 or len(seeds) != runs:
         raise ValueError(f"m = {m} and {len(seeds)} seeds; it needs m >= 1 and {runs} seeds")

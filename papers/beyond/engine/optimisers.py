@@ -192,7 +192,7 @@ def soap(step_size: float, momentum: float = 0.9, memory: float = 0.999) -> Opti
 
 
 def on_batches(optimiser: Optimiser, size: int) -> Optimiser:
-    """The same rule on the mean gradient of `size` samples a step, in turn."""
+    """The same rule on `size` samples a step, in turn; an epoch's rest is left out."""
     if size < 1:
         raise ValueError(f"size = {size}; a batch has at least one sample")
     return replace(optimiser, batch=size)
