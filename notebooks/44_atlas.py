@@ -288,7 +288,7 @@ own_table
 # **Question.** Where does a run rest if weights decay, $W\leftarrow(1-\eta\lambda)W+\eta D$, and with how much of the margin?
 #
 # **Answer.** At $N(W)=1/\lambda$, AdamW with a short memory nearly there. The [law of margins](40_law_of_margins.ipynb) predicts, to first order in
-# $\lambda$, how much of the largest margin it then lacks. The prediction is 2 % off in the median run, 26 % in the worst. Under strong decay some runs select other tokens.
+# $\lambda$, how much of the largest margin it then lacks. The prediction is 2 % off or less in each rule's median run, 26 % in the worst. Under strong decay some runs select other tokens.
 #
 # *Why.* From $N(W_0)\le1/\lambda$, with $\eta\lambda\le1$ and no step direction longer than 1 in $N$, the norm cannot exceed $1/\lambda$ (AdamW's steps can be a little longer). Where it rests at this bound its margins are, by the law, $\gamma_N/\lambda+o_m$, with the [offsets](words.md) $o_m$ of the law.
 # So $1-r_N$ is $-\lambda\min_mo_m/\gamma_N$ to first order. For norms other than Frobenius the law is carried over here, not proved. Each

@@ -85,7 +85,7 @@ def _falsify(paper: str, name: str) -> tuple[str, str, dict[str, dict], float]:
 
 
 def _write_failures() -> None:
-    """figures/failures.md from all records; `make falsify` and the ledgers' notebooks keep it."""
+    """figures/failures.md from all records."""
     base = folder("figures")
     paths = sorted(path for path in base.glob("*/*.json") if path.parent.name != "power")
     write(base / "failures.md", ledger.failures(map(record.read, paths)).encode())

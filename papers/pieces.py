@@ -47,6 +47,11 @@ def diagonal(ax) -> None:
     ax.set_xlim(ends)
 
 
+def theorem1(ax, span: tuple[float, float], height: float) -> None:
+    """Draw the power in paper A's Theorem 1, at a `height` of ours: its bound is O~(t^-1/2)."""
+    plots.power_law(ax, span, -0.5, height, "Theorem 1: $t^{-1/2}$ up to logs")
+
+
 def strip(
     ax, rows: Mapping[str, np.ndarray], ends, looks=None, bound=None, filled=None, said=(), **names
 ) -> None:

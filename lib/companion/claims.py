@@ -231,8 +231,8 @@ def shown(claim: Claim) -> str:
 def legend(claims: Iterable[Claim]) -> str:
     """The meaning of the number and the brackets of `shown`, for those that `claims` have."""
     meanings = {
-        False: "a [b, c]: the worst seed, or what the row names, and the mean over seeds less and"
-        " plus two standard errors, so that a may lie outside",
+        False: "a [b, c]: the worst seed, or what the row names, and the mean over seeds ± two"
+        " standard errors, so that a may lie outside; for half of seeds a bootstrap",
         True: "a [b, c] of a row with a verdict: the mean over seeds, of ratios the geometric mean,"
         " or what the row names, and its 95 % interval; p: the level at which the interval would"
         " just decide",

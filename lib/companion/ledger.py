@@ -156,7 +156,7 @@ class LedgerTable(tuple):
         return "".join(parts)
 
     def summary(self) -> str:
-        """Counts by kind, failures first, and how many rows catch a small wrong world."""
+        """Counts by kind, failures first, and how many rows catch a wrong world."""
         failed = [row.id for row in self if not row.holds]
         lines = [f"{len(failed)} of {len(self)} rows fail", *(f"  {id}" for id in failed)]
         kinds = {kind: [row.holds for row in self if row.kind == kind] for kind in KINDS}

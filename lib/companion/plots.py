@@ -109,7 +109,8 @@ def band(
         return
     share = share or (0.9 if len(runs) >= MANY else 1.0)
     edges = np.quantile(runs, (0.5 - share / 2, 0.5 + share / 2), axis=0)
-    ax.fill_between(x, *edges, color=drawn.get_color(), alpha=0.15, linewidth=0)
+    light = dict(alpha=0.15, linewidth=0, rasterized=True)  # in an SVG, its outline is heavy
+    ax.fill_between(x, *edges, color=drawn.get_color(), **light)
     spreads["bands: " + (f"middle {100 * share:.0f} %" if share < 1 else "range")] = None
 
 

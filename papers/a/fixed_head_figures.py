@@ -11,6 +11,7 @@ from lib.companion.record import Number
 from lib.dynamics.history import History
 from lib.svm import MaxMargin
 from papers import fits, pieces
+from papers.a import fixed_head
 from papers.a.statements import PAPER
 
 FIRST = ("GD", "NGD", "NGD-mom", "Polyak")  # the rules that Figure 2 compares at first
@@ -38,6 +39,12 @@ def _slope(histories: Mapping[str, History]) -> float:
     return float(np.median(fits.exponent(history, "W_mm", since=history.iterations[-1] / 10)))
 
 
+def fastest(histories: Mapping[str, History]) -> Claim:
+    """Polyak's rule is the first at the dotted level of the loss gap: ratio of iterations."""
+    compared = {rule: histories[rule] for rule in FIRST}
+    return fixed_head.fastest_at_first(compared, "Polyak", THRESHOLD)
+
+
 def draw(histories: Mapping[str, History], caption: str, crowd: History | None = None) -> Figure:
     """Figure 2 or 5: medians over runs with their spread.
 
@@ -50,13 +57,18 @@ def draw(histories: Mapping[str, History], caption: str, crowd: History | None =
             axis.set(title=title, xscale="log", xlim=(1, history.iterations[-1]), **options)
     axes[0].axhline(np.log10(THRESHOLD), **plots.LEVEL)
     pieces.beside(axes[0], 1, np.log10(THRESHOLD), str(THRESHOLD), plots.GREY, (4, -3))
+    polyak, look = histories["Polyak"], plots.look("Polyak")
+    first = np.median(fits.first_below(polyak.iterations, polyak.log_gap, np.log(THRESHOLD)))
+    axes[0].plot(first, np.log10(THRESHOLD), markersize=4, **look.mark)
+    words = f"at {fastest(histories).measured:.2f} of\nthe next best's $t$"
+    pieces.note(axes[0], words, 0.09, 0.75, "top", look.colour)
     if crowd is not None:
         _smallest_weights(axes[3], crowd)
     steps, slope = histories["NGD"].iterations[-1], _slope(histories)
     end = np.median(histories["NGD"].direction_error["W_mm"][:, -1])
     for axis in axes[3:]:
         axis.set_xlabel("iteration $t$")
-    plots.power_law(axes[4], (steps / 10, steps), -0.5, 0.3, "Theorem 1: $t^{-1/2}$")
+    pieces.theorem1(axes[4], (steps / 10, steps), 0.3)
     words = f"NGD: $t^{{{slope:.2f}}}$, ends {end:.3f} off"
     pieces.note(axes[4], words, 0.04, 0.06, colour=plots.look("NGD").colour)
     return plots.caption(plots.legend(figure, axes[4]), caption)
@@ -67,7 +79,7 @@ def _smallest_weights(axis, crowd):
     p_opt = -np.expm1(crowd.log_miss)  # (draws, k, n)
     smallest = (p_opt / p_opt[:, :1]).min(-1)
     axis.clear()
-    axis.plot(crowd.iterations, smallest.T, color=plots.FAINT, linewidth=0.5)
+    axis.plot(crowd.iterations, smallest.T, color=plots.FAINT, linewidth=0.5, rasterized=True)
     worst, look = smallest[smallest.min(1).argmin()], plots.look("NGD")
     axis.plot(crowd.iterations, worst, **look.line)
     lowest = crowd.iterations[worst.argmin()], worst.min()
@@ -77,8 +89,8 @@ def _smallest_weights(axis, crowd):
     axis.axhline(1.0, **plots.LEVEL)
 
 
-def numbers(histories: Mapping[str, History], target: MaxMargin, polyak: float) -> dict:
-    """What the record keeps; `polyak` is its iterations over the next best rule's."""
+def numbers(histories: Mapping[str, History], target: MaxMargin) -> dict:
+    """What the record keeps."""
     history = histories["NGD"]
     error, miss = history.direction_error["W_mm"][:, -1], history.log_miss[:, -1].max(-1)
     return {
@@ -89,7 +101,7 @@ def numbers(histories: Mapping[str, History], target: MaxMargin, polyak: float) 
         "ngd_direction_error_worst": Number(error.max(), 1e-6),
         "ngd_exponent": Number(_slope(histories), 1e-5),
         "ngd_log_missing_weight": Number(np.median(miss), 1e-4),
-        "polyak_over_next_best": Number(polyak, 1e-6),
+        "polyak_over_next_best": Number(fastest(histories).measured, 1e-6),
     }
 
 
@@ -131,9 +143,9 @@ def draw_horizon(
         missing, power = (np.median(row[:, -1]) for row in (weights, slopes[name]))
         heights.append((missing, f"{missing:,.0f}", plots.look(name).colour))
         powers.append((power, f"{power:.3f}", plots.look(name).colour))
-    ordinary = {"color": plots.GREY, "linewidth": 0.8, "label": "NGD, plain float64", "zorder": 0}
+    ordinary = {"color": plots.GREY, "linewidth": 0.8, "label": "plain float64", "zorder": 0}
     error.plot(np.arange(len(plain_error)) + 1, plain_error, **ordinary)
-    plots.power_law(error, (10, steps), -0.5, 1.5, "Theorem 1: $t^{-1/2}$")
+    pieces.theorem1(error, (10, steps), 1.5)
     weight.axhline(SMALLEST_FLOAT, **plots.LEVEL)
     pieces.beside(weight, 1, SMALLEST_FLOAT, "above: no float64", plots.GREY, (2, 4))
     rate.axhline(-0.5, **plots.BOUND)

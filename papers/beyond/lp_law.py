@@ -74,7 +74,7 @@ class _LpLaw:
         return margins - margins.mean(1, keepdims=True)
 
     def check_resolved(self, level: float) -> None:
-        """Raise PremiseFails where the residual exceeds entries of W_mm, p != 2."""
+        """Raise PremiseFails: the residual is on entries less than ten times it, p != 2."""
         share = self.share[self.relative > 0.1 * level].sum()
         needed = np.log10(self.relative.max() / (0.1 * level))
         reason = f"entries near zero hold {share:.2g} of the residual: ||W|| 10^{needed:.1f} longer"

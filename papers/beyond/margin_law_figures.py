@@ -63,7 +63,7 @@ def bound_and_law(history: History, law: MarginLaw) -> Figure:
     figure, (axis,) = plots.panels(1, 1, height=3.2)
     t, steps = history.iterations[1:], history.iterations[-1]
     error, size = history.direction_error["W_mm"][:, 1:], history.norm[:, 1:]
-    plots.power_law(axis, (1, steps), -0.5, 2.0, "Theorem 1: a multiple of $t^{-1/2}$")
+    pieces.theorem1(axis, (1, steps), 2.0)
     plots.band(axis, t, error, "measured", "NGD", linewidth=2.4)
     predicted = np.median(law.constant[:, None] / size, axis=0)
     axis.plot(t, predicted, label=r"predicted: $C/\|W_t\|$, $C$ from the duals", **plots.PREDICTED)

@@ -108,7 +108,7 @@ def _pairs(steps):
 
 
 def _steps(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Lemmas 4, 22, 24, 25 along plain lp-AttGD from a random start, at recorded pairs of steps."""
+    """Pairs of steps of plain lp-AttGD: Lemma 4 from W_mm, 22, 24, 25 from a random start."""
     drawn = _data(sizes.seeds, sizes.n, sizes.T, sizes.d)
     record = _pairs(sizes.steps)
 

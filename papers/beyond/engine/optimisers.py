@@ -112,8 +112,8 @@ def adam(
 ) -> Optimiser:
     """Adam (Kingma and Ba, 2015): D = m^ / (sqrt(v^) + epsilon), entry by entry.
 
-    m = beta_1 m + (1 - beta_1) G, v = beta_2 v + (1 - beta_2) G^2; m^ = m / (1 - beta_1^t),
-    v^ alike. With beta_2 = epsilon = 0 an entry whose gradient is zero stays.
+    m = beta_1 m + (1 - beta_1) G, v = beta_2 v + (1 - beta_2) G^2; m^ = m / (1 -
+    beta_1^{t+1}), v^ alike. With beta_2 = epsilon = 0 an entry without gradient stays.
     """
     rule = rmsprop(step_size, memory, epsilon)
     return replace(rule, decay=decay, momentum=momentum, corrected=True)
@@ -156,7 +156,8 @@ def natural(
 def full_adagrad(step_size: float) -> Optimiser:
     """Full-matrix AdaGrad (Duchi et al., 2011): D = S^{-1/2} vec(G), S = sum vec(G) vec(G)^T.
 
-    A step takes an eigendecomposition of size n(T-1).
+    A step takes an eigendecomposition of size n(T-1): about 500 times a step of AdaGrad at
+    n = 6, T = 8.
     """
     return Optimiser(FULL_ADAGRAD, step_size)
 
