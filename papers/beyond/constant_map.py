@@ -65,8 +65,7 @@ AXES: Mapping[str, Callable[[int, float], TokenSet]] = {
     "noise": _sized("noise"),
     "imbalance": _tilted,
     "raw noise": _raw,
-    # more constraints than d leave some nearly tight
-    "T": _sized("T", d=960),
+    "T": _sized("T", d=960),  # more constraints than d leave some nearly tight
     "n": _sized("n"),
     "d": _sized("d"),
     # two samples in 15 T dimensions: constraints stay as far from tight at every T

@@ -27,8 +27,7 @@ from papers.beyond.tolerances import claim
 
 SIGN = "sign factors"  # the name of ||.||_sgn beside those of WHOLE
 WHOLE = {name: norm for name, norm in atlas.NORMS.items() if name != "head-wise"}
-# the protocol's seven: none that divides W into blocks
-NORMS = (*WHOLE, SIGN)
+NORMS = (*WHOLE, SIGN)  # the protocol's seven: none that divides W into blocks
 WIDEST = 14  # of W: 2^13 sign vectors are tried each time
 ACCURACY = 1e-9
 PRODUCTS = 300  # products that are added at once

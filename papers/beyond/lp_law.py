@@ -57,8 +57,7 @@ class _LpLaw:
         off = (p - 1) * root[:, None] * K * root - np.outer(root, root) / (root @ root)
         self.rows = A  # (m, d d_z)
         self.constant = float(np.sqrt(squares.sum()))
-        # (d d_z,) residual over W_mm, entry by entry
-        self.relative = np.abs(across / w)
+        self.relative = np.abs(across / w)  # (d d_z,) residual over W_mm, entry by entry
         self.share = squares / squares.sum()  # of each in constant^2
         # without sqrt(beta), along which a_t moves
         self.fastest = float(np.linalg.eigvalsh(off)[-1])
@@ -78,8 +77,7 @@ class _LpLaw:
         share = self.share[self.relative > 0.1 * level].sum()
         needed = np.log10(self.relative.max() / (0.1 * level))
         reason = f"entries near zero hold {share:.2g} of the residual: ||W|| 10^{needed:.1f} longer"
-        # for p = 2 nothing is expanded
-        holds = self.p == 2 or share <= UNRESOLVED
+        holds = self.p == 2 or share <= UNRESOLVED  # for p = 2 nothing is expanded
         require(holds, "entries resolved", share, reason)
 
 

@@ -183,8 +183,7 @@ def offsets_missed(c: Comparison) -> np.ndarray:
 def _values(c):
     """What the claims law.* ask of one run: a number, or one a support pair."""
     m, law, rule = c.measured, c.law, c.setting.rule
-    # of ||W_t|| per iteration
-    speed = rule.step_size / (1 - rule.momentum)
+    speed = rule.step_size / (1 - rule.momentum)  # of ||W_t|| per iteration
     speed = float(law.norm[0]) / 2 if rule.kind == rules.POLYAK else speed
     slope = np.polyfit(m.iterations, 1 / m.error, 1)[0]
     return {

@@ -43,8 +43,7 @@ class Local:
         self.shares = beta / beta.sum()  # (m,) pi* = beta/||V||^2, 0 off S
         tight = A[self.on]
         left, size, _ = np.linalg.svd((tight / np.linalg.norm(tight, axis=1)[:, None]).T)
-        # of span(A_m: m in S)
-        self.spanned = left[:, : (size**2 >= INDEPENDENT).sum()]
+        self.spanned = left[:, : (size**2 >= INDEPENDENT).sum()]  # of span(A_m: m in S)
         turn = np.linalg.qr((self.spanned.T @ self.V)[:, None], mode="complete")[0]
         self.basis = self.spanned @ turn[:, 1:]  # (k, u) of U, orthonormal
         self.slowest = float(law.slowest[0])  # lambda_1
@@ -52,8 +51,7 @@ class Local:
         square = (tight**2).sum(1)
         apart = np.add.outer(square, square) - 2 * tight @ tight.T
         self.M = float(np.sqrt((A**2).sum(1).max()))  # the largest ||A_m||
-        # the largest ||A_m - A_k|| on S
-        self.D = float(np.sqrt(max(apart.max(), 0.0)))
+        self.D = float(np.sqrt(max(apart.max(), 0.0)))  # the largest ||A_m - A_k|| on S
         self.excess = np.where(self.on, 0.0, A @ self.V - 1)  # epsilon_m, 0 on S
         scores = model.scores(tokens, tokens.u)[0]
         gaps = gaps_of_scores(scores[None], selected)[0]
@@ -72,8 +70,7 @@ class Local:
             kappa = at_chosen[sample] * gaps.ravel()
             self.log_kappa = np.where(self.on, np.log(kappa), np.nan)  # NaN off S
             nu = (slope * (hi - lo))[sample]
-            # of (3), -inf on S
-            self.log_nu = np.where(self.on, -np.inf, np.log(nu))
+            self.log_nu = np.where(self.on, -np.inf, np.log(nu))  # of (3), -inf on S
 
     @property
     def r(self) -> float:

@@ -71,8 +71,7 @@ class _ZeroDuals:
         rest[on], mean = log_ratios(log_slopes[on], beta[on])
         with np.errstate(divide="ignore"):
             rest[idle] = np.where(active, log_slopes[idle] - np.log(y) - mean, np.nan)
-        # offsets less log a_t, NaN where y_k = 0
-        self.constants = rest[idle]
+        self.constants = rest[idle]  # offsets less log a_t, NaN where y_k = 0
         self.rest = rest[self.tight]
         self.K = K[np.ix_(self.tight, self.tight)]
         root = np.sqrt(y[active])
