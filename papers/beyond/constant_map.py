@@ -1,8 +1,7 @@
 """The constant C of the law along the axes on which paper A's assumptions are relaxed.
 
-Class means are the base. Where another token overtakes the opt one's score, no run can rest
-on the opt token. Correlated tokens keep scores of 0 and runs the opt tokens, but the slowest
-wrong offset dies at a rate that tends to 0.
+Class means are the base. Where another token overtakes the opt one's score, no run can
+rest on it; correlated tokens keep it, but the slowest wrong offset dies ever more slowly.
 """
 
 from collections.abc import Callable, Mapping, Sequence

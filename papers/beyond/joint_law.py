@@ -1,8 +1,7 @@
 """The law of the margins where head and W are trained from zero: from both SVMs' duals.
 
 The head obeys the law of its own SVM v = sum_i nu_i y_i x_{i,opt}, so |l'_i| becomes
-proportional to nu_i, and W the law with kappa_m = nu_i y_i v^T(x_{i,opt} - x_{i,t}). Of a
-run the predictions know its steps. `from_start`: a head that starts elsewhere.
+proportional to nu_i, and W the law with kappa_m = nu_i y_i v^T(x_{i,opt} - x_{i,t}).
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,6 @@
 """Rows of the atlas as optimisers are used, in the true or a wrong world, at small size.
 
-Each fails with the identity in place of its metric; where that is the metric, with another decay,
-another size of R, or without variance reduction.
+Each fails with the identity in place of its metric, or in the world of FAILS_IF.
 """
 
 from dataclasses import replace

@@ -1,7 +1,6 @@
 """The law of the margins met by training: a run's prediction beside what it measured.
 
-The prediction knows tokens, head, loss, which tokens the run selects and what lies outside
-the support's span early on.
+The prediction knows tokens, head, loss, the selection, and what is early outside the span.
 """
 
 from collections.abc import Iterable, Sequence

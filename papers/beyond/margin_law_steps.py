@@ -156,8 +156,7 @@ def cycle_without_momentum(multiple: float = 0.9, steps: int = 20_000) -> Claim:
 def _random_supports(draw: np.random.Generator, count: int, pairs: int) -> tuple:
     """Tight pairs at random: pi* (count, m) and u (count, m, m - 1), m = `pairs`.
 
-    A_m = (V/||V|| + u_m)/||V|| with sum_m pi*_m u_m = 0, as every support is. Shares are
-    log-normal; column j of u shrinks like e^{-cj}, c from 0 to 3.
+    A_m = (V/||V|| + u_m)/||V|| with sum_m pi*_m u_m = 0; column j of u shrinks like e^{-cj}.
     """
     shares = np.exp(2 * draw.standard_normal((count, pairs)))
     shares /= shares.sum(1, keepdims=True)

@@ -1,7 +1,6 @@
 """Theorems on the margins: their constants, their hypotheses, and which runs they prove.
 
-`notebooks/law_of_margins.md` has statements and proofs; the names here are its symbols, the numbers
-in brackets its equations. All in float64, no interval arithmetic.
+Names and numbers in brackets are those of `notebooks/law_of_margins.md`. All in float64.
 """
 
 from dataclasses import dataclass

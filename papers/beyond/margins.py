@@ -1,7 +1,7 @@
 """Margins of a run: what they say of the solution, and what a run must show first.
 
 Pairs m = (i, t): sample i, and the tokens t that it does not select, ascending. The checks
-look at margins and steps, never at the direction error, and prove nothing.
+look at margins and steps, never at the direction error.
 """
 
 from collections.abc import Callable, Iterable

@@ -69,7 +69,7 @@ class _ByMatrix(torch.optim.Optimizer):
     """M <- M - rate D(m) on the matrices of the blocks, Adam at REST_RATE on all else.
 
     m a mean of gradients of MOMENTUM, D by DIRECTIONS; W_Q, W_K and W_V, in one parameter
-    (3d, d), are three matrices. ValueError for an unknown rule or a rate not positive.
+    (3d, d), are three matrices. ValueError for an unknown rule or rate.
     """
 
     def __init__(self, model: VisionTransformer, rule: str, rate: float):

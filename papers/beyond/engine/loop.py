@@ -21,8 +21,8 @@ SOURCES = stamp(__file__)
 class _Part(NamedTuple):
     """A matrix (d, d_z = e) that moves as one: W, a block of it, or a factor.
 
-    Its gradient as a graded sum over rows z, the sum's mantissa G, the direction D; first
-    and second moments and their logs, or W's mirror image in the first; work space.
+    Its gradient as a graded sum over rows z, the sum's mantissa G, the direction D; moments
+    and their logs, or W's mirror image in the first; work space.
     """
 
     z: Annotated[np.ndarray, "n e"]

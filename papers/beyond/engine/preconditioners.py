@@ -1,7 +1,7 @@
 """Directions with a matrix in front: natural gradient, Shampoo, SOAP, full-matrix AdaGrad.
 
-Moments are mantissa and log. What lies below FLOOR of the largest is rounding and counts as zero,
-or SOAP would divide rounding by rounding: a gradient in its own singular bases is diagonal.
+What lies below FLOOR of the largest is rounding and counts as zero: SOAP would divide
+rounding by rounding, as a gradient in its own singular bases is diagonal.
 """
 
 import math

@@ -138,8 +138,8 @@ def train_kept(
 ) -> dict[str, Path]:
     """What `train` returns from W_0 = 0, each run of each rule in a file under `folder`.
 
-    A file's name is a hash of its run's tokens, rule, horizon, records and of the code of
-    the loop; a file that cannot be read is made again. OSError where none can be written.
+    Its name is a hash of the run's tokens, rule, horizon, records and of the loop's code; a
+    file that cannot be read is made again. OSError where none can be written.
     """
     runs = range(len(tokens.X))
     jobs = [(run, name) for name in optimisers for run in runs]
