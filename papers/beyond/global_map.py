@@ -182,15 +182,13 @@ def problem(pairs: Pairs, labels=1.0) -> TokenSet:
     return token_set(X, y, u=np.zeros(1), opt=np.zeros(len(pairs), int))
 
 
-def random_problems(
-    count: int, largest: int = 9, longest: int = 5, seed: int = 0
-) -> list[TokenSet]:
-    """Random problems of up to `longest` samples, entries to `largest`, sums not 0."""
+def random_problems(count: int, seed: int = 0) -> list[TokenSet]:
+    """Random problems of one to five samples, entries up to 9, sums not zero."""
     draw, problems = stream(seed, "problems"), []
     while len(problems) < count:
-        n = int(draw.integers(1, longest + 1))
-        a = draw.integers(1, largest + 1, n)
-        b = np.array([draw.integers(-largest, top) for top in a])
+        n = int(draw.integers(1, 6))
+        a = draw.integers(1, 10, n)
+        b = np.array([draw.integers(-9, top) for top in a])
         if (a + b).sum():
             problems.append(problem(np.stack([a, b], 1), draw.choice((-1, 1), n)))
     return problems

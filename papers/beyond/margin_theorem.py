@@ -20,17 +20,13 @@ ROOMS = np.geomspace(1e-8, 10, 37)
 
 def _slope_bounds(lo, hi, loss):
     """Largest |l'| and largest |l''| (a Lipschitz constant of l') on [lo, hi]."""
-    # |l'| is monotone or largest next to zero
-    ends = np.array([lo, hi, min(max(0.0, lo), hi)])
-    slope = float(np.exp(losses.log_derivative(ends, loss)).max())
-    # |l''| <= 2 |l'|, else |l'|
-    return slope, 2 * slope if loss == "reciprocal" else slope
+    ends = np.array([lo, hi, np.clip(0.0, lo, hi)])  # |l'| is monotone or largest next to 0
+    slope = np.exp(losses.log_derivative(ends, loss)).max(0)
+    return slope, 2 * slope if loss == "reciprocal" else slope  # |l''| <= 2 |l'|, else |l'|
 
 
 class Local:
-    """One run's selection `selected` (1, n) as the theorem sees it, m pairs, k coordinates of their
-    span.
-    """
+    """One run's selection (1, n) as the theorem sees it: m pairs, k coordinates of a span."""
 
     def __init__(self, tokens: TokenSet, law: MarginLaw, selected: np.ndarray, loss: str):
         self.A = A = features(gram(tokens, selected)[0])  # (m, k) the A_m
@@ -58,10 +54,8 @@ class Local:
         chosen = np.take_along_axis(scores, selected[0][:, None], 1)[:, 0]
         lo, hi = scores.min(1), scores.max(1)
         at_chosen = np.exp(losses.log_derivative(chosen, loss))
-        ends = [_slope_bounds(a, b, loss) for a, b in zip(lo, hi, strict=True)]
-        slope, lipschitz = np.transpose(ends)
-        # of each pair
-        self.sample = sample = np.repeat(np.arange(len(scores)), gaps.shape[1])
+        slope, lipschitz = _slope_bounds(lo, hi, loss)
+        self.sample = sample = np.repeat(np.arange(len(scores)), gaps.shape[1])  # of each pair
         with np.errstate(divide="ignore", invalid="ignore"):
             relative = (lipschitz * (hi - lo) / at_chosen)[sample]
             worst = relative + 1 + (hi - lo)[sample] / gaps.ravel()
