@@ -82,8 +82,7 @@ def offsets(
 ) -> Figure:
     """Offsets of one run and their prediction; duals read off over solved ones."""
     figure, (bars, duals) = plots.panels(1, 2, height=3.1)
-    worst, apart, pairs = 0.0, 0.0, 0
-    order = np.argsort(-predicted)
+    order, ratios = np.argsort(-predicted), []
     place = np.arange(len(order))
     bar = dict(width=0.72, color=NGD.colour, alpha=0.45, label="measured, NGD")
     bars.bar(place, measured[order], **bar)
@@ -94,16 +93,16 @@ def offsets(
     bars.legend(loc="upper right")
     for name, group, like in _by_setting(comparisons):
         read, solved = np.concatenate([runs.dual_shares(c) for c in group], 1)
-        worst, pairs = max(worst, np.abs(read / solved - 1).max()), pairs + len(read)
-        apart = max(apart, *(np.abs(runs.offsets_missed(c)).max() for c in group))
+        ratios += [*(read / solved)]
         points = dict(ms=3, mfc="none", mew=0.7, rasterized=True)  # thousands
         duals.plot(solved, read, label=name, **points, **like.mark)
     _logs(duals, xlabel=r"share $\beta_m/\sum\beta$ from the solver")
     pieces.diagonal(duals)
     duals.set(title="Share of each dual, read off the margins")
     duals.legend(**TITLED)
+    apart = max(np.abs(runs.offsets_missed(c)).max() for c in comparisons)
     pieces.note(bars, f"worst pair of {len(comparisons)} runs:\n{_off(apart)}", y=0.62)
-    pieces.note(duals, f"{pairs:,} duals, {_off(worst)}")
+    pieces.note(duals, f"{len(ratios):,} duals, {_off(np.abs(np.array(ratios) - 1).max())}")
     return figure
 
 

@@ -206,8 +206,8 @@ def search(count: int, pairs: int, momentum: float = 0.0, longer: int = 0) -> tu
 
 def difference_errors(history: History, W_mm: np.ndarray) -> np.ndarray:
     """Direction error of W at record k + 1 less W at k, (runs, k - 1)."""
-    pairs = [(k, k + 1) for k in range(len(history.iterations) - 1)]
-    steps = [margins.difference(history, *pair) for pair in pairs]
+    records = range(len(history.iterations) - 1)
+    steps = (margins.difference(history, k, k + 1) for k in records)
     return np.stack([margins.direction_error(step, W_mm) for step in steps], 1)
 
 

@@ -135,11 +135,9 @@ def read(tokens: TokenSet, rule: GradientRule, steps: int, records: int = 13) ->
 def claims(readings: list[_Reading]) -> list[Claim]:
     """The rows of the protocol: the constant, and that kappa is in it."""
     kept = [reading for reading in readings if not reading.refusal]
-    off = np.array([abs(reading.ratio - 1) for reading in kept])
-    share = float((off <= 0.01).mean()) if kept else float("nan")
-    plain = min(
-        (abs(reading.plain / reading.law.constant[0] - 1) for reading in kept), default=float("nan")
-    )
+    share = np.mean([abs(reading.ratio - 1) <= 0.01 for reading in kept]) if kept else np.nan
+    apart = (abs(reading.plain / reading.law.constant[0] - 1) for reading in kept)
+    plain = min(apart, default=np.nan)
     return [claim("law.real_constant", share, "", len(kept)), claim("law.real_kappa", plain)]
 
 
