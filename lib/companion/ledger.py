@@ -201,7 +201,7 @@ def draw(ledger: Sequence[Claim], paper: Mapping[str, Statement], wide: int = 12
         axis.add_patch(square)
         words = name.replace(" ", "\n", 1) + (f"\n{count}" if group else "")
         axis.text(left + 0.46, low + 0.44, words, ha="center", va="center", fontsize=5.5)
-    axis.set(xlim=(0, wide), ylim=(-((len(paper) - 1) // wide) - 0.05, 0.95))
+    axis.set(xlim=(-0.02, wide), ylim=(-((len(paper) - 1) // wide) - 0.05, 0.95))
     axis.axis("off")
     return figure
 

@@ -244,14 +244,15 @@ def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
         rows[steps] = np.abs(joint_law.limit_errors(one))
         rows[f"{steps}, its level"] = np.abs(joint_law.level_errors(one))
         looks += [like, like]
-    said = [f"{100 * values.max():.2g} %" for values in rows.values()]
+    said = [pieces.percent(values.max()) for values in rows.values()]
     _logs(error, xlabel="iteration $t$", title="Direction error of $W_t$; dotted: from duals")
     pieces.end_labels(error, ends)
     error.legend(**SMALL, loc=(0.02, 0.34), labelspacing=0.2)
     inside = [value for row in rows.values() for value in row if value > FLOOR]
     ends = 0.5 * min(inside), 2 * max(*inside, BOUNDS["joint.limit"])
-    named = dict(title="How far off each run is; right: the worst", xlabel="relative error of $C$")
-    pieces.strip(off, rows, ends, looks, BOUNDS["joint.limit"], said=said, **named)
+    named = dict(title="How far off each run is; right: the worst", said=said)
+    pieces.strip(off, rows, ends, looks, BOUNDS["joint.limit"], **named)
+    off.set_xlabel("relative error of $C$; dashed: asked")
     return figure
 
 
@@ -314,10 +315,11 @@ def heads(common: head_law.HeadRuns, each: head_law.HeadRuns) -> Figure:
     ratio.legend(title="normalisation", title_fontsize="x-small", **SMALL)
     furthest = max(np.abs(values).max() for values in constants)
     pieces.note(ratio, f"$\\|W_h\\|\\times$ error over $C_h$:\n{_off(furthest)}")
-    said = [f"{100 * values.max():.2g} %" for values in rows.values()]
+    said = [pieces.percent(values.max()) for values in rows.values()]
     ends = 1e-7, 2 * BOUNDS["heads.common"]
-    named = dict(title="How far off each ratio is; right: the worst", xlabel="relative error")
-    pieces.strip(off, rows, ends, plots.SERIES[:2], BOUNDS["heads.common"], said=said, **named)
+    named = dict(title="How far off each ratio is; right: the worst", said=said)
+    pieces.strip(off, rows, ends, plots.SERIES[:2], BOUNDS["heads.common"], **named)
+    off.set_xlabel("relative error; dashed: asked")
     return figure
 
 
@@ -388,7 +390,8 @@ def bent(
                 solid.append(power)
     title = r"Error $\sqrt{2D_\psi}$; right: power of $\|W_t\|_p$, dashed"
     _logs(error, xlabel=r"$\|W_t\|_p$", title=title)
-    pieces.note(error, f"solid: powers {min(solid):.2f} to {max(solid):.2f}", x=0.02)
+    found = " to ".join(dict.fromkeys(f"{power:.2f}" for power in (min(solid), max(solid))))
+    pieces.note(error, f"solid: powers {found}", x=0.02)
     pieces.plain_ticks(error.xaxis)
     pieces.end_labels(error, ends)
     error.legend(**SMALL)
@@ -408,7 +411,7 @@ def _idle(axis, zero, zeros):
     """Offsets of pairs without dual: one in every run, several in one run each."""
     several = {}
     for run in zeros:
-        several.setdefault(f"{len(run.law.pairs)} in one run", run)
+        several.setdefault(f"{len(run.law.pairs)} idle pairs", run)
     shown = [("one idle pair", run, ONE) for run in zero]
     shown += [(*item, like) for item, like in zip(several.items(), plots.SERIES[1:3])]
     for _, run, like in shown:
@@ -426,10 +429,11 @@ def _moves(axis, steps):
     for p in dict.fromkeys(s.law.p for s in steps):
         moved = np.array([[*s.moved, s.constant] for s in steps if s.law.p == p]).T
         style = dict(ms=4, mfc="none", **plots.look(f"p = {p:g}").mark)
-        axis.plot(moved, **style)
+        aside = np.linspace(-0.2, 0.2, moved.shape[1])  # so that runs stand side by side
+        axis.plot(np.arange(len(moved))[:, None] + aside, moved, **style)
         axis.plot([], [], label=f"p = {p:g}", **style)
     names = [*(f"{share:g}" for share in lp_law.SHARES), "constant"]
     axis.set(yscale="log", xlabel="rise of the margins / longest that settles")
     axis.set_xticks(range(len(names)), names)
-    axis.set(xlim=(-0.4, len(names) - 0.6), title="Last move of an offset")
+    axis.set(xlim=(-0.5, len(names) - 0.5), title="Last move of an offset")
     axis.legend(**SMALL)

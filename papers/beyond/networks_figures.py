@@ -36,7 +36,7 @@ def factor_map(
     for edge in range(2, len(lines), 2):
         axis.axhline(edge - 0.5, color=plots.PAPER, lw=2)
     axis.set(title="Margin over the largest possible, median of the runs; outlined: predicted")
-    figure.colorbar(image, ax=axis, shrink=0.6)
+    figure.colorbar(image, ax=axis, shrink=0.6, extend="min")
     return figure
 
 
@@ -94,21 +94,21 @@ def ranking(readings: network.Readings) -> Figure:
         low, high = np.array([(interval.low, interval.high) for interval in ahead.values()]).T
         style = dict(ms=5, capsize=2, **plots.look(rule).mark)
         x = np.array(list(ahead)) + 0.16 * (k - 1.5)
-        axes[0].errorbar(x, mean, [mean - low, high - mean], label=f"less {rule}", **style)
+        axes[0].errorbar(x, mean, [mean - low, high - mean], label=f"over {rule}", **style)
     low, high = axes[0].get_ylim()
     axes[0].set_ylim(low, high + 0.25 * (high - low))  # room for the verdicts
     for x, (norm, rule) in enumerate(network.FIRST.items()):
         verdict, rival, lead = network.deciding_lead(readings, rule, norm)
-        words = f"{lead.values.mean():+.2f} on\n{rival}:\n{verdict}"
+        words = f"{lead.values.mean():+.2f} over\n{rival}:\n{verdict}"
         pieces.beside(axes[0], x, high, words, plots.look(verdict).colour, (0, 1))
     axes[0].axhline(0, **plots.LEVEL)
     axes[0].set(ylabel="log ratio, mean of seeds, 95 %")
     named = [f"{rule},\n{NAMES[NORMS.index(norm)]}" for norm, rule in network.FIRST.items()]
     axes[0].set_xticks(range(len(network.FIRST)), named)
     pieces.cells(axes[1], shares, NAMES, rules)
-    axes[1].tick_params(axis="x", rotation=45)
+    axes[1].tick_params(axis="x", labelsize="x-small")
     for norm, rule in network.FIRST.items():
         pieces.outline(axes[1], rules.index(rule), NORMS.index(norm))
     axes[1].set(title="Heads whose ratio is the largest, %")
-    axes[0].set(title="Who was predicted first, less each rival")
+    axes[0].set(title="Rule predicted first, over each rival")
     return plots.legend(figure, axes[0])
