@@ -349,6 +349,6 @@ def test_a_run_keeps_a_selection_that_stands_since_half_time_and_leads(
     solved = [svm.token_svm(DATA, (DATA.opt + k) % 4).W for k in (0, 1)]
     W = np.stack([0 * solved[0] if k is None else solved[k] for k in chosen], 1)
     words = dict(log_gap=None, log_gradient=None, status=np.array([status] * 2), ended=None)
-    path = training.Path(optimiser=rule.rule, iterations=np.array([1, 2]), W=W, **words)
+    path = training.Path(iterations=np.array([1, 2]), W=W, **words)
     monkeypatch.setattr(network.training, "train", lambda *_, **__: {"a": path})
     assert (network.ended(DATA, {"a": rule}, 2, None)["a"].kept == kept).all()
