@@ -209,8 +209,8 @@ claims.Table([*claims_1, *claims_2, *ablated])
 
 # %%
 def setting(number):
-    of_data = f"d={d}, k={k}, n={n:,}, minibatch {batch}, step size {step_size:g}"
-    return f"Paper B, {number}; our setting, {of_data}; synthetic, float64, {seeds} seeds"
+    of_data = f"d={d}, k={k}, n={n:,}, minibatch {batch}, step {step_size:g}"
+    return f"Paper B, {number}; {of_data}; synthetic, float64, {seeds} seeds"
 
 
 pictures = {}
@@ -241,7 +241,7 @@ pictures["precond_fig2"]
 #   condition number.
 
 # %%
-about_ablation = setting("Ablation, P preconditioner, R regulariser")
+about_ablation = setting("P preconditioner, R regulariser")
 pictures["precond_ablation"] = figures.ablation(recorded, excess, conditions, times)
 plots.caption(pictures["precond_ablation"], about_ablation)
 pictures["precond_ablation"]

@@ -237,7 +237,7 @@ claims.Table(compared)
 #   within 10 % of $L^*$ late and on some seeds only. Shampoo does not: the arrow at the edge counts the seeds that do not arrive.
 
 # %%
-about_others = f"Other optimisers, each with its best step of a grid (two-sided: untuned); d={d}, k={k}, n={n:,}, minibatch {batch}; synthetic, float64, {seeds} seeds; lines: medians, marks: seeds"
+about_others = f"Paper B; each rule at its best step of a grid, two-sided untuned; d={d}, k={k}, n={n:,}, minibatch {batch}; {seeds} seeds; lines: medians, marks: seeds"
 figure = plots.caption(figures.optimisers(recorded, excess, best_steps, step_size), about_others)
 figure
 

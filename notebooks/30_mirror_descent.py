@@ -302,7 +302,7 @@ joint_table
 #   after thousands.
 
 # %%
-joint_about = "paper C's fixed instance, n=2, T=3, d=2, both from zero; lower left: mean over the two samples; float64"
+joint_about = "Paper C's fixed instance, n=2, T=3, d=2, both from zero; lower left: mean over the two samples; float64"
 joint_figure = figures.joint(joint_data, joint, joint_ends, heads, first, joint_about)
 joint_figure
 

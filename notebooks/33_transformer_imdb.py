@@ -109,7 +109,7 @@ def picture(draw, number, marks, judged):
 
 
 DOTS = "dots: seeds, bars: 95 % intervals"
-MARKS = f"lines: medians, thin: runs, right: judged, {DOTS}, stars: the paper's"
+MARKS = f"lines: medians, thin: runs, {DOTS}, stars: the paper's"
 accuracy = picture(reviews_figure.accuracy_figure, "IMDb table", MARKS, verdicts[0])
 accuracy[0]
 
@@ -132,7 +132,7 @@ accuracy[0]
 verdicts[1]
 
 # %%
-MARKS = f"all seeds together, right: judged, {DOTS}"
+MARKS = f"histograms of all seeds together, {DOTS}"
 sparsity = picture(reviews_figure.sparsity_figure, "weight histograms", MARKS, verdicts[1])
 sparsity[0]
 
@@ -148,8 +148,7 @@ sparsity[0]
 verdicts[2]
 
 # %%
-MARKS = f"right: judged, {DOTS}"
-attention = picture(reviews_figure.attention_figure, "attention maps", MARKS, verdicts[2])
+attention = picture(reviews_figure.attention_figure, "attention maps", DOTS, verdicts[2])
 attention[0]
 
 # %%

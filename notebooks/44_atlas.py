@@ -178,7 +178,7 @@ table = claims.Table(sorted(atlas_rules.predictions(rows, found), key=lambda cla
 table
 
 # %%
-about_map = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {steps:,} steps or the protocol's fewer. Filled: predicted norm, bars: all runs; hollow: best other; grey names: predicted below 0.99"
+about_map = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, up to {steps:,} steps; filled: predicted norm, bar: its runs; hollow: best other; grey: predicted below 0.99"
 figure_map = plots.caption(atlas_figures.dumbbells(rows, found), about_map)
 figure_map
 
@@ -304,7 +304,7 @@ decay_table
 
 # %%
 share = {key: other / samples for key, (other, samples, *_) in chosen.items()}
-about_used = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, from zero. Middle: samples of all runs; right: a dot a run; left: decay that allows 100"
+about_used = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, from zero; left: decay that allows 100, a mark a run; middle: samples of all runs; right: a dot a run"
 figure_used = plots.caption(atlas_figures.used(ends, own, found, share), about_used)
 figure_used
 
@@ -340,7 +340,7 @@ table_rates = claims.Table(atlas_rules.growing(growing, lately))
 table_rates
 
 # %%
-about_rates = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {sweep_steps:,} steps; dotted: 0.99"
+about_rates = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {sweep_steps:,} steps; dotted: ratio 0.99"
 figure_rates = plots.caption(atlas_figures.convergence(reached, own_norm), about_rates)
 figure_rates
 

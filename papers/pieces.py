@@ -1,8 +1,6 @@
-"""Pieces that several figures share: cells, strips of points, forests of intervals, ticks.
+"""Pieces that several figures share; how a thing looks is in `lib.companion.plots`."""
 
-How a thing looks is in `lib.companion.plots`.
-"""
-
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -14,12 +12,25 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from lib.companion import plots
 from lib.companion.plots import look
 
+EDGE = [patheffects.withStroke(linewidth=2, foreground=plots.PAPER)]  # of words on what is drawn
+
+
+def written(words: str) -> str:
+    """The words with minus signs, and with a power of ten in place of e-10."""
+    words = re.sub(r"(?<=\d)e([+-]\d+)", lambda e: rf"$\times10^{{{int(e[1])}}}$", words)
+    return re.sub(r"(?<![\w}{^])-(?=\d)", "\N{MINUS SIGN}", words)
+
+
+def percent(share: float) -> str:
+    """The share in per cent, two digits, never as a power of ten."""
+    return np.format_float_positional(float(f"{100 * share:.2g}"), trim="-") + " %"
+
 
 def cells(ax, values, columns: Iterable, rows: Iterable, text=None, low=0.0):
-    """Draw `values` (rows, columns) in [low, 1] as coloured cells with their `text` in letters.
+    """Draw `values` (rows, columns) in [low, 1] as coloured cells with their `text`.
 
     text (rows, columns) is what each cell says, by default its value in per cent; NaN is "none".
-    The first row stands at the top. Returns the image, for a colour bar.
+    Returns the image, for a colour bar.
     """
     image = ax.imshow(values, aspect="auto", vmin=low, vmax=1, cmap="cividis")
     for at, value in np.ndenumerate(values):
@@ -48,7 +59,7 @@ def diagonal(ax) -> None:
 
 
 def theorem1(ax, span: tuple[float, float], height: float) -> None:
-    """Draw the power in paper A's Theorem 1, at a `height` of ours: its bound is O~(t^-1/2)."""
+    """Draw paper A's Theorem 1, O~(t^-1/2), without its logarithms from our `height`."""
     plots.power_law(ax, span, -0.5, height, "Theorem 1: $t^{-1/2}$ up to logs")
 
 
@@ -66,8 +77,7 @@ def strip(
         height = row + np.linspace(-0.28, 0.28, len(values))
         full = filled[name] if filled else np.zeros(len(values), bool)
         inside = (values >= ends[0]) & (values <= ends[1])
-        for some, face in ((full, like.colour), (~full, "none")):
-            some = some & inside
+        for some, face in ((full & inside, like.colour), (~full & inside, "none")):
             points = dict(markersize=3.5, markeredgewidth=0.8, markerfacecolor=face)
             ax.plot(values[some], height[some], **like.mark, **points)
         beyond = ("<", ends[0], values < ends[0]), (">", ends[1], values > ends[1])
@@ -90,14 +100,11 @@ def row_words(ax, words: Iterable[str]) -> None:
     """Small words right of the panel, at the heights 0, 1, ... of its rows."""
     for row, each in enumerate(words):
         right = dict(transform=ax.get_yaxis_transform(), va="center", fontsize="x-small")
-        ax.text(1.02, row, each, **right)
+        ax.text(1.02, row, written(each), **right)
 
 
 def end_labels(ax, labels: Iterable[tuple[float, str, str]], size: float = 7) -> None:
-    """Words right of the panel, (height, words, colour) each, moved apart where they touch.
-
-    To be called when the limits and the scale of y are set.
-    """
+    """Words right of the panel, (height, words, colour) each, moved apart."""
     low, high = ax.get_position().intervaly * ax.figure.get_figheight()
     at, right = ax.transScale + ax.transLimits, ax.get_xlim()[1]
     placed = sorted((at.transform((right, y))[1], *rest) for y, *rest in labels)
@@ -111,26 +118,22 @@ def end_labels(ax, labels: Iterable[tuple[float, str, str]], size: float = 7) ->
         heights[1:] += near
     right = dict(transform=ax.transAxes, va="center", fontsize=size)
     for height, (_, words, colour) in zip(heights, placed, strict=True):
-        ax.text(1.015, height, words, color=colour, **right)
+        ax.text(1.015, height, written(words), color=colour, **right)
 
 
 def beside(ax, x, y, words: str, colour=plots.BLACK, place=(5, 0)) -> None:
-    """Small words that begin or end `place` points right of and above the point (x, y).
-
-    A white edge keeps them readable on what is drawn below.
-    """
+    """Small words with a white edge, `place` points right of and above (x, y)."""
     across, up = np.sign(place).astype(int) + 1
     sides = dict(ha=("right", "center", "left")[across], va=("top", "center", "bottom")[up])
-    edge = [patheffects.withStroke(linewidth=2, foreground=plots.PAPER)]
-    style = dict(color=colour, fontsize="x-small", path_effects=edge, zorder=5, **sides)
-    ax.annotate(words, (x, y), place, textcoords="offset points", **style)
+    style = dict(color=colour, fontsize="x-small", path_effects=EDGE, zorder=5, **sides)
+    ax.annotate(written(words), (x, y), place, textcoords="offset points", **style)
 
 
-def note(ax, words: str, x=0.98, y=0.04, va="baseline", colour=None) -> None:
-    """Small words inside the panel that end, or left of its middle begin, at (x, y) of it."""
+def note(ax, words: str, x=0.96, y=0.04, va="baseline", colour=None) -> None:
+    """Small words in the panel that begin, or right of its middle end, at (x, y)."""
     side = "right" if x > 0.5 else "left"
-    style = dict(ha=side, va=va, fontsize="x-small", color=colour)
-    ax.text(x, y, words, transform=ax.transAxes, **style)
+    style = dict(ha=side, va=va, fontsize="x-small", color=colour, path_effects=EDGE, zorder=5)
+    ax.text(x, y, written(words), transform=ax.transAxes, **style)
 
 
 class Bar(NamedTuple):
@@ -159,10 +162,8 @@ def forest(ax, bars: Iterable[Bar | None], ends: tuple[float, float], zero: floa
     `zero` is the value of no difference, `ends` are those of the axis: an interval that goes on
     beyond one has an arrow there, and a value beyond it is written.
     """
-    bars = list(bars)
-    for row, bar in enumerate(bars):
-        if bar is None:
-            continue
+    named = {row: bar for row, bar in enumerate(bars) if bar}
+    for row, bar in named.items():
         like = look(bar.look or bar.verdict)
         low, high = np.clip([bar.low, bar.high], *ends)
         ax.plot([low, high], [row, row], color=like.colour, linewidth=2.6, solid_capstyle="butt")
@@ -177,24 +178,19 @@ def forest(ax, bars: Iterable[Bar | None], ends: tuple[float, float], zero: floa
         for end in bar.asked:
             ax.plot([end, end], [row - 0.35, row + 0.35], color=plots.BLACK, linewidth=1)
         beyond = f" ({bar.value:.2g})" if bar.value < ends[0] or bar.value > ends[1] else ""
-        known = bar.verdict if bar.verdict in plots.TABLES["verdict"] else ""
-        word = bar.words or known
+        word = bar.words or (bar.verdict if bar.verdict in plots.TABLES["verdict"] else "")
         right = dict(transform=ax.get_yaxis_transform(), va="center", fontsize="x-small")
-        ax.text(1.02, row, word + beyond, color=like.colour, **right)
+        ax.text(1.02, row, written(word + beyond), color=like.colour, **right)
     ax.axvline(zero, **plots.LEVEL)
-    named = {row: bar.label for row, bar in enumerate(bars) if bar}
-    ax.set_yticks([*named], named.values(), fontsize="small")
-    ax.set(ylim=(len(bars) - 0.55, -0.55), xlim=ends)
+    ax.set_yticks([*named], [bar.label for bar in named.values()], fontsize="small")
+    ax.set(ylim=(max(named) + 0.45, -0.55), xlim=ends)
     ax.tick_params(axis="y", length=0)
     ax.grid(False, axis="y")
     ax.spines["left"].set_visible(False)
 
 
 def plain_ticks(axis) -> None:
-    """Label a logarithmic `axis` (`ax.xaxis`, `ax.yaxis`) by plain numbers, few over many decades.
-
-    To be called when the data are drawn.
-    """
+    """Label a logarithmic `axis` by plain numbers, when the data are drawn."""
     low, high = sorted(axis.get_view_interval())
     if high > 1e3 * low:
         return  # powers of ten say it better
@@ -202,15 +198,3 @@ def plain_ticks(axis) -> None:
     axis.set_major_locator(LogLocator(subs=subs))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axis.set_minor_formatter(NullFormatter())
-
-
-def toward_one(ax, smallest: float) -> None:
-    """Label `ax`, on which 1 - value is drawn, by the values 0.9, 0.99, ..., 1 - `smallest`.
-
-    The values rise upwards.
-    """
-    nines = range(1, 1 - int(np.floor(np.log10(smallest))))
-    ax.set(yscale="log", ylim=(1, smallest))
-    labels = ["0." + "9" * k if k < 4 else f"$1-10^{{-{k}}}$" for k in nines]
-    ax.set_yticks([10.0**-k for k in nines], labels, minor=False)
-    ax.minorticks_off()

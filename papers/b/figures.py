@@ -31,15 +31,14 @@ def _last(axis, excess: Excess) -> None:
     labels = []
     for name, values in excess.items():
         end = np.median(values[:, -1])
-        words = f"{float(f'{100 * end:.2g}'):g} %"  # two digits, never as a power of ten
-        labels.append((end, words, plots.look(name).colour))
+        labels.append((end, pieces.percent(end), plots.look(name).colour))
     pieces.end_labels(axis, labels)
 
 
 def against_sgd(
     recorded: np.ndarray, excess: Excess, optimum: float, ours: str, label: str
 ) -> Figure:
-    """Loss and excess of the rule `ours` beside SGD's from a random start; L* = `optimum`."""
+    """Loss and excess of the rule `ours` beside SGD's from a random start."""
     figure, (loss, relative) = plots.panels(1, 2, height=2.6)
     lines = ((ours, label, "Algorithm 1", 3), ("random", "SGD, random start", "SGD", 1.4))
     starts = {}
@@ -48,7 +47,7 @@ def against_sgd(
         plots.band(relative, recorded, excess[name], text, like)
         starts[np.median(excess[name][:, 0])] = plots.look(like).colour
     for start, colour in starts.items():
-        words = f"{start:,.0f} times" if start > 1 else f"{100 * start:.2g} %"
+        words = f"{start:,.0f} times" if start > 1 else pieces.percent(start)
         pieces.beside(relative, 0, start, words, colour, (6, 2))
     loss.axhline(optimum, label="optimum $L^* = k\\sigma^2/2$", zorder=3, **plots.PREDICTED)
     loss.set(title="Population loss $L(Z_t)$", yscale="log", xlabel="iteration $t$")
@@ -61,10 +60,7 @@ def against_sgd(
 def ablation(
     recorded: np.ndarray, excess: Excess, conditions: np.ndarray, times: Mapping[str, np.ndarray]
 ) -> Figure:
-    """Every combination of the parts from both starts; iterations against the condition number.
-
-    `conditions` and, by rule, `times` (floors, seeds) are those of `experiments.conditioning`.
-    """
+    """Every combination of the parts; `times` by rule against `conditions`, (floors, seeds)."""
     steps = recorded[-1]
     figure, axes = plots.panels(1, 3, height=2.7)
     parts = {"": "neither", ", P": "P only", ", R": "R only", ", P, R": "P and R"}
@@ -76,7 +72,7 @@ def ablation(
         _time_axis(axis, f"{start.capitalize()} start: $(L - L^*)/L^*$", steps)
         _last(axis, {text: excess[start + part] for part, text in parts.items()})
     P, R = (np.median(factor_effect(excess, part)) for part in "PR")
-    words = f"last excess with over without,\nmedian run: R {R:.3f}, P {P:.2f}"
+    words = f"R multiplies the last\nexcess by {R:.3f}, P by {P:.2f}"
     pieces.note(axes[1], words, x=0.05)
     numbers = conditions.mean(1)
     for name in ("R only", "P and R", "two-sided P and R"):
@@ -100,11 +96,10 @@ def scaling(
     bias: np.ndarray,
     exponents: Mapping[str, tuple[float, float]],
 ) -> Figure:
-    """Theorem 2 of paper B: the oracle's descent for each n, its floor, and two powers of n.
+    """Theorem 2: the oracle's descent for each n, its floor, and two powers of n.
 
     `start`: sample sizes (m,) and distances of spectral starts (repeats, m); `bias` (repeats,
-    sizes): that of the gradient at `sizes`; `exponents` (value, standard error) of "floor", "start"
-    and "bias".
+    sizes); `exponents` (value, standard error) of "floor", "start" and "bias".
     """
     figure, (path, bottom, powers) = plots.panels(1, 3, height=2.6)
     ends = []
@@ -132,7 +127,7 @@ def scaling(
     bottom.set(title="Floor of the excess loss", **logs)
     powers.set(title="Start's distance, bias", **logs)
     powers.set_ylim(bias.min() / 60, 8 * start[1].max())
-    said = {name: f"$n^{{{a:.2f} \\pm {error:.1g}}}$" for name, (a, error) in exponents.items()}
+    said = {name: f"$n^{{{a:.3f} \\pm {error:.3f}}}$" for name, (a, error) in exponents.items()}
     pieces.note(bottom, f"measured: {said['floor']}", 0.05, colour=floor.colour)
     pieces.note(powers, f"distance of start: {said['start']}", 0.05, 0.92, colour=distance.colour)
     pieces.note(powers, f"gradient bias: {said['bias']}", 0.05, colour=slope.colour)
@@ -142,10 +137,7 @@ def scaling(
 def optimisers(
     recorded: np.ndarray, excess: Excess, step_sizes: Mapping[str, float], step_size: float
 ) -> Figure:
-    """Every optimiser at its best step, and the iterations that it needs to come within 10 %.
-
-    A rule that is not in `step_sizes` has the step `step_size`.
-    """
+    """Every optimiser at its best step, by default `step_size`; iterations to within 10 %."""
     steps = recorded[-1]
     figure, (path, reached) = plots.panels(1, 2, height=3.1)
     needed = {name: first_below(recorded, excess[name], 0.1) for name in OPTIMISERS}

@@ -1,7 +1,4 @@
-"""Tolerances of the laws: what a run must show before it is judged, how near a claim must come.
-
-The claims themselves, their bounds and words, are the rows of `claims.toml`.
-"""
+"""Tolerances of the laws: what a run must show before it is judged; claims by their id."""
 
 from pathlib import Path
 
