@@ -178,5 +178,7 @@ def test_the_default_query_is_the_first_token_and_tokens_have_norm_about_one():
     X = np.random.default_rng(0).standard_normal((2, 3, 4))
     made = attention.token_set(X, np.ones(2), u=np.ones(4))
     np.testing.assert_array_equal(made.z[0], X[:, 0])
+    headless = attention.token_set(X, np.ones(2), opt=[0, 0])
+    np.testing.assert_array_equal(headless.u, np.zeros((1, 4)))
     drawn = tokens.gaussian_tokens([0], n=3, T=4, d=900, signal=1.0)
     np.testing.assert_allclose(np.linalg.norm(drawn.X, axis=-1), 1.0, atol=0.12)
