@@ -184,7 +184,7 @@ def _directions(vectors, count, outside, targets):
 
 
 def _descent(problem, raw, targets):
-    """<-grad_W L/||grad_W L||, V>/||V|| (runs, k) per Target V, from recorded margins and scores."""
+    """<-grad_W L/||grad_W L||, V>/||V|| (runs, k) per Target V, from the recorded slopes."""
     if not targets:
         return {}
     runs, count = raw.margins.shape[:2]
