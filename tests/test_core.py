@@ -66,7 +66,9 @@ def test_the_core_alone_trains_solves_and_checks_the_law():
 
 def test_the_command_names_the_extra_that_pages_need():
     blocked = modules_of_extras()
-    done = run(WITHOUT_EXTRAS.format(blocked=blocked) + "from papers import command; command.main()")
+    done = run(
+        WITHOUT_EXTRAS.format(blocked=blocked) + "from papers import command; command.main()"
+    )
     assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
     assert "attention-dynamics[notebooks]" in done.stderr
 
