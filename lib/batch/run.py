@@ -65,8 +65,8 @@ class _Job:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command; the exit status is 1 where a notebook failed or a number or claim is not
-    reproduced, 2 for bad usage, 130 where interrupted."""
+    """Run the command; the exit status is 1 where a notebook failed or a number or
+    claim is not reproduced, 2 for bad usage, 130 where interrupted."""
     asked = _options(argv)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

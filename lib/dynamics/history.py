@@ -87,8 +87,8 @@ class History(Shapes):
 
 @np.errstate(over="ignore", invalid="ignore")  # what is not finite ends a run, below
 def derive(problem: Reduced, raw, times, start, u, targets, head_targets) -> History:
-    """The History of raw records at `times` from a `Start` and the head u (runs, r); a run with a
-    record that is not finite ends there as diverged."""
+    """The History of raw records at `times` from a `Start` and the head u (runs, r); a
+    run with a record that is not finite ends there as diverged."""
     # What the closures name lives as long as the history; the Gram matrices need not.
     alpha, b, delta, z = raw.alpha, raw.b, problem.delta, problem.z
     signed = problem.signed
