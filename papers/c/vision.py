@@ -26,7 +26,7 @@ def _early(curves: Curves) -> Claim:
         "Adam ahead early: steps to the best test accuracy that both reach, over those of l1.1,"
         f" {len(measured.values)} seeds"
     )
-    return judge("vit.early", text, SOURCE, curves, measured, verdicts.faster, "interval below 1")
+    return judge("vit.early", text, SOURCE, measured, verdicts.faster, "interval below 1")
 
 
 def _sparser(curves: Curves) -> Claim:
@@ -38,7 +38,7 @@ def _sparser(curves: Curves) -> Claim:
         "l1.1 sparser: Hoyer index, l1.1 minus Adam, at matched training loss"
         f" (at the end {last[0]:.3f} and {last[1]:.3f})"
     )
-    return judge("vit.sparser", text, SOURCE, curves, measured, verdicts.above)
+    return judge("vit.sparser", text, SOURCE, measured, verdicts.above)
 
 
 def table(curves: Curves) -> Table:
