@@ -44,6 +44,8 @@ RULES = {  # name: W at the end, (1, d, d_z), of data, start and a factor of the
     # the inverse root of its sum enlarges rounding, in 15 steps from 1e-16 to 1e-7
     "full AdaGrad": by_engine(o.full_adagrad, 3),
     "natural": by_engine(lambda eta: o.natural(eta, 0.1, relative=True)),
+    "rescaled": by_engine(lambda eta: o.rescaled(o.steepest(2, eta), 40 * eta, 1.5, 4)),
+    "nuclear": by_engine(lambda eta: o.steepest("nuclear", eta), 5),
     "sign": by_engine(lambda eta: o.steepest(np.inf, eta)),
     "l_3": by_engine(lambda eta: o.steepest(3, eta)),
     "Adam": by_engine(o.adam),

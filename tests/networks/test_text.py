@@ -8,7 +8,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from lib import training
 from lib.data import texts as data_texts
 from lib.networks import measures, text
 from lib.networks.text import (
@@ -19,8 +18,6 @@ from lib.networks.text import (
     attended,
     summed_loss,
 )
-from lib.training.batches import Batches
-from lib.training.rules import MirrorDescent
 
 
 def network(dropout=0.0, length=9, size=2):
@@ -119,16 +116,6 @@ def test_the_loss_is_a_sum():
     logits = model(batch)
     expected = F.softplus(torch.where(labels > 0, -logits, logits)).sum()
     torch.testing.assert_close(summed_loss(model, (batch, labels)), expected)
-
-
-@pytest.mark.parametrize("p", [1.1, 2.0, 3.0])
-def test_mirror_descent_learns_a_word(p):
-    batch = ids(64, seed=3)
-    labels = (batch == 5).any(1).long()
-    model = network()
-    optimizer = MirrorDescent(model.parameters(), {1.1: 2e-3, 2.0: 4e-3, 3.0: 2e-4}[p], p)
-    loss = training.train(model, optimizer, Batches(batch, labels, 32, 0), 60, summed_loss).loss
-    assert len(loss) == 60 and loss[-5:].mean() < 0.95 * loss[:5].mean()
 
 
 def test_attended_tokens_count():

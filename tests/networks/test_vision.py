@@ -56,14 +56,6 @@ def test_shifted_copies_move_along_the_diagonals_or_the_axes():
     assert straight[0, 1, :, 0].abs().sum() == 0 and straight[0, 4, -1].abs().sum() == 0
 
 
-def test_patches_keep_every_pixel_in_reading_order():
-    image = torch.arange(2 * 6 * 6).reshape(1, 2, 6, 6)
-    rows = _patches(image, 3)
-    assert rows.shape == (1, 4, 18)
-    assert torch.equal(rows[0, 1], image[0, :, 0:3, 3:6].reshape(-1))
-    assert torch.equal(rows[0, 2], image[0, :, 3:6, 0:3].reshape(-1))
-
-
 def test_shapes_and_a_gradient_for_every_parameter():
     torch.manual_seed(0)
     model = VisionTransformer(12, 4, channels=3, classes=7, width=16, depth=2, heads=2, hidden=24)

@@ -87,7 +87,10 @@ def test_joint_runs_that_do_not_qualify_are_refused_by_name():
 
 
 def test_counterexample_is_proved_and_every_rule_obeys_it():
-    assert all(fact.holds for fact in global_map.verify())
+    facts = global_map.verify()
+    assert all(fact.holds for fact in facts)
+    # s_1 is 0 to 1/2, s_2 -3 to -1
+    assert any("e^(7/2/6) < 2" in fact.statement for fact in facts)
     one = global_map.problem(global_map.POSTCARD)
     solution, head = svm.token_svm(one), svm.head_svm(one)
     assert np.isclose(solution.norm[0], 1) and np.isclose(head.norm[0], 1)
@@ -138,6 +141,23 @@ def test_first_step_decides_in_wide_data():
     gain = (half**2 - 1) / (half**2 + 1)  # the probability at this alpha, as the module states it
     assert np.isclose(norm.cdf(gain * np.sqrt(256 / 7)) ** 8, 0.5)
     assert global_map.half_at_once(4, 8) == np.inf
+
+
+def test_a_claim_of_the_map_says_where_it_stands_close():
+    """Half of the seeds reach it below, just above and far above the first step's bound."""
+    half = global_map.half_at_once(1024, 8)
+    alphas = half * np.array([0.8, 0.9, 1.1, 1.2])
+    for late, remark in ((0, ""), (11, "the bound lies in the interval"), (20, "")):
+        reached = np.arange(20) < np.array([0, 20 - late, 20 - late, 20])[:, None]
+        reached = reached[None]
+        grid = global_map.GlobalMap(
+            alphas=alphas, dimensions=np.array([1024]), n=8, reached=reached, first=reached
+        )
+        claims = {claim.id: claim for claim in global_map.global_claims(grid)}
+        assert claims["global.threshold.1024"].remark == remark
+        assert claims["global.sufficient"].remark == ""
+    undone = global_map.global_claims(replace(grid, first=np.ones_like(reached)))
+    assert undone[0].remark == "later steps undo it: 60 at d = 1024"
 
 
 @pytest.fixture(scope="module")
@@ -306,7 +326,7 @@ def test_zero_duals_claims_hold_and_notice_wrong_worlds():
     kept = [run for kept, _ in studies for run in kept]
     assert amiss(kept, zero_duals.zeros_claims, wrong_laws.ZEROS) == []
     _, refusals = zero_duals.study([101], 2, 20_000)
-    assert "'idle pairs settled' fails" in refusals[101]
+    assert "2 idle pairs, seed 101: premise 'idle pairs settled' fails" in refusals[101]
 
 
 def test_outside_the_span_claims_hold_and_notice_wrong_worlds():
@@ -338,6 +358,10 @@ def test_pulls_are_the_gradient_and_their_first_order_knows_the_settled_margins(
     excess = rows @ of.W_mm[0].ravel() - 1
     w = np.where(of.on, 0.0, pull / level[0] / np.where(of.on, 1.0, excess))
     assert np.isclose(of.first_order(), of.size(w))
+    rule = dynamics.ngd(zero_duals.STEPS[1] * of.law.longest_step()[0])  # its steps are `steps`
+    W = dynamics.train(of.tokens, rule, 2000, [2000]).weights(0)
+    left = measure.outside_support(of.tokens, of.tokens.opt, of.law.support, W)[0]
+    assert np.isclose(zero_duals._left(of, 2000).measured[1], left)
 
     # the level is the flow's clock: early, while what is left grows, another one would show
     W = dynamics.train(of.tokens, dynamics.ngd(2e-3 * of.law.norm[0]), 500, [500]).weights(0)
@@ -403,6 +427,9 @@ def test_lp_claims_hold_and_notice_wrong_worlds():
         settled += kept
     assert amiss(runs, lp_law.lp_claims, wrong_laws.LP) == []
     assert amiss(settled, lp_law.steps_claims, wrong_laws.LP_STEPS) == []
+    law, of_share = settled[0].law, lp_law._constant(settled[0].law, 0.95, 10_000)
+    W = lp_law._train([law], [of_share], 10_000, [9_999, 10_000])[0]
+    assert np.isclose(settled[0].constant, np.abs(np.diff(law.offsets(W), axis=0)).max())
 
 
 def test_constant_steps_cycle_from_the_predicted_onset():

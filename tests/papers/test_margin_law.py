@@ -224,6 +224,9 @@ def test_two_pairs_never_cycle_without_momentum_and_nearly_always_do_with_it():
     assert law_steps.search(40, 2) == (0, 0)
     early, late = law_steps.search(40, 2, momentum=0.9, longer=4000)
     assert early > 10 and 0 < late <= early
-    shares, u = law_steps._random_supports(np.random.default_rng(0), 3, 5)
+    shares, u = law_steps._random_supports(np.random.default_rng(0), 2000, 5)
     np.testing.assert_allclose(shares.sum(1), 1)
     np.testing.assert_allclose(np.einsum("im,imk->ik", shares, u), 0, atol=1e-12)
+    # column j shrinks like e^{-cj}, c from 0 to 3: by 1.5 j on average
+    log_size = np.log(np.linalg.norm(u, axis=1)).mean(0)
+    np.testing.assert_allclose(log_size[0] - log_size, 1.5 * np.arange(4), atol=0.15)

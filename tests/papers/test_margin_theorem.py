@@ -239,6 +239,19 @@ def test_step_7_no_step_is_longer_than_sigma_bar(seed, rule):
     assert sigma <= sigma_bar * (1 + 1e-7)
 
 
+@pytest.mark.parametrize("rule", [dynamics.ngd(0.3), dynamics.polyak()])
+def test_step_7_sigma_bar_is_there_for_every_step_that_is_short_enough(rule):
+    """Else the theorem would be silent of runs that it proves, or proved for steps too long."""
+    _, _, of = problem(8)
+    exact = 0.3 * of.norm if rule.kind == dynamics.ngd(0.3).kind else of.norm**2 / 2
+    for share in (0.01, 0.5, 0.99):
+        L = 2 * share / exact
+        sigma_bar, xi, _ = theorem._step_bound(of, rule, 0.1, L)
+        above = 1 / (1 - xi) if rule.kind == dynamics.ngd(0.3).kind else (1 + xi) / (1 - xi) ** 2
+        assert 0 < xi <= 0.5 and np.isclose(sigma_bar, exact * above) and sigma_bar < 2 / L
+    assert theorem._step_bound(of, rule, 0.1, 2.01 / exact)[0] == 0
+
+
 def trained(model, of, rule, W, times):
     """Margins (k, n, T-1), levels a (k,), x (k, u) and omega (k, d) of a run from W."""
     start = model.W(W)
@@ -332,6 +345,52 @@ def test_momentum_the_force_is_linear_up_to_theta(seed, mu):
         assert np.linalg.norm(bent - np.eye(len(x)), 2) <= room.b / far * (1 + 1e-6)
 
 
+def of_16(of, rule, before, g, tau):
+    """From margins `before` to g, with room tau: what is positive by (16), |(x_0, v_0)|, P and s.
+
+    And R, the least rise of the level, and the room that momentum adds for omega.
+    """
+    (old, x_old, omega_old), (level, x, omega) = of.split(before), of.split(g)
+    mu, exact = rule.momentum, rule.step_size * of.norm
+    values, vectors = np.linalg.eigh(mean_hessian(of, 0 * x))
+    s = exact * values
+    P, rates, far = map(np.array, zip(*(theorem._mode_norm(mode, mu) for mode in s), strict=True))
+    xv = np.stack([x @ vectors, (x - x_old) @ vectors], -1)
+    size = np.sqrt(np.einsum("ki,kij,kj->", xv, P, xv))
+    outside, R = mu / (1 - mu) * np.linalg.norm(omega - omega_old), far.max() * (size + tau)
+    # (15)
+    log_delta = of.log_small(omega, R, tau + outside) - of.r * level
+    xi, DR = of.norm * of.M * np.exp(min(log_delta, 0.0)), max(of.D * R, 1e-8)
+    high, low = exact / (1 - xi), exact / (np.hypot(1, of.norm * of.curvature(R)[1] * R) + xi)
+    h = np.expm1(DR) / DR
+    b = far.max() * (h - 1 + h * max(high / exact - 1, 1 - low / exact))
+    rise = min(level - old, low * (1 - xi) / ((1 - mu) * of.norm**2))
+    # (16)
+    left = ((1 - rates**2) / s).min() - 2 * b - s.max() * b**2
+    pushed = high * xi / (of.norm * -np.expm1(-of.r * rise))
+    positive = left, rise, (1 - mu) * tau - pushed, 0.5 - xi
+    return positive, (size, P, s, vectors), R, rise, outside
+
+
+def test_momentum_the_theorem_begins_where_16_does():
+    """From a start whose omega moves or rests, level by level."""
+    _, _, of = problem(0)
+    rule, draw, began = dynamics.ngd(0.02, momentum=0.5), np.random.default_rng(0), []
+    x, omega, turn = around(of, draw, 1e-3), off_span(of, draw, 0.2), off_span(of, draw, 2.0)
+    for moved in (0, turn):
+        holds = []
+        for level in np.linspace(9, 18, 19) / of.r:
+            before = of.A @ at(of, level - 0.01, x, omega - moved)
+            g = of.A @ at(of, level, x, omega)
+            proof = theorem.prove_with_momentum(of, rule, before, g)
+            meets = [min(of_16(of, rule, before, g, tau)[0]) > 0 for tau in theorem.ROOMS]
+            assert proof.holds == any(meets)
+            assert not any(meets) or proof.tau == theorem.ROOMS[meets].max()
+            holds.append(proof.holds)
+        began.append(holds.index(True))
+    assert 0 < began[0] < began[1]
+
+
 @pytest.mark.parametrize("seed", [2, 8, 11])
 @pytest.mark.parametrize("mu", [0.5, 0.9])
 def test_momentum_the_region_of_16_is_never_left(seed, mu):
@@ -342,24 +401,17 @@ def test_momentum_the_region_of_16_is_never_left(seed, mu):
     first = 100  # from where the steps have their length
     proof = theorem.prove_with_momentum(of, rule, margins[first - 1], margins[first])
     assert proof.holds and proof.level == levels[first], proof
-    values, vectors = np.linalg.eigh(mean_hessian(of, 0 * x[0]))
-    s, moved = rule.step_size * of.norm * values, np.diff(x, axis=0, prepend=x[:1])
-    P, rates, far = map(np.array, zip(*(theorem._mode_norm(mode, mu) for mode in s), strict=True))
-    xv = np.stack([x @ vectors, moved @ vectors], -1)  # (t, modes, 2)
+    found = of_16(of, rule, margins[first - 1], margins[first], proof.tau)
+    positive, (start, P, s, vectors), R, rise, outside = found
+    assert min(positive) > 0
+    xv = np.stack([x @ vectors, np.diff(x, axis=0, prepend=x[:1]) @ vectors], -1)
     sizes = np.sqrt(np.einsum("tki,kij,tkj->t", xv, P, xv))  # |(x_t, v_t)|
-    outside = mu / (1 - mu) * np.linalg.norm(omega[first] - omega[first - 1])
-    rise, start, tau = levels[first] - levels[first - 1], sizes[first], proof.tau
-    room = theorem._room(of, rule, far.max(), start, omega[first], outside, proof.level, rise, tau)
-    # (16), and what follows from it
-    left = ((1 - rates**2) / s).min() - 2 * room.b - s.max() * room.b**2
-    pushed = room.high * room.xi / (of.norm * -np.expm1(-of.r * room.rise))
-    assert left > 0 and room.rise > 0 and pushed <= (1 - mu) * tau
     t = np.arange(len(levels) - first)
-    assert (levels[first:] >= proof.level + room.rise * t - 1e-9).all()
-    assert np.linalg.norm(x[first:], axis=1).max() <= room.R
-    assert np.linalg.norm(omega[first:] - omega[first], axis=1).max() <= tau + outside
-    rate = max(np.sqrt(1 - s.min() * left), np.exp(-of.r * room.rise))
-    assert (sizes[first:] <= (start + t * tau) * rate ** (t - 1.0) + 1e-9).all()
+    assert (levels[first:] >= proof.level + rise * t - 1e-9).all()
+    assert np.linalg.norm(x[first:], axis=1).max() <= R
+    assert np.linalg.norm(omega[first:] - omega[first], axis=1).max() <= proof.tau + outside
+    rate = max(np.sqrt(1 - s.min() * positive[0]), np.exp(-of.r * rise))
+    assert (sizes[first:] <= (start + t * proof.tau) * rate ** (t - 1.0) + 1e-9).all()
     falling = theorem.prove_with_momentum(of, rule, margins[first], margins[first - 1])
     assert "no room tau meets (16)" in falling.why
     long = dynamics.ngd(2.02 * (1 + mu) * of.norm / of.fastest, momentum=mu)

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lib import dynamics
-from lib.attention import tokens
+from lib import dynamics, svm
+from lib.attention import coordinates, tokens
 from lib.data import texts
 from papers.beyond import real_tokens
 
@@ -22,6 +22,14 @@ def test_reading_measures_the_constant_that_the_duals_predict(one):
     assert not one.refusal and abs(one.ratio - 1) < 1e-9
     assert abs(one.plain / one.law.constant[0] - 1) > 0.1
     assert np.allclose(one.weights.sum(-1), 1) and one.weights[-1].max(-1).min() > 0.99
+
+
+def test_reading_knows_how_far_the_transients_have_died(one):
+    small, at = coordinates.minimal(UNIT).tokens, one.iterations[[8]]
+    W = dynamics.train(small, dynamics.ngd(0.1), at[0], at).weights(0)
+    V = svm.token_svm(small, one.selected[None]).W
+    level = (W * V).sum() / (V * V).sum()
+    assert np.isclose(one.left[8], one.law.remaining(level)[0])
 
 
 @pytest.mark.parametrize(
