@@ -24,7 +24,7 @@ from tests.mutations.random_mutants import ROOT, draw, line
 
 HEAVY = "cvxpy matplotlib.pyplot mpmath numba pytest scipy.stats torch".split()  # loaded once
 FORK = multiprocessing.get_context("fork")
-SECONDS = 120  # on a processor, for the tests of one swap
+SECONDS = 600  # on a processor, for the tests of one swap: longer than those of any file
 
 
 class Swap(NamedTuple):
