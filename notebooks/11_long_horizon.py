@@ -219,8 +219,8 @@ table
 # ## Figure
 #
 # * **Direction error.** Look at the grey curve: plain arithmetic leaves the exact curve soon after a
-#   thousand steps. The dashed line has the slope of Theorem 1's bound,
-#   at a height of ours.
+#   thousand steps. The dashed line has the slope of Theorem 1's bound without its
+#   logarithms, at a height of ours.
 # * **Missing weight**, as in Figure 2 but with the sign turned, for a logarithmic axis. Look at where the
 #   curves cross the dotted line: beyond it float64 has no number for the weight.
 # * **Exponent by decade.** Look at the last decades: NGD, NGD-mom and Polyak lie on $-1$. The dashed line is

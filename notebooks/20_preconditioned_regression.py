@@ -50,7 +50,7 @@
 # | $\eta$ | step size, the factor of the gradient | |
 #
 # **Hypotheses.** A1 to A3, quoted below with Theorem 1 and the algorithm. A3 is needed since a query is one of the keys as
-# well, and $x^\top Bx$ is its logit with itself. All three are checked on every draw. How fast Algorithm 1 gets to the
+# well, and $x^\top Bx$ is its logit with itself. All three are printed for seed 0. How fast Algorithm 1 gets to the
 # minima, and what a finite sample costs, is Theorem 2 and the subject of [notebook 21](21_noise_and_samples.ipynb).
 
 # %% tags=["parameters"]

@@ -53,7 +53,7 @@
 #
 # $$\tfrac12\|Y_1Y_2^\top - M\Sigma^{1/2}\|_F^2 + \tfrac18\|Y_1^\top Y_1 - Y_2^\top Y_2\|_F^2 ,$$
 #
-# in which $\Sigma$ enters through the target $M\Sigma^{1/2}$ only. A1 and the paper's A2 and A3 are checked on every draw.
+# in which $\Sigma$ enters through the target $M\Sigma^{1/2}$ only. A1 and the paper's A2 and A3 are printed for seed 0.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.

@@ -28,15 +28,14 @@ LEDGERS["beyond"] = "atlas_as_used"  # the atlas's rows under decay and in norms
 
 
 class _NotTouched(ValueError):
-    """A wrong world that does not apply to a row: it changes nothing of what the row measures."""
+    """A wrong world that changes nothing of what a row measures."""
 
 
 def _power(section: Callable[[World], Iterable[Claim]]) -> dict[str, dict]:
-    """Per row of a section: the smallest world of each family that it catches, and if one is small.
+    """Per row: the smallest world of each family that it catches, and if one is small.
 
-    section(world) gives the rows in a world. A row that fails in the true world catches nothing.
-    Raises _NotTouched where a family that a row names leaves its measured value and bound alone,
-    and where the row is missing from such a world: it was not measured there.
+    A row that fails in the true world catches nothing. _NotTouched where a family that a row names
+    leaves its value and bound alone, and where the row is missing from such a world.
     """
     true = list(section(World()))
     catches = {row.id: [] for row in true}
@@ -85,29 +84,21 @@ def _falsify(paper: str, name: str) -> tuple[str, str, dict[str, dict], float]:
 
 
 def _write_failures() -> None:
-    """figures/failures.md from all records; `make falsify` and the ledgers' notebooks keep it."""
+    """figures/failures.md from all records."""
     base = folder("figures")
     paths = sorted(path for path in base.glob("*/*.json") if path.parent.name != "power")
     write(base / "failures.md", ledger.failures(map(record.read, paths)).encode())
 
 
-def _named(words: Sequence[str] | None = None) -> list[str]:
-    """The papers that a command line names, each once; all of them where it names none."""
+def main(words: Sequence[str] | None = None) -> None:
+    """Falsify the ledgers named; a file is written once its paper is measured."""
     parser = argparse.ArgumentParser(prog="python -m papers.falsify", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     meaning = f"papers whose ledgers to falsify, of {', '.join(LEDGERS)}; default all"
     parser.add_argument("papers", nargs="*", metavar="PAPER", help=meaning)
-    papers = parser.parse_args(words).papers or LEDGERS
+    papers = list(dict.fromkeys(parser.parse_args(words).papers or LEDGERS))
     if unknown := [paper for paper in papers if paper not in LEDGERS]:
         parser.error(f"{', '.join(map(repr, unknown))}: choose from {', '.join(LEDGERS)}")
-    return list(dict.fromkeys(papers))
-
-
-def main(papers: Sequence[str]) -> None:
-    """The command: falsify the named papers' ledgers on two cores.
-
-    A paper's file is written once all its sections are measured: an interrupted run leaves it.
-    """
     measured = {paper: {} for paper in papers}
     waiting = {paper: len(_sections(paper)) for paper in papers}
     with ProcessPoolExecutor(2) as pool:
@@ -133,6 +124,6 @@ def main(papers: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     try:
-        main(_named())
+        main()
     except OSError as error:  # of the disk that takes the results
         raise SystemExit(f"papers.falsify: {sentence(error)}") from None

@@ -6,14 +6,14 @@ from lib.dynamics import History
 
 
 def fitted_slope(x, y, since: float = -np.inf, until: float = np.inf) -> np.ndarray:
-    """Least-squares slope of y (runs, k) against x (k,), over since <= x <= until; (runs,)."""
+    """Least-squares slope of y (runs, k) in x (k,), since <= x <= until; (runs,)."""
     keep = (x >= since) & (x <= until)
     x, y = x[keep] - x[keep].mean(), y[:, keep]
     return (y - y.mean(1, keepdims=True)) @ x / (x @ x)
 
 
 def log_slope(x, y, since: float = 0.0, until: float = np.inf) -> np.ndarray:
-    """The a of y ~ x^a, y (runs, k) and x (k,), over since <= x <= until and x > 0; (runs,)."""
+    """The a of y ~ x^a, y (runs, k), x (k,), since <= x <= until and x > 0; (runs,)."""
     x = np.asarray(x)
     keep = (x > 0) & (x >= since) & (x <= until)
     return fitted_slope(np.log(x[keep]), np.log(y[:, keep]))
@@ -34,10 +34,9 @@ def exponent(history: History, target: str, since: float, until: float = np.inf)
 
 
 def power_fit(x, y) -> tuple[float, float]:
-    """The exponent a of y = C x^a and its standard error over repeats.
+    """The a of y = C x^a, x (points,), y (repeats, points), and its standard error.
 
-    x (points,), y (repeats, points), all > 0. One least-squares slope per repeat; the value is
-    their mean, the error that of the mean.
+    One least-squares slope per repeat; the value is their mean.
     """
     slopes = log_slope(x, np.atleast_2d(y))
     error = slopes.std(ddof=1) / np.sqrt(len(slopes)) if len(slopes) > 1 else 0.0
@@ -45,13 +44,13 @@ def power_fit(x, y) -> tuple[float, float]:
 
 
 def first_below(iterations: np.ndarray, values: np.ndarray, level: float) -> np.ndarray:
-    """First of `iterations` (K,) with values (runs, K) <= level, (runs,); infinite without one."""
+    """The first of `iterations` (K,) with values (runs, K) <= level, or inf: (runs,)."""
     reached = values <= level
     return np.where(reached.any(1), iterations[reached.argmax(1)], np.inf)
 
 
 def geometric_phase(iterations, excess: np.ndarray, floor: float) -> tuple[float, float]:
-    """Slope of log excess (K,) per iteration (K,), and R^2 of the line, down to 10 x floor."""
+    """Slope of log excess (K,) per iteration, and R^2 of the line, down to 10 floor."""
     reached = excess <= 10 * floor
     end = reached.argmax() if reached.any() else len(excess)
     t, y = iterations[:end], np.log(excess[:end])

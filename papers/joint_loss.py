@@ -20,7 +20,7 @@ def opt_scores(history: History, tokens: TokenSet) -> np.ndarray:
 
 
 def opt_first(history: History, tokens: TokenSet) -> tuple[np.ndarray, np.ndarray]:
-    """Margins (runs, k, n, T) with a zero for the opt token in front, and scores in that order."""
+    """Margins (runs, k, n, T), the opt token's zero first, and scores in that order."""
     best = opt_scores(history, tokens)[..., None]
     margins = np.concatenate([0 * history.margins[..., :1], history.margins], -1)
     return margins, np.concatenate([best, best - history.score_gaps], -1)
@@ -62,7 +62,7 @@ def curvature(history: History, tokens: TokenSet) -> np.ndarray:
 
 
 def _gram_root(tokens):
-    """Rows of a root of the Gram matrix of (W, u) -> logits and scores, opt token first."""
+    """Root of the Gram matrix of (W, u) -> logits and scores, opt token first."""
     runs, n, T, d = tokens.shape
     delta = coordinates.differences(tokens, tokens.opt)
     signed = coordinates.signed_opt_first(tokens).reshape(runs, n * T, d)

@@ -1,7 +1,7 @@
 """What papers A and C share where they judge and draw the kept curves of a study."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -66,10 +66,7 @@ def judge(
     bound: str = ABOVE,
     also: Sequence[Interval] = (),
 ) -> Claim:
-    """The claim on a paired quantity with the verdict that `word` reads off `measured`, and its p.
-
-    It is undecided where an interval of `also` has another verdict.
-    """
+    """The claim with its p and the verdict that `word` reads off all intervals."""
     every = (measured, *also)
     decided = {word(interval) for interval in every}
     verdict = decided.pop() if len(decided) == 1 else UNDECIDED
@@ -79,7 +76,7 @@ def judge(
 
 
 def few(id: str, text: str, source: str, curves: Curves, bound=ABOVE) -> Claim | None:
-    """The claim left undecided where the study cannot speak, with the reason; None where it can."""
+    """The claim left undecided, with the reason, where the study cannot speak; or None."""
     count = len(curves.seeds())
     if count < FEWEST:
         reason = f"{count} of {FEWEST} seeds that a verdict needs have run"
@@ -89,11 +86,9 @@ def few(id: str, text: str, source: str, curves: Curves, bound=ABOVE) -> Claim |
 
 
 def _silent(curves: Curves) -> str:
-    """Why a study has no verdict, or "".
-
-    A plain classifier on the same rows is as good, or was not fitted, or a rule was judged at the
-    edge of the rates that were tried.
-    """
+    """Why a study has no verdict, or ""."""
+    if curves.configuration["problem"]["data"]["source"] == "demo":
+        return "its data are a stand-in"
     if not (plain := curves.baselines()):
         return "no plain classifier was fitted, so the network cannot be compared with one"
     rule, best = _best_rule(curves)
@@ -105,27 +100,27 @@ def _silent(curves: Curves) -> str:
 
 
 def _best_rule(curves: Curves) -> tuple[str, float]:
-    """The rule of the highest test accuracy, the mean over the seeds, and that accuracy."""
+    """The rule of the highest mean test accuracy, and that accuracy."""
     rights = {rule: [run.hits.mean() for run in curves.runs(rule)] for rule in curves.rates()}
     best = max(rights, key=lambda rule: float(np.mean(rights[rule])))
     return best, float(np.mean(rights[best]))
 
 
 def edges(curves: Curves) -> dict[str, float]:
-    """Rules whose rate lies at the edge of all rates that were tried, if any, and that rate."""
+    """Rules whose rate lies at the edge of all rates that were tried, and that rate."""
     at_edge = {}
     for rule, rate in curves.rates().items():
         trials = curves.trials(rule)
         tried = [trial.rate for trial in trials]
         capped = [trial.end.get("capped", 1.0) for trial in trials if trial.rate == rate]
         free = rule == "SPS" and min(capped, default=1.0) < 0.01
-        if tried and (rate == min(tried) or (rate == max(tried) and not free)):
+        if not tried or rate == min(tried) or (rate == max(tried) and not free):
             at_edge[rule] = rate
     return at_edge
 
 
 def _gate(curves: Curves) -> str:
-    """The best rule's test accuracy beside those of the plain classifiers, a sentence, or ""."""
+    """The best rule's test accuracy beside the plain classifiers', a sentence, or ""."""
     if not (plain := curves.baselines()):
         return ""
     rule, best = _best_rule(curves)
@@ -134,12 +129,24 @@ def _gate(curves: Curves) -> str:
     return f" Test accuracy: {rule} {100 * best:.1f} %; on the same rows {others}{end}."
 
 
-def gate_numbers(curves: Curves) -> dict[str, Number]:
-    """The plain classifiers' test accuracies, by name, for a record."""
-    return {
-        f"baseline_{name.replace(' ', '_')}": finite(value, 1e-9)
-        for name, value in curves.baselines().items()
-    }
+def numbers(curves: Curves, rules: Iterable[str]) -> dict[str, Number]:
+    """For a record: accuracy and rate of each rule, plain classifiers, seeds, hours."""
+    known = {"seeds": Number(float(len(curves.seeds())), 0.0)}
+    for rule in rules:
+        name, hits = rule.lower().replace(".", "_"), [r.hits.mean() for r in curves.runs(rule)]
+        known[f"{name}_test_accuracy"] = finite(np.mean(hits), 1e-9)
+        known[f"{name}_rate"] = finite(curves.rates()[rule], 1e-12)
+    for name, value in curves.baselines().items():
+        known[f"baseline_{name.replace(' ', '_')}"] = finite(value, 1e-9)
+    return known | {"processor_hours": finite(curves.hours(), 1e-6)}
+
+
+def ends(name: str, interval: Interval) -> dict[str, Number]:
+    """For a record: the estimate of an interval under `name`, and its ends."""
+    known = {name: finite(interval.estimate, 1e-9)}
+    for side in ("low", "high"):
+        known[f"{name}_{side}"] = finite(getattr(interval, side), 1e-6)
+    return known
 
 
 def together(rows: list[np.ndarray]) -> np.ndarray:
@@ -158,7 +165,7 @@ def losses(ax, curves: Curves, shown: Callable[[str], str] = str) -> None:
 
 
 def rates_figure(curves: Curves, last: Callable[[Curve], float], name: str) -> Figure:
-    """`last` of every trial that did not diverge, over its rate; a ring marks the rate chosen."""
+    """`last` of every trial that did not diverge; a ring marks the rate chosen."""
     figure, (ax,) = plots.panels(1, 1)
     for rule in curves.configuration["rates"]:
         ends = {trial.rate: last(trial) for trial in curves.trials(rule) if not trial.diverged}
@@ -195,7 +202,7 @@ def setting(curves: Curves, stop: str = "") -> str:
 
 
 def headed(number: str, curves: Curves, what: str, rest: str) -> str:
-    """A caption: one sentence for below the picture, `what` its marks are, then the `rest`."""
+    """A caption: one sentence for below the picture, with its marks; the `rest`."""
     data = _named(curves.configuration["problem"]["data"]).partition(" (")[0]
     return f"{number}, reduced: {data}, {len(curves.seeds())} seeds; {what}. {rest}"
 
@@ -206,7 +213,7 @@ def captioned(figure: Figure, caption: str) -> Figure:
 
 
 def outcome(curves: Curves, table: Table) -> str:
-    """The verdicts of a table of claims, and the processor hours, to end a caption with."""
+    """The end of a caption: the verdicts of a table, and the processor hours."""
     judged = [f"{c.statement.partition(':')[0]}: {c.verdict}" for c in table if c.verdict]
     return f"{_gate(curves)} {'; '.join(judged)}. Trained in {curves.hours():.1f} processor hours."
 
@@ -221,15 +228,10 @@ def save(
     table: Table,
     numbers: dict[str, Number],
 ) -> Path:
-    """Save a figure of `curves` with the seeds of its runs.
-
-    Above demo scale its data are the kept curves: nothing was trained, no other data were read.
-    """
+    """Save a figure of `curves` with the seeds of its runs; no other data were read."""
     problem = curves.configuration["problem"]
     rows = [dict(problem[part]) for part in ("data", "weights") if part in problem]
-    if run.scale != "demo":
+    if run.scale != "demo":  # nothing was trained
         rows = [row | {"source": "kept", "trained_on": row["source"]} for row in rows]
-    setting = {"seeds": curves.seeds()}
-    return run.save(
-        figure, slug, number, caption, table, numbers, rows, dtype="float32", setting=setting
-    )
+    made = figure, slug, number, caption, table, numbers, rows
+    return run.save(*made, dtype="float32", setting={"seeds": curves.seeds()})

@@ -1,7 +1,4 @@
-"""Pieces that several figures share: cells, strips of points, forests of intervals, ticks.
-
-How a thing looks is in `lib.companion.plots`.
-"""
+"""Pieces that several figures share; how a thing looks is in `lib.companion.plots`."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,10 +27,10 @@ def percent(share: float) -> str:
 
 
 def cells(ax, values, columns: Iterable, rows: Iterable, text=None, low=0.0):
-    """Draw `values` (rows, columns) in [low, 1] as coloured cells with their `text` in letters.
+    """Draw `values` (rows, columns) in [low, 1] as coloured cells with their `text`.
 
     text (rows, columns) is what each cell says, by default its value in per cent; NaN is "none".
-    The first row stands at the top. Returns the image, for a colour bar.
+    Returns the image, for a colour bar.
     """
     image = ax.imshow(values, aspect="auto", vmin=low, vmax=1, cmap="cividis")
     for at, value in np.ndenumerate(values):
@@ -61,6 +58,11 @@ def diagonal(ax) -> None:
     ax.set_xlim(ends)
 
 
+def theorem1(ax, span: tuple[float, float], height: float) -> None:
+    """Draw paper A's Theorem 1, O~(t^-1/2), without its logarithms from our `height`."""
+    plots.power_law(ax, span, -0.5, height, "Theorem 1: $t^{-1/2}$ up to logs")
+
+
 def strip(
     ax, rows: Mapping[str, np.ndarray], ends, looks=None, bound=None, filled=None, said=(), **names
 ) -> None:
@@ -75,8 +77,7 @@ def strip(
         height = row + np.linspace(-0.28, 0.28, len(values))
         full = filled[name] if filled else np.zeros(len(values), bool)
         inside = (values >= ends[0]) & (values <= ends[1])
-        for some, face in ((full, like.colour), (~full, "none")):
-            some = some & inside
+        for some, face in ((full & inside, like.colour), (~full & inside, "none")):
             points = dict(markersize=3.5, markeredgewidth=0.8, markerfacecolor=face)
             ax.plot(values[some], height[some], **like.mark, **points)
         beyond = ("<", ends[0], values < ends[0]), (">", ends[1], values > ends[1])
@@ -103,10 +104,7 @@ def row_words(ax, words: Iterable[str]) -> None:
 
 
 def end_labels(ax, labels: Iterable[tuple[float, str, str]], size: float = 7) -> None:
-    """Words right of the panel, (height, words, colour) each, moved apart where they touch.
-
-    To be called when the limits and the scale of y are set.
-    """
+    """Words right of the panel, (height, words, colour) each, moved apart."""
     low, high = ax.get_position().intervaly * ax.figure.get_figheight()
     at, right = ax.transScale + ax.transLimits, ax.get_xlim()[1]
     placed = sorted((at.transform((right, y))[1], *rest) for y, *rest in labels)
@@ -124,10 +122,7 @@ def end_labels(ax, labels: Iterable[tuple[float, str, str]], size: float = 7) ->
 
 
 def beside(ax, x, y, words: str, colour=plots.BLACK, place=(5, 0)) -> None:
-    """Small words that begin or end `place` points right of and above the point (x, y).
-
-    A white edge keeps them readable on what is drawn below.
-    """
+    """Small words with a white edge, `place` points right of and above (x, y)."""
     across, up = np.sign(place).astype(int) + 1
     sides = dict(ha=("right", "center", "left")[across], va=("top", "center", "bottom")[up])
     style = dict(color=colour, fontsize="x-small", path_effects=EDGE, zorder=5, **sides)
@@ -135,7 +130,7 @@ def beside(ax, x, y, words: str, colour=plots.BLACK, place=(5, 0)) -> None:
 
 
 def note(ax, words: str, x=0.96, y=0.04, va="baseline", colour=None) -> None:
-    """Small words inside the panel that end, or left of its middle begin, at (x, y) of it."""
+    """Small words in the panel that begin, or right of its middle end, at (x, y)."""
     side = "right" if x > 0.5 else "left"
     style = dict(ha=side, va=va, fontsize="x-small", color=colour, path_effects=EDGE, zorder=5)
     ax.text(x, y, written(words), transform=ax.transAxes, **style)
@@ -167,10 +162,8 @@ def forest(ax, bars: Iterable[Bar | None], ends: tuple[float, float], zero: floa
     `zero` is the value of no difference, `ends` are those of the axis: an interval that goes on
     beyond one has an arrow there, and a value beyond it is written.
     """
-    bars = list(bars)
-    for row, bar in enumerate(bars):
-        if bar is None:
-            continue
+    named = {row: bar for row, bar in enumerate(bars) if bar}
+    for row, bar in named.items():
         like = look(bar.look or bar.verdict)
         low, high = np.clip([bar.low, bar.high], *ends)
         ax.plot([low, high], [row, row], color=like.colour, linewidth=2.6, solid_capstyle="butt")
@@ -185,24 +178,19 @@ def forest(ax, bars: Iterable[Bar | None], ends: tuple[float, float], zero: floa
         for end in bar.asked:
             ax.plot([end, end], [row - 0.35, row + 0.35], color=plots.BLACK, linewidth=1)
         beyond = f" ({bar.value:.2g})" if bar.value < ends[0] or bar.value > ends[1] else ""
-        known = bar.verdict if bar.verdict in plots.TABLES["verdict"] else ""
-        word = bar.words or known
+        word = bar.words or (bar.verdict if bar.verdict in plots.TABLES["verdict"] else "")
         right = dict(transform=ax.get_yaxis_transform(), va="center", fontsize="x-small")
         ax.text(1.02, row, written(word + beyond), color=like.colour, **right)
     ax.axvline(zero, **plots.LEVEL)
-    named = {row: bar.label for row, bar in enumerate(bars) if bar}
-    ax.set_yticks([*named], named.values(), fontsize="small")
-    ax.set(ylim=(len(bars) - 0.55, -0.55), xlim=ends)
+    ax.set_yticks([*named], [bar.label for bar in named.values()], fontsize="small")
+    ax.set(ylim=(max(named) + 0.45, -0.55), xlim=ends)
     ax.tick_params(axis="y", length=0)
     ax.grid(False, axis="y")
     ax.spines["left"].set_visible(False)
 
 
 def plain_ticks(axis) -> None:
-    """Label a logarithmic `axis` (`ax.xaxis`, `ax.yaxis`) by plain numbers, few over many decades.
-
-    To be called when the data are drawn.
-    """
+    """Label a logarithmic `axis` by plain numbers, when the data are drawn."""
     low, high = sorted(axis.get_view_interval())
     if high > 1e3 * low:
         return  # powers of ten say it better
@@ -210,15 +198,3 @@ def plain_ticks(axis) -> None:
     axis.set_major_locator(LogLocator(subs=subs))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axis.set_minor_formatter(NullFormatter())
-
-
-def toward_one(ax, smallest: float) -> None:
-    """Label `ax`, on which 1 - value is drawn, by the values 0.9, 0.99, ..., 1 - `smallest`.
-
-    The values rise upwards.
-    """
-    nines = range(1, 1 - int(np.floor(np.log10(smallest))))
-    ax.set(yscale="log", ylim=(1, smallest))
-    labels = ["0." + "9" * k if k < 4 else f"$1-10^{{-{k}}}$" for k in nines]
-    ax.set_yticks([10.0**-k for k in nines], labels, minor=False)
-    ax.minorticks_off()

@@ -59,11 +59,9 @@ GIVEN_UP = ("fig7.adam", "fig7.growth.sps", "vit.end")
 
 
 def _family() -> dict[str, tuple[Claim, float]]:
-    """Every claim of the studies, by id, with Holm's adjusted p value over all of them.
+    """Every claim of the studies with Holm's adjusted p value over all of them, in rising order.
 
-    A claim that was given up, or could not be judged, counts as one of the family with p = 1: no
-    other claim gains by it. In rising order of adjusted p. OSError or ValueError where a study's
-    curves are missing or damaged.
+    A claim that was given up, or could not be judged, counts with p = 1: no other gains by it.
     """
     claims = {
         claim.id: claim
@@ -99,10 +97,7 @@ DATA = {
 
 
 def _forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
-    """The claims of `_family` with intervals and verdicts: ratios of steps left, differences right.
-
-    By study, and in each as they are judged; a claim without an interval has its verdict alone.
-    """
+    """The claims of `_family` by study: ratios of steps left, differences right."""
     sides, order = {False: [], True: []}, list(DATA)
     claims = [claim for claim, _ in judged.values()]
     for claim in sorted(claims, key=lambda c: (order.index(c.id.split(".")[0]), c.id)):
@@ -141,11 +136,7 @@ def _forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
 
 
 def _redraw(study: str, out: Path) -> list[str]:
-    """Draw the pictures of `study` into the folder `out`; a line for each picture and each verdict.
-
-    Raises OSError or ValueError for a curve file that is missing, damaged or unfinished, and
-    KeyError for an unknown study.
-    """
+    """Draw the pictures of `study` into the folder `out`; a line for each and each verdict."""
     curves, lines = kept_curves.kept(study, needed=True), []
     for picture in PICTURES[study]:
         picture.draw(curves).savefig(out / f"{picture.slug}.png")

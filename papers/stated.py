@@ -1,10 +1,10 @@
 """A paper's statements, and the claims that check them, as data: the words of each stand once.
 
 A table of `statements.toml` with a topic is a statement. Its `rows` are claims: id, bound, source,
-the wrong worlds in which they must fail, words, and a remark where there is one; "{room}" at its
-end says how much tighter the bound could be. The source "" is the paper, "our constant" marks a
-form of its sentence, "ours, beside" what is sharper. A text at the top of the file under a NAME
-stands wherever the file writes <NAME>.
+the wrong worlds in which they must fail, words, a remark, the remark of a failure; "{room}" at the
+remark's end says how much tighter the bound could be. The source "" is the paper, "our constant"
+marks a form of its sentence, "ours, beside" what is sharper. A text at the top of the file under a
+NAME stands wherever the file writes <NAME>.
 """
 
 import re
@@ -52,19 +52,19 @@ class Stated:
         The interval of their mean then stands beside it. `names` join the id; they and `say` fill
         the places {0}, {1} of the words. `number` and `bound` stand in for those of the file.
         """
-        home, asked, source, _, words, *remark = self._rows[id]
+        home, asked, source, _, words, *remarks = self._rows[id]
         paper = f"paper {self.paper}, {number or home}"
         if np.ndim(values):
             more["interval"] = claims.interval(values)
         if source.startswith("our "):
             source = f"{paper} ({source})"
         source = f"{source} {paper}" if source == "ours, beside" else source or paper
-        more = {"remark": "".join(remark)} | more
+        more = dict(zip(("remark", "why"), remarks)) | more
         short = [name if isinstance(name, str) else f"{name:g}" for name in names]
         text = words.format(*short, *say)
         made = claims.bounded(".".join((id, *short)), text, source, bound or asked, values, **more)
-        why, room, _ = made.remark.partition("; {room}")
-        return replace(made, remark=ledger.room(made, why)) if room else made
+        room = f"room: the bound could be {claims.number(made.margin)} times as tight"
+        return replace(made, remark=made.remark.replace("{room}", room))
 
     def mean(self, id: str, values: np.ndarray, **more) -> Claim:
         """The claim `id` of the mean of `values` (repeats,), with its interval."""

@@ -64,10 +64,7 @@ class Interval:
 
 
 def mean_interval(differences: np.ndarray, other_variance: float = 0.0) -> Interval:
-    """The t interval of the mean of paired `differences` (seeds,), two or more, else ValueError.
-
-    `other_variance` is that of `Interval`.
-    """
+    """The t interval of the mean of two or more paired `differences` (seeds,)."""
     values = np.asarray(differences, dtype=float)
     if values.ndim != 1 or len(values) < 2:
         raise ValueError(f"differences must hold two seeds or more, not shape {values.shape}")
@@ -75,10 +72,7 @@ def mean_interval(differences: np.ndarray, other_variance: float = 0.0) -> Inter
 
 
 def ratio_interval(values: np.ndarray) -> Interval:
-    """The geometric mean of positive paired ratios (seeds,), with its own t interval.
-
-    ValueError for a ratio that is not positive and finite.
-    """
+    """The same of the geometric mean of positive and finite paired ratios (seeds,)."""
     ratios = np.asarray(values, dtype=float)
     if not (np.isfinite(ratios) & (ratios > 0)).all():
         raise ValueError(f"ratios must be positive and finite, got {ratios}")
@@ -102,31 +96,22 @@ def steps_ratio(steps: np.ndarray, reference: np.ndarray, horizon: int) -> Inter
 
 
 def faster(ratio: Interval) -> str:
-    """Verdict on "needs fewer steps": reproduced if the whole interval lies below 1.
-
-    Not reproduced if it lies above 1 or within `SAME`.
-    """
+    """Verdict on "fewer steps": yes if all lies below 1, no if above or in `SAME`."""
     return _word(ratio.high < 1, ratio.low >= 1 or _within(ratio))
 
 
 def slower(ratio: Interval) -> str:
-    """Verdict on "needs more steps": reproduced if the whole interval lies above 1.
-
-    Not reproduced if it lies below 1 or within `SAME`.
-    """
+    """Verdict on "more steps": yes if all lies above 1, no if below or in `SAME`."""
     return _word(ratio.low > 1, ratio.high <= 1 or _within(ratio))
 
 
 def no_gain(ratio: Interval) -> str:
-    """Verdict on "no significant gain in speed".
-
-    Reproduced if the interval lies within `SAME` or above 1; not, if it lies below 0.8.
-    """
+    """Verdict on "no gain": yes if all lies in `SAME` or above 1, no if below 0.8."""
     return _word(_within(ratio) or ratio.low >= 1, ratio.high < SAME[0])
 
 
 def above(difference: Interval) -> str:
-    """Verdict on "larger": reproduced if the interval lies above 0, not if below."""
+    """Verdict on "larger": yes if all lies above 0, no if below."""
     return _word(difference.low > 0, difference.high <= 0)
 
 
@@ -136,10 +121,7 @@ def p_value(interval: Interval, word: Callable[[Interval], str]) -> float:
     Of a word that hangs on one border, 1 of a ratio or 0 of a difference, it is the two-sided p
     value of the t test against it.
     """
-
-    def decided(alpha: float) -> bool:
-        return word(replace(interval, level=1 - alpha)) != UNDECIDED
-
+    decided = lambda alpha: word(replace(interval, level=1 - alpha)) != UNDECIDED
     low, high = -30.0, 0.0  # ln α
     if not decided(math.exp(-1e-9)):
         return 1.0

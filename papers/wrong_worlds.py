@@ -39,7 +39,7 @@ FAMILIES = {  # family: (how its size is said, sizes from small to large)
 
 @dataclass(frozen=True)
 class World:
-    """The true world, or one wrong by `size` as `family` says; ValueError for an unknown family."""
+    """The true world, or one wrong by `size` as `family` says."""
 
     family: str = ""
     size: float = 0.0
@@ -65,12 +65,11 @@ class World:
         return self.size if family == self.family else 0.0
 
     def target(self, solution: MaxMargin) -> MaxMargin:
-        """The end point, rotated by a direction error of `size`, or its norm off by that share."""
+        """The end point, rotated by a direction error of `size`, or its norm off."""
         value, factor = solution.value, 1 + self.of("norm off")
         flat = value.reshape(len(value), -1)
-        away = np.stack(
-            [stream(k, "draws").standard_normal(row.size) for k, row in enumerate(flat)]
-        )
+        streams = [stream(run, "draws") for run in range(len(flat))]
+        away = np.stack([draw.standard_normal(flat.shape[1]) for draw in streams])
         away -= flat * ((away * flat).sum(1) / (flat * flat).sum(1))[:, None]
         away *= (np.linalg.norm(flat, axis=1) / np.linalg.norm(away, axis=1))[:, None]
         cosine = 1 - self.of("target rotated") ** 2 / 2
@@ -79,7 +78,7 @@ class World:
         return replace(solution, objective=solution.norm * factor, _weights=lambda: weights)
 
     def rule(self, rule: GradientRule | MirrorRule) -> GradientRule | MirrorRule:
-        """The rule with step size, or p, off by `size`; Polyak's off by 100 % lacks its 1/2."""
+        """The rule with step size, or p, off; Polyak's off by 100 % lacks its 1/2."""
         factor = 1 + self.of("step off")
         if isinstance(rule, MirrorRule):
             off = max(1.01, rule.p + self.of("p off"))
@@ -87,10 +86,8 @@ class World:
         if factor == 1:
             return rule
         if rule.kind == POLYAK:
-            cap = np.log(rule.max_step)
-            return custom_log(
-                lambda t, gap, norm: np.minimum(np.log(factor / 2) + gap - 2 * norm, cap)
-            )
+            cap, half = np.log(rule.max_step), np.log(factor / 2)
+            return custom_log(lambda t, gap, norm: np.minimum(half + gap - 2 * norm, cap))
         return replace(rule, step_size=rule.step_size * factor)
 
     def problem(self, problem: Minimal) -> Minimal:
@@ -98,10 +95,9 @@ class World:
         return replace(problem, tokens=self.tokens(problem.tokens))
 
     def tokens(self, tokens: TokenSet) -> TokenSet:
-        """As `problem`, for a token set: its inner products raised, or a label turned.
+        """As `problem`: the label of the first sample turned, or inner products raised.
 
-        The label is that of the first sample. Inner products are raised by a common vector, those
-        of any two tokens by `size` of the product of their norms.
+        These by a common vector, of any two tokens by `size` of the product of their norms.
         """
         if self.of("label turned"):
             y = tokens.y.copy()
@@ -116,7 +112,7 @@ class World:
         return tokens
 
     def trained(self) -> "World":
-        """The world as training meets it: the true one where only end points or curves are off."""
+        """The world as training meets it: true where only end points or curves are off."""
         trains_otherwise = ("step off", "label turned", "inner products raised")
         return self if self.family in trains_otherwise else World()
 
@@ -146,17 +142,14 @@ TRUE = World()
 
 
 def around(name: str, solution: MaxMargin) -> dict[str, np.ndarray]:
-    """Targets to train with: the end point under `name`, and rotated by each size as name@size.
-
-    Each in the shape of the solution's `value`, (runs, d, d_z) or (runs, d).
-    """
+    """The end point under `name`, and rotated by each size as name@size."""
     turned = [World("target rotated", size) for size in FAMILIES["target rotated"][1]]
     rotated = {f"{name}@{world.size:g}": world.target(solution).W for world in turned}
     return {name: solution.value} | rotated
 
 
 def worlds(families: Sequence[str]) -> list[World]:
-    """Every wrong world of the families, from small to large; ValueError for an unknown family."""
+    """Every wrong world of the families, from small to large."""
     for family in families:
         World(family)
     return [World(family, size) for family in families for size in FAMILIES[family][1]]

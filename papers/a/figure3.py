@@ -26,7 +26,7 @@ SMALLEST_LOG_LOSS = -30  # powers of ten, as drawn; the loss of NGD falls much f
 
 
 def at(history: History, t: int) -> int:
-    """The index of the record at iteration t; ValueError where that iteration was not recorded."""
+    """The index of the record at iteration t; ValueError where there is none."""
     if t not in history.iterations:
         times = f"{history.iterations[:3]} ... {history.iterations[-1]}"
         raise ValueError(f"iteration {t} was not recorded; there are {times}")
@@ -49,7 +49,7 @@ def measured(history: History, tokens: TokenSet, head: MaxMargin, t: int) -> dic
 
 
 def against_reference(values: dict[int, dict]) -> list[Claim]:
-    """Medians over runs of `values` {iteration: measured(...)} are REFERENCE's, up to 1.5 times."""
+    """Medians of `values` {iteration: measured(...)} are REFERENCE's, up to 1.5 times."""
     made, times = [], ", ".join(map(str, REFERENCE))
     for place, name in enumerate(values[min(REFERENCE)]):
         ratios = [np.median(values[t][name]) / known[place] for t, known in REFERENCE.items()]
@@ -58,31 +58,33 @@ def against_reference(values: dict[int, dict]) -> list[Claim]:
     return made
 
 
+COMPARED = {  # (runs, k) each, the larger the further ahead
+    "-log L": lambda run: -run.log_gap,
+    "||W||": lambda run: run.norm,
+    "||u||": lambda run: run.head_norm,
+    "-log(1 - p_opt)": lambda run: -run.log_miss.max(-1),
+    "1 / error of W": lambda run: 1 / run.direction_error["W_mm"],
+    "1 / error of u": lambda run: 1 / run.head_direction_error["u_mm"],
+}
+
+
 def slower_than_others(histories: dict[str, History], rule: str, rivals) -> list[Claim]:
-    """In every run `rule` ends with the largest loss, the smallest opt weights and norms."""
-    series = {
-        "-log L": lambda h: -h.log_gap[:, -1],
-        "-log(1 - p_opt)": lambda h: -h.log_miss[:, -1].max(-1),
-        "||W||": lambda h: h.norm[:, -1],
-        "||u||": lambda h: h.head_norm[:, -1],
-    }
-    next_slowest = lambda value: np.min([value(histories[rival]) for rival in rivals], axis=0)
-    ratios = {k: (f(histories[rule]) / next_slowest(f)).max() for k, f in series.items()}
-    return [PAPER.claim("slowest", ratio, name, say=(rule,)) for name, ratio in ratios.items()]
+    """In every run `rule` ends with the largest loss, smallest weights and norms."""
+    made = []
+    for name in ("-log L", "-log(1 - p_opt)", "||W||", "||u||"):
+        own, *others = (COMPARED[name](histories[run])[:, -1] for run in (rule, *rivals))
+        ratio = (own / np.min(others, axis=0)).max()
+        made.append(PAPER.claim("slowest", ratio, name, say=(rule,)))
+    return made
 
 
 def ahead(fast: History, slow: History, names: tuple[str, str], since: float) -> list[Claim]:
-    """`fast` is ahead of `slow` in norms, opt weight, alignments: in every run, for t >= since."""
-    late = fast.iterations >= since
-    series = {
-        "||W||": lambda h: h.norm,
-        "||u||": lambda h: h.head_norm,
-        "-log(1 - p_opt)": lambda h: -h.log_miss.max(-1),
-        "1 / error of W": lambda h: 1 / h.direction_error["W_mm"],
-        "1 / error of u": lambda h: 1 / h.head_direction_error["u_mm"],
-    }
-    ratios = {k: (value(fast)[:, late] / value(slow)[:, late]).min() for k, value in series.items()}
-    return [PAPER.claim("ahead", ratio, name, say=names) for name, ratio in ratios.items()]
+    """In every run, t >= since, `fast` has larger norms, weights and alignments."""
+    late, made = fast.iterations >= since, []
+    for name in list(COMPARED)[1:]:  # but the loss
+        ahead, behind = (COMPARED[name](run)[:, late] for run in (fast, slow))
+        made.append(PAPER.claim("ahead", (ahead / behind).min(), name, say=names))
+    return made
 
 
 def draw(histories: Mapping[str, History], step_size: float, caption: str) -> Figure:
@@ -104,15 +106,18 @@ def draw(histories: Mapping[str, History], step_size: float, caption: str) -> Fi
         axes[1].plot(t, norm, ms=3, **look.mark)
         said += f"\n{norm:.3g} of {3 * step_size * t ** (1 / 3):#.3g} at {t:,}"
     pieces.note(axes[1], said, 0.04, 0.97, "top", look.colour)
-    for axis in axes[4:]:
-        pieces.toward_one(axis, 1e-8)
+    for axis in axes[4:]:  # on which 1 - value is drawn
+        axis.set(yscale="log", ylim=(1, 1e-8))
+        labels = ["0." + "9" * k if k < 4 else f"$1-10^{{-{k}}}$" for k in range(1, 9)]
+        axis.set_yticks([10.0**-k for k in range(1, 9)], labels, minor=False)
+        axis.minorticks_off()
     for axis in axes[3:]:
         axis.set_xlabel("iteration $t$")
     return plots.caption(plots.legend(figure, axes[1]), caption)
 
 
 def _panels(history):
-    """The six panels, {title: values (runs, k)}; of an alignment its distance from 1 is drawn."""
+    """{title: values (runs, k)}; of an alignment its distance from 1 is drawn."""
     return {
         "Train loss, $\\log_{10} L$": history.log_gap / np.log(10),
         "Norm $\\|W_t\\|$": np.where(history.norm > 0, history.norm, np.nan),

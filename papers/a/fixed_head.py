@@ -2,7 +2,7 @@
 
 Constants that the text lost are derived under Assumption 2; where several runs enter, the worst of
 them is judged. `solution` is an end point with `norm` and `W`, the history's target "W_mm" its
-direction. The claims' words and bounds are in `statements.toml`.
+direction.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from lib import attention
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
-from lib.companion.claims import Claim, at_most, furthest, remarked
+from lib.companion.claims import Claim, at_most, furthest
 from lib.dynamics.history import History
 from lib.seeds import stream
 from lib.svm import ACCURACY, MaxMargin
@@ -21,7 +21,6 @@ from papers.a.statements import PAPER
 from papers.fits import exponent, first_below, fitted_slope, log_slope
 
 claim = PAPER.claim
-SLOW = "Finite horizon: ||W|| grows like log t, and the share of the start falls like 1/log t"
 
 
 def bound_on_tokens(tokens: TokenSet) -> np.ndarray:
@@ -31,20 +30,20 @@ def bound_on_tokens(tokens: TokenSet) -> np.ndarray:
 
 
 def svm_certificate(solution: MaxMargin, name: str = "W_mm") -> Claim:
-    """The SVM is solved: relative duality gap and violation within the solver's accuracy."""
+    """The SVM is solved: duality gap and violation within the solver's accuracy."""
     worst = max(solution.gap.max(), solution.violation.max())
     id, problem = ("svm", "W-SVM") if name == "W_mm" else (f"svm.{name}", "u-SVM")
     return at_most(id, f"{name}: duality gap and violation", f"paper A, {problem}", worst, ACCURACY)
 
 
 def direction(history: History, rule: str, since: float, number: str) -> list[Claim]:
-    """The direction error falls at least like t^-1/2, like 1/t (ours): exponents, t >= since."""
+    """The direction error falls at least like t^-1/2, like 1/t (ours), t >= since."""
     slopes = exponent(history, "W_mm", since)
     return [claim(id, slopes, rule, number=number) for id in ("rate", "sharp.rate")]
 
 
 def lemma5(history: History, rule: str) -> list[Claim]:
-    """p_opt(t) >= p_opt(0) / 2, and from one record to the next no p_opt up to 1/2 falls."""
+    """p_opt(t) >= p_opt(0) / 2, and between records no p_opt up to 1/2 falls."""
     p_opt = -np.expm1(history.log_miss)  # (runs, k, n)
     growth = np.where(p_opt[:, :-1] <= 0.5, p_opt[:, 1:] / p_opt[:, :-1], np.inf)
     shares = (p_opt / p_opt[:, :1]).min()
@@ -52,14 +51,13 @@ def lemma5(history: History, rule: str) -> list[Claim]:
 
 
 def lemma7(history: History, step_size: float) -> Claim:
-    """||W_t|| grows by eta a step over the last decade (ours): c of the lower bound is 1."""
-    since = history.iterations[-1] / 10
-    slopes = fitted_slope(history.iterations, history.norm, since)
+    """||W_t|| grows by eta a step over the last decade (ours)."""
+    slopes = fitted_slope(history.iterations, history.norm, history.iterations[-1] / 10)
     return claim("lemma7.lower", slopes / step_size)
 
 
 def margin_growth(history: History, rule: str, predicted: np.ndarray, since: float) -> Claim:
-    """log(1 - p_opt) of the worst sample falls by `predicted` (runs,) per iteration (ours).
+    """The worst log(1 - p_opt) falls by `predicted` (runs,) per iteration (ours).
 
     eta/||W_mm|| for NGD, eta/((1-beta)||W_mm||) with momentum beta, 1/2 for Polyak's step: near
     saturation L - L* = <-grad L, W_mm> = ||grad L|| ||W_mm||.
@@ -77,17 +75,15 @@ def polyak_step_norm(history: History, solution: MaxMargin) -> Claim:
 def fastest_at_first(
     histories: Mapping[str, History], rule: str, loss_gap: float, section: str = "Section 3.2"
 ) -> Claim:
-    """`rule` reaches L - L* <= loss_gap before every other in every run: ratio of iterations."""
-    first = {
-        name: first_below(history.iterations, history.log_gap, np.log(loss_gap))
-        for name, history in histories.items()
-    }
+    """`rule` reaches L - L* <= loss_gap first in every run: ratio of iterations."""
+    below = lambda run: first_below(run.iterations, run.log_gap, np.log(loss_gap))
+    first = {name: below(history) for name, history in histories.items()}
     ratio = first.pop(rule) / np.min(list(first.values()), axis=0)
     return claim("fastest", ratio.max(), rule, say=(f"{loss_gap:g}",), number=section)
 
 
 def _theorem5(history, step_size, tokens, solution):
-    """After t_0 = 2 B^2 ||W_mm|| / eta (ours), error(t) / sqrt(log t/t) stays below its start."""
+    """error(t) / sqrt(log t/t) does not grow after t_0 = 2 B^2 ||W_mm|| / eta (ours)."""
     moved = history.iterations > 1
     t, error = history.iterations[moved], history.direction_error["W_mm"][:, moved]
     since = (2 * bound_on_tokens(tokens) ** 2 * solution.norm / step_size)[:, None]
@@ -101,10 +97,7 @@ def _theorem5(history, step_size, tokens, solution):
 def small_start(
     histories: Mapping[str, History], tokens: TokenSet, solution: MaxMargin, step_size: float
 ) -> Iterator[Claim]:
-    """What NGD, GD and Polyak's step do from a small start: Theorems 5-7, Lemmas 1, 5, 7, 10.
-
-    Near saturation L - L* = ||grad L|| ||W_mm|| (ours). Exponents are those of the last decade.
-    """
+    """NGD, GD and Polyak's step from a small start; exponents of the last decade."""
     ngd, gd, polyak = (histories[rule] for rule in ("NGD", "GD", "Polyak"))
     t, since = ngd.iterations, ngd.iterations[-1] / 10
     gap = polyak.log_gap - polyak.log_gradient - np.log(solution.norm)[:, None]
@@ -148,16 +141,16 @@ def reached(history: History, error: float = 0.2**0.5) -> np.ndarray:
 
 
 def leaves(histories: Iterable[History], rivals: tuple[str, ...], target: str) -> Claim:
-    """No run ends nearer to the direction of another selection (`rivals`) than to W_mm."""
+    """No run ends nearer to another selection's direction (`rivals`) than to W_mm."""
     apart = [h.alignment[name] - h.alignment[target] for h in histories for name in rivals]
     return claim("local", max(difference[:, -1].max() for difference in apart))
 
 
 def remark1(history: History, rule: str, start: str) -> Claim:
-    """The fraction of runs that reach W_mm, all of which must; GD by its last gradient."""
+    """The fraction of runs that reach W_mm; GD by its last gradient."""
     by_gradient = reached(history, np.inf) & (_last_descent_error(history) <= 0.03)
     share = (by_gradient if rule == "GD" else reached(history, 0.02)).mean()
-    return remarked(claim("remark1", share, rule, start), SLOW)
+    return claim("remark1", share, rule, start)
 
 
 NOT_ORTHOGONAL = (  # why Lemma 5 fails on antipodal class means
@@ -173,7 +166,7 @@ NOT_ORTHOGONAL = (  # why Lemma 5 fails on antipodal class means
 
 
 def _pairs(tokens, run):
-    """A (m, d d_z) and K (m, m) of the pairs of one run; scores (n, T), its opt token first."""
+    """A (m, d d_z) and K (m, m) of one run's pairs; scores (n, T), the opt token first."""
     tokens = tokens.run(run)
     A = coordinates.constraint_rows(coordinates.differences(tokens, tokens.opt)[0], tokens.z[0])
     rest = coordinates.others(tokens.opt, tokens.shape[2])
@@ -205,7 +198,7 @@ def lemma6(tokens: TokenSet, solution: MaxMargin) -> Claim:
 
 
 def _needed(tokens, solution, run, multiple, starts):
-    """The largest epsilon that Lemma 2 needs at ||W|| = multiple ||W_mm||, by L-BFGS."""
+    """The largest epsilon that Lemma 2 needs at ||W|| = multiple ||W_mm||."""
     (A, K, scores), size = _pairs(tokens, run), solution.norm[run]
     inverse = np.linalg.pinv(K, rcond=1e-12, hermitian=True)
     toward, radius = A @ solution.W[run].ravel(), multiple * size

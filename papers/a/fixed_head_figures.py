@@ -1,4 +1,4 @@
-"""Paper A's Figures 2 and 5, and Figure 2's problem over a million iterations: drawing, record."""
+"""Paper A's Figures 2 and 5, and Figure 2's problem over a million iterations."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,6 +11,7 @@ from lib.companion.record import Number
 from lib.dynamics.history import History
 from lib.svm import MaxMargin
 from papers import fits, pieces
+from papers.a import fixed_head
 from papers.a.statements import PAPER
 
 FIRST = ("GD", "NGD", "NGD-mom", "Polyak")  # the rules that Figure 2 compares at first
@@ -32,17 +33,19 @@ def _panels(history):
     )
 
 
-def _slope(histories: Mapping[str, History]) -> float:
-    """Exponent in t of NGD's direction error over the last decade, median over runs."""
-    history = histories["NGD"]
-    return float(np.median(fits.exponent(history, "W_mm", since=history.iterations[-1] / 10)))
+def _slope(ngd: History) -> float:
+    """Exponent in t of the direction error over the last decade, median over runs."""
+    return float(np.median(fits.exponent(ngd, "W_mm", since=ngd.iterations[-1] / 10)))
+
+
+def fastest(histories: Mapping[str, History]) -> Claim:
+    """Polyak's rule is the first at the dotted level of the loss gap: ratio of iterations."""
+    compared = {rule: histories[rule] for rule in FIRST}
+    return fixed_head.fastest_at_first(compared, "Polyak", THRESHOLD)
 
 
 def draw(histories: Mapping[str, History], caption: str, crowd: History | None = None) -> Figure:
-    """Figure 2 or 5: medians over runs with their spread.
-
-    With a `crowd`, many draws of NGD, its weights of opt tokens take the place of the alignment.
-    """
+    """Figure 2, or 5 with the weights of a `crowd`, many draws of NGD."""
     figure, axes = plots.panels(2, 3)
     for rule, history in histories.items():
         for axis, (title, values, options) in zip(axes, _panels(history), strict=True):
@@ -50,14 +53,19 @@ def draw(histories: Mapping[str, History], caption: str, crowd: History | None =
             axis.set(title=title, xscale="log", xlim=(1, history.iterations[-1]), **options)
     axes[0].axhline(np.log10(THRESHOLD), **plots.LEVEL)
     pieces.beside(axes[0], 1, np.log10(THRESHOLD), str(THRESHOLD), plots.GREY, (4, -3))
+    polyak, look = histories["Polyak"], plots.look("Polyak")
+    first = np.median(fits.first_below(polyak.iterations, polyak.log_gap, np.log(THRESHOLD)))
+    axes[0].plot(first, np.log10(THRESHOLD), markersize=4, **look.mark)
+    words = f"at {fastest(histories).measured:.2f} of\nthe next best's $t$"
+    pieces.note(axes[0], words, 0.09, 0.75, "top", look.colour)
     if crowd is not None:
         _smallest_weights(axes[3], crowd)
-    steps, slope = histories["NGD"].iterations[-1], _slope(histories)
-    end = np.median(histories["NGD"].direction_error["W_mm"][:, -1])
+    ngd = histories["NGD"]
+    steps, end = ngd.iterations[-1], np.median(ngd.direction_error["W_mm"][:, -1])
     for axis in axes[3:]:
         axis.set_xlabel("iteration $t$")
-    plots.power_law(axes[4], (steps / 10, steps), -0.5, 0.3, "Theorem 1: $t^{-1/2}$")
-    words = f"NGD: $t^{{{slope:.2f}}}$, ends {end:.3f} off"
+    pieces.theorem1(axes[4], (steps / 10, steps), 0.3)
+    words = f"NGD: $t^{{{_slope(ngd):.2f}}}$, ends {end:.3f} off"
     pieces.note(axes[4], words, 0.04, 0.06, colour=plots.look("NGD").colour)
     return plots.caption(plots.legend(figure, axes[4]), caption)
 
@@ -67,7 +75,7 @@ def _smallest_weights(axis, crowd):
     p_opt = -np.expm1(crowd.log_miss)  # (draws, k, n)
     smallest = (p_opt / p_opt[:, :1]).min(-1)
     axis.clear()
-    axis.plot(crowd.iterations, smallest.T, color=plots.FAINT, linewidth=0.5)
+    axis.plot(crowd.iterations, smallest.T, color=plots.FAINT, linewidth=0.5, rasterized=True)
     worst, look = smallest[smallest.min(1).argmin()], plots.look("NGD")
     axis.plot(crowd.iterations, worst, **look.line)
     lowest = crowd.iterations[worst.argmin()], worst.min()
@@ -77,8 +85,8 @@ def _smallest_weights(axis, crowd):
     axis.axhline(1.0, **plots.LEVEL)
 
 
-def numbers(histories: Mapping[str, History], target: MaxMargin, polyak: float) -> dict:
-    """What the record keeps; `polyak` is its iterations over the next best rule's."""
+def numbers(histories: Mapping[str, History], target: MaxMargin) -> dict:
+    """What the record keeps."""
     history = histories["NGD"]
     error, miss = history.direction_error["W_mm"][:, -1], history.log_miss[:, -1].max(-1)
     return {
@@ -87,28 +95,24 @@ def numbers(histories: Mapping[str, History], target: MaxMargin, polyak: float) 
         # to rounding: another processor draws another start, and these errors move by about 1e-5.
         "ngd_direction_error": Number(np.median(error), 1e-6),
         "ngd_direction_error_worst": Number(error.max(), 1e-6),
-        "ngd_exponent": Number(_slope(histories), 1e-5),
+        "ngd_exponent": Number(_slope(history), 1e-5),
         "ngd_log_missing_weight": Number(np.median(miss), 1e-4),
-        "polyak_over_next_best": Number(polyak, 1e-6),
+        "polyak_over_next_best": Number(fastest(histories).measured, 1e-6),
     }
-
-
-def _decades(steps):
-    """10, 100, ..., the starts of the decades of t that are fitted, (log10(steps) - 1,)."""
-    return 10 ** np.arange(1, int(np.log10(steps)))
 
 
 def decade_exponents(histories: Mapping[str, History], steps: int) -> dict[str, np.ndarray]:
     """Exponent of the direction error in t within each decade, {rule: (runs, decades)}."""
-    slope = lambda history, start: fits.exponent(history, "W_mm", since=start, until=10 * start)
+    decades = 10 ** np.arange(1, int(np.log10(steps)))
+    slope = lambda history, t: fits.exponent(history, "W_mm", since=t, until=10 * t)
     return {
-        name: np.stack([slope(history, start) for start in _decades(steps)], 1)
+        name: np.stack([slope(history, t) for t in decades], 1)
         for name, history in histories.items()
     }
 
 
 def horizon_claims(last: Mapping[str, np.ndarray]) -> list[Claim]:
-    """The exponents `last` {rule: (runs,)} of the last decade: -1 (ours), of GD near 0."""
+    """Exponents `last` {rule: (runs,)} of the last decade: -1 (ours), of GD near 0."""
     ngd, momentum, polyak = (last[name].max() for name in ("NGD", "NGD-mom", "Polyak, no cap"))
     values = {"rate.bound": ngd, "rate.measured": ngd, "rate.momentum": momentum}
     return PAPER.claims(values | {"rate.polyak": polyak, "rate.gd": last["GD"].min()})
@@ -120,7 +124,7 @@ def draw_horizon(
     """Error, beside that in plain float64 (steps,); missing weight; exponent by decade."""
     figure, (error, weight, rate) = plots.panels(1, 3, height=3.0)
     steps = int(next(iter(histories.values())).iterations[-1])
-    slopes, middle = decade_exponents(histories, steps), _decades(steps) * 10**0.5
+    slopes, middle = decade_exponents(histories, steps), 10 ** np.arange(1.5, int(np.log10(steps)))
     heights, powers = [], []
     for name, history in histories.items():
         t = history.iterations[1:]
@@ -131,9 +135,9 @@ def draw_horizon(
         missing, power = (np.median(row[:, -1]) for row in (weights, slopes[name]))
         heights.append((missing, f"{missing:,.0f}", plots.look(name).colour))
         powers.append((power, f"{power:.3f}", plots.look(name).colour))
-    ordinary = {"color": plots.GREY, "linewidth": 0.8, "label": "NGD, plain float64", "zorder": 0}
+    ordinary = {"color": plots.GREY, "linewidth": 0.8, "label": "plain float64", "zorder": 0}
     error.plot(np.arange(len(plain_error)) + 1, plain_error, **ordinary)
-    plots.power_law(error, (10, steps), -0.5, 1.5, "Theorem 1: $t^{-1/2}$")
+    pieces.theorem1(error, (10, steps), 1.5)
     weight.axhline(SMALLEST_FLOAT, **plots.LEVEL)
     pieces.beside(weight, 1, SMALLEST_FLOAT, "above: no float64", plots.GREY, (2, 4))
     rate.axhline(-0.5, **plots.BOUND)
@@ -147,7 +151,7 @@ def draw_horizon(
 
 
 def horizon_numbers(ngd: History, last: Mapping[str, np.ndarray]) -> dict[str, Number]:
-    """Medians of `last`, exponents {rule: (runs,)}, of NGD's last error and missing weight."""
+    """Medians of the exponents `last`, of NGD's last error and missing weight."""
     known = {
         f"{name.split(',')[0].lower()}_exponent": Number(np.median(values), 1e-3)
         for name, values in last.items()

@@ -3,7 +3,7 @@
 gamma* = 1/||u_mm|| is the largest margin of a unit head, eta the step size; Eq. 13 steps by eta
 (t+1)^-2/3. What grows like t^{1/3} is held against the sum of these steps, S_t = sum_{s<=t}
 s^{-2/3}, whose own exponent in t is still 0.36 from 500 to 5000 steps. Where several runs enter,
-the worst of them is judged. The claims' words and bounds are in `statements.toml`.
+the worst of them is judged.
 """
 
 from dataclasses import replace
@@ -23,7 +23,7 @@ claim = PAPER.claim
 
 
 def _log_losses(history: History, tokens: TokenSet) -> np.ndarray:
-    """log l of each sample, (runs, k, n): -f_i = sum_t p_t (gamma_opt - gamma_t) - gamma_opt."""
+    """log l_i = -f_i = sum_t p_t (gamma_opt - gamma_t) - gamma_opt, (runs, k, n)."""
     log_odds = -history.margins
     log_weights = log_odds - np.logaddexp(0.0, np.logaddexp.reduce(log_odds, -1))[..., None]
     short = (np.exp(log_weights) * history.score_gaps).sum(-1)
@@ -57,13 +57,12 @@ def growth(history: History, rule: str, decay: float, since: float, bound: str =
 
     Over t >= since. W takes no part in the first step, at which the head is zero or random.
     """
-    series = (("-log L", -history.log_gap), ("||W||", history.norm), ("||u||", history.head_norm))
-    made = []
-    for name, values in series:
+    made, series = [], {"-log L": -history.log_gap, "||W||": history.norm}
+    for name, values in (series | {"||u||": history.head_norm}).items():
         skipped = int(name == "||W||")
         slopes = path_exponent(history, values, decay, since, skipped)
-        path = ("S_t - 1" if skipped else "S_t",)
-        made.append(claim(f"exponent.{name}", slopes, rule, say=path, bound=bound))
+        path = "S_t" + " - 1" * skipped
+        made.append(claim(f"exponent.{name}", slopes, rule, say=(path,), bound=bound))
     return made
 
 
@@ -82,7 +81,7 @@ def theorem2(history: History, step_size: float, head: MaxMargin, since: float) 
 
 
 def theorem3(history: History, since: float) -> list[Claim]:
-    """W's direction error falls at least like 1/log t, and like 1/S_t (ours): exponents."""
+    """W's direction error falls at least like 1/log t, and like 1/S_t (ours)."""
     late, error = history.iterations >= since, history.direction_error["W_mm"]
     rate = log_slope(np.log(history.iterations[late]), error[:, late])
     slopes = path_exponent(history, error, 2 / 3, since)
@@ -90,13 +89,13 @@ def theorem3(history: History, since: float) -> list[Claim]:
 
 
 def head_direction(history: History, since: float) -> Claim:
-    """u_t turns towards u_mm, its direction error falling like 1/S_t (ours): exponent in S_t."""
+    """The direction error of u_t falls like 1/S_t (ours)."""
     error = history.head_direction_error["u_mm"]
     return claim("head", path_exponent(history, error, 2 / 3, since))
 
 
 def theorem4(history: History, tokens: TokenSet, head: MaxMargin, since: float) -> list[Claim]:
-    """The margin min_i y_i u_t^T x_{i,opt} / ||u_t||: at least gamma*/4, in the end gamma*."""
+    """min_i y_i u_t^T x_{i,opt} / ||u_t|| is at least gamma*/4, in the end gamma*."""
     ratio = head_margin(history, tokens, head)
     smallest = ratio[:, history.iterations >= since].min()
     return [claim("theorem4", smallest), claim("theorem10", ratio[:, -1])]
@@ -109,7 +108,7 @@ def remark3(history: History, name: str, decay: float, since: float) -> Claim:
 
 
 def linear_predictor(problem: Minimal) -> Minimal:
-    """The opt tokens alone, each twice: W never moves and f_i = y_i u^T x_{i,opt} is linear."""
+    """The opt tokens alone, each twice: W never moves, f_i = y_i u^T x_{i,opt}."""
     tokens, first = problem.tokens, np.zeros_like(problem.tokens.opt)
     opt = np.take_along_axis(tokens.X, tokens.opt[..., None, None], 2)  # (runs, n, 1, r)
     return replace(problem, tokens=replace(tokens, X=np.repeat(opt, 2, 2), opt=first))
@@ -161,7 +160,7 @@ def _gradient_over_loss(history, head):
 
 
 def _on_segments(history, tokens):
-    """max L(theta')/L(theta_t) over 9 places of each recorded step from theta_t, (runs, steps)."""
+    """max L(theta')/L(theta_t) over 9 places of each recorded step, (runs, steps)."""
     margins, scores = joint_loss.opt_first(history, tokens)
     begin = np.flatnonzero(np.diff(history.iterations) == 1)
     largest = np.full((len(margins), begin.size), -np.inf)

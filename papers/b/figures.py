@@ -38,7 +38,7 @@ def _last(axis, excess: Excess) -> None:
 def against_sgd(
     recorded: np.ndarray, excess: Excess, optimum: float, ours: str, label: str
 ) -> Figure:
-    """Loss and excess of the rule `ours` beside SGD's from a random start; L* = `optimum`."""
+    """Loss and excess of the rule `ours` beside SGD's from a random start."""
     figure, (loss, relative) = plots.panels(1, 2, height=2.6)
     lines = ((ours, label, "Algorithm 1", 3), ("random", "SGD, random start", "SGD", 1.4))
     starts = {}
@@ -60,10 +60,7 @@ def against_sgd(
 def ablation(
     recorded: np.ndarray, excess: Excess, conditions: np.ndarray, times: Mapping[str, np.ndarray]
 ) -> Figure:
-    """Every combination of the parts from both starts; iterations against the condition number.
-
-    `conditions` and, by rule, `times` (floors, seeds) are those of `experiments.conditioning`.
-    """
+    """Every combination of the parts; `times` by rule against `conditions`, (floors, seeds)."""
     steps = recorded[-1]
     figure, axes = plots.panels(1, 3, height=2.7)
     parts = {"": "neither", ", P": "P only", ", R": "R only", ", P, R": "P and R"}
@@ -99,11 +96,10 @@ def scaling(
     bias: np.ndarray,
     exponents: Mapping[str, tuple[float, float]],
 ) -> Figure:
-    """Theorem 2 of paper B: the oracle's descent for each n, its floor, and two powers of n.
+    """Theorem 2: the oracle's descent for each n, its floor, and two powers of n.
 
     `start`: sample sizes (m,) and distances of spectral starts (repeats, m); `bias` (repeats,
-    sizes): that of the gradient at `sizes`; `exponents` (value, standard error) of "floor", "start"
-    and "bias".
+    sizes); `exponents` (value, standard error) of "floor", "start" and "bias".
     """
     figure, (path, bottom, powers) = plots.panels(1, 3, height=2.6)
     ends = []
@@ -141,10 +137,7 @@ def scaling(
 def optimisers(
     recorded: np.ndarray, excess: Excess, step_sizes: Mapping[str, float], step_size: float
 ) -> Figure:
-    """Every optimiser at its best step, and the iterations that it needs to come within 10 %.
-
-    A rule that is not in `step_sizes` has the step `step_size`.
-    """
+    """Every optimiser at its best step, by default `step_size`; iterations to within 10 %."""
     steps = recorded[-1]
     figure, (path, reached) = plots.panels(1, 2, height=3.1)
     needed = {name: first_below(recorded, excess[name], 0.1) for name in OPTIMISERS}

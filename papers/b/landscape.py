@@ -1,7 +1,6 @@
 """Paper B's loss around its minima: Theorem 1, Assumption 3, Lemmas 1, 2, 4, 7, Eqs. 3 and 4.
 
-Displayed constants of the paper are blank in the text at hand; those used here are derived. The
-claims' words and bounds are in `statements.toml`.
+Displayed constants of the paper are blank in the text at hand; those used here are derived.
 """
 
 import numpy as np
@@ -16,7 +15,7 @@ from papers.b.statements import PAPER
 
 
 def _standard_errors(estimates, expected) -> float:
-    """Largest |mean - expected| over entries of estimates (draws, ...), in standard errors."""
+    """The largest |mean - expected| of estimates (draws, ...), in standard errors."""
     error = estimates.std(0, ddof=1) / np.sqrt(len(estimates))
     return float((np.abs(estimates.mean(0) - expected) / error).max())
 
@@ -48,31 +47,25 @@ def by_monte_carlo(
     logits = np.einsum("id,de,ie->i", white, S, white)
     share = named.Sigma[0, 0] / problem.Sigma[0, 0]
     finite = np.linalg.det(np.eye(problem.d) - 2 * c * share * S) ** -0.5
-    errors = {
-        "ratio": _standard_errors(weighted, moments),
-        "population": _standard_errors(losses, loss),
-        "integrable": _standard_errors(np.exp(c * logits), finite),
-    }
-    return PAPER.claims(errors)
+    pairs = {"ratio": (weighted, moments), "population": (losses, loss)}
+    pairs["integrable"] = np.exp(c * logits), finite
+    return PAPER.claims({id: _standard_errors(*pair) for id, pair in pairs.items()})
 
 
 def search(problem: Regression, starts: int) -> float:
-    """The largest distance to the minima, "left_right", at which L-BFGS on L + R ends.
-
-    From Gaussian starts of seeds 0 ... starts - 1.
-    """
-    space, k, d, distance = manifold.of(problem), problem.k, problem.d, 0.0
+    """The largest distance to the minima, "left_right", where L-BFGS on L + R ends."""
+    shape, distances = (problem.k + problem.d, problem.d), []
 
     def value(flat):
-        Z = flat.reshape(k + d, d)
+        Z = flat.reshape(shape)
         return _excess(problem, Z), manifold.gradient(problem, Z).ravel()
 
     options = {"maxiter": 5000, "ftol": 1e-16, "gtol": 1e-12}
     for seed in range(starts):
-        start = np.concatenate(regression.gaussian_start(seed, d, k)).ravel()
+        start = np.concatenate(regression.gaussian_start(seed, problem.d, problem.k)).ravel()
         end = minimize(value, start, jac=True, method="L-BFGS-B", options=options)
-        distance = max(distance, space.distance(end.x.reshape(k + d, d), "left_right"))
-    return distance
+        distances.append(manifold.of(problem).distance(end.x.reshape(shape), "left_right"))
+    return max(distances)
 
 
 def _excess(problem, Z):
@@ -85,18 +78,14 @@ def _excess(problem, Z):
 def minima(
     problem: Regression, points: np.ndarray, distance: float, named: Regression
 ) -> list[Claim]:
-    """Theorem 1.2: `points` (Z_Q) have no excess and no R; a `search` ended `distance` from them.
-
-    Measured on the problem as it is `named`.
-    """
+    """Theorem 1.2: `points` Z_Q have no excess, no R; a `search` ended `distance` away."""
     A, B = points[:, : named.k], points[:, named.k :]
     scale = regression.excess_loss(named, 0 * A[0], 0 * B[0])
     excess = regression.excess_loss(named, A, B).max() / scale
     balance = regression.regulariser(named.Sigma, A, B).max() / scale
     off = manifold.of(problem).distance(manifold.of(named).point(), "left_right")
-    away = max(distance, off)
-    measured = {"minima.excess": excess, "minima.balance": balance, "minima.search": away}
-    return PAPER.claims(measured)
+    measured = {"minima.excess": excess, "minima.balance": balance}
+    return PAPER.claims(measured | {"minima.search": max(distance, off)})
 
 
 def lemma1(problem: Regression, off: float = 0.0) -> list[Claim]:
@@ -199,13 +188,11 @@ def curvatures(problem: Regression, starts: int, fractions=(0.1, 1.0)) -> dict[s
 
 
 def one_point(worst: dict[str, np.ndarray], off: float = 0.0) -> list[Claim]:
-    """Eqs. 3 and 4 of paper B, with our constants, from the `curvatures` in both norms.
-
-    off: by what share the constants are wrong.
-    """
-    ratios = [(norm, *values / (1 + off)) for norm, values in worst.items()]
-    sides = ({f"convex.{norm}": low, f"smooth.{norm}": high} for norm, low, high in ratios)
-    return [claim for pair in sides for claim in PAPER.claims(pair)]
+    """Eqs. 3 and 4 with our constants, off by a share, from `curvatures`."""
+    sides = {}
+    for norm, values in worst.items():
+        sides[f"convex.{norm}"], sides[f"smooth.{norm}"] = values / (1 + off)
+    return PAPER.claims(sides)
 
 
 def descent_ratio(problem: Regression, norm: str, draws: int) -> float:

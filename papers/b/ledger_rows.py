@@ -1,7 +1,6 @@
 """The ledger of paper B (2603.01514): every statement's rows, in the true or a wrong world.
 
-What a row measures is measured once, for the true world and all wrong ones. Words, bounds and wrong
-worlds are in `statements.toml`.
+What a row measures is measured once, for the true world and all wrong ones.
 """
 
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ import numpy as np
 from scipy.stats import ortho_group
 
 from lib import regression, seeds
-from lib.companion.claims import Claim, furthest, interval, remarked
+from lib.companion.claims import Claim, furthest, interval
 from lib.regression import PreconditionedRule, Regression, manifold
 from papers.b import landscape, scaling
 from papers.b.scaling import leading
@@ -23,7 +22,7 @@ from papers.wrong_worlds import TRUE, World
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of the ledger's problems; the defaults are those of notebook 29 at demo scale."""
+    """The sizes of the ledger's problems, by default notebook 29's at demo scale."""
 
     d: int = 3
     k: int = 5
@@ -69,7 +68,7 @@ def _off(sizes, values, world):
 
 
 def _not_exceeded(values):
-    """The 90 % quantile in each quarter of the draws, of (..., draws, sizes): (..., 4, sizes)."""
+    """90 % quantiles in quarters of the draws, (..., draws, sizes): (..., 4, sizes)."""
     return np.quantile(values.reshape(*values.shape[:-2], 4, -1, values.shape[-1]), 0.9, axis=-2)
 
 
@@ -79,14 +78,13 @@ def _self_logits(sizes):
 
 
 def _assumptions(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Assumptions 1-3 on twenty draws, and A3's exact condition by a search over the manifold."""
+    """Assumptions 1-3 on twenty draws, and A3's exact condition by a search."""
     drawn = [_problem(sizes, seed) for seed in range(20)]
     lowest = min(_named(problem, world).assumptions()["A1"][0] for problem in drawn)
     signal = min(problem.assumptions()["A2"][0] for problem in drawn)
     moment = min(problem.largest_moment for problem in drawn)
     covariance = PAPER.claim("a1", lowest, bound=f"≥ {sizes.floor * (1 - 1e-9)!r}")
-    claims = [covariance, PAPER.claim("a2", signal), PAPER.claim("a3", moment)]
-    yield from PAPER.rows("20 draws", 20, claims)
+    yield from PAPER.rows("20 draws", 20, [covariance, *PAPER.claims({"a2": signal, "a3": moment})])
     ratio = furthest(_self_logits(sizes) * (1 + world.of("constant off")), 1.0)
     yield from PAPER.rows("3 draws", 3, [PAPER.claim("a3.exact", ratio)])
 
@@ -100,7 +98,7 @@ def _monte_carlo(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 @cache
 def _searched_minima(sizes):
-    """Points Z_Q of 100 random Q, (100, k + d, d); how far a search from 20 starts ends."""
+    """Z_Q of 100 random Q, (100, k + d, d); how far a search from 20 starts ends."""
     problem = _problem(sizes)
     rotations = ortho_group.rvs(problem.d, 100, random_state=seeds.stream(0, "draws"))
     points = np.array([manifold.of(problem).point(Q) for Q in rotations])
@@ -149,7 +147,7 @@ def _starts_measured(sizes):
 
 
 def _starts(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Lemmas 3-6: sample preconditioner and spectral start, with probability over data sets."""
+    """Lemmas 3-6: sample preconditioner and spectral start, over data sets."""
     ns, near, inverse, low, high = _starts_measured(sizes)
     problem, draws = _problem(sizes), sizes.draws
     constant = 1 + world.of("constant off")
@@ -171,7 +169,7 @@ def _starts(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 
 def _in_parts(values, measure):
-    """`measure` of (10, draws, entries), ten parts of each size's draws: (10, sizes)."""
+    """`measure` (10, draws, entries), ten parts of a size's draws: (10, sizes)."""
     parts = ([v[r::10][: len(v) // 10] for r in range(10)] for v in values)
     each = (np.stack(part).reshape(10, len(part[0]), -1) for part in parts)
     return np.array([measure(part) for part in each]).T
@@ -223,7 +221,7 @@ def _softmax(sizes, ns):
 
 
 def _concentration(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Lemmas 9-11, 13-15, 18-20, 22, 23: sums over softmax weights, by Monte Carlo in n."""
+    """Lemmas 9-11, 13-15, 18-20, 22, 23: sums over softmax weights."""
     ns = (100, 200, 400, 800)
     for queries, measured in _softmax(sizes, ns).items():
         exponents = {id: leading(ns, _off(ns, values, world)) for id, values in measured.items()}
@@ -256,19 +254,18 @@ def _gradient_biases(sizes, ns):
 
 
 def _biases(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Theorems 3, 4, 5: the bias of the gradients of L^ + R^, L^ and R^ near the minima."""
+    """Theorems 3, 4, 5: the bias of the gradients of L^ + R^, L^ and R^."""
     ns = (25, 50, 100, 200)
     quiet = f"n = 25 to 200, 4 points, signal {sizes.signal / 4:g}"
     loud = f"n = 25 to 200, one point, signal {sizes.signal:g}"
-    for id, name, words, where in (
-        ("theorem3", "L^ + R^", (), quiet),
-        ("theorem4", "L^", ("largest ",), quiet),
-        ("theorem4", "loud", ("",), loud),
-        ("theorem5", "R^", (), quiet),
+    for id, name, where, about in (
+        ("theorem3", "L^ + R^", quiet, {}),
+        ("theorem4", "L^", quiet, {"say": ("largest ",)}),
+        ("theorem4", "loud", loud, {"say": ("",), "why": LOUD}),
+        ("theorem5", "R^", quiet, {}),
     ):
         values = _off(ns, _gradient_biases(sizes, ns)[name], world)
-        claim = PAPER.mean(id, leading(ns, values), say=words)
-        yield from PAPER.rows(where, None, [remarked(claim, LOUD if name == "loud" else "")])
+        yield from PAPER.rows(where, None, [PAPER.mean(id, leading(ns, values), **about)])
 
 
 @cache
@@ -321,9 +318,8 @@ def _scaling(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     run = scaling.from_slowest_mode(problem, 1e-3, source, 200, factor=factor)
     slope = fitted_slope(run.iterations, np.log(run.excess([problem])), 0, 100)
     ratio = (slope / (2 * np.log1p(-rates[0] / rates[-1])))[0]
-    yield from PAPER.rows(
-        "population loss, slowest mode", None, [PAPER.claim("theorem2.rate", ratio)]
-    )
+    rate = PAPER.claim("theorem2.rate", ratio)
+    yield from PAPER.rows("population loss, slowest mode", None, [rate])
 
 
 SECTIONS = {

@@ -29,7 +29,7 @@ def _draws(rng, draws, n, d):
 
 
 def repeated(measure: Callable, sizes: Sequence[float], draws: int, role: str) -> np.ndarray:
-    """measure(size, rng) for every size, (..., draws, sizes); each draw has its own stream."""
+    """measure(size, rng) for every size, (..., draws, sizes), a stream a draw."""
     streams = [seeds.stream(r, role) for r in range(draws)]
     values = np.array([[measure(size, rng) for size in sizes] for rng in streams])
     return np.moveaxis(values, (0, 1), (-2, -1))
@@ -57,7 +57,7 @@ def softmax_sums(
 
 
 def _sums(u, query, g):
-    """`softmax_sums` of some draws of keys g (draws, n, d), whose first becomes the query."""
+    """`softmax_sums` of draws of keys g (draws, n, d), whose first becomes the query."""
     g[:, 0] = query
     n, square, limit = g.shape[1], lambda v: v[:, :, None] * v[:, None], np.eye(len(u))
     e = np.exp(g @ u - u @ u / 2)  # of mean 1, under which a key has mean u and covariance I
@@ -89,8 +89,8 @@ def integrated(
     """Theorem 4's integrals over the query g ~ N(0, I), u = L^T g: (repeats, sizes) by name.
 
     "mean": E |g|^2 |E[c | g] - u|^2, "outer": E |E[c c^T | g] - u u^T|^2, "covariance": E |E[C | g]
-    - I|^4. The square of a mean is the inner product of two independent estimates of it, each from
-    `draws` sets of keys, so that noise does not add to it.
+    - I|^4. A power of a mean is made of independent estimates of it, so that noise does not add to
+    it: two from 2 `draws` sets of keys each, for the fourth power four from `draws`.
     """
     powers = {name: np.empty((queries, len(sizes))) for name in ("mean", "outer", "covariance")}
     for q in range(queries):
@@ -123,7 +123,7 @@ def leading(sizes: Sequence[int] | np.ndarray, values: np.ndarray, since: float 
 
 
 def least_squares_errors(problem: Regression, sizes: Sequence[int], draws: int) -> np.ndarray:
-    """||(M^ - M) Sigma^{1/2}||^2 over its mean k noise^2 d / (n - d - 1), (draws, sizes)."""
+    """||(M^ - M) Sigma^{1/2}||^2 over its mean k noise^2 d / (n-d-1), (draws, sizes)."""
 
     def square(n, rng):
         estimate = manifold.estimate(*problem.sample(n, rng))
@@ -134,10 +134,7 @@ def least_squares_errors(problem: Regression, sizes: Sequence[int], draws: int) 
 
 
 def perturbed_starts(problem: Regression, sizes: Sequence[float], draws: int) -> np.ndarray:
-    """Distance to the minima of the start for Sigma + s S and M + s N, (draws, sizes).
-
-    S and N have size 1, s is each of `sizes`.
-    """
+    """The distance to the minima of those of Sigma + s S, M + s N, (draws, sizes)."""
     space, distances = manifold.of(problem), np.empty((draws, len(sizes)))
     for r in range(draws):
         rng = seeds.stream(r, "draws")
@@ -154,22 +151,20 @@ def perturbed_starts(problem: Regression, sizes: Sequence[float], draws: int) ->
 def spectral_distances(problem: Regression, sizes: Sequence[int], repeats: int) -> np.ndarray:
     """Lemma 3's two events for fresh data sets, (2, repeats, sizes).
 
-    The distance of the spectral start to the manifold, and the operator norm of Sigma^{1/2}
-    Sigma^^{-1} Sigma^{1/2} - I.
+    The spectral start's distance to the minima, and ||Sigma^{1/2} Sigma^^{-1} Sigma^{1/2} - I||.
     """
-    space = manifold.of(problem)
 
     def events(n, rng):
         X, Y = problem.sample(n, rng)
+        start = np.concatenate(manifold.spectral_start(X, Y))
         inverse = problem.root @ np.linalg.inv(X.T @ X / n) @ problem.root
-        off = np.linalg.norm(inverse - np.eye(problem.d), 2)
-        return space.distance(np.concatenate(manifold.spectral_start(X, Y))), off
+        return manifold.of(problem).distance(start), np.linalg.norm(inverse - np.eye(problem.d), 2)
 
     return repeated(events, sizes, repeats, "labels")
 
 
 def near(problem: Regression, seed: int) -> np.ndarray:
-    """A point Z (k + d, d) near the manifold: a minimum and 0.02 of a Gaussian matrix."""
+    """Z (k + d, d) near the manifold: a minimum and 0.02 of a Gaussian matrix."""
     minimum = manifold.of(problem).point()
     return minimum + 0.02 * seeds.stream(seed, "draws").standard_normal(minimum.shape)
 
@@ -182,12 +177,9 @@ def regulariser_bias(
     R^'s first-order change with X^T X / n, whose mean is zero, is taken out.
     """
     rng, step = seeds.stream(seed, "draws"), 1e-4
-    A, B = Z[: problem.k], Z[problem.k :]
+    layer = Z[: problem.k], Z[problem.k :]
+    gradient = lambda S: np.concatenate(regression.regulariser_gradients(S, *layer), -2)
     bias = np.empty((repeats, len(sizes), *Z.shape))
-
-    def gradient(Sigma):
-        return np.concatenate(regression.regulariser_gradients(Sigma, A, B), -2)
-
     for r, j in np.ndindex(repeats, len(sizes)):
         total = 0.0
         for g in _draws(rng, draws, sizes[j], problem.d):
@@ -201,11 +193,7 @@ def regulariser_bias(
 
 
 def loss_bias(problem: Regression, Z: np.ndarray, sizes, draws: int, repeats: int) -> np.ndarray:
-    """E grad L^ - grad L at Z by batch size, (repeats, sizes, k + d, d).
-
-    `draws` queries each with its own keys per estimate, with the control variate of
-    `regression.oracle`.
-    """
+    """E grad L^ - grad L at Z by batch size, `draws` queries: (repeats, sizes, k + d, d)."""
     layer = Z[: problem.k], Z[problem.k :]
     A, B = (torch.from_numpy(part)[None, None] for part in layer)
     limit = np.concatenate(regression.population_gradients(problem, *layer))
@@ -220,7 +208,7 @@ def loss_bias(problem: Regression, Z: np.ndarray, sizes, draws: int, repeats: in
 
 
 def gradient_bias(problem: Regression, sizes, draws: int, repeats: int) -> np.ndarray:
-    """||E grad L^ - grad L|| at one point near the manifold, by batch size: (repeats, sizes)."""
+    """||E grad L^ - grad L|| at one point, by batch size: (repeats, sizes)."""
     bias = loss_bias(problem, near(problem, 0), sizes, draws, repeats)
     return np.linalg.norm(bias, axis=(-1, -2))
 
@@ -240,7 +228,7 @@ def tail_excess(problem: Regression, history: RegressionHistory, since: int) -> 
 
 
 def every_step(rule, source, start, covariance, steps: int) -> RegressionHistory:
-    """One rule's history at all iterations from A_0 (seeds, k, d) and B_0 (seeds, d, d)."""
+    """One rule's history at all iterations from A_0 (seeds, k, d), B_0 (seeds, d, d)."""
     record = list(range(steps + 1))
     return regression.descend(source, {"": rule}, {"": start}, covariance, steps, record)[""]
 
@@ -248,10 +236,7 @@ def every_step(rule, source, start, covariance, steps: int) -> RegressionHistory
 def from_slowest_mode(
     problem: Regression, distance: float, source, steps: int, runs: int = 1, factor: float = 1.0
 ) -> RegressionHistory:
-    """Algorithm 1 with eta = factor / lambda_max, from a `distance` along the slowest mode.
-
-    There the rate that theory gives for the worst case is met.
-    """
+    """Algorithm 1, eta = factor / lambda_max, from a `distance` along the slowest mode."""
     space, k = manifold.of(problem), problem.k
     rates, directions = regression.modes(problem)
     Z = space.point() + distance * directions[0] / space.norm(directions[0])
@@ -280,10 +265,7 @@ class Floors:
 def scaling(
     problem: Regression, sizes: Sequence[int], steps: int, draws: int, of_seeds: Sequence[int]
 ) -> Floors:
-    """Algorithm 1 on the oracle gradient of batches of each size, with eta = 1 / lambda_max.
-
-    From the radius of the one-point bounds, along the slowest mode.
-    """
+    """Algorithm 1 on each size's oracle, from the radius of the one-point bounds."""
     radius, count = manifold.of(problem).constants().radius, len(of_seeds)
     sources = (regression.oracle(problem, n, draws, of_seeds) for n in sizes)
     runs = [from_slowest_mode(problem, radius, source, steps, count) for source in sources]
@@ -300,24 +282,17 @@ def scaling(
 
 
 def theorem_2(floors: Floors) -> list[Claim]:
-    """Geometric down to the floor, at the linearised rate; the floor falls like n^-2."""
+    """Geometric at the linearised rate down to the floor, which falls like n^-2."""
     floor = floors.sizes, floors.floor.T
     pairs = zip(floors.excess[-1], floors.floor[-1], strict=True)
     slopes = [geometric_phase(floors.iterations, *pair)[0] for pair in pairs]
     rate = np.mean(slopes) / np.log(floors.factor)
-    return [
-        PAPER.claim("thm2.rate", rate),
-        PAPER.claim("thm2.floor", power_fit(*floor)[0]),
-        PAPER.mean("thm2.floor_late", leading(*floor, LATE)),
-    ]
+    values = {"thm2.rate": rate, "thm2.floor": power_fit(*floor)[0]}
+    return [*PAPER.claims(values), PAPER.mean("thm2.floor_late", leading(*floor, LATE))]
 
 
 def powers(sizes, distances: np.ndarray, bias_sizes, bias: np.ndarray) -> list[Claim]:
-    """Spectral start's distance ~ n^{-1/2} (paper B, Lemma 3) and gradient bias ~ 1/n (Theorem 4).
-
-    `distances` (repeats, sizes) at the sample sizes `sizes`, `bias` (repeats, bias_sizes) at
-    `bias_sizes`.
-    """
+    """`distances` ~ n^{-1/2} (Lemma 3) and `bias` ~ 1/n (Theorem 4), (repeats, sizes) each."""
     start, error = power_fit(sizes, distances)
     return [
         replace(PAPER.claim("distance", start, say=(error,)), id="lemma3"),

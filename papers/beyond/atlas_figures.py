@@ -17,9 +17,9 @@ LABELS |= {"l_1": r"$\ell_1$", "l_3": r"$\ell_3$", "l_inf": r"$\ell_\infty$"}
 
 
 def dumbbells(rows: Mapping[str, Row], reached: Mapping[str, Ratios]) -> Figure:
-    """A line per rule, by predicted norm: its ratio there, and the largest median of the others.
+    """A line per rule, by predicted norm: its ratio there, and the best median of the others.
 
-    A bar is the range over runs; the name of a rule predicted to stay below 0.99 is grey.
+    A bar is the range over runs; a name in grey was predicted to stay below 0.99.
     """
     order = sorted(rows, key=lambda name: column(rows[name].highest))
     figure, (axis,) = plots.panels(1, 1, height=1.1 + 0.16 * len(rows))
@@ -58,10 +58,7 @@ def _written(row: str) -> str:
 
 
 def convergence(panels: Mapping[str, Mapping[str, Ratios]], norms: Mapping[str, str]) -> Figure:
-    """1 - ratio in each rule's norm over the steps; a panel per schedule.
-
-    At the right the exponent in t over the last decade, where the median falls.
-    """
+    """1 - ratio in each rule's norm over t, a panel per schedule, with exponents."""
     figure, axes = plots.panels(1, len(panels), height=3.0)
     for axis, (title, reached) in zip(axes, panels.items(), strict=True):
         ends, lowest = [], 1.0
@@ -125,7 +122,7 @@ def used(
     by_rule: Mapping[str, Ratios],
     share: Mapping[tuple[str, int], float],
 ) -> Figure:
-    """How far the shortfall under decay is off the law; other tokens; own norms beside others."""
+    """Shortfall under decay off the law; other tokens; own norms beside others."""
     figure, axes = plots.panels(1, 3, height=2.9)
     off = {}
     for name, look in zip(DECAYED, plots.SERIES):

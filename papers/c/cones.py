@@ -26,7 +26,7 @@ MOVED = 1e-3  # the least change of D, as a share, of a run that is said to move
 
 @dataclass(frozen=True)
 class Selection:
-    """A selection of tokens and its max-margin direction: `tokens` have it as their opt tokens."""
+    """A selection and its max-margin direction: `tokens` have it as their opt tokens."""
 
     tokens: TokenSet
     solution: MaxMargin
@@ -39,13 +39,13 @@ class Selection:
 
 
 def select(tokens: TokenSet, opt: np.ndarray, p: float) -> Selection:
-    """The Selection of the tokens `opt` (runs, n); svm.Infeasible where no W can make it."""
+    """The Selection of `opt` (runs, n); svm.Infeasible where no W can make it."""
     chosen = replace(tokens, opt=opt)
     return Selection(chosen, svm.token_svm(chosen, norm=p), p)
 
 
 def locally_optimal(selection: Selection) -> np.ndarray:
-    """True where all selected tokens' scores are above their support tokens' (Definition 3)."""
+    """Definition 3: whether all selected tokens' scores are above their support tokens'."""
     tokens = selection.tokens
     scores = attention.scores(tokens, tokens.u)
     best = np.take_along_axis(scores, tokens.opt[..., None], -1)
@@ -54,13 +54,13 @@ def locally_optimal(selection: Selection) -> np.ndarray:
 
 
 def _delta(selection):
-    """Half the smallest excess over 1 of the margins of other than support tokens (Eq. 4)."""
+    """Eq. 4: half the smallest excess over 1 of the other tokens' margins."""
     margins = selection.solution.margins
     return np.where(margins > 1 + SUPPORT, margins - 1, np.inf).min((1, 2)) / 2
 
 
 def _nearness(selection):
-    """min(delta, 1/2): at ||W_mm|| over it softmax begins to tell support tokens from others."""
+    """min(delta, 1/2): at ||W_mm|| over it softmax tells support tokens from others."""
     return np.minimum(_delta(selection), 0.5)
 
 
@@ -78,25 +78,21 @@ def radius(selection: Selection) -> np.ndarray:
 
 def on_the_edge(selection: Selection, mu: np.ndarray, draws: int, seed: int = 0) -> np.ndarray:
     """Random unit directions with D = mu (runs,) from the selection's, (draws, runs, D)."""
-    E = stream(seed, "draws").standard_normal((draws, *selection.direction.shape))
-    return _edge_along(selection, mu, E)
+    directions = stream(seed, "draws").standard_normal((draws, *selection.direction.shape))
+    return _edge_along(selection, mu, directions)
 
 
 def _edge_along(selection, mu, E):
-    """The first W_mm/||W_mm|| + s E with D = mu, of unit norm, E (draws, runs, D): bisection."""
+    """The first W_mm/||W_mm|| + s E with D = mu, of unit norm, E (draws, runs, D)."""
     direction, p = selection.direction, selection.p
-
-    def moved(log_s):
-        return direction + np.exp(log_s)[..., None] * E
-
-    low, high = np.full(E.shape[:2], -25.0), np.full(E.shape[:2], -25.0)
-    while (
-        outside := directional_bregman(moved(high), direction, p) < mu
-    ).any() and high.max() < 10:
-        low, high = np.where(outside, high, low), high + np.where(outside, 0.5, 0.0)
+    moved = lambda log_s: direction + np.exp(log_s)[..., None] * E
+    D = lambda log_s: directional_bregman(moved(log_s), direction, p)
+    low = high = np.full(E.shape[:2], -25.0)
+    while (inside := D(high) < mu).any() and high.max() < 10:
+        low, high = np.where(inside, high, low), high + np.where(inside, 0.5, 0.0)
     for _ in range(40):
         middle = (low + high) / 2
-        below = directional_bregman(moved(middle), direction, p) <= mu
+        below = D(middle) <= mu
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     W = moved(low)
     return W / norm(W, p)[..., None]
@@ -111,7 +107,7 @@ def _worst_edges(selection):
 
 
 def _slacks(selection, mu):
-    """Eqs. 12a-c on the edge of the cone of mu (runs,): four slacks, (4,), that must be 1 or more.
+    """Eqs. 12a-c on the edge of the cone of mu (runs,): four slacks, 1 or more each.
 
     The margins m of V there: (12a) (m_tau - m_t)/delta for a support token t and another tau; (12b)
     (m_tau - 1)/delta; (12c) 2 m_t, and 3/2 over m_t; smallest over runs and `_worst_edges`.
@@ -131,13 +127,11 @@ def _slacks(selection, mu):
 
 
 def lemma19(selection: Selection) -> Claim:
-    """Eqs. 12a-c in the cone of mu_0; its words name the widest 10^k mu_0 in which they hold."""
-    mu, room = radius(selection), 0
-    slack = _slacks(selection, mu).min()
-    while room < 5 and _slacks(selection, mu * 10.0**room).min() >= 1:
-        room += 1
+    """Eqs. 12a-c in the cone of mu_0, and the widest 10^k mu_0 in which they hold."""
+    slack = lambda k: _slacks(selection, radius(selection) * 10.0**k).min()
+    room = next((k for k in range(5) if not slack(k) >= 1), 5)
     far = f", which hold up to {10 ** (room - 1):,} mu_0" if room else ""
-    return claim("lemma19", slack, selection.p, say=(far,))
+    return claim("lemma19", slack(0), selection.p, say=(far,))
 
 
 def _descent(selection, W, toward):
@@ -170,8 +164,7 @@ def lemma20(selection: Selection, multiples: np.ndarray, draws: int = 20) -> lis
         with np.errstate(invalid="ignore", divide="ignore"):
             constants.append(np.min([np.log(value) + s + fall for value, s in values], 0))
     grown = (np.array(constants[1:]) - constants[0]).min()
-    values = {"lemma20.positive": positive, "lemma20.rate": grown}
-    return PAPER.claims(values, selection.p)
+    return PAPER.claims({"lemma20.positive": positive, "lemma20.rate": grown}, selection.p)
 
 
 def _excess(selection, W):

@@ -1,4 +1,4 @@
-"""Paper C's figures: those of Section 5, rates, basins, and the results that it generalises."""
+"""Paper C's figures: Section 5, rates, basins, the results that it generalises."""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,7 +19,7 @@ def _look(p: float) -> plots.Look:
 
 
 def divergences(histories: Mapping[float, MirrorHistory], same, by_q, caption: str) -> Figure:
-    """Divergence of every exponent's run from every SVM, (p, q); lower row: the paper's reading."""
+    """Divergence of every run from every SVM, (p, q); below: the paper's reading."""
     figure, axes = plots.panels(2, len(histories), height=2.0)
     rows = ((same, "same tokens for all SVMs"), (by_q, "each SVM its own tokens"))
     for row, (table, reading) in zip(axes.reshape(2, -1), rows, strict=True):
@@ -48,7 +48,7 @@ def joint(
     first: int,
     caption: str,
 ) -> Figure:
-    """Joint training: directions of W and v and their SVMs; the first weights; the divergences."""
+    """Joint training: directions of W and v; the first weights; the divergences."""
     figure, axes = plots.panels(2, 2, height=2.4)
     last = []
     for p, history in histories.items():
@@ -109,7 +109,7 @@ def lemma29(
 def basins(
     widths: Sequence[float], kept: Mapping[tuple[float, float], np.ndarray], caption: str
 ) -> Figure:
-    """Shares of starts that end at their cone's selection, by (p, multiple of ||W_mm||)."""
+    """Shares of starts that end at their cone's selection, by (p, ||W_0||/||W_mm||)."""
     multiples = list(dict.fromkeys(m for _, m in kept))
     figure, axes = plots.panels(1, len(multiples), height=2.3)
     for axis, m in zip(axes, multiples, strict=True):

@@ -1,4 +1,4 @@
-"""The ledger of paper C (2410.14581): every statement's rows, in the true or a wrong world."""
+"""The ledger of paper C (2410.14581): its rows, in the true or a wrong world."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from papers.wrong_worlds import TRUE, World
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of the ledger's problems; the defaults are those of notebook 39 at demo scale."""
+    """The sizes of the ledger's problems, by default notebook 39's at demo scale."""
 
     seeds: int = 8
     n: int = 6
@@ -40,33 +40,29 @@ EXPONENTS = np.append(np.geomspace(1.05, 10, 25), 1.999)
 
 
 @cache
-def _data(seeds: int, n: int, T: int, d: int) -> TokenSet:
+def _data(sizes: Sizes) -> TokenSet:
     """Paper C's data, our seeds."""
-    return tokens.unit_tokens(range(seeds), n, T, d)
+    return tokens.unit_tokens(range(sizes.seeds), sizes.n, sizes.T, sizes.d)
 
 
 @cache
 def _selections(sizes: Sizes, p: float) -> cones.Selection:
     """The locally optimal selections that training with p finds from random starts."""
-    drawn = _data(sizes.seeds, sizes.n, sizes.T, sizes.d)
-    return rates.found_selections(drawn, range(sizes.seeds), p, sizes.find_steps)
+    return rates.found_selections(_data(sizes), range(sizes.seeds), p, sizes.find_steps)
 
 
 def _inequalities(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemmas 12-15 on random matrices and numbers, many zero or tiny, and where attained.
 
-    Measured: the smallest ratio larger / smaller side over all EXPONENTS; the smaller side is off
-    by the world's "constant off".
+    Measured: the smallest ratio larger / smaller side over all EXPONENTS.
     """
     draw, count, size, ratios = stream(0, "draws"), sizes.draws, 16, {}
     x, y = np.sort(10 ** draw.uniform(-3, 3, (2, count)), 0)[::-1]
     x, y = np.append(x, [1.0, 1.0]), np.append(y, [1 - 1e-6, 1e-9])  # nearly equal, nearly zero
     ends = np.stack([np.ones(size), np.eye(size)[0]])  # where the two norms' ratio is extreme
     for p in EXPONENTS:
-        a, b = (
-            draw.standard_normal((count, size)) ** 3 * (draw.random((count, size)) > 0.1)
-            for _ in range(2)
-        )
+        shape = count, size
+        a, b = (draw.standard_normal(shape) ** 3 * (draw.random(shape) > 0.1) for _ in range(2))
         near = np.concatenate([b, a * (1 + 1e-3 * b)])
         unit = [v / geometry.norm(v, p)[:, None] for v in (np.concatenate([a, a]), near)]
         pairs = {
@@ -91,13 +87,11 @@ def _inequalities(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 def _gradients(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemmas 16 and 18 at matrices of all sizes."""
-    drawn = _data(sizes.seeds, sizes.n, sizes.T, sizes.d)
-    off = world.of("constant off")
+    drawn, off = _data(sizes), world.of("constant off")
     matrices = step_lemmas.random_matrices(drawn, 40)
-    loss = step_lemmas.lemma16(drawn, matrices, off)
     gradient = [step_lemmas.lemma18(drawn, matrices, p, off) for p in sizes.exponents]
     where = "40 matrices of sizes from 0.01 to 1000"
-    yield from PAPER.rows(where, sizes.seeds, loss)
+    yield from PAPER.rows(where, sizes.seeds, step_lemmas.lemma16(drawn, matrices, off))
     yield from PAPER.rows(f"{where}, and the data that attain it", sizes.seeds, gradient)
 
 
@@ -108,31 +102,25 @@ def _pairs(steps):
 
 
 def _steps(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Lemmas 4, 22, 24, 25 along plain lp-AttGD from a random start, at recorded pairs of steps."""
-    drawn = _data(sizes.seeds, sizes.n, sizes.T, sizes.d)
-    record = _pairs(sizes.steps)
+    """Pairs of steps of plain lp-AttGD: Lemma 4 from W_mm, 22, 24, 25 from a random start."""
+    drawn, start = _data(sizes), gaussian_start(_data(sizes), range(sizes.seeds))
 
-    def steps(data, rule, start):
+    def steps(data, p, eta, start):
+        rule = MirrorRule(p, eta, normalised=False)
+        record = _pairs(sizes.steps)
         history = train(data, world.rule(rule), sizes.steps, start, record=record)
         return step_lemmas.Steps(data, replace(history, rule=rule))
 
-    start = gaussian_start(drawn, range(sizes.seeds))
     for p in sizes.exponents:
         near = _selections(sizes, p)
-        along = steps(near.tokens, MirrorRule(p, 1.0, normalised=False), near.solution.W)
-        growth, count = step_lemmas.lemma4(along), len(near.solution.W)
-        yield from PAPER.rows("plain, η = 1, from W_mm", count, [growth])
-        taken = steps(drawn, MirrorRule(p, 0.01, normalised=False), start)
-        where = "plain, η = 0.01, random start"
-        yield from PAPER.rows(where, sizes.seeds, step_lemmas.step_claims(taken))
+        growth = step_lemmas.lemma4(steps(near.tokens, p, 1.0, near.solution.W))
+        yield from PAPER.rows("plain, η = 1, from W_mm", len(near.solution.W), [growth])
+        taken = step_lemmas.step_claims(steps(drawn, p, 0.01, start))
+        yield from PAPER.rows("plain, η = 0.01, random start", sizes.seeds, taken)
 
 
 def _cones(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Lemmas 19-21, 27, 28 and 30: on the edge of the cone of mu_0 and along training inside it.
-
-    Of the selections with their direction and labels as the world names them. For Lemma 30 the
-    norm's exponent in k is off by the world's.
-    """
+    """Lemmas 19-21, 27, 28, 30: on the edge of the cone of mu_0, and training in it."""
     multiples, edge = np.geomspace(5, 5e6, 13), "edge of the cone of μ_0"
     for p in sizes.exponents:
         true = _selections(sizes, p)
@@ -149,23 +137,20 @@ def _cones(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         inside = cones.on_the_edge(true, mu / 4, 1, seed=4)[0].reshape(W_mm.shape)
         start = inside * (50 * size)[:, None, None]
         rule = rates.relative_rule(start, p, 0.0002)
-        where = "from D = μ_0/4, ‖W_0‖ = 50 ‖W_mm‖"
         near = train(data, world.rule(rule), 400, start, record=_pairs(400))
         turns = cones.lemma27(named, step_lemmas.Steps(data, replace(near, rule=rule)))
-        yield from PAPER.rows(f"{where}, normalised", count, [turns])
+        yield from PAPER.rows("from D = μ_0/4, ‖W_0‖ = 50 ‖W_mm‖, normalised", count, [turns])
         width = mu ** max(1 / 2, (p - 1) / p)  # of the cone, in the mirror image
         far = _far_out(true, inside, width, solution.W, 4 * sizes.steps)
         stays = cones.lemma28(named, far, mu)
-        where = "from D = μ_0/4, far out, normalised"
-        yield from PAPER.rows(where, count, [stays])
+        yield from PAPER.rows("from D = μ_0/4, far out, normalised", count, [stays])
         rule = MirrorRule(p, 1.0, normalised=False)
-        where = "plain, η = 1, from W_mm"
         plain = train(data, world.rule(rule), sizes.steps * 10, W_mm)
         t = plain.iterations.clip(1) / plain.iterations[-1]
         grown = replace(plain, rule=rule, norm=plain.norm * t ** world.of("exponent off"))
         kept = (selected_tokens(data, plain.W[:, -1]) == data.opt).all(1)
         logarithm = step_lemmas.lemma30(grown, solution.norm, sizes.steps, kept)
-        yield from PAPER.rows(where, count, logarithm)
+        yield from PAPER.rows("plain, η = 1, from W_mm", count, logarithm)
 
 
 def _far_out(selection, start, width, target, steps):
@@ -189,31 +174,29 @@ def _rates(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemma 29 and the theorem on local convergence, from the cone D = 0.001."""
     for p in sizes.rate_exponents:
         selections = _selections(sizes, p)
-        steps, step = sizes.rate_steps, sizes.rate_step
-        history, _ = rates.from_cone(selections, 0.001, 100, steps, step, change=world.rule)
+        steps = sizes.rate_steps, sizes.rate_step
+        history, _ = rates.from_cone(selections, 0.001, 100, *steps, change=world.rule)
         history = replace(history, rule=replace(history.rule, p=p))
         divergence = history.divergence(world.target(selections.solution).W)
         t = history.iterations.clip(1) / history.iterations[-1]
         divergence = divergence * t ** world.of("exponent off")
-        claims = rates.lemma29(history, divergence)
-        claims += [PAPER.claim("convergence", divergence[:, -1].max(), p)]
-        where = "from the cone D = 0.001, normalised"
-        yield from PAPER.rows(where, len(divergence), claims)
+        end = PAPER.claim("convergence", divergence[:, -1].max(), p)
+        claims = *rates.lemma29(history, divergence), end
+        yield from PAPER.rows("from the cone D = 0.001, normalised", len(divergence), claims)
 
 
 def _paths(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """The regularisation paths: of W alone, and of v and W together."""
-    few = _data(sizes.path_seeds, sizes.n, sizes.T, sizes.d)
+    few = _data(replace(sizes, seeds=sizes.path_seeds))
     for p in (1.75, 2, 3):
         path = predecessor.path_against_descent(few, p, (1, 3, 10, 30, 100), 500, 2, world.target)
         claim = PAPER.claim("path", path["path"][:, -1].max(), p)
         yield from PAPER.rows("opt tokens, R = 100 ‖W_mm‖", sizes.path_seeds, [claim])
-    where = "the paper's joint instance, r and R 100-fold"
     instance = section5.joint_instance()
     for p in (1.75, 2, 3):
-        v, W = paths.solve_jointly(instance, p, (10, 100))
-        both = paths.joint_claims(instance, p, v, W, world.target)
-        yield from PAPER.rows(where, None, both)
+        ends = paths.solve_jointly(instance, p, (10, 100))
+        both = paths.joint_claims(instance, p, *ends, world.target)
+        yield from PAPER.rows("the paper's joint instance, r and R 100-fold", None, both)
 
 
 def rate_in_k(sizes: Sizes, p: float) -> tuple[float, float, float]:
@@ -223,11 +206,9 @@ def rate_in_k(sizes: Sizes, p: float) -> tuple[float, float, float]:
     largest since a tenth of `sizes.rate_steps`; then its last ||W|| / ||W_mm|| and its last D.
     """
     selections = _selections(sizes, p)
-    solution, mu = selections.solution, np.full(len(selections.direction), 0.05)
-    start = cones.on_the_edge(selections, mu, 1)[0]
-    W = (start * (3 * solution.norm)[:, None]).reshape(solution.W.shape)
-    rule = MirrorRule(p, 1.0, normalised=False)
-    history = train(selections.tokens, rule, sizes.rate_steps, W)
+    solution = selections.solution
+    plain = lambda rule: MirrorRule(p, 1.0, normalised=False)
+    history, _ = rates.from_cone(selections, 0.05, 3, sizes.rate_steps, change=plain)
     D, k = history.divergence(solution.W), np.log(history.iterations.clip(3))
     bound = {1: np.log(k) / k, 0: np.log(k) ** 2 / k}.get(int(np.sign(p - 2)), k ** (1 - p))
     over = (D / bound)[:, history.iterations >= sizes.rate_steps // 10]

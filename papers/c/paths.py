@@ -20,7 +20,7 @@ from papers.c.statements import PAPER
 
 
 def _on_the_sphere(function, start, R, p):
-    """The minimum of `function`, of value and gradient, on ||w||_p = R by L-BFGS: where, value."""
+    """The minimum of `function` (value, gradient) on ||w||_p = R: where, value."""
 
     def objective(w):
         size = norm(w, p)
@@ -33,7 +33,7 @@ def _on_the_sphere(function, start, R, p):
 
 
 def _log_gap_and_gradient(tokens, W):
-    """log(L - L*) of the first run and its gradient at W (d, d_z), logistic; exact at e^-30000."""
+    """log(L - L*) of the first run and its gradient at W (d, d_z); exact at e^-30000."""
     logits = attention.logits(tokens, W.reshape(1, tokens.shape[-1], -1))
     slopes = attention.slopes(logits, attention.scores(tokens, tokens.u), "logistic")
     pull = slopes.pull[0] * np.exp(slopes.log_scale[0] - slopes.log_gap[0])
@@ -48,7 +48,7 @@ def solve(
     The best from every start (starts, d, d_z) and from the solution for the radius before, on the
     sphere ||W||_{p,p} = R, where the minimum lies as long as growing helps.
     """
-    path, gaps, shape = [], [], starts.shape[1:]
+    path, gaps = [], []
 
     def function(w):
         value, gradient = _log_gap_and_gradient(tokens, w)
@@ -58,13 +58,13 @@ def solve(
         flat = [start.ravel() for start in (*starts, *path[-1:])]
         ends = [_on_the_sphere(function, w / norm(w, p), R, p) for w in flat]
         W, gap = min(ends, key=lambda end: end[1])
-        path.append(W.reshape(shape))
+        path.append(W.reshape(starts.shape[1:]))
         gaps.append(gap)
     return np.array(path), np.array(gaps)
 
 
 def _candidates(tokens, p):
-    """Head and token SVM of every selection that both can make, the largest label margin first."""
+    """Head and token SVM of every selection, the largest label margin first."""
     pairs, (_, n, T, _) = [], tokens.shape
     for chosen in product(range(T), repeat=n):
         selected = np.array([chosen])

@@ -1,8 +1,4 @@
-"""The paper that C generalises (2308.16898): keys and queries, several tokens, the path.
-
-Settings follow that paper's code where it is known; what is reduced or ours is said where it is
-used.
-"""
+"""The paper that C generalises (2308.16898): keys and queries, several tokens, paths."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -22,24 +18,23 @@ from papers.c import paths
 from papers.c.cones import select
 from papers.c.statements import PAPER
 
-RANK = 1e-6  # singular values below this share of the largest are zero
+RANK = 1e-6  # in a rank, singular values below this share of the largest are zero
 claim = PAPER.claim
 SELECTED = 1e-3  # a softmax weight above it counts as selected, as in that paper's code
 
 
 def _alignment(W: np.ndarray, V: np.ndarray) -> np.ndarray:
-    """<W, V> / (||W||_F ||V||_F) of W and V (..., d, d) over the last two axes; NaN for zero."""
+    """<W, V> / (||W||_F ||V||_F) of W and V (..., d, d); NaN for zero."""
     sizes = np.linalg.norm(W, axis=(-1, -2)) * np.linalg.norm(V, axis=(-1, -2))
     with np.errstate(invalid="ignore"):
         return (W * V).sum((-1, -2)) / sizes
 
 
 def _ranks(W: np.ndarray) -> np.ndarray:
-    """The number of singular values above RANK times the largest, (runs,)."""
     return np.linalg.matrix_rank(W, rtol=RANK)
 
 
-def _unit(a):
+def _unit(a):  # a zero matrix stays zero
     size = np.linalg.norm(a, axis=(1, 2), keepdims=True)
     return a / np.where(size > 0, size, 1.0)
 
@@ -51,14 +46,8 @@ def train_key_query(
 
     Of normalised gradient descent on K and Q: K <- K - eta grad_K L / ||grad_K L||_F, Q likewise,
     each normalised by itself, with grad_K L = G Q, grad_Q L = G^T K, G = grad_W L; logistic loss. K
-    (runs, d, m), Q (runs, d_z, m). A zero gradient makes no step. Raises ValueError where K and Q
-    do not fit the tokens or each other.
+    (runs, d, m), Q (runs, d_z, m). A zero gradient makes no step.
     """
-    runs, _, _, d = tokens.shape
-    for name, value, width in (("K", K, d), ("Q", Q, tokens.z.shape[-1])):
-        needed = runs, width, K.shape[-1]
-        if value.shape != needed:
-            raise ValueError(f"{name} has shape {value.shape}; it needs {needed}")
     K, Q, kept, wanted = K.copy(), Q.copy(), [], set(map(int, record))
     scores = attention.scores(tokens, tokens.u)
     Xt, zt = np.swapaxes(tokens.X, -1, -2), np.swapaxes(tokens.z, -1, -2)
@@ -105,11 +94,9 @@ def rank_by_dimension(
     seeds: Sequence[int], n: int, T: int, dimensions: Sequence[int]
 ) -> np.ndarray:
     """Mean rank of the nuclear-norm token SVM by dimension; NaN where no draw has one."""
-
-    def mean(kept):
-        return np.nan if kept is None else _ranks(svm.token_svm(kept, norm="nuclear").W).mean()
-
-    return np.array([mean(svm.feasible(unit_tokens(seeds, n, T, d))) for d in dimensions])
+    rank = lambda kept: _ranks(svm.token_svm(kept, norm="nuclear").W).mean()
+    drawn = [svm.feasible(unit_tokens(seeds, n, T, d)) for d in dimensions]
+    return np.array([np.nan if kept is None else rank(kept) for kept in drawn])
 
 
 def _train_relu_head(

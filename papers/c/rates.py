@@ -1,4 +1,4 @@
-"""The rate at which lp-AttGD finds its direction (paper C, Lemma 29), the width of basins (28)."""
+"""Lemma 29's rate at which lp-AttGD finds its direction, Lemma 28's width of basins."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
@@ -16,7 +16,7 @@ from papers.fits import fitted_slope
 def found_selections(
     tokens: TokenSet, seeds: Sequence[int], p: float, steps: int, relative_step=0.02
 ) -> Selection:
-    """The locally optimal selections that training with p from random starts ends in."""
+    """The locally optimal selections in which training with p ends."""
     start = gaussian_start(tokens, seeds)
     history = train(tokens, relative_rule(start, p, relative_step), steps, start, record=[steps])
     opt = selected_tokens(tokens, history.W[:, -1])
@@ -25,7 +25,7 @@ def found_selections(
 
 
 def part(tokens: TokenSet, runs: np.ndarray) -> TokenSet:
-    """The data sets whose run numbers are in `runs` (m,), repeats allowed, as m runs."""
+    """The data sets of the `runs` (m,), repeats allowed, as m runs."""
     return replace(tokens, **{f.name: getattr(tokens, f.name)[runs] for f in fields(tokens)})
 
 
@@ -70,12 +70,11 @@ def theory(p: float) -> tuple[float, float, str]:
 
 
 def slopes(history: MirrorHistory, divergence: np.ndarray) -> np.ndarray:
-    """Exponent in r of the divergence (runs, k), over the path's last half in log r: (runs,)."""
+    """Exponent in r of the divergence (runs, k), over the last half in log r: (runs,)."""
     log_r, log_D = np.log(history.norm), np.log(np.maximum(divergence, 1e-16))
-    middle = (log_r[:, :1] + log_r[:, -1:]) / 2
-    return np.array(
-        [fitted_slope(r, D[None], m)[0] for r, D, m in zip(log_r, log_D, middle[:, 0], strict=True)]
-    )
+    since = lambda r: (r[0] + r[-1]) / 2
+    each = zip(log_r, log_D, strict=True)
+    return np.array([fitted_slope(r, D[None], since(r))[0] for r, D in each])
 
 
 def lemma29(history: MirrorHistory, divergence: np.ndarray) -> list[Claim]:
@@ -100,7 +99,7 @@ def lemma29(history: MirrorHistory, divergence: np.ndarray) -> list[Claim]:
 def captured(
     selection: Selection, mus: Sequence[float], multiple: float, steps: int, draws: int
 ) -> np.ndarray:
-    """Per mu, the fraction of starts of `from_cone` that select its tokens in the end, (mus,)."""
+    """Per mu, the share of starts of `from_cone` that select its tokens, (mus,)."""
     fractions = []
     for k, mu in enumerate(mus):
         history, tokens = from_cone(selection, mu, multiple, steps, draws=draws, seed=k)

@@ -1,16 +1,12 @@
-"""What paper C claims about IMDb, recomputed from the kept curves of the study `imdb_256`.
-
-Accuracy, sparsity and attention come from the same runs. Words, intervals and bounds are those of
-`notebooks/protocol.md`.
-"""
+"""What paper C claims about IMDb, from the kept curves of the study `imdb_256`."""
 
 import numpy as np
 
 from lib.companion.claims import Claim, Table
 from lib.companion.record import Number, finite
 from lib.training.curves import Curve, Curves
-from papers import verdicts
-from papers.kept_curves import few, gate_numbers, judge
+from papers import kept_curves, verdicts
+from papers.kept_curves import few, judge
 from papers.verdicts import Interval
 
 SHOWN = 2_500  # test reviews of an evaluation
@@ -32,7 +28,7 @@ def accuracy(curves: Curves, rule: str) -> np.ndarray:
 
 
 def late(run: Curve) -> float:
-    """Mean test accuracy of the last `LAST` evaluations, on a sample of the test rows."""
+    """Mean test accuracy of the last `LAST` evaluations, on a sample of rows."""
     return run.metrics["test_accuracy"][-LAST:].mean()
 
 
@@ -46,13 +42,12 @@ def accuracy_difference(curves: Curves, first: str, second: str) -> Interval:
     return _paired(_hits(curves, first).astype(float) - _hits(curves, second))
 
 
-def _paired(apart):
-    """The mean of differences (seeds, rows), with the error that both samples leave."""
+def _paired(apart):  # differences (seeds, rows), with the error that both samples leave
     return verdicts.mean_interval(apart.mean(1), apart.mean(0).var(ddof=1) / apart.shape[1])
 
 
 def late_difference(curves: Curves, first: str, second: str) -> Interval:
-    """Late accuracy of `first` less `second`, which is judged; the error is of the rows sampled."""
+    """Late accuracy of `first` less `second`; the error is of the rows sampled."""
     apart = _hits(curves, first).astype(float) - _hits(curves, second)  # (seeds, rows)
     values = _late_accuracy(curves, first) - _late_accuracy(curves, second)
     return verdicts.mean_interval(values, apart.mean(0).var(ddof=1) / SHOWN)
@@ -83,10 +78,7 @@ def at_end(run: Curve, name: str) -> float:
 
 
 def _at_level(run: Curve, name: str, level: float, along: str, rising: bool = True) -> float:
-    """The metric `name` where `along` first passes `level`, linear in between; NaN if never.
-
-    The name "steps" stands for the steps that were taken.
-    """
+    """The metric `name`, or the "steps", where `along` first passes `level`, or NaN."""
     x, level = (run.metrics[along], level) if rising else (-run.metrics[along], -level)
     y = run.evaluated_at if name == "steps" else run.metrics[name]
     passed = np.flatnonzero(x >= level)
@@ -103,12 +95,15 @@ def matched(
     curves: Curves, name: str, rules: tuple[str, str], along="training_accuracy", rising=True
 ) -> np.ndarray:
     """The metric `name` of two `rules` at the best `along` that both reach: (2, seeds)."""
+    pairs = zip(*(curves.runs(rule) for rule in rules), strict=True)
+    return np.transpose([of_pair(pair, name, along, rising) for pair in pairs])
+
+
+def of_pair(pair: tuple[Curve, Curve], name: str, along: str, rising: bool = True) -> list[float]:
+    """The metric `name` of two runs at the best `along` that both reach."""
     pick, worse = (np.max, min) if rising else (np.min, max)
-    reached = []
-    for pair in zip(*(curves.runs(rule) for rule in rules), strict=True):
-        level = worse(float(pick(run.metrics[along])) for run in pair)
-        reached.append([_at_level(run, name, level, along, rising) for run in pair])
-    return np.transpose(reached)
+    level = worse(float(pick(run.metrics[along])) for run in pair)
+    return [_at_level(run, name, level, along, rising) for run in pair]
 
 
 def apart(curves: Curves, metric: str) -> Interval:
@@ -148,14 +143,14 @@ def sparsity_table(curves: Curves) -> Table:
 
 
 def tokens_used(curves: Curves, rule: str, when: str = "last") -> np.ndarray:
-    """Tokens that the first token attends to per token present: (seeds, reviews, layers)."""
+    """Tokens attended to per token present: (seeds, reviews, layers)."""
     ends = [run.end for run in curves.runs(rule)]
     shares = [end[f"{when}.tokens_used"] / end["present"][:, None] for end in ends]
     return np.stack(shares).astype(float)
 
 
 def attention_difference(curves: Curves) -> Interval:
-    """Share of tokens used in the last layer, l2 minus l1.1, paired by seed and by review."""
+    """Share of tokens used in the last layer, l2 minus l1.1, by seed and review."""
     first, second = (tokens_used(curves, rule)[..., -1] for rule in ("l1.1", "l2"))
     return _paired(second - first)
 
@@ -176,20 +171,18 @@ def attention_table(curves: Curves) -> Table:
 
 
 def numbers(curves: Curves) -> dict[str, Number]:
-    """Accuracies, rate, sparsity, tokens used of every rule; exact, since from stored curves."""
-    measured = {"seeds": Number(float(len(curves.seeds())), 0.0)}
+    """Those of `kept_curves`, late and training accuracy, sparsity, tokens used."""
+    measured = kept_curves.numbers(curves, RULES)
     for rule in RULES:
         name, runs = rule.replace(".", "_"), curves.runs(rule)
         trained = [at_end(run, "training_accuracy") for run in runs]
         measured |= {
-            f"{name}_test_accuracy": finite(accuracy(curves, rule).mean(), 1e-9),
             f"{name}_late_test_accuracy": finite(_late_accuracy(curves, rule).mean(), 1e-9),
             f"{name}_training_accuracy": finite(np.mean(trained), 1e-9),
-            f"{name}_rate": finite(curves.rates()[rule], 1e-12),
             f"{name}_tokens_used": finite(tokens_used(curves, rule)[..., -1].mean(), 1e-7),
         }
         for part in PARTS:
             for metric in ("hoyer", "above_90"):
                 mean = np.mean([at_end(run, f"{metric}.{part}") for run in runs])
                 measured[f"{name}_{metric}_{part}"] = finite(mean, 1e-9)
-    return measured | gate_numbers(curves) | {"processor_hours": finite(curves.hours(), 1e-6)}
+    return measured

@@ -24,10 +24,7 @@ def shown(rule: str) -> str:
 
 
 def _training_panels(axes, curves: Curves) -> None:
-    """Two panels: training loss a row; test accuracy.
-
-    The numbers at its right are of all test rows, the mean over the seeds.
-    """
+    """Training loss; test accuracy, in numbers on all rows, the mean over seeds."""
     kept_curves.losses(axes[0], curves, shown)
     ends = []
     for rule in curves.rates():
@@ -51,10 +48,7 @@ def rates(curves: Curves) -> Figure:
 
 
 def _differences(ax, rows: list[tuple[str, Interval, str]], scale=1.0, also=()) -> None:
-    """Paired differences as a forest, a dot a seed: (name, interval, verdict or "").
-
-    The axis has room for the values `also`.
-    """
+    """A forest of (name, interval, verdict or ""), with room for the values `also`."""
     bars = []
     for name, measured, verdict in rows:
         values = scale * np.array([measured.estimate, measured.low, measured.high])
@@ -68,7 +62,7 @@ def _differences(ax, rows: list[tuple[str, Interval, str]], scale=1.0, also=()) 
 
 
 def accuracy_figure(curves: Curves) -> Figure:
-    """Loss, test accuracy, and the paired differences that are judged; a star is the paper's."""
+    """Loss, accuracy, the paired differences that are judged; stars: the paper's."""
     figure, axes = plots.panels(1, 3, height=2.7)
     _training_panels(axes, curves)
     rows, judged = [], reviews.accuracy_table(curves)
@@ -83,10 +77,7 @@ def accuracy_figure(curves: Curves) -> Figure:
 
 
 def sparsity_figure(curves: Curves) -> Figure:
-    """How magnitudes move from start to end, and Hoyer index, by part; l1.1 less l2, judged.
-
-    In the last panel at the end, and below that at matched training accuracy.
-    """
+    """How magnitudes move, Hoyer index; l1.1 less l2, at the end and matched."""
     figure, axes = plots.panels(2, 3, height=2.1)
     (index, judged), grid = axes[3:5], axes[0].get_gridspec()
     axes[5].remove()
@@ -125,7 +116,7 @@ def sparsity_figure(curves: Curves) -> Figure:
 
 
 def attention_figure(curves: Curves) -> Figure:
-    """Tokens used by layer, start and end, and what is judged: the difference in the last layer."""
+    """Tokens used by layer, start and end; the difference in the last, judged."""
     figure, (left, right) = plots.panels(1, 2, height=2.7)
     (claim,) = reviews.attention_table(curves)
     apart = reviews.attention_difference(curves)
@@ -150,7 +141,7 @@ def attention_figure(curves: Curves) -> Figure:
 
 
 def maps(curves: Curves) -> Figure:
-    """The last attention weights of two reviews, of the first seed, all on one scale."""
+    """The last attention weights of two reviews, first seed, all on one scale."""
     first = {rule: curves.runs(rule)[0] for rule in curves.rates()}
     words = next((r.end["words"] for r in first.values() if "words" in r.end), None)
     shares = np.stack([run.end["last.maps"][:, -1] for run in first.values()], 1)
@@ -193,9 +184,10 @@ def vision_figure(curves: Curves) -> Figure:
 
 
 def caption(number: str, curves: Curves, marks: str, table: Table) -> str:
-    """What the marks of figure `number` are, then setting, rates and verdicts in words."""
-    stop = curves.configuration["stop"]
-    early = "no run ends early" if stop == "never" else f"a run ends early at {stop}"
+    """The marks of figure `number`, then setting, rates and verdicts in words."""
+    study = curves.configuration
+    short = any(len(run.loss) < study["horizon"] for run in curves.judged())
+    early = f"a run ends early at {study['stop']}" if short else "no run ended early"
     words = kept_curves.setting(curves, f"; {early}")
     rest = f"{words}, chosen by held-out accuracy.{kept_curves.outcome(curves, table)}"
     return kept_curves.headed(f"Paper C, {number}", curves, marks, rest)

@@ -10,7 +10,7 @@ import numpy as np
 
 from lib import attention, svm
 from lib.attention.token_sets import TokenSet, token_set
-from lib.companion.claims import Claim, remarked
+from lib.companion.claims import Claim
 from lib.mirror.descent import MirrorHistory, selected_tokens
 from lib.seeds import stream
 from lib.svm.max_margin import MaxMargin
@@ -31,8 +31,7 @@ REFERENCE_SEEDS = {1.75: 8, 2: 8, 3: 4}
 def joint_instance() -> TokenSet:
     """The paper's fixed instance of joint training: n = 2, T = 3, d = 2, v_0 = 0.
 
-    The query is the first token. The opt tokens are not known before the head is: index 0 stands in
-    for them.
+    The query is the first token; index 0 stands in for the opt token until the head is known.
     """
     X = [[(-2.7, 1.2), (1.4, 2.1), (1.3, -0.1)], [(0.4, -2.2), (-1.1, -0.4), (0.9, 0.1)]]
     return token_set(X, [1, -1], opt=np.zeros(2, int))
@@ -50,7 +49,7 @@ def end_points(
 
 
 def divergences(histories, ends, own_tokens: bool = False) -> dict[tuple[float, float], np.ndarray]:
-    """D (runs, k) of training with p from the l_q SVM of its tokens; `own_tokens`: q's."""
+    """D (runs, k) of training with p from the l_q SVM of its tokens, or of q's."""
     end = lambda p, q: ends[q if own_tokens else p][q].W
     return {(p, q): histories[p].divergence(end(p, q)) for p in histories for q in histories}
 
@@ -79,32 +78,29 @@ def bregman_claims(D: Mapping[tuple[float, float], np.ndarray], histories) -> li
 
 
 def _beside_reference(p: float, last: Mapping[float, np.ndarray]) -> list[Claim]:
-    """Our last divergences by q, and the means of REFERENCE: the largest factor, either way."""
+    """Our last divergences by q, and the means of REFERENCE."""
 
     def factor(share):  # of the mean of the smallest `share` of the values
         kept = {q: np.sort(values)[: math.ceil(share * len(values))] for q, values in last.items()}
         ratios = [values.mean() / REFERENCE[p][q] for q, values in kept.items()]
         return max(max(ratio, 1 / ratio) for ratio in ratios)
 
-    inside = []
+    seeds, inside = REFERENCE_SEEDS[p], []
     for q, values in last.items():
         draw = stream(0, "split")
-        means = [draw.permutation(values)[: REFERENCE_SEEDS[p]].mean() for _ in range(2000)]
-        low, high = np.quantile(means, 0.025), np.quantile(means, 0.975)
+        means = [draw.permutation(values)[:seeds].mean() for _ in range(2000)]
+        low, high = np.quantile(means, (0.025, 0.975))
         inside.append(low <= REFERENCE[p][q] <= high)
     late = (
         "a few runs that settled late carry the mean: without the largest 5 % of the values"
         f" the factor is {factor(0.95):.2g}"
     )
-    seeds = (REFERENCE_SEEDS[p],)
-    return [
-        remarked(claim("bregman.table", factor(1.0), p), late),
-        claim("bregman.range", np.mean(inside), p, say=seeds),
-    ]
+    table = claim("bregman.table", factor(1.0), p, why=late)
+    return [table, claim("bregman.range", np.mean(inside), p, say=(seeds,))]
 
 
 def selected_weight(tokens: TokenSet, W: np.ndarray, selected: np.ndarray) -> np.ndarray:
-    """Softmax weight of `selected` (runs, n) along a path W (runs, k, d, d_z), (runs, k, n)."""
+    """Softmax weight of `selected` (runs, n) along W (runs, k, d, d_z), (runs, k, n)."""
     weights = [attention.weights(tokens, W[:, k]) for k in range(W.shape[1])]
     at = selected[:, None, :, None]  # (runs, 1, n, 1)
     return np.take_along_axis(np.stack(weights, 1), at, -1)[..., 0]
@@ -123,24 +119,24 @@ SELECTED_JOINTLY = {1.75: (1, 0), 2: (1, 0), 3: (0, 0)}  # the tokens that the p
 def joint_claims(
     tokens: TokenSet, histories, ends, heads: Mapping[float, MaxMargin]
 ) -> list[Claim]:
-    """Tokens as the paper's, both probabilities near one; W and v turn to their own l_p SVMs."""
+    """Tokens as the paper's, probabilities near one; W and v turn to their l_p SVMs."""
     made = []
     for p, history in histories.items():
-        name, chosen = p, selected_tokens(tokens, history.W[:, -1])
+        chosen = selected_tokens(tokens, history.W[:, -1])
         if p in SELECTED_JOINTLY:
-            made.append(claim("joint.tokens", np.mean(chosen == SELECTED_JOINTLY[p]), name))
+            made.append(claim("joint.tokens", np.mean(chosen == SELECTED_JOINTLY[p]), p))
         W = history.divergence(ends[p][p].W)
         v = history.head_divergence(heads[p].value)
         early = np.searchsorted(history.iterations, (15, 30))
         weight = selected_weight(tokens, history.W[:, early[:1]], chosen).min()
         label = logistic_probability(tokens, history)[:, early[1]].min()
         values = {"directions": max(W[0, -1], v[0, -1]), "softmax": weight, "logistic": label}
-        made += [claim(f"joint.{id}", value, name) for id, value in values.items()]
+        made += [claim(f"joint.{id}", value, p) for id, value in values.items()]
     return made
 
 
 def path_claims(histories, ends) -> list[Claim]:
-    """From W_0 = 0 each path ends nearest to its own exponent's SVM, within 1e-2 (our bound)."""
+    """From W_0 = 0 each path ends nearest to its own exponent's SVM."""
     made = []
     for p, history in histories.items():
         last = {q: history.divergence(ends[p][q].W)[0, -1] for q in histories}

@@ -1,6 +1,5 @@
 """What paper C (2410.14581) states of the loss, its gradient and one step of lp-AttGD.
 
-Lemmas 4, 12 to 16, 18, 22, 24, 25 and 30 of the appendix, whose words are in `statements.toml`.
 Inequalities are given as their sides, smaller <= larger, of matrices whose last axis holds the
 entries. Where several runs or iterations enter, the worst of them is judged.
 """
@@ -93,10 +92,8 @@ class Steps:
         rule, flat = history.rule, (len(tokens.y), len(first), -1)
         self.p, self.eta, self.loss_rise = rule.p, rule.step_size, history.loss_rise
         self.W, self.later = (history.W[:, at].reshape(flat) for at in (first, first + 1))
-        gradients = [
-            attention.gradients(tokens, history.W[:, k], tokens.u, "logistic")[1] for k in first
-        ]
-        self.gradient = np.stack(gradients, 1).reshape(flat)
+        gradient = lambda k: attention.gradients(tokens, history.W[:, k], tokens.u, "logistic")[1]
+        self.gradient = np.stack(list(map(gradient, first)), 1).reshape(flat)
         losses = {k: _excess_loss(tokens, history.W[:, k]) for k in {*first, *(first + 1)}}
         self.losses = tuple(np.stack([losses[k] for k in at], 1) for at in (first, first + 1))
         if rule.normalised:
@@ -108,16 +105,12 @@ def _lemma4_sides(W, later, gradient, eta, p):
     return _growth(W, later, p), eta * norm(gradient, dual_exponent(p))
 
 
-def _growth(W, later, p):
-    """||W+||^{p-1} - ||W||^{p-1}: what one step adds to the norm of the mirror image."""
+def _growth(W, later, p):  # what one step adds to the norm of the mirror image
     return norm(later, p) ** (p - 1) - norm(W, p) ** (p - 1)
 
 
 def lemma12(W, p):
-    """D^{1/p-1/2} ||W||_F <= ||W||_{p,p} <= ||W||_F, D entries, p >= 2; two pairs.
-
-    The ends are switched for p < 2.
-    """
+    """D^{1/p-1/2} ||W||_F <= ||W||_{p,p} <= ||W||_F, D entries; the ends are switched for p < 2."""
     size, ends = norm(W, p), sorted((1.0, W.shape[-1] ** (1 / p - 0.5)))
     frobenius = norm(W, 2)
     return [(ends[0] * frobenius, size), (size, ends[1] * frobenius)]
@@ -140,10 +133,7 @@ def lemma14(x, y, p):
 
 
 def lemma15(x, y, p):
-    """(p-1) y^{p-2} (x-y) <= x^{p-1} - y^{p-1} <= (p-1) x^{p-2} (x-y), x >= y > 0, p >= 2; pairs.
-
-    Reversed for p < 2.
-    """
+    """(p-1) y^{p-2} (x-y) <= x^{p-1} - y^{p-1} <= (p-1) x^{p-2} (x-y); reversed for p < 2."""
     rise = x ** (p - 1) - y ** (p - 1)
     at_y, at_x = ((p - 1) * end ** (p - 2) * (x - y) for end in (y, x))
     return [(at_y, rise), (rise, at_x)] if p >= 2 else [(at_x, rise), (rise, at_y)]
@@ -162,8 +152,7 @@ def _lemma24(W, later, gradient, losses, eta, p):
 
 def lemma4(steps: Steps) -> Claim:
     """||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_qq at every step: largest share of it."""
-    sides = steps.W, steps.later, steps.gradient, steps.eta, steps.p
-    growth, bound = _lemma4_sides(*sides)
+    growth, bound = _lemma4_sides(steps.W, steps.later, steps.gradient, steps.eta, steps.p)
     return claim("lemma4", (growth / bound).max(), steps.p)
 
 
