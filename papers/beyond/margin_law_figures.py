@@ -393,7 +393,8 @@ def bent(
     found = " to ".join(dict.fromkeys(f"{power:.2f}" for power in (min(solid), max(solid))))
     pieces.plain_ticks(error.xaxis)
     pieces.end_labels(error, ends)
-    error.legend(title=pieces.written(f"solid: {found}"), title_fontsize="x-small", **SMALL)
+    named = dict(title=pieces.written(f"solid: {found}"), title_fontsize="x-small")
+    error.legend(**named, **SMALL, labelspacing=0.2)
     _idle(offset, zero, zeros)
     measured, flow, first = np.array([[r.measured[-1], r.predicted[-1], r.first] for r in left]).T
     outside.plot(flow, measured, ms=4, mfc="none", label="the flow", **ONE.mark)
