@@ -67,11 +67,8 @@ class _Trajectory:
 
 
 def explore(setting: ExplorerSetting) -> _Trajectory:
-    """Train one data set from a small Gaussian start and measure it against its W_mm.
-
-    Raises ValueError, with the reason, for a setting that the data model or the rule
-    refuses, or where no W separates the opt tokens from the others.
-    """
+    """Train one data set from a small Gaussian start and measure it against its W_mm;
+    ValueError, with the reason, for a setting that data model, rule or SVM refuse."""
     sizes = setting.n, setting.T, setting.d
     drawn = MODELS[setting.model](setting.seed, *sizes, setting.signal, setting.noise)
     problem = coordinates.minimal(drawn)
@@ -97,22 +94,18 @@ def explore(setting: ExplorerSetting) -> _Trajectory:
 
 
 class Board:
-    """Four panels that show one trajectory after the other.
-
-    They have twice as many pixels as are shown: sharp on a screen of two pixels a point.
-    """
+    """Four panels that show one trajectory after the other, sharp on any screen."""
 
     def __init__(self, trajectory: _Trajectory):
         self.canvas = FigureCanvasAgg(Figure(figsize=(9, 5.4), dpi=2 * DPI, layout="none"))
         self.panels = self.canvas.figure.subplots(2, 2).ravel()
-        titles = ("Loss gap, $\\log_{10}(L - L^*)$", "Direction error to $W_{mm}$")
-        titles += ("Softmax weight of the opt token, each sample", "Path of $W_t$")
-        for panel, title in zip(self.panels, titles, strict=True):
-            panel.set(title=title, xlabel="iteration $t$", xscale="log")
-        self.panels[1].set(yscale="log")
-        self.panels[2].set(ylim=(-0.03, 1.03))
+        time = dict(xlabel="iteration $t$", xscale="log")
+        self.panels[0].set(title="Loss gap, $\\log_{10}(L - L^*)$", **time)
+        self.panels[1].set(title="Direction error to $W_{mm}$", yscale="log", **time)
+        title = "Softmax weight of the opt token, each sample"
+        self.panels[2].set(title=title, ylim=(-0.03, 1.03), **time)
         labels = dict(xlabel="part along $W_{mm}$", ylabel="part off $W_{mm}$")
-        self.panels[3].set(**labels, xscale="linear")
+        self.panels[3].set(title="Path of $W_t$", **labels)
         for panel in self.panels:
             panel.minorticks_off()  # they would take a third of the time
         self.canvas.figure.subplots_adjust(0.08, 0.1, 0.98, 0.94, hspace=0.45, wspace=0.2)
@@ -164,16 +157,6 @@ def _controls(setting: ExplorerSetting) -> dict[str, widgets.Widget]:
     return made
 
 
-def _said(shown: _Trajectory) -> str:
-    """The end of a trajectory in words, for whoever cannot see the picture."""
-    gap, error = shown.loss_gap[-1], shown.direction_error[-1]
-    return (
-        f"After {shown.iterations[-1]} iterations of {shown.setting.rule}: direction error "
-        f"{error:.3g}, log10 of the loss gap {gap:.3g}, "
-        f"softmax weight of the opt token at least {shown.opt_scores[-1].min():.3g}."
-    )
-
-
 class Panel(widgets.VBox):
     """Controls, picture and words; `show` is called with every new value and never raises."""
 
@@ -199,5 +182,10 @@ class Panel(widgets.VBox):
             self.picture.layout.visibility = "hidden"
             return
         self.board.show(shown)
-        self.words.value, self.picture.value = _said(shown), self.board.png()
+        self.picture.value = self.board.png()
+        self.words.value = (  # for whoever cannot see the picture
+            f"After {shown.iterations[-1]} iterations of {shown.setting.rule}: direction error "
+            f"{shown.direction_error[-1]:.3g}, log10 of the loss gap {shown.loss_gap[-1]:.3g}, "
+            f"softmax weight of the opt token at least {shown.opt_scores[-1].min():.3g}."
+        )
         self.picture.layout.visibility = "visible"

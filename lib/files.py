@@ -20,29 +20,27 @@ if Path(str(lib.__file__)).resolve().parent.parent != ROOT:  # an editable insta
 def folder(name: str) -> Path:
     """The folder "figures", "runs" or "notebooks".
 
-    It is $FIGURES_DIR and so on, else the repository's own. An installed package has its notebooks
-    beside it and writes below the working folder.
+    It is $FIGURES_DIR and so on, else the repository's own. An installed package has its
+    notebooks beside it and writes below the working folder.
     """
     if given := os.environ.get(f"{name.upper()}_DIR"):
         return Path(given).resolve()
     if in_repository():
         return ROOT / name
-    return _installed_notebooks() if name == "notebooks" else Path.cwd() / name
+    here = Path.cwd()  # of a kernel it is the folder of its notebook
+    if name == "notebooks":
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            for path in metadata.files("attention-dynamics") or []:
+                if path.name == "scales.toml":
+                    return Path(path.locate()).resolve().parent
+        if (here / "scales.toml").is_file():
+            return here
+    return here / name
 
 
 def in_repository() -> bool:
     """Whether this code lies in its repository, with the notebooks, and is not installed."""
     return (ROOT / "notebooks" / "scales.toml").is_file()
-
-
-def _installed_notebooks() -> Path:
-    """The folder that came with the installed package; one that does not exist where none came."""
-    with contextlib.suppress(metadata.PackageNotFoundError):
-        for path in metadata.files("attention-dynamics") or []:
-            if path.name == "scales.toml":
-                return Path(path.locate()).resolve().parent
-    place = Path.cwd()  # of a kernel it is the folder of its notebook
-    return place if (place / "scales.toml").is_file() else place / "notebooks"
 
 
 def sha256(content: bytes) -> str:
@@ -56,14 +54,14 @@ def dumps(value) -> str:
     return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False, default=plain) + "\n"
 
 
-def read_object(path: Path, name: str = "") -> dict:
-    """The JSON object in a file; ValueError, with its `name` or path, where it holds another."""
+def read_object(path: Path) -> dict:
+    """The JSON object in a file; ValueError, with its path, where it holds another."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested too deep
-        raise ValueError(f"{name or path} is damaged: {error}") from None
+    except ValueError as error:  # not JSON, or not UTF-8
+        raise ValueError(f"{path} is damaged: {error}") from None
     if not isinstance(value, dict):
-        raise ValueError(f"{name or path} is damaged: it holds no JSON object")
+        raise ValueError(f"{path} is damaged: it holds no JSON object")
     return value
 
 

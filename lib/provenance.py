@@ -23,8 +23,8 @@ PACKAGES = ("numpy", "scipy", "torch", "cvxpy", "numba", "matplotlib")
 def closure(text: str) -> list[Path]:
     """The files of this project that a program with this source can import or read, sorted.
 
-    Imports of imported files and inside functions count, as do each package's `__init__` and the
-    data files beside a module. Raises SyntaxError where one of the sources is no Python.
+    Imports of imported files and inside functions count, as do each package's `__init__` and
+    the data files beside a module. SyntaxError where one of the sources is no Python.
     """
     reached, waiting = set(), set(_files(_imports(text.encode(), ())))
     while waiting:
@@ -62,9 +62,9 @@ def _files(names: Iterable[str]) -> Iterator[Path]:
 def fingerprint(notebook: str, parameters: Mapping) -> dict:
     """What a result depends on: parameters, and hashes of the .py (source) and of files.
 
-    `lib` has the files of CODE that the notebook can import or read (those of lib/ named without
-    it), `kept` the committed results that it, or figures/index.toml for it, names by
-    their stem, `record` what notebooks/records.toml says of its figures.
+    `lib` has the files of CODE that the notebook can import or read (those of lib/ named
+    without it), `kept` the committed results that it, or figures/index.toml for it, names,
+    `record` what notebooks/records.toml says of its figures.
     """
     source = folder("notebooks") / f"{notebook}.py"
     text = source.read_text(encoding="utf-8") if source.exists() else ""

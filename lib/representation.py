@@ -7,11 +7,8 @@ import numpy as np
 
 
 class Shapes:
-    """Base of a dataclass with arrays, made with repr=False: `repr` tells shapes and sizes.
-
-    An array of words is told by its distinct words, a number or a word as it is; what else a field
-    may hold, such as a function, is left out.
-    """
+    """Base of a dataclass with arrays, made with repr=False: `repr` tells shapes and sizes, of an
+    array of words the distinct ones, a number or a word as it is; functions are left out."""
 
     def __repr__(self) -> str:
         sizes = {field.name: _size(getattr(self, field.name)) for field in fields(self)}

@@ -166,7 +166,7 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1")
 # %% [markdown]
 # Does this page satisfy them? Equal scores of the other tokens: yes, see the printed scores. Nearly
 # orthogonal tokens: no, six tokens in the plane cannot be. A small start: no, so that there is something
-# to see. So the theorem promises nothing here. The direction converges all the same, as we measure below. It goes to that of
+# to see. So the theorem promises nothing here. The direction converges all the same, as we measure below, to that of
 #
 # $$W_{mm} = \arg\min_W \|W\|_F \quad\text{subject to}\quad (x_{i,opt} - x_{i,t})^\top W z_i \ge 1 \ \text{ for all } i,\ t \ne opt_i .$$
 #
@@ -174,13 +174,13 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1")
 # It is a support vector machine (SVM) without a bias. Its data points are matrices, each made from a pair of tokens, opt and another: $A_{i,t} = (x_{i,opt} - x_{i,t})\,z_i^\top$. The *margin* of a
 # pair is $g_{i,t} = \langle A_{i,t}, W\rangle$, the left side above.
 #
-# Why this one? Put $f=\sum_sp_s\gamma_s$ into the gradient's sum of one example. It becomes a sum over pairs of tokens:
+# Why this one? Put $f=\sum_sp_s\gamma_s$ into the gradient's sum of one example, and join the terms of $(s,t)$ and $(t,s)$:
 #
 # $$\sum_t p_t(\gamma_t-f)\,x_t=\tfrac12\sum_{s,t}p_sp_t(\gamma_s-\gamma_t)(x_s-x_t) .$$
 #
 # Tokens other than opt have equal scores, so a pair of two of them drops out; only pairs with opt remain. So $-\nabla L$ is a sum of the $A_{i,t}$ with positive weights, proportional to $e^{-f_i}\,p_{opt}\,p_t\,(\gamma_{opt}-\gamma_t)$.
-# As $p_t=p_{opt}\,e^{-g}$, a pair whose margin is larger by $\delta$ counts $e^{-\delta}$ times as much: late in training only pairs of nearly the smallest margin count. The SVM's solution is a positive
-# sum of pairs of smallest margin, too, as shown below. [Notebook 40](40_law_of_margins.ipynb) compares the two sums.
+# As $p_t=p_{opt}\,e^{-g}$, a pair whose margin is larger by $\delta$ counts $e^{-\delta}$ times as much: late in training only pairs of nearly the smallest margin count. The SVM's solution, too, is a sum of
+# the $A_{i,t}$ of smallest margin with weights $\ge0$, as shown below. [Notebook 40](40_law_of_margins.ipynb) compares the two sums.
 #
 # **By eye.** The queries are $z_1 = (1, 0)$ and $z_2 = (0, 1)$, so $W z_i$ is column $i$ of $W$, and
 # the two columns can be found apart.
@@ -347,7 +347,7 @@ print("by differences of scores", (p * (scores[:, 2:] - scores)).sum(1))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Nothing: by subtraction the pull of the opt tokens is exactly zero. The differences of scores keep all digits.
+# Nothing: subtraction gives exactly zero. The differences of scores keep all digits.
 #
 # </details>
 #

@@ -23,7 +23,7 @@
 #
 # **Answer.** $W_t$ grows without bound, and its direction tends to that of one matrix, $W_{mm}$: the smallest under which in every
 # sample the best token's logit is at least 1 above every other. Under normalised gradient descent the distance of the two directions falls faster than the paper's
-# bound: like $t^{-0.84}$ in the last decade, and like $1/t$ later ([notebook 11](11_long_horizon.ipynb)). Plain gradient descent is ahead of it at
+# bound: like $t^{-0.84}$ from step 100 to 1,000, and like $1/t$ later ([notebook 11](11_long_horizon.ipynb)). Plain gradient descent is ahead of it at
 # first, then crawls. Assumption 1 of the paper fails here, as the samples of a class share their best token: all this is measured, not proved.
 #
 # ## The statement
@@ -89,7 +89,7 @@ statements.quoted(
 #
 # Every sample of a class has the same [opt token](words.md): the mean of its class, of norm `signal`. All other tokens are
 # Gaussian noise, `noise` per entry, orthogonal to both means. The two means are orthogonal in Figure 2 and opposite (antipodal) in
-# Figure 5, as we read the paper. Its sizes, noise and steps did not survive in the text at hand: **these are our settings**.
+# Figure 5, as we read the paper. Its sizes, noise, steps and cap did not survive in the text at hand: **these are our settings**.
 
 
 # %%
@@ -117,7 +117,7 @@ for name, target in targets.items():
 # $b_m > 0$, and not negative where $b_m = 0$: raising that weight would not help. Divide by $1 - \sum_k b_k$: every margin of $W_{mm}$ is at least 1, and exactly 1 where $\beta_m > 0$. These are the
 # conditions of [notebook 00](00_attention_by_hand.ipynb).
 #
-# *May one divide?* Multiply each condition by $b_m$ and add them up: the least value is $1 - \sum_m b_m$. If it is 0, weights $b \ge 0$ of sum 1 make $\sum_m b_m A_m = 0$.
+# *May one divide?* At the minimum $b_m$ times the half derivative is 0. Sum over $m$: the least value is $1 - \sum_m b_m$. If it is 0, weights $b \ge 0$ of sum 1 make $\sum_m b_m A_m = 0$.
 # Then the mean of all margins with these weights is 0 for every $W$: no $W$ satisfies the constraints. The code checks it.
 
 # %%
@@ -139,7 +139,7 @@ print(f"least margin {(A @ W_mm.ravel()).min():.6f}, ||W_mm|| = {np.linalg.norm(
 # **Which hypotheses hold?** Assumption 2 does: noise tokens are orthogonal to the head, so their scores are
 # zero. Assumption 1, as we read it, does not: the samples of a class share their opt token. (A footnote of the paper extends its
 # results to antipodal opt tokens, without a proof in the text at hand.) Printed: the largest difference between scores
-# that should be equal; in seed 0 the largest cosine between two opt tokens, and between two others.
+# that should be equal, and in seed 0 the largest cosine of two opt tokens and of two others.
 
 # %%
 for name, problem in problems.items():
@@ -195,7 +195,7 @@ def move(W, last, rule):  # W_{t+1} - W_t, from W_t and the last move
 # %% [markdown]
 # The library trains all seeds and all rules in one call, at a cost that does not depend on $d$, and in logarithms, so that no digits are
 # lost below the smallest float. Paper A's Lemma 5 says of every small start that an opt weight keeps a share of its first value,
-# and, as we read it, does not fall while it is at most 1/2. NGD is tried on `draws` draws of each kind.
+# and, as we read it, does not fall while it is at most 1/2. To test it, NGD runs on `draws` draws of each kind.
 
 # %%
 update_rules = {
@@ -236,8 +236,6 @@ print(inspect.getsource(attention.gradients))
 # %% [markdown]
 # ## Where it goes, and how fast
 #
-# Lines are medians over seeds, unless said otherwise.
-#
 # * **Loss gap** and **missing weight.** Look at how Polyak without
 #   a cap and NGD with momentum drop below the panel first, and how slowly GD falls. The claim `fastest` counts the iterations of each rule to the
 #   dotted line; Polyak's are at the mark.
@@ -264,7 +262,7 @@ figures["antipodal"]
 
 # %% [markdown]
 # The cap costs Polyak its lead. Once it binds, the rule is gradient descent, and its [direction error](words.md) falls behind that of NGD.
-# In the paper's Figure 2 Polyak's rule, with a cap, is ahead in all metrics. The text at hand lacks its cap and steps.
+# In the paper's Figure 2 Polyak's rule, with a cap, is ahead in all metrics.
 
 # %% [markdown]
 # ## Claims
@@ -308,8 +306,8 @@ tables["antipodal"]
 
 # %% [markdown]
 # One claim fails, `lemma5.rises`, in one draw of a hundred with antipodal means: a $p_{opt}$ of at most 1/2 falls for a
-# while. Under Assumption 1, Lemma 5 as we read it excludes that, since a sample's own part of the gradient decides
-# whether its $p_{opt}$ rises. Here sample $j$ moves sample $i$ in proportion to $\langle z_i, z_j\rangle$, up or down. In a hundred draws with
+# while. (Its number compares with the record before, the panel with the start.) Under Assumption 1, Lemma 5 as we read it
+# excludes that: a sample's own part of the gradient decides. Here sample $j$ moves sample $i$ in proportion to $\langle z_i, z_j\rangle$, up or down. In a hundred draws with
 # orthogonal means no small weight falls.
 
 # %% [markdown]
@@ -377,7 +375,7 @@ for strength in (signal, 0.5):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Larger, and more slowly: the margin of the weak signal is smaller, and the last error is larger.
+# Larger, and more slowly: the last error is larger.
 #
 # </details>
 #
@@ -391,8 +389,7 @@ for std in (start_std, 1000 * start_std):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It hides the direction: all steps together are `steps * ngd_step` = 25 long, against a start of norm 300.
-# The direction is still that of the start.
+# All steps together are `steps * ngd_step` = 25 long, against a start of norm 300: the direction is still that of the start.
 #
 # </details>
 #

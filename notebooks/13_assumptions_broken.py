@@ -193,9 +193,9 @@ for row, (label, diagram) in enumerate(diagrams.items()):
         panel.invert_yaxis()
         panel.set(title=rule, xlabel=label)
     panels[3 * row].set_ylabel("spread of other scores")
-text = "fraction of seeds that reach $W_{mm}$"
-figure.colorbar(image, ax=list(panels), label=text, aspect=40, pad=0.01)
-about = f"Theorem 1's assumptions broken (lower row: d={dimensions[1]}); percent of runs at t={steps:,}; our setting, n={n}, T={T}; synthetic, {seeds} seeds, float64"
+bar = dict(label="seeds that reach $W_{mm}$, %", format=lambda share, _: f"{100 * share:.0f}")
+figure.colorbar(image, ax=list(panels), aspect=40, pad=0.01, **bar)
+about = f"Paper A, Theorem 1 without its assumptions (lower row: d={dimensions[1]}) at t={steps:,}; our setting, n={n}, T={T}; synthetic, {seeds} seeds, float64"
 plots.caption(figure, about)
 figure
 

@@ -26,7 +26,8 @@
 #
 # **Here:** normalised SGD needs 0.94 of SGD's steps to the last target (0.81 to 1.10), so that it is slower is **not reproduced**: they
 # are about as fast. That every layer grows more than a random walk of the same steps would is **reproduced** for Adam, and
-# **not reproduced** for SGD and normalised SGD, whose head grows less than that walk. Adam needs 0.37 of SGD's steps, an
+# **not reproduced** for SGD and normalised SGD, whose head grows less than that walk. The norms as such grow: of all 19 matrices under SGD
+# and Adam, of 18 under normalised SGD. Adam needs 0.37 of SGD's steps, an
 # observation. On the test set Adam is right in 59.6 %, SGD in 51.2 %, normalised SGD in 50.4 %, logistic regression on the pixels in 41.7 %.
 #
 # ## The statement

@@ -38,7 +38,7 @@
 # A row whose bound was set beside its measured value says *regression test*: it notices a change, and proves nothing new.
 #
 # A row *catches* a wrong world if it holds in the true one and fails in that one. Wrong worlds rotate the end point, put
-# a norm, a step, an exponent or $\sigma$ off, raise inner products, turn one label, or exchange one token of
+# a norm, a step, a constant, an exponent or $\sigma$ off, raise or turn inner products, turn one label, or exchange one token of
 # a [selection](words.md). The table says by how much: for most rows 1 to 5 %, or 0.1 in an exponent, suffices. `make falsify` runs
 # them all. A row that holds and catches nothing it names proves nothing, and is marked so.
 #

@@ -50,7 +50,7 @@
 # | $\eta$ | step size, the factor of the gradient | |
 #
 # **Hypotheses.** A1 to A3, quoted below with Theorem 1 and the algorithm. A3 is needed since a query is one of the keys as
-# well, and $x^\top Bx$ is its logit with itself. All three are checked on every draw. How fast Algorithm 1 gets to the
+# well, and $x^\top Bx$ is its logit with itself. All three are printed for seed 0. How fast Algorithm 1 gets to the
 # minima, and what a finite sample costs, is Theorem 2 and the subject of [notebook 21](21_noise_and_samples.ipynb).
 
 # %% tags=["parameters"]
@@ -209,8 +209,8 @@ claims.Table([*claims_1, *claims_2, *ablated])
 
 # %%
 def setting(number):
-    of_data = f"d={d}, k={k}, n={n:,}, minibatch {batch}, step size {step_size:g}"
-    return f"Paper B, {number}; our setting, {of_data}; synthetic, float64, {seeds} seeds"
+    of_data = f"d={d}, k={k}, n={n:,}, minibatch {batch}, step {step_size:g}"
+    return f"Paper B, {number}; {of_data}; synthetic, float64, {seeds} seeds"
 
 
 pictures = {}
@@ -241,7 +241,7 @@ pictures["precond_fig2"]
 #   condition number.
 
 # %%
-about_ablation = setting("Ablation, P preconditioner, R regulariser")
+about_ablation = setting("P preconditioner, R regulariser")
 pictures["precond_ablation"] = figures.ablation(recorded, excess, conditions, times)
 plots.caption(pictures["precond_ablation"], about_ablation)
 pictures["precond_ablation"]

@@ -184,7 +184,7 @@ exponents = dict(
     start=fits.power_fit(start_sizes, distances),
     bias=fits.power_fit(sizes, bias),
 )
-about_law = f"Theorem 2; our setting, d={small_d}, k={small_k}, {draws} draws an iteration; synthetic, float64;\n{seeds} seeds (start: {repeats} data sets), ±: one standard error"
+about_law = f"Paper B, Theorem 2; d={small_d}, k={small_k}, {draws} draws a step; synthetic, {seeds} seeds (start: {repeats}), ±: standard error"
 of_start = (start_sizes, distances)
 figure = plots.caption(figures.scaling(sizes, floors, of_start, bias, exponents), about_law)
 figure

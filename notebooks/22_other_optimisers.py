@@ -53,7 +53,7 @@
 #
 # $$\tfrac12\|Y_1Y_2^\top - M\Sigma^{1/2}\|_F^2 + \tfrac18\|Y_1^\top Y_1 - Y_2^\top Y_2\|_F^2 ,$$
 #
-# in which $\Sigma$ enters through the target $M\Sigma^{1/2}$ only. A1 and the paper's A2 and A3 are checked on every draw.
+# in which $\Sigma$ enters through the target $M\Sigma^{1/2}$ only. A1 and the paper's A2 and A3 are printed for seed 0.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -237,7 +237,7 @@ claims.Table(compared)
 #   within 10 % of $L^*$ late and on some seeds only. Shampoo does not: the arrow at the edge counts the seeds that do not arrive.
 
 # %%
-about_others = f"Other optimisers, each with its best step of a grid (two-sided: untuned); d={d}, k={k}, n={n:,}, minibatch {batch}; synthetic, float64, {seeds} seeds; lines: medians, marks: seeds"
+about_others = f"Paper B; each rule at its best step of a grid, two-sided untuned; d={d}, k={k}, n={n:,}, minibatch {batch}; {seeds} seeds; lines: medians, marks: seeds"
 figure = plots.caption(figures.optimisers(recorded, excess, best_steps, step_size), about_others)
 figure
 

@@ -18,15 +18,15 @@
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), **Section 5, synthetic data**.
 #
-# **Question.** Gradient descent turns attention to the smallest matrix, in the Euclidean norm, under which the tokens of its
-# [selection](words.md) win by at least 1 ([notebook 10](10_fixed_decoder.ipynb)). Can the update rule choose another norm?
+# **Question.** Gradient descent turns attention to the smallest matrix, in the Euclidean norm, under which the logits of the
+# [selected tokens](words.md) lead by at least 1 ([notebook 10](10_fixed_decoder.ipynb)). Can the update rule choose another norm?
 #
 # **Answer.** Yes, as far as these runs go. Mirror descent with the exponent $p = 3$ ends nearest to the smallest such matrix in the $\ell_3$ norm, with
 # $p = 1.75$ nearest to that in $\ell_{1.75}$. It is not yet there. For linear models the limit is known (arXiv 2205.12808).
 #
 # ![In each panel one exponent is trained; the curve of its own SVM is the lowest](../figures/desk/mirror_bregman.png)
 #
-# *The larger of two runs (desk [scale](words.md)), 100 seeds: how far the direction of $W$ is from three such matrices, a panel an exponent of training. This page has 20 seeds.*
+# *The larger of two runs (desk [scale](words.md)), 100 seeds; this page has 20. A panel for each exponent of training: how far the direction of $W$ is from three such matrices.*
 #
 # We read part of the paper's appendix, in a text without a version number, and the settings of the authors' public code.
 
@@ -111,13 +111,13 @@ def mirror_step(W, downhill, p):
 # **The SVM of paper C** is that of notebook 10 in another norm: $W_{mm}$ has the least $\ell_p$ norm among all $W$ with every
 # $g_m\ge1$. Then $\gamma_p=1/\lVert W_{mm}\rVert_p$ is the largest margin that a matrix of norm 1 can have.
 #
-# **Why?** The direction that training nears and the SVM's solution obey one equation: $\nabla\psi(W)$ is a positive sum of pairs of least margin,
-# up to a factor. The size of $W$ does not matter, since scaling $W$ only scales $\nabla\psi(W)$.
+# **Why?** The direction that training nears and the SVM's solution obey one equation: $\nabla\psi(W)$ is a sum of the $A_m$ of least
+# margin with weights $\ge0$. The size of $W$ does not matter: scaling $W$ only scales $\nabla\psi(W)$.
 #
 # * *Training.* Steps add up in $\nabla\psi(W)$. Late in training only pairs of least margin still pull noticeably. Each step is then nearly a sum of their
 #   $A_m$, with positive weights where the selected token has the higher score, and $\nabla\psi(W_t)$ grows along such a sum.
 # * *The SVM.* Where the derivative of its Lagrangian is zero, $\nabla\psi(W_{mm})=\sum_m\beta_mA_m$ with $\beta_m\ge0$, zero where a
-#   margin is above 1. So this is a sum of pairs of least margin, too.
+#   margin is above 1. So this is such a sum, too.
 #
 # **Is it there?** Two measures, both of the direction of $W$ alone.
 #
@@ -223,10 +223,10 @@ for p, history in histories.items():
 # %% [markdown]
 # ## Claims
 #
-# Which SVM is nearest, in the mean and in every run? And do the means agree with those of another implementation of this experiment (8, 8 and 4 seeds)?
+# Which SVM is nearest, in the mean and in every run? And do the means agree with those of other code for this experiment (8, 8 and 4 seeds for $p=1.75$, 2 and 3)?
 # A [claim](words.md) holds if the measured number keeps the bound set for it.
 #
-# Then a table: a row is an exponent of training, a column the exponent of an SVM. Its two counts are of runs: those whose ratio is largest in
+# Then a table: a row is an exponent of training, a column the exponent of an SVM. Last it counts the runs whose ratio is largest in
 # their own norm, and those whose tokens are locally optimal.
 
 # %%
@@ -247,9 +247,9 @@ for p in exponents:
 
 # %% [markdown]
 # Look at the diagonals: the divergence is smallest, and the ratio largest, in the run's own norm. But the ratio is not 1. It is
-# furthest below for $p=3$, whose $\lVert W\rVert_p$ grows slowest. [Notebook 43](43_map_of_the_constant.ipynb) says how the rest
+# furthest below for $p=3$, whose $\lVert W\rVert_p$ grows slowest. [Notebook 43](43_map_of_the_constant.ipynb) says how what is missing
 # shrinks as $\lVert W\rVert_p$ grows. A few runs are still turning, and raise the means above the medians. At the desk scale
-# our mean for $p = 2$ is twice that of the other implementation, and that claim fails.
+# our mean for $p = 2$ is twice that of the other code, and that claim fails.
 #
 # * **Upper row.** Look at the lowest curve of each panel: it is the one of the panel's own exponent.
 # * **Lower row.** As in the paper, each SVM has the tokens that training *with its own exponent* selected. In a few runs two exponents
@@ -263,7 +263,7 @@ figure
 # %% [markdown]
 # ## One path
 #
-# One data set and $W_0 = 0$, as in the paper. Each path ends nearest to its own SVM, with its largest ratio in its own norm. That of
+# One data set and $W_0 = 0$, as in the paper. Each path ends nearest to its own SVM; its ratio is largest in its own norm. That of
 # $p = 3$ still lacks a quarter of its margin. For $p = 2$ and $p = 3$ the selected tokens are not even locally optimal, so that the "why" above
 # does not hold. Why these paths end so near is open.
 
@@ -281,7 +281,8 @@ path_table
 # ## Head and attention together
 #
 # $\ell_p$-JointGD moves $W$ and $u$ by the same rule, each with its own gradient norm. Both start at zero, on the paper's two
-# samples. Prediction: $W$ turns to the $\ell_p$ [token SVM](words.md), and $u$ to the $\ell_p$ SVM that classifies the selected tokens.
+# samples. Prediction: $W$ turns to the $\ell_p$ [token SVM](words.md), and $u$ to the SVM that
+# classifies the selected tokens: least $\lVert u\rVert_p$ with $y_iu^\top x_{i,\alpha_i}\ge1$.
 
 # %%
 joint_data = section5.joint_instance()
@@ -301,7 +302,7 @@ joint_table
 #   after thousands.
 
 # %%
-joint_about = "paper C's fixed instance, n=2, T=3, d=2, both from zero; lower left: mean over the two samples; float64"
+joint_about = "Paper C's fixed instance, n=2, T=3, d=2, both from zero; lower left: mean over the two samples; float64"
 joint_figure = figures.joint(joint_data, joint, joint_ends, heads, first, joint_about)
 joint_figure
 

@@ -143,7 +143,7 @@ for p in exponents:
 # seeds it does.
 
 # %%
-about_basins = f"locally optimal selections, {local_draws} starts each; our starts, paper C's data: n={n}, T={T}, d={d}, ≤ {seeds} seeds, float64"
+about_basins = f"Locally optimal selections, {local_draws} starts each; our starts, paper C's data: n={n}, T={T}, d={d}, ≤ {seeds} seeds, float64"
 figure_basins = figures.basins(widths, kept, about_basins)
 figure_basins
 

@@ -23,14 +23,14 @@
 #
 # **Question.** What *is* the error, exactly?
 #
-# **Answer.** In the limit it is a constant over $\|W_t\|$, under the hypotheses below. Under NGD $\|W_t\|$ grows like $t$, so the error falls
+# **Answer.** In the limit it is a constant divided by $\|W_t\|$, under the hypotheses below. Under NGD $\|W_t\|$ grows like $t$, so the error falls
 # like $1/t$ (where the constant is not zero), faster than Theorem 1's exponent. One part of the constant, $C$, belongs to
 # the support vectors. It **follows from the tokens that the run selects, their loss and scores, and the dual variables of their SVM**. The start and the pairs of tokens
 # that are no support vectors leave the rest.
 #
 # ![Every run's constant lies on the diagonal against the constant from the duals](../figures/desk/law_diagonal.png)
 #
-# *The larger of two sizes of run (desk [scale](words.md)), a mark a run: across, what the duals say; up, what training did. This page has 2 seeds in place of 20.*
+# *The larger of two sizes of run (desk [scale](words.md)), each mark a run: across, $C$ from the duals; up, from training. This page has 2 seeds, not 20.*
 #
 # ## Two samples in the plane
 #
@@ -81,7 +81,7 @@ for t in (1, 10, 100, 300, 1000):
 #
 # Why? Late in training sample $i$ pulls on $W$ in proportion to $e^{-g_i}$: loss and scores are the same for both. A step is the sum of $(1,0)$ and
 # $(0,\frac12)$, each times its pull. It is along $W_{mm}$ when the pulls are in the ratio $1:4$ of the duals, so when $g_2-g_1=-\log4$, and it
-# then leaves this difference as it is. Put in, $W=(g_1,2g_2)=g_1\,(1,2)-(0,2\log4)$. So the path keeps a fixed distance from the ray of
+# then leaves this difference as it is. With it $W=(g_1,2g_2)=g_1\,(1,2)-(0,2\log4)$. So the path keeps a fixed distance from the ray of
 # $W_{mm}$: the part of $(0,2\log4)$ across $(1,2)$, of length $2\log4/\sqrt5=1.24$. Seen from the origin, a fixed distance is an angle that falls like one over the length.
 
 # %%
@@ -104,7 +104,7 @@ figure
 # | $\kappa_m=\lvert\ell'(\gamma_{i,\alpha_i})\rvert\,(\gamma_{i,\alpha_i}-\gamma_{i,t})$ | how hard the loss pulls on the pair, before the factor $e^{-g_m}$ |
 # | $W_{mm}=\sum_m\beta_mA_m$; $S$ | the token SVM: least norm with all $g_m\ge1$; its duals $\beta_m\ge0$; *support*: the pairs with $\langle A_m,W_{mm}\rangle=1$ |
 # | $a_t=\langle W_t,W_{mm}\rangle/\lVert W_{mm}\rVert^2$; $o_m$ | *margin level*; the *offset* of a margin, what $g_m-a_t$ tends to |
-# | $\eta$, $\eta^*$ | length of an NGD step; the longest at which *small* wrong offsets die ([notebook 41](41_how_margins_settle.ipynb)) |
+# | $\eta$, $\eta^*$ | length of an NGD step; below $\eta^*$ *small* deviations of $g_m-a_t$ from $o_m$ die out ([notebook 41](41_how_margins_settle.ipynb)) |
 #
 # **Hypotheses.** The loss falls strictly, $\ell'<0$, and its slope is locally Lipschitz.
 # 1. *Duals.* There are duals with $\beta_m>0$ on all of $S$.
@@ -113,36 +113,35 @@ figure
 # 4. *Start.* The level $a_0$ is above a number that can be computed from tokens, head, loss, step and $W_0$. Any $W_t$ of a run may be taken as
 #    the start.
 #
-# **Theorem.** The run selects these tokens for ever, $a_t\to\infty$, and on the support $g_m-a_t\to o_m$ with
+# **Theorem.** The softmax weight of every $\alpha_i$ tends to 1, $a_t\to\infty$, and on the support $g_m-a_t\to o_m$ with
 # $$o_m=\log\frac{\kappa_m}{\beta_m}-\text{mean}_\beta,\qquad W_t-a_tW_{mm}\to\rho_\perp+\omega_\infty .$$
 #
+# * $\rho_\perp$ is the one matrix in the span of the $A_m$, $m\in S$, with $\langle A_m,\rho_\perp\rangle=o_m$: a linear system, solved below. $\omega_\infty$ is orthogonal to that span.
 # * $\text{mean}_\beta$ is the $\beta$-weighted mean of the logarithms. It is taken off so that $\sum_m\beta_mo_m=\langle\rho_\perp,W_{mm}\rangle$ is
-#   zero: the part of $W_t$ along $W_{mm}$ is counted in $a_t$ already. Duals need not be unique: then $\beta$ are those nearest to $\kappa$ in relative entropy.
-# * $\rho_\perp$ is the one matrix in the span of the $A_m$, $m\in S$, with $\langle A_m,\rho_\perp\rangle=o_m$: a linear system, solved in the code below. $\omega_\infty$ is orthogonal to that span.
+#   zero: $a_t$ has the part of $W_t$ along $W_{mm}$ already. Duals need not be unique: then $\beta$ are those nearest to $\kappa$ in relative entropy.
 #
 # Hence
 # $$\|W_t\|\times\text{error}_t\to\sqrt{C^2+\|\omega_\infty\|^2},\qquad C=\|\rho_\perp\|.$$
-# Both limits are approached exponentially fast in $a_t-a_0$, with explicit constants. $C$ is the same for every
+# The theorem's two limits are approached exponentially fast in $a_t-a_0$, with explicit constants; this one need not be. $C$ is the same for every
 # such rule and start that select these tokens, and knows the loss only through $\kappa$. $\omega_\infty$ is what $W_0$ and the pairs off the
-# support left. It may differ from rule to rule, and is zero if $W_0=0$ and all pairs are on the support.
+# support left. It may differ by rule, and is zero if $W_0=0$ and all pairs are on the support.
 #
 # **Why.** Once the other tokens' weights are small, $-\nabla L\approx\frac1n\sum_m\kappa_me^{-g_m}A_m$. The direction rests only where
 # this is along $W_{mm}=\sum_m\beta_mA_m$, so where $\kappa_me^{-g_m}\propto\beta_m$ on the support. Take logarithms: that is the first formula. The
-# offsets do come to rest. They depend on one part of $W$ alone, $\rho$, and late in training $\rho$ moves as under gradient descent on a convex function,
-# $\log\sum_m\kappa_me^{-\langle A_m,\rho\rangle}$.
+# offsets do come to rest. They depend on $\rho$ alone, the part of $W$ in the span of the $A_m$, $m\in S$, orthogonal to $W_{mm}$. Late in training $\rho$ moves as
+# under gradient descent on a convex function, $\log\sum_{m\in S}\kappa_me^{-\langle A_m,\rho\rangle}$.
 #
-# **Three kinds of runs.** The theorem says nothing below the level of hypothesis 4. That a run gets there is checked on the computer; what comes
-# after is proved.
+# **Three kinds of runs.** The theorem says nothing below the level of hypothesis 4. That a run gets there is checked on the computer; the rest is proved.
 #
 # | a run is | if | then its constant is |
 # |---|---|---|
 # | *refused* | hypothesis 1 or 2 fails, or it is too short, or $\eta\ge\eta^*$ | not compared |
-# | *admitted* | none of this is so ($\eta<\eta^*$ is weaker than hypothesis 3) | compared with the law: *measured* |
+# | *admitted* | not refused ($\eta<\eta^*$ is weaker than hypothesis 3) | compared with the law: *measured* |
 # | *proved* | it is admitted, and at some step $W_t$ satisfies all four hypotheses, or those of a theorem of the note that asks less of the steps | the law's, if it goes on for ever |
 #
 # The proof is in [law_of_margins.md](law_of_margins.md), where the hypotheses are called (D), (G), (7) and (8).
 #
-# Paper A's statement of the direction, hypotheses included:
+# What paper A states of the direction:
 
 # %%
 statements.quoted("A", STATEMENTS, "Theorem 1")
@@ -150,7 +149,7 @@ statements.quoted("A", STATEMENTS, "Theorem 1")
 # %% [markdown]
 # ## The formula, in a few lines
 #
-# One small problem: unit tokens, all scores different, not every pair on the support. Tokens, scores, the loss and the duals are all it takes.
+# One small problem: unit tokens, all scores different, not every pair on the support.
 
 # %%
 problem = coordinates.minimal(tokens.unit_tokens([1], n=6, T=8, d=10))
@@ -184,7 +183,7 @@ print(f"largest error of an offset at t = 100,000: {np.abs(offsets - predicted).
 # ## Data and runs
 #
 # Five settings differ in rule, loss, scores, start and support. A run is admitted or refused *before* its error is
-# looked at. It is too short if the selection is not made, or wrong offsets had no time to decay to $10^{-7}$.
+# looked at. It is too short if the selection is not made, or deviations from the offsets had no time to decay to $10^{-7}$.
 
 # %%
 every = range(seeds)
@@ -210,8 +209,8 @@ print(*(f"refused: {one.setting.name}, seed {one.run}, {one.premise}" for one in
 
 # %% [markdown]
 # **Which of them are proved?** All ten. Five satisfy hypothesis 3 as it stands. The others need further theorems of the
-# note. One allows longer steps once the run is near the law (two runs with Polyak's step, one of unit tokens). One allows momentum, from the last
-# iterate on (two runs). At desk scale all 96 are proved, 39 by hypothesis 3. All is checked in float64, without interval arithmetic.
+# note. One allows longer steps once the run is near the law (two runs with Polyak's step, one of unit tokens). One allows momentum; its hypotheses
+# hold at the last iterate (two runs). At desk scale all 96 admitted runs are proved, 39 by hypothesis 3. All is checked in float64, without interval arithmetic.
 
 # %%
 proofs = [(one.proof(), one.proof(early=True), one.proof(True, True)) for one in kept]
@@ -222,7 +221,7 @@ print(f"proved of {len(kept)} runs: {proved} from the last iterate on, {early} f
 # %% [markdown]
 # ## Claims
 #
-# A [claim](words.md) is a measured number beside its bound; tolerances were set before the runs. Two of the claims read the law backwards: a pair's share of the pull,
+# A [claim](words.md) is a measured number beside its bound; tolerances were set before the runs. Two read the law backwards: a pair's share of the pull,
 # $\kappa_me^{-g_m}$ over the sum of all, tends to its share of the duals. So margins and scores give the support vectors.
 
 # %%
@@ -236,8 +235,8 @@ plots.caption(figure_offsets, about_offsets + "; synthetic, float64")
 figure_offsets
 
 # %% [markdown]
-# Left: look at the bars, measured, which end at the ticks, predicted. Right: look at the lower left: the smallest duals lie on the
-# diagonal, too.
+# Left: look at the bars, measured, which end at the ticks, predicted. Right: look at the lower left: the smallest duals lie on
+# the diagonal, too.
 
 # %%
 alone = sum(one.duals_alone for one in kept)
@@ -250,7 +249,7 @@ figure_diagonal
 
 # %% [markdown]
 # Left: look at the diagonal. Across is $C$ from the duals; up, the length of the part of $W_t$ in the span of the support that is orthogonal to $W_{mm}$. In filled
-# marks it equals $\|W_t\|$ times the error. In open ones $\omega_\infty$ comes on top, read off the run at $t/10$. Right: look at how
+# marks it equals $\|W_t\|$ times the error. In open ones $\omega_\infty$, read off the run at $t/10$, adds to it. Right: look at how
 # far right of 1 the open marks lie: that is what $\omega_\infty$ adds.
 #
 # ## One line for all rules
@@ -258,7 +257,7 @@ figure_diagonal
 # If the law holds and $\omega_\infty=0$, the late [direction error](words.md) depends on the rule only through $\|W_t\|$. Here is Figure 2's
 # problem of notebook 10. Gradient descent (GD) with constant steps and Polyak's rule with a constant cap are slow, since the gradient shrinks
 # exponentially in the margins: $\|W_t\|$ grows like $\log t$, and the offsets still move at the end. Steps that grow like $e^{t}$, and a cap that
-# grows like $e^{0.8t}$, make up for that. Both rules then go on along the path.
+# grows like $e^{0.8t}$, make up for that. Both rules then follow the others.
 
 # %% tags=["nbval-check-output"]
 fig2 = coordinates.minimal(tokens.class_mean_tokens(0, **sizes))
@@ -281,7 +280,7 @@ figure_collapse
 # $e^{-\lambda_1a_t}$. [Notebook 41](41_how_margins_settle.ipynb) has $\lambda_1$, from the duals, and says when it is slower.
 #
 # **If the head is trained too**, $\kappa$ changes with it. The head has an SVM of its own, which classifies the selected tokens. If it obeys
-# the law of that SVM, with duals $\nu_i>0$ of all samples, then $\lvert\ell'_i\rvert$ becomes proportional to $\nu_i$, and $W$ obeys the law above with that $\kappa$ ([notebook 42](42_where_the_law_bends.ipynb)).
+# the law of that SVM, with duals $\nu_i>0$ of all samples, then sample $i$'s $\lvert\ell'\rvert$ becomes proportional to $\nu_i$, and $W$ obeys the law above, with $\nu_i$ and this SVM's scores in $\kappa$ ([notebook 42](42_where_the_law_bends.ipynb)).
 
 # %%
 start_zero = tokens.gaussian_tokens(every, n=6, T=4, d=200)
@@ -293,10 +292,10 @@ joint_table
 # ## What we saw
 #
 # In every admitted run the direction error was $\sqrt{C^2 + \lVert\omega_\infty\rVert^2}/\lVert W_t\rVert$, with $C$ predicted from the
-# SVM's duals and $\omega_\infty$ read off the run. Every rule met the same line, but for the two that are too slow to see it: gradient descent with constant steps, and
+# SVM's duals and $\omega_\infty$ read off the run. Every rule met the same line, but the two that are too slow: gradient descent with constant steps, and
 # Polyak's rule with a constant cap.
 #
-# **Whose it is.** For linear classifiers the residual and its equations are due to Soudry et al. (arXiv 1710.10345), normalised
+# **Whose it is.** For linear classifiers the residual (here $\rho_\perp$) and its equations are due to Soudry et al. (arXiv 1710.10345), normalised
 # steps to Nacson et al. (1803.01905) and, with a $1/t$ rate, Ji and Telgarsky (1906.04540), a lower bound for them to Wang, Min and Wu (2311.14387).
 # Next-token prediction has a direction and a finite part too (2403.08081, with attention; 2402.18551). That attention ends along
 # a [token SVM](words.md) is in 2308.16898. Added here, *for attention*: the constant with head and loss in $\kappa$, steps of fixed length, the exact
@@ -315,7 +314,7 @@ print(f"error over prediction: {other.measured.error[-1] / other.predicted:.10f}
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# So it is: $C$ changes a little, the error over its prediction is 1 to nine digits.
+# So it is: $C$ changes a little, the ratio is 1 to nine digits.
 #
 # </details>
 #

@@ -179,7 +179,7 @@ difference_table = claims.Table([
 difference_table
 
 # %%
-about_difference = f"Left: NGD on Figure 2's problem, seed 0. Right: GD on Gaussian tokens, n=8, T=2, d=400; {seeds} seeds; synthetic, float64"
+about_difference = f"Left: NGD on Figure 2's problem, seed 0; right: GD on Gaussian tokens, n=8, T=2, d=400, {seeds} seeds; synthetic"
 both = (long, long_errors, fig2_law), (flat, flat_errors, pair_law)
 figure_difference = plots.caption(margin_law_figures.differences(*both), about_difference)
 figure_difference

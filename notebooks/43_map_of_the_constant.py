@@ -173,7 +173,7 @@ map_table = claims.Table(map_claims)
 map_table
 
 # %%
-about_map = f'Class means, n=6, T=5, d=120; T, correlation: d=960; long T: n=2, d=15T, t = {constant_map.ENOUGH["long T"]:,}; {seeds} seeds, else t = {map_steps:,}; dashes: from duals, circles: runs, dotted: switches'
+about_map = f'n=6, T=5, d=120 (T, correlation: 960; long T: n=2, d=15T), t = {map_steps:,} (long T: {constant_map.ENOUGH["long T"]:,}), {seeds} seeds; dashes: from duals, circles: runs'
 figure_map = plots.caption(figures.constants(points, switches), about_map)
 figure_map
 
@@ -275,7 +275,7 @@ bent_table = claims.Table(bent_claims + lp_law.steps_claims(settled))
 bent_table
 
 # %%
-about_bent = f"Top left: n=4, T=2, d=10, seed 0, dashed: Gaussian start. Right: circles: {len(idle)} of {seeds} seeds, dotted: predicted. Bottom: {len(left)}, {len(settled)} runs"
+about_bent = f"Top left: n=4, T=2, d=10, seed 0, dashed: Gaussian start. Right: circles: {len(idle)} of {seeds} seeds, dotted: predicted. Bottom: {len(left)} and {len(settled)} runs"
 figure_bent = plots.caption(figures.bent(powers, idle, several, left, settled), about_bent)
 figure_bent
 

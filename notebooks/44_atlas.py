@@ -26,22 +26,22 @@
 # **Question.** Which norm's margin does each optimiser maximise on attention's $W$, and does it get there?
 #
 # **Answer.** Steepest descent in a norm maximises the margin in that norm: after 1,000,000 steps (head-wise 119,378) it is within 1 % of the largest
-# possible, in each of the seven norms below. Muon with an exact polar factor goes with the spectral norm; Signum, Lion and RMSprop go with $\ell_\infty$, the norm that is the largest $\lvert W_{jk}\rvert$.
-# Adam at its usual setting ($\beta_1=0.9$, $\beta_2=0.999$, $\epsilon=10^{-8}$) reaches no norm tested in this time, nor does Muon with
-# Newton-Schulz steps. Without the $\epsilon$ Adam comes nearest to $\ell_\infty$, but not within 1 % in every run.
+# possible, in each of the seven norms below. Muon with an exact polar factor goes with the spectral norm; Signum, Lion and RMSprop go with $\ell_\infty$, the largest $\lvert W_{jk}\rvert$.
+# In no norm tested does Adam at its usual setting ($\beta_1=0.9$, $\beta_2=0.999$, $\epsilon=10^{-8}$) come within 1 % in every run in this time, nor does
+# Muon with Newton-Schulz steps. Without the $\epsilon$ Adam comes nearest to $\ell_\infty$, but not within 1 % in every run.
 #
 # ![For each optimiser its share of the largest margin in the norm predicted for it, and its best share in another norm](../figures/desk/atlas_map.png)
 #
-# *The judged runs, twenty draws (desk [scale](words.md), the larger of two sizes of run). Filled: the norm predicted; hollow: the best other; how far left of 1:
-# what is lacking. [The protocol](atlas_protocol.md) has predictions and bounds, and says which of them the history of commits shows to be older than the runs.*
+# *Twenty draws (desk [scale](words.md), the larger of two sizes of run). Filled: the norm predicted; hollow: the best other; how far left of 1:
+# what is lacking. [The protocol](atlas_protocol.md) has predictions and bounds, and says which of them were committed before the runs.*
 #
-# The story ends with "What we saw". Four appendices ask one question more each.
+# The story ends with "What we saw"; four appendices follow. Answers in bold are from the desk scale.
 #
 # ## The statement
 #
 # | symbol | meaning |
 # |---|---|
-# | $\alpha_i$; $m=(i,t)$, $t\ne\alpha_i$ | the token that the run selects in sample $i$; it with another token $t$, a *pair* |
+# | $\alpha_i$; $m=(i,t)$, $t\ne\alpha_i$ | the token that the run selects in sample $i$; with another token $t$ it is a *pair* |
 # | $A_m=(x_{i,\alpha_i}-x_{i,t})z_i^\top$ | feature of a pair, of tokens $x$ and a query $z$; its margin is $g_m=\langle A_m,W\rangle$ |
 # | $W_t$; $\eta_t$; $L$, $L^*$ | $W$ after $t$ steps; length of a step; the loss, that of a layer which sees only the selected tokens |
 # | $N$; $N^*(G)=\max_{N(D)\le1}\langle G,D\rangle$ | a norm of matrices; its dual norm |
@@ -79,7 +79,7 @@
 #
 # This gives $r_N\to1$ for steps like $t^{-1/2}$ or $t^{-1}$. For constant steps it leaves $1-r_N=O(\eta)$; that it goes on falling is measured.
 #
-# **Whose.** Most rows measure what others proved, mostly for linear models (Sources, at the end). Ours are the runs on attention's $W$, and the
+# **Whose.** Most rows measure what others proved, mostly for linear models (Sources). Ours are the runs on attention's $W$, and the
 # claims marked "ours, beyond".
 
 # %% tags=["parameters"]
@@ -149,18 +149,18 @@ for norm, direction in directions.items():
 #
 # ## The map, small
 #
-# Every rule on two draws, 20,000 steps in place of a million. Some are still on their way, and their claims fail below. A [claim](words.md) is a
+# Every rule on two draws, 20,000 steps, not a million. Some are still on their way, and their claims fail below. A [claim](words.md) is a
 # measured number beside the bound of the protocol:
 #
 # | claim | says | weight |
 # |---|---|---|
 # | `own` | the rule has 0.99 of the largest margin in the norm predicted, in every run | the answer: it gets there |
 # | `lower` | it has less in every other norm, in every run | the answer: it is *this* norm |
-# | `none` | the rule reaches no norm | a limit of the answer |
+# | `none` | the rule *reaches* no norm: in none has it 0.99 in every run | a limit of the answer |
 # | `nearest` | in half of the runs or more the largest ratio is in the norm guessed | a guess, where no norm is reached |
 #
-# At desk scale five guesses are wrong: $\ell_\infty$ for Adam with $\epsilon$ and for AdaGrad, spectral for Shampoo with sums and for SOAP,
-# Frobenius for Adam on single samples. Of the map's `own` only that of mirror descent in $\ell_3$ fails there, in its worst runs.
+# At desk scale five guesses are wrong: $\ell_\infty$ for Adam with $\epsilon$ and for AdaGrad, spectral for Shampoo with sums and for SOAP
+# (rules of the protocol), Frobenius for Adam on single samples. Of the map's `own` claims only that of mirror descent in $\ell_3$ fails there, in its worst runs.
 
 # %%
 best = atlas.BestMargins(data)
@@ -178,7 +178,7 @@ table = claims.Table(sorted(atlas_rules.predictions(rows, found), key=lambda cla
 table
 
 # %%
-about_map = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {steps:,} steps or the protocol's fewer. Filled: predicted norm, bars: all runs; hollow: best other; grey names: predicted below 0.99"
+about_map = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, up to {steps:,} steps; filled: predicted norm, bar: its runs; hollow: best other; grey: predicted below 0.99"
 figure_map = plots.caption(atlas_figures.dumbbells(rows, found), about_map)
 figure_map
 
@@ -243,8 +243,8 @@ for iterations in (5, 10):
 #
 # **Question.** AdaGrad, and Adam on single samples, reach none of the seven norms. Is there one whose margin they maximise?
 #
-# **Answer.** AdaGrad has more of the largest margin in a norm that it makes itself than in any of the seven, in every run. Adam on single samples has one
-# that the data choose; after a million steps it has 0.928 of the largest margin there in its worst run, so it is not there yet.
+# **Answer.** AdaGrad's ratio is larger in a norm that it makes itself than in any of the seven, in every run. For Adam on single samples the data choose
+# one; after a million steps the worst run has the ratio 0.928, so it is not there yet.
 #
 # A rule that divides entry $jk$ of the gradient by a fixed $H_{jk}$ is gradient descent in the norm
 #
@@ -260,7 +260,7 @@ for iterations in (5, 10):
 # $N$ depends on $H$, so this is an equation, solved by iteration; that it has only one solution we have not shown. *Why:* late in training
 # the gradient of sample $i$ is along $P_i$, and $v$ averages its square over the samples.
 #
-# *When?* With $\epsilon=0$, samples that come in turn, and selected tokens that have the higher score. And $v$ must average over many passes
+# *When?* If $\epsilon=0$, samples come in turn, and the selected tokens have the higher score. And $v$ must average over many passes
 # through the samples, yet fall as fast as squared gradients do. It falls by the factor $\beta_2$ a step at most, so margins must grow by less than
 # $\frac12\log(1/\beta_2)$ a step. Baek, Song and Yun
 # (2510.26303) prove it for linear models and Adam's limit $\beta_2\to1$.
@@ -269,8 +269,8 @@ for iterations in (5, 10):
 # along $\mathrm{sgn}(G)$ and the norm $\ell_\infty$, under the same conditions (Zhang, Zou and
 # Cao, 2406.10650, for linear models).
 #
-# *Shampoo's sums and SOAP* have norms made of what they divide by, too (ours; `papers.beyond.atlas_used`). Printed: the median share of the
-# largest margin in the own norm, and in the best of the seven.
+# *Shampoo's sums and SOAP* have norms made of what they divide by, too (ours; `papers.beyond.atlas_used`). Printed: the median ratio in the own
+# norm, and in the best of the seven.
 
 # %%
 own = {
@@ -287,13 +287,12 @@ own_table
 #
 # **Question.** Where does a run rest if weights decay, $W\leftarrow(1-\eta\lambda)W+\eta D$, and with how much of the margin?
 #
-# **Answer.** At $N(W)=1/\lambda$, AdamW with a short memory nearly there. The [law of margins](40_law_of_margins.ipynb) predicts, to first order in
-# $\lambda$, how much of the largest margin it then lacks. The prediction is 2 % off in the median run, 26 % in the worst. Under strong decay some runs select other tokens.
+# **Answer.** At $N(W)=1/\lambda$; AdamW with a short memory nearly there. The [law of margins](40_law_of_margins.ipynb) predicts, to first order in
+# $\lambda$, how much of the largest margin it then lacks. The prediction is 2 % off or less in each rule's median run, 26 % in the worst. Under strong decay some runs select other tokens.
 #
-# *Why.* From $N(W_0)\le1/\lambda$, with $\eta\lambda\le1$ and no step direction longer than 1 in $N$, the norm cannot exceed $1/\lambda$ (AdamW's steps can be a little longer). Where it rests at this bound its margins are, by the law, $\gamma_N/\lambda+o_m$, with the [offsets](words.md) $o_m$ of the law.
+# *Why.* From $N(W_0)\le1/\lambda$, with $\eta\lambda\le1$ and no step direction longer than 1 in $N$, the norm cannot exceed $1/\lambda$ (AdamW's steps can be a little longer). Where it rests at this bound its margins are, by the law, $\gamma_N/\lambda+o_m$, with its [offsets](words.md) $o_m$.
 # So $1-r_N$ is $-\lambda\min_mo_m/\gamma_N$ to first order. For norms other than Frobenius the law is carried over here, not proved. Each
-# rule runs with several $\lambda$, named by about the largest margin $\gamma_N/\lambda$ that they allow. A setting where that is below 1 in some run
-# is printed.
+# rule runs with several $\lambda$. The number after its name is about the largest margin that $\lambda$ allows, $\gamma_N/\lambda$. Printed: where that is below 1 in some run.
 
 # %%
 rested = atlas_rules.trained(data, decays, atlas_rules.TENTH, np.array([1]), keep)
@@ -305,14 +304,14 @@ decay_table
 
 # %%
 share = {key: other / samples for key, (other, samples, *_) in chosen.items()}
-about_used = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, from zero. Middle: samples of all runs; right: a dot a run; left: decay that allows 100"
+about_used = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, from zero; left: decay that allows 100, a mark a run; middle: samples of all runs; right: a dot a run"
 figure_used = plots.caption(atlas_figures.used(ends, own, found, share), about_used)
 figure_used
 
 # %% [markdown]
 # Left: look at how far each run is from the law, in which nothing is fitted. Left of the dashed line is as near as was asked. Middle: look
-# at the left end: under strong decay runs select other tokens, mostly but not always of more margin. Right, for appendix A: look at the blue
-# points, the own norms, most of them above the grey ones.
+# at the left end: under strong decay runs select other tokens than under the weakest, mostly of more margin. Right, for appendix A: look at the blue
+# points, the own norms, most above the grey ones.
 #
 # ## Appendix C. Schedules
 #
@@ -321,8 +320,8 @@ figure_used
 # **Answer.** With constant steps $1-r_N$ falls like $t^{-1.01}$ in the Frobenius norm and nearly so in the others; shrinking steps are slower. With steps like $t^{1/2}$ only
 # gradient descent keeps its norm.
 #
-# *Why.* What is missing is a bounded offset over a margin. Margins grow like $t$ with constant steps, like $\sqrt t$ with $t^{-1/2}$, like $\log t$ with
-# $t^{-1}$. Steps like $t^{1/2}$ move margins by more than one from $t=2500$ on. Then one sample at a time rules
+# *Why.* What is missing is a bounded offset divided by a margin. Margins grow like $t$ with constant steps, like $\sqrt t$ with $t^{-1/2}$, like $\log t$ with
+# $t^{-1}$. With steps like $t^{1/2}$ a step moves margins by more than 1 from $t=2500$ on. Then one sample at a time rules
 # the gradient. Under gradient descent the steps are its features $A_m$, and the max-margin matrix is a positive sum of these. Other rules take
 # the steepest direction of each feature, and a sum of those is in general not the max-margin matrix of their norm.
 
@@ -341,12 +340,12 @@ table_rates = claims.Table(atlas_rules.growing(growing, lately))
 table_rates
 
 # %%
-about_rates = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {sweep_steps:,} steps; dotted: 0.99"
+about_rates = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {sweep_steps:,} steps; dotted: ratio 0.99"
 figure_rates = plots.caption(atlas_figures.convergence(reached, own_norm), about_rates)
 figure_rates
 
 # %% [markdown]
-# Look at the slopes: near $-1$ for most norms, half of that in the second panel. In the third no rule reaches 0.99 in this time. Right: all
+# Look at the slopes: near $-1$ for most norms, half of that in the second panel. In the third no rule comes near 0.99. Right: all
 # lines but that of Frobenius turn back as the steps get longer.
 #
 # ## Appendix D. What Adam forgets
@@ -388,8 +387,8 @@ figure_adam
 #
 # ## Sources
 #
-# The last table of the page, below, tests three more predictions: variance reduction keeps the norm; an orthogonal factor, then signs (OLion), lie
-# between the spectral norm and $\ell_\infty$; turned keys and queries change Adam's result, not that of polar steps.
+# The page's last table tests three more predictions: single samples keep the norm if the gradient of all, once a pass, corrects
+# theirs (variance reduction); signs of the polar factor (OLion) end between the spectral norm and $\ell_\infty$; turned keys and queries change Adam's result, not that of polar steps.
 #
 # <details><summary>Who proved what that is measured here</summary>
 #

@@ -51,7 +51,7 @@ Markdown("\n".join(lines))
 #   says how a run ends *after* it has selected; what selects is open ([notebook 13](13_assumptions_broken.ipynb),
 #   [notebook 32](32_predecessors.ipynb)).
 # * **Adam's norm.** With an epsilon, or with Newton-Schulz steps in Muon, no norm that we tested is the one that is
-#   maximised; on single samples Adam comes near a norm that the data choose, not in every run ([notebook 44](44_atlas.ipynb)).
+#   maximised; on single samples Adam comes near a norm that the data choose, in a million steps not in every run ([notebook 44](44_atlas.ipynb)).
 # * **Networks.** The theorems are about one layer whose tokens stay where they are. In a network tokens move. There we only
 #   compare optimisers, on small networks, and many comparisons stay undecided ([notebook 45](45_atlas_of_networks.ipynb)).
 # * **The paper's own sizes.** Step sizes and batches of papers A and B, and most constants, did not survive in the texts at

@@ -86,6 +86,8 @@ def few(id: str, text: str, source: str, curves: Curves, bound=ABOVE) -> Claim |
 
 def _silent(curves: Curves) -> str:
     """Why a study has no verdict, or ""."""
+    if curves.configuration["problem"]["data"]["source"] == "demo":
+        return "its data are a stand-in"
     if not (plain := curves.baselines()):
         return "no plain classifier was fitted, so the network cannot be compared with one"
     rule, best = _best_rule(curves)
@@ -111,7 +113,7 @@ def edges(curves: Curves) -> dict[str, float]:
         tried = [trial.rate for trial in trials]
         capped = [trial.end.get("capped", 1.0) for trial in trials if trial.rate == rate]
         free = rule == "SPS" and min(capped, default=1.0) < 0.01
-        if tried and (rate == min(tried) or (rate == max(tried) and not free)):
+        if not tried or rate == min(tried) or (rate == max(tried) and not free):
             at_edge[rule] = rate
     return at_edge
 

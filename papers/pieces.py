@@ -1,5 +1,6 @@
 """Pieces that several figures share; how a thing looks is in `lib.companion.plots`."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -10,6 +11,19 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from lib.companion import plots
 from lib.companion.plots import look
+
+EDGE = [patheffects.withStroke(linewidth=2, foreground=plots.PAPER)]  # of words on what is drawn
+
+
+def written(words: str) -> str:
+    """The words with minus signs, and with a power of ten in place of e-10."""
+    words = re.sub(r"(?<=\d)e([+-]\d+)", lambda e: rf"$\times10^{{{int(e[1])}}}$", words)
+    return re.sub(r"(?<![\w}{^])-(?=\d)", "\N{MINUS SIGN}", words)
+
+
+def percent(share: float) -> str:
+    """The share in per cent, two digits, never as a power of ten."""
+    return np.format_float_positional(float(f"{100 * share:.2g}"), trim="-") + " %"
 
 
 def cells(ax, values, columns: Iterable, rows: Iterable, text=None, low=0.0):
@@ -86,7 +100,7 @@ def row_words(ax, words: Iterable[str]) -> None:
     """Small words right of the panel, at the heights 0, 1, ... of its rows."""
     for row, each in enumerate(words):
         right = dict(transform=ax.get_yaxis_transform(), va="center", fontsize="x-small")
-        ax.text(1.02, row, each, **right)
+        ax.text(1.02, row, written(each), **right)
 
 
 def end_labels(ax, labels: Iterable[tuple[float, str, str]], size: float = 7) -> None:
@@ -104,23 +118,22 @@ def end_labels(ax, labels: Iterable[tuple[float, str, str]], size: float = 7) ->
         heights[1:] += near
     right = dict(transform=ax.transAxes, va="center", fontsize=size)
     for height, (_, words, colour) in zip(heights, placed, strict=True):
-        ax.text(1.015, height, words, color=colour, **right)
+        ax.text(1.015, height, written(words), color=colour, **right)
 
 
 def beside(ax, x, y, words: str, colour=plots.BLACK, place=(5, 0)) -> None:
     """Small words with a white edge, `place` points right of and above (x, y)."""
     across, up = np.sign(place).astype(int) + 1
     sides = dict(ha=("right", "center", "left")[across], va=("top", "center", "bottom")[up])
-    edge = [patheffects.withStroke(linewidth=2, foreground=plots.PAPER)]
-    style = dict(color=colour, fontsize="x-small", path_effects=edge, zorder=5, **sides)
-    ax.annotate(words, (x, y), place, textcoords="offset points", **style)
+    style = dict(color=colour, fontsize="x-small", path_effects=EDGE, zorder=5, **sides)
+    ax.annotate(written(words), (x, y), place, textcoords="offset points", **style)
 
 
-def note(ax, words: str, x=0.98, y=0.04, va="baseline", colour=None) -> None:
+def note(ax, words: str, x=0.96, y=0.04, va="baseline", colour=None) -> None:
     """Small words in the panel that begin, or right of its middle end, at (x, y)."""
     side = "right" if x > 0.5 else "left"
-    style = dict(ha=side, va=va, fontsize="x-small", color=colour)
-    ax.text(x, y, words, transform=ax.transAxes, **style)
+    style = dict(ha=side, va=va, fontsize="x-small", color=colour, path_effects=EDGE, zorder=5)
+    ax.text(x, y, written(words), transform=ax.transAxes, **style)
 
 
 class Bar(NamedTuple):
@@ -167,7 +180,7 @@ def forest(ax, bars: Iterable[Bar | None], ends: tuple[float, float], zero: floa
         beyond = f" ({bar.value:.2g})" if bar.value < ends[0] or bar.value > ends[1] else ""
         word = bar.words or (bar.verdict if bar.verdict in plots.TABLES["verdict"] else "")
         right = dict(transform=ax.get_yaxis_transform(), va="center", fontsize="x-small")
-        ax.text(1.02, row, word + beyond, color=like.colour, **right)
+        ax.text(1.02, row, written(word + beyond), color=like.colour, **right)
     ax.axvline(zero, **plots.LEVEL)
     ax.set_yticks([*named], [bar.label for bar in named.values()], fontsize="small")
     ax.set(ylim=(max(named) + 0.45, -0.55), xlim=ends)

@@ -125,13 +125,14 @@ def _forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
     ratios.minorticks_off()
     pieces.forest(differences, sides[False], (-250, 60))
     differences.set_xscale("symlog", linthresh=1, linscale=0.6)
-    differences.set_xticks([-100, 0, 10], ["-100", "0", "10"])
+    differences.set_xticks([-100, 0, 10], ["\N{MINUS SIGN}100", "0", "10"])
+    differences.minorticks_off()
     differences.set(xlabel="difference in points (asked: above 0)")
     for axis in (ratios, differences):
         axis.tick_params(labelsize=6.5)
     seeds = " or ".join(map(str, sorted({claim.seeds or 0 for claim in claims})))
-    line = f"Papers A and C on real data, our reduced setting; {seeds} paired seeds; bars: 95 %"
-    return plots.caption(figure, f"{line}; ticks: between them no gain")
+    line = f"Papers A and C on real data, reduced; {seeds} paired seeds; bars: 95 %; between ticks"
+    return plots.caption(figure, f"{line} no gain; SNGD: normalised SGD, SPS: Polyak")
 
 
 def _redraw(study: str, out: Path) -> list[str]:

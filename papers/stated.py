@@ -63,8 +63,8 @@ class Stated:
         short = [name if isinstance(name, str) else f"{name:g}" for name in names]
         text = words.format(*short, *say)
         made = claims.bounded(".".join((id, *short)), text, source, bound or asked, values, **more)
-        why, room, _ = made.remark.partition("; {room}")
-        return replace(made, remark=ledger.room(made, why)) if room else made
+        room = f"room: the bound could be {claims.number(made.margin)} times as tight"
+        return replace(made, remark=made.remark.replace("{room}", room))
 
     def mean(self, id: str, values: np.ndarray, **more) -> Claim:
         """The claim `id` of the mean of `values` (repeats,), with its interval."""

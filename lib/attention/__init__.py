@@ -5,7 +5,7 @@ scores and gradients, and the same problem in minimal coordinates. Open `model` 
 it is equation (1) of paper A and its gradient.
 """
 
-from lib.attention.coordinates import Minimal, minimal
+from lib.attention.coordinates import minimal
 from lib.attention.losses import COMPILED_LOSSES, LOSSES, check_loss, is_logistic, log_loss
 from lib.attention.model import gradients, logits, scores, slopes, weights
 from lib.attention.token_sets import TokenSet, token_set

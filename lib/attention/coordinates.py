@@ -43,10 +43,10 @@ class Minimal(Shapes):
 def minimal(tokens: TokenSet | Minimal) -> Minimal:
     """`tokens` in orthonormal bases of the spans of its tokens and of its queries.
 
-    What is in minimal coordinates is returned as it is. By Gram-Schmidt in the order given,
-    so that the bases, and a start drawn in them, move with the tokens and not with rounding:
-    r = min(nT, d), q = min(n, d_z). Where a span is smaller, tokens have no part in the last
-    vectors of its basis. Raises ValueError for sizes whose squares leave float64.
+    A Minimal is returned as it is. By Gram-Schmidt in the order given, so that the bases,
+    and a start drawn in them, move with the tokens and not with rounding: r = min(nT, d),
+    q = min(n, d_z). Where a span is smaller, tokens have no part in the last vectors of its
+    basis. Raises ValueError for sizes whose squares leave float64.
     """
     if isinstance(tokens, Minimal):
         return tokens
@@ -119,14 +119,11 @@ def _in_order(columns):
 
 
 def _qr_by_blocks(columns, block):
-    """QR of (runs, d, m) with d > block >= m, without the four copies of all that LAPACK's needs.
-
-    Each block of coordinates has a QR of its own; that of their stacked R leads to the basis.
-    """
+    """QR of (runs, d, m), d > block >= m, without the four copies of all that LAPACK's needs:
+    each block of coordinates has a QR of its own; that of their stacked R leads to the basis."""
     runs, d, m = columns.shape
     basis, uppers = np.empty((runs, d, m)), []
-    parts = [slice(first, first + block) for first in range(0, d - block, block)]
-    parts.append(slice(parts[-1].stop, d))
+    parts = [slice(first, first + block) for first in range(0, d, block)]
     for part in parts:
         Q, upper = np.linalg.qr(columns[:, part])
         basis[:, part, : Q.shape[-1]] = Q

@@ -1,14 +1,15 @@
 """The model of paper A, f_i = y_i u^T X_i^T softmax(X_i W z_i), and its closed-form gradients.
 
-Everything is computed relative to the selected token s_i, the one with the largest
-logit, and the softmax weights of the other tokens are kept as logarithms with the
-largest one factored out: subtraction of nearly equal numbers never happens, so the
-gradient's direction stays exact when the weights themselves are e^-30000.
+Everything is relative to the selected token s_i, the one with the largest logit, and the
+other softmax weights are kept as logarithms with the largest factored out: nearly equal
+numbers are never subtracted, so the gradient's direction stays exact when the weights
+themselves are e^-30000.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import softmax
 
 from lib.attention.losses import check_loss, log_derivative, log_gap, log_loss
 from lib.attention.token_sets import TokenSet
@@ -68,15 +69,8 @@ def slopes(logits: np.ndarray, scores: np.ndarray, loss: str = "exponential") ->
         # of epsilon = best - f
         log_epsilon = np.where(lag > 0, np.log(lag - e), log_small + np.log(-mean_D))
         gap = _log_mean(log_gap(log_epsilon, best, loss))
-    return _Slopes(
-        log_weights=log_weights,
-        log_loss=_log_mean(log_loss(f, loss)),
-        log_gap=gap,
-        pull=pull,
-        log_scale=log_scale,
-        push=push,
-        log_push_scale=log_push_scale,
-    )
+    mean = _log_mean(log_loss(f, loss))
+    return _Slopes(log_weights, mean, gap, pull, log_scale, push, log_push_scale)
 
 
 def _factor(values, log_factor):
@@ -99,13 +93,8 @@ def logits(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
 
 
 def weights(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
-    """p_{i,t} = softmax_t(x_{i,t}^T W z_i), (runs, n, T); W (runs, d, d_z).
-
-    The largest logit is subtracted first, so that nothing overflows; what is below e^-745 is zero.
-    """
-    a = logits(tokens, W)
-    relative = np.exp(a - a.max(-1, keepdims=True))
-    return relative / relative.sum(-1, keepdims=True)
+    """p_{i,t} = softmax_t(x_{i,t}^T W z_i), (runs, n, T); W (runs, d, d_z)."""
+    return softmax(logits(tokens, W), axis=-1)
 
 
 def scores(tokens: TokenSet, u: np.ndarray) -> np.ndarray:

@@ -35,9 +35,7 @@ class TokenSet(Shapes):
         if self.X.size == 0:
             raise ValueError(f"X has shape {self.X.shape}; no axis (runs, n, T, d) may be empty")
         if T < 2:
-            raise ValueError(
-                f"X has T = {T} token per sample; attention needs at least 2 to choose between"
-            )
+            raise ValueError(f"X has T = {T} token per sample; attention needs at least 2")
         d_z = self.z.shape[-1] if self.z.ndim == 3 else d
         if d_z == 0:
             raise ValueError(f"z has shape {self.z.shape}; a query needs at least one entry")
@@ -68,9 +66,9 @@ class TokenSet(Shapes):
 def token_set(X, y, z=None, u=None, opt=None) -> TokenSet:
     """A TokenSet from arrays, with or without the runs axis.
 
-    z defaults to the first token of each sample, u to zero, opt to the token with the
-    largest score gamma_{i,t} = y_i u^T x_{i,t} (paper A, Definition 1), which needs a
-    head; a tie raises ValueError naming the sample.
+    z defaults to the first token of each sample, u to zero, opt to the token of largest
+    score gamma_{i,t} = y_i u^T x_{i,t} (paper A, Definition 1), which needs a head; a tie
+    raises ValueError naming the sample.
     """
     X, y = _real("X", X), _real("y", y)
     z, u = (None if a is None else _real(name, a) for name, a in (("z", z), ("u", u)))
@@ -89,10 +87,8 @@ def token_set(X, y, z=None, u=None, opt=None) -> TokenSet:
     tied = (scores == scores.max(-1, keepdims=True)).sum(-1) > 1
     if tied.any():
         run, sample = np.argwhere(tied)[0]
-        raise ValueError(
-            f"sample {sample} of run {run} has a tie for the opt token: "
-            f"its scores are {scores[run, sample]}"
-        )
+        words = f"sample {sample} of run {run} has a tie for the opt token"
+        raise ValueError(f"{words}: its scores are {scores[run, sample]}")
     return replace(tokens, opt=scores.argmax(-1))
 
 
@@ -117,7 +113,7 @@ def _array(name, value):
         return np.asarray(value)
     except ValueError:
         raise ValueError(
-            f"{name} holds sequences of different lengths; it needs an array of numbers"
+            f"{name} holds sequences of different lengths; it needs an array"
         ) from None
 
 
@@ -127,8 +123,5 @@ def check_sizes(tokens: TokenSet) -> None:
         values = getattr(tokens, name)
         largest = max(values.max(), -values.min())  # without a copy of them all
         if largest and not SIZES[0] <= largest <= SIZES[1]:
-            raise ValueError(
-                f"{name} has largest entry {largest:.3g}, whose square leaves the range of "
-                f"float64; rescale it to within {SIZES[0]:g} ... {SIZES[1]:g}: only W's unit "
-                "changes"
-            )
+            words = f"{name} has largest entry {largest:.3g}, whose square leaves float64"
+            raise ValueError(f"{words}; rescale it to within {SIZES[0]:g} ... {SIZES[1]:g}")

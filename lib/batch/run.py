@@ -25,7 +25,7 @@ from unittest import mock
 
 from lib import files, provenance
 from lib.companion import colab_cell, record
-from lib.companion.claims import UNDECIDED
+from lib.companion.claims import Claim, Table
 
 # Of a lost scheduler or a slow cell an outcome tells in a sentence; asyncio would in forty lines.
 logging.getLogger("asyncio").setLevel(logging.CRITICAL)
@@ -35,9 +35,9 @@ logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 class _Job:
     """One notebook at one scale, as whoever plans it sees it: a worker may have other defaults.
 
-    `page` is its text and `overrides` go to papermill; `parts` is its fingerprint without the data;
-    `changes` is what nobody committed (see `record`). A run leaves its files in `home`, its
-    figures in `figures`; `folders` are the project's, by environment variable.
+    `page` is its text and `overrides` go to papermill; `parts` is its fingerprint without the
+    data; `changes` is what nobody committed. A run leaves its files in `home`, its figures
+    in `figures`; `folders` are the project's, by environment variable.
     """
 
     notebook: str
@@ -65,11 +65,8 @@ class _Job:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command; returns its exit status, or ends the process.
-
-    0: all is well; 1: a notebook failed, or a number or claim is not reproduced; 2: bad usage;
-    130: interrupted.
-    """
+    """Run the command; the exit status is 1 where a notebook failed or a number or claim is not
+    reproduced, 2 for bad usage, 130 where interrupted."""
     asked = _options(argv)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -87,7 +84,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _options(argv: list[str] | None) -> argparse.Namespace:
-    """The command line; its `refuse` ends the process with a sentence and status 2."""
+    """The command line; its `refuse` says a sentence and ends the process."""
     usage = "python -m lib.batch [NAME ...] [options]"
     parser = argparse.ArgumentParser("lib.batch", usage, "Run notebooks headless.")
     add = parser.add_argument
@@ -172,9 +169,7 @@ def _stop() -> NoReturn:
 
 def _plan(asked: argparse.Namespace) -> dict[_Job, str]:
     """The jobs asked for, each with the reason why it must run, empty where it is up to date.
-
-    ValueError for a name, a parameter or a scale that is not there, or a table that cannot be read.
-    """
+    ValueError for a name, parameter or scale that is not there, or a table that is no TOML."""
     jobs = {name: _job(name, asked) for name in record.notebooks(asked.names)}
     absent = [name for name, job in jobs.items() if job is None]
     if absent and (asked.names or len(absent) == len(jobs)):
@@ -209,7 +204,7 @@ def _job(notebook: str, asked: argparse.Namespace) -> _Job | None:
 
 
 def _reason(job: _Job, asked: argparse.Namespace) -> str:
-    """Why a job must run, against the marker of its last success; empty where it is up to date."""
+    """Why a job must run, against the marker of its last success; empty where nothing changed."""
     if job.changes:
         return "custom code" if "code" in job.changes else "custom parameters"
     if asked.force or not job.marker.exists():
@@ -225,12 +220,10 @@ def _reason(job: _Job, asked: argparse.Namespace) -> str:
         del parts["places"]  # where real data would lie
     reasons = []
     for part, now in parts.items():
-        before = marker.get(part)
-        if now != before and isinstance(now, dict):
-            names = sorted({name for name, _ in now.items() ^ (before or {}).items()})
-            reasons += [f"{part} changed: {', '.join(names)}"]
-        elif now != before:
-            reasons += [f"{part} changed"]
+        if now != (before := marker.get(part)):
+            moved = now.items() ^ (before or {}).items() if isinstance(now, dict) else ()
+            names = ", ".join(sorted({name for name, _ in moved}))
+            reasons += [f"{part} changed: {names}" if names else f"{part} changed"]
     reasons += ["no executed copy"] if asked.store and not job.copy.exists() else []
     return "; ".join(reasons)
 
@@ -278,11 +271,8 @@ _one_notebook_per_process = threading.Lock()
 
 
 def _run(job: _Job, threads: int | None, timeout: float | None) -> tuple[float, str | None, str]:
-    """Run one notebook in this process and publish its figures; whatever goes wrong is told.
-
-    threads: of its kernel, None for those of the worker. timeout: longest seconds of a cell.
-    Returns the seconds, the error if any, and what else to say.
-    """
+    """Run one notebook in this process and publish its figures: the seconds, the error if any,
+    and what else to say. threads: of its kernel, None for those of the worker."""
     from filelock import FileLock, Timeout
 
     begin, error, note = time.monotonic(), None, ""
@@ -403,15 +393,10 @@ def _slugs(job: _Job) -> list[str]:
 def _compare(job: _Job, slug: str, committed: Mapping[str, Mapping]) -> tuple[str, bool]:
     """A figure of a job beside the committed record in words, and whether it is reproduced."""
     new = files.read_object(job.figures / f"{slug}.json")
-    text = "custom, not compared" if job.changes else "no committed record"
-    same = True
+    text, same = "custom, not compared" if job.changes else "no committed record", True
     if slug in committed and not job.changes:
         text, same = _reproduced(new, committed[slug])
-    undecided = [c["id"] for c in new["claims"] if c.get("verdict") == UNDECIDED]
-    failing = [c["id"] for c in new["claims"] if not c["holds"] and c["id"] not in undecided]
-    text += f"; held {sum(c['holds'] for c in new['claims'])} of {len(new['claims'])} claims"
-    text += f", not {', '.join(failing)}" if failing else ""
-    return text + (f", undecided {', '.join(undecided)}" if undecided else ""), same
+    return f"{text}; {Table(map(Claim.of, new['claims'])).summary()}", same
 
 
 def _reproduced(new: Mapping, old: Mapping) -> tuple[str, bool]:

@@ -28,6 +28,13 @@ COLUMNS = ("id", "statement", "measured", "theory", "holds")
 OPEN = 8  # so many rows of a table are shown without a click
 UNDECIDED = "undecided"
 VERDICTS = ("reproduced", "not reproduced", UNDECIDED)
+MEANINGS = {  # of a measured value with an interval, by whether its row has a verdict
+    False: "a [b, c]: the worst seed, or what the row names, and the mean over seeds ± two"
+    " standard errors, so that a may lie outside; for half of seeds a bootstrap",
+    True: "a [b, c] of a row with a verdict: the mean over seeds, of ratios the geometric mean,"
+    " or what the row names, and its 95 % interval; p: the level at which the interval would"
+    " just decide",
+}
 DIGITS = (4, 7, 10, 13, 17)  # significant digits; 17 tell any two numbers apart
 
 
@@ -35,14 +42,14 @@ DIGITS = (4, 7, 10, 13, 17)  # significant digits; 17 tell any two numbers apart
 class Claim:
     """One checked claim.
 
-    `bound` is what theory asks of `measured`, as text ("≥ 0.11"); `holds` is never true of a NaN.
-    `margin` is how many times over the bound is met: 1 at the edge, infinite where no multiple
-    breaks it. `kind` is one of KINDS, by default read off `source`. `interval` holds the ends of
-    what the seeds gave. A row of a ledger also has the `number` of its statement, its `setting`,
-    how many `seeds`, the families of wrong worlds in which it must fail (`fails_if`), and the
-    smallest of each in which it was seen to fail (`catches`; None before `make falsify`).
-    A claim about data that may be too few has a `verdict` of VERDICTS and holds if that is the
-    first; `p` is the level at which its interval would just decide.
+    `bound` is what theory asks of `measured`, as text ("≥ 0.11"); a NaN never `holds`.
+    `margin` is how many times over the bound is met: 1 at the edge, infinite where no
+    multiple breaks it. `kind` is one of KINDS, by default read off `source`. `interval`
+    holds the ends of what the seeds gave. A row of a ledger also has the `number` of its
+    statement, its `setting`, how many `seeds`, the wrong worlds in which it must fail
+    (`fails_if`), and the smallest of each in which it was seen to fail (`catches`; None
+    before `make falsify`). A claim about data that may be too few has a `verdict` of
+    VERDICTS; `p` is the level at which its interval would just decide.
     """
 
     id: str
@@ -78,54 +85,54 @@ class Claim:
             del stored["interval"]  # the runs were too few or too short
         return stored
 
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> "Claim":
+        """The claim that a record stores."""
+        known: dict[str, Any] = {k: math.nan if x is None else x for k, x in stored.items()}
+        return cls(**known)
+
 
 # Making claims.
 
 
 def at_most(id: str, statement: str, source: str, measured: float, bound: float, **more) -> Claim:
-    """The claim measured ≤ bound; `more`: further fields, and `why`, the remark of a failure."""
-    return _checked((id, statement, source, measured), "≤ {}", [bound], measured, bound, more)
+    """The claim measured ≤ bound; `more`: fields of `Claim`, and `why`, a failure's remark."""
+    return _claim("≤", id, statement, source, measured, bound, **more)
 
 
 def at_least(id: str, statement: str, source: str, measured: float, bound: float, **more) -> Claim:
-    """The claim measured ≥ bound; `more` are further fields of `Claim`."""
-    return _checked((id, statement, source, measured), "≥ {}", [bound], bound, measured, more)
+    """The claim measured ≥ bound."""
+    return _claim("≥", id, statement, source, measured, bound, **more)
 
 
 def close(
     id: str, statement: str, source: str, measured: float, expected: float, tolerance: float, **more
 ) -> Claim:
     """The claim |measured - expected| ≤ tolerance, in the units of the measured value."""
-    about, ends = (id, statement, source, measured), [expected, tolerance]
-    return _checked(about, "{} ± {}", ends, abs(float(measured) - expected), tolerance, more)
+    return _claim("±", id, statement, source, measured, expected, tolerance, **more)
 
 
-def _checked(about, form, ends, smaller, larger, more) -> Claim:
-    """The claim smaller ≤ larger, which is said of what was measured as `form` with its `ends`."""
-    id, statement, source, measured = about
-    measured, smaller, larger = float(measured), float(smaller), float(larger)
-    why = more.pop("why", "")
+def _claim(sign, id, statement, source, measured, *ends, why="", **more) -> Claim:
+    """The claim that a bound, its `sign` and its `ends`, sets to what was measured."""
+    measured, expected = float(measured), float(ends[0])
+    smaller, larger = {
+        "≤": (measured, expected),
+        "≥": (expected, measured),
+        "±": (abs(measured - expected), float(ends[-1])),
+    }[sign]
     holds = smaller <= larger
     if why and not holds:
         more["remark"] = why
-    bound = _stated(form, measured, holds, ends)
+    form = "{} ± {}" if sign == "±" else sign + " {}"
+    texts = [form.format(*(f"{end:.{digits}g}" for end in ends)) for digits in DIGITS]
+    # with digits enough that a failure is seen
+    bound = next((text for text in texts if holds or _breaks(measured, text)), texts[0])
     about = id, statement, source, measured, bound, holds, _times_over(smaller, larger)
     return Claim(*about, **more)
 
 
-def judged(
-    id: str,
-    statement: str,
-    source: str,
-    estimate: tuple[float, float, float],
-    bound: str,
-    verdict: str,
-    seeds: int,
-    p: float | None = None,
-) -> Claim:
-    """A claim with a `verdict` of VERDICTS, else ValueError; `estimate`: (measured, low, high)."""
-    if verdict not in VERDICTS:
-        raise ValueError(f"verdict must be one of {', '.join(VERDICTS)}, got {verdict!r}")
+def judged(id, statement, source, estimate, bound, verdict, seeds, p=None) -> Claim:
+    """The claim with a `verdict`, of which the first holds; `estimate`: (measured, low, high)."""
     measured, low, high = map(float, estimate)
     ends = None if math.isnan(low) or math.isnan(high) else (low, high)
     about = id, statement, source, measured, bound, verdict == VERDICTS[0]
@@ -143,27 +150,17 @@ def furthest(values: np.ndarray, expected: float = 0.0) -> float:
     return float(values[np.abs(values - expected).argmax()]) if values.size else math.nan
 
 
-_RELATIONS: dict[str, Any] = {  # how a bound is checked, and which of many values is the worst
-    "≤": (at_most, np.max),
-    "≥": (at_least, np.min),
-    "±": (close, furthest),
-}
-
-
 def bounded(
     id: str, statement: str, source: str, bound: str, values: Any, expected=None, **more
 ) -> Claim:
-    """The claim that the worst of `values` meets `bound`: "≤ 1", "≥ 0.5" or "1 ± 0.05".
-
-    expected: in place of the bound's first number. `more` are further fields of `Claim`.
-    """
-    (sign,) = set(bound) & _RELATIONS.keys()
+    """The claim that the worst of `values` meets `bound`: "≤ 1", "≥ 0.5" or "1 ± 0.05", with
+    `expected` in place of its first number."""
+    (sign,) = set(bound) & set("≤≥±")
     ends = [float(end) for end in bound.split(sign) if end]
     if expected is not None:
         ends[0] = expected
-    judge, worst = _RELATIONS[sign]
-    value = worst(values, ends[0]) if sign == "±" else worst(values)
-    return judge(id, statement, source, value, *ends, **more)
+    worst = {"≤": np.max, "≥": np.min, "±": lambda values: furthest(values, ends[0])}[sign]
+    return _claim(sign, id, statement, source, worst(values), *ends, **more)
 
 
 def interval(values: np.ndarray) -> tuple[float, float]:
@@ -190,18 +187,12 @@ def number(value: float) -> str:
     return f"{value:.4g}"
 
 
-def failing(measured: float | None, bound: str) -> str:
+def _failing(measured: float, bound: str) -> str:
     """A measured value that fails its bound, with as many digits as show it."""
-    if measured is None:
+    if math.isnan(measured):
         return "not a number"
     texts = (f"{measured:.{digits}g}" for digits in DIGITS[1:])
     return next((text for text in texts if _breaks(text, bound)), repr(measured))
-
-
-def _stated(form: str, measured: float, holds: bool, ends: Iterable[float]) -> str:
-    """The `ends` of a bound in `form`, with digits enough that a failure is seen."""
-    texts = [form.format(*(f"{end:.{digits}g}" for end in ends)) for digits in DIGITS]
-    return next((text for text in texts if holds or _breaks(measured, text)), texts[0])
 
 
 def _breaks(measured: float | str, bound: str) -> bool:
@@ -220,7 +211,7 @@ def _breaks(measured: float | str, bound: str) -> bool:
 def shown(claim: Claim) -> str:
     """The measured value and its interval in brackets; `legend` says what the two are."""
     plain = claim.holds or claim.verdict
-    text = number(claim.measured) if plain else failing(claim.measured, claim.bound)
+    text = number(claim.measured) if plain else _failing(claim.measured, claim.bound)
     if claim.interval is None:
         return text
     few = "" if (claim.seeds or FEWEST_SEEDS) >= FEWEST_SEEDS else f", {claim.seeds} seeds only"
@@ -230,22 +221,15 @@ def shown(claim: Claim) -> str:
 
 def legend(claims: Iterable[Claim]) -> str:
     """The meaning of the number and the brackets of `shown`, for those that `claims` have."""
-    meanings = {
-        False: "a [b, c]: the worst seed, or what the row names, and the mean over seeds less and"
-        " plus two standard errors, so that a may lie outside",
-        True: "a [b, c] of a row with a verdict: the mean over seeds, of ratios the geometric mean,"
-        " or what the row names, and its 95 % interval; p: the level at which the interval would"
-        " just decide",
-    }
     kinds = {bool(claim.verdict) for claim in claims if claim.interval is not None}
-    return "; ".join(meanings[kind] for kind in sorted(kinds))
+    return "; ".join(MEANINGS[kind] for kind in sorted(kinds))
 
 
 def held(claims: Iterable[Mapping]) -> str:
     """How many claims of a record hold, in words, those that the data leave open apart."""
-    verdicts = [(claim["holds"] is True, claim.get("verdict")) for claim in claims]
-    undecided = sum(verdict == UNDECIDED for _, verdict in verdicts)
-    text = f"{sum(holds for holds, _ in verdicts)} of {len(verdicts)}"
+    claims = list(claims)
+    undecided = sum(claim.get("verdict") == UNDECIDED for claim in claims)
+    text = f"{sum(claim['holds'] is True for claim in claims)} of {len(claims)}"
     return text + (f", {undecided} undecided" if undecided else "")
 
 
@@ -257,10 +241,8 @@ def html_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 class Table(tuple):
-    """Claims in a notebook: one sentence, then what fails or was judged; the others are folded.
-
-    As plain text only the sentence and what fails, with its reason.
-    """
+    """Claims in a notebook: one sentence, then what fails or was judged, the others folded; as
+    plain text the sentence and what fails, with its reason."""
 
     def __repr__(self) -> str:
         rows = [_row(claim) for claim in self if not claim.holds]

@@ -45,10 +45,7 @@ def _installs(cell) -> bool:
 
 
 def _installing(cells: list) -> list:
-    """The cells of a notebook with the installing cell, once, behind its title.
-
-    Ids are given by place, since a tool that merges notebooks hands ids on to other cells.
-    """
+    """The cells of a notebook with the installing cell, once, behind its title."""
     project = files.read_table(files.ROOT / "pyproject.toml").get("project", {})
     text = CELL.replace("ADDRESS", project.get("urls", {}).get("repository", ""))
     first = nbformat.v4.new_code_cell(text, id=TAG, metadata={"tags": [TAG]} | HIDDEN)

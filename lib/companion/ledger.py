@@ -1,7 +1,4 @@
-"""The ledger: every numbered statement of a paper beside what was measured for it.
-
-A row is a `Claim` with the number of its statement, a setting and the wrong worlds it must fail in.
-"""
+"""The ledger: every numbered statement of a paper beside what was measured for it, its rows."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from lib.companion import plots
-from lib.companion.claims import KINDS, Claim, failing, html_table, legend, number, shown
+from lib.companion.claims import KINDS, UNDECIDED, Claim, html_table, legend, shown
 from lib.companion.record import Number, finite
 from lib.companion.statements import Statement
 from lib.files import ROOT, read_object
@@ -21,9 +18,9 @@ from lib.files import ROOT, read_object
 COLUMNS = "kind|setting|measured quantity|measured|bound|catches|why not|verdict".split("|")
 DRIFT = 1e-6  # share of a measured value that another processor may change, in float64
 ROUNDING = 1e-9  # a measured value below it is rounding
-# By a claim's verdict; studies of real data have one, all others None.
+# By a claim's verdict, which studies of real data have.
 NO_REMARK = {
-    None: " Cause not found.",
+    "": " Cause not found.",
     "undecided": " Undecided: an interval that the protocol asks for does not tell the two apart.",
     "not reproduced": " Not reproduced by the protocol of the studies; cause not found.",
 }
@@ -40,11 +37,8 @@ def rows(
     """The claims as rows of a statement, in a setting that joins their ids, over some seeds.
 
     fails_if: families of wrong worlds (`papers.wrong_worlds`) in which the claims must fail.
-    remark: why the claims fail, or why no small wrong world makes them fail; by default each
-    claim's own. Raises ValueError where no world is named and no remark given.
+    remark: why they fail, or no small world shows it; by default each claim's own.
     """
-    if not fails_if and not remark:
-        raise ValueError(f"{statement} ({setting}): name the wrong worlds it must fail in, or why")
     about = dict(number=statement, setting=setting, seeds=seeds, fails_if=fails_if)
     return [
         replace(claim, id=f"{claim.id} ({setting})", remark=remark or claim.remark, **about)
@@ -52,16 +46,9 @@ def rows(
     ]
 
 
-def room(claim: Claim, why: str) -> str:
-    """A remark: `why` no small wrong world shows, and how much tighter the bound could be."""
-    return f"{why}; room: the bound could be {number(claim.margin)} times as tight"
-
-
 def in_order(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> list[Claim]:
-    """The rows in the order of the paper's statements.
-
-    ValueError for a row or a gap they lack, and for a row with neither wrong world nor remark.
-    """
+    """The rows in the order of the paper's statements; ValueError for a row or a gap they lack,
+    and for a row with neither wrong world nor remark."""
     ledger, order = list(ledger), list(paper)
     if mute := [row.id for row in ledger if not row.fails_if and not row.remark]:
         raise ValueError(f"{mute}: name the wrong worlds each must fail in, or why")
@@ -74,19 +61,15 @@ def in_order(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> list[Cl
 
 
 def power_path(slug: str) -> Path:
-    """The file in which `make falsify` keeps what the rows of a ledger catch.
-
-    Always in the repository's own figures: a batch sends the figures of a notebook elsewhere.
-    """
+    """The file in which `make falsify` keeps what the rows of a ledger catch."""
+    # Of the repository's own figures: a batch sends those of a notebook elsewhere.
     return ROOT / "figures" / "power" / f"{slug}.json"
 
 
 def with_power(ledger: Iterable[Claim], slug: str) -> list[Claim]:
-    """The rows with what they catch, as `make falsify` measured it at small size.
-
-    None where it did not, or where a row fails already in the true world of that size. Raises
-    ValueError for a row that holds, catches no small world, and does not say why in its remark.
-    """
+    """The rows with what they catch, as `make falsify` measured it at small size, None where it
+    did not or a row fails already in the true world of that size. ValueError for a row that
+    holds, catches no small world, and does not say why in its remark."""
     ledger, path = list(ledger), power_path(slug)
     power = read_object(path) if path.exists() else {}
     caught = {id: tuple(row["catches"]) for id, row in power.items() if row["holds"]}
@@ -97,10 +80,11 @@ def with_power(ledger: Iterable[Claim], slug: str) -> list[Claim]:
     return [replace(row, catches=caught.get(row.id)) for row in ledger]
 
 
-def verdict(holds: bool, catches: Sequence[str] | None, fails_if: Sequence[str]) -> str:
-    """ "yes", "NO", or "no power": it holds, but in every wrong world that it names as well."""
-    powerless = catches is not None and not catches and bool(fails_if)
-    return "NO" if not holds else "no power" if powerless else "yes"
+def verdict(row: Claim) -> str:
+    """ "yes", "NO", "undecided", or "no power": it holds, but in all its wrong worlds as well."""
+    if not row.holds:
+        return UNDECIDED if row.verdict == UNDECIDED else "NO"
+    return "no power" if row.fails_if and row.catches is not None and not row.catches else "yes"
 
 
 def _cells(row: Claim) -> tuple[str, ...]:
@@ -108,7 +92,7 @@ def _cells(row: Claim) -> tuple[str, ...]:
     catches = "not measured" if row.catches is None else ", ".join(row.catches)
     catches = (catches or "nothing it names") if row.fails_if else "names none"
     words = row.kind, setting, row.statement, shown(row), row.bound, catches, row.remark
-    return *words, verdict(row.holds, row.catches, row.fails_if)
+    return *words, verdict(row)
 
 
 def statements(paper: Mapping[str, Statement]) -> dict[str, dict[str, str]]:
@@ -149,14 +133,14 @@ class LedgerTable(tuple):
             parts.append(f"<p>{statement.says} {escape(statement.why)}</p>")
             cells = [_cells(row) for row in group]
             both = cells[:failed], cells[failed:]
-            lost, others = (html_table(COLUMNS, of) if of else "" for of in both)
+            lost, others = (html_table(COLUMNS, part) if part else "" for part in both)
             if lost and others:
                 others = f"<details><summary>those that hold</summary>{others}</details>"
             parts.append(f"{lost}{others}</details>")
         return "".join(parts)
 
     def summary(self) -> str:
-        """Counts by kind, failures first, and how many rows catch a small wrong world."""
+        """Counts by kind, failures first, and how many rows catch a wrong world."""
         failed = [row.id for row in self if not row.holds]
         lines = [f"{len(failed)} of {len(self)} rows fail", *(f"  {id}" for id in failed)]
         kinds = {kind: [row.holds for row in self if row.kind == kind] for kind in KINDS}
@@ -169,27 +153,24 @@ class LedgerTable(tuple):
 
 
 def totals(ledger: Iterable[Claim], loose: Mapping[str, float] | None = None) -> dict[str, Number]:
-    """The numbers of a ledger's record: how many rows, how many hold, and what each measured.
+    """The numbers of a ledger's record: how many rows, how many hold, what each measured.
 
-    A measured value may move by `DRIFT` of itself, or by `ROUNDING`; rows whose id begins as a key
-    of `loose` by that many of their units, since they magnify rounding.
+    A measured value may move by `DRIFT` of itself, or by `ROUNDING`; rows whose id begins as
+    a key of `loose` by that much, since they magnify rounding.
     """
     ledger = list(ledger)
     holds = sum(row.holds for row in ledger)
     numbers = {"claims": Number(len(ledger), 0), "claims_that_hold": Number(holds, 0)}
     for row in ledger:
         more = [slack for start, slack in (loose or {}).items() if row.id.startswith(start)]
-        tolerance = max([DRIFT * abs(row.measured), ROUNDING, *more])
-        known = math.isfinite(row.measured)
-        numbers[row.id] = finite(row.measured, tolerance if known else 0)
+        within = max(DRIFT * abs(row.measured), ROUNDING, *more)
+        numbers[row.id] = finite(row.measured, within if math.isfinite(row.measured) else 0)
     return numbers
 
 
 def draw(ledger: Sequence[Claim], paper: Mapping[str, Statement], wide: int = 12) -> Figure:
-    """A square for each statement: filled where all its rows hold, hatched where one fails.
-
-    An empty one is not checked. In it stand the statement and how many rows hold or fail.
-    """
+    """A square for each statement: filled where all its rows hold, hatched where one fails, empty
+    where it is not checked. In it stand the statement and how many rows hold or fail."""
     figure, (axis,) = plots.panels(1, 1, height=0.52 * -(-len(paper) // wide) + 0.4)
     axis.set_title(f"{sum(row.holds for row in ledger)} of {len(ledger)} rows hold")
     for place, (name, group, failed, count) in enumerate(_groups(ledger, paper)):
@@ -201,7 +182,7 @@ def draw(ledger: Sequence[Claim], paper: Mapping[str, Statement], wide: int = 12
         axis.add_patch(square)
         words = name.replace(" ", "\n", 1) + (f"\n{count}" if group else "")
         axis.text(left + 0.46, low + 0.44, words, ha="center", va="center", fontsize=5.5)
-    axis.set(xlim=(0, wide), ylim=(-((len(paper) - 1) // wide) - 0.05, 0.95))
+    axis.set(xlim=(-0.02, wide), ylim=(-((len(paper) - 1) // wide) - 0.05, 0.95))
     axis.axis("off")
     return figure
 
@@ -211,15 +192,12 @@ def failures(records: Iterable[Mapping]) -> str:
     lines = ["# What did not hold, and why", ""]
     lines += ["Every claim of a committed record that fails, or that its data leave undecided."]
     for record in records:
-        failed = [claim for claim in record["claims"] if claim["holds"] is not True]
+        failed = [claim for claim in map(Claim.of, record["claims"]) if not claim.holds]
         if failed:
             name = f"{record['figure']}, `{record['slug']}`"
             lines += ["", f"## Paper {record['paper']}, {name} ({record['scale']})", ""]
         for claim in failed:
-            value = failing(claim["measured"], claim["bound"])
-            if claim.get("verdict") and claim.get("interval"):
-                value += " [{}, {}]".format(*map(number, claim["interval"]))
-            why = f" {claim['remark']}." if claim.get("remark") else NO_REMARK[claim.get("verdict")]
-            where = claim["source"] + (f", {claim['setting']}" if claim.get("setting") else "")
-            lines += [f"* {claim['statement']}: {value}, asked {claim['bound']} ({where}).{why}"]
+            why = f" {claim.remark}." if claim.remark else NO_REMARK[claim.verdict]
+            where = claim.source + (f", {claim.setting}" if claim.setting else "")
+            lines += [f"* {claim.statement}: {shown(claim)}, asked {claim.bound} ({where}).{why}"]
     return "\n".join(lines) + "\n"

@@ -1,8 +1,8 @@
 """Whether two drawings of a figure show the same, from the pictures themselves.
 
-Rounding on another processor moves a line by a pixel or two and leaves its colour, width and
-dashes. So the amount of each colour, tile by tile, must be nearly the same, and every mark must
-have its like close by.
+Rounding on another processor moves a line by a pixel or two and leaves its colour, width
+and dashes. So the amount of each colour, tile by tile, must be nearly the same, and every
+mark must have its like close by.
 """
 
 import io
@@ -20,10 +20,8 @@ SHARE, SPECKS = 0.1, 0.0012  # of a colour's amount, of a tile: so much may chan
 
 
 def same(picture: bytes, other: bytes) -> bool:
-    """Whether two PNGs show the same figure in the same style, up to what rounding moves.
-
-    OSError or ValueError where one of them is no picture.
-    """
+    """Whether two PNGs show the same figure in the same style, up to what rounding moves; OSError
+    or ValueError where one of them is no picture."""
     before, now = _ink(picture), _ink(other)
     if before.shape != now.shape:
         return False
@@ -40,9 +38,7 @@ def _ink(png: bytes) -> np.ndarray:
 
 def _amounts(ink: np.ndarray) -> np.ndarray:
     """How much there is of each colour, the direction of its ink, in each tile: (tiles, colours).
-
-    Each counts for the levels around it by how near they are: nothing jumps where it moves a bit.
-    """
+    Each counts for the levels around it by how near they are: nothing jumps where it moves."""
     height, width = ink.shape[:2]
     rows, columns = (max(1, round(side / TILE)) for side in (height, width))
     row, column = (np.arange(n) * k // n for n, k in ((height, rows), (width, columns)))

@@ -39,7 +39,7 @@ class Look(NamedTuple):
         return {"color": self.colour, "marker": self.marker, "linestyle": ""}
 
 
-TABLES = files.read_table(Path(__file__).with_name("looks.toml"))  # of looks: {table: {name: Look}}
+TABLES = files.read_table(Path(__file__).with_name("looks.toml"))  # {table: {name: Look}}
 STYLE, INKS, _dashes = (TABLES.pop(name) for name in ("style", "inks", "dashes"))
 _dashes = {name: d if isinstance(d, str) else (d[0], tuple(d[1])) for name, d in _dashes.items()}
 for _row in TABLES.values():
@@ -56,10 +56,8 @@ LEVEL = {"color": GREY, "linestyle": ":", "linewidth": 0.9}  # zero, one, a thre
 
 
 def look(name: str) -> Look:
-    """The look of a rule, norm, exponent, verdict or role.
-
-    A name without one gets the next spare look, keeps it, and says so.
-    """
+    """The look of a rule, norm, exponent, verdict or role; a name without one gets the next spare
+    look, keeps it, and says so."""
     if name not in LOOKS | GIVEN:
         free = [each for each in SPARE if each not in GIVEN.values()]
         GIVEN[name] = (free or SPARE)[0]
@@ -79,10 +77,8 @@ def set_style() -> None:
 
 
 def panels(rows: int, columns: int, height: float = 2.2) -> tuple[Figure, np.ndarray]:
-    """A figure of `rows` x `columns` axes, page wide, each row `height` inches.
-
-    The axes come as a flat array (rows columns,). Sets the project's style where nobody has.
-    """
+    """A figure of `rows` x `columns` axes, page wide, each row `height` inches, and the axes flat.
+    Sets the project's style where nobody has."""
     if not mpl.rcParams["figure.constrained_layout.use"]:
         set_style()
     # Figure() rather than pyplot: it is shown where the notebook says so, and not kept alive.
@@ -93,10 +89,10 @@ def panels(rows: int, columns: int, height: float = 2.2) -> tuple[Figure, np.nda
 def band(
     ax, x, runs, label: str, like: str | Look = "", share: float | None = None, **line
 ) -> None:
-    """Draw the median over runs in the look of `like`, else of `label`, and how the runs spread.
+    """Draw the median over `runs` (runs, points) at `x` in the look of `like`, else of `label`.
 
-    `x` (points,), `runs` (runs, points). Up to `FEW` runs are thin lines; more are a band that
-    holds all of them, from `MANY` on the middle 90 %, or the `share` asked for.
+    Up to `FEW` runs are thin lines beside it; more are a band that holds all of them, from
+    `MANY` on the middle 90 %, or the `share` asked for.
     """
     runs = np.atleast_2d(runs)
     style = (like if isinstance(like, Look) else look(like or label)).line

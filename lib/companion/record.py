@@ -1,7 +1,7 @@
 """Save a figure with its numbers and provenance: <figures>/<scale>/<slug>.png, .svg and .json.
 
-A record that is there stays, and its picture with it, as long as a run reproduces it. A run whose
-page or parameters nobody committed saves below runs/custom/, see `Run`.
+A record that is there stays, and its picture with it, as long as a run reproduces it. A
+run whose page or parameters nobody committed saves below runs/custom/.
 """
 
 import ast
@@ -26,19 +26,24 @@ from lib.companion.claims import Claim
 
 SCALES = ("demo", "desk")
 ENDS = (".png", ".svg", ".json")  # of a figure's files; the record is written last
-SOURCES = ("data_dir", "data", "hub", "demo", "synthetic", "bert_dir", "package", "kept")
+SOURCES = {  # of data and weights, and how a reader would say it
+    "data_dir": "real",
+    "data": "real",
+    "hub": "real, from the hub",
+    "demo": "small embedded stand-in",
+    "kept": "redrawn from kept curves",
+    **{name: name for name in ("synthetic", "bert_dir", "package")},
+}
 
 # Pages and their parameters.
 
 
 def notebooks(names: Iterable[str] = ()) -> list[str]:
-    """The notebooks that `names` (stems, unique beginnings, old names) stand for, all for none.
-
-    ValueError for a name that is not one notebook's.
-    """
+    """The notebooks that `names` (stems, unique beginnings, old names) stand for, all for none;
+    ValueError for a name that is not one notebook's."""
     place = files.folder("notebooks")
     known = sorted(path.stem for path in place.glob("[0-9]*.py"))
-    once = _names_now()
+    once = files.read_table(place / "renamed.toml")  # old name: the notebooks of its subject now
     if not known:
         raise ValueError(f"there is no notebook in {place}; name their folder by NOTEBOOKS_DIR")
     chosen = []
@@ -52,16 +57,9 @@ def notebooks(names: Iterable[str] = ()) -> list[str]:
     return list(dict.fromkeys(chosen)) or known
 
 
-def _names_now() -> dict[str, list[str]]:
-    """For every name that a notebook once had, the notebooks that hold its subject now."""
-    return files.read_table(files.folder("notebooks") / "renamed.toml")
-
-
 def planned(notebook: str, scale: str, settings: Mapping) -> tuple[str, dict, dict, dict] | None:
     """A run to come: the page's text, what `scale` and `settings` change, all values, `_edited`.
-
-    None where the scale is not offered. ValueError for a setting of another name or kind.
-    """
+    None where the scale is not offered. ValueError for a setting of another name or kind."""
     if (of_scale := _of_scale(notebook, scale)) is None:
         return None
     page, overrides = _page(notebook), {**of_scale, **settings}
@@ -87,16 +85,13 @@ def _page(notebook: str) -> str:
     """The .py of a notebook; FileNotFoundError where there is none."""
     path = files.folder("notebooks") / f"{notebook}.py"
     if not path.is_file():
-        words = "whose parameters cell says what this run's parameters are; set NOTEBOOKS_DIR"
-        raise FileNotFoundError(f"there is no {path}, {words} to the folder of the .py files")
+        raise FileNotFoundError(f"there is no {path}; name the folder of pages by NOTEBOOKS_DIR")
     return path.read_text(encoding="utf-8")
 
 
 def _literals(page: str) -> dict:
     """The parameters of a percent notebook: what its one cell tagged "parameters" assigns.
-
-    ValueError where there is not one such cell, or it needs more than literals.
-    """
+    ValueError where there is not one such cell, or it needs more than literals."""
     cell, _ = _parted(page)
     values: dict = {"__builtins__": {}}
     try:
@@ -129,9 +124,8 @@ def _of_scale(notebook: str, scale: str) -> dict | None:
 def _edited(notebook: str, page: str, values: Mapping) -> dict:
     """What nobody committed of a run of the text `page` with these parameter `values`.
 
-    Values that the committed page does not have at the scale `values["scale"]` (all, where it is
-    not offered), and "code" where the page's code, comments apart, is another. A page that git does
-    not have counts as committed.
+    Values that the committed page does not have at their scale (all, where it is not offered),
+    and "code" where its code is another. A page that git does not have counts as committed.
     """
     path, committed = files.folder("notebooks") / f"{notebook}.py", None
     if path.is_relative_to(files.ROOT):
@@ -159,10 +153,8 @@ def custom_folder(notebook: str, changes: Mapping) -> Path:
 
 @dataclass(frozen=True)
 class Number:
-    """A quoted number; a rerun reproduces it when |new - value| ≤ tolerance, in its units.
-
-    `value` None stands for a quantity without a value, such as the loss of a diverged run.
-    """
+    """A quoted number, or None for a quantity without a value, such as the loss of a diverged run;
+    a rerun reproduces it when |new - value| ≤ tolerance, in its units."""
 
     value: float | None
     tolerance: float
@@ -188,6 +180,7 @@ def _number(table: Mapping, name: str, value: float | Number) -> Number:
 
 
 def _check(slug: str, numbers: Mapping[str, Number], data: Iterable[Mapping]) -> None:
+    """ValueError, with its name, for a part that no record may have."""
     if not re.fullmatch(r"[a-z0-9_]+", slug):
         raise ValueError(f"slug {slug!r}: use lower-case letters, digits and underscores only")
     for name, number in numbers.items():
@@ -213,10 +206,10 @@ class Run:
     """One run of a notebook; its clock starts with it.
 
     `notebook` is the stem of the .py, `paper` "A", "B" or "C", `variables` the notebook's
-    `globals()`: a save takes from it the names that the parameters cell of the .py assigns, among
-    them `scale` and the one that `counted` names, the number k of its seeds 0 ... k - 1, if any.
-    Raises ValueError for a name that is not there, for a number of seeds that is not one and for an
-    unknown scale, FileNotFoundError where there is no such notebook.
+    `globals()`, of which a save takes what the parameters cell assigns, among them `scale` and
+    `counted`, the number k of its seeds 0 ... k - 1, if any. ValueError for a name that is not
+    there, a number of seeds that is not one and an unknown scale, FileNotFoundError where there
+    is no such notebook.
     """
 
     def __init__(
@@ -246,10 +239,10 @@ class Run:
     ) -> Path:
         """`save` with what notebooks/records.toml says of the figure `slug` of this page.
 
-        That is its number in the paper, its data (a row is synthetic with all seeds, and `rows` a
-        parameter, unless it says otherwise; `data` takes their place), and `within`: the tolerance
-        of each name of `numbers`, or its share of the value as "2 %"; of names with * and ? the
-        first that fits. ValueError where the file lacks the figure or a tolerance.
+        That is its number in the paper, its data (a row is synthetic with all seeds, and
+        `rows` a parameter, unless it says otherwise; `data` takes their place), and `within`:
+        the tolerance of each of `numbers`, or its share of the value as "2 %"; of names with
+        * and ? the first that fits. ValueError where the file lacks the figure or a tolerance.
         """
         facts = files.read_table(files.folder("notebooks") / "records.toml")
         facts = facts.get(self.notebook, {}).get(slug)
@@ -281,12 +274,11 @@ class Run:
     ) -> Path:
         """Write picture and record, all or nothing; return the path of the record.
 
-        What this run reproduces stays as it is; how the run went is then in runs/latest/<scale>/.
-        `number` is the figure's number in the paper ("Figure 2"); `data` rows need name and source;
-        `statements` are those of the paper that the claims of a ledger name (`ledger.statements`);
-        `setting` has what this figure was made with where the notebook's parameters say otherwise,
-        "seeds" as their list or number among it. Raises ValueError for a bad slug, a number that is
-        not finite, a data row without name or source, or a parameter that is gone.
+        What this run reproduces stays as it is; how it went is then in runs/latest/<scale>/.
+        `number` is the figure's number in the paper ("Figure 2"); `statements` are those that
+        the claims of a ledger name; `setting` has what this figure was made with where the
+        parameters say otherwise, "seeds" as their list or number. Raises ValueError for a bad
+        slug, a number that is not finite, a data row without name or source.
         """
         numbers, setting = dict(numbers or {}), dict(setting or {})
         _check(slug, numbers, data)
@@ -326,7 +318,11 @@ class Run:
         }
         text = files.dumps(record).encode()
         path = Path(record["scale"], f"{slug}.json")
-        if changes := self._changes(parameters):
+        # What is not the start's is a change, even where it is the scale's own: with which of
+        # the two was the figure computed?
+        if moved := _differing(parameters, self._begun["parameters"]):
+            print(f"Changed since record.start: {', '.join(moved)}; run the notebook from there on")
+        if changes := moved | _edited(self.notebook, self._text, parameters):
             path = custom_folder(self.notebook, changes) / "figures" / path
             names = ", ".join(f"{name} = {value}" for name, value in changes.items())
             print(f"Not the {record['scale']} scale's own ({names}); saved in {path.parent}")
@@ -337,15 +333,6 @@ class Run:
             content = zip(ENDS, (png, svg, text))
             files.write_all({path.with_suffix(end): data for end, data in content})
         return _Quiet(path)
-
-    def _changes(self, parameters: Mapping) -> dict:
-        """What nobody committed; also what is not the start's, even where it is the scale's own.
-
-        With which of the two was the figure computed?
-        """
-        if moved := _differing(parameters, self._begun["parameters"]):
-            print(f"Changed since record.start: {', '.join(moved)}; run the notebook from there on")
-        return moved | _edited(self.notebook, self._text, parameters)
 
 
 def _draw(figure, stamp: Mapping) -> tuple[bytes, bytes]:
@@ -393,15 +380,16 @@ def compare(new: Mapping, old: Mapping) -> list[str]:
     return differences
 
 
-_FIXED = "schema paper figure caption notebook scale parameters setting seeds data statements"
+_FIXED = "schema paper figure caption words notebook scale parameters setting seeds data statements"
 
 
 def reproduces(new: Mapping, picture: bytes, place: Path) -> bool:
     """Whether a run reproduces the figure of the record at `place`.
 
-    `new` is the record that the run gave, `picture` its PNG. Numbers must agree within tolerance,
-    claims, parameters, data, statements, words be those of before, the pictures show the same (not
-    of a smoke run: single precision trains another network on each processor), no file be missing.
+    `new` is the record that the run gave, `picture` its PNG. Numbers must agree within
+    tolerance, claims, parameters, data, statements, words be those of before, no file be
+    missing and the pictures show the same, but for a smoke run, whose network is another on
+    each processor.
     """
     if not all(place.with_suffix(end).is_file() for end in ENDS):
         return False
@@ -409,7 +397,6 @@ def reproduces(new: Mapping, picture: bytes, place: Path) -> bool:
     smoke = any(row["source"] == "demo" for row in new["data"])
     return (
         all(new.get(key) == old.get(key) for key in _FIXED.split())
-        and old.get("words") in (None, new["words"])  # older records have none
         and _same_tolerances(new["numbers"], old["numbers"])
         and list(map(_asked, new["claims"])) == list(map(_asked, old["claims"]))
         and not compare(new, old)

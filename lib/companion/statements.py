@@ -19,10 +19,8 @@ class Statement:
 
 
 def quoted(paper: str, statements: Mapping[str, Statement], *names: str) -> Markdown:
-    """The statements of these names as a notebook shows them, word for word as the ledger has them.
-
-    Raises ValueError for a name that is no statement of the paper, and for one without a text.
-    """
+    """The statements of these names as a notebook shows them, word for word as the ledger has
+    them; ValueError for a name that is no statement of the paper, or one without a text."""
     quotes = []
     for name in names:
         if not (name in statements and (says := statements[name].says)):

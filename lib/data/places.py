@@ -6,7 +6,6 @@ leaves the hub alone, a small stand-in. A place that is named but broken is an e
 
 import hashlib
 import os
-import tomllib
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from lib.data.stand_ins import STAND_INS
-from lib.files import ROOT
+from lib.files import ROOT, read_table
 
 SPLITS = ("train", "test")
 PROBE_SECONDS = 3.0  # longest wait for the hub's first answer
@@ -25,11 +24,8 @@ PROBE_SECONDS = 3.0  # longest wait for the hub's first answer
 
 @dataclass(frozen=True)
 class _Source:
-    """A set of images or texts, as sources.toml has it.
-
-    `columns` is the image, a text, or premise and hypothesis; `label` that of the labels, or of a
-    score in [0, 1] that is one from `threshold` on. `splits` are the names of train and test there.
-    """
+    """A set of images or texts, as sources.toml has it: `columns` is the image, a text, or premise
+    and hypothesis; `label` a class, or a score in [0, 1] that is one from `threshold` on."""
 
     name: str
     kind: str
@@ -77,17 +73,16 @@ class _Source:
 
     def read(
         self, split: str, demo: bool, column: Callable, rows: int | None = None
-    ) -> tuple[list[list], np.ndarray, dict]:
-        """Columns and labels int64 (N,) of the first `rows`, and the identity.
+    ) -> tuple[list[list], np.ndarray]:
+        """Columns and labels int64 (N,) of the first `rows`.
 
         `column(file, name, table)` gives the checked values of a column of a file's table.
-        FileNotFoundError for a set that is nowhere, ValueError for a file or row that is no use.
+        FileNotFoundError for a set that is nowhere, ValueError for a file or row of no use.
         """
-        about, (where, folder) = identity(self.name, demo=demo), self.place(demo)
+        where, folder = self.place(demo)
         if where == "demo":
             stood, labels = STAND_INS[self.demo["name"]](split)
-            del about["instead_of"]
-            return [values[:rows] for values in stood], labels[:rows], about
+            return [values[:rows] for values in stood], labels[:rows]
         named = self.splits[SPLITS.index(split)]
         columns, labels = [[] for _ in self.columns], []
         for file in _shards(folder, named) if folder else [self.repository]:
@@ -99,7 +94,7 @@ class _Source:
             labels += self._labels(file, table[:][self.label])
             if len(labels) == rows:
                 break
-        return columns, np.array(labels, dtype=np.int64), about
+        return columns, np.array(labels, dtype=np.int64)
 
     def _table(self, file: Path | str, split: str):
         """The columns of a local file, or of a split of the repository on the hub."""
@@ -113,7 +108,7 @@ class _Source:
             table = datasets.load_dataset(**how)
         except (ConnectionError, FileNotFoundError) as error:
             self._missing(f"the download broke off ({type(error).__name__})")
-        except (datasets.exceptions.DatasetGenerationError, OSError) as error:
+        except (datasets.exceptions.DatasetGenerationError, OSError, ValueError) as error:
             what = f"{file} cannot be read, or not copied to HF_DATASETS_CACHE"
             raise ValueError(f"{what} ({error.__cause__ or error})") from error
         has, wanted = table.column_names, [*self.columns, self.label]
@@ -122,16 +117,16 @@ class _Source:
         return table.select_columns(wanted)
 
     def _labels(self, file: object, values: list) -> list[int]:
-        scored, last = self.threshold is not None, self.classes - 1
-        kinds = (int, float) if scored else (int,)  # a score, or a label of 0 ... last
+        last, threshold = self.classes - 1, self.threshold
+        kinds = (int,) if threshold is None else (int, float)  # a label, or a score
         for row, value in enumerate(values):
             if type(value) not in kinds or not 0 <= value <= last:
                 what = f"{self.label} {value!r} is not in 0 ... {last}; remove such rows"
-                raise ValueError(f"{file}, row {row}: {what} from the file")
-        return [int(value >= self.threshold) for value in values] if scored else values
+                raise ValueError(f"{file}, row {row}: {what}")
+        return values if threshold is None else [int(value >= threshold) for value in values]
 
 
-TABLES = tomllib.loads(Path(__file__).with_name("sources.toml").read_text(encoding="utf-8"))
+TABLES = read_table(Path(__file__).with_name("sources.toml"))
 SOURCES = {name: _Source(name=name, **row) for name, row in TABLES.items()}
 
 
@@ -146,20 +141,28 @@ def known(name: str, kind: str = "") -> _Source:
 def identity(name: str, *, demo: bool = False) -> dict:
     """{name, source, revision, rows} of what would be loaded, the rows of all splits together.
 
-    `source` is data_dir, data, hub or demo; `revision` the first 16 hex digits of the SHA-256 of
-    local files or of a stand-in's rows, or the hub's. A stand-in says what it is `instead_of`.
+    `source` is data_dir, data, hub or demo; `revision` the first 16 hex digits of the SHA-256
+    of local files or of a stand-in's rows, or the hub's. A stand-in says what it stands for.
     """
     source = known(name)
     where, folder = source.place(demo)
     about = {"name": name, "source": where, "revision": source.revision, "rows": source.rows}
     if where == "demo":
         return {**about, **source.demo, "instead_of": name}
-    if folder:
-        files = [path for split in source.splits for path in _shards(folder, split)]
-        about["rows"] = sum(map(_count, files))
-        digests = b"".join(bytes.fromhex(sha256(path)) for path in files)
-        about["revision"] = hashlib.sha256(digests).hexdigest()[:16]
-    return about
+    if folder is None:
+        return about
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows, digests = 0, b""
+    for path in (path for split in source.splits for path in _shards(folder, split)):
+        digests += bytes.fromhex(sha256(path))
+        try:
+            rows += pq.read_metadata(path).num_rows
+        except (pa.ArrowException, OSError) as error:
+            what = f"{path} is not a readable parquet file, perhaps cut off: fetch it again"
+            raise ValueError(f"{what} ({error})") from error
+    return about | {"rows": rows, "revision": hashlib.sha256(digests).hexdigest()[:16]}
 
 
 def _shards(folder: Path, split: str) -> list[Path]:
@@ -176,18 +179,6 @@ def sha256(path: Path) -> str:
     """SHA-256 of a file, in hex digits."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _count(path: Path) -> int:
-    """Rows of a parquet file; ValueError for one that is cut off."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return pq.read_metadata(path).num_rows
-    except (pa.ArrowException, OSError) as error:
-        what = f"{path} is not a readable parquet file, perhaps cut off: fetch it again"
-        raise ValueError(f"{what} ({error})") from error
 
 
 @lru_cache

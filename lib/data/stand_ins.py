@@ -1,19 +1,17 @@
-"""Small image and text sets that stand in where the real one is nowhere: scanned digits, shapes
-drawn, sentences made. Each gives columns and labels int64 (N,), the same bytes every time."""
+"""Small sets that stand in where the real one is nowhere: scanned digits, shapes drawn, sentences
+made. Each gives columns and labels int64 (N,), the same bytes every time."""
 
-import tomllib
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from lib import seeds
+from lib import files, seeds
 
-DIGITS_TEST_ROWS = 360
 TRAIN_ROWS, TEST_ROWS = 2000, 500
 SIDE = 32
-WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+WORDS = files.read_table(Path(__file__).with_suffix(".toml"))
 
 
 def _digits(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
@@ -23,16 +21,14 @@ def _digits(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
     scans = load_digits()
     # The set has no split of its own; this one is fixed, whatever seed a run has.
     order = seeds.stream(0, "split").permutation(len(scans.target))
-    rows = order[:DIGITS_TEST_ROWS] if split == "test" else order[DIGITS_TEST_ROWS:]
+    rows = order[:360] if split == "test" else order[360:]
     grey = np.rint(scans.images[rows] * (255 / 16))  # (N, 8, 8), levels 0 ... 16 spread
     return (grey.astype(np.uint8)[:, None],), scans.target[rows].astype(np.int64)
 
 
 def _pictures(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
-    """Pixels uint8 (N, 3, SIDE, SIDE), one shape each: its class, plus 5 where stripes are upright.
-
-    Disk, square, triangle, cross and ring, in coordinates where a shape reaches from -1 to 1.
-    """
+    """Pixels uint8 (N, 3, SIDE, SIDE): a disk, square, triangle, cross or ring, in coordinates
+    where it reaches from -1 to 1; its class, plus 5 where its stripes are upright."""
     rng = seeds.stream(0, "data").spawn(2)[split == "test"]
     rows = TEST_ROWS if split == "test" else TRAIN_ROWS
     labels = rng.permutation(np.arange(rows) % 10)

@@ -12,18 +12,13 @@ from lib.representation import Shapes
 
 @dataclass(frozen=True, repr=False)
 class TextSet(Shapes):
-    """One split of a text set: `texts` (N) strings, `labels` int64 (N,) in 0 ... classes - 1.
-
-    `pairs` (N) holds the second sentence of each row, or is None; the rest is its `identity`.
-    """
+    """One split of a text set: `texts` (N) strings, `labels` int64 (N,) in 0 ... classes - 1,
+    and `pairs` (N), the second sentence of each row, or None."""
 
     texts: list[str]
     labels: np.ndarray
     classes: int
     name: str
-    source: str
-    revision: str
-    rows: int
     pairs: list[str] | None = None
 
     def __len__(self) -> int:
@@ -34,16 +29,16 @@ class TextSet(Shapes):
         texts, pairs = (part and [part[k] for k in rows] for part in (self.texts, self.pairs))
         return replace(self, texts=texts, labels=self.labels[rows], pairs=pairs)
 
-    def sample(self, rows: int, seed: int = 0) -> "TextSet":
+    def sample(self, rows: int) -> "TextSet":
         """`rows` rows drawn at random without repeats; all of them if there are fewer."""
         if rows >= len(self):
             return self
-        return self.take(seeds.stream(seed, "subset").permutation(len(self))[:rows])
+        return self.take(seeds.stream(0, "subset").permutation(len(self))[:rows])
 
-    def balanced(self, rows: int, characters: int, seed: int = 0) -> "TextSet":
-        """At most `rows` rows at random, equally many of each class, of at most `characters`, both
+    def balanced(self, rows: int, characters: int) -> "TextSet":
+        """At most `rows` random rows, equally many a class, of at most `characters`, both
         sentences of a pair together; ValueError where a class has no such row."""
-        order = seeds.stream(seed, "subset").permutation(len(self))
+        order = seeds.stream(0, "subset").permutation(len(self))
         seconds = self.pairs or [""] * len(self)
         lengths = np.array([len(a) + len(b) for a, b in zip(self.texts, seconds)])
         short = order[lengths[order] <= characters]
@@ -59,24 +54,19 @@ class TextSet(Shapes):
         rows = zip(self.texts, self.pairs or self.texts, self.labels.tolist(), strict=True)
         return files.sha256(repr(list(rows)).encode())
 
-    def hold_out(self, rows: int, seed: int = 0) -> tuple["TextSet", "TextSet"]:
+    def hold_out(self, rows: int) -> tuple["TextSet", "TextSet"]:
         """(all but `rows`, `rows`) rows at random; ValueError unless 0 < rows < all there are."""
         if not 0 < rows < len(self):
             raise ValueError(f"rows must lie between 0 and {len(self)}, all there are; got {rows}")
-        order = seeds.stream(seed, "split").permutation(len(self))
+        order = seeds.stream(0, "split").permutation(len(self))
         return self.take(order[rows:]), self.take(order[:rows])
 
 
 def load(name: str, split: str, *, demo: bool = False) -> TextSet:
-    """The split "train" or "test" of "multi_nli", "civil_comments" or "imdb".
-
-    With `demo` the hub is left alone: without a local copy the generated stand-in is used.
-    ValueError for a text that cannot be used, and what `places` raises.
-    """
+    """The split "train" or "test" of "multi_nli", "civil_comments" or "imdb", as `images.load`."""
     source = places.known(name, "text")
-    (texts, *pairs), labels, about = source.read(split, demo, _texts)
-    pairs = list(pairs[0]) if pairs else None
-    return TextSet(list(texts), labels, source.classes, pairs=pairs, **about)
+    (texts, *pairs), labels = source.read(split, demo, _texts)
+    return TextSet(list(texts), labels, source.classes, name, *map(list, pairs))
 
 
 def _texts(file: object, column: str, table) -> list[str]:

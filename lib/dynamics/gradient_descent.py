@@ -1,8 +1,5 @@
-"""Train a token set with an update rule and record its history, exactly, at any horizon.
-
-In minimal coordinates an iteration's cost does not depend on the dimension d, and in
-logarithms directions stay exact when softmax weights are e^-30000.
-"""
+"""Train a token set with an update rule and record its history, exactly, at any horizon, at a
+cost an iteration that does not depend on the dimension d."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -70,10 +70,8 @@ class History(Shapes):
         return 1.0 - np.exp(self.log_miss).mean(-1)
 
     def weights(self, k: int) -> np.ndarray:
-        """W at record k in minimal coordinates, (runs, r, q), without the part of W_0 outside them.
-
-        A negative k counts from the last record; IndexError for a record that is not there.
-        """
+        """W at record k, below 0 from the end, in minimal coordinates, (runs, r, q), without the
+        part of W_0 outside them; IndexError for a record that is not there."""
         return np.swapaxes(self._weights(self._record(k))[:, 0], 1, 2)
 
     def head(self, k: int) -> np.ndarray:
@@ -89,10 +87,8 @@ class History(Shapes):
 
 @np.errstate(over="ignore", invalid="ignore")  # what is not finite ends a run, below
 def derive(problem: Reduced, raw, times, start, u, targets, head_targets) -> History:
-    """The History of raw records at `times` from a `Start` and the head u (runs, r).
-
-    A run with a record that is not finite ends there as diverged.
-    """
+    """The History of raw records at `times` from a `Start` and the head u (runs, r); a run with a
+    record that is not finite ends there as diverged."""
     # What the closures name lives as long as the history; the Gram matrices need not.
     alpha, b, delta, z = raw.alpha, raw.b, problem.delta, problem.z
     signed = problem.signed
@@ -152,11 +148,8 @@ def derive(problem: Reduced, raw, times, start, u, targets, head_targets) -> His
 
 
 def _directions(vectors, count, outside, targets):
-    """Norm of the vectors at each record, direction error and alignment per Target, (runs, k) each.
-
-    vectors(slice of records) is (runs, k, ...); `outside` (runs,) the norm of a part
-    orthogonal to them and to the targets.
-    """
+    """Norm of vectors(slice of records) (runs, k, ...), direction error and alignment per Target,
+    (runs, k) each; `outside` (runs,) is the norm of a part orthogonal to them and the targets."""
     runs, outside = outside.size, outside[:, None]
     norm = np.full((runs, count), np.nan)
     error = {name: norm.copy() for name in targets}

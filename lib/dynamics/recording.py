@@ -17,9 +17,7 @@ def log_spaced(steps: int, count: int = 100) -> np.ndarray:
 
 def record_times(record: Sequence[int] | None, steps: int) -> np.ndarray:
     """The iterations to record, (k,), ascending within 0 ... steps; `log_spaced` by default.
-
-    Raises ValueError where steps or records are not whole numbers, or out of order or range.
-    """
+    ValueError where steps or records are not whole numbers, or out of order or range."""
     steps = whole_number("steps", steps)
     times = log_spaced(steps) if record is None else np.asarray(record)
     if times.ndim != 1 or times.size == 0 or not np.issubdtype(times.dtype, np.integer):

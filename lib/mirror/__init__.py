@@ -1,9 +1,7 @@
 """l_p mirror descent on attention: lp-AttGD and lp-JointGD of paper C.
 
-In: a token set, rules with an exponent p, a start. Out: the path of W (and of the head), its norms
-and its Bregman divergence from a target. Open `geometry` first: potential, mirror map, divergence;
-`descent` trains, by the loop in `kernel`, which sees a token set as rows (margins linear in W).
+In: a token set, rules with an exponent p, a start. Out: the path of W (and of the head), its
+norms and its Bregman divergence from a target. Open `geometry` first; `descent` trains.
 """
 
 from lib.mirror.descent import MirrorHistory, MirrorRule, gaussian_start, selected_tokens, train
-from lib.mirror.geometry import bregman, directional_bregman

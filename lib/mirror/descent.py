@@ -1,8 +1,7 @@
 """Train a token set by l_p mirror descent on attention: lp-AttGD and lp-JointGD of paper C.
 
-The paper is 2410.14581. Mirror descent is not rotation equivariant, so training stays in the
-tokens' own coordinates; softmax weights are kept as logarithms, so that directions stay exact when
-the weights themselves are e^-30000.
+Mirror descent is not rotation equivariant, so training stays in the tokens' own coordinates;
+softmax weights are kept as logarithms, so that directions stay exact when they are e^-30000.
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,11 +64,8 @@ class MirrorHistory(Shapes):
     loss_rise: np.ndarray
 
     def divergence(self, target: np.ndarray, p: float | None = None) -> np.ndarray:
-        """Directional Bregman divergence of every iterate from `target`, as (runs, k).
-
-        `target` (runs, d, d_z). D_psi(target/||target||, W/||W||) (paper C, Section 5), by default
-        with the rule's p; NaN where W = 0.
-        """
+        """D_psi(V/||V||, W/||W||) of every iterate W from the `target` V (runs, d, d_z), (runs, k),
+        by default with the rule's p (paper C, Section 5); NaN where W = 0."""
         flat = self.W.reshape(*self.W.shape[:2], -1)
         V = target.reshape(len(flat), 1, -1)
         return geometry.directional_bregman(flat, V, p or self.rule.p)
@@ -80,19 +76,13 @@ class MirrorHistory(Shapes):
 
 
 def gaussian_start(tokens: TokenSet, seeds: Sequence[int], std: float = 1.0) -> np.ndarray:
-    """W_0 (runs, d, d_z) with independent N(0, std^2) entries, one seed per run.
-
-    The entries are those of the given coordinates.
-    """
+    """W_0 (runs, d, d_z) with independent N(0, std^2) entries, one seed per run."""
     return gaussian(seeds, (tokens.shape[-1], tokens.z.shape[-1]), std)
 
 
 def selected_tokens(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     """alpha_i = argmax_t of sample i's softmax weights at W (runs, d, d_z), (runs, n).
-
-    Raises ValueError naming run and sample where two tokens share the largest logit: there W
-    selects nothing; train on, or start elsewhere.
-    """
+    ValueError, naming run and sample, where two tokens share the largest logit."""
     logits = attention.logits(tokens, W)
     tied = (logits == logits.max(-1, keepdims=True)).sum(-1) != 1
     if tied.any():
@@ -115,15 +105,13 @@ def train(
 
     The loss is (1/n) sum_i l(y_i v^T X_i^T softmax(X_i W z_i)).
 
-    rules: one MirrorRule, or named rules; all runs and rules are trained in one call on all cores,
-    and the result is one history or a dict of them. steps: number of updates, one for all or by
-    name. start: W_0 (runs, d, d_z), default zero. head: "fixed" (v = tokens.u, lp-AttGD) or "joint"
-    (v from tokens.u, lp-JointGD: each normalised by itself). record: iterations to record,
-    ascending, cut at each rule's steps (default about 100, evenly spaced in log t).
-
-    A W_0 with zero entries is welcome for every p: the mirror map is used, never its derivative.
-    Raises ValueError for a start of the wrong shape, unknown loss or head, steps or records out of
-    order. Memory: n(T-1) d d_z numbers a run.
+    rules: one MirrorRule, or named rules, all trained in one call on all cores; the result is
+    one history or a dict of them. steps: one for all or by name. start: W_0 (runs, d, d_z),
+    default zero, welcome for every p: the mirror map is used, never its derivative. head:
+    "fixed" (v = tokens.u, lp-AttGD) or "joint" (v from tokens.u, lp-JointGD: each normalised
+    by itself). record: ascending iterations, cut at each rule's steps (default about 100,
+    evenly spaced in log t). Raises ValueError for a start of the wrong shape, unknown loss or
+    head, steps or records out of order. Memory: n(T-1) d d_z numbers a run.
     """
     recording.check_head(head)
     named = rules if isinstance(rules, Mapping) else {"": rules}
@@ -183,23 +171,11 @@ def _run(problem, rules, times, W_0, v):
         part = {name: values[kind::kinds] for name, values in raw.items()}
         path, heads, logs = (part[name][:, : len(at)] for name in sizes)
         recording.end_where_not_finite(part["status"], part["ended"], at, [path, heads], [logs])
-        log_gap, log_gradient, log_gradient_head = np.moveaxis(logs, -1, 0)
-        histories.append(
-            MirrorHistory(
-                rule=rule,
-                iterations=at,
-                W=path.reshape(runs, len(at), *W_0.shape[1:]),
-                v=heads,
-                norm=geometry.norm(path, rule.p),
-                head_norm=geometry.norm(heads, rule.p),
-                log_gap=log_gap,
-                log_gradient=log_gradient,
-                log_gradient_head=log_gradient_head,
-                status=np.array(status.NAMES)[part["status"]],
-                ended=part["ended"],
-                loss_rise=part["rise"],
-            )
-        )
+        W = path.reshape(runs, len(at), *W_0.shape[1:])
+        norms = geometry.norm(path, rule.p), geometry.norm(heads, rule.p)
+        names = np.array(status.NAMES)[part["status"]]
+        about = *norms, *np.moveaxis(logs, -1, 0), names, part["ended"], part["rise"]
+        histories.append(MirrorHistory(rule, at, W, heads, *about))
     return histories
 
 

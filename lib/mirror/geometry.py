@@ -1,8 +1,7 @@
 """The geometry of l_p mirror descent: potential, mirror map, Bregman divergence.
 
 Source: paper C, Definition 1. The potential is psi(W) = ||W||_{p,p}^p / p, 1 < p < inf, with
-1/p + 1/q = 1. Everything is entrywise, so arrays here are flat: the last axis holds the entries of
-W, all others are batch axes.
+1/p + 1/q = 1. Everything is entrywise: the last axis holds the entries of W.
 """
 
 import numpy as np
@@ -23,17 +22,14 @@ def dual_exponent(p: float) -> float:
 
 
 def to_mirror(W: np.ndarray, p: float) -> np.ndarray:
-    """The mirror map, nabla psi(W) = |W|^{p-1} sgn(W), entry by entry; 0 stays 0.
-
-    Source: paper C, Section 2. Raises ValueError unless 1 < p < inf.
-    """
+    """The mirror map, nabla psi(W) = |W|^{p-1} sgn(W), entry by entry; 0 stays 0."""
     return np.sign(W) * np.abs(W) ** (check_exponent(p) - 1)
 
 
 def bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
     """D_psi(W, V) = psi(W) - psi(V) - <nabla psi(V), W - V>, over the last axis.
 
-    Source: paper C, Definition 1. Zero entries are welcome in both arguments: the map's derivative
+    Source: paper C, Definition 1. Zero entries are welcome: the map's derivative
     (p-1)|V|^{p-2}, infinite there for p < 2, does not enter.
     """
     terms = np.abs(W) ** p / p + (p - 1) / p * np.abs(V) ** p - to_mirror(V, p) * W
@@ -43,9 +39,9 @@ def bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
 def directional_bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
     """D_psi(V / ||V||_{p,p}, W / ||W||_{p,p}), the SVM direction V first, the iterate W second.
 
-    Source: paper C, Section 5. Between unit vectors it is 1 - <nabla psi(W/||W||), V/||V||>. W
-    (..., k, D) is a path, V (..., D) broadcasts against it; one call takes a whole path. NaN where
-    W = 0, which has no direction. Raises ValueError for a V that is zero or not finite.
+    Source: paper C, Section 5. Between unit vectors it is 1 - <nabla psi(W/||W||), V/||V||>.
+    W (..., k, D) is a path, V (..., D) broadcasts against it. NaN where W = 0, which has no
+    direction. Raises ValueError for a V that is zero or not finite.
     """
     size = norm(V, p)
     if not (np.isfinite(V).all() and np.all(size > 0)):

@@ -2,9 +2,8 @@
 
 A parameter (W, flat, or the head v) is kept as its mirror image U = |W|^{p-1} sgn(W), which one
 iteration moves by -eta times the gradient: one power 1/(p-1) per entry gives W back, one power q
-per entry the gradient's dual norm. Mirror descent sees the coordinates, so W stays in the given
-ones, and everything is linear in it: margins A vec(W) with the rows A of
-`coordinates.constraint_rows`, gradient A^T c. Softmax and loss are those of `lib.compiled.softmax`.
+per entry the gradient's dual norm. W stays in the given coordinates, in which margins are A vec(W)
+with the rows A of `coordinates.constraint_rows`, and the gradient is A^T c.
 """
 
 import math
@@ -64,10 +63,8 @@ def _plus(log_value, log_scale):
 
 @numba.njit
 def _direction(A, c, q, work, out):
-    """out = A^T c up to its largest entry, so that no power overflows.
-
-    Returns the logs of that factor and of ||A^T c||_q, both -inf for zero.
-    """
+    """out = A^T c up to its largest entry, so that no power overflows. Returns the logs of that
+    factor and of ||A^T c||_q, both -inf for zero."""
     _pull(A, c, out)
     largest = 0.0
     for j in range(out.size):

@@ -44,16 +44,15 @@ class Weights:
 
     def as_row(self) -> dict:
         """The weights as a data row of a figure record."""
-        names = ("name", "source", "revision")
-        return {"kind": "weights"} | {name: getattr(self, name) for name in names}
+        about = dict(name=self.name, source=self.source, revision=self.revision)
+        return {"kind": "weights"} | about
 
 
-def weights(*, demo: bool = False) -> Weights:
+def weights(demo: bool = False) -> Weights:
     """The encoder's weights, from the first place of the module's order that has them.
 
-    With `demo` the hub is left alone. Raises FileNotFoundError where `BERT_DIR` is not a folder,
-    where a file is missing, or where there are no weights at all; ValueError for a model that is
-    not BERT, or whose tokenizer does not belong to it.
+    With `demo` the hub is left alone. FileNotFoundError where a folder or file is missing,
+    ValueError for a model that is not BERT, or whose tokenizer does not belong to it.
     """
     if given := os.environ.get("BERT_DIR"):
         folder = Path(given).expanduser()
@@ -110,10 +109,8 @@ def _described(folder: Path, name: str, source: str) -> Weights:
 
 @dataclass(frozen=True, repr=False)
 class _Tokens(Shapes):
-    """Texts as numbers: `inputs` int32 (N, 2, T), token ids and segment ids, `labels` int64 (N,).
-
-    `lengths` (N,) counts the tokens of each row, [CLS] and [SEP] included; beyond them is 0.
-    """
+    """Texts as numbers: `inputs` int32 (N, 2, T), token ids and segment ids, `labels` int64 (N,),
+    `lengths` (N,) the tokens of each row, [CLS] and [SEP] included; beyond them is 0."""
 
     inputs: Tensor
     labels: Tensor
@@ -130,9 +127,9 @@ def trim(inputs: Tensor) -> Tensor:
 
 
 def tokenise(weights: Weights, data: "TextSet", length: int, whole: bool = False) -> _Tokens:
-    """The texts of `data`, or its pairs, as tokens of the tokenizer that belongs to `weights`.
+    """The texts of `data`, or its pairs, as tokens of the tokenizer of `weights`.
 
-    Longer rows than `length` tokens are cut, or with `whole` left out. Raises ValueError for a
+    Longer rows than `length` tokens are cut, or with `whole` left out. ValueError for a
     length outside 3 ... 512, or if no row is short enough.
     """
     from tokenizers import Tokenizer
@@ -160,9 +157,9 @@ def tokenise(weights: Weights, data: "TextSet", length: int, whole: bool = False
 class _Classifier(nn.Module):
     """A BERT encoder with a head; inputs int (b, 2, T) to logits (b, classes).
 
-    The head is the usual one on the pooled first token or, with `mean`, a linear one on the mean of
-    the last layer over the tokens that are there. Encoders of sentence embeddings were trained to
-    be read so; the pooler is untrained, and a lower layer leaves the first token blank.
+    The head is the usual one on the pooled first token or, with `mean`, a linear one on the
+    mean of the last layer over the tokens that are there: the pooler is untrained, and a
+    lower layer leaves the first token blank.
     """
 
     def __init__(self, network: "BertForSequenceClassification", origin: str, mean: bool = False):
@@ -179,7 +176,6 @@ class _Classifier(nn.Module):
         return f"{self.origin}, {size}, {millions:.1f} M weights{read}"
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """The logits (b, classes)."""
         ids, segments = inputs.long().unbind(1)
         mask = (ids != 0).long()
         encoder = self.network.bert if self.mean else self.network
@@ -194,8 +190,8 @@ class _Classifier(nn.Module):
 def classifier(weights: Weights, classes: int, layers: int) -> _Classifier:
     """The lowest `layers` layers of `weights`, read by the mean, with a fresh head for `classes`.
 
-    The head is drawn from torch's generator. ValueError for weights that have fewer layers, are
-    damaged, or carry a head for another number of labels.
+    The head is drawn from torch's generator. ValueError for weights that have fewer layers,
+    are damaged, or carry a head for another number of labels.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -215,16 +211,12 @@ def classifier(weights: Weights, classes: int, layers: int) -> _Classifier:
     network = load(weights.folder, attn_implementation="sdpa", **how)
     network.bert.encoder.layer = network.bert.encoder.layer[:layers]
     network.config.num_hidden_layers = layers
-    pretrained = f"BERT pretrained as {weights.name} ({weights.source})"
-    lower = f"the lower {layers} of {weights.layers} layers of {pretrained}"
-    return _Classifier(network, lower, mean=True)
+    origin = f"the lower {layers} of {weights.layers} layers of BERT pretrained as {weights.name}"
+    return _Classifier(network, f"{origin} ({weights.source})", mean=True)
 
 
 def small_classifier(weights: Weights, classes: int) -> _Classifier:
-    """A small BERT from a random start, for the tokenizer of `weights`, where time is short.
-
-    Two layers of four heads and width 64.
-    """
+    """A small BERT from a random start, for the tokenizer of `weights`, where time is short."""
     words = files.read_object(weights.folder / "config.json")["vocab_size"]
     sizes = dict(vocab_size=words, hidden_size=64, intermediate_size=128, num_labels=classes)
     sizes |= dict(num_hidden_layers=2, num_attention_heads=4)

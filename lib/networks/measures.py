@@ -34,10 +34,7 @@ def correct(logits: Tensor, targets: Tensor) -> Tensor:
 def classification(
     inputs: Tensor, targets: Tensor, transform=lambda x: x, size: int = 250, name: str = "test"
 ) -> Callable[[nn.Module], Mapping[str, float]]:
-    """A function of a model: {"<name>_loss": mean cross-entropy, "<name>_accuracy": share correct}.
-
-    The rows (N, ...) and targets (N,) are those of `predict` and `correct`.
-    """
+    """A function of a model: {"<name>_loss": mean cross-entropy, "<name>_accuracy": share}."""
 
     def evaluate(model):
         logits, loss, wanted = predict(model, inputs, transform, size), F.cross_entropy, targets
@@ -70,9 +67,7 @@ def nearest(train: tuple, test: tuple) -> np.ndarray:
 
 def bag_of_words(columns: Sequence[tuple], labels: tuple, **how) -> np.ndarray:
     """`logistic` on which words are in the texts, those of one column after those of another.
-
-    Columns and labels are (training, test); `how` is for CountVectorizer.
-    """
+    Columns and labels are (training, test); `how` is for CountVectorizer."""
     from sklearn.feature_extraction.text import CountVectorizer
 
     parts = []
@@ -84,29 +79,14 @@ def bag_of_words(columns: Sequence[tuple], labels: tuple, **how) -> np.ndarray:
 
 
 def matrices(model: nn.Module) -> dict[str, np.ndarray]:
-    """The weight matrices of `model` by name, in order, each in its own shape.
-
-    No vectors, and nothing frozen; the tables of embeddings are among them.
-    """
-    return {
-        name: p.detach().cpu().numpy()
-        for name, p in model.named_parameters()
-        if p.ndim > 1 and p.requires_grad
-    }
-
-
-def _share_above(weights: Iterable[np.ndarray], threshold: float) -> float:
-    """The share of all entries of `weights`, of any shapes, with magnitude over `threshold`."""
-    sizes = [(np.count_nonzero(np.abs(W) > threshold), W.size) for W in weights]
-    return sum(n for n, _ in sizes) / sum(n for _, n in sizes)
+    """The matrices of `model` that are trained, by name, in order; no vectors."""
+    trained = {name: p for name, p in model.named_parameters() if p.ndim > 1 and p.requires_grad}
+    return {name: p.detach().cpu().numpy() for name, p in trained.items()}
 
 
 def hoyer(W: np.ndarray) -> float:
-    """The Hoyer index (√N - ‖w‖₁ / ‖w‖₂) / (√N - 1) of the N entries of W, of any shape.
-
-    It is 0 if all are equally large, 1 for one entry alone, and NaN for W = 0. It does not change
-    when W is scaled. Source: Hoyer (2004).
-    """
+    """The Hoyer index (√N - ‖w‖₁ / ‖w‖₂) / (√N - 1) of the N entries of W, of any shape: 0 if all
+    are equally large, 1 for one entry alone, NaN for W = 0. Source: Hoyer (2004)."""
     size = np.abs(np.asarray(W, dtype=np.float64)).ravel()
     root = np.sqrt(size.size)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -126,14 +106,13 @@ def by_part(model: nn.Module) -> dict[str, list[np.ndarray]]:
 
 
 def sparsity(model: nn.Module, start: nn.Module) -> dict[str, float]:
-    """Hoyer index and shares above thresholds of each part K, Q, V of `model`.
-
-    The thresholds are the paper's, and the 90 % quantile of the part's magnitudes at the `start`.
-    """
+    """Hoyer index and shares above thresholds of each part K, Q, V of `model`: the paper's
+    threshold, and the 90 % quantile of the part's magnitudes at the `start`."""
     row, first = {}, by_part(start)
     for part, weights in by_part(model).items():
-        limit = np.quantile(np.abs(np.concatenate([W.ravel() for W in first[part]])), 0.9)
+        size = np.abs(np.concatenate(weights))
+        limit = np.quantile(np.abs(np.concatenate(first[part])), 0.9)
         row[f"hoyer.{part}"] = float(np.mean([hoyer(W) for W in weights]))
-        row[f"above_006.{part}"] = _share_above(weights, PAPERS_THRESHOLD)
-        row[f"above_90.{part}"] = _share_above(weights, limit)
+        row[f"above_006.{part}"] = float((size > PAPERS_THRESHOLD).mean())
+        row[f"above_90.{part}"] = float((size > limit).mean())
     return row

@@ -33,15 +33,13 @@ class _SelfAttention(nn.Module):
 
     def split(self, tokens: Tensor) -> Tensor:
         """(b, T, d) to one part per head, (b, h, T, d_h)."""
-        b, T, d = tokens.shape
-        return tokens.reshape(b, T, self.heads, d // self.heads).transpose(1, 2)
+        return tokens.unflatten(2, (self.heads, -1)).transpose(1, 2)
 
     def forward(self, asking: Tensor, tokens: Tensor, present: Tensor) -> Tensor:
         """Attention of `asking` (b, S, d) to those `tokens` (b, T, d) that are `present` (b, T)."""
         parts = self.query(asking), self.key(tokens), self.value(tokens)
-        q, k, v = map(self.split, parts)
         mask = present[:, None, None]  # (b, 1, 1, T)
-        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)  # (b, h, S, d_h)
+        out = F.scaled_dot_product_attention(*map(self.split, parts), attn_mask=mask)
         return self.merge(out.transpose(1, 2).flatten(2))  # (b, S, h, d_h) -> (b, S, d)
 
     def weights(self, asking: Tensor, tokens: Tensor, present: Tensor) -> Tensor:
@@ -70,15 +68,11 @@ class _EncoderBlock(nn.Module):
 class TextTransformer(nn.Module):
     """Learned embeddings, `size` post-norm blocks of `size` heads, one logit from the first token.
 
-    Args:
-        vocabulary: number of token ids; id 0 is padding, which no token attends to.
-        length: T, the longest text.
-        size: layers = heads ("model size" of the paper); it must divide `width`.
-        width, hidden: d and the width of the MLP; the paper has 384 and 1536.
-        dropout: rate behind embeddings, attention and MLP; the paper has 0.2.
-
+    `vocabulary` counts the token ids, of which 0 is padding that no token attends to; `length`
+    is T, the longest text; `size` is layers = heads ("model size" of the paper), `width` d,
+    `hidden` the width of the MLP, `dropout` the rate behind embeddings, attention and MLP.
     ValueError for heads that do not divide the width, or ids that are no (b, T') with T' <= T.
-    Source: paper C; where dropout acts and the start are ours.
+    Source: paper C, with its sizes; where dropout acts and the start are ours.
     """
 
     def __init__(
@@ -100,8 +94,8 @@ class TextTransformer(nn.Module):
     def start(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """The embedded tokens (b, T', d) of `ids` (b, T'), and which are no padding (b, T')."""
         if ids.ndim != 2 or ids.shape[1] > self.length:
-            words = f"ids must have shape (batch, at most {self.length})"
-            raise ValueError(f"{words}, they have {tuple(ids.shape)}")
+            wanted = f"(batch, at most {self.length})"
+            raise ValueError(f"ids must have shape {wanted}, they have {tuple(ids.shape)}")
         present = ids != PADDING
         places = torch.arange(ids.shape[1], device=ids.device)
         return self.dropout(self.embed(ids.int()) + self.positions(places)), present
@@ -117,10 +111,8 @@ class TextTransformer(nn.Module):
 
     @torch.no_grad()
     def attention(self, ids: Tensor) -> Tensor:
-        """The weights with which the first token attends, by layer: (b, layers, h, T').
-
-        They lie where `ids` lies. Dropout is off, whatever mode the model is in.
-        """
+        """The weights with which the first token attends, by layer, without dropout, where `ids`
+        lies: (b, layers, h, T')."""
         training, maps = self.training, []
         self.eval()
         tokens, present = self.start(ids.to(self.head.weight.device))
@@ -150,10 +142,7 @@ class Vocabulary:
 
     @classmethod
     def of(cls, texts: Iterable[str], size: int) -> "Vocabulary":
-        """The `size` - 3 most frequent words of `texts`, of equals the first in the alphabet.
-
-        Raises ValueError for a `size` below 4: three ids are taken.
-        """
+        """The `size` - 3 most frequent words of `texts`, of equals the first in the alphabet."""
         if size < 4:
             raise ValueError(f"size must be 4 or more, three ids are taken; got {size}")
         counted = _words(models.WordLevel())
@@ -171,9 +160,7 @@ class Vocabulary:
 
     def encode(self, texts: Sequence[str], length: int) -> Tensor:
         """Each text's first `length` ids, int32 (N, length), [CLS] first, 0 beyond the end.
-
-        ValueError, with the row, for a text without words.
-        """
+        ValueError, with the row, for a text without words."""
         for row, text in enumerate(texts):
             if not re.search(WORD, text.lower().replace(BREAK, " ")):
                 raise ValueError(f"row {row}: the text has no word ({text[:20]!r}); leave it out")
@@ -189,8 +176,8 @@ class Vocabulary:
 def _words(model: models.WordLevel) -> Tokenizer:
     """A tokenizer of `WORD`s in small letters, [CLS] first."""
     made = Tokenizer(model)
-    small, broken = normalizers.Lowercase(), normalizers.Replace(BREAK, " ")
-    made.normalizer = normalizers.Sequence([small, broken])
+    steps = [normalizers.Lowercase(), normalizers.Replace(BREAK, " ")]
+    made.normalizer = normalizers.Sequence(steps)
     made.pre_tokenizer = pre_tokenizers.Split(Regex(WORD), "removed", invert=True)
     first = {"single": "[CLS] $A", "special_tokens": [("[CLS]", FIRST)]}
     made.post_processor = processors.TemplateProcessing(**first)

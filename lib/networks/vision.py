@@ -1,10 +1,10 @@
 """The vision transformer for small data sets: shifted patches and locality self-attention.
 
 Source: Lee, Lee and Song, "Vision Transformer for Small-Size Datasets" (2021, arXiv 2112.13492);
-with its parts off, the plain ViT of paper C. Paper A trains, in Figures 6 and 7, other code for it,
-vit_for_small_dataset of the package vit-pytorch: it shifts by one pixel along the axes, not half a
-patch along the diagonals, has heads 64 wide, and starts class token and positions from N(0, 1), not
-0.02 N(0, 1). Shapes: b images, c channels, s x s pixels, p x p patches, T tokens, h heads of d_h.
+with its parts off, the plain ViT of paper C. Paper A's Figures 6 and 7 use other code for it,
+vit_for_small_dataset of the package vit-pytorch: it shifts by one pixel along the axes, has heads
+64 wide, and starts class token and positions from N(0, 1), not 0.02 N(0, 1).
+Shapes: b images, c channels, s x s pixels, p x p patches, T tokens, h heads of d_h.
 """
 
 import math
@@ -20,14 +20,13 @@ SHIFTS = {
 }
 
 
-def _shifted(images: Tensor, offset: int, shift: str = "diagonal") -> Tensor:
-    """`images` (b, c, s, s) before four copies moved by `offset` pixels, zeros in their gaps:
+def _shifted(images: Tensor, k: int, shift: str = "diagonal") -> Tensor:
+    """`images` (b, c, s, s) before four copies moved by `k` pixels, zeros in their gaps:
     (b, 5c, s, s)."""
-    s, k = images.shape[-1], offset
-    wide = F.pad(images, (k, k, k, k))  # (b, c, s + 2k, s + 2k)
+    s, wide = images.shape[-1], F.pad(images, (k, k, k, k))  # (b, c, s + 2k, s + 2k)
     corners = [(k - k * down, k - k * right) for down, right in SHIFTS[shift]]
     copies = [wide[..., i : i + s, j : j + s] for i, j in corners]
-    return torch.cat([images, *copies], dim=1)  # (b, 5c, s, s)
+    return torch.cat([images, *copies], dim=1)
 
 
 def _patches(images: Tensor, patch: int) -> Tensor:
@@ -36,11 +35,8 @@ def _patches(images: Tensor, patch: int) -> Tensor:
 
 
 class _ShiftedPatches(nn.Module):
-    """Shifted patch tokenisation: tokens E LayerNorm(patches([x, four copies of x])).
-
-    The copies move by half a patch along the diagonals (`shift` "diagonal", Lee et al., 2021) or by
-    one pixel along the axes ("cardinal", vit_for_small_dataset); with None there are none.
-    """
+    """Tokens E LayerNorm(patches([x, four copies of x])), the copies moved by half a patch along
+    the diagonals (`shift` "diagonal") or one pixel along the axes ("cardinal"); None: no copies."""
 
     def __init__(self, size: int, patch: int, channels: int, width: int, shift="diagonal"):
         super().__init__()
@@ -62,17 +58,16 @@ class _ShiftedPatches(nn.Module):
             words = f"images must have shape {('batch', *expected)}"
             raise ValueError(f"{words}, they have {tuple(images.shape)}")
         if self.shift:
-            images = _shifted(images, self.offset, self.shift)  # (b, 5c, s, s)
-        rows = _patches(images, self.patch)  # (b, T, 5 c p²), or (b, T, c p²)
-        return self.embed(self.norm(rows))  # (b, T, d)
+            images = _shifted(images, self.offset, self.shift)
+        return self.embed(self.norm(_patches(images, self.patch)))  # (b, T, d)
 
 
 class _LocalityAttention(nn.Module):
-    """Locality self-attention: softmax(M(q kᵀ / τ)) v per head, with τ learned.
+    """Locality self-attention: softmax(M(q kᵀ / τ)) v per head.
 
     M (`mask_diagonal`) sets the diagonal to -∞, so that a token attends to the others only. τ
-    starts at sqrt(d_h), the fixed value of plain attention, and with `learn_temperature` log τ is
-    learned. d_h is `head_width`, without it d / h.
+    is sqrt(d_h), or starts there and is learned as log τ (`learn_temperature`). d_h is
+    `head_width`, without it d / h.
     """
 
     def __init__(
@@ -129,17 +124,12 @@ class _EncoderBlock(nn.Module):
 class VisionTransformer(nn.Module):
     """The ViT for small data sets: shifted patches, class token, learned positions, blocks, head.
 
-    Args:
-        size, patch, channels: images are (b, channels, size, size), in patches of patch x patch.
-        classes: number of classes; `forward` returns logits (b, classes).
-        width, depth, heads, hidden: d, number of blocks, h, and the width of a block's MLP.
-        shift: shifted patches, "diagonal" or "cardinal", or None.
-        start: standard deviation of the class token and the positions at the start.
-        options: of attention, mask_diagonal, learn_temperature and head_width; with the first two
-            and `shift` off it is the plain ViT.
-
-    Raises ValueError for a patch that does not divide the size, heads that do not divide the width,
-    or images of another shape. Source: Lee et al. (2021); the plain ViT is that of paper C.
+    Images are (b, channels, size, size), in patches of patch x patch; `width` is d, `depth` the
+    number of blocks, `hidden` the width of a block's MLP. `shift` is "diagonal", "cardinal" or
+    None; class token and positions are `start` N(0, 1). `options` are those of attention; with
+    `shift` and the first two off it is the plain ViT. ValueError for a patch that does not divide
+    the size, heads that do not divide the width, or images of another shape. Source: Lee et al.
+    (2021); the plain ViT is that of paper C.
     """
 
     def __init__(

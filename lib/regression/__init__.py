@@ -16,7 +16,7 @@ from lib.regression.descent import (
     sgd,
 )
 from lib.regression.empirical import empirical_gradients
-from lib.regression.manifold import Manifold, modes, spectral_start
+from lib.regression.manifold import modes, spectral_start
 from lib.regression.problem import (
     Regression,
     excess_loss,

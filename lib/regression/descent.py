@@ -32,14 +32,12 @@ LARGEST = 1e8  # an entry of A or B beyond it counts as divergence
 
 @dataclass(frozen=True)
 class PreconditionedRule:
-    """A <- A - eta g_A P_r and B <- B - eta P_l g_B P_r.
-
-    Here g = grad(L^ + R^) or, not regularised, grad L^.
+    """A <- A - eta g_A P_r and B <- B - eta P_l g_B P_r, g = grad(L^ + R^), or grad L^ where it
+    is not regularised.
 
     preconditioner "left": P_l = Sigma^^{-1}, P_r = I (paper B, Algorithm 1); "left_right": P_r =
     Sigma^^{-1} as well, gradient descent in the coordinates of the "left_right" norm; "none": both
-    I. Raises ValueError for an unknown one.
-    """
+    I. ValueError for an unknown one."""
 
     step_size: float
     preconditioner: str = "left"
@@ -63,10 +61,8 @@ def library(optimiser: Callable, **options) -> Callable[[float], Callable]:
 
 
 def minibatches(X: np.ndarray, Y: np.ndarray, batch: int, of_seeds: Sequence[int]) -> Source:
-    """In-sample gradients (Eq. 1) on `batch` samples, drawn anew in each iteration.
-
-    All rules see one draw. X (seeds, n, d), Y (seeds, n, k). ValueError unless 1 <= batch <= n.
-    """
+    """In-sample gradients (Eq. 1) on `batch` samples, drawn anew in each iteration, one draw for
+    all rules. X (seeds, n, d), Y (seeds, n, k). ValueError unless 1 <= batch <= n."""
     import torch
 
     n = X.shape[1]
@@ -93,12 +89,10 @@ def oracle(problem: Regression, n: int, draws: int, of_seeds: Sequence[int]) -> 
     """E grad L^ over a fresh batch of n samples (paper B, Section 3.1), without bias.
 
     It is estimated from `draws` batches. All queries of a batch have one law, so one query per
-    batch has the right mean; the noise eps enters linearly and is averaged out exactly.
-
-    Two control variates with known means are taken out. One is the same gradient for infinitely
-    many keys, whose mean is grad L; the other its first-order change with the other keys, whose
-    mean is zero. What is left to estimate is of order 1/n, like the bias E grad L^ - grad L itself.
-    Raises ValueError unless n, draws >= 1.
+    batch has the right mean; the noise eps enters linearly and is averaged out exactly. Two control
+    variates with known means are taken out: the same gradient for infinitely many keys, whose mean
+    is grad L, and its first-order change with the other keys, whose mean is zero. What is left to
+    estimate is of order 1/n, like the bias E grad L^ - grad L itself. ValueError for counts < 1.
     """
     import torch
 
@@ -122,13 +116,11 @@ def oracle(problem: Regression, n: int, draws: int, of_seeds: Sequence[int]) -> 
 
 
 def _beyond_population(problem, A, B, n, draws, stream):
-    """An estimate of E grad L^ - grad L.
-
-    It is the mean of gradient - its limit - its first-order change with the keys.
+    """An estimate of E grad L^ - grad L: the mean of gradient - its limit - its first-order change
+    with the keys.
 
     In whitened coordinates: keys g (d, draws, n) standard normal, x = Sigma^{1/2} g, key 0 the
-    query, logits g^T u; under the weights e^{g^T u} a key has mean u and covariance I.
-    """
+    query, logits g^T u; under the weights e^{g^T u} a key has mean u and covariance I."""
     import torch
 
     root, M = (torch.from_numpy(part) for part in (problem.root, problem.M))
@@ -169,11 +161,8 @@ def _mean(e, g):
 
 @dataclass(frozen=True, repr=False)
 class RegressionHistory(Shapes):
-    """Layers at the K recorded iterations: A (seeds, K, k, d), B (seeds, K, d, d).
-
-    They are NaN from divergence on. diverged (seeds,) is the iteration whose step left the numbers
-    up to LARGEST, -1 where none did.
-    """
+    """Layers at the K recorded iterations: A (seeds, K, k, d), B (seeds, K, d, d), NaN from
+    divergence on; diverged (seeds,) is the iteration whose step left LARGEST, -1 where none did."""
 
     iterations: np.ndarray
     A: np.ndarray
@@ -235,10 +224,8 @@ def descend(
 
 
 class _Update:
-    """Applies every rule's step in place to A and B.
-
-    Paper B's rules are one formula for all; library optimisers work on views of A and B.
-    """
+    """Applies every rule's step in place to A and B: paper B's rules as one formula, library
+    optimisers on views."""
 
     def __init__(self, rules, A, B, covariance):
         import torch

@@ -28,10 +28,8 @@ NORMS = ("left", "left_right")
 
 
 class _Constants(NamedTuple):
-    """<grad, Delta> >= convexity ||Delta||^2, ||grad|| <= smoothness ||Delta||, Delta = Z - Z_pi.
-
-    Within `radius` of the manifold, in their norm and with the gradient in its inner product.
-    """
+    """<grad, Delta> >= convexity ||Delta||^2, ||grad|| <= smoothness ||Delta||, Delta = Z - Z_pi,
+    within `radius` of the manifold, in their norm and with the gradient in its inner product."""
 
     radius: float
     convexity: float
@@ -70,10 +68,7 @@ class Manifold(Shapes):
 
     @cached_property
     def _K(self):
-        """K = (U D^{1/2}; V D^{1/2}); minima in the coordinates Sbar^{1/2} Z Sigma^{1/2} are K R.
-
-        K^T K = 2 D.
-        """
+        """K = (U D^{1/2}; V D^{1/2}): minima are K R in coordinates Sbar^{1/2} Z Sigma^{1/2}."""
         U, D, V = self._svd
         return np.vstack([U, V]) * np.sqrt(D)
 
@@ -121,10 +116,8 @@ class Manifold(Shapes):
         return self.point(R if norm == "left_right" else self._newton(self.weighted(Z, "left"), R))
 
     def _newton(self, W, R):
-        """The R that minimises ||W - K R Sigma^{-1/2}||^2, near the given R.
-
-        That is tr(P R^T 2D R) - 2 tr(R^T C) + constant.
-        """
+        """The R near the given one that minimises ||W - K R Sigma^{-1/2}||^2 = tr(P R^T 2D R) -
+        2 tr(R^T C) + constant."""
         P = self.inverse_root @ self.inverse_root
         C = self._K.T @ W @ self.inverse_root
         D = 2 * self.singular_values
@@ -206,11 +199,8 @@ def estimate(X: np.ndarray, Y: np.ndarray) -> Manifold:
 
 
 def spectral_start(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A_0 (k, d), B_0 (d, d) of paper B's Algorithm 1: the point R = I of the estimated manifold.
-
-    A_0 = U^ D^^{1/2} Sigma^^{-1/2}, B_0 = Sigma^^{-1/2} V^ D^^{1/2} Sigma^^{-1/2} with M^
-    Sigma^^{1/2} = U^ D^ V^^T.
-    """
+    """A_0 (k, d), B_0 (d, d) of paper B's Algorithm 1, U^ D^^{1/2} Sigma^^{-1/2} and Sigma^^{-1/2}
+    V^ D^^{1/2} Sigma^^{-1/2}: the point R = I of the estimated manifold."""
     Z = estimate(X, Y).point()
     return Z[: Y.shape[1]], Z[Y.shape[1] :]
 
@@ -231,9 +221,7 @@ def gradient(problem: Regression, Z: np.ndarray) -> np.ndarray:
 
 def dual_norm(manifold: Manifold, gradient: np.ndarray, norm: str = "left") -> np.ndarray:
     """||g||_* of a Euclidean gradient: sup of <g, Delta> over ||Delta|| = 1 in the named norm.
-
-    `gradient` (..., k + d, d) to (...). Raises ValueError for an unknown norm.
-    """
+    `gradient` (..., k + d, d) to (...). ValueError for an unknown norm."""
     _check_norm(norm)
     W = manifold._sides(gradient, manifold.inverse_root)
     return np.linalg.norm(W @ manifold.inverse_root if norm == "left_right" else W, axis=(-1, -2))

@@ -22,12 +22,10 @@ SELF_MOMENT = 1.0
 
 @dataclass(frozen=True, repr=False)
 class Regression(Shapes):
-    """The law of the data: Sigma (d, d), M (k, d), and the noise.
+    """The law of the data: Sigma (d, d), M (k, d), and `noise`, the standard deviation of eps.
 
-    `noise` is the standard deviation of eps, in the units of y.
-
-    Raises ValueError unless A1 (Sigma symmetric, positive definite) and A2 (k >= d, M of full
-    column rank) hold. Where A3 fails it warns with the number: only a proof of paper B needs it.
+    ValueError unless A1 (Sigma symmetric, positive definite) and A2 (k >= d, M of full column rank)
+    hold. Where A3 fails it warns with the number: only a proof of paper B needs it.
     """
 
     Sigma: np.ndarray
@@ -121,10 +119,8 @@ class Regression(Shapes):
 
 
 def covariance_root(Sigma: np.ndarray, name: str) -> np.ndarray:
-    """Sigma^{1/2} (d, d), symmetric, of Sigma (d, d).
-
-    Raises ValueError, with `name`, unless Sigma is finite, symmetric and positive definite.
-    """
+    """Sigma^{1/2} (d, d), symmetric, of Sigma (d, d); ValueError, with `name`, unless Sigma is
+    finite, symmetric and positive definite."""
     if Sigma.ndim != 2 or Sigma.shape[0] != Sigma.shape[1] or not np.isfinite(Sigma).all():
         raise ValueError(f"{name} has shape {Sigma.shape}; it must be square, finite")
     off = np.abs(Sigma - Sigma.T).max()
@@ -141,10 +137,9 @@ def random_regression(
 ) -> Regression:
     """A problem from two Gaussian matrices, scaled so that A1-A3 hold if k >= d and signal < 1/4.
 
-    Source: paper B, Appendix A; the scaling is ours.
-
     Sigma = (1 - floor) S S^T / ||S S^T|| + floor I, so ||Sigma|| = 1 and its condition number is at
-    most 1/floor; M = signal M_0 / ||M_0 Sigma^{1/2}||, so ||M Sigma^{1/2}|| = signal.
+    most 1/floor; M = signal M_0 / ||M_0 Sigma^{1/2}||. Source: paper B, Appendix A; the scaling is
+    ours.
     """
     rng = seeds.stream(seed, "data")
     S = rng.standard_normal((d, d))
@@ -182,10 +177,8 @@ def _residual(problem, A, B):
 
 
 def population_gradients(problem: Regression, A, B):
-    """grad_A L = E Sigma^{1/2} B Sigma and grad_B L = Sigma^{1/2} E^T A Sigma (ours).
-
-    E = A Sigma B^T Sigma^{1/2} - M Sigma^{1/2}, the matrix whose norm is in the loss.
-    """
+    """grad_A L = E Sigma^{1/2} B Sigma and grad_B L = Sigma^{1/2} E^T A Sigma (ours), with
+    E = A Sigma B^T Sigma^{1/2} - M Sigma^{1/2}, the matrix whose norm is in the loss."""
     E, Sigma, root = _residual(problem, A, B)
     return E @ root @ B @ Sigma, root @ E.mT @ A @ Sigma
 
@@ -201,10 +194,8 @@ def regulariser(Sigma, A, B):
 
 
 def regulariser_gradients(Sigma, A, B):
-    """grad_A R = 1/2 A Sigma G Sigma and grad_B R = -1/2 Sigma B Sigma G Sigma.
-
-    Here G = A^T A - B^T Sigma B.
-    """
+    """grad_A R = 1/2 A Sigma G Sigma and grad_B R = -1/2 Sigma B Sigma G Sigma, with
+    G = A^T A - B^T Sigma B."""
     SGS = Sigma @ (A.mT @ A - B.mT @ Sigma @ B) @ Sigma
     return A @ SGS / 2, -Sigma @ B @ SGS / 2
 

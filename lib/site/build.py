@@ -17,7 +17,7 @@ from typing import Any
 from markupsafe import Markup
 
 from lib import files, provenance
-from lib.companion.record import ENDS, SCALES
+from lib.companion.record import ENDS, SCALES, SOURCES
 from lib.site import figures, pages
 
 ABOUT = (
@@ -25,16 +25,12 @@ ABOUT = (
     " descent turns to the max-margin token selection, and a measured number stands beside every"
     " statement."
 )
-LEDGER = "What each paper states, beside what was measured for it."
 COLUMNS = "kind setting quantity source bound found margin seeds catches verdict remark".split()
 HEADS = {"quantity": "measured quantity", "bound": "theory", "found": "measured"}
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write the pages, or the Markdown tables; the exit status.
-
-    1 where a table, record or formula cannot be read, or a disk takes no file.
-    """
+    """Write the pages, or the Markdown tables; status 1 where something cannot be read."""
     about = "Write the site of figures and notebooks, or the tables of README and REPRODUCING."
     parser = argparse.ArgumentParser(prog="python -m lib.site", description=about)
     parser.add_argument("what", nargs="?", choices=("pages", "tables"), default="pages")
@@ -74,7 +70,7 @@ class _Site:
         self.templates = figures.templates(autoescape=True, lstrip_blocks=True)
         known: dict[str, Any] = dict(
             papers=figures.PAPERS,
-            sources=figures.SOURCES,
+            sources=SOURCES,
             columns=COLUMNS,
             heads=HEADS,
             inline=lambda text: Markup(pages.inline(text)),
@@ -85,10 +81,8 @@ class _Site:
         self.templates.globals.update(known)
 
     def write(self, path: str, template: str, title: str, description=ABOUT, **values) -> None:
-        """One page; `path` is relative to the site, `here` its name for the navigation.
-
-        ValueError where a formula on it would be shown with its backslash.
-        """
+        """One page; `path` is relative to the site. ValueError where a formula on it would be shown
+        with its backslash."""
         values |= {"title": title, "description": description, "here": Path(path).stem}
         page = self.templates.get_template(f"{template}.html.j2")
         text = page.render(values, up="../" * path.count("/"))
@@ -138,7 +132,8 @@ def _pages(site: _Site) -> None:
     first = lambda figure: (figure.record["paper"], "statements" not in figure.record)
     for row in (row for figure in sorted(best, key=first) for row in figure.claims):
         statements.setdefault((row["paper"], row["statement"]), []).append(row)
-    site.write("ledger.html", "ledger", "Ledger", LEDGER, statements=statements)
+    about = "What each paper states, beside what was measured for it."
+    site.write("ledger.html", "ledger", "Ledger", about, statements=statements)
     claims = [row for figure in shown for row in figure.claims]
     files.write(site.folder / "claims.json", files.dumps(claims).encode())
     moving = site.copy(files.ROOT / f"figures/turning.{kind}" for kind in ("gif", "png"))

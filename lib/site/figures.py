@@ -18,7 +18,7 @@ import jinja2
 
 from lib import files
 from lib.companion import ledger, record
-from lib.companion.claims import UNDECIDED, failing, held, number
+from lib.companion.claims import UNDECIDED, Claim, held, number, shown
 from lib.companion.record import SCALES
 
 PAPERS = {  # letter: (title, arXiv number)
@@ -31,13 +31,6 @@ PAPERS = {  # letter: (title, arXiv number)
         "Optimizing Attention with Mirror Descent: Generalized Max-Margin Token Selection",
         "2410.14581",
     ),
-}
-SOURCES = {  # of data, as a reader would say it
-    "data_dir": "real",
-    "data": "real",
-    "hub": "real, from the hub",
-    "demo": "small embedded stand-in",
-    "kept": "redrawn from kept curves",
 }
 FIGURES = files.ROOT / "figures"
 TEMPLATES = Path(__file__).parent / "templates"
@@ -58,20 +51,10 @@ class _Notebook:
     minutes: Mapping[str, float | str]
     real_data: bool = False
 
-    def command(self, scale: str, trains: str = "") -> str:
-        """What regenerates its figures at this scale; from kept curves it needs no data."""
-        demo = scale == "demo"
-        data = " DATA_DIR=..." if self.real_data and not (demo or trains) else ""
-        return f"make figures {'' if demo else f'SCALE={scale} '}ARGS={self.name[:2]}{data}"
-
 
 @dataclass(frozen=True)
 class _Entry:
-    """One figure at its largest scale; `title` is its name, of no other figure.
-
-    `asks`, `says` (the paper) and `finding` are row number `row` of the README's table, `failure`
-    is its sentence there under what did not come out. `trains` is the study it draws, if any.
-    """
+    """One figure at its largest scale, as figures/index.toml has it."""
 
     notebook: _Notebook
     slug: str
@@ -87,8 +70,10 @@ class _Entry:
 
     @property
     def command(self) -> str:
-        """What regenerates it."""
-        return self.notebook.command(self.scale, self.trains)
+        """What regenerates it; from kept curves it needs no data."""
+        scale = "" if self.scale == "demo" else f"SCALE={self.scale} "
+        real = self.notebook.real_data and scale and not self.trains
+        return f"make figures {scale}ARGS={self.notebook.name[:2]}{' DATA_DIR=...' * bool(real)}"
 
 
 def index(figures: Path) -> list[tuple[_Notebook, list[_Entry]]]:
@@ -102,10 +87,8 @@ def index(figures: Path) -> list[tuple[_Notebook, list[_Entry]]]:
 
 
 def _quantities(record: Mapping) -> dict:
-    """What a sentence may quote: numbers, else the setting, else the measured value of a claim.
-
-    `claims` and `claims_that_hold` count the claims of the record; `<id>.p` is the p of a claim.
-    """
+    """What a sentence may quote: numbers, else the setting, else the measured value of a claim;
+    `claims` and `claims_that_hold` count, `<id>.p` is the p of a claim."""
     claims = record["claims"]
     return {
         **{claim["id"]: claim["measured"] for claim in claims},
@@ -119,9 +102,9 @@ def _quantities(record: Mapping) -> dict:
 
 
 def filled(sentence: str, record: Mapping) -> str:
-    """The sentence with the record's numbers: "{gap:.1%}" as "3.4 %", a lack as "no value of gap".
+    """The sentence with the record's numbers: "{gap:.1%}" as "3.4 %", or "no value of gap".
 
-    "{error:.1f°}" is the angle in degrees of two directions whose unit vectors are so far apart.
+    "{error:.1f°}" is the angle in degrees of directions whose unit vectors are so far apart.
     """
     known = _quantities(record)
 
@@ -186,18 +169,18 @@ class Figure:
     @property
     def data(self) -> list[str]:
         """The data in a few words, each kind once: "synthetic", "mnist (real)"."""
-        rows = [
-            (row["name"], SOURCES.get(row["source"], row["source"])) for row in self.record["data"]
-        ]
-        words = [kind if kind == "synthetic" else f"{name} ({kind})" for name, kind in rows]
-        return list(dict.fromkeys(words))
+        words = {}  # in order
+        for row in self.record["data"]:
+            kind = record.SOURCES[row["source"]]
+            words[kind if kind == "synthetic" else f"{row['name']} ({kind})"] = None
+        return list(words)
 
     @cached_property
     def claims(self) -> list[dict]:
         """A row per claim, then one per statement that cannot be checked, with the reason."""
         statements = self.record.get("statements", {})
         about = {"paper": self.record["paper"], "figure": self.name, "title": self.title}
-        rows = [_row(self, claim) for claim in self.record["claims"]]
+        rows = [_row(self, Claim.of(claim)) for claim in self.record["claims"]]
         for name, statement in statements.items():
             if why := statement["why"]:
                 rows.append({"statement": name, "verdict": "not checked", "remark": why})
@@ -210,49 +193,37 @@ class Figure:
         return [row for word in ("NO", UNDECIDED) for row in self.claims if row["verdict"] == word]
 
 
-def _row(figure: Figure, claim: Mapping) -> dict:
+def _row(figure: Figure, claim: Claim) -> dict:
     """A claim in words, but for `measured`; `found` is that in words, with its interval."""
-    measured, margin, source = claim["measured"], claim.get("margin"), claim["source"]
-    undecided = not claim["holds"] and claim.get("verdict") == UNDECIDED
-    power = claim.get("catches"), claim.get("fails_if", ())
-    plain = measured is not None and claim["holds"]
-    words = number(measured) if plain else failing(measured, claim["bound"])
-    ends = [number(end) for end in claim.get("interval") or ()]
     return {
-        "statement": claim.get("number")
-        or source.removeprefix(f"paper {figure.record['paper']}, "),
-        "kind": claim.get("kind", ""),
-        "setting": claim.get("setting") or figure.scale,
-        "quantity": claim["statement"],
-        "source": source,
-        "bound": claim["bound"],
-        "measured": measured,
-        "found": f"{words} [{', '.join(ends)}]" if ends else words,
-        "margin": "" if margin is None else number(margin),
-        "seeds": str(claim.get("seeds") or len(figure.record["seeds"]) or ""),
-        "catches": ", ".join(power[0] or ()),
-        "verdict": UNDECIDED if undecided else ledger.verdict(claim["holds"], *power),
-        "remark": claim.get("remark", ""),
+        "statement": claim.number or claim.source.removeprefix(f"paper {figure.record['paper']}, "),
+        "kind": claim.kind,
+        "setting": claim.setting or figure.scale,
+        "quantity": claim.statement,
+        "source": claim.source,
+        "bound": claim.bound,
+        "measured": None if math.isnan(claim.measured) else claim.measured,
+        "found": shown(claim),
+        "margin": "" if math.isnan(claim.margin) else number(claim.margin),
+        "seeds": str(claim.seeds or len(figure.record["seeds"]) or ""),
+        "catches": ", ".join(claim.catches or ()),
+        "verdict": ledger.verdict(claim),
+        "remark": claim.remark,
     }
 
 
 def figures() -> list[Figure]:
-    """Every figure with a record, by paper, in the order of the index.
-
-    ValueError names a record that is damaged.
-    """
+    """Every figure with a record, by paper, in the order of the index; ValueError names a record
+    that is damaged."""
     base = files.folder("figures")
     entries = {(e.scale, e.slug): e for _, rows in index(base) for e in rows}
     places = {slug: place for place, (_, slug) in reversed([*enumerate(entries)])}
-    paths = [path for scale in SCALES for path in sorted((base / scale).glob("*.json"))]
     shown = []
-    for path in paths:
+    for path in (path for scale in SCALES for path in (base / scale).glob("*.json")):
         slug, scale = path.stem, path.parent.name
         shown += [Figure(slug, scale, path.parent, entries.get((scale, slug)), record.read(path))]
-    last = len(places)
-    return sorted(
-        shown, key=lambda f: (f.record["paper"], places.get(f.slug, last), f.slug, f.scale)
-    )
+    place = lambda figure: places.get(figure.slug, len(places))
+    return sorted(shown, key=lambda f: (f.record["paper"], place(f), f.slug, f.scale))
 
 
 def templates(**more) -> jinja2.Environment:
@@ -283,8 +254,8 @@ def _hours(entry: _Entry, record: Mapping) -> str:
 def _table(name: str) -> str:
     """The Markdown of the table of templates/NAME.md.j2."""
     notebooks = index(FIGURES)
-    path = lambda entry: FIGURES / entry.scale / f"{entry.slug}.json"
-    rows = [(entry, record.read(path(entry))) for _, entries in notebooks for entry in entries]
+    entries = [entry for _, rows in notebooks for entry in rows]
+    rows = [(e, record.read(FIGURES / e.scale / f"{e.slug}.json")) for e in entries]
     template = templates().get_template(f"{name}.md.j2")
     return template.render(notebooks=notebooks, rows=rows).strip()
 

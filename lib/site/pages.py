@@ -52,18 +52,16 @@ class _Renderer(IPythonRenderer):
     def link(self, text: str, url: str, title: str | None = None) -> str:
         """A notebook, a note or a figure by its page; what is no page of the site as its text."""
         folder, target = files.folder("notebooks"), Path(url.partition("#")[0])
+        name, page = target.stem, None
         if re.match(r"https?:|#", url):
-            return super().link(text, url, title)
-        if target.suffix == ".md" and (folder / target.name).exists():
-            return super().link(text, f"../notes/{target.stem}.html", title)
-        if target.suffix in (".py", ".ipynb") and (folder / f"{target.stem}.py").exists():
-            return super().link(text, f"../notebooks/{target.stem}-demo.html", title)
-        if (
-            target.parts[:2] == ("..", "figures")
-            and (folder / target.with_suffix(".json")).exists()
-        ):
-            return super().link(text, f"../figures/{target.stem}-{target.parent.name}.html", title)
-        return text
+            page = url
+        elif target.suffix == ".md" and (folder / target.name).exists():
+            page = f"../notes/{name}.html"
+        elif target.suffix in (".py", ".ipynb") and (folder / f"{name}.py").exists():
+            page = f"../notebooks/{name}-demo.html"
+        elif url.startswith("../figures/") and (folder / target.with_suffix(".json")).exists():
+            page = f"../figures/{name}-{target.parent.name}.html"
+        return super().link(text, page, title) if page else text
 
     def image(self, text: str, url: str, title: str | None = None) -> str:
         """Drawings are part of the page; figures lie under their pages' names, the film on top."""
@@ -93,26 +91,21 @@ def formulas(text: str) -> str:
 
 @dataclass(frozen=True)
 class Page:
-    """A notebook that ran at a scale, or a note; `name` is that of its page."""
+    """A note, or a notebook that ran at a scale; `name` is that of its page."""
 
     name: str
     title: str
     body: str
     file: str
     scale: str = ""
-
-    @property
-    def notebook(self) -> str:
-        """The stem of the notebook's file."""
-        return Path(self.file).stem
+    notebook: str = ""
 
 
 def note(path: Path, section: str = "") -> Page:
-    """The Markdown file at `path`, or the part of it below the heading `section`, as a page."""
+    """The Markdown file at `path`, or what stands there below the heading `section`, as a page."""
     text = path.read_text(encoding="utf-8")
     if section:
-        parts = re.findall(rf"^## {section}$.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
-        text = parts[0].removeprefix("#")
+        text = f"# {section}\n" + text.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
     return Page(path.stem, _title(text), _html(text), path.name)
 
 
@@ -121,10 +114,8 @@ def _title(markdown: str) -> str:
 
 
 def notebooks(shown: Iterable[Figure]) -> list[Page]:
-    """Every notebook at each scale at which it ran as it is, in order.toml's order.
-
-    At demo scale else the committed .ipynb. Pictures are described as the figures `shown` are.
-    """
+    """Every notebook at each scale at which it ran as it is, at demo scale else as committed, in
+    order.toml's order. Pictures are described as the figures `shown` are."""
     folder, runs, pages = files.folder("notebooks"), files.folder("runs"), []
     for source in sorted(folder.glob("[0-9]*.py")):
         for scale in record.SCALES:
@@ -150,7 +141,7 @@ def _notebook(path: Path, scale: str, made: list[Figure]) -> Page:
             _describe(cell, made)
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     body = _exporter().from_notebook_node(notebook)[0]
-    return Page(f"{path.stem}-{scale}", _title(text), body, path.name, scale)
+    return Page(f"{path.stem}-{scale}", _title(text), body, path.name, scale, path.stem)
 
 
 def _describe(cell, made: list[Figure]) -> None:

@@ -39,7 +39,7 @@ class MaxMargin(Shapes):
                  1^T beta = ||W||^2 up to the gap
     margins      like duals: delta_{i,t}^T W z_i (head: y_i v^T x_{i,s_i}), at least 1
     support      like duals: the constraints that carry W, those with a positive dual (spectral,
-                 nuclear, `Blocks`: a dual whose share of the largest exceeds the slack)
+                 nuclear, l_1, l_inf, `Blocks`: a dual whose share of the largest exceeds the slack)
     gap          (runs,) (||W|| - lower bound) / ||W||, the lower bound from the duals
     accuracy     what gap and violation were held to
     tokens       the problem's; W is in their coordinates

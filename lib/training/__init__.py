@@ -1,8 +1,5 @@
 """One resumable training loop for all networks and optimisers, and the papers' update rules.
-
-Open `loop` first; `rules` holds the optimisers, `study` what is compared and how it is run,
-`studies` the papers' own. `python -m lib.training STUDY` trains one.
-"""
+Open `loop` first; `study` has what is compared and how, `studies` the papers' own."""
 
 import os
 

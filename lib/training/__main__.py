@@ -1,7 +1,7 @@
 """Train a study, or one run of it; also under torchrun. The same command goes on where it stopped.
 
-Examples: `python -m lib.training mnist --minutes 50`,
-`python -m lib.training mnist --set seeds=3 --set rates.SGD=0.05,0.1 --set rates.RMSprop=1e-3`,
+Examples: `python -m lib.training mnist_60000 --minutes 50`,
+`python -m lib.training digits --set seeds=3 --set rates.SGD=0.05,0.1 --set rates.RMSprop=1e-3`,
 `python -m lib.training digits --one SNGD 0.2 0`.
 """
 

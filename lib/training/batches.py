@@ -21,8 +21,8 @@ class Batches(Shapes):
 
     Batch k is a function of (seed, k) alone: every epoch has its own order, and leaves out an
     incomplete batch. With `crops` images (N, c, s, s) are cropped out of a border of `BORDER`
-    pixels and mirrored (paper C: crop, resize, flip); then comes `transform`. `part` (k, n) is the
-    k-th of n equal parts of a batch. ValueError for sizes that do not fit together.
+    pixels and mirrored (paper C: crop, resize, flip); then comes `transform`. `part` (k, n) is
+    the k-th of n equal parts. ValueError for sizes that do not fit together.
     """
 
     inputs: Tensor
@@ -74,11 +74,8 @@ def _order(seed: int, epoch: int, rows: int) -> Tensor:
 
 
 class Bucketed(Batches):
-    """`Batches` of tokens (N, 2, T) whose rows have similar lengths, so that little is padding.
-
-    The rows of `POOL` consecutive batches are sorted by length and dealt out in random order. An
-    epoch takes no row twice.
-    """
+    """`Batches` of tokens (N, 2, T) whose rows have similar lengths, so that little is padding:
+    those of `POOL` consecutive batches are sorted by length and dealt out in random order."""
 
     def rows(self, step: int) -> Tensor:
         per_epoch = len(self.inputs) // self.size

@@ -24,11 +24,11 @@ NONE = np.zeros(0, np.float32)
 class Curve(Shapes):
     """One run: who ran and where, what it did step by step, and what it ended with.
 
-    `status` is "finished", or stopped, paused or diverged at a step. `loss`, and of rules whose
-    step size changes `step_size` and `gradient_norm`, are (steps,); `metrics`, `weight_norms` and
-    `walked` {name: (points,)} at `evaluated_at`; `clock` {"at", "loss": (readings,)} on fixed rows.
-    `part` is "trial" for a run that chooses a rate, "curve" for one that is judged, "one" for one
-    alone, "baseline" for a plain classifier; `seconds` is processor time.
+    `status` is "finished", or stopped, paused or diverged at a step. `loss`, and of rules
+    whose step size changes `step_size` and `gradient_norm`, are (steps,); `metrics`,
+    `weight_norms`, `walked` {name: (points,)} at `evaluated_at`; `clock` {"at", "loss":
+    (readings,)} on fixed rows. `part` is "trial" for a run that chooses a rate, "curve" for
+    one that is judged, "one" for one alone, "baseline" for a plain classifier.
     """
 
     status: str
@@ -108,7 +108,7 @@ class Curves:
     @property
     def digest(self) -> str:
         """A short hash of the configuration, the study's name in it."""
-        return files.sha256(json.dumps(self.configuration, sort_keys=True).encode())
+        return provenance.digest(self.configuration)
 
     def judged(self) -> list[Curve]:
         """The runs that are judged."""
@@ -126,10 +126,9 @@ class Curves:
         return sorted(set.intersection(*have)) if have else []
 
     def runs(self, rule: str) -> list[Curve]:
-        """The judged runs of `rule` on the seeds that every rule has run, in the order of seeds."""
-        kept = self.seeds()
-        judged = [c for c in self.judged() if c.rule == rule and c.seed in kept]
-        return sorted(judged, key=lambda curve: curve.seed)
+        """The judged runs of `rule` on the seeds that every rule has run, in their order."""
+        judged = {curve.seed: curve for curve in self.judged() if curve.rule == rule}
+        return [judged[seed] for seed in self.seeds() if seed in judged]
 
     def trials(self, rule: str) -> list[Curve]:
         """The trials of `rule`, in the order of their rates."""

@@ -73,16 +73,16 @@ def train(
 ) -> Curve:
     """Train `model` in place for `steps` steps, step k on `batches.batch(k)`; return the curve.
 
-    `loss` is a mean over the rows where processes share them; of an optimiser that states them
-    `last_step_size` and `last_gradient_norm` are recorded. `evaluate` and the norms of the weights
-    are measured after the numbers of steps `at` and at the end; `stop` sees that and "clock", the
-    mean of the last readings, and ends the run. `walk` adds up squared moves; `clock` is read every
-    `tick` steps.
+    `loss` is a mean over the rows where processes share them; of an optimiser that states
+    them `last_step_size` and `last_gradient_norm` are recorded. `evaluate` and the norms of
+    the weights are measured after the numbers of steps `at` and at the end; `stop` sees that
+    and "clock", the mean of the last readings, and ends the run. `walk` adds up squared
+    moves; `clock` is read every `tick` steps.
 
-    The same call goes on from the file `checkpoint`, written every `SAVE_EVERY` steps, bit for bit
-    on a CPU. Where `pause(steps done)` says so the run is saved and left; where a loss or a norm is
-    not finite it ends. ValueError for a checkpoint that is damaged or of another `key`, OSError for
-    one that cannot be written.
+    The same call goes on from the file `checkpoint`, written every `SAVE_EVERY` steps, bit
+    for bit on a CPU. Where `pause(steps done)` says so the run is saved and left; where a
+    loss or a norm is not finite it ends. ValueError for a checkpoint that is damaged or of
+    another `key`, OSError for one that cannot be written.
     """
     machine = accelerator(cpu)
     device = machine.device
@@ -122,9 +122,14 @@ def train(
         }
 
     def save(path: Path) -> None:
+        for remains in path.parent.glob(f".{path.name}.*"):
+            remains.unlink()  # of a run killed while it wrote
         state = {"key": key, "step": step, "seconds": spent + time.process_time() - begin}
         state |= {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "log": log}
-        _write(path, state | {"rows": rows, "readings": readings, "walked": walked})
+        state |= {"rows": rows, "readings": readings, "walked": walked}
+        torch.save(state, stream := io.BytesIO())
+        content = stream.getvalue()
+        files.write(path, files.sha256(content).encode() + content)
 
     if checkpoint and checkpoint.exists():
         state = _read(checkpoint, key)
@@ -189,15 +194,6 @@ def train(
         clock={name: np.array(values, np.float32) for name, values in read.items()},
         **groups,
     )
-
-
-def _write(path: Path, state: dict) -> None:
-    """Write a checkpoint that `_read` reads, whole or not at all."""
-    for remains in path.parent.glob(f".{path.name}.*"):
-        remains.unlink()  # of a run killed while it wrote
-    torch.save(state, stream := io.BytesIO())
-    content = stream.getvalue()
-    files.write(path, files.sha256(content).encode() + content)
 
 
 def _read(path: Path, key: str) -> dict:

@@ -22,11 +22,9 @@ def _square(values):
 
 
 def norms(tensors: list[Tensor]) -> Tensor:
-    """‖t‖ of each of `tensors`, one or more, squares summed in float64: (tensors,).
-
-    In float32 the squares of entries below 1e-23 vanish, and with them a direction to be kept. On a
-    CPU torch sums wider than it reads one number at a time; the compiled loop fills registers.
-    """
+    """‖t‖ of each of `tensors`, one or more, squares summed in float64: (tensors,). In float32
+    those of entries below 1e-23 vanish, and with them a direction to be kept."""
+    # On a CPU torch sums wider than it reads one number at a time; a compiled loop does not.
     if all(t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors):
         squares = [_square(t.detach().numpy().ravel()) for t in tensors]
         return torch.tensor(squares, dtype=torch.float64).sqrt()
@@ -36,10 +34,8 @@ def norms(tensors: list[Tensor]) -> Tensor:
 
 
 class _GradientStep(torch.optim.Optimizer):
-    """θ ← θ - s g with a step size s that a rule takes from the loss and ‖g‖ over all parameters.
-
-    `last_step_size` and `last_gradient_norm` hold the latest step's; the step is 0 where g = 0.
-    """
+    """θ ← θ - s g with a step size s that a rule takes from the loss and ‖g‖ over all
+    parameters, 0 where g = 0; `last_step_size` and `last_gradient_norm` are the latest step's."""
 
     last_step_size = last_gradient_norm = None
 
@@ -73,11 +69,9 @@ class NormalizedSGD(_GradientStep):
 
 
 class StochasticPolyak(_GradientStep):
-    """θ ← θ - min(f / (2 ‖g‖²), η_max) g, f the batch's loss and η_max = `max_step`.
-
-    A loss below 0 counts as 0. Source: paper A, Eq. 3 and App. C ("SPS"); the cap is that of
-    SPS_max, Loizou et al. (2021).
-    """
+    """θ ← θ - min(f / (2 ‖g‖²), η_max) g, f the batch's loss, or 0 where it is below, and η_max =
+    `max_step`. Source: paper A, Eq. 3 and App. C ("SPS"); the cap is that of SPS_max, Loizou et al.
+    (2021)."""
 
     def __init__(self, params, max_step: float = math.inf):
         super().__init__(params, {"max_step": max_step})
@@ -97,10 +91,10 @@ def _mirrored(tensors: list[Tensor], exponent: float) -> list[Tensor]:
 class MirrorDescent(torch.optim.Optimizer):
     """l_p mirror descent: |θ⁺|^(p-1) sgn θ⁺ = |θ|^(p-1) sgn θ - η g, entry by entry.
 
-    `lr` is η, `p` any number above 1; 2 is SGD. For p < 2 the inverse map is flat at 0: a weight
-    there moves by |η g|^(1/(p-1)), which in float32 rounds to 0 again. So the class keeps
-    U = ∇ψ(θ), where η g adds up. ValueError for another p. Source: paper C, Algorithm l_p-AttGD as
-    in its App. on real data (not normalised).
+    `lr` is η, `p` any number above 1 (else ValueError); 2 is SGD. For p < 2 the inverse map is
+    flat at 0: a weight there moves by |η g|^(1/(p-1)), which in float32 rounds to 0 again. So
+    the class keeps U = ∇ψ(θ), where η g adds up. Source: paper C, Algorithm l_p-AttGD as in
+    its App. on real data (not normalised).
     """
 
     def __init__(self, params, lr: float, p: float):

@@ -3,14 +3,13 @@
 `DEMO` are smoke tests in seconds, on stand-in data: they say nothing about the papers' claims.
 """
 
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 
+from lib import files
 from lib.data import images, texts
 from lib.networks import TextTransformer, VisionTransformer, bert, measures
 from lib.networks.measures import classification, correct, predict
@@ -128,12 +127,8 @@ def sentences(batch, name, length, layers=0, rows=0, characters=0, demo=False) -
             return bert.small_classifier(weights, classes)
         return bert.classifier(weights, classes, layers)
 
-    def evaluate(model, seed, tuning):
-        logits = predict(model, shown.inputs, bert.trim, 64)
-        return {
-            "test_loss": float(F.cross_entropy(logits, shown.labels)),
-            "test_accuracy": float(correct(logits, shown.labels).double().mean()),
-        }
+    def look(part, name="test"):
+        return classification(part.inputs, part.labels, bert.trim, 64, name)
 
     def finish(model, seed):
         order = test.lengths.argsort(stable=True)
@@ -151,19 +146,17 @@ def sentences(batch, name, length, layers=0, rows=0, characters=0, demo=False) -
     return Problem(
         build=build,
         batches=lambda seed, tuning: Bucketed(train.inputs, train.labels, batch, seed, bert.trim),
-        evaluate=evaluate,
+        evaluate=lambda model, seed, tuning: look(shown)(model),
         finish=finish,
         about=about | sample,
-        clock=classification(fixed.inputs, fixed.labels, bert.trim, 64, "clock"),
+        clock=look(fixed, "clock"),
         baselines=rivals,
     )
 
 
 def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> Problem:
-    """Paper C's encoder on all IMDb reviews, cut to `length` of the commonest `words`.
-
-    Rates are judged on `held_out` training reviews, which trials do not train on.
-    """
+    """Paper C's encoder on all IMDb reviews, cut to `length` of the commonest `words`. Rates are
+    judged on `held_out` training reviews, which trials do not train on."""
     train, test = _split("imdb", demo, SMOKE_REVIEWS)
     known, parts = Vocabulary.of(train.texts, words), train.hold_out(held_out)
     sets = {
@@ -231,7 +224,7 @@ def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> 
 
 
 PROBLEMS = {kind.__name__: kind for kind in (pictures, sentences, reviews)}
-TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+TABLES = files.read_table(Path(__file__).with_suffix(".toml"))
 
 
 def _study(name: str, row: dict) -> Study:

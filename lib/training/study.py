@@ -41,10 +41,10 @@ WHOLE |= dict(first_seed=0, extensions=0)
 class Problem:
     """Network and data of a study, loaded; rows are held out where `tuning`.
 
-    `evaluate(model, seed, tuning)` is measured at the points of a run, `finish(model, seed)` once
-    at its end, as arrays. `clock` measures "clock_loss", the training loss on fixed rows; each of
-    `baselines` fits a plain classifier and says which test rows it has right. `loss` is a mean over
-    a batch's rows, or where `summed` a sum.
+    `evaluate(model, seed, tuning)` is measured at the points of a run, `finish(model, seed)`
+    once at its end, as arrays. `clock` measures "clock_loss", the training loss on fixed
+    rows; each of `baselines` fits a plain classifier and says which test rows it has right.
+    `loss` is a mean over a batch's rows, or where `summed` a sum.
     """
 
     build: Callable[[], nn.Module]
@@ -62,11 +62,11 @@ class Problem:
 class Study:
     """What is compared, fixed before the runs; ValueError for values that cannot be.
 
-    `problem(batch=, **options)` loads network and data. `rates` {rule: candidates}, SPS before
-    SNGD, whose `cap` is the rate of SPS where it is None; at most `extensions` are added beyond an
-    edge. They race, and are judged by the steps to the last of the training losses `targets`, or by
-    accuracy on the rows that `options` hold out. Losses are readings of the clock, one in `clock`
-    steps. A run ends where what `ENDS` names is past `stop_at`.
+    `problem(batch=, **options)` loads network and data. `rates` {rule: candidates}, SPS
+    before SNGD, whose `cap` is the rate of SPS where it is None; at most `extensions` are
+    added beyond an edge. They race, and are judged by the steps to the last of the training
+    losses `targets`, or by accuracy on the rows that `options` hold out. Losses are readings
+    of the clock, one in `clock` steps. A run ends where what `ENDS` names is past `stop_at`.
     """
 
     name: str
@@ -137,10 +137,10 @@ class Study:
     def going_on(self, trials: Mapping[float, Curve], last: list[float], steps: int) -> list[float]:
         """Which rates of the `last` round go on after so many steps, of all `trials` so far.
 
-        All that did not diverge, nor are, from the second round on, worse than the best by more
-        than `ERRORS` deviations: of the clock's last `RECENT` readings, or binomial ones. None
-        where two have reached the last target, or one has and no other is left, or twice its steps
-        are over.
+        All that did not diverge, nor are, from the second round on, worse than the best by
+        more than `ERRORS` deviations: of the clock's last `RECENT` readings, or binomial ones.
+        None where two have reached the last target, or one has and no other is left, or twice
+        its steps are over.
         """
         levels = {rate: self._level(trials[rate]) for rate in last if not trials[rate].diverged}
         alive = list(levels)
@@ -171,16 +171,13 @@ class OutOfTime(Exception):
 
 def a_run(part: str, rule: str, rate: float, cap: float | None, seed: int) -> dict:
     """A run by the names of `Curve`; rules other than SNGD have no cap."""
-    limit = cap if rule == "SNGD" else None
-    return {"part": part, "rule": rule, "rate": rate, "cap": limit, "seed": seed}
+    return dict(part=part, rule=rule, rate=rate, cap=cap if rule == "SNGD" else None, seed=seed)
 
 
 class Work:
-    """Runs a `study` in `folder`/<name>-<digest> until its end, or until `minutes` are over.
-
-    Its runs are <run>.npz, those under way <run>.pt beside it; several processes share a study.
-    ValueError for minutes not above 0, or a loss summed over a batch that processes share.
-    """
+    """Runs a `study` in `folder`/<name>-<digest> until its end, or until `minutes` are over;
+    its runs are <run>.npz, those under way <run>.pt beside it. Processes may share a study.
+    ValueError for minutes not above 0, or a loss summed over a batch that processes share."""
 
     def __init__(self, study: Study, folder: Path, minutes=math.inf, say=print, cpu: bool = False):
         if not minutes > 0:
@@ -202,7 +199,7 @@ class Work:
         words = ENDS[study.criterion][2]
         stop = "never" if study.stop_at is None else f"{words} {study.stop_at:g}"
         values |= dict(criterion=study.criterion, stop=stop, tuning_seed=TUNING_SEED)
-        values |= {"problem": dict(self.problem.about)}
+        values["problem"] = dict(self.problem.about)
         self.configuration = json.loads(files.dumps(values))
         self.key = Curves(study.name, self.configuration, ()).digest
         self.folder = Path(folder) / f"{study.name}-{self.key}"
@@ -220,10 +217,8 @@ class Work:
 
     def best(self, rule: str, cap: float | None) -> float:
         """The rate at which `rule` is judged, out of the study's candidates; one alone is taken.
-
-        Some are dropped after each round. While the best lies at an edge of the grid, one more rate
-        beyond is tried, as far as the others ran. ValueError where every one diverged.
-        """
+        Some are dropped after each round. While the best lies at an edge of the grid, one more
+        beyond is tried, as far as the others ran. ValueError where every one diverged."""
 
         def trials(rates: list[float], steps: int) -> dict[float, Curve]:
             runs = [a_run("trial", rule, rate, cap, TUNING_SEED) for rate in rates]
@@ -256,8 +251,8 @@ class Work:
         return best
 
     def all_of(self, runs: list[dict], until: float = math.inf) -> list[Curve]:
-        """The curves of `runs`, up to the step `until` at least, whichever process trains them;
-        OutOfTime where the minutes end."""
+        """The curves of `runs`, up to the step `until` at least, whichever process trains
+        them; OutOfTime where the minutes end."""
         while None in (curves := [self.one(who, until) for who in runs]):
             if loop.agreed(self.spent()):
                 raise OutOfTime(self.left())

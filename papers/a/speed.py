@@ -118,15 +118,19 @@ def _growing(curves: Curves, rule: str) -> Claim:
     """Every layer grows, more than a random walk of its steps."""
     name, source = f"fig7.growth.{rule.lower()}", "paper A, Figure 7"
     walk = random_walk(curves, rule)
-    measured = {layer: grown - walk[layer] for layer, grown in growth(curves, rule).items()}
-    share = np.mean([values.mean() > 0 for values in measured.values()])
+    grown = growth(curves, rule)
+    measured = {layer: values - walk[layer] for layer, values in grown.items()}
+    further, longer = (
+        sum(values.mean() > 0 for values in part.values()) for part in (measured, grown)
+    )
     if unknown := few(name, f"every layer grows under {rule}", source, curves):
         return unknown
     lowest = min(measured, key=lambda name: measured[name].mean())
     smallest = verdicts.mean_interval(np.min(list(measured.values()), axis=0))
     text = (
-        f"every layer grows under {rule} beyond a random walk of its steps ({share:.0%} of the"
-        f" layers do): smallest growth of a layer, least in {lowest}"
+        f"every layer grows under {rule} beyond a random walk of its steps ({further} of"
+        f" {len(grown)} do, {longer} grow at all): smallest growth less the walk's, least in"
+        f" {lowest}"
     )
     return judge(name, text, source, smallest, verdicts.above)
 

@@ -59,7 +59,7 @@ def _accuracies(ax, curves: Curves) -> None:
         runs, look = curves.runs(rule), plots.look(rule)
         accuracy = together([100 * run.metrics["test_accuracy"][1:] for run in runs])  # no guesses
         steps = runs[0].evaluated_at[1 : accuracy.shape[1] + 1]
-        plots.band(ax, steps, accuracy, rule)
+        plots.band(ax, steps, accuracy, rule, marker="." * (len(steps) == 1))
         last = 100 * np.mean([run.hits.mean() for run in runs])
         ax.plot(steps[-1], last, markersize=5, **look.mark)
         ends.append((last, f"{last:.1f}", look.colour))
@@ -172,11 +172,12 @@ def caption(curves: Curves, name: str, table: Table) -> str:
     if not any(map(curves.trials, study["rates"])):
         chosen = "chosen by an earlier study"
     equal = [rule for rule, word in speed.CLAIMED[name].items() if word is no_gain]
-    ticks = f" Between {' and '.join(equal)}'s ticks it gains nothing." if equal else ""
+    ticks = f", between {' and '.join(equal)}'s ticks no gain" if equal else ""
+    thin = "runs or layers" if study["walk"] else "runs"
     rest = (
-        f"{setting(curves)} ({chosen}). Hollow dots: the run missed the target.{ticks} A line"
+        f"{setting(curves)} ({chosen}). Hollow dots: the run missed the target. A line"
         f" ends with the first of its runs (stop: {study['stop']}). Adam has no one step size."
         f"{outcome(curves, table)}"
     )
-    marks = "lines: medians, thin: runs, dots: seeds, bars: 95 % intervals"
+    marks = f"lines: medians, thin: {thin}, dots: seeds, bars: 95 % intervals{ticks}"
     return headed(f"Paper A, Figure {name.removeprefix('fig')}", curves, marks, rest)

@@ -75,7 +75,8 @@ def _draw(figure, panels, tokens, W_mm, t, W):
             colour = plots.INKS["vermilion"] if k == tokens.opt[0, i] else plots.GREY
             panel.scatter(*place, s=30 + 900 * weights[i, k], color=colour, alpha=0.85, zorder=3)
             words = f"{weights[i, k]:.0%}".replace("%", " %")
-            panel.annotate(words, place, (20, 14), textcoords="offset points", color=colour)
+            above = dict(textcoords="offset points", color=colour, ha="center")
+            panel.annotate(words, place, (0, 20), **above)
         tip = {"arrowstyle": "-|>", "color": plots.look("NGD").colour, "linewidth": 2.5}
         panel.annotate("", 2.2 * arrows[i], (0, 0), arrowprops=tip, zorder=4)
     error = np.linalg.norm(W / np.linalg.norm(W) - W_mm / np.linalg.norm(W_mm))

@@ -31,8 +31,7 @@ def _last(axis, excess: Excess) -> None:
     labels = []
     for name, values in excess.items():
         end = np.median(values[:, -1])
-        words = f"{float(f'{100 * end:.2g}'):g} %"  # two digits, never as a power of ten
-        labels.append((end, words, plots.look(name).colour))
+        labels.append((end, pieces.percent(end), plots.look(name).colour))
     pieces.end_labels(axis, labels)
 
 
@@ -48,7 +47,7 @@ def against_sgd(
         plots.band(relative, recorded, excess[name], text, like)
         starts[np.median(excess[name][:, 0])] = plots.look(like).colour
     for start, colour in starts.items():
-        words = f"{start:,.0f} times" if start > 1 else f"{100 * start:.2g} %"
+        words = f"{start:,.0f} times" if start > 1 else pieces.percent(start)
         pieces.beside(relative, 0, start, words, colour, (6, 2))
     loss.axhline(optimum, label="optimum $L^* = k\\sigma^2/2$", zorder=3, **plots.PREDICTED)
     loss.set(title="Population loss $L(Z_t)$", yscale="log", xlabel="iteration $t$")
@@ -73,7 +72,7 @@ def ablation(
         _time_axis(axis, f"{start.capitalize()} start: $(L - L^*)/L^*$", steps)
         _last(axis, {text: excess[start + part] for part, text in parts.items()})
     P, R = (np.median(factor_effect(excess, part)) for part in "PR")
-    words = f"last excess with over without,\nmedian run: R {R:.3f}, P {P:.2f}"
+    words = f"R multiplies the last\nexcess by {R:.3f}, P by {P:.2f}"
     pieces.note(axes[1], words, x=0.05)
     numbers = conditions.mean(1)
     for name in ("R only", "P and R", "two-sided P and R"):
@@ -128,7 +127,7 @@ def scaling(
     bottom.set(title="Floor of the excess loss", **logs)
     powers.set(title="Start's distance, bias", **logs)
     powers.set_ylim(bias.min() / 60, 8 * start[1].max())
-    said = {name: f"$n^{{{a:.2f} \\pm {error:.1g}}}$" for name, (a, error) in exponents.items()}
+    said = {name: f"$n^{{{a:.3f} \\pm {error:.3f}}}$" for name, (a, error) in exponents.items()}
     pieces.note(bottom, f"measured: {said['floor']}", 0.05, colour=floor.colour)
     pieces.note(powers, f"distance of start: {said['start']}", 0.05, 0.92, colour=distance.colour)
     pieces.note(powers, f"gradient bias: {said['bias']}", 0.05, colour=slope.colour)

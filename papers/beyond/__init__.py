@@ -1,11 +1,8 @@
 """What the papers leave open: the law of the margins, where it bends, the atlas.
 
-In: problems and rules, or histories. Out: predictions beside measurements, and claims.
-Open `margin_law` first, the law from the SVM's duals, then `margin_law_runs`, where a
-run meets it; `tolerances` holds every bound with its reason. `engine` trains by rules
-that see coordinates; `atlas` measures which norm's margin is maximised,
-`factored_atlas` with keys and queries, `network_margins` in a vision transformer. Where
-the law bends: `joint_law` (a trained head), `global_map` (joint training that misses),
-`head_law`, `constant_map`, `zero_duals` (and what is left outside the support's span),
-`lp_law`.
+Open `margin_law` first, the law from the SVM's duals, then `margin_law_runs`, where a run
+meets it; `tolerances` holds every bound with its reason. Where the law bends: `joint_law`
+(a trained head), `global_map` (joint training that misses), `head_law`, `constant_map`,
+`zero_duals`, `lp_law`. `engine` trains by rules that see coordinates; `atlas` measures
+which norm's margin is maximised, `network_margins` in a vision transformer.
 """

@@ -1,8 +1,8 @@
 """The atlas: the margin of a run in each norm, over the largest that any W of that norm has.
 
-For the selection s that a run ends in, gamma_N = max {min_m <A_m, W> : N(W) <= 1} = 1/||W_mm||_N by
-the certified token SVM, also where solutions are not unique; the ratio of a run is min_m <A_m, W_t>
-/ (N(W_t) gamma_N) <= 1.
+For the selection that a run ends in, gamma_N = max {min_m <A_m, W> : N(W) <= 1} =
+1/||W_mm||_N by the certified token SVM; the ratio of a run is min_m <A_m, W_t> / (N(W_t)
+gamma_N) <= 1.
 """
 
 from collections.abc import Mapping
@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from lib import attention, svm
-from lib.attention import coordinates
-from lib.attention.token_sets import TokenSet
+from lib.attention import TokenSet, coordinates
 from papers.beyond.engine.training import Path
 
 NORMS: dict[str, Any] = {  # name in figures: norm of `svm.token_svm`
@@ -34,12 +33,12 @@ def column(name: str) -> int:
 
 
 def selected(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
-    """The token of largest logit, (runs, n), W (runs, d, d_z); the first where several are."""
+    """The token of largest logit, (runs, n), W (runs, d, d_z); of several the first."""
     return attention.logits(tokens, W).argmax(-1)
 
 
 def least_margins(tokens: TokenSet, selection: np.ndarray, W: np.ndarray) -> np.ndarray:
-    """min over samples and other tokens of (x_s - x_t)^T W z, (runs, k); W (runs, k, d, d_z)."""
+    """Least (x_s - x_t)^T W z of samples and tokens, (runs, k); W (runs, k, d, d_z)."""
     delta = coordinates.differences(tokens, selection)
     images = np.einsum("rkde,rne->rknd", W, tokens.z)
     return np.einsum("rntd,rknd->rknt", delta, images).min((-2, -1))
@@ -52,16 +51,13 @@ def features(tokens: TokenSet, selection: np.ndarray) -> np.ndarray:
 
 
 class BestMargins:
-    """The token SVMs of every run's selections, each solved once, and their largest `gap`.
-
-    known: by run and selection, then by the name of the norm. W has two heads.
-    """
+    """The token SVMs of every run's selections, each solved once; W has two heads."""
 
     def __init__(self, tokens: TokenSet):
         self.tokens, self.known, self.gap = tokens, {}, 0.0
 
     def solution(self, run: int, selection: np.ndarray, norm: str) -> svm.MaxMargin:
-        """W_mm of one run's selection (n,), norm by its name in NORMS; Infeasible for none."""
+        """W_mm of one run's selection (n,), norm as in NORMS; or Infeasible."""
         solved = self.known.setdefault((run, *map(int, selection)), {})
         if norm not in solved:
             solved[norm] = svm.token_svm(self.tokens.run(run), selection[None], NORMS[norm])
@@ -75,17 +71,12 @@ class BestMargins:
 
 @dataclass(frozen=True)
 class Ratios:
-    """What a rule's runs reached: value (runs, k, norms as in NORMS), NaN for none.
+    """What a rule's runs reached: value (runs, k, norms as in NORMS), NaN for none."""
 
-    iterations (k,); selection (runs, n) at the last record; steady (runs,): the same at half of the
-    iterations; status (runs,) of the path.
-    """
-
-    iterations: np.ndarray
+    iterations: np.ndarray  # (k,)
     value: np.ndarray
-    selection: np.ndarray
-    steady: np.ndarray
-    status: np.ndarray
+    selection: np.ndarray  # (runs, n) at the last record
+    steady: np.ndarray  # (runs,) the same at half of the iterations
 
     @property
     def last(self) -> np.ndarray:
@@ -108,7 +99,7 @@ def ratios(path: Path, best: BestMargins) -> Ratios:
             for k, (name, norm) in enumerate(NORMS.items()):
                 gamma = best.gamma(run, selection[run], name)
                 value[run, :, k] = margins[run] / svm.norm_of(W[run], norm) / gamma
-    return Ratios(path.iterations, value, selection, steady, path.status)
+    return Ratios(path.iterations, value, selection, steady)
 
 
 def atlas(paths: Mapping[str, Path], best: BestMargins) -> dict[str, Ratios]:
@@ -117,7 +108,7 @@ def atlas(paths: Mapping[str, Path], best: BestMargins) -> dict[str, Ratios]:
 
 
 def fitted_rate(reached: Ratios, norm: int, decades: float = 1.0) -> np.ndarray:
-    """The exponent b of 1 - ratio ~ t^b over the last decades, (runs,), by least squares."""
+    """The exponent b of 1 - ratio ~ t^b over the last decades, (runs,)."""
     t = reached.iterations
     late = t >= t[-1] / 10**decades
     left = np.log(np.maximum(1 - reached.value[:, late, norm], 1e-15))

@@ -17,9 +17,9 @@ LABELS |= {"l_1": r"$\ell_1$", "l_3": r"$\ell_3$", "l_inf": r"$\ell_\infty$"}
 
 
 def dumbbells(rows: Mapping[str, Row], reached: Mapping[str, Ratios]) -> Figure:
-    """A line per rule, by predicted norm: its ratio there, and the largest median of the others.
+    """A line per rule, by predicted norm: its ratio there, and the best median of the others.
 
-    A bar is the range over runs; the name of a rule predicted to stay below 0.99 is grey.
+    A bar is the range over runs; a name in grey was predicted to stay below 0.99.
     """
     order = sorted(rows, key=lambda name: column(rows[name].highest))
     figure, (axis,) = plots.panels(1, 1, height=1.1 + 0.16 * len(rows))
@@ -58,10 +58,7 @@ def _written(row: str) -> str:
 
 
 def convergence(panels: Mapping[str, Mapping[str, Ratios]], norms: Mapping[str, str]) -> Figure:
-    """1 - ratio in each rule's norm over the steps; a panel per schedule.
-
-    At the right the exponent in t over the last decade, where the median falls.
-    """
+    """1 - ratio in each rule's norm over t, a panel per schedule, with exponents."""
     figure, axes = plots.panels(1, len(panels), height=3.0)
     for axis, (title, reached) in zip(axes, panels.items(), strict=True):
         ends, lowest = [], 1.0
@@ -102,12 +99,13 @@ def memory(
         axis.axhline(REACHED, **plots.LEVEL)
         own = [np.median(ratios.last[:, column("l_inf")]) for ratios in runs]
         for k, lift in ((np.nanargmax(own), 5), (np.nanargmin(own), -5)):
-            pieces.beside(axis, x[k], own[k], f"{own[k]:.3f}", sign, (0, lift))
+            inwards = 5 if x[k] == min(x) else -5
+            pieces.beside(axis, x[k], own[k], f"{own[k]:.3f}", sign, (inwards, lift))
     for (name, runs), like in zip(by_batch.items(), plots.SERIES, strict=False):
         k = column(norms[name])
         last = np.array([ratios.last[:, k] for ratios in runs.values()]).T
         plots.band(axes[2], list(runs), last, name, like, ms=3, marker=like.marker)
-    axes[2].set(xlabel="samples a step", title="In the own norm", xticks=list(runs))
+    axes[2].set(xlabel="samples a step", title="In its own norm", xticks=list(runs))
     axes[2].legend(fontsize="x-small", loc="lower right")
     axes[0].set(xscale="log", xlabel=r"$1-\beta_2$", title=r"Adam, $\epsilon=0$", ylabel="ratio")
     axes[1].set(xlabel=r"$\epsilon$", title=r"Adam, $\beta_2=0.99$")
@@ -124,7 +122,7 @@ def used(
     by_rule: Mapping[str, Ratios],
     share: Mapping[tuple[str, int], float],
 ) -> Figure:
-    """How far the shortfall under decay is off the law; other tokens; own norms beside others."""
+    """Shortfall under decay off the law; other tokens; own norms beside others."""
     figure, axes = plots.panels(1, 3, height=2.9)
     off = {}
     for name, look in zip(DECAYED, plots.SERIES):
@@ -133,20 +131,20 @@ def used(
         other = [100 * share[name, m] for m in ALLOWED[:-1]]
         points = dict(label=name, marker=look.marker, ms=3)
         axes[1].plot(ALLOWED[:-1], other, **points, **look.line)
-    said = [f"{100 * values.max():.1f} %" for values in off.values()]
-    named = dict(title="Shortfall off the law's; right: worst", xlabel="relative error")
-    pieces.strip(
-        axes[0], off, (1e-4, 1), plots.SERIES, BOUNDS["atlas.decay.law"], said=said, **named
-    )
+    said = [pieces.percent(values.max()) for values in off.values()]
+    named = dict(title="Shortfall off the law's; right: worst", said=said)
+    bound = BOUNDS["atlas.decay.law"]
+    pieces.strip(axes[0], off, (1e-5, 1), plots.SERIES, bound, **named)
+    axes[0].set_xlabel("relative error; dashed: asked")
     title = "Samples with other tokens, %"
     axes[1].set(xscale="log", xlabel=r"margin allowed, $\gamma/\lambda$", title=title)
     for place, (name, value) in enumerate(own.items()):
         best = by_rule[name].last.max(1)
         axes[2].plot(np.full(len(best), place - 0.12), best, "o", color=plots.GREY, ms=3)
         axes[2].plot(np.full(len(value), place + 0.12), value, "o", color=plots.INKS["blue"], ms=3)
-        pieces.beside(axes[2], place + 0.12, value.min(), f"{value.min():.3f}", place=(4, 0))
+        pieces.beside(axes[2], place + 0.12, value.min(), f"{value.min():.3f}", place=(0, -4))
     words = [name.replace(", 0.999,", "\n").replace(", ", "\n") for name in own]
     axes[2].set_xticks(range(len(own)), words, fontsize="x-small")
     axes[2].set(title="Blue: own norm; grey: other", ylabel="margin / largest margin")
-    axes[2].set_xlim(-0.4, len(own) - 0.4)
+    axes[2].set(xlim=(-0.5, len(own) - 0.5), ylim=(-0.12, 1.05))
     return plots.legend(figure, axes[1])

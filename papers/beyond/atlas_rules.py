@@ -1,9 +1,7 @@
-"""The rows of the atlas: each rule, its step, the norm predicted to be maximised, and the claims.
+"""The rows of the atlas: each rule, its step, the norm predicted, and the claims.
 
-Predictions and criteria are those of notebooks/atlas_protocol.md: a norm is reached where the ratio
-is at least REACHED in every run; a run that selects nothing fails. Steps give every steepest
-descent margins that grow by GROWTH a step on unit tokens of n = 6, T = 8, d = 10, where the largest
-margin at norm 1 is about GAMMA.
+Predictions and criteria: notebooks/atlas_protocol.md. Margins grow by GROWTH a step on
+unit tokens of n = 6, T = 8, d = 10, whose largest margin at norm 1 is about GAMMA.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,8 +27,7 @@ ADAM = "arXiv 2406.10650 for linear models"  # Zhang, Zou and Cao
 PER_SAMPLE = "arXiv 2510.26303 for linear models"  # Baek, Song and Yun
 RESCALING = "arXiv 2311.14387 for linear models"  # Wang, Min and Wu
 MIRROR = "paper C for attention"
-# the first record of a run of 10^6 steps beyond a tenth of them
-TENTH = 119_378
+TENTH = 119_378  # the first record of a run of 10^6 steps beyond a tenth of them
 GAMMA = {
     "l_1": 0.067,
     "nuclear": 0.19,
@@ -44,17 +41,13 @@ GAMMA = {
 
 @dataclass(frozen=True)
 class Row:
-    """A rule, the norm `reached` by prediction, None for none, and `highest`, in half of the runs.
-
-    longest: where it stops, for the cost of a step or, with growing norms, the range of floats;
-    source: whose theorem says so, OURS where none that we know does.
-    """
+    """A rule, the norm `reached` by prediction, and `highest` in half of the runs."""
 
     rule: Optimiser
     reached: str | None
     highest: str
-    longest: int = 1_000_000
-    source: str = OURS
+    longest: int = 1_000_000  # steps, for the cost of one or, with growing norms, the floats' range
+    source: str = OURS  # whose theorem says so
 
 
 def step(norm: str, growth: float = GROWTH) -> float:
@@ -115,7 +108,7 @@ def rows() -> dict[str, Row]:
 
 
 def growing_rows() -> dict[str, Row]:
-    """Steepest descents with steps like t^{1/2}: margins grow by 1 a step from step 2,500 on."""
+    """Steepest descents with steps like t^{1/2}: margins grow by 1 and more from 2,500 on."""
     kept = lambda row: "Frobenius" if row.reached == "Frobenius" else None
     return {
         name: replace(row, reached=kept(row), longest=TENTH, source=OURS)
@@ -124,7 +117,7 @@ def growing_rows() -> dict[str, Row]:
 
 
 def batch_rows(sizes: Sequence[int]) -> dict[str, dict[int, Row]]:
-    """Four rules on so many of the samples a step, in turn; their own norm at all samples."""
+    """Four rules on so many samples a step; their own norm at all samples."""
     rules = {
         "normalised GD": (o.steepest(2, step("Frobenius")), "Frobenius"),
         "sign": (o.steepest(np.inf, step("l_inf")), "l_inf"),
@@ -140,7 +133,7 @@ def batch_rows(sizes: Sequence[int]) -> dict[str, dict[int, Row]]:
 def trained(
     tokens: TokenSet, rows: Mapping[str, Row], steps: int, times: np.ndarray, folder: File
 ) -> dict[str, Path]:
-    """Every row's path, of `steps` or until its `longest`, by `train_kept`; records at `times`."""
+    """Every row's path, of `steps` or until its `longest`; records at `times`."""
     paths = {}
     ends = {name: min(steps, row.longest) for name, row in rows.items()}
     for end in sorted(set(ends.values())):
@@ -176,7 +169,7 @@ def _moved(rule):
 
 
 def _formula(rule):
-    """One step of a rule in a line: W's move, then what G is and what is done to D and W."""
+    """One step of a rule in a line: W's move, then what D, G and W are."""
     parts = ["W += eta D" if not rule.weight_decay else "W = (1 - eta lambda) W + eta D"]
     parts.append(f"D = {_moved(rule)}")
     if rule.blocks > 1:
@@ -197,7 +190,7 @@ def listing(rows: Mapping[str, Row]) -> list[tuple[str, ...]]:
 
 
 def atlas_claim(id: str, values, name: str, *say: str, by: str = OURS, **more) -> Claim:
-    """The claim atlas.`id` of the rule `name`; by: whose theorem predicted it, where one did."""
+    """The claim atlas.`id` of the rule `name`; by: whose theorem predicted it."""
     if by != OURS:
         more["source"] = f"ours, measured; predicted by {by}"
     return claim(f"atlas.{id}", values, word(name), name, *say, **more)
@@ -208,60 +201,51 @@ def word(name: str) -> str:
     return "_".join("".join(c if c.isalnum() else " " for c in name).split())
 
 
-def _own(name: str, norm: str, reached: Ratios, by: str = OURS) -> Claim:
-    """The least ratio of all runs in the rule's `norm`, at the last record."""
-    ratios = reached.value[..., column(norm)]
+def _norm_reached(name, row, ratios):
+    """The last ratio in the norm predicted, and by how much others are lower."""
+    at_end = ratios.value[..., column(row.reached)]
+    rivals = np.delete(ratios.last, column(row.reached), 1).max(1)
     why = "The ratio no longer rises in every run"
-    if (ratios[:, -1] > ratios[:, -3:][:, 0]).all():
-        why = f"The ratio still rises at the last step, {reached.iterations[-1]:,}"
-    return atlas_claim("own", ratios[:, -1], name, norm, by=by, why=why)
-
-
-def _lower(name, norm, reached, by=OURS):
-    """Every other norm's ratio is lower, in every run."""
-    k = column(norm)
-    excess = np.delete(reached.last, k, 1).max(1) - reached.last[:, k]
-    return atlas_claim("lower", excess, name, norm, by=by)
-
-
-def _none_reached(name, reached):
-    """No norm is reached: the largest over norms of the least ratio of all runs."""
-    return atlas_claim("none", reached.last.min(0), name)
+    if (at_end[:, -1] > at_end[:, -3:][:, 0]).all():
+        why = f"The ratio still rises at the last step, {ratios.iterations[-1]:,}"
+    about = name, row.reached
+    yield atlas_claim("own", at_end[:, -1], *about, by=row.source, why=why)
+    yield atlas_claim("lower", rivals - at_end[:, -1], *about, by=row.source)
 
 
 def ranked(last: np.ndarray, norms: Sequence[str], norm: str) -> tuple[float, str]:
-    """The share of runs whose largest ratio in `last` (runs, norms) is in `norm`; where all are."""
+    """Share of runs whose largest ratio in `last` (runs, norms) is in `norm`; where others are."""
     largest = last[np.isfinite(last).all(1)].argmax(1)
     nearest_to = " and ".join(norms[k] for k in np.unique(largest)) or "no norm"
     return (largest == norms.index(norm)).sum() / len(last), nearest_to
 
 
-def _nearest(name: str, norm: str, reached: Ratios, by: str = OURS) -> Claim:
-    """In at least half of the runs the largest ratio is that of `norm`."""
-    share, nearest_to = ranked(reached.last, list(NORMS), norm)
+def _none_reached(name, row, ratios):
+    """The least ratio in every norm, and in how many runs `highest` has the largest."""
+    yield atlas_claim("none", ratios.last.min(0), name)
+    share, nearest_to = ranked(ratios.last, list(NORMS), row.highest)
     why = f"The prediction is refuted here: nearest to {nearest_to}"
-    return atlas_claim("nearest", share, name, norm, by=by, why=why)
+    yield atlas_claim("nearest", share, name, row.highest, by=row.source, why=why)
 
 
 def memories(by_rule: Mapping[str, Ratios]) -> list[Claim]:
-    """Adam by beta_2: with a short memory it is nearer to l_inf than with a long one."""
+    """Adam is nearer to l_inf with a short memory, by beta_2, than with a long one."""
     excess = by_rule["0.99"].last - by_rule["0.9999"].last
     return [claim("atlas.memory", excess[:, column("l_inf")])]
 
 
 def growing(rows: Mapping[str, Row], by_rule: Mapping[str, Ratios]) -> list[Claim]:
-    """With growing steps, the least ratio of all runs in the own norm: reached by one rule only."""
+    """With growing steps, the least ratio in the own norm: reached by one rule only."""
     claims = []
     for name, row in rows.items():
         lowest = by_rule[name].last[:, column(row.highest)].min()
-        bound = ROWS["atlas.own"][1] if row.reached else ""
-        why = _why(by_rule[name])
-        claims.append(atlas_claim("growing", lowest, name, row.highest, bound=bound, why=why))
+        about = dict(bound=ROWS["atlas.own"][1] if row.reached else "", why=_why(by_rule[name]))
+        claims.append(atlas_claim("growing", lowest, name, row.highest, **about))
     return claims
 
 
 def batches(reached: Mapping[str, Mapping[int, Ratios]], norms: Mapping[str, str]) -> list[Claim]:
-    """The own norm needs all samples: it is not reached on fewer, and its ratio rises to them."""
+    """The own norm is not reached on fewer than all samples, and its ratio rises."""
     claims = []
     for name, by_size in reached.items():
         k, sizes = column(norms[name]), sorted(by_size)
@@ -280,14 +264,10 @@ def _why(ratios):
 
 
 def predictions(rows: Mapping[str, Row], reached: Mapping[str, Ratios]) -> list[Claim]:
-    """What the protocol says of every row, judged; first, that no ratio at any time is above 1."""
+    """What the protocol says of every row, judged; first, that no ratio is above 1."""
     largest = max(np.nanmax(ratios.value) for ratios in reached.values())
     claims = [claim("atlas.bounded", largest)]
     for name, row in rows.items():
-        if row.reached is not None:
-            claims.append(_own(name, row.reached, reached[name], row.source))
-            claims.append(_lower(name, row.reached, reached[name], row.source))
-        else:
-            claims.append(_none_reached(name, reached[name]))
-            claims.append(_nearest(name, row.highest, reached[name], row.source))
+        judged = _none_reached if row.reached is None else _norm_reached
+        claims += judged(name, row, reached[name])
     return claims

@@ -1,21 +1,21 @@
 """The atlas as optimisers are used: weight decay, own norms, variance reduction, factors turned.
 
-Decoupled decay lambda keeps N(W) <= 1/lambda, N the norm of the rule's step, and a run rests where
-log sum_m kappa_m e^{-g_m} is least in that ball, g_m the margins and kappa as in `margin_law`. By
-duality that is the largest sum_m pi_m log(kappa_m / pi_m) - N*(sum_m pi_m A_m) / lambda over
-probabilities pi, which tend to beta / sum beta, beta the duals of the token SVM in N. So g_m =
-gamma_N / lambda + a_m, a_m = log(kappa_m / beta_m) less its beta-weighted mean, and 1 - ratio =
--min_m a_m lambda / gamma_N to first order (ours).
+Decoupled decay lambda keeps N(W) <= 1/lambda, N the norm of the rule's step, and a run rests
+where log sum_m kappa_m e^{-g_m} is least in that ball, g_m the margins and kappa as in
+`margin_law`. By duality g_m = gamma_N / lambda + a_m, a_m = log(kappa_m / beta_m) less its
+beta-weighted mean, beta the duals of the token SVM in N, and 1 - ratio = -min_m a_m lambda /
+gamma_N to first order (ours).
 
-Norms of a rule's own. A rule whose divisors settle, D = H^{-1} G, is gradient descent in N(W)^2 =
-<W, H W>, of largest margin 1 / ||V||_F, V the shortest with <H^{-1/2} A_m, V> >= 1. AdaGrad: H =
-diag(sqrt v), v the sum of G^2 (Qian and Qian, 1906.03559). Adam on single samples: H = diag(s), s_j
-= sqrt(sum_i (sum_t beta_it A_it)_j^2), beta the duals in that norm (Baek, Song and Yun, 2510.26303,
-for linear models). Shampoo's sums: H W = L^{1/4} W R^{1/4}, SOAP: l_inf of Q_L^T W Q_R, ours.
+Norms of a rule's own. A rule whose divisors settle, D = H^{-1} G, is gradient descent in
+N(W)^2 = <W, H W>, of largest margin 1 / ||V||_F, V the shortest with <H^{-1/2} A_m, V> >= 1.
+AdaGrad: H = diag(sqrt v), v the sum of G^2 (Qian and Qian, 1906.03559). Adam on single
+samples: H = diag(s) (Baek, Song and Yun, 2510.26303, for linear models). Shampoo's sums:
+H W = L^{1/4} W R^{1/4}, SOAP: l_inf of Q_L^T W Q_R, ours.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -25,27 +25,8 @@ from lib import svm
 from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim
 from lib.seeds import stream
-from papers.beyond import factored_atlas, margin_law
-from papers.beyond.atlas import (
-    NORMS,
-    BestMargins,
-    Ratios,
-    column,
-    features,
-    least_margins,
-    selected,
-)
-from papers.beyond.atlas_rules import (
-    BATCHES,
-    GAMMA,
-    GROWTH,
-    OURS,
-    TENTH,
-    Row,
-    atlas_claim,
-    step,
-    word,
-)
+from papers.beyond import atlas, atlas_rules, factored_atlas, margin_law
+from papers.beyond.atlas_rules import GAMMA, GROWTH, OURS, TENTH, Row, atlas_claim, step
 from papers.beyond.engine import factored
 from papers.beyond.engine import optimisers as o
 from papers.beyond.engine.training import Path
@@ -69,7 +50,7 @@ GAP = 1e-7  # largest relative duality gap of a shortest vector
 
 @dataclass(frozen=True)
 class _Decayed:
-    """A rule under decay: its steps' norm, whose theorem, the rule for a step size, how slow."""
+    """A rule under decay: its steps' norm, whose theorem, the rule of a step size."""
 
     norm: str
     source: str
@@ -77,7 +58,7 @@ class _Decayed:
     slower: int = 1
 
     def row(self, allowed: float) -> Row:
-        """The rule, its decay allowing margins of `allowed`, until the start is forgotten."""
+        """The rule whose decay allows margins of `allowed`; the start is forgotten."""
         gamma = GAMMA[self.norm]
         rule = o.decayed(self.of(QUICK / self.slower / gamma), gamma / allowed)
         steps = self.slower * max(5_000, int(12 * allowed / QUICK))
@@ -95,7 +76,7 @@ DECAYED = {
 
 
 def decay_rows() -> dict[str, Row]:
-    """Every rule of DECAYED at every allowed margin, under "rule, allowed", and SLOW."""
+    """Every rule of DECAYED at every margin, under "rule, allowed", and SLOW."""
     rows = {f"{k}, {m}": rule.row(m) for k, rule in DECAYED.items() for m in ALLOWED}
     return rows | {SLOW: _Decayed("l_inf", ADAMW, o.adam).row(ALLOWED[-1])}
 
@@ -106,7 +87,7 @@ def other_rows() -> dict[str, Row]:
     rows = {}
     for name, (norm, p) in rules.items():
         rule = o.variance_reduced(o.on_batches(o.steepest(p, step(norm) / 4), 1))
-        rows[f"{name}, variance reduced"] = Row(rule, norm, norm, TENTH, BATCHES)
+        rows[f"{name}, variance reduced"] = Row(rule, norm, norm, TENTH, atlas_rules.BATCHES)
     return rows | {"OLion": Row(o.olion(step("l_inf")), None, "l_inf", TENTH)}
 
 
@@ -114,8 +95,8 @@ def other_rows() -> dict[str, Row]:
 class AtRest:
     """Runs under one decay: N(W) decay; 1 - ratio, and the law's; selections, gamma_N / decay.
 
-    (runs,) each, selection (runs, n). NaN where a run selects nothing; the law's too where a token
-    on the support scores at least what the selected one does, on which no run rests.
+    (runs,) each, selection (runs, n). NaN where a run selects nothing; the law's also where a
+    token on the support scores at least what the selected one does.
     """
 
     size: np.ndarray
@@ -125,12 +106,12 @@ class AtRest:
     allowed: np.ndarray
 
 
-def at_rest(row: Row, path: Path, best: BestMargins, identity: bool = False) -> AtRest:
-    """How a row of `decay_rows` ended; in the Frobenius norm with the identity as the metric."""
+def at_rest(row: Row, path: Path, best: atlas.BestMargins, identity: bool = False) -> AtRest:
+    """How a row of `decay_rows` ended; identity: in the Frobenius norm."""
     tokens, W, decay = best.tokens, path.W[:, -1], row.rule.weight_decay
     norm = "Frobenius" if identity else row.highest
-    selection, size = selected(tokens, W), svm.norm_of(W, NORMS[norm])
-    margins = least_margins(tokens, selection, W[:, None])[:, 0]
+    selection, size = atlas.selected(tokens, W), svm.norm_of(W, atlas.NORMS[norm])
+    margins = atlas.least_margins(tokens, selection, W[:, None])[:, 0]
     missing, law, allowed = np.full((3, len(W)), np.nan)
     for run in np.flatnonzero((margins > 0) & (path.status == "completed")):
         solution = best.solution(run, selection[run], norm)
@@ -144,7 +125,7 @@ def at_rest(row: Row, path: Path, best: BestMargins, identity: bool = False) -> 
 
 
 def decay_claims(ends: Mapping[str, AtRest]) -> list[Claim]:
-    """Norm times decay at every decay, and the shortfall at the weakest beside the law's."""
+    """Norm times decay at every decay; the shortfall at the weakest beside the law's."""
     claims = []
     for name, rule in DECAYED.items():
         runs = [ends[f"{name}, {m}"] for m in ALLOWED]
@@ -160,22 +141,22 @@ def decay_claims(ends: Mapping[str, AtRest]) -> list[Claim]:
 
 
 def forbidden(ends: Mapping[str, AtRest]) -> dict[str, int]:
-    """By row, in how many runs the decay leaves no margin of 1 or no selection at all."""
+    """By row, in how many runs the decay leaves no margin of 1 or no selection."""
     counts = {name: int((~(end.allowed >= 1)).sum()) for name, end in ends.items()}
     return {name: count for name, count in counts.items() if count}
 
 
-def in_frobenius(by_rule: Mapping[str, Ratios]) -> dict[str, Ratios]:
+def in_frobenius(by_rule: Mapping[str, atlas.Ratios]) -> dict[str, atlas.Ratios]:
     """Every norm's ratio that in Frobenius: what the identity as the metric shows."""
-    k = column("Frobenius")
+    k = atlas.column("Frobenius")
     return {
-        name: replace(ratios, value=np.repeat(ratios.value[..., k : k + 1], len(NORMS), -1))
+        name: replace(ratios, value=np.repeat(ratios.value[..., k : k + 1], len(atlas.NORMS), -1))
         for name, ratios in by_rule.items()
     }
 
 
 def selection_claims(by_rule: Mapping[tuple, tuple]) -> list[Claim]:
-    """Where strong decay selects other tokens, their largest margin is the larger one."""
+    """Where strong decay selects other tokens, their largest margin is larger."""
     runs, larger = (sum(counts[k] for counts in by_rule.values()) for k in (2, 3))
     share = larger / runs if runs else np.nan
     why = f"Refuted: {runs - larger} of these runs select tokens of less margin; why is not shown"
@@ -185,33 +166,24 @@ def selection_claims(by_rule: Mapping[tuple, tuple]) -> list[Claim]:
 def chosen(ends: Mapping[str, AtRest]) -> dict[tuple, tuple]:
     """By rule and allowed margin, where the decay is stronger than the weakest.
 
-    (samples, of how many, whose token is another than under the weakest decay; runs with such, in
-    how many of them the strong decay's selection has the larger gamma_N).
+    (samples, of how many, whose token is another than under the weakest decay; runs with such,
+    in how many of them the strong decay's selection has the larger gamma_N).
     """
     counts = {}
-    for name in DECAYED:
-        weak = ends[f"{name}, {ALLOWED[-1]}"]
-        for m in ALLOWED[:-1]:
-            strong = ends[f"{name}, {m}"]
-            other = (strong.selection != weak.selection) & np.isfinite(strong.allowed)[:, None]
-            larger = strong.allowed * (ALLOWED[-1] / m) > weak.allowed
-            runs = other.any(1) & np.isfinite(weak.allowed)
-            counts[name, m] = (
-                int(other.sum()),
-                other.size,
-                int(runs.sum()),
-                int(larger[runs].sum()),
-            )
+    for name, m in product(DECAYED, ALLOWED[:-1]):
+        weak, strong = ends[f"{name}, {ALLOWED[-1]}"], ends[f"{name}, {m}"]
+        other = (strong.selection != weak.selection) & np.isfinite(strong.allowed)[:, None]
+        larger = strong.allowed * (ALLOWED[-1] / m) > weak.allowed
+        runs = other.any(1) & np.isfinite(weak.allowed)
+        samples = int(other.sum()), other.size
+        counts[name, m] = *samples, int(runs.sum()), int(larger[runs].sum())
     return counts
 
 
 def turned_back(
     tokens: TokenSet, seeds: Sequence[int], steps: int, identity: bool = False, size: float = 1.0
 ) -> dict[str, np.ndarray]:
-    """||W' - W|| / ||W|| after `steps`, (runs,), W' trained from (K R, Q R), by rule on K and on Q.
-
-    R `size` times an orthogonal matrix, drawn, or the identity where asked.
-    """
+    """||W' - W|| / ||W|| by rule, (runs,): W' from (K R, Q R), R `size` x orthogonal."""
     K, Q = factored.small_start(tokens, seeds, factored_atlas.COLUMNS, size=1.0)
     drawn = [stream(seed, "draws").standard_normal(2 * K.shape[-1:]) for seed in seeds]
     R = size * np.stack([np.eye(len(M)) if identity else np.linalg.qr(M)[0] for M in drawn])
@@ -224,17 +196,17 @@ def turned_back(
 
 
 def gauge_claims(moved: Mapping[str, np.ndarray]) -> list[Claim]:
-    """W is the same from turned (K, Q) under GD, NGD and polar steps; under sign and Adam not."""
+    """Turned (K, Q) give the same W under GD, NGD and polar steps alone."""
     why = "{:.0e} in the best run: rounding grows along some runs"
     return [atlas_claim("gauge", x, name, why=why.format(x.min())) for name, x in moved.items()]
 
 
-def own_claims(own: Mapping[str, np.ndarray], by_rule: Mapping[str, Ratios]) -> list[Claim]:
-    """Adam on single samples reaches its own norm; the others' has the largest ratio of the row."""
+def own_claims(own: Mapping[str, np.ndarray], by_rule: Mapping[str, atlas.Ratios]) -> list[Claim]:
+    """Adam on single samples reaches its own norm; the others' has the largest ratio."""
     claims = []
     for name, value in own.items():
         if "per sample" in name:
-            measured, bound = value, BOUNDS[f"atlas.own_norm.{word(name)}"]
+            measured, bound = value, BOUNDS[f"atlas.own_norm.{atlas_rules.word(name)}"]
             why = f"{(value >= bound).sum()} of {len(value)} runs reach it"
         else:
             above = value > by_rule[name].last.max(1)
@@ -246,10 +218,7 @@ def own_claims(own: Mapping[str, np.ndarray], by_rule: Mapping[str, Ratios]) -> 
 
 
 def _shortest(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The shortest V (k,) with rows V >= 1, rows (m, k), and its duals: V = rows^T duals.
-
-    By Lawson and Hanson's method. RuntimeError where the relative duality gap is above GAP.
-    """
+    """The shortest V (k,) with rows V >= 1, rows (m, k), its duals; or RuntimeError."""
     scale = np.linalg.norm(rows, axis=1).max()
     scaled = rows / scale
     target = np.append(np.zeros(rows.shape[1]), 1.0)
@@ -262,7 +231,7 @@ def _shortest(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _FixedPoint(NamedTuple):
-    """Adam's s (d, d_z) on single samples, how far its last step moved it, and after how many."""
+    """Adam's s (d, d_z) on single samples, its last step's move, the number of steps."""
 
     s: np.ndarray
     residual: float
@@ -270,10 +239,7 @@ class _FixedPoint(NamedTuple):
 
 
 def _fixed_point(A: np.ndarray, most: int = 300) -> _FixedPoint:
-    """The fixed point of s -> sqrt(sum_i (sum_t beta_it A_it)^2), beta of the SVM in sum s_j W_j^2.
-
-    A (n, T-1, d, d_z). From s = 1, by the geometric mean of both sides; it settles at SETTLED.
-    """
+    """The fixed point of s -> sqrt(sum_i (sum_t beta_it A_it)^2), A (n, T-1, d, d_z)."""
     n, s, residual, steps = len(A), np.ones(A.shape[2:]), np.inf, 0
     while residual > SETTLED and steps < most:
         _, duals = _shortest((A / np.sqrt(s)).reshape(-1, s.size))
@@ -286,7 +252,7 @@ def _fixed_point(A: np.ndarray, most: int = 300) -> _FixedPoint:
 
 
 def _power(M, exponent):
-    """M^exponent of a symmetric M >= 0, of its pseudo-inverse where the exponent is negative."""
+    """M^exponent of a symmetric M >= 0, if negative of its pseudo-inverse."""
     values, vectors = np.linalg.eigh(M)
     kept = values > FLOOR * values[-1]
     return (vectors[:, kept] * values[kept] ** exponent) @ vectors[:, kept].T
@@ -300,7 +266,7 @@ def _quadratic(A, W, root, inverse):
 
 
 def _entrywise(A: np.ndarray, W: np.ndarray, s: np.ndarray) -> float:
-    """W's share of the largest margin in N(W)^2 = sum_j s_j W_j^2; s (d, d_z), positive."""
+    """W's share of the largest margin in N(W)^2 = sum_j s_j W_j^2; s (d, d_z)."""
     root = np.sqrt(np.maximum(s, FLOOR * s.max()))
     return _quadratic(A, W, root * W, A / root)
 
@@ -312,18 +278,18 @@ def _two_sided(A: np.ndarray, W: np.ndarray, left: np.ndarray, right: np.ndarray
 
 
 def _in_turned(tokens: TokenSet, selection, W, left, right) -> float:
-    """W's share of the largest margin in max |Q_L^T W Q_R|; left Q_L and right Q_R orthogonal."""
+    """W's share of the largest margin in max |Q_L^T W Q_R|; left Q_L, right Q_R."""
     other = replace(tokens, X=tokens.X @ left, u=tokens.u @ left, z=tokens.z @ right)
     best = 1 / svm.token_svm(other, selection[None], np.inf).norm[0]
-    margin = least_margins(tokens, selection[None], W[None, None])[0, 0]
+    margin = atlas.least_margins(tokens, selection[None], W[None, None])[0, 0]
     return margin / np.abs(left.T @ W @ right).max() / best
 
 
 def _own(name, tokens, selection, W, second, left, right):
-    """(ratio, residual of the fixed point) of one run; second None: the identity as the metric."""
+    """(ratio, residual of the fixed point) of a run; second None: metric 1."""
     if name == "SOAP":
         return _in_turned(tokens, selection, W, left, right), 0.0
-    A = features(tokens, selection)
+    A = atlas.features(tokens, selection)
     if name == "Shampoo, sums":
         return _two_sided(A, W, left, right), 0.0
     if second is None:
@@ -334,11 +300,10 @@ def _own(name, tokens, selection, W, second, left, right):
     return _entrywise(A, W, point.s), point.residual
 
 
-def own_ratios(tokens: TokenSet, name: str, path: Path, reached: Ratios, identity: bool = False):
-    """Last ratio of every run in the own norm of a row of OWN; the fixed point's residual.
-
-    (runs,), NaN where a run selects nothing. identity: with the identity as the metric.
-    """
+def own_ratios(
+    tokens: TokenSet, name: str, path: Path, reached: atlas.Ratios, identity: bool = False
+):
+    """Last ratio in a row's own norm, NaN for none; its fixed point's residual, (runs,)."""
     value = np.full((len(path.W), 2), np.nan)
     for run in np.flatnonzero(np.isfinite(reached.last).all(1)):
         W = path.W[run, -1]

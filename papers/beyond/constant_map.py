@@ -1,8 +1,7 @@
 """The constant C of the law along the axes on which paper A's assumptions are relaxed.
 
-Class means are the base. Where another token overtakes the opt one's score, no run can rest on the
-opt token. Correlated tokens keep scores of 0 and runs the opt tokens, but the slowest wrong offset
-dies at a rate that tends to 0; at correlation 1 within a sample the law of the merged pair holds.
+Class means are the base. Where another token overtakes the opt one's score, no run can
+rest on it; correlated tokens keep it, but the slowest wrong offset dies ever more slowly.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,13 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lib.attention import coordinates, tokens
-from lib.attention.token_sets import TokenSet, token_set
+from lib.attention import TokenSet, coordinates, token_set, tokens
 from lib.companion.claims import Claim
-from lib.dynamics.gradient_descent import train
-from lib.dynamics.rules import ngd
+from lib.dynamics import ngd, train
 from lib.seeds import stream
-from lib.svm.max_margin import Infeasible, token_svm
+from lib.svm import Infeasible, token_svm
 from papers.beyond import margin_law_runs, margins
 from papers.beyond.global_map import half_of_seeds
 from papers.beyond.margin_law import PremiseFails, margin_law, score_gaps
@@ -27,29 +24,25 @@ from papers.beyond.tolerances import SETTLED, claim
 
 BASE = {"n": 6, "T": 5, "d": 120, "signal": 3.0, "noise": 0.3}
 STEP = 0.5  # of the longest step
-# the switch is looked for up to so many times the score crossing
-OVERTAKEN = 4.0
+OVERTAKEN = 4.0  # times the score crossing: as far as the switch is looked for
 
 
 def _tilted(seed, amount):
-    """Class means with `amount` times a random unit vector added to the head: scores differ."""
+    """Class means, `amount` times a random unit vector added to the head: scores differ."""
     data = tokens.class_mean_tokens(seed, **BASE)
     extra = stream(seed, "tilt").standard_normal(data.u.shape)
     return replace(data, u=data.u + amount * extra / np.linalg.norm(extra))
 
 
 def _raw(seed, amount):
-    """Class means with N(0, amount^2) noise added to every entry of every token, opt ones too."""
+    """Class means with N(0, amount^2) noise on every entry of every token."""
     data = tokens.class_mean_tokens(seed, **BASE)
     X = data.X + amount * stream(seed, "raw_noise").standard_normal(data.X.shape)
     return replace(data, X=X, z=X[:, :, 0])
 
 
 def _correlated(seed, amount, among="sample"):
-    """Class means, other tokens sqrt(1 - amount) g_{i,t} + sqrt(amount) c, g, c ~ N(0, noise^2 P).
-
-    One c_i for the tokens of each "sample", or one c for "all"; scores stay 0.
-    """
+    """Class means; other tokens share sqrt(amount) c, of a "sample" or of "all"."""
     data = tokens.class_mean_tokens(seed, **BASE | {"d": 960})
     _, n, _, d = data.shape
     shared = stream(seed, "noise").standard_normal((n if among == "sample" else 1, d))
@@ -71,8 +64,7 @@ AXES: Mapping[str, Callable[[int, float], TokenSet]] = {
     "noise": _sized("noise"),
     "imbalance": _tilted,
     "raw noise": _raw,
-    # more constraints than d leave some nearly tight
-    "T": _sized("T", d=960),
+    "T": _sized("T", d=960),  # more constraints than d leave some nearly tight
     "n": _sized("n"),
     "d": _sized("d"),
     # two samples in 15 T dimensions: constraints stay as far from tight at every T
@@ -96,7 +88,7 @@ ENOUGH = {"long T": 4000}  # iterations that settle where one is dear
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """A problem of the map, its run beside its law, or `refusal`: the premise that fails."""
+    """A problem of the map: its run beside its law, or the premise that fails."""
 
     axis: str
     value: float
@@ -135,7 +127,7 @@ def along(
 
 
 def score_crossing(axis: str, seed: int) -> float:
-    """The amount, inf for none, at which another token's score first overtakes opt's."""
+    """The amount, inf for none, at which another token first scores as opt does."""
     sets = (AXES[axis](seed, amount) for amount in (0.0, 1.0))
     gaps = [score_gaps(data, data.u) for data in sets]
     slope = gaps[1] - gaps[0]
@@ -150,10 +142,7 @@ def _ends_in_opt(data, step_size=0.05, steps=5000):
 
 
 def switch(axis: str, seed: int, accuracy: float = 0.002) -> float:
-    """The amount at which a run from zero stops selecting the opt tokens, by bisection.
-
-    Up to OVERTAKEN times the score crossing, within `accuracy` times that; NaN for none.
-    """
+    """The amount, bisected, at which a run stops selecting opt tokens; NaN for none."""
     unit = score_crossing(axis, seed)
     stays_at = lambda amount: _ends_in_opt(AXES[axis](seed, amount * unit))
     low, high = 0.0, OVERTAKEN
@@ -166,7 +155,7 @@ def switch(axis: str, seed: int, accuracy: float = 0.002) -> float:
 
 
 def _has_solution(data):
-    """1 where the W-SVM has a solution, 0 where a certificate says no, NaN where neither shows."""
+    """1 where the W-SVM has a solution, 0 where a certificate says no, else NaN."""
     try:
         token_svm(data)
     except Infeasible:
@@ -176,14 +165,8 @@ def _has_solution(data):
     return 1.0
 
 
-def _solvable(seeds, axis, values, sizes):
-    """`_has_solution` of class means at each value along "n", "T" or "d", (k, seeds)."""
-    make = _sized(axis, **sizes)
-    return np.array([[_has_solution(make(seed, value)) for seed in seeds] for value in values])
-
-
 def _crowding(n, T, d):
-    """n (T - 1) constraints over Cover's (1965) 2 d (d - 2), queries off both class means."""
+    """n (T - 1) over Cover's (1965) 2 d (d - 2), queries off both class means."""
     return n * (T - 1) / (2 * d * (d - 2))
 
 
@@ -216,48 +199,44 @@ def _noise_power(points, lowest=1.0):
 
 
 def switch_claim(axis: str, predicted: np.ndarray, measured: np.ndarray) -> Claim:
-    """A run changes its selection where the first token overtakes: per seed, (seeds,) each."""
+    """A run's selection changes where the first token overtakes, (seeds,) each."""
     return claim("map.switch", np.asarray(measured) / predicted - 1, axis, each=True)
 
 
-# axis: the values at which W_mm may be lost, and the other two sizes
-SEARCHED = {
-    "n": (list(range(10, 32, 2)), {"T": 5, "d": 6}),
-    "T": (list(range(3, 13)), {"n": 12, "d": 6}),
-    "d": (list(range(4, 10)), {"n": 18, "T": 5}),
+SEARCHED = {  # axis: the values at which W_mm may be lost, and the other two sizes
+    "n": (range(10, 32, 2), {"T": 5, "d": 6}),
+    "T": (range(3, 13), {"n": 12, "d": 6}),
+    "d": (range(4, 10), {"n": 18, "T": 5}),
 }
 SHARED_QUERY = "all constraints of a sample share its query, which Cover's count does not know"
 
 
 def _capacity(axis, values, has, sizes):
-    """Where half of the seeds lose W_mm, its interval and claims; has (values, seeds)."""
-    did = has == 1.0 if axis == "d" else has != 1.0
-    half = half_of_seeds(values, did)
+    """Where half of the seeds lose W_mm, and claims; has (values, seeds)."""
+    half = half_of_seeds(values, has == 1.0 if axis == "d" else has != 1.0)
     low, high = sorted(_crowding(**sizes, **{axis: end}) for end in half[1:])
     at = f"{axis} = {half[0]:.3g}"
     why = f"{at}; {SHARED_QUERY}" if axis == "T" else at
     more = {"interval": (low, high), "remark": at}
-    return half, [
-        claim("map.least", low, axis, **more),
-        claim("map.most", high, axis, **more, why=why),
-    ]
+    fewest = claim("map.least", low, axis, **more)
+    return half, [fewest, claim("map.most", high, axis, **more, why=why)]
 
 
 def capacities(seeds: Sequence[int]) -> tuple[dict[str, tuple[float, float, float]], list[Claim]]:
-    """Where W_mm is lost along every axis of SEARCHED, with its interval; the claims."""
+    """Where W_mm is lost along every axis, with its interval; the claims."""
     lost, rows = {}, []
     for axis, (values, sizes) in SEARCHED.items():
-        has = _solvable(seeds, axis, values, sizes)
-        lost[axis], claims = _capacity(axis, values, has, sizes)
+        make = _sized(axis, **sizes)
+        has = [[_has_solution(make(seed, value)) for seed in seeds] for value in values]
+        lost[axis], claims = _capacity(axis, values, np.array(has), sizes)
         rows += claims
     return lost, rows
 
 
-AXIS = "correlation"
 GRID = (0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 0.995)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class _Onset:
     """Runs (k, seeds) along a grid of correlations, whether refused as too short."""
 
@@ -273,45 +252,36 @@ class _Onset:
 
 
 def onset(seeds: Sequence[int], steps: int, values: Sequence[float] = GRID) -> _Onset:
-    """Every seed at every correlation: refused as too short by its duals, and by its run.
-
-    Raises PremiseFails where a run is refused for another reason.
-    """
+    """Every seed at every correlation: too short by its duals, and by its run."""
     predicted, measured = np.zeros((2, len(values), len(seeds)), bool)
     reached = np.full(measured.shape, np.nan)
-    for k, value in enumerate(values):
-        for j, seed in enumerate(seeds):
-            law = _law_of(coordinates.minimal(AXES[AXIS](seed, value)).tokens)
-            level = 2 * STEP * steps / law.fastest[0]
-            # what pairs off the support leave outside its span is read off at a tenth of the run
-            left = law.remaining(np.array([level]))[0], np.exp(-law.excess[0] * level / 10)
-            predicted[k, j] = max(left) > SETTLED
-            run = _point(AXIS, value, seed, steps)
-            if run.refusal and "'long enough'" not in run.refusal:
-                raise PremiseFails("length alone", j, value, run.refusal)
-            measured[k, j] = bool(run.refusal)
-            if run.comparison:
-                reached[k, j] = run.comparison.measured.level[-1] / level
-    refused = dict(predicted=predicted, measured=measured)
-    return _Onset(steps=steps, values=tuple(values), level=reached, **refused)
+    for k, j in np.ndindex(measured.shape):
+        law = _law_of(coordinates.minimal(_correlated(seeds[j], values[k])).tokens)
+        level = 2 * STEP * steps / law.fastest[0]
+        # what pairs off the support leave outside its span is read off at a tenth of the run
+        left = law.remaining(np.array([level]))[0], np.exp(-law.excess[0] * level / 10)
+        predicted[k, j] = max(left) > SETTLED
+        run = _point("correlation", values[k], seeds[j], steps)
+        if run.refusal and "'long enough'" not in run.refusal:
+            raise PremiseFails("length alone", j, values[k], run.refusal)
+        measured[k, j] = bool(run.refusal)
+        if run.comparison:
+            reached[k, j] = run.comparison.measured.level[-1] / level
+    return _Onset(steps, tuple(values), predicted, measured, reached)
 
 
 class _Repeated(NamedTuple):
-    """At correlation 1: C of the problem of its distinct tokens, and ||W_t|| x error of one run."""
+    """At correlation 1: C of the distinct tokens, and ||W_t|| x error of one run."""
 
     predicted: float
     measured: float
 
 
 def repeated(seed: int, steps: int) -> _Repeated:
-    """One run whose samples hold one token T - 1 times, beside the law of two tokens.
-
-    A copy adds its kappa to the pair's, the same for every sample, so that C stays.
-    """
-    data = AXES[AXIS](seed, 1.0)
+    """One run whose samples repeat one token, beside the law of two tokens: C stays."""
+    data = _correlated(seed, 1.0)
     rows = np.arange(data.shape[1])
-    # (n, 2, d): the query is a copy
-    pair = np.stack([data.z[0], data.X[0, rows, data.opt[0]]], 1)
+    pair = np.stack([data.z[0], data.X[0, rows, data.opt[0]]], 1)  # the query is a copy
     two = token_set(pair, data.y[0], z=data.z[0], u=data.u[0], opt=np.ones(len(rows), int))
     law = _law_of(two)
     problem = coordinates.minimal(data)
@@ -322,15 +292,13 @@ def repeated(seed: int, steps: int) -> _Repeated:
 
 def stays(seeds: Sequence[int], values: Sequence[float] = (0.9, 0.99, 0.999)) -> float:
     """Share of runs that select every opt token, over all correlations in `values`."""
-    return float(np.mean([_ends_in_opt(AXES[AXIS](s, v)) for v in values for s in seeds]))
+    return float(np.mean([_ends_in_opt(_correlated(s, v)) for v in values for s in seeds]))
 
 
 def onset_claims(onsets: Sequence[_Onset]) -> list[Claim]:
-    """The level that a run reaches is that of its steps; longer runs bear more correlation."""
-    rows = []
-    for at in onsets:
-        levels = at.level[np.isfinite(at.level)]
-        rows.append(claim("map.level", levels, f"{at.steps}", f"{at.steps:,}"))
+    """A run's level is that of its steps; longer runs bear more correlation."""
+    level = lambda at: at.level[np.isfinite(at.level)]
+    rows = [claim("map.level", level(at), f"{at.steps}", f"{at.steps:,}") for at in onsets]
     halves = np.array([at.half(at.measured)[0] for at in onsets])
     return [*rows, claim("map.time", halves[:-1] / halves[1:])]
 

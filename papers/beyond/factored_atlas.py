@@ -27,8 +27,7 @@ from papers.beyond.tolerances import claim
 
 SIGN = "sign factors"  # the name of ||.||_sgn beside those of WHOLE
 WHOLE = {name: norm for name, norm in atlas.NORMS.items() if name != "head-wise"}
-# the protocol's seven: none that divides W into blocks
-NORMS = (*WHOLE, SIGN)
+NORMS = (*WHOLE, SIGN)  # the protocol's seven: none that divides W into blocks
 WIDEST = 14  # of W: 2^13 sign vectors are tried each time
 ACCURACY = 1e-9
 PRODUCTS = 300  # products that are added at once
@@ -44,22 +43,18 @@ PILOTS = "The bound was read off two pilots of up to 4e5 steps"
 
 @dataclass(frozen=True)
 class FactorRow:
-    """A rule on K and on Q, its prediction, and the same rule on W alone.
-
-    norm: whose ratio was predicted to be the largest, in every run where `always`, else in half of
-    them, and at `least` this; alone_norm: the norm predicted for `alone`.
-    """
+    """A rule on K and on Q, its prediction, and the same rule on W alone."""
 
     rule: Optimiser
-    norm: str
-    always: bool
-    least: float
+    norm: str  # whose ratio was predicted to be the largest,
+    always: bool  # in every run, else in half of them,
+    least: float  # and at least this
     alone: Optimiser
     alone_norm: str
 
 
 def step(norm: str) -> float:
-    """eta_0 of eta_t = eta_0 (t+1)^{-1/2} on each factor, by the norm that is maximised."""
+    """eta_0 of eta_t = eta_0 (t+1)^{-1/2} on each factor, by the norm maximised."""
     return float(np.sqrt(GROWTH / (4 * GAMMA[norm])))
 
 
@@ -88,7 +83,7 @@ def rows() -> dict[str, FactorRow]:
 def run(
     tokens: TokenSet, table: Mapping[str, FactorRow], steps: int, seeds: Sequence[int]
 ) -> tuple[dict[str, Ratios], dict[str, Ratios], float]:
-    """Last ratios of every rule on (K, Q) from small starts and on W from zero; largest SVM gap."""
+    """Last ratios on (K, Q) from small starts and on W from zero; largest SVM gap."""
     best, sign_best = atlas.BestMargins(tokens), _SignMargins(tokens)
     K, Q = factored.small_start(tokens, seeds, COLUMNS)
     record = [steps // 2, steps]
@@ -130,7 +125,7 @@ def _signs(d):
 
 
 def _largest_products(G, signs, count):
-    """The `count` largest x^T G y, one a sign vector x, and their x y^T (count, d, e)."""
+    """The `count` largest x^T G y, one for each x, and their x y^T (count, d, e)."""
     image = signs @ G
     value = np.abs(image).sum(1)
     place = np.argsort(-value)[:count]
@@ -202,13 +197,13 @@ def _best_sign_margin(A):
 
 
 class _SignMargins:
-    """The largest margins in ||.||_sgn, each selection solved once; `gap` the largest gap."""
+    """The largest margins in ||.||_sgn, each solved once; `gap` the largest gap."""
 
     def __init__(self, tokens: TokenSet):
         self.tokens, self.known, self.gap = tokens, {}, 0.0
 
     def ratio(self, run: int, selection: np.ndarray, W: np.ndarray) -> float:
-        """min_m <A_m, W> / (||W||_sgn gamma) of one run's W (d, d_z) and selection (n,)."""
+        """min_m <A_m, W> / (||W||_sgn gamma) of one run's W and selection (n,)."""
         alone = self.tokens.run(run)
         key = run, *map(int, selection)
         if key not in self.known:

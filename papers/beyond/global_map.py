@@ -1,27 +1,25 @@
 """Where joint training from zero reaches (u_mm, W_mm): data model (DM), and one dimension.
 
-DM: the first step scores sample i's opt token higher by about alpha^2 - 1 + N(0, (alpha^2 + 1)^2 (n
-- 1)/d), for all n with probability Phi((alpha^2 - 1)/(alpha^2 + 1) sqrt(d/(n - 1)))^n. One
-dimension: T = 2, tokens are numbers, the query is the opt token, a_i = y_i x_{i,opt} > 0 and b_i =
-y_i x_{i,other} < a_i. u moves by the sign of sum_i l_i (p_i a_i + (1 - p_i) b_i), W by that of u:
-from zero, with short steps, u keeps the sign of sum_i (a_i + b_i), and a negative one misses (u_mm,
-W_mm) > 0 for ever.
+DM: the first step scores sample i's opt token higher by about alpha^2 - 1 + N(0, (alpha^2 +
+1)^2 (n - 1)/d), for all n with probability Phi((alpha^2 - 1)/(alpha^2 + 1) sqrt(d/(n - 1)))^n.
+One dimension: T = 2, tokens are numbers, the query is the opt token, a_i = y_i x_{i,opt} > 0
+and b_i = y_i x_{i,other} < a_i. u moves by the sign of sum_i l_i (p_i a_i + (1 - p_i) b_i), W
+by that of u: from zero, with short steps, u keeps the sign of sum_i (a_i + b_i), and a
+negative one misses (u_mm, W_mm) > 0 for ever.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import product
+from itertools import combinations_with_replacement, product
 from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import norm as normal
 
-from lib.attention import coordinates, tokens
-from lib.attention.token_sets import TokenSet, token_set
+from lib.attention import TokenSet, coordinates, token_set, tokens
 from lib.companion.claims import Claim
-from lib.dynamics.gradient_descent import train
-from lib.dynamics.rules import GradientRule
+from lib.dynamics import GradientRule, train
 from lib.seeds import stream
 from papers.beyond.margin_law import score_gaps
 from papers.beyond.tolerances import BOUNDS, SATURATED, claim
@@ -30,14 +28,14 @@ RESAMPLES = 2000
 
 
 def half_at_once(d: float, n: int) -> float:
-    """alpha at which the first step is right for all n with probability 1/2; infinite for none."""
+    """alpha at which the first step is right for all n with probability 1/2, or inf."""
     gain = normal.ppf(0.5 ** (1 / n)) * np.sqrt((n - 1) / d)
     return float(np.sqrt((1 + gain) / (1 - gain))) if gain < 1 else np.inf
 
 
 @dataclass(frozen=True, kw_only=True)
 class GlobalMap:
-    """alphas (a,), dimensions (b,), n; reached and first (b, a, seeds): did, and right at once."""
+    """alphas (a,), dimensions (b,); reached and first (b, a, seeds): did, and at once."""
 
     alphas: np.ndarray
     dimensions: np.ndarray
@@ -45,13 +43,8 @@ class GlobalMap:
     reached: np.ndarray
     first: np.ndarray
 
-    @property
-    def shares(self) -> np.ndarray:
-        """Share of the seeds that reach (u_mm, W_mm), (b, a)."""
-        return self.reached.mean(-1)
-
     def threshold(self, row: int) -> tuple[float, float, float]:
-        """alpha at which half of the seeds reach it at dimension `row`; ends of a bootstrap."""
+        """alpha at which half of the seeds reach it, and ends of a bootstrap."""
         return half_of_seeds(self.alphas, self.reached[row], seed=row)
 
 
@@ -63,10 +56,7 @@ def measure(
     steps: int,
     n: int = 8,
 ) -> GlobalMap:
-    """Train every seed at every alpha and dimension, T = 2, from zero.
-
-    A run reaches (u_mm, W_mm) where its opt tokens are attended to and scored higher at the end.
-    """
+    """Train every seed from zero, T = 2; reached: opt attended to and scored higher."""
     shape = len(dimensions), len(alphas), len(seeds)
     reached, first = np.empty((2, *shape), bool)
     for row, column in np.ndindex(shape[:2]):
@@ -82,10 +72,7 @@ def measure(
 
 
 def global_claims(grid: GlobalMap, wide: int = 1024, easy: float = 1.7) -> list[Claim]:
-    """The protocol's claims: a right first step is enough; thresholds; wide data reach it.
-
-    Two forms came after they had failed: how near the first step's formula is.
-    """
+    """A right first step is enough; thresholds; wide data; how near the formula is."""
     enough = grid.reached[grid.first].mean()
     lost = (grid.first & ~grid.reached).sum((1, 2))
     where = ", ".join(f"{k} at d = {d}" for k, d in zip(lost, grid.dimensions, strict=True) if k)
@@ -102,7 +89,7 @@ def global_claims(grid: GlobalMap, wide: int = 1024, easy: float = 1.7) -> list[
         claims.append(claim("global.threshold", value, f"{d}", expected=ceiling, **more))
     rows, columns = grid.dimensions == wide, grid.alphas >= easy
     if rows.any() and columns.any():
-        smallest = grid.shares[rows][:, columns].min()
+        smallest = grid.reached.mean(-1)[rows][:, columns].min()
         claims.append(claim("global.missed", smallest, "", wide, f"{easy:g}"))
     claims.append(claim("global.agree", (grid.first == grid.reached).mean(), "", grid.first.size))
     for row, ceiling in ceilings.items():
@@ -123,27 +110,16 @@ class _Fact(NamedTuple):
     holds: bool
 
 
-def _exp_below(x, bound, terms=20):
-    """Whether e^x < bound is proved by the series with its remainder, 0 <= x < `terms`."""
-    total, term = _series(x, terms)
-    return total + term / (1 - x / (terms + 1)) < bound
-
-
-def _exp_above(x, bound, terms=20):
-    """Whether e^x > bound is proved by the series cut off, x >= 0."""
-    return _series(x, terms)[0] > bound
-
-
-def _series(x, terms):
-    """The sum of the first `terms` terms of e^x, and the next term."""
+def _exp_between(x, terms=20):
+    """What the series of e^x proves it to be above, and below; 0 <= x < `terms`."""
     total, term = Fraction(0), Fraction(1)
     for k in range(1, terms + 1):
         total, term = total + term, term * x / k
-    return total, term
+    return total, total + term / (1 - x / (terms + 1))
 
 
 def _selections(pairs):
-    """|u| of the head SVM of every selection that has one; 0 in a selection is the opt token."""
+    """|u| of the head SVM of every selection that has one; 0 is the opt token."""
     sizes = {}
     for chosen in product((0, 1), repeat=len(pairs)):
         kept = [Fraction(pair[c]) for pair, c in zip(pairs, chosen, strict=True)]
@@ -153,24 +129,23 @@ def _selections(pairs):
 
 
 def _missed(pairs):
-    """Whether the opt selection has the largest margin of all, and training from zero misses it."""
+    """Whether the opt selection has the largest margin, and training misses it."""
     opt, sizes = (0,) * len(pairs), _selections(pairs)
     best = all(sizes[opt] < size for chosen, size in sizes.items() if chosen != opt)
     return best and sum(a + b for a, b in pairs) < 0
 
 
 def _smallest(largest, n=2):
-    """Every missed problem of n samples with entries up to `largest`, samples in order."""
-    samples = [(a, b) for a in range(1, largest + 1) for b in range(-largest, a)]
-    ordered = (p for p in product(samples, repeat=n) if list(p) == sorted(p, reverse=True))
-    return [p for p in ordered if _missed(p)]
+    """Every missed problem of n samples with entries up to `largest`, in order."""
+    samples = [(a, b) for a in range(largest, 0, -1) for b in range(a - 1, -largest - 1, -1)]
+    return [p for p in combinations_with_replacement(samples, n) if _missed(p)]
 
 
 def verify() -> list[_Fact]:
     """The proof that POSTCARD, the smallest in integers, is missed, in rational numbers.
 
-    Logits differ by (a_i - b_i) a_i W, so p_i <= 1/2 where W <= 0; the bracket s_i = p_i a_i + (1 -
-    p_i) b_i is linear in p_i, its ends are at p_i = 0 and 1/2.
+    Logits differ by (a_i - b_i) a_i W, so p_i <= 1/2 where W <= 0; the bracket s_i =
+    p_i a_i + (1 - p_i) b_i is linear in p_i, its ends are at p_i = 0 and 1/2.
     """
     half, (first, second) = Fraction(1, 2), POSTCARD
     s_1, s_2 = ([(p * a + (1 - p) * b) for p in (0, half)] for a, b in (first, second))
@@ -185,14 +160,14 @@ def verify() -> list[_Fact]:
         _Fact("u_mm scores both opt tokens higher", all(u_mm * (a - b) > 0 for a, b in POSTCARD)),
         _Fact(
             "the loss can vanish: at u = W = c >= 2 both p_i > 7/8, both f_i >= c/2",
-            _exp_above(Fraction(2), Fraction(7)) and min(grown) >= half,
+            _exp_between(Fraction(2))[0] > 7 and min(grown) >= half,
         ),
         _Fact("the first step moves u down", sum(a + b for a, b in POSTCARD) < 0),
         _Fact("at u = 0, W <= 0 it moves down", max(s_1) + max(s_2) < 0),
         _Fact("at u < 0 it moves W down", all((a - b) * a > 0 for a, b in POSTCARD)),
         _Fact(
             f"u moves up only from u < -{LONGEST}: e^({speed}/6) < {ratio}",
-            _exp_below(speed * LONGEST, ratio),
+            _exp_between(speed * LONGEST)[1] < ratio,
         ),
         _Fact("so u <= 0 and f_1 = u s_1 <= 0: the loss stays at 1/2 or more", min(s_1) >= 0),
         _Fact("no integers below 3 do it", _smallest(2) == [] and POSTCARD in _smallest(3)),
@@ -200,24 +175,22 @@ def verify() -> list[_Fact]:
     ]
 
 
-def problem(pairs: Pairs, labels: Sequence[int] | None = None) -> TokenSet:
-    """The problem as tokens, the opt token first; x = y a, y b, labels default +1."""
-    y = np.ones(len(pairs)) if labels is None else np.asarray(labels, float)
+def problem(pairs: Pairs, labels=1.0) -> TokenSet:
+    """The problem as tokens, opt first; x = y a, y b, labels y (n,) or one for all."""
+    y = np.broadcast_to(labels, len(pairs)).astype(float)
     X = y[:, None, None] * np.asarray(pairs, float)[:, :, None]
     return token_set(X, y, u=np.zeros(1), opt=np.zeros(len(pairs), int))
 
 
-def random_problems(
-    count: int, largest: int = 9, longest: int = 5, seed: int = 0
-) -> list[TokenSet]:
-    """Random problems with n = 1 ... `longest` samples, entries up to `largest`, sums not zero."""
+def random_problems(count: int, seed: int = 0) -> list[TokenSet]:
+    """Random problems of one to five samples, entries up to 9, sums not zero."""
     draw, problems = stream(seed, "problems"), []
     while len(problems) < count:
-        n = int(draw.integers(1, longest + 1))
-        a = draw.integers(1, largest + 1, n)
-        b = np.array([draw.integers(-largest, top) for top in a])
+        n = int(draw.integers(1, 6))
+        a = draw.integers(1, 10, n)
+        b = np.array([draw.integers(-9, top) for top in a])
         if (a + b).sum():
-            problems.append(problem(list(zip(a, b, strict=True)), draw.choice((-1, 1), n)))
+            problems.append(problem(np.stack([a, b], 1), draw.choice((-1, 1), n)))
     return problems
 
 
@@ -243,10 +216,9 @@ def agreement(problems: Sequence[TokenSet], rule: GradientRule, steps: int) -> C
 
 
 def half_of_seeds(values, did: np.ndarray, seed: int = 0) -> tuple[float, float, float]:
-    """The value at which half of the seeds did it, and the ends of a 95 % bootstrap over seeds.
+    """The value at which half of the seeds did it, and the ends of a 95 % bootstrap.
 
-    values (k,) > 0, ascending; did (k, seeds), more often true at larger values. Interpolated in
-    log value on shares made monotone.
+    values (k,) > 0, ascending; did (k, seeds), more often true at larger values.
     """
     did, log = np.asarray(did), np.log(np.asarray(values, float))
     drawn = stream(seed, "resamples").integers(0, did.shape[1], (RESAMPLES, did.shape[1]))

@@ -1,9 +1,9 @@
 """Several heads, a W each: the law with one normalisation for all, and one per head.
 
-f_i = sum_h f_{h,i}, so |l'_i| is that of the sum, and kappa_{h,m} = |l'_i| Delta_{h,m}. Normalised
-together, all heads have margin level a_t and ||W_h|| stands in the ratio of the SVM norms;
-normalised each, the norms are equal. A head's own offsets, less their mean, do not depend on which.
-Heads may share opt tokens.
+f_i = sum_h f_{h,i}, so |l'_i| is that of the sum, and kappa_{h,m} = |l'_i| Delta_{h,m}.
+Normalised together, all heads have margin level a_t and ||W_h|| stands in the ratio of the
+SVM norms; normalised each, the norms are equal. A head's own offsets, less their mean, do
+not depend on which. Heads may share opt tokens.
 """
 
 from collections.abc import Sequence
@@ -11,35 +11,33 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lib.attention import coordinates, model, tokens
-from lib.attention.token_sets import TokenSet
+from lib.attention import TokenSet, coordinates, scores, tokens
 from lib.companion.claims import Claim
 from lib.seeds import stream
-from lib.svm.max_margin import token_svm
+from lib.svm import token_svm
 from papers.beyond import margin_law as law_of
 from papers.beyond.margin_law import MarginLaw, PremiseFails, margin_law, require, saturated_slopes
 from papers.beyond.tolerances import SATURATED, SETTLED_HEADS, claim
 
 
 def three_heads(seeds: Sequence[int], n: int = 6, T: int = 4, d: int = 400) -> list[TokenSet]:
-    """Three fixed heads on the same Gaussian tokens, each with opt tokens and scores of its own.
+    """Three fixed heads on the same Gaussian tokens, each with opt tokens of its own.
 
-    The third shares the first's opt tokens, which are twice as long. Opt tokens score 0.5 to 1.5,
-    the others -0.5 to 0.3; n T <= d. One TokenSet a head: same X, y, z.
+    The third shares the first's, which are twice as long. Opt tokens score 0.5 to 1.5, the
+    others -0.5 to 0.3. One TokenSet a head: same X, y, z.
     """
     base = tokens.gaussian_tokens(seeds, n=n, T=T, d=d, signal=2.0)
-    second, heads = np.empty_like(base.opt), np.empty((3, *base.u.shape))
+    u, opt = np.empty((3, *base.u.shape)), np.stack([base.opt] * 3)
     for run, seed in enumerate(seeds):
         draw = stream(seed, "heads")
-        second[run] = draw.integers(0, T, n)
-        for h, opt in enumerate((base.opt[run], second[run], base.opt[run])):
-            scores = draw.uniform(-0.5, 0.3, (n, T))
-            scores[np.arange(n), opt] = draw.uniform(0.5, 1.5, n)
-            wanted = (base.y[run, :, None] * scores).ravel()
+        opt[1, run] = draw.integers(0, T, n)
+        for h in range(3):
+            scored = draw.uniform(-0.5, 0.3, (n, T))
+            scored[np.arange(n), opt[h, run]] = draw.uniform(0.5, 1.5, n)
+            wanted = (base.y[run, :, None] * scored).ravel()
             rows = base.X[run].reshape(n * T, d)
-            heads[h, run] = np.linalg.lstsq(rows, wanted, rcond=None)[0]
-    opts = base.opt, second, base.opt
-    return [replace(base, u=u, opt=opt) for u, opt in zip(heads, opts, strict=True)]
+            u[h, run] = np.linalg.lstsq(rows, wanted, rcond=None)[0]
+    return [replace(base, u=u[h], opt=opt[h]) for h in range(3)]
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class _HeadLaw:
 
 
 def predict(heads: Sequence[TokenSet]) -> _HeadLaw:
-    """The law of heads that each end in their opt tokens; exponential loss, W_0 = 0.
+    """The law of heads that end in their opt tokens; exponential loss, W_0 = 0.
 
     ValueError where heads see other tokens, PremiseFails as `margin_law`.
     """
@@ -69,8 +67,8 @@ def predict(heads: Sequence[TokenSet]) -> _HeadLaw:
         # log |l'| of all heads, + log gap
         slope = saturated_slopes(head) + opt[h] - sum(opt)
         law = margin_law(head, token_svm(head), log_slopes=slope)
-        ratio = np.where(law.support, slope - np.log(np.where(law.support, law.duals, 1.0)), 0.0)
         beta = np.where(law.support, law.duals, 0.0)
+        ratio = np.where(law.support, slope - np.log(np.where(law.support, beta, 1.0)), 0.0)
         sums[:, h] = (beta * ratio).sum((1, 2)), beta.sum((1, 2))
         laws.append(law)
     whole = sums[0].sum(0) / sums[1].sum(0)
@@ -79,7 +77,7 @@ def predict(heads: Sequence[TokenSet]) -> _HeadLaw:
 
 
 def _opt_scores(head):
-    return np.take_along_axis(model.scores(head, head.u), head.opt[..., None], -1)
+    return np.take_along_axis(scores(head, head.u), head.opt[..., None], -1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,11 +99,7 @@ class HeadRuns:
 
 
 def train(law: _HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns:
-    """NGD on all W_h from zero, normalised together (`common`) or each by itself.
-
-    On the margins, in logarithms up to one factor a normalisation, so exact at any horizon.
-    `refusals` names the runs that have not selected or settled.
-    """
+    """NGD on the margins of all W_h from zero, normalised together (`common`) or each."""
     K = np.stack([law_of.gram(head) for head in law.heads])
     opt = np.stack([_opt_scores(head) for head in law.heads])
     gaps = np.stack([law_of.score_gaps(head, head.u) for head in law.heads])
@@ -142,7 +136,7 @@ def train(law: _HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns
 
 
 def _refusals(law, level, g, steps):
-    """Run -> the premise that fails, from level (H, runs) and margins g (H, runs, m) at the end."""
+    """Run -> the premise that fails, from last levels (H, runs), g (H, runs, m)."""
     refusals = {}
     left = np.stack([head.remaining(a) for head, a in zip(law.laws, level, strict=True)])
     for run in range(g.shape[1]):
@@ -166,7 +160,7 @@ def ratios(norm: np.ndarray) -> np.ndarray:
 
 
 def _at_level(runs):
-    """||W_h|| (H, runs) at the run's common level plus the head's mean, all constraints tight."""
+    """||W_h|| (H, runs) at the common level plus the head's mean, all tight."""
     along = runs.law.norm * (runs.whole + runs.law.mean)
     return np.hypot(along, runs.law.constant)
 
@@ -176,9 +170,11 @@ def head_claims(common: HeadRuns, each: HeadRuns) -> list[Claim]:
     limit = (ratios(common.norm) / ratios(common.law.norm) - 1)[:, common.kept]
     level = (ratios(common.norm) / ratios(_at_level(common)) - 1)[:, common.kept]
     equal = (ratios(each.norm) - 1)[:, each.kept]
-    rows = [claim("heads.common", limit), claim("heads.level", level), claim("heads.each", equal)]
-    for name, runs in (("common", common), ("each", each)):
-        off = (runs.norm * runs.error / runs.law.constant - 1)[:, runs.kept]
-        how = "together" if runs.common else "each"
-        rows.append(claim("heads.constant", off, name, how))
-    return rows
+    both, alone = (r.norm * r.error / r.law.constant - 1 for r in (common, each))
+    return [
+        claim("heads.common", limit),
+        claim("heads.level", level),
+        claim("heads.each", equal),
+        claim("heads.constant", both[:, common.kept], "common", "together"),
+        claim("heads.constant", alone[:, each.kept], "each", "each"),
+    ]

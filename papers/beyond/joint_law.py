@@ -1,8 +1,7 @@
 """The law of the margins where head and W are trained from zero: from both SVMs' duals.
 
-The head obeys the law of its own SVM v = sum_i nu_i y_i x_{i,opt}, so |l'_i| becomes proportional
-to nu_i, and W the law with kappa_m = nu_i y_i v^T(x_{i,opt} - x_{i,t}). Of a run the predictions
-know its steps. `from_start`: a head that starts elsewhere.
+The head obeys the law of its own SVM v = sum_i nu_i y_i x_{i,opt}, so |l'_i| becomes
+proportional to nu_i, and W the law with kappa_m = nu_i y_i v^T(x_{i,opt} - x_{i,t}).
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,12 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lib.attention import coordinates
-from lib.attention.token_sets import TokenSet
+from lib.attention import TokenSet, coordinates
 from lib.companion.claims import Claim
-from lib.dynamics import gradient_descent
-from lib.dynamics.rules import GradientRule, ngd
-from lib.svm.max_margin import MaxMargin, head_svm, token_svm
+from lib.dynamics import GradientRule, gradient_descent, ngd
+from lib.svm import MaxMargin, head_svm, token_svm
 from papers.beyond import margin_law, margins, tolerances
 from papers.beyond.margin_law import MarginLaw, require, score_gaps
 from papers.beyond.tolerances import claim
@@ -25,7 +22,7 @@ from papers.joint_loss import curvature
 
 @dataclass(frozen=True, kw_only=True)
 class _JointLaw:
-    """The laws of a joint run that ends in (u_mm, W_mm); tokens in minimal coordinates."""
+    """The laws of runs that end in (u_mm, W_mm), in minimal coordinates."""
 
     problem: coordinates.Minimal
     W: MaxMargin
@@ -37,11 +34,7 @@ class _JointLaw:
     curvature: np.ndarray  # (runs,) limit of ||Hessian of L||/L
 
     def at_level(self, level: np.ndarray) -> MarginLaw:
-        """The law of W while the head is a_u v + rho_u, a_u = `level` (runs,), of order 1/a_u off.
-
-        Raises PremiseFails "score gaps" where such a head scores another token as high as the opt
-        one.
-        """
+        """The law of W while the head is a_u v + rho_u, a_u = `level` (runs,)."""
         gaps = score_gaps(self.problem.tokens, level[:, None] * self.head.W + self.residual)
         run, smallest = _lowest(gaps.min((1, 2)))
         reason = f"at head level {level[run]:.3g} the smallest gap is {smallest:.2g}"
@@ -80,8 +73,7 @@ def _off_span(rows, u):
 def predict(tokens: TokenSet) -> _JointLaw:
     """The law of joint training from zero, for data whose runs end in (u_mm, W_mm).
 
-    Raises PremiseFails as `margin_law` and `joint_slopes` do, "independent head" where opt tokens
-    are dependent, "score gaps" for u_mm; Infeasible where an SVM has no solution.
+    PremiseFails as `margin_law` and `joint_slopes`, and "independent head"; Infeasible.
     """
     problem = coordinates.minimal(tokens)
     data = problem.tokens
@@ -123,7 +115,7 @@ def path_length(rule: GradientRule, steps: int) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class JointRuns:
-    """Joint runs of one rule beside their law; k records, the last decade of iterations."""
+    """Joint runs of one rule beside their law; k records of the last decade."""
 
     law: _JointLaw
     rule: GradientRule
@@ -139,10 +131,7 @@ class JointRuns:
 
 
 def train(law: _JointLaw, rules: Mapping[str, GradientRule], steps: int) -> dict[str, JointRuns]:
-    """Train head and W together from zero by named NGD rules, each normalised by itself (Eq. 13).
-
-    Raises PremiseFails "selection made", or "long enough" with how many more steps.
-    """
+    """Train head and W from zero by named NGD rules (Eq. 13); or PremiseFails."""
     late = np.unique(np.geomspace(steps / 10, steps, 8).round().astype(int))
     histories = gradient_descent.train(
         law.problem, rules, steps, [0, 1, *late], targets={"W": law.W.W}, head="joint"
@@ -174,17 +163,17 @@ def _measure(law, rule, history):
 
 
 def _check_selected(history):
-    """Raise PremiseFails unless every run attends to its opt tokens and scores them higher."""
+    """Raise PremiseFails unless runs attend to opt tokens and score them higher."""
     needed = ("margin", history.margins, tolerances.SATURATED), ("gap", history.score_gaps, 0.0)
     for name, values, bound in needed:
         run, lowest = _lowest(values[:, -1].min((1, 2)))
-        reason = f"the smallest {name} is {lowest:.2g}, it needs {bound:g}: this run does not "
-        reason += "end in (u_mm, W_mm), or not yet"
+        reason = f"the smallest {name} is {lowest:.2g}, it needs {bound:g}"
+        reason = f"{reason}: this run does not end in (u_mm, W_mm), or not yet"
         require(lowest > bound, "selection made", lowest, reason, run)
 
 
 def _check_settled(law, rule, history):
-    """Raise PremiseFails where W or head needs a longer run, with the steps that it needs."""
+    """Raise PremiseFails, with the steps it needs, where W or head needs more."""
     bound = tolerances.SETTLED_JOINT
     sizes = (law.W_law, history.norm[:, -1], "W"), (law.head_law, history.head_norm[:, -1], "head")
     for part, size, name in sizes:
@@ -201,7 +190,7 @@ def _check_settled(law, rule, history):
 
 
 def paper_rules(step_size: float = 0.3) -> dict[str, GradientRule]:
-    """Eq. 13 with the paper's factor (t+1)^-2/3, with (t+1)^-1/2, and without one; named by p."""
+    """Eq. 13 with the paper's factor (t+1)^-2/3, with (t+1)^-1/2, without one."""
     decays = {"p = 2/3": 2 / 3, "p = 1/2": 0.5, "p = 0": 0.0}
     return {name: ngd(step_size, decay=decay) for name, decay in decays.items()}
 
@@ -212,7 +201,7 @@ def limit_errors(runs: JointRuns) -> np.ndarray:
 
 
 def level_errors(runs: JointRuns) -> np.ndarray:
-    """The same over the C of the head's level, which the sum of the steps gives, (runs,)."""
+    """The same over the C of the head's level, which the steps give, (runs,)."""
     constant = runs.law.at_level(runs.level).constant
     return runs.norm[:, -1] * runs.error[:, -1] / constant - 1
 
@@ -244,23 +233,18 @@ def _claims(name, runs):
     yield claim("joint.curvature_power", log_slope(runs.iterations, runs.curvature), name)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class _StartedHead:
-    """A layer whose head started at u_0: errors of the offsets (runs, records), support only."""
+    """A head started at u_0: errors of the offsets (runs, records) on the support."""
 
     iterations: np.ndarray
     errors: np.ndarray  # the largest, with the kappa of both SVMs
     fixed: np.ndarray  # the same with the kappa of u_0
     law: MarginLaw  # that of both SVMs
-    plain: np.ndarray  # (runs,) direction error of the last W_t
-    difference: np.ndarray  # (runs,) and of its difference to the record before
 
 
 def from_start(tokens: TokenSet, rule: GradientRule, records: Sequence[int]) -> _StartedHead:
-    """Train head and W from u_0 = `tokens.u`; records: ascending iterations, two or more.
-
-    Raises PremiseFails as `margin_law` and `joint_slopes` do.
-    """
+    """Train head and W from u_0 = `tokens.u`; PremiseFails as `joint_slopes`."""
     problem = coordinates.minimal(tokens)
     data = problem.tokens
     history = gradient_descent.train(problem, rule, records[-1], records, head="joint")
@@ -270,23 +254,15 @@ def from_start(tokens: TokenSet, rule: GradientRule, records: Sequence[int]) -> 
     start = margin_law.saturated_slopes(data, selected)
     laws = [margin_law.margin_law(data, solution, selected, log_slopes=s) for s in (both, start)]
     relative = margins.relative_margins(history, data.opt, selected)
-    W = [history.weights(k) for k in range(len(records))]
-    along = [margins.along_and_off(w, solution.W)[0] for w in W]
+    along = [margins.along_and_off(history.weights(k), solution.W)[0] for k in range(len(records))]
     level = np.stack(along, 1) / laws[0].norm[:, None]
     off = relative - level[..., None, None]
-    errors, wrong = (np.nanmax(np.abs(off - law.offsets[:, None]), (2, 3)) for law in laws)
-    return _StartedHead(
-        iterations=np.asarray(records),
-        errors=errors,
-        fixed=wrong,
-        law=laws[0],
-        plain=margins.direction_error(W[-1], solution.W),
-        difference=margins.direction_error(margins.difference(history, -2, -1), solution.W),
-    )
+    errors, fixed = (np.nanmax(np.abs(off - law.offsets[:, None]), (2, 3)) for law in laws)
+    return _StartedHead(np.asarray(records), errors, fixed, laws[0])
 
 
 def start_claims(runs: _StartedHead) -> list[Claim]:
-    """The law with kappa from both SVMs, its order in t, and that the start's head would not do."""
+    """kappa of both SVMs: the law, its order in t; the start's head would not do."""
     halved = np.log(runs.errors[:, -1] / runs.errors[:, -2])
     order = halved / np.log(runs.iterations[-1] / runs.iterations[-2])
     return [

@@ -1,7 +1,6 @@
 """Rows of the atlas as optimisers are used, in the true or a wrong world, at small size.
 
-Each fails with the identity in place of its metric; where that is the metric, with another decay,
-another size of R, or without variance reduction.
+Each fails with the identity in place of its metric, or in the world of FAILS_IF.
 """
 
 from dataclasses import replace
@@ -71,7 +70,7 @@ def _own_norms(size, world):
 
 
 def _others(size, world):
-    """Variance reduction: Frobenius for each norm, or none of it. OLion: no sign is taken."""
+    """Variance reduction: Frobenius for each norm, or none. OLion: no sign."""
     table, plain, by_rule = atlas_used.other_rows(), bool(world.of(IDENTITY)), {}
     for name, row in table.items():
         rule = replace(row.rule, signed=row.rule.signed and not plain)

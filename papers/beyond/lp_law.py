@@ -1,10 +1,10 @@
 """The law of the margins under l_p mirror descent, from the duals of the l_p SVM.
 
-With w = W_mm of least l_p norm the residual is r = D sum c_m A_m, D = |w|^{2-p}/(p-1) entrywise,
-<A_m, r> = log(kappa_m/beta_m) + const: the direction errs by 1/||W||, the divergence by ||W||^-2.
-What the start leaves off the span of the A_m is an error of ||W||^-(p-1). A step eta at level a
-raises it by h = eta a^{2-p}/((p-1) ||w||^{p-1}); offsets settle as long as h < 2/fastest, so that
-for p < 2 constant steps end in a cycle.
+With w = W_mm of least l_p norm the residual is r = D sum c_m A_m, D = |w|^{2-p}/(p-1)
+entrywise, <A_m, r> = log(kappa_m/beta_m) + const: the direction errs by 1/||W||. What the
+start leaves off the span of the A_m is an error of ||W||^-(p-1). A step eta at level a
+raises it by h = eta a^{2-p}/((p-1) ||w||^{p-1}); offsets settle as long as h < 2/fastest,
+so that for p < 2 constant steps end in a cycle.
 """
 
 from collections.abc import Sequence
@@ -12,13 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lib.attention import coordinates, model, tokens
-from lib.attention.token_sets import TokenSet
+from lib.attention import TokenSet, coordinates, model, tokens
 from lib.companion.claims import Claim
-from lib.mirror import geometry
-from lib.mirror.descent import MirrorRule, gaussian_start
-from lib.mirror.descent import train as train_mirror
-from lib.svm.max_margin import token_svm
+from lib.mirror import MirrorRule, descent, gaussian_start, geometry
+from lib.svm import token_svm
 from papers.beyond.margin_law import require, saturated_slopes
 from papers.beyond.margins import each_seed
 from papers.beyond.tolerances import AT_REST_LP as REST
@@ -30,10 +27,9 @@ SHARES = (0.5, 0.95, 1.05)  # of the longest rise that settles, 2/fastest
 class _LpLaw:
     """The law of one run that ends in its opt tokens, exponential loss, W_0 = 0, not reduced.
 
-    constant: limit of ||W||_p sqrt(2 D), D the directional Bregman divergence from `solution`;
-    fastest: the largest rate of a wrong offset per margin. Raises PremiseFails "whole support"
-    where a constraint does not carry W_mm, "score gaps" where another token scores at least the opt
-    one's.
+    constant: limit of ||W||_p sqrt(2 D), D the directional Bregman divergence from
+    `solution`; fastest: the largest rate of a wrong offset per margin. Raises PremiseFails
+    "whole support" and "score gaps".
     """
 
     def __init__(self, data: TokenSet, p: float):
@@ -61,17 +57,13 @@ class _LpLaw:
         off = (p - 1) * root[:, None] * K * root - np.outer(root, root) / (root @ root)
         self.rows = A  # (m, d d_z)
         self.constant = float(np.sqrt(squares.sum()))
-        # (d d_z,) residual over W_mm, entry by entry
-        self.relative = np.abs(across / w)
+        self.relative = np.abs(across / w)  # (d d_z,) residual over W_mm, entry by entry
         self.share = squares / squares.sum()  # of each in constant^2
         # without sqrt(beta), along which a_t moves
         self.fastest = float(np.linalg.eigvalsh(off)[-1])
 
     def cycling_step(self, at: int) -> float:
-        """The constant step eta that makes the offsets cycle from iteration `at` on, p < 2.
-
-        There, ||W||_p = (eta t)^{1/(p-1)}, it raises the margins by a_t/((p-1) t) = 2/fastest.
-        """
+        """The eta with which ||W||_p = (eta t)^{1/(p-1)} rises by 2/fastest there."""
         size = 2 * (self.p - 1) * at * self.solution.norm[0] / self.fastest
         return float(size ** (self.p - 1) / at)
 
@@ -81,18 +73,17 @@ class _LpLaw:
         return margins - margins.mean(1, keepdims=True)
 
     def check_resolved(self, level: float) -> None:
-        """Raise PremiseFails where entries of W_mm are smaller than the residual, p != 2."""
+        """Raise PremiseFails: the residual is on entries less than ten times it, p != 2."""
         share = self.share[self.relative > 0.1 * level].sum()
         needed = np.log10(self.relative.max() / (0.1 * level))
         reason = f"entries near zero hold {share:.2g} of the residual: ||W|| 10^{needed:.1f} longer"
-        # for p = 2 nothing is expanded
-        holds = self.p == 2 or share <= UNRESOLVED
+        holds = self.p == 2 or share <= UNRESOLVED  # for p = 2 nothing is expanded
         require(holds, "entries resolved", share, reason)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LpRun:
-    """One run beside its law: norm ||W||_p and error sqrt(2 D) at late records, (k,)."""
+    """A run beside its law: norm ||W||_p, error sqrt(2 D) at late records, (k,)."""
 
     law: _LpLaw
     started: bool
@@ -101,12 +92,12 @@ class LpRun:
 
 
 def _run(law, size, steps, start=None):
-    """A run that ends near ||W||_p = (eta steps)^{1/(p-1)} = `size`; PremiseFails if unsettled."""
+    """A run to ||W||_p = (eta steps)^{1/(p-1)} = `size`, or PremiseFails."""
     p = law.p
     rule = MirrorRule(p, size ** (p - 1) / steps)
     first = max(1, int(steps * 10.0 ** -(p - 1)))  # the last decade of ||W||
     late = np.unique(np.geomspace(first, steps, 12).round().astype(int))
-    history = train_mirror(law.tokens, rule, steps, start, record=late, loss="exponential")
+    history = descent.train(law.tokens, rule, steps, start, record=late, loss="exponential")
     level = history.norm[0] / law.solution.norm[0]
     raised = (level / ((p - 1) * late)).max() * law.fastest
     reason = f"a step is {raised / 2:.2g} times as long as the longest that settles"
@@ -125,12 +116,12 @@ def _problem(seed: int) -> TokenSet:
 
 
 def study(seeds: Sequence[int], p: float, size: float, steps: int, std: float = 0.3):
-    """Every seed from zero and from a Gaussian start: runs kept, and seed -> refusal."""
+    """Every seed from zero and a Gaussian start: runs kept, seed -> refusal."""
 
     def both(seed):
         law = _LpLaw(_problem(seed), p)
-        starts = None, gaussian_start(law.tokens, [seed], std)
-        return [_run(law, size, steps, start) for start in starts]
+        started = gaussian_start(law.tokens, [seed], std)
+        return [_run(law, size, steps), _run(law, size, steps, started)]
 
     kept, refused = each_seed(seeds, both)
     return [run for pair in kept for run in pair], refused
@@ -153,10 +144,10 @@ def lp_claims(runs: Sequence[LpRun]) -> list[Claim]:
 
 
 def _onset(law, at, times=(0.9, 1.25)):
-    """Moves of the offsets in one step at `times` the onset `at`, p < 2; at half they rest."""
+    """Moves of the offsets in one step at `times` the onset `at`, p < 2."""
     record = sorted({round(share * at) + k for share in (0.5, *times) for k in (0, 1)})
     rule = MirrorRule(law.p, law.cycling_step(at))
-    W = train_mirror(law.tokens, rule, record[-1], record=record, loss="exponential").W[0]
+    W = descent.train(law.tokens, rule, record[-1], record=record, loss="exponential").W[0]
     moved = np.abs(np.diff(law.offsets(W), axis=0)[::2]).max(1)
     reason = f"an offset still moves by {moved[0]:.1g} a step at half of the onset"
     require(moved[0] <= QUIET_LP, "offsets at rest", moved[0], reason)
@@ -170,13 +161,13 @@ def onsets(seeds: Sequence[int], p: float, at: int):
 
 
 def onset_claims(p: float, moved: np.ndarray) -> list[Claim]:
-    """Constant steps settle before the predicted onset and cycle after it; moved (runs, 2)."""
+    """Constant steps settle before the onset and cycle after it; moved (runs, 2)."""
     early, late = np.reshape(moved, (-1, 2)).T if np.size(moved) else np.full((2, 1), np.nan)
     return [claim("lp.rests", early, f"{p:g}"), claim("lp.cycles", late, f"{p:g}")]
 
 
 def _decaying(law, share):
-    """eta_t = (p-1) ||w||^{p-1} h (h (t+1))^{p-2}: a_t = h t, h the `share` of what settles."""
+    """eta_t = (p-1) ||w||^{p-1} h (h (t+1))^{p-2}: a_t = h t, h a `share`."""
     p, h = law.p, 2 * share / law.fastest
     first = (p - 1) * law.solution.norm[0] ** (p - 1) * h ** (p - 1)
     return lambda t: first * (t + 1.0) ** (p - 2)
@@ -189,10 +180,7 @@ def _constant(law, share, steps):
 
 
 def _train(laws, steps, count, record):
-    """Normalised mirror descent on the exponential loss from zero, W (runs, k, d d_z).
-
-    One run per law, with T = 2 and one p, and step rule eta_t.
-    """
+    """Normalised mirror descent from zero by steps eta_t, a run a law; T = 2."""
     A, p = np.stack([law.rows for law in laws]), laws[0].p
     scores = np.stack([model.scores(law.tokens, law.tokens.u)[0] for law in laws])
     best, q = scores.max(-1), p / (p - 1)
@@ -215,7 +203,7 @@ def _train(laws, steps, count, record):
 
 @dataclass(frozen=True, kw_only=True)
 class Settled:
-    """One problem after decaying steps, for SHARES (k,), and after as many constant ones."""
+    """A problem after decaying steps, for SHARES (k,), and after constant ones."""
 
     law: _LpLaw
     moved: np.ndarray  # (k,) the largest move of an offset in the last step
@@ -263,7 +251,7 @@ def _settled(law, W, count):
 
 
 def steps_claims(runs: Sequence[Settled]) -> list[Claim]:
-    """For each p: rest below the longest rise, cycles beyond it, pace and constant; worst run."""
+    """For each p: rest below the longest rise, cycles beyond it, pace, constant."""
     rows = []
     for p in dict.fromkeys(run.law.p for run in runs):
         alike, setting = [run for run in runs if run.law.p == p], f"{p:g}"

@@ -1,13 +1,13 @@
-"""The law of the margins: what a token SVM's duals say about the run that ends in its solution.
+"""The law of the margins: what a token SVM's duals say about the run that ends there.
 
-Near saturation -grad L = sum_m kappa_m e^{-g_m} A_m, pairs m = (i, t), A_m = delta_m z_i^T, margins
-g_m = <A_m, W>, kappa_m = |l'(f_i)| Delta_m. W's direction rests only where this is along W_mm =
-sum_m beta_m A_m. So on the support, whatever rule and start,
+Near saturation -grad L = sum_m kappa_m e^{-g_m} A_m, pairs m = (i, t), A_m = delta_m z_i^T,
+margins g_m = <A_m, W>, kappa_m = |l'(f_i)| Delta_m. W's direction rests only where this is
+along W_mm = sum_m beta_m A_m. So on the support, whatever rule and start,
 
     g_m = a_t + log(kappa_m / beta_m) - mean + o(1),    a_t = <W_t, W_mm> / ||W_mm||^2,
 
-the mean beta-weighted. For the exponential loss on separable data this is Soudry et al. (2018);
-proofs: `notebooks/law_of_margins.md`.
+the mean beta-weighted. For the exponential loss on separable data this is Soudry et al.
+(2018); proofs: `notebooks/law_of_margins.md`.
 """
 
 from dataclasses import dataclass
@@ -15,15 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from lib.attention import coordinates, losses, model
-from lib.attention.tokens import TokenSet
+from lib.attention import TokenSet, coordinates, losses, model
 from lib.representation import Shapes
 from lib.svm.max_margin import MaxMargin, checked_selection
 from papers.beyond.tolerances import INDEPENDENT, SAME_SOLUTION, SHARE, SMALLEST_DUAL, TIGHT
 
 
 class PremiseFails(ValueError):
-    """A premise of the law does not hold: its name, the run, the amount, the reason in words."""
+    """A premise of the law fails: its name, the run, the amount, the reason."""
 
     def __init__(self, premise: str, run: int, amount: float, reason: str):
         self.premise, self.run, self.amount, self.reason = premise, run, float(amount), reason
@@ -41,9 +40,9 @@ def require(holds: bool, premise: str, amount: float, reason: str, run: int = 0)
 class MarginLaw(Shapes):
     """The law for one or more runs; arrays (runs, n, T-1) over pairs m = (i, t), or (runs,).
 
-    Where dependent tight constraints leave a choice of duals, they are those of least entropy
-    relative to kappa. A wrong offset decays like e^{-lambda a_t}, lambda an eigenvalue of B^1/2 K
-    B^1/2 off sqrt(beta), B = diag(beta) and K the Gram matrix of the support.
+    Where dependent tight constraints leave a choice of duals, they are those of least
+    entropy relative to kappa. A wrong offset decays like e^{-lambda a_t}, lambda an eigenvalue
+    of B^1/2 K B^1/2 off sqrt(beta), B = diag(beta), K the Gram matrix of the support.
     """
 
     offsets: np.ndarray  # the limits of g_m - a_t, NaN off the support
@@ -58,27 +57,17 @@ class MarginLaw(Shapes):
     excess: np.ndarray  # least margin off the support, less 1; infinite where there is none
 
     def direction_error(self, norm: np.ndarray, outside: np.ndarray | float = 0.0) -> np.ndarray:
-        """A settled run's ||W/||W|| - W_mm/||W_mm|||| at ||W|| = `norm` (runs, ...).
-
-        2 sin(arcsin(C/||W||)/2); `outside` (runs,), W's part off the span, adds to C in quadrature.
-        """
-        total = np.hypot(self.constant, outside)
-        total = total.reshape(total.shape + (1,) * (np.ndim(norm) - 1))
-        return 2 * np.sin(np.arcsin(np.minimum(total / norm, 1.0)) / 2)
+        """A settled run's error at ||W|| = `norm` (runs, ...); `outside` adds to C."""
+        share = np.hypot(self.constant, outside) / np.transpose(norm)
+        return 2 * np.sin(np.arcsin(np.minimum(share, 1.0)) / 2).T
 
     def remaining(self, level: np.ndarray) -> np.ndarray:
-        """Order e^{-rate a_t}, rate = min(slowest, excess, 1), left of wrong offsets at a_t (runs,
-        ...).
-        """
+        """e^{-a_t min(slowest, excess, 1)}: left of wrong offsets, (runs, ...)."""
         rate = np.minimum(np.minimum(self.slowest, self.excess), 1.0)
-        return np.exp(-rate.reshape(rate.shape + (1,) * (np.ndim(level) - 1)) * level)
+        return np.exp(-rate * np.transpose(level)).T
 
     def longest_step(self, momentum: float = 0.0) -> np.ndarray:
-        """2 (1 + momentum) ||W_mm|| / fastest: longer steps of NGD make the offsets cycle, (runs,).
-
-        Of *small* disturbances. Polyak's step tends to ||W_mm||/2. ValueError for a momentum not in
-        [0, 1).
-        """
+        """2 (1 + momentum) ||W_mm|| / fastest: from longer NGD steps offsets cycle."""
         if not 0 <= momentum < 1:
             raise ValueError(f"momentum is {momentum}; it needs 0 <= momentum < 1")
         with np.errstate(divide="ignore"):
@@ -92,12 +81,12 @@ def margin_law(
     loss: str = "exponential",
     log_slopes: np.ndarray | None = None,
 ) -> MarginLaw:
-    """The law for runs that end in `solution`, the Frobenius token SVM of the selection `selected`.
+    """The law for runs that end in `solution`, the Frobenius token SVM of `selected`.
 
     selected (runs, n): default the opt tokens. log_slopes (runs, n, T-1): log kappa_m, default
-    `saturated_slopes`; only their differences count. Raises PremiseFails: "same problem" (another
-    problem's solution), "positive duals" (a tight constraint without a dual), "score gaps" (a token
-    on the support scores at least the selected one); ValueError for shapes that do not fit.
+    `saturated_slopes`; only their differences count. Raises PremiseFails: "same problem"
+    (another problem's solution), "positive duals" (a tight constraint without a dual), "score
+    gaps" (a token on the support scores at least the selected one); ValueError for shapes.
     """
     selected = checked_selection(tokens, selected)
     K, shape = gram(tokens, selected), selected.shape + (tokens.shape[2] - 1,)
@@ -105,11 +94,9 @@ def margin_law(
     for name, values in (("solution.duals", solution.duals), ("log_slopes", slopes)):
         if np.shape(values) != shape:
             raise ValueError(f"{name} has shape {np.shape(values)}; it needs {shape}")
-    duals = [
-        _checked(run, K[run], solution.duals[run], solution.margins[run].ravel(), slopes[run])
-        for run in range(len(K))
-    ]
-    return from_duals(K, np.stack(duals), solution.margins, slopes)
+    each = enumerate(zip(K, solution.duals, solution.margins, slopes, strict=True))
+    duals = np.stack([_checked(run, *arrays) for run, arrays in each])
+    return from_duals(K, duals, solution.margins, slopes)
 
 
 def gram(tokens: TokenSet, selected: np.ndarray | None = None) -> np.ndarray:
@@ -119,31 +106,22 @@ def gram(tokens: TokenSet, selected: np.ndarray | None = None) -> np.ndarray:
 
 
 def from_duals(K, duals, margins, log_slopes) -> MarginLaw:
-    """`margin_law` without its checks, from the Gram matrix K (runs, m, m) of all constraints.
-
-    duals, margins, log_slopes (runs, n, T-1); duals that solve nothing make a wrong world's law.
-    """
-    runs = [
-        _of_run(K[r], duals[r].ravel(), margins[r].ravel(), np.ravel(log_slopes[r]))
-        for r in range(len(K))
-    ]
-    stacked = {name: np.stack([run[name] for run in runs]) for name in runs[0]}
-    pairs = ("offsets", "support", "coefficients", "slowest_mode")
-    stacked |= {name: stacked[name].reshape(duals.shape) for name in pairs}
-    return MarginLaw(duals=duals, **stacked)
+    """`margin_law` without its checks, from the Gram matrix K (runs, m, m)."""
+    runs = [_of_run(*run) for run in zip(K, duals, margins, log_slopes, strict=True)]
+    return MarginLaw(duals=duals, **{name: np.stack([r[name] for r in runs]) for name in runs[0]})
 
 
 def log_ratios(log_slopes: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, float]:
-    """log(kappa_m / beta_m) on the support, less its beta-weighted mean, and that mean."""
+    """log(kappa_m / beta_m) on the support less its weighted mean, and that."""
     ratio = log_slopes - np.log(beta)
     mean = beta @ ratio / beta.sum()
     return ratio - mean, mean
 
 
 def _of_run(K, beta, margins, log_slopes):
-    """The fields of MarginLaw for one run, pairs in one axis (m,)."""
-    on = beta > 0
-    weights, K_on = beta[on], K[np.ix_(on, on)]
+    """The fields of MarginLaw for one run, K (m, m), else (n, T-1)."""
+    on, flat = beta > 0, beta.ravel() > 0
+    weights, K_on = beta[on], K[np.ix_(flat, flat)]
     square = weights @ K_on @ weights  # ||W_mm||^2
     offsets, _ = log_ratios(log_slopes[on], weights)
     rank = features(K_on).shape[1]
@@ -157,7 +135,7 @@ def _of_run(K, beta, margins, log_slopes):
     # sqrt(beta), along which a_t moves, and what moves no margin
     none = len(K_on) - rank + 1
     modes, vectors = modes[none:], vectors[:, none:]
-    full = {name: np.zeros(beta.shape) for name in ("offsets", "coefficients", "slowest_mode")}
+    full = {name: np.zeros(on.shape) for name in ("offsets", "coefficients", "slowest_mode")}
     full["offsets"][~on] = np.nan
     full["offsets"][on], full["coefficients"][on] = offsets, inside
     full["slowest_mode"][on] = root * vectors[:, 0] if modes.size else 0.0
@@ -172,8 +150,8 @@ def _of_run(K, beta, margins, log_slopes):
 
 
 def _checked(run, K, duals, margins, log_slopes):
-    """The duals (n, T-1) that the law is about; PremiseFails for the first premise that fails."""
-    beta, log_slopes = duals.ravel(), np.ravel(log_slopes)
+    """The duals (n, T-1) that the law is about, or PremiseFails."""
+    beta, margins, log_slopes = duals.ravel(), margins.ravel(), np.ravel(log_slopes)
 
     def pair(m):
         return "(sample {}, pair {})".format(*np.unravel_index(m, duals.shape))
@@ -211,10 +189,7 @@ def _checked(run, K, duals, margins, log_slopes):
 def saturated_slopes(
     tokens: TokenSet, selected: np.ndarray | None = None, loss: str = "exponential"
 ) -> np.ndarray:
-    """log kappa_m = log |l'(gamma_{i,s_i})| + log(gamma_{i,s_i} - gamma_{i,t}), (runs, n, T-1).
-
-    selected (runs, n): s_i, default the opt tokens. NaN where the score gap is not positive.
-    """
+    """log kappa_m, (runs, n, T-1), of `selected`, default opt; NaN for no score gap."""
     losses.check_loss(loss)
     selected = tokens.opt if selected is None else selected
     scores = model.scores(tokens, tokens.u)
@@ -243,14 +218,14 @@ def joint_slopes(
     return np.log(head.duals)[..., None] + log_gaps
 
 
-def score_gaps(tokens: TokenSet, u: np.ndarray, selected: np.ndarray | None = None) -> np.ndarray:
-    """y_i u^T (x_{i,s_i} - x_{i,t}), (runs, n, T-1), for heads u (runs, r)."""
-    delta = coordinates.differences(tokens, tokens.opt if selected is None else selected)
+def score_gaps(tokens: TokenSet, u: np.ndarray) -> np.ndarray:
+    """y_i u^T (x_{i,opt} - x_{i,t}), (runs, n, T-1), for heads u (runs, r)."""
+    delta = coordinates.differences(tokens, tokens.opt)
     return tokens.y[..., None] * (delta @ u[:, None, :, None])[..., 0]
 
 
 def gaps_of_scores(scores: np.ndarray, selected: np.ndarray) -> np.ndarray:
-    """The selected token's score less each other's, (runs, n, T-1), of scores (runs, n, T)."""
+    """The selected token's score less each other's, (runs, n, T-1)."""
     chosen = np.take_along_axis(scores, selected[..., None], -1)
     rest = coordinates.others(selected, scores.shape[-1])
     return chosen - np.take_along_axis(scores, rest, -1)
@@ -273,10 +248,9 @@ def features(K: np.ndarray) -> np.ndarray:
 def _least_entropy(K, log_slopes, steps=200):
     """pi (s,), sum 1, of the tight constraints with Gram matrix K (s, s) and log kappa (s,).
 
-    It minimises sum_m pi_m log(pi_m / kappa_m) over pi >= 0 with sum_m pi_m A_m = V / ||V||^2: the
-    dual of min over rho across V of G(rho) = log sum_m kappa_m e^{-<A_m, rho>}, by Newton's method.
-    An entry is 0 where no dual of all positive entries exists. RuntimeError where `steps` are not
-    enough.
+    It minimises sum_m pi_m log(pi_m / kappa_m) over pi >= 0 with sum_m pi_m A_m = V / ||V||^2:
+    the dual of Lemma 1 in `notebooks/law_of_margins.md`, by Newton's method. An entry is 0
+    where no dual of all positive entries exists. RuntimeError where `steps` are not enough.
     """
     F = features(K)
     v = np.linalg.lstsq(F, np.ones(len(F)), rcond=None)[0]  # V: F v = 1

@@ -1,4 +1,4 @@
-"""Pictures of the law of the margins and of where it bends, from what a notebook computed."""
+"""Pictures of the law of the margins and of where it bends."""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from lib.companion import plots
-from lib.dynamics.history import History
+from lib.dynamics import History
 from papers import fits, pieces
 from papers.beyond import constant_map, global_map, head_law, joint_law, lp_law
 from papers.beyond import margin_law_runs as runs
@@ -38,10 +38,7 @@ def _logs(axis, **names):
 
 
 def beside_the_ray(path: np.ndarray, W_mm: np.ndarray, rest: np.ndarray) -> Figure:
-    """Two weights W_t in the plane, path (steps + 1, 2), beside the ray of W_mm (2,).
-
-    rest (2,): the predicted residual, which the path keeps from the ray; right, how it comes to.
-    """
+    """Two weights W_t, path (steps + 1, 2), beside the ray of W_mm; rest: predicted."""
     figure, (plane, distance) = plots.panels(1, 2, height=2.9)
     near = path[np.linalg.norm(path, axis=1) < 8]
     ends = np.outer([0, 8 / np.linalg.norm(W_mm)], W_mm)
@@ -62,7 +59,7 @@ def beside_the_ray(path: np.ndarray, W_mm: np.ndarray, rest: np.ndarray) -> Figu
 
 
 def bound_and_law(history: History, law: MarginLaw) -> Figure:
-    """Direction error of NGD over t beside Theorem 1's power and C/||W_t||, which has no fit."""
+    """Direction error of NGD over t beside Theorem 1's power and C/||W_t||."""
     figure, (axis,) = plots.panels(1, 1, height=3.2)
     t, steps = history.iterations[1:], history.iterations[-1]
     error, size = history.direction_error["W_mm"][:, 1:], history.norm[:, 1:]
@@ -83,10 +80,9 @@ def bound_and_law(history: History, law: MarginLaw) -> Figure:
 def offsets(
     predicted: np.ndarray, measured: np.ndarray, comparisons: Sequence[runs.Comparison]
 ) -> Figure:
-    """Offsets of one run as bars, their prediction on them; duals read off over solved ones."""
+    """Offsets of one run and their prediction; duals read off over solved ones."""
     figure, (bars, duals) = plots.panels(1, 2, height=3.1)
-    worst, apart, pairs = 0.0, 0.0, 0
-    order = np.argsort(-predicted)
+    order, ratios = np.argsort(-predicted), []
     place = np.arange(len(order))
     bar = dict(width=0.72, color=NGD.colour, alpha=0.45, label="measured, NGD")
     bars.bar(place, measured[order], **bar)
@@ -97,24 +93,21 @@ def offsets(
     bars.legend(loc="upper right")
     for name, group, like in _by_setting(comparisons):
         read, solved = np.concatenate([runs.dual_shares(c) for c in group], 1)
-        worst, pairs = max(worst, np.abs(read / solved - 1).max()), pairs + len(read)
-        apart = max(apart, *(np.abs(runs.offsets_missed(c)).max() for c in group))
+        ratios += [*(read / solved)]
         points = dict(ms=3, mfc="none", mew=0.7, rasterized=True)  # thousands
         duals.plot(solved, read, label=name, **points, **like.mark)
     _logs(duals, xlabel=r"share $\beta_m/\sum\beta$ from the solver")
     pieces.diagonal(duals)
     duals.set(title="Share of each dual, read off the margins")
     duals.legend(**TITLED)
+    apart = max(np.abs(runs.offsets_missed(c)).max() for c in comparisons)
     pieces.note(bars, f"worst pair of {len(comparisons)} runs:\n{_off(apart)}", y=0.62)
-    pieces.note(duals, f"{pairs:,} duals, {_off(worst)}")
+    pieces.note(duals, f"{len(ratios):,} duals, {_off(np.abs(np.array(ratios) - 1).max())}")
     return figure
 
 
 def diagonal(comparisons: Sequence[runs.Comparison]) -> Figure:
-    """Each run's residual in the support's span over C from the duals, and the whole error.
-
-    Filled marks: runs in which C is all of ||W_t|| x error.
-    """
+    """Each run's residual over C, and the whole error; filled: C is all of it."""
     figure, (line, whole) = plots.panels(1, 2, height=3.1)
     ratios, alone, looks, worst = {}, {}, [], 0.0
     for name, group, like in _by_setting(comparisons):
@@ -148,10 +141,7 @@ def _off(worst: float) -> str:
 
 
 def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
-    """Direction error over ||W_t|| for every rule, with C/||W_t||; and how the deviation dies.
-
-    The rules "GD" and "Polyak", of constant steps or cap, end in a mark; logistic runs are dashed.
-    """
+    """Direction error over ||W_t|| with C/||W_t||; how the deviation dies."""
     figure, (error, left) = plots.panels(1, 2, height=3.2)
     for name, history in histories.items():
         size, ratio = history.norm[0, 1:], ratio_to_law(history, "W_mm", law)[0, 1:]
@@ -184,10 +174,7 @@ def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
 
 
 def differences(fast: tuple, slow: tuple) -> Figure:
-    """Direction error of W_{2t} and of W_{2t} - W_t: NGD, and GD where its norm grows like log t.
-
-    fast, slow: (history, errors of the differences (runs, k - 1), law).
-    """
+    """Errors of W_{2t} and of W_{2t} - W_t; fast, slow: (history, errors, law)."""
     figure, axes = plots.panels(1, 2, height=3.1)
     for axis, (history, errors, _), rule in zip(axes, (fast, slow), ("NGD", "GD"), strict=True):
         t, plain = history.iterations[1:], history.direction_error["W_mm"][:, 1:]
@@ -216,7 +203,7 @@ def differences(fast: tuple, slow: tuple) -> Figure:
 
 
 def cycles(runs: Sequence[Cycles]) -> Figure:
-    """Last moves of the offsets over the step, in units of the longest one that settles."""
+    """Last moves of the offsets over the step, in units of the longest."""
     figure, axes = plots.panels(1, len(runs), height=2.8)
     for axis, tried in zip(axes, runs, strict=True):
         look = plots.look("NGD-mom" if tried.momentum else "NGD")
@@ -240,10 +227,7 @@ def cycles(runs: Sequence[Cycles]) -> Figure:
 
 
 def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
-    """Direction error of W over t with its prediction from duals and steps; how far that is off.
-
-    1/log t, Theorem 3's order, goes from where the first rule's error begins.
-    """
+    """Direction error of W over t, its prediction, 1/log t; how far each is off."""
     figure, (error, off) = plots.panels(1, 2, height=3.1)
     first, ends, rows, looks = next(iter(trained.values())), [], {}, []
     bound = np.median(first.error[:, 0]) * np.log(first.iterations[0]) / np.log(first.iterations)
@@ -260,21 +244,22 @@ def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
         rows[steps] = np.abs(joint_law.limit_errors(one))
         rows[f"{steps}, its level"] = np.abs(joint_law.level_errors(one))
         looks += [like, like]
-    said = [f"{100 * values.max():.2g} %" for values in rows.values()]
+    said = [pieces.percent(values.max()) for values in rows.values()]
     _logs(error, xlabel="iteration $t$", title="Direction error of $W_t$; dotted: from duals")
     pieces.end_labels(error, ends)
     error.legend(**SMALL, loc=(0.02, 0.34), labelspacing=0.2)
     inside = [value for row in rows.values() for value in row if value > FLOOR]
     ends = 0.5 * min(inside), 2 * max(*inside, BOUNDS["joint.limit"])
-    named = dict(title="How far off each run is; right: the worst", xlabel="relative error of $C$")
-    pieces.strip(off, rows, ends, looks, BOUNDS["joint.limit"], said=said, **named)
+    named = dict(title="How far off each run is; right: the worst", said=said)
+    pieces.strip(off, rows, ends, looks, BOUNDS["joint.limit"], **named)
+    off.set_xlabel("relative error of $C$; dashed: asked")
     return figure
 
 
 def reached(shares: global_map.GlobalMap, history: History) -> Figure:
-    """Share of seeds that reach (u_mm, W_mm), where half do, and alpha*(d); the counterexample."""
+    """Share of seeds that reach (u_mm, W_mm), where half do; the counterexample."""
     figure, (chart, path) = plots.panels(1, 2, height=3.1)
-    pieces.cells(chart, shares.shares, shares.alphas, shares.dimensions)
+    pieces.cells(chart, shares.reached.mean(-1), shares.alphas, shares.dimensions)
     chart.invert_yaxis()
     rows = np.arange(len(shares.dimensions))
     predicted = np.array([global_map.half_at_once(d, shares.n) for d in shares.dimensions])
@@ -307,7 +292,7 @@ def reached(shares: global_map.GlobalMap, history: History) -> Figure:
 
 
 def _place(values, columns):
-    """Where values stand between and beyond the columns of a chart, evenly in their logarithm."""
+    """Where values stand among the columns of a chart, in their logarithm."""
     values, logs = np.log(values), np.log(columns)
     beyond = (values - logs[-1]).clip(0) / (logs[-1] - logs[-2])
     return np.interp(values, logs, range(len(logs))) + beyond
@@ -330,18 +315,16 @@ def heads(common: head_law.HeadRuns, each: head_law.HeadRuns) -> Figure:
     ratio.legend(title="normalisation", title_fontsize="x-small", **SMALL)
     furthest = max(np.abs(values).max() for values in constants)
     pieces.note(ratio, f"$\\|W_h\\|\\times$ error over $C_h$:\n{_off(furthest)}")
-    said = [f"{100 * values.max():.2g} %" for values in rows.values()]
+    said = [pieces.percent(values.max()) for values in rows.values()]
     ends = 1e-7, 2 * BOUNDS["heads.common"]
-    named = dict(title="How far off each ratio is; right: the worst", xlabel="relative error")
-    pieces.strip(off, rows, ends, plots.SERIES[:2], BOUNDS["heads.common"], said=said, **named)
+    named = dict(title="How far off each ratio is; right: the worst", said=said)
+    pieces.strip(off, rows, ends, plots.SERIES[:2], BOUNDS["heads.common"], **named)
+    off.set_xlabel("relative error; dashed: asked")
     return figure
 
 
 def constants(points: Sequence[constant_map.Point], switches: Mapping[str, np.ndarray]) -> Figure:
-    """C along every axis: each run's prediction a dash and its measurement a circle.
-
-    Dotted: where runs switch their selection. In the title: how far the worst run is off.
-    """
+    """C along every axis, predicted and measured, and where runs switch."""
     names = list(dict.fromkeys(p.axis for p in points))
     figure, grid = plots.panels(-(-len(names) // 3), 3, height=2.2)
     for axis in grid[len(names) :]:
@@ -391,7 +374,7 @@ def bent(
     left: Sequence[Left],
     steps: Sequence[lp_law.Settled],
 ) -> Figure:
-    """Errors of l_p over ||W||; duals at zero; what lies off the span; and steps for p < 2."""
+    """l_p errors over ||W||; duals at zero; what lies off the span; steps."""
     figure, (error, offset, outside, moves) = plots.panels(2, 2, height=2.9)
     ends, solid = [], []
     for p in dict.fromkeys(r.law.p for r in powers):
@@ -407,7 +390,8 @@ def bent(
                 solid.append(power)
     title = r"Error $\sqrt{2D_\psi}$; right: power of $\|W_t\|_p$, dashed"
     _logs(error, xlabel=r"$\|W_t\|_p$", title=title)
-    pieces.note(error, f"solid: powers {min(solid):.2f} to {max(solid):.2f}", x=0.02)
+    found = " to ".join(dict.fromkeys(f"{power:.2f}" for power in (min(solid), max(solid))))
+    pieces.note(error, f"solid: powers {found}", x=0.02)
     pieces.plain_ticks(error.xaxis)
     pieces.end_labels(error, ends)
     error.legend(**SMALL)
@@ -424,10 +408,10 @@ def bent(
 
 
 def _idle(axis, zero, zeros):
-    """Offsets of pairs without dual: one idle pair in every run, several in one run each."""
+    """Offsets of pairs without dual: one in every run, several in one run each."""
     several = {}
     for run in zeros:
-        several.setdefault(f"{len(run.law.pairs)} in one run", run)
+        several.setdefault(f"{len(run.law.pairs)} idle pairs", run)
     shown = [("one idle pair", run, ONE) for run in zero]
     shown += [(*item, like) for item, like in zip(several.items(), plots.SERIES[1:3])]
     for _, run, like in shown:
@@ -441,14 +425,15 @@ def _idle(axis, zero, zeros):
 
 
 def _moves(axis, steps):
-    """Last move of an offset with steps like t^(p-2), by their length, and with constant steps."""
+    """Last move of an offset with steps like t^(p-2), and with constant ones."""
     for p in dict.fromkeys(s.law.p for s in steps):
         moved = np.array([[*s.moved, s.constant] for s in steps if s.law.p == p]).T
         style = dict(ms=4, mfc="none", **plots.look(f"p = {p:g}").mark)
-        axis.plot(moved, **style)
+        aside = np.linspace(-0.2, 0.2, moved.shape[1])  # so that runs stand side by side
+        axis.plot(np.arange(len(moved))[:, None] + aside, moved, **style)
         axis.plot([], [], label=f"p = {p:g}", **style)
     names = [*(f"{share:g}" for share in lp_law.SHARES), "constant"]
     axis.set(yscale="log", xlabel="rise of the margins / longest that settles")
     axis.set_xticks(range(len(names)), names)
-    axis.set(xlim=(-0.4, len(names) - 0.6), title="Last move of an offset")
+    axis.set(xlim=(-0.5, len(names) - 0.5), title="Last move of an offset")
     axis.legend(**SMALL)

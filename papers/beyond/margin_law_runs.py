@@ -1,7 +1,6 @@
-"""The law of the margins met by training: a run's prediction beside what it measured, and claims.
+"""The law of the margins met by training: a run's prediction beside what it measured.
 
-The prediction knows tokens, head, loss, which tokens the run selects and what lies outside the
-support's span early on.
+The prediction knows tokens, head, loss, the selection, and what is early outside the span.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,12 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lib.attention import coordinates
-from lib.attention.token_sets import TokenSet
+from lib.attention import TokenSet, coordinates
 from lib.companion.claims import Claim
-from lib.dynamics.gradient_descent import Start, train, zero_start
-from lib.dynamics.rules import POLYAK, GradientRule
-from lib.svm.max_margin import Infeasible, MaxMargin, token_svm
+from lib.dynamics import GradientRule, Start, rules, train, zero_start
+from lib.svm import Infeasible, MaxMargin, token_svm
 from papers.beyond import margin_law, margin_theorem, margins
 from papers.beyond.margin_law import MarginLaw, PremiseFails
 from papers.beyond.tolerances import claim
@@ -39,7 +36,6 @@ class _Measured:
     error: np.ndarray  # (k,) direction error against W_mm
     norm: np.ndarray  # (k,) ||W_t||
     level: np.ndarray  # (k,) a_t = <W_t, W_mm>/||W_mm||^2
-    margins: np.ndarray  # (n, T-1) at the last record
     moved: float  # how much an offset moved in the last step
     step_length: float  # of the last step
     outside: float  # what lay off the support's span at the first record, or in W_0
@@ -50,36 +46,28 @@ class _Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """One run: its law and what it measured; both None where `refusal` says which premise fails.
-
-    premise: its name; amount: by how much it fails. The other fields are of this run alone, with a
-    runs axis of length 1. margins (3, n, T-1): at a tenth of the steps, at the last but one and at
-    the last.
-    """
+    """One run: its law and what it measured, runs axis 1; or the premise that fails."""
 
     setting: LawSetting
     run: int
+    margins: np.ndarray  # (3, n, T-1): at a tenth of the steps, at the last but one, at the last
     refusal: str = ""
     premise: str = ""
-    amount: float = np.nan
+    amount: float = np.nan  # by how much the premise fails
     tokens: TokenSet | None = None
     selected: np.ndarray | None = None
     solution: MaxMargin | None = None
     log_slopes: np.ndarray | None = None
     law: MarginLaw | None = None
     measured: _Measured | None = None
-    margins: np.ndarray | None = None
 
     @property
     def duals_alone(self) -> bool:
-        """Whether the prediction is C alone: W_0 = 0, and all constraints carry W_mm."""
+        """Whether the prediction is C alone: W_0 = 0, all constraints carry W_mm."""
         return self.setting.start is None and bool(self.law.support.all())
 
     def proof(self, early: bool = False, everywhere: bool = False) -> margin_theorem.Proof:
-        """The local theorem from the run's last iterate on, or (early) from a tenth on.
-
-        everywhere: by steps shorter than 8/D^2 alone. `early` and `everywhere` know no momentum.
-        """
+        """The theorem from the last iterate, or (early) a tenth; everywhere: by 8/D^2."""
         local = margin_theorem.Local(self.tokens, self.law, self.selected, self.setting.loss)
         (tenth, before, last), rule = self.margins, self.setting.rule
         if rule.momentum and not (early or everywhere):
@@ -94,7 +82,7 @@ class Comparison:
 
 
 def compare(setting: LawSetting, steps: int) -> list[Comparison]:
-    """Train every run of a setting for `steps` iterations and hold it against its law."""
+    """Train every run of a setting for `steps` steps; hold it against its law."""
     problem = coordinates.minimal(setting.tokens)
     # without the bases, which are large
     setting = replace(setting, tokens=problem.tokens)
@@ -120,23 +108,23 @@ def compare(setting: LawSetting, steps: int) -> list[Comparison]:
 
 
 def _compare(c, history, start, selected):
-    """The comparison with its law and what the run measured; PremiseFails where none is."""
+    """The comparison with its law and what the run measured, or PremiseFails."""
     setting, run = c.setting, c.run
     margins.check_selection(run, c.margins[-1])
     tokens = setting.tokens.run(run)
     solution = token_svm(tokens, selected)
     slopes = margin_law.saturated_slopes(tokens, selected, setting.loss)
     law = margin_law.margin_law(tokens, solution, selected, log_slopes=slopes)
-    known = dict(tokens=tokens, selected=selected, solution=solution, log_slopes=slopes, law=law)
-    c = replace(c, **known)
+    c = replace(c, tokens=tokens, selected=selected, solution=solution)
+    c = replace(c, log_slopes=slopes, law=law)
     measured = _measure(c, history, float(start.outside[run]))
     margins.check_settled(run, law, measured, setting.rule.momentum)
     return replace(c, measured=measured)
 
 
 def _measure(c, history, off_span):
-    """`_Measured` of one run; off_span: the norm of W_0's part outside minimal coordinates."""
-    run, last = c.run, c.margins[-1]
+    """`_Measured` of one run; off_span: norm of W_0 outside the coordinates."""
+    run = c.run
     W = [history.weights(k)[run : run + 1] for k in range(len(history.iterations))]
     V, support = c.solution.W, c.law.support
     # without steps - 1, which would weigh in the fits
@@ -147,7 +135,7 @@ def _measure(c, history, off_span):
     left = margins.outside_support(c.tokens, c.selected, support, early)[0]
     half = int(np.flatnonzero(history.iterations == history.iterations[-1] // 2)[0])
     step = W[-1] - W[half]
-    duals = margins.recovered_duals(last, c.log_slopes[0])[None]
+    duals = margins.recovered_duals(c.margins[-1], c.log_slopes[0])[None]
     offsets = c.margins[1:, support[0]]
     offsets = offsets - offsets.mean(1, keepdims=True)
     return _Measured(
@@ -155,7 +143,6 @@ def _measure(c, history, off_span):
         error=np.array([margins.direction_error(W[k], V, off_span)[0] for k in late]),
         norm=history.norm[run, late],
         level=along[late] / c.solution.norm[0],
-        margins=last,
         moved=float(np.abs(offsets[1] - offsets[0]).max()),
         step_length=float(np.exp(history.log_step[run, -1] + history.log_gradient[run, -1])),
         outside=float(np.hypot(left, off_span)),
@@ -166,10 +153,7 @@ def _measure(c, history, off_span):
 
 
 def _duality_gap(tokens, selected, W, duals):
-    """Relative distance of W (runs, r, q) from the max-margin direction, by duals of any origin.
-
-    1^T beta / ||sum beta_m A_m|| bounds the norm of all W of margin 1.
-    """
+    """Relative distance of W (runs, r, q) from max-margin, by any duals."""
     delta = coordinates.differences(tokens, selected)
     smallest = np.einsum("rntd,rde,rne->rnt", delta, W, tokens.z, optimize=True).min((1, 2))
     pulled = np.einsum("rnt,rntd,rne->rde", duals, delta, tokens.z, optimize=True)
@@ -184,23 +168,22 @@ def kept(runs: Iterable) -> list:
 
 def dual_shares(c: Comparison) -> tuple[np.ndarray, np.ndarray]:
     """beta / sum beta read off the margins, and the law's, over the support."""
-    read = margins.recovered_duals(c.measured.margins, c.log_slopes[0])
+    read = margins.recovered_duals(c.margins[-1], c.log_slopes[0])
     solved, on = c.law.duals[0], c.law.support[0]
     return read[on], solved[on] / solved.sum()
 
 
 def offsets_missed(c: Comparison) -> np.ndarray:
     """Measured less predicted offsets over the support."""
-    apart = c.measured.margins - c.measured.level[-1] - c.law.offsets[0]
+    apart = c.margins[-1] - c.measured.level[-1] - c.law.offsets[0]
     return apart[c.law.support[0]]
 
 
 def _values(c):
-    """What the claims law.* ask of one run: by id a number, or one for every support pair."""
+    """What the claims law.* ask of one run: a number, or one a support pair."""
     m, law, rule = c.measured, c.law, c.setting.rule
-    # of ||W_t|| per iteration
-    speed = rule.step_size / (1 - rule.momentum)
-    speed = float(law.norm[0]) / 2 if rule.kind == POLYAK else speed
+    speed = rule.step_size / (1 - rule.momentum)  # of ||W_t|| per iteration
+    speed = float(law.norm[0]) / 2 if rule.kind == rules.POLYAK else speed
     slope = np.polyfit(m.iterations, 1 / m.error, 1)[0]
     return {
         "constant": m.error[-1] / c.predicted - 1,
@@ -216,9 +199,8 @@ def _values(c):
 
 
 def all_claims(comparisons: Sequence[Comparison]) -> list[Claim]:
-    """Every claim on the kept runs, of which there is one; the last applies the local theorem."""
-    runs, rows = [_values(c) for c in comparisons], []
-    for id in runs[0]:
-        values = np.concatenate([np.atleast_1d(run[id]) for run in runs])
-        rows.append(claim(f"law.{id}", values))
-    return [*rows, claim("law.proved", np.mean([c.proof().holds for c in comparisons]))]
+    """Every claim on the kept runs; the last applies the local theorem."""
+    runs = [_values(c) for c in comparisons]
+    values = {id: np.concatenate([np.atleast_1d(run[id]) for run in runs]) for id in runs[0]}
+    values["proved"] = np.mean([c.proof().holds for c in comparisons])
+    return [claim(f"law.{id}", value) for id, value in values.items()]

@@ -1,7 +1,7 @@
-"""Steps and the law of the margins: those that grow until it is seen, those too long to settle.
+"""Steps and the law of the margins: growing until it is seen, or too long to settle.
 
-The map of the offsets is the same for all rules: one step that raises the margins by s multiplies a
-wrong offset in the mode of eigenvalue lambda by 1 - s lambda.
+One step of any rule that raises the margins by s multiplies a wrong offset in the mode of
+eigenvalue lambda by 1 - s lambda.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,14 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lib.attention import coordinates
-from lib.attention.token_sets import TokenSet, token_set
+from lib.attention import TokenSet, coordinates, token_set
 from lib.companion.claims import Claim
-from lib.dynamics.gradient_descent import Start, train
-from lib.dynamics.history import History
-from lib.dynamics.rules import LOG_2, custom_log, gd, ngd, polyak
+from lib.dynamics import History, Start, custom_log, gd, ngd, polyak, rules, train
 from lib.seeds import stream
-from lib.svm.max_margin import token_svm
+from lib.svm import token_svm
 from papers.beyond import margins
 from papers.beyond.margin_law import MarginLaw, margin_law
 from papers.beyond.tolerances import LOUD, claim
@@ -25,23 +22,20 @@ LAST = 64  # records over which a move is read
 
 
 def _growing_gd(step_size, growth):
-    """GD with eta_t = step_size e^{growth t}: margins grow by `growth` a step, not by growth/t."""
-    return custom_log(lambda t, log_gap, log_norm: np.log(step_size) + growth * t + 0.0 * log_norm)
+    """GD with eta_t = step_size e^{growth t}: margins grow by `growth` a step."""
+    return custom_log(lambda t, gap, norm: np.log(step_size) + growth * t + 0.0 * norm)
 
 
 def _growing_polyak(max_step, growth):
-    """Polyak's step, its cap growing: min((L - L*)/(2 ||grad L||^2), max_step e^{growth t})."""
-    return custom_log(
-        lambda t, log_gap, log_norm: np.minimum(
-            log_gap - LOG_2 - 2 * log_norm, np.log(max_step) + growth * t
-        )
-    )
+    """min((L - L*)/(2 ||grad L||^2), max_step e^{growth t}), Polyak's step."""
+    cap = lambda t: np.log(max_step) + growth * t
+    return custom_log(lambda t, gap, norm: np.minimum(gap - rules.LOG_2 - 2 * norm, cap(t)))
 
 
 def figure2_runs(
     problem: coordinates.Minimal, W_mm: np.ndarray, growing_steps: int
 ) -> tuple[dict[str, History], dict[str, History]]:
-    """Every rule on the problem of Figure 2: those that go far enough, and constant steps."""
+    """Every rule on Figure 2's problem: those that go far, and constant steps."""
 
     def in_time(rule, steps, loss="exponential"):
         return train(problem, rule, steps, targets={"W_mm": W_mm}, loss=loss)
@@ -59,21 +53,19 @@ def figure2_runs(
 
 
 def ratio_to_law(history: History, target: str, law: MarginLaw) -> np.ndarray:
-    """Direction error over the law's at the same ||W_t||, (runs, k): tends to 1 for every rule."""
+    """Direction error over the law's at the same ||W_t||, (runs, k): it tends to 1."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return history.direction_error[target] / law.direction_error(history.norm)
 
 
-def _settling_rate(
-    history: History, law: MarginLaw, low: float = 1e-8, high: float = 1e-3
-) -> np.ndarray:
-    """Decay of the offsets' slowest mode per margin, over its eigenvalue, between the sizes."""
+def _settling_rate(history, law):
+    """Decay of the slowest mode per margin, over its eigenvalue, 1e-3 to 1e-8."""
     level = history.norm / law.norm[:, None]
     offsets = np.where(law.support, law.offsets, 0.0)[:, None]
     left = np.abs(((history.margins - offsets) * law.slowest_mode[:, None]).sum((2, 3)))
     rates = []
     for run, (a, y) in enumerate(zip(level, left, strict=True)):
-        keep = (y > low) & (y < high)
+        keep = (y > 1e-8) & (y < 1e-3)
         rates.append(-np.polyfit(a[keep], np.log(y[keep]), 1)[0] / law.slowest[run])
     return np.array(rates)
 
@@ -81,10 +73,7 @@ def _settling_rate(
 def figure2_claims(
     far: Mapping[str, History], constant: Mapping[str, History], target: str, law: MarginLaw
 ) -> list[Claim]:
-    """Error against ||W_t|| ends on one line for all rules and losses that go `far` enough.
-
-    With `constant` steps the line is not seen yet. Last, offsets settle at the rate lambda_1.
-    """
+    """Errors over ||W_t|| end on one line for those that go `far` alone."""
     last = lambda history: ratio_to_law(history, target, law)[:, -1]
     return [
         claim("law.collapse", np.concatenate([last(history) for history in far.values()])),
@@ -94,7 +83,7 @@ def figure2_claims(
 
 
 class Cycles(NamedTuple):
-    """How much offsets still move, (runs, multiples), at steps `multiples` x the longest one."""
+    """How offsets still move, (runs, multiples), at `multiples` x the longest step."""
 
     multiples: np.ndarray
     momentum: float
@@ -106,16 +95,18 @@ def cycles(
 ) -> Cycles:
     """Train every run with NGD at steps around the longest that lets the offsets settle.
 
-    From the settled state with its residual 1 % too long, so that a disturbance dies or grows.
-    `moved` is the largest change of an offset over the last LAST iterations.
+    From the settled state with its residual 1 % too long. `moved` is the largest change of
+    an offset over the last LAST iterations.
     """
     moved = np.empty((len(tokens.y), len(multiples)))
     record = np.arange(steps - LAST, steps + 1)
     for run in range(len(tokens.y)):
         problem = coordinates.minimal(tokens.run(run))
         solution = token_svm(problem.tokens)
-        law = margin_law(problem.tokens, solution)
-        start = _settled_start(problem.tokens, solution.W, law)
+        law, data = margin_law(problem.tokens, solution), problem.tokens
+        delta = coordinates.differences(data, data.opt)
+        residual = np.einsum("rnt,rntd,rne->rde", law.coefficients, delta, data.z)
+        start = Start(100.0 * solution.W + 1.01 * residual, np.zeros(1))
         for column, multiple in enumerate(multiples):
             rule = ngd(multiple * law.longest_step(momentum)[0], momentum=momentum)
             history = train(problem, rule, steps, record, start=start)
@@ -124,20 +115,13 @@ def cycles(
     return Cycles(np.asarray(multiples), momentum, moved)
 
 
-def _settled_start(tokens, W_mm, law, level=100.0, longer=1.01):
-    """W_0 = level W_mm + longer rho_perp: where a run would be at margin level a_t = `level`."""
-    delta = coordinates.differences(tokens, tokens.opt)
-    residual = np.einsum("rnt,rntd,rne->rde", law.coefficients, delta, tokens.z)
-    return Start(level * W_mm + longer * residual, np.zeros(len(W_mm)))
-
-
 def threshold(runs: Sequence[Cycles], short: float, long: float) -> list[Claim]:
     """Offsets settle at `short` and cycle at `long`, multiples of the longest step."""
     return [short_step(runs, short, ""), claim("law.long", _moved(runs, long), "", f"{long:g}")]
 
 
 def short_step(runs: Sequence[Cycles], multiple: float, setting: str | None = None) -> Claim:
-    """Offsets settle at `multiple` of the longest step, with every momentum and in every run."""
+    """Offsets settle at `multiple` of the longest step in every run."""
     moved = _moved(runs, multiple)
     why = "a large cycle: the threshold is that of small disturbances" if moved.max() > LOUD else ""
     setting = f"{multiple:g}" if setting is None else setting
@@ -152,8 +136,7 @@ def _moved(runs, multiple):
 def _three_samples(h: float = 3.0) -> tuple[TokenSet, Start]:
     """Three samples whose offsets cycle below the longest step, without momentum; and the start.
 
-    Best tokens (h + 1, 1), (1, 0), (h + 1, -1), others (h, 0), (0, 0), (h, 0), scored by the first
-    coordinate; W_mm = (1, 0), kappa ~ (e^-h, 1, e^-h).
+    Scored by the first coordinate; W_mm = (1, 0), kappa ~ (e^-h, 1, e^-h).
     """
     pairs = [[[h, 0], [h + 1, 1]], [[0, 0], [1, 0]], [[h, 0], [h + 1, -1]]]
     tokens = token_set(pairs, np.ones(3), z=np.ones((3, 1)), u=[1, 0])
@@ -161,7 +144,7 @@ def _three_samples(h: float = 3.0) -> tuple[TokenSet, Start]:
 
 
 def cycle_without_momentum(multiple: float = 0.9, steps: int = 20_000) -> Claim:
-    """The second coordinate of W_t in `_three_samples` at `multiple` of the longest step."""
+    """W_t's second coordinate in `_three_samples` at `multiple` x the longest."""
     tokens, start = _three_samples()
     longest = margin_law(tokens, token_svm(tokens)).longest_step()[0]
     record = np.arange(steps - LAST, steps + 1)
@@ -173,8 +156,7 @@ def cycle_without_momentum(multiple: float = 0.9, steps: int = 20_000) -> Claim:
 def _random_supports(draw: np.random.Generator, count: int, pairs: int) -> tuple:
     """Tight pairs at random: pi* (count, m) and u (count, m, m - 1), m = `pairs`.
 
-    A_m = (V/||V|| + u_m)/||V|| with sum_m pi*_m u_m = 0, as every support is. Shares are
-    log-normal; column j of u shrinks like e^{-cj}, c from 0 to 3.
+    A_m = (V/||V|| + u_m)/||V|| with sum_m pi*_m u_m = 0; column j of u shrinks like e^{-cj}.
     """
     shares = np.exp(2 * draw.standard_normal((count, pairs)))
     shares /= shares.sum(1, keepdims=True)
@@ -183,22 +165,16 @@ def _random_supports(draw: np.random.Generator, count: int, pairs: int) -> tuple
     return shares, across - shares[:, None] @ across
 
 
-def _which_cycle(
-    shares: np.ndarray,
-    across: np.ndarray,
-    starts: np.ndarray,
-    multiple: float = 0.9,
-    momentum: float = 0.0,
-    steps: int = 3000,
-) -> np.ndarray:
+def _which_cycle(shares, across, starts, momentum=0.0, steps=3000):
     """Which saturated runs of NGD still go to and fro in the end, (count, starts).
 
-    y = x/||V|| moves by s D/sqrt(1 + ||D||^2), D = sum_m pi_m u_m, s = eta/||V||, pi_m proportional
-    to pi*_m e^{-<u_m, y>}, from s times `starts` (count, starts, k). Such a run moves by LOUD s a
-    step in the mean of the last LAST, and in all by an eighth of that.
+    y = x/||V|| moves by s D/sqrt(1 + ||D||^2), D = sum_m pi_m u_m, s = eta/||V||, at 0.9 of
+    the longest step, pi_m proportional to pi*_m e^{-<u_m, y>}, from s times `starts` (count,
+    starts, k). Such a run moves by LOUD s a step in the mean of the last LAST, and in all by
+    an eighth of that.
     """
     modes = np.swapaxes(across, 1, 2) @ (shares[..., None] * across)
-    step = 2 * multiple * (1 + momentum) / np.linalg.eigvalsh(modes)[:, -1, None, None]
+    step = 2 * 0.9 * (1 + momentum) / np.linalg.eigvalsh(modes)[:, -1, None, None]
     y, move, path, early = starts * step, 0.0, 0.0, starts
     for left in range(steps, 0, -1):
         if left == LAST:
@@ -213,10 +189,7 @@ def _which_cycle(
 
 
 def search(count: int, pairs: int, momentum: float = 0.0, longer: int = 0) -> tuple[int, int]:
-    """How many of `count` random supports go to and fro at 0.9 of the longest step.
-
-    From some of 20 starts, after 3000 steps; and of these after `longer` steps, if they are more.
-    """
+    """How many of `count` random supports cycle at 0.9; how many after `longer`."""
     draw, early, late = stream(pairs, "problems"), 0, 0
     for first in range(0, count, 50):
         shares, across = _random_supports(draw, min(50, count - first), pairs)
@@ -232,17 +205,16 @@ def search(count: int, pairs: int, momentum: float = 0.0, longer: int = 0) -> tu
 
 
 def difference_errors(history: History, W_mm: np.ndarray) -> np.ndarray:
-    """Direction error of W at record k + 1 less that at k, (runs, k - 1); W_mm (runs, r, q)."""
-    pairs = [(k, k + 1) for k in range(len(history.iterations) - 1)]
-    steps = [margins.difference(history, *pair) for pair in pairs]
+    """Direction error of W at record k + 1 less W at k, (runs, k - 1)."""
+    records = range(len(history.iterations) - 1)
+    steps = (margins.difference(history, k, k + 1) for k in records)
     return np.stack([margins.direction_error(step, W_mm) for step in steps], 1)
 
 
 def gd_order(history: History, errors: np.ndarray, law: MarginLaw) -> Claim:
     """GD: the error of W_{2t} - W_t falls like log t / t^lambda, lambda = min(lambda_1, 1).
 
-    Proved: at most t^-q for every q < min(lambda_1, 1, excess). Measured over the last four
-    doublings: the factor log t, in resonance with the softmax weights where lambda_1 is near 1.
+    Proved: at most t^-q for every q < min(lambda, excess). Fitted to four doublings.
     """
     t, y = history.iterations[1:][-5:], errors[:, -5:]
     fitted = [np.polyfit(np.log(t), np.log(e / np.log(t)), 1)[0] for e in y]
@@ -252,10 +224,7 @@ def gd_order(history: History, errors: np.ndarray, law: MarginLaw) -> Claim:
 def ngd_claims(
     history: History, target: str, errors: np.ndarray, law: MarginLaw
 ) -> tuple[Claim, Claim]:
-    """The law at the end of the longest run, and W_{2t} - W_t nearer to W_mm than W_{2t} there.
-
-    errors: the `difference_errors` of the run.
-    """
+    """The law at the end; W_{2t} - W_t, of `errors`, is nearer to W_mm there."""
     off = ratio_to_law(history, target, law)[:, -1] - 1
     gains = history.direction_error[target][:, -1] / errors[:, -1]
     end = f"{history.iterations[-1]:,}"

@@ -1,7 +1,6 @@
 """Theorems on the margins: their constants, their hypotheses, and which runs they prove.
 
-`notebooks/law_of_margins.md` has statements and proofs; the names here are its symbols, the numbers
-in brackets its equations. All in float64, no interval arithmetic.
+Names and numbers in brackets are those of `notebooks/law_of_margins.md`. All in float64.
 """
 
 from dataclasses import dataclass
@@ -10,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import solve_discrete_lyapunov
 
-from lib.attention import losses, model
-from lib.attention.token_sets import TokenSet
+from lib.attention import TokenSet, losses, model
 from lib.dynamics.rules import CUSTOM, GD, NGD, POLYAK, GradientRule
 from papers.beyond.margin_law import MarginLaw, features, gaps_of_scores, gram
 from papers.beyond.tolerances import INDEPENDENT, TILT
@@ -22,17 +20,13 @@ ROOMS = np.geomspace(1e-8, 10, 37)
 
 def _slope_bounds(lo, hi, loss):
     """Largest |l'| and largest |l''| (a Lipschitz constant of l') on [lo, hi]."""
-    # |l'| is monotone or largest next to zero
-    ends = np.array([lo, hi, min(max(0.0, lo), hi)])
-    slope = float(np.exp(losses.log_derivative(ends, loss)).max())
-    # |l''| <= 2 |l'|, else |l'|
-    return slope, 2 * slope if loss == "reciprocal" else slope
+    ends = np.array([lo, hi, np.clip(0.0, lo, hi)])  # |l'| is monotone or largest next to 0
+    slope = np.exp(losses.log_derivative(ends, loss)).max(0)
+    return slope, 2 * slope if loss == "reciprocal" else slope  # |l''| <= 2 |l'|, else |l'|
 
 
 class Local:
-    """One run's selection `selected` (1, n) as the theorem sees it, m pairs, k coordinates of their
-    span.
-    """
+    """One run's selection (1, n) as the theorem sees it: m pairs, k coordinates of a span."""
 
     def __init__(self, tokens: TokenSet, law: MarginLaw, selected: np.ndarray, loss: str):
         self.A = A = features(gram(tokens, selected)[0])  # (m, k) the A_m
@@ -44,8 +38,7 @@ class Local:
         self.shares = beta / beta.sum()  # (m,) pi* = beta/||V||^2, 0 off S
         tight = A[self.on]
         left, size, _ = np.linalg.svd((tight / np.linalg.norm(tight, axis=1)[:, None]).T)
-        # of span(A_m: m in S)
-        self.spanned = left[:, : (size**2 >= INDEPENDENT).sum()]
+        self.spanned = left[:, : (size**2 >= INDEPENDENT).sum()]  # of span(A_m: m in S)
         turn = np.linalg.qr((self.spanned.T @ self.V)[:, None], mode="complete")[0]
         self.basis = self.spanned @ turn[:, 1:]  # (k, u) of U, orthonormal
         self.slowest = float(law.slowest[0])  # lambda_1
@@ -53,8 +46,7 @@ class Local:
         square = (tight**2).sum(1)
         apart = np.add.outer(square, square) - 2 * tight @ tight.T
         self.M = float(np.sqrt((A**2).sum(1).max()))  # the largest ||A_m||
-        # the largest ||A_m - A_k|| on S
-        self.D = float(np.sqrt(max(apart.max(), 0.0)))
+        self.D = float(np.sqrt(max(apart.max(), 0.0)))  # the largest ||A_m - A_k|| on S
         self.excess = np.where(self.on, 0.0, A @ self.V - 1)  # epsilon_m, 0 on S
         scores = model.scores(tokens, tokens.u)[0]
         gaps = gaps_of_scores(scores[None], selected)[0]
@@ -62,10 +54,8 @@ class Local:
         chosen = np.take_along_axis(scores, selected[0][:, None], 1)[:, 0]
         lo, hi = scores.min(1), scores.max(1)
         at_chosen = np.exp(losses.log_derivative(chosen, loss))
-        ends = [_slope_bounds(a, b, loss) for a, b in zip(lo, hi, strict=True)]
-        slope, lipschitz = np.transpose(ends)
-        # of each pair
-        self.sample = sample = np.repeat(np.arange(len(scores)), gaps.shape[1])
+        slope, lipschitz = _slope_bounds(lo, hi, loss)
+        self.sample = sample = np.repeat(np.arange(len(scores)), gaps.shape[1])  # of each pair
         with np.errstate(divide="ignore", invalid="ignore"):
             relative = (lipschitz * (hi - lo) / at_chosen)[sample]
             worst = relative + 1 + (hi - lo)[sample] / gaps.ravel()
@@ -73,8 +63,7 @@ class Local:
             kappa = at_chosen[sample] * gaps.ravel()
             self.log_kappa = np.where(self.on, np.log(kappa), np.nan)  # NaN off S
             nu = (slope * (hi - lo))[sample]
-            # of (3), -inf on S
-            self.log_nu = np.where(self.on, -np.inf, np.log(nu))
+            self.log_nu = np.where(self.on, -np.inf, np.log(nu))  # of (3), -inf on S
 
     @property
     def r(self) -> float:
@@ -99,7 +88,7 @@ class Local:
         return float(self.norm * np.linalg.norm(self.basis.T @ (pi @ self.A[self.on])))
 
     def split(self, g: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """a, x in `basis` (u,), omega (k,) in the span of all A_m, for margins g (n, T-1) (1)."""
+        """a, x in `basis` (u,), omega (k,) of (1), for margins g (n, T-1)."""
         w = np.linalg.lstsq(self.A, np.ravel(g), rcond=None)[0]
         a = w @ self.V / self.norm**2
         off = w - a * self.V
@@ -107,7 +96,7 @@ class Local:
         return float(a), self.basis.T @ (off - self.rest), omega
 
     def log_small(self, omega: np.ndarray, R: float, tau: float) -> float:
-        """log delta_0: delta(W) <= delta_0 e^{-r a} where |x| <= R, |omega' - omega| <= tau (5)."""
+        """log delta_0 of (5): delta(W) <= delta_0 e^{-r a} for |x| <= R and tau."""
         room = np.where(self.on, R, np.hypot(R, tau))
         at_most = self.across * room - self.A @ (self.rest + omega)
         samples = range(self.sample.max() + 1)
@@ -116,7 +105,7 @@ class Local:
         return float(np.logaddexp(np.log(self.B) + log_P, log_N))
 
     def curvature(self, R: float) -> tuple[float, float]:
-        """l(R) and L(R): bounds on the mean Hessian of G from rho_perp to rho, |x| <= R (6)."""
+        """l(R) and L(R) of (6), bounds on the mean Hessian of G."""
         if self.fastest == 0:
             return np.inf, 0.0
         r = min(self.D * R, 700.0)
@@ -146,7 +135,7 @@ class Proof:
 
 
 def _step_bound(problem, rule, R, L):
-    """sigma-bar < 2/L, 0 for none, the xi that it needs, GD's lowest level, -inf else; (7)."""
+    """sigma-bar of (7), 0 for none, its xi, and GD's lowest level, -inf else."""
     if rule.kind == GD:
         sigma = 1 / L if L else problem.norm**2
         log_Z = problem.lowest + problem.across[problem.on].max() * R
@@ -163,7 +152,7 @@ def _step_bound(problem, rule, R, L):
 
 
 def _constants(problem, rule, x, omega, tau, everywhere=False):
-    """A, K, q of (8) and (9) for |x_0| = x, omega_0 and room tau; A infinite for steps too long."""
+    """A, K, q of (8) and (9) for |x_0| = x; A infinite for steps too long."""
     R = x + tau
     low, L = problem.curvature(R)
     L = problem.D**2 / 4 if everywhere else L
@@ -181,10 +170,7 @@ def _constants(problem, rule, x, omega, tau, everywhere=False):
 
 
 def prove(problem: Local, rule: GradientRule, g: np.ndarray, everywhere: bool = False) -> Proof:
-    """The theorem for `rule` without momentum, from the W of margins g (n, T-1) on.
-
-    everywhere: by sigma-bar < 8/D^2 alone.
-    """
+    """The theorem without momentum, from margins g on; everywhere: sigma-bar < 8/D^2."""
     level, x, omega = problem.split(g)
     foreign = rule.momentum or rule.kind == CUSTOM or rule.decay > 1
     if why := _silent(problem, rule, foreign):
@@ -228,7 +214,7 @@ def _mode_norm(s, mu):
 def prove_with_momentum(
     problem: Local, rule: GradientRule, before: np.ndarray, g: np.ndarray
 ) -> Proof:
-    """The theorem for NGD with momentum, from the W of margins g on, after that of `before`."""
+    """The theorem for NGD with momentum, from margins g on, after `before`."""
     (level, x, omega), V, mu = problem.split(g), problem.norm, rule.momentum
     foreign = rule.kind != NGD or rule.decay or np.isfinite(rule.max_step)
     if why := _silent(problem, rule, foreign):
@@ -258,7 +244,7 @@ def prove_with_momentum(
 
 
 class _Room(NamedTuple):
-    """R, xi, the ends of sigma_t, b and the least rise of the level of (15), for one room tau."""
+    """R, xi, the ends of sigma_t, b and the least rise of the level of (15)."""
 
     R: float
     xi: float
@@ -269,7 +255,7 @@ class _Room(NamedTuple):
 
 
 def _room(problem, rule, far, size, omega, outside, level, rise, tau):
-    """`_Room` of a start at `level` that rises by `rise`; outside: what momentum adds to tau."""
+    """`_Room` of a start at `level` that rises by `rise`; outside adds to tau."""
     V, exact = problem.norm, rule.step_size * problem.norm
     R = far * (size + tau)
     L, r = problem.curvature(R)[1], max(min(problem.D * R, 300.0), 1e-8)

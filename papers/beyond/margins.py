@@ -1,25 +1,21 @@
-"""Margins of a run: what they say of the max-margin solution, and what a run must show first.
+"""Margins of a run: what they say of the solution, and what a run must show first.
 
-Pairs m = (i, t): sample i, and the tokens t that it does not select, ascending. The checks look at
-margins and steps, never at the direction error, and prove nothing.
+Pairs m = (i, t): sample i, and the tokens t that it does not select, ascending. The checks
+look at margins and steps, never at the direction error.
 """
 
 from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from lib.attention import coordinates
-from lib.attention.token_sets import TokenSet
-from lib.dynamics.history import History
+from lib.attention import TokenSet, coordinates
+from lib.dynamics import History
 from papers.beyond.margin_law import PremiseFails, gram, require
 from papers.beyond.tolerances import AT_REST, ROUNDING, SATURATED, SETTLED
 
 
 def selection(history: History, opt: np.ndarray, k: int = -1) -> np.ndarray:
-    """The token of largest logit in each sample at record k, (runs, n); opt (runs, n).
-
-    Raises ValueError for a run that had ended before that record.
-    """
+    """Tokens of largest logit at record k, (runs, n); ValueError for an ended run."""
     margins = _finite(history, k)
     place = coordinates.others(opt, margins.shape[-1] + 1)
     nearest = np.take_along_axis(place, margins.argmin(-1)[..., None], -1)[..., 0]
@@ -27,7 +23,7 @@ def selection(history: History, opt: np.ndarray, k: int = -1) -> np.ndarray:
 
 
 def relative_margins(history: History, opt: np.ndarray, selected: np.ndarray) -> np.ndarray:
-    """Logit of the selected token minus logits of the others at every record, (runs, k, n, T-1)."""
+    """The selected token's logit less the others' at every record, (runs, k, n, T-1)."""
     runs, count, n, S = history.margins.shape
     logits = np.zeros((runs, count, n, S + 1))  # relative to the opt token
     place = np.broadcast_to(coordinates.others(opt, S + 1)[:, None], history.margins.shape)
@@ -38,7 +34,7 @@ def relative_margins(history: History, opt: np.ndarray, selected: np.ndarray) ->
 
 
 def recovered_duals(margins: np.ndarray, log_slopes: np.ndarray) -> np.ndarray:
-    """beta_m / sum beta from margins and log kappa_m, (..., n, T-1); NaN slopes get none."""
+    """beta_m / sum beta from margins and log kappa_m, (..., n, T-1)."""
     pull = np.where(np.isfinite(log_slopes), log_slopes - margins, -np.inf)
     pull = pull - pull.max((-2, -1), keepdims=True)
     weights = np.exp(pull)
@@ -46,10 +42,7 @@ def recovered_duals(margins: np.ndarray, log_slopes: np.ndarray) -> np.ndarray:
 
 
 def difference(history: History, early: int, late: int) -> np.ndarray:
-    """W at record `late` less W at record `early`, (runs, r, q): (a_late - a_early) W_mm + o(1).
-
-    Raises ValueError for records that do not ascend or that a run did not reach.
-    """
+    """W at record `late` less W at `early`, (runs, r, q); else ValueError."""
     count = len(history.iterations)
     early, late = range(count)[early], range(count)[late]
     if early >= late:
@@ -59,14 +52,14 @@ def difference(history: History, early: int, late: int) -> np.ndarray:
 
 
 def along_and_off(W: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """<W, V>/||V|| and the norm of W less its part along V, (runs,) each; W, V (runs, r, q)."""
+    """<W, V>/||V|| and the norm of W across V, (runs,); W, V (runs, r, q)."""
     unit = V / np.linalg.norm(V, axis=(1, 2), keepdims=True)
     along = np.einsum("rij,rij->r", W, unit)
     return along, np.linalg.norm(W - along[:, None, None] * unit, axis=(1, 2))
 
 
 def direction_error(W: np.ndarray, V: np.ndarray, outside: np.ndarray | float = 0.0) -> np.ndarray:
-    """||W/||W|| - V/||V|| ||, (runs,): 2 sin(angle/2); `outside` (runs,): W's part beside it."""
+    """||W/||W|| - V/||V|| ||, (runs,); `outside` (runs,): W's part beside it."""
     along, off = along_and_off(W, V)
     return 2 * np.sin(np.arctan2(np.hypot(off, outside), along) / 2)
 
@@ -74,31 +67,28 @@ def direction_error(W: np.ndarray, V: np.ndarray, outside: np.ndarray | float = 
 def outside_support(
     tokens: TokenSet, selected: np.ndarray, support: np.ndarray, W: np.ndarray
 ) -> np.ndarray:
-    """Norm of W's (runs, r, q) part off the span of the A_m on support (runs, n, T-1)."""
+    """Norm of W's (runs, r, q) part off the span of support (runs, n, T-1)."""
     return np.linalg.norm(W - _span_part(tokens, selected, support, W), axis=(1, 2))
 
 
 def residual(
     tokens: TokenSet, selected: np.ndarray, support: np.ndarray, W: np.ndarray, V: np.ndarray
 ) -> np.ndarray:
-    """Norm of W's part in the span of the A_m on the support, across V, (runs,).
-
-    It tends to ||rho_perp||. V (runs, r, q) is in the span; support (runs, n, T-1).
-    """
+    """Norm of W's part in the support's span across V: it tends to ||rho_perp||."""
     unit = V / np.linalg.norm(V, axis=(1, 2), keepdims=True)
     across = W - np.einsum("rij,rij->r", W, unit)[:, None, None] * unit
     return np.linalg.norm(_span_part(tokens, selected, support, across), axis=(1, 2))
 
 
 def _span_part(tokens, selected, support, W):
-    """The part of W in the span of the A_m on the support (runs, n, T-1), (runs, r, q)."""
+    """The part of W (runs, r, q) in the span of the support (runs, n, T-1)."""
     delta = coordinates.differences(tokens, selected)
     K = gram(tokens, selected)
     margins = np.einsum("rntd,rde,rne->rnt", delta, W, tokens.z, optimize=True)
     inside = np.empty(W.shape)
     for run, on in enumerate(support):
-        flat, weights = on.ravel(), np.zeros(on.shape)
-        tight = K[run][np.ix_(flat, flat)]
+        tight = K[run][np.ix_(on.ravel(), on.ravel())]
+        weights = np.zeros(on.shape)
         weights[on] = np.linalg.lstsq(tight, margins[run][on], rcond=1e-12)[0]
         inside[run] = np.einsum("nt,ntd->dn", weights, delta[run]) @ tokens.z[run]
     return inside
@@ -117,7 +107,7 @@ def _finite(history, k):
 
 
 def check_selection(run, margins):
-    """Raise PremiseFails where the smallest of the margins (n, T-1) shows no selection yet."""
+    """Raise PremiseFails where margins (n, T-1) show no selection yet."""
     smallest = margins.min()
     sample, pair = np.unravel_index(margins.argmin(), margins.shape)
     reason = (
@@ -128,7 +118,7 @@ def check_selection(run, margins):
 
 
 def check_settled(run, law, measured, momentum):
-    """Raise PremiseFails where steps are too long, the run too short, or an offset still moves."""
+    """Raise PremiseFails: long steps, a short run, an offset that still moves."""
     longest, step = law.longest_step(momentum)[0], measured.step_length
     reason = f"steps of length {step:.3g} make the offsets cycle, they need less than {longest:.3g}"
     require(step < longest, "short steps", step / longest, reason, run)
@@ -154,7 +144,7 @@ def check_settled(run, law, measured, momentum):
 def each_seed(
     seeds: Iterable[int], study: Callable[[int], object], where: str = ""
 ) -> tuple[list, dict[int, str]]:
-    """The results of `study` for the seeds that it takes, and seed -> refusal, after `where`."""
+    """Results of `study` for the seeds that it takes; seed -> `where` and refusal."""
     kept, refused = [], {}
     for seed in seeds:
         try:

@@ -1,26 +1,23 @@
 """Part 2 and 3 of notebooks/networks_protocol.md: competing selections, and a vision transformer.
 
-Head h gives token t, seen from query z, the logit x_t^T W z with W = W_K^T W_Q / sqrt(d_h), W_K and
-W_Q (d_h, d), tokens x and query z behind the layer's LayerNorm. A query's margin is the lead of its
-token of largest logit; of all a low quantile over N(W) and the mean of ||x||^2 is compared between
-rules, and no SVM is solved.
-
-Selections compete where a sample may end in several tokens; which, the norm of the rule decides.
+Head h gives token t, seen from query z, the logit x_t^T W z with W = W_K^T W_Q / sqrt(d_h),
+W_K and W_Q (d_h, d), tokens x and query z behind the layer's LayerNorm. A query's margin is
+the lead of its token of largest logit; of all a low quantile over N(W) and the mean of
+||x||^2 is compared between rules, and no SVM is solved.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, permutations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from lib import attention, svm
-from lib.attention.token_sets import TokenSet
-from lib.attention.tokens import unit_tokens
+from lib.attention import TokenSet, unit_tokens
 from lib.companion.claims import Claim, judged
 from lib.data import images
 from lib.networks import VisionTransformer
@@ -38,8 +35,7 @@ from papers.beyond.global_map import RESAMPLES
 from papers.beyond.tolerances import claim
 
 QUANTILE = 0.1  # of the margins of all queries
-# of Adam on biases, LayerNorms, embeddings and the head, the same for every rule
-REST_RATE = 1e-3
+REST_RATE = 1e-3  # of Adam on biases, LayerNorms, embeddings and head, for every rule
 SOURCE = "ours, beyond paper A's Theorem 1"
 FEWEST = 3  # seeds, below which a ranking is undecided
 HALF = 0.5
@@ -54,7 +50,7 @@ PLAIN: dict[str, Any] = {"shift": None, "mask_diagonal": False, "learn_temperatu
 
 
 def _polar(M):
-    """U V^T of M = U S V^T (..., r, c); directions below 1e-6 of the largest, rounding, stay 0."""
+    """U V^T of M = U S V^T (..., r, c); directions below 1e-6 of the largest stay 0."""
     U, S, V = torch.linalg.svd(M, full_matrices=False)
     return (U * (S > 1e-6 * S[..., :1])[..., None, :]) @ V
 
@@ -65,20 +61,15 @@ def _unit(M):
     return M / torch.where(size > 0, size, 1.0)
 
 
-# of a mean of gradients
-DIRECTIONS: dict[str, Callable[[Tensor], Tensor] | None] = {
-    "NGD": _unit,
-    "Signum": torch.sign,
-    "Muon": _polar,
-    "Adam": None,
-}
+# of a mean of gradients; Adam has its own
+DIRECTIONS: dict[str, Any] = {"NGD": _unit, "Signum": torch.sign, "Muon": _polar, "Adam": None}
 
 
 class _ByMatrix(torch.optim.Optimizer):
     """M <- M - rate D(m) on the matrices of the blocks, Adam at REST_RATE on all else.
 
-    m a mean of gradients of MOMENTUM, D by DIRECTIONS; W_Q, W_K and W_V, in one parameter (3d, d),
-    are three matrices. ValueError for an unknown rule or a rate that is not positive.
+    m a mean of gradients of MOMENTUM, D by DIRECTIONS; W_Q, W_K and W_V, in one parameter
+    (3d, d), are three matrices. ValueError for an unknown rule or rate.
     """
 
     def __init__(self, model: VisionTransformer, rule: str, rate: float):
@@ -118,7 +109,7 @@ class _ByMatrix(torch.optim.Optimizer):
 
 @dataclass(frozen=True)
 class Setting:
-    """Network and data: image set, training and held-out rows, patches, sizes of the network."""
+    """Network and data: image set, training and held-out rows, sizes."""
 
     rows: int
     held_out: int
@@ -146,7 +137,7 @@ def _untrained(setting: Setting, data, seed: int) -> VisionTransformer:
 
 
 def trained(setting: Setting, data, rule: str, rate: float, seed: int):
-    """(network, loss of every step) after setting.steps steps of `rule` on the ImageSet `data`."""
+    """(network, loss of every step) of `rule` on the ImageSet `data`."""
     model = _untrained(setting, data, seed)
     batches = Batches(data.images, data.labels, setting.batch, seed, data.standardise())
     optimizer = _ByMatrix(model, rule, rate)
@@ -156,7 +147,7 @@ def trained(setting: Setting, data, rule: str, rate: float, seed: int):
 
 
 def tuned(setting: Setting, data, rates: Mapping[str, Sequence[float]], last: int) -> dict:
-    """Every rule's mean of the `last` losses, {rule: {rate: loss}}, inf for NaN; TUNING_SEED."""
+    """Means of the `last` losses, {rule: {rate: loss}}, inf for NaN."""
 
     def end(rule, rate):
         loss = float(np.mean(trained(setting, data, rule, rate, TUNING_SEED)[1][-last:]))
@@ -167,7 +158,7 @@ def tuned(setting: Setting, data, rates: Mapping[str, Sequence[float]], last: in
 
 @dataclass(frozen=True)
 class _MarginReading:
-    """Of (layers, heads): ratio (..., NORMS), quantile and least margin, factors (..., d_h, d)."""
+    """Of (layers, heads): ratio (..., NORMS), margins, factors (..., d_h, d)."""
 
     ratio: np.ndarray
     quantile: np.ndarray
@@ -190,7 +181,7 @@ def _product(K, Q):
 
 @torch.no_grad()
 def _entrances(network, pictures):
-    """What enters the attention of every block, behind its LayerNorm, (b, T, d) each."""
+    """What enters every block's attention, behind its LayerNorm, (b, T, d)."""
     first = network.class_token.expand(len(pictures), -1, -1)
     tokens = torch.cat([first, network.tokens(pictures)], 1) + network.positions
     entered = []
@@ -201,10 +192,7 @@ def _entrances(network, pictures):
 
 
 def _norms(K, Q):
-    """N(W) of W = K^T Q / sqrt(d_h) in NORMS, (..., norms); K, Q (..., d_h, d).
-
-    Of the sign norm the bound sqrt(d_h) max |K| max |Q|: at d = 48 the sign vectors are too many.
-    """
+    """N(W) in NORMS, (..., norms); of the sign norm an upper bound."""
     W, root = _product(K, Q), math.sqrt(K.shape[-2])
     whole = [svm.norm_of(W, norm) for norm in WHOLE.values()]
     return np.stack([*whole, root * np.abs(K).max((-2, -1)) * np.abs(Q).max((-2, -1))], -1)
@@ -213,7 +201,7 @@ def _norms(K, Q):
 def read(
     network: VisionTransformer, pictures: Tensor, quantile: float = QUANTILE
 ) -> _MarginReading:
-    """The `_MarginReading` of a network on standardised pictures (b, channels, s, s)."""
+    """The margins of a network on standardised pictures (b, channels, s, s)."""
     blocks: list[Any] = [block.attention for block in network.blocks]
     heads = blocks[0].heads
     weights = [block.project.weight.detach() for block in blocks]
@@ -237,15 +225,13 @@ Disputes = Mapping[tuple[str, str], np.ndarray]
 
 
 def won(disputes: Disputes, rules: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """By seed: disputes with a larger own-norm margin of the own selection, and all; (seeds,)."""
+    """Disputes with a larger own-norm margin of the own selection, all; (seeds,)."""
     values = np.array([v for (a, b), v in disputes.items() if a in rules and b in rules])
     return (values > 0).sum(0), np.isfinite(values).sum(0)
 
 
 def share(count: np.ndarray, asked: np.ndarray) -> tuple[float, float, float]:
-    """Share of all `asked`, and the ends of a 95 % bootstrap over seeds, as a seed's disputes
-    depend.
-    """
+    """Share of all `asked`, and the ends of a 95 % bootstrap over seeds."""
     if not asked.any():
         return np.nan, np.nan, np.nan
     drawn = stream(0, "resamples").integers(0, len(asked), (RESAMPLES, len(asked)))
@@ -256,14 +242,10 @@ def share(count: np.ndarray, asked: np.ndarray) -> tuple[float, float, float]:
 
 
 def apart(disputes: Disputes, rules: Sequence[str]) -> tuple[int, int]:
-    """Pairs of rules whose norms prefer different selections: (each its own, all of them).
-
-    In the others each norm prefers the other rule's selection. Where both norms prefer the same one
-    of two disputes is won, whatever the norms are.
-    """
-    pairs = [np.array([disputes[a, b], disputes[b, a]]) for a, b in combinations(rules, 2)]
-    each_own = sum(int((pair > 0).all(0).sum()) for pair in pairs)
-    return each_own, each_own + sum(int((pair < 0).all(0).sum()) for pair in pairs)
+    """Pairs of rules whose norms prefer different selections: (each its own, all of them)."""
+    pairs = np.array([(disputes[a, b], disputes[b, a]) for a, b in combinations(rules, 2)])
+    each_own = int((pairs > 0).all(1).sum())
+    return each_own, each_own + int((pairs < 0).all(1).sum())
 
 
 def selection_claims(
@@ -271,8 +253,8 @@ def selection_claims(
 ) -> list[Claim]:
     """Part 2; both by the names of `settings`, then as its functions give."""
     steepest = [name for name in optimal["from zero"] if name != ADAM]
-    ways = optimal["from zero"], optimal["near ties"]
-    zero, ties = ({name: shares.mean() for name, shares in way.items()} for way in ways)
+    means = lambda way: {name: shares.mean() for name, shares in optimal[way].items()}
+    zero, ties = means("from zero"), means("near ties")
     lowest = min(steepest, key=lambda name: zero[name])
     change = max(ties[n] - zero[n] for n in zero)
     why = f"The prediction is refuted by {lowest}"
@@ -280,12 +262,13 @@ def selection_claims(
     for way, values in disputes.items():
         count, asked = won(values, steepest)
         _, low, high = estimate = share(count, asked)
-        text = f"{way}: share of {asked.sum()} disputes won, "
-        text += "own selection of larger own-norm margin"
+        text = (
+            f"{way}: share of {asked.sum()} disputes won, own selection of larger own-norm margin"
+        )
         word = verdicts.NOT_REPRODUCED if high < HALF else verdicts.UNDECIDED
         word = verdicts.REPRODUCED if low > HALF else word
-        name = f"select.own.{plain(way)}"
-        claims.append(judged(name, text, SOURCE, estimate, "> 0.5", word, len(asked)))
+        about = f"select.own.{plain(way)}", text, SOURCE
+        claims.append(judged(*about, estimate, "> 0.5", word, len(asked)))
     adam = ties[ADAM] - min(ties[name] for name in steepest)
     return [*claims, claim("select.adam", adam)]
 
@@ -296,28 +279,23 @@ def _level(readings: Sequence[_MarginReading]) -> np.ndarray:
 
 
 def leads(readings: Readings, rule: str, norm: str) -> dict[str, np.ndarray]:
-    """By how much `rule` is ahead of every other in a norm: paired differences (seeds,)."""
-    k = NORMS.index(norm)
-    levels = {name: _level(seeds)[:, k] for name, seeds in readings.items()}
+    """How far `rule` is ahead of every other in a norm: differences (seeds,)."""
+    levels = {name: _level(seeds)[:, NORMS.index(norm)] for name, seeds in readings.items()}
     return {name: levels[rule] - other for name, other in levels.items() if name != rule}
 
 
 def deciding_lead(readings: Readings, rule: str, norm: str) -> tuple[str, str, verdicts.Interval]:
-    """(verdict, rival, its paired interval) on "`rule` has the largest ratio in `norm`".
-
-    The rival is the one whose interval ends lowest.
-    """
+    """(verdict, rival, its paired interval) on `rule` having the largest ratio."""
     if len(readings[rule]) < 2:
         raise ValueError("a ranking needs two seeds or more")
     ahead = leads(readings, rule, norm)
     intervals = {name: verdicts.mean_interval(values) for name, values in ahead.items()}
     rival = min(intervals, key=lambda name: intervals[name].low)
-    word = verdicts.UNDECIDED
-    if len(readings[rule]) >= FEWEST and intervals[rival].low > 0:
-        word = verdicts.REPRODUCED
-    elif len(readings[rule]) >= FEWEST and any(of.high < 0 for of in intervals.values()):
-        word = verdicts.NOT_REPRODUCED
-    return word, rival, intervals[rival]
+    behind = any(each.high < 0 for each in intervals.values())
+    word = verdicts.NOT_REPRODUCED if behind else verdicts.UNDECIDED
+    word = verdicts.REPRODUCED if intervals[rival].low > 0 else word
+    few = len(readings[rule]) < FEWEST
+    return verdicts.UNDECIDED if few else word, rival, intervals[rival]
 
 
 def ranking_claims(readings: Readings) -> list[Claim]:
@@ -333,18 +311,17 @@ def ranking_claims(readings: Readings) -> list[Claim]:
 
 
 def counted(readings: Readings) -> np.ndarray:
-    """Share of layers, heads and seeds in which a rule has the largest ratio, (rules, norms)."""
+    """Share of layers, heads, seeds in which a rule is largest, (rules, norms)."""
     ratios = np.array([[reading.ratio for reading in seeds] for seeds in readings.values()])
     largest = ratios.argmax(0)
     return np.array([(largest == k).mean((0, 1, 2)) for k in range(len(readings))])
 
 
 def _near_ties(tokens, lead=LEAD):
-    """Second-best tokens moved along the head to `lead` > 0 below the best, else ValueError."""
+    """Second-best tokens moved to a score `lead` > 0 below the best."""
     if not lead > 0:
         raise ValueError(f"lead = {lead}; it must be positive")
-    # y_i u^T x_{i,t}, (runs, n, T)
-    scores = attention.scores(tokens, tokens.u)
+    scores = attention.scores(tokens, tokens.u)  # (runs, n, T)
     order = np.argsort(-scores, -1)
     first, second = (np.take_along_axis(scores, order[..., k, None], -1) for k in (0, 1))
     lift = tokens.y[..., None] * (first - lead - second)
@@ -357,7 +334,7 @@ def _near_ties(tokens, lead=LEAD):
 
 
 def _wrong_start(tokens, seeds, hold=HOLD):
-    """W_0 (runs, d, d_z): `hold` times the token SVM of random tokens other than opt."""
+    """W_0 (runs, d, d_z): `hold` x the token SVM of random other tokens."""
     _, n, T, _ = tokens.shape
     starts = []
     for opt, seed in zip(tokens.opt, seeds, strict=True):
@@ -371,8 +348,7 @@ def _wrong_start(tokens, seeds, hold=HOLD):
     return np.array(starts)
 
 
-@dataclass(frozen=True)
-class _Ended:
+class _Ended(NamedTuple):
     """Where a rule's runs ended."""
 
     selection: np.ndarray  # (runs, n)
@@ -380,7 +356,7 @@ class _Ended:
 
 
 def settings(seeds: Sequence[int]) -> dict[str, tuple[TokenSet, np.ndarray | None]]:
-    """The three ways in which selections compete: (tokens, W_0) by name, None for zero."""
+    """The ways in which selections compete: (tokens, W_0 or None for zero) by name."""
     data = unit_tokens(seeds, **SHAPE)
     return {
         "from zero": (data, None),
@@ -394,7 +370,7 @@ def ended(
 ) -> dict[str, _Ended]:
     """Every rule's runs, trained for `steps` steps."""
     rules = {name: row.rule for name, row in rows.items()}
-    paths = training.train(tokens, rules, steps, start=start, record=[steps // 2, steps])
+    paths: Any = training.train(tokens, rules, steps, start=start, record=[steps // 2, steps])
     ends = {}
     for name, path in paths.items():
         first, last = (atlas.selected(tokens, path.W[:, k]) for k in (0, 1))
@@ -404,17 +380,14 @@ def ended(
 
 
 def optimal(tokens: TokenSet, runs: Mapping[str, _Ended]) -> dict[str, np.ndarray]:
-    """The share of samples in which each rule's runs selected the opt token, (runs,)."""
+    """The share of samples in which each rule's runs selected opt, (runs,)."""
     return {name: (end.selection == tokens.opt).mean(1) for name, end in runs.items()}
 
 
 def disputes(
     rows: Mapping[str, Row], runs: Mapping[str, _Ended], best: atlas.BestMargins
 ) -> dict[tuple[str, str], np.ndarray]:
-    """Log of the margin, in rule a's norm, of a's selection over that of b's, by (a, b).
-
-    (runs,) each: NaN unless both have kept a selection and the two differ.
-    """
+    """Log margin in a's norm of a's selection over b's, by (a, b); NaN for none."""
     logs = {}
     for a, b in permutations(rows, 2):
         apart = (runs[a].selection != runs[b].selection).any(1) & runs[a].kept & runs[b].kept

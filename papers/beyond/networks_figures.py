@@ -7,21 +7,10 @@ from matplotlib.figure import Figure
 
 from lib.companion import plots
 from papers import pieces
+from papers.beyond import network_margins as network
 from papers.beyond.atlas import Ratios
 from papers.beyond.atlas_figures import LABELS
 from papers.beyond.factored_atlas import NORMS, FactorRow
-from papers.beyond.network_margins import (
-    ADAM,
-    FIRST,
-    HALF,
-    Disputes,
-    Readings,
-    counted,
-    deciding_lead,
-    leads,
-    share,
-    won,
-)
 from papers.beyond.tolerances import BOUNDS
 from papers.verdicts import mean_interval
 
@@ -32,7 +21,7 @@ NAMES = [LABELS.get(name, "sign") for name in NORMS]
 def factor_map(
     table: Mapping[str, FactorRow], both: Mapping[str, Ratios], alone: Mapping[str, Ratios]
 ) -> Figure:
-    """Median ratio of every rule on (K, Q) and on W, in seven norms; predictions outlined."""
+    """Median ratio of every rule on (K, Q) and on W, in seven norms."""
     lines = [
         (f"{what} by {name}", np.median(runs[name].last, 0), NORMS.index(norm))
         for name, row in table.items()
@@ -47,24 +36,21 @@ def factor_map(
     for edge in range(2, len(lines), 2):
         axis.axhline(edge - 0.5, color=plots.PAPER, lw=2)
     axis.set(title="Margin over the largest possible, median of the runs; outlined: predicted")
-    figure.colorbar(image, ax=axis, shrink=0.6)
+    figure.colorbar(image, ax=axis, shrink=0.6, extend="min")
     return figure
 
 
 def selections(
-    optimal: Mapping[str, Mapping[str, np.ndarray]], disputes: Mapping[str, Disputes]
+    optimal: Mapping[str, Mapping[str, np.ndarray]], disputes: Mapping[str, network.Disputes]
 ) -> Figure:
-    """Left the share of opt tokens by rule and way, right the share of disputes won, 95 % bars.
-
-    Bars are bootstraps over seeds; the last row of the right panel is what is judged.
-    """
+    """Share of opt tokens by rule and way; share of disputes won, 95 % bars."""
     figure, axes = plots.panels(1, 2, height=3.0)
     rules = list(optimal["from zero"])
-    steepest = [name for name in rules if name != ADAM]
+    steepest = [name for name in rules if name != network.ADAM]
     names = [name.replace("steepest, ", "") for name in rules]
     names = [LABELS.get(name, name) for name in names]
     judged, lowest = [], min(steepest, key=lambda name: optimal["from zero"][name].mean())
-    left_of = {("near ties", "steepest, l_inf"): -6, ("near ties", ADAM): -6}
+    left_of = {("near ties", "steepest, l_inf"): -6, ("near ties", network.ADAM): -6}
     beside = left_of | {("from zero", lowest): 6}  # where no other mark is
     for shift, (way, like) in zip((-0.2, 0, 0.2), WAYS.items(), strict=True):
         y = np.arange(len(rules)) + shift
@@ -75,9 +61,9 @@ def selections(
             if side := beside.get((way, name)):
                 pieces.beside(axes[0], x, height, f"{100 * x:.0f} %", like.colour, (side, 2))
         asked = [{k: v for k, v in disputes[way].items() if k[0] == rule} for rule in rules]
-        counts = [won(own, rules) for own in asked]
-        counts.append(won(disputes[way], steepest))
-        value, low, high = np.array([share(*count) for count in counts]).T
+        counts = [network.won(own, rules) for own in asked]
+        counts.append(network.won(disputes[way], steepest))
+        value, low, high = np.array([network.share(*count) for count in counts]).T
         words = f"{100 * value[-1]:.0f} % of {counts[-1][1].sum()}"
         judged.append((len(rules) + shift, words, like.colour))
         ends = np.stack([value - low, high - value]).clip(0)
@@ -86,7 +72,7 @@ def selections(
         axis.set_yticks(range(len(written)), written)
         axis.invert_yaxis()
     axes[0].axvline(BOUNDS["select.most"], **plots.LEVEL)
-    axes[1].axvline(HALF, **plots.LEVEL)
+    axes[1].axvline(network.HALF, **plots.LEVEL)
     axes[0].set(xlabel="share of samples that select the opt token", xlim=(None, 1.05))
     axes[1].set(xlabel="share of comparisons won by the own norm")
     axes[1].set_xlim(-0.02, 1.02)
@@ -94,38 +80,35 @@ def selections(
     return plots.legend(figure, axes[0])
 
 
-def ranking(readings: Readings) -> Figure:
-    """Left how far the rule predicted first is ahead of each rival; right where who is largest.
-
-    In words the lead on the rival that decides, whose interval ends lowest, and the verdict.
-    """
+def ranking(readings: network.Readings) -> Figure:
+    """How far the rule predicted first is ahead of each rival; who is largest."""
     figure, axes = plots.panels(1, 2, height=3.1)
-    shares, rules = counted(readings), list(readings)
+    shares, rules = network.counted(readings), list(readings)
     for k, rule in enumerate(rules):
         ahead = {
-            x: mean_interval(leads(readings, first, norm)[rule])
-            for x, (norm, first) in enumerate(FIRST.items())
+            x: mean_interval(network.leads(readings, first, norm)[rule])
+            for x, (norm, first) in enumerate(network.FIRST.items())
             if rule != first
         }
         mean = np.array([interval.values.mean() for interval in ahead.values()])
         low, high = np.array([(interval.low, interval.high) for interval in ahead.values()]).T
         style = dict(ms=5, capsize=2, **plots.look(rule).mark)
         x = np.array(list(ahead)) + 0.16 * (k - 1.5)
-        axes[0].errorbar(x, mean, [mean - low, high - mean], label=f"less {rule}", **style)
+        axes[0].errorbar(x, mean, [mean - low, high - mean], label=f"over {rule}", **style)
     low, high = axes[0].get_ylim()
     axes[0].set_ylim(low, high + 0.25 * (high - low))  # room for the verdicts
-    for x, (norm, rule) in enumerate(FIRST.items()):
-        verdict, rival, lead = deciding_lead(readings, rule, norm)
-        words = f"{lead.values.mean():+.2f} on\n{rival}:\n{verdict}"
+    for x, (norm, rule) in enumerate(network.FIRST.items()):
+        verdict, rival, lead = network.deciding_lead(readings, rule, norm)
+        words = f"{lead.values.mean():+.2f} over\n{rival}:\n{verdict}"
         pieces.beside(axes[0], x, high, words, plots.look(verdict).colour, (0, 1))
     axes[0].axhline(0, **plots.LEVEL)
     axes[0].set(ylabel="log ratio, mean of seeds, 95 %")
-    named = [f"{rule},\n{NAMES[NORMS.index(norm)]}" for norm, rule in FIRST.items()]
-    axes[0].set_xticks(range(len(FIRST)), named)
+    named = [f"{rule},\n{NAMES[NORMS.index(norm)]}" for norm, rule in network.FIRST.items()]
+    axes[0].set_xticks(range(len(network.FIRST)), named)
     pieces.cells(axes[1], shares, NAMES, rules)
-    axes[1].tick_params(axis="x", rotation=45)
-    for norm, rule in FIRST.items():
+    axes[1].tick_params(axis="x", labelsize="x-small")
+    for norm, rule in network.FIRST.items():
         pieces.outline(axes[1], rules.index(rule), NORMS.index(norm))
     axes[1].set(title="Heads whose ratio is the largest, %")
-    axes[0].set(title="Who was predicted first, less each rival")
+    axes[0].set(title="Rule predicted first, over each rival")
     return plots.legend(figure, axes[0])

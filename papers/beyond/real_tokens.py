@@ -1,7 +1,6 @@
-"""The law of the margins on real tokens: sentences as a frozen encoder hands them to attention.
+"""The law of the margins on real tokens: sentences as a frozen encoder hands them on.
 
-A sentence is its word pieces in the encoder's last layer, the query its first token, the head a
-linear probe; W alone is trained, from zero.
+Its last layer's word pieces, the query its first token, the head a linear probe, W_0 = 0.
 """
 
 from dataclasses import dataclass, replace
@@ -10,8 +9,7 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
-from lib import attention
-from lib.attention import TokenSet, coordinates
+from lib.attention import TokenSet, coordinates, model, token_set
 from lib.companion import plots
 from lib.companion.claims import Claim
 from lib.data.texts import TextSet
@@ -28,7 +26,7 @@ RIDGE = 0.01  # of the probe, relative to the mean square of what it reads
 
 @dataclass(frozen=True)
 class _Sentences:
-    """Sentences of equal length: `tokens` of one run, and the word pieces `words` (n, T)."""
+    """Sentences of equal length: `tokens` of one run, word pieces `words` (n, T)."""
 
     tokens: TokenSet
     words: list[list[str]]
@@ -66,11 +64,11 @@ def sentences(data: TextSet, count: int, shortest: int = 12) -> _Sentences:
     X, z = hidden[:, 1:-1], hidden[:, 0]
     tokenizer = Tokenizer.from_file(str(weights.folder / "tokenizer.json"))
     words = [[tokenizer.id_to_token(piece) for piece in row[1:-1]] for row in ids.tolist()]
-    return _Sentences(attention.token_set(X, y, z, _probe(X, y)), words)
+    return _Sentences(token_set(X, y, z, _probe(X, y)), words)
 
 
 def _probe(X, y):
-    """The head u (d,): ridge regression of the labels y (n,) on the mean token of X (n, T, d)."""
+    """The head u (d,): ridge regression of y (n,) on the mean token of X."""
     mean = X.mean(1)
     penalty = RIDGE * (mean**2).sum(1).mean()
     return mean.T @ np.linalg.solve(mean @ mean.T + penalty * np.eye(len(y)), y)
@@ -78,7 +76,7 @@ def _probe(X, y):
 
 @dataclass(frozen=True, kw_only=True)
 class _Reading:
-    """One run beside its law; `refusal` names the hypothesis that fails, "" if none does."""
+    """One run beside its law; `refusal` names the hypothesis that fails."""
 
     iterations: np.ndarray  # (k,)
     weights: np.ndarray  # (k, n, T) the softmax of each sentence
@@ -96,10 +94,8 @@ class _Reading:
 
 
 def read(tokens: TokenSet, rule: GradientRule, steps: int, records: int = 13) -> _Reading:
-    """Train W by `rule` for `steps` iterations and hold what lies across W_mm against C.
-
-    Refused by name: divergence, a least margin below SATURATED, a hypothesis of the law, long
-    steps.
+    """Train W by `rule` and hold what lies across W_mm against C; refused by name: divergence,
+    a least margin below SATURATED, a hypothesis of the law, long steps.
     """
     problem = coordinates.minimal(tokens)
     tokens = problem.tokens
@@ -109,7 +105,7 @@ def read(tokens: TokenSet, rule: GradientRule, steps: int, records: int = 13) ->
         why = f"the run {history.status[0]} at iteration {history.ended[0]}"
         return _Reading(iterations=history.iterations, weights=np.empty(0), refusal=why)
     W = [history.weights(k) for k in range(len(history.iterations))]
-    logits = np.concatenate([attention.logits(tokens, w) for w in W])
+    logits = np.concatenate([model.logits(tokens, w) for w in W])
     weights = np.exp(logits - np.logaddexp.reduce(logits, -1, keepdims=True))
     selected = measure.selection(history, tokens.opt)
     reading = _Reading(iterations=history.iterations, weights=weights, selected=selected[0])
@@ -137,21 +133,16 @@ def read(tokens: TokenSet, rule: GradientRule, steps: int, records: int = 13) ->
 
 
 def claims(readings: list[_Reading]) -> list[Claim]:
-    """The rows of notebooks/bends_protocol.md: the constant, and that kappa is in it."""
+    """The rows of the protocol: the constant, and that kappa is in it."""
     kept = [reading for reading in readings if not reading.refusal]
-    off = np.array([abs(reading.ratio - 1) for reading in kept])
-    share = float((off <= 0.01).mean()) if kept else float("nan")
-    plain = min(
-        (abs(reading.plain / reading.law.constant[0] - 1) for reading in kept), default=float("nan")
-    )
+    share = np.mean([abs(reading.ratio - 1) <= 0.01 for reading in kept]) if kept else np.nan
+    apart = (abs(reading.plain / reading.law.constant[0] - 1) for reading in kept)
+    plain = min(apart, default=np.nan)
     return [claim("law.real_constant", share, "", len(kept)), claim("law.real_kappa", plain)]
 
 
 def draw(readings: dict[str, list[_Reading]], shown: tuple[_Sentences, _Reading]) -> Figure:
-    """Measured over predicted constant along the runs of each data set; two sentences being read.
-
-    shown: sentences and a run on them, drawn after a step, midway in log t, and at its end.
-    """
+    """Measured over predicted constant; two sentences of `shown` being read."""
     figure = Figure(figsize=(plots.WIDTH, 4.4), layout="constrained")
     upper, lower = figure.subplots(2, 1, height_ratios=(1.1, 1))
     for (name, runs), like in zip(readings.items(), plots.SERIES, strict=False):

@@ -1,7 +1,4 @@
-"""Tolerances of the laws: what a run must show before it is judged, how near a claim must come.
-
-The claims themselves, their bounds and words, are the rows of `claims.toml`.
-"""
+"""Tolerances of the laws: what a run must show before it is judged; claims by their id."""
 
 from pathlib import Path
 
@@ -20,13 +17,13 @@ APART = 1e-3  # an idle pair without pull has a slope of 1 + APART at least
 # Premises of a run; what is left of wrong offsets differs by what runs of that kind can reach
 SATURATED = 5.0  # least margin of a made selection: other weights are below e^-5
 SETTLED = 1e-7  # largest e^{-rate a} left of wrong offsets
-SETTLED_HEADS = 1e-6  # the same with several heads, of 20,000 steps
+SETTLED_HEADS = 1e-6  # the same with several heads
 SETTLED_JOINT = 1e-4  # the same with a trained head, where levels grow like t^{1/3}
 SETTLED_IDLE = 0.01  # a_t^{-rate} left of the offsets of idle pairs: a power, no exponential
 AT_REST = 1e-7  # largest move of an offset in one step
 AT_REST_LP = 0.01  # and between the last records of l_p descent, whose levels grow like a power
 ROUNDING = 64  # a move of so many units in the last place of the margins is rest as well
-UNRESOLVED = 0.01  # share of the l_p residual on entries that are still smaller than it
+UNRESOLVED = 0.01  # share of the l_p residual on entries less than ten times it
 
 # Claims by id: source, bound, words.
 ROWS = {

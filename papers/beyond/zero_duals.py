@@ -1,11 +1,11 @@
 """Tight pairs whose duals are zero, and what pairs off the support leave outside its span.
 
-W = a W_mm + D log a + rest, D the least in the span of the tight A_m with <A_m, D> = 0 on the
-support and <A_k, D> >= 1 on the idle tight pairs k, y >= 0 its duals there. Where y_k > 0 g_k - a_t
-= log a_t + log kappa_k - log y_k - mean + o(1), proved for all y_k > 0 and steps below 8/D^2
-(`notebooks/law_of_margins.md`); else an ansatz: the slope in log a_t is <A_k, D> > 1. Wrong offsets
-of idle pairs die like a_t^-rate, rate the least eigenvalue of Y^1/2 Q Y^1/2, Y = diag(y), Q their
-Gram matrix less the support's span. `_Pulls`: the other pairs.
+W = a W_mm + D log a + rest, D the least in the span of the tight A_m with <A_m, D> = 0 on
+the support and <A_k, D> >= 1 on the idle tight pairs k, y >= 0 its duals there. Where
+y_k > 0 g_k - a_t = log a_t + log kappa_k - log y_k - mean + o(1), proved for all y_k > 0 and
+steps below 8/D^2 (`notebooks/law_of_margins.md`); else an ansatz: the slope in log a_t is
+<A_k, D> > 1. Wrong offsets of idle pairs die like a_t^-rate, rate the least eigenvalue of
+Y^1/2 Q Y^1/2, Y = diag(y), Q their Gram matrix less the support's span.
 """
 
 from collections.abc import Sequence
@@ -16,26 +16,16 @@ import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.optimize import brentq, nnls
 
-from lib.attention import coordinates, model, tokens
-from lib.attention.token_sets import TokenSet
+from lib.attention import TokenSet, coordinates, model, tokens
 from lib.companion.claims import Claim
-from lib.dynamics.gradient_descent import train
-from lib.dynamics.rules import ngd
-from lib.svm.max_margin import token_svm
-from papers.beyond import margins
-from papers.beyond.margin_law import (
-    from_duals,
-    gram,
-    log_ratios,
-    margin_law,
-    require,
-    saturated_slopes,
-)
+from lib.dynamics import ngd, train
+from lib.svm import token_svm
+from papers.beyond import margin_law, margins
+from papers.beyond.margin_law import from_duals, gram, log_ratios, require, saturated_slopes
 from papers.beyond.tolerances import APART, SETTLED_IDLE, SMALLEST_DUAL, TIGHT, claim
 
 STEPS = (0.1, 0.02)  # as shares of the longest step
-# log of the largest and the smallest multiplier that is tried
-FARTHEST = 1e6
+FARTHEST = 1e6  # log of the largest and the smallest multiplier that is tried
 EARLY = (
     "the sum knows small weights only: where little is left, first steps with even weights count"
 )
@@ -59,12 +49,12 @@ class _ZeroDuals:
         self.solution = solution = token_svm(self.tokens)
         beta, at_solution = solution.duals[0].ravel(), solution.margins[0].ravel()
         on = beta > SMALLEST_DUAL * beta.max()
+        spare = (at_solution - 1 <= TIGHT) & ~on
         # the idle pairs (k,) among n (T-1), and the support with them (n (T-1),)
-        self.pairs = idle = np.flatnonzero((at_solution - 1 <= TIGHT) & ~on)
+        self.pairs, self.tight = np.flatnonzero(spare), on | spare
+        idle = self.pairs
         reason = f"{idle.size} tight constraints have a dual at zero; it needs {count}"
         require(idle.size == count, "zero duals", idle.size, reason)
-        self.tight = on.copy()
-        self.tight[idle] = True
         log_slopes = saturated_slopes(self.tokens)[0].ravel()
         reason = "a tight token scores at least the opt token"
         require(np.isfinite(log_slopes[self.tight]).all(), "score gaps", 0.0, reason)
@@ -81,19 +71,17 @@ class _ZeroDuals:
         rest[on], mean = log_ratios(log_slopes[on], beta[on])
         with np.errstate(divide="ignore"):
             rest[idle] = np.where(active, log_slopes[idle] - np.log(y) - mean, np.nan)
-        # offsets less log a_t, NaN where y_k = 0
-        self.constants = rest[idle]
+        self.constants = rest[idle]  # offsets less log a_t, NaN where y_k = 0
         self.rest = rest[self.tight]
         self.K = K[np.ix_(self.tight, self.tight)]
         root = np.sqrt(y[active])
         pushed = root[:, None] * Q[np.ix_(active, active)] * root
         self.rate = float(np.linalg.eigvalsh(pushed)[0])
-        held, slopes = (x.reshape(solution.duals.shape) for x in (beta * on, log_slopes))
-        law = from_duals(K[None], held, solution.margins, slopes)
+        law = from_duals(K[None], (beta * on)[None], at_solution[None], log_slopes[None])
         self.step = float(min(law.longest_step()[0] / 2, law.norm[0]))
 
     def residual(self, level: np.ndarray) -> np.ndarray:
-        """||rho_0 + D log a||, the length of W's part in the tight span across W_mm, at `level`."""
+        """||rho_0 + D log a|| at `level`: W's part in the tight span across W_mm."""
         drift = np.zeros(len(self.rest))
         drift[np.isin(np.flatnonzero(self.tight), self.pairs)] = self.slopes
         offsets = self.rest + np.multiply.outer(np.log(level), drift)
@@ -101,10 +89,7 @@ class _ZeroDuals:
 
 
 def _tightened(data, count=1):
-    """One run's data with its `count` least slack constraints made tight, so that W_mm stays.
-
-    Their tokens move along W_mm z. PremiseFails "slack constraints" where there are fewer.
-    """
+    """One run's data, `count` slack constraints made tight along W_mm z."""
     solution = token_svm(data)
     slack = np.where(solution.support[0], np.inf, solution.margins[0] - 1)
     known = np.isfinite(slack).sum()
@@ -130,9 +115,7 @@ class ZeroDualsRun:
 
 
 def _run(law, steps, decades=1, step=None):
-    """Train by NGD from zero, steps law.step by default; PremiseFails "idle pairs settled" if
-    short.
-    """
+    """NGD from zero, steps law.step by default; PremiseFails if unsettled."""
     late = np.unique(np.geomspace(steps / 10**decades, steps, 9).round().astype(int))
     data, V = law.tokens, law.solution.W
     tight = law.tight.reshape(law.solution.duals.shape)
@@ -149,17 +132,16 @@ def _run(law, steps, decades=1, step=None):
 
 
 def study(seeds: Sequence[int], count: int, steps: int, step: float | None = None):
-    """Problems with `count` pairs made tight and without a dual, trained: kept, and refused.
+    """Problems with `count` tight pairs without a dual, trained: kept, refused.
 
-    One pair: of unit tokens (n = 6, T = 8, d = 10), seen over two decades of t; more: of Gaussian
-    tokens (n = 6, T = 6, d = 36). step: of NGD, default half of the longest.
+    step: of NGD, default half of the longest, at most ||W_mm||.
     """
 
     def study_seed(seed):
         if count == 1:
             data, decades = tokens.unit_tokens(seed, n=6, T=8, d=10), 2
         else:
-            data, decades = tokens.gaussian_tokens(seed, n=6, T=6, d=36), 1
+            data, decades = PROBLEMS["Gaussian"](seed), 1
         return _run(_ZeroDuals(_tightened(data, count), count), steps, decades, step)
 
     return margins.each_seed(seeds, study_seed, f"{count} idle pairs, " if count > 1 else "")
@@ -170,7 +152,7 @@ def _last_offsets(r):
 
 
 def zero_claims(runs: Sequence[ZeroDualsRun]) -> list[Claim]:
-    """The offset of a single idle pair at the end, and its slope in log a_t at the end."""
+    """The offset of a single idle pair, and its slope in log a_t, at the end."""
     slopes = [np.polyfit(np.log(r.level[-5:]), r.offsets[-5:], 1)[0] for r in runs]
     offsets = [_last_offsets(r) for r in runs]
     return [claim("zero.offset", offsets, "", len(runs)), claim("zero.slope", slopes)]
@@ -194,11 +176,11 @@ def zeros_claims(runs: Sequence[ZeroDualsRun]) -> list[Claim]:
 class _Pulls:
     """The pairs m of one run that ends in its opt tokens, in one axis (m,), minimal coordinates.
 
-    Outside the span lies sqrt(w^T Q w), w_m what pair m off it has pulled in all. Steepest descent
-    with short steps has dw/da = ||W_mm||^2 c(K w) / (c . margins of W_mm), c the pull; to first
-    order w_m = kappa_m e^{-mean - <A_m, rho_perp>}/eps_m, eps_m the excess; the bound is proved in
-    `notebooks/where_the_law_bends.md`, section 5. PremiseFails as `margin_law`; "partial support"
-    where all constraints carry W_mm; "score gaps" where another token scores at least the opt one.
+    Outside the span lies sqrt(w^T Q w), w_m what pair m off it has pulled in all. Steepest
+    descent with short steps has dw/da = ||W_mm||^2 c(K w) / (c . margins of W_mm), c the pull;
+    to first order w_m = kappa_m e^{-mean - <A_m, rho_perp>}/eps_m, eps_m the excess; the bound
+    is proved in `notebooks/where_the_law_bends.md`, section 5. PremiseFails as `margin_law`,
+    "partial support" and "score gaps".
     """
 
     def __init__(self, data: TokenSet):
@@ -206,7 +188,7 @@ class _Pulls:
         solution = token_svm(small)
         self.W_mm = solution.W
         self.margins = solution.margins[0].ravel()
-        self.law = margin_law(small, solution)
+        self.law = margin_law.margin_law(small, solution)
         self.slopes = saturated_slopes(small)[0].ravel()
         self.on = self.law.support[0].ravel()
         self.beta = self.law.duals[0].ravel()
@@ -218,13 +200,11 @@ class _Pulls:
         self.square = _beyond_span(self.K, self.on, ~self.on)
         scores = model.scores(small, small.u)[0]
         rest = coordinates.others(small.opt, scores.shape[-1])[0]
-        # (n, T-1) of the other tokens
-        self.scores = np.take_along_axis(scores, rest, -1)
-        # and the opt ones
+        self.scores = np.take_along_axis(scores, rest, -1)  # (n, T-1)
         self.best = np.take_along_axis(scores, small.opt[0][:, None], -1)[:, 0]
 
     def pull(self, g: np.ndarray) -> np.ndarray:
-        """-n grad L = sum c_m A_m at margins g (m,): c times e^{least margin}, exponential loss."""
+        """c e^{least margin} of -n grad L = sum c_m A_m at margins g (m,)."""
         margins = g.reshape(self.scores.shape)
         rest = np.exp(-margins).sum(1)
         f = (self.best + (np.exp(-margins) * self.scores).sum(1)) / (1 + rest)
@@ -259,10 +239,7 @@ class _Pulls:
 
 
 def _lowest(direction, beta, slopes, total):
-    """min <direction, o>, <beta, o> = 0, sum e^{slopes - o} <= e^total, all (k,); -inf for none.
-
-    The shares e^{slopes - o} / e^total are proportional to direction - nu beta > 0.
-    """
+    """min <direction, o> for <beta, o> = 0, sum e^{slopes - o} <= e^total."""
     first = (direction / beta).argmin()
     spread = direction - (direction / beta)[first] * beta
     spread[first] = 0.0  # without its rounding
@@ -284,10 +261,7 @@ def _lowest(direction, beta, slopes, total):
 
 
 def _bound(K, on, beta, margins, slopes):
-    """||omega||^2 <= e^D sum h(Y_m)/eps_m, h(Y) = Y^2 + 1 where Y > 1, and 2 e^{Y-1} elsewhere.
-
-    Y_m = log kappa_m + R_m - log sum kappa, D that logarithm less mean, R_m the largest -<A_m, .>.
-    """
+    """||omega||^2 <= e^D sum h(Y_m)/eps_m, h(Y) = Y^2 + 1 where Y > 1, and 2 e^{Y-1} elsewhere."""
     _, mean = log_ratios(slopes[on], beta[on])
     total = np.logaddexp.reduce(slopes)
     inside = np.linalg.solve(K[np.ix_(on, on)], K[np.ix_(on, ~on)]).T
@@ -298,13 +272,13 @@ def _bound(K, on, beta, margins, slopes):
 
 
 def _beyond_span(K: np.ndarray, on: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    """Gram matrix of the A_m of `pairs` less the span of those in `on`, from that of all, K."""
+    """Gram matrix of the A_m of `pairs` less the span of `on`, from all's K."""
     cross = K[np.ix_(pairs, on)]
     return K[np.ix_(pairs, pairs)] - cross @ np.linalg.solve(K[np.ix_(on, on)], cross.T)
 
 
 class Left(NamedTuple):
-    """One problem: the norm outside the span after runs with STEPS of the longest step, (k,)."""
+    """Norm outside the span after runs with STEPS of the longest step, (k,)."""
 
     measured: np.ndarray
     predicted: np.ndarray  # of the flow, at the level where each run stood
@@ -313,7 +287,7 @@ class Left(NamedTuple):
 
 
 def _left(problem, steps):
-    """NGD from zero with STEPS of the longest step, all to one level; `steps` of the shortest."""
+    """NGD from zero with STEPS, all to one level; `steps` of the shortest."""
     measured, predicted, data = [], [], problem.tokens
     for share in STEPS:
         count = round(steps * min(STEPS) / share)
@@ -341,16 +315,14 @@ def left_study(name: str, seeds: Sequence[int], steps: int):
 
 
 def left_claims(runs: Sequence[Left]) -> list[Claim]:
-    """Size from the flow, its order in the step, and the first-order sum as a bound from above."""
+    """Size from the flow, its order in the step; sum and bound are above it."""
     none = np.full(len(STEPS), np.nan)
     runs = runs or [Left(none, none, np.nan, np.nan)]
     off = np.array([run.measured / run.predicted - 1 for run in runs])
     order = np.median(np.abs(off[:, 0] / off[:, -1])) * STEPS[-1] / STEPS[0]
-    first = np.array([run.first / run.measured[-1] for run in runs])
-    bound = np.array([run.bound / run.measured[-1] for run in runs])
     return [
         claim("outside.flow", off[:, -1], "", f"{STEPS[-1]:g}", len(runs)),
         claim("outside.order", order),
-        claim("outside.first", first, why=EARLY),
-        claim("outside.bound", bound),
+        claim("outside.first", [r.first / r.measured[-1] for r in runs], why=EARLY),
+        claim("outside.bound", [r.bound / r.measured[-1] for r in runs]),
     ]

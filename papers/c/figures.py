@@ -31,7 +31,7 @@ def divergences(histories: Mapping[float, MirrorHistory], same, by_q, caption: s
                 mean = values[:, -1].mean()
                 axis.plot(end, mean, markersize=3.5, **_look(q).mark)
                 if table is same:
-                    axis.text(1.25 * end, mean, f"{mean:.4f}", fontsize=6.5, va="center")
+                    axis.text(1.4 * end, mean, f"{mean:.4f}", fontsize=6.5, va="center")
             axis.set(xscale="log", yscale="log", ylim=(5e-4, 3), title=f"trained with p = {p:g}")
             axis.set_xlim(1, 12 * end)
         row[0].set_ylabel(f"divergence $D$\n{reading}")
@@ -68,8 +68,8 @@ def joint(
             (axes[2], early, (weight[0].mean(-1), probability[0].mean(-1))),
             (axes[3], late, [D[0, late] for D in distances]),
         ):
-            for curve, dash in zip(curves, ("-", ":"), strict=True):
-                axis.plot(history.iterations[when], curve, dash, color=_look(p).colour)
+            for curve, dash in zip(curves, (_look(p).dash, ":"), strict=True):
+                axis.plot(history.iterations[when], curve, color=_look(p).colour, ls=dash)
         named = zip(("$W$", "$u$"), distances)
         last += [(D[0, -1], f"{name}: {D[0, -1]:.1e}", _look(p).colour) for name, D in named]
     title = "{} over its last norm; marks: $\\ell_p$-SVM"
@@ -101,7 +101,7 @@ def lemma29(
         axis.set(xscale="log", yscale="log", title=f"p = {p:g}: $r^{{{slope:.2f}}}$")
         axis.set_xlabel(r"$r = \|W\|_{p,p}$")
         axis.xaxis.set_minor_formatter("")
-        axis.legend(fontsize="x-small", loc="lower left")
+        axis.legend(fontsize="x-small", loc="lower left", handlelength=2.6)
     axes[0].set_ylabel("divergence $D$")
     return plots.caption(figure, caption)
 
@@ -148,7 +148,7 @@ def parents(
         plots.band(axes[0], recorded, runs, "", like)
         last = np.median(runs[:, -1])
         ends.append((last, f"{trained}, {name}: {last:.3f}", like.colour))
-    axes[0].set(xscale="log", title="Alignment with the two SVMs", ylim=(-0.1, 1.05))
+    axes[0].set(xscale="log", title="Alignment with the SVMs; dashed: $K$, $Q$", ylim=(-0.1, 1.05))
     axes[0].set_xlabel("iteration $t$")
     pieces.end_labels(axes[0], ends, 6.5)
     dimensions, shapes = by_dimension
@@ -163,7 +163,7 @@ def parents(
     missed = {f"d = {d}": 1 - v[1][np.isfinite(v[1])] for d, v in several.items()}
     said = [f"median {np.median(row):.2g}" for row in missed.values()]
     looks = plots.SERIES[: len(missed)]
-    named = dict(title="Several tokens at once", xlabel="1 - alignment with their SVM")
+    named = dict(title="Several tokens at once", xlabel="$1-$alignment with their SVM")
     pieces.strip(axes[2], missed, (1e-6, 3), looks, said=said, **named)
     axes[2].tick_params(axis="y", pad=7)  # room for the arrows
     multiples, by_p = paths

@@ -102,7 +102,7 @@ def _pairs(steps):
 
 
 def _steps(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Lemmas 4, 22, 24, 25 along plain lp-AttGD, at recorded pairs of steps."""
+    """Pairs of steps of plain lp-AttGD: Lemma 4 from W_mm, 22, 24, 25 from a random start."""
     drawn, start = _data(sizes), gaussian_start(_data(sizes), range(sizes.seeds))
 
     def steps(data, p, eta, start):

@@ -94,13 +94,16 @@ def _at_level(run: Curve, name: str, level: float, along: str, rising: bool = Tr
 def matched(
     curves: Curves, name: str, rules: tuple[str, str], along="training_accuracy", rising=True
 ) -> np.ndarray:
-    """The metric `name` of two `rules` at the best `along` of both: (2, seeds)."""
+    """The metric `name` of two `rules` at the best `along` that both reach: (2, seeds)."""
+    pairs = zip(*(curves.runs(rule) for rule in rules), strict=True)
+    return np.transpose([of_pair(pair, name, along, rising) for pair in pairs])
+
+
+def of_pair(pair: tuple[Curve, Curve], name: str, along: str, rising: bool = True) -> list[float]:
+    """The metric `name` of two runs at the best `along` that both reach."""
     pick, worse = (np.max, min) if rising else (np.min, max)
-    reached = []
-    for pair in zip(*(curves.runs(rule) for rule in rules), strict=True):
-        level = worse(float(pick(run.metrics[along])) for run in pair)
-        reached.append([_at_level(run, name, level, along, rising) for run in pair])
-    return np.transpose(reached)
+    level = worse(float(pick(run.metrics[along])) for run in pair)
+    return [_at_level(run, name, level, along, rising) for run in pair]
 
 
 def apart(curves: Curves, metric: str) -> Interval:

@@ -35,6 +35,10 @@ def _training_panels(axes, curves: Curves) -> None:
         ends.append((last, f"{last:.1f}", plots.look(rule).colour))
     axes[1].set(title="Test accuracy (%)", xlabel="Step")
     pieces.end_labels(axes[1], ends)
+    plain = curves.baselines()
+    for best in sorted(plain, key=plain.get)[-1:]:
+        axes[1].axhline(100 * plain[best], **plots.LEVEL)
+        pieces.note(axes[1], f"dotted: {best}, {100 * plain[best]:.1f}")
 
 
 def rates(curves: Curves) -> Figure:
@@ -48,7 +52,7 @@ def _differences(ax, rows: list[tuple[str, Interval, str]], scale=1.0, also=()) 
     bars = []
     for name, measured, verdict in rows:
         values = scale * np.array([measured.estimate, measured.low, measured.high])
-        words = f"{values[0]:+.2g} {verdict}"
+        words = f"{values[0]:+.{3 - round(np.log10(scale))}f} {verdict}"  # all to one digit
         points = scale * measured.values
         bar = pieces.Bar(name, *values, verdict or "measured", points=tuple(points), words=words)
         bars.append(bar)
@@ -105,7 +109,7 @@ def sparsity_figure(curves: Curves) -> Figure:
     rows = []
     for part, claim in zip(reviews.PARTS, reviews.sparsity_table(curves), strict=True):
         rows.append((part, reviews.apart(curves, f"hoyer.{part}"), claim.verdict))
-        rows.append(("matched", reviews.matched_apart(curves, f"hoyer.{part}"), ""))
+        rows.append((f"{part}, matched", reviews.matched_apart(curves, f"hoyer.{part}"), ""))
     _differences(judged, rows)
     judged.set(title=f"Hoyer index, {shown('l1.1')} less {shown('l2')}")
     return plots.legend(figure, axes[0])
@@ -181,8 +185,9 @@ def vision_figure(curves: Curves) -> Figure:
 
 def caption(number: str, curves: Curves, marks: str, table: Table) -> str:
     """The marks of figure `number`, then setting, rates and verdicts in words."""
-    stop = curves.configuration["stop"]
-    early = "no run ends early" if stop == "never" else f"a run ends early at {stop}"
+    study = curves.configuration
+    short = any(len(run.loss) < study["horizon"] for run in curves.judged())
+    early = f"a run ends early at {study['stop']}" if short else "no run ended early"
     words = kept_curves.setting(curves, f"; {early}")
     rest = f"{words}, chosen by held-out accuracy.{kept_curves.outcome(curves, table)}"
     return kept_curves.headed(f"Paper C, {number}", curves, marks, rest)

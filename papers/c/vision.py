@@ -1,21 +1,25 @@
 """What paper C claims of its vision transformer, from the study `vit_48000`."""
 
+from itertools import product
+
 import numpy as np
 
 from lib.companion.claims import Claim, Table
 from lib.companion.record import Number, finite
 from lib.training.curves import Curves
 from papers import kept_curves, verdicts
-from papers.c.reviews import accuracy_difference, at_end, matched
+from papers.c.reviews import accuracy_difference, at_end, late, matched, of_pair
 from papers.kept_curves import few, judge
 
 SOURCE = "paper C, vision"
 RULES = ("Adam", "l1.1")
+# What is compared, and where: along which metric both runs are at one level.
+EARLY, SPARSER = ("steps", "test_accuracy"), ("hoyer", "control_loss", False)
 
 
 def steps_to_accuracy(curves: Curves) -> np.ndarray:
-    """Steps of both `RULES` to the best accuracy that both reach: (2, seeds)."""
-    return matched(curves, "steps", RULES, "test_accuracy")
+    """Steps of both `RULES` to the best sampled test accuracy that both reach: (2, seeds)."""
+    return matched(curves, EARLY[0], RULES, *EARLY[1:])
 
 
 def _early(curves: Curves) -> Claim:
@@ -24,21 +28,29 @@ def _early(curves: Curves) -> Claim:
     measured = verdicts.ratio_interval(adam / mirror)
     text = (
         "Adam ahead early: steps to the best test accuracy that both reach, over those of l1.1,"
-        f" {len(measured.values)} seeds"
+        f" {len(measured.values)} seeds; {_two_rates(curves, lambda x, y: x / y, *EARLY)}"
     )
     return judge("vit.early", text, SOURCE, measured, verdicts.faster, "interval below 1")
 
 
 def _sparser(curves: Curves) -> Claim:
     """The median Hoyer index is larger under l1.1, at matched training loss."""
-    adam, mirror = matched(curves, "hoyer", RULES, "control_loss", rising=False)
+    adam, mirror = matched(curves, SPARSER[0], RULES, *SPARSER[1:])
     measured = verdicts.mean_interval(mirror - adam)
     last = [np.mean([at_end(run, "hoyer") for run in curves.runs(r)]) for r in ("l1.1", "Adam")]
     text = (
         "l1.1 sparser: Hoyer index, l1.1 minus Adam, at matched training loss"
-        f" (at the end {last[0]:.3f} and {last[1]:.3f})"
+        f" (at the end {last[0]:.3f} and {last[1]:.3f});"
+        f" {_two_rates(curves, lambda x, y: y - x, *SPARSER)}"
     )
     return judge("vit.sparser", text, SOURCE, measured, verdicts.above)
+
+
+def _two_rates(curves: Curves, compared, name: str, *along) -> str:
+    """The least and the most that is `compared` at the best two rates of both, in the trials."""
+    best = (sorted(curves.trials(rule), key=late)[-2:] for rule in RULES)
+    values = [compared(*of_pair(pair, name, *along)) for pair in product(*best)]
+    return f"at the best two rates of both, in the trials, {min(values):.2g} to {max(values):.2g}"
 
 
 def table(curves: Curves) -> Table:

@@ -198,7 +198,7 @@ def test_failures_set_the_exit_status_and_the_others_finish(repository, first):
     assert "ValueError: broken on purpose" in verdicts["02_bad"]
     assert os.path.join("runs", "demo", "02_bad.ipynb") in verdicts["02_bad"]
     assert "a cell took longer than 2 s" in verdicts["03_hangs"]
-    assert "01_good: no committed record; held 1 of 1 claims" in done.lines
+    assert "01_good: no committed record; 1 of 1 claims hold" in done.lines
     assert [line for line in lines if line.startswith("Failed:")] == [
         "Failed: 02_bad.",
         "Failed: 03_hangs.",
@@ -260,7 +260,7 @@ def test_new_numbers_are_compared_with_the_committed_ones(repository, first):
     def compared(**changes):
         repository.commit(**changes)
         done = repository.inside("01_good")
-        return done.status, done.lines[1].removesuffix("; held 1 of 1 claims")
+        return done.status, done.lines[1].removesuffix("; 1 of 1 claims hold")
 
     try:
         assert compared() == (0, "01_good: 1 of 1 numbers reproduced")
@@ -293,7 +293,7 @@ def test_store_writes_the_outputs_beside_the_source(repository, first):
 def test_a_readers_parameters_leave_figures_alone(repository, first):
     before = repository.files("figures", "runs/demo", "notebooks")
     done = repository.batch("01_good", "--set", "seeds=8")
-    assert done.status == 0 and "custom, not compared; held 0 of 1" in done.output
+    assert done.status == 0 and "custom, not compared; 0 of 1 claims hold" in done.output
     (path,) = (repository.root / "runs" / "custom").glob("01_good-*/figures/demo/01_good.json")
     assert json.loads(path.read_text())["seeds"] == list(range(8))
     assert repository.files("figures", "runs/demo", "notebooks") == before

@@ -1,7 +1,7 @@
 """The strongest peers: good solvers on the same dual, and the same closed form compiled by JAX.
 
 The token SVM's dual is the least of b^T K b / 2 - sum(b) over b >= 0, with K the Gram matrix of its
-constraints; every solver here is given K. They return no certificate; ours does.
+constraints; every solver here is given K.
 """
 
 import daqp

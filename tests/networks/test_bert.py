@@ -24,7 +24,7 @@ def pairs(rows=40):
     rng = np.random.default_rng(0)
     text = lambda: " ".join(rng.choice(WORDS[4:], rng.integers(1, 9)))
     first, second = [text() for _ in range(rows)], [text() for _ in range(rows)]
-    return TextSet(first, np.arange(rows) % 3, 3, "made", "demo", "1", rows, second)
+    return TextSet(first, np.arange(rows) % 3, 3, "made", second)
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ def test_classification_counts_over_unequal_chunks_by_classes_and_by_one_logit()
         assert values["test_loss"] == pytest.approx(expected, rel=1e-5)
 
 
-def test_the_hoyer_index_and_share_above():
+def test_the_hoyer_index():
     assert measures.hoyer(np.ones((3, 4))) == pytest.approx(0, abs=1e-12)
     assert measures.hoyer(7 * np.eye(1, 20)) == pytest.approx(1)
     gauss = np.random.default_rng(0).standard_normal(100_000)
@@ -34,8 +34,24 @@ def test_the_hoyer_index_and_share_above():
     assert measures.hoyer(gauss) == pytest.approx(expected, rel=0.01)
     assert measures.hoyer(3 * gauss) == pytest.approx(measures.hoyer(gauss))
     assert np.isnan(measures.hoyer(np.zeros(3)))
-    parts = [np.array([0.1, -0.2]), np.array([[0.0, 0.05]])]
-    assert measures._share_above(parts, 0.06) == 0.5
+
+
+def test_sparsity_of_a_part_is_the_share_above_thresholds():
+    def network(*rows):
+        layers = [
+            {word: torch.nn.Linear(2, 1, bias=False) for word in ("key", "query", "value")}
+            for _ in rows
+        ]
+        model = torch.nn.ModuleList(map(torch.nn.ModuleDict, layers))
+        with torch.no_grad():
+            for parameter, row in zip(model.parameters(), np.repeat(rows, 3, 0)):
+                parameter.copy_(torch.tensor(row))
+        return model
+
+    values = measures.sparsity(network([0.1, -0.2], [0.0, 0.05]), network([0.0, 0.0], [0.0, 0.1]))
+    # nine tenths of the start's entries 0, 0, 0, 0.1 are at most 0.07
+    assert values["above_006.K"] == values["above_90.V"] == 0.5
+    assert values["hoyer.Q"] == pytest.approx((measures.hoyer(np.array([1, 2])) + 1) / 2)
 
 
 @pytest.mark.parametrize("classify", [measures.logistic, measures.nearest])

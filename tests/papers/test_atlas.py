@@ -18,7 +18,7 @@ NAMES = list(atlas.NORMS)
 def path(W, status="completed"):
     """A path of two records that both hold W (runs, d, d)."""
     W, times = np.repeat(W[:, None], 2, 1), np.array([1, 2])
-    return training.Path(None, times, W, None, None, np.array([status] * len(W)), None)
+    return training.Path(times, W, None, np.array([status] * len(W)), None)
 
 
 @pytest.fixture(scope="module")
@@ -65,10 +65,10 @@ def test_runs_that_select_nothing_have_no_ratio_and_fail():
     for one in (path(np.zeros((2, 6, 6))), path(svm.token_svm(DATA).W, "diverged")):
         found = atlas.ratios(one, best)
         assert np.isnan(found.last).all()
-        assert not atlas_rules._own("x", "l_1", found).holds
-        assert not atlas_rules._lower("x", "l_1", found).holds
-        assert not atlas_rules._none_reached("x", found).holds
-        assert not atlas_rules._nearest("x", "l_1", found).holds
+        rows = (atlas_rules.Row(None, norm, "l_1") for norm in ("l_1", None))
+        judges = atlas_rules._norm_reached, atlas_rules._none_reached
+        judged = [claim for judge, row in zip(judges, rows) for claim in judge("x", row, found)]
+        assert len(judged) == 4 and not any(claim.holds for claim in judged)
     assert not best.known
 
 
@@ -88,9 +88,10 @@ def test_claims_notice_wrong_worlds(solved):
 
 def test_rules_without_a_norm_are_judged_by_all_of_them(solved):
     one = solved["steepest, l_inf"]
-    assert not atlas_rules._none_reached("Adam", one).holds
-    assert [atlas_rules._nearest("Adam", n, one).holds for n in ("l_inf", "l_1")] == [True, False]
     row = {"Adam": atlas_rules.Row(optimisers.adam(1.0), None, "l_inf")}
+    rows = row["Adam"], replace(row["Adam"], highest="l_1")
+    judged = [[c.holds for c in atlas_rules._none_reached("Adam", each, one)] for each in rows]
+    assert judged == [[False, True], [False, False]]
     judged = atlas_rules.predictions(row, {"Adam": replace(one, value=0.9 * one.value)})
     assert len(judged) == 3 and all(claim.holds for claim in judged)
 
@@ -98,7 +99,7 @@ def test_rules_without_a_norm_are_judged_by_all_of_them(solved):
 def test_fitted_rate_is_the_exponent():
     t = np.unique(np.geomspace(1, 10_000, 50).round().astype(int))
     value = np.repeat(1 - t[None, :, None] ** -0.5, 6, 2)
-    found = atlas.Ratios(t, value, None, None, None)
+    found = atlas.Ratios(t, value, None, None)
     np.testing.assert_allclose(atlas.fitted_rate(found, 0), [-0.5], atol=1e-9)
     bent = np.where(t < 1_000, 1e-3 * t**0.5, t**-0.5)  # before the last decade another one
     bent = replace(found, value=np.repeat(1 - bent[None, :, None], 6, 2))
@@ -125,7 +126,7 @@ def test_rows_stop_where_they_say(tmp_path):
 def known(ratio):
     """Ratios of three runs at two records, the same in every norm."""
     value = np.full((3, 2, len(NAMES)), ratio)
-    return atlas.Ratios(np.array([1, 2]), value, None, None, None)
+    return atlas.Ratios(np.array([1, 2]), value, None, None)
 
 
 def test_a_wrong_memory_is_caught():

@@ -103,11 +103,9 @@ def test_counterexample_has_no_smaller_one_and_bounds_are_proofs():
     assert smaller == [[], [global_map.POSTCARD], []]
     assert not global_map._missed(((2, -1), (1, -4)))  # the other selection is as good
     assert global_map._missed(((2, -1), (2, -4)))  # the other selection is worse, and won
-    below, above = global_map._exp_below, global_map._exp_above
-    low, high = Fraction(2718, 1000), Fraction(2719, 1000)  # about e
-    assert below(Fraction(1), high) and not below(Fraction(1), low)
-    assert not below(Fraction(1), Fraction(27, 10), terms=3)  # 2.5 and the rest
-    assert above(Fraction(1), low) and not above(Fraction(1), high)
+    low, high = global_map._exp_between(Fraction(1))
+    assert Fraction(2718, 1000) < low < high < Fraction(2719, 1000)  # about e
+    assert global_map._exp_between(Fraction(1), 3)[1] > Fraction(27, 10)  # 2.5 and the rest
 
 
 def test_one_dimension_is_decided_by_the_sum():

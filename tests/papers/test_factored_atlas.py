@@ -209,7 +209,7 @@ def test_short_runs_turn_to_the_induced_norms_and_wrong_worlds_are_caught(ran):
 def claims_of(row, last, alone=None):
     """The claims on one rule whose runs end at ratios `last` (runs, norms)."""
     ends = [
-        {"a": atlas.Ratios(None, np.array(values)[:, None], None, None, None)}
+        {"a": atlas.Ratios(None, np.array(values)[:, None], None, None)}
         for values in (last, last if alone is None else alone)
     ]
     return {c.id.split(".")[1]: c for c in factored_atlas.predictions({"a": row}, *ends)}

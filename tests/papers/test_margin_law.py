@@ -202,7 +202,6 @@ def test_a_trained_head_brings_its_own_duals():
     data = tokens.gaussian_tokens([0, 1], n=4, T=3, d=100)
     together = joint_law.from_start(data, dynamics.ngd(0.1), [25_000, 50_000, 100_000])
     assert together.law.slowest.min() > 0.01  # settled long since: what is left is the head's
-    assert (together.difference < 1e-3 * together.plain).all()
     swapped = replace(together, errors=together.fixed, fixed=together.errors)
     held = [[c.holds for c in joint_law.start_claims(runs)] for runs in (together, swapped)]
     assert held == [[True] * 3, [False] * 3]

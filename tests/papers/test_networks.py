@@ -202,8 +202,7 @@ def test_the_direction_is_that_of_a_mean_of_gradients(rule):
 def images(rows):
     draw = torch.Generator().manual_seed(0)
     pixels = torch.randint(0, 256, (rows, 3, 8, 8), generator=draw, dtype=torch.uint8)
-    named = dict(name="x", source="demo", revision="", rows=rows)
-    return ImageSet(pixels, torch.arange(rows) % 3, 3, **named)
+    return ImageSet(pixels, torch.arange(rows) % 3, 3)
 
 
 def test_runs_of_one_seed_share_start_and_batches():
@@ -350,6 +349,6 @@ def test_a_run_keeps_a_selection_that_stands_since_half_time_and_leads(
     solved = [svm.token_svm(DATA, (DATA.opt + k) % 4).W for k in (0, 1)]
     W = np.stack([0 * solved[0] if k is None else solved[k] for k in chosen], 1)
     words = dict(log_gap=None, log_gradient=None, status=np.array([status] * 2), ended=None)
-    path = training.Path(optimiser=rule.rule, iterations=np.array([1, 2]), W=W, **words)
+    path = training.Path(iterations=np.array([1, 2]), W=W, **words)
     monkeypatch.setattr(network.training, "train", lambda *_, **__: {"a": path})
     assert (network.ended(DATA, {"a": rule}, 2, None)["a"].kept == kept).all()

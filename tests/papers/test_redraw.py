@@ -62,7 +62,7 @@ def test_the_picture_of_the_readme_has_every_verdict(family):
     figure = redraw._forest(family)
     texts = [text.get_text() for axis in figure.axes for text in axis.texts]
     # a number before the word, or after it why there is none
-    words = [re.sub(r"^[-+\d.]+ |, too small$", "", text) for text in texts]
+    words = [re.sub(r"^[\u2212+\d.]+ |, too small$", "", text) for text in texts]
     assert sorted(words) == sorted(claim.verdict for claim, _ in family.values())
     assert sum("too small" in text for text in texts) == 7
     png = io.BytesIO()

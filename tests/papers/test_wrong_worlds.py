@@ -12,6 +12,7 @@ from lib.companion import claims, ledger
 from lib.dynamics import rules
 from papers import falsify
 from papers.a import fixed_head, joint_training
+from papers.stated import Stated
 from papers.wrong_worlds import FAMILIES, World, worlds
 from tests.papers.wrong_laws import caught_after
 
@@ -143,3 +144,11 @@ def test_the_page_of_failures_is_what_the_records_say(monkeypatch):
     falsify._write_failures()
     ((path, text),) = written
     assert path.read_bytes() == text, "figures/failures.md is behind the records: make falsify"
+
+
+def test_a_remark_says_how_much_room_a_bound_leaves(tmp_path):
+    path = tmp_path / "statements.toml"
+    row = '["a", "≤ 1", "", "", "size", "loose; {room}"]'
+    path.write_text(f'["Lemma 1"]\ntopic = "sizes"\nrows = [{row}]\n', encoding="utf-8")
+    claim = Stated("A", path).claim("a", 0.5)
+    assert claim.remark == "loose; room: the bound could be 2 times as tight"

@@ -71,7 +71,7 @@ def tried(rules, share, rates=(0.05, 0.1, 0.2), rows=1000):
 def configuration(rules, horizon, **rest):
     """A study's configuration."""
     problem = {
-        "data": {"name": "invented", "source": "demo"},
+        "data": {"name": "invented", "source": "hub"},
         "rows": 100,
         "test_rows": 1000,
         "network": "none",

@@ -216,7 +216,7 @@ def test_a_record_with_statements_is_a_ledger(place):
     failed, powerless = lemma.select("tbody tr")
     assert lemma.p.text.startswith("says ") and lemma.p.math and "< 1" in lemma.p.text
     assert "1 of 2 do not hold" in lemma.summary.text and "Lemma 9" in lemma.summary.text
-    for words in ("form", "two", "7", "0.25 [0.1, 0.4]", "NO"):
+    for words in ("form", "two", "7", "0.25 [0.1, 0.4, 7 seeds only]", "NO"):
         assert words in failed.text, words
     assert powerless["data-verdict"] == "no power" and powerless.math
     assert remark.tr and "a definition" in remark.text and "not checked" in remark.summary.text

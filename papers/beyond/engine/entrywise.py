@@ -1,13 +1,15 @@
-"""Directions made entry by entry: steepest descent in l_p norms, Adam and its kin, sign momentum.
+"""Directions made entry by entry: steepest descent in l_p norms, Adam and its kin.
 
-Arrays are flat, e^log times a mantissa, so that moments of e^-30000 keep their digits; entries
-below e^-700 of the largest are lost. Every direction fills D from the mantissa G and its log `top`,
-and returns the log of the factor that D lacks; -inf where nothing moves. 0/0 does not move.
+Arrays are flat, e^log times a mantissa, so that moments of e^-30000 keep their digits;
+entries below e^-700 of the largest are lost. Every direction fills D from the mantissa G
+and its log `top`, and returns the log of the factor that D lacks; -inf where nothing
+moves. 0/0 does not move.
 """
 
 import math
 
 import numba
+import numpy as np
 
 from lib.compiled import exponentials
 from lib.compiled.status import LONGEST
@@ -28,13 +30,6 @@ def add_logs(a, b):
     return a + b if a > -math.inf and b > -math.inf else -math.inf
 
 
-@numba.njit
-def copy(x, out):
-    """out = x."""
-    for j in range(x.size):
-        out[j] = x[j]
-
-
 @numba.njit(fastmath=_REORDER)
 def largest(x):
     """The largest |entry| of x."""
@@ -46,7 +41,7 @@ def largest(x):
 
 @numba.njit(fastmath=_REORDER)
 def mix(x, x_log, a, y, y_log, b, squared=False):
-    """x = a x + b y, in place of x's mantissa, y or its square; returns the new log of x."""
+    """x = a x + b y, y or its square, in x's mantissa; returns the new log."""
     old, new = add_logs(x_log, log(a)), add_logs(y_log, log(b))
     top = max(old, new)
     if top == -math.inf:
@@ -77,23 +72,9 @@ def sign(G, D):
         D[j] = 1.0 if G[j] > 0.0 else (-1.0 if G[j] < 0.0 else 0.0)
 
 
-@numba.njit
-def _first_largest(G, D):
-    """D = the sign of G's largest entry there, zero elsewhere; of several the first."""
-    place, top = 0, 0.0
-    for j in range(G.size):
-        D[j] = 0.0
-        if abs(G[j]) > top:
-            place, top = j, abs(G[j])
-    D[place] = math.copysign(1.0, G[place])
-
-
 @numba.njit(fastmath=_REORDER)
 def steepest(G, top, p, work, D):
-    """The D with ||D||_p <= 1 and largest <G, D>, and the log of ||G||_q, its value.
-
-    work (2, m). Entries of G are divided by the largest first, so that no power overflows.
-    """
+    """The D with ||D||_p <= 1 and largest <G, D>, and the log of ||G||_q, its value."""
     size = largest(G)
     if size == 0.0 or top == -math.inf:
         D[:] = 0.0
@@ -104,8 +85,10 @@ def steepest(G, top, p, work, D):
         for j in range(G.size):
             total += abs(G[j]) / size
         return top + math.log(size) + math.log(total)
-    if p == 1.0:
-        _first_largest(G, D)
+    if p == 1.0:  # of several largest entries the first
+        place = np.argmax(np.abs(G))
+        D[:] = 0.0
+        D[place] = math.copysign(1.0, G[place])
         return top + math.log(size)
     q = p / (p - 1.0)
     for j in range(G.size):
@@ -128,7 +111,7 @@ def steepest(G, top, p, work, D):
 
 @numba.njit(fastmath=_REORDER)
 def pull(G, top, p, normalised, work, D):
-    """Mirror descent's D = G up to e^factor, divided by ||G||_q where `normalised`; work (2, m)."""
+    """Mirror descent's D = G, over ||G||_q where `normalised`; work (2, m)."""
     size, total = largest(G), 0.0
     if size == 0.0 or top == -math.inf:
         D[:] = 0.0
@@ -146,7 +129,7 @@ def pull(G, top, p, normalised, work, D):
 
 @numba.njit
 def signed_power(x, exponent, work, out):
-    """out = sgn(x) |x|^exponent, and the log of its largest entry, above LONGEST where no float."""
+    """out = sgn(x) |x|^exponent; the log of its largest entry, > LONGEST for no float."""
     top = exponentials.power(x, exponent, work[0], work[1])
     if top <= LONGEST:
         for j in range(x.size):
@@ -157,7 +140,7 @@ def signed_power(x, exponent, work, out):
 @numba.njit
 def sign_momentum(rule, G, top, m, logs, D):
     """Signum and Lion: D = sgn(beta_1 m + (1 - beta_1) G), m with the log logs[0]."""
-    copy(m, D)
+    D[:] = m
     log_mixed = mix(D, logs[0], rule.first_mix, G, top, 1.0 - rule.first_mix)
     logs[0] = mix(m, logs[0], rule.momentum, G, top, 1.0 - rule.momentum)
     sign(D, D)
@@ -166,7 +149,7 @@ def sign_momentum(rule, G, top, m, logs, D):
 
 @numba.njit(fastmath=_REORDER)
 def quotient(m, m_log, v, v_log, epsilon, D):
-    """D = m / (sqrt(v) + epsilon) up to e^factor; an entry with v = 0 and epsilon = 0 is 0."""
+    """D = m / (sqrt(v) + epsilon) up to e^factor; 0 where v = epsilon = 0."""
     root_log, epsilon_log = 0.5 * v_log, log(epsilon)
     top = max(root_log, epsilon_log)
     if m_log == -math.inf or top == -math.inf:
@@ -182,7 +165,7 @@ def quotient(m, m_log, v, v_log, epsilon, D):
 
 @numba.njit
 def correction(beta, t):
-    """log(1 - beta^{t+1}), the correction of a mean that began at zero, after step t = 0, 1, ..."""
+    """log(1 - beta^{t+1}), the correction of a mean from zero, after step t."""
     return math.log(-math.expm1((t + 1.0) * math.log(beta))) if beta > 0.0 else 0.0
 
 

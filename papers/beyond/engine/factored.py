@@ -1,18 +1,15 @@
-"""Keys and queries trained in place of W = K Q^T, by rules that see the coordinates.
-
-Margins, softmax and graded gradients are those of `training`.
-"""
+"""Keys and queries trained in place of W = K Q^T, by rules that see the coordinates."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from lib.attention.token_sets import TokenSet
+from lib.attention import TokenSet
 from lib.compiled import apart, status
 from lib.dynamics.recording import end_where_not_finite, record_times, unwritten
-from lib.representation import Shapes
 from lib.seeds import stream
 from papers.beyond.engine import loop, training
 from papers.beyond.engine import optimisers as o
@@ -22,32 +19,18 @@ _KINDS = (o.ENTRYWISE, o.SPECTRAL, o.ADAPTIVE, o.SIGN)
 
 
 @dataclass(frozen=True, repr=False)
-class _FactoredPath(Shapes):
-    """What was recorded of each run at `iterations` (k,); entries after a run's early end are NaN.
+class _FactoredPath(training.Path):
+    """A path of W = K Q^T, with K (runs, k, d, m) and Q (runs, k, d_z, m).
 
-    K (runs, k, d, m), Q (runs, k, d_z, m); log_gap (runs, k), log(L - L*); status and ended (runs,)
-    as in `training.Path`; "stalled" also where no factor moves, as from K = Q = 0.
+    "stalled" also where no factor moves, as from K = Q = 0.
     """
 
-    optimiser: Optimiser
-    iterations: np.ndarray
-    K: np.ndarray
-    Q: np.ndarray
-    log_gap: np.ndarray
-    status: np.ndarray
-    ended: np.ndarray
-
-    @property
-    def W(self) -> np.ndarray:
-        """K Q^T, (runs, k, d, d_z)."""
-        return self.K @ np.swapaxes(self.Q, -1, -2)
+    K: Any = None
+    Q: Any = None
 
 
 def small_start(tokens: TokenSet, seeds: Sequence[int], m: int, size: float = 0.01):
-    """K (runs, d, m) and Q (runs, d_z, m), entries Gaussian of deviation size / sqrt(m).
-
-    ValueError for m < 1 and unless there is one seed per run.
-    """
+    """K (runs, d, m), Q (runs, d_z, m), Gaussian of deviation size / sqrt(m)."""
     runs, _, _, d = tokens.shape
     if m < 1 or len(seeds) != runs:
         raise ValueError(f"m = {m} and {len(seeds)} seeds; it needs m >= 1 and {runs} seeds")
@@ -65,14 +48,11 @@ def train(
     record: Sequence[int],
     loss: str = "exponential",
 ) -> dict[str, _FactoredPath]:
-    """Minimise paper A's loss over (K, Q), W = K Q^T, head fixed; every rule acts on each factor.
+    """Minimise paper A's loss over (K, Q), head fixed; every rule acts on each factor.
 
-    K (runs, d, m), Q (runs, d_z, m): the start; K = Q = 0 is a saddle at which both gradients
-    vanish, and a run from there is "stalled" at once. record: iterations, ascending. loss:
-    "exponential" or "logistic".
-
-    Raises ValueError for another loss, factors that do not fit or are not finite, for
-    momentum of polar factors, Shampoo, SOAP and other rules of matrices, batches, blocks and radii.
+    K (runs, d, m), Q (runs, d_z, m): the start. record: iterations, ascending. Raises
+    ValueError for another loss than "exponential" or "logistic", factors that do not fit or
+    are not finite, momentum of polar factors, other rules of matrices, batches and radii.
     """
     problems = training.problems(tokens, loss)
     runs, _, _, d = tokens.shape
@@ -102,5 +82,6 @@ def _train_rule(problems, rule, times, K, Q):
             loop.run_factors, problem, rule.numbers(), times, *factors, *paths, *parts
         )
     end_where_not_finite(raw["status"], raw["ended"], times, [raw["K"], raw["Q"]], [raw["logs"]])
-    names, ended = np.array(status.NAMES)[raw["status"]], raw["ended"]
-    return _FactoredPath(rule, times, raw["K"], raw["Q"], raw["logs"], names, ended)
+    names, K, Q = np.array(status.NAMES)[raw["status"]], raw["K"], raw["Q"]
+    W = K @ np.swapaxes(Q, -1, -2)
+    return _FactoredPath(times, W, raw["logs"], names, raw["ended"], K=K, Q=Q)

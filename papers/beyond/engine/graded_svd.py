@@ -1,10 +1,11 @@
-"""Singular values of a graded sum, each to full relative accuracy, and directions made of them.
+"""Singular values of a graded sum, each to full relative accuracy, and their directions.
 
-The polar factor treats a singular value of e^-1000 like one of 1. With the samples in the order of
-their scales, G = C diag(e^s) Q^T, Q orthonormal and the columns of C of like size, since a smaller
-sample only adds to columns of larger ones. C = Q' R leaves R diag(e^s), triangular: blocks where
-scales lie APART, in which the one-sided Jacobi method is accurate relative to every singular value
-(Demmel and Veselic, 1992). A direction is U f(S) V^T of G = U S V^T.
+The polar factor treats a singular value of e^-1000 like one of 1. With the samples in the
+order of their scales, G = C diag(e^s) Q^T, Q orthonormal and the columns of C of like
+size, since a smaller sample only adds to columns of larger ones. C = Q' R leaves
+R diag(e^s), triangular: blocks where scales lie APART, in which the one-sided Jacobi
+method is accurate relative to every singular value (Demmel and Veselic, 1992). A
+direction is U f(S) V^T of G = U S V^T.
 """
 
 import math
@@ -25,39 +26,32 @@ QUINTIC = (3.4445, -4.7750, 2.0315)  # Jordan (2024)
 
 
 class Space(NamedTuple):
-    """Work space for n samples, d, d_z = e, r = min(n, d_z) and s = r + 1: the factors named above.
+    """Work space for n samples, d, d_z = e and r = min(n, d_z): the factors named above.
 
-    of_z = Q^T, from_z the z_i in it; C with `scale`; `order` of the samples and `columns` of C,
-    from large to small; of_c = Q'^T, R a row per column, `made` how many rows of of_c those before
-    it made; block, V and sigma the Jacobi method's vectors, rotations, norms; image of a direction.
+    of_z = Q^T, from_z the z_i in it; C with its column's `scale`; of_c = Q'^T, R a row per
+    column; block, V, sigma: the Jacobi method's vectors, rotations, norms; `image` of a direction.
     """
 
     of_z: Annotated[np.ndarray, "r e"]
     from_z: Annotated[np.ndarray, "n r"]
     C: Annotated[np.ndarray, "r d"]
     scale: Annotated[np.ndarray, "r"]
-    order: Annotated[np.ndarray, "n, int"]
     of_c: Annotated[np.ndarray, "r d"]
     R: Annotated[np.ndarray, "r r"]
     block: Annotated[np.ndarray, "r r"]
     V: Annotated[np.ndarray, "r r"]
     sigma: Annotated[np.ndarray, "r"]
-    columns: Annotated[np.ndarray, "r, int"]
-    made: Annotated[np.ndarray, "s, int"]
     image: Annotated[np.ndarray, "r e"]
-    vector_z: Annotated[np.ndarray, "e"]
-    vector_d: Annotated[np.ndarray, "d"]
 
 
 @numba.njit
 def expand(vector, basis, rank, coefficients):
-    """Coordinates of `vector` in the first `rank` rows of basis; a new row where it leaves them.
+    """Coordinates of `vector`, overwritten, in the first `rank` rows of basis; the new rank.
 
-    `vector` is overwritten; returns the new rank. Orthogonalised twice, which is enough. Where
+    A new row where it leaves them. Orthogonalised twice, which is enough. Where
     `coefficients` is empty they are not wanted.
     """
-    for r in range(coefficients.size):
-        coefficients[r] = 0.0
+    coefficients[:] = 0.0
     length = math.sqrt(dot(vector, vector))
     for _ in range(2):
         for r in range(rank):
@@ -77,41 +71,34 @@ def expand(vector, basis, rank, coefficients):
 
 
 @numba.njit
-def _descending(values, order):
-    """order = the places of `values`, from large to small; equal ones in their order."""
-    for i in range(values.size):
-        k = i
-        while k > 0 and values[order[k - 1]] < values[i]:
-            order[k] = order[k - 1]
-            k -= 1
-        order[k] = i
+def descending(values):
+    """The places of `values`, from large to small; equal ones in their order."""
+    return np.argsort(-values, kind="mergesort")
 
 
 @numba.njit
 def _factorise(graded, z, s):
-    """Fill s up to R and made; returns the number of columns.
+    """Fill s up to R; returns C's columns from large to small, and `made`.
 
-    Column c of C stands for row c of of_z with the factor e^{scale_c}; those that are zero leave.
+    Column c of C stands for row c of of_z with the factor e^{scale_c}; those that are zero
+    leave. made: how many rows of of_c each column and those before it made.
     """
-    n = graded.logs.size
-    _descending(graded.logs, s.order)
-    rank = 0
+    n, rank = graded.logs.size, 0
+    order = descending(graded.logs)
     for k in range(n):
-        i = s.order[k]
+        i = order[k]
         if graded.logs[i] == -math.inf:
             n = k
             break
-        for j in range(s.vector_z.size):
-            s.vector_z[j] = z[i, j]
         before = rank
-        rank = expand(s.vector_z, s.of_z, rank, s.from_z[k])
+        rank = expand(z[i].copy(), s.of_z, rank, s.from_z[k])
         if rank > before:
             s.scale[before] = graded.logs[i]
     for c in range(rank):
         column, size = s.C[c], 0.0
         column[:] = 0.0
         for k in range(n):
-            i = s.order[k]
+            i = order[k]
             if s.from_z[k, c] != 0.0:
                 factor = s.from_z[k, c] * math.exp(graded.logs[i] - s.scale[c])
                 for j in range(column.size):
@@ -121,25 +108,21 @@ def _factorise(graded, z, s):
         s.scale[c] = s.scale[c] + math.log(size) if size > 0.0 else -math.inf
         for j in range(column.size):
             column[j] = column[j] / size if size > 0.0 else 0.0
-    _descending(s.scale[:rank], s.columns)
-    count, inside = 0, 0
-    for k in range(rank):
-        c = s.columns[k]
+    columns = descending(s.scale[:rank])
+    count, made = 0, np.zeros(rank + 1, np.int64)
+    for c in columns:
         if s.scale[c] == -math.inf:
             break
-        for j in range(s.vector_d.size):
-            s.vector_d[j] = s.C[c, j]
-        inside = expand(s.vector_d, s.of_c, inside, s.R[k])
-        s.made[k + 1] = inside
-        count = k + 1
-    return count
+        made[count + 1] = expand(s.C[c].copy(), s.of_c, made[count], s.R[count])
+        count += 1
+    return columns[:count], made
 
 
 @numba.njit
 def jacobi(A, V, count, width):
     """Rotate the rows A (count, width) until they are orthogonal; V the rotations: A = V A_0.
 
-    A row that keeps less than VANISHED of its length depends on the others, and becomes zero.
+    A row that keeps less than VANISHED of its length depends on others and becomes zero.
     """
     length = np.zeros(count)
     for c in range(count):
@@ -180,18 +163,6 @@ def jacobi(A, V, count, width):
 
 
 @numba.njit
-def _block_end(s, first, count):
-    """Where the block of columns that begins at `first` ends."""
-    last = first + 1
-    while last < count:
-        gap = s.scale[s.columns[last - 1]] - s.scale[s.columns[last]]
-        if gap > APART or s.scale[s.columns[first]] - s.scale[s.columns[last]] > WIDEST:
-            break
-        last += 1
-    return last
-
-
-@numba.njit
 def _quintic(x, iterations):
     """Muon's polynomial, so many times, on a singular value x <= 1."""
     for _ in range(iterations):
@@ -201,23 +172,23 @@ def _quintic(x, iterations):
 
 
 @numba.njit
-def _squares(s, count):
-    """The sum of squares of all entries of G, without e^(2 s.scale of the first column)."""
+def _squares(s, scale, made):
+    """The sum of squares of all entries of G, without e^(2 scale_0)."""
     total = 0.0
-    for k in range(count):
-        factor = math.exp(s.scale[s.columns[k]] - s.scale[s.columns[0]])
-        for r in range(s.made[k + 1]):
+    for k in range(scale.size):
+        factor = math.exp(scale[k] - scale[0])
+        for r in range(made[k + 1]):
             total += (factor * s.R[k, r]) ** 2
     return total
 
 
 @numba.njit
-def _decompose(s, first, last):
-    """The block's singular vectors in s.block and s.V, values in s.sigma, zero beyond its rank."""
-    before, after = s.made[first], s.made[last]
-    count, width = last - first, after - before
+def _decompose(s, scale, made, first, last):
+    """The block's singular vectors in s.block and s.V, values in s.sigma."""
+    before = made[first]
+    count, width = last - first, made[last] - before
     for k in range(count):
-        factor = math.exp(s.scale[s.columns[first + k]] - s.scale[s.columns[first]])
+        factor = math.exp(scale[first + k] - scale[first])
         for r in range(width):
             s.block[k, r] = factor * s.R[first + k, before + r]
     jacobi(s.block, s.V, count, width)
@@ -240,18 +211,22 @@ def _decompose(s, first, last):
 
 @numba.njit
 def direction(rule, graded, z, s, D):
-    """Fill D; returns the log of the dual norm of G (of the nuclear norm for Newton-Schulz)."""
+    """Fill D; the log of G's dual norm (nuclear norm for Newton-Schulz)."""
     D[:] = 0.0
-    count = _factorise(graded, z, s)
+    columns, made = _factorise(graded, z, s)
+    count, scale, shape = columns.size, s.scale[columns], rule.shape
     if count == 0:
         return -math.inf
-    shape, top = rule.shape, s.scale[s.columns[0]]
-    length = math.sqrt(_squares(s, count)) if shape == o.NEWTON_SCHULZ else 1.0
+    length = math.sqrt(_squares(s, scale, made)) if shape == o.NEWTON_SCHULZ else 1.0
     first, value = 0, 0.0
     while first < count:
-        last = _block_end(s, first, count)
-        factor = math.exp(s.scale[s.columns[first]] - top)
-        largest, taken = _decompose(s, first, last), False
+        last = first + 1
+        while last < count and scale[last - 1] - scale[last] <= APART:
+            if scale[first] - scale[last] > WIDEST:
+                break
+            last += 1
+        factor = math.exp(scale[first] - scale[0])
+        largest, taken = _decompose(s, scale, made, first, last), False
         for l in range(last - first):
             sigma, weight = s.sigma[l], 0.0
             if sigma > 0.0 and shape == o.POLAR:
@@ -262,29 +237,28 @@ def direction(rule, graded, z, s, D):
                 weight, taken = 1.0, True
             s.sigma[l] = weight / sigma if sigma > 0.0 else 0.0
             value += sigma * factor * (weight if shape == o.LEADING else 1.0)
-        _add(s, first, last, D)
+        _add(s, columns[first:last], s.of_c[made[first] : made[last]], D)
         if shape == o.LEADING:
             break
         first = last
-    return top + math.log(value)
+    return scale[0] + math.log(value)
 
 
 @numba.njit
-def _add(s, first, last, D):
-    """D += the block's part, sum_l s.sigma_l (row l of s.block) x (row l of s.V)."""
-    before, count = s.made[first], last - first
-    width, d_z = s.made[last] - before, s.of_z.shape[1]
-    for r in range(width):
+def _add(s, columns, rows, D):
+    """D += a block's part, sum_l s.sigma_l (row l of s.block) x (row l of s.V)."""
+    count, d_z = columns.size, s.of_z.shape[1]
+    for r in range(len(rows)):
         s.image[r] = 0.0
         for k in range(count):
             total = 0.0
             for l in range(count):
                 total += s.sigma[l] * s.block[l, r] * s.V[l, k]
-            of_z = s.of_z[s.columns[first + k]]
+            of_z = s.of_z[columns[k]]
             for e in range(d_z):
                 s.image[r, e] += total * of_z[e]
-    for r in range(width):
-        of_c = s.of_c[before + r]
+    for r in range(len(rows)):
+        of_c = rows[r]
         for j in range(len(D)):
             for e in range(d_z):
                 D[j, e] += of_c[j] * s.image[r, e]

@@ -1,7 +1,7 @@
 """The gradient of one run as a graded sum, -grad L = sum_i e^{s_i} b_i z_i^T, compiled.
 
-b_i (d,) has largest entry 1, and s_i is the log of what was taken out: no sample's part underflows
-beside another's. Margins are those of the opt token, <x_{i,opt} - x_{i,t}, W z_i>.
+b_i (d,) has largest entry 1, and s_i is the log of what was taken out: no sample's part
+underflows beside another's.
 """
 
 import math
@@ -14,30 +14,22 @@ _REORDER = {"reassoc", "contract", "nsz"}
 
 
 class Problem(NamedTuple):
-    """One run: delta (n, T-1, d) = x_opt - x_t, z (n, d_z), scores (T, n) of the head, opt first.
-
-    logistic: the loss, else exponential.
-    """
+    """One run: delta (n, T-1, d) = x_opt - x_t, z (n, d_z), scores (T, n)."""
 
     delta: np.ndarray
     z: np.ndarray
     scores: np.ndarray
-    logistic: bool
+    logistic: bool  # the loss, else exponential
 
 
 def zeros(kind: Any, **sizes: int) -> Any:
-    """Work space: a NamedTuple `kind` of zeros in the shapes that it is annotated with.
-
-    "n d, int" are whole numbers in the `sizes` n and d. A field that is such a kind is made alike.
-    Logarithms, named `logs`, begin at -inf.
-    """
+    """A NamedTuple `kind` of zeros in the annotated shapes; `logs` of -inf."""
 
     def made(name, hint):
         if not hasattr(hint, "__metadata__"):
             return zeros(hint, **sizes)
-        letters, _, whole = hint.__metadata__[0].partition(", ")
-        size = [sizes[letter] for letter in letters.split()]
-        return np.full(size, -math.inf if name == "logs" else 0, np.int64 if whole else float)
+        size = [sizes[letter] for letter in hint.__metadata__[0].split()]
+        return np.full(size, -math.inf if name == "logs" else 0.0)
 
     hints = get_type_hints(kind, include_extras=True)
     return kind(**{name: made(name, hint) for name, hint in hints.items()})
@@ -61,7 +53,7 @@ def dot(a, b):
 
 @numba.njit(fastmath=_REORDER)
 def margins(problem, W, image, out):
-    """out[t, i] = <delta_{i,t}, W z_i>; W (d, d_z), image (d,) work space, out (T-1, lanes)."""
+    """out[t, i] = <delta_{i,t}, W z_i>, out (T-1, lanes); image (d,) work space."""
     delta, z = problem.delta, problem.z
     n, S, d = delta.shape
     for i in range(n):
@@ -79,10 +71,7 @@ def margins(problem, W, image, out):
 
 @numba.njit(fastmath=_REORDER)
 def pulls(problem, c, scales, out):
-    """out = the graded gradient of the mean over the samples, from c (T-1, lanes), scales (lanes).
-
-    c as `compiled.softmax.slopes` leaves it when each sample has a scale of its own.
-    """
+    """out = the graded gradient of the mean, from c (T-1, lanes), scales."""
     delta = problem.delta
     n, S, d = delta.shape
     for i in range(n):
@@ -123,10 +112,7 @@ def keep(graded, first, size):
 
 @numba.njit
 def reduce(anchor, graded, first, size):
-    """graded = anchor + (n / size) (graded - anchor) on `size` samples from `first` on.
-
-    On the others it is the anchor.
-    """
+    """graded = anchor, + (n / size) (graded - anchor) on `size` samples."""
     n = graded.logs.size
     more = n / size
     for i in range(n):
@@ -159,20 +145,11 @@ def mix(into, a, graded, b):
     unit(into)
 
 
-@numba.njit
-def top(graded):
-    """The largest of the logs."""
-    largest = -math.inf
-    for i in range(graded.logs.size):
-        largest = max(largest, graded.logs[i])
-    return largest
-
-
 @numba.njit(fastmath=_REORDER)
 def dense(graded, z, out):
-    """out = the sum (d, d_z) without e^top; returns top, the largest log; -inf for zero."""
+    """out = the sum (d, d_z) without e^top; returns top, the largest log."""
     out[:] = 0.0
-    largest = top(graded)
+    largest = graded.logs.max()
     if largest == -math.inf:
         return largest
     for i in range(graded.logs.size):

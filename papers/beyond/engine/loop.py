@@ -1,4 +1,4 @@
-"""The compiled loops: W by every rule of `optimisers`, and keys and queries by the plain ones."""
+"""The compiled loops: W by every rule, keys and queries by the plain ones."""
 
 import math
 from typing import Annotated, NamedTuple
@@ -21,8 +21,8 @@ SOURCES = stamp(__file__)
 class _Part(NamedTuple):
     """A matrix (d, d_z = e) that moves as one: W, a block of it, or a factor.
 
-    Its gradient as a graded sum over rows z, the sum's mantissa G, the direction D; first and
-    second moments and their logs, or the mirror image of W in the first; work space.
+    Its gradient as a graded sum over rows z, the sum's mantissa G, the direction D; moments
+    and their logs, or W's mirror image in the first; work space.
     """
 
     z: Annotated[np.ndarray, "n e"]
@@ -50,7 +50,7 @@ class _State(NamedTuple):
 def part(n: int, d: int, e: int) -> _Part:
     """A Part of zeros for n samples."""
     r = min(n, e)
-    return gradients.zeros(_Part, n=n, d=d, e=e, r=r, s=r + 1, m=d * e, two=2)
+    return gradients.zeros(_Part, n=n, d=d, e=e, r=r, m=d * e, two=2)
 
 
 def state(rule: o.Numbers, n: int, d: int, e: int) -> _State:
@@ -69,8 +69,7 @@ def _seen(rule, s):
         gradients.mix(s.momentum, beta, s.whole.graded, 1.0 - beta)
         seen = s.momentum
         if rule.nesterov:
-            entrywise.copy(s.momentum.b.ravel(), s.looked.b.ravel())
-            entrywise.copy(s.momentum.logs, s.looked.logs)
+            s.looked.b[:], s.looked.logs[:] = s.momentum.b, s.momentum.logs
             gradients.mix(s.looked, beta, s.whole.graded, 1.0 - beta)
             seen = s.looked
     return seen
@@ -78,36 +77,26 @@ def _seen(rule, s):
 
 @numba.njit
 def _by_blocks(rule, graded, z, s, D):
-    """Fill D block by block, as head-wise Muon does; returns the log of the dual norm.
-
-    The norm is max_b N(W_b), its dual sum_b N*(G_b): each block takes its own steepest step, with
-    logs of its own. s: a Part of one block.
-    """
-    height, width = s.D.shape
-    value = -math.inf
-    entrywise.copy(z.ravel(), s.z.ravel())
+    """Fill D block by block, each with its own logs; the log of the dual norm."""
+    height, value = len(s.D), -math.inf
+    s.z[:] = z
     for k in range(int(rule.blocks)):
-        row = k * height
-        for i in range(len(z)):
-            s.graded.logs[i] = graded.logs[i]
-            for j in range(height):
-                s.graded.b[i, j] = graded.b[i, row + j]
+        rows = slice(k * height, (k + 1) * height)
+        s.graded.b[:], s.graded.logs[:] = graded.b[:, rows], graded.logs
         gradients.unit(s.graded)
         if rule.kind == o.SPECTRAL:
             dual = graded_svd.direction(rule, s.graded, s.z, s.svd, s.D)
         else:
             top = gradients.dense(s.graded, s.z, s.G)
             dual = entrywise.steepest(s.G.ravel(), top, rule.p, s.work, s.D.ravel())
-        for j in range(height):
-            for e in range(width):
-                D[row + j, e] = s.D[j, e]
+        D[rows] = s.D
         value = exponentials.add_logs(value, dual)
     return value
 
 
 @numba.njit(inline="always")
 def _plain(rule, t, top, s):
-    """Fill s.D by an entrywise rule from s.G; the log of the factor that it lacks, or -inf."""
+    """Fill s.D by an entrywise rule from s.G; the log of what it lacks."""
     G, D = s.G.ravel(), s.D.ravel()
     if rule.kind == o.ENTRYWISE:
         value = entrywise.steepest(G, top, rule.p, s.work, D)
@@ -119,7 +108,7 @@ def _plain(rule, t, top, s):
 
 @numba.njit(inline="always")
 def _direction(rule, t, z, answers, basis, S, s):
-    """Fill s.whole.D; returns the log of the factor that it lacks, -inf where nothing moves."""
+    """Fill s.whole.D; the log of what it lacks, -inf where nothing moves."""
     w, kind = s.whole, rule.kind
     if kind == o.SPECTRAL or rule.blocks > 1.0:
         seen = _seen(rule, s)
@@ -146,14 +135,13 @@ def _direction(rule, t, z, answers, basis, S, s):
 
 @numba.njit(inline="always")
 def _batch(rule, t, graded, anchor):
-    """Leave the samples of step t's batch, or their correction of the anchor's gradient."""
+    """Leave step t's batch, or its correction of the anchor's gradient."""
     size = int(rule.batch)
     if size > 0:
         first = (t % (graded.logs.size // size)) * size
         if rule.reduced:
             if first == 0:
-                entrywise.copy(graded.b.ravel(), anchor.b.ravel())
-                entrywise.copy(graded.logs, anchor.logs)
+                anchor.b[:], anchor.logs[:] = graded.b, graded.logs
             gradients.reduce(anchor, graded, first, size)
         else:
             gradients.keep(graded, first, size)
@@ -161,7 +149,7 @@ def _batch(rule, t, graded, anchor):
 
 @numba.njit(inline="always")
 def _move(rule, t, shrink, length, D, image, work, W):
-    """Move W, flat, to shrink W + length D; returns the log of its largest entry, NaN for none."""
+    """Move W, flat, to shrink W + length D; its largest entry's log, or NaN."""
     moved = image if rule.kind == o.MIRROR else W  # mirror descent moves W's image
     for j in range(W.size):
         moved[j] = shrink * moved[j] + length * D[j]
@@ -175,7 +163,7 @@ def _move(rule, t, shrink, length, D, image, work, W):
 
 @numba.njit
 def _rescale(rule, t, largest, W):
-    """W, flat, into the ball of step t's phase, or onto its sphere; returns the log of its size."""
+    """W, flat, into the ball of step t's phase or onto it; the log of its size."""
     phase = (t + 1) // int(rule.every)
     log_radius, total = rule.log_radius + phase * rule.log_growth, 0.0
     for j in range(W.size):
@@ -197,16 +185,14 @@ def _lanes(problem):
     """Lanes of one sample each, with the scores of the head."""
     n, S, _ = problem.delta.shape
     lanes = softmax.empty_lanes(S + 1, n)
-    for token in range(S + 1):
-        for i in range(n):
-            lanes.scores[token, i] = problem.scores[token, i]
+    lanes.scores[:, :n] = problem.scores
     return lanes
 
 
 @numba.njit
 def _record(problem, lanes, graded, G, W, path, logs):
     """Fill path with W, logs with log(L - L*) and log ||grad L|| of all samples."""
-    entrywise.copy(W.ravel(), path.ravel())
+    path[:] = W
     top, total = gradients.dense(graded, problem.z, G), 0.0
     for j in range(len(W)):
         total += gradients.dot(G[j], G[j])
@@ -218,7 +204,7 @@ def _record(problem, lanes, graded, G, W, path, logs):
 def run_job(problem, rule, times, W, path, logs, s, sources=SOURCES):
     """Train one run: W (d, d_z) is moved in place; returns (status, last iteration).
 
-    times (k,); filled at each time: path (k, d, d_z) and logs (k, 2), log(L - L*) and log ||grad
+    times (k,); filled at each: path (k, d, d_z) and logs (k, 2), log(L - L*) and log ||grad
     L||; s: a State. A run stalls where the gradient of every sample is zero.
     """
     n, _, d = problem.delta.shape
@@ -238,7 +224,7 @@ def run_job(problem, rule, times, W, path, logs, s, sources=SOURCES):
         if record < times.size and times[record] == t:
             _record(problem, lanes, w.graded, w.G, W, path[record], logs[record])
             record += 1
-        if gradients.top(w.graded) == -math.inf:
+        if w.graded.logs.max() == -math.inf:
             return STALLED, t
         if record == times.size:
             break
@@ -261,16 +247,11 @@ def run_job(problem, rule, times, W, path, logs, s, sources=SOURCES):
 
 @numba.njit
 def _chain(graded, z, K, Q, of_K, of_Q):
-    """Fill both Parts' graded gradients by the chain rule, from -grad_W L = sum e^{s_i} b_i z_i^T.
-
-    -grad_K L = sum_i e^{s_i} b_i (Q^T z_i)^T, -grad_Q L = sum_i e^{s_i} z_i (K^T b_i)^T.
-    """
-    n, m = len(z), K.shape[1]
-    for i in range(n):
-        entrywise.copy(graded.b[i], of_K.graded.b[i])
-        entrywise.copy(z[i], of_Q.graded.b[i])
-        of_K.graded.logs[i] = of_Q.graded.logs[i] = graded.logs[i]
-        for k in range(m):
+    """-grad_K L = sum_i e^{s_i} b_i (Q^T z_i)^T, -grad_Q L = sum_i e^{s_i} z_i (K^T b_i)^T."""
+    of_K.graded.b[:], of_Q.graded.b[:] = graded.b, z
+    of_K.graded.logs[:] = of_Q.graded.logs[:] = graded.logs
+    for i in range(len(z)):
+        for k in range(K.shape[1]):
             of_K.z[i, k] = of_Q.z[i, k] = 0.0
             for j in range(len(Q)):
                 of_K.z[i, k] += Q[j, k] * z[i, j]
@@ -281,7 +262,7 @@ def _chain(graded, z, K, Q, of_K, of_Q):
 
 @numba.njit
 def _factor_direction(rule, t, s):
-    """Fill s.D; returns the log of the factor that it lacks, -inf where nothing moves."""
+    """Fill s.D; the log of what it lacks, -inf where nothing moves."""
     if rule.kind == o.SPECTRAL:
         value = graded_svd.direction(rule, s.graded, s.z, s.svd, s.D)
         return 0.0 if rule.normalised and value > -math.inf else value
@@ -291,10 +272,7 @@ def _factor_direction(rule, t, s):
 @numba.njit
 def _move_factor(factor, D, step):
     """factor += e^step D; returns log of its largest entry, at least 0."""
-    length = math.exp(step)
-    for j in range(factor.shape[0]):
-        for k in range(factor.shape[1]):
-            factor[j, k] += length * D[j, k]
+    factor += math.exp(step) * D
     return math.log(max(entrywise.largest(factor.ravel()), 1.0))
 
 
@@ -302,8 +280,7 @@ def _move_factor(factor, D, step):
 def run_factors(problem, rule, times, K, Q, K_path, Q_path, logs, of_K, of_Q, sources=SOURCES):
     """Train W = K Q^T by its factors, moved in place; returns (status, last iteration).
 
-    times (k,); filled at each: K_path (k, d, m), Q_path (k, d_z, m), logs (k,), log(L - L*); of_K
-    and of_Q: a Part each.
+    times (k,); filled at each: K_path (k, d, m), Q_path (k, d_z, m), logs (k,), log(L - L*).
     """
     n, _, d = problem.delta.shape
     lanes, image, scales, record = _lanes(problem), np.zeros(d), np.zeros((2, n)), 0

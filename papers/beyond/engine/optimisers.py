@@ -16,40 +16,32 @@ POLAR, LEADING, NEWTON_SCHULZ = range(3)  # what becomes of the singular values
 
 @dataclass(frozen=True)
 class Optimiser:
-    """One update rule W_{t+1} = W_t + eta_t D_t; build it with a constructor below.
-
-    kind, p, shape, iterations, normalised: which direction D; momentum, memory (beta_1, beta_2),
-    first_mix, epsilon, nesterov, corrected, summed: as the constructors say; step_size eta and
-    decay a; batch: samples per step, in turn, 0 for all; blocks: parts of W's rows that move by
-    themselves; damping, relative: of the natural gradient; radius, growth, every: the norms that W
-    is brought to; weight_decay: lambda; reduced:
-    variance reduction on batches; signed: sgn(D) in place of D.
-    """
+    """One update rule W_{t+1} = W_t + eta_t D_t; build it with a constructor below."""
 
     kind: int
-    step_size: float
-    decay: float = 0.0
+    step_size: float  # eta
+    decay: float = 0.0  # a
     p: float = 2.0
     normalised: bool = True
     shape: int = POLAR
     iterations: int = 0
-    momentum: float = 0.0
-    memory: float = 0.0
+    momentum: float = 0.0  # beta_1
+    memory: float = 0.0  # beta_2
     epsilon: float = 0.0
     nesterov: bool = False
     corrected: bool = False
     summed: bool = False
     first_mix: float = 0.0
-    batch: int = 0
-    blocks: int = 1
+    batch: int = 0  # samples per step, in turn, 0 for all
+    blocks: int = 1  # parts of W's rows that move by themselves
     damping: float = 0.0
     relative: bool = False
-    radius: float = math.inf
+    radius: float = math.inf  # the norms that W is brought to
     growth: float = 1.0
     every: int = 1
-    weight_decay: float = 0.0
-    reduced: bool = False
-    signed: bool = False
+    weight_decay: float = 0.0  # lambda
+    reduced: bool = False  # variance reduction on batches
+    signed: bool = False  # sgn(D) in place of D
 
     def __post_init__(self):
         def need(condition, needed, *names):
@@ -68,10 +60,9 @@ class Optimiser:
         need(lambda x: 1 <= x < math.inf, "finite, 1 or more", "growth")
 
     def numbers(self) -> "Numbers":
-        """The rule as the compiled loop takes it: floats, and logs of those that LOGS names."""
-        return Numbers(
-            *(math.log(x) if name in LOGS else float(x) for name, x in vars(self).items())
-        )
+        """The rule as the compiled loop takes it: floats, logs where LOGS says."""
+        taken = lambda name, x: math.log(x) if name in LOGS else float(x)
+        return Numbers(*(taken(*item) for item in vars(self).items()))
 
 
 LOGS = ("step_size", "radius", "growth")
@@ -83,12 +74,12 @@ Numbers = namedtuple(
 def steepest(
     norm: str | float, step_size: float, decay: float = 0.0, normalised: bool = True
 ) -> Optimiser:
-    """Steepest descent in a norm N: D = argmax_{N(D) <= 1} <G, D>, times N*(G) unless `normalised`.
+    """Steepest descent in a norm N: D = argmax_{N(D) <= 1} <G, D>, times N*(G) if not normalised.
 
     norm: "frobenius"; an exponent 1 <= p <= inf of the entries, D = sgn(G) |G|^{q-1} /
-    ||G||_q^{q-1}, so sgn(G) for inf and the largest entry's sign for 1 (of several the first,
-    row by row); "spectral", D = U V^T of the singular value decomposition G = U S V^T;
-    "nuclear", D = u_1 v_1^T, of equal largest singular values one pair. ValueError for another.
+    ||G||_q^{q-1}, so sgn(G) for inf and the largest entry's sign for 1 (of several the
+    first); "spectral", D = U V^T of G = U S V^T; "nuclear", D = u_1 v_1^T, of equal largest
+    singular values one pair. ValueError for another.
     """
     if norm in ("spectral", "nuclear"):
         shape = POLAR if norm == "spectral" else LEADING
@@ -102,10 +93,10 @@ def steepest(
 def muon(
     step_size: float, momentum: float = 0.95, nesterov: bool = False, newton_schulz: int = 0
 ) -> Optimiser:
-    """Muon: M_t = mu M_{t-1} + (1 - mu) G_t, D = U V^T of M_t (Nesterov: of mu M_t + (1 - mu) G_t).
+    """Muon: M_t = mu M_{t-1} + (1 - mu) G_t, D = U V^T of M_t, or of mu M_t + (1 - mu) G_t.
 
-    newton_schulz > 0: so many steps of the quintic iteration X <- aX + b(XX^T)X + c(XX^T)^2 X from
-    X = M/||M|| in place of the polar factor, (a, b, c) = (3.4445, -4.7750, 2.0315) (Jordan, 2024).
+    nesterov: the latter. newton_schulz > 0: so many steps of the quintic iteration X <- aX +
+    b(XX^T)X + c(XX^T)^2 X from X = M/||M|| in place of the polar factor (Jordan, 2024).
     """
     shape = NEWTON_SCHULZ if newton_schulz else POLAR
     polar = Optimiser(SPECTRAL, step_size, shape=shape, iterations=newton_schulz)
@@ -121,9 +112,8 @@ def adam(
 ) -> Optimiser:
     """Adam (Kingma and Ba, 2015): D = m^ / (sqrt(v^) + epsilon), entry by entry.
 
-    m = beta_1 m + (1 - beta_1) G, v = beta_2 v + (1 - beta_2) G^2; m^ = m / (1 - beta_1^t), v^
-    alike. epsilon 0 is welcome; with beta_2 = 0 an entry whose gradient is zero has v = 0, and
-    stays.
+    m = beta_1 m + (1 - beta_1) G, v = beta_2 v + (1 - beta_2) G^2; m^ = m / (1 -
+    beta_1^{t+1}), v^ alike. With beta_2 = epsilon = 0 an entry without gradient stays.
     """
     rule = rmsprop(step_size, memory, epsilon)
     return replace(rule, decay=decay, momentum=momentum, corrected=True)
@@ -140,11 +130,10 @@ def adagrad(step_size: float, epsilon: float = 0.0) -> Optimiser:
 
 
 def mirror(p: float, step_size: float, normalised: bool = True) -> Optimiser:
-    """l_p mirror descent (paper C, lp-AttGD): U_{t+1} = U_t + eta_t D_t with U = sgn(W) |W|^{p-1}.
+    """l_p mirror descent (paper C, lp-AttGD): U_{t+1} = U_t + eta_t D_t, U = sgn(W) |W|^{p-1}.
 
-    D = G, divided by ||G||_q where `normalised`, 1/p + 1/q = 1, and W = sgn(U) |U|^{1/(p-1)} after
-    each step; 1 < p < inf, else ValueError; p = 2 is gradient descent. An entry in which nothing
-    pulls stays. An entry of W_0 whose |W|^{p-1} is no float64 counts as 0.
+    D = G, over ||G||_q where `normalised`, 1/p + 1/q = 1; 1 < p < inf, else ValueError; p = 2
+    is gradient descent. An entry of W_0 whose |W|^{p-1} is no float64 counts as 0.
     """
     if not 1 < p < math.inf:
         raise ValueError(f"p = {p}; the mirror map is 1 to 1 for finite p above 1 alone")
@@ -156,11 +145,9 @@ def natural(
 ) -> Optimiser:
     """Natural gradient (Amari, 1998): D = (F + lambda I)^{-1} G, over ||D|| where `normalised`.
 
-    F: the Gauss-Newton matrix (1/n) sum_i l''(f_i) grad f_i grad f_i^T, under the logistic loss the
-    Fisher matrix of the labels. lambda = damping, times the trace of F where `relative`. With
-    lambda = 0 the pseudo-inverse, <grad f_i, D> = |l'|/l'' for every i: D is then as large as the
-    inverse of the smallest gradient, and without `normalised` training soon diverges. Of samples
-    whose gradients depend on each other to rounding those of larger ones count.
+    F is that of `preconditioners.natural`; lambda = damping, times the trace of F where
+    `relative`. With lambda = 0 the pseudo-inverse: D is then as large as the inverse of the
+    smallest gradient, and without `normalised` training soon diverges.
     """
     rule = Optimiser(NATURAL, step_size, normalised=normalised)
     return replace(rule, damping=damping, relative=relative)
@@ -169,29 +156,27 @@ def natural(
 def full_adagrad(step_size: float) -> Optimiser:
     """Full-matrix AdaGrad (Duchi et al., 2011): D = S^{-1/2} vec(G), S = sum vec(G) vec(G)^T.
 
-    The power is of the pseudo-inverse: eigenvalues below 1e-13 of the largest count as zero. A step
-    takes an eigendecomposition of size n(T-1): about 1,000 times a step of AdaGrad at n = 6, T = 8.
+    A step takes an eigendecomposition of size n(T-1): about 500 times a step of AdaGrad at
+    n = 6, T = 8.
     """
     return Optimiser(FULL_ADAGRAD, step_size)
 
 
 def signum(step_size: float, momentum: float = 0.9) -> Optimiser:
-    """Signum: D = sgn(m), m = beta m + (1 - beta) G."""
+    """Signum: D = sgn(m), m = beta m + (1 - beta) G, beta = `momentum`."""
     return lion(step_size, momentum, momentum)
 
 
 def lion(step_size: float, first_mix: float = 0.9, momentum: float = 0.99) -> Optimiser:
-    """Lion (Chen et al., 2023): D = sgn(beta_1 m + (1 - beta_1) G), then m = beta_2 m + (1 -
-    beta_2) G; first_mix is beta_1, momentum beta_2."""
+    """Lion (Chen et al., 2023): D = sgn(a m + (1 - a) G), a = `first_mix`."""
     return Optimiser(SIGN, step_size, momentum=momentum, first_mix=first_mix)
 
 
 def shampoo(step_size: float, memory: float = 0.0, summed: bool = False) -> Optimiser:
     """Shampoo (Gupta et al., 2018): D = L^{-1/4} G R^{-1/4}.
 
-    L = beta_2 L + (1 - beta_2) G G^T and R = beta_2 R + (1 - beta_2) G^T G, or plain sums where
-    `summed`. The powers are of the pseudo-inverse: eigenvalues below 1e-13 of the largest count
-    as zero. With beta_2 = 0 it is the polar factor.
+    L = beta_2 L + (1 - beta_2) G G^T and R = beta_2 R + (1 - beta_2) G^T G, or plain sums
+    where `summed`; powers of the pseudo-inverse. With beta_2 = 0 it is the polar factor.
     """
     return Optimiser(SHAMPOO, step_size, memory=memory, summed=summed)
 
@@ -199,32 +184,25 @@ def shampoo(step_size: float, memory: float = 0.0, summed: bool = False) -> Opti
 def soap(step_size: float, momentum: float = 0.9, memory: float = 0.999) -> Optimiser:
     """SOAP (Vyas et al., 2024): Adam in the eigenbases Q_L, Q_R of Shampoo's L and R.
 
-    D = Q_L (m' / sqrt(v)) Q_R^T with m' = Q_L^T m Q_R, v a mean of squares of Q_L^T G Q_R, both
-    corrected as in Adam. A step uses the bases and then updates L, R and them, by one power
-    iteration and QR: the paper's Algorithms 3 and 4 with frequency 1. The bases start as
-    eigenvectors of the first gradient's L and R, and the first step is taken in them (the published
-    code skips it). Entries of Q_L^T G Q_R and of m' below 1e-13 of their largest are rounding and
-    count as zero, so the first D is the polar factor of G.
+    D = Q_L (m' / sqrt(v)) Q_R^T with m' = Q_L^T m Q_R, v a mean of squares of Q_L^T G Q_R.
+    A step uses the bases and then updates L, R and them, by one power iteration and QR: the
+    paper's Algorithms 3 and 4 with frequency 1. The first step, which the published code
+    skips, is taken in the bases of the first gradient: it is its polar factor.
     """
     return Optimiser(SOAP, step_size, momentum=momentum, memory=memory, corrected=True)
 
 
 def on_batches(optimiser: Optimiser, size: int) -> Optimiser:
-    """The same rule on the mean gradient of `size` samples a step, in turn.
-
-    Samples that are left over at the end of an epoch are left out of it. ValueError for size < 1.
-    """
+    """The same rule on `size` samples a step, in turn; an epoch's rest is left out."""
     if size < 1:
         raise ValueError(f"size = {size}; a batch has at least one sample")
     return replace(optimiser, batch=size)
 
 
 def in_blocks(optimiser: Optimiser, count: int) -> Optimiser:
-    """Steepest descent or Muon block by block: W's rows in `count` equal parts.
+    """Steepest descent or Muon block by block, else ValueError: W's rows in `count` equal parts.
 
-    With N the rule's norm it is steepest descent in max_b N(W_b), whose dual is sum_b N*(G_b): each
-    block moves by its own direction, one without a gradient rests. Head-wise Muon is
-    `in_blocks(muon(eta), heads)`. ValueError for a rule of another kind.
+    With N the rule's norm it is steepest descent in max_b N(W_b), of dual sum_b N*(G_b).
     """
     if optimiser.kind not in (ENTRYWISE, SPECTRAL):
         raise ValueError("only steepest descent and Muon move in blocks of their own")
@@ -234,9 +212,9 @@ def in_blocks(optimiser: Optimiser, count: int) -> Optimiser:
 def rescaled(optimiser: Optimiser, radius: float, growth: float, every: int) -> Optimiser:
     """Progressive rescaling (Wang, Min and Wu, 2024, PRGD for normalised gradient descent).
 
-    The ball of radius R_k = radius growth^k holds in phase k, `every` steps long. A step that would
-    leave it ends on its sphere, W R_k / ||W||, Frobenius; the first of a phase k > 0 always does.
-    W = 0 stays. A radius beyond e^600 ends a run as diverged. ValueError for mirror descent.
+    The ball of radius R_k = radius growth^k holds in phase k, `every` steps long. A step that
+    would leave it ends on its sphere, W R_k / ||W||, Frobenius; the first of a phase k > 0
+    always does. A radius beyond e^600 ends a run as diverged. ValueError for mirror descent.
     """
     if optimiser.kind == MIRROR:
         raise ValueError("mirror descent moves the image of W, which is not rescaled")
@@ -246,8 +224,8 @@ def rescaled(optimiser: Optimiser, radius: float, growth: float, every: int) -> 
 def decayed(optimiser: Optimiser, weight_decay: float) -> Optimiser:
     """Decoupled weight decay (Loshchilov and Hutter, 2019), lambda = weight_decay.
 
-    Where N(D) <= 1 it keeps N(W) <= 1/lambda from W_0 = 0 on. ValueError for eta lambda >= 1, which
-    would turn W round, and for mirror descent, which moves the image of W.
+    Where N(D) <= 1 it keeps N(W) <= 1/lambda from W_0 = 0 on. ValueError for eta lambda >= 1
+    and for mirror descent.
     """
     if optimiser.kind == MIRROR:
         raise ValueError("mirror descent moves the image of W, which does not decay")
@@ -259,8 +237,7 @@ def decayed(optimiser: Optimiser, weight_decay: float) -> Optimiser:
 def variance_reduced(optimiser: Optimiser) -> Optimiser:
     """On batches: G = (batch's mean at W) - (the same at the anchor) + (all samples' there).
 
-    The anchor is W at the last begin of an epoch (SVRG, Johnson and Zhang, 2013). ValueError for a
-    rule on all samples.
+    The anchor is W at the last begin of an epoch (SVRG, Johnson and Zhang, 2013).
     """
     if not optimiser.batch:
         raise ValueError("variance reduction is for batches: the rule sees all samples")
@@ -268,8 +245,5 @@ def variance_reduced(optimiser: Optimiser) -> Optimiser:
 
 
 def olion(step_size: float, momentum: float = 0.95) -> Optimiser:
-    """Sign after orthogonalisation (OLion, arXiv 2602.01105): D = sgn(U V^T), U V^T as in Muon.
-
-    With Nesterov's momentum, and the exact polar factor in place of the Newton-Schulz iteration.
-    """
+    """OLion (arXiv 2602.01105): D = sgn(U V^T) of Nesterov's Muon."""
     return replace(muon(step_size, momentum, nesterov=True), signed=True)

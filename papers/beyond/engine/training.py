@@ -1,14 +1,12 @@
-"""Train a token set with optimisers that see the coordinates: fixed head, any horizon.
-
-`train_kept` keeps every run in a file, so that an interrupted map goes on where it stopped.
-"""
+"""Train a token set by rules that see the coordinates: fixed head."""
 
 import io
 import zipfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
+from itertools import chain
 from pathlib import Path as File
 from typing import Any
 
@@ -29,22 +27,21 @@ from papers.beyond.engine.optimisers import SOAP, Optimiser
 
 @dataclass(frozen=True, repr=False)
 class Path(Shapes):
-    """What was recorded of each run at `iterations` (k,); entries after a run's early end are NaN.
+    """What was recorded of each run at `iterations` (k,); NaN after a run's early end.
 
-    optimiser; W (runs, k, d, d_z); log_gap, log_gradient (runs, k): log(L - L*) and log ||grad L||
-    of all samples; status and ended (runs,): "completed", "stalled" (every sample's gradient is
-    zero) or "diverged" (a step or an entry left the range of float64), and at which iteration.
-    What the rule keeps at the end, each up to a factor: second (runs, d, d_z), the moments of G^2;
+    W (runs, k, d, d_z); log_gap, log_gradient (runs, k): log(L - L*) and log ||grad L|| of all
+    samples; status and ended (runs,): "completed", "stalled" (every sample's gradient is zero)
+    or "diverged" (a step or an entry left the range of float64), and at which iteration. What
+    the rule keeps at the end, each up to a factor: second (runs, d, d_z), the moments of G^2;
     left (runs, d, d) and right (runs, d_z, d_z), Shampoo's L and R, or SOAP's bases.
     """
 
-    optimiser: Optimiser
     iterations: np.ndarray
     W: np.ndarray
     log_gap: np.ndarray
-    log_gradient: np.ndarray
     status: np.ndarray
     ended: np.ndarray
+    log_gradient: Any = None
     second: Any = None
     left: Any = None
     right: Any = None
@@ -60,12 +57,12 @@ def train(
 ) -> Path | dict[str, Path]:
     """Minimise paper A's loss (1/n) sum_i l(y_i u^T X_i^T softmax(X_i W z_i)) over W.
 
-    optimisers: one Optimiser, or several by name; all runs and rules are trained in one call on
-    all cores. start: W_0 (runs, d, d_z), default zero. record: iterations to record, ascending
-    (default about 100, evenly spaced in log t). loss: "exponential" or "logistic".
+    optimisers: one, or several by name; all runs and rules are trained on all cores. start:
+    W_0 (runs, d, d_z), default zero. record: iterations to record, ascending (default about
+    100, evenly spaced in log t). loss: "exponential" or "logistic".
 
-    Raises ValueError for a start of the wrong shape, another loss, records out of order, a batch
-    larger than n, or blocks that do not divide W.
+    Raises ValueError for a start of the wrong shape, another loss, records out of order, a
+    batch larger than n, or blocks that do not divide W.
     """
     problem = problems(tokens, loss)
     runs, n, _, d = tokens.shape
@@ -73,50 +70,43 @@ def train(
     shape = runs, d, tokens.z.shape[-1]
     W = np.zeros(shape) if start is None else checked_start(start, shape)
     named = optimisers if isinstance(optimisers, Mapping) else {"": optimisers}
-    rules = list(named.values())
-    for rule in rules:
+    for rule in named.values():
         if rule.batch > n:
             raise ValueError(f"batch = {rule.batch}; there are {n} samples")
         if d % rule.blocks:
             raise ValueError(f"blocks = {rule.blocks} do not divide the {d} rows of W")
-    raw = _run_all(problem, rules, times, np.repeat(W, len(named), 0))
+    raw = _run_all(problem, [*named.values()], times, np.repeat(W, len(named), 0))
+    raw["status"] = np.array(status.NAMES)[raw["status"]]
+    logs = raw.pop("logs")
+    raw |= {"log_gap": logs[..., 0], "log_gradient": logs[..., 1]}
     paths = {
-        name: Path(
-            optimiser=rule,
-            iterations=times,
-            W=raw["path"][k :: len(named)],
-            log_gap=raw["logs"][k :: len(named), :, 0],
-            log_gradient=raw["logs"][k :: len(named), :, 1],
-            status=np.array(status.NAMES)[raw["status"][k :: len(named)]],
-            ended=raw["ended"][k :: len(named)],
-            **{what: raw[what][k :: len(named)] for what in ("second", "left", "right")},
-        )
-        for k, (name, rule) in enumerate(named.items())
+        name: Path(times, **{what: raw[what][k :: len(named)] for what in raw})
+        for k, name in enumerate(named)
     }
     return paths if isinstance(optimisers, Mapping) else paths[""]
 
 
 def problems(tokens: TokenSet, loss: str) -> list[gradients.Problem]:
-    """Each run as the compiled loop takes it; ValueError for a loss that is not compiled."""
+    """Each run as the compiled loop takes it; ValueError for another loss."""
     logistic = attention.is_logistic(loss)
     check_sizes(tokens)
     delta = np.ascontiguousarray(coordinates.differences(tokens, tokens.opt))
     scores = coordinates.signed_opt_first(tokens) @ tokens.u[:, None, :, None]  # (runs, n, T, 1)
     scores = np.ascontiguousarray(np.swapaxes(scores[..., 0], 1, 2))
-    z = np.array(tokens.z, order="C")  # a copy: arrays that may be written are one type to numba
+    z = np.array(tokens.z, order="C")  # a copy: what may be written is one type to numba
     return [gradients.Problem(*arrays, logistic) for arrays in zip(delta, z, scores, strict=True)]
 
 
 def _run_all(problem, optimisers, times, W):
-    """Records of job by job, on all cores, job j being run j // rules with rule j % rules."""
-    shapes = {"path": (len(times), *W.shape[1:]), "logs": (len(times), 2)}
+    """Records job by job, on all cores; job j: run j // rules, rule j % rules."""
+    shapes = {"W": (len(times), *W.shape[1:]), "logs": (len(times), 2)}
     raw = unwritten(status.COMPLETED, len(W), **shapes)
     numbers = [rule.numbers() for rule in optimisers]
 
     def job(j):
         run, kind = divmod(j, len(optimisers))
         state = loop.state(numbers[kind], len(problem[run].z), *W.shape[1:])
-        where = W[j], raw["path"][j], raw["logs"][j]
+        where = W[j], raw["W"][j], raw["logs"][j]
         return problem[run], numbers[kind], times, *where, state
 
     def work(j):
@@ -132,11 +122,11 @@ def _run_all(problem, optimisers, times, W):
         ended = first + list(pool.map(work, range(1, len(W))))
     names = "status", "ended", "second", "left", "right"
     raw |= zip(names, (np.array(part) for part in zip(*ended, strict=True)), strict=True)
-    end_where_not_finite(raw["status"], raw["ended"], times, [raw["path"]], [raw["logs"]])
+    end_where_not_finite(raw["status"], raw["ended"], times, [raw["W"]], [raw["logs"]])
     return raw
 
 
-_ARRAYS = [field.name for field in fields(Path) if field.name != "optimiser"]
+_ARRAYS = [field.name for field in fields(Path)]
 
 
 def train_kept(
@@ -148,34 +138,30 @@ def train_kept(
 ) -> dict[str, Path]:
     """What `train` returns from W_0 = 0, each run of each rule in a file under `folder`.
 
-    A file's name is a hash of its run's tokens, rule, horizon, records and of the code of the loop;
-    a file that cannot be read is made again. Raises what `train` raises, and OSError where `folder`
-    cannot be written.
+    Its name is a hash of the run's tokens, rule, horizon, records and of the loop's code; a
+    file that cannot be read is made again. OSError where none can be written.
     """
     runs = range(len(tokens.X))
     jobs = [(run, name) for name in optimisers for run in runs]
-    bar = tqdm(total=len(jobs), desc="runs")
 
     def work(job):
         run, name = job
-        path = _kept_run(tokens.run(run), optimisers[name], steps, record, File(folder))
-        bar.update()
-        return path
+        return _kept_run(tokens.run(run), optimisers[name], steps, record, File(folder))
 
-    first = [work(jobs[0])]  # compiles
-    with bar, ThreadPoolExecutor(numba.get_num_threads()) as pool:
-        paths = dict(zip(jobs, first + list(pool.map(work, jobs[1:])), strict=True))
+    with ThreadPoolExecutor(numba.get_num_threads()) as pool:
+        made = chain([work(jobs[0])], pool.map(work, jobs[1:]))  # the first compiles
+        paths = dict(zip(jobs, tqdm(made, "runs", len(jobs)), strict=True))
     return {name: _together([paths[run, name] for run in runs]) for name in optimisers}
 
 
 def _kept_run(tokens, optimiser, steps, record, folder):
     arrays = tokens.X, tokens.y, tokens.z, tokens.u, tokens.opt
     key = repr((_code(), optimiser, steps, list(map(int, record)))).encode()
-    content = key + b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
+    content = key + b"".join(array.tobytes() for array in arrays)
     file = folder / f"{files.sha256(content)}.npz"
     try:
         with open(file, "rb") as stream, np.load(stream) as saved:
-            return Path(optimiser, *(saved[name] for name in _ARRAYS))
+            return Path(*(saved[name] for name in _ARRAYS))
     except (OSError, ValueError, LookupError, EOFError, zipfile.BadZipFile):
         path = train(tokens, optimiser, steps, record=record)
     written = io.BytesIO()
@@ -191,6 +177,6 @@ def _code() -> str:
 
 
 def _together(paths):
-    by_run = [name for name in _ARRAYS if name != "iterations"]
-    arrays = {name: np.concatenate([getattr(path, name) for path in paths]) for name in by_run}
-    return Path(paths[0].optimiser, paths[0].iterations, **arrays)
+    joined = lambda name: np.concatenate([getattr(path, name) for path in paths])
+    arrays = {name: joined(name) for name in _ARRAYS if name != "iterations"}
+    return replace(paths[0], **arrays)
