@@ -168,7 +168,7 @@ def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
     left.plot(levels, 0.7 * np.exp(-law.slowest[0] * levels), **plots.PREDICTED)
     left.text(0.52, 0.62, r"$e^{-\lambda_1a_t}$", transform=left.transAxes)
     left.set(yscale="log", ylim=(FLOOR, 3), xlim=(0, 1800), xlabel="margin level $a_t$")
-    left.set(title=r"Distance from the law, $|$error$\,\times\|W_t\|/C-1\,|$")
+    left.set(title=r"Distance from the law, $|$error over the law's $-\,1\,|$")
     pieces.note(error, "dashed: logistic loss", x=0.04)
     return plots.legend(figure, error)
 
