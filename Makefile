@@ -19,7 +19,7 @@ help:
 	@echo "make test [ARGS='-k svm']      pytest and nbval"
 	@echo "make falsify                   every claim of the ledgers in its wrong worlds: the smallest one it catches"
 	@echo "make bench                     speed, as ratios against the strongest peers and plain references"
-	@echo "make mutate [ARGS=svm]         sixty random wrong formulas: which do the tests notice? (an hour)"
+	@echo "make mutate [ARGS=svm]         plausible wrong formulas: which do the tests notice? (an hour)"
 	@echo "make site                      every figure, claim and notebook as a site, runs/site/index.html"
 	@echo "make notebooks                 refresh the committed .ipynb from the .py sources, with outputs"
 	@echo "make lock [ARGS=--upgrade]     regenerate requirements.txt from pyproject.toml"

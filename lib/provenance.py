@@ -62,9 +62,9 @@ def _files(names: Iterable[str]) -> Iterator[Path]:
 def fingerprint(notebook: str, parameters: Mapping) -> dict:
     """What a result depends on: parameters, and hashes of the .py (source) and of files.
 
-    `lib` has the files of CODE that the notebook can import or read (those of lib/ named
-    without it), `kept` the committed results that it, or figures/index.toml for it, names,
-    `record` what notebooks/records.toml says of its figures.
+    `lib` has the files of CODE that the notebook can import or read (those of lib/
+    named without it), `kept` the committed results that it, or figures/index.toml for
+    it, names, `record` what notebooks/records.toml says of its figures.
     """
     source = folder("notebooks") / f"{notebook}.py"
     text = source.read_text(encoding="utf-8") if source.exists() else ""

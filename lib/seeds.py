@@ -10,8 +10,8 @@ heads problems resamples outside buckets crops""".split()
 
 
 def whole_number(name: str, value, minimum: int = 0) -> int:
-    """`value` as an int, at least `minimum`, else ValueError naming it. A float without a
-    fraction is one; a truth value and a text are none, though int() takes them."""
+    """`value` as an int, at least `minimum`, else ValueError naming it. A float without
+    a fraction is one; a truth value and a text are none, though int() takes them."""
     try:
         number = None if isinstance(value, bool | np.bool_ | str | bytes) else int(value)
     except (TypeError, ValueError, OverflowError):  # no number at all, NaN, infinity
@@ -25,8 +25,8 @@ def whole_number(name: str, value, minimum: int = 0) -> int:
 def stream(seed: int, role: str) -> np.random.Generator:
     """The random stream of `role` under `seed`: child ROLES.index(role) of `SeedSequence(seed)`.
 
-    Streams of different roles or seeds are independent, so that two starts can share one data
-    set. ValueError for an unknown role and for a seed that is no whole number.
+    Streams of different roles or seeds are independent, so that two starts can share
+    one data set. ValueError for an unknown role and for a seed that is no whole number.
     """
     seed = whole_number("seed", seed)
     if role not in ROLES:

@@ -210,7 +210,7 @@ claims.Table([*claims_1, *claims_2, *ablated])
 # %%
 def setting(number):
     of_data = f"d={d}, k={k}, n={n:,}, minibatch {batch}, step {step_size:g}"
-    return f"Paper B, {number}; {of_data}; synthetic, float64, {seeds} seeds"
+    return f"Paper B, {number}; {of_data}; synthetic, {seeds} seeds"
 
 
 pictures = {}

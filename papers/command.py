@@ -1,8 +1,15 @@
 """`python -m lib.batch` as the command attention-dynamics, safe from another lib."""
 
+import sys
+
 
 def main() -> int:
     """Run the command; workers begin as this script does, so the import is here."""
-    from lib.batch.run import main as batch
-
+    try:
+        from lib.batch.run import main as batch
+    except ModuleNotFoundError as error:
+        sys.exit(
+            f"There is no {error.name} here, which pages need: "
+            "pip install 'attention-dynamics[notebooks]' brings it."
+        )
     return batch()

@@ -60,7 +60,6 @@ def judge(
     id: str,
     text: str,
     source: str,
-    curves: Curves,
     measured: Interval,
     word: Callable[[Interval], str],
     bound: str = ABOVE,

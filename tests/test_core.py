@@ -64,6 +64,15 @@ def test_the_core_alone_trains_solves_and_checks_the_law():
     assert abs(ratio - 1) < 1e-4 and gap < 1e-9
 
 
+def test_the_command_names_the_extra_that_pages_need():
+    blocked = modules_of_extras()
+    done = run(
+        WITHOUT_EXTRAS.format(blocked=blocked) + "from papers import command; command.main()"
+    )
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
+    assert "attention-dynamics[notebooks]" in done.stderr
+
+
 def test_another_package_named_lib_is_named(tmp_path):
     """Also by `lib.files`, which a path below finds where `lib` itself is another's."""
     (tmp_path / "lib").mkdir()

@@ -43,10 +43,10 @@ class Minimal(Shapes):
 def minimal(tokens: TokenSet | Minimal) -> Minimal:
     """`tokens` in orthonormal bases of the spans of its tokens and of its queries.
 
-    A Minimal is returned as it is. By Gram-Schmidt in the order given, so that the bases,
-    and a start drawn in them, move with the tokens and not with rounding: r = min(nT, d),
-    q = min(n, d_z). Where a span is smaller, tokens have no part in the last vectors of its
-    basis. Raises ValueError for sizes whose squares leave float64.
+    A Minimal is returned as it is. By Gram-Schmidt in the order given, so that the
+    bases, and a start drawn in them, move with the tokens and not with rounding: r =
+    min(nT, d), q = min(n, d_z). Where a span is smaller, tokens have no part in the
+    last vectors of its basis. Raises ValueError for sizes whose squares leave float64.
     """
     if isinstance(tokens, Minimal):
         return tokens

@@ -67,8 +67,8 @@ def token_set(X, y, z=None, u=None, opt=None) -> TokenSet:
     """A TokenSet from arrays, with or without the runs axis.
 
     z defaults to the first token of each sample, u to zero, opt to the token of largest
-    score gamma_{i,t} = y_i u^T x_{i,t} (paper A, Definition 1), which needs a head; a tie
-    raises ValueError naming the sample.
+    score gamma_{i,t} = y_i u^T x_{i,t} (paper A, Definition 1), which needs a head; a
+    tie raises ValueError naming the sample.
     """
     X, y = _real("X", X), _real("y", y)
     z, u = (None if a is None else _real(name, a) for name, a in (("z", z), ("u", u)))

@@ -96,8 +96,8 @@ def two_token_gaussian(
 
 
 def unit_tokens(seeds: int | Sequence[int], n=6, T=8, d=10) -> TokenSet:
-    """Paper C, Section 5 (and 2308.16898): tokens, queries and head uniform on the unit sphere,
-    labels random. Scores are all different, so Assumption 2 fails."""
+    """Paper C, Section 5 (and 2308.16898): tokens, queries and head uniform on the unit
+    sphere, labels random. Scores are all different, so Assumption 2 fails."""
     n, T, d = _sizes(n, T, d)
 
     def draw(data, labels):

@@ -65,8 +65,8 @@ class _Job:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command; the exit status is 1 where a notebook failed or a number or claim is not
-    reproduced, 2 for bad usage, 130 where interrupted."""
+    """Run the command; the exit status is 1 where a notebook failed or a number or
+    claim is not reproduced, 2 for bad usage, 130 where interrupted."""
     asked = _options(argv)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -276,8 +276,8 @@ def _run(job: _Job, threads: int | None, timeout: float | None) -> tuple[float, 
     from filelock import FileLock, Timeout
 
     begin, error, note = time.monotonic(), None, ""
-    job.home.parent.mkdir(parents=True, exist_ok=True)
     try:
+        job.home.parent.mkdir(parents=True, exist_ok=True)
         with _one_notebook_per_process, FileLock(job.home.with_suffix(".lock"), timeout=0):
             for path in (job.marker, job.copy):
                 path.unlink(missing_ok=True)

@@ -45,11 +45,11 @@ class Claim:
     `bound` is what theory asks of `measured`, as text ("≥ 0.11"); a NaN never `holds`.
     `margin` is how many times over the bound is met: 1 at the edge, infinite where no
     multiple breaks it. `kind` is one of KINDS, by default read off `source`. `interval`
-    holds the ends of what the seeds gave. A row of a ledger also has the `number` of its
-    statement, its `setting`, how many `seeds`, the wrong worlds in which it must fail
-    (`fails_if`), and the smallest of each in which it was seen to fail (`catches`; None
-    before `make falsify`). A claim about data that may be too few has a `verdict` of
-    VERDICTS; `p` is the level at which its interval would just decide.
+    holds the ends of what the seeds gave. A row of a ledger also has the `number` of
+    its statement, its `setting`, how many `seeds`, the wrong worlds in which it must
+    fail (`fails_if`), and the smallest of each in which it was seen to fail (`catches`;
+    None before `make falsify`). A claim about data that may be too few has a `verdict`
+    of VERDICTS; `p` is the level at which its interval would just decide.
     """
 
     id: str
@@ -153,8 +153,8 @@ def furthest(values: np.ndarray, expected: float = 0.0) -> float:
 def bounded(
     id: str, statement: str, source: str, bound: str, values: Any, expected=None, **more
 ) -> Claim:
-    """The claim that the worst of `values` meets `bound`: "≤ 1", "≥ 0.5" or "1 ± 0.05", with
-    `expected` in place of its first number."""
+    """The claim that the worst of `values` meets `bound`: "≤ 1", "≥ 0.5" or "1 ± 0.05",
+    with `expected` in place of its first number."""
     (sign,) = set(bound) & set("≤≥±")
     ends = [float(end) for end in bound.split(sign) if end]
     if expected is not None:
@@ -241,8 +241,8 @@ def html_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 class Table(tuple):
-    """Claims in a notebook: one sentence, then what fails or was judged, the others folded; as
-    plain text the sentence and what fails, with its reason."""
+    """Claims in a notebook: one sentence, then what fails or was judged, the others
+    folded; as plain text the sentence and what fails, with its reason."""
 
     def __repr__(self) -> str:
         rows = [_row(claim) for claim in self if not claim.holds]

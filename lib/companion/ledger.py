@@ -47,8 +47,8 @@ def rows(
 
 
 def in_order(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> list[Claim]:
-    """The rows in the order of the paper's statements; ValueError for a row or a gap they lack,
-    and for a row with neither wrong world nor remark."""
+    """The rows in the order of the paper's statements; ValueError for a row or a gap
+    they lack, and for a row with neither wrong world nor remark."""
     ledger, order = list(ledger), list(paper)
     if mute := [row.id for row in ledger if not row.fails_if and not row.remark]:
         raise ValueError(f"{mute}: name the wrong worlds each must fail in, or why")
@@ -67,9 +67,9 @@ def power_path(slug: str) -> Path:
 
 
 def with_power(ledger: Iterable[Claim], slug: str) -> list[Claim]:
-    """The rows with what they catch, as `make falsify` measured it at small size, None where it
-    did not or a row fails already in the true world of that size. ValueError for a row that
-    holds, catches no small world, and does not say why in its remark."""
+    """The rows with what they catch, as `make falsify` measured it at small size, None
+    where it did not or a row fails already in the true world of that size. ValueError
+    for a row that holds, catches no small world, and does not say why in its remark."""
     ledger, path = list(ledger), power_path(slug)
     power = read_object(path) if path.exists() else {}
     caught = {id: tuple(row["catches"]) for id, row in power.items() if row["holds"]}
@@ -155,8 +155,8 @@ class LedgerTable(tuple):
 def totals(ledger: Iterable[Claim], loose: Mapping[str, float] | None = None) -> dict[str, Number]:
     """The numbers of a ledger's record: how many rows, how many hold, what each measured.
 
-    A measured value may move by `DRIFT` of itself, or by `ROUNDING`; rows whose id begins as
-    a key of `loose` by that much, since they magnify rounding.
+    A measured value may move by `DRIFT` of itself, or by `ROUNDING`; rows whose id
+    begins as a key of `loose` by that much, since they magnify rounding.
     """
     ledger = list(ledger)
     holds = sum(row.holds for row in ledger)

@@ -1,8 +1,8 @@
 """Whether two drawings of a figure show the same, from the pictures themselves.
 
-Rounding on another processor moves a line by a pixel or two and leaves its colour, width
-and dashes. So the amount of each colour, tile by tile, must be nearly the same, and every
-mark must have its like close by.
+Rounding on another processor moves a line by a pixel or two and leaves its colour,
+width and dashes. So the amount of each colour, tile by tile, must be nearly the same,
+and every mark must have its like close by.
 """
 
 import io
@@ -20,8 +20,8 @@ SHARE, SPECKS = 0.1, 0.0012  # of a colour's amount, of a tile: so much may chan
 
 
 def same(picture: bytes, other: bytes) -> bool:
-    """Whether two PNGs show the same figure in the same style, up to what rounding moves; OSError
-    or ValueError where one of them is no picture."""
+    """Whether two PNGs show the same figure in the same style, up to what rounding
+    moves; OSError or ValueError where one of them is no picture."""
     before, now = _ink(picture), _ink(other)
     if before.shape != now.shape:
         return False

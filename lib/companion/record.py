@@ -39,8 +39,8 @@ SOURCES = {  # of data and weights, and how a reader would say it
 
 
 def notebooks(names: Iterable[str] = ()) -> list[str]:
-    """The notebooks that `names` (stems, unique beginnings, old names) stand for, all for none;
-    ValueError for a name that is not one notebook's."""
+    """The notebooks that `names` (stems, unique beginnings, old names) stand for, all
+    for none; ValueError for a name that is not one notebook's."""
     place = files.folder("notebooks")
     known = sorted(path.stem for path in place.glob("[0-9]*.py"))
     once = files.read_table(place / "renamed.toml")  # old name: the notebooks of its subject now
@@ -153,8 +153,8 @@ def custom_folder(notebook: str, changes: Mapping) -> Path:
 
 @dataclass(frozen=True)
 class Number:
-    """A quoted number, or None for a quantity without a value, such as the loss of a diverged run;
-    a rerun reproduces it when |new - value| ≤ tolerance, in its units."""
+    """A quoted number, or None for a quantity without a value, such as the loss of a
+    diverged run; a rerun reproduces it when |new - value| ≤ tolerance, in its units."""
 
     value: float | None
     tolerance: float
@@ -205,11 +205,11 @@ def start(notebook: str, paper: str, variables: Mapping, counted: str | None = "
 class Run:
     """One run of a notebook; its clock starts with it.
 
-    `notebook` is the stem of the .py, `paper` "A", "B" or "C", `variables` the notebook's
-    `globals()`, of which a save takes what the parameters cell assigns, among them `scale` and
-    `counted`, the number k of its seeds 0 ... k - 1, if any. ValueError for a name that is not
-    there, a number of seeds that is not one and an unknown scale, FileNotFoundError where there
-    is no such notebook.
+    `notebook` is the stem of the .py, `paper` "A", "B" or "C", `variables` the
+    notebook's `globals()`, of which a save takes what the parameters cell assigns,
+    among them `scale` and `counted`, the number k of its seeds 0 ... k - 1, if any.
+    ValueError for a name that is not there, a number of seeds that is not one and an
+    unknown scale, FileNotFoundError where there is no such notebook.
     """
 
     def __init__(
@@ -387,9 +387,9 @@ def reproduces(new: Mapping, picture: bytes, place: Path) -> bool:
     """Whether a run reproduces the figure of the record at `place`.
 
     `new` is the record that the run gave, `picture` its PNG. Numbers must agree within
-    tolerance, claims, parameters, data, statements, words be those of before, no file be
-    missing and the pictures show the same, but for a smoke run, whose network is another on
-    each processor.
+    tolerance, claims, parameters, data, statements, words be those of before, no file
+    be missing and the pictures show the same, but for a smoke run, whose network is
+    another on each processor.
     """
     if not all(place.with_suffix(end).is_file() for end in ENDS):
         return False

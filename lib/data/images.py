@@ -49,8 +49,8 @@ class ImageSet(Shapes):
 def load(name: str, split: str, *, demo: bool = False, rows: int | None = None) -> ImageSet:
     """The split "train" or "test" of "mnist" or "cifar10"; no more than its first `rows`.
 
-    With `demo` the hub is left alone: without a local copy the stand-in is used. ValueError
-    for an image that cannot be used, and what `places` raises.
+    With `demo` the hub is left alone: without a local copy the stand-in is used.
+    ValueError for an image that cannot be used, and what `places` raises.
     """
     import torch
 

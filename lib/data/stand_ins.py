@@ -1,5 +1,5 @@
-"""Small sets that stand in where the real one is nowhere: scanned digits, shapes drawn, sentences
-made. Each gives columns and labels int64 (N,), the same bytes every time."""
+"""Small sets that stand in where the real one is nowhere: scanned digits, shapes drawn,
+sentences made. Each gives columns and labels int64 (N,), the same bytes every time."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,5 +1,5 @@
-"""Train a token set with an update rule and record its history, exactly, at any horizon, at a
-cost an iteration that does not depend on the dimension d."""
+"""Train a token set with an update rule and record its history, exactly, at any
+horizon, at a cost an iteration that does not depend on the dimension d."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

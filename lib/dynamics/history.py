@@ -87,8 +87,8 @@ class History(Shapes):
 
 @np.errstate(over="ignore", invalid="ignore")  # what is not finite ends a run, below
 def derive(problem: Reduced, raw, times, start, u, targets, head_targets) -> History:
-    """The History of raw records at `times` from a `Start` and the head u (runs, r); a run with a
-    record that is not finite ends there as diverged."""
+    """The History of raw records at `times` from a `Start` and the head u (runs, r); a
+    run with a record that is not finite ends there as diverged."""
     # What the closures name lives as long as the history; the Gram matrices need not.
     alpha, b, delta, z = raw.alpha, raw.b, problem.delta, problem.z
     signed = problem.signed
@@ -115,7 +115,7 @@ def derive(problem: Reduced, raw, times, start, u, targets, head_targets) -> His
     if not problem.head_fixed:
         nothing = np.zeros(len(norm))
         head_norm, head_error, head_alignment = _directions(head, times.size, nothing, head_targets)
-    descent = {name: _descent(problem, raw, target) for name, target in targets.items()}
+    descent = _descent(problem, raw, targets)
     logs, steps = [raw.logs[..., :3]], raw.logs[..., 3:]
     finite, derived = [norm, raw.margins], [log_miss, steps, raw.alpha]
     if not problem.head_fixed:
@@ -176,14 +176,24 @@ def _directions(vectors, count, outside, targets):
     return norm, error, alignment
 
 
-def _descent(problem, raw, target):
-    """<-grad_W L/||grad_W L||, V>/||V|| (runs, k) from the recorded margins and scores."""
+def _descent(problem, raw, targets):
+    """<-grad_W L/||grad_W L||, V>/||V|| (runs, k) per Target V, from the recorded slopes."""
+    if not targets:
+        return {}
     runs, count = raw.margins.shape[:2]
-    logits = np.concatenate([0 * raw.margins[..., :1], -raw.margins], -1)
-    c = -attention.slopes(logits, raw.scores, problem.loss).pull[..., 1:].reshape(runs, count, -1)
-    parts = problem.delta, target.inside, problem.z
-    toward = np.einsum("rntd,rde,rne->rnt", *parts, optimize=True).reshape(runs, 1, -1)
-    size = target.norm[:, None]
-    length = np.sqrt(np.einsum("rkm,rkm->rk", c @ problem.K, c)) * size
-    with np.errstate(invalid="ignore"):
-        return (c * toward).sum(-1) / length
+    c = np.empty((runs, count, problem.K.shape[1]))
+    chunk = max(1, CHUNK // max(1, 10 * raw.scores[0].size))  # ten arrays are held at a time
+    for first in range(0, runs, chunk):
+        part = slice(first, first + chunk)
+        margins = raw.margins[part]
+        logits = np.concatenate([0 * margins[..., :1], -margins], -1)
+        pull = attention.slopes(logits, raw.scores[part], problem.loss).pull
+        c[part] = -pull[..., 1:].reshape(len(margins), count, -1)
+    length = np.sqrt(np.einsum("rkm,rkm->rk", c @ problem.K, c))
+    descent = {}
+    for name, V in targets.items():
+        parts = problem.delta, V.inside, problem.z
+        toward = np.einsum("rntd,rde,rne->rnt", *parts, optimize=True).reshape(runs, 1, -1)
+        with np.errstate(invalid="ignore"):
+            descent[name] = (c * toward).sum(-1) / (length * V.norm[:, None])
+    return descent

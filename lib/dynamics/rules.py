@@ -70,9 +70,9 @@ def ngd(
     decay: float = 0.0,
     joint: bool = False,
 ) -> GradientRule:
-    """Normalised gradient descent: eta_t = min(eta (t+1)^-p / ||grad L||, eta_max), of `step_size`
-    eta, `decay` p and `max_step` eta_max. Source: paper A, Eqs. 2, 4 and 13; with `momentum`
-    "NGD-mom", our form of it."""
+    """Normalised gradient descent: eta_t = min(eta (t+1)^-p / ||grad L||, eta_max), of
+    `step_size` eta, `decay` p and `max_step` eta_max. Source: paper A, Eqs. 2, 4 and
+    13; with `momentum` "NGD-mom", our form of it."""
     return GradientRule(NGD, step_size, max_step, momentum=momentum, decay=decay, joint=joint)
 
 

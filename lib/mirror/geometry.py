@@ -1,7 +1,7 @@
 """The geometry of l_p mirror descent: potential, mirror map, Bregman divergence.
 
-Source: paper C, Definition 1. The potential is psi(W) = ||W||_{p,p}^p / p, 1 < p < inf, with
-1/p + 1/q = 1. Everything is entrywise: the last axis holds the entries of W.
+Source: paper C, Definition 1. The potential is psi(W) = ||W||_{p,p}^p / p, 1 < p < inf,
+with 1/p + 1/q = 1. Everything is entrywise: the last axis holds the entries of W.
 """
 
 import numpy as np
@@ -39,9 +39,9 @@ def bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
 def directional_bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
     """D_psi(V / ||V||_{p,p}, W / ||W||_{p,p}), the SVM direction V first, the iterate W second.
 
-    Source: paper C, Section 5. Between unit vectors it is 1 - <nabla psi(W/||W||), V/||V||>.
-    W (..., k, D) is a path, V (..., D) broadcasts against it. NaN where W = 0, which has no
-    direction. Raises ValueError for a V that is zero or not finite.
+    Source: paper C, Section 5. Between unit vectors it is 1 - <nabla psi(W/||W||),
+    V/||V||>. W (..., k, D) is a path, V (..., D) broadcasts against it. NaN where W =
+    0, which has no direction. Raises ValueError for a V that is zero or not finite.
     """
     size = norm(V, p)
     if not (np.isfinite(V).all() and np.all(size > 0)):

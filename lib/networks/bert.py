@@ -157,9 +157,9 @@ def tokenise(weights: Weights, data: "TextSet", length: int, whole: bool = False
 class _Classifier(nn.Module):
     """A BERT encoder with a head; inputs int (b, 2, T) to logits (b, classes).
 
-    The head is the usual one on the pooled first token or, with `mean`, a linear one on the
-    mean of the last layer over the tokens that are there: the pooler is untrained, and a
-    lower layer leaves the first token blank.
+    The head is the usual one on the pooled first token or, with `mean`, a linear one on
+    the mean of the last layer over the tokens that are there: the pooler is untrained,
+    and a lower layer leaves the first token blank.
     """
 
     def __init__(self, network: "BertForSequenceClassification", origin: str, mean: bool = False):
@@ -190,8 +190,8 @@ class _Classifier(nn.Module):
 def classifier(weights: Weights, classes: int, layers: int) -> _Classifier:
     """The lowest `layers` layers of `weights`, read by the mean, with a fresh head for `classes`.
 
-    The head is drawn from torch's generator. ValueError for weights that have fewer layers,
-    are damaged, or carry a head for another number of labels.
+    The head is drawn from torch's generator. ValueError for weights that have fewer
+    layers, are damaged, or carry a head for another number of labels.
     """
     from safetensors import SafetensorError, safe_open
 

@@ -66,8 +66,8 @@ def nearest(train: tuple, test: tuple) -> np.ndarray:
 
 
 def bag_of_words(columns: Sequence[tuple], labels: tuple, **how) -> np.ndarray:
-    """`logistic` on which words are in the texts, those of one column after those of another.
-    Columns and labels are (training, test); `how` is for CountVectorizer."""
+    """`logistic` on which words are in the texts, those of one column after those of
+    another. Columns and labels are (training, test); `how` is for CountVectorizer."""
     from sklearn.feature_extraction.text import CountVectorizer
 
     parts = []
@@ -106,8 +106,8 @@ def by_part(model: nn.Module) -> dict[str, list[np.ndarray]]:
 
 
 def sparsity(model: nn.Module, start: nn.Module) -> dict[str, float]:
-    """Hoyer index and shares above thresholds of each part K, Q, V of `model`: the paper's
-    threshold, and the 90 % quantile of the part's magnitudes at the `start`."""
+    """Hoyer index and shares above thresholds of each part K, Q, V of `model`: the
+    paper's threshold, and the 90 % quantile of the part's magnitudes at the `start`."""
     row, first = {}, by_part(start)
     for part, weights in by_part(model).items():
         size = np.abs(np.concatenate(weights))

@@ -111,8 +111,8 @@ class TextTransformer(nn.Module):
 
     @torch.no_grad()
     def attention(self, ids: Tensor) -> Tensor:
-        """The weights with which the first token attends, by layer, without dropout, where `ids`
-        lies: (b, layers, h, T')."""
+        """The weights with which the first token attends, by layer, without dropout,
+        where `ids` lies: (b, layers, h, T')."""
         training, maps = self.training, []
         self.eval()
         tokens, present = self.start(ids.to(self.head.weight.device))
@@ -159,8 +159,8 @@ class Vocabulary:
         return [self.tokenizer.id_to_token(k) for k in range(self.tokenizer.get_vocab_size())]
 
     def encode(self, texts: Sequence[str], length: int) -> Tensor:
-        """Each text's first `length` ids, int32 (N, length), [CLS] first, 0 beyond the end.
-        ValueError, with the row, for a text without words."""
+        """Each text's first `length` ids, int32 (N, length), [CLS] first, 0 beyond the
+        end. ValueError, with the row, for a text without words."""
         for row, text in enumerate(texts):
             if not re.search(WORD, text.lower().replace(BREAK, " ")):
                 raise ValueError(f"row {row}: the text has no word ({text[:20]!r}); leave it out")

@@ -21,8 +21,8 @@ SHIFTS = {
 
 
 def _shifted(images: Tensor, k: int, shift: str = "diagonal") -> Tensor:
-    """`images` (b, c, s, s) before four copies moved by `k` pixels, zeros in their gaps:
-    (b, 5c, s, s)."""
+    """`images` (b, c, s, s) before four copies moved by `k` pixels, zeros in their
+    gaps: (b, 5c, s, s)."""
     s, wide = images.shape[-1], F.pad(images, (k, k, k, k))  # (b, c, s + 2k, s + 2k)
     corners = [(k - k * down, k - k * right) for down, right in SHIFTS[shift]]
     copies = [wide[..., i : i + s, j : j + s] for i, j in corners]
@@ -65,9 +65,9 @@ class _ShiftedPatches(nn.Module):
 class _LocalityAttention(nn.Module):
     """Locality self-attention: softmax(M(q kᵀ / τ)) v per head.
 
-    M (`mask_diagonal`) sets the diagonal to -∞, so that a token attends to the others only. τ
-    is sqrt(d_h), or starts there and is learned as log τ (`learn_temperature`). d_h is
-    `head_width`, without it d / h.
+    M (`mask_diagonal`) sets the diagonal to -∞, so that a token attends to the others
+    only. τ is sqrt(d_h), or starts there and is learned as log τ (`learn_temperature`).
+    d_h is `head_width`, without it d / h.
     """
 
     def __init__(

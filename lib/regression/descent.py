@@ -32,12 +32,12 @@ LARGEST = 1e8  # an entry of A or B beyond it counts as divergence
 
 @dataclass(frozen=True)
 class PreconditionedRule:
-    """A <- A - eta g_A P_r and B <- B - eta P_l g_B P_r, g = grad(L^ + R^), or grad L^ where it
-    is not regularised.
+    """A <- A - eta g_A P_r and B <- B - eta P_l g_B P_r, g = grad(L^ + R^), or grad L^
+    where it is not regularised.
 
-    preconditioner "left": P_l = Sigma^^{-1}, P_r = I (paper B, Algorithm 1); "left_right": P_r =
-    Sigma^^{-1} as well, gradient descent in the coordinates of the "left_right" norm; "none": both
-    I. ValueError for an unknown one."""
+    preconditioner "left": P_l = Sigma^^{-1}, P_r = I (paper B, Algorithm 1);
+    "left_right": P_r = Sigma^^{-1} as well, gradient descent in the coordinates of the
+    "left_right" norm; "none": both I. ValueError for an unknown one."""
 
     step_size: float
     preconditioner: str = "left"
@@ -116,8 +116,8 @@ def oracle(problem: Regression, n: int, draws: int, of_seeds: Sequence[int]) -> 
 
 
 def _beyond_population(problem, A, B, n, draws, stream):
-    """An estimate of E grad L^ - grad L: the mean of gradient - its limit - its first-order change
-    with the keys.
+    """An estimate of E grad L^ - grad L: the mean of gradient - its limit - its
+    first-order change with the keys.
 
     In whitened coordinates: keys g (d, draws, n) standard normal, x = Sigma^{1/2} g, key 0 the
     query, logits g^T u; under the weights e^{g^T u} a key has mean u and covariance I."""
@@ -224,8 +224,8 @@ def descend(
 
 
 class _Update:
-    """Applies every rule's step in place to A and B: paper B's rules as one formula, library
-    optimisers on views."""
+    """Applies every rule's step in place to A and B: paper B's rules as one formula,
+    library optimisers on views."""
 
     def __init__(self, rules, A, B, covariance):
         import torch

@@ -39,11 +39,11 @@ def empirical_gradients(X, Y, A, B):
         raise ValueError(f"Y has shape {Y.shape}; its leading axes must be those of X, {sets}")
     set_of_run = np.array(np.broadcast_to(np.arange(math.prod(sets)).reshape(sets), lead)).ravel()
 
-    def flat(value, shape):  # (..., rows, columns) -> (runs, rows, columns)
-        value = np.broadcast_to(value, (*shape, *value.shape[-2:]))
-        return np.array(value, dtype=float, order="C").reshape(-1, *value.shape[-2:])
+    def flat(value):  # (..., rows, columns) -> (runs, rows, columns); a copy only where it must be
+        return np.require(value, float, "CW").reshape(-1, *value.shape[-2:])
 
-    sums = _summed(flat(X, sets), flat(Y, sets), flat(A, lead), flat(B, lead), set_of_run)
+    A, B = (np.broadcast_to(value, (*lead, *value.shape[-2:])) for value in (A, B))
+    sums = _summed(flat(X), flat(Y), flat(A), flat(B), set_of_run)
     return tuple(total.reshape(*lead, *total.shape[1:]) / X.shape[-2] for total in sums)
 
 
@@ -68,7 +68,7 @@ def _summed(X, Y, A, B, set_of_run):
     # taken at a time
     keys = np.zeros((sets, d + 1 + -(d + 1) % 4, m))
     keys[:, :d], keys[:, d] = X.swapaxes(1, 2), 1.0
-    radius = np.sqrt((X * X).sum(-1).max(-1))
+    radius = np.sqrt(np.einsum("smd,smd->sm", X, X).max(-1))
     pieces = -(-m // QUERIES)
     partial_A = np.zeros((len(A), pieces, *A.shape[1:]))
     partial_B = np.zeros((len(B), pieces, *B.shape[1:]))

@@ -116,8 +116,8 @@ class Manifold(Shapes):
         return self.point(R if norm == "left_right" else self._newton(self.weighted(Z, "left"), R))
 
     def _newton(self, W, R):
-        """The R near the given one that minimises ||W - K R Sigma^{-1/2}||^2 = tr(P R^T 2D R) -
-        2 tr(R^T C) + constant."""
+        """The R near the given one that minimises ||W - K R Sigma^{-1/2}||^2 = tr(P R^T
+        2D R) - 2 tr(R^T C) + constant."""
         P = self.inverse_root @ self.inverse_root
         C = self._K.T @ W @ self.inverse_root
         D = 2 * self.singular_values
@@ -220,8 +220,8 @@ def gradient(problem: Regression, Z: np.ndarray) -> np.ndarray:
 
 
 def dual_norm(manifold: Manifold, gradient: np.ndarray, norm: str = "left") -> np.ndarray:
-    """||g||_* of a Euclidean gradient: sup of <g, Delta> over ||Delta|| = 1 in the named norm.
-    `gradient` (..., k + d, d) to (...). ValueError for an unknown norm."""
+    """||g||_* of a Euclidean gradient: sup of <g, Delta> over ||Delta|| = 1 in the
+    named norm. `gradient` (..., k + d, d) to (...). ValueError for an unknown norm."""
     _check_norm(norm)
     W = manifold._sides(gradient, manifold.inverse_root)
     return np.linalg.norm(W @ manifold.inverse_root if norm == "left_right" else W, axis=(-1, -2))

@@ -119,8 +119,8 @@ class Regression(Shapes):
 
 
 def covariance_root(Sigma: np.ndarray, name: str) -> np.ndarray:
-    """Sigma^{1/2} (d, d), symmetric, of Sigma (d, d); ValueError, with `name`, unless Sigma is
-    finite, symmetric and positive definite."""
+    """Sigma^{1/2} (d, d), symmetric, of Sigma (d, d); ValueError, with `name`, unless
+    Sigma is finite, symmetric and positive definite."""
     if Sigma.ndim != 2 or Sigma.shape[0] != Sigma.shape[1] or not np.isfinite(Sigma).all():
         raise ValueError(f"{name} has shape {Sigma.shape}; it must be square, finite")
     off = np.abs(Sigma - Sigma.T).max()
@@ -137,9 +137,9 @@ def random_regression(
 ) -> Regression:
     """A problem from two Gaussian matrices, scaled so that A1-A3 hold if k >= d and signal < 1/4.
 
-    Sigma = (1 - floor) S S^T / ||S S^T|| + floor I, so ||Sigma|| = 1 and its condition number is at
-    most 1/floor; M = signal M_0 / ||M_0 Sigma^{1/2}||. Source: paper B, Appendix A; the scaling is
-    ours.
+    Sigma = (1 - floor) S S^T / ||S S^T|| + floor I, so ||Sigma|| = 1 and its condition
+    number is at most 1/floor; M = signal M_0 / ||M_0 Sigma^{1/2}||. Source: paper B,
+    Appendix A; the scaling is ours.
     """
     rng = seeds.stream(seed, "data")
     S = rng.standard_normal((d, d))

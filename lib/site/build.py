@@ -81,8 +81,8 @@ class _Site:
         self.templates.globals.update(known)
 
     def write(self, path: str, template: str, title: str, description=ABOUT, **values) -> None:
-        """One page; `path` is relative to the site. ValueError where a formula on it would be shown
-        with its backslash."""
+        """One page; `path` is relative to the site. ValueError where a formula on it
+        would be shown with its backslash."""
         values |= {"title": title, "description": description, "here": Path(path).stem}
         page = self.templates.get_template(f"{template}.html.j2")
         text = page.render(values, up="../" * path.count("/"))

@@ -87,8 +87,8 @@ def index(figures: Path) -> list[tuple[_Notebook, list[_Entry]]]:
 
 
 def _quantities(record: Mapping) -> dict:
-    """What a sentence may quote: numbers, else the setting, else the measured value of a claim;
-    `claims` and `claims_that_hold` count, `<id>.p` is the p of a claim."""
+    """What a sentence may quote: numbers, else the setting, else the measured value of
+    a claim; `claims` and `claims_that_hold` count, `<id>.p` is the p of a claim."""
     claims = record["claims"]
     return {
         **{claim["id"]: claim["measured"] for claim in claims},
@@ -213,8 +213,8 @@ def _row(figure: Figure, claim: Claim) -> dict:
 
 
 def figures() -> list[Figure]:
-    """Every figure with a record, by paper, in the order of the index; ValueError names a record
-    that is damaged."""
+    """Every figure with a record, by paper, in the order of the index; ValueError names
+    a record that is damaged."""
     base = files.folder("figures")
     entries = {(e.scale, e.slug): e for _, rows in index(base) for e in rows}
     places = {slug: place for place, (_, slug) in reversed([*enumerate(entries)])}

@@ -8,7 +8,6 @@ say which constraints carry W: guess that set, solve, exchange what is wrong.
 
 import contextlib
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numba
@@ -55,8 +54,7 @@ class Infeasible(ValueError):
         )
 
 
-@dataclass(frozen=True)
-class Constraints:
+class Constraints(NamedTuple):
     """Of one run: <a_m, W> >= 1 for a_m = delta_{i,t} z_i^T, delta (n, S, d), z (n, d_z), m = n S.
 
     `shape` that of a certificate; stretch (m,) what the a_m were multiplied by (see `Scaled`).
@@ -116,9 +114,12 @@ def _gram(delta, z):
     n, S, d = delta.shape
     flat, queries = delta.reshape(n * S, d), z @ z.T
     K = flat @ flat.T
+    blocks = K.reshape(n, S, n, S)
     for i in range(n):
         for j in range(n):
-            K[i * S : i * S + S, j * S : j * S + S] *= queries[i, j]
+            for s in range(S):
+                for t in range(S):
+                    blocks[i, s, j, t] *= queries[i, j]
     return K
 
 
@@ -308,7 +309,7 @@ def _positive(L):
 def _exchanged(K, b, support):
     """(beta, ended): beta is empty where K is singular; not `ended` where progress stopped."""
     if not support.size:
-        total = K.sum(1)
+        total = np.array([row.sum() for row in K])
         support = total <= np.median(total)
     tolerance = SLACK * np.abs(b).max()
     fewest, patience = len(b) + 1, PATIENCE
@@ -361,20 +362,24 @@ class Scaled(NamedTuple):
 
 
 @numba.njit(cache=True, error_model="numpy")
-def scaled(delta, z):
-    """The fields of `Scaled`."""
-    runs, n, S, _ = delta.shape
-    delta, z = delta.copy(), z.copy()
+def scaled(X, selected, z):
+    """The fields of `Scaled`, where delta_{i,t} = x_{i,selected} - x_{i,t}; X (runs, n, S+1, d)."""
+    runs, n, T, d = X.shape
+    S, z = T - 1, z.copy()
+    delta = np.empty((runs, n, S, d))
     exponent = np.zeros(runs, np.int64)
     stretch, ratio = np.ones((runs, n * S)), np.ones(runs)
     for run in range(runs):
         rows, is_zero = np.empty(n * S, np.int64), np.empty(n * S, np.bool_)
         for i in range(n):
             largest_z, exponent_z = _normalised(z[run, i])
-            for m in range(i * S, i * S + S):
-                largest, exponent_delta = _normalised(delta[run, i, m - i * S])
-                rows[m] = exponent_z + exponent_delta
-                is_zero[m] = largest == 0 or largest_z == 0
+            chosen = selected[run, i]
+            for s in range(S):
+                for k in range(d):
+                    delta[run, i, s, k] = X[run, i, chosen, k] - X[run, i, s + (s >= chosen), k]
+                largest, exponent_delta = _normalised(delta[run, i, s])
+                rows[i * S + s] = exponent_z + exponent_delta
+                is_zero[i * S + s] = largest == 0 or largest_z == 0
         if not is_zero.all():
             exponent[run] = rows[~is_zero].min()
         for m in range(n * S):

@@ -16,7 +16,6 @@ from numbers import Real
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from lib.attention import coordinates
 from lib.attention.coordinates import Minimal
 from lib.attention.token_sets import TokenSet
 from lib.representation import Shapes
@@ -106,9 +105,7 @@ def token_svm(
     tokens = _in_coordinates(tokens, norm)
     runs, n, T, _ = tokens.shape
     selected = checked_selection(tokens, selected)
-    with np.errstate(over="ignore"):  # said by `_solve`
-        delta = coordinates.differences(tokens, selected)
-    return _solve("token SVM", tokens, delta, tokens.z, norm, (runs, n, T - 1))
+    return _solve("token SVM", tokens, (tokens.X, selected, tokens.z), norm, (runs, n, T - 1))
 
 
 def head_svm(
@@ -123,8 +120,10 @@ def head_svm(
     tokens = _in_coordinates(tokens, p)
     selected = checked_selection(tokens, selected)
     chosen = np.take_along_axis(tokens.X, selected[..., None, None], 2)  # (runs, n, 1, d)
-    delta = tokens.y[..., None, None] * chosen
-    return _solve("head SVM", tokens, delta, np.ones((*selected.shape, 1)), p, selected.shape)
+    signed = tokens.y[..., None, None] * chosen
+    pairs = np.concatenate([signed, np.zeros_like(signed)], 2)  # whose difference is the first
+    parts = pairs, np.zeros_like(selected), np.ones((*selected.shape, 1))
+    return _solve("head SVM", tokens, parts, p, selected.shape)
 
 
 def _in_coordinates(tokens, norm):
@@ -164,16 +163,16 @@ def checked_selection(tokens: TokenSet, selected: np.ndarray | None) -> np.ndarr
     return selected
 
 
-def _solve(problem, tokens, delta, z, norm, shape):
-    """The record of all runs; delta (runs, n, S, d), z (runs, n, d_z), `shape` of the duals."""
+def _solve(problem, tokens, parts, norm, shape):
+    """The record of all runs; `parts` are what `frobenius.scaled` takes, `shape` of the duals."""
     began, runs = time.perf_counter(), []
-    if not np.isfinite(delta).all():
+    units = frobenius.Scaled(*frobenius.scaled(*map(np.ascontiguousarray, parts)))
+    if not np.isfinite(units.delta).all():
         raise ValueError(
             f"X holds tokens whose difference exceeds {np.finfo(float).max:.1e}: divide them by a "
             "power of two, which only multiplies W by it"
         )
-    with _one_thread(delta, norm):
-        units = frobenius.Scaled(*frobenius.scaled(delta, np.ascontiguousarray(z)))
+    with _one_thread(units.delta, norm):
         for run, factors in enumerate(zip(units.delta, units.z, units.stretch)):
             # The Frobenius norm decides feasibility, and the others start at its solution.
             first = frobenius.solve(Constraints(problem, run, shape[1:], *factors))

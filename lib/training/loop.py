@@ -73,16 +73,16 @@ def train(
 ) -> Curve:
     """Train `model` in place for `steps` steps, step k on `batches.batch(k)`; return the curve.
 
-    `loss` is a mean over the rows where processes share them; of an optimiser that states
-    them `last_step_size` and `last_gradient_norm` are recorded. `evaluate` and the norms of
-    the weights are measured after the numbers of steps `at` and at the end; `stop` sees that
-    and "clock", the mean of the last readings, and ends the run. `walk` adds up squared
-    moves; `clock` is read every `tick` steps.
+    `loss` is a mean over the rows where processes share them; of an optimiser that
+    states them `last_step_size` and `last_gradient_norm` are recorded. `evaluate` and
+    the norms of the weights are measured after the numbers of steps `at` and at the
+    end; `stop` sees that and "clock", the mean of the last readings, and ends the run.
+    `walk` adds up squared moves; `clock` is read every `tick` steps.
 
-    The same call goes on from the file `checkpoint`, written every `SAVE_EVERY` steps, bit
-    for bit on a CPU. Where `pause(steps done)` says so the run is saved and left; where a
-    loss or a norm is not finite it ends. ValueError for a checkpoint that is damaged or of
-    another `key`, OSError for one that cannot be written.
+    The same call goes on from the file `checkpoint`, written every `SAVE_EVERY` steps,
+    bit for bit on a CPU. Where `pause(steps done)` says so the run is saved and left;
+    where a loss or a norm is not finite it ends. ValueError for a checkpoint that is
+    damaged or of another `key`, OSError for one that cannot be written.
     """
     machine = accelerator(cpu)
     device = machine.device

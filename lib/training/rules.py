@@ -69,9 +69,9 @@ class NormalizedSGD(_GradientStep):
 
 
 class StochasticPolyak(_GradientStep):
-    """θ ← θ - min(f / (2 ‖g‖²), η_max) g, f the batch's loss, or 0 where it is below, and η_max =
-    `max_step`. Source: paper A, Eq. 3 and App. C ("SPS"); the cap is that of SPS_max, Loizou et al.
-    (2021)."""
+    """θ ← θ - min(f / (2 ‖g‖²), η_max) g, f the batch's loss, or 0 where it is below,
+    and η_max = `max_step`. Source: paper A, Eq. 3 and App. C ("SPS"); the cap is that
+    of SPS_max, Loizou et al. (2021)."""
 
     def __init__(self, params, max_step: float = math.inf):
         super().__init__(params, {"max_step": max_step})
@@ -91,10 +91,10 @@ def _mirrored(tensors: list[Tensor], exponent: float) -> list[Tensor]:
 class MirrorDescent(torch.optim.Optimizer):
     """l_p mirror descent: |θ⁺|^(p-1) sgn θ⁺ = |θ|^(p-1) sgn θ - η g, entry by entry.
 
-    `lr` is η, `p` any number above 1 (else ValueError); 2 is SGD. For p < 2 the inverse map is
-    flat at 0: a weight there moves by |η g|^(1/(p-1)), which in float32 rounds to 0 again. So
-    the class keeps U = ∇ψ(θ), where η g adds up. Source: paper C, Algorithm l_p-AttGD as in
-    its App. on real data (not normalised).
+    `lr` is η, `p` any number above 1 (else ValueError); 2 is SGD. For p < 2 the inverse
+    map is flat at 0: a weight there moves by |η g|^(1/(p-1)), which in float32 rounds
+    to 0 again. So the class keeps U = ∇ψ(θ), where η g adds up. Source: paper C,
+    Algorithm l_p-AttGD as in its App. on real data (not normalised).
     """
 
     def __init__(self, params, lr: float, p: float):

@@ -155,8 +155,8 @@ def sentences(batch, name, length, layers=0, rows=0, characters=0, demo=False) -
 
 
 def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> Problem:
-    """Paper C's encoder on all IMDb reviews, cut to `length` of the commonest `words`. Rates are
-    judged on `held_out` training reviews, which trials do not train on."""
+    """Paper C's encoder on all IMDb reviews, cut to `length` of the commonest `words`.
+    Rates are judged on `held_out` training reviews, which trials do not train on."""
     train, test = _split("imdb", demo, SMOKE_REVIEWS)
     known, parts = Vocabulary.of(train.texts, words), train.hold_out(held_out)
     sets = {

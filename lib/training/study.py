@@ -41,10 +41,10 @@ WHOLE |= dict(first_seed=0, extensions=0)
 class Problem:
     """Network and data of a study, loaded; rows are held out where `tuning`.
 
-    `evaluate(model, seed, tuning)` is measured at the points of a run, `finish(model, seed)`
-    once at its end, as arrays. `clock` measures "clock_loss", the training loss on fixed
-    rows; each of `baselines` fits a plain classifier and says which test rows it has right.
-    `loss` is a mean over a batch's rows, or where `summed` a sum.
+    `evaluate(model, seed, tuning)` is measured at the points of a run, `finish(model,
+    seed)` once at its end, as arrays. `clock` measures "clock_loss", the training loss
+    on fixed rows; each of `baselines` fits a plain classifier and says which test rows
+    it has right. `loss` is a mean over a batch's rows, or where `summed` a sum.
     """
 
     build: Callable[[], nn.Module]
@@ -137,10 +137,10 @@ class Study:
     def going_on(self, trials: Mapping[float, Curve], last: list[float], steps: int) -> list[float]:
         """Which rates of the `last` round go on after so many steps, of all `trials` so far.
 
-        All that did not diverge, nor are, from the second round on, worse than the best by
-        more than `ERRORS` deviations: of the clock's last `RECENT` readings, or binomial ones.
-        None where two have reached the last target, or one has and no other is left, or twice
-        its steps are over.
+        All that did not diverge, nor are, from the second round on, worse than the best
+        by more than `ERRORS` deviations: of the clock's last `RECENT` readings, or
+        binomial ones. None where two have reached the last target, or one has and no
+        other is left, or twice its steps are over.
         """
         levels = {rate: self._level(trials[rate]) for rate in last if not trials[rate].diverged}
         alive = list(levels)
@@ -251,8 +251,8 @@ class Work:
         return best
 
     def all_of(self, runs: list[dict], until: float = math.inf) -> list[Curve]:
-        """The curves of `runs`, up to the step `until` at least, whichever process trains
-        them; OutOfTime where the minutes end."""
+        """The curves of `runs`, up to the step `until` at least, whichever process
+        trains them; OutOfTime where the minutes end."""
         while None in (curves := [self.one(who, until) for who in runs]):
             if loop.agreed(self.spent()):
                 raise OutOfTime(self.left())

@@ -40,7 +40,7 @@ def speed(curves: Curves, rule: str, figure: str) -> Claim:
     text += f" ({measured.note})" if measured.note else ""
     if both := _at_two_rates(curves, rule, target):
         text += f"; at the best two rates of both, in the trials, {both[0]:.2f} to {both[1]:.2f}"
-    return judge(name, text, source, curves, measured, word, bound)
+    return judge(name, text, source, measured, word, bound)
 
 
 def _at_two_rates(curves: Curves, rule: str, target: float) -> tuple[float, float] | None:
@@ -132,7 +132,7 @@ def _growing(curves: Curves, rule: str) -> Claim:
         f" {len(grown)} do, {longer} grow at all): smallest growth less the walk's, least in"
         f" {lowest}"
     )
-    return judge(name, text, source, curves, smallest, verdicts.above)
+    return judge(name, text, source, smallest, verdicts.above)
 
 
 def table(curves: Curves, figure: str) -> Table:

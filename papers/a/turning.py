@@ -8,7 +8,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.animation import PillowWriter
+from matplotlib.animation import FuncAnimation, PillowWriter
 from matplotlib.figure import Figure
 
 from lib import attention, dynamics, files, svm
@@ -56,17 +56,14 @@ def animate(gif: Path, poster: Path, frames: int = FRAMES) -> None:
         figure = Figure(figsize=(plots.WIDTH, 3.8), dpi=110)
         panels = [figure.add_axes((left, 0.02, 0.47, 0.76)) for left in (0.02, 0.51)]
         writer = PillowWriter(fps=len(times) / SECONDS)
-        writer.setup(figure, str(gif))
-        for t, W in zip(times, path(times), strict=True):
-            _frame(figure, panels, tokens, W, W_mm, t)
-            writer.grab_frame()
-        for _ in range(round(writer.fps)):  # a second to look at the end
-            writer.grab_frame()
-        writer.finish()
+        shown = [*zip(times, path(times), strict=True)]
+        shown += shown[-1:] * round(writer.fps)  # a second to look at the end
+        draw = lambda frame: _draw(figure, panels, tokens, W_mm, *frame)
+        FuncAnimation(figure, draw, shown).save(gif, writer, dpi=110)
         figure.savefig(poster, dpi=110)
 
 
-def _frame(figure, panels, tokens, W, W_mm, t):
+def _draw(figure, panels, tokens, W_mm, t, W):
     weights = attention.weights(tokens, W[None])[0]  # (2, 3)
     towards, arrows = directions(W_mm), directions(W)
     for i, panel in enumerate(panels):

@@ -168,7 +168,7 @@ def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
     left.plot(levels, 0.7 * np.exp(-law.slowest[0] * levels), **plots.PREDICTED)
     left.text(0.52, 0.62, r"$e^{-\lambda_1a_t}$", transform=left.transAxes)
     left.set(yscale="log", ylim=(FLOOR, 3), xlim=(0, 1800), xlabel="margin level $a_t$")
-    left.set(title=r"Distance from the law, $|$error$\,\times\|W_t\|/C-1\,|$")
+    left.set(title=r"Distance from the law, $|$error over the law's $-\,1\,|$")
     pieces.note(error, "dashed: logistic loss", x=0.04)
     return plots.legend(figure, error)
 
@@ -330,8 +330,8 @@ def constants(points: Sequence[constant_map.Point], switches: Mapping[str, np.nd
     for axis in grid[len(names) :]:
         axis.remove()
     kept = constant_map.kept(points)
-    off = np.array([abs(constant_map.relative(p)) for p in kept])
-    words = f"Direction error over its prediction: {len(kept)} runs, off by {off.max():.0e}"
+    off = pieces.written(f"{max(abs(constant_map.relative(p)) for p in kept):.0e}")
+    words = f"Direction error over its prediction: {len(kept)} runs, off by {off}"
     figure.suptitle(f"{words} at most (asked: {BOUNDS['map.constant']:g})", fontsize="medium")
     for axis, name in zip(grid, names, strict=False):
         here = [p for p in kept if p.axis == name]
@@ -391,10 +391,10 @@ def bent(
     title = r"Error $\sqrt{2D_\psi}$; right: power of $\|W_t\|_p$, dashed"
     _logs(error, xlabel=r"$\|W_t\|_p$", title=title)
     found = " to ".join(dict.fromkeys(f"{power:.2f}" for power in (min(solid), max(solid))))
-    pieces.note(error, f"solid: powers {found}", x=0.02)
     pieces.plain_ticks(error.xaxis)
     pieces.end_labels(error, ends)
-    error.legend(**SMALL)
+    named = dict(title=pieces.written(f"solid: {found}"), title_fontsize="x-small")
+    error.legend(**named, **SMALL, labelspacing=0.2)
     _idle(offset, zero, zeros)
     measured, flow, first = np.array([[r.measured[-1], r.predicted[-1], r.first] for r in left]).T
     outside.plot(flow, measured, ms=4, mfc="none", label="the flow", **ONE.mark)

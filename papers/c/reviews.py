@@ -64,7 +64,7 @@ def _ordered(curves: Curves, better: str, worse: str) -> Claim:
         f": mean of the last {LAST} evaluations, {len(measured.values)} seeds"
         f" (difference at the end, all rows: {accuracy_difference(curves, better, worse)})"
     )
-    return judge(name, text, source, curves, measured, verdicts.above)
+    return judge(name, text, source, measured, verdicts.above)
 
 
 def accuracy_table(curves: Curves) -> Table:
@@ -134,7 +134,7 @@ def _sparser(curves: Curves, part: str) -> Claim:
         f"{part} sparser under l1.1: Hoyer index at the end, l1.1 minus l2 (at matched training"
         f" accuracy {same}; not judged, share of entries above {rest})"
     )
-    return judge(name, text, source, curves, end, verdicts.above, also=[same])
+    return judge(name, text, source, end, verdicts.above, also=[same])
 
 
 def sparsity_table(curves: Curves) -> Table:
@@ -167,7 +167,7 @@ def attention_table(curves: Curves) -> Table:
         f"l1.1 sharper than l2: share of tokens used in the last layer, l2 ({second:.3f}) minus"
         f" l1.1 ({first:.3f}), {len(measured.values)} seeds; at the start {start:.3f}"
     )
-    return Table([judge(name, text, source, curves, measured, verdicts.above)])
+    return Table([judge(name, text, source, measured, verdicts.above)])
 
 
 def numbers(curves: Curves) -> dict[str, Number]:

@@ -30,7 +30,7 @@ def _early(curves: Curves) -> Claim:
         "Adam ahead early: steps to the best test accuracy that both reach, over those of l1.1,"
         f" {len(measured.values)} seeds; {_two_rates(curves, lambda x, y: x / y, *EARLY)}"
     )
-    return judge("vit.early", text, SOURCE, curves, measured, verdicts.faster, "interval below 1")
+    return judge("vit.early", text, SOURCE, measured, verdicts.faster, "interval below 1")
 
 
 def _sparser(curves: Curves) -> Claim:
@@ -43,7 +43,7 @@ def _sparser(curves: Curves) -> Claim:
         f" (at the end {last[0]:.3f} and {last[1]:.3f});"
         f" {_two_rates(curves, lambda x, y: y - x, *SPARSER)}"
     )
-    return judge("vit.sparser", text, SOURCE, curves, measured, verdicts.above)
+    return judge("vit.sparser", text, SOURCE, measured, verdicts.above)
 
 
 def _two_rates(curves: Curves, compared, name: str, *along) -> str:

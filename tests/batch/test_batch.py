@@ -565,3 +565,8 @@ def test_a_claim_that_held_and_fails_is_not_reproduced_and_a_redrawn_figure_says
     assert not same and text.endswith("lemma held before")
     kept = SAVED | {"data": [{"name": "mnist", "source": "kept"}]}
     assert batch._reproduced(kept, kept) == ("redrawn from kept curves: 1 of 1", True)
+
+
+def test_a_place_that_takes_no_run_is_named(tmp_path):
+    (tmp_path / "runs").touch()
+    assert str(tmp_path / "runs") in batch._run(job_in(tmp_path), threads=1, timeout=None)[1]

@@ -1,4 +1,4 @@
-"""Mutants that nobody chose: `python -m tests.mutations --count 60 --seed 1`.
+"""Mutants that nobody chose: `python -m tests.mutations --random 60 --seed 1`.
 
 Each changes one operator, comparison, number, index, sign or minimum in a function of `lib` or
 `papers`, drawn with equal chances over all places; the tests that import its module should notice.
