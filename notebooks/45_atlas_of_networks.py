@@ -203,8 +203,9 @@ vit_table = claims.Table(network.ranking_claims(found))
 vit_table
 
 # %%
+pictures_from = images.identity("cifar10", demo=scale == "demo")
 sizes = ", ".join(f"{name} {size}" for name, size in vit_shape.items())
-about_vit = f"Plain ViT, {sizes}; {train_set.name}, {vit_rows:,} rows, {vit_steps:,} steps; {vit_seeds} seeds"
+about_vit = f"Plain ViT, {sizes}; {pictures_from['name']}, {vit_rows:,} rows, {vit_steps:,} steps; {vit_seeds} seeds"
 figure_vit = plots.caption(networks_figures.ranking(found), about_vit)
 figure_vit
 
@@ -274,6 +275,5 @@ numbers = {f"rate_{rule}": rate for rule, rate in best_rate.items()}
 numbers |= {f"loss_{rule}": loss.mean() for rule, loss in ends.items()}
 leads = zip(network.FIRST, vit_table, strict=True)
 numbers |= {f"lead_{network.plain(norm)}": claim.measured for norm, claim in leads}
-source = images.identity("cifar10", demo=scale == "demo")
-of = (figure_vit, "networks_vit", about_vit, vit_table, numbers, [source])
+of = (figure_vit, "networks_vit", about_vit, vit_table, numbers, [pictures_from])
 run.keep(*of, dtype="float32", setting={"seeds": vit_seeds})

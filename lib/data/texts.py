@@ -29,11 +29,11 @@ class TextSet(Shapes):
         texts, pairs = (part and [part[k] for k in rows] for part in (self.texts, self.pairs))
         return replace(self, texts=texts, labels=self.labels[rows], pairs=pairs)
 
-    def sample(self, rows: int) -> "TextSet":
+    def sample(self, rows: int, seed: int = 0) -> "TextSet":
         """`rows` rows drawn at random without repeats; all of them if there are fewer."""
         if rows >= len(self):
             return self
-        return self.take(seeds.stream(0, "subset").permutation(len(self))[:rows])
+        return self.take(seeds.stream(seed, "subset").permutation(len(self))[:rows])
 
     def balanced(self, rows: int, characters: int) -> "TextSet":
         """At most `rows` random rows, equally many a class, of at most `characters`,
