@@ -8,7 +8,7 @@ import pytest
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
-from lib.dynamics import rules
+from lib.dynamics import reduced, rules
 from tests.dynamics.test_rules import step
 
 FIXED = {
@@ -89,6 +89,22 @@ def test_engine_equals_plain_ambient_training(head, name, loss):
             np.testing.assert_allclose(ours, u, atol=1e-12 * max(np.abs(u).max(), 1e-12))
             size = np.linalg.norm(u, axis=1)
             np.testing.assert_allclose(history.head_norm[:, t], size, rtol=1e-12)
+
+
+@pytest.mark.parametrize("loss", attention.COMPILED_LOSSES)
+@pytest.mark.parametrize("head, name", CASES)
+def test_kernel_equals_its_numpy_twin(head, name, loss):
+    data, start, known = problem(head)
+    space = coordinates.minimal(data)
+    small = reduced.reduce(space.tokens, space.reduce(start)[0], head, loss)
+    times = dynamics.log_spaced(600, 30)
+    (compiled,) = reduced.run_compiled(small, [known[name]], times)
+    plain = reduced.run_numpy(small, known[name], times)
+    np.testing.assert_array_equal(compiled.status, plain.status)
+    for part in ("margins", "scores", "alpha", "b", "logs"):
+        ours, theirs = getattr(compiled, part), getattr(plain, part)
+        size = np.nanmax(np.abs(np.where(np.isfinite(theirs), theirs, np.nan)), initial=1e-300)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-10 * size)
 
 
 def test_the_start_outside_the_span_stays_and_counts_in_norm_and_direction():
