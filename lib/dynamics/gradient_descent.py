@@ -50,7 +50,7 @@ def train(
     tokens: TokenSet | coordinates.Minimal,
     rules: GradientRule | Mapping[str, GradientRule],
     steps: int,
-    record: Sequence[int] | None = None,
+    record: Sequence[int] | np.ndarray | None = None,
     start: Start | np.ndarray | None = None,
     targets: Mapping[str, np.ndarray | MaxMargin] | None = None,
     head: str = "fixed",

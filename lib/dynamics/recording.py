@@ -15,7 +15,7 @@ def log_spaced(steps: int, count: int = 100) -> np.ndarray:
     return np.unique(np.concatenate([[0], spread.clip(max=steps)]))
 
 
-def record_times(record: Sequence[int] | None, steps: int) -> np.ndarray:
+def record_times(record: Sequence[int] | np.ndarray | None, steps: int) -> np.ndarray:
     """The iterations to record, (k,), ascending within 0 ... steps; `log_spaced` by default.
     ValueError where steps or records are not whole numbers, or out of order or range."""
     steps = whole_number("steps", steps)

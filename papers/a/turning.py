@@ -3,7 +3,6 @@
 `python -m papers.a.turning` writes figures/turning.gif and, beside it, its last frame.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib as mpl
@@ -21,7 +20,7 @@ FRAMES, SECONDS = 50, 5.0
 LIMITS = (-2.6, 2.6)
 
 
-def path(times: Sequence[int]) -> np.ndarray:
+def path(times: np.ndarray) -> np.ndarray:
     """W_t (times, 2, 2) of NGD (Eq. 4) on `attention.two_examples()`."""
     problem = attention.minimal(attention.two_examples())
     history = dynamics.train(problem, dynamics.ngd(STEP), times[-1], times, start=START[None])
