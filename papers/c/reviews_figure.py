@@ -108,8 +108,9 @@ def sparsity_figure(curves: Curves) -> Figure:
     index.set_ylim(None, index.get_ylim()[1] + 0.05)
     rows = []
     for part, claim in zip(reviews.PARTS, reviews.sparsity_table(curves), strict=True):
-        rows.append((part, reviews.apart(curves, f"hoyer.{part}"), claim.verdict))
-        rows.append((f"{part}, matched", reviews.matched_apart(curves, f"hoyer.{part}"), ""))
+        metric, word = f"hoyer.{part}", claim.verdict
+        rows.append((part, reviews.apart(curves, metric), word))
+        rows.append((f"{part}, matched", reviews.matched_apart(curves, metric), word))
     _differences(judged, rows)
     judged.set(title=f"Hoyer index, {shown('l1.1')} less {shown('l2')}")
     return plots.legend(figure, axes[0])
