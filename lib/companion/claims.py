@@ -132,7 +132,9 @@ def _claim(sign, id, statement, source, measured, *ends, why="", **more) -> Clai
 
 
 def judged(id, statement, source, estimate, bound, verdict, seeds, p=None) -> Claim:
-    """The claim with a `verdict`, of which the first holds; `estimate`: (measured, low, high)."""
+    """A claim with a `verdict` of VERDICTS, else ValueError; `estimate`: (measured, low, high)."""
+    if verdict not in VERDICTS:
+        raise ValueError(f"verdict must be one of {', '.join(VERDICTS)}, got {verdict!r}")
     measured, low, high = map(float, estimate)
     ends = None if math.isnan(low) or math.isnan(high) else (low, high)
     about = id, statement, source, measured, bound, verdict == VERDICTS[0]

@@ -46,8 +46,13 @@ def train_key_query(
 
     Of normalised gradient descent on K and Q: K <- K - eta grad_K L / ||grad_K L||_F, Q likewise,
     each normalised by itself, with grad_K L = G Q, grad_Q L = G^T K, G = grad_W L; logistic loss. K
-    (runs, d, m), Q (runs, d_z, m). A zero gradient makes no step.
+    (runs, d, m), Q (runs, d_z, m), else ValueError. A zero gradient makes no step.
     """
+    runs, _, _, d = tokens.shape
+    for name, value, width in (("K", K, d), ("Q", Q, tokens.z.shape[-1])):
+        needed = runs, width, K.shape[-1]
+        if value.shape != needed:
+            raise ValueError(f"{name} has shape {value.shape}; it needs {needed}")
     K, Q, kept, wanted = K.copy(), Q.copy(), [], set(map(int, record))
     scores = attention.scores(tokens, tokens.u)
     Xt, zt = np.swapaxes(tokens.X, -1, -2), np.swapaxes(tokens.z, -1, -2)

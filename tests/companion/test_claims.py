@@ -100,6 +100,8 @@ def test_verdicts_in_words_and_the_legend_of_their_brackets():
     assert table.words() == "undecided: slower: 1.2 [1.1, 1.3, 5 seeds only]"
     open_end = judged((1.1, INF), "reproduced", 20)
     assert claims.shown(open_end) == "1.2 [1.1, inf]" and "interval" not in open_end.as_dict()
+    with pytest.raises(ValueError, match="'perhaps'"):
+        judged(verdict="perhaps")
     assert claims.held([judged().as_dict(), plain.as_dict()]) == "1 of 2, 1 undecided"
     assert claims.legend([plain]) == ""
     assert "worst seed" in claims.legend([plain, worst])

@@ -8,7 +8,7 @@ import pytest
 
 from lib import dynamics, svm
 from lib.attention import coordinates, tokens
-from papers.beyond import joint_law, margin_law
+from papers.beyond import joint_law, margin_law, margins
 from papers.beyond import margin_law_runs as runs
 from papers.beyond import margin_law_steps as law_steps
 from tests.papers import wrong_laws
@@ -202,6 +202,12 @@ def test_a_trained_head_brings_its_own_duals():
     data = tokens.gaussian_tokens([0, 1], n=4, T=3, d=100)
     together = joint_law.from_start(data, dynamics.ngd(0.1), [25_000, 50_000, 100_000])
     assert together.law.slowest.min() > 0.01  # settled long since: what is left is the head's
+    small, ends = coordinates.minimal(data), [50_000, 100_000]
+    history = dynamics.train(small, dynamics.ngd(0.1), ends[-1], ends, head="joint")
+    W_mm = svm.token_svm(small.tokens, margins.selection(history, small.tokens.opt)).W
+    moved = margins.difference(history, 0, 1), history.weights(1)
+    difference, plain = (margins.direction_error(W, W_mm) for W in moved)
+    assert (difference < 1e-3 * plain).all()
     swapped = replace(together, errors=together.fixed, fixed=together.errors)
     held = [[c.holds for c in joint_law.start_claims(runs)] for runs in (together, swapped)]
     assert held == [[True] * 3, [False] * 3]

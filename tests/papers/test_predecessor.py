@@ -34,7 +34,7 @@ def test_keys_and_queries_step_as_autograd_does():
     W = predecessor.train_key_query(DATA, K, Q, 0.1, [0, 1])
     np.testing.assert_allclose(W[:, 0], K @ np.swapaxes(Q, 1, 2))
     np.testing.assert_allclose(W[:, 1], expected, rtol=1e-10)
-    with pytest.raises(ValueError, match="mismatch"):
+    with pytest.raises(ValueError, match="Q has shape"):
         predecessor.train_key_query(DATA, K, Q[:, :4], 0.1, [1])
 
 
