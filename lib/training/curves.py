@@ -197,4 +197,5 @@ def made(device: str) -> dict:
         "device": device,
         "processor": torch.cuda.get_device_name() if device == "cuda" else capability,
         "threads": torch.get_num_threads(),
+        "products": torch.get_float32_matmul_precision(),  # "high" on a GPU that rounds to TF32
     }

@@ -94,7 +94,8 @@ def test_trials_end_where_a_round_ends_seeds_are_fresh_and_runs_paired(whole):
     assert {run.cap for run in whole.runs("SNGD")} == {whole.rates()["SPS"]}
     assert {run.cap for run in whole.runs("SPS")} == {None}
     for curve in whole.curves:
-        assert set(curve.made) == {"commit", "code", "torch", "device", "processor", "threads"}
+        keys = {"commit", "code", "torch", "device", "processor", "threads", "products"}
+        assert set(curve.made) == keys
         assert curve.made["threads"] == 1
 
 
