@@ -39,8 +39,8 @@
 #
 # with $g_t$ the gradient of the loss summed over the batch and $\eta$ a rate; $p = 2$ is gradient descent.
 # There is no theorem for such a network, so there are no hypotheses to check. The paper's ten repeats start
-# from copies of one initial model. **Here every repeat has its own start and its own order of batches**; the
-# network is smaller (`python -m lib.training imdb_paper` trains one of the paper's size, on a GPU), and **the rates are ours**.
+# from copies of one initial model. **Here every repeat has its own start and its own order of batches**; the network that is judged
+# is smaller, and **its rates are ours**. One of the paper's size and rates follows it, with two seeds and without a verdict.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -49,11 +49,14 @@ threads = 1
 
 # %% tags=["set-up"]
 # Set-up, no need to read.
+import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
+from lib import files
 from lib.companion import record
 from lib.training import rules
+from lib.training.curves import load
 from lib.training.studies import DEMO
 from papers import kept_curves, smoke
 from papers.c import reviews, reviews_figure
@@ -112,6 +115,23 @@ DOTS = "dots: seeds, bars: 95 % intervals"
 MARKS = f"lines: medians, thin: runs, {DOTS}, stars: the paper's"
 accuracy = picture(reviews_figure.accuracy_figure, "IMDb table", MARKS, verdicts[0])
 accuracy[0]
+
+# %% [markdown]
+# ## At the paper's own size and rates
+#
+# `python -m lib.training imdb_paper` trains the smallest of the paper's networks, on whole words, and needs a GPU. One H100 had time for two seeds and 4,000
+# steps, 16 epochs of the paper's 1,000. [The protocol](protocol.md) fixed this before the run: two seeds give no verdict. Look at the
+# order, and at the last line. As in the paper $\ell_{1.1}$ comes first; $\ell_3$, second in the paper, comes last. Every network is below the bag of its words, and far from
+# 99.5 % of the training reviews.
+
+# %%
+full = load(files.ROOT / "figures" / "desk" / "imdb_paper.npz")
+print("rule   paper   test   seeds          training reviews")
+for rule, theirs in reviews.PAPER.items():
+    seeds = reviews.accuracy(full, rule)
+    trained = np.mean([reviews.at_end(end, "training_accuracy") for end in full.runs(rule)])
+    print(f"{rule:5}{theirs:8.1%}{seeds.mean():7.1%}   {seeds[0]:.1%}, {seeds[1]:.1%}  {trained:6.1%}")
+print(f"a bag of the same words {full.baselines()['bag of words']:.1%}")
 
 # %% [markdown]
 # ## How large the weights are
