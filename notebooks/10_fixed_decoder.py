@@ -89,7 +89,7 @@ statements.quoted(
 #
 # Every sample of a class has the same [opt token](words.md): the mean of its class, of norm `signal`. All other tokens are
 # Gaussian noise, `noise` per entry, orthogonal to both means. The two means are orthogonal in Figure 2 and opposite (antipodal) in
-# Figure 5, as we read the paper. Its sizes, noise, steps and cap did not survive in the text at hand: **these are our settings**.
+# Figure 5, as we read the paper. Its sizes, noise, steps and cap did not survive in our copy of the paper: **these are our settings**.
 
 
 # %%
@@ -138,7 +138,7 @@ print(f"least margin {(A @ W_mm.ravel()).min():.6f}, ||W_mm|| = {np.linalg.norm(
 # %% [markdown]
 # **Which hypotheses hold?** Assumption 2 does: noise tokens are orthogonal to the head, so their scores are
 # zero. Assumption 1, as we read it, does not: the samples of a class share their opt token. (A footnote of the paper extends its
-# results to antipodal opt tokens, without a proof in the text at hand.) Printed: the largest difference between scores
+# results to antipodal opt tokens, without a proof in our copy.) Printed: the largest difference between scores
 # that should be equal, and in seed 0 the largest cosine of two opt tokens and of two others.
 
 # %%
@@ -240,7 +240,7 @@ print(inspect.getsource(attention.gradients))
 #   a cap and NGD with momentum drop below the panel first, and how slowly GD falls. The claim `fastest` counts the iterations of each rule to the
 #   dotted line; Polyak's are at the mark.
 # * **Norm.** Look at NGD: soon it grows by nearly one step length an iteration, the most it can.
-# * **Weight of the opt token.** Look at the order: Polyak, GD, NGD with momentum, NGD. In Figure 2 NGD with momentum passes GD above 0.85, and near 1
+# * **Weight of the opt token.** The first to rise is Polyak's, then GD's, that of NGD with momentum, NGD's. In Figure 2 NGD with momentum passes GD above 0.85, and near 1
 #   NGD does too.
 # * **Alignment** (Figure 2), the cosine between $W_t$ and $W_{mm}$, and **direction error**, the distance between their directions. Look at the slope of NGD: steeper than the dashed bound $t^{-1/2}$, by the
 #   exponent that stands in the panel.
@@ -267,7 +267,7 @@ figures["antipodal"]
 # %% [markdown]
 # ## Claims
 #
-# A [claim](words.md) is a measured number, the worst over all seeds, samples and iterations, beside the bound that a statement sets.
+# A [claim](words.md) is a measured number, the worst over all seeds, samples and iterations, beside its bound, from a statement or ours.
 # Those that fail are printed, all stand in the [record](../figures/demo/fastrates_fig5.json). This page is a run of minutes (demo [scale](words.md)).
 
 # %%
@@ -306,17 +306,17 @@ tables["antipodal"]
 
 # %% [markdown]
 # One claim fails, `lemma5.rises`, in one draw of a hundred with antipodal means: a $p_{opt}$ of at most 1/2 falls for a
-# while. (Its number compares with the record before, the panel with the start.) Under Assumption 1, Lemma 5 as we read it
-# excludes that: a sample's own part of the gradient decides. Here sample $j$ moves sample $i$ in proportion to $\langle z_i, z_j\rangle$, up or down. In a hundred draws with
-# orthogonal means no small weight falls.
+# while. (The claim compares each recorded weight with the one before, the panel with the first.) Under Assumption 1, Lemma 5 as we read it
+# excludes that: a sample's own part of the gradient decides. Here sample $j$ moves the margins of sample $i$ by $\langle z_i, z_j\rangle$ times a product of token differences, up or down. In a hundred draws with
+# orthogonal means no weight of at most 1/2 falls.
 
 # %% [markdown]
 # ## A rule of your own
 #
 # `dynamics.custom` takes any step size $\eta_t$, as a function of $t$, $L - L^*$ and $\lVert\nabla L\rVert$. A constant is GD, a
 # constant over $\lVert\nabla L\rVert$ is NGD. Here is one between; write yours in its place. *Prediction:* late in training $\lVert\nabla L\rVert$ falls
-# exponentially in $\lVert W\rVert$. A step of this rule is proportional to $\sqrt{\lVert\nabla L\rVert}$, one of GD to $\lVert\nabla L\rVert$. So $\lVert W\rVert$ still grows like
-# $\log t$, but twice as fast as under GD: compare its growth after step 50.
+# exponentially in $\lVert W\rVert$. A step of this rule is proportional to $\sqrt{\lVert\nabla L\rVert}$, one of GD to $\lVert\nabla L\rVert$. If $\lVert\nabla L\rVert$ is $e^{-c\lVert W\rVert}$, then
+# $\lVert W\rVert$ grows like $(\log t)/c$ under GD and like $2(\log t)/c$ here: compare its growth after step 50.
 
 
 # %%
@@ -349,7 +349,7 @@ np.testing.assert_allclose(W, races["mine"].weights(0)[0], atol=1e-9 * np.abs(W)
 # | NGD-mom | | | $t^{-1.00}$ |
 # | Polyak, no cap | $\tilde O(t^{-1/2})$ (Theorem 7) | | $t^{-1.00}$ |
 #
-# The last column is the last decade of [notebook 11](11_long_horizon.ipynb). Why $1/t$ is the subject of [the law of the margins](40_law_of_margins.ipynb).
+# An empty field was not stated, or not fitted. The last column is the last decade of [notebook 11](11_long_horizon.ipynb). Why $1/t$ is the subject of [the law of the margins](40_law_of_margins.ipynb).
 #
 # ## Change this
 #
