@@ -33,7 +33,7 @@
 # ![For each optimiser its share of the largest margin in the norm predicted for it, and its best share in another norm](../figures/desk/atlas_map.png)
 #
 # *Twenty draws (desk [scale](words.md), the larger of two sizes of run). Filled: the norm predicted; hollow: the best other; how far left of 1:
-# what is lacking. [The protocol](atlas_protocol.md) has predictions and bounds, and says which of them were committed before the runs.*
+# what is lacking. Rules that this page does not name stand under "Every rule's step in one line". [The protocol](atlas_protocol.md) has predictions and bounds, and says which of them were committed before the runs.*
 #
 # The story ends with "What we saw"; four appendices follow. Answers in bold are from the desk scale.
 #
@@ -74,10 +74,11 @@
 # * A step raises $g_m$ by $\eta_t\langle A_m,D_t\rangle$, and to first order lowers its term by that fraction. So it multiplies $L-L^*$ by
 #   $1-\eta_t\langle\sum_m\pi_mA_m,D_t\rangle$. This is $1-\eta_tN^*(\sum_m\pi_mA_m)$, since $D_t$ is steepest for $G$, which is along this sum.
 # * Whatever the shares, $N^*(\sum_m\pi_mA_m)\ge\gamma_N$: some matrix of norm one has at least the margin $\gamma_N$ on every $A_m$.
-# * Second orders add up to $O(\sum\eta^2)$, so $L-L^*$ is at most of order $\exp(-\gamma_N\sum\eta+O(\sum\eta^2))$. The least margin sets its
-#   size. So $\min_mg_m\ge\gamma_N\sum\eta-O(1+\sum\eta^2)$, while $N(W_t)\le\sum\eta$ from zero. Divide.
+# * Second orders add up to $O(\sum\eta^2)$, so $L-L^*$ is at most of order $\exp(-\gamma_N\sum\eta+O(\sum\eta^2))$. Its
+#   largest term, $e^{-\min_mg_m}$ up to a constant, is no larger. So $\min_mg_m\ge\gamma_N\sum\eta-O(1+\sum\eta^2)$, while $N(W_t)\le\sum\eta$ from zero. Divide.
 #
-# This gives $r_N\to1$ for steps like $t^{-1/2}$ or $t^{-1}$. For constant steps it leaves $1-r_N=O(\eta)$; that it goes on falling is measured.
+# This sketch, no proof, assumes that the run keeps its tokens. It gives $r_N\to1$ for steps like $t^{-1/2}$ or $t^{-1}$. For constant steps, those of the map, it leaves
+# $1-r_N=O(\eta)$; that it goes on falling is measured.
 #
 # **Whose.** Most rows measure what others proved, mostly for linear models (Sources). Ours are the runs on attention's $W$, and the
 # claims marked "ours, beyond".
@@ -243,7 +244,8 @@ for iterations in (5, 10):
 #
 # **Question.** AdaGrad, and Adam on single samples, reach none of the seven norms. Is there one whose margin they maximise?
 #
-# **Answer.** AdaGrad's ratio is larger in a norm that it makes itself than in any of the seven, in every run. For Adam on single samples the data choose
+# **Answer.** AdaGrad's ratio is larger in a norm that it makes itself than in any of the seven, in every run, but far from 1: that it maximises this
+# margin is not shown. For Adam on single samples the data choose
 # one; after a million steps the worst run has the ratio 0.928, so it is not there yet.
 #
 # A rule that divides entry $jk$ of the gradient by a fixed $H_{jk}$ is gradient descent in the norm
@@ -261,7 +263,7 @@ for iterations in (5, 10):
 # the gradient of sample $i$ is along $P_i$, and $v$ averages its square over the samples.
 #
 # *When?* If $\epsilon=0$, samples come in turn, and the selected tokens have the higher score. And $v$ must average over many passes
-# through the samples, yet fall as fast as squared gradients do. It falls by the factor $\beta_2$ a step at most, so margins must grow by less than
+# through the samples, yet fall as fast as squared gradients do, which fall like $e^{-2g}$. It falls by the factor $\beta_2$ a step at most, so margins must grow by less than
 # $\frac12\log(1/\beta_2)$ a step. Baek, Song and Yun
 # (2510.26303) prove it for linear models and Adam's limit $\beta_2\to1$.
 #
@@ -291,7 +293,7 @@ own_table
 # $\lambda$, how much of the largest margin it then lacks. The prediction is 2 % off or less in each rule's median run, 26 % in the worst. Under strong decay some runs select other tokens.
 #
 # *Why.* From $N(W_0)\le1/\lambda$, with $\eta\lambda\le1$ and no step direction longer than 1 in $N$, the norm cannot exceed $1/\lambda$ (AdamW's steps can be a little longer). Where it rests at this bound its margins are, by the law, $\gamma_N/\lambda+o_m$, with its [offsets](words.md) $o_m$.
-# So $1-r_N$ is $-\lambda\min_mo_m/\gamma_N$ to first order. For norms other than Frobenius the law is carried over here, not proved. Each
+# So $1-r_N$ is $-\lambda\min_mo_m/\gamma_N$ to first order; the least offset is negative. For norms other than Frobenius the law is carried over here, not proved. Each
 # rule runs with several $\lambda$. The number after its name is about the largest margin that $\lambda$ allows, $\gamma_N/\lambda$. Printed: where that is below 1 in some run.
 
 # %%
@@ -388,7 +390,7 @@ figure_adam
 # ## Sources
 #
 # The page's last table tests three more predictions: single samples keep the norm if the gradient of all, once a pass, corrects
-# theirs (variance reduction); signs of the polar factor (OLion) end between the spectral norm and $\ell_\infty$; turned keys and queries change Adam's result, not that of polar steps.
+# theirs (variance reduction); signs of the polar factor (OLion) end between the spectral norm and $\ell_\infty$; if $W$ is a product of keys and queries, turning both changes Adam's result, not that of polar steps.
 #
 # <details><summary>Who proved what that is measured here</summary>
 #
