@@ -23,7 +23,7 @@
 # for ever, but its *direction* converges, to the solution of a small geometric problem that
 # you can solve by eye. Paper A (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv
 # 2402.05738) proves this under assumptions, printed below, that these two examples do not satisfy. That the problem is a support
-# vector machine is due to arXiv 2308.16898.
+# vector machine is due to arXiv 2306.13596 and, for this $W$, 2308.16898.
 #
 # ![An arrow, the direction of the weights, turns to a dashed ray while one token of each example grows and the others shrink](../figures/turning.gif)
 #
@@ -223,7 +223,7 @@ for t in (1, 10, 100, 1000, steps):
 # `lib` trains many problems in one call, and keeps logarithms, so that a vanishing gradient loses no digits. It must give the same
 # numbers. Its duality gap is how far $\|W\|$ lies above a lower bound that the duals give, as a share of $\|W\|$: where it is 0, no smaller
 # matrix satisfies the constraints. Last come three
-# [claims](words.md): each compares a measured number with a bound that it has to keep.
+# [claims](words.md): each compares a measured number with a bound, ours or the theorem's, which promises nothing here.
 
 # %%
 data = attention.token_set(X, y, z, u)
@@ -252,7 +252,7 @@ table
 #
 # Look at the left and the middle: each curve is $W_t z_i$, a column of $W_t$, from its start (circle) on. A logit is the product of a token
 # with it, so both live in the plane of the tokens. Each curve ends beside the dashed ray, the direction of $W_{mm} z_i$. The distance to
-# the ray stays bounded while the curve grows, so the angle shrinks. Look at the right: the distance of the directions falls like $1/t$.
+# the ray stays bounded while the curve grows, so the angle shrinks. Look at the right: the distance of the directions falls like $1/\|W_t\|$, so like $1/t$.
 
 
 # %%

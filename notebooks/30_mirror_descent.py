@@ -109,7 +109,7 @@ def mirror_step(W, downhill, p):
 # ## What it should converge to
 #
 # **The SVM of paper C** is that of notebook 10 in another norm: $W_{mm}$ has the least $\ell_p$ norm among all $W$ with every
-# $g_m\ge1$. Then $\gamma_p=1/\lVert W_{mm}\rVert_p$ is the largest margin that a matrix of norm 1 can have.
+# $g_m\ge1$. Then $\gamma_p=1/\lVert W_{mm}\rVert_p$ is the largest least margin that a matrix of norm 1 can have.
 #
 # **Why?** The direction that training nears and the SVM's solution obey one equation: $\nabla\psi(W)$ is a sum of the $A_m$ of least
 # margin with weights $\ge0$. The size of $W$ does not matter: scaling $W$ only scales $\nabla\psi(W)$. Only one
@@ -227,7 +227,7 @@ for p, history in histories.items():
 # Which SVM is nearest, in the mean and in every run? And do the means agree with those of an independent program, of which we have the means alone (8, 8 and 4 seeds for $p=1.75$, 2 and 3)?
 # A [claim](words.md) holds if the measured number keeps the bound set for it.
 #
-# Then a table: a row is an exponent of training, a column the exponent of an SVM. Last it counts the runs whose ratio is largest in
+# Then a table: a row is an exponent of training, a column the exponent of an SVM; the divergence has the row's $\psi$, the ratio the column's norm. Last it counts the runs whose ratio is largest in
 # their own norm, and those whose tokens are locally optimal.
 
 # %%
@@ -266,7 +266,7 @@ figure
 #
 # One data set and $W_0 = 0$, as in the paper. Each path ends nearest to its own SVM; its ratio is largest in its own norm. The path of
 # $p = 3$ has about three quarters of the largest $\ell_3$ margin. For $p = 2$ and $p = 3$ the selected tokens are not even locally optimal, so that the "why" above
-# does not hold. Why these paths end so near is open.
+# does not hold: a pair whose other token has the higher score ends with a negative pull. Why these paths end so near is open.
 
 # %%
 single = tokens.unit_tokens(path_seed, n, T, d)
@@ -282,7 +282,7 @@ path_table
 # ## Head and attention together
 #
 # $\ell_p$-JointGD moves $W$ and $u$ by the same rule, each with its own gradient norm. Both start at zero, on the paper's two
-# samples. Prediction: $W$ turns to the $\ell_p$ [token SVM](words.md), and $u$ to the SVM that
+# samples; a gradient of zero gives no step. Prediction: $W$ turns to the $\ell_p$ [token SVM](words.md), and $u$ to the SVM that
 # classifies the selected tokens: least $\lVert u\rVert_p$ with $y_iu^\top x_{i,\alpha_i}\ge1$.
 
 # %%
@@ -334,7 +334,7 @@ for p, count in ((1.2, 1000), (2, 2000), (3, 20000)):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The fewer, the nearer $p$ is to 1.
+# The fewer, the nearer $p$ is to 1. That is so after the first step already: it says more of the map than of training.
 #
 # </details>
 #

@@ -16,8 +16,8 @@
 #
 # *Page 4 of 11 · before: [11](11_long_horizon.ipynb) · next: [41](41_how_margins_settle.ipynb) · 30 minutes · [words](words.md).* After it you can compute, from the dual variables, the constant in the error of attention's direction.
 #
-# **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) proves that normalised
-# gradient descent (NGD) turns the attention weights $W_t$ into the direction of a max-margin matrix $W_{mm}$. The *direction
+# **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) proves under its assumptions that
+# normalised gradient descent (NGD) turns the attention weights $W_t$ into the direction of a max-margin matrix $W_{mm}$. The *direction
 # error* is $\big\lVert W_t/\|W_t\|-W_{mm}/\|W_{mm}\|\big\rVert$. Theorem 1 bounds it by a multiple of $t^{-1/2}$,
 # up to logarithms.
 #
@@ -28,7 +28,7 @@
 # the support vectors. It **follows from the tokens that the run selects, their loss and scores, and the dual variables of their SVM**. The start and the pairs of tokens
 # that are no support vectors leave the rest, which is read off the run and can be the larger part.
 #
-# ![Every run's constant lies on the diagonal against the constant from the duals](../figures/desk/law_diagonal.png)
+# ![In every run the part of the constant in the support's span lies on the diagonal against the constant from the duals](../figures/desk/law_diagonal.png)
 #
 # *The larger of two sizes of run (desk [scale](words.md)), each mark a run: across, $C$ from the duals; up, from training. This page has 2 seeds, not 20.*
 #
@@ -124,7 +124,7 @@ figure
 # Hence
 # $$\|W_t\|\times\text{error}_t\to\sqrt{C^2+\|\omega_\infty\|^2},\qquad C=\|\rho_\perp\|.$$
 # The theorem's two limits are approached exponentially fast in $a_t-a_0$, with explicit constants; this one need not be, as a distance of unit vectors is that from the ray over $\|W_t\|$ to first order only. $C$ is the same for every
-# such rule and start that select these tokens, and knows the loss only through $\kappa$. $\omega_\infty$ is what $W_0$ and the pairs off the
+# rule of the note (steps along $\nabla L$: not Adam, not sign descent) and start that select these tokens, and knows the loss only through $\kappa$. $\omega_\infty$ is what $W_0$ and the pairs off the
 # support left. It may differ by rule, and is zero if $W_0=0$ and all pairs are on the support.
 #
 # **Why.** Once the other tokens' weights are small, $-\nabla L\approx\frac1n\sum_m\kappa_me^{-g_m}A_m$. The direction rests only where
@@ -299,7 +299,7 @@ joint_table
 # **Whose it is.** For linear classifiers the residual (here $\rho_\perp$) and its equations are due to Soudry et al. (arXiv 1710.10345), normalised
 # steps to Nacson et al. (1803.01905) and, with a $1/t$ rate, Ji and Telgarsky (1906.04540), a lower bound for them to Wang, Min and Wu (2311.14387).
 # Next-token prediction has a direction and a finite part too (2403.08081, with attention; 2402.18551). That attention ends along
-# a [token SVM](words.md) is in 2308.16898. Added here, *for attention*: the constant with head and loss in $\kappa$, steps of fixed length, the exact
+# a [token SVM](words.md) is in 2308.16898. Added here, *for attention*: the constant with head and loss in $\kappa$, also for steps of fixed length, the exact
 # order $1/t$, and the measurements. The note says what differs from each.
 #
 # ## Change this
@@ -336,13 +336,11 @@ for std in (0.0, 2.0):
 #
 # </details>
 #
-# **To prove.** Show that $C = 0$ if and only if $\kappa_m/\beta_m$ is the same for all pairs on the support, where the $A_m$ there are
-# linearly independent.
+# **To prove.** Show that $C = 0$ if and only if $\kappa_m/\beta_m$ is the same for all pairs on the support.
 #
 # <details><summary>Solution</summary>
 #
-# $C^2 = o^\top G^{-1} o$ with the Gram matrix $G$ of the support, which is positive definite, so $C = 0$ if and only if all
-# offsets $o_m$ are 0. They are $\log(\kappa_m/\beta_m)$ less a mean of these logarithms with positive weights: all 0 if and only
+# $\rho_\perp$ lies in the span of the $A_m$ and has the products $o_m$ with them, so it is 0 if and only if all offsets $o_m$ are. They are $\log(\kappa_m/\beta_m)$ less a mean of these logarithms with positive weights: all 0 if and only
 # if the logarithms are equal.
 #
 # </details>
