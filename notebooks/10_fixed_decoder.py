@@ -268,7 +268,8 @@ figures["antipodal"]
 # ## Claims
 #
 # A [claim](words.md) is a measured number, the worst over all seeds, samples and iterations, beside its bound, from a statement or ours.
-# Those that fail are printed, all stand in the [record](../figures/demo/fastrates_fig5.json). This page is a run of minutes (demo [scale](words.md)).
+# The rows `sharp` are predictions of ours: late, NGD's
+# margins grow by $\eta/\lVert W_{mm}\rVert$ a step, with momentum by ten times that, Polyak's without a cap by 1/2. Those that fail are printed, all stand in the [record](../figures/demo/fastrates_fig5.json). This page is a run of minutes (demo [scale](words.md)).
 
 # %%
 statements.quoted("A", STATEMENTS, "Lemma 5", "Lemma 6", "Lemma 7")
