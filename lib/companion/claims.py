@@ -42,8 +42,8 @@ DIGITS = (4, 7, 10, 13, 17)  # significant digits; 17 tell any two numbers apart
 class Claim:
     """One checked claim.
 
-    `bound` is what is asked of `measured`, by the statement or by us, as text ("≥ 0.11"); a NaN never `holds`.
-    `margin` is how many times over the bound is met: 1 at the edge, infinite where no
+    `bound` is what is asked of `measured`, by the statement or by us, as text ("≥ 0.11");
+    a NaN never `holds`. `margin` is how many times over the bound is met: 1 at the edge, infinite where no
     multiple breaks it. `kind` is one of KINDS, by default read off `source`. `interval`
     holds the ends of what the seeds gave. A row of a ledger also has the `number` of
     its statement, its `setting`, how many `seeds`, the wrong worlds in which it must
