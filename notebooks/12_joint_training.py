@@ -220,7 +220,7 @@ compared_rules
 # * **Alignments.** The axis is logarithmic in the distance from 1. Look at how far NGD is ahead in $W$.
 
 # %%
-about = f"Figure 3: (DM), from zero; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
+about = f"Paper A, Figure 3: (DM), from zero; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
 figure = figure3.draw(histories, ngd_step, about)
 figure
 

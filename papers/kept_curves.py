@@ -12,7 +12,7 @@ from lib.companion import claims, plots
 from lib.companion.claims import Claim, Table
 from lib.companion.record import Number, Run, finite
 from lib.training.curves import READINGS, Curve, Curves, load
-from papers import verdicts
+from papers import pieces, verdicts
 from papers.verdicts import UNDECIDED, Interval
 
 ABOVE = "interval above 0"
@@ -169,6 +169,29 @@ def losses(ax, curves: Curves, shown: Callable[[str], str] = str) -> None:
         loss = [run.readings()[READINGS:] for run in runs]
         medians(ax, longest[READINGS:], loss, shown(rule), rule)
     ax.set(title="Training loss, fixed rows", xlabel="Step")
+
+
+def accuracies(ax, curves: Curves, shown: Callable[[str], str] = str) -> None:
+    """Test accuracy over steps on sampled rows; marks: the mean over seeds at the end, on all rows.
+
+    Dotted: that of the best plain classifier. `shown` names a rule.
+    """
+    ends = []
+    for rule in curves.configuration["rates"]:
+        runs, look = curves.runs(rule), plots.look(rule)
+        accuracy = [100 * run.metrics["test_accuracy"][1:] for run in runs]  # no guesses
+        steps = max((run.evaluated_at for run in runs), key=len)[1:]
+        medians(ax, steps, accuracy, shown(rule), rule)
+        last = 100 * np.mean([run.hits.mean() for run in runs])
+        end = np.median([run.clock["at"][-1] for run in runs])
+        ax.plot(end, last, markersize=5, **look.mark)
+        ends.append((last, f"{last:.1f}", look.colour))
+    if plain := curves.baselines():
+        best = max(plain, key=plain.__getitem__)
+        ax.axhline(100 * plain[best], **plots.LEVEL)
+        pieces.note(ax, f"{best}: {100 * plain[best]:.1f}", colour=plots.GREY)
+    ax.set(title="Test accuracy (%)", xlabel="Step (marks: all rows)")
+    pieces.end_labels(ax, ends)
 
 
 def rates_figure(curves: Curves, last: Callable[[Curve], float], name: str) -> Figure:
