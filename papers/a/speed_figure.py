@@ -66,9 +66,8 @@ def _accuracies(ax, curves: Curves) -> None:
     ends = []
     for rule in curves.configuration["rates"]:
         runs, look = curves.runs(rule), plots.look(rule)
-        accuracy = [100 * run.metrics["test_accuracy"][1:] for run in runs]  # no guesses
-        steps = max((run.evaluated_at for run in runs), key=len)[1:]
-        medians(ax, steps, accuracy, rule, rule)
+        known = [(run.evaluated_at, 100 * run.metrics["test_accuracy"]) for run in runs]
+        medians(ax, [(x[1:], accuracy[1:]) for x, accuracy in known], rule, rule)  # no guesses
         last = 100 * np.mean([run.hits.mean() for run in runs])
         end = np.median([run.clock["at"][-1] for run in runs])
         ax.plot(end, last, markersize=5, **look.mark)
@@ -90,8 +89,8 @@ def _steps(ax, curves: Curves) -> None:
         if rule in STEP_SIZED:
             kernel = np.ones(window) / window
             means = [np.convolve(run.step_size.astype(float), kernel, "valid") for run in runs]
-            lines = [row[::10] for row in means]
-            medians(ax, np.arange(max(map(len, lines))) * 10 + window, lines, rule, rule)
+            lines = [(np.arange(window, window + len(row), 10), row[::10]) for row in means]
+            medians(ax, lines, rule, rule)
         elif rule == "SGD":
             ax.axhline(runs[0].rate, label=rule, **plots.look(rule).line)
     ax.set(title="Step size taken", xlabel="Step", yscale="log")

@@ -12,7 +12,6 @@ from lib.networks.measures import EDGES
 from lib.training.curves import Curves
 from papers import kept_curves, pieces
 from papers.c import reviews, vision
-from papers.kept_curves import together
 from papers.verdicts import Interval
 
 WHEN = {"start": "start", "last": "end"}
@@ -29,8 +28,8 @@ def _training_panels(axes, curves: Curves) -> None:
     ends = []
     for rule in curves.rates():
         runs = curves.runs(rule)
-        accuracy = 100 * together([run.metrics["test_accuracy"] for run in runs])
-        plots.band(axes[1], runs[0].evaluated_at[: accuracy.shape[1]], accuracy, shown(rule), rule)
+        known = [(run.evaluated_at, 100 * run.metrics["test_accuracy"]) for run in runs]
+        kept_curves.medians(axes[1], known, shown(rule), rule)
         last = 100 * reviews.accuracy(curves, rule).mean()
         ends.append((last, f"{last:.1f}", plots.look(rule).colour))
     axes[1].set(title="Test accuracy (%)", xlabel="Step")
