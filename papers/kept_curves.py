@@ -153,21 +153,20 @@ def together(rows: list[np.ndarray]) -> np.ndarray:
     return np.stack([row[: min(map(len, rows))] for row in rows])
 
 
-def medians(ax, x: np.ndarray, runs: Sequence[np.ndarray], label: str, rule: str) -> None:
-    """Every run over the first of `x`, thin, to its own end; their median to the first end."""
-    for run in runs:
-        ax.plot(x[: len(run)], run, color=plots.look(rule).colour, linewidth=0.7, alpha=0.6)
-    median = np.median(together(runs), axis=0)
+def medians(ax, runs: Sequence[tuple], label: str, rule: str) -> None:
+    """Every run (x, values), thin, to its own end; their median to where the first ends."""
+    for x, values in runs:
+        ax.plot(x, values, color=plots.look(rule).colour, linewidth=0.7, alpha=0.6)
+    median = np.median(together([values for _, values in runs]), axis=0)
     plots.band(ax, x[: len(median)], median, label, rule, marker="." * (len(median) == 1))
 
 
 def losses(ax, curves: Curves, shown: Callable[[str], str] = str) -> None:
     """The clock's readings, by which targets are judged; `shown` names a rule."""
     for rule in curves.configuration["rates"]:
-        runs = curves.runs(rule)
-        longest = max((run.clock["at"] for run in runs), key=len)
-        loss = [run.readings()[READINGS:] for run in runs]
-        medians(ax, longest[READINGS:], loss, shown(rule), rule)
+        read = [(run.clock["at"], run.readings()) for run in curves.runs(rule)]
+        late = [(x[READINGS:], loss[READINGS:]) for x, loss in read]
+        medians(ax, late, shown(rule), rule)
     ax.set(title="Training loss, fixed rows", xlabel="Step")
 
 
@@ -179,9 +178,9 @@ def accuracies(ax, curves: Curves, shown: Callable[[str], str] = str) -> None:
     ends = []
     for rule in curves.configuration["rates"]:
         runs, look = curves.runs(rule), plots.look(rule)
-        accuracy = [100 * run.metrics["test_accuracy"][1:] for run in runs]  # no guesses
-        steps = max((run.evaluated_at for run in runs), key=len)[1:]
-        medians(ax, steps, accuracy, shown(rule), rule)
+        known = [(run.evaluated_at, 100 * run.metrics["test_accuracy"]) for run in runs]
+        later = [(x[1:], accuracy[1:]) for x, accuracy in known]  # no guesses
+        medians(ax, later, shown(rule), rule)
         last = 100 * np.mean([run.hits.mean() for run in runs])
         end = np.median([run.clock["at"][-1] for run in runs])
         ax.plot(end, last, markersize=5, **look.mark)

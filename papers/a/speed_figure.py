@@ -68,8 +68,8 @@ def _steps(ax, curves: Curves) -> None:
         if rule in STEP_SIZED:
             kernel = np.ones(window) / window
             means = [np.convolve(run.step_size.astype(float), kernel, "valid") for run in runs]
-            lines = [row[::10] for row in means]
-            medians(ax, np.arange(max(map(len, lines))) * 10 + window, lines, rule, rule)
+            lines = [(np.arange(window, window + len(row), 10), row[::10]) for row in means]
+            medians(ax, lines, rule, rule)
         elif rule == "SGD":
             ax.axhline(runs[0].rate, label=rule, **plots.look(rule).line)
     ax.set(title="Step size taken", xlabel="Step", yscale="log")
