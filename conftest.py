@@ -48,7 +48,6 @@ LONGEST = (
     "43_map_of_the_constant",
     "45_atlas_of_networks",
     "test_batch",
-    "test_checkpoints",
     "test_parallel",
     "test_wheel",
     "test_site",

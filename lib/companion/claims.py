@@ -1,6 +1,6 @@
 """A claim: one statement of a paper, the number measured for it, and the bound that theory sets.
 
-A number is printed with four digits; one that fails its bound with as many as show the failure.
+A number is printed with four digits; one that fails without a verdict with as many as show it.
 """
 
 import math

@@ -79,7 +79,7 @@ def bag_of_words(columns: Sequence[tuple], labels: tuple, **how) -> np.ndarray:
 
 
 def matrices(model: nn.Module) -> dict[str, np.ndarray]:
-    """The matrices of `model` that are trained, by name, in order; no vectors."""
+    """The parameters of two axes or more that `model` trains, by name, in order."""
     trained = {name: p for name, p in model.named_parameters() if p.ndim > 1 and p.requires_grad}
     return {name: p.detach().cpu().numpy() for name, p in trained.items()}
 
