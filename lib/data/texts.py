@@ -57,7 +57,7 @@ class TextSet(Shapes):
     def hold_out(self, rows: int) -> tuple["TextSet", "TextSet"]:
         """(all but `rows`, `rows`) rows at random; ValueError unless 0 < rows < all there are."""
         if not 0 < rows < len(self):
-            raise ValueError(f"rows must be above 0 and below {len(self)}, all there are; got {rows}")
+            raise ValueError(f"rows must be above 0, below {len(self)}, all there are; got {rows}")
         order = seeds.stream(0, "split").permutation(len(self))
         return self.take(order[rows:]), self.take(order[:rows])
 

@@ -86,7 +86,7 @@ def matrices(model: nn.Module) -> dict[str, np.ndarray]:
 
 def hoyer(W: np.ndarray) -> float:
     """The Hoyer index (√N - ‖w‖₁ / ‖w‖₂) / (√N - 1) of the N entries of W, of any shape: 0 if all
-    are equally large, 1 for one entry alone, NaN for W = 0. Source: Hoyer (2004)."""
+    are equally large, 1 for one entry alone, NaN for W = 0 or N = 1. Source: Hoyer (2004)."""
     size = np.abs(np.asarray(W, dtype=np.float64)).ravel()
     root = np.sqrt(size.size)
     with np.errstate(invalid="ignore", divide="ignore"):
