@@ -1,4 +1,4 @@
-"""Settings of the session: nothing in it writes into figures/, runs/ or the user's home."""
+"""Settings of the session: nothing in it writes into figures/, runs/ or, but fonts' names, the user's home."""
 
 import os
 import re
