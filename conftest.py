@@ -1,4 +1,4 @@
-"""Settings of the session: nothing in it writes into figures/, runs/ or, but fonts' names, the user's home."""
+"""Settings of the session: it writes nothing into figures/ or runs/, into the home only caches."""
 
 import os
 import re
