@@ -201,7 +201,7 @@ def _union_bound(sizes, delta):
 
 
 def _start_size(tokens):
-    """The entry size of W_0 at which Lemma 4's c is 1/2: weights up to e off 1/T."""
+    """An entry size of W_0 at which Lemma 4's c is at most 1/2: weights at most e off 1/T."""
     _, n, T, _ = tokens.shape
     tail = np.sqrt(2 * np.log(2 * n * T / DELTA))
     return float(0.5 / (fixed_head.bound_on_tokens(tokens).max() ** 2 * tail))
@@ -449,7 +449,7 @@ def _beyond_rows(sizes, world):
     seeds, late = range(sizes.seeds), sizes.joint_steps / 10
     two, four = sizes.data_model(seeds), sizes.data_model(seeds, T=4)
     near = four.X.copy()
-    for run, seed in enumerate(seeds):  # the other tokens differ by a tenth of their length
+    for run, seed in enumerate(seeds):  # the other tokens move by a tenth of their length
         length = 0.1 * np.linalg.norm(four.X[run], axis=-1, keepdims=True) / np.sqrt(sizes.joint_d)
         added = length * stream(seed, "draws").standard_normal(near[run].shape)
         opt = np.arange(4) == four.opt[run][:, None]
