@@ -1,7 +1,7 @@
 """Steps and the law of the margins: growing until it is seen, or too long to settle.
 
-One step of any rule that raises the margins by s multiplies a wrong offset in the mode of
-eigenvalue lambda by 1 - s lambda.
+One step of any rule without momentum that raises the margins by s multiplies a wrong offset
+in the mode of eigenvalue lambda by 1 - s lambda.
 """
 
 from collections.abc import Mapping, Sequence
