@@ -31,7 +31,7 @@ STUDIES = {
 # What nobody else can get, by the revision that a study's data had.
 PRIVATE = {
     "cfabc82d805f2592": "MultiNLI, a private sample (about a tenth of the training pairs)",
-    "fa619d477c022b72": "CivilComments, a private sample (6,988 comments, half of them toxic)",
+    "fa619d477c022b72": "CivilComments, a private sample (6,988 training comments, half toxic)",
 }
 
 

@@ -457,7 +457,7 @@ def _beyond_rows(sizes, world):
     cases = {
         "(DM), u_0 and W_0 Gaussian, 0.001": ("Section 4.1", two, 0.001),
         "(DM), T = 4": ("Section 4.2", four, 0.0),
-        "(DM), T = 4, other tokens 10 % apart": ("Section 4.2", replace(four, X=near), 0.0),
+        "(DM), T = 4, other tokens moved by 10 %": ("Section 4.2", replace(four, X=near), 0.0),
     }
     for setting, (number, drawn, u_std) in cases.items():
         data, head, by_decay = _joint_run(drawn, sizes, world, (2 / 3,), u_std)
