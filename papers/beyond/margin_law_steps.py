@@ -189,7 +189,7 @@ def _which_cycle(shares, across, starts, momentum=0.0, steps=3000):
 
 
 def search(count: int, pairs: int, momentum: float = 0.0, longer: int = 0) -> tuple[int, int]:
-    """How many of `count` random supports cycle at 0.9; how many after `longer`."""
+    """How many of `count` random supports go to and fro at 0.9; how many after `longer`."""
     draw, early, late = stream(pairs, "problems"), 0, 0
     for first in range(0, count, 50):
         shares, across = _random_supports(draw, min(50, count - first), pairs)
