@@ -106,7 +106,7 @@ def _best_rule(curves: Curves) -> tuple[str, float]:
 
 
 def edges(curves: Curves) -> dict[str, float]:
-    """Rules at the edge of the rates tried, but SPS where its cap hardly binds, and that rate."""
+    """Rules at the edge of the rates tried, and it; not SPS where its cap hardly binds."""
     at_edge = {}
     for rule, rate in curves.rates().items():
         trials = curves.trials(rule)

@@ -56,7 +56,7 @@ class World:
 
     @property
     def small(self) -> bool:
-        """Whether the falsehood is at most 5 %, 0.1 in an exponent, one sample or one pair."""
+        """Whether it is off by at most 5 %, 0.1 in an exponent, one sample or one pair."""
         text = FAMILIES[self.family][0]
         return "one" in text or abs(self.size) <= (0.05 if "%" in text else 0.1) + 1e-12
 

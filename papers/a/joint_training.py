@@ -55,7 +55,7 @@ def path_exponent(
 def growth(history: History, rule: str, decay: float, since: float, bound: str = "") -> list[Claim]:
     """-log L, ||W|| and ||u|| grow like S_t with steps (t+1)^-decay: their exponents in S_t.
 
-    Over t >= since. The first step does not count for W: the head is zero or random there.
+    Over t >= since. W's first step does not count: the head is zero or random there.
     """
     made, series = [], {"-log L": -history.log_gap, "||W||": history.norm}
     for name, values in (series | {"||u||": history.head_norm}).items():

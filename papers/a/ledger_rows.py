@@ -201,7 +201,7 @@ def _union_bound(sizes, delta):
 
 
 def _start_size(tokens):
-    """An entry size of W_0 at which Lemma 4's c is at most 1/2: weights at most e off 1/T."""
+    """An entry size of W_0 with Lemma 4's c at most 1/2: weights at most e off 1/T."""
     _, n, T, _ = tokens.shape
     tail = np.sqrt(2 * np.log(2 * n * T / DELTA))
     return float(0.5 / (fixed_head.bound_on_tokens(tokens).max() ** 2 * tail))
