@@ -119,7 +119,7 @@ def main(words: Sequence[str] | None = None) -> None:
     _write_failures()
     rows = [row for of_paper in measured.values() for row in of_paper.values()]
     small = sum(row["small"] for row in rows)
-    print(f"{small} of {len(rows)} rows catch 5 %, 0.1 in an exponent, one sample or one pair")
+    print(f"{small} of {len(rows)} rows catch 5 %, 0.1 in an exponent, one sample or pair")
 
 
 if __name__ == "__main__":

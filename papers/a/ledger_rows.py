@@ -449,7 +449,7 @@ def _beyond_rows(sizes, world):
     seeds, late = range(sizes.seeds), sizes.joint_steps / 10
     two, four = sizes.data_model(seeds), sizes.data_model(seeds, T=4)
     near = four.X.copy()
-    for run, seed in enumerate(seeds):  # the other tokens move by a tenth of their length
+    for run, seed in enumerate(seeds):  # others move by a tenth of their length
         length = 0.1 * np.linalg.norm(four.X[run], axis=-1, keepdims=True) / np.sqrt(sizes.joint_d)
         added = length * stream(seed, "draws").standard_normal(near[run].shape)
         opt = np.arange(4) == four.opt[run][:, None]
