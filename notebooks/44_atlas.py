@@ -147,7 +147,7 @@ for norm, direction in directions.items():
     print(f"descent in {norm!s:9}", *(f"{N}: {ratio(one, W[None], N)[0]:.3f} " for N in norms))
 
 # %% [markdown]
-# Look at the diagonal: each rule leads in its own norm. For a rule of your own, write `directions["mine"] = ...` before the loop. This loop ends where the square of $e^{-g_m}$ underflows.
+# Look at the diagonal: each rule leads in its own norm. For a rule of your own, write `directions['mine'] = ...` before the loop. This loop ends where the square of $e^{-g_m}$ underflows.
 # `papers.beyond.engine` keeps logarithms, and goes on.
 #
 # ## The map, small
@@ -379,7 +379,6 @@ table_adam
 about_adam = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {sweep_steps:,} steps; dotted: 0.99"
 figure_adam = atlas_figures.memory(memories, forgets, epsilons, stops, by_batch, own_of)
 plots.caption(figure_adam, about_adam)
-figure_adam
 
 # %% [markdown]
 # Left: look at how the $\ell_\infty$ line falls as memory gets longer, to the left. With $\beta_2=0$ the mean $M$ is
