@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from functools import reduce
 from pathlib import Path
 
 import torch
@@ -70,9 +71,7 @@ def _run(chosen: argparse.Namespace) -> str:
     """What is to be said at the end."""
     if chosen.study not in STUDIES:
         raise ValueError(f"there is no study {chosen.study!r}, only {', '.join(STUDIES)}")
-    study = STUDIES[chosen.study]
-    for word in chosen.set:
-        study = _changed(study, word)
+    study = reduce(_changed, chosen.set, STUDIES[chosen.study])
     if chosen.one:
         rule, *numbers = chosen.one
         rate, seed = map(_value, numbers)
@@ -87,7 +86,7 @@ def _run(chosen: argparse.Namespace) -> str:
         work.run()
         return f"{study.name}: {work.left()}, in {work.folder}"
     path = chosen.keep / f"{study.name}.npz"
-    if path.exists() and load(path).digest != work.key:
+    if path.exists() and load(path).configuration != work.configuration:
         raise ValueError(f"{path} is of another study: move it away")
     work.collected().save(path)
     return f"{path}: {work.left()}"
@@ -97,9 +96,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit status: 3 where time ran out, and 1, with one
     printed sentence, for an error that a user can mend."""
     sys.stdout.reconfigure(line_buffering=True)
-    status = 0
     try:
-        words = _run(_options(arguments))
+        words, status = _run(_options(arguments)), 0
     except OutOfTime as rest:
         words = f"the minutes are used up: {rest}; the same command goes on from here"
         status = 3
