@@ -277,5 +277,5 @@ def test_bad_sizes():
     for size in (0, 61):
         with pytest.raises(ValueError, match="size must lie between 1 and the 60 rows"):
             Batches(*clusters(), size, 0)
-    with pytest.raises(ValueError, match="6 rows cannot be shared equally by 4 processes"):
+    with pytest.raises(ValueError, match="6 rows cannot be shared equally by 4 proc"):
         Batches(*clusters(), 6, 0, part=(0, 4))
