@@ -33,7 +33,7 @@ def _options(arguments: list[str] | None = None) -> argparse.Namespace:
     words = f"this run alone; seed {TUNING_SEED} is that of the trials"
     add("--one", nargs=3, metavar=("RULE", "RATE", "SEED"), help=words)
     add("--minutes", type=float, default=math.inf, help="train so long, and save")
-    add("--keep", type=Path, metavar="DIR", help="only write the curves so far, STUDY.npz")
+    add("--keep", type=Path, metavar="DIR", help="only write its curves so far to DIR")
     add("--state", type=Path, default=state, help="folder of the runs, runs/studies")
     add("--cpu", action="store_true", help="stay on the CPU even if there is a GPU")
     return parser.parse_args(arguments)
