@@ -91,7 +91,7 @@ def _mirrored(tensors: list[Tensor], exponent: float) -> list[Tensor]:
 class MirrorDescent(torch.optim.Optimizer):
     """l_p mirror descent: |θ⁺|^(p-1) sgn θ⁺ = |θ|^(p-1) sgn θ - η g, entry by entry.
 
-    `lr` is η, `p` any number above 1 (else ValueError); 2 is SGD. For p < 2 the inverse
+    `lr` is η, `p` finite, above 1 (else ValueError); 2 is SGD. For p < 2 the inverse
     map is flat at 0: a weight there moves by |η g|^(1/(p-1)), which in float32 rounds
     to 0 again. So the class keeps U = ∇ψ(θ), where η g adds up. Source: paper C,
     Algorithm l_p-AttGD as in its App. on real data (not normalised).
@@ -111,18 +111,16 @@ class MirrorDescent(torch.optim.Optimizer):
             lr, p = group["lr"], group["p"]
             members = [parameter for parameter in group["params"] if parameter.grad is not None]
             gradients = [parameter.grad for parameter in members]
-            images = [self._image(parameter, p) for parameter in members]
+            for parameter in members:
+                if "mirror" not in self.state[parameter]:
+                    wide = torch.promote_types(parameter.dtype, torch.float32)
+                    (U,) = _mirrored([parameter.detach().to(wide)], p - 1)
+                    self.state[parameter]["mirror"] = U
+            images = [self.state[parameter]["mirror"] for parameter in members]
             wide = [gradient.to(U.dtype) for gradient, U in zip(gradients, images)]
             torch._foreach_add_(images, wide, alpha=-lr)
             torch._foreach_copy_(members, _mirrored(images, 1 / (p - 1)))
         return loss
-
-    def _image(self, parameter: Tensor, p: float) -> Tensor:
-        state = self.state[parameter]
-        if "mirror" not in state:
-            wide = torch.promote_types(parameter.dtype, torch.float32)
-            (state["mirror"],) = _mirrored([parameter.detach().to(wide)], p - 1)
-        return state["mirror"]
 
 
 # Rule -> optimiser from parameters, rate and cap. The rate of SPS is its cap, and it has no other;
