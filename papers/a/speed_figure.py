@@ -138,7 +138,7 @@ def _growth(ax, curves: Curves) -> None:
         y = np.array([np.median(values) for values in grown.values()])
         for some, face in ((y > x, None), (y <= x, "none")):
             ax.plot(x[some], y[some], markersize=3, mfc=face, **plots.look(rule).mark)
-        words.append(f"{rule}: {(y > x).sum()} of {len(x)} above,\n{claim.verdict}")
+        words.append(f"{rule}: {(y > x).sum()}/{len(x)} above,\n{claim.verdict}")
         edges += [*x, *filter(lambda value: value > 0, y)]
         shrunk |= min(y) <= 0
     ends = np.array([min(edges) / 1.5, max(edges) * 1.5])
