@@ -13,9 +13,6 @@ import torch
 from torch import Tensor
 
 
-MANY = 1e6  # numbers from which on threads are worth their start
-
-
 @numba.njit(fastmath={"reassoc", "contract"}, nogil=True)
 def _square(values):
     total = 0.0
@@ -31,10 +28,11 @@ def norms(tensors: list[Tensor]) -> Tensor:
     # On a CPU torch sums wider than it reads one number at a time; a compiled loop does not.
     if all(t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors):
         arrays = [t.detach().numpy().ravel() for t in tensors]
-        threads = torch.get_num_threads() if sum(a.size for a in arrays) > MANY else 1
+        many = sum(a.size for a in arrays) > 1e6  # with fewer a thread's start costs more
+        threads = torch.get_num_threads() if many else 1
         if threads == 1:
             squares = list(map(_square, arrays))
-        else:  # one sum is one thread's, so that it rounds the same for any number of them
+        else:  # a sum is one thread's: it rounds the same for any number of them
             with ThreadPoolExecutor(threads) as pool:
                 squares = list(pool.map(_square, arrays))
         return torch.tensor(squares, dtype=torch.float64).sqrt()
