@@ -152,7 +152,7 @@ for norm, direction in directions.items():
 #
 # ## The map, small
 #
-# Every rule on two draws, 20,000 steps, not a million. Some are still on their way, and their claims fail below. A [claim](words.md) is a
+# Every rule on two draws, at most 20,000 steps, not a million. Some are still on their way, and their claims fail below. A [claim](words.md) is a
 # measured number beside the bound of the protocol:
 #
 # | claim | says | weight |

@@ -191,5 +191,5 @@ def made(device: str) -> dict:
         "device": device,
         "processor": torch.cuda.get_device_name() if device == "cuda" else capability,
         "threads": torch.get_num_threads(),
-        "products": torch.get_float32_matmul_precision(),  # "high" on a GPU that rounds to TF32
+        "products": torch.get_float32_matmul_precision(),  # "high": a GPU rounds to TF32
     }

@@ -5,6 +5,7 @@ On a GPU no value leaves the device inside a step.
 
 import math
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numba
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 
-@numba.njit(fastmath={"reassoc", "contract"})
+@numba.njit(fastmath={"reassoc", "contract"}, nogil=True)
 def _square(values):
     total = 0.0
     for i in range(values.size):
@@ -26,7 +27,14 @@ def norms(tensors: list[Tensor]) -> Tensor:
     those of entries below 1e-23 vanish, and with them a direction to be kept."""
     # On a CPU torch sums wider than it reads one number at a time; a compiled loop does not.
     if all(t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors):
-        squares = [_square(t.detach().numpy().ravel()) for t in tensors]
+        arrays = [t.detach().numpy().ravel() for t in tensors]
+        many = sum(a.size for a in arrays) > 1e6  # with fewer a thread's start costs more
+        threads = torch.get_num_threads() if many else 1
+        if threads == 1:
+            squares = list(map(_square, arrays))
+        else:  # a sum is one thread's: it rounds the same for any number of them
+            with ThreadPoolExecutor(threads) as pool:
+                squares = list(pool.map(_square, arrays))
         return torch.tensor(squares, dtype=torch.float64).sqrt()
     # Apple's devices have no float64.
     wide = torch.float32 if tensors[0].device.type == "mps" else torch.float64

@@ -185,7 +185,7 @@ def test_a_place_or_file_that_cannot_be_read_is_named(home, monkeypatch):
         (lambda: images.load("minst", "train"), "'minst'.* mnist, cifar"),
         (lambda: texts.load("multi_nli", "train").hold_out(0), "rows must be above 0, below 2"),
         (lambda: texts.load("multi_nli", "train").hold_out(2), "rows must be above 0, below 2"),
-        (lambda: texts.load("multi_nli", "train").balanced(8, 3), "no row of at most 3 char"),
+        (lambda: texts.load("multi_nli", "train").balanced(8, 3), "no row within 3 char"),
     ],
 )
 def test_an_unknown_name_and_a_count_that_cannot_be_are_refused(home, call, named):
