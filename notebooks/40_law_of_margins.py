@@ -245,7 +245,7 @@ about_diagonal = (
     f"Five settings, {seeds} seeds each, t = {steps:,}; synthetic, float64; {len(out)} runs refused; "
     f"filled: {alone} runs in which C is the whole error"
 )
-figure_diagonal = plots.caption(margin_law_figures.diagonal(kept), about_diagonal)
+figure_diagonal = plots.caption(margin_law_figures.diagonal(kept, proved), about_diagonal)
 figure_diagonal
 
 # %% [markdown]

@@ -115,12 +115,19 @@ def scaling(
     path.set_ylim(floors.floor.min() / 30, None)
     pieces.end_labels(path, ends)
     floor, distance, slope = plots.SERIES[:3]
-    plots.band(bottom, sizes, floors.floor.T, "floor", floor, marker="o", markersize=3)
     first = np.median(floors.floor[0])
-    for power, height, n in ((-1, first, sizes[-1]), (-2, first / 4, sizes[1])):
-        plots.power_law(bottom, (sizes[0], sizes[-1]), power, height, f"$n^{{{power}}}$")
-        below = height * (n / sizes[0]) ** power / 2  # of a line that falls: room to the left
-        bottom.text(n, below, f"$n^{{{power}}}$", color=plots.GREY, ha="right", va="top")
+    guides = (
+        (bottom, sizes, -1, first, "Theorem 2: $n^{-1}$", (4, 4)),
+        (bottom, sizes, -2, first / 4, "$n^{-2}$", (-4, -4)),
+        (powers, start[0], -1 / 2, 3 * np.median(start[1][:, 0]), "$n^{-1/2}$", (4, 4)),
+        (powers, sizes, -1, np.median(bias[:, 0]) / 3, "$n^{-1}$", (-4, -4)),
+    )
+    for axis, n, power, height, words, place in guides:
+        plots.power_law(axis, (n[0], n[-1]), power, height, words)
+        middle = np.sqrt(n[0] * n[-1])
+        at = middle, height * (middle / n[0]) ** power
+        pieces.beside(axis, *at, words, plots.GREY, place)
+    plots.band(bottom, sizes, floors.floor.T, "floor", floor, marker="o", markersize=3)
     plots.band(powers, *start, "start", distance, marker="s", markersize=3)
     plots.band(powers, sizes, bias, "bias", slope, marker="^", markersize=3)
     logs = dict(xscale="log", yscale="log", xlabel="samples $n$")

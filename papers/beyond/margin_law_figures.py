@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from lib.companion import plots
+from lib.companion.claims import Claim
 from lib.dynamics import History
 from papers import fits, pieces
 from papers.beyond import constant_map, global_map, head_law, joint_law, lp_law
@@ -106,8 +107,11 @@ def offsets(
     return figure
 
 
-def diagonal(comparisons: Sequence[runs.Comparison]) -> Figure:
-    """Each run's residual over C, and the whole error; filled: C is all of it."""
+def diagonal(comparisons: Sequence[runs.Comparison], proved: int) -> Figure:
+    """Each run's residual over C, and the whole error; filled: C is all of it.
+
+    In `proved` runs the theorem's hypotheses hold.
+    """
     figure, (line, whole) = plots.panels(1, 2, height=3.1)
     ratios, alone, looks, worst = {}, {}, [], 0.0
     for name, group, like in _by_setting(comparisons):
@@ -128,7 +132,8 @@ def diagonal(comparisons: Sequence[runs.Comparison]) -> Figure:
     line.set(title=r"$\|W_t\|\times$ error in the support's span")
     line.legend(**TITLED)
     found = f"all {len(comparisons)} runs on the line,\n{_off(worst)}"
-    pieces.note(line, f"{found}\n(asked: at most {BOUNDS['law.residual']:.0e})")
+    asked = f"(asked: at most {BOUNDS['law.residual']:.0e});"
+    pieces.note(line, f"{found}\n{asked}\nthe theorem's hypotheses hold in {proved}")
     far = 1.2 * max(map(np.max, ratios.values()))
     named = dict(title="The whole error over $C$", xlabel=r"$\|W_t\|\times$ error $/C$")
     pieces.strip(whole, ratios, (0.9, far), looks, 1.0, alone, **named)
@@ -186,11 +191,8 @@ def differences(fast: tuple, slow: tuple) -> Figure:
         ends = np.median(plain[:, -1]), np.median(errors[:, -1])
         colour = plots.look(rule).colour
         pieces.end_labels(axis, [(end, f"{end:.0e}", colour) for end in ends])
-        if rule == "NGD":
-            gap = dict(arrowprops=dict(arrowstyle="<->", color=plots.GREY))
-            axis.annotate("", (t[-1], ends[0] / 2), (t[-1], 2 * ends[1]), **gap)
-            nearer = rf"nearer by $10^{{{np.log10(ends[0] / ends[1]):.1f}}}$"
-            pieces.beside(axis, t[-1], np.sqrt(np.prod(ends)), nearer, place=(-8, 0))
+        nearer = f"nearer\nby $10^{{{np.log10(ends[0] / ends[1]):.1f}}}$"
+        pieces.gap(axis, t[-1], *ends, nearer)
     history, errors, law = slow
     t = history.iterations[6:].astype(float)
     rate = min(law.slowest[0], 1.0)
@@ -198,7 +200,7 @@ def differences(fast: tuple, slow: tuple) -> Figure:
     guide *= 2.5 * np.median(errors[:, -1]) / guide[-1]
     axes[1].plot(t, guide, **plots.PREDICTED)
     middle = t[len(t) // 2], guide[len(t) // 2]
-    pieces.beside(axes[1], *middle, rf"$t^{{-{rate:.2f}}}\log t$", place=(6, 6))
+    pieces.beside(axes[1], *middle, f"predicted:\n$t^{{-{rate:.2f}}}\\log t$", place=(6, 6))
     return figure
 
 
@@ -323,8 +325,12 @@ def heads(common: head_law.HeadRuns, each: head_law.HeadRuns) -> Figure:
     return figure
 
 
-def constants(points: Sequence[constant_map.Point], switches: Mapping[str, np.ndarray]) -> Figure:
-    """C along every axis, predicted and measured, and where runs switch."""
+def constants(
+    points: Sequence[constant_map.Point],
+    switches: Mapping[str, np.ndarray],
+    judged: Mapping[str, Claim],
+) -> Figure:
+    """C along every axis, predicted and measured, and where runs switch; claims by id."""
     names = list(dict.fromkeys(p.axis for p in points))
     figure, grid = plots.panels(-(-len(names) // 3), 3, height=2.2)
     for axis in grid[len(names) :]:
@@ -349,11 +355,16 @@ def constants(points: Sequence[constant_map.Point], switches: Mapping[str, np.nd
         if name == "noise":
             top = np.median(predicted[at == 1])
             plots.power_law(axis, (1, max(at)), -2, 1.6 * top, r"$\sigma^{-2}$")
-            power = np.polyfit(*np.log([at[at >= 1], measured[at >= 1]]), 1)[0]
-            asked = "asked $\\sigma^{-2}$ (dashed),\nfound from 1 on"
-            pieces.note(axis, f"{asked} $\\sigma^{{{power:.2f}}}$", y=0.97, va="top")
+            power = judged["map.noise"]
+            words = f"worst seed's power from 1 on:\n{power.measured:.2f} {pieces.asked(power)}"
+            pieces.note(axis, f"dashed: $\\sigma^{{-2}}$\n{words}", y=0.97, va="top")
         if name in switches:
             _switches(axis, switches[name], 3 * max(at))
+        if f"map.most.{name}" in judged:  # here with other sizes
+            count = judged[f"map.most.{name}"]
+            words = f"half of the seeds lose $W_{{mm}}$\nat up to {count.measured:.2f} times"
+            words += f"\nCover's count {pieces.asked(count)}"
+            pieces.note(axis, words, 0.96 if name == "d" else 0.04, 0.97, "top")
     return figure
 
 
