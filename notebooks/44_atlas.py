@@ -78,7 +78,7 @@
 #   largest term, $e^{-\min_mg_m}$ up to a constant, is no larger. So $\min_mg_m\ge\gamma_N\sum\eta-O(1+\sum\eta^2)$, while $N(W_t)\le\sum\eta$ from zero. Divide.
 #
 # This sketch, no proof, assumes that the run keeps its tokens. It gives $r_N\to1$ for steps like $t^{-1/2}$ or $t^{-1}$. For constant steps, those of the map, it leaves
-# $1-r_N=O(\eta)$; that it goes on falling is measured, and for the Frobenius norm proved in [notebook 40](40_law_of_margins.ipynb).
+# $1-r_N=O(\eta)$; that it goes on falling is measured, and for the Frobenius norm proved under the hypotheses of [notebook 40](40_law_of_margins.ipynb).
 #
 # **Whose.** Most rows measure what others proved, mostly for linear models (Sources). Ours are the runs on attention's $W$, and the
 # rows marked "ours".
@@ -360,7 +360,7 @@ figure_rates
 # a step it loses part of it too, as three other rules lose theirs.
 #
 # *Why.* If gradients fall faster than $\beta_2^{t/2}$, $v$ cannot fall as fast as $G^2$: it stays too large, and the step shrinks. An $\epsilon$ above the gradients turns Adam into plain
-# gradient descent, whose $W$ grows like $\log t$ alone (its limit should be Frobenius, 2012.06244). With fewer samples a step the relative sizes of their gradients are lost.
+# gradient descent, whose $W$ grows like $\log t$ alone (its limit should be Frobenius: Wang, Meng, Chen, Liu, 2012.06244). With fewer samples a step the relative sizes of their gradients are lost.
 
 # %%
 slow = atlas_rules.step("l_inf") / 5
@@ -398,7 +398,7 @@ figure_adam
 #
 # | statement | source |
 # |---|---|
-# | steepest descent in any norm, two classes; for $\ell_1$ boosting | Gunasekar et al., 1802.08246; Telgarsky, 1303.4172 |
+# | steepest descent in any norm, two classes | Gunasekar, Lee, Soudry, Srebro, 1802.08246 |
 # | several classes, with momentum or without, $\ell_p$ and Schatten norms; $1-r=\tilde O(t^{-1/2})$ | Fan, Schmidt, Thrampoulidis, 2502.04664 |
 # | homogeneous networks: stationary points of the margin in the norm of steepest descent; of Muon, Signum, Adam without $\epsilon$ (notebook 45) | Tsilivis et al., 2410.22069; Gronich, Vardi, 2602.16340 |
 # | Adam without $\epsilon$, all samples, steps that shrink: $\ell_\infty$ | Zhang, Zou, Cao, 2406.10650 |

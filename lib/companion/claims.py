@@ -1,6 +1,6 @@
 """A claim: one statement of a paper, the number measured for it, and the bound it is held to.
 
-A number is printed with four digits; one that fails its bound with as many as show the failure.
+A number is printed with four digits; one that fails without a verdict with as many as show it.
 """
 
 import math
@@ -43,13 +43,13 @@ class Claim:
     """One checked claim.
 
     `bound` is what is asked of `measured`, by the statement or by us, as text ("≥ 0.11");
-    a NaN never `holds`. `margin` is how many times over the bound is met: 1 at the edge, infinite where no
-    multiple breaks it. `kind` is one of KINDS, by default read off `source`. `interval`
-    holds the ends of what the seeds gave. A row of a ledger also has the `number` of
-    its statement, its `setting`, how many `seeds`, the wrong worlds in which it must
-    fail (`fails_if`), and the smallest of each in which it was seen to fail (`catches`;
-    None before `make falsify`). A claim about data that may be too few has a `verdict`
-    of VERDICTS; `p` is the level at which its interval would just decide.
+    a NaN never `holds`. `margin` is how many times over the bound is met: 1 at the edge,
+    infinite where no multiple breaks it. `kind` is one of KINDS, by default read off
+    `source`. `interval` holds the ends of what the seeds gave. A row of a ledger also has
+    the `number` of its statement, its `setting`, how many `seeds`, the wrong worlds in
+    which it must fail (`fails_if`), and the smallest of each in which it was seen to fail
+    (`catches`; None before `make falsify`). A claim about data that may be too few has a
+    `verdict` of VERDICTS; `p` is the level at which its interval would just decide.
     """
 
     id: str

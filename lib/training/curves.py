@@ -77,7 +77,7 @@ class Curve(Shapes):
         return (total - before) / np.minimum(np.arange(1, len(total) + 1), window)
 
     def until(self, steps: int) -> "Curve":
-        """The run as it was after `steps` steps, itself if it was shorter."""
+        """A trial as it was after `steps` steps, itself if it was shorter."""
         if len(self.loss) < steps:
             return self
         cut = {"loss": self.loss[:steps], "status": "paused"}

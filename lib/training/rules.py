@@ -91,7 +91,7 @@ def _mirrored(tensors: list[Tensor], exponent: float) -> list[Tensor]:
 class MirrorDescent(torch.optim.Optimizer):
     """l_p mirror descent: |θ⁺|^(p-1) sgn θ⁺ = |θ|^(p-1) sgn θ - η g, entry by entry.
 
-    `lr` is η, `p` any number above 1 (else ValueError); 2 is SGD. For p < 2 the inverse
+    `lr` is η, `p` finite, above 1 (else ValueError); 2 is SGD. For p < 2 the inverse
     map is flat at 0: a weight there moves by |η g|^(1/(p-1)), which in float32 rounds
     to 0 again. So the class keeps U = ∇ψ(θ), where η g adds up. Source: paper C,
     Algorithm l_p-AttGD as in its App. on real data (not normalised).

@@ -35,7 +35,7 @@ SMOKE = dict(seeds=2, evaluations=4, window=20, extensions=0, clock=5)
 
 
 def _every(rows, count: int) -> slice:
-    """About `count` of `rows`, spread over them, since a set may be sorted by label."""
+    """`count` of `rows` or up to twice as many, spread, since a set may be sorted by label."""
     return slice(None, None, max(1, len(rows) // count))
 
 

@@ -1,6 +1,6 @@
 """The rows of the atlas: each rule, its step, the norm predicted, and the claims.
 
-Predictions and criteria: notebooks/atlas_protocol.md. Margins grow by GROWTH a step on
+Predictions, criteria: notebooks/atlas_protocol.md. By a `step` margins grow by GROWTH on
 unit tokens of n = 6, T = 8, d = 10, whose largest margin at norm 1 is about GAMMA.
 """
 
