@@ -64,6 +64,7 @@ import numpy as np
 from lib import regression
 from lib.companion import claims, ledger, plots, record, statements
 from lib.regression import manifold
+from papers import pieces
 from papers.b import experiments, ledger_rows
 from papers.b.statements import STATEMENTS
 
@@ -141,6 +142,10 @@ for name, like in names.items():
     plots.band(axis, np.array(conditions), iterations[name].T, label, like)
 axis.set(xscale="log", yscale="log", xlabel=r"condition number of $\Sigma$")
 axis.set(ylabel=r"iterations to cut the error by $10^6$")
+worst = (iterations["left"] / iterations["none"])[-1].argmax()
+left, none = (iterations[name][-1, worst] for name in ("left", "none"))
+least = f"least gain:\n{none / left:.1f}-fold\n(asked: tenfold)"
+pieces.gap(axis, conditions[-1], left, none, least, (8, 0))
 plots.legend(figure_ill, axis)
 about_ill = f"Near the minima, steps of $1/\\lambda_{{\\max}}$, by the rates; our setting, d={mild.d}, k={mild.k}; synthetic, float64, {seeds} seeds"
 plots.caption(figure_ill, about_ill)

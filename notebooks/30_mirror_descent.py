@@ -258,7 +258,7 @@ for p in exponents:
 
 # %%
 about = f"Paper C, Section 5, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64; lines: medians, bands: 80 %, marks: means"
-figure = figures.divergences(histories, same, own, about)
+figure = figures.divergences(histories, same, own, {claim.id: claim for claim in table}, about)
 figure
 
 # %% [markdown]

@@ -153,13 +153,21 @@ def together(rows: list[np.ndarray]) -> np.ndarray:
     return np.stack([row[: min(map(len, rows))] for row in rows])
 
 
+def medians(ax, x: np.ndarray, runs: Sequence[np.ndarray], label: str, rule: str) -> None:
+    """Every run over the first of `x`, thin, to its own end; their median to the first end."""
+    for run in runs:
+        ax.plot(x[: len(run)], run, color=plots.look(rule).colour, linewidth=0.7, alpha=0.6)
+    median = np.median(together(runs), axis=0)
+    plots.band(ax, x[: len(median)], median, label, rule, marker="." * (len(median) == 1))
+
+
 def losses(ax, curves: Curves, shown: Callable[[str], str] = str) -> None:
     """The clock's readings, by which targets are judged; `shown` names a rule."""
     for rule in curves.configuration["rates"]:
         runs = curves.runs(rule)
-        loss = together([run.readings()[READINGS:] for run in runs])
-        x = runs[0].clock["at"][READINGS:][: loss.shape[1]]
-        plots.band(ax, x, loss, shown(rule), rule)
+        longest = max((run.clock["at"] for run in runs), key=len)
+        loss = [run.readings()[READINGS:] for run in runs]
+        medians(ax, longest[READINGS:], loss, shown(rule), rule)
     ax.set(title="Training loss, fixed rows", xlabel="Step")
 
 

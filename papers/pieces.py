@@ -10,6 +10,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from lib.companion import plots
+from lib.companion.claims import Claim
 from lib.companion.plots import look
 
 EDGE = [patheffects.withStroke(linewidth=2, foreground=plots.PAPER)]  # of words on what is drawn
@@ -19,6 +20,11 @@ def written(words: str) -> str:
     """The words with minus signs, and with a power of ten in place of e-10."""
     words = re.sub(r"(?<=\d)e([+-]\d+)", lambda e: rf"$\times10^{{{int(e[1])}}}$", words)
     return re.sub(r"(?<![\w}{^])-(?=\d)", "\N{MINUS SIGN}", words)
+
+
+def asked(claim: Claim) -> str:
+    """What was asked of a claim, and whether it fails."""
+    return f"(asked: {claim.bound}){'' if claim.holds else ': fails'}"
 
 
 def percent(share: float) -> str:
@@ -46,7 +52,7 @@ def cells(ax, values, columns: Iterable, rows: Iterable, text=None, low=0.0):
 
 
 def outline(ax, row: int, column: int) -> None:
-    """Outline a cell of `cells` as the one that was predicted."""
+    """Outline a cell of `cells`: the one that was predicted, or that the text names."""
     line = dict(fill=False, linewidth=2.2, edgecolor=plots.INKS["vermilion"])
     ax.add_patch(Rectangle((column - 0.47, row - 0.45), 0.94, 0.9, **line))
 
@@ -60,7 +66,7 @@ def diagonal(ax) -> None:
 
 def theorem1(ax, span: tuple[float, float], height: float) -> None:
     """Draw paper A's Theorem 1, O~(t^-1/2), without its logarithms from our `height`."""
-    plots.power_law(ax, span, -0.5, height, "Theorem 1: $t^{-1/2}$ up to logs")
+    plots.power_law(ax, span, -0.5, height, "Theorem 1 (for NGD): $t^{-1/2}$ up to logs")
 
 
 def strip(
@@ -127,6 +133,13 @@ def beside(ax, x, y, words: str, colour=plots.BLACK, place=(5, 0)) -> None:
     sides = dict(ha=("right", "center", "left")[across], va=("top", "center", "bottom")[up])
     style = dict(color=colour, fontsize="x-small", path_effects=EDGE, zorder=5, **sides)
     ax.annotate(written(words), (x, y), place, textcoords="offset points", **style)
+
+
+def gap(ax, x: float, low: float, high: float, words: str, place=(-8, 0)) -> None:
+    """A bracket at x between two heights of a logarithmic axis; `beside` its middle words."""
+    ends = dict(arrowstyle="|-|,widthA=0.2,widthB=0.2", color=plots.GREY, shrinkA=3, shrinkB=3)
+    ax.annotate("", (x, low), (x, high), arrowprops=ends)
+    beside(ax, x, np.sqrt(low * high), words, place=place)
 
 
 def note(ax, words: str, x=0.96, y=0.04, va="baseline", colour=None) -> None:

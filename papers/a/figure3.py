@@ -100,11 +100,11 @@ def draw(histories: Mapping[str, History], step_size: float, caption: str) -> Fi
         axis.set(yscale="log", ylim=(0.1, 1e4))
         plots.power_law(axis, (10, steps), 1 / 3, at_ten, r"$3\eta t^{1/3}$ (Lemma 12)")
     decayed, look = histories["NGD, decay"], plots.look("NGD, decay")
-    said = "of the bound:"
+    said = "NGD, decay, of its bound:"
     for t in [t for t in REFERENCE if t > 100]:
         norm = np.median(decayed.norm[:, at(decayed, t)])
-        axes[1].plot(t, norm, ms=3, **look.mark)
-        said += f"\n{norm:.3g} of {3 * step_size * t ** (1 / 3):#.3g} at {t:,}"
+        axes[1].plot(t, norm, ms=6, mec=plots.PAPER, zorder=4, **look.mark)
+        said += f"\n{norm:.3g} of {3 * step_size * t ** (1 / 3):#.3g} at $t$ = {t:,}"
     pieces.note(axes[1], said, 0.04, 0.97, "top", look.colour)
     for axis in axes[4:]:  # on which 1 - value is drawn
         axis.set(yscale="log", ylim=(1, 1e-8))

@@ -11,7 +11,16 @@ from lib.training.curves import Curves
 from lib.training.rules import STEP_SIZED
 from papers import pieces
 from papers.a import speed
-from papers.kept_curves import edges, headed, losses, outcome, rates_figure, setting, together
+from papers.kept_curves import (
+    edges,
+    headed,
+    losses,
+    medians,
+    outcome,
+    rates_figure,
+    setting,
+    together,
+)
 from papers.verdicts import SAME, no_gain
 
 LEAST_GROWTH = 0.01  # of a layer, in the panel over steps
@@ -21,7 +30,7 @@ HIGHEST_LOSS = 5  # of the panel of rates: above it a trial has diverged, its li
 def draw(curves: Curves, name: str) -> Figure:
     """Loss, steps ratio at every target, test accuracy, step size; where kept, growth.
 
-    Lines are medians over the seeds, up to where the first of them ends.
+    Lines are medians over the seeds, up to where the first of them ends; thin lines are runs.
     """
     walked = bool(curves.configuration["walk"])
     figure, axes = plots.panels(2, 3 if walked else 2, height=2.4)
@@ -57,11 +66,12 @@ def _accuracies(ax, curves: Curves) -> None:
     ends = []
     for rule in curves.configuration["rates"]:
         runs, look = curves.runs(rule), plots.look(rule)
-        accuracy = together([100 * run.metrics["test_accuracy"][1:] for run in runs])  # no guesses
-        steps = runs[0].evaluated_at[1 : accuracy.shape[1] + 1]
-        plots.band(ax, steps, accuracy, rule, marker="." * (len(steps) == 1))
+        accuracy = [100 * run.metrics["test_accuracy"][1:] for run in runs]  # no guesses
+        steps = max((run.evaluated_at for run in runs), key=len)[1:]
+        medians(ax, steps, accuracy, rule, rule)
         last = 100 * np.mean([run.hits.mean() for run in runs])
-        ax.plot(steps[-1], last, markersize=5, **look.mark)
+        end = np.median([run.clock["at"][-1] for run in runs])
+        ax.plot(end, last, markersize=5, **look.mark)
         ends.append((last, f"{last:.1f}", look.colour))
     if plain := curves.baselines():
         best = max(plain, key=plain.__getitem__)
@@ -80,8 +90,8 @@ def _steps(ax, curves: Curves) -> None:
         if rule in STEP_SIZED:
             kernel = np.ones(window) / window
             means = [np.convolve(run.step_size.astype(float), kernel, "valid") for run in runs]
-            lines = together([row[::10] for row in means])
-            plots.band(ax, np.arange(lines.shape[1]) * 10 + window, lines, rule)
+            lines = [row[::10] for row in means]
+            medians(ax, np.arange(max(map(len, lines))) * 10 + window, lines, rule, rule)
         elif rule == "SGD":
             ax.axhline(runs[0].rate, label=rule, **plots.look(rule).line)
     ax.set(title="Step size taken", xlabel="Step", yscale="log")
@@ -175,7 +185,7 @@ def caption(curves: Curves, name: str, table: Table) -> str:
     ticks = f", between {' and '.join(equal)}'s ticks no gain" if equal else ""
     thin = "runs or layers" if study["walk"] else "runs"
     rest = (
-        f"{setting(curves)} ({chosen}). Hollow dots: the run missed the target. A line"
+        f"{setting(curves)} ({chosen}). Hollow dots: the run missed the target. A median"
         f" ends with the first of its runs (stop: {study['stop']}). Adam has no one step size."
         f"{outcome(curves, table)}"
     )

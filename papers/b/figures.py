@@ -26,12 +26,14 @@ def _time_axis(axis, title: str, steps: int) -> None:
     axis.set_xticks([0, 10, 100, 1000], ["0", "10", "100", "1000"])
 
 
-def _last(axis, excess: Excess) -> None:
-    """At the right of the panel each rule's median excess at the end, in per cent."""
+def _last(axis, excess: Excess, worst: bool = False) -> None:
+    """At the right of the panel each rule's median and worst excess at the end, in per cent."""
     labels = []
     for name, values in excess.items():
         end = np.median(values[:, -1])
-        labels.append((end, pieces.percent(end), plots.look(name).colour))
+        words = pieces.percent(end)
+        words += f",\nat worst\n{pieces.percent(values[:, -1].max())}" if worst else ""
+        labels.append((end, words, plots.look(name).colour))
     pieces.end_labels(axis, labels)
 
 
@@ -53,7 +55,7 @@ def against_sgd(
     loss.set(title="Population loss $L(Z_t)$", yscale="log", xlabel="iteration $t$")
     loss.set_ylim(optimum / 2, None)
     _time_axis(relative, "Excess over the optimum, $(L - L^*)/L^*$", recorded[-1])
-    _last(relative, {like: excess[name] for name, _, like, _ in lines})
+    _last(relative, {like: excess[name] for name, _, like, _ in lines}, worst=True)
     return plots.legend(figure, loss)
 
 
@@ -115,12 +117,19 @@ def scaling(
     path.set_ylim(floors.floor.min() / 30, None)
     pieces.end_labels(path, ends)
     floor, distance, slope = plots.SERIES[:3]
-    plots.band(bottom, sizes, floors.floor.T, "floor", floor, marker="o", markersize=3)
     first = np.median(floors.floor[0])
-    for power, height, n in ((-1, first, sizes[-1]), (-2, first / 4, sizes[1])):
-        plots.power_law(bottom, (sizes[0], sizes[-1]), power, height, f"$n^{{{power}}}$")
-        below = height * (n / sizes[0]) ** power / 2  # of a line that falls: room to the left
-        bottom.text(n, below, f"$n^{{{power}}}$", color=plots.GREY, ha="right", va="top")
+    guides = (
+        (bottom, sizes, -1, first, "Theorem 2: $n^{-1}$", (4, 4)),
+        (bottom, sizes, -2, first / 4, "$n^{-2}$", (-4, -4)),
+        (powers, start[0], -1 / 2, 3 * np.median(start[1][:, 0]), "$n^{-1/2}$", (4, 4)),
+        (powers, sizes, -1, np.median(bias[:, 0]) / 3, "$n^{-1}$", (-4, -4)),
+    )
+    for axis, n, power, height, words, place in guides:
+        plots.power_law(axis, (n[0], n[-1]), power, height, words)
+        middle = np.sqrt(n[0] * n[-1])
+        at = middle, height * (middle / n[0]) ** power
+        pieces.beside(axis, *at, words, plots.GREY, place)
+    plots.band(bottom, sizes, floors.floor.T, "floor", floor, marker="o", markersize=3)
     plots.band(powers, *start, "start", distance, marker="s", markersize=3)
     plots.band(powers, sizes, bias, "bias", slope, marker="^", markersize=3)
     logs = dict(xscale="log", yscale="log", xlabel="samples $n$")

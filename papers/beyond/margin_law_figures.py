@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from lib.companion import plots
+from lib.companion.claims import Claim
 from lib.dynamics import History
 from papers import fits, pieces
 from papers.beyond import constant_map, global_map, head_law, joint_law, lp_law
@@ -86,7 +87,8 @@ def offsets(
     place = np.arange(len(order))
     bar = dict(width=0.72, color=NGD.colour, alpha=0.45, label="measured, NGD")
     bars.bar(place, measured[order], **bar)
-    bars.plot(place, predicted[order], "_", color=plots.BLACK, ms=9, mew=2, label="predicted")
+    words = r"predicted, $\log(\kappa_m/\beta_m)$ centred"
+    bars.plot(place, predicted[order], "_", color=plots.BLACK, ms=9, mew=2, label=words)
     bars.axhline(0, **plots.LEVEL)
     bars.set(title=r"Offset of the margin, $g_m-a_t$", xticks=[])
     bars.set(xlabel="pairs on the support, by offset")
@@ -106,8 +108,11 @@ def offsets(
     return figure
 
 
-def diagonal(comparisons: Sequence[runs.Comparison]) -> Figure:
-    """Each run's residual over C, and the whole error; filled: C is all of it."""
+def diagonal(comparisons: Sequence[runs.Comparison], proved: int) -> Figure:
+    """Each run's residual over C, and the whole error; filled: C is all of it.
+
+    In `proved` runs the theorem's hypotheses hold.
+    """
     figure, (line, whole) = plots.panels(1, 2, height=3.1)
     ratios, alone, looks, worst = {}, {}, [], 0.0
     for name, group, like in _by_setting(comparisons):
@@ -128,7 +133,8 @@ def diagonal(comparisons: Sequence[runs.Comparison]) -> Figure:
     line.set(title=r"$\|W_t\|\times$ error in the support's span")
     line.legend(**TITLED)
     found = f"all {len(comparisons)} runs on the line,\n{_off(worst)}"
-    pieces.note(line, f"{found}\n(asked: at most {BOUNDS['law.residual']:.0e})")
+    asked = f"(asked: at most {BOUNDS['law.residual']:.0e});"
+    pieces.note(line, f"{found}\n{asked}\nthe theorem's hypotheses hold in {proved}")
     far = 1.2 * max(map(np.max, ratios.values()))
     named = dict(title="The whole error over $C$", xlabel=r"$\|W_t\|\times$ error $/C$")
     pieces.strip(whole, ratios, (0.9, far), looks, 1.0, alone, **named)
@@ -186,11 +192,8 @@ def differences(fast: tuple, slow: tuple) -> Figure:
         ends = np.median(plain[:, -1]), np.median(errors[:, -1])
         colour = plots.look(rule).colour
         pieces.end_labels(axis, [(end, f"{end:.0e}", colour) for end in ends])
-        if rule == "NGD":
-            gap = dict(arrowprops=dict(arrowstyle="<->", color=plots.GREY))
-            axis.annotate("", (t[-1], ends[0] / 2), (t[-1], 2 * ends[1]), **gap)
-            nearer = rf"nearer by $10^{{{np.log10(ends[0] / ends[1]):.1f}}}$"
-            pieces.beside(axis, t[-1], np.sqrt(np.prod(ends)), nearer, place=(-8, 0))
+        nearer = f"nearer\nby $10^{{{np.log10(ends[0] / ends[1]):.1f}}}$"
+        pieces.gap(axis, t[-1], *ends, nearer)
     history, errors, law = slow
     t = history.iterations[6:].astype(float)
     rate = min(law.slowest[0], 1.0)
@@ -198,7 +201,7 @@ def differences(fast: tuple, slow: tuple) -> Figure:
     guide *= 2.5 * np.median(errors[:, -1]) / guide[-1]
     axes[1].plot(t, guide, **plots.PREDICTED)
     middle = t[len(t) // 2], guide[len(t) // 2]
-    pieces.beside(axes[1], *middle, rf"$t^{{-{rate:.2f}}}\log t$", place=(6, 6))
+    pieces.beside(axes[1], *middle, f"predicted:\n$t^{{-{rate:.2f}}}\\log t$", place=(6, 6))
     return figure
 
 
@@ -232,7 +235,8 @@ def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
     first, ends, rows, looks = next(iter(trained.values())), [], {}, []
     bound = np.median(first.error[:, 0]) * np.log(first.iterations[0]) / np.log(first.iterations)
     error.plot(first.iterations, bound, label=r"$1/\log t$, Theorem 3", **plots.BOUND)
-    for one, like in zip(trained.values(), plots.SERIES):
+    seen = [like for like in plots.SERIES if like.colour != plots.BLACK]  # below black dots
+    for one, like in zip(trained.values(), seen):
         power = Fraction(one.rule.decay).limit_denominator(9)
         steps = rf"$\eta_t\propto t^{{-{power}}}$" if power else r"constant $\eta_t$"
         plots.band(error, one.iterations, one.error, steps, like)
@@ -286,7 +290,8 @@ def reached(shares: global_map.GlobalMap, history: History) -> Figure:
     path.plot(t, loss, label="loss", **three.line)
     path.axhline(0.5, **plots.LEVEL)
     pieces.beside(path, t[-1], loss[-1], f"loss {loss[-1]:.2f}, not 0", place=(-2, 6))
-    path.set(xscale="log", xlabel="iteration $t$", title="Two samples, {1, 0} and {1, -3}")
+    path.set(title="Counterexample: two samples of two tokens")
+    path.set(xscale="log", xlabel="iteration $t$", ylabel="head $u_t$, weight $W_t$, loss")
     path.legend(**SMALL, loc="lower left")
     return figure
 
@@ -323,8 +328,12 @@ def heads(common: head_law.HeadRuns, each: head_law.HeadRuns) -> Figure:
     return figure
 
 
-def constants(points: Sequence[constant_map.Point], switches: Mapping[str, np.ndarray]) -> Figure:
-    """C along every axis, predicted and measured, and where runs switch."""
+def constants(
+    points: Sequence[constant_map.Point],
+    switches: Mapping[str, np.ndarray],
+    judged: Mapping[str, Claim],
+) -> Figure:
+    """C along every axis, predicted and measured, and where runs switch; claims by id."""
     names = list(dict.fromkeys(p.axis for p in points))
     figure, grid = plots.panels(-(-len(names) // 3), 3, height=2.2)
     for axis in grid[len(names) :]:
@@ -349,11 +358,16 @@ def constants(points: Sequence[constant_map.Point], switches: Mapping[str, np.nd
         if name == "noise":
             top = np.median(predicted[at == 1])
             plots.power_law(axis, (1, max(at)), -2, 1.6 * top, r"$\sigma^{-2}$")
-            power = np.polyfit(*np.log([at[at >= 1], measured[at >= 1]]), 1)[0]
-            asked = "asked $\\sigma^{-2}$ (dashed),\nfound from 1 on"
-            pieces.note(axis, f"{asked} $\\sigma^{{{power:.2f}}}$", y=0.97, va="top")
+            power = judged["map.noise"]
+            words = f"worst seed's power from 1 on:\n{power.measured:.2f} {pieces.asked(power)}"
+            pieces.note(axis, f"dashed: $\\sigma^{{-2}}$\n{words}", y=0.97, va="top")
         if name in switches:
             _switches(axis, switches[name], 3 * max(at))
+        if f"map.most.{name}" in judged:  # here with other sizes
+            count = judged[f"map.most.{name}"]
+            words = f"half of the seeds lose $W_{{mm}}$\nat up to {count.measured:.2f} times"
+            words += f"\nCover's count {pieces.asked(count)}"
+            pieces.note(axis, words, 0.96 if name == "d" else 0.04, 0.97, "top")
     return figure
 
 
@@ -388,7 +402,7 @@ def bent(
                 ends.append((one.error[-1], f"{power:.2f}", style["color"]))
             else:
                 solid.append(power)
-    title = r"Error $\sqrt{2D_\psi}$; right: power of $\|W_t\|_p$, dashed"
+    title = r"a. Error $\sqrt{2D_\psi}$; right: power of $\|W_t\|_p$, dashed"
     _logs(error, xlabel=r"$\|W_t\|_p$", title=title)
     found = " to ".join(dict.fromkeys(f"{power:.2f}" for power in (min(solid), max(solid))))
     pieces.plain_ticks(error.xaxis)
@@ -399,7 +413,8 @@ def bent(
     measured, flow, first = np.array([[r.measured[-1], r.predicted[-1], r.first] for r in left]).T
     outside.plot(flow, measured, ms=4, mfc="none", label="the flow", **ONE.mark)
     outside.plot(first, measured, ms=4, mfc="none", label="first order", **plots.SERIES[1].mark)
-    _logs(outside, xlabel="predicted", ylabel="measured", title="Left outside the span")
+    _logs(outside, xlabel="predicted", ylabel="measured")
+    outside.set_title("c. Length outside the support's span")
     pieces.diagonal(outside)
     pieces.plain_ticks(outside.yaxis)
     outside.legend(**SMALL)
@@ -408,19 +423,21 @@ def bent(
 
 
 def _idle(axis, zero, zeros):
-    """Offsets of pairs without dual: one in every run, several in one run each."""
+    """Offsets of pairs without dual less their constant: one in every run, several in one each."""
     several = {}
     for run in zeros:
         several.setdefault(f"{len(run.law.pairs)} idle pairs", run)
     shown = [("one idle pair", run, ONE) for run in zero]
     shown += [(*item, like) for item, like in zip(several.items(), plots.SERIES[1:3])]
     for _, run, like in shown:
-        axis.plot(run.level, run.offsets, ms=3, mfc="none", **like.mark)
-        wanted = np.log(run.level)[:, None] + run.law.constants
-        axis.plot(run.level, wanted, **plots.PREDICTED)
+        less = run.offsets - run.law.constants
+        axis.plot(run.level, less, ms=3, mfc="none", **like.mark)
+        axis.plot(run.level, np.log(run.level), **plots.PREDICTED)
     for name, like in {name: like for name, _, like in shown}.items():
         axis.plot([], [], ms=3, mfc="none", label=name, **like.mark)
-    axis.set(xscale="log", xlabel="margin level $a_t$", title="Offsets of pairs without dual")
+    axis.plot([], [], label=r"predicted, $\log a_t$", **plots.PREDICTED)
+    axis.set(xscale="log", xlabel="margin level $a_t$")
+    axis.set_title("b. Offsets of pairs without dual, less constant")
     axis.legend(**SMALL)
 
 
@@ -435,5 +452,5 @@ def _moves(axis, steps):
     names = [*(f"{share:g}" for share in lp_law.SHARES), "constant"]
     axis.set(yscale="log", xlabel="rise of the margins / longest that settles")
     axis.set_xticks(range(len(names)), names)
-    axis.set(xlim=(-0.5, len(names) - 0.5), title="Last move of an offset")
+    axis.set(xlim=(-0.5, len(names) - 0.5), title="d. Last move of an offset")
     axis.legend(**SMALL)

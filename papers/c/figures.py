@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 from lib.attention.token_sets import TokenSet
 from lib.companion import plots
+from lib.companion.claims import Claim
 from lib.mirror.descent import MirrorHistory, selected_tokens
 from lib.svm.max_margin import MaxMargin
 from papers import pieces
@@ -18,8 +19,13 @@ def _look(p: float) -> plots.Look:
     return plots.look(f"p = {p:g}")
 
 
-def divergences(histories: Mapping[float, MirrorHistory], same, by_q, caption: str) -> Figure:
-    """Divergence of every run from every SVM, (p, q); below: the paper's reading."""
+def divergences(
+    histories: Mapping[float, MirrorHistory], same, by_q, judged: Mapping[str, Claim], caption: str
+) -> Figure:
+    """Divergence of every run from every SVM, (p, q); below: the paper's reading.
+
+    Hollow are the means of other code; claims by id.
+    """
     figure, axes = plots.panels(2, len(histories), height=2.0)
     rows = ((same, "same tokens for all SVMs"), (by_q, "each SVM its own tokens"))
     for row, (table, reading) in zip(axes.reshape(2, -1), rows, strict=True):
@@ -34,6 +40,13 @@ def divergences(histories: Mapping[float, MirrorHistory], same, by_q, caption: s
                     axis.text(1.4 * end, mean, f"{mean:.4f}", fontsize=6.5, va="center")
             axis.set(xscale="log", yscale="log", ylim=(5e-4, 3), title=f"trained with p = {p:g}")
             axis.set_xlim(1, 12 * end)
+            agrees = judged.get(f"bregman.table.{p:g}")
+            if table is same and agrees:
+                theirs = section5.REFERENCE[p]
+                for q in histories:
+                    axis.plot(end, theirs[q], ms=6, mfc="none", mew=0.7, **_look(q).mark)
+                words = f"hollow: other code's,\na factor of {agrees.measured:.2f} off"
+                pieces.note(axis, f"{words}\n{pieces.asked(agrees)}", 0.04)
         row[0].set_ylabel(f"divergence $D$\n{reading}")
     for axis in axes[len(histories) :]:
         axis.set_xlabel("iteration $t$")
@@ -50,15 +63,18 @@ def joint(
 ) -> Figure:
     """Joint training: directions of W and v; the first weights; the divergences."""
     figure, axes = plots.panels(2, 2, height=2.4)
-    last = []
+    last, missed = [], ([], [])
     for p, history in histories.items():
         W = history.W[0, :, 0] / history.norm[0, -1]
         v = history.v[0] / history.head_norm[0, -1]
         target, head = ends[p][p], heads[p]
         tips = (target.W[0, 0] / target.norm, head.value[0] / head.norm)
-        for axis, path, tip in zip(axes[:2], (W, v), tips, strict=True):
-            axis.plot(*path.T, label=f"p = {p:g}", **_look(p).line)
-            axis.plot(*tip, markerfacecolor="none", **_look(p).mark)
+        above = 2 + (_look(p).dash != "-")  # so that dashes show on a solid line
+        for axis, path, tip, misses in zip(axes[:2], (W, v), tips, missed, strict=True):
+            axis.plot(*path.T, label=f"p = {p:g}", zorder=above, **_look(p).line)
+            axis.plot(*tip, markerfacecolor="none", zorder=above, **_look(p).mark)
+            far = np.linalg.norm(path[-1] - tip)
+            misses.append((tip[1], f"miss {far:.1g}", _look(p).colour))
         chosen = selected_tokens(tokens, history.W[:, -1])
         weight = section5.selected_weight(tokens, history.W[:, : first + 1], chosen)
         probability = section5.logistic_probability(tokens, history)[:, : first + 1]
@@ -75,8 +91,9 @@ def joint(
     title = "{} over its last norm; marks: $\\ell_p$-SVM"
     axes[0].set(title=title.format("$W$"), xlabel="$W_{11}$", ylabel="$W_{12}$")
     axes[1].set(title=title.format("$u$"), xlabel="$u_1$", ylabel="$u_2$")
-    for axis in axes[:2]:
+    for axis, misses in zip(axes[:2], missed, strict=True):
         axis.set_aspect("equal", adjustable="datalim")
+        pieces.end_labels(axis, misses)
     axes[2].set(title="Token's weight; dotted: label's probability")
     axes[2].set(xlabel="iteration $t$", ylim=(0.2, 1.05))
     axes[3].set(title="Divergence $D$ of $W$; dotted: of $u$", xlabel="iteration $t$")
