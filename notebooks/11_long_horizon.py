@@ -227,7 +227,7 @@ table
 #   $-1/2$. GD stays near 0.
 
 # %%
-about = f"Paper A, Figure 2's problem to t = {steps:,}; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
+about = f"Paper A, Figure 2's problem to t = {steps:,}; our setting, n={n}, T={T}, d={d}, from zero; synthetic, {seeds} seeds, float64"
 figure = fixed_head_figures.draw_horizon(histories, plain_error, about)
 figure
 

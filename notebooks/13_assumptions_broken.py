@@ -192,10 +192,12 @@ for row, (label, diagram) in enumerate(diagrams.items()):
         image = pieces.cells(panel, diagram[rule], (dimensions, ratios)[row], spreads)
         panel.invert_yaxis()
         panel.set(title=rule, xlabel=label)
+        if row:
+            pieces.outline(panel, len(spreads) - 1, len(ratios) - 1)
     panels[3 * row].set_ylabel("spread of other scores")
 bar = dict(label="seeds that reach $W_{mm}$, %", format=lambda share, _: f"{100 * share:.0f}")
 figure.colorbar(image, ax=list(panels), aspect=40, pad=0.01, **bar)
-about = f"Paper A, Theorem 1 without its assumptions (lower row: d={dimensions[1]}) at t={steps:,}; our setting, n={n}, T={T}; synthetic, {seeds} seeds, float64"
+about = f"Paper A, Theorem 1 without its assumptions (lower row: d={dimensions[1]}) at t={steps:,}; our setting, n={n}, T={T}; synthetic, {seeds} seeds, float64; outlined: the corner, longest and most nearly tied"
 plots.caption(figure, about)
 figure
 

@@ -275,14 +275,14 @@ bent_table = claims.Table(bent_claims + lp_law.steps_claims(settled))
 bent_table
 
 # %%
-about_bent = f"Top left: n=4, T=2, d=10, seed 0, dashed: Gaussian start. Right: circles: {len(idle)} of {seeds} seeds, dotted: predicted. Bottom: {len(left)} and {len(settled)} runs"
+about_bent = f"a: n=4, T=2, d=10, seed 0, dashed: Gaussian start. b: circles: {len(idle)} of {seeds} seeds. c: {len(left)} runs. d: {len(settled)} runs"
 figure_bent = plots.caption(figures.bent(powers, idle, several, left, settled), about_bent)
 figure_bent
 
 # %% [markdown]
-# Top left: look at the dashed lines for $p<2$, which fall with the power $p-1$, and at the solid ones, all of slope $-1$. Top right:
-# look at the dotted predictions, of slope 1 in $\log a_t$, through the marks. Bottom left: look at the circles on the diagonal,
-# and at how far right of them most squares lie. Bottom right: look at the jump between the two lengths on either side of 1, and
+# a: look at the dashed lines for $p<2$, which fall with the power $p-1$, and at the solid ones, all of slope $-1$. b:
+# look at the dotted prediction, $\log a_t$, through the marks of every run. c: look at the circles on the diagonal,
+# and at how far right of them most squares lie. d: look at the jump between the two lengths on either side of 1, and
 # at constant steps, which reach the same $\|W\|$ in a cycle.
 #
 # ## What we saw

@@ -52,7 +52,7 @@ def cells(ax, values, columns: Iterable, rows: Iterable, text=None, low=0.0):
 
 
 def outline(ax, row: int, column: int) -> None:
-    """Outline a cell of `cells` as the one that was predicted."""
+    """Outline a cell of `cells`: the one that was predicted, or that the text names."""
     line = dict(fill=False, linewidth=2.2, edgecolor=plots.INKS["vermilion"])
     ax.add_patch(Rectangle((column - 0.47, row - 0.45), 0.94, 0.9, **line))
 
@@ -66,7 +66,7 @@ def diagonal(ax) -> None:
 
 def theorem1(ax, span: tuple[float, float], height: float) -> None:
     """Draw paper A's Theorem 1, O~(t^-1/2), without its logarithms from our `height`."""
-    plots.power_law(ax, span, -0.5, height, "Theorem 1: $t^{-1/2}$ up to logs")
+    plots.power_law(ax, span, -0.5, height, "Theorem 1 (for NGD): $t^{-1/2}$ up to logs")
 
 
 def strip(

@@ -26,12 +26,14 @@ def _time_axis(axis, title: str, steps: int) -> None:
     axis.set_xticks([0, 10, 100, 1000], ["0", "10", "100", "1000"])
 
 
-def _last(axis, excess: Excess) -> None:
-    """At the right of the panel each rule's median excess at the end, in per cent."""
+def _last(axis, excess: Excess, worst: bool = False) -> None:
+    """At the right of the panel each rule's median and worst excess at the end, in per cent."""
     labels = []
     for name, values in excess.items():
         end = np.median(values[:, -1])
-        labels.append((end, pieces.percent(end), plots.look(name).colour))
+        words = pieces.percent(end)
+        words += f",\nat worst\n{pieces.percent(values[:, -1].max())}" if worst else ""
+        labels.append((end, words, plots.look(name).colour))
     pieces.end_labels(axis, labels)
 
 
@@ -53,7 +55,7 @@ def against_sgd(
     loss.set(title="Population loss $L(Z_t)$", yscale="log", xlabel="iteration $t$")
     loss.set_ylim(optimum / 2, None)
     _time_axis(relative, "Excess over the optimum, $(L - L^*)/L^*$", recorded[-1])
-    _last(relative, {like: excess[name] for name, _, like, _ in lines})
+    _last(relative, {like: excess[name] for name, _, like, _ in lines}, worst=True)
     return plots.legend(figure, loss)
 
 

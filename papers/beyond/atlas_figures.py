@@ -60,22 +60,24 @@ def _written(row: str) -> str:
 def convergence(panels: Mapping[str, Mapping[str, Ratios]], norms: Mapping[str, str]) -> Figure:
     """1 - ratio in each rule's norm over t, a panel per schedule, with exponents."""
     figure, axes = plots.panels(1, len(panels), height=3.0)
+    small = dict(fontsize="x-small", title_fontsize="x-small", labelspacing=0.2, handlelength=1.8)
+    small |= dict(frameon=True, framealpha=1, edgecolor="none")  # over the dotted line
     for axis, (title, reached) in zip(axes, panels.items(), strict=True):
-        ends, lowest = [], 1.0
+        powers, lowest = {}, 1.0
         for name, ratios in reached.items():
             k, later = column(norms[name]), ratios.iterations >= 10
             left = np.maximum(1 - ratios.value[:, later, k], 1e-9)
             label, look = LABELS[norms[name]], plots.look(norms[name])
             plots.band(axis, ratios.iterations[later], left, label, look, share=0.5)
-            medians, power = np.median(left, 0), np.median(fitted_rate(ratios, k))
-            lowest = min(lowest, medians.min())
+            lowest = min(lowest, np.median(left, 0).min())
+            power = np.median(fitted_rate(ratios, k))
             if power < -0.05:
-                ends.append((medians[-1], f"{power:.2f}", look.colour))
+                powers[axis.lines[-1]] = pieces.written(f"{power:.2f}")
         axis.axhline(1 - REACHED, **plots.LEVEL)
         axis.set(xscale="log", yscale="log", xlabel="iteration $t$", title=title)
         axis.set_ylim(min(lowest, 1 - REACHED) / 2, 1.2)
-        pieces.end_labels(axis, ends, 6.5)
-    axes[0].set(ylabel="1 - ratio in the rule's own norm")
+        axis.legend(powers, powers.values(), title="power of $t$", loc="lower left", **small)
+    axes[0].set(ylabel="1 \N{MINUS SIGN} ratio in the rule's own norm")
     return plots.legend(figure, axes[0])
 
 
@@ -101,14 +103,15 @@ def memory(
         for k, lift in ((np.nanargmax(own), 5), (np.nanargmin(own), -5)):
             inwards = 5 if x[k] == min(x) else -5
             pieces.beside(axis, x[k], own[k], f"{own[k]:.3f}", sign, (inwards, lift))
-    for (name, runs), like in zip(by_batch.items(), plots.SERIES, strict=False):
-        k = column(norms[name])
+    for (name, runs), other in zip(by_batch.items(), plots.SERIES, strict=False):
+        k, like = column(norms[name]), other._replace(colour=plots.look(norms[name]).colour)
         last = np.array([ratios.last[:, k] for ratios in runs.values()]).T
         plots.band(axes[2], list(runs), last, name, like, ms=3, marker=like.marker)
     axes[2].set(xlabel="samples a step", title="In its own norm", xticks=list(runs))
     axes[2].legend(fontsize="x-small", loc="lower right")
-    axes[0].set(xscale="log", xlabel=r"$1-\beta_2$", title=r"Adam, $\epsilon=0$", ylabel="ratio")
-    axes[1].set(xlabel=r"$\epsilon$", title=r"Adam, $\beta_2=0.99$")
+    axes[0].set(xscale="log", xlabel=r"$1-\beta_2$", title=r"Adam, $\epsilon=0$")
+    axes[0].set_ylabel("margin over the largest")
+    axes[1].set(xlabel=r"$\epsilon$ (not to scale)", title=r"Adam, $\beta_2=0.99$")
     powers = [f"$10^{{{np.log10(epsilon):.0f}}}$" for epsilon in epsilons]
     axes[1].set_xticks(evenly, powers, fontsize="small")
     for axis in axes:
@@ -133,18 +136,22 @@ def used(
         axes[1].plot(ALLOWED[:-1], other, **points, **look.line)
     said = [pieces.percent(values.max()) for values in off.values()]
     named = dict(title="Shortfall off the law's; right: worst", said=said)
-    bound = BOUNDS["atlas.decay.law"]
+    bound, red = BOUNDS["atlas.decay.law"], plots.INKS["vermilion"]
     pieces.strip(axes[0], off, (1e-5, 1), plots.SERIES, bound, **named)
+    medians = [np.median(values) for values in off.values()]
+    axes[0].plot(medians, range(len(off)), "|", color=plots.BLACK, ms=14, mew=1.5)
     axes[0].set_xlabel("relative error; dashed: asked")
     title = "Samples with other tokens, %"
     axes[1].set(xscale="log", xlabel=r"margin allowed, $\gamma/\lambda$", title=title)
     for place, (name, value) in enumerate(own.items()):
         best = by_rule[name].last.max(1)
-        axes[2].plot(np.full(len(best), place - 0.12), best, "o", color=plots.GREY, ms=3)
-        axes[2].plot(np.full(len(value), place + 0.12), value, "o", color=plots.INKS["blue"], ms=3)
-        pieces.beside(axes[2], place + 0.12, value.min(), f"{value.min():.3f}", place=(1, -4))
+        sides = place - 0.2, place + 0.2
+        axes[2].plot(sides, [best, value], color=plots.FAINT, lw=0.6, zorder=1)
+        for x, ratios, colour in zip(sides, (best, value), (plots.GREY, red)):
+            axes[2].plot(np.full(len(ratios), x), ratios, "o", color=colour, ms=3)
+        pieces.beside(axes[2], place + 0.2, value.min(), f"{value.min():.3f}", place=(1, -4))
     words = [name.replace(", 0.999,", "\n").replace(", ", "\n") for name in own]
     axes[2].set_xticks(range(len(own)), words, fontsize="x-small")
-    axes[2].set(title="Blue: own norm; grey: other", ylabel="margin / largest margin")
+    axes[2].set(title="Red: own norm; grey: best other", ylabel="margin / largest margin")
     axes[2].set(xlim=(-0.5, len(own) - 0.5), ylim=(-0.12, 1.05))
     return plots.legend(figure, axes[1])

@@ -87,7 +87,8 @@ def offsets(
     place = np.arange(len(order))
     bar = dict(width=0.72, color=NGD.colour, alpha=0.45, label="measured, NGD")
     bars.bar(place, measured[order], **bar)
-    bars.plot(place, predicted[order], "_", color=plots.BLACK, ms=9, mew=2, label="predicted")
+    words = r"predicted, $\log(\kappa_m/\beta_m)$ centred"
+    bars.plot(place, predicted[order], "_", color=plots.BLACK, ms=9, mew=2, label=words)
     bars.axhline(0, **plots.LEVEL)
     bars.set(title=r"Offset of the margin, $g_m-a_t$", xticks=[])
     bars.set(xlabel="pairs on the support, by offset")
@@ -234,7 +235,8 @@ def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
     first, ends, rows, looks = next(iter(trained.values())), [], {}, []
     bound = np.median(first.error[:, 0]) * np.log(first.iterations[0]) / np.log(first.iterations)
     error.plot(first.iterations, bound, label=r"$1/\log t$, Theorem 3", **plots.BOUND)
-    for one, like in zip(trained.values(), plots.SERIES):
+    seen = [like for like in plots.SERIES if like.colour != plots.BLACK]  # below black dots
+    for one, like in zip(trained.values(), seen):
         power = Fraction(one.rule.decay).limit_denominator(9)
         steps = rf"$\eta_t\propto t^{{-{power}}}$" if power else r"constant $\eta_t$"
         plots.band(error, one.iterations, one.error, steps, like)
@@ -288,7 +290,8 @@ def reached(shares: global_map.GlobalMap, history: History) -> Figure:
     path.plot(t, loss, label="loss", **three.line)
     path.axhline(0.5, **plots.LEVEL)
     pieces.beside(path, t[-1], loss[-1], f"loss {loss[-1]:.2f}, not 0", place=(-2, 6))
-    path.set(xscale="log", xlabel="iteration $t$", title="Two samples, {1, 0} and {1, -3}")
+    path.set(title="Counterexample: two samples of two tokens")
+    path.set(xscale="log", xlabel="iteration $t$", ylabel="head $u_t$, weight $W_t$, loss")
     path.legend(**SMALL, loc="lower left")
     return figure
 
@@ -399,7 +402,7 @@ def bent(
                 ends.append((one.error[-1], f"{power:.2f}", style["color"]))
             else:
                 solid.append(power)
-    title = r"Error $\sqrt{2D_\psi}$; right: power of $\|W_t\|_p$, dashed"
+    title = r"a. Error $\sqrt{2D_\psi}$; right: power of $\|W_t\|_p$, dashed"
     _logs(error, xlabel=r"$\|W_t\|_p$", title=title)
     found = " to ".join(dict.fromkeys(f"{power:.2f}" for power in (min(solid), max(solid))))
     pieces.plain_ticks(error.xaxis)
@@ -410,7 +413,8 @@ def bent(
     measured, flow, first = np.array([[r.measured[-1], r.predicted[-1], r.first] for r in left]).T
     outside.plot(flow, measured, ms=4, mfc="none", label="the flow", **ONE.mark)
     outside.plot(first, measured, ms=4, mfc="none", label="first order", **plots.SERIES[1].mark)
-    _logs(outside, xlabel="predicted", ylabel="measured", title="Left outside the span")
+    _logs(outside, xlabel="predicted", ylabel="measured")
+    outside.set_title("c. Length outside the support's span")
     pieces.diagonal(outside)
     pieces.plain_ticks(outside.yaxis)
     outside.legend(**SMALL)
@@ -419,19 +423,21 @@ def bent(
 
 
 def _idle(axis, zero, zeros):
-    """Offsets of pairs without dual: one in every run, several in one run each."""
+    """Offsets of pairs without dual less their constant: one in every run, several in one each."""
     several = {}
     for run in zeros:
         several.setdefault(f"{len(run.law.pairs)} idle pairs", run)
     shown = [("one idle pair", run, ONE) for run in zero]
     shown += [(*item, like) for item, like in zip(several.items(), plots.SERIES[1:3])]
     for _, run, like in shown:
-        axis.plot(run.level, run.offsets, ms=3, mfc="none", **like.mark)
-        wanted = np.log(run.level)[:, None] + run.law.constants
-        axis.plot(run.level, wanted, **plots.PREDICTED)
+        less = run.offsets - run.law.constants
+        axis.plot(run.level, less, ms=3, mfc="none", **like.mark)
+        axis.plot(run.level, np.log(run.level), **plots.PREDICTED)
     for name, like in {name: like for name, _, like in shown}.items():
         axis.plot([], [], ms=3, mfc="none", label=name, **like.mark)
-    axis.set(xscale="log", xlabel="margin level $a_t$", title="Offsets of pairs without dual")
+    axis.plot([], [], label=r"predicted, $\log a_t$", **plots.PREDICTED)
+    axis.set(xscale="log", xlabel="margin level $a_t$")
+    axis.set_title("b. Offsets of pairs without dual, less constant")
     axis.legend(**SMALL)
 
 
@@ -446,5 +452,5 @@ def _moves(axis, steps):
     names = [*(f"{share:g}" for share in lp_law.SHARES), "constant"]
     axis.set(yscale="log", xlabel="rise of the margins / longest that settles")
     axis.set_xticks(range(len(names)), names)
-    axis.set(xlim=(-0.5, len(names) - 0.5), title="Last move of an offset")
+    axis.set(xlim=(-0.5, len(names) - 0.5), title="d. Last move of an offset")
     axis.legend(**SMALL)

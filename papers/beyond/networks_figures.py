@@ -10,33 +10,38 @@ from papers import pieces
 from papers.beyond import network_margins as network
 from papers.beyond.atlas import Ratios
 from papers.beyond.atlas_figures import LABELS
+from papers.beyond.atlas_rules import ranked
 from papers.beyond.factored_atlas import NORMS, FactorRow
 from papers.beyond.tolerances import BOUNDS
 from papers.verdicts import mean_interval
 
 WAYS = dict(zip(("from zero", "near ties", "wrong start"), plots.SERIES))
-NAMES = [LABELS.get(name, "sign") for name in NORMS]
+NAMES = [LABELS.get(name, "sign norm") for name in NORMS]
 
 
 def factor_map(
     table: Mapping[str, FactorRow], both: Mapping[str, Ratios], alone: Mapping[str, Ratios]
 ) -> Figure:
-    """Median ratio of every rule on (K, Q) and on W, in seven norms."""
+    """Median ratio of every rule on (K, Q) and on W, in seven norms; where its runs are nearest."""
     lines = [
-        (f"{what} by {name}", np.median(runs[name].last, 0), NORMS.index(norm))
+        (f"{what} by {name}", runs[name].last, norm)
         for name, row in table.items()
         for what, runs, norm in (("$(K,Q)$", both, row.norm), ("$W$", alone, row.alone_norm))
     ]
-    names, ratios, predicted = zip(*lines, strict=True)
+    names, lasts, predicted = zip(*lines, strict=True)
+    ratios = np.median(lasts, axis=1)
     text = np.char.mod("%.3f", ratios)
     figure, (axis,) = plots.panels(1, 1, height=0.9 + 0.27 * len(lines))
-    image = pieces.cells(axis, np.array(ratios), NAMES, names, text, low=0.5)
-    for row, norm in enumerate(predicted):
-        pieces.outline(axis, row, norm)
+    pieces.cells(axis, ratios, NAMES, names, text, low=0.5)
+    nearest = []
+    for row, (last, norm) in enumerate(zip(lasts, predicted, strict=True)):
+        pieces.outline(axis, row, NORMS.index(norm))
+        share, _ = ranked(last, NORMS, norm)
+        nearest.append(f"nearest in {share * len(last):.0f} of {len(last)}")
+    pieces.row_words(axis, nearest)
     for edge in range(2, len(lines), 2):
         axis.axhline(edge - 0.5, color=plots.PAPER, lw=2)
     axis.set(title="Margin over the largest possible, median of the runs; outlined: predicted")
-    figure.colorbar(image, ax=axis, shrink=0.6, extend="min")
     return figure
 
 
@@ -102,7 +107,7 @@ def ranking(readings: network.Readings) -> Figure:
         words = f"{lead.values.mean():+.2f} over\n{rival}:\n{verdict}"
         pieces.beside(axes[0], x, high, words, plots.look(verdict).colour, (0, 1))
     axes[0].axhline(0, **plots.LEVEL)
-    axes[0].set(ylabel="log ratio, mean of seeds, 95 %")
+    axes[0].set(ylabel="log of its ratio over the rival's")
     named = [f"{rule},\n{NAMES[NORMS.index(norm)]}" for norm, rule in network.FIRST.items()]
     axes[0].set_xticks(range(len(network.FIRST)), named)
     pieces.cells(axes[1], shares, NAMES, rules)
