@@ -357,9 +357,6 @@ print("by differences of scores", (p * (scores[:, 2:] - scores)).sum(1))
 
 # %% tags=["set-up"]
 # Set-up, no need to read.
-about = (
-    "Two examples of three tokens in the plane (ours), trained by normalised gradient descent from a start in a wrong "
-    "direction. Left and middle: $W_t z_i$ over the first 700 iterations, and the direction of $W_{mm} z_i$. Right: the distance of the directions of $W_t$ and $W_{mm}$. One problem, no randomness."
-)
+about = "Two examples of three tokens in the plane (ours), trained by normalised gradient descent from a start in a wrong direction. Left and middle: $W_t z_i$ over the first 700 iterations, and the direction of $W_{mm} z_i$. Right: the distance of the directions of $W_t$ and $W_{mm}$. One problem, no randomness."
 numbers = dict(end=error[-1], exponent=slope)
 run.keep(figure, "fastrates_by_hand", about, table, numbers)

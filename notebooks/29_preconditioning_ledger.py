@@ -149,7 +149,6 @@ pieces.gap(axis, conditions[-1], left, none, least, (8, 0))
 plots.legend(figure_ill, axis)
 about_ill = f"Near the minima, steps of $1/\\lambda_{{\\max}}$, by the rates; our setting, d={mild.d}, k={mild.k}; synthetic, float64, {seeds} seeds"
 plots.caption(figure_ill, about_ill)
-figure_ill
 
 # %% [markdown]
 # **Look at** the slopes, which the legend gives as powers. Without a preconditioner the iterations grow fastest, with the

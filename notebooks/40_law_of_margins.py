@@ -233,7 +233,6 @@ table
 about_offsets = f"Left: unit tokens, n=6, T=8, d=10, NGD at t = 100,000. Right: {len(kept)} runs at t = {steps:,}"
 figure_offsets = margin_law_figures.offsets(predicted, offsets, kept)
 plots.caption(figure_offsets, about_offsets + "; synthetic, float64")
-figure_offsets
 
 # %% [markdown]
 # Left: look at the bars, measured, which end at the ticks, predicted. Right: look at the lower left: the smallest duals lie on
@@ -241,10 +240,7 @@ figure_offsets
 
 # %%
 alone = sum(one.duals_alone for one in kept)
-about_diagonal = (
-    f"Five settings, {seeds} seeds each, t = {steps:,}; synthetic, float64; {len(out)} runs refused; "
-    f"filled: {alone} runs in which C is the whole error"
-)
+about_diagonal = f"Five settings, {seeds} seeds each, t = {steps:,}; synthetic, float64; {len(out)} runs refused; filled: {alone} runs in which C is the whole error"
 figure_diagonal = plots.caption(margin_law_figures.diagonal(kept, proved), about_diagonal)
 figure_diagonal
 

@@ -183,10 +183,7 @@ global_table
 
 # %%
 path = dynamics.train(postcard, dynamics.ngd(0.1), 100, range(101), head="joint")
-about_global = (
-    f"Left: two Gaussian tokens (DM), n=8, T=2, {global_seeds} seeds, NGD, zero start; circle: length at which half of the seeds arrive, with its "
-    "95 % interval; diamond: the formula, the bound asked for. Right: scalar tokens {1, 0} and {1, \N{MINUS SIGN}3}, NGD, zero start; dotted: 1/2"
-)
+about_global = f"Left: two Gaussian tokens (DM), n=8, T=2, {global_seeds} seeds, NGD, zero start; circle: length at which half of the seeds arrive, with its 95 % interval; diamond: the formula, the bound asked for. Right: scalar tokens {{1, 0}} and {{1, \N{MINUS SIGN}3}}, NGD, zero start; dotted: 1/2"
 figure_global = plots.caption(margin_law_figures.reached(found_map, path), about_global)
 figure_global
 

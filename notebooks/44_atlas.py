@@ -305,10 +305,7 @@ decay_table
 
 # %%
 share = {key: other / samples for key, (other, samples, *_) in chosen.items()}
-about_used = (
-    f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, from zero; left: decay that allows 100, tick: median of the runs; "
-    "middle: samples that select another token than under that decay; right: a line a run, numbers: the least in the own norm"
-)
+about_used = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, from zero; left: decay that allows 100, tick: median of the runs; middle: samples that select another token than under that decay; right: a line a run, numbers: the least in the own norm"
 figure_used = plots.caption(atlas_figures.used(ends, own, found, share), about_used)
 figure_used
 

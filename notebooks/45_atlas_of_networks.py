@@ -168,10 +168,7 @@ selection_table = claims.Table(sorted(selection_claims, key=lambda claim: claim.
 selection_table
 
 # %%
-about_selections = (
-    f"Unit tokens, n=6, T=8, d=10; {selection_seeds} seeds, {selection_steps:,} steps; near ties: the two best scores {network.LEAD} apart; "
-    "wrong start: other tokens lead at first; bars (right): 95 % over seeds; last row judged; dotted: 0.9, half"
-)
+about_selections = f"Unit tokens, n=6, T=8, d=10; {selection_seeds} seeds, {selection_steps:,} steps; near ties: the two best scores {network.LEAD} apart; wrong start: other tokens lead at first; bars (right): 95 % over seeds; last row judged; dotted: 0.9, half"
 figure_selections = plots.caption(networks_figures.selections(optimal, disputes), about_selections)
 figure_selections
 
@@ -210,10 +207,7 @@ vit_table
 # %%
 pictures_from = images.identity("cifar10", demo=scale == "demo")
 sizes = ", ".join(f"{name} {size}" for name, size in vit_shape.items())
-about_vit = (
-    f"Plain ViT, {sizes}; {pictures_from['name']}, {vit_rows:,} rows, {vit_steps:,} steps; {at_edge} of {len(rules)} rates at the edge of their grids; "
-    f"ratio: 10 % quantile of queries' margins over the norm; bars: 95 % over {vit_seeds} seeds"
-)
+about_vit = f"Plain ViT, {sizes}; {pictures_from['name']}, {vit_rows:,} rows, {vit_steps:,} steps; {at_edge} of {len(rules)} rates at the edge of their grids; ratio: 10 % quantile of queries' margins over the norm; bars: 95 % over {vit_seeds} seeds"
 figure_vit = plots.caption(networks_figures.ranking(found), about_vit)
 figure_vit
 

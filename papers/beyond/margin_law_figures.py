@@ -111,7 +111,7 @@ def offsets(
 def diagonal(comparisons: Sequence[runs.Comparison], proved: int) -> Figure:
     """Each run's residual over C, and the whole error; filled: C is all of it.
 
-    In `proved` runs the theorem's hypotheses hold.
+    In `proved` runs a theorem's hypotheses hold.
     """
     figure, (line, whole) = plots.panels(1, 2, height=3.1)
     ratios, alone, looks, worst = {}, {}, [], 0.0
@@ -134,7 +134,7 @@ def diagonal(comparisons: Sequence[runs.Comparison], proved: int) -> Figure:
     line.legend(**TITLED)
     found = f"all {len(comparisons)} runs on the line,\n{_off(worst)}"
     asked = f"(asked: at most {BOUNDS['law.residual']:.0e});"
-    pieces.note(line, f"{found}\n{asked}\nthe theorem's hypotheses hold in {proved}")
+    pieces.note(line, f"{found}\n{asked}\na theorem's hypotheses hold in {proved}")
     far = 1.2 * max(map(np.max, ratios.values()))
     named = dict(title="The whole error over $C$", xlabel=r"$\|W_t\|\times$ error $/C$")
     pieces.strip(whole, ratios, (0.9, far), looks, 1.0, alone, **named)
