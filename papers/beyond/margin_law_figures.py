@@ -356,14 +356,14 @@ def constants(
             top = np.median(predicted[at == 1])
             plots.power_law(axis, (1, max(at)), -2, 1.6 * top, r"$\sigma^{-2}$")
             power = judged["map.noise"]
-            words = f"worst seed's power from 1 on:\n{power.measured:.2f} {pieces.asked(power)}"
+            words = f"worst seed's power\nfrom 1 on: {power.measured:.2f}\n{pieces.asked(power)}"
             pieces.note(axis, f"dashed: $\\sigma^{{-2}}$\n{words}", y=0.97, va="top")
         if name in switches:
             _switches(axis, switches[name], 3 * max(at))
         if f"map.most.{name}" in judged:  # here with other sizes
             count = judged[f"map.most.{name}"]
             words = f"half of the seeds lose $W_{{mm}}$\nat up to {count.measured:.2f} times"
-            words += f"\nCover's count {pieces.asked(count)}"
+            words += f" Cover's\ncount {pieces.asked(count)}"
             pieces.note(axis, words, 0.96 if name == "d" else 0.04, 0.97, "top")
     return figure
 
