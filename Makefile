@@ -1,4 +1,4 @@
-# One door per task; each that runs code sets everything up first. `make help` lists them.
+# One door per task; each that runs code sets everything up first. `make help` lists most.
 PYTHON ?= python3
 VENV   ?= .venv
 SCALE  ?= demo
@@ -15,7 +15,7 @@ STATE  = { pwd; cat requirements.txt pyproject.toml; }
 
 .PHONY: help figures test falsify bench mutate site setup install lock notebooks clean
 help:
-	@echo "make figures [SCALE=demo|desk] [DATA_DIR=...] [ARGS='NAME ... --force']   regenerate every figure"
+	@echo "make figures [SCALE=demo|desk] [DATA_DIR=...] [ARGS='NAME ... --force']   every figure that is not up to date"
 	@echo "make test [ARGS='-k svm']      pytest and nbval"
 	@echo "make falsify                   every claim of the ledgers in its wrong worlds: the smallest one it catches"
 	@echo "make bench                     speed, as ratios against the strongest peers and plain references"

@@ -1,4 +1,4 @@
-"""Settings of the session: nothing in it writes into figures/, runs/ or the user's home."""
+"""Settings of the session: it writes nothing into figures/ or runs/, into the home only caches."""
 
 import os
 import re
@@ -48,7 +48,6 @@ LONGEST = (
     "43_map_of_the_constant",
     "45_atlas_of_networks",
     "test_batch",
-    "test_checkpoints",
     "test_parallel",
     "test_wheel",
     "test_site",

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import os
+import sys
 import tomllib
 import uuid
 from collections.abc import Mapping
@@ -14,7 +15,8 @@ import lib
 
 ROOT = Path(__file__).resolve().parent.parent
 if Path(str(lib.__file__)).resolve().parent.parent != ROOT:  # an editable install finds both
-    raise ImportError(f"{lib.__file__} is another package named lib; start outside of its folder")
+    _words = f"{lib.__file__} is another package named lib; start outside of its folder"
+    raise SystemExit(_words) if sys.argv[:1] == ["-m"] else ImportError(_words)
 
 
 def folder(name: str) -> Path:

@@ -8,7 +8,7 @@ import numpy as np
 
 class Shapes:
     """Base of a dataclass with arrays, made with repr=False: `repr` tells shapes and sizes, of an
-    array of words the distinct ones, a number or a word as it is; functions are left out."""
+    array of words the distinct ones, a float in 4 digits, a word itself; functions are left out."""
 
     def __repr__(self) -> str:
         sizes = {field.name: _size(getattr(self, field.name)) for field in fields(self)}

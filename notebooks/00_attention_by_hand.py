@@ -19,11 +19,11 @@
 # **Question.** A softmax attention layer reads a few tokens and answers yes or no. We train it on two
 # examples. Which tokens does it learn to look at, and towards which weight matrix does it move?
 #
-# **Answer.** Here it looks at one token of each example, the one that alone would give the best answer. Its weights grow
-# for ever, but their *direction* converges, to the solution of a small geometric problem that
+# **Answer.** Here it looks at one token of each example, the one that alone would give the best answer. The matrix $W$ grows
+# for ever, but its *direction* converges, to the solution of a small geometric problem that
 # you can solve by eye. Paper A (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv
 # 2402.05738) proves this under assumptions, printed below, that these two examples do not satisfy. That the problem is a support
-# vector machine is due to arXiv 2308.16898.
+# vector machine is due to arXiv 2306.13596 and, for this $W$, 2308.16898.
 #
 # ![An arrow, the direction of the weights, turns to a dashed ray while one token of each example grows and the others shrink](../figures/turning.gif)
 #
@@ -179,8 +179,9 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1")
 # $$\sum_t p_t(\gamma_t-f)\,x_t=\tfrac12\sum_{s,t}p_sp_t(\gamma_s-\gamma_t)(x_s-x_t) .$$
 #
 # Tokens other than opt have equal scores, so a pair of two of them drops out; only pairs with opt remain. So $-\nabla L$ is a sum of the $A_{i,t}$ with positive weights, proportional to $e^{-f_i}\,p_{opt}\,p_t\,(\gamma_{opt}-\gamma_t)$.
-# As $p_t=p_{opt}\,e^{-g}$, a pair whose margin is larger by $\delta$ counts $e^{-\delta}$ times as much: late in training only pairs of nearly the smallest margin count. The SVM's solution, too, is a sum of
-# the $A_{i,t}$ of smallest margin with weights $\ge0$, as shown below. [Notebook 40](40_law_of_margins.ipynb) compares the two sums.
+# As $p_t=p_{opt}\,e^{-g}$, a pair whose margin is larger by $\delta$ counts $e^{-\delta}$ times as much, up to factors that stay bounded: late in training only pairs of nearly the smallest margin count. The SVM's solution, too, is a sum of
+# the $A_{i,t}$ of smallest margin with weights $\ge0$, as shown below. That alone does not make the two sums agree: [notebook 40](40_law_of_margins.ipynb) shows
+# why their weights become proportional.
 #
 # **By eye.** The queries are $z_1 = (1, 0)$ and $z_2 = (0, 1)$, so $W z_i$ is column $i$ of $W$, and
 # the two columns can be found apart.
@@ -220,8 +221,9 @@ for t in (1, 10, 100, 1000, steps):
 # ## The same from the library
 #
 # `lib` trains many problems in one call, and keeps logarithms, so that a vanishing gradient loses no digits. It must give the same
-# numbers. Its duality gap is a certificate: where it is 0, no smaller matrix satisfies the constraints. Last come three
-# [claims](words.md): each compares a measured number with a bound that it has to keep.
+# numbers. Its duality gap is how far $\|W\|$ lies above a lower bound that the duals give, as a share of $\|W\|$: where it is 0, no smaller
+# matrix satisfies the constraints. Last come three
+# [claims](words.md): each compares a measured number with a bound, ours or the theorem's, which promises nothing here.
 
 # %%
 data = attention.token_set(X, y, z, u)
@@ -250,7 +252,7 @@ table
 #
 # Look at the left and the middle: each curve is $W_t z_i$, a column of $W_t$, from its start (circle) on. A logit is the product of a token
 # with it, so both live in the plane of the tokens. Each curve ends beside the dashed ray, the direction of $W_{mm} z_i$. The distance to
-# the ray stays bounded while the curve grows, so the angle shrinks. Look at the right: the distance of the directions falls like $1/t$.
+# the ray stays bounded while the curve grows, so the angle shrinks. Look at the right: the distance of the directions falls like $1/\|W_t\|$, so like $1/t$.
 
 
 # %%
@@ -314,7 +316,7 @@ print(f"GD: {np.linalg.norm(plain):.2f}, NGD: {np.linalg.norm(path[-1]):.2f}")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Less than a tenth: the norm of GD grows like $\log t$, that of NGD like $t$.
+# Far less than a tenth: the norm of GD grows like $\log t$, that of NGD like $t$.
 #
 # </details>
 #

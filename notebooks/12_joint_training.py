@@ -79,8 +79,8 @@ statements.quoted("A", STATEMENTS, "Condition 1", "Theorem 2", "Theorem 3", "The
 # %% [markdown]
 # ## Data
 #
-# The model (DM) with $\alpha$ = `signal` and $\sigma^2 d = 1$. The query is the first token. In
-# `opt_first` of the samples that is the opt token, in the others the additional one. The paper's sizes
+# The model (DM) with $\alpha$ = `signal` and $\sigma^2 d = 1$. The query is one of the two tokens: in
+# `opt_first` of the samples the opt token, in the others the additional one. The paper's sizes
 # and step sizes did not survive in the text at hand: **these are our settings**.
 
 # %%

@@ -115,7 +115,7 @@ for name, rule in (("SNGD", sngd), ("SPS", sps)):
 # words on the same rows, which it does by far on pairs and by five points on comments. Earlier studies had all six
 # rows reproduced: on comments, with five seeds, 0.40 for Adam, 0.58 for Polyak and 0.70 for normalised SGD; on pairs, with six seeds and
 # targets just below guessing, 0.73, 0.74 and 0.80. **Three verdicts changed** to undecided: three seeds give wider intervals,
-# and on comments the ratios of Polyak and normalised SGD lie nearer to one. On pairs the gains shrink towards lower losses: to both earlier
+# and on comments the ratios of Polyak and normalised SGD lie nearer to one. On pairs the gains are smallest at the last target: to both earlier
 # targets Adam is faster, too. On comments Adam is at the first target with the clock's third reading, the earliest that can count.
 
 # %%

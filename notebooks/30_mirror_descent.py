@@ -109,10 +109,11 @@ def mirror_step(W, downhill, p):
 # ## What it should converge to
 #
 # **The SVM of paper C** is that of notebook 10 in another norm: $W_{mm}$ has the least $\ell_p$ norm among all $W$ with every
-# $g_m\ge1$. Then $\gamma_p=1/\lVert W_{mm}\rVert_p$ is the largest margin that a matrix of norm 1 can have.
+# $g_m\ge1$. Then $\gamma_p=1/\lVert W_{mm}\rVert_p$ is the largest least margin that a matrix of norm 1 can have.
 #
 # **Why?** The direction that training nears and the SVM's solution obey one equation: $\nabla\psi(W)$ is a sum of the $A_m$ of least
-# margin with weights $\ge0$. The size of $W$ does not matter: scaling $W$ only scales $\nabla\psi(W)$.
+# margin with weights $\ge0$. The size of $W$ does not matter: scaling $W$ only scales $\nabla\psi(W)$. Only one
+# direction solves it, by the proof of notebook 00 with this norm; that training comes to rest at all is measured.
 #
 # * *Training.* Steps add up in $\nabla\psi(W)$. Late in training only pairs of least margin still pull noticeably. Each step is then nearly a sum of their
 #   $A_m$, with positive weights where the selected token has the higher score, and $\nabla\psi(W_t)$ grows along such a sum.
@@ -127,7 +128,7 @@ def mirror_step(W, downhill, p):
 # * *Ratio.* $r_p(W)=\min_mg_m/(\lVert W\rVert_p\,\gamma_p)$ is the share of the largest margin that $W$ has, at most 1.
 #
 # The ratio shows small errors more. If the direction of $W$ is off by a small $\delta$ and a smallest margin suffers,
-# the ratio falls below 1 by an amount of order $\delta$. The divergence rises above 0 by one of order $\delta^2$ (if no entry of $W_{mm}$ is zero).
+# the ratio falls below 1 by an amount of order $\delta$. The divergence rises above 0 by $\delta^2$ only, up to a factor (if no entry of $W_{mm}$ is zero).
 
 
 # %%
@@ -223,10 +224,10 @@ for p, history in histories.items():
 # %% [markdown]
 # ## Claims
 #
-# Which SVM is nearest, in the mean and in every run? And do the means agree with those of other code for this experiment (8, 8 and 4 seeds for $p=1.75$, 2 and 3)?
+# Which SVM is nearest, in the mean and in every run? And do the means agree with those of an independent program, of which we have the means alone (8, 8 and 4 seeds for $p=1.75$, 2 and 3)?
 # A [claim](words.md) holds if the measured number keeps the bound set for it.
 #
-# Then a table: a row is an exponent of training, a column the exponent of an SVM. Last it counts the runs whose ratio is largest in
+# Then a table: a row is an exponent of training, a column the exponent of an SVM; the divergence has the row's $\psi$, the ratio the column's norm. Last it counts the runs whose ratio is largest in
 # their own norm, and those whose tokens are locally optimal.
 
 # %%
@@ -248,8 +249,8 @@ for p in exponents:
 # %% [markdown]
 # Look at the diagonals: the divergence is smallest, and the ratio largest, in the run's own norm. But the ratio is not 1. It is
 # furthest below for $p=3$, whose $\lVert W\rVert_p$ grows slowest. [Notebook 43](43_map_of_the_constant.ipynb) says how what is missing
-# shrinks as $\lVert W\rVert_p$ grows. A few runs are still turning, and raise the means above the medians. At the desk scale
-# our mean for $p = 2$ is twice that of the other code, and that claim fails.
+# shrinks as $\lVert W\rVert_p$ grows. A few runs are still turning, and raise the means above the medians. In the larger run (desk scale)
+# our mean for $p = 2$ is twice that of the other code, and `bregman.table.2` fails.
 #
 # * **Upper row.** Look at the lowest curve of each panel: it is the one of the panel's own exponent.
 # * **Lower row.** As in the paper, each SVM has the tokens that training *with its own exponent* selected. In a few runs two exponents
@@ -263,9 +264,9 @@ figure
 # %% [markdown]
 # ## One path
 #
-# One data set and $W_0 = 0$, as in the paper. Each path ends nearest to its own SVM; its ratio is largest in its own norm. That of
-# $p = 3$ still lacks a quarter of its margin. For $p = 2$ and $p = 3$ the selected tokens are not even locally optimal, so that the "why" above
-# does not hold. Why these paths end so near is open.
+# One data set and $W_0 = 0$, as in the paper. Each path ends nearest to its own SVM; its ratio is largest in its own norm. The path of
+# $p = 3$ has about three quarters of the largest $\ell_3$ margin. For $p = 2$ and $p = 3$ the selected tokens are not even locally optimal, so that the "why" above
+# does not hold: a pair whose other token has the higher score ends with a negative pull. Why these paths end so near is open.
 
 # %%
 single = tokens.unit_tokens(path_seed, n, T, d)
@@ -281,7 +282,7 @@ path_table
 # ## Head and attention together
 #
 # $\ell_p$-JointGD moves $W$ and $u$ by the same rule, each with its own gradient norm. Both start at zero, on the paper's two
-# samples. Prediction: $W$ turns to the $\ell_p$ [token SVM](words.md), and $u$ to the SVM that
+# samples; a gradient of zero gives no step. Prediction: $W$ turns to the $\ell_p$ [token SVM](words.md), and $u$ to the SVM that
 # classifies the selected tokens: least $\lVert u\rVert_p$ with $y_iu^\top x_{i,\alpha_i}\ge1$.
 
 # %%
@@ -296,8 +297,8 @@ joint_table
 
 # %% [markdown]
 # * **Upper panels.** Look at where each path ends: near the mark of its own SVM. The path of $p = 3$ misses its mark by most, and
-#   more so for $u$. The divergence is small all the same, of the order of the squared miss. The run of $p = 3$ has selected another
-#   token of the first sample, so its rays lie elsewhere.
+#   more so for $u$. The divergence is small all the same, of the order of the squared miss. Under $p = 3$ another token of the first sample
+#   is selected than under the other two, as in the paper, so its rays lie elsewhere.
 # * **Lower panels.** Look at the two time scales: the selection is made within 30 steps, and the directions still turn
 #   after thousands.
 
@@ -333,7 +334,7 @@ for p, count in ((1.2, 1000), (2, 2000), (3, 20000)):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The fewer, the nearer $p$ is to 1.
+# The fewer, the nearer $p$ is to 1. That is so after the first step already: it says more of the map than of training.
 #
 # </details>
 #

@@ -16,8 +16,8 @@
 #
 # *Page 4 of 11 · before: [11](11_long_horizon.ipynb) · next: [41](41_how_margins_settle.ipynb) · 30 minutes · [words](words.md).* After it you can compute, from the dual variables, the constant in the error of attention's direction.
 #
-# **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) proves that normalised
-# gradient descent (NGD) turns the attention weights $W_t$ into the direction of a max-margin matrix $W_{mm}$. The *direction
+# **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) proves under its assumptions that
+# normalised gradient descent (NGD) turns the attention weights $W_t$ into the direction of a max-margin matrix $W_{mm}$. The *direction
 # error* is $\big\lVert W_t/\|W_t\|-W_{mm}/\|W_{mm}\|\big\rVert$. Theorem 1 bounds it by a multiple of $t^{-1/2}$,
 # up to logarithms.
 #
@@ -26,9 +26,9 @@
 # **Answer.** In the limit it is a constant divided by $\|W_t\|$, under the hypotheses below. Under NGD $\|W_t\|$ grows like $t$, so the error falls
 # like $1/t$ (where the constant is not zero), faster than Theorem 1's exponent. One part of the constant, $C$, belongs to
 # the support vectors. It **follows from the tokens that the run selects, their loss and scores, and the dual variables of their SVM**. The start and the pairs of tokens
-# that are no support vectors leave the rest.
+# that are no support vectors leave the rest, which is read off the run and can be the larger part.
 #
-# ![Every run's constant lies on the diagonal against the constant from the duals](../figures/desk/law_diagonal.png)
+# ![In every run the part of the constant in the support's span lies on the diagonal against the constant from the duals](../figures/desk/law_diagonal.png)
 #
 # *The larger of two sizes of run (desk [scale](words.md)), each mark a run: across, $C$ from the duals; up, from training. This page has 2 seeds, not 20.*
 #
@@ -109,21 +109,22 @@ figure
 # **Hypotheses.** The loss falls strictly, $\ell'<0$, and its slope is locally Lipschitz.
 # 1. *Duals.* There are duals with $\beta_m>0$ on all of $S$.
 # 2. *Scores.* On $S$ the selected token has the higher score.
-# 3. *Steps.* No momentum, and short steps: for NGD $\eta\|W_{mm}\|\max_{m,k\in S}\lVert A_m-A_k\rVert^2<8$. (The note has other rules.)
-# 4. *Start.* The level $a_0$ is above a number that can be computed from tokens, head, loss, step and $W_0$. Any $W_t$ of a run may be taken as
-#    the start.
+# 3. *Steps.* No momentum, and short steps: for NGD $\eta\|W_{mm}\|\max_{m,k\in S}\lVert A_m-A_k\rVert^2<8$: the function under "Why" has a
+#    curvature of at most a quarter of this maximum, and a step is shorter than twice its inverse. (The note has other rules.)
+# 4. *Start.* The level $a_0$ is above a number, which the note computes from tokens, head, loss, step and $W_0$: the other tokens' weights are small.
+#    Any $W_t$ of a run may be taken as the start.
 #
 # **Theorem.** The softmax weight of every $\alpha_i$ tends to 1, $a_t\to\infty$, and on the support $g_m-a_t\to o_m$ with
 # $$o_m=\log\frac{\kappa_m}{\beta_m}-\text{mean}_\beta,\qquad W_t-a_tW_{mm}\to\rho_\perp+\omega_\infty .$$
 #
 # * $\rho_\perp$ is the one matrix in the span of the $A_m$, $m\in S$, with $\langle A_m,\rho_\perp\rangle=o_m$: a linear system, solved below. $\omega_\infty$ is orthogonal to that span.
 # * $\text{mean}_\beta$ is the $\beta$-weighted mean of the logarithms. It is taken off so that $\sum_m\beta_mo_m=\langle\rho_\perp,W_{mm}\rangle$ is
-#   zero: $a_t$ has the part of $W_t$ along $W_{mm}$ already. Duals need not be unique: then $\beta$ are those nearest to $\kappa$ in relative entropy.
+#   zero: $a_t$ has the part of $W_t$ along $W_{mm}$ already. Where duals are not unique, the note says which to take.
 #
 # Hence
 # $$\|W_t\|\times\text{error}_t\to\sqrt{C^2+\|\omega_\infty\|^2},\qquad C=\|\rho_\perp\|.$$
-# The theorem's two limits are approached exponentially fast in $a_t-a_0$, with explicit constants; this one need not be. $C$ is the same for every
-# such rule and start that select these tokens, and knows the loss only through $\kappa$. $\omega_\infty$ is what $W_0$ and the pairs off the
+# The theorem's two limits are approached exponentially fast in $a_t-a_0$, with explicit constants; this one need not be, as a distance of unit vectors is that from the ray over $\|W_t\|$ to first order only. $C$ is the same for every
+# rule of the note (steps along $\nabla L$: not Adam, not sign descent) and start that select these tokens, and knows the loss only through $\kappa$. $\omega_\infty$ is what $W_0$ and the pairs off the
 # support left. It may differ by rule, and is zero if $W_0=0$ and all pairs are on the support.
 #
 # **Why.** Once the other tokens' weights are small, $-\nabla L\approx\frac1n\sum_m\kappa_me^{-g_m}A_m$. The direction rests only where
@@ -183,7 +184,7 @@ print(f"largest error of an offset at t = 100,000: {np.abs(offsets - predicted).
 # ## Data and runs
 #
 # Five settings differ in rule, loss, scores, start and support. A run is admitted or refused *before* its error is
-# looked at. It is too short if the selection is not made, or deviations from the offsets had no time to decay to $10^{-7}$.
+# looked at. It is too short if the selection is not made, or if deviations from the offsets, at the rate that the duals predict (notebook 41), had no time to decay to $10^{-7}$.
 
 # %%
 every = range(seeds)
@@ -279,8 +280,8 @@ figure_collapse
 # end. Right: look at the slopes, which are the dotted line's: here, with short steps, the distance from the law dies like
 # $e^{-\lambda_1a_t}$. [Notebook 41](41_how_margins_settle.ipynb) has $\lambda_1$, from the duals, and says when it is slower.
 #
-# **If the head is trained too**, $\kappa$ changes with it. The head has an SVM of its own, which classifies the selected tokens. If it obeys
-# the law of that SVM, with duals $\nu_i>0$ of all samples, then sample $i$'s $\lvert\ell'\rvert$ becomes proportional to $\nu_i$, and $W$ obeys the law above, with $\nu_i$ and this SVM's scores in $\kappa$ ([notebook 42](42_where_the_law_bends.ipynb)).
+# **If the head is trained too**, $\kappa$ changes with it. The head has an SVM of its own, which classifies the selected tokens, with duals $\nu_i$. If it
+# obeys that SVM's law, and all $\nu_i>0$, each sample's pull $\lvert\ell'\rvert$ ends proportional to its dual. Put $\nu_i$ and this SVM's scores into $\kappa$, and $W$ obeys the law above ([notebook 42](42_where_the_law_bends.ipynb)).
 
 # %%
 start_zero = tokens.gaussian_tokens(every, n=6, T=4, d=200)
@@ -298,7 +299,7 @@ joint_table
 # **Whose it is.** For linear classifiers the residual (here $\rho_\perp$) and its equations are due to Soudry et al. (arXiv 1710.10345), normalised
 # steps to Nacson et al. (1803.01905) and, with a $1/t$ rate, Ji and Telgarsky (1906.04540), a lower bound for them to Wang, Min and Wu (2311.14387).
 # Next-token prediction has a direction and a finite part too (2403.08081, with attention; 2402.18551). That attention ends along
-# a [token SVM](words.md) is in 2308.16898. Added here, *for attention*: the constant with head and loss in $\kappa$, steps of fixed length, the exact
+# a [token SVM](words.md) is in 2308.16898. Added here, *for attention*: the constant with head and loss in $\kappa$, also for steps of fixed length, the exact
 # order $1/t$, and the measurements. The note says what differs from each.
 #
 # ## Change this
@@ -335,13 +336,11 @@ for std in (0.0, 2.0):
 #
 # </details>
 #
-# **To prove.** Show that $C = 0$ if and only if $\kappa_m/\beta_m$ is the same for all pairs on the support, where the $A_m$ there are
-# linearly independent.
+# **To prove.** Show that $C = 0$ if and only if $\kappa_m/\beta_m$ is the same for all pairs on the support.
 #
 # <details><summary>Solution</summary>
 #
-# $C^2 = o^\top G^{-1} o$ with the Gram matrix $G$ of the support, which is positive definite, so $C = 0$ if and only if all
-# offsets $o_m$ are 0. They are $\log(\kappa_m/\beta_m)$ less a mean of these logarithms with positive weights: all 0 if and only
+# $\rho_\perp$ lies in the span of the $A_m$ and has the products $o_m$ with them, so it is 0 if and only if all offsets $o_m$ are. They are $\log(\kappa_m/\beta_m)$ less a mean of these logarithms with positive weights: all 0 if and only
 # if the logarithms are equal.
 #
 # </details>

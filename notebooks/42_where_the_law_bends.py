@@ -51,7 +51,7 @@
 # |---|---|---|
 # | head and $W$ trained | $\lVert W_t\rVert\times$ error $\to C$ with $\kappa_m=\nu_iy_iv^\top(x_{i,opt}-x_{i,t})$; error $\sim t^{-(1-p)}$ | sketched in [law_of_margins.md](law_of_margins.md); measured |
 # | its curvature | $\lVert\nabla^2L\rVert/L\to\lambda_{\max}(\sum_i\nu_ix_{i,opt}x_{i,opt}^\top)/\lVert v\rVert^2$ | follows from the head's law; measured |
-# | $d=1$, $T=2$ | $(u_{mm},W_{mm})$ is reached or missed with the sign of $\sum_i(a_i+b_i)$ | missed: proved, short steps; reached: proved for normalised steps whose sum is infinite |
+# | $d=1$, $T=2$ | $(u_{mm},W_{mm})$ is reached or missed with the sign of $\sum_i(a_i+b_i)$ | missed: proved for short steps; reached: proved if they are also normalised, never grow and have an infinite sum |
 # | $H$ heads | one normalisation: $\lVert W_h\rVert\propto\lVert W_{mm,h}\rVert$; one per head: equal | the law on blocks; measured |
 #
 # Derivations are in [where_the_law_bends.md](where_the_law_bends.md), criteria in [the protocol](bends_protocol.md). It says which of them

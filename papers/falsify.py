@@ -34,8 +34,8 @@ class _NotTouched(ValueError):
 def _power(section: Callable[[World], Iterable[Claim]]) -> dict[str, dict]:
     """Per row: the smallest world of each family that it catches, and if one is small.
 
-    A row that fails in the true world catches nothing. _NotTouched where a family that a row names
-    leaves its value and bound alone, and where the row is missing from such a world.
+    A row that fails in the true world catches nothing. _NotTouched where a family that another row
+    names leaves its value and bound alone, and where a row is missing from such a world.
     """
     true = list(section(World()))
     catches = {row.id: [] for row in true}
@@ -119,7 +119,7 @@ def main(words: Sequence[str] | None = None) -> None:
     _write_failures()
     rows = [row for of_paper in measured.values() for row in of_paper.values()]
     small = sum(row["small"] for row in rows)
-    print(f"{small} of {len(rows)} rows catch 5 %, 0.1 in an exponent, or one sample")
+    print(f"{small} of {len(rows)} rows catch 5 %, 0.1 in an exponent, one sample or pair")
 
 
 if __name__ == "__main__":

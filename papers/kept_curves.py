@@ -31,7 +31,7 @@ STUDIES = {
 # What nobody else can get, by the revision that a study's data had.
 PRIVATE = {
     "cfabc82d805f2592": "MultiNLI, a private sample (about a tenth of the training pairs)",
-    "fa619d477c022b72": "CivilComments, a private sample (6,988 comments, half of them toxic)",
+    "fa619d477c022b72": "CivilComments, a private sample (6,988 training comments, half toxic)",
 }
 
 
@@ -106,7 +106,7 @@ def _best_rule(curves: Curves) -> tuple[str, float]:
 
 
 def edges(curves: Curves) -> dict[str, float]:
-    """Rules whose rate lies at the edge of all rates that were tried, and that rate."""
+    """Rules at the edge of the rates tried, and it; not SPS where its cap hardly binds."""
     at_edge = {}
     for rule, rate in curves.rates().items():
         trials = curves.trials(rule)

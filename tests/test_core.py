@@ -82,6 +82,8 @@ def test_another_package_named_lib_is_named(tmp_path):
     for imported in ("papers", extended):
         done = run(both + imported)
         assert done.returncode == 1 and str(tmp_path) in done.stderr.splitlines()[-1]
+        (words,) = run("import sys; sys.argv = ['-m']; " + both + imported).stderr.splitlines()
+        assert str(tmp_path) in words
 
 
 def test_layers_hold():

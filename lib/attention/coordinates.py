@@ -46,7 +46,7 @@ def minimal(tokens: TokenSet | Minimal) -> Minimal:
     A Minimal is returned as it is. By Gram-Schmidt in the order given, so that the
     bases, and a start drawn in them, move with the tokens and not with rounding: r =
     min(nT, d), q = min(n, d_z). Where a span is smaller, tokens have no part in the
-    last vectors of its basis. Raises ValueError for sizes whose squares leave float64.
+    last vectors of its basis. Raises ValueError for sizes outside of `SIZES`.
     """
     if isinstance(tokens, Minimal):
         return tokens

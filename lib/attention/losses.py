@@ -49,7 +49,7 @@ def log_derivative(f: np.ndarray, loss: str) -> np.ndarray:
 
 
 def log_gap(log_epsilon: np.ndarray, best: np.ndarray, loss: str) -> np.ndarray:
-    """log(l(best - epsilon) - l(best)), exact for any epsilon > 0, given by its logarithm.
+    """log(l(best - epsilon) - l(best)), exact for 0 < epsilon < 700, given by its logarithm.
 
     * exponential: l(best) expm1(epsilon)
     * logistic: log1p(sigmoid(-best) expm1(epsilon))

@@ -1,8 +1,8 @@
 """The model of paper A, f_i = y_i u^T X_i^T softmax(X_i W z_i), and its closed-form gradients.
 
 Everything is relative to the selected token s_i, the one with the largest logit, and
-the other softmax weights are kept as logarithms with the largest factored out: nearly
-equal numbers are never subtracted, so the gradient's direction stays exact when the
+the other softmax weights are kept as logarithms with the largest factored out: no small
+weight is a difference of large ones, so the gradient's direction stays exact when the
 weights themselves are e^-30000.
 """
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from lib.representation import Shapes
 
-SIZES = 1e-100, 1e100  # of tokens, queries and head: beyond, squares leave the range of float64
+SIZES = 1e-100, 1e100  # of tokens, queries, head; fourth powers leave float64
 
 
 @dataclass(frozen=True, repr=False)
@@ -118,10 +118,10 @@ def _array(name, value):
 
 
 def check_sizes(tokens: TokenSet) -> None:
-    """ValueError where squares of tokens, queries or head leave float64; whatever trains asks."""
+    """ValueError where tokens, queries or head leave `SIZES`; whatever trains asks."""
     for name in ("X", "z", "u"):
         values = getattr(tokens, name)
         largest = max(values.max(), -values.min())  # without a copy of them all
         if largest and not SIZES[0] <= largest <= SIZES[1]:
-            words = f"{name} has largest entry {largest:.3g}, whose square leaves float64"
+            words = f"{name} has largest entry {largest:.3g}, whose fourth power leaves float64"
             raise ValueError(f"{words}; rescale it to within {SIZES[0]:g} ... {SIZES[1]:g}")

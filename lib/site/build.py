@@ -26,7 +26,7 @@ ABOUT = (
     " statement."
 )
 COLUMNS = "kind setting quantity source bound found margin seeds catches verdict remark".split()
-HEADS = {"quantity": "measured quantity", "bound": "theory", "found": "measured"}
+HEADS = {"quantity": "measured quantity", "found": "measured"}
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -142,7 +142,7 @@ class Figure:
 
     @property
     def section(self) -> str:
-        """Its place on the front page: its paper's letter, or "beyond" for notebooks 40 on."""
+        """Its place on the front page: its paper's letter, or "beyond" for notebooks 4x."""
         return "beyond" if self.notebook.startswith("4") else self.record["paper"]
 
     @property

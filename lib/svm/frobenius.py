@@ -351,7 +351,7 @@ class Scaled(NamedTuple):
     (runs, m) at most 1. A constraint <a_m, W> >= 1 is posed as >= 1 / stretch_m = 1 + MORE ||a_m||
     / min ||a||, where this ratio exceeds BAD: else its rounding would exceed its margin. Whatever W
     this yields is feasible; its norm rises by at most MORE ||W_1||, W_1 the solution for
-    constraints of norm 1. ratio (runs,) longest to shortest.
+    constraints of norm 1. ratio (runs,) longest to shortest. Here ||a|| is read off entries.
     """
 
     delta: np.ndarray

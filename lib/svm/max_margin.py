@@ -267,8 +267,8 @@ def _other_norm(problem, run, units, norm, beta):
         raise RuntimeError(
             f"{problem} of run {run}: the relative duality gap {gap:.1e} in the norm {norm} exceeds"
             f" {ACCURACY_OTHER_NORMS:.0e}. Take an exponent nearer to 2 (inf in place of a large "
-            "one), or rescale the tokens to a common norm: the constraints' norms lie within a "
-            f"factor {units.ratio[run]:.0e}."
+            "one), or rescale the tokens to a common norm: the constraints' entries differ by "
+            f"about a factor {units.ratio[run]:.0e}."
         )
     w = w / lowest  # feasible to rounding, so that norm and lower bound enclose the minimum
     W = w.reshape(shape)

@@ -22,7 +22,7 @@ class Batches(Shapes):
     Batch k is a function of (seed, k) alone: every epoch has its own order, and leaves out an
     incomplete batch. With `crops` images (N, c, s, s) are cropped out of a border of `BORDER`
     pixels and mirrored (paper C: crop, resize, flip); then comes `transform`. `part` (k, n) is
-    the k-th of n equal parts. ValueError for sizes that do not fit together.
+    the k-th of n equal parts. ValueError unless 1 <= size <= N and n divides size.
     """
 
     inputs: Tensor

@@ -102,7 +102,7 @@ def numbers(histories: Mapping[str, History], target: MaxMargin) -> dict:
 
 
 def decade_exponents(histories: Mapping[str, History], steps: int) -> dict[str, np.ndarray]:
-    """Exponent of the direction error in t within each decade, {rule: (runs, decades)}."""
+    """Direction error's exponent in t by decade from t = 10 on, {rule: (runs, decades)}."""
     decades = 10 ** np.arange(1, int(np.log10(steps)))
     slope = lambda history, t: fits.exponent(history, "W_mm", since=t, until=10 * t)
     return {

@@ -46,7 +46,7 @@ def path_exponent(
 ) -> np.ndarray:
     """The a of values (runs, k) ~ (S_t - skipped)^a over t >= since, steps (t+1)^-decay; (runs,).
 
-    skipped: how many of the first steps do not count, each of length one.
+    skipped: 1 where the first step, of length one, does not count.
     """
     late = history.iterations >= since
     return log_slope(path_sum(history.iterations[late], decay) - skipped, values[:, late])
@@ -55,7 +55,7 @@ def path_exponent(
 def growth(history: History, rule: str, decay: float, since: float, bound: str = "") -> list[Claim]:
     """-log L, ||W|| and ||u|| grow like S_t with steps (t+1)^-decay: their exponents in S_t.
 
-    Over t >= since. W takes no part in the first step, at which the head is zero or random.
+    Over t >= since. W's first step does not count: the head is zero or random there.
     """
     made, series = [], {"-log L": -history.log_gap, "||W||": history.norm}
     for name, values in (series | {"||u||": history.head_norm}).items():
@@ -160,7 +160,7 @@ def _gradient_over_loss(history, head):
 
 
 def _on_segments(history, tokens):
-    """max L(theta')/L(theta_t) over 9 places of each recorded step, (runs, steps)."""
+    """max L(theta')/L(theta_t) over 8 places of each recorded step, (runs, steps)."""
     margins, scores = joint_loss.opt_first(history, tokens)
     begin = np.flatnonzero(np.diff(history.iterations) == 1)
     largest = np.full((len(margins), begin.size), -np.inf)

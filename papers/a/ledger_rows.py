@@ -201,7 +201,7 @@ def _union_bound(sizes, delta):
 
 
 def _start_size(tokens):
-    """The entry size of W_0 at which Lemma 4's c is 1/2: weights up to e off 1/T."""
+    """An entry size of W_0 with Lemma 4's c at most 1/2: weights at most e off 1/T."""
     _, n, T, _ = tokens.shape
     tail = np.sqrt(2 * np.log(2 * n * T / DELTA))
     return float(0.5 / (fixed_head.bound_on_tokens(tokens).max() ** 2 * tail))
@@ -449,7 +449,7 @@ def _beyond_rows(sizes, world):
     seeds, late = range(sizes.seeds), sizes.joint_steps / 10
     two, four = sizes.data_model(seeds), sizes.data_model(seeds, T=4)
     near = four.X.copy()
-    for run, seed in enumerate(seeds):  # the other tokens differ by a tenth of their length
+    for run, seed in enumerate(seeds):  # others move by a tenth of their length
         length = 0.1 * np.linalg.norm(four.X[run], axis=-1, keepdims=True) / np.sqrt(sizes.joint_d)
         added = length * stream(seed, "draws").standard_normal(near[run].shape)
         opt = np.arange(4) == four.opt[run][:, None]
@@ -457,7 +457,7 @@ def _beyond_rows(sizes, world):
     cases = {
         "(DM), u_0 and W_0 Gaussian, 0.001": ("Section 4.1", two, 0.001),
         "(DM), T = 4": ("Section 4.2", four, 0.0),
-        "(DM), T = 4, other tokens 10 % apart": ("Section 4.2", replace(four, X=near), 0.0),
+        "(DM), T = 4, other tokens moved by 10 %": ("Section 4.2", replace(four, X=near), 0.0),
     }
     for setting, (number, drawn, u_std) in cases.items():
         data, head, by_decay = _joint_run(drawn, sizes, world, (2 / 3,), u_std)

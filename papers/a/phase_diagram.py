@@ -115,8 +115,8 @@ def assumption1_needed(
 def skewed(tokens: TokenSet, spread: float, seeds: Sequence[int]) -> TokenSet:
     """Break Assumption 2: add to u a random vector orthogonal to all opt tokens, one seed per run.
 
-    The largest of the other tokens' scores, in size, becomes spread times the smallest opt score;
-    the opt tokens keep theirs. Raises ValueError unless 0 <= spread < 1 (others would be opt).
+    The largest of the other tokens' scores, all 0 before, becomes in size spread times the smallest
+    opt score; opt tokens keep theirs. ValueError unless 0 <= spread < 1 (others would be opt).
     """
     if not 0 <= spread < 1:
         raise ValueError(f"spread = {spread}; it must be in [0, 1): opt tokens must stay the best")

@@ -170,7 +170,7 @@ def ablation_claims(
     """The parts' effects (Appendix A, Section 5): the start at once, P and R at last.
 
     `effects` of `factor_effect`, by mark. `times` of `conditioning`, in whose last row Sigma is
-    worst conditioned; a run that does not get there counts as `steps`, in favour of "R only".
+    worst conditioned; a run that does not get there counts as `steps`, in favour of its rule.
     """
     ratio = np.median(excess["spectral, P, R"][:, 0] / excess["random, P, R"][:, 0])
     both, alone = (np.median(np.minimum(times[k][-1], steps)) for k in ("P and R", "R only"))

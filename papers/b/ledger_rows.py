@@ -1,6 +1,6 @@
 """The ledger of paper B (2603.01514): every statement's rows, in the true or a wrong world.
 
-What a row measures is measured once, for the true world and all wrong ones.
+Most of what rows measure is measured once, for the true world and all wrong ones.
 """
 
 from collections.abc import Iterator

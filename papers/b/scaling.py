@@ -193,7 +193,7 @@ def regulariser_bias(
 
 
 def loss_bias(problem: Regression, Z: np.ndarray, sizes, draws: int, repeats: int) -> np.ndarray:
-    """E grad L^ - grad L at Z by batch size, `draws` queries: (repeats, sizes, k + d, d)."""
+    """E grad L^ - grad L at Z, `draws` queries at least: (repeats, sizes, k + d, d)."""
     layer = Z[: problem.k], Z[problem.k :]
     A, B = (torch.from_numpy(part)[None, None] for part in layer)
     limit = np.concatenate(regression.population_gradients(problem, *layer))

@@ -142,7 +142,7 @@ def used(
         best = by_rule[name].last.max(1)
         axes[2].plot(np.full(len(best), place - 0.12), best, "o", color=plots.GREY, ms=3)
         axes[2].plot(np.full(len(value), place + 0.12), value, "o", color=plots.INKS["blue"], ms=3)
-        pieces.beside(axes[2], place + 0.12, value.min(), f"{value.min():.3f}", place=(0, -4))
+        pieces.beside(axes[2], place + 0.12, value.min(), f"{value.min():.3f}", place=(1, -4))
     words = [name.replace(", 0.999,", "\n").replace(", ", "\n") for name in own]
     axes[2].set_xticks(range(len(own)), words, fontsize="x-small")
     axes[2].set(title="Blue: own norm; grey: other", ylabel="margin / largest margin")

@@ -1,6 +1,6 @@
 """The rows of the atlas: each rule, its step, the norm predicted, and the claims.
 
-Predictions and criteria: notebooks/atlas_protocol.md. Margins grow by GROWTH a step on
+Predictions, criteria: notebooks/atlas_protocol.md. By a `step` margins grow by GROWTH on
 unit tokens of n = 6, T = 8, d = 10, whose largest margin at norm 1 is about GAMMA.
 """
 
@@ -156,15 +156,16 @@ def _moved(rule):
         below = "sqrt(sum G^2)" if rule.summed else "sqrt(v)"
         more = f" + {rule.epsilon:g}" if rule.epsilon else ""
         return f"{'M' if rule.momentum else 'G'} / ({below}{more})"
+    kept = "sums" if rule.summed else "means"
     mixed = "M" if rule.momentum == rule.first_mix else "M' + (G - M') 0.1"
     return {
         o.ENTRYWISE: f"sgn(G) |G|^{1 / (rule.p - 1):g}, over its l_{rule.p:g} norm",
         o.SIGN: f"sgn({mixed})" + ", M' before G" * ("'" in mixed),
-        o.SHAMPOO: "L^{-1/4} G R^{-1/4}, L and R of G G^T and G^T G",
-        o.SOAP: "Adam's M / sqrt(v) in the eigenbases of Shampoo's L and R",
+        o.SHAMPOO: f"P^(-1/4) G R^(-1/4), P and R {kept} of G G^T and G^T G",
+        o.SOAP: "Adam's M / sqrt(v) in the eigenbases of Shampoo's P and R",
         o.MIRROR: f"G / |G|_q on sgn(W) |W|^{rule.p - 1:g}",
-        o.NATURAL: "(F + damping)^{-1} G",
-        o.FULL_ADAGRAD: "(sum vec(G) vec(G)^T)^{-1/2} vec(G)",
+        o.NATURAL: "(F + damping I)^(-1) G, F the Fisher matrix",
+        o.FULL_ADAGRAD: "(sum vec(G) vec(G)^T)^(-1/2) vec(G)",
     }[rule.kind]
 
 

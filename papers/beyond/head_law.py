@@ -21,7 +21,7 @@ from papers.beyond.tolerances import SATURATED, SETTLED_HEADS, claim
 
 
 def three_heads(seeds: Sequence[int], n: int = 6, T: int = 4, d: int = 400) -> list[TokenSet]:
-    """Three fixed heads on the same Gaussian tokens, each with opt tokens of its own.
+    """Three fixed heads on the same Gaussian tokens, the second with its own opt tokens.
 
     The third shares the first's, which are twice as long. Opt tokens score 0.5 to 1.5, the
     others -0.5 to 0.3. One TokenSet a head: same X, y, z.

@@ -63,7 +63,7 @@ class _LpLaw:
         self.fastest = float(np.linalg.eigvalsh(off)[-1])
 
     def cycling_step(self, at: int) -> float:
-        """The eta with which ||W||_p = (eta t)^{1/(p-1)} rises by 2/fastest there."""
+        """The eta, ||W||_p = (eta t)^{1/(p-1)}, whose margins rise by 2/fastest there."""
         size = 2 * (self.p - 1) * at * self.solution.norm[0] / self.fastest
         return float(size ** (self.p - 1) / at)
 

@@ -1,8 +1,8 @@
 """The law of the margins: what a token SVM's duals say about the run that ends there.
 
-Near saturation -grad L = sum_m kappa_m e^{-g_m} A_m, pairs m = (i, t), A_m = delta_m z_i^T,
+Near saturation -n grad L = sum_m kappa_m e^{-g_m} A_m, m = (i, t), A_m = delta_m z_i^T,
 margins g_m = <A_m, W>, kappa_m = |l'(f_i)| Delta_m. W's direction rests only where this is
-along W_mm = sum_m beta_m A_m. So on the support, whatever rule and start,
+along W_mm = sum_m beta_m A_m. So on the support, for all step sizes and starts,
 
     g_m = a_t + log(kappa_m / beta_m) - mean + o(1),    a_t = <W_t, W_mm> / ||W_mm||^2,
 

@@ -1,7 +1,7 @@
 """Steps and the law of the margins: growing until it is seen, or too long to settle.
 
-One step of any rule that raises the margins by s multiplies a wrong offset in the mode of
-eigenvalue lambda by 1 - s lambda.
+One step, without momentum, that raises the margins by s multiplies a wrong offset in the
+mode of eigenvalue lambda by 1 - s lambda.
 """
 
 from collections.abc import Mapping, Sequence
@@ -189,7 +189,7 @@ def _which_cycle(shares, across, starts, momentum=0.0, steps=3000):
 
 
 def search(count: int, pairs: int, momentum: float = 0.0, longer: int = 0) -> tuple[int, int]:
-    """How many of `count` random supports cycle at 0.9; how many after `longer`."""
+    """How many of `count` supports go to and fro at 0.9; how many after `longer`."""
     draw, early, late = stream(pairs, "problems"), 0, 0
     for first in range(0, count, 50):
         shares, across = _random_supports(draw, min(50, count - first), pairs)

@@ -53,7 +53,7 @@ def sentences(data: TextSet, count: int, shortest: int = 12) -> _Sentences:
         if min(int(fitting.sum()) for fitting in pair) >= count // 2:
             break
     else:
-        of = f"no length from {shortest} to 126 word pieces, where the encoder ends, has"
+        of = f"no length from {shortest} to 126 word pieces, where the search ends, has"
         raise ValueError(f"{data.name}: {of} {count // 2} rows of each of two labels")
     rows = rows.take(torch.cat([torch.nonzero(fitting)[: count // 2, 0] for fitting in pair]))
     ids, segments = rows.inputs[..., :length].long().unbind(1)

@@ -3,7 +3,7 @@
 W = a W_mm + D log a + rest, D the least in the span of the tight A_m with <A_m, D> = 0 on
 the support and <A_k, D> >= 1 on the idle tight pairs k, y >= 0 its duals there. Where
 y_k > 0 g_k - a_t = log a_t + log kappa_k - log y_k - mean + o(1), proved for all y_k > 0 and
-steps below 8/D^2 (`notebooks/law_of_margins.md`); else an ansatz: the slope in log a_t is
+short steps (`notebooks/law_of_margins.md`); else an ansatz: the slope in log a_t is
 <A_k, D> > 1. Wrong offsets of idle pairs die like a_t^-rate, rate the least eigenvalue of
 Y^1/2 Q Y^1/2, Y = diag(y), Q their Gram matrix less the support's span.
 """

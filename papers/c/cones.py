@@ -152,7 +152,7 @@ def lemma20(selection: Selection, multiples: np.ndarray, draws: int = 20) -> lis
     """W, V in S with mu_0: <-grad L(W), V/||V||> >= c e^{-(1 + delta/2) ||W|| / ||W_mm||} > 0.
 
     c does not fall with ||W||: for every run, the smallest c of each ||W|| = multiple ||W_mm|| /
-    `_nearness` is at least that of the first. multiples (m,) ascend; `draws` pairs a run.
+    `_nearness`, here delta, is at least that of the first. multiples (m,) ascend; `draws` a run.
     """
     W, V = (on_the_edge(selection, radius(selection), draws, seed) for seed in (1, 2))
     positive, constants = np.inf, []

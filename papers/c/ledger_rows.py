@@ -96,7 +96,7 @@ def _gradients(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 
 def _pairs(steps):
-    """Iterations 0, 1 and 40 pairs (t, t+1), evenly spaced in log t."""
+    """Pairs (t, t+1): t = 0 and 40 evenly spaced in log t, rounded down, some equal."""
     first = np.concatenate([[0], np.geomspace(1, steps - 1, 40).astype(int)])
     return np.union1d(first, first + 1)
 

@@ -114,8 +114,8 @@ def test_bad_input_is_named(change, message):
 @pytest.mark.parametrize(
     ("size", "head", "message"),
     [
-        (1e160, 1, "X has largest entry .*e.160, whose square"),
-        (1e-200, 1, "X has largest entry .*e-200, whose square"),
+        (1e160, 1, "X has largest entry .*e.160, whose fourth power"),
+        (1e-200, 1, "X has largest entry .*e-200, whose fourth power"),
         (1, 1e200, "u has largest entry 1e.200"),
     ],
 )

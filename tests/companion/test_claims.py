@@ -114,7 +114,7 @@ def test_a_table_is_one_sentence_and_what_fails_with_its_reason():
     holds = [replace(most(0.5, id=f"row{k}"), remark="no small world") for k in range(7)]
     table = claims.Table([*holds, fails])
     assert table.summary() == "7 of 8 claims hold; not: bad"
-    line = "bad: 2, theory ≤ 1; NO: the horizon is <short>"
+    line = "bad: 2, bound ≤ 1; NO: the horizon is <short>"
     assert repr(table).splitlines() == [table.summary(), line]
     html = table._repr_html_()
     seen, _, folded = html.partition("<details>")

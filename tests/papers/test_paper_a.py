@@ -109,7 +109,7 @@ SIZES = ledger_rows.Sizes(seeds=2, n=4, T=3, d=60, verified_d=400, steps=3000,
 DATA = ("class means", "antipodal", "high d")
 SLOW = {  # rows that do not hold after so few steps
     "worst W": set(),
-    "joint": {"theorem3.rate ((DM), T = 4, other tokens 10 % apart)"},
+    "joint": {"theorem3.rate ((DM), T = 4, other tokens moved by 10 %)"},
     "fixed head": {f"remark1.GD.local ({name}, start local)" for name in DATA}
     | {f"sharp.rate.NGD ({name}, start small)" for name in DATA[:2]},
 }

@@ -149,7 +149,7 @@ def _batch(rule, t, graded, anchor):
 
 @numba.njit(inline="always")
 def _move(rule, t, shrink, length, D, image, work, W):
-    """Move W, flat, to shrink W + length D; its largest entry's log, or NaN."""
+    """Move W, flat, to shrink W + length D; log of its largest entry or norm, or NaN."""
     moved = image if rule.kind == o.MIRROR else W  # mirror descent moves W's image
     for j in range(W.size):
         moved[j] = shrink * moved[j] + length * D[j]

@@ -133,7 +133,7 @@ def mirror(p: float, step_size: float, normalised: bool = True) -> Optimiser:
     """l_p mirror descent (paper C, lp-AttGD): U_{t+1} = U_t + eta_t D_t, U = sgn(W) |W|^{p-1}.
 
     D = G, over ||G||_q where `normalised`, 1/p + 1/q = 1; 1 < p < inf, else ValueError; p = 2
-    is gradient descent. An entry of W_0 whose |W|^{p-1} is no float64 counts as 0.
+    is gradient descent. An entry of W_0 whose |W|^{p-1} is below all floats counts as 0.
     """
     if not 1 < p < math.inf:
         raise ValueError(f"p = {p}; the mirror map is 1 to 1 for finite p above 1 alone")

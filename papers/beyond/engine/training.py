@@ -31,7 +31,7 @@ class Path(Shapes):
 
     W (runs, k, d, d_z); log_gap, log_gradient (runs, k): log(L - L*) and log ||grad L|| of all
     samples; status and ended (runs,): "completed", "stalled" (every sample's gradient is zero)
-    or "diverged" (a step or an entry left the range of float64), and at which iteration. What
+    or "diverged" (a step or an entry beyond e^600), and at which iteration. What
     the rule keeps at the end, each up to a factor: second (runs, d, d_z), the moments of G^2;
     left (runs, d, d) and right (runs, d_z, d_z), Shampoo's L and R, or SOAP's bases.
     """
