@@ -9,18 +9,9 @@ from lib.companion import plots
 from lib.companion.claims import Table
 from lib.training.curves import Curves
 from lib.training.rules import STEP_SIZED
-from papers import pieces
+from papers import kept_curves, pieces
 from papers.a import speed
-from papers.kept_curves import (
-    edges,
-    headed,
-    losses,
-    medians,
-    outcome,
-    rates_figure,
-    setting,
-    together,
-)
+from papers.kept_curves import edges, headed, losses, outcome, rates_figure, setting, together
 from papers.verdicts import SAME, no_gain
 
 LEAST_GROWTH = 0.01  # of a layer, in the panel over steps
@@ -67,7 +58,8 @@ def _accuracies(ax, curves: Curves) -> None:
     for rule in curves.configuration["rates"]:
         runs, look = curves.runs(rule), plots.look(rule)
         known = [(run.evaluated_at, 100 * run.metrics["test_accuracy"]) for run in runs]
-        medians(ax, [(x[1:], accuracy[1:]) for x, accuracy in known], rule, rule)  # no guesses
+        seen = [(x[1:], accuracy[1:]) for x, accuracy in known]  # no guesses
+        kept_curves.medians(ax, seen, rule, rule)
         last = 100 * np.mean([run.hits.mean() for run in runs])
         end = np.median([run.clock["at"][-1] for run in runs])
         ax.plot(end, last, markersize=5, **look.mark)
@@ -90,7 +82,7 @@ def _steps(ax, curves: Curves) -> None:
             kernel = np.ones(window) / window
             means = [np.convolve(run.step_size.astype(float), kernel, "valid") for run in runs]
             lines = [(np.arange(window, window + len(row), 10), row[::10]) for row in means]
-            medians(ax, lines, rule, rule)
+            kept_curves.medians(ax, lines, rule, rule)
         elif rule == "SGD":
             ax.axhline(runs[0].rate, label=rule, **plots.look(rule).line)
     ax.set(title="Step size taken", xlabel="Step", yscale="log")

@@ -7,7 +7,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from lib.companion import plots
-from lib.companion.claims import Claim
 from lib.dynamics import History
 from papers import fits, pieces
 from papers.beyond import constant_map, global_map, head_law, joint_law, lp_law
@@ -108,10 +107,7 @@ def offsets(
 
 
 def diagonal(comparisons: Sequence[runs.Comparison], proved: int) -> Figure:
-    """Each run's residual over C, and the whole error; filled: C is all of it.
-
-    In `proved` runs the theorem's hypotheses hold.
-    """
+    """Each run's residual over C, how many are proved, and the whole error; filled: it is C."""
     figure, (line, whole) = plots.panels(1, 2, height=3.1)
     ratios, alone, looks, worst = {}, {}, [], 0.0
     for name, group, like in _by_setting(comparisons):
@@ -325,11 +321,7 @@ def heads(common: head_law.HeadRuns, each: head_law.HeadRuns) -> Figure:
     return figure
 
 
-def constants(
-    points: Sequence[constant_map.Point],
-    switches: Mapping[str, np.ndarray],
-    judged: Mapping[str, Claim],
-) -> Figure:
+def constants(points: Sequence[constant_map.Point], switches: Mapping, judged: Mapping) -> Figure:
     """C along every axis, predicted and measured, and where runs switch; claims by id."""
     names = list(dict.fromkeys(p.axis for p in points))
     figure, grid = plots.panels(-(-len(names) // 3), 3, height=2.2)
