@@ -7,19 +7,9 @@ from lib.companion import plots
 from lib.companion.claims import Table
 from lib.training.curves import Curves
 from lib.training.rules import STEP_SIZED
-from papers import pieces
+from papers import kept_curves, pieces
 from papers.a import speed
-from papers.kept_curves import (
-    accuracies,
-    edges,
-    headed,
-    losses,
-    medians,
-    outcome,
-    rates_figure,
-    setting,
-    together,
-)
+from papers.kept_curves import edges, headed, losses, outcome, rates_figure, setting, together
 from papers.verdicts import SAME, no_gain
 
 LEAST_GROWTH = 0.01  # of a layer, in the panel over steps
@@ -35,7 +25,7 @@ def draw(curves: Curves, name: str) -> Figure:
     figure, axes = plots.panels(2, 3 if walked else 2, height=2.4)
     losses(axes[0], curves)
     _ratios(axes[1], curves, name)
-    accuracies(axes[2], curves)
+    kept_curves.accuracies(axes[2], curves)
     _steps(axes[3], curves)
     if walked:
         _norms(axes[4], curves)
@@ -69,7 +59,7 @@ def _steps(ax, curves: Curves) -> None:
             kernel = np.ones(window) / window
             means = [np.convolve(run.step_size.astype(float), kernel, "valid") for run in runs]
             lines = [(np.arange(window, window + len(row), 10), row[::10]) for row in means]
-            medians(ax, lines, rule, rule)
+            kept_curves.medians(ax, lines, rule, rule)
         elif rule == "SGD":
             ax.axhline(runs[0].rate, label=rule, **plots.look(rule).line)
     ax.set(title="Step size taken", xlabel="Step", yscale="log")

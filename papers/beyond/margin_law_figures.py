@@ -7,7 +7,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from lib.companion import plots
-from lib.companion.claims import Claim
 from lib.dynamics import History
 from papers import fits, pieces
 from papers.beyond import constant_map, global_map, head_law, joint_law, lp_law
@@ -109,10 +108,7 @@ def offsets(
 
 
 def diagonal(comparisons: Sequence[runs.Comparison], proved: int) -> Figure:
-    """Each run's residual over C, and the whole error; filled: C is all of it.
-
-    In `proved` runs a theorem's hypotheses hold.
-    """
+    """Each run's residual over C, how many are proved, and the whole error; filled: it is C."""
     figure, (line, whole) = plots.panels(1, 2, height=3.1)
     ratios, alone, looks, worst = {}, {}, [], 0.0
     for name, group, like in _by_setting(comparisons):
@@ -328,11 +324,7 @@ def heads(common: head_law.HeadRuns, each: head_law.HeadRuns) -> Figure:
     return figure
 
 
-def constants(
-    points: Sequence[constant_map.Point],
-    switches: Mapping[str, np.ndarray],
-    judged: Mapping[str, Claim],
-) -> Figure:
+def constants(points: Sequence[constant_map.Point], switches: Mapping, judged: Mapping) -> Figure:
     """C along every axis, predicted and measured, and where runs switch; claims by id."""
     names = list(dict.fromkeys(p.axis for p in points))
     figure, grid = plots.panels(-(-len(names) // 3), 3, height=2.2)
@@ -359,14 +351,14 @@ def constants(
             top = np.median(predicted[at == 1])
             plots.power_law(axis, (1, max(at)), -2, 1.6 * top, r"$\sigma^{-2}$")
             power = judged["map.noise"]
-            words = f"worst seed's power from 1 on:\n{power.measured:.2f} {pieces.asked(power)}"
+            words = f"worst seed's power\nfrom 1 on: {power.measured:.2f}\n{pieces.asked(power)}"
             pieces.note(axis, f"dashed: $\\sigma^{{-2}}$\n{words}", y=0.97, va="top")
         if name in switches:
             _switches(axis, switches[name], 3 * max(at))
         if f"map.most.{name}" in judged:  # here with other sizes
             count = judged[f"map.most.{name}"]
             words = f"half of the seeds lose $W_{{mm}}$\nat up to {count.measured:.2f} times"
-            words += f"\nCover's count {pieces.asked(count)}"
+            words += f" Cover's\ncount {pieces.asked(count)}"
             pieces.note(axis, words, 0.96 if name == "d" else 0.04, 0.97, "top")
     return figure
 
