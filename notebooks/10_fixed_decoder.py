@@ -249,7 +249,7 @@ print(inspect.getsource(attention.gradients))
 
 # %%
 about = {
-    name: f"{number}: {name} class means; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
+    name: f"Paper A, {number}: {name} class means; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
     for name, number in (("orthogonal", "Figure 2"), ("antipodal", "Figure 5"))
 }
 shown = {"orthogonal": None, "antipodal": crowds["antipodal"]}  # Lemma 5 has a panel in Figure 5

@@ -79,8 +79,8 @@ statements.quoted("A", STATEMENTS, "Condition 1", "Theorem 2", "Theorem 3", "The
 # %% [markdown]
 # ## Data
 #
-# The model (DM) with $\alpha$ = `signal` and $\sigma^2 d = 1$. The query is the first token. In
-# `opt_first` of the samples that is the opt token, in the others the additional one. The paper's sizes
+# The model (DM) with $\alpha$ = `signal` and $\sigma^2 d = 1$. The query is one of the two tokens: in
+# `opt_first` of the samples the opt token, in the others the additional one. The paper's sizes
 # and step sizes did not survive in the text at hand: **these are our settings**.
 
 # %%
@@ -220,7 +220,7 @@ compared_rules
 # * **Alignments.** The axis is logarithmic in the distance from 1. Look at how far NGD is ahead in $W$.
 
 # %%
-about = f"Figure 3: (DM), from zero; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
+about = f"Paper A, Figure 3: (DM), from zero; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
 figure = figure3.draw(histories, ngd_step, about)
 figure
 

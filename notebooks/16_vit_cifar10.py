@@ -98,8 +98,8 @@ verdict
 # * **Steps to the target over SGD's.** A dot is a seed, hollow where a run missed the target; the bar is the 95 %
 #   interval. The line at 1 is SGD: a bar wholly above it is slower.
 # * **Layers'** $\|W_t\|/\|W_0\|-1$. A thin line is a layer, the bold one their median: the paper's picture.
-# * **Growth of a layer at the end.** A mark is a layer. Look at which marks lie above the dotted line: they grew
-#   more than a random walk of the same steps.
+# * **Growth of a layer at the end.** A mark is a layer. Those above the dotted line grew
+#   more than a random walk of the same steps; those below are hollow.
 
 # %%
 about = speed_figure.caption(kept, "fig7", verdict)

@@ -160,7 +160,7 @@ print(table.summary())
 # **Look at** the hatched squares: statements with a row that fails. An empty square is a statement that is not checked.
 
 # %%
-about = f"Paper A, every statement: filled, all rows hold; hatched, one fails; empty, not checked; our settings; synthetic, {seeds} seeds in most rows, float64"
+about = ledger.caption("A", table)
 figure = plots.caption(ledger.draw(table, STATEMENTS), about)
 figure
 

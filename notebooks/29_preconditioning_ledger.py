@@ -175,7 +175,7 @@ table
 print(table.summary())
 
 # %%
-about = "Paper B, every statement: filled, all rows hold; hatched, one fails; empty, not checked; our settings; synthetic, float64"
+about = ledger.caption("B", table)
 figure = plots.caption(ledger.draw(table, STATEMENTS), about)
 figure
 

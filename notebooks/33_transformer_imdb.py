@@ -150,7 +150,7 @@ print(f"a bag of the same words {full.baselines()['bag of words']:.1%}")
 verdicts[1]
 
 # %%
-MARKS = f"histograms of all seeds together, {DOTS}"
+MARKS = f"histograms: all seeds together; hollow: seeds, filled: means; {DOTS}; matched: at the same training accuracy"
 sparsity = picture(reviews_figure.sparsity_figure, "weight histograms", MARKS, verdicts[1])
 sparsity[0]
 
@@ -158,15 +158,15 @@ sparsity[0]
 # ## Which tokens are selected
 #
 # How many tokens a row of weights $a$ uses is $\exp(-\sum_t a_t \log a_t)$, between 1 and the number of
-# tokens. The left panel shows its mean over 404 test reviews as a share of their tokens: a dot for each seed,
-# hollow at the start, and at the right what is judged. Under $\ell_{1.1}$ and $\ell_2$ the first layer's attention stays even. The maps below are
+# tokens. The left panel shows its mean over 404 test reviews as a share of their tokens: a dot for each seed, a large one for their mean,
+# hollow at the start, and at the right the difference. Under $\ell_{1.1}$ and $\ell_2$ the first layer's attention stays even. The maps below are
 # those of two reviews and the first seed, all on one scale.
 
 # %%
 verdicts[2]
 
 # %%
-attention = picture(reviews_figure.attention_figure, "attention maps", DOTS, verdicts[2])
+attention = picture(reviews_figure.attention_figure, "attention maps", f"large marks: means, {DOTS}", verdicts[2])
 attention[0]
 
 # %%

@@ -85,12 +85,12 @@ verdict = vision.table(kept)
 verdict
 
 # %% [markdown]
-# * **Training loss, test accuracy.** Look at how far apart the two rules end. A thin line is a seed. The marks
+# * **Training loss, test accuracy.** Look at how far apart the two rules end. A thin line is a seed. The hollow marks
 #   are the steps to the best accuracy that both reach, a pair for each seed.
-# * **Hoyer index.** A line is a seed; the loss falls from left to right. Look at one training loss: which line is higher?
+# * **Hoyer index.** A thin line is a seed; the loss falls from left to right. Look at one training loss: which line is higher?
 
 # %%
-MARKS = "lines: medians, thin: runs; marks: the best accuracy that both reach, by seed"
+MARKS = "lines: medians, thin: runs; hollow marks: the best accuracy that both reach, by seed; in brackets: 95 % intervals"
 about = reviews_figure.caption("vision experiment", kept, MARKS, verdict)
 figure = kept_curves.captioned(reviews_figure.vision_figure(kept), about)
 figure

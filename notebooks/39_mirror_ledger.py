@@ -168,7 +168,7 @@ print(table.summary())
 # **Look at** the hatched squares: statements with a row that fails. An empty square is a statement that is not checked.
 
 # %%
-about = f"Paper C, every statement: filled, all rows hold; hatched, one fails; empty, not checked; our settings; synthetic, ≤ {seeds} seeds, float64"
+about = ledger.caption("C", table)
 figure = plots.caption(ledger.draw(table, STATEMENTS), about)
 figure
 

@@ -147,12 +147,12 @@ for norm, direction in directions.items():
     print(f"descent in {norm!s:9}", *(f"{N}: {ratio(one, W[None], N)[0]:.3f} " for N in norms))
 
 # %% [markdown]
-# Look at the diagonal: each rule leads in its own norm. For a rule of your own, write `directions["mine"] = ...` before the loop. This loop ends where the square of $e^{-g_m}$ underflows.
+# Look at the diagonal: each rule leads in its own norm. For a rule of your own, write `directions['mine'] = ...` before the loop. This loop ends where the square of $e^{-g_m}$ underflows.
 # `papers.beyond.engine` keeps logarithms, and goes on.
 #
 # ## The map, small
 #
-# Every rule on two draws, 20,000 steps, not a million. Some are still on their way, and their claims fail below. A [claim](words.md) is a
+# Every rule on two draws, at most 20,000 steps, not a million. Some are still on their way, and their claims fail below. A [claim](words.md) is a
 # measured number beside the bound of the protocol:
 #
 # | claim | says | weight |
@@ -382,7 +382,6 @@ table_adam
 about_adam = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {sweep_steps:,} steps; dotted: 0.99; right: polar in purple, for the spectral norm"
 figure_adam = atlas_figures.memory(memories, forgets, epsilons, stops, by_batch, own_of)
 plots.caption(figure_adam, about_adam)
-figure_adam
 
 # %% [markdown]
 # Left: look at how the $\ell_\infty$ line falls as memory gets longer, to the left. With $\beta_2=0$ the mean $M$ is

@@ -15,6 +15,5 @@ import lib
 if Path(str(lib.__file__)).parent.parent != Path(__file__).parent.parent:
     _words = f"{lib.__file__} is another package named lib, and comes first on the path:"
     _words += " start in this repository, or take that folder off PYTHONPATH"
-    # To a command one sentence, where an import shows its traceback.
     _command = Path(sys.argv[0]).name in ("-m", "attention-dynamics")
     raise SystemExit(_words) if _command else ImportError(_words)

@@ -12,7 +12,7 @@ from lib.companion import claims, plots
 from lib.companion.claims import Claim, Table
 from lib.companion.record import Number, Run, finite
 from lib.training.curves import READINGS, Curve, Curves, load
-from papers import verdicts
+from papers import pieces, verdicts
 from papers.verdicts import UNDECIDED, Interval
 
 ABOVE = "interval above 0"
@@ -153,22 +153,44 @@ def together(rows: list[np.ndarray]) -> np.ndarray:
     return np.stack([row[: min(map(len, rows))] for row in rows])
 
 
-def medians(ax, x: np.ndarray, runs: Sequence[np.ndarray], label: str, rule: str) -> None:
-    """Every run over the first of `x`, thin, to its own end; their median to the first end."""
-    for run in runs:
-        ax.plot(x[: len(run)], run, color=plots.look(rule).colour, linewidth=0.7, alpha=0.6)
-    median = np.median(together(runs), axis=0)
+def medians(ax, runs: Sequence[tuple], label: str, rule: str) -> None:
+    """Every run (x, values), thin, to its own end; their median to where the first ends."""
+    for x, values in runs:
+        ax.plot(x, values, color=plots.look(rule).colour, linewidth=0.7, alpha=0.6)
+    median = np.median(together([values for _, values in runs]), axis=0)
     plots.band(ax, x[: len(median)], median, label, rule, marker="." * (len(median) == 1))
 
 
 def losses(ax, curves: Curves, shown: Callable[[str], str] = str) -> None:
     """The clock's readings, by which targets are judged; `shown` names a rule."""
     for rule in curves.configuration["rates"]:
-        runs = curves.runs(rule)
-        longest = max((run.clock["at"] for run in runs), key=len)
-        loss = [run.readings()[READINGS:] for run in runs]
-        medians(ax, longest[READINGS:], loss, shown(rule), rule)
+        read = [(run.clock["at"], run.readings()) for run in curves.runs(rule)]
+        late = [(x[READINGS:], loss[READINGS:]) for x, loss in read]
+        medians(ax, late, shown(rule), rule)
     ax.set(title="Training loss, fixed rows", xlabel="Step")
+
+
+def accuracies(ax, curves: Curves, shown: Callable[[str], str] = str) -> None:
+    """Test accuracy over steps on sampled rows; marks: the mean over seeds at the end, on all rows.
+
+    Dotted: that of the best plain classifier. `shown` names a rule.
+    """
+    ends = []
+    for rule in curves.configuration["rates"]:
+        runs, look = curves.runs(rule), plots.look(rule)
+        known = [(run.evaluated_at, 100 * run.metrics["test_accuracy"]) for run in runs]
+        later = [(x[1:], accuracy[1:]) for x, accuracy in known]  # no guesses
+        medians(ax, later, shown(rule), rule)
+        last = 100 * np.mean([run.hits.mean() for run in runs])
+        end = np.median([run.clock["at"][-1] for run in runs])
+        ax.plot(end, last, markersize=5, **look.mark)
+        ends.append((last, f"{last:.1f}", look.colour))
+    if plain := curves.baselines():
+        best = max(plain, key=plain.__getitem__)
+        ax.axhline(100 * plain[best], **plots.LEVEL)
+        pieces.note(ax, f"{best}: {100 * plain[best]:.1f}", colour=plots.GREY)
+    ax.set(title="Test accuracy (%)", xlabel="Step (marks: all rows)")
+    pieces.end_labels(ax, ends)
 
 
 def rates_figure(curves: Curves, last: Callable[[Curve], float], name: str) -> Figure:

@@ -104,14 +104,14 @@ def _forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
         ratio = claim.bound != kept_curves.ABOVE
         words = re.split(r":| \(", claim.statement)[0].replace("every layer grows under", "growth,")
         words = words.replace(" beyond a random walk of its steps", " beyond a walk")
+        words = words.replace("l1.1 sparser", "l1.1 sparser (Hoyer)")
         words = re.sub(r"\bl([\d.]*\d)", r"$\\ell_{\1}$", words)
-        data, scale = DATA[claim.id.partition(".")[0]], 1.0 if ratio else 100.0
+        data = DATA[claim.id.partition(".")[0]]
         if sides[ratio] and sides[ratio][-1].label.partition(":")[0] != data:
             sides[ratio].append(None)
-        low, high = claim.interval or (np.nan, np.nan)
-        ends = scale * claim.measured, scale * low, scale * high
+        ends = claim.measured, *(claim.interval or (np.nan, np.nan))
         asked = verdicts.SAME if "within" in claim.bound else ()
-        number = f"{ends[0]:.2f}" if ratio else f"{ends[0]:+.1f}"
+        number = f"{claim.measured:.2f}" if ratio else f"{claim.measured:+.3f}"
         small = ", too small" * ("too small to speak" in claim.statement)
         said = f"{number} {claim.verdict}" if claim.interval else claim.verdict + small
         bar = pieces.Bar(f"{data}: {words}", *ends, claim.verdict, asked, words=said)
@@ -120,14 +120,15 @@ def _forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
     figure.set_layout_engine("constrained")
     ratios, differences = figure.subplots(1, 2)
     ratios.set(xscale="log", xlabel="steps over those of the other rule")
-    pieces.forest(ratios, sides[True], (0.08, 2.0), 1.0)
+    pieces.forest(ratios, sides[True], (0.08, 2.4), 1.0)
     ratios.set_xticks([0.1, 0.2, 0.5, 1, 2], ["0.1", "0.2", "0.5", "1", "2"])
     ratios.minorticks_off()
-    pieces.forest(differences, sides[False], (-250, 60))
-    differences.set_xscale("symlog", linthresh=1, linscale=0.6)
-    differences.set_xticks([-100, 0, 10], ["\N{MINUS SIGN}100", "0", "10"])
+    pieces.forest(differences, sides[False], (-2.5, 0.6))
+    differences.set_xscale("symlog", linthresh=0.01, linscale=0.6)
+    ticks = "-1", "0", "0.1"
+    differences.set_xticks([*map(float, ticks)], map(pieces.written, ticks))
     differences.minorticks_off()
-    differences.set(xlabel="difference in points (asked: above 0)")
+    differences.set(xlabel="difference, symmetric log (asked: above 0)")
     for axis in (ratios, differences):
         axis.tick_params(labelsize=6.5)
     seeds = " or ".join(map(str, sorted({claim.seeds or 0 for claim in claims})))

@@ -6,7 +6,7 @@ import numpy as np
 
 from lib.representation import Shapes
 
-SIZES = 1e-100, 1e100  # of tokens, queries and head: beyond, fourth powers leave float64
+SIZES = 1e-100, 1e100  # of tokens, queries, head; fourth powers leave float64
 
 
 @dataclass(frozen=True, repr=False)
@@ -118,7 +118,7 @@ def _array(name, value):
 
 
 def check_sizes(tokens: TokenSet) -> None:
-    """ValueError where tokens, queries or head leave the range `SIZES`; whatever trains asks."""
+    """ValueError where tokens, queries or head leave `SIZES`; whatever trains asks."""
     for name in ("X", "z", "u"):
         values = getattr(tokens, name)
         largest = max(values.max(), -values.min())  # without a copy of them all

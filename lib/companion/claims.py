@@ -1,4 +1,4 @@
-"""A claim: one statement of a paper, the number measured for it, and the bound it is held to.
+"""A claim: one statement of a paper, the number measured for it, and its bound.
 
 A number is printed with four digits; one that fails without a verdict with as many as show it.
 """

@@ -169,10 +169,11 @@ def totals(ledger: Iterable[Claim], loose: Mapping[str, float] | None = None) ->
 
 
 def draw(ledger: Sequence[Claim], paper: Mapping[str, Statement], wide: int = 12) -> Figure:
-    """A square for each statement: filled where all its rows hold, hatched where one fails, empty
-    where it is not checked. In it stand the statement and how many rows hold or fail."""
+    """A square for each statement, as `caption` says: in it how many of its rows hold or fail."""
     figure, (axis,) = plots.panels(1, 1, height=0.52 * -(-len(paper) // wide) + 0.4)
-    axis.set_title(f"{sum(row.holds for row in ledger)} of {len(ledger)} rows hold")
+    rows = f"{sum(row.holds for row in ledger)} of {len(ledger)} rows hold"
+    made = len({row.number for row in ledger})
+    axis.set_title(f"{rows}; {made} of {len(paper)} statements have rows")
     for place, (name, group, failed, count) in enumerate(_groups(ledger, paper)):
         like = plots.look("not reproduced" if failed else "reproduced" if group else "undecided")
         left, low = place % wide, -(place // wide)
@@ -181,10 +182,21 @@ def draw(ledger: Sequence[Claim], paper: Mapping[str, Statement], wide: int = 12
         square.set(hatch="///" if failed else "")
         axis.add_patch(square)
         words = name.replace(" ", "\n", 1) + (f"\n{count}" if group else "")
-        axis.text(left + 0.46, low + 0.44, words, ha="center", va="center", fontsize=5.5)
+        middle = dict(ha="center", va="center", fontsize=5.5)
+        edge = dict(color=plots.PAPER, pad=1) if failed else None
+        axis.text(left + 0.46, low + 0.44, words, bbox=edge, **middle)
     axis.set(xlim=(-0.02, wide), ylim=(-((len(paper) - 1) // wide) - 0.05, 0.95))
     axis.axis("off")
     return figure
+
+
+def caption(paper: str, ledger: Sequence[Claim]) -> str:
+    """What the squares of `draw` say, and over how many seeds."""
+    seeds = [row.seeds for row in ledger if row.seeds]
+    return (
+        f"Paper {paper}: filled, all rows hold; hatched, one or more fail; empty, not checked;"
+        f" our settings; synthetic, {min(seeds)} to {max(seeds):,} seeds a row, float64"
+    )
 
 
 def failures(records: Iterable[Mapping]) -> str:

@@ -45,7 +45,7 @@ class TextSet(Shapes):
         by_label = [short[self.labels[short] == label] for label in range(self.classes)]
         count = min(rows // self.classes, *map(len, by_label))
         if count < 1:
-            raise ValueError(f"{self.name}: a class gets no row of at most {characters} characters")
+            raise ValueError(f"{self.name}: a class gets no row within {characters} characters")
         chosen = np.concatenate([part[:count] for part in by_label])
         return self.take(short[np.isin(short, chosen)])
 
@@ -57,7 +57,7 @@ class TextSet(Shapes):
     def hold_out(self, rows: int) -> tuple["TextSet", "TextSet"]:
         """(all but `rows`, `rows`) rows at random; ValueError unless 0 < rows < all there are."""
         if not 0 < rows < len(self):
-            raise ValueError(f"rows must be above 0, below {len(self)}, all there are; got {rows}")
+            raise ValueError(f"rows must be above 0, below all {len(self)}; got {rows}")
         order = seeds.stream(0, "split").permutation(len(self))
         return self.take(order[rows:]), self.take(order[:rows])
 

@@ -67,7 +67,7 @@ def train(
     default zero. targets: matrices in the coordinates of what is given, (runs, d, d_z) of a token
     set, (runs, r, q) of a Minimal, or solutions such as `svm.token_svm(tokens)`; head_targets:
     vectors (runs, d) or (runs, r), or solutions such as `svm.head_svm(tokens)`. loss: one of
-    `attention.LOSSES`. L* is the loss at the largest scores for a fixed head, 0 in joint training.
+    `attention.LOSSES`. L* is the loss at the largest scores (fixed head) or 0 (joint).
 
     A run whose gradient is zero ends as "stalled", one that leaves the range of float64 as
     "diverged". Raises ValueError for records, starts or targets of the wrong shape or order,

@@ -10,7 +10,7 @@ from lib.seeds import whole_number
 
 
 def log_spaced(steps: int, count: int = 100) -> np.ndarray:
-    """At most `count` + 1 iterations out of 0 ... steps, ascending, nearly even in log(t)."""
+    """At most `count` + 1 iterations of 0 ... steps, ascending, nearly even in log(t)."""
     spread = np.geomspace(1, max(steps, 1), count).round().astype(int)
     return np.unique(np.concatenate([[0], spread.clip(max=steps)]))
 
@@ -21,7 +21,7 @@ def record_times(record: Sequence[int] | np.ndarray | None, steps: int) -> np.nd
     steps = whole_number("steps", steps)
     times = log_spaced(steps) if record is None else np.asarray(record)
     if times.ndim != 1 or times.size == 0 or not np.issubdtype(times.dtype, np.integer):
-        raise ValueError(f"record must list whole numbers, at least one within 0 ... {steps}")
+        raise ValueError(f"record must list whole numbers, one or more in 0 ... {steps}")
     times = times.astype(int)  # of small or unsigned types, differences wrap around
     if (np.diff(times) <= 0).any() or times[0] < 0 or times[-1] > steps:
         raise ValueError(f"record must ascend within 0 ... {steps}")
@@ -29,7 +29,7 @@ def record_times(record: Sequence[int] | np.ndarray | None, steps: int) -> np.nd
 
 
 def checked_start(start: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """W_0 as an array of floats; ValueError unless it has this shape and entries up to 1e100."""
+    """W_0 as floats; ValueError unless it has this shape and entries up to 1e100."""
     start = np.asarray(start, float)
     if start.shape != shape or not np.isfinite(start).all():
         raise ValueError(f"start has shape {start.shape}; it needs {shape}, all finite")

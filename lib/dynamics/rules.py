@@ -44,7 +44,7 @@ class GradientRule:
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum = {self.momentum}; it must be in [0, 1)")
         if not 0 <= self.decay < inf:
-            raise ValueError(f"decay = {self.decay}; it must be zero or positive, and finite")
+            raise ValueError(f"decay = {self.decay}; it must be finite, zero or above")
 
     def log_step(self, t, log_gap, log_norm):
         """log eta_t at iteration t, from log(L - L*) and log ||grad L||; scalars or arrays."""

@@ -132,7 +132,7 @@ def _times(steps, record):
 
 
 def _rows(tokens: TokenSet, loss: str, joint: bool) -> kernel.Rows:
-    """The Rows of a token set; ValueError for an unknown loss, or sizes outside of `SIZES`."""
+    """The Rows of a token set; ValueError for an unknown loss, sizes not in `SIZES`."""
     check_sizes(tokens)
     runs, n, T, d = tokens.shape
     A = coordinates.constraint_rows(coordinates.differences(tokens, tokens.opt), tokens.z)

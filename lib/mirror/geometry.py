@@ -10,7 +10,7 @@ from lib.attention.coordinates import lp_norm as norm
 
 
 def check_exponent(p: float) -> float:
-    """p as a float; ValueError unless 1 < p < inf, where the mirror map is one to one."""
+    """p as a float; ValueError unless 1 < p < inf: the mirror map is one to one."""
     if not 1 < p < np.inf:
         raise ValueError(f"p = {p}; it must be above 1 and finite")
     return float(p)

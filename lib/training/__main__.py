@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from functools import reduce
 from pathlib import Path
 
 import torch
@@ -32,8 +33,7 @@ def _options(arguments: list[str] | None = None) -> argparse.Namespace:
     words = f"this run alone; seed {TUNING_SEED} is that of the trials"
     add("--one", nargs=3, metavar=("RULE", "RATE", "SEED"), help=words)
     add("--minutes", type=float, default=math.inf, help="train so long, and save")
-    words = "write the curves so far to DIR/STUDY.npz and stop"
-    add("--keep", type=Path, metavar="DIR", help=words)
+    add("--keep", type=Path, metavar="DIR", help="only write its curves so far to DIR")
     add("--state", type=Path, default=state, help="folder of the runs, runs/studies")
     add("--cpu", action="store_true", help="stay on the CPU even if there is a GPU")
     return parser.parse_args(arguments)
@@ -70,9 +70,7 @@ def _run(chosen: argparse.Namespace) -> str:
     """What is to be said at the end."""
     if chosen.study not in STUDIES:
         raise ValueError(f"there is no study {chosen.study!r}, only {', '.join(STUDIES)}")
-    study = STUDIES[chosen.study]
-    for word in chosen.set:
-        study = _changed(study, word)
+    study = reduce(_changed, chosen.set, STUDIES[chosen.study])
     if chosen.one:
         rule, *numbers = chosen.one
         rate, seed = map(_value, numbers)
@@ -87,7 +85,7 @@ def _run(chosen: argparse.Namespace) -> str:
         work.run()
         return f"{study.name}: {work.left()}, in {work.folder}"
     path = chosen.keep / f"{study.name}.npz"
-    if path.exists() and load(path).digest != work.key:
+    if path.exists() and load(path).configuration != work.configuration:
         raise ValueError(f"{path} is of another study: move it away")
     work.collected().save(path)
     return f"{path}: {work.left()}"
@@ -97,9 +95,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit status: 3 where time ran out, and 1, with one
     printed sentence, for an error that a user can mend."""
     sys.stdout.reconfigure(line_buffering=True)
-    status = 0
     try:
-        words = _run(_options(arguments))
+        words, status = _run(_options(arguments)), 0
     except OutOfTime as rest:
         words = f"the minutes are used up: {rest}; the same command goes on from here"
         status = 3

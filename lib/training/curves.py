@@ -4,10 +4,11 @@ import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from lib import files, provenance
 from lib.representation import Shapes
@@ -99,16 +100,10 @@ class Curve(Shapes):
 
 @dataclass(frozen=True)
 class Curves:
-    """All runs of one study, with its configuration."""
+    """All runs of one study, with its configuration, in which its name is."""
 
-    name: str
     configuration: Mapping
     curves: tuple[Curve, ...]
-
-    @property
-    def digest(self) -> str:
-        """A short hash of the configuration, the study's name in it."""
-        return provenance.digest(self.configuration)
 
     def judged(self) -> list[Curve]:
         """The runs that are judged."""
@@ -152,7 +147,8 @@ class Curves:
             for group in GROUPS:
                 arrays |= {f"{k}/{group}/{name}": v for name, v in row.pop(group).items()}
             rows.append(row)
-        head = {"schema": SCHEMA, "name": self.name, "configuration": self.configuration}
+        study = self.configuration
+        head = {"schema": SCHEMA, "name": study["name"], "configuration": study}
         content = io.BytesIO()
         np.savez_compressed(content, json=files.dumps(head | {"curves": rows}), **arrays)
         files.write(Path(path), content.getvalue())
@@ -176,18 +172,16 @@ def load(path: Path) -> Curves:
                 values[name] = file[place]
         if head["schema"] != SCHEMA:
             raise ValueError(f"schema {head['schema']}, this code reads {SCHEMA}")
-        return Curves(head["name"], head["configuration"], tuple(Curve(**run) for run in runs))
+        return Curves(head["configuration"], tuple(Curve(**run) for run in runs))
     except Exception as error:  # which one depends on the byte that is wrong
         what = f"there is no {error}" if isinstance(error, KeyError) else error
         words = f"{path} is not a curve file that can be read ({what})"
         raise ValueError(f"{words}; fetch it again or run the study") from error
 
 
-@lru_cache
+@cache
 def made(device: str) -> dict:
     """Where a run is made; `code` is a short hash of the code of `ROOMS`, which decides a run."""
-    import torch
-
     capability = torch.backends.cpu.get_cpu_capability()
     sources = (path for room in ROOMS for path in (files.ROOT / "lib" / room).rglob("*.py"))
     return {
@@ -197,5 +191,5 @@ def made(device: str) -> dict:
         "device": device,
         "processor": torch.cuda.get_device_name() if device == "cuda" else capability,
         "threads": torch.get_num_threads(),
-        "products": torch.get_float32_matmul_precision(),  # "high" on a GPU that rounds to TF32
+        "products": torch.get_float32_matmul_precision(),  # "high": a GPU rounds to TF32
     }

@@ -5,6 +5,7 @@ On a GPU no value leaves the device inside a step.
 
 import math
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numba
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 
-@numba.njit(fastmath={"reassoc", "contract"})
+@numba.njit(fastmath={"reassoc", "contract"}, nogil=True)
 def _square(values):
     total = 0.0
     for i in range(values.size):
@@ -26,7 +27,14 @@ def norms(tensors: list[Tensor]) -> Tensor:
     those of entries below 1e-23 vanish, and with them a direction to be kept."""
     # On a CPU torch sums wider than it reads one number at a time; a compiled loop does not.
     if all(t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors):
-        squares = [_square(t.detach().numpy().ravel()) for t in tensors]
+        arrays = [t.detach().numpy().ravel() for t in tensors]
+        many = sum(a.size for a in arrays) > 1e6  # with fewer a thread's start costs more
+        threads = torch.get_num_threads() if many else 1
+        if threads == 1:
+            squares = list(map(_square, arrays))
+        else:  # a sum is one thread's: it rounds the same for any number of them
+            with ThreadPoolExecutor(threads) as pool:
+                squares = list(pool.map(_square, arrays))
         return torch.tensor(squares, dtype=torch.float64).sqrt()
     # Apple's devices have no float64.
     wide = torch.float32 if tensors[0].device.type == "mps" else torch.float64
@@ -111,18 +119,16 @@ class MirrorDescent(torch.optim.Optimizer):
             lr, p = group["lr"], group["p"]
             members = [parameter for parameter in group["params"] if parameter.grad is not None]
             gradients = [parameter.grad for parameter in members]
-            images = [self._image(parameter, p) for parameter in members]
+            for parameter in members:
+                if "mirror" not in self.state[parameter]:
+                    wide = torch.promote_types(parameter.dtype, torch.float32)
+                    (U,) = _mirrored([parameter.detach().to(wide)], p - 1)
+                    self.state[parameter]["mirror"] = U
+            images = [self.state[parameter]["mirror"] for parameter in members]
             wide = [gradient.to(U.dtype) for gradient, U in zip(gradients, images)]
             torch._foreach_add_(images, wide, alpha=-lr)
             torch._foreach_copy_(members, _mirrored(images, 1 / (p - 1)))
         return loss
-
-    def _image(self, parameter: Tensor, p: float) -> Tensor:
-        state = self.state[parameter]
-        if "mirror" not in state:
-            wide = torch.promote_types(parameter.dtype, torch.float32)
-            (state["mirror"],) = _mirrored([parameter.detach().to(wide)], p - 1)
-        return state["mirror"]
 
 
 # Rule -> optimiser from parameters, rate and cap. The rate of SPS is its cap, and it has no other;

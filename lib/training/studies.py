@@ -35,7 +35,7 @@ SMOKE = dict(seeds=2, evaluations=4, window=20, extensions=0, clock=5)
 
 
 def _every(rows, count: int) -> slice:
-    """`count` of `rows` or up to twice as many, spread, since a set may be sorted by label."""
+    """`count` of `rows`, up to twice as many, spread: a set may be sorted by label."""
     return slice(None, None, max(1, len(rows) // count))
 
 
@@ -225,13 +225,7 @@ def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> 
 
 PROBLEMS = {kind.__name__: kind for kind in (pictures, sentences, reviews)}
 TABLES = files.read_table(Path(__file__).with_suffix(".toml"))
-
-
-def _study(name: str, row: dict) -> Study:
-    row["problem"] = PROBLEMS[row["problem"]]
-    return Study(name, **row)
-
-
+_study = lambda name, row: Study(name, PROBLEMS[row.pop("problem")], **row)
 DEMO = {name: _study(name, SMOKE | row) for name, row in TABLES.pop("demo").items()}
 STUDIES = {name: _study(name, row) for name, row in TABLES.items()}
 STUDIES["digits"] = replace(DEMO["mnist"], name="digits")  # needs no data

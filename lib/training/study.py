@@ -16,7 +16,7 @@ import torch
 from filelock import FileLock, Timeout
 from torch import Tensor, nn
 
-from lib import files, seeds
+from lib import files, provenance, seeds
 from lib.training import loop
 from lib.training.batches import Batches
 from lib.training.curves import NONE, Curve, Curves, load, made
@@ -201,7 +201,7 @@ class Work:
         values |= dict(criterion=study.criterion, stop=stop, tuning_seed=TUNING_SEED)
         values["problem"] = dict(self.problem.about)
         self.configuration = json.loads(files.dumps(values))
-        self.key = Curves(study.name, self.configuration, ()).digest
+        self.key = provenance.digest(self.configuration)
         self.folder = Path(folder) / f"{study.name}-{self.key}"
 
     def run(self) -> Curves:
@@ -278,7 +278,7 @@ class Work:
                 return curve
             curve = replace(self._trained(who, checkpoint, until), **who, made=self.made)
             if first:
-                Curves(self.study.name, self.configuration, (curve,)).save(path)
+                Curves(self.configuration, (curve,)).save(path)
                 loss = f", loss {curve.readings()[-1]:.4f}" if curve.clock else ""
                 self.say(f"{name}: {curve.status}{loss}, {curve.seconds:.0f} processor seconds")
                 if not curve.paused:
@@ -326,17 +326,16 @@ class Work:
         end = {} if trial else dict(problem.finish(model.eval(), seed))
         if who["rule"] == "SPS":  # the share of steps that the cap held
             end["capped"] = np.mean(curve.step_size.astype(float) >= who["rate"] * (1 - 1e-6))
-        if trial:  # its loss and what chooses the rate are kept
-            loss = curve.loss.clip(max=6e4).astype(np.float16)  # which ends at 65,504
-            small = dict(step_size=NONE, gradient_norm=NONE, weight_norms={}, walked={})
-            curve = replace(curve, loss=loss, **small)
-        return replace(curve, end={name: np.asarray(values) for name, values in end.items()})
+        kept = {"end": end}
+        if trial:  # its loss and what chooses the rate
+            kept["loss"] = curve.loss.clip(max=6e4).astype(np.float16)  # which ends at 65,504
+            kept |= dict(step_size=NONE, gradient_norm=NONE, weight_norms={}, walked={})
+        return replace(curve, **kept)
 
     def collected(self) -> Curves:
         """All trials and judged runs so far."""
         paths = [p for p in self.folder.glob("*.npz") if not p.name.startswith("one-")]
-        curves = tuple(self._finished(path) for path in sorted(paths))
-        return Curves(self.study.name, self.configuration, curves)
+        return Curves(self.configuration, tuple(map(self._finished, sorted(paths))))
 
     def left(self) -> str:
         """How far the study is, in words."""

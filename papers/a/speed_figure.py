@@ -1,7 +1,5 @@
 """Drawing of paper A's Figures 1, 4, 6 and 7 from the kept curves of a study."""
 
-import textwrap
-
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -12,6 +10,7 @@ from lib.training.rules import STEP_SIZED
 from papers import pieces
 from papers.a import speed
 from papers.kept_curves import (
+    accuracies,
     edges,
     headed,
     losses,
@@ -36,7 +35,7 @@ def draw(curves: Curves, name: str) -> Figure:
     figure, axes = plots.panels(2, 3 if walked else 2, height=2.4)
     losses(axes[0], curves)
     _ratios(axes[1], curves, name)
-    _accuracies(axes[2], curves)
+    accuracies(axes[2], curves)
     _steps(axes[3], curves)
     if walked:
         _norms(axes[4], curves)
@@ -61,27 +60,6 @@ def rates(curves: Curves) -> Figure:
     return figure
 
 
-def _accuracies(ax, curves: Curves) -> None:
-    """Test accuracy over steps; on all rows; the best plain classifier's."""
-    ends = []
-    for rule in curves.configuration["rates"]:
-        runs, look = curves.runs(rule), plots.look(rule)
-        accuracy = [100 * run.metrics["test_accuracy"][1:] for run in runs]  # no guesses
-        steps = max((run.evaluated_at for run in runs), key=len)[1:]
-        medians(ax, steps, accuracy, rule, rule)
-        last = 100 * np.mean([run.hits.mean() for run in runs])
-        end = np.median([run.clock["at"][-1] for run in runs])
-        ax.plot(end, last, markersize=5, **look.mark)
-        ends.append((last, f"{last:.1f}", look.colour))
-    if plain := curves.baselines():
-        best = max(plain, key=plain.__getitem__)
-        words = textwrap.fill(f"{100 * plain[best]:.1f}: {best}", 10)
-        ax.axhline(100 * plain[best], **plots.LEVEL)
-        ends.append((100 * plain[best], words, plots.GREY))
-    ax.set(title="Test accuracy (%)", xlabel="Step (marks: all rows)")
-    pieces.end_labels(ax, ends)
-
-
 def _steps(ax, curves: Curves) -> None:
     """Step sizes as taken, running means; SGD's one rate is a level line."""
     window = curves.configuration["window"]
@@ -90,8 +68,8 @@ def _steps(ax, curves: Curves) -> None:
         if rule in STEP_SIZED:
             kernel = np.ones(window) / window
             means = [np.convolve(run.step_size.astype(float), kernel, "valid") for run in runs]
-            lines = [row[::10] for row in means]
-            medians(ax, np.arange(max(map(len, lines))) * 10 + window, lines, rule, rule)
+            lines = [(np.arange(window, window + len(row), 10), row[::10]) for row in means]
+            medians(ax, lines, rule, rule)
         elif rule == "SGD":
             ax.axhline(runs[0].rate, label=rule, **plots.look(rule).line)
     ax.set(title="Step size taken", xlabel="Step", yscale="log")
@@ -151,15 +129,16 @@ def _norms(ax, curves: Curves) -> None:
 
 
 def _growth(ax, curves: Curves) -> None:
-    """Growth of every weight matrix over that of a random walk; its verdicts."""
+    """Growth of every weight matrix over that of a random walk, hollow where less; verdicts."""
     edges, shrunk, words = [], False, []
     judged = [claim for claim in speed.table(curves, "fig7") if "growth" in claim.id]
     for rule, claim in zip(curves.configuration["rates"], judged, strict=True):
         grown, walk = speed.growth(curves, rule), speed.random_walk(curves, rule)
-        x = [np.median(walk[name]) for name in grown]
-        y = [np.median(values) for values in grown.values()]
-        ax.plot(x, y, markersize=3, **plots.look(rule).mark)
-        words.append(f"{rule}: {claim.verdict}")
+        x = np.array([np.median(walk[name]) for name in grown])
+        y = np.array([np.median(values) for values in grown.values()])
+        for some, face in ((y > x, None), (y <= x, "none")):
+            ax.plot(x[some], y[some], markersize=3, mfc=face, **plots.look(rule).mark)
+        words.append(f"{rule}: {(y > x).sum()}/{len(x)} above,\n{claim.verdict}")
         edges += [*x, *filter(lambda value: value > 0, y)]
         shrunk |= min(y) <= 0
     ends = np.array([min(edges) / 1.5, max(edges) * 1.5])
@@ -169,7 +148,7 @@ def _growth(ax, curves: Curves) -> None:
         ax.set_yscale("symlog", linthresh=0.01)
     else:
         ax.set(yscale="log", ylim=ends)
-    pieces.note(ax, "\n".join(words), y=0.07)
+    pieces.note(ax, "\n".join(words), y=0.02)
 
 
 def caption(curves: Curves, name: str, table: Table) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from lib.companion import plots
-from lib.companion.claims import Table
+from lib.companion.claims import Claim, Table
 from lib.networks.measures import EDGES
 from lib.training.curves import Curves
 from papers import kept_curves, pieces
@@ -23,38 +23,26 @@ def shown(rule: str) -> str:
     return re.sub(r"^l([\d.]+)$", r"$\\ell_{\1}$", rule)
 
 
-def _training_panels(axes, curves: Curves) -> None:
-    """Training loss; test accuracy, in numbers on all rows, the mean over seeds."""
-    kept_curves.losses(axes[0], curves, shown)
-    ends = []
-    for rule in curves.rates():
-        runs = curves.runs(rule)
-        accuracy = 100 * together([run.metrics["test_accuracy"] for run in runs])
-        plots.band(axes[1], runs[0].evaluated_at[: accuracy.shape[1]], accuracy, shown(rule), rule)
-        last = 100 * reviews.accuracy(curves, rule).mean()
-        ends.append((last, f"{last:.1f}", plots.look(rule).colour))
-    axes[1].set(title="Test accuracy (%)", xlabel="Step")
-    pieces.end_labels(axes[1], ends)
-    plain = curves.baselines()
-    for best in sorted(plain, key=plain.get)[-1:]:
-        axes[1].axhline(100 * plain[best], **plots.LEVEL)
-        pieces.note(axes[1], f"dotted: {best}, {100 * plain[best]:.1f}")
-
-
 def rates(curves: Curves) -> Figure:
     """Held-out accuracy of every rate that was tried; a ring marks the rate chosen."""
     late = lambda run: 100 * float(reviews.late(run))
     return kept_curves.rates_figure(curves, late, "Held-out accuracy (%)")
 
 
-def _differences(ax, rows: list[tuple[str, Interval, str]], scale=1.0, also=()) -> None:
-    """A forest of (name, interval, verdict or ""), with room for the values `also`."""
+def _judged(claim: Claim) -> bool:
+    """Whether the study could judge the claim at all."""
+    return bool(np.isfinite(claim.measured))
+
+
+def _differences(ax, rows: list[tuple[str, Interval, Claim]], scale=1.0, also=()) -> None:
+    """A forest of (name, interval, its claim), with room for the values `also`."""
     bars = []
-    for name, measured, verdict in rows:
+    for name, measured, claim in rows:
         values = scale * np.array([measured.estimate, measured.low, measured.high])
-        words = f"{values[0]:+.{3 - round(np.log10(scale))}f} {verdict}"  # all to one digit
+        word = claim.verdict if _judged(claim) else "not judged"
+        words = f"{values[0]:+.{3 - round(np.log10(scale))}f} {word}"  # all to one digit
         points = scale * measured.values
-        bar = pieces.Bar(name, *values, verdict or "measured", points=tuple(points), words=words)
+        bar = pieces.Bar(name, *values, claim.verdict, points=tuple(points), words=words)
         bars.append(bar)
     shown = [value for bar in bars for value in (0.0, bar.low, bar.high, *bar.points, *also)]
     room = 0.1 * (max(shown) - min(shown))
@@ -63,16 +51,17 @@ def _differences(ax, rows: list[tuple[str, Interval, str]], scale=1.0, also=()) 
 
 def accuracy_figure(curves: Curves) -> Figure:
     """Loss, accuracy, the paired differences that are judged; stars: the paper's."""
-    figure, axes = plots.panels(1, 3, height=2.7)
-    _training_panels(axes, curves)
+    figure, axes = plots.panels(1, 3, height=2.9)
+    kept_curves.losses(axes[0], curves, shown)
+    kept_curves.accuracies(axes[1], curves, shown)
     rows, judged = [], reviews.accuracy_table(curves)
     paper = [100 * (reviews.PAPER[a] - reviews.PAPER[b]) for a, b in reviews.PAIRS]
     for (a, b), claim in zip(reviews.PAIRS, judged, strict=True):
         apart = reviews.late_difference(curves, a, b)
-        rows.append((f"{shown(a)} less {shown(b)}", apart, claim.verdict))
+        rows.append((f"{shown(a)} less {shown(b)}", apart, claim))
     _differences(axes[2], rows, 100, paper)
     axes[2].plot(paper, range(len(paper)), "*", color=plots.BLACK, markersize=7)
-    axes[2].set(title="Accuracy, difference", xlabel="Points")
+    axes[2].set(title="Accuracy, mean of the last four", xlabel="Difference, points, sampled rows")
     return plots.legend(figure, axes[0])
 
 
@@ -108,9 +97,9 @@ def sparsity_figure(curves: Curves) -> Figure:
     index.set_ylim(None, index.get_ylim()[1] + 0.05)
     rows = []
     for part, claim in zip(reviews.PARTS, reviews.sparsity_table(curves), strict=True):
-        metric, word = f"hoyer.{part}", claim.verdict
-        rows.append((part, reviews.apart(curves, metric), word))
-        rows.append((f"{part}, matched", reviews.matched_apart(curves, metric), word))
+        metric = f"hoyer.{part}"
+        rows.append((part, reviews.apart(curves, metric), claim))
+        rows.append((f"{part}, matched", reviews.matched_apart(curves, metric), claim))
     _differences(judged, rows)
     judged.set(title=f"Hoyer index, {shown('l1.1')} less {shown('l2')}")
     return plots.legend(figure, axes[0])
@@ -121,7 +110,7 @@ def attention_figure(curves: Curves) -> Figure:
     figure, (left, right) = plots.panels(1, 2, height=2.7)
     (claim,) = reviews.attention_table(curves)
     apart = reviews.attention_difference(curves)
-    _differences(right, [("", apart, claim.verdict)], scale=100)
+    _differences(right, [("", apart, claim)], scale=100)
     right.set(title=f"Last layer, {shown('l2')} less {shown('l1.1')}", xlabel="Points")
     rules = list(curves.rates())
     layers = reviews.tokens_used(curves, rules[0]).shape[-1]
@@ -131,11 +120,13 @@ def attention_figure(curves: Curves) -> Figure:
             values = 100 * reviews.tokens_used(curves, rule, when)[..., layer].mean(1)
             x = layer + 0.29 * (k - 1) + (0.06 if when == "last" else 0)
             label = f"{shown(rule)}, {WHEN[when]}" if not layer else None
-            left.plot([x] * len(values), values, ms=4, mfc=face, label=label, **look.mark)
+            left.plot([x] * len(values), values, ms=2.5, mfc=face, **look.mark)
+            left.plot(x, values.mean(), ms=6, mfc=face, label=label, **look.mark)
             if when == "last" and layer == layers - 1:
                 words = f"{values.mean():.0f} %"
-                pieces.beside(left, x, values.mean(), words, look.colour)
-    left.set(title="Tokens used, % of a review", ylim=(0, 108), xlabel="Layer")
+                pieces.beside(left, x, values.mean(), words, look.colour, (6, 0))
+    left.set(title="Tokens used by attention", ylim=(-5, 108), xlabel="Layer")
+    left.set_ylabel("exp(entropy), % of the tokens")
     left.set_xlim(-0.5, layers - 0.45)
     left.set_xticks(range(layers), range(1, layers + 1))
     return plots.legend(figure, left)
@@ -161,32 +152,40 @@ def maps(curves: Curves) -> Figure:
 def vision_figure(curves: Curves) -> Figure:
     """Loss, test accuracy with the steps to equal accuracy, and Hoyer against the loss."""
     figure, axes = plots.panels(1, 3, height=2.7)
-    _training_panels(axes, curves)
+    kept_curves.losses(axes[0], curves, shown)
+    kept_curves.accuracies(axes[1], curves, shown)
     steps = vision.steps_to_accuracy(curves)
     levels = vision.matched(curves, "test_accuracy", vision.RULES, "test_accuracy")
     early, sparser = vision.table(curves)
+    ends = []
     for k, rule in enumerate(vision.RULES):
-        look = plots.look(rule)
-        axes[1].plot(steps[k], 100 * levels[k], markersize=4, **look.mark)
-        for run in curves.runs(rule):
-            x, y = run.metrics["control_loss"], run.metrics["hoyer"]
-            axes[2].plot(x, y, linewidth=0.9, **look.line)
-    ahead = f"Adam: {early.measured:.2g} of the steps\nto equal accuracy,"
-    more = f"{shown('l1.1')}: {sparser.measured:+.2g}\nat equal loss,"
-    for ax, place, words, claim in (
-        (axes[1], (0.3, 0.36), ahead, early),
-        (axes[2], (0.04, 0.96), more, sparser),
-    ):
-        words = f"{words}\n{claim.verdict}" if np.isfinite(claim.measured) else claim.verdict
+        look, runs = plots.look(rule), curves.runs(rule)
+        axes[1].plot(steps[k], 100 * levels[k], markersize=4, mfc="none", **look.mark)
+        x, y = (together([run.metrics[name] for run in runs]) for name in ("control_loss", "hoyer"))
+        axes[2].plot(x.T, y.T, color=look.colour, linewidth=0.7, alpha=0.6)
+        axes[2].plot(np.median(x, 0), np.median(y, 0), **look.line)
+        ends.append((y[:, -1].mean(), f"{y[:, -1].mean():.3f}", look.colour))
+    notes = (
+        (axes[1], (0.36, 0.35), "Adam", early, "of the steps"),
+        (axes[2], (0.04, 0.96), shown("l1.1"), sparser, "more\nat equal loss"),
+    )
+    for ax, place, rule, claim, what in notes:
+        words = claim.verdict
+        if _judged(claim):
+            number, low, high = (f"{value:.2g}" for value in (claim.measured, *claim.interval))
+            words = f"{rule}: {number} {what}\n({low} to {high}),\n{words}"
         pieces.note(ax, words, *place, va="top")
     axes[2].set(title="Hoyer index", xlabel="Training loss, falling")
     axes[2].invert_xaxis()
+    pieces.end_labels(axes[2], ends)
     return plots.legend(figure, axes[0])
 
 
 def caption(number: str, curves: Curves, marks: str, table: Table) -> str:
-    """The marks of figure `number`, then setting, rates and verdicts in words."""
+    """The marks of figure `number` and why it is not judged; setting, rates, verdicts in words."""
     study = curves.configuration
+    for claim in [claim for claim in table if not _judged(claim)][:1]:
+        marks += f"; not judged: {claim.statement.partition(': ')[2]}"
     short = any(len(run.loss) < study["horizon"] for run in curves.judged())
     early = f"a run ends early at {study['stop']}" if short else "no run ended early"
     words = kept_curves.setting(curves, f"; {early}")

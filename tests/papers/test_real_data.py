@@ -111,7 +111,7 @@ def test_growth_is_that_of_every_layer_beyond_a_random_walk(factors, verdict):
     assert speed.layers(curves) == ["w.weight", "0.weight"][: len(factors)]  # no vector
 
 
-def evaluated(name, rules, seeds, measure):
+def evaluated(rules, seeds, measure):
     """Curves of rules that were evaluated thrice: measure(rule, seed) gives metrics and end."""
     runs = tried(rules, 0.1)
     for rule in rules:
@@ -121,7 +121,7 @@ def evaluated(name, rules, seeds, measure):
             runs.append(clocked(seed, np.full(21, 0.5), rule=rule, every=1, part="curve", **how))
     how = dict(metrics=metrics, evaluated_at=np.array([0, 10, 20]))
     trials = (replace(run, **how) if run.part == "trial" else run for run in runs)
-    return Curves(name, configuration(rules, 20), tuple(trials))
+    return Curves(configuration(rules, 20), tuple(trials))
 
 
 def on_a_stand_in(curves):
@@ -153,7 +153,7 @@ def reviews_world(gap=0.02, shrink=0.8, sharper=0.5, seeds=5):
             end |= {f"{when}.histogram.{key}": rng.integers(1, 9, 70) for key in reviews.PARTS}
         return metrics, end
 
-    return evaluated("imdb", ahead, seeds, measure)
+    return evaluated(ahead, seeds, measure)
 
 
 def test_imdb_in_its_world_and_in_the_opposite_one():
@@ -228,7 +228,7 @@ def vision_world(gap, early, sparse):
         metrics["hoyer"] = np.array([0.2, (0.2 + index) / 2, index])
         return metrics, answers(hits) | {"histogram": rng.integers(1, 9, 70)}
 
-    return evaluated("vit", vision.RULES, 5, measure)
+    return evaluated(vision.RULES, 5, measure)
 
 
 def test_the_vision_experiment_in_its_world_and_in_the_opposite_one():

@@ -102,4 +102,4 @@ def race(speeds, seeds=5, horizon=200, network=0.8, plain=0.7, rates=(0.05, 0.1,
             clock = {"at": np.arange(horizon), "loss": loss}
             cap = 3.0 if rule == "SNGD" else None
             runs.append(curve(rule, seed, loss, cap=cap, clock=clock, **how))
-    return Curves("invented", configuration(speeds, horizon, **rest), tuple(runs))
+    return Curves(configuration(speeds, horizon, **rest), tuple(runs))

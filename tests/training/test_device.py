@@ -1,16 +1,100 @@
-"""A trial, a judged run and its end on a device that is not the CPU: the same curves as on it."""
+"""A trial, a judged run and its end on a device that is not the CPU: the same curves as on it.
+
+Such a device for machines that have none: its tensors only meet their like. What lies on it is kept
+on the CPU; an operation that mixes it with a tensor of the CPU raises, as on a GPU, unless that one
+is a single number.
+"""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
 
 from lib.training import loop
 from lib.training.studies import DEMO
 from lib.training.study import TUNING_SEED, Work, a_run
-from tests.training.far_device import NAME, Machine
 from tests.training.test_study import STUDY
+
+NAME = "meta"  # the one device without a driver under which torch lets a tensor be made
+
+
+class Far(torch.Tensor):
+    """A tensor that says that it lies on the device `NAME`; `near` is its content."""
+
+    @staticmethod
+    def __new__(cls, near):
+        how = dict(strides=near.stride(), storage_offset=near.storage_offset())
+        how |= dict(dtype=near.dtype, device=NAME, requires_grad=False)
+        self = torch.Tensor._make_wrapper_subclass(cls, near.shape, **how)
+        self.near = near
+        return self
+
+    def __reduce_ex__(self, protocol):
+        return self.near.__reduce_ex__(protocol)  # a file holds the content
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        return run(function, args, kwargs or {})
+
+
+def run(function, args, kwargs):
+    """`function` of far tensors, on the CPU."""
+    far, near, made = [], [], {}
+
+    def inner(x):
+        if isinstance(x, Far):
+            far.append(x)
+            made[id(x.near)] = x
+            return x.near
+        if isinstance(x, torch.Tensor):
+            near.append(x)
+        return x
+
+    args, kwargs = tree_map(inner, (args, kwargs))
+    asked = kwargs.get("device")
+    moved = "copy" in function.__name__  # copies alone may cross over
+    if far and not moved and any(x.ndim for x in near):
+        raise RuntimeError(f"{function} got tensors of {NAME} and of the CPU")
+    there = bool(far) if asked is None else torch.device(asked).type == NAME
+    if asked is not None:
+        kwargs["device"] = "cpu"
+    result = function(*args, **kwargs)
+    # An operation in place gives what it got.
+    wrap = lambda x: (
+        (made[id(x)] if id(x) in made else Far(x)) if isinstance(x, torch.Tensor) else x
+    )
+    return tree_map(wrap, result) if there else result
+
+
+class Machine(TorchDispatchMode):
+    """What `loop.accelerator` gives, with a device of this kind; it works while it is entered."""
+
+    device, num_processes, process_index = torch.device(NAME), 1, 0
+    is_main_process = is_local_main_process = True
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        return run(function, args, kwargs or {})
+
+    def prepare(self, model, optimizer):
+        """`model` on the device; its parameters stay the objects that `optimizer` has."""
+        for part in (*model.parameters(), *model.buffers()):
+            far = Far(part.detach())
+            if isinstance(part, torch.nn.Parameter):
+                far = torch.nn.Parameter(far, part.requires_grad)
+            torch.utils.swap_tensors(part, far)
+        return model, optimizer
+
+    def backward(self, loss):
+        """Gradients of `loss`."""
+        loss.backward()
+
+    def reduce(self, value, how):
+        """One process's value is the mean."""
+        return value
+
 
 STUDIES = [STUDY, replace(DEMO["mnist"], horizon=8), replace(DEMO["imdb"], horizon=8)]
 

@@ -1,14 +1,21 @@
-"""What the studies measure: on which rows, of which network, at a point and at the end."""
+"""What the studies measure, and the first steps of a committed trial once more."""
+
+import os
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
-from lib import training
+from lib import files, training
 from lib.data import images
-from lib.training import studies
-from lib.training.studies import DEMO
+from lib.training import curves, rules, studies
+from lib.training.studies import DEMO, STUDIES
+
+STEPS = 200
+# One unit of the half precision in which a trial's losses are kept: another processor sums in
+# another order, and 200 steps carry that to about 1e-6.
+UNIT = 2.0**-10
 
 
 @pytest.fixture(scope="module", params=["vit", "imdb", "mnist"])
@@ -57,3 +64,16 @@ def test_the_end_says_which_test_rows_are_right(measured):
     assert len(hits) == problem.about["test_rows"]
     shown = problem.evaluate(model, 0, False)["test_accuracy"]
     assert shown == pytest.approx(hits.mean(), abs=1e-6)  # all of so few are shown at the points
+
+
+@pytest.mark.skipif(not os.environ.get("DATA_DIR"), reason="DATA_DIR is not set: no real MNIST")
+def test_the_first_steps_of_a_committed_trial_come_again_to_its_last_kept_bit():
+    kept = curves.load(files.ROOT / "figures" / "desk" / "mnist_60000.npz")
+    (trial,) = [c for c in kept.trials("SGD") if c.rate == 0.1]
+    study = STUDIES["mnist_60000"]
+    problem = study.problem(batch=study.batch, **study.options)
+    model = training.initialised(problem.build, trial.seed)
+    batches = problem.batches(trial.seed, True)
+    optimizer = rules.RULES["SGD"](model.parameters(), trial.rate, None)
+    found = training.train(model, optimizer, batches, STEPS)
+    np.testing.assert_allclose(found.loss, trial.loss[:STEPS].astype(float), rtol=UNIT, atol=0)

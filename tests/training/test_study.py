@@ -68,14 +68,10 @@ def work(study, folder, minutes=math.inf, say=lambda _: None):
     return Work(study, folder, minutes, say)
 
 
-def run(study, folder, minutes=math.inf):
-    return work(study, folder, minutes).run()
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """STUDY in one go, of which several tests read the curves."""
-    return run(STUDY, tmp_path_factory.mktemp("whole"))
+    return work(STUDY, tmp_path_factory.mktemp("whole")).run()
 
 
 def same(first, second):
@@ -101,7 +97,8 @@ def test_trials_end_where_a_round_ends_seeds_are_fresh_and_runs_paired(whole):
 
 def test_a_single_candidate_is_taken_and_a_best_rate_at_the_edge_extends_the_grid(tmp_path):
     rates = {"SGD": (0.001, 0.002), "SPS": (0.5,), "SNGD": (0.3,)}
-    ran = run(dataclasses.replace(STUDY, rates=rates, cap=0.7, first_seed=10), tmp_path)
+    study = dataclasses.replace(STUDY, rates=rates, cap=0.7, first_seed=10)
+    ran = work(study, tmp_path).run()
     tried = [trial.rate for trial in ran.trials("SGD")]
     assert tried == pytest.approx([0.001, 0.002, 0.004, 0.008])
     assert len(ran.curves) == 4 + 3 * 2 + 1 and ran.seeds() == [10, 11]
@@ -119,7 +116,7 @@ def test_the_walk_is_that_of_the_steps(whole):
 def test_a_study_in_pieces_is_bit_for_bit_that_in_one(whole, tmp_path):
     for _ in range(1000):
         try:
-            pieces = run(STUDY, tmp_path, minutes=3e-3)
+            pieces = work(STUDY, tmp_path, minutes=3e-3).run()
             break
         except OutOfTime as rest:
             planned = re.search(r"(\d+) trials and (\d+) of 6 judged runs", str(rest))
@@ -161,7 +158,7 @@ def test_a_study_that_is_killed_goes_on_bit_for_bit(whole, tmp_path):
         child.send_signal(signal.SIGKILL)
         child.communicate()
         assert child.returncode == -signal.SIGKILL or kills  # it was under way
-    same(whole, run(STUDY, tmp_path))
+    same(whole, work(STUDY, tmp_path).run())
 
 
 def test_two_processes_share_a_study_without_loss(whole, tmp_path):
