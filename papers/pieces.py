@@ -66,7 +66,7 @@ def diagonal(ax) -> None:
 
 def theorem1(ax, span: tuple[float, float], height: float) -> None:
     """Draw paper A's Theorem 1, O~(t^-1/2), without its logarithms from our `height`."""
-    plots.power_law(ax, span, -0.5, height, "Theorem 1 (for NGD): $t^{-1/2}$ up to logs")
+    plots.power_law(ax, span, -0.5, height, r"Theorem 1 (NGD): $\tilde{O}(t^{-1/2})$")
 
 
 def strip(
