@@ -124,8 +124,8 @@ def _growth(ax, curves: Curves) -> None:
     judged = [claim for claim in speed.table(curves, "fig7") if "growth" in claim.id]
     for rule, claim in zip(curves.configuration["rates"], judged, strict=True):
         grown, walk = speed.growth(curves, rule), speed.random_walk(curves, rule)
-        x = np.array([np.median(walk[name]) for name in grown])
-        y = np.array([np.median(values) for values in grown.values()])
+        x = np.array([np.mean(walk[name]) for name in grown])
+        y = np.array([np.mean(values) for values in grown.values()])
         for some, face in ((y > x, None), (y <= x, "none")):
             ax.plot(x[some], y[some], markersize=3, mfc=face, **plots.look(rule).mark)
         words.append(f"{rule}: {(y > x).sum()}/{len(x)} above,\n{claim.verdict}")
