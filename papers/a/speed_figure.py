@@ -132,10 +132,12 @@ def _growth(ax, curves: Curves) -> None:
         edges += [*x, *filter(lambda value: value > 0, y)]
         shrunk |= min(y) <= 0
     ends = np.array([min(edges) / 1.5, max(edges) * 1.5])
-    ax.plot(ends, ends, **plots.LEVEL)
+    equal = np.geomspace(*ends)
+    ax.plot(equal, equal, **plots.LEVEL)
     ax.set(title="Growth of a layer at the end", xlabel="Growth of a random walk", xscale="log")
     if shrunk:
         ax.set_yscale("symlog", linthresh=0.01)
+        ax.set_ylim(-0.01, ends[1])
     else:
         ax.set(yscale="log", ylim=ends)
     pieces.note(ax, "\n".join(words), y=0.02)
