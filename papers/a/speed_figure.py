@@ -124,18 +124,20 @@ def _growth(ax, curves: Curves) -> None:
     judged = [claim for claim in speed.table(curves, "fig7") if "growth" in claim.id]
     for rule, claim in zip(curves.configuration["rates"], judged, strict=True):
         grown, walk = speed.growth(curves, rule), speed.random_walk(curves, rule)
-        x = np.array([np.median(walk[name]) for name in grown])
-        y = np.array([np.median(values) for values in grown.values()])
+        x = np.array([np.mean(walk[name]) for name in grown])
+        y = np.array([np.mean(values) for values in grown.values()])
         for some, face in ((y > x, None), (y <= x, "none")):
             ax.plot(x[some], y[some], markersize=3, mfc=face, **plots.look(rule).mark)
         words.append(f"{rule}: {(y > x).sum()}/{len(x)} above,\n{claim.verdict}")
         edges += [*x, *filter(lambda value: value > 0, y)]
         shrunk |= min(y) <= 0
     ends = np.array([min(edges) / 1.5, max(edges) * 1.5])
-    ax.plot(ends, ends, **plots.LEVEL)
+    equal = np.geomspace(*ends)
+    ax.plot(equal, equal, **plots.LEVEL)
     ax.set(title="Growth of a layer at the end", xlabel="Growth of a random walk", xscale="log")
     if shrunk:
         ax.set_yscale("symlog", linthresh=0.01)
+        ax.set_ylim(-0.01, ends[1])
     else:
         ax.set(yscale="log", ylim=ends)
     pieces.note(ax, "\n".join(words), y=0.02)
