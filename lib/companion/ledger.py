@@ -191,11 +191,11 @@ def draw(ledger: Sequence[Claim], paper: Mapping[str, Statement], wide: int = 12
 
 
 def caption(paper: str, ledger: Sequence[Claim]) -> str:
-    """What the squares of `draw` say, and over how many seeds."""
+    """What the squares of `draw` say, and over how many draws."""
     seeds = [row.seeds for row in ledger if row.seeds]
     return (
         f"Paper {paper}: filled, all rows hold; hatched, one or more fail; empty, not checked;"
-        f" our settings; synthetic, {min(seeds)} to {max(seeds):,} seeds a row, float64"
+        f" our settings; synthetic, {min(seeds)} to {max(seeds):,} draws a row, float64"
     )
 
 
