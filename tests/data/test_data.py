@@ -183,8 +183,8 @@ def test_a_place_or_file_that_cannot_be_read_is_named(home, monkeypatch):
     [
         (lambda: texts.load("mnli", "train"), "'mnli'.* multi_nli, civil"),
         (lambda: images.load("minst", "train"), "'minst'.* mnist, cifar"),
-        (lambda: texts.load("multi_nli", "train").hold_out(0), "rows must be above 0, below 2"),
-        (lambda: texts.load("multi_nli", "train").hold_out(2), "rows must be above 0, below 2"),
+        (lambda: texts.load("multi_nli", "train").hold_out(0), "rows must be above 0, below all 2"),
+        (lambda: texts.load("multi_nli", "train").hold_out(2), "rows must be above 0, below all 2"),
         (lambda: texts.load("multi_nli", "train").balanced(8, 3), "no row within 3 char"),
     ],
 )

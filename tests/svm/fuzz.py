@@ -99,7 +99,7 @@ def verdict(seed):
         return name, "refused", str(error)
     except RuntimeError as error:
         length = np.linalg.norm(rows.astype(float), axis=1)
-        named = length.max() > BADLY_SCALED * length.min() and "within a factor" in str(error)
+        named = length.max() > BADLY_SCALED * length.min() and "about a factor" in str(error)
         return name, "refused" if named else "undecided", f"t {t:.1e} {norm} {error}"
     margins = rows @ solution.W[0].ravel().astype(np.longdouble)
     right = margins.min() > 1 - 1e-6 and not t < INFEASIBLE
