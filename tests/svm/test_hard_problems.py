@@ -53,7 +53,7 @@ def test_fuzzed_problems_are_answered_rightly():
     assert words.count("solved") > 150 and words.count("infeasible") > 100
     refusals = [detail for word, detail in verdicts if word == "refused"]
     assert 0 < len(refusals) < 0.1 * len(words)
-    assert all("norms" in r and "within a factor" in r for r in refusals)
+    assert all("about a factor" in r for r in refusals)
     # Two constraints of this one are opposite up to 4e-15: not to be solved, a proof to be kept.
     assert fuzz.verdict(14887)[1] == "infeasible"
 
