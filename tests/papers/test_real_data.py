@@ -8,11 +8,10 @@ import pytest
 from scipy import stats
 
 from lib.companion import claims, record
-from lib.training import curves as curve_files
 from lib.training.curves import Curves
 from papers import kept_curves
 from papers.a import speed, speed_figure
-from papers.c import reviews, reviews_figure, vision
+from papers.c import reviews, vision
 from papers.verdicts import NOT_REPRODUCED, REPRODUCED, UNDECIDED
 from tests.papers.worlds import answers, clocked, configuration, race, tried
 
@@ -50,18 +49,6 @@ def test_a_claim_measures_the_geometric_mean_of_the_ratios_and_its_p():
     ratios = speed.ratio(world, "SNGD", 0.5).values
     assert claim.measured == pytest.approx(stats.gmean(ratios))
     assert claim.p == pytest.approx(stats.ttest_1samp(np.log(ratios), 0).pvalue, rel=1e-5)
-
-
-def test_the_ratio_is_that_of_steps_counted_by_hand():
-    world = race({"SGD": 0.02, "Adam": 0.04}, seeds=3)
-    found = speed.ratio(world, "Adam", 0.5).values
-    for seed, value in enumerate(found):
-        counts = []
-        for rule in ("Adam", "SGD"):
-            loss = world.runs(rule)[seed].loss.astype(float)
-            means = [loss[k - 2 : k + 1].mean() for k in range(2, len(loss))]
-            counts.append(2 + next(k for k, mean in enumerate(means) if mean <= 0.5))
-        assert value == pytest.approx(counts[0] / counts[1])
 
 
 def all_steps(run):
@@ -248,25 +235,6 @@ def test_steps_to_equal_accuracy_are_those_between_two_evaluations():
     level = min(one.metrics["test_accuracy"].max() for one in (run, world.runs("l1.1")[2]))
     by_hand = np.interp(level, run.metrics["test_accuracy"], run.evaluated_at)
     assert adam[2] == pytest.approx(by_hand) and mirror[2] > adam[2]
-
-
-def test_every_figure_is_drawn_from_curves_alone_and_its_caption_says_the_verdicts(tmp_path):
-    world = race({"SGD": 0.03, "Adam": 0.03, "SPS": 0.03, "SNGD": 0.02})
-    world.save(tmp_path / "a.npz")
-    again = curve_files.load(tmp_path / "a.npz")
-    figure = speed_figure.draw(again, "fig6")
-    assert len(figure.axes) == 4 and speed_figure.rates(again).axes
-    caption = speed_figure.caption(again, "fig6", speed.table(again, "fig6"))
-    assert "SNGD slower: reproduced" in caption
-    drawn = kept_curves.captioned(figure, caption).get_supxlabel()
-    assert caption.startswith(drawn.replace("\n", " ")) and len(drawn) < 200 < len(caption)
-    text = reviews_world()
-    for name in ("accuracy_figure", "sparsity_figure", "attention_figure", "maps", "rates"):
-        assert getattr(reviews_figure, name)(text).axes
-    caption = reviews_figure.caption("IMDb", text, "dots: seeds", reviews.accuracy_table(text))
-    assert "l1.1 above l2: reproduced" in caption
-    assert "DEMO DATA" in kept_curves.setting(on_a_stand_in(text))
-    assert reviews_figure.vision_figure(vision_world(0, 0.1, 0.1)).axes
 
 
 @pytest.mark.parametrize(
