@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-import sys
 
 import pytest
 
@@ -114,15 +113,3 @@ def test_every_kind_of_data_file_beside_a_module_is_known():
     kinds = {path.suffix for folder in beside for path in folder.iterdir() if path.is_file()}
     unread = {".py", ".pyc", ".md"}
     assert kinds <= unread | set(provenance.DATA), "say whether a module can read the others"
-
-
-def test_what_runs_is_in_the_closure():
-    """Modules that the imports of a notebook really load are all among those found statically."""
-    text = (NOTEBOOKS / "10_fixed_decoder.py").read_text(encoding="utf-8")
-    lines = [line for line in text.splitlines() if line.startswith(("from lib", "from papers"))]
-    ours = "m.__file__ for n, m in sys.modules.items() if n.split('.')[0] in ('lib', 'papers')"
-    code = "\n".join([*lines, "import sys", f"print(*[{ours}], sep='|')"])
-    run = dict(cwd=files.ROOT, capture_output=True, text=True, check=True)
-    done = subprocess.run([sys.executable, "-c", code], **run)
-    loaded = {line.removeprefix(f"{files.ROOT}/") for line in done.stdout.strip().split("|")}
-    assert {name.split("/")[0] for name in loaded} == {"lib", "papers"} and loaded <= names(text)

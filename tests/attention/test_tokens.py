@@ -59,6 +59,7 @@ def test_two_token_model_repeats_its_additional_token_and_labels_by_a_hyperplane
     length = np.linalg.norm(data.X, axis=-1).mean((0, 1)) / (0.1 * 400**0.5)
     np.testing.assert_allclose(length, [1.0, 1.0, 3.0], rtol=0.02)
     assert (data.opt == 2).all() and not data.u.any()
+    assert abs(data.y.mean()) < 0.4 and (abs(data.y) == 1).all()  # 5 deviations of 160 fair signs
     np.testing.assert_array_equal(data.z, data.X[:, :, 0])
 
 

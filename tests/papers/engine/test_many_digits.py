@@ -9,7 +9,7 @@ from papers.beyond.engine import preconditioners
 from tests import exact
 from tests.exact import DATA, START, ours
 
-STEPS = 12
+STEPS = 8
 NORMS = ["frobenius", 1, 1.5, 3, np.inf, "spectral", "nuclear"]
 EXPONENTS = [1.1, 2, 4.3]
 LOSSES = ["exponential", "logistic"]
