@@ -93,15 +93,12 @@ def test_the_readme_is_short_and_shows_results():
     assert int(lines) == len(page("notebooks/minimal.py").splitlines())
 
 
-def test_the_picture_of_the_layers_is_the_contract():
+def test_the_picture_of_the_layers_is_the_contract_and_the_map_has_every_room_once():
     (layers,) = [c["layers"] for c in LAYERS if c["type"] == "layers"]
     stated = [[name.removeprefix("lib.") for name in layer.split(" | ")] for layer in layers]
     (picture,) = re.findall(r"```\n(papers .*?)```", page("lib/README.md"), re.DOTALL)
     drawn = [re.split(r"\s{3,}", line)[0].split(" | ") for line in picture.strip().splitlines()]
     assert drawn == stated
-
-
-def test_the_map_has_every_package_once():
     lib = files.ROOT / "lib"
     packages = {path.parent.name for path in lib.glob("*/__init__.py")}
     leaves = {path.stem for path in lib.glob("*.py")} - {"__init__"}

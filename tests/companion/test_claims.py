@@ -175,6 +175,8 @@ def test_rows_are_refused_without_a_wrong_world_or_out_of_the_book():
     ):
         with pytest.raises(ValueError, match=name):
             refused()
+    few = row(interval=claims.interval(np.array([0.4, 0.6])))
+    assert claims.shown(few) == "0.5 [0.3, 0.7, 3 seeds only]"
     explained = replace(mute, remark="a rank")
     assert ledger.in_order([explained], PAPER) == [explained]
 
@@ -201,11 +203,6 @@ def test_a_row_that_catches_nothing_does_not_hold(tmp_path, monkeypatch):
     assert "<details open>" in html and "nothing it names" in html
     opened, folded = html.split("<summary>those that hold</summary>")
     assert opened.count("<td>NO</td>") == 1 and "<td>yes</td>" not in opened and "yes" in folded
-
-
-def test_an_interval_from_few_seeds_says_so():
-    few = row(interval=claims.interval(np.array([0.4, 0.6])))
-    assert claims.shown(few) == "0.5 [0.3, 0.7, 3 seeds only]"
 
 
 def test_failures_of_records_are_collected_with_their_digits():

@@ -136,9 +136,7 @@ def test_an_entry_or_block_that_nothing_pulls_stays():
         assert W[0, 0] == pytest.approx(0.5 ** (1 / (p - 1)), rel=1e-12) and W[1, 0] == 0.0
     one_entry = ours(o.full_adagrad(0.1), 50, ZERO, one_pair())
     np.testing.assert_allclose(one_entry, ours(o.adagrad(0.1), 50, ZERO, one_pair()), rtol=1e-11)
-
-
-def test_ties_for_the_largest_entry_go_to_the_first():
+    # ties for the largest entry go to the first
     W = training.train(one_pair([1.0, 1.0]), o.steepest(1, 0.1), 2, record=[1, 2]).W[0]
     np.testing.assert_allclose(W[:, :, 0], [[0.1, 0.0], [0.2, 0.0]], rtol=1e-12)
 
