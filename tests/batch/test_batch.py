@@ -283,6 +283,15 @@ def test_store_writes_the_outputs_beside_the_source(repository, first):
     assert full == [False, False, True, True]  # that installs, parameters, two that print
 
 
+def test_a_readers_parameters_leave_figures_alone(repository, first):
+    before = repository.files("figures", "runs/demo", "notebooks")
+    done = repository.batch("01_good", "--set", "seeds=8")
+    assert done.status == 0 and "custom, not compared; 0 of 1 claims hold" in done.output
+    (path,) = (repository.root / "runs" / "custom").glob("01_good-*/figures/demo/01_good.json")
+    assert json.loads(path.read_text())["seeds"] == list(range(8))
+    assert repository.files("figures", "runs/demo", "notebooks") == before
+
+
 def hanging(repository):
     """A batch whose one notebook has saved its figure and sleeps, and all of its processes."""
     shutil.rmtree(repository.runs / "03_hangs")  # what the run that took too long left

@@ -10,7 +10,7 @@ from scipy import stats
 from lib.companion import claims, record
 from lib.training.curves import Curves
 from papers import kept_curves
-from papers.a import speed
+from papers.a import speed, speed_figure
 from papers.c import reviews, vision
 from papers.verdicts import NOT_REPRODUCED, REPRODUCED, UNDECIDED
 from tests.papers.worlds import answers, clocked, configuration, race, tried
@@ -269,7 +269,10 @@ def test_a_network_speaks_only_where_it_beats_the_plain_classifiers():
     ):
         claim = speed.speed(race(THREE, **how), "Adam", "fig6")
         assert claim.verdict == UNDECIDED and reason in claim.statement
-    assert reviews._ordered(race(THREE, plain=0.9), "l1.1", "l2").verdict == UNDECIDED
+    plain = race(THREE, plain=0.9)
+    assert reviews._ordered(plain, "l1.1", "l2").verdict == UNDECIDED
+    caption = speed_figure.caption(plain, "fig6", speed.table(plain, "fig6"))
+    assert "SNGD slower: undecided" in caption and "too small" in kept_curves._gate(plain)
     claim = speed.speed(on_a_stand_in(race(THREE)), "Adam", "fig6")
     assert claim.verdict == UNDECIDED and "its data are a stand-in" in claim.statement
 
