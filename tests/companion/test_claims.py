@@ -59,6 +59,13 @@ def test_a_claim_is_stored_as_plain_json_without_an_interval_that_has_no_ends():
     assert replace(most(1.0), interval=(0.0, 1.0)).as_dict()["interval"] == (0.0, 1.0)
 
 
+def test_the_worst_of_several_values_is_the_one_furthest_from_the_bound():
+    values = np.array([[0.9, 1.5], [0.2, 1.1]])
+    bounded = lambda bound, **more: claims.bounded("a", "s", "p", bound, values, **more).measured
+    assert [bounded(bound) for bound in ("≤ 1", "≥ 0.5", "1 ± 0.05")] == [1.5, 0.2, 0.2]
+    assert bounded("1 ± 0.05", expected=0.3) == 1.5 and np.isnan(claims.furthest(values[:0]))
+
+
 def test_an_interval_is_two_standard_errors_each_way():
     error = np.sqrt((4 + 1 + 0 + 9) / 3 / 4)
     ends = 3 - 2 * error, 3 + 2 * error
