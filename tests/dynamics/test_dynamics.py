@@ -9,6 +9,7 @@ import pytest
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.dynamics import rules
+from tests.attention.test_attention import DEGENERATE
 
 FIXED = {
     "gd": rules.gd(0.8),
@@ -208,17 +209,6 @@ def test_gaussian_start_has_the_law_of_independent_entries():
     assert abs(start.inside.std() / 0.5 - 1) < 0.05
 
 
-# What a class shares, tokens repeated, more tokens than coordinates, and a wide set by blocks.
-DEGENERATE = {
-    "one opt token a class": lambda seed: tokens.class_mean_tokens(seed, n=8, T=4, d=60),
-    "antipodal": lambda seed: tokens.class_mean_tokens(seed, n=8, T=4, d=60, antipodal=True),
-    "repeated": lambda seed: tokens.two_token_gaussian(seed, n=4, T=5, d=50),
-    "in the plane": lambda seed: tokens.two_examples(),
-    "more tokens than coordinates": lambda seed: tokens.unit_tokens(seed, n=6, T=8, d=10),
-    "wide": lambda seed: tokens.class_mean_tokens(seed, n=4, T=3, d=5000),
-}
-
-
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("kind", DEGENERATE)
 def test_gaussian_start_moves_with_the_tokens_not_with_rounding(kind, seed):
@@ -233,26 +223,6 @@ def test_gaussian_start_moves_with_the_tokens_not_with_rounding(kind, seed):
     moved = replace(data, X=data.X * (1 + nudge[0]), z=data.z * (1 + nudge[1, :, :, 0]))
     expected = start_logits(data)
     np.testing.assert_allclose(start_logits(moved), expected, atol=1e-12 * np.abs(expected).max())
-
-
-def wide_tokens(d):
-    return tokens.unit_tokens(range(2), n=3, T=2, d=d)
-
-
-@pytest.mark.parametrize("kind", [*DEGENERATE, coordinates.BLOCK + 1, 3 * coordinates.BLOCK, 9001])
-def test_minimal_coordinates_are_orthonormal_and_lead_back(kind):
-    data = DEGENERATE[kind](0) if kind in DEGENERATE else wide_tokens(kind)
-    space = coordinates.minimal(data)
-    for basis, given, inside in (
-        (space.token_basis, data.X, space.tokens.X),
-        (space.query_basis, data.z, space.tokens.z),
-    ):
-        runs, d, r = basis.shape
-        assert r == min(d, given[0].size // d)
-        back, given = np.swapaxes(basis, 1, 2), given.reshape(runs, -1, d)
-        np.testing.assert_allclose(back @ basis, np.tile(np.eye(r), (runs, 1, 1)), atol=1e-13)
-        again = inside.reshape(runs, -1, r) @ back
-        np.testing.assert_allclose(again, given, atol=1e-13 * np.abs(given).max())
 
 
 def test_log_spaced_covers_start_and_end():
