@@ -305,8 +305,5 @@ def test_last_losses_are_the_last_readings_of_the_clock(monkeypatch):
 def test_without_a_cap_every_step_of_sngd_has_the_length_of_its_rate():
     (run,) = smoke.once(STUDY, {"SNGD": 0.1}).runs("SNGD")
     np.testing.assert_allclose(run.step_size * run.gradient_norm, 0.1, rtol=1e-5)
-
-
-def test_an_unknown_rule_is_named():
     with pytest.raises(ValueError, match="no rule 'Lion'"):
         smoke.once(STUDY, {"Lion": 0.1})
