@@ -1,4 +1,4 @@
-"""notebooks/minimal.py, the file that people copy, gives the numbers of the library."""
+"""notebooks/minimal.py, which people copy: else they start from other numbers than ours."""
 
 import importlib.util
 

@@ -1,4 +1,4 @@
-"""Mutants fit the code and are Python that differs; benchmarks say a wrong or a missed number."""
+"""Mutants are Python that differs and benchmarks tell a miss: else both always pass."""
 
 import ast
 import json

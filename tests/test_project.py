@@ -1,4 +1,4 @@
-"""The files that install and describe the project agree; a set-up that cannot succeed says why."""
+"""Files that install and describe the project: else a set-up fails, or fails without a reason."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What a result depends on: its imports, direct and indirect, and a commit, clean or dirty."""
+"""What a result depends on: else a figure of old code counts as up to date."""
 
 import shutil
 import subprocess

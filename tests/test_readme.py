@@ -1,4 +1,4 @@
-"""README, CONTRIBUTING, REPRODUCING, lib/README tell the truth: paths, commands, code, layers."""
+"""README and its kin tell the truth: else a first command, path or piece of code fails."""
 
 import dataclasses
 import importlib

@@ -1,4 +1,4 @@
-"""Every random draw has a stream of its own: by seed, by role, by place."""
+"""A random draw has a stream of its own: else changing one part of a run changes another."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The wheel, built from the sdist, without its repository: what it contains, and page 00 on it."""
+"""The wheel: else `pip install` lacks a module, template or page, or needs the repository."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""lib.batch on a small repository of its own: what runs, what is skipped, what failures leave."""
+"""lib.batch on a small repository: else a failed run leaves figures, or pages are not run again."""
 
 import argparse
 import contextlib

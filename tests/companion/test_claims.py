@@ -1,4 +1,4 @@
-"""A claim holds as its bound says, and a miss shows in print; a ledger says what rows catch."""
+"""Claims and ledgers: else what fails is counted as holding, or is printed as if it held."""
 
 import json
 import math

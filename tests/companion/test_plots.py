@@ -1,4 +1,4 @@
-"""Pictures: looks told apart by everybody, words that can be read, and what counts as the same."""
+"""Pictures: else two rules look alike, words overlap, or a changed picture passes."""
 
 import io
 import itertools

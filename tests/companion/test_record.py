@@ -1,4 +1,4 @@
-"""lib.companion.record: where a figure is saved, what is refused, when a rerun reproduces it."""
+"""lib.companion.record: else a reader's run overwrites a figure, or a number drifts unseen."""
 
 import hashlib
 import json

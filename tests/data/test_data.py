@@ -1,4 +1,4 @@
-"""Where data sets come from, what their rows are, and which places and rows are refused."""
+"""Data sets: else a study trains on other rows than its record says, or on damaged ones."""
 
 import hashlib
 import io

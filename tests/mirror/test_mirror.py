@@ -1,4 +1,4 @@
-"""l_p mirror descent: compiled loop, plain numpy, definitions and records agree."""
+"""l_p mirror descent against plain numpy: another map or step would be another algorithm."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""BERT: where weights come from, texts as tensors, the classifier, what is measured on it."""
+"""BERT: else another network's weights, words or padding are trained under its name."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Paper C's text classifier, reviews as numbers, and the numbers that its figures quote."""
+"""Paper C's text classifier by its formulas: else another network bears the paper's name."""
 
 import re
 from collections import Counter

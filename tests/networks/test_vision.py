@@ -1,4 +1,4 @@
-"""The vision transformer's pieces against explicit formulas."""
+"""The vision transformer by its formulas: else another network bears the named code's name."""
 
 import math
 

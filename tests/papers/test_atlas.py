@@ -1,4 +1,4 @@
-"""The atlas: ratios of margins against certified token SVMs, own norms, decay; wrong worlds."""
+"""The atlas: else a rule is said to reach a norm that it does not, and no wrong world shows it."""
 
 from dataclasses import replace
 from types import SimpleNamespace

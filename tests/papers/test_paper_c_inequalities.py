@@ -1,4 +1,4 @@
-"""The deterministic inequalities of paper C's appendix, on arbitrary inputs."""
+"""Inequalities of paper C's appendix on arbitrary inputs: a wrong side would pass on its runs."""
 
 import numpy as np
 from hypothesis import assume, given, settings

@@ -1,4 +1,4 @@
-"""Figures and verdicts of the real-data studies, drawn again from their kept curves."""
+"""Studies drawn again from kept curves: else figures and verdicts part from what was trained."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Intervals of paired runs and the words they carry, against hand computation and simulation."""
+"""Verdicts by hand: else few seeds or a small test set would count as a result."""
 
 import math
 from dataclasses import replace

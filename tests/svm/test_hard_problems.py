@@ -1,4 +1,4 @@
-"""Token SVMs in awkward units, with repeated tokens, and at the edge of having no solution."""
+"""Token SVMs in awkward units and at the edge: else rounding passes for a solution or a proof."""
 
 from dataclasses import replace
 

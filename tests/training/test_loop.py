@@ -1,4 +1,4 @@
-"""The loop: what it records, how it ends, and that a killed run goes on to the same bits."""
+"""The loop: else a killed run goes on to other numbers, or a diverged one counts as trained."""
 
 import errno
 import math

@@ -1,4 +1,4 @@
-"""Two processes that share every batch: equal in both, one process's up to rounding."""
+"""Two processes that share every batch: else a study on two GPUs is another one."""
 
 import subprocess
 import sys

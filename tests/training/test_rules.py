@@ -1,4 +1,4 @@
-"""The optimisers against their formulas, an independent oracle, and bad input."""
+"""Optimisers by their formulas and an oracle: another step would be judged under the same name."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""A study on a network of one layer: what it tries, keeps, refuses, and takes up again."""
+"""A study of one layer: else a kill, a second process or a typing error spoils its curves."""
 
 import dataclasses
 import functools

@@ -1,4 +1,4 @@
-"""Every rule of the optimisers' loop against its definition in many digits."""
+"""Optimisers against their definitions in many digits: else the map shows another rule's norm."""
 
 import mpmath
 import numpy as np

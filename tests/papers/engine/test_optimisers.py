@@ -1,4 +1,4 @@
-"""The optimisers' loop against torch, numpy and other loops; invariances, edges and bad input."""
+"""Optimisers against torch, packages and hand: another convention would be another rule."""
 
 import mpmath
 import numpy as np
