@@ -240,7 +240,7 @@ print(inspect.getsource(attention.gradients))
 #   a cap and NGD with momentum drop below the panel first, and how slowly GD falls. The claim `fastest` counts the iterations of each rule to the
 #   dotted line; Polyak's are at the mark.
 # * **Norm.** Look at NGD: soon it grows by nearly one step length an iteration, the most it can.
-# * **Weight of the opt token.** The first to rise is Polyak's, then GD's, that of NGD with momentum, NGD's. In Figure 2 NGD with momentum passes GD above 0.85, and near 1
+# * **Weight of the opt token.** The first to rise is Polyak's, then GD's, that of NGD with momentum, NGD's. In Figure 2 NGD with momentum passes GD near 0.85, and near 1
 #   NGD does too.
 # * **Alignment** (Figure 2), the cosine between $W_t$ and $W_{mm}$, and **direction error**, the distance between their directions. Look at the slope of NGD: steeper than the dashed bound $t^{-1/2}$, by the
 #   exponent that stands in the panel.
