@@ -44,7 +44,7 @@ def _moments(frames: int) -> np.ndarray:
 def animate(gif: Path, poster: Path, frames: int = FRAMES) -> None:
     """Write the moving picture and, beside it, its last frame.
 
-    Per example: tokens that grow with their softmax weights, the arrow W_t z_i, the ray of W_mm z_i.
+    Per example: tokens that grow with their weights, the arrow W_t z_i, the ray of W_mm z_i.
     """
     tokens = attention.two_examples()
     W_mm = svm.token_svm(tokens).W[0]
