@@ -137,7 +137,7 @@ def beside(ax, x, y, words: str, colour=plots.BLACK, place=(5, 0)) -> None:
 
 def gap(ax, x: float, low: float, high: float, words: str, place=(-8, 0)) -> None:
     """A bracket at x between two heights of a logarithmic axis; `beside` its middle words."""
-    ends = dict(arrowstyle="|-|,widthA=0.2,widthB=0.2", color=plots.GREY, shrinkA=3, shrinkB=3)
+    ends = dict(arrowstyle="|-|,widthA=0.2,widthB=0.2", color=plots.GREY, shrinkA=0, shrinkB=0)
     ax.annotate("", (x, low), (x, high), arrowprops=ends)
     beside(ax, x, np.sqrt(low * high), words, place=place)
 
