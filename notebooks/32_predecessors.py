@@ -128,7 +128,7 @@ print("singular values of K Q^T:", *np.linalg.svd(K @ Q.T)[1].round(1))
 # 1. $(K, Q)$ and $W$ are trained from random starts (entries as in an untrained linear layer), and aligned with both SVMs of the tokens they select.
 # 2. The nuclear-norm SVM is solved for other sizes, and its rank is counted.
 # 3. The head for several tokens is trained from zero. The part of $W$ that stays finite is taken out before $W$ is aligned.
-# 4. The loss is minimised on spheres of growing radius $R$, from several starts each, and $\ell_p$-AttGD runs from zero.
+# 4. The loss is minimised on spheres of growing radius $R$, from $W_{mm}$ and other starts, and $\ell_p$-AttGD runs from zero.
 
 # %%
 recorded = np.unique(np.geomspace(1, pair_steps, 40).astype(int))
