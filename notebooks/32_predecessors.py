@@ -54,7 +54,7 @@
 # | $K$, $Q$ trained | that of $KQ^\top$ tends to the SVM in $\lVert\cdot\rVert_*$, of rank at most $\min(n, d)$ |
 # | several tokens | the part of $W$ that grows turns to the smallest $\lVert W\rVert_F$ with $(x_{i,t} - x_{i,s})^\top Wz_i = 0$ for $t, s \in O_i$ and $\ge 1$ for $t \in O_i$, $s \notin O_i$ |
 #
-# The first two are stated for paths of minimisers of growing norm; what training does is measured below. Paper C's theorem
+# The first two are stated for paths of minimisers of growing norm, the first for descent too; what training does is measured below. Paper C's theorem
 # on such paths is printed below the next cells. With several tokens $W$ is a sum of two parts: one stays finite and sets the weights inside $O_i$, and one
 # grows and takes the weight from all other tokens.
 
