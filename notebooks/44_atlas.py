@@ -80,7 +80,7 @@
 # This sketch, no proof, assumes that the run keeps its tokens. It gives $r_N\to1$ for steps like $t^{-1/2}$ or $t^{-1}$. For constant steps, those of the map, it leaves
 # $1-r_N=O(\eta)$; that it goes on falling is measured, and for the Frobenius norm proved under the hypotheses of [notebook 40](40_law_of_margins.ipynb).
 #
-# **Whose.** Most rows measure what others proved, mostly for linear models (Sources). Ours are the runs on attention's $W$, and the
+# **Whose.** Many rows measure what others proved, mostly for linear models (Sources). Ours are the runs on attention's $W$, and the
 # rows marked "ours".
 
 # %% tags=["parameters"]

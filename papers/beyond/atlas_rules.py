@@ -164,7 +164,7 @@ def _moved(rule):
         o.SHAMPOO: f"P^(-1/4) G R^(-1/4), P and R {kept} of G G^T and G^T G",
         o.SOAP: "Adam's M / sqrt(v) in the eigenbases of Shampoo's P and R",
         o.MIRROR: f"G / |G|_q on sgn(W) |W|^{rule.p - 1:g}",
-        o.NATURAL: "(F + damping I)^(-1) G, F the Fisher matrix",
+        o.NATURAL: f"(Fisher's F + damping I)^(-1) G{' / |.|' * rule.normalised}",
         o.FULL_ADAGRAD: "(sum vec(G) vec(G)^T)^(-1/2) vec(G)",
     }[rule.kind]
 

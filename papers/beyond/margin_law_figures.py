@@ -252,7 +252,7 @@ def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
     ends = 0.5 * min(inside), 2 * max(*inside, BOUNDS["joint.limit"])
     named = dict(title="How far off each run is; right: the worst", said=said)
     pieces.strip(off, rows, ends, looks, BOUNDS["joint.limit"], **named)
-    off.set_xlabel("relative error of $C$; dashed: asked")
+    off.set_xlabel("relative error of $C$; dashed: asked of the limit")
     return figure
 
 
