@@ -81,7 +81,7 @@ for t in (1, 10, 100, 300, 1000):
 #
 # Why? Late in training sample $i$ pulls on $W$ in proportion to $e^{-g_i}$: loss and scores are the same for both. A step is the sum of $(1,0)$ and
 # $(0,\frac12)$, each times its pull. It is along $W_{mm}$ when the pulls are in the ratio $1:4$ of the duals, so when $g_2-g_1=-\log4$, and it
-# then leaves this difference as it is. With it $W=(g_1,2g_2)=g_1\,(1,2)-(0,2\log4)$. So the path keeps a fixed distance from the ray of
+# then leaves this difference as it is. Were the difference larger, sample 2 would pull less than its share, and it would fall; were it smaller, it would rise. With it $W=(g_1,2g_2)=g_1\,(1,2)-(0,2\log4)$. So the path keeps a fixed distance from the ray of
 # $W_{mm}$: the part of $(0,2\log4)$ across $(1,2)$, of length $2\log4/\sqrt5=1.24$. Seen from the origin, a fixed distance is an angle that falls like one over the length.
 
 # %%
@@ -98,34 +98,35 @@ figure
 # | symbol | meaning |
 # |---|---|
 # | $x_{i,t},\ z_i,\ y_i,\ u$; $W_t$ | token $t$, query and label of sample $i$ of $n$; the fixed head; $W$ after $t$ steps |
-# | $\alpha_i$; $m=(i,t)$, $t\ne\alpha_i$ | the token that the run selects in sample $i$, often but not always that of the highest score; a *pair* |
+# | $\alpha_i$; $m=(i,t)$, $t\ne\alpha_i$ | a token of each sample, here that which the run selects, often but not always that of the highest score; a *pair* |
 # | $A_m=(x_{i,\alpha_i}-x_{i,t})z_i^\top$; $g_m=\langle A_m,W\rangle$ | feature of a pair; its *margin*: logit of the selected token less logit of the other |
 # | $\gamma_{i,t}=y_iu^\top x_{i,t}$, $\ell$ | score of a token; the loss, here exponential or logistic |
 # | $\kappa_m=\lvert\ell'(\gamma_{i,\alpha_i})\rvert\,(\gamma_{i,\alpha_i}-\gamma_{i,t})$ | how hard the loss pulls on the pair, before the factor $e^{-g_m}$ |
 # | $W_{mm}=\sum_m\beta_mA_m$; $S$ | the token SVM: least norm with all $g_m\ge1$; its duals $\beta_m\ge0$; *support*: the pairs with $\langle A_m,W_{mm}\rangle=1$ |
 # | $a_t=\langle W_t,W_{mm}\rangle/\lVert W_{mm}\rVert^2$; $o_m$ | *margin level*; the *offset* of a margin, what $g_m-a_t$ tends to |
-# | $\eta$, $\eta^*$ | length of an NGD step; below $\eta^*$ *small* deviations of $g_m-a_t$ from $o_m$ die out ([notebook 41](41_how_margins_settle.ipynb)) |
+# | $\eta$, $\eta^*$ | length of an NGD step; below $\eta^*=2\lVert W_{mm}\rVert/\lambda_{\max}$ *small* deviations of $g_m-a_t$ from $o_m$ die out ([notebook 41](41_how_margins_settle.ipynb) has $\lambda_{\max}$) |
 #
-# **Hypotheses.** The loss falls strictly, $\ell'<0$, and its slope is locally Lipschitz.
+# **Hypotheses** on tokens $\alpha_i$, one a sample. The loss falls strictly, $\ell'<0$, and its slope is locally Lipschitz.
 # 1. *Duals.* There are duals with $\beta_m>0$ on all of $S$.
 # 2. *Scores.* On $S$ the selected token has the higher score.
-# 3. *Steps.* No momentum, and short steps: for NGD $\eta\|W_{mm}\|\max_{m,k\in S}\lVert A_m-A_k\rVert^2<8$: the function under "Why" has a
-#    curvature of at most a quarter of this maximum, and a step is shorter than twice its inverse. (The note has other rules.)
-# 4. *Start.* The level $a_0$ is above a number, which the note computes from tokens, head, loss, step and $W_0$: the other tokens' weights are small.
+# 3. *Steps.* No momentum, and short steps: for NGD $\eta\|W_{mm}\|D^2<8$ with $D=\max_{m,k\in S}\lVert A_m-A_k\rVert$, for Polyak $\|W_{mm}\|D<4$, for GD any bounded steps. Late, a step of
+#    NGD is one of gradient descent, of size $\eta\|W_{mm}\|$ or nearly so, on the function under "Why", whose curvature is at most $D^2/4$.
+# 4. *Start.* The level $a_0$ is so high that the other tokens' weights are small: above a number explicit in [the note](law_of_margins.md), its (8).
 #    Any $W_t$ of a run may be taken as the start.
 #
-# **Theorem.** The softmax weight of every $\alpha_i$ tends to 1, $a_t\to\infty$, and on the support $g_m-a_t\to o_m$ with
-# $$o_m=\log\frac{\kappa_m}{\beta_m}-\text{mean}_\beta,\qquad W_t-a_tW_{mm}\to\rho_\perp+\omega_\infty .$$
+# **Theorem.** The run selects these tokens: the softmax weight of every $\alpha_i$ tends to 1. And $a_t\to\infty$, and on the support $g_m-a_t\to o_m$ with
+# $$o_m=\log\frac{\kappa_m}{\beta_m}-\text{mean}_\beta\log\frac{\kappa}{\beta},\qquad W_t-a_tW_{mm}\to\rho_\perp+\omega_\infty .$$
 #
 # * $\rho_\perp$ is the one matrix in the span of the $A_m$, $m\in S$, with $\langle A_m,\rho_\perp\rangle=o_m$: a linear system, solved below. $\omega_\infty$ is orthogonal to that span.
 # * $\text{mean}_\beta$ is the $\beta$-weighted mean of the logarithms. It is taken off so that $\sum_m\beta_mo_m=\langle\rho_\perp,W_{mm}\rangle$ is
-#   zero: $a_t$ has the part of $W_t$ along $W_{mm}$ already. Where duals are not unique, the note says which to take.
+#   zero: $a_t$ has the part of $W_t$ along $W_{mm}$ already. Where duals are not unique, take those that minimise $\sum_m\beta_m\log(\beta_m/\kappa_m)$.
 #
 # Hence
 # $$\|W_t\|\times\text{error}_t\to\sqrt{C^2+\|\omega_\infty\|^2},\qquad C=\|\rho_\perp\|.$$
-# The theorem's two limits are approached exponentially fast in $a_t-a_0$, with explicit constants; this one need not be, as a distance of unit vectors is that from the ray over $\|W_t\|$ to first order only. $C$ is the same for every
+# The theorem's two limits are approached exponentially fast in $a_t-a_0$, with explicit constants. The last one is not: the error is the chord $2\sin(\theta_t/2)$ of the angle $\theta_t$ to $W_{mm}$, and the distance from the ray is $\|W_t\|\sin\theta_t$. So below, *predicted*
+# is the chord with $\sin\theta_t=\sqrt{C^2+\|\omega_\infty\|^2}/\|W_t\|$. $C$ is the same for every
 # rule of the note (steps along $\nabla L$: not Adam, not sign descent) and start that select these tokens, and knows the loss only through $\kappa$. $\omega_\infty$ is what $W_0$ and the pairs off the
-# support left. It may differ by rule, and is zero if $W_0=0$ and all pairs are on the support.
+# support left. It depends on the rule, and is zero if $W_0=0$ and all pairs are on the support.
 #
 # **Why.** Once the other tokens' weights are small, $-\nabla L\approx\frac1n\sum_m\kappa_me^{-g_m}A_m$. The direction rests only where
 # this is along $W_{mm}=\sum_m\beta_mA_m$, so where $\kappa_me^{-g_m}\propto\beta_m$ on the support. Take logarithms: that is the first formula. The
@@ -138,7 +139,7 @@ figure
 # |---|---|---|
 # | *refused* | hypothesis 1 or 2 fails, or it is too short, or $\eta\ge\eta^*$ | not compared |
 # | *admitted* | not refused ($\eta<\eta^*$ is weaker than hypothesis 3) | compared with the law: *measured* |
-# | *proved* | it is admitted, and at some step $W_t$ satisfies all four hypotheses, or those of a theorem of the note that asks less of the steps | the law's, if it goes on for ever |
+# | *proved* | it is admitted, and some $W_t$ satisfies all four hypotheses, or the weaker ones of another theorem of the note | the law's, if it goes on for ever |
 #
 # The proof is in [law_of_margins.md](law_of_margins.md), where the hypotheses are called (D), (G), (7) and (8).
 #
@@ -224,6 +225,7 @@ print(f"proved of {len(kept)} runs: {proved} from the last iterate on, {early} f
 #
 # A [claim](words.md) is a measured number beside its bound; tolerances were set before the runs. Two read the law backwards: a pair's share of the pull,
 # $\kappa_me^{-g_m}$ over the sum of all, tends to its share of the duals. So margins and scores give the support vectors.
+# And in a difference of iterates $\rho_\perp+\omega_\infty$ cancels: $W_T-W_{T/2}$ has the direction of $W_{mm}$ to far more digits than $W_T$ (`law.difference`, `law.certificate`).
 
 # %%
 table = claims.Table(runs.all_claims(kept))
@@ -277,7 +279,7 @@ figure_collapse
 # $e^{-\lambda_1a_t}$. [Notebook 41](41_how_margins_settle.ipynb) has $\lambda_1$, from the duals, and says when it is slower.
 #
 # **If the head is trained too**, $\kappa$ changes with it. The head has an SVM of its own, which classifies the selected tokens, with duals $\nu_i$. If it
-# obeys that SVM's law, and all $\nu_i>0$, each sample's pull $\lvert\ell'\rvert$ ends proportional to its dual. Put $\nu_i$ and this SVM's scores into $\kappa$, and $W$ obeys the law above ([notebook 42](42_where_the_law_bends.ipynb)).
+# obeys that SVM's law, and all $\nu_i>0$, each sample's pull $\lvert\ell'\rvert$ ends proportional to its dual. With $\bar u$ the solution of that SVM, $\kappa_m=\nu_i\,y_i\bar u^\top(x_{i,\alpha_i}-x_{i,t})$ puts $W$ under the law above ([notebook 42](42_where_the_law_bends.ipynb)).
 
 # %%
 start_zero = tokens.gaussian_tokens(every, n=6, T=4, d=200)
@@ -289,7 +291,7 @@ joint_table
 # ## What we saw
 #
 # In every admitted run the direction error was $\sqrt{C^2 + \lVert\omega_\infty\rVert^2}/\lVert W_t\rVert$, with $C$ predicted from the
-# SVM's duals and $\omega_\infty$ read off the run. Every rule met the same line, but the two that are too slow: gradient descent with constant steps, and
+# SVM's duals and $\omega_\infty$ read off the run. All rules met one line but the two slow ones, gradient descent with constant steps and
 # Polyak's rule with a constant cap.
 #
 # **Whose it is.** For linear classifiers the residual (here $\rho_\perp$) and its equations are due to Soudry et al. (arXiv 1710.10345), normalised
