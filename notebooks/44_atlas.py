@@ -348,7 +348,7 @@ figure_rates = plots.caption(atlas_figures.convergence(reached, own_norm), about
 figure_rates
 
 # %% [markdown]
-# Ratios are those of the tokens selected at the last step, so $1-r_N$ may begin above 1. Look at the slopes: near $-1$ for most norms (Frobenius is still falling onto its line), half of that in the
+# Ratios are those of the tokens selected at the last step, so $1-r_N$ may begin above 1. Look at the slopes: near $-1$ for most norms (in this small run Frobenius still falls onto its line), half of that in the
 # second panel. In the third they are small, as those of $1/\log t$ are, and no rule comes near 0.99. Right: all
 # lines but that of Frobenius turn back as the steps get longer.
 #
