@@ -277,7 +277,7 @@ figures["antipodal"]
 statements.quoted("A", STATEMENTS, "Lemma 5", "Lemma 6", "Lemma 7")
 
 # %% [markdown]
-# In Lemma 6 $c=1/\max_m\lVert A_m\rVert$ will do: $-\nabla L=\sum_m w_mA_m$ with all $w_m\ge0$, and $\langle A_m,W_{mm}\rangle\ge1$. Its row compares with this $c$.
+# In Lemma 6 $c=1/\max_m\lVert A_m\rVert$ will do: under Assumption 2 $-\nabla L=\sum_m w_mA_m$ with all $w_m\ge0$, and $\langle A_m,W_{mm}\rangle\ge1$. Its row compares with this $c$.
 
 
 # %%

@@ -110,7 +110,7 @@ figure
 # 1. *Duals.* There are duals with $\beta_m>0$ on all of $S$.
 # 2. *Scores.* On $S$ the selected token has the higher score.
 # 3. *Steps.* No momentum, and short steps: for NGD $\eta\|W_{mm}\|D^2<8$ with $D=\max_{m,k\in S}\lVert A_m-A_k\rVert$, for Polyak $\|W_{mm}\|D<4$, for GD any bounded steps. Late, a step of
-#    NGD is one of gradient descent, of size $\eta\|W_{mm}\|$ or nearly so, on the function under "Why", whose curvature is at most $D^2/4$.
+#    NGD is one of gradient descent, of size at most about $\eta\|W_{mm}\|$, on the function under "Why", whose curvature is at most $D^2/4$.
 # 4. *Start.* The level $a_0$ is so high that the other tokens' weights are small: above a number explicit in [the note](law_of_margins.md), its (8).
 #    Any $W_t$ of a run may be taken as the start.
 #
