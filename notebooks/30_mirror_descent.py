@@ -266,7 +266,7 @@ figure
 #
 # One data set and $W_0 = 0$, as in the paper. Each path ends nearest to its own SVM; its ratio is largest in its own norm. The path of
 # $p = 3$ has about three quarters of the largest $\ell_3$ margin. For $p = 2$ and $p = 3$ the selected tokens are not even locally optimal, so that the "why" above
-# does not hold: a pair of least margin whose other token has the higher score is pulled the wrong way. If the $A_m$ of the support are independent, $W_{mm}$ cannot be the limit of such a run. Why it is so near at the end is open.
+# does not hold: a pair of least margin whose other token has the higher score is pulled the wrong way. If the $A_m$ of the support are independent and no dual is zero, $W_{mm}$ cannot be the limit of such a run. Why it is so near at the end is open.
 
 # %%
 single = tokens.unit_tokens(path_seed, n, T, d)

@@ -117,7 +117,7 @@ for norm, direction in by_hand.items():
     print(f"{norm!s:9} singular values of W:", *np.linalg.svd(W)[1][:5].round(3))
 
 # %% [markdown]
-# The page's loop ends where the square of $e^{-\langle A_m,W\rangle}$ underflows. `papers.beyond.engine.factored` keeps a logarithm for every sample.
+# Run longer, the page's loop ends where the square of $e^{-\langle A_m,W\rangle}$ underflows. `papers.beyond.engine.factored` keeps a logarithm for every sample.
 #
 # The sign norm is a linear program over all sign products, and its largest margin too. A product $xy^\top$ costs
 # $\max|x|\max|y|$.
