@@ -109,7 +109,7 @@ figure
 # **Hypotheses** on tokens $\alpha_i$, one a sample. The loss falls strictly, $\ell'<0$, and its slope is locally Lipschitz.
 # 1. *Duals.* There are duals with $\beta_m>0$ on all of $S$.
 # 2. *Scores.* On $S$ the selected token has the higher score.
-# 3. *Steps.* No momentum, and short steps: for NGD $\eta\|W_{mm}\|D^2<8$ with $D=\max_{m,k\in S}\lVert A_m-A_k\rVert$, for Polyak $\|W_{mm}\|D<4$, for GD any bounded steps. Late, a step of
+# 3. *Steps.* No momentum, and short steps: for NGD $\eta\|W_{mm}\|D^2<8$ with $D=\max_{m,k\in S}\lVert A_m-A_k\rVert$, for Polyak $\|W_{mm}\|D<4$, for GD any constant step. Late, a step of
 #    NGD is one of gradient descent, of size at most about $\eta\|W_{mm}\|$, on the function under "Why", whose curvature is at most $D^2/4$.
 # 4. *Start.* The level $a_0$ is so high that the other tokens' weights are small: above a number explicit in [the note](law_of_margins.md), its (8).
 #    Any $W_t$ of a run may be taken as the start.
@@ -139,7 +139,7 @@ figure
 # |---|---|---|
 # | *refused* | hypothesis 1 or 2 fails, or it is too short, or $\eta\ge\eta^*$ | not compared |
 # | *admitted* | not refused ($\eta<\eta^*$ is weaker than hypothesis 3) | compared with the law: *measured* |
-# | *proved* | it is admitted, and some $W_t$ satisfies all four hypotheses, or the weaker ones of another theorem of the note | the law's, if it goes on for ever |
+# | *proved* | it is admitted, and some $W_t$ satisfies all four hypotheses, or those of another theorem of the note | the law's, if it goes on for ever |
 #
 # The proof is in [law_of_margins.md](law_of_margins.md), where the hypotheses are called (D), (G), (7) and (8).
 #

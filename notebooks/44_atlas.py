@@ -148,7 +148,7 @@ for norm, direction in directions.items():
     print(f"descent in {norm!s:9}", *(f"{N}: {ratio(one, W[None], N)[0]:.3f} " for N in norms))
 
 # %% [markdown]
-# Look at the diagonal: each rule leads in its own norm. For a rule of your own, write `directions['mine'] = ...` before the loop. This loop ends where the square of $e^{-g_m}$ underflows.
+# Look at the diagonal: each rule leads in its own norm. For a rule of your own, write `directions['mine'] = ...` before the loop. Run longer, this loop ends where the square of $e^{-g_m}$ underflows.
 # `papers.beyond.engine` keeps logarithms, and goes on.
 #
 # ## The map, small
@@ -324,7 +324,7 @@ figure_used
 # normalised gradient descent keeps its norm.
 #
 # *Why.* What is missing is a bounded offset divided by a margin. Margins grow like $t$ with constant steps, like $\sqrt t$ with $t^{-1/2}$, like $\log t$ with
-# $t^{-1}$. With steps like $t^{1/2}$ a step moves margins by more than 1 from $t=2500$ on, where $\eta_t=0.02\sqrt t$ is 1. Then one pair at a time rules
+# $t^{-1}$. With steps like $t^{1/2}$ a step moves margins by more than 1 from $t=2500$ on, where $\gamma_N\eta_t\approx0.02\sqrt t$ is 1. Then one pair at a time rules
 # the gradient. Under normalised gradient descent the steps lie along its feature $A_m$, always that of the pair of least margin, so that the support's margins stay equal up to about a step: equal margins and a positive sum make the max-margin matrix. Other rules take
 # the steepest direction of each feature, and a sum of those is in general not the max-margin matrix of their norm.
 

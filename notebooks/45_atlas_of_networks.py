@@ -117,7 +117,7 @@ for norm, direction in by_hand.items():
     print(f"{norm!s:9} singular values of W:", *np.linalg.svd(W)[1][:5].round(3))
 
 # %% [markdown]
-# The page's loop ends where the square of $e^{-\langle A_m,W\rangle}$ underflows. `papers.beyond.engine.factored` keeps a logarithm for every sample.
+# Run longer, the page's loop ends where the square of $e^{-\langle A_m,W\rangle}$ underflows. `papers.beyond.engine.factored` keeps a logarithm for every sample.
 #
 # The sign norm is a linear program over all sign products, and its largest margin too. A product $xy^\top$ costs
 # $\max|x|\max|y|$.
@@ -182,7 +182,7 @@ figure_selections
 # Adam. Head $h$ has $W=W_K^\top W_Q/\sqrt{d_h}$. A query's margin is its largest logit less the second; their 10 % quantile
 # over $N(W)$ and the mean $\lVert x\rVert^2$ is compared, the sign norm by its bound $\sqrt{d_h}\max\lvert W_K\rvert\max\lvert W_Q\rvert$. **No SVM is solved**: these ratios compare rules, and say nothing of the largest possible.
 #
-# A rule is *reproduced* as first only if it is ahead of every other: the row shows the rival whose interval ends lowest.
+# A rule is *reproduced* as first only if it is ahead of every other: the row shows the rival whose interval begins lowest.
 #
 # Rates first: the least training loss at the end, on a seed that is not used below.
 
