@@ -192,7 +192,7 @@ def draw(ledger: Sequence[Claim], paper: Mapping[str, Statement], wide: int = 12
 
 def caption(paper: str, ledger: Sequence[Claim]) -> str:
     """What the squares of `draw` say, and over how many draws."""
-    seeds = [row.seeds or 1 for row in ledger]  # one where the row counts none
+    seeds = [row.seeds for row in ledger if row.seeds]
     return (
         f"Paper {paper}: filled, all rows hold; hatched, one or more fail; empty, not checked; our"
         f" settings; synthetic, float64; {min(seeds)} to {max(seeds):,} draws where counted"
