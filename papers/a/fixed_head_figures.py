@@ -91,8 +91,6 @@ def numbers(histories: Mapping[str, History], target: MaxMargin) -> dict:
     error, miss = history.direction_error["W_mm"][:, -1], history.log_miss[:, -1].max(-1)
     return {
         "norm_of_W_mm": Number(np.median(target.norm), 1e-6),
-        # The start is drawn in a QR basis, and tokens that a class shares leave signs of that basis
-        # to rounding: another processor draws another start, and these errors move by about 1e-5.
         "ngd_direction_error": Number(np.median(error), 1e-6),
         "ngd_direction_error_worst": Number(error.max(), 1e-6),
         "ngd_exponent": Number(_slope(history), 1e-5),
