@@ -15,7 +15,7 @@ import numba
 import numpy as np
 
 from papers.beyond.engine import optimisers as o
-from papers.beyond.engine.gradients import dot
+from papers.beyond.engine.entrywise import dot, largest, log
 
 DEPENDENT = 1e-10  # a vector's part across others this small, relative to its length, is zero
 APART = 37.0  # e^-37 is below rounding
@@ -95,7 +95,7 @@ def _factorise(graded, z, s):
         if rank > before:
             s.scale[before] = graded.logs[i]
     for c in range(rank):
-        column, size = s.C[c], 0.0
+        column = s.C[c]
         column[:] = 0.0
         for k in range(n):
             i = order[k]
@@ -103,11 +103,10 @@ def _factorise(graded, z, s):
                 factor = s.from_z[k, c] * math.exp(graded.logs[i] - s.scale[c])
                 for j in range(column.size):
                     column[j] += factor * graded.b[i, j]
-        for j in range(column.size):
-            size = max(size, abs(column[j]))
-        s.scale[c] = s.scale[c] + math.log(size) if size > 0.0 else -math.inf
-        for j in range(column.size):
-            column[j] = column[j] / size if size > 0.0 else 0.0
+        size = largest(column)
+        s.scale[c] += log(size)
+        if size > 0.0:
+            column /= size
     columns = descending(s.scale[:rank])
     count, made = 0, np.zeros(rank + 1, np.int64)
     for c in columns:
@@ -194,10 +193,7 @@ def _decompose(s, scale, made, first, last):
     jacobi(s.block, s.V, count, width)
     top, positive = 0.0, 0
     for l in range(count):
-        total = 0.0
-        for r in range(width):
-            total += s.block[l, r] * s.block[l, r]
-        s.sigma[l] = math.sqrt(total)
+        s.sigma[l] = math.sqrt(dot(s.block[l, :width], s.block[l, :width]))
         top = max(top, s.sigma[l])
         positive += s.sigma[l] > 0.0
     for _ in range(positive - width):  # more than the rank: the least are rounding
@@ -226,14 +222,14 @@ def direction(rule, graded, z, s, D):
                 break
             last += 1
         factor = math.exp(scale[first] - scale[0])
-        largest, taken = _decompose(s, scale, made, first, last), False
+        top, taken = _decompose(s, scale, made, first, last), False
         for l in range(last - first):
             sigma, weight = s.sigma[l], 0.0
             if sigma > 0.0 and shape == o.POLAR:
                 weight = 1.0
             elif sigma > 0.0 and shape == o.NEWTON_SCHULZ:
                 weight = _quintic(sigma * factor / length, int(rule.iterations))
-            elif sigma == largest and not taken:
+            elif sigma == top and not taken:
                 weight, taken = 1.0, True
             s.sigma[l] = weight / sigma if sigma > 0.0 else 0.0
             value += sigma * factor * (weight if shape == o.LEADING else 1.0)

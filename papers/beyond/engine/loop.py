@@ -193,11 +193,10 @@ def _lanes(problem):
 def _record(problem, lanes, graded, G, W, path, logs):
     """Fill path with W, logs with log(L - L*) and log ||grad L|| of all samples."""
     path[:] = W
-    top, total = gradients.dense(graded, problem.z, G), 0.0
-    for j in range(len(W)):
-        total += gradients.dot(G[j], G[j])
+    top = gradients.dense(graded, problem.z, G)
+    size = math.sqrt(entrywise.dot(G.ravel(), G.ravel()))
     logs[0] = softmax.log_gap(0, len(problem.z), lanes, problem.logistic, True)
-    logs[1] = entrywise.add_logs(top, 0.5 * entrywise.log(total))
+    logs[1] = entrywise.add_logs(top, entrywise.log(size))
 
 
 @numba.njit(nogil=True, cache=True)
@@ -250,13 +249,7 @@ def _chain(graded, z, K, Q, of_K, of_Q):
     """-grad_K L = sum_i e^{s_i} b_i (Q^T z_i)^T, -grad_Q L = sum_i e^{s_i} z_i (K^T b_i)^T."""
     of_K.graded.b[:], of_Q.graded.b[:] = graded.b, z
     of_K.graded.logs[:] = of_Q.graded.logs[:] = graded.logs
-    for i in range(len(z)):
-        for k in range(K.shape[1]):
-            of_K.z[i, k] = of_Q.z[i, k] = 0.0
-            for j in range(len(Q)):
-                of_K.z[i, k] += Q[j, k] * z[i, j]
-            for j in range(len(K)):
-                of_Q.z[i, k] += K[j, k] * graded.b[i, j]
+    of_K.z[:], of_Q.z[:] = preconditioners.product(z, Q), preconditioners.product(graded.b, K)
     gradients.unit(of_Q.graded)
 
 
