@@ -8,8 +8,7 @@ of size n(2T-1), whatever the dimension.
 import numpy as np
 
 from lib import attention
-from lib.attention import coordinates
-from lib.attention.token_sets import TokenSet
+from lib.attention import TokenSet, coordinates
 from lib.dynamics.history import History
 
 

@@ -11,8 +11,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from lib import attention
-from lib.attention import coordinates
-from lib.attention.token_sets import TokenSet
+from lib.attention import TokenSet, coordinates
 from lib.companion.claims import Claim, at_most, furthest
 from lib.dynamics.history import History
 from lib.seeds import stream

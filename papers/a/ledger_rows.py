@@ -20,8 +20,7 @@ from scipy.special import ndtr
 from scipy.stats import beta
 
 from lib import attention, dynamics, svm
-from lib.attention import coordinates, tokens
-from lib.attention.token_sets import TokenSet
+from lib.attention import TokenSet, coordinates, tokens
 from lib.companion.claims import Claim, remarked
 from lib.dynamics import rules
 from lib.seeds import stream

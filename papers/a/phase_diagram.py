@@ -7,9 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lib import attention, dynamics, svm
-from lib.attention import coordinates, losses
-from lib.attention.token_sets import TokenSet, token_set
-from lib.attention.tokens import class_mean_tokens
+from lib.attention import TokenSet, class_mean_tokens, coordinates, losses, token_set
 from lib.companion.claims import Claim
 from lib.dynamics.rules import GradientRule
 from lib.seeds import stream

@@ -22,8 +22,7 @@ from lib.companion.claims import Claim, judged
 from lib.data import images
 from lib.networks import VisionTransformer
 from lib.seeds import stream
-from lib.training import loop
-from lib.training.batches import Batches
+from lib.training import Batches, loop
 from lib.training.study import TUNING_SEED
 from papers import verdicts
 from papers.beyond import atlas

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lib import attention, svm
-from lib.attention import coordinates
-from lib.attention.token_sets import TokenSet
+from lib.attention import TokenSet, coordinates
 from lib.companion.claims import Claim
 from lib.mirror.geometry import directional_bregman, norm, to_mirror
 from lib.seeds import stream

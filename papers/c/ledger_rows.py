@@ -8,8 +8,7 @@ import numpy as np
 
 from lib.attention import TokenSet, tokens
 from lib.companion.claims import Claim
-from lib.mirror import geometry
-from lib.mirror.descent import MirrorRule, gaussian_start, selected_tokens, train
+from lib.mirror import MirrorRule, gaussian_start, geometry, selected_tokens, train
 from lib.seeds import stream
 from papers.c import cones, paths, predecessor, rates, section5, step_lemmas
 from papers.c.statements import PAPER

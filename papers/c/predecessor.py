@@ -6,9 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from lib import attention, svm
-from lib.attention import coordinates
-from lib.attention.token_sets import TokenSet
-from lib.attention.tokens import unit_tokens
+from lib.attention import TokenSet, coordinates, unit_tokens
 from lib.companion.claims import Claim
 from lib.mirror.descent import MirrorRule, selected_tokens, train
 from lib.mirror.geometry import directional_bregman
