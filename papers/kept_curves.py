@@ -56,15 +56,7 @@ def kept(name: str, needed: bool = False) -> Curves | None:
     return None
 
 
-def judge(
-    id: str,
-    text: str,
-    source: str,
-    measured: Interval,
-    word: Callable[[Interval], str],
-    bound: str = ABOVE,
-    also: Sequence[Interval] = (),
-) -> Claim:
+def judge(id, text, source, measured: Interval, word: Callable, bound=ABOVE, also=()) -> Claim:
     """The claim with its p and the verdict that `word` reads off all intervals."""
     every = (measured, *also)
     decided = {word(interval) for interval in every}
@@ -248,14 +240,7 @@ def outcome(curves: Curves, table: Table) -> str:
 
 
 def save(
-    run: Run,
-    slug: str,
-    number: str,
-    curves: Curves,
-    figure: Figure,
-    caption: str,
-    table: Table,
-    numbers: dict[str, Number],
+    run: Run, slug, number, curves: Curves, figure: Figure, caption, table: Table, numbers: dict
 ) -> Path:
     """Save a figure of `curves` with the seeds of its runs; no other data were read."""
     problem = curves.configuration["problem"]

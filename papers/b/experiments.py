@@ -18,6 +18,7 @@ from papers.b.statements import PAPER
 from papers.fits import first_below
 
 Start = tuple[np.ndarray, np.ndarray]
+Excess = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def ablation(
     return rules, starts
 
 
-def factor_effect(excess: Mapping[str, np.ndarray], mark: str) -> np.ndarray:
+def factor_effect(excess: Excess, mark: str) -> np.ndarray:
     """Last excess with the part `mark`, "P" or "R", over that without, (seeds,).
 
     The geometric mean over the other part on and off; `excess` by the names of `ablation`.
@@ -89,13 +90,7 @@ def optimisers() -> dict[str, Callable]:
 
 
 def conditioning(
-    floors: Sequence[float],
-    build: Callable[[float], Experiment],
-    step_size: float,
-    batch: int,
-    steps: int,
-    of_seeds: Sequence[int],
-    level: float,
+    floors, build: Callable[[float], Experiment], step_size, batch, steps, of_seeds, level
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Condition numbers of Sigma (floors, seeds) and, by rule, iterations to (L - L*)/L* <= level.
 
@@ -126,13 +121,7 @@ def _from_random(data, rules, batch, steps, of_seeds):
 
 
 def tune(
-    makers: Mapping[str, Callable],
-    grid: Sequence[float],
-    data: Experiment,
-    batch: int,
-    steps: int,
-    of_seeds: Sequence[int],
-    level: float,
+    makers: Mapping[str, Callable], grid, data: Experiment, batch, steps, of_seeds, level
 ) -> dict[str, float]:
     """The best step size of each maker (step size -> rule) on these seeds, from the random start.
 
@@ -152,7 +141,7 @@ def tune(
     return best
 
 
-def figure_claims(excess: Mapping[str, np.ndarray]) -> tuple[list[Claim], list[Claim]]:
+def figure_claims(excess: Excess) -> tuple[list[Claim], list[Claim]]:
     """Paper B's Figures 1 and 2, judged by the worst seed of the `ablation`."""
     ours, sgd = (excess[name] for name in ("spectral, P, R", "random"))
     random, end = excess["random, P, R"][:, -1].max(), sgd[:, -1].min()
@@ -161,12 +150,7 @@ def figure_claims(excess: Mapping[str, np.ndarray]) -> tuple[list[Claim], list[C
     return PAPER.claims(first), PAPER.claims({"fig2.end": random, "fig2.sgd_end": end})
 
 
-def ablation_claims(
-    excess: Mapping[str, np.ndarray],
-    effects: Mapping[str, np.ndarray],
-    times: Mapping[str, np.ndarray],
-    steps: int,
-) -> list[Claim]:
+def ablation_claims(excess: Excess, effects: Mapping, times: Mapping, steps: int) -> list[Claim]:
     """The parts' effects (Appendix A, Section 5): the start at once, P and R at last.
 
     `effects` of `factor_effect`, by mark. `times` of `conditioning`, in whose last row Sigma is
@@ -179,7 +163,7 @@ def ablation_claims(
     return PAPER.claims({"ablation.start": ratio} | medians | {"conditioning": both / alone})
 
 
-def against_best_sgd(excess: Mapping[str, np.ndarray]) -> Claim:
+def against_best_sgd(excess: Excess) -> Claim:
     """Algorithm 1 ends below SGD, each at its best step, by the median seed (ours)."""
     ends = [excess[name][:, -1] for name in ("Algorithm 1", "SGD")]
     return PAPER.claim("other.sgd", np.median(np.divide(*ends)))

@@ -11,12 +11,11 @@ from matplotlib.figure import Figure
 
 from lib.companion import plots
 from papers import pieces
-from papers.b.experiments import factor_effect
+from papers.b.experiments import Excess, factor_effect
 from papers.b.scaling import Floors
 from papers.fits import first_below
 
 OPTIMISERS = ("Algorithm 1", "two-sided", "SGD", "Adam", "Muon", "SOAP", "Shampoo")
-Excess = Mapping[str, np.ndarray]
 
 
 def _time_axis(axis, title: str, steps: int) -> None:
@@ -92,11 +91,7 @@ def ablation(
 
 
 def scaling(
-    sizes: Sequence[int],
-    floors: Floors,
-    start: tuple[Sequence[int], np.ndarray],
-    bias: np.ndarray,
-    exponents: Mapping[str, tuple[float, float]],
+    sizes: Sequence[int], floors: Floors, start: tuple, bias: np.ndarray, exponents: Mapping
 ) -> Figure:
     """Theorem 2: the oracle's descent for each n, its floor, and two powers of n.
 

@@ -82,15 +82,10 @@ def convergence(panels: Mapping[str, Mapping[str, Ratios]], norms: Mapping[str, 
 
 
 def memory(
-    memories: Sequence[float],
-    by_memory: Sequence[Ratios],
-    epsilons: Sequence[float],
-    by_epsilon: Sequence[Ratios],
-    by_batch: Mapping[str, Mapping[int, Ratios]],
-    norms: Mapping[str, str],
+    memories, by_memory: Sequence[Ratios], epsilons, by_epsilon: Sequence[Ratios], by_batch, norms
 ) -> Figure:
     """Adam's ratio in three norms against beta_2 (epsilon 0) and epsilon; every rule's in its norm
-    against the samples a step."""
+    against the samples a step, `by_batch` {rule: {samples: Ratios}}, `norms` {rule: norm}."""
     figure, axes = plots.panels(1, 3, height=2.9)
     forgotten = [1 - beta for beta in memories]
     evenly, sign = range(len(epsilons)), plots.look("l_inf").colour
@@ -120,10 +115,7 @@ def memory(
 
 
 def used(
-    ends: Mapping[str, AtRest],
-    own: Mapping[str, np.ndarray],
-    by_rule: Mapping[str, Ratios],
-    share: Mapping[tuple[str, int], float],
+    ends: Mapping[str, AtRest], own: Mapping, by_rule: Mapping[str, Ratios], share: Mapping
 ) -> Figure:
     """Shortfall under decay off the law; other tokens; own norms beside others."""
     figure, axes = plots.panels(1, 3, height=2.9)

@@ -48,14 +48,7 @@ class GlobalMap:
         return half_of_seeds(self.alphas, self.reached[row], seed=row)
 
 
-def measure(
-    seeds: Sequence[int],
-    alphas: Sequence[float],
-    dimensions: Sequence[int],
-    rule: GradientRule,
-    steps: int,
-    n: int = 8,
-) -> GlobalMap:
+def measure(seeds, alphas, dimensions, rule: GradientRule, steps: int, n: int = 8) -> GlobalMap:
     """Train every seed from zero, T = 2; reached: opt attended to and scored higher."""
     shape = len(dimensions), len(alphas), len(seeds)
     reached, first = np.empty((2, *shape), bool)

@@ -14,7 +14,6 @@ from papers.beyond import margin_law_runs as runs
 from papers.beyond.margin_law import MarginLaw
 from papers.beyond.margin_law_steps import Cycles, ratio_to_law
 from papers.beyond.tolerances import BOUNDS, QUIET
-from papers.beyond.zero_duals import Left, ZeroDualsRun
 
 SHORT = {"GD": ("steps", 0.38), "Polyak": ("cap", 0.18)}  # what is constant; height
 FLOOR = 1e-10  # below it a relative deviation is rounding, another on every processor
@@ -373,14 +372,11 @@ def _switches(axis, crossings, end):
     pieces.note(axis, f"dotted: a run switches{further}", y=0.97, va="top")
 
 
-def bent(
-    powers: Sequence[lp_law.LpRun],
-    zero: Sequence[ZeroDualsRun],
-    zeros: Sequence[ZeroDualsRun],
-    left: Sequence[Left],
-    steps: Sequence[lp_law.Settled],
-) -> Figure:
-    """l_p errors over ||W||; duals at zero; what lies off the span; steps."""
+def bent(powers, zero, zeros, left, steps) -> Figure:
+    """l_p errors over ||W||; duals at zero; what lies off the span; steps.
+
+    Of LpRuns, of ZeroDualsRuns with one idle pair and with more, of Left and of Settled.
+    """
     figure, (error, offset, outside, moves) = plots.panels(2, 2, height=2.9)
     ends, solid = [], []
     for p in dict.fromkeys(r.law.p for r in powers):

@@ -1,6 +1,6 @@
 """The paper that C generalises (2308.16898): keys and queries, several tokens, paths."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -161,12 +161,7 @@ def several_tokens(seeds: Sequence[int], n: int, T: int, d: int, step_size: floa
 
 
 def path_against_descent(
-    tokens: TokenSet,
-    p: float,
-    multiples: Sequence[float],
-    steps: int,
-    random_starts: int,
-    named: Callable = lambda solution: solution,
+    tokens: TokenSet, p: float, multiples, steps, random_starts, named=lambda solution: solution
 ) -> dict:
     """The regularisation path of every run, opt tokens, and lp-AttGD from W_0 = 0.
 

@@ -1,6 +1,6 @@
 """Lemma 29's rate at which lp-AttGD finds its direction, Lemma 28's width of basins."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 
 import numpy as np
@@ -39,14 +39,7 @@ def relative_rule(start: np.ndarray, p: float, relative_step: float) -> MirrorRu
 
 
 def from_cone(
-    selection: Selection,
-    mu: float,
-    multiple: float,
-    steps: int,
-    relative_step: float = 0.02,
-    draws: int = 1,
-    seed: int = 0,
-    change: Callable[[MirrorRule], MirrorRule] = lambda rule: rule,
+    selection: Selection, mu, multiple, steps, step=0.02, draws=1, seed=0, change=lambda rule: rule
 ) -> tuple[MirrorHistory, TokenSet]:
     """Train from random starts with D = mu and ||W_0|| = multiple ||W_mm||, `draws` a run.
 
@@ -58,7 +51,7 @@ def from_cone(
     W = directions * (multiple * solution.norm)[:, None]
     start = W.reshape(draws * runs, *solution.W.shape[1:])
     tokens = part(selection.tokens, np.tile(np.arange(runs), draws))
-    rule = relative_rule(start, selection.p, relative_step)
+    rule = relative_rule(start, selection.p, step)
     return train(tokens, change(rule), steps, start), tokens
 
 

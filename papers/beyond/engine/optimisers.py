@@ -103,13 +103,7 @@ def muon(
     return replace(polar, momentum=momentum, nesterov=nesterov)
 
 
-def adam(
-    step_size: float,
-    momentum: float = 0.9,
-    memory: float = 0.999,
-    epsilon: float = 0.0,
-    decay: float = 0.0,
-) -> Optimiser:
+def adam(step_size: float, momentum=0.9, memory=0.999, epsilon=0.0, decay=0.0) -> Optimiser:
     """Adam (Kingma and Ba, 2015): D = m^ / (sqrt(v^) + epsilon), entry by entry.
 
     m = beta_1 m + (1 - beta_1) G, v = beta_2 v + (1 - beta_2) G^2; m^ = m / (1 -
