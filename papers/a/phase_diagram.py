@@ -14,6 +14,8 @@ from lib.seeds import stream
 from papers.a.fixed_head import reached
 from papers.a.statements import PAPER
 
+Rules = Mapping[str, GradientRule]
+
 
 def two_samples(overlap: float = -1.0) -> TokenSet:
     """The smallest problem in which Assumption 1 is needed: samples {q, q + d_1} and {q, q + d_2}.
@@ -97,9 +99,7 @@ def assumption1_bound(
     return PAPER.claim("assumption1.bound", np.mean(right))
 
 
-def assumption1_needed(
-    tokens: TokenSet, rules: Mapping[str, GradientRule], steps: int
-) -> list[Claim]:
+def assumption1_needed(tokens: TokenSet, rules: Rules, steps: int) -> list[Claim]:
     """Of `two_samples`: every rule ends at another selection's direction (ours)."""
     problem = coordinates.minimal(tokens)
     rival = svm.token_svm(problem.tokens, tokens.opt - [[1, 0]])
@@ -128,17 +128,13 @@ def skewed(tokens: TokenSet, spread: float, seeds: Sequence[int]) -> TokenSet:
     return replace(tokens, u=tokens.u + added * (spread * best / scores.max((1, 2)))[:, None])
 
 
-def bounded_tokens(
-    seeds: Sequence[int], n: int, T: int, d: int, ratio: float, size: float = 2.0
-) -> TokenSet:
+def bounded_tokens(seeds: Sequence[int], n, T, d, ratio: float, size: float = 2.0) -> TokenSet:
     """`class_mean_tokens`, noise `ratio` times as long as opt, the longer `size`."""
     signal, noise = size * min(1.0, 1.0 / ratio), size * min(1.0, ratio)
     return class_mean_tokens(seeds, n, T, d, signal, noise / np.sqrt(d))
 
 
-def fraction_reached(
-    tokens: TokenSet, rules: Mapping[str, GradientRule], steps: int
-) -> dict[str, float]:
+def fraction_reached(tokens: TokenSet, rules: Rules, steps: int) -> dict[str, float]:
     """Per rule the share of the runs with a W_mm that reach it; how many have one."""
     kept = svm.feasible(coordinates.minimal(tokens).tokens)
     if kept is None:
@@ -150,9 +146,7 @@ def fraction_reached(
     return {"feasible": len(kept.y) / len(tokens.y)} | fractions
 
 
-def phase_diagram(
-    seeds, n, T, cells, spreads, rules: Mapping[str, GradientRule], steps: int
-) -> dict[str, np.ndarray]:
+def phase_diagram(seeds, n, T, cells, spreads, rules: Rules, steps) -> dict[str, np.ndarray]:
     """`fraction_reached` of every spread and cell (d, ratio), (spreads, cells)."""
     columns = [bounded_tokens(seeds, n, T, *cell) for cell in cells]
     reach = lambda tokens, spread: fraction_reached(skewed(tokens, spread, seeds), rules, steps)

@@ -179,6 +179,13 @@ def _variances(values):
     return _in_parts(values, lambda part: part.var(1).sum(-1))
 
 
+LEMMAS = {  # of a sum: on its bias, its variance, its bias over all queries
+    "mean": ("lemma11.4", "lemma14.6", "lemma13.5"),
+    "outer": ("lemma15.7", "lemma19.9", "lemma18.8"),
+    "covariance": ("lemma20.10", "lemma23.12", "lemma22.11"),
+}
+
+
 @cache
 def _softmax(sizes, ns):
     """What each of Lemmas 9-23 bounds, (10, sizes), by its row, at a minimum.
@@ -196,28 +203,13 @@ def _softmax(sizes, ns):
     square, fourth = (
         _in_parts([w**k for w in weights], lambda part: part.mean((1, 2))) for k in (2, 4)
     )
+    one = {"lemma9.0": square, "lemma9.1": fourth, "lemma10.2": _variances(weights)}
+    one["lemma10.3"] = _variances([w**2 for w in weights])
     size = lambda part: np.linalg.norm(part.mean(1), axis=-1)
-    bias = {name: _in_parts(sums[f"{name} bias"], size) for name in over}
-    spread = {name: _variances(sums[name]) for name in over}
-    return {
-        "one query": {
-            "lemma9.0": square,
-            "lemma9.1": fourth,
-            "lemma10.2": _variances(weights),
-            "lemma10.3": _variances([w**2 for w in weights]),
-            "lemma11.4": bias["mean"],
-            "lemma14.6": spread["mean"],
-            "lemma15.7": bias["outer"],
-            "lemma19.9": spread["outer"],
-            "lemma20.10": bias["covariance"],
-            "lemma23.12": spread["covariance"],
-        },
-        "200 queries": {
-            "lemma13.5": over["mean"],
-            "lemma18.8": over["outer"],
-            "lemma22.11": over["covariance"],
-        },
-    }
+    for name, (bias, spread, _) in LEMMAS.items():
+        one |= {bias: _in_parts(sums[f"{name} bias"], size), spread: _variances(sums[name])}
+    many = {integral: over[name] for name, (_, _, integral) in LEMMAS.items()}
+    return {"one query": one, "200 queries": many}
 
 
 def _concentration(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:

@@ -157,18 +157,11 @@ def tuned(setting: Setting, data, rates: Mapping[str, Sequence[float]], last: in
 
 @dataclass(frozen=True)
 class _MarginReading:
-    """Of (layers, heads): ratio (..., NORMS), margins, factors (..., d_h, d)."""
+    """Of (layers, heads): ratio (..., NORMS), quantile of margins, W (..., d, d)."""
 
     ratio: np.ndarray
     quantile: np.ndarray
-    least: np.ndarray
-    K: np.ndarray
-    Q: np.ndarray
-
-    @property
-    def W(self) -> np.ndarray:
-        """W_K^T W_Q / sqrt(d_h), (layers, heads, d, d)."""
-        return _product(self.K, self.Q)
+    W: np.ndarray
 
 
 Readings = Mapping[str, Sequence[_MarginReading]]  # by rule, one a seed
@@ -208,16 +201,14 @@ def read(
     layers, d, _ = Q.shape
     K, Q = (factor.reshape(layers, heads, d // heads, d) for factor in (K, Q))
     W = _product(K, Q)
-    low, least, scale = (np.zeros(K.shape[:2]) for _ in range(3))
+    low, scale = np.zeros((2, layers, heads))
     for layer, entered in enumerate(_entrances(network, pictures)):
         x = entered.double().numpy()
         scale[layer] = (x**2).sum(-1).mean()
-        for head in range(K.shape[1]):
+        for head in range(heads):
             logits = np.sort(x @ W[layer, head].T @ np.swapaxes(x, 1, 2), -1)
-            leads = logits[..., -1] - logits[..., -2]
-            low[layer, head], least[layer, head] = np.quantile(leads, quantile), leads.min()
-    ratio = (low / scale)[..., None] / _norms(K, Q)
-    return _MarginReading(ratio=ratio, quantile=low, least=least, K=K, Q=Q)
+            low[layer, head] = np.quantile(logits[..., -1] - logits[..., -2], quantile)
+    return _MarginReading((low / scale)[..., None] / _norms(K, Q), low, W)
 
 
 Disputes = Mapping[tuple[str, str], np.ndarray]
@@ -264,10 +255,8 @@ def selection_claims(
         text = (
             f"{way}: share of {asked.sum()} disputes won, own selection of larger own-norm margin"
         )
-        word = verdicts.NOT_REPRODUCED if high < HALF else verdicts.UNDECIDED
-        word = verdicts.REPRODUCED if low > HALF else word
-        about = f"select.own.{plain(way)}", text, SOURCE
-        claims.append(judged(*about, estimate, "> 0.5", word, len(asked)))
+        word, about = verdicts.decided(low > HALF, high < HALF), f"select.own.{plain(way)}"
+        claims.append(judged(about, text, SOURCE, estimate, "> 0.5", word, len(asked)))
     adam = ties[ADAM] - min(ties[name] for name in steepest)
     return [*claims, claim("select.adam", adam)]
 
@@ -290,10 +279,8 @@ def deciding_lead(readings: Readings, rule: str, norm: str) -> tuple[str, str, v
     ahead = leads(readings, rule, norm)
     intervals = {name: verdicts.mean_interval(values) for name, values in ahead.items()}
     rival = min(intervals, key=lambda name: intervals[name].low)
-    behind = any(each.high < 0 for each in intervals.values())
-    word = verdicts.NOT_REPRODUCED if behind else verdicts.UNDECIDED
-    word = verdicts.REPRODUCED if intervals[rival].low > 0 else word
-    few = len(readings[rule]) < FEWEST
+    behind, few = any(each.high < 0 for each in intervals.values()), len(readings[rule]) < FEWEST
+    word = verdicts.decided(intervals[rival].low > 0, behind)
     return verdicts.UNDECIDED if few else word, rival, intervals[rival]
 
 
@@ -332,8 +319,8 @@ def _near_ties(tokens, lead=LEAD):
     return replace(tokens, X=X)
 
 
-def _wrong_start(tokens, seeds, hold=HOLD):
-    """W_0 (runs, d, d_z): `hold` x the token SVM of random other tokens."""
+def _wrong_start(tokens, seeds):
+    """W_0 (runs, d, d_z): HOLD x the token SVM of random other tokens."""
     _, n, T, _ = tokens.shape
     starts = []
     for opt, seed in zip(tokens.opt, seeds, strict=True):
@@ -341,7 +328,7 @@ def _wrong_start(tokens, seeds, hold=HOLD):
         while len(starts) == run:
             wrong = (opt + draws.integers(1, T, n)) % T
             try:
-                starts.append(hold * svm.token_svm(tokens.run(run), wrong[None]).W[0])
+                starts.append(HOLD * svm.token_svm(tokens.run(run), wrong[None]).W[0])
             except svm.Infeasible:
                 continue
     return np.array(starts)

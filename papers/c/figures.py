@@ -17,7 +17,6 @@ Histories = Mapping[float, MirrorHistory]
 
 
 def _look(p: float) -> plots.Look:
-    """The look of an exponent."""
     return plots.look(f"p = {p:g}")
 
 

@@ -40,7 +40,6 @@ EXPONENTS = np.append(np.geomspace(1.05, 10, 25), 1.999)
 
 @cache
 def _data(sizes: Sizes) -> TokenSet:
-    """Paper C's data, our seeds."""
     return tokens.unit_tokens(range(sizes.seeds), sizes.n, sizes.T, sizes.d)
 
 

@@ -38,7 +38,7 @@ def _unit(a):  # a zero matrix stays zero
 
 
 def train_key_query(
-    tokens: TokenSet, K: np.ndarray, Q: np.ndarray, step_size: float, record
+    tokens: TokenSet, K: np.ndarray, Q: np.ndarray, step_size, record
 ) -> np.ndarray:
     """W = K Q^T (runs, k, d, d_z) at the iterations `record`, head fixed.
 
@@ -66,9 +66,7 @@ def train_key_query(
     return np.stack(kept, 1)
 
 
-def keys_against_weights(
-    tokens: TokenSet, seeds: Sequence[int], record: Sequence[int], step_size: float
-) -> dict:
+def keys_against_weights(tokens: TokenSet, seeds, record, step_size: float) -> dict:
     """Alignment of (K, Q) and of W with their tokens' SVMs: {("K, Q" or "W", norm): (runs, k)}.
 
     Starts have entries uniform in +-1/sqrt(d). Besides "rank" (runs,): that of the nuclear-norm
@@ -93,18 +91,14 @@ def keys_against_weights(
     return aligned | {"rank": rank, "share": share}
 
 
-def rank_by_dimension(
-    seeds: Sequence[int], n: int, T: int, dimensions: Sequence[int]
-) -> np.ndarray:
+def rank_by_dimension(seeds, n: int, T: int, dimensions: Sequence[int]) -> np.ndarray:
     """Mean rank of the nuclear-norm token SVM by dimension; NaN where no draw has one."""
     rank = lambda kept: _ranks(svm.token_svm(kept, norm="nuclear").W).mean()
     drawn = [svm.feasible(unit_tokens(seeds, n, T, d)) for d in dimensions]
     return np.array([np.nan if kept is None else rank(kept) for kept in drawn])
 
 
-def _train_relu_head(
-    tokens: TokenSet, step_size: float, steps: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _train_relu_head(tokens, step_size, steps):
     """W (runs, d, d_z) after normalised gradient descent from zero, and its softmax weights.
 
     f_i = y_i h(X_i^T softmax(X_i W z_i)) with the head h(x) = sum_j max(x_j, 0), so that no single
@@ -118,8 +112,7 @@ def _train_relu_head(
         scores = tokens.y[..., None] * np.einsum("rntd,rnd->rnt", tokens.X, head)
         pull = attention.slopes(attention.logits(tokens, W), scores, "logistic").pull
         down = np.einsum("rnd,rne->rde", np.einsum("rnt,rntd->rnd", pull, tokens.X), tokens.z)
-        size = np.linalg.norm(down, axis=(1, 2), keepdims=True)
-        W = W + step_size * down / np.where(size > 0, size, 1.0)
+        W = W + step_size * _unit(down)
     return W, attention.weights(tokens, W)
 
 

@@ -13,12 +13,10 @@ from papers.c.statements import PAPER
 from papers.fits import fitted_slope
 
 
-def found_selections(
-    tokens: TokenSet, seeds: Sequence[int], p: float, steps: int, relative_step=0.02
-) -> Selection:
+def found_selections(tokens: TokenSet, seeds: Sequence[int], p: float, steps: int) -> Selection:
     """The locally optimal selections in which training with p ends."""
     start = gaussian_start(tokens, seeds)
-    history = train(tokens, relative_rule(start, p, relative_step), steps, start, record=[steps])
+    history = train(tokens, relative_rule(start, p, 0.02), steps, start, record=[steps])
     opt = selected_tokens(tokens, history.W[:, -1])
     kept = np.flatnonzero(locally_optimal(select(tokens, opt, p)))
     return select(part(tokens, kept), opt[kept], p)
@@ -89,21 +87,16 @@ def lemma29(history: MirrorHistory, divergence: np.ndarray) -> list[Claim]:
     return [PAPER.claim("lemma29", growth, p), fall]
 
 
-def captured(
-    selection: Selection, mus: Sequence[float], multiple: float, steps: int, draws: int
-) -> np.ndarray:
+def captured(selection: Selection, mus, multiple: float, steps: int, draws: int) -> np.ndarray:
     """Per mu, the share of starts of `from_cone` that select its tokens, (mus,)."""
     fractions = []
     for k, mu in enumerate(mus):
         history, tokens = from_cone(selection, mu, multiple, steps, draws=draws, seed=k)
-        kept = (selected_tokens(tokens, history.W[:, -1]) == tokens.opt).all(1)
-        fractions.append(kept.mean())
+        fractions.append((selected_tokens(tokens, history.W[:, -1]) == tokens.opt).all(1).mean())
     return np.array(fractions)
 
 
-def local_claims(
-    fractions: Mapping[float, np.ndarray], mus: Sequence[float], multiple: float
-) -> list[Claim]:
+def local_claims(fractions: Mapping, mus: Sequence[float], multiple: float) -> list[Claim]:
     """Starts in the thinnest cone all keep their tokens, those in the widest need not."""
     return [
         PAPER.claim(id, kept[k], p, multiple, say=(f"{mus[k]:.1g}",))

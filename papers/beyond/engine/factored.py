@@ -66,7 +66,6 @@ def train(
 
 
 def _train_rule(problems, rule, times, K, Q):
-    """One rule on every run."""
     shapes = {"K": (len(times), *K.shape[1:]), "Q": (len(times), *Q.shape[1:])}
     raw = unwritten(status.COMPLETED, len(K), **shapes, logs=(len(times),))
     for run, problem in enumerate(problems):
