@@ -37,9 +37,7 @@ def _unit(a):  # a zero matrix stays zero
     return a / np.where(size > 0, size, 1.0)
 
 
-def train_key_query(
-    tokens: TokenSet, K: np.ndarray, Q: np.ndarray, step_size, record
-) -> np.ndarray:
+def train_key_query(tokens: TokenSet, K, Q, step_size: float, record) -> np.ndarray:
     """W = K Q^T (runs, k, d, d_z) at the iterations `record`, head fixed.
 
     Of normalised gradient descent on K and Q: K <- K - eta grad_K L / ||grad_K L||_F, Q likewise,
