@@ -44,7 +44,7 @@ def power_fit(x, y) -> tuple[float, float]:
 
 
 def first_below(iterations: np.ndarray, values: np.ndarray, level: float) -> np.ndarray:
-    """The first of `iterations` (K,) with values (runs, K) <= level, or inf: (runs,)."""
+    """The first of `iterations` (K,) with values (runs, K) <= level, or inf; (runs,)."""
     reached = values <= level
     return np.where(reached.any(1), iterations[reached.argmax(1)], np.inf)
 

@@ -13,7 +13,7 @@ from lib.dynamics.history import History
 
 
 def opt_scores(history: History, tokens: TokenSet) -> np.ndarray:
-    """y_i u^T x_{i,opt} at every record, (runs, k, n); tokens in minimal coordinates."""
+    """y_i u^T x_{i,opt} at every record, (runs, k, n); minimal coordinates."""
     scores = [attention.scores(tokens, history.head(k)) for k in range(history.iterations.size)]
     return np.take_along_axis(np.stack(scores, 1), tokens.opt[:, None, :, None], -1)[..., 0]
 

@@ -67,7 +67,7 @@ def judge(id, text, source, measured: Interval, word: Callable, bound=ABOVE, als
 
 
 def few(id: str, text: str, source: str, curves: Curves, bound=ABOVE) -> Claim | None:
-    """The claim left undecided, with the reason, where the study cannot speak; or None."""
+    """The claim left undecided, and why, where the study cannot speak; or None."""
     count = len(curves.seeds())
     if count < FEWEST:
         reason = f"{count} of {FEWEST} seeds that a verdict needs have run"
@@ -98,7 +98,7 @@ def _best_rule(curves: Curves) -> tuple[str, float]:
 
 
 def edges(curves: Curves) -> dict[str, float]:
-    """Rules at the edge of the rates tried, and it; not SPS where its cap hardly binds."""
+    """Rules at the edge of the rates tried, and it; not SPS if its cap hardly binds."""
     at_edge = {}
     for rule, rate in curves.rates().items():
         trials = curves.trials(rule)
@@ -111,7 +111,7 @@ def edges(curves: Curves) -> dict[str, float]:
 
 
 def _gate(curves: Curves) -> str:
-    """The best rule's test accuracy beside the plain classifiers', a sentence, or ""."""
+    """A sentence, or "": the best rule's test accuracy, the plain classifiers'."""
     if not (plain := curves.baselines()):
         return ""
     rule, best = _best_rule(curves)
@@ -146,7 +146,7 @@ def together(rows: list[np.ndarray]) -> np.ndarray:
 
 
 def medians(ax, runs: Sequence[tuple], label: str, rule: str) -> None:
-    """Every run (x, values), thin, to its own end; their median to where the first ends."""
+    """Every run (x, values), thin, to its end; their median to where the first ends."""
     for x, values in runs:
         ax.plot(x, values, color=plots.look(rule).colour, linewidth=0.7, alpha=0.6)
     median = np.median(together([values for _, values in runs]), axis=0)
@@ -206,7 +206,7 @@ def _named(data: dict) -> str:
 
 
 def setting(curves: Curves, stop: str = "") -> str:
-    """Data, network, batch, steps, seeds and rates in words; `stop` follows the epochs."""
+    """Data, network, batch, steps, seeds, rates in words; `stop` follows the epochs."""
     study, problem = curves.configuration, curves.configuration["problem"]
     epochs = study["horizon"] * study["batch"] / problem["rows"]
     network = re.sub(r"[{}']|(?<='):", "", problem["network"])  # {'width': 32} as width 32

@@ -65,7 +65,7 @@ def diagonal(ax) -> None:
 
 
 def theorem1(ax, span: tuple[float, float], height: float) -> None:
-    """Draw paper A's Theorem 1, O~(t^-1/2), without its logarithms from our `height`."""
+    """Draw paper A's Theorem 1, O~(t^-1/2) without logarithms, from our `height`."""
     plots.power_law(ax, span, -0.5, height, r"Theorem 1 (NGD): $\tilde{O}(t^{-1/2})$")
 
 
@@ -136,7 +136,7 @@ def beside(ax, x, y, words: str, colour=plots.BLACK, place=(5, 0)) -> None:
 
 
 def gap(ax, x: float, low: float, high: float, words: str, place=(-8, 0)) -> None:
-    """A bracket at x between two heights of a logarithmic axis; `beside` its middle words."""
+    """A bracket at x between two heights of a logarithmic axis; words at its middle."""
     ends = dict(arrowstyle="|-|,widthA=0.2,widthB=0.2", color=plots.GREY, shrinkA=3, shrinkB=3)
     ax.annotate("", (x, low), (x, high), arrowprops=ends)
     beside(ax, x, np.sqrt(low * high), words, place=place)

@@ -137,7 +137,7 @@ def _forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
 
 
 def _redraw(study: str, out: Path) -> list[str]:
-    """Draw the pictures of `study` into the folder `out`; a line for each and each verdict."""
+    """Draw the pictures of `study` into `out`; a line for each and each verdict."""
     curves, lines = kept_curves.kept(study, needed=True), []
     for picture in PICTURES[study]:
         picture.draw(curves).savefig(out / f"{picture.slug}.png")

@@ -78,7 +78,7 @@ class Stated:
     def rows(
         self, setting: str, seeds: int | None, made: Iterable[Claim], number: str = ""
     ) -> Iterator[Claim]:
-        """The claims as rows of the ledger, each under its statement or under `number`."""
+        """The claims as rows of the ledger, under their statement or under `number`."""
         for claim in made:
             parts = claim.id.split(".")
             starts = (".".join(parts[:k]) for k in range(len(parts), 0, -1))

@@ -56,7 +56,7 @@ class World:
 
     @property
     def small(self) -> bool:
-        """Whether it is off by at most 5 %, 0.1 in an exponent, one sample or one pair."""
+        """Whether it is off by at most 5 %, 0.1 in an exponent, one sample or pair."""
         text = FAMILIES[self.family][0]
         return "one" in text or abs(self.size) <= (0.05 if "%" in text else 0.1) + 1e-12
 
@@ -112,7 +112,7 @@ class World:
         return tokens
 
     def trained(self) -> "World":
-        """The world as training meets it: true but for steps, labels and inner products."""
+        """The world as training meets it: true but for steps, labels, inner products."""
         trains_otherwise = ("step off", "label turned", "inner products raised")
         return self if self.family in trains_otherwise else World()
 

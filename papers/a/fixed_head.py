@@ -82,7 +82,7 @@ def fastest_at_first(
 
 
 def _theorem5(history, step_size, tokens, solution):
-    """error(t) / sqrt(log t/t) does not grow after t_0 = 2 B^2 ||W_mm|| / eta (ours)."""
+    """error(t)/sqrt(log t/t) does not grow after t_0 = 2 B^2 ||W_mm||/eta (ours)."""
     moved = history.iterations > 1
     t, error = history.iterations[moved], history.direction_error["W_mm"][:, moved]
     since = (2 * bound_on_tokens(tokens) ** 2 * solution.norm / step_size)[:, None]
@@ -165,7 +165,7 @@ NOT_ORTHOGONAL = (  # why Lemma 5 fails on antipodal class means
 
 
 def _pairs(tokens, run):
-    """A (m, d d_z) and K (m, m) of one run's pairs; scores (n, T), the opt token first."""
+    """A (m, d d_z), K (m, m) of one run's pairs; scores (n, T), opt first."""
     tokens = tokens.run(run)
     A = coordinates.constraint_rows(coordinates.differences(tokens, tokens.opt)[0], tokens.z[0])
     rest = coordinates.others(tokens.opt, tokens.shape[2])
@@ -174,7 +174,7 @@ def _pairs(tokens, run):
 
 
 def _pulls(scores, margins):
-    """c (m,) of -grad L = sum c_m A_m, up to a positive factor, at given margins (m,)."""
+    """c (m,) of -grad L = sum c_m A_m at margins (m,), up to a positive factor."""
     opt = np.zeros((len(scores), 1))
     logits = np.concatenate([opt, -margins.reshape(len(scores), -1)], 1)
     return -attention.slopes(logits[None], scores[None]).pull[0, :, 1:].ravel()

@@ -69,7 +69,7 @@ def two_samples_reach(tokens: TokenSet, loss: str = "exponential") -> _Criterion
 
 
 def two_samples_of(K: np.ndarray, low: Sequence[float], gaps: Sequence[float]) -> TokenSet:
-    """Samples {b_i, b_i + d_i}, K the Gram matrix of d_i; scores `low`, `gaps` above."""
+    """Samples {b_i, b_i + d_i}, K the d_i's Gram matrix; scores `low`, `gaps` above."""
     rest = np.array([[0, 0, 0, value, 1] for value in low])
     d = np.c_[np.linalg.cholesky(K), 1e-3 * np.array(gaps), np.zeros((2, 2))]
     z, u = np.tile([0.0, 0, 0, 0, 1], (2, 1)), np.array([0, 0, 1e3, 1, 0])

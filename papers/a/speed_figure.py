@@ -119,7 +119,7 @@ def _norms(ax, curves: Curves) -> None:
 
 
 def _growth(ax, curves: Curves) -> None:
-    """Growth of every weight matrix over that of a random walk, hollow where less; verdicts."""
+    """Growth of matrices over that of a random walk, hollow where less; verdicts."""
     edges, shrunk, words = [], False, []
     judged = [claim for claim in speed.table(curves, "fig7") if "growth" in claim.id]
     for rule, claim in zip(curves.configuration["rates"], judged, strict=True):

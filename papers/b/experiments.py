@@ -23,7 +23,7 @@ Excess = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Experiment:
-    """A problem, X (n, d), Y (n, k), X^T X / n and two starts A_0, B_0 for every seed."""
+    """Problem, X (n, d), Y (n, k), X^T X / n, two starts A_0, B_0 for every seed."""
 
     problems: list[Regression]
     X: np.ndarray
@@ -54,7 +54,7 @@ def _stacked(pairs) -> Start:
 def ablation(
     data: Experiment, step_size: float
 ) -> tuple[dict[str, PreconditionedRule], dict[str, Start]]:
-    """Rules and starts of all combinations, "spectral, P, R" (Algorithm 1) to "random" (SGD)."""
+    """Rules and starts, from "spectral, P, R" (Algorithm 1) to "random" (SGD)."""
     rules, starts = {}, {}
     for start, P, R in itertools.product(("spectral", "random"), (True, False), (True, False)):
         name = start + ", P" * P + ", R" * R
@@ -170,7 +170,7 @@ def against_best_sgd(excess: Excess) -> Claim:
 
 
 def ill_conditioned(condition: float, seed: int, d: int = 4, k: int = 6, signal: float = 0.2):
-    """A problem whose Sigma has eigenvalues from 1 to 1/condition, evenly in the log."""
+    """A problem: Sigma's eigenvalues from 1 to 1/condition, evenly in the log."""
     rng = seeds.stream(seed, "data")
     Q, _ = np.linalg.qr(rng.standard_normal((d, d)))
     Sigma = (Q * np.geomspace(1, 1 / condition, d)) @ Q.T

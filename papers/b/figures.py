@@ -26,7 +26,7 @@ def _time_axis(axis, title: str, steps: int) -> None:
 
 
 def _last(axis, excess: Excess, worst: bool = False) -> None:
-    """At the right of the panel each rule's median and worst excess at the end, in per cent."""
+    """Right of the panel each rule's median and worst last excess, in per cent."""
     labels = []
     for name, values in excess.items():
         end = np.median(values[:, -1])
@@ -61,7 +61,7 @@ def against_sgd(
 def ablation(
     recorded: np.ndarray, excess: Excess, conditions: np.ndarray, times: Mapping[str, np.ndarray]
 ) -> Figure:
-    """Every combination of the parts; `times` by rule against `conditions`, (floors, seeds)."""
+    """All combinations of parts; `times` by rule over `conditions`, (floors, seeds)."""
     steps = recorded[-1]
     figure, axes = plots.panels(1, 3, height=2.7)
     parts = {"": "neither", ", P": "P only", ", R": "R only", ", P, R": "P and R"}
@@ -141,7 +141,7 @@ def scaling(
 def optimisers(
     recorded: np.ndarray, excess: Excess, step_sizes: Mapping[str, float], step_size: float
 ) -> Figure:
-    """Every optimiser at its best step, by default `step_size`; iterations to within 10 %."""
+    """Optimisers at their best steps, else `step_size`; iterations to within 10 %."""
     steps = recorded[-1]
     figure, (path, reached) = plots.panels(1, 2, height=3.1)
     needed = {name: first_below(recorded, excess[name], 0.1) for name in OPTIMISERS}

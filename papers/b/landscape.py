@@ -78,7 +78,7 @@ def _excess(problem, Z):
 def minima(
     problem: Regression, points: np.ndarray, distance: float, named: Regression
 ) -> list[Claim]:
-    """Theorem 1.2: `points` Z_Q have no excess, no R; a `search` ended `distance` away."""
+    """Theorem 1.2: `points` Z_Q have no excess, no R; `search` ended `distance` off."""
     A, B = points[:, : named.k], points[:, named.k :]
     scale = regression.excess_loss(named, 0 * A[0], 0 * B[0])
     excess = regression.excess_loss(named, A, B).max() / scale

@@ -57,7 +57,7 @@ def softmax_sums(
 
 
 def _sums(u, query, g):
-    """`softmax_sums` of draws of keys g (draws, n, d), whose first becomes the query."""
+    """`softmax_sums` of keys g (draws, n, d), whose first becomes the query."""
     g[:, 0] = query
     n, square, limit = g.shape[1], lambda v: v[:, :, None] * v[:, None], np.eye(len(u))
     e = np.exp(g @ u - u @ u / 2)  # of mean 1, under which a key has mean u and covariance I
@@ -123,7 +123,7 @@ def leading(sizes: Sequence[int] | np.ndarray, values: np.ndarray, since: float 
 
 
 def least_squares_errors(problem: Regression, sizes: Sequence[int], draws: int) -> np.ndarray:
-    """||(M^ - M) Sigma^{1/2}||^2 over its mean k noise^2 d / (n-d-1), (draws, sizes)."""
+    """||(M^ - M) Sigma^{1/2}||^2 over its mean, k noise^2 d/(n-d-1): (draws, sizes)."""
 
     def square(n, rng):
         estimate = manifold.estimate(*problem.sample(n, rng))
@@ -228,7 +228,7 @@ def tail_excess(problem: Regression, history: RegressionHistory, since: int) -> 
 
 
 def every_step(rule, source, start, covariance, steps: int) -> RegressionHistory:
-    """One rule's history at all iterations from A_0 (seeds, k, d), B_0 (seeds, d, d)."""
+    """A rule's history, every iteration, from A_0 (seeds, k, d), B_0 (seeds, d, d)."""
     record = list(range(steps + 1))
     return regression.descend(source, {"": rule}, {"": start}, covariance, steps, record)[""]
 
@@ -236,7 +236,7 @@ def every_step(rule, source, start, covariance, steps: int) -> RegressionHistory
 def from_slowest_mode(
     problem: Regression, distance: float, source, steps: int, runs: int = 1, factor: float = 1.0
 ) -> RegressionHistory:
-    """Algorithm 1, eta = factor / lambda_max, from a `distance` along the slowest mode."""
+    """Algorithm 1, eta = factor/lambda_max, from `distance` along the slowest mode."""
     space, k = manifold.of(problem), problem.k
     rates, directions = regression.modes(problem)
     Z = space.point() + distance * directions[0] / space.norm(directions[0])
@@ -292,7 +292,7 @@ def theorem_2(floors: Floors) -> list[Claim]:
 
 
 def powers(sizes, distances: np.ndarray, bias_sizes, bias: np.ndarray) -> list[Claim]:
-    """`distances` ~ n^{-1/2} (Lemma 3) and `bias` ~ 1/n (Theorem 4), (repeats, sizes) each."""
+    """Lemma 3: `distances` ~ n^{-1/2}, Theorem 4: `bias` ~ 1/n; (repeats, sizes)."""
     start, error = power_fit(sizes, distances)
     return [
         replace(PAPER.claim("distance", start, say=(error,)), id="lemma3"),

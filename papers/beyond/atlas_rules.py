@@ -100,7 +100,7 @@ def rows() -> dict[str, Row]:
 
 
 def growing_rows() -> dict[str, Row]:
-    """Steepest descents with steps like t^{1/2}: margins grow by 1 and more from 2,500 on."""
+    """Steepest descents, steps like t^{1/2}: margins grow by 1 a step from 2,500 on."""
     kept = lambda row: "Frobenius" if row.reached == "Frobenius" else None
     return {
         name: replace(row, reached=kept(row), longest=TENTH, source=OURS)
@@ -207,7 +207,7 @@ def _norm_reached(name, row, ratios):
 
 
 def ranked(last: np.ndarray, norms: Sequence[str], norm: str) -> tuple[float, str]:
-    """Share of runs whose largest ratio in `last` (runs, norms) is in `norm`; where others are."""
+    """Share of runs with the largest of `last` (runs, norms) in `norm`; others' norms."""
     largest = last[np.isfinite(last).all(1)].argmax(1)
     nearest_to = " and ".join(norms[k] for k in np.unique(largest)) or "no norm"
     return (largest == norms.index(norm)).sum() / len(last), nearest_to

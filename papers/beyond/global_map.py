@@ -35,7 +35,7 @@ def half_at_once(d: float, n: int) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class GlobalMap:
-    """alphas (a,), dimensions (b,); reached and first (b, a, seeds): did, and at once."""
+    """alphas (a,), dimensions (b,); reached, first (b, a, seeds): did, and at once."""
 
     alphas: np.ndarray
     dimensions: np.ndarray

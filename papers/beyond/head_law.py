@@ -99,7 +99,7 @@ class HeadRuns:
 
 
 def train(law: _HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns:
-    """NGD on the margins of all W_h from zero, normalised together (`common`) or each."""
+    """NGD on all margins from W_h = 0, normalised together (`common`) or each."""
     K = np.stack([law_of.gram(head) for head in law.heads])
     opt = np.stack([_opt_scores(head) for head in law.heads])
     gaps = np.stack([law_of.score_gaps(head, head.u) for head in law.heads])

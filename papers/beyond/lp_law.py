@@ -63,7 +63,7 @@ class _LpLaw:
         self.fastest = float(np.linalg.eigvalsh(off)[-1])
 
     def cycling_step(self, at: int) -> float:
-        """The eta, ||W||_p = (eta t)^{1/(p-1)}, whose margins rise by 2/fastest there."""
+        """The eta, of ||W||_p = (eta t)^{1/(p-1)}, by which margins rise by 2/fastest."""
         size = 2 * (self.p - 1) * at * self.solution.norm[0] / self.fastest
         return float(size ** (self.p - 1) / at)
 
@@ -73,7 +73,7 @@ class _LpLaw:
         return margins - margins.mean(1, keepdims=True)
 
     def check_resolved(self, level: float) -> None:
-        """Raise PremiseFails: the residual is on entries less than ten times it, p != 2."""
+        """PremiseFails where entries of less than ten times it hold the residual, p != 2."""
         share = self.share[self.relative > 0.1 * level].sum()
         needed = np.log10(self.relative.max() / (0.1 * level))
         reason = f"entries near zero hold {share:.2g} of the residual: ||W|| 10^{needed:.1f} longer"

@@ -107,7 +107,7 @@ def offsets(
 
 
 def diagonal(comparisons: Sequence[runs.Comparison], proved: int) -> Figure:
-    """Each run's residual over C, how many are proved, and the whole error; filled: it is C."""
+    """Each run's residual over C, how many are proved; the whole error, filled: it is C."""
     figure, (line, whole) = plots.panels(1, 2, height=3.1)
     ratios, alone, looks, worst = {}, {}, [], 0.0
     for name, group, like in _by_setting(comparisons):
@@ -324,7 +324,7 @@ def heads(common: head_law.HeadRuns, each: head_law.HeadRuns) -> Figure:
 
 
 def constants(points: Sequence[constant_map.Point], switches: Mapping, judged: Mapping) -> Figure:
-    """C along every axis, predicted and measured, and where runs switch; claims by id."""
+    """C along every axis, predicted, measured; where runs switch; claims by id."""
     names = list(dict.fromkeys(p.axis for p in points))
     figure, grid = plots.panels(-(-len(names) // 3), 3, height=2.2)
     for axis in grid[len(names) :]:
@@ -411,7 +411,7 @@ def bent(powers, zero, zeros, left, steps) -> Figure:
 
 
 def _idle(axis, zero, zeros):
-    """Offsets of pairs without dual less their constant: one in every run, several in one each."""
+    """Offsets of idle pairs less their constant: one in every run, several in one."""
     several = {}
     for run in zeros:
         several.setdefault(f"{len(run.law.pairs)} idle pairs", run)

@@ -26,7 +26,7 @@ def _slope_bounds(lo, hi, loss):
 
 
 class Local:
-    """One run's selection (1, n) as the theorem sees it: m pairs, k coordinates of a span."""
+    """One run's selection (1, n) for the theorem: m pairs, k coordinates of a span."""
 
     def __init__(self, tokens: TokenSet, law: MarginLaw, selected: np.ndarray, loss: str):
         self.A = A = features(gram(tokens, selected)[0])  # (m, k) the A_m
@@ -170,7 +170,7 @@ def _constants(problem, rule, x, omega, tau, everywhere=False):
 
 
 def prove(problem: Local, rule: GradientRule, g: np.ndarray, everywhere: bool = False) -> Proof:
-    """The theorem without momentum, from margins g on; everywhere: sigma-bar < 8/D^2."""
+    """Without momentum, from margins g on; everywhere: sigma-bar < 8/D^2."""
     level, x, omega = problem.split(g)
     foreign = rule.momentum or rule.kind == CUSTOM or rule.decay > 1
     if why := _silent(problem, rule, foreign):

@@ -232,7 +232,7 @@ def share(count: np.ndarray, asked: np.ndarray) -> tuple[float, float, float]:
 
 
 def apart(disputes: Disputes, rules: Sequence[str]) -> tuple[int, int]:
-    """Pairs of rules whose norms prefer different selections: (each its own, all of them)."""
+    """Pairs of rules whose norms prefer different selections: (each its own, all)."""
     pairs = np.array([(disputes[a, b], disputes[b, a]) for a, b in combinations(rules, 2)])
     each_own = int((pairs > 0).all(1).sum())
     return each_own, each_own + int((pairs < 0).all(1).sum())

@@ -261,7 +261,7 @@ def _lowest(direction, beta, slopes, total):
 
 
 def _bound(K, on, beta, margins, slopes):
-    """||omega||^2 <= e^D sum h(Y_m)/eps_m, h(Y) = Y^2 + 1 where Y > 1, and 2 e^{Y-1} elsewhere."""
+    """||omega||^2 <= e^D sum h(Y_m)/eps_m, h = Y^2 + 1 where Y > 1, else 2 e^{Y-1}."""
     _, mean = log_ratios(slopes[on], beta[on])
     total = np.logaddexp.reduce(slopes)
     inside = np.linalg.solve(K[np.ix_(on, on)], K[np.ix_(on, ~on)]).T

@@ -25,7 +25,7 @@ MOVED = 1e-3  # the least change of D, as a share, of a run that is said to move
 
 @dataclass(frozen=True)
 class Selection:
-    """A selection and its max-margin direction: `tokens` have it as their opt tokens."""
+    """A selection, the opt tokens of `tokens`, and its max-margin direction."""
 
     tokens: TokenSet
     solution: MaxMargin
@@ -44,7 +44,7 @@ def select(tokens: TokenSet, opt: np.ndarray, p: float) -> Selection:
 
 
 def locally_optimal(selection: Selection) -> np.ndarray:
-    """Definition 3: whether all selected tokens' scores are above their support tokens'."""
+    """Definition 3: whether selected tokens score more than their support tokens."""
     tokens = selection.tokens
     scores = attention.scores(tokens, tokens.u)
     best = np.take_along_axis(scores, tokens.opt[..., None], -1)
@@ -76,7 +76,7 @@ def radius(selection: Selection) -> np.ndarray:
 
 
 def on_the_edge(selection: Selection, mu: np.ndarray, draws: int, seed: int = 0) -> np.ndarray:
-    """Random unit directions with D = mu (runs,) from the selection's, (draws, runs, D)."""
+    """Random unit directions, D = mu (runs,) from the selection's, (draws, runs, D)."""
     directions = stream(seed, "draws").standard_normal((draws, *selection.direction.shape))
     return _edge_along(selection, mu, directions)
 
@@ -134,7 +134,7 @@ def lemma19(selection: Selection) -> Claim:
 
 
 def _descent(selection, W, toward):
-    """<-grad L(W), V> / e^s and s, (runs,) each, for flat W and V: so nothing underflows."""
+    """<-grad L(W), V>/e^s and s, (runs,), W and V flat: nothing underflows."""
     tokens, shape = selection.tokens, selection.solution.W.shape
     logits = attention.logits(tokens, W.reshape(shape))
     slopes = attention.slopes(logits, attention.scores(tokens, tokens.u), "logistic")
@@ -167,7 +167,7 @@ def lemma20(selection: Selection, multiples: np.ndarray, draws: int = 20) -> lis
 
 
 def _excess(selection, W):
-    """Lemma 21's pi: <-grad L, W/||W||> = (1 + pi) <-grad L, W_mm/||W_mm||>, (runs,)."""
+    """Lemma 21's pi: <-grad L, W/||W||> = (1+pi) <-grad L, W_mm/||W_mm||>, (runs,)."""
     along, _ = _descent(selection, W, W / norm(W, selection.p)[:, None])
     best, _ = _descent(selection, W, selection.direction)
     return along / best - 1

@@ -100,7 +100,7 @@ def _pairs(steps):
 
 
 def _steps(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Pairs of steps of plain lp-AttGD: Lemma 4 from W_mm, 22, 24, 25 from a random start."""
+    """Plain lp-AttGD's steps: Lemma 4 from W_mm, 22, 24, 25 from a random start."""
     drawn, start = _data(sizes), gaussian_start(_data(sizes), range(sizes.seeds))
 
     def steps(data, p, eta, start):

@@ -34,7 +34,7 @@ def _on_the_sphere(function, start, R, p):
 
 
 def _log_gap_and_gradient(tokens, W):
-    """log(L - L*) of the first run and its gradient at W (d, d_z); exact at e^-30000."""
+    """log(L - L*) of the first run, its gradient at W (d, d_z); exact at e^-30000."""
     logits = attention.logits(tokens, W.reshape(1, tokens.shape[-1], -1))
     slopes = attention.slopes(logits, attention.scores(tokens, tokens.u), "logistic")
     pull = slopes.pull[0] * np.exp(slopes.log_scale[0] - slopes.log_gap[0])

@@ -61,7 +61,7 @@ def theory(p: float) -> tuple[float, float, str]:
 
 
 def slopes(history: MirrorHistory, divergence: np.ndarray) -> np.ndarray:
-    """Exponent in r of the divergence (runs, k), over the last half in log r: (runs,)."""
+    """Exponent in r of the divergence (runs, k), over half of log r: (runs,)."""
     log_r, log_D = np.log(history.norm), np.log(np.maximum(divergence, 1e-16))
     since = lambda r: (r[0] + r[-1]) / 2
     each = zip(log_r, log_D, strict=True)
@@ -97,7 +97,7 @@ def captured(selection: Selection, mus, multiple: float, steps: int, draws: int)
 
 
 def local_claims(fractions: Mapping, mus: Sequence[float], multiple: float) -> list[Claim]:
-    """Starts in the thinnest cone all keep their tokens, those in the widest need not."""
+    """Starts in the thinnest cone keep their tokens, those in the widest need not."""
     return [
         PAPER.claim(id, kept[k], p, multiple, say=(f"{mus[k]:.1g}",))
         for id, k in (("local.thin", 0), ("local.wide", -1))

@@ -100,7 +100,7 @@ def _beside_reference(p: float, last: Mapping[float, np.ndarray]) -> list[Claim]
 
 
 def selected_weight(tokens: TokenSet, W: np.ndarray, selected: np.ndarray) -> np.ndarray:
-    """Softmax weight of `selected` (runs, n) along W (runs, k, d, d_z), (runs, k, n)."""
+    """Softmax weight of `selected` (runs, n) on W (runs, k, d, d_z), (runs, k, n)."""
     weights = [attention.weights(tokens, W[:, k]) for k in range(W.shape[1])]
     at = selected[:, None, :, None]  # (runs, 1, n, 1)
     return np.take_along_axis(np.stack(weights, 1), at, -1)[..., 0]

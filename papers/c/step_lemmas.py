@@ -71,7 +71,7 @@ def lemma18(tokens: TokenSet, matrices: np.ndarray, p: float, off: float = 0.0) 
 
 
 def _excess_loss(tokens, W):
-    """L(W) minus its limit when every sample selects its opt token, (runs,), exact at e^-300."""
+    """L(W) less its limit where all opt tokens are selected, (runs,), exact at e^-300."""
     logits, scores = attention.logits(tokens, W), attention.scores(tokens, tokens.u)
     limit = np.take_along_axis(scores, tokens.opt[..., None], -1)[..., 0]
     selected = np.take_along_axis(scores, logits.argmax(-1)[..., None], -1)
@@ -101,7 +101,7 @@ class Steps:
 
 
 def _lemma4_sides(W, later, gradient, eta, p):
-    """||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_{q,q}, W+ = `later` one step after W."""
+    """||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_{q,q}, W+ = `later` a step on."""
     return _growth(W, later, p), eta * norm(gradient, dual_exponent(p))
 
 
@@ -110,7 +110,7 @@ def _growth(W, later, p):  # what one step adds to the norm of the mirror image
 
 
 def lemma12(W, p):
-    """D^{1/p-1/2} ||W||_F <= ||W||_{p,p} <= ||W||_F, D entries; the ends are switched for p < 2."""
+    """D^{1/p-1/2} ||W||_F <= ||W||_{p,p} <= ||W||_F, D entries; reversed for p < 2."""
     size, ends = norm(W, p), sorted((1.0, W.shape[-1] ** (1 / p - 0.5)))
     frobenius = norm(W, 2)
     return [(ends[0] * frobenius, size), (size, ends[1] * frobenius)]
@@ -127,13 +127,13 @@ def lemma13(first, second, p):
 
 
 def lemma14(x, y, p):
-    """x >= y >= 0: y (x^{p-1} - y^{p-1}) <= (p-1)/p (x^p - y^p) <= x (x^{p-1} - y^{p-1}); pairs."""
+    """y s <= (p-1)/p (x^p - y^p) <= x s for x >= y >= 0, s = x^{p-1} - y^{p-1}; pairs."""
     middle, rise = (p - 1) / p * (x**p - y**p), x ** (p - 1) - y ** (p - 1)
     return [(y * rise, middle), (middle, x * rise)]
 
 
 def lemma15(x, y, p):
-    """(p-1) y^{p-2} (x-y) <= x^{p-1} - y^{p-1} <= (p-1) x^{p-2} (x-y); reversed for p < 2."""
+    """y^{p-2} s <= x^{p-1} - y^{p-1} <= x^{p-2} s, s = (p-1)(x-y); reversed for p < 2."""
     rise = x ** (p - 1) - y ** (p - 1)
     at_y, at_x = ((p - 1) * end ** (p - 2) * (x - y) for end in (y, x))
     return [(at_y, rise), (rise, at_x)] if p >= 2 else [(at_x, rise), (rise, at_y)]
@@ -145,13 +145,13 @@ def _lemma22(W, later, gradient, eta, p):
 
 
 def _lemma24(W, later, gradient, losses, eta, p):
-    """(p-1)/p (||W+||^p - ||W||^p) + eta (L+ - L) <= -eta <grad L, W>; Lemma 23 with V = 0."""
+    """(p-1)/p (||W+||^p - ||W||^p) + eta (L+ - L) <= -eta <grad L, W>: 23 for V = 0."""
     grown = (p - 1) / p * (norm(later, p) ** p - norm(W, p) ** p) + eta * (losses[1] - losses[0])
     return grown, -eta * (gradient * W).sum(-1)
 
 
 def lemma4(steps: Steps) -> Claim:
-    """||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_qq at every step: largest share of it."""
+    """||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_qq: the largest share of any step."""
     growth, bound = _lemma4_sides(steps.W, steps.later, steps.gradient, steps.eta, steps.p)
     return claim("lemma4", (growth / bound).max(), steps.p)
 

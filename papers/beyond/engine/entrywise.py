@@ -130,7 +130,7 @@ def pull(G, top, p, normalised, work, D):
 
 @numba.njit
 def signed_power(x, exponent, work, out):
-    """out = sgn(x) |x|^exponent; the log of its largest entry, > LONGEST for no float."""
+    """out = sgn(x) |x|^exponent; log of its largest entry, > LONGEST for no float."""
     top = exponentials.power(x, exponent, work[0], work[1])
     if top <= LONGEST:
         for j in range(x.size):

@@ -149,7 +149,7 @@ def _batch(rule, t, graded, anchor):
 
 @numba.njit(inline="always")
 def _move(rule, t, shrink, length, D, image, work, W):
-    """Move W, flat, to shrink W + length D; log of its largest entry or norm, or NaN."""
+    """Move W, flat, to shrink W + length D; log of its largest entry, norm, or NaN."""
     moved = image if rule.kind == o.MIRROR else W  # mirror descent moves W's image
     for j in range(W.size):
         moved[j] = shrink * moved[j] + length * D[j]
@@ -246,7 +246,7 @@ def run_job(problem, rule, times, W, path, logs, s, sources=SOURCES):
 
 @numba.njit
 def _chain(graded, z, K, Q, of_K, of_Q):
-    """-grad_K L = sum_i e^{s_i} b_i (Q^T z_i)^T, -grad_Q L = sum_i e^{s_i} z_i (K^T b_i)^T."""
+    """-grad_K L = sum e^{s_i} b_i (Q^T z_i)^T, -grad_Q L = sum e^{s_i} z_i (K^T b_i)^T."""
     of_K.graded.b[:], of_Q.graded.b[:] = graded.b, z
     of_K.graded.logs[:] = of_Q.graded.logs[:] = graded.logs
     of_K.z[:], of_Q.z[:] = preconditioners.product(z, Q), preconditioners.product(graded.b, K)
