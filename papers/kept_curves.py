@@ -36,11 +36,9 @@ PRIVATE = {
 
 
 def kept(name: str, needed: bool = False) -> Curves | None:
-    """The committed curves of a study, or of that of a figure in `STUDIES`.
-
-    None, with one printed sentence, where there are none or fewer than `FEWEST` seeds are finished;
-    where they are `needed` FileNotFoundError or ValueError.
-    """
+    """The committed curves of a study, or of a figure in `STUDIES`; where none, or
+    fewer than FEWEST seeds, are there None and a printed sentence, or FileNotFoundError
+    or ValueError if `needed`."""
     name = STUDIES.get(name, name)
     path, command = files.ROOT / f"figures/desk/{name}.npz", f"python -m lib.training {name}"
     if not path.exists() and not needed:
@@ -163,10 +161,8 @@ def losses(ax, curves: Curves, shown: Callable[[str], str] = str) -> None:
 
 
 def accuracies(ax, curves: Curves, shown: Callable[[str], str] = str) -> None:
-    """Test accuracy over steps on sampled rows; marks: the mean over seeds at the end, on all rows.
-
-    Dotted: that of the best plain classifier. `shown` names a rule.
-    """
+    """Test accuracy over steps on sampled rows; marks: the mean over seeds at the end,
+    on all rows. Dotted: that of the best plain classifier. `shown` names a rule."""
     ends = []
     for rule in curves.configuration["rates"]:
         runs, look = curves.runs(rule), plots.look(rule)

@@ -33,11 +33,8 @@ def percent(share: float) -> str:
 
 
 def cells(ax, values, columns: Iterable, rows: Iterable, text=None, low=0.0):
-    """Draw `values` (rows, columns) in [low, 1] as coloured cells with their `text`.
-
-    text (rows, columns) is what each cell says, by default its value in per cent; NaN is "none".
-    Returns the image, for a colour bar.
-    """
+    """Draw `values` (rows, columns) in [low, 1] as cells with their `text`, by default
+    per cent; NaN is "none". Returns the image, for a colour bar."""
     image = ax.imshow(values, aspect="auto", vmin=low, vmax=1, cmap="cividis")
     for at, value in np.ndenumerate(values):
         word = "none" if np.isnan(value) else text[at] if text is not None else f"{100 * value:.0f}"
@@ -170,11 +167,9 @@ class Bar(NamedTuple):
 
 
 def forest(ax, bars: Iterable[Bar | None], ends: tuple[float, float], zero: float = 0.0) -> None:
-    """Intervals one below the other, the verdict in words at their right; None is a gap.
-
-    `zero` is the value of no difference, `ends` are those of the axis: an interval that goes on
-    beyond one has an arrow there, and a value beyond it is written.
-    """
+    """Intervals one below the other, the verdict in words at their right; None is a
+    gap. `zero`: no difference; what goes beyond the axis' `ends` is an arrow, or
+    written."""
     named = {row: bar for row, bar in enumerate(bars) if bar}
     for row, bar in named.items():
         like = look(bar.look or bar.verdict)

@@ -116,11 +116,8 @@ def above(difference: Interval) -> str:
 
 
 def p_value(interval: Interval, word: Callable[[Interval], str]) -> float:
-    """The smallest α at which the interval at level 1 - α decides what `word` judges; else 1.
-
-    Of a word that hangs on one border, 1 of a ratio or 0 of a difference, it is the two-sided p
-    value of the t test against it.
-    """
+    """The smallest α at which the interval at level 1 - α decides what `word` judges;
+    else 1. With one border it is the two-sided p value of the t test against it."""
     says = lambda alpha: word(replace(interval, level=1 - alpha)) != UNDECIDED
     low, high = -30.0, 0.0  # ln α
     if not says(math.exp(-1e-9)):
@@ -132,11 +129,8 @@ def p_value(interval: Interval, word: Callable[[Interval], str]) -> float:
 
 
 def holm(values: Mapping[str, float]) -> dict[str, float]:
-    """Holm's adjusted p values of a family, in rising order; at most α: kept at family level α.
-
-    The k-th smallest of m is max over j ≤ k of (m - j + 1) p_(j), at most 1.
-    Source: Holm, "A simple sequentially rejective multiple test procedure" (1979).
-    """
+    """Holm's adjusted p values in rising order, max over j ≤ k of (m - j + 1) p_(j), at
+    most 1 ("A simple sequentially rejective multiple test procedure", 1979)."""
     adjusted, largest = {}, 0.0
     for k, (name, p) in enumerate(sorted(values.items(), key=lambda item: item[1])):
         largest = max(largest, min(1.0, (len(values) - k) * p))

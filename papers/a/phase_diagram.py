@@ -79,11 +79,9 @@ def two_samples_of(K: np.ndarray, low: Sequence[float], gaps: Sequence[float]) -
 def assumption1_bound(
     seeds: Iterable[int], rule: GradientRule, steps: int, off: float = 0.0, turned: bool = False
 ) -> Claim:
-    """How far -K_12 may exceed min(K_11, K_22): runs 2 % below and above theta* (ours).
-
-    Pairs with K_12 < -K_22, score gaps in the ratio 0.98 theta* or 1.02 theta* and so small that
-    |l'| is constant. off: theta* larger by this share; turned: K_12 positive.
-    """
+    """How far -K_12 may exceed min(K_11, K_22): runs 2 % below and above theta* (ours),
+    score gaps so small that |l'| is constant. off: theta* larger by this share; turned:
+    K_12 positive."""
     right, sign = [], 1 if turned else -1
     for seed in seeds:
         draw = stream(seed, "draws")

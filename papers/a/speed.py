@@ -44,10 +44,8 @@ def speed(curves: Curves, rule: str, figure: str) -> Claim:
 
 
 def _at_two_rates(curves: Curves, rule: str, target: float) -> tuple[float, float] | None:
-    """The smallest and the largest ratio of steps at the best two rates of `rule` and of SGD.
-
-    From the raced trials, one seed each; None where less than two rates of both reached `target`.
-    """
+    """The least and largest ratio of steps at the best two rates of `rule` and of SGD
+    in the raced trials; None where less than two of both reached `target`."""
     theirs, mine = (
         sorted(trial.steps_to(target) for trial in curves.trials(name))[:2]
         for name in (REFERENCE, rule)

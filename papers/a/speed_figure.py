@@ -18,9 +18,7 @@ HIGHEST_LOSS = 5  # of the panel of rates: above it a trial has diverged, its li
 
 def draw(curves: Curves, name: str) -> Figure:
     """Loss, steps ratio at every target, test accuracy, step size; where kept, growth.
-
-    Lines are medians over the seeds, up to where the first of them ends; thin lines are runs.
-    """
+    Lines are medians over seeds, to where the first ends; thin lines are runs."""
     walked = bool(curves.configuration["walk"])
     figure, axes = plots.panels(2, 3 if walked else 2, height=2.4)
     losses(axes[0], curves)
@@ -67,10 +65,8 @@ def _steps(ax, curves: Curves) -> None:
 
 
 def _ratios(ax, curves: Curves, name: str) -> None:
-    """Steps to each target over SGD's as a forest, the last target's in words.
-
-    A dot is a seed, hollow where its run or SGD's missed the target.
-    """
+    """Steps to each target over SGD's as a forest, the last target's in words. A dot is
+    a seed, hollow where its run or SGD's missed the target."""
     rules, bars = [r for r in curves.configuration["rates"] if r != speed.REFERENCE], []
     *_, last = targets = curves.configuration["targets"]
     for target in targets:

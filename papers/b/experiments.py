@@ -35,9 +35,7 @@ class Experiment:
     @classmethod
     def draw(cls, of_seeds: Sequence[int], n: int, start_std: float, **problem) -> "Experiment":
         """Appendix A for every seed; the random start has entries N(0, start_std^2).
-
-        `problem` are the arguments of `random_regression` but the seed.
-        """
+        `problem` are the arguments of `random_regression` but the seed."""
         problems = [regression.random_regression(seed, **problem) for seed in of_seeds]
         each = list(zip(problems, of_seeds, strict=True))
         X, Y = _stacked(p.sample(n, seeds.stream(seed, "labels")) for p, seed in each)
@@ -64,10 +62,8 @@ def ablation(
 
 
 def factor_effect(excess: Excess, mark: str) -> np.ndarray:
-    """Last excess with the part `mark`, "P" or "R", over that without, (seeds,).
-
-    The geometric mean over the other part on and off; `excess` by the names of `ablation`.
-    """
+    """Last excess with the part `mark`, "P" or "R", over that without, (seeds,):
+    geometric mean over the other part on and off, by the names of `ablation`."""
     other = {"P": "R", "R": "P"}[mark]
     pairs = [(f"random, {mark}", "random"), ("random, P, R", f"random, {other}")]
     return np.exp(np.mean([np.log(excess[a][:, -1] / excess[b][:, -1]) for a, b in pairs], 0))
@@ -92,11 +88,9 @@ def optimisers() -> dict[str, Callable]:
 def conditioning(
     floors, build: Callable[[float], Experiment], step_size, batch, steps, of_seeds, level
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Condition numbers of Sigma (floors, seeds) and, by rule, iterations to (L - L*)/L* <= level.
-
-    All from the random start. `build` makes the experiment for one `floor` of the eigenvalues;
-    times (floors, seeds) are infinite where the level is not reached.
-    """
+    """Condition numbers of Sigma and, by rule, iterations to (L - L*)/L* <= level, else
+    inf, (floors, seeds), from the random start; `build`: the experiment of a floor of
+    eigenvalues."""
     kinds = {"R only": "none", "P and R": "left", "two-sided P and R": "left_right"}
     rules = {name: PreconditionedRule(step_size, kind) for name, kind in kinds.items()}
     each, shape = [build(floor) for floor in floors], (len(floors), len(of_seeds))
@@ -123,11 +117,9 @@ def _from_random(data, rules, batch, steps, of_seeds):
 def tune(
     makers: Mapping[str, Callable], grid, data: Experiment, batch, steps, of_seeds, level
 ) -> dict[str, float]:
-    """The best step size of each maker (step size -> rule) on these seeds, from the random start.
-
-    By medians over seeds: fewest iterations to (L - L*)/L* <= level among the step sizes at which
-    every seed ends there; where there is none, the smallest last excess.
-    """
+    """The best step of each maker (step size -> rule), by medians over seeds: fewest
+    iterations to (L - L*)/L* <= level where every seed ends there, else the smallest
+    last excess."""
     best = {}
     for name, make in makers.items():
         rules, scores = {step: make(step) for step in grid}, {}
@@ -183,11 +175,9 @@ def ill_conditioned(condition: float, seed: int, d: int = 4, k: int = 6, signal:
 
 
 def condition_numbers(conditions, of_seeds) -> dict[str, np.ndarray]:
-    """Iterations that cut the distance to the minima by 10^6, (conditions, seeds) a preconditioner.
-
-    Steps of 1/lambda_max along the slowest mode of the population loss, whose rate is 1 -
-    lambda_min/lambda_max: "none", "left" (Algorithm 1) and "left_right".
-    """
+    """Iterations that cut the distance to the minima by 10^6, (conditions, seeds) a
+    preconditioner: steps 1/lambda_max along the slowest mode, of rate 1 -
+    lambda_min/lambda_max."""
 
     def iterations(condition, seed, name):
         rates, _ = regression.modes(ill_conditioned(condition, seed), name)

@@ -93,11 +93,9 @@ def ablation(
 def scaling(
     sizes: Sequence[int], floors: Floors, start: tuple, bias: np.ndarray, exponents: Mapping
 ) -> Figure:
-    """Theorem 2: the oracle's descent for each n, its floor, and two powers of n.
-
-    `start`: sample sizes (m,) and distances of spectral starts (repeats, m); `bias` (repeats,
-    sizes); `exponents` (value, standard error) of "floor", "start" and "bias".
-    """
+    """Theorem 2: the oracle's descent for each n, its floor, two powers of n. `start`:
+    sizes (m,), distances (repeats, m); `bias` (repeats, sizes); `exponents` with
+    errors, of "floor", "start" and "bias"."""
     figure, (path, bottom, powers) = plots.panels(1, 3, height=2.6)
     ends = []
     for j, colour in enumerate(seaborn.color_palette("viridis", len(sizes))):

@@ -110,11 +110,8 @@ def integrated(
 
 
 def leading(sizes: Sequence[int] | np.ndarray, values: np.ndarray, since: float = 0) -> np.ndarray:
-    """The a of values (repeats, sizes) = C n^a (1 + b/n), (repeats,).
-
-    log n and 1/n by regression, from the sizes `since` on, three at least. With a = -1 this is the
-    fit of C/n + C b/n^2, up to higher orders of b/n.
-    """
+    """The a of values (repeats, sizes) = C n^a (1 + b/n), (repeats,): log n and 1/n by
+    regression, from the sizes `since` on, three at least."""
     n = np.asarray(sizes, float)
     late = n >= since
     known = np.column_stack([np.ones_like(n), np.log(n), 1 / n])[late]
@@ -149,10 +146,8 @@ def perturbed_starts(problem: Regression, sizes: Sequence[float], draws: int) ->
 
 
 def spectral_distances(problem: Regression, sizes: Sequence[int], repeats: int) -> np.ndarray:
-    """Lemma 3's two events for fresh data sets, (2, repeats, sizes).
-
-    The spectral start's distance to the minima, and ||Sigma^{1/2} Sigma^^{-1} Sigma^{1/2} - I||.
-    """
+    """Lemma 3's two events for fresh data sets, (2, repeats, sizes). The spectral
+    start's distance to the minima, and ||Sigma^{1/2} Sigma^^{-1} Sigma^{1/2} - I||."""
 
     def events(n, rng):
         X, Y = problem.sample(n, rng)
@@ -172,10 +167,8 @@ def near(problem: Regression, seed: int) -> np.ndarray:
 def regulariser_bias(
     problem: Regression, Z: np.ndarray, sizes: Sequence[int], draws: int, repeats: int, seed: int
 ) -> np.ndarray:
-    """E grad R^(Z) - grad R(Z), R^ with X^T X / n, (repeats, sizes, k + d, d).
-
-    R^'s first-order change with X^T X / n, whose mean is zero, is taken out.
-    """
+    """E grad R^(Z) - grad R(Z), R^ with X^T X / n, (repeats, sizes, k + d, d). R^'s
+    first-order change with X^T X / n, whose mean is zero, is taken out."""
     rng, step = seeds.stream(seed, "draws"), 1e-4
     layer = Z[: problem.k], Z[problem.k :]
     gradient = lambda S: np.concatenate(regression.regulariser_gradients(S, *layer), -2)
@@ -248,11 +241,8 @@ def from_slowest_mode(
 
 @dataclass(frozen=True)
 class Floors:
-    """Theorem 2 measured: excess (sizes, seeds, K) at iterations (K,), `floor` (sizes, seeds).
-
-    exact (K,) is the same descent on the population loss; factor = (1 - eta lambda_min)^2 is what
-    excess loss shrinks by in an iteration along the slowest mode.
-    """
+    """Theorem 2: excess (sizes, seeds, K) at iterations (K,), `floor` (sizes, seeds),
+    exact (K,) on the population loss, factor = (1 - eta lambda_min)^2 an iteration."""
 
     sizes: np.ndarray
     iterations: np.ndarray

@@ -17,10 +17,8 @@ LABELS |= {"l_1": r"$\ell_1$", "l_3": r"$\ell_3$", "l_inf": r"$\ell_\infty$"}
 
 
 def dumbbells(rows: Mapping[str, Row], reached: Mapping[str, Ratios]) -> Figure:
-    """A line per rule, by predicted norm: its ratio there, and the best median of the others.
-
-    A bar is the range over runs; a name in grey was predicted to stay below 0.99.
-    """
+    """By rule its ratio in the norm predicted, and the best median of the others; bars:
+    range over runs; grey names: predicted to stay below 0.99."""
     order = sorted(rows, key=lambda name: column(rows[name].highest))
     figure, (axis,) = plots.panels(1, 1, height=1.1 + 0.16 * len(rows))
     worst = []

@@ -93,11 +93,8 @@ def other_rows() -> dict[str, Row]:
 
 @dataclass(frozen=True)
 class AtRest:
-    """Runs under one decay: N(W) decay; 1 - ratio, and the law's; selections, gamma_N / decay.
-
-    (runs,) each, selection (runs, n). NaN where a run selects nothing; the law's also where a
-    token on the support scores at least what the selected one does.
-    """
+    """Runs under one decay, (runs,): N(W) decay; 1 - ratio, and the law's, NaN without
+    a selection or score gaps; selections (runs, n); gamma_N / decay."""
 
     size: np.ndarray
     missing: np.ndarray
@@ -164,11 +161,8 @@ def selection_claims(by_rule: Mapping[tuple, tuple]) -> list[Claim]:
 
 
 def chosen(ends: Mapping[str, AtRest]) -> dict[tuple, tuple]:
-    """By rule and allowed margin, where the decay is stronger than the weakest.
-
-    (samples, of how many, whose token is another than under the weakest decay; runs with such,
-    in how many of them the strong decay's selection has the larger gamma_N).
-    """
+    """By rule and decay: (samples, of how many, with another token than under the
+    weakest; runs with such; in how many the strong decay's gamma_N is larger)."""
     counts = {}
     for name, m in product(DECAYED, ALLOWED[:-1]):
         weak, strong = ends[f"{name}, {ALLOWED[-1]}"], ends[f"{name}, {m}"]

@@ -210,9 +210,7 @@ def agreement(problems: Sequence[TokenSet], rule: GradientRule, steps: int) -> C
 
 def half_of_seeds(values, did: np.ndarray, seed: int = 0) -> tuple[float, float, float]:
     """The value at which half of the seeds did it, and the ends of a 95 % bootstrap.
-
-    values (k,) > 0, ascending; did (k, seeds), more often true at larger values.
-    """
+    values (k,) > 0, ascending; did (k, seeds), more often true at larger values."""
     did, log = np.asarray(did), np.log(np.asarray(values, float))
     drawn = stream(seed, "resamples").integers(0, did.shape[1], (RESAMPLES, did.shape[1]))
     low, high = np.quantile([_crossing(log, did[:, pick]) for pick in drawn], [0.025, 0.975])

@@ -116,10 +116,9 @@ class Local:
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """A theorem applied from a point on: `why` it is silent, else empty; level a_0 against A.
-
-    From there |W_t - a_t V - rho_perp - omega_inf| <= K (1 + a_t - a_0) e^{-q (a_t - a_0)} (9).
-    """
+    """A theorem from a point on: `why` it is silent, else empty; level a_0 against A.
+    Then |W_t - a_t V - rho_perp - omega_inf| <= K (1 + a_t - a_0) e^{-q (a_t - a_0)}
+    (9)."""
 
     why: str
     level: float

@@ -65,11 +65,9 @@ DIRECTIONS: dict[str, Any] = {"NGD": _unit, "Signum": torch.sign, "Muon": _polar
 
 
 class _ByMatrix(torch.optim.Optimizer):
-    """M <- M - rate D(m) on the matrices of the blocks, Adam at REST_RATE on all else.
-
-    m a mean of gradients of MOMENTUM, D by DIRECTIONS; W_Q, W_K and W_V, in one parameter
-    (3d, d), are three matrices. ValueError for an unknown rule or rate.
-    """
+    """M <- M - rate D(m) on the blocks' matrices, m a mean of gradients (MOMENTUM), D
+    of DIRECTIONS, W_Q, W_K, W_V apart; Adam at REST_RATE on all else. ValueError: rule,
+    rate."""
 
     def __init__(self, model: VisionTransformer, rule: str, rate: float):
         if rule not in DIRECTIONS or not 0 < rate < math.inf:

@@ -132,10 +132,8 @@ def _run(law, steps, decades=1, step=None):
 
 
 def study(seeds: Sequence[int], count: int, steps: int, step: float | None = None):
-    """Problems with `count` tight pairs without a dual, trained: kept, refused.
-
-    step: of NGD, default half of the longest, at most ||W_mm||.
-    """
+    """Problems with `count` tight pairs without a dual, trained: kept, refused. step:
+    of NGD, default half of the longest, at most ||W_mm||."""
 
     def study_seed(seed):
         if count == 1:

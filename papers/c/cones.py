@@ -208,11 +208,9 @@ def lemma27(selection: Selection, steps: Steps) -> Claim:
 
 
 def lemma28(selection: Selection, D: np.ndarray, mu: np.ndarray) -> Claim:
-    """Started in a thinner cone, D (runs, k) stays within the cone of mu (runs,), our constant.
-
-    Over the runs whose mu is above `RESOLVED`; NaN, so that it does not hold, where none is or the
-    median run's D hardly moves. Its remark tells the last D over the first.
-    """
+    """From a thinner cone D (runs, k) stays in that of mu (runs,) (our constant), over
+    runs of mu above RESOLVED; NaN where none is or D hardly moves. The remark: last D
+    over first."""
     wide = mu > RESOLVED
     course, largest = D[wide, -1] / D[wide, 0], np.nan
     if wide.any() and np.median(np.abs(course - 1)) > MOVED:

@@ -24,9 +24,7 @@ def divergences(
     histories: Histories, same, by_q, judged: Mapping[str, Claim], caption: str
 ) -> Figure:
     """Divergence of every run from every SVM, (p, q); below: the paper's reading.
-
-    Hollow are the means of other code; claims by id.
-    """
+    Hollow are the means of other code; claims by id."""
     figure, axes = plots.panels(2, len(histories), height=2.0)
     rows = ((same, "same tokens for all SVMs"), (by_q, "each SVM its own tokens"))
     for row, (table, reading) in zip(axes.reshape(2, -1), rows, strict=True):

@@ -50,10 +50,8 @@ def _selections(sizes: Sizes, p: float) -> cones.Selection:
 
 
 def _inequalities(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Lemmas 12-15 on random matrices and numbers, many zero or tiny, and where attained.
-
-    Measured: the smallest ratio larger / smaller side over all EXPONENTS.
-    """
+    """Lemmas 12-15 on random matrices and numbers, many zero or tiny, and where
+    attained. Measured: the smallest ratio larger / smaller side over all EXPONENTS."""
     draw, count, size, ratios = stream(0, "draws"), sizes.draws, 16, {}
     x, y = np.sort(10 ** draw.uniform(-3, 3, (2, count)), 0)[::-1]
     x, y = np.append(x, [1.0, 1.0]), np.append(y, [1 - 1e-6, 1e-9])  # nearly equal, nearly zero

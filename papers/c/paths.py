@@ -42,11 +42,8 @@ def _log_gap_and_gradient(tokens, W):
 
 
 def solve(tokens: TokenSet, p: float, radii, starts) -> tuple[np.ndarray, np.ndarray]:
-    """W_R (k, d, d_z) and log(L(W_R) - L*) (k,) for ascending `radii` (k,), first run.
-
-    The best from every start (starts, d, d_z) and from the solution for the radius before, on the
-    sphere ||W||_{p,p} = R, where the minimum lies as long as growing helps.
-    """
+    """W_R (k, d, d_z), log(L(W_R) - L*) (k,) for ascending `radii` (k,), first run, on
+    ||W||_{p,p} = R: the best from all starts (starts, d, d_z) and the radius before."""
     path, gaps = [], []
 
     def function(w):
@@ -76,11 +73,9 @@ def _candidates(tokens, p):
 
 
 def solve_jointly(tokens: TokenSet, p: float, multiples) -> tuple[np.ndarray, np.ndarray]:
-    """v (k, d) and W (k, d, d_z) of the first run for r = m ||v_mm||, R = m ||W_mm||, m ascending.
-
-    v and W in turn, from every selection's pair of solutions; the smallest loss is kept. W's turn
-    works on log(L - L*), which is exact where L itself no longer sees W.
-    """
+    """v (k, d), W (k, d, d_z) of the first run, r = m ||v_mm||, R = m ||W_mm||, m
+    ascending: v and W in turn from every selection's solutions, the least loss; W's
+    turn on log(L - L*)."""
     pairs, path = _candidates(tokens, p), []
     for m in multiples:
         r, R = (m * solution.norm[0] for solution in pairs[0])

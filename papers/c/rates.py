@@ -28,10 +28,8 @@ def part(tokens: TokenSet, runs: np.ndarray) -> TokenSet:
 
 
 def relative_rule(start: np.ndarray, p: float, relative_step: float) -> MirrorRule:
-    """Normalised lp-AttGD whose first step is this share of ||nabla psi(W_0)||, median over runs.
-
-    W_0 = `start` (runs, d, d_z). ||W||^{p-1} then grows alike for every p.
-    """
+    """Normalised lp-AttGD whose first step is this share of ||nabla psi(W_0)||, W_0 =
+    `start` (runs, d, d_z), median over runs: ||W||^{p-1} grows alike for all p."""
     size = np.median((np.abs(start) ** p).sum((1, 2)) ** ((p - 1) / p))
     return MirrorRule(p, relative_step * size)
 
@@ -39,11 +37,8 @@ def relative_rule(start: np.ndarray, p: float, relative_step: float) -> MirrorRu
 def from_cone(
     selection: Selection, mu, multiple, steps, step=0.02, draws=1, seed=0, change=lambda rule: rule
 ) -> tuple[MirrorHistory, TokenSet]:
-    """Train from random starts with D = mu and ||W_0|| = multiple ||W_mm||, `draws` a run.
-
-    By `relative_rule`, as `change` makes it. The history is of draws x runs, run after run within a
-    draw; with it the runs' data, repeated likewise.
-    """
+    """Train from `draws` random starts a run, D = mu, ||W_0|| = multiple ||W_mm||, by
+    `relative_rule` as `change` makes it: history and data of draws x runs."""
     solution, runs = selection.solution, len(selection.direction)
     directions = on_the_edge(selection, np.full(runs, mu), draws, seed)
     W = directions * (multiple * solution.norm)[:, None]

@@ -33,11 +33,8 @@ def random_matrices(tokens: TokenSet, draws: int) -> np.ndarray:
 
 
 def lemma16(tokens: TokenSet, matrices: np.ndarray, off: float = 0.0) -> list[Claim]:
-    """L_min <= L(W) <= L_max, the loss of each sample's best and worst score (our constant).
-
-    At `matrices` (m, runs, d, d_z), and far along the SVMs of the best and the worst tokens, where
-    they are attained. off: by what share both constants are wrong.
-    """
+    """L_min <= L(W) <= L_max, of each sample's best and worst score (our constant), at
+    `matrices` (m, runs, d, d_z), and far along both SVMs; off: the constants' error."""
     scores = attention.scores(tokens, tokens.u)
     ends = scores.max(-1), scores.min(-1)
     smallest, largest = (np.exp(attention.log_loss(end, "logistic")).mean(-1) for end in ends)
@@ -117,10 +114,8 @@ def lemma12(W, p):
 
 
 def lemma13(first, second, p):
-    """||W_1 - W_2||_{p,p}^p / (p 2^p) <= D_psi(W_1, W_2) where ||W_1||_{p,p} = ||W_2||_{p,p} = 1.
-
-    For p >= 2; the smaller side is (p-1)/2 ||W_1 - W_2||_F^2 for p < 2 (our constant).
-    """
+    """||W_1 - W_2||_{p,p}^p / (p 2^p) <= D_psi(W_1, W_2) of unit W_1, W_2, p >= 2; for
+    p < 2 the smaller side is (p-1)/2 ||W_1 - W_2||_F^2 (our constant)."""
     apart = first - second
     bound = norm(apart, p) ** p / (p * 2**p) if p >= 2 else (p - 1) / 2 * norm(apart, 2) ** 2
     return bound, bregman(first, second, p)
@@ -157,11 +152,8 @@ def lemma4(steps: Steps) -> Claim:
 
 
 def step_claims(steps: Steps) -> list[Claim]:
-    """Lemmas 22, 24 and 25 at every step.
-
-    22 and 24 by their slack over the last term. Lemma 25: eta (L - L+) over <nabla psi(W) - nabla
-    psi(W+), W - W+>, which a small eta brings to 1; minus infinity where L rises anywhere.
-    """
+    """Lemmas 22 and 24 by their slack over the last term; 25: eta (L - L+) over <nabla
+    psi(W) - nabla psi(W+), W - W+>, 1 for small eta; -inf where L rises."""
     W, later, gradient, eta, p = steps.W, steps.later, steps.gradient, steps.eta, steps.p
     size, (before, after) = norm(W, p), steps.losses
     work, growth = _lemma22(W, later, gradient, eta, p)

@@ -20,10 +20,8 @@ _KINDS = (o.ENTRYWISE, o.SPECTRAL, o.ADAPTIVE, o.SIGN)
 
 @dataclass(frozen=True, repr=False)
 class _FactoredPath(training.Path):
-    """A path of W = K Q^T, with K (runs, k, d, m) and Q (runs, k, d_z, m).
-
-    "stalled" also where no factor moves, as from K = Q = 0.
-    """
+    """A path of W = K Q^T, with K (runs, k, d, m) and Q (runs, k, d_z, m). "stalled"
+    also where no factor moves, as from K = Q = 0."""
 
     K: Any = None
     Q: Any = None

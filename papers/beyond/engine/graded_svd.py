@@ -46,11 +46,9 @@ class Space(NamedTuple):
 
 @numba.njit
 def expand(vector, basis, rank, coefficients):
-    """Coordinates of `vector`, overwritten, in the first `rank` rows of basis; the new rank.
-
-    A new row where it leaves them. Orthogonalised twice, which is enough. Where
-    `coefficients` is empty they are not wanted.
-    """
+    """Coordinates of `vector`, overwritten, in the first `rank` rows of basis, or
+    nowhere if `coefficients` is empty; the new rank, with a row where it leaves
+    them."""
     coefficients[:] = 0.0
     length = math.sqrt(dot(vector, vector))
     for _ in range(2):
@@ -78,11 +76,8 @@ def descending(values):
 
 @numba.njit
 def _factorise(graded, z, s):
-    """Fill s up to R; returns C's columns from large to small, and `made`.
-
-    Column c of C stands for row c of of_z with the factor e^{scale_c}; those that are zero
-    leave. made: how many rows of of_c each column and those before it made.
-    """
+    """Fill s up to R; C's columns from large to small, without zeros, column c for row
+    c of of_z with the factor e^{scale_c}; `made`: rows of of_c made so far."""
     n, rank = graded.logs.size, 0
     order = descending(graded.logs)
     for k in range(n):
@@ -119,10 +114,8 @@ def _factorise(graded, z, s):
 
 @numba.njit
 def jacobi(A, V, count, width):
-    """Rotate the rows A (count, width) until they are orthogonal; V the rotations: A = V A_0.
-
-    A row that keeps less than VANISHED of its length depends on others and becomes zero.
-    """
+    """Rotate the rows A (count, width) until orthogonal; V the rotations: A = V A_0. A
+    row that keeps less than VANISHED of its length becomes zero."""
     length = np.zeros(count)
     for c in range(count):
         for k in range(count):

@@ -201,11 +201,9 @@ def _record(problem, lanes, graded, G, W, path, logs):
 
 @numba.njit(nogil=True, cache=True)
 def run_job(problem, rule, times, W, path, logs, s, sources=SOURCES):
-    """Train one run: W (d, d_z) is moved in place; returns (status, last iteration).
-
-    times (k,); filled at each: path (k, d, d_z) and logs (k, 2), log(L - L*) and log ||grad
-    L||; s: a State. A run stalls where the gradient of every sample is zero.
-    """
+    """Train W (d, d_z), moved in place; (status, last iteration), "stalled" at zero
+    gradients. At times (k,) it fills path (k, d, d_z), logs (k, 2) of log(L - L*), log
+    ||grad L||."""
     n, _, d = problem.delta.shape
     lanes, image, w = _lanes(problem), np.zeros(d), s.whole
     answers = lanes.lane[softmax.ANSWER]
@@ -271,10 +269,8 @@ def _move_factor(factor, D, step):
 
 @numba.njit(nogil=True, cache=True)
 def run_factors(problem, rule, times, K, Q, K_path, Q_path, logs, of_K, of_Q, sources=SOURCES):
-    """Train W = K Q^T by its factors, moved in place; returns (status, last iteration).
-
-    times (k,); filled at each: K_path (k, d, m), Q_path (k, d_z, m), logs (k,), log(L - L*).
-    """
+    """Train W = K Q^T by factors moved in place; (status, last iteration). At times
+    (k,) it fills K_path (k, d, m), Q_path (k, d_z, m), logs (k,), log(L - L*)."""
     n, _, d = problem.delta.shape
     lanes, image, scales, record = _lanes(problem), np.zeros(d), np.zeros((2, n)), 0
     graded = Graded(np.zeros((n, d)), np.full(n, -math.inf))

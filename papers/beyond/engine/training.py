@@ -127,11 +127,9 @@ _ARRAYS = [field.name for field in fields(Path)]
 def train_kept(
     tokens: TokenSet, optimisers: Mapping[str, Optimiser], steps, record, folder: File
 ) -> dict[str, Path]:
-    """What `train` returns from W_0 = 0, each run of each rule in a file under `folder`.
-
-    Its name is a hash of the run's tokens, rule, horizon, records and of the loop's code; a
-    file that cannot be read is made again. OSError where none can be written.
-    """
+    """What `train` returns from W_0 = 0, each run in a file under `folder` named by a
+    hash of its tokens, rule, horizon, records and the loop's code. OSError where none
+    can be written."""
     runs = range(len(tokens.X))
     jobs = [(run, name) for name in optimisers for run in runs]
 
