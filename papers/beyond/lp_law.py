@@ -82,7 +82,7 @@ class _LpLaw:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LpRun:
+class _LpRun:
     """A run beside its law: norm ||W||_p, error sqrt(2 D) at late records, (k,)."""
 
     law: _LpLaw
@@ -107,7 +107,7 @@ def _run(law, size, steps, start=None):
     require(moved <= REST, "offsets at rest", moved, reason)
     law.check_resolved(level[0])
     error = np.sqrt(2 * history.divergence(law.solution.W)[0].clip(0))
-    return LpRun(law=law, started=start is not None, norm=history.norm[0], error=error)
+    return _LpRun(law=law, started=start is not None, norm=history.norm[0], error=error)
 
 
 def _problem(seed: int) -> TokenSet:
@@ -127,7 +127,7 @@ def study(seeds: Sequence[int], p: float, size: float, steps: int, std: float = 
     return [run for pair in kept for run in pair], refused
 
 
-def lp_claims(runs: Sequence[LpRun]) -> list[Claim]:
+def lp_claims(runs: Sequence[_LpRun]) -> list[Claim]:
     """Exponent and constant for each p and kind of start, worst run."""
     rows = []
     for p, started in dict.fromkeys((r.law.p, r.started) for r in runs):

@@ -373,8 +373,7 @@ def _switches(axis, crossings, end):
 
 
 def bent(powers, zero, zeros, left, steps) -> Figure:
-    """l_p errors over ||W||; duals at zero; what lies off the span; steps. Of LpRuns,
-    of ZeroDualsRuns with one idle pair and with more, of Left and of Settled."""
+    """l_p errors over ||W||; duals at zero (one, several); what lies off the span; steps."""
     figure, (error, offset, outside, moves) = plots.panels(2, 2, height=2.9)
     ends, solid = [], []
     for p in dict.fromkeys(r.law.p for r in powers):
