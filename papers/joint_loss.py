@@ -8,13 +8,12 @@ of size n(2T-1), whatever the dimension.
 import numpy as np
 
 from lib import attention
-from lib.attention import coordinates
-from lib.attention.token_sets import TokenSet
+from lib.attention import TokenSet, coordinates
 from lib.dynamics.history import History
 
 
 def opt_scores(history: History, tokens: TokenSet) -> np.ndarray:
-    """y_i u^T x_{i,opt} at every record, (runs, k, n); tokens in minimal coordinates."""
+    """y_i u^T x_{i,opt} at every record, (runs, k, n); minimal coordinates."""
     scores = [attention.scores(tokens, history.head(k)) for k in range(history.iterations.size)]
     return np.take_along_axis(np.stack(scores, 1), tokens.opt[:, None, :, None], -1)[..., 0]
 

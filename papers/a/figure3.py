@@ -49,7 +49,7 @@ def measured(history: History, tokens: TokenSet, head: MaxMargin, t: int) -> dic
 
 
 def against_reference(values: dict[int, dict]) -> list[Claim]:
-    """Medians of `values` {iteration: measured(...)} are REFERENCE's, up to 1.5 times."""
+    """Medians of `values` {iteration: measured(...)}, within 1.5 times REFERENCE."""
     made, times = [], ", ".join(map(str, REFERENCE))
     for place, name in enumerate(values[min(REFERENCE)]):
         ratios = [np.median(values[t][name]) / known[place] for t, known in REFERENCE.items()]

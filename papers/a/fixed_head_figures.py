@@ -39,7 +39,7 @@ def _slope(ngd: History) -> float:
 
 
 def fastest(histories: Mapping[str, History]) -> Claim:
-    """Polyak's rule is the first at the dotted level of the loss gap: ratio of iterations."""
+    """Polyak's rule is first at the dotted level of the loss gap: its iterations over others'."""
     compared = {rule: histories[rule] for rule in FIRST}
     return fixed_head.fastest_at_first(compared, "Polyak", THRESHOLD)
 
@@ -100,7 +100,7 @@ def numbers(histories: Mapping[str, History], target: MaxMargin) -> dict:
 
 
 def decade_exponents(histories: Mapping[str, History], steps: int) -> dict[str, np.ndarray]:
-    """Direction error's exponent in t by decade from t = 10 on, {rule: (runs, decades)}."""
+    """Direction error's exponent by decade from t = 10, {rule: (runs, decades)}."""
     decades = 10 ** np.arange(1, int(np.log10(steps)))
     slope = lambda history, t: fits.exponent(history, "W_mm", since=t, until=10 * t)
     return {
@@ -119,7 +119,7 @@ def horizon_claims(last: Mapping[str, np.ndarray]) -> list[Claim]:
 def draw_horizon(
     histories: Mapping[str, History], plain_error: Sequence[float], caption: str
 ) -> Figure:
-    """Error, beside that in plain float64 (steps,); missing weight; exponent by decade."""
+    """Error, and in plain float64 (steps,); missing weight; exponent by decade."""
     figure, (error, weight, rate) = plots.panels(1, 3, height=3.0)
     steps = int(next(iter(histories.values())).iterations[-1])
     slopes, middle = decade_exponents(histories, steps), 10 ** np.arange(1.5, int(np.log10(steps)))

@@ -44,19 +44,15 @@ def head_margin(history: History, tokens: TokenSet, head: MaxMargin) -> np.ndarr
 def path_exponent(
     history: History, values: np.ndarray, decay: float, since: float, skipped: int = 0
 ) -> np.ndarray:
-    """The a of values (runs, k) ~ (S_t - skipped)^a over t >= since, steps (t+1)^-decay; (runs,).
-
-    skipped: 1 where the first step, of length one, does not count.
-    """
+    """The a of values (runs, k) ~ (S_t - skipped)^a, t >= since, steps (t+1)^-decay;
+    (runs,). skipped: 1 where the first step, of length one, does not count."""
     late = history.iterations >= since
     return log_slope(path_sum(history.iterations[late], decay) - skipped, values[:, late])
 
 
 def growth(history: History, rule: str, decay: float, since: float, bound: str = "") -> list[Claim]:
-    """-log L, ||W|| and ||u|| grow like S_t with steps (t+1)^-decay: their exponents in S_t.
-
-    Over t >= since. W's first step does not count: the head is zero or random there.
-    """
+    """-log L, ||W||, ||u|| grow like S_t with steps (t+1)^-decay: exponents in S_t, t
+    >= since. W's first step does not count: the head is zero or random there."""
     made, series = [], {"-log L": -history.log_gap, "||W||": history.norm}
     for name, values in (series | {"||u||": history.head_norm}).items():
         skipped = int(name == "||W||")
@@ -138,11 +134,9 @@ def lemma13(history: History, tokens: TokenSet, since: float) -> list[Claim]:
 
 
 def lemma3(history: History, tokens: TokenSet, head: MaxMargin) -> list[Claim]:
-    """Along Eq. 13: ||grad_u L|| >= c gamma* L, and L on a step is at most C times L before it.
-
-    c = 1/2 and C = 1 + 1e-9 (our constants: the loss does not rise). The third bound, on the
-    curvature, has so much room that no row of it could fail.
-    """
+    """Along Eq. 13: ||grad_u L|| >= c gamma* L, and L on a step is at most C times L
+    before it; c = 1/2, C = 1 + 1e-9 (our constants: the loss does not rise). No row of
+    the third bound could fail."""
     gradient = _gradient_over_loss(history, head).min()
     segment = _on_segments(history, tokens)[:, 1:].max()
     return [claim("lemma3.gradient", gradient), claim("lemma3.segment", segment)]

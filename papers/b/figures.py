@@ -11,12 +11,11 @@ from matplotlib.figure import Figure
 
 from lib.companion import plots
 from papers import pieces
-from papers.b.experiments import factor_effect
+from papers.b.experiments import Excess, factor_effect
 from papers.b.scaling import Floors
 from papers.fits import first_below
 
 OPTIMISERS = ("Algorithm 1", "two-sided", "SGD", "Adam", "Muon", "SOAP", "Shampoo")
-Excess = Mapping[str, np.ndarray]
 
 
 def _time_axis(axis, title: str, steps: int) -> None:
@@ -27,7 +26,7 @@ def _time_axis(axis, title: str, steps: int) -> None:
 
 
 def _last(axis, excess: Excess, worst: bool = False) -> None:
-    """At the right of the panel each rule's median and worst excess at the end, in per cent."""
+    """Right of the panel each rule's median and worst last excess, in per cent."""
     labels = []
     for name, values in excess.items():
         end = np.median(values[:, -1])
@@ -62,7 +61,7 @@ def against_sgd(
 def ablation(
     recorded: np.ndarray, excess: Excess, conditions: np.ndarray, times: Mapping[str, np.ndarray]
 ) -> Figure:
-    """Every combination of the parts; `times` by rule against `conditions`, (floors, seeds)."""
+    """All combinations of parts; `times` by rule over `conditions`, (floors, seeds)."""
     steps = recorded[-1]
     figure, axes = plots.panels(1, 3, height=2.7)
     parts = {"": "neither", ", P": "P only", ", R": "R only", ", P, R": "P and R"}
@@ -92,17 +91,11 @@ def ablation(
 
 
 def scaling(
-    sizes: Sequence[int],
-    floors: Floors,
-    start: tuple[Sequence[int], np.ndarray],
-    bias: np.ndarray,
-    exponents: Mapping[str, tuple[float, float]],
+    sizes: Sequence[int], floors: Floors, start: tuple, bias: np.ndarray, exponents: Mapping
 ) -> Figure:
-    """Theorem 2: the oracle's descent for each n, its floor, and two powers of n.
-
-    `start`: sample sizes (m,) and distances of spectral starts (repeats, m); `bias` (repeats,
-    sizes); `exponents` (value, standard error) of "floor", "start" and "bias".
-    """
+    """Theorem 2: the oracle's descent for each n, its floor, two powers of n. `start`:
+    sizes (m,), distances (repeats, m); `bias` (repeats, sizes); `exponents` with
+    errors, of "floor", "start" and "bias"."""
     figure, (path, bottom, powers) = plots.panels(1, 3, height=2.6)
     ends = []
     for j, colour in enumerate(seaborn.color_palette("viridis", len(sizes))):
@@ -146,7 +139,7 @@ def scaling(
 def optimisers(
     recorded: np.ndarray, excess: Excess, step_sizes: Mapping[str, float], step_size: float
 ) -> Figure:
-    """Every optimiser at its best step, by default `step_size`; iterations to within 10 %."""
+    """Optimisers at their best steps, else `step_size`; iterations to within 10 %."""
     steps = recorded[-1]
     figure, (path, reached) = plots.panels(1, 2, height=3.1)
     needed = {name: first_below(recorded, excess[name], 0.1) for name in OPTIMISERS}

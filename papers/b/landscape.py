@@ -78,7 +78,7 @@ def _excess(problem, Z):
 def minima(
     problem: Regression, points: np.ndarray, distance: float, named: Regression
 ) -> list[Claim]:
-    """Theorem 1.2: `points` Z_Q have no excess, no R; a `search` ended `distance` away."""
+    """Theorem 1.2: `points` Z_Q have no excess, no R; `search` ended `distance` off."""
     A, B = points[:, : named.k], points[:, named.k :]
     scale = regression.excess_loss(named, 0 * A[0], 0 * B[0])
     excess = regression.excess_loss(named, A, B).max() / scale
@@ -104,10 +104,8 @@ def lemma1(problem: Regression, off: float = 0.0) -> list[Claim]:
 
 
 def largest_self_logit(problem: Regression, starts: int = 6) -> float:
-    """The largest lambda_max(sym(Sigma^{1/2} B Sigma^{1/2})) on the manifold, over sigma_1^{1/2}.
-
-    By L-BFGS on the skew matrix of the rotation R = R_0 e^S, from random R_0.
-    """
+    """The largest lambda_max(sym(Sigma^{1/2} B Sigma^{1/2})) of the manifold over
+    sigma_1^{1/2}, by L-BFGS on S, R = R_0 e^S, from random R_0."""
     space, d, root = manifold.of(problem), problem.d, problem.root
     rng, (i, j) = seeds.stream(0, "draws"), np.triu_indices(problem.d, 1)
     largest = -np.inf
@@ -196,10 +194,9 @@ def one_point(worst: dict[str, np.ndarray], off: float = 0.0) -> list[Claim]:
 
 
 def descent_ratio(problem: Regression, norm: str, draws: int) -> float:
-    """Lemma 2: the largest (L_reg(Z) - min) / (beta/2 ||Z - Z_pi||^2) within the radius.
-
-    Over random Z; in "left_right" with the best beta, and over the Z that attains it.
-    """
+    """Lemma 2: the largest (L_reg(Z) - min) / (beta/2 ||Z - Z_pi||^2) of random Z
+    within the radius; in "left_right" with the best beta, and over the Z that attains
+    it."""
     space, rng = manifold.of(problem), seeds.stream(1, "draws")
     constants, tried = space.constants(norm), []
     for fraction in rng.uniform(0.05, 1, draws):

@@ -17,10 +17,8 @@ LABELS |= {"l_1": r"$\ell_1$", "l_3": r"$\ell_3$", "l_inf": r"$\ell_\infty$"}
 
 
 def dumbbells(rows: Mapping[str, Row], reached: Mapping[str, Ratios]) -> Figure:
-    """A line per rule, by predicted norm: its ratio there, and the best median of the others.
-
-    A bar is the range over runs; a name in grey was predicted to stay below 0.99.
-    """
+    """By rule its ratio in the norm predicted, and the best median of the others; bars:
+    range over runs; grey names: predicted to stay below 0.99."""
     order = sorted(rows, key=lambda name: column(rows[name].highest))
     figure, (axis,) = plots.panels(1, 1, height=1.1 + 0.16 * len(rows))
     worst = []
@@ -82,15 +80,10 @@ def convergence(panels: Mapping[str, Mapping[str, Ratios]], norms: Mapping[str, 
 
 
 def memory(
-    memories: Sequence[float],
-    by_memory: Sequence[Ratios],
-    epsilons: Sequence[float],
-    by_epsilon: Sequence[Ratios],
-    by_batch: Mapping[str, Mapping[int, Ratios]],
-    norms: Mapping[str, str],
+    memories, by_memory: Sequence[Ratios], epsilons, by_epsilon: Sequence[Ratios], by_batch, norms
 ) -> Figure:
     """Adam's ratio in three norms against beta_2 (epsilon 0) and epsilon; every rule's in its norm
-    against the samples a step."""
+    against the samples a step, `by_batch` {rule: {samples: Ratios}}, `norms` {rule: norm}."""
     figure, axes = plots.panels(1, 3, height=2.9)
     forgotten = [1 - beta for beta in memories]
     evenly, sign = range(len(epsilons)), plots.look("l_inf").colour
@@ -120,10 +113,7 @@ def memory(
 
 
 def used(
-    ends: Mapping[str, AtRest],
-    own: Mapping[str, np.ndarray],
-    by_rule: Mapping[str, Ratios],
-    share: Mapping[tuple[str, int], float],
+    ends: Mapping[str, AtRest], own: Mapping, by_rule: Mapping[str, Ratios], share: Mapping
 ) -> Figure:
     """Shortfall under decay off the law; other tokens; own norms beside others."""
     figure, axes = plots.panels(1, 3, height=2.9)

@@ -28,15 +28,7 @@ PER_SAMPLE = "arXiv 2510.26303 for linear models"  # Baek, Song and Yun
 RESCALING = "arXiv 2311.14387 for linear models"  # Wang, Min and Wu
 MIRROR = "paper C for attention"
 TENTH = 119_378  # the first record of a run of 10^6 steps beyond a tenth of them
-GAMMA = {
-    "l_1": 0.067,
-    "nuclear": 0.19,
-    "Frobenius": 0.34,
-    "l_3": 0.64,
-    "spectral": 0.65,
-    "l_inf": 2.3,
-    "head-wise": 0.8,
-}
+GAMMA = dict(zip(NORMS, (0.067, 0.19, 0.34, 0.64, 0.65, 2.3, 0.8)))
 
 
 @dataclass(frozen=True)
@@ -108,7 +100,7 @@ def rows() -> dict[str, Row]:
 
 
 def growing_rows() -> dict[str, Row]:
-    """Steepest descents with steps like t^{1/2}: margins grow by 1 and more from 2,500 on."""
+    """Steepest descents, steps like t^{1/2}: margins grow by 1 a step from 2,500 on."""
     kept = lambda row: "Frobenius" if row.reached == "Frobenius" else None
     return {
         name: replace(row, reached=kept(row), longest=TENTH, source=OURS)
@@ -215,7 +207,7 @@ def _norm_reached(name, row, ratios):
 
 
 def ranked(last: np.ndarray, norms: Sequence[str], norm: str) -> tuple[float, str]:
-    """Share of runs whose largest ratio in `last` (runs, norms) is in `norm`; where others are."""
+    """Share of runs with the largest of `last` (runs, norms) in `norm`; others' norms."""
     largest = last[np.isfinite(last).all(1)].argmax(1)
     nearest_to = " and ".join(norms[k] for k in np.unique(largest)) or "no norm"
     return (largest == norms.index(norm)).sum() / len(last), nearest_to

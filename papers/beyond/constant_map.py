@@ -28,7 +28,7 @@ OVERTAKEN = 4.0  # times the score crossing: as far as the switch is looked for
 
 
 def _tilted(seed, amount):
-    """Class means, `amount` times a random unit vector added to the head: scores differ."""
+    """Class means; the head has `amount` x a random unit vector: scores differ."""
     data = tokens.class_mean_tokens(seed, **BASE)
     extra = stream(seed, "tilt").standard_normal(data.u.shape)
     return replace(data, u=data.u + amount * extra / np.linalg.norm(extra))

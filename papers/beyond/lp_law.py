@@ -63,7 +63,7 @@ class _LpLaw:
         self.fastest = float(np.linalg.eigvalsh(off)[-1])
 
     def cycling_step(self, at: int) -> float:
-        """The eta, ||W||_p = (eta t)^{1/(p-1)}, whose margins rise by 2/fastest there."""
+        """The eta, of ||W||_p = (eta t)^{1/(p-1)}, by which margins rise by 2/fastest."""
         size = 2 * (self.p - 1) * at * self.solution.norm[0] / self.fastest
         return float(size ** (self.p - 1) / at)
 
@@ -73,7 +73,7 @@ class _LpLaw:
         return margins - margins.mean(1, keepdims=True)
 
     def check_resolved(self, level: float) -> None:
-        """Raise PremiseFails: the residual is on entries less than ten times it, p != 2."""
+        """PremiseFails where entries of less than ten times it hold the residual, p != 2."""
         share = self.share[self.relative > 0.1 * level].sum()
         needed = np.log10(self.relative.max() / (0.1 * level))
         reason = f"entries near zero hold {share:.2g} of the residual: ||W|| 10^{needed:.1f} longer"
@@ -82,7 +82,7 @@ class _LpLaw:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LpRun:
+class _LpRun:
     """A run beside its law: norm ||W||_p, error sqrt(2 D) at late records, (k,)."""
 
     law: _LpLaw
@@ -107,7 +107,7 @@ def _run(law, size, steps, start=None):
     require(moved <= REST, "offsets at rest", moved, reason)
     law.check_resolved(level[0])
     error = np.sqrt(2 * history.divergence(law.solution.W)[0].clip(0))
-    return LpRun(law=law, started=start is not None, norm=history.norm[0], error=error)
+    return _LpRun(law=law, started=start is not None, norm=history.norm[0], error=error)
 
 
 def _problem(seed: int) -> TokenSet:
@@ -127,7 +127,7 @@ def study(seeds: Sequence[int], p: float, size: float, steps: int, std: float = 
     return [run for pair in kept for run in pair], refused
 
 
-def lp_claims(runs: Sequence[LpRun]) -> list[Claim]:
+def lp_claims(runs: Sequence[_LpRun]) -> list[Claim]:
     """Exponent and constant for each p and kind of start, worst run."""
     rows = []
     for p, started in dict.fromkeys((r.law.p, r.started) for r in runs):

@@ -75,11 +75,7 @@ class MarginLaw(Shapes):
 
 
 def margin_law(
-    tokens: TokenSet,
-    solution: MaxMargin,
-    selected: np.ndarray | None = None,
-    loss: str = "exponential",
-    log_slopes: np.ndarray | None = None,
+    tokens: TokenSet, solution: MaxMargin, selected=None, loss="exponential", log_slopes=None
 ) -> MarginLaw:
     """The law for runs that end in `solution`, the Frobenius token SVM of `selected`.
 

@@ -26,7 +26,7 @@ def _slope_bounds(lo, hi, loss):
 
 
 class Local:
-    """One run's selection (1, n) as the theorem sees it: m pairs, k coordinates of a span."""
+    """One run's selection (1, n) for the theorem: m pairs, k coordinates of a span."""
 
     def __init__(self, tokens: TokenSet, law: MarginLaw, selected: np.ndarray, loss: str):
         self.A = A = features(gram(tokens, selected)[0])  # (m, k) the A_m
@@ -116,10 +116,9 @@ class Local:
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """A theorem applied from a point on: `why` it is silent, else empty; level a_0 against A.
-
-    From there |W_t - a_t V - rho_perp - omega_inf| <= K (1 + a_t - a_0) e^{-q (a_t - a_0)} (9).
-    """
+    """A theorem from a point on: `why` it is silent, else empty; level a_0 against A.
+    Then |W_t - a_t V - rho_perp - omega_inf| <= K (1 + a_t - a_0) e^{-q (a_t - a_0)}
+    (9)."""
 
     why: str
     level: float
@@ -170,7 +169,7 @@ def _constants(problem, rule, x, omega, tau, everywhere=False):
 
 
 def prove(problem: Local, rule: GradientRule, g: np.ndarray, everywhere: bool = False) -> Proof:
-    """The theorem without momentum, from margins g on; everywhere: sigma-bar < 8/D^2."""
+    """Without momentum, from margins g on; everywhere: sigma-bar < 8/D^2."""
     level, x, omega = problem.split(g)
     foreign = rule.momentum or rule.kind == CUSTOM or rule.decay > 1
     if why := _silent(problem, rule, foreign):

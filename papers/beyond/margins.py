@@ -23,7 +23,7 @@ def selection(history: History, opt: np.ndarray, k: int = -1) -> np.ndarray:
 
 
 def relative_margins(history: History, opt: np.ndarray, selected: np.ndarray) -> np.ndarray:
-    """The selected token's logit less the others' at every record, (runs, k, n, T-1)."""
+    """The selected token's logit less others' at every record, (runs, k, n, T-1)."""
     runs, count, n, S = history.margins.shape
     logits = np.zeros((runs, count, n, S + 1))  # relative to the opt token
     place = np.broadcast_to(coordinates.others(opt, S + 1)[:, None], history.margins.shape)

@@ -22,8 +22,7 @@ from lib.companion.claims import Claim, judged
 from lib.data import images
 from lib.networks import VisionTransformer
 from lib.seeds import stream
-from lib.training import loop
-from lib.training.batches import Batches
+from lib.training import Batches, loop
 from lib.training.study import TUNING_SEED
 from papers import verdicts
 from papers.beyond import atlas
@@ -66,11 +65,9 @@ DIRECTIONS: dict[str, Any] = {"NGD": _unit, "Signum": torch.sign, "Muon": _polar
 
 
 class _ByMatrix(torch.optim.Optimizer):
-    """M <- M - rate D(m) on the matrices of the blocks, Adam at REST_RATE on all else.
-
-    m a mean of gradients of MOMENTUM, D by DIRECTIONS; W_Q, W_K and W_V, in one parameter
-    (3d, d), are three matrices. ValueError for an unknown rule or rate.
-    """
+    """M <- M - rate D(m) on the blocks' matrices, m a mean of gradients (MOMENTUM), D
+    of DIRECTIONS, W_Q, W_K, W_V apart; Adam at REST_RATE on all else. ValueError: rule,
+    rate."""
 
     def __init__(self, model: VisionTransformer, rule: str, rate: float):
         if rule not in DIRECTIONS or not 0 < rate < math.inf:
@@ -158,18 +155,11 @@ def tuned(setting: Setting, data, rates: Mapping[str, Sequence[float]], last: in
 
 @dataclass(frozen=True)
 class _MarginReading:
-    """Of (layers, heads): ratio (..., NORMS), margins, factors (..., d_h, d)."""
+    """Of (layers, heads): ratio (..., NORMS), quantile of margins, W (..., d, d)."""
 
     ratio: np.ndarray
     quantile: np.ndarray
-    least: np.ndarray
-    K: np.ndarray
-    Q: np.ndarray
-
-    @property
-    def W(self) -> np.ndarray:
-        """W_K^T W_Q / sqrt(d_h), (layers, heads, d, d)."""
-        return _product(self.K, self.Q)
+    W: np.ndarray
 
 
 Readings = Mapping[str, Sequence[_MarginReading]]  # by rule, one a seed
@@ -209,16 +199,14 @@ def read(
     layers, d, _ = Q.shape
     K, Q = (factor.reshape(layers, heads, d // heads, d) for factor in (K, Q))
     W = _product(K, Q)
-    low, least, scale = (np.zeros(K.shape[:2]) for _ in range(3))
+    low, scale = np.zeros((2, layers, heads))
     for layer, entered in enumerate(_entrances(network, pictures)):
         x = entered.double().numpy()
         scale[layer] = (x**2).sum(-1).mean()
-        for head in range(K.shape[1]):
+        for head in range(heads):
             logits = np.sort(x @ W[layer, head].T @ np.swapaxes(x, 1, 2), -1)
-            leads = logits[..., -1] - logits[..., -2]
-            low[layer, head], least[layer, head] = np.quantile(leads, quantile), leads.min()
-    ratio = (low / scale)[..., None] / _norms(K, Q)
-    return _MarginReading(ratio=ratio, quantile=low, least=least, K=K, Q=Q)
+            low[layer, head] = np.quantile(logits[..., -1] - logits[..., -2], quantile)
+    return _MarginReading((low / scale)[..., None] / _norms(K, Q), low, W)
 
 
 Disputes = Mapping[tuple[str, str], np.ndarray]
@@ -242,7 +230,7 @@ def share(count: np.ndarray, asked: np.ndarray) -> tuple[float, float, float]:
 
 
 def apart(disputes: Disputes, rules: Sequence[str]) -> tuple[int, int]:
-    """Pairs of rules whose norms prefer different selections: (each its own, all of them)."""
+    """Pairs of rules whose norms prefer different selections: (each its own, all)."""
     pairs = np.array([(disputes[a, b], disputes[b, a]) for a, b in combinations(rules, 2)])
     each_own = int((pairs > 0).all(1).sum())
     return each_own, each_own + int((pairs < 0).all(1).sum())
@@ -265,10 +253,8 @@ def selection_claims(
         text = (
             f"{way}: share of {asked.sum()} disputes won, own selection of larger own-norm margin"
         )
-        word = verdicts.NOT_REPRODUCED if high < HALF else verdicts.UNDECIDED
-        word = verdicts.REPRODUCED if low > HALF else word
-        about = f"select.own.{plain(way)}", text, SOURCE
-        claims.append(judged(*about, estimate, "> 0.5", word, len(asked)))
+        word, about = verdicts.decided(low > HALF, high < HALF), f"select.own.{plain(way)}"
+        claims.append(judged(about, text, SOURCE, estimate, "> 0.5", word, len(asked)))
     adam = ties[ADAM] - min(ties[name] for name in steepest)
     return [*claims, claim("select.adam", adam)]
 
@@ -291,10 +277,8 @@ def deciding_lead(readings: Readings, rule: str, norm: str) -> tuple[str, str, v
     ahead = leads(readings, rule, norm)
     intervals = {name: verdicts.mean_interval(values) for name, values in ahead.items()}
     rival = min(intervals, key=lambda name: intervals[name].low)
-    behind = any(each.high < 0 for each in intervals.values())
-    word = verdicts.NOT_REPRODUCED if behind else verdicts.UNDECIDED
-    word = verdicts.REPRODUCED if intervals[rival].low > 0 else word
-    few = len(readings[rule]) < FEWEST
+    behind, few = any(each.high < 0 for each in intervals.values()), len(readings[rule]) < FEWEST
+    word = verdicts.decided(intervals[rival].low > 0, behind)
     return verdicts.UNDECIDED if few else word, rival, intervals[rival]
 
 
@@ -333,8 +317,8 @@ def _near_ties(tokens, lead=LEAD):
     return replace(tokens, X=X)
 
 
-def _wrong_start(tokens, seeds, hold=HOLD):
-    """W_0 (runs, d, d_z): `hold` x the token SVM of random other tokens."""
+def _wrong_start(tokens, seeds):
+    """W_0 (runs, d, d_z): HOLD x the token SVM of random other tokens."""
     _, n, T, _ = tokens.shape
     starts = []
     for opt, seed in zip(tokens.opt, seeds, strict=True):
@@ -342,7 +326,7 @@ def _wrong_start(tokens, seeds, hold=HOLD):
         while len(starts) == run:
             wrong = (opt + draws.integers(1, T, n)) % T
             try:
-                starts.append(hold * svm.token_svm(tokens.run(run), wrong[None]).W[0])
+                starts.append(HOLD * svm.token_svm(tokens.run(run), wrong[None]).W[0])
             except svm.Infeasible:
                 continue
     return np.array(starts)

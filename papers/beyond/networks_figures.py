@@ -22,7 +22,7 @@ NAMES = [LABELS.get(name, "sign norm") for name in NORMS]
 def factor_map(
     table: Mapping[str, FactorRow], both: Mapping[str, Ratios], alone: Mapping[str, Ratios]
 ) -> Figure:
-    """Median ratio of every rule on (K, Q) and on W, in seven norms; where its runs are nearest."""
+    """Median ratios of rules on (K, Q) and on W, in seven norms; nearest norms."""
     lines = [
         (f"{what} by {name}", runs[name].last, norm)
         for name, row in table.items()

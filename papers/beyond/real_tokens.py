@@ -94,9 +94,8 @@ class _Reading:
 
 
 def read(tokens: TokenSet, rule: GradientRule, steps: int, records: int = 13) -> _Reading:
-    """Train W by `rule` and hold what lies across W_mm against C; refused by name: divergence,
-    a least margin below SATURATED, a hypothesis of the law, long steps.
-    """
+    """Train W by `rule` and hold what lies across W_mm against C; refused by name:
+    divergence, a least margin below SATURATED, a hypothesis of the law, long steps."""
     problem = coordinates.minimal(tokens)
     tokens = problem.tokens
     kept = np.unique(np.geomspace(1, steps, records).round().astype(int))

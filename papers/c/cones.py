@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lib import attention, svm
-from lib.attention import coordinates
-from lib.attention.token_sets import TokenSet
+from lib.attention import TokenSet, coordinates
 from lib.companion.claims import Claim
 from lib.mirror.geometry import directional_bregman, norm, to_mirror
 from lib.seeds import stream
@@ -26,7 +25,7 @@ MOVED = 1e-3  # the least change of D, as a share, of a run that is said to move
 
 @dataclass(frozen=True)
 class Selection:
-    """A selection and its max-margin direction: `tokens` have it as their opt tokens."""
+    """A selection, the opt tokens of `tokens`, and its max-margin direction."""
 
     tokens: TokenSet
     solution: MaxMargin
@@ -45,7 +44,7 @@ def select(tokens: TokenSet, opt: np.ndarray, p: float) -> Selection:
 
 
 def locally_optimal(selection: Selection) -> np.ndarray:
-    """Definition 3: whether all selected tokens' scores are above their support tokens'."""
+    """Definition 3: whether selected tokens score more than their support tokens."""
     tokens = selection.tokens
     scores = attention.scores(tokens, tokens.u)
     best = np.take_along_axis(scores, tokens.opt[..., None], -1)
@@ -77,7 +76,7 @@ def radius(selection: Selection) -> np.ndarray:
 
 
 def on_the_edge(selection: Selection, mu: np.ndarray, draws: int, seed: int = 0) -> np.ndarray:
-    """Random unit directions with D = mu (runs,) from the selection's, (draws, runs, D)."""
+    """Random unit directions, D = mu (runs,) from the selection's, (draws, runs, D)."""
     directions = stream(seed, "draws").standard_normal((draws, *selection.direction.shape))
     return _edge_along(selection, mu, directions)
 
@@ -135,7 +134,7 @@ def lemma19(selection: Selection) -> Claim:
 
 
 def _descent(selection, W, toward):
-    """<-grad L(W), V> / e^s and s, (runs,) each, for flat W and V: so nothing underflows."""
+    """<-grad L(W), V>/e^s and s, (runs,), W and V flat: nothing underflows."""
     tokens, shape = selection.tokens, selection.solution.W.shape
     logits = attention.logits(tokens, W.reshape(shape))
     slopes = attention.slopes(logits, attention.scores(tokens, tokens.u), "logistic")
@@ -168,7 +167,7 @@ def lemma20(selection: Selection, multiples: np.ndarray, draws: int = 20) -> lis
 
 
 def _excess(selection, W):
-    """Lemma 21's pi: <-grad L, W/||W||> = (1 + pi) <-grad L, W_mm/||W_mm||>, (runs,)."""
+    """Lemma 21's pi: <-grad L, W/||W||> = (1+pi) <-grad L, W_mm/||W_mm||>, (runs,)."""
     along, _ = _descent(selection, W, W / norm(W, selection.p)[:, None])
     best, _ = _descent(selection, W, selection.direction)
     return along / best - 1
@@ -209,11 +208,9 @@ def lemma27(selection: Selection, steps: Steps) -> Claim:
 
 
 def lemma28(selection: Selection, D: np.ndarray, mu: np.ndarray) -> Claim:
-    """Started in a thinner cone, D (runs, k) stays within the cone of mu (runs,), our constant.
-
-    Over the runs whose mu is above `RESOLVED`; NaN, so that it does not hold, where none is or the
-    median run's D hardly moves. Its remark tells the last D over the first.
-    """
+    """From a thinner cone D (runs, k) stays in that of mu (runs,) (our constant), over
+    runs of mu above RESOLVED; NaN where none is or D hardly moves. The remark: last D
+    over first."""
     wide = mu > RESOLVED
     course, largest = D[wide, -1] / D[wide, 0], np.nan
     if wide.any() and np.median(np.abs(course - 1)) > MOVED:

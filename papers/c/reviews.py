@@ -94,7 +94,7 @@ def _at_level(run: Curve, name: str, level: float, along: str, rising: bool = Tr
 def matched(
     curves: Curves, name: str, rules: tuple[str, str], along="training_accuracy", rising=True
 ) -> np.ndarray:
-    """The metric `name` of two `rules` at the best `along` that both reach: (2, seeds)."""
+    """The metric `name` of two rules at the best `along` that both reach, (2, seeds)."""
     pairs = zip(*(curves.runs(rule) for rule in rules), strict=True)
     return np.transpose([of_pair(pair, name, along, rising) for pair in pairs])
 

@@ -29,10 +29,8 @@ REFERENCE_SEEDS = {1.75: 8, 2: 8, 3: 4}
 
 
 def joint_instance() -> TokenSet:
-    """The paper's fixed instance of joint training: n = 2, T = 3, d = 2, v_0 = 0.
-
-    The query is the first token; index 0 stands in for the opt token until the head is known.
-    """
+    """The paper's instance of joint training: n = 2, T = 3, d = 2, v_0 = 0. The query
+    is the first token; index 0 stands in for opt until the head is known."""
     X = [[(-2.7, 1.2), (1.4, 2.1), (1.3, -0.1)], [(0.4, -2.2), (-1.1, -0.4), (0.9, 0.1)]]
     return token_set(X, [1, -1], opt=np.zeros(2, int))
 
@@ -40,10 +38,9 @@ def joint_instance() -> TokenSet:
 def end_points(
     tokens: TokenSet, histories: Mapping[float, MirrorHistory]
 ) -> dict[float, dict[float, MaxMargin]]:
-    """The ends of training: for every p the l_q token SVMs of its last iterate's tokens, all q.
-
-    Raises svm.Infeasible for a selection that no W can make, ValueError where none is selected.
-    """
+    """For every p the l_q token SVMs, all q, of its last iterate's tokens.
+    svm.Infeasible for a selection that no W can make, ValueError where none is
+    selected."""
     chosen = {p: selected_tokens(tokens, history.W[:, -1]) for p, history in histories.items()}
     return {p: {q: svm.token_svm(tokens, chosen[p], norm=q) for q in histories} for p in histories}
 
@@ -100,7 +97,7 @@ def _beside_reference(p: float, last: Mapping[float, np.ndarray]) -> list[Claim]
 
 
 def selected_weight(tokens: TokenSet, W: np.ndarray, selected: np.ndarray) -> np.ndarray:
-    """Softmax weight of `selected` (runs, n) along W (runs, k, d, d_z), (runs, k, n)."""
+    """Softmax weight of `selected` (runs, n) on W (runs, k, d, d_z), (runs, k, n)."""
     weights = [attention.weights(tokens, W[:, k]) for k in range(W.shape[1])]
     at = selected[:, None, :, None]  # (runs, 1, n, 1)
     return np.take_along_axis(np.stack(weights, 1), at, -1)[..., 0]

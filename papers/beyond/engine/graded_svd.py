@@ -15,7 +15,7 @@ import numba
 import numpy as np
 
 from papers.beyond.engine import optimisers as o
-from papers.beyond.engine.gradients import dot
+from papers.beyond.engine.entrywise import dot, largest, log
 
 DEPENDENT = 1e-10  # a vector's part across others this small, relative to its length, is zero
 APART = 37.0  # e^-37 is below rounding
@@ -46,11 +46,9 @@ class Space(NamedTuple):
 
 @numba.njit
 def expand(vector, basis, rank, coefficients):
-    """Coordinates of `vector`, overwritten, in the first `rank` rows of basis; the new rank.
-
-    A new row where it leaves them. Orthogonalised twice, which is enough. Where
-    `coefficients` is empty they are not wanted.
-    """
+    """Coordinates of `vector`, overwritten, in the first `rank` rows of basis, or
+    nowhere if `coefficients` is empty; the new rank, with a row where it leaves
+    them."""
     coefficients[:] = 0.0
     length = math.sqrt(dot(vector, vector))
     for _ in range(2):
@@ -78,11 +76,8 @@ def descending(values):
 
 @numba.njit
 def _factorise(graded, z, s):
-    """Fill s up to R; returns C's columns from large to small, and `made`.
-
-    Column c of C stands for row c of of_z with the factor e^{scale_c}; those that are zero
-    leave. made: how many rows of of_c each column and those before it made.
-    """
+    """Fill s up to R; C's columns from large to small, without zeros, column c for row
+    c of of_z with the factor e^{scale_c}; `made`: rows of of_c made so far."""
     n, rank = graded.logs.size, 0
     order = descending(graded.logs)
     for k in range(n):
@@ -95,7 +90,7 @@ def _factorise(graded, z, s):
         if rank > before:
             s.scale[before] = graded.logs[i]
     for c in range(rank):
-        column, size = s.C[c], 0.0
+        column = s.C[c]
         column[:] = 0.0
         for k in range(n):
             i = order[k]
@@ -103,11 +98,10 @@ def _factorise(graded, z, s):
                 factor = s.from_z[k, c] * math.exp(graded.logs[i] - s.scale[c])
                 for j in range(column.size):
                     column[j] += factor * graded.b[i, j]
-        for j in range(column.size):
-            size = max(size, abs(column[j]))
-        s.scale[c] = s.scale[c] + math.log(size) if size > 0.0 else -math.inf
-        for j in range(column.size):
-            column[j] = column[j] / size if size > 0.0 else 0.0
+        size = largest(column)
+        s.scale[c] += log(size)
+        if size > 0.0:
+            column /= size
     columns = descending(s.scale[:rank])
     count, made = 0, np.zeros(rank + 1, np.int64)
     for c in columns:
@@ -120,10 +114,8 @@ def _factorise(graded, z, s):
 
 @numba.njit
 def jacobi(A, V, count, width):
-    """Rotate the rows A (count, width) until they are orthogonal; V the rotations: A = V A_0.
-
-    A row that keeps less than VANISHED of its length depends on others and becomes zero.
-    """
+    """Rotate the rows A (count, width) until orthogonal; V the rotations: A = V A_0. A
+    row that keeps less than VANISHED of its length becomes zero."""
     length = np.zeros(count)
     for c in range(count):
         for k in range(count):
@@ -194,10 +186,7 @@ def _decompose(s, scale, made, first, last):
     jacobi(s.block, s.V, count, width)
     top, positive = 0.0, 0
     for l in range(count):
-        total = 0.0
-        for r in range(width):
-            total += s.block[l, r] * s.block[l, r]
-        s.sigma[l] = math.sqrt(total)
+        s.sigma[l] = math.sqrt(dot(s.block[l, :width], s.block[l, :width]))
         top = max(top, s.sigma[l])
         positive += s.sigma[l] > 0.0
     for _ in range(positive - width):  # more than the rank: the least are rounding
@@ -226,14 +215,14 @@ def direction(rule, graded, z, s, D):
                 break
             last += 1
         factor = math.exp(scale[first] - scale[0])
-        largest, taken = _decompose(s, scale, made, first, last), False
+        top, taken = _decompose(s, scale, made, first, last), False
         for l in range(last - first):
             sigma, weight = s.sigma[l], 0.0
             if sigma > 0.0 and shape == o.POLAR:
                 weight = 1.0
             elif sigma > 0.0 and shape == o.NEWTON_SCHULZ:
                 weight = _quintic(sigma * factor / length, int(rule.iterations))
-            elif sigma == largest and not taken:
+            elif sigma == top and not taken:
                 weight, taken = 1.0, True
             s.sigma[l] = weight / sigma if sigma > 0.0 else 0.0
             value += sigma * factor * (weight if shape == o.LEADING else 1.0)

@@ -103,13 +103,7 @@ def muon(
     return replace(polar, momentum=momentum, nesterov=nesterov)
 
 
-def adam(
-    step_size: float,
-    momentum: float = 0.9,
-    memory: float = 0.999,
-    epsilon: float = 0.0,
-    decay: float = 0.0,
-) -> Optimiser:
+def adam(step_size: float, momentum=0.9, memory=0.999, epsilon=0.0, decay=0.0) -> Optimiser:
     """Adam (Kingma and Ba, 2015): D = m^ / (sqrt(v^) + epsilon), entry by entry.
 
     m = beta_1 m + (1 - beta_1) G, v = beta_2 v + (1 - beta_2) G^2; m^ = m / (1 -
@@ -154,11 +148,8 @@ def natural(
 
 
 def full_adagrad(step_size: float) -> Optimiser:
-    """Full-matrix AdaGrad (Duchi et al., 2011): D = S^{-1/2} vec(G), S = sum vec(G) vec(G)^T.
-
-    A step takes an eigendecomposition of size n(T-1): about 500 times a step of AdaGrad at
-    n = 6, T = 8.
-    """
+    """Full-matrix AdaGrad (Duchi et al., 2011): D = S^{-1/2} vec(G), S = sum vec(G)
+    vec(G)^T, by an eigendecomposition of size n(T-1) a step."""
     return Optimiser(FULL_ADAGRAD, step_size)
 
 
@@ -173,11 +164,8 @@ def lion(step_size: float, first_mix: float = 0.9, momentum: float = 0.99) -> Op
 
 
 def shampoo(step_size: float, memory: float = 0.0, summed: bool = False) -> Optimiser:
-    """Shampoo (Gupta et al., 2018): D = L^{-1/4} G R^{-1/4}.
-
-    L = beta_2 L + (1 - beta_2) G G^T and R = beta_2 R + (1 - beta_2) G^T G, or plain sums
-    where `summed`; powers of the pseudo-inverse. With beta_2 = 0 it is the polar factor.
-    """
+    """Shampoo (Gupta et al., 2018): D = L^{-1/4} G R^{-1/4}, pseudo-inverse; L, R means
+    by beta_2 of G G^T, G^T G, or sums where `summed`. beta_2 = 0: the polar factor."""
     return Optimiser(SHAMPOO, step_size, memory=memory, summed=summed)
 
 
@@ -200,10 +188,8 @@ def on_batches(optimiser: Optimiser, size: int) -> Optimiser:
 
 
 def in_blocks(optimiser: Optimiser, count: int) -> Optimiser:
-    """Steepest descent or Muon block by block, else ValueError: W's rows in `count` equal parts.
-
-    With N the rule's norm it is steepest descent in max_b N(W_b), of dual sum_b N*(G_b).
-    """
+    """Steepest descent or Muon, else ValueError, in `count` equal parts of W's rows:
+    steepest descent in max_b N(W_b), of dual sum_b N*(G_b), N the rule's norm."""
     if optimiser.kind not in (ENTRYWISE, SPECTRAL):
         raise ValueError("only steepest descent and Muon move in blocks of their own")
     return replace(optimiser, blocks=count)
@@ -222,11 +208,8 @@ def rescaled(optimiser: Optimiser, radius: float, growth: float, every: int) -> 
 
 
 def decayed(optimiser: Optimiser, weight_decay: float) -> Optimiser:
-    """Decoupled weight decay (Loshchilov and Hutter, 2019), lambda = weight_decay.
-
-    Where N(D) <= 1 it keeps N(W) <= 1/lambda from W_0 = 0 on. ValueError for eta lambda >= 1
-    and for mirror descent.
-    """
+    """Decoupled weight decay lambda (Loshchilov and Hutter, 2019): N(D) <= 1 keeps N(W)
+    <= 1/lambda from zero. ValueError for eta lambda >= 1, mirror descent."""
     if optimiser.kind == MIRROR:
         raise ValueError("mirror descent moves the image of W, which does not decay")
     if not optimiser.step_size * weight_decay < 1:
@@ -235,10 +218,8 @@ def decayed(optimiser: Optimiser, weight_decay: float) -> Optimiser:
 
 
 def variance_reduced(optimiser: Optimiser) -> Optimiser:
-    """On batches: G = (batch's mean at W) - (the same at the anchor) + (all samples' there).
-
-    The anchor is W at the last begin of an epoch (SVRG, Johnson and Zhang, 2013).
-    """
+    """G = (batch's mean at W) - (the same at the anchor) + (all samples' there), the
+    anchor the W at an epoch's begin (SVRG, Johnson and Zhang, 2013)."""
     if not optimiser.batch:
         raise ValueError("variance reduction is for batches: the rule sees all samples")
     return replace(optimiser, reduced=True)
