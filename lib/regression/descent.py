@@ -201,7 +201,9 @@ def descend(
         raise ValueError(f"starts lacks {', '.join(sorted(missing))}")
     pairs = zip(*(starts[name] for name in rules), strict=True)
     A, B = (torch.tensor(np.stack(part)) for part in pairs)
-    update = _Update(list(rules.values()), A, B, covariance)
+    for Sigma in np.asarray(covariance):
+        covariance_root(Sigma, "covariance")  # which raises for a singular one
+    movers = [_mover(rule, A[r], B[r], covariance) for r, rule in enumerate(rules.values())]
     diverged = torch.full(A.shape[:2], -1)
     kept = {}
     for t in range(steps + 1):
@@ -209,7 +211,8 @@ def descend(
             kept[t] = A.numpy().copy(), B.numpy().copy()
         if t == steps or (diverged >= 0).all():
             break
-        update(*source(t, A, B))
+        for move, gradient_A, gradient_B in zip(movers, *source(t, A, B), strict=True):
+            move(gradient_A, gradient_B)
         size = torch.maximum(A.abs().amax((-1, -2)), B.abs().amax((-1, -2)))
         if not bool((size <= LARGEST).all()):  # catches NaN as well
             gone = ~(size <= LARGEST)
@@ -223,47 +226,33 @@ def descend(
     }
 
 
-class _Update:
-    """Applies every rule's step in place to A and B: paper B's rules as one formula,
-    library optimisers on views."""
+def _mover(rule, A, B, covariance):
+    """A function of gradients that takes the rule's step from A (seeds, k, d) and B
+    (seeds, d, d), in place."""
+    import torch
 
-    def __init__(self, rules, A, B, covariance):
-        import torch
+    if not isinstance(rule, PreconditionedRule):
+        matrices = [*A.unbind(), *B.unbind()]  # views: a step moves A and B
+        optimiser = rule(matrices)
 
-        self.A, self.B = A, B
-        self.formula, self.library = [], []
-        for r, rule in enumerate(rules):
-            if isinstance(rule, PreconditionedRule):
-                self.formula.append(r)
-            else:
-                matrices = [*A[r].unbind(), *B[r].unbind()]  # views: a step moves A and B
-                self.library.append((r, matrices, rule(matrices)))
-        for Sigma in np.asarray(covariance):
-            covariance_root(Sigma, "covariance")  # which raises for a singular one
-        self.Sigma = torch.as_tensor(covariance, dtype=A.dtype)
-        inverse = torch.as_tensor(np.linalg.inv(covariance), dtype=A.dtype)
-        eye = torch.eye(A.shape[-1], dtype=A.dtype).expand_as(inverse)
-        chosen = [rules[r] for r in self.formula]
-        if chosen:
-            kinds = [rule.preconditioner for rule in chosen]
-            # (rules, seeds, d, d)
-            self.left = torch.stack([eye if k == "none" else inverse for k in kinds])
-            self.right = torch.stack([inverse if k == "left_right" else eye for k in kinds])
-            numbers = [(rule.step_size, float(rule.regularised)) for rule in chosen]
-            # (rules, 2) -> 2 x (rules, 1, 1, 1)
-            self.step, self.weight = torch.tensor(numbers, dtype=A.dtype).T[..., None, None, None]
-
-    def __call__(self, gradient_A, gradient_B):
-        if self.formula:
-            A, B = self.A[self.formula], self.B[self.formula]
-            reg_A, reg_B = regulariser_gradients(self.Sigma, A, B)
-            g_A = gradient_A[self.formula] + self.weight * reg_A
-            g_B = gradient_B[self.formula] + self.weight * reg_B
-            self.A[self.formula] = A - self.step * g_A @ self.right
-            self.B[self.formula] = B - self.step * self.left @ g_B @ self.right
-        for r, matrices, optimiser in self.library:
-            slopes = [*gradient_A[r].unbind(), *gradient_B[r].unbind()]
-            for matrix, g in zip(matrices, slopes, strict=True):
+        def step(g_A, g_B):
+            for matrix, g in zip(matrices, [*g_A.unbind(), *g_B.unbind()], strict=True):
                 # optimisers that decompose matrices raise on NaN: a diverged one stands still
                 matrix.grad = g if bool(matrix.isfinite().all()) else None
             optimiser.step()
+
+        return step
+    Sigma = torch.as_tensor(covariance, dtype=A.dtype)
+    inverse = torch.as_tensor(np.linalg.inv(covariance), dtype=A.dtype)
+    eye = torch.eye(A.shape[-1], dtype=A.dtype)
+    left = eye if rule.preconditioner == "none" else inverse
+    right = inverse if rule.preconditioner == "left_right" else eye
+
+    def move(g_A, g_B):
+        if rule.regularised:
+            R_A, R_B = regulariser_gradients(Sigma, A, B)
+            g_A, g_B = g_A + R_A, g_B + R_B
+        A.sub_(rule.step_size * g_A @ right)
+        B.sub_(rule.step_size * left @ g_B @ right)
+
+    return move

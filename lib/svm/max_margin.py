@@ -26,6 +26,7 @@ from lib.svm.norms import Blocks, norm_of
 ACCURACY_OTHER_NORMS = 1e-7  # largest relative duality gap, violation: norms other than Frobenius
 LARGEST_EXPONENT = 480  # of W in powers of two: its square, the size of the duals, is still a float
 UNSHARED = 2**18  # multiplications of a product that OpenBLAS never shares out
+_thread_pools = lru_cache(ThreadpoolController)
 
 
 @dataclass(frozen=True, repr=False)
@@ -172,17 +173,26 @@ def _solve(problem, tokens, parts, norm, shape):
             f"X holds tokens whose difference exceeds {np.finfo(float).max:.1e}: divide them by a "
             "power of two, which only multiplies W by it"
         )
-    with _one_thread(units.delta, norm):
+    # One thread for BLAS: a second gains little. What it never shares out need not ask.
+    delta = units.delta[0]
+    small = norm == 2 and delta.size * delta[..., 0].size <= UNSHARED
+    with nullcontext() if small else _thread_pools().limit(limits=1, user_api="blas"):
         for run, factors in enumerate(zip(units.delta, units.z, units.stretch)):
             # The Frobenius norm decides feasibility, and the others start at its solution.
-            first = frobenius.solve(Constraints(problem, run, shape[1:], *factors))
+            duals, margins, solver, W = frobenius.solve(
+                Constraints(problem, run, shape[1:], *factors)
+            )
             if norm == 2:
-                runs.append(_frobenius_norm(units.stretch[run], *first))
+                square = (duals * margins).sum()
+                solved = {"objective": np.sqrt(square), "solver": solver, "W": W}
+                solved |= {"duals": duals, "margins": margins, "support": duals > 0}
+                solved["gap"] = np.abs(1 - (duals * units.stretch[run]).sum() / square)
             else:
-                runs.append(_other_norm(problem, run, units, norm, first[0]))
-            _check_range(problem, run, runs[-1]["objective"], units.exponent[run])
+                solved = _other_norm(problem, run, units, norm, duals)
+            _check_range(problem, run, solved["objective"], units.exponent[run])
+            runs.append(solved)
     names = "objective", "duals", "margins", "support", "gap"
-    solved: dict = {name: np.array([run[name] for run in runs]) for name in names}
+    solved = {name: np.array([run[name] for run in runs]) for name in names}
     exponent = -units.exponent
     solved["objective"] = np.ldexp(solved["objective"], exponent)
     solved["duals"] = np.ldexp(solved["duals"] * units.stretch, 2 * exponent[:, None])
@@ -211,32 +221,6 @@ def _check_range(problem, run, size, exponent):
         )
 
 
-def _one_thread(delta, norm):
-    """One thread for BLAS: a second gains little. What BLAS never shares out need not ask."""
-    if norm == 2 and delta[0].size * delta[0, ..., 0].size <= UNSHARED:
-        return nullcontext()
-    return _thread_pools().limit(limits=1, user_api="blas")
-
-
-@lru_cache
-def _thread_pools():
-    return ThreadpoolController()
-
-
-def _frobenius_norm(stretch, duals, margins, solver, W):
-    """Solver, objective, duals, margins, support, gap and W of one run, scaled."""
-    square = (duals * margins).sum()
-    return {
-        "solver": solver,
-        "objective": np.sqrt(square),
-        "duals": duals,
-        "margins": margins,
-        "support": duals > 0,
-        "gap": np.abs(1 - (duals * stretch).sum() / square),
-        "W": W,
-    }
-
-
 def _weights(units, runs):
     """W (runs, d, d_z), as the margins were measured on it: as solved, or from its duals."""
     W = [
@@ -247,15 +231,16 @@ def _weights(units, runs):
 
 
 def _other_norm(problem, run, units, norm, beta):
-    """The same of one run in another norm, from its Frobenius duals (m,)."""
+    """Scaled solution of one run in another norm than Frobenius, from the duals (m,) there."""
     delta, z, stretch = units.delta[run], units.z[run], units.stretch[run]
+    conic = isinstance(norm, Blocks) or norm in norms.CONIC
     turned = isinstance(norm, str)  # these two do not see a rotation: keep to the spans
     if turned:
         delta, z, token_basis, query_basis = frobenius.thin(delta, z)
     rows = frobenius.constraint_rows(delta, z)  # (m, d d_z)
     shape = delta.shape[-1], z.shape[-1]
     start = rows.T @ beta
-    if _conic(norm):
+    if conic:
         solved = norms.conic(rows, shape, norm, float(np.linalg.norm(start)))
         w, beta = (start, beta) if solved is None else solved  # the start shows its gap
     else:
@@ -275,10 +260,10 @@ def _other_norm(problem, run, units, norm, beta):
     margins, size = rows @ w, norm_of(W, norm)
     beta = beta * size / pulled
     support = beta > 0
-    if _conic(norm):  # an interior point has no zero duals: does dual or slack vanish?
+    if conic:  # an interior point has no zero duals: does dual or slack vanish?
         support = beta / beta.max() > margins - 1
     return {
-        "solver": "Clarabel" if _conic(norm) else "Newton with weighted Frobenius steps",
+        "solver": "Clarabel" if conic else "Newton with weighted Frobenius steps",
         "W": token_basis @ W @ query_basis.T if turned else W,
         "objective": size,
         "duals": beta,
@@ -286,10 +271,6 @@ def _other_norm(problem, run, units, norm, beta):
         "support": support,
         "gap": gap,
     }
-
-
-def _conic(norm):
-    return isinstance(norm, Blocks) or norm in norms.CONIC
 
 
 def _dual(norm):

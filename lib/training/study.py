@@ -187,7 +187,7 @@ class Work:
         self.spent = lambda: time.monotonic() >= last
         # Sums are split over threads, and another split rounds differently.
         torch.set_num_threads(1)
-        self.machine = loop.accelerator(cpu)
+        self.machine = loop.Accelerator(cpu=cpu)
         self.made = made(self.machine.device.type)
         self.problem = study.problem(batch=study.batch, **study.options)
         if self.problem.summed and self.machine.num_processes > 1:
