@@ -33,17 +33,15 @@ _thread_pools = lru_cache(ThreadpoolController)
 class MaxMargin(Shapes):
     """Solutions of a token SVM or head SVM, one per run, with their certificates.
 
-    objective    (runs,) the norm ||W|| (or ||v||) that was minimised
-    duals        (runs, n, T-1) or (runs, n): beta >= 0 of the form min ||W||^2 / 2. In the
-                 Frobenius norm W = sum beta_{i,t} delta_{i,t} z_i^T; in every norm
-                 1^T beta = ||W||^2 up to the gap
-    margins      like duals: delta_{i,t}^T W z_i (head: y_i v^T x_{i,s_i}), at least 1
-    support      like duals: the constraints that carry W, those with a positive dual (spectral,
-                 nuclear, l_1, l_inf, `Blocks`: a dual whose share of the largest exceeds the slack)
-    gap          (runs,) (||W|| - lower bound) / ||W||, the lower bound from the duals
-    accuracy     what gap and violation were held to
-    tokens       the problem's; W is in their coordinates
-    status       "optimal": whatever is less raises
+    objective  (runs,) the norm ||W|| (or ||v||) that was minimised
+    duals      (runs, n, T-1) or (runs, n): beta >= 0 of min ||W||^2 / 2. In the Frobenius
+               norm W = sum beta_{i,t} delta_{i,t} z_i^T, in all 1^T beta = ||W||^2
+    margins    like duals: delta_{i,t}^T W z_i (head: y_i v^T x_{i,s_i}), at least 1
+    support    like duals: the constraints that carry W, those with a positive dual (of
+               cone programs: a dual whose share of the largest exceeds the slack)
+    gap        (runs,) (||W|| - lower bound) / ||W||, the lower bound from the duals
+    accuracy   what gap and violation were held to
+    tokens     the problem's; W is in their coordinates
     """
 
     problem: str
@@ -88,18 +86,18 @@ def token_svm(
 ) -> MaxMargin:
     """W_mm = argmin ||W|| subject to (x_{i,s_i} - x_{i,t})^T W z_i >= 1 for all i and t != s_i.
 
-    selected (runs, n): s_i, default the opt tokens. norm: "frobenius" (paper A, W-SVM); an exponent
-    1 < p < inf for the entrywise ||W||_{p,p} (paper C, Definition 2; 2 is Frobenius); 1 for sum
-    |W_jk|; inf for max |W_jk|; "nuclear" (2308.16898, Att-SVM*: where training K and Q leads);
-    "spectral"; or `Blocks`, the largest N of W's blocks. In the nuclear, spectral, l_1, l_inf and
-    block-wise norm W need not be unique; its norm is. The l_p norms with p != 2 and blocks depend
-    on the coordinates: give tokens in the model's own. Of a Minimal, W is in minimal coordinates.
+    selected (runs, n): s_i, default the opt tokens. norm: "frobenius" (paper A, W-SVM); an
+    exponent 1 <= p <= inf for the entrywise ||W||_{p,p} (paper C, Definition 2); "nuclear"
+    (2308.16898, Att-SVM*: where training K and Q leads); "spectral"; or `Blocks`. W need
+    not be unique in the nuclear, spectral, l_1, l_inf and block-wise norm; its norm is. The
+    l_p norms with p != 2 and blocks depend on the coordinates: give tokens in the model's
+    own. Of a Minimal, W is in minimal coordinates.
 
-    Solved in the m = n(T-1) unknowns of the dual: by pivoting (`frobenius`), by Newton's method
-    or by Clarabel (`norms`). Gap and violation are at most ACCURACY for the Frobenius norm,
-    else ACCURACY_OTHER_NORMS. Raises Infeasible (a ValueError) with a Farkas certificate, which
-    holds for every norm; ValueError for a wrong shape or range of `selected`, an unknown norm, or
-    sizes beyond float64; RuntimeError, with what to do, where that accuracy was not reached.
+    Solved in the m = n(T-1) unknowns of the dual. Gap and violation are at most ACCURACY
+    for the Frobenius norm, else ACCURACY_OTHER_NORMS. Raises Infeasible (a ValueError)
+    with a Farkas certificate, which holds for every norm; ValueError for a wrong
+    `selected`, an unknown norm, or sizes beyond float64; RuntimeError, with what to do,
+    where that accuracy was not reached.
     """
     if not isinstance(norm, Blocks):
         norm = _known(norm, "norm", ("frobenius", "nuclear", "spectral"))
@@ -114,8 +112,8 @@ def head_svm(
 ) -> MaxMargin:
     """v_mm = argmin ||v||_p subject to y_i v^T x_{i,s_i} >= 1 for all i.
 
-    Paper A, u-SVM, for p = 2; paper C for other p, 1 <= p <= inf. It is the token SVM
-    with delta_i = y_i x_{i,s_i} and z_i = 1: it takes, returns and raises the same.
+    Source: paper A, u-SVM (p = 2); paper C, 1 <= p <= inf. It is the token SVM with
+    delta_i = y_i x_{i,s_i} and z_i = 1: it takes, returns and raises the same.
     """
     p = _known(p, "p", ())
     tokens = _in_coordinates(tokens, p)
@@ -233,7 +231,9 @@ def _weights(units, runs):
 def _other_norm(problem, run, units, norm, beta):
     """Scaled solution of one run in another norm than Frobenius, from the duals (m,) there."""
     delta, z, stretch = units.delta[run], units.z[run], units.stretch[run]
-    conic = isinstance(norm, Blocks) or norm in norms.CONIC
+    blocks = isinstance(norm, Blocks)
+    conic = blocks or norm in norms.CONIC
+    dual = norm.dual if blocks else norms.CONIC[norm] if conic else norm / (norm - 1)
     turned = isinstance(norm, str)  # these two do not see a rotation: keep to the spans
     if turned:
         delta, z, token_basis, query_basis = frobenius.thin(delta, z)
@@ -246,7 +246,7 @@ def _other_norm(problem, run, units, norm, beta):
     else:
         w, beta = norms.entrywise(rows, norm, start, beta)
     lowest = (rows @ w).min()
-    pulled = norm_of((rows.T @ beta).reshape(shape), _dual(norm))
+    pulled = norm_of((rows.T @ beta).reshape(shape), dual)
     gap = abs(1 - stretch @ beta / pulled * lowest / norm_of(w.reshape(shape), norm))
     if not gap <= ACCURACY_OTHER_NORMS:
         raise RuntimeError(
@@ -273,16 +273,8 @@ def _other_norm(problem, run, units, norm, beta):
     }
 
 
-def _dual(norm):
-    """The dual norm N* of `norm`: 1/p + 1/q = 1, and nuclear against spectral."""
-    if isinstance(norm, Blocks):
-        return norm.dual
-    pairs = {"nuclear": "spectral", "spectral": "nuclear", np.inf: 1.0, 1.0: np.inf}
-    return pairs[norm] if norm in pairs else norm / (norm - 1)
-
-
 def feasible(tokens: TokenSet) -> TokenSet | None:
-    """The runs whose token SVM has a solution: those with a W_mm to reach; None where none has."""
+    """The runs whose token SVM has a solution; None where none has."""
     kept = []
     for run in range(len(tokens.y)):
         try:
