@@ -1,8 +1,5 @@
-"""Paper B's in-sample gradients (Eq. 1), compiled.
-
-A loop on four queries at a time, with the keys in cache; its blocks' partial sums are
-added in a fixed order, so the result does not depend on the number of threads.
-"""
+"""Paper B's in-sample gradients (Eq. 1), compiled: four queries at a time, with the keys
+in cache. Partial sums are added in one order, whatever the number of threads."""
 
 import math
 
@@ -23,14 +20,14 @@ _FAST = {"reassoc", "contract", "nsz", "arcp"}  # not nnan: a diverged run must 
 def empirical_gradients(X, Y, A, B):
     """Gradients of Eq. 1 in closed form: grad_A L^ (..., k, d) and grad_B L^ (..., d, d).
 
-    The samples X (..., m, d) are queries and keys. With P the softmax weights, c_j = sum_i P_ji
-    x_i, e_j = A c_j - y_j, v_j = A^T e_j:
+    The samples X (..., m, d) are queries and keys. With P the softmax weights, c_j = sum_i
+    P_ji x_i, e_j = A c_j - y_j, v_j = A^T e_j:
 
-        grad_A = 1/m sum_j e_j c_j^T, grad_B = 1/m sum_j x_j (sum_i P_ji (v_j^T (x_i - c_j)) x_i)^T
+        grad_A = 1/m sum_j e_j c_j^T,
+        grad_B = 1/m sum_j x_j (sum_i P_ji (v_j^T (x_i - c_j)) x_i)^T
 
-    Y (..., m, k), A (..., k, d), B (..., d, d), of numpy. Memory is that of a few rows of
-    attention weights, at any m. Raises ValueError for shapes that do not fit and for
-    samples that are not finite.
+    Y (..., m, k), A (..., k, d), B (..., d, d), of numpy. ValueError for shapes that do not
+    fit and for samples that are not finite.
     """
     sets, (m, d), k = X.shape[:-2], X.shape[-2:], A.shape[-2]
     for name, value, needed in (("A", A, (k, d)), ("B", B, (d, d)), ("Y", Y, (m, k))):
