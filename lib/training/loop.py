@@ -28,13 +28,13 @@ Evaluate = Callable[[nn.Module], Mapping[str, float]]  # of a model in evaluatio
 
 
 def cross_entropy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-    """Mean cross-entropy of logits model(inputs) (b, classes) against targets (b,), in nats."""
+    """Mean cross-entropy of logits model(inputs) (b, classes), targets (b,), in nats."""
     inputs, targets = batch
     return F.cross_entropy(model(inputs), targets)
 
 
 def initialised(build: Callable[[], nn.Module], seed: int) -> nn.Module:
-    """`build()` with torch seeded by the stream "start" of `seed`; the generator is set back."""
+    """`build()` with torch seeded by the stream "start" of `seed`."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(seeds.stream(seed, "start").integers(2**63)))
         return build()
@@ -63,18 +63,17 @@ def train(
     key: str = "",
     pause: Callable[[int], bool] = lambda step: False,
 ) -> Curve:
-    """Train `model` in place for `steps` steps, step k on `batches.batch(k)`; return the curve.
+    """Train `model` in place for `steps` steps, step k on `batches.batch(k)`.
 
-    `loss` is a mean over the rows where processes share them; of an optimiser that
-    states them `last_step_size` and `last_gradient_norm` are recorded. `evaluate` and
-    the norms of the weights are measured after the numbers of steps `at` and at the
-    end; `stop` sees that and "clock", the mean of the last readings, and ends the run.
-    `walk` adds up squared moves; `clock` is read every `tick` steps.
+    `loss` is a mean over the rows where processes share them; of an optimiser that states
+    them `last_step_size` and `last_gradient_norm` are recorded. `evaluate` and the norms of
+    the weights are measured after the numbers of steps `at` and at the end; `stop` sees that
+    and "clock", the mean of the last readings, and ends the run. `walk` adds up squared
+    moves; `clock` is read every `tick` steps.
 
-    The same call goes on from the file `checkpoint`, written every `SAVE_EVERY` steps,
-    bit for bit on a CPU. Where `pause(steps done)` says so the run is saved and left;
-    where a loss or a norm is not finite it ends. ValueError for a checkpoint that is
-    damaged or of another `key`, OSError for one that cannot be written.
+    The same call goes on from the file `checkpoint`, bit for bit on a CPU. Where
+    `pause(steps done)` says so the run is saved and left; where a loss or a norm is not
+    finite it ends. ValueError for a checkpoint that is damaged or of another `key`.
     """
     machine = Accelerator(cpu=cpu)
     device = machine.device
