@@ -53,10 +53,9 @@ class ExplorerSetting:
 
 @dataclass(frozen=True)
 class _Trajectory:
-    """One run at `iterations` (k,): loss_gap log10(L - L*) (k,), direction_error against W_mm (k,).
-
-    opt_scores (k, n) are the softmax weights of opt tokens, path (k, 2) W_t along W_mm and off it.
-    """
+    """One run at `iterations` (k,): loss_gap log10(L - L*) (k,), direction_error against
+    W_mm (k,), opt_scores (k, n) the softmax weights of opt tokens, path (k, 2) W_t along
+    W_mm and off it."""
 
     setting: ExplorerSetting
     iterations: np.ndarray
@@ -68,7 +67,7 @@ class _Trajectory:
 
 def explore(setting: ExplorerSetting) -> _Trajectory:
     """Train one data set from a small Gaussian start and measure it against its W_mm;
-    ValueError, with the reason, for a setting that data model, rule or SVM refuse."""
+    ValueError for a setting that data model, rule or SVM refuse."""
     sizes = setting.n, setting.T, setting.d
     drawn = MODELS[setting.model](setting.seed, *sizes, setting.signal, setting.noise)
     problem = coordinates.minimal(drawn)
