@@ -6,7 +6,6 @@ solution is proved by beta >= 0: with N* the dual norm, 1^T beta / N*(sum beta_m
 a lower bound on ||W||, and `gap` is its relative distance from the norm of W.
 """
 
-import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, fields
@@ -33,7 +32,7 @@ _thread_pools = lru_cache(ThreadpoolController)
 class MaxMargin(Shapes):
     """Solutions of a token SVM or head SVM, one per run, with their certificates.
 
-    objective  (runs,) the norm ||W|| (or ||v||) that was minimised
+    norm       (runs,) ||W|| (or ||v||), which was minimised
     duals      (runs, n, T-1) or (runs, n): beta >= 0 of min ||W||^2 / 2. In the Frobenius
                norm W = sum beta_{i,t} delta_{i,t} z_i^T, in all 1^T beta = ||W||^2
     margins    like duals: delta_{i,t}^T W z_i (head: y_i v^T x_{i,s_i}), at least 1
@@ -45,17 +44,15 @@ class MaxMargin(Shapes):
     """
 
     problem: str
-    objective: np.ndarray
+    norm: np.ndarray
     duals: np.ndarray
     margins: np.ndarray
     support: np.ndarray
     gap: np.ndarray
     accuracy: float
     solver: tuple[str, ...]
-    seconds: float
     tokens: TokenSet
     _weights: Callable[[], np.ndarray]  # W (runs, d, d_z), built when it is first asked for
-    status: str = "optimal"
 
     @property
     def violation(self) -> np.ndarray:
@@ -72,11 +69,6 @@ class MaxMargin(Shapes):
     def W(self) -> np.ndarray:
         """The same as `value`, as paper A calls it."""
         return self.value
-
-    @property
-    def norm(self) -> np.ndarray:
-        """||W_mm||, (runs,), the same as `objective`."""
-        return self.objective
 
 
 def token_svm(
@@ -164,7 +156,7 @@ def checked_selection(tokens: TokenSet, selected: np.ndarray | None) -> np.ndarr
 
 def _solve(problem, tokens, parts, norm, shape):
     """The record of all runs; `parts` are what `frobenius.scaled` takes, `shape` of the duals."""
-    began, runs = time.perf_counter(), []
+    runs = []
     units = frobenius.Scaled(*frobenius.scaled(*map(np.ascontiguousarray, parts)))
     if not np.isfinite(units.delta).all():
         raise ValueError(
@@ -182,17 +174,17 @@ def _solve(problem, tokens, parts, norm, shape):
             )
             if norm == 2:
                 square = (duals * margins).sum()
-                solved = {"objective": np.sqrt(square), "solver": solver, "W": W}
+                solved = {"norm": np.sqrt(square), "solver": solver, "W": W}
                 solved |= {"duals": duals, "margins": margins, "support": duals > 0}
                 solved["gap"] = np.abs(1 - (duals * units.stretch[run]).sum() / square)
             else:
                 solved = _other_norm(problem, run, units, norm, duals)
-            _check_range(problem, run, solved["objective"], units.exponent[run])
+            _check_range(problem, run, solved["norm"], units.exponent[run])
             runs.append(solved)
-    names = "objective", "duals", "margins", "support", "gap"
+    names = "norm", "duals", "margins", "support", "gap"
     solved = {name: np.array([run[name] for run in runs]) for name in names}
     exponent = -units.exponent
-    solved["objective"] = np.ldexp(solved["objective"], exponent)
+    solved["norm"] = np.ldexp(solved["norm"], exponent)
     solved["duals"] = np.ldexp(solved["duals"] * units.stretch, 2 * exponent[:, None])
     solved["margins"] = solved["margins"] / units.stretch
     solved |= {key: solved[key].reshape(shape) for key in ("duals", "margins", "support")}
@@ -200,7 +192,6 @@ def _solve(problem, tokens, parts, norm, shape):
         problem=f"{problem}, {norm if isinstance(norm, str | Blocks) else f'l_{norm:g}'} norm",
         accuracy=ACCURACY if norm == 2 else ACCURACY_OTHER_NORMS,
         solver=tuple(run["solver"] for run in runs),
-        seconds=time.perf_counter() - began,
         tokens=tokens,
         _weights=partial(_weights, units, runs),
         **solved,
@@ -265,7 +256,7 @@ def _other_norm(problem, run, units, norm, beta):
     return {
         "solver": "Clarabel" if conic else "Newton with weighted Frobenius steps",
         "W": token_basis @ W @ query_basis.T if turned else W,
-        "objective": size,
+        "norm": size,
         "duals": beta,
         "margins": margins,
         "support": support,
