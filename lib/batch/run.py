@@ -125,7 +125,10 @@ def _setting(text: str) -> tuple[str, object]:
 
 def _carry_out(jobs: list[_Job], todo: list[_Job], asked: argparse.Namespace) -> int:
     """Run what is to do and compare all jobs, a line each; the exit status."""
-    committed = _committed(asked.scale)
+    listing = provenance.git("ls-tree", "--name-only", "HEAD", f"figures/{asked.scale}/") or ""
+    names = [name for name in listing.split() if name.endswith(".json")]
+    texts = {Path(name).stem: provenance.git("show", f"HEAD:./{name}") for name in names}
+    committed = {slug: json.loads(text) for slug, text in texts.items() if text}
     # Longest first, so that none is left alone at the end; one never run may be the longest.
     seconds = {old["notebook"]: old["provenance"]["seconds"] for old in committed.values()}
     todo.sort(key=lambda job: -seconds.get(job.notebook, math.inf))
@@ -369,13 +372,6 @@ def _publish(job: _Job) -> str:
 
 
 # New numbers against the committed ones.
-
-
-def _committed(scale: str) -> dict[str, dict]:
-    listing = provenance.git("ls-tree", "--name-only", "HEAD", f"figures/{scale}/") or ""
-    names = [name for name in listing.split() if name.endswith(".json")]
-    texts = {Path(name).stem: provenance.git("show", f"HEAD:./{name}") for name in names}
-    return {slug: json.loads(text) for slug, text in texts.items() if text}
 
 
 def _slugs(job: _Job) -> list[str]:

@@ -187,14 +187,6 @@ def _times_over(smaller: float, larger: float) -> float:
 number = "{:.4g}".format  # with four significant digits
 
 
-def _failing(measured: float, bound: str) -> str:
-    """A measured value that fails its bound, with as many digits as show it."""
-    if math.isnan(measured):
-        return "not a number"
-    texts = (f"{measured:.{digits}g}" for digits in DIGITS[1:])
-    return next((text for text in texts if _breaks(text, bound)), repr(measured))
-
-
 def _breaks(measured: float | str, bound: str) -> bool:
     """Whether `measured` breaks `bound` as both are printed, or one of them is no number."""
     relation, _, rest = bound.partition(" ")
@@ -210,8 +202,11 @@ def _breaks(measured: float | str, bound: str) -> bool:
 
 def shown(claim: Claim) -> str:
     """The measured value and its interval in brackets; `legend` says what the two are."""
-    plain = claim.holds or claim.verdict
-    text = number(claim.measured) if plain else _failing(claim.measured, claim.bound)
+    measured, text = claim.measured, number(claim.measured)
+    if not (claim.holds or claim.verdict):  # with as many digits as show that it fails
+        texts = (f"{measured:.{digits}g}" for digits in DIGITS[1:])
+        text = next((each for each in texts if _breaks(each, claim.bound)), repr(measured))
+        text = "not a number" if math.isnan(measured) else text
     if claim.interval is None:
         return text
     few = "" if (claim.seeds or FEWEST_SEEDS) >= FEWEST_SEEDS else f", {claim.seeds} seeds only"

@@ -137,24 +137,19 @@ def notebooks(shown: Iterable[Figure]) -> list[Page]:
 
 def _notebook(path: Path, scale: str, made: list[Figure]) -> Page:
     notebook = nbformat.read(path, as_version=4)
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            cell.outputs = colab_cell.without_widgets(cell.outputs)
-            _describe(cell, made)
+    for cell in (cell for cell in notebook.cells if cell.cell_type == "code"):
+        cell.outputs = colab_cell.without_widgets(cell.outputs)
+        # Alternative text for its pictures: that of the one figure named, else the first line.
+        named = [f.alt for f in made if re.search(f"[\"']{f.slug}[\"']", cell.source)]
+        begins = f"Picture drawn by the cell that begins: {cell.source.strip().splitlines()[0]}"
+        alt = named[0] if len(named) == 1 else begins
+        for output in (one for one in cell.outputs if "image/png" in one.get("data", {})):
+            output.metadata.setdefault("image/png", {}).setdefault("alt", alt)
+            picture = in_few_colours(b64decode(output.data["image/png"]))
+            output.data["image/png"] = b64encode(picture).decode()
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     body = _exporter().from_notebook_node(notebook)[0]
     return Page(f"{path.stem}-{scale}", _title(text), body, path.name, scale, path.stem)
-
-
-def _describe(cell, made: list[Figure]) -> None:
-    """Alternative text for the pictures: that of the one figure named, else the first line."""
-    named = [f.alt for f in made if re.search(f"[\"']{f.slug}[\"']", cell.source)]
-    begins = f"Picture drawn by the cell that begins: {cell.source.strip().splitlines()[0]}"
-    for output in (one for one in cell.outputs if "image/png" in one.get("data", {})):
-        text = named[0] if len(named) == 1 else begins
-        output.metadata.setdefault("image/png", {}).setdefault("alt", text)
-        picture = in_few_colours(b64decode(output.data["image/png"]))
-        output.data["image/png"] = b64encode(picture).decode()
 
 
 def in_few_colours(picture: bytes) -> bytes:
