@@ -197,8 +197,14 @@ def _check(slug: str, numbers: Mapping[str, Number], data: Iterable[Mapping]) ->
 # A run, from its start to its saved figures.
 
 
+def start(notebook: str, paper: str, variables: Mapping, counted: str | None = "seeds") -> "Run":
+    """The run of `notebook` that begins now, after its parameters cell; sets the style."""
+    plots.set_style()
+    return Run(notebook, paper, variables, counted)
+
+
 class Run:
-    """One run of a notebook, from right after its parameters cell on; sets the style.
+    """One run of a notebook; its clock starts with it.
 
     `notebook` is the stem of the .py, `paper` "A", "B" or "C", `variables` the notebook's
     `globals()`, of which a save takes what the parameters cell assigns, among them `scale`
@@ -210,7 +216,6 @@ class Run:
     def __init__(
         self, notebook: str, paper: str, variables: Mapping, counted: str | None = "seeds"
     ):
-        plots.set_style()
         self.notebook, self.paper, self._text = notebook, paper, _page(notebook)
         self._variables, self._counted, self._clock = variables, counted, time.monotonic()
         parameters, _ = self._now()
@@ -331,9 +336,6 @@ class Run:
         return _Quiet(path)
 
 
-start = Run  # as pages call it
-
-
 def _draw(figure, stamp: Mapping) -> tuple[bytes, bytes]:
     """The figure as PNG and SVG, without a date: the same figure gives the same bytes."""
     figure.draw_without_rendering()  # a constrained layout settles on its first drawing
@@ -402,7 +404,7 @@ def reproduces(new: Mapping, picture: bytes, place: Path) -> bool:
         and all(map(like, within[0]))
         and list(map(_asked, new["claims"])) == list(map(_asked, old["claims"]))
         and not compare(new, old)
-        and (smoke or same_picture(picture, place.with_suffix(".png").read_bytes()))
+        and (smoke or _same_picture(picture, place.with_suffix(".png").read_bytes()))
     )
 
 
@@ -432,7 +434,7 @@ LEVELS = 4  # of red, green and blue each, between which colours are told apart
 SHARE, SPECKS = 0.1, 0.0012  # of a colour's amount, of a tile: so much may change
 
 
-def same_picture(picture: bytes, other: bytes) -> bool:
+def _same_picture(picture: bytes, other: bytes) -> bool:
     """Whether two PNGs show the same figure in the same style, up to what rounding on another
     processor moves: a line, by a pixel or two. So the amount of each colour, tile by tile,
     must be nearly the same, and every mark must have its like close by."""

@@ -50,11 +50,11 @@ CHANGES = [
 @pytest.mark.parametrize("change", CHANGES, ids=repr)
 def test_another_style_or_place_is_another_picture(before, change):
     after = drawn(**change)
-    assert not record.same_picture(after, before) and not record.same_picture(before, after)
+    assert not record._same_picture(after, before) and not record._same_picture(before, after)
 
 
-def test_what_rounding_moves_is_the_same_picture_and_another_size_is_not(before):
-    assert all(record.same_picture(drawn(moved), before) for moved in (1e-6, 1e-2))
+def test_what_rounding_moves_is_the__same_picture_and_another_size_is_not(before):
+    assert all(record._same_picture(drawn(moved), before) for moved in (1e-6, 1e-2))
     blank = io.BytesIO()
     Figure(figsize=(1, 1)).savefig(blank, format="png")
-    assert not record.same_picture(blank.getvalue(), before)
+    assert not record._same_picture(blank.getvalue(), before)

@@ -68,7 +68,7 @@ def test_the_picture_of_the_readme_has_every_verdict(family):
     png = io.BytesIO()
     figure.savefig(png, format="png")
     kept = (files.ROOT / "figures" / "verdicts.png").read_bytes()
-    assert record.same_picture(png.getvalue(), kept), "python -m papers.redraw draws it again"
+    assert record._same_picture(png.getvalue(), kept), "python -m papers.redraw draws it again"
 
 
 def test_layers_that_grow_no_more_than_a_random_walk():
