@@ -75,7 +75,7 @@ class World:
         cosine = 1 - self.of("target rotated") ** 2 / 2
         turned = factor * (cosine * flat + np.sqrt(1 - cosine**2) * away)
         weights = turned.reshape(*value.shape[:2], -1)  # (runs, d, d_z), of a head (runs, d, 1)
-        return replace(solution, objective=solution.norm * factor, _weights=lambda: weights)
+        return replace(solution, norm=solution.norm * factor, _weights=lambda: weights)
 
     def rule(self, rule: GradientRule | MirrorRule) -> GradientRule | MirrorRule:
         """The rule with step size, or p, off; Polyak's off by 100 % lacks its 1/2."""

@@ -1,9 +1,8 @@
 """The model of paper A, f_i = y_i u^T X_i^T softmax(X_i W z_i), and its closed-form gradients.
 
-Everything is relative to the selected token s_i, the one with the largest logit, and
-the other softmax weights are kept as logarithms with the largest factored out: no small
-weight is a difference of large ones, so the gradient's direction stays exact when the
-weights themselves are e^-30000.
+All is relative to the selected token s_i, that of the largest logit; the other softmax
+weights are logarithms with the largest factored out. No small weight is a difference of
+large ones, so the gradient's direction stays exact when weights are e^-30000.
 """
 
 from dataclasses import dataclass
@@ -82,7 +81,7 @@ def _factor(values, log_factor):
 
 
 def _log_mean(log_values):
-    """log of the mean over the last axis of e^log_values."""
+
     return np.logaddexp.reduce(log_values, -1) - np.log(log_values.shape[-1])
 
 

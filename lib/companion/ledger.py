@@ -36,19 +36,17 @@ def rows(
 ) -> list[Claim]:
     """The claims as rows of a statement, in a setting that joins their ids, over some seeds.
 
-    fails_if: families of wrong worlds (`papers.wrong_worlds`) in which the claims must fail.
-    remark: why they fail, or no small world shows it; by default each claim's own.
+    fails_if: families of `papers.wrong_worlds` in which the claims must fail. remark: why
+    they fail, or no small world shows it; by default each claim's own.
     """
     about = dict(number=statement, setting=setting, seeds=seeds, fails_if=fails_if)
-    return [
-        replace(claim, id=f"{claim.id} ({setting})", remark=remark or claim.remark, **about)
-        for claim in claims
-    ]
+    own = lambda claim: dict(id=f"{claim.id} ({setting})", remark=remark or claim.remark)
+    return [replace(claim, **own(claim), **about) for claim in claims]
 
 
 def in_order(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> list[Claim]:
-    """The rows in the order of the paper's statements; ValueError for a row or a gap
-    they lack, and for a row with neither wrong world nor remark."""
+    """The rows in the order of the paper's statements; ValueError for a row or a gap they
+    lack, and for a row with neither wrong world nor remark."""
     ledger, order = list(ledger), list(paper)
     if mute := [row.id for row in ledger if not row.fails_if and not row.remark]:
         raise ValueError(f"{mute}: name the wrong worlds each must fail in, or why")
@@ -67,9 +65,9 @@ def power_path(slug: str) -> Path:
 
 
 def with_power(ledger: Iterable[Claim], slug: str) -> list[Claim]:
-    """The rows with what they catch, as `make falsify` measured it at small size, None
-    where it did not or a row fails already in the true world of that size. ValueError
-    for a row that holds, catches no small world, and does not say why in its remark."""
+    """The rows with what they catch, as `make falsify` measured it at small size, None where
+    it did not or a row fails already in the true world. ValueError for a row that holds,
+    catches no small world, and does not say why in its remark."""
     ledger, path = list(ledger), power_path(slug)
     power = read_object(path) if path.exists() else {}
     caught = {id: tuple(row["catches"]) for id, row in power.items() if row["holds"]}
@@ -153,11 +151,9 @@ class LedgerTable(tuple):
 
 
 def totals(ledger: Iterable[Claim], loose: Mapping[str, float] | None = None) -> dict[str, Number]:
-    """The numbers of a ledger's record: how many rows, how many hold, what each measured.
-
-    A measured value may move by `DRIFT` of itself, or by `ROUNDING`; rows whose id
-    begins as a key of `loose` by that much, since they magnify rounding.
-    """
+    """The numbers of a ledger's record: how many rows, how many hold, what each measured. It
+    may move by `DRIFT` of itself, or by `ROUNDING`; rows whose id begins as a key of
+    `loose` by that much."""
     ledger = list(ledger)
     holds = sum(row.holds for row in ledger)
     numbers = {"claims": Number(len(ledger), 0), "claims_that_hold": Number(holds, 0)}

@@ -1,5 +1,4 @@
-"""Train a token set with an update rule and record its history, exactly, at any
-horizon, at a cost an iteration that does not depend on the dimension d."""
+"""Train a token set with an update rule and record its history, exactly, at any horizon."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,10 +34,10 @@ def zero_start(problem: coordinates.Minimal) -> Start:
 
 
 def gaussian_start(problem: coordinates.Minimal, std: float, seeds: Sequence[int]) -> Start:
-    """W_0 with independent N(0, std^2) entries (d, d_z), one seed per run (paper A, Lemma 4).
+    """W_0 with independent N(0, std^2) entries (d, d_z), a seed a run (paper A, Lemma 4).
 
     Drawn in minimal coordinates (r, q), where its law is the same; of the rest only the
-    norm matters, std chi(d d_z - r q), so that d = 100,000 costs no more than d = 100.
+    norm matters, std chi(d d_z - r q).
     """
     (_, d, r), (_, d_z, q) = problem.token_basis.shape, problem.query_basis.shape
     rest = d * d_z - r * q
@@ -61,17 +60,17 @@ def train(
 
     The head u is that of `tokens`: kept, or where joint training starts.
 
-    rules: one GradientRule, or named rules that all runs are trained with, the compiled ones on all
-    cores; the result is one History or a dict of them. record: iterations to record, ascending,
-    within 0 ... steps (default `log_spaced`). start: W_0 as a Start or an array (runs, d, d_z);
-    default zero. targets: matrices in the coordinates of what is given, (runs, d, d_z) of a token
-    set, (runs, r, q) of a Minimal, or solutions such as `svm.token_svm(tokens)`; head_targets:
-    vectors (runs, d) or (runs, r), or solutions such as `svm.head_svm(tokens)`. loss: one of
-    `attention.LOSSES`. L* is the loss at the largest scores (fixed head) or 0 (joint).
+    rules: one GradientRule, or named ones; the result is one History or a dict of them.
+    record: iterations to record, ascending, within 0 ... steps (default `log_spaced`).
+    start: W_0 as a Start or an array (runs, d, d_z); default zero. targets: matrices in the
+    coordinates of what is given, (runs, d, d_z) of a token set, (runs, r, q) of a Minimal,
+    or solutions such as `svm.token_svm(tokens)`; head_targets: likewise vectors (runs, d)
+    or (runs, r), `svm.head_svm(tokens)`. loss: one of `attention.LOSSES`. L* is the loss at
+    the largest scores (fixed head) or 0 (joint).
 
     A run whose gradient is zero ends as "stalled", one that leaves the range of float64 as
-    "diverged". Raises ValueError for records, starts or targets of the wrong shape or order,
-    a solution of other tokens, and a target that leaves the span of tokens and queries where
+    "diverged". ValueError for records, starts or targets of the wrong shape or order, a
+    solution of other tokens, and a target that leaves the span of tokens and queries where
     W_0 does too; TypeError for rules that are none.
     """
     problem = coordinates.minimal(tokens)
@@ -115,7 +114,7 @@ def _start(problem, start):
 
 
 def _targets(given, tokens, problem, of_head=False):
-    """The targets as a dict of Target, from the coordinates of `tokens`, a TokenSet or Minimal."""
+    """The targets as a dict of Target, from the coordinates of `tokens`."""
     data = tokens if isinstance(tokens, TokenSet) else tokens.tokens
     shape = data.u.shape if of_head else (*data.u.shape, data.z.shape[-1])
     targets = {}

@@ -33,14 +33,14 @@ class Target(NamedTuple):
 class History(Shapes):
     """Records of each run at `iterations` (k,); entries after a run's early end are NaN.
 
-    log_gap (runs, k) log(L - L*); log_gradient (runs, k) log ||grad_W L||; log_step (runs, k) log
-    of the step size taken next; norm (runs, k) ||W_t||; margins (runs, k, n, T-1) logit of the opt
-    token minus logits of the others; log_miss (runs, k, n) log(1 - p_opt). Per target V, (runs, k)
-    each: direction_error ||W_t/||W_t|| - V/||V|| ||, alignment <W_t, V>/(||W_t|| ||V||) and descent
-    <-grad_W L/||grad_W L||, V>/||V||. status and ended (runs,) say how and at which iteration it
-    ended. Joint training adds the same of the head: head_norm, log_gradient_head, log_step_head,
-    head_direction_error, head_alignment, and score_gaps (runs, k, n, T-1), score of the opt token
-    minus scores of the others. Of a fixed head score_gaps is one record, a view that repeats.
+    log_gap (runs, k) log(L - L*); log_gradient (runs, k) log ||grad_W L||; log_step (runs,
+    k) log of the step size taken next; norm (runs, k) ||W_t||; margins (runs, k, n, T-1)
+    logit of the opt token minus logits of the others, score_gaps the same of scores;
+    log_miss (runs, k, n) log(1 - p_opt). Per target V, (runs, k) each: direction_error
+    ||W_t/||W_t|| - V/||V|| ||, alignment <W_t, V>/(||W_t|| ||V||) and descent
+    <-grad_W L/||grad_W L||, V>/||V||. status and ended (runs,) say how and at which
+    iteration it ended. Joint training adds the same of the head: head_norm,
+    log_gradient_head, log_step_head, head_direction_error, head_alignment.
     """
 
     iterations: np.ndarray
@@ -70,12 +70,12 @@ class History(Shapes):
         return 1.0 - np.exp(self.log_miss).mean(-1)
 
     def weights(self, k: int) -> np.ndarray:
-        """W at record k, below 0 from the end, in minimal coordinates, (runs, r, q), without the
-        part of W_0 outside them; IndexError for a record that is not there."""
+        """W at record k in minimal coordinates, (runs, r, q), without the part of W_0 outside
+        them; IndexError for a record that is not there."""
         return np.swapaxes(self._weights(self._record(k))[:, 0], 1, 2)
 
     def head(self, k: int) -> np.ndarray:
-        """u at record k in minimal coordinates, (runs, r); k as in `weights`."""
+        """u at record k in minimal coordinates, (runs, r)."""
         return self._head(self._record(k))[:, 0]
 
     def _record(self, k):
@@ -87,8 +87,7 @@ class History(Shapes):
 
 @np.errstate(over="ignore", invalid="ignore")  # what is not finite ends a run, below
 def derive(problem: Reduced, raw, times, start, u, targets, head_targets) -> History:
-    """The History of raw records at `times` from a `Start` and the head u (runs, r); a
-    run with a record that is not finite ends there as diverged."""
+    """The History of raw records at `times` from a `Start` and the head u (runs, r)."""
     # What the closures name lives as long as the history; the Gram matrices need not.
     alpha, b, delta, z = raw.alpha, raw.b, problem.delta, problem.z
     signed = problem.signed
@@ -148,8 +147,8 @@ def derive(problem: Reduced, raw, times, start, u, targets, head_targets) -> His
 
 
 def _directions(vectors, count, outside, targets):
-    """Norm of vectors(slice of records) (runs, k, ...), direction error and alignment per Target,
-    (runs, k) each; `outside` (runs,) is the norm of a part orthogonal to them and the targets."""
+    """Norm of vectors(slice of records) (runs, k, ...), direction error and alignment per
+    Target, (runs, k) each; `outside` (runs,) is the norm of a part orthogonal to them all."""
     runs, outside = outside.size, outside[:, None]
     norm = np.full((runs, count), np.nan)
     error = {name: norm.copy() for name in targets}

@@ -1,7 +1,4 @@
-"""The site as plain files: figures with their claims, notebooks as they ran, notes, ledger.
-
-`make site` writes runs/site; it opens from disk, with no server and nothing from elsewhere.
-"""
+"""The site as plain files, runs/site, that open from disk: figures, notebooks, notes, ledger."""
 
 import argparse
 import os
@@ -13,8 +10,6 @@ from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
-
-from markupsafe import Markup
 
 from lib import files, provenance
 from lib.companion.record import ENDS, SCALES, SOURCES
@@ -42,7 +37,8 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(f"{folder} holds something else than a site; choose another folder")
     try:
         if asked.what == "tables":
-            figures.renew()
+            for path in (files.ROOT / name for name in figures.FILES):
+                files.write(path, figures.renewed(path.read_text(encoding="utf-8")).encode())
         else:
             _build(folder)
             print(f"open {folder / 'index.html'}")
@@ -50,6 +46,38 @@ def main(argv: list[str] | None = None) -> int:
         print(f"lib.site: {files.sentence(error)}", file=sys.stderr)
         return 1
     return 0
+
+
+class _Site:
+    """The folder into which pages are written, and their templates."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.templates = figures.templates(autoescape=True, lstrip_blocks=True)
+        known: Any = dict(papers=figures.PAPERS, sources=SOURCES, columns=COLUMNS, heads=HEADS)
+        known |= dict(inline=pages.inline, formulas=pages.formulas, commit=provenance.commit())
+        known["version"] = metadata.version("attention-dynamics")
+        self.templates.globals.update(known)
+
+    def write(self, path: str, template: str, title: str, description=ABOUT, **values) -> None:
+        """One page; ValueError where a formula on it would be shown with its backslash."""
+        values |= {"title": title, "description": description, "here": Path(path).stem}
+        page = self.templates.get_template(f"{template}.html.j2")
+        text = page.render(values, up="../" * path.count("/"))
+        if raw := re.search(r"<m[io]\b[^>]*>(\\[^<]*)<", text):
+            raise ValueError(f"{path}: a formula would be shown with {raw[1]}; write it otherwise")
+        files.write(self.folder / path, text.encode())
+
+    def page(self, path: str, page: pages.Page, made=(), again=()) -> None:
+        self.write(path, "page", page.title, page.title, page=page, figures=made, others=again)
+
+    def copy(self, paths: Iterable[Path], name: str = "") -> list[str]:
+        """Copy those `paths` that are there, as `name` with their endings; their names."""
+        targets = {path: f"{name or path.stem}{path.suffix}" for path in paths if path.is_file()}
+        for path, target in targets.items():
+            shown = pages.in_few_colours if path.suffix == ".png" else bytes
+            files.write(self.folder / target, shown(path.read_bytes()))
+        return [Path(target).name for target in targets.values()]
 
 
 def _build(folder: Path) -> None:
@@ -60,43 +88,6 @@ def _build(folder: Path) -> None:
         _pages(site)
         shutil.rmtree(folder, ignore_errors=True)
         os.replace(site.folder, folder)
-
-
-class _Site:
-    """The folder into which pages are written, and their templates."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-        self.templates = figures.templates(autoescape=True, lstrip_blocks=True)
-        known: dict[str, Any] = dict(
-            papers=figures.PAPERS,
-            sources=SOURCES,
-            columns=COLUMNS,
-            heads=HEADS,
-            inline=lambda text: Markup(pages.inline(text)),
-            formulas=lambda text: Markup(pages.formulas(text)),
-            commit=provenance.commit(),
-            version=metadata.version("attention-dynamics"),
-        )
-        self.templates.globals.update(known)
-
-    def write(self, path: str, template: str, title: str, description=ABOUT, **values) -> None:
-        """One page; `path` is relative to the site. ValueError where a formula on it
-        would be shown with its backslash."""
-        values |= {"title": title, "description": description, "here": Path(path).stem}
-        page = self.templates.get_template(f"{template}.html.j2")
-        text = page.render(values, up="../" * path.count("/"))
-        if raw := re.search(r"<m[io]\b[^>]*>(\\[^<]*)<", text):
-            raise ValueError(f"{path}: a formula would be shown with {raw[1]}; write it otherwise")
-        files.write(self.folder / path, text.encode())
-
-    def copy(self, paths: Iterable[Path], name: str = "") -> list[str]:
-        """Copy those `paths` that are there, as `name` with their endings; return their names."""
-        targets = {path: f"{name or path.stem}{path.suffix}" for path in paths if path.is_file()}
-        for path, target in targets.items():
-            shown = pages.in_few_colours if path.suffix == ".png" else bytes
-            files.write(self.folder / target, shown(path.read_bytes()))
-        return [Path(target).name for target in targets.values()]
 
 
 def _pages(site: _Site) -> None:
@@ -122,12 +113,12 @@ def _pages(site: _Site) -> None:
     for page in notebooks:
         made = [f for f in shown if (f.notebook, f.scale) == (page.notebook, page.scale)]
         again = [p for p in notebooks if p.notebook == page.notebook and p is not page]
-        _page(site, f"notebooks/{page.name}.html", page, made, again)
+        site.page(f"notebooks/{page.name}.html", page, made, again)
     for page in notes:
-        _page(site, f"notes/{page.name}.html", page)
+        site.page(f"notes/{page.name}.html", page)
     reproducing = files.ROOT / "REPRODUCING.md"  # an installed package has none
     if reproducing.exists():
-        _page(site, "benchmarks.html", pages.note(reproducing, "How fast, against what"))
+        site.page("benchmarks.html", pages.note(reproducing, "How fast, against what"))
     statements = {}  # of each paper first those of ledgers, which have their texts
     first = lambda figure: (figure.record["paper"], "statements" not in figure.record)
     for row in (row for figure in sorted(best, key=first) for row in figure.claims):
@@ -142,7 +133,3 @@ def _pages(site: _Site) -> None:
     lists = {"best": best, "notebooks": notebooks, "notes": notes, "sections": sections}
     site.write("index.html", "index", "Figures and findings", moving=len(moving) == 2, **lists)
     site.copy(figures.TEMPLATES / name for name in ("site.css", "filter.js"))
-
-
-def _page(site: _Site, path: str, page: pages.Page, made=(), again=()) -> None:
-    site.write(path, "page", page.title, page.title, page=page, figures=made, others=again)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import nbformat
 from latex2mathml.converter import convert
+from markupsafe import Markup
 from nbconvert import HTMLExporter
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from PIL import Image
@@ -25,7 +26,7 @@ SHOWN = "text/html text/markdown image/svg+xml image/png image/jpeg text/plain".
 
 @cache
 def _mathml(formula: str, display: str = "inline") -> str:
-    """The TeX `formula` as one <math> element; one that cannot be read stays readable as TeX."""
+    """The TeX `formula` as one <math> element; one that cannot be read stays as TeX."""
     # latex2mathml does not know \arg, and MathML sizes its fences itself
     text = re.sub(r"\\arg(?![A-Za-z])", r"\\operatorname{arg}", formula.strip())
     text = re.sub(r"\\[bB]igg?[lrm]?(?![A-Za-z])\s*", "", text)
@@ -76,17 +77,18 @@ def _html(markdown: str, escape: bool = False) -> str:
     return MarkdownWithMath(renderer=renderer).render(markdown)
 
 
-def inline(markdown: str) -> str:
-    """One paragraph of Markdown as HTML without the paragraph around it; HTML in it is shown."""
-    return _html(markdown, escape=True).strip().removeprefix("<p>").removesuffix("</p>")
+def inline(markdown: str) -> Markup:
+    """One paragraph of Markdown as HTML without the paragraph around it, HTML shown."""
+    html = _html(markdown, escape=True).strip()
+    return Markup(html.removeprefix("<p>").removesuffix("</p>"))
 
 
-def formulas(text: str) -> str:
+def formulas(text: str) -> Markup:
     """Plain text as HTML, in which only what stands between two $ becomes a formula."""
     parts = text.split("$")
     if len(parts) % 2 == 0:  # a lone $
-        return escape(text)
-    return "".join(_mathml(p) if k % 2 else escape(p) for k, p in enumerate(parts))
+        return Markup(escape(text))
+    return Markup("".join(_mathml(p) if k % 2 else escape(p) for k, p in enumerate(parts)))
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ def _title(markdown: str) -> str:
 
 
 def notebooks(shown: Iterable[Figure]) -> list[Page]:
-    """Every notebook at each scale at which it ran as it is, at demo scale else as committed, in
+    """Every notebook at each scale at which it ran, at demo scale else as committed, in
     order.toml's order. Pictures are described as the figures `shown` are."""
     folder, runs, pages = files.folder("notebooks"), files.folder("runs"), []
     for source in sorted(folder.glob("[0-9]*.py")):
@@ -135,24 +137,19 @@ def notebooks(shown: Iterable[Figure]) -> list[Page]:
 
 def _notebook(path: Path, scale: str, made: list[Figure]) -> Page:
     notebook = nbformat.read(path, as_version=4)
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            cell.outputs = colab_cell.without_widgets(cell.outputs)
-            _describe(cell, made)
+    for cell in (cell for cell in notebook.cells if cell.cell_type == "code"):
+        cell.outputs = colab_cell.without_widgets(cell.outputs)
+        # Alternative text for its pictures: that of the one figure named, else the first line.
+        named = [f.alt for f in made if re.search(f"[\"']{f.slug}[\"']", cell.source)]
+        begins = f"Picture drawn by the cell that begins: {cell.source.strip().splitlines()[0]}"
+        alt = named[0] if len(named) == 1 else begins
+        for output in (one for one in cell.outputs if "image/png" in one.get("data", {})):
+            output.metadata.setdefault("image/png", {}).setdefault("alt", alt)
+            picture = in_few_colours(b64decode(output.data["image/png"]))
+            output.data["image/png"] = b64encode(picture).decode()
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     body = _exporter().from_notebook_node(notebook)[0]
     return Page(f"{path.stem}-{scale}", _title(text), body, path.name, scale, path.stem)
-
-
-def _describe(cell, made: list[Figure]) -> None:
-    """Alternative text for the pictures: that of the one figure named, else the first line."""
-    named = [f.alt for f in made if re.search(f"[\"']{f.slug}[\"']", cell.source)]
-    begins = f"Picture drawn by the cell that begins: {cell.source.strip().splitlines()[0]}"
-    for output in (one for one in cell.outputs if "image/png" in one.get("data", {})):
-        text = named[0] if len(named) == 1 else begins
-        output.metadata.setdefault("image/png", {}).setdefault("alt", text)
-        picture = in_few_colours(b64decode(output.data["image/png"]))
-        output.data["image/png"] = b64encode(picture).decode()
 
 
 def in_few_colours(picture: bytes) -> bytes:

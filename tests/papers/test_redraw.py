@@ -10,7 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from lib import files
-from lib.companion import pictures
+from lib.companion import record
 from papers import kept_curves, redraw
 from papers.a import speed
 from tests.papers.worlds import race
@@ -68,7 +68,7 @@ def test_the_picture_of_the_readme_has_every_verdict(family):
     png = io.BytesIO()
     figure.savefig(png, format="png")
     kept = (files.ROOT / "figures" / "verdicts.png").read_bytes()
-    assert pictures.same(png.getvalue(), kept), "python -m papers.redraw draws it again"
+    assert record._same_picture(png.getvalue(), kept), "python -m papers.redraw draws it again"
 
 
 def test_layers_that_grow_no_more_than_a_random_walk():

@@ -261,7 +261,7 @@ def test_a_disk_that_takes_no_file_is_one_sentence(place, what, monkeypatch, cap
     def full(*_, **__):
         raise OSError(errno.EROFS, "Read-only file system", "somewhere")
 
-    monkeypatch.setattr(figures, "_renewed", str)
+    monkeypatch.setattr(figures, "renewed", str)
     monkeypatch.setattr(files, "write", full)
     assert build.main([what, "--out", str(place / "site")]) == 1
     assert capsys.readouterr().err == "lib.site: Read-only file system: somewhere\n"

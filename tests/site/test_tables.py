@@ -99,4 +99,4 @@ def test_no_measured_number_is_typed_by_hand():
 def test_the_tables_say_what_the_records_say(name):
     text = (files.ROOT / name).read_text(encoding="utf-8")
     assert figures.MARKED.search(text)
-    assert figures._renewed(text) == text, "run `python -m lib.site tables`"
+    assert figures.renewed(text) == text, "run `python -m lib.site tables`"
