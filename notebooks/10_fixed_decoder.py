@@ -105,7 +105,7 @@ problems = {"orthogonal": drawn(every), "antipodal": drawn(every, antipodal=True
 targets = {name: svm.token_svm(problem.tokens) for name, problem in problems.items()}
 for name, target in targets.items():
     print(f"{name}: ||W_mm|| = {np.median(target.norm):.3f}, median of {seeds} seeds;",
-          f"{target.support.sum((1, 2)).min()} or more of {T * n - n} constraints bind")  # fmt: skip
+          f"at least {target.support.sum((1, 2)).min()} of {T * n - n} constraints bind")  # fmt: skip
 
 # %% [markdown]
 # ## The target, in three lines
@@ -119,7 +119,7 @@ for name, target in targets.items():
 # $b_m > 0$, and not negative where $b_m = 0$: raising that weight would not help. Divide by $1 - \sum_k b_k$: every margin of $W_{mm}$ is at least 1, and exactly 1 where $\beta_m > 0$. These are the
 # conditions of [notebook 00](00_attention_by_hand.ipynb).
 #
-# *May one divide?* At the minimum $b_m$ times the half derivative is 0. Sum over $m$: the least value is $1 - \sum_m b_m$. If it is 0, weights $b \ge 0$ of sum 1 make $\sum_m b_m A_m = 0$.
+# *May one divide?* At the minimum $b_m$ times the half derivative is 0. Sum over $m$: $\lVert\sum_m b_m A_m\rVert^2 = (1 - \sum_m b_m)\sum_m b_m$, so the least value is $1 - \sum_m b_m$. If it is 0, weights $b \ge 0$ of sum 1 make $\sum_m b_m A_m = 0$.
 # Then the mean of all margins with these weights is 0 for every $W$: no $W$ satisfies the constraints. The code checks it.
 
 # %%
@@ -196,7 +196,7 @@ def move(W, last, rule):  # W_{t+1} - W_t, from W_t and the last move
 
 # %% [markdown]
 # The library trains all seeds and all rules in one call, at a cost that does not depend on $d$, and in logarithms, so that no digits are
-# lost below the smallest float. Paper A's Lemma 5 says of every small start that $p_{opt}(t)\ge c\,p_{opt}(0)$ in every sample,
+# lost below the smallest float. Paper A's Lemma 5 says of every small start that $p_{opt}(t)\ge c\,p_{opt}(0)$ in every sample (asked: $c=\frac12$),
 # and, as we read it, that $p_{opt}$ does not fall while it is at most 1/2. To test it, NGD runs on `draws` draws of each kind.
 
 # %%
@@ -240,8 +240,8 @@ print(inspect.getsource(attention.gradients))
 #
 # * **Loss gap** and **missing weight.** Look at how Polyak without
 #   a cap and NGD with momentum drop below the panel first, and how slowly GD falls. At the
-#   mark Polyak reaches the dotted line; beside it, in which share of the next rule's iterations.
-# * **Norm.** Look at NGD: soon it grows by nearly one step length an iteration, the most it can.
+#   mark Polyak reaches the dotted line, in the share of the next rule's iterations that stands there.
+# * **Norm.** Look at NGD's slope, soon near 1: it grows by nearly one step length an iteration, the most it can.
 # * **Weight of the opt token.** The first to rise is Polyak's, then GD's, that of NGD with momentum, NGD's. In Figure 2 NGD with momentum passes GD near 0.85, and near 1
 #   NGD does too.
 # * **Alignment** (Figure 2), the cosine between $W_t$ and $W_{mm}$, and **direction error**, the distance between their directions. Look at the slope of NGD: steeper than the dashed bound $t^{-1/2}$, by the
@@ -270,8 +270,8 @@ figures["antipodal"]
 # ## Claims
 #
 # A [claim](words.md) is a measured number, the worst over all seeds, samples and iterations, beside its bound, from a statement or ours.
-# The rows `sharp` are predictions of ours. Late, $-\nabla L\approx(L-L^*)\,W_{mm}/\lVert W_{mm}\rVert^2$, as [notebook 40](40_law_of_margins.ipynb) derives. So NGD's
-# margins grow by $\eta/\lVert W_{mm}\rVert$ a step, with momentum by ten times that, Polyak's without a cap by 1/2; $1-p_{opt}$ falls like $e^{-g}$. Failures are printed, all rows stand in the [record](../figures/demo/fastrates_fig5.json). This page is a run of minutes (demo [scale](words.md)).
+# The rows `sharp` are predictions of ours. Late, pairs pull in the ratio of their duals ([notebook 40](40_law_of_margins.ipynb)): with some $s>0$, $-\nabla L\approx s\,W_{mm}$ and $L-L^*\approx s\sum_m\beta_m=s\lVert W_{mm}\rVert^2$. So NGD's
+# margins grow by $\eta/\lVert W_{mm}\rVert$ a step, with momentum by $1/(1-0.9)$ times that, Polyak's without a cap by 1/2; $1-p_{opt}$ falls like $e^{-g}$. Failures are printed, all rows stand in the [record](../figures/demo/fastrates_fig5.json). This page is a run of minutes (demo [scale](words.md)).
 
 # %%
 statements.quoted("A", STATEMENTS, "Lemma 5", "Lemma 6", "Lemma 7")
@@ -321,8 +321,8 @@ tables["antipodal"]
 #
 # `dynamics.custom` takes any step size $\eta_t$, as a function of $t$, $L - L^*$ and $\lVert\nabla L\rVert$. A constant is GD, a
 # constant over $\lVert\nabla L\rVert$ is NGD. Here is one between; write yours in its place. *Prediction:* late in training $\lVert\nabla L\rVert$ falls
-# exponentially in $\lVert W\rVert$. A step of this rule is proportional to $\sqrt{\lVert\nabla L\rVert}$, one of GD to $\lVert\nabla L\rVert$. If $\lVert\nabla L\rVert$ is $e^{-c\lVert W\rVert}$, then
-# $\lVert W\rVert$ grows like $(\log t)/c$ under GD and like $2(\log t)/c$ here (late, $c=1/\lVert W_{mm}\rVert$). So after step 50 it grows by twice as much.
+# exponentially in $\lVert W\rVert$. A step of this rule is proportional to $\sqrt{\lVert\nabla L\rVert}$, one of GD to $\lVert\nabla L\rVert$. If $\lVert\nabla L\rVert$ is $e^{-c\lVert W\rVert}$, a step lengthens $W$ by about this
+# under GD and by about its root here: $\lVert W\rVert$ grows like $(\log t)/c$ under GD and like $2(\log t)/c$ here (late, $c=1/\lVert W_{mm}\rVert$). So after step 50 it grows by twice as much.
 
 
 # %%
@@ -381,7 +381,7 @@ for strength in (signal, 0.5):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Larger: shorter opt tokens need a longer $W$. And more slowly: the last error is larger.
+# Larger: shorter opt tokens need a longer $W$. And more slowly: after the same steps the error is larger.
 #
 # </details>
 #

@@ -113,10 +113,10 @@ def mirror_step(W, downhill, p):
 #
 # **Why?** The direction that training nears and the SVM's solution obey one equation: $\nabla\psi(W)$ is a sum of the $A_m$ of least
 # margin with weights $\ge0$. The size of $W$ does not matter: scaling $W$ only scales $\nabla\psi(W)$. Only one direction
-# solves it. Let $V$ do so, with least margin 1, and let $W$ have margins of at least 1. Then $\lVert V\rVert_p^p=\langle\nabla\psi(V),V\rangle\le\langle\nabla\psi(V),W\rangle\le\lVert V\rVert_p^{p-1}\lVert W\rVert_p$ by
-# Hölder, with equality for $W=V$ alone. That the direction of training settles is measured.
+# solves it. Let $V$ do so, with least margin 1, and let $W$ have margins of at least 1. Then $\lVert V\rVert_p^p=\langle\nabla\psi(V),V\rangle\le\langle\nabla\psi(V),W\rangle\le\lVert V\rVert_p^{p-1}\lVert W\rVert_p$:
+# $\nabla\psi(V)$ sums $A_m$ on which $V$ has the margin 1 and $W$ at least 1, and then comes Hölder. Equality holds for $W=V$ alone. That the direction of training settles is measured.
 #
-# * *Training.* Steps add up in $\nabla\psi(W)$. Late in training only pairs of least margin still pull noticeably. Each step is then nearly a sum of their
+# * *Training.* Steps add up in $\nabla\psi(W)$. Late in training only pairs of least margin still pull noticeably. Each step of $\nabla\psi(W)$ is then nearly a sum of their
 #   $A_m$, with positive weights where the selected token has the higher score, and $\nabla\psi(W_t)$ grows along such a sum.
 # * *The SVM.* Where the derivative of its Lagrangian is zero, $\nabla\psi(W_{mm})=\sum_m\beta_mA_m$ with $\beta_m\ge0$, zero where a
 #   margin is above 1. So this is such a sum, too.
@@ -129,7 +129,7 @@ def mirror_step(W, downhill, p):
 # * *Ratio.* $r_p(W)=\min_mg_m/(\lVert W\rVert_p\,\gamma_p)$ is the share of the largest margin that $W$ has, at most 1.
 #
 # The ratio shows small errors more. If the direction of $W$ is off by a small $\delta$ and a smallest margin suffers,
-# the ratio falls below 1 by an amount of order $\delta$. The divergence rises above 0 by $\delta^2$ only, up to a factor (if no entry of $W_{mm}$ is zero).
+# the ratio falls below 1 by an amount of order $\delta$. The divergence rises above 0 by $\delta^2$ only, up to a factor (if no entry of $W_{mm}$ is zero, where $\psi$ has no second derivative for $p<2$).
 
 
 # %%
@@ -163,8 +163,8 @@ statements.quoted("C", STATEMENTS, "Theorem, convergence")
 # ## Two examples by hand
 #
 # [Notebook 00](00_attention_by_hand.ipynb) finds each column of $W_{mm}$ by eye. There
-# every $\ell_p$ norm has the same solution. So the second token of example 1 is moved, from $(2, 0)$ to $(\frac12, 0)$. Now one
-# constraint binds in column 1, that of $c = (-\frac12, 1)$, the [opt token](words.md) less this one. The vector $w$ of
+# every $\ell_p$ norm has the same solution. So of example 1's tokens $(1,0)$, $(2,0)$ and, [opt](words.md), $(0,1)$, the second is moved to $(\frac12, 0)$. Now one
+# constraint binds in column 1, that of $c = (-\frac12, 1)$, opt less this one. The vector $w$ of
 # smallest $\ell_p$ norm with $c^\top w \ge 1$ has the entries
 #
 # $$w_j = \mathrm{sgn}(c_j)\,|c_j|^{q-1} \big/ \textstyle\sum_k |c_k|^q ,$$
@@ -266,7 +266,7 @@ figure
 #
 # One data set and $W_0 = 0$, as in the paper. Each path ends nearest to its own SVM; its ratio is largest in its own norm. The path of
 # $p = 3$ has about three quarters of the largest $\ell_3$ margin. For $p = 2$ and $p = 3$ the selected tokens are not even locally optimal, so that the "why" above
-# does not hold: a pair of least margin whose other token has the higher score is pulled the wrong way. Where the $A_m$ that bind are independent and this pair's dual is positive, $W_{mm}$ cannot be the limit: the path has not ended. Why it is so near is open.
+# does not hold: a pair of least margin whose other token has the higher score is pulled the wrong way. If its dual is positive, and the $A_m$ that bind are independent, $W_{mm}$ cannot be the limit, since training pulls against that weight: the path has not ended. Why it is so near is open.
 
 # %%
 single = tokens.unit_tokens(path_seed, n, T, d)
@@ -298,7 +298,7 @@ joint_table
 # %% [markdown]
 # * **Upper panels.** Look at where each path ends: near the mark of its own SVM. The path of $p = 3$ misses its mark most, and
 #   more so for $u$. The divergence is small all the same, of the order of the squared miss. Under $p = 3$ another token of the first sample
-#   is selected than under the other two, as in the paper, so its rays lie elsewhere.
+#   is selected than under the other two, as in the paper, so its marks lie elsewhere.
 # * **Lower panels.** Look at the two time scales: the selection is made within 30 steps, and the directions still turn
 #   after thousands.
 
@@ -334,7 +334,7 @@ for p, count in ((1.2, 1000), (2, 2000), (3, 20000)):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The fewer, the nearer $p$ is to 1. That is so after the first step already: it says more of the map than of training.
+# The fewer, the nearer $p$ is to 1. That is so after the first step already, as the way back, $\lvert\cdot\rvert^{q-1}$, enlarges differences: it says more of the map than of training.
 #
 # </details>
 #

@@ -82,7 +82,7 @@ for t in (1, 10, 100, 300, 1000):
 # Why? Late in training sample $i$ pulls on $W$ in proportion to $e^{-g_i}$: loss and scores are the same for both. A step is the sum of $(1,0)$ and
 # $(0,\frac12)$, each times its pull. It is along $W_{mm}$ when the pulls are in the ratio $1:4$ of the duals, so when $g_2-g_1=-\log4$, and it
 # then leaves this difference as it is. Were the difference larger, sample 2 would pull less than its share, and it would fall; were it smaller, it would rise. With it $W=(g_1,2g_2)=g_1\,(1,2)-(0,2\log4)$. So the path keeps a fixed distance from the ray of
-# $W_{mm}$: the part of $(0,2\log4)$ across $(1,2)$, of length $2\log4/\sqrt5=1.24$. Seen from the origin, a fixed distance is an angle that falls like one over the length.
+# $W_{mm}$: the part of $(0,2\log4)$ orthogonal to $(1,2)$, of length $2\log4/\sqrt5=1.24$. Seen from the origin, a fixed distance is an angle that falls like one over the length.
 
 # %%
 rest = np.log(4) * np.array([0.8, -0.4])  # across W_mm, with margins log 4 apart
@@ -104,13 +104,12 @@ figure
 # | $\kappa_m=\lvert\ell'(\gamma_{i,\alpha_i})\rvert\,(\gamma_{i,\alpha_i}-\gamma_{i,t})$ | how hard the loss pulls on the pair, before the factor $e^{-g_m}$ |
 # | $W_{mm}=\sum_m\beta_mA_m$; $S$ | the token SVM: least norm with all $g_m\ge1$; its duals $\beta_m\ge0$; *support*: the pairs with $\langle A_m,W_{mm}\rangle=1$ |
 # | $a_t=\langle W_t,W_{mm}\rangle/\lVert W_{mm}\rVert^2$; $o_m$ | *margin level*; the *offset* of a margin, what $g_m-a_t$ tends to |
-# | $\eta$, $\eta^*$ | length of an NGD step; below $\eta^*=2\lVert W_{mm}\rVert/\lambda_{\max}$ *small* deviations of $g_m-a_t$ from $o_m$ die out ([notebook 41](41_how_margins_settle.ipynb) has $\lambda_{\max}$) |
+# | $\eta$, $\eta^*$ | length of an NGD step; below $\eta^*=2\lVert W_{mm}\rVert/\lambda_{\max}$ *small* deviations of $g_m-a_t$ from $o_m$ die out; $\lambda_{\max}$: largest eigenvalue of $\sum_S\beta_mA_mA_m^\top$ (vectors $A_m$) across $W_{mm}$ |
 #
 # **Hypotheses** on tokens $\alpha_i$, one a sample. The loss falls strictly, $\ell'<0$, and its slope is locally Lipschitz.
 # 1. *Duals.* There are duals with $\beta_m>0$ on all of $S$.
 # 2. *Scores.* On $S$ the selected token has the higher score.
-# 3. *Steps.* No momentum, and short steps: for NGD $\eta\|W_{mm}\|D^2<8$ with $D=\max_{m,k\in S}\lVert A_m-A_k\rVert$, for Polyak $\|W_{mm}\|D<4$, for GD any constant step. Late, a step of
-#    NGD is one of gradient descent, of size at most about $\eta\|W_{mm}\|$, on the function under "Why", whose curvature is at most $D^2/4$.
+# 3. *Steps.* No momentum, and short steps: for NGD $\eta\|W_{mm}\|D^2<8$ with $D=\max_{m,k\in S}\lVert A_m-A_k\rVert$, for Polyak $\|W_{mm}\|D<4$, for GD any constant step. "Why" says why.
 # 4. *Start.* The level $a_0$ is so high that the other tokens' weights are small: above a number explicit in [the note](law_of_margins.md), its (8).
 #    Any $W_t$ of a run may be taken as the start.
 #
@@ -123,15 +122,16 @@ figure
 #
 # Hence
 # $$\|W_t\|\times\text{error}_t\to\sqrt{C^2+\|\omega_\infty\|^2},\qquad C=\|\rho_\perp\|.$$
-# The theorem's two limits are approached exponentially fast in $a_t-a_0$, with explicit constants. The last one is not: the error is the chord $2\sin(\theta_t/2)$ of the angle $\theta_t$ to $W_{mm}$, and the distance from the ray is $\|W_t\|\sin\theta_t$. So below, *predicted*
-# is the chord with $\sin\theta_t=\sqrt{C^2+\|\omega_\infty\|^2}/\|W_t\|$. $C$ is the same for every
+# The theorem's two limits are approached exponentially fast in $a_t-a_0$, with explicit constants. The last is slower: the error is a chord, $2\sin(\theta_t/2)$ of the angle $\theta_t$ to $W_{mm}$, and the theorem gives the sine, $\|W_t\|\sin\theta_t\to\sqrt{C^2+\|\omega_\infty\|^2}$. So *predicted* below
+# is the chord whose sine is $\sqrt{C^2+\|\omega_\infty\|^2}/\|W_t\|$. $C$ is the same for every
 # rule of the note (steps along $\nabla L$: not Adam, not sign descent) and start that select these tokens, and knows the loss only through $\kappa$. $\omega_\infty$ is what $W_0$ and the pairs off the
 # support left. It depends on the rule, and is zero if $W_0=0$ and all pairs are on the support.
 #
 # **Why.** Once the other tokens' weights are small, $-\nabla L\approx\frac1n\sum_m\kappa_me^{-g_m}A_m$. The direction rests only where
 # this is along $W_{mm}=\sum_m\beta_mA_m$, so where $\kappa_me^{-g_m}\propto\beta_m$ on the support. Take logarithms: that is the first formula. The
 # offsets do come to rest. They depend on $\rho$ alone, the part of $W$ in the span of the $A_m$, $m\in S$, orthogonal to $W_{mm}$. Late in training $\rho$ moves as
-# under gradient descent on a convex function, $\log\sum_{m\in S}\kappa_me^{-\langle A_m,\rho\rangle}$.
+# under gradient descent on a convex function, $\log\sum_{m\in S}\kappa_me^{-\langle A_m,\rho\rangle}$. Its curvature is at most $D^2/4$, and NGD takes steps of at most about $\eta\|W_{mm}\|$ on it: by
+# hypothesis 3 shorter than twice the inverse, $8/D^2$. Polyak's are about $\|W_{mm}\|^2/2$, and those of GD tend to zero.
 #
 # **Three kinds of runs.** The theorem says nothing below the level of hypothesis 4. That a run gets there is checked on the computer; the rest is proved.
 #
@@ -185,7 +185,7 @@ print(f"largest error of an offset at t = 100,000: {np.abs(offsets - predicted).
 # ## Data and runs
 #
 # Five settings differ in rule, loss, scores, start and support. A run is admitted or refused *before* its error is
-# looked at. It is too short if the selection is not made, or if deviations from the offsets, at the rate that the duals predict (notebook 41), had no time to decay to $10^{-7}$.
+# looked at. It is too short if the selection is not made, or if more than $10^{-7}$ is left of deviations from the offsets, by the rate that the duals predict (notebook 41).
 
 # %%
 every = range(seeds)
@@ -223,7 +223,7 @@ print(f"proved of {len(kept)} runs: {proved} from the last iterate on, {early} f
 # %% [markdown]
 # ## Claims
 #
-# A [claim](words.md) is a measured number beside its bound; tolerances were set before the runs. Two read the law backwards: a pair's share of the pull,
+# A [claim](words.md) is a measured number beside its bound; tolerances were set before the runs. `law.duals` reads the law backwards: a pair's share of the pull,
 # $\kappa_me^{-g_m}$ over the sum of all, tends to its share of the duals. So margins and scores give the support vectors.
 # And in a difference of iterates $\rho_\perp+\omega_\infty$ cancels: $W_T-W_{T/2}$ has the direction of $W_{mm}$ to far more digits than $W_T$ (`law.difference`, `law.certificate`).
 
@@ -279,7 +279,7 @@ figure_collapse
 # $e^{-\lambda_1a_t}$. [Notebook 41](41_how_margins_settle.ipynb) has $\lambda_1$, from the duals, and says when it is slower.
 #
 # **If the head is trained too**, $\kappa$ changes with it. The head has an SVM of its own, which classifies the selected tokens, with duals $\nu_i$. If it
-# obeys that SVM's law, and all $\nu_i>0$, each sample's pull $\lvert\ell'\rvert$ ends proportional to its dual. With $\bar u$ the solution of that SVM, $\kappa_m=\nu_i\,y_i\bar u^\top(x_{i,\alpha_i}-x_{i,t})$ puts $W$ under the law above ([notebook 42](42_where_the_law_bends.ipynb)).
+# obeys that SVM's law, and all $\nu_i>0$, each sample's pull $\lvert\ell'\rvert$ ends proportional to its dual. With $\bar u$ the solution of that SVM, $\kappa_m=\nu_i\,y_i\bar u^\top(x_{i,\alpha_i}-x_{i,t})$ puts $W$ under the law above, in which only ratios of the $\kappa_m$ matter ([notebook 42](42_where_the_law_bends.ipynb)).
 
 # %%
 start_zero = tokens.gaussian_tokens(every, n=6, T=4, d=200)

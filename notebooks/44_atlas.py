@@ -27,7 +27,7 @@
 #
 # **Answer.** Steepest descent in a norm nears the largest margin in that norm: after 1,000,000 steps (head-wise after 119,378) it is within
 # 1 % of it in every draw, in each of the seven norms below. Muon with an exact polar factor goes with the spectral norm; Signum, Lion and RMSprop go with $\ell_\infty$, the largest $\lvert W_{jk}\rvert$.
-# Adam at its usual setting ($\beta_1=0.9$, $\beta_2=0.999$, $\epsilon=10^{-8}$) and Muon with Newton-Schulz steps come within 1 % in every run in none of the seven. Without
+# Adam at its usual setting ($\beta_1=0.9$, $\beta_2=0.999$, $\epsilon=10^{-8}$) and Muon with Newton-Schulz steps are in none of the seven norms within 1 % in every run. Without
 # the $\epsilon$ Adam is nearest to $\ell_\infty$, though not within 1 % in every run.
 #
 # ![For each optimiser its share of the largest margin in the norm predicted for it, and its best share in another norm](../figures/desk/atlas_map.png)
@@ -75,7 +75,7 @@
 # * A step raises $g_m$ by $\eta_t\langle A_m,D_t\rangle$, and to first order lowers its term by this fraction of it. So it multiplies $L-L^*$ by
 #   $1-\eta_t\langle\sum_m\pi_mA_m,D_t\rangle$. This is $1-\eta_tN^*(\sum_m\pi_mA_m)$, since $D_t$ is steepest for $G$, which is along this sum.
 # * Whatever the shares, $N^*(\sum_m\pi_mA_m)\ge\gamma_N$: some matrix of norm one has at least the margin $\gamma_N$ on every $A_m$.
-# * Second orders add up to $O(\sum\eta^2)$, so $L-L^*$ is at most of order $\exp(-\gamma_N\sum\eta+O(\sum\eta^2))$. Its
+# * So $L-L^*$ is at most of order $\prod_t(1-\gamma_N\eta_t+O(\eta_t^2))$, and this of order $\exp(-\gamma_N\sum\eta+O(\sum\eta^2))$. Its
 #   largest term, $e^{-\min_mg_m}$ up to a constant, is no larger. So $\min_mg_m\ge\gamma_N\sum\eta-O(1+\sum\eta^2)$, while $N(W_t)\le\sum\eta$ from zero. Divide.
 #
 # This sketch, no proof, assumes that the run keeps its tokens. It gives $r_N\to1$ for steps like $t^{-1/2}$ or $t^{-1}$. For constant steps, those of the map, it leaves
@@ -159,13 +159,13 @@ for norm, direction in directions.items():
 # | claim | says | weight |
 # |---|---|---|
 # | `own` | the rule has 0.99 of the largest margin in the norm predicted, in every run | the answer: it gets there |
-# | `lower` | it has less in every other norm, in every run | the answer: it is *this* norm |
+# | `lower` | of its seven ratios that one is the largest, in every run | the answer: it is *this* norm |
 # | `none` | in no norm has the rule 0.99 in every run | a limit of the answer |
 # | `nearest` | in half of the runs or more the largest of its seven ratios is in the norm guessed | a guess, where no norm is reached |
 #
 # At desk scale five guesses are wrong: $\ell_\infty$ for Adam with $\epsilon$ and for AdaGrad, spectral for Shampoo with sums and for SOAP
 # (rules of the protocol), Frobenius for Adam on single samples. Of the map's `own` claims only that of mirror descent in $\ell_3$ fails there, in its worst runs.
-# More fail below: 20,000 steps are too few for them.
+# Of those that fail below, the `own` ones need more than 20,000 steps; the `nearest` ones stay wrong.
 
 # %%
 best = atlas.BestMargins(data)
@@ -265,8 +265,8 @@ for iterations in (5, 10):
 # $N$ depends on $H$, so this is an equation, solved by iteration; that it has only one solution, up to a factor, we have not shown. *Why:* late in training
 # the gradient of sample $i$ is along $P_i$, and $v$ averages its square over the samples.
 #
-# *When?* If $\epsilon=0$, samples come in turn, and the selected tokens have the higher score. And $v$ must average over many passes
-# through the samples, yet fall as fast as squared gradients do, which fall like $e^{-2g}$. It falls by the factor $\beta_2$ a step at most, so margins must grow by less than
+# *When?* Needed are $\epsilon=0$, samples in turn, and selected tokens of the higher score. And $v$ must average over many passes
+# through the samples, yet keep up with squared gradients, which fall like $e^{-2g}$. As it falls by the factor $\beta_2$ a step at most, margins must grow by less than
 # $\frac12\log(1/\beta_2)$ a step. Baek, Song and Yun
 # (2510.26303) prove it for linear models and Adam's limit $\beta_2\to1$.
 #
@@ -293,9 +293,9 @@ own_table
 # **Answer.** At $N(W)=1/\lambda$ (AdamW with a short memory: nearly). The [law of margins](40_law_of_margins.ipynb) predicts, to first order in
 # $\lambda$, how much of the largest margin it then lacks. The prediction is 2 % off or less in each rule's median run, 26 % in the worst. Under strong decay some runs select other tokens.
 #
-# *Why.* From $N(W_0)\le1/\lambda$, with $\eta\lambda\le1$ and no step direction longer than 1 in $N$, the norm cannot exceed $1/\lambda$ (AdamW's steps can be a little longer). Where it rests $\lambda W=D$: the step is along $W$, as late under the law. So at this bound its margins are, to first order, $\gamma_N/\lambda+o_m$, with its [offsets](words.md) $o_m$.
+# *Why.* From $N(W_0)\le1/\lambda$, with $\eta\lambda\le1$ and no step direction longer than 1 in $N$, the norm cannot exceed $1/\lambda$ (AdamW's steps can be a little longer). Where it rests $\lambda W=D$: the step is along $W$, so that pairs pull in the ratio of the duals, as under the law. So margins are, to first order, $\gamma_N/\lambda+o_m$ (the level has $N(W)=1/\lambda$), with its [offsets](words.md) $o_m$.
 # So $1-r_N$ is $-\lambda\min_mo_m/\gamma_N$ to first order; the least offset is never positive. For norms other than Frobenius the law is carried over here, not proved. Each
-# rule runs with several $\lambda$. The number after its name is about the largest margin that $\lambda$ allows, $\gamma_N/\lambda$. Printed: where that is below 1 in some run.
+# rule runs with several $\lambda$. The number after its name is about the largest margin that $\lambda$ allows, $\gamma_N/\lambda$. Printed: the rules for which it is below 1 in some run.
 
 # %%
 rested = atlas_rules.trained(data, decays, atlas_rules.TENTH, np.array([1]), keep)
@@ -325,8 +325,8 @@ figure_used
 #
 # *Why.* What is missing is a bounded offset divided by a margin. Margins grow like $t$ with constant steps, like $\sqrt t$ with $t^{-1/2}$, like $\log t$ with
 # $t^{-1}$. With steps like $t^{1/2}$ a step moves margins by more than 1 from $t=2500$ on, where $\gamma_N\eta_t\approx0.02\sqrt t$ is 1. Then one pair at a time rules
-# the gradient. Under normalised gradient descent the steps lie along its feature $A_m$, always that of the pair of least margin, so that the support's margins stay equal up to about a step: equal margins and a positive sum make the max-margin matrix. Other rules take
-# the steepest direction of each feature, and a sum of those is in general not the max-margin matrix of their norm.
+# the gradient. Under normalised gradient descent the steps lie along its feature $A_m$, always that of the pair of least margin, so that the support's margins stay equal up to about a step: equal margins and a positive sum of $A_m$ make the max-margin matrix. Other rules add
+# another direction for each feature, sign descent $\mathrm{sgn}(A_m)$, and such a sum is in general not the max-margin matrix of their norm.
 
 # %%
 constant, growing = atlas_rules.steepest_rows(growth=growth), atlas_rules.growing_rows()
@@ -354,9 +354,9 @@ figure_rates
 #
 # ## Appendix D. What Adam forgets
 #
-# **Question.** What do a long memory, an $\epsilon$ and small batches cost Adam of its norm, $\ell_\infty$?
+# **Question.** What do a long memory, an $\epsilon$ and small batches cost Adam of its norm, $\ell_\infty$, in a given time?
 #
-# **Answer.** With a short memory ($\beta_2=0.9$) it has 0.994 of the largest margin in the median run, with the longest (0.9999) 0.423, with a large $\epsilon$ 0.453. On fewer samples
+# **Answer.** After 119,378 steps it has, with a short memory ($\beta_2=0.9$), 0.994 of the largest margin in the median run, with the longest (0.9999) 0.423, with a large $\epsilon$ 0.453. On fewer samples
 # a step it loses part of it too, as three other rules lose theirs.
 #
 # *Why.* If gradients fall faster than $\beta_2^{t/2}$, $v$ cannot fall as fast as $G^2$: it keeps the sizes of old gradients. So $M/\sqrt v$ is no longer near a sign, and the step shrinks. An $\epsilon$ above the gradients turns Adam into plain
