@@ -18,10 +18,10 @@
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), **Section 5, synthetic data**.
 #
-# **Question.** Gradient descent turns attention towards the smallest matrix, in the Euclidean norm, under which the logits of the
+# **Question.** Gradient descent turns attention towards the direction of the smallest matrix, in the Euclidean norm, under which the logits of the
 # [selected tokens](words.md) lead the others by at least 1 ([notebook 10](10_fixed_decoder.ipynb)). Can the update rule choose another norm?
 #
-# **Answer.** Yes, as far as these runs go. Of the smallest such matrices in $\ell_{1.75}$, $\ell_2$ and $\ell_3$, mirror descent with the exponent $p$ ends nearest to
+# **Answer.** Yes, as far as these runs go. Of the smallest such matrices in $\ell_{1.75}$, $\ell_2$ and $\ell_3$, mirror descent with the exponent $p$ ends nearest in direction to
 # that in $\ell_p$. None has arrived. For linear models the limit is known (arXiv 2205.12808).
 #
 # ![In each panel one exponent is trained; the curve of its own SVM is the lowest](../figures/desk/mirror_bregman.png)
@@ -72,7 +72,7 @@ update_rules = {p: mirror.MirrorRule(p, step_size) for p in exponents}
 # | $\lVert W\rVert_p = (\sum_{jk} \lvert W_{jk}\rvert^p)^{1/p}$ | the $\ell_p$ norm, $1 < p < \infty$ (paper C: $\lVert W\rVert_{p,p}$) |
 # | $q = p/(p-1)$ | the dual exponent, $1/p+1/q=1$ |
 #
-# Any $W$ that reads these tokens lowers the loss by growing. So compare matrices of one size. Size is
+# While training reads these tokens, $W$ keeps growing. So compare matrices of one size. Size is
 # what the norm decides: for $p$ near 1 a few large entries are cheap, for large $p$ many equal ones.
 #
 # ![Balls of three norms grow until they touch the region where every margin is at least one; each touches at another matrix](drawings/balls.svg)
@@ -111,10 +111,10 @@ def mirror_step(W, downhill, p):
 # **The SVM of paper C** is that of notebook 10 in another norm: $W_{mm}$ has the least $\ell_p$ norm among all $W$ with every
 # $g_m\ge1$. Then $\gamma_p=1/\lVert W_{mm}\rVert_p$ is the largest least margin that a matrix of norm 1 can have.
 #
-# **Why?** The direction that training nears and the SVM's solution obey one equation: $\nabla\psi(W)$ is a sum of the $A_m$ of least
+# **Why?** A limit of training's direction, if the tokens are [locally optimal](words.md), and the SVM's solution obey one equation: $\nabla\psi(W)$ is a sum of the $A_m$ of least
 # margin with weights $\ge0$. The size of $W$ does not matter: scaling $W$ only scales $\nabla\psi(W)$. Only one direction
 # solves it. Let $V$ do so, with least margin 1, and let $W$ have margins of at least 1. Then $\lVert V\rVert_p^p=\langle\nabla\psi(V),V\rangle\le\langle\nabla\psi(V),W\rangle\le\lVert V\rVert_p^{p-1}\lVert W\rVert_p$:
-# $\nabla\psi(V)$ sums $A_m$ on which $V$ has the margin 1 and $W$ at least 1, and then comes Hölder. Equality holds for $W=V$ alone. That the direction of training settles is measured.
+# $\nabla\psi(V)$ sums $A_m$ on which $V$ has the margin 1 and $W$ at least 1, and then comes Hölder. Equality holds for $W=V$ alone. That the direction of training settles is assumed.
 #
 # * *Training.* Steps add up in $\nabla\psi(W)$. Late in training only pairs of least margin still pull noticeably. Each step of $\nabla\psi(W)$ is then nearly a sum of their
 #   $A_m$, with positive weights where the selected token has the higher score, and $\nabla\psi(W_t)$ grows along such a sum.
@@ -252,7 +252,7 @@ for p in exponents:
 # shrinks as $\lVert W\rVert_p$ grows. A few runs are still turning, and raise the means above the medians.
 # One check fails in the larger run (desk scale), `bregman.table.2`: our mean for $p = 2$ is twice that of the other implementation.
 #
-# * **Upper row.** Look at the lowest curve of each panel: it is the one of the panel's own exponent.
+# * **Upper row.** Look at the lowest curve of each panel: it is the one of the panel's own exponent. All three SVMs have the tokens that the panel's training selects.
 # * **Lower row.** As in the paper, each SVM has the tokens that training *with its own exponent* selected. In a few runs two exponents
 #   select different tokens. That raises the bands, and hardly moves the medians.
 
@@ -266,7 +266,7 @@ figure
 #
 # One data set and $W_0 = 0$, as in the paper. Each path ends nearest to its own SVM; its ratio is largest in its own norm. The path of
 # $p = 3$ has about three quarters of the largest $\ell_3$ margin. For $p = 2$ and $p = 3$ the selected tokens are not even locally optimal, so that the "why" above
-# does not hold: a pair of least margin whose other token has the higher score is pulled the wrong way. If its dual is positive, and the $A_m$ that bind are independent, $W_{mm}$ cannot be the limit, since training pulls against that weight: the path has not ended. Why it is so near is open.
+# does not hold: a binding pair whose other token has the higher score is pulled the wrong way. If its dual is positive, and the $A_m$ that bind are independent, $W_{mm}$ cannot be the limit, since training pulls against that weight: the path has not ended. Why it is so near is open.
 
 # %%
 single = tokens.unit_tokens(path_seed, n, T, d)

@@ -23,9 +23,9 @@
 #
 # **Question.** What *is* the error, exactly?
 #
-# **Answer.** In the limit it is a constant divided by $\|W_t\|$, under the hypotheses below. Under NGD $\|W_t\|$ grows like $t$, so the error falls
+# **Answer.** Late in training it is a constant divided by $\|W_t\|$, under the hypotheses below. Under NGD $\|W_t\|$ grows like $t$, so the error falls
 # like $1/t$ (where the constant is not zero), faster than Theorem 1's exponent. One part of the constant, $C$, belongs to
-# the support vectors. It **follows from the tokens that the run selects, their loss and scores, and the dual variables of their SVM**. The start and the pairs of tokens
+# the support vectors. It **follows from the selected tokens, the loss, the scores and the dual variables of their SVM**. The start and the pairs of tokens
 # that are no support vectors leave the rest, which is read off the run and can be the larger part.
 #
 # ![In every run the part of the constant in the support's span lies on the diagonal against the constant from the duals](../figures/desk/law_diagonal.png)
@@ -109,8 +109,8 @@ figure
 # **Hypotheses** on tokens $\alpha_i$, one a sample. The loss falls strictly, $\ell'<0$, and its slope is locally Lipschitz.
 # 1. *Duals.* There are duals with $\beta_m>0$ on all of $S$.
 # 2. *Scores.* On $S$ the selected token has the higher score.
-# 3. *Steps.* No momentum, and short steps: for NGD $\eta\|W_{mm}\|D^2<8$ with $D=\max_{m,k\in S}\lVert A_m-A_k\rVert$, for Polyak $\|W_{mm}\|D<4$, for GD any constant step. "Why" says why.
-# 4. *Start.* The level $a_0$ is so high that the other tokens' weights are small: above a number explicit in [the note](law_of_margins.md), its (8).
+# 3. *Steps.* No momentum, and short steps: NGD $\eta\|W_{mm}\|D^2<8$ with $D=\max_{m,k\in S}\lVert A_m-A_k\rVert$; Polyak ($\alpha_i$ of the highest score) $\|W_{mm}\|D<4$; GD any constant step. "Why" says why.
+# 4. *Start.* The level $a_0$ exceeds a number, (8) of [the note](law_of_margins.md), that depends on the rest of $W_0$ and the steps: the other tokens' weights are small.
 #    Any $W_t$ of a run may be taken as the start.
 #
 # **Theorem.** The run selects these tokens: the softmax weight of every $\alpha_i$ tends to 1. And $a_t\to\infty$, and on the support $g_m-a_t\to o_m$ with
@@ -124,11 +124,11 @@ figure
 # $$\|W_t\|\times\text{error}_t\to\sqrt{C^2+\|\omega_\infty\|^2},\qquad C=\|\rho_\perp\|.$$
 # The theorem's two limits are approached exponentially fast in $a_t-a_0$, with explicit constants. The last is slower: the error is a chord, $2\sin(\theta_t/2)$ of the angle $\theta_t$ to $W_{mm}$, and the theorem gives the sine, $\|W_t\|\sin\theta_t\to\sqrt{C^2+\|\omega_\infty\|^2}$. So *predicted* below
 # is the chord whose sine is $\sqrt{C^2+\|\omega_\infty\|^2}/\|W_t\|$. $C$ is the same for every
-# rule of the note (steps along $\nabla L$: not Adam, not sign descent) and start that select these tokens, and knows the loss only through $\kappa$. $\omega_\infty$ is what $W_0$ and the pairs off the
+# rule (steps along $\nabla L$: not Adam, not sign descent) and start that satisfy the theorem with these tokens, and knows the loss only through $\kappa$. $\omega_\infty$ is what $W_0$ and the pairs off the
 # support left. It depends on the rule, and is zero if $W_0=0$ and all pairs are on the support.
 #
 # **Why.** Once the other tokens' weights are small, $-\nabla L\approx\frac1n\sum_m\kappa_me^{-g_m}A_m$. The direction rests only where
-# this is along $W_{mm}=\sum_m\beta_mA_m$, so where $\kappa_me^{-g_m}\propto\beta_m$ on the support. Take logarithms: that is the first formula. The
+# this is along $W_{mm}=\sum_m\beta_mA_m$, so where $\kappa_me^{-g_m}$ is proportional to duals $\beta_m$ on the support. Take logarithms: that is the first formula. The
 # offsets do come to rest. They depend on $\rho$ alone, the part of $W$ in the span of the $A_m$, $m\in S$, orthogonal to $W_{mm}$. Late in training $\rho$ moves as
 # under gradient descent on a convex function, $\log\sum_{m\in S}\kappa_me^{-\langle A_m,\rho\rangle}$. Its curvature is at most $D^2/4$, and NGD takes steps of at most about $\eta\|W_{mm}\|$ on it: by
 # hypothesis 3 shorter than twice the inverse, $8/D^2$. Polyak's are about $\|W_{mm}\|^2/2$, and those of GD tend to zero.
@@ -137,7 +137,7 @@ figure
 #
 # | a run is | if | then its constant is |
 # |---|---|---|
-# | *refused* | hypothesis 1 or 2 fails, or it is too short, or $\eta\ge\eta^*$ | not compared |
+# | *refused* | hypothesis 1 or 2 fails, or it is too short, or its steps pass the linear threshold (NGD: $\eta\ge\eta^*$) | not compared |
 # | *admitted* | not refused ($\eta<\eta^*$ is weaker than hypothesis 3) | compared with the law: *measured* |
 # | *proved* | it is admitted, and some $W_t$ satisfies all four hypotheses, or those of another theorem of the note | the law's, if it goes on for ever |
 #
@@ -210,8 +210,8 @@ print(f"{len(kept)} of {len(compared)} runs are admitted at t = {steps:,}")
 print(*(f"refused: {one.setting.name}, seed {one.run}, {one.premise}" for one in out), sep="\n")
 
 # %% [markdown]
-# **Which of them are proved?** All ten. Five satisfy hypothesis 3 as it stands. The others need further theorems of the
-# note. One allows longer steps once the run is near the law (two runs with Polyak's step, one of unit tokens). One allows momentum; its hypotheses
+# **Which of them are proved?** All ten. Five satisfy hypothesis 3 as it stands. The others need the note's full
+# theorem, which allows longer steps once the run is near the law (two runs with Polyak's step, one of unit tokens), or that with momentum, whose hypotheses
 # hold at the last iterate (two runs). At desk scale all 96 admitted runs are proved, 39 by hypothesis 3. All is checked in float64, without interval arithmetic.
 
 # %%
@@ -279,7 +279,7 @@ figure_collapse
 # $e^{-\lambda_1a_t}$. [Notebook 41](41_how_margins_settle.ipynb) has $\lambda_1$, from the duals, and says when it is slower.
 #
 # **If the head is trained too**, $\kappa$ changes with it. The head has an SVM of its own, which classifies the selected tokens, with duals $\nu_i$. If it
-# obeys that SVM's law, and all $\nu_i>0$, each sample's pull $\lvert\ell'\rvert$ ends proportional to its dual. With $\bar u$ the solution of that SVM, $\kappa_m=\nu_i\,y_i\bar u^\top(x_{i,\alpha_i}-x_{i,t})$ puts $W$ under the law above, in which only ratios of the $\kappa_m$ matter ([notebook 42](42_where_the_law_bends.ipynb)).
+# obeys that SVM's law, and all $\nu_i>0$, each sample's pull $\lvert\ell'\rvert$ ends proportional to its dual. With $\bar u$ the solution of that SVM, $\kappa_m=\nu_i\,y_i\bar u^\top(x_{i,\alpha_i}-x_{i,t})$ gives $W$ the same law (a sketch, for exponential tails), in which only ratios of the $\kappa_m$ matter ([notebook 42](42_where_the_law_bends.ipynb)).
 
 # %%
 start_zero = tokens.gaussian_tokens(every, n=6, T=4, d=200)
@@ -290,7 +290,7 @@ joint_table
 # %% [markdown]
 # ## What we saw
 #
-# In every admitted run the direction error was $\sqrt{C^2 + \lVert\omega_\infty\rVert^2}/\lVert W_t\rVert$, with $C$ predicted from the
+# In every admitted run the direction error was $\sqrt{C^2 + \lVert\omega_\infty\rVert^2}/\lVert W_t\rVert$ (its chord), with $C$ predicted from the
 # SVM's duals and $\omega_\infty$ read off the run. All rules met one line but the two slow ones, gradient descent with constant steps and
 # Polyak's rule with a constant cap.
 #

@@ -26,7 +26,7 @@
 # **Question.** Which norm's margin does each optimiser maximise on attention's $W$, and does it get there?
 #
 # **Answer.** Steepest descent in a norm nears the largest margin in that norm: after 1,000,000 steps (head-wise after 119,378) it is within
-# 1 % of it in every draw, in each of the seven norms below. Muon with an exact polar factor goes with the spectral norm; Signum, Lion and RMSprop go with $\ell_\infty$, the largest $\lvert W_{jk}\rvert$.
+# 1 % of it in every draw, for each of the seven norms below. Muon with an exact polar factor reaches that of the spectral norm; Signum, Lion and RMSprop that of $\ell_\infty$, the largest $\lvert W_{jk}\rvert$.
 # Adam at its usual setting ($\beta_1=0.9$, $\beta_2=0.999$, $\epsilon=10^{-8}$) and Muon with Newton-Schulz steps are in none of the seven norms within 1 % in every run. Without
 # the $\epsilon$ Adam is nearest to $\ell_\infty$, though not within 1 % in every run.
 #
@@ -51,7 +51,7 @@
 # Seven norms are compared: $\ell_1,\ \ell_3,\ \ell_\infty$ of the entries, Frobenius, nuclear and spectral (sum and largest of the singular values), and
 # *head-wise*, the larger spectral norm of two halves of $W$'s rows (steepest: the polar factor of each half).
 #
-# A rule moves $W$ by $\eta_tD_t$. **Steepest descent** in $N$ has the $D$ with $N(D)\le1$ and the largest $\langle G,D\rangle$, where
+# A rule moves $W$ by $\eta_tD_t$. **Steepest descent** in $N$ has a $D$ with $N(D)\le1$ and the largest $\langle G,D\rangle$, where
 # $G=-\nabla L(W_t)$. Below, $G=USV^\top$ is its compact singular value decomposition: $S$ holds the positive singular values, $U_1$ and $V_1$ are the first columns.
 # $M$ and $v$ are running means of $G$ and $G^2$, entry by entry, which forget with the factors $\beta_1$ and $\beta_2$ a step.
 #
@@ -66,15 +66,15 @@
 # | Adam on single samples | as Adam, $G$ of one sample | Frobenius was guessed, wrongly: appendix A |
 # | AdaGrad | $G/\sqrt{\sum G^2}$ | $\ell_\infty$ was guessed, wrongly: appendix A |
 #
-# **Hypotheses.** For *linear* classifiers of separable data with an exponential tail of the loss, and steps that decay with
-# $\sum_t\eta_t=\infty$, steepest descent is proved to have $r_N\to1$ (Sources). That attention does the same, once a run keeps its tokens, is measured here (for gradient and mirror descent papers A and C prove a limit).
+# **Hypotheses.** For *linear* classifiers of separable data with an exponential tail of the loss steepest descent is proved to have $r_N\to1$, for the
+# norms and steps that stand under Sources. That attention does the same, once a run keeps its tokens, is measured here (for gradient and mirror descent papers A and C prove a limit).
 #
 # **Why.** Late in training $L-L^*$ is a sum of terms proportional to $e^{-g_m}$. Let $\pi_m$ be their shares. Where the selected tokens score
 # higher than the others, no share is negative, and $G$ is along $\sum_m\pi_mA_m$.
 #
 # * A step raises $g_m$ by $\eta_t\langle A_m,D_t\rangle$, and to first order lowers its term by this fraction of it. So it multiplies $L-L^*$ by
 #   $1-\eta_t\langle\sum_m\pi_mA_m,D_t\rangle$. This is $1-\eta_tN^*(\sum_m\pi_mA_m)$, since $D_t$ is steepest for $G$, which is along this sum.
-# * Whatever the shares, $N^*(\sum_m\pi_mA_m)\ge\gamma_N$: some matrix of norm one has at least the margin $\gamma_N$ on every $A_m$.
+# * For any shares $\ge0$, $N^*(\sum_m\pi_mA_m)\ge\gamma_N$: some matrix of norm one has at least the margin $\gamma_N$ on every $A_m$.
 # * So $L-L^*$ is at most of order $\prod_t(1-\gamma_N\eta_t+O(\eta_t^2))$, and this of order $\exp(-\gamma_N\sum\eta+O(\sum\eta^2))$. Its
 #   largest term, $e^{-\min_mg_m}$ up to a constant, is no larger. So $\min_mg_m\ge\gamma_N\sum\eta-O(1+\sum\eta^2)$, while $N(W_t)\le\sum\eta$ from zero. Divide.
 #
@@ -191,14 +191,14 @@ figure_map
 decays = atlas_used.decay_rows()
 tenth = {name: row for name, row in decays.items() if name.endswith(" 10")}
 listed = atlas_rules.listing(rows | atlas_used.other_rows() | tenth)
-every = claims.html_table(("rule", "step", "norm predicted", "whose prediction"), listed)
+every = claims.html_table(("rule", "step", "norm predicted", "nearest source"), listed)
 HTML(f"<details><summary>Every rule's step in one line</summary>{every}</details>")
 
 # %% [markdown]
 # ## What we saw
 #
 # The norm in which a step is steepest is the norm of the margin, for steepest descent, exact Muon and the sign methods. Adam at its usual setting, AdaGrad and
-# Muon with Newton-Schulz steps reach none of the seven. In this small run the ratios in the spectral norm and in the largest entry still rise.
+# Muon with Newton-Schulz steps had reached none of the seven. In this small run the ratios in the spectral norm and in the largest entry still rise.
 #
 # ## Change this
 #
@@ -228,7 +228,7 @@ for iterations in (5, 10):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Not here: the polynomial is made for speed, and its values settle near one, not at one. Small singular values need more iterations besides.
+# Not here: the polynomial is made for speed, and its values stay in a band about one. Small singular values need more iterations besides.
 #
 # </details>
 #
@@ -249,7 +249,7 @@ for iterations in (5, 10):
 #
 # **Answer.** AdaGrad's ratio is larger in a norm that it makes itself than in any of the seven, in every run, but far from 1: that it maximises this
 # margin is not shown. For Adam on single samples the data choose
-# one; after a million steps the worst run has the ratio 0.928, so it is not there yet.
+# one; after a million steps the worst run has the ratio 0.928.
 #
 # A rule that divides entry $jk$ of the gradient by a fixed $H_{jk}$ is gradient descent in the norm
 #
@@ -263,7 +263,7 @@ for iterations in (5, 10):
 # $$H_{jk}=\Big(\sum_i(P_i)_{jk}^2\Big)^{1/2} .$$
 #
 # $N$ depends on $H$, so this is an equation, solved by iteration; that it has only one solution, up to a factor, we have not shown. *Why:* late in training
-# the gradient of sample $i$ is along $P_i$, and $v$ averages its square over the samples.
+# the gradient of sample $i$ is $P_i$ times a factor common to all samples, and $v$ averages its square over the samples.
 #
 # *When?* Needed are $\epsilon=0$, samples in turn, and selected tokens of the higher score. And $v$ must average over many passes
 # through the samples, yet keep up with squared gradients, which fall like $e^{-2g}$. As it falls by the factor $\beta_2$ a step at most, margins must grow by less than
@@ -293,7 +293,7 @@ own_table
 # **Answer.** At $N(W)=1/\lambda$ (AdamW with a short memory: nearly). The [law of margins](40_law_of_margins.ipynb) predicts, to first order in
 # $\lambda$, how much of the largest margin it then lacks. The prediction is 2 % off or less in each rule's median run, 26 % in the worst. Under strong decay some runs select other tokens.
 #
-# *Why.* From $N(W_0)\le1/\lambda$, with $\eta\lambda\le1$ and no step direction longer than 1 in $N$, the norm cannot exceed $1/\lambda$ (AdamW's steps can be a little longer). Where it rests $\lambda W=D$: the step is along $W$, so that pairs pull in the ratio of the duals, as under the law. So margins are, to first order, $\gamma_N/\lambda+o_m$ (the level has $N(W)=1/\lambda$), with its [offsets](words.md) $o_m$.
+# *Why.* From $N(W_0)\le1/\lambda$, with $\eta\lambda\le1$ and no step direction longer than 1 in $N$, the norm cannot exceed $1/\lambda$ (AdamW's steps can be a little longer). Where it rests $\lambda W=D$ (sign steps: in the mean): the step is along $W$, so that pairs pull in the ratio of the duals, as under the law. So margins are, to first order, $\gamma_N/\lambda+o_m$ (the level has $N(W)=1/\lambda$), with its [offsets](words.md) $o_m$.
 # So $1-r_N$ is $-\lambda\min_mo_m/\gamma_N$ to first order; the least offset is never positive. For norms other than Frobenius the law is carried over here, not proved. Each
 # rule runs with several $\lambda$. The number after its name is about the largest margin that $\lambda$ allows, $\gamma_N/\lambda$. Printed: the rules for which it is below 1 in some run.
 
@@ -325,7 +325,7 @@ figure_used
 #
 # *Why.* What is missing is a bounded offset divided by a margin. Margins grow like $t$ with constant steps, like $\sqrt t$ with $t^{-1/2}$, like $\log t$ with
 # $t^{-1}$. With steps like $t^{1/2}$ a step moves margins by more than 1 from $t=2500$ on, where $\gamma_N\eta_t\approx0.02\sqrt t$ is 1. Then one pair at a time rules
-# the gradient. Under normalised gradient descent the steps lie along its feature $A_m$, always that of the pair of least margin, so that the support's margins stay equal up to about a step: equal margins and a positive sum of $A_m$ make the max-margin matrix. Other rules add
+# the gradient. Under normalised gradient descent the steps lie along its feature $A_m$, always that of the pair of least margin, so that the support's margins seem to stay equal up to about a step: equal margins and a positive sum of $A_m$ make the max-margin matrix. Other rules add
 # another direction for each feature, sign descent $\mathrm{sgn}(A_m)$, and such a sum is in general not the max-margin matrix of their norm.
 
 # %%
