@@ -167,9 +167,8 @@ class Bar(NamedTuple):
 
 
 def forest(ax, bars: Iterable[Bar | None], ends: tuple[float, float], zero: float = 0.0) -> None:
-    """Intervals one below the other, the verdict in words at their right; None is a
-    gap. `zero`: no difference; what goes beyond the axis' `ends` is an arrow, or
-    written."""
+    """Intervals one below the other, verdicts in words at their right; None is a gap.
+    `zero`: no difference; what goes beyond `ends` is an arrow, or written."""
     named = {row: bar for row, bar in enumerate(bars) if bar}
     for row, bar in named.items():
         like = look(bar.look or bar.verdict)

@@ -119,11 +119,9 @@ def lemma12(history: History, step_size: float) -> Claim:
 
 
 def lemma13(history: History, tokens: TokenSet, since: float) -> list[Claim]:
-    """Score gaps grow at least like S_t, losses stay of one size, p_opt does not fall (t >= 1).
-
-    The largest ratio of two samples' losses is at most 4 (our constant). Eq. 14, p_opt >= 1/2, is
-    of T = 2 alone: it follows from the start, 1/T, where p_opt does not fall.
-    """
+    """Score gaps grow at least like S_t, two samples' losses stay within a factor 4
+    (our constant), p_opt does not fall (t >= 1). Eq. 14, p_opt >= 1/2, is of T = 2: it
+    follows from the start, 1/T."""
     p_opt = -np.expm1(history.log_miss[:, history.iterations >= 1])
     with np.errstate(invalid="ignore"):  # no exponent where a gap is negative
         slopes = path_exponent(history, history.score_gaps.min((2, 3)), 2 / 3, since)

@@ -80,8 +80,7 @@ def assumption1_bound(
     seeds: Iterable[int], rule: GradientRule, steps: int, off: float = 0.0, turned: bool = False
 ) -> Claim:
     """How far -K_12 may exceed min(K_11, K_22): runs 2 % below and above theta* (ours),
-    score gaps so small that |l'| is constant. off: theta* larger by this share; turned:
-    K_12 positive."""
+    small score gaps. off: theta* too large; turned: K_12 positive."""
     right, sign = [], 1 if turned else -1
     for seed in seeds:
         draw = stream(seed, "draws")

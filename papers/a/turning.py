@@ -34,10 +34,8 @@ def directions(W: np.ndarray) -> np.ndarray:
 
 
 def animate(gif: Path, poster: Path, frames: int = FRAMES) -> None:
-    """Write the moving picture, between whose frames the arrows turn alike, and its last frame.
-
-    Per example: tokens as large as their softmax weights, the arrow W_t z_i, the ray of W_mm z_i.
-    """
+    """Write the moving picture and its last frame: tokens as large as their softmax
+    weights, the arrow W_t z_i, turned alike between frames, the ray of W_mm z_i."""
     tokens = attention.two_examples()
     W_mm = svm.token_svm(tokens).W[0]
     every = directions(path(np.arange(STEPS + 1)))

@@ -89,11 +89,9 @@ def minima(
 
 
 def lemma1(problem: Regression, off: float = 0.0) -> list[Claim]:
-    """Lemma 1's two inequalities at the rotations that attain them: measured over bound.
-
-    The smallest singular value of Sbar^{1/2} Z_R is smallest where R pairs the weakest direction of
-    the signal with the strongest of Sigma; the largest likewise. off: the bounds' relative error.
-    """
+    """Lemma 1's inequalities, measured over bound, at the rotations that attain them: R
+    pairs the signal's weakest direction with Sigma's strongest, or strongest with
+    weakest. off: the bounds' relative error."""
     values, vectors = np.linalg.eigh(problem.Sigma)
     space, sigma = manifold.of(problem), manifold.of(problem).singular_values
     points = [space.point(R) for R in (vectors.T, vectors[:, ::-1].T)]
@@ -194,9 +192,8 @@ def one_point(worst: dict[str, np.ndarray], off: float = 0.0) -> list[Claim]:
 
 
 def descent_ratio(problem: Regression, norm: str, draws: int) -> float:
-    """Lemma 2: the largest (L_reg(Z) - min) / (beta/2 ||Z - Z_pi||^2) of random Z
-    within the radius; in "left_right" with the best beta, and over the Z that attains
-    it."""
+    """Lemma 2: the largest (L_reg(Z) - min) / (beta/2 ||Z - Z_pi||^2), random Z within
+    the radius; "left_right": the best beta, the Z that attains it too."""
     space, rng = manifold.of(problem), seeds.stream(1, "draws")
     constants, tried = space.constants(norm), []
     for fraction in rng.uniform(0.05, 1, draws):

@@ -25,12 +25,9 @@ SHARES = (0.5, 0.95, 1.05)  # of the longest rise that settles, 2/fastest
 
 
 class _LpLaw:
-    """The law of one run that ends in its opt tokens, exponential loss, W_0 = 0, not reduced.
-
-    constant: limit of ||W||_p sqrt(2 D), D the directional Bregman divergence from
-    `solution`; fastest: the largest rate of a wrong offset per margin. Raises PremiseFails
-    "whole support" and "score gaps".
-    """
+    """The law of one run that ends in its opt tokens, exponential loss, W_0 = 0, not
+    reduced. constant: limit of ||W||_p sqrt(2 D), D from `solution`; fastest: largest
+    rate of a wrong offset per margin. PremiseFails "whole support", "score gaps"."""
 
     def __init__(self, data: TokenSet, p: float):
         self.tokens, self.p, self.solution = data, p, token_svm(data, norm=p)

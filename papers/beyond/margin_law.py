@@ -196,11 +196,10 @@ def saturated_slopes(
 def joint_slopes(
     tokens: TokenSet, head: MaxMargin, selected: np.ndarray | None = None
 ) -> np.ndarray:
-    """log kappa_m = log nu_i + log y_i v^T(x_{i,s_i} - x_{i,t}) for a head trained with W.
-
-    Up to a constant, (runs, n, T-1); v solves the SVM `head`, nu its duals. NaN and `selected` as
-    in `saturated_slopes`. PremiseFails "whole head" where a sample is no support vector.
-    """
+    """log kappa_m = log nu_i + log y_i v^T(x_{i,s_i} - x_{i,t}) up to a constant,
+    (runs, n, T-1), for a head trained with W: v solves the SVM `head`, nu its duals;
+    NaN as `saturated_slopes`. PremiseFails "whole head": a sample is no support
+    vector."""
     selected = tokens.opt if selected is None else selected
     smallest = head.duals.min(1) / head.duals.max(1)
     run, share = int(smallest.argmin()), smallest.min()

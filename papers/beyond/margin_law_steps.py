@@ -93,9 +93,8 @@ class Cycles(NamedTuple):
 def cycles(
     tokens: TokenSet, multiples: Sequence[float], momentum: float = 0.0, steps: int = 20_000
 ) -> Cycles:
-    """Train every run with NGD at steps around the longest that settles, from the
-    settled state with 1 % too much residual; `moved`: largest in the last LAST
-    iterations."""
+    """Train every run with NGD around the longest step that settles, from the settled
+    state with 1 % too much residual; `moved`: in the last LAST iterations."""
     moved = np.empty((len(tokens.y), len(multiples)))
     record = np.arange(steps - LAST, steps + 1)
     for run in range(len(tokens.y)):

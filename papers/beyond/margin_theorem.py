@@ -116,9 +116,8 @@ class Local:
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """A theorem from a point on: `why` it is silent, else empty; level a_0 against A.
-    Then |W_t - a_t V - rho_perp - omega_inf| <= K (1 + a_t - a_0) e^{-q (a_t - a_0)}
-    (9)."""
+    """A theorem from a point on: `why` it is silent, or ""; level a_0 against A. Then
+    |W_t - a_t V - rho_perp - omega_inf| <= K (1 + a_t - a_0) e^{-q (a_t - a_0)}."""
 
     why: str
     level: float
@@ -193,11 +192,9 @@ def _silent(problem, rule, foreign):
 
 
 def _mode_norm(s, mu):
-    """P (2, 2), varrho and d of (14) for (x, v) -> (x + v', v'), v' = mu v - s x.
-
-    |(x, v)|_P^2 = (x, v) P (x, v) shrinks by varrho^2; |(1, 1)|_P = 1; |x| <= d |(x, v)|_P. The
-    larger (1 - varrho^2)/d of two: along the map's eigenvectors, or of Lyapunov's equation.
-    """
+    """P (2, 2), varrho, d of (14) for (x, v) -> (x + v', v'), v' = mu v - s x: |(x,
+    v)|_P shrinks by varrho, |(1, 1)|_P = 1, |x| <= d |(x, v)|_P. The larger (1 -
+    varrho^2)/d of two: by the map's eigenvectors, or Lyapunov's equation."""
     T = np.array([[1 - s, mu], [-s, mu]])
     z, S = np.linalg.eig(T)
     half = (1 + np.abs(z).max()) / 2

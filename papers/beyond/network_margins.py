@@ -65,9 +65,8 @@ DIRECTIONS: dict[str, Any] = {"NGD": _unit, "Signum": torch.sign, "Muon": _polar
 
 
 class _ByMatrix(torch.optim.Optimizer):
-    """M <- M - rate D(m) on the blocks' matrices, m a mean of gradients (MOMENTUM), D
-    of DIRECTIONS, W_Q, W_K, W_V apart; Adam at REST_RATE on all else. ValueError: rule,
-    rate."""
+    """M <- M - rate D(m) on the blocks' matrices, m a mean of gradients (MOMENTUM),
+    W_Q, W_K, W_V apart; Adam at REST_RATE on the rest. ValueError: rule, rate."""
 
     def __init__(self, model: VisionTransformer, rule: str, rate: float):
         if rule not in DIRECTIONS or not 0 < rate < math.inf:

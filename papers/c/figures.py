@@ -137,10 +137,8 @@ def parents(
     pairs: tuple, by_dimension: tuple, several: Mapping[int, tuple], paths: tuple, caption: str
 ) -> Figure:
     """Keys and queries, ranks, several tokens, regularisation path: a panel each.
-
-    `pairs`, `by_dimension`, `paths`: what stands on the axis of x, then the values. `several`: by
-    dimension, alignments (draws,) second. In the last panel a mark is the end of a descent.
-    """
+    `pairs`, `by_dimension`, `paths`: x, then the values; `several`: by dimension,
+    alignments (draws,) second. Last panel: a mark is the end of a descent."""
     figure, axes = plots.panels(2, 2, height=2.3)
     recorded, alignments = pairs
     ends = []

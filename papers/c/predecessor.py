@@ -65,11 +65,9 @@ def train_key_query(tokens: TokenSet, K, Q, step_size: float, record) -> np.ndar
 
 
 def keys_against_weights(tokens: TokenSet, seeds, record, step_size: float) -> dict:
-    """Alignment of (K, Q) and of W with their tokens' SVMs: {("K, Q" or "W", norm): (runs, k)}.
-
-    Starts have entries uniform in +-1/sqrt(d). Besides "rank" (runs,): that of the nuclear-norm
-    solution; "share": how much of K Q^T's singular values its largest `rank` hold at the end.
-    """
+    """Alignment of (K, Q) and of W with their tokens' SVMs, {("K, Q" or "W", norm):
+    (runs, k)}, from entries uniform in +-1/sqrt(d); "rank" (runs,) of the nuclear-norm
+    solution, "share" of K Q^T's singular values in its largest `rank`."""
     d, aligned = tokens.shape[-1], {}
     starts = np.stack([stream(seed, "start").uniform(-1, 1, (3, d, d)) for seed in seeds], 1)
     K, Q, W_0 = starts / d**0.5

@@ -39,7 +39,7 @@ def end_points(
     tokens: TokenSet, histories: Mapping[float, MirrorHistory]
 ) -> dict[float, dict[float, MaxMargin]]:
     """For every p the l_q token SVMs, all q, of its last iterate's tokens.
-    svm.Infeasible for a selection that no W can make, ValueError where none is
+    svm.Infeasible for tokens that no W can select, ValueError where none are
     selected."""
     chosen = {p: selected_tokens(tokens, history.W[:, -1]) for p, history in histories.items()}
     return {p: {q: svm.token_svm(tokens, chosen[p], norm=q) for q in histories} for p in histories}
@@ -57,11 +57,9 @@ def table(D: Mapping[tuple[float, float], np.ndarray]) -> dict[tuple[float, floa
 
 
 def bregman_claims(D: Mapping[tuple[float, float], np.ndarray], histories) -> list[Claim]:
-    """Own exponent nearest in every row and in every run; means as in REFERENCE; none ended early.
-
-    `D[p, q]` (runs, records). As in REFERENCE: within a factor 1.5, and within the middle 95 % of
-    the means of as many of our runs, since a run that changes its selection late is far off.
-    """
+    """Own exponent nearest in every row and run; none ended early; means of `D[p, q]`
+    (runs, records) as REFERENCE: within a factor 1.5, and in the middle 95 % of means
+    of as many of our runs, as a late change of selection is far off."""
     means, made = table(D), []
     for p in histories:
         nearest = min(means[p, q] / means[p, p] for q in histories if q != p)

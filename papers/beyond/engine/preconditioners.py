@@ -260,9 +260,8 @@ def span(problem, wanted):
 
 @numba.njit
 def full_adagrad(G, top, basis, S, logs, D):
-    """D = S^{-1/2} vec(G), pseudo-inverse; the log of what D lacks. S, the sum of all
-    vec(G) vec(G)^T, log logs[0], is kept in the `basis` (r, d d_z) of the span of
-    delta_{i,t} z_i^T."""
+    """D = S^{-1/2} vec(G), pseudo-inverse; the log of what D lacks. S, the sum of
+    vec(G) vec(G)^T, has the log logs[0], `basis` (r, d d_z) spans delta_{i,t} z_i^T."""
     D[:] = 0.0
     if top == -math.inf:
         return top
