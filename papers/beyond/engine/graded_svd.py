@@ -183,7 +183,10 @@ def _decompose(s, scale, made, first, last):
     jacobi(s.block, s.V, count, width)
     top, positive = 0.0, 0
     for l in range(count):
-        s.sigma[l] = math.sqrt(dot(s.block[l, :width], s.block[l, :width]))
+        total = 0.0
+        for r in range(width):
+            total += s.block[l, r] * s.block[l, r]
+        s.sigma[l] = math.sqrt(total)
         top = max(top, s.sigma[l])
         positive += s.sigma[l] > 0.0
     for _ in range(positive - width):  # more than the rank: the least are rounding

@@ -265,8 +265,18 @@ def full_adagrad(G, top, basis, S, logs, D):
     D[:] = 0.0
     if top == -math.inf:
         return top
-    c = product(basis, G.reshape(-1, 1))
-    outer = product(c, c.T).ravel()
+    c, turned = np.zeros(len(basis)), np.zeros(len(basis))
+    for k in range(len(basis)):
+        c[k] = dot(basis[k], G)
+    outer = np.outer(c, c).ravel()
     logs[0] = entrywise.mix(S.ravel(), logs[0], 1.0, outer, 2.0 * top, 1.0)
-    D[:] = product(basis.T, _power(S, c, -0.5)).ravel()
+    Q, values = _eigen(S)
+    for k in range(len(values)):
+        if values[k] > FLOOR * values[0]:
+            part = 0.0
+            for l in range(len(values)):
+                part += Q[l, k] * c[l]
+            turned += part / math.sqrt(values[k]) * Q[:, k]
+    for k in range(len(basis)):
+        D += turned[k] * basis[k]
     return top - 0.5 * logs[0]
