@@ -108,7 +108,8 @@ def _train_relu_head(tokens, step_size, steps):
         scores = tokens.y[..., None] * np.einsum("rntd,rnd->rnt", tokens.X, head)
         pull = attention.slopes(attention.logits(tokens, W), scores, "logistic").pull
         down = np.einsum("rnd,rne->rde", np.einsum("rnt,rntd->rnd", pull, tokens.X), tokens.z)
-        W = W + step_size * _unit(down)
+        size = np.linalg.norm(down, axis=(1, 2), keepdims=True)
+        W = W + step_size * down / np.where(size > 0, size, 1.0)
     return W, attention.weights(tokens, W)
 
 
