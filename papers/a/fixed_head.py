@@ -5,7 +5,7 @@ them is judged. `solution` is an end point with `norm` and `W`, the history's ta
 direction.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from scipy.optimize import minimize
@@ -69,9 +69,7 @@ def polyak_step_norm(history: History, solution: MaxMargin) -> Claim:
     return claim("sharp.polyak_step", step / (solution.norm / 2))
 
 
-def fastest_at_first(
-    histories: Mapping[str, History], rule: str, loss_gap: float, section: str = "Section 3.2"
-) -> Claim:
+def fastest_at_first(histories, rule, loss_gap, section="Section 3.2") -> Claim:
     """`rule` reaches L - L* <= loss_gap first in every run: ratio of iterations."""
     below = lambda run: first_below(run.iterations, run.log_gap, np.log(loss_gap))
     first = {name: below(history) for name, history in histories.items()}
@@ -91,9 +89,7 @@ def _theorem5(history, step_size, tokens, solution):
     return claim("theorem5", growth.max())
 
 
-def small_start(
-    histories: Mapping[str, History], tokens: TokenSet, solution: MaxMargin, step_size: float
-) -> Iterator[Claim]:
+def small_start(histories, tokens: TokenSet, solution, step_size) -> Iterator[Claim]:
     """NGD, GD and Polyak's step from a small start; exponents of the last decade."""
     ngd, gd, polyak = (histories[rule] for rule in ("NGD", "GD", "Polyak"))
     t, since = ngd.iterations, ngd.iterations[-1] / 10
@@ -213,9 +209,7 @@ def _needed(tokens, solution, run, multiple, starts):
     return largest
 
 
-def lemma2(
-    tokens: TokenSet, solution: MaxMargin, runs: int, radii: Sequence[float], starts: int
-) -> list[Claim]:
+def lemma2(tokens: TokenSet, solution: MaxMargin, runs, radii, starts) -> list[Claim]:
     """R_eps = O~(1/eps): eps needed at ||W|| = r ||W_mm||, its maximum over W, of the
     first runs. eps r / log r does not grow with r (Lemma 2); eps / log r falls like
     r^-1 (Lemma 9; our readings of O~)."""

@@ -41,9 +41,7 @@ def head_margin(history: History, tokens: TokenSet, head: MaxMargin) -> np.ndarr
     return joint_loss.opt_scores(history, tokens).min(-1) / size * head.norm[:, None]
 
 
-def path_exponent(
-    history: History, values: np.ndarray, decay: float, since: float, skipped: int = 0
-) -> np.ndarray:
+def path_exponent(history: History, values, decay, since, skipped=0) -> np.ndarray:
     """The a of values (runs, k) ~ (S_t - skipped)^a, t >= since, steps (t+1)^-decay;
     (runs,). skipped: 1 where the first step, of length one, does not count."""
     late = history.iterations >= since

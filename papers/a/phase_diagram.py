@@ -1,6 +1,6 @@
 """Break paper A's assumptions step by step, and count which runs still reach W_mm."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -76,9 +76,7 @@ def two_samples_of(K: np.ndarray, low: Sequence[float], gaps: Sequence[float]) -
     return token_set(np.stack([rest, rest + d], 1), np.ones(2), z, u)
 
 
-def assumption1_bound(
-    seeds: Iterable[int], rule: GradientRule, steps: int, off: float = 0.0, turned: bool = False
-) -> Claim:
+def assumption1_bound(seeds, rule: GradientRule, steps, off=0.0, turned=False) -> Claim:
     """How far -K_12 may exceed min(K_11, K_22): runs 2 % below and above theta* (ours),
     small score gaps. off: theta* too large; turned: K_12 positive."""
     right, sign = [], 1 if turned else -1

@@ -20,9 +20,7 @@ def _standard_errors(estimates, expected) -> float:
     return float((np.abs(estimates.mean(0) - expected) / error).max())
 
 
-def by_monte_carlo(
-    problem: Regression, seed: int, draws: int, named: Regression | None = None
-) -> list[Claim]:
+def by_monte_carlo(problem: Regression, seed, draws, named=None) -> list[Claim]:
     """Ratio identity, population loss, integrability threshold against `draws` samples.
 
     In standard errors: E[x' e^{x'^T w}] = Sigma w e^{w^T Sigma w / 2}; L(Z) by queries with
@@ -75,9 +73,7 @@ def _excess(problem, Z):
     return loss + regression.regulariser(problem.Sigma, *layer)
 
 
-def minima(
-    problem: Regression, points: np.ndarray, distance: float, named: Regression
-) -> list[Claim]:
+def minima(problem: Regression, points, distance, named: Regression) -> list[Claim]:
     """Theorem 1.2: `points` Z_Q have no excess, no R; `search` ended `distance` off."""
     A, B = points[:, : named.k], points[:, named.k :]
     scale = regression.excess_loss(named, 0 * A[0], 0 * B[0])
@@ -209,9 +205,7 @@ def descent_ratio(problem: Regression, norm: str, draws: int) -> float:
     )
 
 
-def sample_constants(
-    problem: Regression, covariance: np.ndarray, Q: np.ndarray
-) -> tuple[float, float]:
+def sample_constants(problem: Regression, covariance, Q) -> tuple[float, float]:
     """Lemma 4's alpha' and beta' for a sample `covariance`, over alpha and beta for Sigma itself.
 
     Close to the minimum Z_Q, in the "left" norm. With P = diag(I, Sigma^^{-1}), S = Sbar^{1/2} P

@@ -207,9 +207,7 @@ def _mode_norm(s, mu):
     return max(norms, key=lambda norm: (1 - norm[1] ** 2) / norm[2])
 
 
-def prove_with_momentum(
-    problem: Local, rule: GradientRule, before: np.ndarray, g: np.ndarray
-) -> Proof:
+def prove_with_momentum(problem: Local, rule: GradientRule, before, g) -> Proof:
     """The theorem for NGD with momentum, from margins g on, after `before`."""
     (level, x, omega), V, mu = problem.split(g), problem.norm, rule.momentum
     foreign = rule.kind != NGD or rule.decay or np.isfinite(rule.max_step)

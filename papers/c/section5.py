@@ -35,9 +35,7 @@ def joint_instance() -> TokenSet:
     return token_set(X, [1, -1], opt=np.zeros(2, int))
 
 
-def end_points(
-    tokens: TokenSet, histories: Mapping[float, MirrorHistory]
-) -> dict[float, dict[float, MaxMargin]]:
+def end_points(tokens: TokenSet, histories) -> dict[float, dict[float, MaxMargin]]:
     """For every p the l_q token SVMs, all q, of its last iterate's tokens.
     svm.Infeasible for tokens that no W can select, ValueError where none are
     selected."""
@@ -111,9 +109,7 @@ def logistic_probability(tokens: TokenSet, history: MirrorHistory) -> np.ndarray
 SELECTED_JOINTLY = {1.75: (1, 0), 2: (1, 0), 3: (0, 0)}  # the tokens that the paper's runs select
 
 
-def joint_claims(
-    tokens: TokenSet, histories, ends, heads: Mapping[float, MaxMargin]
-) -> list[Claim]:
+def joint_claims(tokens: TokenSet, histories, ends, heads: Mapping) -> list[Claim]:
     """Tokens as the paper's, probabilities near one; W and v turn to their l_p SVMs."""
     made = []
     for p, history in histories.items():

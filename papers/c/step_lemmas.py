@@ -165,9 +165,7 @@ def step_claims(steps: Steps) -> list[Claim]:
     return PAPER.claims(values, p)
 
 
-def lemma30(
-    history: MirrorHistory, size: np.ndarray, since: float, stay: np.ndarray
-) -> list[Claim]:
+def lemma30(history: MirrorHistory, size, since: float, stay) -> list[Claim]:
     """||W(k)||_{p,p} = Omega(log k): after `since` its slope is 0.9 times the sharp one
     (ours), dr/dlog k = ||W_mm|| / (1 + (p-2) ||W_mm||/r), as gradient and (r^{p-1})'
     fall like e^{-r/||W_mm||}. size (runs,): ||W_mm||; stay: runs that keep its

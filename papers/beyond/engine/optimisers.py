@@ -71,9 +71,7 @@ Numbers = namedtuple(
 )
 
 
-def steepest(
-    norm: str | float, step_size: float, decay: float = 0.0, normalised: bool = True
-) -> Optimiser:
+def steepest(norm, step_size: float, decay=0.0, normalised: bool = True) -> Optimiser:
     """Steepest descent in a norm N: D = argmax_{N(D) <= 1} <G, D>, times N*(G) if not normalised.
 
     norm: "frobenius"; an exponent 1 <= p <= inf of the entries, D = sgn(G) |G|^{q-1} /
@@ -90,9 +88,7 @@ def steepest(
     return Optimiser(ENTRYWISE, step_size, decay, p=float(p), normalised=normalised)
 
 
-def muon(
-    step_size: float, momentum: float = 0.95, nesterov: bool = False, newton_schulz: int = 0
-) -> Optimiser:
+def muon(step_size: float, momentum=0.95, nesterov=False, newton_schulz=0) -> Optimiser:
     """Muon: D = U V^T of M_t = mu M_{t-1} + (1 - mu) G_t, or (nesterov) of mu M_t + (1
     - mu) G_t; newton_schulz > 0: so many steps of X <- aX + b(XX^T)X + c(XX^T)^2 X from
     M/||M|| in its place (Jordan, 2024)."""
@@ -128,9 +124,7 @@ def mirror(p: float, step_size: float, normalised: bool = True) -> Optimiser:
     return Optimiser(MIRROR, step_size, p=float(p), normalised=normalised)
 
 
-def natural(
-    step_size: float, damping: float = 0.0, relative: bool = False, normalised: bool = False
-) -> Optimiser:
+def natural(step_size, damping=0.0, relative=False, normalised=False) -> Optimiser:
     """Natural gradient (Amari, 1998): D = (F + lambda I)^{-1} G, over ||D|| where `normalised`.
 
     F is that of `preconditioners.natural`; lambda = damping, times the trace of F where
