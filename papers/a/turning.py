@@ -1,7 +1,5 @@
-"""Attention that turns to the max-margin selection, as a picture that moves: notebook 00's data.
-
-`python -m papers.a.turning` writes figures/turning.gif and, beside it, its last frame.
-"""
+"""Attention that turns, as a picture that moves, of notebook 00's data: `python -m
+papers.a.turning` writes figures/turning.gif and, beside it, its last frame."""
 
 from pathlib import Path
 

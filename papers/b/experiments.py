@@ -1,7 +1,5 @@
-"""Paper B's experiments: the setting of Appendix A, ablation, condition numbers, step sizes.
-
-`excess`: (L - L*) / L* of each run by its name, (seeds, records).
-"""
+"""Paper B's experiments: the setting of Appendix A, ablation, condition numbers, step
+sizes. `excess`: (L - L*) / L* of each run by its name, (seeds, records)."""
 
 import itertools
 import warnings

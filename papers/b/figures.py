@@ -1,7 +1,5 @@
-"""Paper B's figures drawn: against SGD, the ablation, the scaling law, other optimisers.
-
-`recorded` (records,) are iterations, `excess` (seeds, records) by name is (L - L*)/L* there.
-"""
+"""Paper B's figures drawn: `recorded` (records,) are iterations, `excess` (seeds,
+records) by name is (L - L*)/L* there."""
 
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
-"""Paper B's loss around its minima: Theorem 1, Assumption 3, Lemmas 1, 2, 4, 7, Eqs. 3 and 4.
-
-Displayed constants of the paper are blank in the text at hand; those used here are derived.
-"""
+"""Paper B's loss around its minima: Theorem 1, Assumption 3, Lemmas 1, 2, 4, 7, Eqs. 3,
+4. Constants that are blank in the text at hand are derived."""
 
 import numpy as np
 from scipy.linalg import block_diag, eigh, expm

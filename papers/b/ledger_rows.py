@@ -1,7 +1,5 @@
-"""The ledger of paper B (2603.01514): every statement's rows, in the true or a wrong world.
-
-Most of what rows measure is measured once, for the true world and all wrong ones.
-"""
+"""The ledger of paper B (2603.01514): every statement's rows, in the true or a wrong
+world; most of what they need is measured once for all worlds."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -9,7 +9,7 @@ from lib.companion import plots
 from papers import pieces
 from papers.beyond.atlas import NORMS, Ratios, Reached, column, fitted_rate
 from papers.beyond.atlas_rules import REACHED, Row
-from papers.beyond.atlas_used import ALLOWED, DECAYED
+from papers.beyond.atlas_used import ALLOWED, DECAYED, AtRest
 from papers.beyond.tolerances import BOUNDS
 
 LABELS = {name: name for name in NORMS}
@@ -112,7 +112,7 @@ def memory(
     return plots.legend(figure, axes[0])
 
 
-def used(ends: Mapping, own: Mapping, by_rule: Reached, share: Mapping) -> Figure:
+def used(ends: Mapping[str, AtRest], own, by_rule: Reached, share: Mapping) -> Figure:
     """Shortfall under decay off the law; other tokens; own norms beside others."""
     figure, axes = plots.panels(1, 3, height=2.9)
     off = {}

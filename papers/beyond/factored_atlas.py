@@ -42,7 +42,7 @@ PILOTS = "The bound was read off two pilots of up to 4e5 steps"
 
 
 @dataclass(frozen=True)
-class FactorRow:
+class _FactorRow:
     """A rule on K and on Q, its prediction, and the same rule on W alone."""
 
     rule: Optimiser
@@ -53,7 +53,7 @@ class FactorRow:
     alone_norm: str
 
 
-Table = Mapping[str, FactorRow]
+Table = Mapping[str, _FactorRow]
 
 
 def step(norm: str) -> float:
@@ -61,18 +61,18 @@ def step(norm: str) -> float:
     return float(np.sqrt(GROWTH / (4 * GAMMA[norm])))
 
 
-def rows() -> dict[str, FactorRow]:
+def rows() -> dict[str, _FactorRow]:
     """The rows of the map: steepest descents, and Adam, on W alone in slower steps."""
 
     def steepest(alone_norm, norm, least):
         rule = o.steepest(atlas.NORMS[alone_norm], step(norm), 0.5)
         alone = atlas_rules.steepest_rows()[f"steepest, {alone_norm}"].rule
-        return FactorRow(rule, norm, True, least, alone, alone_norm)
+        return _FactorRow(rule, norm, True, least, alone, alone_norm)
 
     def adam(memory, slower):
         rule = o.adam(step(SIGN) / 2, memory=memory, decay=0.5)
         alone = o.adam(atlas_rules.step("l_inf") / slower, memory=memory)
-        return FactorRow(rule, SIGN, False, 0.7, alone, "l_inf")
+        return _FactorRow(rule, SIGN, False, 0.7, alone, "l_inf")
 
     return {
         "gradient descent": steepest("Frobenius", "nuclear", 0.9),

@@ -1,7 +1,5 @@
-"""Theorems on the margins: their constants, their hypotheses, and which runs they prove.
-
-Names and numbers in brackets are those of `notebooks/law_of_margins.md`. All in float64.
-"""
+"""Theorems on the margins: constants, hypotheses, which runs they prove. Names and
+numbers in brackets: `notebooks/law_of_margins.md`. All in float64."""
 
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,7 +1,5 @@
-"""Paper C (2410.14581), Section 5: its synthetic settings, and the claims of its figures.
-
-p is the exponent of training and of the divergence D_psi(V/||V||, W/||W||), q that of an SVM.
-"""
+"""Paper C (2410.14581), Section 5: its settings and the claims of its figures. p is the
+exponent of training and of D_psi(V/||V||, W/||W||), q that of an SVM."""
 
 import math
 from collections.abc import Mapping
