@@ -106,11 +106,9 @@ def assumption1_needed(tokens: TokenSet, rules: Rules, steps: int) -> list[Claim
 
 
 def skewed(tokens: TokenSet, spread: float, seeds: Sequence[int]) -> TokenSet:
-    """Break Assumption 2: add to u a random vector orthogonal to all opt tokens, one seed per run.
-
-    The largest of the other tokens' scores, all 0 before, becomes in size spread times the smallest
-    opt score; opt tokens keep theirs. ValueError unless 0 <= spread < 1 (others would be opt).
-    """
+    """Break Assumption 2: add to u a random vector orthogonal to all opt tokens, one
+    seed per run; the largest other score becomes in size spread times the smallest opt
+    score. ValueError unless 0 <= spread < 1 (others would be opt)."""
     if not 0 <= spread < 1:
         raise ValueError(f"spread = {spread}; it must be in [0, 1): opt tokens must stay the best")
     d, opt = tokens.shape[-1], tokens.opt[..., None]

@@ -144,11 +144,9 @@ def _radii(selection, multiples):
 
 
 def lemma20(selection: Selection, multiples: np.ndarray, draws: int = 20) -> list[Claim]:
-    """W, V in S with mu_0: <-grad L(W), V/||V||> >= c e^{-(1 + delta/2) ||W|| / ||W_mm||} > 0.
-
-    c does not fall with ||W||: for every run, the smallest c of each ||W|| = multiple ||W_mm|| /
-    `_nearness`, here delta, is at least that of the first. multiples (m,) ascend; `draws` a run.
-    """
+    """W, V in S with mu_0: <-grad L(W), V/||V||> >= c e^{-(1 + delta/2) ||W||/||W_mm||}
+    > 0: the smallest c of ||W|| = multiple ||W_mm||/delta, delta of `_nearness`, is in
+    no run below that of the first; multiples (m,) ascend, `draws` a run."""
     W, V = (on_the_edge(selection, radius(selection), draws, seed) for seed in (1, 2))
     positive, constants = np.inf, []
     for r in _radii(selection, multiples):
