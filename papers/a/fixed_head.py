@@ -174,7 +174,7 @@ def _pulls(scores, margins):
 
 def lemma6(tokens: TokenSet, solution: MaxMargin) -> Claim:
     """<-grad L/||grad L||, W_mm> >= c = 1 / max_m ||A_m||, attained with one pair left
-    to learn: over c at W of margins 40 but for one of 0, every pair."""
+    to learn. Over c, at the W of margin 0 for one pair, every one, and 40 for others."""
     smallest = np.inf
     for run in range(len(tokens.y)):
         A, K, scores = _pairs(tokens, run)
@@ -211,8 +211,8 @@ def _needed(tokens, solution, run, multiple, starts):
 
 def lemma2(tokens: TokenSet, solution: MaxMargin, runs, radii, starts) -> list[Claim]:
     """R_eps = O~(1/eps): eps needed at ||W|| = r ||W_mm||, its maximum over W, of the
-    first runs. eps r / log r does not grow with r (Lemma 2); eps / log r falls like
-    r^-1 (Lemma 9; our readings of O~)."""
+    first runs: eps r / log r does not grow with r (Lemma 2), eps / log r falls at least
+    like 1/r (Lemma 9; our readings of O~)."""
     needs = [[_needed(tokens, solution, run, r, starts) for r in radii] for run in range(runs)]
     eps = np.maximum(needs, 1e-16)
     scaled = eps * np.array(radii) / np.log(radii)

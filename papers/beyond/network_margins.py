@@ -246,8 +246,8 @@ def selection_claims(optimal: Mapping, disputes: Mapping[str, Disputes]) -> list
         text = (
             f"{way}: share of {asked.sum()} disputes won, own selection of larger own-norm margin"
         )
-        word, about = verdicts.decided(low > HALF, high < HALF), f"select.own.{plain(way)}"
-        claims.append(judged(about, text, SOURCE, estimate, "> 0.5", word, len(asked)))
+        word, id = verdicts.decided(low > HALF, high < HALF), f"select.own.{plain(way)}"
+        claims.append(judged(id, text, SOURCE, estimate, "> 0.5", word, len(asked)))
     adam = ties[ADAM] - min(ties[name] for name in steepest)
     return [*claims, claim("select.adam", adam)]
 
