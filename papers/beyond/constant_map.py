@@ -4,14 +4,14 @@ Class means are the base. Where another token overtakes the opt one's score, no 
 rest on it; correlated tokens keep it, but the slowest wrong offset dies ever more slowly.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from lib.attention import coordinates, token_set, tokens
+from lib.attention import TokenSet, coordinates, token_set, tokens
 from lib.companion.claims import Claim
 from lib.dynamics import ngd, train
 from lib.seeds import stream
@@ -65,7 +65,8 @@ def _long(seed, T):
     return tokens.class_mean_tokens(seed, **BASE | dict(n=2, T=T, d=15 * T))
 
 
-_ALONG = {  # axis: tokens of a seed and a value, values
+# axis: its tokens by seed and value, its values
+_ALONG: Mapping[str, tuple[Callable[[int, float], TokenSet], Sequence[float]]] = {
     "noise": (_sized("noise"), (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)),
     "imbalance": (_tilted, (0.0, 0.5, 1.0, 1.5)),
     "raw noise": (_raw, (0.0, 0.1, 0.2, 0.3)),
@@ -77,7 +78,8 @@ _ALONG = {  # axis: tokens of a seed and a value, values
     "correlation": (_correlated, (0.0, 0.3, 0.6, 0.9)),
     "correlation of all": (partial(_correlated, among="all"), (0.0, 0.3, 0.6, 0.9)),
 }
-AXES, VALUES = ({axis: row[k] for axis, row in _ALONG.items()} for k in (0, 1))
+AXES = {axis: make for axis, (make, _) in _ALONG.items()}
+VALUES = {axis: values for axis, (_, values) in _ALONG.items()}
 ENOUGH = {"long T": 4000}  # iterations that settle where one is dear
 
 

@@ -194,8 +194,7 @@ def saturated_slopes(tokens: TokenSet, selected=None, loss="exponential") -> np.
 def joint_slopes(tokens: TokenSet, head: MaxMargin, selected=None) -> np.ndarray:
     """log kappa_m = log nu_i + log y_i v^T(x_{i,s_i} - x_{i,t}) up to a constant,
     (runs, n, T-1), for a head trained with W: v solves the SVM `head`, nu its duals;
-    NaN as `saturated_slopes`. PremiseFails "whole head": a sample is no support
-    vector."""
+    NaN as `saturated_slopes`. PremiseFails "whole head" where a nu_i is zero."""
     selected = tokens.opt if selected is None else selected
     smallest = head.duals.min(1) / head.duals.max(1)
     run, share = int(smallest.argmin()), smallest.min()

@@ -166,10 +166,9 @@ def step_claims(steps: Steps) -> list[Claim]:
 
 
 def lemma30(history: MirrorHistory, size, since: float, stay) -> list[Claim]:
-    """||W(k)||_{p,p} = Omega(log k): after `since` its slope is 0.9 times the sharp one
-    (ours), dr/dlog k = ||W_mm|| / (1 + (p-2) ||W_mm||/r), as gradient and (r^{p-1})'
-    fall like e^{-r/||W_mm||}. size (runs,): ||W_mm||; stay: runs that keep its
-    tokens."""
+    """||W(k)||_{p,p} = Omega(log k): after `since` 0.9 times the sharp slope (ours),
+    dr/dlog k = ||W_mm||/(1 + (p-2) ||W_mm||/r), as gradient and (r^{p-1})' fall like
+    e^{-r/||W_mm||}. size (runs,): ||W_mm||; stay: runs that keep its tokens."""
     p, late = history.rule.p, history.iterations >= since
     slope = fitted_slope(np.log(history.iterations[late]), history.norm[:, late]) / size
     predicted = 1 / (1 + (p - 2) * size / history.norm[:, late].mean(1))
