@@ -46,7 +46,9 @@ def natural(rule, graded, z, answers, D):
         if y[k] == 0.0:
             continue
         i, size = samples[k], math.exp(half[k] + math.log(abs(y[k])) - largest)
-        D += np.outer(math.copysign(size, y[k]) * graded.b[i], z[i])
+        factor = math.copysign(size, y[k])
+        for j in range(len(D)):
+            D[j] += factor * graded.b[i, j] * z[i]
     if not rule.normalised:
         return top + largest
     return -0.5 * math.log(dot(D.ravel(), D.ravel()))
