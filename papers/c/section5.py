@@ -34,9 +34,8 @@ def joint_instance() -> TokenSet:
 
 
 def end_points(tokens: TokenSet, histories) -> dict[float, dict[float, MaxMargin]]:
-    """For every p the l_q token SVMs, all q, of its last iterate's tokens;
-    svm.Infeasible for those that no W can select, ValueError where none are
-    selected."""
+    """For every p the l_q token SVMs, all q, of its last iterate's tokens:
+    svm.Infeasible where no W selects these, ValueError where none are selected."""
     chosen = {p: selected_tokens(tokens, history.W[:, -1]) for p, history in histories.items()}
     return {p: {q: svm.token_svm(tokens, chosen[p], norm=q) for q in histories} for p in histories}
 

@@ -47,8 +47,9 @@ def natural(rule, graded, z, answers, D):
             continue
         i, size = samples[k], math.exp(half[k] + math.log(abs(y[k])) - largest)
         factor = math.copysign(size, y[k])
-        for j in range(len(D)):
-            D[j] += factor * graded.b[i, j] * z[i]
+        for j in range(D.shape[0]):
+            for e in range(D.shape[1]):
+                D[j, e] += factor * graded.b[i, j] * z[i, e]
     if not rule.normalised:
         return top + largest
     return -0.5 * math.log(dot(D.ravel(), D.ravel()))
