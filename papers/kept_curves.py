@@ -132,10 +132,8 @@ def numbers(curves: Curves, rules: Iterable[str]) -> dict[str, Number]:
 
 def ends(name: str, interval: Interval) -> dict[str, Number]:
     """For a record: the estimate of an interval under `name`, and its ends."""
-    known = {name: finite(interval.estimate, 1e-9)}
-    for side in ("low", "high"):
-        known[f"{name}_{side}"] = finite(getattr(interval, side), 1e-6)
-    return known
+    low, high = (finite(end, 1e-6) for end in (interval.low, interval.high))
+    return {name: finite(interval.estimate, 1e-9), f"{name}_low": low, f"{name}_high": high}
 
 
 def together(rows: list[np.ndarray]) -> np.ndarray:

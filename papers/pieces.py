@@ -147,12 +147,9 @@ def note(ax, words: str, x=0.96, y=0.04, va="baseline", colour=None) -> None:
 
 
 class Bar(NamedTuple):
-    """A row of a forest: a value with its interval, how it was judged, and the range asked for.
-
-    `look` is that of the bar, else that of its verdict; `words` stand at its right, else the
-    verdict. `points` are single values, drawn above the bar, `hollow` which of them are bounds; a
-    value that is NaN leaves its row empty.
-    """
+    """A row of a forest: value and interval, how it was judged (`words` at its right,
+    else the verdict), the range asked for, single values `points` above the bar,
+    `hollow` where bounds; its look, else the verdict's. NaN leaves it empty."""
 
     label: str
     value: float
@@ -167,9 +164,8 @@ class Bar(NamedTuple):
 
 
 def forest(ax, bars: Iterable[Bar | None], ends: tuple[float, float], zero: float = 0.0) -> None:
-    """Intervals one below the other, the verdict in words at their right; None is a
-    gap. `zero`: no difference; what goes beyond the axis' `ends` is an arrow, or
-    written."""
+    """Intervals one below the other, verdicts in words at their right; None is a gap.
+    `zero`: no difference; what goes beyond `ends` is an arrow, or written."""
     named = {row: bar for row, bar in enumerate(bars) if bar}
     for row, bar in named.items():
         like = look(bar.look or bar.verdict)

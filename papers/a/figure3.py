@@ -128,9 +128,7 @@ def _panels(history):
     }
 
 
-def numbers(
-    values: Mapping[int, Mapping[str, np.ndarray]], attention: MaxMargin, head: MaxMargin
-) -> dict[str, Number]:
+def numbers(values: Mapping, attention: MaxMargin, head) -> dict[str, Number]:
     """The record's numbers, of `values` {iteration: measured(...)}."""
     known = {
         f"{name.replace(' ', '_').replace('|', '')}_at_{t}": Number(np.median(value), 1e-5)

@@ -5,7 +5,7 @@ them is judged. `solution` is an end point with `norm` and `W`, the history's ta
 direction.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from scipy.optimize import minimize
@@ -69,9 +69,7 @@ def polyak_step_norm(history: History, solution: MaxMargin) -> Claim:
     return claim("sharp.polyak_step", step / (solution.norm / 2))
 
 
-def fastest_at_first(
-    histories: Mapping[str, History], rule: str, loss_gap: float, section: str = "Section 3.2"
-) -> Claim:
+def fastest_at_first(histories, rule, loss_gap, section="Section 3.2") -> Claim:
     """`rule` reaches L - L* <= loss_gap first in every run: ratio of iterations."""
     below = lambda run: first_below(run.iterations, run.log_gap, np.log(loss_gap))
     first = {name: below(history) for name, history in histories.items()}
@@ -91,9 +89,7 @@ def _theorem5(history, step_size, tokens, solution):
     return claim("theorem5", growth.max())
 
 
-def small_start(
-    histories: Mapping[str, History], tokens: TokenSet, solution: MaxMargin, step_size: float
-) -> Iterator[Claim]:
+def small_start(histories, tokens: TokenSet, solution, step_size) -> Iterator[Claim]:
     """NGD, GD and Polyak's step from a small start; exponents of the last decade."""
     ngd, gd, polyak = (histories[rule] for rule in ("NGD", "GD", "Polyak"))
     t, since = ngd.iterations, ngd.iterations[-1] / 10
@@ -178,7 +174,7 @@ def _pulls(scores, margins):
 
 def lemma6(tokens: TokenSet, solution: MaxMargin) -> Claim:
     """<-grad L/||grad L||, W_mm> >= c = 1 / max_m ||A_m||, attained with one pair left
-    to learn: over c at W of margins 40 but for one of 0, every pair."""
+    to learn. Over c, at the W of margin 0 for one pair, every one, and 40 for others."""
     smallest = np.inf
     for run in range(len(tokens.y)):
         A, K, scores = _pairs(tokens, run)
@@ -213,12 +209,10 @@ def _needed(tokens, solution, run, multiple, starts):
     return largest
 
 
-def lemma2(
-    tokens: TokenSet, solution: MaxMargin, runs: int, radii: Sequence[float], starts: int
-) -> list[Claim]:
+def lemma2(tokens: TokenSet, solution: MaxMargin, runs, radii, starts) -> list[Claim]:
     """R_eps = O~(1/eps): eps needed at ||W|| = r ||W_mm||, its maximum over W, of the
-    first runs. eps r / log r does not grow with r (Lemma 2); eps / log r falls like
-    r^-1 (Lemma 9; our readings of O~)."""
+    first runs: eps r / log r does not grow with r (Lemma 2), eps / log r falls at least
+    like 1/r (Lemma 9; our readings of O~)."""
     needs = [[_needed(tokens, solution, run, r, starts) for r in radii] for run in range(runs)]
     eps = np.maximum(needs, 1e-16)
     scaled = eps * np.array(radii) / np.log(radii)

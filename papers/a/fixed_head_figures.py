@@ -116,9 +116,7 @@ def horizon_claims(last: Mapping[str, np.ndarray]) -> list[Claim]:
     return PAPER.claims(values | {"rate.polyak": polyak, "rate.gd": last["GD"].min()})
 
 
-def draw_horizon(
-    histories: Mapping[str, History], plain_error: Sequence[float], caption: str
-) -> Figure:
+def draw_horizon(histories: Mapping, plain_error: Sequence, caption: str) -> Figure:
     """Error, and in plain float64 (steps,); missing weight; exponent by decade."""
     figure, (error, weight, rate) = plots.panels(1, 3, height=3.0)
     steps = int(next(iter(histories.values())).iterations[-1])

@@ -41,9 +41,7 @@ def head_margin(history: History, tokens: TokenSet, head: MaxMargin) -> np.ndarr
     return joint_loss.opt_scores(history, tokens).min(-1) / size * head.norm[:, None]
 
 
-def path_exponent(
-    history: History, values: np.ndarray, decay: float, since: float, skipped: int = 0
-) -> np.ndarray:
+def path_exponent(history: History, values, decay, since, skipped=0) -> np.ndarray:
     """The a of values (runs, k) ~ (S_t - skipped)^a, t >= since, steps (t+1)^-decay;
     (runs,). skipped: 1 where the first step, of length one, does not count."""
     late = history.iterations >= since
@@ -119,11 +117,9 @@ def lemma12(history: History, step_size: float) -> Claim:
 
 
 def lemma13(history: History, tokens: TokenSet, since: float) -> list[Claim]:
-    """Score gaps grow at least like S_t, losses stay of one size, p_opt does not fall (t >= 1).
-
-    The largest ratio of two samples' losses is at most 4 (our constant). Eq. 14, p_opt >= 1/2, is
-    of T = 2 alone: it follows from the start, 1/T, where p_opt does not fall.
-    """
+    """Score gaps grow at least like S_t, two samples' losses stay within a factor 4
+    (our constant), p_opt does not fall (t >= 1). Eq. 14, p_opt >= 1/2, is of T = 2: it
+    follows from the start, 1/T."""
     p_opt = -np.expm1(history.log_miss[:, history.iterations >= 1])
     with np.errstate(invalid="ignore"):  # no exponent where a gap is negative
         slopes = path_exponent(history, history.score_gaps.min((2, 3)), 2 / 3, since)

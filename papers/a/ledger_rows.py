@@ -434,11 +434,9 @@ def _other_decays(drawn, by_decay, sizes, world):
 
 
 def _beyond_rows(sizes, world):
-    """Section 4.1's small random start; Section 4.2: T = 4, other tokens equal, nearly equal.
-
-    The start's entries are so small that ||W_0|| = 0.4 does not hide the growth of ||W_t||. A
-    random start and a weight of 1/4 delay the first steps, which shows in the exponents as 0.04.
-    """
+    """Section 4.1's small random start; Section 4.2: T = 4, other tokens equal or
+    nearly. ||W_0|| = 0.4 does not hide the growth of ||W_t||; a random start and a
+    weight of 1/4 delay the first steps: 0.04 in the exponents."""
     seeds, late = range(sizes.seeds), sizes.joint_steps / 10
     two, four = sizes.data_model(seeds), sizes.data_model(seeds, T=4)
     near = four.X.copy()

@@ -1,6 +1,6 @@
 """Break paper A's assumptions step by step, and count which runs still reach W_mm."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -76,12 +76,9 @@ def two_samples_of(K: np.ndarray, low: Sequence[float], gaps: Sequence[float]) -
     return token_set(np.stack([rest, rest + d], 1), np.ones(2), z, u)
 
 
-def assumption1_bound(
-    seeds: Iterable[int], rule: GradientRule, steps: int, off: float = 0.0, turned: bool = False
-) -> Claim:
+def assumption1_bound(seeds, rule: GradientRule, steps, off=0.0, turned=False) -> Claim:
     """How far -K_12 may exceed min(K_11, K_22): runs 2 % below and above theta* (ours),
-    score gaps so small that |l'| is constant. off: theta* larger by this share; turned:
-    K_12 positive."""
+    small score gaps. off: theta* too large; turned: K_12 positive."""
     right, sign = [], 1 if turned else -1
     for seed in seeds:
         draw = stream(seed, "draws")
@@ -109,11 +106,9 @@ def assumption1_needed(tokens: TokenSet, rules: Rules, steps: int) -> list[Claim
 
 
 def skewed(tokens: TokenSet, spread: float, seeds: Sequence[int]) -> TokenSet:
-    """Break Assumption 2: add to u a random vector orthogonal to all opt tokens, one seed per run.
-
-    The largest of the other tokens' scores, all 0 before, becomes in size spread times the smallest
-    opt score; opt tokens keep theirs. ValueError unless 0 <= spread < 1 (others would be opt).
-    """
+    """Break Assumption 2: add to u a random vector orthogonal to all opt tokens, one
+    seed per run; the largest other score becomes in size spread times the smallest opt
+    score. ValueError unless 0 <= spread < 1 (others would be opt)."""
     if not 0 <= spread < 1:
         raise ValueError(f"spread = {spread}; it must be in [0, 1): opt tokens must stay the best")
     d, opt = tokens.shape[-1], tokens.opt[..., None]

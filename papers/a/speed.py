@@ -100,7 +100,7 @@ def growth(curves: Curves, rule: str) -> dict[str, np.ndarray]:
 
 
 def random_walk(curves: Curves, rule: str) -> dict[str, np.ndarray]:
-    """sqrt(1 + Σ ‖ΔW‖² / ‖W_0‖²) - 1: `growth` had steps no common direction."""
+    """sqrt(1 + Σ ‖ΔW‖² / ‖W_0‖²) - 1: `growth` of steps in no common direction."""
     walked = lambda run, name: np.sqrt(1 + run.walked[name][-1] / run.weight_norms[name][0] ** 2)
     runs = curves.runs(rule)
     return {name: np.array([walked(run, name) - 1 for run in runs]) for name in layers(curves)}

@@ -1,7 +1,5 @@
-"""Paper B's experiments: the setting of Appendix A, ablation, condition numbers, step sizes.
-
-`excess`: (L - L*) / L* of each run by its name, (seeds, records).
-"""
+"""Paper B's experiments: the setting of Appendix A, ablation, condition numbers, step
+sizes. `excess`: (L - L*) / L* of each run by its name, (seeds, records)."""
 
 import itertools
 import warnings
@@ -88,9 +86,8 @@ def optimisers() -> dict[str, Callable]:
 def conditioning(
     floors, build: Callable[[float], Experiment], step_size, batch, steps, of_seeds, level
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Condition numbers of Sigma and, by rule, iterations to (L - L*)/L* <= level, else
-    inf, (floors, seeds), from the random start; `build`: the experiment of a floor of
-    eigenvalues."""
+    """Condition numbers of Sigma and, by rule, iterations to (L - L*)/L* <= level or
+    inf, (floors, seeds); random start; `build`: a floor's experiment."""
     kinds = {"R only": "none", "P and R": "left", "two-sided P and R": "left_right"}
     rules = {name: PreconditionedRule(step_size, kind) for name, kind in kinds.items()}
     each, shape = [build(floor) for floor in floors], (len(floors), len(of_seeds))
@@ -117,9 +114,8 @@ def _from_random(data, rules, batch, steps, of_seeds):
 def tune(
     makers: Mapping[str, Callable], grid, data: Experiment, batch, steps, of_seeds, level
 ) -> dict[str, float]:
-    """The best step of each maker (step size -> rule), by medians over seeds: fewest
-    iterations to (L - L*)/L* <= level where every seed ends there, else the smallest
-    last excess."""
+    """The best step of each maker (step size -> rule), by medians: fewest iterations to
+    (L - L*)/L* <= level where every seed ends there, else least last excess."""
     best = {}
     for name, make in makers.items():
         rules, scores = {step: make(step) for step in grid}, {}
@@ -144,10 +140,8 @@ def figure_claims(excess: Excess) -> tuple[list[Claim], list[Claim]]:
 
 def ablation_claims(excess: Excess, effects: Mapping, times: Mapping, steps: int) -> list[Claim]:
     """The parts' effects (Appendix A, Section 5): the start at once, P and R at last.
-
-    `effects` of `factor_effect`, by mark. `times` of `conditioning`, in whose last row Sigma is
-    worst conditioned; a run that does not get there counts as `steps`, in favour of its rule.
-    """
+    `effects` of `factor_effect` by mark, `times` of `conditioning`, the last row worst;
+    what does not get there counts as `steps`."""
     ratio = np.median(excess["spectral, P, R"][:, 0] / excess["random, P, R"][:, 0])
     both, alone = (np.median(np.minimum(times[k][-1], steps)) for k in ("P and R", "R only"))
     parts = {"ablation.preconditioner": effects["P"], "ablation.regulariser": effects["R"]}
@@ -175,9 +169,8 @@ def ill_conditioned(condition: float, seed: int, d: int = 4, k: int = 6, signal:
 
 
 def condition_numbers(conditions, of_seeds) -> dict[str, np.ndarray]:
-    """Iterations that cut the distance to the minima by 10^6, (conditions, seeds) a
-    preconditioner: steps 1/lambda_max along the slowest mode, of rate 1 -
-    lambda_min/lambda_max."""
+    """Iterations that cut the distance to the minima by 10^6, (conditions, seeds):
+    steps 1/lambda_max along the slowest mode, rate 1 - lambda_min/lambda_max."""
 
     def iterations(condition, seed, name):
         rates, _ = regression.modes(ill_conditioned(condition, seed), name)

@@ -1,9 +1,7 @@
-"""Paper B's figures drawn: against SGD, the ablation, the scaling law, other optimisers.
+"""Paper B's figures drawn: `recorded` (records,) are iterations, `excess` (seeds,
+records) by name is (L - L*)/L* there."""
 
-`recorded` (records,) are iterations, `excess` (seeds, records) by name is (L - L*)/L* there.
-"""
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import seaborn
@@ -36,9 +34,7 @@ def _last(axis, excess: Excess, worst: bool = False) -> None:
     pieces.end_labels(axis, labels)
 
 
-def against_sgd(
-    recorded: np.ndarray, excess: Excess, optimum: float, ours: str, label: str
-) -> Figure:
+def against_sgd(recorded, excess: Excess, optimum, ours: str, label: str) -> Figure:
     """Loss and excess of the rule `ours` beside SGD's from a random start."""
     figure, (loss, relative) = plots.panels(1, 2, height=2.6)
     lines = ((ours, label, "Algorithm 1", 3), ("random", "SGD, random start", "SGD", 1.4))
@@ -58,9 +54,7 @@ def against_sgd(
     return plots.legend(figure, loss)
 
 
-def ablation(
-    recorded: np.ndarray, excess: Excess, conditions: np.ndarray, times: Mapping[str, np.ndarray]
-) -> Figure:
+def ablation(recorded, excess: Excess, conditions, times: Excess) -> Figure:
     """All combinations of parts; `times` by rule over `conditions`, (floors, seeds)."""
     steps = recorded[-1]
     figure, axes = plots.panels(1, 3, height=2.7)
@@ -90,9 +84,7 @@ def ablation(
     return plots.legend(figure, axes[1])
 
 
-def scaling(
-    sizes: Sequence[int], floors: Floors, start: tuple, bias: np.ndarray, exponents: Mapping
-) -> Figure:
+def scaling(sizes, floors: Floors, start: tuple, bias, exponents: Mapping) -> Figure:
     """Theorem 2: the oracle's descent for each n, its floor, two powers of n. `start`:
     sizes (m,), distances (repeats, m); `bias` (repeats, sizes); `exponents` with
     errors, of "floor", "start" and "bias"."""
@@ -136,9 +128,7 @@ def scaling(
     return plots.legend(figure, path)
 
 
-def optimisers(
-    recorded: np.ndarray, excess: Excess, step_sizes: Mapping[str, float], step_size: float
-) -> Figure:
+def optimisers(recorded, excess: Excess, step_sizes: Mapping, step_size) -> Figure:
     """Optimisers at their best steps, else `step_size`; iterations to within 10 %."""
     steps = recorded[-1]
     figure, (path, reached) = plots.panels(1, 2, height=3.1)

@@ -1,7 +1,5 @@
-"""The ledger of paper B (2603.01514): every statement's rows, in the true or a wrong world.
-
-Most of what rows measure is measured once, for the true world and all wrong ones.
-"""
+"""The ledger of paper B (2603.01514): every statement's rows, in the true or a wrong
+world; most of what they need is measured once for all worlds."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -258,12 +256,9 @@ def _floors(sizes):
 
 @cache
 def _algorithm_1(sizes, ns):
-    """Algorithm 1 as it is written, from `draws` data sets of each n of `ns`.
-
-    Sample covariance, spectral start, steps on the oracle gradient of fresh batches of n. Returns
-    the last excess loss freed of the oracle's noise, and the distance of the mean iterate to the
-    minima, (draws, sizes) each.
-    """
+    """Algorithm 1 as written, from `draws` data sets of each n: sample covariance,
+    spectral start, oracle gradients of fresh batches. The last excess freed of the
+    oracle's noise, the mean iterate's distance to the minima, (draws, sizes) each."""
     problem, each, steps = _problem(sizes), range(sizes.draws), sizes.oracle_steps
     rates, _ = regression.modes(problem)
     rule, late = PreconditionedRule(1 / rates[-1]), steps // 3

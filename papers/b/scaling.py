@@ -35,9 +35,7 @@ def repeated(measure: Callable, sizes: Sequence[float], draws: int, role: str) -
     return np.moveaxis(values, (0, 1), (-2, -1))
 
 
-def softmax_sums(
-    u: np.ndarray, query: np.ndarray, sizes: Sequence[int], draws: int, seed: int = 0
-) -> dict:
+def softmax_sums(u, query, sizes: Sequence[int], draws: int, seed: int = 0) -> dict:
     """Softmax sums at the `query` (d,), the first of n keys, `draws` times for each n of `sizes`.
 
     u (d,) gives the logits; the other keys are standard normal. {"weight": n s_1, the query's own,
@@ -83,9 +81,7 @@ def _sums(u, query, g):
     }
 
 
-def integrated(
-    L: np.ndarray, sizes: Sequence[int], queries: int, draws: int, repeats: int = 10
-) -> dict[str, np.ndarray]:
+def integrated(L, sizes, queries: int, draws: int, repeats: int = 10) -> dict:
     """Theorem 4's integrals over the query g ~ N(0, I), u = L^T g: (repeats, sizes) by name.
 
     "mean": E |g|^2 |E[c | g] - u|^2, "outer": E |E[c c^T | g] - u u^T|^2, "covariance": E |E[C | g]
@@ -164,9 +160,7 @@ def near(problem: Regression, seed: int) -> np.ndarray:
     return minimum + 0.02 * seeds.stream(seed, "draws").standard_normal(minimum.shape)
 
 
-def regulariser_bias(
-    problem: Regression, Z: np.ndarray, sizes: Sequence[int], draws: int, repeats: int, seed: int
-) -> np.ndarray:
+def regulariser_bias(problem: Regression, Z, sizes, draws, repeats, seed) -> np.ndarray:
     """E grad R^(Z) - grad R(Z), R^ with X^T X / n, (repeats, sizes, k + d, d). R^'s
     first-order change with X^T X / n, whose mean is zero, is taken out."""
     rng, step = seeds.stream(seed, "draws"), 1e-4
@@ -252,9 +246,7 @@ class Floors:
     factor: float
 
 
-def scaling(
-    problem: Regression, sizes: Sequence[int], steps: int, draws: int, of_seeds: Sequence[int]
-) -> Floors:
+def scaling(problem: Regression, sizes, steps: int, draws: int, of_seeds) -> Floors:
     """Algorithm 1 on each size's oracle, from the radius of the one-point bounds."""
     radius, count = manifold.of(problem).constants().radius, len(of_seeds)
     sources = (regression.oracle(problem, n, draws, of_seeds) for n in sizes)

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from lib.companion import plots
 from papers import pieces
-from papers.beyond.atlas import NORMS, Ratios, column, fitted_rate
+from papers.beyond.atlas import NORMS, Ratios, Reached, column, fitted_rate
 from papers.beyond.atlas_rules import REACHED, Row
 from papers.beyond.atlas_used import ALLOWED, DECAYED, AtRest
 from papers.beyond.tolerances import BOUNDS
@@ -16,7 +16,7 @@ LABELS = {name: name for name in NORMS}
 LABELS |= {"l_1": r"$\ell_1$", "l_3": r"$\ell_3$", "l_inf": r"$\ell_\infty$"}
 
 
-def dumbbells(rows: Mapping[str, Row], reached: Mapping[str, Ratios]) -> Figure:
+def dumbbells(rows: Mapping[str, Row], reached: Reached) -> Figure:
     """By rule its ratio in the norm predicted, and the best median of the others; bars:
     range over runs; grey names: predicted to stay below 0.99."""
     order = sorted(rows, key=lambda name: column(rows[name].highest))
@@ -55,7 +55,7 @@ def _written(row: str) -> str:
     return row.replace("Adam, 0.999", r"Adam, $\beta_2=0.999$")
 
 
-def convergence(panels: Mapping[str, Mapping[str, Ratios]], norms: Mapping[str, str]) -> Figure:
+def convergence(panels: Mapping[str, Reached], norms: Mapping[str, str]) -> Figure:
     """1 - ratio in each rule's norm over t, a panel per schedule, with exponents."""
     figure, axes = plots.panels(1, len(panels), height=3.0)
     small = dict(fontsize="x-small", title_fontsize="x-small", labelspacing=0.2, handlelength=1.8)
@@ -112,9 +112,7 @@ def memory(
     return plots.legend(figure, axes[0])
 
 
-def used(
-    ends: Mapping[str, AtRest], own: Mapping, by_rule: Mapping[str, Ratios], share: Mapping
-) -> Figure:
+def used(ends: Mapping[str, AtRest], own, by_rule: Reached, share: Mapping) -> Figure:
     """Shortfall under decay off the law; other tokens; own norms beside others."""
     figure, axes = plots.panels(1, 3, height=2.9)
     off = {}

@@ -12,7 +12,7 @@ import numpy as np
 
 from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim
-from papers.beyond.atlas import NORMS, Ratios, column
+from papers.beyond.atlas import NORMS, Ratios, Reached, column
 from papers.beyond.engine import optimisers as o
 from papers.beyond.engine.optimisers import Optimiser
 from papers.beyond.engine.training import Path, train_kept
@@ -100,7 +100,7 @@ def rows() -> dict[str, Row]:
 
 
 def growing_rows() -> dict[str, Row]:
-    """Steepest descents, steps like t^{1/2}: margins grow by 1 a step from 2,500 on."""
+    """Steepest descents, steps like t^{1/2}: margins grow by 1 or more from 2,500."""
     kept = lambda row: "Frobenius" if row.reached == "Frobenius" else None
     return {
         name: replace(row, reached=kept(row), longest=TENTH, source=OURS)
@@ -122,9 +122,7 @@ def batch_rows(sizes: Sequence[int]) -> dict[str, dict[int, Row]]:
     }
 
 
-def trained(
-    tokens: TokenSet, rows: Mapping[str, Row], steps: int, times: np.ndarray, folder: File
-) -> dict[str, Path]:
+def trained(tokens: TokenSet, rows, steps, times, folder: File) -> dict[str, Path]:
     """Every row's path, of `steps` or until its `longest`; records at `times`."""
     paths = {}
     ends = {name: min(steps, row.longest) for name, row in rows.items()}
@@ -221,13 +219,13 @@ def _none_reached(name, row, ratios):
     yield atlas_claim("nearest", share, name, row.highest, by=row.source, why=why)
 
 
-def memories(by_rule: Mapping[str, Ratios]) -> list[Claim]:
+def memories(by_rule: Reached) -> list[Claim]:
     """Adam is nearer to l_inf with a short memory, by beta_2, than with a long one."""
     excess = by_rule["0.99"].last - by_rule["0.9999"].last
     return [claim("atlas.memory", excess[:, column("l_inf")])]
 
 
-def growing(rows: Mapping[str, Row], by_rule: Mapping[str, Ratios]) -> list[Claim]:
+def growing(rows: Mapping[str, Row], by_rule: Reached) -> list[Claim]:
     """With growing steps, the least ratio in the own norm: reached by one rule only."""
     claims = []
     for name, row in rows.items():
@@ -256,7 +254,7 @@ def _why(ratios):
     return "The prediction is refuted here"
 
 
-def predictions(rows: Mapping[str, Row], reached: Mapping[str, Ratios]) -> list[Claim]:
+def predictions(rows: Mapping[str, Row], reached: Reached) -> list[Claim]:
     """What the protocol says of every row, judged; first, that no ratio is above 1."""
     largest = max(np.nanmax(ratios.value) for ratios in reached.values())
     claims = [claim("atlas.bounded", largest)]

@@ -1,7 +1,5 @@
-"""Rows of the atlas as optimisers are used, in the true or a wrong world, at small size.
-
-Each fails with the identity in place of its metric, or in the world of FAILS_IF.
-"""
+"""Rows of the atlas as optimisers are used, at small size: each fails with the identity
+in place of its metric, or in the world of FAILS_IF."""
 
 from dataclasses import replace
 from functools import cache

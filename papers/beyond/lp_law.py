@@ -25,12 +25,9 @@ SHARES = (0.5, 0.95, 1.05)  # of the longest rise that settles, 2/fastest
 
 
 class _LpLaw:
-    """The law of one run that ends in its opt tokens, exponential loss, W_0 = 0, not reduced.
-
-    constant: limit of ||W||_p sqrt(2 D), D the directional Bregman divergence from
-    `solution`; fastest: the largest rate of a wrong offset per margin. Raises PremiseFails
-    "whole support" and "score gaps".
-    """
+    """The law of one run that ends in its opt tokens, exponential loss, W_0 = 0, not
+    reduced. constant: limit of ||W||_p sqrt(2 D), D from `solution`; fastest: largest
+    rate of a wrong offset per margin. PremiseFails "whole support", "score gaps"."""
 
     def __init__(self, data: TokenSet, p: float):
         self.tokens, self.p, self.solution = data, p, token_svm(data, norm=p)
@@ -61,11 +58,6 @@ class _LpLaw:
         self.share = squares / squares.sum()  # of each in constant^2
         # without sqrt(beta), along which a_t moves
         self.fastest = float(np.linalg.eigvalsh(off)[-1])
-
-    def cycling_step(self, at: int) -> float:
-        """The eta, of ||W||_p = (eta t)^{1/(p-1)}, by which margins rise by 2/fastest."""
-        size = 2 * (self.p - 1) * at * self.solution.norm[0] / self.fastest
-        return float(size ** (self.p - 1) / at)
 
     def offsets(self, W: np.ndarray) -> np.ndarray:
         """Margins less their mean, (k, m), at W (k, d, d_z), or flat (k, d d_z)."""
@@ -146,7 +138,9 @@ def lp_claims(runs: Sequence[_LpRun]) -> list[Claim]:
 def _onset(law, at, times=(0.9, 1.25)):
     """Moves of the offsets in one step at `times` the onset `at`, p < 2."""
     record = sorted({round(share * at) + k for share in (0.5, *times) for k in (0, 1)})
-    rule = MirrorRule(law.p, law.cycling_step(at))
+    # ||W||_p = (eta t)^{1/(p-1)}, whose margins rise by 2/fastest there
+    size = 2 * (law.p - 1) * at * law.solution.norm[0] / law.fastest
+    rule = MirrorRule(law.p, float(size ** (law.p - 1) / at))
     W = descent.train(law.tokens, rule, record[-1], record=record, loss="exponential").W[0]
     moved = np.abs(np.diff(law.offsets(W), axis=0)[::2]).max(1)
     reason = f"an offset still moves by {moved[0]:.1g} a step at half of the onset"

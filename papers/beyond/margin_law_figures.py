@@ -76,9 +76,7 @@ def bound_and_law(history: History, law: MarginLaw) -> Figure:
     return figure
 
 
-def offsets(
-    predicted: np.ndarray, measured: np.ndarray, comparisons: Sequence[runs.Comparison]
-) -> Figure:
+def offsets(predicted, measured, comparisons: Sequence[runs.Comparison]) -> Figure:
     """Offsets of one run and their prediction; duals read off over solved ones."""
     figure, (bars, duals) = plots.panels(1, 2, height=3.1)
     order, ratios = np.argsort(-predicted), []

@@ -1,7 +1,5 @@
-"""The law of the margins met by training: a run's prediction beside what it measured.
-
-The prediction knows tokens, head, loss, the selection, and what is early outside the span.
-"""
+"""A run beside what the law of the margins says of it, which knows tokens, head, loss,
+the selection, and what is early outside the span."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -70,9 +70,7 @@ def _settling_rate(history, law):
     return np.array(rates)
 
 
-def figure2_claims(
-    far: Mapping[str, History], constant: Mapping[str, History], target: str, law: MarginLaw
-) -> list[Claim]:
+def figure2_claims(far: Mapping, constant: Mapping, target, law) -> list[Claim]:
     """Errors over ||W_t|| end on one line for those that go `far` alone."""
     last = lambda history: ratio_to_law(history, target, law)[:, -1]
     return [
@@ -90,12 +88,9 @@ class Cycles(NamedTuple):
     moved: np.ndarray
 
 
-def cycles(
-    tokens: TokenSet, multiples: Sequence[float], momentum: float = 0.0, steps: int = 20_000
-) -> Cycles:
-    """Train every run with NGD at steps around the longest that settles, from the
-    settled state with 1 % too much residual; `moved`: largest in the last LAST
-    iterations."""
+def cycles(tokens: TokenSet, multiples, momentum=0.0, steps: int = 20_000) -> Cycles:
+    """Train every run with NGD around the longest step that settles, from the settled
+    state with 1 % too much residual; `moved`: in the last LAST iterations."""
     moved = np.empty((len(tokens.y), len(multiples)))
     record = np.arange(steps - LAST, steps + 1)
     for run in range(len(tokens.y)):
@@ -213,9 +208,7 @@ def gd_order(history: History, errors: np.ndarray, law: MarginLaw) -> Claim:
     return claim("law.gd_order", np.array(fitted) + np.minimum(law.slowest, 1.0))
 
 
-def ngd_claims(
-    history: History, target: str, errors: np.ndarray, law: MarginLaw
-) -> tuple[Claim, Claim]:
+def ngd_claims(history: History, target, errors, law: MarginLaw) -> tuple[Claim, Claim]:
     """The law at the end; W_{2t} - W_t, of `errors`, is nearer to W_mm there."""
     off = ratio_to_law(history, target, law)[:, -1] - 1
     gains = history.direction_error[target][:, -1] / errors[:, -1]

@@ -1,7 +1,5 @@
-"""Theorems on the margins: their constants, their hypotheses, and which runs they prove.
-
-Names and numbers in brackets are those of `notebooks/law_of_margins.md`. All in float64.
-"""
+"""Theorems on the margins: constants, hypotheses, which runs they prove. Names and
+numbers in brackets: `notebooks/law_of_margins.md`. All in float64."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -116,9 +114,8 @@ class Local:
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """A theorem from a point on: `why` it is silent, else empty; level a_0 against A.
-    Then |W_t - a_t V - rho_perp - omega_inf| <= K (1 + a_t - a_0) e^{-q (a_t - a_0)}
-    (9)."""
+    """A theorem from a point on: `why` it is silent, or ""; level a_0 against A. Then
+    |W_t - a_t V - rho_perp - omega_inf| <= K (1 + a_t - a_0) e^{-q (a_t - a_0)}."""
 
     why: str
     level: float
@@ -193,11 +190,9 @@ def _silent(problem, rule, foreign):
 
 
 def _mode_norm(s, mu):
-    """P (2, 2), varrho and d of (14) for (x, v) -> (x + v', v'), v' = mu v - s x.
-
-    |(x, v)|_P^2 = (x, v) P (x, v) shrinks by varrho^2; |(1, 1)|_P = 1; |x| <= d |(x, v)|_P. The
-    larger (1 - varrho^2)/d of two: along the map's eigenvectors, or of Lyapunov's equation.
-    """
+    """P (2, 2), varrho, d of (14) for (x, v) -> (x + v', v'), v' = mu v - s x: |(x,
+    v)|_P shrinks by varrho, |(1, 1)|_P = 1, |x| <= d |(x, v)|_P. The larger (1 -
+    varrho^2)/d of two: by the map's eigenvectors, or Lyapunov's equation."""
     T = np.array([[1 - s, mu], [-s, mu]])
     z, S = np.linalg.eig(T)
     half = (1 + np.abs(z).max()) / 2
@@ -210,9 +205,7 @@ def _mode_norm(s, mu):
     return max(norms, key=lambda norm: (1 - norm[1] ** 2) / norm[2])
 
 
-def prove_with_momentum(
-    problem: Local, rule: GradientRule, before: np.ndarray, g: np.ndarray
-) -> Proof:
+def prove_with_momentum(problem: Local, rule: GradientRule, before, g) -> Proof:
     """The theorem for NGD with momentum, from margins g on, after `before`."""
     (level, x, omega), V, mu = problem.split(g), problem.norm, rule.momentum
     foreign = rule.kind != NGD or rule.decay or np.isfinite(rule.max_step)

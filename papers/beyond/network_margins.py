@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from lib import attention, svm
 from lib.attention import TokenSet, unit_tokens
@@ -26,7 +25,6 @@ from lib.training import Batches, loop
 from lib.training.study import TUNING_SEED
 from papers import verdicts
 from papers.beyond import atlas
-from papers.beyond.atlas_rules import Row
 from papers.beyond.atlas_rules import word as plain
 from papers.beyond.engine import training
 from papers.beyond.factored_atlas import NORMS, SIGN, WHOLE
@@ -65,9 +63,8 @@ DIRECTIONS: dict[str, Any] = {"NGD": _unit, "Signum": torch.sign, "Muon": _polar
 
 
 class _ByMatrix(torch.optim.Optimizer):
-    """M <- M - rate D(m) on the blocks' matrices, m a mean of gradients (MOMENTUM), D
-    of DIRECTIONS, W_Q, W_K, W_V apart; Adam at REST_RATE on all else. ValueError: rule,
-    rate."""
+    """M <- M - rate D(m) on the blocks' matrices, m a mean of gradients (MOMENTUM),
+    W_Q, W_K, W_V apart; Adam at REST_RATE on the rest. ValueError: rule, rate."""
 
     def __init__(self, model: VisionTransformer, rule: str, rate: float):
         if rule not in DIRECTIONS or not 0 < rate < math.inf:
@@ -188,9 +185,7 @@ def _norms(K, Q):
     return np.stack([*whole, root * np.abs(K).max((-2, -1)) * np.abs(Q).max((-2, -1))], -1)
 
 
-def read(
-    network: VisionTransformer, pictures: Tensor, quantile: float = QUANTILE
-) -> _MarginReading:
+def read(network: VisionTransformer, pictures, quantile=QUANTILE) -> _MarginReading:
     """The margins of a network on standardised pictures (b, channels, s, s)."""
     blocks: list[Any] = [block.attention for block in network.blocks]
     heads = blocks[0].heads
@@ -236,9 +231,7 @@ def apart(disputes: Disputes, rules: Sequence[str]) -> tuple[int, int]:
     return each_own, each_own + int((pairs < 0).all(1).sum())
 
 
-def selection_claims(
-    optimal: Mapping[str, Mapping[str, np.ndarray]], disputes: Mapping[str, Disputes]
-) -> list[Claim]:
+def selection_claims(optimal: Mapping, disputes: Mapping[str, Disputes]) -> list[Claim]:
     """Part 2; both by the names of `settings`, then as its functions give."""
     steepest = [name for name in optimal["from zero"] if name != ADAM]
     means = lambda way: {name: shares.mean() for name, shares in optimal[way].items()}
@@ -253,8 +246,8 @@ def selection_claims(
         text = (
             f"{way}: share of {asked.sum()} disputes won, own selection of larger own-norm margin"
         )
-        word, about = verdicts.decided(low > HALF, high < HALF), f"select.own.{plain(way)}"
-        claims.append(judged(about, text, SOURCE, estimate, "> 0.5", word, len(asked)))
+        word, id = verdicts.decided(low > HALF, high < HALF), f"select.own.{plain(way)}"
+        claims.append(judged(id, text, SOURCE, estimate, "> 0.5", word, len(asked)))
     adam = ties[ADAM] - min(ties[name] for name in steepest)
     return [*claims, claim("select.adam", adam)]
 
@@ -349,9 +342,7 @@ def settings(seeds: Sequence[int]) -> dict[str, tuple[TokenSet, np.ndarray | Non
     }
 
 
-def ended(
-    tokens: TokenSet, rows: Mapping[str, Row], steps: int, start: np.ndarray | None
-) -> dict[str, _Ended]:
+def ended(tokens: TokenSet, rows: Mapping, steps: int, start) -> dict[str, _Ended]:
     """Every rule's runs, trained for `steps` steps."""
     rules = {name: row.rule for name, row in rows.items()}
     paths: Any = training.train(tokens, rules, steps, start=start, record=[steps // 2, steps])
@@ -368,9 +359,7 @@ def optimal(tokens: TokenSet, runs: Mapping[str, _Ended]) -> dict[str, np.ndarra
     return {name: (end.selection == tokens.opt).mean(1) for name, end in runs.items()}
 
 
-def disputes(
-    rows: Mapping[str, Row], runs: Mapping[str, _Ended], best: atlas.BestMargins
-) -> dict[tuple[str, str], np.ndarray]:
+def disputes(rows: Mapping, runs: Mapping, best: atlas.BestMargins) -> dict:
     """Log margin in a's norm of a's selection over b's, by (a, b); NaN for none."""
     logs = {}
     for a, b in permutations(rows, 2):

@@ -1,7 +1,5 @@
-"""The law of the margins on real tokens: sentences as a frozen encoder hands them on.
-
-Its last layer's word pieces, the query its first token, the head a linear probe, W_0 = 0.
-"""
+"""The law of the margins on real tokens: the word pieces of a frozen encoder's last
+layer, the query its first token, the head a linear probe, W_0 = 0."""
 
 from dataclasses import dataclass, replace
 

@@ -38,11 +38,9 @@ def _second(Q):
 
 
 class _ZeroDuals:
-    """One run's law with idle tight pairs, exponential loss, all in minimal coordinates.
-
-    Raises PremiseFails: "zero duals" unless `count` tight constraints have none; "score gaps";
-    "second margin" where an idle pair carries nothing of D and is only just further out.
-    """
+    """One run's law with idle tight pairs, exponential loss, minimal coordinates.
+    PremiseFails: "zero duals" unless `count` tight constraints have none; "score gaps";
+    "second margin" where an idle pair without pull is only just further out."""
 
     def __init__(self, data: TokenSet, count: int = 1):
         self.tokens = coordinates.minimal(data).tokens

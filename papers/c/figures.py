@@ -7,7 +7,6 @@ from matplotlib.figure import Figure
 
 from lib.attention.token_sets import TokenSet
 from lib.companion import plots
-from lib.companion.claims import Claim
 from lib.mirror.descent import MirrorHistory, selected_tokens
 from lib.svm.max_margin import MaxMargin
 from papers import pieces
@@ -20,9 +19,7 @@ def _look(p: float) -> plots.Look:
     return plots.look(f"p = {p:g}")
 
 
-def divergences(
-    histories: Histories, same, by_q, judged: Mapping[str, Claim], caption: str
-) -> Figure:
+def divergences(histories: Histories, same, by_q, judged: Mapping, caption) -> Figure:
     """Divergence of every run from every SVM, (p, q); below: the paper's reading.
     Hollow are the means of other code; claims by id."""
     figure, axes = plots.panels(2, len(histories), height=2.0)
@@ -133,14 +130,10 @@ def basins(widths: Sequence[float], kept: Mapping, caption: str) -> Figure:
     return plots.caption(plots.legend(figure, axes[0]), caption)
 
 
-def parents(
-    pairs: tuple, by_dimension: tuple, several: Mapping[int, tuple], paths: tuple, caption: str
-) -> Figure:
+def parents(pairs, by_dimension, several: Mapping, paths, caption: str) -> Figure:
     """Keys and queries, ranks, several tokens, regularisation path: a panel each.
-
-    `pairs`, `by_dimension`, `paths`: what stands on the axis of x, then the values. `several`: by
-    dimension, alignments (draws,) second. In the last panel a mark is the end of a descent.
-    """
+    `pairs`, `by_dimension`, `paths`: x, then the values; `several`: by dimension,
+    alignments (draws,) second. Last panel: a mark is the end of a descent."""
     figure, axes = plots.panels(2, 2, height=2.3)
     recorded, alignments = pairs
     ends = []

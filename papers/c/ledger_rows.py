@@ -196,11 +196,9 @@ def _paths(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 
 def rate_in_k(sizes: Sizes, p: float) -> tuple[float, float, float]:
-    """The rate of plain steps in k, from D = 0.05 and ||W_0|| = 3 ||W_mm||: no row.
-
-    Of the worst run: the last D over its bound of the theorem on the rate (its constant 1) over the
-    largest since a tenth of `sizes.rate_steps`; then its last ||W|| / ||W_mm|| and its last D.
-    """
+    """Plain steps' rate in k, from D = 0.05, ||W_0|| = 3 ||W_mm||: no row. Worst run:
+    the last D over its bound (constant 1) over the largest since a tenth of
+    `rate_steps`; its last ||W||/||W_mm||; its last D."""
     selections = _selections(sizes, p)
     solution = selections.solution
     plain = lambda rule: MirrorRule(p, 1.0, normalised=False)

@@ -74,8 +74,7 @@ def _candidates(tokens, p):
 
 def solve_jointly(tokens: TokenSet, p: float, multiples) -> tuple[np.ndarray, np.ndarray]:
     """v (k, d), W (k, d, d_z) of the first run, r = m ||v_mm||, R = m ||W_mm||, m
-    ascending: v and W in turn from every selection's solutions, the least loss; W's
-    turn on log(L - L*)."""
+    rising: each in turn from every selection's solutions, W by log(L - L*)."""
     pairs, path = _candidates(tokens, p), []
     for m in multiples:
         r, R = (m * solution.norm[0] for solution in pairs[0])

@@ -65,11 +65,9 @@ def train_key_query(tokens: TokenSet, K, Q, step_size: float, record) -> np.ndar
 
 
 def keys_against_weights(tokens: TokenSet, seeds, record, step_size: float) -> dict:
-    """Alignment of (K, Q) and of W with their tokens' SVMs: {("K, Q" or "W", norm): (runs, k)}.
-
-    Starts have entries uniform in +-1/sqrt(d). Besides "rank" (runs,): that of the nuclear-norm
-    solution; "share": how much of K Q^T's singular values its largest `rank` hold at the end.
-    """
+    """Alignment of (K, Q) and of W with their tokens' SVMs, {("K, Q" or "W", norm):
+    (runs, k)}, from entries uniform in +-1/sqrt(d); "rank" (runs,) of the nuclear-norm
+    solution, "share" of K Q^T's singular values in its largest `rank`."""
     d, aligned = tokens.shape[-1], {}
     starts = np.stack([stream(seed, "start").uniform(-1, 1, (3, d, d)) for seed in seeds], 1)
     K, Q, W_0 = starts / d**0.5
@@ -110,7 +108,8 @@ def _train_relu_head(tokens, step_size, steps):
         scores = tokens.y[..., None] * np.einsum("rntd,rnd->rnt", tokens.X, head)
         pull = attention.slopes(attention.logits(tokens, W), scores, "logistic").pull
         down = np.einsum("rnd,rne->rde", np.einsum("rnt,rntd->rnd", pull, tokens.X), tokens.z)
-        W = W + step_size * _unit(down)
+        size = np.linalg.norm(down, axis=(1, 2), keepdims=True)
+        W = W + step_size * down / np.where(size > 0, size, 1.0)
     return W, attention.weights(tokens, W)
 
 

@@ -87,7 +87,8 @@ def captured(selection: Selection, mus, multiple: float, steps: int, draws: int)
     fractions = []
     for k, mu in enumerate(mus):
         history, tokens = from_cone(selection, mu, multiple, steps, draws=draws, seed=k)
-        fractions.append((selected_tokens(tokens, history.W[:, -1]) == tokens.opt).all(1).mean())
+        kept = (selected_tokens(tokens, history.W[:, -1]) == tokens.opt).all(1)
+        fractions.append(kept.mean())
     return np.array(fractions)
 
 

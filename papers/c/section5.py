@@ -1,7 +1,5 @@
-"""Paper C (2410.14581), Section 5: its synthetic settings, and the claims of its figures.
-
-p is the exponent of training and of the divergence D_psi(V/||V||, W/||W||), q that of an SVM.
-"""
+"""Paper C (2410.14581), Section 5: its settings and the claims of its figures. p is the
+exponent of training and of D_psi(V/||V||, W/||W||), q that of an SVM."""
 
 import math
 from collections.abc import Mapping
@@ -35,12 +33,9 @@ def joint_instance() -> TokenSet:
     return token_set(X, [1, -1], opt=np.zeros(2, int))
 
 
-def end_points(
-    tokens: TokenSet, histories: Mapping[float, MirrorHistory]
-) -> dict[float, dict[float, MaxMargin]]:
-    """For every p the l_q token SVMs, all q, of its last iterate's tokens.
-    svm.Infeasible for a selection that no W can make, ValueError where none is
-    selected."""
+def end_points(tokens: TokenSet, histories) -> dict[float, dict[float, MaxMargin]]:
+    """For every p the l_q token SVMs, all q, of its last iterate's tokens:
+    svm.Infeasible where no W selects these, ValueError where none are selected."""
     chosen = {p: selected_tokens(tokens, history.W[:, -1]) for p, history in histories.items()}
     return {p: {q: svm.token_svm(tokens, chosen[p], norm=q) for q in histories} for p in histories}
 
@@ -57,11 +52,9 @@ def table(D: Mapping[tuple[float, float], np.ndarray]) -> dict[tuple[float, floa
 
 
 def bregman_claims(D: Mapping[tuple[float, float], np.ndarray], histories) -> list[Claim]:
-    """Own exponent nearest in every row and in every run; means as in REFERENCE; none ended early.
-
-    `D[p, q]` (runs, records). As in REFERENCE: within a factor 1.5, and within the middle 95 % of
-    the means of as many of our runs, since a run that changes its selection late is far off.
-    """
+    """Own exponent nearest in every row and run; none ended early; means of `D[p, q]`
+    (runs, records) as REFERENCE: within a factor 1.5, and in the middle 95 % of means
+    of as many of our runs, as a late change of selection is far off."""
     means, made = table(D), []
     for p in histories:
         nearest = min(means[p, q] / means[p, p] for q in histories if q != p)
@@ -113,9 +106,7 @@ def logistic_probability(tokens: TokenSet, history: MirrorHistory) -> np.ndarray
 SELECTED_JOINTLY = {1.75: (1, 0), 2: (1, 0), 3: (0, 0)}  # the tokens that the paper's runs select
 
 
-def joint_claims(
-    tokens: TokenSet, histories, ends, heads: Mapping[float, MaxMargin]
-) -> list[Claim]:
+def joint_claims(tokens: TokenSet, histories, ends, heads: Mapping) -> list[Claim]:
     """Tokens as the paper's, probabilities near one; W and v turn to their l_p SVMs."""
     made = []
     for p, history in histories.items():

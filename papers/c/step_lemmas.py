@@ -78,11 +78,9 @@ def _excess_loss(tokens, W):
 
 
 class Steps:
-    """Every recorded pair (t, t+1) of lp-AttGD: flat W, W+, gradient (runs, pairs, D), eta, losses.
-
-    Gradients and losses are computed anew from W, so that the claims check training and not only
-    algebra. Normalised steps have eta / ||grad L||_qq as their step size.
-    """
+    """Every recorded pair (t, t+1) of lp-AttGD: flat W, W+, gradient (runs, pairs, D),
+    eta (over ||grad L||_qq if normalised), losses; gradients and losses anew from W, so
+    that claims check training and not only algebra."""
 
     def __init__(self, tokens: TokenSet, history: MirrorHistory):
         first = np.flatnonzero(np.diff(history.iterations) == 1)
@@ -167,14 +165,10 @@ def step_claims(steps: Steps) -> list[Claim]:
     return PAPER.claims(values, p)
 
 
-def lemma30(
-    history: MirrorHistory, size: np.ndarray, since: float, stay: np.ndarray
-) -> list[Claim]:
-    """||W(k)||_{p,p} = Omega(log k): after iteration `since` its slope is 0.9 times the sharp one.
-
-    Sharp (ours): the gradient falls like e^{-r/||W_mm||}, so that (r^{p-1})' does too and dr/dlog k
-    = ||W_mm|| / (1 + (p-2) ||W_mm||/r). size (runs,): ||W_mm||; stay: runs that keep its tokens.
-    """
+def lemma30(history: MirrorHistory, size, since: float, stay) -> list[Claim]:
+    """||W(k)||_{p,p} = Omega(log k): after `since` 0.9 times the sharp slope (ours),
+    dr/dlog k = ||W_mm||/(1 + (p-2) ||W_mm||/r), as gradient and (r^{p-1})' fall like
+    e^{-r/||W_mm||}. size (runs,): ||W_mm||; stay: runs that keep its tokens."""
     p, late = history.rule.p, history.iterations >= since
     slope = fitted_slope(np.log(history.iterations[late]), history.norm[:, late]) / size
     predicted = 1 / (1 + (p - 2) * size / history.norm[:, late].mean(1))

@@ -26,11 +26,9 @@ QUINTIC = (3.4445, -4.7750, 2.0315)  # Jordan (2024)
 
 
 class Space(NamedTuple):
-    """Work space for n samples, d, d_z = e and r = min(n, d_z): the factors named above.
-
-    of_z = Q^T, from_z the z_i in it; C with its column's `scale`; of_c = Q'^T, R a row per
-    column; block, V, sigma: the Jacobi method's vectors, rotations, norms; `image` of a direction.
-    """
+    """Work space for n samples, d, d_z = e, r = min(n, d_z), named as above: of_z =
+    Q^T, from_z the z_i in it; C, its `scale`; of_c = Q'^T, R a row per column; block,
+    V, sigma: Jacobi's vectors, rotations, norms; `image` of a direction."""
 
     of_z: Annotated[np.ndarray, "r e"]
     from_z: Annotated[np.ndarray, "n r"]
@@ -46,9 +44,8 @@ class Space(NamedTuple):
 
 @numba.njit
 def expand(vector, basis, rank, coefficients):
-    """Coordinates of `vector`, overwritten, in the first `rank` rows of basis, or
-    nowhere if `coefficients` is empty; the new rank, with a row where it leaves
-    them."""
+    """Coordinates of `vector`, overwritten, in the first `rank` rows of basis, unless
+    `coefficients` is empty; the new rank, with a row where it leaves them."""
     coefficients[:] = 0.0
     length = math.sqrt(dot(vector, vector))
     for _ in range(2):
@@ -186,7 +183,10 @@ def _decompose(s, scale, made, first, last):
     jacobi(s.block, s.V, count, width)
     top, positive = 0.0, 0
     for l in range(count):
-        s.sigma[l] = math.sqrt(dot(s.block[l, :width], s.block[l, :width]))
+        total = 0.0
+        for r in range(width):
+            total += s.block[l, r] * s.block[l, r]
+        s.sigma[l] = math.sqrt(total)
         top = max(top, s.sigma[l])
         positive += s.sigma[l] > 0.0
     for _ in range(positive - width):  # more than the rank: the least are rounding

@@ -119,9 +119,14 @@ def reduce(anchor, graded, first, size):
 @numba.njit
 def mix(into, a, graded, b):
     """into = a into + b graded, part by part; a, b >= 0."""
+    log_a, log_b = entrywise.log(a), entrywise.log(b)
     for i in range(into.logs.size):
-        old, new = into.logs[i], graded.logs[i]
-        into.logs[i] = entrywise.mix(into.b[i], old, a, graded.b[i], new, b)
+        old = entrywise.add_logs(into.logs[i], log_a)
+        new = entrywise.add_logs(graded.logs[i], log_b)
+        into.logs[i] = top = max(old, new)
+        if top > -math.inf:
+            old, new = math.exp(old - top), math.exp(new - top)
+            into.b[i] = old * into.b[i] + new * graded.b[i]
     unit(into)
 
 

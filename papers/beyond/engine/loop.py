@@ -19,11 +19,9 @@ SOURCES = stamp(__file__)
 
 
 class _Part(NamedTuple):
-    """A matrix (d, d_z = e) that moves as one: W, a block of it, or a factor.
-
-    Its gradient as a graded sum over rows z, the sum's mantissa G, the direction D; moments
-    and their logs, or W's mirror image in the first; work space.
-    """
+    """A matrix (d, d_z = e) that moves as one: W, a block, a factor. Its gradient as a
+    graded sum over rows z, its mantissa G, direction D; moments and logs, or W's mirror
+    image in the first; work space."""
 
     z: Annotated[np.ndarray, "n e"]
     G: Annotated[np.ndarray, "d e"]
@@ -201,9 +199,8 @@ def _record(problem, lanes, graded, G, W, path, logs):
 
 @numba.njit(nogil=True, cache=True)
 def run_job(problem, rule, times, W, path, logs, s, sources=SOURCES):
-    """Train W (d, d_z), moved in place; (status, last iteration), "stalled" at zero
-    gradients. At times (k,) it fills path (k, d, d_z), logs (k, 2) of log(L - L*), log
-    ||grad L||."""
+    """Train W (d, d_z) in place; (status, last iteration), STALLED at no gradient. At
+    times (k,): path (k, d, d_z), logs (k, 2), log(L - L*), log ||grad L||."""
     n, _, d = problem.delta.shape
     lanes, image, w = _lanes(problem), np.zeros(d), s.whole
     answers = lanes.lane[softmax.ANSWER]

@@ -46,7 +46,10 @@ def natural(rule, graded, z, answers, D):
         if y[k] == 0.0:
             continue
         i, size = samples[k], math.exp(half[k] + math.log(abs(y[k])) - largest)
-        D += np.outer(math.copysign(size, y[k]) * graded.b[i], z[i])
+        factor = math.copysign(size, y[k])
+        for j in range(D.shape[0]):
+            for e in range(D.shape[1]):
+                D[j, e] += factor * graded.b[i, j] * z[i, e]
     if not rule.normalised:
         return top + largest
     return -0.5 * math.log(dot(D.ravel(), D.ravel()))
@@ -260,14 +263,23 @@ def span(problem, wanted):
 
 @numba.njit
 def full_adagrad(G, top, basis, S, logs, D):
-    """D = S^{-1/2} vec(G), pseudo-inverse; the log of what D lacks. S, the sum of all
-    vec(G) vec(G)^T, log logs[0], is kept in the `basis` (r, d d_z) of the span of
-    delta_{i,t} z_i^T."""
+    """D = S^{-1/2} vec(G), pseudo-inverse; the log of what D lacks. S, the sum of
+    vec(G) vec(G)^T, has the log logs[0], `basis` (r, d d_z) spans delta_{i,t} z_i^T."""
     D[:] = 0.0
     if top == -math.inf:
         return top
-    c = product(basis, G.reshape(-1, 1))
-    outer = product(c, c.T).ravel()
+    c, turned = np.zeros(len(basis)), np.zeros(len(basis))
+    for k in range(len(basis)):
+        c[k] = dot(basis[k], G)
+    outer = np.outer(c, c).ravel()
     logs[0] = entrywise.mix(S.ravel(), logs[0], 1.0, outer, 2.0 * top, 1.0)
-    D[:] = product(basis.T, _power(S, c, -0.5)).ravel()
+    Q, values = _eigen(S)
+    for k in range(len(values)):
+        if values[k] > FLOOR * values[0]:
+            part = 0.0
+            for l in range(len(values)):
+                part += Q[l, k] * c[l]
+            turned += part / math.sqrt(values[k]) * Q[:, k]
+    for k in range(len(basis)):
+        D += turned[k] * basis[k]
     return top - 0.5 * logs[0]

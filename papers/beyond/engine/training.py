@@ -127,9 +127,8 @@ _ARRAYS = [field.name for field in fields(Path)]
 def train_kept(
     tokens: TokenSet, optimisers: Mapping[str, Optimiser], steps, record, folder: File
 ) -> dict[str, Path]:
-    """What `train` returns from W_0 = 0, each run in a file under `folder` named by a
-    hash of its tokens, rule, horizon, records and the loop's code. OSError where none
-    can be written."""
+    """`train` from W_0 = 0, a file a run under `folder`, named by a hash of tokens,
+    rule, horizon, records and the loop's code; OSError where none can be written."""
     runs = range(len(tokens.X))
     jobs = [(run, name) for name in optimisers for run in runs]
 
