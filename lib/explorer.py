@@ -53,9 +53,8 @@ class ExplorerSetting:
 
 @dataclass(frozen=True)
 class _Trajectory:
-    """One run at `iterations` (k,): loss_gap log10(L - L*) (k,), direction_error against
-    W_mm (k,), opt_scores (k, n) the softmax weights of opt tokens, path (k, 2) W_t along
-    W_mm and off it."""
+    """One run at `iterations` (k,): loss_gap log10(L - L*), direction_error against W_mm (k,);
+    opt_scores (k, n) softmax weights of opt tokens; path (k, 2) W_t along W_mm and off it."""
 
     setting: ExplorerSetting
     iterations: np.ndarray

@@ -115,8 +115,7 @@ def _in_order(columns):
 
 
 def _qr_by_blocks(columns, block):
-    """QR of (runs, d, m), d > block >= m, without the four copies that LAPACK's needs: by a
-    QR of each block of coordinates, then of their stacked R."""
+    """QR of (runs, d, m), d > block >= m, by those of blocks: LAPACK's needs four copies of all."""
     runs, d, m = columns.shape
     basis, uppers = np.empty((runs, d, m)), []
     parts = [slice(first, first + block) for first in range(0, d, block)]

@@ -151,9 +151,8 @@ class LedgerTable(tuple):
 
 
 def totals(ledger: Iterable[Claim], loose: Mapping[str, float] | None = None) -> dict[str, Number]:
-    """The numbers of a ledger's record: how many rows, how many hold, what each measured. It
-    may move by `DRIFT` of itself, or by `ROUNDING`; rows whose id begins as a key of
-    `loose` by that much."""
+    """The numbers of a ledger's record: how many rows, how many hold, what each measured, within
+    `DRIFT` of itself, `ROUNDING`, or what `loose` has for the start of its id."""
     ledger = list(ledger)
     holds = sum(row.holds for row in ledger)
     numbers = {"claims": Number(len(ledger), 0), "claims_that_hold": Number(holds, 0)}

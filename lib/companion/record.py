@@ -42,8 +42,8 @@ SOURCES = {  # of data and weights, and how a reader would say it
 
 
 def notebooks(names: Iterable[str] = ()) -> list[str]:
-    """The notebooks that `names` (stems, unique beginnings, old names) stand for, all
-    for none; ValueError for a name that is not one notebook's."""
+    """The notebooks that `names` (stems, unique beginnings, old names) stand for, all for none;
+    ValueError for a name that is not one notebook's."""
     place = files.folder("notebooks")
     known = sorted(path.stem for path in place.glob("[0-9]*.py"))
     once = files.read_table(place / "renamed.toml")  # old name: the notebooks of its subject now
@@ -93,8 +93,7 @@ def _page(notebook: str) -> str:
 
 
 def _literals(page: str) -> dict:
-    """What the one cell of a percent notebook that is tagged "parameters" assigns; ValueError
-    where there is not one such cell, or it needs more than literals."""
+    """What the one cell tagged "parameters" assigns; ValueError unless it needs literals alone."""
     cell, _ = _parted(page)
     values: dict = {"__builtins__": {}}
     try:
@@ -453,8 +452,7 @@ def _ink(png: bytes) -> np.ndarray:
 
 
 def _amounts(ink: np.ndarray) -> np.ndarray:
-    """How much there is of each colour, the direction of its ink, in each tile: (tiles,
-    colours). Each counts for the levels around it by how near they are."""
+    """How much there is of each colour, the direction of its ink, in each tile."""
     height, width = ink.shape[:2]
     rows, columns = (max(1, round(side / TILE)) for side in (height, width))
     row, column = (np.arange(n) * k // n for n, k in ((height, rows), (width, columns)))
@@ -468,7 +466,9 @@ def _amounts(ink: np.ndarray) -> np.ndarray:
         near = np.where(corner, place - low, 1 - place + low).prod(-1)
         colour = (low + corner) @ (LEVELS**2, LEVELS, 1)
         amounts += np.bincount(tile * LEVELS**3 + colour, weight * near, amounts.size)
-    return amounts.reshape(rows * columns, -1) * rows * columns / (height * width)
+    return (
+        amounts.reshape(rows * columns, -1) * rows * columns / (height * width)
+    )  # (tiles, colours)
 
 
 def _has_its_like(ink: np.ndarray, other: np.ndarray) -> bool:

@@ -177,8 +177,7 @@ def sha256(path: Path) -> str:
 
 @lru_cache
 def reachable() -> bool:
-    """Whether the hub answers within `PROBE_SECONDS`, of which its own client takes minutes;
-    asked once a process, and not under HF_HUB_OFFLINE=1."""
+    """Whether the hub answers within `PROBE_SECONDS`; not asked under HF_HUB_OFFLINE=1."""
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}:
         return False
     endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"

@@ -70,8 +70,7 @@ class History(Shapes):
         return 1.0 - np.exp(self.log_miss).mean(-1)
 
     def weights(self, k: int) -> np.ndarray:
-        """W at record k in minimal coordinates, (runs, r, q), without the part of W_0 outside
-        them; IndexError for a record that is not there."""
+        """W at record k in minimal coordinates, (runs, r, q); IndexError where there is none."""
         return np.swapaxes(self._weights(self._record(k))[:, 0], 1, 2)
 
     def head(self, k: int) -> np.ndarray:

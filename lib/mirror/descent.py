@@ -138,9 +138,8 @@ def _rows(tokens: TokenSet, loss: str, joint: bool) -> kernel.Rows:
 
 
 def _run(problem, rules, times, W_0, v):
-    """The history of every rule, all trained in one call on all cores, from W_0 (runs, d,
-    d_z) and v (runs, d); times has one array a rule. In the list of jobs a run's rules
-    stand together, so that each core gets its share of the long ones."""
+    """The history of every rule, from W_0 (runs, d, d_z) and v (runs, d); times has one array a
+    rule. Of the jobs a run's rules stand together, so that each core gets long ones."""
     W = W_0.reshape(len(W_0), -1)
     kinds, runs, k = len(rules), len(W), max(map(len, times))
     padded = np.stack([np.pad(at, (0, k - len(at)), constant_values=-1) for at in times])

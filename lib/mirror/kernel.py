@@ -63,8 +63,7 @@ def _plus(log_value, log_scale):
 
 @numba.njit
 def _direction(A, c, q, work, out):
-    """out = A^T c up to its largest entry, so that no power overflows. Returns the logs of that
-    factor and of ||A^T c||_q, both -inf for zero."""
+    """out = A^T c up to its largest entry; the logs of that factor and of ||A^T c||_q."""
     _pull(A, c, out)
     largest = 0.0
     for j in range(out.size):

@@ -125,9 +125,8 @@ def trim(inputs: Tensor) -> Tensor:
 
 
 def tokenise(weights: Weights, data: "TextSet", length: int, whole: bool = False) -> _Tokens:
-    """The texts of `data`, or its pairs, as tokens of the tokenizer of `weights`, cut to
-    `length`; with `whole` longer rows are left out. ValueError for a length outside 3 ...
-    512, or if no row is short enough."""
+    """The texts of `data`, or its pairs, as tokens cut to `length`, or with `whole` left out;
+    ValueError for a length outside 3 ... 512, or if no row is short enough."""
     if not 3 <= length <= 512:
         raise ValueError(f"length must lie between 3 and the 512 positions of BERT, got {length}")
     tokenizer = Tokenizer.from_file(str(weights.folder / "tokenizer.json"))
@@ -181,9 +180,8 @@ class _Classifier(nn.Module):
 
 
 def classifier(weights: Weights, classes: int, layers: int) -> _Classifier:
-    """The lowest `layers` layers of `weights`, read by the mean, with a fresh head for
-    `classes`. ValueError for weights that have fewer layers, are damaged, or carry a head
-    for another number of labels."""
+    """The lowest `layers` layers of `weights`, read by the mean, with a fresh head; ValueError
+    for weights that have fewer layers, are damaged, or carry a head for other labels."""
     if not 1 <= layers <= weights.layers:
         raise ValueError(f"layers must lie between 1 and {weights.layers}, got {layers}")
     path, head = weights.folder / "model.safetensors", classes

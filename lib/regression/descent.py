@@ -32,10 +32,9 @@ LARGEST = 1e8  # an entry of A or B beyond it counts as divergence
 
 @dataclass(frozen=True)
 class PreconditionedRule:
-    """A <- A - eta g_A P_r and B <- B - eta P_l g_B P_r, g = grad(L^ + R^), or grad L^.
-
-    preconditioner "left": P_l = Sigma^^{-1}, P_r = I (paper B, Algorithm 1); "left_right":
-    both Sigma^^{-1}; "none": both I. ValueError for an unknown one."""
+    """A <- A - eta g_A P_r and B <- B - eta P_l g_B P_r, g = grad(L^ + R^), or grad L^, with P_l =
+    Sigma^^{-1}, P_r = I for "left" (paper B, Algorithm 1), both Sigma^^{-1} for "left_right",
+    both I for "none". ValueError for another preconditioner."""
 
     step_size: float
     preconditioner: str = "left"
@@ -222,8 +221,7 @@ def descend(
 
 
 def _mover(rule, A, B, covariance):
-    """A function of gradients that takes the rule's step from A (seeds, k, d) and B
-    (seeds, d, d), in place."""
+    """A function of gradients that takes the rule's step from A (seeds, k, d), B, in place."""
     import torch
 
     if not isinstance(rule, PreconditionedRule):

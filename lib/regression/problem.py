@@ -194,7 +194,7 @@ def regulariser(Sigma, A, B):
 
 
 def regulariser_gradients(Sigma, A, B):
-    """grad_A R = 1/2 A Sigma G Sigma and grad_B R = -1/2 Sigma B Sigma G Sigma, with
+    """grad_A R = A Sigma G Sigma / 2 and grad_B R = -Sigma B Sigma G Sigma / 2, with
     G = A^T A - B^T Sigma B."""
     SGS = Sigma @ (A.mT @ A - B.mT @ Sigma @ B) @ Sigma
     return A @ SGS / 2, -Sigma @ B @ SGS / 2

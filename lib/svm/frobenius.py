@@ -54,10 +54,8 @@ class Infeasible(ValueError):
 
 
 class Constraints(NamedTuple):
-    """Of one run: <a_m, W> >= 1 for a_m = delta_{i,t} z_i^T, delta (n, S, d), z (n, d_z), m = n S.
-
-    `shape` that of a certificate; stretch (m,) what the a_m were multiplied by (see `Scaled`).
-    """
+    """Of one run: <a_m, W> >= 1 for a_m = delta_{i,t} z_i^T, delta (n, S, d), z (n, d_z), m = n S;
+    `shape` that of a certificate; stretch (m,) what the a_m were multiplied by (see `Scaled`)."""
 
     problem: str
     run: int

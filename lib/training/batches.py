@@ -74,8 +74,8 @@ def _order(seed: int, epoch: int, rows: int) -> Tensor:
 
 
 class Bucketed(Batches):
-    """`Batches` of tokens (N, 2, T) of similar lengths, so that little is padding: those of
-    `POOL` consecutive batches are sorted by length and dealt out in random order."""
+    """`Batches` of tokens (N, 2, T) of similar lengths: those of `POOL` consecutive batches are
+    sorted by length and dealt out in random order."""
 
     def rows(self, step: int) -> Tensor:
         per_epoch = len(self.inputs) // self.size

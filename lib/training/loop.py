@@ -1,7 +1,5 @@
-"""One training loop for every network and torch optimiser, recorded step by step.
-
-`accelerate` brings the device and, under torchrun, the other processes of every batch.
-"""
+"""One training loop for every network and torch optimiser; `accelerate` brings the device
+and, under torchrun, the other processes of every batch."""
 
 import io
 import math

@@ -39,8 +39,7 @@ def norms(tensors: list[Tensor]) -> Tensor:
 
 
 class _GradientStep(torch.optim.Optimizer):
-    """θ ← θ - s g with a step size s that a rule takes from the loss and ‖g‖ over all
-    parameters, 0 where g = 0."""
+    """θ ← θ - s g with a step size s from the loss and ‖g‖ over all parameters, 0 where g = 0."""
 
     last_step_size = last_gradient_norm = None
 

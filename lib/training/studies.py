@@ -1,7 +1,4 @@
-"""The papers' real-data studies: numbers from studies.toml, what they train on and measure.
-
-`DEMO` are smoke tests in seconds, on stand-in data: they say nothing about the papers' claims.
-"""
+"""The papers' real-data studies: numbers from studies.toml, what they train on and measure."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -226,6 +223,7 @@ def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> 
 PROBLEMS = {kind.__name__: kind for kind in (pictures, sentences, reviews)}
 TABLES = files.read_table(Path(__file__).with_suffix(".toml"))
 _study = lambda name, row: Study(name, PROBLEMS[row.pop("problem")], **row)
+# Smoke tests in seconds, on stand-in data: they say nothing about the papers' claims.
 DEMO = {name: _study(name, SMOKE | row) for name, row in TABLES.pop("demo").items()}
 STUDIES = {name: _study(name, row) for name, row in TABLES.items()}
 STUDIES["digits"] = replace(DEMO["mnist"], name="digits")  # needs no data

@@ -1,7 +1,4 @@
-"""A study: update rules compared on one data set by one protocol. Rates first, then paired seeds.
-
-`Study` declares one, `Work` runs it; `notebooks/protocol.md` states the protocol.
-"""
+"""A study: update rules compared on one data set by one protocol, notebooks/protocol.md."""
 
 import contextlib
 import json
@@ -174,9 +171,9 @@ def a_run(part: str, rule: str, rate: float, cap: float | None, seed: int) -> di
 
 
 class Work:
-    """Runs a `study` in `folder`/<name>-<digest> until its end, or until `minutes` are over:
-    <run>.npz, <run>.pt while it is under way. Processes may share a study. ValueError for
-    minutes not above 0, or a loss summed over a batch that processes share."""
+    """Runs a `study` in `folder`/<name>-<digest> until its end, or until `minutes` are over.
+    Processes may share it. ValueError for minutes not above 0, or a loss summed over a
+    batch that processes share."""
 
     def __init__(self, study: Study, folder: Path, minutes=math.inf, say=print, cpu: bool = False):
         if not minutes > 0:
@@ -215,9 +212,8 @@ class Work:
         return self.collected()
 
     def best(self, rule: str, cap: float | None) -> float:
-        """The rate at which `rule` is judged, out of the study's candidates; one alone is
-        taken. While the best lies at an edge of the grid, one more beyond is tried, as far
-        as the others ran. ValueError where every one diverged."""
+        """The rate at which `rule` is judged; one candidate alone is taken. While the best lies at
+        an edge of the grid, one more beyond is tried. ValueError where every one diverged."""
 
         def trials(rates: list[float], steps: int) -> dict[float, Curve]:
             runs = [a_run("trial", rule, rate, cap, TUNING_SEED) for rate in rates]
@@ -250,8 +246,7 @@ class Work:
         return best
 
     def all_of(self, runs: list[dict], until: float = math.inf) -> list[Curve]:
-        """The curves of `runs`, up to the step `until` at least, whichever process trains
-        them; OutOfTime where the minutes end."""
+        """The curves of `runs`, up to the step `until` at least, whichever process trains them."""
         while None in (curves := [self.one(who, until) for who in runs]):
             if loop.agreed(self.spent()):
                 raise OutOfTime(self.left())
