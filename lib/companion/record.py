@@ -468,7 +468,7 @@ def _amounts(ink: np.ndarray) -> np.ndarray:
         amounts += np.bincount(tile * LEVELS**3 + colour, weight * near, amounts.size)
     return (
         amounts.reshape(rows * columns, -1) * rows * columns / (height * width)
-    )  # (tiles, colours)
+    )
 
 
 def _has_its_like(ink: np.ndarray, other: np.ndarray) -> bool:

@@ -19,12 +19,12 @@ from torch import Tensor, nn
 
 from lib import files
 from lib.data import places
+from lib.data.texts import TextSet
 from lib.representation import Shapes
 
 if TYPE_CHECKING:
     from transformers import BertForSequenceClassification
 
-    from lib.data.texts import TextSet
 
 REPOSITORY = "google-bert/bert-base-uncased"
 REVISION = "86b5e0934494bd15c9632b12f734a8a67f723594"
@@ -124,7 +124,7 @@ def trim(inputs: Tensor) -> Tensor:
     return inputs[..., : int((inputs[:, 0] != 0).sum(1).max())]
 
 
-def tokenise(weights: Weights, data: "TextSet", length: int, whole: bool = False) -> _Tokens:
+def tokenise(weights: Weights, data: TextSet, length: int, whole: bool = False) -> _Tokens:
     """The texts of `data`, or its pairs, as tokens cut to `length`, or with `whole` left out;
     ValueError for a length outside 3 ... 512, or if no row is short enough."""
     if not 3 <= length <= 512:

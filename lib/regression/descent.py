@@ -7,7 +7,7 @@ torch tensors A (rules, seeds, k, d) and B (rules, seeds, d, d).
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -22,10 +22,8 @@ from lib.regression.problem import (
 )
 from lib.representation import Shapes
 
-if TYPE_CHECKING:  # a second to load, and only descent on tensors needs it
-    import torch
-
-Source = Callable[[int, "torch.Tensor", "torch.Tensor"], tuple["torch.Tensor", "torch.Tensor"]]
+# Of torch's tensors; torch, a second to load, is imported where descent needs it.
+Source = Callable[[int, Any, Any], tuple[Any, Any]]
 PRECONDITIONERS = ("left", "left_right", "none")
 LARGEST = 1e8  # an entry of A or B beyond it counts as divergence
 

@@ -172,7 +172,12 @@ def excess_loss(problem: Regression, A, B):
 
 
 def _residual(problem, A, B):
-    Sigma, root, M = (_like(a, A) for a in (problem.Sigma, problem.root, problem.M))
+    parts = problem.Sigma, problem.root, problem.M
+    if not isinstance(A, np.ndarray):
+        import torch  # only where tensors come in
+
+        parts = (torch.as_tensor(part, dtype=A.dtype) for part in parts)
+    Sigma, root, M = parts
     return (A @ Sigma @ B.mT - M) @ root, Sigma, root
 
 
@@ -198,11 +203,3 @@ def regulariser_gradients(Sigma, A, B):
     G = A^T A - B^T Sigma B."""
     SGS = Sigma @ (A.mT @ A - B.mT @ Sigma @ B) @ Sigma
     return A @ SGS / 2, -Sigma @ B @ SGS / 2
-
-
-def _like(value, other):
-    if isinstance(other, np.ndarray):
-        return value
-    import torch  # only where tensors come in
-
-    return torch.as_tensor(value, dtype=other.dtype)
