@@ -1,8 +1,5 @@
-"""Plan, run, publish and compare notebooks.
-
-What is not up to date runs from its .py, by papermill on Dask. The figures of a success
-reach figures/<scale>/ all together, or not at all, from a folder of the run.
-"""
+"""Plan, run, publish and compare notebooks. What is not up to date runs from its .py, by
+papermill on Dask; its figures reach figures/<scale>/ all together, or not at all."""
 
 import argparse
 import ast

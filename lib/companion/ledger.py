@@ -34,11 +34,9 @@ def rows(
     fails_if: tuple[str, ...],
     remark: str = "",
 ) -> list[Claim]:
-    """The claims as rows of a statement, in a setting that joins their ids, over some seeds.
-
-    fails_if: families of `papers.wrong_worlds` in which the claims must fail. remark: why
-    they fail, or no small world shows it; by default each claim's own.
-    """
+    """The claims as rows of a statement, in a setting that joins their ids, over some seeds;
+    fails_if: families of `papers.wrong_worlds` in which they must fail; remark: why they
+    fail, or no small world shows it, by default each claim's own."""
     about = dict(number=statement, setting=setting, seeds=seeds, fails_if=fails_if)
     own = lambda claim: dict(id=f"{claim.id} ({setting})", remark=remark or claim.remark)
     return [replace(claim, **own(claim), **about) for claim in claims]

@@ -84,11 +84,9 @@ def panels(rows: int, columns: int, height: float = 2.2) -> tuple[Figure, np.nda
 def band(
     ax, x, runs, label: str, like: str | Look = "", share: float | None = None, **line
 ) -> None:
-    """Draw the median over `runs` (runs, points) at `x`, in the look of `like` or `label`.
-
-    Up to `FEW` runs are thin lines beside it; more are a band that holds all of them, from
-    `MANY` on the middle 90 %, or the `share` asked for.
-    """
+    """Draw the median over `runs` (runs, points) at `x`, in the look of `like` or `label`. Up to
+    `FEW` runs are thin lines beside it; more are a band that holds all of them, from `MANY` on
+    the middle 90 %, or the `share` asked for."""
     runs = np.atleast_2d(runs)
     style = (like if isinstance(like, Look) else look(like or label)).line
     (drawn,) = ax.plot(x, np.median(runs, axis=0), label=label, **style | line)

@@ -1,8 +1,7 @@
 """Save a figure with its numbers and provenance: <figures>/<scale>/<slug>.png, .svg, .json.
 
-A record that is there stays, with its picture, as long as a run reproduces it. A run
-whose page or parameters nobody committed saves below runs/custom/.
-"""
+What is there stays as long as a run reproduces it. A run whose page or parameters nobody
+committed saves below runs/custom/."""
 
 import ast
 import io
@@ -384,12 +383,9 @@ _FIXED = "schema paper figure caption words notebook scale parameters setting se
 
 
 def reproduces(new: Mapping, picture: bytes, place: Path) -> bool:
-    """Whether a run, its record `new` and PNG `picture`, reproduces the record at `place`.
-
-    Numbers must agree within tolerance, `_FIXED` and claims be those of before, no file be
-    missing and the pictures show the same, but for a smoke run, whose network is another on
-    each processor.
-    """
+    """Whether a run, its record `new` and PNG `picture`, reproduces the record at `place`: numbers
+    within tolerance, `_FIXED` and claims as before, no file missing and the same picture, but
+    for a smoke run, whose network is another on each processor."""
     if not all(place.with_suffix(end).is_file() for end in ENDS):
         return False
     old = read(place)
@@ -466,9 +462,7 @@ def _amounts(ink: np.ndarray) -> np.ndarray:
         near = np.where(corner, place - low, 1 - place + low).prod(-1)
         colour = (low + corner) @ (LEVELS**2, LEVELS, 1)
         amounts += np.bincount(tile * LEVELS**3 + colour, weight * near, amounts.size)
-    return (
-        amounts.reshape(rows * columns, -1) * rows * columns / (height * width)
-    )
+    return amounts.reshape(rows * columns, -1) * rows * columns / (height * width)
 
 
 def _has_its_like(ink: np.ndarray, other: np.ndarray) -> bool:

@@ -136,8 +136,7 @@ def identity(name: str, *, demo: bool = False) -> dict:
     """{name, source, revision, rows} of what would be loaded, the rows of all splits together.
 
     `source` is data_dir, data, hub or demo; `revision` 16 hex digits of the SHA-256 of local
-    files or of a stand-in's rows, or the hub's. A stand-in says what it stands for.
-    """
+    files or of a stand-in's rows, or the hub's."""
     source = known(name)
     where, folder = source.place(demo)
     about = {"name": name, "source": where, "revision": source.revision, "rows": source.rows}

@@ -34,11 +34,8 @@ def zero_start(problem: coordinates.Minimal) -> Start:
 
 
 def gaussian_start(problem: coordinates.Minimal, std: float, seeds: Sequence[int]) -> Start:
-    """W_0 with independent N(0, std^2) entries (d, d_z), a seed a run (paper A, Lemma 4).
-
-    Drawn in minimal coordinates (r, q), where its law is the same; of the rest only the
-    norm matters, std chi(d d_z - r q).
-    """
+    """W_0 with independent N(0, std^2) entries (d, d_z), a seed a run (paper A, Lemma 4): drawn in
+    minimal coordinates (r, q), and the norm of the rest, std chi(d d_z - r q)."""
     (_, d, r), (_, d_z, q) = problem.token_basis.shape, problem.query_basis.shape
     rest = d * d_z - r * q
     squares = [stream(seed, "outside").chisquare(rest) if rest else 0.0 for seed in seeds]

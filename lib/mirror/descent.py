@@ -1,8 +1,5 @@
-"""Train a token set by l_p mirror descent on attention: lp-AttGD and lp-JointGD of paper C.
-
-Mirror descent is not rotation equivariant, so training stays in the tokens' own coordinates;
-softmax weights are kept as logarithms, so that directions stay exact when they are e^-30000.
-"""
+"""Train a token set by l_p mirror descent on attention: lp-AttGD and lp-JointGD of paper C, in
+the tokens' own coordinates, since mirror descent is not rotation equivariant."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

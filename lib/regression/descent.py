@@ -83,11 +83,9 @@ def population(problem: Regression) -> Source:
 def oracle(problem: Regression, n: int, draws: int, of_seeds: Sequence[int]) -> Source:
     """E grad L^ over a fresh batch of n samples (paper B, Section 3.1), without bias.
 
-    Estimated from one query each of `draws` batches; the noise eps, which enters linearly,
-    is averaged out exactly. Two control variates are taken out: the gradient for infinitely
-    many keys, of mean grad L, and its first-order change with the other keys, of mean zero.
-    What is left is of order 1/n, like the bias itself. ValueError for counts < 1.
-    """
+    Estimated from one query each of `draws` batches; the noise eps is averaged out exactly. Two
+    control variates are taken out: the gradient for infinitely many keys, of mean grad L, and
+    its first-order change with the other keys, of mean zero. ValueError for counts < 1."""
     import torch
 
     if min(n, draws) < 1:

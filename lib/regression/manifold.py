@@ -178,11 +178,9 @@ def of(problem: Regression) -> Manifold:
 
 
 def estimate(X: np.ndarray, Y: np.ndarray) -> Manifold:
-    """The manifold that n samples predict, by least squares.
-
-    Sigma^ = X^T X / n, M^ = (Y^T X / n) Sigma^^{-1}. X (n, d), Y (n, k). ValueError if
-    n < d, where Sigma^ is singular, and for samples that are not finite.
-    """
+    """The manifold that n samples predict, by least squares: Sigma^ = X^T X / n, M^ = (Y^T X / n)
+    Sigma^^{-1}, of X (n, d), Y (n, k). ValueError if n < d, where Sigma^ is singular, and for
+    samples that are not finite."""
     n, d = X.shape
     if len(Y) != n:
         raise ValueError(f"Y has shape {Y.shape}; it needs {n} rows, as many as X")

@@ -102,11 +102,10 @@ def token_svm(
 def head_svm(
     tokens: TokenSet | Minimal, selected: np.ndarray | None = None, p: float = 2
 ) -> MaxMargin:
-    """v_mm = argmin ||v||_p subject to y_i v^T x_{i,s_i} >= 1 for all i.
+    """v_mm = argmin ||v||_p subject to y_i v^T x_{i,s_i} >= 1 for all i, 1 <= p <= inf.
 
-    Source: paper A, u-SVM (p = 2); paper C, 1 <= p <= inf. It is the token SVM with
-    delta_i = y_i x_{i,s_i} and z_i = 1: it takes, returns and raises the same.
-    """
+    Source: paper A, u-SVM; paper C. It is the token SVM with delta_i = y_i x_{i,s_i} and
+    z_i = 1: it takes, returns and raises the same."""
     p = _known(p, "p", ())
     tokens = _in_coordinates(tokens, p)
     selected = checked_selection(tokens, selected)

@@ -45,12 +45,11 @@ def _split(name: str, demo: bool, sizes: tuple[int, int]) -> list[texts.TextSet]
 def pictures(
     batch, name, rows, grid=4, held_out=0, crops=False, named=False, demo=False, **shape
 ) -> Problem:
-    """A vision transformer on the first `rows` images of `name`, cut into `grid` x `grid` patches.
+    """A vision transformer on the first `rows` images of `name`, in `grid` x `grid` patches.
 
     `shape` is its width, depth, heads and hidden, in this order. Paper A's is the one for small
-    data sets, where `named` that of the code that the paper names, and sees `crops` where asked.
-    With `held_out` images, on which rates are judged, it is paper C's plain one, which sees crops.
-    """
+    data sets, where `named` that of the code that the paper names; with `held_out` images, on
+    which rates are judged, paper C's plain one, which sees `crops`."""
     whole = images.load(name, "train", rows=rows + held_out, demo=demo)
     if len(whole) < rows + held_out:
         words = f"{name} has {len(whole)} training images here, not {rows}"
@@ -99,11 +98,8 @@ def pictures(
 
 
 def sentences(batch, name, length, layers=0, rows=0, characters=0, demo=False) -> Problem:
-    """The lower `layers` of a pretrained BERT (paper A) on a `balanced` sample of texts of `name`.
-
-    Training texts are cut to `length` tokens, test texts to 4 `length`. A `demo` is small and not
-    pretrained, and leaves out training texts that are longer.
-    """
+    """The lower `layers` of a pretrained BERT (paper A) on a `balanced` sample of texts of `name`,
+    cut to `length` tokens, test texts to 4 `length`. A `demo` is small and not pretrained."""
     weights = bert.weights(demo=demo)
     train, test = _split(name, demo, SMOKE_TEXTS)
     classes, sample, rivals = train.classes, {}, {}

@@ -38,11 +38,9 @@ WHOLE |= dict.fromkeys(("batch", "window", "seeds", "evaluations", "clock"), 1)
 class Problem:
     """Network and data of a study, loaded; rows are held out where `tuning`.
 
-    `evaluate(model, seed, tuning)` is measured at the points of a run, `finish(model,
-    seed)` at its end. `clock` measures "clock_loss", the training loss on fixed rows;
-    `baselines` fit a plain classifier and say which test rows it has right. `loss` is a
-    mean over a batch's rows, or where `summed` a sum.
-    """
+    `evaluate(model, seed, tuning)` is measured at the points of a run, `finish(model, seed)` at
+    its end, `clock` is "clock_loss" on fixed training rows; `baselines` say which test rows a
+    plain classifier has right. `loss` is a batch's mean, or where `summed` its sum."""
 
     build: Callable[[], nn.Module]
     batches: Callable[[int, bool], Batches]
@@ -134,10 +132,9 @@ class Study:
     def going_on(self, trials: Mapping[float, Curve], last: list[float], steps: int) -> list[float]:
         """Which rates of the `last` round go on after so many steps, of all `trials` so far.
 
-        All that did not diverge, nor are, from the second round on, worse than the best by
-        more than `ERRORS` deviations. None where two have reached the last target, or one
-        has and no other is left, or twice its steps are over.
-        """
+        From the second round on those not worse than the best by more than `ERRORS` deviations.
+        None where two have reached the last target, or one has and no other is left, or twice
+        its steps are over."""
         levels = {rate: self._level(trials[rate]) for rate in last if not trials[rate].diverged}
         alive = list(levels)
         if alive and steps > self.rounds[0]:
