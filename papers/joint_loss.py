@@ -10,7 +10,7 @@ import numpy as np
 from lib import attention
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
-from lib.dynamics.history import History
+from lib.dynamics import History
 
 
 def opt_scores(history: History, tokens: TokenSet) -> np.ndarray:

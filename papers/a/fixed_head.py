@@ -14,7 +14,7 @@ from lib import attention
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_most, furthest
-from lib.dynamics.history import History
+from lib.dynamics import History
 from lib.seeds import stream
 from lib.svm import ACCURACY, MaxMargin
 from papers.a.statements import PAPER
