@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,10 @@ from torch import Tensor, nn
 from lib import files, provenance, seeds
 from lib.training import loop
 from lib.training.batches import Batches
-from lib.training.curves import NONE, Curve, Curves, load, made
+from lib.training.curves import NONE, Curve, Curves, load
 from lib.training.rules import maker
 
+ROOMS = ("training", "networks", "data")  # of the library, whose code decides a run
 TUNING_SEED = 100  # no judged run has it
 LAST = 4  # evaluations whose mean held-out accuracy judges a trial
 ROUNDS = 8  # equal parts of the horizon, after each of which a race looks at its runs
@@ -158,6 +160,22 @@ class Study:
         return float(recent.mean()), float(recent.std())
 
 
+@cache
+def _made(device: str) -> dict:
+    """Where a run is made; `code` is a short hash of the code of `ROOMS`."""
+    capability = torch.backends.cpu.get_cpu_capability()
+    sources = (path for room in ROOMS for path in (files.ROOT / "lib" / room).rglob("*.py"))
+    return {
+        "commit": provenance.commit(),
+        "code": files.sha256(b"".join(path.read_bytes() for path in sorted(sources))),
+        "torch": torch.__version__,
+        "device": device,
+        "processor": torch.cuda.get_device_name() if device == "cuda" else capability,
+        "threads": torch.get_num_threads(),
+        "products": torch.get_float32_matmul_precision(),  # "high": a GPU rounds to TF32
+    }
+
+
 class OutOfTime(Exception):
     """The minutes are used up; the text says how many of the planned runs are finished."""
 
@@ -181,7 +199,7 @@ class Work:
         # Sums are split over threads, and another split rounds differently.
         torch.set_num_threads(1)
         self.machine = loop.Accelerator(cpu=cpu)
-        self.made = made(self.machine.device.type)
+        self.made = _made(self.machine.device.type)
         self.problem = study.problem(batch=study.batch, **study.options)
         if self.problem.summed and self.machine.num_processes > 1:
             raise ValueError(f"{study.name} sums its loss over a batch: one process must train it")
