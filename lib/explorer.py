@@ -137,7 +137,7 @@ class Panel(widgets.VBox):
     """Controls, picture and words; `show` is called with every new value and never raises."""
 
     def __init__(self, setting: ExplorerSetting):
-        self.controls = {  # by the field of ExplorerSetting
+        self.controls: dict[str, widgets.Widget] = {  # by the field of ExplorerSetting
             "model": widgets.Dropdown(options=list(MODELS)),
             "rule": widgets.Dropdown(options=list(RULES)),
             "step_size": widgets.FloatLogSlider(min=-4, max=1, step=0.05),

@@ -85,9 +85,10 @@ def git(*arguments: str) -> str | None:
     if not in_repository():  # an installed package may lie in somebody else's repository
         return None
     command = ["git", "-C", str(ROOT), *arguments]
-    how = dict(encoding="utf-8", errors="surrogateescape")
     try:
-        done = subprocess.run(command, capture_output=True, **how)
+        done = subprocess.run(
+            command, capture_output=True, encoding="utf-8", errors="surrogateescape"
+        )
     except OSError:
         return None
     return done.stdout if done.returncode == 0 else None

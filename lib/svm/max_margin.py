@@ -155,7 +155,7 @@ def checked_selection(tokens: TokenSet, selected: np.ndarray | None) -> np.ndarr
 
 def _solve(problem, tokens, parts, norm, shape):
     """The record of all runs; `parts` are what `frobenius.scaled` takes, `shape` of the duals."""
-    runs = []
+    runs: list[dict] = []
     units = frobenius.Scaled(*frobenius.scaled(*map(np.ascontiguousarray, parts)))
     if not np.isfinite(units.delta).all():
         raise ValueError(
