@@ -38,8 +38,8 @@ def rows(
     fails_if: families of `papers.wrong_worlds` in which they must fail; remark: why they
     fail, or no small world shows it, by default each claim's own."""
     about = dict(number=statement, setting=setting, seeds=seeds, fails_if=fails_if)
-    own = lambda claim: dict(id=f"{claim.id} ({setting})", remark=remark or claim.remark)
-    return [replace(claim, **own(claim), **about) for claim in claims]
+    named = [replace(claim, id=f"{claim.id} ({setting})", **about) for claim in claims]
+    return [replace(claim, remark=remark or claim.remark) for claim in named]
 
 
 def in_order(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> list[Claim]:
