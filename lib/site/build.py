@@ -185,7 +185,7 @@ def _mathml(formula: str, display: str = "inline") -> str:
 class _Renderer(IPythonRenderer):
     """nbconvert's renderer with formulas as MathML, and links that lead to pages of the site."""
 
-    def _inline_math(self, body: str) -> str:
+    def inline_math(self, body: str) -> str:
         return _mathml(body)
 
     def block_math(self, body: str) -> str:
