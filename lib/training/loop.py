@@ -135,8 +135,8 @@ def train(
                 readings.append(look(clock)["clock_loss"])
             if step in points:
                 row = {"at": step, "metrics": look(evaluate)}
-                row["weight_norms"] = dict(zip(weights, norms(parameters).tolist()))
-                row["walked"] = dict(zip(weights, walked.tolist())) if walk else {}
+                row["weight_norms"] = dict(zip(weights, norms(parameters).cpu().tolist()))
+                row["walked"] = dict(zip(weights, walked.cpu().tolist())) if walk else {}
                 row["clock"] = float(np.mean(readings[-READINGS:])) if readings else math.inf
                 rows.append(row)
                 if step < steps and stop(row["metrics"] | row):
