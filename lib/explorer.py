@@ -53,9 +53,8 @@ class ExplorerSetting:
 
 @dataclass(frozen=True)
 class _Trajectory:
-    """One run at `iterations` (k,): loss_gap log10(L - L*) (k,), direction_error against
-    W_mm (k,), opt_scores (k, n) the softmax weights of opt tokens, path (k, 2) W_t along
-    W_mm and off it."""
+    """One run at `iterations` (k,): loss_gap log10(L - L*), direction_error against W_mm (k,);
+    opt_scores (k, n) softmax weights of opt tokens; path (k, 2) W_t along W_mm and off it."""
 
     setting: ExplorerSetting
     iterations: np.ndarray
@@ -138,7 +137,7 @@ class Panel(widgets.VBox):
     """Controls, picture and words; `show` is called with every new value and never raises."""
 
     def __init__(self, setting: ExplorerSetting):
-        self.controls = {  # by the field of ExplorerSetting
+        self.controls: dict[str, widgets.Widget] = {  # by the field of ExplorerSetting
             "model": widgets.Dropdown(options=list(MODELS)),
             "rule": widgets.Dropdown(options=list(RULES)),
             "step_size": widgets.FloatLogSlider(min=-4, max=1, step=0.05),

@@ -20,9 +20,8 @@ if Path(str(lib.__file__)).resolve().parent.parent != ROOT:  # an editable insta
 
 
 def folder(name: str) -> Path:
-    """The folder "figures", "runs" or "notebooks": $FIGURES_DIR and so on, else the
-    repository's own. An installed package has its notebooks beside it and writes below the
-    working folder."""
+    """The folder "figures", "runs" or "notebooks": $FIGURES_DIR and so on, else the repository's
+    own. An installed package brings its notebooks and writes below the working folder."""
     if given := os.environ.get(f"{name.upper()}_DIR"):
         return Path(given).resolve()
     if in_repository():

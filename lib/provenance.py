@@ -57,12 +57,9 @@ def _files(names: Iterable[str]) -> Iterator[Path]:
 
 
 def fingerprint(notebook: str, parameters: Mapping) -> dict:
-    """What a result depends on: parameters, and hashes of the .py (source) and of files.
-
-    `lib` has the `closure` of the notebook (lib/ named without it), `kept` the committed
-    results that it, or figures/index.toml for it, names, `record` what
-    notebooks/records.toml says of its figures.
-    """
+    """What a result depends on: parameters, and hashes of the .py (source), of its `closure`
+    (lib; lib/ named without it), of the committed results that it, or figures/index.toml for
+    it, names (kept), and what notebooks/records.toml says of its figures (record)."""
     source = folder("notebooks") / f"{notebook}.py"
     text = source.read_text(encoding="utf-8") if source.exists() else ""
     words = {node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)}
@@ -88,9 +85,10 @@ def git(*arguments: str) -> str | None:
     if not in_repository():  # an installed package may lie in somebody else's repository
         return None
     command = ["git", "-C", str(ROOT), *arguments]
-    how = dict(encoding="utf-8", errors="surrogateescape")
     try:
-        done = subprocess.run(command, capture_output=True, **how)
+        done = subprocess.run(
+            command, capture_output=True, encoding="utf-8", errors="surrogateescape"
+        )
     except OSError:
         return None
     return done.stdout if done.returncode == 0 else None

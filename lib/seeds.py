@@ -23,9 +23,8 @@ def whole_number(name: str, value, minimum: int = 0) -> int:
 
 
 def stream(seed: int, role: str) -> np.random.Generator:
-    """The random stream of `role` under `seed`: child ROLES.index(role) of
-    `SeedSequence(seed)`, independent of others. ValueError for an unknown role and for a
-    seed that is no whole number."""
+    """The random stream of `role` under `seed`: child ROLES.index(role) of `SeedSequence(seed)`.
+    ValueError for an unknown role and for a seed that is no whole number."""
     seed = whole_number("seed", seed)
     if role not in ROLES:
         raise ValueError(f"role must be one of {ROLES}, not {role!r}")

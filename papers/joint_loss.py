@@ -9,7 +9,7 @@ import numpy as np
 
 from lib import attention
 from lib.attention import TokenSet, coordinates
-from lib.dynamics.history import History
+from lib.dynamics import History
 
 
 def opt_scores(history: History, tokens: TokenSet) -> np.ndarray:

@@ -12,7 +12,7 @@ import numpy as np
 
 from lib.attention.coordinates import Minimal
 from lib.attention.token_sets import TokenSet
-from lib.dynamics.history import History
+from lib.dynamics import History
 from lib.dynamics.rules import POLYAK, GradientRule, custom_log
 from lib.mirror.descent import MirrorRule
 from lib.seeds import stream

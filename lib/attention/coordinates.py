@@ -38,12 +38,9 @@ class Minimal(Shapes):
 
 
 def minimal(tokens: TokenSet | Minimal) -> Minimal:
-    """`tokens` in orthonormal bases of the spans of its tokens and of its queries.
-
-    A Minimal is returned as it is. By Gram-Schmidt in the order given, so that a start drawn
-    in the bases moves with the tokens and not with rounding: r = min(nT, d), q = min(n,
-    d_z). ValueError for sizes outside of `SIZES`.
-    """
+    """`tokens` in orthonormal bases of the spans of its tokens and of its queries, by Gram-Schmidt
+    in the order given: r = min(nT, d), q = min(n, d_z). A Minimal is returned as it is.
+    ValueError for sizes outside of `SIZES`."""
     if isinstance(tokens, Minimal):
         return tokens
     check_sizes(tokens)
@@ -115,8 +112,7 @@ def _in_order(columns):
 
 
 def _qr_by_blocks(columns, block):
-    """QR of (runs, d, m), d > block >= m, without the four copies that LAPACK's needs: by a
-    QR of each block of coordinates, then of their stacked R."""
+    """QR of (runs, d, m), d > block >= m, by those of blocks: LAPACK's needs four copies of all."""
     runs, d, m = columns.shape
     basis, uppers = np.empty((runs, d, m)), []
     parts = [slice(first, first + block) for first in range(0, d, block)]

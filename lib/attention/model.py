@@ -107,8 +107,7 @@ def gradients(tokens: TokenSet, W: np.ndarray, u: np.ndarray, loss: str = "expon
     * grad_W L = (1/n) sum_i l'(f_i) X_i^T softmax'(a_i) gamma_i z_i^T,
     * grad_u L = (1/n) sum_i l'(f_i) y_i X_i^T softmax(a_i).
 
-    Raises ValueError for a W or u of the wrong shape and for an unknown loss.
-    """
+    ValueError for a W or u of the wrong shape and for an unknown loss."""
     runs, _, _, d = tokens.shape
     for name, value, shape in (("W", W, (runs, d, tokens.z.shape[-1])), ("u", u, (runs, d))):
         if value.shape != shape:

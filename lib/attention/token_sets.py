@@ -64,11 +64,9 @@ class TokenSet(Shapes):
 
 
 def token_set(X, y, z=None, u=None, opt=None) -> TokenSet:
-    """A TokenSet from arrays, with or without the runs axis.
-
-    z defaults to the first token of each sample, u to zero, opt to the token of largest
-    score y_i u^T x_{i,t} (paper A, Definition 1); ValueError for a tie, or without a head.
-    """
+    """A TokenSet from arrays, with or without the runs axis. z defaults to the first token of each
+    sample, u to zero, opt to the token of largest score y_i u^T x_{i,t} (paper A, Definition
+    1); ValueError for a tie, or without a head."""
     X, y = _real("X", X), _real("y", y)
     z, u = (None if a is None else _real(name, a) for name, a in (("z", z), ("u", u)))
     opt = None if opt is None else _array("opt", opt)

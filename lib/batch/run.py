@@ -1,8 +1,5 @@
-"""Plan, run, publish and compare notebooks.
-
-What is not up to date runs from its .py, by papermill on Dask. The figures of a success
-reach figures/<scale>/ all together, or not at all, from a folder of the run.
-"""
+"""Plan, run, publish and compare notebooks. What is not up to date runs from its .py, by
+papermill on Dask; its figures reach figures/<scale>/ all together, or not at all."""
 
 import argparse
 import ast
@@ -66,8 +63,8 @@ class _Job:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command; the exit status is 1 where a notebook failed or a number or
-    claim is not reproduced, 2 for bad usage, 130 where interrupted."""
+    """Run the command; the exit status is 1 where a notebook failed or a number or claim is not
+    reproduced, 2 for bad usage, 130 where interrupted."""
     asked = _options(argv)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -172,8 +169,7 @@ def _stop() -> NoReturn:
 
 
 def _plan(asked: argparse.Namespace) -> dict[_Job, str]:
-    """The jobs asked for, each with the reason why it must run, empty where it is up to
-    date. ValueError for a name, parameter or scale that is not there."""
+    """The jobs asked for, each with the reason why it must run, empty where it is up to date."""
     jobs = {name: _job(name, asked) for name in record.notebooks(asked.names)}
     absent = [name for name, job in jobs.items() if job is None]
     if absent and (asked.names or len(absent) == len(jobs)):
@@ -273,8 +269,8 @@ _one_notebook_per_process = threading.Lock()
 
 
 def _run(job: _Job, threads: int | None, timeout: float | None) -> tuple[float, str | None, str]:
-    """Run one notebook in this process and publish its figures: the seconds, the error if
-    any, and what else to say. threads: of its kernel, None for those of the worker."""
+    """Run one notebook and publish its figures: the seconds, the error if any, what else to say.
+    threads: of its kernel, None for those of the worker."""
     begin, error, note = time.monotonic(), None, ""
     try:
         job.home.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,4 @@
-"""A claim: one statement of a paper, the number measured for it, and its bound.
-
-A number is printed with four digits; one that fails without a verdict with as many as show it.
-"""
+"""A claim: one statement of a paper, the number measured for it, and its bound."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -155,8 +152,8 @@ def furthest(values: np.ndarray, expected: float = 0.0) -> float:
 def bounded(
     id: str, statement: str, source: str, bound: str, values: Any, expected=None, **more
 ) -> Claim:
-    """The claim that the worst of `values` meets `bound`: "≤ 1", "≥ 0.5" or "1 ± 0.05",
-    with `expected` in place of its first number."""
+    """The claim that the worst of `values` meets `bound`: "≤ 1", "≥ 0.5" or "1 ± 0.05", with
+    `expected` in place of its first number."""
     (sign,) = set(bound) & set("≤≥±")
     ends = [float(end) for end in bound.split(sign) if end]
     if expected is not None:
@@ -236,8 +233,7 @@ def html_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 class Table(tuple):
-    """Claims in a notebook: one sentence, then what fails or was judged, others folded; as
-    plain text the sentence and what fails, with its reason."""
+    """Claims in a notebook: one sentence, then what fails or was judged, others folded."""
 
     def __repr__(self) -> str:
         rows = [_row(claim) for claim in self if not claim.holds]

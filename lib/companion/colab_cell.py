@@ -1,7 +1,5 @@
-"""Stored notebooks: one kernel, no widgets, and a first code cell that installs the project.
-
-The cell acts where only the .ipynb is at hand, as on Colab; a .py comes with the project.
-"""
+"""Stored notebooks: one kernel, no widgets, and a first code cell that installs the project
+where only the .ipynb is at hand, as on Colab."""
 
 from pathlib import Path
 

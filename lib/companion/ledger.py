@@ -34,14 +34,12 @@ def rows(
     fails_if: tuple[str, ...],
     remark: str = "",
 ) -> list[Claim]:
-    """The claims as rows of a statement, in a setting that joins their ids, over some seeds.
-
-    fails_if: families of `papers.wrong_worlds` in which the claims must fail. remark: why
-    they fail, or no small world shows it; by default each claim's own.
-    """
+    """The claims as rows of a statement, in a setting that joins their ids, over some seeds;
+    fails_if: families of `papers.wrong_worlds` in which they must fail; remark: why they
+    fail, or no small world shows it, by default each claim's own."""
     about = dict(number=statement, setting=setting, seeds=seeds, fails_if=fails_if)
-    own = lambda claim: dict(id=f"{claim.id} ({setting})", remark=remark or claim.remark)
-    return [replace(claim, **own(claim), **about) for claim in claims]
+    named = [replace(claim, id=f"{claim.id} ({setting})", **about) for claim in claims]
+    return [replace(claim, remark=remark or claim.remark) for claim in named]
 
 
 def in_order(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> list[Claim]:
@@ -151,9 +149,8 @@ class LedgerTable(tuple):
 
 
 def totals(ledger: Iterable[Claim], loose: Mapping[str, float] | None = None) -> dict[str, Number]:
-    """The numbers of a ledger's record: how many rows, how many hold, what each measured. It
-    may move by `DRIFT` of itself, or by `ROUNDING`; rows whose id begins as a key of
-    `loose` by that much."""
+    """The numbers of a ledger's record: how many rows, how many hold, what each measured, within
+    `DRIFT` of itself, `ROUNDING`, or what `loose` has for the start of its id."""
     ledger = list(ledger)
     holds = sum(row.holds for row in ledger)
     numbers = {"claims": Number(len(ledger), 0), "claims_that_hold": Number(holds, 0)}

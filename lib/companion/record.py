@@ -1,8 +1,7 @@
 """Save a figure with its numbers and provenance: <figures>/<scale>/<slug>.png, .svg, .json.
 
-A record that is there stays, with its picture, as long as a run reproduces it. A run
-whose page or parameters nobody committed saves below runs/custom/.
-"""
+What is there stays as long as a run reproduces it. A run whose page or parameters nobody
+committed saves below runs/custom/."""
 
 import ast
 import io
@@ -42,8 +41,8 @@ SOURCES = {  # of data and weights, and how a reader would say it
 
 
 def notebooks(names: Iterable[str] = ()) -> list[str]:
-    """The notebooks that `names` (stems, unique beginnings, old names) stand for, all
-    for none; ValueError for a name that is not one notebook's."""
+    """The notebooks that `names` (stems, unique beginnings, old names) stand for, all for none;
+    ValueError for a name that is not one notebook's."""
     place = files.folder("notebooks")
     known = sorted(path.stem for path in place.glob("[0-9]*.py"))
     once = files.read_table(place / "renamed.toml")  # old name: the notebooks of its subject now
@@ -93,8 +92,7 @@ def _page(notebook: str) -> str:
 
 
 def _literals(page: str) -> dict:
-    """What the one cell of a percent notebook that is tagged "parameters" assigns; ValueError
-    where there is not one such cell, or it needs more than literals."""
+    """What the one cell tagged "parameters" assigns; ValueError unless it needs literals alone."""
     cell, _ = _parted(page)
     values: dict = {"__builtins__": {}}
     try:
@@ -385,12 +383,9 @@ _FIXED = "schema paper figure caption words notebook scale parameters setting se
 
 
 def reproduces(new: Mapping, picture: bytes, place: Path) -> bool:
-    """Whether a run, its record `new` and PNG `picture`, reproduces the record at `place`.
-
-    Numbers must agree within tolerance, `_FIXED` and claims be those of before, no file be
-    missing and the pictures show the same, but for a smoke run, whose network is another on
-    each processor.
-    """
+    """Whether a run, its record `new` and PNG `picture`, reproduces the record at `place`: numbers
+    within tolerance, `_FIXED` and claims as before, no file missing and the same picture, but
+    for a smoke run, whose network is another on each processor."""
     if not all(place.with_suffix(end).is_file() for end in ENDS):
         return False
     old = read(place)
@@ -453,8 +448,7 @@ def _ink(png: bytes) -> np.ndarray:
 
 
 def _amounts(ink: np.ndarray) -> np.ndarray:
-    """How much there is of each colour, the direction of its ink, in each tile: (tiles,
-    colours). Each counts for the levels around it by how near they are."""
+    """How much there is of each colour, the direction of its ink, in each tile."""
     height, width = ink.shape[:2]
     rows, columns = (max(1, round(side / TILE)) for side in (height, width))
     row, column = (np.arange(n) * k // n for n, k in ((height, rows), (width, columns)))

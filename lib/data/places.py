@@ -136,8 +136,7 @@ def identity(name: str, *, demo: bool = False) -> dict:
     """{name, source, revision, rows} of what would be loaded, the rows of all splits together.
 
     `source` is data_dir, data, hub or demo; `revision` 16 hex digits of the SHA-256 of local
-    files or of a stand-in's rows, or the hub's. A stand-in says what it stands for.
-    """
+    files or of a stand-in's rows, or the hub's."""
     source = known(name)
     where, folder = source.place(demo)
     about = {"name": name, "source": where, "revision": source.revision, "rows": source.rows}
@@ -177,8 +176,7 @@ def sha256(path: Path) -> str:
 
 @lru_cache
 def reachable() -> bool:
-    """Whether the hub answers within `PROBE_SECONDS`, of which its own client takes minutes;
-    asked once a process, and not under HF_HUB_OFFLINE=1."""
+    """Whether the hub answers within `PROBE_SECONDS`; not asked under HF_HUB_OFFLINE=1."""
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}:
         return False
     endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"

@@ -59,8 +59,8 @@ def reduce(tokens: TokenSet, W_0: np.ndarray, head: str, loss: str) -> Reduced:
 
 
 def _tied(K: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """K (runs, n T, n T) with the same rows and columns for equal vectors, to the bit, where
-    a product rounds them apart; first (runs, n, T) is that of `first_equal`."""
+    """K (runs, n T, n T) with the same rows and columns for equal vectors, to the bit, where a
+    product rounds them apart; first (runs, n, T) is that of `first_equal`."""
     runs, n, T = first.shape
     if (first == np.arange(T)).all():  # no copies of what is large
         return K
@@ -80,10 +80,8 @@ def _empty(runs, n, T, k, head_fixed):
 def run_compiled(
     problem: Reduced, rules: Sequence[GradientRule], times: np.ndarray
 ) -> list[SimpleNamespace]:
-    """Train every run with every rule by the compiled kernel, on all cores.
-
-    Raw records of each rule: status, ended (runs,), beside those of `kernel.Records`.
-    """
+    """Raw records of each rule, status, ended (runs,) beside those of `kernel.Records`, by the
+    compiled kernel, on all cores."""
     runs, n, T = problem.scores.shape
     every = len(rules), 1, 1
     numbers = np.array([rule.numbers() for rule in rules])

@@ -1,8 +1,5 @@
-"""Train a token set by l_p mirror descent on attention: lp-AttGD and lp-JointGD of paper C.
-
-Mirror descent is not rotation equivariant, so training stays in the tokens' own coordinates;
-softmax weights are kept as logarithms, so that directions stay exact when they are e^-30000.
-"""
+"""Train a token set by l_p mirror descent on attention: lp-AttGD and lp-JointGD of paper C, in
+the tokens' own coordinates, since mirror descent is not rotation equivariant."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -138,9 +135,8 @@ def _rows(tokens: TokenSet, loss: str, joint: bool) -> kernel.Rows:
 
 
 def _run(problem, rules, times, W_0, v):
-    """The history of every rule, all trained in one call on all cores, from W_0 (runs, d,
-    d_z) and v (runs, d); times has one array a rule. In the list of jobs a run's rules
-    stand together, so that each core gets its share of the long ones."""
+    """The history of every rule, from W_0 (runs, d, d_z) and v (runs, d); times has one array a
+    rule. Of the jobs a run's rules stand together, so that each core gets long ones."""
     W = W_0.reshape(len(W_0), -1)
     kinds, runs, k = len(rules), len(W), max(map(len, times))
     padded = np.stack([np.pad(at, (0, k - len(at)), constant_values=-1) for at in times])

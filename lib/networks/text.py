@@ -1,7 +1,6 @@
-"""Paper C's encoder classifier for reviews, without biases, and its vocabulary.
+"""Paper C's encoder classifier for reviews, without biases, and its vocabulary; paper C, IMDb.
 
-Shapes: b texts, T tokens, width d, h heads of d_h. Source: paper C, experiments on IMDb.
-"""
+Shapes: b texts, T tokens, width d, h heads of d_h."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -109,8 +108,7 @@ class TextTransformer(nn.Module):
 
     @torch.no_grad()
     def attention(self, ids: Tensor) -> Tensor:
-        """The weights with which the first token attends, by layer, without dropout, where
-        `ids` lies: (b, layers, h, T')."""
+        """The weights with which the first token attends, without dropout: (b, layers, h, T')."""
         training, maps = self.training, []
         self.eval()
         tokens, present = self.start(ids.to(self.head.weight.device))
@@ -157,7 +155,7 @@ class Vocabulary:
         return [self.tokenizer.id_to_token(k) for k in range(self.tokenizer.get_vocab_size())]
 
     def encode(self, texts: Sequence[str], length: int) -> Tensor:
-        """Each text's first `length` ids, int32 (N, length), [CLS] first, 0 beyond the end.
+        """Each text's first `length` ids, int32 (N, length), [CLS] first, 0 beyond the end;
         ValueError, with the row, for a text without words."""
         for row, text in enumerate(texts):
             if not re.search(WORD, text.lower().replace(BREAK, " ")):

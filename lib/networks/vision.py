@@ -61,11 +61,9 @@ class _ShiftedPatches(nn.Module):
 
 
 class _LocalityAttention(nn.Module):
-    """Locality self-attention: softmax(M(q kᵀ / τ)) v per head.
-
-    M (`mask_diagonal`) sets the diagonal to -∞. τ is sqrt(d_h), or starts there and is
-    learned as log τ (`learn_temperature`). d_h is `head_width`, without it d / h.
-    """
+    """Locality self-attention: softmax(M(q kᵀ / τ)) v per head. M (`mask_diagonal`) sets the
+    diagonal to -∞. τ is sqrt(d_h), or starts there and is learned as log τ
+    (`learn_temperature`). d_h is `head_width`, without it d / h."""
 
     def __init__(
         self, width: int, heads: int, mask_diagonal=True, learn_temperature=True, head_width=None

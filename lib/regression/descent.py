@@ -7,7 +7,7 @@ torch tensors A (rules, seeds, k, d) and B (rules, seeds, d, d).
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -22,20 +22,17 @@ from lib.regression.problem import (
 )
 from lib.representation import Shapes
 
-if TYPE_CHECKING:  # a second to load, and only descent on tensors needs it
-    import torch
-
-Source = Callable[[int, "torch.Tensor", "torch.Tensor"], tuple["torch.Tensor", "torch.Tensor"]]
+# Of torch's tensors; torch, a second to load, is imported where descent needs it.
+Source = Callable[[int, Any, Any], tuple[Any, Any]]
 PRECONDITIONERS = ("left", "left_right", "none")
 LARGEST = 1e8  # an entry of A or B beyond it counts as divergence
 
 
 @dataclass(frozen=True)
 class PreconditionedRule:
-    """A <- A - eta g_A P_r and B <- B - eta P_l g_B P_r, g = grad(L^ + R^), or grad L^.
-
-    preconditioner "left": P_l = Sigma^^{-1}, P_r = I (paper B, Algorithm 1); "left_right":
-    both Sigma^^{-1}; "none": both I. ValueError for an unknown one."""
+    """A <- A - eta g_A P_r and B <- B - eta P_l g_B P_r, g = grad(L^ + R^), or grad L^, with P_l =
+    Sigma^^{-1}, P_r = I for "left" (paper B, Algorithm 1), both Sigma^^{-1} for "left_right",
+    both I for "none". ValueError for another preconditioner."""
 
     step_size: float
     preconditioner: str = "left"
@@ -86,11 +83,9 @@ def population(problem: Regression) -> Source:
 def oracle(problem: Regression, n: int, draws: int, of_seeds: Sequence[int]) -> Source:
     """E grad L^ over a fresh batch of n samples (paper B, Section 3.1), without bias.
 
-    Estimated from one query each of `draws` batches; the noise eps, which enters linearly,
-    is averaged out exactly. Two control variates are taken out: the gradient for infinitely
-    many keys, of mean grad L, and its first-order change with the other keys, of mean zero.
-    What is left is of order 1/n, like the bias itself. ValueError for counts < 1.
-    """
+    Estimated from one query each of `draws` batches; the noise eps is averaged out exactly. Two
+    control variates are taken out: the gradient for infinitely many keys, of mean grad L, and
+    its first-order change with the other keys, of mean zero. ValueError for counts < 1."""
     import torch
 
     if min(n, draws) < 1:
@@ -222,8 +217,7 @@ def descend(
 
 
 def _mover(rule, A, B, covariance):
-    """A function of gradients that takes the rule's step from A (seeds, k, d) and B
-    (seeds, d, d), in place."""
+    """A function of gradients that takes the rule's step from A (seeds, k, d), B, in place."""
     import torch
 
     if not isinstance(rule, PreconditionedRule):

@@ -90,10 +90,8 @@ class Manifold(Shapes):
         return np.concatenate([Z[..., :k, :], root @ Z[..., k:, :]], -2)
 
     def weighted(self, Z: np.ndarray, norm: str) -> np.ndarray:
-        """The matrix (..., k + d, d) whose Frobenius norm is ||Z||, of Z (..., k + d, d).
-
-        Sbar^{1/2} Z for "left", Sbar^{1/2} Z Sigma^{1/2} for "left_right", else ValueError.
-        """
+        """Z (..., k + d, d) as Sbar^{1/2} Z for "left", Sbar^{1/2} Z Sigma^{1/2} for "left_right",
+        whose Frobenius norm is ||Z||; else ValueError."""
         _check_norm(norm)
         W = self._sides(Z, self._root)
         return W @ self._root if norm == "left_right" else W
@@ -115,8 +113,7 @@ class Manifold(Shapes):
         return self.point(R if norm == "left_right" else self._newton(self.weighted(Z, "left"), R))
 
     def _newton(self, W, R):
-        """The R near the given one of least ||W - K R Sigma^{-1/2}||^2 = tr(P R^T 2D R) -
-        2 tr(R^T C) + constant."""
+        """The R near the given one of least ||W - K R Sigma^{-1/2}||^2, without its constant."""
         P = self.inverse_root @ self.inverse_root
         C = self._K.T @ W @ self.inverse_root
         D = 2 * self.singular_values
@@ -181,11 +178,9 @@ def of(problem: Regression) -> Manifold:
 
 
 def estimate(X: np.ndarray, Y: np.ndarray) -> Manifold:
-    """The manifold that n samples predict, by least squares.
-
-    Sigma^ = X^T X / n, M^ = (Y^T X / n) Sigma^^{-1}. X (n, d), Y (n, k). ValueError if
-    n < d, where Sigma^ is singular, and for samples that are not finite.
-    """
+    """The manifold that n samples predict, by least squares: Sigma^ = X^T X / n, M^ = (Y^T X / n)
+    Sigma^^{-1}, of X (n, d), Y (n, k). ValueError if n < d, where Sigma^ is singular, and for
+    samples that are not finite."""
     n, d = X.shape
     if len(Y) != n:
         raise ValueError(f"Y has shape {Y.shape}; it needs {n} rows, as many as X")

@@ -137,10 +137,8 @@ def random_regression(
 ) -> Regression:
     """A problem from two Gaussian matrices; A1-A3 hold if k >= d and signal < 1/4.
 
-    Sigma = (1 - floor) S S^T / ||S S^T|| + floor I, so ||Sigma|| = 1 and its condition is
-    at most 1/floor; M = signal M_0 / ||M_0 Sigma^{1/2}||. Source: paper B, Appendix A; the
-    scaling is ours.
-    """
+    Sigma = (1 - floor) S S^T / ||S S^T|| + floor I, so its condition is at most 1/floor;
+    M = signal M_0 / ||M_0 Sigma^{1/2}||. Source: paper B, Appendix A; the scaling is ours."""
     rng = seeds.stream(seed, "data")
     S = rng.standard_normal((d, d))
     S = S @ S.T / np.linalg.norm(S @ S.T, 2)
@@ -172,7 +170,12 @@ def excess_loss(problem: Regression, A, B):
 
 
 def _residual(problem, A, B):
-    Sigma, root, M = (_like(a, A) for a in (problem.Sigma, problem.root, problem.M))
+    parts = problem.Sigma, problem.root, problem.M
+    if not isinstance(A, np.ndarray):
+        import torch  # only where tensors come in
+
+        parts = (torch.as_tensor(part, dtype=A.dtype) for part in parts)
+    Sigma, root, M = parts
     return (A @ Sigma @ B.mT - M) @ root, Sigma, root
 
 
@@ -194,15 +197,7 @@ def regulariser(Sigma, A, B):
 
 
 def regulariser_gradients(Sigma, A, B):
-    """grad_A R = 1/2 A Sigma G Sigma and grad_B R = -1/2 Sigma B Sigma G Sigma, with
+    """grad_A R = A Sigma G Sigma / 2 and grad_B R = -Sigma B Sigma G Sigma / 2, with
     G = A^T A - B^T Sigma B."""
     SGS = Sigma @ (A.mT @ A - B.mT @ Sigma @ B) @ Sigma
     return A @ SGS / 2, -Sigma @ B @ SGS / 2
-
-
-def _like(value, other):
-    if isinstance(other, np.ndarray):
-        return value
-    import torch  # only where tensors come in
-
-    return torch.as_tensor(value, dtype=other.dtype)

@@ -1,10 +1,9 @@
 """Least Frobenius norm with all margins at least 1, by its dual; or proof of none.
 
-The dual has one unknown per constraint, max_{beta >= 0} 1^T beta - beta^T K beta / 2
-with K the Gram matrix of the constraints, so that the d x d_z unknowns of W never
-appear. Its optimality conditions, beta >= 0, K beta >= 1 and beta^T (K beta - 1) = 0,
-say which constraints carry W: guess that set, solve, exchange what is wrong.
-"""
+The dual has one unknown per constraint, max_{beta >= 0} 1^T beta - beta^T K beta / 2 with K
+the Gram matrix of the constraints. Its optimality conditions, beta >= 0, K beta >= 1 and
+beta^T (K beta - 1) = 0, say which constraints carry W: guess that set, solve, exchange
+what is wrong."""
 
 import contextlib
 import math
@@ -54,10 +53,8 @@ class Infeasible(ValueError):
 
 
 class Constraints(NamedTuple):
-    """Of one run: <a_m, W> >= 1 for a_m = delta_{i,t} z_i^T, delta (n, S, d), z (n, d_z), m = n S.
-
-    `shape` that of a certificate; stretch (m,) what the a_m were multiplied by (see `Scaled`).
-    """
+    """Of one run: <a_m, W> >= 1 for a_m = delta_{i,t} z_i^T, delta (n, S, d), z (n, d_z), m = n S;
+    `shape` that of a certificate; stretch (m,) what the a_m were multiplied by (see `Scaled`)."""
 
     problem: str
     run: int
@@ -74,11 +71,9 @@ class Constraints(NamedTuple):
 
 
 def solve(constraints: Constraints) -> tuple[np.ndarray, np.ndarray, str, np.ndarray | None]:
-    """The dual solution beta (m,) of one run, margins (m,), the method's name, and W.
-
-    W (d, d_z) is None where the `weights` of beta are as exact. Raises Infeasible, and
-    RuntimeError where neither a solution within ACCURACY nor a certificate was found.
-    """
+    """The dual solution beta (m,) of one run, margins (m,), the method's name, and W (d, d_z),
+    None where the `weights` of beta are as exact. Raises Infeasible, and RuntimeError where
+    neither a solution within ACCURACY nor a certificate was found."""
     delta, z = constraints.delta, constraints.z
     K = _gram(delta, z)
     length = np.sqrt(K.diagonal())  # ||a_m||

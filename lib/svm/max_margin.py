@@ -102,11 +102,10 @@ def token_svm(
 def head_svm(
     tokens: TokenSet | Minimal, selected: np.ndarray | None = None, p: float = 2
 ) -> MaxMargin:
-    """v_mm = argmin ||v||_p subject to y_i v^T x_{i,s_i} >= 1 for all i.
+    """v_mm = argmin ||v||_p subject to y_i v^T x_{i,s_i} >= 1 for all i, 1 <= p <= inf.
 
-    Source: paper A, u-SVM (p = 2); paper C, 1 <= p <= inf. It is the token SVM with
-    delta_i = y_i x_{i,s_i} and z_i = 1: it takes, returns and raises the same.
-    """
+    Source: paper A, u-SVM; paper C. It is the token SVM with delta_i = y_i x_{i,s_i} and
+    z_i = 1: it takes, returns and raises the same."""
     p = _known(p, "p", ())
     tokens = _in_coordinates(tokens, p)
     selected = checked_selection(tokens, selected)
@@ -156,7 +155,7 @@ def checked_selection(tokens: TokenSet, selected: np.ndarray | None) -> np.ndarr
 
 def _solve(problem, tokens, parts, norm, shape):
     """The record of all runs; `parts` are what `frobenius.scaled` takes, `shape` of the duals."""
-    runs = []
+    runs: list[dict] = []
     units = frobenius.Scaled(*frobenius.scaled(*map(np.ascontiguousarray, parts)))
     if not np.isfinite(units.delta).all():
         raise ValueError(

@@ -132,8 +132,8 @@ def _shortened(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def entrywise(
     A: np.ndarray, p: float, w: np.ndarray, beta: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(w, beta): the w (D,) of least ||w||_p with A w >= 1, its duals (m,), both up to
-    scale, from a feasible w and its duals; A (m, D)."""
+    """(w, beta): the w (D,) of least ||w||_p with A w >= 1, its duals (m,), both up to scale,
+    from a feasible w and its duals; A (m, D)."""
     unit = np.abs(w).max()  # with it entries are of order one, whatever the units of the tokens
     A, asked = _shortened(A * unit)
     w, beta = w / unit, beta / unit**2 / asked

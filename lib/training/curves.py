@@ -4,17 +4,14 @@ import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 
 import numpy as np
-import torch
 
-from lib import files, provenance
+from lib import files
 from lib.representation import Shapes
 
 SCHEMA = 2
-ROOMS = ("training", "networks", "data")  # of the library, whose code decides a run
 STEPWISE = ("loss", "step_size", "gradient_norm", "evaluated_at")
 GROUPS = ("metrics", "weight_norms", "walked", "clock", "end")
 READINGS = 3  # of the clock whose mean is compared with a target
@@ -181,19 +178,3 @@ def load(path: Path) -> Curves:
         what = f"there is no {error}" if isinstance(error, KeyError) else error
         words = f"{path} is not a curve file that can be read ({what})"
         raise ValueError(f"{words}; fetch it again or run the study") from error
-
-
-@cache
-def made(device: str) -> dict:
-    """Where a run is made; `code` is a short hash of the code of `ROOMS`."""
-    capability = torch.backends.cpu.get_cpu_capability()
-    sources = (path for room in ROOMS for path in (files.ROOT / "lib" / room).rglob("*.py"))
-    return {
-        "commit": provenance.commit(),
-        "code": files.sha256(b"".join(path.read_bytes() for path in sorted(sources))),
-        "torch": torch.__version__,
-        "device": device,
-        "processor": torch.cuda.get_device_name() if device == "cuda" else capability,
-        "threads": torch.get_num_threads(),
-        "products": torch.get_float32_matmul_precision(),  # "high": a GPU rounds to TF32
-    }

@@ -1,7 +1,5 @@
-"""One training loop for every network and torch optimiser, recorded step by step.
-
-`accelerate` brings the device and, under torchrun, the other processes of every batch.
-"""
+"""One training loop for every network and torch optimiser; `accelerate` brings the device
+and, under torchrun, the other processes of every batch."""
 
 import io
 import math
@@ -137,8 +135,8 @@ def train(
                 readings.append(look(clock)["clock_loss"])
             if step in points:
                 row = {"at": step, "metrics": look(evaluate)}
-                row["weight_norms"] = dict(zip(weights, norms(parameters).tolist()))
-                row["walked"] = dict(zip(weights, walked.tolist())) if walk else {}
+                row["weight_norms"] = dict(zip(weights, norms(parameters).cpu().tolist()))
+                row["walked"] = dict(zip(weights, walked.cpu().tolist())) if walk else {}
                 row["clock"] = float(np.mean(readings[-READINGS:])) if readings else math.inf
                 rows.append(row)
                 if step < steps and stop(row["metrics"] | row):

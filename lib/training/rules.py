@@ -39,8 +39,7 @@ def norms(tensors: list[Tensor]) -> Tensor:
 
 
 class _GradientStep(torch.optim.Optimizer):
-    """θ ← θ - s g with a step size s that a rule takes from the loss and ‖g‖ over all
-    parameters, 0 where g = 0."""
+    """θ ← θ - s g with a step size s from the loss and ‖g‖ over all parameters, 0 where g = 0."""
 
     last_step_size = last_gradient_norm = None
 
@@ -95,10 +94,9 @@ def _mirrored(tensors: list[Tensor], exponent: float) -> list[Tensor]:
 class MirrorDescent(torch.optim.Optimizer):
     """l_p mirror descent: |θ⁺|^(p-1) sgn θ⁺ = |θ|^(p-1) sgn θ - η g, entry by entry.
 
-    `lr` is η, `p` finite, above 1 (else ValueError); 2 is SGD. For p < 2 the inverse map is
-    flat at 0: in float32 a weight there would stay. So the class keeps U = ∇ψ(θ), where η g
-    adds up. Source: paper C, Algorithm l_p-AttGD as in its App. on real data.
-    """
+    `lr` is η, `p` finite, above 1 (else ValueError). For p < 2 the inverse map is flat at 0: in
+    float32 a weight there would stay. So the class keeps U = ∇ψ(θ), where η g adds up. Source:
+    paper C, Algorithm l_p-AttGD as in its App. on real data."""
 
     def __init__(self, params, lr: float, p: float):
         if not 1 < p < math.inf:

@@ -9,7 +9,7 @@ from lib.attention.token_sets import TokenSet
 from lib.companion import plots
 from lib.companion.claims import Claim
 from lib.companion.record import Number
-from lib.dynamics.history import History
+from lib.dynamics import History
 from lib.svm import MaxMargin
 from papers import pieces
 from papers.a.joint_training import head_margin, loss_ratio

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from lib import attention
 from lib.attention import TokenSet, coordinates
 from lib.companion.claims import Claim, at_most, furthest
-from lib.dynamics.history import History
+from lib.dynamics import History
 from lib.seeds import stream
 from lib.svm import ACCURACY, MaxMargin
 from papers.a.statements import PAPER

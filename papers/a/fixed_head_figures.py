@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from lib.companion import plots
 from lib.companion.claims import Claim
 from lib.companion.record import Number
-from lib.dynamics.history import History
+from lib.dynamics import History
 from lib.svm import MaxMargin
 from papers import fits, pieces
 from papers.a import fixed_head

@@ -13,7 +13,7 @@ import numpy as np
 from lib.attention.coordinates import Minimal
 from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, furthest
-from lib.dynamics.history import History
+from lib.dynamics import History
 from lib.svm import MaxMargin
 from papers import joint_loss
 from papers.a.statements import PAPER

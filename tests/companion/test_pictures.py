@@ -1,4 +1,4 @@
-"""lib.companion.pictures: another style or place is seen, rounding is not."""
+"""Pictures of records: another style or place is seen, rounding is not."""
 
 import io
 
