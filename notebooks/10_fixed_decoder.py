@@ -244,10 +244,10 @@ print(inspect.getsource(attention.gradients))
 # * **Norm.** Look at NGD's slope, soon near 1: it grows by nearly one step length an iteration, the most it can.
 # * **Weight of the opt token.** The first to rise is Polyak's, then GD's, that of NGD with momentum, NGD's. In Figure 2 NGD with momentum passes GD near 0.85, and near 1
 #   NGD does too.
-# * **Alignment** (Figure 2), the cosine between $W_t$ and $W_{mm}$, and **direction error**, the distance between their directions. Look at the slope of NGD: steeper than the dashed bound $t^{-1/2}$, by the
-#   exponent that stands in the panel.
+# * **Alignment** (Figure 2), the cosine between $W_t$ and $W_{mm}$, and **direction error**, the distance between their directions. Look at the slope of NGD, steeper than the dashed bound $t^{-1/2}$: its
+#   exponent stands in the panel.
 # * **Least** $p_{opt}(t)/p_{opt}(0)$ (Figure 5). Each grey line is one draw and follows its sample of smallest ratio. Look at the blue line, the one
-#   draw that breaks Lemma 5 as we read it: there a sample's opt weight first falls by nearly a fifth, then rises.
+#   draw that breaks Lemma 5 as we read it: there a sample's opt weight falls by nearly a fifth before it rises.
 
 # %%
 about = {

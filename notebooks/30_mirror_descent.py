@@ -111,7 +111,7 @@ def mirror_step(W, downhill, p):
 # **The SVM of paper C** is that of notebook 10 in another norm: $W_{mm}$ has the least $\ell_p$ norm among all $W$ with every
 # $g_m\ge1$. Then $\gamma_p=1/\lVert W_{mm}\rVert_p$ is the largest least margin that a matrix of norm 1 can have.
 #
-# **Why?** A limit of training's direction, if the tokens are [locally optimal](words.md), and the SVM's solution obey one equation: $\nabla\psi(W)$ is a sum of the $A_m$ of least
+# **Why?** A limit of training's direction, if the tokens of least margin there score below the selected ones, and the SVM's solution obey one equation: $\nabla\psi(W)$ is a sum of the $A_m$ of least
 # margin with weights $\ge0$. The size of $W$ does not matter: scaling $W$ only scales $\nabla\psi(W)$. Only one direction
 # solves it. Let $V$ do so, with least margin 1, and let $W$ have margins of at least 1. Then $\lVert V\rVert_p^p=\langle\nabla\psi(V),V\rangle\le\langle\nabla\psi(V),W\rangle\le\lVert V\rVert_p^{p-1}\lVert W\rVert_p$:
 # $\nabla\psi(V)$ sums $A_m$ on which $V$ has the margin 1 and $W$ at least 1, and then comes Hölder. Equality holds for $W=V$ alone. That the direction of training settles is assumed.

@@ -122,7 +122,7 @@ figure
 #
 # Hence
 # $$\|W_t\|\times\text{error}_t\to\sqrt{C^2+\|\omega_\infty\|^2},\qquad C=\|\rho_\perp\|.$$
-# The theorem's two limits are approached exponentially fast in $a_t-a_0$, with explicit constants. The last is slower: the error is a chord, $2\sin(\theta_t/2)$ of the angle $\theta_t$ to $W_{mm}$, and the theorem gives the sine, $\|W_t\|\sin\theta_t\to\sqrt{C^2+\|\omega_\infty\|^2}$. So *predicted* below
+# The theorem's two limits are approached exponentially fast in $a_t-a_0$, with explicit constants. The last is slower, unless it is 0: the error is a chord, $2\sin(\theta_t/2)$ of the angle $\theta_t$ to $W_{mm}$, and the theorem gives the sine, $\|W_t\|\sin\theta_t\to\sqrt{C^2+\|\omega_\infty\|^2}$. So *predicted* below
 # is the chord whose sine is $\sqrt{C^2+\|\omega_\infty\|^2}/\|W_t\|$. $C$ is the same for every
 # rule (steps along $\nabla L$: not Adam, not sign descent) and start that satisfy the theorem with these tokens, and knows the loss only through $\kappa$. $\omega_\infty$ is what $W_0$ and the pairs off the
 # support left. It depends on the rule, and is zero if $W_0=0$ and all pairs are on the support.
