@@ -56,7 +56,7 @@ class World:
 
     @property
     def small(self) -> bool:
-        """Whether it is off by at most 5 %, 0.1 in an exponent, one sample or one pair."""
+        """Whether it is off by at most 5 %, 0.1 in an exponent, one sample or pair."""
         text = FAMILIES[self.family][0]
         return "one" in text or abs(self.size) <= (0.05 if "%" in text else 0.1) + 1e-12
 
@@ -95,10 +95,8 @@ class World:
         return replace(problem, tokens=self.tokens(problem.tokens))
 
     def tokens(self, tokens: TokenSet) -> TokenSet:
-        """As `problem`: the label of the first sample turned, or inner products raised.
-
-        These by a common vector, on average by `size` of the product of the two norms.
-        """
+        """As `problem`: the label of the first sample turned, or inner products raised
+        by a common vector, on average by `size` of the product of the two norms."""
         if self.of("label turned"):
             y = tokens.y.copy()
             y[:, 0] *= -1
@@ -112,16 +110,14 @@ class World:
         return tokens
 
     def trained(self) -> "World":
-        """The world as training meets it: true but for steps, labels and inner products."""
+        """The world as training meets it: true but for steps, labels, inner products."""
         trains_otherwise = ("step off", "label turned", "inner products raised")
         return self if self.family in trains_otherwise else World()
 
     def history(self, history: History) -> History:
-        """The run as this world sees it, of one trained with the targets of `around`.
-
-        Its target is the one that this world names; the exponents in t of norms, direction errors,
-        log gap, log weights and score gaps are off by `size`, right at the last record.
-        """
+        """A run trained with targets of `around` as this world sees it: by the target
+        that it names, and the exponents in t of all decaying quantities off by `size`,
+        right at the last record."""
         suffix = f"@{size:g}" if (size := self.of("target rotated")) else ""
         measures = ("direction_error", "alignment", "descent")
         for name in (*measures, *(f"head_{name}" for name in measures[:2])):

@@ -21,7 +21,7 @@ ROUNDING = 1e-9  # a measured value below it is rounding
 # By a claim's verdict, which studies of real data have.
 NO_REMARK = {
     "": " Cause not found.",
-    "undecided": " Undecided: an interval that the protocol asks for does not tell the two apart.",
+    "undecided": " Undecided: the data do not give what the protocol asks for.",
     "not reproduced": " Not reproduced by the protocol of the studies; cause not found.",
 }
 
@@ -187,8 +187,8 @@ def caption(paper: str, ledger: Sequence[Claim]) -> str:
     """What the squares of `draw` say, and over how many draws."""
     seeds = [row.seeds for row in ledger if row.seeds]
     return (
-        f"Paper {paper}: filled, all rows hold; hatched, one or more fail; empty, not checked;"
-        f" our settings; synthetic, {min(seeds)} to {max(seeds):,} draws a row, float64"
+        f"Paper {paper}: filled, all rows hold; hatched, one or more fail; empty, not checked; our"
+        f" settings; synthetic, float64; {min(seeds)} to {max(seeds):,} draws where counted"
     )
 
 
