@@ -43,8 +43,7 @@ def rows(
 
 
 def in_order(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> list[Claim]:
-    """The rows in the order of the paper's statements; ValueError for a row or a gap they
-    lack, and for a row with neither wrong world nor remark."""
+    """The rows in the paper's order; ValueError for a gap, or a row that names no wrong world."""
     ledger, order = list(ledger), list(paper)
     if mute := [row.id for row in ledger if not row.fails_if and not row.remark]:
         raise ValueError(f"{mute}: name the wrong worlds each must fail in, or why")
@@ -63,9 +62,8 @@ def power_path(slug: str) -> Path:
 
 
 def with_power(ledger: Iterable[Claim], slug: str) -> list[Claim]:
-    """The rows with what they catch, as `make falsify` measured it at small size, None where
-    it did not or a row fails already in the true world. ValueError for a row that holds,
-    catches no small world, and does not say why in its remark."""
+    """The rows with what they catch, as `make falsify` measured it at small size, else None.
+    ValueError for a row that holds, catches no small world, and does not say why in its remark."""
     ledger, path = list(ledger), power_path(slug)
     power = read_object(path) if path.exists() else {}
     caught = {id: tuple(row["catches"]) for id, row in power.items() if row["holds"]}

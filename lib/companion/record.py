@@ -124,8 +124,7 @@ def _of_scale(notebook: str, scale: str) -> dict | None:
 
 def _edited(notebook: str, page: str, values: Mapping) -> dict:
     """What nobody committed of a run of the text `page`: parameter `values` that the committed
-    page does not have at their scale (all, where it is not offered), and "code" where its
-    code is another. A page that git does not have counts as committed."""
+    page has not at their scale, and "code" where its code is another."""
     path, committed = files.folder("notebooks") / f"{notebook}.py", None
     if path.is_relative_to(files.ROOT):
         committed = provenance.git("show", f"HEAD:./{path.relative_to(files.ROOT).as_posix()}")

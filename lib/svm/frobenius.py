@@ -1,9 +1,8 @@
 """Least Frobenius norm with all margins at least 1, by its dual; or proof of none.
 
-The dual has one unknown per constraint, max_{beta >= 0} 1^T beta - beta^T K beta / 2 with K
-the Gram matrix of the constraints. Its optimality conditions, beta >= 0, K beta >= 1 and
-beta^T (K beta - 1) = 0, say which constraints carry W: guess that set, solve, exchange
-what is wrong."""
+The dual has one unknown per constraint, max_{beta >= 0} 1^T beta - beta^T K beta / 2 with
+K the Gram matrix of the constraints. Its optimality conditions, beta >= 0, K beta >= 1,
+beta^T (K beta - 1) = 0, say which constraints carry W: guess, solve, exchange."""
 
 import contextlib
 import math
