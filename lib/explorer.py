@@ -53,10 +53,8 @@ class ExplorerSetting:
 
 @dataclass(frozen=True)
 class _Trajectory:
-    """One run at `iterations` (k,): loss_gap log10(L - L*) (k,), direction_error against W_mm (k,).
-
-    opt_scores (k, n) are the softmax weights of opt tokens, path (k, 2) W_t along W_mm and off it.
-    """
+    """One run at `iterations` (k,): loss_gap log10(L - L*), direction_error against W_mm (k,);
+    opt_scores (k, n) softmax weights of opt tokens; path (k, 2) W_t along W_mm and off it."""
 
     setting: ExplorerSetting
     iterations: np.ndarray
@@ -68,7 +66,7 @@ class _Trajectory:
 
 def explore(setting: ExplorerSetting) -> _Trajectory:
     """Train one data set from a small Gaussian start and measure it against its W_mm;
-    ValueError, with the reason, for a setting that data model, rule or SVM refuse."""
+    ValueError for a setting that data model, rule or SVM refuse."""
     sizes = setting.n, setting.T, setting.d
     drawn = MODELS[setting.model](setting.seed, *sizes, setting.signal, setting.noise)
     problem = coordinates.minimal(drawn)
@@ -135,37 +133,30 @@ class Board:
         return stream.getvalue()
 
 
-def _controls(setting: ExplorerSetting) -> dict[str, widgets.Widget]:
-    """A widget per field of ExplorerSetting, by the field's name, standing at `setting`."""
-    made = {
-        "model": widgets.Dropdown(options=list(MODELS)),
-        "rule": widgets.Dropdown(options=list(RULES)),
-        "step_size": widgets.FloatLogSlider(min=-4, max=1, step=0.05),
-        "n": widgets.IntSlider(min=2, max=20),
-        "T": widgets.IntSlider(min=2, max=12),
-        "d": widgets.IntSlider(min=3, max=500),
-        "signal": widgets.FloatSlider(min=0.25, max=6, step=0.25),
-        "noise": widgets.FloatLogSlider(min=-2, max=0, step=0.05),
-        "steps": widgets.SelectionSlider(options=[100, 300, 1000, 3000, 10000]),
-        "seed": widgets.IntText(),
-    }
-    words = {"model": "data model", "rule": "update rule", "step_size": "step size"}
-    for name, widget in made.items():
-        widget.set_trait("description", words.get(name, name))
-        widget.set_trait("value", getattr(setting, name))
-        widget.set_trait("style", {"description_width": "6.5em"})
-    return made
-
-
 class Panel(widgets.VBox):
     """Controls, picture and words; `show` is called with every new value and never raises."""
 
     def __init__(self, setting: ExplorerSetting):
-        self.controls = _controls(setting)
+        self.controls: dict[str, widgets.Widget] = {  # by the field of ExplorerSetting
+            "model": widgets.Dropdown(options=list(MODELS)),
+            "rule": widgets.Dropdown(options=list(RULES)),
+            "step_size": widgets.FloatLogSlider(min=-4, max=1, step=0.05),
+            "n": widgets.IntSlider(min=2, max=20),
+            "T": widgets.IntSlider(min=2, max=12),
+            "d": widgets.IntSlider(min=3, max=500),
+            "signal": widgets.FloatSlider(min=0.25, max=6, step=0.25),
+            "noise": widgets.FloatLogSlider(min=-2, max=0, step=0.05),
+            "steps": widgets.SelectionSlider(options=[100, 300, 1000, 3000, 10000]),
+            "seed": widgets.IntText(),
+        }
         self.words = widgets.HTML()
         self.picture = widgets.Image(format="png", layout={"max_width": "100%"}, width=9 * DPI)
         self.board = Board(explore(setting))
-        for widget in self.controls.values():
+        words = {"model": "data model", "rule": "update rule", "step_size": "step size"}
+        for name, widget in self.controls.items():
+            widget.set_trait("description", words.get(name, name))
+            widget.set_trait("value", getattr(setting, name))
+            widget.set_trait("style", {"description_width": "6.5em"})
             widget.observe(self.show, names="value")
         layout = {"flex_flow": "row wrap", "max_width": "60em"}
         box = widgets.Box(list(self.controls.values()), layout=layout)

@@ -20,11 +20,8 @@ if Path(str(lib.__file__)).resolve().parent.parent != ROOT:  # an editable insta
 
 
 def folder(name: str) -> Path:
-    """The folder "figures", "runs" or "notebooks".
-
-    It is $FIGURES_DIR and so on, else the repository's own. An installed package has
-    its notebooks beside it and writes below the working folder.
-    """
+    """The folder "figures", "runs" or "notebooks": $FIGURES_DIR and so on, else the repository's
+    own. An installed package brings its notebooks and writes below the working folder."""
     if given := os.environ.get(f"{name.upper()}_DIR"):
         return Path(given).resolve()
     if in_repository():
@@ -51,7 +48,7 @@ def sha256(content: bytes) -> str:
 
 
 def dumps(value) -> str:
-    """Strict JSON; numpy scalars and arrays become plain, NaN and infinity raise ValueError."""
+    """Strict JSON; numpy values become plain, NaN and infinity raise ValueError."""
     plain = lambda x: x.tolist() if hasattr(x, "tolist") else str(x)
     return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False, default=plain) + "\n"
 
@@ -68,7 +65,7 @@ def read_object(path: Path) -> dict:
 
 
 def read_table(path: Path) -> dict:
-    """The tables of a TOML file, none where there is no file; ValueError with the file's name."""
+    """The tables of a TOML file, none without a file; ValueError with the file's name."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     except ValueError as error:  # not TOML, or not UTF-8

@@ -21,11 +21,8 @@ PACKAGES = ("numpy", "scipy", "torch", "cvxpy", "numba", "matplotlib")
 
 
 def closure(text: str) -> list[Path]:
-    """The files of this project that a program with this source can import or read, sorted.
-
-    Imports of imported files and inside functions count, as do each package's `__init__` and
-    the data files beside a module. SyntaxError where one of the sources is no Python.
-    """
+    """The files of this project that a program with this source can import or read, sorted,
+    the data files beside a module among them. SyntaxError where a source is no Python."""
     reached, waiting = set(), set(_files(_imports(text.encode(), ())))
     while waiting:
         path = waiting.pop()
@@ -60,12 +57,9 @@ def _files(names: Iterable[str]) -> Iterator[Path]:
 
 
 def fingerprint(notebook: str, parameters: Mapping) -> dict:
-    """What a result depends on: parameters, and hashes of the .py (source) and of files.
-
-    `lib` has the files of CODE that the notebook can import or read (those of lib/
-    named without it), `kept` the committed results that it, or figures/index.toml for
-    it, names, `record` what notebooks/records.toml says of its figures.
-    """
+    """What a result depends on: parameters, and hashes of the .py (source), of its `closure`
+    (lib; lib/ named without it), of the committed results that it, or figures/index.toml for
+    it, names (kept), and what notebooks/records.toml says of its figures (record)."""
     source = folder("notebooks") / f"{notebook}.py"
     text = source.read_text(encoding="utf-8") if source.exists() else ""
     words = {node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)}
@@ -101,7 +95,7 @@ def git(*arguments: str) -> str | None:
 
 
 def commit() -> str | None:
-    """The commit checked out, "-dirty" where files other than figures and .ipynb differ from it."""
+    """The commit checked out, "-dirty" where files other than figures and .ipynb differ."""
     name = git("rev-parse", "--short=12", "HEAD")
     if name is None:
         return None
@@ -110,7 +104,7 @@ def commit() -> str | None:
 
 
 def versions() -> dict[str, str]:
-    """Python and the packages that numbers depend on; one that is not installed is left out."""
+    """Python and those of the packages that numbers depend on that are installed."""
     known = {name: metadata.version(name) for name in PACKAGES if importlib.util.find_spec(name)}
     return {"python": platform.python_version(), **known}
 

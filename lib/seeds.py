@@ -10,8 +10,8 @@ heads problems resamples outside buckets crops""".split()
 
 
 def whole_number(name: str, value, minimum: int = 0) -> int:
-    """`value` as an int, at least `minimum`, else ValueError naming it. A float without
-    a fraction is one; a truth value and a text are none, though int() takes them."""
+    """`value` as an int, at least `minimum`, else ValueError naming it. A float without a
+    fraction is one; a truth value and a text are none."""
     try:
         number = None if isinstance(value, bool | np.bool_ | str | bytes) else int(value)
     except (TypeError, ValueError, OverflowError):  # no number at all, NaN, infinity
@@ -24,10 +24,7 @@ def whole_number(name: str, value, minimum: int = 0) -> int:
 
 def stream(seed: int, role: str) -> np.random.Generator:
     """The random stream of `role` under `seed`: child ROLES.index(role) of `SeedSequence(seed)`.
-
-    Streams of different roles or seeds are independent, so that two starts can share
-    one data set. ValueError for an unknown role and for a seed that is no whole number.
-    """
+    ValueError for an unknown role and for a seed that is no whole number."""
     seed = whole_number("seed", seed)
     if role not in ROLES:
         raise ValueError(f"role must be one of {ROLES}, not {role!r}")
@@ -35,11 +32,8 @@ def stream(seed: int, role: str) -> np.random.Generator:
 
 
 def stream_at(seed: int, role: str, *place: int) -> np.random.Generator:
-    """The random stream of `role` under `seed` at `place`, for example an epoch or a step.
-
-    Streams of different places are independent, so that a run goes on from any step. numpy pads a
-    place with zeros: (1,) and (1, 0) are one.
-    """
+    """The random stream of `role` under `seed` at `place`, for example an epoch or a step,
+    so that a run goes on from any. numpy pads with zeros: (1,) and (1, 0) are one."""
     return np.random.default_rng([int(stream(seed, role).integers(2**63)), *place])
 
 

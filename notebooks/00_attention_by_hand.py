@@ -20,10 +20,10 @@
 # examples. Which tokens does it learn to look at, and towards which weight matrix does it move?
 #
 # **Answer.** Here it looks at one token of each example, the one that alone would give the best answer. The matrix $W$ grows
-# for ever, but its *direction* converges, to the solution of a small geometric problem that
+# on and on, but its *direction* comes nearer and nearer to that of the solution of a small geometric problem, which
 # you can solve by eye. Paper A (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv
 # 2402.05738) proves this under assumptions, printed below, that these two examples do not satisfy. That the problem is a support
-# vector machine is due to arXiv 2306.13596 and, for this $W$, 2308.16898.
+# vector machine is due to arXiv 2306.13596 and, for a matrix $W$ as here, 2308.16898.
 #
 # ![An arrow, the direction of the weights, turns to a dashed ray while one token of each example grows and the others shrink](../figures/turning.gif)
 #
@@ -57,7 +57,7 @@ run = record.start("00_attention_by_hand", "A", globals())
 # | $z_i$ | its query: what the layer compares the tokens with; here the first token | 2 |
 # | $u$ | the head, which turns an attended token into a number; fixed in this page | 2 |
 # | $W$ | the attention weights, which we train | 2 x 2 |
-# | $t$ | on $x$, $p$ and $\gamma$ the number of a token, on $W$ that of a training step | |
+# | $t$ | on $x$, $p$, $\gamma$, $A$, $g$ and $\beta$ the number of a token, on $W$ that of a training step | |
 
 # %%
 X = np.array([[[1, 0], [2, 0], [0, 1]],
@@ -94,19 +94,19 @@ print(attend(np.zeros((2, 2))))
 # ## Scores, and the token worth looking at
 #
 # The *score* of a token is what the answer would be if the layer looked at this token alone,
-# $\gamma_{i,t} = y_i u^\top x_{i,t}$. The token with the highest score is called **opt**, its index $opt_i$. Here it is
+# $\gamma_{i,t} = y_i u^\top x_{i,t}$. The one token with the highest score is called **opt**, its index $opt_i$. Here it is
 # the last token of both examples, with score 1.
 
 # %%
 scores = y[:, None] * (X @ u)  # (examples, tokens)
 opt = scores.argmax(1)
 print("scores", scores.tolist())
-print("opt", opt)
+print("opt", opt, "(counted from 0)")
 
 # %% [markdown]
 # ## Loss and gradient
 #
-# The loss is $L(W) = \frac12 \sum_i e^{-f_i}$: the smaller, the better both answers. Its gradient follows
+# The loss is $L(W) = \frac12 \sum_i e^{-f_i}$: it falls when an answer improves. Its gradient follows
 # from the chain rule. As $f_i=\sum_t p_{i,t}\gamma_{i,t}$, its derivative for the logit of token $t$ is $p_{i,t}(\gamma_{i,t} - f_i)$:
 # raising the logit of a token that scores above the present answer raises $f_i$, below it lowers $f_i$. The logit's derivative for $W$ is $x_{i,t} z_i^\top$. So
 #
@@ -165,8 +165,8 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1")
 
 # %% [markdown]
 # Does this page satisfy them? Equal scores of the other tokens: yes, see the printed scores. Nearly
-# orthogonal tokens: no, six tokens in the plane cannot be. A small start: no, so that there is something
-# to see. So the theorem promises nothing here. The direction converges all the same, as we measure below, to that of
+# orthogonal tokens: no, the first two of example 1 are parallel. A small start: no, so that there is something
+# to see. So the theorem promises nothing here. The direction nears, all the same, as we measure below, that of
 #
 # $$W_{mm} = \arg\min_W \|W\|_F \quad\text{subject to}\quad (x_{i,opt} - x_{i,t})^\top W z_i \ge 1 \ \text{ for all } i,\ t \ne opt_i .$$
 #
@@ -179,7 +179,7 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1")
 # $$\sum_t p_t(\gamma_t-f)\,x_t=\tfrac12\sum_{s,t}p_sp_t(\gamma_s-\gamma_t)(x_s-x_t) .$$
 #
 # Tokens other than opt have equal scores, so a pair of two of them drops out; only pairs with opt remain. So $-\nabla L$ is a sum of the $A_{i,t}$ with positive weights, proportional to $e^{-f_i}\,p_{opt}\,p_t\,(\gamma_{opt}-\gamma_t)$.
-# As $p_t=p_{opt}\,e^{-g}$, a pair whose margin is larger by $\delta$ counts $e^{-\delta}$ times as much, up to factors that stay bounded: late in training only pairs of nearly the smallest margin count. The SVM's solution, too, is a sum of
+# As $p_t=p_{opt}\,e^{-g}$, late in training a pair whose margin is larger by $\delta$ counts $e^{-\delta}$ times as much, up to bounded factors: only pairs of nearly the smallest margin count. The SVM's solution, too, is a sum of
 # the $A_{i,t}$ of smallest margin with weights $\ge0$, as shown below. That alone does not make the two sums agree: [notebook 40](40_law_of_margins.ipynb) shows
 # why their weights become proportional.
 #
@@ -190,7 +190,7 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1")
 #   product at least 1 with the first is $(-\frac12, \frac12)$. Its product with the second is
 #   $\frac32$: satisfied, with room to spare.
 # * Column 2: the differences are $(1, -2)$ and $(-1, -2)$. By symmetry the answer is $(0, -\frac12)$.
-#   Both products are 1: both pairs are support vectors.
+#   Both products are 1: both constraints bind. Such pairs are called *support vectors*.
 #
 # **Proof, in three lines.** Three conditions (Karush, Kuhn, Tucker) make a matrix $V$ the smallest:
 #
@@ -198,7 +198,7 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1")
 # 2. $V=\sum\beta_{i,t}A_{i,t}$ with weights $\beta_{i,t}\ge0$, the [duals](words.md);
 # 3. a weight is 0 where the margin is above 1.
 #
-# Take any $W$ with margins $g_{i,t}\ge1$. By 2, $\langle V,W\rangle=\sum\beta_{i,t}\,g_{i,t}\ge\sum\beta_{i,t}$; by 2 and 3, $\langle V,V\rangle=\sum\beta_{i,t}$. So $\langle V,W\rangle\ge\langle V,V\rangle$, and by Cauchy-Schwarz $\lVert W\rVert\ge\lVert V\rVert$.
+# Take any $W$ with margins $g_{i,t}\ge1$. By 2, $\langle V,W\rangle=\sum\beta_{i,t}\,g_{i,t}\ge\sum\beta_{i,t}$; by 2 and 3, $\langle V,V\rangle=\sum\beta_{i,t}$. So $\langle V,W\rangle\ge\langle V,V\rangle$, and by Cauchy-Schwarz $\lVert W\rVert\ge\lVert V\rVert$, with equality for $W=V$ alone.
 # Here column 1 is half of $(-1,1)$, and column 2 an eighth of $(1,-2)+(-1,-2)$.
 
 # %%
@@ -215,15 +215,15 @@ print(margins)
 unit = path[1:] / np.linalg.norm(path[1:], axis=(1, 2), keepdims=True)
 error = np.linalg.norm(unit - W_mm / np.linalg.norm(W_mm), axis=(1, 2))
 for t in (1, 10, 100, 1000, steps):
-    print(t, f"distance of the directions: {error[t - 1]:.4f}")
+    print(t, f"direction error: {error[t - 1]:.4f}, times ||W||: {error[t - 1] * np.linalg.norm(path[t]):.3f}")
 
 # %% [markdown]
 # ## The same from the library
 #
 # `lib` trains many problems in one call, and keeps logarithms, so that a vanishing gradient loses no digits. It must give the same
-# numbers. Its duality gap is how far $\|W\|$ lies above a lower bound that the duals give, as a share of $\|W\|$: where it is 0, no smaller
-# matrix satisfies the constraints. Last come three
-# [claims](words.md): each compares a measured number with a bound, ours or the theorem's, which promises nothing here.
+# numbers. By the proof above, for every $\beta\ge0$, no matrix with margins of at least 1 is smaller than $\sum\beta/\lVert\sum\beta A\rVert$. The *duality gap* is how far $\|W\|$ lies above
+# that, as a share of $\|W\|$. Last come three
+# [claims](words.md): each compares a measured number with a bound, ours or that of the theorem, whose hypotheses do not hold here.
 
 # %%
 data = attention.token_set(X, y, z, u)
@@ -241,8 +241,8 @@ late = np.arange(steps // 10, steps + 1)
 slope = np.polyfit(np.log(late), np.log(error[late - 1]), 1)[0]
 table = claims.Table([
     claims.at_least("opt", "softmax weight of the opt token at the end, smaller of the two",
-                    "paper A, Lemma 1 (our constant)", attend(path[-1])[[0, 1], opt].min(), 0.999),
-    claims.at_most("direction", "distance of the directions at the end", "paper A, Theorem 1 (our constant)", error[-1], 0.01),
+                    "paper A, Lemma 1, outside its hypotheses (our constant)", attend(path[-1])[[0, 1], opt].min(), 0.999),
+    claims.at_most("direction", "direction error at the end", "paper A, Theorem 1, outside its hypotheses (our constant)", error[-1], 0.01),
     claims.at_most("rate", "its exponent in t over the last decade", "paper A, Theorem 1, outside its hypotheses", slope, -0.5),
 ])  # fmt: skip
 table
@@ -251,8 +251,8 @@ table
 # ## What it looks like
 #
 # Look at the left and the middle: each curve is $W_t z_i$, a column of $W_t$, from its start (circle) on. A logit is the product of a token
-# with it, so both live in the plane of the tokens. Each curve ends beside the dashed ray, the direction of $W_{mm} z_i$. The distance to
-# the ray stays bounded while the curve grows, so the angle shrinks. Look at the right: the distance of the directions falls like $1/\|W_t\|$, so like $1/t$.
+# with it, so both live in the plane of the tokens. Each curve runs off beside the dashed ray, the direction of $W_{mm} z_i$. The distance of
+# $W_t$ from its ray, too, stays bounded while $W_t$ grows ([notebook 40](40_law_of_margins.ipynb) says why), so its angle shrinks. Look at the right: the *direction error*, the distance of the two directions, falls like $1/\|W_t\|$.
 
 
 # %%
@@ -286,7 +286,7 @@ plots.caption(
 # %% [markdown]
 # ## What we saw
 #
-# The softmax weight of the opt token tends to 1, and the matrix $W$ grows without bound. Its direction becomes the max-margin
+# The softmax weight of the opt token nears 1, and the matrix $W$ keeps growing. Its direction nears that of the max-margin
 # matrix, which we found by hand, without training.
 #
 # ## Change this
@@ -302,7 +302,7 @@ print(np.round(longer / np.linalg.norm(longer), 3), "against", np.round(unit[-1]
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It is: the norm grows by about one step length an iteration, so both walked equally far.
+# It is: the norm grows by about one step length an iteration, so both are about equally long, and the error goes by the length.
 #
 # </details>
 #
@@ -316,7 +316,7 @@ print(f"GD: {np.linalg.norm(plain):.2f}, NGD: {np.linalg.norm(path[-1]):.2f}")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Far less than a tenth: the norm of GD grows like $\log t$, that of NGD like $t$.
+# Far less than a tenth. GD's steps shrink with the gradient, like $e^{-g}$ in the smallest margin $g$: its norm grows like $\log t$, that of NGD like $t$.
 #
 # </details>
 #

@@ -249,7 +249,7 @@ figure_law
 #
 # The direction error of NGD falls like $1/t$ in the last two decades: faster than Theorem 1 asks, so its
 # bound is not tight here. Ordinary arithmetic hides this: its direction is noise after some thousand steps. An
-# iteration in a hundred thousand dimensions costs what it costs in a thousand.
+# iteration in a hundred thousand dimensions is the same arithmetic as in a thousand.
 #
 # ## Change this
 #

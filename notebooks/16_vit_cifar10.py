@@ -21,8 +21,8 @@
 # **Question.** Does the normalised step train a vision transformer faster than SGD, and do all its
 # weights grow, as the theory says of one attention layer?
 #
-# **The paper's answer.** Normalised SGD is slower than SGD, and **the weights of the layers grow**. Of Adam the paper
-# says nothing here.
+# **The paper's answer.** Normalised SGD is slower than SGD, and **the weights of the layers grow**. How fast Adam is
+# the paper does not say here.
 #
 # **Here:** normalised SGD needs 0.94 of SGD's steps to the last target (0.81 to 1.10), so that it is slower is **not reproduced**: they
 # are about as fast. That every layer grows more than a random walk of the same steps would is **reproduced** for Adam, and

@@ -158,8 +158,8 @@ plots.caption(figure_ill, about_ill)
 #
 # Lemmas 9 to 23 are about the softmax weights $s_i$ of a query's keys, the keys' mean $c = \sum s_i x_i$ and covariance
 # $C = \sum s_i x_i (x_i - c)^\top$ under them, which is in the gradient of $B$, and $cc^\top$. They are measured by Monte
-# Carlo, as exponents in $n$, and so is the gradients' bias; a term of relative order $1/n$ is fitted and taken out. Where
-# the signal is 0.2 this term is infinite, and one row fails.
+# Carlo, as exponents in $n$, and so is the gradients' bias; a term of relative order $1/n$ is fitted and taken out. For the
+# bias at the signal 0.2 this term is infinite, and its row fails.
 #
 # Theorem 2 is Algorithm 1 as written: sample covariance, spectral start, steps on the oracle gradient, from 200 data sets of
 # each size. What is measured is the excess that 90 % of them do not exceed.

@@ -18,17 +18,17 @@
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), **Section 5, synthetic data**.
 #
-# **Question.** Gradient descent turns attention to the smallest matrix, in the Euclidean norm, under which the logits of the
-# [selected tokens](words.md) lead by at least 1 ([notebook 10](10_fixed_decoder.ipynb)). Can the update rule choose another norm?
+# **Question.** Gradient descent turns attention towards the direction of the smallest matrix, in the Euclidean norm, under which the logits of the
+# [selected tokens](words.md) lead the others by at least 1 ([notebook 10](10_fixed_decoder.ipynb)). Can the update rule choose another norm?
 #
-# **Answer.** Yes, as far as these runs go. Mirror descent with the exponent $p = 3$ ends nearest to the smallest such matrix in the $\ell_3$ norm, with
-# $p = 1.75$ nearest to that in $\ell_{1.75}$. It is not yet there. For linear models the limit is known (arXiv 2205.12808).
+# **Answer.** Yes, as far as these runs go. Of the smallest such matrices in $\ell_{1.75}$, $\ell_2$ and $\ell_3$, mirror descent with the exponent $p$ ends nearest in direction to
+# that in $\ell_p$. None has arrived. For linear models the limit is known (arXiv 2205.12808).
 #
 # ![In each panel one exponent is trained; the curve of its own SVM is the lowest](../figures/desk/mirror_bregman.png)
 #
 # *The larger of two runs (desk [scale](words.md)), 100 seeds; this page has 20. A panel for each exponent of training: how far the direction of $W$ is from three such matrices.*
 #
-# We read part of the paper's appendix, in a text without a version number, and the settings of the authors' public code.
+# *Source: a text of the paper without a version number, part of its appendix, and the settings of the authors' code.*
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -38,8 +38,8 @@ n, T, d = 6, 8, 10
 exponents = [1.75, 2, 3]
 iterations = [1500, 2000, 20000]
 step_size = 0.1
-path_seed = 1
-first = 40
+path_seed = 1  # data of "One path"
+first = 40  # so many first steps are recorded one by one
 
 # %% tags=["set-up"]
 # Set-up, no need to read.
@@ -67,12 +67,12 @@ update_rules = {p: mirror.MirrorRule(p, step_size) for p in exponents}
 # |---|---|
 # | $X_i$, $x_{i,t}$; $z_i$, $y_i$ | tokens of sample $i$ of $n$ as rows, token $t$; query, label $\pm1$ |
 # | $u$; $W_t$ | the head, fixed at first; $W$ after $t$ steps of size $\eta$ |
-# | $\alpha_i$ | the token that sample $i$ selects in the end |
+# | $\alpha_i$ | the token of sample $i$ with the most weight at the last step |
 # | $A_m=(x_{i,\alpha_i}-x_{i,t})z_i^\top$, $g_m=\langle A_m,W\rangle$ | a pair $m=(i,t)$, $t\ne\alpha_i$, as a matrix; its [margin](words.md) |
 # | $\lVert W\rVert_p = (\sum_{jk} \lvert W_{jk}\rvert^p)^{1/p}$ | the $\ell_p$ norm, $1 < p < \infty$ (paper C: $\lVert W\rVert_{p,p}$) |
 # | $q = p/(p-1)$ | the dual exponent, $1/p+1/q=1$ |
 #
-# The loss asks for large margins, and any $W$ that reads these tokens gets them by growing. So compare matrices of one size. Size is
+# While training reads these tokens, $W$ keeps growing. So compare matrices of one size. Size is
 # what the norm decides: for $p$ near 1 a few large entries are cheap, for large $p$ many equal ones.
 #
 # ![Balls of three norms grow until they touch the region where every margin is at least one; each touches at another matrix](drawings/balls.svg)
@@ -111,11 +111,12 @@ def mirror_step(W, downhill, p):
 # **The SVM of paper C** is that of notebook 10 in another norm: $W_{mm}$ has the least $\ell_p$ norm among all $W$ with every
 # $g_m\ge1$. Then $\gamma_p=1/\lVert W_{mm}\rVert_p$ is the largest least margin that a matrix of norm 1 can have.
 #
-# **Why?** The direction that training nears and the SVM's solution obey one equation: $\nabla\psi(W)$ is a sum of the $A_m$ of least
-# margin with weights $\ge0$. The size of $W$ does not matter: scaling $W$ only scales $\nabla\psi(W)$. Only one
-# direction solves it, by the proof of notebook 00 with this norm; that training comes to rest at all is measured.
+# **Why?** A limit of training's direction, if the tokens of least margin there score below the selected ones, and the SVM's solution obey one equation: $\nabla\psi(W)$ is a sum of the $A_m$ of least
+# margin with weights $\ge0$. The size of $W$ does not matter: scaling $W$ only scales $\nabla\psi(W)$. Only one direction
+# solves it. Let $V$ do so, with least margin 1, and let $W$ have margins of at least 1. Then $\lVert V\rVert_p^p=\langle\nabla\psi(V),V\rangle\le\langle\nabla\psi(V),W\rangle\le\lVert V\rVert_p^{p-1}\lVert W\rVert_p$:
+# $\nabla\psi(V)$ sums $A_m$ on which $V$ has the margin 1 and $W$ at least 1, and then comes Hölder. Equality holds for $W=V$ alone. That the direction of training settles is assumed.
 #
-# * *Training.* Steps add up in $\nabla\psi(W)$. Late in training only pairs of least margin still pull noticeably. Each step is then nearly a sum of their
+# * *Training.* Steps add up in $\nabla\psi(W)$. Late in training only pairs of least margin still pull noticeably. Each step of $\nabla\psi(W)$ is then nearly a sum of their
 #   $A_m$, with positive weights where the selected token has the higher score, and $\nabla\psi(W_t)$ grows along such a sum.
 # * *The SVM.* Where the derivative of its Lagrangian is zero, $\nabla\psi(W_{mm})=\sum_m\beta_mA_m$ with $\beta_m\ge0$, zero where a
 #   margin is above 1. So this is such a sum, too.
@@ -124,11 +125,11 @@ def mirror_step(W, downhill, p):
 #
 # * *Divergence.* $D_\psi(V,U)=\psi(V)-\psi(U)-\langle\nabla\psi(U),V-U\rangle$ is the height of $\psi$ at $V$ above its tangent
 #   at $U$. It is never negative, and 0 only for $V=U$; for $p=2$ it is half the squared distance. Here $V$ is $W_{mm}$ and $U$ is $W$,
-#   each over its $\ell_p$ norm.
+#   each over its $\ell_p$ norm. Then $D_\psi=1-\langle\nabla\psi(U),V\rangle$, for $p=2$ one minus the cosine.
 # * *Ratio.* $r_p(W)=\min_mg_m/(\lVert W\rVert_p\,\gamma_p)$ is the share of the largest margin that $W$ has, at most 1.
 #
 # The ratio shows small errors more. If the direction of $W$ is off by a small $\delta$ and a smallest margin suffers,
-# the ratio falls below 1 by an amount of order $\delta$. The divergence rises above 0 by $\delta^2$ only, up to a factor (if no entry of $W_{mm}$ is zero).
+# the ratio falls below 1 by an amount of order $\delta$. The divergence rises above 0 by $\delta^2$ only, up to a factor (if no entry of $W_{mm}$ is zero, where $\psi$ has no second derivative for $p<2$).
 
 
 # %%
@@ -145,31 +146,31 @@ def ratios(tokens, W, ends):
 
 
 # %% [markdown]
-# The paper's words. There $k$ counts steps ($W(k)$ is our $W_t$), $v$ is the head $u$, and the cones
-# $S$ and $C$ hold matrices whose direction is near that of $W_{mm}$.
+# The paper's words. There $k$ counts steps ($W(k)$ is our $W_t$), $v$ is the head $u$, and the cone
+# $C$ holds matrices of norm $R$ or more whose $D_\psi$ is at most $\mu$ ([notebook 31](31_rates_and_basins.ipynb) quotes its definition).
 
 # %%
 statements.quoted("C", STATEMENTS, "lp-AttGD", "Definition 1", "lp-AttSVM", "Definition 3")
 
 # %%
-statements.quoted("C", STATEMENTS, "Eqs. 4-8", "Theorem, convergence")
+statements.quoted("C", STATEMENTS, "Theorem, convergence")
 
 # %% [markdown]
 # So the theorem asks for [locally optimal](words.md) tokens and a start in a thin cone around $W_{mm}$. The experiments start
-# anywhere and normalise the gradient. The theorem covers neither: what follows is measured. [Notebook 31](31_rates_and_basins.ipynb) looks at
+# anywhere and normalise the gradient. The theorem does not cover normalised steps, nor runs that never enter the cone: what follows is measured. Notebook 31 looks at
 # starts and rates.
 #
 # ## Two examples by hand
 #
 # [Notebook 00](00_attention_by_hand.ipynb) finds each column of $W_{mm}$ by eye. There
-# every $\ell_p$ norm has the same solution. So the second token of example 1 is moved, from $(2, 0)$ to $(\frac12, 0)$. Now one
-# constraint binds in column 1, that of $c = (-\frac12, 1)$, the [opt token](words.md) less this one. The vector $w$ of
+# every $\ell_p$ norm has the same solution. So of example 1's tokens $(1,0)$, $(2,0)$ and, [opt](words.md), $(0,1)$, the second is moved to $(\frac12, 0)$. Now one
+# constraint binds in column 1, that of $c = (-\frac12, 1)$, opt less this one. The vector $w$ of
 # smallest $\ell_p$ norm with $c^\top w \ge 1$ has the entries
 #
 # $$w_j = \mathrm{sgn}(c_j)\,|c_j|^{q-1} \big/ \textstyle\sum_k |c_k|^q ,$$
 #
 # since it attains equality in Hölder's $c^\top w\le\lVert c\rVert_q\lVert w\rVert_p$. It turns towards the larger entry of $c$ as $p$ falls. Prediction:
-# training from zero finds its direction.
+# training from zero nears its direction.
 
 # %%
 pair, c = attention.two_examples(), np.array([-0.5, 1.0])
@@ -196,8 +197,7 @@ figure
 #
 # ## Which SVM does each exponent find?
 #
-# The paper's setting with our seeds: tokens and queries are uniform on the unit sphere, labels random, the head $u$ a fixed unit
-# vector, the entries of $W_0$ standard normal. Larger exponents need more steps, since $\lVert W_t\rVert_p^{p-1}$ grows at most like
+# The paper's setting with our seeds: tokens, queries and the head $u$ are uniform on the unit sphere, drawn anew for each data set, labels fair coins, the entries of $W_0$ standard normal. Larger exponents need more steps, since $\lVert W_t\rVert_p^{p-1}$ grows at most like
 # $\eta t$ (last exercise).
 
 # %%
@@ -224,7 +224,7 @@ for p, history in histories.items():
 # %% [markdown]
 # ## Claims
 #
-# Which SVM is nearest, in the mean and in every run? And do the means agree with those of an independent program, of which we have the means alone (8, 8 and 4 seeds for $p=1.75$, 2 and 3)?
+# Which SVM is nearest, in the mean and in every run? And do the means agree with those of another implementation, of which we have the means alone (8, 8 and 4 seeds for $p=1.75$, 2 and 3)?
 # A [claim](words.md) holds if the measured number keeps the bound set for it.
 #
 # Then a table: a row is an exponent of training, a column the exponent of an SVM; the divergence has the row's $\psi$, the ratio the column's norm. Last it counts the runs whose ratio is largest in
@@ -249,10 +249,10 @@ for p in exponents:
 # %% [markdown]
 # Look at the diagonals: the divergence is smallest, and the ratio largest, in the run's own norm. But the ratio is not 1. It is
 # furthest below for $p=3$, whose $\lVert W\rVert_p$ grows slowest. [Notebook 43](43_map_of_the_constant.ipynb) says how what is missing
-# shrinks as $\lVert W\rVert_p$ grows. A few runs are still turning, and raise the means above the medians. In the larger run (desk scale)
-# our mean for $p = 2$ is twice that of the other code, and `bregman.table.2` fails.
+# shrinks as $\lVert W\rVert_p$ grows. A few runs are still turning, and raise the means above the medians.
+# One check fails in the larger run (desk scale), `bregman.table.2`: our mean for $p = 2$ is twice that of the other implementation.
 #
-# * **Upper row.** Look at the lowest curve of each panel: it is the one of the panel's own exponent.
+# * **Upper row.** Look at the lowest curve of each panel: it is the one of the panel's own exponent. All three SVMs have the tokens that the panel's training selects.
 # * **Lower row.** As in the paper, each SVM has the tokens that training *with its own exponent* selected. In a few runs two exponents
 #   select different tokens. That raises the bands, and hardly moves the medians.
 
@@ -266,7 +266,7 @@ figure
 #
 # One data set and $W_0 = 0$, as in the paper. Each path ends nearest to its own SVM; its ratio is largest in its own norm. The path of
 # $p = 3$ has about three quarters of the largest $\ell_3$ margin. For $p = 2$ and $p = 3$ the selected tokens are not even locally optimal, so that the "why" above
-# does not hold: a pair whose other token has the higher score ends with a negative pull. Why these paths end so near is open.
+# does not hold: a binding pair whose other token has the higher score is pulled the wrong way. If its dual is positive, and the $A_m$ that bind are independent, $W_{mm}$ cannot be the limit, since training pulls against that weight: the path has not ended. Why it is so near is open.
 
 # %%
 single = tokens.unit_tokens(path_seed, n, T, d)
@@ -296,9 +296,9 @@ joint_table = claims.Table(section5.joint_claims(joint_data, joint, joint_ends, 
 joint_table
 
 # %% [markdown]
-# * **Upper panels.** Look at where each path ends: near the mark of its own SVM. The path of $p = 3$ misses its mark by most, and
+# * **Upper panels.** Look at where each path ends: near the mark of its own SVM. The path of $p = 3$ misses its mark most, and
 #   more so for $u$. The divergence is small all the same, of the order of the squared miss. Under $p = 3$ another token of the first sample
-#   is selected than under the other two, as in the paper, so its rays lie elsewhere.
+#   is selected than under the other two, as in the paper, so its marks lie elsewhere.
 # * **Lower panels.** Look at the two time scales: the selection is made within 30 steps, and the directions still turn
 #   after thousands.
 
@@ -334,7 +334,7 @@ for p, count in ((1.2, 1000), (2, 2000), (3, 20000)):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The fewer, the nearer $p$ is to 1. That is so after the first step already: it says more of the map than of training.
+# The fewer, the nearer $p$ is to 1. That is so after the first step already, as the way back, $\lvert\cdot\rvert^{q-1}$, enlarges differences: it says more of the map than of training.
 #
 # </details>
 #

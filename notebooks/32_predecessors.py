@@ -54,7 +54,7 @@
 # | $K$, $Q$ trained | that of $KQ^\top$ tends to the SVM in $\lVert\cdot\rVert_*$, of rank at most $\min(n, d)$ |
 # | several tokens | the part of $W$ that grows turns to the smallest $\lVert W\rVert_F$ with $(x_{i,t} - x_{i,s})^\top Wz_i = 0$ for $t, s \in O_i$ and $\ge 1$ for $t \in O_i$, $s \notin O_i$ |
 #
-# The first two are stated for paths of minimisers of growing norm; what training does is measured below. Paper C's theorem
+# The first two are stated for paths of minimisers of growing norm, the first for descent too; what training does is measured below. Paper C's theorem
 # on such paths is printed below the next cells. With several tokens $W$ is a sum of two parts: one stays finite and sets the weights inside $O_i$, and one
 # grows and takes the weight from all other tokens.
 
@@ -128,7 +128,7 @@ print("singular values of K Q^T:", *np.linalg.svd(K @ Q.T)[1].round(1))
 # 1. $(K, Q)$ and $W$ are trained from random starts (entries as in an untrained linear layer), and aligned with both SVMs of the tokens they select.
 # 2. The nuclear-norm SVM is solved for other sizes, and its rank is counted.
 # 3. The head for several tokens is trained from zero. The part of $W$ that stays finite is taken out before $W$ is aligned.
-# 4. The loss is minimised on spheres of growing radius $R$, from several starts each, and $\ell_p$-AttGD runs from zero.
+# 4. The loss is minimised on spheres of growing radius $R$, from $W_{mm}$ and other starts, and $\ell_p$-AttGD runs from zero.
 
 # %%
 recorded = np.unique(np.geomspace(1, pair_steps, 40).astype(int))

@@ -70,7 +70,7 @@ torch.set_num_threads(threads)  # sums are split over threads, and another split
 #
 # **No study is trained here.** What follows is redrawn from the committed curves, by the rules of [protocol.md](protocol.md), fixed
 # before the runs. `python -m lib.training vit_48000` trains them anew in 2.2 processor hours, and needs the data. An earlier
-# study of a smaller network, on 10,000 images and five seeds, had 0.42 for the early lead and 0.085 for the index: the same words.
+# study of a smaller network, on 10,000 images and five seeds, had 0.42, by a measure chosen after its runs, and 0.085: the same words.
 #
 # A row is judged by itself, at 95 %; its p is the level at which it would just be decided. Held against all 24
 # claims of the real-data studies together (Holm's rule, 5 %), neither row is decided: three seeds are few.

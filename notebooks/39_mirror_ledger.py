@@ -55,7 +55,8 @@
 # | 12-15 | nothing of the data: 12 holds for all matrices, 13 for two of norm one, 14 and 15 for $x \ge y \ge 0$ |
 # | 16, 18 | nothing of $W$ |
 # | 17, 23, 26 | nothing: they are identities, which the project's tests check |
-# | 4, 22, 24, 25 | a small enough step $\eta$ |
+# | 4, 22 | nothing of the step $\eta$, by their proofs |
+# | 24, 25 | a small enough step $\eta$ |
 # | 19-21, 27-30 | locally optimal tokens, and a $W$ in a thin cone around $W_{mm}$, for all but 19 a large one; 27-30 a small enough step too |
 # | 1-3, 5-11 | they stand in the main part of the paper, which is not at hand |
 #
@@ -192,7 +193,7 @@ for p in (1.75, 2, 3):
 #
 # ## What we saw
 #
-# Every row holds, and each notices the small falsehood that it names.
+# Every row holds, and each notices a small falsehood that it names.
 # [Notebook 31](31_rates_and_basins.ipynb) draws the two lemmas on rates and cones.
 #
 # ## Change this

@@ -23,9 +23,9 @@
 #
 # **Question.** What *is* the error, exactly?
 #
-# **Answer.** In the limit it is a constant divided by $\|W_t\|$, under the hypotheses below. Under NGD $\|W_t\|$ grows like $t$, so the error falls
+# **Answer.** Late in training it is a constant divided by $\|W_t\|$, under the hypotheses below. Under NGD $\|W_t\|$ grows like $t$, so the error falls
 # like $1/t$ (where the constant is not zero), faster than Theorem 1's exponent. One part of the constant, $C$, belongs to
-# the support vectors. It **follows from the tokens that the run selects, their loss and scores, and the dual variables of their SVM**. The start and the pairs of tokens
+# the support vectors. It **follows from the selected tokens, the loss, the scores and the dual variables of their SVM**. The start and the pairs of tokens
 # that are no support vectors leave the rest, which is read off the run and can be the larger part.
 #
 # ![In every run the part of the constant in the support's span lies on the diagonal against the constant from the duals](../figures/desk/law_diagonal.png)
@@ -81,8 +81,8 @@ for t in (1, 10, 100, 300, 1000):
 #
 # Why? Late in training sample $i$ pulls on $W$ in proportion to $e^{-g_i}$: loss and scores are the same for both. A step is the sum of $(1,0)$ and
 # $(0,\frac12)$, each times its pull. It is along $W_{mm}$ when the pulls are in the ratio $1:4$ of the duals, so when $g_2-g_1=-\log4$, and it
-# then leaves this difference as it is. With it $W=(g_1,2g_2)=g_1\,(1,2)-(0,2\log4)$. So the path keeps a fixed distance from the ray of
-# $W_{mm}$: the part of $(0,2\log4)$ across $(1,2)$, of length $2\log4/\sqrt5=1.24$. Seen from the origin, a fixed distance is an angle that falls like one over the length.
+# then leaves this difference as it is. Were the difference larger, sample 2 would pull less than its share, and it would fall; were it smaller, it would rise. With it $W=(g_1,2g_2)=g_1\,(1,2)-(0,2\log4)$. So the path keeps a fixed distance from the ray of
+# $W_{mm}$: the part of $(0,2\log4)$ orthogonal to $(1,2)$, of length $2\log4/\sqrt5=1.24$. Seen from the origin, a fixed distance is an angle that falls like one over the length.
 
 # %%
 rest = np.log(4) * np.array([0.8, -0.4])  # across W_mm, with margins log 4 apart
@@ -98,47 +98,48 @@ figure
 # | symbol | meaning |
 # |---|---|
 # | $x_{i,t},\ z_i,\ y_i,\ u$; $W_t$ | token $t$, query and label of sample $i$ of $n$; the fixed head; $W$ after $t$ steps |
-# | $\alpha_i$; $m=(i,t)$, $t\ne\alpha_i$ | the token that the run selects in sample $i$, often but not always that of the highest score; a *pair* |
+# | $\alpha_i$; $m=(i,t)$, $t\ne\alpha_i$ | a token of each sample, here that which the run selects, often but not always that of the highest score; a *pair* |
 # | $A_m=(x_{i,\alpha_i}-x_{i,t})z_i^\top$; $g_m=\langle A_m,W\rangle$ | feature of a pair; its *margin*: logit of the selected token less logit of the other |
 # | $\gamma_{i,t}=y_iu^\top x_{i,t}$, $\ell$ | score of a token; the loss, here exponential or logistic |
 # | $\kappa_m=\lvert\ell'(\gamma_{i,\alpha_i})\rvert\,(\gamma_{i,\alpha_i}-\gamma_{i,t})$ | how hard the loss pulls on the pair, before the factor $e^{-g_m}$ |
 # | $W_{mm}=\sum_m\beta_mA_m$; $S$ | the token SVM: least norm with all $g_m\ge1$; its duals $\beta_m\ge0$; *support*: the pairs with $\langle A_m,W_{mm}\rangle=1$ |
 # | $a_t=\langle W_t,W_{mm}\rangle/\lVert W_{mm}\rVert^2$; $o_m$ | *margin level*; the *offset* of a margin, what $g_m-a_t$ tends to |
-# | $\eta$, $\eta^*$ | length of an NGD step; below $\eta^*$ *small* deviations of $g_m-a_t$ from $o_m$ die out ([notebook 41](41_how_margins_settle.ipynb)) |
+# | $\eta$, $\eta^*$ | length of an NGD step; below $\eta^*=2\lVert W_{mm}\rVert/\lambda_{\max}$ *small* deviations of $g_m-a_t$ from $o_m$ die out; $\lambda_{\max}$: largest eigenvalue of $\sum_S\beta_mA_mA_m^\top$ (vectors $A_m$) across $W_{mm}$ |
 #
-# **Hypotheses.** The loss falls strictly, $\ell'<0$, and its slope is locally Lipschitz.
+# **Hypotheses** on tokens $\alpha_i$, one a sample. The loss falls strictly, $\ell'<0$, and its slope is locally Lipschitz.
 # 1. *Duals.* There are duals with $\beta_m>0$ on all of $S$.
 # 2. *Scores.* On $S$ the selected token has the higher score.
-# 3. *Steps.* No momentum, and short steps: for NGD $\eta\|W_{mm}\|\max_{m,k\in S}\lVert A_m-A_k\rVert^2<8$: the function under "Why" has a
-#    curvature of at most a quarter of this maximum, and a step is shorter than twice its inverse. (The note has other rules.)
-# 4. *Start.* The level $a_0$ is above a number, which the note computes from tokens, head, loss, step and $W_0$: the other tokens' weights are small.
+# 3. *Steps.* No momentum, and short steps: NGD $\eta\|W_{mm}\|D^2<8$ with $D=\max_{m,k\in S}\lVert A_m-A_k\rVert$; Polyak ($\alpha_i$ of the highest score) $\|W_{mm}\|D<4$; GD any constant step. "Why" says why.
+# 4. *Start.* The level $a_0$ exceeds a number, (8) of [the note](law_of_margins.md), that depends on the rest of $W_0$ and the steps: the other tokens' weights are small.
 #    Any $W_t$ of a run may be taken as the start.
 #
-# **Theorem.** The softmax weight of every $\alpha_i$ tends to 1, $a_t\to\infty$, and on the support $g_m-a_t\to o_m$ with
-# $$o_m=\log\frac{\kappa_m}{\beta_m}-\text{mean}_\beta,\qquad W_t-a_tW_{mm}\to\rho_\perp+\omega_\infty .$$
+# **Theorem.** The run selects these tokens: the softmax weight of every $\alpha_i$ tends to 1. And $a_t\to\infty$, and on the support $g_m-a_t\to o_m$ with
+# $$o_m=\log\frac{\kappa_m}{\beta_m}-\text{mean}_\beta\log\frac{\kappa}{\beta},\qquad W_t-a_tW_{mm}\to\rho_\perp+\omega_\infty .$$
 #
 # * $\rho_\perp$ is the one matrix in the span of the $A_m$, $m\in S$, with $\langle A_m,\rho_\perp\rangle=o_m$: a linear system, solved below. $\omega_\infty$ is orthogonal to that span.
 # * $\text{mean}_\beta$ is the $\beta$-weighted mean of the logarithms. It is taken off so that $\sum_m\beta_mo_m=\langle\rho_\perp,W_{mm}\rangle$ is
-#   zero: $a_t$ has the part of $W_t$ along $W_{mm}$ already. Where duals are not unique, the note says which to take.
+#   zero: $a_t$ has the part of $W_t$ along $W_{mm}$ already. Where duals are not unique, take those that minimise $\sum_m\beta_m\log(\beta_m/\kappa_m)$.
 #
 # Hence
 # $$\|W_t\|\times\text{error}_t\to\sqrt{C^2+\|\omega_\infty\|^2},\qquad C=\|\rho_\perp\|.$$
-# The theorem's two limits are approached exponentially fast in $a_t-a_0$, with explicit constants; this one need not be, as a distance of unit vectors is that from the ray over $\|W_t\|$ to first order only. $C$ is the same for every
-# rule of the note (steps along $\nabla L$: not Adam, not sign descent) and start that select these tokens, and knows the loss only through $\kappa$. $\omega_\infty$ is what $W_0$ and the pairs off the
-# support left. It may differ by rule, and is zero if $W_0=0$ and all pairs are on the support.
+# The theorem's two limits are approached exponentially fast in $a_t-a_0$, with explicit constants. The last is slower, unless it is 0: the error is a chord, $2\sin(\theta_t/2)$ of the angle $\theta_t$ to $W_{mm}$, and the theorem gives the sine, $\|W_t\|\sin\theta_t\to\sqrt{C^2+\|\omega_\infty\|^2}$. So *predicted* below
+# is the chord whose sine is $\sqrt{C^2+\|\omega_\infty\|^2}/\|W_t\|$. $C$ is the same for every
+# rule (steps along $\nabla L$: not Adam, not sign descent) and start that satisfy the theorem with these tokens, and knows the loss only through $\kappa$. $\omega_\infty$ is what $W_0$ and the pairs off the
+# support left. It depends on the rule, and is zero if $W_0=0$ and all pairs are on the support.
 #
 # **Why.** Once the other tokens' weights are small, $-\nabla L\approx\frac1n\sum_m\kappa_me^{-g_m}A_m$. The direction rests only where
-# this is along $W_{mm}=\sum_m\beta_mA_m$, so where $\kappa_me^{-g_m}\propto\beta_m$ on the support. Take logarithms: that is the first formula. The
+# this is along $W_{mm}=\sum_m\beta_mA_m$, so where $\kappa_me^{-g_m}$ is proportional to duals $\beta_m$ on the support. Take logarithms: that is the first formula. The
 # offsets do come to rest. They depend on $\rho$ alone, the part of $W$ in the span of the $A_m$, $m\in S$, orthogonal to $W_{mm}$. Late in training $\rho$ moves as
-# under gradient descent on a convex function, $\log\sum_{m\in S}\kappa_me^{-\langle A_m,\rho\rangle}$.
+# under gradient descent on a convex function, $\log\sum_{m\in S}\kappa_me^{-\langle A_m,\rho\rangle}$. Its curvature is at most $D^2/4$, and NGD takes steps of at most about $\eta\|W_{mm}\|$ on it: by
+# hypothesis 3 shorter than twice the inverse, $8/D^2$. Polyak's are about $\|W_{mm}\|^2/2$, and those of GD tend to zero.
 #
 # **Three kinds of runs.** The theorem says nothing below the level of hypothesis 4. That a run gets there is checked on the computer; the rest is proved.
 #
 # | a run is | if | then its constant is |
 # |---|---|---|
-# | *refused* | hypothesis 1 or 2 fails, or it is too short, or $\eta\ge\eta^*$ | not compared |
+# | *refused* | hypothesis 1 or 2 fails, or it is too short, or its steps pass the linear threshold (NGD: $\eta\ge\eta^*$) | not compared |
 # | *admitted* | not refused ($\eta<\eta^*$ is weaker than hypothesis 3) | compared with the law: *measured* |
-# | *proved* | it is admitted, and at some step $W_t$ satisfies all four hypotheses, or those of a theorem of the note that asks less of the steps | the law's, if it goes on for ever |
+# | *proved* | it is admitted, and some $W_t$ satisfies all four hypotheses, or those of another theorem of the note | the law's, if it goes on for ever |
 #
 # The proof is in [law_of_margins.md](law_of_margins.md), where the hypotheses are called (D), (G), (7) and (8).
 #
@@ -184,7 +185,7 @@ print(f"largest error of an offset at t = 100,000: {np.abs(offsets - predicted).
 # ## Data and runs
 #
 # Five settings differ in rule, loss, scores, start and support. A run is admitted or refused *before* its error is
-# looked at. It is too short if the selection is not made, or if deviations from the offsets, at the rate that the duals predict (notebook 41), had no time to decay to $10^{-7}$.
+# looked at. It is too short if the selection is not made, or if more than $10^{-7}$ is left of deviations from the offsets, by the rate that the duals predict (notebook 41).
 
 # %%
 every = range(seeds)
@@ -209,8 +210,8 @@ print(f"{len(kept)} of {len(compared)} runs are admitted at t = {steps:,}")
 print(*(f"refused: {one.setting.name}, seed {one.run}, {one.premise}" for one in out), sep="\n")
 
 # %% [markdown]
-# **Which of them are proved?** All ten. Five satisfy hypothesis 3 as it stands. The others need further theorems of the
-# note. One allows longer steps once the run is near the law (two runs with Polyak's step, one of unit tokens). One allows momentum; its hypotheses
+# **Which of them are proved?** All ten. Five satisfy hypothesis 3 as it stands. The others need the note's full
+# theorem, which allows longer steps once the run is near the law (two runs with Polyak's step, one of unit tokens), or that with momentum, whose hypotheses
 # hold at the last iterate (two runs). At desk scale all 96 admitted runs are proved, 39 by hypothesis 3. All is checked in float64, without interval arithmetic.
 
 # %%
@@ -222,8 +223,9 @@ print(f"proved of {len(kept)} runs: {proved} from the last iterate on, {early} f
 # %% [markdown]
 # ## Claims
 #
-# A [claim](words.md) is a measured number beside its bound; tolerances were set before the runs. Two read the law backwards: a pair's share of the pull,
+# A [claim](words.md) is a measured number beside its bound; tolerances were set before the runs. `law.duals` reads the law backwards: a pair's share of the pull,
 # $\kappa_me^{-g_m}$ over the sum of all, tends to its share of the duals. So margins and scores give the support vectors.
+# And in a difference of iterates $\rho_\perp+\omega_\infty$ cancels: $W_T-W_{T/2}$ has the direction of $W_{mm}$ to far more digits than $W_T$ (`law.difference`, `law.certificate`).
 
 # %%
 table = claims.Table(runs.all_claims(kept))
@@ -277,7 +279,7 @@ figure_collapse
 # $e^{-\lambda_1a_t}$. [Notebook 41](41_how_margins_settle.ipynb) has $\lambda_1$, from the duals, and says when it is slower.
 #
 # **If the head is trained too**, $\kappa$ changes with it. The head has an SVM of its own, which classifies the selected tokens, with duals $\nu_i$. If it
-# obeys that SVM's law, and all $\nu_i>0$, each sample's pull $\lvert\ell'\rvert$ ends proportional to its dual. Put $\nu_i$ and this SVM's scores into $\kappa$, and $W$ obeys the law above ([notebook 42](42_where_the_law_bends.ipynb)).
+# obeys that SVM's law, and all $\nu_i>0$, each sample's pull $\lvert\ell'\rvert$ ends proportional to its dual. With $\bar u$ the solution of that SVM, $\kappa_m=\nu_i\,y_i\bar u^\top(x_{i,\alpha_i}-x_{i,t})$ gives $W$ the same law (a sketch, for exponential tails), in which only ratios of the $\kappa_m$ matter ([notebook 42](42_where_the_law_bends.ipynb)).
 
 # %%
 start_zero = tokens.gaussian_tokens(every, n=6, T=4, d=200)
@@ -288,8 +290,8 @@ joint_table
 # %% [markdown]
 # ## What we saw
 #
-# In every admitted run the direction error was $\sqrt{C^2 + \lVert\omega_\infty\rVert^2}/\lVert W_t\rVert$, with $C$ predicted from the
-# SVM's duals and $\omega_\infty$ read off the run. Every rule met the same line, but the two that are too slow: gradient descent with constant steps, and
+# In every admitted run the direction error was $\sqrt{C^2 + \lVert\omega_\infty\rVert^2}/\lVert W_t\rVert$ (its chord), with $C$ predicted from the
+# SVM's duals and $\omega_\infty$ read off the run. All rules met one line but the two slow ones, gradient descent with constant steps and
 # Polyak's rule with a constant cap.
 #
 # **Whose it is.** For linear classifiers the residual (here $\rho_\perp$) and its equations are due to Soudry et al. (arXiv 1710.10345), normalised

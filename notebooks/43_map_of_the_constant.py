@@ -24,7 +24,7 @@
 # **Question.** What does $C$ depend on? What takes its place where a dual is zero, where the start counts, where the geometry
 # is $\ell_p$?
 #
-# **Answer.** $C$ falls with noise and dimension, and rises with samples, correlation and, at fixed dimension, sequence length: the rate stays. A
+# **Answer.** $C$ falls with dimension and noise (not that on opt tokens), and rises with samples, correlation and, at fixed dimension, sequence length: the rate stays. A
 # dual at zero costs a factor $\log t$. For $p<2$ a start can cost a power. All of this is of runs, at desk scale of 20 seeds: the
 # table below says what is proved. This page runs less.
 #

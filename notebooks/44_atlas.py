@@ -25,15 +25,15 @@
 #
 # **Question.** Which norm's margin does each optimiser maximise on attention's $W$, and does it get there?
 #
-# **Answer.** Steepest descent in a norm nears the largest margin in that norm: after 1,000,000 steps (head-wise, which is slower to run, 119,378) it is within
-# 1 % of it, in each of the seven norms below. Muon with an exact polar factor goes with the spectral norm; Signum, Lion and RMSprop go with $\ell_\infty$, the largest $\lvert W_{jk}\rvert$.
-# In no norm tested does Adam at its usual setting ($\beta_1=0.9$, $\beta_2=0.999$, $\epsilon=10^{-8}$) come within 1 % in every run in this time, nor does
-# Muon with Newton-Schulz steps. Without the $\epsilon$ Adam comes nearest to $\ell_\infty$, but not within 1 % in every run.
+# **Answer.** Steepest descent in a norm nears the largest margin in that norm: after 1,000,000 steps (head-wise after 119,378) it is within
+# 1 % of it in every draw, for each of the seven norms below. Muon with an exact polar factor reaches that of the spectral norm; Signum, Lion and RMSprop that of $\ell_\infty$, the largest $\lvert W_{jk}\rvert$.
+# Adam at its usual setting ($\beta_1=0.9$, $\beta_2=0.999$, $\epsilon=10^{-8}$) and Muon with Newton-Schulz steps are in none of the seven norms within 1 % in every run. Without
+# the $\epsilon$ Adam is nearest to $\ell_\infty$, though not within 1 % in every run.
 #
 # ![For each optimiser its share of the largest margin in the norm predicted for it, and its best share in another norm](../figures/desk/atlas_map.png)
 #
-# *Twenty draws (desk [scale](words.md), the larger of two sizes of run). Filled: the norm predicted; hollow: the best other; how far left of 1:
-# what is lacking. Rules that this page does not name stand under "Every rule's step in one line". [The protocol](atlas_protocol.md) has predictions and bounds, and says which of them were committed before the runs.*
+# *Twenty draws (desk [scale](words.md), the larger of two sizes of run). Filled: the norm predicted; hollow: the best other; the gap to 1
+# is what is lacking. Rules that this page does not name stand under "Every rule's step in one line". [The protocol](atlas_protocol.md) has predictions and bounds, and says which of them were committed before the runs.*
 #
 # The story ends with "What we saw"; four appendices follow. Numbers in an **Answer** are from the desk scale, those under the code from this small run.
 #
@@ -46,41 +46,42 @@
 # | $W_t$; $\eta_t$; $L$, $L^*$ | $W$ after $t$ steps; length of a step; the loss, that of a layer which sees only the selected tokens |
 # | $N$; $N^*(G)=\max_{N(D)\le1}\langle G,D\rangle$ | a norm of matrices; its dual norm |
 # | $\gamma_N=\max_{N(W)\le1}\min_mg_m$ | the largest margin: one over the norm of the token SVM in $N$ |
-# | $r_N(W)=\min_mg_m/(N(W)\,\gamma_N)$ | the *ratio*: at most 1, and 1 for a max-margin solution |
+# | $r_N(W)=\min_mg_m/(N(W)\,\gamma_N)$ | the *ratio*: at most 1, and 1 for a max-margin solution (in some norms there are several) |
 #
 # Seven norms are compared: $\ell_1,\ \ell_3,\ \ell_\infty$ of the entries, Frobenius, nuclear and spectral (sum and largest of the singular values), and
-# *head-wise*, the larger spectral norm of two halves of $W$'s rows.
+# *head-wise*, the larger spectral norm of two halves of $W$'s rows (steepest: the polar factor of each half).
 #
-# A rule moves $W$ by $\eta_tD_t$. **Steepest descent** in $N$ has the $D$ with $N(D)\le1$ and the largest $\langle G,D\rangle$, where
-# $G=-\nabla L(W_t)$. Below, $G=USV^\top$ is its singular value decomposition: $S$ holds the singular values, $U_1$ and $V_1$ are the first columns.
+# A rule moves $W$ by $\eta_tD_t$. **Steepest descent** in $N$ has a $D$ with $N(D)\le1$ and the largest $\langle G,D\rangle$, where
+# $G=-\nabla L(W_t)$. Below, $G=USV^\top$ is its compact singular value decomposition: $S$ holds the positive singular values, $U_1$ and $V_1$ are the first columns.
 # $M$ and $v$ are running means of $G$ and $G^2$, entry by entry, which forget with the factors $\beta_1$ and $\beta_2$ a step.
 #
 # | rule | step direction $D$ | norm predicted |
 # |---|---|---|
 # | normalised gradient descent | $G/\lVert G\rVert_F$ | Frobenius |
-# | sign descent; Signum, Lion | $\mathrm{sgn}(G)$; $\mathrm{sgn}(M)$ | $\ell_\infty$ |
+# | sign descent; Signum, Lion | $\mathrm{sgn}(G)$; about $\mathrm{sgn}(M)$ | $\ell_\infty$ |
 # | largest entry alone | $\mathrm{sgn}(G_{jk})$ at the largest $\lvert G_{jk}\rvert$, else 0 | $\ell_1$ |
 # | polar factor; Muon | $UV^\top$; the same of $M$ | spectral |
 # | leading singular pair | $U_1V_1^\top$ | nuclear |
 # | RMSprop; Adam | $G/\sqrt v$; $M/(\sqrt v+\epsilon)$ | $\ell_\infty$; near it at $\epsilon=0$ |
-# | Adam on single samples; AdaGrad | the same, $G$ of one sample; $G/\sqrt{\sum G^2}$ | guessed Frobenius; $\ell_\infty$. Both are wrong: appendix A |
+# | Adam on single samples | as Adam, $G$ of one sample | Frobenius was guessed, wrongly: appendix A |
+# | AdaGrad | $G/\sqrt{\sum G^2}$ | $\ell_\infty$ was guessed, wrongly: appendix A |
 #
-# **Hypotheses.** For *linear* classifiers of separable data with an exponential tail of the loss, and steps that decay with
-# $\sum_t\eta_t=\infty$, steepest descent is proved to have $r_N\to1$ (Sources). That attention does the same, once a run keeps its tokens, is measured here (for gradient and mirror descent papers A and C prove a limit).
+# **Hypotheses.** For *linear* classifiers of separable data with an exponential tail of the loss steepest descent is proved to have $r_N\to1$, for the
+# norms and steps that stand under Sources. That attention does the same, once a run keeps its tokens, is measured here (for gradient and mirror descent papers A and C prove a limit).
 #
 # **Why.** Late in training $L-L^*$ is a sum of terms proportional to $e^{-g_m}$. Let $\pi_m$ be their shares. Where the selected tokens score
-# higher, no share is negative, and $G$ is along $\sum_m\pi_mA_m$.
+# higher than the others, no share is negative, and $G$ is along $\sum_m\pi_mA_m$.
 #
-# * A step raises $g_m$ by $\eta_t\langle A_m,D_t\rangle$, and to first order lowers its term by that fraction. So it multiplies $L-L^*$ by
+# * A step raises $g_m$ by $\eta_t\langle A_m,D_t\rangle$, and to first order lowers its term by this fraction of it. So it multiplies $L-L^*$ by
 #   $1-\eta_t\langle\sum_m\pi_mA_m,D_t\rangle$. This is $1-\eta_tN^*(\sum_m\pi_mA_m)$, since $D_t$ is steepest for $G$, which is along this sum.
-# * Whatever the shares, $N^*(\sum_m\pi_mA_m)\ge\gamma_N$: some matrix of norm one has at least the margin $\gamma_N$ on every $A_m$.
-# * Second orders add up to $O(\sum\eta^2)$, so $L-L^*$ is at most of order $\exp(-\gamma_N\sum\eta+O(\sum\eta^2))$. Its
+# * For any shares $\ge0$, $N^*(\sum_m\pi_mA_m)\ge\gamma_N$: some matrix of norm one has at least the margin $\gamma_N$ on every $A_m$.
+# * So $L-L^*$ is at most of order $\prod_t(1-\gamma_N\eta_t+O(\eta_t^2))$, and this of order $\exp(-\gamma_N\sum\eta+O(\sum\eta^2))$. Its
 #   largest term, $e^{-\min_mg_m}$ up to a constant, is no larger. So $\min_mg_m\ge\gamma_N\sum\eta-O(1+\sum\eta^2)$, while $N(W_t)\le\sum\eta$ from zero. Divide.
 #
 # This sketch, no proof, assumes that the run keeps its tokens. It gives $r_N\to1$ for steps like $t^{-1/2}$ or $t^{-1}$. For constant steps, those of the map, it leaves
 # $1-r_N=O(\eta)$; that it goes on falling is measured, and for the Frobenius norm proved under the hypotheses of [notebook 40](40_law_of_margins.ipynb).
 #
-# **Whose.** Most rows measure what others proved, mostly for linear models (Sources). Ours are the runs on attention's $W$, and the
+# **Whose.** Many rows measure what others proved, mostly for linear models (Sources). Ours are the runs on attention's $W$, and the
 # rows marked "ours".
 
 # %% tags=["parameters"]
@@ -147,7 +148,7 @@ for norm, direction in directions.items():
     print(f"descent in {norm!s:9}", *(f"{N}: {ratio(one, W[None], N)[0]:.3f} " for N in norms))
 
 # %% [markdown]
-# Look at the diagonal: each rule leads in its own norm. For a rule of your own, write `directions['mine'] = ...` before the loop. This loop ends where the square of $e^{-g_m}$ underflows.
+# Look at the diagonal: each rule leads in its own norm. For a rule of your own, write `directions['mine'] = ...` before the loop. Run longer, this loop ends where the square of $e^{-g_m}$ underflows.
 # `papers.beyond.engine` keeps logarithms, and goes on.
 #
 # ## The map, small
@@ -158,12 +159,13 @@ for norm, direction in directions.items():
 # | claim | says | weight |
 # |---|---|---|
 # | `own` | the rule has 0.99 of the largest margin in the norm predicted, in every run | the answer: it gets there |
-# | `lower` | it has less in every other norm, in every run | the answer: it is *this* norm |
-# | `none` | the rule *reaches* no norm: in none has it 0.99 in every run | a limit of the answer |
-# | `nearest` | in half of the runs or more the largest ratio is in the norm guessed | a guess, where no norm is reached |
+# | `lower` | of its seven ratios that one is the largest, in every run | the answer: it is *this* norm |
+# | `none` | in no norm has the rule 0.99 in every run | a limit of the answer |
+# | `nearest` | in half of the runs or more the largest of its seven ratios is in the norm guessed | a guess, where no norm is reached |
 #
 # At desk scale five guesses are wrong: $\ell_\infty$ for Adam with $\epsilon$ and for AdaGrad, spectral for Shampoo with sums and for SOAP
 # (rules of the protocol), Frobenius for Adam on single samples. Of the map's `own` claims only that of mirror descent in $\ell_3$ fails there, in its worst runs.
+# Of those that fail below, the `own` ones need more than 20,000 steps; the `nearest` ones stay wrong.
 
 # %%
 best = atlas.BestMargins(data)
@@ -189,14 +191,14 @@ figure_map
 decays = atlas_used.decay_rows()
 tenth = {name: row for name, row in decays.items() if name.endswith(" 10")}
 listed = atlas_rules.listing(rows | atlas_used.other_rows() | tenth)
-every = claims.html_table(("rule", "step", "norm predicted", "whose prediction"), listed)
+every = claims.html_table(("rule", "step", "norm predicted", "nearest source"), listed)
 HTML(f"<details><summary>Every rule's step in one line</summary>{every}</details>")
 
 # %% [markdown]
 # ## What we saw
 #
-# The norm in which a step is steepest is the norm of the margin, for steepest descent, exact Muon and the sign methods. In this small run the
-# ratios in the spectral norm and in the largest entry still rise.
+# The norm in which a step is steepest is the norm of the margin, for steepest descent, exact Muon and the sign methods. Adam at its usual setting, AdaGrad and
+# Muon with Newton-Schulz steps had reached none of the seven. In this small run the ratios in the spectral norm and in the largest entry still rise.
 #
 # ## Change this
 #
@@ -214,7 +216,7 @@ print(*(f"{N}: {np.median(ratio(data, W, N)):.3f}" for N in ("frobenius", p, np.
 #
 # </details>
 #
-# **Newton-Schulz.** Muon's five iterations approximate the polar factor. Prediction: does the spectral ratio go to 1 with more of them?
+# **Newton-Schulz.** Muon replaces the singular values of $M$ by an odd polynomial of them, five times: about the polar factor. Prediction: does the spectral ratio go to 1 with more of them?
 # (All in float64. `torch.optim.Muon` iterates in bfloat16.)
 
 # %%
@@ -226,7 +228,7 @@ for iterations in (5, 10):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Not here: the polynomial is made for speed and settles near one, not at one. Small singular values need more iterations besides.
+# Not here: the polynomial is made for speed, and its values stay in a band about one. Small singular values need more iterations besides.
 #
 # </details>
 #
@@ -247,7 +249,7 @@ for iterations in (5, 10):
 #
 # **Answer.** AdaGrad's ratio is larger in a norm that it makes itself than in any of the seven, in every run, but far from 1: that it maximises this
 # margin is not shown. For Adam on single samples the data choose
-# one; after a million steps the worst run has the ratio 0.928, so it is not there yet.
+# one; after a million steps the worst run has the ratio 0.928.
 #
 # A rule that divides entry $jk$ of the gradient by a fixed $H_{jk}$ is gradient descent in the norm
 #
@@ -260,16 +262,16 @@ for iterations in (5, 10):
 #
 # $$H_{jk}=\Big(\sum_i(P_i)_{jk}^2\Big)^{1/2} .$$
 #
-# $N$ depends on $H$, so this is an equation, solved by iteration; that it has only one solution we have not shown. *Why:* late in training
-# the gradient of sample $i$ is along $P_i$, and $v$ averages its square over the samples.
+# $N$ depends on $H$, so this is an equation, solved by iteration; that it has only one solution, up to a factor, we have not shown. *Why:* late in training
+# the gradient of sample $i$ is $P_i$ times a factor common to all samples, and $v$ averages its square over the samples.
 #
-# *When?* If $\epsilon=0$, samples come in turn, and the selected tokens have the higher score. And $v$ must average over many passes
-# through the samples, yet fall as fast as squared gradients do, which fall like $e^{-2g}$. It falls by the factor $\beta_2$ a step at most, so margins must grow by less than
+# *When?* Needed are $\epsilon=0$, samples in turn, and selected tokens of the higher score. And $v$ must average over many passes
+# through the samples, yet keep up with squared gradients, which fall like $e^{-2g}$. As it falls by the factor $\beta_2$ a step at most, margins must grow by less than
 # $\frac12\log(1/\beta_2)$ a step. Baek, Song and Yun
 # (2510.26303) prove it for linear models and Adam's limit $\beta_2\to1$.
 #
 # *Adam, all samples.* If all entries of $G$ fall alike, $\sqrt v$ and $M$ are $\lvert G\rvert$ and $G$ up to factors that all entries share: the step is
-# along $\mathrm{sgn}(G)$ and the norm $\ell_\infty$, under the same conditions (Zhang, Zou and
+# along $\mathrm{sgn}(G)$ and the norm $\ell_\infty$, under the same bound on the growth of margins (Zhang, Zou and
 # Cao, 2406.10650, for linear models).
 #
 # *Shampoo's sums and SOAP* have norms made of what they divide by, too (ours; `papers.beyond.atlas_used`). Printed: the median ratio in the own
@@ -288,12 +290,12 @@ own_table
 #
 # **Question.** Where does a run rest if weights decay, $W\leftarrow(1-\eta\lambda)W+\eta D$, and with how much of the margin?
 #
-# **Answer.** At $N(W)=1/\lambda$; AdamW with a short memory nearly there. The [law of margins](40_law_of_margins.ipynb) predicts, to first order in
+# **Answer.** At $N(W)=1/\lambda$ (AdamW with a short memory: nearly). The [law of margins](40_law_of_margins.ipynb) predicts, to first order in
 # $\lambda$, how much of the largest margin it then lacks. The prediction is 2 % off or less in each rule's median run, 26 % in the worst. Under strong decay some runs select other tokens.
 #
-# *Why.* From $N(W_0)\le1/\lambda$, with $\eta\lambda\le1$ and no step direction longer than 1 in $N$, the norm cannot exceed $1/\lambda$ (AdamW's steps can be a little longer). Where it rests at this bound its margins are, by the law, $\gamma_N/\lambda+o_m$, with its [offsets](words.md) $o_m$.
-# So $1-r_N$ is $-\lambda\min_mo_m/\gamma_N$ to first order; the least offset is negative. For norms other than Frobenius the law is carried over here, not proved. Each
-# rule runs with several $\lambda$. The number after its name is about the largest margin that $\lambda$ allows, $\gamma_N/\lambda$. Printed: where that is below 1 in some run.
+# *Why.* From $N(W_0)\le1/\lambda$, with $\eta\lambda\le1$ and no step direction longer than 1 in $N$, the norm cannot exceed $1/\lambda$ (AdamW's steps can be a little longer). Where it rests $\lambda W=D$ (sign steps: in the mean): the step is along $W$, so that pairs pull in the ratio of the duals, as under the law. So margins are, to first order, $\gamma_N/\lambda+o_m$ (the level has $N(W)=1/\lambda$), with its [offsets](words.md) $o_m$.
+# So $1-r_N$ is $-\lambda\min_mo_m/\gamma_N$ to first order; the least offset is never positive. For norms other than Frobenius the law is carried over here, not proved. Each
+# rule runs with several $\lambda$. The number after its name is about the largest margin that $\lambda$ allows, $\gamma_N/\lambda$. Printed: the rules for which it is below 1 in some run.
 
 # %%
 rested = atlas_rules.trained(data, decays, atlas_rules.TENTH, np.array([1]), keep)
@@ -311,7 +313,7 @@ figure_used
 
 # %% [markdown]
 # Left: look at how far each run is from the law, in which nothing is fitted. Left of the dashed line is as near as was asked. Middle: look
-# at the left end: under strong decay runs select other tokens than under the weakest, mostly of more margin. Right, for appendix A: look at the red
+# at the left end: under strong decay runs select other tokens than under the weakest, mostly of more margin. Right, for appendix A: look at the coloured
 # points, the own norms, most above the grey ones.
 #
 # ## Appendix C. Schedules
@@ -319,12 +321,12 @@ figure_used
 # **Question.** How fast does the ratio come to 1, and does it with steps that shrink or grow?
 #
 # **Answer.** With constant steps $1-r_N$ falls like $t^{-1.01}$ in the Frobenius norm and nearly so in the others; shrinking steps are slower. With steps like $t^{1/2}$ only
-# gradient descent keeps its norm.
+# normalised gradient descent keeps its norm.
 #
 # *Why.* What is missing is a bounded offset divided by a margin. Margins grow like $t$ with constant steps, like $\sqrt t$ with $t^{-1/2}$, like $\log t$ with
-# $t^{-1}$. With steps like $t^{1/2}$ a step moves margins by more than 1 from $t=2500$ on. Then one sample at a time rules
-# the gradient. Under gradient descent the steps are its features $A_m$, always of the pair of least margin, so that the support's margins stay equal up to about a step: equal margins and a positive sum make the max-margin matrix. Other rules take
-# the steepest direction of each feature, and a sum of those is in general not the max-margin matrix of their norm.
+# $t^{-1}$. With steps like $t^{1/2}$ a step moves margins by more than 1 from $t=2500$ on, where $\gamma_N\eta_t\approx0.02\sqrt t$ is 1. Then one pair at a time rules
+# the gradient. Under normalised gradient descent the steps lie along its feature $A_m$, always that of the pair of least margin, so that the support's margins seem to stay equal up to about a step: equal margins and a positive sum of $A_m$ make the max-margin matrix. Other rules add
+# another direction for each feature, sign descent $\mathrm{sgn}(A_m)$, and such a sum is in general not the max-margin matrix of their norm.
 
 # %%
 constant, growing = atlas_rules.steepest_rows(growth=growth), atlas_rules.growing_rows()
@@ -346,17 +348,18 @@ figure_rates = plots.caption(atlas_figures.convergence(reached, own_norm), about
 figure_rates
 
 # %% [markdown]
-# Look at the slopes: near $-1$ for most norms, half of that in the second panel. In the third no rule comes near 0.99. Right: all
+# Ratios are those of the tokens selected at the last step, so $1-r_N$ may begin above 1. Look at the slopes: near $-1$ for most norms (in this small run Frobenius still falls onto its line), half of that in the
+# second panel. In the third they are small, as those of $1/\log t$ are, and no rule comes near 0.99. Right: all
 # lines but that of Frobenius turn back as the steps get longer.
 #
 # ## Appendix D. What Adam forgets
 #
-# **Question.** What do a long memory, an $\epsilon$ and small batches cost Adam of its norm, $\ell_\infty$?
+# **Question.** What do a long memory, an $\epsilon$ and small batches cost Adam of its norm, $\ell_\infty$, in a given time?
 #
-# **Answer.** With a short memory it has 0.994 of the largest margin in the median run, with the longest 0.423, with a large $\epsilon$ 0.453. On fewer samples
+# **Answer.** After 119,378 steps it has, with a short memory ($\beta_2=0.9$), 0.994 of the largest margin in the median run, with the longest (0.9999) 0.423, with a large $\epsilon$ 0.453. On fewer samples
 # a step it loses part of it too, as three other rules lose theirs.
 #
-# *Why.* If gradients fall faster than $\beta_2^{t/2}$, $v$ cannot fall as fast as $G^2$: it stays too large, and the step shrinks. An $\epsilon$ above the gradients turns Adam into plain
+# *Why.* If gradients fall faster than $\beta_2^{t/2}$, $v$ cannot fall as fast as $G^2$: it keeps the sizes of old gradients. So $M/\sqrt v$ is no longer near a sign, and the step shrinks. An $\epsilon$ above the gradients turns Adam into plain
 # gradient descent, whose $W$ grows like $\log t$ alone (its limit should be Frobenius: Wang, Meng, Chen, Liu, 2012.06244). With fewer samples a step the relative sizes of their gradients are lost.
 
 # %%
@@ -388,13 +391,13 @@ plots.caption(figure_adam, about_adam)
 # ## Sources
 #
 # The page's last table tests three more predictions: single samples keep the norm if the gradient of all, once a pass, corrects
-# theirs (variance reduction); signs of the polar factor (OLion) end between the spectral norm and $\ell_\infty$; if $W$ is a product of keys and queries, turning both changes Adam's result, not that of polar steps.
+# theirs (variance reduction); signs of the polar factor (OLion) end between the spectral norm and $\ell_\infty$; if $W$ is a product of keys and queries, rotating both together changes Adam's result, not that of polar steps.
 #
 # <details><summary>Who proved what that is measured here</summary>
 #
 # | statement | source |
 # |---|---|
-# | steepest descent in any norm, two classes | Gunasekar, Lee, Soudry, Srebro, 1802.08246 |
+# | steepest descent in any norm, steps of length $\eta N^*(\nabla L)$, two classes | Gunasekar, Lee, Soudry, Srebro, 1802.08246 |
 # | several classes, with momentum or without, $\ell_p$ and Schatten norms; $1-r=\tilde O(t^{-1/2})$ | Fan, Schmidt, Thrampoulidis, 2502.04664 |
 # | homogeneous networks: stationary points of the margin in the norm of steepest descent; of Muon, Signum, Adam without $\epsilon$ (notebook 45) | Tsilivis et al., 2410.22069; Gronich, Vardi, 2602.16340 |
 # | Adam without $\epsilon$, all samples, steps that shrink: $\ell_\infty$ | Zhang, Zou, Cao, 2406.10650 |

@@ -117,7 +117,7 @@ for norm, direction in by_hand.items():
     print(f"{norm!s:9} singular values of W:", *np.linalg.svd(W)[1][:5].round(3))
 
 # %% [markdown]
-# The page's loop ends where the square of $e^{-\langle A_m,W\rangle}$ underflows. `papers.beyond.engine.factored` keeps a logarithm for every sample.
+# Run longer, the page's loop ends where the square of $e^{-\langle A_m,W\rangle}$ underflows. `papers.beyond.engine.factored` keeps a logarithm for every sample.
 #
 # The sign norm is a linear program over all sign products, and its largest margin too. A product $xy^\top$ costs
 # $\max|x|\max|y|$.
@@ -180,9 +180,9 @@ figure_selections
 #
 # The plain network of [notebook 34](34_vit_mirror_descent.ipynb), smaller. The rule acts on the matrices of its blocks; all else is trained by
 # Adam. Head $h$ has $W=W_K^\top W_Q/\sqrt{d_h}$. A query's margin is its largest logit less the second; their 10 % quantile
-# over $N(W)$ is compared. **No SVM is solved**: these ratios compare rules, and say nothing of the largest possible.
+# over $N(W)$ and the mean $\lVert x\rVert^2$ is compared, the sign norm by its bound $\sqrt{d_h}\max\lvert W_K\rvert\max\lvert W_Q\rvert$. **No SVM is solved**: these ratios compare rules, and say nothing of the largest possible.
 #
-# A rule is *reproduced* as first only if it is ahead of every other: the row shows the rival whose interval ends lowest.
+# A rule is *reproduced* as first only if it is ahead of every other: the row shows the rival whose interval begins lowest.
 #
 # Rates first: the least training loss at the end, on a seed that is not used below.
 
@@ -207,7 +207,7 @@ vit_table
 # %%
 pictures_from = images.identity("cifar10", demo=scale == "demo")
 sizes = ", ".join(f"{name} {size}" for name, size in vit_shape.items())
-about_vit = f"Plain ViT, {sizes}; {pictures_from['name']}, {vit_rows:,} rows, {vit_steps:,} steps; {at_edge} of {len(rules)} rates at the edge of their grids; ratio: 10 % quantile of queries' margins over the norm; bars: 95 % over {vit_seeds} seeds"
+about_vit = f"Plain ViT, {sizes}; {pictures_from['name']}, {vit_rows:,} rows, {vit_steps:,} steps; {at_edge} of {len(rules)} rates at the edge of their grids; ratio: 10 % quantile of margins over norm and mean ‖x‖²; bars: 95 % over {vit_seeds} seeds"
 figure_vit = plots.caption(networks_figures.ranking(found), about_vit)
 figure_vit
 

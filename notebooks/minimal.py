@@ -28,7 +28,7 @@ def scores(X, y, u):
 
 
 # 2. The layer. The query asks each token for a logit, softmax turns logits into weights,
-# and the answer is the weighted mean of the scores: f_i = sum_t p_it gamma_it.
+# and label times answer is the weighted mean of the scores: f_i = sum_t p_it gamma_it.
 
 
 def attend(W, X, z):

@@ -32,11 +32,9 @@ class _NotTouched(ValueError):
 
 
 def _power(section: Callable[[World], Iterable[Claim]]) -> dict[str, dict]:
-    """Per row: the smallest world of each family that it catches, and if one is small.
-
-    A row that fails in the true world catches nothing. _NotTouched where a family that another row
-    names leaves its value and bound alone, and where a row is missing from such a world.
-    """
+    """Per row: the smallest world of each family that it catches, and if one is small;
+    none where it fails in the true world. _NotTouched where a family that another row
+    names leaves value and bound alone, or lacks a row."""
     true = list(section(World()))
     catches = {row.id: [] for row in true}
     for family in dict.fromkeys(family for row in true for family in row.fails_if):

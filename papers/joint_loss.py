@@ -8,13 +8,12 @@ of size n(2T-1), whatever the dimension.
 import numpy as np
 
 from lib import attention
-from lib.attention import coordinates
-from lib.attention.token_sets import TokenSet
-from lib.dynamics.history import History
+from lib.attention import TokenSet, coordinates
+from lib.dynamics import History
 
 
 def opt_scores(history: History, tokens: TokenSet) -> np.ndarray:
-    """y_i u^T x_{i,opt} at every record, (runs, k, n); tokens in minimal coordinates."""
+    """y_i u^T x_{i,opt} at every record, (runs, k, n); minimal coordinates."""
     scores = [attention.scores(tokens, history.head(k)) for k in range(history.iterations.size)]
     return np.take_along_axis(np.stack(scores, 1), tokens.opt[:, None, :, None], -1)[..., 0]
 
@@ -26,9 +25,7 @@ def opt_first(history: History, tokens: TokenSet) -> tuple[np.ndarray, np.ndarra
     return margins, np.concatenate([best, best - history.score_gaps], -1)
 
 
-def log_loss_parts(
-    margins: np.ndarray, scores: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def log_loss_parts(margins, scores) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """log L, p and f from opt-first margins and scores (..., n, T); log L (...,)."""
     log_p = -margins - np.logaddexp.reduce(-margins, -1)[..., None]
     p = np.exp(log_p)

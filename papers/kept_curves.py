@@ -36,11 +36,9 @@ PRIVATE = {
 
 
 def kept(name: str, needed: bool = False) -> Curves | None:
-    """The committed curves of a study, or of that of a figure in `STUDIES`.
-
-    None, with one printed sentence, where there are none or fewer than `FEWEST` seeds are finished;
-    where they are `needed` FileNotFoundError or ValueError.
-    """
+    """The committed curves of a study, or of a figure in `STUDIES`; where none, or
+    fewer than FEWEST seeds, are there None and a printed sentence, or FileNotFoundError
+    or ValueError if `needed`."""
     name = STUDIES.get(name, name)
     path, command = files.ROOT / f"figures/desk/{name}.npz", f"python -m lib.training {name}"
     if not path.exists() and not needed:
@@ -56,15 +54,7 @@ def kept(name: str, needed: bool = False) -> Curves | None:
     return None
 
 
-def judge(
-    id: str,
-    text: str,
-    source: str,
-    measured: Interval,
-    word: Callable[[Interval], str],
-    bound: str = ABOVE,
-    also: Sequence[Interval] = (),
-) -> Claim:
+def judge(id, text, source, measured: Interval, word: Callable, bound=ABOVE, also=()) -> Claim:
     """The claim with its p and the verdict that `word` reads off all intervals."""
     every = (measured, *also)
     decided = {word(interval) for interval in every}
@@ -75,7 +65,7 @@ def judge(
 
 
 def few(id: str, text: str, source: str, curves: Curves, bound=ABOVE) -> Claim | None:
-    """The claim left undecided, with the reason, where the study cannot speak; or None."""
+    """The claim left undecided, and why, where the study cannot speak; or None."""
     count = len(curves.seeds())
     if count < FEWEST:
         reason = f"{count} of {FEWEST} seeds that a verdict needs have run"
@@ -106,7 +96,7 @@ def _best_rule(curves: Curves) -> tuple[str, float]:
 
 
 def edges(curves: Curves) -> dict[str, float]:
-    """Rules at the edge of the rates tried, and it; not SPS where its cap hardly binds."""
+    """Rules at the edge of the rates tried, and it; not SPS if its cap hardly binds."""
     at_edge = {}
     for rule, rate in curves.rates().items():
         trials = curves.trials(rule)
@@ -119,7 +109,7 @@ def edges(curves: Curves) -> dict[str, float]:
 
 
 def _gate(curves: Curves) -> str:
-    """The best rule's test accuracy beside the plain classifiers', a sentence, or ""."""
+    """A sentence, or "": the best rule's test accuracy, the plain classifiers'."""
     if not (plain := curves.baselines()):
         return ""
     rule, best = _best_rule(curves)
@@ -142,10 +132,8 @@ def numbers(curves: Curves, rules: Iterable[str]) -> dict[str, Number]:
 
 def ends(name: str, interval: Interval) -> dict[str, Number]:
     """For a record: the estimate of an interval under `name`, and its ends."""
-    known = {name: finite(interval.estimate, 1e-9)}
-    for side in ("low", "high"):
-        known[f"{name}_{side}"] = finite(getattr(interval, side), 1e-6)
-    return known
+    low, high = (finite(end, 1e-6) for end in (interval.low, interval.high))
+    return {name: finite(interval.estimate, 1e-9), f"{name}_low": low, f"{name}_high": high}
 
 
 def together(rows: list[np.ndarray]) -> np.ndarray:
@@ -154,7 +142,7 @@ def together(rows: list[np.ndarray]) -> np.ndarray:
 
 
 def medians(ax, runs: Sequence[tuple], label: str, rule: str) -> None:
-    """Every run (x, values), thin, to its own end; their median to where the first ends."""
+    """Every run (x, values), thin, to its end; their median to where the first ends."""
     for x, values in runs:
         ax.plot(x, values, color=plots.look(rule).colour, linewidth=0.7, alpha=0.6)
     median = np.median(together([values for _, values in runs]), axis=0)
@@ -171,10 +159,8 @@ def losses(ax, curves: Curves, shown: Callable[[str], str] = str) -> None:
 
 
 def accuracies(ax, curves: Curves, shown: Callable[[str], str] = str) -> None:
-    """Test accuracy over steps on sampled rows; marks: the mean over seeds at the end, on all rows.
-
-    Dotted: that of the best plain classifier. `shown` names a rule.
-    """
+    """Test accuracy over steps on sampled rows; marks: the mean over seeds at the end,
+    on all rows. Dotted: that of the best plain classifier. `shown` names a rule."""
     ends = []
     for rule in curves.configuration["rates"]:
         runs, look = curves.runs(rule), plots.look(rule)
@@ -214,7 +200,7 @@ def _named(data: dict) -> str:
 
 
 def setting(curves: Curves, stop: str = "") -> str:
-    """Data, network, batch, steps, seeds and rates in words; `stop` follows the epochs."""
+    """Data, network, batch, steps, seeds, rates in words; `stop` follows the epochs."""
     study, problem = curves.configuration, curves.configuration["problem"]
     epochs = study["horizon"] * study["batch"] / problem["rows"]
     network = re.sub(r"[{}']|(?<='):", "", problem["network"])  # {'width': 32} as width 32
@@ -248,14 +234,7 @@ def outcome(curves: Curves, table: Table) -> str:
 
 
 def save(
-    run: Run,
-    slug: str,
-    number: str,
-    curves: Curves,
-    figure: Figure,
-    caption: str,
-    table: Table,
-    numbers: dict[str, Number],
+    run: Run, slug, number, curves: Curves, figure: Figure, caption, table: Table, numbers: dict
 ) -> Path:
     """Save a figure of `curves` with the seeds of its runs; no other data were read."""
     problem = curves.configuration["problem"]

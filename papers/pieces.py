@@ -33,11 +33,8 @@ def percent(share: float) -> str:
 
 
 def cells(ax, values, columns: Iterable, rows: Iterable, text=None, low=0.0):
-    """Draw `values` (rows, columns) in [low, 1] as coloured cells with their `text`.
-
-    text (rows, columns) is what each cell says, by default its value in per cent; NaN is "none".
-    Returns the image, for a colour bar.
-    """
+    """Draw `values` (rows, columns) in [low, 1] as cells with their `text`, by default
+    per cent; NaN is "none". Returns the image, for a colour bar."""
     image = ax.imshow(values, aspect="auto", vmin=low, vmax=1, cmap="cividis")
     for at, value in np.ndenumerate(values):
         word = "none" if np.isnan(value) else text[at] if text is not None else f"{100 * value:.0f}"
@@ -65,7 +62,7 @@ def diagonal(ax) -> None:
 
 
 def theorem1(ax, span: tuple[float, float], height: float) -> None:
-    """Draw paper A's Theorem 1, O~(t^-1/2), without its logarithms from our `height`."""
+    """Draw paper A's Theorem 1, O~(t^-1/2) without logarithms, from our `height`."""
     plots.power_law(ax, span, -0.5, height, r"Theorem 1 (NGD): $\tilde{O}(t^{-1/2})$")
 
 
@@ -136,8 +133,8 @@ def beside(ax, x, y, words: str, colour=plots.BLACK, place=(5, 0)) -> None:
 
 
 def gap(ax, x: float, low: float, high: float, words: str, place=(-8, 0)) -> None:
-    """A bracket at x between two heights of a logarithmic axis; `beside` its middle words."""
-    ends = dict(arrowstyle="|-|,widthA=0.2,widthB=0.2", color=plots.GREY, shrinkA=3, shrinkB=3)
+    """A bracket at x between two heights of a logarithmic axis; words at its middle."""
+    ends = dict(arrowstyle="|-|,widthA=0.2,widthB=0.2", color=plots.GREY, shrinkA=0, shrinkB=0)
     ax.annotate("", (x, low), (x, high), arrowprops=ends)
     beside(ax, x, np.sqrt(low * high), words, place=place)
 
@@ -150,12 +147,9 @@ def note(ax, words: str, x=0.96, y=0.04, va="baseline", colour=None) -> None:
 
 
 class Bar(NamedTuple):
-    """A row of a forest: a value with its interval, how it was judged, and the range asked for.
-
-    `look` is that of the bar, else that of its verdict; `words` stand at its right, else the
-    verdict. `points` are single values, drawn above the bar, `hollow` which of them are bounds; a
-    value that is NaN leaves its row empty.
-    """
+    """A row of a forest: value and interval, how it was judged (`words` at its right,
+    else the verdict), the range asked for, single values `points` above the bar,
+    `hollow` where bounds; its look, else the verdict's. NaN leaves it empty."""
 
     label: str
     value: float
@@ -170,11 +164,8 @@ class Bar(NamedTuple):
 
 
 def forest(ax, bars: Iterable[Bar | None], ends: tuple[float, float], zero: float = 0.0) -> None:
-    """Intervals one below the other, the verdict in words at their right; None is a gap.
-
-    `zero` is the value of no difference, `ends` are those of the axis: an interval that goes on
-    beyond one has an arrow there, and a value beyond it is written.
-    """
+    """Intervals one below the other, verdicts in words at their right; None is a gap.
+    `zero`: no difference; what goes beyond `ends` is an arrow, or written."""
     named = {row: bar for row, bar in enumerate(bars) if bar}
     for row, bar in named.items():
         like = look(bar.look or bar.verdict)

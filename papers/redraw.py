@@ -59,10 +59,8 @@ GIVEN_UP = ("fig7.adam", "fig7.growth.sps", "vit.end")
 
 
 def _family() -> dict[str, tuple[Claim, float]]:
-    """Every claim of the studies with Holm's adjusted p value over all of them, in rising order.
-
-    A claim that was given up, or could not be judged, counts with p = 1: no other gains by it.
-    """
+    """Every claim of the studies with Holm's adjusted p value over all, in rising
+    order. One that was given up, or not judged, counts with p = 1: no other gains."""
     claims = {
         claim.id: claim
         for study, pictures in PICTURES.items()
@@ -137,7 +135,7 @@ def _forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
 
 
 def _redraw(study: str, out: Path) -> list[str]:
-    """Draw the pictures of `study` into the folder `out`; a line for each and each verdict."""
+    """Draw the pictures of `study` into `out`; a line for each and each verdict."""
     curves, lines = kept_curves.kept(study, needed=True), []
     for picture in PICTURES[study]:
         picture.draw(curves).savefig(out / f"{picture.slug}.png")

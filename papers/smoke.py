@@ -25,7 +25,7 @@ def once(study: Study, rates: Mapping[str, float], cap: float | None = None) -> 
 
 
 def last_losses(study: Study, rates: Mapping[str, float]) -> dict:
-    """The last reading of the clock in each run of `once`, a loss on fixed rows: {rule: loss}."""
+    """The clock's last reading in each run of `once`, a loss on fixed rows: {rule: loss}."""
     curves, last = once(study, rates), {}
     for rule in rates:
         (run,) = curves.runs(rule)

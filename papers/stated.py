@@ -47,11 +47,9 @@ class Stated:
     def claim(
         self, id: str, values: Any, *names: str | float, say=(), number="", bound="", **more
     ) -> Claim:
-        """The claim `id` of `values`: a number, or one a seed, whose worst is judged.
-
-        The interval of their mean then stands beside it. `names` join the id; they and `say` fill
-        the places {0}, {1} of the words. `number` and `bound` stand in for those of the file.
-        """
+        """The claim `id` of `values`: a number, or one a seed, whose worst is judged
+        beside their mean's interval. `names` join the id, they and `say` fill the
+        words' places; `number`, `bound`: in place of the file's."""
         home, asked, source, _, words, *remarks = self._rows[id]
         paper = f"paper {self.paper}, {number or home}"
         if np.ndim(values):
@@ -78,7 +76,7 @@ class Stated:
     def rows(
         self, setting: str, seeds: int | None, made: Iterable[Claim], number: str = ""
     ) -> Iterator[Claim]:
-        """The claims as rows of the ledger, each under its statement or under `number`."""
+        """The claims as rows of the ledger, under their statement or under `number`."""
         for claim in made:
             parts = claim.id.split(".")
             starts = (".".join(parts[:k]) for k in range(len(parts), 0, -1))

@@ -97,46 +97,40 @@ def steps_ratio(steps: np.ndarray, reference: np.ndarray, horizon: int) -> Inter
 
 def faster(ratio: Interval) -> str:
     """Verdict on "fewer steps": yes if all lies below 1, no if above or in `SAME`."""
-    return _word(ratio.high < 1, ratio.low >= 1 or _within(ratio))
+    return decided(ratio.high < 1, ratio.low >= 1 or _within(ratio))
 
 
 def slower(ratio: Interval) -> str:
     """Verdict on "more steps": yes if all lies above 1, no if below or in `SAME`."""
-    return _word(ratio.low > 1, ratio.high <= 1 or _within(ratio))
+    return decided(ratio.low > 1, ratio.high <= 1 or _within(ratio))
 
 
 def no_gain(ratio: Interval) -> str:
     """Verdict on "no gain": yes if all lies in `SAME` or above 1, no if below 0.8."""
-    return _word(_within(ratio) or ratio.low >= 1, ratio.high < SAME[0])
+    return decided(_within(ratio) or ratio.low >= 1, ratio.high < SAME[0])
 
 
 def above(difference: Interval) -> str:
     """Verdict on "larger": yes if all lies above 0, no if below."""
-    return _word(difference.low > 0, difference.high <= 0)
+    return decided(difference.low > 0, difference.high <= 0)
 
 
 def p_value(interval: Interval, word: Callable[[Interval], str]) -> float:
-    """The smallest α at which the interval at level 1 - α decides what `word` judges; else 1.
-
-    Of a word that hangs on one border, 1 of a ratio or 0 of a difference, it is the two-sided p
-    value of the t test against it.
-    """
-    decided = lambda alpha: word(replace(interval, level=1 - alpha)) != UNDECIDED
+    """The smallest α at which the interval at level 1 - α decides what `word` judges;
+    else 1. With one border it is the two-sided p value of the t test against it."""
+    says = lambda alpha: word(replace(interval, level=1 - alpha)) != UNDECIDED
     low, high = -30.0, 0.0  # ln α
-    if not decided(math.exp(-1e-9)):
+    if not says(math.exp(-1e-9)):
         return 1.0
     while high - low > 1e-6:
         middle = (low + high) / 2
-        low, high = (low, middle) if decided(math.exp(middle)) else (middle, high)
+        low, high = (low, middle) if says(math.exp(middle)) else (middle, high)
     return math.exp(high)
 
 
 def holm(values: Mapping[str, float]) -> dict[str, float]:
-    """Holm's adjusted p values of a family, in rising order; at most α: kept at family level α.
-
-    The k-th smallest of m is max over j ≤ k of (m - j + 1) p_(j), at most 1.
-    Source: Holm, "A simple sequentially rejective multiple test procedure" (1979).
-    """
+    """Holm's adjusted p values in rising order, max over j ≤ k of (m - j + 1) p_(j), at
+    most 1 ("A simple sequentially rejective multiple test procedure", 1979)."""
     adjusted, largest = {}, 0.0
     for k, (name, p) in enumerate(sorted(values.items(), key=lambda item: item[1])):
         largest = max(largest, min(1.0, (len(values) - k) * p))
@@ -144,7 +138,8 @@ def holm(values: Mapping[str, float]) -> dict[str, float]:
     return adjusted
 
 
-def _word(supported: bool, refuted: bool) -> str:
+def decided(supported: bool, refuted: bool) -> str:
+    """The word for what a whole interval says."""
     return REPRODUCED if supported else NOT_REPRODUCED if refuted else UNDECIDED
 
 

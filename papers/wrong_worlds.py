@@ -12,7 +12,7 @@ import numpy as np
 
 from lib.attention.coordinates import Minimal
 from lib.attention.token_sets import TokenSet
-from lib.dynamics.history import History
+from lib.dynamics import History
 from lib.dynamics.rules import POLYAK, GradientRule, custom_log
 from lib.mirror.descent import MirrorRule
 from lib.seeds import stream
@@ -56,7 +56,7 @@ class World:
 
     @property
     def small(self) -> bool:
-        """Whether it is off by at most 5 %, 0.1 in an exponent, one sample or one pair."""
+        """Whether it is off by at most 5 %, 0.1 in an exponent, one sample or pair."""
         text = FAMILIES[self.family][0]
         return "one" in text or abs(self.size) <= (0.05 if "%" in text else 0.1) + 1e-12
 
@@ -75,7 +75,7 @@ class World:
         cosine = 1 - self.of("target rotated") ** 2 / 2
         turned = factor * (cosine * flat + np.sqrt(1 - cosine**2) * away)
         weights = turned.reshape(*value.shape[:2], -1)  # (runs, d, d_z), of a head (runs, d, 1)
-        return replace(solution, objective=solution.norm * factor, _weights=lambda: weights)
+        return replace(solution, norm=solution.norm * factor, _weights=lambda: weights)
 
     def rule(self, rule: GradientRule | MirrorRule) -> GradientRule | MirrorRule:
         """The rule with step size, or p, off; Polyak's off by 100 % lacks its 1/2."""
@@ -95,10 +95,8 @@ class World:
         return replace(problem, tokens=self.tokens(problem.tokens))
 
     def tokens(self, tokens: TokenSet) -> TokenSet:
-        """As `problem`: the label of the first sample turned, or inner products raised.
-
-        These by a common vector, on average by `size` of the product of the two norms.
-        """
+        """As `problem`: the label of the first sample turned, or inner products raised
+        by a common vector, on average by `size` of the product of the two norms."""
         if self.of("label turned"):
             y = tokens.y.copy()
             y[:, 0] *= -1
@@ -112,16 +110,14 @@ class World:
         return tokens
 
     def trained(self) -> "World":
-        """The world as training meets it: true but for steps, labels and inner products."""
+        """The world as training meets it: true but for steps, labels, inner products."""
         trains_otherwise = ("step off", "label turned", "inner products raised")
         return self if self.family in trains_otherwise else World()
 
     def history(self, history: History) -> History:
-        """The run as this world sees it, of one trained with the targets of `around`.
-
-        Its target is the one that this world names; the exponents in t of norms, direction errors,
-        log gap, log weights and score gaps are off by `size`, right at the last record.
-        """
+        """A run trained with targets of `around` as this world sees it: by the target
+        that it names, and the exponents in t of all decaying quantities off by `size`,
+        right at the last record."""
         suffix = f"@{size:g}" if (size := self.of("target rotated")) else ""
         measures = ("direction_error", "alignment", "descent")
         for name in (*measures, *(f"head_{name}" for name in measures[:2])):

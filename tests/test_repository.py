@@ -374,4 +374,4 @@ def test_the_index_has_every_figure_at_its_largest_scale_and_tells_the_truth():
 def test_the_tables_say_what_the_records_say(name):
     text = (ROOT / name).read_text("utf-8")
     assert figures.MARKED.search(text)
-    assert figures._renewed(text) == text, "run `python -m lib.site tables`"
+    assert figures.renewed(text) == text, "run `python -m lib.site tables`"

@@ -35,7 +35,7 @@ def test_a_history_and_a_solution_show_how_they_ended_and_no_entry():
     for shown, word in (
         (repr(history()), "status completed"),
         (repr(history()), "direction_error {V}"),
-        (repr(svm.token_svm(TOKENS)), "status optimal"),
+        (repr(svm.token_svm(TOKENS)), "accuracy 1e-09"),
     ):
         assert word in shown and "array" not in shown and "\n" not in shown and len(shown) < 600
 

@@ -1,9 +1,7 @@
 """The model: tokens, softmax attention with its closed-form gradients, minimal coordinates.
 
 In: seeds and sizes, or your own arrays. Out: a `TokenSet`, its logits, softmax weights,
-scores and gradients, and the same problem in minimal coordinates. Open `model` first:
-it is equation (1) of paper A and its gradient.
-"""
+scores and gradients. Open `model` first: it is equation (1) of paper A and its gradient."""
 
 from lib.attention.coordinates import minimal
 from lib.attention.losses import COMPILED_LOSSES, LOSSES, check_loss, is_logistic, log_loss

@@ -1,6 +1,6 @@
-"""Minimal coordinates: why the cost of training does not grow with the dimension of the tokens.
+"""Minimal coordinates: why the cost of training does not grow with the tokens' dimension.
 
-The gradient of paper A is a sum of token times query outer products, so W_t - W_0 never
+The gradient of paper A is a sum of outer products of tokens and queries, so W_t - W_0 never
 leaves span(tokens) x span(queries). Tokens in an orthonormal basis of their span (width
 at most nT) and queries in theirs (at most n) have the same scores, norms and angles.
 """
@@ -19,18 +19,15 @@ DEPENDENT = 1e-12  # a vector lies in a span when its distance is at most this p
 
 @dataclass(frozen=True, repr=False)
 class Minimal(Shapes):
-    """A token set in minimal coordinates, with the bases that lead back.
-
-    tokens: X (runs, n, T, r), z (runs, n, q), u (runs, r); token_basis (runs, d, r) and
-    query_basis (runs, d_z, q) with orthonormal columns.
-    """
+    """A token set in minimal coordinates, X (runs, n, T, r), z (runs, n, q), u (runs, r), and
+    orthonormal bases that lead back, token_basis (runs, d, r), query_basis (runs, d_z, q)."""
 
     tokens: TokenSet
     token_basis: np.ndarray
     query_basis: np.ndarray
 
     def reduce(self, W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """W (runs, d, d_z) in minimal coordinates (runs, r, q), and the rest's norm (runs,)."""
+        """W (runs, d, d_z) in minimal coordinates, (runs, r, q), and the rest's norm (runs,)."""
         inside = np.swapaxes(self.token_basis, 1, 2) @ W @ self.query_basis
         outside = W - self.expand(inside)
         return inside, np.sqrt(np.einsum("rij,rij->r", outside, outside))
@@ -41,13 +38,9 @@ class Minimal(Shapes):
 
 
 def minimal(tokens: TokenSet | Minimal) -> Minimal:
-    """`tokens` in orthonormal bases of the spans of its tokens and of its queries.
-
-    A Minimal is returned as it is. By Gram-Schmidt in the order given, so that the
-    bases, and a start drawn in them, move with the tokens and not with rounding: r =
-    min(nT, d), q = min(n, d_z). Where a span is smaller, tokens have no part in the
-    last vectors of its basis. Raises ValueError for sizes outside of `SIZES`.
-    """
+    """`tokens` in orthonormal bases of the spans of its tokens and of its queries, by Gram-Schmidt
+    in the order given: r = min(nT, d), q = min(n, d_z). A Minimal is returned as it is.
+    ValueError for sizes outside of `SIZES`."""
     if isinstance(tokens, Minimal):
         return tokens
     check_sizes(tokens)
@@ -119,8 +112,7 @@ def _in_order(columns):
 
 
 def _qr_by_blocks(columns, block):
-    """QR of (runs, d, m), d > block >= m, without the four copies of all that LAPACK's needs:
-    each block of coordinates has a QR of its own; that of their stacked R leads to the basis."""
+    """QR of (runs, d, m), d > block >= m, by those of blocks: LAPACK's needs four copies of all."""
     runs, d, m = columns.shape
     basis, uppers = np.empty((runs, d, m)), []
     parts = [slice(first, first + block) for first in range(0, d, block)]
@@ -171,11 +163,8 @@ def lp_norm(w: np.ndarray, p: float) -> np.ndarray:
 
 
 def gram(delta: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """K_{mm'} = (delta_m^T delta_m') (z_i^T z_i'), the Gram matrix of delta_m z_i^T, m = (i, t).
-
-    (runs, m, m), of delta (runs, n, T-1, d) and z (runs, n, d_z): the kernel both of
-    gradient descent on W and of the token SVM's dual.
-    """
+    """K_{mm'} = (delta_m^T delta_m') (z_i^T z_i'), m = (i, t): (runs, m, m), the Gram
+    matrix of delta_m z_i^T, of delta (runs, n, T-1, d) and z (runs, n, d_z)."""
     runs, n, S, d = delta.shape
     flat = delta.reshape(runs, n * S, d)
     queries = z @ np.swapaxes(z, 1, 2)  # (runs, n, n)

@@ -1,12 +1,12 @@
-"""The losses l(f), decreasing and continuously differentiable, by logarithms of what a step needs.
+"""The losses l(f), decreasing and C^1, by logarithms of what a step needs.
 
 * exponential: e^{-f}
 * logistic: log(1 + e^{-f})
 * sigmoid: 1 / (1 + e^f), bounded and neither convex nor concave
-* reciprocal: 1 / (1 + f) for f >= 0, 1 - f below: a tail like 1/f, once differentiable at 0
+* reciprocal: 1 / (1 + f) for f >= 0, 1 - f below: a tail like 1/f
 
-Papers A and C train with the first two, and those alone are compiled; the others ask
-whether "any decreasing C^1 loss" (paper A, Section 3.2) means what it says.
+Papers A and C train with the first two, which alone are compiled; the others ask whether
+"any decreasing C^1 loss" (paper A, Section 3.2) means what it says.
 """
 
 import numpy as np
@@ -54,8 +54,8 @@ def log_gap(log_epsilon: np.ndarray, best: np.ndarray, loss: str) -> np.ndarray:
     * exponential: l(best) expm1(epsilon)
     * logistic: log1p(sigmoid(-best) expm1(epsilon))
     * sigmoid: sigmoid(best - epsilon) sigmoid(-best) expm1(epsilon)
-    * reciprocal: epsilon / ((1 + best - epsilon) (1 + best)), epsilon where both arguments are
-      negative, epsilon - best^2 / (1 + best) where zero lies between them
+    * reciprocal: epsilon / ((1 + best - epsilon) (1 + best)), epsilon where both arguments
+      are negative, epsilon - best^2 / (1 + best) where zero lies between them
     """
     if loss == "reciprocal":
         epsilon, above = np.exp(log_epsilon), np.maximum(best, 0.0)

@@ -1,9 +1,8 @@
 """The model of paper A, f_i = y_i u^T X_i^T softmax(X_i W z_i), and its closed-form gradients.
 
-Everything is relative to the selected token s_i, the one with the largest logit, and
-the other softmax weights are kept as logarithms with the largest factored out: no small
-weight is a difference of large ones, so the gradient's direction stays exact when the
-weights themselves are e^-30000.
+All is relative to the selected token s_i, that of the largest logit; the other softmax
+weights are logarithms with the largest factored out. No small weight is a difference of
+large ones, so the gradient's direction stays exact when weights are e^-30000.
 """
 
 from dataclasses import dataclass
@@ -82,7 +81,7 @@ def _factor(values, log_factor):
 
 
 def _log_mean(log_values):
-    """log of the mean over the last axis of e^log_values."""
+
     return np.logaddexp.reduce(log_values, -1) - np.log(log_values.shape[-1])
 
 
@@ -108,8 +107,7 @@ def gradients(tokens: TokenSet, W: np.ndarray, u: np.ndarray, loss: str = "expon
     * grad_W L = (1/n) sum_i l'(f_i) X_i^T softmax'(a_i) gamma_i z_i^T,
     * grad_u L = (1/n) sum_i l'(f_i) y_i X_i^T softmax(a_i).
 
-    Raises ValueError for a W or u of the wrong shape and for an unknown loss.
-    """
+    ValueError for a W or u of the wrong shape and for an unknown loss."""
     runs, _, _, d = tokens.shape
     for name, value, shape in (("W", W, (runs, d, tokens.z.shape[-1])), ("u", u, (runs, d))):
         if value.shape != shape:

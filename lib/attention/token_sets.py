@@ -11,13 +11,13 @@ SIZES = 1e-100, 1e100  # of tokens, queries, head; fourth powers leave float64
 
 @dataclass(frozen=True, repr=False)
 class TokenSet(Shapes):
-    """Sequences of tokens with labels and queries, for several independent data sets ("runs").
+    """Sequences of tokens with labels and queries, of several independent data sets ("runs").
 
-    X (runs, n, T, d) tokens x_{i,t}; y (runs, n) labels in {-1, +1}; z (runs, n, d_z) queries
-    (paper A: the first token); u (runs, d) the linear head, zero where it is still to be trained;
-    opt (runs, n) the index of each sample's opt token. Numbers are held as float64. Raises
-    ValueError, naming the argument, for wrong shapes, an empty set, values that are masked or not
-    finite real numbers, labels other than -1 or +1, T < 2, or an opt index out of range.
+    X (runs, n, T, d) tokens x_{i,t}; y (runs, n) labels in {-1, +1}; z (runs, n, d_z)
+    queries (paper A: the first token); u (runs, d) the linear head, zero where it is still
+    to be trained; opt (runs, n) the index of each sample's opt token; all float64. ValueError,
+    naming the argument, for wrong shapes, an empty set, values that are masked or not finite
+    real numbers, labels other than -1 or +1, T < 2, or an opt index out of range.
     """
 
     X: np.ndarray
@@ -64,12 +64,9 @@ class TokenSet(Shapes):
 
 
 def token_set(X, y, z=None, u=None, opt=None) -> TokenSet:
-    """A TokenSet from arrays, with or without the runs axis.
-
-    z defaults to the first token of each sample, u to zero, opt to the token of largest
-    score gamma_{i,t} = y_i u^T x_{i,t} (paper A, Definition 1), which needs a head; a
-    tie raises ValueError naming the sample.
-    """
+    """A TokenSet from arrays, with or without the runs axis. z defaults to the first token of each
+    sample, u to zero, opt to the token of largest score y_i u^T x_{i,t} (paper A, Definition
+    1); ValueError for a tie, or without a head."""
     X, y = _real("X", X), _real("y", y)
     z, u = (None if a is None else _real(name, a) for name, a in (("z", z), ("u", u)))
     opt = None if opt is None else _array("opt", opt)
@@ -98,7 +95,7 @@ def _check_axes(X, *allowed):
 
 
 def _real(name, value):
-    """`value` as an array of float64; no copy where it is one."""
+
     value = _array(name, value)
     if value.dtype.kind not in "biuf":
         raise ValueError(f"{name} holds {value.dtype} values; it needs real numbers")
@@ -112,9 +109,8 @@ def _array(name, value):
     try:
         return np.asarray(value)
     except ValueError:
-        raise ValueError(
-            f"{name} holds sequences of different lengths; it needs an array"
-        ) from None
+        words = f"{name} holds sequences of different lengths; it needs an array"
+        raise ValueError(words) from None
 
 
 def check_sizes(tokens: TokenSet) -> None:

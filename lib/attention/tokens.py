@@ -12,14 +12,14 @@ from lib.seeds import stream, whole_number
 def class_mean_tokens(
     seeds: int | Sequence[int], n=20, T=10, d=300, signal=3.0, noise=0.1, antipodal=False
 ) -> TokenSet:
-    """Class means, our reading of the data of paper A's Figures 2 and 5; one data set a seed.
+    """Class means, our reading of the data of paper A's Figures 2 and 5; one set a seed.
 
-    x_{i,opt} = mu_{y_i} with ||mu_+|| = ||mu_-|| = `signal` and mu_+ orthogonal to mu_-
-    (or mu_- = -mu_+ when `antipodal`, Figure 5); the other tokens are N(0, noise^2 P), P the
-    projector off span(mu_+, mu_-). Head u = (mu_+ - mu_-) / ||mu_+ - mu_-||, so that all
-    other tokens score zero (Assumption 2); Assumption 1 as we read it fails, since opt tokens
-    of a class are equal. The query is the first token, the opt token a random other one.
-    ValueError for n < 1, T < 2 or d < 3, and for `signal` or `noise` that is not positive.
+    x_{i,opt} = mu_{y_i} with ||mu_+|| = ||mu_-|| = `signal` and mu_+ orthogonal to mu_- (or
+    mu_- = -mu_+ when `antipodal`, Figure 5); the others are N(0, noise^2 P), P the projector
+    off span(mu_+, mu_-). Head u = (mu_+ - mu_-) / ||mu_+ - mu_-||, so that others score zero
+    (Assumption 2); Assumption 1 as we read it fails: opt tokens of a class are equal. The
+    query is the first token, the opt token a random other one. ValueError for n < 1, T < 2
+    or d < 3, and for `signal` or `noise` that is not positive.
     """
     _positive(signal=signal, noise=noise)
     n, T, d = _sizes(n, T, d)
@@ -49,8 +49,8 @@ def gaussian_tokens(
     """Paper A, Example 1, in Gaussian form: the opt token is scaled by `signal`.
 
     Every token is N(0, noise^2 I) before that, noise by default 1/sqrt(d). u is the
-    least-norm solution of y_i u^T x_{i,opt} = 1, u^T x_{i,t} = 0 (Assumption 2), which
-    n T > d has none of: ValueError. The query is the first token, never the opt token.
+    least-norm solution of y_i u^T x_{i,opt} = 1, u^T x_{i,t} = 0 (Assumption 2); ValueError
+    for n T > d, which has none. The query is the first token, never the opt token.
     """
     n, T, d = _sizes(n, T, d)
     if n * T > d:
@@ -76,10 +76,9 @@ def two_token_gaussian(
 ) -> TokenSet:
     """Paper A, data model (DM): an opt token and one additional token, both Gaussian.
 
-    x_{i,opt} ~ N(0, signal^2 noise^2 I), the additional token ~ N(0, noise^2 I), noise by
-    default 1/sqrt(d); y_i = sign(u_*^T x_{i,opt}) for a random u_*. For T > 2 the
-    additional token is repeated T - 1 times, which keeps Assumption 2 at every step. The
-    head is zero, to be trained as well. The opt token stands last, the query is the first.
+    x_{i,opt} ~ N(0, signal^2 noise^2 I), the additional token ~ N(0, noise^2 I), repeated
+    T - 1 times, noise by default 1/sqrt(d); y_i = sign(u_*^T x_{i,opt}) for a random u_*.
+    The head is zero. The opt token stands last, the query is the first.
     """
     n, T, d = _sizes(n, T, d)
     noise = d**-0.5 if noise is None else noise

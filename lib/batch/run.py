@@ -1,9 +1,5 @@
-"""Plan, run, publish and compare notebooks.
-
-What is not up to date runs from its .py, by papermill on Dask. The figures of a success are staged
-in a folder of the run and reach figures/<scale>/ all together, or not at all; then new numbers
-stand beside the committed ones.
-"""
+"""Plan, run, publish and compare notebooks. What is not up to date runs from its .py, by
+papermill on Dask; its figures reach figures/<scale>/ all together, or not at all."""
 
 import argparse
 import ast
@@ -23,6 +19,8 @@ from pathlib import Path
 from typing import NoReturn
 from unittest import mock
 
+from filelock import FileLock, Timeout
+
 from lib import files, provenance
 from lib.companion import colab_cell, record
 from lib.companion.claims import Claim, Table
@@ -33,9 +31,9 @@ logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
 @dataclass(frozen=True, eq=False)
 class _Job:
-    """One notebook at one scale, as whoever plans it sees it: a worker may have other defaults.
+    """One notebook at one scale, as whoever plans it sees it: a worker may have another view.
 
-    `page` is its text and `overrides` go to papermill; `parts` is its fingerprint without the
+    `page` is its text, `overrides` go to papermill; `parts` is its fingerprint without the
     data; `changes` is what nobody committed. A run leaves its files in `home`, its figures
     in `figures`; `folders` are the project's, by environment variable.
     """
@@ -57,7 +55,7 @@ class _Job:
 
     @property
     def marker(self) -> Path:
-        """The file that says a run has succeeded, and with what."""
+        """The file of a success, which says with what."""
         return self.home.with_suffix(".json")
 
 
@@ -65,8 +63,8 @@ class _Job:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command; the exit status is 1 where a notebook failed or a number or
-    claim is not reproduced, 2 for bad usage, 130 where interrupted."""
+    """Run the command; the exit status is 1 where a notebook failed or a number or claim is not
+    reproduced, 2 for bad usage, 130 where interrupted."""
     asked = _options(argv)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -124,7 +122,10 @@ def _setting(text: str) -> tuple[str, object]:
 
 def _carry_out(jobs: list[_Job], todo: list[_Job], asked: argparse.Namespace) -> int:
     """Run what is to do and compare all jobs, a line each; the exit status."""
-    committed = _committed(asked.scale)
+    listing = provenance.git("ls-tree", "--name-only", "HEAD", f"figures/{asked.scale}/") or ""
+    names = [name for name in listing.split() if name.endswith(".json")]
+    texts = {Path(name).stem: provenance.git("show", f"HEAD:./{name}") for name in names}
+    committed = {slug: json.loads(text) for slug, text in texts.items() if text}
     # Longest first, so that none is left alone at the end; one never run may be the longest.
     seconds = {old["notebook"]: old["provenance"]["seconds"] for old in committed.values()}
     todo.sort(key=lambda job: -seconds.get(job.notebook, math.inf))
@@ -168,8 +169,7 @@ def _stop() -> NoReturn:
 
 
 def _plan(asked: argparse.Namespace) -> dict[_Job, str]:
-    """The jobs asked for, each with the reason why it must run, empty where it is up to date.
-    ValueError for a name, parameter or scale that is not there, or a table that is no TOML."""
+    """The jobs asked for, each with the reason why it must run, empty where it is up to date."""
     jobs = {name: _job(name, asked) for name in record.notebooks(asked.names)}
     absent = [name for name, job in jobs.items() if job is None]
     if absent and (asked.names or len(absent) == len(jobs)):
@@ -231,9 +231,7 @@ def _reason(job: _Job, asked: argparse.Namespace) -> str:
 # Running it.
 
 
-def _outcomes(
-    jobs: list[_Job], asked: argparse.Namespace
-) -> Iterator[tuple[_Job, float, str | None, str]]:
+def _outcomes(jobs: list[_Job], asked: argparse.Namespace) -> Iterator[tuple]:
     """Each job as it ends, with what `_run` tells of it."""
     if not jobs:
         return
@@ -271,10 +269,8 @@ _one_notebook_per_process = threading.Lock()
 
 
 def _run(job: _Job, threads: int | None, timeout: float | None) -> tuple[float, str | None, str]:
-    """Run one notebook in this process and publish its figures: the seconds, the error if any,
-    and what else to say. threads: of its kernel, None for those of the worker."""
-    from filelock import FileLock, Timeout
-
+    """Run one notebook and publish its figures: the seconds, the error if any, what else to say.
+    threads: of its kernel, None for those of the worker."""
     begin, error, note = time.monotonic(), None, ""
     try:
         job.home.parent.mkdir(parents=True, exist_ok=True)
@@ -372,14 +368,6 @@ def _publish(job: _Job) -> str:
 
 
 # New numbers against the committed ones.
-
-
-def _committed(scale: str) -> dict[str, dict]:
-    """The committed records of a scale by slug; none where there is no git."""
-    listing = provenance.git("ls-tree", "--name-only", "HEAD", f"figures/{scale}/") or ""
-    names = [name for name in listing.split() if name.endswith(".json")]
-    texts = {Path(name).stem: provenance.git("show", f"HEAD:./{name}") for name in names}
-    return {slug: json.loads(text) for slug, text in texts.items() if text}
 
 
 def _slugs(job: _Job) -> list[str]:

@@ -1,7 +1,4 @@
-"""A claim: one statement of a paper, the number measured for it, and its bound.
-
-A number is printed with four digits; one that fails without a verdict with as many as show it.
-"""
+"""A claim: one statement of a paper, the number measured for it, and its bound."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -42,14 +39,14 @@ DIGITS = (4, 7, 10, 13, 17)  # significant digits; 17 tell any two numbers apart
 class Claim:
     """One checked claim.
 
-    `bound` is what is asked of `measured`, by the statement or by us, as text ("≥ 0.11");
-    a NaN never `holds`. `margin` is how many times over the bound is met: 1 at the edge,
-    infinite where no multiple breaks it. `kind` is one of KINDS, by default read off
-    `source`. `interval` holds the ends of what the seeds gave. A row of a ledger also has
-    the `number` of its statement, its `setting`, how many `seeds`, the wrong worlds in
-    which it must fail (`fails_if`), and the smallest of each in which it was seen to fail
-    (`catches`; None before `make falsify`). A claim about data that may be too few has a
-    `verdict` of VERDICTS; `p` is the level at which its interval would just decide.
+    `bound` is what is asked of `measured`, as text ("≥ 0.11"); a NaN never `holds`.
+    `margin` is how many times over the bound is met: 1 at the edge, infinite where no
+    multiple breaks it. `kind` is one of KINDS, by default read off `source`. `interval`
+    holds the ends of what the seeds gave. A row of a ledger also has the `number` of its
+    statement, its `setting`, how many `seeds`, the wrong worlds in which it must fail
+    (`fails_if`), and the smallest of each in which it was seen to fail (`catches`; None
+    before `make falsify`). A claim about data that may be too few has a `verdict` of
+    VERDICTS; `p` is the level at which its interval would just decide.
     """
 
     id: str
@@ -113,7 +110,7 @@ def close(
 
 
 def _claim(sign, id, statement, source, measured, *ends, why="", **more) -> Claim:
-    """The claim that a bound, its `sign` and its `ends`, sets to what was measured."""
+
     measured, expected = float(measured), float(ends[0])
     smaller, larger = {
         "≤": (measured, expected),
@@ -132,7 +129,7 @@ def _claim(sign, id, statement, source, measured, *ends, why="", **more) -> Clai
 
 
 def judged(id, statement, source, estimate, bound, verdict, seeds, p=None) -> Claim:
-    """A claim with a `verdict` of VERDICTS, else ValueError; `estimate`: (measured, low, high)."""
+    """A claim with a `verdict` of VERDICTS, else ValueError; `estimate`: (it, low, high)."""
     if verdict not in VERDICTS:
         raise ValueError(f"verdict must be one of {', '.join(VERDICTS)}, got {verdict!r}")
     measured, low, high = map(float, estimate)
@@ -147,7 +144,7 @@ def remarked(claim: Claim, why: str) -> Claim:
 
 
 def furthest(values: np.ndarray, expected: float = 0.0) -> float:
-    """The value, of any shape, that is furthest from `expected`; NaN where there is none."""
+    """The one of `values` that is furthest from `expected`; NaN where there is none."""
     values = np.ravel(values)
     return float(values[np.abs(values - expected).argmax()]) if values.size else math.nan
 
@@ -155,8 +152,8 @@ def furthest(values: np.ndarray, expected: float = 0.0) -> float:
 def bounded(
     id: str, statement: str, source: str, bound: str, values: Any, expected=None, **more
 ) -> Claim:
-    """The claim that the worst of `values` meets `bound`: "≤ 1", "≥ 0.5" or "1 ± 0.05",
-    with `expected` in place of its first number."""
+    """The claim that the worst of `values` meets `bound`: "≤ 1", "≥ 0.5" or "1 ± 0.05", with
+    `expected` in place of its first number."""
     (sign,) = set(bound) & set("≤≥±")
     ends = [float(end) for end in bound.split(sign) if end]
     if expected is not None:
@@ -166,7 +163,7 @@ def bounded(
 
 
 def interval(values: np.ndarray) -> tuple[float, float]:
-    """Mean of `values`, one a seed, less and plus two standard errors; NaN ends for one seed."""
+    """Mean of `values`, one a seed, ± two standard errors; NaN ends for one seed."""
     values = np.asarray(values, float).ravel()
     error = values.std(ddof=1) / math.sqrt(values.size) if values.size > 1 else math.nan
     return float(values.mean() - 2 * error), float(values.mean() + 2 * error)
@@ -184,17 +181,7 @@ def _times_over(smaller: float, larger: float) -> float:
 # Claims in words.
 
 
-def number(value: float) -> str:
-    """`value` with four significant digits."""
-    return f"{value:.4g}"
-
-
-def _failing(measured: float, bound: str) -> str:
-    """A measured value that fails its bound, with as many digits as show it."""
-    if math.isnan(measured):
-        return "not a number"
-    texts = (f"{measured:.{digits}g}" for digits in DIGITS[1:])
-    return next((text for text in texts if _breaks(text, bound)), repr(measured))
+number = "{:.4g}".format  # with four significant digits
 
 
 def _breaks(measured: float | str, bound: str) -> bool:
@@ -212,8 +199,11 @@ def _breaks(measured: float | str, bound: str) -> bool:
 
 def shown(claim: Claim) -> str:
     """The measured value and its interval in brackets; `legend` says what the two are."""
-    plain = claim.holds or claim.verdict
-    text = number(claim.measured) if plain else _failing(claim.measured, claim.bound)
+    measured, text = claim.measured, number(claim.measured)
+    if not (claim.holds or claim.verdict):  # with as many digits as show that it fails
+        texts = (f"{measured:.{digits}g}" for digits in DIGITS[1:])
+        text = next((each for each in texts if _breaks(each, claim.bound)), repr(measured))
+        text = "not a number" if math.isnan(measured) else text
     if claim.interval is None:
         return text
     few = "" if (claim.seeds or FEWEST_SEEDS) >= FEWEST_SEEDS else f", {claim.seeds} seeds only"
@@ -222,13 +212,13 @@ def shown(claim: Claim) -> str:
 
 
 def legend(claims: Iterable[Claim]) -> str:
-    """The meaning of the number and the brackets of `shown`, for those that `claims` have."""
+    """The meaning of the number and the brackets that `shown` has for `claims`."""
     kinds = {bool(claim.verdict) for claim in claims if claim.interval is not None}
     return "; ".join(MEANINGS[kind] for kind in sorted(kinds))
 
 
 def held(claims: Iterable[Mapping]) -> str:
-    """How many claims of a record hold, in words, those that the data leave open apart."""
+    """How many claims of a record hold, in words, the undecided apart."""
     claims = list(claims)
     undecided = sum(claim.get("verdict") == UNDECIDED for claim in claims)
     text = f"{sum(claim['holds'] is True for claim in claims)} of {len(claims)}"
@@ -243,8 +233,7 @@ def html_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 class Table(tuple):
-    """Claims in a notebook: one sentence, then what fails or was judged, the others
-    folded; as plain text the sentence and what fails, with its reason."""
+    """Claims in a notebook: one sentence, then what fails or was judged, others folded."""
 
     def __repr__(self) -> str:
         rows = [_row(claim) for claim in self if not claim.holds]

@@ -1,7 +1,5 @@
-"""Stored notebooks: one kernel, no widgets, and a first code cell that installs the project.
-
-The cell acts where only the .ipynb is at hand, as on Colab; a .py comes with the project.
-"""
+"""Stored notebooks: one kernel, no widgets, and a first code cell that installs the project
+where only the .ipynb is at hand, as on Colab."""
 
 from pathlib import Path
 
@@ -31,7 +29,7 @@ if importlib.util.find_spec("lib") is None:
 
 
 def without_widgets(outputs: list) -> list:
-    """Outputs as they can be kept: a line for a widget, which needs its kernel; no tqdm bar."""
+    """Outputs as they can be kept: a line in place of a widget; no tqdm bar."""
     texts = {"text/markdown": f"*{NO_WIDGET}*", "text/plain": NO_WIDGET}
     line = nbformat.v4.new_output("display_data", texts)
     is_bar = lambda data: WIDGET in data and data.get("text/plain", "").endswith("it/s]")
@@ -40,7 +38,6 @@ def without_widgets(outputs: list) -> list:
 
 
 def _installs(cell) -> bool:
-    """Whether `cell` is the installing cell, with its tag or without it."""
     return TAG in cell.metadata.get("tags", []) or cell.source.startswith(CELL.partition("\n")[0])
 
 
@@ -57,7 +54,7 @@ def _installing(cells: list) -> list:
 
 
 def store(executed: Path, target: Path) -> None:
-    """Write the executed notebook without what its run alone needed, with the installing cell."""
+    """Write the executed notebook without what its run needed, with the installing cell."""
     notebook = nbformat.read(executed, as_version=4)
     notebook.metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
     for cell in notebook.cells:

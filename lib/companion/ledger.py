@@ -21,7 +21,7 @@ ROUNDING = 1e-9  # a measured value below it is rounding
 # By a claim's verdict, which studies of real data have.
 NO_REMARK = {
     "": " Cause not found.",
-    "undecided": " Undecided: an interval that the protocol asks for does not tell the two apart.",
+    "undecided": " Undecided: the data do not give what the protocol asks for.",
     "not reproduced": " Not reproduced by the protocol of the studies; cause not found.",
 }
 
@@ -34,21 +34,16 @@ def rows(
     fails_if: tuple[str, ...],
     remark: str = "",
 ) -> list[Claim]:
-    """The claims as rows of a statement, in a setting that joins their ids, over some seeds.
-
-    fails_if: families of wrong worlds (`papers.wrong_worlds`) in which the claims must fail.
-    remark: why they fail, or no small world shows it; by default each claim's own.
-    """
+    """The claims as rows of a statement, in a setting that joins their ids, over some seeds;
+    fails_if: families of `papers.wrong_worlds` in which they must fail; remark: why they
+    fail, or no small world shows it, by default each claim's own."""
     about = dict(number=statement, setting=setting, seeds=seeds, fails_if=fails_if)
-    return [
-        replace(claim, id=f"{claim.id} ({setting})", remark=remark or claim.remark, **about)
-        for claim in claims
-    ]
+    named = [replace(claim, id=f"{claim.id} ({setting})", **about) for claim in claims]
+    return [replace(claim, remark=remark or claim.remark) for claim in named]
 
 
 def in_order(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> list[Claim]:
-    """The rows in the order of the paper's statements; ValueError for a row or a gap
-    they lack, and for a row with neither wrong world nor remark."""
+    """The rows in the paper's order; ValueError for a gap, or a row that names no wrong world."""
     ledger, order = list(ledger), list(paper)
     if mute := [row.id for row in ledger if not row.fails_if and not row.remark]:
         raise ValueError(f"{mute}: name the wrong worlds each must fail in, or why")
@@ -67,9 +62,8 @@ def power_path(slug: str) -> Path:
 
 
 def with_power(ledger: Iterable[Claim], slug: str) -> list[Claim]:
-    """The rows with what they catch, as `make falsify` measured it at small size, None
-    where it did not or a row fails already in the true world of that size. ValueError
-    for a row that holds, catches no small world, and does not say why in its remark."""
+    """The rows with what they catch, as `make falsify` measured it at small size, else None.
+    ValueError for a row that holds, catches no small world, and does not say why in its remark."""
     ledger, path = list(ledger), power_path(slug)
     power = read_object(path) if path.exists() else {}
     caught = {id: tuple(row["catches"]) for id, row in power.items() if row["holds"]}
@@ -153,11 +147,8 @@ class LedgerTable(tuple):
 
 
 def totals(ledger: Iterable[Claim], loose: Mapping[str, float] | None = None) -> dict[str, Number]:
-    """The numbers of a ledger's record: how many rows, how many hold, what each measured.
-
-    A measured value may move by `DRIFT` of itself, or by `ROUNDING`; rows whose id
-    begins as a key of `loose` by that much, since they magnify rounding.
-    """
+    """The numbers of a ledger's record: how many rows, how many hold, what each measured, within
+    `DRIFT` of itself, `ROUNDING`, or what `loose` has for the start of its id."""
     ledger = list(ledger)
     holds = sum(row.holds for row in ledger)
     numbers = {"claims": Number(len(ledger), 0), "claims_that_hold": Number(holds, 0)}
@@ -194,8 +185,8 @@ def caption(paper: str, ledger: Sequence[Claim]) -> str:
     """What the squares of `draw` say, and over how many draws."""
     seeds = [row.seeds for row in ledger if row.seeds]
     return (
-        f"Paper {paper}: filled, all rows hold; hatched, one or more fail; empty, not checked;"
-        f" our settings; synthetic, {min(seeds)} to {max(seeds):,} draws a row, float64"
+        f"Paper {paper}: filled, all rows hold; hatched, one or more fail; empty, not checked; our"
+        f" settings; synthetic, float64; {min(seeds)} to {max(seeds):,} draws where counted"
     )
 
 

@@ -1,7 +1,4 @@
-"""Style and the few figure pieces that notebooks share; no results are computed here.
-
-How a rule, norm, exponent or verdict looks stands in looks.toml. Widths are inches.
-"""
+"""Style and the few figure pieces that notebooks share; looks.toml says how a rule looks."""
 
 import re
 import textwrap
@@ -56,8 +53,7 @@ LEVEL = {"color": GREY, "linestyle": ":", "linewidth": 0.9}  # zero, one, a thre
 
 
 def look(name: str) -> Look:
-    """The look of a rule, norm, exponent, verdict or role; a name without one gets the
-    next spare look, keeps it, and says so."""
+    """The look of a rule, norm, verdict or role; a name without one gets a spare look."""
     if name not in LOOKS | GIVEN:
         free = [each for each in SPARE if each not in GIVEN.values()]
         GIVEN[name] = (free or SPARE)[0]
@@ -77,8 +73,7 @@ def set_style() -> None:
 
 
 def panels(rows: int, columns: int, height: float = 2.2) -> tuple[Figure, np.ndarray]:
-    """A figure of `rows` x `columns` axes, page wide, each row `height` inches, and the
-    axes flat. Sets the project's style where nobody has."""
+    """A figure of `rows` x `columns` axes, page wide, each row `height` inches; the axes flat."""
     if not mpl.rcParams["figure.constrained_layout.use"]:
         set_style()
     # Figure() rather than pyplot: it is shown where the notebook says so, and not kept alive.
@@ -89,11 +84,9 @@ def panels(rows: int, columns: int, height: float = 2.2) -> tuple[Figure, np.nda
 def band(
     ax, x, runs, label: str, like: str | Look = "", share: float | None = None, **line
 ) -> None:
-    """Draw the median over `runs` (runs, points) at `x` in the look of `like`, else of `label`.
-
-    Up to `FEW` runs are thin lines beside it; more are a band that holds all of them,
-    from `MANY` on the middle 90 %, or the `share` asked for.
-    """
+    """Draw the median over `runs` (runs, points) at `x`, in the look of `like` or `label`. Up to
+    `FEW` runs are thin lines beside it; more are a band that holds all of them, from `MANY` on
+    the middle 90 %, or the `share` asked for."""
     runs = np.atleast_2d(runs)
     style = (like if isinstance(like, Look) else look(like or label)).line
     (drawn,) = ax.plot(x, np.median(runs, axis=0), label=label, **style | line)
@@ -129,10 +122,11 @@ def legend(figure: Figure, ax) -> Figure:
 
 
 def caption(figure: Figure, text: str) -> Figure:
-    """The figure with `text` below it: setting, data, scale; what its bands hold is added."""
+    """The figure with `text` below it, and what its bands hold."""
     spreads = vars(figure).get("spreads", {})
     if spreads and not re.search("bands?:|thin", text):
-        text += f"; lines: medians, {' or '.join(spreads).replace(' or bands:', ' or')}"
+        words = re.sub("(bands: .*) or bands:", r"\1 or", " or ".join(spreads))
+        text += f"; lines: medians, {words}"
     even = len(text) // (len(text) // 148 + 1) + 8  # letters a line: no last word stands alone
     figure.supxlabel(textwrap.fill(text, even), fontsize="x-small", color=GREY)
     return figure

@@ -1,8 +1,7 @@
-"""Save a figure with its numbers and provenance: <figures>/<scale>/<slug>.png, .svg and .json.
+"""Save a figure with its numbers and provenance: <figures>/<scale>/<slug>.png, .svg, .json.
 
-A record that is there stays, and its picture with it, as long as a run reproduces it. A
-run whose page or parameters nobody committed saves below runs/custom/.
-"""
+What is there stays as long as a run reproduces it. A run whose page or parameters nobody
+committed saves below runs/custom/."""
 
 import ast
 import io
@@ -19,9 +18,12 @@ from numbers import Integral
 from pathlib import Path
 
 import matplotlib as mpl
+import numpy as np
+from PIL import Image
+from scipy import ndimage
 
 from lib import files, provenance
-from lib.companion import pictures, plots
+from lib.companion import plots
 from lib.companion.claims import Claim
 
 SCALES = ("demo", "desk")
@@ -39,8 +41,8 @@ SOURCES = {  # of data and weights, and how a reader would say it
 
 
 def notebooks(names: Iterable[str] = ()) -> list[str]:
-    """The notebooks that `names` (stems, unique beginnings, old names) stand for, all
-    for none; ValueError for a name that is not one notebook's."""
+    """The notebooks that `names` (stems, unique beginnings, old names) stand for, all for none;
+    ValueError for a name that is not one notebook's."""
     place = files.folder("notebooks")
     known = sorted(path.stem for path in place.glob("[0-9]*.py"))
     once = files.read_table(place / "renamed.toml")  # old name: the notebooks of its subject now
@@ -58,8 +60,8 @@ def notebooks(names: Iterable[str] = ()) -> list[str]:
 
 
 def planned(notebook: str, scale: str, settings: Mapping) -> tuple[str, dict, dict, dict] | None:
-    """A run to come: the page's text, what `scale` and `settings` change, all values, `_edited`.
-    None where the scale is not offered. ValueError for a setting of another name or kind."""
+    """A run to come: the page's text, what `scale` and `settings` change, all values,
+    `_edited`. None where the scale is not offered. ValueError for another setting."""
     if (of_scale := _of_scale(notebook, scale)) is None:
         return None
     page, overrides = _page(notebook), {**of_scale, **settings}
@@ -82,7 +84,7 @@ def _check_kinds(overrides: Mapping, usual: Mapping) -> None:
 
 
 def _page(notebook: str) -> str:
-    """The .py of a notebook; FileNotFoundError where there is none."""
+
     path = files.folder("notebooks") / f"{notebook}.py"
     if not path.is_file():
         raise FileNotFoundError(f"there is no {path}; name the folder of pages by NOTEBOOKS_DIR")
@@ -90,8 +92,7 @@ def _page(notebook: str) -> str:
 
 
 def _literals(page: str) -> dict:
-    """The parameters of a percent notebook: what its one cell tagged "parameters" assigns.
-    ValueError where there is not one such cell, or it needs more than literals."""
+    """What the one cell tagged "parameters" assigns; ValueError unless it needs literals alone."""
     cell, _ = _parted(page)
     values: dict = {"__builtins__": {}}
     try:
@@ -122,11 +123,8 @@ def _of_scale(notebook: str, scale: str) -> dict | None:
 
 
 def _edited(notebook: str, page: str, values: Mapping) -> dict:
-    """What nobody committed of a run of the text `page` with these parameter `values`.
-
-    Values that the committed page does not have at their scale (all, where it is not offered),
-    and "code" where its code is another. A page that git does not have counts as committed.
-    """
+    """What nobody committed of a run of the text `page`: parameter `values` that the committed
+    page has not at their scale, and "code" where its code is another."""
     path, committed = files.folder("notebooks") / f"{notebook}.py", None
     if path.is_relative_to(files.ROOT):
         committed = provenance.git("show", f"HEAD:./{path.relative_to(files.ROOT).as_posix()}")
@@ -153,8 +151,8 @@ def custom_folder(notebook: str, changes: Mapping) -> Path:
 
 @dataclass(frozen=True)
 class Number:
-    """A quoted number, or None for a quantity without a value, such as the loss of a
-    diverged run; a rerun reproduces it when |new - value| ≤ tolerance, in its units."""
+    """A quoted number, None for a quantity without a value, such as the loss of a diverged
+    run; a rerun reproduces it when |new - value| ≤ tolerance, in its units."""
 
     value: float | None
     tolerance: float
@@ -197,7 +195,7 @@ def _check(slug: str, numbers: Mapping[str, Number], data: Iterable[Mapping]) ->
 
 
 def start(notebook: str, paper: str, variables: Mapping, counted: str | None = "seeds") -> "Run":
-    """The run of `notebook` that begins now, right after its parameters cell; sets the style."""
+    """The run of `notebook` that begins now, after its parameters cell; sets the style."""
     plots.set_style()
     return Run(notebook, paper, variables, counted)
 
@@ -205,11 +203,11 @@ def start(notebook: str, paper: str, variables: Mapping, counted: str | None = "
 class Run:
     """One run of a notebook; its clock starts with it.
 
-    `notebook` is the stem of the .py, `paper` "A", "B" or "C", `variables` the
-    notebook's `globals()`, of which a save takes what the parameters cell assigns,
-    among them `scale` and `counted`, the number k of its seeds 0 ... k - 1, if any.
-    ValueError for a name that is not there, a number of seeds that is not one and an
-    unknown scale, FileNotFoundError where there is no such notebook.
+    `notebook` is the stem of the .py, `paper` "A", "B" or "C", `variables` the notebook's
+    `globals()`, of which a save takes what the parameters cell assigns, among them `scale`
+    and `counted`, the number k of its seeds 0 ... k - 1, if any. ValueError for a name that
+    is not there, a number of seeds that is not one and an unknown scale, FileNotFoundError
+    where there is no such notebook.
     """
 
     def __init__(
@@ -239,10 +237,10 @@ class Run:
     ) -> Path:
         """`save` with what notebooks/records.toml says of the figure `slug` of this page.
 
-        That is its number in the paper, its data (a row is synthetic with all seeds, and
-        `rows` a parameter, unless it says otherwise; `data` takes their place), and `within`:
-        the tolerance of each of `numbers`, or its share of the value as "2 %"; of names with
-        * and ? the first that fits. ValueError where the file lacks the figure or a tolerance.
+        That is its number in the paper, its data (by default synthetic with all seeds, and
+        `rows` a parameter; `data` takes their place), and `within`: the tolerance of each
+        of `numbers`, or its share of the value as "2 %"; of names with * and ? the first
+        that fits. ValueError where the file lacks the figure or a tolerance.
         """
         facts = files.read_table(files.folder("notebooks") / "records.toml")
         facts = facts.get(self.notebook, {}).get(slug)
@@ -274,10 +272,10 @@ class Run:
     ) -> Path:
         """Write picture and record, all or nothing; return the path of the record.
 
-        What this run reproduces stays as it is; how it went is then in runs/latest/<scale>/.
-        `number` is the figure's number in the paper ("Figure 2"); `statements` are those that
-        the claims of a ledger name; `setting` has what this figure was made with where the
-        parameters say otherwise, "seeds" as their list or number. Raises ValueError for a bad
+        What this run reproduces stays as it is; how it went is in runs/latest/<scale>/.
+        `number` is the figure's in the paper ("Figure 2"); `statements` are those that the
+        claims of a ledger name; `setting` what this figure was made with where the
+        parameters say otherwise, "seeds" as their list or number. ValueError for a bad
         slug, a number that is not finite, a data row without name or source.
         """
         numbers, setting = dict(numbers or {}), dict(setting or {})
@@ -367,7 +365,7 @@ def read(path: Path) -> dict:
 
 
 def compare(new: Mapping, old: Mapping) -> list[str]:
-    """The numbers of `old` that `new` misses by more than their tolerance in `old`, in words."""
+    """The numbers of `old` that `new` misses by more than their tolerance, in words."""
     differences = []
     for name, row in old["numbers"].items():
         value, expected = new["numbers"].get(name, {}).get("value"), row["value"]
@@ -384,23 +382,23 @@ _FIXED = "schema paper figure caption words notebook scale parameters setting se
 
 
 def reproduces(new: Mapping, picture: bytes, place: Path) -> bool:
-    """Whether a run reproduces the figure of the record at `place`.
-
-    `new` is the record that the run gave, `picture` its PNG. Numbers must agree within
-    tolerance, claims, parameters, data, statements, words be those of before, no file
-    be missing and the pictures show the same, but for a smoke run, whose network is
-    another on each processor.
-    """
+    """Whether a run, its record `new` and PNG `picture`, reproduces the record at `place`: numbers
+    within tolerance, `_FIXED` and claims as before, no file missing and the same picture, but
+    for a smoke run, whose network is another on each processor."""
     if not all(place.with_suffix(end).is_file() for end in ENDS):
         return False
     old = read(place)
     smoke = any(row["source"] == "demo" for row in new["data"])
+    within = [{k: row["tolerance"] for k, row in each["numbers"].items()} for each in (new, old)]
+    # Nearly, since one that is a share of its number moves a little with it.
+    like = lambda name: math.isclose(*(each[name] for each in within), rel_tol=0.1)
     return (
         all(new.get(key) == old.get(key) for key in _FIXED.split())
-        and _same_tolerances(new["numbers"], old["numbers"])
+        and within[0].keys() == within[1].keys()
+        and all(map(like, within[0]))
         and list(map(_asked, new["claims"])) == list(map(_asked, old["claims"]))
         and not compare(new, old)
-        and (smoke or pictures.same(picture, place.with_suffix(".png").read_bytes()))
+        and (smoke or _same_picture(picture, place.with_suffix(".png").read_bytes()))
     )
 
 
@@ -413,13 +411,64 @@ def _words(figure) -> list[str]:
     return [re.sub(r"\d+\.\d\d+", "#", text) for text in words if text]
 
 
-def _same_tolerances(new: Mapping, old: Mapping) -> bool:
-    # Nearly, since one that is a share of its number moves a little with it.
-    pairs = [(new[name]["tolerance"], old[name]["tolerance"]) for name in new.keys() & old.keys()]
-    return new.keys() == old.keys() and all(math.isclose(*pair, rel_tol=0.1) for pair in pairs)
-
-
 def _asked(claim: Mapping) -> tuple:
     words = tuple(claim[key] for key in ("id", "statement", "source", "bound", "holds"))
     remark = re.sub(r"[\d.]+", "#", claim.get("remark", ""))  # its numbers may move a little
     return *words, claim.get("kind"), claim.get("catches"), remark
+
+
+# Whether two drawings of a figure show the same, from the pictures themselves.
+
+BLOCK = 3  # pixels: places are compared in blocks of this side
+NEAR = 4  # blocks that a mark may move, under a hundredth of a page's width
+FAINT = 0.25  # ink of a block that counts as much as all differences below it
+MISSING = 0.3  # of a block's ink: so much may lack its like nearby
+TILE = 240  # pixels: colours are measured in tiles of about this side
+LEVELS = 4  # of red, green and blue each, between which colours are told apart
+SHARE, SPECKS = 0.1, 0.0012  # of a colour's amount, of a tile: so much may change
+
+
+def _same_picture(picture: bytes, other: bytes) -> bool:
+    """Whether two PNGs show the same figure in the same style, up to what rounding on another
+    processor moves: a line, by a pixel or two. So the amount of each colour, tile by tile,
+    must be nearly the same, and every mark must have its like close by."""
+    before, now = _ink(picture), _ink(other)
+    if before.shape != now.shape:
+        return False
+    old, new = _amounts(before), _amounts(now)
+    like = (abs(old - new) <= SHARE * np.maximum(old, new) + SPECKS).all()
+    return bool(like) and _has_its_like(before, now) and _has_its_like(now, before)
+
+
+def _ink(png: bytes) -> np.ndarray:
+    """What a picture has beside white, (height, width, 3), in [0, 1]."""
+    with Image.open(io.BytesIO(png)) as picture:
+        return 1 - np.asarray(picture.convert("RGB"), np.float32) / 255
+
+
+def _amounts(ink: np.ndarray) -> np.ndarray:
+    """How much there is of each colour, the direction of its ink, in each tile."""
+    height, width = ink.shape[:2]
+    rows, columns = (max(1, round(side / TILE)) for side in (height, width))
+    row, column = (np.arange(n) * k // n for n, k in ((height, rows), (width, columns)))
+    tile, weight = np.add.outer(row * columns, column), ink.max(-1)
+    drawn = weight > 0
+    tile, weight = tile[drawn], weight[drawn]
+    place = ink[drawn] / weight[:, None] * (LEVELS - 1)  # (pixels, 3)
+    low = np.minimum(place.astype(int), LEVELS - 2)
+    amounts = np.zeros(rows * columns * LEVELS**3)
+    for corner in np.ndindex(2, 2, 2):
+        near = np.where(corner, place - low, 1 - place + low).prod(-1)
+        colour = (low + corner) @ (LEVELS**2, LEVELS, 1)
+        amounts += np.bincount(tile * LEVELS**3 + colour, weight * near, amounts.size)
+    return amounts.reshape(rows * columns, -1) * rows * columns / (height * width)
+
+
+def _has_its_like(ink: np.ndarray, other: np.ndarray) -> bool:
+    """Whether what is drawn in `ink` is drawn in `other`, within NEAR blocks of its place."""
+    rows, columns = (side // BLOCK for side in ink.shape[:2])
+    trimmed = (each[: rows * BLOCK, : columns * BLOCK] for each in (ink, other))
+    means = (each.reshape(rows, BLOCK, columns, BLOCK, 3).mean((1, 3)) for each in trimmed)
+    blocks, nearby = (ndimage.uniform_filter(each, (3, 3, 1)) for each in means)
+    nearby = ndimage.maximum_filter(nearby, (2 * NEAR + 1, 2 * NEAR + 1, 1))
+    return bool((blocks - nearby <= MISSING * (blocks + FAINT)).all())

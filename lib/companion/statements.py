@@ -8,10 +8,8 @@ from IPython.display import Markdown
 
 @dataclass(frozen=True)
 class Statement:
-    """A numbered statement: its topic, what it says (LaTeX between dollars, hypotheses included).
-
-    `why` tells why no computation can check it; empty where rows do.
-    """
+    """A numbered statement: its topic, what it says (LaTeX between dollars), and `why` no
+    computation can check it; empty where rows do."""
 
     topic: str
     says: str
@@ -19,8 +17,8 @@ class Statement:
 
 
 def quoted(paper: str, statements: Mapping[str, Statement], *names: str) -> Markdown:
-    """The statements of these names as a notebook shows them, word for word as the ledger has
-    them; ValueError for a name that is no statement of the paper, or one without a text."""
+    """The statements of these names as a notebook shows them; ValueError for a name that is no
+    statement of the paper, or one without a text."""
     quotes = []
     for name in names:
         if not (name in statements and (says := statements[name].says)):

@@ -28,7 +28,6 @@ class ImageSet(Shapes):
         return len(self.labels)
 
     def __getitem__(self, rows: slice) -> "ImageSet":
-        """The images of a slice of the rows."""
         return replace(self, images=self.images[rows], labels=self.labels[rows])
 
     def standardise(self) -> Callable:
@@ -48,10 +47,7 @@ class ImageSet(Shapes):
 
 def load(name: str, split: str, *, demo: bool = False, rows: int | None = None) -> ImageSet:
     """The split "train" or "test" of "mnist" or "cifar10"; no more than its first `rows`.
-
-    With `demo` the hub is left alone: without a local copy the stand-in is used.
-    ValueError for an image that cannot be used, and what `places` raises.
-    """
+    ValueError for an image that cannot be used, and what `places` raises."""
     import torch
 
     source = places.known(name, "image")
@@ -74,7 +70,7 @@ def _pixels(shape: tuple[int, int, int], file: object, column: str, table) -> li
 
 
 def _decode(shape: tuple[int, int, int], place: str, encoded: bytes | None) -> np.ndarray:
-    """One image as uint8 (C, H, W)."""
+
     from PIL import Image
 
     channels, height, width = shape

@@ -1,8 +1,5 @@
-"""Where real data sets are found, in a fixed order, and always with the place's name.
-
-The order is `$DATA_DIR/<name>`, `data/<name>`, the hub at a pinned revision; for a demo, which
-leaves the hub alone, a small stand-in. A place that is named but broken is an error.
-"""
+"""Where real data sets are found: in `$DATA_DIR/<name>`, `data/<name>`, on the hub at a pinned
+revision; for a demo, which leaves the hub alone, a small stand-in."""
 
 import hashlib
 import os
@@ -24,8 +21,8 @@ PROBE_SECONDS = 3.0  # longest wait for the hub's first answer
 
 @dataclass(frozen=True)
 class _Source:
-    """A set of images or texts, as sources.toml has it: `columns` is the image, a text, or premise
-    and hypothesis; `label` a class, or a score in [0, 1] that is one from `threshold` on."""
+    """A set of images or texts, as sources.toml has it: `columns` is the image, a text, or
+    premise and hypothesis; `label` a class, or a score that is one from `threshold` on."""
 
     name: str
     kind: str
@@ -74,11 +71,8 @@ class _Source:
     def read(
         self, split: str, demo: bool, column: Callable, rows: int | None = None
     ) -> tuple[list[list], np.ndarray]:
-        """Columns and labels int64 (N,) of the first `rows`.
-
-        `column(file, name, table)` gives the checked values of a column of a file's table.
-        FileNotFoundError for a set that is nowhere, ValueError for a file or row of no use.
-        """
+        """Columns, as `column(file, name, table)` checks them, and labels int64 (N,).
+        FileNotFoundError for a set that is nowhere, ValueError for a file or row of no use."""
         where, folder = self.place(demo)
         if where == "demo":
             stood, labels = STAND_INS[self.demo["name"]](split)
@@ -141,9 +135,8 @@ def known(name: str, kind: str = "") -> _Source:
 def identity(name: str, *, demo: bool = False) -> dict:
     """{name, source, revision, rows} of what would be loaded, the rows of all splits together.
 
-    `source` is data_dir, data, hub or demo; `revision` the first 16 hex digits of the SHA-256
-    of local files or of a stand-in's rows, or the hub's. A stand-in says what it stands for.
-    """
+    `source` is data_dir, data, hub or demo; `revision` 16 hex digits of the SHA-256 of local
+    files or of a stand-in's rows, or the hub's."""
     source = known(name)
     where, folder = source.place(demo)
     about = {"name": name, "source": where, "revision": source.revision, "rows": source.rows}
@@ -183,8 +176,7 @@ def sha256(path: Path) -> str:
 
 @lru_cache
 def reachable() -> bool:
-    """Whether the hub answers within `PROBE_SECONDS`, for whose own client it takes minutes to find
-    that nobody does; asked once a process, and not under HF_HUB_OFFLINE=1."""
+    """Whether the hub answers within `PROBE_SECONDS`; not asked under HF_HUB_OFFLINE=1."""
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}:
         return False
     endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"

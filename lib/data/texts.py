@@ -12,8 +12,7 @@ from lib.representation import Shapes
 
 @dataclass(frozen=True, repr=False)
 class TextSet(Shapes):
-    """One split of a text set: `texts` (N) strings, `labels` int64 (N,) in 0 ...
-    classes - 1, and `pairs` (N), the second sentence of each row, or None."""
+    """One split: `texts` (N), `labels` int64 (N,) below `classes`, `pairs` (N) second sentences."""
 
     texts: list[str]
     labels: np.ndarray
@@ -36,8 +35,8 @@ class TextSet(Shapes):
         return self.take(seeds.stream(seed, "subset").permutation(len(self))[:rows])
 
     def balanced(self, rows: int, characters: int) -> "TextSet":
-        """At most `rows` random rows, equally many a class, of at most `characters`,
-        both sentences of a pair together; ValueError where a class gets none."""
+        """At most `rows` random rows, equally many a class, of at most `characters`; ValueError
+        where a class gets none."""
         order = seeds.stream(0, "subset").permutation(len(self))
         seconds = self.pairs or [""] * len(self)
         lengths = np.array([len(a) + len(b) for a, b in zip(self.texts, seconds)])

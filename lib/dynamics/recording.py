@@ -43,11 +43,10 @@ def checked_start(start: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def end_where_not_finite(status, ended, times, finite, logs, derived=()) -> None:
-    """End each run at its first record that is not finite, as diverged, and make the rest NaN.
+    """End each run at its first record that is not finite, as diverged; the rest becomes NaN.
 
     In place: status, ended (runs,); finite, logs and derived are arrays (runs, k, ...)
-    of records at `times` (k,). A log may be -inf; what is derived is not asked.
-    """
+    of records at `times` (k,). A log may be -inf; what is derived is not asked."""
     written = times <= ended[:, None]
     bad = np.zeros_like(written)
     for values in finite:

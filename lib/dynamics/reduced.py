@@ -1,4 +1,4 @@
-"""The training loop behind `lib.dynamics`, compiled or in numpy: Gram matrices in, records out."""
+"""The training loop, compiled or in numpy: Gram matrices in, records out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ from lib.dynamics.rules import NGD, GradientRule
 class Reduced:
     """A problem as the training loop sees it, the opt token first.
 
-    delta (runs, n, T-1, r) opt token minus others; z (runs, n, q); K (runs, n(T-1), n(T-1)) the
-    Gram matrix of delta z^T; margins (runs, n, T-1), scores (runs, n, T) at the start; for a head
-    that is trained signed (runs, n, T, r) y_i x_{i,t} and G (runs, nT, nT), its Gram matrix.
+    delta (runs, n, T-1, r) opt token minus others; z (runs, n, q); K (runs, n(T-1), n(T-1))
+    the Gram matrix of delta z^T; margins (runs, n, T-1), scores (runs, n, T) at the start;
+    of a trained head signed (runs, n, T, r) y_i x_{i,t}, its Gram matrix G (runs, nT, nT).
     """
 
     delta: np.ndarray
@@ -37,7 +37,7 @@ class Reduced:
 
 
 def reduce(tokens: TokenSet, W_0: np.ndarray, head: str, loss: str) -> Reduced:
-    """The Reduced form of a token set in minimal coordinates, training from W_0 (runs, r, q)."""
+    """The Reduced form of a token set in minimal coordinates, from W_0 (runs, r, q)."""
     runs, n, T, r = tokens.shape
     delta = coordinates.differences(tokens, tokens.opt)
     signed = coordinates.signed_opt_first(tokens)
@@ -59,11 +59,8 @@ def reduce(tokens: TokenSet, W_0: np.ndarray, head: str, loss: str) -> Reduced:
 
 
 def _tied(K: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """K (runs, n T, n T) with the same rows and columns for equal vectors, to the bit.
-
-    first (runs, n, T) is that of `first_equal`. A product of matrices rounds them apart, and
-    scores that are equal no more count as two, however small the softmax weights between them are.
-    """
+    """K (runs, n T, n T) with the same rows and columns for equal vectors, to the bit, where a
+    product rounds them apart; first (runs, n, T) is that of `first_equal`."""
     runs, n, T = first.shape
     if (first == np.arange(T)).all():  # no copies of what is large
         return K
@@ -73,7 +70,7 @@ def _tied(K: np.ndarray, first: np.ndarray) -> np.ndarray:
 
 
 def _empty(runs, n, T, k, head_fixed):
-    """Records to be filled; those of a head that is fixed have room for none."""
+
     pairs, every = (k, n, T - 1), (0 if head_fixed else k, n, T)
     return recording.unwritten(
         COMPLETED, runs, margins=pairs, scores=every, alpha=pairs, b=every, logs=(k, 5)
@@ -83,11 +80,8 @@ def _empty(runs, n, T, k, head_fixed):
 def run_compiled(
     problem: Reduced, rules: Sequence[GradientRule], times: np.ndarray
 ) -> list[SimpleNamespace]:
-    """Train every run with every rule by the compiled kernel, in parallel over all of them.
-
-    Raw records of each rule: status, ended (runs,), beside those of `kernel.Records`,
-    where scores and b of a fixed head are views of one record that repeats.
-    """
+    """Raw records of each rule, status, ended (runs,) beside those of `kernel.Records`, by the
+    compiled kernel, on all cores."""
     runs, n, T = problem.scores.shape
     every = len(rules), 1, 1
     numbers = np.array([rule.numbers() for rule in rules])

@@ -1,8 +1,5 @@
-"""Update rules W_{t+1} = W_t - m_t, m_t = beta m_{t-1} + eta_t grad L(W_t), and their eta_t.
-
-The step size is returned as a logarithm, since eta_t and the gradient leave the range
-of floating point numbers long before their product does.
-"""
+"""Update rules W_{t+1} = W_t - m_t, m_t = beta m_{t-1} + eta_t grad L(W_t), by log eta_t:
+eta_t and the gradient leave the range of floats long before their product does."""
 
 import math
 from collections.abc import Callable
@@ -70,9 +67,8 @@ def ngd(
     decay: float = 0.0,
     joint: bool = False,
 ) -> GradientRule:
-    """Normalised gradient descent: eta_t = min(eta (t+1)^-p / ||grad L||, eta_max), of
-    `step_size` eta, `decay` p and `max_step` eta_max. Source: paper A, Eqs. 2, 4 and
-    13; with `momentum` "NGD-mom", our form of it."""
+    """Normalised gradient descent: eta_t = min(eta (t+1)^-p / ||grad L||, eta_max). Source:
+    paper A, Eqs. 2, 4 and 13; with `momentum` "NGD-mom", our form of it."""
     return GradientRule(NGD, step_size, max_step, momentum=momentum, decay=decay, joint=joint)
 
 
@@ -84,8 +80,8 @@ def polyak(max_step: float = inf) -> GradientRule:
 def custom(law: Callable) -> GradientRule:
     """Your own step size: eta_t = law(t, gap, norm), gap = L - L*, norm = ||grad L||.
 
-    Both are numbers or arrays (runs,), so NGD with eta = 0.1 is lambda t, gap, norm: 0.1 / norm. On
-    long runs they fall below the smallest float: take `custom_log`. TypeError for no function.
+    Both are numbers or arrays (runs,): NGD is lambda t, gap, norm: 0.1 / norm. On long runs
+    they fall below the smallest float: take `custom_log`. TypeError for no function.
     """
     _check_law(law, "t, gap and norm")
     plain = lambda t, log_gap, log_norm: np.log(law(t, np.exp(log_gap), np.exp(log_norm)))

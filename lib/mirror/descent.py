@@ -1,8 +1,5 @@
-"""Train a token set by l_p mirror descent on attention: lp-AttGD and lp-JointGD of paper C.
-
-Mirror descent is not rotation equivariant, so training stays in the tokens' own coordinates;
-softmax weights are kept as logarithms, so that directions stay exact when they are e^-30000.
-"""
+"""Train a token set by l_p mirror descent on attention: lp-AttGD and lp-JointGD of paper C, in
+the tokens' own coordinates, since mirror descent is not rotation equivariant."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,9 +20,9 @@ from lib.seeds import gaussian
 class MirrorRule:
     """One lp-AttGD rule (paper C, Section 2): the exponent p and the step size eta.
 
-    |W+|^{p-1} sgn(W+) = |W|^{p-1} sgn(W) - eta g entrywise, with g = grad L, or g = grad L / ||grad
-    L||_{q,q} when `normalised`, 1/p + 1/q = 1. p = 2 is gradient descent. Raises ValueError unless
-    1 < p < inf and 0 < eta < inf.
+    |W+|^{p-1} sgn(W+) = |W|^{p-1} sgn(W) - eta g entrywise, with g = grad L, or g = grad L /
+    ||grad L||_{q,q} when `normalised`, 1/p + 1/q = 1. p = 2 is gradient descent.
+    ValueError unless 1 < p < inf and 0 < eta < inf.
     """
 
     p: float
@@ -42,12 +39,12 @@ class MirrorRule:
 class MirrorHistory(Shapes):
     """Records of each run at `iterations` (k,); entries after a run's early end are NaN.
 
-    rule; W (runs, k, d, d_z) and v (runs, k, d), the path; norm, head_norm (runs, k) their l_p
-    norms; log_gap (runs, k) log(L - L*) (joint training: log L); log_gradient, log_gradient_head
-    (runs, k) logs of the gradients' dual norms. status and ended (runs,): "completed", "stalled"
-    (the gradient is zero) or "diverged" (an entry or a step is above e^600), and at which
-    iteration. loss_rise (runs,): the first iteration whose loss is above the one before, -1 if
-    none: there the step size is too large for the descent of paper C's Lemma 25.
+    W (runs, k, d, d_z) and v (runs, k, d), the path; norm, head_norm (runs, k) their l_p
+    norms; log_gap (runs, k) log(L - L*) (joint training: log L); log_gradient,
+    log_gradient_head (runs, k) logs of the gradients' dual norms. status and ended (runs,):
+    "completed", "stalled" (the gradient is zero) or "diverged" (an entry or a step is above
+    e^600), and at which iteration. loss_rise (runs,): the first iteration whose loss is
+    above the one before (against paper C's Lemma 25), -1 if none.
     """
 
     rule: MirrorRule
@@ -64,8 +61,8 @@ class MirrorHistory(Shapes):
     loss_rise: np.ndarray
 
     def divergence(self, target: np.ndarray, p: float | None = None) -> np.ndarray:
-        """D_psi(V/||V||, W/||W||) of every iterate W from the `target` V (runs, d, d_z), (runs, k),
-        by default with the rule's p (paper C, Section 5); NaN where W = 0."""
+        """D_psi(V/||V||, W/||W||) of every iterate W from the `target` V (runs, d, d_z),
+        (runs, k), by default with the rule's p (paper C, Section 5); NaN where W = 0."""
         flat = self.W.reshape(*self.W.shape[:2], -1)
         V = target.reshape(len(flat), 1, -1)
         return geometry.directional_bregman(flat, V, p or self.rule.p)
@@ -101,16 +98,13 @@ def train(
     record: Sequence[int] | None = None,
     loss: str = "logistic",
 ) -> MirrorHistory | dict[str, MirrorHistory]:
-    """Minimise the loss over W, or over W and v, by l_p mirror descent.
+    """Minimise (1/n) sum_i l(y_i v^T X_i^T softmax(X_i W z_i)) by l_p mirror descent.
 
-    The loss is (1/n) sum_i l(y_i v^T X_i^T softmax(X_i W z_i)).
-
-    rules: one MirrorRule, or named rules, all trained in one call on all cores; the result is
-    one history or a dict of them. steps: one for all or by name. start: W_0 (runs, d, d_z),
-    default zero, welcome for every p: the mirror map is used, never its derivative. head:
-    "fixed" (v = tokens.u, lp-AttGD) or "joint" (v from tokens.u, lp-JointGD: each normalised
-    by itself). record: ascending iterations, cut at each rule's steps (default about 100,
-    evenly spaced in log t). Raises ValueError for a start of the wrong shape, unknown loss or
+    rules: one MirrorRule, or named ones; the result is one history or a dict of them.
+    steps: one for all or by name. start: W_0 (runs, d, d_z), default zero. head: "fixed"
+    (v = tokens.u, lp-AttGD) or "joint" (v from tokens.u, lp-JointGD: each normalised by
+    itself). record: ascending iterations, cut at each rule's steps (default about 100,
+    evenly spaced in log t). ValueError for a start of the wrong shape, unknown loss or
     head, steps or records out of order. Memory: 2 n(T-1) d d_z numbers a run.
     """
     recording.check_head(head)
@@ -124,7 +118,7 @@ def train(
 
 
 def _times(steps, record):
-    """The iterations to record: `record` cut at `steps`, or the default."""
+
     if record is not None and (kept := np.asarray(record)).size:
         whole = recording.record_times(record, max(0, int(kept.max())))
         record = whole[whole <= steps]
@@ -141,11 +135,8 @@ def _rows(tokens: TokenSet, loss: str, joint: bool) -> kernel.Rows:
 
 
 def _run(problem, rules, times, W_0, v):
-    """The history of every rule, all trained in one call on all cores.
-
-    W_0 (runs, d, d_z) and v (runs, d) are the start; times has one array a rule. In the list of
-    jobs a run's rules stand together, so that each core gets its share of the long ones.
-    """
+    """The history of every rule, from W_0 (runs, d, d_z) and v (runs, d); times has one array a
+    rule. Of the jobs a run's rules stand together, so that each core gets long ones."""
     W = W_0.reshape(len(W_0), -1)
     kinds, runs, k = len(rules), len(W), max(map(len, times))
     padded = np.stack([np.pad(at, (0, k - len(at)), constant_values=-1) for at in times])

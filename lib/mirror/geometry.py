@@ -27,11 +27,8 @@ def to_mirror(W: np.ndarray, p: float) -> np.ndarray:
 
 
 def bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
-    """D_psi(W, V) = psi(W) - psi(V) - <nabla psi(V), W - V>, over the last axis.
-
-    Source: paper C, Definition 1. Zero entries are welcome: the map's derivative
-    (p-1)|V|^{p-2}, infinite there for p < 2, does not enter.
-    """
+    """D_psi(W, V) = psi(W) - psi(V) - <nabla psi(V), W - V>, over the last axis; zero entries are
+    welcome. Source: paper C, Definition 1."""
     terms = np.abs(W) ** p / p + (p - 1) / p * np.abs(V) ** p - to_mirror(V, p) * W
     return terms.sum(-1)
 
@@ -39,10 +36,9 @@ def bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
 def directional_bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
     """D_psi(V / ||V||_{p,p}, W / ||W||_{p,p}), the SVM direction V first, the iterate W second.
 
-    Source: paper C, Section 5. Between unit vectors it is 1 - <nabla psi(W/||W||),
-    V/||V||>. W (..., k, D) is a path, V (..., D) broadcasts against it. NaN where W =
-    0, which has no direction. Raises ValueError for a V that is zero or not finite.
-    """
+    Source: paper C, Section 5. Between unit vectors it is 1 - <nabla psi(W/||W||), V/||V||>.
+    W (..., k, D) is a path, V (..., D). NaN where W = 0. ValueError for a V that is zero or
+    not finite."""
     size = norm(V, p)
     if not (np.isfinite(V).all() and np.all(size > 0)):
         raise ValueError("the target V must be finite and not zero")

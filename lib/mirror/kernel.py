@@ -1,9 +1,9 @@
 """The compiled loop of l_p mirror descent.
 
-A parameter (W, flat, or the head v) is kept as its mirror image U = |W|^{p-1} sgn(W), which one
-iteration moves by -eta times the gradient: one power 1/(p-1) per entry gives W back, one power q
-per entry the gradient's dual norm. W stays in the given coordinates, in which margins are A vec(W)
-with the rows A of `coordinates.constraint_rows`, and the gradient is A^T c.
+A parameter (W, flat, or the head v) is kept as its mirror image U = |W|^{p-1} sgn(W),
+which one iteration moves by -eta times the gradient; the power 1/(p-1) gives W back. W
+stays in the given coordinates, in which margins are A vec(W) with the rows A of
+`coordinates.constraint_rows`, and the gradient is A^T c.
 """
 
 import math
@@ -63,8 +63,7 @@ def _plus(log_value, log_scale):
 
 @numba.njit
 def _direction(A, c, q, work, out):
-    """out = A^T c up to its largest entry, so that no power overflows. Returns the logs of that
-    factor and of ||A^T c||_q, both -inf for zero."""
+    """out = A^T c up to its largest entry; the logs of that factor and of ||A^T c||_q."""
     _pull(A, c, out)
     largest = 0.0
     for j in range(out.size):
@@ -93,10 +92,10 @@ def _move(step, direction, exponent, U, W, work):
 
 
 class Rows(NamedTuple):
-    """A problem, linear in W and v: margins A vec(W), scores signed v, opt token as reference.
+    """A problem, linear in W and v: margins A vec(W), scores signed v, opt token first.
 
-    A (runs, n(T-1), d d_z), signed (runs, n T, d) with rows y_i x_{i,t}; the loop wants each
-    token's n samples together. A loss that is logistic or exponential, a head joint or fixed.
+    A (runs, n(T-1), d d_z), signed (runs, n T, d) with rows y_i x_{i,t}; the loop wants
+    each token's n samples together. Logistic or exponential loss, joint or fixed head.
     """
 
     A: np.ndarray
@@ -108,11 +107,8 @@ class Rows(NamedTuple):
 
 @numba.njit
 def _train_run(problem, rule, times, parameters, records):
-    """Train one run in place; returns (status, last iteration, first rise of the loss).
-
-    problem, parameters, records: those of one job, as in `run_jobs` without the axis of jobs.
-    rule: (p, step_size, 1.0 if normalised). times: the iterations to record, ascending.
-    """
+    """Train one run in place; returns (status, last iteration, first rise of the loss). The rest
+    is as in `run_jobs`, without the axis of jobs; rule: (p, step_size, 1.0 if normalised)."""
     A, signed, n, logistic, joint = problem
     W, v, U, V = parameters
     path, head, logs = records
@@ -174,13 +170,13 @@ def _train_run(problem, rule, times, parameters, records):
 
 @numba.njit(parallel=True, cache=True)
 def run_jobs(problem, rules, times, parameters, records, sources=SOURCES):
-    """Train every run with every rule, run after run: job j is run j // rules with rule j % rules.
+    """Train every run with every rule: job j is run j // rules with rule j % rules.
 
-    rules (rules, 3); times (rules, k): one row per rule, padded with -1. parameters: W (jobs, D)
-    and the head v (jobs, d) with their mirror images U and V, moved in place. records, filled at
-    the k times: path (jobs, k, D), head (jobs, k, d) and logs (jobs, k, 3): log(L - L*) (joint: log
-    L), log ||grad_W L||_q, log ||grad_v L||_q. Returns status, last iteration and first rise of
-    the loss, (3, jobs).
+    rules (rules, 3); times (rules, k): one row per rule, padded with -1. parameters: W
+    (jobs, D) and the head v (jobs, d) with their mirror images U and V, moved in place.
+    records, filled at the k times: path (jobs, k, D), head (jobs, k, d) and logs (jobs, k,
+    3): log(L - L*) (joint: log L), log ||grad_W L||_q, log ||grad_v L||_q. Returns status,
+    last iteration and first rise of the loss, (3, jobs).
     """
     A, signed, n, logistic, joint = problem
     W, v, U, V = parameters

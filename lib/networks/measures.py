@@ -1,8 +1,5 @@
-"""What a network says of rows, plain classifiers that it has to beat, and its weights in numbers.
-
-A plain classifier takes training and test rows, (inputs, labels), and says which of the test rows
-it has right: bool (rows,).
-"""
+"""What a network says of rows, plain classifiers to beat, and its weights in numbers. A plain
+classifier takes training and test rows, (inputs, labels), and says which it has right."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -20,14 +17,14 @@ STRENGTHS = (0.001, 0.01, 0.1, 1.0, 10.0)  # C of a logistic regression: the wei
 
 @torch.no_grad()
 def predict(model: nn.Module, rows: Tensor, transform: Callable = lambda x: x, size=250) -> Tensor:
-    """What `model` says of `rows` (N, ...), `size` at a time on the model's device: on the CPU."""
+    """What `model` says of `rows` (N, ...), `size` at a time on its device; on the CPU."""
     device = next(model.parameters()).device
     parts = [model(transform(part.to(device))) for part in rows.split(size)]
     return torch.cat([part.to("cpu") for part in parts])
 
 
 def correct(logits: Tensor, targets: Tensor) -> Tensor:
-    """Which rows are classified correctly: bool (N,); logits (N, classes), or (N,) of label 1."""
+    """Which rows are right: bool (N,); logits (N, classes), or (N,) of label 1."""
     return logits.argmax(1) == targets if logits.ndim > 1 else (logits > 0) == (targets > 0)
 
 
@@ -66,8 +63,8 @@ def nearest(train: tuple, test: tuple) -> np.ndarray:
 
 
 def bag_of_words(columns: Sequence[tuple], labels: tuple, **how) -> np.ndarray:
-    """`logistic` on which words are in the texts, those of one column after those of
-    another. Columns and labels are (training, test); `how` is for CountVectorizer."""
+    """`logistic` on which words are in the texts of each column; columns and labels are
+    (training, test), `how` is for CountVectorizer."""
     from sklearn.feature_extraction.text import CountVectorizer
 
     parts = []
@@ -85,8 +82,8 @@ def matrices(model: nn.Module) -> dict[str, np.ndarray]:
 
 
 def hoyer(W: np.ndarray) -> float:
-    """The Hoyer index (√N - ‖w‖₁ / ‖w‖₂) / (√N - 1) of the N entries of W, of any shape: 0 if all
-    are equally large, 1 for one entry alone, NaN for W = 0 or N = 1. Source: Hoyer (2004)."""
+    """The Hoyer index (√N - ‖w‖₁ / ‖w‖₂) / (√N - 1) of the N entries of W: 0 if all are
+    equally large, 1 for one alone, NaN for W = 0 or N = 1. Source: Hoyer (2004)."""
     size = np.abs(np.asarray(W, dtype=np.float64)).ravel()
     root = np.sqrt(size.size)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -106,8 +103,8 @@ def by_part(model: nn.Module) -> dict[str, list[np.ndarray]]:
 
 
 def sparsity(model: nn.Module, start: nn.Module) -> dict[str, float]:
-    """Hoyer index and shares above thresholds of each part K, Q, V of `model`: the
-    paper's threshold, and the 90 % quantile of the part's magnitudes at the `start`."""
+    """Hoyer index and shares above thresholds of each part K, Q, V of `model`: the paper's,
+    and the 90 % quantile of the part's magnitudes at the `start`."""
     row, first = {}, by_part(start)
     for part, weights in by_part(model).items():
         size = np.abs(np.concatenate(weights))

@@ -1,8 +1,6 @@
-"""Paper C's encoder classifier for reviews: post-norm blocks without biases, read at one token,
-and the vocabulary that makes ids of one length of the reviews.
+"""Paper C's encoder classifier for reviews, without biases, and its vocabulary; paper C, IMDb.
 
-Shapes: b texts, T tokens, width d, h heads of d_h. Source: paper C, experiments on IMDb.
-"""
+Shapes: b texts, T tokens, width d, h heads of d_h."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -60,19 +58,19 @@ class _EncoderBlock(nn.Module):
         self.mlp, self.dropout = nn.Sequential(up, nn.GELU(), down), nn.Dropout(dropout)
 
     def forward(self, asking: Tensor, tokens: Tensor, present: Tensor) -> Tensor:
-        """New values of `asking` (b, S, d), which are the `tokens` (b, T, d) or some of them."""
+        """New values of `asking` (b, S, d), some of the `tokens` (b, T, d)."""
         asking = self.attention_norm(asking + self.dropout(self.attention(asking, tokens, present)))
         return self.mlp_norm(asking + self.dropout(self.mlp(asking)))
 
 
 class TextTransformer(nn.Module):
-    """Learned embeddings, `size` post-norm blocks of `size` heads, one logit from the first token.
+    """Learned embeddings, `size` post-norm blocks of `size` heads, one logit, of the first token.
 
-    `vocabulary` counts the token ids, of which 0 is padding that no token attends to; `length`
-    is T, the longest text; `size` is layers = heads ("model size" of the paper), `width` d,
-    `hidden` the width of the MLP, `dropout` the rate behind embeddings, attention and MLP.
-    ValueError for heads that do not divide the width, or ids that are no (b, T') with T' <= T.
-    Source: paper C, with its sizes; where dropout acts and the start are ours.
+    `vocabulary` counts the token ids, of which 0 is padding; `length` is T, the longest
+    text; `size` is layers = heads ("model size" of the paper), `width` d, `hidden` that of
+    the MLP, `dropout` the rate behind embeddings, attention and MLP. ValueError for heads
+    that do not divide the width, or ids that are no (b, T') with T' <= T. Source: paper C;
+    where dropout acts and the start are ours.
     """
 
     def __init__(
@@ -105,14 +103,12 @@ class TextTransformer(nn.Module):
         tokens, present = self.start(ids)
         for block in self.blocks[:-1]:
             tokens = block(tokens, tokens, present)
-        # (b, 1, d): nothing reads the others any more
-        first = self.blocks[-1](tokens[:, :1], tokens, present)
+        first = self.blocks[-1](tokens[:, :1], tokens, present)  # nothing reads the others
         return self.head(first)[:, 0, 0]  # (b, 1, 1) -> (b,)
 
     @torch.no_grad()
     def attention(self, ids: Tensor) -> Tensor:
-        """The weights with which the first token attends, by layer, without dropout,
-        where `ids` lies: (b, layers, h, T')."""
+        """The weights with which the first token attends, without dropout: (b, layers, h, T')."""
         training, maps = self.training, []
         self.eval()
         tokens, present = self.start(ids.to(self.head.weight.device))
@@ -130,7 +126,7 @@ def summed_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
 
 
 def attended(weights: Tensor) -> Tensor:
-    """How many tokens attention uses: exp(-Σ_t a_t log a_t) over the last axis, from 1 to all."""
+    """How many tokens attention uses: exp(-Σ_t a_t log a_t) over the last axis."""
     return torch.special.entr(weights.float()).sum(-1).exp()
 
 
@@ -159,8 +155,8 @@ class Vocabulary:
         return [self.tokenizer.id_to_token(k) for k in range(self.tokenizer.get_vocab_size())]
 
     def encode(self, texts: Sequence[str], length: int) -> Tensor:
-        """Each text's first `length` ids, int32 (N, length), [CLS] first, 0 beyond the
-        end. ValueError, with the row, for a text without words."""
+        """Each text's first `length` ids, int32 (N, length), [CLS] first, 0 beyond the end;
+        ValueError, with the row, for a text without words."""
         for row, text in enumerate(texts):
             if not re.search(WORD, text.lower().replace(BREAK, " ")):
                 raise ValueError(f"row {row}: the text has no word ({text[:20]!r}); leave it out")

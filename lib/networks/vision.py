@@ -1,9 +1,9 @@
 """The vision transformer for small data sets: shifted patches and locality self-attention.
 
-Source: Lee, Lee and Song, "Vision Transformer for Small-Size Datasets" (2021, arXiv 2112.13492);
-with its parts off, the plain ViT of paper C. Paper A's Figures 6 and 7 use other code for it,
-vit_for_small_dataset of the package vit-pytorch: it shifts by one pixel along the axes, has heads
-64 wide, and starts class token and positions from N(0, 1), not 0.02 N(0, 1).
+Source: Lee, Lee and Song, "Vision Transformer for Small-Size Datasets" (2021, arXiv
+2112.13492); with its parts off, the plain ViT of paper C. Paper A's Figures 6 and 7 use
+vit_for_small_dataset of the package vit-pytorch: it shifts by one pixel along the axes, has
+heads 64 wide, and starts class token and positions from N(0, 1), not 0.02 N(0, 1).
 Shapes: b images, c channels, s x s pixels, p x p patches, T tokens, h heads of d_h.
 """
 
@@ -21,8 +21,7 @@ SHIFTS = {
 
 
 def _shifted(images: Tensor, k: int, shift: str = "diagonal") -> Tensor:
-    """`images` (b, c, s, s) before four copies moved by `k` pixels, zeros in their
-    gaps: (b, 5c, s, s)."""
+    """`images` (b, c, s, s) before four copies moved by `k` pixels: (b, 5c, s, s)."""
     s, wide = images.shape[-1], F.pad(images, (k, k, k, k))  # (b, c, s + 2k, s + 2k)
     corners = [(k - k * down, k - k * right) for down, right in SHIFTS[shift]]
     copies = [wide[..., i : i + s, j : j + s] for i, j in corners]
@@ -35,8 +34,8 @@ def _patches(images: Tensor, patch: int) -> Tensor:
 
 
 class _ShiftedPatches(nn.Module):
-    """Tokens E LayerNorm(patches([x, four copies of x])), the copies moved by half a patch along
-    the diagonals (`shift` "diagonal") or one pixel along the axes ("cardinal"); None: no copies."""
+    """Tokens E LayerNorm(patches([x, four copies of x])), the copies moved by half a patch
+    along the diagonals (`shift` "diagonal"), one pixel along the axes ("cardinal") or none."""
 
     def __init__(self, size: int, patch: int, channels: int, width: int, shift="diagonal"):
         super().__init__()
@@ -52,7 +51,6 @@ class _ShiftedPatches(nn.Module):
         self.embed = nn.Linear(pixels, width)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Images (b, channels, size, size) as tokens (b, T, d)."""
         expected = (self.channels, self.size, self.size)
         if images.ndim != 4 or images.shape[1:] != expected:
             words = f"images must have shape {('batch', *expected)}"
@@ -63,12 +61,9 @@ class _ShiftedPatches(nn.Module):
 
 
 class _LocalityAttention(nn.Module):
-    """Locality self-attention: softmax(M(q kᵀ / τ)) v per head.
-
-    M (`mask_diagonal`) sets the diagonal to -∞, so that a token attends to the others
-    only. τ is sqrt(d_h), or starts there and is learned as log τ (`learn_temperature`).
-    d_h is `head_width`, without it d / h.
-    """
+    """Locality self-attention: softmax(M(q kᵀ / τ)) v per head. M (`mask_diagonal`) sets the
+    diagonal to -∞. τ is sqrt(d_h), or starts there and is learned as log τ
+    (`learn_temperature`). d_h is `head_width`, without it d / h."""
 
     def __init__(
         self, width: int, heads: int, mask_diagonal=True, learn_temperature=True, head_width=None
@@ -94,10 +89,7 @@ class _LocalityAttention(nn.Module):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=1.0)
 
     def forward(self, tokens: Tensor, readers: int | None = None) -> Tensor:
-        """Tokens (b, T, d) after attention and the map that merges the heads, (b, T, d).
-
-        With `readers` only so many first tokens attend, (b, readers, d).
-        """
+        """Tokens (b, T, d) after attention; with `readers` so many first ones alone."""
         b, T, _ = tokens.shape
         parts = self.project(tokens).reshape(b, T, 3, self.heads, self.head_width)
         q, k, v = parts.permute(2, 0, 3, 1, 4)  # 3 x (b, h, T, d_h)
@@ -116,7 +108,7 @@ class _EncoderBlock(nn.Module):
         self.mlp = nn.Sequential(nn.LayerNorm(width), up, nn.GELU(), down)
 
     def forward(self, tokens: Tensor, readers: int | None = None) -> Tensor:
-        """Tokens (b, T, d) after the block, (b, T, d); with `readers` so many first ones alone."""
+        """Tokens (b, T, d) after the block; with `readers` so many first ones alone."""
         tokens = tokens[:, :readers] + self.attention(self.attention_norm(tokens), readers)
         return tokens + self.mlp(tokens)
 
@@ -124,12 +116,12 @@ class _EncoderBlock(nn.Module):
 class VisionTransformer(nn.Module):
     """The ViT for small data sets: shifted patches, class token, learned positions, blocks, head.
 
-    Images are (b, channels, size, size), in patches of patch x patch; `width` is d, `depth` the
-    number of blocks, `hidden` the width of a block's MLP. `shift` is "diagonal", "cardinal" or
-    None; class token and positions are `start` N(0, 1). `options` are those of attention; with
-    `shift` and the first two off it is the plain ViT. ValueError for a patch that does not divide
-    the size, without `head_width` heads that do not divide the width, or images of another shape.
-    Source: Lee et al. (2021); the plain ViT is that of paper C.
+    Images are (b, channels, size, size), in patches of patch x patch; `width` is d, `depth`
+    the number of blocks, `hidden` the width of a block's MLP. `shift` is "diagonal",
+    "cardinal" or None; class token and positions are `start` N(0, 1). `options` are those of
+    attention; with `shift` and the first two off it is the plain ViT. ValueError for a patch
+    that does not divide the size, heads that do not divide the width, or images of another
+    shape. Source: Lee et al. (2021); the plain ViT is that of paper C.
     """
 
     def __init__(
@@ -160,5 +152,5 @@ class VisionTransformer(nn.Module):
         first = self.class_token.expand(len(images), -1, -1)  # (b, 1, d)
         tokens = torch.cat([first, tokens], dim=1)  # (b, T, d)
         tokens = self.blocks[:-1](tokens + self.positions)
-        # (b, 1, d): nothing reads the others any more
-        return self.head(self.blocks[-1](tokens, readers=1)[:, 0])  # (b, classes)
+        first = self.blocks[-1](tokens, readers=1)  # (b, 1, d): nothing reads the others
+        return self.head(first[:, 0])  # (b, classes)

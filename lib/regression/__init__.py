@@ -1,9 +1,7 @@
 """Paper B: softmax regression, its manifold of minima, and preconditioned descent on it.
 
-In: a covariance, sizes, seeds. Out: losses, gradients, the regulariser, the spectral start, and
-histories of descent. Open `problem` first: the law of the data and its loss; `empirical` has the
-gradients of samples, `manifold` the minima and the curvature around them, `descent` Algorithm 1.
-"""
+In: a covariance, sizes, seeds. Out: losses, gradients, the regulariser, the spectral start,
+histories of descent. Open `problem` first: the law of the data and its loss."""
 
 from lib.regression.descent import (
     PreconditionedRule,

@@ -1,13 +1,13 @@
-"""Descent on paper B's layer: the update rules, the gradients they take, and one loop for all.
+"""Descent on paper B's layer: the update rules, the gradients they take, one loop for all.
 
-A source is a function of (t, A, B) that returns gradients of the loss for all runs at once:
-`minibatches`, the `population`, or the mean of fresh batches (`oracle`). Layers are torch tensors
-A (rules, seeds, k, d) and B (rules, seeds, d, d).
+A source is a function of (t, A, B) that returns the loss's gradients of all runs: of
+`minibatches`, the `population`, or the mean of fresh batches (`oracle`). Layers are
+torch tensors A (rules, seeds, k, d) and B (rules, seeds, d, d).
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -22,22 +22,17 @@ from lib.regression.problem import (
 )
 from lib.representation import Shapes
 
-if TYPE_CHECKING:  # a second to load, and only descent on tensors needs it
-    import torch
-
-Source = Callable[[int, "torch.Tensor", "torch.Tensor"], tuple["torch.Tensor", "torch.Tensor"]]
+# Of torch's tensors; torch, a second to load, is imported where descent needs it.
+Source = Callable[[int, Any, Any], tuple[Any, Any]]
 PRECONDITIONERS = ("left", "left_right", "none")
 LARGEST = 1e8  # an entry of A or B beyond it counts as divergence
 
 
 @dataclass(frozen=True)
 class PreconditionedRule:
-    """A <- A - eta g_A P_r and B <- B - eta P_l g_B P_r, g = grad(L^ + R^), or grad L^
-    where it is not regularised.
-
-    preconditioner "left": P_l = Sigma^^{-1}, P_r = I (paper B, Algorithm 1);
-    "left_right": P_r = Sigma^^{-1} as well, gradient descent in the coordinates of the
-    "left_right" norm; "none": both I. ValueError for an unknown one."""
+    """A <- A - eta g_A P_r and B <- B - eta P_l g_B P_r, g = grad(L^ + R^), or grad L^, with P_l =
+    Sigma^^{-1}, P_r = I for "left" (paper B, Algorithm 1), both Sigma^^{-1} for "left_right",
+    both I for "none". ValueError for another preconditioner."""
 
     step_size: float
     preconditioner: str = "left"
@@ -61,8 +56,8 @@ def library(optimiser: Callable, **options) -> Callable[[float], Callable]:
 
 
 def minibatches(X: np.ndarray, Y: np.ndarray, batch: int, of_seeds: Sequence[int]) -> Source:
-    """In-sample gradients (Eq. 1) on `batch` samples, drawn anew in each iteration, one draw for
-    all rules. X (seeds, n, d), Y (seeds, n, k). ValueError unless 1 <= batch <= n."""
+    """In-sample gradients (Eq. 1) on `batch` samples, drawn anew in each iteration for all
+    rules. X (seeds, n, d), Y (seeds, n, k). ValueError unless 1 <= batch <= n."""
     import torch
 
     n = X.shape[1]
@@ -88,12 +83,9 @@ def population(problem: Regression) -> Source:
 def oracle(problem: Regression, n: int, draws: int, of_seeds: Sequence[int]) -> Source:
     """E grad L^ over a fresh batch of n samples (paper B, Section 3.1), without bias.
 
-    It is estimated from `draws` batches. All queries of a batch have one law, so one query per
-    batch has the right mean; the noise eps enters linearly and is averaged out exactly. Two control
-    variates with known means are taken out: the same gradient for infinitely many keys, whose mean
-    is grad L, and its first-order change with the other keys, whose mean is zero. What is left to
-    estimate is of order 1/n, like the bias E grad L^ - grad L itself. ValueError for counts < 1.
-    """
+    Estimated from one query each of `draws` batches; the noise eps is averaged out exactly. Two
+    control variates are taken out: the gradient for infinitely many keys, of mean grad L, and
+    its first-order change with the other keys, of mean zero. ValueError for counts < 1."""
     import torch
 
     if min(n, draws) < 1:
@@ -116,11 +108,10 @@ def oracle(problem: Regression, n: int, draws: int, of_seeds: Sequence[int]) -> 
 
 
 def _beyond_population(problem, A, B, n, draws, stream):
-    """An estimate of E grad L^ - grad L: the mean of gradient - its limit - its
-    first-order change with the keys.
+    """E grad L^ - grad L: the mean of gradient - its limit - its first-order change.
 
-    In whitened coordinates: keys g (d, draws, n) standard normal, x = Sigma^{1/2} g, key 0 the
-    query, logits g^T u; under the weights e^{g^T u} a key has mean u and covariance I."""
+    In whitened coordinates: keys g (d, draws, n) standard normal, x = Sigma^{1/2} g, key 0
+    the query, logits g^T u; under the weights e^{g^T u} a key has mean u, covariance I."""
     import torch
 
     root, M = (torch.from_numpy(part) for part in (problem.root, problem.M))
@@ -162,7 +153,7 @@ def _mean(e, g):
 @dataclass(frozen=True, repr=False)
 class RegressionHistory(Shapes):
     """Layers at the K recorded iterations: A (seeds, K, k, d), B (seeds, K, d, d), NaN from
-    divergence on; diverged (seeds,) is the iteration whose step left LARGEST, -1 where none did."""
+    divergence on; diverged (seeds,): the iteration whose step left LARGEST, else -1."""
 
     iterations: np.ndarray
     A: np.ndarray
@@ -171,9 +162,8 @@ class RegressionHistory(Shapes):
 
     def excess(self, problems: Sequence[Regression]) -> np.ndarray:
         """L(Z_t) - min L of each seed's problem, (seeds, K)."""
-        return np.stack(
-            [excess_loss(p, A, B) for p, A, B in zip(problems, self.A, self.B, strict=True)]
-        )
+        layers = zip(problems, self.A, self.B, strict=True)
+        return np.stack([excess_loss(*each) for each in layers])
 
 
 def descend(
@@ -186,11 +176,11 @@ def descend(
 ) -> dict[str, RegressionHistory]:
     """Train every rule from its start on every seed, all on the gradients of `source`.
 
-    rules: by name, each a PreconditionedRule or a function from a list of matrices to the torch
-    optimiser that moves them; starts: likewise A_0 (seeds, k, d) and B_0 (seeds, d, d); covariance
-    (seeds, d, d): the Sigma^ of regulariser and preconditioner; record: the iterations of 0 ...
-    steps to keep. A run that diverges stops there and says so in its history; the others go on.
-    Raises ValueError for a missing start, a record outside 0 ... steps, or a singular covariance.
+    rules: by name, each a PreconditionedRule or a function from a list of matrices to the
+    torch optimiser that moves them; starts: likewise A_0 (seeds, k, d) and B_0 (seeds, d,
+    d); covariance (seeds, d, d): the Sigma^ of regulariser and preconditioner; record: the
+    iterations of 0 ... steps to keep. A run that diverges stops, the others go on.
+    ValueError for a missing start, a record outside 0 ... steps, a singular covariance.
     """
     import torch
 
@@ -201,7 +191,9 @@ def descend(
         raise ValueError(f"starts lacks {', '.join(sorted(missing))}")
     pairs = zip(*(starts[name] for name in rules), strict=True)
     A, B = (torch.tensor(np.stack(part)) for part in pairs)
-    update = _Update(list(rules.values()), A, B, covariance)
+    for Sigma in np.asarray(covariance):
+        covariance_root(Sigma, "covariance")  # which raises for a singular one
+    movers = [_mover(rule, A[r], B[r], covariance) for r, rule in enumerate(rules.values())]
     diverged = torch.full(A.shape[:2], -1)
     kept = {}
     for t in range(steps + 1):
@@ -209,7 +201,8 @@ def descend(
             kept[t] = A.numpy().copy(), B.numpy().copy()
         if t == steps or (diverged >= 0).all():
             break
-        update(*source(t, A, B))
+        for move, gradient_A, gradient_B in zip(movers, *source(t, A, B), strict=True):
+            move(gradient_A, gradient_B)
         size = torch.maximum(A.abs().amax((-1, -2)), B.abs().amax((-1, -2)))
         if not bool((size <= LARGEST).all()):  # catches NaN as well
             gone = ~(size <= LARGEST)
@@ -223,47 +216,32 @@ def descend(
     }
 
 
-class _Update:
-    """Applies every rule's step in place to A and B: paper B's rules as one formula,
-    library optimisers on views."""
+def _mover(rule, A, B, covariance):
+    """A function of gradients that takes the rule's step from A (seeds, k, d), B, in place."""
+    import torch
 
-    def __init__(self, rules, A, B, covariance):
-        import torch
+    if not isinstance(rule, PreconditionedRule):
+        matrices = [*A.unbind(), *B.unbind()]  # views: a step moves A and B
+        optimiser = rule(matrices)
 
-        self.A, self.B = A, B
-        self.formula, self.library = [], []
-        for r, rule in enumerate(rules):
-            if isinstance(rule, PreconditionedRule):
-                self.formula.append(r)
-            else:
-                matrices = [*A[r].unbind(), *B[r].unbind()]  # views: a step moves A and B
-                self.library.append((r, matrices, rule(matrices)))
-        for Sigma in np.asarray(covariance):
-            covariance_root(Sigma, "covariance")  # which raises for a singular one
-        self.Sigma = torch.as_tensor(covariance, dtype=A.dtype)
-        inverse = torch.as_tensor(np.linalg.inv(covariance), dtype=A.dtype)
-        eye = torch.eye(A.shape[-1], dtype=A.dtype).expand_as(inverse)
-        chosen = [rules[r] for r in self.formula]
-        if chosen:
-            kinds = [rule.preconditioner for rule in chosen]
-            # (rules, seeds, d, d)
-            self.left = torch.stack([eye if k == "none" else inverse for k in kinds])
-            self.right = torch.stack([inverse if k == "left_right" else eye for k in kinds])
-            numbers = [(rule.step_size, float(rule.regularised)) for rule in chosen]
-            # (rules, 2) -> 2 x (rules, 1, 1, 1)
-            self.step, self.weight = torch.tensor(numbers, dtype=A.dtype).T[..., None, None, None]
-
-    def __call__(self, gradient_A, gradient_B):
-        if self.formula:
-            A, B = self.A[self.formula], self.B[self.formula]
-            reg_A, reg_B = regulariser_gradients(self.Sigma, A, B)
-            g_A = gradient_A[self.formula] + self.weight * reg_A
-            g_B = gradient_B[self.formula] + self.weight * reg_B
-            self.A[self.formula] = A - self.step * g_A @ self.right
-            self.B[self.formula] = B - self.step * self.left @ g_B @ self.right
-        for r, matrices, optimiser in self.library:
-            slopes = [*gradient_A[r].unbind(), *gradient_B[r].unbind()]
-            for matrix, g in zip(matrices, slopes, strict=True):
+        def step(g_A, g_B):
+            for matrix, g in zip(matrices, [*g_A.unbind(), *g_B.unbind()], strict=True):
                 # optimisers that decompose matrices raise on NaN: a diverged one stands still
                 matrix.grad = g if bool(matrix.isfinite().all()) else None
             optimiser.step()
+
+        return step
+    Sigma = torch.as_tensor(covariance, dtype=A.dtype)
+    inverse = torch.as_tensor(np.linalg.inv(covariance), dtype=A.dtype)
+    eye = torch.eye(A.shape[-1], dtype=A.dtype)
+    left = eye if rule.preconditioner == "none" else inverse
+    right = inverse if rule.preconditioner == "left_right" else eye
+
+    def move(g_A, g_B):
+        if rule.regularised:
+            R_A, R_B = regulariser_gradients(Sigma, A, B)
+            g_A, g_B = g_A + R_A, g_B + R_B
+        A.sub_(rule.step_size * g_A @ right)
+        B.sub_(rule.step_size * left @ g_B @ right)
+
+    return move

@@ -1,8 +1,5 @@
-"""Paper B's in-sample gradients (Eq. 1), compiled.
-
-A loop on four queries at a time, with the keys in cache; its blocks' partial sums are
-added in a fixed order, so the result does not depend on the number of threads.
-"""
+"""Paper B's in-sample gradients (Eq. 1), compiled: four queries at a time, with the keys
+in cache. Partial sums are added in one order, whatever the number of threads."""
 
 import math
 
@@ -23,62 +20,46 @@ _FAST = {"reassoc", "contract", "nsz", "arcp"}  # not nnan: a diverged run must 
 def empirical_gradients(X, Y, A, B):
     """Gradients of Eq. 1 in closed form: grad_A L^ (..., k, d) and grad_B L^ (..., d, d).
 
-    The samples X (..., m, d) are queries and keys. With P the softmax weights, c_j = sum_i P_ji
-    x_i, e_j = A c_j - y_j, v_j = A^T e_j:
+    The samples X (..., m, d) are queries and keys. With P the softmax weights, c_j = sum_i
+    P_ji x_i, e_j = A c_j - y_j, v_j = A^T e_j:
 
-        grad_A = 1/m sum_j e_j c_j^T, grad_B = 1/m sum_j x_j (sum_i P_ji (v_j^T (x_i - c_j)) x_i)^T
+        grad_A = 1/m sum_j e_j c_j^T,
+        grad_B = 1/m sum_j x_j (sum_i P_ji (v_j^T (x_i - c_j)) x_i)^T
 
-    Y (..., m, k), A (..., k, d), B (..., d, d), of numpy. Memory is that of a few rows of
-    attention weights, at any m. Raises ValueError for shapes that do not fit and for
-    samples that are not finite.
+    Y (..., m, k), A (..., k, d), B (..., d, d), of numpy. ValueError for shapes that do not
+    fit and for samples that are not finite.
     """
-    _check_layer(X, Y, A, B)
-    lead = np.broadcast_shapes(X.shape[:-2], Y.shape[:-2], A.shape[:-2], B.shape[:-2])
-    sets = X.shape[:-2]
+    sets, (m, d), k = X.shape[:-2], X.shape[-2:], A.shape[-2]
+    for name, value, needed in (("A", A, (k, d)), ("B", B, (d, d)), ("Y", Y, (m, k))):
+        if value.shape[-2:] != needed:
+            shape = tuple(value.shape)
+            raise ValueError(f"{name} has shape {shape}; its last two axes must be {needed}")
+    for name, value in (("X", X), ("Y", Y)):
+        if not math.isfinite(float(value.sum())):
+            raise ValueError(f"{name} holds values that are not finite")
     if Y.shape[:-2] != sets:
         raise ValueError(f"Y has shape {Y.shape}; its leading axes must be those of X, {sets}")
+    lead = np.broadcast_shapes(sets, A.shape[:-2], B.shape[:-2])
     set_of_run = np.array(np.broadcast_to(np.arange(math.prod(sets)).reshape(sets), lead)).ravel()
 
     def flat(value):  # (..., rows, columns) -> (runs, rows, columns); a copy only where it must be
         return np.require(value, float, "CW").reshape(-1, *value.shape[-2:])
 
-    A, B = (np.broadcast_to(value, (*lead, *value.shape[-2:])) for value in (A, B))
-    sums = _summed(flat(X), flat(Y), flat(A), flat(B), set_of_run)
-    return tuple(total.reshape(*lead, *total.shape[1:]) / X.shape[-2] for total in sums)
-
-
-def _check_layer(X, Y, A, B):
-    m, d, k = X.shape[-2], X.shape[-1], A.shape[-2]
-    for name, value, needed in (("A", A, (k, d)), ("B", B, (d, d)), ("Y", Y, (m, k))):
-        shape = tuple(value.shape)
-        if shape[-2:] != needed:
-            raise ValueError(f"{name} has shape {shape}; its last two axes must be {needed}")
-    for name, value in (("X", X), ("Y", Y)):
-        if not math.isfinite(float(value.sum())):
-            raise ValueError(f"{name} holds values that are not finite")
-
-
-def _summed(X, Y, A, B, set_of_run):
-    """grad_A (runs, k, d), grad_B (runs, d, d), summed over queries.
-
-    Run r has the samples set_of_run[r] of X, Y.
-    """
-    sets, m, d = X.shape
+    A, B = (flat(np.broadcast_to(value, (*lead, *value.shape[-2:]))) for value in (A, B))
+    X, Y = flat(X), flat(Y)
     # (sets, D, m): the coordinates, a row of ones for sums and shifts, zeros so that four rows are
     # taken at a time
-    keys = np.zeros((sets, d + 1 + -(d + 1) % 4, m))
+    keys = np.zeros((len(X), d + 1 + -(d + 1) % 4, m))
     keys[:, :d], keys[:, d] = X.swapaxes(1, 2), 1.0
     radius = np.sqrt(np.einsum("smd,smd->sm", X, X).max(-1))
-    pieces = -(-m // QUERIES)
-    partial_A = np.zeros((len(A), pieces, *A.shape[1:]))
-    partial_B = np.zeros((len(B), pieces, *B.shape[1:]))
+    sums = [np.zeros((len(part), -(-m // QUERIES), *part.shape[1:])) for part in (A, B)]
     threads = numba.get_num_threads()
     numba.set_num_threads(threads if len(A) * m * m >= PARALLEL else 1)
     try:
-        _all((X, keys, radius, Y), (A, B), set_of_run, (partial_A, partial_B))
+        _all((X, keys, radius, Y), (A, B), set_of_run, tuple(sums))
     finally:
         numba.set_num_threads(threads)
-    return partial_A.sum(1), partial_B.sum(1)
+    return tuple(part.sum(1).reshape(*lead, *part.shape[2:]) / m for part in sums)
 
 
 @numba.njit(parallel=True, cache=True)

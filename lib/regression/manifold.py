@@ -1,8 +1,8 @@
-"""The global minima of paper B's regularised population loss, distances, and curvature around them.
+"""The global minima of paper B's regularised population loss, and what surrounds them.
 
-With M Sigma^{1/2} = U D V^T the minima form the manifold {(U D^{1/2} R Sigma^{-1/2}; Sigma^{-1/2} V
-D^{1/2} R Sigma^{-1/2}) : R orthogonal}. Two norms measure distance, both through the extended
-covariance Sbar = diag(I_k, Sigma):
+With M Sigma^{1/2} = U D V^T the minima form the manifold {(U D^{1/2} R Sigma^{-1/2};
+Sigma^{-1/2} V D^{1/2} R Sigma^{-1/2}) : R orthogonal}. Two norms measure distance, both
+through the extended covariance Sbar = diag(I_k, Sigma):
 
 * "left": <Z, Z'> = tr(Z^T Sbar Z') (paper B, Theorem 1.3);
 * "left_right": <Z, Z'> = tr(Z^T Sbar Z' Sigma) (ours: the factorisation of Tu et al. 2016).
@@ -40,8 +40,7 @@ class _Constants(NamedTuple):
 class Manifold(Shapes):
     """The minima for a covariance Sigma (d, d) and a map M (k, d), true or estimated.
 
-    Z = (A; B) is one (k + d, d) matrix here. Raises ValueError for a singular Sigma and for M with
-    fewer rows than columns.
+    Z = (A; B) is one (k + d, d) matrix here. ValueError for a singular Sigma, or k < d.
     """
 
     Sigma: np.ndarray
@@ -91,10 +90,8 @@ class Manifold(Shapes):
         return np.concatenate([Z[..., :k, :], root @ Z[..., k:, :]], -2)
 
     def weighted(self, Z: np.ndarray, norm: str) -> np.ndarray:
-        """The matrix (..., k + d, d) whose Frobenius norm is ||Z||, of Z (..., k + d, d).
-
-        Sbar^{1/2} Z for "left", Sbar^{1/2} Z Sigma^{1/2} for "left_right", else ValueError.
-        """
+        """Z (..., k + d, d) as Sbar^{1/2} Z for "left", Sbar^{1/2} Z Sigma^{1/2} for "left_right",
+        whose Frobenius norm is ||Z||; else ValueError."""
         _check_norm(norm)
         W = self._sides(Z, self._root)
         return W @ self._root if norm == "left_right" else W
@@ -106,9 +103,9 @@ class Manifold(Shapes):
     def project(self, Z: np.ndarray, norm: str = "left") -> np.ndarray:
         """Z_pi, the minimum nearest to Z (k + d, d) in that norm.
 
-        "left_right": orthogonal Procrustes, R = u v^T from the SVD of K^T Sbar^{1/2} Z Sigma^{1/2}.
-        "left": quadratic in R without closed form; Newton steps on the rotation from that solution
-        reach the stationary point of Lemma 1, the nearest one when Z is near the manifold.
+        "left_right": orthogonal Procrustes, R = u v^T from the SVD of K^T Sbar^{1/2} Z
+        Sigma^{1/2}. "left": no closed form; Newton steps on the rotation from there reach
+        the stationary point of Lemma 1, the nearest one when Z is near the manifold.
         """
         _check_norm(norm)
         u, _, vt = np.linalg.svd(self._K.T @ self.weighted(Z, "left_right"))
@@ -116,8 +113,7 @@ class Manifold(Shapes):
         return self.point(R if norm == "left_right" else self._newton(self.weighted(Z, "left"), R))
 
     def _newton(self, W, R):
-        """The R near the given one that minimises ||W - K R Sigma^{-1/2}||^2 = tr(P R^T
-        2D R) - 2 tr(R^T C) + constant."""
+        """The R near the given one of least ||W - K R Sigma^{-1/2}||^2, without its constant."""
         P = self.inverse_root @ self.inverse_root
         C = self._K.T @ W @ self.inverse_root
         D = 2 * self.singular_values
@@ -160,12 +156,12 @@ class Manifold(Shapes):
     def constants(self, norm: str = "left") -> _Constants:
         """One-point convexity and smoothness of L + R near the manifold, by their formulas.
 
-        Source: paper B, Eqs. 3 and 4; the constants are ours. With sigma the singular values of M
-        Sigma^{1/2} and lambda the eigenvalues of Sigma:
+        Source: paper B, Eqs. 3 and 4; the constants are ours. With sigma the singular
+        values of M Sigma^{1/2} and lambda the eigenvalues of Sigma:
 
-        * "left_right": radius^2 = 4/5 sigma_d, convexity sigma_d / 2, smoothness 5.3 sigma_1;
-        * "left": radius^2 = 4/9 sigma_d lambda_min / lambda_max^2, convexity sigma_d lambda_min
-          / 2, smoothness 4.64 sigma_1 lambda_max.
+        * "left_right": radius^2 4/5 sigma_d, convexity sigma_d / 2, smoothness 5.3 sigma_1;
+        * "left": radius^2 4/9 sigma_d lambda_min / lambda_max^2, convexity sigma_d
+          lambda_min / 2, smoothness 4.64 sigma_1 lambda_max.
         """
         _check_norm(norm)
         largest, smallest = self.singular_values[0], self.singular_values[-1]
@@ -182,11 +178,9 @@ def of(problem: Regression) -> Manifold:
 
 
 def estimate(X: np.ndarray, Y: np.ndarray) -> Manifold:
-    """The manifold that n samples predict, by least squares.
-
-    Sigma^ = X^T X / n, M^ = (Y^T X / n) Sigma^^{-1}. X (n, d), Y (n, k). Raises ValueError if n <
-    d, where Sigma^ is singular, and for samples that are not finite.
-    """
+    """The manifold that n samples predict, by least squares: Sigma^ = X^T X / n, M^ = (Y^T X / n)
+    Sigma^^{-1}, of X (n, d), Y (n, k). ValueError if n < d, where Sigma^ is singular, and for
+    samples that are not finite."""
     n, d = X.shape
     if len(Y) != n:
         raise ValueError(f"Y has shape {Y.shape}; it needs {n} rows, as many as X")
@@ -199,14 +193,14 @@ def estimate(X: np.ndarray, Y: np.ndarray) -> Manifold:
 
 
 def spectral_start(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A_0 (k, d), B_0 (d, d) of paper B's Algorithm 1, U^ D^^{1/2} Sigma^^{-1/2} and Sigma^^{-1/2}
-    V^ D^^{1/2} Sigma^^{-1/2}: the point R = I of the estimated manifold."""
+    """A_0 (k, d), B_0 (d, d) of paper B's Algorithm 1: the point R = I of the estimated
+    manifold, U^ D^^{1/2} Sigma^^{-1/2} and Sigma^^{-1/2} V^ D^^{1/2} Sigma^^{-1/2}."""
     Z = estimate(X, Y).point()
     return Z[: Y.shape[1]], Z[Y.shape[1] :]
 
 
 def _check_norm(norm: str) -> None:
-    """ValueError unless `norm` is one of NORMS."""
+
     if norm not in NORMS:
         raise ValueError(f"norm must be one of {NORMS}, not {norm!r}")
 
@@ -230,10 +224,10 @@ def dual_norm(manifold: Manifold, gradient: np.ndarray, norm: str = "left") -> n
 def modes(problem: Regression, preconditioner: str = "left") -> tuple[np.ndarray, np.ndarray]:
     """The modes of P grad(L + R) around a minimum: rates lambda and their directions.
 
-    Rates (modes,) ascending, directions (modes, k + d, d). The d (d - 1) / 2 rotations, of rate
-    zero, are left out. With step eta a mode of Z_t - Z_pi shrinks by 1 - eta lambda an iteration on
-    the population loss, so the excess loss falls in the end like (1 - eta lambda_min)^{2t}. Raises
-    ValueError for an unknown preconditioner.
+    Rates (modes,) ascending, directions (modes, k + d, d), without the d (d - 1) / 2
+    rotations, of rate zero. With step eta a mode of Z_t - Z_pi shrinks by 1 - eta lambda an
+    iteration on the population loss, so the excess loss falls in the end like
+    (1 - eta lambda_min)^{2t}. ValueError for an unknown preconditioner.
     """
     if preconditioner not in PRECONDITIONERS:
         raise ValueError(f"preconditioner must be one of {PRECONDITIONERS}, not {preconditioner!r}")

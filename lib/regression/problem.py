@@ -1,9 +1,9 @@
 """Paper B's problem: one softmax self-attention layer trained to do linear regression.
 
-Covariates x ~ N(0, Sigma), responses y = M x + eps with eps ~ N(0, noise^2 I). The layer Z = (A; B)
-has the value matrix A (k, d) and the key-query matrix B (d, d); the logit of key x_i for query x_j
-is x_j^T B x_i. The population's loss, regulariser and gradients take numpy arrays or torch tensors
-A (..., k, d), B (..., d, d) and return the same; `empirical` has the gradients on samples.
+Covariates x ~ N(0, Sigma), responses y = M x + eps with eps ~ N(0, noise^2 I). The layer
+Z = (A; B) has the value matrix A (k, d) and the key-query matrix B (d, d); the logit of
+key x_i for query x_j is x_j^T B x_i. Losses and gradients of the population take numpy
+arrays or torch tensors A (..., k, d), B (..., d, d) and return the same.
 """
 
 import math
@@ -22,10 +22,10 @@ SELF_MOMENT = 1.0
 
 @dataclass(frozen=True, repr=False)
 class Regression(Shapes):
-    """The law of the data: Sigma (d, d), M (k, d), and `noise`, the standard deviation of eps.
+    """The law of the data: Sigma (d, d), M (k, d), `noise` the standard deviation of eps.
 
-    ValueError unless A1 (Sigma symmetric, positive definite) and A2 (k >= d, M of full column rank)
-    hold. Where A3 fails it warns with the number: only a proof of paper B needs it.
+    ValueError unless A1 (Sigma symmetric, positive definite) and A2 (k >= d, M of full
+    column rank) hold. Where A3 fails it warns: only a proof of paper B needs it.
     """
 
     Sigma: np.ndarray
@@ -84,11 +84,11 @@ class Regression(Shapes):
 
     @property
     def largest_moment(self) -> float:
-        """1 / (2 sigma_1^{1/2}), the c up to which E e^{c x^T B x} is finite at every minimum.
+        """1 / (2 sigma_1^{1/2}), the c up to which E e^{c x^T B x} is finite at all minima.
 
-        E e^{c x^T B x} < infinity iff 2 c lambda_max(sym(Sigma^{1/2} B Sigma^{1/2})) < 1, and
-        sigma_1^{1/2} is the largest such eigenvalue on the manifold. A3 is taken as largest_moment
-        > 1, i.e. sigma_1 < 1/4 (our constant; paper B's is blank).
+        It is finite iff 2 c lambda_max(sym(Sigma^{1/2} B Sigma^{1/2})) < 1, and
+        sigma_1^{1/2} is the largest such eigenvalue on the manifold. A3 is taken as
+        largest_moment > 1, i.e. sigma_1 < 1/4 (our constant; paper B's is blank).
         """
         return 0.5 / math.sqrt(self.singular_values[0])
 
@@ -135,12 +135,10 @@ def covariance_root(Sigma: np.ndarray, name: str) -> np.ndarray:
 def random_regression(
     seed: int, d: int, k: int, signal: float = 0.2, noise: float = 0.045, floor: float = 0.35
 ) -> Regression:
-    """A problem from two Gaussian matrices, scaled so that A1-A3 hold if k >= d and signal < 1/4.
+    """A problem from two Gaussian matrices; A1-A3 hold if k >= d and signal < 1/4.
 
-    Sigma = (1 - floor) S S^T / ||S S^T|| + floor I, so ||Sigma|| = 1 and its condition
-    number is at most 1/floor; M = signal M_0 / ||M_0 Sigma^{1/2}||. Source: paper B,
-    Appendix A; the scaling is ours.
-    """
+    Sigma = (1 - floor) S S^T / ||S S^T|| + floor I, so its condition is at most 1/floor;
+    M = signal M_0 / ||M_0 Sigma^{1/2}||. Source: paper B, Appendix A; the scaling is ours."""
     rng = seeds.stream(seed, "data")
     S = rng.standard_normal((d, d))
     S = S @ S.T / np.linalg.norm(S @ S.T, 2)
@@ -159,8 +157,8 @@ def gaussian_start(seed: int, d: int, k: int, std: float = 1.0) -> tuple[np.ndar
 def population_loss(problem: Regression, A, B):
     """L(Z) = 1/2 ||A Sigma B^T Sigma^{1/2} - M Sigma^{1/2}||_F^2 + k noise^2 / 2.
 
-    Source: paper B, Theorem 1. It is 1/2 E ||y - A E'[x' e^{x^T B x'}] / E'[e^{x^T B x'}]||^2 (Eq.
-    2), whose ratio is Sigma B^T x. A (..., k, d), B (..., d, d).
+    Source: paper B, Theorem 1. It is 1/2 E ||y - A E'[x' e^{x^T B x'}] / E'[e^{x^T B x'}]
+    ||^2 (Eq. 2), whose ratio is Sigma B^T x. A (..., k, d), B (..., d, d).
     """
     return excess_loss(problem, A, B) + problem.optimal_loss
 
@@ -172,7 +170,12 @@ def excess_loss(problem: Regression, A, B):
 
 
 def _residual(problem, A, B):
-    Sigma, root, M = (_like(a, A) for a in (problem.Sigma, problem.root, problem.M))
+    parts = problem.Sigma, problem.root, problem.M
+    if not isinstance(A, np.ndarray):
+        import torch  # only where tensors come in
+
+        parts = (torch.as_tensor(part, dtype=A.dtype) for part in parts)
+    Sigma, root, M = parts
     return (A @ Sigma @ B.mT - M) @ root, Sigma, root
 
 
@@ -186,23 +189,15 @@ def population_gradients(problem: Regression, A, B):
 def regulariser(Sigma, A, B):
     """R(Z) = 1/8 ||Sigma^{1/2} (A^T A - B^T Sigma B) Sigma^{1/2}||_F^2, shape (...).
 
-    Sigma (..., d, d) is the covariance (population) or X^T X / n (empirical). Paper B's formula is
-    blank; this is the one with which grad(L + R) takes the form of Eqs. 5 and 6.
+    Sigma (..., d, d) is the covariance or X^T X / n. Paper B's formula is blank; with this
+    one grad(L + R) takes the form of Eqs. 5 and 6.
     """
     G = A.mT @ A - B.mT @ Sigma @ B
     return ((Sigma @ G) * (Sigma @ G).mT).sum((-1, -2)) / 8  # ||S^{1/2} G S^{1/2}||^2 = tr(S G S G)
 
 
 def regulariser_gradients(Sigma, A, B):
-    """grad_A R = 1/2 A Sigma G Sigma and grad_B R = -1/2 Sigma B Sigma G Sigma, with
+    """grad_A R = A Sigma G Sigma / 2 and grad_B R = -Sigma B Sigma G Sigma / 2, with
     G = A^T A - B^T Sigma B."""
     SGS = Sigma @ (A.mT @ A - B.mT @ Sigma @ B) @ Sigma
     return A @ SGS / 2, -Sigma @ B @ SGS / 2
-
-
-def _like(value, other):
-    if isinstance(other, np.ndarray):
-        return value
-    import torch  # only where tensors come in
-
-    return torch.as_tensor(value, dtype=other.dtype)

@@ -1,24 +1,36 @@
-"""The site as plain files: figures with their claims, notebooks as they ran, notes, ledger.
+"""The site as plain files, runs/site, that open from disk: figures, notebooks, notes, ledger.
 
-`make site` writes runs/site; it opens from disk, with no server and nothing from elsewhere.
+Notebooks as they ran, and notes, become HTML that needs no script: formulas are MathML.
 """
 
 import argparse
+import io
 import os
 import re
 import shutil
 import sys
 import tempfile
+from base64 import b64decode, b64encode
 from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from html import escape
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import nbformat
+from latex2mathml.converter import convert
 from markupsafe import Markup
+from nbconvert import HTMLExporter
+from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+from PIL import Image
+from traitlets.config import Config
 
 from lib import files, provenance
+from lib.companion import colab_cell
 from lib.companion.record import ENDS, SCALES, SOURCES
-from lib.site import figures, pages
+from lib.site import figures
 
 ABOUT = (
     "A reproducible companion to three papers on the training dynamics of attention: gradient"
@@ -26,6 +38,7 @@ ABOUT = (
     " statement."
 )
 COLUMNS = "kind setting quantity source bound found margin seeds catches verdict remark".split()
+SHOWN = "text/html text/markdown image/svg+xml image/png image/jpeg text/plain".split()
 HEADS = {"quantity": "measured quantity", "found": "measured"}
 
 
@@ -42,7 +55,8 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(f"{folder} holds something else than a site; choose another folder")
     try:
         if asked.what == "tables":
-            figures.renew()
+            for path in (files.ROOT / name for name in figures.FILES):
+                files.write(path, figures.renewed(path.read_text(encoding="utf-8")).encode())
         else:
             _build(folder)
             print(f"open {folder / 'index.html'}")
@@ -50,6 +64,50 @@ def main(argv: list[str] | None = None) -> int:
         print(f"lib.site: {files.sentence(error)}", file=sys.stderr)
         return 1
     return 0
+
+
+@dataclass(frozen=True)
+class _Page:
+    """A note, or a notebook that ran at a scale; `name` is that of its page."""
+
+    name: str
+    title: str
+    body: str
+    file: str
+    scale: str = ""
+    notebook: str = ""
+
+
+class _Site:
+    """The folder into which pages are written, and their templates."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.templates = figures.templates(autoescape=True, lstrip_blocks=True)
+        known: Any = dict(papers=figures.PAPERS, sources=SOURCES, columns=COLUMNS, heads=HEADS)
+        known |= dict(inline=_inline, formulas=_formulas, commit=provenance.commit())
+        known["version"] = metadata.version("attention-dynamics")
+        self.templates.globals.update(known)
+
+    def write(self, path: str, template: str, title: str, description=ABOUT, **values) -> None:
+        """One page; ValueError where a formula on it would be shown with its backslash."""
+        values |= {"title": title, "description": description, "here": Path(path).stem}
+        page = self.templates.get_template(f"{template}.html.j2")
+        text = page.render(values, up="../" * path.count("/"))
+        if raw := re.search(r"<m[io]\b[^>]*>(\\[^<]*)<", text):
+            raise ValueError(f"{path}: a formula would be shown with {raw[1]}; write it otherwise")
+        files.write(self.folder / path, text.encode())
+
+    def page(self, path: str, page: _Page, made=(), again=()) -> None:
+        self.write(path, "page", page.title, page.title, page=page, figures=made, others=again)
+
+    def copy(self, paths: Iterable[Path], name: str = "") -> list[str]:
+        """Copy those `paths` that are there, as `name` with their endings; their names."""
+        targets = {path: f"{name or path.stem}{path.suffix}" for path in paths if path.is_file()}
+        for path, target in targets.items():
+            shown = _in_few_colours if path.suffix == ".png" else bytes
+            files.write(self.folder / target, shown(path.read_bytes()))
+        return [Path(target).name for target in targets.values()]
 
 
 def _build(folder: Path) -> None:
@@ -62,49 +120,12 @@ def _build(folder: Path) -> None:
         os.replace(site.folder, folder)
 
 
-class _Site:
-    """The folder into which pages are written, and their templates."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-        self.templates = figures.templates(autoescape=True, lstrip_blocks=True)
-        known: dict[str, Any] = dict(
-            papers=figures.PAPERS,
-            sources=SOURCES,
-            columns=COLUMNS,
-            heads=HEADS,
-            inline=lambda text: Markup(pages.inline(text)),
-            formulas=lambda text: Markup(pages.formulas(text)),
-            commit=provenance.commit(),
-            version=metadata.version("attention-dynamics"),
-        )
-        self.templates.globals.update(known)
-
-    def write(self, path: str, template: str, title: str, description=ABOUT, **values) -> None:
-        """One page; `path` is relative to the site. ValueError where a formula on it
-        would be shown with its backslash."""
-        values |= {"title": title, "description": description, "here": Path(path).stem}
-        page = self.templates.get_template(f"{template}.html.j2")
-        text = page.render(values, up="../" * path.count("/"))
-        if raw := re.search(r"<m[io]\b[^>]*>(\\[^<]*)<", text):
-            raise ValueError(f"{path}: a formula would be shown with {raw[1]}; write it otherwise")
-        files.write(self.folder / path, text.encode())
-
-    def copy(self, paths: Iterable[Path], name: str = "") -> list[str]:
-        """Copy those `paths` that are there, as `name` with their endings; return their names."""
-        targets = {path: f"{name or path.stem}{path.suffix}" for path in paths if path.is_file()}
-        for path, target in targets.items():
-            shown = pages.in_few_colours if path.suffix == ".png" else bytes
-            files.write(self.folder / target, shown(path.read_bytes()))
-        return [Path(target).name for target in targets.values()]
-
-
 def _pages(site: _Site) -> None:
     shown = figures.figures()
     of_scale = {f.slug: f for scale in SCALES for f in shown if f.scale == scale}
     best = [figure for figure in shown if of_scale[figure.slug] is figure]  # at its largest scale
-    notes = [pages.note(path) for path in sorted(files.folder("notebooks").glob("*.md"))]
-    notebooks = pages.notebooks(shown)
+    notes = [_note(path) for path in sorted(files.folder("notebooks").glob("*.md"))]
+    notebooks = _notebooks(shown)
     order: Any = [page for page in notebooks if page.scale == "demo"]
     site.templates.globals.update(order=order)
     for figure in shown:
@@ -122,12 +143,12 @@ def _pages(site: _Site) -> None:
     for page in notebooks:
         made = [f for f in shown if (f.notebook, f.scale) == (page.notebook, page.scale)]
         again = [p for p in notebooks if p.notebook == page.notebook and p is not page]
-        _page(site, f"notebooks/{page.name}.html", page, made, again)
+        site.page(f"notebooks/{page.name}.html", page, made, again)
     for page in notes:
-        _page(site, f"notes/{page.name}.html", page)
+        site.page(f"notes/{page.name}.html", page)
     reproducing = files.ROOT / "REPRODUCING.md"  # an installed package has none
     if reproducing.exists():
-        _page(site, "benchmarks.html", pages.note(reproducing, "How fast, against what"))
+        site.page("benchmarks.html", _note(reproducing, "How fast, against what"))
     statements = {}  # of each paper first those of ledgers, which have their texts
     first = lambda figure: (figure.record["paper"], "statements" not in figure.record)
     for row in (row for figure in sorted(best, key=first) for row in figure.claims):
@@ -144,5 +165,143 @@ def _pages(site: _Site) -> None:
     site.copy(figures.TEMPLATES / name for name in ("site.css", "filter.js"))
 
 
-def _page(site: _Site, path: str, page: pages.Page, made=(), again=()) -> None:
-    site.write(path, "page", page.title, page.title, page=page, figures=made, others=again)
+# Notebooks and notes as HTML.
+
+
+@cache
+def _mathml(formula: str, display: str = "inline") -> str:
+    """The TeX `formula` as one <math> element; one that cannot be read stays as TeX."""
+    # latex2mathml does not know \arg, and MathML sizes its fences itself
+    text = re.sub(r"\\arg(?![A-Za-z])", r"\\operatorname{arg}", formula.strip())
+    text = re.sub(r"\\[bB]igg?[lrm]?(?![A-Za-z])\s*", "", text)
+    plain = f"<code>{escape(formula)}</code>"
+    try:
+        converted = convert(text, display=display)
+    except Exception:  # of many kinds; a page must not fail for one formula
+        return plain
+    return plain if re.search(r">\\[A-Za-z]+<", converted) else converted
+
+
+class _Renderer(IPythonRenderer):
+    """nbconvert's renderer with formulas as MathML, and links that lead to pages of the site."""
+
+    def inline_math(self, body: str) -> str:
+        return _mathml(body)
+
+    def block_math(self, body: str) -> str:
+        return f'<span class="formula">{_mathml(body, "block")}</span>'
+
+    def latex_environment(self, name: str, body: str) -> str:
+        return self.block_math(f"\\begin{{{name}}}{body}\\end{{{name}}}")
+
+    def link(self, text: str, url: str, title: str | None = None) -> str:
+        """A notebook, a note or a figure by its page; what is no page of the site as its text."""
+        folder, target = files.folder("notebooks"), Path(url.partition("#")[0])
+        name, page = target.stem, None
+        if re.match(r"https?:|#", url):
+            page = url
+        elif target.suffix == ".md" and (folder / target.name).exists():
+            page = f"../notes/{name}.html"
+        elif target.suffix in (".py", ".ipynb") and (folder / f"{name}.py").exists():
+            page = f"../notebooks/{name}-demo.html"
+        elif url.startswith("../figures/") and (folder / target.with_suffix(".json")).exists():
+            page = f"../figures/{name}-{target.parent.name}.html"
+        return super().link(text, page, title) if page else text
+
+    def image(self, text: str, url: str, title: str | None = None) -> str:
+        """Drawings are part of the page; figures lie under their pages' names, the film on top."""
+        url = re.sub(r"^\.\./figures/(\w+)/(\w+)", r"../figures/\2-\1", url)
+        return super().image(text, re.sub(r"^\.\./figures/(\w+\.)", r"../\1", url), title)
+
+
+def _html(markdown: str, escape: bool = False) -> str:
+    """Markdown with formulas as HTML blocks; HTML in it stays, or is shown as it is written."""
+    place = str(files.folder("notebooks"))
+    renderer = _Renderer(escape, exclude_anchor_links=True, embed_images=True, path=place)
+    return MarkdownWithMath(renderer=renderer).render(markdown)
+
+
+def _inline(markdown: str) -> Markup:
+    """One paragraph of Markdown as HTML without the paragraph around it, HTML shown."""
+    html = _html(markdown, escape=True).strip()
+    return Markup(html.removeprefix("<p>").removesuffix("</p>"))
+
+
+def _formulas(text: str) -> Markup:
+    """Plain text as HTML, in which only what stands between two $ becomes a formula."""
+    parts = text.split("$")
+    if len(parts) % 2 == 0:  # a lone $
+        return Markup(escape(text))
+    return Markup("".join(_mathml(p) if k % 2 else escape(p) for k, p in enumerate(parts)))
+
+
+def _note(path: Path, section: str = "") -> _Page:
+    """The Markdown file at `path`, or what stands there below the heading `section`, as a page."""
+    text = path.read_text(encoding="utf-8")
+    if section:
+        text = f"# {section}\n" + text.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    return _Page(path.stem, _title(text), _html(text), path.name)
+
+
+def _title(markdown: str) -> str:
+    return re.findall(r"^# +(.+)", markdown, re.MULTILINE)[0]
+
+
+def _notebooks(shown: Iterable[figures.Figure]) -> list[_Page]:
+    """Every notebook at each scale at which it ran, at demo scale else as committed, in
+    order.toml's order. Pictures are described as the figures `shown` are."""
+    folder, runs, pages = files.folder("notebooks"), files.folder("runs"), []
+    for source in sorted(folder.glob("[0-9]*.py")):
+        for scale in SCALES:
+            path = runs / scale / f"{source.stem}.ipynb"
+            marker = path.with_suffix(".json")  # of a success
+            ran = files.read_object(marker)["source"] if marker.exists() else ""
+            if ran != files.sha256(source.read_bytes()):
+                if scale != "demo":
+                    continue
+                path = source.with_suffix(".ipynb")
+            made = [f for f in shown if (f.notebook, f.scale) == (source.stem, scale)]
+            pages.append(_notebook(path, scale, made))
+    reading = files.read_table(folder / "order.toml")
+    order = [name for part in ("main", "side", "appendix") for name in reading.get(part, ())]
+    return sorted(pages, key=lambda page: [*order, page.notebook].index(page.notebook))
+
+
+def _notebook(path: Path, scale: str, made: list[figures.Figure]) -> _Page:
+    notebook = nbformat.read(path, as_version=4)
+    for cell in (cell for cell in notebook.cells if cell.cell_type == "code"):
+        cell.outputs = colab_cell.without_widgets(cell.outputs)
+        # Alternative text for its pictures: that of the one figure named, else the first line.
+        named = [f.alt for f in made if re.search(f"[\"']{f.slug}[\"']", cell.source)]
+        begins = f"Picture drawn by the cell that begins: {cell.source.strip().splitlines()[0]}"
+        alt = named[0] if len(named) == 1 else begins
+        for output in (one for one in cell.outputs if "image/png" in one.get("data", {})):
+            output.metadata.setdefault("image/png", {}).setdefault("alt", alt)
+            picture = _in_few_colours(b64decode(output.data["image/png"]))
+            output.data["image/png"] = b64encode(picture).decode()
+    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    body = _exporter().from_notebook_node(notebook)[0]
+    return _Page(f"{path.stem}-{scale}", _title(text), body, path.name, scale, path.stem)
+
+
+def _in_few_colours(picture: bytes) -> bytes:
+    """A PNG in 80 colours, enough for a plot, and a third of its size."""
+    image = Image.open(io.BytesIO(picture)).convert("RGB").quantize(80)
+    image.save(content := io.BytesIO(), "PNG", optimize=True)
+    return content.getvalue()
+
+
+@cache  # it compiles its templates once, not for every notebook
+def _exporter() -> HTMLExporter:
+    config = Config()
+    config.NbConvertBase.display_data_priority = SHOWN
+    config.TagRemovePreprocessor.enabled = True
+    config.TagRemovePreprocessor.remove_cell_tags = {colab_cell.TAG}
+    return HTMLExporter(
+        config=config,
+        template_name="basic",
+        template_file=str(figures.TEMPLATES / "cells.html.j2"),
+        filters={"markdown2html": _html},
+        exclude_input_prompt=True,
+        exclude_output_prompt=True,
+    )

@@ -1,8 +1,8 @@
-"""The figures to show: their entries in figures/index.toml, their records, their claims in words.
+"""The figures to show: entries of figures/index.toml, their records, their claims in words.
 
-The index says what one sees in each figure. Sentences there quote a record as {name:format}; braces
-without a colon belong to a formula. `python -m lib.site tables` makes each table of FILES anew
-between its marks, laid out by templates/NAME.md.j2.
+Sentences of the index quote a record as {name:format}; braces without a colon belong to a
+formula. `python -m lib.site tables` makes each table of FILES anew between its marks, laid
+out by templates/NAME.md.j2.
 """
 
 import math
@@ -102,10 +102,8 @@ def _quantities(record: Mapping) -> dict:
 
 
 def filled(sentence: str, record: Mapping) -> str:
-    """The sentence with the record's numbers: "{gap:.1%}" as "3.4 %", or "no value of gap".
-
-    "{error:.1f°}" is the angle in degrees of directions whose unit vectors are so far apart.
-    """
+    """The sentence with the record's numbers: "{gap:.1%}" as "3.4 %", or "no value of gap";
+    "{error:.1f°}" is the angle of directions whose unit vectors are so far apart."""
     known = _quantities(record)
 
     def value(field: re.Match) -> str:
@@ -213,8 +211,7 @@ def _row(figure: Figure, claim: Claim) -> dict:
 
 
 def figures() -> list[Figure]:
-    """Every figure with a record, by paper, in the order of the index; ValueError names
-    a record that is damaged."""
+    """Every figure with a record, by paper, in the order of the index."""
     base = files.folder("figures")
     entries = {(e.scale, e.slug): e for _, rows in index(base) for e in rows}
     places = {slug: place for place, (_, slug) in reversed([*enumerate(entries)])}
@@ -251,21 +248,14 @@ def _hours(entry: _Entry, record: Mapping) -> str:
     return f"`python -m lib.training {entry.trains}`, {hours:.1f} processor hours"
 
 
-def _table(name: str) -> str:
-    """The Markdown of the table of templates/NAME.md.j2."""
+def renewed(text: str) -> str:
+    """`text` with every marked table made anew."""
     notebooks = index(FIGURES)
     entries = [entry for _, rows in notebooks for entry in rows]
     rows = [(e, record.read(FIGURES / e.scale / f"{e.slug}.json")) for e in entries]
-    template = templates().get_template(f"{name}.md.j2")
-    return template.render(notebooks=notebooks, rows=rows).strip()
 
+    def table(match: re.Match) -> str:
+        template = templates().get_template(f"{match[2]}.md.j2")
+        return f"{match[1]}{template.render(notebooks=notebooks, rows=rows).strip()}\n"
 
-def _renewed(text: str) -> str:
-    """`text` with every marked table made anew."""
-    return MARKED.sub(lambda match: f"{match[1]}{_table(match[2])}\n", text)
-
-
-def renew() -> None:
-    """Write FILES with their tables made anew."""
-    for path in (files.ROOT / name for name in FILES):
-        files.write(path, _renewed(path.read_text(encoding="utf-8")).encode())
+    return MARKED.sub(table, text)

@@ -1,10 +1,8 @@
 """Least Frobenius norm with all margins at least 1, by its dual; or proof of none.
 
-The dual has one unknown per constraint, max_{beta >= 0} 1^T beta - beta^T K beta / 2
-with K the Gram matrix of the constraints, so that the d x d_z unknowns of W never
-appear. Its optimality conditions, beta >= 0, K beta >= 1 and beta^T (K beta - 1) = 0,
-say which constraints carry W: guess that set, solve, exchange what is wrong.
-"""
+The dual has one unknown per constraint, max_{beta >= 0} 1^T beta - beta^T K beta / 2 with
+K the Gram matrix of the constraints. Its optimality conditions, beta >= 0, K beta >= 1,
+beta^T (K beta - 1) = 0, say which constraints carry W: guess, solve, exchange."""
 
 import contextlib
 import math
@@ -31,13 +29,12 @@ cache.find_place()
 
 
 class Infeasible(ValueError):
-    """No W (or v) reaches positive margins, whatever the norm.
+    """No W (or v) reaches positive margins in `run`, whatever the norm.
 
     `certificate`, shaped like the duals of one run, proves it (Farkas): it is non-negative,
-    sums to one, and sum certificate_m a_m = 0, with a_{i,t} = (x_{i,s_i} - x_{i,t}) z_i^T
-    for the tokens and a_i = y_i x_{i,s_i} for the head, so that the constraints, summed with
-    it, would say 0 >= 1. `residual` is the norm of that sum over sum certificate_m ||a_m||:
-    no W of norm 1 has all <a_m, W> above residual ||a_m||. `run` is the run it happened in.
+    sums to one, and sum certificate_m a_m = 0, so that the constraints <a_m, W> >= 1,
+    summed with it, would say 0 >= 1. `residual` is the norm of that sum over
+    sum certificate_m ||a_m||: no W of norm 1 has all <a_m, W> above residual ||a_m||.
     """
 
     def __init__(self, problem: str, run: int, certificate: np.ndarray, residual: float):
@@ -55,10 +52,8 @@ class Infeasible(ValueError):
 
 
 class Constraints(NamedTuple):
-    """Of one run: <a_m, W> >= 1 for a_m = delta_{i,t} z_i^T, delta (n, S, d), z (n, d_z), m = n S.
-
-    `shape` that of a certificate; stretch (m,) what the a_m were multiplied by (see `Scaled`).
-    """
+    """Of one run: <a_m, W> >= 1 for a_m = delta_{i,t} z_i^T, delta (n, S, d), z (n, d_z), m = n S;
+    `shape` that of a certificate; stretch (m,) what the a_m were multiplied by (see `Scaled`)."""
 
     problem: str
     run: int
@@ -68,19 +63,16 @@ class Constraints(NamedTuple):
     stretch: np.ndarray
 
     def infeasible(self, x: np.ndarray, residual: float) -> Infeasible:
-        """The error with the certificate x (m,) of the stretched rows, as one of the rows given."""
+        """The error with the certificate x (m,) of the stretched rows."""
         weights = x * self.stretch
         certificate = (weights / weights.sum()).reshape(self.shape)
         return Infeasible(self.problem, self.run, certificate, residual)
 
 
 def solve(constraints: Constraints) -> tuple[np.ndarray, np.ndarray, str, np.ndarray | None]:
-    """The dual solution beta (m,) of one run, the margins (m,) of its W, the method's name, and W.
-
-    W (d, d_z) is None where the `weights` of beta are as exact. Raises Infeasible with
-    a Farkas certificate, and RuntimeError where neither a solution within ACCURACY nor
-    a proof that there is none was found.
-    """
+    """The dual solution beta (m,) of one run, margins (m,), the method's name, and W (d, d_z),
+    None where the `weights` of beta are as exact. Raises Infeasible, and RuntimeError where
+    neither a solution within ACCURACY nor a certificate was found."""
     delta, z = constraints.delta, constraints.z
     K = _gram(delta, z)
     length = np.sqrt(K.diagonal())  # ||a_m||
@@ -182,8 +174,8 @@ def _proximal(K, length, constraints):
 def _on_rows(unit_rows, length, constraints):
     """The result of `solve` by the rows, or None; unit_rows (m, D) are those of `thin`.
 
-    Where constraints of norm 1 leave a margin s for W of norm 1, W has norm 1/s, from terms of size
-    1/s^2 that cancel: from the duals its margins are known to eps/s^2, from the rows to eps/s.
+    Where constraints of norm 1 leave W of norm 1 a margin s, the margins of the solution
+    are known to eps/s^2 from the duals, whose terms cancel, and to eps/s from the rows.
     """
     shortest = length.min()
     solution = _least_norm(unit_rows, shortest / length)
@@ -202,10 +194,7 @@ def _on_rows(unit_rows, length, constraints):
 
 def _least_distance(rows: np.ndarray, asked: np.ndarray) -> np.ndarray:
     """x >= 0 of the least ||sum x_m rows_m||^2 + (asked^T x - 1)^2; rows (m, D), asked (m,).
-
-    The constraints rows w >= asked that x is positive on carry the w of least norm
-    (Lawson and Hanson, 1974, ch. 23).
-    """
+    It is positive on the constraints that carry the w of `_least_norm` (Lawson and Hanson)."""
     stacked = np.vstack([rows.T, asked])
     with contextlib.suppress(RuntimeError):  # no end within maxiter
         return nnls(stacked, np.eye(len(stacked))[-1], maxiter=30 * len(rows))[0]
@@ -213,11 +202,8 @@ def _least_distance(rows: np.ndarray, asked: np.ndarray) -> np.ndarray:
 
 
 def _least_norm(rows: np.ndarray, asked: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """(w, beta): the w (D,) of least norm with rows w >= asked, and beta >= 0 with rows^T beta = w.
-
-    rows (m, D) of norm 1, asked (m,). Exact to rounding times the condition of the rows
-    that carry w; None where none were found.
-    """
+    """(w, beta): the w (D,) of least norm with rows w >= asked (m,), and beta >= 0 with
+    rows^T beta = w; rows (m, D) of norm 1. None where none were found."""
     on = _least_distance(rows, asked) > 0
     if not on.any():
         return None
@@ -258,10 +244,9 @@ def block_pivoting(
 ) -> np.ndarray | None:
     """The beta >= 0 with K beta >= b and beta^T (K beta - b) = 0.
 
-    K (m, m) symmetric positive definite, b (m,), default 1. Judice and Pires (1994):
-    guess the `support` (default: the half whose sum satisfies least), solve on it,
-    exchange every index on the wrong side at once; where that stops making progress,
-    non-negative least squares. None where K is singular.
+    K (m, m) symmetric positive definite, b (m,), default 1. Judice and Pires (1994): guess
+    the `support`, solve on it, exchange every index on the wrong side at once; where that
+    stops making progress, non-negative least squares. None where K is singular.
     """
     b = np.ones(len(K)) if b is None else b
     beta, ended = _exchanged(K, b, np.empty(0, bool) if support is None else support)
@@ -343,15 +328,14 @@ def _exchanged(K, b, support):
 class Scaled(NamedTuple):
     """The factors of a_m = delta_{i,t} z_i^T as they are solved: stretch_m 2^-exponent a_m.
 
-    Only products <a_m, W> are asked for, so each factor may be divided by a power of two, which
-    rounds nothing: no token SVM overflows, underflows or drowns one constraint in another's
-    rounding. What is left is one unit for W, that of the shortest constraint.
+    Only products <a_m, W> are asked for, so each factor is divided by a power of two, which
+    rounds nothing. What is left is one unit for W, that of the shortest constraint.
 
-    delta (runs, n, S, d), z (runs, n, d_z); exponent (runs,) that of the shortest a_m; stretch
-    (runs, m) at most 1. A constraint <a_m, W> >= 1 is posed as >= 1 / stretch_m = 1 + MORE ||a_m||
-    / min ||a||, where this ratio exceeds BAD: else its rounding would exceed its margin. Whatever W
-    this yields is feasible; its norm rises by at most MORE ||W_1||, W_1 the solution for
-    constraints of norm 1. ratio (runs,) longest to shortest. Here ||a|| is read off entries.
+    delta (runs, n, S, d), z (runs, n, d_z); exponent (runs,) that of the shortest a_m;
+    stretch (runs, m) at most 1. A constraint <a_m, W> >= 1 is posed as >= 1 / stretch_m =
+    1 + MORE ||a_m|| / min ||a||, where this ratio exceeds BAD: else its rounding would
+    exceed its margin. The norm of W rises by at most MORE ||W_1||, W_1 the solution for
+    constraints of norm 1. ratio (runs,) longest to shortest; ||a|| is read off entries.
     """
 
     delta: np.ndarray

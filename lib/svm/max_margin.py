@@ -6,7 +6,6 @@ solution is proved by beta >= 0: with N* the dual norm, 1^T beta / N*(sum beta_m
 a lower bound on ||W||, and `gap` is its relative distance from the norm of W.
 """
 
-import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, fields
@@ -26,37 +25,34 @@ from lib.svm.norms import Blocks, norm_of
 ACCURACY_OTHER_NORMS = 1e-7  # largest relative duality gap, violation: norms other than Frobenius
 LARGEST_EXPONENT = 480  # of W in powers of two: its square, the size of the duals, is still a float
 UNSHARED = 2**18  # multiplications of a product that OpenBLAS never shares out
+_thread_pools = lru_cache(ThreadpoolController)
 
 
 @dataclass(frozen=True, repr=False)
 class MaxMargin(Shapes):
     """Solutions of a token SVM or head SVM, one per run, with their certificates.
 
-    objective    (runs,) the norm ||W|| (or ||v||) that was minimised
-    duals        (runs, n, T-1) or (runs, n): beta >= 0 of the form min ||W||^2 / 2. In the
-                 Frobenius norm W = sum beta_{i,t} delta_{i,t} z_i^T; in every norm
-                 1^T beta = ||W||^2 up to the gap
-    margins      like duals: delta_{i,t}^T W z_i (head: y_i v^T x_{i,s_i}), at least 1
-    support      like duals: the constraints that carry W, those with a positive dual (spectral,
-                 nuclear, l_1, l_inf, `Blocks`: a dual whose share of the largest exceeds the slack)
-    gap          (runs,) (||W|| - lower bound) / ||W||, the lower bound from the duals
-    accuracy     what gap and violation were held to
-    tokens       the problem's; W is in their coordinates
-    status       "optimal": whatever is less raises
+    norm       (runs,) ||W|| (or ||v||), which was minimised
+    duals      (runs, n, T-1) or (runs, n): beta >= 0 of min ||W||^2 / 2. In the Frobenius
+               norm W = sum beta_{i,t} delta_{i,t} z_i^T, in all 1^T beta = ||W||^2
+    margins    like duals: delta_{i,t}^T W z_i (head: y_i v^T x_{i,s_i}), at least 1
+    support    like duals: the constraints that carry W, those with a positive dual (of
+               cone programs: a dual whose share of the largest exceeds the slack)
+    gap        (runs,) (||W|| - lower bound) / ||W||, the lower bound from the duals
+    accuracy   what gap and violation were held to
+    tokens     the problem's; W is in their coordinates
     """
 
     problem: str
-    objective: np.ndarray
+    norm: np.ndarray
     duals: np.ndarray
     margins: np.ndarray
     support: np.ndarray
     gap: np.ndarray
     accuracy: float
     solver: tuple[str, ...]
-    seconds: float
     tokens: TokenSet
     _weights: Callable[[], np.ndarray]  # W (runs, d, d_z), built when it is first asked for
-    status: str = "optimal"
 
     @property
     def violation(self) -> np.ndarray:
@@ -74,11 +70,6 @@ class MaxMargin(Shapes):
         """The same as `value`, as paper A calls it."""
         return self.value
 
-    @property
-    def norm(self) -> np.ndarray:
-        """||W_mm||, (runs,), the same as `objective`."""
-        return self.objective
-
 
 def token_svm(
     tokens: TokenSet | Minimal,
@@ -87,18 +78,18 @@ def token_svm(
 ) -> MaxMargin:
     """W_mm = argmin ||W|| subject to (x_{i,s_i} - x_{i,t})^T W z_i >= 1 for all i and t != s_i.
 
-    selected (runs, n): s_i, default the opt tokens. norm: "frobenius" (paper A, W-SVM); an exponent
-    1 < p < inf for the entrywise ||W||_{p,p} (paper C, Definition 2; 2 is Frobenius); 1 for sum
-    |W_jk|; inf for max |W_jk|; "nuclear" (2308.16898, Att-SVM*: where training K and Q leads);
-    "spectral"; or `Blocks`, the largest N of W's blocks. In the nuclear, spectral, l_1, l_inf and
-    block-wise norm W need not be unique; its norm is. The l_p norms with p != 2 and blocks depend
-    on the coordinates: give tokens in the model's own. Of a Minimal, W is in minimal coordinates.
+    selected (runs, n): s_i, default the opt tokens. norm: "frobenius" (paper A, W-SVM); an
+    exponent 1 <= p <= inf for the entrywise ||W||_{p,p} (paper C, Definition 2); "nuclear"
+    (2308.16898, Att-SVM*: where training K and Q leads); "spectral"; or `Blocks`. W need
+    not be unique in the nuclear, spectral, l_1, l_inf and block-wise norm; its norm is. The
+    l_p norms with p != 2 and blocks depend on the coordinates: give tokens in the model's
+    own. Of a Minimal, W is in minimal coordinates.
 
-    Solved in the m = n(T-1) unknowns of the dual: by pivoting (`frobenius`), by Newton's method
-    or by Clarabel (`norms`). Gap and violation are at most ACCURACY for the Frobenius norm,
-    else ACCURACY_OTHER_NORMS. Raises Infeasible (a ValueError) with a Farkas certificate, which
-    holds for every norm; ValueError for a wrong shape or range of `selected`, an unknown norm, or
-    sizes beyond float64; RuntimeError, with what to do, where that accuracy was not reached.
+    Solved in the m = n(T-1) unknowns of the dual. Gap and violation are at most ACCURACY
+    for the Frobenius norm, else ACCURACY_OTHER_NORMS. Raises Infeasible (a ValueError)
+    with a Farkas certificate, which holds for every norm; ValueError for a wrong
+    `selected`, an unknown norm, or sizes beyond float64; RuntimeError, with what to do,
+    where that accuracy was not reached.
     """
     if not isinstance(norm, Blocks):
         norm = _known(norm, "norm", ("frobenius", "nuclear", "spectral"))
@@ -111,11 +102,10 @@ def token_svm(
 def head_svm(
     tokens: TokenSet | Minimal, selected: np.ndarray | None = None, p: float = 2
 ) -> MaxMargin:
-    """v_mm = argmin ||v||_p subject to y_i v^T x_{i,s_i} >= 1 for all i.
+    """v_mm = argmin ||v||_p subject to y_i v^T x_{i,s_i} >= 1 for all i, 1 <= p <= inf.
 
-    Paper A, u-SVM, for p = 2; paper C for other p, 1 <= p <= inf. It is the token SVM
-    with delta_i = y_i x_{i,s_i} and z_i = 1: it takes, returns and raises the same.
-    """
+    Source: paper A, u-SVM; paper C. It is the token SVM with delta_i = y_i x_{i,s_i} and
+    z_i = 1: it takes, returns and raises the same."""
     p = _known(p, "p", ())
     tokens = _in_coordinates(tokens, p)
     selected = checked_selection(tokens, selected)
@@ -165,26 +155,35 @@ def checked_selection(tokens: TokenSet, selected: np.ndarray | None) -> np.ndarr
 
 def _solve(problem, tokens, parts, norm, shape):
     """The record of all runs; `parts` are what `frobenius.scaled` takes, `shape` of the duals."""
-    began, runs = time.perf_counter(), []
+    runs: list[dict] = []
     units = frobenius.Scaled(*frobenius.scaled(*map(np.ascontiguousarray, parts)))
     if not np.isfinite(units.delta).all():
         raise ValueError(
             f"X holds tokens whose difference exceeds {np.finfo(float).max:.1e}: divide them by a "
             "power of two, which only multiplies W by it"
         )
-    with _one_thread(units.delta, norm):
+    # One thread for BLAS: a second gains little. What it never shares out need not ask.
+    delta = units.delta[0]
+    small = norm == 2 and delta.size * delta[..., 0].size <= UNSHARED
+    with nullcontext() if small else _thread_pools().limit(limits=1, user_api="blas"):
         for run, factors in enumerate(zip(units.delta, units.z, units.stretch)):
             # The Frobenius norm decides feasibility, and the others start at its solution.
-            first = frobenius.solve(Constraints(problem, run, shape[1:], *factors))
+            duals, margins, solver, W = frobenius.solve(
+                Constraints(problem, run, shape[1:], *factors)
+            )
             if norm == 2:
-                runs.append(_frobenius_norm(units.stretch[run], *first))
+                square = (duals * margins).sum()
+                solved = {"norm": np.sqrt(square), "solver": solver, "W": W}
+                solved |= {"duals": duals, "margins": margins, "support": duals > 0}
+                solved["gap"] = np.abs(1 - (duals * units.stretch[run]).sum() / square)
             else:
-                runs.append(_other_norm(problem, run, units, norm, first[0]))
-            _check_range(problem, run, runs[-1]["objective"], units.exponent[run])
-    names = "objective", "duals", "margins", "support", "gap"
-    solved: dict = {name: np.array([run[name] for run in runs]) for name in names}
+                solved = _other_norm(problem, run, units, norm, duals)
+            _check_range(problem, run, solved["norm"], units.exponent[run])
+            runs.append(solved)
+    names = "norm", "duals", "margins", "support", "gap"
+    solved = {name: np.array([run[name] for run in runs]) for name in names}
     exponent = -units.exponent
-    solved["objective"] = np.ldexp(solved["objective"], exponent)
+    solved["norm"] = np.ldexp(solved["norm"], exponent)
     solved["duals"] = np.ldexp(solved["duals"] * units.stretch, 2 * exponent[:, None])
     solved["margins"] = solved["margins"] / units.stretch
     solved |= {key: solved[key].reshape(shape) for key in ("duals", "margins", "support")}
@@ -192,7 +191,6 @@ def _solve(problem, tokens, parts, norm, shape):
         problem=f"{problem}, {norm if isinstance(norm, str | Blocks) else f'l_{norm:g}'} norm",
         accuracy=ACCURACY if norm == 2 else ACCURACY_OTHER_NORMS,
         solver=tuple(run["solver"] for run in runs),
-        seconds=time.perf_counter() - began,
         tokens=tokens,
         _weights=partial(_weights, units, runs),
         **solved,
@@ -211,32 +209,6 @@ def _check_range(problem, run, size, exponent):
         )
 
 
-def _one_thread(delta, norm):
-    """One thread for BLAS: a second gains little. What BLAS never shares out need not ask."""
-    if norm == 2 and delta[0].size * delta[0, ..., 0].size <= UNSHARED:
-        return nullcontext()
-    return _thread_pools().limit(limits=1, user_api="blas")
-
-
-@lru_cache
-def _thread_pools():
-    return ThreadpoolController()
-
-
-def _frobenius_norm(stretch, duals, margins, solver, W):
-    """Solver, objective, duals, margins, support, gap and W of one run, scaled."""
-    square = (duals * margins).sum()
-    return {
-        "solver": solver,
-        "objective": np.sqrt(square),
-        "duals": duals,
-        "margins": margins,
-        "support": duals > 0,
-        "gap": np.abs(1 - (duals * stretch).sum() / square),
-        "W": W,
-    }
-
-
 def _weights(units, runs):
     """W (runs, d, d_z), as the margins were measured on it: as solved, or from its duals."""
     W = [
@@ -247,21 +219,24 @@ def _weights(units, runs):
 
 
 def _other_norm(problem, run, units, norm, beta):
-    """The same of one run in another norm, from its Frobenius duals (m,)."""
+    """Scaled solution of one run in another norm than Frobenius, from the duals (m,) there."""
     delta, z, stretch = units.delta[run], units.z[run], units.stretch[run]
+    blocks = isinstance(norm, Blocks)
+    conic = blocks or norm in norms.CONIC
+    dual = norm.dual if blocks else norms.CONIC[norm] if conic else norm / (norm - 1)
     turned = isinstance(norm, str)  # these two do not see a rotation: keep to the spans
     if turned:
         delta, z, token_basis, query_basis = frobenius.thin(delta, z)
     rows = frobenius.constraint_rows(delta, z)  # (m, d d_z)
     shape = delta.shape[-1], z.shape[-1]
     start = rows.T @ beta
-    if _conic(norm):
+    if conic:
         solved = norms.conic(rows, shape, norm, float(np.linalg.norm(start)))
         w, beta = (start, beta) if solved is None else solved  # the start shows its gap
     else:
         w, beta = norms.entrywise(rows, norm, start, beta)
     lowest = (rows @ w).min()
-    pulled = norm_of((rows.T @ beta).reshape(shape), _dual(norm))
+    pulled = norm_of((rows.T @ beta).reshape(shape), dual)
     gap = abs(1 - stretch @ beta / pulled * lowest / norm_of(w.reshape(shape), norm))
     if not gap <= ACCURACY_OTHER_NORMS:
         raise RuntimeError(
@@ -275,12 +250,12 @@ def _other_norm(problem, run, units, norm, beta):
     margins, size = rows @ w, norm_of(W, norm)
     beta = beta * size / pulled
     support = beta > 0
-    if _conic(norm):  # an interior point has no zero duals: does dual or slack vanish?
+    if conic:  # an interior point has no zero duals: does dual or slack vanish?
         support = beta / beta.max() > margins - 1
     return {
-        "solver": "Clarabel" if _conic(norm) else "Newton with weighted Frobenius steps",
+        "solver": "Clarabel" if conic else "Newton with weighted Frobenius steps",
         "W": token_basis @ W @ query_basis.T if turned else W,
-        "objective": size,
+        "norm": size,
         "duals": beta,
         "margins": margins,
         "support": support,
@@ -288,20 +263,8 @@ def _other_norm(problem, run, units, norm, beta):
     }
 
 
-def _conic(norm):
-    return isinstance(norm, Blocks) or norm in norms.CONIC
-
-
-def _dual(norm):
-    """The dual norm N* of `norm`: 1/p + 1/q = 1, and nuclear against spectral."""
-    if isinstance(norm, Blocks):
-        return norm.dual
-    pairs = {"nuclear": "spectral", "spectral": "nuclear", np.inf: 1.0, 1.0: np.inf}
-    return pairs[norm] if norm in pairs else norm / (norm - 1)
-
-
 def feasible(tokens: TokenSet) -> TokenSet | None:
-    """The runs whose token SVM has a solution: those with a W_mm to reach; None where none has."""
+    """The runs whose token SVM has a solution; None where none has."""
     kept = []
     for run in range(len(tokens.y)):
         try:

@@ -1,19 +1,19 @@
 """Norms other than Frobenius: cone programs, and the l_p norms by weighted Frobenius SVMs.
 
-Cone programs are the nuclear, spectral, l_1 and l_inf norm and the largest over blocks. None is
-strictly convex: the minimum is unique, its W need not be, and an interior-point method ends in the
-middle of the optimal set. Clarabel is handed the dual, max_{beta >= 0} 1^T beta subject to N*(S)
-<= 1 and S = A^T beta; W is the multiplier of S. From min ||W|| it stops at gaps near 1e-7 on hard
+Cone programs are the nuclear, spectral, l_1 and l_inf norm and the largest over blocks.
+Their minimum is unique, its W need not be: an interior-point method ends in the middle.
+Clarabel is handed the dual, max_{beta >= 0} 1^T beta subject to N*(S) <= 1 and S = A^T
+beta; W is the multiplier of S. From min ||W|| it stops at gaps near 1e-7 on hard
 instances, from here it reaches 1e-10.
 
-For 1 < p < inf, min ||w||_p^p / p subject to A w >= 1 has the smooth dual max_{beta >= 0} 1^T beta
-- ||s||_q^q / q with s = A^T beta, 1/p + 1/q = 1, and w = |s|^{q-1} sgn(s). Newton's method expands
-this around a pair (w, s), with weights D = dw/ds = (q-1) |w|^{2-p}, which leaves
+For 1 < p < inf, min ||w||_p^p / p subject to A w >= 1 has the smooth dual max_{beta >=
+0} 1^T beta - ||s||_q^q / q with s = A^T beta, 1/p + 1/q = 1, w = |s|^{q-1} sgn(s).
+Newton's method expands it around a pair (w, s), with weights D = (q-1) |w|^{2-p}, to
 
     beta >= 0,   K beta >= 1 - A (w - D s),   complementary,   K = A D A^T,
 
-the dual of a token SVM in a weighted Frobenius norm. What moves is the side whose power is at least
-one, so that the expansion never overshoots into the wrong sign: beta for p <= 2, w for p > 2. Large
+the dual of a token SVM in a weighted Frobenius norm. What moves is the side whose power
+is at least one, so that no sign is overshot: beta for p <= 2, w for p > 2. Large
 exponents are approached from 2.
 """
 
@@ -28,9 +28,10 @@ from lib.attention.coordinates import lp_norm
 from lib.svm.frobenius import BAD, block_pivoting
 
 DUAL = {"frobenius": "frobenius", "spectral": "nuclear", "nuclear": "spectral"}
+
 _ORDER: dict = {"frobenius": "fro", "spectral": 2, "nuclear": "nuc"}
 TOLERANCE = 1e-10
-CONIC = "nuclear", "spectral", 1.0, np.inf
+CONIC: dict = {"nuclear": "spectral", "spectral": "nuclear", 1.0: np.inf, np.inf: 1.0}  # duals
 GOAL = 1e-13  # relative duality gap at which Newton's method rests
 
 
@@ -38,9 +39,8 @@ GOAL = 1e-13  # relative duality gap at which Newton's method rests
 class Blocks:
     """max_b N(W_b), or where `summed` sum_b N(W_b); W_b one of `count` parts, N = `inner`.
 
-    Head-wise steepest descent is steepest descent in it; its dual is the sum of N* over
-    the parts. inner: "frobenius", "spectral" or "nuclear"; by_columns: parts of the
-    columns, else the rows. Raises ValueError for another N or a count below 1.
+    Its dual is the sum of N* over the parts. inner: "frobenius", "spectral" or "nuclear";
+    by_columns: parts of the columns, else the rows. ValueError for others, or a count < 1.
     """
 
     inner: str
@@ -100,8 +100,7 @@ def conic(
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """(w, beta): vec W of least `norm` with A vec(W) >= 1, and its duals (m,), up to scale.
 
-    A (m, d d_z). None where Clarabel fails. shape (d, d_z); `unit` is the size of some
-    feasible W: the program is solved in units of it.
+    A (m, d d_z), shape (d, d_z), `unit` the size of a feasible W. None where Clarabel fails.
     """
     import cvxpy as cp  # here: its import takes longer than all solvers of the other norms together
 
@@ -133,10 +132,8 @@ def _shortened(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def entrywise(
     A: np.ndarray, p: float, w: np.ndarray, beta: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(w, beta): the w (D,) of least ||w||_p with A w >= 1, its duals (m,), both up to scale.
-
-    A (m, D). Starts from a feasible w and its duals, such as those of the Frobenius SVM.
-    """
+    """(w, beta): the w (D,) of least ||w||_p with A w >= 1, its duals (m,), both up to scale,
+    from a feasible w and its duals; A (m, D)."""
     unit = np.abs(w).max()  # with it entries are of order one, whatever the units of the tokens
     A, asked = _shortened(A * unit)
     w, beta = w / unit, beta / unit**2 / asked

@@ -92,8 +92,8 @@ def _run(chosen: argparse.Namespace) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line and return its exit status: 3 where time ran out, and 1, with one
-    printed sentence, for an error that a user can mend."""
+    """Run the command line; the exit status is 3 where time ran out, and 1, with one printed
+    sentence, for an error that a user can mend."""
     sys.stdout.reconfigure(line_buffering=True)
     try:
         words, status = _run(_options(arguments)), 0

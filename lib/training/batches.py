@@ -19,11 +19,9 @@ BORDER = 4  # pixels around an image that random windows reach into
 class Batches(Shapes):
     """Shuffled mini-batches of `inputs` (N, ...) and `targets` (N,), `size` rows each.
 
-    Batch k is a function of (seed, k) alone: every epoch has its own order, and leaves out an
-    incomplete batch. With `crops` images (N, c, s, s) are cropped out of a border of `BORDER`
-    pixels and mirrored (paper C: crop, resize, flip); then comes `transform`. `part` (k, n) is
-    the k-th of n equal parts. ValueError unless 1 <= size <= N and n divides size.
-    """
+    Every epoch has its own order, and leaves out an incomplete batch. With `crops` images
+    (N, c, s, s) are cropped out of a border and mirrored (paper C); then comes `transform`.
+    `part` (k, n): the k-th of n equal parts. ValueError unless 1 <= size <= N and n divides it."""
 
     inputs: Tensor
     targets: Tensor
@@ -74,8 +72,8 @@ def _order(seed: int, epoch: int, rows: int) -> Tensor:
 
 
 class Bucketed(Batches):
-    """`Batches` of tokens (N, 2, T) whose rows have similar lengths, so that little is padding:
-    those of `POOL` consecutive batches are sorted by length and dealt out in random order."""
+    """`Batches` of tokens (N, 2, T) of similar lengths: those of `POOL` consecutive batches are
+    sorted by length and dealt out in random order."""
 
     def rows(self, step: int) -> Tensor:
         per_epoch = len(self.inputs) // self.size

@@ -4,17 +4,14 @@ import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 
 import numpy as np
-import torch
 
-from lib import files, provenance
+from lib import files
 from lib.representation import Shapes
 
 SCHEMA = 2
-ROOMS = ("training", "networks", "data")  # of the library, whose code decides a run
 STEPWISE = ("loss", "step_size", "gradient_norm", "evaluated_at")
 GROUPS = ("metrics", "weight_norms", "walked", "clock", "end")
 READINGS = 3  # of the clock whose mean is compared with a target
@@ -28,8 +25,8 @@ class Curve(Shapes):
     `status` is "finished", or stopped, paused or diverged at a step. `loss`, and of rules
     whose step size changes `step_size` and `gradient_norm`, are (steps,); `metrics`,
     `weight_norms`, `walked` {name: (points,)} at `evaluated_at`; `clock` {"at", "loss":
-    (readings,)} on fixed rows. `part` is "trial" for a run that chooses a rate, "curve" for
-    one that is judged, "one" for one alone, "baseline" for a plain classifier.
+    (readings,)} on fixed rows. `part` is "trial" (of a rate), "curve" (judged), "one"
+    (alone) or "baseline" (a plain classifier).
     """
 
     status: str
@@ -68,11 +65,11 @@ class Curve(Shapes):
 
     @staticmethod
     def packed(hits) -> dict[str, np.ndarray]:
-        """What `hits` unpacks out of `end`: bool (rows,) as bits, and the number of rows."""
+        """What `hits` unpacks out of `end`: bool (rows,) as bits, and how many."""
         return {"test_correct": np.packbits(np.asarray(hits)), "test_rows": np.array(len(hits))}
 
     def smooth(self, window: int) -> np.ndarray:
-        """The running mean of the loss over `window` steps, over fewer at the start: (steps,)."""
+        """The running mean of the loss over `window` steps, fewer at the start: (steps,)."""
         total = np.cumsum(self.loss, dtype=float)
         before = np.concatenate([np.zeros(window), total])[: len(total)]
         return (total - before) / np.minimum(np.arange(1, len(total) + 1), window)
@@ -81,19 +78,23 @@ class Curve(Shapes):
         """A trial as it was after `steps` steps, itself if it was shorter."""
         if len(self.loss) < steps:
             return self
-        cut = {"loss": self.loss[:steps], "status": "paused"}
-        for group, at in (("metrics", self.evaluated_at), ("clock", self.clock.get("at"))):
-            entries = getattr(self, group).items()
-            cut[group] = {name: values[at <= steps] for name, values in entries}
-        return replace(self, evaluated_at=self.evaluated_at[self.evaluated_at <= steps], **cut)
+        early = self.evaluated_at <= steps
+        return replace(
+            self,
+            status="paused",
+            loss=self.loss[:steps],
+            evaluated_at=self.evaluated_at[early],
+            metrics={name: values[early] for name, values in self.metrics.items()},
+            clock={name: v[self.clock["at"] <= steps] for name, v in self.clock.items()},
+        )
 
     def readings(self) -> np.ndarray:
-        """The mean of the clock's last `READINGS` readings at each of them; at first infinite."""
+        """The mean of the last `READINGS` readings at each of them; at first infinite."""
         loss = np.concatenate([np.full(READINGS - 1, np.inf), self.clock["loss"]])
         return np.convolve(loss, np.full(READINGS, 1 / READINGS), "valid")
 
     def steps_to(self, target: float) -> float:
-        """Step of the first reading whose mean with the two before it is ≤ `target`, or inf."""
+        """Step of the first of `readings` that is ≤ `target`, or inf."""
         reached = self.readings() <= target
         return float(self.clock["at"][reached.argmax()]) if reached.any() else np.inf
 
@@ -106,7 +107,7 @@ class Curves:
     curves: tuple[Curve, ...]
 
     def judged(self) -> list[Curve]:
-        """The runs that are judged."""
+        """All judged runs."""
         return [curve for curve in self.curves if curve.part == "curve"]
 
     def rates(self) -> dict[str, float]:
@@ -155,8 +156,8 @@ class Curves:
 
 
 def load(path: Path) -> Curves:
-    """The curves that `Curves.save` wrote; FileNotFoundError where there are none, ValueError for a
-    file that is damaged, no curve file, or of another schema."""
+    """The curves that `Curves.save` wrote; FileNotFoundError where there are none,
+    ValueError for a file that is damaged, no curve file, or of another schema."""
     if not Path(path).exists():
         raise FileNotFoundError(f"{path} is not there; `python -m lib.training` makes it")
     try:
@@ -177,19 +178,3 @@ def load(path: Path) -> Curves:
         what = f"there is no {error}" if isinstance(error, KeyError) else error
         words = f"{path} is not a curve file that can be read ({what})"
         raise ValueError(f"{words}; fetch it again or run the study") from error
-
-
-@cache
-def made(device: str) -> dict:
-    """Where a run is made; `code` is a short hash of the code of `ROOMS`, which decides a run."""
-    capability = torch.backends.cpu.get_cpu_capability()
-    sources = (path for room in ROOMS for path in (files.ROOT / "lib" / room).rglob("*.py"))
-    return {
-        "commit": provenance.commit(),
-        "code": files.sha256(b"".join(path.read_bytes() for path in sorted(sources))),
-        "torch": torch.__version__,
-        "device": device,
-        "processor": torch.cuda.get_device_name() if device == "cuda" else capability,
-        "threads": torch.get_num_threads(),
-        "products": torch.get_float32_matmul_precision(),  # "high": a GPU rounds to TF32
-    }

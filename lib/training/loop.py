@@ -1,8 +1,5 @@
-"""One training loop for every network and optimiser; it records each step and survives a kill.
-
-Any torch optimiser goes in that is called as `step(closure)`. `accelerate` brings the device and,
-under torchrun, the other processes, which share every batch.
-"""
+"""One training loop for every network and torch optimiser; `accelerate` brings the device
+and, under torchrun, the other processes of every batch."""
 
 import io
 import math
@@ -13,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
+from accelerate import Accelerator
+from accelerate.utils import broadcast_object_list
 from torch import Tensor, nn
 
 from lib import files, seeds
@@ -27,29 +26,20 @@ Evaluate = Callable[[nn.Module], Mapping[str, float]]  # of a model in evaluatio
 
 
 def cross_entropy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-    """Mean cross-entropy of logits model(inputs) (b, classes) against targets (b,), in nats."""
+    """Mean cross-entropy of logits model(inputs) (b, classes), targets (b,), in nats."""
     inputs, targets = batch
     return F.cross_entropy(model(inputs), targets)
 
 
 def initialised(build: Callable[[], nn.Module], seed: int) -> nn.Module:
-    """`build()` with torch seeded by the stream "start" of `seed`; the generator is set back."""
+    """`build()` with torch seeded by the stream "start" of `seed`."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(seeds.stream(seed, "start").integers(2**63)))
         return build()
 
 
-def accelerator(cpu: bool = False):
-    """`accelerate`'s view of this machine: its device, or the CPU, and the other processes."""
-    from accelerate import Accelerator  # which takes a second to import
-
-    return Accelerator(cpu=cpu)
-
-
 def agreed(value):
     """The first process's `value`, in every process."""
-    from accelerate.utils import broadcast_object_list
-
     return broadcast_object_list([value])[0]
 
 
@@ -71,20 +61,19 @@ def train(
     key: str = "",
     pause: Callable[[int], bool] = lambda step: False,
 ) -> Curve:
-    """Train `model` in place for `steps` steps, step k on `batches.batch(k)`; return the curve.
+    """Train `model` in place for `steps` steps, step k on `batches.batch(k)`.
 
-    `loss` is a mean over the rows where processes share them; of an optimiser that
-    states them `last_step_size` and `last_gradient_norm` are recorded. `evaluate` and
-    the norms of the weights are measured after the numbers of steps `at` and at the
-    end; `stop` sees that and "clock", the mean of the last readings, and ends the run.
-    `walk` adds up squared moves; `clock` is read every `tick` steps.
+    `loss` is a mean over the rows where processes share them; of an optimiser that states
+    them `last_step_size` and `last_gradient_norm` are recorded. `evaluate` and the norms of
+    the weights are measured after the numbers of steps `at` and at the end; `stop` sees that
+    and "clock", the mean of the last readings, and ends the run. `walk` adds up squared
+    moves; `clock` is read every `tick` steps.
 
-    The same call goes on from the file `checkpoint`, written every `SAVE_EVERY` steps,
-    bit for bit on a CPU. Where `pause(steps done)` says so the run is saved and left;
-    where a loss or a norm is not finite it ends. ValueError for a checkpoint that is
-    damaged or of another `key`, OSError for one that cannot be written.
+    The same call goes on from the file `checkpoint`, bit for bit on a CPU. Where
+    `pause(steps done)` says so the run is saved and left; where a loss or a norm is not
+    finite it ends. ValueError for a checkpoint that is damaged or of another `key`.
     """
-    machine = accelerator(cpu)
+    machine = Accelerator(cpu=cpu)
     device = machine.device
     network, stepper = machine.prepare(model, optimizer)
     part = batches.on(device, (machine.process_index, machine.num_processes))
@@ -111,15 +100,6 @@ def train(
             metrics = {name: float(value) for name, value in measure(model).items()}
         model.train()
         return metrics
-
-    def observe() -> dict:
-        return {
-            "at": step,
-            "metrics": look(evaluate),
-            "weight_norms": dict(zip(weights, norms(parameters).cpu().tolist())),
-            "walked": dict(zip(weights, walked.cpu().tolist())) if walk else {},
-            "clock": float(np.mean(readings[-READINGS:])) if readings else math.inf,
-        }
 
     def save(path: Path) -> None:
         for remains in path.parent.glob(f".{path.name}.*"):
@@ -154,11 +134,15 @@ def train(
             if tick and step % tick == 0:
                 readings.append(look(clock)["clock_loss"])
             if step in points:
-                rows.append(observe())
+                row = {"at": step, "metrics": look(evaluate)}
+                row["weight_norms"] = dict(zip(weights, norms(parameters).cpu().tolist()))
+                row["walked"] = dict(zip(weights, walked.cpu().tolist())) if walk else {}
+                row["clock"] = float(np.mean(readings[-READINGS:])) if readings else math.inf
+                rows.append(row)
+                if step < steps and stop(row["metrics"] | row):
+                    status = f"stopped after step {step}"
+                    break
             if step == steps:
-                break
-            if step in points and stop(rows[-1]["metrics"] | rows[-1]):
-                status = f"stopped after step {step}"
                 break
             if leaving:
                 status = f"paused after step {step}"
@@ -197,7 +181,7 @@ def train(
 
 
 def _read(path: Path, key: str) -> dict:
-    """The state of a checkpoint; ValueError if it is damaged or of another `key`."""
+    """The state of a checkpoint."""
     content = path.read_bytes()
     if files.sha256(content[SEAL:]).encode() != content[:SEAL]:
         raise ValueError(f"{path} is damaged: remove it to start this run afresh")

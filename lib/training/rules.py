@@ -1,7 +1,4 @@
-"""The update rules that the papers compare, as torch optimisers called as `step(closure)`.
-
-On a GPU no value leaves the device inside a step.
-"""
+"""The update rules that the papers compare, as torch optimisers called as `step(closure)`."""
 
 import math
 from collections.abc import Callable
@@ -23,8 +20,8 @@ def _square(values):
 
 
 def norms(tensors: list[Tensor]) -> Tensor:
-    """‖t‖ of each of `tensors`, one or more, squares summed in float64: (tensors,). In float32
-    those of entries below 1e-23 vanish, and with them a direction to be kept."""
+    """‖t‖ of each of `tensors`, squares summed in float64: (tensors,). In float32 those of
+    entries below 1e-23 vanish, and with them a direction to be kept."""
     # On a CPU torch sums wider than it reads one number at a time; a compiled loop does not.
     if all(t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors):
         arrays = [t.detach().numpy().ravel() for t in tensors]
@@ -42,8 +39,7 @@ def norms(tensors: list[Tensor]) -> Tensor:
 
 
 class _GradientStep(torch.optim.Optimizer):
-    """θ ← θ - s g with a step size s that a rule takes from the loss and ‖g‖ over all
-    parameters, 0 where g = 0; `last_step_size` and `last_gradient_norm` are the latest step's."""
+    """θ ← θ - s g with a step size s from the loss and ‖g‖ over all parameters, 0 where g = 0."""
 
     last_step_size = last_gradient_norm = None
 
@@ -77,9 +73,8 @@ class NormalizedSGD(_GradientStep):
 
 
 class StochasticPolyak(_GradientStep):
-    """θ ← θ - min(f / (2 ‖g‖²), η_max) g, f the batch's loss, or 0 where it is below,
-    and η_max = `max_step`. Source: paper A, Eq. 3 and App. C ("SPS"); the cap is that
-    of SPS_max, Loizou et al. (2021)."""
+    """θ ← θ - min(f / (2 ‖g‖²), η_max) g, f the batch's loss, or 0 where it is below, η_max =
+    `max_step`. Source: paper A, Eq. 3 and App. C; SPS_max, Loizou et al. (2021)."""
 
     def __init__(self, params, max_step: float = math.inf):
         super().__init__(params, {"max_step": max_step})
@@ -99,11 +94,9 @@ def _mirrored(tensors: list[Tensor], exponent: float) -> list[Tensor]:
 class MirrorDescent(torch.optim.Optimizer):
     """l_p mirror descent: |θ⁺|^(p-1) sgn θ⁺ = |θ|^(p-1) sgn θ - η g, entry by entry.
 
-    `lr` is η, `p` finite, above 1 (else ValueError); 2 is SGD. For p < 2 the inverse
-    map is flat at 0: a weight there moves by |η g|^(1/(p-1)), which in float32 rounds
-    to 0 again. So the class keeps U = ∇ψ(θ), where η g adds up. Source: paper C,
-    Algorithm l_p-AttGD as in its App. on real data (not normalised).
-    """
+    `lr` is η, `p` finite, above 1 (else ValueError). For p < 2 the inverse map is flat at 0: in
+    float32 a weight there would stay. So the class keeps U = ∇ψ(θ), where η g adds up. Source:
+    paper C, Algorithm l_p-AttGD as in its App. on real data."""
 
     def __init__(self, params, lr: float, p: float):
         if not 1 < p < math.inf:

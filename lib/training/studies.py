@@ -1,7 +1,4 @@
-"""The papers' real-data studies: numbers from studies.toml, what they train on and measure.
-
-`DEMO` are smoke tests in seconds, on stand-in data: they say nothing about the papers' claims.
-"""
+"""The papers' real-data studies: numbers from studies.toml, what they train on and measure."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -48,12 +45,11 @@ def _split(name: str, demo: bool, sizes: tuple[int, int]) -> list[texts.TextSet]
 def pictures(
     batch, name, rows, grid=4, held_out=0, crops=False, named=False, demo=False, **shape
 ) -> Problem:
-    """A vision transformer on the first `rows` images of `name`, cut into `grid` x `grid` patches.
+    """A vision transformer on the first `rows` images of `name`, in `grid` x `grid` patches.
 
     `shape` is its width, depth, heads and hidden, in this order. Paper A's is the one for small
-    data sets, where `named` that of the code that the paper names, and sees `crops` where asked.
-    With `held_out` images, on which rates are judged, it is paper C's plain one, which sees crops.
-    """
+    data sets, where `named` that of the code that the paper names; with `held_out` images, on
+    which rates are judged, paper C's plain one, which sees `crops`."""
     whole = images.load(name, "train", rows=rows + held_out, demo=demo)
     if len(whole) < rows + held_out:
         words = f"{name} has {len(whole)} training images here, not {rows}"
@@ -102,11 +98,8 @@ def pictures(
 
 
 def sentences(batch, name, length, layers=0, rows=0, characters=0, demo=False) -> Problem:
-    """The lower `layers` of a pretrained BERT (paper A) on a `balanced` sample of texts of `name`.
-
-    Training texts are cut to `length` tokens, test texts to 4 `length`. A `demo` is small and not
-    pretrained, and leaves out training texts that are longer.
-    """
+    """The lower `layers` of a pretrained BERT (paper A) on a `balanced` sample of texts of `name`,
+    cut to `length` tokens, test texts to 4 `length`. A `demo` is small and not pretrained."""
     weights = bert.weights(demo=demo)
     train, test = _split(name, demo, SMOKE_TEXTS)
     classes, sample, rivals = train.classes, {}, {}
@@ -226,6 +219,7 @@ def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> 
 PROBLEMS = {kind.__name__: kind for kind in (pictures, sentences, reviews)}
 TABLES = files.read_table(Path(__file__).with_suffix(".toml"))
 _study = lambda name, row: Study(name, PROBLEMS[row.pop("problem")], **row)
+# Smoke tests in seconds, on stand-in data: they say nothing about the papers' claims.
 DEMO = {name: _study(name, SMOKE | row) for name, row in TABLES.pop("demo").items()}
 STUDIES = {name: _study(name, row) for name, row in TABLES.items()}
 STUDIES["digits"] = replace(DEMO["mnist"], name="digits")  # needs no data

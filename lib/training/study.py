@@ -1,7 +1,4 @@
-"""A study: update rules compared on one data set by one protocol. Rates first, then paired seeds.
-
-`Study` declares one, `Work` runs it; `notebooks/protocol.md` states the protocol.
-"""
+"""A study: update rules compared on one data set by one protocol, notebooks/protocol.md."""
 
 import contextlib
 import json
@@ -9,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +17,10 @@ from torch import Tensor, nn
 from lib import files, provenance, seeds
 from lib.training import loop
 from lib.training.batches import Batches
-from lib.training.curves import NONE, Curve, Curves, load, made
+from lib.training.curves import NONE, Curve, Curves, load
 from lib.training.rules import maker
 
+ROOMS = ("training", "networks", "data")  # of the library, whose code decides a run
 TUNING_SEED = 100  # no judged run has it
 LAST = 4  # evaluations whose mean held-out accuracy judges a trial
 ROUNDS = 8  # equal parts of the horizon, after each of which a race looks at its runs
@@ -33,19 +32,17 @@ ENDS = {
     "accuracy": ("training_accuracy", 1, "training accuracy of 2,500 reviews at least"),
 }
 # Whole numbers from here on.
-WHOLE = dict(horizon=ROUNDS, batch=1, window=1, seeds=1, evaluations=1, clock=1)
-WHOLE |= dict(first_seed=0, extensions=0)
+WHOLE = {"horizon": ROUNDS, "first_seed": 0, "extensions": 0}
+WHOLE |= dict.fromkeys(("batch", "window", "seeds", "evaluations", "clock"), 1)
 
 
 @dataclass(frozen=True)
 class Problem:
     """Network and data of a study, loaded; rows are held out where `tuning`.
 
-    `evaluate(model, seed, tuning)` is measured at the points of a run, `finish(model,
-    seed)` once at its end, as arrays. `clock` measures "clock_loss", the training loss
-    on fixed rows; each of `baselines` fits a plain classifier and says which test rows
-    it has right. `loss` is a mean over a batch's rows, or where `summed` a sum.
-    """
+    `evaluate(model, seed, tuning)` is measured at the points of a run, `finish(model, seed)` at
+    its end, `clock` is "clock_loss" on fixed training rows; `baselines` say which test rows a
+    plain classifier has right. `loss` is a batch's mean, or where `summed` its sum."""
 
     build: Callable[[], nn.Module]
     batches: Callable[[int, bool], Batches]
@@ -64,9 +61,9 @@ class Study:
 
     `problem(batch=, **options)` loads network and data. `rates` {rule: candidates}, SPS
     before SNGD, whose `cap` is the rate of SPS where it is None; at most `extensions` are
-    added beyond an edge. They race, and are judged by the steps to the last of the training
-    losses `targets`, or by accuracy on the rows that `options` hold out. Losses are readings
-    of the clock, one in `clock` steps. A run ends where what `ENDS` names is past `stop_at`.
+    added beyond an edge. They race to the last of the training losses `targets`, or by
+    accuracy on the rows that `options` hold out. Losses are readings of the clock, one in
+    `clock` steps. A run ends where what `ENDS` names is past `stop_at`.
     """
 
     name: str
@@ -118,7 +115,7 @@ class Study:
         return [self.horizon * part // ROUNDS for part in range(1, ROUNDS + 1)]
 
     def stop(self, metrics: Mapping[str, float]) -> bool:
-        """True where a run with these `metrics` ends; ValueError where they lack what ends it."""
+        """True where a run with these `metrics` ends; ValueError where they do not say."""
         if self.stop_at is None:
             return False
         name, sign, _ = ENDS[self.criterion]
@@ -137,11 +134,9 @@ class Study:
     def going_on(self, trials: Mapping[float, Curve], last: list[float], steps: int) -> list[float]:
         """Which rates of the `last` round go on after so many steps, of all `trials` so far.
 
-        All that did not diverge, nor are, from the second round on, worse than the best
-        by more than `ERRORS` deviations: of the clock's last `RECENT` readings, or
-        binomial ones. None where two have reached the last target, or one has and no
-        other is left, or twice its steps are over.
-        """
+        From the second round on those not worse than the best by more than `ERRORS` deviations.
+        None where two have reached the last target, or one has and no other is left, or twice
+        its steps are over."""
         levels = {rate: self._level(trials[rate]) for rate in last if not trials[rate].diverged}
         alive = list(levels)
         if alive and steps > self.rounds[0]:
@@ -165,6 +160,22 @@ class Study:
         return float(recent.mean()), float(recent.std())
 
 
+@cache
+def _made(device: str) -> dict:
+    """Where a run is made; `code` is a short hash of the code of `ROOMS`."""
+    capability = torch.backends.cpu.get_cpu_capability()
+    sources = (path for room in ROOMS for path in (files.ROOT / "lib" / room).rglob("*.py"))
+    return {
+        "commit": provenance.commit(),
+        "code": files.sha256(b"".join(path.read_bytes() for path in sorted(sources))),
+        "torch": torch.__version__,
+        "device": device,
+        "processor": torch.cuda.get_device_name() if device == "cuda" else capability,
+        "threads": torch.get_num_threads(),
+        "products": torch.get_float32_matmul_precision(),  # "high": a GPU rounds to TF32
+    }
+
+
 class OutOfTime(Exception):
     """The minutes are used up; the text says how many of the planned runs are finished."""
 
@@ -175,9 +186,9 @@ def a_run(part: str, rule: str, rate: float, cap: float | None, seed: int) -> di
 
 
 class Work:
-    """Runs a `study` in `folder`/<name>-<digest> until its end, or until `minutes` are over;
-    its runs are <run>.npz, those under way <run>.pt beside it. Processes may share a study.
-    ValueError for minutes not above 0, or a loss summed over a batch that processes share."""
+    """Runs a `study` in `folder`/<name>-<digest> until its end, or until `minutes` are over.
+    Processes may share it. ValueError for minutes not above 0, or a loss summed over a
+    batch that processes share."""
 
     def __init__(self, study: Study, folder: Path, minutes=math.inf, say=print, cpu: bool = False):
         if not minutes > 0:
@@ -187,8 +198,8 @@ class Work:
         self.spent = lambda: time.monotonic() >= last
         # Sums are split over threads, and another split rounds differently.
         torch.set_num_threads(1)
-        self.machine = loop.accelerator(cpu)
-        self.made = made(self.machine.device.type)
+        self.machine = loop.Accelerator(cpu=cpu)
+        self.made = _made(self.machine.device.type)
         self.problem = study.problem(batch=study.batch, **study.options)
         if self.problem.summed and self.machine.num_processes > 1:
             raise ValueError(f"{study.name} sums its loss over a batch: one process must train it")
@@ -216,9 +227,8 @@ class Work:
         return self.collected()
 
     def best(self, rule: str, cap: float | None) -> float:
-        """The rate at which `rule` is judged, out of the study's candidates; one alone is taken.
-        Some are dropped after each round. While the best lies at an edge of the grid, one more
-        beyond is tried, as far as the others ran. ValueError where every one diverged."""
+        """The rate at which `rule` is judged; one candidate alone is taken. While the best lies at
+        an edge of the grid, one more beyond is tried. ValueError where every one diverged."""
 
         def trials(rates: list[float], steps: int) -> dict[float, Curve]:
             runs = [a_run("trial", rule, rate, cap, TUNING_SEED) for rate in rates]
@@ -251,8 +261,7 @@ class Work:
         return best
 
     def all_of(self, runs: list[dict], until: float = math.inf) -> list[Curve]:
-        """The curves of `runs`, up to the step `until` at least, whichever process
-        trains them; OutOfTime where the minutes end."""
+        """The curves of `runs`, up to the step `until` at least, whichever process trains them."""
         while None in (curves := [self.one(who, until) for who in runs]):
             if loop.agreed(self.spent()):
                 raise OutOfTime(self.left())
@@ -289,10 +298,10 @@ class Work:
 
     def _finished(self, path: Path) -> Curve:
         (curve,) = load(path).curves
-        mine, theirs = self.made, curve.made
-        if (theirs["code"], theirs["device"]) != (mine["code"], mine["device"]):
-            origin = f"the code of commit {theirs['commit']} on {theirs['device']}"
-            words = f"{path} was made by {origin}, not by this one on {mine['device']}"
+        made, device = curve.made, self.made["device"]
+        if (made["code"], made["device"]) != (self.made["code"], device):
+            origin = f"the code of commit {made['commit']} on {made['device']}"
+            words = f"{path} was made by {origin}, not by this one on {device}"
             raise ValueError(f"{words}: use another --state")
         return curve
 
@@ -301,8 +310,8 @@ class Work:
         trial, tuning = who["part"] == "trial", seed == TUNING_SEED
         if who["part"] == "baseline":
             begin, hits = time.process_time(), problem.baselines[who["rule"]]()
-            end, took = Curve.packed(hits), time.process_time() - begin
-            return Curve("finished", end=end, seconds=took)
+            took = time.process_time() - begin
+            return Curve("finished", end=Curve.packed(hits), seconds=took)
         model = loop.initialised(problem.build, seed)
         curve = loop.train(
             model,
@@ -326,11 +335,12 @@ class Work:
         end = {} if trial else dict(problem.finish(model.eval(), seed))
         if who["rule"] == "SPS":  # the share of steps that the cap held
             end["capped"] = np.mean(curve.step_size.astype(float) >= who["rate"] * (1 - 1e-6))
-        kept = {"end": end}
-        if trial:  # its loss and what chooses the rate
-            kept["loss"] = curve.loss.clip(max=6e4).astype(np.float16)  # which ends at 65,504
-            kept |= dict(step_size=NONE, gradient_norm=NONE, weight_norms={}, walked={})
-        return replace(curve, **kept)
+        if not trial:
+            return replace(curve, end=end)
+        # its loss, in numbers up to 65,504, and what chooses the rate
+        loss = curve.loss.clip(max=6e4).astype(np.float16)
+        less = dict(step_size=NONE, gradient_norm=NONE, weight_norms={}, walked={})
+        return replace(curve, end=end, loss=loss, **less)
 
     def collected(self) -> Curves:
         """All trials and judged runs so far."""

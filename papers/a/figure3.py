@@ -9,7 +9,7 @@ from lib.attention.token_sets import TokenSet
 from lib.companion import plots
 from lib.companion.claims import Claim
 from lib.companion.record import Number
-from lib.dynamics.history import History
+from lib.dynamics import History
 from lib.svm import MaxMargin
 from papers import pieces
 from papers.a.joint_training import head_margin, loss_ratio
@@ -49,7 +49,7 @@ def measured(history: History, tokens: TokenSet, head: MaxMargin, t: int) -> dic
 
 
 def against_reference(values: dict[int, dict]) -> list[Claim]:
-    """Medians of `values` {iteration: measured(...)} are REFERENCE's, up to 1.5 times."""
+    """Medians of `values` {iteration: measured(...)}, within 1.5 times REFERENCE."""
     made, times = [], ", ".join(map(str, REFERENCE))
     for place, name in enumerate(values[min(REFERENCE)]):
         ratios = [np.median(values[t][name]) / known[place] for t, known in REFERENCE.items()]
@@ -128,9 +128,7 @@ def _panels(history):
     }
 
 
-def numbers(
-    values: Mapping[int, Mapping[str, np.ndarray]], attention: MaxMargin, head: MaxMargin
-) -> dict[str, Number]:
+def numbers(values: Mapping, attention: MaxMargin, head) -> dict[str, Number]:
     """The record's numbers, of `values` {iteration: measured(...)}."""
     known = {
         f"{name.replace(' ', '_').replace('|', '')}_at_{t}": Number(np.median(value), 1e-5)

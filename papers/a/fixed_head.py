@@ -5,16 +5,15 @@ them is judged. `solution` is an end point with `norm` and `W`, the history's ta
 direction.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from scipy.optimize import minimize
 
 from lib import attention
-from lib.attention import coordinates
-from lib.attention.token_sets import TokenSet
+from lib.attention import TokenSet, coordinates
 from lib.companion.claims import Claim, at_most, furthest
-from lib.dynamics.history import History
+from lib.dynamics import History
 from lib.seeds import stream
 from lib.svm import ACCURACY, MaxMargin
 from papers.a.statements import PAPER
@@ -57,11 +56,9 @@ def lemma7(history: History, step_size: float) -> Claim:
 
 
 def margin_growth(history: History, rule: str, predicted: np.ndarray, since: float) -> Claim:
-    """The worst log(1 - p_opt) falls by `predicted` (runs,) per iteration (ours).
-
-    eta/||W_mm|| for NGD, eta/((1-beta)||W_mm||) with momentum beta, 1/2 for Polyak's step: near
-    saturation L - L* = <-grad L, W_mm> = ||grad L|| ||W_mm||.
-    """
+    """The worst log(1 - p_opt) falls by `predicted` (runs,) per iteration (ours):
+    eta/||W_mm|| for NGD, eta/((1-beta)||W_mm||) with momentum beta, 1/2 for Polyak's
+    step, as near saturation L - L* = ||grad L|| ||W_mm||."""
     fall = -fitted_slope(history.iterations, history.log_miss.max(-1), since)
     return claim("sharp", fall / predicted, rule)
 
@@ -72,9 +69,7 @@ def polyak_step_norm(history: History, solution: MaxMargin) -> Claim:
     return claim("sharp.polyak_step", step / (solution.norm / 2))
 
 
-def fastest_at_first(
-    histories: Mapping[str, History], rule: str, loss_gap: float, section: str = "Section 3.2"
-) -> Claim:
+def fastest_at_first(histories, rule, loss_gap, section="Section 3.2") -> Claim:
     """`rule` reaches L - L* <= loss_gap first in every run: ratio of iterations."""
     below = lambda run: first_below(run.iterations, run.log_gap, np.log(loss_gap))
     first = {name: below(history) for name, history in histories.items()}
@@ -83,7 +78,7 @@ def fastest_at_first(
 
 
 def _theorem5(history, step_size, tokens, solution):
-    """error(t) / sqrt(log t/t) does not grow after t_0 = 2 B^2 ||W_mm|| / eta (ours)."""
+    """error(t)/sqrt(log t/t) does not grow after t_0 = 2 B^2 ||W_mm||/eta (ours)."""
     moved = history.iterations > 1
     t, error = history.iterations[moved], history.direction_error["W_mm"][:, moved]
     since = (2 * bound_on_tokens(tokens) ** 2 * solution.norm / step_size)[:, None]
@@ -94,9 +89,7 @@ def _theorem5(history, step_size, tokens, solution):
     return claim("theorem5", growth.max())
 
 
-def small_start(
-    histories: Mapping[str, History], tokens: TokenSet, solution: MaxMargin, step_size: float
-) -> Iterator[Claim]:
+def small_start(histories, tokens: TokenSet, solution, step_size) -> Iterator[Claim]:
     """NGD, GD and Polyak's step from a small start; exponents of the last decade."""
     ngd, gd, polyak = (histories[rule] for rule in ("NGD", "GD", "Polyak"))
     t, since = ngd.iterations, ngd.iterations[-1] / 10
@@ -122,11 +115,9 @@ def _last_descent_error(history):
 
 
 def smoothness(tokens: TokenSet) -> np.ndarray:
-    """A bound on ||Hessian of L|| under Assumption 2 and the exponential loss, (runs,); ours.
-
-    e^{-min gamma} D^2 (Delta^2/16 + Delta/4), Delta the largest score gap and D = max ||x_{i,s} -
-    x_{i,t}|| ||z_i||.
-    """
+    """A bound on ||Hessian of L||, (runs,), Assumption 2, exponential loss (ours):
+    e^{-min gamma} D^2 (Delta^2/16 + Delta/4), Delta the largest score gap, D = max
+    ||x_{i,s} - x_{i,t}|| ||z_i||."""
     scores = attention.scores(tokens, tokens.u)
     apart = np.linalg.norm(tokens.X[:, :, :, None] - tokens.X[:, :, None], axis=-1)
     D = (apart.max((2, 3)) * np.linalg.norm(tokens.z, axis=-1)).max(1)
@@ -166,7 +157,7 @@ NOT_ORTHOGONAL = (  # why Lemma 5 fails on antipodal class means
 
 
 def _pairs(tokens, run):
-    """A (m, d d_z) and K (m, m) of one run's pairs; scores (n, T), the opt token first."""
+    """A (m, d d_z), K (m, m) of one run's pairs; scores (n, T), opt first."""
     tokens = tokens.run(run)
     A = coordinates.constraint_rows(coordinates.differences(tokens, tokens.opt)[0], tokens.z[0])
     rest = coordinates.others(tokens.opt, tokens.shape[2])
@@ -175,17 +166,15 @@ def _pairs(tokens, run):
 
 
 def _pulls(scores, margins):
-    """c (m,) of -grad L = sum c_m A_m, up to a positive factor, at given margins (m,)."""
+    """c (m,) of -grad L = sum c_m A_m at margins (m,), up to a positive factor."""
     opt = np.zeros((len(scores), 1))
     logits = np.concatenate([opt, -margins.reshape(len(scores), -1)], 1)
     return -attention.slopes(logits[None], scores[None]).pull[0, :, 1:].ravel()
 
 
 def lemma6(tokens: TokenSet, solution: MaxMargin) -> Claim:
-    """<-grad L/||grad L||, W_mm> >= c = 1 / max_m ||A_m||; attained with one pair left to learn.
-
-    Measured over c at the W whose margins are 40 but for one pair, where it is 0; every pair.
-    """
+    """<-grad L/||grad L||, W_mm> >= c = 1 / max_m ||A_m||, attained with one pair left
+    to learn. Over c, at the W of margin 0 for one pair, every one, and 40 for others."""
     smallest = np.inf
     for run in range(len(tokens.y)):
         A, K, scores = _pairs(tokens, run)
@@ -220,14 +209,10 @@ def _needed(tokens, solution, run, multiple, starts):
     return largest
 
 
-def lemma2(
-    tokens: TokenSet, solution: MaxMargin, runs: int, radii: Sequence[float], starts: int
-) -> list[Claim]:
-    """R_eps = O~(1/eps): the eps needed at ||W|| = r ||W_mm||, its maximum over W, falls like 1/r.
-
-    Over the first runs: eps r / log r does not grow with r (Lemma 2), and the exponent of eps /
-    log r in r is at most -1 (Lemma 9; our readings of O~).
-    """
+def lemma2(tokens: TokenSet, solution: MaxMargin, runs, radii, starts) -> list[Claim]:
+    """R_eps = O~(1/eps): eps needed at ||W|| = r ||W_mm||, its maximum over W, of the
+    first runs: eps r / log r does not grow with r (Lemma 2), eps / log r falls at least
+    like 1/r (Lemma 9; our readings of O~)."""
     needs = [[_needed(tokens, solution, run, r, starts) for r in radii] for run in range(runs)]
     eps = np.maximum(needs, 1e-16)
     scaled = eps * np.array(radii) / np.log(radii)

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from lib.companion import plots
 from lib.companion.claims import Claim
 from lib.companion.record import Number
-from lib.dynamics.history import History
+from lib.dynamics import History
 from lib.svm import MaxMargin
 from papers import fits, pieces
 from papers.a import fixed_head
@@ -39,7 +39,7 @@ def _slope(ngd: History) -> float:
 
 
 def fastest(histories: Mapping[str, History]) -> Claim:
-    """Polyak's rule is the first at the dotted level of the loss gap: ratio of iterations."""
+    """Polyak's rule is first at the dotted level of the loss gap: its iterations over others'."""
     compared = {rule: histories[rule] for rule in FIRST}
     return fixed_head.fastest_at_first(compared, "Polyak", THRESHOLD)
 
@@ -91,8 +91,6 @@ def numbers(histories: Mapping[str, History], target: MaxMargin) -> dict:
     error, miss = history.direction_error["W_mm"][:, -1], history.log_miss[:, -1].max(-1)
     return {
         "norm_of_W_mm": Number(np.median(target.norm), 1e-6),
-        # The start is drawn in a QR basis, and tokens that a class shares leave signs of that basis
-        # to rounding: another processor draws another start, and these errors move by about 1e-5.
         "ngd_direction_error": Number(np.median(error), 1e-6),
         "ngd_direction_error_worst": Number(error.max(), 1e-6),
         "ngd_exponent": Number(_slope(history), 1e-5),
@@ -102,7 +100,7 @@ def numbers(histories: Mapping[str, History], target: MaxMargin) -> dict:
 
 
 def decade_exponents(histories: Mapping[str, History], steps: int) -> dict[str, np.ndarray]:
-    """Direction error's exponent in t by decade from t = 10 on, {rule: (runs, decades)}."""
+    """Direction error's exponent by decade from t = 10, {rule: (runs, decades)}."""
     decades = 10 ** np.arange(1, int(np.log10(steps)))
     slope = lambda history, t: fits.exponent(history, "W_mm", since=t, until=10 * t)
     return {
@@ -118,10 +116,8 @@ def horizon_claims(last: Mapping[str, np.ndarray]) -> list[Claim]:
     return PAPER.claims(values | {"rate.polyak": polyak, "rate.gd": last["GD"].min()})
 
 
-def draw_horizon(
-    histories: Mapping[str, History], plain_error: Sequence[float], caption: str
-) -> Figure:
-    """Error, beside that in plain float64 (steps,); missing weight; exponent by decade."""
+def draw_horizon(histories: Mapping, plain_error: Sequence, caption: str) -> Figure:
+    """Error, and in plain float64 (steps,); missing weight; exponent by decade."""
     figure, (error, weight, rate) = plots.panels(1, 3, height=3.0)
     steps = int(next(iter(histories.values())).iterations[-1])
     slopes, middle = decade_exponents(histories, steps), 10 ** np.arange(1.5, int(np.log10(steps)))

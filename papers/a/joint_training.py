@@ -13,7 +13,7 @@ import numpy as np
 from lib.attention.coordinates import Minimal
 from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, furthest
-from lib.dynamics.history import History
+from lib.dynamics import History
 from lib.svm import MaxMargin
 from papers import joint_loss
 from papers.a.statements import PAPER
@@ -41,22 +41,16 @@ def head_margin(history: History, tokens: TokenSet, head: MaxMargin) -> np.ndarr
     return joint_loss.opt_scores(history, tokens).min(-1) / size * head.norm[:, None]
 
 
-def path_exponent(
-    history: History, values: np.ndarray, decay: float, since: float, skipped: int = 0
-) -> np.ndarray:
-    """The a of values (runs, k) ~ (S_t - skipped)^a over t >= since, steps (t+1)^-decay; (runs,).
-
-    skipped: 1 where the first step, of length one, does not count.
-    """
+def path_exponent(history: History, values, decay, since, skipped=0) -> np.ndarray:
+    """The a of values (runs, k) ~ (S_t - skipped)^a, t >= since, steps (t+1)^-decay;
+    (runs,). skipped: 1 where the first step, of length one, does not count."""
     late = history.iterations >= since
     return log_slope(path_sum(history.iterations[late], decay) - skipped, values[:, late])
 
 
 def growth(history: History, rule: str, decay: float, since: float, bound: str = "") -> list[Claim]:
-    """-log L, ||W|| and ||u|| grow like S_t with steps (t+1)^-decay: their exponents in S_t.
-
-    Over t >= since. W's first step does not count: the head is zero or random there.
-    """
+    """-log L, ||W||, ||u|| grow like S_t with steps (t+1)^-decay: exponents in S_t, t
+    >= since. W's first step does not count: the head is zero or random there."""
     made, series = [], {"-log L": -history.log_gap, "||W||": history.norm}
     for name, values in (series | {"||u||": history.head_norm}).items():
         skipped = int(name == "||W||")
@@ -123,11 +117,9 @@ def lemma12(history: History, step_size: float) -> Claim:
 
 
 def lemma13(history: History, tokens: TokenSet, since: float) -> list[Claim]:
-    """Score gaps grow at least like S_t, losses stay of one size, p_opt does not fall (t >= 1).
-
-    The largest ratio of two samples' losses is at most 4 (our constant). Eq. 14, p_opt >= 1/2, is
-    of T = 2 alone: it follows from the start, 1/T, where p_opt does not fall.
-    """
+    """Score gaps grow at least like S_t, two samples' losses stay within a factor 4
+    (our constant), p_opt does not fall (t >= 1). Eq. 14, p_opt >= 1/2, is of T = 2: it
+    follows from the start, 1/T."""
     p_opt = -np.expm1(history.log_miss[:, history.iterations >= 1])
     with np.errstate(invalid="ignore"):  # no exponent where a gap is negative
         slopes = path_exponent(history, history.score_gaps.min((2, 3)), 2 / 3, since)
@@ -138,11 +130,9 @@ def lemma13(history: History, tokens: TokenSet, since: float) -> list[Claim]:
 
 
 def lemma3(history: History, tokens: TokenSet, head: MaxMargin) -> list[Claim]:
-    """Along Eq. 13: ||grad_u L|| >= c gamma* L, and L on a step is at most C times L before it.
-
-    c = 1/2 and C = 1 + 1e-9 (our constants: the loss does not rise). The third bound, on the
-    curvature, has so much room that no row of it could fail.
-    """
+    """Along Eq. 13: ||grad_u L|| >= c gamma* L, and L on a step is at most C times L
+    before it; c = 1/2, C = 1 + 1e-9 (our constants: the loss does not rise). No row of
+    the third bound could fail."""
     gradient = _gradient_over_loss(history, head).min()
     segment = _on_segments(history, tokens)[:, 1:].max()
     return [claim("lemma3.gradient", gradient), claim("lemma3.segment", segment)]

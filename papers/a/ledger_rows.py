@@ -20,8 +20,7 @@ from scipy.special import ndtr
 from scipy.stats import beta
 
 from lib import attention, dynamics, svm
-from lib.attention import coordinates, tokens
-from lib.attention.token_sets import TokenSet
+from lib.attention import TokenSet, coordinates, tokens
 from lib.companion.claims import Claim, remarked
 from lib.dynamics import rules
 from lib.seeds import stream
@@ -247,10 +246,8 @@ def _split_scores(tokens):
 
 
 def _probability_at_most(failed):
-    """The upper end, at 95 %, of a probability of which `failed` (draws,) says where it occurred.
-
-    Clopper and Pearson (1934): the p at which so few of the draws would fail in 5 % of the cases.
-    """
+    """The upper end, at 95 %, of a probability of which `failed` (draws,) says where it
+    occurred (Clopper and Pearson, 1934)."""
     k, draws = int(failed.sum()), failed.size
     return float(beta.ppf(0.95, k + 1, draws - k)) if k < draws else 1.0
 
@@ -279,10 +276,8 @@ def _lemma11(tokens, signal, noise):
 
 
 def _lemma11_exponents(draw, draws, signal, off):
-    """(DM): norms and cross products spread like d^{1/2}: exponents in d of the median draw.
-
-    draw(seeds, d): tokens of noise 1/sqrt(d). off: by what the measured exponents are made wrong.
-    """
+    """(DM): norms and cross products spread like d^{1/2}, by the median of draw(seeds,
+    d), tokens of noise 1/sqrt(d); off: what the exponents are made wrong by."""
     sizes, medians = (400, 1600, 6400), []
     for d in sizes:  # one draw at a time: all of them are large
         each = [_spreads(draw([seed], d), signal, d**-0.5) for seed in range(draws)]
@@ -342,10 +337,8 @@ def _data_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 @cache
 def _lemma4_of_starts(sizes, off):
-    """Lemma 4 of 1000 starts, entries off by the share `off`; fewer are too rough for 5 %.
-
-    A hundred at a time: the tokens of all, before they are reduced, are 140 MB.
-    """
+    """Lemma 4 of 1000 starts, entries off by the share `off`; fewer are too rough for 5
+    %. A hundred at a time: the tokens of all, before they are reduced, are 140 MB."""
     reduced, units = [], []
     for first in range(0, 1000, 100):
         seeds = range(first, first + 100)
@@ -441,11 +434,9 @@ def _other_decays(drawn, by_decay, sizes, world):
 
 
 def _beyond_rows(sizes, world):
-    """Section 4.1's small random start; Section 4.2: T = 4, other tokens equal, nearly equal.
-
-    The start's entries are so small that ||W_0|| = 0.4 does not hide the growth of ||W_t||. A
-    random start and a weight of 1/4 delay the first steps, which shows in the exponents as 0.04.
-    """
+    """Section 4.1's small random start; Section 4.2: T = 4, other tokens equal or
+    nearly. ||W_0|| = 0.4 does not hide the growth of ||W_t||; a random start and a
+    weight of 1/4 delay the first steps: 0.04 in the exponents."""
     seeds, late = range(sizes.seeds), sizes.joint_steps / 10
     two, four = sizes.data_model(seeds), sizes.data_model(seeds, T=4)
     near = four.X.copy()

@@ -1,20 +1,20 @@
 """Break paper A's assumptions step by step, and count which runs still reach W_mm."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from lib import attention, dynamics, svm
-from lib.attention import coordinates, losses
-from lib.attention.token_sets import TokenSet, token_set
-from lib.attention.tokens import class_mean_tokens
+from lib.attention import TokenSet, class_mean_tokens, coordinates, losses, token_set
 from lib.companion.claims import Claim
 from lib.dynamics.rules import GradientRule
 from lib.seeds import stream
 from papers.a.fixed_head import reached
 from papers.a.statements import PAPER
+
+Rules = Mapping[str, GradientRule]
 
 
 def two_samples(overlap: float = -1.0) -> TokenSet:
@@ -69,21 +69,16 @@ def two_samples_reach(tokens: TokenSet, loss: str = "exponential") -> _Criterion
 
 
 def two_samples_of(K: np.ndarray, low: Sequence[float], gaps: Sequence[float]) -> TokenSet:
-    """Samples {b_i, b_i + d_i}, K the Gram matrix of d_i; scores `low`, `gaps` above."""
+    """Samples {b_i, b_i + d_i}, K the d_i's Gram matrix; scores `low`, `gaps` above."""
     rest = np.array([[0, 0, 0, value, 1] for value in low])
     d = np.c_[np.linalg.cholesky(K), 1e-3 * np.array(gaps), np.zeros((2, 2))]
     z, u = np.tile([0.0, 0, 0, 0, 1], (2, 1)), np.array([0, 0, 1e3, 1, 0])
     return token_set(np.stack([rest, rest + d], 1), np.ones(2), z, u)
 
 
-def assumption1_bound(
-    seeds: Iterable[int], rule: GradientRule, steps: int, off: float = 0.0, turned: bool = False
-) -> Claim:
-    """How far -K_12 may exceed min(K_11, K_22): runs 2 % below and above theta* (ours).
-
-    Pairs with K_12 < -K_22, score gaps in the ratio 0.98 theta* or 1.02 theta* and so small that
-    |l'| is constant. off: theta* larger by this share; turned: K_12 positive.
-    """
+def assumption1_bound(seeds, rule: GradientRule, steps, off=0.0, turned=False) -> Claim:
+    """How far -K_12 may exceed min(K_11, K_22): runs 2 % below and above theta* (ours),
+    small score gaps. off: theta* too large; turned: K_12 positive."""
     right, sign = [], 1 if turned else -1
     for seed in seeds:
         draw = stream(seed, "draws")
@@ -99,9 +94,7 @@ def assumption1_bound(
     return PAPER.claim("assumption1.bound", np.mean(right))
 
 
-def assumption1_needed(
-    tokens: TokenSet, rules: Mapping[str, GradientRule], steps: int
-) -> list[Claim]:
+def assumption1_needed(tokens: TokenSet, rules: Rules, steps: int) -> list[Claim]:
     """Of `two_samples`: every rule ends at another selection's direction (ours)."""
     problem = coordinates.minimal(tokens)
     rival = svm.token_svm(problem.tokens, tokens.opt - [[1, 0]])
@@ -113,11 +106,9 @@ def assumption1_needed(
 
 
 def skewed(tokens: TokenSet, spread: float, seeds: Sequence[int]) -> TokenSet:
-    """Break Assumption 2: add to u a random vector orthogonal to all opt tokens, one seed per run.
-
-    The largest of the other tokens' scores, all 0 before, becomes in size spread times the smallest
-    opt score; opt tokens keep theirs. ValueError unless 0 <= spread < 1 (others would be opt).
-    """
+    """Break Assumption 2: add to u a random vector orthogonal to all opt tokens, one
+    seed per run; the largest other score becomes in size spread times the smallest opt
+    score. ValueError unless 0 <= spread < 1 (others would be opt)."""
     if not 0 <= spread < 1:
         raise ValueError(f"spread = {spread}; it must be in [0, 1): opt tokens must stay the best")
     d, opt = tokens.shape[-1], tokens.opt[..., None]
@@ -130,17 +121,13 @@ def skewed(tokens: TokenSet, spread: float, seeds: Sequence[int]) -> TokenSet:
     return replace(tokens, u=tokens.u + added * (spread * best / scores.max((1, 2)))[:, None])
 
 
-def bounded_tokens(
-    seeds: Sequence[int], n: int, T: int, d: int, ratio: float, size: float = 2.0
-) -> TokenSet:
+def bounded_tokens(seeds: Sequence[int], n, T, d, ratio: float, size: float = 2.0) -> TokenSet:
     """`class_mean_tokens`, noise `ratio` times as long as opt, the longer `size`."""
     signal, noise = size * min(1.0, 1.0 / ratio), size * min(1.0, ratio)
     return class_mean_tokens(seeds, n, T, d, signal, noise / np.sqrt(d))
 
 
-def fraction_reached(
-    tokens: TokenSet, rules: Mapping[str, GradientRule], steps: int
-) -> dict[str, float]:
+def fraction_reached(tokens: TokenSet, rules: Rules, steps: int) -> dict[str, float]:
     """Per rule the share of the runs with a W_mm that reach it; how many have one."""
     kept = svm.feasible(coordinates.minimal(tokens).tokens)
     if kept is None:
@@ -152,9 +139,7 @@ def fraction_reached(
     return {"feasible": len(kept.y) / len(tokens.y)} | fractions
 
 
-def phase_diagram(
-    seeds, n, T, cells, spreads, rules: Mapping[str, GradientRule], steps: int
-) -> dict[str, np.ndarray]:
+def phase_diagram(seeds, n, T, cells, spreads, rules: Rules, steps) -> dict[str, np.ndarray]:
     """`fraction_reached` of every spread and cell (d, ratio), (spreads, cells)."""
     columns = [bounded_tokens(seeds, n, T, *cell) for cell in cells]
     reach = lambda tokens, spread: fraction_reached(skewed(tokens, spread, seeds), rules, steps)

@@ -44,10 +44,8 @@ def speed(curves: Curves, rule: str, figure: str) -> Claim:
 
 
 def _at_two_rates(curves: Curves, rule: str, target: float) -> tuple[float, float] | None:
-    """The smallest and the largest ratio of steps at the best two rates of `rule` and of SGD.
-
-    From the raced trials, one seed each; None where less than two rates of both reached `target`.
-    """
+    """The least and largest ratio of steps at the best two rates of `rule` and of SGD
+    in the raced trials; None where less than two of both reached `target`."""
     theirs, mine = (
         sorted(trial.steps_to(target) for trial in curves.trials(name))[:2]
         for name in (REFERENCE, rule)
@@ -96,13 +94,13 @@ VECTORS = ("norm", "bias", "class_token", "log_temperature", "head.0")
 
 
 def growth(curves: Curves, rule: str) -> dict[str, np.ndarray]:
-    """‖W‖ / ‖W_0‖ - 1 at the end of every weight matrix: {name: (seeds,)}; no vectors."""
+    """‖W‖ / ‖W_0‖ - 1 at the end, of matrices, not of vectors: {name: (seeds,)}."""
     norms = lambda name: [run.weight_norms[name] for run in curves.runs(rule)]
     return {name: np.array([n[-1] / n[0] - 1 for n in norms(name)]) for name in layers(curves)}
 
 
 def random_walk(curves: Curves, rule: str) -> dict[str, np.ndarray]:
-    """sqrt(1 + Σ ‖ΔW‖² / ‖W_0‖²) - 1, what `growth` would be had the steps no common direction."""
+    """sqrt(1 + Σ ‖ΔW‖² / ‖W_0‖²) - 1: `growth` of steps in no common direction."""
     walked = lambda run, name: np.sqrt(1 + run.walked[name][-1] / run.weight_norms[name][0] ** 2)
     runs = curves.runs(rule)
     return {name: np.array([walked(run, name) - 1 for run in runs]) for name in layers(curves)}

@@ -18,9 +18,7 @@ HIGHEST_LOSS = 5  # of the panel of rates: above it a trial has diverged, its li
 
 def draw(curves: Curves, name: str) -> Figure:
     """Loss, steps ratio at every target, test accuracy, step size; where kept, growth.
-
-    Lines are medians over the seeds, up to where the first of them ends; thin lines are runs.
-    """
+    Lines are medians over seeds, to where the first ends; thin lines are runs."""
     walked = bool(curves.configuration["walk"])
     figure, axes = plots.panels(2, 3 if walked else 2, height=2.4)
     losses(axes[0], curves)
@@ -67,10 +65,8 @@ def _steps(ax, curves: Curves) -> None:
 
 
 def _ratios(ax, curves: Curves, name: str) -> None:
-    """Steps to each target over SGD's as a forest, the last target's in words.
-
-    A dot is a seed, hollow where its run or SGD's missed the target.
-    """
+    """Steps to each target over SGD's as a forest, the last target's in words. A dot is
+    a seed, hollow where its run or SGD's missed the target."""
     rules, bars = [r for r in curves.configuration["rates"] if r != speed.REFERENCE], []
     *_, last = targets = curves.configuration["targets"]
     for target in targets:
@@ -119,7 +115,7 @@ def _norms(ax, curves: Curves) -> None:
 
 
 def _growth(ax, curves: Curves) -> None:
-    """Growth of every weight matrix over that of a random walk, hollow where less; verdicts."""
+    """Growth of matrices over that of a random walk, hollow where less; verdicts."""
     edges, shrunk, words = [], False, []
     judged = [claim for claim in speed.table(curves, "fig7") if "growth" in claim.id]
     for rule, claim in zip(curves.configuration["rates"], judged, strict=True):

@@ -1,7 +1,5 @@
-"""Attention that turns to the max-margin selection, as a picture that moves: notebook 00's data.
-
-`python -m papers.a.turning` writes figures/turning.gif and, beside it, its last frame.
-"""
+"""Attention that turns, as a picture that moves, of notebook 00's data: `python -m
+papers.a.turning` writes figures/turning.gif and, beside it, its last frame."""
 
 from pathlib import Path
 
@@ -33,22 +31,14 @@ def directions(W: np.ndarray) -> np.ndarray:
     return turned / np.linalg.norm(turned, axis=-1, keepdims=True)
 
 
-def _moments(frames: int) -> np.ndarray:
-    """At most `frames` iterations, between which the arrows turn by equal angles."""
-    times = np.arange(STEPS + 1)
-    turn = np.linalg.norm(np.diff(directions(path(times)), axis=0), axis=-1).sum(-1)
-    turned = np.concatenate([[0], np.cumsum(turn)])
-    return np.unique(np.searchsorted(turned, np.linspace(0, turned[-1], frames)).clip(0, STEPS))
-
-
 def animate(gif: Path, poster: Path, frames: int = FRAMES) -> None:
-    """Write the moving picture and, beside it, its last frame.
-
-    Per example: tokens as large as their softmax weights, the arrow W_t z_i, the ray of W_mm z_i.
-    """
+    """Write the moving picture and its last frame: tokens that grow with their
+    weights, the arrow W_t z_i, turned alike between frames, the ray of W_mm z_i."""
     tokens = attention.two_examples()
     W_mm = svm.token_svm(tokens).W[0]
-    times = _moments(frames)
+    every = directions(path(np.arange(STEPS + 1)))
+    turned = np.append(0, np.linalg.norm(np.diff(every, axis=0), axis=-1).sum(-1).cumsum())
+    times = np.unique(np.searchsorted(turned, np.linspace(0, turned[-1], frames)).clip(0, STEPS))
     with mpl.rc_context():
         plots.set_style()
         mpl.rcParams["figure.constrained_layout.use"] = False  # or the panels move between frames

@@ -1,7 +1,5 @@
-"""Paper B's experiments: the setting of Appendix A, ablation, condition numbers, step sizes.
-
-`excess`: (L - L*) / L* of each run by its name, (seeds, records).
-"""
+"""Paper B's experiments: the setting of Appendix A, ablation, condition numbers, step
+sizes. `excess`: (L - L*) / L* of each run by its name, (seeds, records)."""
 
 import itertools
 import warnings
@@ -18,11 +16,12 @@ from papers.b.statements import PAPER
 from papers.fits import first_below
 
 Start = tuple[np.ndarray, np.ndarray]
+Excess = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A problem, X (n, d), Y (n, k), X^T X / n and two starts A_0, B_0 for every seed."""
+    """Problem, X (n, d), Y (n, k), X^T X / n, two starts A_0, B_0 for every seed."""
 
     problems: list[Regression]
     X: np.ndarray
@@ -34,9 +33,7 @@ class Experiment:
     @classmethod
     def draw(cls, of_seeds: Sequence[int], n: int, start_std: float, **problem) -> "Experiment":
         """Appendix A for every seed; the random start has entries N(0, start_std^2).
-
-        `problem` are the arguments of `random_regression` but the seed.
-        """
+        `problem` are the arguments of `random_regression` but the seed."""
         problems = [regression.random_regression(seed, **problem) for seed in of_seeds]
         each = list(zip(problems, of_seeds, strict=True))
         X, Y = _stacked(p.sample(n, seeds.stream(seed, "labels")) for p, seed in each)
@@ -53,7 +50,7 @@ def _stacked(pairs) -> Start:
 def ablation(
     data: Experiment, step_size: float
 ) -> tuple[dict[str, PreconditionedRule], dict[str, Start]]:
-    """Rules and starts of all combinations, "spectral, P, R" (Algorithm 1) to "random" (SGD)."""
+    """Rules and starts, from "spectral, P, R" (Algorithm 1) to "random" (SGD)."""
     rules, starts = {}, {}
     for start, P, R in itertools.product(("spectral", "random"), (True, False), (True, False)):
         name = start + ", P" * P + ", R" * R
@@ -62,11 +59,9 @@ def ablation(
     return rules, starts
 
 
-def factor_effect(excess: Mapping[str, np.ndarray], mark: str) -> np.ndarray:
-    """Last excess with the part `mark`, "P" or "R", over that without, (seeds,).
-
-    The geometric mean over the other part on and off; `excess` by the names of `ablation`.
-    """
+def factor_effect(excess: Excess, mark: str) -> np.ndarray:
+    """Last excess with the part `mark`, "P" or "R", over that without, (seeds,):
+    geometric mean over the other part on and off, by the names of `ablation`."""
     other = {"P": "R", "R": "P"}[mark]
     pairs = [(f"random, {mark}", "random"), ("random, P, R", f"random, {other}")]
     return np.exp(np.mean([np.log(excess[a][:, -1] / excess[b][:, -1]) for a, b in pairs], 0))
@@ -89,19 +84,10 @@ def optimisers() -> dict[str, Callable]:
 
 
 def conditioning(
-    floors: Sequence[float],
-    build: Callable[[float], Experiment],
-    step_size: float,
-    batch: int,
-    steps: int,
-    of_seeds: Sequence[int],
-    level: float,
+    floors, build: Callable[[float], Experiment], step_size, batch, steps, of_seeds, level
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Condition numbers of Sigma (floors, seeds) and, by rule, iterations to (L - L*)/L* <= level.
-
-    All from the random start. `build` makes the experiment for one `floor` of the eigenvalues;
-    times (floors, seeds) are infinite where the level is not reached.
-    """
+    """Condition numbers of Sigma and, by rule, iterations to (L - L*)/L* <= level or
+    inf, (floors, seeds); random start; `build`: a floor's experiment."""
     kinds = {"R only": "none", "P and R": "left", "two-sided P and R": "left_right"}
     rules = {name: PreconditionedRule(step_size, kind) for name, kind in kinds.items()}
     each, shape = [build(floor) for floor in floors], (len(floors), len(of_seeds))
@@ -126,19 +112,10 @@ def _from_random(data, rules, batch, steps, of_seeds):
 
 
 def tune(
-    makers: Mapping[str, Callable],
-    grid: Sequence[float],
-    data: Experiment,
-    batch: int,
-    steps: int,
-    of_seeds: Sequence[int],
-    level: float,
+    makers: Mapping[str, Callable], grid, data: Experiment, batch, steps, of_seeds, level
 ) -> dict[str, float]:
-    """The best step size of each maker (step size -> rule) on these seeds, from the random start.
-
-    By medians over seeds: fewest iterations to (L - L*)/L* <= level among the step sizes at which
-    every seed ends there; where there is none, the smallest last excess.
-    """
+    """The best step of each maker (step size -> rule), by medians: fewest iterations to
+    (L - L*)/L* <= level where every seed ends there, else least last excess."""
     best = {}
     for name, make in makers.items():
         rules, scores = {step: make(step) for step in grid}, {}
@@ -152,7 +129,7 @@ def tune(
     return best
 
 
-def figure_claims(excess: Mapping[str, np.ndarray]) -> tuple[list[Claim], list[Claim]]:
+def figure_claims(excess: Excess) -> tuple[list[Claim], list[Claim]]:
     """Paper B's Figures 1 and 2, judged by the worst seed of the `ablation`."""
     ours, sgd = (excess[name] for name in ("spectral, P, R", "random"))
     random, end = excess["random, P, R"][:, -1].max(), sgd[:, -1].min()
@@ -161,17 +138,10 @@ def figure_claims(excess: Mapping[str, np.ndarray]) -> tuple[list[Claim], list[C
     return PAPER.claims(first), PAPER.claims({"fig2.end": random, "fig2.sgd_end": end})
 
 
-def ablation_claims(
-    excess: Mapping[str, np.ndarray],
-    effects: Mapping[str, np.ndarray],
-    times: Mapping[str, np.ndarray],
-    steps: int,
-) -> list[Claim]:
+def ablation_claims(excess: Excess, effects: Mapping, times: Mapping, steps: int) -> list[Claim]:
     """The parts' effects (Appendix A, Section 5): the start at once, P and R at last.
-
-    `effects` of `factor_effect`, by mark. `times` of `conditioning`, in whose last row Sigma is
-    worst conditioned; a run that does not get there counts as `steps`, in favour of its rule.
-    """
+    `effects` of `factor_effect` by mark, `times` of `conditioning`, the last row worst;
+    what does not get there counts as `steps`."""
     ratio = np.median(excess["spectral, P, R"][:, 0] / excess["random, P, R"][:, 0])
     both, alone = (np.median(np.minimum(times[k][-1], steps)) for k in ("P and R", "R only"))
     parts = {"ablation.preconditioner": effects["P"], "ablation.regulariser": effects["R"]}
@@ -179,14 +149,14 @@ def ablation_claims(
     return PAPER.claims({"ablation.start": ratio} | medians | {"conditioning": both / alone})
 
 
-def against_best_sgd(excess: Mapping[str, np.ndarray]) -> Claim:
+def against_best_sgd(excess: Excess) -> Claim:
     """Algorithm 1 ends below SGD, each at its best step, by the median seed (ours)."""
     ends = [excess[name][:, -1] for name in ("Algorithm 1", "SGD")]
     return PAPER.claim("other.sgd", np.median(np.divide(*ends)))
 
 
 def ill_conditioned(condition: float, seed: int, d: int = 4, k: int = 6, signal: float = 0.2):
-    """A problem whose Sigma has eigenvalues from 1 to 1/condition, evenly in the log."""
+    """A problem: Sigma's eigenvalues from 1 to 1/condition, evenly in the log."""
     rng = seeds.stream(seed, "data")
     Q, _ = np.linalg.qr(rng.standard_normal((d, d)))
     Sigma = (Q * np.geomspace(1, 1 / condition, d)) @ Q.T
@@ -199,11 +169,8 @@ def ill_conditioned(condition: float, seed: int, d: int = 4, k: int = 6, signal:
 
 
 def condition_numbers(conditions, of_seeds) -> dict[str, np.ndarray]:
-    """Iterations that cut the distance to the minima by 10^6, (conditions, seeds) a preconditioner.
-
-    Steps of 1/lambda_max along the slowest mode of the population loss, whose rate is 1 -
-    lambda_min/lambda_max: "none", "left" (Algorithm 1) and "left_right".
-    """
+    """Iterations that cut the distance to the minima by 10^6, (conditions, seeds):
+    steps 1/lambda_max along the slowest mode, rate 1 - lambda_min/lambda_max."""
 
     def iterations(condition, seed, name):
         rates, _ = regression.modes(ill_conditioned(condition, seed), name)

@@ -1,9 +1,7 @@
-"""Paper B's figures drawn: against SGD, the ablation, the scaling law, other optimisers.
+"""Paper B's figures drawn: `recorded` (records,) are iterations, `excess` (seeds,
+records) by name is (L - L*)/L* there."""
 
-`recorded` (records,) are iterations, `excess` (seeds, records) by name is (L - L*)/L* there.
-"""
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import seaborn
@@ -11,12 +9,11 @@ from matplotlib.figure import Figure
 
 from lib.companion import plots
 from papers import pieces
-from papers.b.experiments import factor_effect
+from papers.b.experiments import Excess, factor_effect
 from papers.b.scaling import Floors
 from papers.fits import first_below
 
 OPTIMISERS = ("Algorithm 1", "two-sided", "SGD", "Adam", "Muon", "SOAP", "Shampoo")
-Excess = Mapping[str, np.ndarray]
 
 
 def _time_axis(axis, title: str, steps: int) -> None:
@@ -27,7 +24,7 @@ def _time_axis(axis, title: str, steps: int) -> None:
 
 
 def _last(axis, excess: Excess, worst: bool = False) -> None:
-    """At the right of the panel each rule's median and worst excess at the end, in per cent."""
+    """Right of the panel each rule's median and worst last excess, in per cent."""
     labels = []
     for name, values in excess.items():
         end = np.median(values[:, -1])
@@ -37,9 +34,7 @@ def _last(axis, excess: Excess, worst: bool = False) -> None:
     pieces.end_labels(axis, labels)
 
 
-def against_sgd(
-    recorded: np.ndarray, excess: Excess, optimum: float, ours: str, label: str
-) -> Figure:
+def against_sgd(recorded, excess: Excess, optimum, ours: str, label: str) -> Figure:
     """Loss and excess of the rule `ours` beside SGD's from a random start."""
     figure, (loss, relative) = plots.panels(1, 2, height=2.6)
     lines = ((ours, label, "Algorithm 1", 3), ("random", "SGD, random start", "SGD", 1.4))
@@ -59,10 +54,8 @@ def against_sgd(
     return plots.legend(figure, loss)
 
 
-def ablation(
-    recorded: np.ndarray, excess: Excess, conditions: np.ndarray, times: Mapping[str, np.ndarray]
-) -> Figure:
-    """Every combination of the parts; `times` by rule against `conditions`, (floors, seeds)."""
+def ablation(recorded, excess: Excess, conditions, times: Excess) -> Figure:
+    """All combinations of parts; `times` by rule over `conditions`, (floors, seeds)."""
     steps = recorded[-1]
     figure, axes = plots.panels(1, 3, height=2.7)
     parts = {"": "neither", ", P": "P only", ", R": "R only", ", P, R": "P and R"}
@@ -91,18 +84,10 @@ def ablation(
     return plots.legend(figure, axes[1])
 
 
-def scaling(
-    sizes: Sequence[int],
-    floors: Floors,
-    start: tuple[Sequence[int], np.ndarray],
-    bias: np.ndarray,
-    exponents: Mapping[str, tuple[float, float]],
-) -> Figure:
-    """Theorem 2: the oracle's descent for each n, its floor, and two powers of n.
-
-    `start`: sample sizes (m,) and distances of spectral starts (repeats, m); `bias` (repeats,
-    sizes); `exponents` (value, standard error) of "floor", "start" and "bias".
-    """
+def scaling(sizes, floors: Floors, start: tuple, bias, exponents: Mapping) -> Figure:
+    """Theorem 2: the oracle's descent for each n, its floor, two powers of n. `start`:
+    sizes (m,), distances (repeats, m); `bias` (repeats, sizes); `exponents` with
+    errors, of "floor", "start" and "bias"."""
     figure, (path, bottom, powers) = plots.panels(1, 3, height=2.6)
     ends = []
     for j, colour in enumerate(seaborn.color_palette("viridis", len(sizes))):
@@ -143,10 +128,8 @@ def scaling(
     return plots.legend(figure, path)
 
 
-def optimisers(
-    recorded: np.ndarray, excess: Excess, step_sizes: Mapping[str, float], step_size: float
-) -> Figure:
-    """Every optimiser at its best step, by default `step_size`; iterations to within 10 %."""
+def optimisers(recorded, excess: Excess, step_sizes: Mapping, step_size) -> Figure:
+    """Optimisers at their best steps, else `step_size`; iterations to within 10 %."""
     steps = recorded[-1]
     figure, (path, reached) = plots.panels(1, 2, height=3.1)
     needed = {name: first_below(recorded, excess[name], 0.1) for name in OPTIMISERS}

@@ -1,7 +1,5 @@
-"""Paper B's loss around its minima: Theorem 1, Assumption 3, Lemmas 1, 2, 4, 7, Eqs. 3 and 4.
-
-Displayed constants of the paper are blank in the text at hand; those used here are derived.
-"""
+"""Paper B's loss around its minima: Theorem 1, Assumption 3, Lemmas 1, 2, 4, 7, Eqs. 3,
+4. Constants that are blank in the text at hand are derived."""
 
 import numpy as np
 from scipy.linalg import block_diag, eigh, expm
@@ -20,9 +18,7 @@ def _standard_errors(estimates, expected) -> float:
     return float((np.abs(estimates.mean(0) - expected) / error).max())
 
 
-def by_monte_carlo(
-    problem: Regression, seed: int, draws: int, named: Regression | None = None
-) -> list[Claim]:
+def by_monte_carlo(problem: Regression, seed, draws, named=None) -> list[Claim]:
     """Ratio identity, population loss, integrability threshold against `draws` samples.
 
     In standard errors: E[x' e^{x'^T w}] = Sigma w e^{w^T Sigma w / 2}; L(Z) by queries with
@@ -75,10 +71,8 @@ def _excess(problem, Z):
     return loss + regression.regulariser(problem.Sigma, *layer)
 
 
-def minima(
-    problem: Regression, points: np.ndarray, distance: float, named: Regression
-) -> list[Claim]:
-    """Theorem 1.2: `points` Z_Q have no excess, no R; a `search` ended `distance` away."""
+def minima(problem: Regression, points, distance, named: Regression) -> list[Claim]:
+    """Theorem 1.2: `points` Z_Q have no excess, no R; `search` ended `distance` off."""
     A, B = points[:, : named.k], points[:, named.k :]
     scale = regression.excess_loss(named, 0 * A[0], 0 * B[0])
     excess = regression.excess_loss(named, A, B).max() / scale
@@ -89,11 +83,9 @@ def minima(
 
 
 def lemma1(problem: Regression, off: float = 0.0) -> list[Claim]:
-    """Lemma 1's two inequalities at the rotations that attain them: measured over bound.
-
-    The smallest singular value of Sbar^{1/2} Z_R is smallest where R pairs the weakest direction of
-    the signal with the strongest of Sigma; the largest likewise. off: the bounds' relative error.
-    """
+    """Lemma 1's inequalities, measured over bound, at the rotations that attain them: R
+    pairs the signal's weakest direction with Sigma's strongest, or strongest with
+    weakest. off: the bounds' relative error."""
     values, vectors = np.linalg.eigh(problem.Sigma)
     space, sigma = manifold.of(problem), manifold.of(problem).singular_values
     points = [space.point(R) for R in (vectors.T, vectors[:, ::-1].T)]
@@ -104,10 +96,8 @@ def lemma1(problem: Regression, off: float = 0.0) -> list[Claim]:
 
 
 def largest_self_logit(problem: Regression, starts: int = 6) -> float:
-    """The largest lambda_max(sym(Sigma^{1/2} B Sigma^{1/2})) on the manifold, over sigma_1^{1/2}.
-
-    By L-BFGS on the skew matrix of the rotation R = R_0 e^S, from random R_0.
-    """
+    """The largest lambda_max(sym(Sigma^{1/2} B Sigma^{1/2})) of the manifold over
+    sigma_1^{1/2}, by L-BFGS on S, R = R_0 e^S, from random R_0."""
     space, d, root = manifold.of(problem), problem.d, problem.root
     rng, (i, j) = seeds.stream(0, "draws"), np.triu_indices(problem.d, 1)
     largest = -np.inf
@@ -196,10 +186,8 @@ def one_point(worst: dict[str, np.ndarray], off: float = 0.0) -> list[Claim]:
 
 
 def descent_ratio(problem: Regression, norm: str, draws: int) -> float:
-    """Lemma 2: the largest (L_reg(Z) - min) / (beta/2 ||Z - Z_pi||^2) within the radius.
-
-    Over random Z; in "left_right" with the best beta, and over the Z that attains it.
-    """
+    """Lemma 2: the largest (L_reg(Z) - min) / (beta/2 ||Z - Z_pi||^2), random Z within
+    the radius; "left_right": the best beta, the Z that attains it too."""
     space, rng = manifold.of(problem), seeds.stream(1, "draws")
     constants, tried = space.constants(norm), []
     for fraction in rng.uniform(0.05, 1, draws):
@@ -215,9 +203,7 @@ def descent_ratio(problem: Regression, norm: str, draws: int) -> float:
     )
 
 
-def sample_constants(
-    problem: Regression, covariance: np.ndarray, Q: np.ndarray
-) -> tuple[float, float]:
+def sample_constants(problem: Regression, covariance, Q) -> tuple[float, float]:
     """Lemma 4's alpha' and beta' for a sample `covariance`, over alpha and beta for Sigma itself.
 
     Close to the minimum Z_Q, in the "left" norm. With P = diag(I, Sigma^^{-1}), S = Sbar^{1/2} P

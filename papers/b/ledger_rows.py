@@ -1,7 +1,5 @@
-"""The ledger of paper B (2603.01514): every statement's rows, in the true or a wrong world.
-
-Most of what rows measure is measured once, for the true world and all wrong ones.
-"""
+"""The ledger of paper B (2603.01514): every statement's rows, in the true or a wrong
+world; most of what they need is measured once for all worlds."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -48,11 +46,8 @@ def _problem(sizes: Sizes, seed: int = 0) -> Regression:
 
 
 def _quiet(sizes):
-    """The ledger's problem with a quarter of its signal: A3 with c = 2, not with c = 1 alone.
-
-    Means over the query expand in 1/n only as far as moments of e^{x^T B x} are finite: at the full
-    signal of 0.2 the second order is not, and the first is reached slowly.
-    """
+    """The ledger's problem at a quarter of its signal: A3 holds with c = 2, so that
+    means over the query expand in 1/n up to the second order."""
     return _problem(replace(sizes, signal=sizes.signal / 4))
 
 
@@ -131,10 +126,8 @@ def _landscape(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 @cache
 def _starts_measured(sizes):
-    """Lemmas 3 and 4 over data sets of n = 4000, 16,000 and 64,000, (draws, sizes) each.
-
-    The two events of the spectral start, and `landscape.sample_constants` at random minima.
-    """
+    """Lemmas 3, 4 at n = 4000, 16,000, 64,000, (draws, sizes): the spectral start's two
+    events, and `landscape.sample_constants` at random minima."""
     problem, ns = _problem(sizes), (4000, 16_000, 64_000)
 
     def constants(n, rng):
@@ -179,12 +172,17 @@ def _variances(values):
     return _in_parts(values, lambda part: part.var(1).sum(-1))
 
 
+LEMMAS = {  # of a sum: on its bias, its variance, its bias over all queries
+    "mean": ("lemma11.4", "lemma14.6", "lemma13.5"),
+    "outer": ("lemma15.7", "lemma19.9", "lemma18.8"),
+    "covariance": ("lemma20.10", "lemma23.12", "lemma22.11"),
+}
+
+
 @cache
 def _softmax(sizes, ns):
-    """What each of Lemmas 9-23 bounds, (10, sizes), by its row, at a minimum.
-
-    For a query of typical length d^{1/2}; integrated over 200 queries, of the quiet problem.
-    """
+    """What each of Lemmas 9-23 bounds, (10, sizes), by its row, at a minimum: for a
+    query of length d^{1/2}, and over 200 queries of the quiet problem."""
     query, draws = np.ones(sizes.d), sizes.softmax_draws
     L, quiet = (
         problem.root @ manifold.of(problem).point()[problem.k :] @ problem.root
@@ -196,28 +194,13 @@ def _softmax(sizes, ns):
     square, fourth = (
         _in_parts([w**k for w in weights], lambda part: part.mean((1, 2))) for k in (2, 4)
     )
+    one = {"lemma9.0": square, "lemma9.1": fourth, "lemma10.2": _variances(weights)}
+    one["lemma10.3"] = _variances([w**2 for w in weights])
     size = lambda part: np.linalg.norm(part.mean(1), axis=-1)
-    bias = {name: _in_parts(sums[f"{name} bias"], size) for name in over}
-    spread = {name: _variances(sums[name]) for name in over}
-    return {
-        "one query": {
-            "lemma9.0": square,
-            "lemma9.1": fourth,
-            "lemma10.2": _variances(weights),
-            "lemma10.3": _variances([w**2 for w in weights]),
-            "lemma11.4": bias["mean"],
-            "lemma14.6": spread["mean"],
-            "lemma15.7": bias["outer"],
-            "lemma19.9": spread["outer"],
-            "lemma20.10": bias["covariance"],
-            "lemma23.12": spread["covariance"],
-        },
-        "200 queries": {
-            "lemma13.5": over["mean"],
-            "lemma18.8": over["outer"],
-            "lemma22.11": over["covariance"],
-        },
-    }
+    for name, (bias, spread, _) in LEMMAS.items():
+        one |= {bias: _in_parts(sums[f"{name} bias"], size), spread: _variances(sums[name])}
+    many = {integral: over[name] for name, (_, _, integral) in LEMMAS.items()}
+    return {"one query": one, "200 queries": many}
 
 
 def _concentration(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
@@ -239,10 +222,8 @@ LOUD = (
 
 @cache
 def _gradient_biases(sizes, ns):
-    """The largest bias of a gradient near the minima of the quiet problem, (repeats, sizes).
-
-    "L^", "R^" and "L^ + R^" at four points; "loud" is L^ at one point at the full signal.
-    """
+    """Largest biases near minima of the quiet problem, (repeats, sizes), by name: "L^",
+    "R^" and "L^ + R^" at four points; "loud": L^ at one, the full signal."""
     quiet, loud, draws = _quiet(sizes), _problem(sizes), sizes.softmax_draws // 2
     points = [scaling.near(quiet, seed) for seed in range(4)]
     of_R = scaling.regulariser_bias
@@ -275,12 +256,9 @@ def _floors(sizes):
 
 @cache
 def _algorithm_1(sizes, ns):
-    """Algorithm 1 as it is written, from `draws` data sets of each n of `ns`.
-
-    Sample covariance, spectral start, steps on the oracle gradient of fresh batches of n. Returns
-    the last excess loss freed of the oracle's noise, and the distance of the mean iterate to the
-    minima, (draws, sizes) each.
-    """
+    """Algorithm 1 as written, from `draws` data sets of each n: sample covariance,
+    spectral start, oracle gradients of fresh batches. The last excess freed of the
+    oracle's noise, the mean iterate's distance to the minima, (draws, sizes) each."""
     problem, each, steps = _problem(sizes), range(sizes.draws), sizes.oracle_steps
     rates, _ = regression.modes(problem)
     rule, late = PreconditionedRule(1 / rates[-1]), steps // 3

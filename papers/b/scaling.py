@@ -35,9 +35,7 @@ def repeated(measure: Callable, sizes: Sequence[float], draws: int, role: str) -
     return np.moveaxis(values, (0, 1), (-2, -1))
 
 
-def softmax_sums(
-    u: np.ndarray, query: np.ndarray, sizes: Sequence[int], draws: int, seed: int = 0
-) -> dict:
+def softmax_sums(u, query, sizes: Sequence[int], draws: int, seed: int = 0) -> dict:
     """Softmax sums at the `query` (d,), the first of n keys, `draws` times for each n of `sizes`.
 
     u (d,) gives the logits; the other keys are standard normal. {"weight": n s_1, the query's own,
@@ -57,7 +55,7 @@ def softmax_sums(
 
 
 def _sums(u, query, g):
-    """`softmax_sums` of draws of keys g (draws, n, d), whose first becomes the query."""
+    """`softmax_sums` of keys g (draws, n, d), whose first becomes the query."""
     g[:, 0] = query
     n, square, limit = g.shape[1], lambda v: v[:, :, None] * v[:, None], np.eye(len(u))
     e = np.exp(g @ u - u @ u / 2)  # of mean 1, under which a key has mean u and covariance I
@@ -83,9 +81,7 @@ def _sums(u, query, g):
     }
 
 
-def integrated(
-    L: np.ndarray, sizes: Sequence[int], queries: int, draws: int, repeats: int = 10
-) -> dict[str, np.ndarray]:
+def integrated(L, sizes, queries: int, draws: int, repeats: int = 10) -> dict:
     """Theorem 4's integrals over the query g ~ N(0, I), u = L^T g: (repeats, sizes) by name.
 
     "mean": E |g|^2 |E[c | g] - u|^2, "outer": E |E[c c^T | g] - u u^T|^2, "covariance": E |E[C | g]
@@ -110,11 +106,8 @@ def integrated(
 
 
 def leading(sizes: Sequence[int] | np.ndarray, values: np.ndarray, since: float = 0) -> np.ndarray:
-    """The a of values (repeats, sizes) = C n^a (1 + b/n), (repeats,).
-
-    log n and 1/n by regression, from the sizes `since` on, three at least. With a = -1 this is the
-    fit of C/n + C b/n^2, up to higher orders of b/n.
-    """
+    """The a of values (repeats, sizes) = C n^a (1 + b/n), (repeats,): log n and 1/n by
+    regression, from the sizes `since` on, three at least."""
     n = np.asarray(sizes, float)
     late = n >= since
     known = np.column_stack([np.ones_like(n), np.log(n), 1 / n])[late]
@@ -123,7 +116,7 @@ def leading(sizes: Sequence[int] | np.ndarray, values: np.ndarray, since: float 
 
 
 def least_squares_errors(problem: Regression, sizes: Sequence[int], draws: int) -> np.ndarray:
-    """||(M^ - M) Sigma^{1/2}||^2 over its mean k noise^2 d / (n-d-1), (draws, sizes)."""
+    """||(M^ - M) Sigma^{1/2}||^2 over its mean, k noise^2 d/(n-d-1): (draws, sizes)."""
 
     def square(n, rng):
         estimate = manifold.estimate(*problem.sample(n, rng))
@@ -149,10 +142,8 @@ def perturbed_starts(problem: Regression, sizes: Sequence[float], draws: int) ->
 
 
 def spectral_distances(problem: Regression, sizes: Sequence[int], repeats: int) -> np.ndarray:
-    """Lemma 3's two events for fresh data sets, (2, repeats, sizes).
-
-    The spectral start's distance to the minima, and ||Sigma^{1/2} Sigma^^{-1} Sigma^{1/2} - I||.
-    """
+    """Lemma 3's two events for fresh data sets, (2, repeats, sizes). The spectral
+    start's distance to the minima, and ||Sigma^{1/2} Sigma^^{-1} Sigma^{1/2} - I||."""
 
     def events(n, rng):
         X, Y = problem.sample(n, rng)
@@ -169,13 +160,9 @@ def near(problem: Regression, seed: int) -> np.ndarray:
     return minimum + 0.02 * seeds.stream(seed, "draws").standard_normal(minimum.shape)
 
 
-def regulariser_bias(
-    problem: Regression, Z: np.ndarray, sizes: Sequence[int], draws: int, repeats: int, seed: int
-) -> np.ndarray:
-    """E grad R^(Z) - grad R(Z), R^ with X^T X / n, (repeats, sizes, k + d, d).
-
-    R^'s first-order change with X^T X / n, whose mean is zero, is taken out.
-    """
+def regulariser_bias(problem: Regression, Z, sizes, draws, repeats, seed) -> np.ndarray:
+    """E grad R^(Z) - grad R(Z), R^ with X^T X / n, (repeats, sizes, k + d, d). R^'s
+    first-order change with X^T X / n, whose mean is zero, is taken out."""
     rng, step = seeds.stream(seed, "draws"), 1e-4
     layer = Z[: problem.k], Z[problem.k :]
     gradient = lambda S: np.concatenate(regression.regulariser_gradients(S, *layer), -2)
@@ -228,7 +215,7 @@ def tail_excess(problem: Regression, history: RegressionHistory, since: int) -> 
 
 
 def every_step(rule, source, start, covariance, steps: int) -> RegressionHistory:
-    """One rule's history at all iterations from A_0 (seeds, k, d), B_0 (seeds, d, d)."""
+    """A rule's history, every iteration, from A_0 (seeds, k, d), B_0 (seeds, d, d)."""
     record = list(range(steps + 1))
     return regression.descend(source, {"": rule}, {"": start}, covariance, steps, record)[""]
 
@@ -236,7 +223,7 @@ def every_step(rule, source, start, covariance, steps: int) -> RegressionHistory
 def from_slowest_mode(
     problem: Regression, distance: float, source, steps: int, runs: int = 1, factor: float = 1.0
 ) -> RegressionHistory:
-    """Algorithm 1, eta = factor / lambda_max, from a `distance` along the slowest mode."""
+    """Algorithm 1, eta = factor/lambda_max, from `distance` along the slowest mode."""
     space, k = manifold.of(problem), problem.k
     rates, directions = regression.modes(problem)
     Z = space.point() + distance * directions[0] / space.norm(directions[0])
@@ -248,11 +235,8 @@ def from_slowest_mode(
 
 @dataclass(frozen=True)
 class Floors:
-    """Theorem 2 measured: excess (sizes, seeds, K) at iterations (K,), `floor` (sizes, seeds).
-
-    exact (K,) is the same descent on the population loss; factor = (1 - eta lambda_min)^2 is what
-    excess loss shrinks by in an iteration along the slowest mode.
-    """
+    """Theorem 2: excess (sizes, seeds, K) at iterations (K,), `floor` (sizes, seeds),
+    exact (K,) on the population loss, factor = (1 - eta lambda_min)^2 an iteration."""
 
     sizes: np.ndarray
     iterations: np.ndarray
@@ -262,9 +246,7 @@ class Floors:
     factor: float
 
 
-def scaling(
-    problem: Regression, sizes: Sequence[int], steps: int, draws: int, of_seeds: Sequence[int]
-) -> Floors:
+def scaling(problem: Regression, sizes, steps: int, draws: int, of_seeds) -> Floors:
     """Algorithm 1 on each size's oracle, from the radius of the one-point bounds."""
     radius, count = manifold.of(problem).constants().radius, len(of_seeds)
     sources = (regression.oracle(problem, n, draws, of_seeds) for n in sizes)
@@ -292,7 +274,7 @@ def theorem_2(floors: Floors) -> list[Claim]:
 
 
 def powers(sizes, distances: np.ndarray, bias_sizes, bias: np.ndarray) -> list[Claim]:
-    """`distances` ~ n^{-1/2} (Lemma 3) and `bias` ~ 1/n (Theorem 4), (repeats, sizes) each."""
+    """Lemma 3: `distances` ~ n^{-1/2}, Theorem 4: `bias` ~ 1/n; (repeats, sizes)."""
     start, error = power_fit(sizes, distances)
     return [
         replace(PAPER.claim("distance", start, say=(error,)), id="lemma3"),

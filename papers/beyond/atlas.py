@@ -84,6 +84,9 @@ class Ratios:
         return self.value[:, -1]
 
 
+Reached = Mapping[str, Ratios]  # by rule
+
+
 def ratios(path: Path, best: BestMargins) -> Ratios:
     """The ratios of one rule's runs, for the selection that each of them ends in."""
     tokens, W = best.tokens, path.W

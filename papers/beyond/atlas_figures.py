@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from lib.companion import plots
 from papers import pieces
-from papers.beyond.atlas import NORMS, Ratios, column, fitted_rate
+from papers.beyond.atlas import NORMS, Ratios, Reached, column, fitted_rate
 from papers.beyond.atlas_rules import REACHED, Row
 from papers.beyond.atlas_used import ALLOWED, DECAYED, AtRest
 from papers.beyond.tolerances import BOUNDS
@@ -16,11 +16,9 @@ LABELS = {name: name for name in NORMS}
 LABELS |= {"l_1": r"$\ell_1$", "l_3": r"$\ell_3$", "l_inf": r"$\ell_\infty$"}
 
 
-def dumbbells(rows: Mapping[str, Row], reached: Mapping[str, Ratios]) -> Figure:
-    """A line per rule, by predicted norm: its ratio there, and the best median of the others.
-
-    A bar is the range over runs; a name in grey was predicted to stay below 0.99.
-    """
+def dumbbells(rows: Mapping[str, Row], reached: Reached) -> Figure:
+    """By rule its ratio in the norm predicted, and the best median of the others; bars:
+    range over runs; grey names: predicted to stay below 0.99."""
     order = sorted(rows, key=lambda name: column(rows[name].highest))
     figure, (axis,) = plots.panels(1, 1, height=1.1 + 0.16 * len(rows))
     worst = []
@@ -57,7 +55,7 @@ def _written(row: str) -> str:
     return row.replace("Adam, 0.999", r"Adam, $\beta_2=0.999$")
 
 
-def convergence(panels: Mapping[str, Mapping[str, Ratios]], norms: Mapping[str, str]) -> Figure:
+def convergence(panels: Mapping[str, Reached], norms: Mapping[str, str]) -> Figure:
     """1 - ratio in each rule's norm over t, a panel per schedule, with exponents."""
     figure, axes = plots.panels(1, len(panels), height=3.0)
     small = dict(fontsize="x-small", title_fontsize="x-small", labelspacing=0.2, handlelength=1.8)
@@ -82,15 +80,10 @@ def convergence(panels: Mapping[str, Mapping[str, Ratios]], norms: Mapping[str, 
 
 
 def memory(
-    memories: Sequence[float],
-    by_memory: Sequence[Ratios],
-    epsilons: Sequence[float],
-    by_epsilon: Sequence[Ratios],
-    by_batch: Mapping[str, Mapping[int, Ratios]],
-    norms: Mapping[str, str],
+    memories, by_memory: Sequence[Ratios], epsilons, by_epsilon: Sequence[Ratios], by_batch, norms
 ) -> Figure:
     """Adam's ratio in three norms against beta_2 (epsilon 0) and epsilon; every rule's in its norm
-    against the samples a step."""
+    against the samples a step, `by_batch` {rule: {samples: Ratios}}, `norms` {rule: norm}."""
     figure, axes = plots.panels(1, 3, height=2.9)
     forgotten = [1 - beta for beta in memories]
     evenly, sign = range(len(epsilons)), plots.look("l_inf").colour
@@ -119,12 +112,7 @@ def memory(
     return plots.legend(figure, axes[0])
 
 
-def used(
-    ends: Mapping[str, AtRest],
-    own: Mapping[str, np.ndarray],
-    by_rule: Mapping[str, Ratios],
-    share: Mapping[tuple[str, int], float],
-) -> Figure:
+def used(ends: Mapping[str, AtRest], own, by_rule: Reached, share: Mapping) -> Figure:
     """Shortfall under decay off the law; other tokens; own norms beside others."""
     figure, axes = plots.panels(1, 3, height=2.9)
     off = {}

@@ -12,7 +12,7 @@ import numpy as np
 
 from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim
-from papers.beyond.atlas import NORMS, Ratios, column
+from papers.beyond.atlas import NORMS, Ratios, Reached, column
 from papers.beyond.engine import optimisers as o
 from papers.beyond.engine.optimisers import Optimiser
 from papers.beyond.engine.training import Path, train_kept
@@ -28,15 +28,7 @@ PER_SAMPLE = "arXiv 2510.26303 for linear models"  # Baek, Song and Yun
 RESCALING = "arXiv 2311.14387 for linear models"  # Wang, Min and Wu
 MIRROR = "paper C for attention"
 TENTH = 119_378  # the first record of a run of 10^6 steps beyond a tenth of them
-GAMMA = {
-    "l_1": 0.067,
-    "nuclear": 0.19,
-    "Frobenius": 0.34,
-    "l_3": 0.64,
-    "spectral": 0.65,
-    "l_inf": 2.3,
-    "head-wise": 0.8,
-}
+GAMMA = dict(zip(NORMS, (0.067, 0.19, 0.34, 0.64, 0.65, 2.3, 0.8)))
 
 
 @dataclass(frozen=True)
@@ -108,7 +100,7 @@ def rows() -> dict[str, Row]:
 
 
 def growing_rows() -> dict[str, Row]:
-    """Steepest descents with steps like t^{1/2}: margins grow by 1 and more from 2,500 on."""
+    """Steepest descents, steps like t^{1/2}: margins grow by 1 or more from 2,500."""
     kept = lambda row: "Frobenius" if row.reached == "Frobenius" else None
     return {
         name: replace(row, reached=kept(row), longest=TENTH, source=OURS)
@@ -130,9 +122,7 @@ def batch_rows(sizes: Sequence[int]) -> dict[str, dict[int, Row]]:
     }
 
 
-def trained(
-    tokens: TokenSet, rows: Mapping[str, Row], steps: int, times: np.ndarray, folder: File
-) -> dict[str, Path]:
+def trained(tokens: TokenSet, rows, steps, times, folder: File) -> dict[str, Path]:
     """Every row's path, of `steps` or until its `longest`; records at `times`."""
     paths = {}
     ends = {name: min(steps, row.longest) for name, row in rows.items()}
@@ -164,7 +154,7 @@ def _moved(rule):
         o.SHAMPOO: f"P^(-1/4) G R^(-1/4), P and R {kept} of G G^T and G^T G",
         o.SOAP: "Adam's M / sqrt(v) in the eigenbases of Shampoo's P and R",
         o.MIRROR: f"G / |G|_q on sgn(W) |W|^{rule.p - 1:g}",
-        o.NATURAL: "(F + damping I)^(-1) G, F the Fisher matrix",
+        o.NATURAL: f"(Fisher's F + damping I)^(-1) G{' / |.|' * rule.normalised}",
         o.FULL_ADAGRAD: "(sum vec(G) vec(G)^T)^(-1/2) vec(G)",
     }[rule.kind]
 
@@ -215,7 +205,7 @@ def _norm_reached(name, row, ratios):
 
 
 def ranked(last: np.ndarray, norms: Sequence[str], norm: str) -> tuple[float, str]:
-    """Share of runs whose largest ratio in `last` (runs, norms) is in `norm`; where others are."""
+    """Share of runs with the largest of `last` (runs, norms) in `norm`; others' norms."""
     largest = last[np.isfinite(last).all(1)].argmax(1)
     nearest_to = " and ".join(norms[k] for k in np.unique(largest)) or "no norm"
     return (largest == norms.index(norm)).sum() / len(last), nearest_to
@@ -229,13 +219,13 @@ def _none_reached(name, row, ratios):
     yield atlas_claim("nearest", share, name, row.highest, by=row.source, why=why)
 
 
-def memories(by_rule: Mapping[str, Ratios]) -> list[Claim]:
+def memories(by_rule: Reached) -> list[Claim]:
     """Adam is nearer to l_inf with a short memory, by beta_2, than with a long one."""
     excess = by_rule["0.99"].last - by_rule["0.9999"].last
     return [claim("atlas.memory", excess[:, column("l_inf")])]
 
 
-def growing(rows: Mapping[str, Row], by_rule: Mapping[str, Ratios]) -> list[Claim]:
+def growing(rows: Mapping[str, Row], by_rule: Reached) -> list[Claim]:
     """With growing steps, the least ratio in the own norm: reached by one rule only."""
     claims = []
     for name, row in rows.items():
@@ -264,7 +254,7 @@ def _why(ratios):
     return "The prediction is refuted here"
 
 
-def predictions(rows: Mapping[str, Row], reached: Mapping[str, Ratios]) -> list[Claim]:
+def predictions(rows: Mapping[str, Row], reached: Reached) -> list[Claim]:
     """What the protocol says of every row, judged; first, that no ratio is above 1."""
     largest = max(np.nanmax(ratios.value) for ratios in reached.values())
     claims = [claim("atlas.bounded", largest)]

@@ -13,7 +13,7 @@ samples: H = diag(s) (Baek, Song and Yun, 2510.26303, for linear models). Shampo
 H W = L^{1/4} W R^{1/4}, SOAP: l_inf of Q_L^T W Q_R, ours.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import NamedTuple
@@ -93,11 +93,8 @@ def other_rows() -> dict[str, Row]:
 
 @dataclass(frozen=True)
 class AtRest:
-    """Runs under one decay: N(W) decay; 1 - ratio, and the law's; selections, gamma_N / decay.
-
-    (runs,) each, selection (runs, n). NaN where a run selects nothing; the law's also where a
-    token on the support scores at least what the selected one does.
-    """
+    """Runs under one decay, (runs,): N(W) decay; 1 - ratio, and the law's, NaN without
+    a selection or score gaps; selections (runs, n); gamma_N / decay."""
 
     size: np.ndarray
     missing: np.ndarray
@@ -125,7 +122,7 @@ def at_rest(row: Row, path: Path, best: atlas.BestMargins, identity: bool = Fals
 
 
 def decay_claims(ends: Mapping[str, AtRest]) -> list[Claim]:
-    """Norm times decay at every decay; the shortfall at the weakest beside the law's."""
+    """Norm times decay at every decay; at the weakest the shortfall over the law's."""
     claims = []
     for name, rule in DECAYED.items():
         runs = [ends[f"{name}, {m}"] for m in ALLOWED]
@@ -164,11 +161,8 @@ def selection_claims(by_rule: Mapping[tuple, tuple]) -> list[Claim]:
 
 
 def chosen(ends: Mapping[str, AtRest]) -> dict[tuple, tuple]:
-    """By rule and allowed margin, where the decay is stronger than the weakest.
-
-    (samples, of how many, whose token is another than under the weakest decay; runs with such,
-    in how many of them the strong decay's selection has the larger gamma_N).
-    """
+    """By rule and decay: (samples, of how many, with another token than under the
+    weakest; runs with such; in how many the strong decay's gamma_N is larger)."""
     counts = {}
     for name, m in product(DECAYED, ALLOWED[:-1]):
         weak, strong = ends[f"{name}, {ALLOWED[-1]}"], ends[f"{name}, {m}"]
@@ -180,10 +174,8 @@ def chosen(ends: Mapping[str, AtRest]) -> dict[tuple, tuple]:
     return counts
 
 
-def turned_back(
-    tokens: TokenSet, seeds: Sequence[int], steps: int, identity: bool = False, size: float = 1.0
-) -> dict[str, np.ndarray]:
-    """||W' - W|| / ||W|| by rule, (runs,): W' from (K R, Q R), R `size` x orthogonal."""
+def turned_back(tokens: TokenSet, seeds, steps, identity=False, size=1.0) -> dict:
+    """||W' - W||/||W|| by rule, (runs,): W' from (K R, Q R), R `size` x orthogonal."""
     K, Q = factored.small_start(tokens, seeds, factored_atlas.COLUMNS, size=1.0)
     drawn = [stream(seed, "draws").standard_normal(2 * K.shape[-1:]) for seed in seeds]
     R = size * np.stack([np.eye(len(M)) if identity else np.linalg.qr(M)[0] for M in drawn])
@@ -202,7 +194,7 @@ def gauge_claims(moved: Mapping[str, np.ndarray]) -> list[Claim]:
 
 
 def own_claims(own: Mapping[str, np.ndarray], by_rule: Mapping[str, atlas.Ratios]) -> list[Claim]:
-    """Adam on single samples reaches its own norm; the others' has the largest ratio."""
+    """Adam on single samples reaches its own norm; others' has the largest ratio."""
     claims = []
     for name, value in own.items():
         if "per sample" in name:
@@ -231,7 +223,7 @@ def _shortest(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _FixedPoint(NamedTuple):
-    """Adam's s (d, d_z) on single samples, its last step's move, the number of steps."""
+    """Adam's s (d, d_z) on single samples, its last move, the number of steps."""
 
     s: np.ndarray
     residual: float
@@ -239,7 +231,7 @@ class _FixedPoint(NamedTuple):
 
 
 def _fixed_point(A: np.ndarray, most: int = 300) -> _FixedPoint:
-    """The fixed point of s -> sqrt(sum_i (sum_t beta_it A_it)^2), A (n, T-1, d, d_z)."""
+    """Where s = sqrt(sum_i (sum_t beta_it A_it)^2), A (n, T-1, d, d_z)."""
     n, s, residual, steps = len(A), np.ones(A.shape[2:]), np.inf, 0
     while residual > SETTLED and steps < most:
         _, duals = _shortest((A / np.sqrt(s)).reshape(-1, s.size))
@@ -300,10 +292,8 @@ def _own(name, tokens, selection, W, second, left, right):
     return _entrywise(A, W, point.s), point.residual
 
 
-def own_ratios(
-    tokens: TokenSet, name: str, path: Path, reached: atlas.Ratios, identity: bool = False
-):
-    """Last ratio in a row's own norm, NaN for none; its fixed point's residual, (runs,)."""
+def own_ratios(tokens: TokenSet, name, path: Path, reached, identity: bool = False):
+    """Last ratio in a row's own norm, NaN for none; the residual of s, (runs,)."""
     value = np.full((len(path.W), 2), np.nan)
     for run in np.flatnonzero(np.isfinite(reached.last).all(1)):
         W = path.W[run, -1]

@@ -28,7 +28,7 @@ OVERTAKEN = 4.0  # times the score crossing: as far as the switch is looked for
 
 
 def _tilted(seed, amount):
-    """Class means, `amount` times a random unit vector added to the head: scores differ."""
+    """Class means; the head has `amount` x a random unit vector: scores differ."""
     data = tokens.class_mean_tokens(seed, **BASE)
     extra = stream(seed, "tilt").standard_normal(data.u.shape)
     return replace(data, u=data.u + amount * extra / np.linalg.norm(extra))
@@ -60,29 +60,26 @@ def _sized(name, **fixed):
     return lambda seed, value: tokens.class_mean_tokens(seed, **sizes | {name: value})
 
 
-AXES: Mapping[str, Callable[[int, float], TokenSet]] = {
-    "noise": _sized("noise"),
-    "imbalance": _tilted,
-    "raw noise": _raw,
-    "T": _sized("T", d=960),  # more constraints than d leave some nearly tight
-    "n": _sized("n"),
-    "d": _sized("d"),
+def _long(seed, T):
     # two samples in 15 T dimensions: constraints stay as far from tight at every T
-    "long T": lambda seed, T: tokens.class_mean_tokens(seed, **BASE | dict(n=2, T=T, d=15 * T)),
-    "correlation": _correlated,
-    "correlation of all": partial(_correlated, among="all"),
+    return tokens.class_mean_tokens(seed, **BASE | dict(n=2, T=T, d=15 * T))
+
+
+# axis: its tokens by seed and value, its values
+_ALONG: Mapping[str, tuple[Callable[[int, float], TokenSet], Sequence[float]]] = {
+    "noise": (_sized("noise"), (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)),
+    "imbalance": (_tilted, (0.0, 0.5, 1.0, 1.5)),
+    "raw noise": (_raw, (0.0, 0.1, 0.2, 0.3)),
+    # more constraints than d leave some nearly tight
+    "T": (_sized("T", d=960), (2, 4, 8, 16, 32, 64)),
+    "n": (_sized("n"), (2, 6, 12, 24, 48)),
+    "d": (_sized("d"), (15, 30, 60, 120, 240, 480)),
+    "long T": (_long, (64, 128, 256, 512)),
+    "correlation": (_correlated, (0.0, 0.3, 0.6, 0.9)),
+    "correlation of all": (partial(_correlated, among="all"), (0.0, 0.3, 0.6, 0.9)),
 }
-VALUES: Mapping[str, Sequence[float]] = {
-    "noise": (0.1, 0.2, 0.5, 1.0, 2.0, 5.0),
-    "imbalance": (0.0, 0.5, 1.0, 1.5),
-    "raw noise": (0.0, 0.1, 0.2, 0.3),
-    "T": (2, 4, 8, 16, 32, 64),
-    "n": (2, 6, 12, 24, 48),
-    "d": (15, 30, 60, 120, 240, 480),
-    "long T": (64, 128, 256, 512),
-    "correlation": (0.0, 0.3, 0.6, 0.9),
-    "correlation of all": (0.0, 0.3, 0.6, 0.9),
-}
+AXES = {axis: make for axis, (make, _) in _ALONG.items()}
+VALUES = {axis: values for axis, (_, values) in _ALONG.items()}
 ENOUGH = {"long T": 4000}  # iterations that settle where one is dear
 
 
@@ -118,9 +115,7 @@ def _law_of(data):
     return margin_law(data, token_svm(data))
 
 
-def along(
-    seeds: Sequence[int], steps: int, values: Mapping[str, Sequence[float]] = VALUES
-) -> list[Point]:
+def along(seeds: Sequence[int], steps: int, values=VALUES) -> list[Point]:
     """Every seed at every value of every axis."""
     places = [(axis, value) for axis, chosen in values.items() for value in chosen]
     return [_point(*place, seed, steps) for place in places for seed in seeds]

@@ -7,7 +7,7 @@ the Frobenius norm where m >= rank W. For the largest entry, with equality in th
 notebooks/networks_protocol.md; factors of norm 2 eta sqrt(t) have a product of norm 4 eta^2 t.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -18,7 +18,7 @@ from scipy.optimize import LinearConstraint, linprog, milp
 from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim
 from papers.beyond import atlas, atlas_rules
-from papers.beyond.atlas import Ratios
+from papers.beyond.atlas import Reached
 from papers.beyond.atlas_rules import ranked, word
 from papers.beyond.engine import factored, training
 from papers.beyond.engine import optimisers as o
@@ -42,7 +42,7 @@ PILOTS = "The bound was read off two pilots of up to 4e5 steps"
 
 
 @dataclass(frozen=True)
-class FactorRow:
+class _FactorRow:
     """A rule on K and on Q, its prediction, and the same rule on W alone."""
 
     rule: Optimiser
@@ -53,23 +53,26 @@ class FactorRow:
     alone_norm: str
 
 
+Table = Mapping[str, _FactorRow]
+
+
 def step(norm: str) -> float:
     """eta_0 of eta_t = eta_0 (t+1)^{-1/2} on each factor, by the norm maximised."""
     return float(np.sqrt(GROWTH / (4 * GAMMA[norm])))
 
 
-def rows() -> dict[str, FactorRow]:
+def rows() -> dict[str, _FactorRow]:
     """The rows of the map: steepest descents, and Adam, on W alone in slower steps."""
 
     def steepest(alone_norm, norm, least):
         rule = o.steepest(atlas.NORMS[alone_norm], step(norm), 0.5)
         alone = atlas_rules.steepest_rows()[f"steepest, {alone_norm}"].rule
-        return FactorRow(rule, norm, True, least, alone, alone_norm)
+        return _FactorRow(rule, norm, True, least, alone, alone_norm)
 
     def adam(memory, slower):
         rule = o.adam(step(SIGN) / 2, memory=memory, decay=0.5)
         alone = o.adam(atlas_rules.step("l_inf") / slower, memory=memory)
-        return FactorRow(rule, SIGN, False, 0.7, alone, "l_inf")
+        return _FactorRow(rule, SIGN, False, 0.7, alone, "l_inf")
 
     return {
         "gradient descent": steepest("Frobenius", "nuclear", 0.9),
@@ -80,9 +83,7 @@ def rows() -> dict[str, FactorRow]:
     }
 
 
-def run(
-    tokens: TokenSet, table: Mapping[str, FactorRow], steps: int, seeds: Sequence[int]
-) -> tuple[dict[str, Ratios], dict[str, Ratios], float]:
+def run(tokens: TokenSet, table: Table, steps, seeds) -> tuple[Reached, Reached, float]:
     """Last ratios on (K, Q) from small starts and on W from zero; largest SVM gap."""
     best, sign_best = atlas.BestMargins(tokens), _SignMargins(tokens)
     K, Q = factored.small_start(tokens, seeds, COLUMNS)
@@ -97,9 +98,7 @@ def run(
     return on_both, on_W, max(best.gap, sign_best.gap)
 
 
-def predictions(
-    table: Mapping[str, FactorRow], both: Mapping[str, Ratios], alone: Mapping[str, Ratios]
-) -> list[Claim]:
+def predictions(table: Table, both: Reached, alone: Reached) -> list[Claim]:
     """What the protocol's part 1 says of every rule, judged."""
     ratios = [ends.last for runs in (both, alone) for ends in runs.values()]
     claims = [claim("factors.bounded", np.nanmax(ratios))]

@@ -35,7 +35,7 @@ def half_at_once(d: float, n: int) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class GlobalMap:
-    """alphas (a,), dimensions (b,); reached and first (b, a, seeds): did, and at once."""
+    """alphas (a,), dimensions (b,); reached, first (b, a, seeds): did, and at once."""
 
     alphas: np.ndarray
     dimensions: np.ndarray
@@ -48,14 +48,7 @@ class GlobalMap:
         return half_of_seeds(self.alphas, self.reached[row], seed=row)
 
 
-def measure(
-    seeds: Sequence[int],
-    alphas: Sequence[float],
-    dimensions: Sequence[int],
-    rule: GradientRule,
-    steps: int,
-    n: int = 8,
-) -> GlobalMap:
+def measure(seeds, alphas, dimensions, rule: GradientRule, steps: int, n: int = 8) -> GlobalMap:
     """Train every seed from zero, T = 2; reached: opt attended to and scored higher."""
     shape = len(dimensions), len(alphas), len(seeds)
     reached, first = np.empty((2, *shape), bool)
@@ -142,11 +135,9 @@ def _smallest(largest, n=2):
 
 
 def verify() -> list[_Fact]:
-    """The proof that POSTCARD, the smallest in integers, is missed, in rational numbers.
-
-    Logits differ by (a_i - b_i) a_i W, so p_i <= 1/2 where W <= 0; the bracket s_i =
-    p_i a_i + (1 - p_i) b_i is linear in p_i, its ends are at p_i = 0 and 1/2.
-    """
+    """The proof in rational numbers that POSTCARD, the smallest in integers, is missed:
+    logits differ by (a_i - b_i) a_i W, so p_i <= 1/2 where W <= 0; s_i = p_i a_i + (1 -
+    p_i) b_i is linear in p_i, its ends at 0 and 1/2."""
     half, (first, second) = Fraction(1, 2), POSTCARD
     s_1, s_2 = ([(p * a + (1 - p) * b) for p in (0, half)] for a, b in (first, second))
     ratio = -max(s_2) / max(s_1)  # least |s_2| over the largest s_1
@@ -217,9 +208,7 @@ def agreement(problems: Sequence[TokenSet], rule: GradientRule, steps: int) -> C
 
 def half_of_seeds(values, did: np.ndarray, seed: int = 0) -> tuple[float, float, float]:
     """The value at which half of the seeds did it, and the ends of a 95 % bootstrap.
-
-    values (k,) > 0, ascending; did (k, seeds), more often true at larger values.
-    """
+    values (k,) > 0, ascending; did (k, seeds), more often true at larger values."""
     did, log = np.asarray(did), np.log(np.asarray(values, float))
     drawn = stream(seed, "resamples").integers(0, did.shape[1], (RESAMPLES, did.shape[1]))
     low, high = np.quantile([_crossing(log, did[:, pick]) for pick in drawn], [0.025, 0.975])

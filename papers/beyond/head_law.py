@@ -21,11 +21,8 @@ from papers.beyond.tolerances import SATURATED, SETTLED_HEADS, claim
 
 
 def three_heads(seeds: Sequence[int], n: int = 6, T: int = 4, d: int = 400) -> list[TokenSet]:
-    """Three fixed heads on the same Gaussian tokens, the second with its own opt tokens.
-
-    The third shares the first's, which are twice as long. Opt tokens score 0.5 to 1.5, the
-    others -0.5 to 0.3. One TokenSet a head: same X, y, z.
-    """
+    """Three heads, a TokenSet each, on the same Gaussian tokens; the third shares the
+    first's opt tokens, twice as long. These score 0.5 to 1.5, others -0.5 to 0.3."""
     base = tokens.gaussian_tokens(seeds, n=n, T=T, d=d, signal=2.0)
     u, opt = np.empty((3, *base.u.shape)), np.stack([base.opt] * 3)
     for run, seed in enumerate(seeds):
@@ -53,9 +50,7 @@ class _HeadLaw:
 
 def predict(heads: Sequence[TokenSet]) -> _HeadLaw:
     """The law of heads that end in their opt tokens; exponential loss, W_0 = 0.
-
-    ValueError where heads see other tokens, PremiseFails as `margin_law`.
-    """
+    ValueError where heads see other tokens, PremiseFails as `margin_law`."""
     for h, head in enumerate(heads):
         if not all(np.array_equal(getattr(head, k), getattr(heads[0], k)) for k in ("X", "y", "z")):
             raise ValueError(f"head {h} has other tokens, labels or queries than head 0")
@@ -99,7 +94,7 @@ class HeadRuns:
 
 
 def train(law: _HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns:
-    """NGD on the margins of all W_h from zero, normalised together (`common`) or each."""
+    """NGD on all margins from W_h = 0, normalised together (`common`) or each."""
     K = np.stack([law_of.gram(head) for head in law.heads])
     opt = np.stack([_opt_scores(head) for head in law.heads])
     gaps = np.stack([law_of.score_gaps(head, head.u) for head in law.heads])

@@ -71,10 +71,8 @@ def _off_span(rows, u):
 
 
 def predict(tokens: TokenSet) -> _JointLaw:
-    """The law of joint training from zero, for data whose runs end in (u_mm, W_mm).
-
-    PremiseFails as `margin_law` and `joint_slopes`, and "independent head"; Infeasible.
-    """
+    """The law of joint training from zero, of data whose runs end in (u_mm, W_mm).
+    PremiseFails as `margin_law` and `joint_slopes`, "independent head"; Infeasible."""
     problem = coordinates.minimal(tokens)
     data = problem.tokens
     W, head = token_svm(data), head_svm(data)

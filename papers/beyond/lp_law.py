@@ -25,12 +25,9 @@ SHARES = (0.5, 0.95, 1.05)  # of the longest rise that settles, 2/fastest
 
 
 class _LpLaw:
-    """The law of one run that ends in its opt tokens, exponential loss, W_0 = 0, not reduced.
-
-    constant: limit of ||W||_p sqrt(2 D), D the directional Bregman divergence from
-    `solution`; fastest: the largest rate of a wrong offset per margin. Raises PremiseFails
-    "whole support" and "score gaps".
-    """
+    """The law of one run that ends in its opt tokens, exponential loss, W_0 = 0, not
+    reduced. constant: limit of ||W||_p sqrt(2 D), D from `solution`; fastest: largest
+    rate of a wrong offset per margin. PremiseFails "whole support", "score gaps"."""
 
     def __init__(self, data: TokenSet, p: float):
         self.tokens, self.p, self.solution = data, p, token_svm(data, norm=p)
@@ -62,18 +59,13 @@ class _LpLaw:
         # without sqrt(beta), along which a_t moves
         self.fastest = float(np.linalg.eigvalsh(off)[-1])
 
-    def cycling_step(self, at: int) -> float:
-        """The eta, ||W||_p = (eta t)^{1/(p-1)}, whose margins rise by 2/fastest there."""
-        size = 2 * (self.p - 1) * at * self.solution.norm[0] / self.fastest
-        return float(size ** (self.p - 1) / at)
-
     def offsets(self, W: np.ndarray) -> np.ndarray:
         """Margins less their mean, (k, m), at W (k, d, d_z), or flat (k, d d_z)."""
         margins = W.reshape(len(W), -1) @ self.rows.T
         return margins - margins.mean(1, keepdims=True)
 
     def check_resolved(self, level: float) -> None:
-        """Raise PremiseFails: the residual is on entries less than ten times it, p != 2."""
+        """PremiseFails where entries of less than ten times it hold the residual, p != 2."""
         share = self.share[self.relative > 0.1 * level].sum()
         needed = np.log10(self.relative.max() / (0.1 * level))
         reason = f"entries near zero hold {share:.2g} of the residual: ||W|| 10^{needed:.1f} longer"
@@ -82,7 +74,7 @@ class _LpLaw:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LpRun:
+class _LpRun:
     """A run beside its law: norm ||W||_p, error sqrt(2 D) at late records, (k,)."""
 
     law: _LpLaw
@@ -107,7 +99,7 @@ def _run(law, size, steps, start=None):
     require(moved <= REST, "offsets at rest", moved, reason)
     law.check_resolved(level[0])
     error = np.sqrt(2 * history.divergence(law.solution.W)[0].clip(0))
-    return LpRun(law=law, started=start is not None, norm=history.norm[0], error=error)
+    return _LpRun(law=law, started=start is not None, norm=history.norm[0], error=error)
 
 
 def _problem(seed: int) -> TokenSet:
@@ -127,7 +119,7 @@ def study(seeds: Sequence[int], p: float, size: float, steps: int, std: float = 
     return [run for pair in kept for run in pair], refused
 
 
-def lp_claims(runs: Sequence[LpRun]) -> list[Claim]:
+def lp_claims(runs: Sequence[_LpRun]) -> list[Claim]:
     """Exponent and constant for each p and kind of start, worst run."""
     rows = []
     for p, started in dict.fromkeys((r.law.p, r.started) for r in runs):
@@ -146,7 +138,9 @@ def lp_claims(runs: Sequence[LpRun]) -> list[Claim]:
 def _onset(law, at, times=(0.9, 1.25)):
     """Moves of the offsets in one step at `times` the onset `at`, p < 2."""
     record = sorted({round(share * at) + k for share in (0.5, *times) for k in (0, 1)})
-    rule = MirrorRule(law.p, law.cycling_step(at))
+    # ||W||_p = (eta t)^{1/(p-1)}, whose margins rise by 2/fastest there
+    size = 2 * (law.p - 1) * at * law.solution.norm[0] / law.fastest
+    rule = MirrorRule(law.p, float(size ** (law.p - 1) / at))
     W = descent.train(law.tokens, rule, record[-1], record=record, loss="exponential").W[0]
     moved = np.abs(np.diff(law.offsets(W), axis=0)[::2]).max(1)
     reason = f"an offset still moves by {moved[0]:.1g} a step at half of the onset"

@@ -75,11 +75,7 @@ class MarginLaw(Shapes):
 
 
 def margin_law(
-    tokens: TokenSet,
-    solution: MaxMargin,
-    selected: np.ndarray | None = None,
-    loss: str = "exponential",
-    log_slopes: np.ndarray | None = None,
+    tokens: TokenSet, solution: MaxMargin, selected=None, loss="exponential", log_slopes=None
 ) -> MarginLaw:
     """The law for runs that end in `solution`, the Frobenius token SVM of `selected`.
 
@@ -186,9 +182,7 @@ def _checked(run, K, duals, margins, log_slopes):
     return beta.reshape(duals.shape)
 
 
-def saturated_slopes(
-    tokens: TokenSet, selected: np.ndarray | None = None, loss: str = "exponential"
-) -> np.ndarray:
+def saturated_slopes(tokens: TokenSet, selected=None, loss="exponential") -> np.ndarray:
     """log kappa_m, (runs, n, T-1), of `selected`, default opt; NaN for no score gap."""
     losses.check_loss(loss)
     selected = tokens.opt if selected is None else selected
@@ -197,14 +191,10 @@ def saturated_slopes(
     return losses.log_derivative(chosen, loss) + _log_gaps(scores, selected)
 
 
-def joint_slopes(
-    tokens: TokenSet, head: MaxMargin, selected: np.ndarray | None = None
-) -> np.ndarray:
-    """log kappa_m = log nu_i + log y_i v^T(x_{i,s_i} - x_{i,t}) for a head trained with W.
-
-    Up to a constant, (runs, n, T-1); v solves the SVM `head`, nu its duals. NaN and `selected` as
-    in `saturated_slopes`. PremiseFails "whole head" where a sample is no support vector.
-    """
+def joint_slopes(tokens: TokenSet, head: MaxMargin, selected=None) -> np.ndarray:
+    """log kappa_m = log nu_i + log y_i v^T(x_{i,s_i} - x_{i,t}) up to a constant,
+    (runs, n, T-1), for a head trained with W: v solves the SVM `head`, nu its duals;
+    NaN as `saturated_slopes`. PremiseFails "whole head" where a nu_i is zero."""
     selected = tokens.opt if selected is None else selected
     smallest = head.duals.min(1) / head.duals.max(1)
     run, share = int(smallest.argmin()), smallest.min()

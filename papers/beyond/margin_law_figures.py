@@ -14,7 +14,6 @@ from papers.beyond import margin_law_runs as runs
 from papers.beyond.margin_law import MarginLaw
 from papers.beyond.margin_law_steps import Cycles, ratio_to_law
 from papers.beyond.tolerances import BOUNDS, QUIET
-from papers.beyond.zero_duals import Left, ZeroDualsRun
 
 SHORT = {"GD": ("steps", 0.38), "Polyak": ("cap", 0.18)}  # what is constant; height
 FLOOR = 1e-10  # below it a relative deviation is rounding, another on every processor
@@ -77,9 +76,7 @@ def bound_and_law(history: History, law: MarginLaw) -> Figure:
     return figure
 
 
-def offsets(
-    predicted: np.ndarray, measured: np.ndarray, comparisons: Sequence[runs.Comparison]
-) -> Figure:
+def offsets(predicted, measured, comparisons: Sequence[runs.Comparison]) -> Figure:
     """Offsets of one run and their prediction; duals read off over solved ones."""
     figure, (bars, duals) = plots.panels(1, 2, height=3.1)
     order, ratios = np.argsort(-predicted), []
@@ -108,7 +105,7 @@ def offsets(
 
 
 def diagonal(comparisons: Sequence[runs.Comparison], proved: int) -> Figure:
-    """Each run's residual over C, how many are proved, and the whole error; filled: it is C."""
+    """Each run's residual over C, how many are proved; the whole error, filled: it is C."""
     figure, (line, whole) = plots.panels(1, 2, height=3.1)
     ratios, alone, looks, worst = {}, {}, [], 0.0
     for name, group, like in _by_setting(comparisons):
@@ -252,7 +249,7 @@ def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
     ends = 0.5 * min(inside), 2 * max(*inside, BOUNDS["joint.limit"])
     named = dict(title="How far off each run is; right: the worst", said=said)
     pieces.strip(off, rows, ends, looks, BOUNDS["joint.limit"], **named)
-    off.set_xlabel("relative error of $C$; dashed: asked")
+    off.set_xlabel("relative error of $C$; dashed: asked of the limit")
     return figure
 
 
@@ -325,7 +322,7 @@ def heads(common: head_law.HeadRuns, each: head_law.HeadRuns) -> Figure:
 
 
 def constants(points: Sequence[constant_map.Point], switches: Mapping, judged: Mapping) -> Figure:
-    """C along every axis, predicted and measured, and where runs switch; claims by id."""
+    """C along every axis, predicted, measured; where runs switch; claims by id."""
     names = list(dict.fromkeys(p.axis for p in points))
     figure, grid = plots.panels(-(-len(names) // 3), 3, height=2.2)
     for axis in grid[len(names) :]:
@@ -373,14 +370,8 @@ def _switches(axis, crossings, end):
     pieces.note(axis, f"dotted: a run switches{further}", y=0.97, va="top")
 
 
-def bent(
-    powers: Sequence[lp_law.LpRun],
-    zero: Sequence[ZeroDualsRun],
-    zeros: Sequence[ZeroDualsRun],
-    left: Sequence[Left],
-    steps: Sequence[lp_law.Settled],
-) -> Figure:
-    """l_p errors over ||W||; duals at zero; what lies off the span; steps."""
+def bent(powers, zero, zeros, left, steps) -> Figure:
+    """l_p errors over ||W||; duals at zero (one, several); what lies off the span; steps."""
     figure, (error, offset, outside, moves) = plots.panels(2, 2, height=2.9)
     ends, solid = [], []
     for p in dict.fromkeys(r.law.p for r in powers):
@@ -415,7 +406,7 @@ def bent(
 
 
 def _idle(axis, zero, zeros):
-    """Offsets of pairs without dual less their constant: one in every run, several in one each."""
+    """Offsets of idle pairs less their constant: one in every run, several in one."""
     several = {}
     for run in zeros:
         several.setdefault(f"{len(run.law.pairs)} idle pairs", run)

@@ -1,7 +1,5 @@
-"""The law of the margins met by training: a run's prediction beside what it measured.
-
-The prediction knows tokens, head, loss, the selection, and what is early outside the span.
-"""
+"""A run beside what the law of the margins says of it, which knows tokens, head, loss,
+the selection, and what is early outside the span."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -67,7 +65,7 @@ class Comparison:
         return self.setting.start is None and bool(self.law.support.all())
 
     def proof(self, early: bool = False, everywhere: bool = False) -> margin_theorem.Proof:
-        """The theorem from the last iterate, or (early) a tenth; everywhere: by 8/D^2."""
+        """The theorem from the last iterate, or (early) a tenth; everywhere: 8/D^2."""
         local = margin_theorem.Local(self.tokens, self.law, self.selected, self.setting.loss)
         (tenth, before, last), rule = self.margins, self.setting.rule
         if rule.momentum and not (early or everywhere):

@@ -70,9 +70,7 @@ def _settling_rate(history, law):
     return np.array(rates)
 
 
-def figure2_claims(
-    far: Mapping[str, History], constant: Mapping[str, History], target: str, law: MarginLaw
-) -> list[Claim]:
+def figure2_claims(far: Mapping, constant: Mapping, target, law) -> list[Claim]:
     """Errors over ||W_t|| end on one line for those that go `far` alone."""
     last = lambda history: ratio_to_law(history, target, law)[:, -1]
     return [
@@ -90,14 +88,9 @@ class Cycles(NamedTuple):
     moved: np.ndarray
 
 
-def cycles(
-    tokens: TokenSet, multiples: Sequence[float], momentum: float = 0.0, steps: int = 20_000
-) -> Cycles:
-    """Train every run with NGD at steps around the longest that lets the offsets settle.
-
-    From the settled state with its residual 1 % too long. `moved` is the largest change of
-    an offset over the last LAST iterations.
-    """
+def cycles(tokens: TokenSet, multiples, momentum=0.0, steps: int = 20_000) -> Cycles:
+    """Train every run with NGD around the longest step that settles, from the settled
+    state with 1 % too much residual; `moved`: in the last LAST iterations."""
     moved = np.empty((len(tokens.y), len(multiples)))
     record = np.arange(steps - LAST, steps + 1)
     for run in range(len(tokens.y)):
@@ -134,10 +127,8 @@ def _moved(runs, multiple):
 
 
 def _three_samples(h: float = 3.0) -> tuple[TokenSet, Start]:
-    """Three samples whose offsets cycle below the longest step, without momentum; and the start.
-
-    Scored by the first coordinate; W_mm = (1, 0), kappa ~ (e^-h, 1, e^-h).
-    """
+    """Three samples whose offsets cycle below the longest step, without momentum; the
+    start. Scored by the first coordinate; W_mm = (1, 0), kappa ~ (e^-h, 1, e^-h)."""
     pairs = [[[h, 0], [h + 1, 1]], [[0, 0], [1, 0]], [[h, 0], [h + 1, -1]]]
     tokens = token_set(pairs, np.ones(3), z=np.ones((3, 1)), u=[1, 0])
     return tokens, Start(np.array([[[5.0], [5.0]]]), np.zeros(1))
@@ -154,10 +145,8 @@ def cycle_without_momentum(multiple: float = 0.9, steps: int = 20_000) -> Claim:
 
 
 def _random_supports(draw: np.random.Generator, count: int, pairs: int) -> tuple:
-    """Tight pairs at random: pi* (count, m) and u (count, m, m - 1), m = `pairs`.
-
-    A_m = (V/||V|| + u_m)/||V|| with sum_m pi*_m u_m = 0; column j of u shrinks like e^{-cj}.
-    """
+    """Random tight pairs: pi* (count, m), u (count, m, m - 1), m = `pairs`: A_m =
+    (V/||V|| + u_m)/||V||, sum_m pi*_m u_m = 0, column j of u ~ e^{-cj}."""
     shares = np.exp(2 * draw.standard_normal((count, pairs)))
     shares /= shares.sum(1, keepdims=True)
     shrunk = -3 * draw.uniform(size=(count, 1, 1)) * np.arange(pairs - 1)
@@ -212,18 +201,14 @@ def difference_errors(history: History, W_mm: np.ndarray) -> np.ndarray:
 
 
 def gd_order(history: History, errors: np.ndarray, law: MarginLaw) -> Claim:
-    """GD: the error of W_{2t} - W_t falls like log t / t^lambda, lambda = min(lambda_1, 1).
-
-    Proved: at most t^-q for every q < min(lambda, excess). Fitted to four doublings.
-    """
+    """GD: the error of W_{2t} - W_t falls like log t / t^lambda, lambda = min(lambda_1,
+    1), by four doublings. Proved: t^-q for every q < min(lambda, excess)."""
     t, y = history.iterations[1:][-5:], errors[:, -5:]
     fitted = [np.polyfit(np.log(t), np.log(e / np.log(t)), 1)[0] for e in y]
     return claim("law.gd_order", np.array(fitted) + np.minimum(law.slowest, 1.0))
 
 
-def ngd_claims(
-    history: History, target: str, errors: np.ndarray, law: MarginLaw
-) -> tuple[Claim, Claim]:
+def ngd_claims(history: History, target, errors, law: MarginLaw) -> tuple[Claim, Claim]:
     """The law at the end; W_{2t} - W_t, of `errors`, is nearer to W_mm there."""
     off = ratio_to_law(history, target, law)[:, -1] - 1
     gains = history.direction_error[target][:, -1] / errors[:, -1]

@@ -1,7 +1,5 @@
-"""Theorems on the margins: their constants, their hypotheses, and which runs they prove.
-
-Names and numbers in brackets are those of `notebooks/law_of_margins.md`. All in float64.
-"""
+"""Theorems on the margins: constants, hypotheses, which runs they prove. Names and
+numbers in brackets: `notebooks/law_of_margins.md`. All in float64."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -26,7 +24,7 @@ def _slope_bounds(lo, hi, loss):
 
 
 class Local:
-    """One run's selection (1, n) as the theorem sees it: m pairs, k coordinates of a span."""
+    """One run's selection (1, n) for the theorem: m pairs, k coordinates of a span."""
 
     def __init__(self, tokens: TokenSet, law: MarginLaw, selected: np.ndarray, loss: str):
         self.A = A = features(gram(tokens, selected)[0])  # (m, k) the A_m
@@ -116,10 +114,8 @@ class Local:
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """A theorem applied from a point on: `why` it is silent, else empty; level a_0 against A.
-
-    From there |W_t - a_t V - rho_perp - omega_inf| <= K (1 + a_t - a_0) e^{-q (a_t - a_0)} (9).
-    """
+    """A theorem from a point on: `why` it is silent, or ""; level a_0 against A. Then
+    |W_t - a_t V - rho_perp - omega_inf| <= K (1 + a_t - a_0) e^{-q (a_t - a_0)}."""
 
     why: str
     level: float
@@ -170,7 +166,7 @@ def _constants(problem, rule, x, omega, tau, everywhere=False):
 
 
 def prove(problem: Local, rule: GradientRule, g: np.ndarray, everywhere: bool = False) -> Proof:
-    """The theorem without momentum, from margins g on; everywhere: sigma-bar < 8/D^2."""
+    """Without momentum, from margins g on; everywhere: sigma-bar < 8/D^2."""
     level, x, omega = problem.split(g)
     foreign = rule.momentum or rule.kind == CUSTOM or rule.decay > 1
     if why := _silent(problem, rule, foreign):
@@ -194,11 +190,9 @@ def _silent(problem, rule, foreign):
 
 
 def _mode_norm(s, mu):
-    """P (2, 2), varrho and d of (14) for (x, v) -> (x + v', v'), v' = mu v - s x.
-
-    |(x, v)|_P^2 = (x, v) P (x, v) shrinks by varrho^2; |(1, 1)|_P = 1; |x| <= d |(x, v)|_P. The
-    larger (1 - varrho^2)/d of two: along the map's eigenvectors, or of Lyapunov's equation.
-    """
+    """P (2, 2), varrho, d of (14) for (x, v) -> (x + v', v'), v' = mu v - s x: |(x,
+    v)|_P shrinks by varrho, |(1, 1)|_P = 1, |x| <= d |(x, v)|_P. The larger (1 -
+    varrho^2)/d of two: by the map's eigenvectors, or Lyapunov's equation."""
     T = np.array([[1 - s, mu], [-s, mu]])
     z, S = np.linalg.eig(T)
     half = (1 + np.abs(z).max()) / 2
@@ -211,9 +205,7 @@ def _mode_norm(s, mu):
     return max(norms, key=lambda norm: (1 - norm[1] ** 2) / norm[2])
 
 
-def prove_with_momentum(
-    problem: Local, rule: GradientRule, before: np.ndarray, g: np.ndarray
-) -> Proof:
+def prove_with_momentum(problem: Local, rule: GradientRule, before, g) -> Proof:
     """The theorem for NGD with momentum, from margins g on, after `before`."""
     (level, x, omega), V, mu = problem.split(g), problem.norm, rule.momentum
     foreign = rule.kind != NGD or rule.decay or np.isfinite(rule.max_step)

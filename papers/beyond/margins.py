@@ -23,7 +23,7 @@ def selection(history: History, opt: np.ndarray, k: int = -1) -> np.ndarray:
 
 
 def relative_margins(history: History, opt: np.ndarray, selected: np.ndarray) -> np.ndarray:
-    """The selected token's logit less the others' at every record, (runs, k, n, T-1)."""
+    """The selected token's logit less others' at every record, (runs, k, n, T-1)."""
     runs, count, n, S = history.margins.shape
     logits = np.zeros((runs, count, n, S + 1))  # relative to the opt token
     place = np.broadcast_to(coordinates.others(opt, S + 1)[:, None], history.margins.shape)
@@ -64,16 +64,12 @@ def direction_error(W: np.ndarray, V: np.ndarray, outside: np.ndarray | float = 
     return 2 * np.sin(np.arctan2(np.hypot(off, outside), along) / 2)
 
 
-def outside_support(
-    tokens: TokenSet, selected: np.ndarray, support: np.ndarray, W: np.ndarray
-) -> np.ndarray:
+def outside_support(tokens: TokenSet, selected, support, W) -> np.ndarray:
     """Norm of W's (runs, r, q) part off the span of support (runs, n, T-1)."""
     return np.linalg.norm(W - _span_part(tokens, selected, support, W), axis=(1, 2))
 
 
-def residual(
-    tokens: TokenSet, selected: np.ndarray, support: np.ndarray, W: np.ndarray, V: np.ndarray
-) -> np.ndarray:
+def residual(tokens: TokenSet, selected, support, W, V) -> np.ndarray:
     """Norm of W's part in the support's span across V: it tends to ||rho_perp||."""
     unit = V / np.linalg.norm(V, axis=(1, 2), keepdims=True)
     across = W - np.einsum("rij,rij->r", W, unit)[:, None, None] * unit

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from lib import attention, svm
 from lib.attention import TokenSet, unit_tokens
@@ -22,12 +21,10 @@ from lib.companion.claims import Claim, judged
 from lib.data import images
 from lib.networks import VisionTransformer
 from lib.seeds import stream
-from lib.training import loop
-from lib.training.batches import Batches
+from lib.training import Batches, loop
 from lib.training.study import TUNING_SEED
 from papers import verdicts
 from papers.beyond import atlas
-from papers.beyond.atlas_rules import Row
 from papers.beyond.atlas_rules import word as plain
 from papers.beyond.engine import training
 from papers.beyond.factored_atlas import NORMS, SIGN, WHOLE
@@ -66,11 +63,8 @@ DIRECTIONS: dict[str, Any] = {"NGD": _unit, "Signum": torch.sign, "Muon": _polar
 
 
 class _ByMatrix(torch.optim.Optimizer):
-    """M <- M - rate D(m) on the matrices of the blocks, Adam at REST_RATE on all else.
-
-    m a mean of gradients of MOMENTUM, D by DIRECTIONS; W_Q, W_K and W_V, in one parameter
-    (3d, d), are three matrices. ValueError for an unknown rule or rate.
-    """
+    """M <- M - rate D(m) on the blocks' matrices, m a mean of gradients (MOMENTUM),
+    W_Q, W_K, W_V apart; Adam at REST_RATE on the rest. ValueError: rule, rate."""
 
     def __init__(self, model: VisionTransformer, rule: str, rate: float):
         if rule not in DIRECTIONS or not 0 < rate < math.inf:
@@ -158,18 +152,11 @@ def tuned(setting: Setting, data, rates: Mapping[str, Sequence[float]], last: in
 
 @dataclass(frozen=True)
 class _MarginReading:
-    """Of (layers, heads): ratio (..., NORMS), margins, factors (..., d_h, d)."""
+    """Of (layers, heads): ratio (..., NORMS), quantile of margins, W (..., d, d)."""
 
     ratio: np.ndarray
     quantile: np.ndarray
-    least: np.ndarray
-    K: np.ndarray
-    Q: np.ndarray
-
-    @property
-    def W(self) -> np.ndarray:
-        """W_K^T W_Q / sqrt(d_h), (layers, heads, d, d)."""
-        return _product(self.K, self.Q)
+    W: np.ndarray
 
 
 Readings = Mapping[str, Sequence[_MarginReading]]  # by rule, one a seed
@@ -198,9 +185,7 @@ def _norms(K, Q):
     return np.stack([*whole, root * np.abs(K).max((-2, -1)) * np.abs(Q).max((-2, -1))], -1)
 
 
-def read(
-    network: VisionTransformer, pictures: Tensor, quantile: float = QUANTILE
-) -> _MarginReading:
+def read(network: VisionTransformer, pictures, quantile=QUANTILE) -> _MarginReading:
     """The margins of a network on standardised pictures (b, channels, s, s)."""
     blocks: list[Any] = [block.attention for block in network.blocks]
     heads = blocks[0].heads
@@ -209,16 +194,14 @@ def read(
     layers, d, _ = Q.shape
     K, Q = (factor.reshape(layers, heads, d // heads, d) for factor in (K, Q))
     W = _product(K, Q)
-    low, least, scale = (np.zeros(K.shape[:2]) for _ in range(3))
+    low, scale = np.zeros((2, layers, heads))
     for layer, entered in enumerate(_entrances(network, pictures)):
         x = entered.double().numpy()
         scale[layer] = (x**2).sum(-1).mean()
-        for head in range(K.shape[1]):
+        for head in range(heads):
             logits = np.sort(x @ W[layer, head].T @ np.swapaxes(x, 1, 2), -1)
-            leads = logits[..., -1] - logits[..., -2]
-            low[layer, head], least[layer, head] = np.quantile(leads, quantile), leads.min()
-    ratio = (low / scale)[..., None] / _norms(K, Q)
-    return _MarginReading(ratio=ratio, quantile=low, least=least, K=K, Q=Q)
+            low[layer, head] = np.quantile(logits[..., -1] - logits[..., -2], quantile)
+    return _MarginReading((low / scale)[..., None] / _norms(K, Q), low, W)
 
 
 Disputes = Mapping[tuple[str, str], np.ndarray]
@@ -242,15 +225,13 @@ def share(count: np.ndarray, asked: np.ndarray) -> tuple[float, float, float]:
 
 
 def apart(disputes: Disputes, rules: Sequence[str]) -> tuple[int, int]:
-    """Pairs of rules whose norms prefer different selections: (each its own, all of them)."""
+    """Pairs of rules whose norms prefer different selections: (each its own, all)."""
     pairs = np.array([(disputes[a, b], disputes[b, a]) for a, b in combinations(rules, 2)])
     each_own = int((pairs > 0).all(1).sum())
     return each_own, each_own + int((pairs < 0).all(1).sum())
 
 
-def selection_claims(
-    optimal: Mapping[str, Mapping[str, np.ndarray]], disputes: Mapping[str, Disputes]
-) -> list[Claim]:
+def selection_claims(optimal: Mapping, disputes: Mapping[str, Disputes]) -> list[Claim]:
     """Part 2; both by the names of `settings`, then as its functions give."""
     steepest = [name for name in optimal["from zero"] if name != ADAM]
     means = lambda way: {name: shares.mean() for name, shares in optimal[way].items()}
@@ -265,10 +246,8 @@ def selection_claims(
         text = (
             f"{way}: share of {asked.sum()} disputes won, own selection of larger own-norm margin"
         )
-        word = verdicts.NOT_REPRODUCED if high < HALF else verdicts.UNDECIDED
-        word = verdicts.REPRODUCED if low > HALF else word
-        about = f"select.own.{plain(way)}", text, SOURCE
-        claims.append(judged(*about, estimate, "> 0.5", word, len(asked)))
+        word, id = verdicts.decided(low > HALF, high < HALF), f"select.own.{plain(way)}"
+        claims.append(judged(id, text, SOURCE, estimate, "> 0.5", word, len(asked)))
     adam = ties[ADAM] - min(ties[name] for name in steepest)
     return [*claims, claim("select.adam", adam)]
 
@@ -291,10 +270,8 @@ def deciding_lead(readings: Readings, rule: str, norm: str) -> tuple[str, str, v
     ahead = leads(readings, rule, norm)
     intervals = {name: verdicts.mean_interval(values) for name, values in ahead.items()}
     rival = min(intervals, key=lambda name: intervals[name].low)
-    behind = any(each.high < 0 for each in intervals.values())
-    word = verdicts.NOT_REPRODUCED if behind else verdicts.UNDECIDED
-    word = verdicts.REPRODUCED if intervals[rival].low > 0 else word
-    few = len(readings[rule]) < FEWEST
+    behind, few = any(each.high < 0 for each in intervals.values()), len(readings[rule]) < FEWEST
+    word = verdicts.decided(intervals[rival].low > 0, behind)
     return verdicts.UNDECIDED if few else word, rival, intervals[rival]
 
 
@@ -333,8 +310,8 @@ def _near_ties(tokens, lead=LEAD):
     return replace(tokens, X=X)
 
 
-def _wrong_start(tokens, seeds, hold=HOLD):
-    """W_0 (runs, d, d_z): `hold` x the token SVM of random other tokens."""
+def _wrong_start(tokens, seeds):
+    """W_0 (runs, d, d_z): HOLD x the token SVM of random other tokens."""
     _, n, T, _ = tokens.shape
     starts = []
     for opt, seed in zip(tokens.opt, seeds, strict=True):
@@ -342,7 +319,7 @@ def _wrong_start(tokens, seeds, hold=HOLD):
         while len(starts) == run:
             wrong = (opt + draws.integers(1, T, n)) % T
             try:
-                starts.append(hold * svm.token_svm(tokens.run(run), wrong[None]).W[0])
+                starts.append(HOLD * svm.token_svm(tokens.run(run), wrong[None]).W[0])
             except svm.Infeasible:
                 continue
     return np.array(starts)
@@ -365,9 +342,7 @@ def settings(seeds: Sequence[int]) -> dict[str, tuple[TokenSet, np.ndarray | Non
     }
 
 
-def ended(
-    tokens: TokenSet, rows: Mapping[str, Row], steps: int, start: np.ndarray | None
-) -> dict[str, _Ended]:
+def ended(tokens: TokenSet, rows: Mapping, steps: int, start) -> dict[str, _Ended]:
     """Every rule's runs, trained for `steps` steps."""
     rules = {name: row.rule for name, row in rows.items()}
     paths: Any = training.train(tokens, rules, steps, start=start, record=[steps // 2, steps])
@@ -384,9 +359,7 @@ def optimal(tokens: TokenSet, runs: Mapping[str, _Ended]) -> dict[str, np.ndarra
     return {name: (end.selection == tokens.opt).mean(1) for name, end in runs.items()}
 
 
-def disputes(
-    rows: Mapping[str, Row], runs: Mapping[str, _Ended], best: atlas.BestMargins
-) -> dict[tuple[str, str], np.ndarray]:
+def disputes(rows: Mapping, runs: Mapping, best: atlas.BestMargins) -> dict:
     """Log margin in a's norm of a's selection over b's, by (a, b); NaN for none."""
     logs = {}
     for a, b in permutations(rows, 2):

@@ -8,10 +8,10 @@ from matplotlib.figure import Figure
 from lib.companion import plots
 from papers import pieces
 from papers.beyond import network_margins as network
-from papers.beyond.atlas import Ratios
+from papers.beyond.atlas import Reached
 from papers.beyond.atlas_figures import LABELS
 from papers.beyond.atlas_rules import ranked
-from papers.beyond.factored_atlas import NORMS, FactorRow
+from papers.beyond.factored_atlas import NORMS, Table
 from papers.beyond.tolerances import BOUNDS
 from papers.verdicts import mean_interval
 
@@ -19,10 +19,8 @@ WAYS = dict(zip(("from zero", "near ties", "wrong start"), plots.SERIES))
 NAMES = [LABELS.get(name, "sign norm") for name in NORMS]
 
 
-def factor_map(
-    table: Mapping[str, FactorRow], both: Mapping[str, Ratios], alone: Mapping[str, Ratios]
-) -> Figure:
-    """Median ratio of every rule on (K, Q) and on W, in seven norms; where its runs are nearest."""
+def factor_map(table: Table, both: Reached, alone: Reached) -> Figure:
+    """Median ratios of rules on (K, Q) and on W, in seven norms; nearest norms."""
     lines = [
         (f"{what} by {name}", runs[name].last, norm)
         for name, row in table.items()
@@ -45,9 +43,7 @@ def factor_map(
     return figure
 
 
-def selections(
-    optimal: Mapping[str, Mapping[str, np.ndarray]], disputes: Mapping[str, network.Disputes]
-) -> Figure:
+def selections(optimal: Mapping, disputes: Mapping[str, network.Disputes]) -> Figure:
     """Share of opt tokens by rule and way; share of disputes won, 95 % bars."""
     figure, axes = plots.panels(1, 2, height=3.0)
     rules = list(optimal["from zero"])

@@ -1,7 +1,5 @@
-"""The law of the margins on real tokens: sentences as a frozen encoder hands them on.
-
-Its last layer's word pieces, the query its first token, the head a linear probe, W_0 = 0.
-"""
+"""The law of the margins on real tokens: the word pieces of a frozen encoder's last
+layer, the query its first token, the head a linear probe, W_0 = 0."""
 
 from dataclasses import dataclass, replace
 
@@ -94,9 +92,8 @@ class _Reading:
 
 
 def read(tokens: TokenSet, rule: GradientRule, steps: int, records: int = 13) -> _Reading:
-    """Train W by `rule` and hold what lies across W_mm against C; refused by name: divergence,
-    a least margin below SATURATED, a hypothesis of the law, long steps.
-    """
+    """Train W by `rule` and hold what lies across W_mm against C; refused by name:
+    divergence, a least margin below SATURATED, a hypothesis of the law, long steps."""
     problem = coordinates.minimal(tokens)
     tokens = problem.tokens
     kept = np.unique(np.geomspace(1, steps, records).round().astype(int))

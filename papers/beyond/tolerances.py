@@ -39,12 +39,10 @@ QUIET_LP = BOUNDS["lp.rests"]  # in one step of l_p descent, which never comes t
 
 
 def claim(id: str, values, setting="", *say, bound="", source="", each=False, **more) -> Claim:
-    """The claim `id` of claims.toml on the worst of `values`; `more` as in `claims.bounded`.
-
-    `setting` joins the id, which may have a row of its own; it and `say` fill the places of the
-    words. `bound` and `source` stand in for those of the table. each: `values` are one a
-    seed, and the interval of their mean stands beside.
-    """
+    """The claim `id` of claims.toml, or its row for `setting`, on the worst of
+    `values`; `setting` and `say` fill the words' places, `bound` and `source` replace
+    the table's; each: one a seed, with their mean's interval; `more` as in
+    `claims.bounded`."""
     whole = f"{id}.{setting}" if setting else id
     known, asked, words = ROWS.get(whole) or ROWS[id]
     if each:

@@ -38,11 +38,9 @@ def _second(Q):
 
 
 class _ZeroDuals:
-    """One run's law with idle tight pairs, exponential loss, all in minimal coordinates.
-
-    Raises PremiseFails: "zero duals" unless `count` tight constraints have none; "score gaps";
-    "second margin" where an idle pair carries nothing of D and is only just further out.
-    """
+    """One run's law with idle tight pairs, exponential loss, minimal coordinates.
+    PremiseFails: "zero duals" unless `count` tight constraints have none; "score gaps";
+    "second margin" where an idle pair without pull is only just further out."""
 
     def __init__(self, data: TokenSet, count: int = 1):
         self.tokens = coordinates.minimal(data).tokens
@@ -105,7 +103,7 @@ def _tightened(data, count=1):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ZeroDualsRun:
+class _ZeroDualsRun:
     """A run beside its law at late records (k,)."""
 
     law: _ZeroDuals
@@ -128,14 +126,12 @@ def _run(law, steps, decades=1, step=None):
     require(left <= SETTLED_IDLE, "idle pairs settled", left, reason)
     idle = history.margins[0, 1:].reshape(len(late), -1)[:, law.pairs]
     across = np.array([margins.residual(data, data.opt, tight, w, V)[0] for w in W])
-    return ZeroDualsRun(law=law, level=level, offsets=idle - level[:, None], residual=across)
+    return _ZeroDualsRun(law=law, level=level, offsets=idle - level[:, None], residual=across)
 
 
 def study(seeds: Sequence[int], count: int, steps: int, step: float | None = None):
-    """Problems with `count` tight pairs without a dual, trained: kept, refused.
-
-    step: of NGD, default half of the longest, at most ||W_mm||.
-    """
+    """Problems with `count` tight pairs without a dual, trained: kept, refused. step:
+    of NGD, default half of the longest, at most ||W_mm||."""
 
     def study_seed(seed):
         if count == 1:
@@ -151,14 +147,14 @@ def _last_offsets(r):
     return r.offsets[-1] - np.log(r.level[-1]) - r.law.constants
 
 
-def zero_claims(runs: Sequence[ZeroDualsRun]) -> list[Claim]:
+def zero_claims(runs: Sequence[_ZeroDualsRun]) -> list[Claim]:
     """The offset of a single idle pair, and its slope in log a_t, at the end."""
     slopes = [np.polyfit(np.log(r.level[-5:]), r.offsets[-5:], 1)[0] for r in runs]
     offsets = [_last_offsets(r) for r in runs]
     return [claim("zero.offset", offsets, "", len(runs)), claim("zero.slope", slopes)]
 
 
-def zeros_claims(runs: Sequence[ZeroDualsRun]) -> list[Claim]:
+def zeros_claims(runs: Sequence[_ZeroDualsRun]) -> list[Claim]:
     """Offset, slope in log a_t and residual, by the number of idle pairs, worst run."""
     rows = []
     for count in dict.fromkeys(len(r.law.pairs) for r in runs):
@@ -261,7 +257,7 @@ def _lowest(direction, beta, slopes, total):
 
 
 def _bound(K, on, beta, margins, slopes):
-    """||omega||^2 <= e^D sum h(Y_m)/eps_m, h(Y) = Y^2 + 1 where Y > 1, and 2 e^{Y-1} elsewhere."""
+    """||omega||^2 <= e^D sum h(Y_m)/eps_m, h = Y^2 + 1 where Y > 1, else 2 e^{Y-1}."""
     _, mean = log_ratios(slopes[on], beta[on])
     total = np.logaddexp.reduce(slopes)
     inside = np.linalg.solve(K[np.ix_(on, on)], K[np.ix_(on, ~on)]).T

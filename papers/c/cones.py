@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lib import attention, svm
-from lib.attention import coordinates
-from lib.attention.token_sets import TokenSet
+from lib.attention import TokenSet, coordinates
 from lib.companion.claims import Claim
 from lib.mirror.geometry import directional_bregman, norm, to_mirror
 from lib.seeds import stream
@@ -26,7 +25,7 @@ MOVED = 1e-3  # the least change of D, as a share, of a run that is said to move
 
 @dataclass(frozen=True)
 class Selection:
-    """A selection and its max-margin direction: `tokens` have it as their opt tokens."""
+    """A selection, the opt tokens of `tokens`, and its max-margin direction."""
 
     tokens: TokenSet
     solution: MaxMargin
@@ -45,7 +44,7 @@ def select(tokens: TokenSet, opt: np.ndarray, p: float) -> Selection:
 
 
 def locally_optimal(selection: Selection) -> np.ndarray:
-    """Definition 3: whether all selected tokens' scores are above their support tokens'."""
+    """Definition 3: whether selected tokens score more than their support tokens."""
     tokens = selection.tokens
     scores = attention.scores(tokens, tokens.u)
     best = np.take_along_axis(scores, tokens.opt[..., None], -1)
@@ -65,11 +64,9 @@ def _nearness(selection):
 
 
 def radius(selection: Selection) -> np.ndarray:
-    """mu_0 of paper C's Eq. 4, (runs,) (our constant): Lemma 19 follows by Lemmas 12 and 13.
-
-    rho^p / (p 2^p) for p >= 2 and (p-1)/2 (rho d^{1-2/p})^2 for p < 2, with rho = min(delta, 1/2) /
-    (A ||W_mm||) and A the largest `spread`.
-    """
+    """mu_0 of Eq. 4, (runs,) (our constant; Lemma 19 by Lemmas 12, 13): rho^p / (p 2^p)
+    for p >= 2, (p-1)/2 (rho d^{1-2/p})^2 for p < 2, rho = min(delta, 1/2) / (A
+    ||W_mm||), A the largest `spread`."""
     p, entries = selection.p, selection.direction.shape[-1]
     A = spread(selection.tokens, p / (p - 1)).max(-1)
     rho = _nearness(selection) / (A * selection.solution.norm)
@@ -77,7 +74,7 @@ def radius(selection: Selection) -> np.ndarray:
 
 
 def on_the_edge(selection: Selection, mu: np.ndarray, draws: int, seed: int = 0) -> np.ndarray:
-    """Random unit directions with D = mu (runs,) from the selection's, (draws, runs, D)."""
+    """Random unit directions, D = mu (runs,) from the selection's, (draws, runs, D)."""
     directions = stream(seed, "draws").standard_normal((draws, *selection.direction.shape))
     return _edge_along(selection, mu, directions)
 
@@ -107,11 +104,9 @@ def _worst_edges(selection):
 
 
 def _slacks(selection, mu):
-    """Eqs. 12a-c on the edge of the cone of mu (runs,): four slacks, 1 or more each.
-
-    The margins m of V there: (12a) (m_tau - m_t)/delta for a support token t and another tau; (12b)
-    (m_tau - 1)/delta; (12c) 2 m_t, and 3/2 over m_t; smallest over runs and `_worst_edges`.
-    """
+    """Eqs. 12a-c on the edge of the cone of mu (runs,), slacks of 1 or more by margins
+    m: (12a) (m_tau - m_t)/delta, t a support token, tau not; (12b) (m_tau - 1)/delta;
+    (12c) 2 m_t, 3/2 over m_t; least over runs and `_worst_edges`."""
     tokens, solution = selection.tokens, selection.solution
     d, support = _delta(selection)[:, None, None], solution.margins <= 1 + SUPPORT
     apart, slacks = coordinates.differences(tokens, tokens.opt), []
@@ -135,7 +130,7 @@ def lemma19(selection: Selection) -> Claim:
 
 
 def _descent(selection, W, toward):
-    """<-grad L(W), V> / e^s and s, (runs,) each, for flat W and V: so nothing underflows."""
+    """<-grad L(W), V>/e^s and s, (runs,), W and V flat: nothing underflows."""
     tokens, shape = selection.tokens, selection.solution.W.shape
     logits = attention.logits(tokens, W.reshape(shape))
     slopes = attention.slopes(logits, attention.scores(tokens, tokens.u), "logistic")
@@ -149,11 +144,9 @@ def _radii(selection, multiples):
 
 
 def lemma20(selection: Selection, multiples: np.ndarray, draws: int = 20) -> list[Claim]:
-    """W, V in S with mu_0: <-grad L(W), V/||V||> >= c e^{-(1 + delta/2) ||W|| / ||W_mm||} > 0.
-
-    c does not fall with ||W||: for every run, the smallest c of each ||W|| = multiple ||W_mm|| /
-    `_nearness`, here delta, is at least that of the first. multiples (m,) ascend; `draws` a run.
-    """
+    """W, V in S with mu_0: <-grad L(W), V/||V||> >= c e^{-(1 + delta/2) ||W||/||W_mm||}
+    > 0: the smallest c of ||W|| = multiple ||W_mm||/delta, delta of `_nearness`, is in
+    no run below that of the first; multiples (m,) ascend, `draws` a run."""
     W, V = (on_the_edge(selection, radius(selection), draws, seed) for seed in (1, 2))
     positive, constants = np.inf, []
     for r in _radii(selection, multiples):
@@ -168,18 +161,16 @@ def lemma20(selection: Selection, multiples: np.ndarray, draws: int = 20) -> lis
 
 
 def _excess(selection, W):
-    """Lemma 21's pi: <-grad L, W/||W||> = (1 + pi) <-grad L, W_mm/||W_mm||>, (runs,)."""
+    """Lemma 21's pi: <-grad L, W/||W||> = (1+pi) <-grad L, W_mm/||W_mm||>, (runs,)."""
     along, _ = _descent(selection, W, W / norm(W, selection.p)[:, None])
     best, _ = _descent(selection, W, selection.direction)
     return along / best - 1
 
 
 def lemma21(selection: Selection, multiples: np.ndarray, draws: int = 20) -> Claim:
-    """For every pi there is R_pi ~ (C/pi) log(C/pi): the largest pi falls at least like log R / R.
-
-    On the edges of cones from mu_0 to 10^-10 mu_0: at a large R what favours W most is near to
-    W_mm. At the radii of `lemma20`, pi R / log R is largest before the last one, in every run.
-    """
+    """For every pi there is R_pi ~ (C/pi) log(C/pi): the largest pi falls at least like
+    log R / R: pi R / log R at the radii of `lemma20` is largest before the last. On
+    edges from mu_0 to 10^-10 mu_0: what favours W most is near W_mm."""
     inside = radius(selection) * np.geomspace(1, 1e-10, 6)[:, None]
     radii, size = _radii(selection, multiples), selection.solution.norm
     W = np.concatenate([on_the_edge(selection, mu, draws, seed=3) for mu in inside])
@@ -209,11 +200,8 @@ def lemma27(selection: Selection, steps: Steps) -> Claim:
 
 
 def lemma28(selection: Selection, D: np.ndarray, mu: np.ndarray) -> Claim:
-    """Started in a thinner cone, D (runs, k) stays within the cone of mu (runs,), our constant.
-
-    Over the runs whose mu is above `RESOLVED`; NaN, so that it does not hold, where none is or the
-    median run's D hardly moves. Its remark tells the last D over the first.
-    """
+    """From a thinner cone D (runs, k) stays in that of mu (runs,) (our constant), mu >
+    RESOLVED; NaN where none is or D hardly moves. The remark: last D over first."""
     wide = mu > RESOLVED
     course, largest = D[wide, -1] / D[wide, 0], np.nan
     if wide.any() and np.median(np.abs(course - 1)) > MOVED:

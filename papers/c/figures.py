@@ -7,25 +7,21 @@ from matplotlib.figure import Figure
 
 from lib.attention.token_sets import TokenSet
 from lib.companion import plots
-from lib.companion.claims import Claim
 from lib.mirror.descent import MirrorHistory, selected_tokens
 from lib.svm.max_margin import MaxMargin
 from papers import pieces
 from papers.c import rates, section5
 
+Histories = Mapping[float, MirrorHistory]
+
 
 def _look(p: float) -> plots.Look:
-    """The look of an exponent."""
     return plots.look(f"p = {p:g}")
 
 
-def divergences(
-    histories: Mapping[float, MirrorHistory], same, by_q, judged: Mapping[str, Claim], caption: str
-) -> Figure:
+def divergences(histories: Histories, same, by_q, judged: Mapping, caption) -> Figure:
     """Divergence of every run from every SVM, (p, q); below: the paper's reading.
-
-    Hollow are the means of other code; claims by id.
-    """
+    Hollow are the means of other code; claims by id."""
     figure, axes = plots.panels(2, len(histories), height=2.0)
     rows = ((same, "same tokens for all SVMs"), (by_q, "each SVM its own tokens"))
     for row, (table, reading) in zip(axes.reshape(2, -1), rows, strict=True):
@@ -54,12 +50,7 @@ def divergences(
 
 
 def joint(
-    tokens: TokenSet,
-    histories: Mapping[float, MirrorHistory],
-    ends: Mapping[float, Mapping[float, MaxMargin]],
-    heads: Mapping[float, MaxMargin],
-    first: int,
-    caption: str,
+    tokens: TokenSet, histories: Histories, ends, heads: Mapping[float, MaxMargin], first, caption
 ) -> Figure:
     """Joint training: directions of W and v; the first weights; the divergences."""
     figure, axes = plots.panels(2, 2, height=2.4)
@@ -102,9 +93,7 @@ def joint(
     return plots.caption(plots.legend(figure, axes[0]), caption)
 
 
-def lemma29(
-    histories: Mapping[float, MirrorHistory], divergences: Mapping[float, np.ndarray], caption: str
-) -> Figure:
+def lemma29(histories: Histories, divergences: Mapping, caption: str) -> Figure:
     """D (runs, records) against ||W||_{p,p}, a line per run; dashed: Lemma 29."""
     figure, axes = plots.panels(1, len(histories), height=2.4)
     for axis, (p, history) in zip(axes, histories.items(), strict=True):
@@ -123,9 +112,7 @@ def lemma29(
     return plots.caption(figure, caption)
 
 
-def basins(
-    widths: Sequence[float], kept: Mapping[tuple[float, float], np.ndarray], caption: str
-) -> Figure:
+def basins(widths: Sequence[float], kept: Mapping, caption: str) -> Figure:
     """Shares of starts that end at their cone's selection, by (p, ||W_0||/||W_mm||)."""
     multiples = list(dict.fromkeys(m for _, m in kept))
     figure, axes = plots.panels(1, len(multiples), height=2.3)
@@ -143,18 +130,10 @@ def basins(
     return plots.caption(plots.legend(figure, axes[0]), caption)
 
 
-def parents(
-    pairs: tuple[np.ndarray, Mapping],
-    by_dimension: tuple[Sequence[int], Mapping],
-    several: Mapping[int, tuple],
-    paths: tuple[Sequence[float], Mapping[float, Mapping]],
-    caption: str,
-) -> Figure:
+def parents(pairs, by_dimension, several: Mapping, paths, caption: str) -> Figure:
     """Keys and queries, ranks, several tokens, regularisation path: a panel each.
-
-    `pairs`, `by_dimension`, `paths`: what stands on the axis of x, then the values. `several`: by
-    dimension, alignments (draws,) second. In the last panel a mark is the end of a descent.
-    """
+    `pairs`, `by_dimension`, `paths`: x, then the values; `several`: by dimension,
+    alignments (draws,) second. Last panel: a mark is the end of a descent."""
     figure, axes = plots.panels(2, 2, height=2.3)
     recorded, alignments = pairs
     ends = []

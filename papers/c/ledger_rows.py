@@ -8,8 +8,7 @@ import numpy as np
 
 from lib.attention import TokenSet, tokens
 from lib.companion.claims import Claim
-from lib.mirror import geometry
-from lib.mirror.descent import MirrorRule, gaussian_start, selected_tokens, train
+from lib.mirror import MirrorRule, gaussian_start, geometry, selected_tokens, train
 from lib.seeds import stream
 from papers.c import cones, paths, predecessor, rates, section5, step_lemmas
 from papers.c.statements import PAPER
@@ -41,7 +40,6 @@ EXPONENTS = np.append(np.geomspace(1.05, 10, 25), 1.999)
 
 @cache
 def _data(sizes: Sizes) -> TokenSet:
-    """Paper C's data, our seeds."""
     return tokens.unit_tokens(range(sizes.seeds), sizes.n, sizes.T, sizes.d)
 
 
@@ -52,10 +50,8 @@ def _selections(sizes: Sizes, p: float) -> cones.Selection:
 
 
 def _inequalities(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Lemmas 12-15 on random matrices and numbers, many zero or tiny, and where attained.
-
-    Measured: the smallest ratio larger / smaller side over all EXPONENTS.
-    """
+    """Lemmas 12-15 on random matrices and numbers, many zero or tiny, and where
+    attained. Measured: the smallest ratio larger / smaller side over all EXPONENTS."""
     draw, count, size, ratios = stream(0, "draws"), sizes.draws, 16, {}
     x, y = np.sort(10 ** draw.uniform(-3, 3, (2, count)), 0)[::-1]
     x, y = np.append(x, [1.0, 1.0]), np.append(y, [1 - 1e-6, 1e-9])  # nearly equal, nearly zero
@@ -102,7 +98,7 @@ def _pairs(steps):
 
 
 def _steps(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Pairs of steps of plain lp-AttGD: Lemma 4 from W_mm, 22, 24, 25 from a random start."""
+    """Plain lp-AttGD's steps: Lemma 4 from W_mm, 22, 24, 25 from a random start."""
     drawn, start = _data(sizes), gaussian_start(_data(sizes), range(sizes.seeds))
 
     def steps(data, p, eta, start):
@@ -200,11 +196,9 @@ def _paths(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 
 def rate_in_k(sizes: Sizes, p: float) -> tuple[float, float, float]:
-    """The rate of plain steps in k, from D = 0.05 and ||W_0|| = 3 ||W_mm||: no row.
-
-    Of the worst run: the last D over its bound of the theorem on the rate (its constant 1) over the
-    largest since a tenth of `sizes.rate_steps`; then its last ||W|| / ||W_mm|| and its last D.
-    """
+    """Plain steps' rate in k, from D = 0.05, ||W_0|| = 3 ||W_mm||: no row. Worst run:
+    the last D over its bound (constant 1) over the largest since a tenth of
+    `rate_steps`; its last ||W||/||W_mm||; its last D."""
     selections = _selections(sizes, p)
     solution = selections.solution
     plain = lambda rule: MirrorRule(p, 1.0, normalised=False)

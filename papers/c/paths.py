@@ -5,7 +5,6 @@ convex, solved from several starts. Jointly those tokens are selected whose l_p 
 largest label margin, as the loss is about e^{-r margin}; v/r turns to its v_mm, W/R to its W_mm.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -17,6 +16,8 @@ from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim
 from lib.mirror.geometry import directional_bregman, norm, to_mirror
 from papers.c.statements import PAPER
+
+ROUNDS = 3  # of v and W in turn
 
 
 def _on_the_sphere(function, start, R, p):
@@ -33,21 +34,16 @@ def _on_the_sphere(function, start, R, p):
 
 
 def _log_gap_and_gradient(tokens, W):
-    """log(L - L*) of the first run and its gradient at W (d, d_z); exact at e^-30000."""
+    """log(L - L*) of the first run, its gradient at W (d, d_z); exact at e^-30000."""
     logits = attention.logits(tokens, W.reshape(1, tokens.shape[-1], -1))
     slopes = attention.slopes(logits, attention.scores(tokens, tokens.u), "logistic")
     pull = slopes.pull[0] * np.exp(slopes.log_scale[0] - slopes.log_gap[0])
     return slopes.log_gap[0], -np.einsum("nt,ntd,ne->de", pull, tokens.X[0], tokens.z[0])
 
 
-def solve(
-    tokens: TokenSet, p: float, radii: np.ndarray, starts: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """W_R (k, d, d_z) and log(L(W_R) - L*) (k,) for ascending `radii` (k,), first run.
-
-    The best from every start (starts, d, d_z) and from the solution for the radius before, on the
-    sphere ||W||_{p,p} = R, where the minimum lies as long as growing helps.
-    """
+def solve(tokens: TokenSet, p: float, radii, starts) -> tuple[np.ndarray, np.ndarray]:
+    """W_R (k, d, d_z), log(L(W_R) - L*) (k,) for ascending `radii` (k,), first run, on
+    ||W||_{p,p} = R: the best from all starts (starts, d, d_z) and the radius before."""
     path, gaps = [], []
 
     def function(w):
@@ -76,24 +72,19 @@ def _candidates(tokens, p):
     return sorted(pairs, key=lambda pair: float(pair[0].norm[0]))
 
 
-def solve_jointly(
-    tokens: TokenSet, p: float, multiples: Sequence[float], rounds: int = 3
-) -> tuple[np.ndarray, np.ndarray]:
-    """v (k, d) and W (k, d, d_z) of the first run for r = m ||v_mm||, R = m ||W_mm||, m ascending.
-
-    v and W in turn, from every selection's pair of solutions; the smallest loss is kept. W's turn
-    works on log(L - L*), which is exact where L itself no longer sees W.
-    """
+def solve_jointly(tokens: TokenSet, p: float, multiples) -> tuple[np.ndarray, np.ndarray]:
+    """v (k, d), W (k, d, d_z) of the first run, r = m ||v_mm||, R = m ||W_mm||, m
+    rising: each in turn from every selection's solutions, W by log(L - L*)."""
     pairs, path = _candidates(tokens, p), []
     for m in multiples:
         r, R = (m * solution.norm[0] for solution in pairs[0])
-        ends = [_in_turn(tokens, p, r, R, pair, rounds) for pair in pairs]
+        ends = [_in_turn(tokens, p, r, R, pair) for pair in pairs]
         path.append(min(ends, key=lambda end: end[0])[1:])
     v, W = zip(*path, strict=True)
     return np.array(v), np.array(W)
 
 
-def _in_turn(tokens, p, r, R, pair, rounds):
+def _in_turn(tokens, p, r, R, pair):
     head, weights = pair
     v, W = head.value[0], weights.W * (R / weights.norm[0])
 
@@ -104,15 +95,13 @@ def _in_turn(tokens, p, r, R, pair, rounds):
         gradient = -np.einsum("nt,n,ntd->d", push, tokens.y[0], tokens.X[0])
         return slopes.log_loss[0], gradient
 
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         v, _ = _on_the_sphere(loss, v, r, p)
         W, _ = solve(replace(tokens, u=v[None]), p, np.array([R]), W)
     return loss(r / norm(v, p) * v)[0], v, W[0]
 
 
-def joint_claims(
-    tokens: TokenSet, p: float, v, W, named: Callable = lambda solution: solution
-) -> list[Claim]:
+def joint_claims(tokens: TokenSet, p: float, v, W, named=lambda solution: solution) -> list[Claim]:
     """The last D of v and of W (k, ...) from the SVMs of the largest label margin."""
     ends, claims = {"v": v[-1:], "W": W[-1:].reshape(1, -1)}, []
     for (name, end), solution in zip(ends.items(), _candidates(tokens, p)[0], strict=True):

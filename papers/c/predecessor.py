@@ -1,14 +1,12 @@
 """The paper that C generalises (2308.16898): keys and queries, several tokens, paths."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from lib import attention, svm
-from lib.attention import coordinates
-from lib.attention.token_sets import TokenSet
-from lib.attention.tokens import unit_tokens
+from lib.attention import TokenSet, coordinates, unit_tokens
 from lib.companion.claims import Claim
 from lib.mirror.descent import MirrorRule, selected_tokens, train
 from lib.mirror.geometry import directional_bregman
@@ -39,9 +37,7 @@ def _unit(a):  # a zero matrix stays zero
     return a / np.where(size > 0, size, 1.0)
 
 
-def train_key_query(
-    tokens: TokenSet, K: np.ndarray, Q: np.ndarray, step_size: float, record
-) -> np.ndarray:
+def train_key_query(tokens: TokenSet, K, Q, step_size: float, record) -> np.ndarray:
     """W = K Q^T (runs, k, d, d_z) at the iterations `record`, head fixed.
 
     Of normalised gradient descent on K and Q: K <- K - eta grad_K L / ||grad_K L||_F, Q likewise,
@@ -68,14 +64,10 @@ def train_key_query(
     return np.stack(kept, 1)
 
 
-def keys_against_weights(
-    tokens: TokenSet, seeds: Sequence[int], record: Sequence[int], step_size: float
-) -> dict:
-    """Alignment of (K, Q) and of W with their tokens' SVMs: {("K, Q" or "W", norm): (runs, k)}.
-
-    Starts have entries uniform in +-1/sqrt(d). Besides "rank" (runs,): that of the nuclear-norm
-    solution; "share": how much of K Q^T's singular values its largest `rank` hold at the end.
-    """
+def keys_against_weights(tokens: TokenSet, seeds, record, step_size: float) -> dict:
+    """Alignment of (K, Q) and of W with their tokens' SVMs, {("K, Q" or "W", norm):
+    (runs, k)}, from entries uniform in +-1/sqrt(d); "rank" (runs,) of the nuclear-norm
+    solution, "share" of K Q^T's singular values in its largest `rank`."""
     d, aligned = tokens.shape[-1], {}
     starts = np.stack([stream(seed, "start").uniform(-1, 1, (3, d, d)) for seed in seeds], 1)
     K, Q, W_0 = starts / d**0.5
@@ -95,18 +87,14 @@ def keys_against_weights(
     return aligned | {"rank": rank, "share": share}
 
 
-def rank_by_dimension(
-    seeds: Sequence[int], n: int, T: int, dimensions: Sequence[int]
-) -> np.ndarray:
-    """Mean rank of the nuclear-norm token SVM by dimension; NaN where no draw has one."""
+def rank_by_dimension(seeds, n: int, T: int, dimensions: Sequence[int]) -> np.ndarray:
+    """Mean rank of nuclear-norm token SVMs by dimension; NaN where none exists."""
     rank = lambda kept: _ranks(svm.token_svm(kept, norm="nuclear").W).mean()
     drawn = [svm.feasible(unit_tokens(seeds, n, T, d)) for d in dimensions]
     return np.array([np.nan if kept is None else rank(kept) for kept in drawn])
 
 
-def _train_relu_head(
-    tokens: TokenSet, step_size: float, steps: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _train_relu_head(tokens, step_size, steps):
     """W (runs, d, d_z) after normalised gradient descent from zero, and its softmax weights.
 
     f_i = y_i h(X_i^T softmax(X_i W z_i)) with the head h(x) = sum_j max(x_j, 0), so that no single
@@ -163,12 +151,7 @@ def several_tokens(seeds: Sequence[int], n: int, T: int, d: int, step_size: floa
 
 
 def path_against_descent(
-    tokens: TokenSet,
-    p: float,
-    multiples: Sequence[float],
-    steps: int,
-    random_starts: int,
-    named: Callable = lambda solution: solution,
+    tokens: TokenSet, p: float, multiples, steps, random_starts, named=lambda solution: solution
 ) -> dict:
     """The regularisation path of every run, opt tokens, and lp-AttGD from W_0 = 0.
 

@@ -1,6 +1,6 @@
 """Lemma 29's rate at which lp-AttGD finds its direction, Lemma 28's width of basins."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 
 import numpy as np
@@ -13,12 +13,10 @@ from papers.c.statements import PAPER
 from papers.fits import fitted_slope
 
 
-def found_selections(
-    tokens: TokenSet, seeds: Sequence[int], p: float, steps: int, relative_step=0.02
-) -> Selection:
+def found_selections(tokens: TokenSet, seeds: Sequence[int], p: float, steps: int) -> Selection:
     """The locally optimal selections in which training with p ends."""
     start = gaussian_start(tokens, seeds)
-    history = train(tokens, relative_rule(start, p, relative_step), steps, start, record=[steps])
+    history = train(tokens, relative_rule(start, p, 0.02), steps, start, record=[steps])
     opt = selected_tokens(tokens, history.W[:, -1])
     kept = np.flatnonzero(locally_optimal(select(tokens, opt, p)))
     return select(part(tokens, kept), opt[kept], p)
@@ -30,35 +28,23 @@ def part(tokens: TokenSet, runs: np.ndarray) -> TokenSet:
 
 
 def relative_rule(start: np.ndarray, p: float, relative_step: float) -> MirrorRule:
-    """Normalised lp-AttGD whose first step is this share of ||nabla psi(W_0)||, median over runs.
-
-    W_0 = `start` (runs, d, d_z). ||W||^{p-1} then grows alike for every p.
-    """
+    """Normalised lp-AttGD whose first step is this share of ||nabla psi(W_0)||, W_0 =
+    `start` (runs, d, d_z), median over runs: ||W||^{p-1} grows alike for all p."""
     size = np.median((np.abs(start) ** p).sum((1, 2)) ** ((p - 1) / p))
     return MirrorRule(p, relative_step * size)
 
 
 def from_cone(
-    selection: Selection,
-    mu: float,
-    multiple: float,
-    steps: int,
-    relative_step: float = 0.02,
-    draws: int = 1,
-    seed: int = 0,
-    change: Callable[[MirrorRule], MirrorRule] = lambda rule: rule,
+    selection: Selection, mu, multiple, steps, step=0.02, draws=1, seed=0, change=lambda rule: rule
 ) -> tuple[MirrorHistory, TokenSet]:
-    """Train from random starts with D = mu and ||W_0|| = multiple ||W_mm||, `draws` a run.
-
-    By `relative_rule`, as `change` makes it. The history is of draws x runs, run after run within a
-    draw; with it the runs' data, repeated likewise.
-    """
+    """Train from `draws` random starts a run, D = mu, ||W_0|| = multiple ||W_mm||, by
+    `relative_rule` as `change` makes it: history and data of draws x runs."""
     solution, runs = selection.solution, len(selection.direction)
     directions = on_the_edge(selection, np.full(runs, mu), draws, seed)
     W = directions * (multiple * solution.norm)[:, None]
     start = W.reshape(draws * runs, *solution.W.shape[1:])
     tokens = part(selection.tokens, np.tile(np.arange(runs), draws))
-    rule = relative_rule(start, selection.p, relative_step)
+    rule = relative_rule(start, selection.p, step)
     return train(tokens, change(rule), steps, start), tokens
 
 
@@ -70,7 +56,7 @@ def theory(p: float) -> tuple[float, float, str]:
 
 
 def slopes(history: MirrorHistory, divergence: np.ndarray) -> np.ndarray:
-    """Exponent in r of the divergence (runs, k), over the last half in log r: (runs,)."""
+    """Exponent in r of the divergence (runs, k), over half of log r: (runs,)."""
     log_r, log_D = np.log(history.norm), np.log(np.maximum(divergence, 1e-16))
     since = lambda r: (r[0] + r[-1]) / 2
     each = zip(log_r, log_D, strict=True)
@@ -96,9 +82,7 @@ def lemma29(history: MirrorHistory, divergence: np.ndarray) -> list[Claim]:
     return [PAPER.claim("lemma29", growth, p), fall]
 
 
-def captured(
-    selection: Selection, mus: Sequence[float], multiple: float, steps: int, draws: int
-) -> np.ndarray:
+def captured(selection: Selection, mus, multiple: float, steps: int, draws: int) -> np.ndarray:
     """Per mu, the share of starts of `from_cone` that select its tokens, (mus,)."""
     fractions = []
     for k, mu in enumerate(mus):
@@ -108,10 +92,8 @@ def captured(
     return np.array(fractions)
 
 
-def local_claims(
-    fractions: Mapping[float, np.ndarray], mus: Sequence[float], multiple: float
-) -> list[Claim]:
-    """Starts in the thinnest cone all keep their tokens, those in the widest need not."""
+def local_claims(fractions: Mapping, mus: Sequence[float], multiple: float) -> list[Claim]:
+    """Starts in the thinnest cone keep their tokens, those in the widest need not."""
     return [
         PAPER.claim(id, kept[k], p, multiple, say=(f"{mus[k]:.1g}",))
         for id, k in (("local.thin", 0), ("local.wide", -1))

@@ -94,7 +94,7 @@ def _at_level(run: Curve, name: str, level: float, along: str, rising: bool = Tr
 def matched(
     curves: Curves, name: str, rules: tuple[str, str], along="training_accuracy", rising=True
 ) -> np.ndarray:
-    """The metric `name` of two `rules` at the best `along` that both reach: (2, seeds)."""
+    """The metric `name` of two rules at the best `along` that both reach, (2, seeds)."""
     pairs = zip(*(curves.runs(rule) for rule in rules), strict=True)
     return np.transpose([of_pair(pair, name, along, rising) for pair in pairs])
 
@@ -119,11 +119,9 @@ def matched_apart(curves: Curves, metric: str) -> Interval:
 
 
 def _sparser(curves: Curves, part: str) -> Claim:
-    """l1.1 has a higher Hoyer index than l2, at the end and at matched training accuracy.
-
-    The index does not change with the scale of the entries. The share of entries above a threshold
-    does, and the heavier tail of a sparser matrix can raise it: it is shown and not judged.
-    """
+    """l1.1 has a higher Hoyer index, which no scale of entries changes, than l2, at the
+    end and at matched training accuracy. Shares above a threshold are shown and not
+    judged: a sparser matrix' heavier tail can raise them."""
     name, source = f"sparsity.{part}", "paper C, sparsity"
     if unknown := few(name, f"{part} sparser under l1.1", source, curves):
         return unknown

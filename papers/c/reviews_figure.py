@@ -150,7 +150,7 @@ def maps(curves: Curves) -> Figure:
 
 
 def vision_figure(curves: Curves) -> Figure:
-    """Loss, test accuracy with the steps to equal accuracy, and Hoyer against the loss."""
+    """Loss, test accuracy with steps to equal accuracy, Hoyer against the loss."""
     figure, axes = plots.panels(1, 3, height=2.7)
     kept_curves.losses(axes[0], curves, shown)
     kept_curves.accuracies(axes[1], curves, shown)
@@ -182,7 +182,7 @@ def vision_figure(curves: Curves) -> Figure:
 
 
 def caption(number: str, curves: Curves, marks: str, table: Table) -> str:
-    """The marks of figure `number` and why it is not judged; setting, rates, verdicts in words."""
+    """Marks of figure `number`, why it is not judged, setting, rates, verdicts."""
     study = curves.configuration
     for claim in [claim for claim in table if not _judged(claim)][:1]:
         marks += f"; not judged: {claim.statement.partition(': ')[2]}"

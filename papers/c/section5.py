@@ -1,7 +1,5 @@
-"""Paper C (2410.14581), Section 5: its synthetic settings, and the claims of its figures.
-
-p is the exponent of training and of the divergence D_psi(V/||V||, W/||W||), q that of an SVM.
-"""
+"""Paper C (2410.14581), Section 5: its settings and the claims of its figures. p is the
+exponent of training and of D_psi(V/||V||, W/||W||), q that of an SVM."""
 
 import math
 from collections.abc import Mapping
@@ -29,21 +27,15 @@ REFERENCE_SEEDS = {1.75: 8, 2: 8, 3: 4}
 
 
 def joint_instance() -> TokenSet:
-    """The paper's fixed instance of joint training: n = 2, T = 3, d = 2, v_0 = 0.
-
-    The query is the first token; index 0 stands in for the opt token until the head is known.
-    """
+    """The paper's instance of joint training: n = 2, T = 3, d = 2, v_0 = 0. The query
+    is the first token; index 0 stands in for opt until the head is known."""
     X = [[(-2.7, 1.2), (1.4, 2.1), (1.3, -0.1)], [(0.4, -2.2), (-1.1, -0.4), (0.9, 0.1)]]
     return token_set(X, [1, -1], opt=np.zeros(2, int))
 
 
-def end_points(
-    tokens: TokenSet, histories: Mapping[float, MirrorHistory]
-) -> dict[float, dict[float, MaxMargin]]:
-    """The ends of training: for every p the l_q token SVMs of its last iterate's tokens, all q.
-
-    Raises svm.Infeasible for a selection that no W can make, ValueError where none is selected.
-    """
+def end_points(tokens: TokenSet, histories) -> dict[float, dict[float, MaxMargin]]:
+    """For every p the l_q token SVMs, all q, of its last iterate's tokens:
+    svm.Infeasible where no W selects these, ValueError where none are selected."""
     chosen = {p: selected_tokens(tokens, history.W[:, -1]) for p, history in histories.items()}
     return {p: {q: svm.token_svm(tokens, chosen[p], norm=q) for q in histories} for p in histories}
 
@@ -60,11 +52,9 @@ def table(D: Mapping[tuple[float, float], np.ndarray]) -> dict[tuple[float, floa
 
 
 def bregman_claims(D: Mapping[tuple[float, float], np.ndarray], histories) -> list[Claim]:
-    """Own exponent nearest in every row and in every run; means as in REFERENCE; none ended early.
-
-    `D[p, q]` (runs, records). As in REFERENCE: within a factor 1.5, and within the middle 95 % of
-    the means of as many of our runs, since a run that changes its selection late is far off.
-    """
+    """Own exponent nearest in every row and run; none ended early; means of `D[p, q]`
+    (runs, records) as REFERENCE: within a factor 1.5, and in the middle 95 % of means
+    of as many of our runs, as a late change of selection is far off."""
     means, made = table(D), []
     for p in histories:
         nearest = min(means[p, q] / means[p, p] for q in histories if q != p)
@@ -100,7 +90,7 @@ def _beside_reference(p: float, last: Mapping[float, np.ndarray]) -> list[Claim]
 
 
 def selected_weight(tokens: TokenSet, W: np.ndarray, selected: np.ndarray) -> np.ndarray:
-    """Softmax weight of `selected` (runs, n) along W (runs, k, d, d_z), (runs, k, n)."""
+    """Softmax weight of `selected` (runs, n) on W (runs, k, d, d_z), (runs, k, n)."""
     weights = [attention.weights(tokens, W[:, k]) for k in range(W.shape[1])]
     at = selected[:, None, :, None]  # (runs, 1, n, 1)
     return np.take_along_axis(np.stack(weights, 1), at, -1)[..., 0]
@@ -116,9 +106,7 @@ def logistic_probability(tokens: TokenSet, history: MirrorHistory) -> np.ndarray
 SELECTED_JOINTLY = {1.75: (1, 0), 2: (1, 0), 3: (0, 0)}  # the tokens that the paper's runs select
 
 
-def joint_claims(
-    tokens: TokenSet, histories, ends, heads: Mapping[float, MaxMargin]
-) -> list[Claim]:
+def joint_claims(tokens: TokenSet, histories, ends, heads: Mapping) -> list[Claim]:
     """Tokens as the paper's, probabilities near one; W and v turn to their l_p SVMs."""
     made = []
     for p, history in histories.items():

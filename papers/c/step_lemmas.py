@@ -33,11 +33,8 @@ def random_matrices(tokens: TokenSet, draws: int) -> np.ndarray:
 
 
 def lemma16(tokens: TokenSet, matrices: np.ndarray, off: float = 0.0) -> list[Claim]:
-    """L_min <= L(W) <= L_max, the loss of each sample's best and worst score (our constant).
-
-    At `matrices` (m, runs, d, d_z), and far along the SVMs of the best and the worst tokens, where
-    they are attained. off: by what share both constants are wrong.
-    """
+    """L_min <= L(W) <= L_max, of each sample's best and worst score (our constant), at
+    `matrices` (m, runs, d, d_z), and far along both SVMs; off: the constants' error."""
     scores = attention.scores(tokens, tokens.u)
     ends = scores.max(-1), scores.min(-1)
     smallest, largest = (np.exp(attention.log_loss(end, "logistic")).mean(-1) for end in ends)
@@ -71,7 +68,7 @@ def lemma18(tokens: TokenSet, matrices: np.ndarray, p: float, off: float = 0.0) 
 
 
 def _excess_loss(tokens, W):
-    """L(W) minus its limit when every sample selects its opt token, (runs,), exact at e^-300."""
+    """L(W) less its limit where all opt tokens are selected, (runs,), exact at e^-300."""
     logits, scores = attention.logits(tokens, W), attention.scores(tokens, tokens.u)
     limit = np.take_along_axis(scores, tokens.opt[..., None], -1)[..., 0]
     selected = np.take_along_axis(scores, logits.argmax(-1)[..., None], -1)
@@ -81,11 +78,9 @@ def _excess_loss(tokens, W):
 
 
 class Steps:
-    """Every recorded pair (t, t+1) of lp-AttGD: flat W, W+, gradient (runs, pairs, D), eta, losses.
-
-    Gradients and losses are computed anew from W, so that the claims check training and not only
-    algebra. Normalised steps have eta / ||grad L||_qq as their step size.
-    """
+    """Every recorded pair (t, t+1) of lp-AttGD: flat W, W+, gradient (runs, pairs, D),
+    eta (over ||grad L||_qq if normalised), losses; gradients and losses anew from W, so
+    that claims check training and not only algebra."""
 
     def __init__(self, tokens: TokenSet, history: MirrorHistory):
         first = np.flatnonzero(np.diff(history.iterations) == 1)
@@ -101,7 +96,7 @@ class Steps:
 
 
 def _lemma4_sides(W, later, gradient, eta, p):
-    """||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_{q,q}, W+ = `later` one step after W."""
+    """||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_{q,q}, W+ = `later` a step on."""
     return _growth(W, later, p), eta * norm(gradient, dual_exponent(p))
 
 
@@ -110,30 +105,28 @@ def _growth(W, later, p):  # what one step adds to the norm of the mirror image
 
 
 def lemma12(W, p):
-    """D^{1/p-1/2} ||W||_F <= ||W||_{p,p} <= ||W||_F, D entries; the ends are switched for p < 2."""
+    """D^{1/p-1/2} ||W||_F <= ||W||_{p,p} <= ||W||_F, D entries; reversed for p < 2."""
     size, ends = norm(W, p), sorted((1.0, W.shape[-1] ** (1 / p - 0.5)))
     frobenius = norm(W, 2)
     return [(ends[0] * frobenius, size), (size, ends[1] * frobenius)]
 
 
 def lemma13(first, second, p):
-    """||W_1 - W_2||_{p,p}^p / (p 2^p) <= D_psi(W_1, W_2) where ||W_1||_{p,p} = ||W_2||_{p,p} = 1.
-
-    For p >= 2; the smaller side is (p-1)/2 ||W_1 - W_2||_F^2 for p < 2 (our constant).
-    """
+    """||W_1 - W_2||_{p,p}^p / (p 2^p) <= D_psi(W_1, W_2) of unit W_1, W_2, p >= 2; for
+    p < 2 the smaller side is (p-1)/2 ||W_1 - W_2||_F^2 (our constant)."""
     apart = first - second
     bound = norm(apart, p) ** p / (p * 2**p) if p >= 2 else (p - 1) / 2 * norm(apart, 2) ** 2
     return bound, bregman(first, second, p)
 
 
 def lemma14(x, y, p):
-    """x >= y >= 0: y (x^{p-1} - y^{p-1}) <= (p-1)/p (x^p - y^p) <= x (x^{p-1} - y^{p-1}); pairs."""
+    """y s <= (p-1)/p (x^p - y^p) <= x s for x >= y >= 0, s = x^{p-1} - y^{p-1}; pairs."""
     middle, rise = (p - 1) / p * (x**p - y**p), x ** (p - 1) - y ** (p - 1)
     return [(y * rise, middle), (middle, x * rise)]
 
 
 def lemma15(x, y, p):
-    """(p-1) y^{p-2} (x-y) <= x^{p-1} - y^{p-1} <= (p-1) x^{p-2} (x-y); reversed for p < 2."""
+    """y^{p-2} s <= x^{p-1} - y^{p-1} <= x^{p-2} s, s = (p-1)(x-y); reversed for p < 2."""
     rise = x ** (p - 1) - y ** (p - 1)
     at_y, at_x = ((p - 1) * end ** (p - 2) * (x - y) for end in (y, x))
     return [(at_y, rise), (rise, at_x)] if p >= 2 else [(at_x, rise), (rise, at_y)]
@@ -145,23 +138,20 @@ def _lemma22(W, later, gradient, eta, p):
 
 
 def _lemma24(W, later, gradient, losses, eta, p):
-    """(p-1)/p (||W+||^p - ||W||^p) + eta (L+ - L) <= -eta <grad L, W>; Lemma 23 with V = 0."""
+    """(p-1)/p (||W+||^p - ||W||^p) + eta (L+ - L) <= -eta <grad L, W>: 23 for V = 0."""
     grown = (p - 1) / p * (norm(later, p) ** p - norm(W, p) ** p) + eta * (losses[1] - losses[0])
     return grown, -eta * (gradient * W).sum(-1)
 
 
 def lemma4(steps: Steps) -> Claim:
-    """||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_qq at every step: largest share of it."""
+    """||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_qq: the largest share of any step."""
     growth, bound = _lemma4_sides(steps.W, steps.later, steps.gradient, steps.eta, steps.p)
     return claim("lemma4", (growth / bound).max(), steps.p)
 
 
 def step_claims(steps: Steps) -> list[Claim]:
-    """Lemmas 22, 24 and 25 at every step.
-
-    22 and 24 by their slack over the last term. Lemma 25: eta (L - L+) over <nabla psi(W) - nabla
-    psi(W+), W - W+>, which a small eta brings to 1; minus infinity where L rises anywhere.
-    """
+    """Lemmas 22 and 24 by their slack over the last term; 25: eta (L - L+) over <nabla
+    psi(W) - nabla psi(W+), W - W+>, 1 for small eta; -inf where L rises."""
     W, later, gradient, eta, p = steps.W, steps.later, steps.gradient, steps.eta, steps.p
     size, (before, after) = norm(W, p), steps.losses
     work, growth = _lemma22(W, later, gradient, eta, p)
@@ -175,14 +165,10 @@ def step_claims(steps: Steps) -> list[Claim]:
     return PAPER.claims(values, p)
 
 
-def lemma30(
-    history: MirrorHistory, size: np.ndarray, since: float, stay: np.ndarray
-) -> list[Claim]:
-    """||W(k)||_{p,p} = Omega(log k): after iteration `since` its slope is 0.9 times the sharp one.
-
-    Sharp (ours): the gradient falls like e^{-r/||W_mm||}, so that (r^{p-1})' does too and dr/dlog k
-    = ||W_mm|| / (1 + (p-2) ||W_mm||/r). size (runs,): ||W_mm||; stay: runs that keep its tokens.
-    """
+def lemma30(history: MirrorHistory, size, since: float, stay) -> list[Claim]:
+    """||W(k)||_{p,p} = Omega(log k): after `since` 0.9 times the sharp slope (ours),
+    dr/dlog k = ||W_mm||/(1 + (p-2) ||W_mm||/r), as gradient and (r^{p-1})' fall like
+    e^{-r/||W_mm||}. size (runs,): ||W_mm||; stay: runs that keep its tokens."""
     p, late = history.rule.p, history.iterations >= since
     slope = fitted_slope(np.log(history.iterations[late]), history.norm[:, late]) / size
     predicted = 1 / (1 + (p - 2) * size / history.norm[:, late].mean(1))

@@ -18,7 +18,7 @@ EARLY, SPARSER = ("steps", "test_accuracy"), ("hoyer", "control_loss", False)
 
 
 def steps_to_accuracy(curves: Curves) -> np.ndarray:
-    """Steps of both `RULES` to the best sampled test accuracy that both reach: (2, seeds)."""
+    """Steps of `RULES` to the best sampled test accuracy that both reach, (2, seeds)."""
     return matched(curves, EARLY[0], RULES, *EARLY[1:])
 
 
@@ -47,7 +47,7 @@ def _sparser(curves: Curves) -> Claim:
 
 
 def _two_rates(curves: Curves, compared, name: str, *along) -> str:
-    """The least and the most that is `compared` at the best two rates of both, in the trials."""
+    """Least and most that is `compared` at the best two rates of both, in the trials."""
     best = (sorted(curves.trials(rule), key=late)[-2:] for rule in RULES)
     values = [compared(*of_pair(pair, name, *along)) for pair in product(*best)]
     return f"at the best two rates of both, in the trials, {min(values):.2g} to {max(values):.2g}"

@@ -234,7 +234,7 @@ def _svm_peers(name, bar, draw):
     taken = {}
     with threads(1):
         for peer, solve in peers.SOLVERS.items():
-            gate(f"{name}: {peer}", solve(gram_matrix()).sum(), solution.objective[0] ** 2, 1e-6)
+            gate(f"{name}: {peer}", solve(gram_matrix()).sum(), solution.norm[0] ** 2, 1e-6)
             taken[peer] = [_spent(lambda: solve(gram_matrix())) for _ in range(REPEATS)]  # noqa: B023
         ours = [_spent(lambda: svm.token_svm(data)) for _ in range(REPEATS)]
     best = min(taken, key=lambda peer: median(taken[peer]))

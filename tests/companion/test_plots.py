@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from lib import files
-from lib.companion import ledger, pictures, plots
+from lib.companion import ledger, plots, record
 from papers import pieces
 from papers.b import figures as paper_b
 
@@ -260,11 +260,11 @@ CHANGES = [
 @pytest.mark.parametrize("change", CHANGES, ids=repr)
 def test_another_style_or_place_is_another_picture(before, change):
     after = drawn(**change)
-    assert not pictures.same(after, before) and not pictures.same(before, after)
+    assert not record._same_picture(after, before) and not record._same_picture(before, after)
 
 
 def test_what_rounding_moves_is_the_same_picture_and_another_size_is_not(before):
-    assert all(pictures.same(drawn(moved), before) for moved in (1e-6, 1e-2))
+    assert all(record._same_picture(drawn(moved), before) for moved in (1e-6, 1e-2))
     blank = io.BytesIO()
     Figure(figsize=(1, 1)).savefig(blank, format="png")
-    assert not pictures.same(blank.getvalue(), before)
+    assert not record._same_picture(blank.getvalue(), before)

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from lib import files, provenance
-from lib.companion import claims, pictures, record
+from lib.companion import claims, record
 
 
 @pytest.fixture(autouse=True)
@@ -191,7 +191,7 @@ def test_numbers_in_words_may_move_and_so_may_the_picture_of_a_smoke_run(monkeyp
     smoke = [{"name": "digits", "source": "demo"}]
     before = stamped(save(data=smoke))
     assert stamped(save(data=smoke, figure=line(0.5))) == before
-    monkeypatch.setattr(pictures, "same", lambda one, other: True)
+    monkeypatch.setattr(record, "_same_picture", lambda one, other: True)
     before = stamped(save(figure=line(title="$r^{-1.48}$")))
     assert stamped(save(figure=line(title="$r^{-1.46}$"))) == before
     assert stamped(save(figure=line(title="$s^{-1.48}$"))) != before

@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 # Rooms without formulas: drawing, pages, records, texts.
-WITHOUT = "site batch explorer data files provenance representation plots pictures record".split()
+WITHOUT = "site batch explorer data files provenance representation plots record".split()
 WITHOUT += "colab_cell ledger figure pages statements redraw __main__ places cache".split()
 OPERATORS = {"+": "-", "-": "+", "*": "/", "/": "*", "@": "*"}
 OPERATORS |= {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}

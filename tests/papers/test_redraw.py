@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from lib import files
-from lib.companion import pictures, plots
+from lib.companion import plots, record
 from papers import kept_curves, redraw
 from tests.companion.test_plots import unreadable
 from tests.papers.worlds import race
@@ -70,7 +70,7 @@ def test_the_picture_of_the_readme_has_every_verdict(family):
     png = io.BytesIO()
     figure.savefig(png, format="png")
     kept = (files.ROOT / "figures" / "verdicts.png").read_bytes()
-    assert pictures.same(png.getvalue(), kept), "python -m papers.redraw draws it again"
+    assert record._same_picture(png.getvalue(), kept), "python -m papers.redraw draws it again"
 
 
 def test_missing_and_damaged_curves_are_named_and_the_others_drawn(tmp_path, monkeypatch, capsys):

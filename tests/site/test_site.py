@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from lib import files, provenance
 from lib.companion import claims, record
-from lib.site import build, figures, pages
+from lib.site import build, figures
 
 PNG = (
     b"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -247,21 +247,21 @@ def test_a_sentence_has_the_numbers_of_the_record(sentence, words):
 
 
 def test_formulas_become_mathml_in_text_tables_and_plain_words():
-    text = pages._html("The $W_{mm}$ of\n\n$$\\arg\\min_W \\|W\\|$$\n\n| a |\n|---|\n| $x < y$ |")
+    text = build._html("The $W_{mm}$ of\n\n$$\\arg\\min_W \\|W\\|$$\n\n| a |\n|---|\n| $x < y$ |")
     assert text.count("<math") == 3 and 'display="block"' in text
     assert "$" not in text and "\\" not in text
     assert "<mo>arg</mo>" in text and "&lt;" in text.replace("&#x0003C;", "&lt;")
-    text = pages.formulas("a < b & *c*, $t^2$")
+    text = build._formulas("a < b & *c*, $t^2$")
     assert text.startswith("a &lt; b &amp; *c*, <math") and text.endswith("</math>")
-    assert pages.formulas("costs 3 $ < 4") == "costs 3 $ &lt; 4"
+    assert build._formulas("costs 3 $ < 4") == "costs 3 $ &lt; 4"
     for unread in (r"\nosuch{x}", "{{"):
-        assert pages.formulas(f"${unread}$") == f"<code>{unread}</code>"
+        assert build._formulas(f"${unread}$") == f"<code>{unread}</code>"
 
 
 def test_a_formula_that_shows_a_backslash_stops_the_build(place, capsys, monkeypatch):
     write(place / "notebooks" / "proof.md", "# P\n\n$\\big\\|W\\Big\\|$")
     assert "\\" not in built(place)["notes/proof.html"].math.text
-    monkeypatch.setattr(pages, "convert", lambda *_, **__: "<math><mo>\\|</mo></math>")
+    monkeypatch.setattr(build, "convert", lambda *_, **__: "<math><mo>\\|</mo></math>")
     write(place / "notebooks" / "proof.md", "# P\n\n$\\|one that no page has\\|$")
     assert build.main(["--out", str(place / "site")]) == 1
     assert "notes/proof.html: a formula would be shown with \\|" in capsys.readouterr().err
@@ -285,7 +285,7 @@ def test_a_disk_that_takes_no_file_is_one_sentence(place, what, monkeypatch, cap
     def full(*_, **__):
         raise OSError(errno.EROFS, "Read-only file system", "somewhere")
 
-    monkeypatch.setattr(figures, "_renewed", str)
+    monkeypatch.setattr(figures, "renewed", str)
     monkeypatch.setattr(files, "write", full)
     assert build.main([what, "--out", str(place / "site")]) == 1
     assert capsys.readouterr().err == "lib.site: Read-only file system: somewhere\n"

@@ -82,7 +82,7 @@ def test_a_power_of_two_in_the_tokens_divides_w_exactly(norm, power):
     X, z = drawn(1)
     plain = svm.token_svm(token_set(X, z), norm=norm)
     scaled = svm.token_svm(token_set(np.ldexp(X, power), z), norm=norm)
-    np.testing.assert_array_equal(scaled.objective, np.ldexp(plain.objective, -power))
+    np.testing.assert_array_equal(scaled.norm, np.ldexp(plain.norm, -power))
     np.testing.assert_array_equal(scaled.duals, np.ldexp(plain.duals, -2 * power))
     np.testing.assert_array_equal(scaled.margins, plain.margins)
     np.testing.assert_allclose(scaled.W, np.ldexp(plain.W, -power), rtol=1e-12)
@@ -118,7 +118,7 @@ def test_no_scale_hides_that_there_is_no_solution(scale):
 @pytest.mark.parametrize("seed", range(3))
 def test_a_small_margin_is_reached_although_the_duals_cancel(distance, seed):
     solution = solved_to_80_bits(nearly_between(distance, seed))
-    assert 0.1 / distance < solution.objective[0] < 10 / distance
+    assert 0.1 / distance < solution.norm[0] < 10 / distance
     assert distance > 1e-4 or solution.solver == ("least distance on the rows",)
 
 

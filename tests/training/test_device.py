@@ -70,7 +70,7 @@ def run(function, args, kwargs):
 
 
 class Machine(TorchDispatchMode):
-    """What `loop.accelerator` gives, with a device of this kind; it works while it is entered."""
+    """What `accelerate` gives, with a device of this kind; it works while it is entered."""
 
     device, num_processes, process_index = torch.device(NAME), 1, 0
     is_main_process = is_local_main_process = True
@@ -110,7 +110,7 @@ def test_a_study_runs_on_another_device(study, tmp_path, monkeypatch):
         return work.all_of([first, a_run("curve", rule, rates[0], None, 0)])
 
     near = runs("near")
-    monkeypatch.setattr(loop, "accelerator", lambda cpu: machine)
+    monkeypatch.setattr(loop, "Accelerator", lambda cpu: machine)
     with Machine() as machine:
         with pytest.raises(RuntimeError, match="of meta and of the CPU"):
             torch.ones(3).to(NAME) + torch.ones(3)

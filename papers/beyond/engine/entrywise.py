@@ -14,7 +14,7 @@ import numpy as np
 from lib.compiled import exponentials
 from lib.compiled.status import LONGEST
 
-_REORDER = {"reassoc", "contract", "nsz"}
+REORDER = {"reassoc", "contract", "nsz"}
 SMALL = 1e-60  # largest entry below which a mantissa is brought back to 1
 
 
@@ -30,7 +30,16 @@ def add_logs(a, b):
     return a + b if a > -math.inf and b > -math.inf else -math.inf
 
 
-@numba.njit(fastmath=_REORDER)
+@numba.njit(fastmath=REORDER)
+def dot(a, b):
+    """<a, b>; (m,) each."""
+    total = 0.0
+    for j in range(a.size):
+        total += a[j] * b[j]
+    return total
+
+
+@numba.njit(fastmath=REORDER)
 def largest(x):
     """The largest |entry| of x."""
     top = 0.0
@@ -39,7 +48,7 @@ def largest(x):
     return top
 
 
-@numba.njit(fastmath=_REORDER)
+@numba.njit(fastmath=REORDER)
 def mix(x, x_log, a, y, y_log, b, squared=False):
     """x = a x + b y, y or its square, in x's mantissa; returns the new log."""
     old, new = add_logs(x_log, log(a)), add_logs(y_log, log(b))
@@ -59,8 +68,7 @@ def mix(x, x_log, a, y, y_log, b, squared=False):
     if size == 0.0:
         return -math.inf
     if size < SMALL:
-        for j in range(x.size):
-            x[j] /= size
+        x /= size
         top += math.log(size)
     return top
 
@@ -72,7 +80,7 @@ def sign(G, D):
         D[j] = 1.0 if G[j] > 0.0 else (-1.0 if G[j] < 0.0 else 0.0)
 
 
-@numba.njit(fastmath=_REORDER)
+@numba.njit(fastmath=REORDER)
 def steepest(G, top, p, work, D):
     """The D with ||D||_p <= 1 and largest <G, D>, and the log of ||G||_q, its value."""
     size = largest(G)
@@ -83,22 +91,18 @@ def steepest(G, top, p, work, D):
     if p == math.inf:
         sign(G, D)
         for j in range(G.size):
-            total += abs(G[j]) / size
-        return top + math.log(size) + math.log(total)
+            total += abs(G[j])
+        return top + math.log(total)
     if p == 1.0:  # of several largest entries the first
         place = np.argmax(np.abs(G))
         D[:] = 0.0
         D[place] = math.copysign(1.0, G[place])
         return top + math.log(size)
     q = p / (p - 1.0)
-    for j in range(G.size):
-        D[j] = G[j] / size
+    np.divide(G, size, D)
     if p == 2.0:
-        for j in range(G.size):
-            total += D[j] * D[j]
-        length = math.sqrt(total)
-        for j in range(G.size):
-            D[j] /= length
+        length = math.sqrt(dot(D, D))
+        D /= length
         return top + math.log(size) + math.log(length)
     exponentials.power(D, q - 1.0, work[0], work[1])
     for j in range(G.size):
@@ -109,27 +113,24 @@ def steepest(G, top, p, work, D):
     return top + math.log(size) + math.log(total) / q
 
 
-@numba.njit(fastmath=_REORDER)
+@numba.njit(fastmath=REORDER)
 def pull(G, top, p, normalised, work, D):
     """Mirror descent's D = G, over ||G||_q where `normalised`; work (2, m)."""
-    size, total = largest(G), 0.0
+    size = largest(G)
     if size == 0.0 or top == -math.inf:
         D[:] = 0.0
         return -math.inf
-    for j in range(G.size):
-        D[j] = G[j] / size
+    np.divide(G, size, D)
     if not normalised:
         return top + math.log(size)
     q = p / (p - 1.0)
     exponentials.power(D, q, work[0], work[1])
-    for j in range(G.size):
-        total += work[1, j]
-    return -math.log(total) / q
+    return -math.log(work[1].sum()) / q
 
 
 @numba.njit
 def signed_power(x, exponent, work, out):
-    """out = sgn(x) |x|^exponent; the log of its largest entry, > LONGEST for no float."""
+    """out = sgn(x) |x|^exponent; log of its largest entry, > LONGEST for no float."""
     top = exponentials.power(x, exponent, work[0], work[1])
     if top <= LONGEST:
         for j in range(x.size):
@@ -147,7 +148,7 @@ def sign_momentum(rule, G, top, m, logs, D):
     return 0.0 if log_mixed > -math.inf else -math.inf
 
 
-@numba.njit(fastmath=_REORDER)
+@numba.njit(fastmath=REORDER)
 def quotient(m, m_log, v, v_log, epsilon, D):
     """D = m / (sqrt(v) + epsilon) up to e^factor; 0 where v = epsilon = 0."""
     root_log, epsilon_log = 0.5 * v_log, log(epsilon)

@@ -20,10 +20,8 @@ _KINDS = (o.ENTRYWISE, o.SPECTRAL, o.ADAPTIVE, o.SIGN)
 
 @dataclass(frozen=True, repr=False)
 class _FactoredPath(training.Path):
-    """A path of W = K Q^T, with K (runs, k, d, m) and Q (runs, k, d_z, m).
-
-    "stalled" also where no factor moves, as from K = Q = 0.
-    """
+    """A path of W = K Q^T, with K (runs, k, d, m) and Q (runs, k, d_z, m). "stalled"
+    also where no factor moves, as from K = Q = 0."""
 
     K: Any = None
     Q: Any = None
@@ -41,12 +39,7 @@ def small_start(tokens: TokenSet, seeds: Sequence[int], m: int, size: float = 0.
 
 
 def train(
-    tokens: TokenSet,
-    optimisers: Mapping[str, Optimiser],
-    K: np.ndarray,
-    Q: np.ndarray,
-    record: Sequence[int],
-    loss: str = "exponential",
+    tokens: TokenSet, optimisers: Mapping[str, Optimiser], K, Q, record, loss="exponential"
 ) -> dict[str, _FactoredPath]:
     """Minimise paper A's loss over (K, Q), head fixed; every rule acts on each factor.
 
@@ -71,7 +64,6 @@ def train(
 
 
 def _train_rule(problems, rule, times, K, Q):
-    """One rule on every run."""
     shapes = {"K": (len(times), *K.shape[1:]), "Q": (len(times), *Q.shape[1:])}
     raw = unwritten(status.COMPLETED, len(K), **shapes, logs=(len(times),))
     for run, problem in enumerate(problems):

@@ -15,7 +15,7 @@ import numba
 import numpy as np
 
 from papers.beyond.engine import optimisers as o
-from papers.beyond.engine.gradients import dot
+from papers.beyond.engine.entrywise import dot, largest, log
 
 DEPENDENT = 1e-10  # a vector's part across others this small, relative to its length, is zero
 APART = 37.0  # e^-37 is below rounding
@@ -26,11 +26,9 @@ QUINTIC = (3.4445, -4.7750, 2.0315)  # Jordan (2024)
 
 
 class Space(NamedTuple):
-    """Work space for n samples, d, d_z = e and r = min(n, d_z): the factors named above.
-
-    of_z = Q^T, from_z the z_i in it; C with its column's `scale`; of_c = Q'^T, R a row per
-    column; block, V, sigma: the Jacobi method's vectors, rotations, norms; `image` of a direction.
-    """
+    """Work space for n samples, d, d_z = e, r = min(n, d_z), named as above: of_z =
+    Q^T, from_z the z_i in it; C, its `scale`; of_c = Q'^T, R a row per column; block,
+    V, sigma: Jacobi's vectors, rotations, norms; `image` of a direction."""
 
     of_z: Annotated[np.ndarray, "r e"]
     from_z: Annotated[np.ndarray, "n r"]
@@ -46,11 +44,8 @@ class Space(NamedTuple):
 
 @numba.njit
 def expand(vector, basis, rank, coefficients):
-    """Coordinates of `vector`, overwritten, in the first `rank` rows of basis; the new rank.
-
-    A new row where it leaves them. Orthogonalised twice, which is enough. Where
-    `coefficients` is empty they are not wanted.
-    """
+    """Coordinates of `vector`, overwritten, in the first `rank` rows of basis, unless
+    `coefficients` is empty; the new rank, with a row where it leaves them."""
     coefficients[:] = 0.0
     length = math.sqrt(dot(vector, vector))
     for _ in range(2):
@@ -78,11 +73,8 @@ def descending(values):
 
 @numba.njit
 def _factorise(graded, z, s):
-    """Fill s up to R; returns C's columns from large to small, and `made`.
-
-    Column c of C stands for row c of of_z with the factor e^{scale_c}; those that are zero
-    leave. made: how many rows of of_c each column and those before it made.
-    """
+    """Fill s up to R; C's columns from large to small, without zeros, column c for row
+    c of of_z with the factor e^{scale_c}; `made`: rows of of_c made so far."""
     n, rank = graded.logs.size, 0
     order = descending(graded.logs)
     for k in range(n):
@@ -95,7 +87,7 @@ def _factorise(graded, z, s):
         if rank > before:
             s.scale[before] = graded.logs[i]
     for c in range(rank):
-        column, size = s.C[c], 0.0
+        column = s.C[c]
         column[:] = 0.0
         for k in range(n):
             i = order[k]
@@ -103,11 +95,10 @@ def _factorise(graded, z, s):
                 factor = s.from_z[k, c] * math.exp(graded.logs[i] - s.scale[c])
                 for j in range(column.size):
                     column[j] += factor * graded.b[i, j]
-        for j in range(column.size):
-            size = max(size, abs(column[j]))
-        s.scale[c] = s.scale[c] + math.log(size) if size > 0.0 else -math.inf
-        for j in range(column.size):
-            column[j] = column[j] / size if size > 0.0 else 0.0
+        size = largest(column)
+        s.scale[c] += log(size)
+        if size > 0.0:
+            column /= size
     columns = descending(s.scale[:rank])
     count, made = 0, np.zeros(rank + 1, np.int64)
     for c in columns:
@@ -120,10 +111,8 @@ def _factorise(graded, z, s):
 
 @numba.njit
 def jacobi(A, V, count, width):
-    """Rotate the rows A (count, width) until they are orthogonal; V the rotations: A = V A_0.
-
-    A row that keeps less than VANISHED of its length depends on others and becomes zero.
-    """
+    """Rotate the rows A (count, width) until orthogonal; V the rotations: A = V A_0. A
+    row that keeps less than VANISHED of its length becomes zero."""
     length = np.zeros(count)
     for c in range(count):
         for k in range(count):
@@ -226,14 +215,14 @@ def direction(rule, graded, z, s, D):
                 break
             last += 1
         factor = math.exp(scale[first] - scale[0])
-        largest, taken = _decompose(s, scale, made, first, last), False
+        top, taken = _decompose(s, scale, made, first, last), False
         for l in range(last - first):
             sigma, weight = s.sigma[l], 0.0
             if sigma > 0.0 and shape == o.POLAR:
                 weight = 1.0
             elif sigma > 0.0 and shape == o.NEWTON_SCHULZ:
                 weight = _quintic(sigma * factor / length, int(rule.iterations))
-            elif sigma == largest and not taken:
+            elif sigma == top and not taken:
                 weight, taken = 1.0, True
             s.sigma[l] = weight / sigma if sigma > 0.0 else 0.0
             value += sigma * factor * (weight if shape == o.LEADING else 1.0)

@@ -10,7 +10,8 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 import numba
 import numpy as np
 
-_REORDER = {"reassoc", "contract", "nsz"}
+from papers.beyond.engine import entrywise
+from papers.beyond.engine.entrywise import REORDER
 
 
 class Problem(NamedTuple):
@@ -42,16 +43,7 @@ class Graded(NamedTuple):
     logs: Annotated[np.ndarray, "n"]
 
 
-@numba.njit(fastmath=_REORDER)
-def dot(a, b):
-    """<a, b>; (m,) each."""
-    total = 0.0
-    for j in range(a.size):
-        total += a[j] * b[j]
-    return total
-
-
-@numba.njit(fastmath=_REORDER)
+@numba.njit(fastmath=REORDER)
 def margins(problem, W, image, out):
     """out[t, i] = <delta_{i,t}, W z_i>, out (T-1, lanes); image (d,) work space."""
     delta, z = problem.delta, problem.z
@@ -69,7 +61,7 @@ def margins(problem, W, image, out):
             out[t, i] = total
 
 
-@numba.njit(fastmath=_REORDER)
+@numba.njit(fastmath=REORDER)
 def pulls(problem, c, scales, out):
     """out = the graded gradient of the mean, from c (T-1, lanes), scales."""
     delta = problem.delta
@@ -88,16 +80,12 @@ def pulls(problem, c, scales, out):
 def unit(graded):
     """Move each b_i's largest entry into its log."""
     for i in range(len(graded.b)):
-        b, largest = graded.b[i], 0.0
-        for j in range(b.size):
-            largest = max(largest, abs(b[j]))
+        largest = entrywise.largest(graded.b[i])
         if largest == 0.0 or graded.logs[i] == -math.inf:
-            b[:] = 0.0
-            graded.logs[i] = -math.inf
+            graded.b[i], graded.logs[i] = 0.0, -math.inf
         else:
+            graded.b[i] /= largest
             graded.logs[i] += math.log(largest)
-            for j in range(b.size):
-                b[j] /= largest
 
 
 @numba.njit
@@ -131,21 +119,18 @@ def reduce(anchor, graded, first, size):
 @numba.njit
 def mix(into, a, graded, b):
     """into = a into + b graded, part by part; a, b >= 0."""
-    log_a = math.log(a) if a > 0.0 else -math.inf
-    log_b = math.log(b) if b > 0.0 else -math.inf
+    log_a, log_b = entrywise.log(a), entrywise.log(b)
     for i in range(into.logs.size):
-        old = into.logs[i] + log_a if into.logs[i] > -math.inf else -math.inf
-        new = graded.logs[i] + log_b if graded.logs[i] > -math.inf else -math.inf
-        top = max(old, new)
-        into.logs[i] = top
+        old = entrywise.add_logs(into.logs[i], log_a)
+        new = entrywise.add_logs(graded.logs[i], log_b)
+        into.logs[i] = top = max(old, new)
         if top > -math.inf:
             old, new = math.exp(old - top), math.exp(new - top)
-            for j in range(into.b.shape[1]):
-                into.b[i, j] = old * into.b[i, j] + new * graded.b[i, j]
+            into.b[i] = old * into.b[i] + new * graded.b[i]
     unit(into)
 
 
-@numba.njit(fastmath=_REORDER)
+@numba.njit(fastmath=REORDER)
 def dense(graded, z, out):
     """out = the sum (d, d_z) without e^top; returns top, the largest log."""
     out[:] = 0.0

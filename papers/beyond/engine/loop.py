@@ -19,11 +19,9 @@ SOURCES = stamp(__file__)
 
 
 class _Part(NamedTuple):
-    """A matrix (d, d_z = e) that moves as one: W, a block of it, or a factor.
-
-    Its gradient as a graded sum over rows z, the sum's mantissa G, the direction D; moments
-    and their logs, or W's mirror image in the first; work space.
-    """
+    """A matrix (d, d_z = e) that moves as one: W, a block, a factor. Its gradient as a
+    graded sum over rows z, its mantissa G, direction D; moments and logs, or W's mirror
+    image in the first; work space."""
 
     z: Annotated[np.ndarray, "n e"]
     G: Annotated[np.ndarray, "d e"]
@@ -149,7 +147,7 @@ def _batch(rule, t, graded, anchor):
 
 @numba.njit(inline="always")
 def _move(rule, t, shrink, length, D, image, work, W):
-    """Move W, flat, to shrink W + length D; log of its largest entry or norm, or NaN."""
+    """Move W, flat, to shrink W + length D; log of its largest entry, norm, or NaN."""
     moved = image if rule.kind == o.MIRROR else W  # mirror descent moves W's image
     for j in range(W.size):
         moved[j] = shrink * moved[j] + length * D[j]
@@ -193,20 +191,16 @@ def _lanes(problem):
 def _record(problem, lanes, graded, G, W, path, logs):
     """Fill path with W, logs with log(L - L*) and log ||grad L|| of all samples."""
     path[:] = W
-    top, total = gradients.dense(graded, problem.z, G), 0.0
-    for j in range(len(W)):
-        total += gradients.dot(G[j], G[j])
+    top = gradients.dense(graded, problem.z, G)
+    size = math.sqrt(entrywise.dot(G.ravel(), G.ravel()))
     logs[0] = softmax.log_gap(0, len(problem.z), lanes, problem.logistic, True)
-    logs[1] = entrywise.add_logs(top, 0.5 * entrywise.log(total))
+    logs[1] = entrywise.add_logs(top, entrywise.log(size))
 
 
 @numba.njit(nogil=True, cache=True)
 def run_job(problem, rule, times, W, path, logs, s, sources=SOURCES):
-    """Train one run: W (d, d_z) is moved in place; returns (status, last iteration).
-
-    times (k,); filled at each: path (k, d, d_z) and logs (k, 2), log(L - L*) and log ||grad
-    L||; s: a State. A run stalls where the gradient of every sample is zero.
-    """
+    """Train W (d, d_z) in place; (status, last iteration), STALLED at no gradient. At
+    times (k,): path (k, d, d_z), logs (k, 2), log(L - L*), log ||grad L||."""
     n, _, d = problem.delta.shape
     lanes, image, w = _lanes(problem), np.zeros(d), s.whole
     answers = lanes.lane[softmax.ANSWER]
@@ -247,16 +241,10 @@ def run_job(problem, rule, times, W, path, logs, s, sources=SOURCES):
 
 @numba.njit
 def _chain(graded, z, K, Q, of_K, of_Q):
-    """-grad_K L = sum_i e^{s_i} b_i (Q^T z_i)^T, -grad_Q L = sum_i e^{s_i} z_i (K^T b_i)^T."""
+    """-grad_K L = sum e^{s_i} b_i (Q^T z_i)^T, -grad_Q L = sum e^{s_i} z_i (K^T b_i)^T."""
     of_K.graded.b[:], of_Q.graded.b[:] = graded.b, z
     of_K.graded.logs[:] = of_Q.graded.logs[:] = graded.logs
-    for i in range(len(z)):
-        for k in range(K.shape[1]):
-            of_K.z[i, k] = of_Q.z[i, k] = 0.0
-            for j in range(len(Q)):
-                of_K.z[i, k] += Q[j, k] * z[i, j]
-            for j in range(len(K)):
-                of_Q.z[i, k] += K[j, k] * graded.b[i, j]
+    of_K.z[:], of_Q.z[:] = preconditioners.product(z, Q), preconditioners.product(graded.b, K)
     gradients.unit(of_Q.graded)
 
 
@@ -278,10 +266,8 @@ def _move_factor(factor, D, step):
 
 @numba.njit(nogil=True, cache=True)
 def run_factors(problem, rule, times, K, Q, K_path, Q_path, logs, of_K, of_Q, sources=SOURCES):
-    """Train W = K Q^T by its factors, moved in place; returns (status, last iteration).
-
-    times (k,); filled at each: K_path (k, d, m), Q_path (k, d_z, m), logs (k,), log(L - L*).
-    """
+    """Train W = K Q^T by factors moved in place; (status, last iteration). At times
+    (k,) it fills K_path (k, d, m), Q_path (k, d_z, m), logs (k,), log(L - L*)."""
     n, _, d = problem.delta.shape
     lanes, image, scales, record = _lanes(problem), np.zeros(d), np.zeros((2, n)), 0
     graded = Graded(np.zeros((n, d)), np.full(n, -math.inf))

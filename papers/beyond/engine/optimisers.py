@@ -71,9 +71,7 @@ Numbers = namedtuple(
 )
 
 
-def steepest(
-    norm: str | float, step_size: float, decay: float = 0.0, normalised: bool = True
-) -> Optimiser:
+def steepest(norm, step_size: float, decay=0.0, normalised: bool = True) -> Optimiser:
     """Steepest descent in a norm N: D = argmax_{N(D) <= 1} <G, D>, times N*(G) if not normalised.
 
     norm: "frobenius"; an exponent 1 <= p <= inf of the entries, D = sgn(G) |G|^{q-1} /
@@ -90,31 +88,19 @@ def steepest(
     return Optimiser(ENTRYWISE, step_size, decay, p=float(p), normalised=normalised)
 
 
-def muon(
-    step_size: float, momentum: float = 0.95, nesterov: bool = False, newton_schulz: int = 0
-) -> Optimiser:
-    """Muon: M_t = mu M_{t-1} + (1 - mu) G_t, D = U V^T of M_t, or of mu M_t + (1 - mu) G_t.
-
-    nesterov: the latter. newton_schulz > 0: so many steps of the quintic iteration X <- aX +
-    b(XX^T)X + c(XX^T)^2 X from X = M/||M|| in place of the polar factor (Jordan, 2024).
-    """
+def muon(step_size: float, momentum=0.95, nesterov=False, newton_schulz=0) -> Optimiser:
+    """Muon: D = U V^T of M_t = mu M_{t-1} + (1 - mu) G_t, or (nesterov) of mu M_t + (1
+    - mu) G_t; newton_schulz > 0: so many steps of X <- aX + b(XX^T)X + c(XX^T)^2 X from
+    M/||M|| in its place (Jordan, 2024)."""
     shape = NEWTON_SCHULZ if newton_schulz else POLAR
     polar = Optimiser(SPECTRAL, step_size, shape=shape, iterations=newton_schulz)
     return replace(polar, momentum=momentum, nesterov=nesterov)
 
 
-def adam(
-    step_size: float,
-    momentum: float = 0.9,
-    memory: float = 0.999,
-    epsilon: float = 0.0,
-    decay: float = 0.0,
-) -> Optimiser:
-    """Adam (Kingma and Ba, 2015): D = m^ / (sqrt(v^) + epsilon), entry by entry.
-
-    m = beta_1 m + (1 - beta_1) G, v = beta_2 v + (1 - beta_2) G^2; m^ = m / (1 -
-    beta_1^{t+1}), v^ alike. With beta_2 = epsilon = 0 an entry without gradient stays.
-    """
+def adam(step_size: float, momentum=0.9, memory=0.999, epsilon=0.0, decay=0.0) -> Optimiser:
+    """Adam (Kingma and Ba, 2015): D = m^ / (sqrt(v^) + epsilon), m = beta_1 m + (1 -
+    beta_1) G, m^ = m / (1 - beta_1^{t+1}), v of G^2 and beta_2 alike. With beta_2 =
+    epsilon = 0 an entry without gradient stays."""
     rule = rmsprop(step_size, memory, epsilon)
     return replace(rule, decay=decay, momentum=momentum, corrected=True)
 
@@ -130,19 +116,15 @@ def adagrad(step_size: float, epsilon: float = 0.0) -> Optimiser:
 
 
 def mirror(p: float, step_size: float, normalised: bool = True) -> Optimiser:
-    """l_p mirror descent (paper C, lp-AttGD): U_{t+1} = U_t + eta_t D_t, U = sgn(W) |W|^{p-1}.
-
-    D = G, over ||G||_q where `normalised`, 1/p + 1/q = 1; 1 < p < inf, else ValueError; p = 2
-    is gradient descent. An entry of W_0 whose |W|^{p-1} is below all floats counts as 0.
-    """
+    """l_p mirror descent (paper C, lp-AttGD): U_{t+1} = U_t + eta_t D_t, U = sgn(W)
+    |W|^{p-1}, D = G, over ||G||_q where `normalised`; 1 < p < inf, else ValueError. An
+    entry of W_0 whose |W|^{p-1} is below all floats counts as 0."""
     if not 1 < p < math.inf:
         raise ValueError(f"p = {p}; the mirror map is 1 to 1 for finite p above 1 alone")
     return Optimiser(MIRROR, step_size, p=float(p), normalised=normalised)
 
 
-def natural(
-    step_size: float, damping: float = 0.0, relative: bool = False, normalised: bool = False
-) -> Optimiser:
+def natural(step_size, damping=0.0, relative=False, normalised=False) -> Optimiser:
     """Natural gradient (Amari, 1998): D = (F + lambda I)^{-1} G, over ||D|| where `normalised`.
 
     F is that of `preconditioners.natural`; lambda = damping, times the trace of F where
@@ -154,11 +136,8 @@ def natural(
 
 
 def full_adagrad(step_size: float) -> Optimiser:
-    """Full-matrix AdaGrad (Duchi et al., 2011): D = S^{-1/2} vec(G), S = sum vec(G) vec(G)^T.
-
-    A step takes an eigendecomposition of size n(T-1): about 500 times a step of AdaGrad at
-    n = 6, T = 8.
-    """
+    """Full-matrix AdaGrad (Duchi et al., 2011): D = S^{-1/2} vec(G), S = sum vec(G)
+    vec(G)^T, by an eigendecomposition of size n(T-1) a step."""
     return Optimiser(FULL_ADAGRAD, step_size)
 
 
@@ -173,11 +152,8 @@ def lion(step_size: float, first_mix: float = 0.9, momentum: float = 0.99) -> Op
 
 
 def shampoo(step_size: float, memory: float = 0.0, summed: bool = False) -> Optimiser:
-    """Shampoo (Gupta et al., 2018): D = L^{-1/4} G R^{-1/4}.
-
-    L = beta_2 L + (1 - beta_2) G G^T and R = beta_2 R + (1 - beta_2) G^T G, or plain sums
-    where `summed`; powers of the pseudo-inverse. With beta_2 = 0 it is the polar factor.
-    """
+    """Shampoo (Gupta et al., 2018): D = L^{-1/4} G R^{-1/4}, pseudo-inverse; L, R means
+    by beta_2 of G G^T, G^T G, or sums where `summed`. beta_2 = 0: the polar factor."""
     return Optimiser(SHAMPOO, step_size, memory=memory, summed=summed)
 
 
@@ -200,10 +176,8 @@ def on_batches(optimiser: Optimiser, size: int) -> Optimiser:
 
 
 def in_blocks(optimiser: Optimiser, count: int) -> Optimiser:
-    """Steepest descent or Muon block by block, else ValueError: W's rows in `count` equal parts.
-
-    With N the rule's norm it is steepest descent in max_b N(W_b), of dual sum_b N*(G_b).
-    """
+    """Steepest descent or Muon, else ValueError, in `count` equal parts of W's rows:
+    steepest descent in max_b N(W_b), of dual sum_b N*(G_b), N the rule's norm."""
     if optimiser.kind not in (ENTRYWISE, SPECTRAL):
         raise ValueError("only steepest descent and Muon move in blocks of their own")
     return replace(optimiser, blocks=count)
@@ -222,11 +196,8 @@ def rescaled(optimiser: Optimiser, radius: float, growth: float, every: int) -> 
 
 
 def decayed(optimiser: Optimiser, weight_decay: float) -> Optimiser:
-    """Decoupled weight decay (Loshchilov and Hutter, 2019), lambda = weight_decay.
-
-    Where N(D) <= 1 it keeps N(W) <= 1/lambda from W_0 = 0 on. ValueError for eta lambda >= 1
-    and for mirror descent.
-    """
+    """Decoupled weight decay lambda (Loshchilov and Hutter, 2019): N(D) <= 1 keeps N(W)
+    <= 1/lambda from zero. ValueError for eta lambda >= 1, mirror descent."""
     if optimiser.kind == MIRROR:
         raise ValueError("mirror descent moves the image of W, which does not decay")
     if not optimiser.step_size * weight_decay < 1:
@@ -235,10 +206,8 @@ def decayed(optimiser: Optimiser, weight_decay: float) -> Optimiser:
 
 
 def variance_reduced(optimiser: Optimiser) -> Optimiser:
-    """On batches: G = (batch's mean at W) - (the same at the anchor) + (all samples' there).
-
-    The anchor is W at the last begin of an epoch (SVRG, Johnson and Zhang, 2013).
-    """
+    """G = (batch's mean at W) - (the same at the anchor) + (all samples' there), the
+    anchor the W at an epoch's begin (SVRG, Johnson and Zhang, 2013)."""
     if not optimiser.batch:
         raise ValueError("variance reduction is for batches: the rule sees all samples")
     return replace(optimiser, reduced=True)

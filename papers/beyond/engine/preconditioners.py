@@ -12,7 +12,7 @@ import numpy as np
 
 from lib.compiled import exponentials
 from papers.beyond.engine import entrywise, graded_svd
-from papers.beyond.engine.gradients import dot
+from papers.beyond.engine.entrywise import dot
 
 FLOOR = 1e-13
 VANISHED = 1e-13  # of a pivot, relative to its diagonal
@@ -52,10 +52,7 @@ def natural(rule, graded, z, answers, D):
                 D[j, e] += factor * graded.b[i, j] * z[i, e]
     if not rule.normalised:
         return top + largest
-    total = 0.0
-    for j in range(len(D)):
-        total += dot(D[j], D[j])
-    return -0.5 * math.log(total)
+    return -0.5 * math.log(dot(D.ravel(), D.ravel()))
 
 
 @numba.njit
@@ -134,7 +131,7 @@ class Sides(NamedTuple):
 
 
 @numba.njit
-def _product(A, B):
+def product(A, B):
     """A B, every sum in its order."""
     out = np.zeros((A.shape[0], B.shape[1]))
     for i in range(out.shape[0]):
@@ -150,7 +147,7 @@ def _product(A, B):
 def _accumulate(rule, G, top, sides):
     """L and R with one more gradient."""
     a, b = (1.0, 1.0) if rule.summed else (rule.memory, 1.0 - rule.memory)
-    left, right = _product(G, G.T).ravel(), _product(G.T, G).ravel()
+    left, right = product(G, G.T).ravel(), product(G.T, G).ravel()
     logs = sides.logs
     logs[0] = entrywise.mix(sides.left.ravel(), logs[0], a, left, 2.0 * top, b)
     logs[1] = entrywise.mix(sides.right.ravel(), logs[1], a, right, 2.0 * top, b)
@@ -169,18 +166,11 @@ def _eigen(A):
 
 
 @numba.njit
-def _quarter(A):
-    """A^{-1/4} of the pseudo-inverse; A symmetric."""
+def _power(A, B, exponent):
+    """A^exponent B, exponent < 0, by the pseudo-inverse; A symmetric."""
     Q, values = _eigen(A)
-    out = np.zeros(A.shape)
-    for i in range(len(A)):
-        for j in range(len(A)):
-            total = 0.0
-            for k in range(len(A)):
-                if values[k] > FLOOR * values[0]:
-                    total += Q[i, k] * Q[j, k] * values[k] ** -0.25
-            out[i, j] = total
-    return out
+    powers = np.where(values > FLOOR * values[0], values, np.inf) ** exponent
+    return product(Q * powers, product(Q.T, B))
 
 
 @numba.njit
@@ -190,8 +180,8 @@ def shampoo(rule, G, top, sides, D):
         D[:] = 0.0
         return -math.inf
     _accumulate(rule, G, top, sides)
-    half = _product(_quarter(sides.left), G)
-    D[:] = _product(half, _quarter(sides.right))
+    half = _power(sides.left, G, -0.25)
+    D[:] = _power(sides.right, half.T, -0.25).T
     return top - 0.25 * (sides.logs[0] + sides.logs[1])
 
 
@@ -200,7 +190,7 @@ def _follow(A, Q):
     """Q = the orthonormal factor of A Q, filled up by old columns, then axes."""
     m, rank = len(A), 0
     basis, vector = np.zeros((m, m)), np.zeros(m)
-    columns = _product(Q.T, A)  # of A Q, as rows
+    columns = product(Q.T, A)  # of A Q, as rows
     for k in range(3 * m):
         if rank == m:
             break
@@ -226,7 +216,7 @@ def _begin(A, Q):
 @numba.njit
 def _turned(M, sides):
     """Q_L^T M Q_R, its entries below FLOOR of the largest 0; flat."""
-    turned = _product(_product(sides.left_basis.T, M), sides.right_basis).ravel()
+    turned = product(product(sides.left_basis.T, M), sides.right_basis).ravel()
     size = np.abs(turned)
     return np.where(size <= FLOOR * size.max(), 0.0, turned)
 
@@ -249,8 +239,8 @@ def soap(rule, t, G, top, sides, m, v, logs, D):
     m_log = logs[0] - entrywise.correction(beta, t)
     v_log = logs[1] - entrywise.correction(memory, t)
     lacks = entrywise.quotient(inner, m_log, v, v_log, rule.epsilon, quotient)
-    half = _product(sides.left_basis, quotient.reshape(G.shape))
-    D[:] = _product(half, sides.right_basis.T)
+    half = product(sides.left_basis, quotient.reshape(G.shape))
+    D[:] = product(half, sides.right_basis.T)
     if not first:
         _accumulate(rule, G, top, sides)
         _follow(sides.left, sides.left_basis)
@@ -262,43 +252,34 @@ def soap(rule, t, G, top, sides, m, v, logs, D):
 def span(problem, wanted):
     """A basis (r, d d_z) of the samples' pulls; no rows where not `wanted`."""
     n, S, d = problem.delta.shape
-    d_z = problem.z.shape[1]
-    most = min(n * S, d * d_z) if wanted else 0
-    basis, vector, rank = np.zeros((most, d * d_z)), np.zeros(d * d_z), 0
+    size, rank = d * problem.z.shape[1], 0
+    basis = np.zeros((min(n * S, size) if wanted else 0, size))
     for i in range(n if wanted else 0):
         for t in range(S):
-            for j in range(d):
-                vector[j * d_z : (j + 1) * d_z] = problem.delta[i, t, j] * problem.z[i]
+            vector = np.outer(problem.delta[i, t], problem.z[i]).ravel()
             rank = graded_svd.expand(vector, basis, rank, vector[:0])
     return basis[:rank]
 
 
 @numba.njit
 def full_adagrad(G, top, basis, S, logs, D):
-    """D = S^{-1/2} vec(G), flat, by the pseudo-inverse; returns the log of what D lacks.
-
-    Every gradient is a sum of the n(T-1) matrices delta_{i,t} z_i^T, so S, the sum of all
-    vec(G) vec(G)^T, with the log logs[0], is kept in the `basis` (r, d d_z) of their span.
-    """
+    """D = S^{-1/2} vec(G), pseudo-inverse; the log of what D lacks. S, the sum of
+    vec(G) vec(G)^T, has the log logs[0], `basis` (r, d d_z) spans delta_{i,t} z_i^T."""
     D[:] = 0.0
-    rank = len(basis)
     if top == -math.inf:
         return top
-    c, turned = np.zeros(rank), np.zeros(rank)
-    for k in range(rank):
+    c, turned = np.zeros(len(basis)), np.zeros(len(basis))
+    for k in range(len(basis)):
         c[k] = dot(basis[k], G)
-    outer = np.outer(c, c)
-    logs[0] = entrywise.mix(S.ravel(), logs[0], 1.0, outer.ravel(), 2.0 * top, 1.0)
+    outer = np.outer(c, c).ravel()
+    logs[0] = entrywise.mix(S.ravel(), logs[0], 1.0, outer, 2.0 * top, 1.0)
     Q, values = _eigen(S)
-    for k in range(rank):
+    for k in range(len(values)):
         if values[k] > FLOOR * values[0]:
             part = 0.0
-            for l in range(rank):
+            for l in range(len(values)):
                 part += Q[l, k] * c[l]
-            part /= math.sqrt(values[k])
-            for l in range(rank):
-                turned[l] += part * Q[l, k]
-    for k in range(rank):
-        for j in range(D.size):
-            D[j] += turned[k] * basis[k, j]
+            turned += part / math.sqrt(values[k]) * Q[:, k]
+    for k in range(len(basis)):
+        D += turned[k] * basis[k]
     return top - 0.5 * logs[0]

@@ -2,7 +2,7 @@
 
 import io
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -48,16 +48,11 @@ class Path(Shapes):
 
 
 def train(
-    tokens: TokenSet,
-    optimisers: Optimiser | Mapping[str, Optimiser],
-    steps: int,
-    start: np.ndarray | None = None,
-    record: Sequence[int] | None = None,
-    loss: str = "exponential",
+    tokens: TokenSet, optimisers, steps: int, start=None, record=None, loss="exponential"
 ) -> Path | dict[str, Path]:
     """Minimise paper A's loss (1/n) sum_i l(y_i u^T X_i^T softmax(X_i W z_i)) over W.
 
-    optimisers: one, or several by name; all runs and rules are trained on all cores. start:
+    optimisers: one Optimiser, or several by name; all are trained on all cores. start:
     W_0 (runs, d, d_z), default zero. record: iterations to record, ascending (default about
     100, evenly spaced in log t). loss: "exponential" or "logistic".
 
@@ -130,17 +125,10 @@ _ARRAYS = [field.name for field in fields(Path)]
 
 
 def train_kept(
-    tokens: TokenSet,
-    optimisers: Mapping[str, Optimiser],
-    steps: int,
-    record: Sequence[int],
-    folder: File,
+    tokens: TokenSet, optimisers: Mapping[str, Optimiser], steps, record, folder: File
 ) -> dict[str, Path]:
-    """What `train` returns from W_0 = 0, each run of each rule in a file under `folder`.
-
-    Its name is a hash of the run's tokens, rule, horizon, records and of the loop's code; a
-    file that cannot be read is made again. OSError where none can be written.
-    """
+    """`train` from W_0 = 0, a file a run under `folder`, named by a hash of tokens,
+    rule, horizon, records and the loop's code; OSError where none can be written."""
     runs = range(len(tokens.X))
     jobs = [(run, name) for name in optimisers for run in runs]
 
