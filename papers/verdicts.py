@@ -129,7 +129,7 @@ def p_value(interval: Interval, word: Callable[[Interval], str]) -> float:
 
 def holm(values: Mapping[str, float]) -> dict[str, float]:
     """Holm's adjusted p values of a family, in rising order: of the k-th smallest of m
-    max over j ≤ k of (m - j + 1) p_(j), at most 1. At most α: kept at family level α.
+    max over j ≤ k of (m - j + 1) p_(j), at most 1; if at most α, kept at level α.
     Source: Holm, "A simple sequentially rejective multiple test procedure" (1979)."""
     adjusted, largest = {}, 0.0
     for k, (name, p) in enumerate(sorted(values.items(), key=lambda item: item[1])):
