@@ -1,4 +1,4 @@
-"""What a change of the problem does to every rule and solver, and which of them must notice it."""
+"""What a change of the problem does to every rule: else one sees an axis, order or copy."""
 
 from dataclasses import replace
 

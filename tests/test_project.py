@@ -1,7 +1,11 @@
-"""The files that install and describe the project agree with each other."""
+"""Files that install and describe the project: else a set-up fails, or fails without a reason."""
 
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -29,15 +33,13 @@ def name_of(requirement):
 def test_lock_pins_every_dependency():
     pinned = {name_of(line) for line in LOCK.splitlines() if re.match(r"[A-Za-z0-9._-]+==", line)}
     assert {*map(name_of, DEPENDENCIES)} <= pinned, "run: make lock"
-
-
-def test_lock_leaves_the_companions_of_torch_to_torch():
+    # and leaves the companions of torch to torch
     assert "torch==2.13.0\n" in LOCK
     assert not re.search(r"^(nvidia-|triton|cuda-)", LOCK, re.MULTILINE)
     assert "://" not in LOCK  # no registry's address
 
 
-def test_the_public_workflow_runs_what_the_readme_says():
+def test_workflow_container_and_conda_do_what_the_readme_says():
     workflow = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())
     (job,) = workflow["jobs"].values()
     assert job["strategy"]["matrix"]["python"][0] == "3.11" and len(job["strategy"]["matrix"]) == 1
@@ -45,9 +47,6 @@ def test_the_public_workflow_runs_what_the_readme_says():
     assert commands == ["make test", "make figures site"]
     container = json.loads((ROOT / ".devcontainer/devcontainer.json").read_text())
     assert container["image"] == "python:3.11" and container["postCreateCommand"] == "make setup"
-
-
-def test_conda_environment_reads_the_lock():
     environment = yaml.safe_load((ROOT / "environment.yml").read_text())
     (pip,) = [part for part in environment["dependencies"] if isinstance(part, dict)]
     assert pip["pip"] == ["-r requirements.txt", "-e ."]
@@ -99,6 +98,54 @@ def test_the_code_does_not_grow(name):
     assert [w for w, most in zip(weight, MOST[name], strict=True) if w > most] == [], weight
 
 
-@pytest.mark.parametrize("mark", ["fmt: skip", "fmt: off"])
-def test_no_line_is_kept_from_the_formatter(mark):
-    assert [str(path) for path in CODE if mark in path.read_text("utf-8")] == []
+def test_no_line_is_kept_from_the_formatter():
+    assert [str(p) for p in CODE if re.search("fmt: (skip|off)", p.read_text("utf-8"))] == []
+
+
+OLD = """#!/bin/sh
+exec {python} -c 'import sys; sys.version_info = (3, 10, 13); exec(sys.argv[2])' "$@"
+"""
+
+FAILING = """#!/bin/sh
+case "$*" in *--version) exit 0;; esac
+echo "$*" >&2; exit 1
+"""
+needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+
+
+@pytest.fixture
+def clone(tmp_path):
+    for name in ("Makefile", "pyproject.toml", "requirements.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    return tmp_path
+
+
+def setup(clone, *settings, **environment):
+    command = ["make", "--no-print-directory", "setup", *settings]
+    where = {"cwd": clone, "env": os.environ | environment}
+    done = subprocess.run(command, capture_output=True, text=True, **where)
+    assert done.returncode and not (clone / ".venv/.installed").exists()
+    said = (done.stdout + done.stderr).splitlines()
+    return [line for line in said if not line.startswith(("make", "Installing"))]
+
+
+@needs_make
+def test_an_old_python_is_refused(clone):
+    old = clone / "python3"
+    old.write_text(OLD.format(python=sys.executable))
+    old.chmod(0o755)
+    (sentence,) = setup(clone, f"PYTHON={old}")
+    assert sentence == "Python 3.11 or newer is needed; name one with make PYTHON=..."
+    assert not (clone / ".venv").exists()
+
+
+@needs_make
+def test_without_uv_and_without_packages_the_log_is_named(clone):
+    pip = clone / ".venv/bin/python"
+    pip.parent.mkdir(parents=True)
+    pip.write_text(FAILING)
+    pip.chmod(0o755)
+    said = setup(clone, "UV=false", f"PYTHON={sys.executable}")
+    assert said[0] == "uv did not install the lock; pip does."
+    assert len(said) == 2 and ".venv/install.log" in said[1]
+    assert "-r requirements.txt" in (clone / ".venv/install.log").read_text()

@@ -1,8 +1,7 @@
-"""What a result depends on: its imports, direct and indirect, and a commit, clean or dirty."""
+"""What a result depends on: else a figure of old code counts as up to date."""
 
 import shutil
 import subprocess
-import sys
 
 import pytest
 
@@ -114,28 +113,3 @@ def test_every_kind_of_data_file_beside_a_module_is_known():
     kinds = {path.suffix for folder in beside for path in folder.iterdir() if path.is_file()}
     unread = {".py", ".pyc", ".md"}
     assert kinds <= unread | set(provenance.DATA), "say whether a module can read the others"
-
-
-# Notebooks that train networks; 41 has a small one beside the theory.
-TRAINING = ("14", "15", "16", "33", "34", "41", "45")
-
-
-def test_no_theory_hangs_on_training_and_no_figure_on_the_site():
-    for source in NOTEBOOKS.glob("[0-9]*.py"):
-        drawn_on = names(source.read_text(encoding="utf-8"))
-        trained = [name for name in drawn_on if name.startswith(("lib/training/", "lib/networks/"))]
-        assert bool(trained) == (source.stem[:2] in TRAINING), source
-        if source.stem != "50_what_we_know":  # it draws nothing, and reads the index of the figures
-            assert not [n for n in drawn_on if n.startswith(("lib/site/", "lib/batch/"))], source
-
-
-def test_what_runs_is_in_the_closure():
-    """Modules that the imports of a notebook really load are all among those found statically."""
-    text = (NOTEBOOKS / "10_fixed_decoder.py").read_text(encoding="utf-8")
-    lines = [line for line in text.splitlines() if line.startswith(("from lib", "from papers"))]
-    ours = "m.__file__ for n, m in sys.modules.items() if n.split('.')[0] in ('lib', 'papers')"
-    code = "\n".join([*lines, "import sys", f"print(*[{ours}], sep='|')"])
-    run = dict(cwd=files.ROOT, capture_output=True, text=True, check=True)
-    done = subprocess.run([sys.executable, "-c", code], **run)
-    loaded = {line.removeprefix(f"{files.ROOT}/") for line in done.stdout.strip().split("|")}
-    assert {name.split("/")[0] for name in loaded} == {"lib", "papers"} and loaded <= names(text)

@@ -1,4 +1,4 @@
-"""Records of arrays show their shapes, never the arrays."""
+"""Records of arrays show their shapes: else one line of a notebook prints a million numbers."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Every random draw has a stream of its own: by seed, by role, by place."""
+"""A random draw has a stream of its own: else changing one part of a run changes another."""
 
 import re
 
@@ -20,9 +20,7 @@ def test_streams_differ_by_seed_role_and_place_and_come_again():
         return [first(each) for each in [*(seeds.stream(*pair) for pair in pairs), *placed]]
 
     assert len(set(draws())) == 15 * len(seeds.ROLES) and draws() == draws()
-
-
-def test_one_role_stands_for_one_stream_of_numpy():
+    # one role is one stream of numpy
     child = np.random.SeedSequence(5).spawn(len(seeds.ROLES))[seeds.ROLES.index("labels")]
     assert first(seeds.stream(5, "labels")) == first(np.random.default_rng(child))
 

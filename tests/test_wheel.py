@@ -1,4 +1,4 @@
-"""The wheel, built from the sdist, without its repository: what it contains, and page 00 on it."""
+"""The wheel: else `pip install` lacks a module, template or page, or needs the repository."""
 
 import json
 import os
@@ -75,14 +75,11 @@ def test_it_has_every_module_template_and_scale(wheel):
     assert {f"share/attention-dynamics/notebooks/{name}" for name in names} <= packed
 
 
-def test_it_is_used_without_the_repository(python, tmp_path):
+def test_without_the_repository_its_command_runs_page_00_wherever_one_stands(python, tmp_path):
     code = "from lib import files; print(files.ROOT, files.in_repository(), files.folder('runs'))"
     root, inside, runs = run(python, "-c", code, folder=tmp_path).split()
     assert files.ROOT not in Path(root).parents and Path(root) != files.ROOT
     assert (inside, runs) == ("False", str(tmp_path / "runs"))
-
-
-def test_its_command_runs_page_00_wherever_one_stands(python, tmp_path):
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "__init__.py").touch()  # a reader's own
     run(python.with_name("attention-dynamics"), "00", folder=tmp_path)

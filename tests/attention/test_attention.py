@@ -130,3 +130,33 @@ def test_first_equal_names_the_first_of_equal_tokens_among_others_that_share_an_
     X = [[[a, b, a, c, b, a], [c, c, b, a, a, c]], [[a, b, c, a, b, c], [b, a, b, b, c, b]]]
     expected = [[[0, 1, 0, 3, 1, 0], [0, 0, 2, 3, 3, 0]], [[0, 1, 2, 0, 1, 2], [0, 1, 0, 0, 4, 0]]]
     np.testing.assert_array_equal(coordinates.first_equal(np.array(X)), expected)
+
+
+# What a class shares, tokens repeated, more tokens than coordinates, and a wide set by blocks.
+DEGENERATE = {
+    "one opt token a class": lambda seed: tokens.class_mean_tokens(seed, n=8, T=4, d=60),
+    "antipodal": lambda seed: tokens.class_mean_tokens(seed, n=8, T=4, d=60, antipodal=True),
+    "repeated": lambda seed: tokens.two_token_gaussian(seed, n=4, T=5, d=50),
+    "in the plane": lambda seed: tokens.two_examples(),
+    "more tokens than coordinates": lambda seed: tokens.unit_tokens(seed, n=6, T=8, d=10),
+    "wide": lambda seed: tokens.class_mean_tokens(seed, n=4, T=3, d=5000),
+}
+
+
+@pytest.mark.parametrize("kind", [*DEGENERATE, coordinates.BLOCK + 1, 3 * coordinates.BLOCK, 9001])
+def test_minimal_coordinates_are_orthonormal_and_lead_back(kind):
+    data = DEGENERATE[kind](0) if kind in DEGENERATE else tokens.unit_tokens(range(2), 3, 2, kind)
+    space = coordinates.minimal(data)
+    for basis, vectors, inside in (
+        (space.token_basis, data.X, space.tokens.X),
+        (space.query_basis, data.z, space.tokens.z),
+    ):
+        runs, d, r = basis.shape
+        assert r == min(d, vectors[0].size // d)
+        back, vectors = np.swapaxes(basis, 1, 2), vectors.reshape(runs, -1, d)
+        np.testing.assert_allclose(back @ basis, np.tile(np.eye(r), (runs, 1, 1)), atol=1e-13)
+        again = inside.reshape(runs, -1, r) @ back
+        np.testing.assert_allclose(again, vectors, atol=1e-13 * np.abs(vectors).max())
+    if d < 100:  # a matrix is d x d
+        W = np.random.default_rng(0).standard_normal((runs, *space.tokens.X.shape[3:], r))
+        np.testing.assert_allclose(space.reduce(space.expand(W))[0], W, atol=1e-12)

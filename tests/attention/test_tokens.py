@@ -59,6 +59,7 @@ def test_two_token_model_repeats_its_additional_token_and_labels_by_a_hyperplane
     length = np.linalg.norm(data.X, axis=-1).mean((0, 1)) / (0.1 * 400**0.5)
     np.testing.assert_allclose(length, [1.0, 1.0, 3.0], rtol=0.02)
     assert (data.opt == 2).all() and not data.u.any()
+    assert abs(data.y.mean()) < 0.4 and (abs(data.y) == 1).all()  # 5 deviations of 160 fair signs
     np.testing.assert_array_equal(data.z, data.X[:, :, 0])
 
 
@@ -89,21 +90,16 @@ repeated = np.where(np.arange(12).reshape(3, 4, 1) == 6, X[1, 0], X)
         (dict(z=np.ones((2, 5)), opt=np.zeros(3, int)), "z has shape"),
         (dict(u=np.ones(4)), "u"),
         (dict(opt=np.array([0, 1, 4])), "token indices 0 ... 3"),
-        (dict(opt=np.array([0.0, 1.0, 2.0])), "token indices"),
         (dict(u=None), "give opt, or u"),
         (dict(X=X[:0], y=y[:0]), "no axis .* may be empty"),
         (dict(X=X + 1j), "X holds complex128"),
-        (dict(X=X.astype(str)), "X holds <U"),
         (dict(X=3.0), r"X has shape \(\); it needs"),
         (dict(X=[[[1, 2], [3]]]), "X holds sequences of different lengths"),
-        (dict(X=X * np.longdouble("1e400")), "X holds NaN or infinite"),
         (dict(X=np.ma.masked_less(X, 0)), "X has masked entries"),
         (dict(y=None), "y holds object values"),
         (dict(z=3.0), r"z has shape \(1,\); it needs \(1, 3, 5\)"),
         (dict(X=X[None], y=y[None], u=u[None], z=3.0), r"z has shape \(\); it needs \(1, 3, 5\)"),
         (dict(z=np.ones((3, 0))), r"z has shape \(1, 3, 0\); a query needs"),
-        (dict(opt=[[1], [2, 3], [4]]), "opt holds sequences of different lengths"),
-        (dict(z=X[:, 0] + 0j), "z holds complex128"),
     ],
 )
 def test_bad_input_is_named(change, message):

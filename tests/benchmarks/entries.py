@@ -192,8 +192,9 @@ def mirror_runs() -> Entry:
     return times.entry(name, 100, f"{note}, recording every {EVERY}")
 
 
-def _along(name, bar, rules, directions):
-    """Rules of `engine` on unit tokens, against autograd along what directions[name]() makes."""
+def _along(name, bar, table):
+    """Rules of `engine` on unit tokens, against autograd along what a rule's maker makes."""
+    rules = {kind: rule for kind, (rule, _) in table.items()}
     steps, reference_steps, runs = 5000, 200, 8
     data = tokens.unit_tokens(range(runs), n=6, T=8, d=10)
     model = plain.Model(data)
@@ -204,7 +205,7 @@ def _along(name, bar, rules, directions):
     def reference(steps=reference_steps, every=EVERY):
         record = range(0, steps + 1, every)
         train = partial(plain.train_along, model, steps=steps, record=record)
-        return {kind: train(directions[kind](), step_size=rules[kind].step_size) for kind in rules}
+        return {k: train(make(), step_size=rule.step_size) for k, (rule, make) in table.items()}
 
     expected = reference(100, 20)
     for kind, path in ours(100, 20).items():
@@ -216,22 +217,13 @@ def _along(name, bar, rules, directions):
     return times.entry(name, bar, note)
 
 
-def entrywise_runs() -> Entry:
-    """Sign descent, steepest descent in l_3, and Adam."""
-    rules = {
-        "sign": optimisers.steepest(np.inf, 1e-3),
-        "l_3": optimisers.steepest(3, 1e-2),
-        "Adam": optimisers.adam(1e-3, epsilon=1e-8),
-    }
-    power = lambda G: torch.sign(G) * G.abs().sqrt() / (G.abs() ** 1.5).sum() ** (1 / 3)
-    directions = {"sign": lambda: torch.sign, "l_3": lambda: power, "Adam": plain.AdamDirection}
-    return _along("entrywise_runs", 100, rules, directions)
-
-
-def spectral_runs() -> Entry:
-    """Steepest descent in the spectral norm: the polar factor of the gradient."""
-    rules = {"polar": optimisers.steepest("spectral", 1e-2)}
-    return _along("spectral_runs", 20, rules, {"polar": lambda: plain.polar})
+_power = lambda G: torch.sign(G) * G.abs().sqrt() / (G.abs() ** 1.5).sum() ** (1 / 3)
+ENTRYWISE = {  # rule, and what makes its direction
+    "sign": (optimisers.steepest(np.inf, 1e-3), lambda: torch.sign),
+    "l_3": (optimisers.steepest(3, 1e-2), lambda: _power),
+    "Adam": (optimisers.adam(1e-3, epsilon=1e-8), plain.AdamDirection),
+}
+SPECTRAL = {"polar": (optimisers.steepest("spectral", 1e-2), lambda: plain.polar)}
 
 
 def _svm_peers(name, bar, draw):
@@ -380,6 +372,8 @@ ROWS = {
     "products_joint": (_over_products, 6, two_tokens, 0.1, 10_000, "joint"),
     "jax_single": (_jax, 2, partial(class_means, d=300), 0.05, 10_000),
     "jax_runs": (_jax, 1, many, 0.1, 2000),
+    "entrywise_runs": (_along, 100, ENTRYWISE),
+    "spectral_runs": (_along, 20, SPECTRAL),
     "svm_peers_small": (_svm_peers, 0.67, partial(one, n=6, T=8, d=10)),
     "svm_peers_medium": (_svm_peers, 2, partial(one, n=20, T=20, d=30)),
     "svm_peers_large": (_svm_peers, 2, partial(one, n=50, T=20, d=40)),
@@ -392,6 +386,6 @@ ROWS = {
     "normalized_loop": (_loop_step, lambda p: NormalizedSGD(p, 1e-3)),
     "polyak_loop": (_loop_step, lambda p: StochasticPolyak(p, 1e-3)),
 }
-ALONE = (mirror_runs, entrywise_runs, spectral_runs, dimension, long_horizon, minibatch_gradient)
+ALONE = (mirror_runs, dimension, long_horizon, minibatch_gradient)
 ENTRIES = {name: partial(of, name, *given) for name, (of, *given) in ROWS.items()}
 ENTRIES |= {entry.__name__: entry for entry in ALONE}

@@ -32,15 +32,6 @@ class Model:
         return torch.zeros(shape, dtype=torch.float64, requires_grad=True)
 
 
-def direction_error(v, unit_target):
-    return torch.linalg.norm(v / torch.linalg.norm(v) - unit_target)
-
-
-def unit(target):
-    target = torch.from_numpy(target)
-    return target / torch.linalg.norm(target)
-
-
 def train(
     model: Model, step_size: float, steps: int, record, target: np.ndarray, joint: bool = False
 ) -> np.ndarray:
@@ -50,7 +41,7 @@ def train(
     """
     W, u = model.zeros(), torch.zeros_like(model.u, requires_grad=True)
     parameters = (W, u) if joint else (W,)
-    unit_target, record, history = unit(target), set(record), []
+    target, record, history = torch.from_numpy(target / np.linalg.norm(target)), set(record), []
     for t in range(steps + 1):
         loss = model.loss(W, model.y[:, None] * (model.X @ u) if joint else model.scores)
         gradients = torch.autograd.grad(loss, parameters)
@@ -58,7 +49,8 @@ def train(
             if t in record:
                 gap = loss.item() - (0.0 if joint else model.best_loss)
                 norms = [torch.linalg.norm(parameter).item() for parameter in parameters]
-                history.append((gap, *norms, direction_error(W, unit_target).item()))
+                error = torch.linalg.norm(W / torch.linalg.norm(W) - target).item()
+                history.append((gap, *norms, error))
             for parameter, gradient in zip(parameters, gradients, strict=True):
                 norm = torch.linalg.norm(gradient).item()
                 if norm > 0:  # at u = 0 the loss does not see W

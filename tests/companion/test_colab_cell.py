@@ -1,4 +1,4 @@
-"""The first cell of a stored notebook: it installs where `lib` is absent, and only there."""
+"""The cell that installs: else a page fails on Colab, or installs over a reader's own clone."""
 
 import importlib.util
 

@@ -1,17 +1,20 @@
-"""One registry of looks, told apart in grey and by colour-blind readers, and used everywhere."""
+"""Pictures: else two rules look alike, words overlap, or a changed picture passes."""
 
-import ast
+import io
 import itertools
 import re
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from lib import files
-from lib.companion import plots
+from lib.companion import ledger, plots, record
 from papers import pieces
+from papers.b import figures as paper_b
 
 # Machado, Oliveira, Fernandes (2009), severity 1, on linear RGB.
 SIGHT = {
@@ -50,31 +53,14 @@ def test_a_rule_has_one_look_in_every_table():
     assert len(plots.LOOKS) == len(names) - len(plots.SERIES)
 
 
-DRAWING = [
-    path
-    for folder in ("lib", "papers", "notebooks")
-    for path in (files.ROOT / folder).rglob("*.py")
-    if path.name != "plots.py" and "site" not in path.parts
-]
-KEYS = set(
-    "color colour c ec fc mec mfc edgecolor facecolor markeredgecolor markerfacecolor".split()
-)
-
-
-@pytest.mark.parametrize("path", DRAWING, ids=lambda path: path.stem)
-def test_no_colour_is_written_outside_the_registry(path):
-    text = path.read_text(encoding="utf-8")
-    if "plot" not in text:
-        return
-    assert not re.findall(r"#[0-9A-Fa-f]{6}\b", text)
-    nodes = list(ast.walk(ast.parse(text)))
-    given = [(n.arg, n.value) for n in nodes if isinstance(n, ast.keyword)]
-    for node in (n for n in nodes if isinstance(n, ast.Dict)):
-        given += [(getattr(k, "value", ""), v) for k, v in zip(node.keys, node.values)]
-    values = [
-        value.value for key, value in given if key in KEYS and isinstance(value, ast.Constant)
-    ]
-    assert set(values) <= {"none", None}
+def test_no_colour_is_written_outside_the_registry():
+    keys = r"(?:color|colour|c|ec|fc|mec|mfc|(?:marker)?(?:edge|face)color)"
+    given = re.compile(rf"""(?:\b{keys}=|["']{keys}["']: )["'](?!none["'])|#[0-9A-Fa-f]{{6}}\b""")
+    every = [p for n in ("lib", "papers", "notebooks") for p in (files.ROOT / n).rglob("*.py")]
+    drawing = [p for p in every if p.name != "plots.py" and "site" not in p.parts]
+    assert given.search('ax.plot(x, color="red")') and given.search("dict(mec='#fff')")
+    assert not given.search('ax.plot(x, mfc="none")')
+    assert [str(p) for p in drawing if given.search(p.read_text("utf-8"))] == []
 
 
 def test_an_unknown_name_has_a_look_of_its_own_keeps_it_and_says_so(monkeypatch, capsys):
@@ -114,3 +100,171 @@ def test_a_forest_shows_intervals_verdicts_arrows_and_an_empty_row():
     faces = [line.get_markerfacecolor() for line in axis.lines if line.get_marker() == "o"]
     assert faces.count("none") == 1
     assert [line.get_marker() for line in axis.lines].count(">") == 1
+
+
+LEAST = 0.3  # of an axis that the data must fill
+SLACK = 1.5  # points by which two boxes of letters may touch: accents and descents are empty
+
+
+def texts(figure):
+    """Every visible text of a drawn figure with its box, in pixels."""
+    figure.draw_without_rendering()
+    shown = [one for one in figure.findobj(Text) if one.get_visible() and one.get_text().strip()]
+    boxes = {id(one): one.get_window_extent() for one in shown}
+    for axis in figure.axes:  # an axis that is off, or ends before a tick, does not draw its label
+        for line in (axis.xaxis, axis.yaxis):
+            drawn = {id(tick.label1) for tick in line._update_ticks() if axis.axison}
+            for label in line.get_ticklabels(which="both"):
+                if id(label) not in drawn:
+                    boxes.pop(id(label), None)
+    return [(one.get_text(), boxes[id(one)]) for one in shown if id(one) in boxes]
+
+
+def collisions(figure):
+    """Pairs of texts whose boxes overlap by more than SLACK in both directions."""
+    pixels = SLACK * figure.dpi / 72
+    return [
+        (one, two)
+        for (one, a), (two, b) in itertools.combinations(texts(figure), 2)
+        if min(a.x1, b.x1) - max(a.x0, b.x0) > pixels and min(a.y1, b.y1) - max(a.y0, b.y0) > pixels
+    ]
+
+
+def outside(figure):
+    """Texts that leave the figure by more than SLACK."""
+    page, pixels = figure.bbox, SLACK * figure.dpi / 72
+    return [
+        word
+        for word, box in texts(figure)
+        if box.x0 < -pixels or box.x1 > page.x1 + pixels
+        or box.y0 < -pixels or box.y1 > page.y1 + pixels
+    ]  # fmt: skip
+
+
+def empty(figure):
+    """Titles of the panels in which nothing but lines across them is drawn."""
+    across = lambda line: len(line.get_xdata()) == 2
+    kept = lambda axis: [line for line in axis.lines if not across(line)]
+    full = lambda axis: kept(axis) or axis.patches or axis.collections or axis.images or axis.texts
+    return [axis.get_title() for axis in figure.axes if axis.get_visible() and not full(axis)]
+
+
+def narrow(figure):
+    """(title, "x" or "y") of panels whose points fill less than LEAST of that axis."""
+    figure.draw_without_rendering()  # limits that nobody set are known from then on
+    found = []
+    for axis in (axis for axis in figure.axes if axis.axison and not axis.images):
+        points = [line.get_xydata() for line in axis.lines if _of_data(line, axis)]
+        areas = [area.get_paths() for area in axis.collections]
+        points += [paths[0].vertices for paths in areas if paths]
+        if points:
+            place = axis.transScale + axis.transLimits
+            at = place.transform(np.concatenate(points))
+            spans = np.ptp(at[np.isfinite(at).all(1)].clip(0, 1), axis=0)
+            thin = [name for name, span in zip("xy", spans) if span < LEAST]
+            found += [(axis.get_title(), name) for name in thin]
+    return found
+
+
+def _of_data(line, axis):
+    """Whether a line has both its places on the axes: one across the panel has one."""
+    return all(line.get_transform().contains_branch_seperately(axis.transData))
+
+
+def test_what_cannot_be_read_is_noticed():
+    figure = Figure()
+    left, right = figure.subplots(1, 2)
+    left.text(0.5, 0.5, "one"), left.text(0.52, 0.5, "two"), left.text(0.5, 0.9, "three")
+    figure.text(0.98, 0.5, "over the edge")
+    right.axhline(0.5)
+    right.set_title("nothing")
+    assert collisions(figure) == [("one", "two")]
+    assert outside(figure) == ["over the edge"] and empty(figure) == ["nothing"]
+    crowded = Figure()
+    crowded.add_subplot(title="crowded", xlim=(0, 9)).plot([1, 2, 3], [1, 2, 3])
+    assert narrow(crowded) == [("crowded", "x")]
+
+
+def unreadable(figure):
+    return [*collisions(figure), *outside(figure), *empty(figure), *narrow(figure)]
+
+
+def test_pieces_and_shared_drawings():
+    recorded = np.array([0, 1, 10, 100, 1000, 2000])
+    falling = np.outer([1, 1.2], [4e3, 1e3, 90, 2, 0.05, 8e-3])
+    excess = {"ours": falling, "random": np.maximum(falling, 0.7)}
+    against = paper_b.against_sgd(recorded, excess, 0.02, "ours", "Algorithm 1, random start")
+    assert not unreadable(against)
+    figure, (axis, _) = plots.panels(1, 2)
+    for k in range(9):
+        axis.plot([1, 2, 3], [k, k, k], label=f"a rule, number {k}, with growing steps")
+    _.plot([1, 2, 3], [1, 2, 3])
+    plots.legend(figure, axis)
+    words = "a setting with its sizes, seeds and precision; " * 4
+    assert not unreadable(plots.caption(figure, words))
+    figure, (axis,) = plots.panels(1, 1)
+    values = np.geomspace(170, 1700, 10)
+    pieces.strip(axis, {"a": values, "b": 2 * values}, (100, 2400), said=["a word", "2"])
+    assert not unreadable(figure)
+    figure, (axis,) = plots.panels(1, 1)
+    axis.plot([1, 2], [1, 2])
+    near = (1.5, "one", plots.BLACK), (1.5, "two\nlines", plots.GREY), (1.51, "3", plots.BLACK)
+    pieces.end_labels(axis, near)
+    assert not unreadable(figure)
+
+
+def test_squares_of_a_ledger_hold_their_words():
+    names = ["Theorem, convergence", "Assumption 1", "Lemma 12"]
+    figure = ledger.draw([], dict.fromkeys(names))
+    boxes = dict(texts(figure))
+    (axis,) = figure.axes
+    assert boxes.pop(axis.get_title()) and axis.get_title().startswith("0 of 0 rows hold")
+    wide = axis.transData.transform([(0, 0), (0.92, 0)])[:, 0]
+    assert max(box.width for box in boxes.values()) <= np.diff(wide)[0] + 2
+
+
+def drawn(moved=0.0, at=0.5, **look):
+    """A figure like those of the pages as PNG; `look` is that of one line of its six."""
+    t, noise = np.logspace(0, 3, 100), np.random.default_rng(0)
+    png = io.BytesIO()
+    with mpl.rc_context():  # the style of the project stays in here
+        figure, axes = plots.panels(1, 3)
+        for panel, axis in enumerate(axes):
+            runs = np.exp(0.1 * np.random.default_rng(1).normal(size=(8, 100))) / np.sqrt(t)
+            runs = runs * (1 + moved * noise.normal(size=runs.shape))
+            plots.band(axis, t, runs, "NGD", **({} if panel else look))
+            plots.band(axis, t, runs**2, "Polyak")
+            axis.set(xscale="log", yscale="log")
+        axes[0].set_title("Loss", x=at)
+        plots.legend(figure, axes[0])
+        plots.caption(figure, "n = 20, T = 10, d = 300; 8 seeds")
+        figure.draw_without_rendering()
+        figure.savefig(png, format="png")
+    return png.getvalue()
+
+
+@pytest.fixture(scope="module")
+def before():
+    return drawn()
+
+
+CHANGES = [
+    dict(color="#56B4E9"),
+    dict(linewidth=0.7),
+    dict(linestyle="--"),
+    dict(at=0.6),
+    dict(moved=0.3),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=repr)
+def test_another_style_or_place_is_another_picture(before, change):
+    after = drawn(**change)
+    assert not record._same_picture(after, before) and not record._same_picture(before, after)
+
+
+def test_what_rounding_moves_is_the_same_picture_and_another_size_is_not(before):
+    assert all(record._same_picture(drawn(moved), before) for moved in (1e-6, 1e-2))
+    blank = io.BytesIO()
+    Figure(figsize=(1, 1)).savefig(blank, format="png")
+    assert not record._same_picture(blank.getvalue(), before)

@@ -1,4 +1,4 @@
-"""lib.companion.record: where a figure is saved, what is refused, when a rerun reproduces it."""
+"""lib.companion.record: else a reader's run overwrites a figure, or a number drifts unseen."""
 
 import hashlib
 import json
@@ -230,66 +230,46 @@ def saved(run):
     return run.save(line(), "one", "Figure 2", "A line.")
 
 
-@pytest.mark.parametrize(
-    ("given", "folder"),
-    [
-        ({}, "figures/demo/one.json"),
-        ({"scale": "desk", "seeds": 20}, "figures/desk/one.json"),
-        ({"seeds": 3}, CUSTOM("demo")),
-        ({"scale": "desk"}, CUSTOM("desk")),
-    ],
-)
-def test_a_readers_parameters_never_touch_the_figures(given, folder, notebook, tmp_path, capsys):
-    run, usual = record.start("01_x", "A", USUAL | given), record.start("01_x", "A", USUAL)
-    path = saved(run)
-    assert list(tmp_path.glob(folder)) == [path] and len(list(tmp_path.rglob("one.png"))) == 1
-    assert read(path)["parameters"] == USUAL | given
-    assert read(path)["seeds"] == list(range((USUAL | given)["seeds"]))
-    assert (str(path.parent) in capsys.readouterr().out) == ("custom" in folder)
-    assert saved(usual).parent == tmp_path / "figures" / "demo"  # beside it, in one process
+# Parameters at the start of a run, those changed later, the page edited, and where the figure lies.
+EDITED = [
+    ({}, {}, (), "figures/demo/one.json"),
+    ({"scale": "desk", "seeds": 20}, {}, (), "figures/desk/one.json"),
+    ({"seeds": 3}, {}, (), CUSTOM("demo")),
+    ({"scale": "desk"}, {}, (), CUSTOM("desk")),
+    ({}, {"seeds": 3}, (), CUSTOM("demo")),
+    ({"seeds": 3}, {"seeds": 5}, (), CUSTOM("demo")),  # who knows with which the figure was made
+    ({}, {"scale": "desk", "seeds": 20}, (), CUSTOM("desk")),
+    ({}, {"rates": [1, 2, 3]}, (), CUSTOM("demo")),
+    ({}, {}, ("m = 1", "m = 2"), CUSTOM("demo")),
+    ({}, {}, ("m = 1", "m = 1\n\n# %%\nrules['mine'] = 1"), CUSTOM("demo")),
+    ({"seeds": 3}, {}, ("seeds = 5", "seeds = 3"), CUSTOM("demo")),  # as JupyterLab pairs it
+    (
+        {},
+        {},
+        ("m = 1", "m  =  1  # a comment\n\n# %% [markdown]\n# words"),
+        "figures/demo/one.json",
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    ("given", "later", "scale"),
-    [
-        ({}, {"seeds": 3}, "demo"),
-        ({"seeds": 3}, {"seeds": 5}, "demo"),  # who knows with which the figure was made
-        ({}, {"scale": "desk", "seeds": 20}, "desk"),
-        ({}, {"rates": [1, 2, 3]}, "demo"),
-    ],
-    ids=["edited", "edited back", "scale", "list"],
-)
-def test_parameters_edited_after_the_start_never_touch_the_figures(
-    given, later, scale, notebook, figures, capsys
+@pytest.mark.parametrize(("given", "later", "edit", "folder"), EDITED)
+def test_what_a_reader_changes_never_touches_the_figures(
+    given, later, edit, folder, notebook, tmp_path, capsys
 ):
-    variables = USUAL | {"rates": [1, 2]} | given
-    run = record.start("01_x", "A", variables)
+    notebook.write_text(CELL.replace(*edit) if edit else CELL)
+    variables, custom = USUAL | {"rates": [1, 2]} | given, "custom" in folder
+    run, usual = record.start("01_x", "A", variables), record.start("01_x", "A", USUAL)
     variables["rates"][:] = later.get("rates", [1, 2])  # in place
     variables |= later
-    path = saved(run)
+    path, words = saved(run), capsys.readouterr().out
+    assert list(tmp_path.glob(folder)) == [path] and len(list(tmp_path.rglob("one.png"))) == 1
+    assert (tmp_path / "runs" / "latest").exists() != custom
     assert read(path)["parameters"] == variables
-    assert path.match(CUSTOM(scale)) and not figures.exists()
-    assert not (figures.parent / "runs" / "latest").exists()
-    words = capsys.readouterr().out
-    assert "Changed since record.start: " in words and all(name in words for name in later)
-    del variables["n"]
-    with pytest.raises(ValueError, match="n$"):
-        saved(run)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "edited"),
-    [
-        ("m = 1", "m = 2", True),
-        ("m = 1", "m = 1\n\n# %%\nrules['mine'] = 1", True),
-        ("seeds = 5", "seeds = 3", True),  # as JupyterLab saves it into the paired file
-        ("m = 1", "m  =  1  # a comment\n\n# %% [markdown]\n# words", False),
-    ],
-)
-def test_a_page_that_nobody_committed_never_touches_the_figures(old, new, edited, notebook):
-    notebook.write_text(CELL.replace(old, new))
-    run = record.start("01_x", "A", USUAL | ({"seeds": 3} if "seeds" in old else {}))
-    assert saved(run).match(CUSTOM("demo")) == edited
+    assert read(path)["seeds"] == list(range(variables["seeds"]))
+    assert (str(path.parent) in words) == custom and all(name in words for name in later)
+    assert ("Changed since record.start: " in words) == bool(later)
+    if not edit:
+        assert saved(usual).parent == tmp_path / "figures" / "demo"  # beside it, in one process
 
 
 def test_a_run_that_cannot_be_started_names_what_it_lacks(notebook):
@@ -302,6 +282,11 @@ def test_a_run_that_cannot_be_started_names_what_it_lacks(notebook):
         record.start("01_x", "A", USUAL | {"scale": "huge"})
     with pytest.raises(FileNotFoundError, match="02_y.py"):
         record.start("02_y", "A", USUAL)
+    variables = dict(USUAL)
+    run = record.start("01_x", "A", variables)
+    del variables["n"]
+    with pytest.raises(ValueError, match="n$"):
+        saved(run)
 
 
 def test_works_without_git(monkeypatch):

@@ -1,4 +1,4 @@
-"""A compiled function follows what it calls in other files; its cache always has a place."""
+"""The cache of compiled functions: else old code runs after an edit, or an import fails."""
 
 import ast
 import os

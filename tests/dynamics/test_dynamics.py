@@ -8,8 +8,8 @@ import pytest
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
-from lib.dynamics import reduced, rules
-from tests.dynamics.test_rules import step
+from lib.dynamics import rules
+from tests.attention.test_attention import DEGENERATE
 
 FIXED = {
     "gd": rules.gd(0.8),
@@ -89,22 +89,6 @@ def test_engine_equals_plain_ambient_training(head, name, loss):
             np.testing.assert_allclose(ours, u, atol=1e-12 * max(np.abs(u).max(), 1e-12))
             size = np.linalg.norm(u, axis=1)
             np.testing.assert_allclose(history.head_norm[:, t], size, rtol=1e-12)
-
-
-@pytest.mark.parametrize("loss", attention.COMPILED_LOSSES)
-@pytest.mark.parametrize("head, name", CASES)
-def test_kernel_equals_its_numpy_twin(head, name, loss):
-    data, start, known = problem(head)
-    space = coordinates.minimal(data)
-    small = reduced.reduce(space.tokens, space.reduce(start)[0], head, loss)
-    times = dynamics.log_spaced(600, 30)
-    (compiled,) = reduced.run_compiled(small, [known[name]], times)
-    plain = reduced.run_numpy(small, known[name], times)
-    np.testing.assert_array_equal(compiled.status, plain.status)
-    for part in ("margins", "scores", "alpha", "b", "logs"):
-        ours, theirs = getattr(compiled, part), getattr(plain, part)
-        size = np.nanmax(np.abs(np.where(np.isfinite(theirs), theirs, np.nan)), initial=1e-300)
-        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-10 * size)
 
 
 def test_the_start_outside_the_span_stays_and_counts_in_norm_and_direction():
@@ -225,17 +209,6 @@ def test_gaussian_start_has_the_law_of_independent_entries():
     assert abs(start.inside.std() / 0.5 - 1) < 0.05
 
 
-# What a class shares, tokens repeated, more tokens than coordinates, and a wide set by blocks.
-DEGENERATE = {
-    "one opt token a class": lambda seed: tokens.class_mean_tokens(seed, n=8, T=4, d=60),
-    "antipodal": lambda seed: tokens.class_mean_tokens(seed, n=8, T=4, d=60, antipodal=True),
-    "repeated": lambda seed: tokens.two_token_gaussian(seed, n=4, T=5, d=50),
-    "in the plane": lambda seed: tokens.two_examples(),
-    "more tokens than coordinates": lambda seed: tokens.unit_tokens(seed, n=6, T=8, d=10),
-    "wide": lambda seed: tokens.class_mean_tokens(seed, n=4, T=3, d=5000),
-}
-
-
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("kind", DEGENERATE)
 def test_gaussian_start_moves_with_the_tokens_not_with_rounding(kind, seed):
@@ -250,26 +223,6 @@ def test_gaussian_start_moves_with_the_tokens_not_with_rounding(kind, seed):
     moved = replace(data, X=data.X * (1 + nudge[0]), z=data.z * (1 + nudge[1, :, :, 0]))
     expected = start_logits(data)
     np.testing.assert_allclose(start_logits(moved), expected, atol=1e-12 * np.abs(expected).max())
-
-
-def wide_tokens(d):
-    return tokens.unit_tokens(range(2), n=3, T=2, d=d)
-
-
-@pytest.mark.parametrize("kind", [*DEGENERATE, coordinates.BLOCK + 1, 3 * coordinates.BLOCK, 9001])
-def test_minimal_coordinates_are_orthonormal_and_lead_back(kind):
-    data = DEGENERATE[kind](0) if kind in DEGENERATE else wide_tokens(kind)
-    space = coordinates.minimal(data)
-    for basis, given, inside in (
-        (space.token_basis, data.X, space.tokens.X),
-        (space.query_basis, data.z, space.tokens.z),
-    ):
-        runs, d, r = basis.shape
-        assert r == min(d, given[0].size // d)
-        back, given = np.swapaxes(basis, 1, 2), given.reshape(runs, -1, d)
-        np.testing.assert_allclose(back @ basis, np.tile(np.eye(r), (runs, 1, 1)), atol=1e-13)
-        again = inside.reshape(runs, -1, r) @ back
-        np.testing.assert_allclose(again, given, atol=1e-13 * np.abs(given).max())
 
 
 def test_log_spaced_covers_start_and_end():
@@ -303,3 +256,57 @@ def test_log_spaced_covers_start_and_end():
 def test_bad_input_is_named(options, message):
     with pytest.raises(ValueError, match=message):
         dynamics.train(DATA, **{"rules": rules.ngd(0.1), "steps": 10, **options})
+
+
+def step(rule, W, gradient, loss_gap, t, buffer=0.0):
+    """One step of `rule` in plain arithmetic: W_{t+1} and the momentum buffer m_t."""
+    norm = np.linalg.norm(gradient.reshape(len(gradient), -1), axis=1)  # (runs,)
+    moving = norm > 0
+    log_norm, log_gap = (np.log(np.where(moving, value, 1.0)) for value in (norm, loss_gap))
+    # 0/0 = 0: no gradient, no step
+    eta = np.where(moving, np.exp(rule.log_step(t, log_gap, log_norm)), 0.0)
+    buffer = rule.momentum * buffer + eta.reshape(-1, *[1] * (gradient.ndim - 1)) * gradient
+    return W - buffer, buffer
+
+
+W = np.random.default_rng(0).standard_normal((2, 3, 4))
+G = np.random.default_rng(1).standard_normal((2, 3, 4))
+NORM = np.linalg.norm(G, axis=(1, 2))[:, None, None]
+GAPS = np.array([0.3, 2.0])
+MOVED = 0.2 * G
+
+
+@pytest.mark.parametrize(
+    "rule, expected",
+    [
+        (rules.gd(0.7), W - 0.7 * G),
+        (rules.gd(0.7, decay=0.5), W - 0.7 / np.sqrt(5) * G),
+        (rules.ngd(0.1), W - 0.1 * G / NORM),
+        (rules.ngd(0.1, max_step=0.01), W - 0.01 * G),
+        (rules.ngd(0.1, decay=2 / 3), W - 0.1 * 5 ** (-2 / 3) * G / NORM),
+        (rules.ngd(0.1, momentum=0.9), W - 0.9 * MOVED - 0.1 * G / NORM),
+        (rules.polyak(), W - GAPS[:, None, None] / (2 * NORM**2) * G),
+        (rules.polyak(0.001), W - 0.001 * G),
+        (rules.custom(lambda t, gap, norm: t * gap / norm), W - 4 * GAPS[:, None, None] * G / NORM),
+        (rules.custom_log(lambda t, log_gap, log_norm: np.log(t) - log_norm), W - 4 * G / NORM),
+    ],
+)
+def test_one_step_equals_the_formula(rule, expected):
+    new, buffer = step(rule, W, G, GAPS, t=4, buffer=MOVED if rule.momentum else 0.0)
+    np.testing.assert_allclose(new, expected, rtol=1e-13)
+    np.testing.assert_allclose(W - new, buffer, rtol=1e-10, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    "make, options",
+    [
+        *((rules.gd, dict(step_size=size)) for size in (0.0, -1.0, np.nan, np.inf)),
+        *((rules.ngd, dict(step_size=0.1, max_step=cap)) for cap in (0.0, np.nan)),
+        (rules.ngd, dict(step_size=0.1, momentum=1.0)),
+        (rules.ngd, dict(step_size=0.1, decay=-0.5)),
+        (rules.polyak, dict(max_step=-1.0)),
+    ],
+)
+def test_impossible_settings_are_refused_by_name(make, options):
+    with pytest.raises(ValueError, match=f"{list(options)[-1]} = .*must be"):
+        make(**options)

@@ -1,4 +1,4 @@
-"""A run that is not finite is never "completed"; records are in order, whatever their type."""
+"""A run that is not finite is never "completed", or an overflow would be read as a finding."""
 
 import warnings
 from dataclasses import replace

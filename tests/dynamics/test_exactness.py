@@ -1,4 +1,4 @@
-"""The engine against 60-digit arithmetic in ambient coordinates, far beyond float64's range."""
+"""The engine against 60 digits, far beyond float64: else margins of long runs are rounding."""
 
 import decimal
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""The explorer shows what training gives; its controls follow every move and never raise."""
+"""The explorer: else it draws another run than its controls say, or freezes at a setting."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""BERT: where weights come from, texts as tensors, the classifier, what is measured on it."""
+"""BERT: else another network's weights, words or padding are trained under its name."""
 
 import json
 import shutil
@@ -51,21 +51,11 @@ def weights(tiny, monkeypatch):
     return bert.weights()
 
 
-@pytest.fixture
-def tokens(weights):
-    return bert.tokenise(weights, pairs(), 40)
-
-
-@pytest.fixture
-def model(weights):
-    return bert.classifier(weights, 3, 2).eval()
-
-
-def test_bert_dir_comes_first(weights, tiny, model):
+def test_bert_dir_comes_first(weights, tiny):
     assert (weights.source, weights.folder) == ("bert_dir", tiny)
     row = weights.as_row()
     assert row["kind"] == "weights" and row["source"] == "bert_dir" and len(row["revision"]) == 16
-    assert "2 layers, width 8" in model.describe()
+    assert "2 layers, width 8" in bert.classifier(weights, 3, 2).describe()
 
 
 def config(**change):
@@ -150,14 +140,12 @@ def test_tokens_equal_those_of_transformers(weights):
     assert tokens.labels.tolist() == data.labels.tolist()
 
 
-def test_whole_texts_only(weights, tokens):
+def test_whole_texts_alone_are_kept_and_padding_changes_nothing(weights):
+    tokens, model = bert.tokenise(weights, pairs(), 40), bert.classifier(weights, 3, 2).eval()
     whole = bert.tokenise(weights, pairs(), 12, whole=True)
     short = torch.nonzero(tokens.lengths <= 12)[:, 0]
     assert 0 < len(short) < 40 and torch.equal(whole.labels, tokens.labels[short])
     assert torch.equal(whole.inputs, tokens.inputs[short, :, :12])
-
-
-def test_padding_changes_nothing(tokens, model):
     trimmed = bert.trim(tokens.inputs)
     assert trimmed.shape[-1] == int(tokens.lengths.max()) < 40
     torch.testing.assert_close(model(tokens.inputs), model(trimmed), rtol=0, atol=1e-6)
@@ -170,8 +158,8 @@ def test_the_encoder_is_loaded_and_the_head_is_drawn(weights):
         assert torch.equal(a, b) != ("classifier.weight" in name), name
 
 
-def test_the_lowest_layers_are_read_by_the_mean_of_the_tokens_that_are_there(weights, model):
-    first = model.network.bert.encoder.layer[0].state_dict()
+def test_the_lowest_layers_are_read_by_the_mean_of_the_tokens_that_are_there(weights):
+    first = bert.classifier(weights, 3, 2).network.bert.encoder.layer[0].state_dict()
     model = bert.classifier(weights, 3, 1).eval()
     (layer,) = model.network.bert.encoder.layer
     assert all(map(torch.equal, layer.state_dict().values(), first.values()))
@@ -186,7 +174,8 @@ def test_the_lowest_layers_are_read_by_the_mean_of_the_tokens_that_are_there(wei
         assert words in model.describe()
 
 
-def test_a_small_network_for_the_same_tokens(weights, tokens):
+def test_a_small_network_for_the_same_tokens(weights):
+    tokens = bert.tokenise(weights, pairs(), 40)
     model = bert.small_classifier(weights, 3)
     assert model(tokens.inputs[:5]).shape == (5, 3)
     assert "from a random start, 2 layers, width 64" in model.describe()

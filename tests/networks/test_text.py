@@ -1,4 +1,4 @@
-"""Paper C's text classifier, reviews as numbers, and the numbers that its figures quote."""
+"""Paper C's text classifier by its formulas: else another network bears the paper's name."""
 
 import re
 from collections import Counter
@@ -111,14 +111,11 @@ def encoded(text):
     return Vocabulary.of(["a b c"], 6).encode(["a", text], 4)
 
 
-def test_the_loss_is_a_sum():
+def test_the_loss_is_a_sum_and_attended_tokens_count():
     model, batch, labels = network(), ids(6), torch.tensor([0, 1, 1, 0, 1, 0])
     logits = model(batch)
     expected = F.softplus(torch.where(labels > 0, -logits, logits)).sum()
     torch.testing.assert_close(summed_loss(model, (batch, labels)), expected)
-
-
-def test_attended_tokens_count():
     even, one = torch.full((4,), 0.25), torch.tensor([0.0, 1.0, 0.0, 0.0])
     assert attended(torch.stack([even, one])).tolist() == pytest.approx([4, 1])
 

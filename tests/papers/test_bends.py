@@ -1,4 +1,4 @@
-"""Where the law bends: every prediction meets its run, every claim can fail, refusals say why."""
+"""Where the law bends: a wrong prediction must fail, and a run that does not qualify be refused."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Keys and queries in logarithms, against autograd and mpmath; the norms that factors induce."""
+"""Keys and queries against autograd and mpmath: else factors turn to another norm than is said."""
 
 import itertools
 from dataclasses import replace

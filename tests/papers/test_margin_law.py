@@ -1,4 +1,4 @@
-"""The law of the margins on runs: it holds, every claim can fail, every refusal says why."""
+"""The law of the margins on runs: a law that is off by 1 %, or does not apply, must be seen."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The law of the margins against its definition, by hand, by brute force, and where it refuses."""
+"""The law by its definition, by hand and by brute force: else C and its premises are others."""
 
 from dataclasses import replace
 

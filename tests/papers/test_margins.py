@@ -1,4 +1,4 @@
-"""Margins read off a history: selections, parts of W, duals; and that long runs stay exact."""
+"""Margins read off a history: else the law is judged by another selection, part of W or dual."""
 
 import numpy as np
 import pytest

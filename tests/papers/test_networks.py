@@ -1,4 +1,4 @@
-"""Competing selections, margins of a network's attention, and the claims on both."""
+"""Margins of a network's attention: else a rule wins in another one's norm or selection."""
 
 import numpy as np
 import pytest

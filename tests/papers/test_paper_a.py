@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from PIL import Image
 from scipy import stats
 
 from lib import attention, dynamics, svm
@@ -12,7 +13,7 @@ from lib.attention import coordinates, token_sets, tokens
 from lib.companion import claims
 from lib.dynamics import rules
 from papers import fits, joint_loss
-from papers.a import figure3, fixed_head, joint_training, ledger_rows
+from papers.a import figure3, fixed_head, joint_training, ledger_rows, turning
 from papers.a import phase_diagram as phase
 from papers.wrong_worlds import World
 from tests.papers.worlds import weak
@@ -338,3 +339,23 @@ def test_lemma_11_has_tails_that_hold_and_half_of_them_does_not():
     assert stats.chi2.sf(d + norms, d) <= share < stats.chi2.sf(d + norms / 2, d)
     normal = stats.norm(scale=np.sqrt(d))
     assert normal.sf(cross) <= share < normal.sf(cross / 2)
+
+
+def test_the_arrows_turn_to_the_rays_found_by_eye():
+    start, end = turning.path([0, turning.STEPS])
+    np.testing.assert_allclose(start, turning.START, atol=1e-12)
+    before, arrows = turning.directions(start), turning.directions(end)
+    np.testing.assert_allclose(arrows, [[-(0.5**0.5), 0.5**0.5], [0, -1]], atol=0.02)
+    assert np.all((before * arrows).sum(-1) < 0.5)  # there is something to see
+
+
+def test_the_picture_moves(tmp_path):
+    gif, poster = tmp_path / "a.gif", tmp_path / "a.png"
+    turning.animate(gif, poster, frames=4)
+    with Image.open(gif) as moving, Image.open(poster) as still:
+        frames = []
+        for k in range(moving.n_frames):
+            moving.seek(k)
+            frames.append(np.asarray(moving.convert("L"), float))
+        assert len(frames) >= 4 and moving.size == still.size
+    assert all(np.abs(a - b).max() > 100 for a, b in zip(frames[:3], frames[1:4], strict=True))

@@ -1,4 +1,4 @@
-"""The deterministic inequalities of paper C's appendix, on arbitrary inputs."""
+"""Inequalities of paper C's appendix on arbitrary inputs: a wrong side would pass on its runs."""
 
 import numpy as np
 from hypothesis import assume, given, settings
@@ -8,7 +8,7 @@ from lib import attention
 from lib.attention import tokens
 from lib.mirror import geometry
 from papers.c import step_lemmas
-from tests.mirror.mirror_numpy import from_mirror
+from tests.mirror.test_mirror import from_mirror
 
 EXPONENTS = st.floats(1.05, 10)
 ENTRIES = st.floats(-4, 4).filter(lambda x: x == 0 or abs(x) > 1e-4)

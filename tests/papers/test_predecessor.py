@@ -1,4 +1,4 @@
-"""Keys and queries, several tokens, the path: by autograd, finite differences and their SVMs."""
+"""Paper C's parents by autograd and SVMs: else it is compared with other algorithms."""
 
 import numpy as np
 import pytest

@@ -13,23 +13,19 @@ from papers.beyond import real_tokens
 UNIT = tokens.unit_tokens(1, n=6, T=8, d=10)
 
 
-@pytest.fixture(scope="module")
-def one():
-    return real_tokens.read(UNIT, dynamics.ngd(0.1), 100_000)
-
-
-def test_reading_measures_the_constant_that_the_duals_predict(one):
+def test_reading_measures_the_constant_and_what_is_left_of_the_transients():
+    one = real_tokens.read(UNIT, dynamics.ngd(0.1), 100_000)
     assert not one.refusal and abs(one.ratio - 1) < 1e-9
     assert abs(one.plain / one.law.constant[0] - 1) > 0.1
     assert np.allclose(one.weights.sum(-1), 1) and one.weights[-1].max(-1).min() > 0.99
-
-
-def test_reading_knows_how_far_the_transients_have_died(one):
     small, at = coordinates.minimal(UNIT).tokens, one.iterations[[8]]
     W = dynamics.train(small, dynamics.ngd(0.1), at[0], at).weights(0)
     V = svm.token_svm(small, one.selected[None]).W
     level = (W * V).sum() / (V * V).sum()
     assert np.isclose(one.left[8], one.law.remaining(level)[0])
+    wrong = replace(one, residual=one.residual * 1.02, plain=one.law.constant[0])
+    for reading in (wrong, replace(one, refusal="no")):
+        assert [claim.holds for claim in real_tokens.claims([reading])] == [False, False]
 
 
 @pytest.mark.parametrize(
@@ -62,9 +58,3 @@ def test_too_few_sentences_are_refused_by_the_name_of_their_set():
     for count in (0, 7):
         with pytest.raises(ValueError, match=f"count is {count}; it needs an even number"):
             real_tokens.sentences(data, count)
-
-
-def test_claims_fail_where_the_constant_is_off_or_no_run_is_left(one):
-    wrong = replace(one, residual=one.residual * 1.02, plain=one.law.constant[0])
-    for reading in (wrong, replace(one, refusal="no")):
-        assert [claim.holds for claim in real_tokens.claims([reading])] == [False, False]

@@ -1,18 +1,17 @@
-"""Figures and verdicts of the real-data studies, drawn again from their kept curves."""
+"""Studies drawn again from kept curves: else figures and verdicts part from what was trained."""
 
 import io
 import json
 import re
 import shutil
 
-import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
 from lib import files
-from lib.companion import record
+from lib.companion import plots, record
 from papers import kept_curves, redraw
-from papers.a import speed
+from tests.companion.test_plots import unreadable
 from tests.papers.worlds import race
 
 KEPT = files.ROOT / "figures" / "desk"
@@ -21,11 +20,14 @@ RECORDS = sorted({picture.slug for many in redraw.PICTURES.values() for picture 
 
 @pytest.fixture(scope="module")
 def redrawn(tmp_path_factory):
-    """The lines of verdicts; every picture is made, and none turned into pixels: it takes long."""
+    """The lines of verdicts; every picture is made and can be read, and none turned into pixels."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Figure, "savefig", lambda *_, **__: None)
-        out = tmp_path_factory.mktemp("redrawn")
-        return [line for study in redraw.PICTURES for line in redraw._redraw(study, out)]
+        patch.setattr(Figure, "savefig", lambda figure, path: unread.extend(unreadable(figure)))
+        out, unread = tmp_path_factory.mktemp("redrawn"), []
+        plots.set_style()
+        lines = [line for study in redraw.PICTURES for line in redraw._redraw(study, out)]
+    assert unread == []
+    return lines
 
 
 @pytest.mark.parametrize("slug", RECORDS)
@@ -69,16 +71,6 @@ def test_the_picture_of_the_readme_has_every_verdict(family):
     figure.savefig(png, format="png")
     kept = (files.ROOT / "figures" / "verdicts.png").read_bytes()
     assert record._same_picture(png.getvalue(), kept), "python -m papers.redraw draws it again"
-
-
-def test_layers_that_grow_no_more_than_a_random_walk():
-    """Two or three of 19, the head among them; none under Adam: as page 16 and the index say."""
-    kept = kept_curves.kept("fig7", needed=True)
-    short = {}
-    for rule in kept.rates():
-        grown, walk = speed.growth(kept, rule), speed.random_walk(kept, rule)
-        short[rule] = sum(np.median(grown[n]) <= np.median(walk[n]) for n in grown)
-    assert short == {"SGD": 2, "Adam": 0, "SNGD": 3} and len(grown) == 19
 
 
 def test_missing_and_damaged_curves_are_named_and_the_others_drawn(tmp_path, monkeypatch, capsys):

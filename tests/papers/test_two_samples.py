@@ -1,4 +1,4 @@
-"""Two samples of two tokens from zero: the closed form against runs, on both sides, at its edge."""
+"""Two samples from zero, closed form against runs: else a lost problem is said to be won."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Intervals of paired runs and the words they carry, against hand computation and simulation."""
+"""Verdicts by hand: else few seeds or a small test set would count as a result."""
 
 import math
 from dataclasses import replace
@@ -48,15 +48,12 @@ def test_a_finite_test_set_widens_the_interval():
         ((1.4, 3.0), NOT_REPRODUCED, REPRODUCED, REPRODUCED),
     ],
 )
-def test_words_of_speed(ends, faster, slower, no_gain):
+def test_words_of_speed_and_of_differences(ends, faster, slower, no_gain):
     ratio = interval(*ends)
     assert (verdicts.faster(ratio), verdicts.slower(ratio)) == (faster, slower)
     assert verdicts.no_gain(ratio) == no_gain
-
-
-def test_words_of_differences():
     words = [verdicts.above(interval(*ends)) for ends in ((0.1, 0.2), (-0.1, 0.2), (-0.2, 0.0))]
-    assert words == [REPRODUCED, UNDECIDED, NOT_REPRODUCED]
+    assert words == [REPRODUCED, UNDECIDED, NOT_REPRODUCED]  # of differences
 
 
 def test_censored_runs_open_the_end_that_they_do_not_support():

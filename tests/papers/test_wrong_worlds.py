@@ -1,4 +1,4 @@
-"""Wrong worlds are wrong by as much as they say, and rows are measured in them."""
+"""Wrong worlds are as wrong as they say: else a ledger would claim a power that it has not."""
 
 import importlib
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Paper B's problem: gradients, minima, projections and constants, by autograd and by hand."""
+"""Paper B's problem by autograd and by hand: else its minima and constants are another's."""
 
 import numpy as np
 import pytest

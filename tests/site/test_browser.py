@@ -1,4 +1,4 @@
-"""The site in a browser, from disk: quiet, nothing remote, readable, narrow, filtered."""
+"""The site in a browser, from disk: else it is unreadable, too wide, or loads from elsewhere."""
 
 import os
 import shutil

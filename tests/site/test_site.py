@@ -222,6 +222,30 @@ def test_a_record_with_statements_is_a_ledger(place):
     assert remark.tr and "a definition" in remark.text and "not checked" in remark.summary.text
 
 
+NUMBERS = {"gap": 0.0344, "low": -7.126, "low_angle": 1.0, "n": 2, "gone": None}
+QUOTED = {
+    "numbers": {name: {"value": value} for name, value in NUMBERS.items()},
+    "parameters": {"steps": 5000, "n": 1},
+    "claims": [{"id": "rate of $a$", "measured": 2.5, "holds": False}],
+}
+
+
+@pytest.mark.parametrize(
+    ("sentence", "words"),
+    [
+        ("off by {gap:.1%}, then {low:.2f}, $W_{mm}$", "off by 3.4 %, then -7.13, $W_{mm}$"),
+        ("after {steps:,}, at {rate of $a$:.0f}", "after 5,000, at 2"),
+        ("{claims_that_hold:d} of {claims:d}", "0 of 1"),
+        ("ends at {gone:.1f} and {other:.1f}", "ends at no value of gone and no value of other"),
+        ("at {low_angle:.1f°}", "at 60.0°"),  # unit vectors of distance 1
+        ("{n:d}", "2"),  # a number before a parameter of the same name
+        ("like $t^{{{low:.2f}}}$ or $t^{{1/2}}$", "like $t^{-7.13}$ or $t^{1/2}$"),
+    ],
+)
+def test_a_sentence_has_the_numbers_of_the_record(sentence, words):
+    assert figures.filled(sentence, QUOTED) == words
+
+
 def test_formulas_become_mathml_in_text_tables_and_plain_words():
     text = build._html("The $W_{mm}$ of\n\n$$\\arg\\min_W \\|W\\|$$\n\n| a |\n|---|\n| $x < y$ |")
     assert text.count("<math") == 3 and 'display="block"' in text

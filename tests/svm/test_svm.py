@@ -118,18 +118,6 @@ def between_others():
     return token_sets.token_set(X, [1, 1, -1], z=rng.standard_normal((3, 5)), opt=[0, 0, 0])
 
 
-@pytest.mark.parametrize("norm", NORMS)
-def test_infeasible_raises_with_a_proof(norm):
-    data = between_others()
-    named = r"token SVM of run 0 is infeasible.*sample 0, pair 0"
-    with pytest.raises(svm.Infeasible, match=named) as caught:
-        svm.token_svm(data, norm=norm)
-    proof = caught.value.certificate
-    check_proof(rows_of(data)[0], proof)
-    assert proof.shape == (3, 3)
-    np.testing.assert_allclose(proof[0], [0.5, 0, 0.5], atol=1e-9)
-
-
 def check_proof(rows, proof, accuracy=1e-12):
     """A non-negative combination of sum one that is zero."""
     terms = proof.ravel()[:, None] * rows
@@ -236,11 +224,3 @@ FAR = of_vectors(np.array([[[1.5e308], [-1.5e308]]]))
 def test_bad_input_is_named(solve, message):
     with pytest.raises(ValueError, match=message):
         solve()
-
-
-def test_dual_norms_bound_the_product():
-    draw = np.random.default_rng(0)
-    for blocks in (svm.Blocks("spectral", 3), svm.Blocks("frobenius", 2, True)):
-        V, W = draw.standard_normal((2, 50, 6, 6))
-        assert (np.einsum("rij,rij->r", V, W) <= blocks.of(W) * blocks.dual.of(V)).all()
-        assert blocks.dual.dual == blocks

@@ -1,4 +1,4 @@
-"""Curve files: what is written is read, and what cannot be used is named."""
+"""Curve files: else damaged or foreign curves are judged as if they were a study's."""
 
 import dataclasses
 import io

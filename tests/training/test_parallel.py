@@ -1,4 +1,4 @@
-"""Two processes that share every batch: equal in both, one process's up to rounding."""
+"""Two processes that share every batch: else a study on two GPUs is another one."""
 
 import subprocess
 import sys
@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
 
 from lib import files
@@ -22,24 +21,17 @@ def work(study, folder):
     return Work(study, folder, say=lambda words: None, cpu=True)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("parallel")
+def test_two_processes_hold_the_same_bits_and_equal_one_at_the_same_batch(tmp_path):
+    folder = tmp_path / "parallel"
+    folder.mkdir()
     launcher = [*"-m torch.distributed.run --standalone --nproc-per-node 2 -m".split()]
     command = [sys.executable, *launcher, "tests.training.test_parallel", str(folder)]
     done = subprocess.run(command, cwd=files.ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
-    return folder
-
-
-def test_both_processes_hold_the_same_bits(folder):
     first, second = (torch.load(folder / f"rank{k}.pt", weights_only=True) for k in range(2))
     assert all(map(torch.equal, first, second))
     (path,) = folder.glob("multi_nli-*/*.npz")
     assert load(path).curves[0].status == "finished"
-
-
-def test_two_processes_equal_one_at_the_same_batch(folder, tmp_path):
     alone, both = (work(STUDY, place).all_of(RUNS) for place in (tmp_path, folder))
     for one, two in zip(alone, both, strict=True):
         np.testing.assert_allclose(two.loss, one.loss, rtol=1e-4)

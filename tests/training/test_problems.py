@@ -1,4 +1,4 @@
-"""What the studies measure, and the first steps of a committed trial once more."""
+"""What the studies measure: else trials are judged on rows that they train on."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Which rate a rule is judged at, and which runs that takes."""
+"""Which rate a rule is judged at: else one rule is raced at a worse rate than another."""
 
 import dataclasses
 

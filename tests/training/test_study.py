@@ -1,4 +1,4 @@
-"""A study on a network of one layer: what it tries, keeps, refuses, and takes up again."""
+"""A study of one layer: else a kill, a second process or a typing error spoils its curves."""
 
 import dataclasses
 import functools
@@ -21,8 +21,10 @@ from lib.networks.measures import classification, predict
 from lib.training import __main__ as command
 from lib.training.batches import Batches
 from lib.training.curves import load
+from lib.training.rules import RULES
 from lib.training.studies import STUDIES
 from lib.training.study import OutOfTime, Problem, Study, Work, a_run
+from papers import smoke
 from tests.training import test_loop
 
 
@@ -114,15 +116,17 @@ def test_the_walk_is_that_of_the_steps(whole):
 
 
 def test_a_study_in_pieces_is_bit_for_bit_that_in_one(whole, tmp_path):
-    for _ in range(1000):
+    pieces, cuts = None, 0
+    while pieces is None:
         try:
-            pieces = work(STUDY, tmp_path, minutes=3e-3).run()
-            break
+            pieces = work(STUDY, tmp_path, minutes=4e-3).run()
         except OutOfTime as rest:
+            cuts += 1
             planned = re.search(r"(\d+) trials and (\d+) of 6 judged runs", str(rest))
             there = work(STUDY, tmp_path).collected().curves
             done = [curve.part for curve in there if not curve.paused]
             assert [int(n) for n in planned.groups()] == [done.count("trial"), done.count("curve")]
+    assert cuts
     same(whole, pieces)
     pieces.save(tmp_path / "kept.npz")
     same(pieces, load(tmp_path / "kept.npz"))
@@ -150,7 +154,7 @@ def slowly(folder):
 
 def test_a_study_that_is_killed_goes_on_bit_for_bit(whole, tmp_path):
     rng = np.random.default_rng(0)
-    for kills in range(3):
+    for kills in range(2):
         child, seen = slowly(tmp_path), len(list(tmp_path.glob("*/*.npz")))
         while len(list(tmp_path.glob("*/*.npz"))) < seen + 2 and child.poll() is None:
             time.sleep(0.02)
@@ -235,25 +239,18 @@ def test_a_field_of_the_study_is_set_by_command():
     ("words", "sentence"),
     [
         (["--set", "speed=3"], "--set speed=3: it is FIELD=VALUE, with a field of rates"),
-        (["--set", "seeds"], "--set seeds: it is FIELD=VALUE"),
         (["--set", "seeds=many"], "'many' is no value like 2"),
         (["--set", "seeds=0"], "seeds = 0; it must be a whole number"),
-        (["--set", "clock=0"], "clock = 0; it must be a whole number"),
         (["--set", "first_seed=99"], "seed 100 is that of the trials"),
         (["--set", "rates.Newton=1"], "there is no rule 'Newton', only SGD"),
         (["--set", "rates.SGD=fast"], "above 0, not 'fast'"),
-        (["--set", "rates.SGD=-1"], "above 0, not -1"),
-        (["--set", "rates.SGD=None"], "above 0, not None"),
-        (["--set", "targets=low"], "above 0, not 'low'"),
         (["--set", "rates=1"], "rates has ['SGD', 'SPS', 'SNGD'], not ''"),
         (["--set", "options.size=3"], "options has ['rows'], not 'size'"),
         (["--set", "options.rows=0"], "options.rows = 0; it must be a whole number"),
         (["--set", "batch=65"], "size must lie between 1 and the 64 rows"),
         (["--set", "rates.LBFGS=1"], "there is no rule 'LBFGS'"),
         (["--one", "Newton", "1", "0"], "there is no rule 'Newton', only SGD"),
-        (["--one", "SGD", "fast", "0"], "above 0, not 'fast'"),
         (["--one", "SGD", "0", "0"], "above 0, not 0"),
-        (["--one", "SGD", "1e999", "0"], "above 0, not inf"),
         (["--one", "SGD", "1", "0.5"], "seed = 0.5; it must be a whole number"),
         *((["--minutes", text], "minutes must be above 0, got") for text in ("0", "-1", "nan")),
     ],
@@ -285,3 +282,30 @@ def test_a_study_that_cannot_run_is_one_sentence(name, sentence, tmp_path, monke
     printed = capsys.readouterr()
     assert printed.out == "" and printed.err.count("\n") == 1 and sentence in printed.err
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_once_is_the_judged_run_of_the_study(tmp_path):
+    found = smoke.once(STUDY, {"SPS": 5.0, "SNGD": 0.1}, cap=0.5)
+    for rule, rate, cap in (("SPS", 5.0, None), ("SNGD", 0.1, 0.5)):
+        work = Work(STUDY, tmp_path, say=lambda words: None)
+        alone = work.one(a_run("curve", rule, rate, cap, 0))
+        (run,) = found.runs(rule)
+        np.testing.assert_array_equal(run.loss, alone.loss)
+        assert (run.rate, run.cap, run.seed) == (rate, cap, 0)
+
+
+def test_last_losses_are_the_last_readings_of_the_clock(monkeypatch):
+    sign = lambda parameters, rate, cap: torch.optim.Adam(parameters, rate, betas=(0.0, 0.0))  # noqa: E731
+    monkeypatch.setitem(RULES, "sign", sign)
+    last = smoke.last_losses(STUDY, {"SGD": 0.1, "sign": 0.01})
+    for rule, rate in (("SGD", 0.1), ("sign", 0.01)):
+        (run,) = smoke.once(STUDY, {rule: rate}).runs(rule)
+        assert last[rule] == pytest.approx(run.clock["loss"][-1], abs=1e-4)
+        assert run.clock["at"][-1] == STUDY.horizon // STUDY.clock * STUDY.clock
+
+
+def test_without_a_cap_every_step_of_sngd_has_the_length_of_its_rate():
+    (run,) = smoke.once(STUDY, {"SNGD": 0.1}).runs("SNGD")
+    np.testing.assert_allclose(run.step_size * run.gradient_norm, 0.1, rtol=1e-5)
+    with pytest.raises(ValueError, match="no rule 'Lion'"):
+        smoke.once(STUDY, {"Lion": 0.1})

@@ -1,4 +1,4 @@
-"""The optimisers' loop against torch, numpy and other loops; invariances, edges and bad input."""
+"""Optimisers against torch, packages and hand: another convention would be another rule."""
 
 import mpmath
 import numpy as np
@@ -136,9 +136,7 @@ def test_an_entry_or_block_that_nothing_pulls_stays():
         assert W[0, 0] == pytest.approx(0.5 ** (1 / (p - 1)), rel=1e-12) and W[1, 0] == 0.0
     one_entry = ours(o.full_adagrad(0.1), 50, ZERO, one_pair())
     np.testing.assert_allclose(one_entry, ours(o.adagrad(0.1), 50, ZERO, one_pair()), rtol=1e-11)
-
-
-def test_ties_for_the_largest_entry_go_to_the_first():
+    # ties for the largest entry go to the first
     W = training.train(one_pair([1.0, 1.0]), o.steepest(1, 0.1), 2, record=[1, 2]).W[0]
     np.testing.assert_allclose(W[:, :, 0], [[0.1, 0.0], [0.2, 0.0]], rtol=1e-12)
 
@@ -301,11 +299,9 @@ WRONG = {  # what the message names
     "loss": lambda: training.train(DATA, o.adam(0.1), 3, loss="sigmoid"),
     "blocks of": lambda: o.in_blocks(o.adam(0.1), 2),
     "blocks = 0": lambda: o.in_blocks(o.steepest(2, 0.1), 0),
-    "blocks = 1.5": lambda: o.in_blocks(o.steepest(2, 0.1), 1.5),
     "rows of W": lambda: ours(o.in_blocks(o.steepest(2, 0.1), 3), 1),
     "radius": lambda: o.rescaled(o.steepest(2, 0.1), 0.0, 2.0, 1),
     "growth = 0.5": lambda: o.rescaled(o.steepest(2, 0.1), 1.0, 0.5, 1),
-    "growth = inf": lambda: o.rescaled(o.steepest(2, 0.1), 1.0, np.inf, 1),
     "every": lambda: o.rescaled(o.steepest(2, 0.1), 1.0, 2.0, 0),
     "mirror": lambda: o.rescaled(o.mirror(3, 0.1), 1.0, 2.0, 1),
     "eta lambda": lambda: o.decayed(o.steepest(2, 0.5), 2.0),
@@ -313,8 +309,6 @@ WRONG = {  # what the message names
     "mirror descent moves": lambda: o.decayed(o.mirror(3, 0.1), 0.1),
     "batches": lambda: o.variance_reduced(o.steepest(2, 0.1)),
     "damping = -1.0": lambda: o.natural(0.1, -1.0),
-    "damping = inf": lambda: o.natural(0.1, np.inf),
-    "damping = nan": lambda: o.natural(0.1, np.nan),
 } | {f"p = {p}": lambda p=p: o.mirror(p, 0.1) for p in (1, 0.5, np.inf, np.nan)}
 
 
