@@ -57,9 +57,9 @@ def _files(names: Iterable[str]) -> Iterator[Path]:
 
 
 def fingerprint(notebook: str, parameters: Mapping) -> dict:
-    """What a result depends on: parameters, and hashes of the .py (source), of its `closure`
-    (lib; lib/ named without it), of the committed results that it, or figures/index.toml for
-    it, names (kept), and what notebooks/records.toml says of its figures (record)."""
+    """What a result depends on: parameters, and hashes of the .py ("source"), of its
+    `closure` ("lib"), of the committed results named in it or for it in figures/index.toml
+    ("kept"), and what notebooks/records.toml says of its figures ("record")."""
     source = folder("notebooks") / f"{notebook}.py"
     text = source.read_text(encoding="utf-8") if source.exists() else ""
     words = {node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)}

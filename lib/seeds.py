@@ -24,6 +24,7 @@ def whole_number(name: str, value, minimum: int = 0) -> int:
 
 def stream(seed: int, role: str) -> np.random.Generator:
     """The random stream of `role` under `seed`: child ROLES.index(role) of `SeedSequence(seed)`.
+    Streams of different roles or seeds are independent: two starts can share one data set.
     ValueError for an unknown role and for a seed that is no whole number."""
     seed = whole_number("seed", seed)
     if role not in ROLES:

@@ -36,9 +36,9 @@ PRIVATE = {
 
 
 def kept(name: str, needed: bool = False) -> Curves | None:
-    """The committed curves of a study, or of a figure in `STUDIES`; where none, or
-    fewer than FEWEST seeds, are there None and a printed sentence, or FileNotFoundError
-    or ValueError if `needed`."""
+    """The committed curves of a study, or of a figure in `STUDIES`. Where there are
+    none, or fewer than FEWEST seeds: None and a printed sentence, or if they are
+    `needed` FileNotFoundError or ValueError."""
     name = STUDIES.get(name, name)
     path, command = files.ROOT / f"figures/desk/{name}.npz", f"python -m lib.training {name}"
     if not path.exists() and not needed:

@@ -85,8 +85,7 @@ def steps_ratio(steps: np.ndarray, reference: np.ndarray, horizon: int) -> Inter
     A run that was censored counts with the `horizon`, as if it had got there at the last step. So a
     censored reference leaves the ratio too large (its upper end is safe, the lower end is 0), a
     censored run leaves it too small (its lower end is safe, the upper end is infinite). A seed
-    where both are censored says nothing, and both ends are open.
-    """
+    where both are censored says nothing, and both ends are open."""
     never, theirs = ~np.isfinite(steps), ~np.isfinite(reference)
     bounded = np.where(never, horizon, steps) / np.where(theirs, horizon, reference)
     missed = f"{never.sum()} of {len(steps)} runs and {theirs.sum()} of the reference's"
@@ -129,8 +128,9 @@ def p_value(interval: Interval, word: Callable[[Interval], str]) -> float:
 
 
 def holm(values: Mapping[str, float]) -> dict[str, float]:
-    """Holm's adjusted p values in rising order, max over j ≤ k of (m - j + 1) p_(j), at
-    most 1 ("A simple sequentially rejective multiple test procedure", 1979)."""
+    """Holm's adjusted p values of a family, in rising order: of the k-th smallest of m
+    max over j ≤ k of (m - j + 1) p_(j), at most 1; if at most α, kept at level α.
+    Source: Holm, "A simple sequentially rejective multiple test procedure" (1979)."""
     adjusted, largest = {}, 0.0
     for k, (name, p) in enumerate(sorted(values.items(), key=lambda item: item[1])):
         largest = max(largest, min(1.0, (len(values) - k) * p))

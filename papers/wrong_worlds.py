@@ -116,8 +116,8 @@ class World:
 
     def history(self, history: History) -> History:
         """A run trained with targets of `around` as this world sees it: by the target
-        that it names, and the exponents in t of all decaying quantities off by `size`,
-        right at the last record."""
+        that it names; exponents in t of norms, direction errors, log gap, log weights
+        and score gaps off by `size`, right at the last record."""
         suffix = f"@{size:g}" if (size := self.of("target rotated")) else ""
         measures = ("direction_error", "alignment", "descent")
         for name in (*measures, *(f"head_{name}" for name in measures[:2])):

@@ -81,7 +81,6 @@ def _factor(values, log_factor):
 
 
 def _log_mean(log_values):
-
     return np.logaddexp.reduce(log_values, -1) - np.log(log_values.shape[-1])
 
 

@@ -66,7 +66,7 @@ class TokenSet(Shapes):
 def token_set(X, y, z=None, u=None, opt=None) -> TokenSet:
     """A TokenSet from arrays, with or without the runs axis. z defaults to the first token of each
     sample, u to zero, opt to the token of largest score y_i u^T x_{i,t} (paper A, Definition
-    1); ValueError for a tie, or without a head."""
+    1), which needs a head; ValueError for a tie, with the sample's number."""
     X, y = _real("X", X), _real("y", y)
     z, u = (None if a is None else _real(name, a) for name, a in (("z", z), ("u", u)))
     opt = None if opt is None else _array("opt", opt)
@@ -95,7 +95,6 @@ def _check_axes(X, *allowed):
 
 
 def _real(name, value):
-
     value = _array(name, value)
     if value.dtype.kind not in "biuf":
         raise ValueError(f"{name} holds {value.dtype} values; it needs real numbers")

@@ -76,10 +76,10 @@ def two_token_gaussian(
 ) -> TokenSet:
     """Paper A, data model (DM): an opt token and one additional token, both Gaussian.
 
-    x_{i,opt} ~ N(0, signal^2 noise^2 I), the additional token ~ N(0, noise^2 I), repeated
-    T - 1 times, noise by default 1/sqrt(d); y_i = sign(u_*^T x_{i,opt}) for a random u_*.
-    The head is zero. The opt token stands last, the query is the first.
-    """
+    x_{i,opt} ~ N(0, signal^2 noise^2 I), the additional token ~ N(0, noise^2 I), noise
+    by default 1/sqrt(d); y_i = sign(u_*^T x_{i,opt}) for a random u_*. The additional
+    token is there T - 1 times, which keeps Assumption 2 at every step. The head is
+    zero, still to be trained. The opt token stands last, the query is the first."""
     n, T, d = _sizes(n, T, d)
     noise = d**-0.5 if noise is None else noise
     _positive(signal=signal, noise=noise)

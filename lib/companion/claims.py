@@ -46,8 +46,7 @@ class Claim:
     statement, its `setting`, how many `seeds`, the wrong worlds in which it must fail
     (`fails_if`), and the smallest of each in which it was seen to fail (`catches`; None
     before `make falsify`). A claim about data that may be too few has a `verdict` of
-    VERDICTS; `p` is the level at which its interval would just decide.
-    """
+    VERDICTS; `p` is the level at which its interval would just decide."""
 
     id: str
     statement: str
@@ -110,7 +109,6 @@ def close(
 
 
 def _claim(sign, id, statement, source, measured, *ends, why="", **more) -> Claim:
-
     measured, expected = float(measured), float(ends[0])
     smaller, larger = {
         "≤": (measured, expected),
@@ -129,7 +127,7 @@ def _claim(sign, id, statement, source, measured, *ends, why="", **more) -> Clai
 
 
 def judged(id, statement, source, estimate, bound, verdict, seeds, p=None) -> Claim:
-    """A claim with a `verdict` of VERDICTS, else ValueError; `estimate`: (it, low, high)."""
+    """A claim with a `verdict` of VERDICTS, else ValueError; estimate: value, low, high."""
     if verdict not in VERDICTS:
         raise ValueError(f"verdict must be one of {', '.join(VERDICTS)}, got {verdict!r}")
     measured, low, high = map(float, estimate)
@@ -181,7 +179,9 @@ def _times_over(smaller: float, larger: float) -> float:
 # Claims in words.
 
 
-number = "{:.4g}".format  # with four significant digits
+def number(value: float) -> str:
+    """`value` with four significant digits."""
+    return f"{value:.4g}"
 
 
 def _breaks(measured: float | str, bound: str) -> bool:

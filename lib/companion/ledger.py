@@ -43,7 +43,8 @@ def rows(
 
 
 def in_order(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> list[Claim]:
-    """The rows in the paper's order; ValueError for a gap, or a row that names no wrong world."""
+    """The rows in the paper's order; ValueError for a row of no statement, a
+    statement with neither row nor reason, a row with neither wrong world nor remark."""
     ledger, order = list(ledger), list(paper)
     if mute := [row.id for row in ledger if not row.fails_if and not row.remark]:
         raise ValueError(f"{mute}: name the wrong worlds each must fail in, or why")
@@ -147,8 +148,8 @@ class LedgerTable(tuple):
 
 
 def totals(ledger: Iterable[Claim], loose: Mapping[str, float] | None = None) -> dict[str, Number]:
-    """The numbers of a ledger's record: how many rows, how many hold, what each measured, within
-    `DRIFT` of itself, `ROUNDING`, or what `loose` has for the start of its id."""
+    """The numbers of a ledger's record: how many rows, how many hold, what each measured. This
+    may move by `DRIFT` of itself, by `ROUNDING`, or as `loose` says for its id's start."""
     ledger = list(ledger)
     holds = sum(row.holds for row in ledger)
     numbers = {"claims": Number(len(ledger), 0), "claims_that_hold": Number(holds, 0)}

@@ -125,7 +125,7 @@ def caption(figure: Figure, text: str) -> Figure:
     """The figure with `text` below it, and what its bands hold."""
     spreads = vars(figure).get("spreads", {})
     if spreads and not re.search("bands?:|thin", text):
-        words = re.sub("(bands: .*) or bands:", r"\1 or", " or ".join(spreads))
+        words = re.sub("(bands: [^:]*) or bands:", r"\1 or", " or ".join(spreads))
         text += f"; lines: medians, {words}"
     even = len(text) // (len(text) // 148 + 1) + 8  # letters a line: no last word stands alone
     figure.supxlabel(textwrap.fill(text, even), fontsize="x-small", color=GREY)

@@ -61,7 +61,8 @@ def notebooks(names: Iterable[str] = ()) -> list[str]:
 
 def planned(notebook: str, scale: str, settings: Mapping) -> tuple[str, dict, dict, dict] | None:
     """A run to come: the page's text, what `scale` and `settings` change, all values,
-    `_edited`. None where the scale is not offered. ValueError for another setting."""
+    `_edited`; None without that scale. ValueError for a setting of another name or
+    kind."""
     if (of_scale := _of_scale(notebook, scale)) is None:
         return None
     page, overrides = _page(notebook), {**of_scale, **settings}
@@ -84,7 +85,6 @@ def _check_kinds(overrides: Mapping, usual: Mapping) -> None:
 
 
 def _page(notebook: str) -> str:
-
     path = files.folder("notebooks") / f"{notebook}.py"
     if not path.is_file():
         raise FileNotFoundError(f"there is no {path}; name the folder of pages by NOTEBOOKS_DIR")

@@ -46,7 +46,8 @@ class ImageSet(Shapes):
 
 
 def load(name: str, split: str, *, demo: bool = False, rows: int | None = None) -> ImageSet:
-    """The split "train" or "test" of "mnist" or "cifar10"; no more than its first `rows`.
+    """The split "train" or "test" of "mnist" or "cifar10"; no more than its first
+    `rows`. `demo` leaves the hub alone: without a local copy the stand-in is used.
     ValueError for an image that cannot be used, and what `places` raises."""
     import torch
 
@@ -70,7 +71,6 @@ def _pixels(shape: tuple[int, int, int], file: object, column: str, table) -> li
 
 
 def _decode(shape: tuple[int, int, int], place: str, encoded: bytes | None) -> np.ndarray:
-
     from PIL import Image
 
     channels, height, width = shape

@@ -35,8 +35,8 @@ class TextSet(Shapes):
         return self.take(seeds.stream(seed, "subset").permutation(len(self))[:rows])
 
     def balanced(self, rows: int, characters: int) -> "TextSet":
-        """At most `rows` random rows, equally many a class, of at most `characters`; ValueError
-        where a class gets none."""
+        """At most `rows` random rows, equally many a class, of at most `characters`,
+        both sentences of a pair together; ValueError where a class gets none."""
         order = seeds.stream(0, "subset").permutation(len(self))
         seconds = self.pairs or [""] * len(self)
         lengths = np.array([len(a) + len(b) for a, b in zip(self.texts, seconds)])

@@ -61,11 +61,11 @@ class History(Shapes):
 
     log_gap (runs, k) log(L - L*); log_gradient (runs, k) log ||grad_W L||; log_step (runs,
     k) log of the step size taken next; norm (runs, k) ||W_t||; margins (runs, k, n, T-1)
-    logit of the opt token minus logits of the others, score_gaps the same of scores;
-    log_miss (runs, k, n) log(1 - p_opt). Per target V, (runs, k) each: direction_error
-    ||W_t/||W_t|| - V/||V|| ||, alignment <W_t, V>/(||W_t|| ||V||) and descent
-    <-grad_W L/||grad_W L||, V>/||V||. status and ended (runs,) say how and at which
-    iteration it ended. Joint training adds the same of the head: head_norm,
+    logit of the opt token minus logits of the others, score_gaps the same of scores (of a
+    fixed head a view that repeats); log_miss (runs, k, n) log(1 - p_opt). Per target V,
+    (runs, k) each: direction_error ||W_t/||W_t|| - V/||V|| ||, alignment <W_t, V>/(||W_t||
+    ||V||) and descent <-grad_W L/||grad_W L||, V>/||V||. status and ended (runs,) say how
+    and at which iteration it ended. Joint training adds the same of the head: head_norm,
     log_gradient_head, log_step_head, head_direction_error, head_alignment.
     """
 
@@ -96,11 +96,12 @@ class History(Shapes):
         return 1.0 - np.exp(self.log_miss).mean(-1)
 
     def weights(self, k: int) -> np.ndarray:
-        """W at record k in minimal coordinates, (runs, r, q); IndexError where there is none."""
+        """W at record k, below 0 from the end, in minimal coordinates, (runs, r, q),
+        without the part of W_0 outside them; IndexError for a record that is not there."""
         return np.swapaxes(self._weights(self._record(k))[:, 0], 1, 2)
 
     def head(self, k: int) -> np.ndarray:
-        """u at record k in minimal coordinates, (runs, r)."""
+        """u at record k in minimal coordinates, (runs, r); k as in `weights`."""
         return self._head(self._record(k))[:, 0]
 
     def _record(self, k):
@@ -136,8 +137,7 @@ def train(
     A run whose gradient is zero ends as "stalled", one that leaves the range of float64 as
     "diverged". ValueError for records, starts or targets of the wrong shape or order, a
     solution of other tokens, and a target that leaves the span of tokens and queries where
-    W_0 does too; TypeError for rules that are none.
-    """
+    W_0 does too; TypeError for rules that are none."""
     problem = coordinates.minimal(tokens)
     attention.check_loss(loss)
     check_head(head)

@@ -70,7 +70,6 @@ def _tied(K: np.ndarray, first: np.ndarray) -> np.ndarray:
 
 
 def _empty(runs, n, T, k, head_fixed):
-
     pairs, every = (k, n, T - 1), (0 if head_fixed else k, n, T)
     return recording.unwritten(
         COMPLETED, runs, margins=pairs, scores=every, alpha=pairs, b=every, logs=(k, 5)

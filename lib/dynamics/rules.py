@@ -1,5 +1,5 @@
-"""Update rules W_{t+1} = W_t - m_t, m_t = beta m_{t-1} + eta_t grad L(W_t), by log eta_t:
-eta_t and the gradient leave the range of floats long before their product does."""
+"""Update rules W_{t+1} = W_t - m_t, m_t = beta m_{t-1} + eta_t grad L(W_t). A rule gives
+log eta_t: eta_t and the gradient leave the range of floats long before their product."""
 
 import math
 from collections.abc import Callable
@@ -19,8 +19,7 @@ class GradientRule:
 
     step_size eta, max_step eta_max (paper A, Appendix C), momentum beta, decay the
     exponent p of the factor (t+1)^-p. `joint`: in joint training, normalise W and u
-    together (paper A, Eq. 2) instead of each by itself (Eq. 13).
-    """
+    together (paper A, Eq. 2) instead of each by itself (Eq. 13)."""
 
     kind: int
     step_size: float = 1.0
@@ -67,8 +66,9 @@ def ngd(
     decay: float = 0.0,
     joint: bool = False,
 ) -> GradientRule:
-    """Normalised gradient descent: eta_t = min(eta (t+1)^-p / ||grad L||, eta_max). Source:
-    paper A, Eqs. 2, 4 and 13; with `momentum` "NGD-mom", our form of it."""
+    """Normalised gradient descent: eta_t = min(eta (t+1)^-p / ||grad L||, eta_max), eta
+    the `step_size`, p the `decay`, eta_max the `max_step`. Source: paper A, Eqs. 2, 4
+    and 13; with `momentum` "NGD-mom", our form of it."""
     return GradientRule(NGD, step_size, max_step, momentum=momentum, decay=decay, joint=joint)
 
 
@@ -80,9 +80,9 @@ def polyak(max_step: float = inf) -> GradientRule:
 def custom(law: Callable) -> GradientRule:
     """Your own step size: eta_t = law(t, gap, norm), gap = L - L*, norm = ||grad L||.
 
-    Both are numbers or arrays (runs,): NGD is lambda t, gap, norm: 0.1 / norm. On long runs
-    they fall below the smallest float: take `custom_log`. TypeError for no function.
-    """
+    Both are numbers or arrays (runs,); NGD of eta = 0.1 is lambda t, gap, norm: 0.1 /
+    norm. On long runs they fall below the smallest float: take `custom_log`. TypeError
+    for no function."""
     _check_law(law, "t, gap and norm")
     plain = lambda t, log_gap, log_norm: np.log(law(t, np.exp(log_gap), np.exp(log_norm)))
     return GradientRule(CUSTOM, law=plain)

@@ -118,7 +118,6 @@ def train(
 
 
 def _times(steps, record):
-
     if record is not None and (kept := np.asarray(record)).size:
         whole = recording.record_times(record, max(0, int(kept.max())))
         record = whole[whole <= steps]

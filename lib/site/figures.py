@@ -211,7 +211,7 @@ def _row(figure: Figure, claim: Claim) -> dict:
 
 
 def figures() -> list[Figure]:
-    """Every figure with a record, by paper, in the order of the index."""
+    """Figures with a record, by paper, in index order; ValueError for a damaged record."""
     base = files.folder("figures")
     entries = {(e.scale, e.slug): e for _, rows in index(base) for e in rows}
     places = {slug: place for place, (_, slug) in reversed([*enumerate(entries)])}

@@ -32,8 +32,9 @@ class Infeasible(ValueError):
     """No W (or v) reaches positive margins in `run`, whatever the norm.
 
     `certificate`, shaped like the duals of one run, proves it (Farkas): it is non-negative,
-    sums to one, and sum certificate_m a_m = 0, so that the constraints <a_m, W> >= 1,
-    summed with it, would say 0 >= 1. `residual` is the norm of that sum over
+    sums to one, and sum certificate_m a_m = 0, with a_{i,t} = (x_{i,s_i} - x_{i,t}) z_i^T
+    for the tokens and a_i = y_i x_{i,s_i} for the head, so that the constraints
+    <a_m, W> >= 1, summed with it, say 0 >= 1. `residual` is the norm of that sum over
     sum certificate_m ||a_m||: no W of norm 1 has all <a_m, W> above residual ||a_m||.
     """
 
@@ -335,8 +336,7 @@ class Scaled(NamedTuple):
     stretch (runs, m) at most 1. A constraint <a_m, W> >= 1 is posed as >= 1 / stretch_m =
     1 + MORE ||a_m|| / min ||a||, where this ratio exceeds BAD: else its rounding would
     exceed its margin. The norm of W rises by at most MORE ||W_1||, W_1 the solution for
-    constraints of norm 1. ratio (runs,) longest to shortest; ||a|| is read off entries.
-    """
+    constraints of norm 1. ratio (runs,) longest to shortest; ||a|| is read off entries."""
 
     delta: np.ndarray
     z: np.ndarray

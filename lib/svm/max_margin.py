@@ -25,7 +25,7 @@ from lib.svm.norms import Blocks, norm_of
 ACCURACY_OTHER_NORMS = 1e-7  # largest relative duality gap, violation: norms other than Frobenius
 LARGEST_EXPONENT = 480  # of W in powers of two: its square, the size of the duals, is still a float
 UNSHARED = 2**18  # multiplications of a product that OpenBLAS never shares out
-_thread_pools = lru_cache(ThreadpoolController)
+_thread_pools = lru_cache(ThreadpoolController)  # looked up once
 
 
 @dataclass(frozen=True, repr=False)

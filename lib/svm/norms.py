@@ -28,7 +28,6 @@ from lib.attention.coordinates import lp_norm
 from lib.svm.frobenius import BAD, block_pivoting
 
 DUAL = {"frobenius": "frobenius", "spectral": "nuclear", "nuclear": "spectral"}
-
 _ORDER: dict = {"frobenius": "fro", "spectral": 2, "nuclear": "nuc"}
 TOLERANCE = 1e-10
 CONIC: dict = {"nuclear": "spectral", "spectral": "nuclear", 1.0: np.inf, np.inf: 1.0}  # duals
@@ -39,8 +38,9 @@ GOAL = 1e-13  # relative duality gap at which Newton's method rests
 class Blocks:
     """max_b N(W_b), or where `summed` sum_b N(W_b); W_b one of `count` parts, N = `inner`.
 
-    Its dual is the sum of N* over the parts. inner: "frobenius", "spectral" or "nuclear";
-    by_columns: parts of the columns, else the rows. ValueError for others, or a count < 1.
+    Its dual is the sum of N* over the parts. inner: "frobenius", "spectral" or
+    "nuclear"; by_columns: parts of the columns, else the rows. ValueError for another N
+    or count < 1.
     """
 
     inner: str

@@ -19,9 +19,10 @@ BORDER = 4  # pixels around an image that random windows reach into
 class Batches(Shapes):
     """Shuffled mini-batches of `inputs` (N, ...) and `targets` (N,), `size` rows each.
 
-    Every epoch has its own order, and leaves out an incomplete batch. With `crops` images
-    (N, c, s, s) are cropped out of a border and mirrored (paper C); then comes `transform`.
-    `part` (k, n): the k-th of n equal parts. ValueError unless 1 <= size <= N and n divides it."""
+    Batch k is a function of (seed, k) alone: every epoch has its own order, and leaves
+    out an incomplete batch. With `crops` images (N, c, s, s) are cropped out of a
+    border and mirrored (paper C); then comes `transform`. `part` (k, n): the k-th of n
+    equal parts. ValueError unless 1 <= size <= N and n divides size."""
 
     inputs: Tensor
     targets: Tensor

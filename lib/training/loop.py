@@ -61,7 +61,7 @@ def train(
     key: str = "",
     pause: Callable[[int], bool] = lambda step: False,
 ) -> Curve:
-    """Train `model` in place for `steps` steps, step k on `batches.batch(k)`.
+    """Train `model` in place for `steps` steps, step k on `batches.batch(k)`: its curve.
 
     `loss` is a mean over the rows where processes share them; of an optimiser that states
     them `last_step_size` and `last_gradient_norm` are recorded. `evaluate` and the norms of
@@ -71,8 +71,8 @@ def train(
 
     The same call goes on from the file `checkpoint`, bit for bit on a CPU. Where
     `pause(steps done)` says so the run is saved and left; where a loss or a norm is not
-    finite it ends. ValueError for a checkpoint that is damaged or of another `key`.
-    """
+    finite it ends. ValueError for a checkpoint that is damaged or of another `key`, OSError
+    for one that cannot be written."""
     machine = Accelerator(cpu=cpu)
     device = machine.device
     network, stepper = machine.prepare(model, optimizer)

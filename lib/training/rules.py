@@ -96,7 +96,7 @@ class MirrorDescent(torch.optim.Optimizer):
 
     `lr` is η, `p` finite, above 1 (else ValueError). For p < 2 the inverse map is flat at 0: in
     float32 a weight there would stay. So the class keeps U = ∇ψ(θ), where η g adds up. Source:
-    paper C, Algorithm l_p-AttGD as in its App. on real data."""
+    paper C, Algorithm l_p-AttGD as in its App. on real data (not normalised)."""
 
     def __init__(self, params, lr: float, p: float):
         if not 1 < p < math.inf:

@@ -48,8 +48,8 @@ def pictures(
     """A vision transformer on the first `rows` images of `name`, in `grid` x `grid` patches.
 
     `shape` is its width, depth, heads and hidden, in this order. Paper A's is the one for small
-    data sets, where `named` that of the code that the paper names; with `held_out` images, on
-    which rates are judged, paper C's plain one, which sees `crops`."""
+    data sets, where `named` that of the code that the paper names, on crops where `crops`; with
+    `held_out` images, on which rates are judged, paper C's plain one, which sees crops."""
     whole = images.load(name, "train", rows=rows + held_out, demo=demo)
     if len(whole) < rows + held_out:
         words = f"{name} has {len(whole)} training images here, not {rows}"

@@ -63,8 +63,7 @@ class Study:
     before SNGD, whose `cap` is the rate of SPS where it is None; at most `extensions` are
     added beyond an edge. They race to the last of the training losses `targets`, or by
     accuracy on the rows that `options` hold out. Losses are readings of the clock, one in
-    `clock` steps. A run ends where what `ENDS` names is past `stop_at`.
-    """
+    `clock` steps. A run ends where what `ENDS` names is past `stop_at`."""
 
     name: str
     problem: Callable[..., Problem]
@@ -134,9 +133,9 @@ class Study:
     def going_on(self, trials: Mapping[float, Curve], last: list[float], steps: int) -> list[float]:
         """Which rates of the `last` round go on after so many steps, of all `trials` so far.
 
-        From the second round on those not worse than the best by more than `ERRORS` deviations.
-        None where two have reached the last target, or one has and no other is left, or twice
-        its steps are over."""
+        Those that did not diverge and, from the second round on, are not worse than the
+        best by more than `ERRORS` deviations; none where two have reached the last
+        target, or one has and no other is left, or twice its steps are over."""
         levels = {rate: self._level(trials[rate]) for rate in last if not trials[rate].diverged}
         alive = list(levels)
         if alive and steps > self.rounds[0]:
@@ -261,7 +260,8 @@ class Work:
         return best
 
     def all_of(self, runs: list[dict], until: float = math.inf) -> list[Curve]:
-        """The curves of `runs`, up to the step `until` at least, whichever process trains them."""
+        """The curves of `runs`, up to the step `until` at least, whichever process
+        trains them; OutOfTime where the minutes end."""
         while None in (curves := [self.one(who, until) for who in runs]):
             if loop.agreed(self.spent()):
                 raise OutOfTime(self.left())

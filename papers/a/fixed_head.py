@@ -115,7 +115,7 @@ def _last_descent_error(history):
 
 
 def smoothness(tokens: TokenSet) -> np.ndarray:
-    """A bound on ||Hessian of L||, (runs,), Assumption 2, exponential loss (ours):
+    """Bound on ||Hessian of L||, (runs,), under Assumption 2, exponential loss (ours):
     e^{-min gamma} D^2 (Delta^2/16 + Delta/4), Delta the largest score gap, D = max
     ||x_{i,s} - x_{i,t}|| ||z_i||."""
     scores = attention.scores(tokens, tokens.u)

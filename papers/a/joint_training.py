@@ -131,8 +131,8 @@ def lemma13(history: History, tokens: TokenSet, since: float) -> list[Claim]:
 
 def lemma3(history: History, tokens: TokenSet, head: MaxMargin) -> list[Claim]:
     """Along Eq. 13: ||grad_u L|| >= c gamma* L, and L on a step is at most C times L
-    before it; c = 1/2, C = 1 + 1e-9 (our constants: the loss does not rise). No row of
-    the third bound could fail."""
+    before it; c = 1/2, C = 1 + 1e-9 (our constants: the loss does not rise). The third
+    bound, on the curvature, has so much room that no row of it could fail."""
     gradient = _gradient_over_loss(history, head).min()
     segment = _on_segments(history, tokens)[:, 1:].max()
     return [claim("lemma3.gradient", gradient), claim("lemma3.segment", segment)]

@@ -78,7 +78,7 @@ def two_samples_of(K: np.ndarray, low: Sequence[float], gaps: Sequence[float]) -
 
 def assumption1_bound(seeds, rule: GradientRule, steps, off=0.0, turned=False) -> Claim:
     """How far -K_12 may exceed min(K_11, K_22): runs 2 % below and above theta* (ours),
-    small score gaps. off: theta* too large; turned: K_12 positive."""
+    small score gaps. off: share by which theta* is too large; turned: K_12 positive."""
     right, sign = [], 1 if turned else -1
     for seed in seeds:
         draw = stream(seed, "draws")

@@ -87,7 +87,7 @@ def conditioning(
     floors, build: Callable[[float], Experiment], step_size, batch, steps, of_seeds, level
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Condition numbers of Sigma and, by rule, iterations to (L - L*)/L* <= level or
-    inf, (floors, seeds); random start; `build`: a floor's experiment."""
+    inf, (floors, seeds); random start; `build` makes a floor's experiment."""
     kinds = {"R only": "none", "P and R": "left", "two-sided P and R": "left_right"}
     rules = {name: PreconditionedRule(step_size, kind) for name, kind in kinds.items()}
     each, shape = [build(floor) for floor in floors], (len(floors), len(of_seeds))
@@ -115,7 +115,7 @@ def tune(
     makers: Mapping[str, Callable], grid, data: Experiment, batch, steps, of_seeds, level
 ) -> dict[str, float]:
     """The best step of each maker (step size -> rule), by medians: fewest iterations to
-    (L - L*)/L* <= level where every seed ends there, else least last excess."""
+    (L - L*)/L* <= level, if every seed ends there, else the smallest last excess."""
     best = {}
     for name, make in makers.items():
         rules, scores = {step: make(step) for step in grid}, {}

@@ -90,7 +90,7 @@ class Cycles(NamedTuple):
 
 def cycles(tokens: TokenSet, multiples, momentum=0.0, steps: int = 20_000) -> Cycles:
     """Train every run with NGD around the longest step that settles, from the settled
-    state with 1 % too much residual; `moved`: in the last LAST iterations."""
+    state, residual 1 % too long; `moved`: offsets' largest change in LAST steps."""
     moved = np.empty((len(tokens.y), len(multiples)))
     record = np.arange(steps - LAST, steps + 1)
     for run in range(len(tokens.y)):

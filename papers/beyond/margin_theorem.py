@@ -166,7 +166,7 @@ def _constants(problem, rule, x, omega, tau, everywhere=False):
 
 
 def prove(problem: Local, rule: GradientRule, g: np.ndarray, everywhere: bool = False) -> Proof:
-    """Without momentum, from margins g on; everywhere: sigma-bar < 8/D^2."""
+    """The theorem without momentum, from margins g; everywhere: sigma-bar < 8/D^2."""
     level, x, omega = problem.split(g)
     foreign = rule.momentum or rule.kind == CUSTOM or rule.decay > 1
     if why := _silent(problem, rule, foreign):

@@ -64,7 +64,7 @@ DIRECTIONS: dict[str, Any] = {"NGD": _unit, "Signum": torch.sign, "Muon": _polar
 
 class _ByMatrix(torch.optim.Optimizer):
     """M <- M - rate D(m) on the blocks' matrices, m a mean of gradients (MOMENTUM),
-    W_Q, W_K, W_V apart; Adam at REST_RATE on the rest. ValueError: rule, rate."""
+    W_Q, W_K, W_V apart; Adam at REST_RATE else. ValueError for no such rule or rate."""
 
     def __init__(self, model: VisionTransformer, rule: str, rate: float):
         if rule not in DIRECTIONS or not 0 < rate < math.inf:

@@ -35,16 +35,16 @@ def relative_rule(start: np.ndarray, p: float, relative_step: float) -> MirrorRu
 
 
 def from_cone(
-    selection: Selection, mu, multiple, steps, step=0.02, draws=1, seed=0, change=lambda rule: rule
+    selection: Selection, mu, multiple, steps, share=0.02, draws=1, seed=0, change=lambda rule: rule
 ) -> tuple[MirrorHistory, TokenSet]:
     """Train from `draws` random starts a run, D = mu, ||W_0|| = multiple ||W_mm||, by
-    `relative_rule` as `change` makes it: history and data of draws x runs."""
+    `relative_rule` of `share` as `change` makes it: history, data of draws x runs."""
     solution, runs = selection.solution, len(selection.direction)
     directions = on_the_edge(selection, np.full(runs, mu), draws, seed)
     W = directions * (multiple * solution.norm)[:, None]
     start = W.reshape(draws * runs, *solution.W.shape[1:])
     tokens = part(selection.tokens, np.tile(np.arange(runs), draws))
-    rule = relative_rule(start, selection.p, step)
+    rule = relative_rule(start, selection.p, share)
     return train(tokens, change(rule), steps, start), tokens
 
 

@@ -200,7 +200,7 @@ def _record(problem, lanes, graded, G, W, path, logs):
 @numba.njit(nogil=True, cache=True)
 def run_job(problem, rule, times, W, path, logs, s, sources=SOURCES):
     """Train W (d, d_z) in place; (status, last iteration), STALLED at no gradient. At
-    times (k,): path (k, d, d_z), logs (k, 2), log(L - L*), log ||grad L||."""
+    times (k,) it fills path (k, d, d_z), logs (k, 2), log(L - L*), log ||grad L||."""
     n, _, d = problem.delta.shape
     lanes, image, w = _lanes(problem), np.zeros(d), s.whole
     answers = lanes.lane[softmax.ANSWER]

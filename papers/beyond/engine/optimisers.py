@@ -89,18 +89,19 @@ def steepest(norm, step_size: float, decay=0.0, normalised: bool = True) -> Opti
 
 
 def muon(step_size: float, momentum=0.95, nesterov=False, newton_schulz=0) -> Optimiser:
-    """Muon: D = U V^T of M_t = mu M_{t-1} + (1 - mu) G_t, or (nesterov) of mu M_t + (1
-    - mu) G_t; newton_schulz > 0: so many steps of X <- aX + b(XX^T)X + c(XX^T)^2 X from
-    M/||M|| in its place (Jordan, 2024)."""
+    """Muon: D = U V^T of M_t = mu M_{t-1} + (1 - mu) G_t, or with nesterov of
+    mu M_t + (1 - mu) G_t; newton_schulz > 0: in its place so many steps of the quintic
+    X <- aX + b(XX^T)X + c(XX^T)^2 X from M/||M|| (Jordan, 2024)."""
     shape = NEWTON_SCHULZ if newton_schulz else POLAR
     polar = Optimiser(SPECTRAL, step_size, shape=shape, iterations=newton_schulz)
     return replace(polar, momentum=momentum, nesterov=nesterov)
 
 
 def adam(step_size: float, momentum=0.9, memory=0.999, epsilon=0.0, decay=0.0) -> Optimiser:
-    """Adam (Kingma and Ba, 2015): D = m^ / (sqrt(v^) + epsilon), m = beta_1 m + (1 -
-    beta_1) G, m^ = m / (1 - beta_1^{t+1}), v of G^2 and beta_2 alike. With beta_2 =
-    epsilon = 0 an entry without gradient stays."""
+    """Adam (Kingma and Ba, 2015): D = m^ / (sqrt(v^) + epsilon), entry by entry, with
+    m = beta_1 m + (1 - beta_1) G, v = beta_2 v + (1 - beta_2) G^2, by `momentum` and
+    `memory`; m^ = m / (1 - beta_1^{t+1}), v^ alike. With beta_2 = epsilon = 0 an entry
+    without gradient stays."""
     rule = rmsprop(step_size, memory, epsilon)
     return replace(rule, decay=decay, momentum=momentum, corrected=True)
 
@@ -116,9 +117,9 @@ def adagrad(step_size: float, epsilon: float = 0.0) -> Optimiser:
 
 
 def mirror(p: float, step_size: float, normalised: bool = True) -> Optimiser:
-    """l_p mirror descent (paper C, lp-AttGD): U_{t+1} = U_t + eta_t D_t, U = sgn(W)
-    |W|^{p-1}, D = G, over ||G||_q where `normalised`; 1 < p < inf, else ValueError. An
-    entry of W_0 whose |W|^{p-1} is below all floats counts as 0."""
+    """l_p mirror descent (paper C, lp-AttGD): U_{t+1} = U_t + eta_t D_t with U = sgn(W)
+    |W|^{p-1}, D = G, over ||G||_q where `normalised`, 1/p + 1/q = 1; ValueError unless
+    1 < p < inf. An entry of W_0 whose |W|^{p-1} is below all floats counts as 0."""
     if not 1 < p < math.inf:
         raise ValueError(f"p = {p}; the mirror map is 1 to 1 for finite p above 1 alone")
     return Optimiser(MIRROR, step_size, p=float(p), normalised=normalised)
@@ -129,8 +130,7 @@ def natural(step_size, damping=0.0, relative=False, normalised=False) -> Optimis
 
     F is that of `preconditioners.natural`; lambda = damping, times the trace of F where
     `relative`. With lambda = 0 the pseudo-inverse: D is then as large as the inverse of the
-    smallest gradient, and without `normalised` training soon diverges.
-    """
+    smallest gradient, and without `normalised` training soon diverges."""
     rule = Optimiser(NATURAL, step_size, normalised=normalised)
     return replace(rule, damping=damping, relative=relative)
 
@@ -152,8 +152,9 @@ def lion(step_size: float, first_mix: float = 0.9, momentum: float = 0.99) -> Op
 
 
 def shampoo(step_size: float, memory: float = 0.0, summed: bool = False) -> Optimiser:
-    """Shampoo (Gupta et al., 2018): D = L^{-1/4} G R^{-1/4}, pseudo-inverse; L, R means
-    by beta_2 of G G^T, G^T G, or sums where `summed`. beta_2 = 0: the polar factor."""
+    """Shampoo (Gupta et al., 2018): D = L^{-1/4} G R^{-1/4}, powers of pseudo-inverses,
+    L = beta_2 L + (1 - beta_2) G G^T, beta_2 the `memory`, R alike of G^T G, or plain
+    sums where `summed`. With beta_2 = 0 it is the polar factor."""
     return Optimiser(SHAMPOO, step_size, memory=memory, summed=summed)
 
 
@@ -163,8 +164,7 @@ def soap(step_size: float, momentum: float = 0.9, memory: float = 0.999) -> Opti
     D = Q_L (m' / sqrt(v)) Q_R^T with m' = Q_L^T m Q_R, v a mean of squares of Q_L^T G Q_R.
     A step uses the bases and then updates L, R and them, by one power iteration and QR: the
     paper's Algorithms 3 and 4 with frequency 1. The first step, which the published code
-    skips, is taken in the bases of the first gradient: it is its polar factor.
-    """
+    skips, is taken in the bases of the first gradient: it is its polar factor."""
     return Optimiser(SOAP, step_size, momentum=momentum, memory=memory, corrected=True)
 
 
