@@ -271,7 +271,7 @@ figures["antipodal"]
 #
 # A [claim](words.md) is a measured number, the worst over all seeds, samples and iterations, beside its bound, from a statement or ours.
 # The rows `sharp` are predictions of ours. Late, pairs pull in the ratio of their duals ([notebook 40](40_law_of_margins.ipynb)): with some $s>0$, $-\nabla L\approx s\,W_{mm}$ and $L-L^*\approx s\sum_m\beta_m=s\lVert W_{mm}\rVert^2$. So NGD's
-# margins grow by $\eta/\lVert W_{mm}\rVert$ a step, with momentum by $1/(1-0.9)$ times that, Polyak's without a cap by 1/2; $1-p_{opt}$ falls like $e^{-g}$. Failures are printed, all rows stand in the [record](../figures/demo/fastrates_fig5.json). This page is a run of minutes (demo [scale](words.md)).
+# margins grow by $\eta/\lVert W_{mm}\rVert$ a step, with momentum by $1/(1-0.9)$ times that, Polyak's without a cap by 1/2; $1-p_{opt}$ falls like $e^{-g}$. Failures are printed, all rows stand in the records of Figures [2](../figures/demo/fastrates_fig2.json) and [5](../figures/demo/fastrates_fig5.json). This page is a run of minutes (demo [scale](words.md)).
 
 # %%
 statements.quoted("A", STATEMENTS, "Lemma 5", "Lemma 6", "Lemma 7")
