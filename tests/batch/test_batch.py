@@ -217,6 +217,14 @@ def test_failures_set_the_exit_status_and_the_others_finish(repository, first):
     assert any(output.get("evalue") == "broken on purpose" for output in outputs["02_bad"])
 
 
+def test_what_is_up_to_date_is_left_as_it_is(repository, first):
+    before = repository.files("figures", "runs", "notebooks")
+    done = repository.inside("01")
+    assert done.status == 0 and done.lines[0] == "1 up to date, 0 to run"
+    assert repository.why("--force") == "forced"
+    assert repository.files("figures", "runs", "notebooks") == before
+
+
 PAGE, PICTURE, MARKER = "notebooks/01_good.py", "figures/demo/01_good.png", "runs/demo/01_good.json"
 
 
