@@ -138,8 +138,10 @@ def among(content):
         ("cifar10", encoded([b""], [0], "image"), "column img"),
         ("cifar10", encoded(map(png, pictures(1)), [10]), "row 0: label 10"),
         ("cifar10", among(png(pictures(1)[0][..., 0])), "row 2: .*1 channels"),
+        ("cifar10", among(png(np.zeros((32, 32, 4)))), "row 2: .*4 channels"),
         ("cifar10", among(png(pictures(1, shape=(48, 48, 3))[0])), "row 2: .*48 x 48"),
         ("cifar10", among(png(pictures(1)[0])[:200]), "row 2: .*decode"),
+        ("cifar10", among(b""), "row 2: .*decode"),
         ("cifar10", among(None), "row 2: .*decode"),
     ],
 )

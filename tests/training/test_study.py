@@ -154,7 +154,7 @@ def slowly(folder):
 
 def test_a_study_that_is_killed_goes_on_bit_for_bit(whole, tmp_path):
     rng = np.random.default_rng(0)
-    for kills in range(2):
+    for kills in range(3):
         child, seen = slowly(tmp_path), len(list(tmp_path.glob("*/*.npz")))
         while len(list(tmp_path.glob("*/*.npz"))) < seen + 2 and child.poll() is None:
             time.sleep(0.02)
@@ -239,18 +239,25 @@ def test_a_field_of_the_study_is_set_by_command():
     ("words", "sentence"),
     [
         (["--set", "speed=3"], "--set speed=3: it is FIELD=VALUE, with a field of rates"),
+        (["--set", "seeds"], "--set seeds: it is FIELD=VALUE"),
         (["--set", "seeds=many"], "'many' is no value like 2"),
         (["--set", "seeds=0"], "seeds = 0; it must be a whole number"),
+        (["--set", "clock=0"], "clock = 0; it must be a whole number"),
         (["--set", "first_seed=99"], "seed 100 is that of the trials"),
         (["--set", "rates.Newton=1"], "there is no rule 'Newton', only SGD"),
         (["--set", "rates.SGD=fast"], "above 0, not 'fast'"),
+        (["--set", "rates.SGD=-1"], "above 0, not -1"),
+        (["--set", "rates.SGD=None"], "above 0, not None"),
+        (["--set", "targets=low"], "above 0, not 'low'"),
         (["--set", "rates=1"], "rates has ['SGD', 'SPS', 'SNGD'], not ''"),
         (["--set", "options.size=3"], "options has ['rows'], not 'size'"),
         (["--set", "options.rows=0"], "options.rows = 0; it must be a whole number"),
         (["--set", "batch=65"], "size must lie between 1 and the 64 rows"),
         (["--set", "rates.LBFGS=1"], "there is no rule 'LBFGS'"),
         (["--one", "Newton", "1", "0"], "there is no rule 'Newton', only SGD"),
+        (["--one", "SGD", "fast", "0"], "above 0, not 'fast'"),
         (["--one", "SGD", "0", "0"], "above 0, not 0"),
+        (["--one", "SGD", "1e999", "0"], "above 0, not inf"),
         (["--one", "SGD", "1", "0.5"], "seed = 0.5; it must be a whole number"),
         *((["--minutes", text], "minutes must be above 0, got") for text in ("0", "-1", "nan")),
     ],

@@ -299,9 +299,11 @@ WRONG = {  # what the message names
     "loss": lambda: training.train(DATA, o.adam(0.1), 3, loss="sigmoid"),
     "blocks of": lambda: o.in_blocks(o.adam(0.1), 2),
     "blocks = 0": lambda: o.in_blocks(o.steepest(2, 0.1), 0),
+    "blocks = 1.5": lambda: o.in_blocks(o.steepest(2, 0.1), 1.5),
     "rows of W": lambda: ours(o.in_blocks(o.steepest(2, 0.1), 3), 1),
     "radius": lambda: o.rescaled(o.steepest(2, 0.1), 0.0, 2.0, 1),
     "growth = 0.5": lambda: o.rescaled(o.steepest(2, 0.1), 1.0, 0.5, 1),
+    "growth = inf": lambda: o.rescaled(o.steepest(2, 0.1), 1.0, np.inf, 1),
     "every": lambda: o.rescaled(o.steepest(2, 0.1), 1.0, 2.0, 0),
     "mirror": lambda: o.rescaled(o.mirror(3, 0.1), 1.0, 2.0, 1),
     "eta lambda": lambda: o.decayed(o.steepest(2, 0.5), 2.0),
@@ -309,6 +311,8 @@ WRONG = {  # what the message names
     "mirror descent moves": lambda: o.decayed(o.mirror(3, 0.1), 0.1),
     "batches": lambda: o.variance_reduced(o.steepest(2, 0.1)),
     "damping = -1.0": lambda: o.natural(0.1, -1.0),
+    "damping = inf": lambda: o.natural(0.1, np.inf),
+    "damping = nan": lambda: o.natural(0.1, np.nan),
 } | {f"p = {p}": lambda p=p: o.mirror(p, 0.1) for p in (1, 0.5, np.inf, np.nan)}
 
 
