@@ -120,7 +120,7 @@ for name, rule in (("SNGD", sngd), ("SPS", sps)):
 
 # %%
 figures = {"multi_nli": "fig1", "civil_comments": "fig4"}
-kept = {name: kept_curves.kept(fig, needed=True) for name, fig in figures.items()}
+kept = {name: kept_curves.kept(fig) for name, fig in figures.items()}
 verdict = {name: speed.table(kept[name], fig) for name, fig in figures.items()}
 verdict["multi_nli"]
 

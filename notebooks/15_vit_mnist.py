@@ -66,7 +66,7 @@ torch.set_num_threads(threads)  # sums are split over threads, and another split
 # earlier study of a smaller network with other shifts, on 10,000 images and five seeds, had 1.19 for it and 0.81 for Adam.
 
 # %%
-kept = kept_curves.kept("fig6", needed=True)
+kept = kept_curves.kept("fig6")
 verdict = speed.table(kept, "fig6")
 verdict
 

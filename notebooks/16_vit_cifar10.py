@@ -90,7 +90,7 @@ print(f"growth {grown:.3f}; of a random walk {by_chance:.3f}")
 # claims of the real-data studies together (Holm's rule, 5 %), only the row on SGD's layers stays.
 
 # %%
-kept = kept_curves.kept("fig7", needed=True)
+kept = kept_curves.kept("fig7")
 verdict = speed.table(kept, "fig7")
 verdict
 

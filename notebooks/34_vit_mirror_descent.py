@@ -80,7 +80,7 @@ torch.set_num_threads(threads)  # sums are split over threads, and another split
 # is 0 where all entries of a matrix are equally large, and 1 where one is left.
 
 # %%
-kept = kept_curves.kept("vit", needed=True)
+kept = kept_curves.kept("vit")
 verdict = vision.table(kept)
 verdict
 

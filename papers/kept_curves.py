@@ -1,7 +1,7 @@
 """What papers A and C share where they judge and draw the kept curves of a study."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +13,8 @@ from lib.companion.claims import Claim, Table
 from lib.companion.record import Number, Run, finite
 from lib.training.curves import READINGS, Curve, Curves, load
 from papers import pieces, verdicts
-from papers.verdicts import UNDECIDED, Interval
+from papers.verdicts import BOUNDS, UNDECIDED, Interval
 
-ABOVE = "interval above 0"
 FEWEST = 3  # seeds below which there is no verdict
 LEAD = 1e-9  # in accuracy, over a plain classifier: more than rounding
 NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "imdb": "IMDb"}
@@ -35,47 +34,41 @@ PRIVATE = {
 }
 
 
-def kept(name: str, needed: bool = False) -> Curves | None:
-    """The committed curves of a study, or of a figure in `STUDIES`. Where there are
-    none, or fewer than FEWEST seeds: None and a printed sentence, or if they are
-    `needed` FileNotFoundError or ValueError."""
+def kept(name: str) -> Curves:
+    """The committed curves of a study, or of a figure in `STUDIES`; FileNotFoundError
+    where there are none, ValueError where they have fewer than FEWEST seeds."""
     name = STUDIES.get(name, name)
-    path, command = files.ROOT / f"figures/desk/{name}.npz", f"python -m lib.training {name}"
-    if not path.exists() and not needed:
-        print(f"the study {name} has no committed curves yet: {command}")
-        return None
-    curves = load(path)
-    if len(curves.seeds()) >= FEWEST:
-        return curves
-    words = f"the study {name} is unfinished, {len(curves.judged())} judged runs so far: {command}"
-    if needed:
-        raise ValueError(words)
-    print(words)
-    return None
+    curves = load(files.ROOT / f"figures/desk/{name}.npz")
+    if len(curves.seeds()) < FEWEST:
+        runs = f"{len(curves.judged())} judged runs so far"
+        command = f"python -m lib.training {name}"
+        raise ValueError(f"the study {name} is unfinished, {runs}: {command}")
+    return curves
 
 
-def judge(id, text, source, measured: Interval, word: Callable, bound=ABOVE, also=()) -> Claim:
-    """The claim with its p and the verdict that `word` reads off all intervals."""
-    every = (measured, *also)
-    decided = {word(interval) for interval in every}
-    verdict = decided.pop() if len(decided) == 1 else UNDECIDED
-    ends = (measured.estimate, measured.low, measured.high)
-    p = max(verdicts.p_value(interval, word) for interval in every)
-    return claims.judged(id, text, source, ends, bound, verdict, len(measured.values), p)
+def judge(curves: Curves, id, text, source, word: Callable, measure: Callable) -> Claim:
+    """The claim with the verdict that `word` reads off all intervals, and its p.
 
-
-def few(id: str, text: str, source: str, curves: Curves, bound=ABOVE) -> Claim | None:
-    """The claim left undecided, and why, where the study cannot speak; or None."""
-    count = len(curves.seeds())
-    if count < FEWEST:
-        reason = f"{count} of {FEWEST} seeds that a verdict needs have run"
-    elif not (reason := _silent(curves)):
-        return None
-    return claims.judged(id, f"{text}: {reason}", source, (np.nan,) * 3, bound, UNDECIDED, count)
+    `measure()` gives the rest of the text, and the intervals, of which the claim shows
+    the first. Where the study cannot speak, the claim is undecided and says why.
+    """
+    bound, seeds = BOUNDS[word], len(curves.seeds())
+    if reason := _silent(curves):
+        nothing = (np.nan,) * 3
+        return claims.judged(id, f"{text}: {reason}", source, nothing, bound, UNDECIDED, seeds)
+    rest, *intervals = measure()
+    words = {word(interval) for interval in intervals}
+    verdict = words.pop() if len(words) == 1 else UNDECIDED
+    p = max(verdicts.p_value(interval, word) for interval in intervals)
+    first = intervals[0]
+    ends = first.estimate, first.low, first.high
+    return claims.judged(id, text + rest, source, ends, bound, verdict, seeds, p)
 
 
 def _silent(curves: Curves) -> str:
     """Why a study has no verdict, or ""."""
+    if (count := len(curves.seeds())) < FEWEST:
+        return f"{count} of {FEWEST} seeds that a verdict needs have run"
     if curves.configuration["problem"]["data"]["source"] == "demo":
         return "its data are a stand-in"
     if not (plain := curves.baselines()):
@@ -90,9 +83,12 @@ def _silent(curves: Curves) -> str:
 
 def _best_rule(curves: Curves) -> tuple[str, float]:
     """The rule of the highest mean test accuracy, and that accuracy."""
-    rights = {rule: [run.hits.mean() for run in curves.runs(rule)] for rule in curves.rates()}
-    best = max(rights, key=lambda rule: float(np.mean(rights[rule])))
-    return best, float(np.mean(rights[best]))
+    rights = {
+        rule: float(np.mean([run.hits.mean() for run in curves.runs(rule)]))
+        for rule in curves.rates()
+    }
+    best = max(rights, key=rights.get)
+    return best, rights[best]
 
 
 def edges(curves: Curves) -> dict[str, float]:
@@ -108,23 +104,13 @@ def edges(curves: Curves) -> dict[str, float]:
     return at_edge
 
 
-def _gate(curves: Curves) -> str:
-    """A sentence, or "": the best rule's test accuracy, the plain classifiers'."""
-    if not (plain := curves.baselines()):
-        return ""
-    rule, best = _best_rule(curves)
-    others = ", ".join(f"{name} {100 * value:.1f} %" for name, value in plain.items())
-    end = ": too small to speak" if best - max(plain.values()) < LEAD else ""
-    return f" Test accuracy: {rule} {100 * best:.1f} %; on the same rows {others}{end}."
-
-
-def numbers(curves: Curves, rules: Iterable[str]) -> dict[str, Number]:
+def numbers(curves: Curves) -> dict[str, Number]:
     """For a record: accuracy and rate of each rule, plain classifiers, seeds, hours."""
     known = {"seeds": Number(float(len(curves.seeds())), 0.0)}
-    for rule in rules:
+    for rule, rate in curves.rates().items():
         name, hits = rule.lower().replace(".", "_"), [r.hits.mean() for r in curves.runs(rule)]
         known[f"{name}_test_accuracy"] = finite(np.mean(hits), 1e-9)
-        known[f"{name}_rate"] = finite(curves.rates()[rule], 1e-12)
+        known[f"{name}_rate"] = finite(rate, 1e-12)
     for name, value in curves.baselines().items():
         known[f"baseline_{name.replace(' ', '_')}"] = finite(value, 1e-9)
     return known | {"processor_hours": finite(curves.hours(), 1e-6)}
@@ -141,32 +127,38 @@ def together(rows: list[np.ndarray]) -> np.ndarray:
     return np.stack([row[: min(map(len, rows))] for row in rows])
 
 
-def medians(ax, runs: Sequence[tuple], label: str, rule: str) -> None:
+def medians(ax, runs: Sequence[tuple], rule: str) -> None:
     """Every run (x, values), thin, to its end; their median to where the first ends."""
     for x, values in runs:
         ax.plot(x, values, color=plots.look(rule).colour, linewidth=0.7, alpha=0.6)
     median = np.median(together([values for _, values in runs]), axis=0)
-    plots.band(ax, x[: len(median)], median, label, rule, marker="." * (len(median) == 1))
+    alone = "." * (len(median) == 1)
+    plots.band(ax, x[: len(median)], median, shown(rule), rule, marker=alone)
 
 
-def losses(ax, curves: Curves, shown: Callable[[str], str] = str) -> None:
-    """The clock's readings, by which targets are judged; `shown` names a rule."""
+def shown(rule: str) -> str:
+    """The name of a rule as the text writes it: l1.1 as $\\ell_{1.1}$."""
+    return re.sub(r"^l([\d.]+)$", r"$\\ell_{\1}$", rule)
+
+
+def losses(ax, curves: Curves) -> None:
+    """The clock's readings, by which targets are judged."""
     for rule in curves.configuration["rates"]:
         read = [(run.clock["at"], run.readings()) for run in curves.runs(rule)]
         late = [(x[READINGS:], loss[READINGS:]) for x, loss in read]
-        medians(ax, late, shown(rule), rule)
+        medians(ax, late, rule)
     ax.set(title="Training loss, fixed rows", xlabel="Step")
 
 
-def accuracies(ax, curves: Curves, shown: Callable[[str], str] = str) -> None:
+def accuracies(ax, curves: Curves) -> None:
     """Test accuracy over steps on sampled rows; marks: the mean over seeds at the end,
-    on all rows. Dotted: that of the best plain classifier. `shown` names a rule."""
+    on all rows. Dotted: that of the best plain classifier."""
     ends = []
     for rule in curves.configuration["rates"]:
         runs, look = curves.runs(rule), plots.look(rule)
         known = [(run.evaluated_at, 100 * run.metrics["test_accuracy"]) for run in runs]
         later = [(x[1:], accuracy[1:]) for x, accuracy in known]  # no guesses
-        medians(ax, later, shown(rule), rule)
+        medians(ax, later, rule)
         last = 100 * np.mean([run.hits.mean() for run in runs])
         end = np.median([run.clock["at"][-1] for run in runs])
         ax.plot(end, last, markersize=5, **look.mark)
@@ -199,8 +191,27 @@ def _named(data: dict) -> str:
     return PRIVATE.get(data.get("revision"), NAMES.get(data["name"], data["name"]))
 
 
-def setting(curves: Curves, stop: str = "") -> str:
-    """Data, network, batch, steps, seeds, rates in words; `stop` follows the epochs."""
+def caption(
+    number: str, curves: Curves, marks: str, table: Table, chosen: str, stop: str = ""
+) -> str:
+    """One sentence for below the picture, with its `marks`; setting, rates, verdicts.
+
+    `chosen` is how the rates were, to the end of its sentence; `stop` follows the epochs.
+    """
+    data = _named(curves.configuration["problem"]["data"]).partition(" (")[0]
+    words = f"{number}, reduced: {data}, {len(curves.seeds())} seeds; {marks}."
+    words += f" {_setting(curves, stop)}{chosen}"
+    if plain := curves.baselines():
+        rule, best = _best_rule(curves)
+        others = ", ".join(f"{name} {100 * value:.1f} %" for name, value in plain.items())
+        end = ": too small to speak" if best - max(plain.values()) < LEAD else ""
+        words += f" Test accuracy: {rule} {100 * best:.1f} %; on the same rows {others}{end}."
+    judged = [f"{c.statement.partition(':')[0]}: {c.verdict}" for c in table if c.verdict]
+    return f"{words} {'; '.join(judged)}. Trained in {curves.hours():.1f} processor hours."
+
+
+def _setting(curves: Curves, stop: str) -> str:
+    """Data, network, batch, steps, seeds, rates in words."""
     study, problem = curves.configuration, curves.configuration["problem"]
     epochs = study["horizon"] * study["batch"] / problem["rows"]
     network = re.sub(r"[{}']|(?<='):", "", problem["network"])  # {'width': 32} as width 32
@@ -216,21 +227,9 @@ def setting(curves: Curves, stop: str = "") -> str:
     )
 
 
-def headed(number: str, curves: Curves, what: str, rest: str) -> str:
-    """A caption: one sentence for below the picture, with its marks; the `rest`."""
-    data = _named(curves.configuration["problem"]["data"]).partition(" (")[0]
-    return f"{number}, reduced: {data}, {len(curves.seeds())} seeds; {what}. {rest}"
-
-
 def captioned(figure: Figure, caption: str) -> Figure:
     """The figure with the first sentence of its caption below it."""
     return plots.caption(figure, caption.partition(". ")[0])
-
-
-def outcome(curves: Curves, table: Table) -> str:
-    """The end of a caption: the verdicts of a table, and the processor hours."""
-    judged = [f"{c.statement.partition(':')[0]}: {c.verdict}" for c in table if c.verdict]
-    return f"{_gate(curves)} {'; '.join(judged)}. Trained in {curves.hours():.1f} processor hours."
 
 
 def save(

@@ -11,48 +11,36 @@ import re
 import textwrap
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from lib import files
 from lib.companion import plots
-from lib.companion.claims import Claim, Table
-from lib.training.curves import Curves
+from lib.companion.claims import Claim
 from papers import kept_curves, pieces, verdicts
 from papers.a import speed, speed_figure
 from papers.c import reviews, reviews_figure, vision
 from papers.kept_curves import STUDIES
 
-
-class _Picture(NamedTuple):
-    """A figure of a study, and the claims that are judged by the same curves."""
-
-    slug: str
-    table: Callable[[Curves], Table]
-    draw: Callable[[Curves], Figure]
-
-
-def _faster(name):
-    return _Picture(
-        f"fastrates_{name}",
-        lambda curves: speed.table(curves, name),
-        lambda curves: speed_figure.draw(curves, name),
-    )
-
-
-PICTURES = {  # by study
-    **{STUDIES[name]: [_faster(name)] for name in speed.CLAIMED},
-    STUDIES["vit"]: [_Picture("mirror_vit", vision.table, reviews_figure.vision_figure)],
-    STUDIES["imdb"]: [
-        _Picture("mirror_imdb", reviews.accuracy_table, reviews_figure.accuracy_figure),
-        _Picture("mirror_sparsity", reviews.sparsity_table, reviews_figure.sparsity_figure),
-        _Picture("mirror_attention", reviews.attention_table, reviews_figure.attention_figure),
-    ],
+# Of every study the pictures by slug: the claims that its curves judge, and the figure.
+PICTURES: dict[str, dict[str, tuple[Callable, Callable]]] = {
+    STUDIES[name]: {
+        f"fastrates_{name}": (
+            partial(speed.table, figure=name),
+            partial(speed_figure.draw, name=name),
+        )
+    }
+    for name in speed.CLAIMED
 }
-
+PICTURES[STUDIES["vit"]] = {"mirror_vit": (vision.table, reviews_figure.vision_figure)}
+PICTURES[STUDIES["imdb"]] = {
+    "mirror_imdb": (reviews.accuracy_table, reviews_figure.accuracy_figure),
+    "mirror_sparsity": (reviews.sparsity_table, reviews_figure.sparsity_figure),
+    "mirror_attention": (reviews.attention_table, reviews_figure.attention_figure),
+}
 
 # Judged at first, and no claims of the papers' any more, or of a rule that is not run any more.
 GIVEN_UP = ("fig7.adam", "fig7.growth.sps", "vit.end")
@@ -64,8 +52,8 @@ def _family() -> dict[str, tuple[Claim, float]]:
     claims = {
         claim.id: claim
         for study, pictures in PICTURES.items()
-        for picture in pictures
-        for claim in picture.table(kept_curves.kept(study, needed=True))
+        for table, _ in pictures.values()
+        for claim in table(kept_curves.kept(study))
         if claim.verdict
     }
     known = {name: 1.0 if claim.p is None else claim.p for name, claim in claims.items()}
@@ -99,7 +87,7 @@ def _forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
     sides, order = {False: [], True: []}, list(DATA)
     claims = [claim for claim, _ in judged.values()]
     for claim in sorted(claims, key=lambda c: (order.index(c.id.split(".")[0]), c.id)):
-        ratio = claim.bound != kept_curves.ABOVE
+        ratio = claim.bound != verdicts.BOUNDS[verdicts.above]
         words = re.split(r":| \(", claim.statement)[0].replace("every layer grows under", "growth,")
         words = words.replace(" beyond a random walk of its steps", " beyond a walk")
         words = words.replace("l1.1 sparser", "l1.1 sparser (Hoyer)")
@@ -136,10 +124,10 @@ def _forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
 
 def _redraw(study: str, out: Path) -> list[str]:
     """Draw the pictures of `study` into `out`; a line for each and each verdict."""
-    curves, lines = kept_curves.kept(study, needed=True), []
-    for picture in PICTURES[study]:
-        picture.draw(curves).savefig(out / f"{picture.slug}.png")
-        lines += [picture.slug, textwrap.indent(picture.table(curves).words(), "  ")]
+    curves, lines = kept_curves.kept(study), []
+    for slug, (table, draw) in PICTURES[study].items():
+        draw(curves).savefig(out / f"{slug}.png")
+        lines += [slug, textwrap.indent(table(curves).words(), "  ")]
     return lines
 
 

@@ -114,6 +114,14 @@ def above(difference: Interval) -> str:
     return decided(difference.low > 0, difference.high <= 0)
 
 
+BOUNDS = {  # what a word asks of an interval
+    faster: "interval below 1",
+    slower: "interval above 1",
+    no_gain: "interval within [0.8, 1.25] or above 1",
+    above: "interval above 0",
+}
+
+
 def p_value(interval: Interval, word: Callable[[Interval], str]) -> float:
     """The smallest α at which the interval at level 1 - α decides what `word` judges;
     else 1. With one border it is the two-sided p value of the t test against it."""

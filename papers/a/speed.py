@@ -8,7 +8,7 @@ from lib.companion.record import Number, finite
 from lib.training.curves import Curve, Curves
 from lib.training.rules import STEP_SIZED
 from papers import kept_curves, verdicts
-from papers.kept_curves import few, judge
+from papers.kept_curves import judge
 from papers.verdicts import Interval
 
 REFERENCE = "SGD"
@@ -29,18 +29,20 @@ def ratio(curves: Curves, rule: str, target: float) -> Interval:
 def speed(curves: Curves, rule: str, figure: str) -> Claim:
     """What paper A says of `rule` in `figure`, judged at the last target."""
     word, target = CLAIMED[figure][rule], curves.configuration["targets"][-1]
-    text, bound = f"{rule} {word.__name__.replace('_', ' ')}", WORDS[word]
-    name = f"{figure}.{rule.lower()}"
     source = f"paper A, Figure {figure.removeprefix('fig')}"
     source += " (our bound)" if word is verdicts.no_gain else ""
-    if unknown := few(name, text, source, curves, bound):
-        return unknown
-    measured = ratio(curves, rule, target)
-    text += f": steps to loss {target:g} over SGD's, {len(measured.values)} seeds"
-    text += f" ({measured.note})" if measured.note else ""
-    if both := _at_two_rates(curves, rule, target):
-        text += f"; at the best two rates of both, in the trials, {both[0]:.2f} to {both[1]:.2f}"
-    return judge(name, text, source, measured, word, bound)
+
+    def measure():
+        measured = ratio(curves, rule, target)
+        text = f": steps to loss {target:g} over SGD's, {len(measured.values)} seeds"
+        text += f" ({measured.note})" if measured.note else ""
+        if both := _at_two_rates(curves, rule, target):
+            ends = f"{both[0]:.2f} to {both[1]:.2f}"
+            text += f"; at the best two rates of both, in the trials, {ends}"
+        return text, measured
+
+    text = f"{rule} {word.__name__.replace('_', ' ')}"
+    return judge(curves, f"{figure}.{rule.lower()}", text, source, word, measure)
 
 
 def _at_two_rates(curves: Curves, rule: str, target: float) -> tuple[float, float] | None:
@@ -55,11 +57,6 @@ def _at_two_rates(curves: Curves, rule: str, target: float) -> tuple[float, floa
     return mine[0] / theirs[1], mine[1] / theirs[0]
 
 
-WORDS = {
-    verdicts.faster: "interval below 1",
-    verdicts.slower: "interval above 1",
-    verdicts.no_gain: "interval within [0.8, 1.25] or above 1",
-}
 # What the paper says of each figure. Of Adam in Figure 7 it says nothing.
 CLAIMED = {
     "fig1": dict.fromkeys(("SNGD", "SPS", "Adam"), verdicts.faster),
@@ -114,23 +111,22 @@ def layers(curves: Curves) -> list[str]:
 
 def _growing(curves: Curves, rule: str) -> Claim:
     """Every layer grows, more than a random walk of its steps."""
-    name, source = f"fig7.growth.{rule.lower()}", "paper A, Figure 7"
-    walk = random_walk(curves, rule)
-    grown = growth(curves, rule)
-    measured = {layer: values - walk[layer] for layer, values in grown.items()}
-    further, longer = (
-        sum(values.mean() > 0 for values in part.values()) for part in (measured, grown)
-    )
-    if unknown := few(name, f"every layer grows under {rule}", source, curves):
-        return unknown
-    lowest = min(measured, key=lambda name: measured[name].mean())
-    smallest = verdicts.mean_interval(np.min(list(measured.values()), axis=0))
-    text = (
-        f"every layer grows under {rule} beyond a random walk of its steps ({further} of"
-        f" {len(grown)} do, {longer} grow at all): smallest growth less the walk's, least in"
-        f" {lowest}"
-    )
-    return judge(name, text, source, smallest, verdicts.above)
+
+    def measure():
+        grown, walk = growth(curves, rule), random_walk(curves, rule)
+        beyond = {layer: values - walk[layer] for layer, values in grown.items()}
+        further, longer = (
+            sum(values.mean() > 0 for values in part.values()) for part in (beyond, grown)
+        )
+        lowest = min(beyond, key=lambda name: beyond[name].mean())
+        text = (
+            f" beyond a random walk of its steps ({further} of {len(grown)} do, {longer} grow"
+            f" at all): smallest growth less the walk's, least in {lowest}"
+        )
+        return text, verdicts.mean_interval(np.min(list(beyond.values()), axis=0))
+
+    id, text = f"fig7.growth.{rule.lower()}", f"every layer grows under {rule}"
+    return judge(curves, id, text, "paper A, Figure 7", verdicts.above, measure)
 
 
 def table(curves: Curves, figure: str) -> Table:
@@ -144,7 +140,7 @@ def table(curves: Curves, figure: str) -> Table:
 def numbers(curves: Curves) -> dict[str, Number]:
     """Those of `kept_curves`, median last loss and steps ratio of every rule."""
     study = curves.configuration
-    measured = kept_curves.numbers(curves, study["rates"])
+    measured = kept_curves.numbers(curves)
     for rule in study["rates"]:
         name, last = rule.lower(), [r.smooth(study["window"])[-1] for r in curves.runs(rule)]
         measured[f"{name}_training_loss"] = finite(np.median(last), 1e-6)

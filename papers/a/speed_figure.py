@@ -9,7 +9,7 @@ from lib.training.curves import Curves
 from lib.training.rules import STEP_SIZED
 from papers import kept_curves, pieces
 from papers.a import speed
-from papers.kept_curves import edges, headed, losses, outcome, rates_figure, setting, together
+from papers.kept_curves import edges, losses, rates_figure, together
 from papers.verdicts import SAME, no_gain
 
 LEAST_GROWTH = 0.01  # of a layer, in the panel over steps
@@ -57,7 +57,7 @@ def _steps(ax, curves: Curves) -> None:
             kernel = np.ones(window) / window
             means = [np.convolve(run.step_size.astype(float), kernel, "valid") for run in runs]
             lines = [(np.arange(window, window + len(row), 10), row[::10]) for row in means]
-            kept_curves.medians(ax, lines, rule, rule)
+            kept_curves.medians(ax, lines, rule)
         elif rule == "SGD":
             ax.axhline(runs[0].rate, label=rule, **plots.look(rule).line)
     ax.set(title="Step size taken", xlabel="Step", yscale="log")
@@ -151,10 +151,10 @@ def caption(curves: Curves, name: str, table: Table) -> str:
     equal = [rule for rule, word in speed.CLAIMED[name].items() if word is no_gain]
     ticks = f", between {' and '.join(equal)}'s ticks no gain" if equal else ""
     thin = "runs or layers" if study["walk"] else "runs"
-    rest = (
-        f"{setting(curves)} ({chosen}). Hollow dots: the run missed the target. A median"
-        f" ends with the first of its runs (stop: {study['stop']}). Adam has no one step size."
-        f"{outcome(curves, table)}"
-    )
     marks = f"lines: medians, thin: {thin}, dots: seeds, bars: 95 % intervals{ticks}"
-    return headed(f"Paper A, Figure {name.removeprefix('fig')}", curves, marks, rest)
+    rest = (
+        f" ({chosen}). Hollow dots: the run missed the target. A median ends with the first"
+        f" of its runs (stop: {study['stop']}). Adam has no one step size."
+    )
+    number = f"Paper A, Figure {name.removeprefix('fig')}"
+    return kept_curves.caption(number, curves, marks, table, rest)

@@ -6,25 +6,14 @@ from lib.companion.claims import Claim, Table
 from lib.companion.record import Number, finite
 from lib.training.curves import Curve, Curves
 from papers import kept_curves, verdicts
-from papers.kept_curves import few, judge
+from papers.kept_curves import judge
 from papers.verdicts import Interval
 
 SHOWN = 2_500  # test reviews of an evaluation
 LAST = 4  # evaluations whose mean accuracy is judged
 PARTS = ("K", "Q", "V")
 PAPER = {"l1.1": 0.8257, "l2": 0.8061, "l3": 0.8133}  # last test accuracy, model size 3
-RULES = ("l1.1", "l3", "l2")  # in the order of the paper's accuracies
 PAIRS = (("l1.1", "l3"), ("l3", "l2"), ("l1.1", "l2"))  # better, worse
-
-
-def _hits(curves: Curves, rule: str) -> np.ndarray:
-    """Which test rows the end of each run classifies correctly: bool (seeds, rows)."""
-    return np.stack([run.hits for run in curves.runs(rule)])
-
-
-def accuracy(curves: Curves, rule: str) -> np.ndarray:
-    """Test accuracy at the end, on all rows: (seeds,)."""
-    return _hits(curves, rule).mean(1)
 
 
 def late(run: Curve) -> float:
@@ -37,9 +26,15 @@ def _late_accuracy(curves: Curves, rule: str) -> np.ndarray:
     return np.array([late(run) for run in curves.runs(rule)])
 
 
+def _right(curves: Curves, first: str, second: str) -> np.ndarray:
+    """Which test rows `first` has right at its end, less those of `second`: (seeds, rows)."""
+    hits = [np.stack([run.hits for run in curves.runs(rule)]) for rule in (first, second)]
+    return hits[0].astype(float) - hits[1]
+
+
 def accuracy_difference(curves: Curves, first: str, second: str) -> Interval:
     """Test accuracy of `first` minus `second`, paired by seed and by test row."""
-    return _paired(_hits(curves, first).astype(float) - _hits(curves, second))
+    return _paired(_right(curves, first, second))
 
 
 def _paired(apart):  # differences (seeds, rows), with the error that both samples leave
@@ -48,23 +43,24 @@ def _paired(apart):  # differences (seeds, rows), with the error that both sampl
 
 def late_difference(curves: Curves, first: str, second: str) -> Interval:
     """Late accuracy of `first` less `second`; the error is of the rows sampled."""
-    apart = _hits(curves, first).astype(float) - _hits(curves, second)  # (seeds, rows)
     values = _late_accuracy(curves, first) - _late_accuracy(curves, second)
-    return verdicts.mean_interval(values, apart.mean(0).var(ddof=1) / SHOWN)
+    between = _right(curves, first, second).mean(0).var(ddof=1)
+    return verdicts.mean_interval(values, between / SHOWN)
 
 
 def _ordered(curves: Curves, better: str, worse: str) -> Claim:
     """The claim that `better` ends with a higher test accuracy than `worse`."""
-    source, name = "paper C, IMDb", f"imdb.{better}.{worse}"
-    text = f"{better} above {worse}"
-    if unknown := few(name, text, source, curves):
-        return unknown
-    measured = late_difference(curves, better, worse)
-    text += (
-        f": mean of the last {LAST} evaluations, {len(measured.values)} seeds"
-        f" (difference at the end, all rows: {accuracy_difference(curves, better, worse)})"
-    )
-    return judge(name, text, source, measured, verdicts.above)
+
+    def measure():
+        measured = late_difference(curves, better, worse)
+        text = (
+            f": mean of the last {LAST} evaluations, {len(measured.values)} seeds"
+            f" (difference at the end, all rows: {accuracy_difference(curves, better, worse)})"
+        )
+        return text, measured
+
+    id, text = f"imdb.{better}.{worse}", f"{better} above {worse}"
+    return judge(curves, id, text, "paper C, IMDb", verdicts.above, measure)
 
 
 def accuracy_table(curves: Curves) -> Table:
@@ -79,16 +75,14 @@ def at_end(run: Curve, name: str) -> float:
 
 def _at_level(run: Curve, name: str, level: float, along: str, rising: bool = True) -> float:
     """The metric `name`, or the "steps", where `along` first passes `level`, or NaN."""
-    x, level = (run.metrics[along], level) if rising else (-run.metrics[along], -level)
+    sign = 1 if rising else -1
+    x, level = sign * run.metrics[along], sign * level
     y = run.evaluated_at if name == "steps" else run.metrics[name]
     passed = np.flatnonzero(x >= level)
     if not len(passed):
         return np.nan
-    k = int(passed[0])
-    if k == 0:
-        return float(y[0])
-    share = (level - x[k - 1]) / (x[k] - x[k - 1])
-    return float((1 - share) * y[k - 1] + share * y[k])
+    around = slice(max(passed[0] - 1, 0), passed[0] + 1)
+    return float(np.interp(level, x[around], y[around]))
 
 
 def matched(
@@ -122,17 +116,19 @@ def _sparser(curves: Curves, part: str) -> Claim:
     """l1.1 has a higher Hoyer index, which no scale of entries changes, than l2, at the
     end and at matched training accuracy. Shares above a threshold are shown and not
     judged: a sparser matrix' heavier tail can raise them."""
-    name, source = f"sparsity.{part}", "paper C, sparsity"
-    if unknown := few(name, f"{part} sparser under l1.1", source, curves):
-        return unknown
-    end, same = (f(curves, f"hoyer.{part}") for f in (apart, matched_apart))
-    shares = {"above_90": "the start's 90 % quantile", "above_006": "0.06"}
-    rest = ", ".join(f"{text} {apart(curves, f'{key}.{part}')}" for key, text in shares.items())
-    text = (
-        f"{part} sparser under l1.1: Hoyer index at the end, l1.1 minus l2 (at matched training"
-        f" accuracy {same}; not judged, share of entries above {rest})"
-    )
-    return judge(name, text, source, end, verdicts.above, also=[same])
+
+    def measure():
+        end, same = (f(curves, f"hoyer.{part}") for f in (apart, matched_apart))
+        shares = {"above_90": "the start's 90 % quantile", "above_006": "0.06"}
+        differences = [f"{text} {apart(curves, f'{key}.{part}')}" for key, text in shares.items()]
+        text = (
+            f": Hoyer index at the end, l1.1 minus l2 (at matched training accuracy {same};"
+            f" not judged, share of entries above {', '.join(differences)})"
+        )
+        return text, end, same
+
+    id, text = f"sparsity.{part}", f"{part} sparser under l1.1"
+    return judge(curves, id, text, "paper C, sparsity", verdicts.above, measure)
 
 
 def sparsity_table(curves: Curves) -> Table:
@@ -155,23 +151,25 @@ def attention_difference(curves: Curves) -> Interval:
 
 def attention_table(curves: Curves) -> Table:
     """l1.1 attends more sharply than l2, in the last layer."""
-    name, source = "attention.sharper", "paper C, attention maps"
-    if unknown := few(name, "l1.1 sharper than l2", source, curves):
-        return Table([unknown])
-    measured = attention_difference(curves)
-    first, second = (tokens_used(curves, rule)[..., -1].mean() for rule in ("l1.1", "l2"))
-    start = tokens_used(curves, "l2", "start")[..., -1].mean()
-    text = (
-        f"l1.1 sharper than l2: share of tokens used in the last layer, l2 ({second:.3f}) minus"
-        f" l1.1 ({first:.3f}), {len(measured.values)} seeds; at the start {start:.3f}"
-    )
-    return Table([judge(name, text, source, measured, verdicts.above)])
+
+    def measure():
+        measured = attention_difference(curves)
+        first, second = (tokens_used(curves, rule)[..., -1].mean() for rule in ("l1.1", "l2"))
+        start = tokens_used(curves, "l2", "start")[..., -1].mean()
+        text = (
+            f": share of tokens used in the last layer, l2 ({second:.3f}) minus l1.1"
+            f" ({first:.3f}), {len(measured.values)} seeds; at the start {start:.3f}"
+        )
+        return text, measured
+
+    about = "attention.sharper", "l1.1 sharper than l2", "paper C, attention maps"
+    return Table([judge(curves, *about, verdicts.above, measure)])
 
 
 def numbers(curves: Curves) -> dict[str, Number]:
     """Those of `kept_curves`, late and training accuracy, sparsity, tokens used."""
-    measured = kept_curves.numbers(curves, RULES)
-    for rule in RULES:
+    measured = kept_curves.numbers(curves)
+    for rule in curves.rates():
         name, runs = rule.replace(".", "_"), curves.runs(rule)
         trained = [at_end(run, "training_accuracy") for run in runs]
         measured |= {

@@ -1,6 +1,5 @@
 """Drawing of paper C's real-data figures from the kept curves of its two studies."""
 
-import re
 from itertools import product
 
 import numpy as np
@@ -12,15 +11,10 @@ from lib.networks.measures import EDGES
 from lib.training.curves import Curves
 from papers import kept_curves, pieces
 from papers.c import reviews, vision
-from papers.kept_curves import together
+from papers.kept_curves import shown, together
 from papers.verdicts import Interval
 
 WHEN = {"start": "start", "last": "end"}
-
-
-def shown(rule: str) -> str:
-    """The name of a rule as the text writes it: l1.1 as $\\ell_{1.1}$."""
-    return re.sub(r"^l([\d.]+)$", r"$\\ell_{\1}$", rule)
 
 
 def rates(curves: Curves) -> Figure:
@@ -29,17 +23,12 @@ def rates(curves: Curves) -> Figure:
     return kept_curves.rates_figure(curves, late, "Held-out accuracy (%)")
 
 
-def _judged(claim: Claim) -> bool:
-    """Whether the study could judge the claim at all."""
-    return bool(np.isfinite(claim.measured))
-
-
 def _differences(ax, rows: list[tuple[str, Interval, Claim]], scale=1.0, also=()) -> None:
     """A forest of (name, interval, its claim), with room for the values `also`."""
     bars = []
     for name, measured, claim in rows:
         values = scale * np.array([measured.estimate, measured.low, measured.high])
-        word = claim.verdict if _judged(claim) else "not judged"
+        word = claim.verdict if claim.interval else "not judged"
         words = f"{values[0]:+.{3 - round(np.log10(scale))}f} {word}"  # all to one digit
         points = scale * measured.values
         bar = pieces.Bar(name, *values, claim.verdict, points=tuple(points), words=words)
@@ -52,8 +41,8 @@ def _differences(ax, rows: list[tuple[str, Interval, Claim]], scale=1.0, also=()
 def accuracy_figure(curves: Curves) -> Figure:
     """Loss, accuracy, the paired differences that are judged; stars: the paper's."""
     figure, axes = plots.panels(1, 3, height=2.9)
-    kept_curves.losses(axes[0], curves, shown)
-    kept_curves.accuracies(axes[1], curves, shown)
+    kept_curves.losses(axes[0], curves)
+    kept_curves.accuracies(axes[1], curves)
     rows, judged = [], reviews.accuracy_table(curves)
     paper = [100 * (reviews.PAPER[a] - reviews.PAPER[b]) for a, b in reviews.PAIRS]
     for (a, b), claim in zip(reviews.PAIRS, judged, strict=True):
@@ -152,8 +141,8 @@ def maps(curves: Curves) -> Figure:
 def vision_figure(curves: Curves) -> Figure:
     """Loss, test accuracy with steps to equal accuracy, Hoyer against the loss."""
     figure, axes = plots.panels(1, 3, height=2.7)
-    kept_curves.losses(axes[0], curves, shown)
-    kept_curves.accuracies(axes[1], curves, shown)
+    kept_curves.losses(axes[0], curves)
+    kept_curves.accuracies(axes[1], curves)
     steps = vision.steps_to_accuracy(curves)
     levels = vision.matched(curves, "test_accuracy", vision.RULES, "test_accuracy")
     early, sparser = vision.table(curves)
@@ -171,7 +160,7 @@ def vision_figure(curves: Curves) -> Figure:
     )
     for ax, place, rule, claim, what in notes:
         words = claim.verdict
-        if _judged(claim):
+        if claim.interval:
             number, low, high = (f"{value:.2g}" for value in (claim.measured, *claim.interval))
             words = f"{rule}: {number} {what}\n({low} to {high}),\n{words}"
         pieces.note(ax, words, *place, va="top")
@@ -184,10 +173,10 @@ def vision_figure(curves: Curves) -> Figure:
 def caption(number: str, curves: Curves, marks: str, table: Table) -> str:
     """Marks of figure `number`, why it is not judged, setting, rates, verdicts."""
     study = curves.configuration
-    for claim in [claim for claim in table if not _judged(claim)][:1]:
+    for claim in [claim for claim in table if not claim.interval][:1]:
         marks += f"; not judged: {claim.statement.partition(': ')[2]}"
     short = any(len(run.loss) < study["horizon"] for run in curves.judged())
     early = f"a run ends early at {study['stop']}" if short else "no run ended early"
-    words = kept_curves.setting(curves, f"; {early}")
-    rest = f"{words}, chosen by held-out accuracy.{kept_curves.outcome(curves, table)}"
-    return kept_curves.headed(f"Paper C, {number}", curves, marks, rest)
+    chosen = ", chosen by held-out accuracy."
+    number = f"Paper C, {number}"
+    return kept_curves.caption(number, curves, marks, table, chosen, f"; {early}")

@@ -9,7 +9,7 @@ from lib.companion.record import Number, finite
 from lib.training.curves import Curves
 from papers import kept_curves, verdicts
 from papers.c.reviews import accuracy_difference, at_end, late, matched, of_pair
-from papers.kept_curves import few, judge
+from papers.kept_curves import judge
 
 SOURCE = "paper C, vision"
 RULES = ("Adam", "l1.1")
@@ -24,26 +24,34 @@ def steps_to_accuracy(curves: Curves) -> np.ndarray:
 
 def _early(curves: Curves) -> Claim:
     """Adam gets to the accuracy that both reach in fewer steps."""
-    adam, mirror = steps_to_accuracy(curves)
-    measured = verdicts.ratio_interval(adam / mirror)
-    text = (
-        "Adam ahead early: steps to the best test accuracy that both reach, over those of l1.1,"
-        f" {len(measured.values)} seeds; {_two_rates(curves, lambda x, y: x / y, *EARLY)}"
-    )
-    return judge("vit.early", text, SOURCE, measured, verdicts.faster, "interval below 1")
+
+    def measure():
+        adam, mirror = steps_to_accuracy(curves)
+        text = (
+            ": steps to the best test accuracy that both reach, over those of l1.1,"
+            f" {len(adam)} seeds; {_two_rates(curves, lambda x, y: x / y, *EARLY)}"
+        )
+        return text, verdicts.ratio_interval(adam / mirror)
+
+    about = "vit.early", "Adam ahead early", SOURCE
+    return judge(curves, *about, verdicts.faster, measure)
 
 
 def _sparser(curves: Curves) -> Claim:
     """The median Hoyer index is larger under l1.1, at matched training loss."""
-    adam, mirror = matched(curves, SPARSER[0], RULES, *SPARSER[1:])
-    measured = verdicts.mean_interval(mirror - adam)
-    last = [np.mean([at_end(run, "hoyer") for run in curves.runs(r)]) for r in ("l1.1", "Adam")]
-    text = (
-        "l1.1 sparser: Hoyer index, l1.1 minus Adam, at matched training loss"
-        f" (at the end {last[0]:.3f} and {last[1]:.3f});"
-        f" {_two_rates(curves, lambda x, y: y - x, *SPARSER)}"
-    )
-    return judge("vit.sparser", text, SOURCE, measured, verdicts.above)
+
+    def measure():
+        adam, mirror = matched(curves, SPARSER[0], RULES, *SPARSER[1:])
+        runs = (curves.runs(rule) for rule in ("l1.1", "Adam"))
+        last = [np.mean([at_end(run, "hoyer") for run in of_rule]) for of_rule in runs]
+        text = (
+            ": Hoyer index, l1.1 minus Adam, at matched training loss"
+            f" (at the end {last[0]:.3f} and {last[1]:.3f});"
+            f" {_two_rates(curves, lambda x, y: y - x, *SPARSER)}"
+        )
+        return text, verdicts.mean_interval(mirror - adam)
+
+    return judge(curves, "vit.sparser", "l1.1 sparser", SOURCE, verdicts.above, measure)
 
 
 def _two_rates(curves: Curves, compared, name: str, *along) -> str:
@@ -55,14 +63,12 @@ def _two_rates(curves: Curves, compared, name: str, *along) -> str:
 
 def table(curves: Curves) -> Table:
     """Adam ahead early, l1.1 sparser; equal ends after 1,000 epochs are not tested."""
-    words = {"vit.early": "Adam ahead early", "vit.sparser": "l1.1 sparser"}
-    unknown = [few(name, text, SOURCE, curves) for name, text in words.items()]
-    return Table(unknown if all(unknown) else [_early(curves), _sparser(curves)])
+    return Table([_early(curves), _sparser(curves)])
 
 
 def numbers(curves: Curves) -> dict[str, Number]:
     """Those of `kept_curves`, Hoyer indices, accuracies apart at the end."""
-    measured = kept_curves.numbers(curves, RULES)
+    measured = kept_curves.numbers(curves)
     for rule in RULES:
         index = np.mean([at_end(run, "hoyer") for run in curves.runs(rule)])
         measured[f"{rule.lower().replace('.', '_')}_hoyer"] = finite(index, 1e-9)

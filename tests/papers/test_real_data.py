@@ -272,7 +272,7 @@ def test_a_network_speaks_only_where_it_beats_the_plain_classifiers():
     plain = race(THREE, plain=0.9)
     assert reviews._ordered(plain, "l1.1", "l2").verdict == UNDECIDED
     caption = speed_figure.caption(plain, "fig6", speed.table(plain, "fig6"))
-    assert "SNGD slower: undecided" in caption and "too small" in kept_curves._gate(plain)
+    assert "SNGD slower: undecided" in caption and ": too small to speak" in caption
     claim = speed.speed(on_a_stand_in(race(THREE)), "Adam", "fig6")
     assert claim.verdict == UNDECIDED and "its data are a stand-in" in claim.statement
 

@@ -15,7 +15,7 @@ from tests.companion.test_plots import unreadable
 from tests.papers.worlds import race
 
 KEPT = files.ROOT / "figures" / "desk"
-RECORDS = sorted({picture.slug for many in redraw.PICTURES.values() for picture in many})
+RECORDS = sorted(slug for pictures in redraw.PICTURES.values() for slug in pictures)
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +43,8 @@ def test_kept_curves_give_the_committed_verdicts_and_seeds(redrawn, slug):
     assert judged and len(words) == len(judged)
     assert all(mine.startswith(theirs) for mine, theirs in zip(words, judged, strict=True))
     assert {row["source"] for row in record["data"]} == {"kept"}
-    (study,) = [name for name, many in redraw.PICTURES.items() if slug in {p.slug for p in many}]
-    assert record["seeds"] == kept_curves.kept(study, needed=True).seeds()
+    (study,) = [name for name, pictures in redraw.PICTURES.items() if slug in pictures]
+    assert record["seeds"] == kept_curves.kept(study).seeds()
 
 
 @pytest.fixture(scope="module")
@@ -90,15 +90,13 @@ def test_missing_and_damaged_curves_are_named_and_the_others_drawn(tmp_path, mon
     assert "none of multi_nli_200, civil_comments_400" in capsys.readouterr().err
 
 
-def test_a_study_with_too_few_seeds_is_not_shown(tmp_path, monkeypatch, capsys):
+def test_a_study_with_too_few_seeds_is_not_shown(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "ROOT", tmp_path)
-    assert kept_curves.kept("invented") is None and "no committed curves" in capsys.readouterr().out
-    with pytest.raises(FileNotFoundError):
-        kept_curves.kept("invented", needed=True)
+    with pytest.raises(FileNotFoundError, match="lib.training"):
+        kept_curves.kept("invented")
     path = tmp_path / "figures" / "desk" / "invented.npz"
     race({"SGD": 0.02}, seeds=2).save(path)
-    assert kept_curves.kept("invented") is None and "2 judged runs" in capsys.readouterr().out
-    with pytest.raises(ValueError, match="unfinished"):
-        kept_curves.kept("invented", needed=True)
+    with pytest.raises(ValueError, match="unfinished, 2 judged runs"):
+        kept_curves.kept("invented")
     race({"SGD": 0.02}, seeds=3).save(path)
     assert kept_curves.kept("invented").seeds() == [0, 1, 2]
