@@ -72,8 +72,9 @@ from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.companion import claims, record, statements
 from lib.dynamics import rules
+from papers import fits
+from papers.a import figures as paper_figures
 from papers.a import fixed_head as paper
-from papers.a import fixed_head_figures
 from papers.a.statements import STATEMENTS
 
 run = record.start("10_fixed_decoder", "A", globals())
@@ -255,7 +256,7 @@ about = {
     for name, number in (("orthogonal", "Figure 2"), ("antipodal", "Figure 5"))
 }
 shown = {"orthogonal": None, "antipodal": crowds["antipodal"]}  # Lemma 5 has a panel in Figure 5
-draw = fixed_head_figures.draw
+draw = paper_figures.draw
 figures = {name: draw(histories[name], about[name], shown[name]) for name in about}
 figures["orthogonal"]
 
@@ -299,7 +300,7 @@ def check(name):
         paper.margin_growth(history["NGD-mom"], "NGD-mom", ngd_step * margin / (1 - momentum), steps / 2),
         paper.margin_growth(uncapped, "Polyak, no cap", np.full(seeds, 0.5), steps / 2),
         paper.polyak_step_norm(uncapped, target),
-        fixed_head_figures.fastest(history),
+        paper.fastest_at_first(history),
     ])  # fmt: skip
 
 
@@ -413,5 +414,11 @@ for std in (start_std, 1000 * start_std):
 # %% tags=["set-up"]
 # Set-up, no need to read.
 for slug, name in (("fastrates_fig2", "orthogonal"), ("fastrates_fig5", "antipodal")):
-    numbers = fixed_head_figures.numbers(histories[name], targets[name])
+    ngd = histories[name]["NGD"]
+    error, miss = ngd.direction_error["W_mm"][:, -1], ngd.log_miss[:, -1].max(-1)
+    numbers = {"norm_of_W_mm": np.median(targets[name].norm)}
+    numbers |= {"ngd_direction_error": np.median(error), "ngd_direction_error_worst": error.max()}
+    numbers["ngd_exponent"] = np.median(fits.exponent(ngd, "W_mm", steps / 10))
+    numbers["ngd_log_missing_weight"] = np.median(miss)
+    numbers["polyak_over_next_best"] = paper.fastest_at_first(histories[name]).measured
     run.keep(figures[name], slug, about[name], tables[name], numbers)

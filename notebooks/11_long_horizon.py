@@ -67,7 +67,7 @@ from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record, statements
 from lib.dynamics import reduced, rules
 from papers import fits
-from papers.a import fixed_head_figures
+from papers.a import figures, fixed_head
 from papers.a.statements import STATEMENTS
 from papers.beyond import margin_law, margin_law_figures, margin_law_steps
 
@@ -200,13 +200,13 @@ for dimension, few, size in zip(dimensions, small, megabytes, strict=True):
 # A [claim](words.md) is a measured number beside its bound. Exponents are least-squares fits within one decade of $t$, the worst over seeds.
 
 # %% tags=["nbval-check-output"]
-exponents = fixed_head_figures.decade_exponents(histories, steps)
+exponents = fixed_head.decade_exponents(histories, steps)
 last = {name: values[:, -1] for name, values in exponents.items()}
 slope = fits.fitted_slope(recorded, histories["NGD"].log_miss.max(-1), steps / 2)
 growth = slope / (-ngd_step / target.norm)
 worst = growth[np.abs(growth - 1).argmax()]
 table = claims.Table([
-    *fixed_head_figures.horizon_claims(last),
+    *fixed_head.horizon_claims(last),
     claims.close("sharp.NGD", "NGD: slope of log(1 - p_opt), over eta/||W_mm||", "ours", worst, 1.0, 1e-3),
     claims.at_least("plain", f"plain float64 at t = {compared}: error over the exact one", "ours",
                     plain_error[-1] / exact_error, 10),
@@ -228,7 +228,7 @@ table
 
 # %%
 about = f"Paper A, Figure 2's problem to t = {steps:,}; our setting, n={n}, T={T}, d={d}, from zero; synthetic, {seeds} seeds, float64"
-figure = fixed_head_figures.draw_horizon(histories, plain_error, about)
+figure = figures.horizon(histories, plain_error, about)
 figure
 
 # %% [markdown]
@@ -285,7 +285,11 @@ for size in (ngd_step, 10 * ngd_step):
 
 # %% tags=["set-up"]
 # Set-up, no need to read.
-numbers = fixed_head_figures.horizon_numbers(histories["NGD"], last)
+ngd = histories["NGD"]
+numbers = {f"{name.split(',')[0].lower()}_exponent": np.median(last[name]) for name in last}
+numbers["ngd_direction_error"] = np.median(ngd.direction_error["W_mm"][:, -1])
+missing = np.median(ngd.log_miss[:, -1].max(-1)) / np.log(10)
+numbers["ngd_missing_weight_power_of_ten"] = missing
 run.keep(figure, "fastrates_horizon", about, table, numbers)
 of_law = {"law_off": off, "ngd_exponent": numbers["ngd_exponent"]}
 run.keep(figure_law, "fastrates_bound", about_law, law_table, of_law)

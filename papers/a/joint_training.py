@@ -1,4 +1,4 @@
-"""What paper A (2402.05738) states of training head u and W together, measured on histories.
+"""What paper A (2402.05738) states and shows of training head u and W together, on histories.
 
 gamma* = 1/||u_mm|| is the largest margin of a unit head, eta the step size; Eq. 13 steps by eta
 (t+1)^-2/3. What grows like t^{1/3} is held against the sum of these steps, S_t = sum_{s<=t}
@@ -21,18 +21,19 @@ from papers.fits import fitted_slope, log_slope, path_sum
 
 claim = PAPER.claim
 
-
-def _log_losses(history: History, tokens: TokenSet) -> np.ndarray:
-    """log l_i = -f_i = sum_t p_t (gamma_opt - gamma_t) - gamma_opt, (runs, k, n)."""
-    log_odds = -history.margins
-    log_weights = log_odds - np.logaddexp(0.0, np.logaddexp.reduce(log_odds, -1))[..., None]
-    short = (np.exp(log_weights) * history.score_gaps).sum(-1)
-    return short - joint_loss.opt_scores(history, tokens)
+# One draw of (DM), n = 8, T = 2, d = 400, noise^2 d = 1, signal 3, three queries the opt token,
+# eta = 0.3, as computed independently of this library: {iteration: values as in `quantities`}.
+REFERENCE = {
+    100: (-3.74, 3.03, 3.43, 0.132, 0.102, 0.959, 1.27, 3.3),
+    1000: (-9.13, 7.83, 8.23, 0.050, 0.043, 0.990, 1.27, 8.3),
+    5000: (-16.2, 14.2, 14.6, 0.028, 0.024, 0.994, 1.27, 14.9),
+}
 
 
 def loss_ratio(history: History, tokens: TokenSet) -> np.ndarray:
-    """max_{i,j} l_i / l_j over samples, (runs, k)."""
-    return np.exp(np.ptp(_log_losses(history, tokens), axis=-1))
+    """max_{i,j} l_i / l_j over samples, l_i = e^{-f_i}, (runs, k)."""
+    _, _, f = joint_loss.log_loss_parts(*joint_loss.opt_first(history, tokens))
+    return np.exp(np.ptp(f, axis=-1))
 
 
 def head_margin(history: History, tokens: TokenSet, head: MaxMargin) -> np.ndarray:
@@ -129,24 +130,16 @@ def lemma13(history: History, tokens: TokenSet, since: float) -> list[Claim]:
     return PAPER.claims(values)
 
 
-def lemma3(history: History, tokens: TokenSet, head: MaxMargin) -> list[Claim]:
+def lemma3(history: History, tokens: TokenSet, head: MaxMargin, since: float) -> list[Claim]:
     """Along Eq. 13: ||grad_u L|| >= c gamma* L, and L on a step is at most C times L
     before it; c = 1/2, C = 1 + 1e-9 (our constants: the loss does not rise). The third
-    bound, on the curvature, has so much room that no row of it could fail."""
-    gradient = _gradient_over_loss(history, head).min()
+    bound, on the curvature, has so much room that no row of it could fail. Remark 4:
+    ||grad_u L|| is of the order of L, and tends to gamma* L (ours)."""
+    ratio = np.exp(history.log_gradient_head - history.log_gap) * head.norm[:, None]
+    late = ratio[:, history.iterations >= since]
     segment = _on_segments(history, tokens)[:, 1:].max()
-    return [claim("lemma3.gradient", gradient), claim("lemma3.segment", segment)]
-
-
-def remark4(history: History, head: MaxMargin, since: float) -> Claim:
-    """||grad_u L|| is of the order of L, and tends to gamma* L (ours)."""
-    ratio = _gradient_over_loss(history, head)[:, history.iterations >= since]
-    return claim("remark4", furthest(ratio, 1.0))
-
-
-def _gradient_over_loss(history, head):
-    """||grad_u L|| / (gamma* L) at every record, (runs, k)."""
-    return np.exp(history.log_gradient_head - history.log_gap) * head.norm[:, None]
+    values = {"lemma3.gradient": ratio.min(), "lemma3.segment": segment}
+    return PAPER.claims(values | {"remark4": furthest(late, 1.0)})
 
 
 def _on_segments(history, tokens):
@@ -159,3 +152,57 @@ def _on_segments(history, tokens):
         between = [(1 - s) * a[:, begin] + s * a[:, begin + 1] for a in (margins, scores)]
         largest = np.maximum(largest, joint_loss.log_loss_parts(*between)[0] - at_begin)
     return np.exp(largest)
+
+
+def quantities(history: History, tokens: TokenSet, head: MaxMargin, t: int) -> dict:
+    """The quantities of REFERENCE at iteration t: {name: (runs,)}."""
+    k = np.searchsorted(history.iterations, t)
+    return {
+        "log L": history.log_gap[:, k],
+        "||W||": history.norm[:, k],
+        "||u||": history.head_norm[:, k],
+        "error of W": history.direction_error["W_mm"][:, k],
+        "error of u": history.head_direction_error["u_mm"][:, k],
+        "margin": head_margin(history, tokens, head)[:, k],
+        "loss ratio": loss_ratio(history, tokens)[:, k],
+        "score gap": history.score_gaps[:, k].min((1, 2)),
+    }
+
+
+def against_reference(values: dict[int, dict]) -> list[Claim]:
+    """Medians of `values` {iteration: quantities(...)}, within 1.5 times REFERENCE."""
+    made, times = [], ", ".join(map(str, REFERENCE))
+    for place, name in enumerate(values[min(REFERENCE)]):
+        ratios = [np.median(values[t][name]) / known[place] for t, known in REFERENCE.items()]
+        factor = max(max(ratio, 1 / ratio) for ratio in ratios)
+        made.append(PAPER.claim("reference", factor, name, say=(times,)))
+    return made
+
+
+COMPARED = {  # (runs, k) each, the larger the further ahead
+    "-log L": lambda run: -run.log_gap,
+    "||W||": lambda run: run.norm,
+    "||u||": lambda run: run.head_norm,
+    "-log(1 - p_opt)": lambda run: -run.log_miss.max(-1),
+    "1 / error of W": lambda run: 1 / run.direction_error["W_mm"],
+    "1 / error of u": lambda run: 1 / run.head_direction_error["u_mm"],
+}
+
+
+def slower_than_others(histories: dict[str, History], rule: str, rivals) -> list[Claim]:
+    """In every run `rule` ends with the largest loss, smallest weights and norms."""
+    made = []
+    for name in ("-log L", "-log(1 - p_opt)", "||W||", "||u||"):
+        own, *others = (COMPARED[name](histories[run])[:, -1] for run in (rule, *rivals))
+        ratio = (own / np.min(others, axis=0)).max()
+        made.append(PAPER.claim("slowest", ratio, name, say=(rule,)))
+    return made
+
+
+def ahead(fast: History, slow: History, names: tuple[str, str], since: float) -> list[Claim]:
+    """In every run, t >= since, `fast` has larger norms, weights and alignments."""
+    late, made = fast.iterations >= since, []
+    for name in list(COMPARED)[1:]:  # but the loss
+        ahead, behind = (COMPARED[name](run)[:, late] for run in (fast, slow))
+        made.append(PAPER.claim("ahead", (ahead / behind).min(), name, say=names))
+    return made

@@ -29,18 +29,13 @@ def two_samples(overlap: float = -1.0) -> TokenSet:
 
 
 class _Criterion(NamedTuple):
-    """theta*, R_0 and R_1; theta* is -inf where K_12 >= 0."""
+    """theta*, -inf where K_12 >= 0, R_0 and R_1, and whether the best tokens are reached;
+    None where R_0 <= theta* < R_1 leaves it open."""
 
     threshold: float
     start: float
     highest: float
-
-    @property
-    def reached(self) -> bool | None:
-        """Whether it is reached; None where R_0 <= theta* < R_1 leaves it open."""
-        if self.start > self.threshold:
-            return True
-        return None if self.highest > self.threshold else False
+    reached: bool | None
 
 
 def two_samples_reach(tokens: TokenSet, loss: str = "exponential") -> _Criterion:
@@ -65,7 +60,9 @@ def two_samples_reach(tokens: TokenSet, loss: str = "exponential") -> _Criterion
     middle = (low + high) / 2
     start = slope(middle, first) / slope(middle, second)
     highest = slope(low, first) / slope(high, second)
-    return _Criterion(float(threshold), float(start), float(highest))
+    open_yet = None if highest > threshold else False
+    reached = True if start > threshold else open_yet
+    return _Criterion(float(threshold), float(start), float(highest), reached)
 
 
 def two_samples_of(K: np.ndarray, low: Sequence[float], gaps: Sequence[float]) -> TokenSet:

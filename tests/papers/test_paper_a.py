@@ -13,7 +13,7 @@ from lib.attention import coordinates, token_sets, tokens
 from lib.companion import claims
 from lib.dynamics import rules
 from papers import fits, joint_loss
-from papers.a import figure3, fixed_head, joint_training, ledger_rows, turning
+from papers.a import fixed_head, joint_training, ledger_rows, turning
 from papers.a import phase_diagram as phase
 from papers.wrong_worlds import World
 from tests.papers.worlds import weak
@@ -48,16 +48,15 @@ def with_head(history, factor):
 
 def reference(factor):
     """The quantities of the independent computation, all off by a factor."""
-    names = figure3.measured(RUN, J.tokens, J.head, 100)
-    rows = figure3.REFERENCE.items()
+    names = joint_training.quantities(RUN, J.tokens, J.head, 100)
+    rows = joint_training.REFERENCE.items()
     return {t: dict(zip(names, factor * np.array(row)[:, None], strict=True)) for t, row in rows}
 
 
 def starts(factor):
-    std = ledger_rows._start_size(F.tokens)
-    start = dynamics.gaussian_start(F.space, std, [5, 6])
+    start = dynamics.gaussian_start(F.space, 1.0, [5, 6])
     start = dynamics.Start(factor * start.inside, factor * start.outside)
-    return ledger_rows._lemma4(F.tokens, start, std, 60)
+    return ledger_rows._lemma4(ledger_rows._start_ratios(F.tokens, start, 60))
 
 
 def drawn_in(d):
@@ -84,7 +83,7 @@ DM = tokens.two_token_gaussian(range(5), n=4, d=100)
 RIGHT_AND_WRONG = {
     "theorem2": (lambda factor: joint_training.theorem2(
         replace(RUN, log_gap=RUN.log_gap * factor), 0.3, J.head, 200)[0], 1, 0.1),
-    "reference": (lambda factor: figure3.against_reference(reference(factor)), 1.3, 2.6),
+    "reference": (lambda factor: joint_training.against_reference(reference(factor)), 1.3, 2.6),
     "lemma4": (starts, 1, 100),
     "lemma8": (lambda d: ledger_rows._lemma8(drawn_in(d)), 4000, 6),
     "definition1": (lambda world: ledger_rows._definition1(world.tokens(drawn_in(4000))),
@@ -133,12 +132,10 @@ def test_figure_3_claims_name_the_slowest_and_the_fastest():
     slow = replace(with_head(RUN, np.full(J.record.size, 0.5)), log_gap=RUN.log_gap / 2,
                    norm=RUN.norm / 2, log_miss=RUN.log_miss / 2)  # fmt: skip
     runs = {"slow": slow, "fast": RUN}
-    assert all(c.holds for c in figure3.slower_than_others(runs, "slow", ["fast"]))
-    assert not any(c.holds for c in figure3.slower_than_others(runs, "fast", ["slow"]))
-    ahead = figure3.ahead(slow, RUN, ("slow", "fast"), since=2)
+    assert all(c.holds for c in joint_training.slower_than_others(runs, "slow", ["fast"]))
+    assert not any(c.holds for c in joint_training.slower_than_others(runs, "fast", ["slow"]))
+    ahead = joint_training.ahead(slow, RUN, ("slow", "fast"), since=2)
     assert [c.holds for c in ahead] == [False, False, False, True, True]
-    with pytest.raises(ValueError, match="iteration 17"):
-        figure3.at(replace(RUN, iterations=J.record * 2), 17)
 
 
 def test_smoothness_bounds_the_curvature():
@@ -175,7 +172,8 @@ def test_curvature_is_the_hessian_of_the_loss():
 
 def test_losses_along_a_run_are_those_of_the_model():
     loss = attention.gradients(J.tokens, RUN.weights(9), RUN.head(9))[0]
-    log_losses = joint_training._log_losses(RUN, J.tokens)[:, 9]
+    parts = joint_loss.log_loss_parts(*joint_loss.opt_first(RUN, J.tokens))
+    log_losses = -parts[2][:, 9]
     np.testing.assert_allclose(np.exp(log_losses).mean(-1), loss, rtol=1e-12)
     np.testing.assert_allclose(np.exp(RUN.log_gap[:, 9]), loss, rtol=1e-12)
 
@@ -187,12 +185,6 @@ def test_pulls_of_pairs_are_the_gradient():
     pulled = fixed_head._pulls(scores, A @ W.ravel()) @ A
     unit = pulled / np.linalg.norm(pulled)
     np.testing.assert_allclose(unit, -gradient / np.linalg.norm(gradient), atol=1e-10)
-
-
-def test_starts_shrink_with_the_square_of_the_tokens():
-    twice = replace(F.tokens, X=2 * F.tokens.X, z=2 * F.tokens.z)  # |x^T W z| <= B^2 ||W||
-    std = ledger_rows._start_size(F.tokens)
-    assert ledger_rows._start_size(twice) == pytest.approx(std / 4)
 
 
 def test_broken_assumptions():
@@ -254,9 +246,9 @@ def half_of_the_solution():
 
 def fastest(slowed):
     """A rule with a loss gap at the level after 50 iterations, `slowed`, against 50 and 100."""
-    gap = np.broadcast_to(-0.01 * TIMES, SHAPE)
+    gap = np.broadcast_to(np.log(fixed_head.THRESHOLD) * TIMES / 50, SHAPE)
     runs = {"own": invented(log_gap=slowed(gap)), "other": invented(log_gap=halved(gap))}
-    return fixed_head.fastest_at_first(runs, "own", np.exp(-0.5))
+    return fixed_head.fastest_at_first(runs, "own", ("other",))
 
 
 halved = lambda gap: gap / np.array([[1.0], [2.0]])
