@@ -62,7 +62,7 @@ from lib.companion import record
 from lib.training import rules
 from lib.training.studies import DEMO
 from papers import kept_curves, smoke
-from papers.a import speed, speed_figure
+from papers.a import speed
 
 run = record.start("14_bert", "A", globals(), None)
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently
@@ -128,8 +128,8 @@ verdict["multi_nli"]
 # %%
 def picture(name):
     """The figure of a study and its caption."""
-    about = speed_figure.caption(kept[name], figures[name], verdict[name])
-    drawn = speed_figure.draw(kept[name], figures[name])
+    about = speed.caption(kept[name], figures[name], verdict[name])
+    drawn = speed.draw(kept[name], figures[name])
     return kept_curves.captioned(drawn, about), about
 
 

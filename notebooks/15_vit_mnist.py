@@ -50,7 +50,7 @@ import torch
 from lib.companion import record
 from lib.training.studies import DEMO
 from papers import kept_curves, smoke
-from papers.a import speed, speed_figure
+from papers.a import speed
 
 run = record.start("15_vit_mnist", "A", globals(), None)
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently
@@ -77,8 +77,8 @@ verdict
 #   stand on Adam's last bar: one between them gains nothing.
 
 # %%
-about = speed_figure.caption(kept, "fig6", verdict)
-figure = kept_curves.captioned(speed_figure.draw(kept, "fig6"), about)
+about = speed.caption(kept, "fig6", verdict)
+figure = kept_curves.captioned(speed.draw(kept, "fig6"), about)
 figure
 
 # %% [markdown]
@@ -86,7 +86,7 @@ figure
 # the largest cap of SPS, which no step reaches.
 
 # %%
-speed_figure.rates(kept)
+speed.rates(kept)
 
 # %% [markdown]
 # ## What we saw

@@ -57,7 +57,7 @@ from torch.nn.functional import cross_entropy
 from lib.companion import record
 from lib.training.studies import DEMO
 from papers import kept_curves, smoke
-from papers.a import speed, speed_figure
+from papers.a import speed
 
 run = record.start("16_vit_cifar10", "A", globals(), None)
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently
@@ -102,8 +102,8 @@ verdict
 #   more than a random walk of the same steps; those below are hollow.
 
 # %%
-about = speed_figure.caption(kept, "fig7", verdict)
-figure = kept_curves.captioned(speed_figure.draw(kept, "fig7"), about)
+about = speed.caption(kept, "fig7", verdict)
+figure = kept_curves.captioned(speed.draw(kept, "fig7"), about)
 figure
 
 # %% [markdown]

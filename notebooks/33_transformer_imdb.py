@@ -57,7 +57,7 @@ from lib.training import rules
 from lib.training.curves import load
 from lib.training.studies import DEMO
 from papers import kept_curves, smoke
-from papers.c import reviews, reviews_figure
+from papers.c import reviews
 
 run = record.start("33_transformer_imdb", "C", globals(), None)
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently
@@ -105,13 +105,13 @@ verdicts[0]
 # %%
 def picture(draw, number, marks, judged):
     """A figure of the study and its caption."""
-    about = reviews_figure.caption(number, kept, marks, judged)
+    about = reviews.caption(number, kept, marks, judged)
     return kept_curves.captioned(draw(kept), about), about
 
 
 DOTS = "dots: seeds, bars: 95 % intervals"
 MARKS = f"lines: medians, thin: runs, {DOTS}, stars: the paper's"
-accuracy = picture(reviews_figure.accuracy_figure, "IMDb table", MARKS, verdicts[0])
+accuracy = picture(reviews.accuracy_figure, "IMDb table", MARKS, verdicts[0])
 accuracy[0]
 
 # %% [markdown]
@@ -151,7 +151,7 @@ verdicts[1]
 
 # %%
 MARKS = f"histograms: all seeds together; hollow: seeds, filled: means; {DOTS}; matched: at the same training accuracy"
-sparsity = picture(reviews_figure.sparsity_figure, "weight histograms", MARKS, verdicts[1])
+sparsity = picture(reviews.sparsity_figure, "weight histograms", MARKS, verdicts[1])
 sparsity[0]
 
 # %% [markdown]
@@ -166,11 +166,11 @@ sparsity[0]
 verdicts[2]
 
 # %%
-attention = picture(reviews_figure.attention_figure, "attention maps", f"large marks: means, {DOTS}", verdicts[2])
+attention = picture(reviews.attention_figure, "attention maps", f"large marks: means, {DOTS}", verdicts[2])
 attention[0]
 
 # %%
-reviews_figure.maps(kept)
+reviews.maps(kept)
 
 # %% [markdown]
 # ## What we saw

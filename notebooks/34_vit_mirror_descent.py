@@ -57,7 +57,7 @@ from lib.companion import record
 from lib.training import MirrorDescent, rules
 from lib.training.studies import DEMO
 from papers import kept_curves, smoke
-from papers.c import reviews_figure, vision
+from papers.c import reviews
 
 run = record.start("34_vit_mirror_descent", "C", globals(), None)
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently
@@ -81,7 +81,7 @@ torch.set_num_threads(threads)  # sums are split over threads, and another split
 
 # %%
 kept = kept_curves.kept("vit")
-verdict = vision.table(kept)
+verdict = reviews.vision_table(kept)
 verdict
 
 # %% [markdown]
@@ -91,15 +91,15 @@ verdict
 
 # %%
 MARKS = "lines: medians, thin: runs; hollow marks: the best accuracy that both reach, by seed; in brackets: 95 % intervals"
-about = reviews_figure.caption("vision experiment", kept, MARKS, verdict)
-figure = kept_curves.captioned(reviews_figure.vision_figure(kept), about)
+about = reviews.caption("vision experiment", kept, MARKS, verdict)
+figure = kept_curves.captioned(reviews.vision_figure(kept), about)
 figure
 
 # %% [markdown]
 # A ring marks the rate that was chosen. Look at whether it lies inside its grid.
 
 # %%
-reviews_figure.rates(kept)
+reviews.rates(kept)
 
 # %% [markdown]
 # ## What we saw
@@ -146,5 +146,5 @@ print(smoke.last_losses(longer, {"l1.5": 0.05}))
 # %% tags=["set-up"]
 # Set-up, no need to read.
 if scale != "demo":  # a demo run redraws what is kept and records nothing
-    made = kept, figure, about, verdict, vision.numbers(kept)
+    made = kept, figure, about, verdict, reviews.vision_numbers(kept)
     kept_curves.save(run, "mirror_vit", "vision experiment", *made)

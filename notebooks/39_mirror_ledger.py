@@ -86,7 +86,7 @@ import numpy as np
 from lib import attention, mirror
 from lib.attention import tokens
 from lib.companion import ledger, plots, record, statements
-from papers.c import ledger_rows, rates, step_lemmas
+from papers.c import cones, ledger_rows, step_lemmas
 from papers.c.statements import STATEMENTS
 
 run = record.start("39_mirror_ledger", "C", globals())
@@ -104,8 +104,8 @@ statements.quoted("C", STATEMENTS, "Lemma 4")
 
 # %%
 data = tokens.unit_tokens(range(seeds), n, T, d)
-of = rates.found_selections(data, range(seeds), 2, find_steps)
-one = rates.part(of.tokens, np.array([0]))
+of = cones.found_selections(data, range(seeds), 2, find_steps)
+one = cones.part(of.tokens, np.array([0]))
 W_mm = of.solution.W[0]
 print("locally optimal selections:", len(of.direction), "of", seeds)
 

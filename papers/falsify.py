@@ -10,10 +10,9 @@ committed records, and why.
 import argparse
 import importlib
 import itertools
-import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -39,7 +38,7 @@ def _power(section: Callable[[World], Iterable[Claim]]) -> dict[str, dict]:
     catches = {row.id: [] for row in true}
     for family in dict.fromkeys(family for row in true for family in row.fails_if):
         rows = [row for row in true if family in row.fails_if]
-        wrong = worlds([family])
+        wrong = worlds(family)
         measured = [_measured(section, world, rows) for world in wrong]
         untouched = []
         for row, *seen in zip(rows, *measured, strict=True):
@@ -75,12 +74,6 @@ def _sections(paper: str) -> Mapping[str, Callable[[World], Iterable[Claim]]]:
     return {name: partial(section, module.SMALL) for name, section in module.SECTIONS.items()}
 
 
-def _falsify(paper: str, name: str) -> tuple[str, str, dict[str, dict], float]:
-    """`_power` of one section of a paper's ledger: (paper, name, power, seconds)."""
-    began = time.monotonic()
-    return paper, name, _power(_sections(paper)[name]), time.monotonic() - began
-
-
 def _write_failures() -> None:
     """figures/failures.md from all records."""
     base = folder("figures")
@@ -97,19 +90,21 @@ def main(words: Sequence[str] | None = None) -> None:
     papers = list(dict.fromkeys(parser.parse_args(words).papers or LEDGERS))
     if unknown := [paper for paper in papers if paper not in LEDGERS]:
         parser.error(f"{', '.join(map(repr, unknown))}: choose from {', '.join(LEDGERS)}")
-    measured = {paper: {} for paper in papers}
-    waiting = {paper: len(_sections(paper)) for paper in papers}
+    measured = {}
     with ProcessPoolExecutor(2) as pool:
-        pairs = [(paper, name) for paper in papers for name in _sections(paper)]
-        for task in as_completed([pool.submit(_falsify, *pair) for pair in pairs]):
-            paper, name, rows, seconds = task.result()
-            measured[paper] |= rows
-            waiting[paper] -= 1
-            if not waiting[paper]:
-                text = dumps(dict(sorted(measured[paper].items())))
-                write(ledger.power_path(LEDGERS[paper]), text.encode())
-            small = sum(row["small"] for row in rows.values())
-            print(f"{paper}, {name}: {small} of {len(rows)} catch a small world, {seconds:.0f} s")
+        tasks = {
+            paper: {name: pool.submit(_power, rows) for name, rows in _sections(paper).items()}
+            for paper in papers
+        }
+        for paper, sections in tasks.items():
+            measured[paper] = {}
+            for name, task in sections.items():
+                rows = task.result()
+                small = sum(row["small"] for row in rows.values())
+                print(f"{paper}, {name}: {small} of {len(rows)} catch a small world", flush=True)
+                measured[paper] |= rows
+            text = dumps(dict(sorted(measured[paper].items())))
+            write(ledger.power_path(LEDGERS[paper]), text.encode())
     for paper in papers:
         for id, row in sorted(measured[paper].items()):
             if row["holds"] and not row["small"]:

@@ -45,11 +45,8 @@ def first_below(iterations: np.ndarray, values: np.ndarray, level: float) -> np.
     return np.where(reached.any(1), iterations[reached.argmax(1)], np.inf)
 
 
-def geometric_phase(iterations, excess: np.ndarray, floor: float) -> tuple[float, float]:
-    """Slope of log excess (K,) per iteration, and R^2 of the line, down to 10 floor."""
+def geometric_phase(iterations, excess: np.ndarray, floor: float) -> float:
+    """Slope of log excess (K,) per iteration, down to 10 floor."""
     reached = excess <= 10 * floor
     end = reached.argmax() if reached.any() else len(excess)
-    t, y = iterations[:end], np.log(excess[:end])
-    slope, intercept = np.polyfit(t, y, 1)
-    residual = y - slope * t - intercept
-    return float(slope), float(1 - residual @ residual / ((y - y.mean()) @ (y - y.mean())))
+    return float(np.polyfit(iterations[:end], np.log(excess[:end]), 1)[0])

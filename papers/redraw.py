@@ -21,25 +21,22 @@ from lib import files
 from lib.companion import plots
 from lib.companion.claims import Claim
 from papers import kept_curves, pieces, verdicts
-from papers.a import speed, speed_figure
-from papers.c import reviews, reviews_figure, vision
+from papers.a import speed
+from papers.c import reviews
 from papers.kept_curves import STUDIES
 
 # Of every study the pictures by slug: the claims that its curves judge, and the figure.
 PICTURES: dict[str, dict[str, tuple[Callable, Callable]]] = {
     STUDIES[name]: {
-        f"fastrates_{name}": (
-            partial(speed.table, figure=name),
-            partial(speed_figure.draw, name=name),
-        )
+        f"fastrates_{name}": (partial(speed.table, figure=name), partial(speed.draw, name=name))
     }
     for name in speed.CLAIMED
 }
-PICTURES[STUDIES["vit"]] = {"mirror_vit": (vision.table, reviews_figure.vision_figure)}
+PICTURES[STUDIES["vit"]] = {"mirror_vit": (reviews.vision_table, reviews.vision_figure)}
 PICTURES[STUDIES["imdb"]] = {
-    "mirror_imdb": (reviews.accuracy_table, reviews_figure.accuracy_figure),
-    "mirror_sparsity": (reviews.sparsity_table, reviews_figure.sparsity_figure),
-    "mirror_attention": (reviews.attention_table, reviews_figure.attention_figure),
+    "mirror_imdb": (reviews.accuracy_table, reviews.accuracy_figure),
+    "mirror_sparsity": (reviews.sparsity_table, reviews.sparsity_figure),
+    "mirror_attention": (reviews.attention_table, reviews.attention_figure),
 }
 
 # Judged at first, and no claims of the papers' any more, or of a rule that is not run any more.

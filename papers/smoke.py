@@ -9,6 +9,12 @@ from lib.training.curves import Curves
 from lib.training.study import Study, Work, a_run
 
 
+def train(study: Study) -> Curves:
+    """Run a small `study` to its end, from nothing, and forget all but its curves."""
+    with tempfile.TemporaryDirectory() as folder:
+        return Work(study, Path(folder), say=lambda words: None).run()
+
+
 def once(study: Study, rates: Mapping[str, float], cap: float | None = None) -> Curves:
     """One run of every rule of `rates` at its rate, seed 0; `cap` is SNGD's."""
     asked = replace(study, rates={rule: (rate,) for rule, rate in rates.items()}, seeds=1)

@@ -267,7 +267,7 @@ def theorem_2(floors: Floors) -> list[Claim]:
     """Geometric at the linearised rate down to the floor, which falls like n^-2."""
     floor = floors.sizes, floors.floor.T
     pairs = zip(floors.excess[-1], floors.floor[-1], strict=True)
-    slopes = [geometric_phase(floors.iterations, *pair)[0] for pair in pairs]
+    slopes = [geometric_phase(floors.iterations, *pair) for pair in pairs]
     rate = np.mean(slopes) / np.log(floors.factor)
     values = {"thm2.rate": rate, "thm2.floor": power_fit(*floor)[0]}
     return [*PAPER.claims(values), PAPER.mean("thm2.floor_late", leading(*floor, LATE))]

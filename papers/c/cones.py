@@ -1,22 +1,25 @@
-"""Cones around locally optimal selections (paper C, Eqs. 4-8), and Lemmas 19-21, 27, 28 in them.
+"""Cones around locally optimal selections (paper C, Eqs. 4-8): Lemmas 19-21 and 27-29 in them.
 
 A selection alpha with solution W_mm of its l_p SVM; T_i its support tokens, those with margin 1.
 Unless said otherwise D is D_psi(W_mm/||W_mm||, W/||W||), S = {D <= mu} and C = S with ||W||_{p,p}
 >= R.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from lib import attention, svm
 from lib.attention import TokenSet, coordinates
-from lib.companion.claims import Claim
+from lib.companion.claims import Claim, interval
+from lib.mirror.descent import MirrorHistory, MirrorRule, gaussian_start, selected_tokens, train
 from lib.mirror.geometry import directional_bregman, norm, to_mirror
 from lib.seeds import stream
 from lib.svm import MaxMargin
 from papers.c.statements import PAPER
 from papers.c.step_lemmas import Steps, claim, spread
+from papers.fits import fitted_slope
 
 SUPPORT = 1e-6  # a margin up to 1 + SUPPORT belongs to a support token
 RESOLVED = 1e-14  # D of two directions carries an error of about 1e-16
@@ -103,10 +106,10 @@ def _worst_edges(selection):
     return np.concatenate([E, -E])
 
 
-def _slacks(selection, mu):
+def _slack(selection, mu):
     """Eqs. 12a-c on the edge of the cone of mu (runs,), slacks of 1 or more by margins
     m: (12a) (m_tau - m_t)/delta, t a support token, tau not; (12b) (m_tau - 1)/delta;
-    (12c) 2 m_t, 3/2 over m_t; least over runs and `_worst_edges`."""
+    (12c) 2 m_t, 3/2 over m_t; the least over all, runs and `_worst_edges`."""
     tokens, solution = selection.tokens, selection.solution
     d, support = _delta(selection)[:, None, None], solution.margins <= 1 + SUPPORT
     apart, slacks = coordinates.differences(tokens, tokens.opt), []
@@ -116,14 +119,14 @@ def _slacks(selection, mu):
         rest = np.where(support, np.inf, m)
         high = np.where(support, m, -np.inf).max(-1)
         low = np.where(support, m, np.inf).min()
-        a, b = ((rest.min(-1) - high) / d[..., 0]).min(), ((rest - 1) / d).min()
-        slacks.append([a, b, 2 * low, 1.5 / high.max()])
-    return np.min(slacks, 0)
+        slacks += [((rest.min(-1) - high) / d[..., 0]).min(), ((rest - 1) / d).min()]
+        slacks += [2 * low, 1.5 / high.max()]
+    return np.min(slacks)
 
 
 def lemma19(selection: Selection) -> Claim:
     """Eqs. 12a-c in the cone of mu_0, and the widest 10^k mu_0 in which they hold."""
-    slack = lambda k: _slacks(selection, radius(selection) * 10.0**k).min()
+    slack = lambda k: _slack(selection, radius(selection) * 10.0**k)
     room = next((k for k in range(5) if not slack(k) >= 1), 5)
     far = f", which hold up to {10 ** (room - 1):,} mu_0" if room else ""
     return claim("lemma19", slack(0), selection.p, say=(far,))
@@ -210,3 +213,91 @@ def lemma28(selection: Selection, D: np.ndarray, mu: np.ndarray) -> Claim:
     ends = f"{course.min():.2g} to {course.max():.3g}" if wide.any() else "unresolved"
     remark = f"last D over first, no part of the lemma: {ends}"
     return claim("lemma28", largest, selection.p, say=(runs,), remark=remark)
+
+
+def found_selections(tokens: TokenSet, seeds: Sequence[int], p: float, steps: int) -> Selection:
+    """The locally optimal selections in which training with p ends."""
+    start = gaussian_start(tokens, seeds)
+    history = train(tokens, relative_rule(start, p, 0.02), steps, start, record=[steps])
+    opt = selected_tokens(tokens, history.W[:, -1])
+    kept = np.flatnonzero(locally_optimal(select(tokens, opt, p)))
+    return select(part(tokens, kept), opt[kept], p)
+
+
+def part(tokens: TokenSet, runs: np.ndarray) -> TokenSet:
+    """The data sets of the `runs` (m,), repeats allowed, as m runs."""
+    return replace(tokens, **{f.name: getattr(tokens, f.name)[runs] for f in fields(tokens)})
+
+
+def relative_rule(start: np.ndarray, p: float, relative_step: float) -> MirrorRule:
+    """Normalised lp-AttGD whose first step is this share of ||nabla psi(W_0)||, W_0 =
+    `start` (runs, d, d_z), median over runs: ||W||^{p-1} grows alike for all p."""
+    size = np.median((np.abs(start) ** p).sum((1, 2)) ** ((p - 1) / p))
+    return MirrorRule(p, relative_step * size)
+
+
+def from_cone(
+    selection: Selection, mu, multiple, steps, share=0.02, draws=1, seed=0, change=lambda rule: rule
+) -> tuple[MirrorHistory, TokenSet]:
+    """Train from `draws` random starts a run, D = mu, ||W_0|| = multiple ||W_mm||, by
+    `relative_rule` of `share` as `change` makes it: history, data of draws x runs."""
+    solution, runs = selection.solution, len(selection.direction)
+    directions = on_the_edge(selection, np.full(runs, mu), draws, seed)
+    W = directions * (multiple * solution.norm)[:, None]
+    start = W.reshape(draws * runs, *solution.W.shape[1:])
+    tokens = part(selection.tokens, np.tile(np.arange(runs), draws))
+    rule = relative_rule(start, selection.p, share)
+    return train(tokens, change(rule), steps, start), tokens
+
+
+def theory(p: float) -> tuple[float, float, str]:
+    """Lemma 29 as (a, b, text): D <= O(r^a (log r)^b), r = ||W||_{p,p}."""
+    if p > 2:
+        return -1.0, 1.0, r"$\log r / r$"
+    return (-1.0, 2.0, r"$(\log r)^2 / r$") if p == 2 else (1 - p, 0.0, rf"$r^{{{1 - p:.3g}}}$")
+
+
+def slopes(history: MirrorHistory, divergence: np.ndarray) -> np.ndarray:
+    """Exponent in r of the divergence (runs, k), over half of log r: (runs,)."""
+    log_r, log_D = np.log(history.norm), np.log(np.maximum(divergence, 1e-16))
+    since = lambda r: (r[0] + r[-1]) / 2
+    each = zip(log_r, log_D, strict=True)
+    return np.array([fitted_slope(r, D[None], since(r))[0] for r, D in each])
+
+
+def lemma29(history: MirrorHistory, divergence: np.ndarray) -> list[Claim]:
+    """D falls at least like Lemma 29's bound over the last half of the path in log r.
+
+    And really by r^{-2 min(p - 1, 1)} (ours): D is quadratic in the error of the direction. The
+    part of the mirror image of W_0 that no constraint sees stays, an error of order 1/||W||^{p-1};
+    the minimiser of the loss on a sphere is off by 1/||W||. `divergence` (runs, records) is D.
+    """
+    p = history.rule.p
+    a, b, _ = theory(p)
+    log_r = np.log(history.norm)
+    over = np.log(np.maximum(divergence, 1e-16)) - a * log_r - b * np.log(np.maximum(log_r, 1e-9))
+    middle = np.abs(log_r - (log_r[:, :1] + log_r[:, -1:]) / 2).argmin(1)[:, None]
+    growth = np.exp(over[:, -1] - np.take_along_axis(over, middle, 1)[:, 0]).max()
+    exponents, sharp = slopes(history, divergence), -2 * min(p - 1, 1.0)
+    power = {"bound": f"{sharp} ± 0.1", "interval": interval(exponents)}
+    fall = claim("lemma29.sharp", np.median(exponents), p, **power)
+    return [claim("lemma29", growth, p), fall]
+
+
+def captured(selection: Selection, mus, multiple: float, steps: int, draws: int) -> np.ndarray:
+    """Per mu, the share of starts of `from_cone` that select its tokens, (mus,)."""
+    fractions = []
+    for k, mu in enumerate(mus):
+        history, tokens = from_cone(selection, mu, multiple, steps, draws=draws, seed=k)
+        kept = (selected_tokens(tokens, history.W[:, -1]) == tokens.opt).all(1)
+        fractions.append(kept.mean())
+    return np.array(fractions)
+
+
+def local_claims(fractions: Mapping, mus: Sequence[float], multiple: float) -> list[Claim]:
+    """Starts in the thinnest cone keep their tokens, those in the widest need not."""
+    return [
+        claim(id, kept[k], p, multiple, say=(f"{mus[k]:.1g}",))
+        for id, k in (("local.thin", 0), ("local.wide", -1))
+        for p, kept in fractions.items()
+    ]

@@ -10,7 +10,7 @@ from lib.attention import TokenSet, tokens
 from lib.companion.claims import Claim
 from lib.mirror import MirrorRule, gaussian_start, geometry, selected_tokens, train
 from lib.seeds import stream
-from papers.c import cones, paths, predecessor, rates, section5, step_lemmas
+from papers.c import cones, paths, predecessor, section5, step_lemmas
 from papers.c.statements import PAPER
 from papers.wrong_worlds import TRUE, World
 
@@ -46,7 +46,7 @@ def _data(sizes: Sizes) -> TokenSet:
 @cache
 def _selections(sizes: Sizes, p: float) -> cones.Selection:
     """The locally optimal selections that training with p finds from random starts."""
-    return rates.found_selections(_data(sizes), range(sizes.seeds), p, sizes.find_steps)
+    return cones.found_selections(_data(sizes), range(sizes.seeds), p, sizes.find_steps)
 
 
 def _inequalities(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
@@ -132,7 +132,7 @@ def _cones(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         yield from PAPER.rows(edge, count, claims)
         inside = cones.on_the_edge(true, mu / 4, 1, seed=4)[0].reshape(W_mm.shape)
         start = inside * (50 * size)[:, None, None]
-        rule = rates.relative_rule(start, p, 0.0002)
+        rule = cones.relative_rule(start, p, 0.0002)
         near = train(data, world.rule(rule), 400, start, record=_pairs(400))
         turns = cones.lemma27(named, step_lemmas.Steps(data, replace(near, rule=rule)))
         yield from PAPER.rows("from D = μ_0/4, ‖W_0‖ = 50 ‖W_mm‖, normalised", count, [turns])
@@ -160,8 +160,8 @@ def _far_out(selection, start, width, target, steps):
     divergences, size = [], selection.solution.norm
     for run, wide in enumerate(width):
         W = start[[run]] * (100 / wide * size[run])
-        alone = rates.part(selection.tokens, np.array([run]))
-        history = train(alone, rates.relative_rule(W, selection.p, 0.1 * wide), steps, W)
+        alone = cones.part(selection.tokens, np.array([run]))
+        history = train(alone, cones.relative_rule(W, selection.p, 0.1 * wide), steps, W)
         divergences.append(history.divergence(target[[run]])[0])
     return np.array(divergences)
 
@@ -171,13 +171,13 @@ def _rates(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     for p in sizes.rate_exponents:
         selections = _selections(sizes, p)
         steps = sizes.rate_steps, sizes.rate_step
-        history, _ = rates.from_cone(selections, 0.001, 100, *steps, change=world.rule)
+        history, _ = cones.from_cone(selections, 0.001, 100, *steps, change=world.rule)
         history = replace(history, rule=replace(history.rule, p=p))
         divergence = history.divergence(world.target(selections.solution).W)
         t = history.iterations.clip(1) / history.iterations[-1]
         divergence = divergence * t ** world.of("exponent off")
         end = PAPER.claim("convergence", divergence[:, -1].max(), p)
-        claims = *rates.lemma29(history, divergence), end
+        claims = *cones.lemma29(history, divergence), end
         yield from PAPER.rows("from the cone D = 0.001, normalised", len(divergence), claims)
 
 
@@ -202,7 +202,7 @@ def rate_in_k(sizes: Sizes, p: float) -> tuple[float, float, float]:
     selections = _selections(sizes, p)
     solution = selections.solution
     plain = lambda rule: MirrorRule(p, 1.0, normalised=False)
-    history, _ = rates.from_cone(selections, 0.05, 3, sizes.rate_steps, change=plain)
+    history, _ = cones.from_cone(selections, 0.05, 3, sizes.rate_steps, change=plain)
     D, k = history.divergence(solution.W), np.log(history.iterations.clip(3))
     bound = {1: np.log(k) / k, 0: np.log(k) ** 2 / k}.get(int(np.sign(p - 2)), k ** (1 - p))
     over = (D / bound)[:, history.iterations >= sizes.rate_steps // 10]

@@ -9,7 +9,7 @@ import pytest
 from lib import mirror, svm
 from lib.attention import coordinates, tokens
 from lib.mirror import geometry
-from papers.c import cones, figures, ledger_rows, paths, predecessor, rates, section5, step_lemmas
+from papers.c import cones, figures, ledger_rows, paths, predecessor, section5, step_lemmas
 from papers.c.statements import PAPER, STATEMENTS
 from papers.wrong_worlds import World
 from tests.papers.worlds import weak
@@ -19,7 +19,7 @@ DATA = tokens.unit_tokens(SEEDS)
 STEPS = {1.75: 1500, 2: 2000, 3: 20000}
 RULES = {p: mirror.MirrorRule(p) for p in STEPS}
 EXPONENTS = [1.3, 2, 3]
-FOUND = {p: rates.found_selections(DATA, SEEDS, p, 4000) for p in EXPONENTS}
+FOUND = {p: cones.found_selections(DATA, SEEDS, p, 4000) for p in EXPONENTS}
 
 
 class Trained:
@@ -158,9 +158,9 @@ def test_lemma_28_sees_a_run_that_rests_and_one_that_leaves_on_the_way():
 
 
 def test_captured_near_and_far():
-    fractions = {2: rates.captured(FOUND[2], [0.001, 1.9], 10, 1000, 2)}
-    assert all(holds(rates.local_claims(fractions, [0.001, 1.9], 10)))
-    assert not rates.local_claims({2: 1 - fractions[2]}, [0.001, 1.9], 10)[0].holds
+    fractions = {2: cones.captured(FOUND[2], [0.001, 1.9], 10, 1000, 2)}
+    assert all(holds(cones.local_claims(fractions, [0.001, 1.9], 10)))
+    assert not cones.local_claims({2: 1 - fractions[2]}, [0.001, 1.9], 10)[0].holds
 
 
 def test_a_rise_of_the_loss_at_any_step_and_a_step_off_are_seen():
@@ -270,7 +270,7 @@ def test_the_divergence_falls_with_the_square_of_the_error(p, exponent):
     r = np.broadcast_to(np.geomspace(10, 1e4, history.norm.shape[1]), history.norm.shape)
     history = replace(history, norm=r)
     for off, holds in ((0.0, True), (0.2, False)):
-        assert rates.lemma29(history, r ** (exponent + off))[1].holds == holds
+        assert cones.lemma29(history, r ** (exponent + off))[1].holds == holds
 
 
 def test_a_run_between_two_svms_is_not_nearest_to_its_own():

@@ -10,8 +10,8 @@ from scipy import stats
 from lib.companion import claims, record
 from lib.training.curves import Curves
 from papers import kept_curves
-from papers.a import speed, speed_figure
-from papers.c import reviews, vision
+from papers.a import speed
+from papers.c import reviews
 from papers.verdicts import NOT_REPRODUCED, REPRODUCED, UNDECIDED
 from tests.papers.worlds import answers, clocked, configuration, race, tried
 
@@ -215,22 +215,22 @@ def vision_world(gap, early, sparse):
         metrics["hoyer"] = np.array([0.2, (0.2 + index) / 2, index])
         return metrics, answers(hits) | {"histogram": rng.integers(1, 9, 70)}
 
-    return evaluated(vision.RULES, 5, measure)
+    return evaluated(reviews.VISION, 5, measure)
 
 
 def test_the_vision_experiment_in_its_world_and_in_the_opposite_one():
-    table = words(vision.table(vision_world(0.0, 0.05, 0.1)))
+    table = words(reviews.vision_table(vision_world(0.0, 0.05, 0.1)))
     assert table == {"vit.early": REPRODUCED, "vit.sparser": REPRODUCED}
-    early, _ = vision.table(vision_world(0.0, 0.05, 0.1))
+    early, _ = reviews.vision_table(vision_world(0.0, 0.05, 0.1))
     assert early.statement.endswith("at the best two rates of both, in the trials, 1 to 1")
     other = vision_world(0.05, -0.05, -0.1)
-    assert set(words(vision.table(other)).values()) == {NOT_REPRODUCED}
-    assert vision.numbers(other)["end_apart"].value == pytest.approx(0.05, abs=0.01)
+    assert set(words(reviews.vision_table(other)).values()) == {NOT_REPRODUCED}
+    assert reviews.vision_numbers(other)["end_apart"].value == pytest.approx(0.05, abs=0.01)
 
 
 def test_steps_to_equal_accuracy_are_those_between_two_evaluations():
     world = vision_world(0.0, 0.05, 0.1)
-    adam, mirror = vision.steps_to_accuracy(world)
+    adam, mirror = reviews.steps_to_accuracy(world)
     run = world.runs("Adam")[2]
     level = min(one.metrics["test_accuracy"].max() for one in (run, world.runs("l1.1")[2]))
     by_hand = np.interp(level, run.metrics["test_accuracy"], run.evaluated_at)
@@ -271,7 +271,7 @@ def test_a_network_speaks_only_where_it_beats_the_plain_classifiers():
         assert claim.verdict == UNDECIDED and reason in claim.statement
     plain = race(THREE, plain=0.9)
     assert reviews._ordered(plain, "l1.1", "l2").verdict == UNDECIDED
-    caption = speed_figure.caption(plain, "fig6", speed.table(plain, "fig6"))
+    caption = speed.caption(plain, "fig6", speed.table(plain, "fig6"))
     assert "SNGD slower: undecided" in caption and ": too small to speak" in caption
     claim = speed.speed(on_a_stand_in(race(THREE)), "Adam", "fig6")
     assert claim.verdict == UNDECIDED and "its data are a stand-in" in claim.statement
