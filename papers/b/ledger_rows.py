@@ -100,13 +100,6 @@ def _searched_minima(sizes):
     return points, landscape.search(problem, 20)
 
 
-def _minima(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Theorem 1.2: the points of the manifold, and a search for other minima."""
-    problem = _problem(sizes)
-    claims = landscape.minima(problem, *_searched_minima(sizes), _named(problem, world))
-    yield from PAPER.rows("one draw", None, claims)
-
-
 @cache
 def _curvatures(sizes):
     """The worst curvature around the minima, and Lemma 2's ratio, by norm."""
@@ -116,12 +109,18 @@ def _curvatures(sizes):
 
 
 def _landscape(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Lemmas 1 and 2, Eqs. 3 and 4, with Theorem 1's manifold."""
-    off, (worst, ratios) = world.of("constant off"), _curvatures(sizes)
+    """Theorem 1.2: the manifold's points, a search for other minima; around them Lemmas
+    1 and 2, Eqs. 3 and 4."""
+    problem, off = _problem(sizes), world.of("constant off")
+    worst, ratios = _curvatures(sizes)
     descent = {f"lemma2.{norm}": ratio / (1 + off) for norm, ratio in ratios.items()}
-    ends = landscape.lemma1(_problem(sizes), off)
-    bounds = landscape.one_point(worst, off)
-    yield from PAPER.rows("one draw", None, [*ends, *bounds, *PAPER.claims(descent)])
+    claims = [
+        *landscape.minima(problem, *_searched_minima(sizes), _named(problem, world)),
+        *landscape.lemma1(problem, off),
+        *landscape.one_point(worst, off),
+        *PAPER.claims(descent),
+    ]
+    yield from PAPER.rows("one draw", None, claims)
 
 
 @cache
@@ -303,7 +302,6 @@ def _scaling(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 SECTIONS = {
     "assumptions": _assumptions,
     "Monte Carlo": _monte_carlo,
-    "minima": _minima,
     "landscape": _landscape,
     "starts": _starts,
     "concentration": _concentration,

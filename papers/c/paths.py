@@ -41,10 +41,10 @@ def _log_gap_and_gradient(tokens, W):
     return slopes.log_gap[0], -np.einsum("nt,ntd,ne->de", pull, tokens.X[0], tokens.z[0])
 
 
-def solve(tokens: TokenSet, p: float, radii, starts) -> tuple[np.ndarray, np.ndarray]:
-    """W_R (k, d, d_z), log(L(W_R) - L*) (k,) for ascending `radii` (k,), first run, on
-    ||W||_{p,p} = R: the best from all starts (starts, d, d_z) and the radius before."""
-    path, gaps = [], []
+def solve(tokens: TokenSet, p: float, radii, starts) -> np.ndarray:
+    """W_R (k, d, d_z) of the first run for ascending `radii` (k,), on ||W||_{p,p} = R: by
+    log(L - L*) the best from all starts (starts, d, d_z) and the radius before."""
+    path = []
 
     def function(w):
         value, gradient = _log_gap_and_gradient(tokens, w)
@@ -53,10 +53,9 @@ def solve(tokens: TokenSet, p: float, radii, starts) -> tuple[np.ndarray, np.nda
     for R in radii:
         flat = [start.ravel() for start in (*starts, *path[-1:])]
         ends = [_on_the_sphere(function, w / norm(w, p), R, p) for w in flat]
-        W, gap = min(ends, key=lambda end: end[1])
+        W, _ = min(ends, key=lambda end: end[1])
         path.append(W.reshape(starts.shape[1:]))
-        gaps.append(gap)
-    return np.array(path), np.array(gaps)
+    return np.array(path)
 
 
 def _candidates(tokens, p):
@@ -97,7 +96,7 @@ def _in_turn(tokens, p, r, R, pair):
 
     for _ in range(ROUNDS):
         v, _ = _on_the_sphere(loss, v, r, p)
-        W, _ = solve(replace(tokens, u=v[None]), p, np.array([R]), W)
+        W = solve(replace(tokens, u=v[None]), p, [R], W)
     return loss(r / norm(v, p) * v)[0], v, W[0]
 
 

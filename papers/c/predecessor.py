@@ -156,23 +156,21 @@ def path_against_descent(
     """The regularisation path of every run, opt tokens, and lp-AttGD from W_0 = 0.
 
     Radii are R = multiple ||W_mm||. "path", "descent": divergence from the opt tokens' SVM, (runs,
-    multiples) and (runs,); "multiple": where descent ends, ||W|| / ||W_mm|| (runs,); "gap": log(L -
-    L*) of the path (runs, multiples); "optimal": whether descent selects the opt tokens (runs,).
+    multiples) and (runs,); "multiple": where descent ends, ||W|| / ||W_mm|| (runs,); "optimal":
+    whether descent selects the opt tokens (runs,).
     """
     selection = select(tokens, tokens.opt, p)
     history = train(tokens, MirrorRule(p), steps)
-    solution, divergences, gaps = selection.solution, [], []
+    solution, divergences = selection.solution, []
     towards = named(solution).W.reshape(selection.direction.shape)
     for run in range(len(tokens.y)):
         random = stream(run, "draws").standard_normal((random_starts, *solution.W.shape[1:]))
         starts = np.stack([solution.W[run], history.W[run, -1], *random])
         radii = np.asarray(multiples, float) * solution.norm[run]
-        W, gap = paths.solve(tokens.run(run), p, radii, starts)
+        W = paths.solve(tokens.run(run), p, radii, starts)
         divergences.append(directional_bregman(W.reshape(len(W), -1), towards[run], p))
-        gaps.append(gap)
     return {
         "path": np.array(divergences),
-        "gap": np.array(gaps),
         "optimal": (selected_tokens(tokens, history.W[:, -1]) == tokens.opt).all(1),
         "descent": history.divergence(solution.W)[:, -1],
         "multiple": history.norm[:, -1] / solution.norm,

@@ -46,16 +46,11 @@ def divergences(histories, ends, own_tokens: bool = False) -> dict[tuple[float, 
     return {(p, q): histories[p].divergence(end(p, q)) for p in histories for q in histories}
 
 
-def table(D: Mapping[tuple[float, float], np.ndarray]) -> dict[tuple[float, float], float]:
-    """The last divergence, mean over runs, for every (p, q)."""
-    return {pair: float(values[:, -1].mean()) for pair, values in D.items()}
-
-
 def bregman_claims(D: Mapping[tuple[float, float], np.ndarray], histories) -> list[Claim]:
     """Own exponent nearest in every row and run; none ended early; means of `D[p, q]`
     (runs, records) as REFERENCE: within a factor 1.5, and in the middle 95 % of means
     of as many of our runs, as a late change of selection is far off."""
-    means, made = table(D), []
+    means, made = {pair: values[:, -1].mean() for pair, values in D.items()}, []
     for p in histories:
         nearest = min(means[p, q] / means[p, p] for q in histories if q != p)
         nearest_other = np.min([D[p, q][:, -1] for q in histories if q != p], 0)
