@@ -184,12 +184,7 @@ table = claims.Table([
     fixed.svm_certificate(head_svm, "u_mm"),
     *paper.growth(decayed, "NGD, decay", exponent, last_decade),
     *paper.growth(ngd, "NGD", 0, last_decade),
-    *paper.theorem2(decayed, ngd_step, head_svm, last_decade),
-    *paper.theorem3(decayed, last_decade),
-    *paper.theorem4(decayed, data, head_svm, since=1),
-    paper.head_direction(decayed, last_decade),
-    paper.lemma12(decayed, ngd_step),
-    *paper.lemma13(decayed, data, last_decade),
+    *paper.eq13(decayed, data, head_svm, ngd_step, last_decade),
 ])  # fmt: skip
 table
 

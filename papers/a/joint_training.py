@@ -61,39 +61,46 @@ def growth(history: History, rule: str, decay: float, since: float, bound: str =
     return made
 
 
-def theorem2(history: History, step_size: float, head: MaxMargin, since: float) -> list[Claim]:
-    """L_t <= L_1 exp(-3 c gamma* eta (t^{1/3} - 1)), c = 1/4 (our constant).
+def eq13(
+    history: History, tokens: TokenSet, head: MaxMargin, step_size: float, since: float
+) -> list[Claim]:
+    """Theorems 2-4, 8-10, Lemmas 12, 13 on a run of Eq. 13, exponents over t >= since.
 
-    In the end log L falls by gamma* eta per S_t (ours): near saturation -log L = gamma* ||u|| and
-    ||u|| = eta S_t.
+    Theorem 2: L_t <= L_1 exp(-3 c gamma* eta (t^{1/3} - 1)), c = 1/4 (our constant). In the end
+    log L falls by gamma* eta per S_t (ours): near saturation -log L = gamma* ||u|| and ||u|| = eta
+    S_t. Theorem 3: W's direction error falls at least like 1/log t, and, like u's, like 1/S_t
+    (ours). Theorem 4: min_i y_i u_t^T x_{i,opt} / ||u_t|| is at least gamma*/4, in the end gamma*.
+    Lemma 12: ||W_t||, ||u_t|| <= 3 eta t^{1/3}. Lemma 13: score gaps grow at least like S_t, two
+    samples' losses stay within a factor 4 (our constant), p_opt does not fall (t >= 1). Eq. 14,
+    p_opt >= 1/2, is of T = 2: it follows from the start, 1/T.
     """
     t, unit = history.iterations, 3 * step_size / head.norm
-    later, late, path = t > 1, t >= since, path_sum(t, 2 / 3)
-    fall = history.log_gap[:, t == 1] - history.log_gap[:, later]
-    over = fall / (unit[:, None] * (np.cbrt(t[later]) - 1))
-    slopes = -fitted_slope(path[late], history.log_gap[:, late]) / (unit / 3)
-    return PAPER.claims({"theorem2": over.min(), "theorem2.sharp": slopes})
-
-
-def theorem3(history: History, since: float) -> list[Claim]:
-    """W's direction error falls at least like 1/log t, and like 1/S_t (ours)."""
-    late, error = history.iterations >= since, history.direction_error["W_mm"]
-    rate = log_slope(np.log(history.iterations[late]), error[:, late])
-    slopes = path_exponent(history, error, 2 / 3, since)
-    return [claim("theorem3.rate", rate), claim("theorem3.sharp", slopes)]
-
-
-def head_direction(history: History, since: float) -> Claim:
-    """The direction error of u_t falls like 1/S_t (ours)."""
-    error = history.head_direction_error["u_mm"]
-    return claim("head", path_exponent(history, error, 2 / 3, since))
-
-
-def theorem4(history: History, tokens: TokenSet, head: MaxMargin, since: float) -> list[Claim]:
-    """min_i y_i u_t^T x_{i,opt} / ||u_t|| is at least gamma*/4, in the end gamma*."""
-    ratio = head_margin(history, tokens, head)
-    smallest = ratio[:, history.iterations >= since].min()
-    return [claim("theorem4", smallest), claim("theorem10", ratio[:, -1])]
+    late, moved, after_first, path = t >= since, t >= 1, t > 1, path_sum(t, 2 / 3)
+    slopes = lambda values: path_exponent(history, values, 2 / 3, since)
+    fall = history.log_gap[:, t == 1] - history.log_gap[:, after_first]
+    asked = unit[:, None] * (np.cbrt(t[after_first]) - 1)
+    loss_slopes = -fitted_slope(path[late], history.log_gap[:, late])
+    error = history.direction_error["W_mm"]
+    margin = head_margin(history, tokens, head)[:, moved]
+    norms = np.maximum(history.norm, history.head_norm)[:, moved]
+    longest = 3 * step_size * np.cbrt(t[moved])
+    p_opt = -np.expm1(history.log_miss[:, moved])
+    with np.errstate(invalid="ignore"):  # no exponent where a gap is negative
+        gap_slopes = slopes(history.score_gaps.min((2, 3)))
+    values = {
+        "theorem2": (fall / asked).min(),
+        "theorem2.sharp": loss_slopes / (unit / 3),
+        "theorem3.rate": log_slope(np.log(t[late]), error[:, late]),
+        "theorem3.sharp": slopes(error),
+        "theorem4": margin.min(),
+        "theorem10": margin[:, -1],
+        "head": slopes(history.head_direction_error["u_mm"]),
+        "lemma12": (norms / longest).max(),
+        "lemma13.gap": gap_slopes,
+        "lemma13.ratio": loss_ratio(history, tokens).max(),
+        "lemma13.monotone": (p_opt[:, 1:] / p_opt[:, :-1]).min(),
+    }
+    return PAPER.claims(values)
 
 
 def remark3(history: History, name: str, decay: float, since: float) -> Claim:
@@ -107,27 +114,6 @@ def linear_predictor(problem: Minimal) -> Minimal:
     tokens, first = problem.tokens, np.zeros_like(problem.tokens.opt)
     opt = np.take_along_axis(tokens.X, tokens.opt[..., None, None], 2)  # (runs, n, 1, r)
     return replace(problem, tokens=replace(tokens, X=np.repeat(opt, 2, 2), opt=first))
-
-
-def lemma12(history: History, step_size: float) -> Claim:
-    """||W_t||, ||u_t|| <= 3 eta t^{1/3}."""
-    later = history.iterations > 0
-    bound = 3 * step_size * np.cbrt(history.iterations[later])
-    norms = np.maximum(history.norm, history.head_norm)[:, later]
-    return claim("lemma12", (norms / bound).max())
-
-
-def lemma13(history: History, tokens: TokenSet, since: float) -> list[Claim]:
-    """Score gaps grow at least like S_t, two samples' losses stay within a factor 4
-    (our constant), p_opt does not fall (t >= 1). Eq. 14, p_opt >= 1/2, is of T = 2: it
-    follows from the start, 1/T."""
-    p_opt = -np.expm1(history.log_miss[:, history.iterations >= 1])
-    with np.errstate(invalid="ignore"):  # no exponent where a gap is negative
-        slopes = path_exponent(history, history.score_gaps.min((2, 3)), 2 / 3, since)
-    ratio = loss_ratio(history, tokens).max()
-    rises = (p_opt[:, 1:] / p_opt[:, :-1]).min()
-    values = {"lemma13.gap": slopes, "lemma13.ratio": ratio, "lemma13.monotone": rises}
-    return PAPER.claims(values)
 
 
 def lemma3(history: History, tokens: TokenSet, head: MaxMargin, since: float) -> list[Claim]:

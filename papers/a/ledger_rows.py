@@ -240,23 +240,14 @@ def _assumption1(tokens):
     return (tokens.z**2).sum(-1).min(1) * (a - 3 * mu) / (4 * n * C * mu**2)
 
 
-def _imbalance(tokens):
-    """Spread of the other scores over the least gap to the opt token, (runs,)."""
-    best, rest = _split_scores(tokens)
-    return np.ptp(rest, axis=-1).max(1) / (best - rest).min((1, 2))
-
-
-def _definition1(tokens):
-    """The opt token is the best: smallest gap of scores over the largest score."""
-    best, rest = _split_scores(tokens)
-    largest = np.abs(attention.scores(tokens, tokens.u)).max((1, 2), keepdims=True)
-    return PAPER.claim("definition1", ((best - rest) / largest).min())
-
-
-def _split_scores(tokens):
-    """Scores of the opt tokens, (runs, n, 1), and of the others, (runs, n, T-1)."""
+def _gaps(tokens):
+    """The smallest gap of a score to the opt token's over the largest score, (runs,), and
+    the spread of the other scores over that gap, (runs,)."""
+    scores = attention.scores(tokens, tokens.u)
     places = tokens.opt[..., None], coordinates.others(tokens.opt, tokens.shape[2])
-    return (np.take_along_axis(attention.scores(tokens, tokens.u), at, -1) for at in places)
+    best, rest = (np.take_along_axis(scores, at, -1) for at in places)
+    gap = (best - rest).min((1, 2))
+    return gap / np.abs(scores).max((1, 2)), np.ptp(rest, axis=-1).max(1) / gap
 
 
 def _probability_at_most(failed):
@@ -267,11 +258,12 @@ def _probability_at_most(failed):
 
 
 def _lemma8(tokens, why=""):
-    """The probability that a draw breaks Assumption 1, or 2; the first's margin."""
-    margin = _assumption1(tokens)
-    far, unequal = (_probability_at_most(x) for x in (margin < 1, _imbalance(tokens) > 1e-9))
-    both = PAPER.claims({"assumption1": far, "assumption2": unequal})
-    return [*both, PAPER.claim("assumption1.margin", margin.min(), remark=why)]
+    """The opt token is the best; the probability that a draw breaks Assumption 1, or 2;
+    the first's margin."""
+    margin, (gap, imbalance) = _assumption1(tokens), _gaps(tokens)
+    far, unequal = (_probability_at_most(x) for x in (margin < 1, imbalance > 1e-9))
+    values = {"definition1": gap.min(), "assumption1": far, "assumption2": unequal}
+    return [*PAPER.claims(values), PAPER.claim("assumption1.margin", margin.min(), remark=why)]
 
 
 def _lemma11(tokens, signal, noise):
@@ -325,8 +317,8 @@ def _data_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         seen = world.tokens(drawn)
         shared = "a class shares its opt token, so that opt tokens are parallel"
         why = shared if name == "class means" else "d is large for it; {room}"
-        near, equal, margin = _lemma8(seen, why)
-        yield from PAPER.rows(name, sizes.draws, [_definition1(seen), margin, equal])
+        best, near, equal, margin = _lemma8(seen, why)
+        yield from PAPER.rows(name, sizes.draws, [best, margin, equal])
         if name == "high d":
             both = {"lemma8.orthogonal": near.measured, "lemma8.scores": equal.measured}
             yield from PAPER.rows(name, sizes.draws, [near, *PAPER.claims(both)])
@@ -385,16 +377,10 @@ def _joint_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     drawn, decays = sizes.data_model(range(sizes.seeds)), (0, 1 / 2, 2 / 3, 4 / 5)
     data, head, by_decay = _joint_run(drawn, sizes, world, decays)
     eq13, slow = by_decay[2 / 3], by_decay[4 / 5]
-    logarithmic, sharp = joint_training.theorem3(eq13, late)
     claims = [
         *joint_training.growth(eq13, "Eq. 13", 2 / 3, late),
-        *joint_training.theorem2(eq13, step, head, late),
-        *(replace(logarithmic, remark=_speed(eq13)), sharp),
-        *joint_training.theorem4(eq13, data, head, since=1),
-        joint_training.head_direction(eq13, late),
+        *_with_speed(joint_training.eq13(eq13, data, head, step, late), eq13),
         *joint_training.lemma3(eq13, data, head, late),
-        joint_training.lemma12(eq13, step),
-        *joint_training.lemma13(eq13, data, late),
     ]
     rule = {p: world.rule(rules.ngd(step, decay=p)) for p in decays}
     linear = joint_training.linear_predictor(coordinates.minimal(drawn))
@@ -408,15 +394,17 @@ def _joint_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     yield from _beyond_rows(sizes, world)
 
 
-def _speed(eq13):
-    """How fast the error falls: why its exponent in log t is far from -1."""
+def _with_speed(claims, eq13):
+    """The claims, Theorem 3's with the speed of the error: why its exponent in log t is
+    far from -1."""
     last = eq13.iterations[-1]
     rate, ends = exponent(eq13, "W_mm", last / 10), eq13.direction_error["W_mm"][:, -1]
-    return (
+    remark = (
         f"the error's exponent in t is {rate.min():.3f} to {rate.max():.3f} here, where 1/log t has"
         f" {-1 / np.log(last):.3f} at the end; the last error is {ends.min():.3g} to"
         f" {ends.max():.3g}"
     )
+    return [replace(c, remark=remark) if c.id == "theorem3.rate" else c for c in claims]
 
 
 def _beyond_rows(sizes, world):
@@ -440,9 +428,10 @@ def _beyond_rows(sizes, world):
         data, head, by_decay = _joint_run(drawn, sizes, world, (2 / 3,), u_std)
         eq13 = by_decay[2 / 3]
         loss, norm, _ = joint_training.growth(eq13, "Eq. 13", 2 / 3, late, BEYOND)
-        towards = replace(joint_training.theorem3(eq13, late)[0], remark=_speed(eq13))
-        margin = joint_training.theorem4(eq13, data, head, since=1)[1]
-        yield from PAPER.rows(setting, sizes.seeds, (loss, norm, margin, towards), number)
+        made = joint_training.eq13(eq13, data, head, sizes.joint_step, late)
+        made = {claim.id: claim for claim in _with_speed(made, eq13)}
+        claims = loss, norm, made["theorem10"], made["theorem3.rate"]
+        yield from PAPER.rows(setting, sizes.seeds, claims, number)
 
 
 SECTIONS = {

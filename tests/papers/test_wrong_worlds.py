@@ -73,10 +73,12 @@ def test_steps_one_per_cent_off_turn_rows_red(size, holds):
     rule = World("step off", size).rule
     history = dynamics.train(PROBLEM, rule(rules.ngd(0.05)), 3000)
     data = coordinates.minimal(tokens.two_token_gaussian([0, 1], n=4, d=100))
-    joint = dynamics.train(data, rule(rules.ngd(0.3, decay=2 / 3)), 5000, head="joint")
+    ends = {"W_mm": svm.token_svm(data.tokens)}, {"u_mm": svm.head_svm(data.tokens)}
+    more = dict(zip(("targets", "head_targets"), ends), head="joint")
+    joint = dynamics.train(data, rule(rules.ngd(0.3, decay=2 / 3)), 5000, **more)
     assert fixed_head.lemma7(history, 0.05).holds == holds
     growth = fixed_head.margin_growth(history, "NGD", 0.05 / SOLUTION.norm, 1000)
-    slope = joint_training.theorem2(joint, 0.3, svm.head_svm(data.tokens), 500)[1]
+    slope = joint_training.eq13(joint, data.tokens, ends[1]["u_mm"], 0.3, 500)[1]
     assert growth.holds == slope.holds == holds
 
 
