@@ -125,8 +125,8 @@ print(verdict.words())
 # %%
 found = smoke.once(DEMO["cifar10"], {"SGD": 0.1, "Adam": 1e-3})
 for rule in found.rates():
-    grown = max(float(values.max()) for values in speed.growth(found, rule).values())
-    print(rule, "largest growth of a layer's norm", f"{grown:.3f}")
+    grown, _ = speed.growth(found, rule)
+    print(rule, "largest growth of a layer's norm", f"{grown.max():.3f}")
 
 # %% [markdown]
 # <details><summary>Answer</summary>

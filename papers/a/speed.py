@@ -69,7 +69,8 @@ CLAIMED = {
 }
 
 
-def _step_error(run: Curve) -> float:  # the largest relative one, at the run's loss and ‖g‖
+def _step_error(run: Curve) -> float:
+    """The largest relative error of a step, at the run's loss and ‖g‖."""
     loss, norm = run.loss.astype(float), run.gradient_norm.astype(float)
     if run.rule == "SNGD":
         expected = np.minimum(run.rate / norm, run.cap)
@@ -93,17 +94,15 @@ def _formulas(curves: Curves) -> list[Claim]:
 VECTORS = ("norm", "bias", "class_token", "log_temperature", "head.0")
 
 
-def growth(curves: Curves, rule: str) -> dict[str, np.ndarray]:
-    """‖W‖ / ‖W_0‖ - 1 at the end, of matrices, not of vectors: {name: (seeds,)}."""
-    norms = lambda name: [run.weight_norms[name] for run in curves.runs(rule)]
-    return {name: np.array([n[-1] / n[0] - 1 for n in norms(name)]) for name in layers(curves)}
-
-
-def random_walk(curves: Curves, rule: str) -> dict[str, np.ndarray]:
-    """sqrt(1 + Σ ‖ΔW‖² / ‖W_0‖²) - 1: `growth` of steps in no common direction."""
-    walked = lambda run, name: np.sqrt(1 + run.walked[name][-1] / run.weight_norms[name][0] ** 2)
-    runs = curves.runs(rule)
-    return {name: np.array([walked(run, name) - 1 for run in runs]) for name in layers(curves)}
+def growth(curves: Curves, rule: str) -> tuple[np.ndarray, np.ndarray]:
+    """‖W‖ / ‖W_0‖ - 1 at the end, of matrices, not of vectors, (layers, seeds), and what
+    steps in no common direction would give, sqrt(1 + Σ ‖ΔW‖² / ‖W_0‖²) - 1."""
+    runs, names = curves.runs(rule), layers(curves)
+    first, last = (
+        np.array([[run.weight_norms[name][at] for run in runs] for name in names]) for at in (0, -1)
+    )
+    walked = np.array([[run.walked[name][-1] for run in runs] for name in names])
+    return last / first - 1, np.sqrt(1 + walked / first**2) - 1
 
 
 def layers(curves: Curves) -> list[str]:
@@ -116,17 +115,15 @@ def _growing(curves: Curves, rule: str) -> Claim:
     """Every layer grows, more than a random walk of its steps."""
 
     def measure():
-        grown, walk = growth(curves, rule), random_walk(curves, rule)
-        beyond = {layer: values - walk[layer] for layer, values in grown.items()}
-        further, longer = (
-            sum(values.mean() > 0 for values in part.values()) for part in (beyond, grown)
-        )
-        lowest = min(beyond, key=lambda name: beyond[name].mean())
+        grown, walk = growth(curves, rule)
+        beyond = grown - walk
+        further, longer = ((part.mean(1) > 0).sum() for part in (beyond, grown))
+        lowest = layers(curves)[beyond.mean(1).argmin()]
         text = (
             f" beyond a random walk of its steps ({further} of {len(grown)} do, {longer} grow"
             f" at all): smallest growth less the walk's, least in {lowest}"
         )
-        return text, verdicts.mean_interval(np.min(list(beyond.values()), axis=0))
+        return text, verdicts.mean_interval(beyond.min(0))
 
     id, text = f"fig7.growth.{rule.lower()}", f"every layer grows under {rule}"
     return judge(curves, id, text, "paper A, Figure 7", verdicts.above, measure)
@@ -256,9 +253,7 @@ def _growth(ax, curves: Curves) -> None:
     drawn, shrunk, words = [], False, []
     judged = [claim for claim in table(curves, "fig7") if "growth" in claim.id]
     for rule, claim in zip(curves.configuration["rates"], judged, strict=True):
-        grown, walk = growth(curves, rule), random_walk(curves, rule)
-        x = np.array([np.mean(walk[name]) for name in grown])
-        y = np.array([np.mean(values) for values in grown.values()])
+        y, x = (part.mean(1) for part in growth(curves, rule))
         for some, face in ((y > x, None), (y <= x, "none")):
             ax.plot(x[some], y[some], markersize=3, mfc=face, **plots.look(rule).mark)
         words.append(f"{rule}: {(y > x).sum()}/{len(x)} above,\n{claim.verdict}")

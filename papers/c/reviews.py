@@ -21,7 +21,7 @@ PAPER = {"l1.1": 0.8257, "l2": 0.8061, "l3": 0.8133}  # last test accuracy, mode
 PAIRS = (("l1.1", "l3"), ("l3", "l2"), ("l1.1", "l2"))  # better, worse
 VISION = ("Adam", "l1.1")
 # What is compared, and where: along which metric both runs are at one level.
-EARLY, SPARSER = ("steps", "test_accuracy"), ("hoyer", "control_loss", False)
+EARLY, SPARSER = ("steps", "test_accuracy"), ("hoyer", "control_loss")
 WHEN = {"start": "start", "last": "end"}
 
 
@@ -77,15 +77,19 @@ def accuracy_table(curves: Curves) -> Table:
     return Table([_ordered(curves, *pair) for pair in PAIRS])
 
 
-def at_end(run: Curve, name: str) -> float:
-    """The last value of the metric `name`."""
-    return float(run.metrics[name][-1])
+def at_end(curves: Curves, rule: str, metric: str) -> np.ndarray:
+    """The last value of `metric`, (seeds,)."""
+    return np.array([float(run.metrics[metric][-1]) for run in curves.runs(rule)])
 
 
-def _at_level(run: Curve, name: str, level: float, along: str, rising: bool = True) -> float:
+def _rising(run: Curve, metric: str) -> np.ndarray:
+    """The values of `metric`, those of a loss with their sign turned."""
+    return -run.metrics[metric] if metric.endswith("loss") else run.metrics[metric]
+
+
+def _at_level(run: Curve, name: str, level: float, along: str) -> float:
     """The metric `name`, or the "steps", where `along` first passes `level`, or NaN."""
-    sign = 1 if rising else -1
-    x, level = sign * run.metrics[along], sign * level
+    x = _rising(run, along)
     y = run.evaluated_at if name == "steps" else run.metrics[name]
     passed = np.flatnonzero(x >= level)
     if not len(passed):
@@ -94,30 +98,26 @@ def _at_level(run: Curve, name: str, level: float, along: str, rising: bool = Tr
     return float(np.interp(level, x[around], y[around]))
 
 
-def matched(
-    curves: Curves, name: str, rules: tuple[str, str], along="training_accuracy", rising=True
-) -> np.ndarray:
-    """The metric `name` of two rules at the best `along` that both reach, (2, seeds)."""
+def of_pair(pair: tuple[Curve, Curve], name: str, along: str) -> list[float]:
+    """`_at_level` of two runs, at the best `along` that both reach."""
+    level = min(float(_rising(run, along).max()) for run in pair)
+    return [_at_level(run, name, level, along) for run in pair]
+
+
+def matched(curves: Curves, rules: tuple[str, str], name: str, along: str) -> np.ndarray:
+    """`of_pair` of two rules, seed by seed: (2, seeds)."""
     pairs = zip(*(curves.runs(rule) for rule in rules), strict=True)
-    return np.transpose([of_pair(pair, name, along, rising) for pair in pairs])
-
-
-def of_pair(pair: tuple[Curve, Curve], name: str, along: str, rising: bool = True) -> list[float]:
-    """The metric `name` of two runs at the best `along` that both reach."""
-    pick, worse = (np.max, min) if rising else (np.min, max)
-    level = worse(float(pick(run.metrics[along])) for run in pair)
-    return [_at_level(run, name, level, along, rising) for run in pair]
+    return np.transpose([of_pair(pair, name, along) for pair in pairs])
 
 
 def apart(curves: Curves, metric: str) -> Interval:
     """The last value of `metric` under l1.1 less that under l2."""
-    first, second = ([at_end(run, metric) for run in curves.runs(r)] for r in ("l1.1", "l2"))
-    return verdicts.mean_interval(np.subtract(first, second))
+    return verdicts.mean_interval(at_end(curves, "l1.1", metric) - at_end(curves, "l2", metric))
 
 
 def matched_apart(curves: Curves, metric: str) -> Interval:
     """`apart` at the best training accuracy that both runs of a seed reach."""
-    first, second = matched(curves, metric, ("l1.1", "l2"))
+    first, second = matched(curves, ("l1.1", "l2"), metric, "training_accuracy")
     return verdicts.mean_interval(first - second)
 
 
@@ -179,23 +179,22 @@ def numbers(curves: Curves) -> dict[str, Number]:
     """Those of `kept_curves`, late and training accuracy, sparsity, tokens used."""
     measured = kept_curves.numbers(curves)
     for rule in curves.rates():
-        name, runs = rule.replace(".", "_"), curves.runs(rule)
-        trained = [at_end(run, "training_accuracy") for run in runs]
-        measured |= {
-            f"{name}_late_test_accuracy": finite(_late_accuracy(curves, rule).mean(), 1e-9),
-            f"{name}_training_accuracy": finite(np.mean(trained), 1e-9),
-            f"{name}_tokens_used": finite(tokens_used(curves, rule)[..., -1].mean(), 1e-7),
+        values = {
+            "late_test_accuracy": _late_accuracy(curves, rule),
+            "training_accuracy": at_end(curves, rule, "training_accuracy"),
         }
-        for part in PARTS:
-            for metric in ("hoyer", "above_90"):
-                mean = np.mean([at_end(run, f"{metric}.{part}") for run in runs])
-                measured[f"{name}_{metric}_{part}"] = finite(mean, 1e-9)
+        for metric, part in product(("hoyer", "above_90"), PARTS):
+            values[f"{metric}_{part}"] = at_end(curves, rule, f"{metric}.{part}")
+        name = rule.replace(".", "_")
+        measured |= {f"{name}_{key}": finite(each.mean(), 1e-9) for key, each in values.items()}
+        used = tokens_used(curves, rule)[..., -1].mean()
+        measured[f"{name}_tokens_used"] = finite(used, 1e-7)
     return measured
 
 
 def steps_to_accuracy(curves: Curves) -> np.ndarray:
     """Steps of `VISION` to the best sampled test accuracy that both reach, (2, seeds)."""
-    return matched(curves, EARLY[0], VISION, *EARLY[1:])
+    return matched(curves, VISION, *EARLY)
 
 
 def _early(curves: Curves) -> Claim:
@@ -217,9 +216,8 @@ def _sparser_vision(curves: Curves) -> Claim:
     """The median Hoyer index is larger under l1.1, at matched training loss."""
 
     def measure():
-        adam, mirror = matched(curves, SPARSER[0], VISION, *SPARSER[1:])
-        runs = (curves.runs(rule) for rule in ("l1.1", "Adam"))
-        last = [np.mean([at_end(run, "hoyer") for run in of_rule]) for of_rule in runs]
+        adam, mirror = matched(curves, VISION, *SPARSER)
+        last = [at_end(curves, rule, "hoyer").mean() for rule in ("l1.1", "Adam")]
         text = (
             ": Hoyer index, l1.1 minus Adam, at matched training loss"
             f" (at the end {last[0]:.3f} and {last[1]:.3f});"
@@ -247,7 +245,7 @@ def vision_numbers(curves: Curves) -> dict[str, Number]:
     """Those of `kept_curves`, Hoyer indices, accuracies apart at the end."""
     measured = kept_curves.numbers(curves)
     for rule in VISION:
-        index = np.mean([at_end(run, "hoyer") for run in curves.runs(rule)])
+        index = at_end(curves, rule, "hoyer").mean()
         measured[f"{rule.lower().replace('.', '_')}_hoyer"] = finite(index, 1e-9)
     return measured | kept_curves.ends("end_apart", accuracy_difference(curves, *VISION))
 
@@ -306,7 +304,7 @@ def sparsity_figure(curves: Curves) -> Figure:
             line = look.line | dict(zorder=4 - place)  # the first, l1.1, on top
             start, last = (share(rule, f"{when}.histogram.{part}") for when in WHEN)
             axes[k].stairs(last - start, EDGES, label=shown(rule), baseline=None, **line)
-            ends = [at_end(run, f"hoyer.{part}") for run in curves.runs(rule)]
+            ends = at_end(curves, rule, f"hoyer.{part}")
             x = k + 0.22 * (place - 1)
             index.plot([x] * len(ends), ends, ms=2.5, mfc="none", **look.mark)
             index.plot(x, np.mean(ends), ms=5, **look.mark)
@@ -378,7 +376,7 @@ def vision_figure(curves: Curves) -> Figure:
     kept_curves.losses(axes[0], curves)
     kept_curves.accuracies(axes[1], curves)
     steps = steps_to_accuracy(curves)
-    levels = matched(curves, "test_accuracy", VISION, "test_accuracy")
+    levels = matched(curves, VISION, "test_accuracy", "test_accuracy")
     early, sparser = vision_table(curves)
     ends = []
     for k, rule in enumerate(VISION):
