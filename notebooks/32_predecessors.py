@@ -132,14 +132,14 @@ print("singular values of K Q^T:", *np.linalg.svd(K @ Q.T)[1].round(1))
 
 # %%
 recorded = np.unique(np.geomspace(1, pair_steps, 40).astype(int))
-pairs = predecessor.keys_against_weights(data, each, recorded, 0.1)
+pairs, share = predecessor.keys_against_weights(data, each, recorded, 0.1)
 ranked = lambda s: predecessor.rank_by_dimension(range(rank_seeds), *s, rank_dimensions)
 by_dimension = {tuple(s): ranked(s) for s in rank_shapes}
 mixed = lambda k, T=4: predecessor.several_tokens(range(several_seeds), 3, T, k, 0.1, 2001)
 several = {k: mixed(k) for k in several_dimensions}
 followed = lambda p, at: predecessor.path_against_descent(few, p, at, find_steps, 3)
 paths = {p: followed(p, path_multiples) for p in exponents}
-parents_table = claims.Table(predecessor.claims_on_parents(pairs, several, paths))
+parents_table = claims.Table(predecessor.claims_on_parents(pairs, share, several, paths))
 parents_table
 
 # %% tags=["nbval-check-output"]
@@ -192,8 +192,7 @@ print("R = 10, 100, 1000 ||W_mm||: D =", *(f"{D:.2g}" for D in np.median(wider, 
 
 # %% tags=["set-up"]
 # Set-up, no need to read.
-curves = {key: curve for key, curve in pairs.items() if isinstance(key, tuple)}
 word = lambda key: f"{key[0]}_{key[1]}".replace(", ", "").lower()
-numbers = {word(key): np.median(curve[:, -1]) for key, curve in curves.items()}
+numbers = {word(key): np.median(curve[:, -1]) for key, curve in pairs.items()}
 numbers["descent_optimal"] = optimal
 run.keep(figure_parents, "mirror_parents", about_parents, parents_table, numbers)

@@ -26,21 +26,23 @@ LEDGERS = {"A": "fastrates_ledger", "B": "precond_ledger", "C": "mirror_ledger"}
 LEDGERS["beyond"] = "atlas_as_used"  # the atlas's rows under decay and in norms of their own
 
 
-class _NotTouched(ValueError):
-    """A wrong world that changes nothing of what a row measures."""
-
-
 def _power(section: Callable[[World], Iterable[Claim]]) -> dict[str, dict]:
     """Per row: the smallest world of each family that it catches, and if one is small;
-    none where it fails in the true world. _NotTouched where a family that another row
+    none where it fails in the true world. ValueError where a family that another row
     names leaves value and bound alone, or lacks a row."""
     true = list(section(World()))
     catches = {row.id: [] for row in true}
     for family in dict.fromkeys(family for row in true for family in row.fails_if):
         rows = [row for row in true if family in row.fails_if]
-        wrong = worlds(family)
-        measured = [_measured(section, world, rows) for world in wrong]
-        untouched = []
+        wrong, measured, untouched = worlds(family), [], []
+        for world in wrong:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")  # a wrong world may divide by zero
+                seen = {row.id: row for row in section(world)}
+            if missing := [row.id for row in rows if row.id not in seen]:
+                names = ", ".join(missing)
+                raise ValueError(f"{names}: missing from the wrong world {str(world)!r}")
+            measured.append([seen[row.id] for row in rows])
         for row, *seen in zip(rows, *measured, strict=True):
             known = row.measured, row.bound
             if row.holds and all((other.measured, other.bound) == known for other in seen):
@@ -48,7 +50,7 @@ def _power(section: Callable[[World], Iterable[Claim]]) -> dict[str, dict]:
             fails = [row.holds and not other.holds for other in seen]
             catches[row.id] += list(itertools.compress(wrong, fails))[:1]
         if untouched:
-            raise _NotTouched(f"{', '.join(untouched)}: the wrong world {family!r} does not apply")
+            raise ValueError(f"{', '.join(untouched)}: the wrong world {family!r} does not apply")
     return {
         row.id: {
             "catches": [str(world) for world in catches[row.id]],
@@ -57,15 +59,6 @@ def _power(section: Callable[[World], Iterable[Claim]]) -> dict[str, dict]:
         }
         for row in true
     }
-
-
-def _measured(section, world, rows):
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # a wrong world may divide by zero
-        wrong = {row.id: row for row in section(world)}
-    if missing := [row.id for row in rows if row.id not in wrong]:
-        raise _NotTouched(f"{', '.join(missing)}: missing from the wrong world {str(world)!r}")
-    return [wrong[row.id] for row in rows]
 
 
 def _sections(paper: str) -> Mapping[str, Callable[[World], Iterable[Claim]]]:

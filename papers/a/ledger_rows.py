@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
+from scipy.optimize import elementwise
 from scipy.special import ndtr
 from scipy.stats import beta
 
@@ -212,12 +213,9 @@ def _lemma4(ratios):
 
 def _union_bound(sizes, delta):
     """c (runs,) with sum 2 Q(c / size) = delta over the sizes (runs, n, T)."""
-    low, high = np.zeros(len(sizes)), 40 * sizes.max((1, 2))
-    for _ in range(60):
-        middle = (low + high) / 2
-        wide = 2 * ndtr(-middle[:, None, None] / sizes).sum((1, 2)) > delta
-        low, high = np.where(wide, middle, low), np.where(wide, high, middle)
-    return high
+    largest, runs = sizes.max((1, 2)), np.arange(len(sizes))
+    over = lambda c, run: 2 * ndtr(-c[:, None, None] / sizes[run]).sum((1, 2)) - delta
+    return elementwise.find_root(over, (0 * largest, 40 * largest), args=(runs,)).x
 
 
 def _assumption1(tokens):

@@ -125,15 +125,14 @@ def bounded_tokens(seeds: Sequence[int], n, T, d, ratio: float, size: float = 2.
 
 
 def fraction_reached(tokens: TokenSet, rules: Rules, steps: int) -> dict[str, float]:
-    """Per rule the share of the runs with a W_mm that reach it; how many have one."""
+    """Per rule the share of the runs with a W_mm that reach it; NaN where none has one."""
     kept = svm.feasible(coordinates.minimal(tokens).tokens)
     if kept is None:
-        return {"feasible": 0.0} | dict.fromkeys(rules, np.nan)
+        return dict.fromkeys(rules, np.nan)
     goal = {"W_mm": svm.token_svm(kept)}
     with np.errstate(invalid="ignore"):  # a run that stalled or diverged has not reached it
         histories = dynamics.train(kept, rules, steps, [steps], targets=goal)
-        fractions = {name: float(reached(history).mean()) for name, history in histories.items()}
-    return {"feasible": len(kept.y) / len(tokens.y)} | fractions
+        return {name: float(reached(history).mean()) for name, history in histories.items()}
 
 
 def phase_diagram(seeds, n, T, cells, spreads, rules: Rules, steps) -> dict[str, np.ndarray]:
@@ -141,8 +140,7 @@ def phase_diagram(seeds, n, T, cells, spreads, rules: Rules, steps) -> dict[str,
     columns = [bounded_tokens(seeds, n, T, *cell) for cell in cells]
     reach = lambda tokens, spread: fraction_reached(skewed(tokens, spread, seeds), rules, steps)
     rows = [[reach(tokens, spread) for tokens in columns] for spread in spreads]
-    names = "feasible", *rules
-    return {name: np.array([[cell[name] for cell in row] for row in rows]) for name in names}
+    return {name: np.array([[cell[name] for cell in row] for row in rows]) for name in rules}
 
 
 def broken(diagrams: Sequence[Mapping[str, np.ndarray]], rules: Sequence[str]) -> list[Claim]:

@@ -118,9 +118,8 @@ def basins(widths: Sequence[float], kept: Mapping, caption: str) -> Figure:
     figure, axes = plots.panels(1, len(multiples), height=2.3)
     for axis, m in zip(axes, multiples, strict=True):
         for p in dict.fromkeys(p for p, _ in kept):
-            look = _look(p)
-            points = dict(marker=look.marker, markersize=3.5, label=f"p = {p:g}")
-            axis.plot(widths, kept[p, m], **points, **look.line)
+            points = dict(marker=_look(p).marker, markersize=3.5)
+            plots.band(axis, widths, kept[p, m], f"p = {p:g}", **points)
         axis.set(xscale="log", ylim=(0, 1.05), xlabel="divergence $D$ of the start")
         last = {p: kept[p, m][-1] for p, multiple in kept if multiple == m}
         words = [(share, f"{100 * share:.0f} %", _look(p).colour) for p, share in last.items()]
@@ -133,14 +132,13 @@ def basins(widths: Sequence[float], kept: Mapping, caption: str) -> Figure:
 def parents(pairs, by_dimension, several: Mapping, paths, caption: str) -> Figure:
     """Keys and queries, ranks, several tokens, regularisation path: a panel each.
     `pairs`, `by_dimension`, `paths`: x, then the values; `several`: by dimension,
-    alignments (draws,) second. Last panel: a mark is the end of a descent."""
+    alignments (draws,). Last panel: a mark is the end of a descent."""
     figure, axes = plots.panels(2, 2, height=2.3)
     recorded, alignments = pairs
     ends = []
-    for trained, norm in (key for key in alignments if isinstance(key, tuple)):
+    for (trained, norm), runs in alignments.items():
         name = norm if norm in plots.LOOKS else norm.capitalize()
         like = plots.look(name)._replace(dash="-" if trained == "W" else "--")
-        runs = alignments[trained, norm]
         plots.band(axes[0], recorded, runs, "", like)
         last = np.median(runs[:, -1])
         ends.append((last, f"{trained}, {name}: {last:.3f}", like.colour))
@@ -152,11 +150,10 @@ def parents(pairs, by_dimension, several: Mapping, paths, caption: str) -> Figur
         missing = [d for d, r in zip(dimensions, rank, strict=True) if np.isnan(r)]
         none = f" (d={missing[0]}: no solution)" if missing else ""
         label = f"n={size}, T={length}{none}"
-        points = dict(marker=like.marker, markersize=3.5, label=label)
-        axes[1].plot(dimensions, rank, **points, **like.line)
+        plots.band(axes[1], dimensions, rank, label, like, marker=like.marker, markersize=3.5)
     axes[1].set(title="Mean rank of the nuclear-norm SVM", xlabel="dimension $d$")
     axes[1].set_ylim(0, None)
-    missed = {f"d = {d}": 1 - v[1][np.isfinite(v[1])] for d, v in several.items()}
+    missed = {f"d = {d}": 1 - values[np.isfinite(values)] for d, values in several.items()}
     said = [f"median {np.median(row):.2g}" for row in missed.values()]
     looks = plots.SERIES[: len(missed)]
     named = dict(title="Several tokens at once", xlabel="$1-$alignment with their SVM")

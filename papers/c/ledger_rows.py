@@ -10,7 +10,7 @@ from lib.attention import TokenSet, tokens
 from lib.companion.claims import Claim
 from lib.mirror import MirrorRule, gaussian_start, geometry, selected_tokens, train
 from lib.seeds import stream
-from papers.c import cones, paths, predecessor, section5, step_lemmas
+from papers.c import cones, predecessor, section5, step_lemmas
 from papers.c.statements import PAPER
 from papers.wrong_worlds import TRUE, World
 
@@ -190,8 +190,8 @@ def _paths(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         yield from PAPER.rows("opt tokens, R = 100 ‖W_mm‖", sizes.path_seeds, [claim])
     instance = section5.joint_instance()
     for p in (1.75, 2, 3):
-        ends = paths.solve_jointly(instance, p, (10, 100))
-        both = paths.joint_claims(instance, p, *ends, world.target)
+        ends = predecessor.solve_jointly(instance, p, (10, 100))
+        both = predecessor.joint_claims(instance, p, *ends, world.target)
         yield from PAPER.rows("the paper's joint instance, r and R 100-fold", None, both)
 
 

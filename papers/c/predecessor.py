@@ -1,23 +1,29 @@
-"""The paper that C generalises (2308.16898): keys and queries, several tokens, paths."""
+"""The paper that C generalises (2308.16898): keys and queries, several tokens, paths.
+
+W_R = argmin L(W) over ||W||_{p,p} <= R; in C jointly argmin L(v, W) over ||v||_p <= r as well: not
+convex, solved from several starts. Jointly those tokens are selected whose l_p head SVM has the
+largest label margin, as the loss is about e^{-r margin}; v/r turns to its v_mm, W/R to its W_mm.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
+from scipy.optimize import minimize
 
 from lib import attention, svm
 from lib.attention import TokenSet, coordinates, unit_tokens
 from lib.companion.claims import Claim
 from lib.mirror.descent import MirrorRule, selected_tokens, train
-from lib.mirror.geometry import directional_bregman
+from lib.mirror.geometry import directional_bregman, norm, to_mirror
 from lib.seeds import stream
 from lib.svm import frobenius
-from papers.c import paths
 from papers.c.cones import select
 from papers.c.statements import PAPER
 
 RANK = 1e-6  # in a rank, singular values below this share of the largest are zero
-claim = PAPER.claim
+ROUNDS = 3  # of v and W in turn, on the joint path
 SELECTED = 1e-3  # a softmax weight above it counts as selected, as in that paper's code
 
 
@@ -64,11 +70,11 @@ def train_key_query(tokens: TokenSet, K, Q, step_size: float, record) -> np.ndar
     return np.stack(kept, 1)
 
 
-def keys_against_weights(tokens: TokenSet, seeds, record, step_size: float) -> dict:
+def keys_against_weights(tokens: TokenSet, seeds, record, step_size: float) -> tuple:
     """Alignment of (K, Q) and of W with their tokens' SVMs, {("K, Q" or "W", norm):
-    (runs, k)}, from entries uniform in +-1/sqrt(d); "rank" (runs,) of the nuclear-norm
-    solution, "share" of K Q^T's singular values in its largest `rank`."""
-    d, aligned = tokens.shape[-1], {}
+    (runs, k)}, from entries uniform in +-1/sqrt(d); the share (runs,) of K Q^T's singular
+    values in as many of the largest as the rank of its nuclear-norm solution."""
+    d, solutions = tokens.shape[-1], {}
     starts = np.stack([stream(seed, "start").uniform(-1, 1, (3, d, d)) for seed in seeds], 1)
     K, Q, W_0 = starts / d**0.5
     trained = {
@@ -77,14 +83,12 @@ def keys_against_weights(tokens: TokenSet, seeds, record, step_size: float) -> d
     }
     for name, W in trained.items():
         chosen = replace(tokens, opt=selected_tokens(tokens, W[:, -1]))
-        for norm in ("nuclear", "frobenius"):
-            target = svm.token_svm(chosen, norm=norm).W
-            aligned[name, norm] = _alignment(W, target[:, None])
-            if (name, norm) == ("K, Q", "nuclear"):
-                rank = _ranks(target)
-                sizes = np.linalg.svd(W[:, -1], compute_uv=False)
-                share = (sizes * (np.arange(d) < rank[:, None])).sum(1) / sizes.sum(1)
-    return aligned | {"rank": rank, "share": share}
+        for kind in ("nuclear", "frobenius"):
+            solutions[name, kind] = svm.token_svm(chosen, norm=kind).W
+    aligned = {key: _alignment(trained[key[0]], V[:, None]) for key, V in solutions.items()}
+    largest = np.arange(d) < _ranks(solutions["K, Q", "nuclear"])[:, None]
+    sizes = np.linalg.svd(trained["K, Q"][:, -1], compute_uv=False)
+    return aligned, (sizes * largest).sum(1) / sizes.sum(1)
 
 
 def rank_by_dimension(seeds, n: int, T: int, dimensions: Sequence[int]) -> np.ndarray:
@@ -136,7 +140,7 @@ def _max_margin(tokens, chosen):
 
 
 def several_tokens(seeds: Sequence[int], n: int, T: int, d: int, step_size: float, steps: int):
-    """With a ReLU head: tokens selected (runs, n), alignment with their SVM (runs,)."""
+    """With a ReLU head: alignment with the SVM of the tokens selected, (runs,)."""
     tokens = unit_tokens(seeds, n, T, d)
     W, weights = _train_relu_head(tokens, step_size, steps)
     chosen, aligned = weights > SELECTED, np.full(len(W), np.nan)
@@ -147,7 +151,96 @@ def several_tokens(seeds: Sequence[int], n: int, T: int, d: int, step_size: floa
             continue
         flat = W[run].ravel()
         aligned[run] = _alignment((flat - equations.T @ (equations @ flat)).reshape(d, d), V)
-    return chosen.sum(-1), aligned
+    return aligned
+
+
+def _on_the_sphere(function, start, R, p):
+    """The minimum of `function` (value, gradient) on ||w||_p = R: where, value."""
+
+    def objective(w):
+        size = norm(w, p)
+        value, gradient = function(R / size * w)
+        along = (gradient @ w) / size * to_mirror(w / size, p)  # the part that only changes ||w||
+        return value, R / size * (gradient - along)
+
+    end = minimize(objective, start, method="L-BFGS-B", jac=True)
+    return R * end.x / norm(end.x, p), end.fun
+
+
+def _log_gap_and_gradient(tokens, W):
+    """log(L - L*) of the first run, its gradient at W (d, d_z); exact at e^-30000."""
+    logits = attention.logits(tokens, W.reshape(1, tokens.shape[-1], -1))
+    slopes = attention.slopes(logits, attention.scores(tokens, tokens.u), "logistic")
+    pull = slopes.pull[0] * np.exp(slopes.log_scale[0] - slopes.log_gap[0])
+    return slopes.log_gap[0], -np.einsum("nt,ntd,ne->de", pull, tokens.X[0], tokens.z[0])
+
+
+def solve(tokens: TokenSet, p: float, radii, starts) -> np.ndarray:
+    """W_R (k, d, d_z) of the first run for ascending `radii` (k,), on ||W||_{p,p} = R: by
+    log(L - L*) the best from all starts (starts, d, d_z) and the radius before."""
+    path = []
+
+    def function(w):
+        value, gradient = _log_gap_and_gradient(tokens, w)
+        return value, gradient.ravel()
+
+    for R in radii:
+        flat = [start.ravel() for start in (*starts, *path[-1:])]
+        ends = [_on_the_sphere(function, w / norm(w, p), R, p) for w in flat]
+        W, _ = min(ends, key=lambda end: end[1])
+        path.append(W.reshape(starts.shape[1:]))
+    return np.array(path)
+
+
+def _candidates(tokens, p):
+    """Head and token SVM of every selection, the largest label margin first."""
+    pairs, (_, n, T, _) = [], tokens.shape
+    for chosen in product(range(T), repeat=n):
+        selected = np.array([chosen])
+        try:
+            head = svm.head_svm(tokens, selected, p)
+            pairs.append((head, svm.token_svm(tokens, selected, norm=p)))
+        except svm.Infeasible:
+            continue
+    return sorted(pairs, key=lambda pair: float(pair[0].norm[0]))
+
+
+def solve_jointly(tokens: TokenSet, p: float, multiples) -> tuple[np.ndarray, np.ndarray]:
+    """v (k, d), W (k, d, d_z) of the first run, r = m ||v_mm||, R = m ||W_mm||, m
+    rising: each in turn from every selection's solutions, W by log(L - L*)."""
+    pairs, path = _candidates(tokens, p), []
+    for m in multiples:
+        r, R = (m * solution.norm[0] for solution in pairs[0])
+        ends = [_in_turn(tokens, p, r, R, pair) for pair in pairs]
+        path.append(min(ends, key=lambda end: end[0])[1:])
+    v, W = zip(*path, strict=True)
+    return np.array(v), np.array(W)
+
+
+def _in_turn(tokens, p, r, R, pair):
+    head, weights = pair
+    v, W = head.value[0], weights.W * (R / weights.norm[0])
+
+    def loss(v):
+        scores = attention.scores(tokens, v[None])
+        slopes = attention.slopes(attention.logits(tokens, W), scores, "logistic")
+        push = slopes.push[0] * np.exp(slopes.log_push_scale[0] - slopes.log_loss[0])
+        gradient = -np.einsum("nt,n,ntd->d", push, tokens.y[0], tokens.X[0])
+        return slopes.log_loss[0], gradient
+
+    for _ in range(ROUNDS):
+        v, _ = _on_the_sphere(loss, v, r, p)
+        W = solve(replace(tokens, u=v[None]), p, [R], W)
+    return loss(r / norm(v, p) * v)[0], v, W[0]
+
+
+def joint_claims(tokens: TokenSet, p: float, v, W, named=lambda solution: solution) -> list[Claim]:
+    """The last D of v and of W (k, ...) from the SVMs of the largest label margin."""
+    ends, claims = {"v": v[-1:], "W": W[-1:].reshape(1, -1)}, []
+    for (name, end), solution in zip(ends.items(), _candidates(tokens, p)[0], strict=True):
+        D = directional_bregman(end, named(solution).value.reshape(1, -1), p)[0]
+        claims.append(PAPER.claim("joint.path", D, name, p))
+    return claims
 
 
 def path_against_descent(
@@ -167,7 +260,7 @@ def path_against_descent(
         random = stream(run, "draws").standard_normal((random_starts, *solution.W.shape[1:]))
         starts = np.stack([solution.W[run], history.W[run, -1], *random])
         radii = np.asarray(multiples, float) * solution.norm[run]
-        W = paths.solve(tokens.run(run), p, radii, starts)
+        W = solve(tokens.run(run), p, radii, starts)
         divergences.append(directional_bregman(W.reshape(len(W), -1), towards[run], p))
     return {
         "path": np.array(divergences),
@@ -177,22 +270,25 @@ def path_against_descent(
     }
 
 
-def claims_on_parents(pairs: Mapping, several: Mapping, followed: Mapping) -> list[Claim]:
+def claims_on_parents(aligned: Mapping, share, several: Mapping, followed: Mapping) -> list[Claim]:
     """What 2308.16898 claims of keys and queries, of several tokens and of the path."""
-    last = {key: np.median(value[:, -1]) for key, value in pairs.items() if isinstance(key, tuple)}
+    last = {key: np.median(values[:, -1]) for key, values in aligned.items()}
     small, large = min(several), max(several)
-    low, high = (np.nanmedian(several[d][1]) for d in (small, large))
+    low, high = (np.nanmedian(several[d]) for d in (small, large))
     paths = [ends["path"] for ends in followed.values()]
     falls = max((path[:, 1:] / path[:, :-1])[:, 1:].max() for path in paths)
     kq, w = last["K, Q", "nuclear"], last["W", "frobenius"]
+    values = {
+        "parents.kq": kq,
+        "parents.kq.other": kq / last["K, Q", "frobenius"],
+        "parents.w": w,
+        "parents.w.other": w / last["W", "nuclear"],
+        "parents.rank": np.median(share),
+    }
     return [
-        claim("parents.kq", kq),
-        claim("parents.kq.other", kq / last["K, Q", "frobenius"]),
-        claim("parents.w", w),
-        claim("parents.w.other", w / last["W", "nuclear"]),
-        claim("parents.rank", np.median(pairs["share"])),
-        claim("parents.several", high, say=(large,)),
-        claim("parents.several.d", high / low, say=(small,)),
-        claim("parents.path", max(path[:, -1].max() for path in paths)),
-        claim("parents.path.falls", falls),
+        *PAPER.claims(values),
+        PAPER.claim("parents.several", high, say=(large,)),
+        PAPER.claim("parents.several.d", high / low, say=(small,)),
+        PAPER.claim("parents.path", max(path[:, -1].max() for path in paths)),
+        PAPER.claim("parents.path.falls", falls),
     ]

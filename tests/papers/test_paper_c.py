@@ -9,7 +9,7 @@ import pytest
 from lib import mirror, svm
 from lib.attention import coordinates, tokens
 from lib.mirror import geometry
-from papers.c import cones, figures, ledger_rows, paths, predecessor, section5, step_lemmas
+from papers.c import cones, figures, ledger_rows, predecessor, section5, step_lemmas
 from papers.c.statements import PAPER, STATEMENTS
 from papers.wrong_worlds import World
 from tests.papers.worlds import weak
@@ -206,14 +206,14 @@ def test_lemma30():
 
 def test_the_joint_path_turns_to_the_largest_label_margin():
     instance = section5.joint_instance()
-    heads, _ = zip(*paths._candidates(instance, 2))
+    heads, _ = zip(*predecessor._candidates(instance, 2))
     assert (np.diff([head.norm[0] for head in heads]) >= 0).all()
-    v, W = paths.solve_jointly(instance, 2, (10, 100))
-    assert all(holds(paths.joint_claims(instance, 2, v, W)))
+    v, W = predecessor.solve_jointly(instance, 2, (10, 100))
+    assert all(holds(predecessor.joint_claims(instance, 2, v, W)))
     np.testing.assert_allclose(geometry.norm(v, 2), np.array([10, 100]) * heads[0].norm)
     turned = World("target rotated", 0.05).target
-    assert not any(holds(paths.joint_claims(instance, 2, v, W, turned)))
-    assert not any(holds(paths.joint_claims(instance, 2, -v, -W)))
+    assert not any(holds(predecessor.joint_claims(instance, 2, v, W, turned)))
+    assert not any(holds(predecessor.joint_claims(instance, 2, -v, -W)))
 
 
 def test_the_ledger_has_a_row_or_a_reason_for_every_statement():

@@ -6,7 +6,7 @@ import torch
 
 from lib import svm
 from lib.attention import tokens
-from papers.c import paths, predecessor
+from papers.c import predecessor
 
 DATA = tokens.unit_tokens(range(2), n=3, T=4, d=5)
 DRAW = np.random.default_rng(0)
@@ -65,8 +65,8 @@ def test_svm_of_several_tokens():
 
 def test_gradient_of_the_log_gap():
     W, E = DRAW.standard_normal((2, 5, 5))
-    _, gradient = paths._log_gap_and_gradient(DATA.run(0), W)
-    sides = (paths._log_gap_and_gradient(DATA.run(0), W + h * E)[0] for h in (1e-6, -1e-6))
+    _, gradient = predecessor._log_gap_and_gradient(DATA.run(0), W)
+    sides = (predecessor._log_gap_and_gradient(DATA.run(0), W + h * E)[0] for h in (1e-6, -1e-6))
     assert np.isclose(np.subtract(*sides) / 2e-6, (gradient * E).sum(), rtol=1e-7)
 
 
@@ -75,9 +75,9 @@ def test_regularisation_path(p):
     one, radii = DATA.run(0), np.array([1.0, 10, 300])
     starts = np.stack([svm.token_svm(one, norm=p).W[0], *DRAW.standard_normal((2, 5, 5))])
     size = lambda W: (np.abs(W) ** p).sum((-1, -2)) ** (1 / p)
-    W = paths.solve(one, p, radii, starts)
+    W = predecessor.solve(one, p, radii, starts)
     np.testing.assert_allclose(size(W), radii)
-    gap = lambda W: paths._log_gap_and_gradient(one, W)[0]
+    gap = lambda W: predecessor._log_gap_and_gradient(one, W)[0]
     for start in starts:
         for R, found in zip(radii, W):
             assert gap(found) <= gap(R * start / size(start)) + 1e-9
@@ -94,15 +94,14 @@ def test_a_nuclear_norm_solution_has_a_rank_of_at_most_the_samples_and_dimension
 
 def test_claims_on_parents_hold_and_can_fail():
     data = tokens.unit_tokens(range(3))
-    pairs = predecessor.keys_against_weights(data, range(3), [100, 2000], 0.1)
+    pairs, share = predecessor.keys_against_weights(data, range(3), [100, 2000], 0.1)
     several = {d: predecessor.several_tokens(range(8), 3, 4, d, 0.1, 1000) for d in (4, 10)}
     followed = {2: predecessor.path_against_descent(data, 2, [1, 5, 50], 1000, 2)}
-    claims = predecessor.claims_on_parents(pairs, several, followed)
+    claims = predecessor.claims_on_parents(pairs, share, several, followed)
     assert [claim.id for claim in claims if not claim.holds] == []
     other = {"nuclear": "frobenius", "frobenius": "nuclear"}
-    swapped = {key: pairs[key[0], other[key[1]]] for key in pairs if isinstance(key, tuple)}
-    swapped["share"] = 0 * pairs["share"]
+    swapped = {(name, norm): pairs[name, other[norm]] for name, norm in pairs}
     late = {2: followed[2] | {"path": followed[2]["path"][:, ::-1]}}
-    several = {4: several[10], 10: (0, -several[4][1])}
-    wrong = predecessor.claims_on_parents(swapped, several, late)
+    several = {4: several[10], 10: -several[4]}
+    wrong = predecessor.claims_on_parents(swapped, 0 * share, several, late)
     assert [claim.id for claim in wrong if claim.holds] == []
