@@ -30,13 +30,13 @@ REFERENCE = {
 }
 
 
-def loss_ratio(history: History, tokens: TokenSet) -> np.ndarray:
+def _loss_ratio(history: History, tokens: TokenSet) -> np.ndarray:
     """max_{i,j} l_i / l_j over samples, l_i = e^{-f_i}, (runs, k)."""
     _, _, f = joint_loss.log_loss_parts(*joint_loss.opt_first(history, tokens))
     return np.exp(np.ptp(f, axis=-1))
 
 
-def head_margin(history: History, tokens: TokenSet, head: MaxMargin) -> np.ndarray:
+def _head_margin(history: History, tokens: TokenSet, head: MaxMargin) -> np.ndarray:
     """min_i y_i u_t^T x_{i,opt} / (||u_t|| gamma*), (runs, k); NaN where u_t = 0."""
     size = np.where(history.head_norm > 0, history.head_norm, np.nan)
     return joint_loss.opt_scores(history, tokens).min(-1) / size * head.norm[:, None]
@@ -81,7 +81,7 @@ def eq13(
     asked = unit[:, None] * (np.cbrt(t[after_first]) - 1)
     loss_slopes = -fitted_slope(path[late], history.log_gap[:, late])
     error = history.direction_error["W_mm"]
-    margin = head_margin(history, tokens, head)[:, moved]
+    margin = _head_margin(history, tokens, head)[:, moved]
     norms = np.maximum(history.norm, history.head_norm)[:, moved]
     longest = 3 * step_size * np.cbrt(t[moved])
     p_opt = -np.expm1(history.log_miss[:, moved])
@@ -97,7 +97,7 @@ def eq13(
         "head": slopes(history.head_direction_error["u_mm"]),
         "lemma12": (norms / longest).max(),
         "lemma13.gap": gap_slopes,
-        "lemma13.ratio": loss_ratio(history, tokens).max(),
+        "lemma13.ratio": _loss_ratio(history, tokens).max(),
         "lemma13.monotone": (p_opt[:, 1:] / p_opt[:, :-1]).min(),
     }
     return PAPER.claims(values)
@@ -149,8 +149,8 @@ def quantities(history: History, tokens: TokenSet, head: MaxMargin, t: int) -> d
         "||u||": history.head_norm[:, k],
         "error of W": history.direction_error["W_mm"][:, k],
         "error of u": history.head_direction_error["u_mm"][:, k],
-        "margin": head_margin(history, tokens, head)[:, k],
-        "loss ratio": loss_ratio(history, tokens)[:, k],
+        "margin": _head_margin(history, tokens, head)[:, k],
+        "loss ratio": _loss_ratio(history, tokens)[:, k],
         "score gap": history.score_gaps[:, k].min((1, 2)),
     }
 

@@ -18,25 +18,25 @@ LEAST_GROWTH = 0.01  # of a layer, in the panel over steps
 HIGHEST_LOSS = 5  # of the panel of rates: above it a trial has diverged, its line leaves the panel
 
 
-def steps(curves: Curves, rule: str, target: float) -> np.ndarray:
+def _steps(curves: Curves, rule: str, target: float) -> np.ndarray:
     """Steps to `target` of every seed, (seeds,), infinite where a run was censored."""
     return np.array([run.steps_to(target) for run in curves.runs(rule)])
 
 
-def ratio(curves: Curves, rule: str, target: float) -> Interval:
+def _ratio(curves: Curves, rule: str, target: float) -> Interval:
     """Steps of `rule` to `target` over SGD's, paired by seed."""
-    both = (steps(curves, name, target) for name in (rule, REFERENCE))
+    both = (_steps(curves, name, target) for name in (rule, REFERENCE))
     return verdicts.steps_ratio(*both, curves.configuration["horizon"])
 
 
-def speed(curves: Curves, rule: str, figure: str) -> Claim:
+def _speed(curves: Curves, rule: str, figure: str) -> Claim:
     """What paper A says of `rule` in `figure`, judged at the last target."""
     word, target = CLAIMED[figure][rule], curves.configuration["targets"][-1]
     source = f"paper A, Figure {figure.removeprefix('fig')}"
     source += " (our bound)" if word is no_gain else ""
 
     def measure():
-        measured = ratio(curves, rule, target)
+        measured = _ratio(curves, rule, target)
         text = f": steps to loss {target:g} over SGD's, {len(measured.values)} seeds"
         text += f" ({measured.note})" if measured.note else ""
         if both := _at_two_rates(curves, rule, target):
@@ -97,7 +97,7 @@ VECTORS = ("norm", "bias", "class_token", "log_temperature", "head.0")
 def growth(curves: Curves, rule: str) -> tuple[np.ndarray, np.ndarray]:
     """‖W‖ / ‖W_0‖ - 1 at the end, of matrices, not of vectors, (layers, seeds), and what
     steps in no common direction would give, sqrt(1 + Σ ‖ΔW‖² / ‖W_0‖²) - 1."""
-    runs, names = curves.runs(rule), layers(curves)
+    runs, names = curves.runs(rule), _layers(curves)
     first, last = (
         np.array([[run.weight_norms[name][at] for run in runs] for name in names]) for at in (0, -1)
     )
@@ -105,7 +105,7 @@ def growth(curves: Curves, rule: str) -> tuple[np.ndarray, np.ndarray]:
     return last / first - 1, np.sqrt(1 + walked / first**2) - 1
 
 
-def layers(curves: Curves) -> list[str]:
+def _layers(curves: Curves) -> list[str]:
     """Names of the weight matrices, in the network's order."""
     vector = lambda name: name.endswith("mlp.0.weight") or any(part in name for part in VECTORS)
     return [name for name in curves.runs(REFERENCE)[0].weight_norms if not vector(name)]
@@ -118,7 +118,7 @@ def _growing(curves: Curves, rule: str) -> Claim:
         grown, walk = growth(curves, rule)
         beyond = grown - walk
         further, longer = ((part.mean(1) > 0).sum() for part in (beyond, grown))
-        lowest = layers(curves)[beyond.mean(1).argmin()]
+        lowest = _layers(curves)[beyond.mean(1).argmin()]
         text = (
             f" beyond a random walk of its steps ({further} of {len(grown)} do, {longer} grow"
             f" at all): smallest growth less the walk's, least in {lowest}"
@@ -131,7 +131,7 @@ def _growing(curves: Curves, rule: str) -> Claim:
 
 def table(curves: Curves, figure: str) -> Table:
     """The claims of Figure 1, 4, 6 or 7 ("fig1", ...) on the curves of its study."""
-    rows = [speed(curves, rule, figure) for rule in CLAIMED[figure]]
+    rows = [_speed(curves, rule, figure) for rule in CLAIMED[figure]]
     if curves.configuration["walk"]:
         rows += [_growing(curves, rule) for rule in curves.configuration["rates"]]
     return Table([*rows, *_formulas(curves)])
@@ -145,7 +145,7 @@ def numbers(curves: Curves) -> dict[str, Number]:
         name, last = rule.lower(), [r.smooth(study["window"])[-1] for r in curves.runs(rule)]
         measured[f"{name}_training_loss"] = finite(np.median(last), 1e-6)
         if rule != REFERENCE:
-            interval = ratio(curves, rule, study["targets"][-1])
+            interval = _ratio(curves, rule, study["targets"][-1])
             measured |= kept_curves.ends(f"{name}_steps_ratio", interval)
     return measured
 
@@ -158,7 +158,7 @@ def draw(curves: Curves, name: str) -> Figure:
     losses(axes[0], curves)
     _ratios(axes[1], curves, name)
     kept_curves.accuracies(axes[2], curves)
-    _steps(axes[3], curves)
+    _step_sizes(axes[3], curves)
     if walked:
         _norms(axes[4], curves)
         _growth(axes[5], curves)
@@ -182,7 +182,7 @@ def rates(curves: Curves) -> Figure:
     return figure
 
 
-def _steps(ax, curves: Curves) -> None:
+def _step_sizes(ax, curves: Curves) -> None:
     """Step sizes as taken, running means; SGD's one rate is a level line."""
     window = curves.configuration["window"]
     for rule in curves.configuration["rates"]:
@@ -204,20 +204,20 @@ def _ratios(ax, curves: Curves, name: str) -> None:
     rules, bars = [r for r in curves.configuration["rates"] if r != REFERENCE], []
     *_, last = targets = curves.configuration["targets"]
     for target in targets:
-        theirs = np.isinf(steps(curves, REFERENCE, target))
+        theirs = np.isinf(_steps(curves, REFERENCE, target))
         bars += [None] if bars else []
         for rule in rules:
-            both = ratio(curves, rule, target)
+            both = _ratio(curves, rule, target)
             word, words = CLAIMED[name].get(rule), f"{both.estimate:.2f}"
             judged = word is not None and target == last
             if judged:
-                words += f" {speed(curves, rule, name).verdict}"
+                words += f" {_speed(curves, rule, name).verdict}"
             bar = pieces.Bar(
                 f"{rule} to {target:g}",
                 *(both.estimate, both.low, both.high),
                 asked=SAME if judged and word is no_gain else (),
                 points=tuple(both.values),
-                hollow=tuple(theirs | np.isinf(steps(curves, rule, target))),
+                hollow=tuple(theirs | np.isinf(_steps(curves, rule, target))),
                 look=rule,
                 words=words,
             )
@@ -235,7 +235,7 @@ def _norms(ax, curves: Curves) -> None:
     below = 0
     for rule in curves.configuration["rates"]:
         runs, look = curves.runs(rule), plots.look(rule)
-        norms = [[run.weight_norms[name] for run in runs] for name in layers(curves)]
+        norms = [[run.weight_norms[name] for run in runs] for name in _layers(curves)]
         lines = [together([row / row[0] - 1 for row in rows]) for rows in norms]
         grown = np.median(lines, axis=1)[:, 1:]  # (layers, records after the start)
         x = runs[0].evaluated_at[1 : grown.shape[1] + 1]

@@ -175,7 +175,7 @@ def _log_gap_and_gradient(tokens, W):
     return slopes.log_gap[0], -np.einsum("nt,ntd,ne->de", pull, tokens.X[0], tokens.z[0])
 
 
-def solve(tokens: TokenSet, p: float, radii, starts) -> np.ndarray:
+def _solve(tokens: TokenSet, p: float, radii, starts) -> np.ndarray:
     """W_R (k, d, d_z) of the first run for ascending `radii` (k,), on ||W||_{p,p} = R: by
     log(L - L*) the best from all starts (starts, d, d_z) and the radius before."""
     path = []
@@ -230,7 +230,7 @@ def _in_turn(tokens, p, r, R, pair):
 
     for _ in range(ROUNDS):
         v, _ = _on_the_sphere(loss, v, r, p)
-        W = solve(replace(tokens, u=v[None]), p, [R], W)
+        W = _solve(replace(tokens, u=v[None]), p, [R], W)
     return loss(r / norm(v, p) * v)[0], v, W[0]
 
 
@@ -260,7 +260,7 @@ def path_against_descent(
         random = stream(run, "draws").standard_normal((random_starts, *solution.W.shape[1:]))
         starts = np.stack([solution.W[run], history.W[run, -1], *random])
         radii = np.asarray(multiples, float) * solution.norm[run]
-        W = solve(tokens.run(run), p, radii, starts)
+        W = _solve(tokens.run(run), p, radii, starts)
         divergences.append(directional_bregman(W.reshape(len(W), -1), towards[run], p))
     return {
         "path": np.array(divergences),

@@ -25,14 +25,14 @@ EARLY, SPARSER = ("steps", "test_accuracy"), ("hoyer", "control_loss")
 WHEN = {"start": "start", "last": "end"}
 
 
-def late(run: Curve) -> float:
+def _late(run: Curve) -> float:
     """Mean test accuracy of the last `LAST` evaluations, on a sample of rows."""
     return run.metrics["test_accuracy"][-LAST:].mean()
 
 
 def _late_accuracy(curves: Curves, rule: str) -> np.ndarray:
-    """`late` of every seed, (seeds,)."""
-    return np.array([late(run) for run in curves.runs(rule)])
+    """`_late` of every seed, (seeds,)."""
+    return np.array([_late(run) for run in curves.runs(rule)])
 
 
 def _right(curves: Curves, first: str, second: str) -> np.ndarray:
@@ -41,7 +41,7 @@ def _right(curves: Curves, first: str, second: str) -> np.ndarray:
     return hits[0].astype(float) - hits[1]
 
 
-def accuracy_difference(curves: Curves, first: str, second: str) -> Interval:
+def _accuracy_difference(curves: Curves, first: str, second: str) -> Interval:
     """Test accuracy of `first` minus `second`, paired by seed and by test row."""
     return _paired(_right(curves, first, second))
 
@@ -50,7 +50,7 @@ def _paired(apart):  # differences (seeds, rows), with the error that both sampl
     return verdicts.mean_interval(apart.mean(1), apart.mean(0).var(ddof=1) / apart.shape[1])
 
 
-def late_difference(curves: Curves, first: str, second: str) -> Interval:
+def _late_difference(curves: Curves, first: str, second: str) -> Interval:
     """Late accuracy of `first` less `second`; the error is of the rows sampled."""
     values = _late_accuracy(curves, first) - _late_accuracy(curves, second)
     between = _right(curves, first, second).mean(0).var(ddof=1)
@@ -61,10 +61,10 @@ def _ordered(curves: Curves, better: str, worse: str) -> Claim:
     """The claim that `better` ends with a higher test accuracy than `worse`."""
 
     def measure():
-        measured = late_difference(curves, better, worse)
+        measured = _late_difference(curves, better, worse)
         text = (
             f": mean of the last {LAST} evaluations, {len(measured.values)} seeds"
-            f" (difference at the end, all rows: {accuracy_difference(curves, better, worse)})"
+            f" (difference at the end, all rows: {_accuracy_difference(curves, better, worse)})"
         )
         return text, measured
 
@@ -77,7 +77,7 @@ def accuracy_table(curves: Curves) -> Table:
     return Table([_ordered(curves, *pair) for pair in PAIRS])
 
 
-def at_end(curves: Curves, rule: str, metric: str) -> np.ndarray:
+def _at_end(curves: Curves, rule: str, metric: str) -> np.ndarray:
     """The last value of `metric`, (seeds,)."""
     return np.array([float(run.metrics[metric][-1]) for run in curves.runs(rule)])
 
@@ -98,26 +98,26 @@ def _at_level(run: Curve, name: str, level: float, along: str) -> float:
     return float(np.interp(level, x[around], y[around]))
 
 
-def of_pair(pair: tuple[Curve, Curve], name: str, along: str) -> list[float]:
+def _of_pair(pair: tuple[Curve, Curve], name: str, along: str) -> list[float]:
     """`_at_level` of two runs, at the best `along` that both reach."""
     level = min(float(_rising(run, along).max()) for run in pair)
     return [_at_level(run, name, level, along) for run in pair]
 
 
-def matched(curves: Curves, rules: tuple[str, str], name: str, along: str) -> np.ndarray:
-    """`of_pair` of two rules, seed by seed: (2, seeds)."""
+def _matched(curves: Curves, rules: tuple[str, str], name: str, along: str) -> np.ndarray:
+    """`_of_pair` of two rules, seed by seed: (2, seeds)."""
     pairs = zip(*(curves.runs(rule) for rule in rules), strict=True)
-    return np.transpose([of_pair(pair, name, along) for pair in pairs])
+    return np.transpose([_of_pair(pair, name, along) for pair in pairs])
 
 
-def apart(curves: Curves, metric: str) -> Interval:
+def _apart(curves: Curves, metric: str) -> Interval:
     """The last value of `metric` under l1.1 less that under l2."""
-    return verdicts.mean_interval(at_end(curves, "l1.1", metric) - at_end(curves, "l2", metric))
+    return verdicts.mean_interval(_at_end(curves, "l1.1", metric) - _at_end(curves, "l2", metric))
 
 
-def matched_apart(curves: Curves, metric: str) -> Interval:
-    """`apart` at the best training accuracy that both runs of a seed reach."""
-    first, second = matched(curves, ("l1.1", "l2"), metric, "training_accuracy")
+def _matched_apart(curves: Curves, metric: str) -> Interval:
+    """`_apart` at the best training accuracy that both runs of a seed reach."""
+    first, second = _matched(curves, ("l1.1", "l2"), metric, "training_accuracy")
     return verdicts.mean_interval(first - second)
 
 
@@ -127,9 +127,9 @@ def _sparser(curves: Curves, part: str) -> Claim:
     judged: a sparser matrix' heavier tail can raise them."""
 
     def measure():
-        end, same = (f(curves, f"hoyer.{part}") for f in (apart, matched_apart))
+        end, same = (f(curves, f"hoyer.{part}") for f in (_apart, _matched_apart))
         shares = {"above_90": "the start's 90 % quantile", "above_006": "0.06"}
-        differences = [f"{text} {apart(curves, f'{key}.{part}')}" for key, text in shares.items()]
+        differences = [f"{text} {_apart(curves, f'{key}.{part}')}" for key, text in shares.items()]
         text = (
             f": Hoyer index at the end, l1.1 minus l2 (at matched training accuracy {same};"
             f" not judged, share of entries above {', '.join(differences)})"
@@ -145,16 +145,16 @@ def sparsity_table(curves: Curves) -> Table:
     return Table([_sparser(curves, part) for part in PARTS])
 
 
-def tokens_used(curves: Curves, rule: str, when: str = "last") -> np.ndarray:
+def _tokens_used(curves: Curves, rule: str, when: str = "last") -> np.ndarray:
     """Tokens attended to per token present: (seeds, reviews, layers)."""
     ends = [run.end for run in curves.runs(rule)]
     shares = [end[f"{when}.tokens_used"] / end["present"][:, None] for end in ends]
     return np.stack(shares).astype(float)
 
 
-def attention_difference(curves: Curves) -> Interval:
+def _attention_difference(curves: Curves) -> Interval:
     """Share of tokens used in the last layer, l2 minus l1.1, by seed and review."""
-    first, second = (tokens_used(curves, rule)[..., -1] for rule in ("l1.1", "l2"))
+    first, second = (_tokens_used(curves, rule)[..., -1] for rule in ("l1.1", "l2"))
     return _paired(second - first)
 
 
@@ -162,9 +162,9 @@ def attention_table(curves: Curves) -> Table:
     """l1.1 attends more sharply than l2, in the last layer."""
 
     def measure():
-        measured = attention_difference(curves)
-        first, second = (tokens_used(curves, rule)[..., -1].mean() for rule in ("l1.1", "l2"))
-        start = tokens_used(curves, "l2", "start")[..., -1].mean()
+        measured = _attention_difference(curves)
+        first, second = (_tokens_used(curves, rule)[..., -1].mean() for rule in ("l1.1", "l2"))
+        start = _tokens_used(curves, "l2", "start")[..., -1].mean()
         text = (
             f": share of tokens used in the last layer, l2 ({second:.3f}) minus l1.1"
             f" ({first:.3f}), {len(measured.values)} seeds; at the start {start:.3f}"
@@ -181,27 +181,27 @@ def numbers(curves: Curves) -> dict[str, Number]:
     for rule in curves.rates():
         values = {
             "late_test_accuracy": _late_accuracy(curves, rule),
-            "training_accuracy": at_end(curves, rule, "training_accuracy"),
+            "training_accuracy": _at_end(curves, rule, "training_accuracy"),
         }
         for metric, part in product(("hoyer", "above_90"), PARTS):
-            values[f"{metric}_{part}"] = at_end(curves, rule, f"{metric}.{part}")
+            values[f"{metric}_{part}"] = _at_end(curves, rule, f"{metric}.{part}")
         name = rule.replace(".", "_")
         measured |= {f"{name}_{key}": finite(each.mean(), 1e-9) for key, each in values.items()}
-        used = tokens_used(curves, rule)[..., -1].mean()
+        used = _tokens_used(curves, rule)[..., -1].mean()
         measured[f"{name}_tokens_used"] = finite(used, 1e-7)
     return measured
 
 
-def steps_to_accuracy(curves: Curves) -> np.ndarray:
+def _steps_to_accuracy(curves: Curves) -> np.ndarray:
     """Steps of `VISION` to the best sampled test accuracy that both reach, (2, seeds)."""
-    return matched(curves, VISION, *EARLY)
+    return _matched(curves, VISION, *EARLY)
 
 
 def _early(curves: Curves) -> Claim:
     """Adam gets to the accuracy that both reach in fewer steps."""
 
     def measure():
-        adam, mirror = steps_to_accuracy(curves)
+        adam, mirror = _steps_to_accuracy(curves)
         text = (
             ": steps to the best test accuracy that both reach, over those of l1.1,"
             f" {len(adam)} seeds; {_two_rates(curves, lambda x, y: x / y, *EARLY)}"
@@ -216,8 +216,8 @@ def _sparser_vision(curves: Curves) -> Claim:
     """The median Hoyer index is larger under l1.1, at matched training loss."""
 
     def measure():
-        adam, mirror = matched(curves, VISION, *SPARSER)
-        last = [at_end(curves, rule, "hoyer").mean() for rule in ("l1.1", "Adam")]
+        adam, mirror = _matched(curves, VISION, *SPARSER)
+        last = [_at_end(curves, rule, "hoyer").mean() for rule in ("l1.1", "Adam")]
         text = (
             ": Hoyer index, l1.1 minus Adam, at matched training loss"
             f" (at the end {last[0]:.3f} and {last[1]:.3f});"
@@ -231,8 +231,8 @@ def _sparser_vision(curves: Curves) -> Claim:
 
 def _two_rates(curves: Curves, compared, name: str, *along) -> str:
     """Least and most that is `compared` at the best two rates of both, in the trials."""
-    best = (sorted(curves.trials(rule), key=late)[-2:] for rule in VISION)
-    values = [compared(*of_pair(pair, name, *along)) for pair in product(*best)]
+    best = (sorted(curves.trials(rule), key=_late)[-2:] for rule in VISION)
+    values = [compared(*_of_pair(pair, name, *along)) for pair in product(*best)]
     return f"at the best two rates of both, in the trials, {min(values):.2g} to {max(values):.2g}"
 
 
@@ -245,14 +245,14 @@ def vision_numbers(curves: Curves) -> dict[str, Number]:
     """Those of `kept_curves`, Hoyer indices, accuracies apart at the end."""
     measured = kept_curves.numbers(curves)
     for rule in VISION:
-        index = at_end(curves, rule, "hoyer").mean()
+        index = _at_end(curves, rule, "hoyer").mean()
         measured[f"{rule.lower().replace('.', '_')}_hoyer"] = finite(index, 1e-9)
-    return measured | kept_curves.ends("end_apart", accuracy_difference(curves, *VISION))
+    return measured | kept_curves.ends("end_apart", _accuracy_difference(curves, *VISION))
 
 
 def rates(curves: Curves) -> Figure:
     """Held-out accuracy of every rate that was tried; a ring marks the rate chosen."""
-    percent = lambda run: 100 * float(late(run))
+    percent = lambda run: 100 * float(_late(run))
     return kept_curves.rates_figure(curves, percent, "Held-out accuracy (%)")
 
 
@@ -280,7 +280,7 @@ def accuracy_figure(curves: Curves) -> Figure:
     paper = [100 * (PAPER[a] - PAPER[b]) for a, b in PAIRS]
     for (a, b), claim in zip(PAIRS, judged, strict=True):
         name = f"{shown(a)} less {shown(b)}"
-        rows.append((name, late_difference(curves, a, b), claim))
+        rows.append((name, _late_difference(curves, a, b), claim))
     _differences(axes[2], rows, 100, paper)
     axes[2].plot(paper, range(len(paper)), "*", color=plots.BLACK, markersize=7)
     axes[2].set(title="Accuracy, mean of the last four", xlabel="Difference, points, sampled rows")
@@ -304,7 +304,7 @@ def sparsity_figure(curves: Curves) -> Figure:
             line = look.line | dict(zorder=4 - place)  # the first, l1.1, on top
             start, last = (share(rule, f"{when}.histogram.{part}") for when in WHEN)
             axes[k].stairs(last - start, EDGES, label=shown(rule), baseline=None, **line)
-            ends = at_end(curves, rule, f"hoyer.{part}")
+            ends = _at_end(curves, rule, f"hoyer.{part}")
             x = k + 0.22 * (place - 1)
             index.plot([x] * len(ends), ends, ms=2.5, mfc="none", **look.mark)
             index.plot(x, np.mean(ends), ms=5, **look.mark)
@@ -320,8 +320,8 @@ def sparsity_figure(curves: Curves) -> Figure:
     rows = []
     for part, claim in zip(PARTS, sparsity_table(curves), strict=True):
         metric = f"hoyer.{part}"
-        rows.append((part, apart(curves, metric), claim))
-        rows.append((f"{part}, matched", matched_apart(curves, metric), claim))
+        rows.append((part, _apart(curves, metric), claim))
+        rows.append((f"{part}, matched", _matched_apart(curves, metric), claim))
     _differences(judged, rows)
     judged.set(title=f"Hoyer index, {shown('l1.1')} less {shown('l2')}")
     return plots.legend(figure, axes[0])
@@ -331,14 +331,14 @@ def attention_figure(curves: Curves) -> Figure:
     """Tokens used by layer, start and end; the difference in the last, judged."""
     figure, (left, right) = plots.panels(1, 2, height=2.7)
     (claim,) = attention_table(curves)
-    _differences(right, [("", attention_difference(curves), claim)], scale=100)
+    _differences(right, [("", _attention_difference(curves), claim)], scale=100)
     right.set(title=f"Last layer, {shown('l2')} less {shown('l1.1')}", xlabel="Points")
     rules = list(curves.rates())
-    layers = tokens_used(curves, rules[0]).shape[-1]
+    layers = _tokens_used(curves, rules[0]).shape[-1]
     for k, rule in enumerate(rules):
         look = plots.look(rule)
         for layer, (when, face) in product(range(layers), (("start", "none"), ("last", None))):
-            values = 100 * tokens_used(curves, rule, when)[..., layer].mean(1)
+            values = 100 * _tokens_used(curves, rule, when)[..., layer].mean(1)
             x = layer + 0.29 * (k - 1) + (0.06 if when == "last" else 0)
             label = f"{shown(rule)}, {WHEN[when]}" if not layer else None
             left.plot([x] * len(values), values, ms=2.5, mfc=face, **look.mark)
@@ -375,8 +375,8 @@ def vision_figure(curves: Curves) -> Figure:
     figure, axes = plots.panels(1, 3, height=2.7)
     kept_curves.losses(axes[0], curves)
     kept_curves.accuracies(axes[1], curves)
-    steps = steps_to_accuracy(curves)
-    levels = matched(curves, VISION, "test_accuracy", "test_accuracy")
+    steps = _steps_to_accuracy(curves)
+    levels = _matched(curves, VISION, "test_accuracy", "test_accuracy")
     early, sparser = vision_table(curves)
     ends = []
     for k, rule in enumerate(VISION):

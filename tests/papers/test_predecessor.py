@@ -75,7 +75,7 @@ def test_regularisation_path(p):
     one, radii = DATA.run(0), np.array([1.0, 10, 300])
     starts = np.stack([svm.token_svm(one, norm=p).W[0], *DRAW.standard_normal((2, 5, 5))])
     size = lambda W: (np.abs(W) ** p).sum((-1, -2)) ** (1 / p)
-    W = predecessor.solve(one, p, radii, starts)
+    W = predecessor._solve(one, p, radii, starts)
     np.testing.assert_allclose(size(W), radii)
     gap = lambda W: predecessor._log_gap_and_gradient(one, W)[0]
     for start in starts:

@@ -46,7 +46,7 @@ def test_a_figure_in_its_world_and_in_others(figure, speeds, more, verdicts):
 def test_a_claim_measures_the_geometric_mean_of_the_ratios_and_its_p():
     world = race({"SGD": 0.03, "Adam": 0.03, "SNGD": 0.02})
     (claim,) = [claim for claim in speed.table(world, "fig6") if claim.id == "fig6.sngd"]
-    ratios = speed.ratio(world, "SNGD", 0.5).values
+    ratios = speed._ratio(world, "SNGD", 0.5).values
     assert claim.measured == pytest.approx(stats.gmean(ratios))
     assert claim.p == pytest.approx(stats.ttest_1samp(np.log(ratios), 0).pvalue, rel=1e-5)
 
@@ -95,7 +95,7 @@ def test_growth_is_that_of_every_layer_beyond_a_random_walk(factors, verdict):
     curves = grown(*factors)
     assert words(speed.table(curves, "fig7"))["fig7.growth.sgd"] == verdict
     assert speed.growth(curves, "SGD")[1][0] == pytest.approx([1.0] * 5)
-    assert speed.layers(curves) == ["w.weight", "0.weight"][: len(factors)]  # no vector
+    assert speed._layers(curves) == ["w.weight", "0.weight"][: len(factors)]  # no vector
 
 
 def evaluated(rules, seeds, measure):
@@ -196,7 +196,7 @@ def test_sparsity_is_undecided_where_the_end_and_matched_accuracy_disagree():
         return replace(run, metrics=run.metrics | longer)
 
     world = each(reviews_world(), later)
-    assert reviews.apart(world, "hoyer.K").high < 0 < reviews.matched_apart(world, "hoyer.K").low
+    assert reviews._apart(world, "hoyer.K").high < 0 < reviews._matched_apart(world, "hoyer.K").low
     assert set(words(reviews.sparsity_table(world)).values()) == {UNDECIDED}
 
 
@@ -230,7 +230,7 @@ def test_the_vision_experiment_in_its_world_and_in_the_opposite_one():
 
 def test_steps_to_equal_accuracy_are_those_between_two_evaluations():
     world = vision_world(0.0, 0.05, 0.1)
-    adam, mirror = reviews.steps_to_accuracy(world)
+    adam, mirror = reviews._steps_to_accuracy(world)
     run = world.runs("Adam")[2]
     level = min(one.metrics["test_accuracy"].max() for one in (run, world.runs("l1.1")[2]))
     by_hand = np.interp(level, run.metrics["test_accuracy"], run.evaluated_at)
@@ -260,20 +260,20 @@ THREE = {"SGD": 0.03, "Adam": 0.03, "SNGD": 0.03}
 
 
 def test_a_network_speaks_only_where_it_beats_the_plain_classifiers():
-    assert speed.speed(race(THREE), "Adam", "fig6").verdict == REPRODUCED
+    assert speed._speed(race(THREE), "Adam", "fig6").verdict == REPRODUCED
     for how, reason in (
         ({"plain": 0.8}, "too small to speak (SGD 0.800, bag of words 0.800 of the test rows)"),
         ({"plain": None}, "no plain classifier was fitted"),
         ({"rates": (0.1, 0.2)}, "judged at the edge of the rates tried: SGD 0.1"),
         ({"rates": ()}, "judged at the edge of the rates tried: SGD 0.1"),
     ):
-        claim = speed.speed(race(THREE, **how), "Adam", "fig6")
+        claim = speed._speed(race(THREE, **how), "Adam", "fig6")
         assert claim.verdict == UNDECIDED and reason in claim.statement
     plain = race(THREE, plain=0.9)
     assert reviews._ordered(plain, "l1.1", "l2").verdict == UNDECIDED
     caption = speed.caption(plain, "fig6", speed.table(plain, "fig6"))
     assert "SNGD slower: undecided" in caption and ": too small to speak" in caption
-    claim = speed.speed(on_a_stand_in(race(THREE)), "Adam", "fig6")
+    claim = speed._speed(on_a_stand_in(race(THREE)), "Adam", "fig6")
     assert claim.verdict == UNDECIDED and "its data are a stand-in" in claim.statement
 
 
@@ -290,4 +290,4 @@ def test_the_ratio_at_the_best_two_rates_is_that_of_the_trials():
     raced = each(race(THREE), timed)
     # A mean of three readings is 0 two readings, ten steps, after the first of them.
     assert speed._at_two_rates(raced, "Adam", 0.5) == pytest.approx((50 / 40, 70 / 30))
-    assert "in the trials, 1.25 to 2.33" in speed.speed(raced, "Adam", "fig6").statement
+    assert "in the trials, 1.25 to 2.33" in speed._speed(raced, "Adam", "fig6").statement
