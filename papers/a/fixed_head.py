@@ -5,7 +5,7 @@ them is judged. `solution` is an end point with `norm` and `W`, the history's ta
 direction.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from scipy.optimize import minimize
@@ -144,12 +144,6 @@ def reached(history: History, error: float = 0.2**0.5) -> np.ndarray:
     """Whether W_t ended within `error` of W_mm and selects every opt token, (runs,)."""
     selects = history.log_miss[:, -1].max(-1) < np.log(0.5)
     return selects & (history.direction_error["W_mm"][:, -1] <= error)
-
-
-def leaves(histories: Iterable[History], rivals: tuple[str, ...], target: str) -> Claim:
-    """No run ends nearer to another selection's direction (`rivals`) than to W_mm."""
-    apart = [h.alignment[name] - h.alignment[target] for h in histories for name in rivals]
-    return claim("local", max(difference[:, -1].max() for difference in apart))
 
 
 def remark1(history: History, rule: str, start: str) -> Claim:

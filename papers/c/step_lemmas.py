@@ -95,13 +95,13 @@ class Steps:
             self.eta = self.eta / norm(self.gradient, dual_exponent(self.p))
 
 
-def _lemma4_sides(W, later, gradient, eta, p):
+def _growth(step):  # what one step adds to the norm of the mirror image
+    return norm(step.later, step.p) ** (step.p - 1) - norm(step.W, step.p) ** (step.p - 1)
+
+
+def _lemma4(step):
     """||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_{q,q}, W+ = `later` a step on."""
-    return _growth(W, later, p), eta * norm(gradient, dual_exponent(p))
-
-
-def _growth(W, later, p):  # what one step adds to the norm of the mirror image
-    return norm(later, p) ** (p - 1) - norm(W, p) ** (p - 1)
+    return _growth(step), step.eta * norm(step.gradient, dual_exponent(step.p))
 
 
 def lemma12(W, p):
@@ -132,37 +132,34 @@ def lemma15(x, y, p):
     return [(at_y, rise), (rise, at_x)] if p >= 2 else [(at_x, rise), (rise, at_y)]
 
 
-def _lemma22(W, later, gradient, eta, p):
+def _lemma22(step):
     """eta <-grad L, W> / ||W|| <= ||W+||^{p-1} - ||W||^{p-1}."""
-    return -eta * (gradient * W).sum(-1) / norm(W, p), _growth(W, later, p)
+    return -step.eta * (step.gradient * step.W).sum(-1) / norm(step.W, step.p), _growth(step)
 
 
-def _lemma24(W, later, gradient, losses, eta, p):
+def _lemma24(step):
     """(p-1)/p (||W+||^p - ||W||^p) + eta (L+ - L) <= -eta <grad L, W>: 23 for V = 0."""
-    grown = (p - 1) / p * (norm(later, p) ** p - norm(W, p) ** p) + eta * (losses[1] - losses[0])
-    return grown, -eta * (gradient * W).sum(-1)
-
-
-def lemma4(steps: Steps) -> Claim:
-    """||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_qq: the largest share of any step."""
-    growth, bound = _lemma4_sides(steps.W, steps.later, steps.gradient, steps.eta, steps.p)
-    return claim("lemma4", (growth / bound).max(), steps.p)
+    p, (before, after) = step.p, step.losses
+    grown = (p - 1) / p * (norm(step.later, p) ** p - norm(step.W, p) ** p)
+    return grown + step.eta * (after - before), -step.eta * (step.gradient * step.W).sum(-1)
 
 
 def step_claims(steps: Steps) -> list[Claim]:
-    """Lemmas 22 and 24 by their slack over the last term; 25: eta (L - L+) over <nabla
-    psi(W) - nabla psi(W+), W - W+>, 1 for small eta; -inf where L rises."""
-    W, later, gradient, eta, p = steps.W, steps.later, steps.gradient, steps.eta, steps.p
+    """Lemma 4: the largest share of its bound that a step has; 22 and 24 by their slack
+    over the last term; 25: eta (L - L+) over <nabla psi(W) - nabla psi(W+), W - W+>, 1
+    for small eta; -inf where L rises."""
+    W, later, p = steps.W, steps.later, steps.p
     size, (before, after) = norm(W, p), steps.losses
-    work, growth = _lemma22(W, later, gradient, eta, p)
+    growth, bound = _lemma4(steps)
+    work, _ = _lemma22(steps)
     slack_22 = ((growth - work) / (np.abs(work) + 1e-13 * size ** (p - 1))).min()
-    smaller, larger = _lemma24(W, later, gradient, steps.losses, eta, p)
+    smaller, larger = _lemma24(steps)
     slack_24 = ((larger - smaller) / (np.abs(larger) + ROUNDING * size**p)).min()
     turned = ((to_mirror(W, p) - to_mirror(later, p)) * (W - later)).sum(-1)
     never = (steps.loss_rise == -1).all()
-    fall = (eta * (before - after) / turned).min() if never else -np.inf
-    values = {"lemma22": slack_22, "lemma24": slack_24, "lemma25": fall}
-    return PAPER.claims(values, p)
+    fall = (steps.eta * (before - after) / turned).min() if never else -np.inf
+    values = {"lemma4": (growth / bound).max(), "lemma22": slack_22, "lemma24": slack_24}
+    return PAPER.claims(values | {"lemma25": fall}, p)
 
 
 def lemma30(history: MirrorHistory, size, since: float, stay) -> list[Claim]:

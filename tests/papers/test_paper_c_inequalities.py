@@ -1,5 +1,7 @@
 """Inequalities of paper C's appendix on arbitrary inputs: a wrong side would pass on its runs."""
 
+from types import SimpleNamespace
+
 import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -65,13 +67,14 @@ def test_lemma26(abc, p):
 
 
 def stepped(seed, p, eta, size):
-    """One plain step on a small problem: tokens, flat W, W+, gradient, and (L, L+)."""
+    """One plain step on a small problem: flat W, W+, gradient, and (L, L+)."""
     data = tokens.unit_tokens(seed, n=3, T=3, d=3)
     W = size * np.random.default_rng(seed).standard_normal((1, 3, 3))
     loss, gradient, _ = attention.gradients(data, W, data.u, "logistic")
     later = from_mirror(geometry.to_mirror(W, p) - eta * gradient, p)
     after = attention.gradients(data, later, data.u, "logistic")[0]
-    return data, W.ravel(), later.ravel(), gradient.ravel(), (loss[0], after[0])
+    flat = dict(W=W.ravel(), later=later.ravel(), gradient=gradient.ravel())
+    return SimpleNamespace(p=p, eta=eta, losses=(loss[0], after[0]), **flat)
 
 
 STEPS = st.tuples(st.integers(0, 200), EXPONENTS, st.floats(1e-4, 1), st.floats(0.1, 10))
@@ -80,26 +83,27 @@ STEPS = st.tuples(st.integers(0, 200), EXPONENTS, st.floats(1e-4, 1), st.floats(
 @many
 @given(STEPS)
 def test_lemmas_4_and_22(step):
-    _, p, eta, _ = step
-    _, W, later, gradient, _ = stepped(*step)
-    assume(np.isfinite(later).all())
+    step = stepped(*step)
+    assume(np.isfinite(step.later).all())
     # the growth of ||W||^{p-1} is a difference: its rounding is relative to ||W||^{p-1}
-    scale = np.maximum(eta, geometry.norm(np.array([W, later]), p).max() ** (p - 1))
-    for lemma in (step_lemmas._lemma4_sides, step_lemmas._lemma22):
-        assert below(*lemma(W, later, gradient, eta, p), scale=scale)
+    size = geometry.norm(np.array([step.W, step.later]), step.p).max()
+    scale = np.maximum(step.eta, size ** (step.p - 1))
+    for lemma in (step_lemmas._lemma4, step_lemmas._lemma22):
+        assert below(*lemma(step), scale=scale)
 
 
 @many
 @given(STEPS, st.lists(ENTRIES, min_size=9, max_size=9))
 def test_lemma23_and_the_slack_of_lemma24(step, V):
     """D(V, W) = D(V, W+) + D_{psi - eta L}(W+, W) - eta <grad L, V - W> + eta (L+ - L)."""
-    _, p, eta, _ = step
-    _, W, later, gradient, (before, after) = stepped(*step)
+    step = stepped(*step)
+    p, eta, W, later, gradient = step.p, step.eta, step.W, step.later, step.gradient
+    before, after = step.losses
     scale = (np.abs([W, later, V]).max() ** p) * p * 9 + 1
     D = lambda first, second: geometry.bregman(np.array(first), second, p)
     curved = after - before - gradient @ (later - W)  # D_L(W+, W)
     slack = D(later, W) - eta * curved
     right = D(V, later) + slack - eta * gradient @ (V - W) + eta * (after - before)
     assert abs(D(V, W) - right) <= SLACK * scale
-    smaller, larger = step_lemmas._lemma24(W, later, gradient, (before, after), eta, p)
+    smaller, larger = step_lemmas._lemma24(step)
     assert abs(larger - smaller - slack) <= SLACK * scale
