@@ -49,7 +49,7 @@ from lib import attention, mirror, svm
 from lib.attention import tokens
 from lib.companion import claims, plots, record, statements
 from papers.beyond.atlas import least_margins
-from papers.c import cones, figures, section5
+from papers.c import figures, lemmas, section5
 from papers.c.statements import STATEMENTS
 
 run = record.start("30_mirror_descent", "C", globals())
@@ -241,7 +241,7 @@ for p in exponents:
     W = histories[p].W[:, -1]
     share = ratios(data, W, ends[p])
     own_largest = np.sum(share[p] >= np.max([*share.values()], 0))
-    optimal = cones.locally_optimal(cones.select(data, mirror.selected_tokens(data, W), p)).sum()
+    optimal = lemmas.locally_optimal(lemmas.select(data, mirror.selected_tokens(data, W), p)).sum()
     medians = "  ".join(f"{np.median(values):.3f}" for values in share.values())
     print(f"{p:4g} |", "  ".join(f"{means[p, s]:.4f}" for s in exponents),
           f"| {medians} | {own_largest}, {optimal} of {seeds}")  # fmt: skip

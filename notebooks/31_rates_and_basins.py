@@ -48,7 +48,7 @@ import numpy as np
 
 from lib.attention import tokens
 from lib.companion import claims, record, statements
-from papers.c import cones, figures
+from papers.c import figures, lemmas
 from papers.c.statements import STATEMENTS
 
 run = record.start("31_rates_and_basins", "C", globals())
@@ -82,7 +82,7 @@ statements.quoted("C", STATEMENTS, "Definition 3", "Eqs. 4-8", "Lemma 28", "Lemm
 each = range(seeds)
 data = tokens.unit_tokens(each, n, T, d)
 every_exponent = sorted({*rate_exponents, *exponents})
-found = {p: cones.found_selections(data, each, p, find_steps) for p in every_exponent}
+found = {p: lemmas.found_selections(data, each, p, find_steps) for p in every_exponent}
 print(f"locally optimal, of {seeds}:", {p: len(of.direction) for p, of in found.items()})
 
 # %% [markdown]
@@ -95,16 +95,16 @@ print(f"locally optimal, of {seeds}:", {p: len(of.direction) for p, of in found.
 # %%
 histories, divergences, rate_claims = {}, {}, []
 for p in rate_exponents:
-    histories[p], _ = cones.from_cone(found[p], 0.001, 100, rate_steps, rate_step)
+    histories[p], _ = lemmas.from_cone(found[p], 0.001, 100, rate_steps, rate_step)
     divergences[p] = histories[p].divergence(found[p].solution.W)
-    rate_claims += cones.lemma29(histories[p], divergences[p])
+    rate_claims += lemmas.lemma29(histories[p], divergences[p])
 rate_table = claims.Table(rate_claims)
 rate_table
 
 # %% tags=["nbval-check-output"]
-slopes = {p: np.median(cones.slopes(histories[p], divergences[p])) for p in rate_exponents}
+slopes = {p: np.median(lemmas.slopes(histories[p], divergences[p])) for p in rate_exponents}
 for p, slope in slopes.items():
-    a, b, _ = cones.theory(p)
+    a, b, _ = lemmas.theory(p)
     bound = f"r^{a:g}" + (f" (log r)^{b:g}" if b else "")
     print(f"p = {p:g}: D falls like r^{slope:.1f}; the bound of Lemma 29 like {bound}")
 
@@ -125,16 +125,16 @@ figure_rates
 # claim is about the largest $\|W_0\|$ of the three. Counted are the runs that end at the tokens of their cone.
 
 # %%
-captured = lambda p, m: cones.captured(found[p], widths, m, local_steps, local_draws)
+captured = lambda p, m: lemmas.captured(found[p], widths, m, local_steps, local_draws)
 kept = {(p, m): captured(p, m) for p in exponents for m in multiples}
 far = {p: kept[p, multiples[-1]] for p in exponents}
-local_table = claims.Table(cones.local_claims(far, widths, multiples[-1]))
+local_table = claims.Table(lemmas.local_claims(far, widths, multiples[-1]))
 local_table
 
 # %% tags=["nbval-check-output"]
 for p in exponents:
     stay = [mu for mu, share in zip(widths, far[p], strict=True) if share >= 0.9]
-    proved = np.median(cones.radius(found[p]))
+    proved = np.median(lemmas.radius(found[p]))
     print(f"p = {p:g}: mu_0 {proved:.1e}; 90 % keep their tokens up to D = {max(stay):g}")
 
 # %% [markdown]
@@ -164,9 +164,9 @@ figure_basins
 
 # %%
 for p in (1.25, 1.5):
-    of = cones.found_selections(data, each, p, find_steps)
-    history, _ = cones.from_cone(of, 0.001, 100, rate_steps // 4, rate_step)
-    slope = np.median(cones.slopes(history, history.divergence(of.solution.W)))
+    of = lemmas.found_selections(data, each, p, find_steps)
+    history, _ = lemmas.from_cone(of, 0.001, 100, rate_steps // 4, rate_step)
+    slope = np.median(lemmas.slopes(history, history.divergence(of.solution.W)))
     print(f"p = {p:g}: exponent {slope:.2f}, twice the bound's is {-2 * (p - 1):.2f}")
 
 # %% [markdown]

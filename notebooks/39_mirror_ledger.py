@@ -86,7 +86,7 @@ import numpy as np
 from lib import attention, mirror
 from lib.attention import tokens
 from lib.companion import ledger, plots, record, statements
-from papers.c import cones, ledger_rows, step_lemmas
+from papers.c import ledger_rows, lemmas
 from papers.c.statements import STATEMENTS
 
 run = record.start("39_mirror_ledger", "C", globals())
@@ -104,8 +104,8 @@ statements.quoted("C", STATEMENTS, "Lemma 4")
 
 # %%
 data = tokens.unit_tokens(range(seeds), n, T, d)
-of = cones.found_selections(data, range(seeds), 2, find_steps)
-one = cones.part(of.tokens, np.array([0]))
+of = lemmas.found_selections(data, range(seeds), 2, find_steps)
+one = lemmas.part(of.tokens, np.array([0]))
 W_mm = of.solution.W[0]
 print("locally optimal selections:", len(of.direction), "of", seeds)
 
@@ -137,7 +137,7 @@ def largest_share(p=2, W=W_mm, off=0.0, eta=1.0, iterations=300):
 # %%
 rule, every = mirror.MirrorRule(2, 1.0, normalised=False), np.arange(301)
 history = mirror.train(one, rule, 300, W_mm[None], record=every)
-claim, *_ = step_lemmas.step_claims(step_lemmas.Steps(one, history))
+claim, *_ = lemmas.step_claims(lemmas.Steps(one, history))
 np.testing.assert_allclose(largest_share(), claim.measured, rtol=1e-6)
 print(f"{claim.statement}: {claim.measured:.4f}, asked {claim.bound}")
 
@@ -184,9 +184,9 @@ statements.quoted("C", STATEMENTS, "Theorem, rate")
 
 # %%
 def rate_in_k(p):  # plain steps from D = 0.05, ||W_0|| = 3 ||W_mm||: the worst of the runs
-    found = cones.found_selections(data, range(seeds), p, find_steps)
+    found = lemmas.found_selections(data, range(seeds), p, find_steps)
     plain = lambda rule: mirror.MirrorRule(p, 1.0, normalised=False)
-    history, _ = cones.from_cone(found, 0.05, 3, rate_steps, change=plain)
+    history, _ = lemmas.from_cone(found, 0.05, 3, rate_steps, change=plain)
     D, k = history.divergence(found.solution.W), np.log(history.iterations.clip(3))
     bound = {1: np.log(k) / k, 0: np.log(k) ** 2 / k}.get(int(np.sign(p - 2)), k ** (1 - p))
     over = (D / bound)[:, history.iterations >= rate_steps // 10]  # with the constant 1

@@ -49,7 +49,7 @@ READ = [
     ("16_vit_cifar10", "kept", "figures/desk/cifar10_50000.npz"),
     ("19_theory_ledger", "kept", "figures/power/fastrates_ledger.json"),
     ("14_bert", "lib", "data/sources.toml"),
-    ("39_mirror_ledger", "lib", "papers/c/cones.py"),
+    ("39_mirror_ledger", "lib", "papers/c/lemmas.py"),
 ]
 
 

@@ -377,11 +377,11 @@ def _joint_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     drawn, decays = sizes.data_model(range(sizes.seeds)), (0, 1 / 2, 2 / 3, 4 / 5)
     data, head, by_decay = _joint_run(drawn, sizes, world, decays)
     eq13, slow = by_decay[2 / 3], by_decay[4 / 5]
-    *growth, growth_of_head = joint_training.growth(eq13, "Eq. 13", 2 / 3, late)
+    loss, *norms = joint_training.growth(eq13, "Eq. 13", 2 / 3, late)
     claims = [
-        *growth,
+        loss,
         *_with_speed(joint_training.eq13(eq13, data, head, step, late), eq13),
-        growth_of_head,
+        *norms,
         *joint_training.lemma3(eq13, data, head, late),
     ]
     rule = {p: world.rule(rules.ngd(step, decay=p)) for p in decays}

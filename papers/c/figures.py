@@ -10,7 +10,7 @@ from lib.companion import plots
 from lib.mirror.descent import MirrorHistory, selected_tokens
 from lib.svm.max_margin import MaxMargin
 from papers import pieces
-from papers.c import cones, section5
+from papers.c import lemmas, section5
 
 Histories = Mapping[float, MirrorHistory]
 
@@ -99,11 +99,11 @@ def lemma29(histories: Histories, divergences: Mapping, caption: str) -> Figure:
     for axis, (p, history) in zip(axes, histories.items(), strict=True):
         size, values = history.norm[:, 1:], divergences[p][:, 1:]
         axis.plot(size.T, values.T, color=_look(p).colour, alpha=0.4, linewidth=0.8)
-        a, b, text = cones.theory(p)
+        a, b, text = lemmas.theory(p)
         r = np.geomspace(size.min(), size.max(), 50)
         bound = r**a * np.log(r) ** b
         axis.plot(r, bound * np.median(values[:, 0]) / bound[0], label=text, **plots.BOUND)
-        slope = np.median(cones.slopes(history, divergences[p]))
+        slope = np.median(lemmas.slopes(history, divergences[p]))
         axis.set(xscale="log", yscale="log", title=f"p = {p:g}: $r^{{{slope:.2f}}}$")
         axis.set_xlabel(r"$r = \|W\|_{p,p}$")
         axis.xaxis.set_minor_formatter("")

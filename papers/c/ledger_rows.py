@@ -10,7 +10,7 @@ from lib.attention import TokenSet, tokens
 from lib.companion.claims import Claim
 from lib.mirror import MirrorRule, gaussian_start, geometry, selected_tokens, train
 from lib.seeds import stream
-from papers.c import cones, predecessor, section5, step_lemmas
+from papers.c import lemmas, predecessor, section5
 from papers.c.statements import PAPER
 from papers.wrong_worlds import TRUE, World
 
@@ -44,9 +44,9 @@ def _data(sizes: Sizes) -> TokenSet:
 
 
 @cache
-def _selections(sizes: Sizes, p: float) -> cones.Selection:
+def _selections(sizes: Sizes, p: float) -> lemmas.Selection:
     """The locally optimal selections that training with p finds from random starts."""
-    return cones.found_selections(_data(sizes), range(sizes.seeds), p, sizes.find_steps)
+    return lemmas.found_selections(_data(sizes), range(sizes.seeds), p, sizes.find_steps)
 
 
 def _inequalities(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
@@ -62,10 +62,10 @@ def _inequalities(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         near = np.concatenate([b, a * (1 + 1e-3 * b)])
         unit = [v / geometry.norm(v, p)[:, None] for v in (np.concatenate([a, a]), near)]
         pairs = {
-            "lemma12": step_lemmas.lemma12(np.concatenate([a, ends]), p),
-            "lemma13": [step_lemmas.lemma13(*unit, p)],
-            "lemma14": step_lemmas.lemma14(x, y, p),
-            "lemma15": step_lemmas.lemma15(x, y, p),
+            "lemma12": lemmas.lemma12(np.concatenate([a, ends]), p),
+            "lemma13": [lemmas.lemma13(*unit, p)],
+            "lemma14": lemmas.lemma14(x, y, p),
+            "lemma15": lemmas.lemma15(x, y, p),
         }
         for lemma, sides in pairs.items():
             # A divergence of unit vectors has an error of 1e-16, whatever its size: below 1e-7 its
@@ -84,10 +84,10 @@ def _inequalities(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 def _gradients(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemmas 16 and 18 at matrices of all sizes."""
     drawn, off = _data(sizes), world.of("constant off")
-    matrices = step_lemmas.random_matrices(drawn, 40)
-    gradient = [step_lemmas.lemma18(drawn, matrices, p, off) for p in sizes.exponents]
+    matrices = lemmas.random_matrices(drawn, 40)
+    gradient = [lemmas.lemma18(drawn, matrices, p, off) for p in sizes.exponents]
     where = "40 matrices of sizes from 0.01 to 1000"
-    yield from PAPER.rows(where, sizes.seeds, step_lemmas.lemma16(drawn, matrices, off))
+    yield from PAPER.rows(where, sizes.seeds, lemmas.lemma16(drawn, matrices, off))
     yield from PAPER.rows(f"{where}, and the data that attain it", sizes.seeds, gradient)
 
 
@@ -105,13 +105,13 @@ def _steps(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         rule = MirrorRule(p, eta, normalised=False)
         record = _pairs(sizes.steps)
         history = train(data, world.rule(rule), sizes.steps, start, record=record)
-        return step_lemmas.Steps(data, replace(history, rule=rule))
+        return lemmas.Steps(data, replace(history, rule=rule))
 
     for p in sizes.exponents:
         near = _selections(sizes, p)
-        growth, *_ = step_lemmas.step_claims(steps(near.tokens, p, 1.0, near.solution.W))
+        growth, *_ = lemmas.step_claims(steps(near.tokens, p, 1.0, near.solution.W))
         yield from PAPER.rows("plain, η = 1, from W_mm", len(near.solution.W), [growth])
-        _, *taken = step_lemmas.step_claims(steps(drawn, p, 0.01, start))
+        _, *taken = lemmas.step_claims(steps(drawn, p, 0.01, start))
         yield from PAPER.rows("plain, η = 0.01, random start", sizes.seeds, taken)
 
 
@@ -123,29 +123,29 @@ def _cones(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         data, solution = world.tokens(true.tokens), world.target(true.solution)
         named = replace(true, tokens=data, solution=solution)
         size, W_mm = true.solution.norm, true.solution.W
-        count, mu = len(W_mm), cones.radius(true)
-        positive, rate = cones.lemma20(named, multiples, 10)
-        claims = [cones.lemma19(named), rate, positive]
+        count, mu = len(W_mm), lemmas.radius(true)
+        positive, rate = lemmas.lemma20(named, multiples, 10)
+        claims = [lemmas.lemma19(named), rate, positive]
         # At p = 1.3 mu_0 is 2e-6 at most: W and W_mm hardly differ in such a cone, whatever
         # direction is named, so that a row could not fail.
-        claims += [cones.lemma21(named, multiples, 3)] if p >= 1.5 else []
+        claims += [lemmas.lemma21(named, multiples, 3)] if p >= 1.5 else []
         yield from PAPER.rows(edge, count, claims)
-        inside = cones.on_the_edge(true, mu / 4, 1, seed=4)[0].reshape(W_mm.shape)
+        inside = lemmas.on_the_edge(true, mu / 4, 1, seed=4)[0].reshape(W_mm.shape)
         start = inside * (50 * size)[:, None, None]
-        rule = cones.relative_rule(start, p, 0.0002)
+        rule = lemmas.relative_rule(start, p, 0.0002)
         near = train(data, world.rule(rule), 400, start, record=_pairs(400))
-        turns = cones.lemma27(named, step_lemmas.Steps(data, replace(near, rule=rule)))
+        turns = lemmas.lemma27(named, lemmas.Steps(data, replace(near, rule=rule)))
         yield from PAPER.rows("from D = μ_0/4, ‖W_0‖ = 50 ‖W_mm‖, normalised", count, [turns])
         width = mu ** max(1 / 2, (p - 1) / p)  # of the cone, in the mirror image
         far = _far_out(true, inside, width, solution.W, 4 * sizes.steps)
-        stays = cones.lemma28(named, far, mu)
+        stays = lemmas.lemma28(named, far, mu)
         yield from PAPER.rows("from D = μ_0/4, far out, normalised", count, [stays])
         rule = MirrorRule(p, 1.0, normalised=False)
         plain = train(data, world.rule(rule), sizes.steps * 10, W_mm)
         t = plain.iterations.clip(1) / plain.iterations[-1]
         grown = replace(plain, rule=rule, norm=plain.norm * t ** world.of("exponent off"))
         kept = (selected_tokens(data, plain.W[:, -1]) == data.opt).all(1)
-        logarithm = step_lemmas.lemma30(grown, solution.norm, sizes.steps, kept)
+        logarithm = lemmas.lemma30(grown, solution.norm, sizes.steps, kept)
         yield from PAPER.rows("plain, η = 1, from W_mm", count, logarithm)
 
 
@@ -160,8 +160,8 @@ def _far_out(selection, start, width, target, steps):
     divergences, size = [], selection.solution.norm
     for run, wide in enumerate(width):
         W = start[[run]] * (100 / wide * size[run])
-        alone = cones.part(selection.tokens, np.array([run]))
-        history = train(alone, cones.relative_rule(W, selection.p, 0.1 * wide), steps, W)
+        alone = lemmas.part(selection.tokens, np.array([run]))
+        history = train(alone, lemmas.relative_rule(W, selection.p, 0.1 * wide), steps, W)
         divergences.append(history.divergence(target[[run]])[0])
     return np.array(divergences)
 
@@ -171,13 +171,13 @@ def _rates(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     for p in sizes.rate_exponents:
         selections = _selections(sizes, p)
         steps = sizes.rate_steps, sizes.rate_step
-        history, _ = cones.from_cone(selections, 0.001, 100, *steps, change=world.rule)
+        history, _ = lemmas.from_cone(selections, 0.001, 100, *steps, change=world.rule)
         history = replace(history, rule=replace(history.rule, p=p))
         divergence = history.divergence(world.target(selections.solution).W)
         t = history.iterations.clip(1) / history.iterations[-1]
         divergence = divergence * t ** world.of("exponent off")
         end = PAPER.claim("convergence", divergence[:, -1].max(), p)
-        claims = *cones.lemma29(history, divergence), end
+        claims = *lemmas.lemma29(history, divergence), end
         yield from PAPER.rows("from the cone D = 0.001, normalised", len(divergence), claims)
 
 

@@ -19,7 +19,7 @@ from lib.mirror.descent import MirrorRule, selected_tokens, train
 from lib.mirror.geometry import directional_bregman, norm, to_mirror
 from lib.seeds import stream
 from lib.svm import frobenius
-from papers.c.cones import select
+from papers.c.lemmas import select
 from papers.c.statements import PAPER
 
 RANK = 1e-6  # in a rank, singular values below this share of the largest are zero

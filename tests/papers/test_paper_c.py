@@ -9,7 +9,7 @@ import pytest
 from lib import mirror, svm
 from lib.attention import coordinates, tokens
 from lib.mirror import geometry
-from papers.c import cones, figures, ledger_rows, predecessor, section5, step_lemmas
+from papers.c import figures, ledger_rows, lemmas, predecessor, section5
 from papers.c.statements import PAPER, STATEMENTS
 from papers.wrong_worlds import World
 from tests.papers.worlds import weak
@@ -19,7 +19,7 @@ DATA = tokens.unit_tokens(SEEDS)
 STEPS = {1.75: 1500, 2: 2000, 3: 20000}
 RULES = {p: mirror.MirrorRule(p) for p in STEPS}
 EXPONENTS = [1.3, 2, 3]
-FOUND = {p: cones.found_selections(DATA, SEEDS, p, 4000) for p in EXPONENTS}
+FOUND = {p: lemmas.found_selections(DATA, SEEDS, p, 4000) for p in EXPONENTS}
 
 
 class Trained:
@@ -86,13 +86,13 @@ def test_joint_claims():
 
 @pytest.mark.parametrize("p", EXPONENTS)
 def test_edges_of_a_cone_and_those_that_move_a_margin_most(p):
-    near, mu = FOUND[p], cones.radius(FOUND[p])
+    near, mu = FOUND[p], lemmas.radius(FOUND[p])
 
     def D(V):
         return geometry.directional_bregman(V, near.direction, p)
 
     for width in (mu, np.full_like(mu, 0.1)):
-        edge = cones.on_the_edge(near, width, 3)
+        edge = lemmas.on_the_edge(near, width, 3)
         np.testing.assert_allclose(geometry.norm(edge, p), 1)
         np.testing.assert_allclose(D(edge) / width, 1, atol=0.01)
     apart = coordinates.differences(near.tokens, near.tokens.opt)
@@ -101,8 +101,8 @@ def test_edges_of_a_cone_and_those_that_move_a_margin_most(p):
     def moved(V):
         return np.abs(np.einsum("rmD,krD->krm", A, V - near.direction)).max((0, 2))
 
-    E = cones._worst_edges(near)
-    worst, drawn = cones._edge_along(near, mu, E), cones.on_the_edge(near, mu, 50)
+    E = lemmas._worst_edges(near)
+    worst, drawn = lemmas._edge_along(near, mu, E), lemmas.on_the_edge(near, mu, 50)
     np.testing.assert_allclose(D(worst), np.broadcast_to(mu, E.shape[:2]), rtol=0.01)
     assert (moved(worst) > moved(drawn)).all()
     rows, E = np.swapaxes(A, 0, 1), E[: A.shape[1]]  # Hoelder's inequality is an equality
@@ -133,62 +133,62 @@ def test_lemma_21_measures_pi_beside_log_r_over_r(monkeypatch):
     near, multiples = FOUND[2], np.geomspace(5, 5e4, 5)
 
     def growth(power):
-        sizes = iter(np.repeat(cones._radii(near, multiples), 6, 0))
+        sizes = iter(np.repeat(lemmas._radii(near, multiples), 6, 0))
         pi = lambda near, W: np.log(r := next(sizes)) ** power / r
-        monkeypatch.setattr(cones, "_excess", pi)
-        return cones.lemma21(near, multiples, 1).measured
+        monkeypatch.setattr(lemmas, "_excess", pi)
+        return lemmas.lemma21(near, multiples, 1).measured
 
     assert abs(growth(1.0)) < 1e-12 and growth(0.0) < -0.01 and growth(2.0) > 0.1
 
 
 def test_a_selection_with_a_better_support_token_is_not_locally_optimal():
     worst = (DATA.y[..., None] * np.einsum("rntd,rd->rnt", DATA.X, DATA.u)).argmin(-1)
-    assert not cones.locally_optimal(cones.select(DATA, worst, 2)).any()
+    assert not lemmas.locally_optimal(lemmas.select(DATA, worst, 2)).any()
 
 
 def test_lemma_28_sees_a_run_that_rests_and_one_that_leaves_on_the_way():
     """Else a step a million times too short would pass."""
     D, mu = np.full((len(FOUND[2].direction), 5), 0.1), np.full(len(FOUND[2].direction), 0.2)
-    assert not cones.lemma28(FOUND[2], D * np.linspace(1, 0.9999, 5), mu).holds
-    assert cones.lemma28(FOUND[2], D * np.linspace(1, 1.01, 5), mu).holds
-    stays = cones.lemma28(FOUND[2], np.array([[0.1, 0.2, 0.05]]), np.array([0.15]))
+    assert not lemmas.lemma28(FOUND[2], D * np.linspace(1, 0.9999, 5), mu).holds
+    assert lemmas.lemma28(FOUND[2], D * np.linspace(1, 1.01, 5), mu).holds
+    stays = lemmas.lemma28(FOUND[2], np.array([[0.1, 0.2, 0.05]]), np.array([0.15]))
     assert not stays.holds and stays.measured == pytest.approx(0.2 / 0.15)
     assert stays.remark.endswith("0.5 to 0.5")
-    assert not cones.lemma28(FOUND[2], D, mu * 1e-16).holds  # where D is rounding
+    assert not lemmas.lemma28(FOUND[2], D, mu * 1e-16).holds  # where D is rounding
 
 
 def test_captured_near_and_far():
-    fractions = {2: cones.captured(FOUND[2], [0.001, 1.9], 10, 1000, 2)}
-    assert all(holds(cones.local_claims(fractions, [0.001, 1.9], 10)))
-    assert not cones.local_claims({2: 1 - fractions[2]}, [0.001, 1.9], 10)[0].holds
+    fractions = {2: lemmas.captured(FOUND[2], [0.001, 1.9], 10, 1000, 2)}
+    assert all(holds(lemmas.local_claims(fractions, [0.001, 1.9], 10)))
+    assert not lemmas.local_claims({2: 1 - fractions[2]}, [0.001, 1.9], 10)[0].holds
 
 
 def test_a_rise_of_the_loss_at_any_step_and_a_step_off_are_seen():
     rule, start = mirror.MirrorRule(3, 0.05, normalised=False), mirror.gaussian_start(DATA, SEEDS)
-    steps = step_lemmas.Steps(DATA, mirror.train(DATA, rule, 50, start, record=np.arange(51)))
-    claims = lambda: step_lemmas.step_claims(steps)
+    steps = lemmas.Steps(DATA, mirror.train(DATA, rule, 50, start, record=np.arange(51)))
+    claims = lambda: lemmas.step_claims(steps)
     assert failing(claims()) == set()
-    for eta, lemmas in ((1e-9, {4, 24}), (1.0, {22}), (0.05 / 1.05, {25})):
+    for eta, numbers in ((1e-9, {4, 24}), (1.0, {22}), (0.05 / 1.05, {25})):
         steps.eta = eta
-        assert {f"lemma{k}.3" for k in lemmas} <= failing(claims())
+        assert {f"lemma{k}.3" for k in numbers} <= failing(claims())
     steps.eta, steps.loss_rise = 0.05, np.array([-1, 3, -1, -1])
     assert failing(claims()) == {"lemma25.3"}
 
 
 def test_the_bounds_on_the_loss_and_its_gradient_are_attained():
-    matrices = step_lemmas.random_matrices(DATA, 20)
+    matrices = lemmas.random_matrices(DATA, 20)
     for off, lower, upper in ((0.0, True, True), (0.01, False, True), (-0.01, True, False)):
-        assert holds(step_lemmas.lemma16(DATA, matrices, off)) == [lower, upper]
+        assert holds(lemmas.lemma16(DATA, matrices, off)) == [lower, upper]
         for p in (1.3, 3):  # by two misclassified tokens
-            claim = step_lemmas.lemma18(DATA, [], p, off)
+            claim = lemmas.lemma18(DATA, [], p, off)
             assert claim.holds == upper
             assert claim.measured == pytest.approx(1 / (1 + off), abs=1e-9)
 
 
 def test_the_excess_loss_stays_exact_below_rounding():
     start = mirror.gaussian_start(DATA, SEEDS)
-    W = cones.select(DATA, DATA.opt, 2).solution.W
-    near, far = (step_lemmas._excess_loss(DATA, at) for at in (start, 600 * W))
+    W = lemmas.select(DATA, DATA.opt, 2).solution.W
+    near, far = (lemmas._excess_loss(DATA, at) for at in (start, 600 * W))
     assert (np.abs(near) > 1e-3).all() and (far < 1e-200).all() and (far > 0).all()
 
 
@@ -196,7 +196,7 @@ def test_lemma30():
     near, rule = FOUND[2], mirror.MirrorRule(2, 1.0, normalised=False)
     history = mirror.train(near.tokens, rule, 20000, near.solution.W)
     size, stay = near.solution.norm, np.arange(len(near.direction)) > 0
-    claims = lambda history, size, stay: holds(step_lemmas.lemma30(history, size, 2000, stay))
+    claims = lambda history, size, stay: holds(lemmas.lemma30(history, size, 2000, stay))
     assert all(claims(history, size, stay))
     assert not any(claims(history, 3 * size, stay))
     assert not any(claims(history, size, stay & False))
@@ -225,7 +225,7 @@ def test_the_ledger_has_a_row_or_a_reason_for_every_statement():
 
 
 HAND = tokens.unit_tokens(range(2), n=3, T=4, d=6)  # numbers that are known beforehand
-SMALL = {p: cones.select(HAND, HAND.opt, p) for p in EXPONENTS}
+SMALL = {p: lemmas.select(HAND, HAND.opt, p) for p in EXPONENTS}
 
 
 def test_nearness_is_half_the_least_excess_and_at_most_one_half():
@@ -233,15 +233,15 @@ def test_nearness_is_half_the_least_excess_and_at_most_one_half():
     margins = np.ones_like(selection.solution.margins)
     margins[0, 0, 0], margins[1, 0, 0] = 1.6, 3.0
     changed = replace(selection, solution=replace(selection.solution, margins=margins))
-    np.testing.assert_allclose(cones._delta(changed), [0.3, 1.0])
-    np.testing.assert_allclose(cones._nearness(changed), [0.3, 0.5])
+    np.testing.assert_allclose(lemmas._delta(changed), [0.3, 1.0])
+    np.testing.assert_allclose(lemmas._nearness(changed), [0.3, 0.5])
 
 
 @pytest.mark.parametrize("p", EXPONENTS)
 def test_the_radius_moves_the_worst_pair_by_the_nearness(p):
     """mu_0 by Lemmas 12 and 13 backwards: the distance that it allows, and what that moves."""
     selection = SMALL[p]
-    mu, entries = cones.radius(selection), selection.direction.shape[-1]
+    mu, entries = lemmas.radius(selection), selection.direction.shape[-1]
     if p >= 2:  # D >= ||V - W||_p^p / (p 2^p)
         distance = 2 * (mu * p) ** (1 / p)
     else:  # D >= (p-1)/2 ||V - W||_2^2
@@ -253,14 +253,14 @@ def test_the_radius_moves_the_worst_pair_by_the_nearness(p):
         E /= geometry.norm(E, p)[..., None]
     moved = np.nanmax((A * E).sum(-1), 1)  # by a step of length 1, at most
     found = distance * moved * selection.solution.norm
-    np.testing.assert_allclose(found, cones._nearness(selection), rtol=1e-9)
+    np.testing.assert_allclose(found, lemmas._nearness(selection), rtol=1e-9)
 
 
 @pytest.mark.parametrize("p", EXPONENTS)
 def test_lemma_20_has_no_more_room_than_the_margins_of_its_cone(p):
     """There they lie within 1 +- nearness/2 at ||W_mm||, so that c grows at most by m_1 - m_0."""
     multiples = np.geomspace(5, 5e3, 7)
-    _, rate = cones.lemma20(SMALL[p], multiples, 3)
+    _, rate = lemmas.lemma20(SMALL[p], multiples, 3)
     assert 0 <= rate.measured <= multiples[1] - multiples[0] + 1
 
 
@@ -270,7 +270,7 @@ def test_the_divergence_falls_with_the_square_of_the_error(p, exponent):
     r = np.broadcast_to(np.geomspace(10, 1e4, history.norm.shape[1]), history.norm.shape)
     history = replace(history, norm=r)
     for off, holds in ((0.0, True), (0.2, False)):
-        assert cones.lemma29(history, r ** (exponent + off))[1].holds == holds
+        assert lemmas.lemma29(history, r ** (exponent + off))[1].holds == holds
 
 
 def test_a_run_between_two_svms_is_not_nearest_to_its_own():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lib import attention
 from lib.attention import tokens
 from lib.mirror import geometry
-from papers.c import step_lemmas
+from papers.c import lemmas
 from tests.mirror.test_mirror import from_mirror
 
 EXPONENTS = st.floats(1.05, 10)
@@ -32,16 +32,16 @@ def below(smaller, larger, scale=1.0):
 @many
 @given(matrices(1), EXPONENTS)
 def test_lemma12(W, p):
-    assert all(below(*pair, scale=0) for pair in step_lemmas.lemma12(W, p))
+    assert all(below(*pair, scale=0) for pair in lemmas.lemma12(W, p))
 
 
 @many
 @given(matrices(2), EXPONENTS)
 def test_lemma13(pair, p):
     first, second = pair / geometry.norm(pair, p)[:, None]
-    assert below(*step_lemmas.lemma13(first, second, p))
+    assert below(*lemmas.lemma13(first, second, p))
     assert below(0.0, geometry.bregman(first, second, p))
-    bound, D = step_lemmas.lemma13(np.eye(2)[:1], -np.eye(2)[:1], p)  # by hand
+    bound, D = lemmas.lemma13(np.eye(2)[:1], -np.eye(2)[:1], p)  # by hand
     assert np.allclose([bound, D], [[1 / p if p >= 2 else 2 * (p - 1)], [2]])
 
 
@@ -50,9 +50,9 @@ def test_lemma13(pair, p):
 def test_lemma14_and_15(x, y, p):
     x, y = max(x, y), min(x, y)
     # x^a - y^a loses what x^a has too many digits for: rounding is relative to x^p, x^{p-1}
-    assert all(below(*pair, scale=x**p) for pair in step_lemmas.lemma14(x, y, p))
+    assert all(below(*pair, scale=x**p) for pair in lemmas.lemma14(x, y, p))
     scale = x ** (p - 1) * max(1, p)
-    assert all(below(*pair, scale=scale) for pair in step_lemmas.lemma15(x, y, p))
+    assert all(below(*pair, scale=scale) for pair in lemmas.lemma15(x, y, p))
 
 
 @many
@@ -88,7 +88,7 @@ def test_lemmas_4_and_22(step):
     # the growth of ||W||^{p-1} is a difference: its rounding is relative to ||W||^{p-1}
     size = geometry.norm(np.array([step.W, step.later]), step.p).max()
     scale = np.maximum(step.eta, size ** (step.p - 1))
-    for lemma in (step_lemmas._lemma4, step_lemmas._lemma22):
+    for lemma in (lemmas._lemma4, lemmas._lemma22):
         assert below(*lemma(step), scale=scale)
 
 
@@ -105,5 +105,5 @@ def test_lemma23_and_the_slack_of_lemma24(step, V):
     slack = D(later, W) - eta * curved
     right = D(V, later) + slack - eta * gradient @ (V - W) + eta * (after - before)
     assert abs(D(V, W) - right) <= SLACK * scale
-    smaller, larger = step_lemmas._lemma24(step)
+    smaller, larger = lemmas._lemma24(step)
     assert abs(larger - smaller - slack) <= SLACK * scale
