@@ -77,7 +77,7 @@ def _silent(curves: Curves) -> str:
     name = max(plain, key=plain.get)
     if best - plain[name] < LEAD:
         return f"too small to speak ({rule} {best:.3f}, {name} {plain[name]:.3f} of the test rows)"
-    at_edge = ", ".join(f"{rule} {rate:g}" for rule, rate in edges(curves).items())
+    at_edge = edges(curves)
     return f"judged at the edge of the rates tried: {at_edge}" if at_edge else ""
 
 
@@ -91,17 +91,17 @@ def _best_rule(curves: Curves) -> tuple[str, float]:
     return best, rights[best]
 
 
-def edges(curves: Curves) -> dict[str, float]:
+def edges(curves: Curves) -> str:
     """Rules at the edge of the rates tried, and it; not SPS if its cap hardly binds."""
-    at_edge = {}
+    at_edge = []
     for rule, rate in curves.rates().items():
         trials = curves.trials(rule)
         tried = [trial.rate for trial in trials]
         capped = [trial.end.get("capped", 1.0) for trial in trials if trial.rate == rate]
         free = rule == "SPS" and min(capped, default=1.0) < 0.01
         if not tried or rate == min(tried) or (rate == max(tried) and not free):
-            at_edge[rule] = rate
-    return at_edge
+            at_edge.append(f"{rule} {rate:g}")
+    return ", ".join(at_edge)
 
 
 def numbers(curves: Curves) -> dict[str, Number]:

@@ -103,12 +103,6 @@ def eq13(
     return PAPER.claims(values)
 
 
-def remark3(history: History, name: str, decay: float, since: float) -> Claim:
-    """Steps (t+1)^-p: -log L grows like their sum S_t, as for linear predictors."""
-    slopes = path_exponent(history, -history.log_gap, decay, since)
-    return claim("remark3", slopes, name, f"{decay:.3g}")
-
-
 def linear_predictor(problem: Minimal) -> Minimal:
     """The opt tokens alone, each twice: W never moves, f_i = y_i u^T x_{i,opt}."""
     tokens, first = problem.tokens, np.zeros_like(problem.tokens.opt)

@@ -376,7 +376,7 @@ def _joint_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     late, step = sizes.joint_steps / 10, sizes.joint_step
     drawn, decays = sizes.data_model(range(sizes.seeds)), (0, 1 / 2, 2 / 3, 4 / 5)
     data, head, by_decay = _joint_run(drawn, sizes, world, decays)
-    eq13, slow = by_decay[2 / 3], by_decay[4 / 5]
+    eq13 = by_decay[2 / 3]
     loss, *norms = joint_training.growth(eq13, "Eq. 13", 2 / 3, late)
     claims = [
         loss,
@@ -387,11 +387,12 @@ def _joint_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     rule = {p: world.rule(rules.ngd(step, decay=p)) for p in decays}
     linear = joint_training.linear_predictor(coordinates.minimal(drawn))
     linear = dynamics.train(linear, rule, sizes.joint_steps, head="joint")
-    for p in (0, 1 / 2, 2 / 3):
+    slopes = lambda run, p: joint_training.path_exponent(run, -run.log_gap, p, late)
+    for p in (0, 1 / 2, 2 / 3):  # -log L grows like the steps' sum, as for linear predictors
         pair = {"attention": by_decay[p], "linear predictor": world.history(linear[p])}
-        claims += [joint_training.remark3(run, name, p, late) for name, run in pair.items()]
-    slopes = joint_training.path_exponent(slow, -slow.log_gap, 4 / 5, late)
-    claims.append(PAPER.claim("eq13.exponent", slopes))
+        for name, run in pair.items():
+            claims.append(PAPER.claim("remark3", slopes(run, p), name, f"{p:.3g}"))
+    claims.append(PAPER.claim("eq13.exponent", slopes(by_decay[4 / 5], 4 / 5)))
     yield from PAPER.rows("(DM)", sizes.seeds, claims)
     yield from _beyond_rows(sizes, world)
 

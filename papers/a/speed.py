@@ -274,7 +274,7 @@ def _growth(ax, curves: Curves) -> None:
 def caption(curves: Curves, name: str, table: Table) -> str:
     """Setting, rates and verdicts of figure `name` in words, the marks first."""
     study = curves.configuration
-    at_edge = ", ".join(f"{rule} {rate:g}" for rule, rate in edges(curves).items())
+    at_edge = edges(curves)
     top = curves.rates().get("SPS") == max((t.rate for t in curves.trials("SPS")), default=0)
     inside = "inside the rates tried" + ", but for SPS, whose cap binds in under 1 % of steps" * top
     chosen = f"at the edge of the rates tried: {at_edge}" if at_edge else inside
