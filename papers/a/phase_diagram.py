@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -28,21 +28,12 @@ def two_samples(overlap: float = -1.0) -> TokenSet:
     return token_set(np.stack([[q, q + row] for row in d]), np.ones(2), u=10 * np.eye(4)[2])
 
 
-class _Criterion(NamedTuple):
-    """theta*, -inf where K_12 >= 0, R_0 and R_1, and whether the best tokens are reached;
-    None where R_0 <= theta* < R_1 leaves it open."""
-
-    threshold: float
-    start: float
-    highest: float
-    reached: bool | None
-
-
-def two_samples_reach(tokens: TokenSet, loss: str = "exponential") -> _Criterion:
+def two_samples_reach(tokens: TokenSet, loss: str = "exponential") -> SimpleNamespace:
     """Whether one run from zero (n = T = 2) reaches its best tokens, if |l'| does not increase.
 
-    theta* = (|K_12| - K_22)/(K_11 - |K_12|) against R_0 and R_1, "Two samples" in
-    `notebooks/law_of_margins.md`; K the Gram matrix of the two pairs' features, K_11 >= K_22.
+    `threshold` theta* = (|K_12| - K_22)/(K_11 - |K_12|), -inf where K_12 >= 0, against `start` R_0
+    and `highest` R_1, "Two samples" in `notebooks/law_of_margins.md`; K the Gram matrix of the two
+    pairs' features, K_11 >= K_22. `reached` is None where R_0 <= theta* < R_1 leaves it open.
     ValueError for other sizes, equal scores in a sample, dependent features, the sigmoid loss.
     """
     scores = attention.scores(tokens, tokens.u)[0]
@@ -62,7 +53,7 @@ def two_samples_reach(tokens: TokenSet, loss: str = "exponential") -> _Criterion
     highest = slope(low, first) / slope(high, second)
     open_yet = None if highest > threshold else False
     reached = True if start > threshold else open_yet
-    return _Criterion(float(threshold), float(start), float(highest), reached)
+    return SimpleNamespace(threshold=threshold, start=start, highest=highest, reached=reached)
 
 
 def two_samples_of(K: np.ndarray, low: Sequence[float], gaps: Sequence[float]) -> TokenSet:

@@ -92,30 +92,25 @@ def _monte_carlo(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 
 @cache
-def _searched_minima(sizes):
-    """Z_Q of 100 random Q, (100, k + d, d); how far a search from 20 starts ends."""
+def _landscape_measured(sizes):
+    """Z_Q of 100 random Q, (100, k + d, d); how far a search from 20 starts ends; by norm
+    the worst curvature around the minima, and Lemma 2's ratio."""
     problem = _problem(sizes)
     rotations = ortho_group.rvs(problem.d, 100, random_state=seeds.stream(0, "draws"))
     points = np.array([manifold.of(problem).point(Q) for Q in rotations])
-    return points, landscape.search(problem, 20)
-
-
-@cache
-def _curvatures(sizes):
-    """The worst curvature around the minima, and Lemma 2's ratio, by norm."""
-    problem = _problem(sizes)
+    worst = landscape.curvatures(problem, sizes.searches, (1.0,))
     ratios = {norm: landscape.descent_ratio(problem, norm, 100) for norm in manifold.NORMS}
-    return landscape.curvatures(problem, sizes.searches, (1.0,)), ratios
+    return points, landscape.search(problem, 20), worst, ratios
 
 
 def _landscape(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Theorem 1.2: the manifold's points, a search for other minima; around them Lemmas
     1 and 2, Eqs. 3 and 4."""
     problem, off = _problem(sizes), world.of("constant off")
-    worst, ratios = _curvatures(sizes)
+    points, distance, worst, ratios = _landscape_measured(sizes)
     descent = {f"lemma2.{norm}": ratio / (1 + off) for norm, ratio in ratios.items()}
     claims = [
-        *landscape.minima(problem, *_searched_minima(sizes), _named(problem, world)),
+        *landscape.minima(problem, points, distance, _named(problem, world)),
         *landscape.lemma1(problem, off),
         *landscape.one_point(worst, off),
         *PAPER.claims(descent),

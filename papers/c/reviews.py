@@ -356,13 +356,12 @@ def attention_figure(curves: Curves) -> Figure:
 def maps(curves: Curves) -> Figure:
     """The last attention weights of two reviews, first seed, all on one scale."""
     first = {rule: curves.runs(rule)[0] for rule in curves.rates()}
-    words = next((r.end["words"] for r in first.values() if "words" in r.end), None)
+    words = next(iter(first.values())).end["words"]
     shares = np.stack([run.end["last.maps"][:, -1] for run in first.values()], 1)
     figure, grid = plots.panels(2, 1, height=1.8)
     for row, ax in enumerate(grid):
         image = ax.imshow(shares[row], cmap="Greens", aspect="auto", vmin=0, vmax=shares.max())
-        names = words[row] if words is not None else range(shares.shape[-1])
-        ax.set_xticks(range(shares.shape[-1]), names, rotation=90, fontsize=6)
+        ax.set_xticks(range(shares.shape[-1]), words[row], rotation=90, fontsize=6)
         ax.set_yticks(range(len(first)), map(shown, first))
         ax.set(title=f"Attention weights, a review of label {1 - row}")
         ax.grid(False)
