@@ -183,14 +183,12 @@ def _rates(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 def _paths(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """The regularisation paths: of W alone, and of v and W together."""
-    few = _data(replace(sizes, seeds=sizes.path_seeds))
+    few, instance = _data(replace(sizes, seeds=sizes.path_seeds)), section5.joint_instance()
     for p in (1.75, 2, 3):
         path = predecessor.path_against_descent(few, p, (1, 3, 10, 30, 100), 500, 2, world.target)
         claim = PAPER.claim("path", path["path"][:, -1].max(), p)
         yield from PAPER.rows("opt tokens, R = 100 ‖W_mm‖", sizes.path_seeds, [claim])
-    instance = section5.joint_instance()
-    for p in (1.75, 2, 3):
-        ends = predecessor.solve_jointly(instance, p, (10, 100))
+        ends = predecessor.solve_jointly(instance, p, 100)
         both = predecessor.joint_claims(instance, p, *ends, world.target)
         yield from PAPER.rows("the paper's joint instance, r and R 100-fold", None, both)
 

@@ -7,6 +7,7 @@ largest label margin, as the loss is about e^{-r margin}; v/r turns to its v_mm,
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -168,22 +169,18 @@ def _on_the_sphere(function, start, R, p):
 
 
 def _log_gap_and_gradient(tokens, W):
-    """log(L - L*) of the first run, its gradient at W (d, d_z); exact at e^-30000."""
+    """log(L - L*) of the first run, its gradient at a flat W (d d_z,); exact at e^-30000."""
     logits = attention.logits(tokens, W.reshape(1, tokens.shape[-1], -1))
     slopes = attention.slopes(logits, attention.scores(tokens, tokens.u), "logistic")
     pull = slopes.pull[0] * np.exp(slopes.log_scale[0] - slopes.log_gap[0])
-    return slopes.log_gap[0], -np.einsum("nt,ntd,ne->de", pull, tokens.X[0], tokens.z[0])
+    gradient = -np.einsum("nt,ntd,ne->de", pull, tokens.X[0], tokens.z[0])
+    return slopes.log_gap[0], gradient.ravel()
 
 
 def _solve(tokens: TokenSet, p: float, radii, starts) -> np.ndarray:
     """W_R (k, d, d_z) of the first run for ascending `radii` (k,), on ||W||_{p,p} = R: by
     log(L - L*) the best from all starts (starts, d, d_z) and the radius before."""
-    path = []
-
-    def function(w):
-        value, gradient = _log_gap_and_gradient(tokens, w)
-        return value, gradient.ravel()
-
+    path, function = [], partial(_log_gap_and_gradient, tokens)
     for R in radii:
         flat = [start.ravel() for start in (*starts, *path[-1:])]
         ends = [_on_the_sphere(function, w / norm(w, p), R, p) for w in flat]
@@ -205,16 +202,14 @@ def _candidates(tokens, p):
     return sorted(pairs, key=lambda pair: float(pair[0].norm[0]))
 
 
-def solve_jointly(tokens: TokenSet, p: float, multiples) -> tuple[np.ndarray, np.ndarray]:
-    """v (k, d), W (k, d, d_z) of the first run, r = m ||v_mm||, R = m ||W_mm||, m
-    rising: each in turn from every selection's solutions, W by log(L - L*)."""
-    pairs, path = _candidates(tokens, p), []
-    for m in multiples:
-        r, R = (m * solution.norm[0] for solution in pairs[0])
-        ends = [_in_turn(tokens, p, r, R, pair) for pair in pairs]
-        path.append(min(ends, key=lambda end: end[0])[1:])
-    v, W = zip(*path, strict=True)
-    return np.array(v), np.array(W)
+def solve_jointly(tokens: TokenSet, p: float, multiple) -> tuple[np.ndarray, np.ndarray]:
+    """v (d,), W (d, d_z) of the first run, r = m ||v_mm||, R = m ||W_mm||, m = `multiple`:
+    each in turn from every selection's solutions, W by log(L - L*)."""
+    pairs = _candidates(tokens, p)
+    r, R = (multiple * solution.norm[0] for solution in pairs[0])
+    ends = [_in_turn(tokens, p, r, R, pair) for pair in pairs]
+    _, v, W = min(ends, key=lambda end: end[0])
+    return v, W
 
 
 def _in_turn(tokens, p, r, R, pair):
@@ -235,11 +230,11 @@ def _in_turn(tokens, p, r, R, pair):
 
 
 def joint_claims(tokens: TokenSet, p: float, v, W, named=lambda solution: solution) -> list[Claim]:
-    """The last D of v and of W (k, ...) from the SVMs of the largest label margin."""
-    ends, claims = {"v": v[-1:], "W": W[-1:].reshape(1, -1)}, []
-    for (name, end), solution in zip(ends.items(), _candidates(tokens, p)[0], strict=True):
-        D = directional_bregman(end, named(solution).value.reshape(1, -1), p)[0]
-        claims.append(PAPER.claim("joint.path", D, name, p))
+    """The D of v and of W from the SVMs of the largest label margin."""
+    claims = []
+    for name, end, solution in zip(("v", "W"), (v, W), _candidates(tokens, p)[0], strict=True):
+        ends = end.reshape(1, -1), named(solution).value.reshape(1, -1)
+        claims.append(PAPER.claim("joint.path", directional_bregman(*ends, p)[0], name, p))
     return claims
 
 
