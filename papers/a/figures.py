@@ -31,12 +31,12 @@ def draw(histories: Histories, caption: str, crowd: History | None = None) -> Fi
     """Figure 2, or 5 with the weights of a `crowd`, many draws of NGD."""
     figure, axes = plots.panels(2, 3)
     panels = lambda run: {
-        "Loss gap, $\log_{10}(L - L^*)$": run.log_gap / np.log(10),
-        "Norm $\|W_t\|$": run.norm,
+        r"Loss gap, $\log_{10}(L - L^*)$": run.log_gap / np.log(10),
+        r"Norm $\|W_t\|$": run.norm,
         "Mean weight of the opt token": run.opt_score,
         "Alignment with $W_{mm}$": run.alignment["W_mm"],
         "Direction error": run.direction_error["W_mm"],
-        "Missing weight, $\log_{10}(1 - p_{opt})$": run.log_miss.max(-1) / np.log(10),
+        r"Missing weight, $\log_{10}(1 - p_{opt})$": run.log_miss.max(-1) / np.log(10),
     }
     _over_time(axes, histories, panels, 0)
     for axis in axes[[0, 5]]:
@@ -114,9 +114,9 @@ def joint(histories: Histories, step_size: float, caption: str) -> Figure:
     """Figure 3: medians over runs with their spread; Lemma 12's bound."""
     figure, axes = plots.panels(2, 3)
     panels = lambda run: {
-        "Train loss, $\log_{10} L$": run.log_gap / np.log(10),
-        "Norm $\|W_t\|$": np.where(run.norm > 0, run.norm, np.nan),
-        "Norm $\|u_t\|$": run.head_norm,
+        r"Train loss, $\log_{10} L$": run.log_gap / np.log(10),
+        r"Norm $\|W_t\|$": np.where(run.norm > 0, run.norm, np.nan),
+        r"Norm $\|u_t\|$": run.head_norm,
         "Mean weight of the opt token": run.opt_score,
         "Alignment with $W_{mm}$": run.direction_error["W_mm"] ** 2 / 2,
         "Alignment with $u_{mm}$": run.head_direction_error["u_mm"] ** 2 / 2,

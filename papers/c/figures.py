@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from lib.attention.token_sets import TokenSet
 from lib.companion import plots
-from lib.mirror.descent import MirrorHistory, selected_tokens
+from lib.mirror.descent import MirrorHistory
 from lib.svm.max_margin import MaxMargin
 from papers import pieces
 from papers.c import lemmas, section5
@@ -66,13 +66,11 @@ def joint(
             axis.plot(*tip, markerfacecolor="none", zorder=above, **_look(p).mark)
             far = np.linalg.norm(path[-1] - tip)
             misses.append((tip[1], f"miss {far:.1g}", _look(p).colour))
-        chosen = selected_tokens(tokens, history.W[:, -1])
-        weight = section5.selected_weight(tokens, history.W[:, : first + 1], chosen)
-        probability = section5.logistic_probability(tokens, history)[:, : first + 1]
         distances = history.divergence(target.W), history.head_divergence(head.value)
         early, late = slice(0, first + 1), slice(1, None)
+        probabilities = section5.probabilities(tokens, history)
         for axis, when, curves in (
-            (axes[2], early, (weight[0].mean(-1), probability[0].mean(-1))),
+            (axes[2], early, [each[0, early].mean(-1) for each in probabilities]),
             (axes[3], late, [D[0, late] for D in distances]),
         ):
             for curve, dash in zip(curves, (_look(p).dash, ":"), strict=True):

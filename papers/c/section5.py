@@ -84,18 +84,15 @@ def _beside_reference(p: float, last: Mapping[float, np.ndarray]) -> list[Claim]
     return [table, claim("bregman.range", np.mean(inside), p, say=(seeds,))]
 
 
-def selected_weight(tokens: TokenSet, W: np.ndarray, selected: np.ndarray) -> np.ndarray:
-    """Softmax weight of `selected` (runs, n) on W (runs, k, d, d_z), (runs, k, n)."""
-    weights = [attention.weights(tokens, W[:, k]) for k in range(W.shape[1])]
-    at = selected[:, None, :, None]  # (runs, 1, n, 1)
-    return np.take_along_axis(np.stack(weights, 1), at, -1)[..., 0]
-
-
-def logistic_probability(tokens: TokenSet, history: MirrorHistory) -> np.ndarray:
-    """sigmoid(y_i f_i) along a path, (runs, k, n)."""
+def probabilities(tokens: TokenSet, history: MirrorHistory) -> tuple[np.ndarray, np.ndarray]:
+    """Along a joint path, (runs, k, n) each: the softmax weight of the tokens that it
+    selects in the end, and sigmoid(y_i f_i)."""
     path = zip(history.W.swapaxes(0, 1), history.v.swapaxes(0, 1), strict=True)
-    f = [(attention.weights(tokens, W) * attention.scores(tokens, v)).sum(-1) for W, v in path]
-    return 1 / (1 + np.exp(-np.stack(f, 1)))
+    pairs = ((attention.weights(tokens, W), attention.scores(tokens, v)) for W, v in path)
+    weights, scores = (np.stack(parts, 1) for parts in zip(*pairs, strict=True))
+    selected = selected_tokens(tokens, history.W[:, -1])[:, None, :, None]  # (runs, 1, n, 1)
+    weight = np.take_along_axis(weights, selected, -1)[..., 0]
+    return weight, 1 / (1 + np.exp(-(weights * scores).sum(-1)))
 
 
 SELECTED_JOINTLY = {1.75: (1, 0), 2: (1, 0), 3: (0, 0)}  # the tokens that the paper's runs select
@@ -110,10 +107,10 @@ def joint_claims(tokens: TokenSet, histories, ends, heads: Mapping) -> list[Clai
             made.append(claim("joint.tokens", np.mean(chosen == SELECTED_JOINTLY[p]), p))
         W = history.divergence(ends[p][p].W)
         v = history.head_divergence(heads[p].value)
+        values = {"directions": max(W[0, -1], v[0, -1])}
         early = np.searchsorted(history.iterations, (15, 30))
-        weight = selected_weight(tokens, history.W[:, early[:1]], chosen).min()
-        label = logistic_probability(tokens, history)[:, early[1]].min()
-        values = {"directions": max(W[0, -1], v[0, -1]), "softmax": weight, "logistic": label}
+        for id, part, k in zip(("softmax", "logistic"), probabilities(tokens, history), early):
+            values[id] = part[:, k].min()
         made += [claim(f"joint.{id}", value, p) for id, value in values.items()]
     return made
 
