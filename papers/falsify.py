@@ -79,10 +79,8 @@ def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m papers.falsify", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     meaning = f"papers whose ledgers to falsify, of {', '.join(LEDGERS)}; default all"
-    parser.add_argument("papers", nargs="*", metavar="PAPER", help=meaning)
+    parser.add_argument("papers", nargs="*", metavar="PAPER", choices=LEDGERS, help=meaning)
     papers = list(dict.fromkeys(parser.parse_args(words).papers or LEDGERS))
-    if unknown := [paper for paper in papers if paper not in LEDGERS]:
-        parser.error(f"{', '.join(map(repr, unknown))}: choose from {', '.join(LEDGERS)}")
     measured = {}
     with ProcessPoolExecutor(2) as pool:
         tasks = {

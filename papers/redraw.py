@@ -23,17 +23,16 @@ from lib.companion.claims import Claim
 from papers import kept_curves, pieces, verdicts
 from papers.a import speed
 from papers.c import reviews
-from papers.kept_curves import STUDIES
 
 # Of every study the pictures by slug: the claims that its curves judge, and the figure.
 PICTURES: dict[str, dict[str, tuple[Callable, Callable]]] = {
-    STUDIES[name]: {
+    kept_curves.STUDIES[name]: {
         f"fastrates_{name}": (partial(speed.table, figure=name), partial(speed.draw, name=name))
     }
     for name in speed.CLAIMED
 }
-PICTURES[STUDIES["vit"]] = {"mirror_vit": (reviews.vision_table, reviews.vision_figure)}
-PICTURES[STUDIES["imdb"]] = {
+PICTURES[kept_curves.STUDIES["vit"]] = {"mirror_vit": (reviews.vision_table, reviews.vision_figure)}
+PICTURES[kept_curves.STUDIES["imdb"]] = {
     "mirror_imdb": (reviews.accuracy_table, reviews.accuracy_figure),
     "mirror_sparsity": (reviews.sparsity_table, reviews.sparsity_figure),
     "mirror_attention": (reviews.attention_table, reviews.attention_figure),
@@ -131,11 +130,9 @@ def _redraw(study: str, out: Path) -> list[str]:
 def main(words: list[str] | None = None) -> int:
     """The command line; 1 where a study could not be redrawn."""
     parser = argparse.ArgumentParser(prog="python -m papers.redraw", description=__doc__)
-    parser.add_argument("study", nargs="*", help=", ".join(PICTURES))
+    parser.add_argument("study", nargs="*", metavar="STUDY", choices=PICTURES, help="default all")
     parser.add_argument("--out", type=Path, default=files.folder("runs") / "redrawn")
     asked = parser.parse_args(words)
-    if unknown := [study for study in asked.study if study not in PICTURES]:
-        parser.error(f"{', '.join(unknown)}: none of {', '.join(PICTURES)}")
     asked.out.mkdir(parents=True, exist_ok=True)
     plots.set_style()
     began, missing = time.perf_counter(), False

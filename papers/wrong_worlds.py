@@ -114,8 +114,8 @@ class World:
         that it names; exponents in t of norms, direction errors, log gap, log weights
         and score gaps off by `size`, right at the last record."""
         suffix = f"@{size:g}" if (size := self.of("target rotated")) else ""
-        measures = ("direction_error", "alignment", "descent")
-        for name in (*measures, *(f"head_{name}" for name in measures[:2])):
+        measures = "direction_error alignment descent head_direction_error head_alignment"
+        for name in measures.split():
             known = getattr(history, name)
             named = {key: known.get(key + suffix, value) for key, value in known.items()}
             history = replace(history, **{name: named})

@@ -13,8 +13,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from lib import attention, svm
-from lib.attention import TokenSet, coordinates
-from lib.attention.token_sets import token_set
+from lib.attention import TokenSet, coordinates, token_set
 from lib.companion.claims import Claim, interval
 from lib.mirror.descent import MirrorHistory, MirrorRule, gaussian_start, selected_tokens, train
 from lib.mirror.geometry import bregman, directional_bregman, dual_exponent, norm, to_mirror

@@ -87,7 +87,9 @@ def test_missing_and_damaged_curves_are_named_and_the_others_drawn(tmp_path, mon
     assert [path.name for path in out.iterdir()] == ["fastrates_fig6.png"]
     with pytest.raises(SystemExit, match="2"):
         redraw.main(["wikitext"])
-    assert "none of multi_nli_200, civil_comments_400" in capsys.readouterr().err
+    assert (
+        "'wikitext' (choose from 'multi_nli_200', 'civil_comments_400'" in capsys.readouterr().err
+    )
 
 
 def test_a_study_with_too_few_seeds_is_not_shown(tmp_path, monkeypatch):
