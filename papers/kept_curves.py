@@ -87,7 +87,7 @@ def _best_rule(curves: Curves) -> tuple[str, float]:
         rule: float(np.mean([run.hits.mean() for run in curves.runs(rule)]))
         for rule in curves.rates()
     }
-    best = max(rights, key=rights.get)
+    best = max(rights, key=rights.__getitem__)
     return best, rights[best]
 
 

@@ -114,7 +114,7 @@ def above(difference: Interval) -> str:
     return decided(difference.low > 0, difference.high <= 0)
 
 
-BOUNDS = {  # what a word asks of an interval
+BOUNDS: dict[Callable, str] = {  # what a word asks of an interval
     faster: "interval below 1",
     slower: "interval above 1",
     no_gain: "interval within [0.8, 1.25] or above 1",

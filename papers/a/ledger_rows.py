@@ -384,7 +384,7 @@ def _joint_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         *norms,
         *joint_training.lemma3(eq13, data, head, late),
     ]
-    rule = {p: world.rule(rules.ngd(step, decay=p)) for p in decays}
+    rule: dict = {p: world.rule(rules.ngd(step, decay=p)) for p in decays}
     linear = joint_training.linear_predictor(coordinates.minimal(drawn))
     linear = dynamics.train(linear, rule, sizes.joint_steps, head="joint")
     slopes = lambda run, p: joint_training.path_exponent(run, -run.log_gap, p, late)

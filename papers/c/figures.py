@@ -116,8 +116,8 @@ def basins(widths: Sequence[float], kept: Mapping, caption: str) -> Figure:
     figure, axes = plots.panels(1, len(multiples), height=2.3)
     for axis, m in zip(axes, multiples, strict=True):
         for p in dict.fromkeys(p for p, _ in kept):
-            points = dict(marker=_look(p).marker, markersize=3.5)
-            plots.band(axis, widths, kept[p, m], f"p = {p:g}", **points)
+            name, marker = f"p = {p:g}", _look(p).marker
+            plots.band(axis, widths, kept[p, m], name, marker=marker, markersize=3.5)
         axis.set(xscale="log", ylim=(0, 1.05), xlabel="divergence $D$ of the start")
         last = {p: kept[p, m][-1] for p, multiple in kept if multiple == m}
         words = [(share, f"{100 * share:.0f} %", _look(p).colour) for p, share in last.items()]
