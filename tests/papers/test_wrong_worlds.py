@@ -121,7 +121,7 @@ def test_a_world_that_does_not_apply_or_lacks_a_row_is_named(rows, named):
 
 
 @pytest.mark.parametrize(
-    "paper, name", [("C", "inequalities"), ("C", "gradients"), ("B", "Monte Carlo")]
+    "paper, name", [("C", "inequalities"), ("C", "gradients"), ("B", "assumptions")]
 )
 def test_rows_of_the_ledgers_catch_a_world_that_they_name(paper, name):
     section = falsify._sections(paper)[name]
