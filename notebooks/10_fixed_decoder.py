@@ -256,8 +256,7 @@ about = {
     for name, number in (("orthogonal", "Figure 2"), ("antipodal", "Figure 5"))
 }
 shown = {"orthogonal": None, "antipodal": crowds["antipodal"]}  # Lemma 5 has a panel in Figure 5
-draw = paper_figures.draw
-figures = {name: draw(histories[name], about[name], shown[name]) for name in about}
+figures = {name: paper_figures.draw(histories[name], about[name], shown[name]) for name in about}
 figures["orthogonal"]
 
 # %%
@@ -416,9 +415,8 @@ for std in (start_std, 1000 * start_std):
 for slug, name in (("fastrates_fig2", "orthogonal"), ("fastrates_fig5", "antipodal")):
     ngd = histories[name]["NGD"]
     error, miss = ngd.direction_error["W_mm"][:, -1], ngd.log_miss[:, -1].max(-1)
-    numbers = {"norm_of_W_mm": np.median(targets[name].norm)}
+    numbers = {"norm_of_W_mm": np.median(targets[name].norm), "ngd_log_missing_weight": np.median(miss)}
     numbers |= {"ngd_direction_error": np.median(error), "ngd_direction_error_worst": error.max()}
     numbers["ngd_exponent"] = np.median(fits.exponent(ngd, "W_mm", steps / 10))
-    numbers["ngd_log_missing_weight"] = np.median(miss)
     numbers["polyak_over_next_best"] = paper.fastest_at_first(histories[name]).measured
     run.keep(figures[name], slug, about[name], tables[name], numbers)

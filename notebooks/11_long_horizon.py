@@ -68,7 +68,7 @@ from lib.companion import claims, plots, record, statements
 from lib.dynamics import reduced, rules
 from papers import fits
 from papers.a import figures, fixed_head
-from papers.a.statements import PAPER, STATEMENTS
+from papers.a.statements import STATEMENTS
 from papers.beyond import margin_law, margin_law_figures, margin_law_steps
 
 run = record.start("11_long_horizon", "A", globals())
@@ -205,10 +205,8 @@ last = {name: values[:, -1] for name, values in exponents.items()}
 slope = fits.fitted_slope(recorded, histories["NGD"].log_miss.max(-1), steps / 2)
 growth = slope / (-ngd_step / target.norm)
 worst = growth[np.abs(growth - 1).argmax()]
-ngd, momentum, polyak = (last[name].max() for name in ("NGD", "NGD-mom", "Polyak, no cap"))
-rates = {"rate.bound": ngd, "rate.measured": ngd, "rate.momentum": momentum, "rate.polyak": polyak}
 table = claims.Table([
-    *PAPER.claims(rates | {"rate.gd": last["GD"].min()}),
+    *fixed_head.horizon_claims(last),
     claims.close("sharp.NGD", "NGD: slope of log(1 - p_opt), over eta/||W_mm||", "ours", worst, 1.0, 1e-3),
     claims.at_least("plain", f"plain float64 at t = {compared}: error over the exact one", "ours",
                     plain_error[-1] / exact_error, 10),
@@ -287,11 +285,10 @@ for size in (ngd_step, 10 * ngd_step):
 
 # %% tags=["set-up"]
 # Set-up, no need to read.
-history = histories["NGD"]
 numbers = {f"{name.split(',')[0].lower()}_exponent": np.median(last[name]) for name in last}
-numbers["ngd_direction_error"] = np.median(history.direction_error["W_mm"][:, -1])
-missing = np.median(history.log_miss[:, -1].max(-1)) / np.log(10)
-numbers["ngd_missing_weight_power_of_ten"] = missing
+numbers["ngd_direction_error"] = np.median(histories["NGD"].direction_error["W_mm"][:, -1])
+missing = np.median(histories["NGD"].log_miss[:, -1].max(-1))
+numbers["ngd_missing_weight_power_of_ten"] = missing / np.log(10)
 run.keep(figure, "fastrates_horizon", about, table, numbers)
 of_law = {"law_off": off, "ngd_exponent": numbers["ngd_exponent"]}
 run.keep(figure_law, "fastrates_bound", about_law, law_table, of_law)

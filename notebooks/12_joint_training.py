@@ -153,8 +153,7 @@ update_rules = {
     "Polyak, no cap": dynamics.polyak(),
     "NGD, decay": dynamics.ngd(ngd_step, decay=exponent),
 }
-compared = list(paper.REFERENCE)
-recorded = np.unique([*dynamics.log_spaced(steps, 150), *compared])
+recorded = np.unique([*dynamics.log_spaced(steps, 150), *paper.REFERENCE])
 goal = {"targets": {"W_mm": attention_svm}, "head_targets": {"u_mm": head_svm}}
 histories = dynamics.train(problem, update_rules, steps, recorded, head="joint", **goal)
 decayed, ngd, joint = (histories[name] for name in ("NGD, decay", "NGD", "NGD-joint"))
@@ -163,7 +162,7 @@ decayed, ngd, joint = (histories[name] for name in ("NGD, decay", "NGD", "NGD-jo
 # A hundred steps by the page's own lines must give the library's matrices.
 
 # %%
-W, u, at = np.zeros((X.shape[-1], z.shape[-1])), np.zeros(X.shape[-1]), compared[0]
+W, u, at = np.zeros((X.shape[-1], z.shape[-1])), np.zeros(X.shape[-1]), min(paper.REFERENCE)
 for t in range(at):
     W, u = eq13(W, u, t)
 k = int(np.searchsorted(recorded, at))
@@ -259,7 +258,7 @@ for decay in (2 / 3, 1 / 2):
 
 # %% tags=["set-up"]
 # Set-up, no need to read.
-measured = {t: paper.quantities(decayed, data, head_svm, t) for t in compared}
+measured = {t: paper.quantities(decayed, data, head_svm, t) for t in paper.REFERENCE}
 every_claim = [*table, *compared_rules, *paper.against_reference(measured)]
 name_at = lambda name, t: f"{name.replace(' ', '_').replace('|', '')}_at_{t}"
 numbers = {name_at(name, t): np.median(known[name]) for t, known in measured.items() for name in known}

@@ -125,8 +125,7 @@ print(verdict.words())
 # %%
 found = smoke.once(DEMO["cifar10"], {"SGD": 0.1, "Adam": 1e-3})
 for rule in found.rates():
-    grown, _ = speed.growth(found, rule)
-    print(rule, "largest growth of a layer's norm", f"{grown.max():.3f}")
+    print(rule, "largest growth of a layer's norm", f"{speed.growth(found, rule)[0].max():.3f}")
 
 # %% [markdown]
 # <details><summary>Answer</summary>

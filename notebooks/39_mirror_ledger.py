@@ -183,20 +183,8 @@ figure
 statements.quoted("C", STATEMENTS, "Theorem, rate")
 
 # %%
-def rate_in_k(p):  # plain steps from D = 0.05, ||W_0|| = 3 ||W_mm||: the worst of the runs
-    found = lemmas.found_selections(data, range(seeds), p, find_steps)
-    plain = lambda rule: mirror.MirrorRule(p, 1.0, normalised=False)
-    history, _ = lemmas.from_cone(found, 0.05, 3, rate_steps, change=plain)
-    D, k = history.divergence(found.solution.W), np.log(history.iterations.clip(3))
-    bound = {1: np.log(k) / k, 0: np.log(k) ** 2 / k}.get(int(np.sign(p - 2)), k ** (1 - p))
-    over = (D / bound)[:, history.iterations >= rate_steps // 10]  # with the constant 1
-    share = over[:, -1] / over[:, :-1].max(1)
-    run = share.argmax()
-    return share[run], history.norm[run, -1] / found.solution.norm[run], D[run, -1]
-
-
 for p in (1.75, 2, 3):
-    over, size, D = rate_in_k(p)
+    over, size, D = ledger_rows.rate_in_k(sizes, p)
     print(f"p = {p:g}: worst of the runs at k = {rate_steps:,}: ||W|| = {size:.1f} ||W_mm||, D = {D:.3f};\n ",
           f"D over its bound is {over:.2f} of its largest since k = {rate_steps // 10:,}")  # fmt: skip
 
@@ -238,8 +226,7 @@ for off in (0.0, 0.05):
 
 # %% tags=["set-up"]
 # Set-up, no need to read.
-revision = f"seeds 0-{seeds - 1}"
-source = [{"name": "unit_tokens", "source": "synthetic", "revision": revision, "rows": n}]
+source = [{"name": "unit_tokens", "source": "synthetic", "revision": f"seeds 0-{seeds - 1}", "rows": n}]
 # On the edge of a cone, and where a divergence ends near zero, rounding grows: these values may move by so much.
 loose = dict.fromkeys(("lemma20", "lemma21"), 1e-3) | dict.fromkeys(("lemma28", "lemma29"), 0.05)
 numbers = ledger.totals(table, loose | {"convergence": 1e-6, "path": 1e-6})

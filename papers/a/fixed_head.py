@@ -83,6 +83,13 @@ def decade_exponents(histories: Mapping[str, History], steps: int) -> dict[str, 
     }
 
 
+def horizon_claims(last: Mapping[str, np.ndarray]) -> list[Claim]:
+    """Exponents `last` {rule: (runs,)} of the last decade: -1 (ours), of GD near 0."""
+    ngd, momentum, polyak = (last[name].max() for name in ("NGD", "NGD-mom", "Polyak, no cap"))
+    values = {"rate.bound": ngd, "rate.measured": ngd, "rate.momentum": momentum}
+    return PAPER.claims(values | {"rate.polyak": polyak, "rate.gd": last["GD"].min()})
+
+
 def _theorem5(history, step_size, tokens, solution):
     """error(t)/sqrt(log t/t) does not grow after t_0 = 2 B^2 ||W_mm||/eta (ours), B the
     largest norm of a token or query."""

@@ -193,6 +193,22 @@ def _paths(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         yield from PAPER.rows("the paper's joint instance, r and R 100-fold", None, both)
 
 
+def rate_in_k(sizes: Sizes, p: float) -> tuple[float, float, float]:
+    """Plain steps' rate in k, from D = 0.05, ||W_0|| = 3 ||W_mm||: no row. Worst run:
+    the last D over its bound (constant 1) over the largest since a tenth of
+    `rate_steps`; its last ||W||/||W_mm||; its last D."""
+    selections = _selections(sizes, p)
+    solution = selections.solution
+    plain = lambda rule: MirrorRule(p, 1.0, normalised=False)
+    history, _ = lemmas.from_cone(selections, 0.05, 3, sizes.rate_steps, change=plain)
+    D, k = history.divergence(solution.W), np.log(history.iterations.clip(3))
+    bound = {1: np.log(k) / k, 0: np.log(k) ** 2 / k}.get(int(np.sign(p - 2)), k ** (1 - p))
+    over = (D / bound)[:, history.iterations >= sizes.rate_steps // 10]
+    share = over[:, -1] / over[:, :-1].max(1)
+    run = share.argmax()
+    return share[run], history.norm[run, -1] / solution.norm[run], D[run, -1]
+
+
 SECTIONS = {
     "inequalities": _inequalities,
     "gradients": _gradients,
