@@ -6,6 +6,7 @@ Arithmetic, comparison, `where`, `load` and `store` mean what they mean for sing
 """
 
 import operator
+from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
@@ -22,6 +23,8 @@ class _Lanes(types.Type):
         super().__init__(name)
 
 
+# A type checker takes what `intrinsic` gives for the function below it, `typing` and all.
+_intrinsic: Any = intrinsic
 NUMBERS, TRUTHS = _Lanes("Vector", ir.DoubleType()), _Lanes("Mask", ir.IntType(1))
 
 
@@ -69,7 +72,7 @@ _define(operator.ge, lambda builder, a, b: builder.fcmp_ordered(">=", a, b), TRU
 _define(operator.eq, lambda builder, a, b: builder.fcmp_ordered("==", a, b), TRUTHS)
 
 
-@intrinsic
+@_intrinsic
 def where(typing, mask, a, b):
     """a where the mask is true, b elsewhere: vectors or numbers, as the mask is."""
     result = NUMBERS if mask == TRUTHS else types.float64
@@ -81,7 +84,7 @@ def where(typing, mask, a, b):
     return result(mask, a, b), lower
 
 
-@intrinsic
+@_intrinsic
 def load(typing, array, row, first):
     """array[row, first : first + WIDTH] as a vector; the array is C-contiguous."""
 
@@ -91,7 +94,7 @@ def load(typing, array, row, first):
     return NUMBERS(array, types.int64, types.int64), lower
 
 
-@intrinsic
+@_intrinsic
 def store(typing, array, row, first, vector):
     """array[row, first : first + WIDTH] = vector."""
 
@@ -113,7 +116,7 @@ def _pointer(builder, array, index):
     return builder.bitcast(builder.gep(array.data, [index]), NUMBERS.llvm.as_pointer())
 
 
-@intrinsic
+@_intrinsic
 def copy(typing, count, source, start, target, to):
     """target.flat[to : to + count] = source.flat[start : start + count], at most WIDTH numbers.
 
@@ -140,7 +143,7 @@ def copy(typing, count, source, start, target, to):
     return types.void(types.int64, source, types.int64, target, types.int64), lower
 
 
-@intrinsic
+@_intrinsic
 def power_of_two(typing, shifted):
     """2^k for a vector or number `shifted` = k + 1.5 2^52, |k| < 1023; its last bits are k's."""
 
