@@ -15,7 +15,7 @@ import numba
 import numpy as np
 
 from papers.beyond.engine import optimisers as o
-from papers.beyond.engine.entrywise import dot, largest, log
+from papers.beyond.engine.entrywise import divide, dot, largest, log
 
 DEPENDENT = 1e-10  # a vector's part across others this small, relative to its length, is zero
 APART = 37.0  # e^-37 is below rounding
@@ -68,10 +68,17 @@ def expand(vector, basis, rank, coefficients):
 @numba.njit
 def descending(values):
     """The places of `values`, from large to small; equal ones in their order."""
-    return np.argsort(-values, kind="mergesort")
+    order = np.arange(values.size)
+    for k in range(1, values.size):
+        place = k
+        while place > 0 and values[order[place - 1]] < values[k]:
+            order[place] = order[place - 1]
+            place -= 1
+        order[place] = k
+    return order
 
 
-@numba.njit
+@numba.njit(inline="always")
 def _factorise(graded, z, s):
     """Fill s up to R; C's columns from large to small, without zeros, column c for row
     c of of_z with the factor e^{scale_c}; `made`: rows of of_c made so far."""
@@ -98,7 +105,7 @@ def _factorise(graded, z, s):
         size = largest(column)
         s.scale[c] += log(size)
         if size > 0.0:
-            column /= size
+            divide(column, size, column)
     columns = descending(s.scale[:rank])
     count, made = 0, np.zeros(rank + 1, np.int64)
     for c in columns:
@@ -151,7 +158,7 @@ def jacobi(A, V, count, width):
             break
 
 
-@numba.njit
+@numba.njit(inline="always")
 def _quintic(x, iterations):
     """Muon's polynomial, so many times, on a singular value x <= 1."""
     for _ in range(iterations):
@@ -160,7 +167,7 @@ def _quintic(x, iterations):
     return x
 
 
-@numba.njit
+@numba.njit(inline="always")
 def _squares(s, scale, made):
     """The sum of squares of all entries of G, without e^(2 scale_0)."""
     total = 0.0
@@ -171,7 +178,7 @@ def _squares(s, scale, made):
     return total
 
 
-@numba.njit
+@numba.njit(inline="always")
 def _decompose(s, scale, made, first, last):
     """The block's singular vectors in s.block and s.V, values in s.sigma."""
     before = made[first]
@@ -233,7 +240,7 @@ def direction(rule, graded, z, s, D):
     return scale[0] + math.log(value)
 
 
-@numba.njit
+@numba.njit(inline="always")
 def _add(s, columns, rows, D):
     """D += a block's part, sum_l s.sigma_l (row l of s.block) x (row l of s.V)."""
     count, d_z = columns.size, s.of_z.shape[1]
