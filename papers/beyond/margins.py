@@ -10,7 +10,7 @@ import numpy as np
 
 from lib.attention import TokenSet, coordinates
 from lib.dynamics import History
-from papers.beyond.margin_law import PremiseFails, gram, require
+from papers.beyond.margin_law import PremiseFails, gaps_of_scores, gram, require
 from papers.beyond.tolerances import AT_REST, ROUNDING, SATURATED, SETTLED
 
 
@@ -28,9 +28,7 @@ def relative_margins(history: History, opt: np.ndarray, selected: np.ndarray) ->
     logits = np.zeros((runs, count, n, S + 1))  # relative to the opt token
     place = np.broadcast_to(coordinates.others(opt, S + 1)[:, None], history.margins.shape)
     np.put_along_axis(logits, place, -history.margins, -1)
-    chosen = np.broadcast_to(selected[:, None, :, None], (runs, count, n, 1))
-    rest = np.broadcast_to(coordinates.others(selected, S + 1)[:, None], history.margins.shape)
-    return np.take_along_axis(logits, chosen, -1) - np.take_along_axis(logits, rest, -1)
+    return gaps_of_scores(logits, np.broadcast_to(selected[:, None], (runs, count, n)))
 
 
 def recovered_duals(margins: np.ndarray, log_slopes: np.ndarray) -> np.ndarray:

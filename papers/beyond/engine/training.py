@@ -139,7 +139,12 @@ def train_kept(
     with ThreadPoolExecutor(numba.get_num_threads()) as pool:
         made = chain([work(jobs[0])], pool.map(work, jobs[1:]))  # the first compiles
         paths = dict(zip(jobs, tqdm(made, "runs", len(jobs)), strict=True))
-    return {name: _together([paths[run, name] for run in runs]) for name in optimisers}
+    joined = {}
+    for name in optimisers:
+        alone = [paths[run, name] for run in runs]
+        arrays = {n: np.concatenate([getattr(path, n) for path in alone]) for n in _ARRAYS[1:]}
+        joined[name] = replace(alone[0], **arrays)
+    return joined
 
 
 def _kept_run(tokens, optimiser, steps, record, folder):
@@ -162,9 +167,3 @@ def _kept_run(tokens, optimiser, steps, record, folder):
 def _code() -> str:
     sources = closure("from papers.beyond.engine import loop")
     return files.sha256(b"".join(path.read_bytes() for path in sources))
-
-
-def _together(paths):
-    joined = lambda name: np.concatenate([getattr(path, name) for path in paths])
-    arrays = {name: joined(name) for name in _ARRAYS if name != "iterations"}
-    return replace(paths[0], **arrays)
