@@ -22,7 +22,6 @@ from papers.beyond.atlas import Reached
 from papers.beyond.atlas_rules import ranked, word
 from papers.beyond.engine import factored, training
 from papers.beyond.engine import optimisers as o
-from papers.beyond.engine.optimisers import Optimiser
 from papers.beyond.tolerances import claim
 
 SIGN = "sign factors"  # the name of ||.||_sgn beside those of WHOLE
@@ -45,11 +44,11 @@ PILOTS = "The bound was read off two pilots of up to 4e5 steps"
 class _FactorRow:
     """A rule on K and on Q, its prediction, and the same rule on W alone."""
 
-    rule: Optimiser
+    rule: o.Optimiser
     norm: str  # whose ratio was predicted to be the largest,
     always: bool  # in every run, else in half of them,
     least: float  # and at least this
-    alone: Optimiser
+    alone: o.Optimiser
     alone_norm: str
 
 

@@ -159,15 +159,6 @@ def jacobi(A, V, count, width):
 
 
 @numba.njit(inline="always")
-def _quintic(x, iterations):
-    """Muon's polynomial, so many times, on a singular value x <= 1."""
-    for _ in range(iterations):
-        y = x * x
-        x = x * (QUINTIC[0] + y * (QUINTIC[1] + y * QUINTIC[2]))
-    return x
-
-
-@numba.njit(inline="always")
 def _decompose(s, scale, made, first, last):
     """The block's singular vectors in s.block and s.V, values in s.sigma."""
     before = made[first]
@@ -220,7 +211,10 @@ def direction(rule, graded, z, s, D):
             if sigma > 0.0 and shape == o.POLAR:
                 weight = 1.0
             elif sigma > 0.0 and shape == o.NEWTON_SCHULZ:
-                weight = _quintic(sigma * factor / math.sqrt(square), int(rule.iterations))
+                weight = sigma * factor / math.sqrt(square)
+                for _ in range(int(rule.iterations)):  # Muon's polynomial
+                    y = weight * weight
+                    weight = weight * (QUINTIC[0] + y * (QUINTIC[1] + y * QUINTIC[2]))
             elif sigma == top and not taken:
                 weight, taken = 1.0, True
             s.sigma[l] = weight / sigma if sigma > 0.0 else 0.0

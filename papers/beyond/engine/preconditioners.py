@@ -277,11 +277,23 @@ def span(problem, wanted):
 def full_adagrad(G, top, basis, S, logs, D):
     """D = S^{-1/2} vec(G), pseudo-inverse; the log of what D lacks. S, the sum of
     vec(G) vec(G)^T, has the log logs[0], `basis` (r, d d_z) spans delta_{i,t} z_i^T."""
+    D[:] = 0.0
     if top == -math.inf:
-        D[:] = 0.0
         return top
-    c = product(basis, G.reshape(-1, 1))
-    outer = product(c, c.reshape(1, -1)).ravel()
+    c, turned = np.zeros(len(basis)), np.zeros(len(basis))
+    for k in range(len(basis)):
+        c[k] = dot(basis[k], G)
+    outer = product(c.reshape(-1, 1), c.reshape(1, -1)).ravel()
     logs[0] = entrywise.mix(S.ravel(), logs[0], 1.0, outer, 2.0 * top, 1.0)
-    copy(product(_power(S, c, -0.5).reshape(1, -1), basis).ravel(), D)
+    Q, values = _eigen(S)
+    for k in range(len(values)):
+        if values[k] > FLOOR * values[0]:
+            part = 0.0
+            for l in range(len(values)):
+                part += Q[l, k] * c[l]
+            for l in range(len(values)):
+                turned[l] += part / math.sqrt(values[k]) * Q[l, k]
+    for k in range(len(basis)):
+        for j in range(D.size):
+            D[j] += turned[k] * basis[k, j]
     return top - 0.5 * logs[0]
