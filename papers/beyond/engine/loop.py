@@ -74,7 +74,7 @@ def _seen(rule, s):
 
 @numba.njit(inline="always")
 def _by_blocks(rule, graded, z, s, D):
-    """Fill D block by block, each with its own logs; the log of the dual norm."""
+    """Fill D block by block, one or more, each with logs of its own; the log of the dual norm."""
     height, value = len(s.D), -math.inf
     for first in range(0, len(D), height):
         rows = D[first : first + height]
@@ -108,11 +108,7 @@ def _direction(rule, t, z, answers, basis, S, s):
     """Fill s.whole.D; the log of what it lacks, -inf where nothing moves."""
     w, kind = s.whole, rule.kind
     if kind == o.SPECTRAL or rule.blocks > 1.0:
-        seen = _seen(rule, s)
-        if rule.blocks > 1.0:
-            value = _by_blocks(rule, seen, z, s.block, w.D)
-        else:
-            value = graded_svd.direction(rule, seen, z, w.svd, w.D)
+        value = _by_blocks(rule, _seen(rule, s), z, s.block, w.D)
         if rule.signed:
             entrywise.sign(w.D.ravel(), w.D.ravel())
         return 0.0 if rule.normalised and value > -math.inf else value
