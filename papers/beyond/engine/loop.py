@@ -16,7 +16,8 @@ from papers.beyond.engine.gradients import Graded
 
 SOURCES = stamp(__file__)
 # A call that takes a whole State or Part counts a reference to each of its arrays, up and down,
-# which costs as much as a step. What every step calls is inlined, or takes the arrays it needs.
+# which costs as much as a step. What every step calls is inlined, or takes the arrays it needs; so
+# is what has one caller, since a function is optimised by itself and again in whatever calls it.
 
 
 class _Part(NamedTuple):
