@@ -222,8 +222,8 @@ def _shortest(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _fixed_point(A: np.ndarray, most: int = 300) -> tuple[np.ndarray, float, int]:
-    """Adam's s (d, d_z) on single samples, s = sqrt(sum_i (sum_t beta_it A_it)^2), A (n,
-    T-1, d, d_z); its last move, the number of steps."""
+    """Adam's s (d, d_z) on single samples, s = sqrt(sum_i (sum_t beta_it A_it)^2), A
+    (n, T-1, d, d_z); its last move, the number of steps."""
     n, s, residual, steps = len(A), np.ones(A.shape[2:]), np.inf, 0
     while residual > SETTLED and steps < most:
         _, duals = _shortest((A / np.sqrt(s)).reshape(-1, s.size))

@@ -194,12 +194,13 @@ def _best_sign_margin(A):
 
 
 def _last_ratios(path: Any, best: atlas.BestMargins, known: dict) -> atlas.Ratios:
-    """The ratios of a path of W or of factors at its last record, (runs, 1, NORMS);
-    `known`: (largest margin in ||.||_sgn, its gap) of a run's selection, each solved once."""
+    """The ratios of a path of W or of factors at its last record, (runs, 1, NORMS).
+    known: (largest margin in ||.||_sgn, its gap) by run and selection, filled here."""
     ratios = atlas.ratios(path, best)
     sign = np.full((len(path.W), 1), np.nan)
     for run in np.flatnonzero(np.isfinite(ratios.last).all(1)):
-        alone, selection, W = best.tokens.run(run), ratios.selection[run], path.W[run, -1]
+        selection, W = ratios.selection[run], path.W[run, -1]
+        alone = best.tokens.run(run)
         key = run, *map(int, selection)
         if key not in known:
             A = atlas.features(alone, selection).reshape(-1, *W.shape)

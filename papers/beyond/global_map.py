@@ -129,7 +129,7 @@ def _smallest(largest, n=2):
 def verify() -> dict[str, bool]:
     """The proof in rational numbers that POSTCARD, the smallest in integers, is missed:
     logits differ by (a_i - b_i) a_i W, so p_i <= 1/2 where W <= 0; s_i = p_i a_i + (1 -
-    p_i) b_i is linear in p_i, its ends at 0 and 1/2. Each step in words: whether it holds."""
+    p_i) b_i is linear in p_i, its ends at 0 and 1/2. By step in words, whether it holds."""
     half, (first, second) = Fraction(1, 2), POSTCARD
     s_1, s_2 = ([(p * a + (1 - p) * b) for p in (0, half)] for a, b in (first, second))
     ratio = -max(s_2) / max(s_1)  # least |s_2| over the largest s_1

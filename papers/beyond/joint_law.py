@@ -220,15 +220,17 @@ def joint_claims(trained: Mapping[str, JointRuns]) -> list[Claim]:
         expected = runs.rule.decay - 1
         with np.errstate(divide="ignore"):  # a world of equal duals has C_u = 0
             head = runs.residual / law.head_law.constant - 1
+        power = log_slope(runs.iterations, runs.curvature)
+        rest = np.abs(runs.outside[:, 1] / runs.outside[:, 0] - 1)
         claims += [
             claim("joint.limit", limit_errors(runs), name),
             claim("joint.level", level_errors(runs), name),
             claim("joint.exponent", exponents(runs), name, expected=expected, each=True),
             claim("joint.head", head, name),
             claim("joint.frozen", off, name),
-            claim("joint.rest", np.abs(runs.outside[:, 1] / runs.outside[:, 0] - 1), name),
+            claim("joint.rest", rest, name),
             claim("joint.curvature", runs.curvature[:, -1] / law.curvature - 1, name),
-            claim("joint.curvature_power", log_slope(runs.iterations, runs.curvature), name),
+            claim("joint.curvature_power", power, name),
         ]
     return claims
 

@@ -174,7 +174,7 @@ def _constant(law, share, steps):
 
 
 def _train(law, steps, count, record):
-    """Normalised mirror descent from zero by steps eta_t, a run for each of them; T = 2."""
+    """Normalised mirror descent from zero, a run for each of the `steps` eta_t; T = 2."""
     A, p = law.rows, law.p
     scores = model.scores(law.tokens, law.tokens.u)[0]
     best, q = scores.max(-1), p / (p - 1)
@@ -208,11 +208,12 @@ class Settled:
 
 def decay_study(seeds: Sequence[int], p: float, count: int):
     """Every seed's problem with decaying steps of SHARES: kept, and seed -> refusal."""
-    return each_seed(seeds, lambda seed: _settled(_LpLaw(_problem(seed), p), count), f"p = {p:g}, ")
+    study_seed = lambda seed: _settled(_LpLaw(_problem(seed), p), count)
+    return each_seed(seeds, study_seed, f"p = {p:g}, ")
 
 
 def _settled(law, count):
-    """A problem trained for `count` decaying steps, and for constant ones, or PremiseFails."""
+    """A problem after `count` decaying steps, and constant ones, or PremiseFails."""
     steps = [_decaying(law, share) for share in SHARES]
     times = [count * 9 // 10, count - 1, count]
     W = _train(law, [*steps, _constant(law, SHARES[1], count)], count, times)

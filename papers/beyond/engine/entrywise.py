@@ -50,8 +50,8 @@ def largest(x):
 
 @numba.njit
 def copy(x, out):
-    """out = x, in the corner that x fills. With `out[:] = x` numba compiles the words of
-    its errors as well, a tenth of all compilation."""
+    """out = x, in the corner that x fills. With `out[:] = x` numba compiles the words
+    of its errors as well, a tenth of all compilation."""
     for place, value in np.ndenumerate(x):
         out[place] = value
 

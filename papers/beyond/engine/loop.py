@@ -16,8 +16,8 @@ from papers.beyond.engine.gradients import Graded
 
 SOURCES = stamp(__file__)
 # A call that takes a whole State or Part counts a reference to each of its arrays, up and down,
-# which costs as much as a step. What every step calls is inlined, or takes the arrays it needs; so
-# is what has one caller, since a function is optimised by itself and again in whatever calls it.
+# which costs as much as a step. What every step calls is inlined, or takes the arrays it needs.
+# What has one caller is inlined too: a function is optimised alone and again in its callers.
 
 
 class _Part(NamedTuple):
@@ -75,7 +75,7 @@ def _seen(rule, s):
 
 @numba.njit(inline="always")
 def _by_blocks(rule, graded, z, s, D):
-    """Fill D block by block, one or more, each with logs of its own; the log of the dual norm."""
+    """Fill D block by block, each with its own logs; the log of the dual norm."""
     height, value = len(s.D), -math.inf
     for first in range(0, len(D), height):
         rows = D[first : first + height]
@@ -274,7 +274,8 @@ def run_factors(problem, rule, times, K, Q, K_path, Q_path, logs, of_K, of_Q, so
         # -grad_K L = sum e^{s_i} b_i (Q^T z_i)^T, -grad_Q L = sum e^{s_i} z_i (K^T b_i)^T
         turned = Graded(problem.z.copy(), graded.logs.copy())
         gradients.unit(turned)
-        of_z, of_b = preconditioners.product(problem.z, Q), preconditioners.product(graded.b, K)
+        of_z = preconditioners.product(problem.z, Q)
+        of_b = preconditioners.product(graded.b, K)
         a = _factor_direction(rule, t, graded, of_z, of_K)
         b = _factor_direction(rule, t, turned, of_b, of_Q)
         if max(a, b) == -math.inf:

@@ -59,8 +59,9 @@ def natural(rule, graded, z, answers, D):
 def _gather(rule, graded, z, answers):
     """The samples that pull, from large to small, their C and log weights w."""
     weight, size, count = np.zeros(len(z)), np.zeros(len(z)), 0
+    log_seen = math.log(rule.batch if rule.batch > 0.0 else float(len(z)))
     for i in range(len(z)):
-        weight[i] = math.log(rule.batch if rule.batch > 0.0 else float(len(z))) + answers[i]
+        weight[i] = log_seen + answers[i]
         size[i] = graded.logs[i] + 0.5 * weight[i]
     order = graded_svd.descending(size)
     for i in order:

@@ -102,10 +102,10 @@ def _run_all(problem, optimisers, times, W):
         one, rule = problem[run], optimisers[kind].numbers()
         state = loop.state(rule, len(one.z), *W.shape[1:])
         where = W[j], raw["W"][j], raw["logs"][j]
-        ended, sides = apart.call(loop.run_job, one, rule, times, *where, state), state.sides
-        left, right = sides.left, sides.right
+        ended = apart.call(loop.run_job, one, rule, times, *where, state)
+        left, right = state.sides.left, state.sides.right
         if rule.kind == SOAP:
-            left, right = sides.left_basis, sides.right_basis
+            left, right = state.sides.left_basis, state.sides.right_basis
         return *ended, state.whole.second.reshape(W.shape[1:]), left, right
 
     first = [work(0)]  # compiles
@@ -135,12 +135,7 @@ def train_kept(
     with ThreadPoolExecutor(numba.get_num_threads()) as pool:
         made = chain([work(jobs[0])], pool.map(work, jobs[1:]))  # the first compiles
         paths = dict(zip(jobs, tqdm(made, "runs", len(jobs)), strict=True))
-    joined = {}
-    for name in optimisers:
-        alone = [paths[run, name] for run in runs]
-        arrays = {n: np.concatenate([getattr(path, n) for path in alone]) for n in _ARRAYS[1:]}
-        joined[name] = replace(alone[0], **arrays)
-    return joined
+    return {name: _together([paths[run, name] for run in runs]) for name in optimisers}
 
 
 def _kept_run(tokens, optimiser, steps, record, folder):
@@ -163,3 +158,9 @@ def _kept_run(tokens, optimiser, steps, record, folder):
 def _code() -> str:
     sources = closure("from papers.beyond.engine import loop")
     return files.sha256(b"".join(path.read_bytes() for path in sources))
+
+
+def _together(paths):
+    joined = lambda name: np.concatenate([getattr(path, name) for path in paths])
+    arrays = {name: joined(name) for name in _ARRAYS if name != "iterations"}
+    return replace(paths[0], **arrays)
