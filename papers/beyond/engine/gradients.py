@@ -84,7 +84,8 @@ def unit(graded):
         if largest == 0.0 or graded.logs[i] == -math.inf:
             graded.b[i], graded.logs[i] = 0.0, -math.inf
         else:
-            entrywise.divide(graded.b[i], largest, graded.b[i])
+            for j in range(graded.b.shape[1]):
+                graded.b[i, j] /= largest
             graded.logs[i] += math.log(largest)
 
 

@@ -17,7 +17,8 @@ from papers.beyond.engine.gradients import Graded
 SOURCES = stamp(__file__)
 # A call that takes a whole State or Part counts a reference to each of its arrays, up and down,
 # which costs as much as a step. What every step calls is inlined, or takes the arrays it needs.
-# What has one caller is inlined too: a function is optimised alone and again in its callers.
+# What else has one caller is inlined too, unless few rules need it: a function is optimised alone
+# and again in its callers.
 
 
 class _Part(NamedTuple):
@@ -156,7 +157,7 @@ def _move(rule, t, shrink, length, D, image, work, W):
     return entrywise.log(largest)
 
 
-@numba.njit(inline="always")
+@numba.njit
 def _rescale(rule, t, largest, W):
     """W, flat, into the ball of step t's phase or onto it; the log of its size."""
     phase = (t + 1) // int(rule.every)
