@@ -211,28 +211,24 @@ def exponents(runs: JointRuns) -> np.ndarray:
 
 def joint_claims(trained: Mapping[str, JointRuns]) -> list[Claim]:
     """Every claim on the runs of every rule, worst run."""
-    claims = []
-    for name, runs in trained.items():
-        law = runs.law
-        predicted = runs.rule.step_size * law.frozen
-        first = _off_span(_opt_tokens(law.problem.tokens), runs.first) - predicted
-        off = np.linalg.norm(first, axis=1) / np.linalg.norm(predicted, axis=1)
-        expected = runs.rule.decay - 1
-        with np.errstate(divide="ignore"):  # a world of equal duals has C_u = 0
-            head = runs.residual / law.head_law.constant - 1
-        power = log_slope(runs.iterations, runs.curvature)
-        rest = np.abs(runs.outside[:, 1] / runs.outside[:, 0] - 1)
-        claims += [
-            claim("joint.limit", limit_errors(runs), name),
-            claim("joint.level", level_errors(runs), name),
-            claim("joint.exponent", exponents(runs), name, expected=expected, each=True),
-            claim("joint.head", head, name),
-            claim("joint.frozen", off, name),
-            claim("joint.rest", rest, name),
-            claim("joint.curvature", runs.curvature[:, -1] / law.curvature - 1, name),
-            claim("joint.curvature_power", power, name),
-        ]
-    return claims
+    return [claim for name, runs in trained.items() for claim in _claims(name, runs)]
+
+
+def _claims(name, runs):
+    law = runs.law
+    yield claim("joint.limit", limit_errors(runs), name)
+    yield claim("joint.level", level_errors(runs), name)
+    expected = runs.rule.decay - 1
+    yield claim("joint.exponent", exponents(runs), name, expected=expected, each=True)
+    with np.errstate(divide="ignore"):  # a world of equal duals has C_u = 0
+        yield claim("joint.head", runs.residual / law.head_law.constant - 1, name)
+    predicted = runs.rule.step_size * law.frozen
+    first = _off_span(_opt_tokens(law.problem.tokens), runs.first) - predicted
+    off = np.linalg.norm(first, axis=1) / np.linalg.norm(predicted, axis=1)
+    yield claim("joint.frozen", off, name)
+    yield claim("joint.rest", np.abs(runs.outside[:, 1] / runs.outside[:, 0] - 1), name)
+    yield claim("joint.curvature", runs.curvature[:, -1] / law.curvature - 1, name)
+    yield claim("joint.curvature_power", log_slope(runs.iterations, runs.curvature), name)
 
 
 @dataclass(frozen=True)
