@@ -154,7 +154,7 @@ figure_joint
 
 # %%
 facts = global_map.verify()
-print(*(("yes " if fact.holds else "NO  ") + fact.statement for fact in facts), sep="\n")
+print(*(("yes " if holds else "NO  ") + fact for fact, holds in facts.items()), sep="\n")
 postcard = global_map.problem(global_map.POSTCARD)
 tried = {
     "NGD": dynamics.ngd(0.1),

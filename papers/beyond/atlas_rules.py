@@ -13,7 +13,6 @@ from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim
 from papers.beyond.atlas import NORMS, Ratios, Reached, column
 from papers.beyond.engine import optimisers as o
-from papers.beyond.engine.optimisers import Optimiser
 from papers.beyond.engine.training import Path, train_kept
 from papers.beyond.tolerances import BOUNDS, ROWS, claim
 
@@ -35,7 +34,7 @@ GAMMA |= {"spectral": 0.65, "l_inf": 2.3, "head-wise": 0.8}
 class Row:
     """A rule, the norm `reached` by prediction, and `highest` in half of the runs."""
 
-    rule: Optimiser
+    rule: o.Optimiser
     reached: str | None
     highest: str
     longest: int = 1_000_000  # steps, for the cost of one or, with growing norms, the floats' range

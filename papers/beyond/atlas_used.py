@@ -16,7 +16,6 @@ H W = L^{1/4} W R^{1/4}, SOAP: l_inf of Q_L^T W Q_R, ours.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import nnls
@@ -222,16 +221,9 @@ def _shortest(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return V / (smallest * scale), weights / (smallest * scale**2)
 
 
-class _FixedPoint(NamedTuple):
-    """Adam's s (d, d_z) on single samples, its last move, the number of steps."""
-
-    s: np.ndarray
-    residual: float
-    steps: int
-
-
-def _fixed_point(A: np.ndarray, most: int = 300) -> _FixedPoint:
-    """Where s = sqrt(sum_i (sum_t beta_it A_it)^2), A (n, T-1, d, d_z)."""
+def _fixed_point(A: np.ndarray, most: int = 300) -> tuple[np.ndarray, float, int]:
+    """Adam's s (d, d_z) on single samples, s = sqrt(sum_i (sum_t beta_it A_it)^2), A
+    (n, T-1, d, d_z); its last move, the number of steps."""
     n, s, residual, steps = len(A), np.ones(A.shape[2:]), np.inf, 0
     while residual > SETTLED and steps < most:
         _, duals = _shortest((A / np.sqrt(s)).reshape(-1, s.size))
@@ -240,7 +232,7 @@ def _fixed_point(A: np.ndarray, most: int = 300) -> _FixedPoint:
         new = np.sqrt(s * np.maximum(new, FLOOR * new.max()))
         new /= np.sqrt((new**2).mean())
         residual, s, steps = float(np.abs(new / s - 1).max()), new, steps + 1
-    return _FixedPoint(s, residual, steps)
+    return s, residual, steps
 
 
 def _power(M, exponent):
@@ -288,8 +280,8 @@ def _own(name, tokens, selection, W, second, left, right):
         return _entrywise(A, W, np.ones(W.shape)), 0.0
     if name == "AdaGrad":
         return _entrywise(A, W, np.sqrt(second)), 0.0
-    point = _fixed_point(A)
-    return _entrywise(A, W, point.s), point.residual
+    s, residual, _ = _fixed_point(A)
+    return _entrywise(A, W, s), residual
 
 
 def own_ratios(tokens: TokenSet, name, path: Path, reached, identity: bool = False):

@@ -22,7 +22,6 @@ from papers.beyond.atlas import Reached
 from papers.beyond.atlas_rules import ranked, word
 from papers.beyond.engine import factored, training
 from papers.beyond.engine import optimisers as o
-from papers.beyond.engine.optimisers import Optimiser
 from papers.beyond.tolerances import claim
 
 SIGN = "sign factors"  # the name of ||.||_sgn beside those of WHOLE
@@ -45,11 +44,11 @@ PILOTS = "The bound was read off two pilots of up to 4e5 steps"
 class _FactorRow:
     """A rule on K and on Q, its prediction, and the same rule on W alone."""
 
-    rule: Optimiser
+    rule: o.Optimiser
     norm: str  # whose ratio was predicted to be the largest,
     always: bool  # in every run, else in half of them,
     least: float  # and at least this
-    alone: Optimiser
+    alone: o.Optimiser
     alone_norm: str
 
 
@@ -85,17 +84,16 @@ def rows() -> dict[str, _FactorRow]:
 
 def run(tokens: TokenSet, table: Table, steps, seeds) -> tuple[Reached, Reached, float]:
     """Last ratios on (K, Q) from small starts and on W from zero; largest SVM gap."""
-    best, sign_best = atlas.BestMargins(tokens), _SignMargins(tokens)
+    best, known = atlas.BestMargins(tokens), {}
     K, Q = factored.small_start(tokens, seeds, COLUMNS)
     record = [steps // 2, steps]
     both = factored.train(tokens, {n: r.rule for n, r in table.items()}, K, Q, record)
     alone: Any = training.train(
         tokens, {n: r.alone for n, r in table.items()}, steps, record=record
     )
-    read = lambda path: _last_ratios(path, best, sign_best)
-    on_both = {name: read(path) for name, path in both.items()}
-    on_W = {name: read(alone[name]) for name in table}
-    return on_both, on_W, max(best.gap, sign_best.gap)
+    on_both = {name: _last_ratios(path, best, known) for name, path in both.items()}
+    on_W = {name: _last_ratios(alone[name], best, known) for name in table}
+    return on_both, on_W, max([best.gap, *(gap for _, gap in known.values())])
 
 
 def predictions(table: Table, both: Reached, alone: Reached) -> list[Claim]:
@@ -195,30 +193,20 @@ def _best_sign_margin(A):
     raise RuntimeError(f"the margin was not reached in {ROUNDS} rounds; raise ROUNDS")
 
 
-class _SignMargins:
-    """The largest margins in ||.||_sgn, each solved once; `gap` the largest gap."""
-
-    def __init__(self, tokens: TokenSet):
-        self.tokens, self.known, self.gap = tokens, {}, 0.0
-
-    def ratio(self, run: int, selection: np.ndarray, W: np.ndarray) -> float:
-        """min_m <A_m, W> / (||W||_sgn gamma) of one run's W and selection (n,)."""
-        alone = self.tokens.run(run)
-        key = run, *map(int, selection)
-        if key not in self.known:
-            A = atlas.features(alone, selection).reshape(-1, *W.shape)
-            self.known[key], gap = _best_sign_margin(A)
-            self.gap = max(self.gap, gap)
-        margin = atlas.least_margins(alone, selection[None], W[None, None])[0, 0]
-        return margin / _sign_norm(W) / self.known[key]
-
-
-def _last_ratios(path: Any, best: atlas.BestMargins, sign_best: _SignMargins) -> atlas.Ratios:
-    """The ratios of a path of W or of factors at its last record, (runs, 1, NORMS)."""
+def _last_ratios(path: Any, best: atlas.BestMargins, known: dict) -> atlas.Ratios:
+    """The ratios of a path of W or of factors at its last record, (runs, 1, NORMS).
+    known: (largest margin in ||.||_sgn, its gap) by run and selection, filled here."""
     ratios = atlas.ratios(path, best)
     sign = np.full((len(path.W), 1), np.nan)
     for run in np.flatnonzero(np.isfinite(ratios.last).all(1)):
-        sign[run] = sign_best.ratio(run, ratios.selection[run], path.W[run, -1])
+        selection, W = ratios.selection[run], path.W[run, -1]
+        alone = best.tokens.run(run)
+        key = run, *map(int, selection)
+        if key not in known:
+            A = atlas.features(alone, selection).reshape(-1, *W.shape)
+            known[key] = _best_sign_margin(A)
+        margin = atlas.least_margins(alone, selection[None], W[None, None])[0, 0]
+        sign[run] = margin / _sign_norm(W) / known[key][0]
     whole = ratios.last[:, [atlas.column(name) for name in WHOLE]]
     last = np.hstack([whole, sign])
     return replace(ratios, iterations=path.iterations[-1:], value=last[:, None])

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
-from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import norm as normal
@@ -96,13 +95,6 @@ POSTCARD: Pairs = ((1, 0), (1, -3))
 LONGEST = Fraction(1, 6)  # steps of u for which the proof below holds
 
 
-class _Fact(NamedTuple):
-    """One step of the proof in words, and whether rational arithmetic confirms it."""
-
-    statement: str
-    holds: bool
-
-
 def _exp_between(x, terms=20):
     """What the series of e^x proves it to be above, and below; 0 <= x < `terms`."""
     total, term = Fraction(0), Fraction(1)
@@ -134,10 +126,10 @@ def _smallest(largest, n=2):
     return [p for p in combinations_with_replacement(samples, n) if _missed(p)]
 
 
-def verify() -> list[_Fact]:
+def verify() -> dict[str, bool]:
     """The proof in rational numbers that POSTCARD, the smallest in integers, is missed:
     logits differ by (a_i - b_i) a_i W, so p_i <= 1/2 where W <= 0; s_i = p_i a_i + (1 -
-    p_i) b_i is linear in p_i, its ends at 0 and 1/2."""
+    p_i) b_i is linear in p_i, its ends at 0 and 1/2. By step in words, whether it holds."""
     half, (first, second) = Fraction(1, 2), POSTCARD
     s_1, s_2 = ([(p * a + (1 - p) * b) for p in (0, half)] for a, b in (first, second))
     ratio = -max(s_2) / max(s_1)  # least |s_2| over the largest s_1
@@ -145,25 +137,21 @@ def verify() -> list[_Fact]:
     u_mm = max(Fraction(1, a) for a, _ in POSTCARD)
     W_mm = max(Fraction(1, (a - b) * a) for a, b in POSTCARD)
     grown = [Fraction(a * 7 + b, 8) for a, b in POSTCARD]  # s_i at p_i = 7/8
-    return [
-        _Fact(f"u_mm = {u_mm}, W_mm = {W_mm}", u_mm == 1 and W_mm == 1),
-        _Fact("no other selection classifies both samples", set(_selections(POSTCARD)) == {(0, 0)}),
-        _Fact("u_mm scores both opt tokens higher", all(u_mm * (a - b) > 0 for a, b in POSTCARD)),
-        _Fact(
-            "the loss can vanish: at u = W = c >= 2 both p_i > 7/8, both f_i >= c/2",
-            _exp_between(Fraction(2))[0] > 7 and min(grown) >= half,
-        ),
-        _Fact("the first step moves u down", sum(a + b for a, b in POSTCARD) < 0),
-        _Fact("at u = 0, W <= 0 it moves down", max(s_1) + max(s_2) < 0),
-        _Fact("at u < 0 it moves W down", all((a - b) * a > 0 for a, b in POSTCARD)),
-        _Fact(
-            f"u moves up only from u < -{LONGEST}: e^({speed}/6) < {ratio}",
-            _exp_between(speed * LONGEST)[1] < ratio,
-        ),
-        _Fact("so u <= 0 and f_1 = u s_1 <= 0: the loss stays at 1/2 or more", min(s_1) >= 0),
-        _Fact("no integers below 3 do it", _smallest(2) == [] and POSTCARD in _smallest(3)),
-        _Fact("one sample does it with no integers up to 9", _smallest(9, n=1) == []),
-    ]
+    far = "the loss can vanish: at u = W = c >= 2 both p_i > 7/8, both f_i >= c/2"
+    up = f"u moves up only from u < -{LONGEST}: e^({speed}/6) < {ratio}"
+    return {
+        f"u_mm = {u_mm}, W_mm = {W_mm}": u_mm == 1 and W_mm == 1,
+        "no other selection classifies both samples": set(_selections(POSTCARD)) == {(0, 0)},
+        "u_mm scores both opt tokens higher": all(u_mm * (a - b) > 0 for a, b in POSTCARD),
+        far: _exp_between(Fraction(2))[0] > 7 and min(grown) >= half,
+        "the first step moves u down": sum(a + b for a, b in POSTCARD) < 0,
+        "at u = 0, W <= 0 it moves down": max(s_1) + max(s_2) < 0,
+        "at u < 0 it moves W down": all((a - b) * a > 0 for a, b in POSTCARD),
+        up: _exp_between(speed * LONGEST)[1] < ratio,
+        "so u <= 0 and f_1 = u s_1 <= 0: the loss stays at 1/2 or more": min(s_1) >= 0,
+        "no integers below 3 do it": _smallest(2) == [] and POSTCARD in _smallest(3),
+        "one sample does it with no integers up to 9": _smallest(9, n=1) == [],
+    }
 
 
 def problem(pairs: Pairs, labels=1.0) -> TokenSet:

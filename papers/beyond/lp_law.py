@@ -173,23 +173,23 @@ def _constant(law, share, steps):
     return lambda t: size ** (law.p - 1) / steps
 
 
-def _train(laws, steps, count, record):
-    """Normalised mirror descent from zero by steps eta_t, a run a law; T = 2."""
-    A, p = np.stack([law.rows for law in laws]), laws[0].p
-    scores = np.stack([model.scores(law.tokens, law.tokens.u)[0] for law in laws])
+def _train(law, steps, count, record):
+    """Normalised mirror descent from zero, a run for each of the `steps` eta_t; T = 2."""
+    A, p = law.rows, law.p
+    scores = model.scores(law.tokens, law.tokens.u)[0]
     best, q = scores.max(-1), p / (p - 1)
     gap = 2 * best - scores.sum(-1)
-    U, path, wanted = np.zeros(A[:, 0].shape), [], set(record)
+    U, path, wanted = np.zeros((len(steps), A.shape[1])), [], set(record)
     for t in range(count + 1):
         W = np.sign(U) * np.abs(U) ** (1 / (p - 1))
         if t in wanted:
             path.append(W)
-        margins = np.einsum("rmd,rd->rm", A, W)
+        margins = np.einsum("md,rd->rm", A, W)
         log_other = -np.logaddexp(0.0, margins)  # weight of the other token
         f = best - np.exp(log_other) * gap
         log_pull = np.log(gap) - f + log_other - np.logaddexp(0.0, -margins)
         pull = np.exp(log_pull - log_pull.max(1, keepdims=True))
-        down = np.einsum("rm,rmd->rd", pull, A)
+        down = np.einsum("rm,md->rd", pull, A)
         length = np.array([rule(t) for rule in steps]) / geometry.norm(down, q)
         U = U + length[:, None] * down
     return np.stack(path, 1)
@@ -208,23 +208,15 @@ class Settled:
 
 def decay_study(seeds: Sequence[int], p: float, count: int):
     """Every seed's problem with decaying steps of SHARES: kept, and seed -> refusal."""
-    where = f"p = {p:g}, "
-    kept, refused = each_seed(seeds, lambda seed: (seed, _LpLaw(_problem(seed), p)), where)
-    if not kept:
-        return [], refused
-    laws, runs = dict(kept), []
-    for law in laws.values():
-        runs += [(law, _decaying(law, share)) for share in SHARES]
-        runs.append((law, _constant(law, SHARES[1], count)))
+    study_seed = lambda seed: _settled(_LpLaw(_problem(seed), p), count)
+    return each_seed(seeds, study_seed, f"p = {p:g}, ")
+
+
+def _settled(law, count):
+    """A problem after `count` decaying steps, and constant ones, or PremiseFails."""
+    steps = [_decaying(law, share) for share in SHARES]
     times = [count * 9 // 10, count - 1, count]
-    W = _train(*zip(*runs, strict=True), count, times)
-    paths = dict(zip(laws, W.reshape(len(laws), -1, *W.shape[1:]), strict=True))
-    kept, late = each_seed(laws, lambda seed: _settled(laws[seed], paths[seed], count), where)
-    return kept, refused | late
-
-
-def _settled(law, W, count):
-    """From W (shares and constant steps, 3, d d_z)."""
+    W = _train(law, [*steps, _constant(law, SHARES[1], count)], count, times)
     rested = np.array([law.offsets(path) for path in W])
     rest = np.abs(rested[0, 2] - rested[0, 0]).max()
     reason = f"an offset moved by {rest:.2g} over the last tenth, it needs {REST:g}: longer"
@@ -232,8 +224,7 @@ def _settled(law, W, count):
     size = geometry.norm(W[:, 2], law.p)
     law.check_resolved(size[0] / law.solution.norm[0])
     D = geometry.directional_bregman(W[:1, 2], law.solution.W.reshape(1, -1), law.p)[0]
-    t = np.arange(count)
-    total = np.array([_decaying(law, share)(t).sum() for share in SHARES])
+    total = np.array([rule(np.arange(count)).sum() for rule in steps])
     moved = np.abs(rested[:, 2] - rested[:, 1]).max(1)
     return Settled(
         law=law,

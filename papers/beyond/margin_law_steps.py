@@ -5,6 +5,7 @@ mode of eigenvalue lambda by 1 - s lambda.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -195,9 +196,8 @@ def search(count: int, pairs: int, momentum: float = 0.0, longer: int = 0) -> tu
 
 def difference_errors(history: History, W_mm: np.ndarray) -> np.ndarray:
     """Direction error of W at record k + 1 less W at k, (runs, k - 1)."""
-    records = range(len(history.iterations) - 1)
-    steps = (margins.difference(history, k, k + 1) for k in records)
-    return np.stack([margins.direction_error(step, W_mm) for step in steps], 1)
+    W = [history.weights(k) for k in range(len(history.iterations))]
+    return np.stack([margins.direction_error(b - a, W_mm) for a, b in pairwise(W)], 1)
 
 
 def gd_order(history: History, errors: np.ndarray, law: MarginLaw) -> Claim:

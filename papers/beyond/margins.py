@@ -10,13 +10,20 @@ import numpy as np
 
 from lib.attention import TokenSet, coordinates
 from lib.dynamics import History
-from papers.beyond.margin_law import PremiseFails, gram, require
+from papers.beyond.margin_law import PremiseFails, gaps_of_scores, gram, require
 from papers.beyond.tolerances import AT_REST, ROUNDING, SATURATED, SETTLED
 
 
 def selection(history: History, opt: np.ndarray, k: int = -1) -> np.ndarray:
     """Tokens of largest logit at record k, (runs, n); ValueError for an ended run."""
-    margins = _finite(history, k)
+    margins = history.margins[:, k]
+    ended = np.flatnonzero(~np.isfinite(margins).all((1, 2)))
+    if ended.size:
+        run = ended[0]
+        raise ValueError(
+            f"run {run} ended as {str(history.status[run])!r} at iteration {history.ended[run]}, "
+            f"before record {k} at iteration {history.iterations[k]}"
+        )
     place = coordinates.others(opt, margins.shape[-1] + 1)
     nearest = np.take_along_axis(place, margins.argmin(-1)[..., None], -1)[..., 0]
     return np.where(margins.min(-1) >= 0, opt, nearest)
@@ -28,9 +35,7 @@ def relative_margins(history: History, opt: np.ndarray, selected: np.ndarray) ->
     logits = np.zeros((runs, count, n, S + 1))  # relative to the opt token
     place = np.broadcast_to(coordinates.others(opt, S + 1)[:, None], history.margins.shape)
     np.put_along_axis(logits, place, -history.margins, -1)
-    chosen = np.broadcast_to(selected[:, None, :, None], (runs, count, n, 1))
-    rest = np.broadcast_to(coordinates.others(selected, S + 1)[:, None], history.margins.shape)
-    return np.take_along_axis(logits, chosen, -1) - np.take_along_axis(logits, rest, -1)
+    return gaps_of_scores(logits, np.broadcast_to(selected[:, None], (runs, count, n)))
 
 
 def recovered_duals(margins: np.ndarray, log_slopes: np.ndarray) -> np.ndarray:
@@ -39,16 +44,6 @@ def recovered_duals(margins: np.ndarray, log_slopes: np.ndarray) -> np.ndarray:
     pull = pull - pull.max((-2, -1), keepdims=True)
     weights = np.exp(pull)
     return weights / weights.sum((-2, -1), keepdims=True)
-
-
-def difference(history: History, early: int, late: int) -> np.ndarray:
-    """W at record `late` less W at `early`, (runs, r, q); else ValueError."""
-    count = len(history.iterations)
-    early, late = range(count)[early], range(count)[late]
-    if early >= late:
-        raise ValueError(f"early = {early}, late = {late}; records must ascend")
-    _finite(history, late)
-    return history.weights(late) - history.weights(early)
 
 
 def along_and_off(W: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -88,18 +83,6 @@ def _span_part(tokens, selected, support, W):
         weights[on] = np.linalg.lstsq(tight, margins[run][on], rcond=1e-12)[0]
         inside[run] = np.einsum("nt,ntd->dn", weights, delta[run]) @ tokens.z[run]
     return inside
-
-
-def _finite(history, k):
-    margins = history.margins[:, k]
-    ended = np.flatnonzero(~np.isfinite(margins).all((1, 2)))
-    if ended.size:
-        run = ended[0]
-        raise ValueError(
-            f"run {run} ended as {str(history.status[run])!r} at iteration {history.ended[run]}, "
-            f"before record {k} at iteration {history.iterations[k]}"
-        )
-    return margins
 
 
 def check_selection(run, margins):

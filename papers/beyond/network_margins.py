@@ -294,14 +294,12 @@ def counted(readings: Readings) -> np.ndarray:
     return np.array([(largest == k).mean((0, 1, 2)) for k in range(len(readings))])
 
 
-def _near_ties(tokens, lead=LEAD):
-    """Second-best tokens moved to a score `lead` > 0 below the best."""
-    if not lead > 0:
-        raise ValueError(f"lead = {lead}; it must be positive")
+def _near_ties(tokens):
+    """Second-best tokens moved to a score LEAD below the best."""
     scores = attention.scores(tokens, tokens.u)  # (runs, n, T)
     order = np.argsort(-scores, -1)
     first, second = (np.take_along_axis(scores, order[..., k, None], -1) for k in (0, 1))
-    lift = tokens.y[..., None] * (first - lead - second)
+    lift = tokens.y[..., None] * (first - LEAD - second)
     toward = tokens.u / (tokens.u**2).sum(-1, keepdims=True)
     X = tokens.X.copy()
     moved = np.take_along_axis(X, order[..., 1, None, None], 2)

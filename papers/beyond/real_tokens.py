@@ -60,16 +60,12 @@ def sentences(data: TextSet, count: int, shortest: int = 12) -> _Sentences:
         hidden = encoder(input_ids=ids, token_type_ids=segments).last_hidden_state.double().numpy()
     y = np.where(rows.labels.numpy() == 0, -1.0, 1.0)
     X, z = hidden[:, 1:-1], hidden[:, 0]
+    mean = X.mean(1)  # token of a sentence; the head is the ridge regression of y on it
+    penalty = RIDGE * (mean**2).sum(1).mean()
+    u = mean.T @ np.linalg.solve(mean @ mean.T + penalty * np.eye(count), y)
     tokenizer = Tokenizer.from_file(str(weights.folder / "tokenizer.json"))
     words = [[tokenizer.id_to_token(piece) for piece in row[1:-1]] for row in ids.tolist()]
-    return _Sentences(token_set(X, y, z, _probe(X, y)), words)
-
-
-def _probe(X, y):
-    """The head u (d,): ridge regression of y (n,) on the mean token of X."""
-    mean = X.mean(1)
-    penalty = RIDGE * (mean**2).sum(1).mean()
-    return mean.T @ np.linalg.solve(mean @ mean.T + penalty * np.eye(len(y)), y)
+    return _Sentences(token_set(X, y, z, u), words)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -205,7 +205,7 @@ def test_a_trained_head_brings_its_own_duals():
     small, ends = coordinates.minimal(data), [50_000, 100_000]
     history = dynamics.train(small, dynamics.ngd(0.1), ends[-1], ends, head="joint")
     W_mm = svm.token_svm(small.tokens, margins.selection(history, small.tokens.opt)).W
-    moved = margins.difference(history, 0, 1), history.weights(1)
+    moved = history.weights(1) - history.weights(0), history.weights(1)
     difference, plain = (margins.direction_error(W, W_mm) for W in moved)
     assert (difference < 1e-3 * plain).all()
     swapped = replace(together, errors=together.fixed, fixed=together.errors)

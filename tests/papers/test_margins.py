@@ -37,12 +37,7 @@ def test_selection_margins_and_duals_are_those_of_the_logits_and_of_the_gradient
     np.testing.assert_allclose(shares.sum((1, 2)), 1.0)
 
 
-def test_difference_of_iterates_and_runs_that_ended(trained):
-    _, history = trained
-    step = history.weights(3) - history.weights(1)
-    assert (margins.difference(history, 1, -1) == step).all()
-    with pytest.raises(ValueError, match="ascend"):
-        margins.difference(history, 2, 2)
+def test_runs_that_ended_have_no_selection():
     data = tokens.unit_tokens(0, n=2, T=2, d=4)
     rule = dynamics.custom_log(
         lambda t, log_gap, log_norm: np.where(t < 5, 0.0, np.inf) + 0 * log_norm

@@ -48,6 +48,21 @@ def largest(x):
     return top
 
 
+@numba.njit
+def copy(x, out):
+    """out = x, in the corner that x fills. With `out[:] = x` numba compiles the words
+    of its errors as well, a tenth of all compilation."""
+    for place, value in np.ndenumerate(x):
+        out[place] = value
+
+
+@numba.njit
+def divide(x, size, out):
+    """out = x / size; (m,) each."""
+    for j in range(x.size):
+        out[j] = x[j] / size
+
+
 @numba.njit(fastmath=REORDER)
 def mix(x, x_log, a, y, y_log, b, squared=False):
     """x = a x + b y, y or its square, in x's mantissa; returns the new log."""
@@ -68,7 +83,7 @@ def mix(x, x_log, a, y, y_log, b, squared=False):
     if size == 0.0:
         return -math.inf
     if size < SMALL:
-        x /= size
+        divide(x, size, x)
         top += math.log(size)
     return top
 
@@ -94,15 +109,16 @@ def steepest(G, top, p, work, D):
             total += abs(G[j])
         return top + math.log(total)
     if p == 1.0:  # of several largest entries the first
-        place = np.argmax(np.abs(G))
-        D[:] = 0.0
+        D[:], place = 0.0, 0
+        for j in range(G.size):
+            place = j if abs(G[j]) > abs(G[place]) else place
         D[place] = math.copysign(1.0, G[place])
         return top + math.log(size)
     q = p / (p - 1.0)
-    np.divide(G, size, D)
+    divide(G, size, D)
     if p == 2.0:
         length = math.sqrt(dot(D, D))
-        D /= length
+        divide(D, length, D)
         return top + math.log(size) + math.log(length)
     exponentials.power(D, q - 1.0, work[0], work[1])
     for j in range(G.size):
@@ -120,7 +136,7 @@ def pull(G, top, p, normalised, work, D):
     if size == 0.0 or top == -math.inf:
         D[:] = 0.0
         return -math.inf
-    np.divide(G, size, D)
+    divide(G, size, D)
     if not normalised:
         return top + math.log(size)
     q = p / (p - 1.0)
@@ -141,7 +157,7 @@ def signed_power(x, exponent, work, out):
 @numba.njit
 def sign_momentum(rule, G, top, m, logs, D):
     """Signum and Lion: D = sgn(beta_1 m + (1 - beta_1) G), m with the log logs[0]."""
-    D[:] = m
+    copy(m, D)
     log_mixed = mix(D, logs[0], rule.first_mix, G, top, 1.0 - rule.first_mix)
     logs[0] = mix(m, logs[0], rule.momentum, G, top, 1.0 - rule.momentum)
     sign(D, D)

@@ -13,7 +13,6 @@ from lib.dynamics.recording import end_where_not_finite, record_times, unwritten
 from lib.seeds import stream
 from papers.beyond.engine import loop, training
 from papers.beyond.engine import optimisers as o
-from papers.beyond.engine.optimisers import Optimiser
 
 _KINDS = (o.ENTRYWISE, o.SPECTRAL, o.ADAPTIVE, o.SIGN)
 
@@ -39,7 +38,7 @@ def small_start(tokens: TokenSet, seeds: Sequence[int], m: int, size: float = 0.
 
 
 def train(
-    tokens: TokenSet, optimisers: Mapping[str, Optimiser], K, Q, record, loss="exponential"
+    tokens: TokenSet, optimisers: Mapping[str, o.Optimiser], K, Q, record, loss="exponential"
 ) -> dict[str, _FactoredPath]:
     """Minimise paper A's loss over (K, Q), head fixed; every rule acts on each factor.
 

@@ -15,7 +15,7 @@ import numba
 import numpy as np
 
 from papers.beyond.engine import optimisers as o
-from papers.beyond.engine.entrywise import dot, largest, log
+from papers.beyond.engine.entrywise import divide, dot, largest, log
 
 DEPENDENT = 1e-10  # a vector's part across others this small, relative to its length, is zero
 APART = 37.0  # e^-37 is below rounding
@@ -28,7 +28,7 @@ QUINTIC = (3.4445, -4.7750, 2.0315)  # Jordan (2024)
 class Space(NamedTuple):
     """Work space for n samples, d, d_z = e, r = min(n, d_z), named as above: of_z =
     Q^T, from_z the z_i in it; C, its `scale`; of_c = Q'^T, R a row per column; block,
-    V, sigma: Jacobi's vectors, rotations, norms; `image` of a direction."""
+    V, sigma: Jacobi's vectors, rotations, norms; `image` of a vector."""
 
     of_z: Annotated[np.ndarray, "r e"]
     from_z: Annotated[np.ndarray, "n r"]
@@ -39,7 +39,7 @@ class Space(NamedTuple):
     block: Annotated[np.ndarray, "r r"]
     V: Annotated[np.ndarray, "r r"]
     sigma: Annotated[np.ndarray, "r"]
-    image: Annotated[np.ndarray, "r e"]
+    image: Annotated[np.ndarray, "e"]
 
 
 @numba.njit
@@ -68,10 +68,17 @@ def expand(vector, basis, rank, coefficients):
 @numba.njit
 def descending(values):
     """The places of `values`, from large to small; equal ones in their order."""
-    return np.argsort(-values, kind="mergesort")
+    order = np.arange(values.size)
+    for k in range(1, values.size):
+        place = k
+        while place > 0 and values[order[place - 1]] < values[k]:
+            order[place] = order[place - 1]
+            place -= 1
+        order[place] = k
+    return order
 
 
-@numba.njit
+@numba.njit(inline="always")
 def _factorise(graded, z, s):
     """Fill s up to R; C's columns from large to small, without zeros, column c for row
     c of of_z with the factor e^{scale_c}; `made`: rows of of_c made so far."""
@@ -98,7 +105,7 @@ def _factorise(graded, z, s):
         size = largest(column)
         s.scale[c] += log(size)
         if size > 0.0:
-            column /= size
+            divide(column, size, column)
     columns = descending(s.scale[:rank])
     count, made = 0, np.zeros(rank + 1, np.int64)
     for c in columns:
@@ -151,27 +158,7 @@ def jacobi(A, V, count, width):
             break
 
 
-@numba.njit
-def _quintic(x, iterations):
-    """Muon's polynomial, so many times, on a singular value x <= 1."""
-    for _ in range(iterations):
-        y = x * x
-        x = x * (QUINTIC[0] + y * (QUINTIC[1] + y * QUINTIC[2]))
-    return x
-
-
-@numba.njit
-def _squares(s, scale, made):
-    """The sum of squares of all entries of G, without e^(2 scale_0)."""
-    total = 0.0
-    for k in range(scale.size):
-        factor = math.exp(scale[k] - scale[0])
-        for r in range(made[k + 1]):
-            total += (factor * s.R[k, r]) ** 2
-    return total
-
-
-@numba.njit
+@numba.njit(inline="always")
 def _decompose(s, scale, made, first, last):
     """The block's singular vectors in s.block and s.V, values in s.sigma."""
     before = made[first]
@@ -206,8 +193,11 @@ def direction(rule, graded, z, s, D):
     count, scale, shape = columns.size, s.scale[columns], rule.shape
     if count == 0:
         return -math.inf
-    length = math.sqrt(_squares(s, scale, made)) if shape == o.NEWTON_SCHULZ else 1.0
-    first, value = 0, 0.0
+    first, value, square = 0, 0.0, 0.0
+    if shape == o.NEWTON_SCHULZ:  # of ||G||, without e^(2 scale_0)
+        for k in range(count):
+            for r in range(made[k + 1]):
+                square += (math.exp(scale[k] - scale[0]) * s.R[k, r]) ** 2
     while first < count:
         last = first + 1
         while last < count and scale[last - 1] - scale[last] <= APART:
@@ -221,7 +211,10 @@ def direction(rule, graded, z, s, D):
             if sigma > 0.0 and shape == o.POLAR:
                 weight = 1.0
             elif sigma > 0.0 and shape == o.NEWTON_SCHULZ:
-                weight = _quintic(sigma * factor / length, int(rule.iterations))
+                weight = sigma * factor / math.sqrt(square)
+                for _ in range(int(rule.iterations)):  # Muon's polynomial
+                    y = weight * weight
+                    weight = weight * (QUINTIC[0] + y * (QUINTIC[1] + y * QUINTIC[2]))
             elif sigma == top and not taken:
                 weight, taken = 1.0, True
             s.sigma[l] = weight / sigma if sigma > 0.0 else 0.0
@@ -233,21 +226,18 @@ def direction(rule, graded, z, s, D):
     return scale[0] + math.log(value)
 
 
-@numba.njit
+@numba.njit(inline="always")
 def _add(s, columns, rows, D):
     """D += a block's part, sum_l s.sigma_l (row l of s.block) x (row l of s.V)."""
     count, d_z = columns.size, s.of_z.shape[1]
     for r in range(len(rows)):
-        s.image[r] = 0.0
+        s.image[:] = 0.0
         for k in range(count):
             total = 0.0
             for l in range(count):
                 total += s.sigma[l] * s.block[l, r] * s.V[l, k]
-            of_z = s.of_z[columns[k]]
             for e in range(d_z):
-                s.image[r, e] += total * of_z[e]
-    for r in range(len(rows)):
-        of_c = rows[r]
+                s.image[e] += total * s.of_z[columns[k], e]
         for j in range(len(D)):
             for e in range(d_z):
-                D[j, e] += of_c[j] * s.image[r, e]
+                D[j, e] += rows[r, j] * s.image[e]

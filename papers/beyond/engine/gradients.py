@@ -84,7 +84,8 @@ def unit(graded):
         if largest == 0.0 or graded.logs[i] == -math.inf:
             graded.b[i], graded.logs[i] = 0.0, -math.inf
         else:
-            graded.b[i] /= largest
+            for j in range(graded.b.shape[1]):
+                graded.b[i, j] /= largest
             graded.logs[i] += math.log(largest)
 
 
@@ -117,16 +118,17 @@ def reduce(anchor, graded, first, size):
 
 
 @numba.njit
-def mix(into, a, graded, b):
-    """into = a into + b graded, part by part; a, b >= 0."""
+def mix(into, a, other, b, graded):
+    """into = a other + b graded, part by part; a, b >= 0; `into` may be `other`."""
     log_a, log_b = entrywise.log(a), entrywise.log(b)
     for i in range(into.logs.size):
-        old = entrywise.add_logs(into.logs[i], log_a)
+        old = entrywise.add_logs(other.logs[i], log_a)
         new = entrywise.add_logs(graded.logs[i], log_b)
         into.logs[i] = top = max(old, new)
         if top > -math.inf:
             old, new = math.exp(old - top), math.exp(new - top)
-            into.b[i] = old * into.b[i] + new * graded.b[i]
+            for j in range(into.b.shape[1]):
+                into.b[i, j] = old * other.b[i, j] + new * graded.b[i, j]
     unit(into)
 
 

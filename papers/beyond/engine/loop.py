@@ -11,19 +11,21 @@ from lib.compiled.cache import stamp
 from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
 from papers.beyond.engine import entrywise, graded_svd, gradients, preconditioners
 from papers.beyond.engine import optimisers as o
+from papers.beyond.engine.entrywise import copy
 from papers.beyond.engine.gradients import Graded
 
 SOURCES = stamp(__file__)
 # A call that takes a whole State or Part counts a reference to each of its arrays, up and down,
 # which costs as much as a step. What every step calls is inlined, or takes the arrays it needs.
+# What else has one caller is inlined too, unless few rules need it: a function is optimised alone
+# and again in its callers.
 
 
 class _Part(NamedTuple):
     """A matrix (d, d_z = e) that moves as one: W, a block, a factor. Its gradient as a
-    graded sum over rows z, its mantissa G, direction D; moments and logs, or W's mirror
-    image in the first; work space."""
+    graded sum, its mantissa G, direction D; moments and logs, or W's mirror image in the
+    first; work space."""
 
-    z: Annotated[np.ndarray, "n e"]
     G: Annotated[np.ndarray, "d e"]
     D: Annotated[np.ndarray, "d e"]
     work: Annotated[np.ndarray, "two m"]
@@ -59,35 +61,34 @@ def state(rule: o.Numbers, n: int, d: int, e: int) -> _State:
     return _State(part(n, d, e), block, momentum, looked, anchor, sides)
 
 
-@numba.njit
+@numba.njit(inline="always")
 def _seen(rule, s):
     """The graded sum whose direction is taken: the gradient or its momentum."""
     beta, seen = rule.momentum, s.whole.graded
     if beta > 0.0:
-        gradients.mix(s.momentum, beta, s.whole.graded, 1.0 - beta)
+        gradients.mix(s.momentum, beta, s.momentum, 1.0 - beta, s.whole.graded)
         seen = s.momentum
         if rule.nesterov:
-            s.looked.b[:], s.looked.logs[:] = s.momentum.b, s.momentum.logs
-            gradients.mix(s.looked, beta, s.whole.graded, 1.0 - beta)
+            gradients.mix(s.looked, beta, s.momentum, 1.0 - beta, s.whole.graded)
             seen = s.looked
     return seen
 
 
-@numba.njit
+@numba.njit(inline="always")
 def _by_blocks(rule, graded, z, s, D):
     """Fill D block by block, each with its own logs; the log of the dual norm."""
     height, value = len(s.D), -math.inf
-    s.z[:] = z
-    for k in range(int(rule.blocks)):
-        rows = slice(k * height, (k + 1) * height)
-        s.graded.b[:], s.graded.logs[:] = graded.b[:, rows], graded.logs
+    for first in range(0, len(D), height):
+        rows = D[first : first + height]
+        for i in range(len(z)):
+            s.graded.logs[i] = graded.logs[i]
+            copy(graded.b[i, first : first + height], s.graded.b[i])
         gradients.unit(s.graded)
         if rule.kind == o.SPECTRAL:
-            dual = graded_svd.direction(rule, s.graded, s.z, s.svd, s.D)
+            dual = graded_svd.direction(rule, s.graded, z, s.svd, rows)
         else:
-            top = gradients.dense(s.graded, s.z, s.G)
-            dual = entrywise.steepest(s.G.ravel(), top, rule.p, s.work, s.D.ravel())
-        D[rows] = s.D
+            top = gradients.dense(s.graded, z, s.G)
+            dual = entrywise.steepest(s.G.ravel(), top, rule.p, s.work, rows.ravel())
         value = exponentials.add_logs(value, dual)
     return value
 
@@ -109,11 +110,7 @@ def _direction(rule, t, z, answers, basis, S, s):
     """Fill s.whole.D; the log of what it lacks, -inf where nothing moves."""
     w, kind = s.whole, rule.kind
     if kind == o.SPECTRAL or rule.blocks > 1.0:
-        seen = _seen(rule, s)
-        if rule.blocks > 1.0:
-            value = _by_blocks(rule, seen, z, s.block, w.D)
-        else:
-            value = graded_svd.direction(rule, seen, z, w.svd, w.D)
+        value = _by_blocks(rule, _seen(rule, s), z, s.block, w.D)
         if rule.signed:
             entrywise.sign(w.D.ravel(), w.D.ravel())
         return 0.0 if rule.normalised and value > -math.inf else value
@@ -139,7 +136,8 @@ def _batch(rule, t, graded, anchor):
         first = (t % (graded.logs.size // size)) * size
         if rule.reduced:
             if first == 0:
-                anchor.b[:], anchor.logs[:] = graded.b, graded.logs
+                copy(graded.b, anchor.b)
+                copy(graded.logs, anchor.logs)
             gradients.reduce(anchor, graded, first, size)
         else:
             gradients.keep(graded, first, size)
@@ -178,19 +176,19 @@ def _rescale(rule, t, largest, W):
     return log_norm
 
 
-@numba.njit
+@numba.njit(inline="always")
 def _lanes(problem):
     """Lanes of one sample each, with the scores of the head."""
     n, S, _ = problem.delta.shape
     lanes = softmax.empty_lanes(S + 1, n)
-    lanes.scores[:, :n] = problem.scores
+    copy(problem.scores, lanes.scores)
     return lanes
 
 
-@numba.njit
+@numba.njit(inline="always")
 def _record(problem, lanes, graded, G, W, path, logs):
     """Fill path with W, logs with log(L - L*) and log ||grad L|| of all samples."""
-    path[:] = W
+    copy(W, path)
     top = gradients.dense(graded, problem.z, G)
     size = math.sqrt(entrywise.dot(G.ravel(), G.ravel()))
     logs[0] = softmax.log_gap(0, len(problem.z), lanes, problem.logistic, True)
@@ -239,29 +237,21 @@ def run_job(problem, rule, times, W, path, logs, s, sources=SOURCES):
     return COMPLETED, times[-1]
 
 
-@numba.njit
-def _chain(graded, z, K, Q, of_K, of_Q):
-    """-grad_K L = sum e^{s_i} b_i (Q^T z_i)^T, -grad_Q L = sum e^{s_i} z_i (K^T b_i)^T."""
-    of_K.graded.b[:], of_Q.graded.b[:] = graded.b, z
-    of_K.graded.logs[:] = of_Q.graded.logs[:] = graded.logs
-    of_K.z[:], of_Q.z[:] = preconditioners.product(z, Q), preconditioners.product(graded.b, K)
-    gradients.unit(of_Q.graded)
-
-
-@numba.njit
-def _factor_direction(rule, t, s):
-    """Fill s.D; the log of what it lacks, -inf where nothing moves."""
+@numba.njit(inline="always")
+def _factor_direction(rule, t, graded, z, s):
+    """Fill s.D from the graded sum over rows z; the log of what it lacks, or -inf."""
     if rule.kind == o.SPECTRAL:
-        value = graded_svd.direction(rule, s.graded, s.z, s.svd, s.D)
+        value = graded_svd.direction(rule, graded, z, s.svd, s.D)
         return 0.0 if rule.normalised and value > -math.inf else value
-    return _plain(rule, t, gradients.dense(s.graded, s.z, s.G), s)
+    return _plain(rule, t, gradients.dense(graded, z, s.G), s)
 
 
 @numba.njit
 def _move_factor(factor, D, step):
-    """factor += e^step D; returns log of its largest entry, at least 0."""
-    factor += math.exp(step) * D
-    return math.log(max(entrywise.largest(factor.ravel()), 1.0))
+    """factor += e^step D, flat; returns log of its largest entry, at least 0."""
+    for j in range(factor.size):
+        factor[j] += math.exp(step) * D[j]
+    return math.log(max(entrywise.largest(factor), 1.0))
 
 
 @numba.njit(nogil=True, cache=True)
@@ -276,19 +266,26 @@ def run_factors(problem, rule, times, K, Q, K_path, Q_path, logs, of_K, of_Q, so
         softmax.slopes(lanes, 1, problem.logistic, True, scales)
         gradients.pulls(problem, lanes.c, scales[0], graded)
         if times[record] == t:
-            K_path[record], Q_path[record] = K, Q
+            copy(K, K_path[record])
+            copy(Q, Q_path[record])
             logs[record] = softmax.log_gap(0, n, lanes, problem.logistic, True)
             record += 1
         if record == times.size:
             break
-        _chain(graded, problem.z, K, Q, of_K, of_Q)
-        a, b = _factor_direction(rule, t, of_K), _factor_direction(rule, t, of_Q)
+        # -grad_K L = sum e^{s_i} b_i (Q^T z_i)^T, -grad_Q L = sum e^{s_i} z_i (K^T b_i)^T
+        turned = Graded(problem.z.copy(), graded.logs.copy())
+        gradients.unit(turned)
+        of_z = preconditioners.product(problem.z, Q)
+        of_b = preconditioners.product(graded.b, K)
+        a = _factor_direction(rule, t, graded, of_z, of_K)
+        b = _factor_direction(rule, t, turned, of_b, of_Q)
         if max(a, b) == -math.inf:
             return STALLED, t
         more = rule.log_step_size - rule.decay * math.log(t + 1.0)
         if not max(a, b) + more < LONGEST:  # false for NaN
             return DIVERGED, t
-        largest = max(_move_factor(K, of_K.D, a + more), _move_factor(Q, of_Q.D, b + more))
-        if not largest <= LONGEST / 2:
+        size_K = _move_factor(K.ravel(), of_K.D.ravel(), a + more)
+        size_Q = _move_factor(Q.ravel(), of_Q.D.ravel(), b + more)
+        if not max(size_K, size_Q) <= LONGEST / 2:
             return DIVERGED, t + 1
     return COMPLETED, times[-1]

@@ -12,7 +12,7 @@ import numpy as np
 
 from lib.compiled import exponentials
 from papers.beyond.engine import entrywise, graded_svd
-from papers.beyond.engine.entrywise import dot
+from papers.beyond.engine.entrywise import copy, dot
 
 FLOOR = 1e-13
 VANISHED = 1e-13  # of a pivot, relative to its diagonal
@@ -55,11 +55,15 @@ def natural(rule, graded, z, answers, D):
     return -0.5 * math.log(dot(D.ravel(), D.ravel()))
 
 
-@numba.njit
+@numba.njit(inline="always")
 def _gather(rule, graded, z, answers):
     """The samples that pull, from large to small, their C and log weights w."""
-    weight = math.log(rule.batch if rule.batch > 0.0 else float(len(z))) + answers[: len(z)]
-    order, count = graded_svd.descending(graded.logs + 0.5 * weight), 0
+    weight, size, count = np.zeros(len(z)), np.zeros(len(z)), 0
+    log_seen = math.log(rule.batch if rule.batch > 0.0 else float(len(z)))
+    for i in range(len(z)):
+        weight[i] = log_seen + answers[i]
+        size[i] = graded.logs[i] + 0.5 * weight[i]
+    order = graded_svd.descending(size)
     for i in order:
         if graded.logs[i] > -math.inf and dot(z[i], z[i]) > 0.0:
             order[count] = i
@@ -72,18 +76,19 @@ def _gather(rule, graded, z, answers):
     return order, C, weight[order]
 
 
-@numba.njit
+@numba.njit(inline="always")
 def _scale(rule, C, logs, weight):
     """Minus half the diagonal's logs, the scaled right-hand side, what it lacks."""
-    y, damping = logs + 0.5 * weight, entrywise.log(rule.damping)
+    damping = entrywise.log(rule.damping)
     if rule.relative:
         trace = -math.inf
         for i in range(len(C)):
-            trace = exponentials.add_logs(trace, 2.0 * y[i] + math.log(C[i, i]))
+            y = logs[i] + 0.5 * weight[i]
+            trace = exponentials.add_logs(trace, 2.0 * y + math.log(C[i, i]))
         damping = entrywise.add_logs(damping, trace)
     half, right, top = np.zeros(len(C)), np.zeros(len(C)), -math.inf
     for i in range(len(C)):
-        added = entrywise.add_logs(damping, -2.0 * y[i])
+        added = entrywise.add_logs(damping, -2.0 * (logs[i] + 0.5 * weight[i]))
         half[i] = -0.5 * exponentials.add_logs(math.log(C[i, i]), added)
         right[i] = half[i] - logs[i] - weight[i]
         top = max(top, right[i])
@@ -92,7 +97,7 @@ def _scale(rule, C, logs, weight):
     return half, right, top
 
 
-@numba.njit
+@numba.njit(inline="always")
 def _solve(C, half, right):
     """y, the scaled unknowns, by Cholesky's method; 0 where a pivot vanishes."""
     count, kept = len(C), 0
@@ -169,8 +174,12 @@ def _eigen(A):
 def _power(A, B, exponent):
     """A^exponent B, exponent < 0, by the pseudo-inverse; A symmetric."""
     Q, values = _eigen(A)
-    powers = np.where(values > FLOOR * values[0], values, np.inf) ** exponent
-    return product(Q * powers, product(Q.T, B))
+    scaled = np.zeros(Q.shape)
+    for k in range(len(values)):
+        if values[k] > FLOOR * values[0]:
+            for j in range(len(Q)):
+                scaled[j, k] = Q[j, k] * values[k] ** exponent
+    return product(scaled, product(Q.T, B))
 
 
 @numba.njit
@@ -181,7 +190,7 @@ def shampoo(rule, G, top, sides, D):
         return -math.inf
     _accumulate(rule, G, top, sides)
     half = _power(sides.left, G, -0.25)
-    D[:] = _power(sides.right, half.T, -0.25).T
+    copy(_power(sides.right, np.ascontiguousarray(half.T), -0.25).T, D)
     return top - 0.25 * (sides.logs[0] + sides.logs[1])
 
 
@@ -195,21 +204,23 @@ def _follow(A, Q):
         if rank == m:
             break
         if k < m:
-            vector[:] = columns[k]
+            copy(columns[k], vector)
         elif k < 2 * m:
-            vector[:] = Q[:, k - m]
+            copy(Q[:, k - m], vector)
         else:
             vector[:] = 0.0
             vector[k - 2 * m] = 1.0
         rank = graded_svd.expand(vector, basis, rank, vector[:0])
-    Q[:] = basis.T
+    copy(basis.T, Q)
 
 
 @numba.njit
 def _begin(A, Q):
     """Q = the eigenvectors of A, from large to small; off its range, axes."""
     vectors, values = _eigen(A)
-    Q[:] = np.where(values > FLOOR * values[0], vectors, 0.0)
+    for j in range(len(A)):
+        for k in range(len(A)):
+            Q[j, k] = vectors[j, k] if values[k] > FLOOR * values[0] else 0.0
     _follow(A, Q)
 
 
@@ -217,8 +228,10 @@ def _begin(A, Q):
 def _turned(M, sides):
     """Q_L^T M Q_R, its entries below FLOOR of the largest 0; flat."""
     turned = product(product(sides.left_basis.T, M), sides.right_basis).ravel()
-    size = np.abs(turned)
-    return np.where(size <= FLOOR * size.max(), 0.0, turned)
+    least = FLOOR * entrywise.largest(turned)
+    for j in range(turned.size):
+        turned[j] = 0.0 if abs(turned[j]) <= least else turned[j]
+    return turned
 
 
 @numba.njit
@@ -240,7 +253,7 @@ def soap(rule, t, G, top, sides, m, v, logs, D):
     v_log = logs[1] - entrywise.correction(memory, t)
     lacks = entrywise.quotient(inner, m_log, v, v_log, rule.epsilon, quotient)
     half = product(sides.left_basis, quotient.reshape(G.shape))
-    D[:] = product(half, sides.right_basis.T)
+    copy(product(half, sides.right_basis.T), D)
     if not first:
         _accumulate(rule, G, top, sides)
         _follow(sides.left, sides.left_basis)
@@ -256,7 +269,7 @@ def span(problem, wanted):
     basis = np.zeros((min(n * S, size) if wanted else 0, size))
     for i in range(n if wanted else 0):
         for t in range(S):
-            vector = np.outer(problem.delta[i, t], problem.z[i]).ravel()
+            vector = product(problem.delta[i, t : t + 1].T, problem.z[i : i + 1]).ravel()
             rank = graded_svd.expand(vector, basis, rank, vector[:0])
     return basis[:rank]
 
@@ -271,7 +284,7 @@ def full_adagrad(G, top, basis, S, logs, D):
     c, turned = np.zeros(len(basis)), np.zeros(len(basis))
     for k in range(len(basis)):
         c[k] = dot(basis[k], G)
-    outer = np.outer(c, c).ravel()
+    outer = product(c.reshape(-1, 1), c.reshape(1, -1)).ravel()
     logs[0] = entrywise.mix(S.ravel(), logs[0], 1.0, outer, 2.0 * top, 1.0)
     Q, values = _eigen(S)
     for k in range(len(values)):
@@ -279,7 +292,9 @@ def full_adagrad(G, top, basis, S, logs, D):
             part = 0.0
             for l in range(len(values)):
                 part += Q[l, k] * c[l]
-            turned += part / math.sqrt(values[k]) * Q[:, k]
+            for l in range(len(values)):
+                turned[l] += part / math.sqrt(values[k]) * Q[l, k]
     for k in range(len(basis)):
-        D += turned[k] * basis[k]
+        for j in range(D.size):
+            D[j] += turned[k] * basis[k, j]
     return top - 0.5 * logs[0]

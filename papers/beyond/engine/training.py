@@ -96,23 +96,19 @@ def _run_all(problem, optimisers, times, W):
     """Records job by job, on all cores; job j: run j // rules, rule j % rules."""
     shapes = {"W": (len(times), *W.shape[1:]), "logs": (len(times), 2)}
     raw = unwritten(status.COMPLETED, len(W), **shapes)
-    numbers = [rule.numbers() for rule in optimisers]
-
-    def job(j):
-        run, kind = divmod(j, len(optimisers))
-        state = loop.state(numbers[kind], len(problem[run].z), *W.shape[1:])
-        where = W[j], raw["W"][j], raw["logs"][j]
-        return problem[run], numbers[kind], times, *where, state
 
     def work(j):
-        *arguments, state = job(j)
-        ended, sides = loop.run_job(*arguments, state), state.sides
-        soap = optimisers[j % len(optimisers)].kind == SOAP
-        turned = (sides.left_basis, sides.right_basis) if soap else (sides.left, sides.right)
-        return *ended, state.whole.second.reshape(W.shape[1:]), *turned
+        run, kind = divmod(j, len(optimisers))
+        one, rule = problem[run], optimisers[kind].numbers()
+        state = loop.state(rule, len(one.z), *W.shape[1:])
+        where = W[j], raw["W"][j], raw["logs"][j]
+        ended = apart.call(loop.run_job, one, rule, times, *where, state)
+        left, right = state.sides.left, state.sides.right
+        if rule.kind == SOAP:
+            left, right = state.sides.left_basis, state.sides.right_basis
+        return *ended, state.whole.second.reshape(W.shape[1:]), left, right
 
-    apart.prepare(loop.run_job, *job(0))
-    first = [work(0)]  # compiles what is not prepared
+    first = [work(0)]  # compiles
     with ThreadPoolExecutor(numba.get_num_threads()) as pool:  # the loop lets go of the interpreter
         ended = first + list(pool.map(work, range(1, len(W))))
     names = "status", "ended", "second", "left", "right"
