@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from lib import files
+from lib import attention, dynamics, files, svm
 
 OFFLINE = "--no-index --no-deps --no-compile --disable-pip-version-check --quiet".split()
 LEFT_OUT = ("_DIR", "PYTHONPATH")  # a repository's folders, which a user of the wheel has not
@@ -60,6 +60,8 @@ def python(wheel, tmp_path_factory):
     (own / "borrowed.pth").write_text("\n".join(sorted(borrowed)) + "\n")
     run(sys.executable, "-m", "pip", "--python", python, "install", wheel, *OFFLINE, folder=place)
     # What numba has compiled of the same files, else half a minute of page 00 is compilation.
+    data = attention.two_examples()
+    dynamics.train(data, dynamics.ngd(0.02), 10, targets={"W_mm": svm.token_svm(data)})
     for compiled in files.ROOT.glob("lib/*/__pycache__/*.nb?"):
         target = own / compiled.relative_to(files.ROOT)
         target.parent.mkdir(exist_ok=True)
