@@ -91,9 +91,8 @@ def _training(name, bar, draw, step_size, steps, reference_steps, head="fixed"):
 
     W, *u = reference(100, 20)
     parameters = map(torch.from_numpy, (W, *u))
-    gaps = [
-        model.loss(*each).item() - (0 if joint else model.best_loss) for each in zip(*parameters)
-    ]
+    least = 0.0 if joint else model.best_loss
+    gaps = [model.loss(*each).item() - least for each in zip(*parameters, strict=True)]
     norm = np.linalg.norm(W, axis=(1, 2))
     away = W[1:] / norm[1:, None, None] - target / np.linalg.norm(target)
     first = _ours(coordinates.minimal(data.run(0)), W_mm[:1], step_size, 100, head, 20)
