@@ -50,9 +50,8 @@ def wheel(tmp_path_factory):
 def python(wheel, tmp_path_factory):
     """The interpreter of a fresh environment that has the wheel, and this one's other packages."""
     place = tmp_path_factory.mktemp("fresh")
-    venv.create(place, symlinks=os.name != "nt")
-    scripts = place / ("Scripts" if os.name == "nt" else "bin")
-    python = scripts / Path(sys.executable).name
+    venv.create(place, symlinks=True)
+    python = place / "bin" / Path(sys.executable).name
     purelib = "import sysconfig; print(sysconfig.get_path('purelib'))"
     own = Path(run(python, "-c", purelib, folder=place).strip())
     # A path named in a .pth file is searched, but an editable install's own .pth in it is not read.

@@ -39,13 +39,9 @@ def problem(head):
     return data, start, (FIXED if head == "fixed" else JOINT)
 
 
-def unit(matrices):
-    return matrices / np.linalg.norm(matrices, axis=(1, 2), keepdims=True)
-
-
 def compared(W, target):
     """Direction error and alignment of matrices (runs, d, d)."""
-    W, target = unit(W), unit(target)
+    W, target = (M / np.linalg.norm(M, axis=(1, 2), keepdims=True) for M in (W, target))
     return np.linalg.norm(W - target, axis=(1, 2)), (W * target).sum((1, 2))
 
 
