@@ -84,9 +84,8 @@ def _importing(file: Path) -> tuple[str, ...]:
     """The tests of the room of `file` that import it, all of the room where none does."""
     package, *room = file.relative_to(ROOT).parts[:-1]
     place = ROOT.joinpath("tests", *(room if package == "lib" else [package]))
-    tests = sorted(
-        place.rglob("test_*.py") if room or package == "papers" else place.glob("test_*.py")
-    )
+    beside = place.rglob if room or package == "papers" else place.glob
+    tests = sorted(beside("test_*.py"))
     imports = re.compile(rf"import [^\n]*\b{file.stem}\b|\.{file.stem} import")
     own = [path for path in tests if imports.search(path.read_text("utf-8"))] or tests
     return tuple(str(path.relative_to(ROOT)) for path in own)
