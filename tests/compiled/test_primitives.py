@@ -4,10 +4,11 @@ import math
 
 import mpmath as mp
 import numpy as np
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lib.compiled import exponentials, softmax
+from lib.compiled import exponentials, gram, softmax
 
 ULP = 2.0**-52
 patient = settings(deadline=None)  # the first call compiles
@@ -49,6 +50,34 @@ def test_logarithms_of_sums(a, b):
         single = mp.log1p(mp.exp(a))
         assert math.isclose(exponentials.log1p_exp(a), single, rel_tol=4 * ULP, abs_tol=1e-320)
     assert exponentials.add_logs(a, -math.inf) == a
+
+
+@pytest.mark.parametrize("n, T", [(1, 2), (3, 3), (4, 4), (5, 13), (11, 7)])
+def test_packed_gram_products_are_those_of_the_matrix(n, T):
+    m, rng = n * T, np.random.default_rng(n)
+    rows = rng.standard_normal((2, m, 5))
+    K = rows @ rows.swapaxes(1, 2)
+    packed = gram.pack(K, n)
+    assert packed.shape[1] % gram.WIDTH == 0
+    assert (packed.shape[1] > gram.FITS) == (m > gram.FITS)  # both ways of multiplying are asked
+    for s in range(2):
+        c, out = rng.standard_normal((n, T)), np.empty(packed.shape[1])
+        flat = np.zeros(packed.shape[1])
+        flat[:m] = c.T.ravel()  # token first
+        product(packed, s, flat, out)
+        np.testing.assert_allclose(out[:m], (K[s] @ c.ravel()).reshape(n, T).T.ravel(), rtol=1e-12)
+        assert not out[m:].any()
+        assert math.isclose(dot(flat, out), c.ravel() @ K[s] @ c.ravel(), rel_tol=1e-12)
+
+
+@gram.numba.njit
+def product(K, s, c, out):
+    gram.multiply(K, s, c, out)
+
+
+@gram.numba.njit
+def dot(a, b):
+    return gram.dot(a, b)
 
 
 RUNS, N, T = 2, 3, 4
