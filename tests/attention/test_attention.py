@@ -95,6 +95,14 @@ def test_gap_of_a_loss_on_both_sides_of_zero_and_across_it(loss):
             np.testing.assert_allclose(ours, float(gap), rtol=1e-13, atol=1e-13)
 
 
+def test_log_weights_stay_exact_far_below_the_smallest_float():
+    at = attention.slopes(np.array([[0.0, -3e4, -3.1e4]]), np.array([[1.0, 0.0, 0.5]]))
+    np.testing.assert_allclose(at.log_weights, [[0.0, -3e4, -3.1e4]], rtol=1e-15)
+    # the smallest weight is out of sight, e^-1000 below
+    np.testing.assert_allclose(at.pull[0, :2], [1.0, -1.0])
+    np.testing.assert_allclose(at.log_gap, -1.0 - 3e4)
+
+
 @pytest.mark.parametrize("loss", attention.LOSSES)
 @pytest.mark.parametrize("f", [-800.0, -5.0, 0.0, 30.0, 36.9, 37.1, 60.0, 800.0])
 def test_log_losses_against_many_digits(f, loss):
