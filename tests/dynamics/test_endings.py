@@ -8,6 +8,8 @@ import pytest
 
 from lib import attention, dynamics, mirror
 from lib.attention import tokens
+from lib.compiled.status import COMPLETED, DIVERGED
+from lib.dynamics import recording
 from papers.beyond.engine import factored, optimisers, training
 
 DATA = tokens.unit_tokens([0, 1], n=3, T=4, d=6)
@@ -60,6 +62,16 @@ def test_a_norm_whose_square_overflows_is_still_known():
     for name in ("direction_error", "alignment"):
         a, b = (getattr(history, name)["V"][:, 1] for history in (near, far))
         np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+def test_a_run_ends_at_its_first_record_that_is_not_finite():
+    times, status, ended = np.array([0, 3, 9]), np.zeros(3, int), np.array([9, 9, 3])
+    finite, logs = np.zeros((3, 3, 2)), np.full((3, 3), -np.inf)
+    finite[0, 1, 1], logs[2, 2] = np.inf, np.nan  # the last had ended before
+    recording.end_where_not_finite(status, ended, times, [finite], [logs])
+    assert status.tolist() == [DIVERGED, COMPLETED, COMPLETED] and ended.tolist() == [3, 9, 3]
+    assert np.isnan(finite[0, 1:]).all() and np.isnan(logs[0, 1:]).all()
+    assert not finite[0, 0].any() and not finite[1:].any()
 
 
 def test_polyak_without_a_way_to_its_goal_ends_as_diverged():
