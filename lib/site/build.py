@@ -292,8 +292,8 @@ def _in_few_colours(picture: bytes) -> bytes:
     return content.getvalue()
 
 
-@cache  # it compiles its templates once, not for every notebook
-def _exporter() -> TemplateExporter:  # HTMLExporter reads all that it wrote again, for nothing here
+@cache  # its templates compile once; HTMLExporter would read again all it wrote
+def _exporter() -> TemplateExporter:
     shown = {"display_data_priority": SHOWN}
     tags = {"enabled": True, "remove_cell_tags": {colab_cell.TAG}}
     highlight = Highlight2HTML(pygments_lexer="python")
