@@ -33,18 +33,24 @@ def stacked(*sets):
     return TokenSet(*(np.concatenate([getattr(data, name) for data in sets]) for name in names))
 
 
-def nearest(data):
-    """W_mm by Lawson and Hanson's least distance programming, by non-negative least squares."""
-    X, z, opt = data.X[0], data.z[0], data.opt[0]
+def rows_of(data, run=0, kind=np.longdouble):
+    """Every constraint of a run as a row, (m, d d_z), in 80 bits."""
+    X, z = data.X[run].astype(kind), data.z[run].astype(kind)
     rows = [
         np.outer(x[k] - x[t], q).ravel()
-        for x, q, k in zip(X, z, opt, strict=True)
+        for x, q, k in zip(X, z, data.opt[run], strict=True)
         for t in range(len(x)) if t != k
     ]  # fmt: skip
-    E, f = np.vstack([np.transpose(rows), np.ones(len(rows))]), np.zeros(len(rows[0]) + 1)
+    return np.array(rows)
+
+
+def nearest(data):
+    """W_mm by Lawson and Hanson's least distance programming, by non-negative least squares."""
+    rows = rows_of(data, kind=float)
+    E, f = np.vstack([rows.T, np.ones(len(rows))]), np.zeros(len(rows[0]) + 1)
     f[-1] = 1.0
     residual = E @ nnls(E, f)[0] - f
-    return (-residual[:-1] / residual[-1]).reshape(X.shape[-1], -1)
+    return (-residual[:-1] / residual[-1]).reshape(data.X.shape[-1], -1)
 
 
 def drawn(data, error):

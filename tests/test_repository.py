@@ -261,13 +261,13 @@ def test_records_are_of_pages_of_today_and_took_no_more_memory_than_is_said():
     assert max(saved["provenance"]["peak_memory_mb"] for saved in demo) < 1000 * said
 
 
+READ = r"(lib|papers)/|notebooks/[^/]*\.(py|toml)$|figures/(desk/.*\.npz|power/.*|index\.toml)$"
+
+
 def unpacked(commit, folder):
     """The folder of what the pages of a commit read."""
     listed = provenance.git("ls-tree", "-r", "--name-only", commit).split()
-    kept = [name for name in listed if re.match(r"figures/(desk/.*\.npz|power/)", name)]
-    kept += {"figures/index.toml"} & {*listed}  # which study a picture draws
-    packages = [name for name in provenance.CODE if f"{name}/__init__.py" in listed]
-    archive = ["git", "archive", commit, *packages, "notebooks", *kept]
+    archive = ["git", "archive", commit, *(name for name in listed if re.match(READ, name))]
     packed = subprocess.run(archive, cwd=ROOT, capture_output=True, check=True).stdout
     with tarfile.open(fileobj=io.BytesIO(packed)) as then:
         then.extractall(folder, filter="data")

@@ -6,23 +6,23 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from lib import files
+from lib import attention, dynamics, files, svm
 
-OFFLINE = ("--no-index", "--no-deps", "--disable-pip-version-check", "--quiet")
+OFFLINE = "--no-index --no-deps --no-compile --disable-pip-version-check --quiet".split()
 LEFT_OUT = ("_DIR", "PYTHONPATH")  # a repository's folders, which a user of the wheel has not
 
 
 def run(*command, folder):
     environment = {name: value for name, value in os.environ.items() if not name.endswith(LEFT_OUT)}
-    done = subprocess.run(
-        [str(word) for word in command], cwd=folder, env=environment, capture_output=True, text=True
-    )
+    command, asked = [str(word) for word in command], dict(capture_output=True, text=True)
+    done = subprocess.run(command, cwd=folder, env=environment, **asked)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done.stdout
 
@@ -36,10 +36,12 @@ def wheel(tmp_path_factory):
         shutil.copytree(files.ROOT / name, copy / name, ignore=left)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(files.ROOT / name, copy)
-    sdist = f"from setuptools import build_meta; build_meta.build_sdist({str(out)!r})"
-    run(sys.executable, "-c", sdist, folder=copy)
-    build = ("wheel", *out.glob("*.tar.gz"), "--no-build-isolation", "--wheel-dir", out)
-    run(sys.executable, "-m", "pip", *build, *OFFLINE, folder=out)
+    build = "from setuptools import build_meta; build_meta.build_{}({!r})".format
+    run(sys.executable, "-c", build("sdist", str(out)), folder=copy)
+    (sdist,) = out.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(out, filter="data")
+    run(sys.executable, "-c", build("wheel", str(out)), folder=out / sdist.name[: -len(".tar.gz")])
     (path,) = out.glob("*.whl")
     return path
 
@@ -48,14 +50,23 @@ def wheel(tmp_path_factory):
 def python(wheel, tmp_path_factory):
     """The interpreter of a fresh environment that has the wheel, and this one's other packages."""
     place = tmp_path_factory.mktemp("fresh")
-    venv.create(place, with_pip=False, symlinks=os.name != "nt")
-    scripts = place / ("Scripts" if os.name == "nt" else "bin")
-    python = scripts / Path(sys.executable).name
-    own = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", folder=place)
+    venv.create(place, symlinks=True)
+    python = place / "bin" / Path(sys.executable).name
+    purelib = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    own = Path(run(python, "-c", purelib, folder=place).strip())
     # A path named in a .pth file is searched, but an editable install's own .pth in it is not read.
     borrowed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
-    (Path(own.strip()) / "borrowed.pth").write_text("\n".join(sorted(borrowed)) + "\n")
+    (own / "borrowed.pth").write_text("\n".join(sorted(borrowed)) + "\n")
     run(sys.executable, "-m", "pip", "--python", python, "install", wheel, *OFFLINE, folder=place)
+    # What numba has compiled of the same files, else half a minute of page 00 is compilation.
+    data = attention.two_examples()
+    dynamics.train(data, dynamics.ngd(0.02), 10, targets={"W_mm": svm.token_svm(data)})
+    for compiled in files.ROOT.glob("lib/*/__pycache__/*.nb?"):
+        target = own / compiled.relative_to(files.ROOT)
+        target.parent.mkdir(exist_ok=True)
+        shutil.copy(compiled, target)
+    for source in files.ROOT.glob("lib/**/*.py"):  # numba knows a file by its time and size
+        shutil.copystat(source, own / source.relative_to(files.ROOT))
     return python
 
 
@@ -70,8 +81,7 @@ def test_it_has_every_module_template_and_scale(wheel):
     ]
     assert len(sources) > 80
     assert {path.relative_to(files.ROOT).as_posix() for path in sources} <= packed
-    notebooks = [path for path in (files.ROOT / "notebooks").glob("[0-9]*.py")]
-    names = {path.name for path in [*notebooks, files.ROOT / "notebooks" / "scales.toml"]}
+    names = ["scales.toml", *(p.name for p in (files.ROOT / "notebooks").glob("[0-9]*.py"))]
     assert {f"share/attention-dynamics/notebooks/{name}" for name in names} <= packed
 
 

@@ -22,7 +22,8 @@ from typing import Any
 import nbformat
 from latex2mathml.converter import convert
 from markupsafe import Markup
-from nbconvert import HTMLExporter
+from nbconvert.exporters import TemplateExporter
+from nbconvert.filters import Highlight2HTML
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from PIL import Image
 from traitlets.config import Config
@@ -291,17 +292,16 @@ def _in_few_colours(picture: bytes) -> bytes:
     return content.getvalue()
 
 
-@cache  # it compiles its templates once, not for every notebook
-def _exporter() -> HTMLExporter:
-    config = Config()
-    config.NbConvertBase.display_data_priority = SHOWN
-    config.TagRemovePreprocessor.enabled = True
-    config.TagRemovePreprocessor.remove_cell_tags = {colab_cell.TAG}
-    return HTMLExporter(
-        config=config,
+@cache  # its templates compile once; HTMLExporter would read again all it wrote
+def _exporter() -> TemplateExporter:
+    shown = {"display_data_priority": SHOWN}
+    tags = {"enabled": True, "remove_cell_tags": {colab_cell.TAG}}
+    highlight = Highlight2HTML(pygments_lexer="python")
+    return TemplateExporter(
+        config=Config(NbConvertBase=shown, TagRemovePreprocessor=tags),
         template_name="basic",
         template_file=str(figures.TEMPLATES / "cells.html.j2"),
-        filters={"markdown2html": _html},
+        filters={"markdown2html": _html, "highlight_code": highlight},
         exclude_input_prompt=True,
         exclude_output_prompt=True,
     )

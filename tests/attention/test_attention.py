@@ -103,19 +103,6 @@ def test_log_weights_stay_exact_far_below_the_smallest_float():
     np.testing.assert_allclose(at.log_gap, -1.0 - 3e4)
 
 
-def test_differences_are_the_selected_token_minus_each_other_and_gram_is_theirs():
-    data = tokens.unit_tokens(range(2), n=3, T=4, d=5)
-    selected = np.array([[0, 3, 1], [2, 2, 0]])
-    delta = coordinates.differences(data, selected)
-    for run, i in np.ndindex(2, 3):
-        rest = [t for t in range(4) if t != selected[run, i]]
-        expected = [data.X[run, i, selected[run, i]] - data.X[run, i, t] for t in rest]
-        np.testing.assert_array_equal(delta[run, i], expected)
-    matrices = np.einsum("rntd,rne->rntde", delta, data.z).reshape(2, 9, -1)
-    products = matrices @ np.swapaxes(matrices, 1, 2)
-    np.testing.assert_allclose(coordinates.gram(delta, data.z), products, atol=1e-14)
-
-
 @pytest.mark.parametrize("loss", attention.LOSSES)
 @pytest.mark.parametrize("f", [-800.0, -5.0, 0.0, 30.0, 36.9, 37.1, 60.0, 800.0])
 def test_log_losses_against_many_digits(f, loss):

@@ -167,14 +167,6 @@ def test_a_whole_number_may_come_in_any_type():
         np.testing.assert_array_equal(tokens.unit_tokens(seeds, n=n).X, plain.X)
 
 
-def test_weights_are_the_softmax_of_the_logits_at_any_size():
-    data = tokens.unit_tokens([0, 1], n=3, T=4, d=5)
-    W = 1e5 * np.random.default_rng(0).standard_normal((2, 5, 5))
-    at = attention.slopes(attention.logits(data, W), attention.scores(data, data.u))
-    np.testing.assert_allclose(attention.weights(data, W), np.exp(at.log_weights), atol=1e-15)
-    np.testing.assert_allclose(attention.weights(data, 0 * W), 1 / 4)
-
-
 def test_the_default_query_is_the_first_token_and_tokens_have_norm_about_one():
     X = np.random.default_rng(0).standard_normal((2, 3, 4))
     made = attention.token_set(X, np.ones(2), u=np.ones(4))

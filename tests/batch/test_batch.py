@@ -10,12 +10,15 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
+import matplotlib as mpl
 import nbformat
 import papermill
 import psutil
 import pytest
+from nbclient.exceptions import CellTimeoutError
 
 from lib import files, provenance
 from lib.batch import run as batch
@@ -57,7 +60,6 @@ LAST = {
     "03_hangs": "import time\n\ntime.sleep(7200)",
 }
 PATIENCE = 1200  # seconds that a test waits at most for what a busy machine takes long to do
-FIGURES = ["01_good.json", "01_good.png", "01_good.svg"]
 REDIRECTIONS = {"FIGURES_DIR", "RUNS_DIR", "NOTEBOOKS_DIR", "DATA_DIR", "PYTHONPATH"}
 # A copy of lib/ may keep its bytecode: many processes import it, and compile it once.
 REDIRECTIONS |= {"PYTHONDONTWRITEBYTECODE"}
@@ -68,32 +70,32 @@ if not shutil.which("git"):
 
 
 class Repository:
-    """A committed copy of lib/ with notebooks, of whose names `last` has the last cell."""
+    """A committed copy of lib/ with the three notebooks."""
 
-    def __init__(self, root, last=LAST):
+    def __init__(self, root):
         self.root, self.notebooks = root, root / "notebooks"
         self.demo, self.runs = root / "figures" / "demo", root / "runs" / "demo"
         self.marker = self.runs / "01_good.json"
         unread = shutil.ignore_patterns("__pycache__")
         shutil.copytree(files.ROOT / "lib", root / "lib", ignore=unread)
-        self.notebooks.mkdir()
-        for name, cell in last.items():
-            text = NOTEBOOK.format(name=name, last=cell)
-            (self.notebooks / f"{name}.py").write_text(text, encoding="utf-8")
-        # A parser that jsonschema builds where it is installed: half of what a worker or kernel
-        # takes to start, for a kind of address that no notebook has.
-        (root / "rfc3987_syntax.py").write_text("raise ImportError\n")
-        (self.notebooks / "renamed.toml").write_text('"07_old" = ["01_good", "02_bad"]\n')
-        (self.notebooks / "scales.toml").write_text('["01_good".desk]\nseeds = 20\n')
-        (root / ".gitignore").write_text("runs/\n__pycache__/\n*.ipynb\n")
+        for name, text in {
+            **{f"notebooks/{k}.py": NOTEBOOK.format(name=k, last=v) for k, v in LAST.items()},
+            "notebooks/renamed.toml": '"07_old" = ["01_good", "02_bad"]\n',
+            "notebooks/scales.toml": '["01_good".desk]\nseeds = 20\n',
+            # A parser that jsonschema builds where it is installed: half of what a worker or kernel
+            # takes to start, for a kind of address that no notebook has.
+            "rfc3987_syntax.py": "raise ImportError\n",
+            ".gitignore": "runs/\n__pycache__/\n*.ipynb\n",
+        }.items():
+            files.write(root / name, text.encode())
         self.git("init", "--quiet")
         self.commit()
 
-    def start(self, *arguments, module="lib.batch", **more):
+    def start(self, *arguments, module="lib.batch", **folders):
         return subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
             cwd=self.root,
-            env=ENVIRONMENT | more,
+            env=ENVIRONMENT | folders,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -102,15 +104,10 @@ class Repository:
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
 
-    def batch(self, *arguments):
-        process = self.start(*arguments)
-        output, _ = process.communicate(timeout=PATIENCE)
-        return SimpleNamespace(status=process.returncode, output=output, lines=output.splitlines())
-
     def inside(self, *arguments):
-        """The command in this process, on this repository, for what runs no notebook."""
+        """The command in this process, on this repository: no Dask, no kernel."""
         text = io.StringIO()
-        with pytest.MonkeyPatch.context() as patch:
+        with pytest.MonkeyPatch.context() as patch, mpl.rc_context():
             patch.chdir(self.root)
             patch.delenv("DATA_DIR", raising=False)
             patch.setattr(signal, "signal", lambda *_: None)
@@ -123,8 +120,8 @@ class Repository:
                     status = batch.main(list(arguments))
                 except SystemExit as end:
                     status = end.code
-        lines = text.getvalue().splitlines()
-        return SimpleNamespace(status=status, output=text.getvalue(), lines=lines)
+        output = text.getvalue()
+        return SimpleNamespace(status=status, output=output, lines=output.splitlines())
 
     def why(self, *arguments):
         done = self.inside("01_good", "--dry-run", *arguments)
@@ -133,28 +130,32 @@ class Repository:
 
     def git(self, *arguments):
         who = "-c user.name=test -c user.email=test@localhost -c commit.gpgsign=false".split()
-        asked = dict(cwd=self.root, check=True, capture_output=True, text=True)
-        return subprocess.run(["git", *who, *arguments], **asked).stdout
+        subprocess.run(["git", *who, *arguments], cwd=self.root, check=True, capture_output=True)
 
     def commit(self, **changes):
-        """Commit all, the record of 01_good with `changes`, or a text instead of it."""
+        """Commit all, the record of 01_good with `changes`."""
         path = self.demo / "01_good.json"
         true = path.read_bytes() if changes else b""
         if changes:
-            new = json.dumps(json.loads(true) | changes, default=str).encode()
-            path.write_bytes(changes.get("text", new))
+            path.write_text(json.dumps(json.loads(true) | changes))
         self.git("add", ".")
         self.git("commit", "--quiet", "--allow-empty", "-m", "all")
         if changes:
             path.write_bytes(true)
 
     def files(self, *folders):
-        return {
-            str(path.relative_to(self.root)): (path.read_bytes(), path.stat().st_mtime_ns)
-            for folder in folders
-            for path in sorted((self.root / folder).rglob("*"))
-            if path.is_file() and path.suffix != ".lock"
-        }
+        paths = [path for folder in folders for path in sorted((self.root / folder).rglob("*"))]
+        paths = [path for path in paths if path.is_file() and path.suffix != ".lock"]
+        return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in paths}
+
+
+def until(condition):
+    """The first true value of `condition()`."""
+    for _ in range(10 * PATIENCE):
+        if value := condition():
+            return value
+        time.sleep(0.1)
+    pytest.fail(f"{condition.__name__} is still false after {PATIENCE} s")
 
 
 @pytest.fixture(scope="module")
@@ -164,12 +165,20 @@ def repository(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def first(repository):
-    """The first batches: a notebook that succeeds beside one that raises; one that hangs, alone."""
-    before = repository.files("notebooks")
-    done = repository.batch("01_good", "02_bad", "--timeout", str(PATIENCE))
-    late = repository.batch("03_hangs", "--timeout", "2")
+    """A batch of which one notebook hangs; another one beside it; Ctrl-C for the first."""
+    before, root = repository.files("notebooks"), repository.root
+    process = repository.start("01_good", "03_hangs", "--workers", "2")
+    saved = lambda: repository.marker.exists() and [*root.rglob("03_hangs.json")]
+    until(lambda: saved() or process.poll() is not None)
+    family = psutil.Process(process.pid).children(recursive=True)
+    assert any("ipykernel" in " ".join(child.cmdline()) for child in family)
+    other = repository.start("02_bad", "03_hangs")
+    others_output = other.communicate(timeout=PATIENCE)[0]
+    os.killpg(process.pid, signal.SIGINT)
+    output = process.communicate(timeout=PATIENCE)[0]
+    assert psutil.wait_procs(family, timeout=PATIENCE)[1] == []
     assert repository.files("notebooks") == before
-    return done, late
+    return (process.returncode, output), (other.returncode, others_output)
 
 
 @pytest.fixture
@@ -189,22 +198,20 @@ def edited(repository, first):
 
 
 def test_failures_set_the_exit_status_and_the_others_finish(repository, first):
-    done, late = first
-    assert done.status == 1 and len(done.lines) == 7, done.output  # and no noise of Dask
-    assert late.status == 1 and len(late.lines) == 4, late.output
-    lines = done.lines + late.lines
-    verdicts = {line.split()[1]: line for line in lines if line[:4] in ("ok  ", "FAIL")}
-    assert verdicts["01_good"].startswith("ok")
+    (status, output), (others_status, others_output) = first
+    assert status == 130 and others_status == 1
+    *_, good, end = lines = output.splitlines()
+    assert len(lines) == 5 and good.startswith("ok   01_good") and end.startswith("Interrupted;")
+    *_, failed = lines = others_output.splitlines()
+    assert len(lines) == 6, others_output  # and no noise of Dask
+    verdicts = {line.split()[1]: line for line in lines if line.startswith("FAIL")}
     assert "ValueError: broken on purpose" in verdicts["02_bad"]
     assert os.path.join("runs", "demo", "02_bad.ipynb") in verdicts["02_bad"]
-    assert "a cell took longer than 2 s" in verdicts["03_hangs"]
-    assert "01_good: no committed record; 1 of 1 claims hold" in done.lines
-    assert [line for line in lines if line.startswith("Failed:")] == [
-        "Failed: 02_bad.",
-        "Failed: 03_hangs.",
-    ]
-    assert sorted(path.name for path in repository.demo.iterdir()) == FIGURES
-    # What failed or took too long never counts as up to date.
+    assert "another batch runs it" in verdicts["03_hangs"]
+    assert failed in ("Failed: 02_bad, 03_hangs.", "Failed: 03_hangs, 02_bad.")
+    names = ["01_good.json", "01_good.png", "01_good.svg"]
+    assert sorted(path.name for path in repository.demo.iterdir()) == names
+    # What failed or was stopped never counts as up to date.
     lines = ["run  02_bad: never run", "run  03_hangs: never run", "1 up to date, 2 to run"]
     assert repository.inside("--dry-run").lines == lines
     outputs = {
@@ -220,7 +227,8 @@ def test_failures_set_the_exit_status_and_the_others_finish(repository, first):
 def test_what_is_up_to_date_is_left_as_it_is(repository, first):
     before = repository.files("figures", "runs", "notebooks")
     done = repository.inside("01")
-    assert done.status == 0 and done.lines[0] == "1 up to date, 0 to run"
+    about = "01_good: no committed record; 1 of 1 claims hold"
+    assert done.status == 0 and done.lines == ["1 up to date, 0 to run", about]
     assert repository.why("--force") == "forced"
     assert repository.files("figures", "runs", "notebooks") == before
 
@@ -249,7 +257,6 @@ def test_whatever_a_result_depends_on_makes_it_run_again(
 
 
 def test_old_names_and_scales_that_are_not_offered(repository, first):
-    assert repository.why("--force") == "forced"
     lines = repository.inside("07_old", "--dry-run", "--force").lines
     assert sorted(line.split()[1] for line in lines[:-1]) == ["01_good:", "02_bad:"]
     done = repository.inside("--scale", "desk", "--dry-run")
@@ -258,20 +265,19 @@ def test_old_names_and_scales_that_are_not_offered(repository, first):
 
 
 def test_new_numbers_are_compared_with_the_committed_ones(repository, first):
-    def compared(**changes):
-        repository.commit(**changes)
-        done = repository.inside("01_good")
-        return done.status, done.lines[1].removesuffix("; 1 of 1 claims hold")
-
+    other = {"slope": {"value": 7.0, "tolerance": 1.5}}
+    mnist = [{"name": "mnist", "source": "data_dir"}]
     try:
-        assert compared() == (0, "01_good: 1 of 1 numbers reproduced")
-        other = {"slope": {"value": 7.0, "tolerance": 1.5}}
-        words = "01_good: 0 of 1 numbers reproduced; slope is 5, committed 7.0 ± 1.5"
-        assert compared(numbers=other) == (1, words)
-        words = "01_good: parameters differ, not compared"
-        assert compared(parameters={"seeds": 100}) == (0, words)
-        data = [{"name": "mnist", "source": "data_dir"}]
-        assert compared(data=data) == (0, "01_good: data differ, not compared")
+        for changes, status, words in (
+            ({}, 0, "1 of 1 numbers reproduced"),
+            (dict(numbers=other), 1, "0 of 1 numbers reproduced; slope is 5, committed 7.0 ± 1.5"),
+            (dict(parameters={"seeds": 100}), 0, "parameters differ, not compared"),
+            (dict(data=mnist), 0, "data differ, not compared"),
+        ):
+            repository.commit(**changes)
+            done = repository.inside("01_good")
+            assert done.status == status
+            assert done.lines[1] == f"01_good: {words}; 1 of 1 claims hold"
     finally:
         repository.commit()
 
@@ -291,82 +297,63 @@ def test_store_writes_the_outputs_beside_the_source(repository, first):
     assert full == [False, False, True, True]  # that installs, parameters, two that print
 
 
-def test_a_readers_parameters_leave_figures_alone(repository, first):
+def execute(notebook, output, parameters, **options):
+    """Stands for papermill: the code cells in this process."""
+    names = {}
+    for cell in (cell for cell in notebook.cells if cell.cell_type == "code"):
+        exec(cell.source, names)
+        names |= parameters if "parameters" in cell.metadata.get("tags", []) else {}
+    nbformat.write(notebook, output)
+
+
+def test_a_readers_parameters_leave_figures_alone(repository, first, monkeypatch):
+    monkeypatch.setattr(papermill, "execute_notebook", execute)
+    at_once = lambda jobs, asked: ((job, *batch._run(job, 1, asked.timeout)) for job in jobs)
+    monkeypatch.setattr(batch, "_outcomes", at_once)
     before = repository.files("figures", "runs/demo", "notebooks")
-    done = repository.batch("01_good", "--set", "seeds=8")
+    done = repository.inside("01_good", "--set", "seeds=8")
     assert done.status == 0 and "custom, not compared; 0 of 1 claims hold" in done.output
     (path,) = (repository.root / "runs" / "custom").glob("01_good-*/figures/demo/01_good.json")
     assert json.loads(path.read_text())["seeds"] == list(range(8))
     assert repository.files("figures", "runs/demo", "notebooks") == before
 
 
-def hanging(repository):
-    """A batch whose one notebook has saved its figure and sleeps, and all of its processes."""
-    shutil.rmtree(repository.runs / "03_hangs")  # what the run that took too long left
-    process = repository.start("03_hangs")
-    until(lambda: [*repository.runs.glob("03_hangs/figures/demo/03_hangs.json")])
-    return process, psutil.Process(process.pid).children(recursive=True)
+LOGGED = """# %% tags=["parameters"]
+scale = "demo"
 
-
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
-def test_a_killed_batch_leaves_no_figure_and_another_one_takes_nothing(repository, first, sent):
-    process, family = hanging(repository)
-    assert any("ipykernel" in " ".join(child.cmdline()) for child in family)
-    if sent == signal.SIGINT:  # beside it
-        other = repository.batch("03_hangs")
-        assert other.status == 1 and "another batch runs it" in other.output
-    os.killpg(process.pid, sent)
-    output = process.communicate(timeout=PATIENCE)[0]
-    _, alive = psutil.wait_procs(family, timeout=PATIENCE)
-    assert alive == []
-    if sent == signal.SIGINT:
-        assert process.returncode == 130
-        assert len(output.splitlines()) == 3 and output.splitlines()[2].startswith("Interrupted;")
-    assert sorted(path.name for path in repository.demo.iterdir()) == FIGURES
-    done = repository.inside("01_good", "03_hangs", "--dry-run")
-    assert done.lines == ["run  03_hangs: never run", "1 up to date, 1 to run"]
-
-
-LOGGED = """import os
+# %%
+import os
 import time
-from pathlib import Path
 
 def log(word):
-    with open("{root}/log", "a") as stream:
+    with open("log", "a") as stream:
         stream.write(f"{{word}} {name} {{os.getpid()}} {{os.getppid()}}\\n")
 
 log("start")
-while "{name}" == "01_long" and not Path("{root}/go").exists():
+while "{name}" == "01_long" and not os.path.exists("go"):
     time.sleep(0.1)
 log("end")
 """
 
 
-def until(condition):
-    """The first true value of `condition()`."""
-    for _ in range(10 * PATIENCE):
-        if value := condition():
-            return value
-        time.sleep(0.1)
-    pytest.fail(f"{condition.__name__} is still false after {PATIENCE} s")
-
-
 @pytest.fixture
-def cluster(tmp_path):
-    """A repository, and the processes of a Dask scheduler, of two workers and of a batch."""
-    names = ["01_long", "02_short", "03_short"]
-    made = Repository(
-        tmp_path / "made", {name: LOGGED.format(name=name, root=tmp_path) for name in names}
+def cluster(repository, first, tmp_path):
+    """The processes of a Dask scheduler, of two workers and of a batch on pages of its own."""
+    for name in ("01_long", "02_short"):
+        files.write(tmp_path / f"{name}.py", LOGGED.format(name=name).encode())
+    folders = {f"{name}_DIR": str(tmp_path / name) for name in ("FIGURES", "RUNS")}
+    start = lambda *words, **more: repository.start(
+        *words, **more, **folders, NOTEBOOKS_DIR=str(tmp_path)
     )
     place, local = tmp_path / "scheduler.json", ("--host", "127.0.0.1", "--no-dashboard")
     port = ("--port", "0", "--scheduler-file", str(place))
-    processes = [made.start("scheduler", *local, *port, module="dask")]
+    processes = [start("scheduler", *local, *port, module="dask")]
     address = json.loads(until(lambda: place.exists() and place.read_text()))["address"]
     single = ("--nthreads", "1", "--memory-limit", "0", "--no-nanny")
     for _ in range(2):
-        processes.append(made.start("worker", address, *local, *single, module="dask"))
-    processes.append(made.start("--scheduler", address))
-    yield made, processes, names
+        processes.append(start("worker", address, *local, *single, module="dask"))
+    processes.append(start("--scheduler", address))
+    yield processes
     for process in processes:
         if process.poll() is None:
             for child in psutil.Process(process.pid).children(recursive=True):
@@ -376,7 +363,7 @@ def cluster(tmp_path):
 
 
 def test_nothing_is_lost_or_done_twice_when_a_worker_dies(cluster, tmp_path):
-    made, (_, *workers, batch), names = cluster
+    _, *workers, batch = cluster
 
     def logged(word, name=""):
         """(name, kernel, worker) of each line of the log that begins so."""
@@ -391,13 +378,13 @@ def test_nothing_is_lost_or_done_twice_when_a_worker_dies(cluster, tmp_path):
     until(lambda: not psutil.pid_exists(int(kernel)))
     until(lambda: len(logged("start", "long")) == 2)
     (tmp_path / "go").touch()
-    words = batch.communicate(timeout=PATIENCE)[0]
+    words, names = batch.communicate(timeout=PATIENCE)[0], ["01_long", "02_short"]
     assert batch.returncode == 0, words
-    assert [words.count(f"ok   {name}") for name in names] == [1, 1, 1], words
+    assert [words.count(f"ok   {name}") for name in names] == [1, 1], words
     assert sorted(row[0] for row in logged("end")) == names
     assert sorted(row[0] for row in logged("start")) == ["01_long", *names]
-    for folder in (made.demo, made.runs):  # records and markers
-        assert sorted(path.stem for path in folder.glob("*.json")) == names
+    markers = (tmp_path / "RUNS" / "demo").glob("*.json")
+    assert sorted(path.stem for path in markers) == names
 
 
 @pytest.mark.parametrize(
@@ -420,8 +407,7 @@ def test_nothing_is_lost_or_done_twice_when_a_worker_dies(cluster, tmp_path):
 )
 def test_bad_usage_is_one_sentence_and_runs_nothing(repository, first, arguments, words):
     before = repository.files("figures", "runs")
-    run = repository.batch if "--scheduler" in arguments else repository.inside
-    done = run(*arguments)
+    done = repository.inside(*arguments)
     assert repository.files("figures", "runs") == before
     assert done.status == 2 and "Traceback" not in done.output, done.output
     assert [word for word in words if word not in done.output] == []
@@ -466,62 +452,64 @@ def test_a_setting_is_a_literal_or_a_word():
 
 SAVED = {
     "notebook": "01_good",
+    "provenance": {},
     "parameters": {},
     "data": [],
     "claims": [{"id": "lemma", "holds": True}],
     "numbers": {"loss": {"value": 1.0, "tolerance": 0.1}},
-    "provenance": {},
 }
 
 
-def job_in(folder, scale="demo"):
+@pytest.fixture
+def job(tmp_path):
+    """A run at desk scale."""
     return batch._Job(
         notebook="01_good",
-        scale=scale,
+        scale="desk",
         page=NOTEBOOK.format(name="01_good", last="pass"),
         overrides={},
         parts={},
         changes={},
-        home=folder / "runs" / scale / "01_good",
-        figures=folder / "figures" / scale,
-        folders={"RUNS_DIR": str(folder / "runs"), "NOTEBOOKS_DIR": str(folder)},
+        home=tmp_path / "runs" / "desk" / "01_good",
+        figures=tmp_path / "figures" / "desk",
+        folders={"RUNS_DIR": str(tmp_path / "runs"), "NOTEBOOKS_DIR": str(tmp_path)},
     )
 
 
 @pytest.mark.parametrize(
     ("outcomes", "error"),
     [
-        ([RuntimeError("Kernel died before replying to kernel_info"), None], None),
+        ([RuntimeError("Kernel died before replying to kernel_info"), None], None),  # once more
         ([ValueError("broken\nand more")], "ValueError: broken"),
+        ([CellTimeoutError("late")], "a cell took longer than 2 s"),
     ],
-    ids=["a kernel that does not start gets one more try", "a notebook that raised gets none"],
 )
-def test_a_run_begins_anew(tmp_path, monkeypatch, outcomes, error):
+def test_a_run_begins_anew(job, monkeypatch, outcomes, error):
     """An earlier run's files are gone, whatever comes of it."""
 
-    def execute(notebook, output, **options):
+    def execute(notebook, output, execution_timeout, **options):
+        assert execution_timeout == 2
         if (outcome := outcomes.pop(0)) is not None:
             raise outcome
 
     monkeypatch.setattr(papermill, "execute_notebook", execute)
-    job = job_in(tmp_path)
     files.write(job.home / "old.png", b"of an earlier run")
     files.write(job.marker, b"{}")
-    assert batch._run(job, threads=1, timeout=None)[1] == error
+    assert batch._run(job, threads=1, timeout=2)[1] == error
     assert not outcomes and not (job.home / "old.png").exists()
     assert job.marker.exists() == (error is None)
 
 
-def staged(job, saved):
-    """The job after a run that saved this record, as bytes or as JSON has it."""
+def staged(job, **changes):
+    """The job after a run that saved the record SAVED with `changes`."""
     for end in (".png", ".svg", ".json"):
-        content = saved if isinstance(saved, bytes) else json.dumps(saved).encode()
+        content = json.dumps(SAVED | changes).encode()
         files.write(job.home / "figures" / job.scale / f"one{end}", content)
     return job
 
 
-def test_a_publish_that_fails_leaves_what_was_there_and_the_next_one_succeeds(tmp_path):
-    job = staged(job_in(tmp_path), SAVED)
+def test_a_publish_that_fails_leaves_what_was_there_and_the_next_one_succeeds(job):
+    staged(job)
     files.write(job.figures / "one.png", b"old")
     (job.figures / "one.json").mkdir()  # so that nothing can take its place
     with pytest.raises(IsADirectoryError):
@@ -533,24 +521,16 @@ def test_a_publish_that_fails_leaves_what_was_there_and_the_next_one_succeeds(tm
     assert record.read(job.figures / "one.json") == SAVED and job.marker.exists()
 
 
-@pytest.mark.parametrize(
-    ("scale", "source", "stays"),
-    [
-        ("desk", "demo", True),
-        ("desk", "data_dir", False),
-        ("desk", "synthetic", False),
-        ("demo", "demo", False),
-    ],
-)
-def test_embedded_data_never_take_the_place_of_real_ones(tmp_path, scale, source, stays):
+@pytest.mark.parametrize("scale, source", [("desk", "demo"), ("desk", "hub"), ("demo", "demo")])
+def test_embedded_data_never_take_the_place_of_real_ones(job, scale, source):
     data = [{"name": "digits", "source": source}, {"name": "line", "source": "synthetic"}]
-    job = staged(job_in(tmp_path, scale), SAVED | {"data": data})
+    job, stays = staged(replace(job, scale=scale), data=data), (scale, source) == ("desk", "demo")
     assert ("embedded data" in batch._publish(job)) == stays
     assert job.figures.exists() != stays and job.marker.exists() != stays
 
 
-def test_real_data_in_another_place_are_seen(tmp_path):
-    job, asked = job_in(tmp_path), argparse.Namespace(force=False, store=False)
+def test_real_data_in_another_place_are_seen(job):
+    asked = argparse.Namespace(force=False, store=False)
     for source, reason in (("demo", "places changed"), ("synthetic", "")):
         data = [{"name": "digits", "source": source}]
         marker = {"places": ["elsewhere"], "data": data, "figures": {}}
@@ -568,6 +548,6 @@ def test_a_claim_that_held_and_fails_is_not_reproduced_and_a_redrawn_figure_says
     assert batch._reproduced(kept, kept) == ("redrawn from kept curves: 1 of 1", True)
 
 
-def test_a_place_that_takes_no_run_is_named(tmp_path):
+def test_a_place_that_takes_no_run_is_named(job, tmp_path):
     (tmp_path / "runs").touch()
-    assert str(tmp_path / "runs") in batch._run(job_in(tmp_path), threads=1, timeout=None)[1]
+    assert str(tmp_path / "runs") in batch._run(job, threads=1, timeout=None)[1]

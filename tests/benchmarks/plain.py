@@ -12,62 +12,62 @@ from lib.attention.token_sets import TokenSet
 
 
 class Model:
-    """One run of paper A's model, f_i = y_i u^T X_i^T softmax(X_i W z_i), exponential loss."""
+    """One run of paper A's model, f_i = y_i u^T X_i^T softmax(X_i W z_i), and its loss of f."""
 
-    def __init__(self, tokens: TokenSet, run: int = 0):
+    def __init__(self, tokens: TokenSet, loss=lambda f: torch.exp(-f)):
         arrays = tokens.X, tokens.y, tokens.z, tokens.u
-        self.X, self.y, self.z, self.u = (torch.from_numpy(array[run]) for array in arrays)
+        self.X, self.y, self.z, self.u = (torch.from_numpy(array[0]) for array in arrays)
+        self.of_answers = loss
         # (n, T), constant while the head is fixed
         self.scores = self.y[:, None] * (self.X @ self.u)
-        self.best_loss = torch.exp(-self.scores.amax(1)).mean().item()
+        self.best_loss = loss(self.scores.amax(1)).mean().item()
 
-    def loss(self, W, scores):
+    def loss(self, W, u=None):
+        scores = self.scores if u is None else self.y[:, None] * (self.X @ u)
         logits = torch.bmm(self.X, (self.z @ W.T)[:, :, None])[:, :, 0]  # (n, T)
         weights = torch.log_softmax(logits, -1).exp()
-        return torch.exp(-(weights * scores).sum(-1)).mean()
-
-    def zeros(self):
-        """W_0 = 0."""
-        shape = self.X.shape[-1], self.z.shape[-1]
-        return torch.zeros(shape, dtype=torch.float64, requires_grad=True)
+        return self.of_answers((weights * scores).sum(-1)).mean()
 
 
-def train(
-    model: Model, step_size: float, steps: int, record, target: np.ndarray, joint: bool = False
-) -> np.ndarray:
-    """NGD on W (paper A, Eq. 4) or on W and u, each by itself (Eq. 13), from zero; target (d, d).
+def train(model: Model, step, steps: int, record, start=None, joint=False) -> list[np.ndarray]:
+    """W, and u where `joint`, at the iterations of `record`: (k, d, d_z) and (k, d).
 
-    Records (k, 3): L - L*, ||W||, direction error of W; joint (k, 4): L, ||W||, ||u||, the same.
+    `step` changes one of them in place, given its gradient. W_0 is `start` or zero, u_0 zero.
     """
-    W, u = model.zeros(), torch.zeros_like(model.u, requires_grad=True)
-    parameters = (W, u) if joint else (W,)
-    target, record, history = torch.from_numpy(target / np.linalg.norm(target)), set(record), []
+    W = np.zeros((model.X.shape[-1], model.z.shape[-1])) if start is None else start.copy()
+    begun = (W, np.zeros(model.u.shape)) if joint else (W,)
+    parameters = [torch.from_numpy(array).requires_grad_() for array in begun]
+    record, history = set(record), []
     for t in range(steps + 1):
-        loss = model.loss(W, model.y[:, None] * (model.X @ u) if joint else model.scores)
-        gradients = torch.autograd.grad(loss, parameters)
+        gradients = torch.autograd.grad(model.loss(*parameters), parameters)
         with torch.no_grad():
             if t in record:
-                gap = loss.item() - (0.0 if joint else model.best_loss)
-                norms = [torch.linalg.norm(parameter).item() for parameter in parameters]
-                error = torch.linalg.norm(W / torch.linalg.norm(W) - target).item()
-                history.append((gap, *norms, error))
+                history.append([parameter.numpy().copy() for parameter in parameters])
             for parameter, gradient in zip(parameters, gradients, strict=True):
-                norm = torch.linalg.norm(gradient).item()
-                if norm > 0:  # at u = 0 the loss does not see W
-                    parameter.sub_(gradient, alpha=step_size / norm)
-    return np.array(history)
+                step(parameter, gradient)
+    return list(map(np.array, zip(*history, strict=True)))
 
 
-def train_along(model: Model, direction, step_size: float, steps: int, record) -> np.ndarray:
-    """W += step_size direction(-gradient) from W_0 = 0; records W, (k, d, d_z)."""
-    W, record, history = model.zeros(), set(record), []
-    for t in range(steps + 1):
-        (gradient,) = torch.autograd.grad(model.loss(W, model.scores), W)
-        with torch.no_grad():
-            if t in record:
-                history.append(W.numpy().copy())
-            W.add_(direction(-gradient), alpha=step_size)
-    return np.array(history)
+def normalised(step_size: float):
+    """NGD's step (paper A, Eq. 4, and of u Eq. 13)."""
+
+    def step(parameter, gradient):
+        if (norm := torch.linalg.norm(gradient).item()) > 0:  # at u = 0 the loss does not see W
+            parameter.sub_(gradient, alpha=step_size / norm)
+
+    return step
+
+
+def mirrored(p: float, step_size: float):
+    """The step of lp-AttGD, normalised (paper C)."""
+    q = p / (p - 1)
+
+    def step(W, gradient):
+        gradient = gradient / gradient.abs().pow(q).sum() ** (1 / q)
+        moved = W.sign() * W.abs().pow(p - 1) - step_size * gradient
+        W.copy_(moved.sign() * moved.abs().pow(1 / (p - 1)))
+
+    return step
 
 
 def polar(G: torch.Tensor) -> torch.Tensor:
@@ -88,34 +88,6 @@ class AdamDirection:
         self.v = 0.999 * self.v + 0.001 * G * G
         below = (self.v / (1 - 0.999**self.t)).sqrt() + 1e-8
         return self.m / (1 - 0.9**self.t) / below
-
-
-def train_mirror(
-    model: Model, p: float, step_size: float, steps: int, record, start, target
-) -> np.ndarray:
-    """lp-AttGD, normalised (paper C), logistic loss; start and target (d, d).
-
-    Records (k, 3): L, ||W||_{p,p}, directional Bregman divergence.
-    """
-    W, q = torch.from_numpy(start).clone().requires_grad_(), p / (p - 1)
-    V = torch.from_numpy(target)
-    V = V / V.abs().pow(p).sum() ** (1 / p)
-    record, history = set(record), []
-    for t in range(steps + 1):
-        logits = torch.bmm(model.X, (model.z @ W.T)[:, :, None])[:, :, 0]  # (n, T)
-        answers = (torch.softmax(logits, -1) * model.scores).sum(-1)
-        loss = torch.nn.functional.softplus(-answers).mean()
-        (gradient,) = torch.autograd.grad(loss, W)
-        with torch.no_grad():
-            if t in record:
-                norm = W.abs().pow(p).sum() ** (1 / p)
-                unit = W / norm
-                divergence = 1 - (unit.sign() * unit.abs().pow(p - 1) * V).sum()
-                history.append((loss.item(), norm.item(), divergence.item()))
-            gradient = gradient / gradient.abs().pow(q).sum() ** (1 / q)
-            mirrored = W.sign() * W.abs().pow(p - 1) - step_size * gradient
-            W.copy_(mirrored.sign() * mirrored.abs().pow(1 / (p - 1)))
-    return np.array(history)
 
 
 def regression_gradients(X, Y, A, B) -> tuple[np.ndarray, np.ndarray]:

@@ -1,10 +1,12 @@
 """lib.companion.record: else a reader's run overwrites a figure, or a number drifts unseen."""
 
-import hashlib
 import json
+import math
 import os
 import subprocess
 import sys
+from functools import partial
+from itertools import starmap
 
 import matplotlib
 import numpy as np
@@ -35,19 +37,17 @@ def picture():
 
 
 def line(by=0.0, title=""):
-    """A drawing without letters, for tests that ask nothing of the picture: it is quick."""
+    """A drawing without letters but `title`: it is quick."""
     figure = Figure(figsize=(1, 1))
     ax = figure.subplots()
     ax.plot([by, 1 + by, 2 + by])
-    ax.set(xlim=(-0.1, 2.1), ylim=(-0.1, 2.1))
-    ax.set_axis_off()
-    if title:
-        ax.set_axis_on()
-        ax.set(title=title, xticks=[], yticks=[])
+    ax.set(xlim=(-0.1, 2.1), ylim=(-0.1, 2.1), xticks=[], yticks=[], title=title)
     return figure
 
 
-FAILS = claims.at_most("lemma", "loss falls", "paper A, Lemma 5", float("nan"), 1.0)
+NAN = float("nan")
+CLAIM = partial(claims.at_most, "lemma", "loss falls", "paper A, Lemma 5")
+FAILS = CLAIM(NAN, 1.0)
 LOST = record.Number(None, 0.0)
 
 
@@ -72,36 +72,23 @@ def test_record_has_the_layout_of_every_figure_and_its_picture_names_the_run(fig
     assert path == figures / "demo" / "fastrates_fig2.json"
     saved = read(path)
     made = saved.pop("provenance")
-    assert saved == {
-        "schema": 1,
-        "slug": "fastrates_fig2",
-        "paper": "A",
-        "figure": "Figure 2",
-        "caption": "Ours: 3 seeds.",
-        "words": ["iteration", "margin", r"$\alpha_{opt}$"],
-        "notebook": "01_x",
-        "scale": "demo",
-        "parameters": {"scale": "demo", "seeds": 3, "n": 6},
-        "seeds": [0, 1, 2],
-        "data": [{"name": "example1", "source": "synthetic", "rows": 20}],
-        "claims": [FAILS.as_dict()],
-        "numbers": {
-            "error": {"value": 0.021, "tolerance": 0.002},
-            "lost": {"value": None, "tolerance": 0.0},
-        },
-    }
+    about = dict(schema=1, slug="fastrates_fig2", paper="A", figure="Figure 2", notebook="01_x")
+    about |= dict(caption="Ours: 3 seeds.", words=["iteration", "margin", r"$\alpha_{opt}$"])
+    about |= dict(scale="demo", parameters={"scale": "demo", "seeds": 3, "n": 6}, seeds=[0, 1, 2])
+    about["data"] = [{"name": "example1", "source": "synthetic", "rows": 20}]
+    numbers = {"error": {"value": 0.021, "tolerance": 0.002}}
+    numbers["lost"] = {"value": None, "tolerance": 0.0}
+    assert saved == about | dict(claims=[FAILS.as_dict()], numbers=numbers)
     keys = "commit fingerprint versions device dtype threads seconds peak_memory_mb date"
     assert set(made) == set(keys.split()) and made["versions"]["numpy"] == np.__version__
     with Image.open(path.with_suffix(".png")) as image:
         stamp = json.loads(image.info["Description"])
-    about = {key: made[key] for key in ("commit", "fingerprint")}
-    assert stamp == {"slug": "fastrates_fig2"} | about
+    assert stamp == {key: (saved | made)[key] for key in ("slug", "commit", "fingerprint")}
     assert ">margin</text>" in path.with_suffix(".svg").read_text("utf-8")  # text as text
 
 
 def hashes(path):
-    ends = (".png", ".svg")
-    return [hashlib.sha256(path.with_suffix(end).read_bytes()).hexdigest() for end in ends]
+    return [files.sha256(path.with_suffix(end).read_bytes()) for end in (".png", ".svg")]
 
 
 def test_same_figure_gives_the_same_bytes_twice_and_in_another_process(tmp_path):
@@ -164,8 +151,8 @@ def test_what_is_reproduced_stays_and_how_the_run_went_is_in_runs(monkeypatch, t
         dict(numbers={"error": record.Number(0.0235, 0.002), "lost": LOST}),
         dict(numbers={"error": record.Number(0.021, 0.02), "lost": LOST}),
         dict(numbers={"error": record.Number(0.021, 0.002)}),
-        dict(claims=[claims.at_most("lemma", "loss falls", "paper A, Lemma 5", 0.5, 1.0)]),
-        dict(claims=[claims.at_most("lemma", "loss falls", "paper A, Lemma 5", float("nan"), 2.0)]),
+        dict(claims=[CLAIM(0.5, 1.0)]),
+        dict(claims=[CLAIM(NAN, 2.0)]),
         dict(claims=[claims.remarked(FAILS, "another reason")]),
         dict(data=[{"name": "example1", "source": "synthetic", "rows": 30}]),
         dict(caption="Ours: 3 seeds of our own."),
@@ -243,12 +230,7 @@ EDITED = [
     ({}, {}, ("m = 1", "m = 2"), CUSTOM("demo")),
     ({}, {}, ("m = 1", "m = 1\n\n# %%\nrules['mine'] = 1"), CUSTOM("demo")),
     ({"seeds": 3}, {}, ("seeds = 5", "seeds = 3"), CUSTOM("demo")),  # as JupyterLab pairs it
-    (
-        {},
-        {},
-        ("m = 1", "m  =  1  # a comment\n\n# %% [markdown]\n# words"),
-        "figures/demo/one.json",
-    ),
+    ({}, {}, ("m = 1", "m  =  1  # a\n\n# %% [markdown]\n# words"), "figures/demo/one.json"),
 ]
 
 
@@ -273,15 +255,14 @@ def test_what_a_reader_changes_never_touches_the_figures(
 
 
 def test_a_run_that_cannot_be_started_names_what_it_lacks(notebook):
-    with pytest.raises(ValueError, match="n, rates"):
-        record.start("01_x", "A", {"scale": "demo", "seeds": 3})
-    for seeds in (0, 2.5, True):
-        with pytest.raises(ValueError, match="seeds = "):
-            record.start("01_x", "A", USUAL | {"seeds": seeds})
-    with pytest.raises(ValueError, match="'huge'"):
-        record.start("01_x", "A", USUAL | {"scale": "huge"})
-    with pytest.raises(FileNotFoundError, match="02_y.py"):
-        record.start("02_y", "A", USUAL)
+    for page, variables, error, words in (
+        ("01_x", {"scale": "demo", "seeds": 3}, ValueError, "n, rates"),
+        *(("01_x", USUAL | {"seeds": k}, ValueError, "seeds = ") for k in (0, 2.5, True)),
+        ("01_x", USUAL | {"scale": "huge"}, ValueError, "'huge'"),
+        ("02_y", USUAL, FileNotFoundError, "02_y.py"),
+    ):
+        with pytest.raises(error, match=words):
+            record.start(page, "A", variables)
     variables = dict(USUAL)
     run = record.start("01_x", "A", variables)
     del variables["n"]
@@ -294,20 +275,15 @@ def test_works_without_git(monkeypatch):
     assert read(save())["provenance"]["commit"] is None
 
 
+PAIRS = (NAN, 1.0), (math.inf, 1.0), (1.0, NAN), (1.0, -1.0)
+NO_NUMBERS = [*starmap(record.Number, PAIRS), 3.0]
+
+
 @pytest.mark.parametrize(
     ("given", "name"),
     [
         *((dict(slug=slug), "slug") for slug in ("", "Figure 2", "../escape", "fig-2", "fig.2")),
-        *(
-            (dict(numbers={"error": number}), "'error'")
-            for number in (
-                record.Number(float("nan"), 1.0),
-                record.Number(float("inf"), 1.0),
-                record.Number(1.0, float("nan")),
-                record.Number(1.0, -1.0),
-                3.0,
-            )
-        ),
+        *((dict(numbers={"error": number}), "'error'") for number in NO_NUMBERS),
         (dict(data=[{"name": "mnist"}]), "source"),
         (dict(data=[{"source": "hub"}]), "name"),
         (dict(data=[{"name": "mnist", "source": "a disk"}]), "a disk"),

@@ -15,10 +15,13 @@ LATER = {"polyak": (10, 200, 1600)}  # until its weights, too, are below the sma
 AGREE = 1e-9
 RULES = {
     "gd": rules.gd(0.8),
+    "gd, decay": rules.gd(0.8, decay=0.5),
     "ngd": rules.ngd(1.5),
     "capped ngd": rules.ngd(0.5, max_step=40.0),
     "momentum": rules.ngd(0.2, momentum=0.9),
     "polyak": rules.polyak(),
+    "capped polyak": rules.polyak(20.0),
+    "custom": rules.custom(lambda t, gap, norm: (t + 1) ** -0.5 * gap / norm),
 }
 JOINT_RULES = {
     "gd": rules.gd(0.3),
@@ -69,6 +72,8 @@ class Oracle:
     def eta(self, rule, t, gap, norm):
         if rule.kind == rules.POLYAK:
             eta = gap / (2 * norm**2)
+        elif rule.law is not None:
+            return Decimal(t + 1) ** Decimal(-0.5) * gap / norm
         else:
             eta = Decimal(rule.step_size) * Decimal(t + 1) ** -Decimal(rule.decay)
             eta = eta / norm if rule.kind == rules.NGD else eta

@@ -6,6 +6,7 @@ Each changes one operator, comparison, number, index, sign or minimum in a funct
 
 import ast
 import random
+import re
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
@@ -79,29 +80,14 @@ def draw(count: int, seed: int, words=()) -> list[tuple[str, tuple[str, ...], st
     return mutants
 
 
-@cache
-def _imported(path):
-    """The files that a file imports, the packages that hand them on among them."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom):
-            for name in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names)):
-                place = ROOT / name.replace(".", "/")
-                found |= {place.with_suffix(".py"), place / "__init__.py"}
-    return found
-
-
 def _importing(file: Path) -> tuple[str, ...]:
-    """The tests that import the module `file`, those of its room where there are any.
-
-    Where no test does, those that import what imports it.
-    """
-    every = [p for room in ("lib", "papers", "tests") for p in (ROOT / room).rglob("*.py")]
-    reached, tests = {file}, []
-    while not tests:
-        reached = {path for path in every if _imported(path) & reached}
-        tests = sorted(path for path in reached if path.name.startswith("test_"))
-    own = [path for path in tests if path.parent.name == file.parent.name] or tests
+    """The tests of the room of `file` that import it, all of the room where none does."""
+    package, *room = file.relative_to(ROOT).parts[:-1]
+    place = ROOT.joinpath("tests", *(room if package == "lib" else [package]))
+    beside = place.rglob if room or package == "papers" else place.glob
+    tests = sorted(beside("test_*.py"))
+    imports = re.compile(rf"import [^\n]*\b{file.stem}\b|\.{file.stem} import")
+    own = [path for path in tests if imports.search(path.read_text("utf-8"))] or tests
     return tuple(str(path.relative_to(ROOT)) for path in own)
 
 

@@ -9,7 +9,7 @@ import pytest
 from lib import svm
 from lib.attention import coordinates, token_sets, tokens
 from lib.svm import norms
-from tests.problems import stacked
+from tests.problems import PROBLEMS, SOLVABLE, rows_of, stacked
 
 EXPONENTS = (1.1, 1.5, 1.75, 3, 5)
 NORMS = ("frobenius", *EXPONENTS, "nuclear", "spectral", 1, np.inf)
@@ -21,21 +21,21 @@ def size(matrix, norm, dual=False):
         parts = np.split(matrix, norm.count, int(norm.by_columns))
         return (sum if dual else max)(size(part, norm.inner, dual) for part in parts)
     if norm in ("nuclear", "spectral"):
-        values = np.linalg.svd(matrix, compute_uv=False)
+        values = np.linalg.svd(matrix.astype(float), compute_uv=False)
         return values.sum() if (norm == "nuclear") != dual else values[0]
     p = 2.0 if norm == "frobenius" else float(norm)
     conjugate = {1.0: np.inf, np.inf: 1.0}.get(p) or p / (p - 1)
     return np.linalg.norm(matrix.ravel(), conjugate if dual else p)
 
 
-def rows_of(data):
-    return coordinates.constraint_rows(coordinates.differences(data, data.opt), data.z)
+def all_rows(data):
+    return [rows_of(data, run) for run in range(len(data.X))]
 
 
 def check_certificate(rows, solution, norm):
     """Feasible, beta >= 0, and the lower bound 1^T beta / N*(sum beta a) within `accuracy`."""
     assert (solution.duals >= 0).all()
-    for run, (A, W) in enumerate(zip(rows, solution.value, strict=True)):
+    for run, (A, W) in enumerate(zip(rows, solution.value, strict=True)):  # A in 80 bits
         beta, support = solution.duals[run].ravel(), solution.support[run].ravel()
         margins, primal = A @ W.ravel(), size(W, norm)
         np.testing.assert_allclose(solution.margins[run].ravel(), margins, rtol=1e-9, atol=1e-9)
@@ -49,34 +49,26 @@ def check_certificate(rows, solution, norm):
         assert margins[support].max() < 1 + 1e-4 and (margins[~support] > 1 - 1e-9).all()
 
 
-def of_vectors(X):
-    return token_sets.token_set(X, np.ones(len(X)), z=X[:, 1], opt=np.zeros(len(X), int))
-
-
-V = np.random.default_rng(1).standard_normal((2, 4, 5))
-CASES = {
-    "three runs": tokens.unit_tokens(range(3)),
-    "repeated": of_vectors(V[:, [0, 1, 2, 2]]),
-    "collinear": of_vectors(np.stack([V[:, 0], V[:, 1], 2 * V[:, 1] - V[:, 0], V[:, 3]], 1)),
-    "one sample": of_vectors(V[:1]),
-    "all others equal": of_vectors(V[:, [0, 1, 1, 1]]),
-    "same sample twice": of_vectors(V[[0, 0]]),
+CASES = {name: PROBLEMS[name].tokens for name in SOLVABLE} | {
+    "three runs": tokens.unit_tokens(range(3))
 }
 BLOCKY = tokens.unit_tokens(range(2), n=4, T=4, d=6)
 
 
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("case", CASES)
-def test_certificate(norm, case):
-    check_certificate(rows_of(CASES[case]), svm.token_svm(CASES[case], norm=norm), norm)
+BLOCKS = [svm.Blocks(norm, count, by_columns) for norm in ("frobenius", "spectral", "nuclear")
+          for count in (2, 6) for by_columns in (False, True)]  # fmt: skip
 
 
-@pytest.mark.parametrize("inner", ["frobenius", "spectral", "nuclear"])
-@pytest.mark.parametrize("count", [2, 6])
-@pytest.mark.parametrize("by_columns", [False, True])
-def test_certificate_of_blocks(inner, count, by_columns):
-    norm = svm.Blocks(inner, count, by_columns)
-    check_certificate(rows_of(BLOCKY), svm.token_svm(BLOCKY, norm=norm), norm)
+@pytest.mark.parametrize(
+    ("norm", "data"),
+    [
+        *((norm, data) for norm in NORMS for data in CASES.values()),
+        *((norm, BLOCKY) for norm in BLOCKS),
+    ],
+    ids=str,
+)
+def test_certificate(norm, data):
+    check_certificate(all_rows(data), svm.token_svm(data, norm=norm), norm)
 
 
 def test_frobenius_is_accurate_to_rounding_and_exponents_near_and_far_nearly():
@@ -98,7 +90,7 @@ def test_l1_solutions_are_vertices_and_the_exponent_two_is_the_frobenius_norm():
 def test_more_dimensions_than_tokens():
     data = tokens.gaussian_tokens(0, n=3, T=3, d=40)
     for norm in ("nuclear", "spectral"):
-        check_certificate(rows_of(data), svm.token_svm(data, norm=norm), norm)
+        check_certificate(all_rows(data), svm.token_svm(data, norm=norm), norm)
     solution = svm.token_svm(tokens.gaussian_tokens(0, n=3, T=3, d=100_000))  # W is not built
     assert "value" not in vars(solution) and solution.gap.max() < 1e-9
 
@@ -110,25 +102,10 @@ def test_thousands_of_dependent_constraints():
     assert solution.support.sum() <= 400
 
 
-def between_others():
-    """The selected token of sample 0 is the mean of two others: no W prefers it to both."""
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((3, 4, 5))
-    X[0, 0] = (X[0, 1] + X[0, 3]) / 2
-    return token_sets.token_set(X, [1, 1, -1], z=rng.standard_normal((3, 5)), opt=[0, 0, 0])
-
-
-def check_proof(rows, proof, accuracy=1e-12):
-    """A non-negative combination of sum one that is zero."""
-    terms = proof.ravel()[:, None] * rows
-    assert (proof >= 0).all() and proof.sum() == pytest.approx(1, abs=1e-12)
-    assert np.abs(terms.sum(0)).max() < accuracy * min(1, np.abs(terms).max())
-
-
 def test_infeasible_run_is_named():
-    good, bad = tokens.unit_tokens(0, n=3, T=4, d=5), between_others()
+    both = (PROBLEMS[name].tokens for name in ("two at a right angle", "opposed"))
     with pytest.raises(svm.Infeasible, match="run 1") as caught:
-        svm.token_svm(stacked(good, bad))
+        svm.token_svm(stacked(*both))
     assert caught.value.run == 1
 
 
@@ -145,8 +122,9 @@ def test_head_infeasible_with_a_proof():
     data = token_sets.token_set(np.ones((2, 2, 3)) * [[[1], [2]], [[3], [4]]], [1, -1], opt=[0, 0])
     with pytest.raises(svm.Infeasible, match=r"head SVM of run 0.*\(sample 1\)") as caught:
         svm.head_svm(data, p=1.5)
-    assert caught.value.certificate.shape == (2,)
-    check_proof(data.y[0, :, None] * data.X[0, :, 0], caught.value.certificate)
+    proof = caught.value.certificate  # a non-negative combination of sum one that is zero
+    assert (proof >= 0).all() and proof.sum() == pytest.approx(1, abs=1e-12)
+    np.testing.assert_allclose(proof * data.y[0] @ data.X[0, :, 0], 0, atol=1e-12)
 
 
 @pytest.mark.parametrize("norm", [0.5, -2.0, np.nan, "fro", None, (2,), True, -(10**400)])
@@ -171,14 +149,9 @@ def test_margins_are_those_of_the_given_tokens_and_the_least_is_one(norm):
     long = 10.0 ** np.arange(4)[None, :, None, None]  # samples of unequal length are solved scaled
     data = replace(data, X=long * data.X)
     solution = svm.token_svm(data, norm=norm)
-    exact = np.einsum("rmk,rk->rm", rows_of(data), solution.W.reshape(2, -1))
-    np.testing.assert_allclose(solution.margins.reshape(2, -1), exact, rtol=1e-9)
+    exact = np.einsum("rmk,rk->rm", all_rows(data), solution.W.reshape(2, -1))
+    np.testing.assert_allclose(solution.margins.reshape(2, -1), exact.astype(float), rtol=1e-9)
     np.testing.assert_allclose(solution.margins.min((1, 2)), 1.0, rtol=0, atol=1e-12)
-    data = tokens.unit_tokens(0, n=2, T=2, d=4)  # and of very unequal length
-    data = replace(data, X=np.array([1.0, 1e9])[:, None, None] * data.X)
-    solution = svm.token_svm(data)
-    exact = rows_of(data)[0] @ solution.W[0].ravel()
-    np.testing.assert_allclose(solution.margins[0].ravel(), exact, rtol=1e-5)
 
 
 def test_a_minimal_is_solved_in_its_own_coordinates():
@@ -193,7 +166,7 @@ def test_a_minimal_is_solved_in_its_own_coordinates():
 
 
 SPACE = coordinates.minimal(BLOCKY)
-FAR = of_vectors(np.array([[[1.5e308], [-1.5e308]]]))
+FAR = token_sets.token_set([[[1.5e308], [-1.5e308]]], [1.0], z=[[1.0]], opt=[0])
 
 
 @pytest.mark.parametrize(
