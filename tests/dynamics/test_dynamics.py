@@ -103,7 +103,7 @@ def test_every_number_of_a_history_equals_plain_ambient_training(head, name, los
         if (norm := np.linalg.norm(gradient, axis=(1, 2))).all():  # not at u = 0
             np.testing.assert_allclose(np.exp(history.log_gradient[:, t]), norm, rtol=1e-10)
             downhill = compared(-gradient, target)[1]
-            np.testing.assert_allclose(history.descent["mm"][:, t], downhill, rtol=1e-9)
+            np.testing.assert_allclose(history.descent["mm"][:, t], downhill, rtol=1e-11)
             if t < 40 and rule.momentum == 0:
                 moved = np.linalg.norm(path[t + 1][0] - W, axis=(1, 2))
                 eta = np.exp(history.log_step[:, t])
