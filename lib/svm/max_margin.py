@@ -178,7 +178,15 @@ def _solve(problem, tokens, parts, norm, shape):
                 solved["gap"] = np.abs(1 - (duals * units.stretch[run]).sum() / square)
             else:
                 solved = _other_norm(problem, run, units, norm, duals)
-            _check_range(problem, run, solved["norm"], units.exponent[run])
+            power = np.log2(solved["norm"]) - units.exponent[run]
+            if abs(power) > LARGEST_EXPONENT:
+                digits = power * np.log10(2)
+                raise ValueError(
+                    f"{problem} of run {run}: the solution would have norm 1e{digits:.0f} and "
+                    f"duals of size 1e{2 * digits:.0f}, outside float64. That is only a scale: "
+                    "multiply the tokens or the queries, or both together, by "
+                    f"1e{digits:.0f}, which divides W by as much."
+                )
             runs.append(solved)
     names = "norm", "duals", "margins", "support", "gap"
     solved = {name: np.array([run[name] for run in runs]) for name in names}
@@ -197,18 +205,6 @@ def _solve(problem, tokens, parts, norm, shape):
     )
 
 
-def _check_range(problem, run, size, exponent):
-    """Raises ValueError where ||W|| = size 2^-exponent or its square, the duals, is no float64."""
-    power = np.log2(size) - exponent
-    if abs(power) > LARGEST_EXPONENT:
-        digits = power * np.log10(2)
-        raise ValueError(
-            f"{problem} of run {run}: the solution would have norm 1e{digits:.0f} and duals of "
-            f"size 1e{2 * digits:.0f}, outside float64. That is only a scale: multiply the tokens "
-            f"or the queries, or both together, by 1e{digits:.0f}, which divides W by as much."
-        )
-
-
 def _weights(units, runs):
     """W (runs, d, d_z), as the margins were measured on it: as solved, or from its duals."""
     W = [
@@ -222,8 +218,8 @@ def _other_norm(problem, run, units, norm, beta):
     """Scaled solution of one run in another norm than Frobenius, from the duals (m,) there."""
     delta, z, stretch = units.delta[run], units.z[run], units.stretch[run]
     blocks = isinstance(norm, Blocks)
-    conic = blocks or norm in norms.CONIC
-    dual = norm.dual if blocks else norms.CONIC[norm] if conic else norm / (norm - 1)
+    conic = blocks or norm in norms.DUAL
+    dual = norm.dual if blocks else norms.DUAL[norm] if conic else norm / (norm - 1)
     turned = isinstance(norm, str)  # these two do not see a rotation: keep to the spans
     if turned:
         delta, z, token_basis, query_basis = frobenius.thin(delta, z)
@@ -231,7 +227,7 @@ def _other_norm(problem, run, units, norm, beta):
     shape = delta.shape[-1], z.shape[-1]
     start = rows.T @ beta
     if conic:
-        solved = norms.conic(rows, shape, norm, float(np.linalg.norm(start)))
+        solved = norms.conic(rows, shape, dual, float(np.linalg.norm(start)))
         w, beta = (start, beta) if solved is None else solved  # the start shows its gap
     else:
         w, beta = norms.entrywise(rows, norm, start, beta)
