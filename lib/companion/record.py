@@ -207,8 +207,7 @@ class Run:
     `globals()`, of which a save takes what the parameters cell assigns, among them `scale`
     and `counted`, the number k of its seeds 0 ... k - 1, if any. ValueError for a name that
     is not there, a number of seeds that is not one and an unknown scale, FileNotFoundError
-    where there is no such notebook.
-    """
+    where there is no such notebook."""
 
     def __init__(
         self, notebook: str, paper: str, variables: Mapping, counted: str | None = "seeds"
@@ -240,8 +239,7 @@ class Run:
         That is its number in the paper, its data (by default synthetic with all seeds, and
         `rows` a parameter; `data` takes their place), and `within`: the tolerance of each
         of `numbers`, or its share of the value as "2 %"; of names with * and ? the first
-        that fits. ValueError where the file lacks the figure or a tolerance.
-        """
+        that fits. ValueError where the file lacks the figure or a tolerance."""
         facts = files.read_table(files.folder("notebooks") / "records.toml")
         facts = facts.get(self.notebook, {}).get(slug)
         if facts is None:
@@ -276,8 +274,7 @@ class Run:
         `number` is the figure's in the paper ("Figure 2"); `statements` are those that the
         claims of a ledger name; `setting` what this figure was made with where the
         parameters say otherwise, "seeds" as their list or number. ValueError for a bad
-        slug, a number that is not finite, a data row without name or source.
-        """
+        slug, a number that is not finite, a data row without name or source."""
         numbers, setting = dict(numbers or {}), dict(setting or {})
         _check(slug, numbers, data)
         parameters, counted = self._now()

@@ -105,8 +105,7 @@ class Manifold(Shapes):
 
         "left_right": orthogonal Procrustes, R = u v^T from the SVD of K^T Sbar^{1/2} Z
         Sigma^{1/2}. "left": no closed form; from there the stationary point of Lemma 1 is
-        found, the nearest one when Z is near the manifold.
-        """
+        found, the nearest one when Z is near the manifold."""
         _check_norm(norm)
         u, _, vt = np.linalg.svd(self._K.T @ self.weighted(Z, "left_right"))
         R = u @ vt
@@ -147,8 +146,7 @@ class Manifold(Shapes):
 
         * "left_right": radius^2 = 4/5 sigma_d, convexity sigma_d/2, smoothness 5.3 sigma_1;
         * "left": radius^2 = 4/9 sigma_d lambda_min / lambda_max^2, convexity sigma_d
-          lambda_min / 2, smoothness 4.64 sigma_1 lambda_max.
-        """
+          lambda_min / 2, smoothness 4.64 sigma_1 lambda_max."""
         _check_norm(norm)
         largest, smallest = self.singular_values[0], self.singular_values[-1]
         if norm == "left_right":
@@ -212,8 +210,7 @@ def modes(problem: Regression, preconditioner: str = "left") -> tuple[np.ndarray
     Rates (modes,) ascending, directions (modes, k + d, d), without the d (d - 1) / 2
     rotations, of rate zero. With step eta a mode of Z_t - Z_pi shrinks by 1 - eta lambda an
     iteration on the population loss, so the excess loss falls in the end like
-    (1 - eta lambda_min)^{2t}. ValueError for an unknown preconditioner.
-    """
+    (1 - eta lambda_min)^{2t}. ValueError for an unknown preconditioner."""
     if preconditioner not in PRECONDITIONERS:
         raise ValueError(f"preconditioner must be one of {PRECONDITIONERS}, not {preconditioner!r}")
     k, d = problem.k, problem.d

@@ -238,8 +238,7 @@ def block_pivoting(
 
     K (m, m) symmetric positive definite, b (m,), default 1. Judice and Pires (1994): guess
     the `support`, solve on it, exchange every index on the wrong side at once; where that
-    stops making progress, non-negative least squares. None where K is singular.
-    """
+    stops making progress, non-negative least squares. None where K is singular."""
     b = np.ones(len(K)) if b is None else b
     beta, ended = _exchanged(K, b, np.empty(0, bool) if support is None else support)
     if ended:

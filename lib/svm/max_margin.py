@@ -3,8 +3,7 @@
 One problem in many norms: min ||W|| subject to <a_m, W> >= 1, with a_m = (x_{i,s_i} -
 x_{i,t}) z_i^T for the tokens and a_m = y_i x_{i,s_i} for the head. Whatever the norm, a
 solution is proved by beta >= 0: with N* the dual norm, 1^T beta / N*(sum beta_m a_m) is
-a lower bound on ||W||, and `gap` is its relative distance from the norm of W.
-"""
+a lower bound on ||W||, and `gap` is its relative distance from the norm of W."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -40,8 +39,7 @@ class MaxMargin(Shapes):
                cone programs: a dual whose share of the largest exceeds the slack)
     gap        (runs,) (||W|| - lower bound) / ||W||, the lower bound from the duals
     accuracy   what gap and violation were held to
-    tokens     the problem's; W is in their coordinates
-    """
+    tokens     the problem's; W is in their coordinates"""
 
     problem: str
     norm: np.ndarray
@@ -89,8 +87,7 @@ def token_svm(
     for the Frobenius norm, else ACCURACY_OTHER_NORMS. Raises Infeasible (a ValueError)
     with a Farkas certificate, which holds for every norm; ValueError for a wrong
     `selected`, an unknown norm, or sizes beyond float64; RuntimeError, with what to do,
-    where that accuracy was not reached.
-    """
+    where that accuracy was not reached."""
     if not isinstance(norm, Blocks):
         norm = _known(norm, "norm", ("frobenius", "nuclear", "spectral"))
     tokens = _in_coordinates(tokens, norm)

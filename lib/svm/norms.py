@@ -14,8 +14,7 @@ Newton's method expands it around a pair (w, s), with weights D = (q-1) |w|^{2-p
 
 the dual of a token SVM in a weighted Frobenius norm. What moves is the side whose power
 is at least one, so that no sign is overshot: beta for p <= 2, w for p > 2. Large
-exponents are approached from 2.
-"""
+exponents are approached from 2."""
 
 import contextlib
 import warnings
@@ -40,8 +39,7 @@ class Blocks:
 
     Its dual is the sum of N* over the parts. inner: "frobenius", "spectral" or
     "nuclear"; by_columns: parts of the columns, else the rows. ValueError for another N
-    or count < 1.
-    """
+    or count < 1."""
 
     inner: str
     count: int
@@ -100,8 +98,7 @@ def conic(
     """(w, beta): vec W of least norm with A vec(W) >= 1, and its duals (m,), up to scale.
 
     A (m, d d_z), shape (d, d_z), `dual` the dual of the norm, `unit` the size of a feasible
-    W. None where Clarabel fails.
-    """
+    W. None where Clarabel fails."""
     import cvxpy as cp  # here: its import takes longer than all solvers of the other norms together
 
     beta, S = cp.Variable(len(A), nonneg=True), cp.Variable(shape)
