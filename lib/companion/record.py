@@ -417,7 +417,7 @@ def _asked(claim: Mapping) -> tuple:
 # Whether two drawings of a figure show the same, from the pictures themselves.
 
 BLUR = 8  # pixels: what moves by less hardly changes a picture that is blurred so far
-SEEN = 0.04  # of the difference between white and a full colour: from here on it is seen
+SEEN = 0.055  # of the difference between white and a full colour: from here on it is seen
 
 
 def _same_picture(picture: bytes, other: bytes) -> bool:

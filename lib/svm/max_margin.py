@@ -170,7 +170,7 @@ def _solve(problem, tokens, parts, norm, shape):
             )
             if norm == 2:
                 square = (duals * margins).sum()
-                solved = {"norm": np.sqrt(square), "solver": solver, "W": W}
+                solved: dict = {"norm": np.sqrt(square), "solver": solver, "W": W}
                 solved |= {"duals": duals, "margins": margins, "support": duals > 0}
                 solved["gap"] = np.abs(1 - (duals * units.stretch[run]).sum() / square)
             else:
