@@ -142,7 +142,9 @@ def _run(problem, rules, times, W_0, v):
         np.stack([geometry.to_mirror(row, p) for row, p in zip(array, exponents)])
         for array in (start, head)
     )
-    A, signed = (_token_first(part, problem.n) for part in problem[:2])
+    # The rows (runs, n T, D) keep a sample's tokens together, the loop a token's samples.
+    split = lambda rows: rows.reshape(runs, problem.n, -1, rows.shape[-1])
+    A, signed = (split(part).swapaxes(1, 2).reshape(part.shape) for part in problem[:2])
     sizes = dict(path=(k, W.shape[1]), head=(k, v.shape[1]), logs=(k, 3))
     raw = recording.unwritten(status.COMPLETED, runs * kinds, **sizes)
     raw["status"], raw["ended"], raw["rise"] = apart.call(
@@ -164,10 +166,3 @@ def _run(problem, rules, times, W_0, v):
         about = *norms, *np.moveaxis(logs, -1, 0), names, part["ended"], part["rise"]
         histories.append(MirrorHistory(rule, at, W, heads, *about))
     return histories
-
-
-def _token_first(vectors, n):
-    """The rows (runs, n T, D), a sample's tokens together, ordered by token and then sample."""
-    runs, _, D = vectors.shape
-    by_token = vectors.reshape(runs, n, -1, D).swapaxes(1, 2)
-    return np.ascontiguousarray(by_token).reshape(vectors.shape)
