@@ -2,8 +2,7 @@
 
 The gradient of paper A is a sum of outer products of tokens and queries, so W_t - W_0 never
 leaves span(tokens) x span(queries). Tokens in an orthonormal basis of their span (width
-at most nT) and queries in theirs (at most n) have the same scores, norms and angles.
-"""
+at most nT) and queries in theirs (at most n) have the same scores, norms and angles."""
 
 from dataclasses import dataclass, replace
 

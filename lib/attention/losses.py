@@ -6,8 +6,7 @@
 * reciprocal: 1 / (1 + f) for f >= 0, 1 - f below: a tail like 1/f
 
 Papers A and C train with the first two, which alone are compiled; the others ask whether
-"any decreasing C^1 loss" (paper A, Section 3.2) means what it says.
-"""
+"any decreasing C^1 loss" (paper A, Section 3.2) means what it says."""
 
 import numpy as np
 
@@ -55,8 +54,7 @@ def log_gap(log_epsilon: np.ndarray, best: np.ndarray, loss: str) -> np.ndarray:
     * logistic: log1p(sigmoid(-best) expm1(epsilon))
     * sigmoid: sigmoid(best - epsilon) sigmoid(-best) expm1(epsilon)
     * reciprocal: epsilon / ((1 + best - epsilon) (1 + best)), epsilon where both arguments
-      are negative, epsilon - best^2 / (1 + best) where zero lies between them
-    """
+      are negative, epsilon - best^2 / (1 + best) where zero lies between them"""
     if loss == "reciprocal":
         epsilon, above = np.exp(log_epsilon), np.maximum(best, 0.0)
         after = best - epsilon

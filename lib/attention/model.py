@@ -2,8 +2,7 @@
 
 All is relative to the selected token s_i, that of the largest logit; the other softmax
 weights are logarithms with the largest factored out. No small weight is a difference of
-large ones, so the gradient's direction stays exact when weights are e^-30000.
-"""
+large ones, so the gradient's direction stays exact when weights are e^-30000."""
 
 from dataclasses import dataclass
 
@@ -21,8 +20,7 @@ class _Slopes(Shapes):
 
     log_weights (..., n, T) log of the softmax weights; log_loss, log_gap (...,) logarithms
     of L and of L - L*; pull (..., n, T) e^log_scale = -dL/dlogits, and its log_scale
-    (...,); push (..., n, T) e^log_push_scale = -dL/dscores = |l'(f_i)| p_{i,t} / n.
-    """
+    (...,); push (..., n, T) e^log_push_scale = -dL/dscores = |l'(f_i)| p_{i,t} / n."""
 
     log_weights: np.ndarray
     log_loss: np.ndarray

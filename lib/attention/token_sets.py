@@ -17,8 +17,7 @@ class TokenSet(Shapes):
     queries (paper A: the first token); u (runs, d) the linear head, zero where it is still
     to be trained; opt (runs, n) the index of each sample's opt token; all float64. ValueError,
     naming the argument, for wrong shapes, an empty set, values that are masked or not finite
-    real numbers, labels other than -1 or +1, T < 2, or an opt index out of range.
-    """
+    real numbers, labels other than -1 or +1, T < 2, or an opt index out of range."""
 
     X: np.ndarray
     y: np.ndarray

@@ -19,8 +19,7 @@ def class_mean_tokens(
     off span(mu_+, mu_-). Head u = (mu_+ - mu_-) / ||mu_+ - mu_-||, so that others score zero
     (Assumption 2); Assumption 1 as we read it fails: opt tokens of a class are equal. The
     query is the first token, the opt token a random other one. ValueError for n < 1, T < 2
-    or d < 3, and for `signal` or `noise` that is not positive.
-    """
+    or d < 3, and for `signal` or `noise` that is not positive."""
     _positive(signal=signal, noise=noise)
     n, T, d = _sizes(n, T, d)
     if d < 3:
@@ -50,8 +49,7 @@ def gaussian_tokens(
 
     Every token is N(0, noise^2 I) before that, noise by default 1/sqrt(d). u is the
     least-norm solution of y_i u^T x_{i,opt} = 1, u^T x_{i,t} = 0 (Assumption 2); ValueError
-    for n T > d, which has none. The query is the first token, never the opt token.
-    """
+    for n T > d, which has none. The query is the first token, never the opt token."""
     n, T, d = _sizes(n, T, d)
     if n * T > d:
         raise ValueError(f"n T = {n * T} exceeds d = {d}: equal scores of others need n T <= d")

@@ -35,8 +35,7 @@ class _Job:
 
     `page` is its text, `overrides` go to papermill; `parts` is its fingerprint without the
     data; `changes` is what nobody committed. A run leaves its files in `home`, its figures
-    in `figures`; `folders` are the project's, by environment variable.
-    """
+    in `figures`; `folders` are the project's, by environment variable."""
 
     notebook: str
     scale: str

@@ -207,8 +207,7 @@ class Run:
     `globals()`, of which a save takes what the parameters cell assigns, among them `scale`
     and `counted`, the number k of its seeds 0 ... k - 1, if any. ValueError for a name that
     is not there, a number of seeds that is not one and an unknown scale, FileNotFoundError
-    where there is no such notebook.
-    """
+    where there is no such notebook."""
 
     def __init__(
         self, notebook: str, paper: str, variables: Mapping, counted: str | None = "seeds"
@@ -240,8 +239,7 @@ class Run:
         That is its number in the paper, its data (by default synthetic with all seeds, and
         `rows` a parameter; `data` takes their place), and `within`: the tolerance of each
         of `numbers`, or its share of the value as "2 %"; of names with * and ? the first
-        that fits. ValueError where the file lacks the figure or a tolerance.
-        """
+        that fits. ValueError where the file lacks the figure or a tolerance."""
         facts = files.read_table(files.folder("notebooks") / "records.toml")
         facts = facts.get(self.notebook, {}).get(slug)
         if facts is None:
@@ -276,8 +274,7 @@ class Run:
         `number` is the figure's in the paper ("Figure 2"); `statements` are those that the
         claims of a ledger name; `setting` what this figure was made with where the
         parameters say otherwise, "seeds" as their list or number. ValueError for a bad
-        slug, a number that is not finite, a data row without name or source.
-        """
+        slug, a number that is not finite, a data row without name or source."""
         numbers, setting = dict(numbers or {}), dict(setting or {})
         _check(slug, numbers, data)
         parameters, counted = self._now()
@@ -419,56 +416,19 @@ def _asked(claim: Mapping) -> tuple:
 
 # Whether two drawings of a figure show the same, from the pictures themselves.
 
-BLOCK = 3  # pixels: places are compared in blocks of this side
-NEAR = 4  # blocks that a mark may move, under a hundredth of a page's width
-FAINT = 0.25  # ink of a block that counts as much as all differences below it
-MISSING = 0.3  # of a block's ink: so much may lack its like nearby
-TILE = 240  # pixels: colours are measured in tiles of about this side
-LEVELS = 4  # of red, green and blue each, between which colours are told apart
-SHARE, SPECKS = 0.1, 0.0012  # of a colour's amount, of a tile: so much may change
+BLUR = 8  # pixels: what moves by less hardly changes a picture that is blurred so far
+SEEN = 0.055  # of the difference between white and a full colour: from here on it is seen
 
 
 def _same_picture(picture: bytes, other: bytes) -> bool:
-    """Whether two PNGs show the same figure in the same style, up to what rounding on another
-    processor moves: a line, by a pixel or two. So the amount of each colour, tile by tile,
-    must be nearly the same, and every mark must have its like close by."""
-    before, now = _ink(picture), _ink(other)
-    if before.shape != now.shape:
-        return False
-    old, new = _amounts(before), _amounts(now)
-    like = (abs(old - new) <= SHARE * np.maximum(old, new) + SPECKS).all()
-    return bool(like) and _has_its_like(before, now) and _has_its_like(now, before)
+    """Whether two PNGs show the same figure in the same style, up to what rounding on
+    another processor moves: a line, by a pixel or two. So both are blurred."""
+    new, old = (_blurred(png) for png in (picture, other))
+    return new.shape == old.shape and bool((abs(new - old) < SEEN).all())
 
 
-def _ink(png: bytes) -> np.ndarray:
-    """What a picture has beside white, (height, width, 3), in [0, 1]."""
+def _blurred(png: bytes) -> np.ndarray:
+    """The colours of a picture, each smoothed, (height, width, 3), in [0, 1]."""
     with Image.open(io.BytesIO(png)) as picture:
-        return 1 - np.asarray(picture.convert("RGB"), np.float32) / 255
-
-
-def _amounts(ink: np.ndarray) -> np.ndarray:
-    """How much there is of each colour, the direction of its ink, in each tile."""
-    height, width = ink.shape[:2]
-    rows, columns = (max(1, round(side / TILE)) for side in (height, width))
-    row, column = (np.arange(n) * k // n for n, k in ((height, rows), (width, columns)))
-    tile, weight = np.add.outer(row * columns, column), ink.max(-1)
-    drawn = weight > 0
-    tile, weight = tile[drawn], weight[drawn]
-    place = ink[drawn] / weight[:, None] * (LEVELS - 1)  # (pixels, 3)
-    low = np.minimum(place.astype(int), LEVELS - 2)
-    amounts = np.zeros(rows * columns * LEVELS**3)
-    for corner in np.ndindex(2, 2, 2):
-        near = np.where(corner, place - low, 1 - place + low).prod(-1)
-        colour = (low + corner) @ (LEVELS**2, LEVELS, 1)
-        amounts += np.bincount(tile * LEVELS**3 + colour, weight * near, amounts.size)
-    return amounts.reshape(rows * columns, -1) * rows * columns / (height * width)
-
-
-def _has_its_like(ink: np.ndarray, other: np.ndarray) -> bool:
-    """Whether what is drawn in `ink` is drawn in `other`, within NEAR blocks of its place."""
-    rows, columns = (side // BLOCK for side in ink.shape[:2])
-    trimmed = (each[: rows * BLOCK, : columns * BLOCK] for each in (ink, other))
-    means = (each.reshape(rows, BLOCK, columns, BLOCK, 3).mean((1, 3)) for each in trimmed)
-    blocks, nearby = (ndimage.uniform_filter(each, (3, 3, 1)) for each in means)
-    nearby = ndimage.maximum_filter(nearby, (2 * NEAR + 1, 2 * NEAR + 1, 1))
-    return bool((blocks - nearby <= MISSING * (blocks + FAINT)).all())
+        colours = np.asarray(picture.convert("RGB"), np.float32) / 255
+    return ndimage.gaussian_filter(colours, (BLUR, BLUR, 0))

@@ -23,8 +23,7 @@ def prepare(function, *values) -> None:
 
     function: at the top level of a module, `numba.njit(cache=True)`. Nothing is done
     where it was compiled here or its cache has an entry; where that is stale, or the
-    other process fails, the call that follows compiles it here.
-    """
+    other process fails, the call that follows compiles it here."""
     if function.signatures or _kept(function):
         return
     # a default has a type of its own

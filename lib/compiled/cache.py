@@ -29,8 +29,7 @@ def stamp(caller: str) -> int:
 
     `caller` is a module's `__file__`. numba keeps compiled functions by the file they
     stand in and by their signature. As the default of an argument that nobody passes,
-    the stamp makes what a function calls in other files part of its signature.
-    """
+    the stamp makes what a function calls in other files part of its signature."""
     find_place()  # whoever asks is about to compile
     number = 0
     for folder in sorted({Path(__file__).parent, Path(caller).parent}):

@@ -51,8 +51,7 @@ def _log(x, factor, out):
     """out = factor log|x|, (m,) each, log to 2 units in the last place.
 
     It is -inf for |x| below 1e-300. x = 2^k m with m in [0.7, 1.42), log m = 2
-    atanh(s), s = (m - 1)/(m + 1), |s| < 0.176, by its series.
-    """
+    atanh(s), s = (m - 1)/(m + 1), |s| < 0.176, by its series."""
     for i in range(x.size):
         size = abs(x[i])
         bits = np.float64(size).view(np.int64)

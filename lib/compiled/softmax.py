@@ -58,8 +58,7 @@ def empty_lanes(T, samples):
 def slopes(work, n, logistic, head_fixed, scales):
     """`lib.attention.slopes` of runs of n samples, reference token first: fills c and push.
 
-    Each is without its scale; scales (2, runs) are the logs taken out of c and push.
-    """
+    Each is without its scale; scales (2, runs) are the logs taken out of c and push."""
     margins, scores, c, push, w, lane = work
     lanes = scores.shape[1]
     for first in range(0, lanes, WIDTH):

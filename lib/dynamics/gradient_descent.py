@@ -66,8 +66,7 @@ class History(Shapes):
     (runs, k) each: direction_error ||W_t/||W_t|| - V/||V|| ||, alignment <W_t, V>/(||W_t||
     ||V||) and descent <-grad_W L/||grad_W L||, V>/||V||. status and ended (runs,) say how
     and at which iteration it ended. Joint training adds the same of the head: head_norm,
-    log_gradient_head, log_step_head, head_direction_error, head_alignment.
-    """
+    log_gradient_head, log_step_head, head_direction_error, head_alignment."""
 
     iterations: np.ndarray
     status: np.ndarray

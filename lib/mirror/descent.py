@@ -22,8 +22,7 @@ class MirrorRule:
 
     |W+|^{p-1} sgn(W+) = |W|^{p-1} sgn(W) - eta g entrywise, with g = grad L, or g = grad L /
     ||grad L||_{q,q} when `normalised`, 1/p + 1/q = 1. p = 2 is gradient descent.
-    ValueError unless 1 < p < inf and 0 < eta < inf.
-    """
+    ValueError unless 1 < p < inf and 0 < eta < inf."""
 
     p: float
     step_size: float = 0.1
@@ -44,8 +43,7 @@ class MirrorHistory(Shapes):
     log_gradient_head (runs, k) logs of the gradients' dual norms. status and ended (runs,):
     "completed", "stalled" (the gradient is zero) or "diverged" (an entry or a step is above
     e^600), and at which iteration. loss_rise (runs,): the first iteration whose loss is
-    above the one before (against paper C's Lemma 25), -1 if none.
-    """
+    above the one before (against paper C's Lemma 25), -1 if none."""
 
     rule: MirrorRule
     iterations: np.ndarray
@@ -105,8 +103,7 @@ def train(
     (v = tokens.u, lp-AttGD) or "joint" (v from tokens.u, lp-JointGD: each normalised by
     itself). record: ascending iterations, cut at each rule's steps (default about 100,
     evenly spaced in log t). ValueError for a start of the wrong shape, unknown loss or
-    head, steps or records out of order. Memory: 2 n(T-1) d d_z numbers a run.
-    """
+    head, steps or records out of order. Memory: 2 n(T-1) d d_z numbers a run."""
     recording.check_head(head)
     named = rules if isinstance(rules, Mapping) else {"": rules}
     times = [_times(steps[name] if isinstance(steps, Mapping) else steps, record) for name in named]
@@ -145,7 +142,9 @@ def _run(problem, rules, times, W_0, v):
         np.stack([geometry.to_mirror(row, p) for row, p in zip(array, exponents)])
         for array in (start, head)
     )
-    A, signed = (_token_first(part, problem.n) for part in problem[:2])
+    # The rows (runs, n T, D) keep a sample's tokens together, the loop a token's samples.
+    split = lambda rows: rows.reshape(runs, problem.n, -1, rows.shape[-1])
+    A, signed = (split(part).swapaxes(1, 2).reshape(part.shape) for part in problem[:2])
     sizes = dict(path=(k, W.shape[1]), head=(k, v.shape[1]), logs=(k, 3))
     raw = recording.unwritten(status.COMPLETED, runs * kinds, **sizes)
     raw["status"], raw["ended"], raw["rise"] = apart.call(
@@ -167,10 +166,3 @@ def _run(problem, rules, times, W_0, v):
         about = *norms, *np.moveaxis(logs, -1, 0), names, part["ended"], part["rise"]
         histories.append(MirrorHistory(rule, at, W, heads, *about))
     return histories
-
-
-def _token_first(vectors, n):
-    """The rows (runs, n T, D), a sample's tokens together, ordered by token and then sample."""
-    runs, _, D = vectors.shape
-    by_token = vectors.reshape(runs, n, -1, D).swapaxes(1, 2)
-    return np.ascontiguousarray(by_token).reshape(vectors.shape)

@@ -1,8 +1,7 @@
 """The geometry of l_p mirror descent: potential, mirror map, Bregman divergence.
 
 Source: paper C, Definition 1. The potential is psi(W) = ||W||_{p,p}^p / p, 1 < p < inf,
-with 1/p + 1/q = 1. Everything is entrywise: the last axis holds the entries of W.
-"""
+with 1/p + 1/q = 1. Everything is entrywise: the last axis holds the entries of W."""
 
 import numpy as np
 

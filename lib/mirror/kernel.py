@@ -3,8 +3,7 @@
 A parameter (W, flat, or the head v) is kept as its mirror image U = |W|^{p-1} sgn(W),
 which one iteration moves by -eta times the gradient; the power 1/(p-1) gives W back. W
 stays in the given coordinates, in which margins are A vec(W) with the rows A of
-`coordinates.constraint_rows`, and the gradient is A^T c.
-"""
+`coordinates.constraint_rows`, and the gradient is A^T c."""
 
 import math
 from typing import NamedTuple
@@ -176,8 +175,7 @@ def run_jobs(problem, rules, times, parameters, records, sources=SOURCES):
     (jobs, D) and the head v (jobs, d) with their mirror images U and V, moved in place.
     records, filled at the k times: path (jobs, k, D), head (jobs, k, d) and logs (jobs, k,
     3): log(L - L*) (joint: log L), log ||grad_W L||_q, log ||grad_v L||_q. Returns status,
-    last iteration and first rise of the loss, (3, jobs).
-    """
+    last iteration and first rise of the loss, (3, jobs)."""
     A, signed, n, logistic, joint = problem
     W, v, U, V = parameters
     path, head_path, logs = records

@@ -70,8 +70,7 @@ class TextTransformer(nn.Module):
     text; `size` is layers = heads ("model size" of the paper), `width` d, `hidden` that of
     the MLP, `dropout` the rate behind embeddings, attention and MLP. ValueError for heads
     that do not divide the width, or ids that are no (b, T') with T' <= T. Source: paper C;
-    where dropout acts and the start are ours.
-    """
+    where dropout acts and the start are ours."""
 
     def __init__(
         self, vocabulary: int, length: int, size: int, width=384, hidden=1536, dropout=0.2

@@ -4,8 +4,7 @@ Source: Lee, Lee and Song, "Vision Transformer for Small-Size Datasets" (2021, a
 2112.13492); with its parts off, the plain ViT of paper C. Paper A's Figures 6 and 7 use
 vit_for_small_dataset of the package vit-pytorch: it shifts by one pixel along the axes, has
 heads 64 wide, and starts class token and positions from N(0, 1), not 0.02 N(0, 1).
-Shapes: b images, c channels, s x s pixels, p x p patches, T tokens, h heads of d_h.
-"""
+Shapes: b images, c channels, s x s pixels, p x p patches, T tokens, h heads of d_h."""
 
 import math
 

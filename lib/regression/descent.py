@@ -2,8 +2,7 @@
 
 A source is a function of (t, A, B) that returns the loss's gradients of all runs: of
 `minibatches`, the `population`, or the mean of fresh batches (`oracle`). Layers are
-torch tensors A (rules, seeds, k, d) and B (rules, seeds, d, d).
-"""
+torch tensors A (rules, seeds, k, d) and B (rules, seeds, d, d)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

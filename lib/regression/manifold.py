@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import expm
+from scipy.optimize import leastsq, root
 
 from lib.regression.descent import PRECONDITIONERS
 from lib.regression.problem import (
@@ -104,50 +104,35 @@ class Manifold(Shapes):
         """Z_pi, the minimum nearest to Z (k + d, d) in that norm.
 
         "left_right": orthogonal Procrustes, R = u v^T from the SVD of K^T Sbar^{1/2} Z
-        Sigma^{1/2}. "left": no closed form; Newton steps on the rotation from there reach
-        the stationary point of Lemma 1, the nearest one when Z is near the manifold.
-        """
+        Sigma^{1/2}. "left": no closed form; from there the stationary point of Lemma 1 is
+        found, the nearest one when Z is near the manifold."""
         _check_norm(norm)
         u, _, vt = np.linalg.svd(self._K.T @ self.weighted(Z, "left_right"))
         R = u @ vt
-        return self.point(R if norm == "left_right" else self._newton(self.weighted(Z, "left"), R))
+        if norm == "left":
+            R = self._stationary(self.weighted(Z, "left"), R)
+        return self.point(R)
 
-    def _newton(self, W, R):
-        """The R near the given one of least ||W - K R Sigma^{-1/2}||^2, without its constant."""
-        P = self.inverse_root @ self.inverse_root
-        C = self._K.T @ W @ self.inverse_root
-        D = 2 * self.singular_values
-        d = len(D)
-        i, j = np.triu_indices(d, 1)
-        basis, each = np.zeros((len(i), d, d)), np.arange(len(i))  # of skew matrices
-        basis[each, i, j], basis[each, j, i] = 1.0, -1.0
-
-        def value(R):
-            return np.trace(P @ R.T @ (D[:, None] * R)) - 2 * np.trace(R.T @ C)
-
-        def turned(scale):
-            return R @ expm(scale * np.tensordot(step, basis, 1))
-
-        if not len(basis):
+    def _stationary(self, W, R):
+        """The rotation near R at which ||W - K R Sigma^{-1/2}||^2 is stationary."""
+        i, j = np.triu_indices(len(R), 1)
+        if not len(i):
             return R
-        for _ in range(100):
-            H, c = R.T @ (D[:, None] * R), R.T @ C
-            bracket = H @ basis - basis @ H
-            slope = np.einsum("ij,aji->a", P, bracket) + 2 * np.einsum("aij,ji->a", basis, c)
-            twice = bracket[:, None] @ basis[None] - basis[None] @ bracket[:, None]  # [[H, a], b]
-            curvature = np.einsum("ij,abji->ab", P, twice)
-            curvature -= 2 * np.einsum("aij,bjk,ki->ab", basis, basis, c)
-            values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
-            size = np.maximum(np.abs(values), 1e-12 * np.abs(values).max())
-            step = -vectors @ ((vectors.T @ slope) / size)
-            if np.linalg.norm(step) < 1e-14:
-                break
-            scale, now = min(1.0, 1 / np.linalg.norm(step)), value(R)
-            while value(turned(scale)) > now + 1e-14 * abs(now) and scale > 1e-8:
-                scale /= 2
-            R = turned(scale)
-        u, _, vt = np.linalg.svd(R)  # rounding of many products
-        return u @ vt
+
+        def turned(entries):  # by the Cayley transform of a skew matrix
+            skew = np.zeros_like(R)
+            skew[i, j], skew[j, i] = entries, -entries
+            return R @ np.linalg.solve(np.eye(len(R)) - skew, np.eye(len(R)) + skew)
+
+        def rest(entries):
+            return self._K @ turned(entries) @ self.inverse_root - W
+
+        def slope(entries):
+            pulled = (self._K @ turned(entries)).T @ rest(entries) @ self.inverse_root
+            return (pulled - pulled.T)[i, j]
+
+        near, _ = leastsq(lambda entries: rest(entries).ravel(), np.zeros(len(i)))
+        return turned(root(slope, near, tol=1e-15).x)  # the last digits
 
     def distance(self, Z: np.ndarray, norm: str = "left") -> float:
         """||Z - Z_pi|| of one Z (k + d, d) in that norm. Raises ValueError for an unknown norm."""
@@ -161,8 +146,7 @@ class Manifold(Shapes):
 
         * "left_right": radius^2 = 4/5 sigma_d, convexity sigma_d/2, smoothness 5.3 sigma_1;
         * "left": radius^2 = 4/9 sigma_d lambda_min / lambda_max^2, convexity sigma_d
-          lambda_min / 2, smoothness 4.64 sigma_1 lambda_max.
-        """
+          lambda_min / 2, smoothness 4.64 sigma_1 lambda_max."""
         _check_norm(norm)
         largest, smallest = self.singular_values[0], self.singular_values[-1]
         if norm == "left_right":
@@ -226,8 +210,7 @@ def modes(problem: Regression, preconditioner: str = "left") -> tuple[np.ndarray
     Rates (modes,) ascending, directions (modes, k + d, d), without the d (d - 1) / 2
     rotations, of rate zero. With step eta a mode of Z_t - Z_pi shrinks by 1 - eta lambda an
     iteration on the population loss, so the excess loss falls in the end like
-    (1 - eta lambda_min)^{2t}. ValueError for an unknown preconditioner.
-    """
+    (1 - eta lambda_min)^{2t}. ValueError for an unknown preconditioner."""
     if preconditioner not in PRECONDITIONERS:
         raise ValueError(f"preconditioner must be one of {PRECONDITIONERS}, not {preconditioner!r}")
     k, d = problem.k, problem.d

@@ -3,8 +3,7 @@
 Covariates x ~ N(0, Sigma), responses y = M x + eps with eps ~ N(0, noise^2 I). The layer
 Z = (A; B) has the value matrix A (k, d) and the key-query matrix B (d, d); the logit of
 key x_i for query x_j is x_j^T B x_i. Losses and gradients of the population take numpy
-arrays or torch tensors A (..., k, d), B (..., d, d) and return the same.
-"""
+arrays or torch tensors A (..., k, d), B (..., d, d) and return the same."""
 
 import math
 import warnings
@@ -25,8 +24,7 @@ class Regression(Shapes):
     """The law of the data: Sigma (d, d), M (k, d), `noise` the standard deviation of eps.
 
     ValueError unless A1 (Sigma symmetric, positive definite) and A2 (k >= d, M of full
-    column rank) hold. Where A3 fails it warns: only a proof of paper B needs it.
-    """
+    column rank) hold. Where A3 fails it warns: only a proof of paper B needs it."""
 
     Sigma: np.ndarray
     M: np.ndarray
@@ -88,8 +86,7 @@ class Regression(Shapes):
 
         It is finite iff 2 c lambda_max(sym(Sigma^{1/2} B Sigma^{1/2})) < 1, and
         sigma_1^{1/2} is the largest such eigenvalue on the manifold. A3 is taken as
-        largest_moment > 1, i.e. sigma_1 < 1/4 (our constant; paper B's is blank).
-        """
+        largest_moment > 1, i.e. sigma_1 < 1/4 (our constant; paper B's is blank)."""
         return 0.5 / math.sqrt(self.singular_values[0])
 
     def assumptions(self) -> dict[str, tuple[float, bool]]:
@@ -158,8 +155,7 @@ def population_loss(problem: Regression, A, B):
     """L(Z) = 1/2 ||A Sigma B^T Sigma^{1/2} - M Sigma^{1/2}||_F^2 + k noise^2 / 2.
 
     Source: paper B, Theorem 1. It is 1/2 E ||y - A E'[x' e^{x^T B x'}] / E'[e^{x^T B x'}]
-    ||^2 (Eq. 2), whose ratio is Sigma B^T x. A (..., k, d), B (..., d, d).
-    """
+    ||^2 (Eq. 2), whose ratio is Sigma B^T x. A (..., k, d), B (..., d, d)."""
     return excess_loss(problem, A, B) + problem.optimal_loss
 
 
@@ -190,8 +186,7 @@ def regulariser(Sigma, A, B):
     """R(Z) = 1/8 ||Sigma^{1/2} (A^T A - B^T Sigma B) Sigma^{1/2}||_F^2, shape (...).
 
     Sigma (..., d, d) is the covariance or X^T X / n. Paper B's formula is blank; with this
-    one grad(L + R) takes the form of Eqs. 5 and 6.
-    """
+    one grad(L + R) takes the form of Eqs. 5 and 6."""
     G = A.mT @ A - B.mT @ Sigma @ B
     return ((Sigma @ G) * (Sigma @ G).mT).sum((-1, -2)) / 8  # ||S^{1/2} G S^{1/2}||^2 = tr(S G S G)
 

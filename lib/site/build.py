@@ -48,12 +48,7 @@ def main(argv: list[str] | None = None) -> int:
     about = "Write the site of figures and notebooks, or the tables of README and REPRODUCING."
     parser = argparse.ArgumentParser(prog="python -m lib.site", description=about)
     parser.add_argument("what", nargs="?", choices=("pages", "tables"), default="pages")
-    text = "where the pages go, in place of a site that is there; default: runs/site"
-    parser.add_argument("--out", type=Path, default=files.folder("runs") / "site", help=text)
-    asked = parser.parse_args(argv)
-    folder = asked.out
-    if asked.what == "pages" and folder.exists() and not (folder / "index.html").exists():
-        parser.error(f"{folder} holds something else than a site; choose another folder")
+    asked, folder = parser.parse_args(argv), files.folder("runs") / "site"
     try:
         if asked.what == "tables":
             for path in (files.ROOT / name for name in figures.FILES):

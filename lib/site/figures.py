@@ -2,8 +2,7 @@
 
 Sentences of the index quote a record as {name:format}; braces without a colon belong to a
 formula. `python -m lib.site tables` makes each table of FILES anew between its marks, laid
-out by templates/NAME.md.j2.
-"""
+out by templates/NAME.md.j2."""
 
 import math
 import re

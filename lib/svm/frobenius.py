@@ -179,15 +179,20 @@ def _on_rows(unit_rows, length, constraints):
     are known to eps/s^2 from the duals, whose terms cancel, and to eps/s from the rows.
     """
     shortest = length.min()
-    solution = _least_norm(unit_rows, shortest / length)
-    if solution is None:
+    asked = shortest / length
+    on = _least_distance(unit_rows, asked) > 0
+    if not on.any():
         return None
-    w, beta = solution[0] / shortest, solution[1] / (length * shortest)
+    w, beta = np.zeros(unit_rows.shape[1]), np.zeros(len(length))
+    for _ in range(3):  # each removes the rounding of the one before
+        w += np.linalg.lstsq(unit_rows[on], asked[on] - unit_rows[on] @ w, rcond=None)[0]
+    beta[on] = np.linalg.lstsq(unit_rows[on].T, w, rcond=None)[0]
+    w, beta = w / shortest, beta / (length * shortest)
     delta, z, token_basis, query_basis = thin(constraints.delta, constraints.z)
     W = token_basis @ w.reshape(delta.shape[-1], z.shape[-1]) @ query_basis.T
     margins = np.einsum("ntd,dn->nt", constraints.delta, W @ constraints.z.T).ravel()
     apart = np.linalg.norm(weights(beta, constraints.delta, constraints.z) - W)
-    close = apart <= ACCURACY * np.linalg.norm(W)
+    close = apart <= ACCURACY * np.linalg.norm(W) and (beta >= 0).all()
     if close and _within_accuracy(beta, margins, constraints.stretch):
         return beta, margins, "least distance on the rows", W
     return None
@@ -195,25 +200,11 @@ def _on_rows(unit_rows, length, constraints):
 
 def _least_distance(rows: np.ndarray, asked: np.ndarray) -> np.ndarray:
     """x >= 0 of the least ||sum x_m rows_m||^2 + (asked^T x - 1)^2; rows (m, D), asked (m,).
-    It is positive on the constraints that carry the w of `_least_norm` (Lawson and Hanson)."""
+    It is positive on the constraints that carry the w of least norm (Lawson and Hanson)."""
     stacked = np.vstack([rows.T, asked])
     with contextlib.suppress(RuntimeError):  # no end within maxiter
         return nnls(stacked, np.eye(len(stacked))[-1], maxiter=30 * len(rows))[0]
     return np.zeros(len(rows))
-
-
-def _least_norm(rows: np.ndarray, asked: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """(w, beta): the w (D,) of least norm with rows w >= asked (m,), and beta >= 0 with
-    rows^T beta = w; rows (m, D) of norm 1. None where none were found."""
-    on = _least_distance(rows, asked) > 0
-    if not on.any():
-        return None
-    w = np.zeros(rows.shape[1])
-    for _ in range(3):  # each removes the rounding of the one before
-        w = w + np.linalg.lstsq(rows[on], asked[on] - rows[on] @ w, rcond=None)[0]
-    beta = np.zeros(len(rows))
-    beta[on] = np.linalg.lstsq(rows[on].T, w, rcond=None)[0]
-    return (w, beta) if (beta >= 0).all() else None
 
 
 def thin(delta: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -247,8 +238,7 @@ def block_pivoting(
 
     K (m, m) symmetric positive definite, b (m,), default 1. Judice and Pires (1994): guess
     the `support`, solve on it, exchange every index on the wrong side at once; where that
-    stops making progress, non-negative least squares. None where K is singular.
-    """
+    stops making progress, non-negative least squares. None where K is singular."""
     b = np.ones(len(K)) if b is None else b
     beta, ended = _exchanged(K, b, np.empty(0, bool) if support is None else support)
     if ended:

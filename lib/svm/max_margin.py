@@ -3,8 +3,7 @@
 One problem in many norms: min ||W|| subject to <a_m, W> >= 1, with a_m = (x_{i,s_i} -
 x_{i,t}) z_i^T for the tokens and a_m = y_i x_{i,s_i} for the head. Whatever the norm, a
 solution is proved by beta >= 0: with N* the dual norm, 1^T beta / N*(sum beta_m a_m) is
-a lower bound on ||W||, and `gap` is its relative distance from the norm of W.
-"""
+a lower bound on ||W||, and `gap` is its relative distance from the norm of W."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -40,8 +39,7 @@ class MaxMargin(Shapes):
                cone programs: a dual whose share of the largest exceeds the slack)
     gap        (runs,) (||W|| - lower bound) / ||W||, the lower bound from the duals
     accuracy   what gap and violation were held to
-    tokens     the problem's; W is in their coordinates
-    """
+    tokens     the problem's; W is in their coordinates"""
 
     problem: str
     norm: np.ndarray
@@ -89,8 +87,7 @@ def token_svm(
     for the Frobenius norm, else ACCURACY_OTHER_NORMS. Raises Infeasible (a ValueError)
     with a Farkas certificate, which holds for every norm; ValueError for a wrong
     `selected`, an unknown norm, or sizes beyond float64; RuntimeError, with what to do,
-    where that accuracy was not reached.
-    """
+    where that accuracy was not reached."""
     if not isinstance(norm, Blocks):
         norm = _known(norm, "norm", ("frobenius", "nuclear", "spectral"))
     tokens = _in_coordinates(tokens, norm)
@@ -173,12 +170,20 @@ def _solve(problem, tokens, parts, norm, shape):
             )
             if norm == 2:
                 square = (duals * margins).sum()
-                solved = {"norm": np.sqrt(square), "solver": solver, "W": W}
+                solved: dict = {"norm": np.sqrt(square), "solver": solver, "W": W}
                 solved |= {"duals": duals, "margins": margins, "support": duals > 0}
                 solved["gap"] = np.abs(1 - (duals * units.stretch[run]).sum() / square)
             else:
                 solved = _other_norm(problem, run, units, norm, duals)
-            _check_range(problem, run, solved["norm"], units.exponent[run])
+            power = np.log2(solved["norm"]) - units.exponent[run]
+            if abs(power) > LARGEST_EXPONENT:
+                digits = power * np.log10(2)
+                raise ValueError(
+                    f"{problem} of run {run}: the solution would have norm 1e{digits:.0f} and "
+                    f"duals of size 1e{2 * digits:.0f}, outside float64. That is only a scale: "
+                    "multiply the tokens or the queries, or both together, by "
+                    f"1e{digits:.0f}, which divides W by as much."
+                )
             runs.append(solved)
     names = "norm", "duals", "margins", "support", "gap"
     solved = {name: np.array([run[name] for run in runs]) for name in names}
@@ -197,18 +202,6 @@ def _solve(problem, tokens, parts, norm, shape):
     )
 
 
-def _check_range(problem, run, size, exponent):
-    """Raises ValueError where ||W|| = size 2^-exponent or its square, the duals, is no float64."""
-    power = np.log2(size) - exponent
-    if abs(power) > LARGEST_EXPONENT:
-        digits = power * np.log10(2)
-        raise ValueError(
-            f"{problem} of run {run}: the solution would have norm 1e{digits:.0f} and duals of "
-            f"size 1e{2 * digits:.0f}, outside float64. That is only a scale: multiply the tokens "
-            f"or the queries, or both together, by 1e{digits:.0f}, which divides W by as much."
-        )
-
-
 def _weights(units, runs):
     """W (runs, d, d_z), as the margins were measured on it: as solved, or from its duals."""
     W = [
@@ -222,8 +215,8 @@ def _other_norm(problem, run, units, norm, beta):
     """Scaled solution of one run in another norm than Frobenius, from the duals (m,) there."""
     delta, z, stretch = units.delta[run], units.z[run], units.stretch[run]
     blocks = isinstance(norm, Blocks)
-    conic = blocks or norm in norms.CONIC
-    dual = norm.dual if blocks else norms.CONIC[norm] if conic else norm / (norm - 1)
+    conic = blocks or norm in norms.DUAL
+    dual = norm.dual if blocks else norms.DUAL[norm] if conic else norm / (norm - 1)
     turned = isinstance(norm, str)  # these two do not see a rotation: keep to the spans
     if turned:
         delta, z, token_basis, query_basis = frobenius.thin(delta, z)
@@ -231,7 +224,7 @@ def _other_norm(problem, run, units, norm, beta):
     shape = delta.shape[-1], z.shape[-1]
     start = rows.T @ beta
     if conic:
-        solved = norms.conic(rows, shape, norm, float(np.linalg.norm(start)))
+        solved = norms.conic(rows, shape, dual, float(np.linalg.norm(start)))
         w, beta = (start, beta) if solved is None else solved  # the start shows its gap
     else:
         w, beta = norms.entrywise(rows, norm, start, beta)

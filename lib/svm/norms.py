@@ -14,8 +14,7 @@ Newton's method expands it around a pair (w, s), with weights D = (q-1) |w|^{2-p
 
 the dual of a token SVM in a weighted Frobenius norm. What moves is the side whose power
 is at least one, so that no sign is overshot: beta for p <= 2, w for p > 2. Large
-exponents are approached from 2.
-"""
+exponents are approached from 2."""
 
 import contextlib
 import warnings
@@ -27,10 +26,10 @@ import numpy as np
 from lib.attention.coordinates import lp_norm
 from lib.svm.frobenius import BAD, block_pivoting
 
-DUAL = {"frobenius": "frobenius", "spectral": "nuclear", "nuclear": "spectral"}
 _ORDER: dict = {"frobenius": "fro", "spectral": 2, "nuclear": "nuc"}
 TOLERANCE = 1e-10
-CONIC: dict = {"nuclear": "spectral", "spectral": "nuclear", 1.0: np.inf, np.inf: 1.0}  # duals
+DUAL: dict = {"frobenius": "frobenius", "spectral": "nuclear", "nuclear": "spectral"}
+DUAL |= {1.0: np.inf, np.inf: 1.0}
 GOAL = 1e-13  # relative duality gap at which Newton's method rests
 
 
@@ -40,8 +39,7 @@ class Blocks:
 
     Its dual is the sum of N* over the parts. inner: "frobenius", "spectral" or
     "nuclear"; by_columns: parts of the columns, else the rows. ValueError for another N
-    or count < 1.
-    """
+    or count < 1."""
 
     inner: str
     count: int
@@ -49,8 +47,8 @@ class Blocks:
     summed: bool = False
 
     def __post_init__(self):
-        if self.inner not in DUAL or self.count != int(self.count) or self.count < 1:
-            raise ValueError(f"{self}: N must be one of {', '.join(DUAL)}, count at least 1")
+        if self.inner not in _ORDER or self.count != int(self.count) or self.count < 1:
+            raise ValueError(f"{self}: N must be one of {', '.join(_ORDER)}, count at least 1")
 
     def __str__(self):
         parts = "columns" if self.by_columns else "rows"
@@ -70,47 +68,44 @@ class Blocks:
         slices = [slice(first, first + step) for first in range(0, size, step)]
         return [W[..., :, part] if self.by_columns else W[..., part, :] for part in slices]
 
-    def of(self, W: np.ndarray) -> np.ndarray:
-        """The norm of matrices (..., d, d_z)."""
-        sizes = [norm_of(part, self.inner) for part in self.parts(W)]
-        return np.sum(sizes, 0) if self.summed else np.max(sizes, 0)
-
-    def expression(self, S):
-        """The norm of a cvxpy variable (d, d_z)."""
-        import cvxpy as cp  # here: see `conic`
-
-        inner = {"spectral": cp.sigma_max, "nuclear": cp.normNuc}
-        inner["frobenius"] = partial(cp.norm, p="fro")
-        terms = [inner[self.inner](part) for part in self.parts(S)]
-        return cp.sum(cp.hstack(terms)) if self.summed else cp.max(cp.hstack(terms))
-
 
 def norm_of(W: np.ndarray, norm: str | float | Blocks) -> np.ndarray:
     """N(W) of matrices (..., d, d_z), N by the names of `max_margin.token_svm`."""
     if isinstance(norm, Blocks):
-        return norm.of(W)
+        sizes = [norm_of(part, norm.inner) for part in norm.parts(W)]
+        return np.sum(sizes, 0) if norm.summed else np.max(sizes, 0)
     if norm in _ORDER:
         return np.linalg.norm(W, _ORDER[norm], axis=(-2, -1))
     flat = W.reshape(*W.shape[:-2], -1)
     return np.abs(flat).max(-1) if norm == np.inf else lp_norm(flat, float(norm))
 
 
-def conic(
-    A: np.ndarray, shape: tuple[int, int], norm: str | float | Blocks, unit: float
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """(w, beta): vec W of least `norm` with A vec(W) >= 1, and its duals (m,), up to scale.
+def _expression(S, norm):
+    """The norm of a cvxpy variable (d, d_z), N as in `norm_of`."""
+    import cvxpy as cp  # here: see `conic`
 
-    A (m, d d_z), shape (d, d_z), `unit` the size of a feasible W. None where Clarabel fails.
-    """
+    if isinstance(norm, Blocks):
+        terms = cp.hstack([_expression(part, norm.inner) for part in norm.parts(S)])
+        return cp.sum(terms) if norm.summed else cp.max(terms)
+    size: dict = {"spectral": cp.sigma_max, "nuclear": cp.normNuc, 1.0: cp.norm1}
+    size |= {np.inf: cp.norm_inf, "frobenius": partial(cp.norm, p="fro")}
+    return size[norm](S)
+
+
+def conic(
+    A: np.ndarray, shape: tuple[int, int], dual: str | float | Blocks, unit: float
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """(w, beta): vec W of least norm with A vec(W) >= 1, and its duals (m,), up to scale.
+
+    A (m, d d_z), shape (d, d_z), `dual` the dual of the norm, `unit` the size of a feasible
+    W. None where Clarabel fails."""
     import cvxpy as cp  # here: its import takes longer than all solvers of the other norms together
 
-    dual_norm = {"nuclear": cp.sigma_max, "spectral": cp.normNuc, 1: cp.norm_inf, np.inf: cp.norm1}
-    size = norm.dual.expression if isinstance(norm, Blocks) else dual_norm[norm]
     beta, S = cp.Variable(len(A), nonneg=True), cp.Variable(shape)
     rows, asked = _shortened(A * unit)
     pulled = cp.vec(S, order="C") == rows.T @ beta
     total = cp.sum(beta) if (asked == 1).all() else asked @ beta
-    program = cp.Problem(cp.Maximize(total), [pulled, size(S) <= 1])
+    program = cp.Problem(cp.Maximize(total), [pulled, _expression(S, dual) <= 1])
     with warnings.catch_warnings():  # the caller judges, from w and beta
         warnings.filterwarnings("ignore", "Solution may be inaccurate")
         accuracies = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), TOLERANCE)

@@ -2,8 +2,7 @@
 
 Examples: `python -m lib.training mnist_60000 --minutes 50`,
 `python -m lib.training digits --set seeds=3 --set rates.SGD=0.05,0.1 --set rates.RMSprop=1e-3`,
-`python -m lib.training digits --one SNGD 0.2 0`.
-"""
+`python -m lib.training digits --one SNGD 0.2 0`."""
 
 import argparse
 import ast

@@ -26,8 +26,7 @@ class Curve(Shapes):
     whose step size changes `step_size` and `gradient_norm`, are (steps,); `metrics`,
     `weight_norms`, `walked` {name: (points,)} at `evaluated_at`; `clock` {"at", "loss":
     (readings,)} on fixed rows. `part` is "trial" (of a rate), "curve" (judged), "one"
-    (alone) or "baseline" (a plain classifier).
-    """
+    (alone) or "baseline" (a plain classifier)."""
 
     status: str
     loss: np.ndarray = field(default_factory=NONE.copy)

@@ -79,8 +79,9 @@ def place(tmp_path, monkeypatch):
 
 def built(place):
     """The site's pages by name."""
-    build._build(place / "site")
-    made = {path.relative_to(place / "site").as_posix(): path for path in place.rglob("*.html")}
+    site = place / "runs" / "site"
+    build._build(site)
+    made = {path.relative_to(site).as_posix(): path for path in site.rglob("*.html")}
     return {n: bs4.BeautifulSoup(p.read_text("utf-8"), "html.parser") for n, p in made.items()}
 
 
@@ -97,7 +98,7 @@ def test_a_figure_is_shown_with_its_finding_claims_and_origin(place):
     for words in ("1 of 1 claims hold", "scale: demo", "data: synthetic"):
         assert words in shown_card.text
     assert shown_card.img["alt"] == page.img["alt"] == "Figure 1, paper A. Ends at 0.1. A <line>."
-    assert (place / "site" / shown_card.img["src"]).exists()
+    assert (place / "runs" / "site" / shown_card.img["src"]).exists()
     assert "a < b & c" in page.text and "0.125 ± 0.01" in page.text
     assert "make figures ARGS=01" in page.text and page.find(
         "a", href="../notebooks/01_x-demo.html"
@@ -125,7 +126,7 @@ def test_a_claim_that_fails_or_is_undecided_is_never_hidden(place):
     assert [row["data-verdict"] for row in rows] == ["NO", "NO", "yes", "undecided"]
     (statement,) = made["ledger.html"].select("details.statement")
     assert not statement.has_attr("open") and "2 of 4 do not hold" in statement.summary.text
-    exported = json.loads((place / "site" / "claims.json").read_text("utf-8"))
+    exported = json.loads((place / "runs" / "site" / "claims.json").read_text("utf-8"))
     assert [row["verdict"] for row in exported] == ["NO", "NO", "yes", "undecided"]
     about = {"figure": "good-demo", "statement": "Lemma 5", "measured": 1.00000432, "bound": "≤ 1"}
     assert exported[0].items() >= (about | {"quantity": "a < b & c"}).items()
@@ -264,21 +265,14 @@ def test_a_formula_that_shows_a_backslash_stops_the_build(place, capsys, monkeyp
     assert "\\" not in built(place)["notes/proof.html"].math.text
     monkeypatch.setattr(build, "convert", lambda *_, **__: "<math><mo>\\|</mo></math>")
     write(place / "notebooks" / "proof.md", "# P\n\n$\\|one that no page has\\|$")
-    assert build.main(["--out", str(place / "site")]) == 1
+    assert build.main([]) == 1
     assert "notes/proof.html: a formula would be shown with \\|" in capsys.readouterr().err
 
 
-def test_a_folder_that_is_no_site_is_left_alone(place, capsys):
-    write(place / "mine" / "thesis.txt", "years of work")
-    with pytest.raises(SystemExit):
-        build.main(["--out", str(place / "mine")])
-    assert (place / "mine" / "thesis.txt").read_text() == "years of work"
-    assert "something else" in capsys.readouterr().err
-    assert (
-        build.main(["--out", str(place / "site")]) == 0
-        and build.main(["--out", str(place / "site")]) == 0
-    )
-    assert not list(place.glob(".site-*")) and "open " in capsys.readouterr().out
+def test_a_site_takes_the_place_of_the_last_one(place, capsys):
+    assert build.main([]) == 0 and build.main([]) == 0
+    assert [path.name for path in (place / "runs").iterdir()] == ["site"]
+    assert "open " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("what", ["pages", "tables"])
@@ -288,14 +282,14 @@ def test_a_disk_that_takes_no_file_is_one_sentence(place, what, monkeypatch, cap
 
     monkeypatch.setattr(figures, "renewed", str)
     monkeypatch.setattr(files, "write", full)
-    assert build.main([what, "--out", str(place / "site")]) == 1
+    assert build.main([what]) == 1
     assert capsys.readouterr().err == "lib.site: Read-only file system: somewhere\n"
 
 
 def test_a_damaged_record_is_named(place, capsys):
     changed(save(), lambda saved: saved.pop("claims"))
-    assert build.main(["--out", str(place / "site")]) == 1
-    assert "good.json" in capsys.readouterr().err and not (place / "site").exists()
+    assert build.main([]) == 1
+    assert "good.json" in capsys.readouterr().err and not (place / "runs" / "site").exists()
 
 
 class Tags(HTMLParser):

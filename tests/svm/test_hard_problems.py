@@ -138,7 +138,7 @@ def test_runs_solved_by_their_rows_and_by_their_duals_stay_apart():
 @pytest.mark.parametrize("distance", [1e-2, 1e-3])
 def test_a_small_margin_is_never_a_proof(distance, monkeypatch):
     # With the solvers gone, nothing may take a combination of size ~ distance for zero.
-    for solver in ("block_pivoting", "_least_norm"):
+    for solver in ("block_pivoting", "_on_rows"):
         monkeypatch.setattr(frobenius, solver, lambda *_, **__: None)
     with pytest.raises(RuntimeError, match="run 0: no solution within .*no proof .*Rescale"):
         svm.token_svm(nearly_between(distance))
