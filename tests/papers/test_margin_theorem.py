@@ -328,12 +328,15 @@ def test_momentum_the_force_is_linear_up_to_theta(seed, mu):
     model, of, draw = drawn(seed)
     assume(of.basis.shape[1] > 0)
     rule, far = dynamics.ngd(draw.uniform(0.01, 0.3), momentum=mu), draw.uniform(1, 3)
+    exact = rule.step_size * of.norm
     size, tau, omega = draw.uniform(0.001, 0.2), 0.1, off_span(of, draw, 0.3)
     R = far * (size + tau)
     level = max(0.0, (of.log_small(omega, R, tau) + np.log(4 * of.norm * of.M)) / of.r)
     assume(level * (1 + of.excess.max()) < 250)
     room = theorem._room(of, rule, far, size, omega, 0.0, level, 1.0, tau)
     assert room.R == R and room.xi <= 0.5
+    h, off = np.expm1(of.D * R) / (of.D * R), max(room.high / exact - 1, 1 - room.low / exact)
+    np.testing.assert_allclose(1 + room.b / far, h * (1 + off))
     x = around(of, draw, draw.uniform(0, R))
     W = at(of, level, x, omega + off_span(of, draw, tau))
     sigma = rule.step_size * saturated(of, W)[0] / np.linalg.norm(model.gradient(W))
@@ -341,7 +344,7 @@ def test_momentum_the_force_is_linear_up_to_theta(seed, mu):
     values, vectors = np.linalg.eigh(mean_hessian(of, 0 * x))
     back = vectors / np.sqrt(values) @ vectors.T
     for step in (room.low, sigma, room.high):
-        bent = step / (rule.step_size * of.norm) * back @ mean_hessian(of, x) @ back
+        bent = step / exact * back @ mean_hessian(of, x) @ back
         assert np.linalg.norm(bent - np.eye(len(x)), 2) <= room.b / far * (1 + 1e-6)
 
 

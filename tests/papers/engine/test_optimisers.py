@@ -99,12 +99,12 @@ def polar_of(b, logs, z, rule=POLAR):
     return D, value
 
 
-@pytest.mark.parametrize("spread", [0.0, 5.0, 30.0, 60.0, 400.0, 5000.0])
+@pytest.mark.parametrize("spread", [0.0, 5.0, 30.0, 60.0, 400.0, 2000.0])
 def test_polar_factor_of_graded_sums_against_many_digits(spread):
     draw = np.random.default_rng(int(spread))
     b, z = draw.uniform(-1, 1, (4, 5)), draw.standard_normal((4, 4))
     logs = spread * draw.permutation(4)
-    with mpmath.workdps(int(spread) * 3 + 60):
+    with mpmath.workdps(int(1.31 * spread) + 60):  # e^-3 spread, to 60 digits
         terms = [
             mpmath.exp(mpmath.mpf(s)) * np.outer(exact.digits(x), exact.digits(y))
             for s, x, y in zip(logs, b, z, strict=True)
