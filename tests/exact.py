@@ -96,6 +96,18 @@ def train(data, direction, step_size, steps, W, loss="exponential", decay=0.0):
     return W.astype(float)
 
 
+def train_factors(data, K, Q, make, step_size, steps, loss, decay=0.0):
+    """W = K Q^T after `steps`, each factor by a direction of its own."""
+    factors, directions = [digits(K), digits(Q)], [make(), make()]
+    for t in range(steps):
+        eta = mp.mpf(step_size) / mp.mpf(t + 1) ** mp.mpf(decay)
+        G = gradients(data, factors[0] @ factors[1].T, loss).mean(0)
+        pulls = G @ factors[1], G.T @ factors[0]
+        moves = [of(t, pull[None]) for of, pull in zip(directions, pulls)]
+        factors = [M + eta * move for M, move in zip(factors, moves)]
+    return (factors[0] @ factors[1].T).astype(float)
+
+
 def in_blocks(make, count):
     """One direction per block, each on its own rows of every gradient."""
     directions = [make() for _ in range(count)]
