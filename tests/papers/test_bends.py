@@ -265,20 +265,6 @@ def test_claims_without_a_run_do_not_hold(heads):
     assert not any(claim.holds for claim in claims)
 
 
-@pytest.mark.parametrize("length, constant, off", [(1, np.log(1.5), 0.005), (2, np.log(8), 1e-3)])
-def test_zero_dual_of_the_corner_by_hand(length, constant, off):
-    """Margins w_1 and w_1 + l w_2, of kappa 1 and 1 + l/2: l w_2 = log(l^2 kappa_2 w_1)."""
-    X = [[[0.0, 0.0], [-1.0, 0.0], [-1.0, -length]]]
-    law = zero_duals._ZeroDuals(attention.token_set(X, [1.0], z=[[1.0]], u=[1.0, 0.5]))
-    assert law.pairs == [1] and np.isclose(law.duals, length**-2)  # y = ||d_k||^2
-    assert np.isclose(law.constants, constant)
-    runs = zero_duals._run(law, 200_000, decades=2, step=0.1)
-    assert abs(runs.offsets[-1] - np.log(runs.level[-1]) - constant) < 1e-3
-    across = runs.offsets / length  # ||W_t|| x error: w_2, whose growth is the residual's
-    assert np.isclose(np.polyfit(np.log(runs.level), across, 1)[0], 1 / length, atol=off)
-    assert np.allclose(runs.residual, across[:, 0])
-
-
 def test_zero_dual_claims_hold_and_notice_wrong_numbers():
     kept, refusals = zero_duals.study([101, 102, 104], 1, 400_000, step=0.5)
     assert len(kept) == 2 and "seed 104: premise 'selection made' fails" in refusals[104]

@@ -114,15 +114,8 @@ def test_a_small_start_has_its_deviation_and_a_run_its_own_seed():
     np.testing.assert_array_equal(alone[1][0], Q[1])
 
 
-def test_sign_norm_of_known_matrices():
-    known = {  # ||W||_sgn: W
-        6: np.outer([3, -1, 0.5], [0.2, -2]),
-        1: np.outer([1.0, -1, 1, 1], [1.0, 1, -1]),
-        2: np.array([[1.0, 1], [1, -1]]),
-        0: np.zeros((3, 2)),
-    }
-    for norm, W in known.items():
-        assert factored_atlas._sign_norm(W) == pytest.approx(norm, rel=1e-8)
+def test_the_sign_norm_of_nothing_and_of_what_has_none():
+    assert factored_atlas._sign_norm(np.zeros((3, 2))) == 0
     for W, named in ((np.full((2, 2), np.inf), "NaN"), (np.ones((15, 2)), "15 rows")):
         with pytest.raises(ValueError, match=named):
             factored_atlas._sign_norm(W)

@@ -1,7 +1,6 @@
 """Every claim of paper C holds on a problem that satisfies it and fails on one that does not."""
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -9,10 +8,9 @@ import pytest
 from lib import mirror, svm
 from lib.attention import coordinates, tokens
 from lib.mirror import geometry
-from papers.c import cones, figures, ledger_rows, paths, predecessor, rates, section5, step_lemmas
+from papers.c import cones, figures, paths, predecessor, rates, section5, step_lemmas
 from papers.c.statements import PAPER, STATEMENTS
 from papers.wrong_worlds import World
-from tests.papers.worlds import weak
 
 SEEDS = range(4)
 DATA = tokens.unit_tokens(SEEDS)
@@ -108,23 +106,6 @@ def test_edges_of_a_cone_and_those_that_move_a_margin_most(p):
     rows, E = np.swapaxes(A, 0, 1), E[: A.shape[1]]  # Hoelder's inequality is an equality
     sizes = geometry.norm(rows, p / (p - 1)) * geometry.norm(E, p)
     np.testing.assert_allclose((rows * E).sum(-1), sizes, rtol=1e-12)
-
-
-SIZES = ledger_rows.Sizes(seeds=2, n=4, T=4, d=6, find_steps=2000, rate_exponents=(1.5, 2, 3),
-                          rate_steps=4000, exponents=(1.3, 2, 3), steps=400, draws=30)  # fmt: skip
-START = "plain, η = 1, from W_mm"
-SLOW = {  # rows that do not hold after so few steps
-    "rates": {"lemma29.sharp.3 (from the cone D = 0.001, normalised)"},
-    "cones": {f"{id} ({START})" for id in ("lemma30.3", "lemma30.sharp.2", "lemma30.sharp.3")},
-}
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", SLOW)
-def test_rows_of_the_ledger_hold_and_fail_in_the_wrong_worlds_that_they_name(name):
-    failing, uncaught = weak(partial(ledger_rows.SECTIONS[name], SIZES))
-    assert failing == SLOW[name]
-    assert uncaught == ({"lemma21.3 (edge of the cone of μ_0)"} if name == "cones" else set())
 
 
 def test_lemma_21_measures_pi_beside_log_r_over_r(monkeypatch):

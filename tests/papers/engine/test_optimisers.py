@@ -7,7 +7,7 @@ import torch
 from pytorch_optimizer import SOAP
 
 from lib import attention
-from lib.attention import coordinates, tokens
+from lib.attention import tokens
 from papers.beyond.engine import graded_svd, gradients, loop, training
 from papers.beyond.engine import optimisers as o
 from tests import exact
@@ -49,27 +49,6 @@ def test_first_steps_against_torch(name, monkeypatch):
     expected = torch_run(make, FIRST)
     assert np.abs(expected - START[0]).max() > 0.05
     assert np.abs(ours(rule, FIRST) - expected).max() <= 1e-9
-
-
-TURNED = [  # rules of which each side of a matrix has a part, or all of them one
-    (o.natural(0.05, 0.1), 200),
-    (o.rescaled(o.steepest(2, 0.05), 2.0, 1.5, 20), 100),
-    (o.full_adagrad(0.05), 20),
-    # where the two largest singular values meet, rounding says which pair moves
-    (o.steepest("nuclear", 0.05), 5),
-    (o.muon(0.05), 200),
-    (o.shampoo(0.05), 50),
-]
-
-
-@pytest.mark.parametrize("rule, steps", TURNED)
-def test_rules_that_turn_with_the_tokens_agree_in_minimal_coordinates(rule, steps):
-    data = tokens.unit_tokens(range(2), n=3, T=3, d=12)
-    problem = coordinates.minimal(data)
-    assert problem.tokens.shape[-1] == 9 and problem.tokens.z.shape[-1] == 3
-    whole = training.train(data, rule, steps, record=[steps]).W[:, 0]
-    inside = training.train(problem.tokens, rule, steps, record=[steps]).W[:, 0]
-    np.testing.assert_allclose(whole, problem.expand(inside), atol=1e-9)
 
 
 POLAR = o.steepest("spectral", 0.05)
