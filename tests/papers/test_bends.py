@@ -23,7 +23,7 @@ from papers.beyond import (
 )
 from papers.beyond import margins as measure
 from papers.beyond.margin_law import PremiseFails, saturated_slopes
-from tests.papers.wrong_laws import amiss
+from tests.papers.wrong_laws import amiss, but
 
 
 def refused(premise, call):
@@ -186,7 +186,11 @@ def test_map_claims_hold_and_notice_wrong_numbers():
     points = constant_map.along([100, 101], 20_000, values)
     points = constant_map.kept(points)
     assert {p.axis for p in points} == set(values)
-    assert amiss(points, constant_map.map_claims) == []
+    assert amiss(points, constant_map.map_claims, 0.05) == ["map.noise"]
+    of_one_power = [
+        but(p, comparison__measured__residual=lambda r, p=p: r * p.value) for p in points
+    ]
+    assert not constant_map._noise_power(of_one_power).holds
     loud = [p for p in points if p.value >= 1]  # the power law is asked from 1 on
     assert constant_map._noise_power(points) == constant_map._noise_power(loud)
 
@@ -312,7 +316,10 @@ def test_outside_the_span_claims_hold_and_notice_wrong_numbers():
         runs, refusals = zero_duals.left_study(name, [100, 118], 20_000)
         assert ("nothing is left outside" in refusals.get(118, "")) == (name == "class means")
         kept += runs
-    assert len(kept) == 3 and amiss(kept, zero_duals.left_claims) == []
+    assert (
+        len(kept) == 3
+        and amiss(kept, zero_duals.left_claims, bounds=["outside.first", "outside.bound"]) == []
+    )
 
 
 @pytest.mark.parametrize("name", zero_duals.PROBLEMS)
@@ -399,7 +406,7 @@ def test_lp_claims_hold_and_notice_wrong_numbers():
         assert "do not carry" in refusals[107]
         settled += kept
     assert amiss(runs, lp_law.lp_claims) == []
-    assert amiss(settled, lp_law.steps_claims) == []
+    assert amiss(settled, lp_law.steps_claims, bounds=["lp.steady", "lp.same"]) == []
     law, of_share = settled[0].law, lp_law._constant(settled[0].law, 0.95, 10_000)
     W = lp_law._train([law], [of_share], 10_000, [9_999, 10_000])[0]
     assert np.isclose(settled[0].constant, np.abs(np.diff(law.offsets(W), axis=0)).max())
