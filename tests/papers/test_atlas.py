@@ -12,8 +12,6 @@ from lib.attention import tokens
 from papers import falsify
 from papers.beyond import atlas, atlas_rules, atlas_used, margin_law
 from papers.beyond.engine import optimisers, training
-from papers.beyond.engine import optimisers as o
-from tests import exact
 from tests.papers.wrong_laws import caught
 
 DATA = tokens.unit_tokens(range(2), n=3, T=3, d=6)
@@ -211,35 +209,6 @@ def test_own_norms_are_noticed_when_the_metric_is_the_identity(name):
     plain, _ = atlas_used.own_ratios(DATA, name, path, found, identity=True)
     np.testing.assert_allclose(plain, found.last[:, atlas.column("Frobenius")], atol=1e-6)
     assert (own > plain).all() and (own <= 1 + 1e-9).all() and residual.max() <= 1e-9
-
-
-def test_decay_shrinks_w_before_the_step():
-    rule = o.decayed(o.steepest(2, 0.1, decay=0.5), 0.7)
-    start = 0.3 * np.random.default_rng(1).standard_normal((2, 6, 6))
-    W = training.train(DATA, rule, 3, start=start, record=[0, 1, 2, 3]).W
-    for t in range(3):
-        step = W[:, t + 1] - (1 - 0.07 / np.sqrt(t + 1)) * W[:, t]
-        np.testing.assert_allclose(np.linalg.norm(step, axis=(1, 2)), 0.1 / np.sqrt(t + 1))
-    plain = training.train(DATA, replace(rule, weight_decay=0.0), 1, start=start, record=[1]).W
-    np.testing.assert_allclose(W[:, 1], plain[:, 0] - 0.07 * start, atol=1e-15)
-
-
-def test_variance_reduction_is_svrg():
-    """Steps of gradient descent by hand: anchor at the begin of each epoch of three samples."""
-    eta, W, anchor = 0.2, np.zeros((6, 6)), None
-    rule = o.variance_reduced(o.on_batches(o.steepest(2, eta, normalised=False), 1))
-    for t in range(7):
-        now = exact.gradients(ONE, W, "exponential").astype(float)
-        anchor = now if t % 3 == 0 else anchor
-        W = W + eta * (now[t % 3] - anchor[t % 3] + anchor.mean(0))
-    found = training.train(ONE, rule, 7, record=[7]).W[0, 0]
-    np.testing.assert_allclose(found, W, atol=1e-12)
-
-
-def test_olion_moves_by_the_sign_of_the_polar_factor():
-    rules = {"signed": o.olion(0.1), "polar": o.steepest("spectral", 0.1)}
-    signed, polar = (path.W[:, 0] for path in training.train(DATA, rules, 1, record=[1]).values())
-    np.testing.assert_allclose(signed, 0.1 * np.sign(polar))
 
 
 @pytest.mark.parametrize("name", ["decay", "gauge"])

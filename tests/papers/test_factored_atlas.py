@@ -49,8 +49,7 @@ def test_short_runs_are_those_of_their_definition(name, loss):
     (rule, make), (K, Q) = DIRECTIONS[name], factored.small_start(WIDE, SEEDS, 3, size=0.3)
     ours = factored.train(WIDE, {"a": rule}, K, Q, [8], loss)["a"].W[0, 0]
     with mpmath.workdps(30):
-        of_run = WIDE, K[0], Q[0], make, rule.step_size, 8, loss, rule.decay
-        theirs = exact.train_factors(*of_run)
+        theirs = exact.train_factors(WIDE, K[0], Q[0], make, rule, 8, loss)
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-11)
     assert np.abs(ours - K[0] @ Q[0].T).max() > 0.005
 

@@ -47,7 +47,8 @@ def numbers(record, above=""):
 SLIGHT = {  # ways in which a number, or an array, is wrong by the share `by`
     "large": lambda x, by: (1 + by) * x,
     "small": lambda x, by: x / (1 + by),
-    "tilted": lambda x, by: x * np.linspace(1, 1 + by, np.shape(x)[-1]) if np.ndim(x) else x,
+    # over a decade by 0.1 in the exponent
+    "tilted": lambda x, _: x * np.linspace(1, 1.25, np.shape(x)[-1]) if np.ndim(x) else x,
     "large at first": lambda x, by: np.concatenate([(1 + by) * x[:1], x[1:]]) if np.ndim(x) else x,
 }
 COARSE = {"raised": lambda x, by: x + by, "a hundredth": lambda x, by: x / 100}

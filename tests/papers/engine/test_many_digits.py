@@ -25,6 +25,11 @@ def two(make):
     return lambda: exact.in_blocks(make, 2)
 
 
+def signed():
+    muon = exact.muon(0.95, True)
+    return lambda t, parts: exact.sign(muon(t, parts))
+
+
 def one_sample():
     adam = exact.adaptive(0.9, 0.999)
     return lambda t, parts: adam(t, parts[t % 3][None])
@@ -35,6 +40,19 @@ def two_samples():
     return lambda t, parts: exact.steepest(parts[:2].mean(0), 2)
 
 
+def reduced():
+    """SVRG: the anchor is W at the begin of each epoch of three samples."""
+    anchor = None
+
+    def direction(t, parts):
+        nonlocal anchor
+        anchor = anchor if t % 3 else parts
+        return parts[t % 3] - anchor[t % 3] + anchor.mean(0)
+
+    return direction
+
+
+NOT_NORMALISED = o.on_batches(o.steepest(2, 0.2, normalised=False), 1)
 RULES = {  # a rule, and what makes its direction
     **{f"steepest, {p}": (o.steepest(p, 0.07, decay=0.5), steepest(p)) for p in NORMS},
     **{f"blocks, {p}": (o.in_blocks(o.steepest(p, 0.07), 2), two(steepest(p))) for p in NORMS},
@@ -50,6 +68,9 @@ RULES = {  # a rule, and what makes its direction
     "muon, nesterov": (o.muon(0.05, nesterov=True), lambda: exact.muon(0.95, True)),
     "muon by heads": (o.in_blocks(o.muon(0.05), 2), two(lambda: exact.muon(0.95, False))),
     "full AdaGrad": (o.full_adagrad(0.1), lambda: exact.full_adagrad(preconditioners.FLOOR)),
+    "OLion": (o.olion(0.05), signed),
+    "decayed": (o.decayed(o.steepest(2, 0.1, decay=0.5), 0.7), steepest(2)),
+    "variance reduced": (o.variance_reduced(NOT_NORMALISED), reduced),
     "one sample a step": (o.on_batches(o.adam(0.05), 1), one_sample),
     "two samples a step": (o.on_batches(o.steepest(2, 0.05), 2), two_samples),
 }
@@ -72,9 +93,9 @@ def test_rules_are_their_definitions(name, far, loss):
     rule, make = RULES[name]
     steps, of_move = (3, 1e-9) if name == "full AdaGrad" else (STEPS, 1e-11)  # its roots are dear
     with mpmath.workdps(60 if far == 1 else 1500):
-        of_run = make(), rule.step_size, steps, far * START[0], loss, rule.decay
-        expected = exact.train(DATA, *of_run)
-    moved = -1 if name == "adam, epsilon" and far > 1 else 0.1  # e^-900 over epsilon is no step
+        expected = exact.train(DATA, make(), rule, steps, far * START[0], loss)
+    still = far > 1 and name in ("adam, epsilon", "variance reduced")  # e^-900 is no step
+    moved = -1 if still else 0.01
     found = ours(rule, steps, far * START, loss=loss)
     assert error(found, expected, far * START[0], of_move, moved=moved) <= 1
 
