@@ -378,7 +378,7 @@ def test_momentum_the_theorem_begins_where_16_does():
     x, omega, turn = around(of, draw, 1e-3), off_span(of, draw, 0.2), off_span(of, draw, 2.0)
     for moved in (0, turn):
         holds = []
-        for level in np.linspace(9, 18, 19) / of.r:
+        for level in np.linspace(9, 18, 10) / of.r:
             before = of.A @ at(of, level - 0.01, x, omega - moved)
             g = of.A @ at(of, level, x, omega)
             proof = theorem.prove_with_momentum(of, rule, before, g)

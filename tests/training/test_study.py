@@ -282,6 +282,10 @@ def test_once_is_the_judged_run_of_the_study(tmp_path):
         (run,) = found.runs(rule)
         np.testing.assert_array_equal(run.loss, alone.loss)
         assert (run.rate, run.cap, run.seed) == (rate, cap, 0)
+    (free,) = smoke.once(STUDY, {"SNGD": 0.1}).runs("SNGD")  # without a cap
+    np.testing.assert_allclose(free.step_size * free.gradient_norm, 0.1, rtol=1e-5)
+    with pytest.raises(ValueError, match="no rule 'Lion'"):
+        smoke.once(STUDY, {"Lion": 0.1})
 
 
 def test_last_losses_are_the_last_readings_of_the_clock(monkeypatch):
@@ -292,10 +296,3 @@ def test_last_losses_are_the_last_readings_of_the_clock(monkeypatch):
         (run,) = smoke.once(STUDY, {rule: rate}).runs(rule)
         assert last[rule] == pytest.approx(run.clock["loss"][-1], abs=1e-4)
         assert run.clock["at"][-1] == STUDY.horizon // STUDY.clock * STUDY.clock
-
-
-def test_without_a_cap_every_step_of_sngd_has_the_length_of_its_rate():
-    (run,) = smoke.once(STUDY, {"SNGD": 0.1}).runs("SNGD")
-    np.testing.assert_allclose(run.step_size * run.gradient_norm, 0.1, rtol=1e-5)
-    with pytest.raises(ValueError, match="no rule 'Lion'"):
-        smoke.once(STUDY, {"Lion": 0.1})

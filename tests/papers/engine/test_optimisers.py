@@ -227,28 +227,6 @@ def test_the_first_step_of_soap_is_the_polar_factor():
         np.testing.assert_allclose(ours(o.soap(0.1), 1, start, data), polar, atol=1e-7)
 
 
-def test_the_fisher_matrix_is_that_of_the_labels():
-    """sum over y of P(y) times the score's outer product, by torch; logistic loss."""
-    X, z, y, u = (torch.from_numpy(a[0]) for a in (DATA.X, DATA.z, DATA.y, DATA.u))
-    W = torch.tensor(START[0], requires_grad=True)
-    fisher, down = torch.zeros(16, 16, dtype=torch.float64), 0
-    for i in range(3):
-        for label in (1.0, -1.0):
-            log_p = torch.nn.functional.logsigmoid(
-                label * (u @ (X[i].T @ torch.softmax(X[i] @ W @ z[i], 0)))
-            )
-            (score,) = torch.autograd.grad(log_p, W)
-            fisher += log_p.exp().item() * torch.outer(score.ravel(), score.ravel()) / 3
-            down = down + (score.ravel() / 3 if label == y[i] else 0)
-    damped = fisher + 0.01 * torch.eye(16, dtype=torch.float64)
-    D = torch.linalg.solve(damped, down).reshape(4, 4).numpy()
-    step = ours(o.natural(1.0, 0.01), 1, loss="logistic") - START[0]
-    np.testing.assert_allclose(step, D, rtol=1e-9, atol=1e-12)
-    D = (torch.linalg.pinv(fisher, rtol=1e-12) @ down).reshape(4, 4).numpy()
-    step = ours(o.natural(1.0), 1, loss="logistic") - START[0]
-    np.testing.assert_allclose(step, D, rtol=1e-6, atol=1e-9)
-
-
 @pytest.mark.parametrize(
     "deltas", [*np.random.default_rng(0).standard_normal((20, 3, 2)), [[1.0, 0.0], [1.0, 0.01]]]
 )
