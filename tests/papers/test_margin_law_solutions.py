@@ -58,21 +58,6 @@ def test_a_single_support_vector_and_what_lies_off_it():
     np.testing.assert_allclose(law.remaining(np.array([10.0])), np.exp(-5.0))
 
 
-@given(SEEDS)
-@settings(max_examples=25, deadline=None)
-def test_residual_has_these_margins_and_no_part_along_the_solution(seed):
-    data, solution, law, slopes = solved(seed)
-    delta = coordinates.differences(data, data.opt)
-    residual = np.einsum("rnt,rntd,rne->rde", law.coefficients, delta, data.z)
-    margins = np.einsum("rntd,rde,rne->rnt", delta, residual, data.z)
-    np.testing.assert_allclose(margins[law.support], law.offsets[law.support], atol=1e-8)
-    assert abs(np.vdot(residual, solution.W)) < 1e-8 * (1 + law.constant[0])
-    np.testing.assert_allclose(np.linalg.norm(residual), law.constant[0], atol=1e-8)
-    assert abs((law.duals[law.support] * law.offsets[law.support]).sum()) < 1e-10
-    again = margin_law.margin_law(data, solution, log_slopes=slopes + 700.0)  # differences count
-    np.testing.assert_allclose(again.offsets, law.offsets, atol=1e-9)
-
-
 def test_eigenvalues_are_those_of_the_map_of_offsets():
     data, solution, law, _ = solved(2)
     on = law.support[0].ravel()

@@ -16,7 +16,7 @@ def trained():
     return problem.tokens, history
 
 
-def test_selection_margins_and_duals_are_those_of_the_logits_and_of_the_gradient(trained):
+def test_selection_and_margins_are_those_of_the_logits(trained):
     data, history = trained
     selected = margins.selection(history, data.opt)
     relative = margins.relative_margins(history, data.opt, selected)
@@ -26,15 +26,6 @@ def test_selection_margins_and_duals_are_those_of_the_logits_and_of_the_gradient
         np.testing.assert_allclose(relative[:, k], expected, rtol=1e-9, atol=1e-8)
     assert (selected == logits.argmax(-1)).all() and (selected != data.opt).any()
     assert (margins.selection(history, data.opt, 0) == data.opt).all()  # at W_0 = 0 all are level
-    slopes = margin_law.saturated_slopes(data, selected)
-    shares = margins.recovered_duals(relative[:, -1], slopes)
-    scores = attention.scores(data, data.u)
-    pull = -np.take_along_axis(
-        attention.slopes(logits, scores).pull, coordinates.others(selected, 8), -1
-    )
-    pull = np.where(np.isfinite(slopes), pull, 0.0) / pull.sum((1, 2), keepdims=True)
-    np.testing.assert_allclose(shares, pull, atol=1e-7)
-    np.testing.assert_allclose(shares.sum((1, 2)), 1.0)
 
 
 def test_difference_of_iterates_and_runs_that_ended(trained):
@@ -63,30 +54,6 @@ def test_parts_along_and_off_obey_pythagoras():
     np.testing.assert_allclose(margins.direction_error(-V, V), 2.0)
     beside = 2 * np.sin(np.arctan(1 / (3 * size(V).ravel())) / 2)
     np.testing.assert_allclose(margins.direction_error(3 * V, V, np.ones(4)), beside)
-
-
-def test_parts_in_and_off_the_span_of_the_support(trained):
-    data, _ = trained
-    draw = np.random.default_rng(1)
-    support = draw.random((6, 6, 7)) < 0.4
-    delta = coordinates.differences(data, data.opt)
-    pulled = lambda: np.einsum(
-        "rnt,rntd,rne->rde", np.where(support, draw.normal(size=support.shape), 0), delta, data.z
-    )
-    V, rho = pulled(), pulled()
-    assert margins.outside_support(data, data.opt, support, V).max() < 1e-10
-    W = draw.standard_normal(V.shape)
-    left, omega = margins.outside_support(data, data.opt, support, W), np.empty(V.shape)
-    for run in range(6):
-        rows = np.einsum("ntd,ne->ntde", delta[run], data.z[run])[support[run]]
-        rows = rows.reshape(len(rows), -1)
-        fit = rows.T @ np.linalg.lstsq(rows.T, W[run].ravel(), rcond=None)[0]
-        omega[run] = W[run] - fit.reshape(V[run].shape)
-    np.testing.assert_allclose(left, np.linalg.norm(omega, axis=(1, 2)))
-    assert left.min() > 0.1
-    rho -= np.einsum("rij,rij->r", rho, V)[:, None, None] * V / np.sum(V**2, (1, 2), keepdims=True)
-    across = margins.residual(data, data.opt, support, 1e5 * V + rho + 7.0 * omega, V)
-    np.testing.assert_allclose(across, np.linalg.norm(rho, axis=(1, 2)), rtol=1e-7)
 
 
 def test_margins_and_weights_do_not_drift_apart_in_a_million_steps():
