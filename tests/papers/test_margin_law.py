@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lib import dynamics, svm
+from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from papers.beyond import joint_law, margin_law, margins
 from papers.beyond import margin_law_runs as runs
@@ -235,3 +235,34 @@ def test_two_pairs_never_cycle_without_momentum_and_nearly_always_do_with_it():
     # column j shrinks like e^{-cj}, c from 0 to 3: by 1.5 j on average
     log_size = np.log(np.linalg.norm(u, axis=1)).mean(0)
     np.testing.assert_allclose(log_size[0] - log_size, 1.5 * np.arange(4), atol=0.15)
+
+
+def test_selection_and_margins_are_those_of_the_logits():
+    """Of runs, two of which end in other selections than the opt tokens; an ended run has none."""
+    problem = coordinates.minimal(tokens.unit_tokens(range(6), n=6, T=8, d=10))
+    history = dynamics.train(problem, dynamics.ngd(0.5), 2000, [0, 500, 1000, 2000])
+    data = problem.tokens
+    selected = margins.selection(history, data.opt)
+    relative = margins.relative_margins(history, data.opt, selected)
+    for k in range(4):
+        logits = attention.logits(data, history.weights(k))
+        expected = margin_law.gaps_of_scores(logits, selected)
+        np.testing.assert_allclose(relative[:, k], expected, rtol=1e-9, atol=1e-8)
+    assert (selected == logits.argmax(-1)).all() and (selected != data.opt).any()
+    assert (margins.selection(history, data.opt, 0) == data.opt).all()  # at W_0 = 0 all are level
+    assert (margins.difference(history, 1, -1) == history.weights(3) - history.weights(1)).all()
+    with pytest.raises(ValueError, match="ascend"):
+        margins.difference(history, 2, 2)
+    late = lambda t, log_gap, log_norm: np.where(t < 5, 0.0, np.inf) + 0 * log_norm
+    diverged = dynamics.train(problem, dynamics.custom_log(late), 20, [0, 10, 20])
+    with pytest.raises(ValueError, match="run 0 .* iteration 5"):
+        margins.selection(diverged, data.opt)
+
+
+def test_margins_and_weights_do_not_drift_apart_in_a_million_steps():
+    problem = coordinates.minimal(tokens.unit_tokens(2, n=3, T=3, d=5))
+    history = dynamics.train(problem, dynamics.ngd(0.2), 1_000_000, [1_000_000])
+    logits = attention.logits(problem.tokens, history.weights(0))
+    exact = margin_law.gaps_of_scores(logits, problem.tokens.opt)
+    assert np.abs(history.margins[:, 0]).max() > 1e4
+    assert np.abs(exact - history.margins[:, 0]).max() < 1e-9  # plain sums: 1e-6
