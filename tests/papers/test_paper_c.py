@@ -143,16 +143,12 @@ def test_captured_near_and_far():
     assert not rates.local_claims({2: 1 - fractions[2]}, [0.001, 1.9], 10)[0].holds
 
 
-def test_a_rise_of_the_loss_at_any_step_and_a_step_off_are_seen():
+def test_a_rise_of_the_loss_at_any_step_is_seen():
     rule, start = mirror.MirrorRule(3, 0.05, normalised=False), mirror.gaussian_start(DATA, SEEDS)
     steps = step_lemmas.Steps(DATA, mirror.train(DATA, rule, 50, start, record=np.arange(51)))
-    claims = lambda: [step_lemmas.lemma4(steps), *step_lemmas.step_claims(steps)]
-    assert failing(claims()) == set()
-    for eta, lemmas in ((1e-9, {4, 24}), (1.0, {22}), (0.05 / 1.05, {25})):
-        steps.eta = eta
-        assert {f"lemma{k}.3" for k in lemmas} <= failing(claims())
-    steps.eta, steps.loss_rise = 0.05, np.array([-1, 3, -1, -1])
-    assert failing(claims()) == {"lemma25.3"}
+    assert failing(step_lemmas.step_claims(steps)) == set()
+    steps.loss_rise = np.array([-1, 3, -1, -1])
+    assert failing(step_lemmas.step_claims(steps)) == {"lemma25.3"}
 
 
 def test_the_excess_loss_stays_exact_below_rounding():

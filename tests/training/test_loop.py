@@ -264,9 +264,6 @@ def test_an_epoch_takes_every_row_once_in_a_new_order():
     assert torch.equal(torch.cat([part.batch(4)[0] for part in parts]), batches.batch(4)[0])
 
 
-def test_bad_sizes():
-    for size in (0, 61):
-        with pytest.raises(ValueError, match="size must lie between 1 and the 60 rows"):
-            Batches(*clusters(), size, 0)
+def test_processes_that_cannot_share_a_batch_equally_are_refused():
     with pytest.raises(ValueError, match="6 rows cannot be shared equally by 4 proc"):
         Batches(*clusters(), 6, 0, part=(0, 4))
