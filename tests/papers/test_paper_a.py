@@ -217,11 +217,6 @@ def theorem5_at_its_rate():
     return fixed_head._theorem5(history, 1.0, F.tokens, F.svm)
 
 
-def half_of_the_solution():
-    step = np.log(F.svm.norm / 2)[:, None] - POLYAK.log_gradient
-    return fixed_head.polyak_step_norm(replace(POLYAK, log_step=step), F.svm)
-
-
 def fastest(slowed):
     """A rule with a loss gap at the level after 50 iterations, `slowed`, against 50 and 100."""
     gap = np.broadcast_to(-0.01 * TIMES, SHAPE)
@@ -249,9 +244,6 @@ def joint_lemmas(rule):
     "claim, measured",
     [
         (theorem5_at_its_rate, 1.0),
-        (lambda: fixed_head.lemma7(invented(norm=2.0 + 0.1 * TIMES), 0.1), 1.0),
-        (lambda: fixed_head.lemma7(invented(norm=2.0 + 0.1 * TIMES), 0.2), 0.5),
-        (half_of_the_solution, 1.0),
         (lambda: fastest(halved), 1.0),
         (lambda: fastest(lambda gap: 2 * gap), 0.5),
         (lambda: fastest(never), np.inf),

@@ -7,8 +7,8 @@ import torch
 
 from lib import attention
 from lib.attention import tokens
-from papers.beyond.engine import graded_svd, gradients, loop, training
 from papers.beyond.engine import optimisers as o
+from papers.beyond.engine import training
 from tests import exact
 from tests.exact import DATA, START, STILL, first_of_two, one_pair, ours
 
@@ -65,37 +65,21 @@ def test_the_dual_norm_is_the_sum_over_the_blocks():
             assert np.linalg.norm(part, plain) == pytest.approx(sum(sizes), rel=1e-11)
 
 
-def graded(b, logs):
-    return gradients.Graded(np.array(b, float), np.array(logs, float))
-
-
-def polar_of(b, logs, z, rule=POLAR):
-    z = np.array(z, float)
-    D = np.zeros((len(b[0]), z.shape[1]))
-    space = loop.part(*np.shape(b), z.shape[1]).svd
-    value = graded_svd.direction(rule.numbers(), graded(b, logs), z, space, D)
-    return D, value
-
-
+@pytest.mark.parametrize("norm", ["spectral", "nuclear"])
 @pytest.mark.parametrize("spread", [0.0, 5.0, 30.0, 60.0, 400.0, 2000.0])
-def test_polar_factor_of_graded_sums_against_many_digits(spread):
+def test_steps_where_the_pulls_of_four_samples_differ_by_powers_of_e_to_the_spread(spread, norm):
     draw = np.random.default_rng(int(spread))
     b, z = draw.uniform(-1, 1, (4, 5)), draw.standard_normal((4, 4))
-    logs = spread * draw.permutation(4)
-    with mpmath.workdps(int(1.31 * spread) + 60):  # e^-3 spread, to 60 digits
-        terms = [
-            mpmath.exp(mpmath.mpf(s)) * np.outer(exact.digits(x), exact.digits(y))
-            for s, x, y in zip(logs, b, z, strict=True)
-        ]
-        U, S, V = exact.svd(sum(terms))
-        value, nuclear = float(mpmath.log(S.sum())), float(mpmath.log(S[0]))
-        expected, leading = (U @ V).astype(float), np.outer(U[:, 0], V[0]).astype(float)
-    found, dual = polar_of(b, logs, z)
-    np.testing.assert_allclose(found, expected, atol=1e-12)
-    assert dual == pytest.approx(value, abs=1e-12 * max(1, abs(value)))
-    found, dual = polar_of(b, logs, z, o.steepest("nuclear", 1.0))
-    np.testing.assert_allclose(found, leading, atol=1e-12)
-    assert dual == pytest.approx(nuclear, abs=1e-12 * max(1, abs(nuclear)))
+    u = np.linalg.lstsq(b, np.ones(4), rcond=None)[0]  # score gaps of 1
+    data = attention.token_set([[np.zeros(5), -row] for row in b], np.ones(4), z=z, u=u)
+    features = np.einsum("nd,ne->nde", b, z).reshape(4, -1)
+    margins = spread * (1 + draw.permutation(4))
+    start = np.linalg.lstsq(features, margins, rcond=None)[0].reshape(1, 5, 4)
+    with mpmath.workdps(int(1.8 * spread) + 60):  # e^-4 spread, to 60 digits
+        G = exact.gradients(data, exact.digits(start[0]), "exponential").mean(0)
+        expected = exact.steepest(G, norm).astype(float)
+    step = ours(o.steepest(norm, 1.0), 1, start, data) - start[0]
+    np.testing.assert_allclose(step, expected, atol=1e-12 + 4e-16 * np.abs(start).max())
 
 
 def test_an_entry_or_block_that_nothing_pulls_stays():
