@@ -92,7 +92,7 @@ def error(found, expected, start, of_move=1e-11, of_size=1e-14, moved=0.0):
 def test_rules_are_their_definitions(name, far, loss):
     rule, make = RULES[name]
     steps, of_move = (3, 1e-9) if name == "full AdaGrad" else (STEPS, 1e-11)  # its roots are dear
-    with mpmath.workdps(60 if far == 1 else 1500):
+    with mpmath.workdps(60 if far == 1 else 1200):
         expected = exact.train(DATA, make(), rule, steps, far * START[0], loss)
     still = far > 1 and name in ("adam, epsilon", "variance reduced")  # e^-900 is no step
     moved = -1 if still else 0.01

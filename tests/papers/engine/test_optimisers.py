@@ -50,9 +50,6 @@ def test_first_steps_against_torch(name, monkeypatch):
     assert np.abs(ours(rule, FIRST) - expected).max() <= 1e-9
 
 
-POLAR = o.steepest("spectral", 0.05)
-
-
 def test_the_dual_norm_is_the_sum_over_the_blocks():
     """Not normalised, a step is N*(G) long: sum_b N*(G_b) in every block."""
     with mpmath.workdps(50):
