@@ -12,7 +12,7 @@ import numba
 import numpy as np
 
 from lib.compiled import exponentials, gram
-from lib.compiled.vectors import WIDTH, load, store, where
+from lib.compiled.vectors import WIDTH, copy, load, store, where
 
 # Sums may be taken in any order, so that they fill vector registers.
 _REORDER = {"reassoc", "contract", "nsz"}
@@ -195,17 +195,19 @@ def _log_loss(f, logistic):
 @numba.njit(forceinline=True)
 def gather(r, n, lanes, flat):
     """The lanes of run r of an array (T, lanes) one after the other, in flat (T n + padding,)."""
-    for t in range(len(lanes)):
-        for i in range(n):
-            flat[t * n + i] = lanes[t, r * n + i]
+    T, width = lanes.shape
+    for t in range(T):
+        for i in range(0, n, WIDTH):
+            copy(min(WIDTH, n - i), lanes, t * width + r * n + i, flat, t * n + i)
 
 
 @numba.njit(forceinline=True)
 def scatter(r, n, flat, lanes):
     """The inverse of `gather`; flat (runs, T n + padding)."""
-    for t in range(len(lanes)):
-        for i in range(n):
-            lanes[t, r * n + i] = flat[r, t * n + i]
+    (T, width), m = lanes.shape, flat.shape[1]
+    for t in range(T):
+        for i in range(0, n, WIDTH):
+            copy(min(WIDTH, n - i), flat, r * m + t * n + i, lanes, t * width + r * n + i)
 
 
 @numba.njit

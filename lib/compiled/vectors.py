@@ -8,7 +8,7 @@ Arithmetic, comparison, `where`, `load` and `store` mean what they mean for sing
 import operator
 
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
 
 from lib.compiled.gram import WIDTH
@@ -33,10 +33,10 @@ class _LanesModel(models.PrimitiveModel):
 
 def _spread(builder, value):
     """The number `value` in every lane."""
-    kind = NUMBERS.llvm
-    single = builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.IntType(32)(0))
+    undefined = ir.Constant(ir.VectorType(value.type, WIDTH), ir.Undefined)
+    single = builder.insert_element(undefined, value, ir.IntType(32)(0))
     zeros = ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [0] * WIDTH)
-    return builder.shuffle_vector(single, ir.Constant(kind, ir.Undefined), zeros)
+    return builder.shuffle_vector(single, undefined, zeros)
 
 
 def _define(operation, instruction, result):
@@ -106,7 +106,38 @@ def _place(context, builder, signature, values):
     array = context.make_array(signature.args[0])(context, builder, values[0])
     width = builder.extract_value(array.shape, 1)
     index = builder.add(builder.mul(values[1], width), values[2])
+    return _pointer(builder, array, index)
+
+
+def _pointer(builder, array, index):
     return builder.bitcast(builder.gep(array.data, [index]), NUMBERS.llvm.as_pointer())
+
+
+@intrinsic
+def copy(typing, count, source, start, target, to):
+    """target.flat[to : to + count] = source.flat[start : start + count], at most WIDTH numbers.
+
+    By masked instructions: slices this short cost a loop more than they hold.
+    """
+
+    def lower(context, builder, signature, values):
+        ends = []
+        for kind, array, index in zip(signature.args[1::2], values[1::2], values[2::2]):
+            ends.append(_pointer(builder, context.make_array(kind)(context, builder, array), index))
+        lanes = ir.Constant(ir.VectorType(ir.IntType(64), WIDTH), list(range(WIDTH)))
+        mask = builder.icmp_signed("<", lanes, _spread(builder, values[0]))
+        align, name = ir.IntType(32)(8), f"llvm.masked.{{}}.v{WIDTH}f64.p0"
+        kinds = [ends[0].type, align.type, TRUTHS.llvm]
+        load = ir.FunctionType(NUMBERS.llvm, [*kinds, NUMBERS.llvm])
+        load = cgutils.get_or_insert_function(builder.module, load, name.format("load"))
+        zeros = ir.Constant(NUMBERS.llvm, [0.0] * WIDTH)
+        read = builder.call(load, [ends[0], align, mask, zeros])
+        store = ir.FunctionType(ir.VoidType(), [NUMBERS.llvm, *kinds])
+        store = cgutils.get_or_insert_function(builder.module, store, name.format("store"))
+        builder.call(store, [read, ends[1], align, mask])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, source, types.int64, target, types.int64), lower
 
 
 @intrinsic

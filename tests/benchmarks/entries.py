@@ -279,7 +279,8 @@ def minibatch_gradient() -> Entry:
     reference = lambda: plain.regression_gradients(*tensors)
     for part, gradient, expected in zip("AB", ours(), reference(), strict=True):
         gate(f"minibatch_gradient: grad_{part}", gradient, expected, 1e-12)
-    return in_turns(ours, reference).entry("minibatch_gradient", 3, "one call each, float64")
+    times = in_turns(ours, reference, repeats=15)
+    return times.entry("minibatch_gradient", 3, "one call each, float64")
 
 
 def long_horizon() -> Entry:
@@ -349,7 +350,7 @@ def _loop_step(name, make):
     model, ours = work(make)
     _, reference = work(lambda parameters: torch.optim.SGD(parameters, 1e-3, foreach=True))
     gate(f"{name}: first loss", ours().loss[0], reference().loss[0], 1e-6)
-    times = in_turns(ours, reference, units=steps, reference_units=steps, repeats=11)
+    times = in_turns(ours, reference, units=steps, reference_units=steps, repeats=25)
     count = sum(p.numel() for p in model.parameters()) / 1e6
     note = f"ViT of {count:.2f} million parameters, batch 32; over SGD in the same loop"
     return times.entry(name, 1.03, note, "at most")

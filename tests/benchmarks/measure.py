@@ -24,7 +24,8 @@ REPEATS = 5
 class Entry:
     """One row of the report: median seconds per unit of work (None for memory), ratio, its spread.
 
-    `sense` "at least": ratio = reference/ours, of medians; "at most": ours over the reference.
+    The ratio is the median over the turns: reference/ours for the sense "at least", else
+    ours/reference.
     """
 
     name: str
@@ -60,10 +61,11 @@ class Times:
         """The row for these times."""
         ours, reference = median(self.ours), median(self.reference)
         power = 1 if sense == "at least" else -1
+        # Of each turn, since a host that slows for a second slows both sides of it.
         each = [(r / o) ** power for o, r in zip(self.ours, self.reference, strict=True)]
         threads = f"threads {self.threads[0]} (reference {self.threads[1]})"
         return Entry(
-            name, ours, reference, (reference / ours) ** power, (min(each), max(each)), bar, sense,
+            name, ours, reference, median(each), (min(each), max(each)), bar, sense,
             duration(ours), duration(reference), f"{note}; {threads}",
         )  # fmt: skip
 
