@@ -87,13 +87,26 @@ def steepest(G, norm):
     return power(G, q - 1) / (np.abs(G) ** q).sum() ** (1 / p)
 
 
-def train(data, direction, step_size, steps, W, loss="exponential", decay=0.0):
-    """W after `steps`; direction(t, gradients (n, d, d_z)) returns D."""
+def train(data, direction, rule, steps, W, loss="exponential"):
+    """W after `steps` of a rule's lengths and decays; direction(t, gradients (n, d, d_z)) is D."""
     W = digits(W)
     for t in range(steps):
-        eta = mp.mpf(step_size) / mp.mpf(t + 1) ** mp.mpf(decay)
-        W = W + eta * direction(t, gradients(data, W, loss))
+        eta = mp.mpf(rule.step_size) / mp.mpf(t + 1) ** mp.mpf(rule.decay)
+        D = direction(t, gradients(data, W, loss))
+        W = (1 - eta * mp.mpf(rule.weight_decay)) * W + eta * D
     return W.astype(float)
+
+
+def train_factors(data, K, Q, make, rule, steps, loss):
+    """W = K Q^T after `steps`, each factor by a direction of its own."""
+    factors, directions = [digits(K), digits(Q)], [make(), make()]
+    for t in range(steps):
+        eta = mp.mpf(rule.step_size) / mp.mpf(t + 1) ** mp.mpf(rule.decay)
+        G = gradients(data, factors[0] @ factors[1].T, loss).mean(0)
+        pulls = G @ factors[1], G.T @ factors[0]
+        moves = [of(t, pull[None]) for of, pull in zip(directions, pulls)]
+        factors = [M + eta * move for M, move in zip(factors, moves)]
+    return (factors[0] @ factors[1].T).astype(float)
 
 
 def in_blocks(make, count):

@@ -11,19 +11,9 @@ from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from papers.beyond import margin_law
 
-SEEDS = st.integers(0, 10_000)
-
 
 def law_of(data, **more):
     return margin_law.margin_law(data, svm.token_svm(data), **more)
-
-
-def solved(seed, **sizes):
-    """A problem whose law exists, its solution and the law."""
-    data = tokens.unit_tokens(seed, **({"n": 3, "T": 4, "d": 8} | sizes))
-    solution = svm.token_svm(data)
-    slopes = np.where(solution.support, 0.3 * np.sin(np.arange(9)).reshape(1, 3, 3), 0.0)
-    return data, solution, margin_law.margin_law(data, solution, log_slopes=slopes), slopes
 
 
 def one_sample(*constraints, u):
@@ -56,37 +46,6 @@ def test_a_single_support_vector_and_what_lies_off_it():
     np.testing.assert_allclose(law.excess, [0.5])
     np.testing.assert_array_equal(law.support, [[[True, False]]])
     np.testing.assert_allclose(law.remaining(np.array([10.0])), np.exp(-5.0))
-
-
-@given(SEEDS)
-@settings(max_examples=25, deadline=None)
-def test_residual_has_these_margins_and_no_part_along_the_solution(seed):
-    data, solution, law, slopes = solved(seed)
-    delta = coordinates.differences(data, data.opt)
-    residual = np.einsum("rnt,rntd,rne->rde", law.coefficients, delta, data.z)
-    margins = np.einsum("rntd,rde,rne->rnt", delta, residual, data.z)
-    np.testing.assert_allclose(margins[law.support], law.offsets[law.support], atol=1e-8)
-    assert abs(np.vdot(residual, solution.W)) < 1e-8 * (1 + law.constant[0])
-    np.testing.assert_allclose(np.linalg.norm(residual), law.constant[0], atol=1e-8)
-    assert abs((law.duals[law.support] * law.offsets[law.support]).sum()) < 1e-10
-    again = margin_law.margin_law(data, solution, log_slopes=slopes + 700.0)  # differences count
-    np.testing.assert_allclose(again.offsets, law.offsets, atol=1e-9)
-
-
-def test_eigenvalues_are_those_of_the_map_of_offsets():
-    data, solution, law, _ = solved(2)
-    on = law.support[0].ravel()
-    K, beta = margin_law.gram(data)[0][np.ix_(on, on)], law.duals[0].ravel()[on]
-
-    def step(offsets):  # of NGD with step length one; offsets are relative to the settled ones
-        c = beta * np.exp(-offsets)
-        return offsets + K @ c / np.sqrt(c @ K @ c)
-
-    tiny = 1e-6
-    columns = [(step(tiny * e) - step(-tiny * e)) / (2 * tiny) for e in np.eye(on.sum())]
-    multipliers = np.sort(np.linalg.eigvals(np.array(columns).T).real)
-    expected = np.sort([1 - law.fastest[0] / law.norm[0], 1 - law.slowest[0] / law.norm[0], 1.0])
-    np.testing.assert_allclose(multipliers[[0, -2, -1]], expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("loss", attention.LOSSES)
@@ -124,24 +83,22 @@ def test_refusal_names_premise_run_and_amount(premise, data, solution, selected,
 
 
 def test_wrong_arguments_are_named():
-    data, solution, law, slopes = solved(1)
-    short = replace(solution, duals=solution.duals[..., :2])
-    cases = {
-        "log_slopes": lambda: margin_law.margin_law(data, solution, log_slopes=slopes[..., :2]),
-        "solution.duals": lambda: margin_law.margin_law(data, short),
-        "loss": lambda: margin_law.saturated_slopes(data, loss="hinge"),
-    }
-    wrong = data.opt[:, :2], data.opt[0], data.opt + 4, data.opt - 4, data.opt + 0.5
+    solution, slopes = svm.token_svm(UNIT), margin_law.saturated_slopes(UNIT)
+    short, law = replace(solution, duals=solution.duals[..., :2]), law_of(UNIT)
     calls = [
-        ("select|indices", lambda s=s: margin_law.margin_law(data, solution, s)) for s in wrong
+        ("log_slopes", lambda: margin_law.margin_law(UNIT, solution, log_slopes=slopes[..., :2])),
+        ("solution.duals", lambda: margin_law.margin_law(UNIT, short)),
+        ("loss", lambda: margin_law.saturated_slopes(UNIT, loss="hinge")),
+        *(("momentum", lambda m=m: law.longest_step(m)) for m in (1.5, 1.0, -0.1, np.nan)),
     ]
-    calls += [("momentum", lambda m=m: law.longest_step(m)) for m in (1.5, 1.0, -0.1, np.nan)]
-    for name, call in [*cases.items(), *calls]:
+    for wrong in (UNIT.opt[:, :2], UNIT.opt[0], UNIT.opt + 4, UNIT.opt - 4, UNIT.opt + 0.5):
+        calls.append(("select|indices", lambda s=wrong: margin_law.margin_law(UNIT, solution, s)))
+    for name, call in calls:
         with pytest.raises(ValueError, match=name):
             call()
 
 
-@given(SEEDS)
+@given(st.integers(0, 10_000))
 @settings(max_examples=15, deadline=None)
 def test_dependent_duals_are_those_of_least_entropy(seed):
     """Among all duals of the same W_mm, found at random, none is nearer to kappa."""

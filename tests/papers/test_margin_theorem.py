@@ -328,12 +328,18 @@ def test_momentum_the_force_is_linear_up_to_theta(seed, mu):
     model, of, draw = drawn(seed)
     assume(of.basis.shape[1] > 0)
     rule, far = dynamics.ngd(draw.uniform(0.01, 0.3), momentum=mu), draw.uniform(1, 3)
+    exact = rule.step_size * of.norm
     size, tau, omega = draw.uniform(0.001, 0.2), 0.1, off_span(of, draw, 0.3)
     R = far * (size + tau)
     level = max(0.0, (of.log_small(omega, R, tau) + np.log(4 * of.norm * of.M)) / of.r)
     assume(level * (1 + of.excess.max()) < 250)
     room = theorem._room(of, rule, far, size, omega, 0.0, level, 1.0, tau)
     assert room.R == R and room.xi <= 0.5
+    xi = of.norm * of.M * np.exp(of.log_small(omega, R, tau) - of.r * level)
+    turned = np.hypot(1, of.norm * of.curvature(R)[1] * R) + xi
+    np.testing.assert_allclose(room[1:4], [xi, exact / turned, exact / (1 - xi)])
+    h, off = np.expm1(of.D * R) / (of.D * R), max(room.high / exact - 1, 1 - room.low / exact)
+    np.testing.assert_allclose(1 + room.b / far, h * (1 + off))
     x = around(of, draw, draw.uniform(0, R))
     W = at(of, level, x, omega + off_span(of, draw, tau))
     sigma = rule.step_size * saturated(of, W)[0] / np.linalg.norm(model.gradient(W))
@@ -341,35 +347,28 @@ def test_momentum_the_force_is_linear_up_to_theta(seed, mu):
     values, vectors = np.linalg.eigh(mean_hessian(of, 0 * x))
     back = vectors / np.sqrt(values) @ vectors.T
     for step in (room.low, sigma, room.high):
-        bent = step / (rule.step_size * of.norm) * back @ mean_hessian(of, x) @ back
+        bent = step / exact * back @ mean_hessian(of, x) @ back
         assert np.linalg.norm(bent - np.eye(len(x)), 2) <= room.b / far * (1 + 1e-6)
 
 
 def of_16(of, rule, before, g, tau):
     """From margins `before` to g, with room tau: what is positive by (16), |(x_0, v_0)|, P and s.
 
-    And R, the least rise of the level, and the room that momentum adds for omega.
+    And (15), and the room that momentum adds for omega.
     """
     (old, x_old, omega_old), (level, x, omega) = of.split(before), of.split(g)
-    mu, exact = rule.momentum, rule.step_size * of.norm
+    mu = rule.momentum
     values, vectors = np.linalg.eigh(mean_hessian(of, 0 * x))
-    s = exact * values
+    s = rule.step_size * of.norm * values
     P, rates, far = map(np.array, zip(*(theorem._mode_norm(mode, mu) for mode in s), strict=True))
     xv = np.stack([x @ vectors, (x - x_old) @ vectors], -1)
     size = np.sqrt(np.einsum("ki,kij,kj->", xv, P, xv))
-    outside, R = mu / (1 - mu) * np.linalg.norm(omega - omega_old), far.max() * (size + tau)
-    # (15)
-    log_delta = of.log_small(omega, R, tau + outside) - of.r * level
-    xi, DR = of.norm * of.M * np.exp(min(log_delta, 0.0)), max(of.D * R, 1e-8)
-    high, low = exact / (1 - xi), exact / (np.hypot(1, of.norm * of.curvature(R)[1] * R) + xi)
-    h = np.expm1(DR) / DR
-    b = far.max() * (h - 1 + h * max(high / exact - 1, 1 - low / exact))
-    rise = min(level - old, low * (1 - xi) / ((1 - mu) * of.norm**2))
-    # (16)
-    left = ((1 - rates**2) / s).min() - 2 * b - s.max() * b**2
-    pushed = high * xi / (of.norm * -np.expm1(-of.r * rise))
-    positive = left, rise, (1 - mu) * tau - pushed, 0.5 - xi
-    return positive, (size, P, s, vectors), R, rise, outside
+    outside = mu / (1 - mu) * np.linalg.norm(omega - omega_old)
+    room = theorem._room(of, rule, far.max(), size, omega, outside, level, level - old, tau)
+    left = ((1 - rates**2) / s).min() - 2 * room.b - s.max() * room.b**2
+    pushed = room.high * room.xi / (of.norm * -np.expm1(-of.r * room.rise))
+    positive = left, room.rise, (1 - mu) * tau - pushed, 0.5 - room.xi
+    return positive, (size, P, s, vectors), room, outside
 
 
 def test_momentum_the_theorem_begins_where_16_does():
@@ -379,7 +378,7 @@ def test_momentum_the_theorem_begins_where_16_does():
     x, omega, turn = around(of, draw, 1e-3), off_span(of, draw, 0.2), off_span(of, draw, 2.0)
     for moved in (0, turn):
         holds = []
-        for level in np.linspace(9, 18, 19) / of.r:
+        for level in np.linspace(9, 18, 10) / of.r:
             before = of.A @ at(of, level - 0.01, x, omega - moved)
             g = of.A @ at(of, level, x, omega)
             proof = theorem.prove_with_momentum(of, rule, before, g)
@@ -402,15 +401,15 @@ def test_momentum_the_region_of_16_is_never_left(seed, mu):
     proof = theorem.prove_with_momentum(of, rule, margins[first - 1], margins[first])
     assert proof.holds and proof.level == levels[first], proof
     found = of_16(of, rule, margins[first - 1], margins[first], proof.tau)
-    positive, (start, P, s, vectors), R, rise, outside = found
+    positive, (start, P, s, vectors), room, outside = found
     assert min(positive) > 0
     xv = np.stack([x @ vectors, np.diff(x, axis=0, prepend=x[:1]) @ vectors], -1)
     sizes = np.sqrt(np.einsum("tki,kij,tkj->t", xv, P, xv))  # |(x_t, v_t)|
     t = np.arange(len(levels) - first)
-    assert (levels[first:] >= proof.level + rise * t - 1e-9).all()
-    assert np.linalg.norm(x[first:], axis=1).max() <= R
+    assert (levels[first:] >= proof.level + room.rise * t - 1e-9).all()
+    assert np.linalg.norm(x[first:], axis=1).max() <= room.R
     assert np.linalg.norm(omega[first:] - omega[first], axis=1).max() <= proof.tau + outside
-    rate = max(np.sqrt(1 - s.min() * positive[0]), np.exp(-of.r * rise))
+    rate = max(np.sqrt(1 - s.min() * positive[0]), np.exp(-of.r * room.rise))
     assert (sizes[first:] <= (start + t * proof.tau) * rate ** (t - 1.0) + 1e-9).all()
     falling = theorem.prove_with_momentum(of, rule, margins[first], margins[first - 1])
     assert "no room tau meets (16)" in falling.why

@@ -63,13 +63,6 @@ def test_svm_of_several_tokens():
             predecessor._max_margin(one, bad)
 
 
-def test_gradient_of_the_log_gap():
-    W, E = DRAW.standard_normal((2, 5, 5))
-    _, gradient = predecessor._log_gap_and_gradient(DATA.run(0), W)
-    sides = (predecessor._log_gap_and_gradient(DATA.run(0), W + h * E)[0] for h in (1e-6, -1e-6))
-    assert np.isclose(np.subtract(*sides) / 2e-6, gradient @ E.ravel(), rtol=1e-7)
-
-
 @pytest.mark.parametrize("p", [1.75, 3])
 def test_regularisation_path(p):
     one, radii = DATA.run(0), np.array([1.0, 10, 300])

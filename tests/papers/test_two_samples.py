@@ -1,5 +1,7 @@
 """Two samples from zero, closed form against runs: else a lost problem is said to be won."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,6 +12,7 @@ from lib.attention import losses
 from papers.a import phase_diagram
 from papers.a.phase_diagram import two_samples_of as pair
 from papers.a.phase_diagram import two_samples_reach as two_samples
+from tests.problems import stacked
 
 CONVEX = ("exponential", "logistic", "reciprocal")
 
@@ -22,21 +25,11 @@ def drawn(seed):
     return pair(np.array([[size[0], -k], [-k, size[1]]]), draw.normal(0, 0.5, 2), gaps)
 
 
-def descend(problems, loss, lengths, momentum=0.0):
-    """Margins (problems, steps, 2) of normalised descent from zero, in plain numpy."""
-    scores = np.stack([attention.scores(data, data.u)[0] for data in problems])
-    low, gaps = scores.min(-1), np.ptp(scores, axis=-1)
-    delta = np.stack([data.X[0, :, 1] - data.X[0, :, 0] for data in problems])
-    K, g, move, path = delta @ np.swapaxes(delta, 1, 2), np.zeros(low.shape), 0.0, []
-    for length in lengths:
-        p = np.exp(-np.logaddexp(0, -g))
-        slope = losses.log_derivative(low + gaps * p, loss)
-        log_c = slope + np.log(gaps) - np.logaddexp(0, g) - np.logaddexp(0, -g)
-        c = np.exp(log_c - log_c.max(1, keepdims=True))
-        k = (K @ c[..., None])[..., 0]
-        move = momentum * move + length * k / np.sqrt((c * k).sum(1, keepdims=True))
-        path.append(g := g + move)
-    return np.stack(path, 1)
+def trained(problems, rule, steps, loss="exponential", record=None):
+    """Margins (problems, records, 2) from zero."""
+    return dynamics.train(stacked(*problems), rule, steps, record or [steps], loss=loss).margins[
+        ..., 0
+    ]
 
 
 PROBLEMS = [drawn(seed) for seed in range(150)]
@@ -45,7 +38,7 @@ PROBLEMS = [drawn(seed) for seed in range(150)]
 @pytest.mark.parametrize("loss", CONVEX)
 def test_decided_problems_end_as_the_theorem_says(loss):
     said = [two_samples(data, loss).reached for data in PROBLEMS]
-    ends = descend(PROBLEMS, loss, np.full(3000, 0.05))[:, -1].min(1)
+    ends = trained(PROBLEMS, dynamics.ngd(0.05), 3000, loss)[:, -1].min(1)
     assert said.count(True) > 50 and said.count(False) >= 5
     for one, end in zip(said, ends, strict=True):
         assert one is None or (end > 1) == one
@@ -70,22 +63,25 @@ def test_where_the_slope_is_constant_the_threshold_is_exact(k):
     """The reciprocal loss is linear below zero: R_0 = R_1, and 1 % decides."""
     K = np.array([[2.0, -k], [-k, 0.5]])
     threshold = (k - 0.5) / (2 - k)
-    for factor, reached in ((0.99, False), (1.01, True)):
-        data = pair(K, [-3.0, -3.0], [factor * threshold, 1.0])
-        found = two_samples(data, "reciprocal")
-        assert found.reached is reached
+    factors, both = np.array([0.99, 1.01]), []
+    for factor in factors:
+        both.append(pair(K, [-3.0, -3.0], [factor * threshold, 1.0]))
+        found = two_samples(both[-1], "reciprocal")
+        assert found.reached is bool(factor > 1)
         np.testing.assert_allclose([found.start, found.highest], factor * threshold, rtol=1e-9)
-        path = descend([data], "reciprocal", np.full(20_000, 0.01))
-        assert (path[0, -1].min() > 1) == reached
+    ends = trained(both, dynamics.ngd(0.05), 4000, "reciprocal")[:, -1].min(1)
+    assert ((ends > 1) == (factors > 1)).all()
     near = pair(np.array([[2.0, -0.49], [-0.49, 0.5]]), [0.0, 0.0], [1e-6, 1.0])
     assert two_samples(near).reached  # |K_12| < K_22: whatever the scores
 
 
 def test_on_the_lost_side_no_step_size_and_no_momentum_helps():
     lost = [one for one in PROBLEMS if two_samples(one).reached is False]
-    lengths = np.exp(np.random.default_rng(0).normal(0, 3, 500))
+    log_lengths = np.random.default_rng(0).normal(0, 3, 501)
+    free = dynamics.custom_log(lambda t, log_gap, log_norm: log_lengths[t] - log_norm)
     assert len(lost) >= 5
-    assert (descend(lost, "exponential", lengths, momentum=0.7).min(2) <= 0).all()
+    for rule in (free, replace(free, momentum=0.7)):
+        assert (trained(lost, rule, 500, record=range(1, 501)).min(2) <= 0).all()
 
 
 @given(st.integers(0, 10_000), st.sampled_from(CONVEX))

@@ -1,25 +1,8 @@
-"""Invented curves of a study, of which the truth is known; the wrong worlds of a ledger's rows."""
+"""Invented curves of a study, of which the truth is known."""
 
 import numpy as np
 
 from lib.training.curves import Curve, Curves
-from papers.wrong_worlds import World, worlds
-from tests.papers.wrong_laws import caught
-
-
-def weak(section):
-    """The rows of section(world) that do not hold, and those that no wrong world they name breaks.
-
-    Of every family the smallest and the largest world.
-    """
-    true, wrong = list(section(World())), {}
-    for family in dict.fromkeys(family for row in true for family in row.fails_if):
-        for world in worlds(family)[:: len(worlds(family)) - 1 or 1]:
-            with np.errstate(all="ignore"):
-                wrong[str(world)] = [row for row in section(world) if family in row.fails_if]
-    seen = set().union(*caught(true, wrong).values())
-    failing = {row.id for row in true if not row.holds}
-    return failing, {row.id for row in true} - failing - seen
 
 
 def curve(rule, seed, loss, part="curve", rate=0.1, cap=None, **rest):

@@ -12,9 +12,9 @@ from lib.data import images
 from lib.training import curves, rules, studies
 from lib.training.studies import DEMO, STUDIES
 
-STEPS = 200
+STEPS = 40
 # One unit of the half precision in which a trial's losses are kept: another processor sums in
-# another order, and 200 steps carry that to about 1e-6.
+# another order, and the steps carry that to about 1e-6.
 UNIT = 2.0**-10
 
 
