@@ -8,9 +8,9 @@ ROOT = Path(__file__).resolve().parent.parent
 # What `ty check lib papers` finds. Each may only be lowered.
 MOST = {
     "lib/attention": 6, "lib/batch": 1, "lib/companion": 0, "lib/compiled": 2, "lib/data": 5,
-    "lib/dynamics": 0, "lib/mirror": 1, "lib/networks": 5,
+    "lib/dynamics": 0, "lib/mirror": 0, "lib/networks": 5,
     "lib/regression": 2, "lib/site": 0, "lib/svm": 0, "lib/training": 12, "papers/a": 13,
-    "papers/b": 3, "papers/beyond": 67, "papers/c": 24, "beside": 22,
+    "papers/b": 3, "papers/beyond": 65, "papers/c": 21, "beside": 19,
 }  # fmt: skip
 
 

@@ -252,9 +252,6 @@ def test_selection_and_margins_are_those_of_the_logits():
         np.testing.assert_allclose(relative[:, k], expected, rtol=1e-9, atol=1e-8)
     assert (selected == logits.argmax(-1)).all() and (selected != data.opt).any()
     assert (margins.selection(history, data.opt, 0) == data.opt).all()  # at W_0 = 0 all are level
-    assert (margins.difference(history, 1, -1) == history.weights(3) - history.weights(1)).all()
-    with pytest.raises(ValueError, match="ascend"):
-        margins.difference(history, 2, 2)
     late = lambda t, log_gap, log_norm: np.where(t < 5, 0.0, np.inf) + 0 * log_norm
     diverged = dynamics.train(problem, dynamics.custom_log(late), 20, [0, 10, 20])
     with pytest.raises(ValueError, match="run 0 .* iteration 5"):
