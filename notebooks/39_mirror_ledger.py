@@ -137,7 +137,7 @@ def largest_share(p=2, W=W_mm, off=0.0, eta=1.0, iterations=300):
 # %%
 rule, every = mirror.MirrorRule(2, 1.0, normalised=False), np.arange(301)
 history = mirror.train(one, rule, 300, W_mm[None], record=every)
-claim, *_ = lemmas.step_claims(lemmas.Steps(one, history))
+claim = lemmas.lemma4(lemmas.Steps(one, history))
 np.testing.assert_allclose(largest_share(), claim.measured, rtol=1e-6)
 print(f"{claim.statement}: {claim.measured:.4f}, asked {claim.bound}")
 

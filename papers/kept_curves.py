@@ -92,7 +92,8 @@ def _best_rule(curves: Curves) -> tuple[str, float]:
 
 
 def edges(curves: Curves) -> str:
-    """Rules at the edge of the rates tried, and it; not SPS if its cap hardly binds."""
+    """In words, the rules whose rate is at an edge of those tried, and the rate; not SPS
+    if its cap hardly binds."""
     at_edge = []
     for rule, rate in curves.rates().items():
         trials = curves.trials(rule)
@@ -196,7 +197,7 @@ def caption(
 ) -> str:
     """One sentence for below the picture, with its `marks`; setting, rates, verdicts.
 
-    `chosen` is how the rates were, to the end of its sentence; `stop` follows the epochs.
+    `chosen` says how the rates were chosen, with its full stop; `stop` follows the epochs.
     """
     data = _named(curves.configuration["problem"]["data"]).partition(" (")[0]
     words = f"{number}, reduced: {data}, {len(curves.seeds())} seeds; {marks}."

@@ -130,9 +130,12 @@ def _redraw(study: str, out: Path) -> list[str]:
 def main(words: list[str] | None = None) -> int:
     """The command line; 1 where a study could not be redrawn."""
     parser = argparse.ArgumentParser(prog="python -m papers.redraw", description=__doc__)
-    parser.add_argument("study", nargs="*", metavar="STUDY", choices=PICTURES, help="default all")
+    meaning = f"of {', '.join(PICTURES)}; default all"
+    parser.add_argument("study", nargs="*", metavar="STUDY", help=meaning)
     parser.add_argument("--out", type=Path, default=files.folder("runs") / "redrawn")
     asked = parser.parse_args(words)
+    if unknown := [study for study in asked.study if study not in PICTURES]:  # as in falsify
+        parser.error(f"{', '.join(unknown)}: none of {', '.join(PICTURES)}")
     asked.out.mkdir(parents=True, exist_ok=True)
     plots.set_style()
     began, missing = time.perf_counter(), False

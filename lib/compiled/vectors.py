@@ -118,9 +118,10 @@ def _pointer(builder, array, index):
 
 @_intrinsic
 def copy(typing, count, source, start, target, to):
-    """target.flat[to : to + count] = source.flat[start : start + count], at most WIDTH numbers.
+    """target.flat[to : to + count] = source.flat[start : start + count], count <= WIDTH.
 
-    By masked instructions: slices this short cost a loop more than they hold.
+    Both arrays are C-contiguous float64, and nothing checks their ends. By masked
+    instructions: slices this short cost a loop more than they hold.
     """
 
     def lower(context, builder, signature, values):

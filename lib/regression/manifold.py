@@ -132,7 +132,8 @@ class Manifold(Shapes):
             return (pulled - pulled.T)[i, j]
 
         near, _ = leastsq(lambda entries: rest(entries).ravel(), np.zeros(len(i)))
-        return turned(root(slope, near, tol=1e-15).x)  # the last digits
+        polished = root(slope, near, tol=1e-15).x  # the last digits
+        return turned(min(near, polished, key=lambda entries: np.abs(slope(entries)).max()))
 
     def distance(self, Z: np.ndarray, norm: str = "left") -> float:
         """||Z - Z_pi|| of one Z (k + d, d) in that norm. Raises ValueError for an unknown norm."""

@@ -107,7 +107,9 @@ class _Site:
 
 
 def _build(folder: Path) -> None:
-    """Write the whole site in place of what is in `folder`."""
+    """Write the whole site in place of the last one; ValueError if `folder` has something else."""
+    if folder.exists() and not (folder / "claims.json").exists():
+        raise ValueError(f"{folder} holds something else than a site; set another RUNS_DIR")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".site-") as place:
         site = _Site(Path(place) / "site")

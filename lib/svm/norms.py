@@ -28,6 +28,7 @@ from lib.svm.frobenius import BAD, block_pivoting
 
 _ORDER: dict = {"frobenius": "fro", "spectral": 2, "nuclear": "nuc"}
 TOLERANCE = 1e-10
+# Dual norms. All but "frobenius", which is solved as p = 2, need a cone program.
 DUAL: dict = {"frobenius": "frobenius", "spectral": "nuclear", "nuclear": "spectral"}
 DUAL |= {1.0: np.inf, np.inf: 1.0}
 GOAL = 1e-13  # relative duality gap at which Newton's method rests

@@ -135,8 +135,10 @@ def _on_segments(history, tokens):
 
 
 def quantities(history: History, tokens: TokenSet, head: MaxMargin, t: int) -> dict:
-    """The quantities of REFERENCE at iteration t: {name: (runs,)}."""
-    k = np.searchsorted(history.iterations, t)
+    """The quantities of REFERENCE at iteration t: {name: (runs,)}; ValueError if not recorded."""
+    if t not in history.iterations:
+        raise ValueError(f"iteration {t} was not recorded")
+    k = int(np.searchsorted(history.iterations, t))
     return {
         "log L": history.log_gap[:, k],
         "||W||": history.norm[:, k],

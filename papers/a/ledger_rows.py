@@ -376,13 +376,13 @@ def _joint_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     late, step = sizes.joint_steps / 10, sizes.joint_step
     drawn, decays = sizes.data_model(range(sizes.seeds)), (0, 1 / 2, 2 / 3, 4 / 5)
     data, head, by_decay = _joint_run(drawn, sizes, world, decays)
-    eq13 = by_decay[2 / 3]
-    loss, *norms = joint_training.growth(eq13, "Eq. 13", 2 / 3, late)
+    run = by_decay[2 / 3]
+    loss, *norms = joint_training.growth(run, "Eq. 13", 2 / 3, late)
     claims = [
         loss,
-        *_with_speed(joint_training.eq13(eq13, data, head, step, late), eq13),
+        *_with_speed(joint_training.eq13(run, data, head, step, late), run),
         *norms,
-        *joint_training.lemma3(eq13, data, head, late),
+        *joint_training.lemma3(run, data, head, late),
     ]
     rule: dict = {p: world.rule(rules.ngd(step, decay=p)) for p in decays}
     linear = joint_training.linear_predictor(coordinates.minimal(drawn))
@@ -429,10 +429,10 @@ def _beyond_rows(sizes, world):
     }
     for setting, (number, drawn, u_std) in cases.items():
         data, head, by_decay = _joint_run(drawn, sizes, world, (2 / 3,), u_std)
-        eq13 = by_decay[2 / 3]
-        loss, norm, _ = joint_training.growth(eq13, "Eq. 13", 2 / 3, late, BEYOND)
-        made = joint_training.eq13(eq13, data, head, sizes.joint_step, late)
-        made = {claim.id: claim for claim in _with_speed(made, eq13)}
+        run = by_decay[2 / 3]
+        loss, norm, _ = joint_training.growth(run, "Eq. 13", 2 / 3, late, BEYOND)
+        made = joint_training.eq13(run, data, head, sizes.joint_step, late)
+        made = {claim.id: claim for claim in _with_speed(made, run)}
         claims = loss, norm, made["theorem10"], made["theorem3.rate"]
         yield from PAPER.rows(setting, sizes.seeds, claims, number)
 

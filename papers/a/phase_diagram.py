@@ -51,8 +51,9 @@ def two_samples_reach(tokens: TokenSet, loss: str = "exponential") -> SimpleName
     middle = (low + high) / 2
     start = slope(middle, first) / slope(middle, second)
     highest = slope(low, first) / slope(high, second)
-    open_yet = None if highest > threshold else False
-    reached = True if start > threshold else open_yet
+    reached = bool(start > threshold)
+    if start <= threshold < highest:
+        reached = None
     return SimpleNamespace(threshold=threshold, start=start, highest=highest, reached=reached)
 
 

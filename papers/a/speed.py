@@ -278,6 +278,8 @@ def caption(curves: Curves, name: str, table: Table) -> str:
     top = curves.rates().get("SPS") == max((t.rate for t in curves.trials("SPS")), default=0)
     inside = "inside the rates tried" + ", but for SPS, whose cap binds in under 1 % of steps" * top
     chosen = f"at the edge of the rates tried: {at_edge}" if at_edge else inside
+    if not any(map(curves.trials, study["rates"])):
+        chosen = "given, not chosen by trials"
     equal = [rule for rule, word in CLAIMED[name].items() if word is no_gain]
     ticks = f", between {' and '.join(equal)}'s ticks no gain" if equal else ""
     thin = "runs or layers" if study["walk"] else "runs"

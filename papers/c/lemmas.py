@@ -1,5 +1,5 @@
-"""What paper C (2410.14581) states of lp-AttGD's steps (Lemmas 4, 12-18, 22-25, 30), and of
-cones around locally optimal selections (Eqs. 4-8, Lemmas 19-21, 27-29).
+"""What paper C (2410.14581) states of lp-AttGD's steps (Lemmas 4, 12-16, 18, 22, 24, 25, 30),
+and of cones around locally optimal selections (Eqs. 4-8, Lemmas 19-21, 27-29).
 
 Inequalities are given as their sides, smaller <= larger, of matrices whose last axis holds the
 entries. Where several runs or iterations enter, the worst of them is judged. A selection alpha
@@ -154,22 +154,25 @@ def _lemma24(step):
     return grown + step.eta * (after - before), -step.eta * (step.gradient * step.W).sum(-1)
 
 
+def lemma4(steps: Steps) -> Claim:
+    """||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_{q,q}: the largest share of any step."""
+    growth, bound = _lemma4(steps)
+    return claim("lemma4", (growth / bound).max(), steps.p)
+
+
 def step_claims(steps: Steps) -> list[Claim]:
-    """Lemma 4: the largest share of its bound that a step has; 22 and 24 by their slack
-    over the last term; 25: eta (L - L+) over <nabla psi(W) - nabla psi(W+), W - W+>, 1
-    for small eta; -inf where L rises."""
+    """Lemmas 22 and 24 by their slack over the last term; 25: eta (L - L+) over
+    <nabla psi(W) - nabla psi(W+), W - W+>, 1 for small eta; -inf where L rises."""
     W, later, p = steps.W, steps.later, steps.p
     size, (before, after) = norm(W, p), steps.losses
-    growth, bound = _lemma4(steps)
-    work, _ = _lemma22(steps)
+    work, growth = _lemma22(steps)
     slack_22 = ((growth - work) / (np.abs(work) + 1e-13 * size ** (p - 1))).min()
     smaller, larger = _lemma24(steps)
     slack_24 = ((larger - smaller) / (np.abs(larger) + ROUNDING * size**p)).min()
     turned = ((to_mirror(W, p) - to_mirror(later, p)) * (W - later)).sum(-1)
     never = (steps.loss_rise == -1).all()
     fall = (steps.eta * (before - after) / turned).min() if never else -np.inf
-    values = {"lemma4": (growth / bound).max(), "lemma22": slack_22, "lemma24": slack_24}
-    return PAPER.claims(values | {"lemma25": fall}, p)
+    return PAPER.claims({"lemma22": slack_22, "lemma24": slack_24, "lemma25": fall}, p)
 
 
 def lemma30(history: MirrorHistory, size, since: float, stay) -> list[Claim]:

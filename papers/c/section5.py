@@ -107,10 +107,10 @@ def joint_claims(tokens: TokenSet, histories, ends, heads: Mapping) -> list[Clai
             made.append(claim("joint.tokens", np.mean(chosen == SELECTED_JOINTLY[p]), p))
         W = history.divergence(ends[p][p].W)
         v = history.head_divergence(heads[p].value)
+        softmax, logistic = probabilities(tokens, history)
+        at_15, at_30 = np.searchsorted(history.iterations, (15, 30))
         values = {"directions": max(W[0, -1], v[0, -1])}
-        early = np.searchsorted(history.iterations, (15, 30))
-        for id, part, k in zip(("softmax", "logistic"), probabilities(tokens, history), early):
-            values[id] = part[:, k].min()
+        values |= {"softmax": softmax[:, at_15].min(), "logistic": logistic[:, at_30].min()}
         made += [claim(f"joint.{id}", value, p) for id, value in values.items()]
     return made
 

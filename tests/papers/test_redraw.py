@@ -93,9 +93,14 @@ def test_missing_and_damaged_curves_are_named_and_the_others_drawn(tmp_path, mon
     assert [path.name for path in out.iterdir()] == ["fastrates_fig6.png"]
     with pytest.raises(SystemExit, match="2"):
         redraw.main(["wikitext"])
-    assert (
-        "'wikitext' (choose from 'multi_nli_200', 'civil_comments_400'" in capsys.readouterr().err
-    )
+    assert "wikitext: none of multi_nli_200, civil_comments_400" in capsys.readouterr().err
+
+
+def test_without_words_every_study_and_the_verdicts_are_drawn(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(redraw, "_redraw", lambda study, out: [study])
+    assert redraw.main(["--out", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.startswith("\n".join(redraw.PICTURES))
+    assert [path.name for path in tmp_path.iterdir()] == ["verdicts.png"]
 
 
 def test_a_study_with_too_few_seeds_is_not_shown(tmp_path, monkeypatch):

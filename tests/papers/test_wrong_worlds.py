@@ -85,8 +85,8 @@ def test_steps_one_per_cent_off_turn_rows_red(size, holds):
 
 
 def test_an_unknown_family_is_refused():
-    with pytest.raises(KeyError, match="moon"):
-        worlds("moon")
+    with pytest.raises(ValueError, match="moon"):
+        World("moon", 0.1)
     assert {world.family for family in FAMILIES for world in worlds(family)} == set(FAMILIES)
 
 

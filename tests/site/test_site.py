@@ -275,6 +275,13 @@ def test_a_site_takes_the_place_of_the_last_one(place, capsys):
     assert "open " in capsys.readouterr().out
 
 
+def test_a_folder_that_is_no_site_is_left_alone(place, capsys):
+    write(place / "runs" / "site" / "thesis.txt", "years of work")
+    assert build.main([]) == 1
+    assert (place / "runs" / "site" / "thesis.txt").read_text() == "years of work"
+    assert "something else" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("what", ["pages", "tables"])
 def test_a_disk_that_takes_no_file_is_one_sentence(place, what, monkeypatch, capsys):
     def full(*_, **__):

@@ -109,9 +109,11 @@ def steepest(G, top, p, work, D):
             total += abs(G[j])
         return top + math.log(total)
     if p == 1.0:  # of several largest entries the first
-        D[:], place = 0.0, 0
-        for j in range(G.size):
-            place = j if abs(G[j]) > abs(G[place]) else place
+        D[:] = 0.0
+        place = 0
+        for j in range(1, G.size):
+            if abs(G[j]) > abs(G[place]):
+                place = j
         D[place] = math.copysign(1.0, G[place])
         return top + math.log(size)
     q = p / (p - 1.0)

@@ -18,7 +18,8 @@ SOURCES = stamp(__file__)
 # A call that takes a whole State or Part counts a reference to each of its arrays, up and down,
 # which costs as much as a step. What every step calls is inlined, or takes the arrays it needs.
 # What else has one caller is inlined too, unless few rules need it: a function is optimised alone
-# and again in its callers.
+# and again in its callers. Loops stand where numpy's argsort, outer, where and argmax would, and
+# where arrays would be assigned: numba compiles those longer than the rules.
 
 
 class _Part(NamedTuple):
@@ -239,7 +240,7 @@ def run_job(problem, rule, times, W, path, logs, s, sources=SOURCES):
 
 @numba.njit(inline="always")
 def _factor_direction(rule, t, graded, z, s):
-    """Fill s.D from the graded sum over rows z; the log of what it lacks, or -inf."""
+    """Fill s.D from the graded sum over rows z; the log of what it lacks, -inf for no move."""
     if rule.kind == o.SPECTRAL:
         value = graded_svd.direction(rule, graded, z, s.svd, s.D)
         return 0.0 if rule.normalised and value > -math.inf else value
