@@ -158,7 +158,9 @@ def natural(data, rule, steps, W, loss, size=None):
         f, slopes = answers(data, W)
         f, J = f[chosen], slopes[chosen].reshape(size, -1)
         down = pull(f, loss)
-        curved = down if loss == "exponential" else down * (1 - down)
+        # The Fisher weight: the score squared, over both labels by their chances.
+        both = (1 - down) * down**2 + down * (1 - down) ** 2
+        curved = down if loss == "exponential" else both
         weights = curved / size
         damping = mp.mpf(rule.damping)
         if rule.relative:

@@ -56,6 +56,18 @@ def test_every_claim_holds_and_notices_wrong_numbers(compared):
     assert [claim.id for claim in runs.all_claims(compared) if not claim.holds] == []
     of_each = compared[::4] + compared[6:7]  # setting
     assert amiss(of_each, runs.all_claims, 0.01, ["law.difference", "law.certificate"]) == []
+    for part, id in (("error", "difference"), ("gap", "certificate")):
+        of = f"measured__difference_{part}"
+        disturbed = [but(run, **{of: 1e-4 * run.measured.error[-1]}) for run in compared]
+        assert not holds(disturbed, id)
+
+
+def test_offsets_of_another_loss_or_of_even_slopes_are_noticed(compared):
+    for c in compared[:4]:
+        logistic = margin_law.saturated_slopes(c.tokens, c.selected, "logistic")
+        for slopes in (0 * c.log_slopes, logistic):
+            law = margin_law.margin_law(c.tokens, c.solution, c.selected, log_slopes=slopes)
+            assert not holds([replace(c, law=law)], "offsets")
 
 
 def test_constant_is_measured_without_what_lies_outside(compared):
@@ -237,6 +249,11 @@ def test_two_pairs_never_cycle_without_momentum_and_nearly_always_do_with_it():
     # column j shrinks like e^{-cj}, c from 0 to 3: by 1.5 j on average
     log_size = np.log(np.linalg.norm(u, axis=1)).mean(0)
     np.testing.assert_allclose(log_size[0] - log_size, 1.5 * np.arange(4), atol=0.15)
+
+
+def test_opposite_directions_are_two_apart():
+    V = np.random.default_rng(0).standard_normal((2, 3, 4))
+    np.testing.assert_allclose(margins.direction_error(-V, V), 2.0)
 
 
 def test_selection_and_margins_are_those_of_the_logits():

@@ -330,18 +330,24 @@ def test_momentum_the_force_is_linear_up_to_theta(seed, mu):
     rule, far = dynamics.ngd(draw.uniform(0.01, 0.3), momentum=mu), draw.uniform(1, 3)
     exact = rule.step_size * of.norm
     size, tau, omega = draw.uniform(0.001, 0.2), 0.1, off_span(of, draw, 0.3)
-    R = far * (size + tau)
-    level = max(0.0, (of.log_small(omega, R, tau) + np.log(4 * of.norm * of.M)) / of.r)
+    R, outside = far * (size + tau), 0.05
+    small = of.log_small(omega, R, tau + outside)
+    level = max(0.0, (small + np.log(4 * of.norm * of.M)) / of.r)
     assume(level * (1 + of.excess.max()) < 250)
-    room = theorem._room(of, rule, far, size, omega, 0.0, level, 1.0, tau)
+    rooms = [
+        theorem._room(of, rule, far, size, omega, outside, level, by, tau) for by in (1e-9, np.inf)
+    ]
+    room = rooms[1]
     assert room.R == R and room.xi <= 0.5
-    xi = of.norm * of.M * np.exp(of.log_small(omega, R, tau) - of.r * level)
+    xi = of.norm * of.M * np.exp(small - of.r * level)
+    steady = room.low * (1 - xi) / ((1 - mu) * of.norm**2)
+    np.testing.assert_allclose([each.rise for each in rooms], [1e-9, steady])
     turned = np.hypot(1, of.norm * of.curvature(R)[1] * R) + xi
     np.testing.assert_allclose(room[1:4], [xi, exact / turned, exact / (1 - xi)])
     h, off = np.expm1(of.D * R) / (of.D * R), max(room.high / exact - 1, 1 - room.low / exact)
     np.testing.assert_allclose(1 + room.b / far, h * (1 + off))
     x = around(of, draw, draw.uniform(0, R))
-    W = at(of, level, x, omega + off_span(of, draw, tau))
+    W = at(of, level, x, omega + off_span(of, draw, tau + outside))
     sigma = rule.step_size * saturated(of, W)[0] / np.linalg.norm(model.gradient(W))
     assert room.low * (1 - 1e-7) <= sigma <= room.high * (1 + 1e-7)
     values, vectors = np.linalg.eigh(mean_hessian(of, 0 * x))

@@ -1,4 +1,5 @@
-"""Every claim of paper C holds on a problem that satisfies it and fails on one that does not."""
+"""Claims of paper C hold on a problem that satisfies them and fail on one that does not; rows of
+its ledger: test_wrong_worlds."""
 
 from dataclasses import replace
 

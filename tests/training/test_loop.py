@@ -264,6 +264,17 @@ def test_an_epoch_takes_every_row_once_in_a_new_order():
     assert torch.equal(torch.cat([part.batch(4)[0] for part in parts]), batches.batch(4)[0])
 
 
+def test_recorded_steps_of_polyak_are_those_of_its_formula():
+    sps = run("SPS")[2]
+    expected = np.minimum(sps.loss / (2 * sps.gradient_norm**2), 0.5)
+    np.testing.assert_allclose(sps.step_size, expected, rtol=1e-6)
+
+
+def test_a_batch_of_no_rows_is_refused():
+    with pytest.raises(ValueError, match="size"):
+        Batches(*clusters(), 0, 0)
+
+
 def test_processes_that_cannot_share_a_batch_equally_are_refused():
     with pytest.raises(ValueError, match="6 rows cannot be shared equally by 4 proc"):
         Batches(*clusters(), 6, 0, part=(0, 4))

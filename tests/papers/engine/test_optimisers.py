@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from lib import attention
-from lib.attention import tokens
+from lib.attention import coordinates, tokens
 from papers.beyond.engine import optimisers as o
 from papers.beyond.engine import training
 from tests import exact
@@ -74,9 +74,13 @@ def test_steps_where_the_pulls_of_four_samples_differ_by_powers_of_e_to_the_spre
     start = np.linalg.lstsq(features, margins, rcond=None)[0].reshape(1, 5, 4)
     with mpmath.workdps(int(1.8 * spread) + 60):  # e^-4 spread, to 60 digits
         G = exact.gradients(data, exact.digits(start[0]), "exponential").mean(0)
-        expected = exact.steepest(G, norm).astype(float)
+        expected, size = exact.steepest(G, norm).astype(float), exact.svd(G)[1]
     step = ours(o.steepest(norm, 1.0), 1, start, data) - start[0]
     np.testing.assert_allclose(step, expected, atol=1e-12 + 4e-16 * np.abs(start).max())
+    if spread <= 60:  # where the dual norm is a float
+        dual = float(size.sum() if norm == "spectral" else size[0])
+        long = ours(o.steepest(norm, 1 / dual, normalised=False), 1, start, data) - start[0]
+        np.testing.assert_allclose(long, expected, atol=1e-11 + 4e-16 * np.abs(start).max())
 
 
 def test_an_entry_or_block_that_nothing_pulls_stays():
@@ -148,6 +152,16 @@ def test_shampoo_without_memory_is_the_polar_factor():
     data = tokens.unit_tokens([0], n=4, T=4, d=4)
     polar_steps = ours(o.steepest("spectral", 0.01), 100, START, data)
     np.testing.assert_allclose(ours(o.shampoo(0.01), 100, START, data), polar_steps, atol=1e-8)
+
+
+def test_rules_in_minimal_coordinates_are_those_in_all():
+    data = tokens.unit_tokens(range(2), n=3, T=3, d=12)
+    problem = coordinates.minimal(data)
+    for rule in (o.natural(0.05, 0.1), o.shampoo(0.05)):
+        whole, inside = (
+            training.train(each, rule, 50, record=[50]).W[:, 0] for each in (data, problem.tokens)
+        )
+        np.testing.assert_allclose(whole, problem.expand(inside), atol=1e-9)
 
 
 def without_rounding(M):
