@@ -307,6 +307,10 @@ def test_outside_the_span_claims_hold_and_notice_wrong_numbers():
         len(kept) == 3
         and amiss(kept, zero_duals.left_claims, bounds=["outside.first", "outside.bound"]) == []
     )
+    for part in ("first", "bound"):
+        fifths = [but(run, **{part: lambda x: x / 5}) for run in kept]
+        held = {claim.id: claim.holds for claim in zero_duals.left_claims(fifths)}
+        assert not held[f"outside.{part}"]
 
 
 @pytest.mark.parametrize("name", zero_duals.PROBLEMS)

@@ -51,7 +51,7 @@ SLIGHT = {  # ways in which a number, or an array, is wrong by the share `by`
     "tilted": lambda x, _: x * np.linspace(1, 1.25, np.shape(x)[-1]) if np.ndim(x) else x,
     "large at first": lambda x, by: np.concatenate([(1 + by) * x[:1], x[1:]]) if np.ndim(x) else x,
 }
-COARSE = {"raised": lambda x, by: x + by, "a tenth": lambda x, by: x / 10}
+COARSE = {"raised": lambda x, by: x + by, "a hundredth": lambda x, by: x / 100}
 
 
 def amiss(things, claims_of, by=0.03, bounds=()):
