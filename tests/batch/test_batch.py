@@ -172,13 +172,14 @@ def first(repository):
     until(lambda: saved() or process.poll() is not None)
     family = psutil.Process(process.pid).children(recursive=True)
     assert any("ipykernel" in " ".join(child.cmdline()) for child in family)
-    other = repository.start("02_bad", "03_hangs")
+    other = repository.start("--force")
     others_output = other.communicate(timeout=PATIENCE)[0]
     os.killpg(process.pid, signal.SIGINT)
     output = process.communicate(timeout=PATIENCE)[0]
     assert psutil.wait_procs(family, timeout=PATIENCE)[1] == []
     assert repository.files("notebooks") == before
-    return (process.returncode, output), (other.returncode, others_output)
+    late = repository.start("03_hangs", "--timeout", "2").communicate(timeout=PATIENCE)[0]
+    return (process.returncode, output), (other.returncode, others_output), late
 
 
 @pytest.fixture
@@ -198,12 +199,14 @@ def edited(repository, first):
 
 
 def test_failures_set_the_exit_status_and_the_others_finish(repository, first):
-    (status, output), (others_status, others_output) = first
+    (status, output), (others_status, others_output), late = first
+    assert "a cell took longer than 2 s" in late
     assert status == 130 and others_status == 1
     *_, good, end = lines = output.splitlines()
     assert len(lines) == 5 and good.startswith("ok   01_good") and end.startswith("Interrupted;")
     *_, failed = lines = others_output.splitlines()
-    assert len(lines) == 6, others_output  # and no noise of Dask
+    assert len(lines) == 9, others_output  # and no noise of Dask
+    assert [line.split()[1] for line in lines if line.startswith("ok ")] == ["01_good"]
     verdicts = {line.split()[1]: line for line in lines if line.startswith("FAIL")}
     assert "ValueError: broken on purpose" in verdicts["02_bad"]
     assert os.path.join("runs", "demo", "02_bad.ipynb") in verdicts["02_bad"]
