@@ -2,6 +2,7 @@
 
 import ast
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -49,7 +50,9 @@ def test_report_and_exit_status(ratio, sense, status, monkeypatch, tmp_path, cap
     words = sense, "1 us", "100 us", "a note"
     row = measure.Entry("one", 1e-6, 1e-4, ratio, (90.0, 110.0), 100.0, *words)
     monkeypatch.setenv("RUNS_DIR", str(tmp_path))
-    monkeypatch.setattr(command, "ENTRIES", {"one": lambda: row})
+    monkeypatch.setitem(command.ENTRIES, "one", lambda: row)
+    here = lambda *_, **__: ThreadPoolExecutor(1)  # another process would not know of this row
+    monkeypatch.setattr(command, "ProcessPoolExecutor", here)
     monkeypatch.setattr("sys.argv", ["benchmarks", "one"])
     assert command.main() == status
     (written,) = json.loads((tmp_path / "bench.json").read_text())

@@ -402,3 +402,8 @@ ROWS = {
 ALONE = (mirror_runs, dimension, long_horizon, minibatch_gradient)
 ENTRIES = {name: partial(of, name, *given) for name, (of, *given) in ROWS.items()}
 ENTRIES |= {entry.__name__: entry for entry in ALONE}
+
+
+def measured(name: str) -> Entry:
+    """The row of the entry `name`."""
+    return ENTRIES[name]()
