@@ -153,7 +153,7 @@ def draw(readings: dict[str, list[_Reading]], shown: tuple[_Sentences, _Reading]
         words = f"{len(off)} runs end on the line,\noff by {max(off):.1e} at most"
         pieces.note(upper, words, y=0.2)
     sentences, reading = shown
-    lower.set(xlim=(0, 104), ylim=(0, 6.6), title="Which word piece is read")
+    lower.set(xlim=(0, 104), ylim=(0, 6.6), title="Word pieces read; darker: more weight")
     lower.axis("off")
     plain = dict(fontsize=7.5, family="monospace", va="center", in_layout=False)
     records = (1, len(reading.iterations) // 2, len(reading.iterations) - 1)
