@@ -379,7 +379,7 @@ table_adam = claims.Table(of_memory + atlas_rules.batches(by_batch, own_of))
 table_adam
 
 # %%
-about_adam = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {sweep_steps:,} steps; dotted: 0.99; right: normalised GD in the Frobenius norm, sign and Adam in $\\ell_\\infty$, polar in the spectral norm; left: no point where a run selects nothing, as {np.isnan(forgets[0].last).any(1).sum()} do at $\\beta_2={memories[0]:g}$"
+about_adam = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {sweep_steps:,} steps; dotted: 0.99; right: normalised GD in the Frobenius norm, sign and Adam in $\\ell_\\infty$, polar in the spectral norm; left: {np.isnan(forgets[0].last).any(1).sum()} of {seeds} runs select no token at $\\beta_2={memories[0]:g}$, where one hides the median"
 figure_adam = atlas_figures.memory(memories, forgets, epsilons, stops, by_batch, own_of)
 plots.caption(figure_adam, about_adam)
 

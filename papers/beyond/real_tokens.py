@@ -147,7 +147,7 @@ def draw(readings: dict[str, list[_Reading]], shown: tuple[_Sentences, _Reading]
     upper.set(xscale="log", yscale="log", xlabel="iteration $t$")
     upper.set(ylabel="residual of $W_t$ over $C$", title="The constant of the law, sentences read")
     pieces.plain_ticks(upper.yaxis)
-    upper.legend(fontsize="x-small", loc="upper left")
+    upper.legend(fontsize="x-small", loc="best")
     off = [abs(one.ratio - 1) for runs in readings.values() for one in runs if not one.refusal]
     if off:
         words = f"{len(off)} runs end on the line,\noff by {max(off):.1e} at most"
