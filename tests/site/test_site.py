@@ -226,6 +226,7 @@ def test_a_record_with_statements_is_a_ledger(place):
 
 NUMBERS = {"gap": 0.0344, "low": -7.126, "low_angle": 1.0, "n": 2, "gone": None}
 QUOTED = {
+    "scale": "desk",
     "numbers": {name: {"value": value} for name, value in NUMBERS.items()},
     "parameters": {"steps": 5000, "n": 1},
     "claims": [{"id": "rate of $a$", "measured": 2.5, "holds": False}],
