@@ -22,7 +22,7 @@
 # at zero and learns at the same time. Nothing tells the layer where to look. Does it still select the best
 # tokens, and do attention and head still turn to their max-margin directions?
 #
-# **Answer.** Yes, on the paper's data. Both directions converge, and both norms grow like the sum of the
+# **Answer.** Yes, on data of the paper's model, at our sizes. Both directions converge, and both norms grow like the sum of the
 # paper's decaying steps, in the end like $t^{1/3}$. Without the decay everything is far faster. One common normalisation of
 # attention and head slows the attention down.
 #

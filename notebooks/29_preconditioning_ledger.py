@@ -23,8 +23,8 @@
 # preconditioner gains nothing. What is it for? And which of the statements behind it can be seen in numbers?
 #
 # **Answer.** It is for data whose covariance is ill-conditioned. The number of iterations grows with a smaller power of
-# the condition number. A preconditioner on both sides, ours, removes the growth. The table has a row or a reason for
-# every statement. The displayed formulas are blank in the text at hand: most rows measure a formula that we restored.
+# the condition number. A preconditioner on both sides, ours, removes the growth. Of 37 statements 29 have
+# rows, the others a reason why not. The displayed formulas are blank in the text at hand: most rows measure a formula that we restored.
 #
 # ## The statement
 #

@@ -23,7 +23,7 @@
 # **Question.** A lemma promises a bound. Can a measured number say yes or no to it? And would the number have noticed,
 # had the lemma been a little wrong?
 #
-# **Answer.** For every lemma at hand there is a row that can fail, or a reason why there is none. Each row was also put
+# **Answer.** Of 40 statements 20 have rows that can fail, the others a reason why not. Each row was also put
 # into [wrong worlds](words.md): copies with one thing changed on purpose. The column *[catches](words.md)* says how large a change the
 # row notices.
 #

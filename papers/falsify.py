@@ -68,10 +68,10 @@ def _sections(paper: str) -> Mapping[str, Callable[[World], Iterable[Claim]]]:
 
 
 def _write_failures() -> None:
-    """figures/failures.md from all records."""
+    """figures/failures.md from all records, the largest scale first."""
     base = folder("figures")
-    paths = sorted(path for path in base.glob("*/*.json") if path.parent.name != "power")
-    write(base / "failures.md", ledger.failures(map(record.read, paths)).encode())
+    paths = [path for scale in record.SCALES[::-1] for path in sorted(base.glob(f"{scale}/*.json"))]
+    write(base / "failures.md", ledger.failures([*map(record.read, paths)]).encode())
 
 
 def main(words: Sequence[str] | None = None) -> None:

@@ -100,8 +100,7 @@ def _forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
         sides[ratio].append(bar)
         labels[claim.id] = bar.label
     height = 0.2 * max(map(len, sides.values())) + 0.9
-    figure = Figure(figsize=(plots.WIDTH, height), layout="constrained")
-    ratios, differences = figure.subplots(1, 2)
+    figure, (ratios, differences) = plots.panels(1, 2, height)
     ratios.set(xscale="log", xlabel="steps over those of the other rule")
     pieces.forest(ratios, sides[True], (0.08, 2.4), 1.0)
     pieces.forest(differences, sides[False], (-2.5, 0.6))

@@ -18,11 +18,11 @@ from lib.files import ROOT, read_object
 COLUMNS = "kind|setting|measured quantity|measured|bound|catches|why not|verdict".split("|")
 DRIFT = 1e-6  # share of a measured value that another processor may change, in float64
 ROUNDING = 1e-9  # a measured value below it is rounding
-# By a claim's verdict, which studies of real data have.
-NO_REMARK = {
-    "": " Cause not found.",
-    "undecided": " Undecided: the data do not give what the protocol asks for.",
-    "not reproduced": " Not reproduced by the protocol of the studies; cause not found.",
+NO_REMARK = {  # by a claim's verdict, which studies of real data have
+    "": "Cause not found.",
+    "undecided": "Undecided: part of the interval is as asked, part is not.",
+    "unseen": "Not judged: the network must beat the plain classifier.",
+    "not reproduced": "Not reproduced by the protocol of the studies; cause not found.",
 }
 
 
@@ -191,17 +191,21 @@ def caption(paper: str, ledger: Sequence[Claim]) -> str:
     )
 
 
-def failures(records: Iterable[Mapping]) -> str:
+def failures(records: Sequence[Mapping]) -> str:
     """Every failing claim of figure records with its reason, as a Markdown page."""
     lines = ["# What did not hold, and why", ""]
     lines += ["Every claim of a committed record that fails, or that its data leave undecided."]
+    lines += ["", legend(Claim.of(row) for one in records for row in one["claims"]) + "."]
     for record in records:
         failed = [claim for claim in map(Claim.of, record["claims"]) if not claim.holds]
+        whose = f"Paper {record['paper']}" if record["notebook"] < "4" else "Ours"
         if failed:
             name = f"{record['figure']}, `{record['slug']}`"
-            lines += ["", f"## Paper {record['paper']}, {name} ({record['scale']})", ""]
+            lines += ["", f"## {whose}, {name} ({record['scale']})", ""]
         for claim in failed:
-            why = f" {claim.remark}." if claim.remark else NO_REMARK[claim.verdict]
+            found = f": {shown(claim)}".removesuffix(": nan")  # its words say why
+            why = NO_REMARK[claim.verdict if found else "unseen"]
+            why = f"{claim.remark}." if claim.remark else why
             where = claim.source + (f", {claim.setting}" if claim.setting else "")
-            lines += [f"* {claim.statement}: {shown(claim)}, asked {claim.bound} ({where}).{why}"]
+            lines += [f"* {claim.statement}{found}, asked {claim.bound} ({where}). {why}"]
     return "\n".join(lines) + "\n"

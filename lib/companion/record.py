@@ -325,8 +325,7 @@ class Run:
             files.write(files.folder("runs") / "latest" / path, text)
             path = files.folder("figures") / path
         if not reproduces(record, png, path):
-            content = zip(ENDS, (png, svg, text))
-            files.write_all({path.with_suffix(end): data for end, data in content})
+            files.write_all(dict(zip(map(path.with_suffix, ENDS), (png, svg, text))))
         return _Quiet(path)
 
 
@@ -366,9 +365,8 @@ def compare(new: Mapping, old: Mapping) -> list[str]:
     differences = []
     for name, row in old["numbers"].items():
         value, expected = new["numbers"].get(name, {}).get("value"), row["value"]
-        if value is None or expected is None:
-            same = value is expected and name in new["numbers"]
-        else:
+        same = value is expected and name in new["numbers"]
+        if value is not None and expected is not None:
             same = abs(value - expected) <= row["tolerance"]
         if not same:
             differences.append(f"{name} is {value}, committed {expected} ± {row['tolerance']}")

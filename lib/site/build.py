@@ -33,11 +33,7 @@ from lib.companion import colab_cell
 from lib.companion.record import ENDS, SCALES, SOURCES
 from lib.site import figures
 
-ABOUT = (
-    "A reproducible companion to three papers on the training dynamics of attention: gradient"
-    " descent turns to the max-margin token selection, and a measured number stands beside every"
-    " statement."
-)
+ABOUT = "Three papers on how attention trains, a measured number beside each statement."
 COLUMNS = "kind setting quantity source bound found margin seeds catches verdict remark".split()
 SHOWN = "text/html text/markdown image/svg+xml image/png image/jpeg text/plain".split()
 HEADS = {"quantity": "measured quantity", "found": "measured"}

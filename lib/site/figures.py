@@ -87,13 +87,15 @@ def index(figures: Path) -> list[tuple[_Notebook, list[_Entry]]]:
 
 def _quantities(record: Mapping) -> dict:
     """What a sentence may quote: numbers, else the setting, else the measured value of
-    a claim; `claims` and `claims_that_hold` count, `<id>.p` is the p of a claim."""
+    a claim; four names count claims and statements, `<id>.p` is the p of a claim."""
     claims = record["claims"]
     return {
         **{claim["id"]: claim["measured"] for claim in claims},
         **{f"{claim['id']}.p": claim["p"] for claim in claims if "p" in claim},
         "claims": len(claims),
         "claims_that_hold": sum(claim["holds"] is True for claim in claims),
+        "statements": len(record.get("statements", ())),
+        "statements_with_rows": len({claim.get("number") for claim in claims}),
         **record["parameters"],
         **record.get("setting", {}),
         **{name: row["value"] for name, row in record["numbers"].items()},
@@ -102,11 +104,13 @@ def _quantities(record: Mapping) -> dict:
 
 def filled(sentence: str, record: Mapping) -> str:
     """The sentence with the record's numbers: "{gap:.1%}" as "3.4 %", or "no value of gap";
-    "{error:.1f°}" is the angle of directions whose unit vectors are so far apart."""
-    known = _quantities(record)
+    "{error:.1f°}" an angle of directions so far apart, "{other/gap:.1%}" another figure's."""
+    scale = FIGURES / record["scale"]
 
     def value(field: re.Match) -> str:
-        number, form = known.get(field[1]), field[2]
+        slug, _, name = field[1].rpartition("/")
+        saved = files.read_object(scale / f"{slug}.json") if slug else record
+        number, form = _quantities(saved).get(name), field[2]
         if number is None:
             return f"no value of {field[1]}"
         if form.endswith("°"):
@@ -166,11 +170,9 @@ class Figure:
     @property
     def data(self) -> list[str]:
         """The data in a few words, each kind once: "synthetic", "mnist (real)"."""
-        words = {}  # in order
-        for row in self.record["data"]:
-            kind = record.SOURCES[row["source"]]
-            words[kind if kind == "synthetic" else f"{row['name']} ({kind})"] = None
-        return list(words)
+        named = [(row["name"], record.SOURCES[row["source"]]) for row in self.record["data"]]
+        words = [kind if kind == "synthetic" else f"{x} ({kind})" for x, kind in named]
+        return list(dict.fromkeys(words))
 
     @cached_property
     def claims(self) -> list[dict]:
@@ -250,8 +252,8 @@ def _hours(entry: _Entry, record: Mapping) -> str:
 def renewed(text: str) -> str:
     """`text` with every marked table made anew."""
     notebooks = index(FIGURES)
-    entries = [entry for _, rows in notebooks for entry in rows]
-    rows = [(e, record.read(FIGURES / e.scale / f"{e.slug}.json")) for e in entries]
+    read = lambda entry: record.read(FIGURES / entry.scale / f"{entry.slug}.json")
+    rows = [(entry, read(entry)) for _, entries in notebooks for entry in entries]
 
     def table(match: re.Match) -> str:
         template = templates().get_template(f"{match[2]}.md.j2")

@@ -133,10 +133,9 @@ def used(ends: Mapping[str, AtRest], own, by_rule: Reached, share: Mapping) -> F
     for place, (name, value) in enumerate(own.items()):
         best = by_rule[name].last.max(1)
         sides = place - 0.2, place + 0.2
-        axes[2].plot(sides, [best, value], color=plots.FAINT, lw=0.6, zorder=1)
-        for x, ratios, face in zip(sides, (best, value), ("none", None)):
-            points = dict(color=plots.BLACK, mfc=face, ms=3)
-            axes[2].plot([x] * len(ratios), ratios, "o", **points)
+        style = dict(color=plots.FAINT, lw=0.6, ms=3, mfc=plots.PAPER, mec=plots.BLACK)
+        axes[2].plot(sides, [best, value], marker="o", markevery=[0], **style)
+        axes[2].plot(sides[1:], value[None], "o", color=plots.BLACK, ms=3)
     short = [name.replace(", 0.999,", "\n").replace(", ", "\n") for name in own]
     words = [f"{value.min():.3f}\n{name}" for name, value in zip(short, own.values())]
     axes[2].set_xticks(range(len(own)), words, fontsize="x-small")

@@ -115,19 +115,13 @@ def _apart(curves: Curves, metric: str) -> Interval:
     return verdicts.mean_interval(_at_end(curves, "l1.1", metric) - _at_end(curves, "l2", metric))
 
 
-def _matched_apart(curves: Curves, metric: str) -> Interval:
-    """`_apart` at the best training accuracy that both runs of a seed reach."""
-    first, second = _matched(curves, ("l1.1", "l2"), metric, "training_accuracy")
-    return verdicts.mean_interval(first - second)
-
-
 def _sparser(curves: Curves, part: str) -> Claim:
     """l1.1 has a higher Hoyer index, which no scale of entries changes, than l2, at the
     end and at matched training accuracy. Shares above a threshold are shown and not
     judged: a sparser matrix' heavier tail can raise them."""
 
     def measure():
-        end, same = (f(curves, f"hoyer.{part}") for f in (_apart, _matched_apart))
+        end, same = _measured(curves)[f"sparsity.{part}"].values()
         shares = {"above_90": "the start's 90 % quantile", "above_006": "0.06"}
         differences = [f"{text} {_apart(curves, f'{key}.{part}')}" for key, text in shares.items()]
         text = (
@@ -152,17 +146,11 @@ def _tokens_used(curves: Curves, rule: str, when: str = "last") -> np.ndarray:
     return np.stack(shares).astype(float)
 
 
-def _attention_difference(curves: Curves) -> Interval:
-    """Share of tokens used in the last layer, l2 minus l1.1, by seed and review."""
-    first, second = (_tokens_used(curves, rule)[..., -1] for rule in ("l1.1", "l2"))
-    return _paired(second - first)
-
-
 def attention_table(curves: Curves) -> Table:
     """l1.1 attends more sharply than l2, in the last layer."""
 
     def measure():
-        measured = _attention_difference(curves)
+        (measured,) = _measured(curves)["attention.sharper"].values()
         first, second = (_tokens_used(curves, rule)[..., -1].mean() for rule in ("l1.1", "l2"))
         start = _tokens_used(curves, "l2", "start")[..., -1].mean()
         text = (
@@ -173,6 +161,34 @@ def attention_table(curves: Curves) -> Table:
 
     about = "attention.sharper", "l1.1 sharper than l2", "paper C, attention maps"
     return Table([judge(curves, *about, verdicts.above, measure)])
+
+
+def _measured(curves: Curves) -> dict[str, dict[str, Interval]]:
+    """Of each claim on reviews, by its id, the intervals that judge it, by their names.
+    Matched is at the best training accuracy that both runs of a seed reach."""
+    known, rules = {}, ("l1.1", "l2")
+    for a, b in PAIRS:
+        known[f"imdb.{a}.{b}"] = {f"{shown(a)} less {shown(b)}": _late_difference(curves, a, b)}
+    for part in PARTS:
+        first, second = _matched(curves, rules, f"hoyer.{part}", "training_accuracy")
+        ways = {part: _apart(curves, f"hoyer.{part}")}
+        ways[f"{part}, matched"] = verdicts.mean_interval(first - second)
+        known[f"sparsity.{part}"] = ways
+    first, second = (_tokens_used(curves, rule)[..., -1] for rule in rules)
+    return known | {"attention.sharper": {"": _paired(second - first)}}
+
+
+def summary(curves: Curves) -> str:
+    """Verdict, Holm's p over all, and intervals of every claim on reviews; where the
+    study cannot speak, p and intervals are those by which it would have been judged."""
+    known, alone = _measured(curves), {}
+    for id, ways in known.items():
+        alone[id] = max(verdicts.p_value(way, verdicts.above) for way in ways.values())
+    p, lines = verdicts.holm(alone), []
+    for claim in (*accuracy_table(curves), *sparsity_table(curves), *attention_table(curves)):
+        name, ends = claim.statement.split(":")[0], map(str, known[claim.id].values())
+        lines.append(f"{claim.verdict}  {p[claim.id]:.3f}  {name}: {', '.join(ends)}")
+    return "\n".join(lines)
 
 
 def numbers(curves: Curves) -> dict[str, Number]:
@@ -192,16 +208,11 @@ def numbers(curves: Curves) -> dict[str, Number]:
     return measured
 
 
-def _steps_to_accuracy(curves: Curves) -> np.ndarray:
-    """Steps of `VISION` to the best sampled test accuracy that both reach, (2, seeds)."""
-    return _matched(curves, VISION, *EARLY)
-
-
 def _early(curves: Curves) -> Claim:
     """Adam gets to the accuracy that both reach in fewer steps."""
 
     def measure():
-        adam, mirror = _steps_to_accuracy(curves)
+        adam, mirror = _matched(curves, VISION, *EARLY)
         text = (
             ": steps to the best test accuracy that both reach, over those of l1.1,"
             f" {len(adam)} seeds; {_two_rates(curves, lambda x, y: x / y, *EARLY)}"
@@ -256,10 +267,11 @@ def rates(curves: Curves) -> Figure:
     return kept_curves.rates_figure(curves, percent, "Held-out accuracy (%)")
 
 
-def _differences(ax, rows: list[tuple[str, Interval, Claim]], scale=1.0, also=()) -> None:
-    """A forest of (name, interval, its claim), with room for the values `also`."""
-    bars = []
-    for name, measured, claim in rows:
+def _differences(ax, curves: Curves, table: Table, scale=1.0, also=()) -> None:
+    """A forest of the intervals of a table, with room for the values `also`."""
+    bars, known = [], _measured(curves)
+    rows = [(claim, *row) for claim in table for row in known[claim.id].items()]
+    for claim, name, measured in rows:
         values = scale * np.array([measured.estimate, measured.low, measured.high])
         word = claim.verdict if claim.interval else "not judged"
         words = f"{values[0]:+.{3 - round(np.log10(scale))}f} {word}"  # all to one digit
@@ -276,12 +288,8 @@ def accuracy_figure(curves: Curves) -> Figure:
     figure, axes = plots.panels(1, 3, height=2.9)
     kept_curves.losses(axes[0], curves)
     kept_curves.accuracies(axes[1], curves)
-    rows, judged = [], accuracy_table(curves)
     paper = [100 * (PAPER[a] - PAPER[b]) for a, b in PAIRS]
-    for (a, b), claim in zip(PAIRS, judged, strict=True):
-        name = f"{shown(a)} less {shown(b)}"
-        rows.append((name, _late_difference(curves, a, b), claim))
-    _differences(axes[2], rows, 100, paper)
+    _differences(axes[2], curves, accuracy_table(curves), 100, paper)
     axes[2].plot(paper, range(len(paper)), "*", color=plots.BLACK, markersize=7)
     axes[2].set(title="Accuracy, mean of the last four", xlabel="Difference, points, sampled rows")
     return plots.legend(figure, axes[0])
@@ -317,12 +325,7 @@ def sparsity_figure(curves: Curves) -> Figure:
     index.set_xticks(range(len(PARTS)), PARTS)
     index.set(title="Hoyer index", xlim=(-0.5, len(PARTS) - 0.5))
     index.set_ylim(None, index.get_ylim()[1] + 0.05)
-    rows = []
-    for part, claim in zip(PARTS, sparsity_table(curves), strict=True):
-        metric = f"hoyer.{part}"
-        rows.append((part, _apart(curves, metric), claim))
-        rows.append((f"{part}, matched", _matched_apart(curves, metric), claim))
-    _differences(judged, rows)
+    _differences(judged, curves, sparsity_table(curves))
     judged.set(title=f"Hoyer index, {shown('l1.1')} less {shown('l2')}")
     return plots.legend(figure, axes[0])
 
@@ -330,8 +333,7 @@ def sparsity_figure(curves: Curves) -> Figure:
 def attention_figure(curves: Curves) -> Figure:
     """Tokens used by layer, start and end; the difference in the last, judged."""
     figure, (left, right) = plots.panels(1, 2, height=2.7)
-    (claim,) = attention_table(curves)
-    _differences(right, [("", _attention_difference(curves), claim)], scale=100)
+    _differences(right, curves, attention_table(curves), scale=100)
     right.set(title=f"Last layer, {shown('l2')} less {shown('l1.1')}", xlabel="Points")
     rules = list(curves.rates())
     layers = _tokens_used(curves, rules[0]).shape[-1]
@@ -374,7 +376,7 @@ def vision_figure(curves: Curves) -> Figure:
     figure, axes = plots.panels(1, 3, height=2.7)
     kept_curves.losses(axes[0], curves)
     kept_curves.accuracies(axes[1], curves)
-    steps = _steps_to_accuracy(curves)
+    steps = _matched(curves, VISION, *EARLY)
     levels = _matched(curves, VISION, "test_accuracy", "test_accuracy")
     early, sparser = vision_table(curves)
     ends = []

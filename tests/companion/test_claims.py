@@ -216,9 +216,13 @@ def test_failures_of_records_are_collected_with_their_digits():
     failed = claims.at_most("x", "size", "paper A, Lemma 5", 1.0000004, 1.0).as_dict()
     held = claims.at_most("y", "size", "paper A, Lemma 5", 0.5, 1.0).as_dict()
     about = {"paper": "A", "slug": "fig", "figure": "Figure 2", "scale": "demo"}
+    about["notebook"] = "10_fixed"
     page = ledger.failures([about | {"claims": [failed, held]}, about | {"claims": [held]}])
     assert page.count("## ") == 1 and page.count("\n* ") == 1
     assert "size: 1.0000004, asked ≤ 1" in page and "Cause not found." in page
     for verdict in ("undecided", "not reproduced"):
         judged = about | {"claims": [failed | {"verdict": verdict}]}
         assert verdict in ledger.failures([judged]).lower()
+    unseen = failed | {"measured": None, "verdict": "undecided"}
+    page = ledger.failures([about | {"notebook": "44_atlas", "claims": [unseen]}])
+    assert "## Ours, Figure 2" in page and "* size, asked ≤ 1 (paper A, Lemma 5). Not" in page

@@ -54,6 +54,12 @@ def test_sparsity_of_a_part_is_the_share_above_thresholds():
     assert values["hoyer.Q"] == pytest.approx((measures.hoyer(np.array([1, 2])) + 1) / 2)
 
 
+def test_magnitudes_fall_into_the_bins_of_their_decade_and_none_outside():
+    inside = measures.EDGES[3] * 1.01
+    counts = measures.binned([np.array([[0.0, -inside]]), np.array([1e9, 1e9])])
+    assert dict(zip(np.flatnonzero(counts), counts[counts > 0])) == {0: 1, 3: 1, 69: 2}
+
+
 @pytest.mark.parametrize("classify", [measures.logistic, measures.nearest])
 def test_plain_classifiers_read_rows_and_labels(classify):
     rng = np.random.default_rng(0)

@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 from lib.companion import claims, record
-from lib.training.curves import Curves
-from papers import kept_curves
+from lib.training.curves import Curve, Curves
+from papers import kept_curves, verdicts
 from papers.a import speed
 from papers.c import reviews
 from papers.verdicts import NOT_REPRODUCED, REPRODUCED, UNDECIDED
@@ -143,9 +143,12 @@ def reviews_world(gap=0.02, shrink=0.8, sharper=0.5, seeds=5):
     return evaluated(ahead, seeds, measure)
 
 
+TABLES = reviews.accuracy_table, reviews.sparsity_table, reviews.attention_table
+
+
 def test_imdb_in_its_world_and_in_the_opposite_one():
     world, other = reviews_world(), reviews_world(gap=-0.02, shrink=1.3, sharper=1.5)
-    for table in (reviews.accuracy_table, reviews.sparsity_table, reviews.attention_table):
+    for table in TABLES:
         assert set(words(table(world)).values()) == {REPRODUCED}
         assert set(words(table(other)).values()) == {NOT_REPRODUCED}
         assert set(words(table(reviews_world(seeds=2))).values()) == {UNDECIDED}
@@ -186,6 +189,20 @@ def test_sparsity_is_judged_by_an_index_that_no_scale_changes():
     assert set(words(table).values()) == {REPRODUCED}
 
 
+def test_a_summary_has_intervals_and_holms_p_also_where_the_study_cannot_speak():
+    world = reviews_world()
+    hits = answers(np.ones(20_000, bool))
+    rival = Curve("finished", part="baseline", rule="bag of words", end=hits)
+    silent = replace(world, curves=(*world.curves, rival))
+    spoken, unsaid = reviews.summary(world), reviews.summary(silent)
+    assert unsaid == spoken.replace(REPRODUCED, UNDECIDED) != spoken
+    first, order = spoken.splitlines()[0], next(iter(reviews.accuracy_table(world)))
+    p = verdicts.holm({claim.id: claim.p for table in TABLES for claim in table(world)})
+    low, high = order.interval
+    ends = f"{order.measured:.3g} [{low:.3g}, {high:.3g}]"
+    assert first == f"{REPRODUCED}  {p[order.id]:.3f}  l1.1 above l3: {ends}"
+
+
 def test_sparsity_is_undecided_where_the_end_and_matched_accuracy_disagree():
     def later(run):
         if run.rule != "l2":
@@ -196,7 +213,8 @@ def test_sparsity_is_undecided_where_the_end_and_matched_accuracy_disagree():
         return replace(run, metrics=run.metrics | longer)
 
     world = each(reviews_world(), later)
-    assert reviews._apart(world, "hoyer.K").high < 0 < reviews._matched_apart(world, "hoyer.K").low
+    end, same = reviews._measured(world)["sparsity.K"].values()
+    assert end.high < 0 < same.low
     assert set(words(reviews.sparsity_table(world)).values()) == {UNDECIDED}
 
 
@@ -230,7 +248,7 @@ def test_the_vision_experiment_in_its_world_and_in_the_opposite_one():
 
 def test_steps_to_equal_accuracy_are_those_between_two_evaluations():
     world = vision_world(0.0, 0.05, 0.1)
-    adam, mirror = reviews._steps_to_accuracy(world)
+    adam, mirror = reviews._matched(world, reviews.VISION, *reviews.EARLY)
     run = world.runs("Adam")[2]
     level = min(one.metrics["test_accuracy"].max() for one in (run, world.runs("l1.1")[2]))
     by_hand = np.interp(level, run.metrics["test_accuracy"], run.evaluated_at)

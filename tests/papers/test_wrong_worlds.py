@@ -210,9 +210,13 @@ def test_the_page_of_failures_is_what_the_records_say(monkeypatch):
     assert path.read_bytes() == text, "figures/failures.md is behind the records: make falsify"
 
 
-def test_a_remark_says_how_much_room_a_bound_leaves(tmp_path):
+def test_a_mean_has_its_interval_and_a_remark_says_how_much_room_a_bound_leaves(tmp_path):
     path = tmp_path / "statements.toml"
     row = '["a", "≤ 1", "", "", "size", "loose; {room}"]'
     path.write_text(f'["Lemma 1"]\ntopic = "sizes"\nrows = [{row}]\n', encoding="utf-8")
-    claim = Stated("A", path).claim("a", 0.5)
+    stated = Stated("A", path)
+    mean = stated.mean("a", np.array([0.25, 0.75]))
+    assert mean.measured == 0.5 and mean.interval == (0.0, 1.0)  # two standard errors, each 0.25
+    assert stated.mean("a", np.array([0.5])).interval is None
+    claim = stated.claim("a", 0.5)
     assert claim.remark == "loose; room: the bound could be 2 times as tight"

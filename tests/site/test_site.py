@@ -226,6 +226,7 @@ def test_a_record_with_statements_is_a_ledger(place):
 
 NUMBERS = {"gap": 0.0344, "low": -7.126, "low_angle": 1.0, "n": 2, "gone": None}
 QUOTED = {
+    "scale": "demo",
     "numbers": {name: {"value": value} for name, value in NUMBERS.items()},
     "parameters": {"steps": 5000, "n": 1},
     "claims": [{"id": "rate of $a$", "measured": 2.5, "holds": False}],
@@ -240,6 +241,7 @@ QUOTED = {
         ("{claims_that_hold:d} of {claims:d}", "0 of 1"),
         ("ends at {gone:.1f} and {other:.1f}", "ends at no value of gone and no value of other"),
         ("at {low_angle:.1f°}", "at 60.0°"),  # unit vectors of distance 1
+        ("{fastrates_fig2/steps:,} steps", "1,000 steps"),  # of another figure
         ("{n:d}", "2"),  # a number before a parameter of the same name
         ("like $t^{{{low:.2f}}}$ or $t^{{1/2}}$", "like $t^{-7.13}$ or $t^{1/2}$"),
     ],
