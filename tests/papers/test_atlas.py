@@ -249,3 +249,15 @@ def test_a_decay_that_forbids_the_margin_is_said():
     end = atlas_used.AtRest(np.ones(2), nothing, nothing, DATA.opt, nothing)
     low = replace(end, allowed=np.array([0.7, 4.0]))
     assert atlas_used.forbidden({"sign, 1": low, "sign, 3": end}) == {"sign, 1": 1, "sign, 3": 2}
+
+
+def test_the_claims_of_decay_measure_the_run_that_is_furthest_off():
+    lacks = np.array([0.1, 0.2])
+    rest = atlas_used.AtRest(np.array([0.8, 0.8]), lacks, lacks, np.zeros((2, 6)), np.ones(2))
+    ends = dict.fromkeys(atlas_used.decay_rows(), replace(rest, size=np.ones(2)))
+    ends |= {atlas_used.SLOW: rest}
+    assert all(claim.holds for claim in atlas_used.decay_claims(ends))
+    ends["GD, 3"] = replace(rest, size=np.array([1.0, 1.2]))
+    ends["sign, 100"] = replace(ends["sign, 100"], missing=np.array([0.1, 0.22]))
+    failed = [claim for claim in atlas_used.decay_claims(ends) if not claim.holds]
+    assert [claim.measured for claim in failed] == pytest.approx([0.2, 0.1])

@@ -152,6 +152,19 @@ def test_a_rise_of_the_loss_at_any_step_is_seen():
     assert failing(lemmas.step_claims(steps)) == {"lemma25.3"}
 
 
+@pytest.mark.parametrize("p", [2, 3])
+def test_lemma_27_holds_in_the_cone_and_not_at_half_the_rate(p):
+    near = FOUND[p]
+    start = lemmas.on_the_edge(near, lemmas.radius(near) / 4, 1)[0].reshape(near.solution.W.shape)
+    start = start * (50 * near.solution.norm)[:, None, None]
+    rule = lemmas.relative_rule(start, p, 0.0002)
+    steps = mirror.train(near.tokens, rule, 20, start, record=np.arange(21))
+    steps = lemmas.Steps(near.tokens, replace(steps, rule=rule))
+    assert lemmas.lemma27(near, steps).holds
+    steps.eta = steps.eta / 2  # than that of the steps that were taken
+    assert not lemmas.lemma27(near, steps).holds
+
+
 def test_the_excess_loss_stays_exact_below_rounding():
     start = mirror.gaussian_start(DATA, SEEDS)
     W = lemmas.select(DATA, DATA.opt, 2).solution.W

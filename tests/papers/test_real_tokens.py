@@ -47,7 +47,10 @@ def test_sentences_are_of_one_length_and_both_labels_and_know_their_words():
     assert found.tokens.y[0].tolist() == [-1] * 3 + [1] * 3
     assert any(text.lower().startswith(" ".join(found.words[0][:3])) for text in data.texts)
     mean = found.tokens.X[0].mean(1)  # the probe separates what it was fitted on
-    assert (found.tokens.y[0] * (mean @ found.tokens.u[0]) > 0).all()
+    y, u = found.tokens.y[0], found.tokens.u[0]
+    assert (y * (mean @ u) > 0).all()
+    penalty = real_tokens.RIDGE * (mean**2).sum(1).mean()
+    assert np.allclose(mean.T @ (y - mean @ u), penalty * u, atol=1e-9)  # of the ridge regression
 
 
 def test_too_few_sentences_are_refused_by_the_name_of_their_set():
