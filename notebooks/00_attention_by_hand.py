@@ -258,7 +258,7 @@ table
 # %%
 def draw(axis, i):
     axis.scatter(*X[i].T, color=plots.GREY, s=14, zorder=3, label="token")
-    axis.scatter(*X[i, opt[i]], color=plots.BLACK, s=50, marker="*", zorder=4, label="opt token")
+    axis.scatter(*X[i, opt[i]], color=plots.INKS["vermilion"], s=50, marker="*", zorder=4, label="opt token")
     axis.plot(*np.outer(W_mm @ z[i], [0, 8]), "k--", lw=1, label="direction of $W_{mm} z_i$")
     walked = path[:700] @ z[i]  # (700, 2)
     axis.plot(*walked.T, color=plots.look("NGD").colour, label="$W_t z_i$")

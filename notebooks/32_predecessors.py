@@ -157,7 +157,7 @@ print(f"descent from zero reaches the globally optimal selection in {optimal:.0%
 #   where it selected the same tokens, a cross where it selected others.
 
 # %%
-about_parents = f"arXiv 2308.16898, reduced: {seeds} seeds (rank {rank_seeds}, path {path_seeds}, several tokens {several_seeds} less those that select every token; ◀: below $10^{{-6}}$); synthetic"
+about_parents = f"arXiv 2308.16898, reduced: {seeds} seeds, {rank_seeds} for the rank, {path_seeds} for the path, for several tokens {several_seeds} less those that select every token; edge: $10^{{-6}}$ or below; synthetic"
 of = (recorded, pairs), (rank_dimensions, by_dimension), several, (path_multiples, paths)
 figure_parents = figures.parents(*of, about_parents)
 figure_parents

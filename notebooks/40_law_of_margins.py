@@ -267,7 +267,7 @@ collapse_table = claims.Table(law_steps.figure2_claims(collapsed, short, "W_mm",
 collapse_table
 
 # %%
-about_collapse = "Figure 2's problem, n=20, T=10, d=300; seed 0; marks: ends of GD with constant steps and Polyak with a constant cap, t = 100,000; beyond: growing ones"
+about_collapse = "Figure 2's problem, n=20, T=10, d=300; seed 0; marks: ends of GD with constant steps and Polyak with a constant cap, t = 100,000; lines beyond them: growing steps and caps"
 figure_collapse = plots.caption(
     margin_law_figures.collapse(collapsed | short, fig2_law), about_collapse
 )

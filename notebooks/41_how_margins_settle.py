@@ -276,7 +276,7 @@ real_table
 # %%
 stand_in = data_rows[1]["source"] == "demo"
 which = ("", ", private samples") if not stand_in else ("Stand-ins for ", "")
-about_real = f"Ours. {which[0]}MultiNLI and CivilComments{which[1]}; frozen MiniLM encoder; {sentence_count} sentences a run, {sentence_seeds} a set, one line each; NGD, steps {sentence_step}"
+about_real = f"Ours. {which[0]}MultiNLI and CivilComments{which[1]}; frozen MiniLM encoder; one line a run, on {sentence_count} sentences; runs a data set: {sentence_seeds}; NGD, steps {sentence_step}"
 figure_real = plots.caption(real_tokens.draw(readings, examples["sentence pairs"]), about_real)
 figure_real
 

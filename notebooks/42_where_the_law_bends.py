@@ -129,7 +129,7 @@ joint_table = claims.Table(sorted(joint_claims, key=lambda claim: claim.holds))
 joint_table
 
 # %%
-about_joint = f"Two Gaussian tokens (DM), n=8, T=2, d=400, zero start; {seeds} seeds, t = {joint_steps:,}; synthetic, float64; dotted: from duals"
+about_joint = f"Two Gaussian tokens (DM), n=8, T=2, d=400, zero start; {seeds} seeds, t = {joint_steps:,}; synthetic, float64; dotted: from duals; at $a_u$: $C$ with the head at its level at the end, not in the limit"
 figure_joint = plots.caption(margin_law_figures.joint(joint_runs), about_joint)
 figure_joint
 

@@ -183,7 +183,7 @@ table = claims.Table(sorted(atlas_rules.predictions(rows, found), key=lambda cla
 table
 
 # %%
-about_map = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, up to {steps:,} steps; filled: predicted norm, median, bar: its runs; hollow: best other; grey: predicted below 0.99"
+about_map = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, up to {steps:,} steps; filled: predicted norm, median, bar: its runs; hollow: best other; grey: predicted below 0.99; Adam: $\\beta_2=0.999$"
 figure_map = plots.caption(atlas_figures.dumbbells(rows, found), about_map)
 figure_map
 
@@ -307,14 +307,14 @@ decay_table
 
 # %%
 share = {key: other / samples for key, (other, samples, *_) in chosen.items()}
-about_used = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, from zero; left: decay that allows 100, tick: median of the runs; middle: samples that select another token than under that decay; right: a line a run, numbers: the least in the own norm"
+about_used = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, from zero; left: decay that allows 100, tick: median of the runs; middle: samples that select another token than under that decay; right: a line a run, from the best of the seven norms (hollow) to the own (filled), numbers: the least in the own norm"
 figure_used = plots.caption(atlas_figures.used(ends, own, found, share), about_used)
 figure_used
 
 # %% [markdown]
 # Left: look at how far each run is from the law, in which nothing is fitted. Left of the dashed line is as near as was asked. Middle: look
-# at the left end: under strong decay runs select other tokens than under the weakest, mostly of more margin. Right, for appendix A: look at the coloured
-# points, the own norms, most above the grey ones.
+# at the left end: under strong decay runs select other tokens than under the weakest, mostly of more margin. Right, for appendix A: look at the filled
+# points, the own norms, most above the hollow ones.
 #
 # ## Appendix C. Schedules
 #
@@ -379,7 +379,7 @@ table_adam = claims.Table(of_memory + atlas_rules.batches(by_batch, own_of))
 table_adam
 
 # %%
-about_adam = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {sweep_steps:,} steps; dotted: 0.99; right: polar in purple, for the spectral norm"
+about_adam = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {sweep_steps:,} steps; dotted: 0.99; right: normalised GD in the Frobenius norm, sign and Adam in $\\ell_\\infty$, polar in the spectral norm; left: {np.isnan(forgets[0].last).any(1).sum()} of {seeds} runs select no token at $\\beta_2={memories[0]:g}$, where one hides the median"
 figure_adam = atlas_figures.memory(memories, forgets, epsilons, stops, by_batch, own_of)
 plots.caption(figure_adam, about_adam)
 

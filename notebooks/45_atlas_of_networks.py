@@ -135,7 +135,7 @@ factor_table = claims.Table(sorted(factor_claims, key=lambda claim: claim.holds)
 factor_table
 
 # %%
-about_factors = f"Unit tokens, n=6, T=8, d=10, ten columns; {seeds} seeds, {steps:,} steps"
+about_factors = f"Unit tokens, n=6, T=8, d=10, $K$ and $Q$ of {factored_atlas.COLUMNS} columns; {seeds} seeds, {steps:,} steps"
 figure_factors = plots.caption(networks_figures.factor_map(rows, both, alone), about_factors)
 figure_factors
 

@@ -168,7 +168,7 @@ def accuracies(ax, curves: Curves) -> None:
         best = max(plain, key=plain.__getitem__)
         ax.axhline(100 * plain[best], **plots.LEVEL)
         pieces.note(ax, f"{best}: {100 * plain[best]:.1f}", colour=plots.GREY)
-    ax.set(title="Test accuracy (%)", xlabel="Step (marks: all rows)")
+    ax.set(title="Test accuracy (%)", xlabel="Step (marks: all test\nrows, lines: a sample)")
     pieces.end_labels(ax, ends)
 
 

@@ -124,7 +124,7 @@ def legend(figure: Figure, ax) -> Figure:
 def caption(figure: Figure, text: str) -> Figure:
     """The figure with `text` below it, and what its bands hold."""
     spreads = vars(figure).get("spreads", {})
-    if spreads and not re.search("bands?:|thin", text):
+    if spreads and not re.search(r"bands?:|\bthin\b", text):
         words = re.sub("(bands: [^:]*) or bands:", r"\1 or", " or ".join(spreads))
         text += f"; lines: medians, {words}"
     even = len(text) // (len(text) // 148 + 1) + 8  # letters a line: no last word stands alone

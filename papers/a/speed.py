@@ -158,7 +158,10 @@ def draw(curves: Curves, name: str) -> Figure:
     losses(axes[0], curves)
     _ratios(axes[1], curves, name)
     kept_curves.accuracies(axes[2], curves)
-    _step_sizes(axes[3], curves)
+    if {*STEP_SIZED} & {*curves.configuration["rates"]}:
+        _step_sizes(axes[3], curves)
+    else:
+        axes[3].remove()
     if walked:
         _norms(axes[4], curves)
         _growth(axes[5], curves)
@@ -283,10 +286,8 @@ def caption(curves: Curves, name: str, table: Table) -> str:
     equal = [rule for rule, word in CLAIMED[name].items() if word is no_gain]
     ticks = f", between {' and '.join(equal)}'s ticks no gain" if equal else ""
     thin = "runs or layers" if study["walk"] else "runs"
-    marks = f"lines: medians, thin: {thin}, dots: seeds, bars: 95 % intervals{ticks}"
-    rest = (
-        f" ({chosen}). Hollow dots: the run missed the target. A median ends with the first"
-        f" of its runs (stop: {study['stop']}). Adam has no one step size."
-    )
+    marks = f"lines: medians, to where the first run ends, thin: {thin}, dots: seeds,"
+    marks += f" bars: 95 % intervals{ticks}; Adam has no one step size"
+    rest = f" ({chosen}; stop: {study['stop']}). Hollow dots: the run missed the target."
     number = f"Paper A, Figure {name.removeprefix('fig')}"
     return kept_curves.caption(number, curves, marks, table, rest)

@@ -31,9 +31,9 @@ def dumbbells(rows: Mapping[str, Row], reached: Reached) -> Figure:
         worst.append(f"{ends[0]:.3f}")
         axis.plot(medians[[own, rival]], [place] * 2, color=plots.FAINT, linewidth=1, zorder=1)
         axis.plot(ends, [place] * 2, color=looks[own].colour, linewidth=2.2)
-        mark = dict(ms=5, clip_on=False)
-        axis.plot(medians[rival], place, mfc="none", **mark, **looks[rival].mark)
-        axis.plot(medians[own], place, **mark, **looks[own].mark)
+        axis.plot(medians[own], place, ms=5, clip_on=False, **looks[own].mark)
+        ring = dict(ms=7.5, mfc="none", clip_on=False)  # seen around a mark there
+        axis.plot(medians[rival], place, **ring, **looks[rival].mark)
     for norm in NORMS:
         axis.plot([], [], label=LABELS[norm], **plots.look(norm).mark)
     axis.axvline(REACHED, **plots.LEVEL)
@@ -47,12 +47,12 @@ def dumbbells(rows: Mapping[str, Row], reached: Reached) -> Figure:
 
 
 def _written(row: str) -> str:
-    """A row's name as a figure writes it: its norm, and beta_2 where it names one."""
+    """A row's name as a figure writes it: its norm, beta_2, of Adam epsilon."""
     for name, label in LABELS.items():
         row = row.replace(name, label)
-    for memory in ("0.99", "0.999"):
-        row = row.replace(f"RMSprop, {memory}", rf"RMSprop, $\beta_2={memory}$")
-    return row.replace("Adam, 0.999", r"Adam, $\beta_2=0.999$")
+    row = row.replace("RMSprop, 0.99", r"RMSprop, $\beta_2=0.99$")
+    row = row.replace("Adam, 0.999, epsilon", r"Adam, $\epsilon=10^{-8}$")
+    return row.replace("Adam, 0.999", r"Adam, $\epsilon=0$")
 
 
 def convergence(panels: Mapping[str, Reached], norms: Mapping[str, str]) -> Figure:
@@ -96,10 +96,10 @@ def memory(
         for k, lift in ((np.nanargmax(own), 5), (np.nanargmin(own), -5)):
             inwards = 5 if x[k] == min(x) else -5
             pieces.beside(axis, x[k], own[k], f"{own[k]:.3f}", sign, (inwards, lift))
-    for (name, runs), other in zip(by_batch.items(), plots.SERIES, strict=False):
-        k, like = column(norms[name]), other._replace(colour=plots.look(norms[name]).colour)
+    for name, runs in by_batch.items():
+        k, marker = column(norms[name]), plots.look(name).marker
         last = np.array([ratios.last[:, k] for ratios in runs.values()]).T
-        plots.band(axes[2], list(runs), last, name, like, ms=3, marker=like.marker)
+        plots.band(axes[2], list(runs), last, name, ms=3, marker=marker)
     axes[2].set(xlabel="samples a step", title="In its own norm", xticks=list(runs))
     axes[2].legend(fontsize="x-small", loc="lower right")
     axes[0].set(xscale="log", xlabel=r"$1-\beta_2$", title=r"Adam, $\epsilon=0$")
@@ -115,8 +115,8 @@ def memory(
 def used(ends: Mapping[str, AtRest], own, by_rule: Reached, share: Mapping) -> Figure:
     """Shortfall under decay off the law; other tokens; own norms beside others."""
     figure, axes = plots.panels(1, 3, height=2.9)
-    off = {}
-    for name, look in zip(DECAYED, plots.SERIES):
+    off, looks = {}, [plots.look(name) for name in DECAYED]
+    for name, look in zip(DECAYED, looks, strict=True):
         weak = ends[f"{name}, {ALLOWED[-1]}"]
         off[name] = np.abs(weak.missing / weak.law - 1)
         other = [100 * share[name, m] for m in ALLOWED[:-1]]
@@ -124,8 +124,7 @@ def used(ends: Mapping[str, AtRest], own, by_rule: Reached, share: Mapping) -> F
         axes[1].plot(ALLOWED[:-1], other, **points, **look.line)
     said = [pieces.percent(values.max()) for values in off.values()]
     named = dict(title="Shortfall off the law's; right: worst", said=said)
-    bound, red = BOUNDS["atlas.decay.law"], plots.INKS["vermilion"]
-    pieces.strip(axes[0], off, (1e-5, 1), plots.SERIES, bound, **named)
+    pieces.strip(axes[0], off, (1e-5, 1), looks, BOUNDS["atlas.decay.law"], **named)
     medians = [np.median(values) for values in off.values()]
     axes[0].plot(medians, range(len(off)), "|", color=plots.BLACK, ms=14, mew=1.5)
     axes[0].set_xlabel("relative error; dashed: asked")
@@ -134,12 +133,12 @@ def used(ends: Mapping[str, AtRest], own, by_rule: Reached, share: Mapping) -> F
     for place, (name, value) in enumerate(own.items()):
         best = by_rule[name].last.max(1)
         sides = place - 0.2, place + 0.2
-        axes[2].plot(sides, [best, value], color=plots.FAINT, lw=0.6, zorder=1)
-        for x, ratios, colour in zip(sides, (best, value), (plots.GREY, red)):
-            axes[2].plot(np.full(len(ratios), x), ratios, "o", color=colour, ms=3)
-        pieces.beside(axes[2], place + 0.2, value.min(), f"{value.min():.3f}", place=(1, -4))
-    words = [name.replace(", 0.999,", "\n").replace(", ", "\n") for name in own]
+        style = dict(color=plots.FAINT, lw=0.6, ms=3, mfc=plots.PAPER, mec=plots.BLACK)
+        axes[2].plot(sides, [best, value], marker="o", markevery=[0], **style)
+        axes[2].plot(sides[1:], value[None], "o", color=plots.BLACK, ms=3)
+    short = [name.replace(", 0.999,", "\n").replace(", ", "\n") for name in own]
+    words = [f"{value.min():.3f}\n{name}" for name, value in zip(short, own.values())]
     axes[2].set_xticks(range(len(own)), words, fontsize="x-small")
-    axes[2].set(title="Red: own norm; grey: best other", ylabel="margin / largest margin")
-    axes[2].set(xlim=(-0.5, len(own) - 0.5), ylim=(-0.12, 1.05))
+    axes[2].set(title="Margins in rules' own norms", ylabel="margin / largest margin")
+    axes[2].set(xlim=(-0.5, len(own) - 0.5), ylim=(-0.05, 1.05))
     return plots.legend(figure, axes[1])

@@ -19,7 +19,12 @@ SHORT = {"GD": ("steps", 0.38), "Polyak": ("cap", 0.18)}  # what is constant; he
 FLOOR = 1e-10  # below it a relative deviation is rounding, another on every processor
 NGD = plots.look("NGD")
 ONE = plots.SERIES[0]
-NAMED = {"imbalance": "a tilt of the head", "raw noise": "noise on all entries"}
+VARIED = {  # along other axes of the map the name says it
+    "noise": r"noise $\sigma$, not of opt tokens",
+    "imbalance": "imbalance: length of the tilt",
+    "raw noise": r"raw noise: $\sigma$ on every entry",
+    "long T": "long T: tokens in 15 T dimensions",
+}
 SMALL = dict(fontsize="x-small")
 TITLED = dict(**SMALL, loc="upper left", handletextpad=0.3)
 
@@ -239,7 +244,7 @@ def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
         measured = f"$t^{{{np.mean(joint_law.exponents(one)):.3f}}}$"
         ends.append((np.median(one.error[:, -1]), measured, like.colour))
         rows[steps] = np.abs(joint_law.limit_errors(one))
-        rows[f"{steps}, its level"] = np.abs(joint_law.level_errors(one))
+        rows[f"{steps}, at $a_u$"] = np.abs(joint_law.level_errors(one))
         looks += [like, like]
     said = [pieces.percent(values.max()) for values in rows.values()]
     _logs(error, xlabel="iteration $t$", title="Direction error of $W_t$; dotted: from duals")
@@ -331,6 +336,7 @@ def constants(points: Sequence[constant_map.Point], switches: Mapping, judged: M
     off = pieces.written(f"{max(abs(constant_map.relative(p)) for p in kept):.0e}")
     words = f"Direction error over its prediction: {len(kept)} runs, off by {off}"
     figure.suptitle(f"{words} at most (asked: {BOUNDS['map.constant']:g})", fontsize="medium")
+    figure.supylabel("constant $C$ of the law", fontsize="medium")
     for axis, name in zip(grid, names, strict=False):
         here = [p for p in kept if p.axis == name]
         at = np.array([p.value for p in here])
@@ -338,7 +344,7 @@ def constants(points: Sequence[constant_map.Point], switches: Mapping, judged: M
         measured = np.array([p.comparison.measured.residual for p in here])
         axis.plot(at, predicted, "_", color=plots.BLACK, ms=9)
         axis.plot(at, measured, ms=3, mfc="none", **ONE.mark)
-        axis.set(title=f"$C$ along {NAMED.get(name, name)}")
+        axis.set_xlabel(VARIED.get(name, name), fontsize="small")
         if 0 not in at:
             _logs(axis)
             axis.set_xticks(sorted({*at}), [f"{v:g}" for v in sorted({*at})])
@@ -351,23 +357,19 @@ def constants(points: Sequence[constant_map.Point], switches: Mapping, judged: M
             words = f"worst seed's power\nfrom 1 on: {power.measured:.2f}\n{pieces.asked(power)}"
             pieces.note(axis, f"dashed: $\\sigma^{{-2}}$\n{words}", y=0.97, va="top")
         if name in switches:
-            _switches(axis, switches[name], 3 * max(at))
+            crossings, end = switches[name], 3 * max(at)
+            axis.set_xlim(None, end)
+            for crossing in crossings[crossings < end]:
+                axis.axvline(crossing, **plots.LEVEL)
+            out = (crossings >= end).sum()
+            further = f";\n{out} of {len(crossings)} further right →" if out else ""
+            axis.set_title(f"dotted: a run switches{further}", loc="right", **SMALL)
         if f"map.most.{name}" in judged:  # here with other sizes
             count = judged[f"map.most.{name}"]
             words = f"half of the seeds lose $W_{{mm}}$\nat up to {count.measured:.2f} times"
             words += f" Cover's\ncount {pieces.asked(count)}"
             pieces.note(axis, words, 0.96 if name == "d" else 0.04, 0.97, "top")
     return figure
-
-
-def _switches(axis, crossings, end):
-    """Where each run's selection switches, dotted, up to `end`; how many beyond it."""
-    axis.set_xlim(None, end)
-    for crossing in crossings[crossings < end]:
-        axis.axvline(crossing, **plots.LEVEL)
-    out = (crossings >= end).sum()
-    further = f";\n{out} of {len(crossings)} further right →" if out else ""
-    pieces.note(axis, f"dotted: a run switches{further}", y=0.97, va="top")
 
 
 def bent(powers, zero, zeros, left, steps) -> Figure:

@@ -6,14 +6,13 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from lib.companion import plots
-from papers import pieces
+from papers import pieces, verdicts
 from papers.beyond import network_margins as network
 from papers.beyond.atlas import Reached
 from papers.beyond.atlas_figures import LABELS
 from papers.beyond.atlas_rules import ranked
 from papers.beyond.factored_atlas import NORMS, Table
 from papers.beyond.tolerances import BOUNDS
-from papers.verdicts import mean_interval
 
 WAYS = dict(zip(("from zero", "near ties", "wrong start"), plots.SERIES))
 NAMES = [LABELS.get(name, "sign norm") for name in NORMS]
@@ -87,7 +86,7 @@ def ranking(readings: network.Readings) -> Figure:
     shares, rules = network.counted(readings), list(readings)
     for k, rule in enumerate(rules):
         ahead = {
-            x: mean_interval(network.leads(readings, first, norm)[rule])
+            x: verdicts.mean_interval(network.leads(readings, first, norm)[rule])
             for x, (norm, first) in enumerate(network.FIRST.items())
             if rule != first
         }
@@ -100,7 +99,8 @@ def ranking(readings: network.Readings) -> Figure:
     axes[0].set_ylim(low, high + 0.25 * (high - low))  # room for the verdicts
     for x, (norm, rule) in enumerate(network.FIRST.items()):
         verdict, rival, lead = network.deciding_lead(readings, rule, norm)
-        words = f"{lead.values.mean():+.2f} over\n{rival}:\n{verdict}"
+        held = {verdicts.REPRODUCED: "holds", verdicts.NOT_REPRODUCED: "fails"}  # ours
+        words = f"{lead.values.mean():+.2f} over\n{rival}:\n{held.get(verdict, verdict)}"
         pieces.beside(axes[0], x, high, words, plots.look(verdict).colour, (0, 1))
     axes[0].axhline(0, **plots.LEVEL)
     axes[0].set(ylabel="log of its ratio over the rival's")

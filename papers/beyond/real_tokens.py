@@ -147,13 +147,13 @@ def draw(readings: dict[str, list[_Reading]], shown: tuple[_Sentences, _Reading]
     upper.set(xscale="log", yscale="log", xlabel="iteration $t$")
     upper.set(ylabel="residual of $W_t$ over $C$", title="The constant of the law, sentences read")
     pieces.plain_ticks(upper.yaxis)
-    upper.legend(fontsize="x-small", loc="upper left")
+    upper.legend(fontsize="x-small", loc="best")
     off = [abs(one.ratio - 1) for runs in readings.values() for one in runs if not one.refusal]
     if off:
         words = f"{len(off)} runs end on the line,\noff by {max(off):.1e} at most"
         pieces.note(upper, words, y=0.2)
     sentences, reading = shown
-    lower.set(xlim=(0, 104), ylim=(0, 6.6), title="Which word piece is read")
+    lower.set(xlim=(0, 104), ylim=(0, 6.6), title="Word pieces read; darker: more weight")
     lower.axis("off")
     plain = dict(fontsize=7.5, family="monospace", va="center", in_layout=False)
     records = (1, len(reading.iterations) // 2, len(reading.iterations) - 1)

@@ -65,26 +65,23 @@ def joint(
             axis.plot(*path.T, label=f"p = {p:g}", zorder=above, **_look(p).line)
             axis.plot(*tip, markerfacecolor="none", zorder=above, **_look(p).mark)
             far = np.linalg.norm(path[-1] - tip)
-            misses.append((tip[1], f"miss {far:.1g}", _look(p).colour))
+            misses.append((tip[1], f"ends {far:.1g} off", _look(p).colour))
         distances = history.divergence(target.W), history.head_divergence(head.value)
-        early, late = slice(0, first + 1), slice(1, None)
-        probabilities = section5.probabilities(tokens, history)
-        for axis, when, curves in (
-            (axes[2], early, [each[0, early].mean(-1) for each in probabilities]),
-            (axes[3], late, [D[0, late] for D in distances]),
-        ):
-            for curve, dash in zip(curves, (_look(p).dash, ":"), strict=True):
-                axis.plot(history.iterations[when], curve, color=_look(p).colour, ls=dash)
-        named = zip(("$W$", "$u$"), distances)
-        last += [(D[0, -1], f"{name}: {D[0, -1]:.1e}", _look(p).colour) for name, D in named]
+        named = zip(("$W$", "$u$"), distances, section5.probabilities(tokens, history))
+        t, early = history.iterations, slice(0, first + 1)
+        for (name, D, probability), dash in zip(named, (_look(p).dash, ":"), strict=True):
+            style = dict(color=_look(p).colour, ls=dash)
+            axes[2].plot(t[early], probability[0, early].mean(-1), **style)
+            axes[3].plot(t[1:], D[0, 1:], **style)
+            last.append((D[0, -1], f"{name}: {D[0, -1]:.1e}", _look(p).colour))
     title = "{} over its last norm; marks: $\\ell_p$-SVM"
     axes[0].set(title=title.format("$W$"), xlabel="$W_{11}$", ylabel="$W_{12}$")
     axes[1].set(title=title.format("$u$"), xlabel="$u_1$", ylabel="$u_2$")
     for axis, misses in zip(axes[:2], missed, strict=True):
         axis.set_aspect("equal", adjustable="datalim")
         pieces.end_labels(axis, misses)
-    axes[2].set(title="Token's weight; dotted: label's probability")
-    axes[2].set(xlabel="iteration $t$", ylim=(0.2, 1.05))
+    axes[2].set(title="Selected token's weight", ylim=(0.2, 1.05))
+    axes[2].set(xlabel="iteration $t$; dotted: label's probability")
     axes[3].set(title="Divergence $D$ of $W$; dotted: of $u$", xlabel="iteration $t$")
     axes[3].set(xscale="log", yscale="log")
     pieces.end_labels(axes[3], last)
@@ -151,23 +148,24 @@ def parents(pairs, by_dimension, several: Mapping, paths, caption: str) -> Figur
         plots.band(axes[1], dimensions, rank, label, like, marker=like.marker, markersize=3.5)
     axes[1].set(title="Mean rank of the nuclear-norm SVM", xlabel="dimension $d$")
     axes[1].set_ylim(0, None)
-    missed = {f"d = {d}": 1 - values[np.isfinite(values)] for d, values in several.items()}
-    said = [f"median {np.median(row):.2g}" for row in missed.values()]
-    looks = plots.SERIES[: len(missed)]
+    missed, said, edge = {}, [], 1e-6
+    for d, values in several.items():
+        off = 1 - values[np.isfinite(values)]
+        near = (off < edge).sum()
+        said.append(f"median {np.median(off):.2g}\n{near} of {len(off)} at the edge")
+        missed[f"d = {d}"] = np.maximum(off, edge)
     named = dict(title="Several tokens at once", xlabel="$1-$alignment with their SVM")
-    pieces.strip(axes[2], missed, (1e-6, 3), looks, said=said, **named)
-    axes[2].tick_params(axis="y", pad=7)  # room for the arrows
+    pieces.strip(axes[2], missed, (0.7 * edge, 3), plots.SERIES, said=said, **named)
     multiples, by_p = paths
     for p, ends in by_p.items():
-        optimal = ends["optimal"]
         plots.band(axes[3], multiples, ends["path"], f"p = {p:g}, path", _look(p))
-        for mark, runs in (("o", optimal), ("x", ~optimal)):
+        for mark, runs in (("o", ends["optimal"]), ("x", ~ends["optimal"])):
             at = ends["multiple"][runs], ends["descent"][runs]
             axes[3].plot(*at, mark, color=_look(p).colour, markersize=4)
     axes[3].set(xscale="log", yscale="log", xlabel=r"$\|W\| / \|W_{mm}\|$")
     optimal = np.concatenate([ends["optimal"] for ends in by_p.values()])
     axes[3].set(title="Path of least loss, and descents", ylabel="divergence $D$")
-    optimal = f"descent, optimal: {100 * optimal.mean():.0f} %"
+    optimal = f"descent, optimal: {optimal.sum()} of {len(optimal)}"
     axes[3].plot([], [], "o", color=plots.GREY, ms=4, label=optimal)
     axes[3].plot([], [], "x", color=plots.GREY, ms=4, label="descent, not optimal")
     for axis in axes[[1, 3]]:
