@@ -243,12 +243,14 @@ def _svm_peers(name, bar, draw):
     data = draw()
     gram_matrix = lambda: coordinates.gram(coordinates.differences(data, data.opt), data.z)[0]
     solution = svm.token_svm(data)
-    taken = {}
+    taken, ours = {peer: [] for peer in peers.SOLVERS}, []
     with threads(1):
         for peer, solve in peers.SOLVERS.items():
             gate(f"{name}: {peer}", solve(gram_matrix()).sum(), solution.norm[0] ** 2, 1e-6)
-            taken[peer] = [_spent(lambda: solve(gram_matrix())) for _ in range(REPEATS)]  # noqa: B023
-        ours = [_spent(lambda: svm.token_svm(data)) for _ in range(REPEATS)]
+        for _ in range(REPEATS):
+            for peer, solve in peers.SOLVERS.items():
+                taken[peer].append(_spent(lambda: solve(gram_matrix())))  # noqa: B023
+            ours.append(_spent(lambda: svm.token_svm(data)))
     best = min(taken, key=lambda peer: median(taken[peer]))
     others = ", ".join(f"{peer} {duration(median(t))}" for peer, t in taken.items())
     note = f"processor time, {solution.duals.size} constraints; the fastest is {best}: {others}"
@@ -340,7 +342,7 @@ def _optimizer_step(name, make):
     square = sum(float(np.square(p.grad.numpy(), dtype=float).sum()) for p in parameters)
     gate(f"{name}: gradient norm", float(ours.last_gradient_norm), square**0.5, 1e-8)
     del before
-    times = in_turns(lambda: ours.step(lambda: loss), reference.step, repeats=25)
+    times = in_turns(lambda: ours.step(lambda: loss), reference.step, repeats=51)
     count = sum(parameter.numel() for parameter in parameters) / 1e6
     note = f"{count:.1f} million float32, gradients given; over torch.optim.SGD(foreach=True)"
     return times.entry(name, 1.6, note, "at most")
