@@ -70,8 +70,9 @@ def _sections(paper: str) -> Mapping[str, Callable[[World], Iterable[Claim]]]:
 def _write_failures() -> None:
     """figures/failures.md from all records, the largest scale first."""
     base = folder("figures")
-    paths = [path for scale in record.SCALES[::-1] for path in sorted(base.glob(f"{scale}/*.json"))]
-    write(base / "failures.md", ledger.failures([*map(record.read, paths)]).encode())
+    paths = [sorted(base.glob(f"{scale}/*.json")) for scale in record.SCALES[::-1]]
+    records = [record.read(path) for path in itertools.chain(*paths)]
+    write(base / "failures.md", ledger.failures(records).encode())
 
 
 def main(words: Sequence[str] | None = None) -> None:

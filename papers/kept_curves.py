@@ -83,17 +83,14 @@ def _silent(curves: Curves) -> str:
 
 def _best_rule(curves: Curves) -> tuple[str, float]:
     """The rule of the highest mean test accuracy, and that accuracy."""
-    rights = {
-        rule: float(np.mean([run.hits.mean() for run in curves.runs(rule)]))
-        for rule in curves.rates()
-    }
-    best = max(rights, key=rights.__getitem__)
-    return best, rights[best]
+    right = lambda rule: float(np.mean([run.hits.mean() for run in curves.runs(rule)]))
+    best = max(curves.rates(), key=right)
+    return best, right(best)
 
 
 def edges(curves: Curves) -> str:
-    """In words, the rules whose rate is at an edge of those tried, and the rate; not SPS
-    if its cap hardly binds."""
+    """In words, rules whose rate is at an edge of those tried, with it; not SPS if its cap
+    hardly binds."""
     at_edge = []
     for rule, rate in curves.rates().items():
         trials = curves.trials(rule)
@@ -197,7 +194,7 @@ def caption(
 ) -> str:
     """One sentence for below the picture, with its `marks`; setting, rates, verdicts.
 
-    `chosen` says how the rates were chosen, with its full stop; `stop` follows the epochs.
+    `chosen` says how the rates were chosen, up to a full stop; `stop` follows the epochs.
     """
     data = _named(curves.configuration["problem"]["data"]).partition(" (")[0]
     words = f"{number}, reduced: {data}, {len(curves.seeds())} seeds; {marks}."

@@ -112,10 +112,10 @@ def _forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
         axis.tick_params(labelsize=6.5)
     seeds = " or ".join(map(str, sorted({claim.seeds or 0 for claim in claims})))
     still = [f'"{labels[name]}"' for name, (_, p) in judged.items() if p <= 1 - verdicts.LEVEL]
-    line = f"Papers A and C on real data, reduced; {seeds} paired seeds; bars: 95 %;"
-    line += " between ticks no gain; SNGD: normalised SGD, SPS: Polyak; each verdict is of its"
-    line += f" claim alone, with Holm's correction for all {len({*judged, *GIVEN_UP})} still"
-    return plots.caption(figure, f"{line} decided: {', '.join(still) or 'none'}")
+    line = f"Papers A and C on real data, reduced; {seeds} paired seeds; bars: 95 %; between"
+    line += " ticks no gain; SNGD: normalised SGD, SPS: Polyak; each verdict is of its claim"
+    line += f" alone, with Holm's correction for all {len({*judged, *GIVEN_UP})} still decided:"
+    return plots.caption(figure, f"{line} {', '.join(still) or 'none'}")
 
 
 def _redraw(study: str, out: Path) -> list[str]:
@@ -134,7 +134,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("study", nargs="*", metavar="STUDY", help=meaning)
     parser.add_argument("--out", type=Path, default=files.folder("runs") / "redrawn")
     asked = parser.parse_args(words)
-    if unknown := [study for study in asked.study if study not in PICTURES]:  # as in falsify
+    if unknown := [name for name in asked.study if name not in PICTURES]:
         parser.error(f"{', '.join(unknown)}: none of {', '.join(PICTURES)}")
     asked.out.mkdir(parents=True, exist_ok=True)
     plots.set_style()

@@ -38,14 +38,14 @@ FAMILIES = {  # family: (how its size is said, sizes from small to large)
 
 @dataclass(frozen=True)
 class World:
-    """The true world, or one wrong by `size` as `family` says; ValueError for no such family."""
+    """The true world, or one wrong by `size` as `family` says; else ValueError."""
 
     family: str = ""
     size: float = 0.0
 
     def __post_init__(self):
         if self.family and self.family not in FAMILIES:
-            raise ValueError(f"family {self.family!r}: choose one of {', '.join(FAMILIES)}")
+            raise ValueError(f"{self.family!r}: choose one of {', '.join(FAMILIES)}")
 
     def __str__(self) -> str:
         if not self.family:

@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 
 from lib.companion import plots
 from lib.companion.claims import KINDS, UNDECIDED, Claim, html_table, legend, shown
-from lib.companion.record import Number, finite
+from lib.companion.record import Number, finite, origin
 from lib.companion.statements import Statement
 from lib.files import ROOT, read_object
 
@@ -198,10 +198,9 @@ def failures(records: Sequence[Mapping]) -> str:
     lines += ["", legend(Claim.of(row) for one in records for row in one["claims"]) + "."]
     for record in records:
         failed = [claim for claim in map(Claim.of, record["claims"]) if not claim.holds]
-        whose = f"Paper {record['paper']}" if record["notebook"] < "4" else "Ours"
         if failed:
-            name = f"{record['figure']}, `{record['slug']}`"
-            lines += ["", f"## {whose}, {name} ({record['scale']})", ""]
+            name = f"{origin(record)}: {record['figure']}, `{record['slug']}`"
+            lines += ["", f"## {name} ({record['scale']})", ""]
         for claim in failed:
             found = f": {shown(claim)}".removesuffix(": nan")  # its words say why
             why = NO_REMARK[claim.verdict if found else "unseen"]

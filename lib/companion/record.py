@@ -40,6 +40,11 @@ SOURCES = {  # of data and weights, and how a reader would say it
 # Pages and their parameters.
 
 
+def origin(record: Mapping) -> str:
+    """The letter of a figure's paper; "Ours" for pages 4x, beyond the papers."""
+    return "Ours" if record["notebook"].startswith("4") else record["paper"]
+
+
 def notebooks(names: Iterable[str] = ()) -> list[str]:
     """The notebooks that `names` (stems, unique beginnings, old names) stand for, all for none;
     ValueError for a name that is not one notebook's."""
@@ -415,13 +420,13 @@ def _asked(claim: Mapping) -> tuple:
 # Whether two drawings of a figure show the same, from the pictures themselves.
 
 BLUR = 8  # pixels: what moves by less hardly changes a picture that is blurred so far
-SEEN = 0.055  # of the difference between white and a full colour. What is thinner than a black
-# line of one pixel stays below it: such a mark is held by the numbers of the record alone.
+SEEN = 0.055  # of the difference between white and a full colour
 
 
 def _same_picture(picture: bytes, other: bytes) -> bool:
     """Whether two PNGs show the same figure in the same style, up to what rounding on
-    another processor moves: a line, by a pixel or two. So both are blurred."""
+    another processor moves: a line, by a pixel or two. So both are blurred, and a mark
+    thinner than a black line of one pixel is held by the record's numbers alone."""
     new, old = (_blurred(png) for png in (picture, other))
     return new.shape == old.shape and bool((abs(new - old) < SEEN).all())
 

@@ -13,19 +13,13 @@ import numba
 
 
 def call(function, *values):
-    """`function(*values)`, compiled by another process where numba's cache does not hold it yet."""
-    prepare(function, *values)
-    return function(*values)
+    """`function(*values)`, compiled by another process into numba's cache.
 
-
-def prepare(function, *values) -> None:
-    """Have another process compile `function` for arguments like `values`, into numba's cache.
-
-    function: at the top level of a module, `numba.njit(cache=True)`. Nothing is done
-    where it was compiled here or its cache has an entry; where that is stale, or the
-    other process fails, the call that follows compiles it here."""
+    function: at the top level of a module, `numba.njit(cache=True)`. No process begins where
+    it was compiled here or the cache has it; where that is stale, or the process fails,
+    the call compiles it here."""
     if function.signatures or _kept(function):
-        return
+        return function(*values)
     # a default has a type of its own
     defaults = list(inspect.signature(function.py_func).parameters.values())[len(values) :]
     omitted = (numba.types.Omitted(left.default) for left in defaults)
@@ -35,6 +29,7 @@ def prepare(function, *values) -> None:
     command = [sys.executable, "-P", "-m", "lib.compiled.apart"]
     with suppress(OSError):
         subprocess.run(command, input=pickle.dumps(task), env=seen, capture_output=True)
+    return function(*values)
 
 
 def _kept(function) -> bool:

@@ -120,8 +120,8 @@ def _pointer(builder, array, index):
 def copy(typing, count, source, start, target, to):
     """target.flat[to : to + count] = source.flat[start : start + count], count <= WIDTH.
 
-    Both arrays are C-contiguous float64, and nothing checks their ends. By masked
-    instructions: slices this short cost a loop more than they hold.
+    Of C-contiguous float64, whose ends nothing checks. By masked instructions: slices
+    this short cost a loop more than they hold.
     """
 
     def lower(context, builder, signature, values):

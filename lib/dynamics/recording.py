@@ -33,12 +33,9 @@ def checked_start(start: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     start = np.asarray(start, float)
     if start.shape != shape or not np.isfinite(start).all():
         raise ValueError(f"start has shape {start.shape}; it needs {shape}, all finite")
-    largest = np.abs(start).max()
-    if largest > SIZES[1]:
-        raise ValueError(
-            f"start has largest entry {largest:.3g}, whose fourth power leaves float64; "
-            f"it needs at most {SIZES[1]:g}"
-        )
+    if (largest := np.abs(start).max()) > SIZES[1]:
+        words = f"start has largest entry {largest:.3g}, whose fourth power leaves float64"
+        raise ValueError(f"{words}; it needs at most {SIZES[1]:g}")
     return start
 
 

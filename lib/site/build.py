@@ -103,9 +103,9 @@ class _Site:
 
 
 def _build(folder: Path) -> None:
-    """Write the whole site in place of the last one; ValueError if `folder` has something else."""
+    """Write the whole site in place of the last; ValueError where `folder` is no site."""
     if folder.exists() and not (folder / "claims.json").exists():
-        raise ValueError(f"{folder} holds something else than a site; set another RUNS_DIR")
+        raise ValueError(f"{folder} holds something else; set another RUNS_DIR")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".site-") as place:
         site = _Site(Path(place) / "site")
@@ -122,6 +122,7 @@ def _pages(site: _Site) -> None:
     notebooks = _notebooks(shown)
     order: Any = [page for page in notebooks if page.scale == "demo"]
     site.templates.globals.update(order=order)
+    ran = {(page.notebook, page.scale) for page in notebooks}
     for figure in shown:
         copies = [figure.folder / f"{figure.slug}{end}" for end in ENDS]
         site.write(
@@ -131,11 +132,11 @@ def _pages(site: _Site) -> None:
             figure.record["caption"] or ABOUT,
             figure=figure,
             files=site.copy(copies, f"figures/{figure.name}"),
-            notebook=f"{figure.notebook}-{figure.scale}" in {page.name for page in notebooks},
+            notebook=(figure.record["notebook"], figure.scale) in ran,
             others=[f for f in shown if f.slug == figure.slug and f is not figure],
         )
     for page in notebooks:
-        made = [f for f in shown if (f.notebook, f.scale) == (page.notebook, page.scale)]
+        made = [f for f in shown if (f.record["notebook"], f.scale) == (page.notebook, page.scale)]
         again = [p for p in notebooks if p.notebook == page.notebook and p is not page]
         site.page(f"notebooks/{page.name}.html", page, made, again)
     for page in notes:
@@ -254,7 +255,7 @@ def _notebooks(shown: Iterable[figures.Figure]) -> list[_Page]:
                 if scale != "demo":
                     continue
                 path = source.with_suffix(".ipynb")
-            made = [f for f in shown if (f.notebook, f.scale) == (source.stem, scale)]
+            made = [f for f in shown if (f.record["notebook"], f.scale) == (source.stem, scale)]
             pages.append(_notebook(path, scale, made))
     reading = files.read_table(folder / "order.toml")
     order = [name for part in ("main", "side", "appendix") for name in reading.get(part, ())]

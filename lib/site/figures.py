@@ -137,20 +137,16 @@ class Figure:
         return f"{self.slug}-{self.scale}"
 
     @property
-    def notebook(self) -> str:
-        """The notebook that makes it, by today's name."""
-        return self.entry.notebook.name if self.entry else self.record["notebook"]
-
-    @property
     def section(self) -> str:
-        """Its place on the front page: its paper's letter, or "beyond" for notebooks 4x."""
-        return "beyond" if self.notebook.startswith("4") else self.record["paper"]
+        """Its place on the front page."""
+        return record.origin(self.record)
 
     @property
     def title(self) -> str:
-        """Its title in the index, else its number, and its paper: "Figure 2, paper A"."""
+        """Its title in the index, else its number, and whose: "Figure 2, paper A"."""
         words = (self.entry.title if self.entry else "") or self.record["figure"]
-        return f"{words[:1].upper()}{words[1:]}, paper {self.record['paper']}"
+        whose = "ours" if self.section == "Ours" else f"paper {self.section}"
+        return f"{words[:1].upper()}{words[1:]}, {whose}"
 
     @property
     def sentence(self) -> str:
@@ -229,7 +225,7 @@ def templates(**more) -> jinja2.Environment:
     loader, strict = jinja2.FileSystemLoader(TEMPLATES), jinja2.StrictUndefined
     made = jinja2.Environment(loader=loader, trim_blocks=True, undefined=strict, **more)
     known: Any = dict(expected=_expected, hours=_hours, held=held, filled=filled)
-    made.globals.update(known)
+    made.globals.update(known | {"origin": record.origin})
     return made
 
 

@@ -200,8 +200,7 @@ def _on_rows(unit_rows, length, constraints):
 
 def _least_distance(rows: np.ndarray, asked: np.ndarray) -> np.ndarray:
     """x >= 0 of the least ||sum x_m rows_m||^2 + (asked^T x - 1)^2; rows (m, D), asked (m,).
-    Positive on the constraints that carry the w of least norm with rows w >= asked (Lawson
-    and Hanson)."""
+    Positive on the rows that carry the w of least norm, rows w >= asked (Lawson, Hanson)."""
     stacked = np.vstack([rows.T, asked])
     with contextlib.suppress(RuntimeError):  # no end within maxiter
         return nnls(stacked, np.eye(len(stacked))[-1], maxiter=30 * len(rows))[0]

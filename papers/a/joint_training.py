@@ -135,7 +135,7 @@ def _on_segments(history, tokens):
 
 
 def quantities(history: History, tokens: TokenSet, head: MaxMargin, t: int) -> dict:
-    """The quantities of REFERENCE at iteration t: {name: (runs,)}; ValueError if not recorded."""
+    """REFERENCE's quantities at t, {name: (runs,)}; ValueError for a t not recorded."""
     if t not in history.iterations:
         raise ValueError(f"iteration {t} was not recorded")
     k = int(np.searchsorted(history.iterations, t))

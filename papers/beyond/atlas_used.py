@@ -255,12 +255,6 @@ def _entrywise(A: np.ndarray, W: np.ndarray, s: np.ndarray) -> float:
     return _quadratic(A, W, root * W, A / root)
 
 
-def _two_sided(A: np.ndarray, W: np.ndarray, left: np.ndarray, right: np.ndarray) -> float:
-    """W's share of the largest margin in N(W)^2 = <W, L^{1/4} W R^{1/4}>."""
-    root, inverse = ([_power(M, power) for M in (left, right)] for power in (1 / 8, -1 / 8))
-    return _quadratic(A, W, root[0] @ W @ root[1], inverse[0] @ A @ inverse[1])
-
-
 def _in_turned(tokens: TokenSet, selection, W, left, right) -> float:
     """W's share of the largest margin in max |Q_L^T W Q_R|; left Q_L, right Q_R."""
     other = replace(tokens, X=tokens.X @ left, u=tokens.u @ left, z=tokens.z @ right)
@@ -274,8 +268,9 @@ def _own(name, tokens, selection, W, second, left, right):
     if name == "SOAP":
         return _in_turned(tokens, selection, W, left, right), 0.0
     A = atlas.features(tokens, selection)
-    if name == "Shampoo, sums":
-        return _two_sided(A, W, left, right), 0.0
+    if name == "Shampoo, sums":  # N(W)^2 = <W, L^{1/4} W R^{1/4}>
+        L, R, inverse_L, inverse_R = (_power(M, e) for e in (1 / 8, -1 / 8) for M in (left, right))
+        return _quadratic(A, W, L @ W @ R, inverse_L @ A @ inverse_R), 0.0
     if second is None:
         return _entrywise(A, W, np.ones(W.shape)), 0.0
     if name == "AdaGrad":

@@ -39,24 +39,14 @@ class _JointLaw:
         run, smallest = _lowest(gaps.min((1, 2)))
         reason = f"at head level {level[run]:.3g} the smallest gap is {smallest:.2g}"
         require(smallest > 0, "score gaps", smallest, reason, run)
-        return _law_of_W(self.problem.tokens, self.W, self.head.duals, gaps)
+        slopes = np.log(self.head.duals)[..., None] + np.log(gaps)  # kappa = nu_i gap
+        K = margin_law.gram(self.problem.tokens)
+        return margin_law.from_duals(K, self.W.duals, self.W.margins, slopes)
 
 
 def _lowest(values):
     run = int(values.argmin())
     return run, values[run]
-
-
-def _law_of_W(tokens, W, head_duals, gaps):
-    """The law of the solution W with kappa_m = nu_i times the score gap."""
-    slopes = np.log(head_duals)[..., None] + np.log(gaps)
-    return margin_law.from_duals(margin_law.gram(tokens), W.duals, W.margins, slopes)
-
-
-def _law_of_head(rows, duals, margins):
-    """The law of the head SVM on features `rows` (runs, n, r), one pair per sample."""
-    K = rows @ np.swapaxes(rows, 1, 2)
-    return margin_law.from_duals(K, duals, margins, np.zeros_like(duals))
 
 
 def _opt_tokens(tokens):
@@ -78,8 +68,9 @@ def predict(tokens: TokenSet) -> _JointLaw:
     W, head = token_svm(data), head_svm(data)
     law = margin_law.margin_law(data, W, log_slopes=margin_law.joint_slopes(data, head))
     rows = _opt_tokens(data)
-    _check_independent(rows @ np.swapaxes(rows, 1, 2))
-    head_law = _law_of_head(rows, head.duals, head.margins)
+    K, even_slopes = rows @ np.swapaxes(rows, 1, 2), np.zeros_like(head.duals)
+    _check_independent(K)
+    head_law = margin_law.from_duals(K, head.duals, head.margins, even_slopes)
     even = (data.y[..., None, None] * data.X).mean((1, 2))
     unit = even / np.linalg.norm(even, axis=1, keepdims=True)
     bent = np.swapaxes(rows, 1, 2) @ (head.duals[..., None] * rows)

@@ -195,7 +195,7 @@ def search(count: int, pairs: int, momentum: float = 0.0, longer: int = 0) -> tu
 
 
 def difference_errors(history: History, W_mm: np.ndarray) -> np.ndarray:
-    """Direction error of W at record k + 1 less W at k, (runs, k - 1); NaN once a run ended."""
+    """Direction error of W at record k + 1 less W at k, (runs, k - 1), or NaN."""
     W = [history.weights(k) for k in range(len(history.iterations))]
     return np.stack([margins.direction_error(b - a, W_mm) for a, b in pairwise(W)], 1)
 

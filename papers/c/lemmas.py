@@ -109,11 +109,6 @@ def _growth(step):  # what one step adds to the norm of the mirror image
     return norm(step.later, step.p) ** (step.p - 1) - norm(step.W, step.p) ** (step.p - 1)
 
 
-def _lemma4(step):
-    """||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_{q,q}, W+ = `later` a step on."""
-    return _growth(step), step.eta * norm(step.gradient, dual_exponent(step.p))
-
-
 def lemma12(W, p):
     """D^{1/p-1/2} ||W||_F <= ||W||_{p,p} <= ||W||_F, D entries; reversed for p < 2."""
     size, ends = norm(W, p), sorted((1.0, W.shape[-1] ** (1 / p - 0.5)))
@@ -142,33 +137,27 @@ def lemma15(x, y, p):
     return [(at_y, rise), (rise, at_x)] if p >= 2 else [(at_x, rise), (rise, at_y)]
 
 
-def _lemma22(step):
-    """eta <-grad L, W> / ||W|| <= ||W+||^{p-1} - ||W||^{p-1}."""
-    return -step.eta * (step.gradient * step.W).sum(-1) / norm(step.W, step.p), _growth(step)
-
-
-def _lemma24(step):
-    """(p-1)/p (||W+||^p - ||W||^p) + eta (L+ - L) <= -eta <grad L, W>: 23 for V = 0."""
-    p, (before, after) = step.p, step.losses
-    grown = (p - 1) / p * (norm(step.later, p) ** p - norm(step.W, p) ** p)
-    return grown + step.eta * (after - before), -step.eta * (step.gradient * step.W).sum(-1)
-
-
 def lemma4(steps: Steps) -> Claim:
-    """||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_{q,q}: the largest share of any step."""
-    growth, bound = _lemma4(steps)
-    return claim("lemma4", (growth / bound).max(), steps.p)
+    """||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_{q,q}: the largest share."""
+    bound = steps.eta * norm(steps.gradient, dual_exponent(steps.p))
+    return claim("lemma4", (_growth(steps) / bound).max(), steps.p)
 
 
 def step_claims(steps: Steps) -> list[Claim]:
-    """Lemmas 22 and 24 by their slack over the last term; 25: eta (L - L+) over
-    <nabla psi(W) - nabla psi(W+), W - W+>, 1 for small eta; -inf where L rises."""
+    """Of every step, by the slack over the term with the gradient, Lemmas 22 and 24:
+
+        eta <-grad L, W> / ||W|| <= ||W+||^{p-1} - ||W||^{p-1},
+        (p-1)/p (||W+||^p - ||W||^p) + eta (L+ - L) <= eta <-grad L, W>  (23 for V = 0).
+
+    25: eta (L - L+) over <nabla psi(W) - nabla psi(W+), W - W+>, 1 for small eta; -inf
+    where L rises."""
     W, later, p = steps.W, steps.later, steps.p
     size, (before, after) = norm(W, p), steps.losses
-    work, growth = _lemma22(steps)
+    down = -steps.eta * (steps.gradient * W).sum(-1)
+    work, growth = down / size, _growth(steps)
     slack_22 = ((growth - work) / (np.abs(work) + 1e-13 * size ** (p - 1))).min()
-    smaller, larger = _lemma24(steps)
-    slack_24 = ((larger - smaller) / (np.abs(larger) + ROUNDING * size**p)).min()
+    grown = (p - 1) / p * (norm(later, p) ** p - size**p) + steps.eta * (after - before)
+    slack_24 = ((down - grown) / (np.abs(down) + ROUNDING * size**p)).min()
     turned = ((to_mirror(W, p) - to_mirror(later, p)) * (W - later)).sum(-1)
     never = (steps.loss_rise == -1).all()
     fall = (steps.eta * (before - after) / turned).min() if never else -np.inf

@@ -225,4 +225,4 @@ def test_failures_of_records_are_collected_with_their_digits():
         assert verdict in ledger.failures([judged]).lower()
     unseen = failed | {"measured": None, "verdict": "undecided"}
     page = ledger.failures([about | {"notebook": "44_atlas", "claims": [unseen]}])
-    assert "## Ours, Figure 2" in page and "* size, asked ≤ 1 (paper A, Lemma 5). Not" in page
+    assert "## Ours: Figure 2" in page and "* size, asked ≤ 1 (paper A, Lemma 5). Not" in page

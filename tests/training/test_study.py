@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -155,7 +154,8 @@ def slowly(folder):
 def test_processes_share_a_study_without_loss_though_one_is_killed(whole, tmp_path):
     killed, other, said = slowly(tmp_path), slowly(tmp_path), []
     lines = [killed.stdout.readline()]  # of its first run
-    time.sleep(0.15)  # its next one has saved and is between two savings
+    while not any(tmp_path.rglob("*.pt")):  # until its next one has saved
+        assert killed.poll() is None
     killed.send_signal(signal.SIGKILL)
     lines += killed.communicate()[0].splitlines()
     same(whole, work(STUDY, tmp_path, say=said.append).run())
