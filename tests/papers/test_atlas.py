@@ -192,7 +192,7 @@ def test_a_max_margin_matrix_has_ratio_one_in_its_own_norm_alone():
     assert atlas_used._entrywise(A, W, s) == pytest.approx(1, abs=1e-9)
     assert atlas_used._entrywise(A, W, np.ones((6, 6))) < 0.99
     left, right = (M @ M.T for M in rng.standard_normal((2, 6, 6)))
-    assert atlas_used._two_sided(A, W, left, right) < 0.99
+    assert atlas_used._own("Shampoo, sums", ONE, ONE.opt[0], W, None, left, right)[0] < 0.99
     Q = [np.linalg.qr(M)[0] for M in rng.standard_normal((2, 6, 6))]
     there = replace(ONE, X=ONE.X @ Q[0], u=ONE.u @ Q[0], z=ONE.z @ Q[1])
     W = Q[0] @ svm.token_svm(there, norm=np.inf).W[0] @ Q[1].T
