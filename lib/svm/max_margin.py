@@ -6,7 +6,7 @@ solution is proved by beta >= 0: with N* the dual norm, 1^T beta / N*(sum beta_m
 a lower bound on ||W||, and `gap` is its relative distance from the norm of W."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache, partial
 from numbers import Real
@@ -260,10 +260,8 @@ def feasible(tokens: TokenSet) -> TokenSet | None:
     """The runs whose token SVM has a solution; None where none has."""
     kept = []
     for run in range(len(tokens.y)):
-        try:
+        with suppress(Infeasible):
             token_svm(tokens.run(run))
-        except Infeasible:
-            continue
-        kept.append(run)
+            kept.append(run)
     parts = {field.name: getattr(tokens, field.name)[kept] for field in fields(tokens)}
     return TokenSet(**parts) if kept else None

@@ -14,8 +14,7 @@ from torch import Tensor
 def _square(values):
     total = 0.0
     for i in range(values.size):
-        wide = np.float64(values[i])
-        total += wide * wide
+        total += np.float64(values[i]) ** 2
     return total
 
 
@@ -25,14 +24,19 @@ def norms(tensors: list[Tensor]) -> Tensor:
     # On a CPU torch sums wider than it reads one number at a time; a compiled loop does not.
     if all(t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors):
         arrays = [t.detach().numpy().ravel() for t in tensors]
-        many = sum(a.size for a in arrays) > 1e6  # with fewer a thread's start costs more
-        threads = torch.get_num_threads() if many else 1
-        if threads == 1:
-            squares = list(map(_square, arrays))
-        else:  # a sum is one thread's: it rounds the same for any number of them
+        squares, left = np.empty(len(arrays)), enumerate(arrays)
+
+        def sum_the_rest(_=0):  # a task for each array costs a tenth more
+            for i, values in left:  # each array's sum is one thread's: it stays the same
+                squares[i] = _square(values)
+
+        threads = torch.get_num_threads()
+        if threads == 1 or sum(a.size for a in arrays) < 1e6:  # starting one costs more
+            sum_the_rest()
+        else:
             with ThreadPoolExecutor(threads) as pool:
-                squares = list(pool.map(_square, arrays))
-        return torch.tensor(squares, dtype=torch.float64).sqrt()
+                list(pool.map(sum_the_rest, range(threads)))
+        return torch.from_numpy(squares).sqrt()
     # Apple's devices have no float64.
     wide = torch.float32 if tensors[0].device.type == "mps" else torch.float64
     return torch.stack(torch._foreach_norm(tensors, 2, wide))
@@ -55,8 +59,8 @@ class _GradientStep(torch.optim.Optimizer):
         size = self._uncapped(group, norm, loss.detach().to(norm))
         size = torch.where(norm == 0, 0.0, size.clamp(max=group["max_step"]))
         self.last_step_size, self.last_gradient_norm = size, norm
-        if norm.device.type == "cpu":
-            torch._foreach_add_(members, gradients, alpha=-float(size))
+        if norm.device.type == "cpu":  # backwards: the cache holds the gradients read last
+            torch._foreach_add_(members[::-1], gradients[::-1], alpha=-float(size))
         else:  # a tensor: a number would be fetched from the device
             torch._foreach_sub_(members, torch._foreach_mul(gradients, size))
         return loss
@@ -111,15 +115,13 @@ class MirrorDescent(torch.optim.Optimizer):
         for group in self.param_groups:
             lr, p = group["lr"], group["p"]
             members = [parameter for parameter in group["params"] if parameter.grad is not None]
-            gradients = [parameter.grad for parameter in members]
             for parameter in members:
-                if "mirror" not in self.state[parameter]:
+                if "mirror" not in (state := self.state[parameter]):
                     wide = torch.promote_types(parameter.dtype, torch.float32)
-                    (U,) = _mirrored([parameter.detach().to(wide)], p - 1)
-                    self.state[parameter]["mirror"] = U
+                    (state["mirror"],) = _mirrored([parameter.detach().to(wide)], p - 1)
             images = [self.state[parameter]["mirror"] for parameter in members]
-            wide = [gradient.to(U.dtype) for gradient, U in zip(gradients, images)]
-            torch._foreach_add_(images, wide, alpha=-lr)
+            gradients = [each.grad.to(U.dtype) for each, U in zip(members, images)]
+            torch._foreach_add_(images, gradients, alpha=-lr)
             torch._foreach_copy_(members, _mirrored(images, 1 / (p - 1)))
         return loss
 

@@ -6,6 +6,7 @@ import sys
 import time
 from contextlib import contextmanager
 from functools import partial
+from itertools import pairwise
 from statistics import median
 
 import numba
@@ -23,7 +24,7 @@ from papers.beyond.engine import optimisers
 from papers.beyond.engine.training import train as training_along
 from tests.benchmarks import memory, peers, plain
 from tests.benchmarks.measure import (
-    REPEATS,
+    ENOUGH,
     Entry,
     Times,
     duration,
@@ -31,6 +32,7 @@ from tests.benchmarks.measure import (
     in_turns,
     seconds,
     threads,
+    turns,
 )
 
 # both sides record at iterations 0, 100, 200, ...: the same cost per iteration at any horizon
@@ -125,14 +127,14 @@ def _one_thread():
         numba.set_num_threads(before)
 
 
-_spent = partial(seconds, at_least=0.2, clock=time.process_time)  # of the processor
+_spent = partial(seconds, at_least=0.02, clock=time.process_time)  # of the processor
 
 
-def _spent_in_turns(ours, reference, count, repeats=REPEATS):
+def _spent_in_turns(ours, reference, count, enough=ENOUGH):
     """Processor seconds of both by turns, over `count` units of work; both have run before."""
     with _one_thread():
-        turns = [(_spent(ours) / count, _spent(reference) / count) for _ in range(repeats)]
-    return Times(*map(list, zip(*turns, strict=True)), (1, 1))
+        taken = [(_spent(ours) / count, _spent(reference) / count) for _ in turns(enough=enough)]
+    return Times(*map(list, zip(*taken, strict=True)), (1, 1))
 
 
 def _over_products(name, bar, draw, step_size, steps, head="fixed"):
@@ -153,7 +155,7 @@ def _over_products(name, bar, draw, step_size, steps, head="fixed"):
     ours = lambda: _ours(problem, W_mm, step_size, steps, head)
     for work in (ours, products):
         work()  # compiles
-    times = _spent_in_turns(ours, products, runs * steps, 7)
+    times = _spent_in_turns(ours, products, runs * steps)
     return times.entry(name, bar, f"processor time, {steps} iterations x {runs} runs", "at most")
 
 
@@ -247,7 +249,7 @@ def _svm_peers(name, bar, draw):
     with threads(1):
         for peer, solve in peers.SOLVERS.items():
             gate(f"{name}: {peer}", solve(gram_matrix()).sum(), solution.norm[0] ** 2, 1e-6)
-        for _ in range(REPEATS):
+        for _ in turns():
             for peer, solve in peers.SOLVERS.items():
                 taken[peer].append(_spent(lambda: solve(gram_matrix())))  # noqa: B023
             ours.append(_spent(lambda: svm.token_svm(data)))
@@ -278,7 +280,7 @@ def dimension() -> Entry:
     runs = [partial(_ours, *problem[:2], 0.05, steps) for problem in (large, small)]
     first, second = (run().norm[0] for run in runs)
     gate("dimension: norm of W at both d", first, second, 0.5)  # two draws of the same law
-    times = in_turns(*runs, units=steps, reference_units=steps, repeats=9)
+    times = in_turns(*runs, units=steps, reference_units=steps)
     note = f"d = 100,000 over d = 300, per iteration; basis and W_mm apart: {large[2]:.1f} s"
     return times.entry("dimension", 1.2, note, "at most")
 
@@ -293,7 +295,7 @@ def minibatch_gradient() -> Entry:
     reference = lambda: plain.regression_gradients(*tensors)
     for part, gradient, expected in zip("AB", ours(), reference(), strict=True):
         gate(f"minibatch_gradient: grad_{part}", gradient, expected, 1e-12)
-    times = in_turns(ours, reference, repeats=15)
+    times = in_turns(ours, reference)
     return times.entry("minibatch_gradient", 3, "one call each, float64")
 
 
@@ -316,8 +318,9 @@ def long_horizon() -> Entry:
         return spent / count
 
     _ours(problem, W_mm, 0.025, EVERY)  # compiles
-    turns = [(work(steps), work(fewer)) for _ in range(3)]
-    times = Times(*map(list, zip(*turns, strict=True)), (1, 1))
+    first, *rest = [work(count) for count in (fewer, *3 * (steps, fewer))]
+    between = [(a + b) / 2 for a, b in pairwise([first, *rest[1::2]])]
+    times = Times(rest[::2], between, (1, 1))
     return times.entry(name, 1.1, "processor time of a step, last step recorded", "at most")
 
 
@@ -342,7 +345,7 @@ def _optimizer_step(name, make):
     square = sum(float(np.square(p.grad.numpy(), dtype=float).sum()) for p in parameters)
     gate(f"{name}: gradient norm", float(ours.last_gradient_norm), square**0.5, 1e-8)
     del before
-    times = in_turns(lambda: ours.step(lambda: loss), reference.step, repeats=51)
+    times = in_turns(lambda: ours.step(lambda: loss), reference.step, enough=15)
     count = sum(parameter.numel() for parameter in parameters) / 1e6
     note = f"{count:.1f} million float32, gradients given; over torch.optim.SGD(foreach=True)"
     return times.entry(name, 1.6, note, "at most")
@@ -367,7 +370,7 @@ def _loop_step(name, make):
     model, ours = work(make)
     _, reference = work(lambda parameters: torch.optim.SGD(parameters, 1e-3, foreach=True))
     gate(f"{name}: first loss", ours().loss[0], reference().loss[0], 1e-6)
-    times = _spent_in_turns(ours, reference, steps, 25)
+    times = _spent_in_turns(ours, reference, steps, enough=40)
     count = sum(p.numel() for p in model.parameters()) / 1e6
     note = f"processor time, ViT of {count:.2f} million parameters, batch 32; over SGD in the loop"
     return times.entry(name, 1.03, note, "at most")

@@ -17,7 +17,8 @@ from threadpoolctl import ThreadpoolController
 
 from lib import files
 
-REPEATS = 5
+FEWEST, MOST = 5, 51  # turns of a row
+ENOUGH = 8.0  # seconds of turns after which a row that has its fewest ends
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,20 @@ def seconds(work, at_least: float = 0.0, clock=time.perf_counter) -> float:
             return elapsed / calls
 
 
-def in_turns(ours, reference, units=1, reference_units=1, repeats=REPEATS) -> Times:
+def turns(enough: float = ENOUGH) -> Iterator[int]:
+    """Numbers of turns: FEWEST, then on until there are MOST or `enough` seconds are over.
+
+    The pace of a busy host swings within seconds. Many short turns, of which each gives a ratio,
+    meet every pace with both sides; few long ones gave medians that differed by a half.
+    """
+    began = time.perf_counter()
+    for turn in range(MOST):
+        if turn >= FEWEST and time.perf_counter() - began > enough:
+            return
+        yield turn
+
+
+def in_turns(ours, reference, units=1, reference_units=1, enough=ENOUGH) -> Times:
     """Time both in turns, each with the thread count (1 or 2) that was faster while burning in.
 
     units, reference_units: what one call does, in units of work (iterations).
@@ -109,11 +123,11 @@ def in_turns(ours, reference, units=1, reference_units=1, repeats=REPEATS) -> Ti
         (reference, counts[1], reference_units, times.reference),
         (ours, counts[0], units, times.ours),
     )
-    for _ in range(repeats):
+    for _ in turns(enough=enough):
         for work, count, amount, taken in sides:
             with threads(count):
                 time.sleep(0.02)  # lets the other side's threads stop spinning
-                taken.append(seconds(work, at_least=0.1) / amount)
+                taken.append(seconds(work, at_least=0.05) / amount)
     return times
 
 
