@@ -345,7 +345,7 @@ def _optimizer_step(name, make):
     square = sum(float(np.square(p.grad.numpy(), dtype=float).sum()) for p in parameters)
     gate(f"{name}: gradient norm", float(ours.last_gradient_norm), square**0.5, 1e-8)
     del before
-    times = in_turns(lambda: ours.step(lambda: loss), reference.step, enough=15)
+    times = in_turns(lambda: ours.step(lambda: loss), reference.step, enough=25)
     count = sum(parameter.numel() for parameter in parameters) / 1e6
     note = f"{count:.1f} million float32, gradients given; over torch.optim.SGD(foreach=True)"
     return times.entry(name, 1.6, note, "at most")

@@ -18,7 +18,7 @@ from threadpoolctl import ThreadpoolController
 from lib import files
 
 FEWEST, MOST = 5, 51  # turns of a row
-ENOUGH = 8.0  # seconds of turns after which a row that has its fewest ends
+ENOUGH = 12.0  # seconds of turns after which a row that has its fewest ends
 
 
 @dataclass(frozen=True)
@@ -113,32 +113,24 @@ def turns(enough: float = ENOUGH) -> Iterator[int]:
 
 
 def in_turns(ours, reference, units=1, reference_units=1, enough=ENOUGH) -> Times:
-    """Time both in turns, each with the thread count (1 or 2) that was faster while burning in.
+    """Time both in turns, with one thread and with two, and keep each side's faster count.
 
-    units, reference_units: what one call does, in units of work (iterations).
+    units, reference_units: what one call does, in units of work (iterations). Counts chosen by a
+    look or two beforehand were now and then the slower ones.
     """
-    counts = _faster(ours), _faster(reference)
-    times = Times([], [], counts)
-    sides = (
-        (reference, counts[1], reference_units, times.reference),
-        (ours, counts[0], units, times.ours),
-    )
-    for _ in turns(enough=enough):
-        for work, count, amount, taken in sides:
-            with threads(count):
-                time.sleep(0.02)  # lets the other side's threads stop spinning
-                taken.append(seconds(work, at_least=0.05) / amount)
-    return times
-
-
-def _faster(work):
-    """The thread count, 1 or 2, with the shortest call of two looks: one look can be disturbed."""
-    work()
-    taken = []
-    for count in (1, 2, 1, 2):
-        with threads(count):
-            taken.append((seconds(work, at_least=0.1), count))
-    return min(taken)[1]
+    sides, counts = ((reference, reference_units), (ours, units)), (1, 2)
+    taken = {(work, count): [] for work, _ in sides for count in counts}
+    for work, _ in sides:
+        work()  # compiles
+    for _ in turns(enough):
+        for work, amount in sides:
+            for count in counts:
+                with threads(count):
+                    time.sleep(0.02)  # lets the other side's threads stop spinning
+                    taken[work, count].append(seconds(work, at_least=0.05) / amount)
+    faster = lambda work: min(counts, key=lambda count: median(taken[work, count]))
+    one, other = faster(ours), faster(reference)
+    return Times(taken[ours, one], taken[reference, other], (one, other))
 
 
 def gate(what: str, ours, reference, tolerance: float) -> None:
