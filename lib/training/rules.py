@@ -27,7 +27,7 @@ def norms(tensors: list[Tensor]) -> Tensor:
         squares, left = np.empty(len(arrays)), enumerate(arrays)
 
         def sum_the_rest(_=0):  # a task for each array costs a tenth more
-            for i, values in left:  # each array's sum is one thread's: it stays the same
+            for i, values in left:  # one thread sums each, so it rounds alike
                 squares[i] = _square(values)
 
         threads = torch.get_num_threads()
