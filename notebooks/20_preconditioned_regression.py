@@ -28,9 +28,9 @@
 # that keeps $A$ and $B$ balanced. **What we measured.** From a random start the regulariser does the work, and on
 # well-conditioned data the preconditioner gains nothing that can be measured. Below each of the three is taken away.
 #
-# ![From the same random start Algorithm 1 nears the optimum and SGD with its step stalls](../figures/desk/precond_fig2.png)
+# ![From the same random start Algorithm 1 nears the optimum; SGD with the same step size stalls](../figures/desk/precond_fig2.png)
 #
-# *The largest run (desk scale): from one random start Algorithm 1 nears the optimum; SGD with its step stalls. This page runs less.*
+# *The largest run (desk scale): from the same random start Algorithm 1 nears the optimum; SGD with the same step size stalls. This page runs less.*
 #
 # ## The statement
 #
@@ -204,7 +204,7 @@ claims.Table([*claims_1, *claims_2, *ablated])
 #
 # **Look at** the blue curve of Figure 1,
 # right: it *rises*. The spectral start is nearer to the optimum than descent on minibatches can stay. In the left panel
-# the blue curve lies on the dotted optimum. In Figure 2 both rules start at the same random point; SGD with that step stalls.
+# the blue curve lies on the dotted optimum. In Figure 2 both rules have the same random start and step size, and SGD stalls.
 
 
 # %%

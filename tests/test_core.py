@@ -7,12 +7,12 @@ import re
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import packages_distributions
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-OF_MATPLOTLIB = {"pillow"}  # which the core brings along by itself
 
 WITHOUT_EXTRAS = """
 import sys
@@ -20,7 +20,7 @@ import sys
 class Refusing:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in {blocked!r}:
-            raise ModuleNotFoundError(f"{{name}} is of an extra", name=name)
+            raise ModuleNotFoundError(f"{{name}} is not of the core", name=name)
 
 sys.meta_path.insert(0, Refusing())
 """
@@ -38,16 +38,23 @@ print(float(history.direction_error["W_mm"][0, -1] / expected[0]), float(solutio
 """
 
 
-def distributions(requirements):
-    return {re.match(r"[\w-]+", text).group().lower() for text in requirements}
+def of_the_core():
+    """The distributions that the core requires, and what they require."""
+    left, found = list(PROJECT["dependencies"]), {"attention-dynamics"}
+    while left:
+        name = re.match(r"[\w-]+", left.pop()).group().lower()
+        if name not in found:
+            found.add(name)
+            with suppress(PackageNotFoundError):  # of another system or Python
+                left += [text for text in requires(name) or [] if "extra ==" not in text]
+    return found
 
 
-def modules_of_extras():
-    """The importable modules that only an extra brings."""
-    extras = distributions(sum(PROJECT["optional-dependencies"].values(), []))
-    extras -= distributions(PROJECT["dependencies"]) | OF_MATPLOTLIB
+def modules_beside_the_core():
+    """The importable modules that an installation of the core alone lacks."""
+    core, modules = of_the_core(), packages_distributions().items()
     spelled = lambda names: {name.lower().replace("_", "-") for name in names}
-    return sorted(m for m, names in packages_distributions().items() if spelled(names) & extras)
+    return sorted(module for module, names in modules if not spelled(names) & core)
 
 
 def run(code, **settings):
@@ -56,8 +63,9 @@ def run(code, **settings):
 
 
 def test_the_core_alone_trains_solves_and_checks_the_law():
-    blocked = modules_of_extras()
-    assert {"torch", "cvxpy", "papermill", "IPython", "jinja2", "pytest"} <= set(blocked)
+    blocked = modules_beside_the_core()
+    assert {"torch", "cvxpy", "papermill", "IPython", "jinja2", "pytest", "pandas"} <= set(blocked)
+    assert not {"numpy", "PIL", "llvmlite"} & set(blocked)
     done = run(WITHOUT_EXTRAS.format(blocked=blocked) + TRAINING)
     assert done.returncode == 0, done.stderr
     ratio, gap = map(float, done.stdout.split())
@@ -65,7 +73,7 @@ def test_the_core_alone_trains_solves_and_checks_the_law():
 
 
 def test_the_command_names_the_extra_that_pages_need():
-    blocked = modules_of_extras()
+    blocked = modules_beside_the_core()
     done = run(
         WITHOUT_EXTRAS.format(blocked=blocked) + "from papers import command; command.main()"
     )

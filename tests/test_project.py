@@ -98,6 +98,13 @@ def test_the_code_does_not_grow(name):
     assert [w for w, most in zip(weight, MOST[name], strict=True) if w > most] == [], weight
 
 
+@pytest.mark.parametrize("asked", [["check"], ["format", "--check"]])
+def test_ruff_finds_nothing(asked):
+    command = [sys.executable, "-m", "ruff", *asked, "--no-cache", str(ROOT)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_no_line_is_kept_from_the_formatter():
     assert [str(p) for p in CODE if re.search("fmt: (skip|off)", p.read_text("utf-8"))] == []
 

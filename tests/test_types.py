@@ -7,10 +7,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 # What `ty check lib papers` finds. Each may only be lowered.
 MOST = {
-    "lib/attention": 6, "lib/batch": 1, "lib/companion": 0, "lib/compiled": 2, "lib/data": 5,
+    "lib/attention": 0, "lib/batch": 1, "lib/companion": 0, "lib/compiled": 1, "lib/data": 5,
     "lib/dynamics": 0, "lib/mirror": 0, "lib/networks": 5,
-    "lib/regression": 2, "lib/site": 0, "lib/svm": 0, "lib/training": 12, "papers/a": 13,
-    "papers/b": 3, "papers/beyond": 65, "papers/c": 21, "beside": 19,
+    "lib/regression": 0, "lib/site": 0, "lib/svm": 0, "lib/training": 12, "papers/a": 13,
+    "papers/b": 3, "papers/beyond": 65, "papers/c": 20, "beside": 19,
 }  # fmt: skip
 
 
@@ -19,7 +19,7 @@ def test_no_package_has_more_findings_than_before_and_every_package_is_counted()
     style = ["--output-format", "concise", "--no-progress", "--color", "never"]
     done = subprocess.run([*command, *style], cwd=ROOT, capture_output=True, text=True)
     lines = [line for line in done.stdout.splitlines() if ": error[" in line]
-    assert done.returncode == 1 and lines, done.stderr
+    assert done.returncode in (0, 1), done.stderr
     rooms = {"/".join(p.relative_to(ROOT).parts[:2]) for p in ROOT.glob("*/*/__init__.py")}
     assert {room for room in rooms if room.startswith(("lib/", "papers/"))} == {*MOST} - {"beside"}
     for room in MOST:

@@ -71,7 +71,8 @@ def token_set(X, y, z=None, u=None, opt=None) -> TokenSet:
     opt = None if opt is None else _array("opt", opt)
     _check_axes(X, 3, 4)
     if X.ndim == 3:
-        X, y, z, u, opt = (None if a is None else a[None] for a in (X, y, z, u, opt))
+        X, y = X[None], y[None]
+        z, u, opt = (None if a is None else a[None] for a in (z, u, opt))
     if opt is None and u is None:
         raise ValueError("opt tokens follow from a head: give opt, or u")
     z = X[..., 0, :] if z is None else z

@@ -47,11 +47,9 @@ def find_place() -> str | None:
     """
     try:
         numba.njit(cache=True)(stamp)  # prepared, never compiled
-        return None
     except RuntimeError:  # numba: "no locator available"
-        place = tempfile.TemporaryDirectory(prefix="numba-")
-        _TEMPORARY.append(place)
-        numba.config.CACHE_DIR = os.environ["NUMBA_CACHE_DIR"] = place.name
+        _TEMPORARY.append(place := tempfile.TemporaryDirectory(prefix="numba-"))
+        vars(numba.config)["CACHE_DIR"] = os.environ["NUMBA_CACHE_DIR"] = place.name
         print(
             f"no folder takes numba's cache: compiled functions go to {place.name} until the end "
             "of this process; NUMBA_CACHE_DIR names a lasting place",

@@ -46,10 +46,9 @@ def end_where_not_finite(status, ended, times, finite, logs, derived=()) -> None
     of records at `times` (k,). A log may be -inf; what is derived is not asked."""
     written = times <= ended[:, None]
     bad = np.zeros_like(written)
-    for values in finite:
-        bad |= ~np.isfinite(values).reshape(*bad.shape, -1).all(-1)
-    for values in logs:
-        bad |= ~(values < np.inf).reshape(*bad.shape, -1).all(-1)  # true for NaN
+    # of a log false for NaN and infinity
+    for good in (*(np.isfinite(v) for v in finite), *(v < np.inf for v in logs)):
+        bad |= ~good.reshape(*bad.shape, -1).all(-1)
     bad &= written
     for run in np.flatnonzero(bad.any(1)):
         first = bad[run].argmax()

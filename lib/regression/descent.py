@@ -183,9 +183,9 @@ def descend(
     """
     import torch
 
-    record = np.unique(record)
-    if record[0] < 0 or record[-1] > steps:
-        raise ValueError(f"record leaves 0..{steps}: {record[0]}..{record[-1]}")
+    times = np.unique(record)
+    if times[0] < 0 or times[-1] > steps:
+        raise ValueError(f"record leaves 0..{steps}: {times[0]}..{times[-1]}")
     if missing := set(rules) - set(starts):
         raise ValueError(f"starts lacks {', '.join(sorted(missing))}")
     pairs = zip(*(starts[name] for name in rules), strict=True)
@@ -196,7 +196,7 @@ def descend(
     diverged = torch.full(A.shape[:2], -1)
     kept = {}
     for t in range(steps + 1):
-        if t in record:
+        if t in times:
             kept[t] = A.numpy().copy(), B.numpy().copy()
         if t == steps or (diverged >= 0).all():
             break
@@ -208,9 +208,9 @@ def descend(
             A[gone], B[gone] = torch.nan, torch.nan
             diverged[gone & (diverged < 0)] = t + 1
     nothing = np.full(A.shape, np.nan), np.full(B.shape, np.nan)
-    A_path, B_path = (np.stack([kept.get(t, nothing)[part] for t in record], 2) for part in (0, 1))
+    A_path, B_path = (np.stack([kept.get(t, nothing)[part] for t in times], 2) for part in (0, 1))
     return {
-        name: RegressionHistory(record, A_path[r], B_path[r], diverged[r].numpy())
+        name: RegressionHistory(times, A_path[r], B_path[r], diverged[r].numpy())
         for r, name in enumerate(rules)
     }
 

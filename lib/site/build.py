@@ -150,8 +150,10 @@ def _pages(site: _Site) -> None:
         statements.setdefault((row["paper"], row["statement"]), []).append(row)
     about = "What each paper states, beside what was measured for it."
     site.write("ledger.html", "ledger", "Ledger", about, statements=statements)
-    claims = [row for figure in shown for row in figure.claims]
-    files.write(site.folder / "claims.json", files.dumps(claims).encode())
+    rows = [row for figure in shown for row in figure.claims]
+    fields = dict.fromkeys(name for row in rows for name in row)  # else null
+    claims = files.dumps([fields | row for row in rows])
+    files.write(site.folder / "claims.json", claims.encode())
     moving = site.copy(files.ROOT / f"figures/turning.{kind}" for kind in ("gif", "png"))
     # Papers first, each with its notebooks' order, then what goes beyond them.
     sections = sorted({figure.section for figure in best}, key=lambda name: (len(name) > 1, name))

@@ -113,7 +113,7 @@ class MirrorDescent(torch.optim.Optimizer):
         with torch.enable_grad():
             loss = closure() if closure else None
         for group in self.param_groups:
-            lr, p = group["lr"], group["p"]
+            p = group["p"]
             members = [parameter for parameter in group["params"] if parameter.grad is not None]
             for parameter in members:
                 if "mirror" not in (state := self.state[parameter]):
@@ -121,7 +121,7 @@ class MirrorDescent(torch.optim.Optimizer):
                     (state["mirror"],) = _mirrored([parameter.detach().to(wide)], p - 1)
             images = [self.state[parameter]["mirror"] for parameter in members]
             gradients = [each.grad.to(U.dtype) for each, U in zip(members, images)]
-            torch._foreach_add_(images, gradients, alpha=-lr)
+            torch._foreach_add_(images, gradients, alpha=-group["lr"])
             torch._foreach_copy_(members, _mirrored(images, 1 / (p - 1)))
         return loss
 

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from statistics import median
 
+import numba
 import numpy as np
 import torch
 from threadpoolctl import ThreadpoolController
@@ -78,14 +79,16 @@ def _pools():
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Let the thread pools of numpy, scipy and torch use `count` threads."""
-    before = torch.get_num_threads()
+    """Let the thread pools of numpy, scipy, torch and numba use `count` threads."""
+    before = torch.get_num_threads(), numba.get_num_threads()
     torch.set_num_threads(count)
+    numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
     try:
         with _pools().limit(limits=count):
             yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(before[0])
+        numba.set_num_threads(before[1])
 
 
 def seconds(work, at_least: float = 0.0, clock=time.perf_counter) -> float:

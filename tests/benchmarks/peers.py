@@ -1,12 +1,10 @@
 """The strongest peers: good solvers on the same dual, and the same closed form compiled by JAX.
 
 The token SVM's dual is the least of b^T K b / 2 - sum(b) over b >= 0, with K the Gram matrix of its
-constraints; every solver here is given K.
+constraints; every solver here is given K. A peer that is not installed raises ImportError.
 """
 
-import daqp
 import numpy as np
-import piqp
 from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import nnls
 
@@ -15,6 +13,8 @@ from lib.attention.token_sets import TokenSet
 
 def by_daqp(K: np.ndarray) -> np.ndarray:
     """The duals (m,) by DAQP's active-set method."""
+    import daqp
+
     m = len(K)
     ones, free = np.ones(m), np.full(m, 1e30)
     return daqp.solve(K, -ones, np.zeros((0, m)), free, np.zeros(m), np.zeros(m, np.int32))[0]
@@ -22,6 +22,8 @@ def by_daqp(K: np.ndarray) -> np.ndarray:
 
 def by_piqp(K: np.ndarray) -> np.ndarray:
     """The duals (m,) by PIQP's interior-point method, at its own tolerance of 1e-8."""
+    import piqp
+
     solver, m = piqp.DenseSolver(), len(K)
     solver.setup(K, -np.ones(m), x_l=np.zeros(m), x_u=np.full(m, np.inf))
     solver.solve()
@@ -40,7 +42,7 @@ SOLVERS = {"DAQP": by_daqp, "PIQP": by_piqp, "scipy nnls": by_nnls}
 def jax_ngd(tokens: TokenSet, step_size: float, steps: int):
     """NGD on W of all runs by `vmap`, `scan` and `jit`; the function returned gives ||W|| (runs,).
 
-    Exponential loss, the gradient written out, float64. Raises ImportError without JAX.
+    Exponential loss, the gradient written out, float64.
     """
     import jax
     from jax import numpy as jnp
