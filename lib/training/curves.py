@@ -18,6 +18,33 @@ READINGS = 3  # of the clock whose mean is compared with a target
 NONE = np.zeros(0, np.float32)
 
 
+def trailing_mean(readings: np.ndarray) -> np.ndarray:
+    """Return the mean of each reading and the `READINGS` - 1 before it.
+
+    Parameters
+    ----------
+    readings
+        Readings of the clock, (k,), in nats.
+
+    Returns
+    -------
+    numpy.ndarray
+        Means, (k,). Where fewer than `READINGS` have been taken the mean is infinite, so
+        that no target counts as reached. One function serves the run that stops at a
+        target and whoever counts its steps: both must round alike.
+
+    Examples
+    --------
+    >>> trailing_mean(np.array([3.0, 2.0, 1.0, 0.0]))
+    array([inf, inf,  2.,  1.])
+    """
+    readings = np.asarray(readings, dtype=np.float32).astype(float)
+    means = np.full(len(readings), np.inf)
+    for k in range(READINGS - 1, len(readings)):
+        means[k] = readings[k - READINGS + 1 : k + 1].sum() / READINGS
+    return means
+
+
 @dataclass(frozen=True, repr=False)
 class Curve(Shapes):
     """One run: who ran and where, what it did step by step, and what it ended with.
@@ -89,8 +116,7 @@ class Curve(Shapes):
 
     def readings(self) -> np.ndarray:
         """The mean of the last `READINGS` readings at each of them; at first infinite."""
-        loss = np.concatenate([np.full(READINGS - 1, np.inf), self.clock["loss"]])
-        return np.convolve(loss, np.full(READINGS, 1 / READINGS), "valid")
+        return trailing_mean(self.clock["loss"])
 
     def steps_to(self, target: float) -> float:
         """Step of the first of `readings` that is ≤ `target`, or inf."""

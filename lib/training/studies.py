@@ -79,12 +79,20 @@ def pictures(
         return metrics
 
     def finish(model, seed):
-        return Curve.packed(correct(predict(model, test.images, transform), test.labels))
+        ends = Curve.packed(correct(predict(model, test.images, transform), test.labels))
+        if held_out:  # paper C's study of weights: how their magnitudes are spread
+            for when, network in (("start", initialised(build, seed)), ("last", model)):
+                weights = measures.matrices(network).values()
+                ends[f"{when}.histogram"] = measures.binned(weights)
+        return ends
+
+    def build():
+        return VisionTransformer(size, patch, channels, train.classes, **shape, **how)
 
     about = {"data": images.identity(name, demo=demo), "rows": len(train), "test_rows": len(test)}
     about["network"] = f"{kind}, patch {patch}, {shape}" + ", crops and flips" * crops
     return Problem(
-        build=lambda: VisionTransformer(size, patch, channels, train.classes, **shape, **how),
+        build=build,
         batches=lambda seed, tuning: Batches(*data, seed, transform, bool(held_out or crops)),
         evaluate=evaluate,
         finish=finish,
@@ -176,6 +184,9 @@ def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> 
         metrics = measures.sparsity(model, initialised(build, seed))
         return metrics | look(tested, "test", count)(model) | on_training(model)
 
+    def closing(model):  # on every test review: every tenth is too few to judge by
+        return look("test", "every_test", len(labels))(model)
+
     def finish(model, seed):
         taken = _every(labels, PROBED_REVIEWS)
         probe, shown = ids[taken], labels[taken]
@@ -213,6 +224,7 @@ def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> 
         baselines={"bag of words": words_alone},
         loss=summed_loss,
         summed=True,
+        closing=closing,
     )
 
 
