@@ -3,6 +3,7 @@ norms, directions and margins at the recorded iterations."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, overload
 
 import numpy as np
 
@@ -110,6 +111,17 @@ class History(Shapes):
         return slice(k % count, k % count + 1)
 
 
+@overload
+def train(
+    tokens: TokenSet | coordinates.Minimal, rules: GradientRule, *args: Any, **kwargs: Any
+) -> History: ...
+@overload
+def train(
+    tokens: TokenSet | coordinates.Minimal,
+    rules: Mapping[str, GradientRule],
+    *args: Any,
+    **kwargs: Any,
+) -> dict[str, History]: ...
 def train(
     tokens: TokenSet | coordinates.Minimal,
     rules: GradientRule | Mapping[str, GradientRule],

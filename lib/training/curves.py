@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ READINGS = 3  # of the clock whose mean is compared with a target
 NONE = np.zeros(0, np.float32)
 
 
-def trailing_mean(readings: np.ndarray) -> np.ndarray:
+def trailing_mean(readings: Sequence[float] | np.ndarray) -> np.ndarray:
     """Return the mean of each reading and the `READINGS` - 1 before it.
 
     Parameters
@@ -38,10 +38,10 @@ def trailing_mean(readings: np.ndarray) -> np.ndarray:
     >>> trailing_mean(np.array([3.0, 2.0, 1.0, 0.0]))
     array([inf, inf,  2.,  1.])
     """
-    readings = np.asarray(readings, dtype=np.float32).astype(float)
-    means = np.full(len(readings), np.inf)
-    for k in range(READINGS - 1, len(readings)):
-        means[k] = readings[k - READINGS + 1 : k + 1].sum() / READINGS
+    kept = np.asarray(readings, dtype=np.float32).astype(float)
+    means = np.full(len(kept), np.inf)
+    for k in range(READINGS - 1, len(kept)):
+        means[k] = kept[k - READINGS + 1 : k + 1].sum() / READINGS
     return means
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from lib import files, seeds
 from lib.training.batches import Batches
 from lib.training.curves import READINGS, Curve, trailing_mean
-from lib.training.rules import norms
+from lib.training.rules import GradientStep, norms
 
 CHECK_EVERY = 100  # steps between looks at the loss; each look waits for the device
 SAVE_EVERY = 500  # steps between checkpoints
@@ -84,7 +84,7 @@ def train(
     weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
     parameters, points = list(weights.values()), {*map(int, at), steps}
     dropout = int(seeds.stream(batches.seed, "dropout").integers(2**63))
-    sized = hasattr(optimizer, "last_step_size")
+    sized = isinstance(optimizer, GradientStep)
     # loss, and where they are stated step size and gradient norm
     log = torch.full((3 if sized else 1, steps), math.nan, device=device)
     walked = norms(parameters) * 0
@@ -158,7 +158,7 @@ def train(
             torch.manual_seed(int(drawn.generate_state(1, np.uint64)[0]))
             before = [p.clone() for p in parameters] if walk else []
             stepper.step(closure)
-            if sized:
+            if isinstance(optimizer, GradientStep):
                 log[1, step] = optimizer.last_step_size
                 log[2, step] = optimizer.last_gradient_norm
             if walk:

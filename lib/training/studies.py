@@ -120,7 +120,7 @@ def sentences(batch, name, length, layers=0, rows=0, characters=0, demo=False) -
     train = bert.tokenise(weights, train, length, whole=demo)
     fixed = train.take(train.lengths[:FIXED_TEXTS].argsort(stable=True))  # for little padding
     test = bert.tokenise(weights, test, 4 * length)  # every row; the longest are cut
-    shown = test.take(_every(test.labels, SHOWN_TEXTS))
+    shown = test.take(torch.arange(len(test.labels))[_every(test.labels, SHOWN_TEXTS)])
     shown = shown.take(shown.lengths.argsort(stable=True))
 
     def build():
@@ -196,6 +196,7 @@ def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> 
         ends["present"] = (probe != PADDING).sum(1).numpy()
         ends["words"] = np.array([[names[k] for k in row[:MAPPED]] for row in drawn])
         for when, network in (("start", initialised(build, seed)), ("last", model)):
+            assert isinstance(network, TextTransformer)
             for part, layers in measures.by_part(network).items():
                 ends[f"{when}.histogram.{part}"] = measures.binned(layers)
             # how many tokens the first one uses (reviews, layers), its maps (drawn, layers, MAPPED)

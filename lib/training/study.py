@@ -284,11 +284,14 @@ class Work:
     def all_of(self, runs: list[dict], until: float = math.inf) -> list[Curve]:
         """The curves of `runs`, up to the step `until` at least, whichever process
         trains them; OutOfTime where the minutes end."""
-        while None in (curves := [self.one(who, until) for who in runs]):
+        while True:
+            curves = [self.one(who, until) for who in runs]
+            done = [curve for curve in curves if curve is not None]
+            if len(done) == len(runs):
+                return done
             if loop.agreed(self.spent()):
                 raise OutOfTime(self.left())
             time.sleep(0.2)
-        return curves
 
     def one(self, who: dict, until: float = math.inf) -> Curve | None:
         """The curve of one run, from its file or trained; None while another process has it."""
@@ -363,7 +366,8 @@ class Work:
             raise OutOfTime(self.left())
         end = {} if trial else dict(problem.finish(model.eval(), seed))
         if who["rule"] == "SPS":  # the share of steps that the cap held
-            end["capped"] = np.mean(curve.step_size.astype(float) >= who["rate"] * (1 - 1e-6))
+            held = curve.step_size.astype(float) >= who["rate"] * (1 - 1e-6)
+            end["capped"] = np.array(held.mean())
         if not trial:
             return replace(curve, end=end)
         # its loss, in numbers up to 65,504, and what chooses the rate

@@ -9,6 +9,7 @@ stands in confirm.toml; why, in notebooks/confirmation.md.
 
 import argparse
 import contextlib
+import io
 import math
 import os
 import sys
@@ -344,7 +345,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return 3 if time ran out and 1 for an error, which is printed."""
-    sys.stdout.reconfigure(line_buffering=True)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
     options = _options(arguments)
     until = time.monotonic() + 60 * options.minutes
     known = plans()
