@@ -23,7 +23,7 @@
 # tokens, and do attention and head still turn to their max-margin directions?
 #
 # **Answer.** Yes, on data of the paper's model, at our sizes: attention and head both turn to their max-margin directions. With the paper's decaying
-# steps both norms grow like the sum of the steps, in the end like $t^{1/3}$. Without the decay they grow far faster. But joint training is not safe on
+# steps both norms grow like the sum of the steps, in the end like $t^{1/3}$; without the decay they grow like $t$. But joint training is not safe on
 # all data: two samples of two tokens defeat it ([notebook 42](42_where_the_law_bends.ipynb) has the proof).
 #
 # ## The statement
@@ -313,7 +313,7 @@ for decay in (2 / 3, 1 / 2):
 name_at = lambda name, t: f"{name.replace(' ', '_').replace('|', '')}_at_{t}"
 numbers = {name_at(name, t): np.median(known[name]) for t, known in measured.items() for name in known}
 numbers |= {"norm_of_W_mm": np.median(attention_svm.norm), "norm_of_u_mm": np.median(head_svm.norm)}
-run.keep(figure, "fastrates_fig3", about, compared_rules, at_end)
+run.keep(figure, "fastrates_fig3", about, compared_rules, at_end | {"ahead_from": sentences.FIRST})
 run.keep(figure_beyond, "fastrates_fig3_beyond", about_beyond, table, numbers)
 counts = {"settings": len(sweep.settings), "most": sweep.most, "best": len(sweep.best)}
 words = "claims on Figure 3 that hold at once in some setting"

@@ -383,6 +383,11 @@ class Sweep(NamedTuple):
         """How many sentences are true at once in the best settings."""
         return int(self.true.sum(1).max())
 
+    def share(self, sentence: str, chosen: Callable[[Setting], bool]) -> float:
+        """The share of the `chosen` settings in which one sentence is true."""
+        rows = [k for k, setting in enumerate(self.settings) if chosen(setting)]
+        return float(self.true[rows, self.sentences.index(sentence)].mean())
+
     def of(self, setting: Setting) -> dict[str, bool]:
         """Which sentences are true in one setting."""
         row = self.true[self.settings.index(setting)]
