@@ -195,11 +195,11 @@ MOMENTUM = 0.9
 
 def rules2(setting: Setting) -> dict[str, GradientRule]:
     """Return the four rules of Figure 2 by the paper's names."""
-    capped = {"max_step": setting.ngd_cap}
+    cap = setting.ngd_cap
     return {
         "GD": dynamics.gd(setting.gd_step),
-        "NGD": dynamics.ngd(setting.ngd_step, **capped),
-        "NGD-mom": dynamics.ngd(setting.ngd_step, momentum=MOMENTUM, **capped),
+        "NGD": dynamics.ngd(setting.ngd_step, max_step=cap),
+        "NGD-mom": dynamics.ngd(setting.ngd_step, max_step=cap, momentum=MOMENTUM),
         "Polyak-step": dynamics.polyak(setting.polyak_cap),
     }
 
@@ -287,6 +287,7 @@ def capped_is_gd(runs: Mapping[str, History], problem: Minimal, setting: Setting
     steps = int(polyak.iterations[end] - polyak.iterations[begin])
     rule = dynamics.gd(setting.polyak_cap)
     plain = dynamics.train(problem, rule, steps, [steps], start=Start(W, np.zeros(len(W))))
+    assert isinstance(plain, History)  # one rule, one history
     difference = np.linalg.norm(plain.weights(0) - polyak.weights(end), axis=(1, 2))
     return float((difference / np.linalg.norm(polyak.weights(end), axis=(1, 2))).max())
 
@@ -424,12 +425,13 @@ def sweep2(problem: Minimal, goal: Mapping, records: np.ndarray) -> Sweep:
     records : ndarray of int
         Iterations to record; all horizons of the grid are among them.
     """
-    train = lambda rules: dynamics.train(problem, rules, max(GRID2["horizon"]), records, **goal)
+    last = int(max(GRID2["horizon"]))
+    train = lambda rules: dynamics.train(problem, rules, last, records, **goal)
     return _swept(GRID2, "fig2", FIGURE2, rules2, train, values2)
 
 
 def sweep3(problem: Minimal, goal: Mapping, records: np.ndarray) -> Sweep:
     """Measure Figure 3's sentences in every setting of `GRID3`; parameters as of `sweep2`."""
-    last = max(GRID3["horizon"])
+    last = int(max(GRID3["horizon"]))
     train = lambda rules: dynamics.train(problem, rules, last, records, head="joint", **goal)
     return _swept(GRID3, "fig3", FIGURE3, rules3, train, values3)
