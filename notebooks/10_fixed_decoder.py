@@ -266,7 +266,9 @@ print(inspect.getsource(attention.gradients))
 #
 # Which step sizes and caps were used, our copy does not say. So we let the sentences choose. We read "faster" as **ahead**: at every recorded iteration from
 # 20 to the horizon, in every seed, a rule is further in all four metrics of the figure. We measure six sentences in 720 settings: three step sizes of GD, four of
-# NGD, four caps of NGD (the last is none), five caps of Polyak-step, three horizons. If the sentences say nothing about the settings, each is true in all of them or in none.
+# NGD, four caps of NGD (the last is none), five caps of Polyak-step, three horizons. Data and sizes stay the same.
+#
+# If a sentence is about the rules alone, it is true in all settings. If it depends on the numbers that our copy lacks, it is true in some.
 
 # %%
 few = range(sweep_seeds)
@@ -290,7 +292,7 @@ settings_figure
 # Two sentences are true everywhere: Polyak's cap binds, and then its steps get short. The other four depend on the setting, each on something else:
 #
 # * NGD is ahead of GD at every cap and horizon, or at none. What counts is the ratio of the steps: a third of GD's step is enough, a tenth is not.
-# * Momentum is ahead of NGD in all settings without a cap on NGD. With a cap, long steps lose this: both rules are then soon GD with the same step.
+# * Momentum is ahead of NGD in all settings without a cap on NGD. With a cap, long steps lose this: then both rules reach the cap early.
 # * Polyak-step is ahead of NGD in all settings in which NGD has a cap and Polyak-step a larger one. Without a cap NGD overtakes it in time.
 # * NGD turns at the rate of Theorem 1 in all settings without a cap. With a cap it does so only until the cap has been binding for long.
 #
@@ -333,11 +335,14 @@ allowed = [each for each in found.best if np.isfinite(each.ngd_cap) and each.hor
 assert found.most == len(sentences.FIGURE2) and settings["orthogonal"] in allowed
 for name in ("gd_step", "ngd_step", "ngd_cap", "polyak_cap"):
     print(f"{name}: allowed {sorted({getattr(each, name) for each in allowed})}, drawn {getattr(settings['orthogonal'], name):g}")
+since = sentences.capped_since(capped["orthogonal"]["NGD"], ngd_cap).max()
+assert recorded[since] < horizon
+print(f"NGD is at its cap from t = {recorded[since]} on in every seed")
 
 # %% [markdown]
 # In the picture, every sentence is a comparison of two lines. NGD lies below GD in the first panel and above it in the others, momentum is further than NGD, and
-# Polyak-step further than NGD. From the mark on, Polyak's cap binds, and its norm grows like $\log t$. The train loss stops at $L^*$, the dotted line: "since $u_*$
-# is fixed, the train loss does not converge to 0".
+# Polyak-step further than NGD. From the mark on, Polyak's cap binds, and its norm grows like $\log t$. The train loss stops at $L^*$, the dotted line:
+# the text remarks that it does not converge to 0, since the head is fixed.
 
 # %%
 about = {

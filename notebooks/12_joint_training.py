@@ -197,7 +197,9 @@ swept_records = np.unique([*dynamics.log_spaced(10_000, 120), *sentences.GRID3["
 sweep = sentences.sweep3(swept, swept_goal, swept_records)
 print(f"at most {sweep.most} of {len(sweep.sentences)} claims hold at once, in {len(sweep.best)} of {len(sweep.settings)} settings")
 print("never:", *(name for name, share in sweep.shares.items() if share == 0))
-assert setting in sweep.best
+alike = [each for each in sweep.best if sweep.of(each)["losses_alike"]]
+shortest = [each for each in alike if each.horizon == min(other.horizon for other in alike)]
+assert setting == max(shortest, key=lambda each: each.gd_step)
 
 # %%
 about_settings = f"Paper A, Section 5.1; filled: true in the setting that we draw; our setting, n={n}, T={T}, d={d}; synthetic, {sweep_seeds} seeds, float64"
@@ -208,8 +210,11 @@ settings_figure
 # One claim holds in no setting: that NGD is *slightly* ahead in $\lVert W\rVert$. Why? NGD gives $W$ a step of full length. NGD-joint divides by the norm of both gradients, and
 # once $\|\nabla_W L\| \ll \|\nabla_u L\|$ it leaves $W$ short steps. So $\lVert W\rVert$ grows like $t$ under NGD and like $\log t$ under NGD-joint, and their quotient grows with the horizon.
 #
-# **The setting that we draw** is one in which most claims hold; of these, it is one without a cap and with the shortest horizon. In the picture, GD is behind the three others
-# in each panel from iteration 20 on. NGD and NGD-joint are nearly one line in the loss, as the head alone drives the loss, and in $\lVert u\rVert$. They are far apart in $\lVert W\rVert$.
+# In the best settings one more claim fails. Either the horizon is 30: then Polyak-step is the fastest in all metrics, and the two losses are not yet alike. Or it is longer: then the
+# losses are alike, and Polyak-step, which divides by both gradients as NGD-joint does, is behind NGD in the metrics of $W$.
+#
+# **The setting that we draw** is chosen by three rules. Most claims hold in it, and the losses are alike. Of these settings we take those with the shortest horizon, in which NGD is
+# least far ahead in $\lVert W\rVert$. Of these we take the longest step of GD, which makes it hardest to be ahead of GD. In the picture, GD is behind the three others in each panel from iteration 20 on. NGD and NGD-joint are nearly one line in the loss, as the head alone drives the loss, and in $\lVert u\rVert$. They are far apart in $\lVert W\rVert$.
 
 # %%
 about = f"Paper A, Figure 3: (DM), from zero; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
