@@ -154,8 +154,8 @@ def remark1(history: History, rule: str, start: str) -> Claim:
 
 
 NOT_ORTHOGONAL = (  # why Lemma 5 fails on antipodal class means
-    "class means are not nearly orthogonal (Assumption 1 fails): the other class pulls one"
-    " sample's weight down"
+    "the queries are not orthogonal enough at d = 300 for Assumption 1 as we read it: another"
+    " sample pulls one sample's weight down"
 )
 
 # Lemmas 2, 6 and 9 at the worst W that there is: 2 and 9 speak of iterates, here of every W whose
