@@ -29,7 +29,7 @@ Interval = MeanInterval | RankInterval
 
 REFERENCE = "SGD"  # the rule whose steps divide those of the others
 LAST = 4  # evaluations whose mean accuracy is judged
-ROUNDING = 1e-12  # relative, of a fitted reading that equals its target
+ROUNDING = 1e-6  # relative, of a fitted reading that equals its target: readings are float32
 PARTS = ("K", "Q", "V")
 # Paper C's last test accuracy on IMDb, model size 3.
 PAPER_ACCURACY = {"l1.1": 0.8257, "l2": 0.8061, "l3": 0.8133}
