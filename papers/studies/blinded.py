@@ -65,6 +65,13 @@ def pooled_deviation(steps: Mapping[str, np.ndarray]) -> float:
     return math.sqrt(np.mean(variances))
 
 
+def planned_deviation(plan: Plan) -> float:
+    """Return the planned deviation of a speed study; ValueError for another study."""
+    if plan.deviation is None:
+        raise ValueError(f"{plan.name} is not about speed, so its number of seeds is fixed")
+    return plan.deviation
+
+
 def seeds_needed(plan: Plan, deviation: float) -> int:
     """Return the number of seeds by the protocol's formula.
 
@@ -81,7 +88,7 @@ def seeds_needed(plan: Plan, deviation: float) -> int:
         n if f, the deviation divided by the planned one, is at most 1; otherwise the next whole
         number above n f^2, at most 1.5 n.
     """
-    factor = deviation / plan.deviation
+    factor = deviation / planned_deviation(plan)
     if factor <= 1:
         return plan.seeds
     most = math.floor(TABLE["most"] * plan.seeds)
@@ -109,7 +116,7 @@ def look_at(plan: Plan, curves: Mapping[str, Mapping[int, Curve]]) -> Look:
         counted = [centred_steps(curves[rule][seed], last_target) for seed in first_seeds(plan)]
         steps[rule] = np.minimum(counted, plan.horizon)
     deviation = pooled_deviation(steps)
-    return Look(deviation, plan.deviation, seeds_needed(plan, deviation))
+    return Look(deviation, planned_deviation(plan), seeds_needed(plan, deviation))
 
 
 def first_seeds(plan: Plan) -> list[int]:
@@ -142,8 +149,7 @@ def blinded_look(name: str, folder: Path = FOLDER) -> Look:
     if name not in known:
         raise ValueError(f"there is no plan for {name!r}, only for {', '.join(known)}")
     plan = known[name]
-    if not plan.speed:
-        raise ValueError(f"{name} is not about speed, so its number of seeds is fixed")
+    planned_deviation(plan)  # refuses a study that is not about speed
     of_study = Path(folder) / name
     paths = [of_study / f"{seed}.npz" for seed in first_seeds(plan)]
     whole = sum(path.exists() for path in paths)

@@ -57,7 +57,7 @@ class Runs:
     configuration
         The study's configuration, as its files have it.
     race
-        The kept race; None if no claim asks for it.
+        The kept race.
     rates
         The rate of each rule.
     """
@@ -66,7 +66,7 @@ class Runs:
     seeds: Sequence[int]
     curves: Mapping[str, Mapping[int, Curve]]
     configuration: Mapping
-    race: Curves | None
+    race: Curves
     rates: Mapping[str, float]
 
     def of(self, rule: str) -> list[Curve]:
@@ -105,7 +105,7 @@ class FamilyClaim:
     name: str
     study: str
     text: str
-    word: Callable[[Interval], str]
+    word: Callable[..., str]
     measure: Callable[[Runs], list[Interval]]
     beside: Callable[[Runs], dict]
     rules: tuple[str, ...]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import special
 
 LEVEL = 0.95
@@ -73,7 +74,7 @@ class MeanInterval:
         return math.exp(value) if value < 700 else math.inf
 
 
-def difference_interval(values: np.ndarray, other_variance: float = 0.0) -> MeanInterval:
+def difference_interval(values: ArrayLike, other_variance: float = 0.0) -> MeanInterval:
     """Return the t interval of the mean of paired differences.
 
     Parameters
@@ -99,7 +100,7 @@ def difference_interval(values: np.ndarray, other_variance: float = 0.0) -> Mean
     )
 
 
-def ratio_interval(ratios: np.ndarray, log_variance: float = 0.0) -> MeanInterval:
+def ratio_interval(ratios: ArrayLike, log_variance: float = 0.0) -> MeanInterval:
     """Return the t interval of the geometric mean of paired ratios.
 
     Parameters
@@ -120,21 +121,21 @@ def ratio_interval(ratios: np.ndarray, log_variance: float = 0.0) -> MeanInterva
     ValueError
         For fewer than two seeds, and for a ratio that is not positive and finite.
     """
-    ratios = np.asarray(ratios, dtype=float)
-    if (ratios <= 0).any():
-        raise ValueError(f"ratios must be positive, got {ratios}")
-    logs = _checked(np.log(ratios))
+    quotients = np.asarray(ratios, dtype=float)
+    if (quotients <= 0).any():
+        raise ValueError(f"ratios must be positive, got {quotients}")
+    logs = _checked(np.log(quotients))
     variance = float(logs.var(ddof=1)) + log_variance
     return MeanInterval(float(logs.mean()), variance, len(logs), geometric=True)
 
 
-def _checked(values: np.ndarray) -> np.ndarray:
-    values = np.asarray(values, dtype=float)
-    if values.ndim != 1 or len(values) < 2:
-        raise ValueError(f"an interval needs two seeds or more, got shape {values.shape}")
-    if not np.isfinite(values).all():
-        raise ValueError(f"an interval of means needs finite values, got {values}")
-    return values
+def _checked(values: ArrayLike) -> np.ndarray:
+    checked = np.asarray(values, dtype=float)
+    if checked.ndim != 1 or len(checked) < 2:
+        raise ValueError(f"an interval needs two seeds or more, got shape {checked.shape}")
+    if not np.isfinite(checked).all():
+        raise ValueError(f"an interval of means needs finite values, got {checked}")
+    return checked
 
 
 @dataclass(frozen=True)
@@ -216,7 +217,7 @@ def signed_rank_distribution(seeds: int) -> np.ndarray:
     return np.cumsum(probability)
 
 
-def rank_interval(logs: np.ndarray) -> RankInterval:
+def rank_interval(logs: ArrayLike) -> RankInterval:
     """Return the Hodges-Lehmann interval of paired ratios of which some are only bounded.
 
     Parameters
@@ -238,19 +239,19 @@ def rank_interval(logs: np.ndarray) -> RankInterval:
     ValueError
         For fewer than two seeds.
     """
-    logs = np.asarray(logs, dtype=float)
-    if logs.ndim != 1 or len(logs) < 2:
-        raise ValueError(f"an interval needs two seeds or more, got shape {logs.shape}")
-    first, second = np.triu_indices(len(logs))
-    with np.errstate(invalid="ignore"):  # infinite less infinite is NaN, as it should be
-        averages = (logs[first] + logs[second]) / 2
+    values = np.asarray(logs, dtype=float)
+    if values.ndim != 1 or len(values) < 2:
+        raise ValueError(f"an interval needs two seeds or more, got shape {values.shape}")
+    first, second = np.triu_indices(len(values))
+    with np.errstate(invalid="ignore"):  # infinite minus infinite is NaN, as it should be
+        averages = (values[first] + values[second]) / 2
     undefined = np.isnan(averages)
     defined = averages[~undefined]
     return RankInterval(
         lower=np.sort(np.where(undefined, -np.inf, averages)),
         upper=np.sort(np.where(undefined, np.inf, averages)),
         middle=_median(defined),
-        seeds=len(logs),
+        seeds=len(values),
     )
 
 

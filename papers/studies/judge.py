@@ -243,11 +243,14 @@ def _verdict(
 ) -> Verdict:
     planned, counted = _seeds(claim, runs)
     notes = [reason] if reason else []
-    if case.intervals:
+    shown = [math.nan] * 3
+    beside = {}
+    if runs is not None and case.intervals:
         notes += _notes(claim, runs, case, decision)
+        shown = ends(case.intervals[0])
+        beside = claim.beside(runs)
     if runs is not None and counted < planned:
         notes.append(f"judged on {counted} of {planned} seeds")
-    shown = ends(case.intervals[0]) if case.intervals else [math.nan] * 3
     return Verdict(
         claim=claim.name,
         study=claim.study,
@@ -255,14 +258,14 @@ def _verdict(
         estimate=shown[0],
         low=shown[1],
         high=shown[2],
-        alone=decision.alone if case.intervals else UNDECIDED,
+        alone=decision.alone,
         p=decision.p,
         holm=decision.holm,
         word=decision.word,
         seeds=counted,
         planned=planned,
         notes=tuple(notes),
-        beside=claim.beside(runs) if case.intervals else {},
+        beside=beside,
     )
 
 

@@ -29,10 +29,12 @@ import numpy as np
 from lib import files, seeds
 from papers.run_measures import at_common_level, weight_matrices
 from papers.studies import confirm, family
+from papers.studies.blinded import planned_deviation
 from papers.studies.confirm import Plan
 from papers.studies.decide import Case, Decision, decide
 from papers.studies.family import FAMILY, PARTS, REFERENCE, REVIEWS, VISION, named_rules
 from papers.studies.intervals import difference_interval, ratio_interval
+from papers.verdicts import REPRODUCED, UNDECIDED
 
 ORDER = (("l1.1", "l2"), ("l1.1", "l3"), ("l3", "l2"))  # better, worse
 
@@ -154,7 +156,8 @@ def _speed(plan: Plan) -> Speed:
         steps = [family.centred_steps(run, target) for run in curves.runs(rule)]
         logs[rule] = float(np.log(np.minimum(steps, curves.configuration["horizon"])).mean())
     tick = curves.configuration["clock"]
-    return Speed(plan.name, logs, plan.deviation, plan.seeds, tick, plan.horizon)
+    deviation = planned_deviation(plan)
+    return Speed(plan.name, logs, deviation, plan.seeds, tick, plan.horizon)
 
 
 def _growth(plan: Plan) -> Differences:
@@ -272,7 +275,7 @@ def chances(families: Sequence[Mapping[str, Decision]]) -> dict[str, float]:
     """Return how often each claim is decided, {claim: share of the families}."""
     shares = {}
     for name in families[0]:
-        is_decided = [drawn[name].word != "undecided" for drawn in families]
+        is_decided = [drawn[name].word != UNDECIDED for drawn in families]
         shares[name] = float(np.mean(is_decided))
     return shares
 
@@ -297,10 +300,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     shares = chances(families)
     for name, share in shares.items():
         words = [drawn[name].word for drawn in families]
-        print(
-            f"{name}: decided {share:.3f}, reproduced {words.count('reproduced') / len(words):.3f}"
-        )
-    counts = [sum(each.word != "undecided" for each in drawn.values()) for drawn in families]
+        print(f"{name}: decided {share:.3f}, reproduced {words.count(REPRODUCED) / len(words):.3f}")
+    counts = [sum(each.word != UNDECIDED for each in drawn.values()) for drawn in families]
     error = np.std(counts, ddof=1) / np.sqrt(len(counts))
     print(f"decided of {len(shares)}: {np.mean(counts):.2f} (Monte-Carlo error {error:.2f})")
     return 0
