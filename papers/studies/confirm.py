@@ -123,6 +123,28 @@ def plans() -> dict[str, Plan]:
     return {name: Plan(name, **row) for name, row in tables.items()}
 
 
+def with_seeds(plan: Plan, seeds: int) -> Plan:
+    """Return the plan with as many seeds as the blinded look asks for.
+
+    Parameters
+    ----------
+    plan
+        The plan as confirm.toml has it.
+    seeds
+        How many seeds are judged.
+
+    Raises
+    ------
+    ValueError
+        For fewer seeds than planned, for more than the protocol allows, and for more at all if
+        the study is not about speed.
+    """
+    most = math.floor(TABLE["most"] * plan.seeds) if plan.speed else plan.seeds
+    if not plan.seeds <= seeds <= most:
+        raise ValueError(f"{plan.name} has {plan.seeds} to {most} seeds, not {seeds}")
+    return replace(plan, seeds=seeds)
+
+
 def cost(plan: Plan, run: Curve) -> float:
     """How a raced run counts, the smaller the better.
 
@@ -198,7 +220,7 @@ class Confirmation:
         if path.exists():
             return rates(self.plan, load(path))
         work = self._work(self.plan.study(self.plan.rates))
-        kept = _usable(self.plan)
+        kept = usable_trials(self.plan)
         trained: list[Curve] = []
         decided: dict[str, float] = {}
         for rule in self.plan.rates:
@@ -252,7 +274,7 @@ def first_round(plan: Plan) -> Curves:
     return load(files.ROOT / "figures" / "desk" / f"{plan.name}.npz")
 
 
-def _usable(plan: Plan) -> list[Curve]:
+def usable_trials(plan: Plan) -> list[Curve]:
     """The trials of the first round that count in the race.
 
     One that was dropped early says nothing of how it would have ended: of a speed study those
@@ -267,11 +289,33 @@ def _usable(plan: Plan) -> list[Curve]:
 def rates(plan: Plan, race: Curves) -> dict[str, float]:
     """Return the rate of each rule, from the kept `race` and the first round's trials."""
     decided: dict[str, float] = {}
-    known = [*race.curves, *_usable(plan)]
     for rule in plan.rates:
-        found = [_matching(known, run) for run in _raced(plan, rule, decided)]
-        decided[rule] = chosen(plan, rule, [run for run in found if run is not None])
+        decided[rule] = chosen(plan, rule, raced_runs(plan, rule, race, decided))
     return decided
+
+
+def raced_runs(plan: Plan, rule: str, race: Curves, decided: Mapping[str, float]) -> list[Curve]:
+    """Return the runs by which the rate of a rule was chosen.
+
+    Parameters
+    ----------
+    plan
+        The plan of the study.
+    rule
+        The rule.
+    race
+        The kept race.
+    decided
+        The rates of the rules before `rule`, which decide the cap of SNGD.
+
+    Returns
+    -------
+    list of Curve
+        Those of the race, and the first round's trials that count; none for a given rate.
+    """
+    known = [*race.curves, *usable_trials(plan)]
+    found = [_matching(known, run) for run in _raced(plan, rule, decided)]
+    return [run for run in found if run is not None]
 
 
 def _raced(plan: Plan, rule: str, decided: Mapping[str, float]) -> list[dict]:
@@ -283,6 +327,24 @@ def _raced(plan: Plan, rule: str, decided: Mapping[str, float]) -> list[dict]:
         for seed in TABLE["race_seeds"]
         for rate in plan.rates[rule]
     ]
+
+
+def refuse_other_code(path: Path, run: Curve) -> None:
+    """Raise ValueError if a run was made by other code, torch or threads than is planned.
+
+    Parameters
+    ----------
+    path
+        The file that holds the run, named in the error.
+    run
+        The run.
+    """
+    for name in ("code", "torch", "threads"):
+        if run.made.get(name) != TABLE[name]:
+            raise ValueError(
+                f"{path}: {run.rule} was run with {name} {run.made.get(name)!r}, the"
+                f" confirmation has {TABLE[name]!r}; move the file away"
+            )
 
 
 def whole_seed(plan: Plan, path: Path, decided: Mapping[str, float]) -> Curves:
@@ -302,27 +364,37 @@ def whole_seed(plan: Plan, path: Path, decided: Mapping[str, float]) -> Curves:
     ValueError
         With one sentence that names the file: for a file that cannot be read, of a seed that
         the plan does not have or that its name does not say, of runs that are missing, twice
-        or unfinished, of other rates, and of other code, torch or threads.
+        or unfinished, of another study, of other rates or caps, and of other code, torch or
+        threads.
     """
     curves = load(path)
     seeds = {run.seed for run in curves.curves}
-    if not path.stem.isdecimal() or seeds != {int(path.stem)}:
+    if {str(seed) for seed in seeds} != {path.stem}:
         raise ValueError(f"{path} holds seed {sorted(seeds)}, not the one of its name")
     seed = int(path.stem)
     if seed not in plan.numbers:
         raise ValueError(f"{path} is of seed {seed}; the plan has {plan.numbers}")
+    planned = plan.study(plan.rates)
+    expectations = {
+        "horizon": planned.horizon,
+        "batch": planned.batch,
+        "clock": planned.clock,
+        "targets": list(planned.targets),
+    }
+    for name, expected in expectations.items():
+        found = curves.configuration[name]
+        if found != expected:
+            raise ValueError(f"{path} is of a study with {name} {found}, the plan has {expected}")
     for run in curves.curves:
-        for name in ("code", "torch", "threads"):
-            if run.made.get(name) != TABLE[name]:
-                raise ValueError(
-                    f"{path}: {run.rule} was run with {name} {run.made.get(name)!r}, the"
-                    f" confirmation has {TABLE[name]!r}; move the file away"
-                )
+        refuse_other_code(path, run)
         if run.rate != decided.get(run.rule):
             raise ValueError(
                 f"{path}: {run.rule} was run at rate {run.rate:g}, the race chose"
                 f" {decided.get(run.rule)}; move the file away"
             )
+        cap = _cap(plan, decided) if run.rule == "SNGD" else None
+        if run.cap != cap:
+            raise ValueError(f"{path}: {run.rule} was run with cap {run.cap}, the plan has {cap}")
         if run.paused:
             raise ValueError(f"{path}: {run.rule} is {run.status}; the seed is not whole")
     rules = [run.rule for run in curves.curves]
@@ -338,6 +410,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=FOLDER, help="keep a seed's file below DIR")
     state = files.folder("runs") / "studies"
     parser.add_argument("--state", type=Path, default=state, help="keep unfinished runs in DIR")
+    words = "train so many seeds, if the blinded look asks for more than the plan has"
+    parser.add_argument("--seeds", type=int, help=words)
     words = "stop after this many minutes and save; rerun to continue"
     parser.add_argument("--minutes", type=float, default=math.inf, help=words)
     return parser.parse_args(arguments)
@@ -354,8 +428,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name in options.studies or known:
             if name not in known:
                 raise ValueError(f"there is no plan for {name!r}, only for {', '.join(known)}")
+            plan = known[name]
+            if options.seeds is not None:
+                plan = with_seeds(plan, options.seeds)
             os.makedirs(options.state, exist_ok=True)
-            Confirmation(known[name], options.out, options.state, until).run()
+            Confirmation(plan, options.out, options.state, until).run()
     except OutOfTime as rest:
         print(f"the minutes are used up ({rest}); the same command goes on from here")
         return 3
