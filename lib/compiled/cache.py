@@ -112,4 +112,4 @@ def _load_index(self: IndexDataCacheFile) -> dict:
 
 _numbas_load_index = IndexDataCacheFile._load_index
 IndexDataCacheFile._load_index = _load_index
-Cache._load_overload = _readable(Cache._load_overload, None)
+Cache._load_overload = _readable(Cache._load_overload, None)  # ty: ignore[invalid-assignment]
