@@ -39,8 +39,11 @@ So the opt tokens of a class may be equal. What decides is nu / b^2, about the s
 
 import numpy as np
 
-from lib import attention
+from lib import attention, dynamics
 from lib.attention import TokenSet, coordinates
+from lib.companion.claims import Claim, remarked
+from papers.a import fixed_head
+from papers.a.statements import PAPER
 
 
 def near_orthogonality(tokens: TokenSet) -> np.ndarray:
@@ -162,3 +165,54 @@ def score_gaps(tokens: TokenSet) -> tuple[np.ndarray, np.ndarray]:
     rest = np.take_along_axis(scores, others, -1)
     gap = (best - rest).min((1, 2))
     return gap / np.abs(scores).max((1, 2)), np.ptp(rest, axis=-1).max(1) / gap
+
+
+def theorem1_claims(
+    problem: coordinates.Minimal, start: dynamics.Start, history: dynamics.History, step_size: float
+) -> list[Claim]:
+    """Measure every hypothesis of Theorem 1, as we read it, and then its rate.
+
+    Parameters
+    ----------
+    problem : Minimal
+        The data sets, in the span of their tokens.
+    start : Start
+        The starts of the runs.
+    history : History
+        Runs of NGD from these starts, with the target "W_mm".
+    step_size : float
+        The step size of NGD.
+
+    Returns
+    -------
+    list of Claim
+        One claim a hypothesis, each of the worst run; then the exponent of the direction error in
+        t over the last decade, and Lemma 5.
+    """
+    tokens = problem.tokens
+    T = tokens.shape[2]
+
+    # The data: one best token, equal scores of the others, near orthogonality.
+    gap, imbalance = score_gaps(tokens)
+    room = near_orthogonality(tokens)
+
+    # The start: softmax weights within a factor e of 1/T.
+    weights = attention.weights(tokens, start.inside)
+    away = np.abs(np.log(T * weights)).max()
+
+    # The step: a logit difference moves by at most step_size D, D the longest (x_opt - x) z^T.
+    differences = coordinates.differences(tokens, tokens.opt)
+    lengths = np.linalg.norm(differences, axis=-1)  # (runs, n, T-1)
+    longest = (lengths * np.linalg.norm(tokens.z, axis=-1)[..., None]).max()
+    allowed = np.log(np.e * T - 1) / longest
+
+    unequal = remarked(PAPER.claim("hypotheses.equal", imbalance.max()), "by construction")
+    return [
+        PAPER.claim("definition1", gap.min()),
+        PAPER.claim("assumption1.margin", room.min()),
+        unequal,
+        PAPER.claim("hypotheses.start", away),
+        PAPER.claim("hypotheses.step", step_size / allowed),
+        *fixed_head.direction(history, "NGD", history.iterations[-1] / 10, "Theorem 1"),
+        *fixed_head.lemma5(history, "NGD"),
+    ]

@@ -141,3 +141,35 @@ def joint(histories: Histories, step_size: float, caption: str) -> Figure:
         axis.set_yticks([10.0**-k for k in range(1, 9)], labels, minor=False)
         axis.minorticks_off()
     return plots.caption(plots.legend(figure, axes[1]), caption)
+
+
+def theorem1(history: History, caption: str) -> Figure:
+    """Draw runs that satisfy Theorem 1's hypotheses: the direction error and the opt weights.
+
+    Parameters
+    ----------
+    history : History
+        Runs of NGD with the target "W_mm".
+    caption : str
+        What is drawn, for below the figure.
+
+    Returns
+    -------
+    Figure
+        Left, the direction error of each run, with a line of the bound's slope; right, the smallest
+        softmax weight of an opt token of each run.
+    """
+    figure, (left, right) = plots.panels(1, 2, height=2.4)
+    look = plots.look("NGD")
+    moved = history.iterations >= 1
+    t = history.iterations[moved]
+    error = history.direction_error["W_mm"][:, moved]
+    smallest = -np.expm1(history.log_miss[:, moved].max(-1))
+    for run in range(len(error)):
+        left.plot(t, error[run], color=look.colour, linewidth=0.6, alpha=0.6)
+        right.plot(t, smallest[run], color=look.colour, linewidth=0.6, alpha=0.6)
+    plots.power_law(left, (10, t[-1]), -0.5, 2.0, "Theorem 1, slope only: $t^{-1/2}$")
+    left.set(title="Direction error", xscale="log", yscale="log", xlabel="iteration $t$")
+    right.set(title="Smallest weight of an opt token", xscale="log", xlabel="iteration $t$")
+    right.axhline(0.5, **plots.LEVEL)
+    return plots.caption(figure, caption)
