@@ -23,8 +23,8 @@
 # **Question.** A theorem promises a bound. Can a number that a computer measures say yes or no to it? And would the
 # number have noticed, had the theorem been a little wrong?
 #
-# **Answer.** For every numbered statement but Lemma 15, Remark 2 and Condition 1 there is (Lemma 8 refers to the rows of Example 1) a row that can fail, and some
-# rows do fail. Each row that holds was also put into [wrong worlds](words.md): copies with one thing changed on purpose. The column
+# **Answer.** For every numbered statement but Lemma 15, Remark 2 and Condition 1 there is a row that can fail, and some
+# rows do fail. (The rows of Lemma 8 are those of Example 1.) Each row that holds was also put into [wrong worlds](words.md): copies with one thing changed on purpose. The column
 # *[catches](words.md)* says how large a change the row notices.
 #
 # ## The statement
