@@ -268,7 +268,7 @@ verified = coordinates.minimal(
     tokens.class_mean_tokens(range(theorem1_seeds), 4, 3, verified_d, 2.0, verified_d**-0.5)
 )
 verified_target = svm.token_svm(verified.tokens)
-begin = dynamics.gaussian_start(verified, 0.01, range(theorem1_seeds))
+begin = dynamics.gaussian_start(verified, 0.001, range(theorem1_seeds))
 satisfied = dynamics.train(
     verified,
     rules.ngd(verified_step),

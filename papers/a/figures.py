@@ -168,7 +168,10 @@ def theorem1(history: History, caption: str) -> Figure:
     for run in range(len(error)):
         left.plot(t, error[run], color=look.colour, linewidth=0.6, alpha=0.6)
         right.plot(t, smallest[run], color=look.colour, linewidth=0.6, alpha=0.6)
-    plots.power_law(left, (10, t[-1]), -0.5, 2.0, "Theorem 1, slope only: $t^{-1/2}$")
+    since = t[-1] / 100
+    height = 2 * error[:, t >= since].max()  # above every curve; the bound's own height is unknown
+    plots.power_law(left, (since, t[-1]), -0.5, height, "Theorem 1, slope only: $t^{-1/2}$")
+    left.legend(loc="lower left")
     left.set(title="Direction error", xscale="log", yscale="log", xlabel="iteration $t$")
     right.set(title="Smallest weight of an opt token", xscale="log", xlabel="iteration $t$")
     right.axhline(0.5, **plots.LEVEL)
