@@ -308,3 +308,38 @@ def figure3_beyond(histories: Histories, step_size: float, caption: str) -> Figu
         said += f"\n{height:.3g} of {bound(t):#.3g} at $t$ = {t:,}"
     pieces.note(norm, said, 0.04, 0.97, "top", look.colour)
     return plots.caption(plots.legend(figure, norm), caption)
+
+
+def theorem1(history: History, caption: str) -> Figure:
+    """Draw runs that satisfy Theorem 1's hypotheses: the direction error and the opt weights.
+
+    Parameters
+    ----------
+    history : History
+        Runs of NGD with the target "W_mm".
+    caption : str
+        What is drawn, for below the figure.
+
+    Returns
+    -------
+    Figure
+        Left, the direction error of each run, with a line of the bound's slope; right, the smallest
+        softmax weight of an opt token of each run.
+    """
+    figure, (left, right) = plots.panels(1, 2, height=2.4)
+    look = plots.look("NGD")
+    moved = history.iterations >= 1
+    t = history.iterations[moved]
+    error = history.direction_error["W_mm"][:, moved]
+    smallest = -np.expm1(history.log_miss[:, moved].max(-1))
+    for run in range(len(error)):
+        left.plot(t, error[run], color=look.colour, linewidth=0.6, alpha=0.6)
+        right.plot(t, smallest[run], color=look.colour, linewidth=0.6, alpha=0.6)
+    since = t[-1] / 100
+    height = 2 * error[:, t >= since].max()  # above every curve; the bound's own height is unknown
+    plots.power_law(left, (since, t[-1]), -0.5, height, "Theorem 1, slope only: $t^{-1/2}$")
+    left.legend(loc="lower left")
+    left.set(title="Direction error", xscale="log", yscale="log", xlabel="iteration $t$")
+    right.set(title="Smallest weight of an opt token", xscale="log", xlabel="iteration $t$")
+    right.axhline(0.5, **plots.LEVEL)
+    return plots.caption(figure, caption)
