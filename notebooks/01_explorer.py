@@ -37,8 +37,8 @@
 # | $L^*$ | loss of a layer that sees only opt tokens | |
 #
 # The paper's sentences on NGD (Theorem 1), GD (Theorem 6) and Polyak's step (Theorem 7) follow, with their hypotheses. Class means
-# keep Assumption 2. Their samples share [opt tokens](words.md), so that Assumption 1 as we read it fails. The data model
-# `unit sphere` breaks Assumption 2 as well: try what happens.
+# keep Assumption 2, and are the paper's Example 1 as we read it. Assumption 1, as we read it, holds for them if $d$ is large enough
+# ([notebook 13](13_assumptions_broken.ipynb)). The data model `unit sphere` breaks Assumption 2: try what happens.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.

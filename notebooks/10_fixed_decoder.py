@@ -150,7 +150,7 @@ print(f"least margin {(A @ W_mm.ravel()).min():.6f}, ||W_mm|| = {np.linalg.norm(
 # Assumption 1, as we read it, bounds inner products that involve a token which is not an opt token, and those of two queries; it
 # does not bound the inner product of two opt tokens. So it admits that a class shares its opt token, and it asks that noise tokens
 # are nearly orthogonal. Their cosines fall like $d^{-1/2}$. At $d=300$ they are not yet small enough for our sufficient form of the
-# assumption ([notebook 19](19_theory_ledger.ipynb) measures from which $d$ on they are), so Theorem 1 is not known to cover this page's data.
+# assumption ([notebook 13](13_assumptions_broken.ipynb) measures from which $d$ on they are), so Theorem 1 is not known to cover this page's data. [Notebook 11](11_long_horizon.ipynb) draws runs for which every hypothesis holds.
 # A footnote of the paper extends its results to antipodal opt tokens, without a proof in our copy.
 #
 # The cell prints how far scores differ that should be equal, and in seed 0 the largest cosine of two noise tokens.
@@ -467,7 +467,7 @@ beyond_tables["antipodal"]
 # while. (The claim compares each recorded weight with the one before, the panel with the first.) Why? Sample $j$ moves a margin of sample $i$ in proportion
 # to $\langle z_i, z_j\rangle$ times an inner product of token differences, which may be negative. Under Assumption 1, as we read it, these terms are smaller than
 # the sample's own. At $d=300$ the queries are not orthogonal enough for that. It is not that a class shares its opt token: the share of data sets in which
-# a weight falls depends on $d$ ([notebook 19](19_theory_ledger.ipynb)), and the sharing does not. In a hundred data sets with orthogonal means no weight of at most 1/2 falls.
+# a weight falls depends on $d$ ([notebook 13](13_assumptions_broken.ipynb)), and the sharing does not. In a hundred data sets with orthogonal means no weight of at most 1/2 falls.
 
 # %% [markdown]
 # ## A rule of your own
