@@ -215,10 +215,7 @@ print(margins)
 unit = path[1:] / np.linalg.norm(path[1:], axis=(1, 2), keepdims=True)
 error = np.linalg.norm(unit - W_mm / np.linalg.norm(W_mm), axis=(1, 2))
 for t in (1, 10, 100, 1000, steps):
-    print(
-        t,
-        f"direction error: {error[t - 1]:.4f}, times ||W||: {error[t - 1] * np.linalg.norm(path[t]):.3f}",
-    )
+    print(t, f"direction error: {error[t - 1]:.4f}, times ||W||: {error[t - 1] * np.linalg.norm(path[t]):.3f}")
 
 # %% [markdown]
 # ## The same from the library
@@ -261,9 +258,7 @@ table
 # %%
 def draw(axis, i):
     axis.scatter(*X[i].T, color=plots.GREY, s=14, zorder=3, label="token")
-    axis.scatter(
-        *X[i, opt[i]], color=plots.INKS["vermilion"], s=50, marker="*", zorder=4, label="opt token"
-    )
+    axis.scatter(*X[i, opt[i]], color=plots.INKS["vermilion"], s=50, marker="*", zorder=4, label="opt token")
     axis.plot(*np.outer(W_mm @ z[i], [0, 8]), "k--", lw=1, label="direction of $W_{mm} z_i$")
     walked = path[:700] @ z[i]  # (700, 2)
     axis.plot(*walked.T, color=plots.look("NGD").colour, label="$W_t z_i$")

@@ -125,12 +125,7 @@ for name, target in targets.items():
 
 # %%
 data = problems["orthogonal"].tokens
-X, y, z, u = (
-    data.X[0],
-    data.y[0],
-    data.z[0],
-    data.u[0],
-)  # (n, T, r), (n,), (n, q), (r,); r, q: dimensions of the spans
+X, y, z, u = data.X[0], data.y[0], data.z[0], data.u[0]  # (n, T, r), (n,), (n, q), (r,); r, q: dimensions of the spans
 scores = y[:, None] * (X @ u)  # (n, T)
 opt, best = scores.argmax(1), scores.max(1)
 i, t = np.nonzero(np.arange(T) != opt[:, None])  # every pair
@@ -340,9 +335,7 @@ goal = {"start": starts["orthogonal"], "targets": {"W_mm": targets["orthogonal"]
 races = dynamics.train(problems["orthogonal"], raced, steps, [50, steps], **goal)
 for rule, history in races.items():
     of_W = np.median(history.norm, 0), np.median(history.direction_error["W_mm"], 0)
-    print(
-        f"{rule:4}: ||W|| {of_W[0].round(2)}, grown by {np.ptp(of_W[0]):.2f}; direction error {of_W[1].round(4)}"
-    )
+    print(f"{rule:4}: ||W|| {of_W[0].round(2)}, grown by {np.ptp(of_W[0]):.2f}; direction error {of_W[1].round(4)}")
 W = starts["orthogonal"].inside[0]
 for t in range(50):
     gap, descent = gap_and_descent(W)
@@ -422,10 +415,7 @@ for std in (start_std, 1000 * start_std):
 for slug, name in (("fastrates_fig2", "orthogonal"), ("fastrates_fig5", "antipodal")):
     ngd = histories[name]["NGD"]
     error, miss = ngd.direction_error["W_mm"][:, -1], ngd.log_miss[:, -1].max(-1)
-    numbers = {
-        "norm_of_W_mm": np.median(targets[name].norm),
-        "ngd_log_missing_weight": np.median(miss),
-    }
+    numbers = {"norm_of_W_mm": np.median(targets[name].norm), "ngd_log_missing_weight": np.median(miss)}
     numbers |= {"ngd_direction_error": np.median(error), "ngd_direction_error_worst": error.max()}
     numbers["ngd_exponent"] = np.median(fits.exponent(ngd, "W_mm", steps / 10))
     numbers["polyak_over_next_best"] = paper.fastest_at_first(histories[name]).measured

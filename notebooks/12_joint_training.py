@@ -261,8 +261,6 @@ for decay in (2 / 3, 1 / 2):
 measured = {t: paper.quantities(decayed, data, head_svm, t) for t in paper.REFERENCE}
 every_claim = [*table, *compared_rules, *paper.against_reference(measured)]
 name_at = lambda name, t: f"{name.replace(' ', '_').replace('|', '')}_at_{t}"
-numbers = {
-    name_at(name, t): np.median(known[name]) for t, known in measured.items() for name in known
-}
+numbers = {name_at(name, t): np.median(known[name]) for t, known in measured.items() for name in known}
 numbers |= {"norm_of_W_mm": np.median(attention_svm.norm), "norm_of_u_mm": np.median(head_svm.norm)}
 run.keep(figure, "fastrates_fig3", about, every_claim, numbers)

@@ -241,10 +241,7 @@ pictures["precond_fig2"]
 #   condition number.
 
 # %%
-about_ablation = (
-    setting("P preconditioner, R regulariser")
-    + "; right: without R not run, since it ends far above (middle)"
-)
+about_ablation = setting("P preconditioner, R regulariser") + "; right: without R not run, since it ends far above (middle)"
 pictures["precond_ablation"] = figures.ablation(recorded, excess, conditions, times)
 plots.caption(pictures["precond_ablation"], about_ablation)
 pictures["precond_ablation"]

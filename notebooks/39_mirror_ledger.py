@@ -226,9 +226,7 @@ for off in (0.0, 0.05):
 
 # %% tags=["set-up"]
 # Set-up, no need to read.
-source = [
-    {"name": "unit_tokens", "source": "synthetic", "revision": f"seeds 0-{seeds - 1}", "rows": n}
-]
+source = [{"name": "unit_tokens", "source": "synthetic", "revision": f"seeds 0-{seeds - 1}", "rows": n}]
 # On the edge of a cone, and where a divergence ends near zero, rounding grows: these values may move by so much.
 loose = dict.fromkeys(("lemma20", "lemma21"), 1e-3) | dict.fromkeys(("lemma28", "lemma29"), 0.05)
 numbers = ledger.totals(table, loose | {"convergence": 1e-6, "path": 1e-6})

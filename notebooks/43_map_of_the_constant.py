@@ -173,10 +173,8 @@ map_table = claims.Table(map_claims)
 map_table
 
 # %%
-about_map = f"n=6, T=5, d=120 (T, correlation: 960; long T: n=2, d=15T), t = {map_steps:,} (long T: {constant_map.ENOUGH['long T']:,}), {seeds} seeds; dashes: from duals, circles: runs"
-figure_map = plots.caption(
-    figures.constants(points, switches, {claim.id: claim for claim in map_claims}), about_map
-)
+about_map = f'n=6, T=5, d=120 (T, correlation: 960; long T: n=2, d=15T), t = {map_steps:,} (long T: {constant_map.ENOUGH["long T"]:,}), {seeds} seeds; dashes: from duals, circles: runs'
+figure_map = plots.caption(figures.constants(points, switches, {claim.id: claim for claim in map_claims}), about_map)
 figure_map
 
 # %% [markdown]

@@ -343,9 +343,7 @@ table_rates = claims.Table(atlas_rules.growing(growing, lately))
 table_rates
 
 # %%
-about_rates = (
-    f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {sweep_steps:,} steps; dotted: ratio 0.99"
-)
+about_rates = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {sweep_steps:,} steps; dotted: ratio 0.99"
 figure_rates = plots.caption(atlas_figures.convergence(reached, own_norm), about_rates)
 figure_rates
 
