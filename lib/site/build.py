@@ -31,7 +31,7 @@ from traitlets.config import Config
 from lib import files, provenance
 from lib.companion import colab_cell
 from lib.companion.record import ENDS, SCALES, SOURCES
-from lib.site import figures
+from lib.site import beside, figures
 
 ABOUT = "Three papers on how attention trains, a measured number beside each statement."
 COLUMNS = "kind setting quantity source bound found margin seeds catches verdict remark".split()
@@ -49,6 +49,8 @@ def main(argv: list[str] | None = None) -> int:
         if asked.what == "tables":
             for path in (files.ROOT / name for name in figures.FILES):
                 files.write(path, figures.renewed(path.read_text(encoding="utf-8")).encode())
+            base = files.ROOT / "figures"
+            files.write(base / "beside.md", beside.page(base).encode())
         else:
             _build(folder)
             print(f"open {folder / 'index.html'}")

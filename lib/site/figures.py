@@ -7,7 +7,7 @@ out by templates/NAME.md.j2."""
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
@@ -59,6 +59,7 @@ class _Entry:
     slug: str
     scale: str
     sentence: str
+    conditions: Mapping[str, str] = field(default_factory=dict)
     row: int = 0
     asks: str = ""
     says: str = ""
@@ -119,6 +120,30 @@ def filled(sentence: str, record: Mapping) -> str:
 
     # Doubled braces, around a field that is an exponent, are one pair of a formula.
     return re.sub(r"\{\{([^{}]*)\}\}", r"{\1}", FIELD.sub(value, sentence))
+
+
+def unconditioned(entry: _Entry, record: Mapping) -> list[str]:
+    """A sentence for each number of a finding or failure that does not say what it is.
+
+    `entry.conditions` gives a quoted name the words that say what its number is, as "in the
+    worst of" or "median". The words must stand in the text, and, for the value of a claim
+    without an interval, in the claim's own statement. Whole numbers that count need none.
+    """
+    statements = {claim["id"]: claim["statement"] for claim in record["claims"]}
+    said = []
+    for kind, text in (("finding", entry.finding), ("failure", entry.failure)):
+        for quoted, form in FIELD.findall(text):
+            if form.endswith("d"):
+                continue
+            words = entry.conditions.get(quoted, "")
+            place = f"{entry.slug}: the {kind}'s number {quoted}"
+            if not words:
+                said.append(f"{place} has no condition, such as 'median' or 'in the worst of'")
+            elif words not in text:
+                said.append(f"{place} has the condition {words!r}, which is not in the text")
+            elif quoted in statements and words not in statements[quoted]:
+                said.append(f"{place} has the condition {words!r}, which its claim does not say")
+    return said
 
 
 @dataclass(frozen=True)

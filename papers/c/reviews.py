@@ -8,7 +8,6 @@ from matplotlib.figure import Figure
 from lib.companion import plots
 from lib.companion.claims import Claim, Table
 from lib.companion.record import Number, finite
-from lib.networks.measures import EDGES
 from lib.training.curves import Curve, Curves
 from papers import kept_curves, pieces, verdicts
 from papers.kept_curves import judge, shown, together
@@ -19,8 +18,14 @@ SHOWN = 2_500  # test reviews of an evaluation
 LAST = 4  # evaluations whose mean accuracy is judged
 PARTS = ("K", "Q", "V")
 PAPER = {"l1.1": 0.8257, "l2": 0.8061, "l3": 0.8133}  # last test accuracy, model size 3
+PAPER_MOST = {"l1.1": 0.8347, "l2": 0.8166, "l3": 0.8257}  # largest test accuracy, model size 3
+THRESHOLD = 0.06  # the paper counts the entries whose magnitude is above it
+# How many entries of K, Q and V the paper counts above THRESHOLD, in a model of size 6.
+PAPER_COUNTS = {"l1.1": (18_206, 13_964, 7_643), "l2": (27_224, 14_654, 10_127)}
 PAIRS = (("l1.1", "l3"), ("l3", "l2"), ("l1.1", "l2"))  # better, worse
 VISION = ("Adam", "l1.1")
+UNIFORM = 1 - np.sqrt(3) / 2  # limit of the Hoyer index of entries of one uniform law, about 0.134
+CHARACTERS = 118  # of a line of words in boxes
 # What is compared, and where: along which metric both runs are at one level.
 EARLY, SPARSER = ("steps", "test_accuracy"), ("hoyer", "control_loss")
 WHEN = {"start": "start", "last": "end"}
@@ -184,7 +189,16 @@ def numbers(curves: Curves) -> dict[str, Number]:
         measured |= {f"{name}_{key}": finite(each.mean(), 1e-9) for key, each in values.items()}
         used = _tokens_used(curves, rule)[..., -1].mean()
         measured[f"{name}_tokens_used"] = finite(used, 1e-7)
+        measured[f"{name}_most_test_accuracy"] = finite(_most_accuracy(curves, rule).mean(), 1e-9)
+        for part in PARTS:
+            measured[f"{name}_count_{part}"] = finite(counts(curves, rule, part).mean(), 1e-6)
     return measured
+
+
+def numbers_beside(curves: Curves, reduced: Curves) -> dict[str, Number]:
+    """`numbers` of a study, and the same of the `reduced` one, named "reduced_..."."""
+    smaller = {f"reduced_{name}": number for name, number in numbers(reduced).items()}
+    return numbers(curves) | smaller
 
 
 def _early(curves: Curves) -> Claim:
@@ -246,14 +260,14 @@ def rates(curves: Curves) -> Figure:
     return kept_curves.rates_figure(curves, percent, "Held-out accuracy (%)")
 
 
-def _differences(ax, curves: Curves, table: Table, scale=1.0, also=()) -> None:
-    """A forest of the intervals of a table, with room for the values `also`."""
+def _differences(ax, curves: Curves, table: Table, scale=1.0, also=(), digits=1) -> None:
+    """A forest of the intervals of a table, to `digits`, with room for the values `also`."""
     bars, known = [], _measured(curves)
     rows = [(claim, *row) for claim in table for row in known[claim.id].items()]
     for claim, name, measured in rows:
         values = scale * np.array([measured.estimate, measured.low, measured.high])
         word = claim.verdict if claim.interval else "not judged"
-        words = f"{values[0]:+.{3 - round(np.log10(scale))}f} {word}"  # all to one digit
+        words = f"{values[0]:+.{digits}f} {word}"
         points = scale * measured.values
         bar = pieces.Bar(name, *values, claim.verdict, points=tuple(points), words=words)
         bars.append(bar)
@@ -262,92 +276,203 @@ def _differences(ax, curves: Curves, table: Table, scale=1.0, also=()) -> None:
     pieces.forest(ax, bars, (min(drawn) - room, max(drawn) + room))
 
 
-def accuracy_figure(curves: Curves) -> Figure:
-    """Loss, accuracy, the paired differences that are judged; stars: the paper's."""
-    figure, axes = plots.panels(1, 3, height=2.9)
+def _most_accuracy(curves: Curves, rule: str) -> np.ndarray:
+    """The largest test accuracy of every seed, on the sampled rows, (seeds,)."""
+    return np.array([run.metrics["test_accuracy"].max() for run in curves.runs(rule)])
+
+
+def _last_accuracy(curves: Curves, rule: str) -> np.ndarray:
+    """The test accuracy of every seed at its end, on all test rows, (seeds,)."""
+    return np.array([run.hits.mean() for run in curves.runs(rule)])
+
+
+def _beside_the_paper(ax, curves: Curves, reduced: Curves) -> None:
+    """The accuracy table as a panel: last and largest accuracy of each rule, and the paper's.
+
+    Each rule has two rows, "last" and "largest". Dots are seeds, the mark is their mean, a
+    star is the paper's mean. The hollow mark is the mean of the `reduced` network. The same
+    means stand right of each row, in per cent.
+    """
+    names, words = [], []
+    table = (("last", _last_accuracy, PAPER), ("largest", _most_accuracy, PAPER_MOST))
+    for rule in PAPER:
+        for what, measure, theirs in table:
+            row, look = len(names), plots.look(rule)
+            ours, smaller = (100 * measure(one, rule) for one in (curves, reduced))
+            paper = 100 * theirs[rule]
+            ax.plot(ours, [row - 0.3] * len(ours), "o", ms=2.5, color=look.colour)
+            ax.plot(ours.mean(), row, ms=6, **look.mark)
+            ax.plot(smaller.mean(), row, ms=5, mfc="none", **look.mark)
+            ax.plot(paper, row, "*", ms=8, color=plots.BLACK)
+            names.append(f"{shown(rule)}, {what}")
+            words.append(f"{ours.mean():.1f} | {paper:.1f} | {smaller.mean():.1f}")
+    words[0] = f"ours | paper | reduced\n{words[0]}\n"
+    best = max(curves.baselines().values(), default=None)
+    if best is not None:
+        ax.axvline(100 * best, **plots.LEVEL)
+    ax.set_yticks(range(len(names)), names, fontsize="small")
+    ax.set(ylim=(len(names) - 0.5, -0.7), xlabel="Test accuracy, %")
+    ax.set(title="Beside the paper's table, size 3")
+    ax.grid(False, axis="y")
+    pieces.row_words(ax, words)
+
+
+def accuracy_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
+    """Loss and accuracy over steps; the accuracy table beside the paper's.
+
+    Where a `reduced` study is given, the middle row has the table and the differences that
+    would be judged, with the paper's as stars.
+    """
+    figure, axes = plots.panels(2, 2, height=2.5)
     kept_curves.losses(axes[0], curves)
     kept_curves.accuracies(axes[1], curves)
+    _beside_the_paper(axes[2], curves, reduced or curves)
     paper = [100 * (PAPER[a] - PAPER[b]) for a, b in PAIRS]
-    _differences(axes[2], curves, accuracy_table(curves), 100, paper)
-    axes[2].plot(paper, range(len(paper)), "*", color=plots.BLACK, markersize=7)
-    axes[2].set(title="Accuracy, mean of the last four", xlabel="Difference, points, sampled rows")
+    _differences(axes[3], curves, accuracy_table(curves), 100, paper)
+    axes[3].plot(paper, range(len(paper)), "*", color=plots.BLACK, markersize=7)
+    axes[3].set(title="Accuracy, mean of the last four", xlabel="Difference, points, sampled rows")
     return plots.legend(figure, axes[0])
 
 
-def sparsity_figure(curves: Curves) -> Figure:
-    """How magnitudes move, Hoyer index; l1.1 less l2, at the end and matched."""
-    figure, axes = plots.panels(2, 3, height=2.1)
-    (index, judged), grid = axes[3:5], axes[0].get_gridspec()
-    axes[5].remove()
-    judged.set_subplotspec(grid[1, 1:])
+def counts(curves: Curves, rule: str, part: str) -> np.ndarray:
+    """How many entries of `part` (K, Q or V) are above THRESHOLD at the end, (seeds,)."""
+    entries = np.array([run.end[f"last.histogram.{part}"].sum() for run in curves.runs(rule)])
+    return np.round(_at_end(curves, rule, f"above_006.{part}") * entries)
 
-    def share(rule, name):  # per cent of the entries of all runs
-        counts = np.sum([run.end[name] for run in curves.runs(rule)], axis=0)
-        return 100 * counts / counts.sum()
 
+def _count_rows(curves: Curves) -> list[tuple[str, list[str]]]:
+    """The rows of the table of counts: K, Q, V, each a mean over seeds with its change.
+
+    The counts of two rules differ by less than two starts do, so the paired difference to
+    the last rule but one stands beside them.
+    """
+    rows = [
+        (shown(rule), [f"{counts(curves, rule, part).mean():,.0f}" for part in PARTS])
+        for rule in curves.rates()
+    ]
+    apart = [counts(curves, "l2", part) - counts(curves, "l1.1", part) for part in PARTS]
+    less = f"{shown('l2')} less {shown('l1.1')}"
+    rows.append((less, [f"{values.mean():+,.0f}" for values in apart]))
+    agree = [f"{(values > 0).sum()} of {len(values)}" for values in apart]
+    rows.append(("seeds where fewer", agree))
+    paper = {rule: np.array(values) for rule, values in PAPER_COUNTS.items()}
+    rows.append((f"paper, {less}", [f"{value:+,}" for value in paper["l2"] - paper["l1.1"]]))
+    return rows
+
+
+def _text_table(ax, rows: list[tuple[str, list[str]]], columns, title: str) -> None:
+    """Numbers as text in a panel without axes, a row a line."""
+    ax.axis("off")
+    ax.set(xlim=(0, 1), ylim=(len(rows) + 0.3, -0.9), title=title)
+    places = np.linspace(0.6, 1.0, len(columns))
+    for x, column in zip(places, columns, strict=True):
+        ax.text(x, -0.4, column, ha="right", va="center", fontsize="small")
+    for row, (name, values) in enumerate(rows):
+        ax.text(0, row + 0.5, name, va="center", fontsize="small")
+        for x, value in zip(places, values, strict=True):
+            right = dict(ha="right", va="center", fontsize="small")
+            ax.text(x, row + 0.5, pieces.written(value), **right)
+
+
+def sparsity_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
+    """Entries above the paper's threshold as numbers; Hoyer index, its difference.
+
+    `reduced`, where given, is drawn as hollow marks beside the Hoyer indices.
+    """
+    figure, axes = plots.panels(2, 2, height=2.3)
+    both, index, judged, last = axes
+    grid = both.get_gridspec()
+    index.remove()
+    both.set_subplotspec(grid[0, :])
+    _text_table(both, _count_rows(curves), PARTS, f"Entries above {THRESHOLD:g}, mean of the seeds")
+    last.remove()
+    index = figure.add_subplot(grid[1, 1])
     for k, part in enumerate(PARTS):
         for place, rule in enumerate(curves.rates()):
-            look = plots.look(rule)
-            line = look.line | dict(zorder=4 - place)  # the first, l1.1, on top
-            start, last = (share(rule, f"{when}.histogram.{part}") for when in WHEN)
-            axes[k].stairs(last - start, EDGES, label=shown(rule), baseline=None, **line)
+            look, x = plots.look(rule), k + 0.25 * (place - 1)
             ends = _at_end(curves, rule, f"hoyer.{part}")
-            x = k + 0.22 * (place - 1)
+            label = shown(rule) if k == 0 else None
             index.plot([x] * len(ends), ends, ms=2.5, mfc="none", **look.mark)
-            index.plot(x, np.mean(ends), ms=5, **look.mark)
-            number = dict(ha="center", fontsize=6, rotation=90, color=look.colour)
-            index.text(x, max(ends) + 0.012, f"{np.mean(ends):.3f}", **number)
-        axes[k].axvline(0.06, label="0.06, the paper's threshold", **plots.LEVEL)
-        axes[k].set(title=f"{part}: entries, end less start", xlabel="Magnitude")
-        axes[k].set(xscale="log", xlim=(4e-3, 1.5))
-    axes[0].set_ylabel("change of share, points")
+            index.plot(x, np.mean(ends), ms=5, label=label, **look.mark)
+            if reduced is not None:
+                smaller = _at_end(reduced, rule, f"hoyer.{part}").mean()
+                index.plot(x, smaller, ms=4, mfc="none", **look.mark)
+    index.axhline(UNIFORM, **plots.LEVEL)
     index.set_xticks(range(len(PARTS)), PARTS)
-    index.set(title="Hoyer index", xlim=(-0.5, len(PARTS) - 0.5))
-    index.set_ylim(None, index.get_ylim()[1] + 0.05)
-    _differences(judged, curves, sparsity_table(curves))
+    index.set(title="Hoyer index (hollow: reduced)", xlim=(-0.5, len(PARTS) - 0.5))
+    _differences(judged, curves, sparsity_table(curves), digits=5)
     judged.set(title=f"Hoyer index, {shown('l1.1')} less {shown('l2')}")
-    return plots.legend(figure, axes[0])
+    return plots.legend(figure, index)
 
 
-def attention_figure(curves: Curves) -> Figure:
-    """Tokens used by layer, start and end; the difference in the last, judged."""
-    figure, (left, right) = plots.panels(1, 2, height=2.7)
-    _differences(right, curves, attention_table(curves), scale=100)
-    right.set(title=f"Last layer, {shown('l2')} less {shown('l1.1')}", xlabel="Points")
-    rules = list(curves.rates())
-    layers = _tokens_used(curves, rules[0]).shape[-1]
-    for k, rule in enumerate(rules):
-        look = plots.look(rule)
-        for layer, (when, face) in product(range(layers), (("start", "none"), ("last", None))):
-            values = 100 * _tokens_used(curves, rule, when)[..., layer].mean(1)
-            x = layer + 0.29 * (k - 1) + (0.06 if when == "last" else 0)
-            label = f"{shown(rule)}, {WHEN[when]}" if not layer else None
-            left.plot([x] * len(values), values, ms=2.5, mfc=face, **look.mark)
-            left.plot(x, values.mean(), ms=6, mfc=face, label=label, **look.mark)
-            if when == "last" and layer == layers - 1:
-                words = f"{values.mean():.0f} %"
-                pieces.beside(left, x, values.mean(), words, look.colour, (6, 0))
-    left.set(title="Tokens used by attention", ylim=(-5, 108), xlabel="Layer")
-    left.set_ylabel("exp(entropy), % of the tokens")
-    left.set_xlim(-0.5, layers - 0.45)
-    left.set_xticks(range(layers), range(1, layers + 1))
-    return plots.legend(figure, left)
-
-
-def maps(curves: Curves) -> Figure:
-    """The last attention weights of two reviews, first seed, all on one scale."""
-    first = {rule: curves.runs(rule)[0] for rule in curves.rates()}
-    words = next(iter(first.values())).end["words"]
-    shares = np.stack([run.end["last.maps"][:, -1] for run in first.values()], 1)
-    figure, grid = plots.panels(2, 1, height=1.8)
-    for row, ax in enumerate(grid):
-        image = ax.imshow(shares[row], cmap="Greens", aspect="auto", vmin=0, vmax=shares.max())
-        ax.set_xticks(range(shares.shape[-1]), words[row], rotation=90, fontsize=6)
-        ax.set_yticks(range(len(first)), map(shown, first))
-        ax.set(title=f"Attention weights, a review of label {1 - row}")
-        ax.grid(False)
-    figure.colorbar(image, ax=grid, label="weight", shrink=0.8)
+def attention_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
+    """Attention maps as words in boxes; the share of tokens used, beside `reduced`."""
+    height = 2.6 + 0.55 * len(curves.rates())
+    figure = Figure(figsize=(plots.WIDTH, height), layout="constrained")
+    upper, lower = figure.subfigures(2, 1, height_ratios=(height - 2.0, 2.0))
+    _word_boxes(upper.subplots(), curves)
+    left, right = lower.subplots(1, 2)
+    studies = {"paper's size": curves}
+    if reduced is not None:
+        studies["reduced"] = reduced
+    names, words = [], []
+    for study, one in studies.items():
+        for rule in curves.rates():
+            values = 100 * _tokens_used(one, rule)[..., -1].mean(1)
+            look, row = plots.look(rule), len(names)
+            left.plot(values, [row - 0.3] * len(values), "o", ms=2.5, color=look.colour)
+            left.plot(values.mean(), row, ms=6, **look.mark)
+            names.append(f"{shown(rule)}, {study}")
+            words.append(f"{values.mean():.0f} %")
+    left.set_yticks(range(len(names)), names, fontsize="small")
+    left.set(title="Tokens used, last layer", xlim=(-3, 103), ylim=(len(names) - 0.4, -0.7))
+    left.set_xlabel("exp(entropy), % of the tokens")
+    left.grid(False, axis="y")
+    pieces.row_words(left, words)
+    bars = []
+    for study, one in studies.items():
+        (difference,) = _measured(one)["attention.sharper"].values()
+        (claim,) = attention_table(one)
+        ends = 100 * np.array([difference.estimate, difference.low, difference.high])
+        said = f"{ends[0]:+.0f} {claim.verdict if claim.interval else 'not judged'}"
+        points = tuple(100 * difference.values)
+        bars.append(pieces.Bar(study, *ends, claim.verdict, points=points, words=said))
+    drawn = [value for bar in bars for value in (bar.low, bar.high, *bar.points, 0.0)]
+    room = 0.1 * (max(drawn) - min(drawn))
+    pieces.forest(right, bars, (min(drawn) - room, max(drawn) + room))
+    right.set(title=f"{shown('l2')} less {shown('l1.1')}", xlabel="Points; above 0: sharper")
     return figure
+
+
+def _word_boxes(ax, curves: Curves) -> None:
+    """Two reviews by their words, of the first seed: the darker a box, the more weight.
+
+    The weights are those with which the first token reads the words, in the last layer, mean over
+    the heads. Of a row the darkest box has the row's largest weight, which is written at its
+    left: rows share no scale, since their largest weights differ by orders of magnitude.
+    """
+    runs = {rule: curves.runs(rule)[0] for rule in curves.rates()}
+    texts = next(iter(runs.values())).end["words"]
+    ax.axis("off")
+    lines = len(texts) * (len(runs) + 0.6)
+    ax.set(xlim=(0, CHARACTERS), ylim=(lines, -0.6))
+    ax.set_title("Last layer's attention, one seed; darkest: the row's largest weight, at left")
+    plain = dict(fontsize=6.5, family="monospace", va="center", in_layout=False)
+    height = 0.0
+    for review, text in enumerate(texts):
+        for rule, run in runs.items():
+            weights = run.end["last.maps"][review, -1]
+            ax.text(0, height, f"{shown(rule)} {weights.max():.2f}", **plain)
+            left = 12.0
+            for word, weight in zip(text, weights / weights.max(), strict=True):
+                if left + len(word) > CHARACTERS:
+                    break
+                box = dict(facecolor=plots.look(rule).colour, alpha=float(weight), lw=0, pad=1.0)
+                colour = plots.PAPER if weight > 0.6 else plots.BLACK
+                ax.text(left, height, word.replace("$", r"\$"), bbox=box, color=colour, **plain)
+                left += len(word) + 1.2
+            height += 1.0
+        height += 0.6
 
 
 def vision_figure(curves: Curves) -> Figure:
@@ -390,5 +515,7 @@ def caption(number: str, curves: Curves, marks: str, table: Table) -> str:
     short = any(len(run.loss) < study["horizon"] for run in curves.judged())
     early = f"a run ends early at {study['stop']}" if short else "no run ended early"
     chosen = ", chosen by held-out accuracy."
+    if not any(map(curves.trials, curves.rates())):
+        chosen = ", given by the authors' code and not chosen by us."
     number = f"Paper C, {number}"
     return kept_curves.caption(number, curves, marks, table, chosen, f"; {early}")

@@ -95,8 +95,36 @@ def grown(factor, *others):
 def test_growth_is_that_of_every_layer_beyond_a_random_walk(factors, verdict):
     curves = grown(*factors)
     assert words(speed.table(curves, "fig7"))["fig7.growth.sgd"] == verdict
+    (ours,) = [claim for claim in speed.table(curves, "fig7") if claim.id == "fig7.growth.sgd"]
+    assert ours.kind == "finding"  # the paper asks for no random walk
     assert speed.growth(curves, "SGD")[1][0] == pytest.approx([1.0] * 5)
     assert speed._layers(curves) == ["w.weight", "0.weight"][: len(factors)]  # no vector
+
+
+@pytest.mark.parametrize(
+    "factors, verdict, count",
+    [
+        ((2.2,), REPRODUCED, "1 of 1"),
+        ((1.8,), REPRODUCED, "1 of 1"),
+        ((0.8,), NOT_REPRODUCED, "0 of 1"),
+    ],
+)
+def test_norms_grow_is_the_papers_claim_and_knows_no_random_walk(factors, verdict, count):
+    table = speed.table(grown(*factors), "fig7")
+    (theirs,) = [claim for claim in table if claim.id == "fig7.grows.sgd"]
+    assert theirs.verdict == verdict and f"{count} matrices grow" in theirs.statement
+    assert theirs.kind != "finding" and "random walk" not in theirs.statement
+
+
+def test_counts_above_the_papers_threshold_are_of_entries():
+    world = reviews_world()
+    run = world.runs("l2")[0]
+    entries = run.end["last.histogram.K"].sum()
+    expected = round(entries * float(run.metrics["above_006.K"][-1]))
+    assert reviews.counts(world, "l2", "K")[0] == expected
+    assert set(reviews.PAPER) == set(reviews.PAPER_MOST)
+    beside = reviews.numbers_beside(world, world)
+    assert beside["reduced_l2_count_K"] == beside["l2_count_K"]
 
 
 def evaluated(rules, seeds, measure):

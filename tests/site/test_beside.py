@@ -1,0 +1,90 @@
+"""Figures beside the papers, conditions of findings: else a claim loses what it is about."""
+
+from dataclasses import replace
+
+import pytest
+
+from lib import files
+from lib.companion import record
+from lib.site import beside, figures
+
+FIGURES = files.ROOT / "figures"
+ENTRIES = [entry for _, entries in figures.index(FIGURES) for entry in entries]
+
+
+def test_every_figure_of_the_papers_has_a_row_and_every_sentence_a_claim_or_a_note():
+    assert beside.faults(beside.rows(FIGURES)) == []
+
+
+def test_a_figure_without_a_row_is_named_in_one_sentence():
+    found = [row for row in beside.rows(FIGURES) if (row.paper, row.figure) != ("A", "Figure 4")]
+    (said,) = beside.faults(found)
+    assert said == "paper A, Figure 4: expected a row in figures/beside.toml"
+
+
+def test_a_row_without_sentences_and_a_sentence_without_claim_or_note_are_named():
+    first, *others = beside.rows(FIGURES)
+    (said,) = beside.faults([replace(first, sentences=()), *others])
+    assert said == "paper A, Figure 1: expected the sentences that the text has about it"
+    bare = replace(first, sentences=(beside.Sentence("We see that it is fast."),))
+    (said,) = beside.faults([bare, *others])
+    assert said.startswith("paper A, Figure 1: 'We see that it is fast.' needs a claim or a note")
+
+
+def test_our_figures_beside_the_papers_are_in_the_index():
+    known = {entry.slug for entry in ENTRIES}
+    named = {slug for row in beside.rows(FIGURES) for slug in row.ours}
+    checked = {
+        name.partition("/")[0]
+        for row in beside.rows(FIGURES)
+        for sentence in row.sentences
+        for name in sentence.claims
+    }
+    assert named | checked <= known
+
+
+def test_the_page_of_figures_is_what_the_records_say():
+    written = (FIGURES / "beside.md").read_text(encoding="utf-8")
+    assert written == beside.page(FIGURES), "run python -m lib.site tables"
+
+
+def test_a_verdict_is_the_records_and_a_claim_that_is_not_there_is_said():
+    claim = {
+        "id": "a",
+        "statement": "x",
+        "source": "paper A, Figure 2",
+        "measured": 2.0,
+        "bound": "≤ 1",
+        "holds": False,
+        "margin": None,
+    }
+    known = {"slug": {"claims": [claim, claim | {"id": "b", "measured": 0.5, "holds": True}]}}
+    assert [beside.verdict(f"slug/{id}", known) for id in "ab"] == ["fails", "holds"]
+    assert beside.verdict("slug/c", known) == "no such claim yet"
+    assert beside.verdict("other/a", known) == "no such claim yet"
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.slug)
+def test_every_number_of_a_finding_says_what_it_is(entry):
+    saved = record.read(FIGURES / entry.scale / f"{entry.slug}.json")
+    assert figures.unconditioned(entry, saved) == []
+
+
+def test_a_number_without_its_condition_is_named():
+    (entry,) = [entry for entry in ENTRIES if entry.slug == "fastrates_assumptions"]
+    saved = {"claims": [{"id": "phase.NGD", "statement": "NGD: smallest fraction in any cell"}]}
+    place = "fastrates_assumptions: the finding's number phase.NGD"
+
+    def said(finding, **conditions):
+        changed = replace(entry, finding=finding, conditions=conditions)
+        return figures.unconditioned(changed, saved)
+
+    wrong = "in six dimensions {phase.NGD:.0%} of the runs arrive in {steps:,d} steps"
+    (missing,) = said(wrong)
+    assert missing == f"{place} has no condition, such as 'median' or 'in the worst of'"
+    (absent,) = said(wrong, **{"phase.NGD": "smallest fraction in any cell"})
+    assert absent.endswith("'smallest fraction in any cell', which is not in the text")
+    (invented,) = said(wrong, **{"phase.NGD": "in six dimensions"})
+    assert invented.endswith("'in six dimensions', which its claim does not say")
+    right = "the smallest fraction in any cell is {phase.NGD:.0%}"
+    assert said(right, **{"phase.NGD": "smallest fraction in any cell"}) == []
