@@ -81,6 +81,9 @@ def _compared(job: Job, slug: str, new: Mapping) -> tuple[str, bool, bool]:
     """The words, whether it is reproduced, and whether --update copies it."""
     if job.settings:
         return "parameters of your own, not compared", True, False
+    embedded = any(row["source"] == "demo" for row in new["data"])
+    if embedded and job.scale != "demo":
+        return "not compared, it is of embedded data and not of the real ones", True, False
     place = job.reference / f"{slug}.json"
     if not os.path.lexists(place):
         return "no reference yet; --update adds it", True, True
@@ -94,7 +97,6 @@ def _compared(job: Job, slug: str, new: Mapping) -> tuple[str, bool, bool]:
     if new["parameters"] != old["parameters"]:
         return f"not compared, {_other_parameters(new, old)}", True, True
     if _kinds_of_data(new) != _kinds_of_data(old):
-        embedded = any(row["source"] == "demo" for row in new["data"])
         return "not compared, the data differ", True, not embedded
 
     # What came out.

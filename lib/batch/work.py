@@ -245,7 +245,8 @@ def publish(job: Job) -> str:
     OSError
         If the folder cannot be moved; the last one's results then stay.
     """
-    records = {path: record.read(path) for path in sorted(job.work.glob("*.json"))}
+    paths = [path for path in sorted(job.work.glob("*.json")) if path.name != record.MARKER]
+    records = {path: record.read(path) for path in paths}
     names = [job.executed]
     for path in records:
         names += [path.with_suffix(end).name for end in record.ENDS]

@@ -516,8 +516,9 @@ def compare_claims(new: Mapping, old: Mapping) -> list[str]:
         if mine["holds"] != claim["holds"]:
             word = "held before" if claim["holds"] else "did not hold before"
             differences.append(f"{name} {word}")
-        elif mine.get("verdict", "") != claim.get("verdict", ""):
-            differences.append(f"{name} is {mine.get('verdict')}, reference {claim.get('verdict')}")
+        mine_word, word = (each.get("verdict") or "without verdict" for each in (mine, claim))
+        if mine_word != word:
+            differences.append(f"{name} is {mine_word}, reference {word}")
     differences += [
         f"claim {name} is not in the reference" for name in of_run if name not in of_reference
     ]
