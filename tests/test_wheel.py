@@ -93,6 +93,8 @@ def test_without_the_repository_its_command_runs_page_00_wherever_one_stands(pyt
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "__init__.py").touch()  # a reader's own
     run(python.with_name("attention-dynamics"), "00", folder=tmp_path)
-    (saved,) = (tmp_path / "figures" / "demo").glob("*.json")
+    results = tmp_path / "runs" / "figures" / "demo" / "00_attention_by_hand"
+    (saved,) = results.glob("[a-z]*_*.json")
+    assert not (tmp_path / "figures").exists()
     claims = json.loads(saved.read_text())["claims"]
     assert claims and all(claim["holds"] for claim in claims)
