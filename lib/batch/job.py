@@ -207,6 +207,8 @@ def reason(job: Job, asked: Namespace) -> str:
         return "never run"
     try:
         marker = marker_of(job.results)
+        if job.executed not in marker.hashes:  # every run has that file
+            raise ValueError("the marker is of another page")
     except ValueError:
         return f"damaged: {os.path.relpath(job.results / record.MARKER)}"
     if job.scale != "demo" and any(row.get("source") == "demo" for row in marker.data):
@@ -246,7 +248,7 @@ def hash_of(path: Path) -> str | None:
     """The hash of a file; None if it cannot be read."""
     try:
         return files.sha256(path.read_bytes())
-    except OSError:
+    except (OSError, ValueError):  # not there, not to be read, or no name of a file
         return None
 
 

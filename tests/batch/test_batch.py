@@ -454,6 +454,7 @@ def test_whatever_a_result_depends_on_makes_it_run_again(small, edited, path, ol
 
 MARKERS = [b"", b"junk", b"[]", b"{}", b"5", b'{"inputs": 5}', b'{"files": [1]}', b"\xff"]
 MARKERS += [b'{"inputs": {}, "data": 5, "files": {}}', b'{"inputs": {}, "data": [1], "files": {}}']
+MARKERS += [b'{"inputs": {}, "data": [], "files": {}}']
 MARKERS += [b'{"inputs": {}, "data": [], "files": {"a.json": 5}}', b"<<<<<<< HEAD\n", b"[" * 9999]
 
 
@@ -923,7 +924,9 @@ def test_real_data_in_another_place_are_seen(job):
     asked = Namespace(force=False, store=False, update=False)
     for source, reason in (("hub", "places changed"), ("synthetic", "")):
         data = [{"name": "digits", "source": source}]
-        marker = jobs.Marker(inputs={"places": ["elsewhere"]}, data=data, hashes={})
+        files.write(job.results / job.executed, b"")
+        hashes = {job.executed: files.sha256(b"")}
+        marker = jobs.Marker(inputs={"places": ["elsewhere"]}, data=data, hashes=hashes)
         files.write(job.results / record.MARKER, marker.dumps())
         here = replace(job, inputs={"places": [None]})
         assert jobs.reason(here, asked) == reason
