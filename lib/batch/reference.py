@@ -108,7 +108,8 @@ def _compared(job: Job, slug: str, new: Mapping) -> tuple[str, bool, bool]:
     if differences:
         return f"{begin}not reproduced: {'; '.join(differences)}", False, is_news
     numbers, claims = len(old["numbers"]), len(old["claims"])
-    return f"{begin}reproduced, {numbers} numbers and {claims} claims", True, is_news
+    end = ", by other code or data than the reference's" if is_news else ""
+    return f"{begin}reproduced, {numbers} numbers and {claims} claims{end}", True, is_news
 
 
 def _check_picture(path: Path, slug: str, saved: Mapping) -> None:
