@@ -2,8 +2,6 @@
 PYTHON ?= python3
 VENV   ?= .venv
 SCALE  ?= demo
-# Notebooks run in their own folder, so the path must not depend on where one stands.
-export DATA_DIR := $(if $(DATA_DIR),$(abspath $(DATA_DIR)))
 # Where this is set, each of a hundred processes compiles numpy, scipy and matplotlib anew: 3 s each.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -15,7 +13,8 @@ STATE  = { pwd; cat requirements.txt pyproject.toml; }
 
 .PHONY: help figures test falsify bench mutate site setup install lock notebooks clean
 help:
-	@echo "make figures [SCALE=demo|desk] [DATA_DIR=...] [ARGS='NAME ... --force']   every figure that is not up to date"
+	@echo "make figures [SCALE=demo|desk] [DATA_DIR=...] [ARGS='NAME ... --force']   every figure, into runs/, compared with the committed one"
+	@echo "make figures UPDATE=1          copies what differs over the committed figures"
 	@echo "make test [ARGS='-k svm']      pytest and nbval"
 	@echo "make falsify                   every claim of the ledgers in its wrong worlds: the smallest one it catches"
 	@echo "make bench                     speed, as ratios against the strongest peers and plain references"
@@ -25,7 +24,7 @@ help:
 	@echo "make lock [ARGS=--upgrade]     regenerate requirements.txt from pyproject.toml"
 
 figures: setup
-	@$(PY) -m lib.batch --scale $(SCALE) $(ARGS)
+	@$(PY) -m lib.batch --scale $(SCALE) $(if $(UPDATE),--update) $(ARGS)
 
 test: setup
 	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)

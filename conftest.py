@@ -10,6 +10,7 @@ def pytest_configure(config):
     # Not in a fixture: nbval starts its kernels outside of all fixtures, with this environment.
     base = tempfile.TemporaryDirectory(prefix="attention-dynamics-")
     config.add_cleanup(base.cleanup)
+    os.environ.pop("RUN_FIGURES_DIR", None)  # a page in a test writes nothing
     for name in ("FIGURES_DIR", "RUNS_DIR", "IPYTHONDIR"):
         os.environ[name] = os.path.join(base.name, name.lower())
     os.environ["HF_DATASETS_CACHE"] = os.path.join(base.name, "datasets")

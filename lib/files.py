@@ -1,12 +1,17 @@
 """Where the project's folders are, and files written whole or not at all."""
 
+import contextlib
+import fcntl
+import glob
 import hashlib
 import json
 import os
+import shutil
 import tomllib
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -34,10 +39,28 @@ def dumps(value) -> str:
 
 
 def read_object(path: Path) -> dict:
-    """The JSON object in a file; ValueError, with its path, where it holds another."""
+    """Read the JSON object in a file.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Returns
+    -------
+    dict
+        The object.
+
+    Raises
+    ------
+    ValueError
+        With the path, if the file cannot be read or holds anything else than a JSON object.
+    """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # not JSON, or not UTF-8
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:  # not JSON, or not UTF-8
         raise ValueError(f"{path} is damaged: {error}") from None
     if not isinstance(value, dict):
         raise ValueError(f"{path} is damaged: it holds no JSON object")
@@ -45,43 +68,165 @@ def read_object(path: Path) -> dict:
 
 
 def read_table(path: Path) -> dict:
-    """The tables of a TOML file, none without a file; ValueError with the file's name."""
+    """Read the tables of a TOML file.
+
+    Parameters
+    ----------
+    path
+        The file; a file that is not there has no tables.
+
+    Returns
+    -------
+    dict
+        The tables by name.
+
+    Raises
+    ------
+    ValueError
+        With the path, if the file cannot be read or is no TOML.
+    """
+    if not path.exists():
+        return {}
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
     except ValueError as error:  # not TOML, or not UTF-8
         raise ValueError(f"{path} cannot be read: {error}") from None
 
 
+# Writing.
+
+PART = ".part"  # how the name of a temporary file or folder ends; .gitignore knows it
+
+
 def write(path: Path, content: bytes) -> None:
-    """Write a file whole: whatever interrupts, it holds the old bytes or all of the new."""
+    """Write a file whole: whatever interrupts, it holds the old bytes or all of the new.
+
+    Parameters
+    ----------
+    path
+        The file; its folder is made.
+    content
+        What the file will hold.
+
+    Raises
+    ------
+    OSError
+        With the path, if the disk is full or the folder cannot be written into.
+    """
     write_all({path: content})
 
 
 def write_all(contents: Mapping[Path, bytes]) -> None:
-    """Write several files or, where one of them fails, none: what was there before comes back."""
-    waiting, before = {}, {}
+    """Write several files or, if one of them fails, none: what was there before comes back.
+
+    Each file is replaced by a single rename. What an earlier write of the same file left
+    behind, because its process was killed, is removed.
+
+    Parameters
+    ----------
+    contents
+        What each file will hold.
+
+    Raises
+    ------
+    OSError
+        With the path, if the disk is full or a folder cannot be written into.
+    """
+    waiting: dict[Path, Path] = {}
+    before: dict[Path, bytes | None] = {}
+    with contextlib.ExitStack() as streams:
+        try:
+            # A full or read-only disk shows here, before any name points to new bytes.
+            for path, content in contents.items():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                _sweep(path)
+                waiting[path] = temporary_beside(path)
+                stream = streams.enter_context(open(waiting[path], "xb"))
+                _fill(stream, content, path)
+            for path, temporary in waiting.items():
+                old = path.read_bytes() if path.is_file() else None
+                os.replace(temporary, path)
+                before[path] = old
+        except BaseException:
+            for temporary in waiting.values():
+                temporary.unlink(missing_ok=True)
+            for path, old in before.items():
+                if old is None:
+                    path.unlink(missing_ok=True)
+                else:
+                    write(path, old)
+            raise
+
+
+def temporary_beside(path: Path) -> Path:
+    """A name in the folder of `path` that no other process has."""
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex}{PART}")
+
+
+def _fill(stream: BinaryIO, content: bytes, path: Path) -> None:
+    """Write to a temporary file of `path`; an error of the system names `path`."""
     try:
-        # A full or read-only disk shows here, before any name points to new bytes.
-        for path, content in contents.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            waiting[path] = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-            with open(waiting[path], "xb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())  # a power cut must not leave a name without bytes
-        for path, temporary in waiting.items():
-            old = path.read_bytes() if path.is_file() else None
-            os.replace(temporary, path)
-            before[path] = old
-    except BaseException:
-        for temporary in waiting.values():
-            temporary.unlink(missing_ok=True)
-        for path, old in before.items():
-            path.unlink(missing_ok=True) if old is None else write(path, old)
+        fcntl.flock(stream, fcntl.LOCK_EX)  # until it is closed, this file is somebody's
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())  # a power cut must not leave a name without bytes
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a full disk names no file
         raise
 
 
-def sentence(error: Exception) -> str:
+def _sweep(path: Path) -> None:
+    """Remove the temporary files of `path` that no living process holds."""
+    for temporary in path.parent.glob(f".{glob.escape(path.name)}.*{PART}"):
+        with contextlib.suppress(OSError), open(temporary, "rb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)  # refused: it is being written
+            temporary.unlink()
+
+
+def replace_folder(fresh: Path, place: Path) -> None:
+    """Put a folder in the place of another one; nothing of the two is ever mixed.
+
+    Whoever looks finds the old folder, the new one or, between two renames, none. Only one
+    process at a time may replace the folder at `place`.
+
+    Parameters
+    ----------
+    fresh
+        The new folder, on the same file system as `place`; it is moved.
+    place
+        Where the old folder is, if there is one, or a file in its place.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be moved; the old one is then back in its place.
+    """
+    place.parent.mkdir(parents=True, exist_ok=True)
+    aside = temporary_beside(place)
+    if os.path.lexists(place):
+        os.rename(place, aside)
+    try:
+        os.rename(fresh, place)
+    except BaseException:
+        if os.path.lexists(aside):
+            os.rename(aside, place)
+        raise
+    # The old folder, and what killed processes left of still older ones.
+    for old in place.parent.glob(f".{glob.escape(place.name)}.*{PART}"):
+        remove(old)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, or a folder with all it holds, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def sentence(error: BaseException) -> str:
     """An error without its number: what the system said, and of which file."""
     name = getattr(error, "filename", None)
     return f"{getattr(error, 'strerror', None) or error}{f': {name}' if name else ''}"

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -234,11 +233,11 @@ def captioned(figure: Figure, caption: str) -> Figure:
 
 def save(
     run: Run, slug, number, curves: Curves, figure: Figure, caption, table: Table, numbers: dict
-) -> Path:
+) -> None:
     """Save a figure of `curves` with the seeds of its runs; no other data were read."""
     problem = curves.configuration["problem"]
     rows = [dict(problem[part]) for part in ("data", "weights") if part in problem]
     if run.scale != "demo":  # nothing was trained
         rows = [row | {"source": "kept", "trained_on": row["source"]} for row in rows]
     made = figure, slug, number, caption, table, numbers, rows
-    return run.save(*made, dtype="float32", setting={"seeds": curves.seeds()})
+    run.save(*made, dtype="float32", setting={"seeds": curves.seeds()})

@@ -136,3 +136,17 @@ def test_without_uv_and_without_packages_the_log_is_named(clone):
     assert said[0] == "uv did not install the lock; pip does."
     assert len(said) == 2 and ".venv/install.log" in said[1]
     assert "-r requirements.txt" in (clone / ".venv/install.log").read_text()
+
+
+@needs_make
+@pytest.mark.parametrize("given", ["a folder/below", "~/data", "/data", ""])
+def test_make_hands_on_the_folder_of_data_as_it_is(clone, given):
+    """A name with a space is one name, and a ~ is the reader's home."""
+    python = clone / "python"
+    python.write_text('#!/bin/sh\necho "[$DATA_DIR] $*"\n')
+    python.chmod(0o755)
+    command = ["make", "--no-print-directory", "--old-file=setup", "figures", f"PY={python}"]
+    for words, more in (([f"DATA_DIR={given}"], {}), ([], {"DATA_DIR": given})):
+        run = dict(cwd=clone, env=os.environ | more, capture_output=True, text=True)
+        done = subprocess.run([*command, *words, "UPDATE=1", "ARGS=00"], **run)
+        assert done.stdout == f"[{given}] -m lib.batch --scale demo --update 00\n", done.stderr

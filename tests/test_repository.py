@@ -18,7 +18,7 @@ import pytest
 from PIL import Image
 
 from lib import files, provenance
-from lib.companion import colab_cell, record
+from lib.companion import colab_cell, pages
 from lib.site import figures
 from lib.training.studies import STUDIES
 
@@ -131,10 +131,8 @@ def unseen(text, words):
 
 @cache
 def lines(path):
-    """Which of "dotted" and "dashed" lines the picture of a record has, by its SVG."""
-    drawn = path.with_suffix(".svg").read_text("utf-8")
-    dashes = re.findall(r"stroke-dasharray: ([\d.]+),? ?([\d.]+)", drawn)
-    return {"dotted" if float(on) < float(off) else "dashed" for on, off in dashes}
+    """Which of "dotted" and "dashed" lines a figure has; an old record does not say."""
+    return {*RECORDS[path].get("lines", ["dashed", "dotted"])}
 
 
 def kinds(text):
@@ -145,7 +143,7 @@ def faults_of_page(path):
     text, words, name = path.read_text("utf-8"), prose(path), path.stem
     copy, own = nbformat.read(path.with_suffix(".ipynb"), 4), cells(read(path))
     outputs = [output for cell in copy.cells for output in cell.get("outputs", [])]
-    parameters, bound = record._literals(text), assigned(ast.parse(text))
+    parameters, bound = pages.parameters(text), assigned(ast.parse(text))
     folded = [c for c in code(path) if {"parameters", "set-up"} & {*c.metadata.get("tags", [])}]
     shown = [cell.source for cell in code(path) if cell not in folded]
     mine = {place: saved for place, saved in RECORDS.items() if name in now(saved)}
@@ -168,7 +166,7 @@ def faults_of_page(path):
         # A record asks for the parameters again when it is saved: another value is a change.
         "a parameter assigned twice": any(bound.count(each) != 1 for each in parameters),
         "a scale of other parameters": any(
-            scale not in record.SCALES[1:] or not of.keys() <= parameters.keys() - {"scale"}
+            scale not in pages.SCALES[1:] or not of.keys() <= parameters.keys() - {"scale"}
             for scale, of in SCALES.get(name, {}).items()
         ),
         "its place is told otherwise": own[0][1].split("\n")[2] != told(name),
@@ -238,12 +236,12 @@ def faults_of_record(path):
         return {"its page is gone": True}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NOTEBOOKS_DIR", str(FOLDER))
-        patch.setattr(provenance, "git", lambda *_: None)  # the page as it is
-        changed = record._edited(page.stem, page.read_text("utf-8"), saved["parameters"])
+        plan = pages.planned(page.stem, saved["scale"])
     return {
         "its caption says otherwise": [*contradictions(saved)],
         "its caption names another kind of line": not kinds(saved["caption"]) <= lines(path),
-        "its page has other parameters now": changed,
+        "its page has other parameters now": plan is None
+        or json.loads(files.dumps(plan.values)) != saved["parameters"],
     }
 
 
@@ -357,7 +355,7 @@ def faults_of_entry(entry):
 
 def test_the_index_has_every_figure_at_its_largest_scale_and_tells_the_truth():
     largest = {}
-    for scale in record.SCALES:
+    for scale in pages.SCALES:
         largest |= {path.stem: scale for path in (ROOT / "figures" / scale).glob("*.json")}
     assert {entry.slug: entry.scale for entry in ENTRIES} == largest
     titles = {entry.title for entry in ENTRIES}

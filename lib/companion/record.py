@@ -1,9 +1,8 @@
-"""Save a figure with its numbers and provenance: <figures>/<scale>/<slug>.png, .svg, .json.
+"""Save a figure with its numbers and provenance, <slug>.png and <slug>.json; read records back.
 
-What is there stays as long as a run reproduces it. A run whose page or parameters nobody
-committed saves below runs/custom/."""
+A page that the batch runs writes into the folder that the batch names. A page that is run by
+hand draws, is checked in the same way, and writes nothing."""
 
-import ast
 import io
 import json
 import math
@@ -18,26 +17,24 @@ from numbers import Integral
 from pathlib import Path
 
 import matplotlib as mpl
-import numpy as np
-from PIL import Image
-from scipy import ndimage
 
 from lib import files, provenance
-from lib.companion import plots
+from lib.companion import pages, plots
 from lib.companion.claims import Claim
+from lib.companion.pages import SCALES as SCALES
 
-SCALES = ("demo", "desk")
-ENDS = (".png", ".svg", ".json")  # of a figure's files; the record is written last
+ENDS = (".png", ".json")  # of a figure's files; the record is written last
+TOLD = "RUN_FIGURES_DIR"  # the variable in which a batch names the folder of a run's figures
 SOURCES = {  # of data and weights, and how a reader would say it
     "data_dir": "real",
     "data": "real",
     "hub": "real, from the hub",
     "demo": "small embedded stand-in",
     "kept": "redrawn from kept curves",
-    **{name: name for name in ("synthetic", "bert_dir", "package")},
+    "synthetic": "synthetic",
+    "bert_dir": "bert_dir",
+    "package": "package",
 }
-
-# Pages and their parameters.
 
 
 def origin(record: Mapping) -> str:
@@ -45,110 +42,27 @@ def origin(record: Mapping) -> str:
     return "Ours" if record["notebook"].startswith("4") else record["paper"]
 
 
-def notebooks(names: Iterable[str] = ()) -> list[str]:
-    """The notebooks that `names` (stems, unique beginnings, old names) stand for, all for none;
-    ValueError for a name that is not one notebook's."""
-    place = files.folder("notebooks")
-    known = sorted(path.stem for path in place.glob("[0-9]*.py"))
-    once = files.read_table(place / "renamed.toml")  # old name: the notebooks of its subject now
-    if not known:
-        raise ValueError(f"there is no notebook in {place}; name their folder by NOTEBOOKS_DIR")
-    chosen = []
-    for name in names:
-        fits = [name] if name in known else [stem for stem in known if stem.startswith(name)]
-        if len(fits) != 1 and name not in once:
-            old = [stem for stem in once if stem.startswith(name)]
-            words = ", ".join(fits or old or known)
-            raise ValueError(f"{name!r} is not the name of one notebook; there are {words}")
-        chosen += fits or once[name]
-    return list(dict.fromkeys(chosen)) or known
+# Where the results of a page lie.
+
+MARKER = "made-of.json"  # beside a page's results: what they were made of
 
 
-def planned(notebook: str, scale: str, settings: Mapping) -> tuple[str, dict, dict, dict] | None:
-    """A run to come: the page's text, what `scale` and `settings` change, all values,
-    `_edited`; None without that scale. ValueError for a setting of another name or
-    kind."""
-    if (of_scale := _of_scale(notebook, scale)) is None:
-        return None
-    page, overrides = _page(notebook), {**of_scale, **settings}
-    usual = _literals(page)
-    _check_kinds(overrides, usual)
-    values = usual | overrides
-    return page, overrides, values, _edited(notebook, page, values)
+def results_folder(notebook: str, scale: str) -> Path:
+    """The folder of the last successful run of a page: figures, records, executed notebook."""
+    return files.folder("runs") / "figures" / scale / notebook
 
 
-def _check_kinds(overrides: Mapping, usual: Mapping) -> None:
-    # papermill itself only logs a parameter that it does not know, and draws the default figure
-    if unknown := ", ".join(sorted(overrides.keys() - usual.keys())):
-        raise ValueError(f"there is no parameter {unknown}; there are {', '.join(usual)}")
-    for name, value in overrides.items():
-        kind, given = (list if isinstance(x, tuple) else type(x) for x in (usual[name], value))
-        fits = given is kind or (kind is float and given is int)
-        fits = fits and (kind not in (int, float) or math.isfinite(value))
-        if kind in (bool, int, float, list) and not fits:
-            raise ValueError(f"{name} is {usual[name]!r} by default; {value!r} is of another kind")
-
-
-def _page(notebook: str) -> str:
-    path = files.folder("notebooks") / f"{notebook}.py"
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no {path}; name the folder of pages by NOTEBOOKS_DIR")
-    return path.read_text(encoding="utf-8")
-
-
-def _literals(page: str) -> dict:
-    """What the one cell tagged "parameters" assigns; ValueError unless it needs literals alone."""
-    cell, _ = _parted(page)
-    values: dict = {"__builtins__": {}}
+def executed(notebook: str, scale: str) -> Path | None:
+    """The executed notebook of the last successful run; None unless its page is still the same."""
+    folder = results_folder(notebook, scale)
+    source = files.folder("notebooks") / f"{notebook}.py"
     try:
-        exec(cell, values)
-    except Exception as error:
-        raise ValueError(f"its parameters cell is not name = literal: {error}") from None
-    del values["__builtins__"]
-    if "scale" not in values:
-        raise ValueError("its parameters cell has no scale")
-    return values
-
-
-def _parted(page: str) -> tuple[str, str]:
-    """The parameters cell of a percent notebook, and the rest."""
-    cells = re.split(r"^# %%", page, flags=re.MULTILINE)
-    tagged = [cell for cell in cells if re.match(r""".*["']parameters["']""", cell)]
-    if len(tagged) != 1:
-        raise ValueError(f"needs exactly one cell tagged parameters, has {len(tagged)}")
-    return tagged[0].partition("\n")[2], "# %%".join(c for c in cells if c is not tagged[0])
-
-
-def _of_scale(notebook: str, scale: str) -> dict | None:
-    """What `scale` changes in the parameters of `notebook`; None if it has no such scale."""
-    if scale == "demo":
-        return {}
-    scales = files.read_table(files.folder("notebooks") / "scales.toml").get(notebook, {})
-    return {"scale": scale, **scales[scale]} if scale in scales else None
-
-
-def _edited(notebook: str, page: str, values: Mapping) -> dict:
-    """What nobody committed of a run of the text `page`: parameter `values` that the committed
-    page has not at their scale, and "code" where its code is another."""
-    path, committed = files.folder("notebooks") / f"{notebook}.py", None
-    if path.is_relative_to(files.ROOT):
-        committed = provenance.git("show", f"HEAD:./{path.relative_to(files.ROOT).as_posix()}")
-    committed = committed or page
-    of_scale = _of_scale(notebook, values["scale"])
-    changes = _differing(values, {} if of_scale is None else _literals(committed) | of_scale)
-    code, known = (ast.dump(ast.parse(_parted(text)[1])) for text in (page, committed))
-    return changes | ({} if code == known else {"code": files.sha256(code.encode())[:8]})
-
-
-def _differing(values: Mapping, usual: Mapping) -> dict:
-    """Those of the `values` that are not the `usual` ones, as JSON has them."""
-    values, usual = (json.loads(files.dumps(dict(each))) for each in (values, usual))
-    return {name: x for name, x in values.items() if name not in usual or x != usual[name]}
-
-
-def custom_folder(notebook: str, changes: Mapping) -> Path:
-    """The folder of a run with the `changes`; other values have another folder."""
-    return files.folder("runs") / "custom" / f"{notebook}-{provenance.digest(changes)[:8]}"
+        inputs = files.read_object(folder / MARKER).get("inputs")
+    except ValueError:  # never run, or damaged
+        return None
+    if not isinstance(inputs, dict) or inputs.get("source") != files.sha256(source.read_bytes()):
+        return None
+    return folder / f"{notebook}.ipynb"
 
 
 # Numbers, and what a record is refused for.
@@ -156,8 +70,15 @@ def custom_folder(notebook: str, changes: Mapping) -> Path:
 
 @dataclass(frozen=True)
 class Number:
-    """A quoted number, None for a quantity without a value, such as the loss of a diverged
-    run; a rerun reproduces it when |new - value| ≤ tolerance, in its units."""
+    """A quoted number; a rerun reproduces it when |new - value| ≤ tolerance, in its units.
+
+    Parameters
+    ----------
+    value
+        None for a quantity without a value, such as the loss of a diverged run.
+    tolerance
+        At least 0, and finite.
+    """
 
     value: float | None
     tolerance: float
@@ -168,17 +89,18 @@ def finite(value: float, tolerance: float) -> Number:
     return Number(float(value) if math.isfinite(value) else None, tolerance)
 
 
-def _number(table: Mapping, name: str, value: float | Number) -> Number:
-    """`value` with the first tolerance of `table` that fits its name."""
+def _number(tolerances: Mapping, name: str, value: float | Number) -> Number:
+    """`value` with the first of the `tolerances` whose pattern fits its name."""
     if isinstance(value, Number):
         return value
-    for pattern, tolerance in table.items():
+    for pattern, tolerance in tolerances.items():
         if fnmatchcase(name, pattern):
             if isinstance(tolerance, str):
                 size = abs(value) if math.isfinite(value) else 1.0
                 tolerance = float(tolerance.removesuffix(" %")) / 100 * size
-            whole = isinstance(value, Integral)
-            return Number(value, tolerance) if whole else finite(value, tolerance)
+            if isinstance(value, Integral):
+                return Number(value, tolerance)
+            return finite(value, tolerance)
     raise ValueError(f"notebooks/records.toml has no tolerance for {name}")
 
 
@@ -200,7 +122,7 @@ def _check(slug: str, numbers: Mapping[str, Number], data: Iterable[Mapping]) ->
 
 
 def start(notebook: str, paper: str, variables: Mapping, counted: str | None = "seeds") -> "Run":
-    """The run of `notebook` that begins now, after its parameters cell; sets the style."""
+    """Begin the run of a page and set the style of its figures; parameters as of `Run`."""
     plots.set_style()
     return Run(notebook, paper, variables, counted)
 
@@ -208,57 +130,110 @@ def start(notebook: str, paper: str, variables: Mapping, counted: str | None = "
 class Run:
     """One run of a notebook; its clock starts with it.
 
-    `notebook` is the stem of the .py, `paper` "A", "B" or "C", `variables` the notebook's
-    `globals()`, of which a save takes what the parameters cell assigns, among them `scale`
-    and `counted`, the number k of its seeds 0 ... k - 1, if any. ValueError for a name that
-    is not there, a number of seeds that is not one and an unknown scale, FileNotFoundError
-    where there is no such notebook."""
+    Parameters
+    ----------
+    notebook
+        The stem of the .py.
+    paper
+        "A", "B" or "C".
+    variables
+        The notebook's `globals()`, of which a save takes what the parameters cell assigns,
+        `scale` among them.
+    counted
+        The name of the parameter that counts the seeds: k of them are 0 ... k - 1.
+
+    Raises
+    ------
+    ValueError
+        For a parameter that is not there, a number of seeds that is not one, an unknown scale.
+    FileNotFoundError
+        If there is no such notebook.
+    """
 
     def __init__(
         self, notebook: str, paper: str, variables: Mapping, counted: str | None = "seeds"
     ):
-        self.notebook, self.paper, self._text = notebook, paper, _page(notebook)
-        self._variables, self._counted, self._clock = variables, counted, time.monotonic()
+        self.notebook = notebook
+        self.paper = paper
+        self._text = pages.text(notebook)
+        self._variables = variables
+        self._counted = counted
+        self._clock = time.monotonic()
         parameters, _ = self._now()
         self.scale = parameters["scale"]
+        # As of the start, since files may change while a long page runs.
         self._begun = provenance.fingerprint(notebook, parameters)
         self._commit = provenance.commit()
 
     def _now(self) -> tuple[dict, Sequence[int]]:
         """The parameters and the seeds, as the notebook has them now."""
-        names, variables = _literals(self._text), self._variables
-        if missing := [name for name in names if name not in variables]:
+        names = pages.parameters(self._text)
+        if missing := [name for name in names if name not in self._variables]:
             raise ValueError(f"run the parameters cell first: there is no {', '.join(missing)}")
-        if variables["scale"] not in SCALES:
-            raise ValueError(f"scale {variables['scale']!r}: choose one of {', '.join(SCALES)}")
-        count = variables[self._counted] if self._counted else 0
-        if self._counted and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
+        parameters = {name: self._variables[name] for name in names}
+        if parameters["scale"] not in SCALES:
+            raise ValueError(f"scale {parameters['scale']!r}: choose one of {', '.join(SCALES)}")
+        if not self._counted:
+            return parameters, range(0)
+        count = self._variables[self._counted]
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise ValueError(f"{self._counted} = {count!r}; it is a number of runs, at least 1")
-        return {name: variables[name] for name in names}, range(count)
+        return parameters, range(count)
 
     def keep(
         self, figure, slug: str, caption: str, claims=(), numbers=None, data=None, **more
-    ) -> Path:
-        """`save` with what notebooks/records.toml says of the figure `slug` of this page.
+    ) -> None:
+        """Save a figure of this page, with what notebooks/records.toml says of it.
 
         That is its number in the paper, its data (by default synthetic with all seeds, and
-        `rows` a parameter; `data` takes their place), and `within`: the tolerance of each
-        of `numbers`, or its share of the value as "2 %"; of names with * and ? the first
-        that fits. ValueError where the file lacks the figure or a tolerance."""
-        facts = files.read_table(files.folder("notebooks") / "records.toml")
-        facts = facts.get(self.notebook, {}).get(slug)
+        `rows` a parameter), and `within`: the tolerance of each number, or its share of the
+        value as "2 %"; of names with * and ? the first that fits.
+
+        Parameters
+        ----------
+        figure, slug, caption, claims
+            As of `save`.
+        numbers
+            The measured values by name.
+        data
+            Rows that take the place of those of the table.
+        **more
+            What else `save` takes.
+
+        Raises
+        ------
+        ValueError
+            If the table lacks the figure or a tolerance, and as `save` does.
+        """
+        table = files.read_table(files.folder("notebooks") / "records.toml")
+        facts = table.get(self.notebook, {}).get(slug)
         if facts is None:
             raise ValueError(f"notebooks/records.toml has no [{self.notebook}.{slug}]")
-        parameters, seeds = self._now()
-        usual = {"source": "synthetic", "revision": f"seeds 0-{len(seeds) - 1}"}
-        rows = [usual | row for row in facts["data"]] if data is None else data
-        for row in rows:
-            row["rows"] = parameters.get(row.get("rows"), row.get("rows"))
-            row["revision"] = row.get("revision", "").format(**parameters)
-        rows = [{key: each for key, each in row.items() if each not in ("", None)} for row in rows]
+        if data is None:
+            data = [self._usual_row() | row for row in facts["data"]]
         within = facts.get("within", {})
-        numbers = {name: _number(within, name, value) for name, value in (numbers or {}).items()}
-        return self.save(figure, slug, facts["figure"], caption, claims, numbers, rows, **more)
+        self.save(
+            figure,
+            slug,
+            number=facts["figure"],
+            caption=caption,
+            claims=claims,
+            numbers={name: _number(within, name, x) for name, x in (numbers or {}).items()},
+            data=[self._filled(row) for row in data],
+            **more,
+        )
+
+    def _usual_row(self) -> dict:
+        _, seeds = self._now()
+        return {"source": "synthetic", "revision": f"seeds 0-{len(seeds) - 1}"}
+
+    def _filled(self, row: Mapping) -> dict:
+        """A row of data with the parameters that it names, and without empty entries."""
+        parameters, _ = self._now()
+        filled = dict(row)
+        filled["rows"] = parameters.get(row.get("rows"), row.get("rows"))
+        filled["revision"] = row.get("revision", "").format(**parameters)
+        return {key: value for key, value in filled.items() if value not in ("", None)}
 
     def save(
         self,
@@ -272,16 +247,48 @@ class Run:
         statements: Mapping[str, Mapping] | None = None,
         setting: Mapping | None = None,
         dtype: str = "float64",
-    ) -> Path:
-        """Write picture and record, all or nothing; return the path of the record.
+    ) -> None:
+        """Write picture and record into the folder that the batch names.
 
-        What this run reproduces stays as it is; how it went is in runs/latest/<scale>/.
-        `number` is the figure's in the paper ("Figure 2"); `statements` are those that the
-        claims of a ledger name; `setting` what this figure was made with where the
-        parameters say otherwise, "seeds" as their list or number. ValueError for a bad
-        slug, a number that is not finite, a data row without name or source."""
-        numbers, setting = dict(numbers or {}), dict(setting or {})
+        Without a batch (in Jupyter, or in a test of the page) nothing is written; what is
+        given is checked in both cases.
+
+        Parameters
+        ----------
+        figure
+            The matplotlib figure.
+        slug
+            Its short name, of lower-case letters, digits and underscores.
+        number
+            Its number in the paper, as "Figure 2".
+        caption
+            What it shows.
+        claims
+            What was checked on it.
+        numbers
+            What is quoted of it, by name.
+        data
+            Its data sets and weights: rows with a name and a source of `SOURCES`.
+        statements
+            Those that the claims of a ledger name.
+        setting
+            What this figure was made with where the parameters say otherwise; "seeds" as
+            their list or their number.
+        dtype
+            In which its numbers were computed.
+
+        Raises
+        ------
+        ValueError
+            For a bad slug, a number that is not finite, a data row without name or source.
+        OSError
+            With the path, if the folder cannot be written into.
+        """
+        numbers = dict(numbers or {})
+        setting = dict(setting or {})
         _check(slug, numbers, data)
+
+        # What the figure says.
         parameters, counted = self._now()
         seeds = setting.pop("seeds", counted)
         record = {
@@ -300,12 +307,22 @@ class Run:
             "numbers": {name: asdict(value) for name, value in numbers.items()},
             "provenance": {},
         }
-        record |= {"setting": setting} if setting else {}
-        record |= {"statements": dict(statements)} if statements else {}
+        if setting:
+            record["setting"] = setting
+        if statements:
+            record["statements"] = dict(statements)
         record = json.loads(files.dumps(record))  # in JSON a numpy number is a number
+
+        # Where to.
+        told = os.environ.get(TOLD)
+        if not told:
+            return
+
+        # The picture, which names the run that it is of, and the rest of the record.
         parts = self._begun | {"parameters": record["parameters"], "data": record["data"]}
         stamp = {"commit": self._commit, "fingerprint": provenance.digest(parts)}
-        png, svg = _draw(figure, {"slug": slug, **stamp})
+        picture = _drawn(figure, "png", {"slug": slug, **stamp})
+        record["lines"] = _kinds_of_line(figure, slug)
         record["provenance"] = {
             **stamp,
             "versions": provenance.versions(),
@@ -316,123 +333,204 @@ class Run:
             "peak_memory_mb": provenance.peak_memory_mb(),
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        text = files.dumps(record).encode()
-        path = Path(record["scale"], f"{slug}.json")
-        # What is not the start's is a change, even where it is the scale's own: with which of
-        # the two was the figure computed?
-        if moved := _differing(parameters, self._begun["parameters"]):
-            print(f"Changed since record.start: {', '.join(moved)}; run the notebook from there on")
-        if changes := moved | _edited(self.notebook, self._text, parameters):
-            path = custom_folder(self.notebook, changes) / "figures" / path
-            names = ", ".join(f"{name} = {value}" for name, value in changes.items())
-            print(f"Not the {record['scale']} scale's own ({names}); saved in {path.parent}")
-        else:
-            files.write(files.folder("runs") / "latest" / path, text)
-            path = files.folder("figures") / path
-        if not reproduces(record, png, path):
-            files.write_all(dict(zip(map(path.with_suffix, ENDS), (png, svg, text))))
-        return _Quiet(path)
+        files.write(Path(told, f"{slug}.png"), picture)
+        files.write(Path(told, f"{slug}.json"), files.dumps(record).encode())
 
 
-def _draw(figure, stamp: Mapping) -> tuple[bytes, bytes]:
-    """The figure as PNG and SVG, without a date: the same figure gives the same bytes."""
+def _drawn(figure, kind: str, stamp: Mapping) -> bytes:
+    """The figure as a PNG or an SVG, without a date: the same figure gives the same bytes."""
     figure.draw_without_rendering()  # a constrained layout settles on its first drawing
-    png, svg = io.BytesIO(), io.BytesIO()
-    about = {"Title": stamp["slug"], "Description": json.dumps(stamp), "Date": None}
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": stamp["slug"]}):  # text as text
-        for file, kind in ((png, "png"), (svg, "svg")):
-            figure.savefig(file, format=kind, metadata=about)
-    return png.getvalue(), svg.getvalue()
-
-
-class _Quiet(type(Path())):
-    """A path that prints nothing as the last value of a notebook's cell."""
-
-    def _ipython_display_(self) -> None:
-        pass
-
-
-# Records that are there, and when a run reproduces them.
-
-PARTS = ("notebook", "parameters", "data", "claims", "numbers", "provenance")
-
-
-def read(path: Path) -> dict:
-    """The record in a file; ValueError, with its path, where a part is missing."""
-    record = files.read_object(path)
-    if missing := [part for part in PARTS if part not in record]:
-        raise ValueError(f"{path} is damaged: it lacks {', '.join(missing)}")
-    return record
-
-
-def compare(new: Mapping, old: Mapping) -> list[str]:
-    """The numbers of `old` that `new` misses by more than their tolerance, in words."""
-    differences = []
-    for name, row in old["numbers"].items():
-        value, expected = new["numbers"].get(name, {}).get("value"), row["value"]
-        same = value is expected and name in new["numbers"]
-        if value is not None and expected is not None:
-            same = abs(value - expected) <= row["tolerance"]
-        if not same:
-            differences.append(f"{name} is {value}, committed {expected} ± {row['tolerance']}")
-    return differences
-
-
-_FIXED = "schema paper figure caption words notebook scale parameters setting seeds data statements"
-
-
-def reproduces(new: Mapping, picture: bytes, place: Path) -> bool:
-    """Whether a run, its record `new` and PNG `picture`, reproduces the record at `place`: numbers
-    within tolerance, `_FIXED` and claims as before, no file missing and the same picture, but
-    for a smoke run, whose network is another on each processor."""
-    if not all(place.with_suffix(end).is_file() for end in ENDS):
-        return False
-    old = read(place)
-    smoke = any(row["source"] == "demo" for row in new["data"])
-    within = [{k: row["tolerance"] for k, row in each["numbers"].items()} for each in (new, old)]
-    # Nearly, since one that is a share of its number moves a little with it.
-    like = lambda name: math.isclose(*(each[name] for each in within), rel_tol=0.1)
-    return (
-        all(new.get(key) == old.get(key) for key in _FIXED.split())
-        and within[0].keys() == within[1].keys()
-        and all(map(like, within[0]))
-        and list(map(_asked, new["claims"])) == list(map(_asked, old["claims"]))
-        and not compare(new, old)
-        and (smoke or _same_picture(picture, place.with_suffix(".png").read_bytes()))
-    )
+    content = io.BytesIO()
+    metadata = {"Title": stamp["slug"], "Description": json.dumps(stamp), "Date": None}
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": stamp["slug"]}):
+        figure.savefig(content, format=kind, metadata=metadata)
+    return content.getvalue()
 
 
 def _words(figure) -> list[str]:
     """Titles, labels and legends of a figure; a decimal in them is a measured one and may move."""
-    legends = [*figure.legends, *(axes.get_legend() for axes in figure.axes)]
-    words = [axes.get_title(loc) for axes in figure.axes for loc in ("left", "center", "right")]
-    words += [text for axes in figure.axes for text in (axes.get_xlabel(), axes.get_ylabel())]
-    words += [text.get_text() for legend in legends if legend for text in legend.get_texts()]
+    words = []
+    for axes in figure.axes:
+        words += [axes.get_title(place) for place in ("left", "center", "right")]
+    for axes in figure.axes:
+        words += [axes.get_xlabel(), axes.get_ylabel()]
+    for legend in [*figure.legends, *(axes.get_legend() for axes in figure.axes)]:
+        if legend:
+            words += [entry.get_text() for entry in legend.get_texts()]
     return [re.sub(r"\d+\.\d\d+", "#", text) for text in words if text]
 
 
-def _asked(claim: Mapping) -> tuple:
-    words = tuple(claim[key] for key in ("id", "statement", "source", "bound", "holds"))
-    remark = re.sub(r"[\d.]+", "#", claim.get("remark", ""))  # its numbers may move a little
-    return *words, claim.get("kind"), claim.get("catches"), remark
+def _kinds_of_line(figure, slug: str) -> list[str]:
+    """Which of "dashed" and "dotted" lines a figure has, so that its words can be checked."""
+    # An SVG names the dashes of all that is drawn; matplotlib's own objects do not.
+    drawing = _drawn(figure, "svg", {"slug": slug}).decode()
+    dashes = re.findall(r"stroke-dasharray: ([\d.]+),? ?([\d.]+)", drawing)
+    return sorted({"dotted" if float(on) < float(off) else "dashed" for on, off in dashes})
 
 
-# Whether two drawings of a figure show the same, from the pictures themselves.
+# Records that are there.
 
-BLUR = 8  # pixels: what moves by less hardly changes a picture that is blurred so far
-SEEN = 0.055  # of the difference between white and a full colour
-
-
-def _same_picture(picture: bytes, other: bytes) -> bool:
-    """Whether two PNGs show the same figure in the same style, up to what rounding on
-    another processor moves: a line, by a pixel or two. So both are blurred, and a mark
-    thinner than a black line of one pixel is held by the record's numbers alone."""
-    new, old = (_blurred(png) for png in (picture, other))
-    return new.shape == old.shape and bool((abs(new - old) < SEEN).all())
+PARTS = {  # which every record has, and their kind in JSON
+    "notebook": str,
+    "parameters": dict,
+    "data": list,
+    "claims": list,
+    "numbers": dict,
+    "provenance": dict,
+}
 
 
-def _blurred(png: bytes) -> np.ndarray:
-    """The colours of a picture, each smoothed, (height, width, 3), in [0, 1]."""
-    with Image.open(io.BytesIO(png)) as picture:
-        colours = np.asarray(picture.convert("RGB"), np.float32) / 255
-    return ndimage.gaussian_filter(colours, (BLUR, BLUR, 0))
+def read(path: Path) -> dict:
+    """Read a record and check that it is one.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Returns
+    -------
+    dict
+        The record.
+
+    Raises
+    ------
+    ValueError
+        With the path, if the file cannot be read, or a part of the record is missing or of
+        another kind than every record has.
+    """
+    record = files.read_object(path)
+    if fault := _fault(record):
+        raise ValueError(f"{path} is damaged: {fault}")
+    return record
+
+
+def _fault(record: Mapping) -> str:
+    """Why an object is no record; empty if it is one."""
+    if missing := [part for part in PARTS if part not in record]:
+        return f"it lacks {', '.join(missing)}"
+    for part, kind in PARTS.items():
+        if not isinstance(record[part], kind):
+            return f"its {part} are {record[part]!r}"
+    for row in record["data"]:
+        if not isinstance(row, dict) or "name" not in row or row.get("source") not in SOURCES:
+            return f"a row of its data is {row!r}"
+    for claim in record["claims"]:
+        if not _is_claim(claim):
+            return f"a claim is {claim!r}"
+    for name, number in record["numbers"].items():
+        if not _is_number(number):
+            return f"its number {name} is {number!r}"
+    return ""
+
+
+def _is_claim(claim: object) -> bool:
+    if not isinstance(claim, dict):
+        return False
+    try:
+        known = Claim.of(claim)
+    except (TypeError, ValueError):  # a field too few, one too many, or one of another kind
+        return False
+    words = (known.id, known.statement, known.source, known.bound, known.remark, known.verdict)
+    is_measured = isinstance(known.measured, int | float)
+    return (
+        all(isinstance(word, str) for word in words)
+        and isinstance(known.holds, bool)
+        and is_measured
+    )
+
+
+def _is_number(number: object) -> bool:
+    if not isinstance(number, dict) or not {"value", "tolerance"} <= number.keys():
+        return False
+    value, tolerance = number["value"], number["tolerance"]
+    return (value is None or _is_finite(value)) and _is_finite(tolerance) and tolerance >= 0
+
+
+def _is_finite(value: object) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and math.isfinite(value)
+
+
+# A record beside another one.
+
+
+def compare(new: Mapping, old: Mapping) -> list[str]:
+    """Compare the numbers of a run with those of the reference.
+
+    Parameters
+    ----------
+    new, old
+        The records of the run and of the reference, whose tolerances count.
+
+    Returns
+    -------
+    list of str
+        What differs by more than its tolerance, in words; empty if all is reproduced.
+    """
+    differences = []
+    for name, row in old["numbers"].items():
+        expected, tolerance = row["value"], row["tolerance"]
+        if name not in new["numbers"]:
+            differences.append(f"{name} is missing, reference {expected} ± {tolerance}")
+            continue
+        value = new["numbers"][name]["value"]
+        if value is None or expected is None:
+            same = value is expected
+        else:
+            same = abs(value - expected) <= tolerance
+        if not same:
+            differences.append(f"{name} is {value}, reference {expected} ± {tolerance}")
+    differences += [
+        f"{name} is not in the reference" for name in new["numbers"] if name not in old["numbers"]
+    ]
+    return differences
+
+
+def compare_claims(new: Mapping, old: Mapping) -> list[str]:
+    """Compare the claims of a run with those of the reference, by their word.
+
+    A claim is the reference's if its bound, whether it holds and its verdict are. The bound
+    has four digits of a number that may be computed, so these may move in the last one.
+
+    Parameters
+    ----------
+    new, old
+        The records of the run and of the reference.
+
+    Returns
+    -------
+    list of str
+        What differs, in words; empty if all claims are reproduced.
+    """
+    of_run = {claim["id"]: claim for claim in new["claims"]}
+    of_reference = {claim["id"]: claim for claim in old["claims"]}
+    differences = []
+    for name, claim in of_reference.items():
+        if name not in of_run:
+            differences.append(f"claim {name} is missing")
+            continue
+        mine = of_run[name]
+        if not _same_bound(mine["bound"], claim["bound"]):
+            differences.append(f"{name} is held to {mine['bound']}, reference {claim['bound']}")
+        if mine["holds"] != claim["holds"]:
+            word = "held before" if claim["holds"] else "did not hold before"
+            differences.append(f"{name} {word}")
+        mine_word, word = (each.get("verdict") or "without verdict" for each in (mine, claim))
+        if mine_word != word:
+            differences.append(f"{name} is {mine_word}, reference {word}")
+    differences += [
+        f"claim {name} is not in the reference" for name in of_run if name not in of_reference
+    ]
+    return differences
+
+
+_DECIMAL = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+
+
+def _same_bound(new: str, old: str) -> bool:
+    """Whether two bounds have the same words, and numbers that agree to a unit of four digits."""
+    if _DECIMAL.sub("#", new) != _DECIMAL.sub("#", old):
+        return False
+    pairs = zip(_DECIMAL.findall(new), _DECIMAL.findall(old), strict=True)
+    return all(math.isclose(float(one), float(other), rel_tol=1e-3) for one, other in pairs)

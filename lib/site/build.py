@@ -29,7 +29,7 @@ from PIL import Image
 from traitlets.config import Config
 
 from lib import files, provenance
-from lib.companion import colab_cell
+from lib.companion import colab_cell, record
 from lib.companion.record import ENDS, SCALES, SOURCES
 from lib.site import beside, figures
 
@@ -249,13 +249,11 @@ def _title(markdown: str) -> str:
 def _notebooks(shown: Iterable[figures.Figure]) -> list[_Page]:
     """Every notebook at each scale at which it ran, at demo scale else as committed, in
     order.toml's order. Pictures are described as the figures `shown` are."""
-    folder, runs, pages = files.folder("notebooks"), files.folder("runs"), []
+    folder, pages = files.folder("notebooks"), []
     for source in sorted(folder.glob("[0-9]*.py")):
         for scale in SCALES:
-            path = runs / scale / f"{source.stem}.ipynb"
-            marker = path.with_suffix(".json")  # of a success
-            ran = files.read_object(marker)["source"] if marker.exists() else ""
-            if ran != files.sha256(source.read_bytes()):
+            path = record.executed(source.stem, scale)
+            if path is None:
                 if scale != "demo":
                     continue
                 path = source.with_suffix(".ipynb")

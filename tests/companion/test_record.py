@@ -1,5 +1,6 @@
-"""lib.companion.record: else a reader's run overwrites a figure, or a number drifts unseen."""
+"""lib.companion.record: else a page run by hand overwrites a figure, or a number drifts unseen."""
 
+import errno
 import json
 import math
 import os
@@ -7,6 +8,7 @@ import subprocess
 import sys
 from functools import partial
 from itertools import starmap
+from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -14,17 +16,16 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from lib import files, provenance
+from lib import files
 from lib.companion import claims, record
 
 
 @pytest.fixture(autouse=True)
 def figures(tmp_path, monkeypatch):
-    monkeypatch.setenv("FIGURES_DIR", str(tmp_path / "figures"))
-    monkeypatch.setenv("RUNS_DIR", str(tmp_path / "runs"))
+    monkeypatch.setenv(record.TOLD, str(tmp_path / "told"))
     monkeypatch.setenv("NOTEBOOKS_DIR", str(tmp_path))
     (tmp_path / "01_x.py").write_text('# %% tags=["parameters"]\nscale = "demo"\nseeds, n = 3, 6\n')
-    return tmp_path / "figures"
+    return tmp_path / "told"
 
 
 def picture():
@@ -60,7 +61,8 @@ def save(slug="fastrates_fig2", figure=None, **changes):
         numbers={"error": record.Number(np.float64(0.021), 0.002), "lost": LOST},
         data=[{"name": "example1", "source": "synthetic", "rows": np.int64(20)}],
     )
-    return run.save(figure or line(), slug, **given | changes)
+    run.save(figure or line(), slug, **given | changes)
+    return Path(os.environ[record.TOLD], f"{slug}.json")
 
 
 def read(path):
@@ -69,9 +71,12 @@ def read(path):
 
 def test_record_has_the_layout_of_every_figure_and_its_picture_names_the_run(figures):
     path = save(figure=picture())
-    assert path == figures / "demo" / "fastrates_fig2.json"
+    assert path == figures / "fastrates_fig2.json"
+    assert sorted(made.suffix for made in figures.iterdir()) == [".json", ".png"]
     saved = read(path)
+    assert record.read(path) == saved
     made = saved.pop("provenance")
+    assert saved.pop("lines") == []
     about = dict(schema=1, slug="fastrates_fig2", paper="A", figure="Figure 2", notebook="01_x")
     about |= dict(caption="Ours: 3 seeds.", words=["iteration", "margin", r"$\alpha_{opt}$"])
     about |= dict(scale="demo", parameters={"scale": "demo", "seeds": 3, "n": 6}, seeds=[0, 1, 2])
@@ -84,11 +89,18 @@ def test_record_has_the_layout_of_every_figure_and_its_picture_names_the_run(fig
     with Image.open(path.with_suffix(".png")) as image:
         stamp = json.loads(image.info["Description"])
     assert stamp == {key: (saved | made)[key] for key in ("slug", "commit", "fingerprint")}
-    assert ">margin</text>" in path.with_suffix(".svg").read_text("utf-8")  # text as text
+
+
+def test_the_record_says_which_kinds_of_line_its_figure_has():
+    figure = Figure(figsize=(1, 1))
+    axes = figure.subplots()
+    for dash, kinds in (("-", []), ("--", ["dashed"]), ((0, (1, 3)), ["dashed", "dotted"])):
+        axes.plot([0, 1], linestyle=dash)
+        assert read(save(figure=figure))["lines"] == kinds
 
 
 def hashes(path):
-    return [files.sha256(path.with_suffix(end).read_bytes()) for end in (".png", ".svg")]
+    return files.sha256(path.with_suffix(".png").read_bytes())
 
 
 def test_same_figure_gives_the_same_bytes_twice_and_in_another_process(tmp_path):
@@ -97,161 +109,56 @@ def test_same_figure_gives_the_same_bytes_twice_and_in_another_process(tmp_path)
     first = hashes(save(figure=figure))
     assert hashes(save(slug="a", figure=figure)) != first
     for again in (figure, picture()):
-        save().unlink()  # else the figure would be kept as it is
         assert hashes(save(figure=again)) == first
-    code = "from tests.companion.test_record import *; print(*hashes(save(figure=picture())))"
-    place = {"FIGURES_DIR": str(tmp_path / "other"), "PYTHONPATH": str(files.ROOT)}
+    code = "from tests.companion.test_record import *; print(hashes(save(figure=picture())))"
+    place = {record.TOLD: str(tmp_path / "other"), "PYTHONPATH": str(files.ROOT)}
     run = dict(env=os.environ | place | {"PYTHONHASHSEED": "1"}, text=True, cwd=files.ROOT)
-    assert subprocess.check_output([sys.executable, "-c", code], **run).split() == first
+    assert subprocess.check_output([sys.executable, "-c", code], **run).strip() == first
 
 
-def test_failure_while_writing_leaves_the_old_files_whole_and_the_record_comes_last(
-    figures, monkeypatch
-):
-    order, move = [], os.replace
-    note = lambda source, target: (order.append(target.suffix), move(source, target))
-    monkeypatch.setattr(os, "replace", note)
-    old = stamped(save())
-    assert order[-3:] == [".png", ".svg", ".json"]
-
-    def no_space(source, target):
-        raise OSError("no space left on device")
-
-    monkeypatch.setattr(os, "replace", no_space)
-    with pytest.raises(OSError, match="no space"):
-        save(caption="another")
-    assert stamped(figures / "demo" / "fastrates_fig2.json") == old
-    assert len(list((figures / "demo").iterdir())) == 3
+def test_a_page_run_by_hand_is_checked_and_writes_nothing(figures, monkeypatch, tmp_path, capsys):
+    monkeypatch.delenv(record.TOLD)
+    run = record.Run("01_x", "A", {"scale": "demo", "seeds": 3, "n": 6})
+    before = sorted(tmp_path.rglob("*"))
+    assert run.save(line(), "one", "Figure 2", "A line.", [FAILS]) is None
+    for slug, numbers in (("Figure 2", {}), ("one", {"error": 3.0})):
+        with pytest.raises(ValueError, match="slug|error"):
+            run.save(line(), slug, "Figure 2", "A line.", numbers=numbers)
+    assert sorted(tmp_path.rglob("*")) == before and capsys.readouterr().out == ""
 
 
-def stamped(path):
-    return {end: path.with_suffix(end).read_bytes() for end in (".png", ".svg", ".json")}
+def test_a_full_disk_is_named_with_the_file(figures, monkeypatch):
+    def full(stream):
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-
-def at_another_commit(monkeypatch):
-    answers = {"rev-parse": "0123456789ab\n", "status": ""}
-    monkeypatch.setattr(provenance, "git", lambda *arguments: answers[arguments[0]])
-
-
-def test_what_is_reproduced_stays_and_how_the_run_went_is_in_runs(monkeypatch, tmp_path):
-    path = save()
-    before = stamped(path)
-    at_another_commit(monkeypatch)
-    number = record.Number(0.0225, 0.002)  # within the tolerance of 0.021
-    assert save(numbers={"error": number, "lost": LOST}, figure=line(1e-3)) == path
-    assert stamped(path) == before
-    latest = read(tmp_path / "runs/latest/demo/fastrates_fig2.json")
-    assert latest["provenance"]["commit"] == "0123456789ab"
-    assert latest["numbers"]["error"]["value"] == 0.0225
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        dict(numbers={"error": record.Number(0.0235, 0.002), "lost": LOST}),
-        dict(numbers={"error": record.Number(0.021, 0.02), "lost": LOST}),
-        dict(numbers={"error": record.Number(0.021, 0.002)}),
-        dict(claims=[CLAIM(0.5, 1.0)]),
-        dict(claims=[CLAIM(NAN, 2.0)]),
-        dict(claims=[claims.remarked(FAILS, "another reason")]),
-        dict(data=[{"name": "example1", "source": "synthetic", "rows": 30}]),
-        dict(caption="Ours: 3 seeds of our own."),
-        dict(statements={"Lemma 5": {"topic": "weights", "says": "another text", "why": ""}}),
-        dict(figure=line(0.5)),
-    ],
-)
-def test_what_is_not_reproduced_is_written_anew(changes, monkeypatch):
-    path = save()
-    before = stamped(path)
-    at_another_commit(monkeypatch)
-    save(**changes)
-    after = stamped(path)
-    # The picture carries the commit: it follows its record.
-    assert after[".json"] != before[".json"] and after[".png"] != before[".png"]
-    assert read(path)["provenance"]["commit"] == "0123456789ab"
-
-
-def test_numbers_in_words_may_move_and_so_may_the_picture_of_a_smoke_run(monkeypatch):
-    remark = "the offset still moves by {}".format
-    before = stamped(save(claims=[claims.remarked(FAILS, remark(0.31))]))
-    assert stamped(save(claims=[claims.remarked(FAILS, remark(0.32))])) == before
-    smoke = [{"name": "digits", "source": "demo"}]
-    before = stamped(save(data=smoke))
-    assert stamped(save(data=smoke, figure=line(0.5))) == before
-    monkeypatch.setattr(record, "_same_picture", lambda one, other: True)
-    before = stamped(save(figure=line(title="$r^{-1.48}$")))
-    assert stamped(save(figure=line(title="$r^{-1.46}$"))) == before
-    assert stamped(save(figure=line(title="$s^{-1.48}$"))) != before
-
-
-def test_a_missing_picture_is_written_anew_and_a_damaged_record_named():
-    path = save()
-    path.with_suffix(".svg").unlink()
-    assert save().with_suffix(".svg").exists()
-    for text in ("", "[]", "{}"):
-        path.write_text(text)
-        with pytest.raises(ValueError, match=path.name):
-            save()
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left on device: '.*fastrates_fig2.png'"):
+        save()
+    assert list(figures.iterdir()) == []
 
 
 CELL = '# %% tags=["parameters"]\nscale = "demo"\nseeds = 5\nn, rates = 20, (1, 2)\n\n# %%\nm = 1\n'
 USUAL = {"scale": "demo", "seeds": 5, "n": 20, "rates": [1, 2]}
-CUSTOM = "runs/custom/01_x-*/figures/{}/one.json".format
 
 
 @pytest.fixture
-def notebook(tmp_path, monkeypatch):
-    """The notebook as its last commit has it: CELL."""
-    path = tmp_path / "notebooks" / "01_x.py"
-    path.parent.mkdir()
-    path.write_text(CELL)
-    (path.parent / "scales.toml").write_text('["01_x".desk]\nseeds = 20\n')
-    shown = {("show", "HEAD:./notebooks/01_x.py"): CELL}
-    monkeypatch.setenv("NOTEBOOKS_DIR", str(path.parent))
-    monkeypatch.setattr(files, "ROOT", tmp_path)
-    monkeypatch.setattr(provenance, "git", lambda *arguments: shown.get(arguments))
-    return path
+def notebook(tmp_path):
+    """The notebook as CELL."""
+    (tmp_path / "01_x.py").write_text(CELL)
 
 
 def saved(run):
-    return run.save(line(), "one", "Figure 2", "A line.")
+    run.save(line(), "one", "Figure 2", "A line.")
+    return Path(os.environ[record.TOLD], "one.json")
 
 
-# Parameters at the start of a run, those changed later, the page edited, and where the figure lies.
-EDITED = [
-    ({}, {}, (), "figures/demo/one.json"),
-    ({"scale": "desk", "seeds": 20}, {}, (), "figures/desk/one.json"),
-    ({"seeds": 3}, {}, (), CUSTOM("demo")),
-    ({"scale": "desk"}, {}, (), CUSTOM("desk")),
-    ({}, {"seeds": 3}, (), CUSTOM("demo")),
-    ({"seeds": 3}, {"seeds": 5}, (), CUSTOM("demo")),  # who knows with which the figure was made
-    ({}, {"scale": "desk", "seeds": 20}, (), CUSTOM("desk")),
-    ({}, {"rates": [1, 2, 3]}, (), CUSTOM("demo")),
-    ({}, {}, ("m = 1", "m = 2"), CUSTOM("demo")),
-    ({}, {}, ("m = 1", "m = 1\n\n# %%\nrules['mine'] = 1"), CUSTOM("demo")),
-    ({"seeds": 3}, {}, ("seeds = 5", "seeds = 3"), CUSTOM("demo")),  # as JupyterLab pairs it
-    ({}, {}, ("m = 1", "m  =  1  # a\n\n# %% [markdown]\n# words"), "figures/demo/one.json"),
-]
-
-
-@pytest.mark.parametrize(("given", "later", "edit", "folder"), EDITED)
-def test_what_a_reader_changes_never_touches_the_figures(
-    given, later, edit, folder, notebook, tmp_path, capsys
-):
-    notebook.write_text(CELL.replace(*edit) if edit else CELL)
-    variables, custom = USUAL | {"rates": [1, 2]} | given, "custom" in folder
-    run, usual = record.start("01_x", "A", variables), record.start("01_x", "A", USUAL)
-    variables["rates"][:] = later.get("rates", [1, 2])  # in place
-    variables |= later
-    path, words = saved(run), capsys.readouterr().out
-    assert list(tmp_path.glob(folder)) == [path] and len(list(tmp_path.rglob("one.png"))) == 1
-    assert (tmp_path / "runs" / "latest").exists() != custom
-    assert read(path)["parameters"] == variables
-    assert read(path)["seeds"] == list(range(variables["seeds"]))
-    assert (str(path.parent) in words) == custom and all(name in words for name in later)
-    assert ("Changed since record.start: " in words) == bool(later)
-    if not edit:
-        assert saved(usual).parent == tmp_path / "figures" / "demo"  # beside it, in one process
+def test_a_run_tells_its_parameters_as_they_are_when_it_saves(notebook):
+    variables = USUAL | {"rates": [1, 2]}
+    run = record.start("01_x", "A", variables)
+    variables["rates"][:] = [3]  # in place
+    variables["seeds"] = 7
+    stored = read(saved(run))
+    assert stored["parameters"] == variables and stored["seeds"] == list(range(7))
 
 
 def test_a_run_that_cannot_be_started_names_what_it_lacks(notebook):
@@ -303,10 +210,30 @@ def numbers(**values):
 def test_compare_uses_the_committed_tolerance_and_names_what_is_gone():
     old = numbers(slope=(1.0, 0.1 + 1e-12), lost=(None, 0.0))
     for value, reproduced in ((1.0, True), (1.1, True), (0.89, False), (None, False)):
-        new = numbers(slope=(value, 99.0), lost=(None, 0.0), more=(1, 0))
+        new = numbers(slope=(value, 99.0), lost=(None, 0.0))
         words = " ".join(record.compare(new, old))
         assert words == "" if reproduced else words.startswith(f"slope is {value}, ")
-    assert [words.split()[0] for words in record.compare(numbers(), old)] == ["slope", "lost"]
+    new = numbers(more=(1, 0))
+    assert [words.split()[0] for words in record.compare(new, old)] == ["slope", "lost", "more"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, ""),
+        (dict(bound="≤ 1.001 of 7"), ""),  # a unit of the fourth digit
+        (dict(bound="≤ 1.01 of 7"), "lemma is held to"),
+        (dict(bound="≥ 1 of 7"), "lemma is held to"),
+        (dict(holds=False), "lemma held before"),
+        (dict(verdict="undecided"), "lemma is undecided, reference without verdict"),
+        (dict(id="other"), "claim lemma is missing"),
+        (dict(measured=3.0, statement="in other words"), ""),  # the numbers say how much
+    ],
+)
+def test_claims_are_compared_by_their_word(changes, words):
+    claim = {"id": "lemma", "bound": "≤ 1 of 7", "holds": True}
+    differences = record.compare_claims({"claims": [claim | changes]}, {"claims": [claim]})
+    assert differences == [] if not words else differences[0].startswith(words)
 
 
 def test_a_setting_of_a_figures_own_is_stored_beside_the_parameters():
@@ -325,7 +252,8 @@ within = { "share_*" = "10 %", count = 0 }
 def test_keep_adds_what_the_table_of_records_says(tmp_path):
     (tmp_path / "records.toml").write_text(TOLD)
     run = record.Run("01_x", "A", {"scale": "demo", "seeds": 3, "n": 6})
-    stored = read(run.keep(line(), "one", "about", numbers={"share_a": -2.0, "count": 7}))
+    run.keep(line(), "one", "about", numbers={"share_a": -2.0, "count": 7})
+    stored = read(tmp_path / "told" / "one.json")
     row = {"name": "tokens", "source": "synthetic", "revision": "seeds 0-2", "rows": 6}
     assert stored["figure"] == "Figure 2" and stored["data"] == [row]
     assert stored["numbers"]["share_a"] == {"value": -2.0, "tolerance": 0.2}

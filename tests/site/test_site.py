@@ -45,7 +45,11 @@ def save(scale="demo", holds=True, measured=0.25):
     numbers = {"end": record.Number(0.125, 0.01)}
     data = [{"name": "line", "source": "synthetic"}]
     run = record.Run("01_x", "A", {"scale": scale, "seeds": 2})
-    return run.save(figure, "good", "Figure 1", "A <line>.", [claim], numbers, data)
+    folder = files.folder("figures") / scale
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(record.TOLD, str(folder))
+        run.save(figure, "good", "Figure 1", "A <line>.", [claim], numbers, data)
+    return folder / "good.json"
 
 
 def changed(path, change):
@@ -141,11 +145,12 @@ def test_the_largest_scale_stands_in_front_and_leads_to_the_others(place):
 
 
 def test_a_run_is_shown_only_if_it_ended_and_its_page_is_still_the_same(place):
-    notebook(place / "runs" / "demo" / "01_x.ipynb", text="# The run")
+    folder = place / "runs" / "figures" / "demo" / "01_x"
+    notebook(folder / "01_x.ipynb", text="# The run")
     title = lambda: built(place)["notebooks/01_x-demo.html"].title.text
     assert "A title" in title()  # the committed one
     for source, shown in (("0000", "A title"), (files.sha256(PAGE.encode()), "The run")):
-        write(place / "runs" / "demo" / "01_x.json", {"source": source})
+        write(folder / record.MARKER, {"inputs": {"source": source}})
         assert shown in title()
 
 

@@ -1,0 +1,257 @@
+"""What a batch runs: a page at a scale, where its results lie, and why it must run again."""
+
+import json
+import os
+from argparse import Namespace
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lib import files, provenance
+from lib.companion import pages, record
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Job:
+    """One page at one scale, as whoever plans it sees it: a worker may have another view.
+
+    Parameters
+    ----------
+    notebook
+        The stem of its .py.
+    scale
+        One of `pages.SCALES`.
+    page
+        The text of its .py.
+    overrides
+        The parameters that papermill sets: those of the scale and of `settings`.
+    settings
+        The values of --set; a run with some has a folder of its own and no reference.
+    inputs
+        What its results depend on: the fingerprint, and the places of real data.
+    work
+        The folder of the run while it goes on, and of one that failed.
+    results
+        The folder of the last run that succeeded.
+    reference
+        The folder of the committed figures and records of this scale.
+    folders
+        The project's folders, by environment variable.
+    """
+
+    notebook: str
+    scale: str
+    page: str
+    overrides: Mapping
+    settings: Mapping
+    inputs: Mapping
+    work: Path
+    results: Path
+    reference: Path
+    folders: Mapping[str, str]
+
+    @property
+    def executed(self) -> str:
+        """The name of the executed notebook in the folder of a run."""
+        return f"{self.notebook}.ipynb"
+
+    @property
+    def lock(self) -> Path:
+        """The lock of whoever runs this job."""
+        return self.work.with_suffix(".lock")
+
+
+def jobs(asked: Namespace) -> dict[Job, str]:
+    """Plan a batch.
+
+    Parameters
+    ----------
+    asked
+        The options of the command: names, scale, settings, force, store, update.
+
+    Returns
+    -------
+    dict
+        The jobs, each with the reason why it must run, empty where it is up to date.
+
+    Raises
+    ------
+    ValueError
+        In one sentence, for a name, a page, a table or a setting of no use.
+    """
+    planned = {name: _job(name, asked) for name in pages.notebooks(asked.names)}
+    absent = [name for name, job in planned.items() if job is None]
+    if absent and (asked.names or len(absent) == len(planned)):
+        words = f"no section for scale {asked.scale} in scales.toml, so not offered"
+        raise ValueError(f"{', '.join(absent)}: {words}")
+    for name in absent:
+        print(f"skip {name}: not offered at scale {asked.scale}")
+    return {job: reason(job, asked) for job in planned.values() if job is not None}
+
+
+def _job(notebook: str, asked: Namespace) -> Job | None:
+    """The job of a notebook; None where the scale is not offered, ValueError with its name."""
+    try:
+        plan = pages.planned(notebook, asked.scale, asked.settings)
+        if plan is None:
+            return None
+        inputs = provenance.fingerprint(notebook, plan.values)
+    except (ValueError, SyntaxError) as error:
+        raise ValueError(f"{notebook}: {error}") from None
+    except OSError as error:
+        raise ValueError(f"{notebook}: {files.sentence(error)}") from None
+    local_sets = sorted(map(str, (files.ROOT / "data").glob("*/")))
+    inputs["places"] = [os.environ.get("DATA_DIR"), *local_sets]
+
+    # The folders.
+    folders = {
+        f"{name.upper()}_DIR": files.folder(name) for name in ("figures", "runs", "notebooks")
+    }
+    runs = folders["RUNS_DIR"]
+    name, results = notebook, record.results_folder(notebook, asked.scale)
+    if asked.settings:
+        name = f"{notebook}-{provenance.digest(json.loads(files.dumps(asked.settings)))[:8]}"
+        results = runs / "set" / asked.scale / name
+    return Job(
+        notebook=notebook,
+        scale=asked.scale,
+        page=plan.page,
+        overrides=plan.overrides,
+        settings=asked.settings,
+        inputs=inputs,
+        work=runs / "work" / asked.scale / name,
+        results=results,
+        reference=folders["FIGURES_DIR"] / asked.scale,
+        folders={variable: str(path) for variable, path in folders.items()},
+    )
+
+
+# What a run was made of.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Marker:
+    """What the results of a run were made of.
+
+    Parameters
+    ----------
+    inputs
+        The job's inputs when it ran.
+    data
+        The rows of data of its records.
+    hashes
+        Of each file of the results.
+    """
+
+    inputs: dict
+    data: list[dict]
+    hashes: dict[str, str]
+
+    @property
+    def slugs(self) -> list[str]:
+        """The figures of the run."""
+        return sorted(name.removesuffix(".json") for name in self.hashes if name.endswith(".json"))
+
+    def dumps(self) -> bytes:
+        """The marker as a file has it."""
+        parts = {"inputs": self.inputs, "data": self.data, "files": self.hashes}
+        return files.dumps(parts).encode()
+
+
+def marker_of(folder: Path) -> Marker:
+    """Read the marker in a folder of results.
+
+    Raises
+    ------
+    ValueError
+        With its path, if it is missing or no marker.
+    """
+    path = folder / record.MARKER
+    parts = files.read_object(path)
+    inputs, data, hashes = parts.get("inputs"), parts.get("data"), parts.get("files")
+    is_marker = (
+        isinstance(inputs, dict)
+        and isinstance(data, list)
+        and all(isinstance(row, dict) for row in data)
+        and isinstance(hashes, dict)
+        and all(isinstance(value, str) for value in hashes.values())
+    )
+    if not is_marker:
+        raise ValueError(f"{path} is damaged: it does not say what a run was made of")
+    return Marker(inputs=inputs, data=data, hashes=hashes)
+
+
+# Why a job must run.
+
+
+def reason(job: Job, asked: Namespace) -> str:
+    """Say why a job must run.
+
+    Parameters
+    ----------
+    job
+        The job.
+    asked
+        The options force, store and update of the command.
+
+    Returns
+    -------
+    str
+        The reason in words; empty if its results are up to date.
+    """
+    if job.settings:
+        return "parameters of your own"
+    if asked.force:
+        return "forced"
+    if not os.path.lexists(job.results):
+        return "never run"
+    try:
+        marker = marker_of(job.results)
+        if job.executed not in marker.hashes:  # every run has that file
+            raise ValueError("the marker is of another page")
+    except ValueError:
+        return f"damaged: {os.path.relpath(job.results / record.MARKER)}"
+    if job.scale != "demo" and any(row.get("source") == "demo" for row in marker.data):
+        return "it ran on embedded data, not on the real ones"
+    reasons = [*_changed_inputs(job, marker), *_changed_results(job, marker)]
+    if not reasons and asked.update and _of_dirty_tree(job, marker):
+        reasons.append("it ran on code that nobody committed")
+    return "; ".join(reasons)
+
+
+def _changed_inputs(job: Job, marker: Marker) -> list[str]:
+    now, before = dict(job.inputs), dict(marker.inputs)
+    if all(row.get("source") in ("synthetic", "kept") for row in marker.data):
+        for inputs in (now, before):
+            inputs.pop("places", None)  # where real data would lie
+    return [
+        _changed(part, now.get(part), before.get(part))
+        for part in now | before
+        if now.get(part) != before.get(part)
+    ]
+
+
+def _changed(part: str, now: object, before: object) -> str:
+    """A part of the inputs, and which of its entries are others than before, in words."""
+    if not isinstance(now, dict) or not isinstance(before, dict):
+        return f"{part} changed"
+    entries = [name for name in now | before if now.get(name) != before.get(name)]
+    return f"{part} changed: {', '.join(sorted(entries))}"
+
+
+def _changed_results(job: Job, marker: Marker) -> list[str]:
+    changed = [name for name, old in marker.hashes.items() if hash_of(job.results / name) != old]
+    return [f"results changed: {', '.join(changed)}"] if changed else []
+
+
+def hash_of(path: Path) -> str | None:
+    """The hash of a file; None if it cannot be read."""
+    try:
+        return files.sha256(path.read_bytes())
+    except (OSError, ValueError):  # not there, not to be read, or no name of a file
+        return None
+
+
+def _of_dirty_tree(job: Job, marker: Marker) -> bool:
+    records = [record.read(job.results / f"{slug}.json") for slug in marker.slugs]
+    return any(str(saved["provenance"].get("commit")).endswith("-dirty") for saved in records)

@@ -1,0 +1,192 @@
+"""A run's figures beside the committed ones: what is reproduced, and what --update copies."""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image
+
+from lib import files, provenance
+from lib.batch.job import Job
+from lib.companion import record
+from lib.companion.claims import Claim, Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """A figure of a run beside the reference.
+
+    Parameters
+    ----------
+    job, slug
+        The run and the name of its figure.
+    words
+        What a reader is told.
+    reproduced
+        False if a number or a claim differs, or the reference is damaged.
+    is_news
+        Whether --update copies the figure: it is not reproduced, has no reference, or was
+        made of other code, parameters or data than the reference was.
+    """
+
+    job: Job
+    slug: str
+    words: str
+    reproduced: bool
+    is_news: bool
+
+    @property
+    def copies(self) -> dict[Path, Path]:
+        """The files of the reference, each with the run's own."""
+        names = [f"{self.slug}{end}" for end in record.ENDS]
+        return {self.job.reference / name: self.job.results / name for name in names}
+
+
+def compare(job: Job, slug: str) -> Comparison:
+    """Compare a figure of a run with the committed one.
+
+    Parameters
+    ----------
+    job
+        A job that is up to date.
+    slug
+        The name of one of its figures.
+
+    Returns
+    -------
+    Comparison
+        Numbers are compared with the tolerance that the reference states, claims by their
+        word; pictures are not compared.
+
+    Raises
+    ------
+    ValueError
+        With its path, if the run's own record is damaged.
+    """
+    new = record.read(job.results / f"{slug}.json")
+    words, reproduced, is_news = _compared(job, slug, new)
+    hold = Table(map(Claim.of, new["claims"])).summary()
+    yours = os.path.relpath(job.results / f"{slug}.png")
+    return Comparison(
+        job=job,
+        slug=slug,
+        words=f"{slug}: {words}; {hold}; yours: {yours}",
+        reproduced=reproduced,
+        is_news=is_news,
+    )
+
+
+def _compared(job: Job, slug: str, new: Mapping) -> tuple[str, bool, bool]:
+    """The words, whether it is reproduced, and whether --update copies it."""
+    if job.settings:
+        return "parameters of your own, not compared", True, False
+    embedded = any(row["source"] == "demo" for row in new["data"])
+    if embedded and job.scale != "demo":
+        return "not compared, it is of embedded data and not of the real ones", True, False
+    place = job.reference / f"{slug}.json"
+    if not os.path.lexists(place):
+        return "no reference yet; --update adds it", True, True
+    try:
+        old = record.read(place)
+        _check_picture(place.with_suffix(".png"), slug, old)
+    except ValueError as error:
+        return f"the reference is of no use: {error}", False, True
+
+    # What was computed.
+    if new["parameters"] != old["parameters"]:
+        return f"not compared, {_other_parameters(new, old)}", True, True
+    if _kinds_of_data(new) != _kinds_of_data(old):
+        return "not compared, the data differ", True, not embedded
+
+    # What came out.
+    differences = [*record.compare(new, old), *record.compare_claims(new, old)]
+    fingerprints = [each["provenance"].get("fingerprint") for each in (new, old)]
+    is_news = bool(differences) or fingerprints[0] != fingerprints[1]
+    redrawn = any(row["source"] == "kept" for row in new["data"])
+    begin = "redrawn from kept curves, " if redrawn else ""
+    if differences:
+        return f"{begin}not reproduced: {'; '.join(differences)}", False, is_news
+    numbers, claims = len(old["numbers"]), len(old["claims"])
+    end = ", by other code or data than the reference's" if is_news else ""
+    return f"{begin}reproduced, {numbers} numbers and {claims} claims{end}", True, is_news
+
+
+def _check_picture(path: Path, slug: str, saved: Mapping) -> None:
+    """ValueError, with the path, where a picture cannot be shown or is not its record's."""
+    try:
+        with Image.open(path) as picture:
+            picture.load()
+            stamp = picture.info.get("Description", "")
+    except (OSError, SyntaxError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read: {files.sentence(error)}") from None
+    if str(saved["provenance"].get("fingerprint")) not in stamp:
+        raise ValueError(f"{path} is the picture of another run than its record")
+
+
+def _other_parameters(new: Mapping, old: Mapping) -> str:
+    mine, theirs = new["parameters"], old["parameters"]
+    words = []
+    for name in [*theirs, *(name for name in mine if name not in theirs)]:
+        if mine.get(name) != theirs.get(name):
+            words.append(f"{name} is {mine.get(name)!r}, reference {theirs.get(name)!r}")
+    return "; ".join(words)
+
+
+def _kinds_of_data(saved: Mapping) -> list[tuple[str, bool]]:
+    """The names of the data sets, and of each whether a small embedded one stands for it."""
+    return [(row["name"], row["source"] == "demo") for row in saved["data"]]
+
+
+# Copying.
+
+
+class Refused(ValueError):
+    """Why --update copied nothing."""
+
+
+def update(comparisons: Iterable[Comparison]) -> list[Comparison]:
+    """Copy what is new over the reference.
+
+    Parameters
+    ----------
+    comparisons
+        The figures of a batch.
+
+    Returns
+    -------
+    list of Comparison
+        Those that were copied.
+
+    Raises
+    ------
+    Refused
+        In one sentence, and before anything is copied, if a file that would be overwritten
+        has changes that nobody committed: they may be another's work.
+    OSError
+        With its path, if a file cannot be written.
+    """
+    news = [comparison for comparison in comparisons if comparison.is_news]
+    contents = {}
+    for comparison in news:
+        for place, own in comparison.copies.items():
+            contents[place] = own.read_bytes()
+    taken = [place for place, content in contents.items() if _has_own_changes(place, content)]
+    if taken:
+        names = ", ".join(os.path.relpath(place) for place in taken)
+        advice = "commit them or take them back"
+        raise Refused(f"--update copied nothing: nobody committed the changes of {names}; {advice}")
+    files.write_all(contents)
+    return news
+
+
+def _has_own_changes(place: Path, content: bytes) -> bool:
+    """Whether a file has what neither the last commit nor `content` has."""
+    if not os.path.lexists(place):
+        return False
+    try:
+        if place.read_bytes() == content:
+            return False
+    except OSError:
+        return True  # a folder, or a file that may not be read
+    return bool(provenance.git("status", "--porcelain", "--ignored", "--", str(place)))

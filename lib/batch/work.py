@@ -1,0 +1,260 @@
+"""Run pages: on Dask, each by papermill in a folder of its own that one rename publishes."""
+
+import contextlib
+import logging
+import os
+import signal
+import threading
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
+
+from filelock import FileLock, Timeout
+
+from lib import files
+from lib.batch.job import Job, Marker
+from lib.companion import colab_cell, record
+
+# Of a lost scheduler or a slow cell an outcome tells in a sentence; asyncio would in forty lines.
+logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+
+
+class Outcome(NamedTuple):
+    """How a run ended: its seconds, the error if any, and what else to say of it."""
+
+    seconds: float
+    error: str | None = None
+    note: str = ""
+
+
+# On Dask.
+
+
+def outcomes(jobs: list[Job], asked: Namespace) -> Iterator[tuple[Job, Outcome]]:
+    """Run jobs on Dask.
+
+    Parameters
+    ----------
+    jobs
+        The jobs, the most urgent first.
+    asked
+        The options scheduler, workers and timeout of the command, and `refuse`.
+
+    Yields
+    ------
+    tuple
+        Each job as it ends, with its outcome.
+    """
+    if not jobs:
+        return
+    from dask.system import CPU_COUNT  # of a container it is its share
+    from distributed import as_completed
+
+    workers = min(asked.workers or CPU_COUNT, len(jobs))
+    client = _client(workers, asked)
+    threads = None if asked.scheduler else max(1, CPU_COUNT // workers)
+    futures = {}
+    for place, job in enumerate(jobs):
+        future = client.submit(
+            run, job, threads=threads, timeout=asked.timeout, pure=False, priority=-place
+        )
+        futures[future] = job
+    for future in as_completed(futures):
+        if future.status == "finished":
+            yield futures[future], future.result()
+        else:
+            yield futures[future], Outcome(0.0, "its worker or the scheduler was lost")
+    client.close()
+
+
+def _client(workers: int, asked: Namespace):
+    """A client of the scheduler asked for, else of a cluster of this machine."""
+    import dask
+    from distributed import Client
+
+    # Not tried again: the notebook that took a worker's memory would take the next one's too.
+    dask.config.set({"distributed.scheduler.allowed-failures": 0})
+    dask.config.set({"distributed.logging.distributed": "critical"})
+    # The workers never see the terminal's Ctrl-C, of which each would print a traceback.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        if asked.scheduler:
+            return Client(asked.scheduler, timeout=10)
+        return Client(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            memory_limit=0,  # the memory is in the kernels, which Dask does not see
+            host="127.0.0.1",
+            # Seen from this machine alone, at any free port: another batch may have a fixed one.
+            dashboard_address="127.0.0.1:0",
+            silence_logs=logging.FATAL + 10,
+        )
+    except (OSError, ValueError) as error:
+        asked.refuse(f"no Dask scheduler answers at {asked.scheduler} ({type(error).__name__})")
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+# One page.
+
+# Environment, working folder and log of a run belong to the whole process.
+_one_notebook_per_process = threading.Lock()
+
+
+def run(job: Job, threads: int | None, timeout: float | None) -> Outcome:
+    """Run a page and publish what it made.
+
+    Parameters
+    ----------
+    job
+        The page at its scale.
+    threads
+        Of its kernel; None for those of the worker.
+    timeout
+        The longest time for a cell, in seconds.
+
+    Returns
+    -------
+    Outcome
+        With the error, if any: a page that fails leaves the others alone. The results of an
+        earlier run then stay as they are; what there is of this one lies in `job.work`.
+    """
+    begin = time.monotonic()
+    error, note = None, ""
+    try:
+        job.work.parent.mkdir(parents=True, exist_ok=True)
+        with _one_notebook_per_process, FileLock(job.lock, timeout=0):
+            files.remove(job.work)
+            job.work.mkdir()
+            with _surroundings(job, threads):
+                _papermill(job, timeout)
+            note = publish(job)
+    except Timeout:
+        error = "another batch runs it"
+    except TimeoutError:
+        error = f"a cell took longer than {timeout:g} s"
+    except OSError as exception:
+        exception.filename = exception.filename or str(job.work)  # a full disk names no file
+        error = f"{type(exception).__name__}: {files.sentence(exception)}"
+    except Exception as exception:
+        error = _said(exception)
+    return Outcome(time.monotonic() - begin, error, note)
+
+
+def _said(exception: Exception) -> str:
+    """An error in one line: of a cell its own name and words, else the exception's."""
+    name = getattr(exception, "ename", None) or type(exception).__name__
+    lines = str(getattr(exception, "evalue", None) or exception).strip().splitlines()
+    return f"{name}: {lines[0]}" if lines else name
+
+
+@contextlib.contextmanager
+def _surroundings(job: Job, threads: int | None) -> Iterator[None]:
+    """Environment for the kernel; all that processes below print goes to the job's log."""
+    if threads is None:
+        from distributed import get_worker
+
+        threads = get_worker().state.nthreads
+    changes = {
+        **job.folders,
+        record.TOLD: job.work,
+        "PYTHONPATH": os.pathsep.join([str(files.ROOT), os.environ.get("PYTHONPATH", "")]),
+        "PYTHONHASHSEED": 0,
+        "TOKENIZERS_PARALLELISM": "false",
+        "TQDM_DISABLE": 1,
+        "OMP_WAIT_POLICY": "PASSIVE",  # threads that wait actively take the cores from each other
+        # Else glibc gives pages back and fetches them again at each step.
+        "MALLOC_TRIM_THRESHOLD_": 2**32,
+        "MALLOC_MMAP_THRESHOLD_": 2**32,
+    }
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
+        changes[name] = threads
+    changes |= _data_folder()
+    streams = {number: os.dup(number) for number in (1, 2)}
+    with open(job.work / "kernel.log", "wb") as log:
+        for number in streams:
+            os.dup2(log.fileno(), number)
+    try:
+        with mock.patch.dict(os.environ, {name: str(value) for name, value in changes.items()}):
+            yield
+    finally:
+        for number, stream in streams.items():
+            os.dup2(stream, number)
+            os.close(stream)
+
+
+def _data_folder() -> dict[str, Path]:
+    """DATA_DIR as the kernel needs it, whose working folder is another."""
+    given = os.environ.get("DATA_DIR")
+    if not given:
+        return {}
+    path = Path(given).expanduser().absolute()
+    return {"DATA_DIR": path} if path.exists() else {}  # else it may count from the repository
+
+
+def _papermill(job: Job, timeout: float | None) -> None:
+    """Execute once; a second time only when no kernel came up: two may race for a port."""
+    import jupytext
+    import papermill
+
+    notebook = jupytext.reads(job.page, fmt="py:percent")
+    notebook.metadata["kernelspec"] = colab_cell.KERNEL
+
+    def execute() -> None:
+        papermill.execute_notebook(
+            notebook,
+            str(job.work / job.executed),
+            kernel_name="python3",
+            progress_bar=False,
+            cwd=job.folders["NOTEBOOKS_DIR"],
+            start_timeout=180,
+            execution_timeout=timeout,
+            parameters=dict(job.overrides),
+        )
+
+    try:
+        execute()
+    except RuntimeError as error:
+        # Of a cell it is another class, of a kernel that dies under a cell a subclass.
+        if type(error) is not RuntimeError:
+            raise
+        execute()
+
+
+def publish(job: Job) -> str:
+    """Put the folder of a finished run in the place of the last one's.
+
+    Parameters
+    ----------
+    job
+        A job whose run has ended well.
+
+    Returns
+    -------
+    str
+        What else to say of it.
+
+    Raises
+    ------
+    ValueError
+        With its path, if the run has written a record that is none.
+    OSError
+        If the folder cannot be moved; the last one's results then stay.
+    """
+    paths = [path for path in sorted(job.work.glob("*.json")) if path.name != record.MARKER]
+    records = {path: record.read(path) for path in paths}
+    names = [job.executed]
+    for path in records:
+        names += [path.with_suffix(end).name for end in record.ENDS]
+    marker = Marker(
+        inputs=dict(job.inputs),
+        data=[row for saved in records.values() for row in saved["data"]],
+        hashes={name: files.sha256((job.work / name).read_bytes()) for name in names},
+    )
+    files.write(job.work / record.MARKER, marker.dumps())
+    files.replace_folder(job.work, job.results)
+    return "" if records else "  (no figure saved)"

@@ -1,0 +1,210 @@
+"""Pages and their parameters: which notebooks there are, and what a scale changes in them."""
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lib import files
+
+SCALES = ("demo", "desk")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a page would run with.
+
+    Parameters
+    ----------
+    page
+        The text of its .py.
+    overrides
+        The parameters that the scale and the settings change.
+    values
+        All its parameters.
+    """
+
+    page: str
+    overrides: dict
+    values: dict
+
+
+def notebooks(names: Iterable[str] = ()) -> list[str]:
+    """Find the notebooks that some names stand for.
+
+    Parameters
+    ----------
+    names
+        Stems of notebooks, unique beginnings of stems, and old names; none for all.
+
+    Returns
+    -------
+    list of str
+        The stems, each once.
+
+    Raises
+    ------
+    ValueError
+        For a name that is not one notebook's, and if there is no notebook.
+    """
+    folder = files.folder("notebooks")
+    stems = sorted(path.stem for path in folder.glob("[0-9]*.py"))
+    if not stems:
+        raise ValueError(f"there is no notebook in {folder}; name their folder by NOTEBOOKS_DIR")
+    renamed = _renamed(folder / "renamed.toml")
+    chosen = []
+    for name in names:
+        if name in stems:
+            chosen.append(name)
+        elif name in renamed:
+            chosen += renamed[name]
+        else:
+            chosen.append(_beginning_with(name, stems, renamed))
+    return list(dict.fromkeys(chosen)) or stems
+
+
+def _renamed(path: Path) -> dict[str, list[str]]:
+    """The old names of notebooks, each with the notebooks that have its subject now."""
+    table = files.read_table(path)
+    for old, new in table.items():
+        if not isinstance(new, list) or not all(isinstance(name, str) for name in new):
+            raise ValueError(f"{path}: {old} is {new!r}; expected a list of notebooks' names")
+    return table
+
+
+def _beginning_with(name: str, stems: list[str], renamed: Mapping) -> str:
+    """The one stem that begins so; ValueError with what there is, if it is not one."""
+    fits = [stem for stem in stems if stem.startswith(name)]
+    if len(fits) == 1:
+        return fits[0]
+    old = [stem for stem in renamed if stem.startswith(name)]
+    words = ", ".join(fits or old or stems)
+    raise ValueError(f"{name!r} is not the name of one notebook; there are {words}")
+
+
+def planned(notebook: str, scale: str, settings: Mapping | None = None) -> Plan | None:
+    """Say what a page would run with.
+
+    Parameters
+    ----------
+    notebook
+        The stem of its .py.
+    scale
+        One of `SCALES`.
+    settings
+        Values for parameters, which come before those of the scale.
+
+    Returns
+    -------
+    Plan or None
+        None if the page is not offered at this scale.
+
+    Raises
+    ------
+    ValueError
+        For a setting of another name or kind than the page's parameters, and for a page or
+        a table that cannot be read.
+    """
+    of_scale = _of_scale(notebook, scale)
+    if of_scale is None:
+        return None
+    page = text(notebook)
+    usual = parameters(page)
+    overrides = {**of_scale, **(settings or {})}
+    check_kinds(overrides, usual)
+    return Plan(page=page, overrides=overrides, values=usual | overrides)
+
+
+def _of_scale(notebook: str, scale: str) -> dict | None:
+    """What `scale` changes in the parameters of `notebook`; None if it has no such scale."""
+    if scale == "demo":
+        return {}
+    path = files.folder("notebooks") / "scales.toml"
+    scales = files.read_table(path).get(notebook, {})
+    if not isinstance(scales, dict) or not isinstance(scales.get(scale, {}), dict):
+        raise ValueError(f"{path}: {notebook} is no table of scales")
+    if scale not in scales:
+        return None
+    return {"scale": scale, **scales[scale]}
+
+
+def check_kinds(overrides: Mapping, usual: Mapping) -> None:
+    """Check that values for parameters have the names and the kinds of the usual values.
+
+    Raises
+    ------
+    ValueError
+        With the name of the parameter that does not fit.
+    """
+    # papermill itself only logs a parameter that it does not know, and draws the default figure.
+    if unknown := ", ".join(sorted(overrides.keys() - usual.keys())):
+        raise ValueError(f"there is no parameter {unknown}; there are {', '.join(usual)}")
+    for name, value in overrides.items():
+        if not _of_one_kind(value, usual[name]):
+            raise ValueError(f"{name} is {usual[name]!r} by default; {value!r} is of another kind")
+
+
+def _of_one_kind(value: object, usual: object) -> bool:
+    if isinstance(usual, bool):
+        return isinstance(value, bool)
+    if isinstance(usual, int):
+        return type(value) is int
+    if isinstance(usual, float):
+        return isinstance(value, int | float) and type(value) is not bool and math.isfinite(value)
+    if isinstance(usual, list | tuple):
+        return isinstance(value, list | tuple)
+    return True
+
+
+def text(notebook: str) -> str:
+    """Read the .py of a page.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such page.
+    ValueError
+        If it is not UTF-8.
+    """
+    path = files.folder("notebooks") / f"{notebook}.py"
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no {path}; name the folder of pages by NOTEBOOKS_DIR")
+    return path.read_text(encoding="utf-8")
+
+
+def parameters(page: str) -> dict:
+    """Read what the one cell tagged "parameters" assigns.
+
+    Parameters
+    ----------
+    page
+        The text of the page.
+
+    Returns
+    -------
+    dict
+        The values by name, `scale` among them.
+
+    Raises
+    ------
+    ValueError
+        If there is not one such cell, it needs more than literals, or has no scale.
+    """
+    values: dict = {"__builtins__": {}}
+    try:
+        exec(_parameters_cell(page), values)
+    except Exception as error:
+        raise ValueError(f"its parameters cell is not name = literal: {error}") from None
+    del values["__builtins__"]
+    if "scale" not in values:
+        raise ValueError("its parameters cell has no scale")
+    return values
+
+
+def _parameters_cell(page: str) -> str:
+    cells = re.split(r"^# %%", page, flags=re.MULTILINE)
+    tagged = [cell for cell in cells if re.match(r""".*["']parameters["']""", cell)]
+    if len(tagged) != 1:
+        raise ValueError(f"needs exactly one cell tagged parameters, has {len(tagged)}")
+    return tagged[0].partition("\n")[2]

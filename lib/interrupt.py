@@ -1,0 +1,58 @@
+"""Ctrl-C and SIGTERM, answered in one sentence and with exit status 130."""
+
+import contextlib
+import os
+import signal
+import sys
+
+SENTENCE = "Interrupted; what is finished stays, the rest runs next time."
+STATUS = 130  # as a shell reports a command that Ctrl-C has ended
+
+
+def end_in_a_sentence() -> None:
+    """Let Ctrl-C or SIGTERM end this process, and all that it started, in one sentence.
+
+    A traceback would tell a user nothing, and the processes below do not all see the
+    terminal's Ctrl-C. `import lib` calls this where it begins one of the project's own
+    commands, so it holds from the first import on.
+    """
+    owner = os.getpid()
+
+    def end(number, frame) -> None:
+        if os.getpid() != owner:  # a fork of the command: the command speaks
+            os._exit(STATUS)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        _kill_children()
+        with contextlib.suppress(Exception):  # the signal may have come within a print
+            sys.stdout.flush()
+        os.write(2, f"{SENTENCE}\n".encode())
+        os._exit(STATUS)
+
+    signal.signal(signal.SIGINT, end)
+    signal.signal(signal.SIGTERM, end)
+
+
+def is_own_command(words: list[str]) -> bool:
+    """Whether a command line, as `sys.orig_argv` has it, is `python -m` of this project."""
+    before = ""
+    for place, word in enumerate(words[1:], start=1):
+        if word == "-m":
+            module = "".join(words[place + 1 :][:1])
+            return module.partition(".")[0] in ("lib", "papers")
+        if not word.startswith("-") and before not in ("-X", "-W"):
+            return False  # a script: what follows is its own
+        before = word
+    return False
+
+
+def _kill_children() -> None:
+    try:
+        import psutil
+
+        children = psutil.Process().children(recursive=True)
+    except Exception:  # not installed, or the signal came while it was being imported
+        return
+    for child in children:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()

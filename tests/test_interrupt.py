@@ -1,0 +1,99 @@
+"""Ctrl-C in a command: else a user reads a traceback, or processes go on without it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from lib import files, interrupt
+
+# The first import of numpy waits, as a slow disk would let it.
+SLOW = """import sys, time
+from pathlib import Path
+
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "numpy":
+            Path({mark!r}).touch()
+            time.sleep(600)
+
+
+sys.meta_path.insert(0, Slow())
+"""
+COMMANDS = ["lib.batch", "lib.site", "lib.training", "papers.falsify"]
+
+
+def waited_for(condition):
+    for _ in range(6000):
+        if condition():
+            return
+        time.sleep(0.1)
+    pytest.fail("it never came")
+
+
+@pytest.mark.parametrize("module", COMMANDS)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_is_one_sentence_from_the_first_import_on(module, number, tmp_path):
+    mark = tmp_path / "waits"
+    (tmp_path / "sitecustomize.py").write_text(SLOW.format(mark=str(mark)))
+    process = subprocess.Popen(
+        [sys.executable, "-m", module],
+        cwd=files.ROOT,
+        env=os.environ | {"PYTHONPATH": str(tmp_path), "RUNS_DIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    waited_for(lambda: mark.exists() or process.poll() is not None)
+    process.send_signal(number)
+    output = process.communicate(timeout=600)[0]
+    assert (process.returncode, output) == (interrupt.STATUS, f"{interrupt.SENTENCE}\n")
+
+
+FORKS = """import os, signal, subprocess, sys, time
+from lib import interrupt
+interrupt.end_in_a_sentence()
+child = subprocess.Popen(["sleep", "600"])
+if os.fork():
+    print(child.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_processes_below_end_with_the_command_and_only_the_command_speaks():
+    process = subprocess.Popen(
+        [sys.executable, "-c", FORKS],
+        cwd=files.ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    child = int(process.stdout.readline())
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.communicate(timeout=600)[0] == f"{interrupt.SENTENCE}\n"
+    assert process.returncode == 130
+    waited_for(lambda: not os.path.exists(f"/proc/{child}"))
+
+
+@pytest.mark.parametrize(
+    ("words", "own"),
+    [
+        ("python -m lib.batch 00", True),
+        ("python -X dev -W error -m papers.falsify A", True),
+        ("python -Im lib", False),
+        ("python -m pytest -m lib", False),
+        ("python -m library.batch", False),
+        ("python script.py -m lib.batch", False),
+        ("python -c pass -m lib.batch", False),
+        ("python -m", False),
+        ("python", False),
+    ],
+)
+def test_only_the_projects_own_commands_are_meant(words, own):
+    assert interrupt.is_own_command(words.split()) == own
