@@ -339,4 +339,5 @@ of_law = {"law_off": off, "ngd_exponent": numbers["ngd_exponent"]}
 run.keep(figure_law, "fastrates_bound", about_law, law_table, of_law)
 of_verified = {claim.id: claim.measured for claim in hypotheses}
 of_verified = {"room": of_verified["assumption1.margin"], "exponent": of_verified["rate.NGD"]}
-run.keep(figure_verified, "fastrates_theorem1", about_verified, table_verified, of_verified)
+sizes = {"n": 4, "T": 3, "d": verified_d, "seeds": theorem1_seeds}
+run.keep(figure_verified, "fastrates_theorem1", about_verified, table_verified, of_verified, setting=sizes)

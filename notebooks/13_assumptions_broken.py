@@ -216,7 +216,7 @@ shares.set(title="Draws in which a small weight falls, %", xlabel="dimension $d$
 rooms.set(title="Room under Assumption 1", xlabel="dimension $d$", xscale="log", yscale="log")
 rooms.axhline(1.0, **plots.LEVEL)
 shares.legend()
-rooms.legend()
+rooms.legend(loc="lower right")
 plots.caption(figure_dimension, about_dimension)
 
 # %%
@@ -329,4 +329,5 @@ for d, by_rule in falls.items():
         counts[f"{name.lower()}_failed_{d}"] = int(failed.sum())
 for d, values in zip(room_dimensions, room["n = 4, T = 3"]):
     counts[f"room_{d}"] = values.min()
-run.keep(figure_dimension, "fastrates_dimension", about_dimension, dimension_table, counts)
+sizes = {"n": 20, "T": 10, "seeds": lemma5_draws}
+run.keep(figure_dimension, "fastrates_dimension", about_dimension, dimension_table, counts, setting=sizes)

@@ -316,7 +316,7 @@ def test_records_pictures_and_notes_come_from_clean_commits_of_this_history(tmp_
 
 # What may carry a digit though it is no measured number: names of statements, sets and exponents.
 DIGITS = (
-    r"\$[^$]*\$|(Lemmas?|Theorems?|Algorithm|Figure) [\d-]+( and [\d-]+)?"
+    r"\$[^$]*\$|(Lemmas?|Theorems?|Algorithm|Assumption|Example|Figure) [\d-]+( and [\d-]+)?"
     r"|CIFAR-10|`cifar10`|float64|arXiv \d{4}\.\d{5}(, \d{4}\.\d{5})*|p = [\d., and]+"
 )
 SAYS_NO = r"\*\*[^*]*(not|fails|only|alone)\b[^*]*\*\*"

@@ -408,8 +408,10 @@ def _query_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     ends = around("W_mm", solution)
     run = dynamics.train(problem, rule, sizes.steps, recorded, start=start, targets=ends)
     run = world.history(run)
-    made = [*fixed_head.direction(run, "NGD", sizes.steps / 10, "Theorem 1"),
-            fixed_head.remark1(run, "NGD", "small")]  # fmt: skip
+    made = [
+        *fixed_head.direction(run, "NGD", sizes.steps / 10, "Theorem 1"),
+        fixed_head.remark1(run, "NGD", "small"),
+    ]
     yield from PAPER.rows(f"{EXAMPLE_1}, another query", sizes.seeds, made, "Footnote 3")
 
 
