@@ -213,7 +213,8 @@ def test_pieces_and_shared_drawings():
 
 def test_squares_of_a_ledger_hold_their_words():
     names = ["Theorem, convergence", "Assumption 1", "Lemma 12"]
-    figure = ledger.draw([], dict.fromkeys(names))
+    nothing = ledger.Statement(topic="", says="")
+    figure = ledger.draw([], dict.fromkeys(names, nothing))
     boxes = dict(texts(figure))
     (axis,) = figure.axes
     assert boxes.pop(axis.get_title()) and axis.get_title().startswith("0 of 0 rows hold")
