@@ -193,7 +193,9 @@ for p in (1.75, 2, 3):
 #
 # ## What we saw
 #
-# Every row holds, and each notices a small falsehood that it names.
+# Every row holds, and each notices a small falsehood that it names. The count of distinct measurements takes rows
+# that show the same number once. Lemma 27 is asked with $\pi$ fixed before the run, at the steps that lie in the cone
+# around $W_{mm}$: a target rotated by 5 % turns its rows red.
 # [Notebook 31](31_rates_and_basins.ipynb) draws the two lemmas on rates and cones.
 #
 # ## Change this

@@ -131,11 +131,13 @@ def _cones(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         claims += [lemmas.lemma21(named, multiples, 3)] if p >= 1.5 else []
         yield from PAPER.rows(edge, count, claims)
         inside = lemmas.on_the_edge(true, mu / 4, 1, seed=4)[0].reshape(W_mm.shape)
-        start = inside * (50 * size)[:, None, None]
+        start = inside * (lemmas.MULTIPLE * size)[:, None, None]
         rule = lemmas.relative_rule(start, p, 0.0002)
         near = train(data, world.rule(rule), 400, start, record=_pairs(400))
-        turns = lemmas.lemma27(named, lemmas.Steps(data, replace(near, rule=rule)))
-        yield from PAPER.rows("from D = μ_0/4, ‖W_0‖ = 50 ‖W_mm‖, normalised", count, [turns])
+        turns = lemmas.lemma27(named, mu, lemmas.Steps(data, replace(near, rule=rule)))
+        yield from PAPER.rows("from D = μ_0/4, ‖W_0‖ = 200 ‖W_mm‖, normalised", count, [turns])
+        radius = lemmas.lemma27_radius(named, mu)
+        yield from PAPER.rows("cone of μ_0, ‖W‖ = 200 to 2000 ‖W_mm‖", count, [radius])
         width = mu ** max(1 / 2, (p - 1) / p)  # of the cone, in the mirror image
         far = _far_out(true, inside, width, solution.W, 4 * sizes.steps)
         stays = lemmas.lemma28(named, far, mu)

@@ -26,6 +26,8 @@ ROUNDING = 1e-12
 SUPPORT = 1e-6  # a margin up to 1 + SUPPORT belongs to a support token
 RESOLVED = 1e-14  # D of two directions carries an error of about 1e-16
 MOVED = 1e-3  # the least change of D, as a share, of a run that is said to move
+PI = 1e-3  # Lemma 27's pi, fixed before any run
+MULTIPLE = 200.0  # Lemma 27's R_pi over ||W_mm||, which `lemma27_radius` checks for PI
 claim = PAPER.claim
 
 
@@ -334,23 +336,69 @@ def lemma21(selection: Selection, multiples: np.ndarray, draws: int = 20) -> Cla
     return claim("lemma21", growth, selection.p)
 
 
-def lemma27(selection: Selection, steps: Steps) -> Claim:
-    """Eq. 25 at every recorded step where its premises hold, with the least pi of Lemma 21.
+def lemma27_radius(selection: Selection, mu: np.ndarray) -> Claim:
+    """Check that R_pi = `MULTIPLE` ||W_mm|| serves Lemma 21 with pi = `PI`.
+
+    Parameters
+    ----------
+    selection : Selection
+        The selection with the target that the world names.
+    mu : ndarray, (runs,)
+        The width mu_0 of the cone.
+
+    Returns
+    -------
+    Claim
+        The largest pi that Lemma 21 needs, at directions from the edge of the cone inwards
+        and at ||W|| from `MULTIPLE` ||W_mm|| to ten times as much.
+    """
+    largest = 0.0
+    for width in mu * np.geomspace(1, 1e-10, 6)[:, None]:
+        # The directions along which one margin changes most, and random ones.
+        worst = _edge_along(selection, width, _worst_edges(selection))
+        random = on_the_edge(selection, width, 3, seed=3)
+        for directions in np.concatenate([worst, random]):
+            for multiple in MULTIPLE * np.geomspace(1, 10, 5):
+                size = multiple * selection.solution.norm
+                largest = max(largest, _excess(selection, directions * size[:, None]).max())
+    return claim("lemma27.radius", largest, selection.p)
+
+
+def lemma27(selection: Selection, mu: np.ndarray, steps: Steps) -> Claim:
+    """Check Eq. 25 at every recorded step in the cone, with pi = `PI` fixed beforehand.
 
     <nabla psi(W+) - nabla psi(W), W_mm/||W_mm||> >= (||W+||^{p-1} - ||W||^{p-1}) / (1+pi) + eta (L+
-    - L) / ((1+pi) ||W||): the line before the paper's, which is weaker. The left side is eta <-grad
-    L, W_mm/||W_mm||>, by Eq. 23. Premises: it is positive (Lemma 20) and pi <= 1/2.
+    - L) / ||W||. The left side is eta <-grad L, W_mm/||W_mm||>, by Eq. 23, with eta of the rule
+    that the lemma names. The cone is C with mu_0 and R_pi = `MULTIPLE` ||W_mm||.
+
+    Parameters
+    ----------
+    selection : Selection
+        The selection with the target W_mm that the world names.
+    mu : ndarray, (runs,)
+        The width mu_0 of the cone.
+    steps : Steps
+        The steps of a run that starts in the cone.
+
+    Returns
+    -------
+    Claim
+        The smallest slack of Eq. 25 over its left side; NaN, which fails, if a run does not
+        start in the cone of the named W_mm.
     """
     p, eta = selection.p, np.broadcast_to(steps.eta, steps.losses[0].shape)
-    pi = [_excess(selection, steps.W[:, k]) for k in range(steps.W.shape[1])]
-    pi = np.maximum(np.stack(pi, 1), 0.0)
     left = -eta * (steps.gradient * selection.direction[:, None]).sum(-1)
     sizes = norm(steps.W, p), norm(steps.later, p)
     grown = sizes[1] ** (p - 1) - sizes[0] ** (p - 1)
-    right = (grown + eta * (steps.losses[1] - steps.losses[0]) / sizes[0]) / (1 + pi)
-    inside = (left > 0) & (pi <= 0.5)
-    slack = ((left - right) / (np.abs(left) + 1e-13 * sizes[0] ** (p - 1)))[inside].min()
-    return claim("lemma27", slack, p, say=(f"{100 * inside.mean():.0f}",))
+    right = grown / (1 + PI) + eta * (steps.losses[1] - steps.losses[0]) / sizes[0]
+    # The premise: W(k) lies in the cone, and W(0) does in every run.
+    directions = steps.W / sizes[0][..., None]
+    D = directional_bregman(directions, selection.direction[:, None], p)
+    far = sizes[0] >= MULTIPLE * selection.solution.norm[:, None] * (1 - ROUNDING)
+    inside = (D <= mu[:, None]) & far
+    slack = (left - right) / (np.abs(left) + 1e-13 * sizes[0] ** (p - 1))
+    smallest = slack[inside].min() if inside[:, 0].all() else np.nan
+    return claim("lemma27", smallest, p, say=(f"{100 * inside.mean():.0f}",))
 
 
 def lemma28(selection: Selection, D: np.ndarray, mu: np.ndarray) -> Claim:
