@@ -73,8 +73,9 @@ def explore(setting: ExplorerSetting) -> _Trajectory:
     targets = {"W_mm": svm.token_svm(problem.tokens).W}
     record = dynamics.log_spaced(setting.steps, 120)[1:]
     start = dynamics.gaussian_start(problem, 1e-3, [setting.seed])
-    rule = RULES[setting.rule](setting.step_size)
-    history = dynamics.train(problem, rule, setting.steps, record, start, targets)
+    rules = {setting.rule: RULES[setting.rule](setting.step_size)}
+    histories = dynamics.train(problem, rules, setting.steps, record, start, targets)
+    history = histories[setting.rule]
     kept = np.isfinite(history.log_gap[0])  # a run may end early, stalled or diverged
     if not kept.any():
         end = f"{history.status[0]} at iteration {history.ended[0]}"
@@ -95,7 +96,9 @@ class Board:
     """Four panels that show one trajectory after the other, sharp on any screen."""
 
     def __init__(self, trajectory: _Trajectory):
-        self.canvas = FigureCanvasAgg(Figure(figsize=(9, 5.4), dpi=2 * DPI, layout="none"))
+        figure = Figure(figsize=(9, 5.4), dpi=2 * DPI)
+        figure.set_layout_engine("none")
+        self.canvas = FigureCanvasAgg(figure)
         self.panels = self.canvas.figure.subplots(2, 2).ravel()
         time = dict(xlabel="iteration $t$", xscale="log")
         self.panels[0].set(title="Loss gap, $\\log_{10}(L - L^*)$", **time)
@@ -166,7 +169,7 @@ class Panel(widgets.VBox):
     def show(self, _change=None) -> None:
         """Train with the controls' values and redraw; the words say why where that fails."""
         try:
-            values = {name: widget.value for name, widget in self.controls.items()}
+            values = {name: getattr(each, "value") for name, each in self.controls.items()}  # noqa: B009
             shown = explore(ExplorerSetting(**values))
         except (ValueError, RuntimeError) as error:
             self.words.value = f"No picture: {escape(str(error))}"

@@ -1,45 +1,25 @@
 """Where the project's folders are, and files written whole or not at all."""
 
-import contextlib
 import hashlib
 import json
 import os
-import sys
 import tomllib
 import uuid
 from collections.abc import Mapping
-from importlib import metadata
 from pathlib import Path
 
-import lib
-
 ROOT = Path(__file__).resolve().parent.parent
-if Path(str(lib.__file__)).resolve().parent.parent != ROOT:  # an editable install finds both
-    _words = f"{lib.__file__} is another package named lib; start outside of its folder"
-    raise SystemExit(_words) if sys.argv[:1] == ["-m"] else ImportError(_words)
 
 
 def folder(name: str) -> Path:
-    """The folder "figures", "runs" or "notebooks": $FIGURES_DIR and so on, else the repository's
-    own. An installed package brings its notebooks and writes below the working folder."""
-    if given := os.environ.get(f"{name.upper()}_DIR"):
+    """Return the folder "figures", "runs" or "notebooks".
+
+    It is $FIGURES_DIR, $RUNS_DIR or $NOTEBOOKS_DIR, else the repository's own.
+    """
+    given = os.environ.get(f"{name.upper()}_DIR")
+    if given:
         return Path(given).resolve()
-    if in_repository():
-        return ROOT / name
-    here = Path.cwd()  # of a kernel it is the folder of its notebook
-    if name == "notebooks":
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            for path in metadata.files("attention-dynamics") or []:
-                if path.name == "scales.toml":
-                    return Path(path.locate()).resolve().parent
-        if (here / "scales.toml").is_file():
-            return here
-    return here / name
-
-
-def in_repository() -> bool:
-    """Whether this code lies in its repository, with the notebooks, and is not installed."""
-    return (ROOT / "notebooks" / "scales.toml").is_file()
+    return ROOT / name
 
 
 def sha256(content: bytes) -> str:

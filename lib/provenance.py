@@ -11,7 +11,7 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from lib.files import ROOT, dumps, folder, in_repository, read_table, sha256
+from lib.files import ROOT, dumps, folder, read_table, sha256
 
 CODE = ("lib", "papers")  # the packages whose files count
 DATA = (".toml", ".json", ".npz", ".csv", ".txt")  # what a module may read beside it
@@ -82,7 +82,7 @@ def digest(parts: Mapping) -> str:
 
 def git(*arguments: str) -> str | None:
     """Output of git in this repository; None where git or the repository is absent or refuses."""
-    if not in_repository():  # an installed package may lie in somebody else's repository
+    if not (ROOT / "notebooks").is_dir():  # an installed package may lie in somebody else's
         return None
     command = ["git", "-C", str(ROOT), *arguments]
     try:

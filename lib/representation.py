@@ -11,7 +11,8 @@ class Shapes:
     array of words the distinct ones, a float in 4 digits, a word itself; functions are left out."""
 
     def __repr__(self) -> str:
-        sizes = {field.name: _size(getattr(self, field.name)) for field in fields(self)}
+        own = fields(self)  # ty: ignore[invalid-argument-type]  # those who inherit are dataclasses
+        sizes = {field.name: _size(getattr(self, field.name)) for field in own}
         words = ", ".join(f"{name} {size}" for name, size in sizes.items() if size)
         return f"{type(self).__name__}({words})"
 

@@ -5,8 +5,26 @@ from collections.abc import Sequence
 import numpy as np
 
 # Appended to, never reordered: a role's place in the list is its stream.
-ROLES = """data labels start batches split dropout draws selection noise subset tilt raw_noise
-heads problems resamples outside buckets crops""".split()
+ROLES = [
+    "data",
+    "labels",
+    "start",
+    "batches",
+    "split",
+    "dropout",
+    "draws",
+    "selection",
+    "noise",
+    "subset",
+    "tilt",
+    "raw_noise",
+    "heads",
+    "problems",
+    "resamples",
+    "outside",
+    "buckets",
+    "crops",
+]
 
 
 def whole_number(name: str, value, minimum: int = 0) -> int:

@@ -165,7 +165,7 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1")
 
 # %% [markdown]
 # Does this page satisfy them? Equal scores of the other tokens: yes, see the printed scores. Nearly
-# orthogonal tokens: no, the first two of example 1 are parallel. A small start: no, so that there is something
+# orthogonal tokens: no, the first two of example 1 are parallel, and neither is the opt token. A small start: no, so that there is something
 # to see. So the theorem promises nothing here. The direction nears, all the same, as we measure below, that of
 #
 # $$W_{mm} = \arg\min_W \|W\|_F \quad\text{subject to}\quad (x_{i,opt} - x_{i,t})^\top W z_i \ge 1 \ \text{ for all } i,\ t \ne opt_i .$$

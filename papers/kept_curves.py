@@ -90,10 +90,12 @@ def _best_rule(curves: Curves) -> tuple[str, float]:
 
 def edges(curves: Curves) -> str:
     """In words, rules whose rate is at an edge of those tried, with it; not SPS if its cap
-    hardly binds."""
+    hardly binds, and no rule whose one rate was given, not chosen."""
     at_edge = []
     for rule, rate in curves.rates().items():
         trials = curves.trials(rule)
+        if not trials and len(curves.configuration["rates"][rule]) == 1:
+            continue
         tried = [trial.rate for trial in trials]
         capped = [trial.end.get("capped", 1.0) for trial in trials if trial.rate == rate]
         free = rule == "SPS" and min(capped, default=1.0) < 0.01

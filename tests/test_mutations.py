@@ -10,20 +10,6 @@ import pytest
 from tests.benchmarks import __main__ as command
 from tests.benchmarks import measure
 from tests.mutations import random_mutants
-from tests.mutations.__main__ import ROOT, SWAPS, Swap, misfits
-
-
-def test_every_swap_fits_its_file_once_and_leaves_python():
-    assert misfits(SWAPS) == [] and len(set(SWAPS)) == len(SWAPS) > 100
-    for swap in SWAPS:
-        text = (ROOT / swap.file).read_text(encoding="utf-8")
-        assert ast.parse(text.replace(swap.old, swap.new)), swap
-    missing = Swap("lib/seeds.py", ("tests/none.py",), "gone", "new")
-    assert misfits([missing]) == ["lib/seeds.py: gone", "tests/none.py"]
-    packages = {swap.file.removeprefix("lib/").split("/")[0] for swap in SWAPS}
-    assert {
-        *"attention compiled dynamics mirror papers regression svm training".split()
-    } <= packages
 
 
 def test_random_mutants_are_drawn_by_their_seed_and_are_python():

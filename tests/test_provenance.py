@@ -23,7 +23,7 @@ def repository(tmp_path, monkeypatch):
     for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "first"]):
         subprocess.run(["git", *who, *words], cwd=tmp_path, check=True)
     monkeypatch.setattr(provenance, "ROOT", tmp_path)
-    monkeypatch.setattr(provenance, "in_repository", lambda: True)
+    (tmp_path / "notebooks").mkdir(exist_ok=True)
     return tmp_path
 
 

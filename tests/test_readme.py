@@ -84,8 +84,7 @@ def test_the_code_of_the_readme_runs(tmp_path, monkeypatch):
     assert plots.look("mine") == plots.SPARE[0]
 
 
-def test_the_readme_is_short_and_shows_results():
-    assert len(page("README.md").splitlines()) <= 80
+def test_the_readme_shows_results():
     shown = re.findall(r'<img src="([^"]+)" width="800" alt="([^"]+)">', page("README.md"))
     assert len(shown) >= 3 and all(len(alt) > 40 for _, alt in shown)
     assert all((ROOT / picture).exists() for picture, _ in shown)

@@ -19,11 +19,14 @@ DEPENDENT = 1e-12  # a vector lies in a span when its distance is at most this p
 @dataclass(frozen=True, repr=False)
 class Minimal(Shapes):
     """A token set in minimal coordinates, X (runs, n, T, r), z (runs, n, q), u (runs, r), and
-    orthonormal bases that lead back, token_basis (runs, d, r), query_basis (runs, d_z, q)."""
+    orthonormal bases that lead back, token_basis (runs, d, r), query_basis (runs, d_z, q).
+    head_outside (runs,) is the norm of the head's part off the tokens' span: training never
+    changes it, no score sees it, but it counts in the head's norm and direction."""
 
     tokens: TokenSet
     token_basis: np.ndarray
     query_basis: np.ndarray
+    head_outside: np.ndarray
 
     def reduce(self, W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """W (runs, d, d_z) in minimal coordinates, (runs, r, q), and the rest's norm (runs,)."""
@@ -49,7 +52,15 @@ def minimal(tokens: TokenSet | Minimal) -> Minimal:
     u = (tokens.u[:, None] @ token_basis)[:, 0]
     # Rounding must not part equal tokens: their scores are equal, and stay so in joint training.
     X = np.take_along_axis(X.reshape(runs, n, T, -1), first_equal(tokens.X)[..., None], 2)
-    return Minimal(replace(tokens, X=X, z=z, u=u), token_basis, query_basis)
+    rest = tokens.u - np.einsum("rk,rdk->rd", u, token_basis)
+    distance = np.linalg.norm(rest, axis=1)
+    inside = distance <= DEPENDENT * np.linalg.norm(tokens.u, axis=1)
+    return Minimal(
+        tokens=replace(tokens, X=X, z=z, u=u),
+        token_basis=token_basis,
+        query_basis=query_basis,
+        head_outside=np.where(inside, 0.0, distance),
+    )
 
 
 def first_equal(X: np.ndarray) -> np.ndarray:

@@ -27,7 +27,8 @@ def is_logistic(loss: str) -> bool:
 
 
 def log_loss(f: np.ndarray, loss: str) -> np.ndarray:
-    """log l(f), elementwise in the margins f (...), for one of the `LOSSES`."""
+    """log l(f), elementwise in the margins f (...); ValueError unless `loss` is in `LOSSES`."""
+    check_loss(loss)
     if loss == "exponential":
         return -f
     if loss == "sigmoid":
@@ -39,7 +40,8 @@ def log_loss(f: np.ndarray, loss: str) -> np.ndarray:
 
 
 def log_derivative(f: np.ndarray, loss: str) -> np.ndarray:
-    """log |l'(f)|, elementwise in the margin f (...), for the loss as in `log_loss`."""
+    """log |l'(f)|, elementwise in the margin f (...); ValueError unless `loss` is in `LOSSES`."""
+    check_loss(loss)
     if loss == "sigmoid":
         return -np.logaddexp(0.0, f) - np.logaddexp(0.0, -f)
     if loss == "reciprocal":
@@ -54,7 +56,10 @@ def log_gap(log_epsilon: np.ndarray, best: np.ndarray, loss: str) -> np.ndarray:
     * logistic: log1p(sigmoid(-best) expm1(epsilon))
     * sigmoid: sigmoid(best - epsilon) sigmoid(-best) expm1(epsilon)
     * reciprocal: epsilon / ((1 + best - epsilon) (1 + best)), epsilon where both arguments
-      are negative, epsilon - best^2 / (1 + best) where zero lies between them"""
+      are negative, epsilon - best^2 / (1 + best) where zero lies between them
+
+    ValueError unless `loss` is one of `LOSSES`."""
+    check_loss(loss)
     if loss == "reciprocal":
         epsilon, above = np.exp(log_epsilon), np.maximum(best, 0.0)
         after = best - epsilon

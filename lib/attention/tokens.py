@@ -12,14 +12,15 @@ from lib.seeds import stream, whole_number
 def class_mean_tokens(
     seeds: int | Sequence[int], n=20, T=10, d=300, signal=3.0, noise=0.1, antipodal=False
 ) -> TokenSet:
-    """Class means, our reading of the data of paper A's Figures 2 and 5; one set a seed.
+    """Class means: paper A's Example 1, as we read it, and the data of its Figures 2 and 5.
 
     x_{i,opt} = mu_{y_i} with ||mu_+|| = ||mu_-|| = `signal` and mu_+ orthogonal to mu_- (or
     mu_- = -mu_+ when `antipodal`, Figure 5); the others are N(0, noise^2 P), P the projector
     off span(mu_+, mu_-). Head u = (mu_+ - mu_-) / ||mu_+ - mu_-||, so that others score zero
-    (Assumption 2); Assumption 1 as we read it fails: opt tokens of a class are equal. The
-    query is the first token, the opt token a random other one. ValueError for n < 1, T < 2
-    or d < 3, and for `signal` or `noise` that is not positive."""
+    (Assumption 2). Assumption 1, as we read it, does not bound the inner product of two opt
+    tokens, so a class may share its opt token; it holds if d is large enough for n. The
+    query is the first token, the opt token a random other one. One set a seed. ValueError for
+    n < 1, T < 2 or d < 3, and for `signal` or `noise` that is not positive."""
     _positive(signal=signal, noise=noise)
     n, T, d = _sizes(n, T, d)
     if d < 3:
@@ -45,7 +46,10 @@ def class_mean_tokens(
 def gaussian_tokens(
     seeds: int | Sequence[int], n=10, T=6, d=300, signal=2.0, noise=None
 ) -> TokenSet:
-    """Paper A, Example 1, in Gaussian form: the opt token is scaled by `signal`.
+    """Gaussian tokens, the opt token scaled by `signal`: a second data model (ours) for paper A.
+
+    In high dimension any two tokens are nearly orthogonal, two opt tokens included: that is
+    more than Assumption 1 asks, as we read it.
 
     Every token is N(0, noise^2 I) before that, noise by default 1/sqrt(d). u is the
     least-norm solution of y_i u^T x_{i,opt} = 1, u^T x_{i,t} = 0 (Assumption 2); ValueError

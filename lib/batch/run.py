@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 from unittest import mock
 
 from filelock import FileLock, Timeout
@@ -331,7 +331,9 @@ def _papermill(job: _Job, timeout: float | None) -> None:
 
     notebook = jupytext.reads(job.page, fmt="py:percent")
     notebook.metadata["kernelspec"] = colab_cell.KERNEL
-    options = dict(kernel_name="python3", progress_bar=False, cwd=job.folders["NOTEBOOKS_DIR"])
+    options: dict[str, Any] = dict(
+        kernel_name="python3", progress_bar=False, cwd=job.folders["NOTEBOOKS_DIR"]
+    )
     options |= dict(start_timeout=180, execution_timeout=timeout, parameters=dict(job.overrides))
     try:
         papermill.execute_notebook(notebook, str(job.copy), **options)

@@ -153,6 +153,11 @@ def statements(paper: Mapping[str, Statement]) -> dict[str, dict[str, str]]:
     return {name: asdict(statement) for name, statement in paper.items()}
 
 
+def unmeasured(why: str) -> str:
+    """What is said of a statement without rows; "See ..." names the rows of another."""
+    return "see its note" if why.startswith("See ") else "not checked"
+
+
 def _groups(ledger: Sequence[Claim], paper: Mapping[str, Statement]):
     """(name, its rows, failing first, how many fail, in words) of each statement."""
     for name in paper:
@@ -160,7 +165,7 @@ def _groups(ledger: Sequence[Claim], paper: Mapping[str, Statement]):
         group.sort(key=lambda row: bool(row.holds))
         failed = sum(not row.holds for row in group)
         count = f"{failed} of {len(group)} fail" if failed else f"{len(group)} hold"
-        yield name, group, failed, count if group else "not checked"
+        yield name, group, failed, count if group else unmeasured(paper[name].why)
 
 
 class LedgerTable(tuple):

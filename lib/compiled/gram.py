@@ -1,5 +1,7 @@
 """Products with symmetric Gram matrices, the floor of an iteration's cost."""
 
+from collections.abc import Callable
+
 import numba
 import numpy as np
 
@@ -21,7 +23,8 @@ def pack(K: np.ndarray, n: int) -> np.ndarray:
     """Gram matrices (data, m, m), m = n T, sample first, as the loop reads them: token first."""
     data, m = K.shape[:2]
     padded = -(-m // WIDTH) * WIDTH
-    packed = zeros.py_func(data * padded, padded).reshape(data, padded, padded)
+    plain: Callable[[int, int], np.ndarray] = getattr(zeros, "py_func")  # noqa: B009
+    packed = plain(data * padded, padded).reshape(data, padded, padded)
     split = K.reshape(data, n, m // n, n, m // n)
     packed[:, :m, :m] = split.transpose(0, 2, 1, 4, 3).reshape(data, m, m)
     return packed

@@ -3,6 +3,11 @@
 numba's loops over arrays fill vector registers only where LLVM can prove, or test at every start,
 that no two arrays overlap; loops as short as ours spend more time on the tests than on numbers.
 Arithmetic, comparison, `where`, `load` and `store` mean what they mean for single numbers.
+
+This is worth its length: with plain loops in its place the softmax kernel gave the same numbers to
+12 digits and took 3 to 7 times as long (one thread, a loaded machine; microseconds a step: a single
+run 48 against 9 to 16, a hundred runs 7.2 to 7.7 against 1.1 to 1.7, joint training 4.0 to 4.6
+against 0.8 to 1.0).
 """
 
 import operator

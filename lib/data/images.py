@@ -1,7 +1,7 @@
 """Real image sets as uint8 tensors, in the fixed order of `places`, checked row by row."""
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -57,7 +57,7 @@ def load(name: str, split: str, *, demo: bool = False, rows: int | None = None) 
     return ImageSet(images, torch.from_numpy(labels), source.classes)
 
 
-def _pixels(shape: tuple[int, int, int], file: object, column: str, table) -> list[np.ndarray]:
+def _pixels(shape: Sequence[int], file: object, column: str, table) -> list[np.ndarray]:
     """The images of a file's table, each uint8 (C, H, W)."""
     import datasets
 
@@ -70,12 +70,12 @@ def _pixels(shape: tuple[int, int, int], file: object, column: str, table) -> li
     return [_decode(shape, f"{file}, row {row}", v and v["bytes"]) for row, v in enumerate(rows)]
 
 
-def _decode(shape: tuple[int, int, int], place: str, encoded: bytes | None) -> np.ndarray:
+def _decode(shape: Sequence[int], place: str, encoded: bytes | None) -> np.ndarray:
     from PIL import Image
 
     channels, height, width = shape
     try:
-        with Image.open(io.BytesIO(encoded)) as picture:
+        with Image.open(io.BytesIO(encoded or b"")) as picture:
             size = len(picture.getbands()), picture.height, picture.width
             pixels = np.asarray(picture)
     except (OSError, TypeError, SyntaxError) as error:  # bytes of no known format among them

@@ -4,7 +4,7 @@ revision; for a demo, which leaves the hub alone, a small stand-in."""
 import hashlib
 import os
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from http.client import HTTPException
@@ -53,9 +53,10 @@ class _Source:
             return "demo", None
         import huggingface_hub
 
-        how = {"repo_type": "dataset", "revision": self.revision, "local_files_only": True}
-        try:
-            huggingface_hub.snapshot_download(self.repository, **how)  # of an earlier download
+        try:  # a copy of an earlier download
+            huggingface_hub.snapshot_download(
+                self.repository, repo_type="dataset", revision=self.revision, local_files_only=True
+            )
         except FileNotFoundError:
             if not reachable():
                 self._missing("the hub gave no answer")
@@ -70,13 +71,13 @@ class _Source:
 
     def read(
         self, split: str, demo: bool, column: Callable, rows: int | None = None
-    ) -> tuple[list[list], np.ndarray]:
+    ) -> tuple[Sequence[Sequence], np.ndarray]:
         """Columns, as `column(file, name, table)` checks them, and labels int64 (N,).
         FileNotFoundError for a set that is nowhere, ValueError for a file or row of no use."""
         where, folder = self.place(demo)
         if where == "demo":
             stood, labels = STAND_INS[self.demo["name"]](split)
-            return [values[:rows] for values in stood], labels[:rows]
+            return [list(values[:rows]) for values in stood], labels[:rows]
         named = self.splits[SPLITS.index(split)]
         columns, labels = [[] for _ in self.columns], []
         for file in _shards(folder, named) if folder else [self.repository]:
@@ -94,12 +95,12 @@ class _Source:
         """The columns of a local file, or of a split of the repository on the hub."""
         import datasets
 
-        how = {"path": file, "revision": self.revision, "split": split}
-        if file != self.repository:
-            datasets.disable_progress_bars()  # a copy is a matter of moments
-            how = {"path": "parquet", "data_files": str(file), "split": "train"}
         try:
-            table = datasets.load_dataset(**how)
+            if file == self.repository:
+                table = datasets.load_dataset(str(file), revision=self.revision, split=split)
+            else:
+                datasets.disable_progress_bars()  # a copy is a matter of moments
+                table = datasets.load_dataset("parquet", data_files=str(file), split="train")
         except (ConnectionError, FileNotFoundError) as error:
             self._missing(f"the download broke off ({type(error).__name__})")
         except (datasets.exceptions.DatasetGenerationError, OSError, ValueError) as error:

@@ -3,6 +3,7 @@ norms, directions and margins at the recorded iterations."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, overload
 
 import numpy as np
 
@@ -110,6 +111,17 @@ class History(Shapes):
         return slice(k % count, k % count + 1)
 
 
+@overload
+def train(
+    tokens: TokenSet | coordinates.Minimal, rules: GradientRule, *args: Any, **kwargs: Any
+) -> History: ...
+@overload
+def train(
+    tokens: TokenSet | coordinates.Minimal,
+    rules: Mapping[str, GradientRule],
+    *args: Any,
+    **kwargs: Any,
+) -> dict[str, History]: ...
 def train(
     tokens: TokenSet | coordinates.Minimal,
     rules: GradientRule | Mapping[str, GradientRule],
@@ -150,6 +162,12 @@ def train(
                 f"target {name!r} and W_0 both leave the span of tokens and queries, where only "
                 "norms are kept; their angle is not known there"
             )
+    for name, target in head_targets.items():
+        if (problem.head_outside * target.outside > 0).any():
+            raise ValueError(
+                f"head target {name!r} and u_0 both leave the span of the tokens, where only norms "
+                "are kept; their angle is not known there"
+            )
     named = rules if isinstance(rules, Mapping) else {"": rules}
     for rule in named.values():
         if not isinstance(rule, GradientRule):
@@ -161,7 +179,8 @@ def train(
     raws = dict(zip(built_in, compiled, strict=True))
     for name in named.keys() - built_in.keys():
         raws[name] = run_numpy(reduced, named[name], times)
-    measured = times, start, problem.tokens.u, targets, head_targets
+    first_head = Start(problem.tokens.u, problem.head_outside)
+    measured = times, start, first_head, targets, head_targets
     histories = {name: _derive(reduced, raws[name], *measured) for name in named}
     return histories if isinstance(rules, Mapping) else histories[""]
 
@@ -212,8 +231,9 @@ def _targets(given, tokens, problem, of_head=False):
 
 
 @np.errstate(over="ignore", invalid="ignore")  # what is not finite ends a run, below
-def _derive(problem: Reduced, raw, times, start, u, targets, head_targets) -> History:
-    """The History of raw records at `times` from a `Start` and the head u (runs, r)."""
+def _derive(problem: Reduced, raw, times, start, first_head, targets, head_targets) -> History:
+    """The History of raw records at `times` from the `Start` of W and that of the head."""
+    u = first_head.inside  # (runs, r)
     # What the closures name lives as long as the history; the Gram matrices need not.
     alpha, b, delta, z = raw.alpha, raw.b, problem.delta, problem.z
     signed = problem.signed
@@ -238,8 +258,9 @@ def _derive(problem: Reduced, raw, times, start, u, targets, head_targets) -> Hi
     norm, error, alignment = _directions(weights, times.size, start.outside, flipped)
     head_norm, head_error, head_alignment = np.full_like(norm, np.nan), {}, {}
     if not problem.head_fixed:
-        nothing = np.zeros(len(norm))
-        head_norm, head_error, head_alignment = _directions(head, times.size, nothing, head_targets)
+        head_norm, head_error, head_alignment = _directions(
+            head, times.size, first_head.outside, head_targets
+        )
     descent = _descent(problem, raw, targets)
     logs, steps = [raw.logs[..., :3]], raw.logs[..., 3:]
     finite, derived = [norm, raw.margins], [log_miss, steps, raw.alpha]

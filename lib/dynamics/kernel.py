@@ -14,7 +14,6 @@ import numba
 import numpy as np
 
 from lib.compiled import exponentials, gram, softmax
-from lib.compiled.cache import stamp
 from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
 from lib.dynamics import rules as update_rules
 
@@ -22,7 +21,6 @@ from lib.dynamics import rules as update_rules
 KIND, LOG_SIZE, LOG_CAP, MOMENTUM, DECAY, JOINT = range(6)
 LANES = 96  # in a group of runs: enough to make loops long, few enough to stay in the nearest cache
 VALUE, MOVE, CARRY = range(3)  # what a step moves, its momentum, what rounding took from it
-SOURCES = stamp(__file__)
 _log_step = numba.njit(update_rules.log_step)
 
 
@@ -193,7 +191,7 @@ def _train_group(jobs, times, records, status, ended):
 
 
 @numba.njit(parallel=True, cache=True)
-def run_jobs(threads, jobs, times, records, sources=SOURCES):
+def run_jobs(threads, jobs, times, records):
     """Train `Jobs`, fill their `Records`; returns status and last iteration, (jobs,) each.
 
     As `_train_group`, in groups of nearly equal size, nearly as many for each of the threads.

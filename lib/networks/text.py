@@ -112,6 +112,7 @@ class TextTransformer(nn.Module):
         self.eval()
         tokens, present = self.start(ids.to(self.head.weight.device))
         for block in self.blocks:
+            assert isinstance(block, _EncoderBlock)  # torch's list says no more than "module"
             maps.append(block.attention.weights(tokens[:, :1], tokens, present)[:, :, 0])
             tokens = block(tokens, tokens, present)
         self.train(training)
@@ -151,7 +152,8 @@ class Vocabulary:
     @property
     def names(self) -> list[str]:
         """Words by id."""
-        return [self.tokenizer.id_to_token(k) for k in range(self.tokenizer.get_vocab_size())]
+        size = self.tokenizer.get_vocab_size()
+        return [str(self.tokenizer.id_to_token(k)) for k in range(size)]
 
     def encode(self, texts: Sequence[str], length: int) -> Tensor:
         """Each text's first `length` ids, int32 (N, length), [CLS] first, 0 beyond the end;

@@ -7,13 +7,11 @@ import numba
 import numpy as np
 
 from lib.compiled import exponentials
-from lib.compiled.cache import stamp
 
 QUERIES = 128  # queries of one piece of work
 # bound on |logits| up to which e^(logit - bound) cannot underflow: no maximum has to be found
 SAFE = 300.0
 PARALLEL = 200_000  # attention weights from which on several threads pay
-SOURCES = stamp(__file__)
 _FAST = {"reassoc", "contract", "nsz", "arcp"}  # not nnan: a diverged run must stay NaN
 
 
@@ -63,7 +61,7 @@ def empirical_gradients(X, Y, A, B):
 
 
 @numba.njit(parallel=True, cache=True)
-def _all(samples, layers, set_of_run, partial_sums, sources=SOURCES):
+def _all(samples, layers, set_of_run, partial_sums):
     X, keys, radius, Y = samples
     (A, B), (partial_A, partial_B) = layers, partial_sums
     runs, pieces = partial_A.shape[:2]

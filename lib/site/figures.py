@@ -176,10 +176,16 @@ class Figure:
         statements = self.record.get("statements", {})
         about = {"paper": self.record["paper"], "figure": self.name, "title": self.title}
         rows = [_row(self, Claim.of(claim)) for claim in self.record["claims"]]
+        measured = {row["statement"] for row in rows}
+        says = {}
         for name, statement in statements.items():
-            if why := statement["why"]:
-                rows.append({"statement": name, "verdict": "not checked", "remark": why})
-        says = {name: statement["says"] for name, statement in statements.items()}
+            why = statement["why"]
+            says[name] = statement["says"]
+            if name in measured and why:  # what its rows leave out
+                says[name] = f"{statement['says']}. {why}"
+            elif why:
+                verdict = ledger.unmeasured(why)
+                rows.append({"statement": name, "verdict": verdict, "remark": why})
         return [about | {"says": says.get(row["statement"], "")} | row for row in rows]
 
     @property

@@ -13,8 +13,8 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import nnls
 
+import lib.compiled  # noqa: F401  # where numba keeps what is compiled below
 from lib.attention.coordinates import constraint_rows
-from lib.compiled import cache
 
 BAD = 1e4  # constraints this much longer than the shortest are asked for more than margin 1
 MORE = 1e-11  # by which long constraints ask for more, relative to their length: 1e5 roundings
@@ -24,8 +24,6 @@ DEPENDENT = 1e-10  # relative to its terms, a combination of constraints this sm
 SLACK = 1e-12  # relative to b, a constraint missed by less is kept
 PATIENCE = 10  # exchanges of pivoting without progress
 BLOCK = 48  # columns of a Cholesky factor that plain loops make; matrix products make the rest
-
-cache.find_place()
 
 
 class Infeasible(ValueError):

@@ -6,6 +6,7 @@ Examples: `python -m lib.training mnist_60000 --minutes 50`,
 
 import argparse
 import ast
+import io
 import math
 import os
 import sys
@@ -93,7 +94,8 @@ def _run(chosen: argparse.Namespace) -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; the exit status is 3 where time ran out, and 1, with one printed
     sentence, for an error that a user can mend."""
-    sys.stdout.reconfigure(line_buffering=True)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
     try:
         words, status = _run(_options(arguments)), 0
     except OutOfTime as rest:

@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,6 +16,33 @@ STEPWISE = ("loss", "step_size", "gradient_norm", "evaluated_at")
 GROUPS = ("metrics", "weight_norms", "walked", "clock", "end")
 READINGS = 3  # of the clock whose mean is compared with a target
 NONE = np.zeros(0, np.float32)
+
+
+def trailing_mean(readings: Sequence[float] | np.ndarray) -> np.ndarray:
+    """Return the mean of each reading and the `READINGS` - 1 before it.
+
+    Parameters
+    ----------
+    readings
+        Readings of the clock, (k,), in nats.
+
+    Returns
+    -------
+    numpy.ndarray
+        Means, (k,). Where fewer than `READINGS` have been taken the mean is infinite, so
+        that no target counts as reached. One function serves the run that stops at a
+        target and whoever counts its steps: both must round alike.
+
+    Examples
+    --------
+    >>> trailing_mean(np.array([3.0, 2.0, 1.0, 0.0]))
+    array([inf, inf,  2.,  1.])
+    """
+    kept = np.asarray(readings, dtype=np.float32).astype(float)
+    means = np.full(len(kept), np.inf)
+    for k in range(READINGS - 1, len(kept)):
+        means[k] = kept[k - READINGS + 1 : k + 1].sum() / READINGS
+    return means
 
 
 @dataclass(frozen=True, repr=False)
@@ -89,8 +116,7 @@ class Curve(Shapes):
 
     def readings(self) -> np.ndarray:
         """The mean of the last `READINGS` readings at each of them; at first infinite."""
-        loss = np.concatenate([np.full(READINGS - 1, np.inf), self.clock["loss"]])
-        return np.convolve(loss, np.full(READINGS, 1 / READINGS), "valid")
+        return trailing_mean(self.clock["loss"])
 
     def steps_to(self, target: float) -> float:
         """Step of the first of `readings` that is ≤ `target`, or inf."""

@@ -16,13 +16,14 @@ from torch import Tensor, nn
 
 from lib import files, seeds
 from lib.training.batches import Batches
-from lib.training.curves import READINGS, Curve
-from lib.training.rules import norms
+from lib.training.curves import READINGS, Curve, trailing_mean
+from lib.training.rules import GradientStep, norms
 
 CHECK_EVERY = 100  # steps between looks at the loss; each look waits for the device
 SAVE_EVERY = 500  # steps between checkpoints
 SEAL = 16  # hex digits of the SHA-256 with which a checkpoint begins
 Evaluate = Callable[[nn.Module], Mapping[str, float]]  # of a model in evaluation mode
+EvaluateAt = Callable[[nn.Module, int], Mapping[str, float]]  # the same after so many steps
 
 
 def cross_entropy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
@@ -50,9 +51,10 @@ def train(
     steps: int,
     loss: Callable[[nn.Module, tuple], Tensor] = cross_entropy,
     *,
-    evaluate: Evaluate = lambda model: {},
+    evaluate: EvaluateAt = lambda model, step: {},
     at: Iterable[int] = (),
     stop: Callable[[Mapping[str, float]], bool] = lambda metrics: False,
+    reached: Callable[[int, float], bool] = lambda step, reading: False,
     walk: bool = False,
     clock: Evaluate = lambda model: {},
     tick: int = 0,
@@ -64,10 +66,12 @@ def train(
     """Train `model` in place for `steps` steps, step k on `batches.batch(k)`: its curve.
 
     `loss` is a mean over the rows where processes share them; of an optimiser that states
-    them `last_step_size` and `last_gradient_norm` are recorded. `evaluate` and the norms of
-    the weights are measured after the numbers of steps `at` and at the end; `stop` sees that
-    and "clock", the mean of the last readings, and ends the run. `walk` adds up squared
-    moves; `clock` is read every `tick` steps.
+    them `last_step_size` and `last_gradient_norm` are recorded. `evaluate(model, step)` and
+    the norms of the weights are measured after the numbers of steps `at` and at the end.
+    `clock` is read every `tick` steps. Two functions may end the run: `stop` sees each
+    evaluation, `reached` each reading of the clock, as the step and the mean of the last
+    readings (`trailing_mean`). `walk` adds up squared moves. A metric that an evaluation
+    does not have is NaN there.
 
     The same call goes on from the file `checkpoint`, bit for bit on a CPU. Where
     `pause(steps done)` says so the run is saved and left; where a loss or a norm is not
@@ -80,7 +84,7 @@ def train(
     weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
     parameters, points = list(weights.values()), {*map(int, at), steps}
     dropout = int(seeds.stream(batches.seed, "dropout").integers(2**63))
-    sized = hasattr(optimizer, "last_step_size")
+    sized = isinstance(optimizer, GradientStep)
     # loss, and where they are stated step size and gradient norm
     log = torch.full((3 if sized else 1, steps), math.nan, device=device)
     walked = norms(parameters) * 0
@@ -94,10 +98,10 @@ def train(
         log[0, step] = value = machine.reduce(value.detach(), "mean")
         return value
 
-    def look(measure: Evaluate) -> dict[str, float]:
+    def look(measure: Callable[..., Mapping[str, float]], *more: int) -> dict[str, float]:
         model.eval()
         with torch.no_grad():
-            metrics = {name: float(value) for name, value in measure(model).items()}
+            metrics = {name: float(value) for name, value in measure(model, *more).items()}
         model.train()
         return metrics
 
@@ -131,15 +135,16 @@ def train(
                 if checkpoint and machine.is_main_process and (leaving or step % SAVE_EVERY == 0):
                     save(checkpoint)
             # What is measured here is not in the checkpoint: it is measured again from there.
+            ending = False
             if tick and step % tick == 0:
                 readings.append(look(clock)["clock_loss"])
-            if step in points:
-                row = {"at": step, "metrics": look(evaluate)}
+                ending = reached(step, float(trailing_mean(readings[-READINGS:])[-1]))
+            if step in points or ending:
+                row = {"at": step, "metrics": look(evaluate, step)}
                 row["weight_norms"] = dict(zip(weights, norms(parameters).cpu().tolist()))
                 row["walked"] = dict(zip(weights, walked.cpu().tolist())) if walk else {}
-                row["clock"] = float(np.mean(readings[-READINGS:])) if readings else math.inf
                 rows.append(row)
-                if step < steps and stop(row["metrics"] | row):
+                if step < steps and (ending or stop(row["metrics"])):
                     status = f"stopped after step {step}"
                     break
             if step == steps:
@@ -153,7 +158,7 @@ def train(
             torch.manual_seed(int(drawn.generate_state(1, np.uint64)[0]))
             before = [p.clone() for p in parameters] if walk else []
             stepper.step(closure)
-            if sized:
+            if isinstance(optimizer, GradientStep):
                 log[1, step] = optimizer.last_step_size
                 log[2, step] = optimizer.last_gradient_norm
             if walk:
@@ -168,8 +173,10 @@ def train(
     if tick:
         read = {"at": np.arange(0, end + 1, tick), "loss": readings[: end // tick + 1]}
     for group in ("metrics", "weight_norms", "walked"):
-        names = rows[0][group] if rows else ()
-        groups[group] = {name: np.array([row[group][name] for row in rows]) for name in names}
+        names = dict.fromkeys(name for row in rows for name in row[group])
+        groups[group] = {
+            name: np.array([row[group].get(name, math.nan) for row in rows]) for name in names
+        }
     return Curve(
         status,
         *record[:, :end],

@@ -42,13 +42,18 @@ def norms(tensors: list[Tensor]) -> Tensor:
     return torch.stack(torch._foreach_norm(tensors, 2, wide))
 
 
-class _GradientStep(torch.optim.Optimizer):
+class GradientStep(torch.optim.Optimizer):
     """θ ← θ - s g with a step size s from the loss and ‖g‖ over all parameters, 0 where g = 0."""
 
-    last_step_size = last_gradient_norm = None
+    last_step_size: Tensor
+    last_gradient_norm: Tensor
+
+    def _uncapped(self, group: dict, norm: Tensor, loss: Tensor) -> Tensor:
+        """The step size before its cap."""
+        raise TypeError(f"{type(self).__name__} does not say its step size")
 
     @torch.no_grad()
-    def step(self, closure):
+    def step(self, closure: Callable[[], Tensor]) -> Tensor:  # ty: ignore[incompatible-method-override]
         """Take one step and return the loss of `closure`, which calls backward on it."""
         with torch.enable_grad():
             loss = closure()
@@ -66,7 +71,7 @@ class _GradientStep(torch.optim.Optimizer):
         return loss
 
 
-class NormalizedSGD(_GradientStep):
+class NormalizedSGD(GradientStep):
     """θ ← θ - min(η / ‖g‖, η_max) g, η = `lr` and η_max = `max_step`: paper A, Eq. 2, App. C."""
 
     def __init__(self, params, lr: float, max_step: float = math.inf):
@@ -76,7 +81,7 @@ class NormalizedSGD(_GradientStep):
         return group["lr"] / norm
 
 
-class StochasticPolyak(_GradientStep):
+class StochasticPolyak(GradientStep):
     """θ ← θ - min(f / (2 ‖g‖²), η_max) g, f the batch's loss, or 0 where it is below, η_max =
     `max_step`. Source: paper A, Eq. 3 and App. C; SPS_max, Loizou et al. (2021)."""
 
@@ -92,7 +97,7 @@ def _mirrored(tensors: list[Tensor], exponent: float) -> list[Tensor]:
     """|t|^exponent sgn t: for p - 1 the map ∇ψ of ψ = ‖θ‖_p^p / p, for 1 / (p - 1) its inverse."""
     powers = torch._foreach_pow(torch._foreach_abs(tensors), exponent)
     torch._foreach_mul_(powers, torch._foreach_sign(tensors))
-    return powers
+    return list(powers)
 
 
 class MirrorDescent(torch.optim.Optimizer):

@@ -79,12 +79,20 @@ def pictures(
         return metrics
 
     def finish(model, seed):
-        return Curve.packed(correct(predict(model, test.images, transform), test.labels))
+        ends = Curve.packed(correct(predict(model, test.images, transform), test.labels))
+        if held_out:  # paper C's study of weights: how their magnitudes are spread
+            for when, network in (("start", initialised(build, seed)), ("last", model)):
+                weights = measures.matrices(network).values()
+                ends[f"{when}.histogram"] = measures.binned(weights)
+        return ends
+
+    def build():
+        return VisionTransformer(size, patch, channels, train.classes, **shape, **how)
 
     about = {"data": images.identity(name, demo=demo), "rows": len(train), "test_rows": len(test)}
     about["network"] = f"{kind}, patch {patch}, {shape}" + ", crops and flips" * crops
     return Problem(
-        build=lambda: VisionTransformer(size, patch, channels, train.classes, **shape, **how),
+        build=build,
         batches=lambda seed, tuning: Batches(*data, seed, transform, bool(held_out or crops)),
         evaluate=evaluate,
         finish=finish,
@@ -112,7 +120,7 @@ def sentences(batch, name, length, layers=0, rows=0, characters=0, demo=False) -
     train = bert.tokenise(weights, train, length, whole=demo)
     fixed = train.take(train.lengths[:FIXED_TEXTS].argsort(stable=True))  # for little padding
     test = bert.tokenise(weights, test, 4 * length)  # every row; the longest are cut
-    shown = test.take(_every(test.labels, SHOWN_TEXTS))
+    shown = test.take(torch.arange(len(test.labels))[_every(test.labels, SHOWN_TEXTS)])
     shown = shown.take(shown.lengths.argsort(stable=True))
 
     def build():
@@ -176,6 +184,9 @@ def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> 
         metrics = measures.sparsity(model, initialised(build, seed))
         return metrics | look(tested, "test", count)(model) | on_training(model)
 
+    def closing(model):  # on every test review: every tenth is too few to judge by
+        return look("test", "every_test", len(labels))(model)
+
     def finish(model, seed):
         taken = _every(labels, PROBED_REVIEWS)
         probe, shown = ids[taken], labels[taken]
@@ -185,6 +196,7 @@ def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> 
         ends["present"] = (probe != PADDING).sum(1).numpy()
         ends["words"] = np.array([[names[k] for k in row[:MAPPED]] for row in drawn])
         for when, network in (("start", initialised(build, seed)), ("last", model)):
+            assert isinstance(network, TextTransformer)
             for part, layers in measures.by_part(network).items():
                 ends[f"{when}.histogram.{part}"] = measures.binned(layers)
             # how many tokens the first one uses (reviews, layers), its maps (drawn, layers, MAPPED)
@@ -213,6 +225,7 @@ def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> 
         baselines={"bag of words": words_alone},
         loss=summed_loss,
         summed=True,
+        closing=closing,
     )
 
 

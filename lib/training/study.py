@@ -21,18 +21,22 @@ from lib.training.curves import NONE, Curve, Curves, load
 from lib.training.rules import maker
 
 ROOMS = ("training", "networks", "data")  # of the library, whose code decides a run
-TUNING_SEED = 100  # no judged run has it
-LAST = 4  # evaluations whose mean held-out accuracy judges a trial
+TUNING_SEED = 100  # of the races between rates
+TUNING_SEEDS = (100, 101, 102)  # the same, with those of a second race; no judged run has one
+LAST = (
+    4  # evaluations whose mean accuracy judges a run; what `Problem.closing` says is measured there
+)
 ROUNDS = 8  # equal parts of the horizon, after each of which a race looks at its runs
 RECENT = 10  # readings of the clock whose mean and deviation compare two runs on their way
 ERRORS = 2.0  # standard deviations by which a run must be worse to be dropped
-# What may end a run, by criterion, below or above `stop_at`, and its words.
+TRAINED = "training_accuracy"  # the metric that ends a run judged by accuracy
+# What may end a run, by criterion, in words that `stop_at` follows.
 ENDS = {
-    "speed": ("clock", -1, "mean training loss of the clock's last three readings at most"),
-    "accuracy": ("training_accuracy", 1, "training accuracy of 2,500 reviews at least"),
+    "speed": "mean training loss of the clock's last three readings at most",
+    "accuracy": "training accuracy of 2,500 reviews at least",
 }
 # Whole numbers from here on.
-WHOLE = {"horizon": ROUNDS, "first_seed": 0, "extensions": 0}
+WHOLE = {"horizon": ROUNDS, "first_seed": 0, "extensions": 0, "stop_from": 0}
 WHOLE |= dict.fromkeys(("batch", "window", "seeds", "evaluations", "clock"), 1)
 
 
@@ -41,7 +45,8 @@ class Problem:
     """Network and data of a study, loaded; rows are held out where `tuning`.
 
     `evaluate(model, seed, tuning)` is measured at the points of a run, `finish(model, seed)` at
-    its end, `clock` is "clock_loss" on fixed training rows; `baselines` say which test rows a
+    its end, `closing(model)` besides at the last `LAST` points of a judged run, since it is
+    dear. `clock` is "clock_loss" on fixed training rows; `baselines` say which test rows a
     plain classifier has right. `loss` is a batch's mean, or where `summed` its sum."""
 
     build: Callable[[], nn.Module]
@@ -53,6 +58,7 @@ class Problem:
     baselines: Mapping[str, Callable[[], np.ndarray]]
     loss: Callable[[nn.Module, tuple], Tensor] = loop.cross_entropy
     summed: bool = False
+    closing: loop.Evaluate = lambda model: {}
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,8 @@ class Study:
     before SNGD, whose `cap` is the rate of SPS where it is None; at most `extensions` are
     added beyond an edge. They race to the last of the training losses `targets`, or by
     accuracy on the rows that `options` hold out. Losses are readings of the clock, one in
-    `clock` steps. A run ends where what `ENDS` names is past `stop_at`."""
+    `clock` steps. A run ends where what `ENDS` names is past `stop_at`: for speed at the
+    first such reading from the step `stop_from` on, for accuracy at an evaluation."""
 
     name: str
     problem: Callable[..., Problem]
@@ -81,6 +88,7 @@ class Study:
     extensions: int = 2
     cap: float | None = None
     walk: bool = False
+    stop_from: int = 0
 
     def __post_init__(self):
         numbers = [x for x in (self.cap, self.stop_at) if x is not None]
@@ -95,8 +103,10 @@ class Study:
         for name, value in self.options.items():
             if type(value) is int:
                 seeds.whole_number(f"options.{name}", value, 1)
-        if self.first_seed <= TUNING_SEED < self.first_seed + self.seeds:
-            raise ValueError(f"seed {TUNING_SEED} is that of the trials: no judged run may have it")
+        judged = range(self.first_seed, self.first_seed + self.seeds)
+        for seed in TUNING_SEEDS:
+            if seed in judged:
+                raise ValueError(f"seed {seed} is that of the trials: no judged run may have it")
 
     @property
     def criterion(self) -> str:
@@ -114,13 +124,20 @@ class Study:
         return [self.horizon * part // ROUNDS for part in range(1, ROUNDS + 1)]
 
     def stop(self, metrics: Mapping[str, float]) -> bool:
-        """True where a run with these `metrics` ends; ValueError where they do not say."""
-        if self.stop_at is None:
+        """True where a run with these `metrics` of an evaluation ends, judged by accuracy.
+
+        ValueError where they lack the accuracy that `stop_at` bounds."""
+        if self.stop_at is None or self.criterion == "speed":
             return False
-        name, sign, _ = ENDS[self.criterion]
-        if name not in metrics:
-            raise ValueError(f"{self.name} does not measure {name}: it can have no stop_at")
-        return sign * metrics[name] >= sign * self.stop_at
+        if TRAINED not in metrics:
+            raise ValueError(f"{self.name} does not measure {TRAINED}: it can have no stop_at")
+        return metrics[TRAINED] >= self.stop_at
+
+    def reached(self, step: int, reading: float) -> bool:
+        """True where a run judged by speed ends: the mean `reading` of the clock at `step`."""
+        if self.stop_at is None or self.criterion == "accuracy" or step < self.stop_from:
+            return False
+        return reading <= self.stop_at
 
     def score(self, trial: Curve) -> tuple[float, float]:
         """How good a trial is, the smaller the better."""
@@ -153,8 +170,12 @@ class Study:
     def _level(self, trial: Curve) -> tuple[float, float]:
         """How good a trial is by now, the smaller the better, and its deviation."""
         if self.criterion == "accuracy":
-            p = float(trial.metrics["test_accuracy"][-1])
-            return -p, math.sqrt(p * (1 - p) / self.options["held_out"])
+            # One reading of a run jumps by several points, so the last few are averaged, and
+            # their own deviation counts beside the sampling error of the held-out rows.
+            recent = trial.metrics["test_accuracy"][-LAST:].astype(float)
+            p = float(recent.mean())
+            sampling = math.sqrt(p * (1 - p) / self.options["held_out"])
+            return -p, math.hypot(float(recent.std()), sampling)
         recent = trial.clock["loss"][-RECENT:].astype(float)
         return float(recent.mean()), float(recent.std())
 
@@ -204,10 +225,11 @@ class Work:
             raise ValueError(f"{study.name} sums its loss over a batch: one process must train it")
         for tuning in (False, True):  # sizes that do not fit are refused before anything is written
             self.problem.batches(0, tuning).on("cpu", (0, self.machine.num_processes))
-        apart = ("problem", "options", "stop_at", "seeds", "first_seed")
+        apart = ("problem", "options", "stop_at", "stop_from", "seeds", "first_seed")
         values = {f.name: getattr(study, f.name) for f in fields(study) if f.name not in apart}
-        words = ENDS[study.criterion][2]
-        stop = "never" if study.stop_at is None else f"{words} {study.stop_at:g}"
+        stop = "never" if study.stop_at is None else f"{ENDS[study.criterion]} {study.stop_at:g}"
+        if study.stop_from:
+            stop += f", from step {study.stop_from} on"
         values |= dict(criterion=study.criterion, stop=stop, tuning_seed=TUNING_SEED)
         values["problem"] = dict(self.problem.about)
         self.configuration = json.loads(files.dumps(values))
@@ -262,11 +284,14 @@ class Work:
     def all_of(self, runs: list[dict], until: float = math.inf) -> list[Curve]:
         """The curves of `runs`, up to the step `until` at least, whichever process
         trains them; OutOfTime where the minutes end."""
-        while None in (curves := [self.one(who, until) for who in runs]):
+        while True:
+            curves = [self.one(who, until) for who in runs]
+            done = [curve for curve in curves if curve is not None]
+            if len(done) == len(runs):
+                return done
             if loop.agreed(self.spent()):
                 raise OutOfTime(self.left())
             time.sleep(0.2)
-        return curves
 
     def one(self, who: dict, until: float = math.inf) -> Curve | None:
         """The curve of one run, from its file or trained; None while another process has it."""
@@ -307,21 +332,28 @@ class Work:
 
     def _trained(self, who: dict, checkpoint: Path, until: float) -> Curve:
         study, problem, seed = self.study, self.problem, who["seed"]
-        trial, tuning = who["part"] == "trial", seed == TUNING_SEED
+        trial, tuning = who["part"] == "trial", seed in TUNING_SEEDS
+        closing = () if trial else study.points[-LAST:]
         if who["part"] == "baseline":
             begin, hits = time.process_time(), problem.baselines[who["rule"]]()
             took = time.process_time() - begin
             return Curve("finished", end=Curve.packed(hits), seconds=took)
         model = loop.initialised(problem.build, seed)
+
+        def measured(model: nn.Module, step: int) -> Mapping[str, float]:
+            metrics = problem.evaluate(model, seed, tuning)
+            return {**metrics, **problem.closing(model)} if step in closing else metrics
+
         curve = loop.train(
             model,
             maker(who["rule"])(model.parameters(), who["rate"], who["cap"]),
             problem.batches(seed, tuning),
             study.horizon,
             problem.loss,
-            evaluate=lambda model: problem.evaluate(model, seed, tuning),
+            evaluate=measured,
             at=study.points,
             stop=study.stop,
+            reached=study.reached,
             walk=study.walk and not trial,
             clock=problem.clock,
             tick=study.clock,
@@ -334,7 +366,8 @@ class Work:
             raise OutOfTime(self.left())
         end = {} if trial else dict(problem.finish(model.eval(), seed))
         if who["rule"] == "SPS":  # the share of steps that the cap held
-            end["capped"] = np.mean(curve.step_size.astype(float) >= who["rate"] * (1 - 1e-6))
+            held = curve.step_size.astype(float) >= who["rate"] * (1 - 1e-6)
+            end["capped"] = np.array(held.mean())
         if not trial:
             return replace(curve, end=end)
         # its loss, in numbers up to 65,504, and what chooses the rate

@@ -5,12 +5,14 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+from scipy.stats import beta
 
 from lib import attention, dynamics, svm
 from lib.attention import TokenSet, class_mean_tokens, coordinates, losses, token_set
 from lib.companion.claims import Claim
 from lib.dynamics.rules import GradientRule
 from lib.seeds import stream
+from papers.a import assumptions
 from papers.a.fixed_head import reached
 from papers.a.statements import PAPER
 
@@ -141,3 +143,77 @@ def broken(diagrams: Sequence[Mapping[str, np.ndarray]], rules: Sequence[str]) -
     worst = {rule: min(np.nanmin(diagram[rule]) for diagram in diagrams) for rule in rules}
     broken = [PAPER.claim("phase", smallest, rule) for rule, smallest in worst.items()]
     return [PAPER.claim("phase.intact", intact), *broken]
+
+
+def falling_weights(d: int, draws: int, rules: Rules) -> dict[str, np.ndarray]:
+    """Say for each draw whether a small weight of an opt token falls (Lemma 5), in dimension d.
+
+    Parameters
+    ----------
+    d : int
+        Dimension of the tokens. The other tokens' length does not change with d.
+    draws : int
+        Number of draws of Figure 5's data, seeds from 0 on.
+    rules : mapping of str to GradientRule
+        The update rules.
+
+    Returns
+    -------
+    dict of str to numpy.ndarray
+        By rule, shape (draws,): whether some p_opt that is at most 1/2 falls between two records.
+    """
+    recorded = dynamics.log_spaced(1000, 200)
+    falls = {name: [] for name in rules}
+    for first in range(0, draws, 25):  # all draws at once need too much memory
+        seeds = range(first, min(first + 25, draws))
+        noise = 0.1 * np.sqrt(300 / d)
+        drawn = class_mean_tokens(seeds, 20, 10, d, 3.0, noise, antipodal=True)
+        problem = coordinates.minimal(drawn)
+        start = dynamics.gaussian_start(problem, 1e-3, seeds)
+        for name, history in dynamics.train(problem, rules, 1000, recorded, start=start).items():
+            p_opt = -np.expm1(history.log_miss)  # (runs, k, n)
+            before, after = p_opt[:, :-1], p_opt[:, 1:]
+            growth = np.where(before <= 0.5, after / before, np.inf)
+            falls[name].extend(growth.min((1, 2)) < 1 - 1e-12)
+    return {name: np.array(of_draws) for name, of_draws in falls.items()}
+
+
+def upper_end(failed: np.ndarray) -> float:
+    """The upper end, at 95 %, of the probability of a failure, from `failed` (draws,)."""
+    count, draws = int(failed.sum()), failed.size
+    return float(beta.ppf(0.95, count + 1, draws - count)) if count < draws else 1.0
+
+
+def dimension_claims(falls: Mapping[int, Mapping[str, np.ndarray]]) -> list[Claim]:
+    """Lemma 5 fails in many draws at the lowest dimension and in none at the highest.
+
+    Parameters
+    ----------
+    falls : mapping of int to mapping
+        `falling_weights` by dimension.
+
+    Returns
+    -------
+    list of Claim
+        Two claims a rule.
+    """
+    lowest, highest = min(falls), max(falls)
+    made = []
+    for rule, failed in falls[lowest].items():
+        share = failed.mean()
+        made.append(PAPER.claim("dimension.low", share, rule, say=(lowest,)))
+        above = upper_end(falls[highest][rule])
+        made.append(PAPER.claim("dimension.high", above, rule, say=(highest,)))
+    return made
+
+
+def room_by_dimension(dimensions: Sequence[int], n: int, T: int, draws: int) -> np.ndarray:
+    """Room under Assumption 1 (`assumptions.near_orthogonality`) of class means, (d, draws)."""
+    rows = []
+    for d in dimensions:
+        per_draw = []
+        for seed in range(draws):  # one at a time: many tokens in many dimensions are large
+            data = class_mean_tokens([seed], n, T, d, 2.0, d**-0.5)
+            per_draw.append(assumptions.near_orthogonality(data)[0])
+        rows.append(per_draw)
+    return np.array(rows)

@@ -10,6 +10,7 @@ from lib.training.curves import Curve, Curves
 from lib.training.rules import STEP_SIZED
 from papers import kept_curves, pieces, verdicts
 from papers.kept_curves import edges, judge, losses, rates_figure, together
+from papers.run_measures import random_walk_growth, weight_matrices
 from papers.verdicts import SAME, Interval, no_gain
 
 REFERENCE = "SGD"
@@ -90,10 +91,6 @@ def _formulas(curves: Curves) -> list[Claim]:
     return measured
 
 
-# Of parameters that are no matrices; and "mlp.0.weight" is of the norm before the MLP.
-VECTORS = ("norm", "bias", "class_token", "log_temperature", "head.0")
-
-
 def growth(curves: Curves, rule: str) -> tuple[np.ndarray, np.ndarray]:
     """‖W‖ / ‖W_0‖ - 1 at the end, of matrices, not of vectors, (layers, seeds), and what
     steps in no common direction would give, sqrt(1 + Σ ‖ΔW‖² / ‖W_0‖²) - 1."""
@@ -102,13 +99,12 @@ def growth(curves: Curves, rule: str) -> tuple[np.ndarray, np.ndarray]:
         np.array([[run.weight_norms[name][at] for run in runs] for name in names]) for at in (0, -1)
     )
     walked = np.array([[run.walked[name][-1] for run in runs] for name in names])
-    return last / first - 1, np.sqrt(1 + walked / first**2) - 1
+    return last / first - 1, random_walk_growth(first, walked)
 
 
 def _layers(curves: Curves) -> list[str]:
     """Names of the weight matrices, in the network's order."""
-    vector = lambda name: name.endswith("mlp.0.weight") or any(part in name for part in VECTORS)
-    return [name for name in curves.runs(REFERENCE)[0].weight_norms if not vector(name)]
+    return weight_matrices(curves.runs(REFERENCE)[0])
 
 
 def _growing(curves: Curves, rule: str) -> Claim:

@@ -12,6 +12,7 @@ from lib.networks.measures import EDGES
 from lib.training.curves import Curve, Curves
 from papers import kept_curves, pieces, verdicts
 from papers.kept_curves import judge, shown, together
+from papers.run_measures import at_common_level
 from papers.verdicts import Interval
 
 SHOWN = 2_500  # test reviews of an evaluation
@@ -82,32 +83,10 @@ def _at_end(curves: Curves, rule: str, metric: str) -> np.ndarray:
     return np.array([float(run.metrics[metric][-1]) for run in curves.runs(rule)])
 
 
-def _rising(run: Curve, metric: str) -> np.ndarray:
-    """The values of `metric`, those of a loss with their sign turned."""
-    return -run.metrics[metric] if metric.endswith("loss") else run.metrics[metric]
-
-
-def _at_level(run: Curve, name: str, level: float, along: str) -> float:
-    """The metric `name`, or the "steps", where `along` first passes `level`, or NaN."""
-    x = _rising(run, along)
-    y = run.evaluated_at if name == "steps" else run.metrics[name]
-    passed = np.flatnonzero(x >= level)
-    if not len(passed):
-        return np.nan
-    around = slice(max(passed[0] - 1, 0), passed[0] + 1)
-    return float(np.interp(level, x[around], y[around]))
-
-
-def _of_pair(pair: tuple[Curve, Curve], name: str, along: str) -> list[float]:
-    """`_at_level` of two runs, at the best `along` that both reach."""
-    level = min(float(_rising(run, along).max()) for run in pair)
-    return [_at_level(run, name, level, along) for run in pair]
-
-
 def _matched(curves: Curves, rules: tuple[str, str], name: str, along: str) -> np.ndarray:
-    """`_of_pair` of two rules, seed by seed: (2, seeds)."""
+    """`at_common_level` of two rules, seed by seed: (2, seeds)."""
     pairs = zip(*(curves.runs(rule) for rule in rules), strict=True)
-    return np.transpose([_of_pair(pair, name, along) for pair in pairs])
+    return np.transpose([at_common_level(pair, name, along) for pair in pairs])
 
 
 def _apart(curves: Curves, metric: str) -> Interval:
@@ -243,7 +222,7 @@ def _sparser_vision(curves: Curves) -> Claim:
 def _two_rates(curves: Curves, compared, name: str, *along) -> str:
     """Least and most that is `compared` at the best two rates of both, in the trials."""
     best = (sorted(curves.trials(rule), key=_late)[-2:] for rule in VISION)
-    values = [compared(*_of_pair(pair, name, *along)) for pair in product(*best)]
+    values = [compared(*at_common_level(pair, name, *along)) for pair in product(*best)]
     return f"at the best two rates of both, in the trials, {min(values):.2g} to {max(values):.2g}"
 
 

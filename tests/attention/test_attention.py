@@ -147,3 +147,18 @@ def test_minimal_coordinates_are_orthonormal_and_lead_back(kind):
     if d < 100:  # a matrix is d x d
         W = np.random.default_rng(0).standard_normal((runs, *space.tokens.X.shape[3:], r))
         np.testing.assert_allclose(space.reduce(space.expand(W))[0], W, atol=1e-12)
+
+
+@pytest.mark.parametrize("word", ["hinge", "Logistic", "", None])
+def test_an_unknown_loss_is_refused_wherever_a_loss_is_named(word):
+    one = np.ones(1)
+    logits = np.zeros((1, 1, 2))
+    calls = [
+        lambda: losses.log_loss(one, word),
+        lambda: losses.log_derivative(one, word),
+        lambda: losses.log_gap(-one, one, word),
+        lambda: attention.slopes(logits, logits, word),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match="loss must be one of"):
+            call()

@@ -257,3 +257,32 @@ def test_bad_input_is_named(options, message):
 def test_impossible_settings_are_refused_by_name(make, options):
     with pytest.raises(ValueError, match=f"{list(options)[-1]} = .*must be"):
         make(**options)
+
+
+def test_joint_training_counts_the_part_of_the_head_off_the_tokens_span():
+    # Two tokens e_1, e_2 in three dimensions, and a head that leans mostly on e_3.
+    X = np.array([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])
+    start = np.array([1.0, 0.0, 10.0])
+    tokens = attention.token_set(X, np.array([1.0]), u=start)
+    target = np.array([[1.0, 0.0, 0.0]])
+    steps = 5
+    how = {"head": "joint", "head_targets": {"e_1": target}, "record": range(steps + 1)}
+    run = dynamics.train(tokens, rules.gd(0.5), steps, **how)
+
+    # The same in full coordinates, by the closed-form gradient.
+    W = np.zeros((1, 3, 3))
+    u = start[None]
+    for t in range(steps + 1):
+        norm = np.linalg.norm(u)
+        unit = u[0] / norm
+        assert run.head_norm[0, t] == pytest.approx(norm, rel=1e-12)
+        error = np.linalg.norm(unit - target[0])
+        assert run.head_direction_error["e_1"][0, t] == pytest.approx(error, rel=1e-9)
+        assert run.head_alignment["e_1"][0, t] == pytest.approx(unit[0], rel=1e-9)
+        _, grad_W, grad_u = attention.gradients(tokens, W, u)
+        W = W - 0.5 * grad_W
+        u = u - 0.5 * grad_u
+
+    leaving = {"e_3": np.array([[0.0, 0.0, 1.0]])}
+    with pytest.raises(ValueError, match="head target 'e_3' and u_0 both leave the span"):
+        dynamics.train(tokens, rules.gd(0.5), steps, head="joint", head_targets=leaving)

@@ -12,7 +12,7 @@ from lib.attention import coordinates, token_sets, tokens
 from lib.companion import claims
 from lib.dynamics import rules
 from papers import fits, joint_loss
-from papers.a import fixed_head, joint_training, ledger_rows, turning
+from papers.a import assumptions, fixed_head, joint_training, ledger_rows, turning
 from papers.a import phase_diagram as phase
 from papers.wrong_worlds import World
 
@@ -83,8 +83,12 @@ RIGHT_AND_WRONG = {
         replace(RUN, log_gap=RUN.log_gap * factor), J.tokens, J.head, 0.3, 200)[0], 1, 0.1),
     "reference": (lambda factor: joint_training.against_reference(reference(factor)), 1.3, 2.6),
     "lemma4": (starts, 1, 100),
-    "lemma8": (lambda d: ledger_rows._lemma8(drawn_in(d))[1:], 4000, 6),
-    "definition1": (lambda world: ledger_rows._lemma8(world.tokens(drawn_in(4000)))[0],
+    "assumptions": (lambda d: ledger_rows._data_claims(drawn_in(d))[1:], 4000, 6),
+    "example 1": (lambda d: ledger_rows._how_often(
+        "assumption1", assumptions.near_orthogonality(drawn_in(d))), 4000, 6),
+    "strict": (lambda d: ledger_rows._how_often(
+        "strict", assumptions.strict_orthogonality(drawn_in(d))), 4000, 6),
+    "definition1": (lambda world: ledger_rows._data_claims(world.tokens(drawn_in(4000)))[0],
                     World(), World("label turned", 1.0)),
     "lemma11": (lambda noise: ledger_rows._lemma11(DM, 3.0, noise), 0.1, 0.01),
     "lemma11 exponents": (lemma11_exponents, 0.0, 0.15),
@@ -104,7 +108,7 @@ def test_claims_hold_and_can_fail(name):
 
 def test_few_draws_are_too_few_for_a_probability():
     few = tokens.gaussian_tokens(range(28), n=2, T=3, d=4000)
-    assert [c.holds for c in ledger_rows._lemma8(few)] == [True, False, False, True]
+    assert [c.holds for c in ledger_rows._data_claims(few)] == [True, True, False]
 
 
 def test_figure_3_claims_name_the_slowest_and_the_fastest():
@@ -173,7 +177,7 @@ def test_broken_assumptions():
 @pytest.mark.parametrize("overlap, holds", [(-1.0, True), (1.0, False)])
 def test_two_samples_whose_pairs_oppose_each_other_need_assumption_1(overlap, holds):
     data = phase.two_samples(overlap)
-    assert (data.opt == 1).all() and ledger_rows._assumption1(data) < 1
+    assert (data.opt == 1).all() and assumptions.near_orthogonality(data) < 1
     K = coordinates.gram(coordinates.differences(data, data.opt), data.z)[0]
     np.testing.assert_allclose(K[0, 1], 3 * overlap + 1e-4)
     named = {"NGD": rules.ngd(0.05), "GD": rules.gd(0.2)}
@@ -282,12 +286,45 @@ def spanned(scores, overlap=0.0):
 
 def test_imbalance_and_near_orthogonality_by_their_formulas_on_two_samples():
     uneven = spanned([[1.0, 0.0, -0.2], [0.5, 0.0, 0.0]])
-    gap, imbalance = ledger_rows._gaps(uneven)
+    gap, imbalance = assumptions.score_gaps(uneven)
     assert (gap, imbalance) == (pytest.approx(0.5 / 1), pytest.approx(0.2 / 0.5))
-    (margin,) = ledger_rows._assumption1(spanned([[1e-3, 0.0, 0.0]] * 2, overlap=0.1))
+    data = spanned([[1e-3, 0.0, 0.0]] * 2, overlap=0.1)
+    (margin,) = assumptions.strict_orthogonality(data)
     phi, gap, mu, a, b = 1 / (3 * np.e), 1e-3, 0.1, 4.0 + 1e-6, 3.0
     C = np.exp(gap / 2) / (4 * phi * (1 - phi))  # both samples' gaps are alike
     assert margin == pytest.approx(b**2 * (a - 3 * mu) / (4 * 2 * C * mu**2), rel=1e-9)
+
+
+def test_near_orthogonality_by_its_formula_and_equal_opt_tokens_do_no_harm():
+    data = spanned([[1e-3, 0.0, 0.0]] * 2, overlap=0.1)
+    data = replace(data, z=data.z + 0.2 * np.eye(9)[[0, 1]])  # no longer equal queries
+    queries = data.z[0] @ data.z[0].T
+    nu, b2 = abs(queries[0, 1]), queries.diagonal().min()
+    mu, a2, U2 = 0.1, (data.X[0, :, 0] ** 2).sum(-1).min(), (data.X[0, :, 0] ** 2).sum(-1).max()
+    p = np.linspace(1 / (3 * np.e), 0.5, 1001)
+    pull = lambda p: np.exp(-1e-3 * p) * p * (1 - p)
+    C = pull(np.linspace(0, 1, 100_001)).max() / pull(p).min()
+    (room,) = assumptions.near_orthogonality(data)
+    assert room == pytest.approx(b2 * (a2 - 3 * mu) / (C * nu * (U2 + 3 * mu)), rel=1e-6)
+    shared = tokens.class_mean_tokens(range(3), n=4, T=3, d=4000, signal=2.0, noise=4000**-0.5)
+    assert (assumptions.near_orthogonality(shared) > 1).all()
+    assert (assumptions.strict_orthogonality(shared) < 1).all()
+
+
+def test_where_the_condition_holds_no_step_lowers_a_small_weight_of_an_opt_token():
+    drawn = tokens.class_mean_tokens(range(3), n=4, T=3, d=4000, signal=2.0, noise=4000**-0.5)
+    data = coordinates.minimal(drawn).tokens
+    rng, phi = np.random.default_rng(0), 1 / (3 * np.e)
+    seen = 0
+    for size in (0.1, 1.0, 3.0, 10.0):
+        W = size * rng.standard_normal((3, data.X.shape[-1], data.z.shape[-1]))
+        before = np.take_along_axis(attention.weights(data, W), data.opt[..., None], -1)
+        W = W - 1e-3 * attention.gradients(data, W, data.u)[1]
+        after = np.take_along_axis(attention.weights(data, W), data.opt[..., None], -1)
+        small = (before >= phi) & (before <= 0.5)
+        seen += small.sum()
+        assert (after[small] >= before[small]).all()
+    assert seen > 5
 
 
 def test_lemma_11_has_tails_that_hold_and_half_of_them_does_not():

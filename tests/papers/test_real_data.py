@@ -12,6 +12,7 @@ from lib.training.curves import Curve, Curves
 from papers import kept_curves, verdicts
 from papers.a import speed
 from papers.c import reviews
+from papers.run_measures import at_level
 from papers.verdicts import NOT_REPRODUCED, REPRODUCED, UNDECIDED
 from tests.papers.worlds import answers, clocked, configuration, race, tried
 
@@ -170,9 +171,7 @@ def test_the_interval_on_attention_allows_for_few_seeds_and_few_reviews():
 def test_values_at_matched_accuracy_lie_between_the_evaluations():
     run = reviews_world().runs("l2")[0]
     path = run.metrics["hoyer.K"]
-    at = [
-        reviews._at_level(run, "hoyer.K", level, "training_accuracy") for level in (0.4, 0.8, 0.99)
-    ]
+    at = [at_level(run, "hoyer.K", level, "training_accuracy") for level in (0.4, 0.8, 0.99)]
     assert at == pytest.approx([path[0], (path[1] + path[2]) / 2, np.nan], nan_ok=True)
 
 

@@ -90,7 +90,7 @@ def test_the_loop_equals_a_plain_loop_and_leaves_the_generator_alone():
 def test_evaluations_happen_where_asked_and_at_the_end():
     seen = []
 
-    def evaluate(model):
+    def evaluate(model, step):
         seen.append((model.training, torch.is_grad_enabled()))
         return {"weight": float(model.weight.sum())}
 
@@ -104,7 +104,7 @@ def test_evaluations_happen_where_asked_and_at_the_end():
 
 @pytest.mark.parametrize("rule", ["SGD", "SPS"])
 def test_divergence_is_recorded_not_raised(rule, tmp_path):
-    how = dict(steps=120, evaluate=lambda model: {"one": 1.0}, at=[2, 4, 50])
+    how = dict(steps=120, evaluate=lambda model, step: {"one": 1.0}, at=[2, 4, 50])
     curve = run(rule, loss=spoilt(5), **how)[2]
     assert curve.status == "diverged at step 5" and curve.diverged
     assert len(curve.loss) == 4 and np.isfinite(curve.loss).all()
@@ -126,7 +126,8 @@ def test_a_run_that_stops_early_is_the_beginning_of_the_whole_one():
     done = iter([0.1, 0.5])
     whole = run(at=[0, 4, 8])[2]
     stop = lambda metrics: metrics["share"] >= 0.5
-    curve = run(evaluate=lambda model: {"share": next(done)}, stop=stop, at=[0, 4, 8])[2]
+    measured = lambda model, step: {"share": next(done)}
+    curve = run(evaluate=measured, stop=stop, at=[0, 4, 8])[2]
     assert curve.status == "stopped after step 4" and curve.metrics["share"].tolist() == [0.1, 0.5]
     np.testing.assert_array_equal(curve.loss, whole.loss[:4])
 
@@ -144,10 +145,30 @@ def test_the_clock_reads_fixed_rows_every_few_steps_and_changes_nothing():
 
 
 def test_a_run_ends_where_the_mean_of_three_readings_is_low_enough():
-    losses = iter([1.0, 0.1, 0.7, 0.4, 0.3, 0.2])
-    clock, stop = lambda model: {"clock_loss": next(losses)}, lambda row: row["clock"] <= 0.5
-    curve = run(steps=20, clock=clock, tick=2, at=range(21), stop=stop)[2]
-    assert curve.status == "stopped after step 6"  # (0.1 + 0.7 + 0.4) / 3, not the 0.1 alone
+    losses = iter([0.1, 0.1, 2.0, 0.4, 0.3, 0.2])
+    clock = lambda model: {"clock_loss": next(losses)}
+    seen = []
+
+    def reached(step, reading):
+        seen.append((step, reading))
+        return reading <= 0.5
+
+    curve = run(steps=20, clock=clock, tick=2, at=[0, 20], reached=reached)[2]
+    # The two low readings at the start are no mean of three, and one high reading counts thrice.
+    assert curve.status == "stopped after step 10"
+    assert [step for step, _ in seen] == [0, 2, 4, 6, 8, 10]
+    # Whoever counts the steps of the kept curve finds the reading at which the run ended.
+    assert curve.steps_to(0.5) == 10
+    assert seen[-1][1] == curve.readings()[-1]
+    # The run is evaluated where it ends, though this was not one of the points.
+    assert curve.evaluated_at.tolist() == [0, 10]
+
+
+def test_a_metric_that_some_evaluations_lack_is_nan_there():
+    measured = lambda model, step: {"all": step} | ({"late": 1.0} if step > 3 else {})
+    curve = run(steps=6, evaluate=measured, at=[0, 4])[2]
+    np.testing.assert_array_equal(curve.metrics["late"], [np.nan, 1.0, 1.0])
+    np.testing.assert_array_equal(curve.metrics["all"], [0, 4, 6])
 
 
 @pytest.fixture
@@ -156,7 +177,7 @@ def often(monkeypatch):
     monkeypatch.setattr(loop, "SAVE_EVERY", 4)
 
 
-KEPT = dict(build=dropping, evaluate=lambda m: {"w": float(m[0].weight.sum())}, at=[0, 4, 5])
+KEPT = dict(build=dropping, evaluate=lambda m, step: {"w": float(m[0].weight.sum())}, at=[0, 4, 5])
 KEPT |= dict(clock=CLOCK, tick=5, walk=True)
 
 
@@ -196,7 +217,7 @@ def test_a_run_that_is_left_goes_on_as_if_it_had_not_been(tmp_path, rule):
 
 def test_dropout_is_a_function_of_seed_and_step():
     def losses(draws, seed):
-        drawn = lambda model: {"drawn": float(torch.rand(draws).sum())}
+        drawn = lambda model, step: {"drawn": float(torch.rand(draws).sum())}
         how = dict(build=dropping, evaluate=drawn, at=[2], seed=seed, steps=5)
 
         def still(model, batch):  # no weight moves, so that losses differ by dropout alone

@@ -133,6 +133,23 @@ def test_for_accuracy_a_rate_stays_within_the_error_of_the_held_out_rows():
     assert work.best() == 0.4 and work.longest() == {0.1: 200, 0.2: 800, 0.4: 800, 0.8: 800}
 
 
+def test_one_bad_reading_of_an_accuracy_drops_no_rate():
+    study = dataclasses.replace(STUDY, options={"held_out": 2_000})
+    steady = {0.1: 0.84, 0.2: 0.85, 0.4: 0.855, 0.8: 0.70}
+
+    def trial(rate, steps):
+        at = np.arange(0, steps + 1, 50)
+        accuracy = np.full(len(at), steady[rate])
+        if rate == 0.4:
+            accuracy[-1] -= 0.05  # the best rate, on its worst day
+        metrics = {"test_accuracy": accuracy}
+        return clocked(100, np.ones(3), rate, steps=steps, metrics=metrics, evaluated_at=at)
+
+    work = Invented(study, trial)
+    work.best()
+    assert work.longest() == {0.1: 800, 0.2: 800, 0.4: 800, 0.8: 200}
+
+
 @pytest.mark.parametrize("name", kept_curves.STUDIES.values())
 def test_a_study_keeps_the_rules_of_the_protocol(name):
     study = STUDIES[name]

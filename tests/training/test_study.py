@@ -107,6 +107,28 @@ def test_a_single_candidate_is_taken_and_a_best_rate_at_the_edge_extends_the_gri
     assert caps == {("SGD", 0.008, None), ("SPS", 0.5, None), ("SNGD", 0.3, 0.7)}
 
 
+def test_a_run_ends_at_the_first_reading_of_its_target_from_a_step_on(tmp_path):
+    given = dataclasses.replace(STUDY, rates={"SGD": (0.1,)}, stop_at=0.5, seeds=1)
+    (early,) = work(given, tmp_path / "early").run().judged()
+    at = early.steps_to(0.5)
+    assert early.status == f"stopped after step {at:g}" and at % STUDY.clock == 0
+    late_study = dataclasses.replace(given, stop_from=int(at) + 4)
+    (late,) = work(late_study, tmp_path / "late").run().judged()
+    assert late.status == f"stopped after step {at + 4:g}"
+    np.testing.assert_array_equal(late.loss[: len(early.loss)], early.loss)
+
+
+def test_what_is_dear_is_measured_at_the_last_points_of_a_judged_run_alone(tmp_path):
+    def dear(**sizes):
+        return dataclasses.replace(problem(**sizes), closing=lambda model: {"dear": 1.0})
+
+    study = dataclasses.replace(STUDY, problem=dear, rates={"SGD": (0.1, 0.2)}, seeds=1)
+    ran = work(study, tmp_path).run()
+    (judged,) = ran.judged()
+    assert np.isfinite(judged.metrics["dear"]).tolist() == [False] * 5 + [True] * 4
+    assert all("dear" not in trial.metrics for trial in ran.trials("SGD"))
+
+
 def test_the_walk_is_that_of_the_steps(whole):
     curve = whole.runs("SNGD")[0]
     moved = np.sum((curve.step_size.astype(float) * curve.gradient_norm.astype(float)) ** 2)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lib.attention import TokenSet
-from lib.compiled import apart, status
+from lib.compiled import status
 from lib.dynamics.recording import end_where_not_finite, record_times, unwritten
 from lib.seeds import stream
 from papers.beyond.engine import loop, training
@@ -69,8 +69,8 @@ def _train_rule(problems, rule, times, K, Q):
         factors = [np.array(factor[run], float, order="C") for factor in (K, Q)]
         paths = raw["K"][run], raw["Q"][run], raw["logs"][run]
         parts = [loop.part(len(problem.z), *factor.shape) for factor in factors]
-        raw["status"][run], raw["ended"][run] = apart.call(
-            loop.run_factors, problem, rule.numbers(), times, *factors, *paths, *parts
+        raw["status"][run], raw["ended"][run] = loop.run_factors(
+            problem, rule.numbers(), times, *factors, *paths, *parts
         )
     end_where_not_finite(raw["status"], raw["ended"], times, [raw["K"], raw["Q"]], [raw["logs"]])
     names, K, Q = np.array(status.NAMES)[raw["status"]], raw["K"], raw["Q"]

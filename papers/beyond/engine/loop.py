@@ -7,14 +7,12 @@ import numba
 import numpy as np
 
 from lib.compiled import exponentials, softmax
-from lib.compiled.cache import stamp
 from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
 from papers.beyond.engine import entrywise, graded_svd, gradients, preconditioners
 from papers.beyond.engine import optimisers as o
 from papers.beyond.engine.entrywise import copy
 from papers.beyond.engine.gradients import Graded
 
-SOURCES = stamp(__file__)
 # A call that takes a whole State or Part counts a reference to each of its arrays, up and down,
 # which costs as much as a step. What every step calls is inlined, or takes the arrays it needs.
 # What else has one caller is inlined too, unless few rules need it: a function is optimised alone
@@ -197,7 +195,7 @@ def _record(problem, lanes, graded, G, W, path, logs):
 
 
 @numba.njit(nogil=True, cache=True)
-def run_job(problem, rule, times, W, path, logs, s, sources=SOURCES):
+def run_job(problem, rule, times, W, path, logs, s):
     """Train W (d, d_z) in place; (status, last iteration), STALLED at no gradient. At
     times (k,) it fills path (k, d, d_z), logs (k, 2), log(L - L*), log ||grad L||."""
     n, _, d = problem.delta.shape
@@ -256,7 +254,7 @@ def _move_factor(factor, D, step):
 
 
 @numba.njit(nogil=True, cache=True)
-def run_factors(problem, rule, times, K, Q, K_path, Q_path, logs, of_K, of_Q, sources=SOURCES):
+def run_factors(problem, rule, times, K, Q, K_path, Q_path, logs, of_K, of_Q):
     """Train W = K Q^T by factors moved in place; (status, last iteration). At times
     (k,) it fills K_path (k, d, m), Q_path (k, d_z, m), logs (k,), log(L - L*)."""
     n, _, d = problem.delta.shape

@@ -17,7 +17,7 @@ from tqdm.auto import tqdm
 from lib import attention, files
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet, check_sizes
-from lib.compiled import apart, status
+from lib.compiled import status
 from lib.dynamics.recording import checked_start, end_where_not_finite, record_times, unwritten
 from lib.provenance import closure
 from lib.representation import Shapes
@@ -102,7 +102,7 @@ def _run_all(problem, optimisers, times, W):
         one, rule = problem[run], optimisers[kind].numbers()
         state = loop.state(rule, len(one.z), *W.shape[1:])
         where = W[j], raw["W"][j], raw["logs"][j]
-        ended = apart.call(loop.run_job, one, rule, times, *where, state)
+        ended = loop.run_job(one, rule, times, *where, state)
         left, right = state.sides.left, state.sides.right
         if rule.kind == SOAP:
             left, right = state.sides.left_basis, state.sides.right_basis

@@ -1,0 +1,218 @@
+r"""Paper A's Assumptions 1 and 2 as numbers: how much room a data set leaves under each.
+
+Example 1 of paper A is data of class means: the samples of a class share their opt token (our
+reading). Assumption 1, as we read it, bounds inner products that involve a token which is not an
+opt token, and those of two queries; it does not bound the inner product of two opt tokens.
+
+The inequalities of Assumption 1 are blank in our copy of the paper. `near_orthogonality` measures
+a sufficient condition of ours instead. What it must give is Lemma 5: while the softmax weight of a
+sample's opt token is at most 1/2, a step along the negative gradient does not lower it.
+
+Derivation. Sample i has tokens x_{i,t}, the query z_i, the opt token o_i = x_{i,opt}, its softmax
+weight p_i, and the gap Delta_i of its score to that of the other tokens, which have equal scores
+r_i (Assumption 2). T is the number of tokens of a sample, n the number of samples.
+
+1. With m_i the mean of the other tokens under their softmax weights, the negative gradient is
+   -grad L = (1/n) sum_i c_i (o_i - m_i) z_i^T, where c_i = |l'(f_i)| Delta_i p_i (1 - p_i).
+2. The logit of o_j exceeds the logit of another token x of sample j by <(o_j - x) z_j^T, W>. A step
+   of size s along the negative gradient changes this difference by s/n times
+       c_j ||z_j||^2 <o_j - x, o_j - m_j> + sum_{i != j} c_i <z_i, z_j> <o_j - x, o_i - m_i>.
+   If this is not negative for any other token x, then p_j does not fall, however long the step.
+3. Let mu bound |<x, x'>| for any two tokens at different places of which at least one is not an opt
+   token. Then <o_j, x>, <o_j, m_j> and -<x, m_j> are at most mu. (<x, m_j> holds a share of
+   ||x||^2, which only helps.) With a the smallest norm of an opt token,
+       <o_j - x, o_j - m_j> >= a^2 - 3 mu.
+4. Nothing bounds <o_j, o_i> but Cauchy and Schwarz. With U the largest norm of an opt token,
+       |<o_j - x, o_i - m_i>| <= U^2 + 3 mu.
+5. Let b be the smallest norm of a query, nu the largest |<z_i, z_j>| of two samples' queries, and C
+   an upper bound of c_i / c_j. The first term of step 2 outweighs the others if
+       b^2 (a^2 - 3 mu) >= (n - 1) C nu (U^2 + 3 mu).
+6. C for the exponential loss, f_i = r_i + p_i Delta_i: c_i = e^{-r_i} h(p_i, Delta_i) with
+   h(p, Delta) = Delta e^{-p Delta} p (1 - p). log h is concave in p. So over p_j in [phi, 1/2] its
+   minimum is at an end. Over all p_i its maximum is where 1/p - 1/(1 - p) = Delta. We take phi =
+   1/(e T): a small start gives at least this weight (Lemma 4), and by the condition no step lowers
+   it before it is 1/2. A step from above 1/2 must be short enough not to end below phi.
+
+So the opt tokens of a class may be equal. What decides is nu / b^2, about the square root of
+(log n)/d for random queries: the dimension d.
+"""
+
+import numpy as np
+
+from lib import attention, dynamics
+from lib.attention import TokenSet, coordinates
+from lib.companion.claims import Claim, remarked
+from papers.a import fixed_head
+from papers.a.statements import PAPER
+
+
+def near_orthogonality(tokens: TokenSet) -> np.ndarray:
+    """Measure the room that a data set leaves under Assumption 1, as we read it.
+
+    Parameters
+    ----------
+    tokens : TokenSet
+        Data sets of n samples of T tokens in dimension d, one a run, that satisfy Assumption 2.
+
+    Returns
+    -------
+    numpy.ndarray
+        b^2 (a^2 - 3 mu) / ((n - 1) C nu (U^2 + 3 mu)) of each run, shape (runs,), with the symbols
+        of the derivation at the top of this file. At 1 or more the condition holds. It is infinite
+        for one sample.
+    """
+    runs, n, T, d = tokens.shape
+    if n == 1:
+        return np.full(runs, np.inf)
+
+    # Inner products of tokens at different places, without those of two opt tokens.
+    flat = tokens.X.reshape(runs, n * T, d)
+    inner = np.abs(flat @ np.swapaxes(flat, 1, 2))
+    squared = np.diagonal(inner, axis1=1, axis2=2).reshape(runs, n, T)
+    is_opt = (np.arange(T) == tokens.opt[..., None]).reshape(runs, n * T)
+    two_opt_tokens = is_opt[:, :, None] & is_opt[:, None, :]
+    same_place = np.eye(n * T, dtype=bool)
+    mu = np.where(two_opt_tokens | same_place, 0.0, inner).max((1, 2))
+
+    # Norms of the opt tokens and of the queries; inner products of two queries.
+    opt_squared = np.take_along_axis(squared, tokens.opt[..., None], -1)[..., 0]
+    queries = np.abs(tokens.z @ np.swapaxes(tokens.z, 1, 2))
+    shortest_query = np.diagonal(queries, axis1=1, axis2=2).min(1)
+    nu = np.where(np.eye(n, dtype=bool), 0.0, queries).max((1, 2))
+
+    room = shortest_query * (opt_squared.min(1) - 3 * mu)
+    others = (n - 1) * pull_ratio(tokens) * nu * (opt_squared.max(1) + 3 * mu)
+    return room / others
+
+
+def pull_ratio(tokens: TokenSet) -> np.ndarray:
+    """Bound c_i / c_j, how much harder one sample pulls than another that is not yet selected.
+
+    Parameters
+    ----------
+    tokens : TokenSet
+        Data sets that satisfy Assumption 2; the loss is exponential.
+
+    Returns
+    -------
+    numpy.ndarray
+        C of step 6 of the derivation, shape (runs,).
+    """
+    scores = attention.scores(tokens, tokens.u)  # (runs, n, T)
+    gaps = np.ptp(scores, axis=-1)  # (runs, n)
+    lowest = scores.min(-1)  # the other tokens' score
+    phi = 1 / (np.e * tokens.shape[2])
+
+    def pull(p):
+        return np.exp(-lowest - p * gaps) * gaps * p * (1 - p)
+
+    # The root of 1/p - 1/(1 - p) = gap, without a division by a small gap.
+    strongest = 2 / (2 + gaps + np.sqrt(4 + gaps**2))
+    weakest = np.minimum(pull(phi), pull(0.5))
+    return pull(strongest).max(1) / weakest.min(1)
+
+
+def strict_orthogonality(tokens: TokenSet) -> np.ndarray:
+    """Measure the room under a stricter condition, which bounds two opt tokens as well.
+
+    Parameters
+    ----------
+    tokens : TokenSet
+        Data sets of n samples of T tokens that satisfy Assumption 2, one a run.
+
+    Returns
+    -------
+    numpy.ndarray
+        b^2 (a^2 - 3 mu) / (4 n C mu^2), shape (runs,). Here mu bounds |<x, x'>| of any two
+        distinct tokens, a is the smallest norm of an opt token and b of a query, and
+        C = e^{Delta/2} Delta_max / (4 Delta_min phi (1 - phi)) with phi = 1/(e T). At 1 or more
+        the condition holds. Class means never satisfy it, as a class shares its opt token;
+        Gaussian tokens do if d is large.
+    """
+    runs, n, T, d = tokens.shape
+    flat = tokens.X.reshape(runs, n * T, d)
+    inner = np.abs(flat @ np.swapaxes(flat, 1, 2))
+    squared = np.diagonal(inner, axis1=1, axis2=2).reshape(runs, n, T)
+    smallest_opt = np.take_along_axis(squared, tokens.opt[..., None], -1).min((1, 2))
+    inner[:, range(n * T), range(n * T)] = 0.0
+    mu = inner.max((1, 2))
+    gaps = np.ptp(attention.scores(tokens, tokens.u), axis=-1)  # (runs, n)
+    phi = 1 / (np.e * T)
+    C = np.exp(gaps.max(1) / 2) * gaps.max(1) / (4 * gaps.min(1) * phi * (1 - phi))
+    shortest_query = (tokens.z**2).sum(-1).min(1)
+    return shortest_query * (smallest_opt - 3 * mu) / (4 * n * C * mu**2)
+
+
+def score_gaps(tokens: TokenSet) -> tuple[np.ndarray, np.ndarray]:
+    """Measure how clearly the opt token is the best, and how equal the other scores are.
+
+    Parameters
+    ----------
+    tokens : TokenSet
+        Data sets of n samples of T tokens, one a run.
+
+    Returns
+    -------
+    gap : numpy.ndarray
+        The smallest gap of a score to the opt token's, over the largest score, shape (runs,).
+    imbalance : numpy.ndarray
+        The largest spread of the other tokens' scores, over that gap, shape (runs,). It is 0
+        under Assumption 2.
+    """
+    scores = attention.scores(tokens, tokens.u)
+    others = coordinates.others(tokens.opt, tokens.shape[2])
+    best = np.take_along_axis(scores, tokens.opt[..., None], -1)
+    rest = np.take_along_axis(scores, others, -1)
+    gap = (best - rest).min((1, 2))
+    return gap / np.abs(scores).max((1, 2)), np.ptp(rest, axis=-1).max(1) / gap
+
+
+def theorem1_claims(
+    problem: coordinates.Minimal, start: dynamics.Start, history: dynamics.History, step_size: float
+) -> list[Claim]:
+    """Measure every hypothesis of Theorem 1, as we read it, and then its rate.
+
+    Parameters
+    ----------
+    problem : Minimal
+        The data sets, in the span of their tokens.
+    start : Start
+        The starts of the runs.
+    history : History
+        Runs of NGD from these starts, with the target "W_mm".
+    step_size : float
+        The step size of NGD.
+
+    Returns
+    -------
+    list of Claim
+        One claim a hypothesis, each of the worst run; then the exponent of the direction error in
+        t over the last decade, and Lemma 5.
+    """
+    tokens = problem.tokens
+    T = tokens.shape[2]
+
+    # The data: one best token, equal scores of the others, near orthogonality.
+    gap, imbalance = score_gaps(tokens)
+    room = near_orthogonality(tokens)
+
+    # The start: softmax weights within a factor e of 1/T.
+    weights = attention.weights(tokens, start.inside)
+    away = np.abs(np.log(T * weights)).max()
+
+    # The step: a logit difference moves by at most step_size D, D the longest (x_opt - x) z^T.
+    differences = coordinates.differences(tokens, tokens.opt)
+    lengths = np.linalg.norm(differences, axis=-1)  # (runs, n, T-1)
+    longest = (lengths * np.linalg.norm(tokens.z, axis=-1)[..., None]).max()
+    allowed = np.log(np.e * T - 1) / longest
+
+    unequal = remarked(PAPER.claim("hypotheses.equal", imbalance.max()), "by construction")
+    return [
+        PAPER.claim("definition1", gap.min()),
+        PAPER.claim("assumption1.margin", room.min()),
+        unequal,
+        PAPER.claim("hypotheses.start", away),
+        PAPER.claim("hypotheses.step", step_size / allowed),
+        *fixed_head.direction(history, "NGD", history.iterations[-1] / 10, "Theorem 1"),
+        *fixed_head.lemma5(history, "NGD"),
+    ]

@@ -1,0 +1,437 @@
+"""What paper A's text says of the curves in its Figures 2, 3 and 5, one claim a sentence.
+
+Our copy of the text lacks the numbers of these figures: step sizes, caps, horizons, sizes. Its
+sentences are all that we know of them. `figure2` and `figure3` measure each sentence on the runs of
+one setting, and `sweep2` and `sweep3` on every setting of a grid.
+
+"Ahead" is our reading of "faster": one rule is ahead of another where it is further in every metric
+of the figure. A sentence with "ahead" is about the recorded iterations from `FIRST` to the horizon.
+In the first iterations the rules have not left the start, and momentum 0.9 needs about ten of them
+to build up.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+
+from lib import dynamics
+from lib.attention.coordinates import Minimal
+from lib.companion import claims
+from lib.companion.claims import Claim
+from lib.dynamics import GradientRule, History, Start
+from papers.fits import exponent
+
+FIRST = 20  # the iteration from which "ahead" is asked
+SLIGHTLY = 1.25  # our upper bound on "slightly faster": about a tenth of a decade
+ALIKE = 0.05  # our bound on "a similar rate" of two losses: their exponents differ by 5 %
+SLOWED = 0.5  # our bound on "slow down": the last step is at most half of the longest
+HALF = 0.5  # our bound on "after some time": the cap binds in the second half of the run
+
+Metric = Callable[[History], np.ndarray]
+
+
+def mean_log_miss(history: History) -> np.ndarray:
+    """Return log of the mean over samples of 1 - p_opt, which does not underflow.
+
+    Parameters
+    ----------
+    history : History
+        Runs with `log_miss` of shape (runs, k, n).
+
+    Returns
+    -------
+    ndarray, shape (runs, k)
+    """
+    largest = history.log_miss.max(-1, keepdims=True)
+    return largest[..., 0] + np.log(np.exp(history.log_miss - largest).mean(-1))
+
+
+# The metrics that the panels draw, as numbers (runs, k) that are larger the further a rule is. Each
+# orders rules as its panel does, and stays exact where the panel's own value rounds to one.
+FIGURE2_METRICS: dict[str, Metric] = {
+    "train loss": lambda history: -history.log_gap,
+    "norm of W": lambda history: history.norm,
+    "softmax score": lambda history: -mean_log_miss(history),
+    "alignment of W": lambda history: -history.direction_error["W_mm"],
+}
+FIGURE3_METRICS: dict[str, Metric] = {
+    **FIGURE2_METRICS,
+    "norm of u": lambda history: history.head_norm,
+    "alignment of u": lambda history: -history.head_direction_error["u_mm"],
+}
+# The values that Figure 3's panels draw, but for the loss: "slightly" is asked of these.
+FIGURE3_DRAWN: dict[str, Metric] = {
+    "norm of W": lambda history: history.norm,
+    "norm of u": lambda history: history.head_norm,
+    "softmax score": lambda history: history.opt_score,
+    "alignment of W": lambda history: history.alignment["W_mm"],
+    "alignment of u": lambda history: history.head_alignment["u_mm"],
+}
+
+
+class Sentence(NamedTuple):
+    """A sentence of the text as a claim.
+
+    `words` says what is measured, `bound` what is asked of it ("≥ 1"), `section` where the text
+    has it, `short` what it is in a figure.
+    """
+
+    words: str
+    bound: str
+    section: str
+    short: str
+
+
+AHEAD = "share of recorded iterations t >= {first} at which {fast} is ahead of {slow} in {where}"
+
+
+def _ahead(fast: str, slow: str, where: str, section: str, short: str) -> Sentence:
+    words = AHEAD.format(first=FIRST, fast=fast, slow=slow, where=where)
+    return Sentence(words, "≥ 1", section, short)
+
+
+ALL_FOUR = "all four metrics"
+ALL_SIX = "all six metrics"
+FIGURE2 = {
+    "ngd_ahead": _ahead("NGD", "GD", ALL_FOUR, "3.2", "NGD is ahead of GD"),
+    "momentum": _ahead("NGD-mom", "NGD", ALL_FOUR, "3.2", "momentum is ahead of NGD"),
+    "polyak_ahead": _ahead("Polyak-step", "NGD", ALL_FOUR, "3.2", "Polyak-step is ahead of NGD"),
+    "cap_binds": Sentence(
+        "iteration after which Polyak-step's cap binds, over the horizon",
+        f"≤ {HALF:g}",
+        "3.2",
+        "Polyak-step's cap binds",
+    ),
+    "polyak_slows": Sentence(
+        "Polyak-step: last step's length over the longest step's",
+        f"≤ {SLOWED:g}",
+        "3.2",
+        "Polyak-step slows down",
+    ),
+    "theorem1": Sentence(
+        "NGD: exponent of the direction error in t over the last decade",
+        "≤ -0.5",
+        "3.2",
+        "NGD turns as fast as Theorem 1",
+    ),
+}
+CAPPED_IS_GD = Sentence(
+    "after its cap binds, Polyak-step against GD with the step eta_max: relative difference of W_T",
+    "≤ 1e-09",
+    "3.2",
+    "the capped rule is GD",
+)
+FIGURE3 = {
+    "ahead_of_gd": _ahead("each other rule", "GD", ALL_SIX, "5.1", "all rules are ahead of GD"),
+    "polyak_fastest.loss": _ahead(
+        "Polyak-step", "both NGD rules", "the train loss", "5.1", "Polyak-step is fastest (loss)"
+    ),
+    "polyak_fastest.all": _ahead(
+        "Polyak-step", "both NGD rules", ALL_SIX, "5.1", "Polyak-step is fastest (all)"
+    ),
+    "losses_alike": Sentence(
+        "log L of NGD-joint over that of NGD at the horizon",
+        f"1 ± {ALIKE:g}",
+        "5.1",
+        "NGD's and NGD-joint's losses are alike",
+    ),
+}
+for _name in FIGURE3_DRAWN:
+    FIGURE3[f"ahead.{_name}"] = Sentence(
+        f"{_name}: smallest factor of NGD over NGD-joint, t >= {FIRST}",
+        "≥ 1",
+        "5.1",
+        f"NGD is ahead ({_name})",
+    )
+    FIGURE3[f"slightly.{_name}"] = Sentence(
+        f"{_name}: largest factor of NGD over NGD-joint, t >= {FIRST}",
+        f"≤ {SLIGHTLY:g}",
+        "5.1",
+        f"and slightly ({_name})",
+    )
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The free numbers of Figure 2, 3 or 5; Figure 3 has no `ngd_cap`.
+
+    Attributes
+    ----------
+    gd_step, ngd_step : float
+        The learning rates.
+    ngd_cap, polyak_cap : float
+        eta_max of NGD and NGD-mom, and of Polyak-step.
+    horizon : int
+        The last iteration drawn.
+    """
+
+    gd_step: float
+    ngd_step: float
+    ngd_cap: float
+    polyak_cap: float
+    horizon: int
+
+
+GRID2 = {
+    "gd_step": (0.1, 0.3, 1.0),
+    "ngd_step": (0.025, 0.05, 0.1, 0.2),
+    "ngd_cap": (10.0, 100.0, 1000.0, inf),
+    "polyak_cap": (10.0, 100.0, 1e3, 1e4, 1e5),
+    "horizon": (100, 300, 1000),
+}
+GRID3 = {
+    "gd_step": (0.1, 0.3, 1.0),
+    "ngd_step": (0.01, 0.03, 0.1, 0.3, 1.0),
+    "ngd_cap": (inf,),
+    "polyak_cap": (1.0, 10.0, 100.0, 1e4, inf),
+    "horizon": (30, 100, 300, 1000, 10_000),
+}
+MOMENTUM = 0.9
+
+
+def rules2(setting: Setting) -> dict[str, GradientRule]:
+    """Return the four rules of Figure 2 by the paper's names."""
+    cap = setting.ngd_cap
+    return {
+        "GD": dynamics.gd(setting.gd_step),
+        "NGD": dynamics.ngd(setting.ngd_step, max_step=cap),
+        "NGD-mom": dynamics.ngd(setting.ngd_step, max_step=cap, momentum=MOMENTUM),
+        "Polyak-step": dynamics.polyak(setting.polyak_cap),
+    }
+
+
+def rules3(setting: Setting) -> dict[str, GradientRule]:
+    """Return the four rules of Figure 3 by the paper's names."""
+    return {
+        "GD": dynamics.gd(setting.gd_step),
+        "NGD": dynamics.ngd(setting.ngd_step),
+        "NGD-joint": dynamics.ngd(setting.ngd_step, joint=True),
+        "Polyak-step": dynamics.polyak(setting.polyak_cap),
+    }
+
+
+def share_ahead(
+    fast: History, slow: History, metrics: Mapping[str, Metric], horizon: int
+) -> np.ndarray:
+    """Return the share of records at which one rule is ahead of another in all metrics.
+
+    Parameters
+    ----------
+    fast, slow : History
+        Two rules' runs with the same records.
+    metrics : mapping of str to function
+        Each gives values (runs, k) that are larger the further a rule is.
+    horizon : int
+        The records with FIRST <= t <= horizon count.
+
+    Returns
+    -------
+    ndarray, shape (runs,)
+    """
+    counted = (fast.iterations >= FIRST) & (fast.iterations <= horizon)
+    everywhere = np.ones((len(fast.norm), counted.sum()), bool)
+    for metric in metrics.values():
+        everywhere &= metric(fast)[:, counted] >= metric(slow)[:, counted]
+    return everywhere.mean(1)
+
+
+def capped_since(history: History, cap: float) -> np.ndarray:
+    """Return the first record from which on every step is at the cap, (runs,).
+
+    A run whose last recorded step is below the cap gets the number of records.
+    """
+    below = history.log_step < np.log(cap) - 1e-12
+    last_below = below.shape[1] - below[:, ::-1].argmax(1)
+    return np.where(below.any(1), last_below, 0)
+
+
+def values2(runs: Mapping[str, History], setting: Setting) -> dict[str, np.ndarray]:
+    """Measure the sentences of `FIGURE2`, {name: values (runs,)}."""
+    ngd, polyak = runs["NGD"], runs["Polyak-step"]
+    horizon = setting.horizon
+    ahead = lambda fast, slow: share_ahead(runs[fast], runs[slow], FIGURE2_METRICS, horizon)
+    # Polyak's steps up to the horizon: when the cap binds, how long they are.
+    drawn = polyak.iterations <= horizon
+    below = polyak.log_step[:, drawn] < np.log(setting.polyak_cap) - 1e-12
+    last_below = np.where(below, polyak.iterations[drawn], 0).max(1)
+    log_length = polyak.log_step[:, drawn] + polyak.log_gradient[:, drawn]
+    return {
+        "ngd_ahead": ahead("NGD", "GD"),
+        "momentum": ahead("NGD-mom", "NGD"),
+        "polyak_ahead": ahead("Polyak-step", "NGD"),
+        "cap_binds": last_below / horizon,
+        "polyak_slows": np.exp(log_length[:, -1] - log_length.max(1)),
+        "theorem1": exponent(ngd, "W_mm", horizon / 10, horizon),
+    }
+
+
+def capped_is_gd(runs: Mapping[str, History], problem: Minimal, setting: Setting) -> float:
+    """Restart from Polyak's W where its cap binds in all runs, by GD with step eta_max.
+
+    Returns
+    -------
+    float
+        The largest relative difference of W at the horizon, NaN if the cap does not bind
+        before.
+    """
+    polyak = runs["Polyak-step"]
+    begin = int(capped_since(polyak, setting.polyak_cap).max())
+    end = int(np.searchsorted(polyak.iterations, setting.horizon))
+    if begin >= end:
+        return np.nan
+    W = polyak.weights(begin)
+    steps = int(polyak.iterations[end] - polyak.iterations[begin])
+    rule = dynamics.gd(setting.polyak_cap)
+    plain = dynamics.train(problem, rule, steps, [steps], start=Start(W, np.zeros(len(W))))
+    assert isinstance(plain, History)  # one rule, one history
+    difference = np.linalg.norm(plain.weights(0) - polyak.weights(end), axis=(1, 2))
+    return float((difference / np.linalg.norm(polyak.weights(end), axis=(1, 2))).max())
+
+
+def values3(runs: Mapping[str, History], setting: Setting) -> dict[str, np.ndarray]:
+    """Measure the sentences of `FIGURE3`, {name: values (runs,)}."""
+    gd, ngd, joint, polyak = (runs[name] for name in rules3(setting))
+    horizon = setting.horizon
+    counted = (ngd.iterations >= FIRST) & (ngd.iterations <= horizon)
+    loss = {"train loss": FIGURE3_METRICS["train loss"]}
+
+    def least_ahead(pairs, metrics):
+        return np.min([share_ahead(*pair, metrics, horizon) for pair in pairs], axis=0)
+
+    at_horizon = np.flatnonzero(ngd.iterations <= horizon)[-1]
+    over_gd = [(rule, gd) for rule in (ngd, joint, polyak)]
+    over_ngd = [(polyak, rule) for rule in (ngd, joint)]
+    values = {
+        "ahead_of_gd": least_ahead(over_gd, FIGURE3_METRICS),
+        "polyak_fastest.loss": least_ahead(over_ngd, loss),
+        "polyak_fastest.all": least_ahead(over_ngd, FIGURE3_METRICS),
+        "losses_alike": joint.log_gap[:, at_horizon] / ngd.log_gap[:, at_horizon],
+    }
+    for name, metric in FIGURE3_DRAWN.items():
+        factor = metric(ngd)[:, counted] / metric(joint)[:, counted]
+        values[f"ahead.{name}"] = factor.min(1)
+        values[f"slightly.{name}"] = factor.max(1)
+    return values
+
+
+def _claim(id: str, sentence: Sentence, values, source: str, why: str) -> Claim:
+    return claims.bounded(id, sentence.words, source, sentence.bound, values, why=why)
+
+
+def claims_of(
+    figure: str,
+    sentences: Mapping[str, Sentence],
+    values: Mapping[str, np.ndarray],
+    why: Mapping[str, str] | None = None,
+    ours: bool = False,
+) -> list[Claim]:
+    """Return one claim a sentence, with the worst of its values.
+
+    Parameters
+    ----------
+    figure : str
+        "fig2": begins the ids.
+    sentences : mapping of str to Sentence
+    values : mapping of str to ndarray
+        As of `values2` or `values3`; a name of each sentence.
+    why : mapping of str to str, optional
+        Reasons, by a sentence's name, for the case that it fails.
+    ours : bool
+        Whether the text says the sentence of another figure, so that it is ours here.
+    """
+    made = []
+    for name, sentence in sentences.items():
+        source = f"paper A, Section {sentence.section}"
+        source = f"ours, beside {source}" if ours else f"{source} (our reading)"
+        reason = (why or {}).get(name, "")
+        made.append(_claim(f"{figure}.{name}", sentence, values[name], source, reason))
+    return made
+
+
+def truths(
+    figure: str, sentences: Mapping[str, Sentence], values: Mapping[str, np.ndarray]
+) -> dict[str, bool]:
+    """Return whether each sentence is true of all runs of a setting."""
+    made = claims_of(figure, sentences, values)
+    return {name: claim.holds for name, claim in zip(sentences, made, strict=True)}
+
+
+class Sweep(NamedTuple):
+    """Which sentences are true in which setting: `true` is (settings, sentences)."""
+
+    settings: list[Setting]
+    sentences: list[str]
+    true: np.ndarray
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The share of settings in which each sentence is true."""
+        return dict(zip(self.sentences, self.true.mean(0), strict=True))
+
+    @property
+    def best(self) -> list[Setting]:
+        """The settings in which most sentences are true."""
+        count = self.true.sum(1)
+        chosen = np.flatnonzero(count == count.max())
+        return [self.settings[k] for k in chosen]
+
+    @property
+    def most(self) -> int:
+        """How many sentences are true at once in the best settings."""
+        return int(self.true.sum(1).max())
+
+    def share(self, sentence: str, chosen: Callable[[Setting], bool]) -> float:
+        """The share of the `chosen` settings in which one sentence is true."""
+        rows = [k for k, setting in enumerate(self.settings) if chosen(setting)]
+        return float(self.true[rows, self.sentences.index(sentence)].mean())
+
+    def of(self, setting: Setting) -> dict[str, bool]:
+        """Which sentences are true in one setting."""
+        row = self.true[self.settings.index(setting)]
+        return dict(zip(self.sentences, row, strict=True))
+
+
+def _grid(grid: Mapping[str, tuple]) -> Iterator[Setting]:
+    for values in product(*grid.values()):
+        yield Setting(**dict(zip(grid, values, strict=True)))
+
+
+def _swept(grid, figure, sentences, rules_of, train, values_of) -> Sweep:
+    """Train each rule of the grid once, then measure every setting."""
+    settings = list(_grid(grid))
+    # Settings share rules: equal rules are trained once.
+    needed = {str(rule): rule for each in settings for rule in rules_of(each).values()}
+    trained = train(needed)
+    true = []
+    for setting in settings:
+        runs = {name: trained[str(rule)] for name, rule in rules_of(setting).items()}
+        true.append([*truths(figure, sentences, values_of(runs, setting)).values()])
+    return Sweep(settings, list(sentences), np.array(true))
+
+
+def sweep2(problem: Minimal, goal: Mapping, records: np.ndarray) -> Sweep:
+    """Measure Figure 2's sentences in every setting of `GRID2`.
+
+    Parameters
+    ----------
+    problem : Minimal
+        The data of all runs.
+    goal : mapping
+        The `start` and the `targets` of `dynamics.train`.
+    records : ndarray of int
+        Iterations to record; all horizons of the grid are among them.
+    """
+    last = int(max(GRID2["horizon"]))
+    train = lambda rules: dynamics.train(problem, rules, last, records, **goal)
+    return _swept(GRID2, "fig2", FIGURE2, rules2, train, values2)
+
+
+def sweep3(problem: Minimal, goal: Mapping, records: np.ndarray) -> Sweep:
+    """Measure Figure 3's sentences in every setting of `GRID3`; parameters as of `sweep2`."""
+    last = int(max(GRID3["horizon"]))
+    train = lambda rules: dynamics.train(problem, rules, last, records, head="joint", **goal)
+    return _swept(GRID3, "fig3", FIGURE3, rules3, train, values3)

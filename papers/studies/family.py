@@ -1,0 +1,532 @@
+"""The 21 claims of the confirmation: what each measures on fresh seeds, and which word it asks for.
+
+The words, the bounds and what is measured are those of notebooks/confirmation.md. A claim's
+measure takes the runs of its study and returns the intervals that judge it: one, or of the claims
+on sparsity two that must agree.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from scipy import optimize
+
+from lib.training.curves import Curve, Curves
+from papers import verdicts
+from papers.run_measures import at_common_level, random_walk_growth, weight_matrices
+from papers.studies.confirm import Plan, raced_runs
+from papers.studies.intervals import (
+    MeanInterval,
+    RankInterval,
+    difference_interval,
+    rank_interval,
+    ratio_interval,
+)
+
+Interval = MeanInterval | RankInterval
+
+REFERENCE = "SGD"  # the rule whose steps divide those of the others
+LAST = 4  # evaluations whose mean accuracy is judged
+ROUNDING = 1e-6  # relative, of a fitted reading that equals its target: readings are float32
+PARTS = ("K", "Q", "V")
+# Paper C's last test accuracy on IMDb, model size 3.
+PAPER_ACCURACY = {"l1.1": 0.8257, "l2": 0.8061, "l3": 0.8133}
+FIGURES = {
+    "fig1": "multi_nli_200",
+    "fig4": "civil_comments_400",
+    "fig6": "mnist_60000",
+    "fig7": "cifar10_50000",
+}
+VISION, REVIEWS = "vit_48000", "imdb_256"
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The judged runs of one study.
+
+    Parameters
+    ----------
+    plan
+        What was planned.
+    seeds
+        The seeds that are judged, in their order.
+    curves
+        {rule: {seed: run}}; not every rule runs every seed.
+    configuration
+        The study's configuration, as its files have it.
+    race
+        The kept race.
+    rates
+        The rate of each rule.
+    """
+
+    plan: Plan
+    seeds: Sequence[int]
+    curves: Mapping[str, Mapping[int, Curve]]
+    configuration: Mapping
+    race: Curves
+    rates: Mapping[str, float]
+
+    def of(self, rule: str) -> list[Curve]:
+        """The runs of `rule` in the order of the seeds, of those that it has run."""
+        mine = self.curves.get(rule, {})
+        return [mine[seed] for seed in self.seeds if seed in mine]
+
+    @property
+    def targets(self) -> list[float]:
+        """The training losses to which steps are counted; the last one decides."""
+        return list(self.plan.first_round.targets)
+
+
+@dataclass(frozen=True)
+class FamilyClaim:
+    """One of the 21 claims.
+
+    Parameters
+    ----------
+    name
+        As in the protocol's table, such as "fig1.adam".
+    study
+        The study that judges it.
+    text
+        What the paper says, in words.
+    word
+        The function of `papers.verdicts` that reads a word off an interval.
+    measure
+        From the study's runs to the intervals that judge the claim.
+    beside
+        From the study's runs to numbers that are told and not judged, {name: value}.
+    rules
+        The rules that are compared.
+    """
+
+    name: str
+    study: str
+    text: str
+    word: Callable[..., str]
+    measure: Callable[[Runs], list[Interval]]
+    beside: Callable[[Runs], dict]
+    rules: tuple[str, ...]
+
+
+# Steps to a target.
+
+
+def centred_steps(run: Curve, target: float) -> float:
+    """Return the steps of a run to a target, counted to the middle of the readings that reach it.
+
+    Parameters
+    ----------
+    run
+        A run with a clock.
+    target
+        The training loss.
+
+    Returns
+    -------
+    float
+        The step of the middle one of the first three readings whose mean is at most `target`;
+        infinite if the run missed it.
+    """
+    reached = run.readings() <= target
+    if not reached.any():
+        return math.inf
+    last_of_three = int(reached.argmax())
+    return float(run.clock["at"][last_of_three - 1])
+
+
+def late_steps(run: Curve, target: float) -> float:
+    """Return the steps of a run to a target as the first round counted them."""
+    return run.steps_to(target)
+
+
+def isotonic_steps(run: Curve, target: float, last_target: float) -> float:
+    """Return the steps at which a falling fit of the readings reaches a target.
+
+    Parameters
+    ----------
+    run
+        A run with a clock.
+    target
+        The training loss.
+    last_target
+        The last target of the study. Readings after it are left out, so that a run that went on
+        for its norms is read like one that ended there (our reading).
+
+    Returns
+    -------
+    float
+        The first step at which the isotonic (never rising) least-squares fit of the single
+        readings is at most `target`, at least one interval of the clock; infinite if the run
+        missed it.
+    """
+    at, losses = run.clock["at"], run.clock["loss"].astype(float)
+    reached = run.readings() <= last_target
+    if reached.any():
+        end = int(reached.argmax()) + 1
+        at, losses = at[:end], losses[:end]
+    fitted = optimize.isotonic_regression(losses, increasing=False).x
+    passed = fitted <= target * (1 + ROUNDING)
+    if not passed.any():
+        return math.inf
+    return float(max(at[passed.argmax()], run.clock["at"][1]))
+
+
+def steps_interval(
+    steps: np.ndarray, reference: np.ndarray, tick: float, ranked: bool = False
+) -> Interval:
+    """Return the interval of the ratio of steps to those of the reference.
+
+    Parameters
+    ----------
+    steps, reference
+        Steps to the target, (seeds,), paired by seed; infinite where a run missed it.
+    tick
+        The interval of the clock, in steps. A count is off by half of it either way, so the
+        variance of a logarithm gets (tick / steps)^2 / 12 for each run, averaged over the seeds.
+    ranked
+        Whether the signed rank judges, as it does if a run of the study missed its target. The
+        rounding adds nothing there: the protocol has no term for it.
+
+    Returns
+    -------
+    MeanInterval or RankInterval
+        At the level 0.95.
+    """
+    steps = np.asarray(steps, dtype=float)
+    reference = np.asarray(reference, dtype=float)
+    if ranked:
+        with np.errstate(invalid="ignore"):  # infinite minus infinite: both missed
+            return rank_interval(np.log(steps) - np.log(reference))
+    rounding = tick**2 / 12 * (1 / steps**2 + 1 / reference**2)
+    return ratio_interval(steps / reference, float(rounding.mean()))
+
+
+def named_rules(study: str) -> list[str]:
+    """Return the rules of a speed study that a claim on speed names, the reference first.
+
+    Parameters
+    ----------
+    study
+        The name of the study.
+    """
+    rules = [REFERENCE]
+    for claim in FAMILY.values():
+        if claim.study == study and claim.rules[-1] == REFERENCE and claim.rules[0] not in rules:
+            rules.append(claim.rules[0])
+    return rules
+
+
+def _ratio(runs: Runs, rule: str, count: Callable[[Curve], float]) -> Interval:
+    """The ratio of what `count` counts; by signed rank if any run that a claim names missed."""
+    counted = {}
+    for each in named_rules(runs.plan.name):
+        counted[each] = np.array([count(run) for run in runs.of(each)])
+    ranked = any(np.isinf(steps).any() for steps in counted.values())
+    return steps_interval(counted[rule], counted[REFERENCE], runs.configuration["clock"], ranked)
+
+
+def _speed(rule: str, runs: Runs) -> list[Interval]:
+    target = runs.targets[-1]
+    return [_ratio(runs, rule, partial(centred_steps, target=target))]
+
+
+def _beside_speed(rule: str, runs: Runs) -> dict:
+    """What the protocol tells beside a verdict on speed."""
+    last = runs.targets[-1]
+    at_targets = {}
+    for target in runs.targets:
+        at_targets[f"{target:g}"] = ends(_ratio(runs, rule, partial(centred_steps, target=target)))
+    isotonic = partial(isotonic_steps, target=last, last_target=last)
+    return {
+        "at every target": at_targets,
+        "isotonic fit": ends(_ratio(runs, rule, isotonic)),
+        "first round's count": ends(_ratio(runs, rule, partial(late_steps, target=last))),
+        "best two rates": _at_two_rates(runs, rule),
+    }
+
+
+def _at_two_rates(runs: Runs, rule: str) -> list[float] | None:
+    """The least and largest ratio of median steps, at the raced rates of both rules.
+
+    None if a rule has a given rate, or if the median run of a rate missed the target.
+    """
+    medians = {}
+    for each in (rule, REFERENCE):
+        raced = raced_runs(runs.plan, each, runs.race, runs.rates)
+        at_rate = []
+        for rate in runs.plan.rates[each]:
+            steps = [centred_steps(run, runs.targets[-1]) for run in raced if run.rate == rate]
+            at_rate.append(float(np.median(steps)) if steps else math.inf)
+        medians[each] = at_rate
+    everything = [*medians[rule], *medians[REFERENCE]]
+    if len(everything) < 4 or math.inf in everything:
+        return None
+    ratios = [mine / theirs for mine in medians[rule] for theirs in medians[REFERENCE]]
+    return [min(ratios), max(ratios)]
+
+
+def ends(interval: Interval) -> list[float]:
+    """Return the estimate of an interval and its two ends."""
+    return [interval.estimate, interval.low, interval.high]
+
+
+# Growth of norms.
+
+
+def _norms(run: Curve, step: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of every weight matrix the norm at the start and after `step` steps, and its walk by then."""
+    found = np.flatnonzero(np.asarray(run.evaluated_at) == step)
+    if len(found) == 0:
+        raise ValueError(f"{run.rule} of seed {run.seed} was not evaluated after {step} steps")
+    at = int(found[0])
+    names = weight_matrices(run)
+    first = np.array([run.weight_norms[name][0] for name in names])
+    last = np.array([run.weight_norms[name][at] for name in names])
+    walked = np.array([run.walked[name][at] for name in names])
+    return first, last, walked
+
+
+def smallest_log_growth(run: Curve, step: int) -> float:
+    """Return the smallest growth of a weight matrix, as a logarithm.
+
+    Parameters
+    ----------
+    run
+        A run whose norms were recorded after `step` steps.
+    step
+        The number of steps.
+
+    Returns
+    -------
+    float
+        min over the matrices of log(||W_step|| / ||W_0||).
+
+    Raises
+    ------
+    ValueError
+        If the run was not evaluated after `step` steps.
+    """
+    first, last, _ = _norms(run, step)
+    return float(np.log(last / first).min())
+
+
+def smallest_beyond_walk(run: Curve, step: int) -> float:
+    """Return the smallest growth of a weight matrix minus that of a random walk of its steps.
+
+    The arguments are those of `smallest_log_growth`. It is the measure of the first round.
+    """
+    first, last, walked = _norms(run, step)
+    return float((last / first - 1 - random_walk_growth(first, walked)).min())
+
+
+def _grown(runs: Runs, rule: str) -> list[Curve]:
+    return [run for run in runs.of(rule) if runs.plan.grows(run.seed)]
+
+
+def _growth(rule: str, runs: Runs) -> list[Interval]:
+    step = runs.plan.stop_from
+    return [difference_interval([smallest_log_growth(run, step) for run in _grown(runs, rule)])]
+
+
+def _beside_growth(rule: str, runs: Runs) -> dict:
+    step = runs.plan.stop_from
+    beyond = difference_interval([smallest_beyond_walk(run, step) for run in _grown(runs, rule)])
+    return {"beyond a random walk": [*ends(beyond), verdicts.above(beyond)]}
+
+
+# Paper C.
+
+
+def _matched(runs: Runs, rules: tuple[str, str], name: str, along: str) -> np.ndarray:
+    """A metric of two rules where both reach the same level of another one: (2, seeds)."""
+    pairs = zip(runs.of(rules[0]), runs.of(rules[1]), strict=True)
+    return np.transpose([at_common_level(pair, name, along) for pair in pairs])
+
+
+def _early(runs: Runs) -> list[Interval]:
+    adam, mirror = _matched(runs, ("Adam", "l1.1"), "steps", "test_accuracy")
+    return [ratio_interval(adam / mirror)]
+
+
+def _sparser_vision(runs: Runs) -> list[Interval]:
+    adam, mirror = _matched(runs, ("Adam", "l1.1"), "hoyer", "control_loss")
+    return [difference_interval(mirror - adam)]
+
+
+def late_accuracy(run: Curve) -> float:
+    """Return the mean of a run's last four accuracies on all test reviews."""
+    return float(run.metrics["every_test_accuracy"][-LAST:].mean())
+
+
+def _row_variance(apart: np.ndarray) -> float:
+    """The variance that a finite number of test rows leaves, from paired rows (seeds, rows)."""
+    return float(apart.mean(0).var(ddof=1) / apart.shape[1])
+
+
+def _order(better: str, worse: str, runs: Runs) -> list[Interval]:
+    pairs = list(zip(runs.of(better), runs.of(worse), strict=True))
+    apart = [late_accuracy(first) - late_accuracy(second) for first, second in pairs]
+    rows = [first.hits.astype(float) - second.hits for first, second in pairs]
+    return [difference_interval(apart, _row_variance(np.stack(rows)))]
+
+
+def _sparsity(part: str, runs: Runs) -> list[Interval]:
+    name, rules = f"hoyer.{part}", ("l1.1", "l2")
+    last = [np.array([run.metrics[name][-1] for run in runs.of(rule)]) for rule in rules]
+    first, second = _matched(runs, rules, name, "training_accuracy")
+    return [difference_interval(last[0] - last[1]), difference_interval(first - second)]
+
+
+def _beside_sparsity(part: str, runs: Runs) -> dict:
+    _, matched = _sparsity(part, runs)
+    return {"at matched training accuracy": ends(matched)}
+
+
+def _tokens_used(runs: Runs, rule: str) -> np.ndarray:
+    """Tokens attended to in the last layer, per token present: (seeds, reviews)."""
+    shares = []
+    for run in runs.of(rule):
+        used = run.end["last.tokens_used"][:, -1].astype(float)
+        shares.append(used / run.end["present"])
+    return np.stack(shares)
+
+
+def _sharper(runs: Runs) -> list[Interval]:
+    apart = _tokens_used(runs, "l2") - _tokens_used(runs, "l1.1")
+    return [difference_interval(apart.mean(1), _row_variance(apart))]
+
+
+def _nothing(runs: Runs) -> dict:
+    return {}
+
+
+def _family() -> dict[str, FamilyClaim]:
+    claims = []
+
+    # Paper A: steps to the last target.
+    for figure, rules, word in (
+        ("fig1", ("Adam", "SPS", "SNGD"), verdicts.faster),
+        ("fig4", ("Adam", "SPS", "SNGD"), verdicts.faster),
+        ("fig6", ("SNGD",), verdicts.slower),
+        ("fig7", ("SNGD",), verdicts.slower),
+        ("fig6", ("Adam",), verdicts.no_gain),
+    ):
+        for rule in rules:
+            claim = FamilyClaim(
+                name=f"{figure}.{rule.lower()}",
+                study=FIGURES[figure],
+                text=f"{rule}: {word.__name__.replace('_', ' ')}, steps divided by SGD's",
+                word=word,
+                measure=partial(_speed, rule),
+                beside=partial(_beside_speed, rule),
+                rules=(rule, REFERENCE),
+            )
+            claims.append(claim)
+
+    # Paper A: growth of norms.
+    for rule in ("SGD", "Adam", "SNGD"):
+        claim = FamilyClaim(
+            name=f"fig7.growth.{rule.lower()}",
+            study=FIGURES["fig7"],
+            text=f"norms grow under {rule}, smallest log growth of a weight matrix",
+            word=verdicts.above,
+            measure=partial(_growth, rule),
+            beside=partial(_beside_growth, rule),
+            rules=(rule,),
+        )
+        claims.append(claim)
+
+    # Paper C: vision.
+    early = FamilyClaim(
+        name="vit.early",
+        study=VISION,
+        text="Adam ahead early, its steps divided by those of l1.1",
+        word=verdicts.faster,
+        measure=_early,
+        beside=_nothing,
+        rules=("Adam", "l1.1"),
+    )
+    sparser = FamilyClaim(
+        name="vit.sparser",
+        study=VISION,
+        text="l1.1 sparser, Hoyer index minus Adam's",
+        word=verdicts.above,
+        measure=_sparser_vision,
+        beside=_nothing,
+        rules=("l1.1", "Adam"),
+    )
+    claims += [early, sparser]
+
+    # Paper C: reviews.
+    for better, worse in (("l1.1", "l2"), ("l1.1", "l3"), ("l3", "l2")):
+        claim = FamilyClaim(
+            name=f"imdb.{better}>{worse}",
+            study=REVIEWS,
+            text=f"{better} above {worse}, difference of test accuracy",
+            word=verdicts.above,
+            measure=partial(_order, better, worse),
+            beside=_nothing,
+            rules=(better, worse),
+        )
+        claims.append(claim)
+    for part in PARTS:
+        claim = FamilyClaim(
+            name=f"sparsity.{part}",
+            study=REVIEWS,
+            text=f"{part} sparser under l1.1, Hoyer index minus that of l2",
+            word=verdicts.above,
+            measure=partial(_sparsity, part),
+            beside=partial(_beside_sparsity, part),
+            rules=("l1.1", "l2"),
+        )
+        claims.append(claim)
+    sharper = FamilyClaim(
+        name="attention.sharper",
+        study=REVIEWS,
+        text="l1.1 sharper, share of tokens used by l2 minus that by l1.1",
+        word=verdicts.above,
+        measure=_sharper,
+        beside=_nothing,
+        rules=("l1.1", "l2"),
+    )
+    claims.append(sharper)
+    return {claim.name: claim for claim in claims}
+
+
+FAMILY = _family()
+
+
+# The gate of paper C.
+
+
+def gate_on_reviews(runs: Runs, rule: str) -> str:
+    """Return why a rule on reviews may not be compared, or "".
+
+    Parameters
+    ----------
+    runs
+        The runs of the study on reviews.
+    rule
+        One of the rules in `PAPER_ACCURACY`.
+
+    Returns
+    -------
+    str
+        A reason if the mean accuracy at the end, on all test reviews, is below the paper's minus
+        two standard deviations over the seeds, or if a seed is not above 0.5 by two standard
+        errors of the test rows; otherwise "". The accuracy is that of the end, since the paper's
+        is its last one (our reading).
+    """
+    hits = [run.hits for run in runs.of(rule)]
+    accuracy = np.array([row.mean() for row in hits])
+    least = PAPER_ACCURACY[rule] - 2 * accuracy.std(ddof=1)
+    if accuracy.mean() < least:
+        return f"{rule} ends at {accuracy.mean():.4f}, below the least of {least:.4f}"
+    errors = np.sqrt(accuracy * (1 - accuracy) / np.array([len(row) for row in hits]))
+    at_chance = int((accuracy <= 0.5 + 2 * errors).sum())
+    if at_chance:
+        return f"{rule} is at chance in {at_chance} of {len(hits)} seeds"
+    return ""

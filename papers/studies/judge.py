@@ -1,0 +1,362 @@
+"""Judge the confirmation by its protocol: every claim's interval, p, Holm's p and verdict.
+
+`python -m papers.studies.judge` judges the family of 21 claims from the seeds' files below
+figures/desk/confirm. It refuses while a study's number of seeds is not full, unless
+`--hours-ended` says that no more will run; every verdict then says on how many seeds it rests.
+With names of studies only these are judged, and the claims of the others count with p = 1, which
+can only make a verdict harder to reach.
+"""
+
+import argparse
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from lib import files
+from lib.training.curves import Curve, Curves, load
+from papers import kept_curves, verdicts
+from papers.studies import confirm
+from papers.studies.blinded import first_seeds, look_at
+from papers.studies.confirm import FOLDER, RACE, TABLE, Plan
+from papers.studies.decide import Case, Decision, decide
+from papers.studies.family import FAMILY, REVIEWS, FamilyClaim, Runs, ends, gate_on_reviews
+from papers.verdicts import SAME, UNDECIDED
+
+FEWEST = 2  # seeds from which an interval can be computed
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The verdict on one claim, in plain values.
+
+    Parameters
+    ----------
+    claim, study, text
+        The claim's name in the protocol, the study that judges it, and what the paper says.
+    estimate, low, high
+        The estimate and its interval at 95 %; NaN if the claim cannot be judged.
+    alone
+        The word of that interval, without the correction.
+    p, holm
+        The claim's p and Holm's adjusted one.
+    word
+        The verdict, by Holm's rule.
+    seeds, planned
+        How many seeds judge the claim, and how many were planned for it.
+    notes
+        What the verdict bears, such as "after 19 epochs", or why it cannot be judged.
+    beside
+        What is told and not judged, {name: value}.
+    """
+
+    claim: str
+    study: str
+    text: str
+    estimate: float
+    low: float
+    high: float
+    alone: str
+    p: float
+    holm: float
+    word: str
+    seeds: int
+    planned: int
+    notes: tuple[str, ...] = ()
+    beside: Mapping = field(default_factory=dict)
+
+
+# Reading.
+
+
+def read_runs(plan: Plan, folder: Path, hours_ended: bool = False) -> Runs | None:
+    """Read the whole seeds of a study that are to be judged.
+
+    Parameters
+    ----------
+    plan
+        The plan, as confirm.toml has it.
+    folder
+        The folder with the studies' folders.
+    hours_ended
+        Whether fewer seeds than needed are judged.
+
+    Returns
+    -------
+    Runs or None
+        The runs; the plan in it has the number of seeds that the blinded look asks for. None if
+        the hours ended before a seed was whole.
+
+    Raises
+    ------
+    ValueError
+        With one sentence, for a study whose seeds are not full, for two files of one seed, for a
+        seed beyond the number needed, and for a file that the plan does not allow.
+    """
+    of_study = Path(folder) / plan.name
+    paths = [path for path in sorted(of_study.glob("*.npz")) if path.stem != RACE]
+    race_path = of_study / f"{RACE}.npz"
+    if paths and not race_path.exists():
+        raise ValueError(f"{race_path} is missing, by which the rates were chosen")
+    if not paths:
+        if hours_ended:
+            return None
+        missing = f"{plan.seeds} of {plan.seeds} seeds are missing"
+        raise ValueError(f"{plan.name} is not full: {missing}; --hours-ended judges without them")
+    _refuse_twice(paths)
+    race = load(race_path)
+    for run in race.curves:
+        confirm.refuse_other_code(race_path, run)
+    decided = confirm.rates(plan, race)
+
+    # The look may have raised the number of seeds, so more than planned are read at first.
+    most = math.floor(TABLE["most"] * plan.seeds) if plan.speed else plan.seeds
+    widest = confirm.with_seeds(plan, most)
+    kept = [confirm.whole_seed(widest, path, decided) for path in paths]
+    _refuse_other_data(paths, kept)
+    curves: dict[str, dict[int, Curve]] = {}
+    for seed_file in kept:
+        for run in seed_file.curves:
+            curves.setdefault(run.rule, {})[run.seed] = run
+    seeds = sorted(int(path.stem) for path in paths)
+
+    needed = plan.seeds
+    if plan.speed and set(first_seeds(plan)) <= set(seeds):
+        needed = look_at(plan, curves).seeds
+    final = confirm.with_seeds(plan, needed)
+    beyond = [seed for seed in seeds if seed not in final.numbers]
+    if beyond:
+        raise ValueError(f"{plan.name} is judged on {needed} seeds, {beyond} are beyond them")
+    missing = needed - len(seeds)
+    if missing and not hours_ended:
+        words = f"{missing} of {needed} seeds are missing; --hours-ended judges without them"
+        raise ValueError(f"{plan.name} is not full: {words}")
+    return Runs(final, seeds, curves, kept[0].configuration, race, decided)
+
+
+def _refuse_twice(paths: Sequence[Path]) -> None:
+    """ValueError for two files whose names say the same seed, such as 30 and 030."""
+    known: dict[int, Path] = {}
+    for path in paths:
+        if not path.stem.isdecimal():
+            raise ValueError(f"{path} is named after no seed; move the file away")
+        seed = int(path.stem)
+        if seed in known:
+            raise ValueError(f"seed {seed} is there twice: {known[seed]} and {path}; keep one")
+        known[seed] = path
+
+
+def _refuse_other_data(paths: Sequence[Path], kept: Sequence[Curves]) -> None:
+    """ValueError for a file whose data or network are not those of the first file."""
+    for path, curves in zip(paths, kept):
+        if curves.configuration["problem"] != kept[0].configuration["problem"]:
+            raise ValueError(f"{path} has other data or another network than {paths[0]}")
+
+
+# The gate.
+
+
+def gate(claim: FamilyClaim, runs: Runs) -> str:
+    """Return why the rules of a claim may not be compared, or "".
+
+    Parameters
+    ----------
+    claim
+        The claim.
+    runs
+        The runs of its study.
+
+    Returns
+    -------
+    str
+        On reviews the reason of the first rule that fails the gate of paper C. Of other studies
+        the gate is that of the first round: the best rule's mean test accuracy must exceed that
+        of every plain classifier.
+    """
+    if claim.study == REVIEWS:
+        reasons = [gate_on_reviews(runs, rule) for rule in claim.rules]
+        return next((reason for reason in reasons if reason), "")
+    first_round = confirm.first_round(runs.plan)
+    accuracies = []
+    for rule in first_round.rates():
+        accuracies.append(np.mean([run.hits.mean() for run in first_round.runs(rule)]))
+    plain = first_round.baselines()
+    if not plain:
+        return "the first round fitted no plain classifier"
+    if max(accuracies) - max(plain.values()) < kept_curves.LEAD:
+        return "the first round's network does not beat every plain classifier"
+    return ""
+
+
+# Judging.
+
+
+def judge(studies: Mapping[str, Runs | None]) -> list[Verdict]:
+    """Judge the family from the runs of its studies.
+
+    Parameters
+    ----------
+    studies
+        {study: runs}; a claim of a study that is not there, or has no runs, counts with p = 1.
+
+    Returns
+    -------
+    list of Verdict
+        One a claim of the studies that are there, in the order of the protocol's table.
+    """
+    cases, reasons = {}, {}
+    for name, claim in FAMILY.items():
+        runs = studies.get(claim.study)
+        intervals, reasons[name] = _measured(claim, runs)
+        cases[name] = Case(claim.word, intervals)
+    decisions = decide(cases)
+    verdicts_in_order = []
+    for name, claim in FAMILY.items():
+        if claim.study in studies:
+            runs = studies[claim.study]
+            verdict = _verdict(claim, runs, cases[name], decisions[name], reasons[name])
+            verdicts_in_order.append(verdict)
+    return verdicts_in_order
+
+
+def _measured(claim: FamilyClaim, runs: Runs | None) -> tuple[list, str]:
+    """The intervals of a claim, or none and why."""
+    if runs is None:
+        return [], "no seed has run"
+    fewest = min(len(runs.of(rule)) for rule in claim.rules)
+    if fewest < FEWEST:
+        return [], f"{fewest} seeds give no interval"
+    reason = gate(claim, runs)
+    if reason:
+        return [], f"the gate is not passed: {reason}"
+    try:
+        return claim.measure(runs), ""
+    except ValueError as error:
+        return [], f"cannot be measured: {error}"
+
+
+def _verdict(
+    claim: FamilyClaim, runs: Runs | None, case: Case, decision: Decision, reason: str
+) -> Verdict:
+    planned, counted = _seeds(claim, runs)
+    notes = [reason] if reason else []
+    shown = [math.nan] * 3
+    beside = {}
+    if runs is not None and case.intervals:
+        notes += _notes(claim, runs, case, decision)
+        shown = ends(case.intervals[0])
+        beside = claim.beside(runs)
+    if runs is not None and counted < planned:
+        notes.append(f"judged on {counted} of {planned} seeds")
+    return Verdict(
+        claim=claim.name,
+        study=claim.study,
+        text=claim.text,
+        estimate=shown[0],
+        low=shown[1],
+        high=shown[2],
+        alone=decision.alone,
+        p=decision.p,
+        holm=decision.holm,
+        word=decision.word,
+        seeds=counted,
+        planned=planned,
+        notes=tuple(notes),
+        beside=beside,
+    )
+
+
+def _seeds(claim: FamilyClaim, runs: Runs | None) -> tuple[int, int]:
+    """How many seeds a claim was planned to have, and how many judge it."""
+    plan = confirm.plans()[claim.study] if runs is None else runs.plan
+    wanted = [seed for seed in plan.numbers if claim.rules[0] in plan.rules(seed)]
+    if ".growth." in claim.name:
+        wanted = [seed for seed in wanted if plan.grows(seed)]
+    counted = 0 if runs is None else len([seed for seed in wanted if seed in runs.seeds])
+    return len(wanted), counted
+
+
+def _notes(claim: FamilyClaim, runs: Runs, case: Case, decision: Decision) -> list[str]:
+    """What the protocol has a verdict bear."""
+    notes = []
+    first = replace(case.intervals[0], level=decision.level)
+    is_ratio = claim.word is not verdicts.above
+    is_decided = decision.word != UNDECIDED
+    if is_ratio and is_decided and SAME[0] <= first.estimate <= SAME[1]:
+        if first.high < 1:
+            notes.append("faster by less than a fifth")
+        elif first.low > 1:
+            notes.append("slower by less than a fifth")
+    if hasattr(first, "lower"):
+        notes.append("by the signed rank, since a run missed its target")
+    if claim.study == REVIEWS:
+        rows = runs.configuration["problem"]["rows"]
+        epochs = runs.plan.horizon * runs.configuration["batch"] / rows
+        notes.append(f"after {epochs:.0f} epochs")
+    return notes
+
+
+def plain(value):
+    """Return a value as JSON can hold it: numbers that are not finite become words."""
+    if isinstance(value, Mapping):
+        return {name: plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+def in_words(verdict: Verdict) -> str:
+    """Return a verdict in one line, with a line for each number beside it."""
+    numbers = f"{verdict.estimate:.3g} [{verdict.low:.3g}, {verdict.high:.3g}]"
+    lines = [
+        f"{verdict.claim}: {verdict.word} ({numbers}, p {verdict.p:.2g}, Holm {verdict.holm:.2g},"
+        f" alone {verdict.alone}, {verdict.seeds} seeds)"
+    ]
+    lines += [f"    {note}" for note in verdict.notes]
+    lines += [f"    beside, {name}: {_shown(value)}" for name, value in verdict.beside.items()]
+    return "\n".join(lines)
+
+
+def _shown(value) -> str:
+    if isinstance(value, Mapping):
+        return "; ".join(f"{name}: {_shown(each)}" for name, each in value.items())
+    if isinstance(value, list):
+        return ", ".join(_shown(each) for each in value)
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return 1 for an error, which is printed in one sentence."""
+    parser = argparse.ArgumentParser("python -m papers.studies.judge", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("studies", nargs="*", metavar="STUDY", help="judge these; without any, all")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="read the seeds below DIR")
+    words = "judge the whole seeds there are, since no more will run"
+    parser.add_argument("--hours-ended", action="store_true", help=words)
+    parser.add_argument("--json", type=Path, help="write the verdicts to FILE as well")
+    options = parser.parse_args(arguments)
+    known = confirm.plans()
+    try:
+        studies = {}
+        for name in options.studies or known:
+            if name not in known:
+                raise ValueError(f"there is no plan for {name!r}, only for {', '.join(known)}")
+            studies[name] = read_runs(known[name], options.folder, options.hours_ended)
+        judged = judge(studies)
+        if options.json:
+            rows = {"family": len(FAMILY), "verdicts": [plain(asdict(each)) for each in judged]}
+            files.write(options.json, files.dumps(rows).encode())
+    except (ValueError, OSError) as error:
+        print(f"error: {files.sentence(error)}", file=sys.stderr)
+        return 1
+    print("\n".join(in_words(verdict) for verdict in judged))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,311 @@
+"""How many claims the confirmation decides if the first round's effects are right.
+
+`python -m papers.studies.simulate` draws synthetic studies with the planned numbers of seeds,
+judges each family by the functions that judge the confirmation, and prints for every claim how
+often it is decided under Holm's rule, and how many of the 21 are decided on average. `--effects
+0.8` takes every effect at 0.8 of its size, `--deviations 1.3` makes every deviation larger.
+
+What it assumes:
+
+* Steps to a target are log-normal. Their mean logarithms by rule are those of the first round,
+  counted to the middle of three readings; an effect is their difference from SGD's.
+* Their deviation within a rule is the planned one in confirm.toml, pooled over the rules of a
+  study. The runs of a seed are independent of each other: a ratio has sqrt(2) of that deviation,
+  and two ratios of a study are correlated by 1/2, since SGD's run divides both.
+* Steps are rounded to the clock, and a run beyond the horizon misses its target.
+* All other quantities are normal, with the means and the covariance over the three seeds of the
+  first round; the quantities of one study are drawn together. Accuracies are those of the sampled
+  reviews, whose test rows were a tenth, with the sampling error of all rows.
+* Every gate is passed, and every race chooses the first round's rate.
+"""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lib import files, seeds
+from papers.run_measures import at_common_level, weight_matrices
+from papers.studies import confirm, family
+from papers.studies.blinded import planned_deviation
+from papers.studies.confirm import Plan
+from papers.studies.decide import Case, Decision, decide
+from papers.studies.family import FAMILY, PARTS, REFERENCE, REVIEWS, VISION, named_rules
+from papers.studies.intervals import difference_interval, ratio_interval
+from papers.verdicts import REPRODUCED, UNDECIDED
+
+ORDER = (("l1.1", "l2"), ("l1.1", "l3"), ("l3", "l2"))  # better, worse
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Log-normal steps to the target of one study.
+
+    Parameters
+    ----------
+    study
+        The name of the study.
+    mean_logs
+        {rule: mean logarithm of its steps}.
+    deviation
+        Their standard deviation within a rule.
+    seeds
+        How many seeds are drawn.
+    tick, horizon
+        The interval of the clock and the horizon, in steps.
+    """
+
+    study: str
+    mean_logs: Mapping[str, float]
+    deviation: float
+    seeds: int
+    tick: int
+    horizon: int
+
+    def scaled(self, effects: float, deviations: float) -> "Speed":
+        """Return the model with its effects and its deviation multiplied."""
+        reference = self.mean_logs[REFERENCE]
+        logs = {}
+        for rule, log in self.mean_logs.items():
+            logs[rule] = reference + effects * (log - reference)
+        return replace(self, mean_logs=logs, deviation=deviations * self.deviation)
+
+    def cases(self, generator: np.random.Generator) -> dict[str, Case]:
+        """Draw one study and return what judges its claims on speed."""
+        steps = {}
+        for rule, log in self.mean_logs.items():
+            drawn = np.exp(log + self.deviation * generator.normal(size=self.seeds))
+            read = self.tick * np.maximum(1, np.round(drawn / self.tick))
+            steps[rule] = np.where(read > self.horizon, np.inf, read)
+        ranked = any(np.isinf(each).any() for each in steps.values())
+        found = {}
+        for claim in FAMILY.values():
+            if claim.study == self.study and claim.rules[-1] == REFERENCE and len(claim.rules) == 2:
+                interval = family.steps_interval(
+                    steps[claim.rules[0]], steps[REFERENCE], self.tick, ranked
+                )
+                found[claim.name] = Case(claim.word, [interval])
+        return found
+
+
+@dataclass(frozen=True)
+class Differences:
+    """Normal quantities of one study, drawn together.
+
+    Parameters
+    ----------
+    columns
+        Which claim each quantity judges, (quantities,); a claim may have several.
+    values
+        The first round's values, (seeds, quantities), of ratios their logarithms.
+    effects, deviations
+        By what the means and the deviations are multiplied.
+    geometric
+        The claims whose quantity is the logarithm of a ratio.
+    row_variances
+        {claim: variance of its mean by a finite number of test rows}.
+    seeds
+        How many seeds are drawn.
+    """
+
+    columns: Sequence[str]
+    values: np.ndarray
+    seeds: int
+    geometric: Sequence[str] = ()
+    row_variances: Mapping[str, float] | None = None
+    effects: float = 1.0
+    deviations: float = 1.0
+
+    def scaled(self, effects: float, deviations: float) -> "Differences":
+        """Return the model with its effects and its deviations multiplied."""
+        return replace(self, effects=effects, deviations=deviations)
+
+    def cases(self, generator: np.random.Generator) -> dict[str, Case]:
+        """Draw one study and return what judges its claims."""
+        known = len(self.values)
+        mean = self.values.mean(0)
+        # A normal mixture of the centred seeds has their sample covariance.
+        mixture = generator.normal(size=(self.seeds, known)) / np.sqrt(known - 1)
+        drawn = self.effects * mean + self.deviations * mixture @ (self.values - mean)
+        intervals: dict[str, list] = {}
+        for name, column in zip(self.columns, drawn.T):
+            if name in self.geometric:
+                interval = ratio_interval(np.exp(column))
+            else:
+                other = (self.row_variances or {}).get(name, 0.0)
+                if other:
+                    column = column + np.sqrt(other) * generator.normal()
+                interval = difference_interval(column, other)
+            intervals.setdefault(name, []).append(interval)
+        return {name: Case(FAMILY[name].word, found) for name, found in intervals.items()}
+
+
+Model = Speed | Differences
+
+
+# From the first round.
+
+
+def _speed(plan: Plan) -> Speed:
+    curves = confirm.first_round(plan)
+    target = curves.configuration["targets"][-1]
+    logs = {}
+    for rule in named_rules(plan.name):
+        steps = [family.centred_steps(run, target) for run in curves.runs(rule)]
+        logs[rule] = float(np.log(np.minimum(steps, curves.configuration["horizon"])).mean())
+    tick = curves.configuration["clock"]
+    deviation = planned_deviation(plan)
+    return Speed(plan.name, logs, deviation, plan.seeds, tick, plan.horizon)
+
+
+def _growth(plan: Plan) -> Differences:
+    curves = confirm.first_round(plan)
+    rules = ("SGD", "Adam", "SNGD")
+    columns = []
+    for rule in rules:
+        column = []
+        for run in curves.runs(rule):
+            ratios = [
+                run.weight_norms[name][-1] / run.weight_norms[name][0]
+                for name in weight_matrices(run)
+            ]
+            column.append(np.log(min(ratios)))
+        columns.append(column)
+    names = [f"fig7.growth.{rule.lower()}" for rule in rules]
+    return Differences(names, np.transpose(columns), plan.grown)
+
+
+def _vision(plan: Plan) -> Differences:
+    curves = confirm.first_round(plan)
+    rows = []
+    for pair in zip(curves.runs("Adam"), curves.runs("l1.1"), strict=True):
+        adam, mirror = at_common_level(pair, "steps", "test_accuracy")
+        adam_index, mirror_index = at_common_level(pair, "hoyer", "control_loss")
+        rows.append([np.log(adam / mirror), mirror_index - adam_index])
+    names = ["vit.early", "vit.sparser"]
+    return Differences(names, np.array(rows), plan.seeds, geometric=("vit.early",))
+
+
+def _reviews(plan: Plan) -> Differences:
+    curves = confirm.first_round(plan)
+    columns, values, row_variances = [], [], {}
+    for better, worse in ORDER:
+        name = f"imdb.{better}>{worse}"
+        pairs = list(zip(curves.runs(better), curves.runs(worse), strict=True))
+        late = [
+            first.metrics["test_accuracy"][-family.LAST :].mean()
+            - second.metrics["test_accuracy"][-family.LAST :].mean()
+            for first, second in pairs
+        ]
+        hits = np.stack([first.hits.astype(float) - second.hits for first, second in pairs])
+        columns.append(name)
+        values.append(late)
+        row_variances[name] = float(hits.mean(0).var(ddof=1) / hits.shape[1])
+    pairs = list(zip(curves.runs("l1.1"), curves.runs("l2"), strict=True))
+    for part in PARTS:
+        metric = f"hoyer.{part}"
+        last = [first.metrics[metric][-1] - second.metrics[metric][-1] for first, second in pairs]
+        matched = []
+        for pair in pairs:
+            first, second = at_common_level(pair, metric, "training_accuracy")
+            matched.append(first - second)
+        columns += [f"sparsity.{part}"] * 2
+        values += [last, matched]
+    used = []
+    for first, second in pairs:
+        shares = [
+            run.end["last.tokens_used"][:, -1] / run.end["present"] for run in (first, second)
+        ]
+        used.append(shares[1].astype(float) - shares[0])
+    columns.append("attention.sharper")
+    values.append(np.mean(used, axis=1))
+    row_variances["attention.sharper"] = float(np.mean(used, 0).var(ddof=1) / len(used[0]))
+    return Differences(columns, np.transpose(values), plan.seeds, row_variances=row_variances)
+
+
+def first_round_models() -> list[Model]:
+    """Return the models of all studies, from the kept curves of the first round.
+
+    Returns
+    -------
+    list
+        Models that together have the 21 claims.
+    """
+    plans = confirm.plans()
+    models: list[Model] = [_speed(plan) for plan in plans.values() if plan.speed]
+    models.append(_growth(plans[family.FIGURES["fig7"]]))
+    models.append(_vision(plans[VISION]))
+    models.append(_reviews(plans[REVIEWS]))
+    return models
+
+
+# Drawing.
+
+
+def simulate(models: Sequence[Model], draws: int, seed: int = 0) -> list[dict[str, Decision]]:
+    """Draw and judge synthetic families.
+
+    Parameters
+    ----------
+    models
+        Models that together have all claims of the family.
+    draws
+        How many families are drawn.
+    seed
+        The seed of the draws.
+
+    Returns
+    -------
+    list of dict
+        Of each family {claim: decision}.
+    """
+    generator = seeds.stream(seed, "data")
+    families = []
+    for _ in range(draws):
+        found: dict[str, Case] = {}
+        for model in models:
+            found |= model.cases(generator)
+        families.append(decide({name: found[name] for name in FAMILY}))
+    return families
+
+
+def chances(families: Sequence[Mapping[str, Decision]]) -> dict[str, float]:
+    """Return how often each claim is decided, {claim: share of the families}."""
+    shares = {}
+    for name in families[0]:
+        is_decided = [drawn[name].word != UNDECIDED for drawn in families]
+        shares[name] = float(np.mean(is_decided))
+    return shares
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return 1 for an error, which is printed in one sentence."""
+    parser = argparse.ArgumentParser("python -m papers.studies.simulate", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--draws", type=int, default=1000, help="draw so many families")
+    parser.add_argument("--effects", type=float, default=1.0, help="multiply every effect")
+    parser.add_argument("--deviations", type=float, default=1.0, help="multiply every deviation")
+    parser.add_argument("--seed", type=int, default=0, help="draw from this seed")
+    options = parser.parse_args(arguments)
+    try:
+        seeds.whole_number("draws", options.draws, 2)
+        models = first_round_models()
+        models = [model.scaled(options.effects, options.deviations) for model in models]
+        families = simulate(models, options.draws, options.seed)
+    except (ValueError, OSError) as error:
+        print(f"error: {files.sentence(error)}", file=sys.stderr)
+        return 1
+    shares = chances(families)
+    for name, share in shares.items():
+        words = [drawn[name].word for drawn in families]
+        print(f"{name}: decided {share:.3f}, reproduced {words.count(REPRODUCED) / len(words):.3f}")
+    counts = [sum(each.word != UNDECIDED for each in drawn.values()) for drawn in families]
+    error = np.std(counts, ddof=1) / np.sqrt(len(counts))
+    print(f"decided of {len(shares)}: {np.mean(counts):.2f} (Monte-Carlo error {error:.2f})")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,272 @@
+"""The judge on seeds' files: else a file that is not as planned, or a half study, is judged."""
+
+import json
+import math
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lib.training.curves import Curves, load
+from papers.studies import confirm, judge
+from papers.studies.confirm import RACE
+from papers.studies.family import FAMILY
+from papers.verdicts import NOT_REPRODUCED, REPRODUCED, UNDECIDED
+from tests.studies.test_family import reviews_of
+from tests.studies.worlds import configuration_of, scattered, seed_file, write_study
+
+STUDY = "civil_comments_400"
+RATIOS = {"SGD": 1.0, "Adam": 0.4, "SPS": 0.85, "SNGD": 1.0}
+FEW = range(30, 34)
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory):
+    """A full study whose runs scatter less than planned."""
+    folder = tmp_path_factory.mktemp("full")
+    plan = confirm.plans()[STUDY]
+    write_study(STUDY, folder, scattered(plan, RATIOS, 0.05, middle=50))
+    return folder
+
+
+@pytest.fixture
+def few(tmp_path):
+    """Four seeds of it."""
+    plan = confirm.plans()[STUDY]
+    write_study(STUDY, tmp_path, scattered(plan, RATIOS, 0.05, middle=50), seeds=FEW)
+    return tmp_path
+
+
+def refused(folder, capsys, *words):
+    """The one sentence with which the judge refuses."""
+    assert judge.main([STUDY, "--folder", str(folder), *words]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.count("\n") == 1
+    return printed.err
+
+
+def verdicts_of(folder, hours_ended=False):
+    runs = judge.read_runs(confirm.plans()[STUDY], folder, hours_ended)
+    return {verdict.claim: verdict for verdict in judge.judge({STUDY: runs})}
+
+
+def test_a_full_study_is_judged_by_the_ratio_of_its_steps(full):
+    found = verdicts_of(full)
+    assert list(found) == ["fig4.adam", "fig4.sps", "fig4.sngd"]
+    adam, sps, sngd = found.values()
+    assert (adam.word, sps.word, sngd.word) == (REPRODUCED, REPRODUCED, NOT_REPRODUCED)
+    assert adam.estimate == pytest.approx(0.4, rel=0.05) and adam.notes == ()
+    assert sps.notes == ("faster by less than a fifth",)
+    assert (adam.seeds, adam.planned) == (24, 24)
+    # The claims of other studies count with p = 1: Holm multiplies the smallest p by 21.
+    least = min(found.values(), key=lambda each: each.p)
+    assert least.holm == pytest.approx(21 * least.p)
+
+
+def test_beside_a_verdict_stands_what_the_protocol_says(full):
+    beside = verdicts_of(full)["fig4.adam"].beside
+    assert list(beside["at every target"]) == ["0.6", "0.5", "0.4"]
+    tick = 20
+    runs = judge.read_runs(confirm.plans()[STUDY], full)
+    steps = {rule: np.array([run.steps_to(0.4) for run in runs.of(rule)]) for rule in RATIOS}
+    late = np.exp(np.mean(np.log(steps["Adam"] / steps["SGD"])))
+    assert beside["first round's count"][0] == pytest.approx(late)
+    fitted = np.exp(np.mean(np.log((steps["Adam"] - 2 * tick) / (steps["SGD"] - 2 * tick))))
+    assert beside["isotonic fit"][0] == pytest.approx(fitted)
+    # In the race every rule needs 20 ticks at its first rate and 30 at its second.
+    assert beside["best two rates"] == pytest.approx([2 / 3, 3 / 2])
+
+
+def test_a_study_that_is_not_full_waits_unless_the_hours_have_ended(few, capsys):
+    said = refused(few, capsys)
+    assert f"{STUDY} is not full: 20 of 24 seeds are missing" in said
+    found = verdicts_of(few, hours_ended=True)
+    assert all("judged on 4 of 24 seeds" in each.notes for each in found.values())
+    assert all(each.seeds == 4 for each in found.values())
+    assert judge.main([STUDY, "--folder", str(few), "--hours-ended"]) == 0
+    assert capsys.readouterr().out.count("judged on 4 of 24 seeds") == 3
+
+
+def test_a_study_without_a_seed_is_not_judged(tmp_path, capsys):
+    said = refused(tmp_path, capsys)
+    assert "24 of 24 seeds are missing" in said
+    assert judge.read_runs(confirm.plans()[STUDY], tmp_path, hours_ended=True) is None
+    found = judge.judge({STUDY: None})
+    assert {each.word for each in found} == {UNDECIDED} and {each.p for each in found} == {1.0}
+    assert found[0].notes == ("no seed has run",)
+
+
+def test_the_blinded_look_decides_when_a_study_is_full(tmp_path, capsys):
+    plan = confirm.plans()[STUDY]
+    wide = scattered(plan, RATIOS, 0.5, middle=30)
+    write_study(STUDY, tmp_path, wide)
+    assert "12 of 36 seeds are missing" in refused(tmp_path, capsys)
+    more = confirm.with_seeds(plan, 36)
+    for seed in range(54, 66):
+        seed_file(more, seed, wide).save(tmp_path / STUDY / f"{seed}.npz")
+    assert verdicts_of(tmp_path)["fig4.adam"].seeds == 36
+
+
+def test_seeds_beyond_the_number_needed_are_refused(full, tmp_path, capsys):
+    folder = tmp_path / "more"
+    shutil.copytree(full, folder)
+    plan = confirm.with_seeds(confirm.plans()[STUDY], 36)
+    steps = scattered(plan, RATIOS, 0.05, middle=50)
+    seed_file(plan, 54, steps).save(folder / STUDY / "54.npz")
+    assert "is judged on 24 seeds, [54] are beyond them" in refused(folder, capsys)
+
+
+def changed(folder, seed, change):
+    """Rewrite a seed's file with every run changed."""
+    path = folder / STUDY / f"{seed}.npz"
+    curves = load(path)
+    replace(curves, curves=tuple(map(change, curves.curves))).save(path)
+
+
+def made_by(name, value):
+    return lambda run: replace(run, made=run.made | {name: value})
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (made_by("code", "another"), "30.npz: SGD was run with code 'another'"),
+        (made_by("torch", "2.12"), "30.npz: SGD was run with torch '2.12'"),
+        (made_by("threads", 2), "30.npz: SGD was run with threads 2"),
+        (lambda run: replace(run, rate=0.7), "30.npz: SGD was run at rate 0.7, the race chose"),
+        (lambda run: replace(run, cap=9.0), "30.npz: SGD was run with cap 9.0, the plan has None"),
+        (lambda run: replace(run, status="paused after step 3"), "the seed is not whole"),
+        (lambda run: replace(run, seed=31), "30.npz holds seed [31], not the one of its name"),
+        (lambda run: replace(run, rule="SGD", rate=0.025, cap=None), "has runs of ['SGD', 'SGD'"),
+    ],
+)
+def test_a_file_that_is_not_as_planned_is_refused(few, change, sentence, capsys):
+    changed(few, 30, change)
+    assert sentence in refused(few, capsys, "--hours-ended")
+
+
+def test_a_half_seed_is_refused(few, capsys):
+    path = few / STUDY / "31.npz"
+    curves = load(path)
+    replace(curves, curves=curves.curves[:2]).save(path)
+    assert "31.npz has runs of ['SGD', 'Adam'], the plan has" in refused(
+        few, capsys, "--hours-ended"
+    )
+
+
+def test_a_seed_that_is_there_twice_is_refused(few, capsys):
+    shutil.copy(few / STUDY / "30.npz", few / STUDY / "030.npz")
+    assert "seed 30 is there twice" in refused(few, capsys, "--hours-ended")
+    (few / STUDY / "030.npz").rename(few / STUDY / "30 copy.npz")
+    assert "30 copy.npz is named after no seed" in refused(few, capsys, "--hours-ended")
+
+
+def test_a_file_that_cannot_be_read_is_refused(few, capsys):
+    path = few / STUDY / "32.npz"
+    path.write_bytes(path.read_bytes()[:-100])
+    assert "32.npz is not a curve file that can be read" in refused(few, capsys, "--hours-ended")
+
+
+def test_another_study_or_other_data_are_refused(few, capsys):
+    path = few / STUDY / "32.npz"
+    curves = load(path)
+    other = curves.configuration | {"horizon": 720}
+    Curves(other, curves.curves).save(path)
+    assert "32.npz is of a study with horizon 720, the plan has 1440" in refused(few, capsys)
+    problem = curves.configuration["problem"] | {"data": {"name": "other"}}
+    Curves(curves.configuration | {"problem": problem}, curves.curves).save(path)
+    assert "32.npz has other data or another network than" in refused(few, capsys)
+
+
+def test_a_race_of_other_code_or_a_missing_one_is_refused(few, capsys):
+    path = few / STUDY / f"{RACE}.npz"
+    race = load(path)
+    runs = tuple(replace(run, made=run.made | {"code": "x"}) for run in race.curves)
+    Curves(race.configuration, runs).save(path)
+    assert f"{RACE}.npz: SGD was run with code 'x'" in refused(few, capsys)
+    path.unlink()
+    assert f"{RACE}.npz is missing, by which the rates were chosen" in refused(few, capsys)
+
+
+def test_an_unknown_study_is_refused(tmp_path, capsys):
+    assert judge.main(["mnits", "--folder", str(tmp_path)]) == 1
+    assert "there is no plan for 'mnits', only for multi_nli_200" in capsys.readouterr().err
+
+
+def test_a_missed_target_is_judged_by_the_signed_rank_and_says_so(tmp_path):
+    plan = confirm.plans()[STUDY]
+    base = scattered(plan, RATIOS, 0.05, middle=50)
+
+    def steps(rule, seed):
+        return math.inf if (rule, seed) == ("SNGD", 40) else base(rule, seed)
+
+    write_study(STUDY, tmp_path, steps)
+    found = verdicts_of(tmp_path)
+    for each in found.values():
+        assert "by the signed rank, since a run missed its target" in each.notes
+    assert found["fig4.adam"].word == REPRODUCED
+    assert found["fig4.adam"].beside["isotonic fit"][0] == pytest.approx(0.4, rel=0.05)
+
+
+def test_the_records_can_be_read_back(full, tmp_path, capsys):
+    path = tmp_path / "verdicts.json"
+    assert judge.main([STUDY, "--folder", str(full), "--json", str(path)]) == 0
+    said = capsys.readouterr().out
+    saved = json.loads(path.read_text("utf-8"))
+    assert saved["family"] == 21 and len(saved["verdicts"]) == 3
+    assert saved["verdicts"][0]["word"] == REPRODUCED
+    assert said.startswith("fig4.adam: reproduced (0.4")
+    assert judge.plain({"a": (math.inf, 1.0), "b": math.nan}) == {"a": ["inf", 1.0], "b": "nan"}
+
+
+# Paper C.
+
+
+def judged_reviews(accuracies):
+    runs = reviews_of(accuracies)
+    return {verdict.claim: verdict for verdict in judge.judge({"imdb_256": runs})}
+
+
+def test_a_rule_below_the_papers_level_leaves_its_claims_undecided_and_says_why():
+    found = judged_reviews({"l1.1": 0.86, "l2": 0.84, "l3": 0.78})
+    assert found["imdb.l1.1>l2"].word == REPRODUCED
+    assert "after 19 epochs" in found["imdb.l1.1>l2"].notes
+    for name in ("imdb.l1.1>l3", "imdb.l3>l2"):
+        assert found[name].word == UNDECIDED and found[name].p == 1.0
+        assert found[name].notes[0].startswith("the gate is not passed: l3 ends at 0.78")
+    assert found["attention.sharper"].word == REPRODUCED
+
+
+def test_of_other_studies_the_first_rounds_gate_holds(monkeypatch, full):
+    claim = FAMILY["fig4.adam"]
+    runs = judge.read_runs(confirm.plans()[STUDY], full)
+    assert judge.gate(claim, runs) == ""
+    kept = confirm.first_round(confirm.plans()[STUDY])
+    hits = [run for run in kept.curves if run.part == "baseline"]
+    perfect = [replace(run, end=run.packed(np.ones(len(run.hits), bool))) for run in hits]
+    rest = [run for run in kept.curves if run.part != "baseline"]
+    monkeypatch.setattr(
+        confirm, "first_round", lambda plan: Curves(kept.configuration, (*rest, *perfect))
+    )
+    assert "does not beat every plain classifier" in judge.gate(claim, runs)
+    assert {each.word for each in judge.judge({STUDY: runs})} == {UNDECIDED}
+
+
+def test_a_claim_that_cannot_be_measured_counts_with_p_1():
+    runs = reviews_of({"l1.1": 0.86, "l2": 0.84, "l3": 0.83})
+    broken = dict(runs.curves["l1.1"])
+    lost = broken[30].metrics | {"every_test_accuracy": np.full(5, np.nan)}
+    broken[30] = replace(broken[30], metrics=lost)
+    curves = dict(runs.curves) | {"l1.1": broken}
+    found = {each.claim: each for each in judge.judge({"imdb_256": replace(runs, curves=curves)})}
+    assert found["imdb.l1.1>l2"].p == 1.0
+    assert found["imdb.l1.1>l2"].notes[0].startswith("cannot be measured: ")
+    assert found["imdb.l3>l2"].p < 1.0
+
+
+def test_growth_has_the_seeds_that_measure_it():
+    plan = confirm.plans()["cifar10_50000"]
+    claims = {name: judge._seeds(FAMILY[name], None) for name in FAMILY if "fig7" in name}
+    assert claims["fig7.sngd"] == (14, 0) and claims["fig7.growth.adam"] == (6, 0)
+    assert configuration_of(plan)["targets"] == [1.7, 1.5, 1.4]
