@@ -162,9 +162,9 @@ plots.caption(figure_ill, about_ill)
 # bias at the signal 0.2 this term is infinite, and its row fails.
 #
 # Theorem 2 is Algorithm 1 as written: sample covariance, spectral start, steps on the oracle gradient, from 200 data sets of
-# each size. What is measured is the excess that 90 % of them do not exceed. The exponent has room below $-1$, so that this
-# row notices no small falsehood: the rows on the floor and on the rate carry the statement. The remark after Theorem 2 is
-# asked of the regularised loss $L + R$, as we read it.
+# each size. What is measured is the excess that 90 % of them do not exceed. The measured exponent lies well below the
+# bound $-1$, so that this row notices no small falsehood. The rows on the floor and on the rate carry the statement.
+# The remark after Theorem 2 speaks, as we read it, of the regularised loss $L + R$.
 #
 # The summary counts rows and distinct measurements. Rows that show the same number count once, and so do rows that are
 # algebra of the same formula of ours.

@@ -153,16 +153,29 @@ def test_a_rise_of_the_loss_at_any_step_is_seen():
 
 
 @pytest.mark.parametrize("p", [2, 3])
-def test_lemma_27_holds_in_the_cone_and_not_at_half_the_rate(p):
+def test_lemma_27_holds_in_the_cone_and_not_at_half_the_rate_or_outside(p):
     near = FOUND[p]
-    start = lemmas.on_the_edge(near, lemmas.radius(near) / 4, 1)[0].reshape(near.solution.W.shape)
-    start = start * (50 * near.solution.norm)[:, None, None]
+    mu = lemmas.radius(near)
+    start = lemmas.on_the_edge(near, mu / 4, 1)[0].reshape(near.solution.W.shape)
+    start = start * (lemmas.MULTIPLE * near.solution.norm)[:, None, None]
     rule = lemmas.relative_rule(start, p, 0.0002)
     steps = mirror.train(near.tokens, rule, 20, start, record=np.arange(21))
     steps = lemmas.Steps(near.tokens, replace(steps, rule=rule))
-    assert lemmas.lemma27(near, steps).holds
+    assert lemmas.lemma27(near, mu, steps).holds
+    # In a cone a tenth as wide as the start's divergence there is no premise.
+    outside = lemmas.lemma27(near, mu / 40, steps)
+    assert np.isnan(outside.measured)
+    assert not outside.holds
     steps.eta = steps.eta / 2  # than that of the steps that were taken
-    assert not lemmas.lemma27(near, steps).holds
+    assert not lemmas.lemma27(near, mu, steps).holds
+
+
+def test_the_radius_of_lemma_27_is_large_enough_and_a_tenth_of_it_is_not(monkeypatch):
+    near = FOUND[2]
+    mu = lemmas.radius(near)
+    assert lemmas.lemma27_radius(near, mu).holds
+    monkeypatch.setattr(lemmas, "MULTIPLE", lemmas.MULTIPLE / 10)
+    assert not lemmas.lemma27_radius(near, mu).holds
 
 
 def test_the_excess_loss_stays_exact_below_rounding():
