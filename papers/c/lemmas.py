@@ -27,8 +27,10 @@ SUPPORT = 1e-6  # a margin up to 1 + SUPPORT belongs to a support token
 RESOLVED = 1e-14  # D of two directions carries an error of about 1e-16
 MOVED = 1e-3  # the least change of D, as a share, of a run that is said to move
 PI = 1e-3  # Lemma 27's pi (our setting), one for every p
-# Lemma 27's R_pi over ||W_mm|| (our setting), one for every p. `lemma27_radius` checks it for PI
-# at sampled directions. That check failed for p = 1.75 at 50 and at 100, so that we took 200.
+# Lemma 27's R_pi over ||W_mm|| (our setting), one for every p, found by trial: at 50 and at 100
+# Eq. 25 failed on the path of p = 1.75, although `lemma27_radius`, a sampled check, held. On four
+# seeds 200 is too small as well: that path needs pi = 0.00108, and Eq. 25 fails there by 7e-5 of
+# its left side at a tenth of the step.
 MULTIPLE = 200.0
 claim = PAPER.claim
 
@@ -351,8 +353,9 @@ def lemma27_radius(selection: Selection, mu: np.ndarray) -> Claim:
     Returns
     -------
     Claim
-        The largest pi that Lemma 21 needs, at directions from the edge of the cone inwards
-        and at ||W|| from `MULTIPLE` ||W_mm|| to ten times as much.
+        The largest pi that Lemma 21 needs, at sampled directions from the edge of the cone
+        inwards and at ||W|| from `MULTIPLE` ||W_mm|| to ten times as much. A sample: a run
+        may meet a direction that needs a larger pi.
     """
     largest = 0.0
     for width in mu * np.geomspace(1, 1e-10, 6)[:, None]:
@@ -386,7 +389,8 @@ def lemma27(selection: Selection, mu: np.ndarray, steps: Steps) -> Claim:
     -------
     Claim
         The smallest slack of Eq. 25 over its left side; NaN, which fails, if a run does not
-        start in the cone of the named W_mm.
+        start in the cone of the named W_mm. A rotated target fails by this premise, not by
+        Eq. 25.
     """
     p, eta = selection.p, np.broadcast_to(steps.eta, steps.losses[0].shape)
     left = -eta * (steps.gradient * selection.direction[:, None]).sum(-1)
