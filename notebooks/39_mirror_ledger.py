@@ -198,9 +198,9 @@ for p in (1.75, 2, 3):
 # Lemma 27 is stated for any $\pi$ in $(0, 1)$, at steps in the cone around $W_{mm}$ and from the norm $R_\pi$ on. Our
 # rows take $\pi = 0.001$ and $R_\pi = 200\,\lVert W_{mm}\rVert$ for every $p$ (our setting). We found $R_\pi$ by trial: at 50
 # and at 100 $\lVert W_{mm}\rVert$ the row on Eq. 25 failed at $p = 1.75$, on four seeds. The row on the radius held there. It looks at a
-# sample of the directions in the cone, so it does not show that the radius is large enough. On the same seeds 200 is too
-# small as well. The path of $p = 1.75$ needs $\pi = 0.00108$, and at a tenth of our step its row fails by $7\cdot 10^{-5}$ of
-# the left side. The lemma promises some $R_\pi$ and no value, so that this does not contradict it.
+# sample of the directions in the cone, so it does not show that the radius is large enough. At 200 the rows
+# of $p = 1.75$ and $p = 2$ fail on the eight seeds of this page, so that 200 is too small as well. On four of them the path of
+# $p = 1.75$ needs $\pi = 0.00108$. The lemma promises some $R_\pi$ and no value, so that this does not contradict it.
 #
 # The row on Eq. 25 covers few steps where the cone is thin: of the recorded steps 6 % lie in it at $p = 1.3$, and 3 % at
 # $p = 3$ (four seeds). A target rotated by 5 % turns the row red because the run then starts outside the

@@ -28,9 +28,9 @@ RESOLVED = 1e-14  # D of two directions carries an error of about 1e-16
 MOVED = 1e-3  # the least change of D, as a share, of a run that is said to move
 PI = 1e-3  # Lemma 27's pi (our setting), one for every p
 # Lemma 27's R_pi over ||W_mm|| (our setting), one for every p, found by trial: at 50 and at 100
-# Eq. 25 failed on the path of p = 1.75, although `lemma27_radius`, a sampled check, held. On four
-# seeds 200 is too small as well: that path needs pi = 0.00108, and Eq. 25 fails there by 7e-5 of
-# its left side at a tenth of the step.
+# Eq. 25 failed on the path of p = 1.75, although `lemma27_radius`, a sampled check, held. 200 is
+# too small as well: on four seeds that path needs pi = 0.00108, and on eight seeds Eq. 25 fails
+# for p = 1.75 and p = 2.
 MULTIPLE = 200.0
 claim = PAPER.claim
 

@@ -170,12 +170,12 @@ def test_lemma_27_holds_in_the_cone_and_not_at_half_the_rate_or_outside(p):
     assert not lemmas.lemma27(near, mu, steps).holds
 
 
-def test_the_radius_of_lemma_27_is_large_enough_and_a_tenth_of_it_is_not(monkeypatch):
+def test_the_radius_of_lemma_27_is_too_small_around_a_rotated_target():
     near = FOUND[2]
     mu = lemmas.radius(near)
     assert lemmas.lemma27_radius(near, mu).holds
-    monkeypatch.setattr(lemmas, "MULTIPLE", lemmas.MULTIPLE / 10)
-    assert not lemmas.lemma27_radius(near, mu).holds
+    rotated = replace(near, solution=World("target rotated", 0.05).target(near.solution))
+    assert not lemmas.lemma27_radius(rotated, mu).holds
 
 
 def test_the_excess_loss_stays_exact_below_rounding():
