@@ -4,7 +4,8 @@ A table of `statements.toml` with a topic is a statement. Its `rows` are claims:
 the wrong worlds in which they must fail, words, a remark, the remark of a failure; "{room}" at the
 remark's end says how much tighter the bound could be. The source "" is the paper, "our constant"
 marks a form of its sentence, "ours, beside" what is sharper. A text at the top of the file under a
-NAME stands wherever the file writes <NAME>.
+NAME stands wherever the file writes <NAME>. `same_as` of a statement's table maps a row's id to
+the id of the row whose measurement it repeats (`lib.companion.ledger.measurements`).
 """
 
 import re
@@ -27,6 +28,7 @@ class Stated:
     def __init__(self, paper: str, path: Path):
         self.paper = paper
         self._rows: dict[str, tuple[str, ...]] = {}
+        self._same_as: dict[str, str] = {}
         self.statements: dict[str, Statement] = {}
         tables: dict[str, Any] = read_table(path)
         texts: dict[str, str] = {}
@@ -43,6 +45,7 @@ class Stated:
                 self.statements[number] = Statement(known["topic"], says, why)
             for id, *row in known.get("rows", []):
                 self._rows[id] = number, *map(whole, row)
+            self._same_as |= known.get("same_as", {})
 
     def claim(
         self, id: str, values: Any, *names: str | float, say=(), number="", bound="", **more
@@ -58,6 +61,7 @@ class Stated:
             source = f"{paper} ({source})"
         source = f"{source} {paper}" if source == "ours, beside" else source or paper
         more = dict(zip(("remark", "why"), remarks)) | more
+        more.setdefault("same_as", self._same_as.get(id, ""))
         short = [name if isinstance(name, str) else f"{name:g}" for name in names]
         text = words.format(*short, *say)
         made = claims.bounded(".".join((id, *short)), text, source, bound or asked, values, **more)

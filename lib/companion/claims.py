@@ -46,7 +46,9 @@ class Claim:
     statement, its `setting`, how many `seeds`, the wrong worlds in which it must fail
     (`fails_if`), and the smallest of each in which it was seen to fail (`catches`; None
     before `make falsify`). A claim about data that may be too few has a `verdict` of
-    VERDICTS; `p` is the level at which its interval would just decide."""
+    VERDICTS; `p` is the level at which its interval would just decide. `same_as` is the
+    id, up to its setting, of the row whose measurement this one repeats: a copy, or algebra of
+    our own formulas; a ledger counts the two once."""
 
     id: str
     statement: str
@@ -65,6 +67,7 @@ class Claim:
     catches: tuple[str, ...] | None = None
     verdict: str = ""
     p: float | None = None
+    same_as: str = ""
 
     def __post_init__(self):
         read = [k for k, words in _WORDS.items() if any(word in self.source for word in words)]

@@ -82,11 +82,69 @@ def verdict(row: Claim) -> str:
     return "no power" if row.fails_if and row.catches is not None and not row.catches else "yes"
 
 
-def _cells(row: Claim) -> tuple[str, ...]:
+def measurements(ledger: Iterable[Claim]) -> list[list[Claim]]:
+    """Group the rows of a ledger that rest on one measurement.
+
+    Parameters
+    ----------
+    ledger : iterable of Claim
+        The rows, in any order.
+
+    Returns
+    -------
+    list of list of Claim
+        One list per distinct measurement, in the order of the first rows. Two rows are in
+        one list if they show the same number to nine digits (all numbers below `ROUNDING` are
+        one number, rounding), or if `same_as` of one is the id of the other. A row whose
+        number is not finite stands alone.
+
+    Raises
+    ------
+    ValueError
+        If `same_as` names no row of the ledger.
+    """
+    ledger = list(ledger)
+    groups: list[list[Claim]] = []
+    group_of_number: dict[str, list[Claim]] = {}
+    for row in ledger:
+        if row.same_as:
+            continue
+        number = 0.0 if abs(row.measured) < ROUNDING else row.measured
+        key = f"{number:.9g}" if math.isfinite(number) else row.id
+        if key not in group_of_number:
+            group_of_number[key] = []
+            groups.append(group_of_number[key])
+        group_of_number[key].append(row)
+    for row in ledger:
+        if row.same_as:
+            _group_named(groups, row).append(row)
+    return groups
+
+
+def _group_named(groups: list[list[Claim]], copy: Claim) -> list[Claim]:
+    """The group that holds the row which `copy` names as the same, in its setting if it can."""
+    named = [copy.same_as, f"{copy.same_as} ({copy.setting})"]
+    for group in groups:
+        if any(row.id in named for row in group):
+            return group
+    for group in groups:
+        if any(row.id.startswith(f"{copy.same_as} (") for row in group):
+            return group
+    raise ValueError(f"{copy.id}: same_as names {copy.same_as!r}, expected the id of a row")
+
+
+def _repeats(ledger: Iterable[Claim]) -> dict[str, str]:
+    """The first row of its measurement, by the id of each row that repeats one."""
+    return {row.id: group[0].id for group in measurements(ledger) for row in group[1:]}
+
+
+def _cells(row: Claim, first: str = "") -> tuple[str, ...]:
     setting = row.setting + (f", {row.seeds} seed{'s' * (row.seeds > 1)}" if row.seeds else "")
     catches = "not measured" if row.catches is None else ", ".join(row.catches)
     catches = (catches or "nothing it names") if row.fails_if else "names none"
-    words = row.kind, setting, row.statement, shown(row), row.bound, catches, row.remark
+    again = f"counted once with {first}" if first else ""
+    remark = ". ".join(filter(None, (row.remark, again)))
+    words = row.kind, setting, row.statement, shown(row), row.bound, catches, remark
     return *words, verdict(row)
 
 
@@ -125,13 +183,14 @@ class LedgerTable(tuple):
 
     def _repr_html_(self) -> str:
         parts = [f"<p>{legend(self)}</p>"]
+        repeats = _repeats(self)
         for name, group, failed, count in _groups(self, self.paper):
             statement = self.paper[name]
             summary = f"<b>{name}</b> {escape(statement.topic)}: {count}"
             opened = " open" * bool(failed)
             parts.append(f"<details{opened}><summary>{summary}</summary>")
             parts.append(f"<p>{statement.says} {escape(statement.why)}</p>")
-            cells = [_cells(row) for row in group]
+            cells = [_cells(row, repeats.get(row.id, "")) for row in group]
             both = cells[:failed], cells[failed:]
             lost, others = (html_table(COLUMNS, part) if part else "" for part in both)
             if lost and others:
@@ -147,17 +206,22 @@ class LedgerTable(tuple):
         words = [f"{sum(row)} of {len(row)} {kind}s" for kind, row in kinds.items() if row]
         named = [bool(row.catches) for row in self if row.fails_if]
         lines += [f"hold: {', '.join(words)}"]
+        groups = measurements(self)
+        held = sum(all(row.holds for row in group) for group in groups)
+        lines += [f"{len(groups)} distinct measurements, {held} of them in rows that all hold"]
         lines += [f"{sum(named)} of {len(named)} rows catch a wrong world that they name"]
         lines += [f"{len(self.paper)} statements, {len({row.number for row in self})} with rows"]
         return "\n".join(lines)
 
 
 def totals(ledger: Iterable[Claim], loose: Mapping[str, float] | None = None) -> dict[str, Number]:
-    """The numbers of a ledger's record: how many rows, how many hold, what each measured. This
+    """The numbers of a ledger's record: how many rows, how many hold, how many distinct
+    `measurements` they rest on, what each measured. This
     may move by `DRIFT` of itself, by `ROUNDING`, or as `loose` says for its id's start."""
     ledger = list(ledger)
     holds = sum(row.holds for row in ledger)
     numbers = {"claims": Number(len(ledger), 0), "claims_that_hold": Number(holds, 0)}
+    numbers["distinct_measurements"] = Number(len(measurements(ledger)), 0)
     for row in ledger:
         more = [slack for start, slack in (loose or {}).items() if row.id.startswith(start)]
         within = max(DRIFT * abs(row.measured), ROUNDING, *more)
@@ -170,7 +234,10 @@ def draw(ledger: Sequence[Claim], paper: Mapping[str, Statement], wide: int = 12
     figure, (axis,) = plots.panels(1, 1, height=0.52 * -(-len(paper) // wide) + 0.4)
     rows = f"{sum(row.holds for row in ledger)} of {len(ledger)} rows hold"
     made = len({row.number for row in ledger})
-    axis.set_title(f"{rows}; {made} of {len(paper)} statements have rows")
+    distinct = len(measurements(ledger))
+    axis.set_title(
+        f"{rows}, {distinct} distinct measurements; {made} of {len(paper)} statements have rows"
+    )
     for place, (name, group, failed, count) in enumerate(_groups(ledger, paper)):
         like = plots.look("not reproduced" if failed else "reproduced" if group else "undecided")
         left, low = place % wide, -(place // wide)

@@ -7,7 +7,7 @@ from scipy.optimize import minimize
 from scipy.stats import ortho_group
 
 from lib import regression, seeds
-from lib.companion.claims import Claim
+from lib.companion.claims import Claim, furthest
 from lib.regression import Regression, manifold
 from papers.b.statements import PAPER
 
@@ -54,7 +54,7 @@ def search(problem: Regression, starts: int) -> float:
 
     def value(flat):
         Z = flat.reshape(shape)
-        return _excess(problem, Z), manifold.gradient(problem, Z).ravel()
+        return regularised_excess(problem, Z), manifold.gradient(problem, Z).ravel()
 
     options = {"maxiter": 5000, "ftol": 1e-16, "gtol": 1e-12}
     for seed in range(starts):
@@ -64,8 +64,21 @@ def search(problem: Regression, starts: int) -> float:
     return max(distances)
 
 
-def _excess(problem, Z):
-    """L(Z) - L* + R(Z)."""
+def regularised_excess(problem: Regression, Z: np.ndarray) -> float:
+    """Compute L_reg(Z) - L_reg^* = L(Z) - L^* + R(Z).
+
+    Parameters
+    ----------
+    problem : Regression
+        The problem, with the true covariance.
+    Z : ndarray, (k + d, d)
+        The layer, A above B.
+
+    Returns
+    -------
+    float
+        The excess of L_reg = L + R over its globally optimal value.
+    """
     layer = Z[: problem.k], Z[problem.k :]
     loss = regression.excess_loss(problem, *layer)
     return loss + regression.regulariser(problem.Sigma, *layer)
@@ -80,6 +93,171 @@ def minima(problem: Regression, points, distance, named: Regression) -> list[Cla
     off = manifold.of(problem).distance(manifold.of(named).point(), "left_right")
     measured = {"minima.excess": excess, "minima.balance": balance}
     return PAPER.claims(measured | {"minima.search": max(distance, off)})
+
+
+def _random_layers(problem: Regression, count: int) -> np.ndarray:
+    """Gaussian Z (count, k + d, d)."""
+    rng = seeds.stream(2, "draws")
+    return rng.standard_normal((count, problem.k + problem.d, problem.d))
+
+
+def _hessian(gradient, at: np.ndarray) -> np.ndarray:
+    """The Hessian (D, D) at `at`, by central differences of a gradient that is linear."""
+    columns = []
+    for unit in np.eye(at.size):
+        step = unit.reshape(at.shape)
+        difference = gradient(at + step) - gradient(at - step)
+        columns.append(difference.ravel() / 2)
+    return np.array(columns)
+
+
+def convexity(problem: Regression, named: Regression) -> list[Claim]:
+    """Check that L is strongly convex in A and in B, and not jointly (paper B, Theorem 1.1).
+
+    The Hessian in A has the smallest eigenvalue lambda_min(Sigma B^T Sigma B Sigma), and the
+    one in B has lambda_min(Sigma A^T A Sigma) lambda_min(Sigma). At Z = 0 the curvature
+    along a minimum Z_Q is -2 |M Sigma^(1/2)|_F^2, which is negative.
+
+    Parameters
+    ----------
+    problem : Regression
+        The problem whose loss is measured.
+    named : Regression
+        The problem whose closed forms are taken.
+
+    Returns
+    -------
+    list of Claim
+        The measured curvatures over their closed forms.
+    """
+    k = problem.k
+    ratios = {"convex.A": [], "convex.B": []}
+    for Z in _random_layers(problem, 20):
+        A, B = Z[:k], Z[k:]
+        # The curvatures of the loss itself.
+        in_A = _hessian(lambda at, B=B: regression.population_gradients(problem, at, B)[0], A)
+        in_B = _hessian(lambda at, A=A: regression.population_gradients(problem, A, at)[1], B)
+        # Their closed forms.
+        S = named.Sigma
+        expected_A = np.linalg.eigvalsh(S @ B.T @ S @ B @ S)[0]
+        expected_B = np.linalg.eigvalsh(S @ A.T @ A @ S)[0] * np.linalg.eigvalsh(S)[0]
+        ratios["convex.A"].append(np.linalg.eigvalsh((in_A + in_A.T) / 2)[0] / expected_A)
+        ratios["convex.B"].append(np.linalg.eigvalsh((in_B + in_B.T) / 2)[0] / expected_B)
+    worst = {name: furthest(np.array(values), 1.0) for name, values in ratios.items()}
+    # The joint curvature at Z = 0 along a minimum, by a second difference.
+    step = 1e-2
+    Z = step * manifold.of(problem).point()
+    at_zero = regression.excess_loss(problem, 0 * Z[:k], 0 * Z[k:])
+    moved = regression.excess_loss(problem, Z[:k], Z[k:])
+    curvature = 2 * (moved - at_zero) / step**2  # the loss is even in Z
+    expected = -2 * (named.M @ named.root * (named.M @ named.root)).sum()
+    return PAPER.claims(worst | {"convex.jointly": curvature / expected})
+
+
+def sample_average(problem: Regression, named: Regression, draws: int) -> Claim:
+    """Compare the mean of L^ at B = 0 with L (paper B, Section 3.1).
+
+    At B = 0 every softmax weight is 1/n, so that the prediction is A times the mean x' of
+    the n keys, and L^ minus the mean of |y_i|^2 / 2 is |A x'|^2 / 2 - y' A x'.
+
+    Parameters
+    ----------
+    problem : Regression
+        The problem from which the samples are drawn.
+    named : Regression
+        The problem whose closed form is taken.
+    draws : int
+        How many data sets of n = 5 samples are drawn.
+
+    Returns
+    -------
+    Claim
+        n (mean of L^ - L) over its closed form, tr(A Sigma A^T) / 2 - tr(M Sigma A^T).
+    """
+    n = 5
+    A = -problem.M  # the two terms of the closed form have one sign here
+    X, Y = problem.sample(n * draws, seeds.stream(3, "draws"))
+    mean_x = X.reshape(draws, n, -1).mean(1)
+    mean_y = Y.reshape(draws, n, -1).mean(1)
+    prediction = mean_x @ A.T
+    # L^ - L, where the mean of |y_i|^2 / 2 is the population loss at B = 0.
+    difference = (prediction**2).sum(1) / 2 - (mean_y * prediction).sum(1)
+    expected = np.trace(A @ named.Sigma @ A.T) / 2 - np.trace(named.M @ named.Sigma @ A.T)
+    return PAPER.claim("sample_average", n * difference.mean() / expected)
+
+
+def lemma1_symmetry(problem: Regression, named: Regression) -> Claim:
+    """Check that Sigma Z_pi^T Sbar (Z - Z_pi) is symmetric (paper B, Lemma 1.1).
+
+    Parameters
+    ----------
+    problem : Regression
+        The problem, onto whose minima Z is projected in the "left" norm.
+    named : Regression
+        The problem whose Sigma and Sbar = diag(I, Sigma) are taken.
+
+    Returns
+    -------
+    Claim
+        The largest norm of the matrix minus its transpose over the matrix's norm.
+    """
+    space, asymmetries = manifold.of(problem), []
+    Sbar = block_diag(np.eye(problem.k), named.Sigma)
+    for Z in space.point() + 0.02 * _random_layers(problem, 20):
+        nearest = space.project(Z, "left")
+        product = named.Sigma @ nearest.T @ Sbar @ (Z - nearest)
+        asymmetries.append(np.linalg.norm(product - product.T) / np.linalg.norm(product))
+    return PAPER.claim("lemma1.symmetry", max(asymmetries))
+
+
+def lemma8(problem: Regression, off: float = 0.0) -> list[Claim]:
+    """Compare Lemma 8's two identities with central differences.
+
+    With s = softmax(X w) of keys X (n, d) and c = X^T s, for a key l that is not the query:
+    ds_i/dx_l = s_i (delta_il - s_l) w, and dc/dx_l = s_l (I + (x_l - c) w^T).
+
+    Parameters
+    ----------
+    problem : Regression
+        The problem; the keys have its covariance.
+    off : float, optional
+        The relative error of the formulas.
+
+    Returns
+    -------
+    list of Claim
+        The largest error of each identity over the identity's size.
+    """
+    n, d, l, step = 6, problem.d, 3, 1e-5
+    rng = seeds.stream(4, "draws")
+    errors = {"lemma8.weights": [], "lemma8.mean": []}
+
+    def weights_and_mean(X, w):
+        weights = np.exp(X @ w)
+        weights /= weights.sum()
+        return weights, weights @ X
+
+    for Z in _random_layers(problem, 20):
+        X, _ = problem.sample(n, rng)
+        w = Z[problem.k :].T @ X[0]  # the query is the first key
+        s, c = weights_and_mean(X, w)
+        # The two formulas, (n, d) and (d, d).
+        formula_s = (1 + off) * np.outer(s * ((np.arange(n) == l) - s[l]), w)
+        formula_c = (1 + off) * s[l] * (np.eye(d) + np.outer(X[l] - c, w))
+        # The central differences in each coordinate of the key.
+        measured_s, measured_c = np.empty((n, d)), np.empty((d, d))
+        for j in range(d):
+            move = np.zeros((n, d))
+            move[l, j] = step
+            after, before = weights_and_mean(X + move, w), weights_and_mean(X - move, w)
+            measured_s[:, j] = (after[0] - before[0]) / (2 * step)
+            measured_c[:, j] = (after[1] - before[1]) / (2 * step)
+        for name, measured, formula in (
+            ("lemma8.weights", measured_s, formula_s),
+            ("lemma8.mean", measured_c, formula_c),
+        ):
+            errors[name].append(np.linalg.norm(measured - formula) / np.linalg.norm(formula))
+    return PAPER.claims({name: max(values) for name, values in errors.items()})
 
 
 def lemma1(problem: Regression, off: float = 0.0) -> list[Claim]:
@@ -199,7 +377,10 @@ def descent_ratio(problem: Regression, norm: str, draws: int) -> float:
         _, beta, Z = _steepest(problem)
         tried.append(Z)
     return float(
-        max(_excess(problem, Z) / (beta / 2 * space.distance(Z, norm) ** 2) for Z in tried)
+        max(
+            regularised_excess(problem, Z) / (beta / 2 * space.distance(Z, norm) ** 2)
+            for Z in tried
+        )
     )
 
 

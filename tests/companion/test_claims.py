@@ -226,3 +226,35 @@ def test_failures_of_records_are_collected_with_their_digits():
     unseen = failed | {"measured": None, "verdict": "undecided"}
     page = ledger.failures([about | {"notebook": "44_atlas", "claims": [unseen]}])
     assert "## Ours: Figure 2" in page and "* size, asked ≤ 1 (paper A, Lemma 5). Not" in page
+
+
+def _measured(id, value, **more):
+    """A claim named `id` that shows `value`."""
+    return claims.at_most(id, id, "ours", value, 2.0, **more)
+
+
+def test_rows_that_show_one_number_or_name_each_other_are_one_measurement():
+    rows = [
+        _measured("a", 1.0),
+        _measured("copy of a", 1.0),
+        _measured("zero", 1e-31),
+        _measured("another zero", 3e-29),
+        _measured("algebra", 0.25, same_as="b"),
+        _measured("b", 0.5),
+        _measured("nothing", math.nan),
+        _measured("nothing else", math.nan),
+    ]
+    groups = [[row.id for row in group] for group in ledger.measurements(rows)]
+    assert groups == [
+        ["a", "copy of a"],
+        ["zero", "another zero"],
+        ["b", "algebra"],
+        ["nothing"],
+        ["nothing else"],
+    ]
+    assert ledger.totals(rows)["distinct_measurements"].value == 5
+
+
+def test_a_row_that_repeats_a_row_which_is_not_there_is_named():
+    with pytest.raises(ValueError, match="lost: same_as names 'gone'"):
+        ledger.measurements([_measured("lost", 1.0, same_as="gone")])
