@@ -141,7 +141,9 @@ def test_rows_of_the_ledgers_catch_worlds_as_small_as_their_page_says(paper, nam
         found = smallest(row)
         assert row["holds"], id
         assert row["catches"] or id not in named, id
-        assert all(found[family] <= at for family, at in smallest(known[id]).items()), id
+        # A row that is newer than the last `make falsify` is "not measured" on its page.
+        before = smallest(known[id]) if id in known else {}
+        assert all(found[family] <= at for family, at in before.items()), id
 
 
 def weak(section):
