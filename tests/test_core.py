@@ -81,19 +81,6 @@ def test_the_command_names_the_extra_that_pages_need():
     assert "attention-dynamics[notebooks]" in done.stderr
 
 
-def test_another_package_named_lib_is_named(tmp_path):
-    """Also by `lib.files`, which a path below finds where `lib` itself is another's."""
-    (tmp_path / "lib").mkdir()
-    (tmp_path / "lib" / "__init__.py").touch()
-    both = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT)!r}]; import "
-    extended = f"lib; lib.__path__.append({str(ROOT / 'lib')!r}); import lib.files"
-    for imported in ("papers", extended):
-        done = run(both + imported)
-        assert done.returncode == 1 and str(tmp_path) in done.stderr.splitlines()[-1]
-        (words,) = run("import sys; sys.argv = ['-m']; " + both + imported).stderr.splitlines()
-        assert str(tmp_path) in words
-
-
 def test_layers_hold():
     done = run("from importlinter.cli import lint_imports_command as lint; lint(['--no-cache'])")
     assert done.returncode == 0, done.stdout + done.stderr

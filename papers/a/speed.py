@@ -262,7 +262,7 @@ def _norms(ax, curves: Curves) -> None:
         ax.plot(x, np.median(grown, axis=0), linewidth=2, **look.line)
         below += int((grown[:, -1] < LEAST_GROWTH).sum())
         longer = int((growth(curves, rule)[0].mean(1) > 0).sum())
-        ends.append((np.median(grown[:, -1]), f"{longer} of {len(grown)}\ngrow", look.colour))
+        ends.append((np.median(grown[:, -1]), f"{longer} of {len(grown)} grow", look.colour))
     if below:
         pieces.note(ax, f"{below} end below {LEAST_GROWTH:g}")
     ax.set(title="Layers' $\\|W_t\\|/\\|W_0\\|-1$", xlabel="Step", yscale="log")
