@@ -340,7 +340,7 @@ assert recorded[since] < horizon
 print(f"NGD is at its cap from t = {recorded[since]} on in every seed")
 
 # %% [markdown]
-# In the picture, every sentence is a comparison of two lines. NGD lies below GD in the first panel and above it in the others, momentum is further than NGD, and
+# In the picture, the sentences that compare two rules compare two lines. NGD lies below GD in the first panel and above it in the others, momentum is further than NGD, and
 # Polyak-step further than NGD. From the mark on, Polyak's cap binds, and its norm grows like $\log t$. The train loss stops at $L^*$, the dotted line:
 # the text remarks that it does not converge to 0, since the head is fixed.
 
@@ -466,8 +466,8 @@ beyond_tables["antipodal"]
 # One claim fails, `lemma5.rises`, in one of a hundred data sets with antipodal means: a $p_{opt}$ of at most 1/2 falls for a
 # while. (The claim compares each recorded weight with the one before, the panel with the first.) Why? Sample $j$ moves a margin of sample $i$ in proportion
 # to $\langle z_i, z_j\rangle$ times an inner product of token differences, which may be negative. Under Assumption 1, as we read it, these terms are smaller than
-# the sample's own. At $d=300$ the queries are not orthogonal enough for that. It is not that a class shares its opt token: the share of data sets in which
-# a weight falls depends on $d$ ([notebook 13](13_assumptions_broken.ipynb)), and the sharing does not. In a hundred data sets with orthogonal means no weight of at most 1/2 falls.
+# the sample's own. At $d=300$ our sufficient form of the assumption does not hold, and the queries are not orthogonal enough for these terms to be small. That a class shares its opt token is not the cause: it does so at every $d$, and the share of data sets in which
+# a weight falls depends on $d$ ([notebook 13](13_assumptions_broken.ipynb)). In a hundred data sets with orthogonal means no weight of at most 1/2 falls.
 
 # %% [markdown]
 # ## A rule of your own

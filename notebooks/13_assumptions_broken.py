@@ -22,7 +22,7 @@
 # **Question.** Theorem 1 sends attention to $W_{mm}$ under two assumptions on the data. How far can each be broken
 # before runs end elsewhere, and does the update rule matter?
 #
-# **Answer.** On random data quite far; but two samples of two tokens suffice to show that Assumption 1 is needed. The dimension
+# **Answer.** On random data quite far; but two samples of two tokens suffice to show that some condition like Assumption 1 is needed. The dimension
 # decides how well it holds, not that a class shares its opt token. In low
 # dimension three rules fail about equally often. Where the other tokens are long and nearly as good as the opt
 # token, GD fails most often, Polyak less often, normalised GD hardly ever.
@@ -39,7 +39,7 @@
 #
 # The theorem and its hypotheses are printed below. How we break two of them:
 #
-# * *Assumption 1* breaks when tokens overlap: in low dimension $d$, or as the other tokens grow against the [opt tokens](words.md).
+# * *Assumption 1*, as we read it, breaks when tokens overlap: in low dimension $d$, or as the other tokens grow against the [opt tokens](words.md).
 #   The samples of a class share their opt token in every cell. That does not break it: as we read it, it does not bound the
 #   inner product of two opt tokens.
 # * *Assumption 2* breaks when we add to the head a random vector orthogonal to the opt tokens. It gives other tokens
@@ -136,7 +136,7 @@ assert largest < threshold and g[0] < 0 < g[1]
 # %% [markdown]
 # $W_{mm}$ exists, and normalised descent ends elsewhere: sample 1 looks at its worse token for ever. The direction is
 # the max-margin one of that *other* [selection](words.md), as the library confirms for NGD and GD. So Theorems 1 and 6 cannot do
-# without Assumption 1.
+# without some condition of this kind; that it must be Assumption 1 is not shown.
 
 # %% tags=["nbval-check-output"]
 both = {"NGD": rules.ngd(0.05), "GD": rules.gd(0.2)}
@@ -269,7 +269,7 @@ plots.caption(figure, about)
 # %% [markdown]
 # ## What we saw
 #
-# On two samples of two tokens Assumption 1 cannot be left out. On random data in high dimension every run reaches $W_{mm}$,
+# On two samples of two tokens Assumption 1 cannot be left out without another condition in its place. On random data in high dimension every run reaches $W_{mm}$,
 # though our sufficient form of Assumption 1 does not hold there. In low dimension the three rules fail about equally often. Long other tokens with nearly tied
 # scores hurt GD most, Polyak less, and NGD hardly. Too long a step is not the cause for GD: the first cell below finds the same share with a
 # hundredth of it. Near a wrong token the softmax saturates and the gradient vanishes; steps of normalised GD do not vanish with it.

@@ -183,7 +183,7 @@ figure
 #
 # Most rows hold, and the failing ones stand open in the table with their reasons. Our sufficient form of Assumption 1 fails on
 # class means in 300 dimensions and holds in 4,000: the dimension decides, not that a class shares its opt token. Every row of
-# Theorems 1, 5, 6 and 7 holds in both. On two samples of two tokens it is needed. A condition on tokens alone must bound $-K_{12}$, the inner
+# Theorems 1, 5, 6 and 7 holds in both. On two samples of two tokens some such condition is needed. A condition on tokens alone must bound $-K_{12}$, the inner
 # product of their two features, by the smaller square; the row `assumption1.bound` finds the threshold beyond it.
 # [Notebook 13](13_assumptions_broken.ipynb) breaks both assumptions one step at a time and shows the two samples.
 #
