@@ -96,8 +96,9 @@ class Board:
     """Four panels that show one trajectory after the other, sharp on any screen."""
 
     def __init__(self, trajectory: _Trajectory):
-        figure = Figure(figsize=(9, 5.4), dpi=2 * DPI)
-        figure.set_layout_engine("none")
+        # "none" at once: taken off later, a style's layout engine would still forbid
+        # subplots_adjust.
+        figure = Figure(figsize=(9, 5.4), dpi=2 * DPI, layout="none")
         self.canvas = FigureCanvasAgg(figure)
         self.panels = self.canvas.figure.subplots(2, 2).ravel()
         time = dict(xlabel="iteration $t$", xscale="log")

@@ -6,3 +6,5 @@ In: histories, solutions and the curves of studies. Out: claims, ledgers' rows, 
 on real data), `wrong_worlds` and `falsify` (what a claim catches), `redraw` (figures from kept
 curves).
 """
+
+import lib  # noqa: F401 - first of all: lib answers Ctrl-C while our commands still import

@@ -94,9 +94,10 @@ def measurements(ledger: Iterable[Claim]) -> list[list[Claim]]:
     -------
     list of list of Claim
         One list per distinct measurement, in the order of the first rows. Two rows are in
-        one list if they show the same number to nine digits (all numbers below `ROUNDING` are
-        one number, rounding), or if `same_as` of one is the id of the other. A row whose
-        number is not finite stands alone.
+        one list if they show the same number, or if `same_as` of one is the id of the
+        other. Numbers are the same if they differ by less than `DRIFT` of themselves,
+        which another processor may change, or lie in a chain of such numbers; all below
+        `ROUNDING` are one number, rounding. A row whose number is not finite stands alone.
 
     Raises
     ------
@@ -104,21 +105,27 @@ def measurements(ledger: Iterable[Claim]) -> list[list[Claim]]:
         If `same_as` names no row of the ledger.
     """
     ledger = list(ledger)
-    groups: list[list[Claim]] = []
-    group_of_number: dict[str, list[Claim]] = {}
-    for row in ledger:
-        if row.same_as:
-            continue
-        number = 0.0 if abs(row.measured) < ROUNDING else row.measured
-        key = f"{number:.9g}" if math.isfinite(number) else row.id
-        if key not in group_of_number:
-            group_of_number[key] = []
-            groups.append(group_of_number[key])
-        group_of_number[key].append(row)
+    own = [row for row in ledger if not row.same_as]
+    groups: list[list[Claim]] = [[row] for row in own if not math.isfinite(row.measured)]
+    last = -math.inf
+    for row in sorted((row for row in own if math.isfinite(row.measured)), key=_number):
+        if math.isinf(last) or _number(row) - last > DRIFT * abs(_number(row)):
+            groups.append([])
+        groups[-1].append(row)
+        last = _number(row)
+    place = {id(row): position for position, row in enumerate(ledger)}
+    for group in groups:
+        group.sort(key=lambda row: place[id(row)])
+    groups.sort(key=lambda group: place[id(group[0])])
     for row in ledger:
         if row.same_as:
             _group_named(groups, row).append(row)
     return groups
+
+
+def _number(row: Claim) -> float:
+    """What a row measured, rounding read as zero."""
+    return 0.0 if abs(row.measured) < ROUNDING else row.measured
 
 
 def _group_named(groups: list[list[Claim]], copy: Claim) -> list[Claim]:

@@ -236,7 +236,8 @@ def _measured(id, value, **more):
 def test_rows_that_show_one_number_or_name_each_other_are_one_measurement():
     rows = [
         _measured("a", 1.0),
-        _measured("copy of a", 1.0),
+        _measured("copy of a", 1.0 + 1e-7),
+        _measured("near a", 1.0 + 3e-6),
         _measured("zero", 1e-31),
         _measured("another zero", 3e-29),
         _measured("algebra", 0.25, same_as="b"),
@@ -247,12 +248,13 @@ def test_rows_that_show_one_number_or_name_each_other_are_one_measurement():
     groups = [[row.id for row in group] for group in ledger.measurements(rows)]
     assert groups == [
         ["a", "copy of a"],
+        ["near a"],
         ["zero", "another zero"],
         ["b", "algebra"],
         ["nothing"],
         ["nothing else"],
     ]
-    assert ledger.totals(rows)["distinct_measurements"].value == 5
+    assert ledger.totals(rows)["distinct_measurements"].value == 6
 
 
 def test_a_row_that_repeats_a_row_which_is_not_there_is_named():
