@@ -96,11 +96,11 @@ class Board:
     """Four panels that show one trajectory after the other, sharp on any screen."""
 
     def __init__(self, trajectory: _Trajectory):
-        # "none" at once: taken off later, a style's layout engine would still forbid
-        # subplots_adjust.
-        figure = Figure(figsize=(9, 5.4), dpi=2 * DPI, layout="none")
+        figure = Figure(figsize=(9, 5.4), dpi=2 * DPI)
+        figure.set_layout_engine("none")
         self.canvas = FigureCanvasAgg(figure)
-        self.panels = self.canvas.figure.subplots(2, 2).ravel()
+        room = dict(left=0.08, bottom=0.1, right=0.98, top=0.94, hspace=0.45, wspace=0.2)
+        self.panels = figure.subplots(2, 2, gridspec_kw=room).ravel()
         time = dict(xlabel="iteration $t$", xscale="log")
         self.panels[0].set(title="Loss gap, $\\log_{10}(L - L^*)$", **time)
         self.panels[1].set(title="Direction error to $W_{mm}$", yscale="log", **time)
@@ -110,7 +110,6 @@ class Board:
         self.panels[3].set(title="Path of $W_t$", **labels)
         for panel in self.panels:
             panel.minorticks_off()  # they would take a third of the time
-        self.canvas.figure.subplots_adjust(0.08, 0.1, 0.98, 0.94, hspace=0.45, wspace=0.2)
         self.show(trajectory)
 
     def show(self, trajectory: _Trajectory) -> None:

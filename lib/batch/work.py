@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
@@ -153,7 +153,7 @@ def _said(exception: Exception) -> str:
 
 
 @contextlib.contextmanager
-def _surroundings(job: Job, threads: int | None) -> Iterator[None]:
+def _surroundings(job: Job, threads: int | None) -> Generator[None]:
     """Environment for the kernel; all that processes below print goes to the job's log."""
     if threads is None:
         from distributed import get_worker

@@ -94,6 +94,7 @@ class _Source:
     def _table(self, file: Path | str, split: str):
         """The columns of a local file, or of a split of the repository on the hub."""
         import datasets
+        from datasets.exceptions import DatasetGenerationError
 
         try:
             if file == self.repository:
@@ -103,7 +104,7 @@ class _Source:
                 table = datasets.load_dataset("parquet", data_files=str(file), split="train")
         except (ConnectionError, FileNotFoundError) as error:
             self._missing(f"the download broke off ({type(error).__name__})")
-        except (datasets.exceptions.DatasetGenerationError, OSError, ValueError) as error:
+        except (DatasetGenerationError, OSError, ValueError) as error:
             what = f"{file} cannot be read, or not copied to HF_DATASETS_CACHE"
             raise ValueError(f"{what} ({error.__cause__ or error})") from error
         has, wanted = table.column_names, [*self.columns, self.label]

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -169,7 +170,9 @@ def train(
     end = steps if finite.all() else int(finite.argmin())
     if end < step:
         status = f"diverged at step {end + 1}"
-    rows, read, groups = [row for row in rows if row["at"] <= end], {}, {}
+    rows = [row for row in rows if row["at"] <= end]
+    read = {}
+    groups: dict[str, Any] = {}
     if tick:
         read = {"at": np.arange(0, end + 1, tick), "loss": readings[: end // tick + 1]}
     for group in ("metrics", "weight_norms", "walked"):
