@@ -216,7 +216,7 @@ shares.set(title="Draws in which a small weight falls, %", xlabel="dimension $d$
 rooms.set(title="Room under Assumption 1", xlabel="dimension $d$", xscale="log", yscale="log")
 rooms.axhline(1.0, **plots.LEVEL)
 shares.legend()
-rooms.legend(loc="lower right")
+rooms.legend(loc="upper left")
 plots.caption(figure_dimension, about_dimension)
 
 # %%
