@@ -252,7 +252,7 @@ figure_law
 # %% [markdown]
 # ## Every hypothesis at once
 #
-# Does the theorem's rate show where all its hypotheses hold? We take class means with few samples in many dimensions,
+# Does the theorem's rate show where all its hypotheses hold, as we read them? We take class means with few samples in many dimensions,
 # $n = 4$, $T = 3$ and $d = 4000$, in the span of the tokens. Each claim below is a hypothesis as we read it, measured on
 # the worst of 20 draws:
 #
@@ -285,7 +285,7 @@ table_verified
 # only, as its constant is unknown. On the right, no weight of an opt token falls before it is $1/2$ (Lemma 5).
 
 # %%
-about_verified = f"Paper A, Theorem 1 where all its hypotheses hold; our setting, n=4, T=3, d={verified_d}, small random start; synthetic, {theorem1_seeds} seeds, float64"
+about_verified = f"Paper A, Theorem 1 where its hypotheses hold as we read them (Assumption 1 in our sufficient form); our setting, n=4, T=3, d={verified_d}, small random start; synthetic, {theorem1_seeds} seeds, float64"
 figure_verified = figures.theorem1(satisfied, about_verified)
 figure_verified
 
@@ -293,7 +293,7 @@ figure_verified
 # ## What we saw
 #
 # The direction error of NGD falls like $1/t$ in the last two decades: faster than Theorem 1 asks, so its
-# bound is not tight here. It falls as fast where every hypothesis holds. Ordinary arithmetic hides this: its direction is noise after some thousand steps. An
+# bound is not tight here. It falls as fast where every hypothesis holds, as we read the hypotheses. Ordinary arithmetic hides this: its direction is noise after some thousand steps. An
 # iteration in a hundred thousand dimensions is the same arithmetic as in a thousand.
 #
 # ## Change this

@@ -81,7 +81,7 @@ update_rules = {"NGD": rules.ngd(ngd_step), "GD": rules.gd(1.0), "Polyak, no cap
 statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1", "Theorem 6")
 
 # %% [markdown]
-# ## The smallest problem in which Assumption 1 is needed
+# ## The smallest problem in which a condition like Assumption 1 is needed
 #
 # Two samples of two tokens, $\{q, q+d_1\}$ and $\{q, q+d_2\}$, with the query $q$, of length 1 and orthogonal to the independent $d_1$, $d_2$. With
 # $T = 2$ Assumption 2 holds of itself, and with one sample nothing can go wrong: so no problem is smaller. The best
@@ -106,7 +106,7 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1", 
 # $R_0\le\theta^*<R_1$, neither condition applies: the theorem leaves these problems open. We count them below.
 #
 # So $\lvert K_{12}\rvert\le K_{22}$ is enough for all scores. With $K_{12}<-K_{22}$, and independent differences of the tokens, some scores
-# fail. A condition on such tokens alone, as Assumption 1 is, must therefore bound $-K_{12}$ by the smaller of $K_{11}$ and $K_{22}$ if it
+# fail. A condition on such tokens alone, as Assumption 1 is in our reading, must therefore bound $-K_{12}$ by the smaller of $K_{11}$ and $K_{22}$ if it
 # is to be enough for all scores.
 
 # %%
@@ -174,7 +174,7 @@ print(f"{np.sum(left_open)} of these reach W_mm")
 # %% [markdown]
 # ## The dimension decides
 #
-# Lemma 5 of paper A says that the softmax weight of an opt token does not fall while it is small. It needs Assumption 1. Where
+# Lemma 5 of paper A says that the softmax weight of an opt token does not fall while it is small. Its proof uses Assumption 1. Where
 # does it fail? We draw the data of our Figure 5 in three dimensions. In each of them the samples of a class share their opt
 # token, and the other tokens are equally long. Only the inner products of the queries change: they are of the size
 # $1/\sqrt d$ of a query's squared norm.
@@ -200,7 +200,7 @@ for size, values in room.items():
 
 # %%
 dimension_table = claims.Table(phase_diagram.dimension_claims(falls))
-about_dimension = f"Paper A, Lemma 5 and Assumption 1 in growing dimension; our setting; left: n=20, T=10, antipodal class means, {lemma5_draws} draws, bars to the 95 % upper end; right: class means, bars from the least to the most room of any draw; synthetic, float64"
+about_dimension = f"Paper A, Lemma 5 and Assumption 1, as we read it, in growing dimension; our setting; left: n=20, T=10, antipodal class means, {lemma5_draws} draws, bars to the 95 % upper end; right: class means, bars from the least to the most room of any draw; synthetic, float64"
 figure_dimension, (shares, rooms) = plots.panels(1, 2, height=2.4)
 for name in two_rules:
     at = [falls[d][name] for d in lemma5_dimensions]
@@ -213,7 +213,7 @@ for (size, values), look in zip(room.items(), plots.SERIES):
     ends = [middle - values.min(1), values.max(1) - middle]
     rooms.errorbar(room_dimensions, middle, ends, label=size, capsize=2, **look.line)
 shares.set(title="Draws in which a small weight falls, %", xlabel="dimension $d$", xscale="log")
-rooms.set(title="Room under Assumption 1", xlabel="dimension $d$", xscale="log", yscale="log")
+rooms.set(title="Room under Assumption 1", xlabel="dimension $d$", xscale="log", yscale="log", ylim=(2e-3, None))
 rooms.axhline(1.0, **plots.LEVEL)
 shares.legend()
 rooms.legend(loc="lower right")

@@ -115,7 +115,7 @@ def picture(draw, number, marks, judged):
 
 
 DOTS = "dots: seeds, bars: 95 % intervals"
-MARKS = f"lines: medians, thin: runs, {DOTS}, stars: the paper's, hollow: a reduced network"
+MARKS = f"lines: medians, thin: runs, {DOTS}, stars: the paper's, hollow: a reduced network of ours"
 accuracy = picture(reviews.accuracy_figure, "IMDb table", MARKS, verdicts[0])
 accuracy[0]
 
@@ -151,7 +151,7 @@ print(reviews.summary(kept), "the reduced network:", reviews.summary(reduced), s
 verdicts[1]
 
 # %%
-MARKS = f"{DOTS}; matched: at the same training accuracy; dotted: entries of a uniform law; hollow: a reduced network"
+MARKS = f"{DOTS}; matched: at the same training accuracy; dotted: entries of a uniform law; row 'paper': its network of size 6; hollow: a reduced network of ours"
 sparsity = picture(reviews.sparsity_figure, "weights", MARKS, verdicts[1])
 sparsity[0]
 
@@ -169,7 +169,8 @@ sparsity[0]
 verdicts[2]
 
 # %%
-attention = picture(reviews.attention_figure, "attention maps", DOTS, verdicts[2])
+MARKS = f"boxes: the network of that size; {DOTS}; reduced: a smaller network of ours"
+attention = picture(reviews.attention_figure, "attention maps", MARKS, verdicts[2])
 attention[0]
 
 # %% [markdown]

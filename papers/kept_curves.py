@@ -191,14 +191,21 @@ def _named(data: dict) -> str:
 
 
 def caption(
-    number: str, curves: Curves, marks: str, table: Table, chosen: str, stop: str = ""
+    number: str,
+    curves: Curves,
+    marks: str,
+    table: Table,
+    chosen: str,
+    stop: str = "",
+    size: str = "reduced",
 ) -> str:
     """One sentence for below the picture, with its `marks`; setting, rates, verdicts.
 
-    `chosen` says how the rates were chosen, up to a full stop; `stop` follows the epochs.
+    `chosen` says how the rates were chosen, up to a full stop; `stop` follows the epochs;
+    `size` says how large the network is against the paper's.
     """
     data = _named(curves.configuration["problem"]["data"]).partition(" (")[0]
-    words = f"{number}, reduced: {data}, {len(curves.seeds())} seeds; {marks}."
+    words = f"{number}, {size}: {data}, {len(curves.seeds())} seeds; {marks}."
     words += f" {_setting(curves, stop)}{chosen}"
     if plain := curves.baselines():
         rule, best = _best_rule(curves)

@@ -20,7 +20,7 @@ Rules = Mapping[str, GradientRule]
 
 
 def two_samples(overlap: float = -1.0) -> TokenSet:
-    """The smallest problem in which Assumption 1 is needed: samples {q, q + d_1} and {q, q + d_2}.
+    """The smallest problem that needs a condition like Assumption 1: {q, q + d_1}, {q, q + d_2}.
 
     One query q, orthogonal to d_1 = (3, 0, 0.001) and d_2 = (overlap, 0.5, 0.1); q + d_i are the
     opt tokens, by score gaps of 0.01 and 1. <d_1, d_2> = 3 overlap, up to 1e-4: the second sample

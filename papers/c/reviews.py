@@ -517,5 +517,6 @@ def caption(number: str, curves: Curves, marks: str, table: Table) -> str:
     chosen = ", chosen by held-out accuracy."
     if not any(map(curves.trials, curves.rates())):
         chosen = ", given by the authors' code and not chosen by us."
+    size = "at the paper's size 3" if study["name"] == "imdb_paper" else "reduced"
     number = f"Paper C, {number}"
-    return kept_curves.caption(number, curves, marks, table, chosen, f"; {early}")
+    return kept_curves.caption(number, curves, marks, table, chosen, f"; {early}", size)

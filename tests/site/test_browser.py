@@ -37,6 +37,20 @@ LOW_CONTRAST = """() => {
 }"""
 TOO_WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 OPEN = "document.querySelectorAll('details').forEach((fold) => { fold.open = true; })"
+# A formula does not break: wherever it stands, its block scrolls and the page stays narrow.
+LONG_FORMULAS = """() => {
+  const formula = `<math><mi>${"x".repeat(300)}</mi></math>`;
+  const blocks = [
+    "p", "p > em", "blockquote > p", "ul > li", "ol > li > p", "dl > dd", "h1", "h2", "h3", "h4",
+    "details > summary", "figure > figcaption", "div", "table > tbody > tr > td",
+  ];
+  for (const block of blocks) {
+    const tags = block.split(" > ");
+    const open = tags.map((tag) => `<${tag}>`).join("");
+    const close = tags.reverse().map((tag) => `</${tag}>`).join("");
+    document.querySelector("main").insertAdjacentHTML("beforeend", open + formula + close);
+  }
+}"""
 DRAWN = """[...document.querySelectorAll('math, img')]
   .every((m) => m.getBoundingClientRect().height > 0)"""
 
@@ -73,6 +87,8 @@ def test_pages_are_quiet_readable_narrow_and_the_ledger_filters(whole_site):
             assert page.evaluate(DRAWN), path.name
             page.set_viewport_size({"width": 360, "height": 900})
             assert page.evaluate(TOO_WIDE) == 0, path.name
+            page.evaluate(LONG_FORMULAS)
+            assert page.evaluate(TOO_WIDE) == 0, f"{path.name}, with long formulas"
 
         page.goto((whole_site / "ledger.html").as_uri())
         rows = page.locator("details.statement tbody tr")
