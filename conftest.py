@@ -58,7 +58,12 @@ LONGEST = (
 
 def pytest_collection_modifyitems(config, items):
     cells = [item for item in items if hasattr(item, "cell_num")]
-    play = {id(cell) for item in cells if item.cell_num == 0 for cell in _cells_to_play(item)}
+    play = {
+        id(cell)
+        for item in cells
+        if item.cell_num == 0
+        for cell in _cells_to_play(item)
+    }
     left_out = [item for item in cells if id(item.cell) in play]
     for item in cells:
         if "parameters" in item.cell.metadata.get("tags", []):

@@ -3,7 +3,9 @@
 import sys
 
 if sys.hexversion < 0x030B0000:
-    _words = "attention-dynamics needs Python 3.11 or later, not " + sys.version.split()[0]
+    _words = (
+        "attention-dynamics needs Python 3.11 or later, not " + sys.version.split()[0]
+    )
     # Under `python -m` one sentence, where an import shows its traceback.
     raise SystemExit(_words) if sys.argv[:1] == ["-m"] else ImportError(_words)
 

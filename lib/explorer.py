@@ -23,7 +23,9 @@ MODELS: dict[str, Callable[..., TokenSet]] = {  # of seed, n, T, d, signal, nois
     "class means, orthogonal": tokens.class_mean_tokens,
     "class means, antipodal": partial(tokens.class_mean_tokens, antipodal=True),
     "Gaussian": tokens.gaussian_tokens,
-    "unit sphere (no signal, no noise)": lambda *setting: tokens.unit_tokens(*setting[:4]),
+    "unit sphere (no signal, no noise)": lambda *setting: tokens.unit_tokens(
+        *setting[:4]
+    ),
 }
 RULES: dict[str, Callable[[float], GradientRule]] = {
     "GD": rules.gd,
@@ -99,7 +101,9 @@ class Board:
         figure = Figure(figsize=(9, 5.4), dpi=2 * DPI)
         figure.set_layout_engine("none")
         self.canvas = FigureCanvasAgg(figure)
-        room = dict(left=0.08, bottom=0.1, right=0.98, top=0.94, hspace=0.45, wspace=0.2)
+        room = dict(
+            left=0.08, bottom=0.1, right=0.98, top=0.94, hspace=0.45, wspace=0.2
+        )
         self.panels = figure.subplots(2, 2, gridspec_kw=room).ravel()
         time = dict(xlabel="iteration $t$", xscale="log")
         self.panels[0].set(title="Loss gap, $\\log_{10}(L - L^*)$", **time)
@@ -114,7 +118,11 @@ class Board:
 
     def show(self, trajectory: _Trajectory) -> None:
         """Draw another trajectory in place of the last."""
-        over_time = trajectory.loss_gap, trajectory.direction_error, trajectory.opt_scores
+        over_time = (
+            trajectory.loss_gap,
+            trajectory.direction_error,
+            trajectory.opt_scores,
+        )
         curves = [*((trajectory.iterations, y) for y in over_time), trajectory.path.T]
         rule = trajectory.setting.rule
         colour = plots.look(UNCAPPED.get(rule, rule)).colour
@@ -124,8 +132,12 @@ class Board:
             panel.plot(x, y, linewidth=1.4 if y.ndim == 1 else 0.8, color=colour)
             panel.relim()
             panel.autoscale_view()
-        longest = np.abs(trajectory.path).max()  # both axes of the path end at one value
-        self.panels[3].set(xlim=(min(0, *trajectory.path[:, 0]), longest), ylim=(0, longest))
+        longest = np.abs(
+            trajectory.path
+        ).max()  # both axes of the path end at one value
+        self.panels[3].set(
+            xlim=(min(0, *trajectory.path[:, 0]), longest), ylim=(0, longest)
+        )
         self.canvas.draw()
 
     def png(self) -> bytes:
@@ -153,7 +165,9 @@ class Panel(widgets.VBox):
             "seed": widgets.IntText(),
         }
         self.words = widgets.HTML()
-        self.picture = widgets.Image(format="png", layout={"max_width": "100%"}, width=9 * DPI)
+        self.picture = widgets.Image(
+            format="png", layout={"max_width": "100%"}, width=9 * DPI
+        )
         self.board = Board(explore(setting))
         words = {"model": "data model", "rule": "update rule", "step_size": "step size"}
         for name, widget in self.controls.items():
@@ -169,7 +183,9 @@ class Panel(widgets.VBox):
     def show(self, _change=None) -> None:
         """Train with the controls' values and redraw; the words say why where that fails."""
         try:
-            values = {name: getattr(each, "value") for name, each in self.controls.items()}  # noqa: B009
+            values = {
+                name: getattr(each, "value") for name, each in self.controls.items()
+            }  # noqa: B009
             shown = explore(ExplorerSetting(**values))
         except (ValueError, RuntimeError) as error:
             self.words.value = f"No picture: {escape(str(error))}"

@@ -35,7 +35,10 @@ def sha256(content: bytes) -> str:
 def dumps(value) -> str:
     """Strict JSON; numpy values become plain, NaN and infinity raise ValueError."""
     plain = lambda x: x.tolist() if hasattr(x, "tolist") else str(x)
-    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False, default=plain) + "\n"
+    return (
+        json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False, default=plain)
+        + "\n"
+    )
 
 
 def read_object(path: Path) -> dict:
@@ -168,7 +171,9 @@ def temporary_beside(path: Path) -> Path:
 def _fill(stream: BinaryIO, content: bytes, path: Path) -> None:
     """Write to a temporary file of `path`; an error of the system names `path`."""
     try:
-        fcntl.flock(stream, fcntl.LOCK_EX)  # until it is closed, this file is somebody's
+        fcntl.flock(
+            stream, fcntl.LOCK_EX
+        )  # until it is closed, this file is somebody's
         stream.write(content)
         stream.flush()
         os.fsync(stream.fileno())  # a power cut must not leave a name without bytes
@@ -181,7 +186,9 @@ def _sweep(path: Path) -> None:
     """Remove the temporary files of `path` that no living process holds."""
     for temporary in path.parent.glob(f".{glob.escape(path.name)}.*{PART}"):
         with contextlib.suppress(OSError), open(temporary, "rb") as stream:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)  # refused: it is being written
+            fcntl.flock(
+                stream, fcntl.LOCK_EX | fcntl.LOCK_NB
+            )  # refused: it is being written
             temporary.unlink()
 
 

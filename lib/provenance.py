@@ -29,7 +29,11 @@ def closure(text: str) -> list[Path]:
         reached.add(path)
         names = _imports(path.read_bytes(), path.relative_to(ROOT).parent.parts)
         waiting |= set(_files(names)) - reached
-    beside = {path for folder in {path.parent for path in reached} for path in folder.iterdir()}
+    beside = {
+        path
+        for folder in {path.parent for path in reached}
+        for path in folder.iterdir()
+    }
     return sorted(reached | {path for path in beside if path.suffix in DATA})
 
 
@@ -53,7 +57,9 @@ def _files(names: Iterable[str]) -> Iterator[Path]:
         parts = name.split(".")
         for depth in range(1, len(parts) + 1):
             place = ROOT.joinpath(*parts[:depth])
-            yield from filter(Path.is_file, (place.with_suffix(".py"), place / "__init__.py"))
+            yield from filter(
+                Path.is_file, (place.with_suffix(".py"), place / "__init__.py")
+            )
 
 
 def fingerprint(notebook: str, parameters: Mapping) -> dict:
@@ -62,14 +68,24 @@ def fingerprint(notebook: str, parameters: Mapping) -> dict:
     ("kept"), and what notebooks/records.toml says of its figures ("record")."""
     source = folder("notebooks") / f"{notebook}.py"
     text = source.read_text(encoding="utf-8") if source.exists() else ""
-    words = {node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)}
+    words = {
+        node.value
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Constant)
+    }
     page = read_table(ROOT / "figures" / "index.toml").get(notebook, {})
     words |= {figure.get("trains") for figure in page.get("figure", ())}
-    kept = sorted(path for pattern in KEPT for path in ROOT.glob(pattern) if path.stem in words)
+    kept = sorted(
+        path for pattern in KEPT for path in ROOT.glob(pattern) if path.stem in words
+    )
     parts = {"source": sha256(text.encode()), "parameters": dict(parameters)}
     for part, paths in (("lib", closure(text)), ("kept", kept)):
-        names = [path.relative_to(ROOT).as_posix().removeprefix("lib/") for path in paths]
-        parts[part] = {name: sha256(path.read_bytes()) for name, path in zip(names, paths)}
+        names = [
+            path.relative_to(ROOT).as_posix().removeprefix("lib/") for path in paths
+        ]
+        parts[part] = {
+            name: sha256(path.read_bytes()) for name, path in zip(names, paths)
+        }
     if facts := read_table(folder("notebooks") / "records.toml").get(notebook):
         parts["record"] = facts
     return json.loads(dumps(parts))
@@ -82,7 +98,9 @@ def digest(parts: Mapping) -> str:
 
 def git(*arguments: str) -> str | None:
     """Output of git in this repository; None where git or the repository is absent or refuses."""
-    if not (ROOT / "notebooks").is_dir():  # an installed package may lie in somebody else's
+    if not (
+        ROOT / "notebooks"
+    ).is_dir():  # an installed package may lie in somebody else's
         return None
     command = ["git", "-C", str(ROOT), *arguments]
     try:
@@ -99,18 +117,26 @@ def commit() -> str | None:
     name = git("rev-parse", "--short=12", "HEAD")
     if name is None:
         return None
-    changed = git("status", "--porcelain", "--", ".", ":!figures", ":!notebooks/*.ipynb")
+    changed = git(
+        "status", "--porcelain", "--", ".", ":!figures", ":!notebooks/*.ipynb"
+    )
     return name.strip() + ("-dirty" if changed else "")
 
 
 def versions() -> dict[str, str]:
     """Python and those of the packages that numbers depend on that are installed."""
-    known = {name: metadata.version(name) for name in PACKAGES if importlib.util.find_spec(name)}
+    known = {
+        name: metadata.version(name)
+        for name in PACKAGES
+        if importlib.util.find_spec(name)
+    }
     return {"python": platform.python_version(), **known}
 
 
 def peak_memory_mb() -> float | None:
     """Largest resident memory of this process so far, in MB; None elsewhere than on Linux."""
-    status = Path("/proc/self/status")  # getrusage would count what the process was started from
+    status = Path(
+        "/proc/self/status"
+    )  # getrusage would count what the process was started from
     peak = status.exists() and re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
     return round(int(peak[1]) * 1024 / 1e6, 1) if peak else None

@@ -31,7 +31,9 @@ def whole_number(name: str, value, minimum: int = 0) -> int:
     """`value` as an int, at least `minimum`, else ValueError naming it. A float without a
     fraction is one; a truth value and a text are none."""
     try:
-        number = None if isinstance(value, bool | np.bool_ | str | bytes) else int(value)
+        number = (
+            None if isinstance(value, bool | np.bool_ | str | bytes) else int(value)
+        )
     except (TypeError, ValueError, OverflowError):  # no number at all, NaN, infinity
         number = None
     if number is None or number != value or number < minimum:
@@ -47,7 +49,9 @@ def stream(seed: int, role: str) -> np.random.Generator:
     seed = whole_number("seed", seed)
     if role not in ROLES:
         raise ValueError(f"role must be one of {ROLES}, not {role!r}")
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(ROLES.index(role),)))
+    return np.random.default_rng(
+        np.random.SeedSequence(seed, spawn_key=(ROLES.index(role),))
+    )
 
 
 def stream_at(seed: int, role: str, *place: int) -> np.random.Generator:
@@ -56,6 +60,10 @@ def stream_at(seed: int, role: str, *place: int) -> np.random.Generator:
     return np.random.default_rng([int(stream(seed, role).integers(2**63)), *place])
 
 
-def gaussian(seeds: Sequence[int], shape: Sequence[int], std: float = 1.0) -> np.ndarray:
+def gaussian(
+    seeds: Sequence[int], shape: Sequence[int], std: float = 1.0
+) -> np.ndarray:
     """Independent N(0, std^2) entries (runs, *shape), each run from its seed's "start" stream."""
-    return np.stack([std * stream(seed, "start").standard_normal(shape) for seed in seeds])
+    return np.stack(
+        [std * stream(seed, "start").standard_normal(shape) for seed in seeds]
+    )

@@ -55,7 +55,14 @@ import numpy as np
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record, statements
-from papers.beyond import constant_map, lp_law, margin_law, margin_law_runs, tolerances, zero_duals
+from papers.beyond import (
+    constant_map,
+    lp_law,
+    margin_law,
+    margin_law_runs,
+    tolerances,
+    zero_duals,
+)
 from papers.beyond import margin_law_figures as figures
 from papers.c.statements import STATEMENTS
 

@@ -23,7 +23,9 @@ from lib.files import dumps, folder, sentence, write
 from papers.wrong_worlds import World, worlds
 
 LEDGERS = {"A": "fastrates_ledger", "B": "precond_ledger", "C": "mirror_ledger"}
-LEDGERS["beyond"] = "atlas_as_used"  # the atlas's rows under decay and in norms of their own
+LEDGERS["beyond"] = (
+    "atlas_as_used"  # the atlas's rows under decay and in norms of their own
+)
 
 
 def _power(section: Callable[[World], Iterable[Claim]]) -> dict[str, dict]:
@@ -41,16 +43,22 @@ def _power(section: Callable[[World], Iterable[Claim]]) -> dict[str, dict]:
                 seen = {row.id: row for row in section(world)}
             if missing := [row.id for row in rows if row.id not in seen]:
                 names = ", ".join(missing)
-                raise ValueError(f"{names}: missing from the wrong world {str(world)!r}")
+                raise ValueError(
+                    f"{names}: missing from the wrong world {str(world)!r}"
+                )
             measured.append([seen[row.id] for row in rows])
         for row, *seen in zip(rows, *measured, strict=True):
             known = row.measured, row.bound
-            if row.holds and all((other.measured, other.bound) == known for other in seen):
+            if row.holds and all(
+                (other.measured, other.bound) == known for other in seen
+            ):
                 untouched.append(row.id)
             fails = [row.holds and not other.holds for other in seen]
             catches[row.id] += list(itertools.compress(wrong, fails))[:1]
         if untouched:
-            raise ValueError(f"{', '.join(untouched)}: the wrong world {family!r} does not apply")
+            raise ValueError(
+                f"{', '.join(untouched)}: the wrong world {family!r} does not apply"
+            )
     return {
         row.id: {
             "catches": [str(world) for world in catches[row.id]],
@@ -64,7 +72,10 @@ def _power(section: Callable[[World], Iterable[Claim]]) -> dict[str, dict]:
 def _sections(paper: str) -> Mapping[str, Callable[[World], Iterable[Claim]]]:
     """The ledger's sections of a paper at small size, each a function of the world."""
     module = importlib.import_module(f"papers.{paper.lower()}.ledger_rows")
-    return {name: partial(section, module.SMALL) for name, section in module.SECTIONS.items()}
+    return {
+        name: partial(section, module.SMALL)
+        for name, section in module.SECTIONS.items()
+    }
 
 
 def _write_failures() -> None:
@@ -77,7 +88,9 @@ def _write_failures() -> None:
 
 def main(words: Sequence[str] | None = None) -> None:
     """Falsify the ledgers named; a file is written once its paper is measured."""
-    parser = argparse.ArgumentParser(prog="python -m papers.falsify", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m papers.falsify", description=__doc__
+    )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     meaning = f"papers whose ledgers to falsify, of {', '.join(LEDGERS)}; default all"
     parser.add_argument("papers", nargs="*", metavar="PAPER", help=meaning)
@@ -88,7 +101,10 @@ def main(words: Sequence[str] | None = None) -> None:
     measured = {}
     with ProcessPoolExecutor(2) as pool:
         tasks = {
-            paper: {name: pool.submit(_power, rows) for name, rows in _sections(paper).items()}
+            paper: {
+                name: pool.submit(_power, rows)
+                for name, rows in _sections(paper).items()
+            }
             for paper in papers
         }
         for paper, sections in tasks.items():
@@ -96,7 +112,10 @@ def main(words: Sequence[str] | None = None) -> None:
             for name, task in sections.items():
                 rows = task.result()
                 small = sum(row["small"] for row in rows.values())
-                print(f"{paper}, {name}: {small} of {len(rows)} catch a small world", flush=True)
+                print(
+                    f"{paper}, {name}: {small} of {len(rows)} catch a small world",
+                    flush=True,
+                )
                 measured[paper] |= rows
             text = dumps(dict(sorted(measured[paper].items())))
             write(ledger.power_path(LEDGERS[paper]), text.encode())
@@ -107,7 +126,9 @@ def main(words: Sequence[str] | None = None) -> None:
     _write_failures()
     rows = [row for of_paper in measured.values() for row in of_paper.values()]
     small = sum(row["small"] for row in rows)
-    print(f"{small} of {len(rows)} rows catch 5 %, 0.1 in an exponent, one sample or pair")
+    print(
+        f"{small} of {len(rows)} rows catch 5 %, 0.1 in an exponent, one sample or pair"
+    )
 
 
 if __name__ == "__main__":

@@ -26,7 +26,9 @@ def path_sum(iterations, decay: float) -> np.ndarray:
     return np.concatenate([[0.0], sums])[iterations]
 
 
-def exponent(history: History, target: str, since: float, until: float = np.inf) -> np.ndarray:
+def exponent(
+    history: History, target: str, since: float, until: float = np.inf
+) -> np.ndarray:
     """The a of direction error ~ t^a over iterations since <= t <= until, (runs,)."""
     return log_slope(history.iterations, history.direction_error[target], since, until)
 

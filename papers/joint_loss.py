@@ -14,8 +14,13 @@ from lib.dynamics import History
 
 def opt_scores(history: History, tokens: TokenSet) -> np.ndarray:
     """y_i u^T x_{i,opt} at every record, (runs, k, n); minimal coordinates."""
-    scores = [attention.scores(tokens, history.head(k)) for k in range(history.iterations.size)]
-    return np.take_along_axis(np.stack(scores, 1), tokens.opt[:, None, :, None], -1)[..., 0]
+    scores = [
+        attention.scores(tokens, history.head(k))
+        for k in range(history.iterations.size)
+    ]
+    return np.take_along_axis(np.stack(scores, 1), tokens.opt[:, None, :, None], -1)[
+        ..., 0
+    ]
 
 
 def opt_first(history: History, tokens: TokenSet) -> tuple[np.ndarray, np.ndarray]:
@@ -51,8 +56,12 @@ def curvature(history: History, tokens: TokenSet) -> np.ndarray:
     hessian_f = np.block([[second, weights], [np.swapaxes(weights, -1, -2), zero]])
     first = np.concatenate([p * away, p], -1)
     share = np.exp(-f - log_loss[..., None]) / n  # l_i / (n L)
-    block = share[..., None, None] * (first[..., :, None] * first[..., None, :] - hessian_f)
-    block = block[..., 1:, 1:]  # the opt token's logit is the reference, (runs, k, n, 2T-1, 2T-1)
+    block = share[..., None, None] * (
+        first[..., :, None] * first[..., None, :] - hessian_f
+    )
+    block = block[
+        ..., 1:, 1:
+    ]  # the opt token's logit is the reference, (runs, k, n, 2T-1, 2T-1)
     root = _gram_root(tokens)  # (runs, n, 2T-1, m)
     hessian = np.einsum("rnia,rknij,rnjb->rkab", root, block, root, optimize=True)
     return np.abs(np.linalg.eigvalsh(hessian)).max(-1)

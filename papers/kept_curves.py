@@ -54,7 +54,9 @@ def judge(curves: Curves, id, text, source, word: Callable, measure: Callable) -
     bound, seeds = BOUNDS[word], len(curves.seeds())
     if reason := _silent(curves):
         nothing = (np.nan,) * 3
-        return claims.judged(id, f"{text}: {reason}", source, nothing, bound, UNDECIDED, seeds)
+        return claims.judged(
+            id, f"{text}: {reason}", source, nothing, bound, UNDECIDED, seeds
+        )
     rest, *intervals = measure()
     words = {word(interval) for interval in intervals}
     verdict = words.pop() if len(words) == 1 else UNDECIDED
@@ -71,7 +73,9 @@ def _silent(curves: Curves) -> str:
     if curves.configuration["problem"]["data"]["source"] == "demo":
         return "its data are a stand-in"
     if not (plain := curves.baselines()):
-        return "no plain classifier was fitted, so the network cannot be compared with one"
+        return (
+            "no plain classifier was fitted, so the network cannot be compared with one"
+        )
     rule, best = _best_rule(curves)
     name = max(plain, key=plain.get)
     if best - plain[name] < LEAD:
@@ -96,7 +100,9 @@ def edges(curves: Curves) -> str:
         if not trials and len(curves.configuration["rates"][rule]) == 1:
             continue
         tried = [trial.rate for trial in trials]
-        capped = [trial.end.get("capped", 1.0) for trial in trials if trial.rate == rate]
+        capped = [
+            trial.end.get("capped", 1.0) for trial in trials if trial.rate == rate
+        ]
         free = rule == "SPS" and min(capped, default=1.0) < 0.01
         if not tried or rate == min(tried) or (rate == max(tried) and not free):
             at_edge.append(f"{rule} {rate:g}")
@@ -107,7 +113,10 @@ def numbers(curves: Curves) -> dict[str, Number]:
     """For a record: accuracy and rate of each rule, plain classifiers, seeds, hours."""
     known = {"seeds": Number(float(len(curves.seeds())), 0.0)}
     for rule, rate in curves.rates().items():
-        name, hits = rule.lower().replace(".", "_"), [r.hits.mean() for r in curves.runs(rule)]
+        name, hits = (
+            rule.lower().replace(".", "_"),
+            [r.hits.mean() for r in curves.runs(rule)],
+        )
         known[f"{name}_test_accuracy"] = finite(np.mean(hits), 1e-9)
         known[f"{name}_rate"] = finite(rate, 1e-12)
     for name, value in curves.baselines().items():
@@ -118,7 +127,11 @@ def numbers(curves: Curves) -> dict[str, Number]:
 def ends(name: str, interval: Interval) -> dict[str, Number]:
     """For a record: the estimate of an interval under `name`, and its ends."""
     low, high = (finite(end, 1e-6) for end in (interval.low, interval.high))
-    return {name: finite(interval.estimate, 1e-9), f"{name}_low": low, f"{name}_high": high}
+    return {
+        name: finite(interval.estimate, 1e-9),
+        f"{name}_low": low,
+        f"{name}_high": high,
+    }
 
 
 def together(rows: list[np.ndarray]) -> np.ndarray:
@@ -166,7 +179,10 @@ def accuracies(ax, curves: Curves) -> None:
         best = max(plain, key=plain.__getitem__)
         ax.axhline(100 * plain[best], **plots.LEVEL)
         pieces.note(ax, f"{best}: {100 * plain[best]:.1f}", colour=plots.GREY)
-    ax.set(title="Test accuracy (%)", xlabel="Step (marks: all test\nrows, lines: a sample)")
+    ax.set(
+        title="Test accuracy (%)",
+        xlabel="Step (marks: all test\nrows, lines: a sample)",
+    )
     pieces.end_labels(ax, ends)
 
 
@@ -174,9 +190,20 @@ def rates_figure(curves: Curves, last: Callable[[Curve], float], name: str) -> F
     """`last` of every trial that did not diverge; a ring marks the rate chosen."""
     figure, (ax,) = plots.panels(1, 1)
     for rule in curves.configuration["rates"]:
-        ends = {trial.rate: last(trial) for trial in curves.trials(rule) if not trial.diverged}
+        ends = {
+            trial.rate: last(trial)
+            for trial in curves.trials(rule)
+            if not trial.diverged
+        }
         look = plots.look(rule)
-        ax.plot(ends.keys(), ends.values(), marker=look.marker, ms=3, label=rule, **look.line)
+        ax.plot(
+            ends.keys(),
+            ends.values(),
+            marker=look.marker,
+            ms=3,
+            label=rule,
+            **look.line,
+        )
         if (chosen := curves.rates().get(rule)) in ends:
             ax.plot(chosen, ends[chosen], "o", mfc="none", mec=plots.BLACK, ms=8)
     ax.set(title=f"{name} of each rate tried", xlabel="Rate", xscale="log")
@@ -209,19 +236,29 @@ def caption(
     words += f" {_setting(curves, stop)}{chosen}"
     if plain := curves.baselines():
         rule, best = _best_rule(curves)
-        others = ", ".join(f"{name} {100 * value:.1f} %" for name, value in plain.items())
+        others = ", ".join(
+            f"{name} {100 * value:.1f} %" for name, value in plain.items()
+        )
         end = ": too small to speak" if best - max(plain.values()) < LEAD else ""
         words += f" Test accuracy: {rule} {100 * best:.1f} %; on the same rows {others}{end}."
-    judged = [f"{c.statement.partition(':')[0]}: {c.verdict}" for c in table if c.verdict]
-    return f"{words} {'; '.join(judged)}. Trained in {curves.hours():.1f} processor hours."
+    judged = [
+        f"{c.statement.partition(':')[0]}: {c.verdict}" for c in table if c.verdict
+    ]
+    return (
+        f"{words} {'; '.join(judged)}. Trained in {curves.hours():.1f} processor hours."
+    )
 
 
 def _setting(curves: Curves, stop: str) -> str:
     """Data, network, batch, steps, seeds, rates in words."""
     study, problem = curves.configuration, curves.configuration["problem"]
     epochs = study["horizon"] * study["batch"] / problem["rows"]
-    network = re.sub(r"[{}']|(?<='):", "", problem["network"])  # {'width': 32} as width 32
-    network = network.replace("SPT and LSA", "shifted patches (SPT), locality attention (LSA)")
+    network = re.sub(
+        r"[{}']|(?<='):", "", problem["network"]
+    )  # {'width': 32} as width 32
+    network = network.replace(
+        "SPT and LSA", "shifted patches (SPT), locality attention (LSA)"
+    )
     rates = ", ".join(f"{rule} {rate:g}" for rule, rate in curves.rates().items())
     short = f" of at most {problem['tokens']} tokens" if "tokens" in problem else ""
     plural = "" if round(epochs) == 1 else "s"
@@ -239,7 +276,14 @@ def captioned(figure: Figure, caption: str) -> Figure:
 
 
 def save(
-    run: Run, slug, number, curves: Curves, figure: Figure, caption, table: Table, numbers: dict
+    run: Run,
+    slug,
+    number,
+    curves: Curves,
+    figure: Figure,
+    caption,
+    table: Table,
+    numbers: dict,
 ) -> None:
     """Save a figure of `curves` with the seeds of its runs; no other data were read."""
     problem = curves.configuration["problem"]

@@ -13,12 +13,16 @@ from lib.companion import plots
 from lib.companion.claims import Claim
 from lib.companion.plots import look
 
-EDGE = [patheffects.withStroke(linewidth=2, foreground=plots.PAPER)]  # of words on what is drawn
+EDGE = [
+    patheffects.withStroke(linewidth=2, foreground=plots.PAPER)
+]  # of words on what is drawn
 
 
 def written(words: str) -> str:
     """The words with minus signs, and with a power of ten in place of e-10."""
-    words = re.sub(r"(?<=\d)e([+-]\d+)", lambda e: rf"$\times10^{{{int(e[1])}}}$", words)
+    words = re.sub(
+        r"(?<=\d)e([+-]\d+)", lambda e: rf"$\times10^{{{int(e[1])}}}$", words
+    )
     return re.sub(r"(?<![\w}{^])-(?=\d)", "\N{MINUS SIGN}", words)
 
 
@@ -37,7 +41,13 @@ def cells(ax, values, columns: Iterable, rows: Iterable, text=None, low=0.0):
     per cent; NaN is "none". Returns the image, for a colour bar."""
     image = ax.imshow(values, aspect="auto", vmin=low, vmax=1, cmap="cividis")
     for at, value in np.ndenumerate(values):
-        word = "none" if np.isnan(value) else text[at] if text is not None else f"{100 * value:.0f}"
+        word = (
+            "none"
+            if np.isnan(value)
+            else text[at]
+            if text is not None
+            else f"{100 * value:.0f}"
+        )
         colour = plots.PAPER if value < (low + 1) / 2 else plots.BLACK
         ax.text(*at[::-1], word, ha="center", va="center", fontsize=7, color=colour)
     for axis, labels in ((ax.xaxis, columns), (ax.yaxis, rows)):
@@ -67,7 +77,14 @@ def theorem1(ax, span: tuple[float, float], height: float) -> None:
 
 
 def strip(
-    ax, rows: Mapping[str, np.ndarray], ends, looks=None, bound=None, filled=None, said=(), **names
+    ax,
+    rows: Mapping[str, np.ndarray],
+    ends,
+    looks=None,
+    bound=None,
+    filled=None,
+    said=(),
+    **names,
 ) -> None:
     """Points on a logarithmic axis between two `ends`, a row for each name, top to bottom.
 
@@ -88,7 +105,11 @@ def strip(
             if out.any():
                 ax.plot(end, row, arrow, color=like.colour, clip_on=False, markersize=5)
                 single = out.sum() == 1 and np.isfinite(values[out][0])
-                words = f"{values[out][0]:.2g}" if single else f"{out.sum()} of {len(values)}"
+                words = (
+                    f"{values[out][0]:.2g}"
+                    if single
+                    else f"{out.sum()} of {len(values)}"
+                )
                 beside(ax, end, row, words, place=(-6 if arrow == ">" else 6, 0))
     if bound is not None:
         ax.axvline(bound, **plots.BOUND)
@@ -102,7 +123,9 @@ def strip(
 def row_words(ax, words: Iterable[str]) -> None:
     """Small words right of the panel, at the heights 0, 1, ... of its rows."""
     for row, each in enumerate(words):
-        right = dict(transform=ax.get_yaxis_transform(), va="center", fontsize="x-small")
+        right = dict(
+            transform=ax.get_yaxis_transform(), va="center", fontsize="x-small"
+        )
         ax.text(1.02, row, written(each), **right)
 
 
@@ -127,14 +150,18 @@ def end_labels(ax, labels: Iterable[tuple[float, str, str]], size: float = 7) ->
 def beside(ax, x, y, words: str, colour=plots.BLACK, place=(5, 0)) -> None:
     """Small words with a white edge, `place` points right of and above (x, y)."""
     across, up = np.sign(place).astype(int) + 1
-    sides = dict(ha=("right", "center", "left")[across], va=("top", "center", "bottom")[up])
+    sides = dict(
+        ha=("right", "center", "left")[across], va=("top", "center", "bottom")[up]
+    )
     style = dict(color=colour, fontsize="x-small", path_effects=EDGE, zorder=5, **sides)
     ax.annotate(written(words), (x, y), place, textcoords="offset points", **style)
 
 
 def gap(ax, x: float, low: float, high: float, words: str, place=(-8, 0)) -> None:
     """A bracket at x between two heights of a logarithmic axis; words at its middle."""
-    ends = dict(arrowstyle="|-|,widthA=0.2,widthB=0.2", color=plots.GREY, shrinkA=0, shrinkB=0)
+    ends = dict(
+        arrowstyle="|-|,widthA=0.2,widthB=0.2", color=plots.GREY, shrinkA=0, shrinkB=0
+    )
     ax.annotate("", (x, low), (x, high), arrowprops=ends)
     beside(ax, x, np.sqrt(low * high), words, place=place)
 
@@ -142,7 +169,9 @@ def gap(ax, x: float, low: float, high: float, words: str, place=(-8, 0)) -> Non
 def note(ax, words: str, x=0.96, y=0.04, va="baseline", colour=None) -> None:
     """Small words in the panel that begin, or right of its middle end, at (x, y)."""
     side = "right" if x > 0.5 else "left"
-    style = dict(ha=side, va=va, fontsize="x-small", color=colour, path_effects=EDGE, zorder=5)
+    style = dict(
+        ha=side, va=va, fontsize="x-small", color=colour, path_effects=EDGE, zorder=5
+    )
     ax.text(x, y, written(words), transform=ax.transAxes, **style)
 
 
@@ -163,27 +192,48 @@ class Bar(NamedTuple):
     words: str = ""
 
 
-def forest(ax, bars: Iterable[Bar | None], ends: tuple[float, float], zero: float = 0.0) -> None:
+def forest(
+    ax, bars: Iterable[Bar | None], ends: tuple[float, float], zero: float = 0.0
+) -> None:
     """Intervals one below the other, verdicts in words at their right; None is a gap.
     `zero`: no difference; what goes beyond `ends` is an arrow, or written."""
     named = {row: bar for row, bar in enumerate(bars) if bar}
     for row, bar in named.items():
         like = look(bar.look or bar.verdict)
         low, high = np.clip([bar.low, bar.high], *ends)
-        ax.plot([low, high], [row, row], color=like.colour, linewidth=2.6, solid_capstyle="butt")
-        for out, end, arrow in ((bar.low < low, low, "<"), (bar.high > high, high, ">")):
+        ax.plot(
+            [low, high],
+            [row, row],
+            color=like.colour,
+            linewidth=2.6,
+            solid_capstyle="butt",
+        )
+        for out, end, arrow in (
+            (bar.low < low, low, "<"),
+            (bar.high > high, high, ">"),
+        ):
             if out:
                 ax.plot(end, row, arrow, color=like.colour, markersize=5, clip_on=False)
         ax.plot(bar.value, row, markersize=4.5, **like.mark)
         hollow = bar.hollow or [False] * len(bar.points)
         for point, bounded in zip(bar.points, hollow, strict=True):
             face = "none" if bounded else like.colour
-            ax.plot(point, row - 0.32, "o", ms=2.5, mfc=face, mew=0.7, color=like.colour)
+            ax.plot(
+                point, row - 0.32, "o", ms=2.5, mfc=face, mew=0.7, color=like.colour
+            )
         for end in bar.asked:
-            ax.plot([end, end], [row - 0.35, row + 0.35], color=plots.BLACK, linewidth=1)
-        beyond = f" ({bar.value:.2g})" if bar.value < ends[0] or bar.value > ends[1] else ""
-        word = bar.words or (bar.verdict if bar.verdict in plots.TABLES["verdict"] else "")
-        right = dict(transform=ax.get_yaxis_transform(), va="center", fontsize="x-small")
+            ax.plot(
+                [end, end], [row - 0.35, row + 0.35], color=plots.BLACK, linewidth=1
+            )
+        beyond = (
+            f" ({bar.value:.2g})" if bar.value < ends[0] or bar.value > ends[1] else ""
+        )
+        word = bar.words or (
+            bar.verdict if bar.verdict in plots.TABLES["verdict"] else ""
+        )
+        right = dict(
+            transform=ax.get_yaxis_transform(), va="center", fontsize="x-small"
+        )
         ax.text(1.02, row, written(word + beyond), color=like.colour, **right)
     ax.axvline(zero, **plots.LEVEL)
     ax.set_yticks([*named], [bar.label for bar in named.values()], fontsize="small")

@@ -28,11 +28,16 @@ from papers.c import reviews
 # Of every study the pictures by slug: the claims that its curves judge, and the figure.
 PICTURES: dict[str, dict[str, tuple[Callable, Callable]]] = {
     kept_curves.STUDIES[name]: {
-        f"fastrates_{name}": (partial(speed.table, figure=name), partial(speed.draw, name=name))
+        f"fastrates_{name}": (
+            partial(speed.table, figure=name),
+            partial(speed.draw, name=name),
+        )
     }
     for name in speed.CLAIMED
 }
-PICTURES[kept_curves.STUDIES["vit"]] = {"mirror_vit": (reviews.vision_table, reviews.vision_figure)}
+PICTURES[kept_curves.STUDIES["vit"]] = {
+    "mirror_vit": (reviews.vision_table, reviews.vision_figure)
+}
 
 
 def _beside_reduced(draw: Callable, curves: Curves) -> Figure:
@@ -42,8 +47,14 @@ def _beside_reduced(draw: Callable, curves: Curves) -> Figure:
 
 # Film reviews: the network of the paper's own size is drawn, a reduced one beside it.
 PICTURES["imdb_paper"] = {
-    "mirror_imdb": (reviews.accuracy_table, partial(_beside_reduced, reviews.accuracy_figure)),
-    "mirror_sparsity": (reviews.sparsity_table, partial(_beside_reduced, reviews.sparsity_figure)),
+    "mirror_imdb": (
+        reviews.accuracy_table,
+        partial(_beside_reduced, reviews.accuracy_figure),
+    ),
+    "mirror_sparsity": (
+        reviews.sparsity_table,
+        partial(_beside_reduced, reviews.sparsity_figure),
+    ),
     "mirror_attention": (
         reviews.attention_table,
         partial(_beside_reduced, reviews.attention_figure),
@@ -53,7 +64,11 @@ PICTURES["imdb_paper"] = {
 # The reduced network's claims on film reviews are of the 24, as its protocol has it. Those of the
 # paper's own size are a family of their own, of seven.
 REVIEWS = kept_curves.STUDIES["imdb"]
-REVIEW_TABLES = (reviews.accuracy_table, reviews.sparsity_table, reviews.attention_table)
+REVIEW_TABLES = (
+    reviews.accuracy_table,
+    reviews.sparsity_table,
+    reviews.attention_table,
+)
 OTHER_FAMILY = "imdb_paper"
 # Paper A's sentence "norms grow" was read as a claim after the runs: it is in no family.
 LATER = "fig7.grows."
@@ -78,7 +93,9 @@ def _family() -> dict[str, tuple[Claim, float]]:
     """Every claim of the studies with Holm's adjusted p value over all, in rising
     order. One that was given up, or not judged, counts with p = 1: no other gains."""
     claims = {id: claim for id, claim in _judged().items() if not id.startswith(LATER)}
-    known = {name: 1.0 if claim.p is None else claim.p for name, claim in claims.items()}
+    known = {
+        name: 1.0 if claim.p is None else claim.p for name, claim in claims.items()
+    }
     adjusted = verdicts.holm(dict.fromkeys(GIVEN_UP, 1.0) | known)
     return {name: (claims[name], p) for name, p in adjusted.items() if name in claims}
 
@@ -136,7 +153,10 @@ def _forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
     pieces.forest(ratios, sides[True], (0.08, 2.4), 1.0)
     pieces.forest(differences, sides[False], (-0.03, 0.65))
     differences.set(xlabel="growth, or difference (asked: above 0)")
-    for axis, ticks in (ratios, "0.1 0.2 0.5 1 2".split()), (differences, "0 0.2 0.4 0.6".split()):
+    for axis, ticks in (
+        (ratios, "0.1 0.2 0.5 1 2".split()),
+        (differences, "0 0.2 0.4 0.6".split()),
+    ):
         axis.set_xticks([*map(float, ticks)], map(pieces.written, ticks))
         axis.minorticks_off()
         axis.tick_params(labelsize=6.5)
@@ -151,7 +171,9 @@ def _forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
     count = len({*judged, *GIVEN_UP})
     line += f" alone. Of the {count} claims of the protocol, those decided under Holm's"
     line += f" correction and drawn here: {', '.join(still) or 'none'}."
-    line += f' "Norms grow" was read as a claim after the runs and is not of the {count}'
+    line += (
+        f' "Norms grow" was read as a claim after the runs and is not of the {count}'
+    )
     return plots.caption(figure, line)
 
 
@@ -166,7 +188,9 @@ def _redraw(study: str, out: Path) -> list[str]:
 
 def main(words: list[str] | None = None) -> int:
     """The command line; 1 where a study could not be redrawn."""
-    parser = argparse.ArgumentParser(prog="python -m papers.redraw", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m papers.redraw", description=__doc__
+    )
     meaning = f"of {', '.join(PICTURES)}; default all"
     parser.add_argument("study", nargs="*", metavar="STUDY", help=meaning)
     parser.add_argument("--out", type=Path, default=files.folder("runs") / "redrawn")

@@ -26,7 +26,9 @@ def weight_matrices(run: Curve) -> list[str]:
     """
     names = []
     for name in run.weight_norms:
-        is_vector = name.endswith("mlp.0.weight") or any(part in name for part in VECTORS)
+        is_vector = name.endswith("mlp.0.weight") or any(
+            part in name for part in VECTORS
+        )
         if not is_vector:
             names.append(name)
     return names

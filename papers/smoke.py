@@ -17,10 +17,14 @@ def train(study: Study) -> Curves:
 
 def once(study: Study, rates: Mapping[str, float], cap: float | None = None) -> Curves:
     """One run of every rule of `rates` at its rate, seed 0; `cap` is SNGD's."""
-    asked = replace(study, rates={rule: (rate,) for rule, rate in rates.items()}, seeds=1)
+    asked = replace(
+        study, rates={rule: (rate,) for rule, rate in rates.items()}, seeds=1
+    )
     with tempfile.TemporaryDirectory() as folder:
         work = Work(asked, Path(folder), say=lambda words: None)
-        work.all_of([a_run("curve", rule, rate, cap, 0) for rule, rate in rates.items()])
+        work.all_of(
+            [a_run("curve", rule, rate, cap, 0) for rule, rate in rates.items()]
+        )
         return work.collected()
 
 

@@ -34,7 +34,9 @@ class Stated:
         texts: dict[str, str] = {}
 
         def whole(text):
-            return " ".join(re.sub("<([A-Z]+)>", lambda name: texts[name[1]], text).split())
+            return " ".join(
+                re.sub("<([A-Z]+)>", lambda name: texts[name[1]], text).split()
+            )
 
         for number, known in tables.items():
             if isinstance(known, str):
@@ -48,7 +50,14 @@ class Stated:
             self._same_as |= known.get("same_as", {})
 
     def claim(
-        self, id: str, values: Any, *names: str | float, say=(), number="", bound="", **more
+        self,
+        id: str,
+        values: Any,
+        *names: str | float,
+        say=(),
+        number="",
+        bound="",
+        **more,
     ) -> Claim:
         """The claim `id` of `values`: a number, or one a seed, whose worst is judged
         beside their mean's interval. `names` join the id, they and `say` fill the
@@ -64,7 +73,9 @@ class Stated:
         more.setdefault("same_as", self._same_as.get(id, ""))
         short = [name if isinstance(name, str) else f"{name:g}" for name in names]
         text = words.format(*short, *say)
-        made = claims.bounded(".".join((id, *short)), text, source, bound or asked, values, **more)
+        made = claims.bounded(
+            ".".join((id, *short)), text, source, bound or asked, values, **more
+        )
         room = f"room: the bound could be {claims.number(made.margin)} times as tight"
         return replace(made, remark=made.remark.replace("{room}", room))
 
@@ -84,7 +95,9 @@ class Stated:
         for claim in made:
             parts = claim.id.split(".")
             starts = (".".join(parts[:k]) for k in range(len(parts), 0, -1))
-            home, _, _, worlds, *_ = next(self._rows[id] for id in starts if id in self._rows)
+            home, _, _, worlds, *_ = next(
+                self._rows[id] for id in starts if id in self._rows
+            )
             families = tuple(filter(None, worlds.split(", ")))
             about = dict(fails_if=families, remark=claim.remark)
             yield from ledger.rows(number or home, setting, seeds, claim, **about)

@@ -43,7 +43,9 @@ class Interval:
     @property
     def low(self) -> float:
         """The lower end; of ratios 0, of differences -inf where it is open."""
-        return (0.0 if self.geometric else -math.inf) if self.opened[0] else self._at(-1.0)
+        return (
+            (0.0 if self.geometric else -math.inf) if self.opened[0] else self._at(-1.0)
+        )
 
     @property
     def high(self) -> float:
@@ -67,7 +69,9 @@ def mean_interval(differences: np.ndarray, other_variance: float = 0.0) -> Inter
     """The t interval of the mean of two or more paired `differences` (seeds,)."""
     values = np.asarray(differences, dtype=float)
     if values.ndim != 1 or len(values) < 2:
-        raise ValueError(f"differences must hold two seeds or more, not shape {values.shape}")
+        raise ValueError(
+            f"differences must hold two seeds or more, not shape {values.shape}"
+        )
     return Interval(values, other_variance=other_variance)
 
 

@@ -73,7 +73,9 @@ class World:
         away *= (np.linalg.norm(flat, axis=1) / np.linalg.norm(away, axis=1))[:, None]
         cosine = 1 - self.of("target rotated") ** 2 / 2
         turned = factor * (cosine * flat + np.sqrt(1 - cosine**2) * away)
-        weights = turned.reshape(*value.shape[:2], -1)  # (runs, d, d_z), of a head (runs, d, 1)
+        weights = turned.reshape(
+            *value.shape[:2], -1
+        )  # (runs, d, d_z), of a head (runs, d, 1)
         return replace(solution, norm=solution.norm * factor, _weights=lambda: weights)
 
     def rule(self, rule: GradientRule | MirrorRule) -> GradientRule | MirrorRule:
@@ -86,7 +88,9 @@ class World:
             return rule
         if rule.kind == POLYAK:
             cap, half = np.log(rule.max_step), np.log(factor / 2)
-            return custom_log(lambda t, gap, norm: np.minimum(half + gap - 2 * norm, cap))
+            return custom_log(
+                lambda t, gap, norm: np.minimum(half + gap - 2 * norm, cap)
+            )
         return replace(rule, step_size=rule.step_size * factor)
 
     def problem(self, problem: Minimal) -> Minimal:
@@ -118,19 +122,27 @@ class World:
         that it names; exponents in t of norms, direction errors, log gap, log weights
         and score gaps off by `size`, right at the last record."""
         suffix = f"@{size:g}" if (size := self.of("target rotated")) else ""
-        measures = "direction_error alignment descent head_direction_error head_alignment"
+        measures = (
+            "direction_error alignment descent head_direction_error head_alignment"
+        )
         for name in measures.split():
             known = getattr(history, name)
-            named = {key: known.get(key + suffix, value) for key, value in known.items()}
+            named = {
+                key: known.get(key + suffix, value) for key, value in known.items()
+            }
             history = replace(history, **{name: named})
         if not (off := self.of("exponent off")):
             return history
         scale = (history.iterations.clip(1) / history.iterations[-1]) ** off
-        curves = {n: getattr(history, n) * scale for n in ("norm", "head_norm", "log_gap")}
+        curves = {
+            n: getattr(history, n) * scale for n in ("norm", "head_norm", "log_gap")
+        }
         for name in ("direction_error", "head_direction_error"):
             curves[name] = {key: v * scale for key, v in getattr(history, name).items()}
         log_miss, gaps = history.log_miss * scale[:, None], history.score_gaps
-        return replace(history, **curves, log_miss=log_miss, score_gaps=gaps * scale[:, None, None])
+        return replace(
+            history, **curves, log_miss=log_miss, score_gaps=gaps * scale[:, None, None]
+        )
 
 
 TRUE = World()

@@ -9,7 +9,10 @@ from papers.beyond.engine import training
 
 DATA = tokens.unit_tokens([0], n=3, T=4, d=4)
 START = np.random.default_rng(5).standard_normal((1, 4, 4))
-PAIR = [np.zeros(2), [-1.0, 0.0]]  # one sample of two tokens: one entry is pulled, by a gap of 1
+PAIR = [
+    np.zeros(2),
+    [-1.0, 0.0],
+]  # one sample of two tokens: one entry is pulled, by a gap of 1
 STILL = attention.token_set([np.zeros((2, 2))], [1.0], z=[[1.0]], u=[1.0, 0.0], opt=[0])
 mp = mpmath.mp
 
@@ -21,13 +24,17 @@ def ours(rule, steps, start=START, data=DATA, loss="exponential"):
 
 def one_pair(delta=(1.0, 0.0)):
     """One sample, two tokens, one query entry; everything can be said by hand."""
-    return attention.token_set([[np.zeros(2), -np.array(delta)]], [1.0], z=[[1.0]], u=[1.0, 0.0])
+    return attention.token_set(
+        [[np.zeros(2), -np.array(delta)]], [1.0], z=[[1.0]], u=[1.0, 0.0]
+    )
 
 
 def first_of_two():
     """Two samples, of which only the first has a gradient."""
     X = [PAIR, [[1.0, 0.0], [1.0, 0.0]]]
-    return attention.token_set(X, [1.0, 1.0], z=[[1.0], [1.0]], u=[1.0, 0.0], opt=[0, 0])
+    return attention.token_set(
+        X, [1.0, 1.0], z=[[1.0], [1.0]], u=[1.0, 0.0], opt=[0, 0]
+    )
 
 
 digits = np.vectorize(mpmath.mpf, otypes=[object])
@@ -49,7 +56,9 @@ def answers(data, W):
 
 def pull(f, loss):
     """-l'(f) of every answer."""
-    return np.array([mp.exp(-x) if loss == "exponential" else 1 / (1 + mp.exp(x)) for x in f])
+    return np.array(
+        [mp.exp(-x) if loss == "exponential" else 1 / (1 + mp.exp(x)) for x in f]
+    )
 
 
 def gradients(data, W, loss):
@@ -69,7 +78,11 @@ def svd(G):
     U, S, V = mp.svd_r(mp.matrix(G.tolist()), full_matrices=False)
     as_array = lambda M: np.array(M.tolist(), object).reshape(M.rows, M.cols)
     keep = [k for k in range(len(S)) if S[k] > S[0] * mp.mpf(10) ** (5 - mp.dps)]
-    return as_array(U)[:, keep], np.array([S[k] for k in keep], object), as_array(V)[keep]
+    return (
+        as_array(U)[:, keep],
+        np.array([S[k] for k in keep], object),
+        as_array(V)[keep],
+    )
 
 
 def steepest(G, norm):

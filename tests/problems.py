@@ -14,7 +14,9 @@ class Problem(NamedTuple):
 
     tokens: TokenSet
     W: np.ndarray | None
-    error: float | None = 1e-9  # how far a rule may be from W_mm's direction after 2,000 steps
+    error: float | None = (
+        1e-9  # how far a rule may be from W_mm's direction after 2,000 steps
+    )
 
 
 def of_pairs(*deltas, queries=None):
@@ -24,13 +26,17 @@ def of_pairs(*deltas, queries=None):
     """
     X = [[np.zeros(2), *(-np.asarray(delta, float) for delta in row)] for row in deltas]
     z = np.ones((len(X), 1)) if queries is None else np.reshape(queries, (-1, 1))
-    return attention.token_set(X, np.sign(z[:, 0]), z, u=[1.0, 1.0], opt=np.zeros(len(X), int))
+    return attention.token_set(
+        X, np.sign(z[:, 0]), z, u=[1.0, 1.0], opt=np.zeros(len(X), int)
+    )
 
 
 def stacked(*sets):
     """Token sets as the runs of one."""
     names = "X", "y", "z", "u", "opt"
-    return TokenSet(*(np.concatenate([getattr(data, name) for data in sets]) for name in names))
+    return TokenSet(
+        *(np.concatenate([getattr(data, name) for data in sets]) for name in names)
+    )
 
 
 def rows_of(data, run=0, kind=np.longdouble):
@@ -65,15 +71,21 @@ PROBLEMS = {
     "a token repeated": Problem(of_pairs([E_1, E_1]), E_1[:, None]),
     "a dual of zero": Problem(of_pairs([E_1, E_1 + E_2]), E_1[:, None], 0.2),
     "a slack constraint": Problem(of_pairs([E_1, 2 * E_1]), E_1[:, None]),
-    "badly scaled": Problem(of_pairs([1e-3 * E_1], [1e3 * E_2]), np.array([[1e3], [1e-3]]), 2),
+    "badly scaled": Problem(
+        of_pairs([1e-3 * E_1], [1e3 * E_2]), np.array([[1e3], [1e-3]]), 2
+    ),
     "the opt token repeated": Problem(of_pairs([E_1, 0 * E_1]), None),
     "opposed": Problem(of_pairs([E_1], [-E_1]), None),
     "more turns than dimensions": Problem(of_pairs([E_1, E_2, -E_1 - E_2]), None),
     "class means": drawn(attention.class_mean_tokens(0, n=4, T=3, d=12), 0.2),
     "Gaussian": drawn(attention.gaussian_tokens(0, n=3, T=3, d=12), 0.2),
-    "two tokens": drawn(attention.two_token_gaussian(0, n=3, d=12), None),  # it has no head yet
+    "two tokens": drawn(
+        attention.two_token_gaussian(0, n=3, d=12), None
+    ),  # it has no head yet
     "unit tokens": drawn(attention.unit_tokens(0, n=3, T=3, d=4), 0.2),
-    "two examples": Problem(attention.two_examples(), np.array([[-1, 0], [1, -1]]) / 2, 0.2),
+    "two examples": Problem(
+        attention.two_examples(), np.array([[-1, 0], [1, -1]]) / 2, 0.2
+    ),
 }
 SOLVABLE = [name for name, problem in PROBLEMS.items() if problem.W is not None]
 UNSOLVABLE = [name for name in PROBLEMS if name not in SOLVABLE]

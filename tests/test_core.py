@@ -46,7 +46,9 @@ def of_the_core():
         if name not in found:
             found.add(name)
             with suppress(PackageNotFoundError):  # of another system or Python
-                left += [text for text in requires(name) or [] if "extra ==" not in text]
+                left += [
+                    text for text in requires(name) or [] if "extra ==" not in text
+                ]
     return found
 
 
@@ -64,7 +66,15 @@ def run(code, **settings):
 
 def test_the_core_alone_trains_solves_and_checks_the_law():
     blocked = modules_beside_the_core()
-    assert {"torch", "cvxpy", "papermill", "IPython", "jinja2", "pytest", "pandas"} <= set(blocked)
+    assert {
+        "torch",
+        "cvxpy",
+        "papermill",
+        "IPython",
+        "jinja2",
+        "pytest",
+        "pandas",
+    } <= set(blocked)
     assert not {"numpy", "PIL", "llvmlite"} & set(blocked)
     done = run(WITHOUT_EXTRAS.format(blocked=blocked) + TRAINING)
     assert done.returncode == 0, done.stderr
@@ -75,14 +85,17 @@ def test_the_core_alone_trains_solves_and_checks_the_law():
 def test_the_command_names_the_extra_that_pages_need():
     blocked = modules_beside_the_core()
     done = run(
-        WITHOUT_EXTRAS.format(blocked=blocked) + "from papers import command; command.main()"
+        WITHOUT_EXTRAS.format(blocked=blocked)
+        + "from papers import command; command.main()"
     )
     assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
     assert "attention-dynamics[notebooks]" in done.stderr
 
 
 def test_layers_hold():
-    done = run("from importlinter.cli import lint_imports_command as lint; lint(['--no-cache'])")
+    done = run(
+        "from importlinter.cli import lint_imports_command as lint; lint(['--no-cache'])"
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -95,5 +108,7 @@ HEAVY |= set("datasets pyarrow sklearn PIL huggingface_hub".split())
 
 def test_theory_loads_nothing_heavy():
     """Each heavy library is imported by the function that needs it, none by a room of theory."""
-    done = run(f"import sys, {', '.join(THEORY)}; print(*({HEAVY} & sys.modules.keys()))")
+    done = run(
+        f"import sys, {', '.join(THEORY)}; print(*({HEAVY} & sys.modules.keys()))"
+    )
     assert (done.returncode, done.stdout.split()) == (0, []), done.stderr

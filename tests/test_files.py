@@ -30,7 +30,11 @@ def killed_at(call, action):
 
 
 def content(folder):
-    return {path.name: path.read_text() for path in folder.iterdir()} if folder.exists() else None
+    return (
+        {path.name: path.read_text() for path in folder.iterdir()}
+        if folder.exists()
+        else None
+    )
 
 
 def fill(folder, text):
@@ -62,7 +66,9 @@ def test_what_a_killed_write_left_is_removed_by_the_next_one(tmp_path):
     files.write(path, b"old")
     assert killed_at(1, lambda: files.write(path, b"new")) == 9
     assert path.read_bytes() == b"old" and len(os.listdir(tmp_path)) == 2
-    (tmp_path / ".other.json.0123.part").touch()  # of another file, which may be being written
+    (
+        tmp_path / ".other.json.0123.part"
+    ).touch()  # of another file, which may be being written
     files.write(path, b"new")
     assert path.read_bytes() == b"new"
     assert sorted(os.listdir(tmp_path)) == [".other.json.0123.part", "record[1].json"]
@@ -98,13 +104,18 @@ def test_a_full_disk_is_named_with_the_file(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError) as caught:
         files.write(tmp_path / "a.json", b"")
-    assert files.sentence(caught.value) == f"No space left on device: {tmp_path / 'a.json'}"
+    assert (
+        files.sentence(caught.value)
+        == f"No space left on device: {tmp_path / 'a.json'}"
+    )
     assert os.listdir(tmp_path) == []
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
     for read in (files.read_object, files.read_table):
-        with pytest.raises(ValueError, match=f"{tmp_path} cannot be read: Is a directory"):
+        with pytest.raises(
+            ValueError, match=f"{tmp_path} cannot be read: Is a directory"
+        ):
             read(tmp_path)
     assert files.read_table(tmp_path / "none.toml") == {}
     with pytest.raises(ValueError, match="none.json cannot be read: No such file"):

@@ -37,7 +37,9 @@ def waited_for(condition):
 
 @pytest.mark.parametrize("module", COMMANDS)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_is_one_sentence_from_the_first_import_on(module, number, tmp_path):
+def test_an_interrupt_is_one_sentence_from_the_first_import_on(
+    module, number, tmp_path
+):
     mark = tmp_path / "waits"
     (tmp_path / "sitecustomize.py").write_text(SLOW.format(mark=str(mark)))
     process = subprocess.Popen(

@@ -17,17 +17,23 @@ STEPS, ETA = 15, 0.05
 def by_dynamics(make):
     def end(data, W, scale):
         history = dynamics.train(data, make(scale * ETA), STEPS, [STEPS], W)
-        return attention.minimal(data).expand(history.weights(0))  # nothing lies outside
+        return attention.minimal(data).expand(
+            history.weights(0)
+        )  # nothing lies outside
 
     return end
 
 
 def by_engine(make, steps=STEPS):
-    return lambda data, W, scale: training.train(data, make(scale * ETA), steps, W, [steps]).W[0]
+    return lambda data, W, scale: training.train(
+        data, make(scale * ETA), steps, W, [steps]
+    ).W[0]
 
 
 def by_mirror(data, W, scale):
-    return mirror.train(data, mirror.MirrorRule(3, scale * ETA), STEPS, W, record=[STEPS]).W[0]
+    return mirror.train(
+        data, mirror.MirrorRule(3, scale * ETA), STEPS, W, record=[STEPS]
+    ).W[0]
 
 
 def by_svm(norm):
@@ -56,7 +62,14 @@ RULES = {  # name: W at the end, (1, d, d_z), of data, start and a factor of the
     "SVM in l_1.5": by_svm(1.5),
 }
 SOLVERS = {"SVM", "SVM in l_1.5"}
-COORDINATES = {"sign", "l_3", "Adam", "mirror", "blocks", "SVM in l_1.5"}  # rules that see them
+COORDINATES = {
+    "sign",
+    "l_3",
+    "Adam",
+    "mirror",
+    "blocks",
+    "SVM in l_1.5",
+}  # rules that see them
 
 
 def turned(P, Q):
@@ -78,7 +91,9 @@ def of_tokens(order):
 
 
 P, Q = orthogonal(1), orthogonal(2)
-FLIPS = np.eye(4)[[2, 0, 3, 1]] * np.array([1, -1, -1, 1.0])  # moves rows between the two blocks
+FLIPS = np.eye(4)[[2, 0, 3, 1]] * np.array(
+    [1, -1, -1, 1.0]
+)  # moves rows between the two blocks
 EYE = np.eye(4)
 RELATIONS = {  # name: data, (left, right, factor) of W, who must see it
     "rotation": (turned(P, Q), (P, Q, 1), COORDINATES),
@@ -114,7 +129,8 @@ def test_a_rule_turns_with_the_problem_or_sees_the_change(plain, rule, relation)
 
 
 @pytest.mark.parametrize(
-    ("norm", "sees_rotation"), [("frobenius", False), ("spectral", False), (np.inf, True)]
+    ("norm", "sees_rotation"),
+    [("frobenius", False), ("spectral", False), (np.inf, True)],
 )
 def test_the_gauge_of_keys_and_queries_is_orthogonal(norm, sees_rotation):
     """K C and Q C^-T have the same product: a run has, too, where C is orthogonal."""

@@ -28,7 +28,9 @@ RULES = {
 def test_its_rules_are_the_librarys(name):
     by_page, by_lib = RULES[name]
     expected = training.train(TOKENS, by_lib, 40, record=[40]).W[0, 0]
-    np.testing.assert_allclose(minimal.train(DATA, by_page, 0.05, 40), expected, atol=1e-9)
+    np.testing.assert_allclose(
+        minimal.train(DATA, by_page, 0.05, 40), expected, atol=1e-9
+    )
 
 
 def test_the_svm_and_the_law_are_the_librarys():
@@ -36,7 +38,9 @@ def test_the_svm_and_the_law_are_the_librarys():
     W_mm, beta = minimal.token_svm(A)
     solution = svm.token_svm(TOKENS)
     np.testing.assert_allclose(W_mm, solution.W[0].ravel(), atol=1e-9)
-    best = np.repeat(minimal.scores(DATA[0], DATA[1], DATA[3]).max(1), len(A) // len(DATA[0]))
+    best = np.repeat(
+        minimal.scores(DATA[0], DATA[1], DATA[3]).max(1), len(A) // len(DATA[0])
+    )
     constant = margin_law.margin_law(TOKENS, solution).constant[0]
     assert minimal.law(A, beta, gaps, best) == pytest.approx(constant, rel=1e-8)
     with pytest.raises(ValueError, match="no W lets every opt token win"):
@@ -45,7 +49,9 @@ def test_the_svm_and_the_law_are_the_librarys():
 
 def test_the_file_is_short_and_imports_numpy_and_scipy_alone(capsys):
     text = PATH.read_text(encoding="utf-8")
-    lines = [line for line in text.splitlines() if line.startswith(("import ", "from "))]
+    lines = [
+        line for line in text.splitlines() if line.startswith(("import ", "from "))
+    ]
     assert lines == ["import numpy as np", "from scipy.optimize import nnls"]
     minimal.main()
     assert "C = 4.275" in capsys.readouterr().out

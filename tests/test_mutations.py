@@ -37,12 +37,23 @@ def test_report_and_exit_status(ratio, sense, status, monkeypatch, tmp_path, cap
     row = measure.Entry("one", 1e-6, 1e-4, ratio, (90.0, 110.0), 100.0, *words)
     monkeypatch.setenv("RUNS_DIR", str(tmp_path))
     monkeypatch.setitem(command.ENTRIES, "one", lambda: row)
-    here = lambda *_, **__: ThreadPoolExecutor(1)  # another process would not know of this row
+    here = lambda *_, **__: ThreadPoolExecutor(
+        1
+    )  # another process would not know of this row
     monkeypatch.setattr(command, "ProcessPoolExecutor", here)
     monkeypatch.setattr("sys.argv", ["benchmarks", "one"])
     assert command.main() == status
     (written,) = json.loads((tmp_path / "bench.json").read_text())
-    layout = {"name", "seconds", "reference_seconds", "ratio", "spread", "bar", "holds", "note"}
+    layout = {
+        "name",
+        "seconds",
+        "reference_seconds",
+        "ratio",
+        "spread",
+        "bar",
+        "holds",
+        "note",
+    }
     assert layout <= set(written)
     assert written["holds"] is (status == 0)
     assert ("missed: one" in capsys.readouterr().out) is bool(status)

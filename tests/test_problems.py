@@ -7,7 +7,16 @@ from lib import attention, dynamics, mirror, svm
 from papers.beyond.engine import optimisers, training
 from tests.problems import PROBLEMS, SOLVABLE, TRAINABLE, UNSOLVABLE
 
-NORMS = ["frobenius", 1, 1.5, 3, np.inf, "nuclear", "spectral", svm.Blocks("spectral", 1)]
+NORMS = [
+    "frobenius",
+    1,
+    1.5,
+    3,
+    np.inf,
+    "nuclear",
+    "spectral",
+    svm.Blocks("spectral", 1),
+]
 
 
 def by_dynamics(make):
@@ -25,9 +34,14 @@ RULES = {  # those whose direction turns like 1/t; gradient descent's turns like
     "NGD": by_dynamics(dynamics.ngd),
     "momentum": by_dynamics(lambda eta: dynamics.ngd(eta / 2, momentum=0.5)),
     "Polyak": by_dynamics(lambda eta: dynamics.polyak()),
-    "steepest": lambda data, eta: training.train(data, optimisers.steepest(2, eta), 2000).W[0, -1],
+    "steepest": lambda data, eta: training.train(
+        data, optimisers.steepest(2, eta), 2000
+    ).W[0, -1],
     "mirror, p = 2": lambda data, eta: mirror.train(
-        data, mirror.MirrorRule(2, eta), 2000, np.zeros((1, *data.shape[3:], data.z.shape[-1]))
+        data,
+        mirror.MirrorRule(2, eta),
+        2000,
+        np.zeros((1, *data.shape[3:], data.z.shape[-1])),
     ).W[0, -1],
 }
 

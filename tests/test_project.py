@@ -30,7 +30,11 @@ def name_of(requirement):
 
 
 def test_lock_pins_every_dependency():
-    pinned = {name_of(line) for line in LOCK.splitlines() if re.match(r"[A-Za-z0-9._-]+==", line)}
+    pinned = {
+        name_of(line)
+        for line in LOCK.splitlines()
+        if re.match(r"[A-Za-z0-9._-]+==", line)
+    }
     assert {*map(name_of, DEPENDENCIES)} <= pinned, "run: make lock"
     # and leaves the companions of torch to torch
     assert "torch==2.13.0\n" in LOCK
@@ -41,15 +45,24 @@ def test_lock_pins_every_dependency():
 def test_workflow_container_and_conda_do_what_the_readme_says():
     workflow = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())
     (job,) = workflow["jobs"].values()
-    assert job["strategy"]["matrix"]["python"][0] == "3.11" and len(job["strategy"]["matrix"]) == 1
+    assert (
+        job["strategy"]["matrix"]["python"][0] == "3.11"
+        and len(job["strategy"]["matrix"]) == 1
+    )
     commands = [step["run"] for step in job["steps"] if "run" in step]
     assert commands == ["make test", "make figures site"]
     container = json.loads((ROOT / ".devcontainer/devcontainer.json").read_text())
-    assert container["image"] == "python:3.11" and container["postCreateCommand"] == "make setup"
+    assert (
+        container["image"] == "python:3.11"
+        and container["postCreateCommand"] == "make setup"
+    )
     environment = yaml.safe_load((ROOT / "environment.yml").read_text())
     (pip,) = [part for part in environment["dependencies"] if isinstance(part, dict)]
     assert pip["pip"] == ["-r requirements.txt", "-e ."]
-    assert PROJECT["requires-python"] == ">=3.11" and "python=3.11" in environment["dependencies"]
+    assert (
+        PROJECT["requires-python"] == ">=3.11"
+        and "python=3.11" in environment["dependencies"]
+    )
 
 
 def references(scope):
@@ -61,8 +74,13 @@ def references(scope):
 
 def test_citation_is_of_this_project_and_the_three_papers():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert citation["license"] == PROJECT["license"] and citation["version"] == PROJECT["version"]
-    assert references("reproduced") == {n: title for title, n in figures.PAPERS.values()}
+    assert (
+        citation["license"] == PROJECT["license"]
+        and citation["version"] == PROJECT["version"]
+    )
+    assert references("reproduced") == {
+        n: title for title, n in figures.PAPERS.values()
+    }
 
 
 NUMBER = re.compile(r"(?<![\d.])\d{4}\.\d{5}(?![\d.])")  # of arXiv
@@ -75,7 +93,9 @@ def test_what_the_pages_beyond_the_papers_cite_is_in_the_citation_file_and_the_o
     texts += [ROOT / "papers/beyond/atlas_rules.py"]
     named = {n for path in texts for n in NUMBER.findall(path.read_text("utf-8"))}
     assert set(references("related work")) - named == set()
-    assert named - set(references("related work")) <= {n for _, n in figures.PAPERS.values()}
+    assert named - set(references("related work")) <= {
+        n for _, n in figures.PAPERS.values()
+    }
 
 
 @pytest.mark.parametrize("asked", [["check"], ["format", "--check"]])
@@ -86,7 +106,9 @@ def test_ruff_finds_nothing(asked):
 
 
 def test_no_line_is_kept_from_the_formatter():
-    assert [str(p) for p in CODE if re.search("fmt: (skip|off)", p.read_text("utf-8"))] == []
+    assert [
+        str(p) for p in CODE if re.search("fmt: (skip|off)", p.read_text("utf-8"))
+    ] == []
 
 
 OLD = """#!/bin/sh
@@ -145,8 +167,16 @@ def test_make_hands_on_the_folder_of_data_as_it_is(clone, given):
     python = clone / "python"
     python.write_text('#!/bin/sh\necho "[$DATA_DIR] $*"\n')
     python.chmod(0o755)
-    command = ["make", "--no-print-directory", "--old-file=setup", "figures", f"PY={python}"]
+    command = [
+        "make",
+        "--no-print-directory",
+        "--old-file=setup",
+        "figures",
+        f"PY={python}",
+    ]
     for words, more in (([f"DATA_DIR={given}"], {}), ([], {"DATA_DIR": given})):
         run = dict(cwd=clone, env=os.environ | more, capture_output=True, text=True)
         done = subprocess.run([*command, *words, "UPDATE=1", "ARGS=00"], **run)
-        assert done.stdout == f"[{given}] -m lib.batch --scale demo --update 00\n", done.stderr
+        assert done.stdout == f"[{given}] -m lib.batch --scale demo --update 00\n", (
+            done.stderr
+        )

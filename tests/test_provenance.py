@@ -19,8 +19,19 @@ def repository(tmp_path, monkeypatch):
     for name in ("notebooks/01_a.py", "notebooks/01_a.ipynb", "figures/demo/a.json"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("one\n")
-    who = ["-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false"]
-    for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "first"]):
+    who = [
+        "-c",
+        "user.name=test",
+        "-c",
+        "user.email=test@localhost",
+        "-c",
+        "commit.gpgsign=false",
+    ]
+    for words in (
+        ["init", "--quiet"],
+        ["add", "."],
+        ["commit", "--quiet", "-m", "first"],
+    ):
         subprocess.run(["git", *who, *words], cwd=tmp_path, check=True)
     monkeypatch.setattr(provenance, "ROOT", tmp_path)
     (tmp_path / "notebooks").mkdir(exist_ok=True)
@@ -37,7 +48,9 @@ def repository(tmp_path, monkeypatch):
         ("papers/new.py", True),
     ],
 )
-def test_a_tree_is_named_by_its_commit_and_whether_its_code_changed(repository, name, dirty):
+def test_a_tree_is_named_by_its_commit_and_whether_its_code_changed(
+    repository, name, dirty
+):
     head = provenance.git("rev-parse", "HEAD")[:12]
     assert provenance.commit() == head
     (repository / name).parent.mkdir(exist_ok=True)
@@ -64,17 +77,23 @@ def copy(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("notebook", "group", "name"), READ)
-def test_the_fingerprint_moves_with_what_is_read(notebook, group, name, copy, monkeypatch):
+def test_the_fingerprint_moves_with_what_is_read(
+    notebook, group, name, copy, monkeypatch
+):
     monkeypatch.setenv("NOTEBOOKS_DIR", str(copy / "notebooks"))
     monkeypatch.setattr(provenance, "ROOT", copy)
     before = provenance.fingerprint(notebook, {})
-    assert before["kept"].keys() == ({name} if group == "kept" else before["kept"].keys())
+    assert before["kept"].keys() == (
+        {name} if group == "kept" else before["kept"].keys()
+    )
     path = copy / name if (copy / name).exists() else copy / "lib" / name
     path.write_bytes(path.read_bytes() + b" ")
     now = provenance.fingerprint(notebook, {})
     assert provenance.digest(now) != provenance.digest(before)
     assert {part for part in now if now[part] != before[part]} == {group}
-    assert {key for key in now[group] if now[group][key] != before[group].get(key)} == {name}
+    assert {key for key in now[group] if now[group][key] != before[group].get(key)} == {
+        name
+    }
     others = provenance.fingerprint(notebook, {"seeds": 6})
     assert provenance.digest(others) != provenance.digest(now)
 
@@ -109,7 +128,13 @@ def test_every_form_of_import_counts_and_what_it_imports_in_turn(tmp_path, monke
 
 def test_every_kind_of_data_file_beside_a_module_is_known():
     packages = [files.ROOT / name for name in provenance.CODE]
-    beside = {path.parent for package in packages for path in package.rglob("[0-9]*.py")}
-    kinds = {path.suffix for folder in beside for path in folder.iterdir() if path.is_file()}
+    beside = {
+        path.parent for package in packages for path in package.rglob("[0-9]*.py")
+    }
+    kinds = {
+        path.suffix for folder in beside for path in folder.iterdir() if path.is_file()
+    }
     unread = {".py", ".pyc", ".md"}
-    assert kinds <= unread | set(provenance.DATA), "say whether a module can read the others"
+    assert kinds <= unread | set(provenance.DATA), (
+        "say whether a module can read the others"
+    )

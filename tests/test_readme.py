@@ -15,8 +15,16 @@ from lib.companion import plots
 from lib.training import rules
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("README.md", "CONTRIBUTING.md", "REPRODUCING.md", "data/README.md", "lib/README.md")
-LAYERS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "REPRODUCING.md",
+    "data/README.md",
+    "lib/README.md",
+)
+LAYERS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
+    "contracts"
+]
 
 
 def page(name):
@@ -33,22 +41,37 @@ def gone(name):
     for target in re.findall(r"\]\((?!http)([^)#]+)\)", text):
         if not (folder / target).exists():
             yield target
-    modules = [name.replace(".", "/") for name in re.findall(r"-m ((?:lib|papers)[\w.]*)", text)]
-    for path in re.findall(r"`((?:lib|papers|tests|notebooks|figures)/[\w./-]+)`", text) + modules:
+    modules = [
+        name.replace(".", "/")
+        for name in re.findall(r"-m ((?:lib|papers)[\w.]*)", text)
+    ]
+    for path in (
+        re.findall(r"`((?:lib|papers|tests|notebooks|figures)/[\w./-]+)`", text)
+        + modules
+    ):
         made_up = re.search(r"NN|name|paper_x|papers/x|paper_d", path)
-        if not made_up and not (ROOT / path).exists() and not (ROOT / f"{path}.py").exists():
+        if (
+            not made_up
+            and not (ROOT / path).exists()
+            and not (ROOT / f"{path}.py").exists()
+        ):
             yield path
     for target in re.findall(r"(?:^|`)make ([a-z]+)", text, re.MULTILINE):
         if not re.search(rf"^{target}:", page("Makefile"), re.MULTILINE):
             yield f"make {target}"
     rooms = "|".join(path.parent.name for path in (ROOT / "lib").glob("*/__init__.py"))
     shown = re.findall(rf"`({rooms})\.(\w+)(?:\([^`]*\))?`", text)
-    for room, attribute in [(f"lib/{room}", attribute) for room, attribute in shown] + re.findall(
+    for room, attribute in [
+        (f"lib/{room}", attribute) for room, attribute in shown
+    ] + re.findall(
         r"\| `((?:lib|papers)/[\w/]+)\.py`, `(\w+)`",
         text,  # where to find what
     ):
         module = importlib.import_module(room.replace("/", "."))
-        if not hasattr(module, attribute) and not (ROOT / room / f"{attribute}.py").exists():
+        if (
+            not hasattr(module, attribute)
+            and not (ROOT / room / f"{attribute}.py").exists()
+        ):
             yield f"{room}.{attribute}"
 
 
@@ -63,11 +86,16 @@ def test_the_options_of_commands_exist(monkeypatch, capsys):
         monkeypatch.delitem(sys.modules, f"{command}.__main__", raising=False)
         with pytest.raises(SystemExit) as end:
             runpy.run_module(command, run_name="__main__", alter_sys=True)
-        assert end.value.code == 0 and f"usage: python -m {command}" in capsys.readouterr().out
+        assert (
+            end.value.code == 0
+            and f"usage: python -m {command}" in capsys.readouterr().out
+        )
 
 
 def test_the_code_of_the_readme_runs(tmp_path, monkeypatch):
-    own_step, own_optimiser = re.findall(r"```python\n(.*?)```", page("README.md"), re.DOTALL)
+    own_step, own_optimiser = re.findall(
+        r"```python\n(.*?)```", page("README.md"), re.DOTALL
+    )
     printed = []
     names = {"print": lambda *words: printed.append(words)}
     exec(compile(own_step.replace("1000", "50"), "README.md", "exec"), names)
@@ -85,18 +113,27 @@ def test_the_code_of_the_readme_runs(tmp_path, monkeypatch):
 
 
 def test_the_readme_shows_results():
-    shown = re.findall(r'<img src="([^"]+)" width="800" alt="([^"]+)">', page("README.md"))
+    shown = re.findall(
+        r'<img src="([^"]+)" width="800" alt="([^"]+)">', page("README.md")
+    )
     assert len(shown) >= 3 and all(len(alt) > 40 for _, alt in shown)
     assert all((ROOT / picture).exists() for picture, _ in shown)
-    (lines,) = re.findall(r"minimal.py +# the whole subject in (\d+) lines", page("README.md"))
+    (lines,) = re.findall(
+        r"minimal.py +# the whole subject in (\d+) lines", page("README.md")
+    )
     assert int(lines) == len(page("notebooks/minimal.py").splitlines())
 
 
 def test_the_picture_of_the_layers_is_the_contract_and_the_map_has_every_room_once():
     (layers,) = [c["layers"] for c in LAYERS if c["type"] == "layers"]
-    stated = [[name.removeprefix("lib.") for name in layer.split(" | ")] for layer in layers]
+    stated = [
+        [name.removeprefix("lib.") for name in layer.split(" | ")] for layer in layers
+    ]
     (picture,) = re.findall(r"```\n(papers .*?)```", page("lib/README.md"), re.DOTALL)
-    drawn = [re.split(r"\s{3,}", line)[0].split(" | ") for line in picture.strip().splitlines()]
+    drawn = [
+        re.split(r"\s{3,}", line)[0].split(" | ")
+        for line in picture.strip().splitlines()
+    ]
     assert drawn == stated
     lib = files.ROOT / "lib"
     packages = {path.parent.name for path in lib.glob("*/__init__.py")}

@@ -66,16 +66,27 @@ def prose(path):
 
 def cells(notebook):
     kept = [cell for cell in notebook.cells if not colab_cell._installs(cell)]
-    return [(c.cell_type, c.source.strip(), sorted(c.metadata.get("tags", []))) for c in kept]
+    return [
+        (c.cell_type, c.source.strip(), sorted(c.metadata.get("tags", [])))
+        for c in kept
+    ]
 
 
 def assigned(node):
     """The names that a program binds at its top level, once per place, functions left out."""
     apart = ast.FunctionDef | ast.ClassDef | ast.Lambda
-    if isinstance(node, apart | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+    if isinstance(
+        node, apart | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+    ):
         return []
-    own = [node.id] if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load) else []
-    return own + [name for child in ast.iter_child_nodes(node) for name in assigned(child)]
+    own = (
+        [node.id]
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
+        else []
+    )
+    return own + [
+        name for child in ast.iter_child_nodes(node) for name in assigned(child)
+    ]
 
 
 def told(name):
@@ -95,7 +106,9 @@ def told(name):
 
 ANSWER = re.compile(r"^\*\*(?:Answer|Here)\b.*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"(?<![\w.])[-\u2212]?\d[\d,]*(?:\.\d+(?!\w|\.\d)(\s*%)?|(\s*%))")
-NO_RESULT = re.compile(r"\b\d{4}\.\d{5}\b|\\ell_\{?[\d.]+\}?")  # an arXiv number, a norm's name
+NO_RESULT = re.compile(
+    r"\b\d{4}\.\d{5}\b|\\ell_\{?[\d.]+\}?"
+)  # an arXiv number, a norm's name
 
 
 def unlike(text, values):
@@ -104,11 +117,16 @@ def unlike(text, values):
     values = [abs(float(v)) for v in values if isinstance(v, int | float)]
 
     def is_known(word, percent):
-        shown = abs(float(word.replace(",", "").replace("\u2212", "-"))) / (100 if percent else 1)
+        shown = abs(float(word.replace(",", "").replace("\u2212", "-"))) / (
+            100 if percent else 1
+        )
         half = 0.5001 * 10.0 ** -(len(word.partition(".")[2]) + 2 * bool(percent))
         return any(abs(value - shown) <= half for value in values)
 
-    numbers = [(m[0].rstrip("% "), m[1] or m[2]) for m in NUMBER.finditer(NO_RESULT.sub("", text))]
+    numbers = [
+        (m[0].rstrip("% "), m[1] or m[2])
+        for m in NUMBER.finditer(NO_RESULT.sub("", text))
+    ]
     return [word for word, percent in numbers if not is_known(word, percent)]
 
 
@@ -120,13 +138,22 @@ NAMES = rf'^\* \*\*(?!{PLACES})([^*]+?)\.?\*\*|(?i:look at)[^"\n]*"([^"]+)"'
 def stems(name):
     """Its words without plurals and formulas."""
     text = re.sub(r"\$[^$]*\$", " ", name).lower()
-    return {word.rstrip("s") for word in re.findall(r"[a-z]{3,}", text)} - {"the", "and"}
+    return {word.rstrip("s") for word in re.findall(r"[a-z]{3,}", text)} - {
+        "the",
+        "and",
+    }
 
 
 def unseen(text, words):
     """The names in a page's text that no panel, axis or legend of its figures has."""
-    named = [part for name in re.findall(NAMES, text, re.M) for part in "".join(name).split(", ")]
-    return [name for name in named if not any(stems(name) <= stems(word) for word in words)]
+    named = [
+        part
+        for name in re.findall(NAMES, text, re.M)
+        for part in "".join(name).split(", ")
+    ]
+    return [
+        name for name in named if not any(stems(name) <= stems(word) for word in words)
+    ]
 
 
 @cache
@@ -144,11 +171,17 @@ def faults_of_page(path):
     copy, own = nbformat.read(path.with_suffix(".ipynb"), 4), cells(read(path))
     outputs = [output for cell in copy.cells for output in cell.get("outputs", [])]
     parameters, bound = pages.parameters(text), assigned(ast.parse(text))
-    folded = [c for c in code(path) if {"parameters", "set-up"} & {*c.metadata.get("tags", [])}]
+    folded = [
+        c
+        for c in code(path)
+        if {"parameters", "set-up"} & {*c.metadata.get("tags", [])}
+    ]
     shown = [cell.source for cell in code(path) if cell not in folded]
     mine = {place: saved for place, saved in RECORDS.items() if name in now(saved)}
     seen = [word for saved in mine.values() for word in saved.get("words", [])]
-    measured = [v for saved in mine.values() for v in figures._quantities(saved).values()]
+    measured = [
+        v for saved in mine.values() for v in figures._quantities(saved).values()
+    ]
     loads = {p.relative_to(ROOT).as_posix() for p in provenance.closure(text)}
     trains = any(p.startswith(("lib/training/", "lib/networks/")) for p in loads)
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", words)
@@ -158,15 +191,19 @@ def faults_of_page(path):
         != [c.source for c in colab_cell._installing(copy.cells)],
         "another kernel": {n.metadata["kernelspec"]["name"] for n in (read(path), copy)}
         != {"python3"},
-        "no title, or an empty cell": not own[0][1].startswith("# ") or not all(c[1] for c in own),
+        "no title, or an empty cell": not own[0][1].startswith("# ")
+        or not all(c[1] for c in own),
         "no outputs, or a failed cell": not outputs
         or any(output.output_type == "error" for output in outputs),
         "a folder of this machine": str(ROOT) in nbformat.writes(copy),
         "not at demo scale": parameters["scale"] != "demo",
         # A record asks for the parameters again when it is saved: another value is a change.
-        "a parameter assigned twice": any(bound.count(each) != 1 for each in parameters),
+        "a parameter assigned twice": any(
+            bound.count(each) != 1 for each in parameters
+        ),
         "a scale of other parameters": any(
-            scale not in pages.SCALES[1:] or not of.keys() <= parameters.keys() - {"scale"}
+            scale not in pages.SCALES[1:]
+            or not of.keys() <= parameters.keys() - {"scale"}
             for scale, of in SCALES.get(name, {}).items()
         ),
         "its place is told otherwise": own[0][1].split("\n")[2] != told(name),
@@ -174,33 +211,49 @@ def faults_of_page(path):
         "plumbing is shown": not 1 <= len(folded) <= 3
         or not all(c.source.startswith("# Set-up, no need to read.") for c in folded)
         or re.search(r"run\.(save|keep)\(|record\.start", "\n".join(shown)),
-        "a number that no record has": unlike("\n".join(ANSWER.findall(words)), measured),
+        "a number that no record has": unlike(
+            "\n".join(ANSWER.findall(words)), measured
+        ),
         "a panel, axis or legend that is not there": seen and unseen(words, seen),
         "a kind of line that is not there": seen
         and not kinds(words) <= set().union(*map(lines, mine)),
         "theory hangs on training": trains != (name[:2] in TRAINING),
-        "hangs on the site or the batch": name != "50_what_we_know"  # which reads the index
+        "hangs on the site or the batch": name
+        != "50_what_we_know"  # which reads the index
         and any(p.startswith(("lib/site/", "lib/batch/")) for p in loads),
     }
 
 
 def test_every_page_is_one_with_its_copy_its_place_and_its_records():
-    assert_faultless({path.stem: path for path in PAGES}, faults_of_page, "run `make notebooks`")
+    assert_faultless(
+        {path.stem: path for path in PAGES}, faults_of_page, "run `make notebooks`"
+    )
 
 
 def test_tables_of_pages_name_pages():
     known = {path.stem for path in PAGES}
-    assert {path.stem for path in FOLDER.glob("*.ipynb")} == known and SCALES.keys() <= known
-    assert not known & RENAMED.keys() and all(to and {*to} <= known for to in RENAMED.values())
+    assert {
+        path.stem for path in FOLDER.glob("*.ipynb")
+    } == known and SCALES.keys() <= known
+    assert not known & RENAMED.keys() and all(
+        to and {*to} <= known for to in RENAMED.values()
+    )
     assert sorted([*MAIN, *ORDER["side"], *ORDER["appendix"]]) == sorted(known)
-    assert set(ORDER["after"]) == known - {*MAIN} and {*ORDER["after"].values()} <= {*MAIN}
+    assert set(ORDER["after"]) == known - {*MAIN} and {*ORDER["after"].values()} <= {
+        *MAIN
+    }
     pictures = {*re.findall(r"!\[[^\]]+\]\(([^)]+)\)", "".join(map(prose, PAGES)))}
-    assert {f"drawings/{path.name}" for path in (FOLDER / "drawings").iterdir()} <= pictures
+    assert {
+        f"drawings/{path.name}" for path in (FOLDER / "drawings").iterdir()
+    } <= pictures
 
 
 def test_a_number_or_name_that_no_record_has_is_seen():
     values = [0.9817, -0.8417, [1.75, 13], "demo", None, True]
-    assert unlike("98.2 %, $t^{-0.84}$, 0.98 of it, p = 1.75, arXiv 2402.05738", values) == []
+    assert (
+        unlike("98.2 %, $t^{-0.84}$, 0.98 of it, p = 1.75, arXiv 2402.05738", values)
+        == []
+    )
     wrong = unlike("at 98.3 % and 97 %, like $t^{-0.85}$, 1,000.5", values)
     assert wrong == ["98.3", "97", "-0.85", "1,000.5"]
     text = '* **Missing weights.** Look at "NGD, decay".\n* **Layers over steps.** A thin line.'
@@ -218,12 +271,16 @@ def contradictions(saved):
     caption, count = saved["caption"], len(saved["seeds"])
     setting = {**saved["parameters"], **saved.get("setting", {})}
     for name in setting.keys() & {*"nTdk"}:
-        said = re.findall(rf"(?<![\w\\]){name}\s*=\s*(\d+(?:,\d{{3}})*(?:\.\d+)?)", caption)
+        said = re.findall(
+            rf"(?<![\w\\]){name}\s*=\s*(\d+(?:,\d{{3}})*(?:\.\d+)?)", caption
+        )
         used = setting[name] if isinstance(setting[name], list) else [setting[name]]
         if said and not {float(x.replace(",", "")) for x in said} & {*map(float, used)}:
             yield name
     numbers = re.findall(r"(\d+) (?:paired |fresh )*seeds", caption)
-    listed = [f"[{x.strip('[]')}]" for x in re.findall(r"\bseeds? (\d+|\[[\d, ]+\])", caption)]
+    listed = [
+        f"[{x.strip('[]')}]" for x in re.findall(r"\bseeds? (\d+|\[[\d, ]+\])", caption)
+    ]
     if (numbers and str(count) not in numbers) or (
         listed and not numbers and str(saved["seeds"]) not in listed
     ):
@@ -239,7 +296,8 @@ def faults_of_record(path):
         plan = pages.planned(page.stem, saved["scale"])
     return {
         "its caption says otherwise": [*contradictions(saved)],
-        "its caption names another kind of line": not kinds(saved["caption"]) <= lines(path),
+        "its caption names another kind of line": not kinds(saved["caption"])
+        <= lines(path),
         "its page has other parameters now": plan is None
         or json.loads(files.dumps(plan.values)) != saved["parameters"],
     }
@@ -261,7 +319,12 @@ READ = r"(lib|papers)/|notebooks/[^/]*\.(py|toml)$|figures/(desk/.*\.npz|power/.
 def unpacked(commit, folder):
     """The folder of what the pages of a commit read."""
     listed = provenance.git("ls-tree", "-r", "--name-only", commit).split()
-    archive = ["git", "archive", commit, *(name for name in listed if re.match(READ, name))]
+    archive = [
+        "git",
+        "archive",
+        commit,
+        *(name for name in listed if re.match(READ, name)),
+    ]
     packed = subprocess.run(archive, cwd=ROOT, capture_output=True, check=True).stdout
     with tarfile.open(fileobj=io.BytesIO(packed)) as then:
         then.extractall(folder, filter="data")
@@ -274,7 +337,10 @@ def fingerprints(saved, then, known):
         patch.setenv("NOTEBOOKS_DIR", str(then / "notebooks"))
         for module in (files, provenance):
             patch.setattr(module, "ROOT", then)
-        for page in (*now(saved), *(old for old, to in RENAMED.items() if {*now(saved)} & {*to})):
+        for page in (
+            *now(saved),
+            *(old for old, to in RENAMED.items() if {*now(saved)} & {*to}),
+        ):
             key = page, json.dumps(saved["parameters"]), then
             if key not in known and (then / "notebooks" / f"{page}.py").exists():
                 known[key] = provenance.fingerprint(page, saved["parameters"])
@@ -284,7 +350,9 @@ def fingerprints(saved, then, known):
             yield provenance.digest(parts)
 
 
-def test_records_pictures_and_notes_come_from_clean_commits_of_this_history(tmp_path_factory):
+def test_records_pictures_and_notes_come_from_clean_commits_of_this_history(
+    tmp_path_factory,
+):
     if provenance.git("rev-parse", "--is-shallow-repository") != "false\n":
         pytest.skip("this clone has no history")
     history = {commit[:12] for commit in provenance.git("rev-list", "HEAD").split()}
@@ -297,7 +365,9 @@ def test_records_pictures_and_notes_come_from_clean_commits_of_this_history(tmp_
             stamp = json.loads(picture.info["Description"])
         origin = {key: made[key] for key in ("commit", "fingerprint")}
         if commit in history and commit not in folders:
-            folders[commit] = unpacked(commit, tmp_path_factory.mktemp(commit).resolve())
+            folders[commit] = unpacked(
+                commit, tmp_path_factory.mktemp(commit).resolve()
+            )
         return {
             "its picture is of another run": stamp != {"slug": saved["slug"]} | origin,
             f"{commit} is no clean commit of this history": commit not in history,
@@ -307,10 +377,16 @@ def test_records_pictures_and_notes_come_from_clean_commits_of_this_history(tmp_
 
     tracked = provenance.git("ls-files", "figures/d*/*.json").split()
     assert tracked
-    assert_faultless(dict(zip(tracked, tracked)), faults, "make them again from committed code")
+    assert_faultless(
+        dict(zip(tracked, tracked)), faults, "make them again from committed code"
+    )
     texts = "\n".join(path.read_text("utf-8") for path in FOLDER.glob("*.md"))
     named = {*re.findall(r"\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,40}\b", texts)}
-    gone = [c for c in named if provenance.git("merge-base", "--is-ancestor", c, "HEAD") is None]
+    gone = [
+        c
+        for c in named
+        if provenance.git("merge-base", "--is-ancestor", c, "HEAD") is None
+    ]
     assert "46dc51e" in named and gone == []
 
 
@@ -336,12 +412,14 @@ def faults_of_entry(entry):
     return {
         "is of another notebook": page.name not in now(saved),
         "is of another paper": saved["paper"] not in page.paper,
-        "has real data, or no minutes": real > page.real_data or entry.scale not in page.minutes,
+        "has real data, or no minutes": real > page.real_data
+        or entry.scale not in page.minutes,
         # Where the data have not decided there is no number to quote; everywhere else there is one.
         "quotes nothing": not figures.FIELD.search(sentence)
         and not sentence.startswith("**undecided**"),
         "quotes what is not there": "no value" in figures.filled(sentence, saved),
-        "hides a failing claim, or invents one": failing != bool(re.search(SAYS_NO, sentence)),
+        "hides a failing claim, or invents one": failing
+        != bool(re.search(SAYS_NO, sentence)),
         "a number typed by hand": typed(sentence + entry.finding + entry.failure),
         "a kind of line that is not there": not kinds(sentence) <= lines(path),
         "trains otherwise": entry.trains
@@ -356,12 +434,16 @@ def faults_of_entry(entry):
 def test_the_index_has_every_figure_at_its_largest_scale_and_tells_the_truth():
     largest = {}
     for scale in pages.SCALES:
-        largest |= {path.stem: scale for path in (ROOT / "figures" / scale).glob("*.json")}
+        largest |= {
+            path.stem: scale for path in (ROOT / "figures" / scale).glob("*.json")
+        }
     assert {entry.slug: entry.scale for entry in ENTRIES} == largest
     titles = {entry.title for entry in ENTRIES}
     assert len(ENTRIES) == len(largest) == len(titles) and all(titles)
     assert [page.name for page, _ in INDEX] == [path.stem for path in PAGES]
-    assert_faultless({entry.slug: entry for entry in ENTRIES}, faults_of_entry, "mend the index")
+    assert_faultless(
+        {entry.slug: entry for entry in ENTRIES}, faults_of_entry, "mend the index"
+    )
 
 
 @pytest.mark.parametrize("name", figures.FILES)

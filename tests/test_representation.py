@@ -16,14 +16,24 @@ MINIMAL = attention.minimal(TOKENS)
 def history():
     """Trained in plain numpy, which compiles nothing."""
     rule = rules.custom_log(lambda t, log_gap, log_norm: -log_norm - 2.0)
-    target = np.ones((2, *MINIMAL.token_basis.shape[2:], *MINIMAL.query_basis.shape[2:]))
+    target = np.ones(
+        (2, *MINIMAL.token_basis.shape[2:], *MINIMAL.query_basis.shape[2:])
+    )
     return dynamics.train(MINIMAL, rule, 5, [0, 2, 5], targets={"V": target})
 
 
 def test_a_record_shows_shapes_words_and_numbers():
-    assert repr(TOKENS) == "TokenSet(X 2 x 6 x 4 x 30, y 2 x 6, z 2 x 6 x 30, u 2 x 30, opt 2 x 6)"
-    batches = training.Batches(torch.zeros(6, 4), torch.zeros(6), 2, 0, transform=torch.exp)
-    assert repr(batches) == "Batches(inputs 6 x 4, targets 6, size 2, seed 0, crops False, part 2)"
+    assert (
+        repr(TOKENS)
+        == "TokenSet(X 2 x 6 x 4 x 30, y 2 x 6, z 2 x 6 x 30, u 2 x 30, opt 2 x 6)"
+    )
+    batches = training.Batches(
+        torch.zeros(6, 4), torch.zeros(6), 2, 0, transform=torch.exp
+    )
+    assert (
+        repr(batches)
+        == "Batches(inputs 6 x 4, targets 6, size 2, seed 0, crops False, part 2)"
+    )
     labels = np.array([0, 1, 1, 1])
     words = "TextSet(texts 4, labels 4, classes 2, name imdb)"
     assert repr(texts.TextSet(["a"] * 4, labels, 2, "imdb")) == words
@@ -37,7 +47,12 @@ def test_a_history_and_a_solution_show_how_they_ended_and_no_entry():
         (repr(history()), "direction_error {V}"),
         (repr(svm.token_svm(TOKENS)), "accuracy 1e-09"),
     ):
-        assert word in shown and "array" not in shown and "\n" not in shown and len(shown) < 600
+        assert (
+            word in shown
+            and "array" not in shown
+            and "\n" not in shown
+            and len(shown) < 600
+        )
 
 
 def test_records_of_a_history_are_counted_from_both_ends():
@@ -48,5 +63,7 @@ def test_records_of_a_history_are_counted_from_both_ends():
     assert not np.array_equal(record.weights(-1), record.weights(-2))
     for k in (3, -4):
         for part in (record.weights, record.head):
-            with pytest.raises(IndexError, match=f"k = {k} is not there: k runs from -3 to 2"):
+            with pytest.raises(
+                IndexError, match=f"k = {k} is not there: k runs from -3 to 2"
+            ):
                 part(k)

@@ -14,13 +14,23 @@ import pytest
 
 from lib import files
 
-OFFLINE = "--no-index --no-deps --no-compile --disable-pip-version-check --quiet".split()
-LEFT_OUT = ("_DIR", "PYTHONPATH")  # a repository's folders, which a user of the wheel has not
+OFFLINE = (
+    "--no-index --no-deps --no-compile --disable-pip-version-check --quiet".split()
+)
+LEFT_OUT = (
+    "_DIR",
+    "PYTHONPATH",
+)  # a repository's folders, which a user of the wheel has not
 
 
 def run(*command, folder):
-    environment = {name: value for name, value in os.environ.items() if not name.endswith(LEFT_OUT)}
-    command, asked = [str(word) for word in command], dict(capture_output=True, text=True)
+    environment = {
+        name: value for name, value in os.environ.items() if not name.endswith(LEFT_OUT)
+    }
+    command, asked = (
+        [str(word) for word in command],
+        dict(capture_output=True, text=True),
+    )
     done = subprocess.run(command, cwd=folder, env=environment, **asked)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done.stdout
@@ -40,7 +50,12 @@ def wheel(tmp_path_factory):
     (sdist,) = out.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         archive.extractall(out, filter="data")
-    run(sys.executable, "-c", build("wheel", str(out)), folder=out / sdist.name[: -len(".tar.gz")])
+    run(
+        sys.executable,
+        "-c",
+        build("wheel", str(out)),
+        folder=out / sdist.name[: -len(".tar.gz")],
+    )
     (path,) = out.glob("*.whl")
     return path
 
@@ -56,18 +71,32 @@ def python(wheel, tmp_path_factory):
     # A path named in a .pth file is searched, but an editable install's own .pth in it is not read.
     borrowed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     (own / "borrowed.pth").write_text("\n".join(sorted(borrowed)) + "\n")
-    run(sys.executable, "-m", "pip", "--python", python, "install", wheel, *OFFLINE, folder=place)
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        wheel,
+        *OFFLINE,
+        folder=place,
+    )
     return python
 
 
 def test_it_has_every_module_and_template(wheel):
     with zipfile.ZipFile(wheel) as archive:
-        packed = {name.partition(".data/data/")[2] or name for name in archive.namelist()}
+        packed = {
+            name.partition(".data/data/")[2] or name for name in archive.namelist()
+        }
     sources = [
         path
         for package in ("lib", "papers")
         for path in (files.ROOT / package).rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts and not path.name.startswith(".")
+        if path.is_file()
+        and "__pycache__" not in path.parts
+        and not path.name.startswith(".")
     ]
     assert len(sources) > 80
     assert {path.relative_to(files.ROOT).as_posix() for path in sources} <= packed

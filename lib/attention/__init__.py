@@ -4,7 +4,13 @@ In: seeds and sizes, or your own arrays. Out: a `TokenSet`, its logits, softmax 
 scores and gradients. Open `model` first: it is equation (1) of paper A and its gradient."""
 
 from lib.attention.coordinates import minimal
-from lib.attention.losses import COMPILED_LOSSES, LOSSES, check_loss, is_logistic, log_loss
+from lib.attention.losses import (
+    COMPILED_LOSSES,
+    LOSSES,
+    check_loss,
+    is_logistic,
+    log_loss,
+)
 from lib.attention.model import gradients, logits, scores, slopes, weights
 from lib.attention.token_sets import TokenSet, token_set
 from lib.attention.tokens import (

@@ -51,7 +51,9 @@ def minimal(tokens: TokenSet | Minimal) -> Minimal:
     query_basis, z = _basis(tokens.z)
     u = (tokens.u[:, None] @ token_basis)[:, 0]
     # Rounding must not part equal tokens: their scores are equal, and stay so in joint training.
-    X = np.take_along_axis(X.reshape(runs, n, T, -1), first_equal(tokens.X)[..., None], 2)
+    X = np.take_along_axis(
+        X.reshape(runs, n, T, -1), first_equal(tokens.X)[..., None], 2
+    )
     rest = tokens.u - np.einsum("rk,rdk->rd", u, token_basis)
     distance = np.linalg.norm(rest, axis=1)
     inside = distance <= DEPENDENT * np.linalg.norm(tokens.u, axis=1)
@@ -68,8 +70,12 @@ def first_equal(X: np.ndarray) -> np.ndarray:
     runs, n, T, _ = X.shape
     first = np.tile(np.arange(T), (runs, n, 1))
     entry = X[..., 0]
-    alike = entry[..., :, None] == entry[..., None, :]  # few, where entries are continuous
-    for t, s in np.argwhere(np.tril(alike.any((0, 1)), -1))[::-1]:  # the first s comes last
+    alike = (
+        entry[..., :, None] == entry[..., None, :]
+    )  # few, where entries are continuous
+    for t, s in np.argwhere(np.tril(alike.any((0, 1)), -1))[
+        ::-1
+    ]:  # the first s comes last
         r, i = np.nonzero(alike[..., t, s])
         same = (X[r, i, s] == X[r, i, t]).all(-1)
         first[r[same], i[same], t] = s
@@ -83,7 +89,9 @@ def _basis(rows):
     if d <= max(BLOCK, m):
         basis = np.empty((runs, d, min(d, m)))
         upper = np.empty((runs, min(d, m), m))
-        at_once = max(1, LARGE // (d * m))  # all large runs in one call would be held three times
+        at_once = max(
+            1, LARGE // (d * m)
+        )  # all large runs in one call would be held three times
         for first in range(0, runs, at_once):
             part = slice(first, first + at_once)
             basis[part], upper[part] = np.linalg.qr(columns[part])
@@ -91,7 +99,9 @@ def _basis(rows):
         basis, upper = _qr_by_blocks(columns, max(BLOCK, m))
     for Q, R in zip(basis, upper, strict=True):  # (d, r), (r, m)
         diagonal = np.diagonal(R)
-        if (np.abs(diagonal) > DEPENDENT * np.linalg.norm(R[:, : len(R)], axis=0)).all():
+        if (
+            np.abs(diagonal) > DEPENDENT * np.linalg.norm(R[:, : len(R)], axis=0)
+        ).all():
             signs = np.sign(diagonal)
             Q *= signs
             R *= signs[:, None]
@@ -107,7 +117,9 @@ def _in_order(columns):
     """Orthogonal (r, r): Gram-Schmidt of the independent `columns` (r, m), then of unit vectors."""
     r, rank = len(columns), 0
     turn = np.empty((r, r))
-    length = lambda v: np.sqrt(v @ v)  # of one vector, in a tenth of the time of numpy's norm
+    length = lambda v: np.sqrt(
+        v @ v
+    )  # of one vector, in a tenth of the time of numpy's norm
     for column in np.hstack([columns, np.eye(r)]).T:
         rest = column
         for _ in range(2):  # the second time takes out the first one's rounding
@@ -155,14 +167,18 @@ def signed_opt_first(tokens: TokenSet) -> np.ndarray:
 def differences(tokens: TokenSet, selected: np.ndarray) -> np.ndarray:
     """delta_{i,t} = x_{i,selected} - x_{i,t} for the tokens not selected, (runs, n, T-1, d)."""
     rest = others(selected, tokens.shape[2])
-    chosen = np.take_along_axis(tokens.X, selected[..., None, None], 2)  # (runs, n, 1, d)
+    chosen = np.take_along_axis(
+        tokens.X, selected[..., None, None], 2
+    )  # (runs, n, 1, d)
     return chosen - np.take_along_axis(tokens.X, rest[..., None], 2)
 
 
 def constraint_rows(delta: np.ndarray, z: np.ndarray) -> np.ndarray:
     """Rows vec(delta_{i,t} z_i^T), (..., n S, d d_z), of delta (..., n, S, d), z (..., n, d_z)."""
     *lead, n, S, d = delta.shape
-    return np.einsum("...ntd,...ne->...ntde", delta, z).reshape(*lead, n * S, d * z.shape[-1])
+    return np.einsum("...ntd,...ne->...ntde", delta, z).reshape(
+        *lead, n * S, d * z.shape[-1]
+    )
 
 
 def lp_norm(w: np.ndarray, p: float) -> np.ndarray:

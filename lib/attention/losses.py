@@ -71,7 +71,11 @@ def log_gap(log_epsilon: np.ndarray, best: np.ndarray, loss: str) -> np.ndarray:
     expm1 = np.expm1(np.exp(np.where(tiny, 0.0, log_epsilon)))
     log_expm1 = np.where(tiny, log_epsilon, np.log(expm1))
     if loss == "sigmoid":
-        return log_expm1 - np.logaddexp(0.0, np.exp(log_epsilon) - best) - np.logaddexp(0.0, best)
+        return (
+            log_expm1
+            - np.logaddexp(0.0, np.exp(log_epsilon) - best)
+            - np.logaddexp(0.0, best)
+        )
     log_gap = log_derivative(best, loss) + log_expm1
     if loss == "exponential":
         return log_gap

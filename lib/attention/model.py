@@ -31,7 +31,9 @@ class _Slopes(Shapes):
     log_push_scale: np.ndarray
 
 
-def slopes(logits: np.ndarray, scores: np.ndarray, loss: str = "exponential") -> _Slopes:
+def slopes(
+    logits: np.ndarray, scores: np.ndarray, loss: str = "exponential"
+) -> _Slopes:
     """Loss and derivatives from logits a = X W z and scores gamma = y X u, both (..., n, T).
 
     With s the token of largest logit, D_t = gamma_t - gamma_s and e = sum_t p_t D_t:
@@ -44,7 +46,9 @@ def slopes(logits: np.ndarray, scores: np.ndarray, loss: str = "exponential") ->
     b = logits - logits.max(-1, keepdims=True)  # relative to the selected token
     selected_score = np.take_along_axis(scores, logits.argmax(-1)[..., None], -1)
     D = scores - selected_score
-    level = D == 0  # the selected token and those with its score, as repeated tokens have
+    level = (
+        D == 0
+    )  # the selected token and those with its score, as repeated tokens have
     second = np.where(level, -np.inf, b).max(-1)  # -inf if all scores are equal
     anchor = np.where(second > -np.inf, second, 0.0)
     w = np.where(level, 0.0, np.exp(np.where(level, 0.0, b - anchor[..., None])))
@@ -61,7 +65,9 @@ def slopes(logits: np.ndarray, scores: np.ndarray, loss: str = "exponential") ->
     pull, log_scale = _factor(v, log_slope + log_small)
     push, log_push_scale = _factor(p, log_slope)
     best = scores.max(-1)
-    lag = best - selected_score[..., 0]  # zero where the selected token is the opt token
+    lag = (
+        best - selected_score[..., 0]
+    )  # zero where the selected token is the opt token
     with np.errstate(divide="ignore", invalid="ignore"):
         # of epsilon = best - f
         log_epsilon = np.where(lag > 0, np.log(lag - e), log_small + np.log(-mean_D))
@@ -85,7 +91,9 @@ def _log_mean(log_values):
 def logits(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     """a_{i,t} = x_{i,t}^T W z_i, (runs, n, T); W (runs, d, d_z)."""
     keys = tokens.z @ np.swapaxes(W, 1, 2)  # W z_i, (runs, n, d)
-    return np.einsum("rntd,rnd->rnt", tokens.X, keys)  # sums that round equal tokens alike
+    return np.einsum(
+        "rntd,rnd->rnt", tokens.X, keys
+    )  # sums that round equal tokens alike
 
 
 def weights(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
@@ -98,7 +106,9 @@ def scores(tokens: TokenSet, u: np.ndarray) -> np.ndarray:
     return tokens.y[..., None] * np.einsum("rntd,rd->rnt", tokens.X, u)
 
 
-def gradients(tokens: TokenSet, W: np.ndarray, u: np.ndarray, loss: str = "exponential"):
+def gradients(
+    tokens: TokenSet, W: np.ndarray, u: np.ndarray, loss: str = "exponential"
+):
     """Loss (runs,), grad_W L (runs, d, d_z) and grad_u L (runs, d) of paper A's Eq. 1.
 
     * grad_W L = (1/n) sum_i l'(f_i) X_i^T softmax'(a_i) gamma_i z_i^T,
@@ -106,12 +116,17 @@ def gradients(tokens: TokenSet, W: np.ndarray, u: np.ndarray, loss: str = "expon
 
     ValueError for a W or u of the wrong shape and for an unknown loss."""
     runs, _, _, d = tokens.shape
-    for name, value, shape in (("W", W, (runs, d, tokens.z.shape[-1])), ("u", u, (runs, d))):
+    for name, value, shape in (
+        ("W", W, (runs, d, tokens.z.shape[-1])),
+        ("u", u, (runs, d)),
+    ):
         if value.shape != shape:
             raise ValueError(f"{name} has shape {value.shape}; it needs {shape}")
     check_loss(loss)
     at = slopes(logits(tokens, W), scores(tokens, u), loss)
     pulled = np.einsum("rnt,rntd->rnd", at.pull, tokens.X)
     pushed = np.einsum("rnt,rn,rntd->rd", at.push, tokens.y, tokens.X, optimize=True)
-    grad_W = -np.exp(at.log_scale)[:, None, None] * np.einsum("rnd,rne->rde", pulled, tokens.z)
+    grad_W = -np.exp(at.log_scale)[:, None, None] * np.einsum(
+        "rnd,rne->rde", pulled, tokens.z
+    )
     return np.exp(at.log_loss), grad_W, -np.exp(at.log_push_scale)[:, None] * pushed

@@ -26,27 +26,42 @@ class TokenSet(Shapes):
     opt: np.ndarray
 
     def __post_init__(self):
-        for name in ("X", "y", "z", "u"):  # in small integers differences would wrap around
+        for name in (
+            "X",
+            "y",
+            "z",
+            "u",
+        ):  # in small integers differences would wrap around
             object.__setattr__(self, name, _real(name, getattr(self, name)))
         object.__setattr__(self, "opt", _array("opt", self.opt))
         _check_axes(self.X, 4)
         runs, n, T, d = self.X.shape
         if self.X.size == 0:
-            raise ValueError(f"X has shape {self.X.shape}; no axis (runs, n, T, d) may be empty")
+            raise ValueError(
+                f"X has shape {self.X.shape}; no axis (runs, n, T, d) may be empty"
+            )
         if T < 2:
-            raise ValueError(f"X has T = {T} token per sample; attention needs at least 2")
+            raise ValueError(
+                f"X has T = {T} token per sample; attention needs at least 2"
+            )
         d_z = self.z.shape[-1] if self.z.ndim == 3 else d
         if d_z == 0:
-            raise ValueError(f"z has shape {self.z.shape}; a query needs at least one entry")
+            raise ValueError(
+                f"z has shape {self.z.shape}; a query needs at least one entry"
+            )
         wanted = {"y": (runs, n), "z": (runs, n, d_z), "u": (runs, d), "opt": (runs, n)}
         for name, shape in wanted.items():
             if getattr(self, name).shape != shape:
-                raise ValueError(f"{name} has shape {getattr(self, name).shape}; it needs {shape}")
+                raise ValueError(
+                    f"{name} has shape {getattr(self, name).shape}; it needs {shape}"
+                )
         for name in ("X", "z", "u"):
             if not np.isfinite(getattr(self, name)).all():
                 raise ValueError(f"{name} holds NaN or infinite values")
         if not np.isin(self.y, (-1, 1)).all():
-            raise ValueError(f"y holds labels other than -1 and +1: {np.unique(self.y)[:5]}")
+            raise ValueError(
+                f"y holds labels other than -1 and +1: {np.unique(self.y)[:5]}"
+            )
         whole = np.issubdtype(self.opt.dtype, np.integer)
         if not whole or self.opt.min() < 0 or self.opt.max() >= T:
             raise ValueError(f"opt must hold token indices 0 ... {T - 1}")
@@ -59,7 +74,9 @@ class TokenSet(Shapes):
     def run(self, index: int) -> "TokenSet":
         """The data set of one run, its runs axis kept with length 1."""
         part = slice(index, index + 1)
-        return TokenSet(self.X[part], self.y[part], self.z[part], self.u[part], self.opt[part])
+        return TokenSet(
+            self.X[part], self.y[part], self.z[part], self.u[part], self.opt[part]
+        )
 
 
 def token_set(X, y, z=None, u=None, opt=None) -> TokenSet:
@@ -91,7 +108,9 @@ def token_set(X, y, z=None, u=None, opt=None) -> TokenSet:
 
 def _check_axes(X, *allowed):
     if X.ndim not in allowed:
-        raise ValueError(f"X has shape {X.shape}; it needs (n, T, d) or (runs, n, T, d)")
+        raise ValueError(
+            f"X has shape {X.shape}; it needs (n, T, d) or (runs, n, T, d)"
+        )
 
 
 def _real(name, value):
@@ -119,4 +138,6 @@ def check_sizes(tokens: TokenSet) -> None:
         largest = max(values.max(), -values.min())  # without a copy of them all
         if largest and not SIZES[0] <= largest <= SIZES[1]:
             words = f"{name} has largest entry {largest:.3g}, whose fourth power leaves float64"
-            raise ValueError(f"{words}; rescale it to within {SIZES[0]:g} ... {SIZES[1]:g}")
+            raise ValueError(
+                f"{words}; rescale it to within {SIZES[0]:g} ... {SIZES[1]:g}"
+            )

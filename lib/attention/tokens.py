@@ -10,7 +10,13 @@ from lib.seeds import stream, whole_number
 
 
 def class_mean_tokens(
-    seeds: int | Sequence[int], n=20, T=10, d=300, signal=3.0, noise=0.1, antipodal=False
+    seeds: int | Sequence[int],
+    n=20,
+    T=10,
+    d=300,
+    signal=3.0,
+    noise=0.1,
+    antipodal=False,
 ) -> TokenSet:
     """Class means: paper A's Example 1, as we read it, and the data of its Figures 2 and 5.
 
@@ -24,16 +30,22 @@ def class_mean_tokens(
     _positive(signal=signal, noise=noise)
     n, T, d = _sizes(n, T, d)
     if d < 3:
-        raise ValueError(f"d = {d}; two class means and noise off their span need d >= 3")
+        raise ValueError(
+            f"d = {d}; two class means and noise off their span need d >= 3"
+        )
 
     def draw(data, labels):
-        directions = np.linalg.qr(data.standard_normal((d, 2)))[0]  # (d, 2), orthonormal
+        directions = np.linalg.qr(data.standard_normal((d, 2)))[
+            0
+        ]  # (d, 2), orthonormal
         plus = signal * directions[:, 0]
         minus = -plus if antipodal else signal * directions[:, 1]
         y = labels.choice((-1.0, 1.0), n)
         X = data.standard_normal((n, T, d))
         X *= noise
-        for x in X:  # one sample at a time: at d = 100,000 a second array of X's size counts
+        for x in (
+            X
+        ):  # one sample at a time: at d = 100,000 a second array of X's size counts
             x -= (x @ directions) @ directions.T
         opt = labels.integers(1, T, n)
         X[np.arange(n), opt] = np.where(y[:, None] > 0, plus, minus)
@@ -56,7 +68,9 @@ def gaussian_tokens(
     for n T > d, which has none. The query is the first token, never the opt token."""
     n, T, d = _sizes(n, T, d)
     if n * T > d:
-        raise ValueError(f"n T = {n * T} exceeds d = {d}: equal scores of others need n T <= d")
+        raise ValueError(
+            f"n T = {n * T} exceeds d = {d}: equal scores of others need n T <= d"
+        )
     noise = d**-0.5 if noise is None else noise
     _positive(signal=signal, noise=noise)
 
@@ -89,7 +103,9 @@ def two_token_gaussian(
     def draw(data, labels):
         opt_tokens = signal * noise * data.standard_normal((n, d))
         additional = noise * data.standard_normal((n, d))
-        X = np.concatenate([np.repeat(additional[:, None], T - 1, 1), opt_tokens[:, None]], 1)
+        X = np.concatenate(
+            [np.repeat(additional[:, None], T - 1, 1), opt_tokens[:, None]], 1
+        )
         y = np.where(opt_tokens @ labels.standard_normal(d) >= 0, 1.0, -1.0)
         return X, y, additional, np.zeros(d), np.full(n, T - 1)
 
@@ -117,15 +133,21 @@ def two_examples() -> TokenSet:
 
 
 def _stack(seeds, draw):
-    seeds = list(seeds) if np.iterable(seeds) and not isinstance(seeds, str) else [seeds]
+    seeds = (
+        list(seeds) if np.iterable(seeds) and not isinstance(seeds, str) else [seeds]
+    )
     if not seeds:
-        raise ValueError("seeds is empty; give at least one, a number or a list of numbers")
+        raise ValueError(
+            "seeds is empty; give at least one, a number or a list of numbers"
+        )
     draws = (draw(stream(seed, "data"), stream(seed, "labels")) for seed in seeds)
     first = [np.asarray(part) for part in next(draws)]
     if len(seeds) == 1:  # no copy of what may be most of the memory
         return TokenSet(*(part[None] for part in first))
     stacked = [np.empty((len(seeds), *part.shape), part.dtype) for part in first]
-    for run, parts in enumerate(chain([first], draws)):  # a list of them all would hold two of each
+    for run, parts in enumerate(
+        chain([first], draws)
+    ):  # a list of them all would hold two of each
         for whole, part in zip(stacked, parts, strict=True):
             whole[run] = part
     return TokenSet(*stacked)

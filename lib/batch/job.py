@@ -105,7 +105,8 @@ def _job(notebook: str, asked: Namespace) -> Job | None:
 
     # The folders.
     folders = {
-        f"{name.upper()}_DIR": files.folder(name) for name in ("figures", "runs", "notebooks")
+        f"{name.upper()}_DIR": files.folder(name)
+        for name in ("figures", "runs", "notebooks")
     }
     runs = folders["RUNS_DIR"]
     name, results = notebook, record.results_folder(notebook, asked.scale)
@@ -150,7 +151,9 @@ class Marker:
     @property
     def slugs(self) -> list[str]:
         """The figures of the run."""
-        return sorted(name.removesuffix(".json") for name in self.hashes if name.endswith(".json"))
+        return sorted(
+            name.removesuffix(".json") for name in self.hashes if name.endswith(".json")
+        )
 
     def dumps(self) -> bytes:
         """The marker as a file has it."""
@@ -240,7 +243,11 @@ def _changed(part: str, now: object, before: object) -> str:
 
 
 def _changed_results(job: Job, marker: Marker) -> list[str]:
-    changed = [name for name, old in marker.hashes.items() if hash_of(job.results / name) != old]
+    changed = [
+        name
+        for name, old in marker.hashes.items()
+        if hash_of(job.results / name) != old
+    ]
     return [f"results changed: {', '.join(changed)}"] if changed else []
 
 
@@ -254,4 +261,6 @@ def hash_of(path: Path) -> str | None:
 
 def _of_dirty_tree(job: Job, marker: Marker) -> bool:
     records = [record.read(job.results / f"{slug}.json") for slug in marker.slugs]
-    return any(str(saved["provenance"].get("commit")).endswith("-dirty") for saved in records)
+    return any(
+        str(saved["provenance"].get("commit")).endswith("-dirty") for saved in records
+    )

@@ -83,7 +83,11 @@ def _compared(job: Job, slug: str, new: Mapping) -> tuple[str, bool, bool]:
         return "parameters of your own, not compared", True, False
     embedded = any(row["source"] == "demo" for row in new["data"])
     if embedded and job.scale != "demo":
-        return "not compared, it is of embedded data and not of the real ones", True, False
+        return (
+            "not compared, it is of embedded data and not of the real ones",
+            True,
+            False,
+        )
     place = job.reference / f"{slug}.json"
     if not os.path.lexists(place):
         return "no reference yet; --update adds it", True, True
@@ -109,7 +113,11 @@ def _compared(job: Job, slug: str, new: Mapping) -> tuple[str, bool, bool]:
         return f"{begin}not reproduced: {'; '.join(differences)}", False, is_news
     numbers, claims = len(old["numbers"]), len(old["claims"])
     end = ", by other code or data than the reference's" if is_news else ""
-    return f"{begin}reproduced, {numbers} numbers and {claims} claims{end}", True, is_news
+    return (
+        f"{begin}reproduced, {numbers} numbers and {claims} claims{end}",
+        True,
+        is_news,
+    )
 
 
 def _check_picture(path: Path, slug: str, saved: Mapping) -> None:
@@ -129,7 +137,9 @@ def _other_parameters(new: Mapping, old: Mapping) -> str:
     words = []
     for name in [*theirs, *(name for name in mine if name not in theirs)]:
         if mine.get(name) != theirs.get(name):
-            words.append(f"{name} is {mine.get(name)!r}, reference {theirs.get(name)!r}")
+            words.append(
+                f"{name} is {mine.get(name)!r}, reference {theirs.get(name)!r}"
+            )
     return "; ".join(words)
 
 
@@ -171,11 +181,15 @@ def update(comparisons: Iterable[Comparison]) -> list[Comparison]:
     for comparison in news:
         for place, own in comparison.copies.items():
             contents[place] = own.read_bytes()
-    taken = [place for place, content in contents.items() if _has_own_changes(place, content)]
+    taken = [
+        place for place, content in contents.items() if _has_own_changes(place, content)
+    ]
     if taken:
         names = ", ".join(os.path.relpath(place) for place in taken)
         advice = "commit them or take them back"
-        raise Refused(f"--update copied nothing: nobody committed the changes of {names}; {advice}")
+        raise Refused(
+            f"--update copied nothing: nobody committed the changes of {names}; {advice}"
+        )
     files.write_all(contents)
     return news
 

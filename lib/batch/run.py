@@ -54,25 +54,52 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
     usage = "python -m lib.batch [NAME ...] [options]"
     parser = argparse.ArgumentParser("lib.batch", usage, "Run notebooks headless.")
     add = parser.add_argument
-    add("names", nargs="*", metavar="NAME", help="a notebook or the start of its name; default all")
+    add(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="a notebook or the start of its name; default all",
+    )
     add("--scale", choices=pages.SCALES, default="demo")
     text = "use another value for a parameter, KEY=VALUE; such figures go to runs/set/"
     add("--set", type=setting, action="append", dest="settings", default=[], help=text)
-    add("--scheduler", metavar="ADDRESS", help="of Dask; default: a cluster of this machine")
-    add("--workers", type=int, metavar="N", help="notebooks at a time; default: as many as cores")
-    add("--timeout", type=float, metavar="SECONDS", help="longest time for a cell; default: none")
+    add(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="of Dask; default: a cluster of this machine",
+    )
+    add(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="notebooks at a time; default: as many as cores",
+    )
+    add(
+        "--timeout",
+        type=float,
+        metavar="SECONDS",
+        help="longest time for a cell; default: none",
+    )
     add("--force", action="store_true", help="run even what is up to date")
     add("--dry-run", action="store_true", help="only say what would run, and why")
-    add("--store", action="store_true", help="write the demo outputs into the .ipynb files")
+    add(
+        "--store",
+        action="store_true",
+        help="write the demo outputs into the .ipynb files",
+    )
     text = "copy what differs over the committed figures and records"
     add("--update", action="store_true", help=text)
     parser.set_defaults(refuse=parser.error)
     asked = parser.parse_args(argv)
     asked.settings = dict(asked.settings)
     if asked.store and (asked.scale != "demo" or asked.settings):
-        parser.error("--store keeps the demo scale as it is; leave out --scale and --set")
+        parser.error(
+            "--store keeps the demo scale as it is; leave out --scale and --set"
+        )
     if asked.update and asked.settings:
-        parser.error("--update copies figures of the page's own parameters; leave out --set")
+        parser.error(
+            "--update copies figures of the page's own parameters; leave out --set"
+        )
     if "scale" in asked.settings:
         parser.error("choose the scale with --scale, not with --set")
     for name in ("workers", "timeout"):
@@ -100,7 +127,9 @@ def _check_folders(asked: argparse.Namespace) -> None:
         tempfile.TemporaryFile(dir=runs).close()
     except OSError as error:
         words = error.strerror or error
-        raise ValueError(f"{runs} cannot be written into: {words}; set another RUNS_DIR") from None
+        raise ValueError(
+            f"{runs} cannot be written into: {words}; set another RUNS_DIR"
+        ) from None
     if asked.update and str(provenance.commit()).endswith("-dirty"):
         raise ValueError(
             "--update copies figures of committed code only, and here are changes "
@@ -146,7 +175,10 @@ def _run_all(todo: list[Job], asked: argparse.Namespace) -> list[str]:
         took = f"{job.notebook}  {outcome.seconds:.1f} s"
         if outcome.error:
             failed.append(job.notebook)
-            print(f"FAIL {took}: {outcome.error}{outcome.note}  (in {job.work})", flush=True)
+            print(
+                f"FAIL {took}: {outcome.error}{outcome.note}  (in {job.work})",
+                flush=True,
+            )
         else:
             print(f"ok   {took}{outcome.note}", flush=True)
     return failed
@@ -156,7 +188,9 @@ def _seconds_by_notebook(scale: str) -> dict[str, float]:
     """How long each notebook takes at a scale, by its committed records."""
     seconds = {}
     for path in sorted((files.folder("figures") / scale).glob("*.json")):
-        with contextlib.suppress(ValueError, KeyError, TypeError):  # damaged: it is named later
+        with contextlib.suppress(
+            ValueError, KeyError, TypeError
+        ):  # damaged: it is named later
             saved = record.read(path)
             seconds[saved["notebook"]] = float(saved["provenance"]["seconds"])
     return seconds
@@ -173,7 +207,9 @@ def _summed_up(
         print(f"{comparison.slug}: copied to {next(iter(comparison.copies)).parent}")
     if asked.update and not copied:
         print("--update had nothing to copy")
-    missed = [each for each in comparisons if not each.reproduced and each not in copied]
+    missed = [
+        each for each in comparisons if not each.reproduced and each not in copied
+    ]
     if missed:
         names = ", ".join(dict.fromkeys(each.job.notebook for each in missed))
         print(f"Numbers or claims that are not reproduced: {names}.", file=sys.stderr)

@@ -59,7 +59,12 @@ def outcomes(jobs: list[Job], asked: Namespace) -> Iterator[tuple[Job, Outcome]]
     futures = {}
     for place, job in enumerate(jobs):
         future = client.submit(
-            run, job, threads=threads, timeout=asked.timeout, pure=False, priority=-place
+            run,
+            job,
+            threads=threads,
+            timeout=asked.timeout,
+            pure=False,
+            priority=-place,
         )
         futures[future] = job
     for future in as_completed(futures):
@@ -94,7 +99,9 @@ def _client(workers: int, asked: Namespace):
             silence_logs=logging.FATAL + 10,
         )
     except (OSError, ValueError) as error:
-        asked.refuse(f"no Dask scheduler answers at {asked.scheduler} ({type(error).__name__})")
+        asked.refuse(
+            f"no Dask scheduler answers at {asked.scheduler} ({type(error).__name__})"
+        )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -138,7 +145,9 @@ def run(job: Job, threads: int | None, timeout: float | None) -> Outcome:
     except TimeoutError:
         error = f"a cell took longer than {timeout:g} s"
     except OSError as exception:
-        exception.filename = exception.filename or str(job.work)  # a full disk names no file
+        exception.filename = exception.filename or str(
+            job.work
+        )  # a full disk names no file
         error = f"{type(exception).__name__}: {files.sentence(exception)}"
     except Exception as exception:
         error = _said(exception)
@@ -162,7 +171,9 @@ def _surroundings(job: Job, threads: int | None) -> Generator[None]:
     changes = {
         **job.folders,
         record.TOLD: job.work,
-        "PYTHONPATH": os.pathsep.join([str(files.ROOT), os.environ.get("PYTHONPATH", "")]),
+        "PYTHONPATH": os.pathsep.join(
+            [str(files.ROOT), os.environ.get("PYTHONPATH", "")]
+        ),
         "PYTHONHASHSEED": 0,
         "TOKENIZERS_PARALLELISM": "false",
         "TQDM_DISABLE": 1,
@@ -179,7 +190,9 @@ def _surroundings(job: Job, threads: int | None) -> Generator[None]:
         for number in streams:
             os.dup2(log.fileno(), number)
     try:
-        with mock.patch.dict(os.environ, {name: str(value) for name, value in changes.items()}):
+        with mock.patch.dict(
+            os.environ, {name: str(value) for name, value in changes.items()}
+        ):
             yield
     finally:
         for number, stream in streams.items():
@@ -193,7 +206,9 @@ def _data_folder() -> dict[str, Path]:
     if not given:
         return {}
     path = Path(given).expanduser().absolute()
-    return {"DATA_DIR": path} if path.exists() else {}  # else it may count from the repository
+    return (
+        {"DATA_DIR": path} if path.exists() else {}
+    )  # else it may count from the repository
 
 
 def _papermill(job: Job, timeout: float | None) -> None:
@@ -245,7 +260,9 @@ def publish(job: Job) -> str:
     OSError
         If the folder cannot be moved; the last one's results then stay.
     """
-    paths = [path for path in sorted(job.work.glob("*.json")) if path.name != record.MARKER]
+    paths = [
+        path for path in sorted(job.work.glob("*.json")) if path.name != record.MARKER
+    ]
     records = {path: record.read(path) for path in paths}
     names = [job.executed]
     for path in records:

@@ -70,7 +70,11 @@ class Claim:
     same_as: str = ""
 
     def __post_init__(self):
-        read = [k for k, words in _WORDS.items() if any(word in self.source for word in words)]
+        read = [
+            k
+            for k, words in _WORDS.items()
+            if any(word in self.source for word in words)
+        ]
         object.__setattr__(self, "kind", self.kind or (*read, "statement")[0])
 
     def as_dict(self) -> dict:
@@ -87,25 +91,37 @@ class Claim:
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> "Claim":
         """The claim that a record stores."""
-        known: dict[str, Any] = {k: math.nan if x is None else x for k, x in stored.items()}
+        known: dict[str, Any] = {
+            k: math.nan if x is None else x for k, x in stored.items()
+        }
         return cls(**known)
 
 
 # Making claims.
 
 
-def at_most(id: str, statement: str, source: str, measured: float, bound: float, **more) -> Claim:
+def at_most(
+    id: str, statement: str, source: str, measured: float, bound: float, **more
+) -> Claim:
     """The claim measured ≤ bound; `more`: fields of `Claim`, and `why`, a failure's remark."""
     return _claim("≤", id, statement, source, measured, bound, **more)
 
 
-def at_least(id: str, statement: str, source: str, measured: float, bound: float, **more) -> Claim:
+def at_least(
+    id: str, statement: str, source: str, measured: float, bound: float, **more
+) -> Claim:
     """The claim measured ≥ bound."""
     return _claim("≥", id, statement, source, measured, bound, **more)
 
 
 def close(
-    id: str, statement: str, source: str, measured: float, expected: float, tolerance: float, **more
+    id: str,
+    statement: str,
+    source: str,
+    measured: float,
+    expected: float,
+    tolerance: float,
+    **more,
 ) -> Claim:
     """The claim |measured - expected| ≤ tolerance, in the units of the measured value."""
     return _claim("±", id, statement, source, measured, expected, tolerance, **more)
@@ -132,7 +148,9 @@ def _claim(sign, id, statement, source, measured, *ends, why="", **more) -> Clai
 def judged(id, statement, source, estimate, bound, verdict, seeds, p=None) -> Claim:
     """A claim with a `verdict` of VERDICTS, else ValueError; estimate: value, low, high."""
     if verdict not in VERDICTS:
-        raise ValueError(f"verdict must be one of {', '.join(VERDICTS)}, got {verdict!r}")
+        raise ValueError(
+            f"verdict must be one of {', '.join(VERDICTS)}, got {verdict!r}"
+        )
     measured, low, high = map(float, estimate)
     ends = None if math.isnan(low) or math.isnan(high) else (low, high)
     about = id, statement, source, measured, bound, verdict == VERDICTS[0]
@@ -147,7 +165,9 @@ def remarked(claim: Claim, why: str) -> Claim:
 def furthest(values: np.ndarray, expected: float = 0.0) -> float:
     """The one of `values` that is furthest from `expected`; NaN where there is none."""
     values = np.ravel(values)
-    return float(values[np.abs(values - expected).argmax()]) if values.size else math.nan
+    return (
+        float(values[np.abs(values - expected).argmax()]) if values.size else math.nan
+    )
 
 
 def bounded(
@@ -159,7 +179,9 @@ def bounded(
     ends = [float(end) for end in bound.split(sign) if end]
     if expected is not None:
         ends[0] = expected
-    worst = {"≤": np.max, "≥": np.min, "±": lambda values: furthest(values, ends[0])}[sign]
+    worst = {"≤": np.max, "≥": np.min, "±": lambda values: furthest(values, ends[0])}[
+        sign
+    ]
     return _claim(sign, id, statement, source, worst(values), *ends, **more)
 
 
@@ -205,13 +227,21 @@ def shown(claim: Claim) -> str:
     measured, text = claim.measured, number(claim.measured)
     if not (claim.holds or claim.verdict):  # with as many digits as show that it fails
         texts = (f"{measured:.{digits}g}" for digits in DIGITS[1:])
-        text = next((each for each in texts if _breaks(each, claim.bound)), repr(measured))
+        text = next(
+            (each for each in texts if _breaks(each, claim.bound)), repr(measured)
+        )
         text = "not a number" if math.isnan(measured) else text
     if claim.interval is None:
         return text
-    few = "" if (claim.seeds or FEWEST_SEEDS) >= FEWEST_SEEDS else f", {claim.seeds} seeds only"
+    few = (
+        ""
+        if (claim.seeds or FEWEST_SEEDS) >= FEWEST_SEEDS
+        else f", {claim.seeds} seeds only"
+    )
     level = "" if claim.p is None else f", p {claim.p:.2g}"
-    return f"{text} [{number(claim.interval[0])}, {number(claim.interval[1])}{few}]{level}"
+    return (
+        f"{text} [{number(claim.interval[0])}, {number(claim.interval[1])}{few}]{level}"
+    )
 
 
 def legend(claims: Iterable[Claim]) -> str:
@@ -248,11 +278,15 @@ class Table(tuple):
         parts = [f"<p>{escape(self.summary())}.</p>"]
         for place in range(0, len(chosen), OPEN):
             table = html_table(COLUMNS, map(_row, chosen[place : place + OPEN]))
-            parts.append(f"<details><summary>more</summary>{table}</details>" if place else table)
+            parts.append(
+                f"<details><summary>more</summary>{table}</details>" if place else table
+            )
         parts += [f"<p>{legend(chosen)}</p>"] if chosen else []
         if quiet := [claim for claim in self if claim not in chosen]:
             table = html_table(COLUMNS, map(_row, quiet))
-            parts.append(f"<details><summary>those that hold</summary>{table}</details>")
+            parts.append(
+                f"<details><summary>those that hold</summary>{table}</details>"
+            )
         return "".join(parts)
 
     def words(self) -> str:

@@ -9,9 +9,15 @@ from lib import files
 
 KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
 WIDGET = "application/vnd.jupyter.widget-view+json"
-NO_WIDGET = "A widget stands here in JupyterLab and Voila; without a kernel it cannot be shown."
+NO_WIDGET = (
+    "A widget stands here in JupyterLab and Voila; without a kernel it cannot be shown."
+)
 TAG = "install"
-FOLDED = {TAG, "parameters", "set-up"}  # tags of cells that no reader needs: JupyterLab folds them
+FOLDED = {
+    TAG,
+    "parameters",
+    "set-up",
+}  # tags of cells that no reader needs: JupyterLab folds them
 HIDDEN = {"jupyter": {"source_hidden": True}}
 CELL = """\
 # Only where the project is not installed, as on Colab, which opens this file alone.
@@ -32,13 +38,17 @@ def without_widgets(outputs: list) -> list:
     """Outputs as they can be kept: a line in place of a widget; no tqdm bar."""
     texts = {"text/markdown": f"*{NO_WIDGET}*", "text/plain": NO_WIDGET}
     line = nbformat.v4.new_output("display_data", texts)
-    is_bar = lambda data: WIDGET in data and data.get("text/plain", "").endswith("it/s]")
+    is_bar = lambda data: (
+        WIDGET in data and data.get("text/plain", "").endswith("it/s]")
+    )
     kept = [output for output in outputs if not is_bar(output.get("data", {}))]
     return [line if WIDGET in output.get("data", {}) else output for output in kept]
 
 
 def _installs(cell) -> bool:
-    return TAG in cell.metadata.get("tags", []) or cell.source.startswith(CELL.partition("\n")[0])
+    return TAG in cell.metadata.get("tags", []) or cell.source.startswith(
+        CELL.partition("\n")[0]
+    )
 
 
 def _installing(cells: list) -> list:

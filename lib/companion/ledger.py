@@ -15,7 +15,9 @@ from lib.companion.record import Number, finite, origin
 from lib.companion.statements import Statement
 from lib.files import ROOT, read_object
 
-COLUMNS = "kind|setting|measured quantity|measured|bound|catches|why not|verdict".split("|")
+COLUMNS = "kind|setting|measured quantity|measured|bound|catches|why not|verdict".split(
+    "|"
+)
 DRIFT = 1e-6  # share of a measured value that another processor may change, in float64
 ROUNDING = 1e-9  # a measured value below it is rounding
 NO_REMARK = {  # by a claim's verdict, which studies of real data have
@@ -70,7 +72,9 @@ def with_power(ledger: Iterable[Claim], slug: str) -> list[Claim]:
     caught = {id: tuple(row["catches"]) for id, row in power.items() if row["holds"]}
     mute = [row.id for row in ledger if row.holds and not row.remark]
     if silent := [id for id in mute if id in caught and not power[id]["small"]]:
-        advice = "catches no small wrong world: give it one, or say why not in its remark"
+        advice = (
+            "catches no small wrong world: give it one, or say why not in its remark"
+        )
         raise ValueError(f"{', '.join(silent)}: {advice}")
     return [replace(row, catches=caught.get(row.id)) for row in ledger]
 
@@ -79,7 +83,11 @@ def verdict(row: Claim) -> str:
     """ "yes", "NO", "undecided", or "no power": it holds, but in all its wrong worlds as well."""
     if not row.holds:
         return UNDECIDED if row.verdict == UNDECIDED else "NO"
-    return "no power" if row.fails_if and row.catches is not None and not row.catches else "yes"
+    return (
+        "no power"
+        if row.fails_if and row.catches is not None and not row.catches
+        else "yes"
+    )
 
 
 def measurements(ledger: Iterable[Claim]) -> list[list[Claim]]:
@@ -106,7 +114,9 @@ def measurements(ledger: Iterable[Claim]) -> list[list[Claim]]:
     """
     ledger = list(ledger)
     own = [row for row in ledger if not row.same_as]
-    groups: list[list[Claim]] = [[row] for row in own if not math.isfinite(row.measured)]
+    groups: list[list[Claim]] = [
+        [row] for row in own if not math.isfinite(row.measured)
+    ]
     last = -math.inf
     for row in sorted((row for row in own if math.isfinite(row.measured)), key=_number):
         if math.isinf(last) or _number(row) - last > DRIFT * abs(_number(row)):
@@ -137,7 +147,9 @@ def _group_named(groups: list[list[Claim]], copy: Claim) -> list[Claim]:
     for group in groups:
         if any(row.id.startswith(f"{copy.same_as} (") for row in group):
             return group
-    raise ValueError(f"{copy.id}: same_as names {copy.same_as!r}, expected the id of a row")
+    raise ValueError(
+        f"{copy.id}: same_as names {copy.same_as!r}, expected the id of a row"
+    )
 
 
 def _repeats(ledger: Iterable[Claim]) -> dict[str, str]:
@@ -146,7 +158,9 @@ def _repeats(ledger: Iterable[Claim]) -> dict[str, str]:
 
 
 def _cells(row: Claim, first: str = "") -> tuple[str, ...]:
-    setting = row.setting + (f", {row.seeds} seed{'s' * (row.seeds > 1)}" if row.seeds else "")
+    setting = row.setting + (
+        f", {row.seeds} seed{'s' * (row.seeds > 1)}" if row.seeds else ""
+    )
     catches = "not measured" if row.catches is None else ", ".join(row.catches)
     catches = (catches or "nothing it names") if row.fails_if else "names none"
     again = f"counted once with {first}" if first else ""
@@ -201,27 +215,44 @@ class LedgerTable(tuple):
             both = cells[:failed], cells[failed:]
             lost, others = (html_table(COLUMNS, part) if part else "" for part in both)
             if lost and others:
-                others = f"<details><summary>those that hold</summary>{others}</details>"
+                others = (
+                    f"<details><summary>those that hold</summary>{others}</details>"
+                )
             parts.append(f"{lost}{others}</details>")
         return "".join(parts)
 
     def summary(self) -> str:
         """Counts by kind, failures first, and how many rows catch a wrong world."""
         failed = [row.id for row in self if not row.holds]
-        lines = [f"{len(failed)} of {len(self)} rows fail", *(f"  {id}" for id in failed)]
-        kinds = {kind: [row.holds for row in self if row.kind == kind] for kind in KINDS}
-        words = [f"{sum(row)} of {len(row)} {kind}s" for kind, row in kinds.items() if row]
+        lines = [
+            f"{len(failed)} of {len(self)} rows fail",
+            *(f"  {id}" for id in failed),
+        ]
+        kinds = {
+            kind: [row.holds for row in self if row.kind == kind] for kind in KINDS
+        }
+        words = [
+            f"{sum(row)} of {len(row)} {kind}s" for kind, row in kinds.items() if row
+        ]
         named = [bool(row.catches) for row in self if row.fails_if]
         lines += [f"hold: {', '.join(words)}"]
         groups = measurements(self)
         held = sum(all(row.holds for row in group) for group in groups)
-        lines += [f"{len(groups)} distinct measurements, {held} of them in rows that all hold"]
-        lines += [f"{sum(named)} of {len(named)} rows catch a wrong world that they name"]
-        lines += [f"{len(self.paper)} statements, {len({row.number for row in self})} with rows"]
+        lines += [
+            f"{len(groups)} distinct measurements, {held} of them in rows that all hold"
+        ]
+        lines += [
+            f"{sum(named)} of {len(named)} rows catch a wrong world that they name"
+        ]
+        lines += [
+            f"{len(self.paper)} statements, {len({row.number for row in self})} with rows"
+        ]
         return "\n".join(lines)
 
 
-def totals(ledger: Iterable[Claim], loose: Mapping[str, float] | None = None) -> dict[str, Number]:
+def totals(
+    ledger: Iterable[Claim], loose: Mapping[str, float] | None = None
+) -> dict[str, Number]:
     """The numbers of a ledger's record: how many rows, how many hold, how many distinct
     `measurements` they rest on, what each measured. This
     may move by `DRIFT` of itself, by `ROUNDING`, or as `loose` says for its id's start."""
@@ -230,13 +261,19 @@ def totals(ledger: Iterable[Claim], loose: Mapping[str, float] | None = None) ->
     numbers = {"claims": Number(len(ledger), 0), "claims_that_hold": Number(holds, 0)}
     numbers["distinct_measurements"] = Number(len(measurements(ledger)), 0)
     for row in ledger:
-        more = [slack for start, slack in (loose or {}).items() if row.id.startswith(start)]
+        more = [
+            slack for start, slack in (loose or {}).items() if row.id.startswith(start)
+        ]
         within = max(DRIFT * abs(row.measured), ROUNDING, *more)
-        numbers[row.id] = finite(row.measured, within if math.isfinite(row.measured) else 0)
+        numbers[row.id] = finite(
+            row.measured, within if math.isfinite(row.measured) else 0
+        )
     return numbers
 
 
-def draw(ledger: Sequence[Claim], paper: Mapping[str, Statement], wide: int = 12) -> Figure:
+def draw(
+    ledger: Sequence[Claim], paper: Mapping[str, Statement], wide: int = 12
+) -> Figure:
     """A square for each statement, as `caption` says: in it how many of its rows hold or fail."""
     figure, (axis,) = plots.panels(1, 1, height=0.52 * -(-len(paper) // wide) + 0.4)
     rows = f"{sum(row.holds for row in ledger)} of {len(ledger)} rows hold"
@@ -246,7 +283,9 @@ def draw(ledger: Sequence[Claim], paper: Mapping[str, Statement], wide: int = 12
         f"{rows}, {distinct} distinct measurements; {made} of {len(paper)} statements have rows"
     )
     for place, (name, group, failed, count) in enumerate(_groups(ledger, paper)):
-        like = plots.look("not reproduced" if failed else "reproduced" if group else "undecided")
+        like = plots.look(
+            "not reproduced" if failed else "reproduced" if group else "undecided"
+        )
         left, low = place % wide, -(place // wide)
         square = Rectangle((left, low), 0.92, 0.9, edgecolor=like.colour, alpha=0.3)
         square.set(facecolor=like.colour if group and not failed else "none")
@@ -273,8 +312,13 @@ def caption(paper: str, ledger: Sequence[Claim]) -> str:
 def failures(records: Sequence[Mapping]) -> str:
     """Every failing claim of figure records with its reason, as a Markdown page."""
     lines = ["# What did not hold, and why", ""]
-    lines += ["Every claim of a committed record that fails, or that its data leave undecided."]
-    lines += ["", legend(Claim.of(row) for one in records for row in one["claims"]) + "."]
+    lines += [
+        "Every claim of a committed record that fails, or that its data leave undecided."
+    ]
+    lines += [
+        "",
+        legend(Claim.of(row) for one in records for row in one["claims"]) + ".",
+    ]
     for record in records:
         failed = [claim for claim in map(Claim.of, record["claims"]) if not claim.holds]
         if failed:
@@ -285,5 +329,7 @@ def failures(records: Sequence[Mapping]) -> str:
             why = NO_REMARK[claim.verdict if found else "unseen"]
             why = f"{claim.remark}." if claim.remark else why
             where = claim.source + (f", {claim.setting}" if claim.setting else "")
-            lines += [f"* {claim.statement}{found}, asked {claim.bound} ({where}). {why}"]
+            lines += [
+                f"* {claim.statement}{found}, asked {claim.bound} ({where}). {why}"
+            ]
     return "\n".join(lines) + "\n"

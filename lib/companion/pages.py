@@ -51,7 +51,9 @@ def notebooks(names: Iterable[str] = ()) -> list[str]:
     folder = files.folder("notebooks")
     stems = sorted(path.stem for path in folder.glob("[0-9]*.py"))
     if not stems:
-        raise ValueError(f"there is no notebook in {folder}; name their folder by NOTEBOOKS_DIR")
+        raise ValueError(
+            f"there is no notebook in {folder}; name their folder by NOTEBOOKS_DIR"
+        )
     renamed = _renamed(folder / "renamed.toml")
     chosen = []
     for name in names:
@@ -69,7 +71,9 @@ def _renamed(path: Path) -> dict[str, list[str]]:
     table = files.read_table(path)
     for old, new in table.items():
         if not isinstance(new, list) or not all(isinstance(name, str) for name in new):
-            raise ValueError(f"{path}: {old} is {new!r}; expected a list of notebooks' names")
+            raise ValueError(
+                f"{path}: {old} is {new!r}; expected a list of notebooks' names"
+            )
     return table
 
 
@@ -139,10 +143,14 @@ def check_kinds(overrides: Mapping, usual: Mapping) -> None:
     """
     # papermill itself only logs a parameter that it does not know, and draws the default figure.
     if unknown := ", ".join(sorted(overrides.keys() - usual.keys())):
-        raise ValueError(f"there is no parameter {unknown}; there are {', '.join(usual)}")
+        raise ValueError(
+            f"there is no parameter {unknown}; there are {', '.join(usual)}"
+        )
     for name, value in overrides.items():
         if not _of_one_kind(value, usual[name]):
-            raise ValueError(f"{name} is {usual[name]!r} by default; {value!r} is of another kind")
+            raise ValueError(
+                f"{name} is {usual[name]!r} by default; {value!r} is of another kind"
+            )
 
 
 def _of_one_kind(value: object, usual: object) -> bool:
@@ -151,7 +159,11 @@ def _of_one_kind(value: object, usual: object) -> bool:
     if isinstance(usual, int):
         return type(value) is int
     if isinstance(usual, float):
-        return isinstance(value, int | float) and type(value) is not bool and math.isfinite(value)
+        return (
+            isinstance(value, int | float)
+            and type(value) is not bool
+            and math.isfinite(value)
+        )
     if isinstance(usual, list | tuple):
         return isinstance(value, list | tuple)
     return True
@@ -169,7 +181,9 @@ def text(notebook: str) -> str:
     """
     path = files.folder("notebooks") / f"{notebook}.py"
     if not path.is_file():
-        raise FileNotFoundError(f"there is no {path}; name the folder of pages by NOTEBOOKS_DIR")
+        raise FileNotFoundError(
+            f"there is no {path}; name the folder of pages by NOTEBOOKS_DIR"
+        )
     return path.read_text(encoding="utf-8")
 
 
@@ -195,7 +209,9 @@ def parameters(page: str) -> dict:
     try:
         exec(_parameters_cell(page), values)
     except Exception as error:
-        raise ValueError(f"its parameters cell is not name = literal: {error}") from None
+        raise ValueError(
+            f"its parameters cell is not name = literal: {error}"
+        ) from None
     del values["__builtins__"]
     if "scale" not in values:
         raise ValueError("its parameters cell has no scale")

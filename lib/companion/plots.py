@@ -36,9 +36,14 @@ class Look(NamedTuple):
         return {"color": self.colour, "marker": self.marker, "linestyle": ""}
 
 
-TABLES = files.read_table(Path(__file__).with_name("looks.toml"))  # {table: {name: Look}}
+TABLES = files.read_table(
+    Path(__file__).with_name("looks.toml")
+)  # {table: {name: Look}}
 STYLE, INKS, _dashes = (TABLES.pop(name) for name in ("style", "inks", "dashes"))
-_dashes = {name: d if isinstance(d, str) else (d[0], tuple(d[1])) for name, d in _dashes.items()}
+_dashes = {
+    name: d if isinstance(d, str) else (d[0], tuple(d[1]))
+    for name, d in _dashes.items()
+}
 for _row in TABLES.values():
     for _name, (_ink, _line, _mark) in _row.items():
         _row[_name] = Look(INKS[_ink], _dashes[_line], _mark)
@@ -58,7 +63,9 @@ def look(name: str) -> Look:
         free = [each for each in SPARE if each not in GIVEN.values()]
         GIVEN[name] = (free or SPARE)[0]
         shared = "" if free else ", as other names have"
-        print(f"{name} has no look in looks.toml: drawn in {GIVEN[name].colour}{shared}")
+        print(
+            f"{name} has no look in looks.toml: drawn in {GIVEN[name].colour}{shared}"
+        )
     return (LOOKS | GIVEN)[name]
 
 
@@ -98,12 +105,18 @@ def band(
         return
     share = share or (0.9 if len(runs) >= MANY else 1.0)
     edges = np.quantile(runs, (0.5 - share / 2, 0.5 + share / 2), axis=0)
-    light = dict(alpha=0.15, linewidth=0, rasterized=True)  # in an SVG, its outline is heavy
+    light = dict(
+        alpha=0.15, linewidth=0, rasterized=True
+    )  # in an SVG, its outline is heavy
     ax.fill_between(x, *edges, color=drawn.get_color(), **light)
-    spreads["bands: " + (f"middle {100 * share:.0f} %" if share < 1 else "range")] = None
+    spreads["bands: " + (f"middle {100 * share:.0f} %" if share < 1 else "range")] = (
+        None
+    )
 
 
-def power_law(ax, span: tuple[float, float], exponent: float, height: float, label: str) -> None:
+def power_law(
+    ax, span: tuple[float, float], exponent: float, height: float, label: str
+) -> None:
     """Draw `height` (x / span[0])^exponent over span: a theorem's power, on log-log axes."""
     x = np.array(span)
     ax.plot(x, height * (x / x[0]) ** exponent, label=label, **BOUND)
@@ -114,7 +127,9 @@ def legend(figure: Figure, ax) -> Figure:
     handles, labels = ax.get_legend_handles_labels()
     more = dict(fontsize="small", columnspacing=1.2, handlelength=2.6)
     for columns in range(len(labels), 0, -1):
-        made = figure.legend(handles, labels, loc="outside upper center", ncols=columns, **more)
+        made = figure.legend(
+            handles, labels, loc="outside upper center", ncols=columns, **more
+        )
         if made.get_window_extent().width <= figure.bbox.width:
             break
         made.remove()
@@ -127,6 +142,8 @@ def caption(figure: Figure, text: str) -> Figure:
     if spreads and not re.search(r"bands?:|\bthin\b", text):
         words = re.sub("(bands: [^:]*) or bands:", r"\1 or", " or ".join(spreads))
         text += f"; lines: medians, {words}"
-    even = len(text) // (len(text) // 148 + 1) + 8  # letters a line: no last word stands alone
+    even = (
+        len(text) // (len(text) // 148 + 1) + 8
+    )  # letters a line: no last word stands alone
     figure.supxlabel(textwrap.fill(text, even), fontsize="x-small", color=GREY)
     return figure

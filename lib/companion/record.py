@@ -60,7 +60,9 @@ def executed(notebook: str, scale: str) -> Path | None:
         inputs = files.read_object(folder / MARKER).get("inputs")
     except ValueError:  # never run, or damaged
         return None
-    if not isinstance(inputs, dict) or inputs.get("source") != files.sha256(source.read_bytes()):
+    if not isinstance(inputs, dict) or inputs.get("source") != files.sha256(
+        source.read_bytes()
+    ):
         return None
     return folder / f"{notebook}.ipynb"
 
@@ -107,21 +109,29 @@ def _number(tolerances: Mapping, name: str, value: float | Number) -> Number:
 def _check(slug: str, numbers: Mapping[str, Number], data: Iterable[Mapping]) -> None:
     """ValueError, with its name, for a part that no record may have."""
     if not re.fullmatch(r"[a-z0-9_]+", slug):
-        raise ValueError(f"slug {slug!r}: use lower-case letters, digits and underscores only")
+        raise ValueError(
+            f"slug {slug!r}: use lower-case letters, digits and underscores only"
+        )
     for name, number in numbers.items():
         finite = isinstance(number, Number) and math.isfinite(number.value or 0)
         if not (finite and 0 <= number.tolerance < math.inf):
-            advice = "give record.Number(value, tolerance), both finite, None for no value"
+            advice = (
+                "give record.Number(value, tolerance), both finite, None for no value"
+            )
             raise ValueError(f"number {name!r} is {number!r}; {advice}")
     for row in data:
         if "name" not in row or row.get("source") not in SOURCES:
-            raise ValueError(f"data {dict(row)}: a name and a source of {', '.join(SOURCES)}")
+            raise ValueError(
+                f"data {dict(row)}: a name and a source of {', '.join(SOURCES)}"
+            )
 
 
 # A run, from its start to its saved figures.
 
 
-def start(notebook: str, paper: str, variables: Mapping, counted: str | None = "seeds") -> "Run":
+def start(
+    notebook: str, paper: str, variables: Mapping, counted: str | None = "seeds"
+) -> "Run":
     """Begin the run of a page and set the style of its figures; parameters as of `Run`."""
     plots.set_style()
     return Run(notebook, paper, variables, counted)
@@ -151,7 +161,11 @@ class Run:
     """
 
     def __init__(
-        self, notebook: str, paper: str, variables: Mapping, counted: str | None = "seeds"
+        self,
+        notebook: str,
+        paper: str,
+        variables: Mapping,
+        counted: str | None = "seeds",
     ):
         self.notebook = notebook
         self.paper = paper
@@ -169,19 +183,32 @@ class Run:
         """The parameters and the seeds, as the notebook has them now."""
         names = pages.parameters(self._text)
         if missing := [name for name in names if name not in self._variables]:
-            raise ValueError(f"run the parameters cell first: there is no {', '.join(missing)}")
+            raise ValueError(
+                f"run the parameters cell first: there is no {', '.join(missing)}"
+            )
         parameters = {name: self._variables[name] for name in names}
         if parameters["scale"] not in SCALES:
-            raise ValueError(f"scale {parameters['scale']!r}: choose one of {', '.join(SCALES)}")
+            raise ValueError(
+                f"scale {parameters['scale']!r}: choose one of {', '.join(SCALES)}"
+            )
         if not self._counted:
             return parameters, range(0)
         count = self._variables[self._counted]
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise ValueError(f"{self._counted} = {count!r}; it is a number of runs, at least 1")
+            raise ValueError(
+                f"{self._counted} = {count!r}; it is a number of runs, at least 1"
+            )
         return parameters, range(count)
 
     def keep(
-        self, figure, slug: str, caption: str, claims=(), numbers=None, data=None, **more
+        self,
+        figure,
+        slug: str,
+        caption: str,
+        claims=(),
+        numbers=None,
+        data=None,
+        **more,
     ) -> None:
         """Save a figure of this page, with what notebooks/records.toml says of it.
 
@@ -218,7 +245,9 @@ class Run:
             number=facts["figure"],
             caption=caption,
             claims=claims,
-            numbers={name: _number(within, name, x) for name, x in (numbers or {}).items()},
+            numbers={
+                name: _number(within, name, x) for name, x in (numbers or {}).items()
+            },
             data=[self._filled(row) for row in data],
             **more,
         )
@@ -319,7 +348,10 @@ class Run:
             return
 
         # The picture, which names the run that it is of, and the rest of the record.
-        parts = self._begun | {"parameters": record["parameters"], "data": record["data"]}
+        parts = self._begun | {
+            "parameters": record["parameters"],
+            "data": record["data"],
+        }
         stamp = {"commit": self._commit, "fingerprint": provenance.digest(parts)}
         picture = _drawn(figure, "png", {"slug": slug, **stamp})
         record["lines"] = _kinds_of_line(figure, slug)
@@ -365,7 +397,9 @@ def _kinds_of_line(figure, slug: str) -> list[str]:
     # An SVG names the dashes of all that is drawn; matplotlib's own objects do not.
     drawing = _drawn(figure, "svg", {"slug": slug}).decode()
     dashes = re.findall(r"stroke-dasharray: ([\d.]+),? ?([\d.]+)", drawing)
-    return sorted({"dotted" if float(on) < float(off) else "dashed" for on, off in dashes})
+    return sorted(
+        {"dotted" if float(on) < float(off) else "dashed" for on, off in dashes}
+    )
 
 
 # Records that are there.
@@ -413,7 +447,11 @@ def _fault(record: Mapping) -> str:
         if not isinstance(record[part], kind):
             return f"its {part} are {record[part]!r}"
     for row in record["data"]:
-        if not isinstance(row, dict) or "name" not in row or row.get("source") not in SOURCES:
+        if (
+            not isinstance(row, dict)
+            or "name" not in row
+            or row.get("source") not in SOURCES
+        ):
             return f"a row of its data is {row!r}"
     for claim in record["claims"]:
         if not _is_claim(claim):
@@ -429,9 +467,19 @@ def _is_claim(claim: object) -> bool:
         return False
     try:
         known = Claim.of(claim)
-    except (TypeError, ValueError):  # a field too few, one too many, or one of another kind
+    except (
+        TypeError,
+        ValueError,
+    ):  # a field too few, one too many, or one of another kind
         return False
-    words = (known.id, known.statement, known.source, known.bound, known.remark, known.verdict)
+    words = (
+        known.id,
+        known.statement,
+        known.source,
+        known.bound,
+        known.remark,
+        known.verdict,
+    )
     is_measured = isinstance(known.measured, int | float)
     return (
         all(isinstance(word, str) for word in words)
@@ -444,7 +492,11 @@ def _is_number(number: object) -> bool:
     if not isinstance(number, dict) or not {"value", "tolerance"} <= number.keys():
         return False
     value, tolerance = number["value"], number["tolerance"]
-    return (value is None or _is_finite(value)) and _is_finite(tolerance) and tolerance >= 0
+    return (
+        (value is None or _is_finite(value))
+        and _is_finite(tolerance)
+        and tolerance >= 0
+    )
 
 
 def _is_finite(value: object) -> bool:
@@ -482,7 +534,9 @@ def compare(new: Mapping, old: Mapping) -> list[str]:
         if not same:
             differences.append(f"{name} is {value}, reference {expected} ± {tolerance}")
     differences += [
-        f"{name} is not in the reference" for name in new["numbers"] if name not in old["numbers"]
+        f"{name} is not in the reference"
+        for name in new["numbers"]
+        if name not in old["numbers"]
     ]
     return differences
 
@@ -512,15 +566,21 @@ def compare_claims(new: Mapping, old: Mapping) -> list[str]:
             continue
         mine = of_run[name]
         if not _same_bound(mine["bound"], claim["bound"]):
-            differences.append(f"{name} is held to {mine['bound']}, reference {claim['bound']}")
+            differences.append(
+                f"{name} is held to {mine['bound']}, reference {claim['bound']}"
+            )
         if mine["holds"] != claim["holds"]:
             word = "held before" if claim["holds"] else "did not hold before"
             differences.append(f"{name} {word}")
-        mine_word, word = (each.get("verdict") or "without verdict" for each in (mine, claim))
+        mine_word, word = (
+            each.get("verdict") or "without verdict" for each in (mine, claim)
+        )
         if mine_word != word:
             differences.append(f"{name} is {mine_word}, reference {word}")
     differences += [
-        f"claim {name} is not in the reference" for name in of_run if name not in of_reference
+        f"claim {name} is not in the reference"
+        for name in of_run
+        if name not in of_reference
     ]
     return differences
 
@@ -533,4 +593,6 @@ def _same_bound(new: str, old: str) -> bool:
     if _DECIMAL.sub("#", new) != _DECIMAL.sub("#", old):
         return False
     pairs = zip(_DECIMAL.findall(new), _DECIMAL.findall(old), strict=True)
-    return all(math.isclose(float(one), float(other), rel_tol=1e-3) for one, other in pairs)
+    return all(
+        math.isclose(float(one), float(other), rel_tol=1e-3) for one, other in pairs
+    )

@@ -28,7 +28,9 @@ def quoted(paper: str, statements: Mapping[str, Statement], *names: str) -> Mark
     return Markdown("\n\n".join(quotes))
 
 
-def check_source(id: str, source: str, papers: Mapping[str, Mapping[str, Statement]]) -> None:
+def check_source(
+    id: str, source: str, papers: Mapping[str, Mapping[str, Statement]]
+) -> None:
     """Refuse a claim whose source names a statement that its paper's list does not have.
 
     Parameters

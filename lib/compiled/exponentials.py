@@ -8,7 +8,9 @@ import numpy as np
 from lib.compiled import vectors
 from lib.compiled.status import LONGEST
 
-ROUNDING = 1.5 * 2.0**52  # added to a number and taken off again, it rounds to a whole one
+ROUNDING = (
+    1.5 * 2.0**52
+)  # added to a number and taken off again, it rounds to a whole one
 
 
 @numba.njit(fastmath={"contract"}, forceinline=True)
@@ -69,7 +71,9 @@ def _log(x, factor, out):
         p = p * s2 + 1 / 7.0
         p = p * s2 + 1 / 5.0
         p = p * s2 + 1 / 3.0
-        tail = 2.0 * s * s2 * p + np.float64(k) * 1.90821492927058770002e-10  # log 2 in two parts
+        tail = (
+            2.0 * s * s2 * p + np.float64(k) * 1.90821492927058770002e-10
+        )  # log 2 in two parts
         value = factor * ((2.0 * s + tail) + np.float64(k) * 6.93147180369123816490e-01)
         out[i] = value if size >= 1e-300 else -math.inf
 
@@ -90,7 +94,11 @@ def log1p_exp(x):
 def add_logs(a, b):
     """log(e^a + e^b), without overflow; -inf stands for zero."""
     largest, smallest = max(a, b), min(a, b)
-    return largest if smallest == -math.inf else largest + math.log1p(math.exp(smallest - largest))
+    return (
+        largest
+        if smallest == -math.inf
+        else largest + math.log1p(math.exp(smallest - largest))
+    )
 
 
 @numba.njit(error_model="numpy")

@@ -130,7 +130,9 @@ def _pull(scores, w, lane, first, share, c):
     """c = |l'| p (f - score) / n of WIDTH lanes from `first` on, without its scale."""
     level, mean_D = load(lane, LEVEL, first), load(lane, MEAN_D, first)
     near = load(lane, SMALL, first) * mean_D
-    factor = exponentials.exp_of(load(lane, LOG_C, first)) * (share * load(lane, OVER_Z, first))
+    factor = exponentials.exp_of(load(lane, LOG_C, first)) * (
+        share * load(lane, OVER_Z, first)
+    )
     for t in range(1, len(scores)):
         lag = load(scores, t, first) - level
         behind = where(lag == 0.0, mean_D, near - lag)
@@ -141,7 +143,9 @@ def _pull(scores, w, lane, first, share, c):
 def _push(scores, w, lane, first, share, push):
     """push = |l'| p / n, the head's gradient, of WIDTH lanes from `first` on, without its scale."""
     level, small = load(lane, LEVEL, first), load(lane, SMALL, first)
-    factor = exponentials.exp_of(load(lane, LOG_PUSH, first)) * (share * load(lane, OVER_Z, first))
+    factor = exponentials.exp_of(load(lane, LOG_PUSH, first)) * (
+        share * load(lane, OVER_Z, first)
+    )
     for t in range(len(scores)):
         size = where(load(scores, t, first) == level, 1.0, small)
         store(push, t, first, factor * load(w, t, first) * size)
@@ -171,7 +175,9 @@ def log_gap(first, n, work, logistic, head_fixed):
         if not head_fixed:
             log_gap = exponentials.add_logs(log_gap, _log_loss(f[i], logistic))
         elif best > level[i]:
-            log_gap = exponentials.add_logs(log_gap, _gap(math.log(best - f[i]), best, logistic))
+            log_gap = exponentials.add_logs(
+                log_gap, _gap(math.log(best - f[i]), best, logistic)
+            )
         elif mean_D[i] < 0.0:
             log_epsilon = anchor[i] + math.log(-mean_D[i])
             log_gap = exponentials.add_logs(log_gap, _gap(log_epsilon, best, logistic))
@@ -183,7 +189,11 @@ def _gap(log_epsilon, best, logistic):
     """log(l(best - epsilon) - l(best))."""
     log_slope = -exponentials.log1p_exp(best) if logistic else -best
     log_gap = log_slope + exponentials.log_expm1(log_epsilon)
-    return math.log(math.log1p(math.exp(log_gap))) if logistic and log_gap > -37.0 else log_gap
+    return (
+        math.log(math.log1p(math.exp(log_gap)))
+        if logistic and log_gap > -37.0
+        else log_gap
+    )
 
 
 @numba.njit
@@ -206,7 +216,9 @@ def scatter(r, n, flat, lanes):
     (T, width), m = lanes.shape, flat.shape[1]
     for t in range(T):
         for i in range(0, n, WIDTH):
-            copy(min(WIDTH, n - i), flat, r * m + t * n + i, lanes, t * width + r * n + i)
+            copy(
+                min(WIDTH, n - i), flat, r * m + t * n + i, lanes, t * width + r * n + i
+            )
 
 
 @numba.njit

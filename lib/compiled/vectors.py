@@ -15,7 +15,13 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
+from numba.extending import (
+    intrinsic,
+    lower_builtin,
+    models,
+    register_model,
+    type_callable,
+)
 
 from lib.compiled.gram import WIDTH
 
@@ -61,10 +67,15 @@ def _define(operation, instruction, result):
     def lower(context, builder, signature, values):
         pair = zip(signature.args, values, strict=True)
         return instruction(
-            builder, *(v if kind == NUMBERS else _spread(builder, v) for kind, v in pair)
+            builder,
+            *(v if kind == NUMBERS else _spread(builder, v) for kind, v in pair),
         )
 
-    for kinds in ((NUMBERS, NUMBERS), (NUMBERS, types.float64), (types.float64, NUMBERS)):
+    for kinds in (
+        (NUMBERS, NUMBERS),
+        (NUMBERS, types.float64),
+        (types.float64, NUMBERS),
+    ):
         lower_builtin(operation, *kinds)(lower)
 
 
@@ -83,7 +94,10 @@ def where(typing, mask, a, b):
     result = NUMBERS if mask == TRUTHS else types.float64
 
     def lower(context, builder, signature, values):
-        wide = (v if kind == result else _spread(builder, v) for kind, v in zip((a, b), values[1:]))
+        wide = (
+            v if kind == result else _spread(builder, v)
+            for kind, v in zip((a, b), values[1:])
+        )
         return builder.select(values[0], *wide)
 
     return result(mask, a, b), lower
@@ -132,7 +146,11 @@ def copy(typing, count, source, start, target, to):
     def lower(context, builder, signature, values):
         ends = []
         for kind, array, index in zip(signature.args[1::2], values[1::2], values[2::2]):
-            ends.append(_pointer(builder, context.make_array(kind)(context, builder, array), index))
+            ends.append(
+                _pointer(
+                    builder, context.make_array(kind)(context, builder, array), index
+                )
+            )
         lanes = ir.Constant(ir.VectorType(ir.IntType(64), WIDTH), list(range(WIDTH)))
         mask = builder.icmp_signed("<", lanes, _spread(builder, values[0]))
         align, name = ir.IntType(32)(8), f"llvm.masked.{{}}.v{WIDTH}f64.p0"
@@ -142,7 +160,9 @@ def copy(typing, count, source, start, target, to):
         zeros = ir.Constant(NUMBERS.llvm, [0.0] * WIDTH)
         read = builder.call(load, [ends[0], align, mask, zeros])
         store = ir.FunctionType(ir.VoidType(), [NUMBERS.llvm, *kinds])
-        store = cgutils.get_or_insert_function(builder.module, store, name.format("store"))
+        store = cgutils.get_or_insert_function(
+            builder.module, store, name.format("store")
+        )
         builder.call(store, [read, ends[1], align, mask])
         return context.get_dummy_value()
 
@@ -157,7 +177,9 @@ def power_of_two(typing, shifted):
         number, whole = values[0].type, ir.IntType(64)
         if shifted == NUMBERS:
             whole = ir.VectorType(whole, WIDTH)
-        constant = lambda c: ir.Constant(whole, [c] * WIDTH if shifted == NUMBERS else c)
+        constant = lambda c: ir.Constant(
+            whole, [c] * WIDTH if shifted == NUMBERS else c
+        )
         exponent = builder.add(builder.bitcast(values[0], whole), constant(1023))
         return builder.bitcast(builder.shl(exponent, constant(52)), number)
 

@@ -45,7 +45,9 @@ class ImageSet(Shapes):
         return standardised
 
 
-def load(name: str, split: str, *, demo: bool = False, rows: int | None = None) -> ImageSet:
+def load(
+    name: str, split: str, *, demo: bool = False, rows: int | None = None
+) -> ImageSet:
     """The split "train" or "test" of "mnist" or "cifar10"; no more than its first
     `rows`. `demo` leaves the hub alone: without a local copy the stand-in is used.
     ValueError for an image that cannot be used, and what `places` raises."""
@@ -62,12 +64,19 @@ def _pixels(shape: Sequence[int], file: object, column: str, table) -> list[np.n
     import datasets
 
     kind = table.features[column]
-    if not (isinstance(kind, datasets.Image) or (isinstance(kind, dict) and "bytes" in kind)):
-        raise ValueError(f"{file} cannot be read: {column} is {kind}, not a struct with bytes")
+    if not (
+        isinstance(kind, datasets.Image) or (isinstance(kind, dict) and "bytes" in kind)
+    ):
+        raise ValueError(
+            f"{file} cannot be read: {column} is {kind}, not a struct with bytes"
+        )
     table = table.cast_column(column, datasets.Image(decode=False))
     pieces = table.with_format("arrow").iter(1000)
     rows = (value for piece in pieces for value in piece[column].to_pylist())
-    return [_decode(shape, f"{file}, row {row}", v and v["bytes"]) for row, v in enumerate(rows)]
+    return [
+        _decode(shape, f"{file}, row {row}", v and v["bytes"])
+        for row, v in enumerate(rows)
+    ]
 
 
 def _decode(shape: Sequence[int], place: str, encoded: bytes | None) -> np.ndarray:
@@ -78,7 +87,11 @@ def _decode(shape: Sequence[int], place: str, encoded: bytes | None) -> np.ndarr
         with Image.open(io.BytesIO(encoded or b"")) as picture:
             size = len(picture.getbands()), picture.height, picture.width
             pixels = np.asarray(picture)
-    except (OSError, TypeError, SyntaxError) as error:  # bytes of no known format among them
+    except (
+        OSError,
+        TypeError,
+        SyntaxError,
+    ) as error:  # bytes of no known format among them
         raise ValueError(f"{place}: the image does not decode ({error})") from error
     if size != tuple(shape):
         has, wanted = (f"{c} channels of {w} x {h} pixels" for c, h, w in (size, shape))

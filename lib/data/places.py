@@ -45,7 +45,9 @@ class _Source:
                 if (path / self.name).is_dir():
                     return "data_dir", path / self.name
             what = "put its files there (data/README.md says which), or unset DATA_DIR"
-            raise FileNotFoundError(f"DATA_DIR={given} has no folder {self.name}/; {what}")
+            raise FileNotFoundError(
+                f"DATA_DIR={given} has no folder {self.name}/; {what}"
+            )
         folder = ROOT / "data" / self.name
         if folder.is_dir():
             return "data", folder
@@ -55,7 +57,10 @@ class _Source:
 
         try:  # a copy of an earlier download
             huggingface_hub.snapshot_download(
-                self.repository, repo_type="dataset", revision=self.revision, local_files_only=True
+                self.repository,
+                repo_type="dataset",
+                revision=self.revision,
+                local_files_only=True,
             )
         except FileNotFoundError:
             if not reachable():
@@ -98,10 +103,14 @@ class _Source:
 
         try:
             if file == self.repository:
-                table = datasets.load_dataset(str(file), revision=self.revision, split=split)
+                table = datasets.load_dataset(
+                    str(file), revision=self.revision, split=split
+                )
             else:
                 datasets.disable_progress_bars()  # a copy is a matter of moments
-                table = datasets.load_dataset("parquet", data_files=str(file), split="train")
+                table = datasets.load_dataset(
+                    "parquet", data_files=str(file), split="train"
+                )
         except (ConnectionError, FileNotFoundError) as error:
             self._missing(f"the download broke off ({type(error).__name__})")
         except (DatasetGenerationError, OSError, ValueError) as error:
@@ -109,7 +118,9 @@ class _Source:
             raise ValueError(f"{what} ({error.__cause__ or error})") from error
         has, wanted = table.column_names, [*self.columns, self.label]
         if missing := ", ".join(column for column in wanted if column not in has):
-            raise ValueError(f"{file} lacks the column {missing}; it has {', '.join(has)}")
+            raise ValueError(
+                f"{file} lacks the column {missing}; it has {', '.join(has)}"
+            )
         return table.select_columns(wanted)
 
     def _labels(self, file: object, values: list) -> list[int]:
@@ -117,9 +128,15 @@ class _Source:
         kinds = (int,) if threshold is None else (int, float)  # a label, or a score
         for row, value in enumerate(values):
             if type(value) not in kinds or not 0 <= value <= last:
-                what = f"{self.label} {value!r} is not in 0 ... {last}; remove such rows"
+                what = (
+                    f"{self.label} {value!r} is not in 0 ... {last}; remove such rows"
+                )
                 raise ValueError(f"{file}, row {row}: {what}")
-        return values if threshold is None else [int(value >= threshold) for value in values]
+        return (
+            values
+            if threshold is None
+            else [int(value >= threshold) for value in values]
+        )
 
 
 TABLES = read_table(Path(__file__).with_name("sources.toml"))
@@ -130,7 +147,9 @@ def known(name: str, kind: str = "") -> _Source:
     """The source called `name`, image or text; ValueError for one that is unknown."""
     names = [key for key, source in SOURCES.items() if kind in source.kind]
     if name not in names:
-        raise ValueError(f"unknown {kind or 'data'} set {name!r}; there is {', '.join(names)}")
+        raise ValueError(
+            f"unknown {kind or 'data'} set {name!r}; there is {', '.join(names)}"
+        )
     return SOURCES[name]
 
 
@@ -141,7 +160,12 @@ def identity(name: str, *, demo: bool = False) -> dict:
     files or of a stand-in's rows, or the hub's."""
     source = known(name)
     where, folder = source.place(demo)
-    about = {"name": name, "source": where, "revision": source.revision, "rows": source.rows}
+    about = {
+        "name": name,
+        "source": where,
+        "revision": source.revision,
+        "rows": source.rows,
+    }
     if where == "demo":
         return {**about, **source.demo, "instead_of": name}
     if folder is None:

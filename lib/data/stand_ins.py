@@ -36,13 +36,22 @@ def _pictures(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
     centre = rng.uniform(11, SIDE - 11, (rows, 2))
     back, front = rng.uniform(0, 90, (rows, 3)), rng.uniform(150, 255, (rows, 3))
     grid = np.arange(SIDE) - centre[..., None]  # (N, 2, SIDE)
-    down, across = grid[:, 0, :, None], grid[:, 1, None, :]  # (N, SIDE, 1), (N, 1, SIDE)
+    down, across = (
+        grid[:, 0, :, None],
+        grid[:, 1, None, :],
+    )  # (N, SIDE, 1), (N, 1, SIDE)
     phase, size, level = (values[:, None, None] for values in (phase, size, labels < 5))
     y, x = down / size, across / size
     radius, largest = np.hypot(y, x), np.maximum(np.abs(y), np.abs(x))
     triangle = (np.abs(x) < (y + 1) / 2) & (y < 0.8)
     cross = (np.minimum(np.abs(y), np.abs(x)) < 0.3) & (largest < 1)
-    shapes = [radius < 1, largest < 0.85, triangle, cross, (radius < 1) & (radius > 0.55)]
+    shapes = [
+        radius < 1,
+        largest < 0.85,
+        triangle,
+        cross,
+        (radius < 1) & (radius > 0.55),
+    ]
     chosen = [(labels % 5 == k)[:, None, None] for k in range(5)]
     inside = np.select(chosen, shapes)  # (N, SIDE, SIDE)
     along = np.where(level, *np.broadcast_arrays(down, across))
@@ -53,7 +62,9 @@ def _pictures(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
     return (np.clip(np.rint(drawn), 0, 255).astype(np.uint8),), labels.astype(np.int64)
 
 
-def _made(split: str, classes: int, make: Callable) -> tuple[list[tuple[str, ...]], np.ndarray]:
+def _made(
+    split: str, classes: int, make: Callable
+) -> tuple[list[tuple[str, ...]], np.ndarray]:
     """Rows of `make(rng, label)`, labels equally often up to one; none of "test" is in "train"."""
     rng, rows = seeds.stream(0, "data"), []
     for count in (TRAIN_ROWS,) if split == "train" else (TRAIN_ROWS, TEST_ROWS):
@@ -73,16 +84,29 @@ def _pick(rng, words: Sequence[str], besides: str = "") -> str:
 
 def _pair(rng, label: int) -> tuple[str, str]:
     """Premise and hypothesis: 0 leaves out, 1 adds what is unsaid, 2 changes place or act."""
-    who, where, act, when = (_pick(rng, WORDS[k]) for k in ("people", "places", "acts", "times"))
+    who, where, act, when = (
+        _pick(rng, WORDS[k]) for k in ("people", "places", "acts", "times")
+    )
     premise = f"The {who} in the {where} {act} {when}."
     if label == 0:
-        ends = (f"The {who} {act}.", f"A {who} is in the {where}.", f"The {who} {act} {when}.")
+        ends = (
+            f"The {who} {act}.",
+            f"A {who} is in the {where}.",
+            f"The {who} {act} {when}.",
+        )
     elif label == 1:
         added = (f"The {who} {act} with a friend.", f"The tall {who} {act}.")
         ends = (*added, f"The {who} {act} and is happy.")
     else:
-        place, other = _pick(rng, WORDS["places"], where), _pick(rng, WORDS["acts"], act)
-        ends = (f"The {who} is in the {place}.", f"The {who} only {other}.", f"No {who} {act}.")
+        place, other = (
+            _pick(rng, WORDS["places"], where),
+            _pick(rng, WORDS["acts"], act),
+        )
+        ends = (
+            f"The {who} is in the {place}.",
+            f"The {who} only {other}.",
+            f"No {who} {act}.",
+        )
     return premise, _pick(rng, ends)
 
 
@@ -96,11 +120,15 @@ def _comment(rng, label: int) -> tuple[str]:
 
 def _review(rng, label: int) -> tuple[str]:
     """Three verdicts on a film; two or three of them decide the label: 0 negative, 1 positive."""
-    mine, other = (WORDS[kind] for kind in (("good", "bad") if label else ("bad", "good")))
+    mine, other = (
+        WORDS[kind] for kind in (("good", "bad") if label else ("bad", "good"))
+    )
     words = [_pick(rng, mine), _pick(rng, mine)]
     words.append(_pick(rng, other if rng.random() < 0.5 else mine))
     parts = rng.permutation(WORDS["parts"])[:3]
-    first, second, third = map(" is ".join, zip(parts, rng.permutation(words), strict=True))
+    first, second, third = map(
+        " is ".join, zip(parts, rng.permutation(words), strict=True)
+    )
     return (f"In this {_pick(rng, WORDS['films'])} {first}, {second} and {third}.",)
 
 

@@ -25,7 +25,9 @@ class TextSet(Shapes):
 
     def take(self, rows: np.ndarray) -> "TextSet":
         """The rows with these numbers (rows,), in this order."""
-        texts, pairs = (part and [part[k] for k in rows] for part in (self.texts, self.pairs))
+        texts, pairs = (
+            part and [part[k] for k in rows] for part in (self.texts, self.pairs)
+        )
         return replace(self, texts=texts, labels=self.labels[rows], pairs=pairs)
 
     def sample(self, rows: int, seed: int = 0) -> "TextSet":
@@ -44,13 +46,17 @@ class TextSet(Shapes):
         by_label = [short[self.labels[short] == label] for label in range(self.classes)]
         count = min(rows // self.classes, *map(len, by_label))
         if count < 1:
-            raise ValueError(f"{self.name}: a class gets no row within {characters} characters")
+            raise ValueError(
+                f"{self.name}: a class gets no row within {characters} characters"
+            )
         chosen = np.concatenate([part[:count] for part in by_label])
         return self.take(short[np.isin(short, chosen)])
 
     def content(self) -> str:
         """A short hash of texts and labels, equal for equal rows in equal order."""
-        rows = zip(self.texts, self.pairs or self.texts, self.labels.tolist(), strict=True)
+        rows = zip(
+            self.texts, self.pairs or self.texts, self.labels.tolist(), strict=True
+        )
         return files.sha256(repr(list(rows)).encode())
 
     def hold_out(self, rows: int) -> tuple["TextSet", "TextSet"]:
@@ -72,5 +78,7 @@ def _texts(file: object, column: str, table) -> list[str]:
     texts = table[:][column]
     for row, text in enumerate(texts):
         if not isinstance(text, str) or not text.strip():
-            raise ValueError(f"{file}, row {row}: {column} {text!r} is no text; remove such rows")
+            raise ValueError(
+                f"{file}, row {row}: {column} {text!r} is no text; remove such rows"
+            )
     return texts

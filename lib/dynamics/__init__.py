@@ -4,6 +4,12 @@ In: a token set or its minimal coordinates, update rules, a start, targets. Out:
 `History` of norms, direction errors, margins and logarithms of whatever underflows.
 Open `gradient_descent` first, then `rules`; both run on `reduced` and `kernel`."""
 
-from lib.dynamics.gradient_descent import History, Start, gaussian_start, train, zero_start
+from lib.dynamics.gradient_descent import (
+    History,
+    Start,
+    gaussian_start,
+    train,
+    zero_start,
+)
 from lib.dynamics.recording import log_spaced
 from lib.dynamics.rules import GradientRule, custom, custom_log, gd, ngd, polyak

@@ -11,14 +11,21 @@ from lib import attention
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
 from lib.compiled import status
-from lib.dynamics.recording import check_head, checked_start, end_where_not_finite, record_times
+from lib.dynamics.recording import (
+    check_head,
+    checked_start,
+    end_where_not_finite,
+    record_times,
+)
 from lib.dynamics.reduced import Reduced, reduce, run_compiled, run_numpy
 from lib.dynamics.rules import GradientRule
 from lib.representation import Shapes
 from lib.seeds import gaussian, stream
 from lib.svm.max_margin import MaxMargin
 
-CHUNK = 2**17  # numbers held while directions are measured: more would come from the system anew
+CHUNK = (
+    2**17
+)  # numbers held while directions are measured: more would come from the system anew
 LOGS = ("log_gap", "log_gradient", "log_gradient_head", "log_step", "log_step_head")
 ROUNDING = 1e-12  # a target's part outside the span, over its norm, that counts as none
 
@@ -33,16 +40,24 @@ class Start(Shapes):
 
 def zero_start(problem: coordinates.Minimal) -> Start:
     """W_0 = 0."""
-    runs, r, q = len(problem.tokens.y), problem.token_basis.shape[2], problem.query_basis.shape[2]
+    runs, r, q = (
+        len(problem.tokens.y),
+        problem.token_basis.shape[2],
+        problem.query_basis.shape[2],
+    )
     return Start(np.zeros((runs, r, q)), np.zeros(runs))
 
 
-def gaussian_start(problem: coordinates.Minimal, std: float, seeds: Sequence[int]) -> Start:
+def gaussian_start(
+    problem: coordinates.Minimal, std: float, seeds: Sequence[int]
+) -> Start:
     """W_0 with independent N(0, std^2) entries (d, d_z), a seed a run (paper A, Lemma 4): drawn in
     minimal coordinates (r, q), and the norm of the rest, std chi(d d_z - r q)."""
     (_, d, r), (_, d_z, q) = problem.token_basis.shape, problem.query_basis.shape
     rest = d * d_z - r * q
-    squares = [stream(seed, "outside").chisquare(rest) if rest else 0.0 for seed in seeds]
+    squares = [
+        stream(seed, "outside").chisquare(rest) if rest else 0.0 for seed in seeds
+    ]
     return Start(gaussian(seeds, (r, q), std), std * np.sqrt(squares))
 
 
@@ -107,13 +122,18 @@ class History(Shapes):
     def _record(self, k):
         count = len(self.iterations)
         if not -count <= k < count:
-            raise IndexError(f"record k = {k} is not there: k runs from {-count} to {count - 1}")
+            raise IndexError(
+                f"record k = {k} is not there: k runs from {-count} to {count - 1}"
+            )
         return slice(k % count, k % count + 1)
 
 
 @overload
 def train(
-    tokens: TokenSet | coordinates.Minimal, rules: GradientRule, *args: Any, **kwargs: Any
+    tokens: TokenSet | coordinates.Minimal,
+    rules: GradientRule,
+    *args: Any,
+    **kwargs: Any,
 ) -> History: ...
 @overload
 def train(
@@ -171,7 +191,9 @@ def train(
     named = rules if isinstance(rules, Mapping) else {"": rules}
     for rule in named.values():
         if not isinstance(rule, GradientRule):
-            raise TypeError(f"rules holds {rule!r}; it takes rules such as dynamics.ngd(0.1)")
+            raise TypeError(
+                f"rules holds {rule!r}; it takes rules such as dynamics.ngd(0.1)"
+            )
     reduced = reduce(problem.tokens, start.inside, head, loss)
     fast = loss in attention.COMPILED_LOSSES
     built_in = {name: rule for name, rule in named.items() if fast and rule.law is None}
@@ -204,7 +226,9 @@ def _targets(given, tokens, problem, of_head=False):
     for name, target in (given or {}).items():
         if isinstance(target, MaxMargin):
             solved = target.tokens
-            if not (np.array_equal(solved.X, data.X) and np.array_equal(solved.z, data.z)):
+            if not (
+                np.array_equal(solved.X, data.X) and np.array_equal(solved.z, data.z)
+            ):
                 raise ValueError(
                     f"target {name!r} solves other tokens, or these in other coordinates: solve "
                     "what is trained, svm.token_svm(tokens) or svm.token_svm(problem)"
@@ -226,12 +250,16 @@ def _targets(given, tokens, problem, of_head=False):
             outside = np.linalg.norm(rest, axis=1)
         elif isinstance(tokens, TokenSet):
             inside, outside = problem.reduce(target)
-        targets[name] = _Target(inside, np.where(outside > ROUNDING * size, outside, 0.0))
+        targets[name] = _Target(
+            inside, np.where(outside > ROUNDING * size, outside, 0.0)
+        )
     return targets
 
 
 @np.errstate(over="ignore", invalid="ignore")  # what is not finite ends a run, below
-def _derive(problem: Reduced, raw, times, start, first_head, targets, head_targets) -> History:
+def _derive(
+    problem: Reduced, raw, times, start, first_head, targets, head_targets
+) -> History:
     """The History of raw records at `times` from the `Start` of W and that of the head."""
     u = first_head.inside  # (runs, r)
     # What the closures name lives as long as the history; the Gram matrices need not.
@@ -254,7 +282,10 @@ def _derive(problem: Reduced, raw, times, start, first_head, targets, head_targe
 
     log_odds = np.logaddexp.reduce(-raw.margins, -1)  # all others against the opt token
     log_miss = -np.logaddexp(0.0, -log_odds)
-    flipped = {name: _Target(np.swapaxes(V.inside, 1, 2), V.outside) for name, V in targets.items()}
+    flipped = {
+        name: _Target(np.swapaxes(V.inside, 1, 2), V.outside)
+        for name, V in targets.items()
+    }
     norm, error, alignment = _directions(weights, times.size, start.outside, flipped)
     head_norm, head_error, head_alignment = np.full_like(norm, np.nan), {}, {}
     if not problem.head_fixed:
@@ -301,7 +332,10 @@ def _directions(vectors, count, outside, targets):
     error = {name: norm.copy() for name in targets}
     alignment = {name: norm.copy() for name in targets}
     units = {
-        name: (V.inside.reshape(runs, 1, -1) / V.norm[:, None, None], (V.outside / V.norm)[:, None])
+        name: (
+            V.inside.reshape(runs, 1, -1) / V.norm[:, None, None],
+            (V.outside / V.norm)[:, None],
+        )
         for name, V in targets.items()
     }
     chunk = max(1, CHUNK // max(1, vectors(slice(0, 1)).size))
@@ -314,7 +348,9 @@ def _directions(vectors, count, outside, targets):
             unit = np.where(np.isinf(size), np.abs(v).max(-1), 1.0)
             size = unit * np.linalg.norm(v / unit[..., None], axis=-1)
         norm[:, part] = np.hypot(size, outside)
-        scale = np.where(norm[:, part] > 0, norm[:, part], np.nan)  # zero has no direction
+        scale = np.where(
+            norm[:, part] > 0, norm[:, part], np.nan
+        )  # zero has no direction
         for name, (unit, rest) in units.items():
             alignment[name][:, part] = (v @ np.swapaxes(unit, 1, 2))[..., 0] / scale
             apart = np.linalg.norm(v / scale[..., None] - unit, axis=-1)
@@ -328,7 +364,9 @@ def _descent(problem, raw, targets):
         return {}
     runs, count = raw.margins.shape[:2]
     c = np.empty((runs, count, problem.K.shape[1]))
-    chunk = max(1, CHUNK // max(1, 10 * raw.scores[0].size))  # ten arrays are held at a time
+    chunk = max(
+        1, CHUNK // max(1, 10 * raw.scores[0].size)
+    )  # ten arrays are held at a time
     for first in range(0, runs, chunk):
         part = slice(first, first + chunk)
         margins = raw.margins[part]
@@ -339,7 +377,9 @@ def _descent(problem, raw, targets):
     descent = {}
     for name, V in targets.items():
         parts = problem.delta, V.inside, problem.z
-        toward = np.einsum("rntd,rde,rne->rnt", *parts, optimize=True).reshape(runs, 1, -1)
+        toward = np.einsum("rntd,rde,rne->rnt", *parts, optimize=True).reshape(
+            runs, 1, -1
+        )
         with np.errstate(invalid="ignore"):
             descent[name] = (c * toward).sum(-1) / (length * V.norm[:, None])
     return descent

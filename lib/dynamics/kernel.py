@@ -20,7 +20,9 @@ from lib.dynamics import rules as update_rules
 # Columns of the table of rules, as `GradientRule.numbers` fills them.
 KIND, LOG_SIZE, LOG_CAP, MOMENTUM, DECAY, JOINT = range(6)
 LANES = 96  # in a group of runs: enough to make loops long, few enough to stay in the nearest cache
-VALUE, MOVE, CARRY = range(3)  # what a step moves, its momentum, what rounding took from it
+VALUE, MOVE, CARRY = range(
+    3
+)  # what a step moves, its momentum, what rounding took from it
 _log_step = numba.njit(update_rules.log_step)
 
 
@@ -130,7 +132,10 @@ def _train_group(jobs, times, records, status, ended):
     g, gamma = flat_g[VALUE], flat_gamma[VALUE]
     for r in range(count):
         for i in range(n):
-            margins_now[:, r * n + i], scores_now[:, r * n + i] = margins[r, i], scores[r, i]
+            margins_now[:, r * n + i], scores_now[:, r * n + i] = (
+                margins[r, i],
+                scores[r, i],
+            )
         softmax.gather(r, n, margins_now, g[r])
         if not head_fixed:
             softmax.gather(r, n, scores_now, gamma[r])
@@ -151,24 +156,37 @@ def _train_group(jobs, times, records, status, ended):
             log_norm = scales[0, r] + _gradient(r, n, c, K, data[r], flat_c, k)
             log_norm_u, log_both = -math.inf, log_norm
             if not head_fixed:
-                log_norm_u = scales[1, r] + _gradient(r, n, push, G, data[r], flat_push, k_u)
+                log_norm_u = scales[1, r] + _gradient(
+                    r, n, push, G, data[r], flat_push, k_u
+                )
                 log_both = 0.5 * exponentials.add_logs(2.0 * log_norm, 2.0 * log_norm_u)
             size = log_both if together else log_norm
             log_eta = _log_step(kind, log_size, log_cap, decay, t, log_gap, size)
             log_eta_u = log_eta
             if not together:
-                log_eta_u = _log_step(kind, log_size, log_cap, decay, t, log_gap, log_norm_u)
+                log_eta_u = _log_step(
+                    kind, log_size, log_cap, decay, t, log_gap, log_norm_u
+                )
 
             if recording:
                 _write(r, record, work, alpha[VALUE], b[VALUE], head_fixed, records)
-                records.logs[r, record] = (log_gap, log_norm, log_norm_u, log_eta, log_eta_u)
+                records.logs[r, record] = (
+                    log_gap,
+                    log_norm,
+                    log_norm_u,
+                    log_eta,
+                    log_eta_u,
+                )
             # 0/0 = 0: where there is no gradient there is no step.
             length = log_eta + log_norm if log_norm > -math.inf else -math.inf
             length_u = log_eta_u + log_norm_u if log_norm_u > -math.inf else -math.inf
             # Comparisons with NaN are false, so a NaN ends a run as diverged.
             bounded = scales[1, r] < LONGEST and length < LONGEST and length_u < LONGEST
             if log_both == -math.inf or not bounded:
-                status[r], ended[r] = (STALLED if log_both == -math.inf else DIVERGED), t
+                status[r], ended[r] = (
+                    (STALLED if log_both == -math.inf else DIVERGED),
+                    t,
+                )
                 alive[r], living = False, living - 1
                 continue
 
@@ -204,7 +222,9 @@ def run_jobs(threads, jobs, times, records):
     groups = min(count, -(-count // (side_by_side * threads)) * threads)
     for group in numba.prange(groups):
         j = slice(group * count // groups, (group + 1) * count // groups)
-        side = Jobs(data[j], K, G, margins[j], scores[j], rules[j], head_fixed, logistic)
+        side = Jobs(
+            data[j], K, G, margins[j], scores[j], rules[j], head_fixed, logistic
+        )
         at = Records(margins_at[j], scores_at[j], alpha_at[j], b_at[j], logs_at[j])
         _train_group(side, times, at, status[j], ended[j])
     return status, ended

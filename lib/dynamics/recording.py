@@ -21,7 +21,9 @@ def record_times(record: Sequence[int] | np.ndarray | None, steps: int) -> np.nd
     steps = whole_number("steps", steps)
     times = log_spaced(steps) if record is None else np.asarray(record)
     if times.ndim != 1 or times.size == 0 or not np.issubdtype(times.dtype, np.integer):
-        raise ValueError(f"record must list whole numbers, one or more in 0 ... {steps}")
+        raise ValueError(
+            f"record must list whole numbers, one or more in 0 ... {steps}"
+        )
     times = times.astype(int)  # of small or unsigned types, differences wrap around
     if (np.diff(times) <= 0).any() or times[0] < 0 or times[-1] > steps:
         raise ValueError(f"record must ascend within 0 ... {steps}")
@@ -34,7 +36,9 @@ def checked_start(start: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     if start.shape != shape or not np.isfinite(start).all():
         raise ValueError(f"start has shape {start.shape}; it needs {shape}, all finite")
     if (largest := np.abs(start).max()) > SIZES[1]:
-        words = f"start has largest entry {largest:.3g}, whose fourth power leaves float64"
+        words = (
+            f"start has largest entry {largest:.3g}, whose fourth power leaves float64"
+        )
         raise ValueError(f"{words}; it needs at most {SIZES[1]:g}")
     return start
 
@@ -63,7 +67,9 @@ def check_head(head: str) -> None:
         raise ValueError(f'head must be "fixed" or "joint", not {head!r}')
 
 
-def unwritten(status: int, runs: int, **shapes: tuple[int, ...]) -> dict[str, np.ndarray]:
+def unwritten(
+    status: int, runs: int, **shapes: tuple[int, ...]
+) -> dict[str, np.ndarray]:
     """Records by name, NaN until filled: status, ended (runs,), and the `shapes` of every run."""
     records = {name: np.full((runs, *shape), np.nan) for name, shape in shapes.items()}
     return {"status": np.full(runs, status), "ended": np.zeros(runs, int)} | records

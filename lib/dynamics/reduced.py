@@ -52,7 +52,9 @@ def reduce(tokens: TokenSet, W_0: np.ndarray, head: str, loss: str) -> Reduced:
         K=_tied(coordinates.gram(delta, tokens.z), pairs),
         G=G if head == "fixed" else _tied(G, every),
         margins=np.take_along_axis((delta @ keys[..., None])[..., 0], pairs, 2),
-        scores=np.take_along_axis((signed @ tokens.u[:, None, :, None])[..., 0], every, 2),
+        scores=np.take_along_axis(
+            (signed @ tokens.u[:, None, :, None])[..., 0], every, 2
+        ),
         head_fixed=head == "fixed",
         loss=loss,
     )
@@ -96,9 +98,14 @@ def run_compiled(
         logistic=attention.is_logistic(problem.loss),
     )
     records = kernel.Records(**{name: raw[name] for name in kernel.Records._fields})
-    raw["status"], raw["ended"] = kernel.run_jobs(numba.get_num_threads(), jobs, times, records)
+    raw["status"], raw["ended"] = kernel.run_jobs(
+        numba.get_num_threads(), jobs, times, records
+    )
     split = (slice(k * runs, (k + 1) * runs) for k in range(len(rules)))
-    return [_raw(problem, {name: values[part] for name, values in raw.items()}) for part in split]
+    return [
+        _raw(problem, {name: values[part] for name, values in raw.items()})
+        for part in split
+    ]
 
 
 def _raw(problem, filled):
@@ -110,7 +117,9 @@ def _raw(problem, filled):
     return SimpleNamespace(**filled)
 
 
-def run_numpy(problem: Reduced, rule: GradientRule, times: np.ndarray) -> SimpleNamespace:
+def run_numpy(
+    problem: Reduced, rule: GradientRule, times: np.ndarray
+) -> SimpleNamespace:
     """Train every run with one rule in plain numpy, as the kernel does; for custom rules too."""
     runs, n, T = problem.scores.shape
     raw = _empty(runs, n, T, times.size, problem.head_fixed)
@@ -123,7 +132,9 @@ def run_numpy(problem: Reduced, rule: GradientRule, times: np.ndarray) -> Simple
     records = {int(t): k for k, t in enumerate(times)}
     raw["ended"][:] = times[-1]
     for t in range(times[-1] + 1):
-        logits = np.concatenate([np.zeros((runs, n, 1)), -g.reshape(runs, n, T - 1)], -1)
+        logits = np.concatenate(
+            [np.zeros((runs, n, 1)), -g.reshape(runs, n, T - 1)], -1
+        )
         with np.errstate(over="ignore", invalid="ignore"):  # ends a run as diverged
             at = attention.slopes(logits, gamma.reshape(runs, n, T), problem.loss)
         c, push = -at.pull[..., 1:].reshape(runs, -1), at.push.reshape(runs, -1)
@@ -134,23 +145,35 @@ def run_numpy(problem: Reduced, rule: GradientRule, times: np.ndarray) -> Simple
             log_norm_u = np.full(runs, -np.inf)
             if not problem.head_fixed:
                 k_u = np.einsum("rij,rj->ri", problem.G, push)
-                log_norm_u = at.log_push_scale + 0.5 * np.log(np.einsum("rm,rm->r", push, k_u))
+                log_norm_u = at.log_push_scale + 0.5 * np.log(
+                    np.einsum("rm,rm->r", push, k_u)
+                )
         log_both = 0.5 * np.logaddexp(2 * log_norm, 2 * log_norm_u)
         together = problem.head_fixed or rule.joint or rule.kind != NGD
-        log_eta = rule.log_step(t, log_gap, log_both if together else log_norm) + np.zeros(runs)
-        log_eta_u = log_eta if together else rule.log_step(t, log_gap, log_norm_u) + np.zeros(runs)
+        log_eta = rule.log_step(
+            t, log_gap, log_both if together else log_norm
+        ) + np.zeros(runs)
+        log_eta_u = (
+            log_eta
+            if together
+            else rule.log_step(t, log_gap, log_norm_u) + np.zeros(runs)
+        )
 
         if t in records:
             logs = np.stack([log_gap, log_norm, log_norm_u, log_eta, log_eta_u], -1)
             now = {"margins": g, "alpha": alpha, "logs": logs}
             now |= {} if problem.head_fixed else {"scores": gamma, "b": b}
             for name, value in now.items():
-                raw[name][alive, records[t]] = value[alive].reshape(-1, *raw[name].shape[2:])
+                raw[name][alive, records[t]] = value[alive].reshape(
+                    -1, *raw[name].shape[2:]
+                )
         with np.errstate(invalid="ignore"):  # 0/0 = 0: no gradient, no step
             length = np.where(log_norm > -np.inf, log_eta + log_norm, -np.inf)
             length_u = np.where(log_norm_u > -np.inf, log_eta_u + log_norm_u, -np.inf)
         stalled = log_both == -np.inf
-        bounded = (at.log_push_scale < LONGEST) & (length < LONGEST) & (length_u < LONGEST)
+        bounded = (
+            (at.log_push_scale < LONGEST) & (length < LONGEST) & (length_u < LONGEST)
+        )
         for code, ends in ((STALLED, stalled), (DIVERGED, ~bounded & ~stalled)):
             raw["status"][alive & ends], raw["ended"][alive & ends] = code, t
             alive &= ~ends

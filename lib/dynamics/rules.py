@@ -69,7 +69,9 @@ def ngd(
     """Normalised gradient descent: eta_t = min(eta (t+1)^-p / ||grad L||, eta_max), eta
     the `step_size`, p the `decay`, eta_max the `max_step`. Source: paper A, Eqs. 2, 4
     and 13; with `momentum` "NGD-mom", our form of it."""
-    return GradientRule(NGD, step_size, max_step, momentum=momentum, decay=decay, joint=joint)
+    return GradientRule(
+        NGD, step_size, max_step, momentum=momentum, decay=decay, joint=joint
+    )
 
 
 def polyak(max_step: float = inf) -> GradientRule:
@@ -84,7 +86,9 @@ def custom(law: Callable) -> GradientRule:
     norm. On long runs they fall below the smallest float: take `custom_log`. TypeError
     for no function."""
     _check_law(law, "t, gap and norm")
-    plain = lambda t, log_gap, log_norm: np.log(law(t, np.exp(log_gap), np.exp(log_norm)))
+    plain = lambda t, log_gap, log_norm: np.log(
+        law(t, np.exp(log_gap), np.exp(log_norm))
+    )
     return GradientRule(CUSTOM, law=plain)
 
 

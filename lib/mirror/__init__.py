@@ -3,4 +3,10 @@
 In: a token set, rules with an exponent p, a start. Out: the path of W and of the head, norms
 and Bregman divergences from a target. Open `geometry` first; `descent` trains."""
 
-from lib.mirror.descent import MirrorHistory, MirrorRule, gaussian_start, selected_tokens, train
+from lib.mirror.descent import (
+    MirrorHistory,
+    MirrorRule,
+    gaussian_start,
+    selected_tokens,
+    train,
+)

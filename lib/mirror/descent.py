@@ -31,7 +31,9 @@ class MirrorRule:
     def __post_init__(self):
         geometry.check_exponent(self.p)
         if not 0 < self.step_size < np.inf:
-            raise ValueError(f"step_size = {self.step_size}; it must be positive and finite")
+            raise ValueError(
+                f"step_size = {self.step_size}; it must be positive and finite"
+            )
 
 
 @dataclass(frozen=True, repr=False)
@@ -70,7 +72,9 @@ class MirrorHistory(Shapes):
         return geometry.directional_bregman(self.v, target[:, None], self.rule.p)
 
 
-def gaussian_start(tokens: TokenSet, seeds: Sequence[int], std: float = 1.0) -> np.ndarray:
+def gaussian_start(
+    tokens: TokenSet, seeds: Sequence[int], std: float = 1.0
+) -> np.ndarray:
     """W_0 (runs, d, d_z) with independent N(0, std^2) entries, one seed per run."""
     return gaussian(seeds, (tokens.shape[-1], tokens.z.shape[-1]), std)
 
@@ -106,7 +110,10 @@ def train(
     head, steps or records out of order. Memory: 2 n(T-1) d d_z numbers a run."""
     recording.check_head(head)
     named = rules if isinstance(rules, Mapping) else {"": rules}
-    times = [_times(steps[name] if isinstance(steps, Mapping) else steps, record) for name in named]
+    times = [
+        _times(steps[name] if isinstance(steps, Mapping) else steps, record)
+        for name in named
+    ]
     problem = _rows(tokens, loss, head == "joint")
     whole = len(tokens.y), tokens.shape[-1], tokens.z.shape[-1]
     W_0 = np.zeros(whole) if start is None else recording.checked_start(start, whole)
@@ -125,7 +132,9 @@ def _rows(tokens: TokenSet, loss: str, joint: bool) -> kernel.Rows:
     """The Rows of a token set; ValueError for an unknown loss, sizes not in `SIZES`."""
     check_sizes(tokens)
     runs, n, T, d = tokens.shape
-    A = coordinates.constraint_rows(coordinates.differences(tokens, tokens.opt), tokens.z)
+    A = coordinates.constraint_rows(
+        coordinates.differences(tokens, tokens.opt), tokens.z
+    )
     signed = coordinates.signed_opt_first(tokens).reshape(runs, n * T, d)
     return kernel.Rows(A, signed, n, attention.is_logistic(loss), joint)
 
@@ -135,8 +144,12 @@ def _run(problem, rules, times, W_0, v):
     rule. Of the jobs a run's rules stand together, so that each core gets long ones."""
     W = W_0.reshape(len(W_0), -1)
     kinds, runs, k = len(rules), len(W), max(map(len, times))
-    padded = np.stack([np.pad(at, (0, k - len(at)), constant_values=-1) for at in times])
-    start, head = (np.repeat(array, kinds, 0) for array in (W, v))  # copies, to be moved in place
+    padded = np.stack(
+        [np.pad(at, (0, k - len(at)), constant_values=-1) for at in times]
+    )
+    start, head = (
+        np.repeat(array, kinds, 0) for array in (W, v)
+    )  # copies, to be moved in place
     exponents = np.tile([float(rule.p) for rule in rules], runs)
     images = (
         np.stack([geometry.to_mirror(row, p) for row, p in zip(array, exponents)])
@@ -158,7 +171,9 @@ def _run(problem, rules, times, W_0, v):
     for kind, (rule, at) in enumerate(zip(rules, times, strict=True)):
         part = {name: values[kind::kinds] for name, values in raw.items()}
         path, heads, logs = (part[name][:, : len(at)] for name in sizes)
-        recording.end_where_not_finite(part["status"], part["ended"], at, [path, heads], [logs])
+        recording.end_where_not_finite(
+            part["status"], part["ended"], at, [path, heads], [logs]
+        )
         W = path.reshape(runs, len(at), *W_0.shape[1:])
         norms = geometry.norm(path, rule.p), geometry.norm(heads, rule.p)
         names = np.array(status.NAMES)[part["status"]]

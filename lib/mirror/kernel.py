@@ -135,7 +135,9 @@ def _train_run(problem, rule, times, parameters, records):
         log_factor_v, log_size_v = -math.inf, -math.inf
         if joint:
             softmax.gather(0, n, work.push, flat_push)
-            log_factor_v, log_size_v = _direction(signed, flat_push, q, powers_v, down_v)
+            log_factor_v, log_size_v = _direction(
+                signed, flat_push, q, powers_v, down_v
+            )
 
         loss = 0.0
         for i in range(n):
@@ -147,14 +149,20 @@ def _train_run(problem, rule, times, parameters, records):
 
         if recording:
             path[record], head[record] = W, v
-            logs[record] = (log_gap, _plus(log_size, scale), _plus(log_size_v, push_scale))
+            logs[record] = (
+                log_gap,
+                _plus(log_size, scale),
+                _plus(log_size_v, push_scale),
+            )
             record += 1
         if log_size == -math.inf and log_size_v == -math.inf:
             return STALLED, t, rise
         # Normalised, the scale cancels before it is added: next to a scale of -1e50 nothing else
         # would survive.
         step = math.log(eta) + _plus(log_factor, -log_size if normalised else scale)
-        step_v = math.log(eta) + _plus(log_factor_v, -log_size_v if normalised else push_scale)
+        step_v = math.log(eta) + _plus(
+            log_factor_v, -log_size_v if normalised else push_scale
+        )
         if not (step < LONGEST and step_v < LONGEST):  # false for NaN
             return DIVERGED, t, rise
         top = _move(math.exp(step), down, exponent, U, W, powers)

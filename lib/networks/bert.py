@@ -65,7 +65,9 @@ def weights(demo: bool = False) -> Weights:
             f" encoder, and on a connected machine `hf download {REPOSITORY} --revision {REVISION}"
             " --local-dir bert` the paper's, for BERT_DIR=bert"
         )
-    return _described(Path(packaged.origin).parent / "model", "all-MiniLM-L6-v2", "package")
+    return _described(
+        Path(packaged.origin).parent / "model", "all-MiniLM-L6-v2", "package"
+    )
 
 
 def _hub_folder() -> Path | None:
@@ -89,10 +91,14 @@ def _hub_folder() -> Path | None:
 
 def _described(folder: Path, name: str, source: str) -> Weights:
     if missing := ", ".join(file for file in FILES if not (folder / file).is_file()):
-        raise FileNotFoundError(f"{folder} lacks {missing}; a model folder has {', '.join(FILES)}")
+        raise FileNotFoundError(
+            f"{folder} lacks {missing}; a model folder has {', '.join(FILES)}"
+        )
     config = files.read_object(folder / "config.json")
     if config.get("model_type") != "bert":
-        raise ValueError(f"{folder} holds a model of type {config.get('model_type')!r}, not 'bert'")
+        raise ValueError(
+            f"{folder} holds a model of type {config.get('model_type')!r}, not 'bert'"
+        )
     model = files.read_object(folder / "tokenizer.json").get("model", {})
     theirs = len(model.get("vocab", ())), model.get("vocab", {}).get("[PAD]")
     mine = config.get("vocab_size"), config.get("pad_token_id", 0)
@@ -126,27 +132,46 @@ def trim(inputs: Tensor) -> Tensor:
     return inputs[..., : int((inputs[:, 0] != 0).sum(1).max())]
 
 
-def tokenise(weights: Weights, data: TextSet, length: int, whole: bool = False) -> _Tokens:
+def tokenise(
+    weights: Weights, data: TextSet, length: int, whole: bool = False
+) -> _Tokens:
     """The texts of `data`, or its pairs, as tokens; longer rows than `length` are cut, or with
     `whole` left out. ValueError for a length outside 3 ... 512, or if no row is short enough."""
     if not 3 <= length <= 512:
-        raise ValueError(f"length must lie between 3 and the 512 positions of BERT, got {length}")
+        raise ValueError(
+            f"length must lie between 3 and the 512 positions of BERT, got {length}"
+        )
     tokenizer = Tokenizer.from_file(str(weights.folder / "tokenizer.json"))
     tokenizer.enable_truncation(length)
     tokenizer.enable_padding(length=length, pad_id=0, pad_token="[PAD]")
-    rows = data.texts if data.pairs is None else list(zip(data.texts, data.pairs, strict=True))
+    rows = (
+        data.texts
+        if data.pairs is None
+        else list(zip(data.texts, data.pairs, strict=True))
+    )
     kept, parts = [], []
     for first in range(0, len(rows), CHUNK):
         encoded = tokenizer.encode_batch(rows[first : first + CHUNK])
-        fitting = [k for k, row in enumerate(encoded) if not (whole and row.overflowing)]
+        fitting = [
+            k for k, row in enumerate(encoded) if not (whole and row.overflowing)
+        ]
         kept += [first + k for k in fitting]
-        columns = [[encoded[k].ids for k in fitting], [encoded[k].type_ids for k in fitting]]
-        columns = torch.tensor(columns, dtype=torch.int32).reshape(2, len(fitting), length)
+        columns = [
+            [encoded[k].ids for k in fitting],
+            [encoded[k].type_ids for k in fitting],
+        ]
+        columns = torch.tensor(columns, dtype=torch.int32).reshape(
+            2, len(fitting), length
+        )
         parts.append(columns.transpose(0, 1))  # (rows, 2, T)
     if not kept:
-        raise ValueError(f"no text of {data.name} has at most {length} tokens: set a larger length")
+        raise ValueError(
+            f"no text of {data.name} has at most {length} tokens: set a larger length"
+        )
     inputs = torch.cat(parts)  # (N, 2, T)
-    return _Tokens(inputs, torch.from_numpy(data.labels[kept]), (inputs[:, 0] != 0).sum(1))
+    return _Tokens(
+        inputs, torch.from_numpy(data.labels[kept]), (inputs[:, 0] != 0).sum(1)
+    )
 
 
 class _Classifier(nn.Module):
@@ -154,7 +179,9 @@ class _Classifier(nn.Module):
     usual one on the pooled first token or, with `mean`, a linear one on the mean over the
     tokens that are there: a lower layer leaves the first token blank."""
 
-    def __init__(self, network: "BertForSequenceClassification", origin: str, mean: bool = False):
+    def __init__(
+        self, network: "BertForSequenceClassification", origin: str, mean: bool = False
+    ):
         super().__init__()
         self.network, self.origin, self.mean = network, origin, mean
         if mean:
@@ -163,7 +190,10 @@ class _Classifier(nn.Module):
     def describe(self) -> str:
         """Weights and size in words, for a caption."""
         millions = sum(p.numel() for p in self.parameters()) / 1e6
-        config, read = self.network.config, ", read by the mean of its tokens" * self.mean
+        config, read = (
+            self.network.config,
+            ", read by the mean of its tokens" * self.mean,
+        )
         size = f"{config.num_hidden_layers} layers, width {config.hidden_size}"
         return f"{self.origin}, {size}, {millions:.1f} M weights{read}"
 
@@ -175,7 +205,9 @@ class _Classifier(nn.Module):
         if not self.mean:
             return out.logits
         hidden = out.last_hidden_state  # (b, T, d)
-        weights = (mask / mask.sum(1, keepdim=True))[..., None].to(hidden.dtype)  # (b, T, 1)
+        weights = (mask / mask.sum(1, keepdim=True))[..., None].to(
+            hidden.dtype
+        )  # (b, T, 1)
         return self.network.classifier(self.network.dropout((weights * hidden).sum(1)))
 
 
@@ -183,7 +215,9 @@ def classifier(weights: Weights, classes: int, layers: int) -> _Classifier:
     """The lowest `layers` layers of `weights`, read by the mean, with a fresh head; ValueError
     for weights that have fewer layers, are damaged, or carry a head for other labels."""
     if not 1 <= layers <= weights.layers:
-        raise ValueError(f"layers must lie between 1 and {weights.layers}, got {layers}")
+        raise ValueError(
+            f"layers must lie between 1 and {weights.layers}, got {layers}"
+        )
     path, head = weights.folder / "model.safetensors", classes
     try:
         with safe_open(path, "pt") as file:
@@ -192,7 +226,9 @@ def classifier(weights: Weights, classes: int, layers: int) -> _Classifier:
     except SafetensorError as error:
         raise ValueError(f"{path} is damaged: fetch it again ({error})") from error
     if head != classes:
-        raise ValueError(f"{path} carries a head for {head} labels; the data have {classes}")
+        raise ValueError(
+            f"{path} carries a head for {head} labels; the data have {classes}"
+        )
     how = dict(num_labels=classes, use_safetensors=True, local_files_only=True)
     load = _quiet().BertForSequenceClassification.from_pretrained
     network = load(weights.folder, attn_implementation="sdpa", **how)
@@ -205,7 +241,9 @@ def classifier(weights: Weights, classes: int, layers: int) -> _Classifier:
 def small_classifier(weights: Weights, classes: int) -> _Classifier:
     """A small BERT from a random start, for the tokenizer of `weights`."""
     words = files.read_object(weights.folder / "config.json")["vocab_size"]
-    sizes = dict(vocab_size=words, hidden_size=64, intermediate_size=128, num_labels=classes)
+    sizes = dict(
+        vocab_size=words, hidden_size=64, intermediate_size=128, num_labels=classes
+    )
     sizes |= dict(num_hidden_layers=2, num_attention_heads=4)
     config = _quiet().BertConfig(**sizes, attn_implementation="sdpa")
     network = _quiet().BertForSequenceClassification(config)

@@ -12,11 +12,19 @@ from torch import Tensor, nn
 EDGES = np.geomspace(1e-6, 10, 71)  # of the bins of histograms
 PARTS = {"K": "key", "Q": "query", "V": "value"}
 PAPERS_THRESHOLD = 0.06  # paper C's
-STRENGTHS = (0.001, 0.01, 0.1, 1.0, 10.0)  # C of a logistic regression: the weight of the data
+STRENGTHS = (
+    0.001,
+    0.01,
+    0.1,
+    1.0,
+    10.0,
+)  # C of a logistic regression: the weight of the data
 
 
 @torch.no_grad()
-def predict(model: nn.Module, rows: Tensor, transform: Callable = lambda x: x, size=250) -> Tensor:
+def predict(
+    model: nn.Module, rows: Tensor, transform: Callable = lambda x: x, size=250
+) -> Tensor:
     """What `model` says of `rows` (N, ...), `size` at a time on its device; on the CPU."""
     device = next(model.parameters()).device
     parts = [model(transform(part.to(device))) for part in rows.split(size)]
@@ -25,29 +33,46 @@ def predict(model: nn.Module, rows: Tensor, transform: Callable = lambda x: x, s
 
 def correct(logits: Tensor, targets: Tensor) -> Tensor:
     """Which rows are right: bool (N,); logits (N, classes), or (N,) of label 1."""
-    return logits.argmax(1) == targets if logits.ndim > 1 else (logits > 0) == (targets > 0)
+    return (
+        logits.argmax(1) == targets
+        if logits.ndim > 1
+        else (logits > 0) == (targets > 0)
+    )
 
 
 def classification(
-    inputs: Tensor, targets: Tensor, transform=lambda x: x, size: int = 250, name: str = "test"
+    inputs: Tensor,
+    targets: Tensor,
+    transform=lambda x: x,
+    size: int = 250,
+    name: str = "test",
 ) -> Callable[[nn.Module], Mapping[str, float]]:
     """A function of a model: {"<name>_loss": mean cross-entropy, "<name>_accuracy": share}."""
 
     def evaluate(model):
-        logits, loss, wanted = predict(model, inputs, transform, size), F.cross_entropy, targets
+        logits, loss, wanted = (
+            predict(model, inputs, transform, size),
+            F.cross_entropy,
+            targets,
+        )
         if logits.ndim == 1:  # of label 1
             loss, wanted = F.binary_cross_entropy_with_logits, targets.float()
         parts = zip(logits.split(size), wanted.split(size))
         total = sum(loss(*part, reduction="sum") for part in parts)
         hits = float(correct(logits, targets).sum())
-        return {f"{name}_loss": float(total) / len(wanted), f"{name}_accuracy": hits / len(wanted)}
+        return {
+            f"{name}_loss": float(total) / len(wanted),
+            f"{name}_accuracy": hits / len(wanted),
+        }
 
     return evaluate
 
 
 def logistic(train: tuple, test: tuple) -> np.ndarray:
     """Logistic regression, its strength chosen on a fifth of the training rows."""
-    from sklearn.linear_model import LogisticRegression  # sklearn takes a second to import
+    from sklearn.linear_model import (
+        LogisticRegression,  # sklearn takes a second to import
+    )
     from sklearn.model_selection import GridSearchCV, PredefinedSplit
 
     fifth = PredefinedSplit(np.where(np.arange(len(train[1])) % 5, -1, 0))
@@ -77,7 +102,11 @@ def bag_of_words(columns: Sequence[tuple], labels: tuple, **how) -> np.ndarray:
 
 def matrices(model: nn.Module) -> dict[str, np.ndarray]:
     """The parameters of two axes or more that `model` trains, by name, in order."""
-    trained = {name: p for name, p in model.named_parameters() if p.ndim > 1 and p.requires_grad}
+    trained = {
+        name: p
+        for name, p in model.named_parameters()
+        if p.ndim > 1 and p.requires_grad
+    }
     return {name: p.detach().cpu().numpy() for name, p in trained.items()}
 
 
@@ -92,14 +121,20 @@ def hoyer(W: np.ndarray) -> float:
 
 def binned(matrices: Iterable[np.ndarray]) -> np.ndarray:
     """How many magnitudes fall into each bin of `EDGES`, clipped to its ends: (bins,)."""
-    counts = [np.histogram(np.clip(np.abs(W), EDGES[0], EDGES[-1]), EDGES)[0] for W in matrices]
+    counts = [
+        np.histogram(np.clip(np.abs(W), EDGES[0], EDGES[-1]), EDGES)[0]
+        for W in matrices
+    ]
     return np.sum(counts, axis=0)
 
 
 def by_part(model: nn.Module) -> dict[str, list[np.ndarray]]:
     """The weight matrices (d, d) of K, Q and V, one a layer."""
     weights = matrices(model).items()
-    return {part: [W for name, W in weights if f".{word}." in name] for part, word in PARTS.items()}
+    return {
+        part: [W for name, W in weights if f".{word}." in name]
+        for part, word in PARTS.items()
+    }
 
 
 def sparsity(model: nn.Module, start: nn.Module) -> dict[str, float]:

@@ -8,7 +8,15 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import (
+    Regex,
+    Tokenizer,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 from torch import Tensor, nn
 
 PADDING, FIRST = 0, 1  # ids of [PAD] and [CLS], the first token of every text
@@ -25,8 +33,13 @@ class _SelfAttention(nn.Module):
     def __init__(self, width: int, heads: int):
         super().__init__()
         if width % heads:
-            raise ValueError(f"heads must divide the width: width {width}, heads {heads}")
-        self.heads, square = heads, (nn.Linear(width, width, bias=False) for _ in range(4))
+            raise ValueError(
+                f"heads must divide the width: width {width}, heads {heads}"
+            )
+        self.heads, square = (
+            heads,
+            (nn.Linear(width, width, bias=False) for _ in range(4)),
+        )
         self.query, self.key, self.value, self.merge = square
 
     def split(self, tokens: Tensor) -> Tensor:
@@ -53,13 +66,20 @@ class _EncoderBlock(nn.Module):
     def __init__(self, width: int, heads: int, hidden: int, dropout: float):
         super().__init__()
         self.attention = _SelfAttention(width, heads)
-        self.attention_norm, self.mlp_norm = (nn.LayerNorm(width, bias=False) for _ in range(2))
-        up, down = nn.Linear(width, hidden, bias=False), nn.Linear(hidden, width, bias=False)
+        self.attention_norm, self.mlp_norm = (
+            nn.LayerNorm(width, bias=False) for _ in range(2)
+        )
+        up, down = (
+            nn.Linear(width, hidden, bias=False),
+            nn.Linear(hidden, width, bias=False),
+        )
         self.mlp, self.dropout = nn.Sequential(up, nn.GELU(), down), nn.Dropout(dropout)
 
     def forward(self, asking: Tensor, tokens: Tensor, present: Tensor) -> Tensor:
         """New values of `asking` (b, S, d), some of the `tokens` (b, T, d)."""
-        asking = self.attention_norm(asking + self.dropout(self.attention(asking, tokens, present)))
+        asking = self.attention_norm(
+            asking + self.dropout(self.attention(asking, tokens, present))
+        )
         return self.mlp_norm(asking + self.dropout(self.mlp(asking)))
 
 
@@ -73,11 +93,20 @@ class TextTransformer(nn.Module):
     where dropout acts and the start are ours."""
 
     def __init__(
-        self, vocabulary: int, length: int, size: int, width=384, hidden=1536, dropout=0.2
+        self,
+        vocabulary: int,
+        length: int,
+        size: int,
+        width=384,
+        hidden=1536,
+        dropout=0.2,
     ):
         super().__init__()
         self.length = length
-        self.embed, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
+        self.embed, self.positions = (
+            nn.Embedding(vocabulary, width),
+            nn.Embedding(length, width),
+        )
         self.dropout = nn.Dropout(dropout)
         shape = (width, size, hidden, dropout)
         self.blocks = nn.ModuleList(_EncoderBlock(*shape) for _ in range(size))
@@ -92,7 +121,9 @@ class TextTransformer(nn.Module):
         """The embedded tokens (b, T', d) of `ids` (b, T'), and which are no padding (b, T')."""
         if ids.ndim != 2 or ids.shape[1] > self.length:
             wanted = f"(batch, at most {self.length})"
-            raise ValueError(f"ids must have shape {wanted}, they have {tuple(ids.shape)}")
+            raise ValueError(
+                f"ids must have shape {wanted}, they have {tuple(ids.shape)}"
+            )
         present = ids != PADDING
         places = torch.arange(ids.shape[1], device=ids.device)
         return self.dropout(self.embed(ids.int()) + self.positions(places)), present
@@ -102,7 +133,9 @@ class TextTransformer(nn.Module):
         tokens, present = self.start(ids)
         for block in self.blocks[:-1]:
             tokens = block(tokens, tokens, present)
-        first = self.blocks[-1](tokens[:, :1], tokens, present)  # nothing reads the others
+        first = self.blocks[-1](
+            tokens[:, :1], tokens, present
+        )  # nothing reads the others
         return self.head(first)[:, 0, 0]  # (b, 1, 1) -> (b,)
 
     @torch.no_grad()
@@ -112,8 +145,12 @@ class TextTransformer(nn.Module):
         self.eval()
         tokens, present = self.start(ids.to(self.head.weight.device))
         for block in self.blocks:
-            assert isinstance(block, _EncoderBlock)  # torch's list says no more than "module"
-            maps.append(block.attention.weights(tokens[:, :1], tokens, present)[:, :, 0])
+            assert isinstance(
+                block, _EncoderBlock
+            )  # torch's list says no more than "module"
+            maps.append(
+                block.attention.weights(tokens[:, :1], tokens, present)[:, :, 0]
+            )
             tokens = block(tokens, tokens, present)
         self.train(training)
         return torch.stack(maps, dim=1).to(ids.device)
@@ -122,7 +159,9 @@ class TextTransformer(nn.Module):
 def summed_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
     """Binary cross-entropy of logits (b,) against labels (b,), in nats, summed (paper C)."""
     ids, labels = batch
-    return F.binary_cross_entropy_with_logits(model(ids), labels.float(), reduction="sum")
+    return F.binary_cross_entropy_with_logits(
+        model(ids), labels.float(), reduction="sum"
+    )
 
 
 def attended(weights: Tensor) -> Tensor:
@@ -160,13 +199,17 @@ class Vocabulary:
         ValueError, with the row, for a text without words."""
         for row, text in enumerate(texts):
             if not re.search(WORD, text.lower().replace(BREAK, " ")):
-                raise ValueError(f"row {row}: the text has no word ({text[:20]!r}); leave it out")
+                raise ValueError(
+                    f"row {row}: the text has no word ({text[:20]!r}); leave it out"
+                )
         self.tokenizer.enable_truncation(length)
         self.tokenizer.enable_padding(length=length)  # with the id 0
         parts = []
         for first in range(0, len(texts), CHUNK):
             encodings = self.tokenizer.encode_batch(list(texts[first : first + CHUNK]))
-            parts.append(torch.tensor([row.ids for row in encodings], dtype=torch.int32))
+            parts.append(
+                torch.tensor([row.ids for row in encodings], dtype=torch.int32)
+            )
         return torch.cat(parts)
 
 

@@ -36,13 +36,17 @@ class _ShiftedPatches(nn.Module):
     """Tokens E LayerNorm(patches([x, four copies of x])), the copies moved by half a patch
     along the diagonals (`shift` "diagonal"), one pixel along the axes ("cardinal") or none."""
 
-    def __init__(self, size: int, patch: int, channels: int, width: int, shift="diagonal"):
+    def __init__(
+        self, size: int, patch: int, channels: int, width: int, shift="diagonal"
+    ):
         super().__init__()
         if not 1 < patch <= size or size % patch:
             words = "patch must divide the image size and be 2 or more"
             raise ValueError(f"{words}: size {size}, patch {patch}")
         if shift is not None and shift not in SHIFTS:
-            raise ValueError(f"shift {shift!r}: choose one of {', '.join(SHIFTS)}, or None")
+            raise ValueError(
+                f"shift {shift!r}: choose one of {', '.join(SHIFTS)}, or None"
+            )
         self.size, self.patch, self.channels, self.shift = size, patch, channels, shift
         self.offset = 1 if shift == "cardinal" else patch // 2
         pixels = (5 if shift else 1) * channels * patch * patch
@@ -65,11 +69,18 @@ class _LocalityAttention(nn.Module):
     (`learn_temperature`). d_h is `head_width`, without it d / h."""
 
     def __init__(
-        self, width: int, heads: int, mask_diagonal=True, learn_temperature=True, head_width=None
+        self,
+        width: int,
+        heads: int,
+        mask_diagonal=True,
+        learn_temperature=True,
+        head_width=None,
     ):
         super().__init__()
         if head_width is None and width % heads:
-            raise ValueError(f"heads must divide the width: width {width}, heads {heads}")
+            raise ValueError(
+                f"heads must divide the width: width {width}, heads {heads}"
+            )
         self.heads, self.mask_diagonal = heads, mask_diagonal
         self.head_width = head_width or width // heads
         self.project = nn.Linear(width, 3 * heads * self.head_width, bias=False)
@@ -92,7 +103,9 @@ class _LocalityAttention(nn.Module):
         b, T, _ = tokens.shape
         parts = self.project(tokens).reshape(b, T, 3, self.heads, self.head_width)
         q, k, v = parts.permute(2, 0, 3, 1, 4)  # 3 x (b, h, T, d_h)
-        out = self.attend(q[:, :, :readers], k, v).transpose(1, 2)  # (b, readers, h, d_h)
+        out = self.attend(q[:, :, :readers], k, v).transpose(
+            1, 2
+        )  # (b, readers, h, d_h)
         return self.merge(out.flatten(2))
 
 
@@ -108,7 +121,9 @@ class _EncoderBlock(nn.Module):
 
     def forward(self, tokens: Tensor, readers: int | None = None) -> Tensor:
         """Tokens (b, T, d) after the block; with `readers` so many first ones alone."""
-        tokens = tokens[:, :readers] + self.attention(self.attention_norm(tokens), readers)
+        tokens = tokens[:, :readers] + self.attention(
+            self.attention_norm(tokens), readers
+        )
         return tokens + self.mlp(tokens)
 
 
@@ -140,7 +155,9 @@ class VisionTransformer(nn.Module):
         super().__init__()
         self.tokens = _ShiftedPatches(size, patch, channels, width, shift)
         self.class_token = nn.Parameter(start * torch.randn(1, 1, width))
-        self.positions = nn.Parameter(start * torch.randn(1, (size // patch) ** 2 + 1, width))
+        self.positions = nn.Parameter(
+            start * torch.randn(1, (size // patch) ** 2 + 1, width)
+        )
         blocks = (_EncoderBlock(width, heads, hidden, **options) for _ in range(depth))
         self.blocks = nn.Sequential(*blocks)
         self.head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, classes))
@@ -151,5 +168,7 @@ class VisionTransformer(nn.Module):
         first = self.class_token.expand(len(images), -1, -1)  # (b, 1, d)
         tokens = torch.cat([first, tokens], dim=1)  # (b, T, d)
         tokens = self.blocks[:-1](tokens + self.positions)
-        first = self.blocks[-1](tokens, readers=1)  # (b, 1, d): nothing reads the others
+        first = self.blocks[-1](
+            tokens, readers=1
+        )  # (b, 1, d): nothing reads the others
         return self.head(first[:, 0])  # (b, classes)

@@ -39,7 +39,9 @@ class PreconditionedRule:
 
     def __post_init__(self):
         if (kind := self.preconditioner) not in PRECONDITIONERS:
-            raise ValueError(f"preconditioner must be one of {PRECONDITIONERS}, not {kind!r}")
+            raise ValueError(
+                f"preconditioner must be one of {PRECONDITIONERS}, not {kind!r}"
+            )
         if not (np.isfinite(self.step_size) and self.step_size > 0):
             raise ValueError(f"step_size must be finite and > 0, not {self.step_size}")
 
@@ -51,10 +53,14 @@ def sgd(step_size: float) -> PreconditionedRule:
 
 def library(optimiser: Callable, **options) -> Callable[[float], Callable]:
     """A torch optimiser class on L^: step size -> matrices -> optimiser, as `descend` takes it."""
-    return lambda step_size: lambda matrices: optimiser(matrices, lr=step_size, **options)
+    return lambda step_size: (
+        lambda matrices: optimiser(matrices, lr=step_size, **options)
+    )
 
 
-def minibatches(X: np.ndarray, Y: np.ndarray, batch: int, of_seeds: Sequence[int]) -> Source:
+def minibatches(
+    X: np.ndarray, Y: np.ndarray, batch: int, of_seeds: Sequence[int]
+) -> Source:
     """In-sample gradients (Eq. 1) on `batch` samples, drawn anew in each iteration for all
     rules. X (seeds, n, d), Y (seeds, n, k). ValueError unless 1 <= batch <= n."""
     import torch
@@ -67,7 +73,9 @@ def minibatches(X: np.ndarray, Y: np.ndarray, batch: int, of_seeds: Sequence[int
 
     def gradients(t, A, B):
         # (seeds, batch)
-        drawn = np.stack([rng.choice(n, batch, replace=False, shuffle=False) for rng in streams])
+        drawn = np.stack(
+            [rng.choice(n, batch, replace=False, shuffle=False) for rng in streams]
+        )
         pair = empirical_gradients(X[row, drawn], Y[row, drawn], A.numpy(), B.numpy())
         return tuple(map(torch.from_numpy, pair))
 
@@ -90,7 +98,9 @@ def oracle(problem: Regression, n: int, draws: int, of_seeds: Sequence[int]) -> 
     if min(n, draws) < 1:
         raise ValueError(f"n and draws must be at least 1, not {n} and {draws}")
     streams = [
-        torch.Generator().manual_seed(int(seeds.stream(seed, "batches").integers(2**62)))
+        torch.Generator().manual_seed(
+            int(seeds.stream(seed, "batches").integers(2**62))
+        )
         for seed in of_seeds
     ]
 
@@ -98,7 +108,9 @@ def oracle(problem: Regression, n: int, draws: int, of_seeds: Sequence[int]) -> 
         mean_A, mean_B = population_gradients(problem, A, B)
         for s, stream in enumerate(streams):
             for r in range(len(A)):
-                beyond_A, beyond_B = _beyond_population(problem, A[r, s], B[r, s], n, draws, stream)
+                beyond_A, beyond_B = _beyond_population(
+                    problem, A[r, s], B[r, s], n, draws, stream
+                )
                 mean_A[r, s] += beyond_A
                 mean_B[r, s] += beyond_B
         return mean_A, mean_B
@@ -121,14 +133,21 @@ def _beyond_population(problem, A, B, n, draws, stream):
     e = torch.exp(_dot(g, u) - (u * u).sum(1, keepdim=True) / 2)
     total = e.sum(1, keepdim=True)
     c = _mean(e, g) * n / total  # (draws, d)
-    error, limit_error = c @ root @ A.T - query @ M.T, u @ root @ A.T - query @ M.T  # (draws, k)
+    error, limit_error = (
+        c @ root @ A.T - query @ M.T,
+        u @ root @ A.T - query @ M.T,
+    )  # (draws, k)
     v, limit_v = error @ A @ root, limit_error @ A @ root
     pull = _mean(e * _dot(g, v), g) * n / total - c * (v * c).sum(1, keepdim=True)
 
     e[:, 0] = 0.0  # only the other keys from here on
     delta = _mean(e, g) - u * e.mean(1, keepdim=True)  # first-order change of c
     tilted = e * (_dot(g, limit_v) - (u * limit_v).sum(1, keepdim=True))
-    change = _mean(tilted, g) - u * tilted.mean(1, keepdim=True) - limit_v * e.mean(1, keepdim=True)
+    change = (
+        _mean(tilted, g)
+        - u * tilted.mean(1, keepdim=True)
+        - limit_v * e.mean(1, keepdim=True)
+    )
     change += delta @ root @ A.T @ A @ root
     beyond_A = error.T @ c - limit_error.T @ (u + delta) - A @ root @ delta.T @ u
     return beyond_A @ root / draws, query.T @ (pull - limit_v - change) @ root / draws
@@ -192,7 +211,9 @@ def descend(
     A, B = (torch.tensor(np.stack(part)) for part in pairs)
     for Sigma in np.asarray(covariance):
         covariance_root(Sigma, "covariance")  # which raises for a singular one
-    movers = [_mover(rule, A[r], B[r], covariance) for r, rule in enumerate(rules.values())]
+    movers = [
+        _mover(rule, A[r], B[r], covariance) for r, rule in enumerate(rules.values())
+    ]
     diverged = torch.full(A.shape[:2], -1)
     kept = {}
     for t in range(steps + 1):
@@ -208,7 +229,9 @@ def descend(
             A[gone], B[gone] = torch.nan, torch.nan
             diverged[gone & (diverged < 0)] = t + 1
     nothing = np.full(A.shape, np.nan), np.full(B.shape, np.nan)
-    A_path, B_path = (np.stack([kept.get(t, nothing)[part] for t in times], 2) for part in (0, 1))
+    A_path, B_path = (
+        np.stack([kept.get(t, nothing)[part] for t in times], 2) for part in (0, 1)
+    )
     return {
         name: RegressionHistory(times, A_path[r], B_path[r], diverged[r].numpy())
         for r, name in enumerate(rules)

@@ -31,19 +31,29 @@ def empirical_gradients(X, Y, A, B):
     for name, value, needed in (("A", A, (k, d)), ("B", B, (d, d)), ("Y", Y, (m, k))):
         if value.shape[-2:] != needed:
             shape = tuple(value.shape)
-            raise ValueError(f"{name} has shape {shape}; its last two axes must be {needed}")
+            raise ValueError(
+                f"{name} has shape {shape}; its last two axes must be {needed}"
+            )
     for name, value in (("X", X), ("Y", Y)):
         if not math.isfinite(float(value.sum())):
             raise ValueError(f"{name} holds values that are not finite")
     if Y.shape[:-2] != sets:
-        raise ValueError(f"Y has shape {Y.shape}; its leading axes must be those of X, {sets}")
+        raise ValueError(
+            f"Y has shape {Y.shape}; its leading axes must be those of X, {sets}"
+        )
     lead = np.broadcast_shapes(sets, A.shape[:-2], B.shape[:-2])
-    set_of_run = np.array(np.broadcast_to(np.arange(math.prod(sets)).reshape(sets), lead)).ravel()
+    set_of_run = np.array(
+        np.broadcast_to(np.arange(math.prod(sets)).reshape(sets), lead)
+    ).ravel()
 
-    def flat(value):  # (..., rows, columns) -> (runs, rows, columns); a copy only where it must be
+    def flat(
+        value,
+    ):  # (..., rows, columns) -> (runs, rows, columns); a copy only where it must be
         return np.require(value, float, "CW").reshape(-1, *value.shape[-2:])
 
-    A, B = (flat(np.broadcast_to(value, (*lead, *value.shape[-2:]))) for value in (A, B))
+    A, B = (
+        flat(np.broadcast_to(value, (*lead, *value.shape[-2:]))) for value in (A, B)
+    )
     X, Y = flat(X), flat(Y)
     # (sets, D, m): the coordinates, a row of ones for sums and shifts, zeros so that four rows are
     # taken at a time
@@ -69,7 +79,9 @@ def _all(samples, layers, set_of_run, partial_sums):
         run, piece = task // pieces, task % pieces
         s = set_of_run[run]
         sums = partial_A[run, piece], partial_B[run, piece]
-        _piece((X[s], keys[s], radius[s], Y[s]), (A[run], B[run]), piece * QUERIES, sums)
+        _piece(
+            (X[s], keys[s], radius[s], Y[s]), (A[run], B[run]), piece * QUERIES, sums
+        )
 
 
 # Four queries x go side by side, one in each lane. w = (B^T x, bound) gives the logits, e their

@@ -133,7 +133,9 @@ class Manifold(Shapes):
 
         near, _ = leastsq(lambda entries: rest(entries).ravel(), np.zeros(len(i)))
         polished = root(slope, near, tol=1e-15).x  # the last digits
-        return turned(min(near, polished, key=lambda entries: np.abs(slope(entries)).max()))
+        return turned(
+            min(near, polished, key=lambda entries: np.abs(slope(entries)).max())
+        )
 
     def distance(self, Z: np.ndarray, norm: str = "left") -> float:
         """||Z - Z_pi|| of one Z (k + d, d) in that norm. Raises ValueError for an unknown norm."""
@@ -197,15 +199,21 @@ def gradient(problem: Regression, Z: np.ndarray) -> np.ndarray:
     return np.concatenate([loss_A + R_A, loss_B + R_B], -2)
 
 
-def dual_norm(manifold: Manifold, gradient: np.ndarray, norm: str = "left") -> np.ndarray:
+def dual_norm(
+    manifold: Manifold, gradient: np.ndarray, norm: str = "left"
+) -> np.ndarray:
     """||g||_* of a Euclidean gradient: sup of <g, Delta> over ||Delta|| = 1 in the
     named norm. `gradient` (..., k + d, d) to (...). ValueError for an unknown norm."""
     _check_norm(norm)
     W = manifold._sides(gradient, manifold.inverse_root)
-    return np.linalg.norm(W @ manifold.inverse_root if norm == "left_right" else W, axis=(-1, -2))
+    return np.linalg.norm(
+        W @ manifold.inverse_root if norm == "left_right" else W, axis=(-1, -2)
+    )
 
 
-def modes(problem: Regression, preconditioner: str = "left") -> tuple[np.ndarray, np.ndarray]:
+def modes(
+    problem: Regression, preconditioner: str = "left"
+) -> tuple[np.ndarray, np.ndarray]:
     """The modes of P grad(L + R) around a minimum: rates lambda and their directions.
 
     Rates (modes,) ascending, directions (modes, k + d, d), without the d (d - 1) / 2
@@ -213,7 +221,9 @@ def modes(problem: Regression, preconditioner: str = "left") -> tuple[np.ndarray
     iteration on the population loss, so the excess loss falls in the end like
     (1 - eta lambda_min)^{2t}. ValueError for an unknown preconditioner."""
     if preconditioner not in PRECONDITIONERS:
-        raise ValueError(f"preconditioner must be one of {PRECONDITIONERS}, not {preconditioner!r}")
+        raise ValueError(
+            f"preconditioner must be one of {PRECONDITIONERS}, not {preconditioner!r}"
+        )
     k, d = problem.k, problem.d
     Z, reach = of(problem).point(), 1e-5
     basis = np.eye((k + d) * d).reshape(-1, k + d, d)

@@ -118,7 +118,11 @@ class Regression(Shapes):
 def covariance_root(Sigma: np.ndarray, name: str) -> np.ndarray:
     """Sigma^{1/2} (d, d), symmetric, of Sigma (d, d); ValueError, with `name`, unless
     Sigma is finite, symmetric and positive definite."""
-    if Sigma.ndim != 2 or Sigma.shape[0] != Sigma.shape[1] or not np.isfinite(Sigma).all():
+    if (
+        Sigma.ndim != 2
+        or Sigma.shape[0] != Sigma.shape[1]
+        or not np.isfinite(Sigma).all()
+    ):
         raise ValueError(f"{name} has shape {Sigma.shape}; it must be square, finite")
     off = np.abs(Sigma - Sigma.T).max()
     if off > 1e-12 * np.abs(Sigma).max():
@@ -130,7 +134,12 @@ def covariance_root(Sigma: np.ndarray, name: str) -> np.ndarray:
 
 
 def random_regression(
-    seed: int, d: int, k: int, signal: float = 0.2, noise: float = 0.045, floor: float = 0.35
+    seed: int,
+    d: int,
+    k: int,
+    signal: float = 0.2,
+    noise: float = 0.045,
+    floor: float = 0.35,
 ) -> Regression:
     """A problem from two Gaussian matrices; A1-A3 hold if k >= d and signal < 1/4.
 
@@ -145,7 +154,9 @@ def random_regression(
     return Regression(Sigma, signal * M / size, noise)
 
 
-def gaussian_start(seed: int, d: int, k: int, std: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+def gaussian_start(
+    seed: int, d: int, k: int, std: float = 1.0
+) -> tuple[np.ndarray, np.ndarray]:
     """A (k, d) and B (d, d) with independent N(0, std^2) entries."""
     (Z,) = seeds.gaussian([seed], (k + d, d), std)
     return Z[:k], Z[k:]
@@ -188,7 +199,9 @@ def regulariser(Sigma, A, B):
     Sigma (..., d, d) is the covariance or X^T X / n. Paper B's formula is blank; with this
     one grad(L + R) takes the form of Eqs. 5 and 6."""
     G = A.mT @ A - B.mT @ Sigma @ B
-    return ((Sigma @ G) * (Sigma @ G).mT).sum((-1, -2)) / 8  # ||S^{1/2} G S^{1/2}||^2 = tr(S G S G)
+    return ((Sigma @ G) * (Sigma @ G).mT).sum(
+        (-1, -2)
+    ) / 8  # ||S^{1/2} G S^{1/2}||^2 = tr(S G S G)
 
 
 def regulariser_gradients(Sigma, A, B):

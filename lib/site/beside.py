@@ -81,7 +81,9 @@ def faults(found: Iterable[Row]) -> list[str]:
     for paper, numbers in NUMBERED.items():
         for number in numbers:
             if (paper, number) not in named:
-                said.append(f"paper {paper}, {number}: expected a row in figures/beside.toml")
+                said.append(
+                    f"paper {paper}, {number}: expected a row in figures/beside.toml"
+                )
     for row in listed:
         place = f"paper {row.paper}, {row.figure}"
         if not row.sentences:

@@ -48,7 +48,9 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if asked.what == "tables":
             for path in (files.ROOT / name for name in figures.FILES):
-                files.write(path, figures.renewed(path.read_text(encoding="utf-8")).encode())
+                files.write(
+                    path, figures.renewed(path.read_text(encoding="utf-8")).encode()
+                )
             base = files.ROOT / "figures"
             files.write(base / "beside.md", beside.page(base).encode())
         else:
@@ -78,26 +80,38 @@ class _Site:
     def __init__(self, folder: Path):
         self.folder = folder
         self.templates = figures.templates(autoescape=True, lstrip_blocks=True)
-        known: Any = dict(papers=figures.PAPERS, sources=SOURCES, columns=COLUMNS, heads=HEADS)
+        known: Any = dict(
+            papers=figures.PAPERS, sources=SOURCES, columns=COLUMNS, heads=HEADS
+        )
         known |= dict(inline=_inline, formulas=_formulas, commit=provenance.commit())
         known["version"] = metadata.version("attention-dynamics")
         self.templates.globals.update(known)
 
-    def write(self, path: str, template: str, title: str, description=ABOUT, **values) -> None:
+    def write(
+        self, path: str, template: str, title: str, description=ABOUT, **values
+    ) -> None:
         """One page; ValueError where a formula on it would be shown with its backslash."""
         values |= {"title": title, "description": description, "here": Path(path).stem}
         page = self.templates.get_template(f"{template}.html.j2")
         text = page.render(values, up="../" * path.count("/"))
         if raw := re.search(r"<m[io]\b[^>]*>(\\[^<]*)<", text):
-            raise ValueError(f"{path}: a formula would be shown with {raw[1]}; write it otherwise")
+            raise ValueError(
+                f"{path}: a formula would be shown with {raw[1]}; write it otherwise"
+            )
         files.write(self.folder / path, text.encode())
 
     def page(self, path: str, page: _Page, made=(), again=()) -> None:
-        self.write(path, "page", page.title, page.title, page=page, figures=made, others=again)
+        self.write(
+            path, "page", page.title, page.title, page=page, figures=made, others=again
+        )
 
     def copy(self, paths: Iterable[Path], name: str = "") -> list[str]:
         """Copy those `paths` that are there, as `name` with their endings; their names."""
-        targets = {path: f"{name or path.stem}{path.suffix}" for path in paths if path.is_file()}
+        targets = {
+            path: f"{name or path.stem}{path.suffix}"
+            for path in paths
+            if path.is_file()
+        }
         for path, target in targets.items():
             shown = _in_few_colours if path.suffix == ".png" else bytes
             files.write(self.folder / target, shown(path.read_bytes()))
@@ -119,7 +133,9 @@ def _build(folder: Path) -> None:
 def _pages(site: _Site) -> None:
     shown = figures.figures()
     of_scale = {f.slug: f for scale in SCALES for f in shown if f.scale == scale}
-    best = [figure for figure in shown if of_scale[figure.slug] is figure]  # at its largest scale
+    best = [
+        figure for figure in shown if of_scale[figure.slug] is figure
+    ]  # at its largest scale
     notes = [_note(path) for path in sorted(files.folder("notebooks").glob("*.md"))]
     notebooks = _notebooks(shown)
     order: Any = [page for page in notebooks if page.scale == "demo"]
@@ -138,7 +154,11 @@ def _pages(site: _Site) -> None:
             others=[f for f in shown if f.slug == figure.slug and f is not figure],
         )
     for page in notebooks:
-        made = [f for f in shown if (f.record["notebook"], f.scale) == (page.notebook, page.scale)]
+        made = [
+            f
+            for f in shown
+            if (f.record["notebook"], f.scale) == (page.notebook, page.scale)
+        ]
         again = [p for p in notebooks if p.notebook == page.notebook and p is not page]
         site.page(f"notebooks/{page.name}.html", page, made, again)
     for page in notes:
@@ -156,11 +176,17 @@ def _pages(site: _Site) -> None:
     fields = dict.fromkeys(name for row in rows for name in row)  # else null
     claims = files.dumps([fields | row for row in rows])
     files.write(site.folder / "claims.json", claims.encode())
-    moving = site.copy(files.ROOT / f"figures/turning.{kind}" for kind in ("gif", "png"))
+    moving = site.copy(
+        files.ROOT / f"figures/turning.{kind}" for kind in ("gif", "png")
+    )
     # Papers first, each with its notebooks' order, then what goes beyond them.
-    sections = sorted({figure.section for figure in best}, key=lambda name: (len(name) > 1, name))
+    sections = sorted(
+        {figure.section for figure in best}, key=lambda name: (len(name) > 1, name)
+    )
     lists = {"best": best, "notebooks": notebooks, "notes": notes, "sections": sections}
-    site.write("index.html", "index", "Figures and findings", moving=len(moving) == 2, **lists)
+    site.write(
+        "index.html", "index", "Figures and findings", moving=len(moving) == 2, **lists
+    )
     site.copy(figures.TEMPLATES / name for name in ("site.css", "filter.js"))
 
 
@@ -203,20 +229,27 @@ class _Renderer(IPythonRenderer):
             page = f"../notes/{name}.html"
         elif target.suffix in (".py", ".ipynb") and (folder / f"{name}.py").exists():
             page = f"../notebooks/{name}-demo.html"
-        elif url.startswith("../figures/") and (folder / target.with_suffix(".json")).exists():
+        elif (
+            url.startswith("../figures/")
+            and (folder / target.with_suffix(".json")).exists()
+        ):
             page = f"../figures/{name}-{target.parent.name}.html"
         return super().link(text, page, title) if page else text
 
     def image(self, text: str, url: str, title: str | None = None) -> str:
         """Drawings are part of the page; figures lie under their pages' names, the film on top."""
         url = re.sub(r"^\.\./figures/(\w+)/(\w+)", r"../figures/\2-\1", url)
-        return super().image(text, re.sub(r"^\.\./figures/(\w+\.)", r"../\1", url), title)
+        return super().image(
+            text, re.sub(r"^\.\./figures/(\w+\.)", r"../\1", url), title
+        )
 
 
 def _html(markdown: str, escape: bool = False) -> str:
     """Markdown with formulas as HTML blocks; HTML in it stays, or is shown as it is written."""
     place = str(files.folder("notebooks"))
-    renderer = _Renderer(escape, exclude_anchor_links=True, embed_images=True, path=place)
+    renderer = _Renderer(
+        escape, exclude_anchor_links=True, embed_images=True, path=place
+    )
     return MarkdownWithMath(renderer=renderer).render(markdown)
 
 
@@ -231,14 +264,19 @@ def _formulas(text: str) -> Markup:
     parts = text.split("$")
     if len(parts) % 2 == 0:  # a lone $
         return Markup(escape(text))
-    return Markup("".join(_mathml(p) if k % 2 else escape(p) for k, p in enumerate(parts)))
+    return Markup(
+        "".join(_mathml(p) if k % 2 else escape(p) for k, p in enumerate(parts))
+    )
 
 
 def _note(path: Path, section: str = "") -> _Page:
     """The Markdown file at `path`, or what stands there below the heading `section`, as a page."""
     text = path.read_text(encoding="utf-8")
     if section:
-        text = f"# {section}\n" + text.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+        text = (
+            f"# {section}\n"
+            + text.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+        )
     return _Page(path.stem, _title(text), _html(text), path.name)
 
 
@@ -257,10 +295,16 @@ def _notebooks(shown: Iterable[figures.Figure]) -> list[_Page]:
                 if scale != "demo":
                     continue
                 path = source.with_suffix(".ipynb")
-            made = [f for f in shown if (f.record["notebook"], f.scale) == (source.stem, scale)]
+            made = [
+                f
+                for f in shown
+                if (f.record["notebook"], f.scale) == (source.stem, scale)
+            ]
             pages.append(_notebook(path, scale, made))
     reading = files.read_table(folder / "order.toml")
-    order = [name for part in ("main", "side", "appendix") for name in reading.get(part, ())]
+    order = [
+        name for part in ("main", "side", "appendix") for name in reading.get(part, ())
+    ]
     return sorted(pages, key=lambda page: [*order, page.notebook].index(page.notebook))
 
 
@@ -272,13 +316,19 @@ def _notebook(path: Path, scale: str, made: list[figures.Figure]) -> _Page:
         named = [f.alt for f in made if re.search(f"[\"']{f.slug}[\"']", cell.source)]
         begins = f"Picture drawn by the cell that begins: {cell.source.strip().splitlines()[0]}"
         alt = named[0] if len(named) == 1 else begins
-        for output in (one for one in cell.outputs if "image/png" in one.get("data", {})):
+        for output in (
+            one for one in cell.outputs if "image/png" in one.get("data", {})
+        ):
             output.metadata.setdefault("image/png", {}).setdefault("alt", alt)
             picture = _in_few_colours(b64decode(output.data["image/png"]))
             output.data["image/png"] = b64encode(picture).decode()
-    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    text = "\n".join(
+        cell.source for cell in notebook.cells if cell.cell_type == "markdown"
+    )
     body = _exporter().from_notebook_node(notebook)[0]
-    return _Page(f"{path.stem}-{scale}", _title(text), body, path.name, scale, path.stem)
+    return _Page(
+        f"{path.stem}-{scale}", _title(text), body, path.name, scale, path.stem
+    )
 
 
 def _in_few_colours(picture: bytes) -> bytes:

@@ -138,11 +138,17 @@ def unconditioned(entry: _Entry, record: Mapping) -> list[str]:
             words = entry.conditions.get(quoted, "")
             place = f"{entry.slug}: the {kind}'s number {quoted}"
             if not words:
-                said.append(f"{place} has no condition, such as 'median' or 'in the worst of'")
+                said.append(
+                    f"{place} has no condition, such as 'median' or 'in the worst of'"
+                )
             elif words not in text:
-                said.append(f"{place} has the condition {words!r}, which is not in the text")
+                said.append(
+                    f"{place} has the condition {words!r}, which is not in the text"
+                )
             elif quoted in statements and words not in statements[quoted]:
-                said.append(f"{place} has the condition {words!r}, which its claim does not say")
+                said.append(
+                    f"{place} has the condition {words!r}, which its claim does not say"
+                )
     return said
 
 
@@ -185,13 +191,17 @@ class Figure:
     def alt(self) -> str:
         """The picture in words: its title, what one sees in it, and its caption, without TeX."""
         seen = f" {self.sentence}" if self.entry else ""
-        words = re.sub(r"\\[lr]?Vert|\\\|", "‖", f"{self.title}.{seen} {self.record['caption']}")
+        words = re.sub(
+            r"\\[lr]?Vert|\\\|", "‖", f"{self.title}.{seen} {self.record['caption']}"
+        )
         return re.sub(r"[$*{}\\]", "", words)
 
     @property
     def data(self) -> list[str]:
         """The data in a few words, each kind once: "synthetic", "mnist (real)"."""
-        named = [(row["name"], record.SOURCES[row["source"]]) for row in self.record["data"]]
+        named = [
+            (row["name"], record.SOURCES[row["source"]]) for row in self.record["data"]
+        ]
         words = [kind if kind == "synthetic" else f"{x} ({kind})" for x, kind in named]
         return list(dict.fromkeys(words))
 
@@ -199,7 +209,11 @@ class Figure:
     def claims(self) -> list[dict]:
         """A row per claim, then one per statement that cannot be checked, with the reason."""
         statements = self.record.get("statements", {})
-        about = {"paper": self.record["paper"], "figure": self.name, "title": self.title}
+        about = {
+            "paper": self.record["paper"],
+            "figure": self.name,
+            "title": self.title,
+        }
         rows = [_row(self, Claim.of(claim)) for claim in self.record["claims"]]
         measured = {row["statement"] for row in rows}
         says = {}
@@ -216,13 +230,19 @@ class Figure:
     @property
     def open_claims(self) -> list[dict]:
         """The claims that fail, then those that the data leave undecided."""
-        return [row for word in ("NO", UNDECIDED) for row in self.claims if row["verdict"] == word]
+        return [
+            row
+            for word in ("NO", UNDECIDED)
+            for row in self.claims
+            if row["verdict"] == word
+        ]
 
 
 def _row(figure: Figure, claim: Claim) -> dict:
     """A claim in words, but for `measured`; `found` is that in words, with its interval."""
     return {
-        "statement": claim.number or claim.source.removeprefix(f"paper {figure.record['paper']}, "),
+        "statement": claim.number
+        or claim.source.removeprefix(f"paper {figure.record['paper']}, "),
         "kind": claim.kind,
         "setting": claim.setting or figure.scale,
         "quantity": claim.statement,
@@ -246,7 +266,11 @@ def figures() -> list[Figure]:
     shown = []
     for path in (path for scale in SCALES for path in (base / scale).glob("*.json")):
         slug, scale = path.stem, path.parent.name
-        shown += [Figure(slug, scale, path.parent, entries.get((scale, slug)), record.read(path))]
+        shown += [
+            Figure(
+                slug, scale, path.parent, entries.get((scale, slug)), record.read(path)
+            )
+        ]
     place = lambda figure: places.get(figure.slug, len(places))
     return sorted(shown, key=lambda f: (f.record["paper"], place(f), f.slug, f.scale))
 

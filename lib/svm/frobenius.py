@@ -19,8 +19,12 @@ from lib.attention.coordinates import constraint_rows
 BAD = 1e4  # constraints this much longer than the shortest are asked for more than margin 1
 MORE = 1e-11  # by which long constraints ask for more, relative to their length: 1e5 roundings
 ROUNDING = np.finfo(float).eps
-ACCURACY = 1e-9  # largest relative duality gap and constraint violation of a returned solution
-DEPENDENT = 1e-10  # relative to its terms, a combination of constraints this small is zero
+ACCURACY = (
+    1e-9  # largest relative duality gap and constraint violation of a returned solution
+)
+DEPENDENT = (
+    1e-10  # relative to its terms, a combination of constraints this small is zero
+)
 SLACK = 1e-12  # relative to b, a constraint missed by less is kept
 PATIENCE = 10  # exchanges of pivoting without progress
 BLOCK = 48  # columns of a Cholesky factor that plain loops make; matrix products make the rest
@@ -36,7 +40,9 @@ class Infeasible(ValueError):
     sum certificate_m ||a_m||: no W of norm 1 has all <a_m, W> above residual ||a_m||.
     """
 
-    def __init__(self, problem: str, run: int, certificate: np.ndarray, residual: float):
+    def __init__(
+        self, problem: str, run: int, certificate: np.ndarray, residual: float
+    ):
         self.run, self.certificate, self.residual = run, certificate, residual
         terms, shares = np.argwhere(certificate > 0), []
         for t in terms[:6]:
@@ -68,7 +74,9 @@ class Constraints(NamedTuple):
         return Infeasible(self.problem, self.run, certificate, residual)
 
 
-def solve(constraints: Constraints) -> tuple[np.ndarray, np.ndarray, str, np.ndarray | None]:
+def solve(
+    constraints: Constraints,
+) -> tuple[np.ndarray, np.ndarray, str, np.ndarray | None]:
     """The dual solution beta (m,) of one run, margins (m,), the method's name, and W (d, d_z),
     None where the `weights` of beta are as exact. Raises Infeasible, and RuntimeError where
     neither a solution within ACCURACY nor a certificate was found."""
@@ -78,7 +86,9 @@ def solve(constraints: Constraints) -> tuple[np.ndarray, np.ndarray, str, np.nda
     if length.min() == 0:
         zero = length == 0
         raise constraints.infeasible(zero / zero.sum(), 0.0)
-    if len(K) <= min(delta.shape[-1], len(K)) * min(z.shape):  # unknowns of W within the spans
+    if len(K) <= min(delta.shape[-1], len(K)) * min(
+        z.shape
+    ):  # unknowns of W within the spans
         if (proved := _proved(K, block_pivoting(K), length, constraints)) is not None:
             return *proved, "block principal pivoting", None
     proved, guess = _proximal(K, length, constraints)
@@ -127,9 +137,15 @@ def _proved(K, beta, length, constraints):
     if ROUNDING * (length @ beta) * length.max() < ACCURACY / 100:
         margins = K @ beta
     else:  # its terms are so much larger that digits are lost
-        pulled = weights(beta, constraints.delta, constraints.z) @ constraints.z.T  # (d, n)
+        pulled = (
+            weights(beta, constraints.delta, constraints.z) @ constraints.z.T
+        )  # (d, n)
         margins = np.einsum("ntd,dn->nt", constraints.delta, pulled).ravel()
-    return (beta, margins) if _within_accuracy(beta, margins, constraints.stretch) else None
+    return (
+        (beta, margins)
+        if _within_accuracy(beta, margins, constraints.stretch)
+        else None
+    )
 
 
 @numba.njit(cache=True)
@@ -183,7 +199,9 @@ def _on_rows(unit_rows, length, constraints):
         return None
     w, beta = np.zeros(unit_rows.shape[1]), np.zeros(len(length))
     for _ in range(3):  # each removes the rounding of the one before
-        w += np.linalg.lstsq(unit_rows[on], asked[on] - unit_rows[on] @ w, rcond=None)[0]
+        w += np.linalg.lstsq(unit_rows[on], asked[on] - unit_rows[on] @ w, rcond=None)[
+            0
+        ]
     beta[on] = np.linalg.lstsq(unit_rows[on].T, w, rcond=None)[0]
     w, beta = w / shortest, beta / (length * shortest)
     delta, z, token_basis, query_basis = thin(constraints.delta, constraints.z)
@@ -220,13 +238,17 @@ def _null_combination(unit_rows, x):
     tried, support = [x / x.sum()], np.flatnonzero(x)
     while support.size:
         inside = unit_rows[support]
-        weights = x[support] - np.linalg.lstsq(inside.T, x[support] @ inside, rcond=None)[0]
+        weights = (
+            x[support] - np.linalg.lstsq(inside.T, x[support] @ inside, rcond=None)[0]
+        )
         if weights.min() > 0:
             tried.append(np.zeros(len(x)))
             tried[1][support] = weights / weights.sum()
             break
         support = support[weights > 0]  # what would turn negative is left out
-    return min(((y, np.linalg.norm(y @ unit_rows)) for y in tried), key=lambda pair: pair[1])
+    return min(
+        ((y, np.linalg.norm(y @ unit_rows)) for y in tried), key=lambda pair: pair[1]
+    )
 
 
 def block_pivoting(
@@ -246,7 +268,9 @@ def block_pivoting(
     except np.linalg.LinAlgError:
         return None
     # beta^T K beta / 2 - b^T beta = ||L^T beta - L^-1 b||^2 / 2 + const.: it never cycles.
-    return nnls(factor.T, solve_triangular(factor, b, lower=True), maxiter=10 * len(K))[0]
+    return nnls(factor.T, solve_triangular(factor, b, lower=True), maxiter=10 * len(K))[
+        0
+    ]
 
 
 @numba.njit(cache=True, fastmath={"reassoc", "contract"})
@@ -348,14 +372,18 @@ def scaled(X, selected, z):
             chosen = selected[run, i]
             for s in range(S):
                 for k in range(d):
-                    delta[run, i, s, k] = X[run, i, chosen, k] - X[run, i, s + (s >= chosen), k]
+                    delta[run, i, s, k] = (
+                        X[run, i, chosen, k] - X[run, i, s + (s >= chosen), k]
+                    )
                 largest, exponent_delta = _normalised(delta[run, i, s])
                 rows[i * S + s] = exponent_z + exponent_delta
                 is_zero[i * S + s] = largest == 0 or largest_z == 0
         if not is_zero.all():
             exponent[run] = rows[~is_zero].min()
         for m in range(n * S):
-            inverse = math.ldexp(1.0, min(exponent[run] - rows[m], 0))  # min ||a|| / ||a_m||
+            inverse = math.ldexp(
+                1.0, min(exponent[run] - rows[m], 0)
+            )  # min ||a|| / ||a_m||
             length = 1 / inverse
             if inverse < 1 / BAD:
                 length = 1 / (inverse + MORE)

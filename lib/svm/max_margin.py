@@ -21,8 +21,12 @@ from lib.svm import frobenius, norms
 from lib.svm.frobenius import ACCURACY, Constraints, Infeasible
 from lib.svm.norms import Blocks, norm_of
 
-ACCURACY_OTHER_NORMS = 1e-7  # largest relative duality gap, violation: norms other than Frobenius
-LARGEST_EXPONENT = 480  # of W in powers of two: its square, the size of the duals, is still a float
+ACCURACY_OTHER_NORMS = (
+    1e-7  # largest relative duality gap, violation: norms other than Frobenius
+)
+LARGEST_EXPONENT = (
+    480  # of W in powers of two: its square, the size of the duals, is still a float
+)
 UNSHARED = 2**18  # multiplications of a product that OpenBLAS never shares out
 _thread_pools = lru_cache(ThreadpoolController)  # looked up once
 
@@ -50,7 +54,9 @@ class MaxMargin(Shapes):
     accuracy: float
     solver: tuple[str, ...]
     tokens: TokenSet
-    _weights: Callable[[], np.ndarray]  # W (runs, d, d_z), built when it is first asked for
+    _weights: Callable[
+        [], np.ndarray
+    ]  # W (runs, d, d_z), built when it is first asked for
 
     @property
     def violation(self) -> np.ndarray:
@@ -93,7 +99,9 @@ def token_svm(
     tokens = _in_coordinates(tokens, norm)
     runs, n, T, _ = tokens.shape
     selected = checked_selection(tokens, selected)
-    return _solve("token SVM", tokens, (tokens.X, selected, tokens.z), norm, (runs, n, T - 1))
+    return _solve(
+        "token SVM", tokens, (tokens.X, selected, tokens.z), norm, (runs, n, T - 1)
+    )
 
 
 def head_svm(
@@ -106,9 +114,13 @@ def head_svm(
     p = _known(p, "p", ())
     tokens = _in_coordinates(tokens, p)
     selected = checked_selection(tokens, selected)
-    chosen = np.take_along_axis(tokens.X, selected[..., None, None], 2)  # (runs, n, 1, d)
+    chosen = np.take_along_axis(
+        tokens.X, selected[..., None, None], 2
+    )  # (runs, n, 1, d)
     signed = tokens.y[..., None, None] * chosen
-    pairs = np.concatenate([signed, np.zeros_like(signed)], 2)  # whose difference is the first
+    pairs = np.concatenate(
+        [signed, np.zeros_like(signed)], 2
+    )  # whose difference is the first
     parts = pairs, np.zeros_like(selected), np.ones((*selected.shape, 1))
     return _solve("head SVM", tokens, parts, p, selected.shape)
 
@@ -118,7 +130,9 @@ def _in_coordinates(tokens, norm):
     if not isinstance(tokens, Minimal):
         return tokens
     if norm not in (2, "nuclear", "spectral"):
-        raise ValueError(f"the norm {norm} sees the coordinates: give the tokens, not a Minimal")
+        raise ValueError(
+            f"the norm {norm} sees the coordinates: give the tokens, not a Minimal"
+        )
     return tokens.tokens
 
 
@@ -128,7 +142,9 @@ def _known(norm, name, words):
         return 2.0 if norm == "frobenius" else norm
     if isinstance(norm, bool) or not isinstance(norm, Real) or not norm >= 1:
         listed = "".join(f"{word!r}, " for word in words)
-        raise ValueError(f"{name} = {norm!r}; it must be {listed}an exponent p >= 1, or inf")
+        raise ValueError(
+            f"{name} = {norm!r}; it must be {listed}an exponent p >= 1, or inf"
+        )
     return float(norm)
 
 
@@ -191,7 +207,9 @@ def _solve(problem, tokens, parts, norm, shape):
     solved["norm"] = np.ldexp(solved["norm"], exponent)
     solved["duals"] = np.ldexp(solved["duals"] * units.stretch, 2 * exponent[:, None])
     solved["margins"] = solved["margins"] / units.stretch
-    solved |= {key: solved[key].reshape(shape) for key in ("duals", "margins", "support")}
+    solved |= {
+        key: solved[key].reshape(shape) for key in ("duals", "margins", "support")
+    }
     return MaxMargin(
         problem=f"{problem}, {norm if isinstance(norm, str | Blocks) else f'l_{norm:g}'} norm",
         accuracy=ACCURACY if norm == 2 else ACCURACY_OTHER_NORMS,
@@ -238,7 +256,9 @@ def _other_norm(problem, run, units, norm, beta):
             "one), or rescale the tokens to a common norm: the constraints' entries differ by "
             f"about a factor {units.ratio[run]:.0e}."
         )
-    w = w / lowest  # feasible to rounding, so that norm and lower bound enclose the minimum
+    w = (
+        w / lowest
+    )  # feasible to rounding, so that norm and lower bound enclose the minimum
     W = w.reshape(shape)
     margins, size = rows @ w, norm_of(W, norm)
     beta = beta * size / pulled

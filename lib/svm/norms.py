@@ -49,7 +49,9 @@ class Blocks:
 
     def __post_init__(self):
         if self.inner not in _ORDER or self.count != int(self.count) or self.count < 1:
-            raise ValueError(f"{self}: N must be one of {', '.join(_ORDER)}, count at least 1")
+            raise ValueError(
+                f"{self}: N must be one of {', '.join(_ORDER)}, count at least 1"
+            )
 
     def __str__(self):
         parts = "columns" if self.by_columns else "rows"
@@ -64,10 +66,14 @@ class Blocks:
         """The blocks of W (..., d, d_z), numpy's or cvxpy's; ValueError where they do not fit."""
         size = W.shape[-1 if self.by_columns else -2]
         if size % self.count:
-            raise ValueError(f"{self.count} blocks do not divide W's {size} entries a side")
+            raise ValueError(
+                f"{self.count} blocks do not divide W's {size} entries a side"
+            )
         step = size // self.count
         slices = [slice(first, first + step) for first in range(0, size, step)]
-        return [W[..., :, part] if self.by_columns else W[..., part, :] for part in slices]
+        return [
+            W[..., :, part] if self.by_columns else W[..., part, :] for part in slices
+        ]
 
 
 def norm_of(W: np.ndarray, norm: str | float | Blocks) -> np.ndarray:
@@ -109,7 +115,9 @@ def conic(
     program = cp.Problem(cp.Maximize(total), [pulled, _expression(S, dual) <= 1])
     with warnings.catch_warnings():  # the caller judges, from w and beta
         warnings.filterwarnings("ignore", "Solution may be inaccurate")
-        accuracies = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), TOLERANCE)
+        accuracies = dict.fromkeys(
+            ("tol_gap_abs", "tol_gap_rel", "tol_feas"), TOLERANCE
+        )
         with contextlib.suppress(cp.error.SolverError):
             program.solve(solver=cp.CLARABEL, max_iter=500, **accuracies)
     if beta.value is None:
@@ -130,14 +138,20 @@ def entrywise(
 ) -> tuple[np.ndarray, np.ndarray]:
     """(w, beta): the w (D,) of least ||w||_p with A w >= 1, its duals (m,), both up to scale,
     from a feasible w and its duals; A (m, D)."""
-    unit = np.abs(w).max()  # with it entries are of order one, whatever the units of the tokens
+    unit = np.abs(
+        w
+    ).max()  # with it entries are of order one, whatever the units of the tokens
     A, asked = _shortened(A * unit)
     w, beta = w / unit, beta / unit**2 / asked
     exponent = max(p, p / (p - 1))
     stages = [*2 * 1.5 ** np.arange(1, np.log(exponent / 2) / np.log(1.5)), exponent]
-    with np.errstate(all="ignore"):  # extreme exponents overflow; the caller checks the gap
+    with np.errstate(
+        all="ignore"
+    ):  # extreme exponents overflow; the caller checks the gap
         for stage in stages[:-1]:
-            w, beta = _newton(A, asked, stage if p > 2 else stage / (stage - 1), w, beta, 1e-2)
+            w, beta = _newton(
+                A, asked, stage if p > 2 else stage / (stage - 1), w, beta, 1e-2
+            )
         w, beta = _newton(A, asked, p, w, beta, GOAL)
     return w * unit, beta * asked
 
@@ -177,7 +191,9 @@ def _newton(A, asked, p, w, beta, goal):
             break
         if p > 2:
             step = centre + weights * pulled - w
-            a = _shorten(w, step, p, margins, A @ step / asked, np.min)  # ||w|| at least margin 1
+            a = _shorten(
+                w, step, p, margins, A @ step / asked, np.min
+            )  # ||w|| at least margin 1
             w, beta = w + a * step, new
         else:
             move = new - beta

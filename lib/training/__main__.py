@@ -25,7 +25,9 @@ from lib.training.study import TUNING_SEED, OutOfTime, Study, Work, a_run
 
 def _options(arguments: list[str] | None = None) -> argparse.Namespace:
     how = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser("python -m lib.training", None, __doc__, formatter_class=how)
+    parser = argparse.ArgumentParser(
+        "python -m lib.training", None, __doc__, formatter_class=how
+    )
     add, state = parser.add_argument, files.folder("runs") / "studies"
     add("study", help=", ".join(STUDIES))
     words = "a field of the study, or an entry as rates.SGD or options.rows; a list has commas"
@@ -43,11 +45,17 @@ def _changed(study: Study, word: str) -> Study:
     """`study` with "field=value" or "field.entry=value"; ValueError for what fits no field."""
     place, equals, text = word.partition("=")
     name, dot, entry = place.partition(".")
-    names = [field.name for field in fields(study) if field.name not in ("name", "problem")]
+    names = [
+        field.name for field in fields(study) if field.name not in ("name", "problem")
+    ]
     if not equals or name not in names:
-        raise ValueError(f"--set {word}: it is FIELD=VALUE, with a field of {', '.join(names)}")
+        raise ValueError(
+            f"--set {word}: it is FIELD=VALUE, with a field of {', '.join(names)}"
+        )
     before, value = getattr(study, name), _value(text)
-    if isinstance(before, Mapping) != bool(dot) or (name == "options" and entry not in before):
+    if isinstance(before, Mapping) != bool(dot) or (
+        name == "options" and entry not in before
+    ):
         entries = [*before] if isinstance(before, Mapping) else "no entries"
         raise ValueError(f"--set {word}: {name} has {entries}, not {entry!r}")
     old = before.get(entry) if dot else before
@@ -69,17 +77,25 @@ def _value(text: str):
 def _run(chosen: argparse.Namespace) -> str:
     """What is to be said at the end."""
     if chosen.study not in STUDIES:
-        raise ValueError(f"there is no study {chosen.study!r}, only {', '.join(STUDIES)}")
+        raise ValueError(
+            f"there is no study {chosen.study!r}, only {', '.join(STUDIES)}"
+        )
     study = reduce(_changed, chosen.set, STUDIES[chosen.study])
     if chosen.one:
         rule, *numbers = chosen.one
         rate, seed = map(_value, numbers)
-        replace(study, rates={rule: (rate,)})  # which refuses what is no rule or no rate
-        alone = a_run("one", rule, float(rate), study.cap, seeds.whole_number("seed", seed))
+        replace(
+            study, rates={rule: (rate,)}
+        )  # which refuses what is no rule or no rate
+        alone = a_run(
+            "one", rule, float(rate), study.cap, seeds.whole_number("seed", seed)
+        )
     work = Work(study, chosen.state, chosen.minutes, cpu=chosen.cpu)
     if chosen.one:
         (curve,) = work.all_of([alone])
-        ends = "".join(f", {name} {values[-1]:.4f}" for name, values in curve.metrics.items())
+        ends = "".join(
+            f", {name} {values[-1]:.4f}" for name, values in curve.metrics.items()
+        )
         return f"{curve.status}{ends}; in {work.folder}"
     if not chosen.keep:
         work.run()

@@ -35,9 +35,13 @@ class Batches(Shapes):
     def __post_init__(self):
         N, size, n = len(self.inputs), self.size, self.part[1]
         if not 0 < size <= N:
-            raise ValueError(f"size must lie between 1 and the {N} rows there are, got {size}")
+            raise ValueError(
+                f"size must lie between 1 and the {N} rows there are, got {size}"
+            )
         if size % n:
-            raise ValueError(f"a batch of {size} rows cannot be shared equally by {n} processes")
+            raise ValueError(
+                f"a batch of {size} rows cannot be shared equally by {n} processes"
+            )
 
     def rows(self, step: int) -> Tensor:
         """Row numbers of the whole batch `step` (from 0): (size,)."""
@@ -93,6 +97,8 @@ def _crop_flip(images: Tensor, top: Tensor, left: Tensor, flipped: Tensor) -> Te
     """Windows of `images` (b, c, s, s) in a border of zeros, with corners `top`, `left` (b,)."""
     size, every = images.shape[-1], torch.arange(len(images), device=images.device)
     wide = F.pad(images, (BORDER,) * 4)
-    windows = wide.unfold(2, size, 1).unfold(3, size, 1)  # (b, c, top, left, s, s), a view
+    windows = wide.unfold(2, size, 1).unfold(
+        3, size, 1
+    )  # (b, c, top, left, s, s), a view
     cut = windows[every, :, top, left]  # (b, c, s, s)
     return torch.where(flipped[:, None, None, None], cut.flip(-1), cut)

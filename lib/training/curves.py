@@ -92,7 +92,10 @@ class Curve(Shapes):
     @staticmethod
     def packed(hits) -> dict[str, np.ndarray]:
         """What `hits` unpacks out of `end`: bool (rows,) as bits, and how many."""
-        return {"test_correct": np.packbits(np.asarray(hits)), "test_rows": np.array(len(hits))}
+        return {
+            "test_correct": np.packbits(np.asarray(hits)),
+            "test_rows": np.array(len(hits)),
+        }
 
     def smooth(self, window: int) -> np.ndarray:
         """The running mean of the loss over `window` steps, fewer at the start: (steps,)."""
@@ -111,7 +114,9 @@ class Curve(Shapes):
             loss=self.loss[:steps],
             evaluated_at=self.evaluated_at[early],
             metrics={name: values[early] for name, values in self.metrics.items()},
-            clock={name: v[self.clock["at"] <= steps] for name, v in self.clock.items()},
+            clock={
+                name: v[self.clock["at"] <= steps] for name, v in self.clock.items()
+            },
         )
 
     def readings(self) -> np.ndarray:
@@ -138,12 +143,17 @@ class Curves:
     def rates(self) -> dict[str, float]:
         """The rate at which each rule was judged, in the study's order."""
         judged = {curve.rule: curve.rate for curve in self.judged()}
-        return {rule: judged[rule] for rule in self.configuration["rates"] if rule in judged}
+        return {
+            rule: judged[rule] for rule in self.configuration["rates"] if rule in judged
+        }
 
     def seeds(self) -> list[int]:
         """Seeds that every rule has run."""
         judged = self.judged()
-        have = [{c.seed for c in judged if c.rule == rule} for rule in {c.rule for c in judged}]
+        have = [
+            {c.seed for c in judged if c.rule == rule}
+            for rule in {c.rule for c in judged}
+        ]
         return sorted(set.intersection(*have)) if have else []
 
     def runs(self, rule: str) -> list[Curve]:
@@ -158,7 +168,9 @@ class Curves:
 
     def baselines(self) -> dict[str, float]:
         """Test accuracy of the plain classifiers on the same rows, by name."""
-        return {c.rule: float(c.hits.mean()) for c in self.curves if c.part == "baseline"}
+        return {
+            c.rule: float(c.hits.mean()) for c in self.curves if c.part == "baseline"
+        }
 
     def hours(self) -> float:
         """Processor hours of all runs together."""
@@ -171,12 +183,16 @@ class Curves:
             row = dict(vars(curve))
             arrays |= {f"{k}/{name}": row.pop(name) for name in STEPWISE}
             for group in GROUPS:
-                arrays |= {f"{k}/{group}/{name}": v for name, v in row.pop(group).items()}
+                arrays |= {
+                    f"{k}/{group}/{name}": v for name, v in row.pop(group).items()
+                }
             rows.append(row)
         study = self.configuration
         head = {"schema": SCHEMA, "name": study["name"], "configuration": study}
         content = io.BytesIO()
-        np.savez_compressed(content, json=files.dumps(head | {"curves": rows}), **arrays)
+        np.savez_compressed(
+            content, json=files.dumps(head | {"curves": rows}), **arrays
+        )
         files.write(Path(path), content.getvalue())
 
 
@@ -184,7 +200,9 @@ def load(path: Path) -> Curves:
     """The curves that `Curves.save` wrote; FileNotFoundError where there are none,
     ValueError for a file that is damaged, no curve file, or of another schema."""
     if not Path(path).exists():
-        raise FileNotFoundError(f"{path} is not there; `python -m lib.training` makes it")
+        raise FileNotFoundError(
+            f"{path} is not there; `python -m lib.training` makes it"
+        )
     try:
         # np.load refuses pickled objects, and leaves a damaged file open that it opened itself.
         with open(path, "rb") as stream, np.load(stream) as file:

@@ -24,7 +24,9 @@ CHECK_EVERY = 100  # steps between looks at the loss; each look waits for the de
 SAVE_EVERY = 500  # steps between checkpoints
 SEAL = 16  # hex digits of the SHA-256 with which a checkpoint begins
 Evaluate = Callable[[nn.Module], Mapping[str, float]]  # of a model in evaluation mode
-EvaluateAt = Callable[[nn.Module, int], Mapping[str, float]]  # the same after so many steps
+EvaluateAt = Callable[
+    [nn.Module, int], Mapping[str, float]
+]  # the same after so many steps
 
 
 def cross_entropy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
@@ -99,18 +101,30 @@ def train(
         log[0, step] = value = machine.reduce(value.detach(), "mean")
         return value
 
-    def look(measure: Callable[..., Mapping[str, float]], *more: int) -> dict[str, float]:
+    def look(
+        measure: Callable[..., Mapping[str, float]], *more: int
+    ) -> dict[str, float]:
         model.eval()
         with torch.no_grad():
-            metrics = {name: float(value) for name, value in measure(model, *more).items()}
+            metrics = {
+                name: float(value) for name, value in measure(model, *more).items()
+            }
         model.train()
         return metrics
 
     def save(path: Path) -> None:
         for remains in path.parent.glob(f".{path.name}.*"):
             remains.unlink()  # of a run killed while it wrote
-        state = {"key": key, "step": step, "seconds": spent + time.process_time() - begin}
-        state |= {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "log": log}
+        state = {
+            "key": key,
+            "step": step,
+            "seconds": spent + time.process_time() - begin,
+        }
+        state |= {
+            "model": model.state_dict(),
+            "optimizer": optimizer.state_dict(),
+            "log": log,
+        }
         state |= {"rows": rows, "readings": readings, "walked": walked}
         torch.save(state, stream := io.BytesIO())
         content = stream.getvalue()
@@ -118,13 +132,17 @@ def train(
 
     if checkpoint and checkpoint.exists():
         state = _read(checkpoint, key)
-        done, spent, rows, readings = (state[k] for k in ("step", "seconds", "rows", "readings"))
+        done, spent, rows, readings = (
+            state[k] for k in ("step", "seconds", "rows", "readings")
+        )
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         walked.copy_(state["walked"])
         log.copy_(state["log"])
     if agreed(done) != done:
-        raise ValueError(f"{checkpoint} differs between the processes: they must see one file")
+        raise ValueError(
+            f"{checkpoint} differs between the processes: they must see one file"
+        )
     status = "finished"
     network.train()
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
@@ -133,7 +151,11 @@ def train(
             if step > done:
                 if step % CHECK_EVERY == 0 and not math.isfinite(log[0, step - 1]):
                     break
-                if checkpoint and machine.is_main_process and (leaving or step % SAVE_EVERY == 0):
+                if (
+                    checkpoint
+                    and machine.is_main_process
+                    and (leaving or step % SAVE_EVERY == 0)
+                ):
                     save(checkpoint)
             # What is measured here is not in the checkpoint: it is measured again from there.
             ending = False
@@ -142,8 +164,12 @@ def train(
                 ending = reached(step, float(trailing_mean(readings[-READINGS:])[-1]))
             if step in points or ending:
                 row = {"at": step, "metrics": look(evaluate, step)}
-                row["weight_norms"] = dict(zip(weights, norms(parameters).cpu().tolist()))
-                row["walked"] = dict(zip(weights, walked.cpu().tolist())) if walk else {}
+                row["weight_norms"] = dict(
+                    zip(weights, norms(parameters).cpu().tolist())
+                )
+                row["walked"] = (
+                    dict(zip(weights, walked.cpu().tolist())) if walk else {}
+                )
                 rows.append(row)
                 if step < steps and (ending or stop(row["metrics"])):
                     status = f"stopped after step {step}"
@@ -178,7 +204,8 @@ def train(
     for group in ("metrics", "weight_norms", "walked"):
         names = dict.fromkeys(name for row in rows for name in row[group])
         groups[group] = {
-            name: np.array([row[group].get(name, math.nan) for row in rows]) for name in names
+            name: np.array([row[group].get(name, math.nan) for row in rows])
+            for name in names
         }
     return Curve(
         status,
@@ -195,7 +222,11 @@ def _read(path: Path, key: str) -> dict:
     content = path.read_bytes()
     if files.sha256(content[SEAL:]).encode() != content[:SEAL]:
         raise ValueError(f"{path} is damaged: remove it to start this run afresh")
-    state = torch.load(io.BytesIO(content[SEAL:]), map_location="cpu", weights_only=True)
+    state = torch.load(
+        io.BytesIO(content[SEAL:]), map_location="cpu", weights_only=True
+    )
     if state["key"] != key:
-        raise ValueError(f"{path} is of another run or other code: remove it to start afresh")
+        raise ValueError(
+            f"{path} is of another run or other code: remove it to start afresh"
+        )
     return state

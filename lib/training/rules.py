@@ -58,13 +58,17 @@ class GradientStep(torch.optim.Optimizer):
         with torch.enable_grad():
             loss = closure()
         (group,) = self.param_groups
-        members = [parameter for parameter in group["params"] if parameter.grad is not None]
+        members = [
+            parameter for parameter in group["params"] if parameter.grad is not None
+        ]
         gradients = [parameter.grad for parameter in members]
         norm = torch.linalg.vector_norm(norms(gradients))
         size = self._uncapped(group, norm, loss.detach().to(norm))
         size = torch.where(norm == 0, 0.0, size.clamp(max=group["max_step"]))
         self.last_step_size, self.last_gradient_norm = size, norm
-        if norm.device.type == "cpu":  # backwards: the cache holds the gradients read last
+        if (
+            norm.device.type == "cpu"
+        ):  # backwards: the cache holds the gradients read last
             torch._foreach_add_(members[::-1], gradients[::-1], alpha=-float(size))
         else:  # a tensor: a number would be fetched from the device
             torch._foreach_sub_(members, torch._foreach_mul(gradients, size))
@@ -109,7 +113,9 @@ class MirrorDescent(torch.optim.Optimizer):
 
     def __init__(self, params, lr: float, p: float):
         if not 1 < p < math.inf:
-            raise ValueError(f"p must be above 1 and finite, got {p}: else there is no inverse map")
+            raise ValueError(
+                f"p must be above 1 and finite, got {p}: else there is no inverse map"
+            )
         super().__init__(params, {"lr": lr, "p": p})
 
     @torch.no_grad()
@@ -119,7 +125,9 @@ class MirrorDescent(torch.optim.Optimizer):
             loss = closure() if closure else None
         for group in self.param_groups:
             p = group["p"]
-            members = [parameter for parameter in group["params"] if parameter.grad is not None]
+            members = [
+                parameter for parameter in group["params"] if parameter.grad is not None
+            ]
             for parameter in members:
                 if "mirror" not in (state := self.state[parameter]):
                     wide = torch.promote_types(parameter.dtype, torch.float32)
@@ -135,9 +143,13 @@ class MirrorDescent(torch.optim.Optimizer):
 # SNGD alone has both, and no cap where that is None. l_p is mirror descent.
 RULES: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "SGD": lambda parameters, rate, cap: torch.optim.SGD(parameters, rate),
-    "Adam": lambda parameters, rate, cap: torch.optim.Adam(parameters, rate, fused=True),
+    "Adam": lambda parameters, rate, cap: torch.optim.Adam(
+        parameters, rate, fused=True
+    ),
     "SPS": lambda parameters, rate, cap: StochasticPolyak(parameters, rate),
-    "SNGD": lambda parameters, rate, cap: NormalizedSGD(parameters, rate, cap or math.inf),
+    "SNGD": lambda parameters, rate, cap: NormalizedSGD(
+        parameters, rate, cap or math.inf
+    ),
     "l1.1": lambda parameters, rate, cap: MirrorDescent(parameters, rate, 1.1),
     "l2": lambda parameters, rate, cap: MirrorDescent(parameters, rate, 2.0),
     "l3": lambda parameters, rate, cap: MirrorDescent(parameters, rate, 3.0),
@@ -154,5 +166,7 @@ def maker(rule: str) -> Callable[..., torch.optim.Optimizer]:
     theirs = getattr(torch.optim, rule, None)
     if not isinstance(theirs, type) or rule in UNFIT:
         rest = f"torch.optim's, without {', '.join(UNFIT)}"
-        raise ValueError(f"there is no rule {rule!r}, only {', '.join(RULES)} and {rest}")
+        raise ValueError(
+            f"there is no rule {rule!r}, only {', '.join(RULES)} and {rest}"
+        )
     return lambda parameters, rate, cap: theirs(parameters, rate)

@@ -19,7 +19,9 @@ from lib.training.study import Problem, Study
 # Test rows at the points of a run.
 SHOWN_IMAGES, SHOWN_TEXTS, SHOWN_REVIEWS = 2_000, 200, 2_500
 FIXED_TEXTS, FIXED = 256, 512  # training rows on which the clock reads the loss; others
-CONTROL = 1_000  # training images whose loss, without augmentation, is measured at the points
+CONTROL = (
+    1_000  # training images whose loss, without augmentation, is measured at the points
+)
 PROBED_REVIEWS = 400  # test rows whose attention is measured
 MAPPED = 32  # tokens of a review that is drawn
 PLAIN = {"shift": None, "mask_diagonal": False, "learn_temperature": False}
@@ -71,15 +73,21 @@ def pictures(
         return part.images.flatten(1).numpy() / np.float32(255), part.labels.numpy()
 
     def evaluate(model, seed, tuning):
-        metrics = look(whole[rows:] if tuning and held_out else test[:SHOWN_IMAGES])(model)
+        metrics = look(whole[rows:] if tuning and held_out else test[:SHOWN_IMAGES])(
+            model
+        )
         if held_out:
             metrics |= look(train[:CONTROL], "control")(model)
             weights = measures.matrices(model)
-            metrics["hoyer"] = float(np.median([*map(measures.hoyer, weights.values())]))
+            metrics["hoyer"] = float(
+                np.median([*map(measures.hoyer, weights.values())])
+            )
         return metrics
 
     def finish(model, seed):
-        ends = Curve.packed(correct(predict(model, test.images, transform), test.labels))
+        ends = Curve.packed(
+            correct(predict(model, test.images, transform), test.labels)
+        )
         if held_out:  # paper C's study of weights: how their magnitudes are spread
             for when, network in (("start", initialised(build, seed)), ("last", model)):
                 weights = measures.matrices(network).values()
@@ -89,23 +97,35 @@ def pictures(
     def build():
         return VisionTransformer(size, patch, channels, train.classes, **shape, **how)
 
-    about = {"data": images.identity(name, demo=demo), "rows": len(train), "test_rows": len(test)}
+    about = {
+        "data": images.identity(name, demo=demo),
+        "rows": len(train),
+        "test_rows": len(test),
+    }
     about["network"] = f"{kind}, patch {patch}, {shape}" + ", crops and flips" * crops
     return Problem(
         build=build,
-        batches=lambda seed, tuning: Batches(*data, seed, transform, bool(held_out or crops)),
+        batches=lambda seed, tuning: Batches(
+            *data, seed, transform, bool(held_out or crops)
+        ),
         evaluate=evaluate,
         finish=finish,
         about=about | ({"held_out": held_out} if held_out else {}),
         clock=look(train[:FIXED], "clock"),
         baselines={
-            "logistic regression": lambda: measures.logistic(pixels(train), pixels(test)),
-            "3 nearest neighbours": lambda: measures.nearest(pixels(train), pixels(test)),
+            "logistic regression": lambda: measures.logistic(
+                pixels(train), pixels(test)
+            ),
+            "3 nearest neighbours": lambda: measures.nearest(
+                pixels(train), pixels(test)
+            ),
         },
     )
 
 
-def sentences(batch, name, length, layers=0, rows=0, characters=0, demo=False) -> Problem:
+def sentences(
+    batch, name, length, layers=0, rows=0, characters=0, demo=False
+) -> Problem:
     """The lower `layers` of a pretrained BERT (paper A) on a `balanced` sample of texts of `name`,
     cut to `length` tokens, test texts to 4 `length`. A `demo` is small and not pretrained."""
     weights = bert.weights(demo=demo)
@@ -113,12 +133,21 @@ def sentences(batch, name, length, layers=0, rows=0, characters=0, demo=False) -
     classes, sample, rivals = train.classes, {}, {}
     if not demo:
         train, test = (part.balanced(rows, characters) for part in (train, test))
-        sample = {"characters": characters, "content": [train.content(), test.content()]}
-        columns = [(train.texts, test.texts)] + [(train.pairs, test.pairs)] * bool(train.pairs)
+        sample = {
+            "characters": characters,
+            "content": [train.content(), test.content()],
+        }
+        columns = [(train.texts, test.texts)] + [(train.pairs, test.pairs)] * bool(
+            train.pairs
+        )
         truth = train.labels, test.labels
-        rivals = {"bag of words": lambda: measures.bag_of_words(columns, truth, min_df=2)}
+        rivals = {
+            "bag of words": lambda: measures.bag_of_words(columns, truth, min_df=2)
+        }
     train = bert.tokenise(weights, train, length, whole=demo)
-    fixed = train.take(train.lengths[:FIXED_TEXTS].argsort(stable=True))  # for little padding
+    fixed = train.take(
+        train.lengths[:FIXED_TEXTS].argsort(stable=True)
+    )  # for little padding
     test = bert.tokenise(weights, test, 4 * length)  # every row; the longest are cut
     shown = test.take(torch.arange(len(test.labels))[_every(test.labels, SHOWN_TEXTS)])
     shown = shown.take(shown.lengths.argsort(stable=True))
@@ -133,7 +162,9 @@ def sentences(batch, name, length, layers=0, rows=0, characters=0, demo=False) -
 
     def finish(model, seed):
         order = test.lengths.argsort(stable=True)
-        hits = correct(predict(model, test.inputs[order], bert.trim, 64), test.labels[order])
+        hits = correct(
+            predict(model, test.inputs[order], bert.trim, 64), test.labels[order]
+        )
         return Curve.packed(hits[order.argsort()])
 
     about = {
@@ -146,7 +177,9 @@ def sentences(batch, name, length, layers=0, rows=0, characters=0, demo=False) -
     }
     return Problem(
         build=build,
-        batches=lambda seed, tuning: Bucketed(train.inputs, train.labels, batch, seed, bert.trim),
+        batches=lambda seed, tuning: Bucketed(
+            train.inputs, train.labels, batch, seed, bert.trim
+        ),
         evaluate=lambda model, seed, tuning: look(shown)(model),
         finish=finish,
         about=about | sample,
@@ -171,12 +204,16 @@ def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> 
 
     def look(part, name, count):
         taken = _every(sets[part][1], count)
-        return classification(*(values[taken] for values in sets[part]), size=500, name=name)
+        return classification(
+            *(values[taken] for values in sets[part]), size=500, name=name
+        )
 
     def words_alone():
         tokens, truth = zip(sets["train"], sets["test"])
         used = lambda row: [k for k in row.tolist() if k != PADDING]
-        return measures.bag_of_words([tokens], tuple(map(np.asarray, truth)), analyzer=used)
+        return measures.bag_of_words(
+            [tokens], tuple(map(np.asarray, truth)), analyzer=used
+        )
 
     def evaluate(model, seed, tuning):
         tested, count = ("held", held_out) if tuning else ("test", SHOWN_REVIEWS)
@@ -217,7 +254,9 @@ def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> 
     }
     return Problem(
         build=build,
-        batches=lambda seed, tuning: Batches(*sets["rest" if tuning else "train"], batch, seed),
+        batches=lambda seed, tuning: Batches(
+            *sets["rest" if tuning else "train"], batch, seed
+        ),
         evaluate=evaluate,
         finish=finish,
         about=about,

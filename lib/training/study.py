@@ -22,12 +22,16 @@ from lib.training.rules import maker
 
 ROOMS = ("training", "networks", "data")  # of the library, whose code decides a run
 TUNING_SEED = 100  # of the races between rates
-TUNING_SEEDS = (100, 101, 102)  # the same, with those of a second race; no judged run has one
-LAST = (
-    4  # evaluations whose mean accuracy judges a run; what `Problem.closing` says is measured there
-)
+TUNING_SEEDS = (
+    100,
+    101,
+    102,
+)  # the same, with those of a second race; no judged run has one
+LAST = 4  # evaluations whose mean accuracy judges a run; what `Problem.closing` says is measured there
 ROUNDS = 8  # equal parts of the horizon, after each of which a race looks at its runs
-RECENT = 10  # readings of the clock whose mean and deviation compare two runs on their way
+RECENT = (
+    10  # readings of the clock whose mean and deviation compare two runs on their way
+)
 ERRORS = 2.0  # standard deviations by which a run must be worse to be dropped
 TRAINED = "training_accuracy"  # the metric that ends a run judged by accuracy
 # What may end a run, by criterion, in words that `stop_at` follows.
@@ -97,7 +101,9 @@ class Study:
             numbers += rates
         for x in (*numbers, *self.targets):
             if type(x) not in (int, float) or not 0 < x < math.inf:
-                raise ValueError(f"rates, targets, cap, stop_at are finite and above 0, not {x!r}")
+                raise ValueError(
+                    f"rates, targets, cap, stop_at are finite and above 0, not {x!r}"
+                )
         for name, minimum in WHOLE.items():
             seeds.whole_number(name, getattr(self, name), minimum)
         for name, value in self.options.items():
@@ -106,7 +112,9 @@ class Study:
         judged = range(self.first_seed, self.first_seed + self.seeds)
         for seed in TUNING_SEEDS:
             if seed in judged:
-                raise ValueError(f"seed {seed} is that of the trials: no judged run may have it")
+                raise ValueError(
+                    f"seed {seed} is that of the trials: no judged run may have it"
+                )
 
     @property
     def criterion(self) -> str:
@@ -130,12 +138,18 @@ class Study:
         if self.stop_at is None or self.criterion == "speed":
             return False
         if TRAINED not in metrics:
-            raise ValueError(f"{self.name} does not measure {TRAINED}: it can have no stop_at")
+            raise ValueError(
+                f"{self.name} does not measure {TRAINED}: it can have no stop_at"
+            )
         return metrics[TRAINED] >= self.stop_at
 
     def reached(self, step: int, reading: float) -> bool:
         """True where a run judged by speed ends: the mean `reading` of the clock at `step`."""
-        if self.stop_at is None or self.criterion == "accuracy" or step < self.stop_from:
+        if (
+            self.stop_at is None
+            or self.criterion == "accuracy"
+            or step < self.stop_from
+        ):
             return False
         return reading <= self.stop_at
 
@@ -147,13 +161,19 @@ class Study:
             return 0.0, -float(np.mean(trial.metrics["test_accuracy"][-LAST:]))
         return trial.steps_to(self.targets[-1]), float(trial.readings()[-1])
 
-    def going_on(self, trials: Mapping[float, Curve], last: list[float], steps: int) -> list[float]:
+    def going_on(
+        self, trials: Mapping[float, Curve], last: list[float], steps: int
+    ) -> list[float]:
         """Which rates of the `last` round go on after so many steps, of all `trials` so far.
 
         Those that did not diverge and, from the second round on, are not worse than the
         best by more than `ERRORS` deviations; none where two have reached the last
         target, or one has and no other is left, or twice its steps are over."""
-        levels = {rate: self._level(trials[rate]) for rate in last if not trials[rate].diverged}
+        levels = {
+            rate: self._level(trials[rate])
+            for rate in last
+            if not trials[rate].diverged
+        }
         alive = list(levels)
         if alive and steps > self.rounds[0]:
             best, error = min(levels.values())
@@ -184,7 +204,9 @@ class Study:
 def _made(device: str) -> dict:
     """Where a run is made; `code` is a short hash of the code of `ROOMS`."""
     capability = torch.backends.cpu.get_cpu_capability()
-    sources = (path for room in ROOMS for path in (files.ROOT / "lib" / room).rglob("*.py"))
+    sources = (
+        path for room in ROOMS for path in (files.ROOT / "lib" / room).rglob("*.py")
+    )
     return {
         "commit": provenance.commit(),
         "code": files.sha256(b"".join(path.read_bytes() for path in sorted(sources))),
@@ -202,7 +224,9 @@ class OutOfTime(Exception):
 
 def a_run(part: str, rule: str, rate: float, cap: float | None, seed: int) -> dict:
     """A run by the names of `Curve`; rules other than SNGD have no cap."""
-    return dict(part=part, rule=rule, rate=rate, cap=cap if rule == "SNGD" else None, seed=seed)
+    return dict(
+        part=part, rule=rule, rate=rate, cap=cap if rule == "SNGD" else None, seed=seed
+    )
 
 
 class Work:
@@ -210,7 +234,9 @@ class Work:
     Processes may share it. ValueError for minutes not above 0, or a loss summed over a
     batch that processes share."""
 
-    def __init__(self, study: Study, folder: Path, minutes=math.inf, say=print, cpu: bool = False):
+    def __init__(
+        self, study: Study, folder: Path, minutes=math.inf, say=print, cpu: bool = False
+    ):
         if not minutes > 0:
             raise ValueError(f"minutes must be above 0, got {minutes:g}")
         last = time.monotonic() + 60 * minutes
@@ -222,12 +248,23 @@ class Work:
         self.made = _made(self.machine.device.type)
         self.problem = study.problem(batch=study.batch, **study.options)
         if self.problem.summed and self.machine.num_processes > 1:
-            raise ValueError(f"{study.name} sums its loss over a batch: one process must train it")
-        for tuning in (False, True):  # sizes that do not fit are refused before anything is written
+            raise ValueError(
+                f"{study.name} sums its loss over a batch: one process must train it"
+            )
+        for tuning in (
+            False,
+            True,
+        ):  # sizes that do not fit are refused before anything is written
             self.problem.batches(0, tuning).on("cpu", (0, self.machine.num_processes))
         apart = ("problem", "options", "stop_at", "stop_from", "seeds", "first_seed")
-        values = {f.name: getattr(study, f.name) for f in fields(study) if f.name not in apart}
-        stop = "never" if study.stop_at is None else f"{ENDS[study.criterion]} {study.stop_at:g}"
+        values = {
+            f.name: getattr(study, f.name) for f in fields(study) if f.name not in apart
+        }
+        stop = (
+            "never"
+            if study.stop_at is None
+            else f"{ENDS[study.criterion]} {study.stop_at:g}"
+        )
         if study.stop_from:
             stop += f", from step {study.stop_from} on"
         values |= dict(criterion=study.criterion, stop=stop, tuning_seed=TUNING_SEED)
@@ -239,12 +276,20 @@ class Work:
     def run(self) -> Curves:
         """Run the trials, then the judged runs, and return all of them; raises OutOfTime."""
         study, rates, cap = self.study, {}, self.study.cap
-        self.all_of([a_run("baseline", name, 0.0, None, 0) for name in self.problem.baselines])
+        self.all_of(
+            [a_run("baseline", name, 0.0, None, 0) for name in self.problem.baselines]
+        )
         for rule in study.rates:
             rates[rule] = self.best(rule, cap)
             cap = rates[rule] if rule == "SPS" and study.cap is None else cap
         judged = range(study.first_seed, study.first_seed + study.seeds)
-        self.all_of([a_run("curve", rule, rates[rule], cap, s) for s in judged for rule in rates])
+        self.all_of(
+            [
+                a_run("curve", rule, rates[rule], cap, s)
+                for s in judged
+                for rule in rates
+            ]
+        )
         return self.collected()
 
     def best(self, rule: str, cap: float | None) -> float:
@@ -254,7 +299,9 @@ class Work:
         def trials(rates: list[float], steps: int) -> dict[float, Curve]:
             runs = [a_run("trial", rule, rate, cap, TUNING_SEED) for rate in rates]
             # Of a trial that has gone on since, the start: who goes on chooses the same rates.
-            return {trial.rate: trial.until(steps) for trial in self.all_of(runs, steps)}
+            return {
+                trial.rate: trial.until(steps) for trial in self.all_of(runs, steps)
+            }
 
         study, grid = self.study, sorted(self.study.rates[rule])
         outcomes, alive = {}, grid
@@ -299,7 +346,10 @@ class Work:
         self.folder.mkdir(parents=True, exist_ok=True)
         # A name may end in a rate, so suffixes are added to it and never replaced.
         path, checkpoint = self.folder / f"{name}.npz", self.folder / f"{name}.pt"
-        lock, first = FileLock(self.folder / f".{name}.lock"), self.machine.is_main_process
+        lock, first = (
+            FileLock(self.folder / f".{name}.lock"),
+            self.machine.is_main_process,
+        )
         try:
             with contextlib.suppress(Timeout):
                 lock.acquire(blocking=False) if first else None
@@ -310,11 +360,15 @@ class Work:
             curve, mine = loop.agreed((curve, lock.is_locked))
             if curve or not mine:
                 return curve
-            curve = replace(self._trained(who, checkpoint, until), **who, made=self.made)
+            curve = replace(
+                self._trained(who, checkpoint, until), **who, made=self.made
+            )
             if first:
                 Curves(self.configuration, (curve,)).save(path)
                 loss = f", loss {curve.readings()[-1]:.4f}" if curve.clock else ""
-                self.say(f"{name}: {curve.status}{loss}, {curve.seconds:.0f} processor seconds")
+                self.say(
+                    f"{name}: {curve.status}{loss}, {curve.seconds:.0f} processor seconds"
+                )
                 if not curve.paused:
                     checkpoint.unlink(missing_ok=True)
             return curve

@@ -168,7 +168,10 @@ def score_gaps(tokens: TokenSet) -> tuple[np.ndarray, np.ndarray]:
 
 
 def theorem1_claims(
-    problem: coordinates.Minimal, start: dynamics.Start, history: dynamics.History, step_size: float
+    problem: coordinates.Minimal,
+    start: dynamics.Start,
+    history: dynamics.History,
+    step_size: float,
 ) -> list[Claim]:
     """Measure every hypothesis of Theorem 1, as we read it, and then its rate.
 
@@ -206,7 +209,9 @@ def theorem1_claims(
     longest = (lengths * np.linalg.norm(tokens.z, axis=-1)[..., None]).max()
     allowed = np.log(np.e * T - 1) / longest
 
-    unequal = remarked(PAPER.claim("hypotheses.equal", imbalance.max()), "by construction")
+    unequal = remarked(
+        PAPER.claim("hypotheses.equal", imbalance.max()), "by construction"
+    )
     return [
         PAPER.claim("definition1", gap.min()),
         PAPER.claim("assumption1.margin", room.min()),

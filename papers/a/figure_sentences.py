@@ -27,9 +27,13 @@ from papers.fits import exponent
 
 FIRST = 20  # the iteration from which "ahead" is asked
 SLIGHTLY = 1.25  # our upper bound on "slightly faster": about a tenth of a decade
-ALIKE = 0.05  # our bound on "a similar rate" of two losses: their exponents differ by 5 %
+ALIKE = (
+    0.05  # our bound on "a similar rate" of two losses: their exponents differ by 5 %
+)
 SLOWED = 0.5  # our bound on "slow down": the last step is at most half of the longest
-HALF = 0.5  # our bound on "after some time": the cap binds in the second half of the run
+HALF = (
+    0.5  # our bound on "after some time": the cap binds in the second half of the run
+)
 
 Metric = Callable[[History], np.ndarray]
 
@@ -99,7 +103,9 @@ ALL_SIX = "all six metrics"
 FIGURE2 = {
     "ngd_ahead": _ahead("NGD", "GD", ALL_FOUR, "3.2", "NGD is ahead of GD"),
     "momentum": _ahead("NGD-mom", "NGD", ALL_FOUR, "3.2", "momentum is ahead of NGD"),
-    "polyak_ahead": _ahead("Polyak-step", "NGD", ALL_FOUR, "3.2", "Polyak-step is ahead of NGD"),
+    "polyak_ahead": _ahead(
+        "Polyak-step", "NGD", ALL_FOUR, "3.2", "Polyak-step is ahead of NGD"
+    ),
     "cap_binds": Sentence(
         "iteration after which Polyak-step's cap binds, over the horizon",
         f"≤ {HALF:g}",
@@ -126,9 +132,15 @@ CAPPED_IS_GD = Sentence(
     "the capped rule is GD",
 )
 FIGURE3 = {
-    "ahead_of_gd": _ahead("each other rule", "GD", ALL_SIX, "5.1", "all rules are ahead of GD"),
+    "ahead_of_gd": _ahead(
+        "each other rule", "GD", ALL_SIX, "5.1", "all rules are ahead of GD"
+    ),
     "polyak_fastest.loss": _ahead(
-        "Polyak-step", "both NGD rules", "the train loss", "5.1", "Polyak-step is fastest (loss)"
+        "Polyak-step",
+        "both NGD rules",
+        "the train loss",
+        "5.1",
+        "Polyak-step is fastest (loss)",
     ),
     "polyak_fastest.all": _ahead(
         "Polyak-step", "both NGD rules", ALL_SIX, "5.1", "Polyak-step is fastest (all)"
@@ -253,7 +265,9 @@ def values2(runs: Mapping[str, History], setting: Setting) -> dict[str, np.ndarr
     """Measure the sentences of `FIGURE2`, {name: values (runs,)}."""
     ngd, polyak = runs["NGD"], runs["Polyak-step"]
     horizon = setting.horizon
-    ahead = lambda fast, slow: share_ahead(runs[fast], runs[slow], FIGURE2_METRICS, horizon)
+    ahead = lambda fast, slow: share_ahead(
+        runs[fast], runs[slow], FIGURE2_METRICS, horizon
+    )
     # Polyak's steps up to the horizon: when the cap binds, how long they are.
     drawn = polyak.iterations <= horizon
     below = polyak.log_step[:, drawn] < np.log(setting.polyak_cap) - 1e-12
@@ -269,7 +283,9 @@ def values2(runs: Mapping[str, History], setting: Setting) -> dict[str, np.ndarr
     }
 
 
-def capped_is_gd(runs: Mapping[str, History], problem: Minimal, setting: Setting) -> float:
+def capped_is_gd(
+    runs: Mapping[str, History], problem: Minimal, setting: Setting
+) -> float:
     """Restart from Polyak's W where its cap binds in all runs, by GD with step eta_max.
 
     Returns
@@ -286,7 +302,9 @@ def capped_is_gd(runs: Mapping[str, History], problem: Minimal, setting: Setting
     W = polyak.weights(begin)
     steps = int(polyak.iterations[end] - polyak.iterations[begin])
     rule = dynamics.gd(setting.polyak_cap)
-    plain = dynamics.train(problem, rule, steps, [steps], start=Start(W, np.zeros(len(W))))
+    plain = dynamics.train(
+        problem, rule, steps, [steps], start=Start(W, np.zeros(len(W)))
+    )
     assert isinstance(plain, History)  # one rule, one history
     difference = np.linalg.norm(plain.weights(0) - polyak.weights(end), axis=(1, 2))
     return float((difference / np.linalg.norm(polyak.weights(end), axis=(1, 2))).max())
@@ -433,5 +451,7 @@ def sweep2(problem: Minimal, goal: Mapping, records: np.ndarray) -> Sweep:
 def sweep3(problem: Minimal, goal: Mapping, records: np.ndarray) -> Sweep:
     """Measure Figure 3's sentences in every setting of `GRID3`; parameters as of `sweep2`."""
     last = int(max(GRID3["horizon"]))
-    train = lambda rules: dynamics.train(problem, rules, last, records, head="joint", **goal)
+    train = lambda rules: dynamics.train(
+        problem, rules, last, records, head="joint", **goal
+    )
     return _swept(GRID3, "fig3", FIGURE3, rules3, train, values3)

@@ -17,7 +17,9 @@ from papers.a import figure_sentences, fixed_head, joint_training
 Histories = Mapping[str, History]
 SMALLEST_FLOAT = -np.log10(5e-324)  # as the missing weight is drawn
 SMALLEST_LOG_LOSS = -30  # powers of ten, as drawn; the loss of NGD falls much further
-PAPER_NAMES = {"Polyak-step": "Polyak"}  # names of the paper's legends, by the looks they have
+PAPER_NAMES = {
+    "Polyak-step": "Polyak"
+}  # names of the paper's legends, by the looks they have
 
 
 def _over_time(axes, histories: Histories, panels: Callable, shown: slice) -> None:
@@ -54,7 +56,10 @@ def _time_below(axes) -> None:
 
 
 def figure2(
-    histories: Histories, setting: figure_sentences.Setting, least_loss: np.ndarray, caption: str
+    histories: Histories,
+    setting: figure_sentences.Setting,
+    least_loss: np.ndarray,
+    caption: str,
 ) -> Figure:
     """Draw Figure 2 or 5: the paper's four panels and four rules.
 
@@ -98,7 +103,9 @@ def figure2(
     return plots.caption(plots.legend(figure, loss), caption)
 
 
-def figure2_beyond(histories: Histories, caption: str, crowd: History | None = None) -> Figure:
+def figure2_beyond(
+    histories: Histories, caption: str, crowd: History | None = None
+) -> Figure:
     """Draw what Figure 2's panels cannot show: gaps on logarithmic axes, without caps.
 
     Parameters
@@ -116,7 +123,8 @@ def figure2_beyond(histories: Histories, caption: str, crowd: History | None = N
         return {
             r"Loss gap, $\log_{10}(L - L^*)$": run.log_gap / np.log(10),
             "Direction error": run.direction_error["W_mm"],
-            r"Missing weight, $\log_{10}(1 - p_{opt})$": run.log_miss.max(-1) / np.log(10),
+            r"Missing weight, $\log_{10}(1 - p_{opt})$": run.log_miss.max(-1)
+            / np.log(10),
         }
 
     _over_time(axes, histories, panels, slice(1, None))
@@ -141,7 +149,9 @@ def _smallest_weights(axis, crowd):
     p_opt = -np.expm1(crowd.log_miss)  # (draws, k, n)
     smallest = (p_opt / p_opt[:, :1]).min(-1)
     axis.clear()
-    axis.plot(crowd.iterations, smallest.T, color=plots.FAINT, linewidth=0.5, rasterized=True)
+    axis.plot(
+        crowd.iterations, smallest.T, color=plots.FAINT, linewidth=0.5, rasterized=True
+    )
     worst, look = smallest[smallest.min(1).argmin()], plots.look("NGD")
     axis.plot(crowd.iterations, worst, **look.line)
     lowest = crowd.iterations[worst.argmin()], worst.min()
@@ -183,9 +193,16 @@ def settings(
             face = look.colour if true else "none"
             label = name if place == 0 else None
             axis.plot([0, share], [height, height], color=look.colour, linewidth=1)
-            mark = {"markersize": 5, "markerfacecolor": face, "label": label, "clip_on": False}
+            mark = {
+                "markersize": 5,
+                "markerfacecolor": face,
+                "label": label,
+                "clip_on": False,
+            }
             axis.plot(share, height, **look.mark, **mark)
-            pieces.beside(axis, share, height, pieces.percent(share), look.colour, (6, 0))
+            pieces.beside(
+                axis, share, height, pieces.percent(share), look.colour, (6, 0)
+            )
     settings_tried = len(next(iter(sweeps.values())).settings)
     axis.set_yticks(range(count), labels, fontsize="small")
     axis.set(xlim=(0, 1.08), ylim=(count - 0.5, -0.5))
@@ -212,7 +229,12 @@ def horizon(histories: Mapping, plain_error: Sequence, caption: str) -> Figure:
         missing, power = (np.median(row[:, -1]) for row in (weights, slopes[name]))
         heights.append((missing, f"{missing:,.0f}", plots.look(name).colour))
         powers.append((power, f"{power:.3f}", plots.look(name).colour))
-    ordinary = {"color": plots.GREY, "linewidth": 0.8, "label": "plain float64", "zorder": 0}
+    ordinary = {
+        "color": plots.GREY,
+        "linewidth": 0.8,
+        "label": "plain float64",
+        "zorder": 0,
+    }
     error.plot(np.arange(len(plain_error)) + 1, plain_error, **ordinary)
     pieces.theorem1(error, (10, steps), 1.5)
     weight.axhline(SMALLEST_FLOAT, **plots.LEVEL)
@@ -261,7 +283,10 @@ def figure3(histories: Histories, horizon: int, caption: str) -> Figure:
         low = axis.get_ylim()[0]
         axis.set_ylim(low, 1 + 0.06 * (1 - low))
     # How much "slightly" is in ||W||, the metric in which the two NGD rules differ most.
-    ends = {name: np.median(histories[name].norm[:, shown][:, -1]) for name in ("NGD", "NGD-joint")}
+    ends = {
+        name: np.median(histories[name].norm[:, shown][:, -1])
+        for name in ("NGD", "NGD-joint")
+    }
     factor = ends["NGD"] / ends["NGD-joint"]
     words = f"NGD over NGD-joint\nat the end: {factor:.1f}"
     pieces.note(norm, words, 0.04, 0.96, "top", plots.look("NGD").colour)
@@ -336,10 +361,18 @@ def theorem1(history: History, caption: str) -> Figure:
         left.plot(t, error[run], color=look.colour, linewidth=0.6, alpha=0.6)
         right.plot(t, smallest[run], color=look.colour, linewidth=0.6, alpha=0.6)
     since = t[-1] / 100
-    height = 2 * error[:, t >= since].max()  # above every curve; the bound's own height is unknown
-    plots.power_law(left, (since, t[-1]), -0.5, height, "Theorem 1, slope only: $t^{-1/2}$")
+    height = (
+        2 * error[:, t >= since].max()
+    )  # above every curve; the bound's own height is unknown
+    plots.power_law(
+        left, (since, t[-1]), -0.5, height, "Theorem 1, slope only: $t^{-1/2}$"
+    )
     left.legend(loc="lower left")
-    left.set(title="Direction error", xscale="log", yscale="log", xlabel="iteration $t$")
-    right.set(title="Smallest weight of an opt token", xscale="log", xlabel="iteration $t$")
+    left.set(
+        title="Direction error", xscale="log", yscale="log", xlabel="iteration $t$"
+    )
+    right.set(
+        title="Smallest weight of an opt token", xscale="log", xlabel="iteration $t$"
+    )
     right.axhline(0.5, **plots.LEVEL)
     return plots.caption(figure, caption)

@@ -27,15 +27,27 @@ def svm_certificate(solution: MaxMargin, name: str = "W_mm") -> Claim:
     """The SVM is solved: duality gap and violation within the solver's accuracy."""
     worst = max(solution.gap.max(), solution.violation.max())
     id, problem = ("svm", "W-SVM") if name == "W_mm" else (f"svm.{name}", "u-SVM")
-    return at_most(id, f"{name}: duality gap and violation", f"paper A, {problem}", worst, ACCURACY)
+    return at_most(
+        id, f"{name}: duality gap and violation", f"paper A, {problem}", worst, ACCURACY
+    )
 
 
 def direction(history: History, rule: str, since: float, number: str) -> list[Claim]:
     """The direction error falls at least like t^-1/2, t >= since; says if like 1/t (ours)."""
     slopes = exponent(history, "W_mm", since)
     furthest_off = np.abs(slopes + 1).max()
-    like = "as 1/t does, within 0.05" if furthest_off <= 0.05 else "not within 0.05 of 1/t"
-    return [claim("rate", slopes, rule, number=number, remark=f"ours, sharper: it falls {like}")]
+    like = (
+        "as 1/t does, within 0.05" if furthest_off <= 0.05 else "not within 0.05 of 1/t"
+    )
+    return [
+        claim(
+            "rate",
+            slopes,
+            rule,
+            number=number,
+            remark=f"ours, sharper: it falls {like}",
+        )
+    ]
 
 
 def lemma5(history: History, rule: str) -> list[Claim]:
@@ -52,7 +64,9 @@ def lemma7(history: History, step_size: float) -> Claim:
     return claim("lemma7.lower", slopes / step_size)
 
 
-def margin_growth(history: History, rule: str, predicted: np.ndarray, since: float) -> Claim:
+def margin_growth(
+    history: History, rule: str, predicted: np.ndarray, since: float
+) -> Claim:
     """The worst log(1 - p_opt) falls by `predicted` (runs,) per iteration (ours):
     eta/||W_mm|| for NGD, eta/((1-beta)||W_mm||) with momentum beta, 1/2 for Polyak's
     step, as near saturation L - L* = ||grad L|| ||W_mm||."""
@@ -76,7 +90,9 @@ def fastest_at_first(
     return claim("fastest", ratio, rule, say=(f"{THRESHOLD:g}",), number=number)
 
 
-def decade_exponents(histories: Mapping[str, History], steps: int) -> dict[str, np.ndarray]:
+def decade_exponents(
+    histories: Mapping[str, History], steps: int
+) -> dict[str, np.ndarray]:
     """Direction error's exponent by decade from t = 10, {rule: (runs, decades)}."""
     decades = 10 ** np.arange(1, int(np.log10(steps)))
     return {
@@ -87,7 +103,9 @@ def decade_exponents(histories: Mapping[str, History], steps: int) -> dict[str, 
 
 def horizon_claims(last: Mapping[str, np.ndarray]) -> list[Claim]:
     """Exponents `last` {rule: (runs,)} of the last decade: -1 (ours), of GD near 0."""
-    ngd, momentum, polyak = (last[name].max() for name in ("NGD", "NGD-mom", "Polyak, no cap"))
+    ngd, momentum, polyak = (
+        last[name].max() for name in ("NGD", "NGD-mom", "Polyak, no cap")
+    )
     values = {"rate.bound": ngd, "rate.measured": ngd, "rate.momentum": momentum}
     return PAPER.claims(values | {"rate.polyak": polyak, "rate.gd": last["GD"].min()})
 
@@ -97,7 +115,10 @@ def _theorem5(history, step_size, tokens, solution):
     largest norm of a token or query."""
     moved = history.iterations > 1
     t, error = history.iterations[moved], history.direction_error["W_mm"][:, moved]
-    norms = [np.linalg.norm(a, axis=-1).reshape(len(a), -1).max(1) for a in (tokens.X, tokens.z)]
+    norms = [
+        np.linalg.norm(a, axis=-1).reshape(len(a), -1).max(1)
+        for a in (tokens.X, tokens.z)
+    ]
     since = (2 * np.maximum(*norms) ** 2 * solution.norm / step_size)[:, None]
     late, scaled = t >= since, error * np.sqrt(t / np.log(t))
     first = late.argmax(1)[:, None]
@@ -183,9 +204,13 @@ def theorem6(plain: History, growing: History) -> list[Claim]:
         slopes.append(np.polyfit(log_norm[late], log_error[late], 1)[0])
         # The last stretch of norms that grow throughout; a start from afar may shrink W at first.
         since = int(log_norm.argmin())
-        there = np.interp(np.log(plain.norm[run, -1]), log_norm[since:], log_error[since:])
+        there = np.interp(
+            np.log(plain.norm[run, -1]), log_norm[since:], log_error[since:]
+        )
         ratios.append(plain.direction_error["W_mm"][run, -1] / np.exp(there))
-    return PAPER.claims({"theorem6": np.array(slopes), "theorem6.path": furthest(ratios, 1.0)})
+    return PAPER.claims(
+        {"theorem6": np.array(slopes), "theorem6.path": furthest(ratios, 1.0)}
+    )
 
 
 def smoothness(tokens: TokenSet) -> np.ndarray:
@@ -227,10 +252,16 @@ NOT_ORTHOGONAL = (  # why Lemma 5 fails on antipodal class means
 def _pairs(tokens, run):
     """A (m, d d_z), K (m, m) of one run's pairs; scores (n, T), opt first."""
     tokens = tokens.run(run)
-    A = coordinates.constraint_rows(coordinates.differences(tokens, tokens.opt)[0], tokens.z[0])
+    A = coordinates.constraint_rows(
+        coordinates.differences(tokens, tokens.opt)[0], tokens.z[0]
+    )
     rest = coordinates.others(tokens.opt, tokens.shape[2])
     order = np.concatenate([tokens.opt[..., None], rest], -1)
-    return A, A @ A.T, np.take_along_axis(attention.scores(tokens, tokens.u), order, -1)[0]
+    return (
+        A,
+        A @ A.T,
+        np.take_along_axis(attention.scores(tokens, tokens.u), order, -1)[0],
+    )
 
 
 def _pulls(scores, margins):
@@ -272,7 +303,9 @@ def _needed(tokens, solution, run, multiple, starts):
     largest = -np.inf
     for start in range(starts):
         first = toward + (0.3 * draw.standard_normal(len(toward)) if start else 0.0)
-        end = minimize(lambda v: -need(v), first, method="L-BFGS-B", options={"maxiter": 60})
+        end = minimize(
+            lambda v: -need(v), first, method="L-BFGS-B", options={"maxiter": 60}
+        )
         largest = max(largest, -end.fun)
     return largest
 
@@ -281,9 +314,15 @@ def lemma2(tokens: TokenSet, solution: MaxMargin, runs, radii, starts) -> list[C
     """R_eps = O~(1/eps): eps needed at ||W|| = r ||W_mm||, its maximum over W, of the
     first runs: eps r / log r does not grow with r (Lemma 2), eps / log r falls at least
     like 1/r (Lemma 9; our readings of O~)."""
-    needs = [[_needed(tokens, solution, run, r, starts) for r in radii] for run in range(runs)]
+    needs = [
+        [_needed(tokens, solution, run, r, starts) for r in radii]
+        for run in range(runs)
+    ]
     eps = np.maximum(needs, 1e-16)
     scaled = eps * np.array(radii) / np.log(radii)
     ratio = scaled[:, 0] / scaled[:, -1]
     slopes = log_slope(radii, eps / np.log(radii))
-    return [claim("lemma2", ratio.min(), say=(radii[0], radii[-1])), claim("lemma9", slopes.max())]
+    return [
+        claim("lemma2", ratio.min(), say=(radii[0], radii[-1])),
+        claim("lemma9", slopes.max()),
+    ]

@@ -46,10 +46,14 @@ def path_exponent(history: History, values, decay, since, skipped=0) -> np.ndarr
     """The a of values (runs, k) ~ (S_t - skipped)^a, t >= since, steps (t+1)^-decay;
     (runs,). skipped: 1 where the first step, of length one, does not count."""
     late = history.iterations >= since
-    return log_slope(path_sum(history.iterations[late], decay) - skipped, values[:, late])
+    return log_slope(
+        path_sum(history.iterations[late], decay) - skipped, values[:, late]
+    )
 
 
-def growth(history: History, rule: str, decay: float, since: float, bound: str = "") -> list[Claim]:
+def growth(
+    history: History, rule: str, decay: float, since: float, bound: str = ""
+) -> list[Claim]:
     """-log L, ||W||, ||u|| grow like S_t with steps (t+1)^-decay: exponents in S_t, t
     >= since. W's first step does not count: the head is zero or random there."""
     made, series = [], {"-log L": -history.log_gap, "||W||": history.norm}
@@ -99,7 +103,11 @@ def eq13(
         "lemma13.ratio": _loss_ratio(history, tokens).max(),
         "lemma13.monotone": (p_opt[:, 1:] / p_opt[:, :-1]).min(),
     }
-    return [*PAPER.claims(values), bounded_by_log(history), head_direction(history, since)]
+    return [
+        *PAPER.claims(values),
+        bounded_by_log(history),
+        head_direction(history, since),
+    ]
 
 
 def bounded_by_log(history: History) -> Claim:
@@ -113,7 +121,11 @@ def bounded_by_log(history: History) -> Claim:
 
 
 def head_direction(
-    history: History, since: float, rule: str = "Eq. 13", decay: float = 2 / 3, bound: str = ""
+    history: History,
+    since: float,
+    rule: str = "Eq. 13",
+    decay: float = 2 / 3,
+    bound: str = "",
 ) -> Claim:
     """Theorem 4: u's direction error falls like 1/S_t, t >= since, steps (t+1)^-decay (ours)."""
     slopes = path_exponent(history, history.head_direction_error["u_mm"], decay, since)
@@ -123,11 +135,15 @@ def head_direction(
 def linear_predictor(problem: Minimal) -> Minimal:
     """The opt tokens alone, each twice: W never moves, f_i = y_i u^T x_{i,opt}."""
     tokens, first = problem.tokens, np.zeros_like(problem.tokens.opt)
-    opt = np.take_along_axis(tokens.X, tokens.opt[..., None, None], 2)  # (runs, n, 1, r)
+    opt = np.take_along_axis(
+        tokens.X, tokens.opt[..., None, None], 2
+    )  # (runs, n, 1, r)
     return replace(problem, tokens=replace(tokens, X=np.repeat(opt, 2, 2), opt=first))
 
 
-def lemma3(history: History, tokens: TokenSet, head: MaxMargin, since: float) -> list[Claim]:
+def lemma3(
+    history: History, tokens: TokenSet, head: MaxMargin, since: float
+) -> list[Claim]:
     """Along Eq. 13: ||grad_u L|| >= c gamma* L, and L on a step is at most C times L
     before it; c = 1/2, C = 1 + 1e-9 (our constants: the loss does not rise). The third
     bound, on the curvature, has so much room that no row of it could fail. Remark 4:
@@ -146,7 +162,9 @@ def _on_segments(history, tokens):
     largest = np.full((len(margins), begin.size), -np.inf)
     at_begin = joint_loss.log_loss_parts(margins[:, begin], scores[:, begin])[0]
     for s in np.linspace(0, 1, 9)[1:]:
-        between = [(1 - s) * a[:, begin] + s * a[:, begin + 1] for a in (margins, scores)]
+        between = [
+            (1 - s) * a[:, begin] + s * a[:, begin + 1] for a in (margins, scores)
+        ]
         largest = np.maximum(largest, joint_loss.log_loss_parts(*between)[0] - at_begin)
     return np.exp(largest)
 
@@ -172,7 +190,9 @@ def against_reference(values: dict[int, dict]) -> list[Claim]:
     """Medians of `values` {iteration: quantities(...)}, within 1.5 times REFERENCE."""
     made, times = [], ", ".join(map(str, REFERENCE))
     for place, name in enumerate(values[min(REFERENCE)]):
-        ratios = [np.median(values[t][name]) / known[place] for t, known in REFERENCE.items()]
+        ratios = [
+            np.median(values[t][name]) / known[place] for t, known in REFERENCE.items()
+        ]
         factor = max(max(ratio, 1 / ratio) for ratio in ratios)
         made.append(PAPER.claim("reference", factor, name, say=(times,)))
     return made
@@ -192,13 +212,17 @@ def slower_than_others(histories: dict[str, History], rule: str, rivals) -> list
     """In every run `rule` ends with the largest loss, smallest weights and norms."""
     made = []
     for name in ("-log L", "-log(1 - p_opt)", "||W||", "||u||"):
-        own, *others = (COMPARED[name](histories[run])[:, -1] for run in (rule, *rivals))
+        own, *others = (
+            COMPARED[name](histories[run])[:, -1] for run in (rule, *rivals)
+        )
         ratio = (own / np.min(others, axis=0)).max()
         made.append(PAPER.claim("slowest", ratio, name, say=(rule,)))
     return made
 
 
-def ahead(fast: History, slow: History, names: tuple[str, str], since: float) -> list[Claim]:
+def ahead(
+    fast: History, slow: History, names: tuple[str, str], since: float
+) -> list[Claim]:
     """In every run, t >= since, `fast` has larger norms, weights and alignments."""
     late, made = fast.iterations >= since, []
     for name in list(COMPARED)[1:]:  # but the loss

@@ -74,7 +74,9 @@ class Sizes:
 
     def data_model(self, seeds: Sequence[int], T: int = 2) -> TokenSet:
         """(DM), the data of joint training."""
-        return tokens.two_token_gaussian(seeds, self.joint_n, T, self.joint_d, self.joint_signal)
+        return tokens.two_token_gaussian(
+            seeds, self.joint_n, T, self.joint_d, self.joint_signal
+        )
 
 
 SMALL = Sizes(seeds=2, steps=4000, draws=40)
@@ -100,7 +102,9 @@ def _solutions(sizes, name):
     shift = [stream(seed, "selection").integers(1, T, n) for seed in range(sizes.seeds)]
     other = (data.opt + shift) % T
     exchanged = np.where(np.arange(n) == 0, other, data.opt)
-    return tuple(svm.token_svm(data, selected) for selected in (data.opt, other, exchanged))
+    return tuple(
+        svm.token_svm(data, selected) for selected in (data.opt, other, exchanged)
+    )
 
 
 @cache
@@ -130,7 +134,9 @@ def _trained(sizes, name, start, world, loss):
         growing = fixed_head.growing_steps(step_size)
         steps = sizes.steps // 5
         recorded = dynamics.log_spaced(steps, 120)
-        runs[fixed_head.GROWING] = dynamics.train(data, growing, steps, recorded, **about)
+        runs[fixed_head.GROWING] = dynamics.train(
+            data, growing, steps, recorded, **about
+        )
     return runs
 
 
@@ -141,7 +147,10 @@ def _histories(sizes, name, start, world, loss="exponential"):
 
 def _fixed_head_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Theorems 1, 5-7, Lemmas 1, 5, 7, 10, Eq. 12, Remark 1, Section 3.1."""
-    seeds, every = sizes.seeds, world.trained() == TRUE  # else from the small start alone
+    seeds, every = (
+        sizes.seeds,
+        world.trained() == TRUE,
+    )  # else from the small start alone
     for name, problem in _problems(sizes).items():
         note = "Footnote 5" if name == "antipodal" else ""
         target = world.target(_solutions(sizes, name)[0])
@@ -149,19 +158,25 @@ def _fixed_head_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
             where = f"{name}, start {start}"
             histories = _histories(sizes, name, start, world)
             if start == "small":
-                small = fixed_head.small_start(histories, problem.tokens, target, sizes.ngd_step)
+                small = fixed_head.small_start(
+                    histories, problem.tokens, target, sizes.ngd_step
+                )
                 yield from PAPER.rows(where, seeds, small, note)
             for rule in ("NGD", fixed_head.GROWING, "Polyak"):
                 arrives = fixed_head.remark1(histories[rule], rule, start)
                 yield from PAPER.rows(where, seeds, [arrives], note)
             for number, rule in (("Theorem 1", "NGD"), ("Theorem 7", "Polyak")):
-                rates = fixed_head.direction(histories[rule], rule, sizes.steps / 10, number)
+                rates = fixed_head.direction(
+                    histories[rule], rule, sizes.steps / 10, number
+                )
                 yield from PAPER.rows(where, seeds, rates, number)
         if every:
             wrong = world.of("selection exchanged")
             end, other = ("exchanged", "W_mm") if wrong else ("W_mm", "exchanged")
             near = [history.alignment for history in histories.values()]  # from "local"
-            apart = [each[rival] - each[end] for each in near for rival in ("local", other)]
+            apart = [
+                each[rival] - each[end] for each in near for rival in ("local", other)
+            ]
             local = PAPER.claim("local", max(values[:, -1].max() for values in apart))
             yield from PAPER.rows(where, seeds, [local])
 
@@ -176,13 +191,19 @@ def _figure_5_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemma 5 on Figure 5's own data and steps, 100 seeds."""
     named = {"GD": rules.gd(1.0), "NGD": rules.ngd(0.025), "Polyak": rules.polyak()}
     recorded, parts = dynamics.log_spaced(1000, 200), []
-    for first in range(0, 100, 25):  # a weight falls in one draw of a hundred; all take 400 MB
+    for first in range(
+        0, 100, 25
+    ):  # a weight falls in one draw of a hundred; all take 400 MB
         seeds = range(first, first + 25)
         drawn = tokens.class_mean_tokens(seeds, 20, 10, 300, 3.0, 0.1, antipodal=True)
         problem = coordinates.minimal(drawn)
         start = dynamics.gaussian_start(problem, 1e-3, seeds)
-        histories = dynamics.train(world.problem(problem), named, 1000, recorded, start=start)
-        parts.append([c for rule in named for c in fixed_head.lemma5(histories[rule], rule)])
+        histories = dynamics.train(
+            world.problem(problem), named, 1000, recorded, start=start
+        )
+        parts.append(
+            [c for rule in named for c in fixed_head.lemma5(histories[rule], rule)]
+        )
     for claims in zip(*parts):  # what fails comes first, so that no NaN is lost
         worst = min(claims, key=lambda claim: (claim.holds, claim.measured))
         worst = remarked(worst, QUERIES)
@@ -199,7 +220,9 @@ def _other_loss_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         ngd = _histories(sizes, "class means", "small", world, loss)["NGD"]
         rates = fixed_head.direction(ngd, "NGD", late, number)
         slope = fixed_head.margin_growth(ngd, "NGD", sizes.ngd_step / target.norm, late)
-        yield from PAPER.rows(f"class means, {loss} loss", sizes.seeds, [*rates, slope], number)
+        yield from PAPER.rows(
+            f"class means, {loss} loss", sizes.seeds, [*rates, slope], number
+        )
 
 
 DELTA = 0.1
@@ -214,7 +237,9 @@ def _start_ratios(tokens, start, dimension):
     every draw. Of a `start` with std 1: the largest logit over c, ||W_0||_F over d, (2, runs);
     no std changes them.
     """
-    sizes = np.linalg.norm(tokens.X, axis=-1) * np.linalg.norm(tokens.z, axis=-1)[..., None]
+    sizes = (
+        np.linalg.norm(tokens.X, axis=-1) * np.linalg.norm(tokens.z, axis=-1)[..., None]
+    )
     logits = np.abs(attention.logits(tokens, start.inside)).max((1, 2))
     length = np.hypot(np.linalg.norm(start.inside, axis=(1, 2)), start.outside)
     return np.array([logits / _union_bound(sizes, DELTA), length / dimension])
@@ -291,7 +316,9 @@ def _lemma11_exponents(draw, draws, signal, off):
         each = [_spreads(draw([seed], d), signal, d**-0.5) for seed in range(draws)]
         medians.append(np.median(each, axis=0)[:, 0])
     norms, products = log_slope(sizes, np.transpose(medians)) + off
-    return PAPER.claims({"lemma11.exponent.norms": norms, "lemma11.exponent.cross": products})
+    return PAPER.claims(
+        {"lemma11.exponent.norms": norms, "lemma11.exponent.cross": products}
+    )
 
 
 def _spreads(tokens, signal, noise):
@@ -309,7 +336,9 @@ def _lemma14(tokens, head):
     """y_i (p x_{i,opt} + (1-p) x_{i,t}), p in [1/2, 1], are separable, by u_mm."""
     scores = attention.scores(tokens, head.value)
     best = np.take_along_axis(scores, tokens.opt[..., None], -1)
-    return PAPER.claims({"lemma14.mixed": (best + scores).min() / 2, "lemma14.opt": best.min()})
+    return PAPER.claims(
+        {"lemma14.mixed": (best + scores).min() / 2, "lemma14.opt": best.min()}
+    )
 
 
 def _data_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
@@ -332,16 +361,26 @@ def _data_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
             yield from PAPER.rows(name, sizes.draws, [often])
     turned = world.of("inner product turned")
     two = phase_diagram.two_samples(1.0 if turned else -1.0)
-    named = {"NGD": rules.ngd(sizes.ngd_step), "GD": rules.gd(1 / fixed_head.smoothness(two).max())}
+    named = {
+        "NGD": rules.ngd(sizes.ngd_step),
+        "GD": rules.gd(1 / fixed_head.smoothness(two).max()),
+    }
     away = phase_diagram.assumption1_needed(two, named, sizes.steps)
     yield from PAPER.rows("two samples of two tokens", 1, away)
     settings = range(sizes.seeds), named["NGD"], sizes.steps, world.of("constant off")
     edge = phase_diagram.assumption1_bound(*settings, bool(turned))
-    yield from PAPER.rows("pairs of samples that oppose each other", sizes.seeds, [edge])
+    yield from PAPER.rows(
+        "pairs of samples that oppose each other", sizes.seeds, [edge]
+    )
     ratios = (1 + world.of("sigma off")) * _thousand_starts(sizes)
     yield from PAPER.rows("class means", 1000, _lemma4(ratios))
-    seen, signal = world.tokens(sizes.data_model(range(sizes.draws))), sizes.joint_signal
-    yield from PAPER.rows("(DM)", sizes.draws, _lemma11(seen, signal, sizes.joint_d**-0.5))
+    seen, signal = (
+        world.tokens(sizes.data_model(range(sizes.draws))),
+        sizes.joint_signal,
+    )
+    yield from PAPER.rows(
+        "(DM)", sizes.draws, _lemma11(seen, signal, sizes.joint_d**-0.5)
+    )
     draw = lambda seeds, d: replace(sizes, joint_d=d).data_model(seeds)
     spread = _lemma11_exponents(draw, 60, signal, world.of("exponent off"))
     yield from PAPER.rows("(DM), d = 400 to 6400", 60, spread)
@@ -354,10 +393,15 @@ def _worst_weights_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemma 6 at the worst W, Lemmas 2 and 9 at the worst of large opt weights."""
     few = 1 if sizes.seeds < 20 else 3
     for name in ("class means", EXAMPLE_1, "Gaussian tokens"):
-        data, target = _problems(sizes)[name].tokens, world.target(_solutions(sizes, name)[0])
+        data, target = (
+            _problems(sizes)[name].tokens,
+            world.target(_solutions(sizes, name)[0]),
+        )
         yield from PAPER.rows(name, sizes.seeds, [fixed_head.lemma6(data, target)])
         if name == EXAMPLE_1:
-            claims = _stationary(world.tokens(data), target, off=-world.of("constant off"))
+            claims = _stationary(
+                world.tokens(data), target, off=-world.of("constant off")
+            )
             yield from PAPER.rows(name, sizes.seeds, claims)
         if name != "class means":
             large = fixed_head.lemma2(data, target, few, (10, 30, 100), few)
@@ -374,7 +418,9 @@ def _stationary(tokens, target, draws=20, off=0.0):
     """
     runs, n, T, _ = tokens.shape
     delta = coordinates.differences(tokens, tokens.opt)  # (runs, n, T-1, d)
-    lengths = np.linalg.norm(delta, axis=-1) * np.linalg.norm(tokens.z, axis=-1)[..., None]
+    lengths = (
+        np.linalg.norm(delta, axis=-1) * np.linalg.norm(tokens.z, axis=-1)[..., None]
+    )
     longest = lengths.max((1, 2)) * (1 + off)
     scores = attention.scores(tokens, tokens.u)
     best = np.take_along_axis(scores, tokens.opt[..., None], -1)[..., 0]
@@ -402,29 +448,39 @@ def _query_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     z = np.take_along_axis(drawn.X, place[..., None, None], 2)[:, :, 0]
     problem = coordinates.minimal(replace(drawn, z=z))
     solution = svm.token_svm(problem.tokens)
-    start = dynamics.gaussian_start(problem, sizes.start_norm / problem.token_basis.shape[1], seeds)
+    start = dynamics.gaussian_start(
+        problem, sizes.start_norm / problem.token_basis.shape[1], seeds
+    )
     rule = world.rule(rules.ngd(sizes.ngd_step))
     recorded = dynamics.log_spaced(sizes.steps, 120)
     ends = around("W_mm", solution)
-    run = dynamics.train(problem, rule, sizes.steps, recorded, start=start, targets=ends)
+    run = dynamics.train(
+        problem, rule, sizes.steps, recorded, start=start, targets=ends
+    )
     run = world.history(run)
     made = [
         *fixed_head.direction(run, "NGD", sizes.steps / 10, "Theorem 1"),
         fixed_head.remark1(run, "NGD", "small"),
     ]
-    yield from PAPER.rows(f"{EXAMPLE_1}, another query", sizes.seeds, made, "Footnote 3")
+    yield from PAPER.rows(
+        f"{EXAMPLE_1}, another query", sizes.seeds, made, "Footnote 3"
+    )
 
 
 def _joint_run(data, sizes, world, decays, u_std=0.0):
     """Eq. 13 with steps eta (t+1)^-p for every p, from zero or Gaussian u and W."""
     problem, seeds = coordinates.minimal(data), range(sizes.seeds)
     recorded = dynamics.log_spaced(sizes.joint_steps, 60)
-    pairs = np.union1d(recorded, np.minimum(recorded + 1, sizes.joint_steps))  # for Lemma 3
+    pairs = np.union1d(
+        recorded, np.minimum(recorded + 1, sizes.joint_steps)
+    )  # for Lemma 3
     true, true_head = svm.token_svm(problem.tokens), svm.head_svm(problem.tokens)
     seen, start = world.problem(problem), None
     if u_std:
         d = seen.tokens.u.shape[1]
-        u = np.stack([u_std * stream(seed, "draws").standard_normal(d) for seed in seeds])
+        u = np.stack(
+            [u_std * stream(seed, "draws").standard_normal(d) for seed in seeds]
+        )
         seen = replace(seen, tokens=replace(seen.tokens, u=u))
         start = dynamics.gaussian_start(problem, u_std, seeds)
     rule = {p: world.rule(rules.ngd(sizes.joint_step, decay=p)) for p in decays}
@@ -452,14 +508,20 @@ def _joint_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     linear = joint_training.linear_predictor(coordinates.minimal(drawn))
     linear = dynamics.train(linear, rule, sizes.joint_steps, head="joint")
     slopes = lambda run, p: joint_training.path_exponent(run, -run.log_gap, p, late)
-    for p in (0, 1 / 2, 2 / 3):  # -log L grows like the steps' sum, as for linear predictors
+    for p in (
+        0,
+        1 / 2,
+        2 / 3,
+    ):  # -log L grows like the steps' sum, as for linear predictors
         pair = {"attention": by_decay[p], "linear predictor": world.history(linear[p])}
         for name, run in pair.items():
             claims.append(PAPER.claim("remark3", slopes(run, p), name, f"{p:.3g}"))
     claims.append(PAPER.claim("eq13.exponent", slopes(by_decay[4 / 5], 4 / 5)))
     for p in (1 / 2, 4 / 5):  # Theorem 4 with other steps
         name = f"steps (t+1)^-{p:g}"
-        claims.append(joint_training.head_direction(by_decay[p], late, name, p, HEAD_BEYOND))
+        claims.append(
+            joint_training.head_direction(by_decay[p], late, name, p, HEAD_BEYOND)
+        )
     claims.append(_linear_rate(drawn, sizes, world))
     yield from PAPER.rows("(DM)", sizes.seeds, claims)
     yield from _beyond_rows(sizes, world)
@@ -470,7 +532,9 @@ def _linear_rate(drawn, sizes, world):
     problem = joint_training.linear_predictor(coordinates.minimal(drawn))
     ends = around("u_mm", svm.head_svm(problem.tokens))
     rule = world.rule(rules.gd(sizes.joint_step))
-    run = dynamics.train(problem, rule, sizes.joint_steps, head="joint", head_targets=ends)
+    run = dynamics.train(
+        problem, rule, sizes.joint_steps, head="joint", head_targets=ends
+    )
     run = world.history(run)
     late = run.iterations >= sizes.joint_steps / 10
     error = run.head_direction_error["u_mm"][:, late]
@@ -485,14 +549,22 @@ def _beyond_rows(sizes, world):
     two, four = sizes.data_model(seeds), sizes.data_model(seeds, T=4)
     near = four.X.copy()
     for run, seed in enumerate(seeds):  # others move by a tenth of their length
-        length = 0.1 * np.linalg.norm(four.X[run], axis=-1, keepdims=True) / np.sqrt(sizes.joint_d)
+        length = (
+            0.1
+            * np.linalg.norm(four.X[run], axis=-1, keepdims=True)
+            / np.sqrt(sizes.joint_d)
+        )
         added = length * stream(seed, "draws").standard_normal(near[run].shape)
         opt = np.arange(4) == four.opt[run][:, None]
         near[run] += np.where(opt[..., None], 0.0, added)
     cases = {
         "(DM), u_0 and W_0 Gaussian, 0.001": ("Section 4.1", two, 0.001),
         "(DM), T = 4": ("Section 4.2", four, 0.0),
-        "(DM), T = 4, other tokens moved by 10 %": ("Section 4.2", replace(four, X=near), 0.0),
+        "(DM), T = 4, other tokens moved by 10 %": (
+            "Section 4.2",
+            replace(four, X=near),
+            0.0,
+        ),
     }
     for setting, (number, drawn, u_std) in cases.items():
         data, head, by_decay = _joint_run(drawn, sizes, world, (2 / 3,), u_std)

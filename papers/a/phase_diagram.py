@@ -27,7 +27,9 @@ def two_samples(overlap: float = -1.0) -> TokenSet:
     drives the first one's W away where it is negative and larger in size than ||d_2||^2.
     """
     q, d = np.eye(4)[3], np.array([[3, 0, 0.001, 0], [overlap, 0.5, 0.1, 0]])
-    return token_set(np.stack([[q, q + row] for row in d]), np.ones(2), u=10 * np.eye(4)[2])
+    return token_set(
+        np.stack([[q, q + row] for row in d]), np.ones(2), u=10 * np.eye(4)[2]
+    )
 
 
 def two_samples_reach(tokens: TokenSet, loss: str = "exponential") -> SimpleNamespace:
@@ -40,11 +42,17 @@ def two_samples_reach(tokens: TokenSet, loss: str = "exponential") -> SimpleName
     """
     scores = attention.scores(tokens, tokens.u)[0]
     if scores.shape != (2, 2) or loss == "sigmoid":
-        raise ValueError(f"n, T = {scores.shape}, {loss} loss; it needs two, two and a convex one")
+        raise ValueError(
+            f"n, T = {scores.shape}, {loss} loss; it needs two, two and a convex one"
+        )
     best = scores.argmax(1)[None]
     K = coordinates.gram(coordinates.differences(tokens, best), tokens.z)[0]
-    if not (np.ptp(scores, axis=1).all() and np.linalg.det(K) > 1e-12 * K.diagonal().prod()):
-        raise ValueError("two samples of different scores and of independent A_1, A_2 are needed")
+    if not (
+        np.ptp(scores, axis=1).all() and np.linalg.det(K) > 1e-12 * K.diagonal().prod()
+    ):
+        raise ValueError(
+            "two samples of different scores and of independent A_1, A_2 are needed"
+        )
     first, second = np.argsort(-K.diagonal(), kind="stable")
     low, high = scores.min(1), scores.max(1)
     slope = lambda f, i: np.exp(losses.log_derivative(f[i], loss)) * (high - low)[i]
@@ -56,10 +64,14 @@ def two_samples_reach(tokens: TokenSet, loss: str = "exponential") -> SimpleName
     reached = bool(start > threshold)
     if start <= threshold < highest:
         reached = None
-    return SimpleNamespace(threshold=threshold, start=start, highest=highest, reached=reached)
+    return SimpleNamespace(
+        threshold=threshold, start=start, highest=highest, reached=reached
+    )
 
 
-def two_samples_of(K: np.ndarray, low: Sequence[float], gaps: Sequence[float]) -> TokenSet:
+def two_samples_of(
+    K: np.ndarray, low: Sequence[float], gaps: Sequence[float]
+) -> TokenSet:
     """Samples {b_i, b_i + d_i}, K the d_i's Gram matrix; scores `low`, `gaps` above."""
     rest = np.array([[0, 0, 0, value, 1] for value in low])
     d = np.c_[np.linalg.cholesky(K), 1e-3 * np.array(gaps), np.zeros((2, 2))]
@@ -80,7 +92,9 @@ def assumption1_bound(seeds, rule: GradientRule, steps, off=0.0, turned=False) -
         K = np.array([[large, sign * k], [sign * k, small]])
         for ratio, arrives in ((0.98, False), (1.02, True)):
             data = two_samples_of(K, [0, 0], [0.01 * ratio * theta, 0.01])
-            last = dynamics.train(coordinates.minimal(data), rule, steps, [steps]).margins[0, -1]
+            last = dynamics.train(
+                coordinates.minimal(data), rule, steps, [steps]
+            ).margins[0, -1]
             right.append((last > 0).all() == arrives)
     return PAPER.claim("assumption1.bound", np.mean(right))
 
@@ -93,7 +107,9 @@ def assumption1_needed(tokens: TokenSet, rules: Rules, steps: int) -> list[Claim
     histories = dynamics.train(problem, rules, steps, [steps], targets=goals)
     apart = lambda near: (near["rival"] - near["W_mm"])[0, -1]
     made = {name: apart(history.alignment) for name, history in histories.items()}
-    return [PAPER.claim("assumption1.needed", value, name) for name, value in made.items()]
+    return [
+        PAPER.claim("assumption1.needed", value, name) for name, value in made.items()
+    ]
 
 
 def skewed(tokens: TokenSet, spread: float, seeds: Sequence[int]) -> TokenSet:
@@ -101,18 +117,26 @@ def skewed(tokens: TokenSet, spread: float, seeds: Sequence[int]) -> TokenSet:
     seed per run; the largest other score becomes in size spread times the smallest opt
     score. ValueError unless 0 <= spread < 1 (others would be opt)."""
     if not 0 <= spread < 1:
-        raise ValueError(f"spread = {spread}; it must be in [0, 1): opt tokens must stay the best")
+        raise ValueError(
+            f"spread = {spread}; it must be in [0, 1): opt tokens must stay the best"
+        )
     d, opt = tokens.shape[-1], tokens.opt[..., None]
     added = np.stack([stream(seed, "draws").standard_normal(d) for seed in seeds])
-    for run, opt_tokens in enumerate(np.take_along_axis(tokens.X, opt[..., None], 2)[:, :, 0]):
+    for run, opt_tokens in enumerate(
+        np.take_along_axis(tokens.X, opt[..., None], 2)[:, :, 0]
+    ):
         added[run] -= np.linalg.pinv(opt_tokens, rcond=1e-9) @ (opt_tokens @ added[run])
     scores = np.abs(attention.scores(tokens, added))
     np.put_along_axis(scores, opt, 0.0, -1)
     best = np.take_along_axis(attention.scores(tokens, tokens.u), opt, -1).min((1, 2))
-    return replace(tokens, u=tokens.u + added * (spread * best / scores.max((1, 2)))[:, None])
+    return replace(
+        tokens, u=tokens.u + added * (spread * best / scores.max((1, 2)))[:, None]
+    )
 
 
-def bounded_tokens(seeds: Sequence[int], n, T, d, ratio: float, size: float = 2.0) -> TokenSet:
+def bounded_tokens(
+    seeds: Sequence[int], n, T, d, ratio: float, size: float = 2.0
+) -> TokenSet:
     """`class_mean_tokens`, noise `ratio` times as long as opt, the longer `size`."""
     signal, noise = size * min(1.0, 1.0 / ratio), size * min(1.0, ratio)
     return class_mean_tokens(seeds, n, T, d, signal, noise / np.sqrt(d))
@@ -124,23 +148,37 @@ def fraction_reached(tokens: TokenSet, rules: Rules, steps: int) -> dict[str, fl
     if kept is None:
         return dict.fromkeys(rules, np.nan)
     goal = {"W_mm": svm.token_svm(kept)}
-    with np.errstate(invalid="ignore"):  # a run that stalled or diverged has not reached it
+    with np.errstate(
+        invalid="ignore"
+    ):  # a run that stalled or diverged has not reached it
         histories = dynamics.train(kept, rules, steps, [steps], targets=goal)
-        return {name: float(reached(history).mean()) for name, history in histories.items()}
+        return {
+            name: float(reached(history).mean()) for name, history in histories.items()
+        }
 
 
-def phase_diagram(seeds, n, T, cells, spreads, rules: Rules, steps) -> dict[str, np.ndarray]:
+def phase_diagram(
+    seeds, n, T, cells, spreads, rules: Rules, steps
+) -> dict[str, np.ndarray]:
     """`fraction_reached` of every spread and cell (d, ratio), (spreads, cells)."""
     columns = [bounded_tokens(seeds, n, T, *cell) for cell in cells]
-    reach = lambda tokens, spread: fraction_reached(skewed(tokens, spread, seeds), rules, steps)
+    reach = lambda tokens, spread: fraction_reached(
+        skewed(tokens, spread, seeds), rules, steps
+    )
     rows = [[reach(tokens, spread) for tokens in columns] for spread in spreads]
-    return {name: np.array([[cell[name] for cell in row] for row in rows]) for name in rules}
+    return {
+        name: np.array([[cell[name] for cell in row] for row in rows]) for name in rules
+    }
 
 
-def broken(diagrams: Sequence[Mapping[str, np.ndarray]], rules: Sequence[str]) -> list[Claim]:
+def broken(
+    diagrams: Sequence[Mapping[str, np.ndarray]], rules: Sequence[str]
+) -> list[Claim]:
     """All runs reach W_mm in the first cells, not in all the others."""
     intact = min(diagram[rule][0, 0] for diagram in diagrams for rule in rules)
-    worst = {rule: min(np.nanmin(diagram[rule]) for diagram in diagrams) for rule in rules}
+    worst = {
+        rule: min(np.nanmin(diagram[rule]) for diagram in diagrams) for rule in rules
+    }
     broken = [PAPER.claim("phase", smallest, rule) for rule, smallest in worst.items()]
     return [PAPER.claim("phase.intact", intact), *broken]
 
@@ -170,7 +208,9 @@ def falling_weights(d: int, draws: int, rules: Rules) -> dict[str, np.ndarray]:
         drawn = class_mean_tokens(seeds, 20, 10, d, 3.0, noise, antipodal=True)
         problem = coordinates.minimal(drawn)
         start = dynamics.gaussian_start(problem, 1e-3, seeds)
-        for name, history in dynamics.train(problem, rules, 1000, recorded, start=start).items():
+        for name, history in dynamics.train(
+            problem, rules, 1000, recorded, start=start
+        ).items():
             p_opt = -np.expm1(history.log_miss)  # (runs, k, n)
             before, after = p_opt[:, :-1], p_opt[:, 1:]
             growth = np.where(before <= 0.5, after / before, np.inf)
@@ -207,12 +247,16 @@ def dimension_claims(falls: Mapping[int, Mapping[str, np.ndarray]]) -> list[Clai
     return made
 
 
-def room_by_dimension(dimensions: Sequence[int], n: int, T: int, draws: int) -> np.ndarray:
+def room_by_dimension(
+    dimensions: Sequence[int], n: int, T: int, draws: int
+) -> np.ndarray:
     """Room under Assumption 1 (`assumptions.near_orthogonality`) of class means, (d, draws)."""
     rows = []
     for d in dimensions:
         per_draw = []
-        for seed in range(draws):  # one at a time: many tokens in many dimensions are large
+        for seed in range(
+            draws
+        ):  # one at a time: many tokens in many dimensions are large
             data = class_mean_tokens([seed], n, T, d, 2.0, d**-0.5)
             per_draw.append(assumptions.near_orthogonality(data)[0])
         rows.append(per_draw)

@@ -15,9 +15,13 @@ from papers.verdicts import SAME, Interval, no_gain
 
 REFERENCE = "SGD"
 FORMULA = 1e-5  # largest relative error of a step against its equation
-BEYOND_A_WALK = "fig7.growth."  # ids of the claims that are ours, beside paper A's "norms grow"
+BEYOND_A_WALK = (
+    "fig7.growth."  # ids of the claims that are ours, beside paper A's "norms grow"
+)
 LEAST_GROWTH = 0.01  # of a layer, in the panel over steps
-HIGHEST_LOSS = 5  # of the panel of rates: above it a trial has diverged, its line leaves the panel
+HIGHEST_LOSS = (
+    5  # of the panel of rates: above it a trial has diverged, its line leaves the panel
+)
 
 
 def _steps(curves: Curves, rule: str, target: float) -> np.ndarray:
@@ -50,7 +54,9 @@ def _speed(curves: Curves, rule: str, figure: str) -> Claim:
     return judge(curves, f"{figure}.{rule.lower()}", text, source, word, measure)
 
 
-def _at_two_rates(curves: Curves, rule: str, target: float) -> tuple[float, float] | None:
+def _at_two_rates(
+    curves: Curves, rule: str, target: float
+) -> tuple[float, float] | None:
     """The least and largest ratio of steps at the best two rates of `rule` and of SGD
     in the raced trials; None where less than two of both reached `target`."""
     theirs, mine = (
@@ -97,7 +103,8 @@ def growth(curves: Curves, rule: str) -> tuple[np.ndarray, np.ndarray]:
     steps in no common direction would give, sqrt(1 + Σ ‖ΔW‖² / ‖W_0‖²) - 1."""
     runs, names = curves.runs(rule), _layers(curves)
     first, last = (
-        np.array([[run.weight_norms[name][at] for run in runs] for name in names]) for at in (0, -1)
+        np.array([[run.weight_norms[name][at] for run in runs] for name in names])
+        for at in (0, -1)
     )
     walked = np.array([[run.walked[name][-1] for run in runs] for name in names])
     return last / first - 1, random_walk_growth(first, walked)
@@ -118,11 +125,15 @@ def _norms_grow(curves: Curves, rule: str) -> Claim:
     def measure():
         grown, _ = growth(curves, rule)
         longer = (grown.mean(1) > 0).sum()
-        text = f": {longer} of {len(grown)} matrices grow; median growth over the matrices"
+        text = (
+            f": {longer} of {len(grown)} matrices grow; median growth over the matrices"
+        )
         return text, verdicts.mean_interval(np.median(grown, axis=0))
 
     id, text = f"fig7.grows.{rule.lower()}", f"norms grow under {rule}"
-    return judge(curves, id, text, "paper A, Figure 7 (our reading)", verdicts.above, measure)
+    return judge(
+        curves, id, text, "paper A, Figure 7 (our reading)", verdicts.above, measure
+    )
 
 
 def _beyond_a_walk(curves: Curves, rule: str) -> Claim:
@@ -140,7 +151,9 @@ def _beyond_a_walk(curves: Curves, rule: str) -> Claim:
         return text, verdicts.mean_interval(beyond.min(0))
 
     id, text = f"fig7.growth.{rule.lower()}", f"every layer grows under {rule}"
-    return judge(curves, id, text, "ours, beside paper A, Figure 7", verdicts.above, measure)
+    return judge(
+        curves, id, text, "ours, beside paper A, Figure 7", verdicts.above, measure
+    )
 
 
 def table(curves: Curves, figure: str) -> Table:
@@ -158,7 +171,10 @@ def numbers(curves: Curves) -> dict[str, Number]:
     study = curves.configuration
     measured = kept_curves.numbers(curves)
     for rule in study["rates"]:
-        name, last = rule.lower(), [r.smooth(study["window"])[-1] for r in curves.runs(rule)]
+        name, last = (
+            rule.lower(),
+            [r.smooth(study["window"])[-1] for r in curves.runs(rule)],
+        )
         measured[f"{name}_training_loss"] = finite(np.median(last), 1e-6)
         if rule != REFERENCE:
             interval = _ratio(curves, rule, study["targets"][-1])
@@ -186,14 +202,18 @@ def draw(curves: Curves, name: str) -> Figure:
     targets = curves.configuration["targets"]
     for target in targets:
         axes[0].axhline(target, **plots.LEVEL)
-    pieces.end_labels(axes[0], [(target, f"{target:g}", plots.GREY) for target in targets])
+    pieces.end_labels(
+        axes[0], [(target, f"{target:g}", plots.GREY) for target in targets]
+    )
     return plots.legend(figure, axes[0])
 
 
 def rates(curves: Curves) -> Figure:
     """Last loss of every trial over its rate; what diverged leaves the panel."""
     window = curves.configuration["window"]
-    figure = rates_figure(curves, lambda trial: float(trial.smooth(window)[-1]), "Last loss")
+    figure = rates_figure(
+        curves, lambda trial: float(trial.smooth(window)[-1]), "Last loss"
+    )
     (ax,) = figure.axes
     ax.set(xlabel="Rate (SPS: cap)", yscale="log")
     ax.set_ylim(None, min(ax.get_ylim()[1], HIGHEST_LOSS))
@@ -208,8 +228,13 @@ def _step_sizes(ax, curves: Curves) -> None:
         runs = curves.runs(rule)
         if rule in STEP_SIZED:
             kernel = np.ones(window) / window
-            means = [np.convolve(run.step_size.astype(float), kernel, "valid") for run in runs]
-            lines = [(np.arange(window, window + len(row), 10), row[::10]) for row in means]
+            means = [
+                np.convolve(run.step_size.astype(float), kernel, "valid")
+                for run in runs
+            ]
+            lines = [
+                (np.arange(window, window + len(row), 10), row[::10]) for row in means
+            ]
             kept_curves.medians(ax, lines, rule)
         elif rule == "SGD":
             ax.axhline(runs[0].rate, label=rule, **plots.look(rule).line)
@@ -262,7 +287,9 @@ def _norms(ax, curves: Curves) -> None:
         ax.plot(x, np.median(grown, axis=0), linewidth=2, **look.line)
         below += int((grown[:, -1] < LEAST_GROWTH).sum())
         longer = int((growth(curves, rule)[0].mean(1) > 0).sum())
-        ends.append((np.median(grown[:, -1]), f"{longer} of {len(grown)} grow", look.colour))
+        ends.append(
+            (np.median(grown[:, -1]), f"{longer} of {len(grown)} grow", look.colour)
+        )
     if below:
         pieces.note(ax, f"{below} end below {LEAST_GROWTH:g}")
     ax.set(title="Layers' $\\|W_t\\|/\\|W_0\\|-1$", xlabel="Step", yscale="log")
@@ -283,7 +310,11 @@ def _growth(ax, curves: Curves) -> None:
     ends = np.array([min(drawn) / 1.5, max(drawn) * 1.5])
     equal = np.geomspace(*ends)
     ax.plot(equal, equal, **plots.LEVEL)
-    ax.set(title="Ours: growth, and a walk's", xlabel="Growth of a random walk", xscale="log")
+    ax.set(
+        title="Ours: growth, and a walk's",
+        xlabel="Growth of a random walk",
+        xscale="log",
+    )
     if shrunk:
         ax.set_yscale("symlog", linthresh=0.01)
         ax.set_ylim(-0.01, ends[1])
@@ -296,8 +327,13 @@ def caption(curves: Curves, name: str, table: Table) -> str:
     """Setting, rates and verdicts of figure `name` in words, the marks first."""
     study = curves.configuration
     at_edge = edges(curves)
-    top = curves.rates().get("SPS") == max((t.rate for t in curves.trials("SPS")), default=0)
-    inside = "inside the rates tried" + ", but for SPS, whose cap binds in under 1 % of steps" * top
+    top = curves.rates().get("SPS") == max(
+        (t.rate for t in curves.trials("SPS")), default=0
+    )
+    inside = (
+        "inside the rates tried"
+        + ", but for SPS, whose cap binds in under 1 % of steps" * top
+    )
     chosen = f"at the edge of the rates tried: {at_edge}" if at_edge else inside
     if not any(map(curves.trials, study["rates"])):
         chosen = "given, not chosen by trials"
@@ -306,6 +342,8 @@ def caption(curves: Curves, name: str, table: Table) -> str:
     thin = "runs or layers" if study["walk"] else "runs"
     marks = f"lines: medians, to where the first run ends, thin: {thin}, dots: seeds,"
     marks += f" bars: 95 % intervals{ticks}; Adam has no one step size"
-    rest = f" ({chosen}; stop: {study['stop']}). Hollow dots: the run missed the target."
+    rest = (
+        f" ({chosen}; stop: {study['stop']}). Hollow dots: the run missed the target."
+    )
     number = f"Paper A, Figure {name.removeprefix('fig')}"
     return kept_curves.caption(number, curves, marks, table, rest)

@@ -21,7 +21,9 @@ LIMITS = (-2.6, 2.6)
 def path(times: np.ndarray) -> np.ndarray:
     """W_t (times, 2, 2) of NGD (Eq. 4) on `attention.two_examples()`."""
     problem = attention.minimal(attention.two_examples())
-    history = dynamics.train(problem, dynamics.ngd(STEP), times[-1], times, start=START[None])
+    history = dynamics.train(
+        problem, dynamics.ngd(STEP), times[-1], times, start=START[None]
+    )
     return np.array([problem.expand(history.weights(k))[0] for k in range(len(times))])
 
 
@@ -37,11 +39,17 @@ def animate(gif: Path, poster: Path, frames: int = FRAMES) -> None:
     tokens = attention.two_examples()
     W_mm = svm.token_svm(tokens).W[0]
     every = directions(path(np.arange(STEPS + 1)))
-    turned = np.append(0, np.linalg.norm(np.diff(every, axis=0), axis=-1).sum(-1).cumsum())
-    times = np.unique(np.searchsorted(turned, np.linspace(0, turned[-1], frames)).clip(0, STEPS))
+    turned = np.append(
+        0, np.linalg.norm(np.diff(every, axis=0), axis=-1).sum(-1).cumsum()
+    )
+    times = np.unique(
+        np.searchsorted(turned, np.linspace(0, turned[-1], frames)).clip(0, STEPS)
+    )
     with mpl.rc_context():
         plots.set_style()
-        mpl.rcParams["figure.constrained_layout.use"] = False  # or the panels move between frames
+        mpl.rcParams["figure.constrained_layout.use"] = (
+            False  # or the panels move between frames
+        )
         figure = Figure(figsize=(plots.WIDTH, 3.8), dpi=110)
         panels = [figure.add_axes((left, 0.02, 0.47, 0.76)) for left in (0.02, 0.51)]
         writer = PillowWriter(fps=len(times) / SECONDS)
@@ -62,7 +70,9 @@ def _draw(figure, panels, tokens, W_mm, t, W):
         panel.plot(*np.outer([0, 3.6], towards[i]).T, **plots.BOUND)
         for k, place in enumerate(tokens.X[0, i]):
             colour = plots.INKS["vermilion"] if k == tokens.opt[0, i] else plots.GREY
-            panel.scatter(*place, s=30 + 900 * weights[i, k], color=colour, alpha=0.85, zorder=3)
+            panel.scatter(
+                *place, s=30 + 900 * weights[i, k], color=colour, alpha=0.85, zorder=3
+            )
             words = f"{weights[i, k]:.0%}".replace("%", " %")
             above = dict(textcoords="offset points", color=colour, ha="center")
             panel.annotate(words, place, (0, 20), **above)

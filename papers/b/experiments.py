@@ -31,14 +31,18 @@ class Experiment:
     random: Start
 
     @classmethod
-    def draw(cls, of_seeds: Sequence[int], n: int, start_std: float, **problem) -> "Experiment":
+    def draw(
+        cls, of_seeds: Sequence[int], n: int, start_std: float, **problem
+    ) -> "Experiment":
         """Appendix A for every seed; the random start has entries N(0, start_std^2).
         `problem` are the arguments of `random_regression` but the seed."""
         problems = [regression.random_regression(seed, **problem) for seed in of_seeds]
         each = list(zip(problems, of_seeds, strict=True))
         X, Y = _stacked(p.sample(n, seeds.stream(seed, "labels")) for p, seed in each)
         spectral = _stacked(map(manifold.spectral_start, X, Y))
-        random = _stacked(regression.gaussian_start(seed, p.d, p.k, start_std) for p, seed in each)
+        random = _stacked(
+            regression.gaussian_start(seed, p.d, p.k, start_std) for p, seed in each
+        )
         return cls(problems, X, Y, X.swapaxes(1, 2) @ X / n, spectral, random)
 
 
@@ -52,7 +56,9 @@ def ablation(
 ) -> tuple[dict[str, PreconditionedRule], dict[str, Start]]:
     """Rules and starts, from "spectral, P, R" (Algorithm 1) to "random" (SGD)."""
     rules, starts = {}, {}
-    for start, P, R in itertools.product(("spectral", "random"), (True, False), (True, False)):
+    for start, P, R in itertools.product(
+        ("spectral", "random"), (True, False), (True, False)
+    ):
         name = start + ", P" * P + ", R" * R
         rules[name] = PreconditionedRule(step_size, "left" if P else "none", R)
         starts[name] = getattr(data, start)
@@ -64,7 +70,9 @@ def factor_effect(excess: Excess, mark: str) -> np.ndarray:
     geometric mean over the other part on and off, by the names of `ablation`."""
     other = {"P": "R", "R": "P"}[mark]
     pairs = [(f"random, {mark}", "random"), ("random, P, R", f"random, {other}")]
-    return np.exp(np.mean([np.log(excess[a][:, -1] / excess[b][:, -1]) for a, b in pairs], 0))
+    return np.exp(
+        np.mean([np.log(excess[a][:, -1] / excess[b][:, -1]) for a, b in pairs], 0)
+    )
 
 
 def optimisers() -> dict[str, Callable]:
@@ -84,7 +92,13 @@ def optimisers() -> dict[str, Callable]:
 
 
 def conditioning(
-    floors, build: Callable[[float], Experiment], step_size, batch, steps, of_seeds, level
+    floors,
+    build: Callable[[float], Experiment],
+    step_size,
+    batch,
+    steps,
+    of_seeds,
+    level,
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Condition numbers of Sigma and, by rule, iterations to (L - L*)/L* <= level or
     inf, (floors, seeds); random start; `build` makes a floor's experiment."""
@@ -94,10 +108,14 @@ def conditioning(
     # All floors in one loop: the data sets of a floor are so many more seeds, with the same draws.
     problems = [problem for part in each for problem in part.problems]
     joined = lambda name: np.concatenate([getattr(part, name) for part in each])
-    random = tuple(map(np.concatenate, zip(*(part.random for part in each), strict=True)))
+    random = tuple(
+        map(np.concatenate, zip(*(part.random for part in each), strict=True))
+    )
     data = Experiment(problems, *map(joined, ("X", "Y", "covariance")), random, random)
     record, excess = _from_random(data, rules, batch, steps, [*of_seeds] * len(floors))
-    times = {name: first_below(record, v, level).reshape(shape) for name, v in excess.items()}
+    times = {
+        name: first_below(record, v, level).reshape(shape) for name, v in excess.items()
+    }
     return np.reshape([np.linalg.cond(p.Sigma) for p in problems], shape), times
 
 
@@ -106,13 +124,23 @@ def _from_random(data, rules, batch, steps, of_seeds):
     record = np.arange(0, steps + 1, 10)
     source = regression.minibatches(data.X, data.Y, batch, of_seeds)
     starts = dict.fromkeys(rules, data.random)
-    histories = regression.descend(source, rules, starts, data.covariance, steps, record)
+    histories = regression.descend(
+        source, rules, starts, data.covariance, steps, record
+    )
     optimum = np.array([problem.optimal_loss for problem in data.problems])[:, None]
-    return record, {name: run.excess(data.problems) / optimum for name, run in histories.items()}
+    return record, {
+        name: run.excess(data.problems) / optimum for name, run in histories.items()
+    }
 
 
 def tune(
-    makers: Mapping[str, Callable], grid, data: Experiment, batch, steps, of_seeds, level
+    makers: Mapping[str, Callable],
+    grid,
+    data: Experiment,
+    batch,
+    steps,
+    of_seeds,
+    level,
 ) -> dict[str, float]:
     """The best step of each maker (step size -> rule), by medians: fewest iterations to
     (L - L*)/L* <= level, if every seed ends there, else the smallest last excess."""
@@ -138,15 +166,24 @@ def figure_claims(excess: Excess) -> tuple[list[Claim], list[Claim]]:
     return PAPER.claims(first), PAPER.claims({"fig2.end": random, "fig2.sgd_end": end})
 
 
-def ablation_claims(excess: Excess, effects: Mapping, times: Mapping, steps: int) -> list[Claim]:
+def ablation_claims(
+    excess: Excess, effects: Mapping, times: Mapping, steps: int
+) -> list[Claim]:
     """The parts' effects (Appendix A, Section 5): the start at once, P and R at last.
     `effects` of `factor_effect` by mark, `times` of `conditioning`, the last row worst;
     what does not get there counts as `steps`."""
     ratio = np.median(excess["spectral, P, R"][:, 0] / excess["random, P, R"][:, 0])
-    both, alone = (np.median(np.minimum(times[k][-1], steps)) for k in ("P and R", "R only"))
-    parts = {"ablation.preconditioner": effects["P"], "ablation.regulariser": effects["R"]}
+    both, alone = (
+        np.median(np.minimum(times[k][-1], steps)) for k in ("P and R", "R only")
+    )
+    parts = {
+        "ablation.preconditioner": effects["P"],
+        "ablation.regulariser": effects["R"],
+    }
     medians = {id: np.median(values) for id, values in parts.items()}
-    return PAPER.claims({"ablation.start": ratio} | medians | {"conditioning": both / alone})
+    return PAPER.claims(
+        {"ablation.start": ratio} | medians | {"conditioning": both / alone}
+    )
 
 
 def against_best_sgd(excess: Excess) -> Claim:
@@ -155,7 +192,9 @@ def against_best_sgd(excess: Excess) -> Claim:
     return PAPER.claim("other.sgd", np.median(np.divide(*ends)))
 
 
-def ill_conditioned(condition: float, seed: int, d: int = 4, k: int = 6, signal: float = 0.2):
+def ill_conditioned(
+    condition: float, seed: int, d: int = 4, k: int = 6, signal: float = 0.2
+):
     """A problem: Sigma's eigenvalues from 1 to 1/condition, evenly in the log."""
     rng = seeds.stream(seed, "data")
     Q, _ = np.linalg.qr(rng.standard_normal((d, d)))
@@ -164,7 +203,9 @@ def ill_conditioned(condition: float, seed: int, d: int = 4, k: int = 6, signal:
     values, vectors = np.linalg.eigh(Sigma)
     U, _ = np.linalg.qr(rng.standard_normal((k, d)))
     V, _ = np.linalg.qr(rng.standard_normal((d, d)))
-    N = (U * np.linspace(signal, signal / 2, d)) @ V.T  # M Sigma^{1/2}, well conditioned
+    N = (
+        U * np.linspace(signal, signal / 2, d)
+    ) @ V.T  # M Sigma^{1/2}, well conditioned
     return Regression(Sigma, N @ (vectors / np.sqrt(values)) @ vectors.T, 0.045)
 
 
@@ -177,7 +218,9 @@ def condition_numbers(conditions, of_seeds) -> dict[str, np.ndarray]:
         return np.log(1e6) / -np.log1p(-rates[0] / rates[-1])
 
     return {
-        name: np.array([[iterations(c, seed, name) for seed in of_seeds] for c in conditions])
+        name: np.array(
+            [[iterations(c, seed, name) for seed in of_seeds] for c in conditions]
+        )
         for name in ("none", "left", "left_right")
     }
 
@@ -187,8 +230,13 @@ def growth(conditions: Sequence[float], iterations: np.ndarray) -> np.ndarray:
     return np.polyfit(np.log(conditions), np.log(iterations), 1)[0]
 
 
-def gains(conditions: Sequence[float], iterations: Mapping[str, np.ndarray]) -> list[Claim]:
+def gains(
+    conditions: Sequence[float], iterations: Mapping[str, np.ndarray]
+) -> list[Claim]:
     """Algorithm 1 gains tenfold at the last one; the two-sided rule never slows."""
     gain = (iterations["left"] / iterations["none"]).max(1)[-1]
     slope = growth(conditions, iterations["left_right"]).max()
-    return [PAPER.claim("ill.gain", gain, say=conditions[-1:]), PAPER.claim("ill.flat", slope)]
+    return [
+        PAPER.claim("ill.gain", gain, say=conditions[-1:]),
+        PAPER.claim("ill.flat", slope),
+    ]

@@ -37,16 +37,28 @@ def _last(axis, excess: Excess, worst: bool = False) -> None:
 def against_sgd(recorded, excess: Excess, optimum, ours: str, label: str) -> Figure:
     """Loss and excess of the rule `ours` beside SGD's from a random start."""
     figure, (loss, relative) = plots.panels(1, 2, height=2.6)
-    lines = ((ours, label, "Algorithm 1", 3), ("random", "SGD, random start", "SGD", 1.4))
+    lines = (
+        (ours, label, "Algorithm 1", 3),
+        ("random", "SGD, random start", "SGD", 1.4),
+    )
     starts = {}
-    for name, text, like, width in lines:  # a wide line shows on both sides of the optimum's
-        plots.band(loss, recorded, optimum * (1 + excess[name]), text, like, linewidth=width)
+    for (
+        name,
+        text,
+        like,
+        width,
+    ) in lines:  # a wide line shows on both sides of the optimum's
+        plots.band(
+            loss, recorded, optimum * (1 + excess[name]), text, like, linewidth=width
+        )
         plots.band(relative, recorded, excess[name], text, like)
         starts[np.median(excess[name][:, 0])] = plots.look(like).colour
     for start, colour in starts.items():
         words = f"{start:,.0f} times" if start > 1 else pieces.percent(start)
         pieces.beside(relative, 0, start, words, colour, (6, 2))
-    loss.axhline(optimum, label="optimum $L^* = k\\sigma^2/2$", zorder=3, **plots.PREDICTED)
+    loss.axhline(
+        optimum, label="optimum $L^* = k\\sigma^2/2$", zorder=3, **plots.PREDICTED
+    )
     loss.set(title="Population loss $L(Z_t)$", yscale="log", xlabel="iteration $t$")
     loss.set_ylim(optimum / 2, None)
     _time_axis(relative, "Excess over the optimum, $(L - L^*)/L^*$", recorded[-1])
@@ -74,11 +86,15 @@ def ablation(recorded, excess: Excess, conditions, times: Excess) -> Figure:
         values, mark = np.minimum(times[name], steps).T, plots.look(name).marker
         plots.band(axes[2], numbers, values, name, marker=mark, markersize=4)
     axes[2].axhline(steps, **plots.LEVEL)
-    axes[2].set(title="Iterations to $1.15\\,L^*$", xscale="log", ylim=(0, 1.15 * steps))
+    axes[2].set(
+        title="Iterations to $1.15\\,L^*$", xscale="log", ylim=(0, 1.15 * steps)
+    )
     axes[2].set_xlabel("condition number of $\\Sigma$")
     axes[2].minorticks_off()
     axes[2].set_xticks(numbers, [f"{number:.0f}" for number in numbers])
-    pieces.beside(axes[2], numbers.min(), steps, "on the line: not reached", plots.GREY, (2, 3))
+    pieces.beside(
+        axes[2], numbers.min(), steps, "on the line: not reached", plots.GREY, (2, 3)
+    )
     ours = plots.look("two-sided P and R").line
     axes[1].plot([], [], label="two-sided P and R (ours)", **ours)
     return plots.legend(figure, axes[1])
@@ -96,7 +112,10 @@ def scaling(sizes, floors: Floors, start: tuple, bias, exponents: Mapping) -> Fi
         ends.append((np.median(floors.floor[j]), f"$n={sizes[j]}$", colour))
     path.plot(floors.iterations, floors.exact, color=plots.BLACK, label="$n=\\infty$")
     theory = floors.exact[0] * floors.factor**floors.iterations
-    line = plots.PREDICTED | {"linewidth": 2.5, "label": r"$(1-\eta\lambda_{min})^{2t}$"}
+    line = plots.PREDICTED | {
+        "linewidth": 2.5,
+        "label": r"$(1-\eta\lambda_{min})^{2t}$",
+    }
     path.plot(floors.iterations, theory, **line)
     path.set(title="Excess loss, oracle gradient", yscale="log", xlabel="iteration $t$")
     path.set_ylim(floors.floor.min() / 30, None)
@@ -121,9 +140,18 @@ def scaling(sizes, floors: Floors, start: tuple, bias, exponents: Mapping) -> Fi
     bottom.set(title="Floor of the excess loss", **logs)
     powers.set(title="Start's distance, bias", **logs)
     powers.set_ylim(bias.min() / 60, 8 * start[1].max())
-    said = {name: f"$n^{{{a:.3f} \\pm {error:.3f}}}$" for name, (a, error) in exponents.items()}
+    said = {
+        name: f"$n^{{{a:.3f} \\pm {error:.3f}}}$"
+        for name, (a, error) in exponents.items()
+    }
     pieces.note(bottom, f"measured: {said['floor']}", 0.05, colour=floor.colour)
-    pieces.note(powers, f"distance of start: {said['start']}", 0.05, 0.92, colour=distance.colour)
+    pieces.note(
+        powers,
+        f"distance of start: {said['start']}",
+        0.05,
+        0.92,
+        colour=distance.colour,
+    )
     pieces.note(powers, f"gradient bias: {said['bias']}", 0.05, colour=slope.colour)
     return plots.legend(figure, path)
 
@@ -135,14 +163,22 @@ def optimisers(recorded, excess: Excess, step_sizes: Mapping, step_size) -> Figu
     needed = {name: first_below(recorded, excess[name], 0.1) for name in OPTIMISERS}
     order = sorted(OPTIMISERS, key=lambda name: np.median(needed[name]))
     for name in order:
-        path.plot(recorded, np.median(excess[name], 0), label=name, **plots.look(name).line)
+        path.plot(
+            recorded, np.median(excess[name], 0), label=name, **plots.look(name).line
+        )
     _time_axis(path, "From the random start: $(L - L^*)/L^*$", steps)
     path.set_ylim(2e-3, 3e4)
     _last(path, {name: excess[name] for name in order})
-    rows = {f"{name}, step {step_sizes.get(name, step_size):g}": needed[name] for name in order}
+    rows = {
+        f"{name}, step {step_sizes.get(name, step_size):g}": needed[name]
+        for name in order
+    }
     ends = max(1, 0.6 * min(row.min() for row in rows.values())), 2 * steps
     medians = [np.median(row) for row in rows.values()]
-    said = [f"{median:,.0f}" if np.isfinite(median) else f"  >{steps:,}" for median in medians]
+    said = [
+        f"{median:,.0f}" if np.isfinite(median) else f"  >{steps:,}"
+        for median in medians
+    ]
     title = "Iterations to within 10 % of $L^*$; right: median"
     named = dict(title=title, xlabel="iteration $t$ (>: not reached)", said=said)
     pieces.strip(reached, rows, ends, [plots.look(name) for name in order], **named)

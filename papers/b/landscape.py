@@ -32,7 +32,9 @@ def by_monte_carlo(problem: Regression, seed, draws, named=None) -> list[Claim]:
     weight, normaliser = np.exp(X @ w), np.exp(w @ named.Sigma @ w / 2)
     weighted = np.column_stack([weight, X * weight[:, None]])
     moments = np.concatenate([[normaliser], named.Sigma @ w * normaliser])
-    A, B = np.split(0.5 * rng.standard_normal((problem.k + problem.d, problem.d)), [problem.k])
+    A, B = np.split(
+        0.5 * rng.standard_normal((problem.k + problem.d, problem.d)), [problem.k]
+    )
     losses = ((Y - X @ B @ problem.Sigma @ A.T) ** 2).sum(1) / 2
     loss = regression.population_loss(named, A, B)
     # sym(Sigma^{1/2} B Sigma^{1/2}) has its largest eigenvalue, sigma_1^{1/2}, at R = V^T.
@@ -58,9 +60,13 @@ def search(problem: Regression, starts: int) -> float:
 
     options = {"maxiter": 5000, "ftol": 1e-16, "gtol": 1e-12}
     for seed in range(starts):
-        start = np.concatenate(regression.gaussian_start(seed, problem.d, problem.k)).ravel()
+        start = np.concatenate(
+            regression.gaussian_start(seed, problem.d, problem.k)
+        ).ravel()
         end = minimize(value, start, jac=True, method="L-BFGS-B", options=options)
-        distances.append(manifold.of(problem).distance(end.x.reshape(shape), "left_right"))
+        distances.append(
+            manifold.of(problem).distance(end.x.reshape(shape), "left_right")
+        )
     return max(distances)
 
 
@@ -135,14 +141,22 @@ def convexity(problem: Regression, named: Regression) -> list[Claim]:
     for Z in _random_layers(problem, 20):
         A, B = Z[:k], Z[k:]
         # The curvatures of the loss itself.
-        in_A = _hessian(lambda at, B=B: regression.population_gradients(problem, at, B)[0], A)
-        in_B = _hessian(lambda at, A=A: regression.population_gradients(problem, A, at)[1], B)
+        in_A = _hessian(
+            lambda at, B=B: regression.population_gradients(problem, at, B)[0], A
+        )
+        in_B = _hessian(
+            lambda at, A=A: regression.population_gradients(problem, A, at)[1], B
+        )
         # Their closed forms.
         S = named.Sigma
         expected_A = np.linalg.eigvalsh(S @ B.T @ S @ B @ S)[0]
         expected_B = np.linalg.eigvalsh(S @ A.T @ A @ S)[0] * np.linalg.eigvalsh(S)[0]
-        ratios["convex.A"].append(np.linalg.eigvalsh((in_A + in_A.T) / 2)[0] / expected_A)
-        ratios["convex.B"].append(np.linalg.eigvalsh((in_B + in_B.T) / 2)[0] / expected_B)
+        ratios["convex.A"].append(
+            np.linalg.eigvalsh((in_A + in_A.T) / 2)[0] / expected_A
+        )
+        ratios["convex.B"].append(
+            np.linalg.eigvalsh((in_B + in_B.T) / 2)[0] / expected_B
+        )
     worst = {name: furthest(np.array(values), 1.0) for name, values in ratios.items()}
     # The joint curvature at Z = 0 along a minimum, by a second difference.
     step = 1e-2
@@ -182,7 +196,9 @@ def sample_average(problem: Regression, named: Regression, draws: int) -> Claim:
     prediction = mean_x @ A.T
     # L^ - L, where the mean of |y_i|^2 / 2 is the population loss at B = 0.
     difference = (prediction**2).sum(1) / 2 - (mean_y * prediction).sum(1)
-    expected = np.trace(A @ named.Sigma @ A.T) / 2 - np.trace(named.M @ named.Sigma @ A.T)
+    expected = np.trace(A @ named.Sigma @ A.T) / 2 - np.trace(
+        named.M @ named.Sigma @ A.T
+    )
     return PAPER.claim("sample_average", n * difference.mean() / expected)
 
 
@@ -206,7 +222,9 @@ def lemma1_symmetry(problem: Regression, named: Regression) -> Claim:
     for Z in space.point() + 0.02 * _random_layers(problem, 20):
         nearest = space.project(Z, "left")
         product = named.Sigma @ nearest.T @ Sbar @ (Z - nearest)
-        asymmetries.append(np.linalg.norm(product - product.T) / np.linalg.norm(product))
+        asymmetries.append(
+            np.linalg.norm(product - product.T) / np.linalg.norm(product)
+        )
     return PAPER.claim("lemma1.symmetry", max(asymmetries))
 
 
@@ -256,7 +274,9 @@ def lemma8(problem: Regression, off: float = 0.0) -> list[Claim]:
             ("lemma8.weights", measured_s, formula_s),
             ("lemma8.mean", measured_c, formula_c),
         ):
-            errors[name].append(np.linalg.norm(measured - formula) / np.linalg.norm(formula))
+            errors[name].append(
+                np.linalg.norm(measured - formula) / np.linalg.norm(formula)
+            )
     return PAPER.claims({name: max(values) for name, values in errors.items()})
 
 
@@ -290,7 +310,9 @@ def largest_self_logit(problem: Regression, starts: int = 6) -> float:
                 L = root @ space.point(R_0 @ expm(S))[problem.k :] @ root
                 return -np.linalg.eigvalsh((L + L.T) / 2)[-1]
 
-            largest = max(largest, -minimize(value, np.zeros(len(i)), method="L-BFGS-B").fun)
+            largest = max(
+                largest, -minimize(value, np.zeros(len(i)), method="L-BFGS-B").fun
+            )
     return float(largest / np.sqrt(problem.singular_values[0]))
 
 
@@ -313,7 +335,9 @@ def _steepest(problem: Regression) -> tuple[float, float, np.ndarray]:
     return *beta, space.from_coordinates(Y)
 
 
-def curvatures(problem: Regression, starts: int, fractions=(0.1, 1.0)) -> dict[str, np.ndarray]:
+def curvatures(
+    problem: Regression, starts: int, fractions=(0.1, 1.0)
+) -> dict[str, np.ndarray]:
     """The worst curvature within our radius over our constants, (2,) by norm (paper B, Eqs. 3, 4).
 
     It is min <grad, Delta> / ||Delta||^2 over the convexity constant (theory: >= 1) and max
@@ -327,7 +351,9 @@ def curvatures(problem: Regression, starts: int, fractions=(0.1, 1.0)) -> dict[s
     for norm in manifold.NORMS:
         constants, lowest, highest = space.constants(norm), np.inf, 0.0
 
-        def ratio(direction, smoothness, centre, radius, norm=norm, constants=constants):
+        def ratio(
+            direction, smoothness, centre, radius, norm=norm, constants=constants
+        ):
             direction = direction.reshape(shape)
             Z = centre + radius * direction / space.norm(direction, norm)
             Delta = Z - space.project(Z, norm)
@@ -344,11 +370,17 @@ def curvatures(problem: Regression, starts: int, fractions=(0.1, 1.0)) -> dict[s
                 centre = space.point(ortho_group.rvs(problem.d, random_state=rng))
                 start = rng.standard_normal(shape).ravel()
                 at = centre, fraction * constants.radius
-                lowest = min(lowest, minimize(ratio, start, (False, *at), **options).fun)
-                highest = max(highest, -minimize(ratio, start, (True, *at), **options).fun)
+                lowest = min(
+                    lowest, minimize(ratio, start, (False, *at), **options).fun
+                )
+                highest = max(
+                    highest, -minimize(ratio, start, (True, *at), **options).fun
+                )
         worst[norm] = np.array([lowest, highest])
     smoothness, _, Z = _steepest(problem)
-    searched = worst["left_right"][1] * space.constants("left_right").smoothness / smoothness
+    searched = (
+        worst["left_right"][1] * space.constants("left_right").smoothness / smoothness
+    )
     gradient = manifold.dual_norm(space, manifold.gradient(problem, Z), "left_right")
     attained = gradient / space.norm(Z - space.point(), "left_right") / smoothness
     worst["left_right"][1] = max(searched, attained)
@@ -412,7 +444,9 @@ def sample_constants(problem: Regression, covariance, Q) -> tuple[float, float]:
         inner = across.T @ (S @ G + G @ S) @ across / 2
         square = np.eye(len(inner)) + error * across.T @ S @ S @ across / 4
         size = error * np.linalg.norm(S, 2)
-        beta = np.linalg.norm(S @ G, 2) / np.sqrt(1 - size**2 / 4) if size < 2 else np.inf
+        beta = (
+            np.linalg.norm(S @ G, 2) / np.sqrt(1 - size**2 / 4) if size < 2 else np.inf
+        )
         constants.append((eigh(inner, square, eigvals_only=True)[0], beta))
     (low, high), (alpha, beta) = constants
     return low / alpha, high / beta

@@ -64,12 +64,16 @@ def _off(sizes, values, world):
 
 def _not_exceeded(values):
     """90 % quantiles in quarters of the draws, (..., draws, sizes): (..., 4, sizes)."""
-    return np.quantile(values.reshape(*values.shape[:-2], 4, -1, values.shape[-1]), 0.9, axis=-2)
+    return np.quantile(
+        values.reshape(*values.shape[:-2], 4, -1, values.shape[-1]), 0.9, axis=-2
+    )
 
 
 @cache
 def _self_logits(sizes):
-    return np.array([landscape.largest_self_logit(_problem(sizes, seed)) for seed in range(3)])
+    return np.array(
+        [landscape.largest_self_logit(_problem(sizes, seed)) for seed in range(3)]
+    )
 
 
 def _assumptions(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
@@ -80,7 +84,9 @@ def _assumptions(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     signal = min(problem.assumptions()["A2"][0] for problem in drawn)
     moment = min(problem.largest_moment for problem in drawn)
     covariance = PAPER.claim("a1", lowest, bound=f"≥ {sizes.floor * (1 - 1e-9)!r}")
-    yield from PAPER.rows("20 draws", 20, [covariance, *PAPER.claims({"a2": signal, "a3": moment})])
+    yield from PAPER.rows(
+        "20 draws", 20, [covariance, *PAPER.claims({"a2": signal, "a3": moment})]
+    )
     ratio = furthest(_self_logits(sizes) * (1 + world.of("constant off")), 1.0)
     yield from PAPER.rows("3 draws", 3, [PAPER.claim("a3.exact", ratio)])
     named = _named(drawn[0], world)
@@ -98,7 +104,9 @@ def _landscape_measured(sizes):
     rotations = ortho_group.rvs(problem.d, 100, random_state=seeds.stream(0, "draws"))
     points = np.array([manifold.of(problem).point(Q) for Q in rotations])
     worst = landscape.curvatures(problem, sizes.searches, (1.0,))
-    ratios = {norm: landscape.descent_ratio(problem, norm, 100) for norm in manifold.NORMS}
+    ratios = {
+        norm: landscape.descent_ratio(problem, norm, 100) for norm in manifold.NORMS
+    }
     return points, landscape.search(problem, 20), worst, ratios
 
 
@@ -143,15 +151,22 @@ def _starts(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     minima = f"{where}, close to random minima"
     exponents = lambda values: log_slope(ns, _off(ns, values, world))
     convex = PAPER.claim("lemma4.convex", furthest(low, 0.8) / constant)
-    smooth = PAPER.mean("lemma4.smooth", exponents(_not_exceeded(high) - np.sqrt(4 / 3)))
+    smooth = PAPER.mean(
+        "lemma4.smooth", exponents(_not_exceeded(high) - np.sqrt(4 / 3))
+    )
     yield from PAPER.rows(minima, draws, [convex, smooth])
     events = {"lemma3": near, "inverse": inverse}
-    both = [PAPER.mean(id, exponents(_not_exceeded(values))) for id, values in events.items()]
+    both = [
+        PAPER.mean(id, exponents(_not_exceeded(values)))
+        for id, values in events.items()
+    ]
     yield from PAPER.rows(where, draws, both)
     moved = _off(scales, scaling.perturbed_starts(problem, scales, 20), world)
     claim = PAPER.mean("lemma5", log_slope(scales, moved))
     yield from PAPER.rows("perturbations of Sigma and M", 20, [claim])
-    errors = scaling.least_squares_errors(problem, (100, 400), max(draws, 200)) / constant
+    errors = (
+        scaling.least_squares_errors(problem, (100, 400), max(draws, 200)) / constant
+    )
     claim = PAPER.claim("lemma6", errors.mean(), interval=interval(errors.mean(1)))
     yield from PAPER.rows("n = 100 and 400", len(errors), [claim])
 
@@ -187,13 +202,17 @@ def _softmax(sizes, ns):
     weights = [w / n for w, n in zip(sums["weight"], ns, strict=True)]
     over = scaling.integrated(quiet, ns, 200, draws // 200)
     square, fourth = (
-        _in_parts([w**k for w in weights], lambda part: part.mean((1, 2))) for k in (2, 4)
+        _in_parts([w**k for w in weights], lambda part: part.mean((1, 2)))
+        for k in (2, 4)
     )
     one = {"lemma9.0": square, "lemma9.1": fourth, "lemma10.2": _variances(weights)}
     one["lemma10.3"] = _variances([w**2 for w in weights])
     size = lambda part: np.linalg.norm(part.mean(1), axis=-1)
     for name, (bias, spread, _) in LEMMAS.items():
-        one |= {bias: _in_parts(sums[f"{name} bias"], size), spread: _variances(sums[name])}
+        one |= {
+            bias: _in_parts(sums[f"{name} bias"], size),
+            spread: _variances(sums[name]),
+        }
     many = {integral: over[name] for name, (_, _, integral) in LEMMAS.items()}
     return {"one query": one, "200 queries": many}
 
@@ -204,7 +223,9 @@ def _concentration(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     yield from PAPER.rows("n = 6", None, identities)
     ns = (100, 200, 400, 800)
     for queries, measured in _softmax(sizes, ns).items():
-        exponents = {id: leading(ns, _off(ns, values, world)) for id, values in measured.items()}
+        exponents = {
+            id: leading(ns, _off(ns, values, world)) for id, values in measured.items()
+        }
         claims = [PAPER.mean(id, values) for id, values in exponents.items()]
         yield from PAPER.rows(f"n = 100 to 800, {queries}", None, claims)
 
@@ -228,7 +249,10 @@ def _gradient_biases(sizes, ns):
     R = np.array([of_R(quiet, Z, ns, draws, 5, seed) for seed, Z in enumerate(points)])
     of_loud = scaling.loss_bias(loud, scaling.near(loud, 0), ns, draws, 5)
     biases = {"L^": L, "R^": R, "L^ + R^": L + R, "loud": of_loud[None]}
-    return {name: np.linalg.norm(bias, axis=(-1, -2)).max(0) for name, bias in biases.items()}
+    return {
+        name: np.linalg.norm(bias, axis=(-1, -2)).max(0)
+        for name, bias in biases.items()
+    }
 
 
 def _biases(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
@@ -243,7 +267,9 @@ def _biases(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         ("theorem5", "R^", quiet, {}),
     ):
         values = _off(ns, _gradient_biases(sizes, ns)[name], world)
-        yield from PAPER.rows(where, None, [PAPER.mean(id, leading(ns, values), **about)])
+        yield from PAPER.rows(
+            where, None, [PAPER.mean(id, leading(ns, values), **about)]
+        )
 
 
 @cache
@@ -265,7 +291,9 @@ def _algorithm_1(sizes, ns):
         A, B = zip(*(manifold.spectral_start(X, Y) for X, Y in drawn), strict=True)
         covariance = np.stack([X.T @ X / n for X, _ in drawn])
         source = regression.oracle(problem, n, sizes.oracle_draws, each)
-        run = scaling.every_step(rule, source, (np.stack(A), np.stack(B)), covariance, steps)
+        run = scaling.every_step(
+            rule, source, (np.stack(A), np.stack(B)), covariance, steps
+        )
         excess.append(np.abs(scaling.tail_excess(problem, run, late)))
         mean = np.concatenate([run.A[:, late:].mean(1), run.B[:, late:].mean(1)], 1)
         regularised.append([landscape.regularised_excess(problem, Z) for Z in mean])
@@ -276,11 +304,16 @@ def _scaling(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Theorem 2 and its remark: what 90 % of Algorithm 1's runs do not exceed, by n."""
     where, ns = "Algorithm 1, n = 50 to 800", (50, 200, 800)
     excess, regularised = map(_not_exceeded, _algorithm_1(sizes, ns))
-    for id, values, bound in (("theorem2", excess, -1.0), ("remark", regularised, -1.0)):
+    for id, values, bound in (
+        ("theorem2", excess, -1.0),
+        ("remark", regularised, -1.0),
+    ):
         exponents = log_slope(ns, _off(ns, values, world))
         spare = f"room of {bound - exponents.mean():.2f} in the exponent"
         why = f"an upper bound, and the bias falls faster: {spare}"
-        yield from PAPER.rows(where, sizes.draws, [PAPER.mean(id, exponents, remark=why)])
+        yield from PAPER.rows(
+            where, sizes.draws, [PAPER.mean(id, exponents, remark=why)]
+        )
     floors = _floors(sizes)
     values = _off(floors.sizes, floors.floor.T, world)
     floor = PAPER.mean("theorem2.floor", leading(floors.sizes, values))

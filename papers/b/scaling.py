@@ -28,7 +28,9 @@ def _draws(rng, draws, n, d):
         yield rng.standard_normal((min(size, draws - start), n, d))
 
 
-def repeated(measure: Callable, sizes: Sequence[float], draws: int, role: str) -> np.ndarray:
+def repeated(
+    measure: Callable, sizes: Sequence[float], draws: int, role: str
+) -> np.ndarray:
     """measure(size, rng) for every size, (..., draws, sizes), a stream a draw."""
     streams = [seeds.stream(r, role) for r in range(draws)]
     values = np.array([[measure(size, rng) for size in sizes] for rng in streams])
@@ -50,7 +52,9 @@ def softmax_sums(u, query, sizes: Sequence[int], draws: int, seed: int = 0) -> d
     for n in sizes:
         parts = [_sums(u, query, g) for g in _draws(rng, draws, n, len(u))]
         for name in parts[0]:
-            sums.setdefault(name, []).append(np.concatenate([part[name] for part in parts]))
+            sums.setdefault(name, []).append(
+                np.concatenate([part[name] for part in parts])
+            )
     return sums
 
 
@@ -58,7 +62,9 @@ def _sums(u, query, g):
     """`softmax_sums` of keys g (draws, n, d), whose first becomes the query."""
     g[:, 0] = query
     n, square, limit = g.shape[1], lambda v: v[:, :, None] * v[:, None], np.eye(len(u))
-    e = np.exp(g @ u - u @ u / 2)  # of mean 1, under which a key has mean u and covariance I
+    e = np.exp(
+        g @ u - u @ u / 2
+    )  # of mean 1, under which a key has mean u and covariance I
     over = e.mean(1)[:, None]
     s = e / (n * over)  # (draws, n)
     c = (s[:, None] @ g)[:, 0]
@@ -67,7 +73,9 @@ def _sums(u, query, g):
     # is the query's part of sum_i e_i (value_i - limit) / n
     share = e[0, 0] / n
     mean_bias = share * (query - u) + (1 - over) * (c - u)
-    outer_bias = square(c - u) + u[:, None] * mean_bias[:, None] + mean_bias[:, :, None] * u
+    outer_bias = (
+        square(c - u) + u[:, None] * mean_bias[:, None] + mean_bias[:, :, None] * u
+    )
     away = second - limit - np.outer(u, u)
     of_query = share * (np.outer(query, query) - limit - np.outer(u, u))
     return {
@@ -88,7 +96,10 @@ def integrated(L, sizes, queries: int, draws: int, repeats: int = 10) -> dict:
     - I|^4. A power of a mean is made of independent estimates of it, so that noise does not add to
     it: two from 2 `draws` sets of keys each, for the fourth power four from `draws`.
     """
-    powers = {name: np.empty((queries, len(sizes))) for name in ("mean", "outer", "covariance")}
+    powers = {
+        name: np.empty((queries, len(sizes)))
+        for name in ("mean", "outer", "covariance")
+    }
     for q in range(queries):
         query = seeds.stream(q, "start").standard_normal(len(L))
         sums = softmax_sums(L.T @ query, query, sizes, 4 * draws, q)
@@ -105,7 +116,9 @@ def integrated(L, sizes, queries: int, draws: int, repeats: int = 10) -> dict:
     }
 
 
-def leading(sizes: Sequence[int] | np.ndarray, values: np.ndarray, since: float = 0) -> np.ndarray:
+def leading(
+    sizes: Sequence[int] | np.ndarray, values: np.ndarray, since: float = 0
+) -> np.ndarray:
     """The a of values (repeats, sizes) = C n^a (1 + b/n), (repeats,): log n and 1/n by
     regression, from the sizes `since` on, three at least."""
     n = np.asarray(sizes, float)
@@ -115,7 +128,9 @@ def leading(sizes: Sequence[int] | np.ndarray, values: np.ndarray, since: float 
     return np.linalg.lstsq(known, logarithms, rcond=None)[0][1]
 
 
-def least_squares_errors(problem: Regression, sizes: Sequence[int], draws: int) -> np.ndarray:
+def least_squares_errors(
+    problem: Regression, sizes: Sequence[int], draws: int
+) -> np.ndarray:
     """||(M^ - M) Sigma^{1/2}||^2 over its mean, k noise^2 d/(n-d-1): (draws, sizes)."""
 
     def square(n, rng):
@@ -126,7 +141,9 @@ def least_squares_errors(problem: Regression, sizes: Sequence[int], draws: int) 
     return repeated(square, sizes, draws, "draws") / mean
 
 
-def perturbed_starts(problem: Regression, sizes: Sequence[float], draws: int) -> np.ndarray:
+def perturbed_starts(
+    problem: Regression, sizes: Sequence[float], draws: int
+) -> np.ndarray:
     """The distance to the minima of those of Sigma + s S, M + s N, (draws, sizes)."""
     space, distances = manifold.of(problem), np.empty((draws, len(sizes)))
     for r in range(draws):
@@ -141,7 +158,9 @@ def perturbed_starts(problem: Regression, sizes: Sequence[float], draws: int) ->
     return distances
 
 
-def spectral_distances(problem: Regression, sizes: Sequence[int], repeats: int) -> np.ndarray:
+def spectral_distances(
+    problem: Regression, sizes: Sequence[int], repeats: int
+) -> np.ndarray:
     """Lemma 3's two events for fresh data sets, (2, repeats, sizes). The spectral
     start's distance to the minima, and ||Sigma^{1/2} Sigma^^{-1} Sigma^{1/2} - I||."""
 
@@ -149,7 +168,9 @@ def spectral_distances(problem: Regression, sizes: Sequence[int], repeats: int) 
         X, Y = problem.sample(n, rng)
         start = np.concatenate(manifold.spectral_start(X, Y))
         inverse = problem.root @ np.linalg.inv(X.T @ X / n) @ problem.root
-        return manifold.of(problem).distance(start), np.linalg.norm(inverse - np.eye(problem.d), 2)
+        return manifold.of(problem).distance(start), np.linalg.norm(
+            inverse - np.eye(problem.d), 2
+        )
 
     return repeated(events, sizes, repeats, "labels")
 
@@ -174,22 +195,30 @@ def regulariser_bias(problem: Regression, Z, sizes, draws, repeats, seed) -> np.
             off = X.swapaxes(1, 2) @ X / sizes[j] - problem.Sigma
             sides = (gradient(problem.Sigma + sign * step * off) for sign in (1, -1))
             linear = np.subtract(*sides) / (2 * step)
-            total += (gradient(problem.Sigma + off) - gradient(problem.Sigma) - linear).sum(0)
+            total += (
+                gradient(problem.Sigma + off) - gradient(problem.Sigma) - linear
+            ).sum(0)
         bias[r, j] = total / draws
     return bias
 
 
-def loss_bias(problem: Regression, Z: np.ndarray, sizes, draws: int, repeats: int) -> np.ndarray:
+def loss_bias(
+    problem: Regression, Z: np.ndarray, sizes, draws: int, repeats: int
+) -> np.ndarray:
     """E grad L^ - grad L at Z, `draws` queries at least: (repeats, sizes, k + d, d)."""
     layer = Z[: problem.k], Z[problem.k :]
     A, B = (torch.from_numpy(part)[None, None] for part in layer)
     limit = np.concatenate(regression.population_gradients(problem, *layer))
     bias = np.empty((repeats, len(sizes), *Z.shape))
     for r, j in np.ndindex(repeats, len(sizes)):
-        chunk = max(1, 2**20 // sizes[j])  # of keys at most 2^20, so that memory stays small
+        chunk = max(
+            1, 2**20 // sizes[j]
+        )  # of keys at most 2^20, so that memory stays small
         source = regression.oracle(problem, sizes[j], min(draws, chunk), [1000 * r + j])
         passes = range(-(-draws // chunk))
-        parts = [np.concatenate([g[0, 0].numpy() for g in source(t, A, B)]) for t in passes]
+        parts = [
+            np.concatenate([g[0, 0].numpy() for g in source(t, A, B)]) for t in passes
+        ]
         bias[r, j] = sum(parts) / len(parts) - limit
     return bias
 
@@ -200,7 +229,9 @@ def gradient_bias(problem: Regression, sizes, draws: int, repeats: int) -> np.nd
     return np.linalg.norm(bias, axis=(-1, -2))
 
 
-def tail_excess(problem: Regression, history: RegressionHistory, since: int) -> np.ndarray:
+def tail_excess(
+    problem: Regression, history: RegressionHistory, since: int
+) -> np.ndarray:
     """Excess loss to which a run on an estimated oracle settles, free of its noise, (seeds,).
 
     The loss depends on the map A Sigma B^T alone, whose error is averaged over the earlier and over
@@ -209,7 +240,9 @@ def tail_excess(problem: Regression, history: RegressionHistory, since: int) -> 
     """
     late = history.iterations >= since
     A, Bt = history.A[:, late], history.B[:, late].swapaxes(-1, -2)
-    errors = (A @ problem.Sigma @ Bt - problem.M) @ problem.root  # (seeds, records, k, d)
+    errors = (
+        A @ problem.Sigma @ Bt - problem.M
+    ) @ problem.root  # (seeds, records, k, d)
     middle = errors.shape[1] // 2
     return (errors[:, :middle].mean(1) * errors[:, middle:].mean(1)).sum((-1, -2)) / 2
 
@@ -217,11 +250,18 @@ def tail_excess(problem: Regression, history: RegressionHistory, since: int) -> 
 def every_step(rule, source, start, covariance, steps: int) -> RegressionHistory:
     """A rule's history, every iteration, from A_0 (seeds, k, d), B_0 (seeds, d, d)."""
     record = list(range(steps + 1))
-    return regression.descend(source, {"": rule}, {"": start}, covariance, steps, record)[""]
+    return regression.descend(
+        source, {"": rule}, {"": start}, covariance, steps, record
+    )[""]
 
 
 def from_slowest_mode(
-    problem: Regression, distance: float, source, steps: int, runs: int = 1, factor: float = 1.0
+    problem: Regression,
+    distance: float,
+    source,
+    steps: int,
+    runs: int = 1,
+    factor: float = 1.0,
 ) -> RegressionHistory:
     """Algorithm 1, eta = factor/lambda_max, from `distance` along the slowest mode."""
     space, k = manifold.of(problem), problem.k
@@ -250,7 +290,9 @@ def scaling(problem: Regression, sizes, steps: int, draws: int, of_seeds) -> Flo
     """Algorithm 1 on each size's oracle, from the radius of the one-point bounds."""
     radius, count = manifold.of(problem).constants().radius, len(of_seeds)
     sources = (regression.oracle(problem, n, draws, of_seeds) for n in sizes)
-    runs = [from_slowest_mode(problem, radius, source, steps, count) for source in sources]
+    runs = [
+        from_slowest_mode(problem, radius, source, steps, count) for source in sources
+    ]
     exact = from_slowest_mode(problem, radius, regression.population(problem), steps)
     rates, _ = regression.modes(problem)
     return Floors(

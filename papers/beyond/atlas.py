@@ -60,7 +60,9 @@ class BestMargins:
         """W_mm of one run's selection (n,), norm as in NORMS; or Infeasible."""
         solved = self.known.setdefault((run, *map(int, selection)), {})
         if norm not in solved:
-            solved[norm] = svm.token_svm(self.tokens.run(run), selection[None], NORMS[norm])
+            solved[norm] = svm.token_svm(
+                self.tokens.run(run), selection[None], NORMS[norm]
+            )
             self.gap = max(self.gap, solved[norm].gap[0])
         return solved[norm]
 

@@ -29,7 +29,9 @@ def dumbbells(rows: Mapping[str, Row], reached: Reached) -> Figure:
         looks = [plots.look(norm) for norm in NORMS]
         ends = last[:, own].min(), last[:, own].max()
         worst.append(f"{ends[0]:.3f}")
-        axis.plot(medians[[own, rival]], [place] * 2, color=plots.FAINT, linewidth=1, zorder=1)
+        axis.plot(
+            medians[[own, rival]], [place] * 2, color=plots.FAINT, linewidth=1, zorder=1
+        )
         axis.plot(ends, [place] * 2, color=looks[own].colour, linewidth=2.2)
         axis.plot(medians[own], place, ms=5, clip_on=False, **looks[own].mark)
         ring = dict(ms=7.5, mfc="none", clip_on=False)  # seen around a mark there
@@ -41,7 +43,9 @@ def dumbbells(rows: Mapping[str, Row], reached: Reached) -> Figure:
     for name, label in zip(order, axis.get_yticklabels(), strict=True):
         label.set_color(plots.BLACK if rows[name].reached else plots.GREY)
     axis.set(ylim=(len(order) - 0.4, -0.6), xlim=(0, 1.02))
-    axis.set_xlabel("margin over the largest; right: the worst run, in the norm predicted")
+    axis.set_xlabel(
+        "margin over the largest; right: the worst run, in the norm predicted"
+    )
     pieces.row_words(axis, worst)
     return plots.legend(figure, axis)
 
@@ -58,7 +62,9 @@ def _written(row: str) -> str:
 def convergence(panels: Mapping[str, Reached], norms: Mapping[str, str]) -> Figure:
     """1 - ratio in each rule's norm over t, a panel per schedule, with exponents."""
     figure, axes = plots.panels(1, len(panels), height=3.0)
-    small = dict(fontsize="x-small", title_fontsize="x-small", labelspacing=0.2, handlelength=1.8)
+    small = dict(
+        fontsize="x-small", title_fontsize="x-small", labelspacing=0.2, handlelength=1.8
+    )
     small |= dict(frameon=True, framealpha=1, edgecolor="none")  # over the dotted line
     for axis, (title, reached) in zip(axes, panels.items(), strict=True):
         powers, lowest = {}, 1.0
@@ -74,20 +80,30 @@ def convergence(panels: Mapping[str, Reached], norms: Mapping[str, str]) -> Figu
         axis.axhline(1 - REACHED, **plots.LEVEL)
         axis.set(xscale="log", yscale="log", xlabel="iteration $t$", title=title)
         axis.set_ylim(min(lowest, 1 - REACHED) / 2, 1.2)
-        axis.legend(powers, powers.values(), title="power of $t$", loc="lower left", **small)
+        axis.legend(
+            powers, powers.values(), title="power of $t$", loc="lower left", **small
+        )
     axes[0].set(ylabel="1 \N{MINUS SIGN} ratio in the rule's own norm")
     return plots.legend(figure, axes[0])
 
 
 def memory(
-    memories, by_memory: Sequence[Ratios], epsilons, by_epsilon: Sequence[Ratios], by_batch, norms
+    memories,
+    by_memory: Sequence[Ratios],
+    epsilons,
+    by_epsilon: Sequence[Ratios],
+    by_batch,
+    norms,
 ) -> Figure:
     """Adam's ratio in three norms against beta_2 (epsilon 0) and epsilon; every rule's in its norm
     against the samples a step, `by_batch` {rule: {samples: Ratios}}, `norms` {rule: norm}."""
     figure, axes = plots.panels(1, 3, height=2.9)
     forgotten = [1 - beta for beta in memories]
     evenly, sign = range(len(epsilons)), plots.look("l_inf").colour
-    for axis, x, runs in ((axes[0], forgotten, by_memory), (axes[1], evenly, by_epsilon)):
+    for axis, x, runs in (
+        (axes[0], forgotten, by_memory),
+        (axes[1], evenly, by_epsilon),
+    ):
         for norm in ("l_inf", "l_3", "Frobenius"):
             last = np.array([ratios.last[:, column(norm)] for ratios in runs]).T
             plots.band(axis, x, last, LABELS[norm], norm, ms=3, marker="o")

@@ -59,7 +59,9 @@ def steepest_rows(decay: float = 0.0, growth: float = GROWTH) -> dict[str, Row]:
 
 def rows() -> dict[str, Row]:
     """Every row of the map; "head-wise" acts on two halves of W's rows."""
-    sign, polar, frobenius, by_head = map(step, ("l_inf", "spectral", "Frobenius", "head-wise"))
+    sign, polar, frobenius, by_head = map(
+        step, ("l_inf", "spectral", "Frobenius", "head-wise")
+    )
     # slow: margins grow by 0.0004 a step, sqrt(v) forgets e^-0.0005
     few, slow = sign / 10, sign / 50
     heads = "head-wise"
@@ -84,16 +86,23 @@ def rows() -> dict[str, Row]:
         "Shampoo, 0.9": Row(o.shampoo(polar, 0.9), "spectral", "spectral", TENTH),
         "Shampoo, sums": Row(o.shampoo(polar, summed=True), None, "spectral", TENTH),
         "SOAP": Row(o.soap(slow), None, "spectral"),
-        **{f"{k}, per sample": replace(v, rule=o.on_batches(v.rule, 1)) for k, v in alone.items()},
+        **{
+            f"{k}, per sample": replace(v, rule=o.on_batches(v.rule, 1))
+            for k, v in alone.items()
+        },
         "steepest, head-wise": Row(
             o.in_blocks(o.steepest("spectral", by_head), 2), heads, heads, TENTH
         ),
         "Muon, head-wise": Row(o.in_blocks(o.muon(by_head), 2), heads, heads, TENTH),
         "mirror, l_3": Row(o.mirror(3, 0.3), "l_3", "l_3", source=MIRROR),
-        "natural, undamped": Row(o.natural(frobenius, normalised=True), None, "nuclear", TENTH),
+        "natural, undamped": Row(
+            o.natural(frobenius, normalised=True), None, "nuclear", TENTH
+        ),
         "natural, damped": Row(o.natural(0.05, 0.01), None, "Frobenius"),
         "natural, damped by trace": Row(by_trace, "Frobenius", "Frobenius", TENTH),
-        "AdaGrad, full matrix": Row(o.full_adagrad(frobenius), None, "Frobenius", 2_000),
+        "AdaGrad, full matrix": Row(
+            o.full_adagrad(frobenius), None, "Frobenius", 2_000
+        ),
         "rescaled, Frobenius": Row(grown, "Frobenius", "Frobenius", 20_000, RESCALING),
     }
 
@@ -116,7 +125,10 @@ def batch_rows(sizes: Sequence[int]) -> dict[str, dict[int, Row]]:
         "Adam, 0.99": (o.adam(step("l_inf") / 5, memory=0.99), "l_inf"),
     }
     return {
-        what: {size: Row(o.on_batches(rule, size), None, name, TENTH, BATCHES) for size in sizes}
+        what: {
+            size: Row(o.on_batches(rule, size), None, name, TENTH, BATCHES)
+            for size in sizes
+        }
         for what, (rule, name) in rules.items()
     }
 
@@ -135,12 +147,18 @@ def trained(tokens: TokenSet, rows, steps, times, folder: File) -> dict[str, Pat
 def _moved(rule):
     """D as a formula in G, M (a mean of G), v (of G^2)."""
     if rule.kind == o.ENTRYWISE and rule.p in (1, 2, np.inf):
-        return {1: "sgn of the largest entry of G, there", 2: "G / |G|"}.get(rule.p, "sgn(G)")
+        return {1: "sgn of the largest entry of G, there", 2: "G / |G|"}.get(
+            rule.p, "sgn(G)"
+        )
     if rule.kind == o.SPECTRAL:
         of = "M + (G - M) (1 - mu)" if rule.nesterov else "M" if rule.momentum else "G"
         shape = {o.POLAR: "U V^T", o.LEADING: "U_1 V_1^T"}
-        word = shape.get(rule.shape, f"{rule.iterations} Newton-Schulz steps on U S V^T")
-        return f"sgn(U V^T), U S V^T = {of}" if rule.signed else f"{word}, U S V^T = {of}"
+        word = shape.get(
+            rule.shape, f"{rule.iterations} Newton-Schulz steps on U S V^T"
+        )
+        return (
+            f"sgn(U V^T), U S V^T = {of}" if rule.signed else f"{word}, U S V^T = {of}"
+        )
     if rule.kind == o.ADAPTIVE:
         below = "sqrt(sum G^2)" if rule.summed else "sqrt(v)"
         more = f" + {rule.epsilon:g}" if rule.epsilon else ""
@@ -160,21 +178,30 @@ def _moved(rule):
 
 def _formula(rule):
     """One step of a rule in a line: W's move, then what D, G and W are."""
-    parts = ["W += eta D" if not rule.weight_decay else "W = (1 - eta lambda) W + eta D"]
+    parts = [
+        "W += eta D" if not rule.weight_decay else "W = (1 - eta lambda) W + eta D"
+    ]
     parts.append(f"D = {_moved(rule)}")
     if rule.blocks > 1:
         parts.append(f"in each of {rule.blocks} blocks")
     if rule.batch:
         parts.append(f"G of {rule.batch} sample" + ", variance reduced" * rule.reduced)
     if rule.radius < np.inf:
-        parts.append(f"W in a ball that grows {rule.growth:g} times every {rule.every} steps")
+        parts.append(
+            f"W in a ball that grows {rule.growth:g} times every {rule.every} steps"
+        )
     return "; ".join(parts)
 
 
 def listing(rows: Mapping[str, Row]) -> list[tuple[str, ...]]:
     """Per row: name, formula, the norm predicted, whose prediction."""
     return [
-        (name, _formula(row.rule), row.reached or f"none; nearest {row.highest}", row.source)
+        (
+            name,
+            _formula(row.rule),
+            row.reached or f"none; nearest {row.highest}",
+            row.source,
+        )
         for name, row in rows.items()
     ]
 
@@ -229,12 +256,16 @@ def growing(rows: Mapping[str, Row], by_rule: Reached) -> list[Claim]:
     claims = []
     for name, row in rows.items():
         lowest = by_rule[name].last[:, column(row.highest)].min()
-        about = dict(bound=ROWS["atlas.own"][1] if row.reached else "", why=_why(by_rule[name]))
+        about = dict(
+            bound=ROWS["atlas.own"][1] if row.reached else "", why=_why(by_rule[name])
+        )
         claims.append(atlas_claim("growing", lowest, name, row.highest, **about))
     return claims
 
 
-def batches(reached: Mapping[str, Mapping[int, Ratios]], norms: Mapping[str, str]) -> list[Claim]:
+def batches(
+    reached: Mapping[str, Mapping[int, Ratios]], norms: Mapping[str, str]
+) -> list[Claim]:
     """The own norm is not reached on fewer than all samples, and its ratio rises."""
     claims = []
     for name, by_size in reached.items():
@@ -242,7 +273,9 @@ def batches(reached: Mapping[str, Mapping[int, Ratios]], norms: Mapping[str, str
         best = max(by_size[size].last[:, k].min() for size in sizes[:-1])
         rises = np.diff([np.median(by_size[size].last[:, k]) for size in sizes])
         why = _why(by_size[sizes[0]])
-        claims.append(atlas_claim("batch", best, name, norms[name], by=BATCHES, why=why))
+        claims.append(
+            atlas_claim("batch", best, name, norms[name], by=BATCHES, why=why)
+        )
         claims.append(atlas_claim("rise", rises, name, why=why))
     return claims
 

@@ -82,11 +82,17 @@ def decay_rows() -> dict[str, Row]:
 
 def other_rows() -> dict[str, Row]:
     """Variance reduction on single samples, and the sign after orthogonalisation."""
-    rules = {"NGD": ("Frobenius", 2), "sign": ("l_inf", np.inf), "polar": ("spectral", "spectral")}
+    rules = {
+        "NGD": ("Frobenius", 2),
+        "sign": ("l_inf", np.inf),
+        "polar": ("spectral", "spectral"),
+    }
     rows = {}
     for name, (norm, p) in rules.items():
         rule = o.variance_reduced(o.on_batches(o.steepest(p, step(norm) / 4), 1))
-        rows[f"{name}, variance reduced"] = Row(rule, norm, norm, TENTH, atlas_rules.BATCHES)
+        rows[f"{name}, variance reduced"] = Row(
+            rule, norm, norm, TENTH, atlas_rules.BATCHES
+        )
     return rows | {"OLion": Row(o.olion(step("l_inf")), None, "l_inf", TENTH)}
 
 
@@ -102,7 +108,9 @@ class AtRest:
     allowed: np.ndarray
 
 
-def at_rest(row: Row, path: Path, best: atlas.BestMargins, identity: bool = False) -> AtRest:
+def at_rest(
+    row: Row, path: Path, best: atlas.BestMargins, identity: bool = False
+) -> AtRest:
     """How a row of `decay_rows` ended; identity: in the Frobenius norm."""
     tokens, W, decay = best.tokens, path.W[:, -1], row.rule.weight_decay
     norm = "Frobenius" if identity else row.highest
@@ -111,7 +119,9 @@ def at_rest(row: Row, path: Path, best: atlas.BestMargins, identity: bool = Fals
     missing, law, allowed = np.full((3, len(W)), np.nan)
     for run in np.flatnonzero((margins > 0) & (path.status == "completed")):
         solution = best.solution(run, selection[run], norm)
-        slopes = margin_law.saturated_slopes(tokens.run(run), selection[run : run + 1])[0]
+        slopes = margin_law.saturated_slopes(tokens.run(run), selection[run : run + 1])[
+            0
+        ]
         on = solution.support[0] & (solution.duals[0] > 0)
         offsets, _ = margin_law.log_ratios(slopes[on], solution.duals[0][on])
         missing[run] = 1 - margins[run] * solution.norm[0] / size[run]
@@ -146,7 +156,9 @@ def in_frobenius(by_rule: Mapping[str, atlas.Ratios]) -> dict[str, atlas.Ratios]
     """Every norm's ratio that in Frobenius: what the identity as the metric shows."""
     k = atlas.column("Frobenius")
     return {
-        name: replace(ratios, value=np.repeat(ratios.value[..., k : k + 1], len(atlas.NORMS), -1))
+        name: replace(
+            ratios, value=np.repeat(ratios.value[..., k : k + 1], len(atlas.NORMS), -1)
+        )
         for name, ratios in by_rule.items()
     }
 
@@ -165,7 +177,9 @@ def chosen(ends: Mapping[str, AtRest]) -> dict[tuple, tuple]:
     counts = {}
     for name, m in product(DECAYED, ALLOWED[:-1]):
         weak, strong = ends[f"{name}, {ALLOWED[-1]}"], ends[f"{name}, {m}"]
-        other = (strong.selection != weak.selection) & np.isfinite(strong.allowed)[:, None]
+        other = (strong.selection != weak.selection) & np.isfinite(strong.allowed)[
+            :, None
+        ]
         larger = strong.allowed * (ALLOWED[-1] / m) > weak.allowed
         runs = other.any(1) & np.isfinite(weak.allowed)
         samples = int(other.sum()), other.size
@@ -177,11 +191,18 @@ def turned_back(tokens: TokenSet, seeds, steps, identity=False, size=1.0) -> dic
     """||W' - W||/||W|| by rule, (runs,): W' from (K R, Q R), R `size` x orthogonal."""
     K, Q = factored.small_start(tokens, seeds, factored_atlas.COLUMNS, size=1.0)
     drawn = [stream(seed, "draws").standard_normal(2 * K.shape[-1:]) for seed in seeds]
-    R = size * np.stack([np.eye(len(M)) if identity else np.linalg.qr(M)[0] for M in drawn])
+    R = size * np.stack(
+        [np.eye(len(M)) if identity else np.linalg.qr(M)[0] for M in drawn]
+    )
     rules = {name: row.rule for name, row in factored_atlas.rows().items()}
-    plain = {"GD": o.steepest(2, 0.05, normalised=False), "NGD": rules.pop("gradient descent")}
+    plain = {
+        "GD": o.steepest(2, 0.05, normalised=False),
+        "NGD": rules.pop("gradient descent"),
+    }
     starts = (K, Q), (K @ R, Q @ R)
-    W, turned = (factored.train(tokens, plain | rules, *start, [steps]) for start in starts)
+    W, turned = (
+        factored.train(tokens, plain | rules, *start, [steps]) for start in starts
+    )
     length = lambda W: np.linalg.norm(W[:, -1], axis=(1, 2))
     return {name: length(turned[name].W - W[name].W) / length(W[name].W) for name in W}
 
@@ -189,10 +210,15 @@ def turned_back(tokens: TokenSet, seeds, steps, identity=False, size=1.0) -> dic
 def gauge_claims(moved: Mapping[str, np.ndarray]) -> list[Claim]:
     """Turned (K, Q) give the same W under GD, NGD and polar steps alone."""
     why = "{:.0e} in the best run: rounding grows along some runs"
-    return [atlas_claim("gauge", x, name, why=why.format(x.min())) for name, x in moved.items()]
+    return [
+        atlas_claim("gauge", x, name, why=why.format(x.min()))
+        for name, x in moved.items()
+    ]
 
 
-def own_claims(own: Mapping[str, np.ndarray], by_rule: Mapping[str, atlas.Ratios]) -> list[Claim]:
+def own_claims(
+    own: Mapping[str, np.ndarray], by_rule: Mapping[str, atlas.Ratios]
+) -> list[Claim]:
     """Adam on single samples reaches its own norm; others' has the largest ratio."""
     claims = []
     for name, value in own.items():
@@ -204,7 +230,9 @@ def own_claims(own: Mapping[str, np.ndarray], by_rule: Mapping[str, atlas.Ratios
             measured = above.mean()
             why = f"In {(~above).sum()} of {len(above)} runs one of the seven norms is above it"
         why += f", after {by_rule[name].iterations[-1]:,} steps"
-        claims.append(atlas_claim("own_norm", measured, name, source=OWN_SOURCES[name], why=why))
+        claims.append(
+            atlas_claim("own_norm", measured, name, source=OWN_SOURCES[name], why=why)
+        )
     return claims
 
 
@@ -213,11 +241,15 @@ def _shortest(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     scale = np.linalg.norm(rows, axis=1).max()
     scaled = rows / scale
     target = np.append(np.zeros(rows.shape[1]), 1.0)
-    weights, _ = nnls(np.vstack([scaled.T, np.ones(len(rows))]), target, maxiter=10 * rows.size)
+    weights, _ = nnls(
+        np.vstack([scaled.T, np.ones(len(rows))]), target, maxiter=10 * rows.size
+    )
     V = scaled.T @ weights
     smallest, square = (scaled @ V).min(), V @ V
     if not smallest >= (1 - GAP) * square / weights.sum():
-        raise RuntimeError("no shortest vector to the accuracy asked for: not separable?")
+        raise RuntimeError(
+            "no shortest vector to the accuracy asked for: not separable?"
+        )
     return V / (smallest * scale), weights / (smallest * scale**2)
 
 
@@ -269,7 +301,9 @@ def _own(name, tokens, selection, W, second, left, right):
         return _in_turned(tokens, selection, W, left, right), 0.0
     A = atlas.features(tokens, selection)
     if name == "Shampoo, sums":  # N(W)^2 = <W, L^{1/4} W R^{1/4}>
-        L, R, inverse_L, inverse_R = (_power(M, e) for e in (1 / 8, -1 / 8) for M in (left, right))
+        L, R, inverse_L, inverse_R = (
+            _power(M, e) for e in (1 / 8, -1 / 8) for M in (left, right)
+        )
         return _quadratic(A, W, L @ W @ R, inverse_L @ A @ inverse_R), 0.0
     if second is None:
         return _entrywise(A, W, np.ones(W.shape)), 0.0

@@ -126,14 +126,18 @@ def score_crossing(axis: str, seed: int) -> float:
     sets = (AXES[axis](seed, amount) for amount in (0.0, 1.0))
     gaps = [score_gaps(data, data.u) for data in sets]
     slope = gaps[1] - gaps[0]
-    return float(np.where(slope < 0, -gaps[0] / np.where(slope < 0, slope, 1.0), np.inf).min())
+    return float(
+        np.where(slope < 0, -gaps[0] / np.where(slope < 0, slope, 1.0), np.inf).min()
+    )
 
 
 def _ends_in_opt(data, step_size=0.05, steps=5000):
     """Whether a run from zero gives every opt token the largest logit."""
     problem = coordinates.minimal(data)
     history = train(problem, ngd(step_size), steps, [0, steps])
-    return bool((margins.selection(history, problem.tokens.opt) == problem.tokens.opt).all())
+    return bool(
+        (margins.selection(history, problem.tokens.opt) == problem.tokens.opt).all()
+    )
 
 
 def switch(axis: str, seed: int, accuracy: float = 0.002) -> float:
@@ -186,8 +190,12 @@ def _noise_power(points, lowest=1.0):
     loud = [p for p in kept(points) if p.axis == "noise" and p.value >= lowest]
     powers = []
     for seed in dict.fromkeys(p.seed for p in loud):
-        sizes = {p.value: p.comparison.measured.residual for p in loud if p.seed == seed}
-        powers.append(np.polyfit(np.log(list(sizes)), np.log(list(sizes.values())), 1)[0])
+        sizes = {
+            p.value: p.comparison.measured.residual for p in loud if p.seed == seed
+        }
+        powers.append(
+            np.polyfit(np.log(list(sizes)), np.log(list(sizes.values())), 1)[0]
+        )
     powers = np.array(powers or [np.nan])
     why = f"mean {powers.mean():.3f}; opt tokens still count"
     return claim("map.noise", powers, "", f"{lowest:g}", each=True, why=why)
@@ -203,7 +211,9 @@ SEARCHED = {  # axis: the values at which W_mm may be lost, and the other two si
     "T": (range(3, 13), {"n": 12, "d": 6}),
     "d": (range(4, 10), {"n": 18, "T": 5}),
 }
-SHARED_QUERY = "all constraints of a sample share its query, which Cover's count does not know"
+SHARED_QUERY = (
+    "all constraints of a sample share its query, which Cover's count does not know"
+)
 
 
 def _capacity(axis, values, has, sizes):
@@ -217,7 +227,9 @@ def _capacity(axis, values, has, sizes):
     return half, [fewest, claim("map.most", high, axis, **more, why=why)]
 
 
-def capacities(seeds: Sequence[int]) -> tuple[dict[str, tuple[float, float, float]], list[Claim]]:
+def capacities(
+    seeds: Sequence[int],
+) -> tuple[dict[str, tuple[float, float, float]], list[Claim]]:
     """Where W_mm is lost along every axis, with its interval; the claims."""
     lost, rows = {}, []
     for axis, (values, sizes) in SEARCHED.items():
@@ -277,23 +289,31 @@ def repeated(seed: int, steps: int) -> _Repeated:
     data = _correlated(seed, 1.0)
     rows = np.arange(data.shape[1])
     pair = np.stack([data.z[0], data.X[0, rows, data.opt[0]]], 1)  # the query is a copy
-    two = token_set(pair, data.y[0], z=data.z[0], u=data.u[0], opt=np.ones(len(rows), int))
+    two = token_set(
+        pair, data.y[0], z=data.z[0], u=data.u[0], opt=np.ones(len(rows), int)
+    )
     law = _law_of(two)
     problem = coordinates.minimal(data)
-    W = train(problem, ngd(float(STEP * law.longest_step()[0])), steps, [0, steps]).weights(1)
+    W = train(
+        problem, ngd(float(STEP * law.longest_step()[0])), steps, [0, steps]
+    ).weights(1)
     error = margins.direction_error(W, problem.reduce(token_svm(two).W)[0])[0]
     return _Repeated(float(law.constant[0]), float(np.linalg.norm(W) * error))
 
 
 def stays(seeds: Sequence[int], values: Sequence[float] = (0.9, 0.99, 0.999)) -> float:
     """Share of runs that select every opt token, over all correlations in `values`."""
-    return float(np.mean([_ends_in_opt(_correlated(s, v)) for v in values for s in seeds]))
+    return float(
+        np.mean([_ends_in_opt(_correlated(s, v)) for v in values for s in seeds])
+    )
 
 
 def onset_claims(onsets: Sequence[_Onset]) -> list[Claim]:
     """A run's level is that of its steps; longer runs bear more correlation."""
     level = lambda at: at.level[np.isfinite(at.level)]
-    rows = [claim("map.level", level(at), f"{at.steps}", f"{at.steps:,}") for at in onsets]
+    rows = [
+        claim("map.level", level(at), f"{at.steps}", f"{at.steps:,}") for at in onsets
+    ]
     halves = np.array([at.half(at.measured)[0] for at in onsets])
     return [*rows, claim("map.time", halves[:-1] / halves[1:])]
 

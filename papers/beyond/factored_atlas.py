@@ -105,9 +105,13 @@ def predictions(table: Table, both: Reached, alone: Reached) -> list[Claim]:
         share, nearest = ranked(both[name].last, NORMS, row.norm)
         bound = "≥ 1" if row.always else ""
         why = f"The prediction is refuted: nearest to {nearest}"
-        claims.append(claim("factors.norm", share, *about, row.norm, bound=bound, why=why))
+        claims.append(
+            claim("factors.norm", share, *about, row.norm, bound=bound, why=why)
+        )
         ratio, bound = both[name].last[:, NORMS.index(row.norm)], f"≥ {row.least}"
-        claims.append(claim("factors.above", ratio, *about, row.norm, bound=bound, why=PILOTS))
+        claims.append(
+            claim("factors.above", ratio, *about, row.norm, bound=bound, why=PILOTS)
+        )
         share, nearest = ranked(alone[name].last, NORMS, row.alone_norm)
         why = f"W alone ends nearest to {nearest}"
         claims.append(claim("factors.alone", share, *about, row.alone_norm, why=why))
@@ -117,7 +121,9 @@ def predictions(table: Table, both: Reached, alone: Reached) -> list[Claim]:
 def _signs(d):
     """Every x in {-1, 1}^d with x_1 = 1, (2^(d-1), d)."""
     if d > WIDEST:
-        raise ValueError(f"W has {d} rows; the sign vectors of at most {WIDEST} are tried")
+        raise ValueError(
+            f"W has {d} rows; the sign vectors of at most {WIDEST} are tried"
+        )
     return np.array(list(product((1.0,), *[(1.0, -1.0)] * (d - 1))))
 
 
@@ -146,7 +152,9 @@ def _sign_norm(W: np.ndarray) -> float:
     rows, before = _first_products(W / size, signs), -np.inf
     for _ in range(ROUNDS):
         # No entry is an integer: `milp` is taken since it bounds a row from both sides.
-        solved = milp(-flat, constraints=LinearConstraint(rows, -1, 1), bounds=(-np.inf, np.inf))
+        solved = milp(
+            -flat, constraints=LinearConstraint(rows, -1, 1), bounds=(-np.inf, np.inf)
+        )
         if not solved.success:
             raise RuntimeError(f"a linear program of the norm failed: {solved.message}")
         value, products = _largest_products(solved.x.reshape(W.shape), signs, PRODUCTS)
@@ -182,7 +190,9 @@ def _best_sign_margin(A):
         cost = np.r_[np.zeros(len(columns)), -1.0]
         total = np.r_[np.ones(len(columns)), 0.0][None]
         bounds = [(0, None)] * len(columns) + [(None, None)]
-        solved = linprog(cost, A_ub=rows, b_ub=np.zeros(pairs), A_eq=total, b_eq=[1], bounds=bounds)
+        solved = linprog(
+            cost, A_ub=rows, b_ub=np.zeros(pairs), A_eq=total, b_eq=[1], bounds=bounds
+        )
         q = np.maximum(-solved.ineqlin.marginals, 0)
         mean = np.einsum("m,mde->de", q / q.sum(), A)
         value, added = _largest_products(mean, signs, PRODUCTS)

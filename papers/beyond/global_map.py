@@ -47,14 +47,18 @@ class GlobalMap:
         return half_of_seeds(self.alphas, self.reached[row], seed=row)
 
 
-def measure(seeds, alphas, dimensions, rule: GradientRule, steps: int, n: int = 8) -> GlobalMap:
+def measure(
+    seeds, alphas, dimensions, rule: GradientRule, steps: int, n: int = 8
+) -> GlobalMap:
     """Train every seed from zero, T = 2; reached: opt attended to and scored higher."""
     shape = len(dimensions), len(alphas), len(seeds)
     reached, first = np.empty((2, *shape), bool)
     for row, column in np.ndindex(shape[:2]):
         sizes = dict(n=n, T=2, d=dimensions[row], signal=alphas[column])
         data = tokens.two_token_gaussian(seeds, **sizes)
-        history = train(coordinates.minimal(data), rule, steps, [0, steps], head="joint")
+        history = train(
+            coordinates.minimal(data), rule, steps, [0, steps], head="joint"
+        )
         attended = history.margins[:, -1].min((1, 2)) > SATURATED
         reached[row, column] = attended & (history.score_gaps[:, -1].min((1, 2)) > 0)
         even = (data.y[..., None, None] * data.X).mean((1, 2))
@@ -67,8 +71,12 @@ def global_claims(grid: GlobalMap, wide: int = 1024, easy: float = 1.7) -> list[
     """A right first step is enough; thresholds; wide data; how near the formula is."""
     enough = grid.reached[grid.first].mean()
     lost = (grid.first & ~grid.reached).sum((1, 2))
-    where = ", ".join(f"{k} at d = {d}" for k, d in zip(lost, grid.dimensions, strict=True) if k)
-    why = f"later steps undo it: {where}" if enough < BOUNDS["global.sufficient"] else ""
+    where = ", ".join(
+        f"{k} at d = {d}" for k, d in zip(lost, grid.dimensions, strict=True) if k
+    )
+    why = (
+        f"later steps undo it: {where}" if enough < BOUNDS["global.sufficient"] else ""
+    )
     claims = [claim("global.sufficient", enough, "", grid.first.sum(), remark=why)]
     ceilings = {row: half_at_once(d, grid.n) for row, d in enumerate(grid.dimensions)}
     for row, ceiling in ceilings.items():
@@ -76,17 +84,27 @@ def global_claims(grid: GlobalMap, wide: int = 1024, easy: float = 1.7) -> list[
         if not np.isfinite(ceiling) or d < 64:
             continue
         value, low, high = grid.threshold(row)
-        why = "" if value <= ceiling or low > ceiling else "the bound lies in the interval"
+        why = (
+            ""
+            if value <= ceiling or low > ceiling
+            else "the bound lies in the interval"
+        )
         more = {"interval": (low, high), "remark": why}
-        claims.append(claim("global.threshold", value, f"{d}", expected=ceiling, **more))
+        claims.append(
+            claim("global.threshold", value, f"{d}", expected=ceiling, **more)
+        )
     rows, columns = grid.dimensions == wide, grid.alphas >= easy
     if rows.any() and columns.any():
         smallest = grid.reached.mean(-1)[rows][:, columns].min()
         claims.append(claim("global.missed", smallest, "", wide, f"{easy:g}"))
-    claims.append(claim("global.agree", (grid.first == grid.reached).mean(), "", grid.first.size))
+    claims.append(
+        claim("global.agree", (grid.first == grid.reached).mean(), "", grid.first.size)
+    )
     for row, ceiling in ceilings.items():
         if (d := grid.dimensions[row]) >= 32 * grid.n:
-            claims.append(claim("global.formula", grid.threshold(row)[0] / ceiling - 1, f"{d}"))
+            claims.append(
+                claim("global.formula", grid.threshold(row)[0] / ceiling - 1, f"{d}")
+            )
     return claims
 
 
@@ -122,7 +140,9 @@ def _missed(pairs):
 
 def _smallest(largest, n=2):
     """Every missed problem of n samples with entries up to `largest`, in order."""
-    samples = [(a, b) for a in range(largest, 0, -1) for b in range(a - 1, -largest - 1, -1)]
+    samples = [
+        (a, b) for a in range(largest, 0, -1) for b in range(a - 1, -largest - 1, -1)
+    ]
     return [p for p in combinations_with_replacement(samples, n) if _missed(p)]
 
 
@@ -141,8 +161,11 @@ def verify() -> dict[str, bool]:
     up = f"u moves up only from u < -{LONGEST}: e^({speed}/6) < {ratio}"
     return {
         f"u_mm = {u_mm}, W_mm = {W_mm}": u_mm == 1 and W_mm == 1,
-        "no other selection classifies both samples": set(_selections(POSTCARD)) == {(0, 0)},
-        "u_mm scores both opt tokens higher": all(u_mm * (a - b) > 0 for a, b in POSTCARD),
+        "no other selection classifies both samples": set(_selections(POSTCARD))
+        == {(0, 0)},
+        "u_mm scores both opt tokens higher": all(
+            u_mm * (a - b) > 0 for a, b in POSTCARD
+        ),
         far: _exp_between(Fraction(2))[0] > 7 and min(grown) >= half,
         "the first step moves u down": sum(a + b for a, b in POSTCARD) < 0,
         "at u = 0, W <= 0 it moves down": max(s_1) + max(s_2) < 0,
@@ -188,7 +211,8 @@ def end(tokens: TokenSet, rule: GradientRule, steps: int) -> tuple[int, float]:
 def agreement(problems: Sequence[TokenSet], rule: GradientRule, steps: int) -> Claim:
     """The share of problems that end where the sign of sum_i (a_i + b_i) says."""
     right = [
-        end(data, rule, steps)[0] == np.sign((data.y[0, :, None, None] * data.X[0]).sum())
+        end(data, rule, steps)[0]
+        == np.sign((data.y[0, :, None, None] * data.X[0]).sum())
         for data in problems
     ]
     return claim("global.line", np.mean(right), "", len(problems))
@@ -198,8 +222,12 @@ def half_of_seeds(values, did: np.ndarray, seed: int = 0) -> tuple[float, float,
     """The value at which half of the seeds did it, and the ends of a 95 % bootstrap.
     values (k,) > 0, ascending; did (k, seeds), more often true at larger values."""
     did, log = np.asarray(did), np.log(np.asarray(values, float))
-    drawn = stream(seed, "resamples").integers(0, did.shape[1], (RESAMPLES, did.shape[1]))
-    low, high = np.quantile([_crossing(log, did[:, pick]) for pick in drawn], [0.025, 0.975])
+    drawn = stream(seed, "resamples").integers(
+        0, did.shape[1], (RESAMPLES, did.shape[1])
+    )
+    low, high = np.quantile(
+        [_crossing(log, did[:, pick]) for pick in drawn], [0.025, 0.975]
+    )
     return _crossing(log, did), float(low), float(high)
 
 

@@ -16,11 +16,19 @@ from lib.companion.claims import Claim
 from lib.seeds import stream
 from lib.svm import token_svm
 from papers.beyond import margin_law as law_of
-from papers.beyond.margin_law import MarginLaw, PremiseFails, margin_law, require, saturated_slopes
+from papers.beyond.margin_law import (
+    MarginLaw,
+    PremiseFails,
+    margin_law,
+    require,
+    saturated_slopes,
+)
 from papers.beyond.tolerances import SATURATED, SETTLED_HEADS, claim
 
 
-def three_heads(seeds: Sequence[int], n: int = 6, T: int = 4, d: int = 400) -> list[TokenSet]:
+def three_heads(
+    seeds: Sequence[int], n: int = 6, T: int = 4, d: int = 400
+) -> list[TokenSet]:
     """Three heads, a TokenSet each, on the same Gaussian tokens; the third shares the
     first's opt tokens, twice as long. These score 0.5 to 1.5, others -0.5 to 0.3."""
     base = tokens.gaussian_tokens(seeds, n=n, T=T, d=d, signal=2.0)
@@ -43,7 +51,9 @@ class _HeadLaw:
 
     heads: list[TokenSet]
     laws: list[MarginLaw]
-    mean: np.ndarray  # (H, runs) beta-weighted mean of log(kappa/beta), less that of all heads
+    mean: (
+        np.ndarray
+    )  # (H, runs) beta-weighted mean of log(kappa/beta), less that of all heads
     norm: np.ndarray  # (H, runs) ||W_mm,h||
     constant: np.ndarray  # (H, runs) C_h
 
@@ -52,8 +62,13 @@ def predict(heads: Sequence[TokenSet]) -> _HeadLaw:
     """The law of heads that end in their opt tokens; exponential loss, W_0 = 0.
     ValueError where heads see other tokens, PremiseFails as `margin_law`."""
     for h, head in enumerate(heads):
-        if not all(np.array_equal(getattr(head, k), getattr(heads[0], k)) for k in ("X", "y", "z")):
-            raise ValueError(f"head {h} has other tokens, labels or queries than head 0")
+        if not all(
+            np.array_equal(getattr(head, k), getattr(heads[0], k))
+            for k in ("X", "y", "z")
+        ):
+            raise ValueError(
+                f"head {h} has other tokens, labels or queries than head 0"
+            )
     small = [coordinates.minimal(head).tokens for head in heads]
     # -log |l'| of one head alone, (runs, n, 1)
     opt = [_opt_scores(head) for head in small]
@@ -63,11 +78,15 @@ def predict(heads: Sequence[TokenSet]) -> _HeadLaw:
         slope = saturated_slopes(head) + opt[h] - sum(opt)
         law = margin_law(head, token_svm(head), log_slopes=slope)
         beta = np.where(law.support, law.duals, 0.0)
-        ratio = np.where(law.support, slope - np.log(np.where(law.support, beta, 1.0)), 0.0)
+        ratio = np.where(
+            law.support, slope - np.log(np.where(law.support, beta, 1.0)), 0.0
+        )
         sums[:, h] = (beta * ratio).sum((1, 2)), beta.sum((1, 2))
         laws.append(law)
     whole = sums[0].sum(0) / sums[1].sum(0)
-    norm, constant = (np.stack([getattr(law, k) for law in laws]) for k in ("norm", "constant"))
+    norm, constant = (
+        np.stack([getattr(law, k) for law in laws]) for k in ("norm", "constant")
+    )
     return _HeadLaw(small, laws, sums[0] / sums[1] - whole, norm, constant)
 
 
@@ -103,7 +122,9 @@ def train(law: _HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns
     axes = (0, 2, 3) if common else (2, 3)
     for _ in range(steps):
         log_odds = -g.reshape(gaps.shape)
-        log_p = log_odds - np.logaddexp(0.0, np.logaddexp.reduce(log_odds, -1))[..., None]
+        log_p = (
+            log_odds - np.logaddexp(0.0, np.logaddexp.reduce(log_odds, -1))[..., None]
+        )
         # gamma_opt - f, (H, runs, n, 1)
         lag = (np.exp(log_p) * gaps).sum(-1, keepdims=True)
         scale = log_p + (lag - opt).sum(0, keepdims=True)  # log of p |l'|
@@ -133,16 +154,32 @@ def train(law: _HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns
 def _refusals(law, level, g, steps):
     """Run -> the premise that fails, from last levels (H, runs), g (H, runs, m)."""
     refusals = {}
-    left = np.stack([head.remaining(a) for head, a in zip(law.laws, level, strict=True)])
+    left = np.stack(
+        [head.remaining(a) for head, a in zip(law.laws, level, strict=True)]
+    )
     for run in range(g.shape[1]):
         smallest, rest = g[:, run].min(-1), left[:, run].max()
         try:
-            reason = f"the smallest margin is {smallest.min():.2g}, it needs {SATURATED:g}"
+            reason = (
+                f"the smallest margin is {smallest.min():.2g}, it needs {SATURATED:g}"
+            )
             reason = f"head {smallest.argmin()}: {reason}"
-            require(smallest.min() >= SATURATED, "selection made", smallest.min(), reason, run)
-            more = steps * (np.log(SETTLED_HEADS) / np.log(rest) - 1) if 0 < rest < 1 else np.inf
+            require(
+                smallest.min() >= SATURATED,
+                "selection made",
+                smallest.min(),
+                reason,
+                run,
+            )
+            more = (
+                steps * (np.log(SETTLED_HEADS) / np.log(rest) - 1)
+                if 0 < rest < 1
+                else np.inf
+            )
             reason = f"wrong offsets have decayed to {rest:.1e}, they need {SETTLED_HEADS:.0e}"
-            reason = f"head {left[:, run].argmax()}: {reason}: about {more:.2g} steps more"
+            reason = (
+                f"head {left[:, run].argmax()}: {reason}: about {more:.2g} steps more"
+            )
             require(rest <= SETTLED_HEADS, "long enough", rest, reason, run)
         except PremiseFails as why:
             refusals[run] = str(why)

@@ -29,13 +29,19 @@ class _JointLaw:
     head: MaxMargin
     W_law: MarginLaw  # that of W in the limit
     head_law: MarginLaw  # one pair per sample, offsets log(1/nu_i) less their mean
-    residual: np.ndarray  # (runs, r) rho_u, the head's residual in the span of the opt tokens
-    frozen: np.ndarray  # (runs, r) off that span, the part of the first gradient's direction
+    residual: (
+        np.ndarray
+    )  # (runs, r) rho_u, the head's residual in the span of the opt tokens
+    frozen: (
+        np.ndarray
+    )  # (runs, r) off that span, the part of the first gradient's direction
     curvature: np.ndarray  # (runs,) limit of ||Hessian of L||/L
 
     def at_level(self, level: np.ndarray) -> MarginLaw:
         """The law of W while the head is a_u v + rho_u, a_u = `level` (runs,)."""
-        gaps = score_gaps(self.problem.tokens, level[:, None] * self.head.W + self.residual)
+        gaps = score_gaps(
+            self.problem.tokens, level[:, None] * self.head.W + self.residual
+        )
         run, smallest = _lowest(gaps.min((1, 2)))
         reason = f"at head level {level[run]:.3g} the smallest gap is {smallest:.2g}"
         require(smallest > 0, "score gaps", smallest, reason, run)
@@ -113,19 +119,29 @@ class JointRuns:
     norm: np.ndarray  # (runs, k) ||W||
     head_norm: np.ndarray  # (runs, k) ||u||
     curvature: np.ndarray  # (runs, k) ||Hessian||/L
-    residual: np.ndarray  # (runs,) of u in the span of the opt tokens across v, at the end
+    residual: (
+        np.ndarray
+    )  # (runs,) of u in the span of the opt tokens across v, at the end
     first: np.ndarray  # (runs, r) u_1
-    outside: np.ndarray  # (runs, 2) norm of u off that span, at the first and the last record
-    level: np.ndarray  # (runs,) sum of step lengths over ||v||, where the head should be
+    outside: (
+        np.ndarray
+    )  # (runs, 2) norm of u off that span, at the first and the last record
+    level: (
+        np.ndarray
+    )  # (runs,) sum of step lengths over ||v||, where the head should be
 
 
-def train(law: _JointLaw, rules: Mapping[str, GradientRule], steps: int) -> dict[str, JointRuns]:
+def train(
+    law: _JointLaw, rules: Mapping[str, GradientRule], steps: int
+) -> dict[str, JointRuns]:
     """Train head and W from zero by named NGD rules (Eq. 13); or PremiseFails."""
     late = np.unique(np.geomspace(steps / 10, steps, 8).round().astype(int))
     histories = gradient_descent.train(
         law.problem, rules, steps, [0, 1, *late], targets={"W": law.W.W}, head="joint"
     )
-    return {name: _measure(law, rules[name], history) for name, history in histories.items()}
+    return {
+        name: _measure(law, rules[name], history) for name, history in histories.items()
+    }
 
 
 def _measure(law, rule, history):
@@ -133,7 +149,9 @@ def _measure(law, rule, history):
     _check_selected(history)
     _check_settled(law, rule, history)
     u = history.head(-1)
-    along = np.einsum("rd,rd->r", u, law.head.W)[:, None] / law.head_law.norm[:, None] ** 2
+    along = (
+        np.einsum("rd,rd->r", u, law.head.W)[:, None] / law.head_law.norm[:, None] ** 2
+    )
     outside = [_off_span(rows, history.head(k)) for k in (2, -1)]
     late = slice(2, None)
     return JointRuns(
@@ -153,7 +171,10 @@ def _measure(law, rule, history):
 
 def _check_selected(history):
     """Raise PremiseFails unless runs attend to opt tokens and score them higher."""
-    needed = ("margin", history.margins, tolerances.SATURATED), ("gap", history.score_gaps, 0.0)
+    needed = (
+        ("margin", history.margins, tolerances.SATURATED),
+        ("gap", history.score_gaps, 0.0),
+    )
     for name, values, bound in needed:
         run, lowest = _lowest(values[:, -1].min((1, 2)))
         reason = f"the smallest {name} is {lowest:.2g}, it needs {bound:g}"
@@ -164,7 +185,10 @@ def _check_selected(history):
 def _check_settled(law, rule, history):
     """Raise PremiseFails, with the steps it needs, where W or head needs more."""
     bound = tolerances.SETTLED_JOINT
-    sizes = (law.W_law, history.norm[:, -1], "W"), (law.head_law, history.head_norm[:, -1], "head")
+    sizes = (
+        (law.W_law, history.norm[:, -1], "W"),
+        (law.head_law, history.head_norm[:, -1], "head"),
+    )
     for part, size, name in sizes:
         level = size / part.norm
         left = part.remaining(level)
@@ -219,7 +243,9 @@ def _claims(name, runs):
     yield claim("joint.frozen", off, name)
     yield claim("joint.rest", np.abs(runs.outside[:, 1] / runs.outside[:, 0] - 1), name)
     yield claim("joint.curvature", runs.curvature[:, -1] / law.curvature - 1, name)
-    yield claim("joint.curvature_power", log_slope(runs.iterations, runs.curvature), name)
+    yield claim(
+        "joint.curvature_power", log_slope(runs.iterations, runs.curvature), name
+    )
 
 
 @dataclass(frozen=True)
@@ -232,7 +258,9 @@ class _StartedHead:
     law: MarginLaw  # that of both SVMs
 
 
-def from_start(tokens: TokenSet, rule: GradientRule, records: Sequence[int]) -> _StartedHead:
+def from_start(
+    tokens: TokenSet, rule: GradientRule, records: Sequence[int]
+) -> _StartedHead:
     """Train head and W from u_0 = `tokens.u`; PremiseFails as `joint_slopes`."""
     problem = coordinates.minimal(tokens)
     data = problem.tokens
@@ -241,12 +269,20 @@ def from_start(tokens: TokenSet, rule: GradientRule, records: Sequence[int]) -> 
     solution, head = token_svm(data, selected), head_svm(data, selected)
     both = margin_law.joint_slopes(data, head, selected)
     start = margin_law.saturated_slopes(data, selected)
-    laws = [margin_law.margin_law(data, solution, selected, log_slopes=s) for s in (both, start)]
+    laws = [
+        margin_law.margin_law(data, solution, selected, log_slopes=s)
+        for s in (both, start)
+    ]
     relative = margins.relative_margins(history, data.opt, selected)
-    along = [margins.along_and_off(history.weights(k), solution.W)[0] for k in range(len(records))]
+    along = [
+        margins.along_and_off(history.weights(k), solution.W)[0]
+        for k in range(len(records))
+    ]
     level = np.stack(along, 1) / laws[0].norm[:, None]
     off = relative - level[..., None, None]
-    errors, fixed = (np.nanmax(np.abs(off - law.offsets[:, None]), (2, 3)) for law in laws)
+    errors, fixed = (
+        np.nanmax(np.abs(off - law.offsets[:, None]), (2, 3)) for law in laws
+    )
     return _StartedHead(np.asarray(records), errors, fixed, laws[0])
 
 

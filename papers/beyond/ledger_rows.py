@@ -17,7 +17,9 @@ ANCHOR = "variance reduction left out"
 _OFF = "decay.norm.GD", "decay.law.GD", "gauge.GD", "gauge.NGD", "gauge.polar_steps"
 _ANCHOR = "own.NGD_variance_reduced", "lower.NGD_variance_reduced"
 # Of claims whose metric is the identity.
-FAILS_IF = {f"atlas.{id}": OFF for id in _OFF} | {f"atlas.{id}": ANCHOR for id in _ANCHOR}
+FAILS_IF = {f"atlas.{id}": OFF for id in _OFF} | {
+    f"atlas.{id}": ANCHOR for id in _ANCHOR
+}
 
 
 @cache
@@ -30,7 +32,9 @@ def _problem(n, T):
 @cache
 def _path(size, rule, steps):
     steps = min(steps, STEPS)
-    return training.train(_problem(*size)[0], rule, steps, record=[0, steps // 2, steps])
+    return training.train(
+        _problem(*size)[0], rule, steps, record=[0, steps // 2, steps]
+    )
 
 
 def _rows(claims):
@@ -80,4 +84,9 @@ def _gauge(size, world):
     yield from _rows(atlas_used.gauge_claims(moved))
 
 
-SECTIONS = {"decay": _decay, "own norms": _own_norms, "others": _others, "gauge": _gauge}
+SECTIONS = {
+    "decay": _decay,
+    "own norms": _own_norms,
+    "others": _others,
+    "gauge": _gauge,
+}

@@ -34,13 +34,17 @@ class _LpLaw:
         beta = self.solution.duals[0].ravel()
         margins = self.solution.margins[0].ravel()
         idle = (beta <= SMALLEST_DUAL * beta.max()) | (margins > 1 + 1e-6)
-        reason = f"{idle.sum()} of {idle.size} constraints do not carry the l_{p:g} solution"
+        reason = (
+            f"{idle.sum()} of {idle.size} constraints do not carry the l_{p:g} solution"
+        )
         require(not idle.any(), "whole support", idle.sum(), reason)
         slopes = saturated_slopes(data)[0].ravel()
         reason = "another token scores at least the opt one's"
         require(np.isfinite(slopes).all(), "score gaps", 0.0, reason)
         w = self.solution.W[0].ravel()
-        A = coordinates.constraint_rows(coordinates.differences(data, data.opt), data.z)[0]
+        A = coordinates.constraint_rows(
+            coordinates.differences(data, data.opt), data.z
+        )[0]
         D = np.abs(w) ** (2 - p) / (p - 1)
         K = (A * D) @ A.T
         r = D * (A.T @ np.linalg.solve(K, slopes - np.log(beta)))
@@ -54,7 +58,9 @@ class _LpLaw:
         off = (p - 1) * root[:, None] * K * root - np.outer(root, root) / (root @ root)
         self.rows = A  # (m, d d_z)
         self.constant = float(np.sqrt(squares.sum()))
-        self.relative = np.abs(across / w)  # (d d_z,) residual over W_mm, entry by entry
+        self.relative = np.abs(
+            across / w
+        )  # (d d_z,) residual over W_mm, entry by entry
         self.share = squares / squares.sum()  # of each in constant^2
         # without sqrt(beta), along which a_t moves
         self.fastest = float(np.linalg.eigvalsh(off)[-1])
@@ -89,7 +95,9 @@ def _run(law, size, steps, start=None):
     rule = MirrorRule(p, size ** (p - 1) / steps)
     first = max(1, int(steps * 10.0 ** -(p - 1)))  # the last decade of ||W||
     late = np.unique(np.geomspace(first, steps, 12).round().astype(int))
-    history = descent.train(law.tokens, rule, steps, start, record=late, loss="exponential")
+    history = descent.train(
+        law.tokens, rule, steps, start, record=late, loss="exponential"
+    )
     level = history.norm[0] / law.solution.norm[0]
     raised = (level / ((p - 1) * late)).max() * law.fastest
     reason = f"a step is {raised / 2:.2g} times as long as the longest that settles"
@@ -124,10 +132,14 @@ def lp_claims(runs: Sequence[_LpRun]) -> list[Claim]:
     rows = []
     for p, started in dict.fromkeys((r.law.p, r.started) for r in runs):
         alike = [r for r in runs if (r.law.p, r.started) == (p, started)]
-        powers = np.array([np.polyfit(np.log(r.norm), np.log(r.error), 1)[0] for r in alike])
+        powers = np.array(
+            [np.polyfit(np.log(r.norm), np.log(r.error), 1)[0] for r in alike]
+        )
         if started:  # a start is not in the span
             expected = -min(1.0, p - 1)
-            rows.append(claim("lp.start", powers, f"{p:g}", expected=expected, each=True))
+            rows.append(
+                claim("lp.start", powers, f"{p:g}", expected=expected, each=True)
+            )
             continue
         off = [r.norm[-1] * r.error[-1] / r.law.constant - 1 for r in alike]
         rows.append(claim("lp.zero", powers, f"{p:g}", each=True))
@@ -141,7 +153,9 @@ def _onset(law, at, times=(0.9, 1.25)):
     # ||W||_p = (eta t)^{1/(p-1)}, whose margins rise by 2/fastest there
     size = 2 * (law.p - 1) * at * law.solution.norm[0] / law.fastest
     rule = MirrorRule(law.p, float(size ** (law.p - 1) / at))
-    W = descent.train(law.tokens, rule, record[-1], record=record, loss="exponential").W[0]
+    W = descent.train(
+        law.tokens, rule, record[-1], record=record, loss="exponential"
+    ).W[0]
     moved = np.abs(np.diff(law.offsets(W), axis=0)[::2]).max(1)
     reason = f"an offset still moves by {moved[0]:.1g} a step at half of the onset"
     require(moved[0] <= QUIET_LP, "offsets at rest", moved[0], reason)
@@ -156,7 +170,9 @@ def onsets(seeds: Sequence[int], p: float, at: int):
 
 def onset_claims(p: float, moved: np.ndarray) -> list[Claim]:
     """Constant steps settle before the onset and cycle after it; moved (runs, 2)."""
-    early, late = np.reshape(moved, (-1, 2)).T if np.size(moved) else np.full((2, 1), np.nan)
+    early, late = (
+        np.reshape(moved, (-1, 2)).T if np.size(moved) else np.full((2, 1), np.nan)
+    )
     return [claim("lp.rests", early, f"{p:g}"), claim("lp.cycles", late, f"{p:g}")]
 
 
@@ -201,7 +217,9 @@ class Settled:
 
     law: _LpLaw
     moved: np.ndarray  # (k,) the largest move of an offset in the last step
-    constant: float  # that with constant steps which reach the ||W|| of the second share
+    constant: (
+        float  # that with constant steps which reach the ||W|| of the second share
+    )
     pace: np.ndarray  # (k,) ||W||_p over (sum of steps)^{1/(p-1)}
     error: float  # ||W||_p sqrt(2 D) over its constant, at the first share
 
@@ -219,7 +237,9 @@ def _settled(law, count):
     W = _train(law, [*steps, _constant(law, SHARES[1], count)], count, times)
     rested = np.array([law.offsets(path) for path in W])
     rest = np.abs(rested[0, 2] - rested[0, 0]).max()
-    reason = f"an offset moved by {rest:.2g} over the last tenth, it needs {REST:g}: longer"
+    reason = (
+        f"an offset moved by {rest:.2g} over the last tenth, it needs {REST:g}: longer"
+    )
     require(rest <= REST, "offsets at rest", rest, reason)
     size = geometry.norm(W[:, 2], law.p)
     law.check_resolved(size[0] / law.solution.norm[0])
@@ -244,7 +264,9 @@ def steps_claims(runs: Sequence[Settled]) -> list[Claim]:
         rows += [
             claim("lp.steady", moved[:, 1], setting, len(alike), f"{SHARES[1]:g}"),
             claim("lp.unsteady", moved[:, 2], setting, len(alike), f"{SHARES[2]:g}"),
-            claim("lp.same", [run.constant for run in alike], setting, f"{SHARES[1]:g}"),
+            claim(
+                "lp.same", [run.constant for run in alike], setting, f"{SHARES[1]:g}"
+            ),
             claim("lp.pace", [run.pace[0] - 1 for run in alike], setting, len(alike)),
             claim("lp.settled", [run.error - 1 for run in alike], setting, len(alike)),
         ]

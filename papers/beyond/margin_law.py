@@ -18,19 +18,32 @@ from scipy.linalg import cho_factor, cho_solve
 from lib.attention import TokenSet, coordinates, losses, model
 from lib.representation import Shapes
 from lib.svm.max_margin import MaxMargin, checked_selection
-from papers.beyond.tolerances import INDEPENDENT, SAME_SOLUTION, SHARE, SMALLEST_DUAL, TIGHT
+from papers.beyond.tolerances import (
+    INDEPENDENT,
+    SAME_SOLUTION,
+    SHARE,
+    SMALLEST_DUAL,
+    TIGHT,
+)
 
 
 class PremiseFails(ValueError):
     """A premise of the law fails: its name, the run, the amount, the reason."""
 
     def __init__(self, premise: str, run: int, amount: float, reason: str):
-        self.premise, self.run, self.amount, self.reason = premise, run, float(amount), reason
+        self.premise, self.run, self.amount, self.reason = (
+            premise,
+            run,
+            float(amount),
+            reason,
+        )
         self.named = f"premise {premise!r} fails: {reason}"
         super().__init__(f"run {run}, {self.named}")
 
 
-def require(holds: bool, premise: str, amount: float, reason: str, run: int = 0) -> None:
+def require(
+    holds: bool, premise: str, amount: float, reason: str, run: int = 0
+) -> None:
     """Raise PremiseFails unless the premise holds."""
     if not holds:
         raise PremiseFails(premise, run, amount, reason)
@@ -49,14 +62,20 @@ class MarginLaw(Shapes):
     support: np.ndarray  # whether a constraint carries W_mm
     duals: np.ndarray  # beta
     coefficients: np.ndarray  # of rho_perp, the residual off W_mm, in the A_m
-    constant: np.ndarray  # C = ||rho_perp||: ||W_t|| times the direction error tends to it
+    constant: (
+        np.ndarray
+    )  # C = ||rho_perp||: ||W_t|| times the direction error tends to it
     norm: np.ndarray  # ||W_mm||
     slowest: np.ndarray  # least lambda; infinite where a single constraint carries W_mm
     slowest_mode: np.ndarray  # v: sum_m v_m (g_m - offsets_m) is what is left of it
     fastest: np.ndarray  # largest lambda; 0 where a single constraint carries W_mm
-    excess: np.ndarray  # least margin off the support, less 1; infinite where there is none
+    excess: (
+        np.ndarray
+    )  # least margin off the support, less 1; infinite where there is none
 
-    def direction_error(self, norm: np.ndarray, outside: np.ndarray | float = 0.0) -> np.ndarray:
+    def direction_error(
+        self, norm: np.ndarray, outside: np.ndarray | float = 0.0
+    ) -> np.ndarray:
         """A settled run's error at ||W|| = `norm` (runs, ...); `outside` adds to C."""
         share = np.hypot(self.constant, outside) / np.transpose(norm)
         return 2 * np.sin(np.arcsin(np.minimum(share, 1.0)) / 2).T
@@ -75,7 +94,11 @@ class MarginLaw(Shapes):
 
 
 def margin_law(
-    tokens: TokenSet, solution: MaxMargin, selected=None, loss="exponential", log_slopes=None
+    tokens: TokenSet,
+    solution: MaxMargin,
+    selected=None,
+    loss="exponential",
+    log_slopes=None,
 ) -> MarginLaw:
     """The law for runs that end in `solution`, the Frobenius token SVM of `selected`.
 
@@ -86,7 +109,9 @@ def margin_law(
     """
     selected = checked_selection(tokens, selected)
     K, shape = gram(tokens, selected), selected.shape + (tokens.shape[2] - 1,)
-    slopes = saturated_slopes(tokens, selected, loss) if log_slopes is None else log_slopes
+    slopes = (
+        saturated_slopes(tokens, selected, loss) if log_slopes is None else log_slopes
+    )
     for name, values in (("solution.duals", solution.duals), ("log_slopes", slopes)):
         if np.shape(values) != shape:
             raise ValueError(f"{name} has shape {np.shape(values)}; it needs {shape}")
@@ -104,7 +129,9 @@ def gram(tokens: TokenSet, selected: np.ndarray | None = None) -> np.ndarray:
 def from_duals(K, duals, margins, log_slopes) -> MarginLaw:
     """`margin_law` without its checks, from the Gram matrix K (runs, m, m)."""
     runs = [_of_run(*run) for run in zip(K, duals, margins, log_slopes, strict=True)]
-    return MarginLaw(duals=duals, **{name: np.stack([r[name] for r in runs]) for name in runs[0]})
+    return MarginLaw(
+        duals=duals, **{name: np.stack([r[name] for r in runs]) for name in runs[0]}
+    )
 
 
 def log_ratios(log_slopes: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, float]:
@@ -131,7 +158,9 @@ def _of_run(K, beta, margins, log_slopes):
     # sqrt(beta), along which a_t moves, and what moves no margin
     none = len(K_on) - rank + 1
     modes, vectors = modes[none:], vectors[:, none:]
-    full = {name: np.zeros(on.shape) for name in ("offsets", "coefficients", "slowest_mode")}
+    full = {
+        name: np.zeros(on.shape) for name in ("offsets", "coefficients", "slowest_mode")
+    }
     full["offsets"][~on] = np.nan
     full["offsets"][on], full["coefficients"][on] = offsets, inside
     full["slowest_mode"][on] = root * vectors[:, 0] if modes.size else 0.0
@@ -258,12 +287,18 @@ def _least_entropy(K, log_slopes, steps=200):
         if pi.min() < SHARE:
             return np.where(pi < SHARE, 0.0, pi)
         centred = H - pi @ H
-        step = np.linalg.lstsq(centred.T @ (pi[:, None] * centred), H.T @ pi, rcond=None)[0]
+        step = np.linalg.lstsq(
+            centred.T @ (pi[:, None] * centred), H.T @ pi, rcond=None
+        )[0]
         decrement, size = (H.T @ pi) @ step, 1.0
         if decrement < 1e-28:
             return pi
-        while decrement > 1e-9 and at(y + size * step)[0] > value - size * decrement / 4:
+        while (
+            decrement > 1e-9 and at(y + size * step)[0] > value - size * decrement / 4
+        ):
             size /= 2
         y = y + size * step
         value, pi = at(y)
-    raise RuntimeError(f"least entropy: Newton's method is not done after {steps} steps")
+    raise RuntimeError(
+        f"least entropy: Newton's method is not done after {steps} steps"
+    )

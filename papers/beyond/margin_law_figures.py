@@ -48,15 +48,21 @@ def beside_the_ray(path: np.ndarray, W_mm: np.ndarray, rest: np.ndarray) -> Figu
     ends = np.outer([0, 8 / np.linalg.norm(W_mm)], W_mm)
     plane.plot(*near.T, label="$W_t$, NGD", **NGD.line)
     plane.plot(*ends.T, label="ray of $W_{mm}$", **plots.BOUND)
-    plane.plot(*(ends + rest).T, label=r"ray $+\ \rho_\perp$, predicted", **plots.PREDICTED)
-    plane.set(xlabel="$w_1$", ylabel="$w_2$", title="Two weights in the plane", aspect="equal")
+    plane.plot(
+        *(ends + rest).T, label=r"ray $+\ \rho_\perp$, predicted", **plots.PREDICTED
+    )
+    plane.set(
+        xlabel="$w_1$", ylabel="$w_2$", title="Two weights in the plane", aspect="equal"
+    )
     plane.set(xlim=(-0.3, 11), ylim=(-0.7, 7.3))
     plane.legend(**SMALL, loc="lower right")
     along = np.outer(path @ W_mm, W_mm) / (W_mm @ W_mm)
     away = np.linalg.norm(path - along, axis=1)
     distance.plot(np.arange(1, len(path)), away[1:], **NGD.line)
     distance.axhline(np.linalg.norm(rest), **plots.PREDICTED)
-    distance.text(1.2, 1.03 * np.linalg.norm(rest), "$C$, from the duals", fontsize="small")
+    distance.text(
+        1.2, 1.03 * np.linalg.norm(rest), "$C$, from the duals", fontsize="small"
+    )
     distance.set(xscale="log", ylim=(0, 1.6), xlabel="iteration $t$")
     distance.set(title="Distance of $W_t$ from the ray")
     return figure
@@ -70,9 +76,16 @@ def bound_and_law(history: History, law: MarginLaw) -> Figure:
     pieces.theorem1(axis, (1, steps), 2.0)
     plots.band(axis, t, error, "measured", "NGD", linewidth=2.4)
     predicted = np.median(law.constant[:, None] / size, axis=0)
-    axis.plot(t, predicted, label=r"predicted: $C/\|W_t\|$, $C$ from the duals", **plots.PREDICTED)
+    axis.plot(
+        t,
+        predicted,
+        label=r"predicted: $C/\|W_t\|$, $C$ from the duals",
+        **plots.PREDICTED,
+    )
     _logs(axis, xlabel="iteration $t$", xlim=(1, steps))
-    axis.set(ylim=(np.median(error[:, -1]) / 3, 4), title="Direction error of normalised GD")
+    axis.set(
+        ylim=(np.median(error[:, -1]) / 3, 4), title="Direction error of normalised GD"
+    )
     power = np.median(fits.exponent(history, "W_mm", since=steps / 10))
     off = np.abs(ratio_to_law(history, "W_mm", law)[:, -1] - 1).max()
     words = f"$t^{{{power:.3f}}}$, at the end\noff $C/\\|W_t\\|$ by {off:.1e}"
@@ -105,7 +118,9 @@ def offsets(predicted, measured, comparisons: Sequence[runs.Comparison]) -> Figu
     duals.legend(**TITLED)
     apart = max(np.abs(runs.offsets_missed(c)).max() for c in comparisons)
     pieces.note(bars, f"worst pair of {len(comparisons)} runs:\n{_off(apart)}", y=0.62)
-    pieces.note(duals, f"{len(ratios):,} duals, {_off(np.abs(np.array(ratios) - 1).max())}")
+    pieces.note(
+        duals, f"{len(ratios):,} duals, {_off(np.abs(np.array(ratios) - 1).max())}"
+    )
     return figure
 
 
@@ -151,7 +166,9 @@ def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
         size, ratio = history.norm[0, 1:], ratio_to_law(history, "W_mm", law)[0, 1:]
         rules = "NGD-mom", "NGD", "GD", "Polyak, no cap", "Polyak"
         label = next(rule for rule in rules if name.startswith(rule))
-        line = plots.look(label).line | dict(linestyle="--" if "logistic" in name else "-")
+        line = plots.look(label).line | dict(
+            linestyle="--" if "logistic" in name else "-"
+        )
         known = {other.get_label() for other in error.lines}
         wrong = history.direction_error["W_mm"][0, 1:]
         error.plot(size, wrong, label=f"_{label}" if label in known else label, **line)
@@ -180,7 +197,9 @@ def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
 def differences(fast: tuple, slow: tuple) -> Figure:
     """Errors of W_{2t} and of W_{2t} - W_t; fast, slow: (history, errors, law)."""
     figure, axes = plots.panels(1, 2, height=3.1)
-    for axis, (history, errors, _), rule in zip(axes, (fast, slow), ("NGD", "GD"), strict=True):
+    for axis, (history, errors, _), rule in zip(
+        axes, (fast, slow), ("NGD", "GD"), strict=True
+    ):
         t, plain = history.iterations[1:], history.direction_error["W_mm"][:, 1:]
         plots.band(axis, t, plain, "$W_{2t}$", rule)
         plots.band(axis, t, errors, "$W_{2t}-W_t$", rule, linestyle="--")
@@ -199,7 +218,9 @@ def differences(fast: tuple, slow: tuple) -> Figure:
     guide *= 2.5 * np.median(errors[:, -1]) / guide[-1]
     axes[1].plot(t, guide, **plots.PREDICTED)
     middle = t[len(t) // 2], guide[len(t) // 2]
-    pieces.beside(axes[1], *middle, f"predicted:\n$t^{{-{rate:.2f}}}\\log t$", place=(6, 6))
+    pieces.beside(
+        axes[1], *middle, f"predicted:\n$t^{{-{rate:.2f}}}\\log t$", place=(6, 6)
+    )
     return figure
 
 
@@ -209,7 +230,9 @@ def cycles(runs: Sequence[Cycles]) -> Figure:
     for axis, tried in zip(axes, runs, strict=True):
         look = plots.look("NGD-mom" if tried.momentum else "NGD")
         places = np.arange(len(tried.multiples))
-        aside = np.linspace(-0.2, 0.2, len(tried.moved))  # so that seeds stand side by side
+        aside = np.linspace(
+            -0.2, 0.2, len(tried.moved)
+        )  # so that seeds stand side by side
         moved = tried.moved.clip(1e-13)
         axis.plot(places + aside[:, None], moved, ms=4.5, mfc="none", **look.mark)
         longer = np.searchsorted(tried.multiples, 1)
@@ -218,8 +241,14 @@ def cycles(runs: Sequence[Cycles]) -> Figure:
         least = moved[:, longer].min()
         pieces.beside(axis, longer - 0.4, least, f"{least:.2f} and more", place=(2, -8))
         for run, place in np.argwhere(moved[:, :longer] > QUIET):
-            pieces.beside(axis, place + aside[run], moved[run, place], "fails", place=(-6, 0))
-        axis.set(yscale="log", ylim=(1e-13, 300), xlabel=r"step over the longest, $\eta/\eta^*$")
+            pieces.beside(
+                axis, place + aside[run], moved[run, place], "fails", place=(-6, 0)
+            )
+        axis.set(
+            yscale="log",
+            ylim=(1e-13, 300),
+            xlabel=r"step over the longest, $\eta/\eta^*$",
+        )
         axis.set_xticks(places, [f"{multiple:g}" for multiple in tried.multiples])
         axis.set(title=f"Last move of an offset, momentum {tried.momentum:g}")
     pieces.note(axes[0], "settled", x=0.03, y=0.36)
@@ -231,9 +260,15 @@ def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
     """Direction error of W over t, its prediction, 1/log t; how far each is off."""
     figure, (error, off) = plots.panels(1, 2, height=3.1)
     first, ends, rows, looks = next(iter(trained.values())), [], {}, []
-    bound = np.median(first.error[:, 0]) * np.log(first.iterations[0]) / np.log(first.iterations)
+    bound = (
+        np.median(first.error[:, 0])
+        * np.log(first.iterations[0])
+        / np.log(first.iterations)
+    )
     error.plot(first.iterations, bound, label=r"$1/\log t$, Theorem 3", **plots.BOUND)
-    seen = [like for like in plots.SERIES if like.colour != plots.BLACK]  # below black dots
+    seen = [
+        like for like in plots.SERIES if like.colour != plots.BLACK
+    ]  # below black dots
     for one, like in zip(trained.values(), seen):
         power = Fraction(one.rule.decay).limit_denominator(9)
         steps = rf"$\eta_t\propto t^{{-{power}}}$" if power else r"constant $\eta_t$"
@@ -247,7 +282,11 @@ def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
         rows[f"{steps}, at $a_u$"] = np.abs(joint_law.level_errors(one))
         looks += [like, like]
     said = [pieces.percent(values.max()) for values in rows.values()]
-    _logs(error, xlabel="iteration $t$", title="Direction error of $W_t$; dotted: from duals")
+    _logs(
+        error,
+        xlabel="iteration $t$",
+        title="Direction error of $W_t$; dotted: from duals",
+    )
     pieces.end_labels(error, ends)
     error.legend(**SMALL, loc=(0.02, 0.34), labelspacing=0.2)
     inside = [value for row in rows.values() for value in row if value > FLOOR]
@@ -264,13 +303,18 @@ def reached(shares: global_map.GlobalMap, history: History) -> Figure:
     pieces.cells(chart, shares.reached.mean(-1), shares.alphas, shares.dimensions)
     chart.invert_yaxis()
     rows = np.arange(len(shares.dimensions))
-    predicted = np.array([global_map.half_at_once(d, shares.n) for d in shares.dimensions])
+    predicted = np.array(
+        [global_map.half_at_once(d, shares.n) for d in shares.dimensions]
+    )
     predicted[np.isinf(predicted)] = np.nan
     wanted = _place(predicted, shares.alphas)
     half = np.array([shares.threshold(row) for row in rows])
     value, low, high = _place(half, shares.alphas).T
     chart.plot(wanted, rows - 0.33, "d", color=plots.BLACK, ms=6, mec=plots.PAPER)
-    for colour, width in ((plots.PAPER, 4), (plots.INKS["vermilion"], 1.6)):  # on any cell
+    for colour, width in (
+        (plots.PAPER, 4),
+        (plots.INKS["vermilion"], 1.6),
+    ):  # on any cell
         style = dict(fmt="o", ms=2 + width, color=colour, elinewidth=width)
         chart.errorbar(value, rows + 0.33, xerr=[value - low, high - value], **style)
     for row in rows:
@@ -289,7 +333,9 @@ def reached(shares: global_map.GlobalMap, history: History) -> Figure:
     path.axhline(0.5, **plots.LEVEL)
     pieces.beside(path, t[-1], loss[-1], f"loss {loss[-1]:.2f}, not 0", place=(-2, 6))
     path.set(title="Counterexample: two samples of two tokens")
-    path.set(xscale="log", xlabel="iteration $t$", ylabel="head $u_t$, weight $W_t$, loss")
+    path.set(
+        xscale="log", xlabel="iteration $t$", ylabel="head $u_t$, weight $W_t$, loss"
+    )
     path.legend(**SMALL, loc="lower left")
     return figure
 
@@ -307,7 +353,9 @@ def heads(common: head_law.HeadRuns, each: head_law.HeadRuns) -> Figure:
     ones, rows, constants = np.ones_like(common.norm), {}, []
     cases = ("one for all", common, common.law.norm), ("one per head", each, ones)
     for (name, one, wanted), like in zip(cases, plots.SERIES):
-        ratios = [head_law.ratios(norm)[:, one.kept].ravel() for norm in (wanted, one.norm)]
+        ratios = [
+            head_law.ratios(norm)[:, one.kept].ravel() for norm in (wanted, one.norm)
+        ]
         predicted, norms = ratios
         ratio.plot(predicted, norms, ms=5, mfc="none", label=name, **like.mark)
         rows[name.replace(" ", "\n", 1)] = np.abs(norms / predicted - 1)
@@ -326,7 +374,9 @@ def heads(common: head_law.HeadRuns, each: head_law.HeadRuns) -> Figure:
     return figure
 
 
-def constants(points: Sequence[constant_map.Point], switches: Mapping, judged: Mapping) -> Figure:
+def constants(
+    points: Sequence[constant_map.Point], switches: Mapping, judged: Mapping
+) -> Figure:
     """C along every axis, predicted, measured; where runs switch; claims by id."""
     names = list(dict.fromkeys(p.axis for p in points))
     figure, grid = plots.panels(-(-len(names) // 3), 3, height=2.2)
@@ -335,7 +385,9 @@ def constants(points: Sequence[constant_map.Point], switches: Mapping, judged: M
     kept = constant_map.kept(points)
     off = pieces.written(f"{max(abs(constant_map.relative(p)) for p in kept):.0e}")
     words = f"Direction error over its prediction: {len(kept)} runs, off by {off}"
-    figure.suptitle(f"{words} at most (asked: {BOUNDS['map.constant']:g})", fontsize="medium")
+    figure.suptitle(
+        f"{words} at most (asked: {BOUNDS['map.constant']:g})", fontsize="medium"
+    )
     figure.supylabel("constant $C$ of the law", fontsize="medium")
     for axis, name in zip(grid, names, strict=False):
         here = [p for p in kept if p.axis == name]
@@ -379,7 +431,10 @@ def bent(powers, zero, zeros, left, steps) -> Figure:
     for p in dict.fromkeys(r.law.p for r in powers):
         for started in (False, True):
             one = next(r for r in powers if (r.law.p, r.started) == (p, started))
-            style = dict(color=plots.look(f"p = {p:g}").colour, linestyle="--" if started else "-")
+            style = dict(
+                color=plots.look(f"p = {p:g}").colour,
+                linestyle="--" if started else "-",
+            )
             label = None if started else f"p = {p:g}"
             error.plot(one.norm, one.error, label=label, **style)
             power = np.polyfit(np.log(one.norm), np.log(one.error), 1)[0]
@@ -389,15 +444,21 @@ def bent(powers, zero, zeros, left, steps) -> Figure:
                 solid.append(power)
     title = r"a. Error $\sqrt{2D_\psi}$; right: power of $\|W_t\|_p$, dashed"
     _logs(error, xlabel=r"$\|W_t\|_p$", title=title)
-    found = " to ".join(dict.fromkeys(f"{power:.2f}" for power in (min(solid), max(solid))))
+    found = " to ".join(
+        dict.fromkeys(f"{power:.2f}" for power in (min(solid), max(solid)))
+    )
     pieces.plain_ticks(error.xaxis)
     pieces.end_labels(error, ends)
     named = dict(title=pieces.written(f"solid: {found}"), title_fontsize="x-small")
     error.legend(**named, **SMALL, labelspacing=0.2)
     _idle(offset, zero, zeros)
-    measured, flow, first = np.array([[r.measured[-1], r.predicted[-1], r.first] for r in left]).T
+    measured, flow, first = np.array(
+        [[r.measured[-1], r.predicted[-1], r.first] for r in left]
+    ).T
     outside.plot(flow, measured, ms=4, mfc="none", label="the flow", **ONE.mark)
-    outside.plot(first, measured, ms=4, mfc="none", label="first order", **plots.SERIES[1].mark)
+    outside.plot(
+        first, measured, ms=4, mfc="none", label="first order", **plots.SERIES[1].mark
+    )
     _logs(outside, xlabel="predicted", ylabel="measured")
     outside.set_title("c. Length outside the support's span")
     pieces.diagonal(outside)
@@ -431,7 +492,9 @@ def _moves(axis, steps):
     for p in dict.fromkeys(s.law.p for s in steps):
         moved = np.array([[*s.moved, s.constant] for s in steps if s.law.p == p]).T
         style = dict(ms=4, mfc="none", **plots.look(f"p = {p:g}").mark)
-        aside = np.linspace(-0.2, 0.2, moved.shape[1])  # so that runs stand side by side
+        aside = np.linspace(
+            -0.2, 0.2, moved.shape[1]
+        )  # so that runs stand side by side
         axis.plot(np.arange(len(moved))[:, None] + aside, moved, **style)
         axis.plot([], [], label=f"p = {p:g}", **style)
     names = [*(f"{share:g}" for share in lp_law.SHARES), "constant"]

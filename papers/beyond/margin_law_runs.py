@@ -48,7 +48,9 @@ class Comparison:
 
     setting: LawSetting
     run: int
-    margins: np.ndarray  # (3, n, T-1): at a tenth of the steps, at the last but one, at the last
+    margins: (
+        np.ndarray
+    )  # (3, n, T-1): at a tenth of the steps, at the last but one, at the last
     refusal: str = ""
     premise: str = ""
     amount: float = np.nan  # by how much the premise fails
@@ -64,9 +66,13 @@ class Comparison:
         """Whether the prediction is C alone: W_0 = 0, all constraints carry W_mm."""
         return self.setting.start is None and bool(self.law.support.all())
 
-    def proof(self, early: bool = False, everywhere: bool = False) -> margin_theorem.Proof:
+    def proof(
+        self, early: bool = False, everywhere: bool = False
+    ) -> margin_theorem.Proof:
         """The theorem from the last iterate, or (early) a tenth; everywhere: 8/D^2."""
-        local = margin_theorem.Local(self.tokens, self.law, self.selected, self.setting.loss)
+        local = margin_theorem.Local(
+            self.tokens, self.law, self.selected, self.setting.loss
+        )
         (tenth, before, last), rule = self.margins, self.setting.rule
         if rule.momentum and not (early or everywhere):
             return margin_theorem.prove_with_momentum(local, rule, before, last)
@@ -87,7 +93,9 @@ def compare(setting: LawSetting, steps: int) -> list[Comparison]:
     start = setting.start or zero_start(problem)
     late = np.geomspace(steps / 10, steps, 11).round().astype(int)
     record = np.unique([0, steps // 2, steps - 1, *late])
-    history = train(problem, setting.rule, steps, record, start=start, loss=setting.loss)
+    history = train(
+        problem, setting.rule, steps, record, start=start, loss=setting.loss
+    )
     selected = margins.selection(history, problem.tokens.opt)
     relative = margins.relative_margins(history, problem.tokens.opt, selected)
     compared = []
@@ -142,7 +150,9 @@ def _measure(c, history, off_span):
         norm=history.norm[run, late],
         level=along[late] / c.solution.norm[0],
         moved=float(np.abs(offsets[1] - offsets[0]).max()),
-        step_length=float(np.exp(history.log_step[run, -1] + history.log_gradient[run, -1])),
+        step_length=float(
+            np.exp(history.log_step[run, -1] + history.log_gradient[run, -1])
+        ),
         outside=float(np.hypot(left, off_span)),
         residual=margins.residual(c.tokens, c.selected, support, W[-1], V)[0],
         difference_error=float(margins.direction_error(step, V)[0]),
@@ -153,7 +163,9 @@ def _measure(c, history, off_span):
 def _duality_gap(tokens, selected, W, duals):
     """Relative distance of W (runs, r, q) from max-margin, by any duals."""
     delta = coordinates.differences(tokens, selected)
-    smallest = np.einsum("rntd,rde,rne->rnt", delta, W, tokens.z, optimize=True).min((1, 2))
+    smallest = np.einsum("rntd,rde,rne->rnt", delta, W, tokens.z, optimize=True).min(
+        (1, 2)
+    )
     pulled = np.einsum("rnt,rntd,rne->rde", duals, delta, tokens.z, optimize=True)
     bound = duals.sum((1, 2)) / np.linalg.norm(pulled, axis=(1, 2))
     return 1 - bound * smallest / np.linalg.norm(W, axis=(1, 2))
@@ -199,6 +211,8 @@ def _values(c):
 def all_claims(comparisons: Sequence[Comparison]) -> list[Claim]:
     """Every claim on the kept runs; the last applies the local theorem."""
     runs = [_values(c) for c in comparisons]
-    values = {id: np.concatenate([np.atleast_1d(run[id]) for run in runs]) for id in runs[0]}
+    values = {
+        id: np.concatenate([np.atleast_1d(run[id]) for run in runs]) for id in runs[0]
+    }
     values["proved"] = np.mean([c.proof().holds for c in comparisons])
     return [claim(f"law.{id}", value) for id, value in values.items()]

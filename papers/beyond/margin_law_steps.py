@@ -30,7 +30,9 @@ def _growing_gd(step_size, growth):
 def _growing_polyak(max_step, growth):
     """min((L - L*)/(2 ||grad L||^2), max_step e^{growth t}), Polyak's step."""
     cap = lambda t: np.log(max_step) + growth * t
-    return custom_log(lambda t, gap, norm: np.minimum(gap - rules.LOG_2 - 2 * norm, cap(t)))
+    return custom_log(
+        lambda t, gap, norm: np.minimum(gap - rules.LOG_2 - 2 * norm, cap(t))
+    )
 
 
 def figure2_runs(
@@ -43,14 +45,19 @@ def figure2_runs(
 
     far = {
         "GD, growing steps": in_time(_growing_gd(1.0, 1.0), growing_steps),
-        "GD, growing, logistic": in_time(_growing_gd(1.0, 1.0), growing_steps, "logistic"),
+        "GD, growing, logistic": in_time(
+            _growing_gd(1.0, 1.0), growing_steps, "logistic"
+        ),
         "Polyak, growing cap": in_time(_growing_polyak(10.0, 0.8), growing_steps),
         "NGD": in_time(ngd(0.025), 100_000),
         "NGD, logistic": in_time(ngd(0.025), 100_000, "logistic"),
         "NGD-mom": in_time(ngd(0.025, momentum=0.9), 20_000),
         "Polyak, no cap": in_time(polyak(), 10_000),
     }
-    return far, {"GD": in_time(gd(1.0), 100_000), "Polyak": in_time(polyak(10.0), 100_000)}
+    return far, {
+        "GD": in_time(gd(1.0), 100_000),
+        "Polyak": in_time(polyak(10.0), 100_000),
+    }
 
 
 def ratio_to_law(history: History, target: str, law: MarginLaw) -> np.ndarray:
@@ -75,8 +82,13 @@ def figure2_claims(far: Mapping, constant: Mapping, target, law) -> list[Claim]:
     """Errors over ||W_t|| end on one line for those that go `far` alone."""
     last = lambda history: ratio_to_law(history, target, law)[:, -1]
     return [
-        claim("law.collapse", np.concatenate([last(history) for history in far.values()])),
-        *(claim("law.unseen", np.abs(last(h) - 1), rule) for rule, h in constant.items()),
+        claim(
+            "law.collapse", np.concatenate([last(history) for history in far.values()])
+        ),
+        *(
+            claim("law.unseen", np.abs(last(h) - 1), rule)
+            for rule, h in constant.items()
+        ),
         claim("law.settling", _settling_rate(far["NGD"], law)),
     ]
 
@@ -105,26 +117,39 @@ def cycles(tokens: TokenSet, multiples, momentum=0.0, steps: int = 20_000) -> Cy
             rule = ngd(multiple * law.longest_step(momentum)[0], momentum=momentum)
             history = train(problem, rule, steps, record, start=start)
             offsets = history.margins[0][:, law.support[0]]
-            moved[run, column] = np.ptp(offsets - offsets.mean(1, keepdims=True), axis=0).max()
+            moved[run, column] = np.ptp(
+                offsets - offsets.mean(1, keepdims=True), axis=0
+            ).max()
     return Cycles(np.asarray(multiples), momentum, moved)
 
 
 def threshold(runs: Sequence[Cycles], short: float, long: float) -> list[Claim]:
     """Offsets settle at `short` and cycle at `long`, multiples of the longest step."""
-    return [short_step(runs, short, ""), claim("law.long", _moved(runs, long), "", f"{long:g}")]
+    return [
+        short_step(runs, short, ""),
+        claim("law.long", _moved(runs, long), "", f"{long:g}"),
+    ]
 
 
-def short_step(runs: Sequence[Cycles], multiple: float, setting: str | None = None) -> Claim:
+def short_step(
+    runs: Sequence[Cycles], multiple: float, setting: str | None = None
+) -> Claim:
     """Offsets settle at `multiple` of the longest step in every run."""
     moved = _moved(runs, multiple)
-    why = "a large cycle: the threshold is that of small disturbances" if moved.max() > LOUD else ""
+    why = (
+        "a large cycle: the threshold is that of small disturbances"
+        if moved.max() > LOUD
+        else ""
+    )
     setting = f"{multiple:g}" if setting is None else setting
     return claim("law.short", moved, setting, f"{multiple:g}", remark=why)
 
 
 def _moved(runs, multiple):
     """Moves at one multiple of the longest step, all runs and momenta in one axis."""
-    return np.concatenate([tried.moved[:, tried.multiples == multiple].ravel() for tried in runs])
+    return np.concatenate(
+        [tried.moved[:, tried.multiples == multiple].ravel() for tried in runs]
+    )
 
 
 def _three_samples(h: float = 3.0) -> tuple[TokenSet, Start]:
@@ -178,7 +203,9 @@ def _which_cycle(shares, across, starts, momentum=0.0, steps=3000):
     return (path > LAST * LOUD * step[..., 0]) & (net < path / 8)
 
 
-def search(count: int, pairs: int, momentum: float = 0.0, longer: int = 0) -> tuple[int, int]:
+def search(
+    count: int, pairs: int, momentum: float = 0.0, longer: int = 0
+) -> tuple[int, int]:
     """How many of `count` supports go to and fro at 0.9; how many after `longer`."""
     draw, early, late = stream(pairs, "problems"), 0, 0
     for first in range(0, count, 50):

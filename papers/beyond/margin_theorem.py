@@ -18,24 +18,35 @@ ROOMS = np.geomspace(1e-8, 10, 37)
 
 def _slope_bounds(lo, hi, loss):
     """Largest |l'| and largest |l''| (a Lipschitz constant of l') on [lo, hi]."""
-    ends = np.array([lo, hi, np.clip(0.0, lo, hi)])  # |l'| is monotone or largest next to 0
+    ends = np.array(
+        [lo, hi, np.clip(0.0, lo, hi)]
+    )  # |l'| is monotone or largest next to 0
     slope = np.exp(losses.log_derivative(ends, loss)).max(0)
-    return slope, 2 * slope if loss == "reciprocal" else slope  # |l''| <= 2 |l'|, else |l'|
+    return (
+        slope,
+        2 * slope if loss == "reciprocal" else slope,
+    )  # |l''| <= 2 |l'|, else |l'|
 
 
 class Local:
     """One run's selection (1, n) for the theorem: m pairs, k coordinates of a span."""
 
-    def __init__(self, tokens: TokenSet, law: MarginLaw, selected: np.ndarray, loss: str):
+    def __init__(
+        self, tokens: TokenSet, law: MarginLaw, selected: np.ndarray, loss: str
+    ):
         self.A = A = features(gram(tokens, selected)[0])  # (m, k) the A_m
-        self.on, coefficients = (part[0].ravel() for part in (law.support, law.coefficients))
+        self.on, coefficients = (
+            part[0].ravel() for part in (law.support, law.coefficients)
+        )
         beta = np.where(self.on, law.duals[0].ravel(), 0.0)
         self.V = beta @ A  # (k,) W_mm
         self.norm = float(np.linalg.norm(self.V))
         self.rest = coefficients @ A  # (k,) rho_perp
         self.shares = beta / beta.sum()  # (m,) pi* = beta/||V||^2, 0 off S
         tight = A[self.on]
-        left, size, _ = np.linalg.svd((tight / np.linalg.norm(tight, axis=1)[:, None]).T)
+        left, size, _ = np.linalg.svd(
+            (tight / np.linalg.norm(tight, axis=1)[:, None]).T
+        )
         self.spanned = left[:, : (size**2 >= INDEPENDENT).sum()]  # of span(A_m: m in S)
         turn = np.linalg.qr((self.spanned.T @ self.V)[:, None], mode="complete")[0]
         self.basis = self.spanned @ turn[:, 1:]  # (k, u) of U, orthonormal
@@ -53,7 +64,9 @@ class Local:
         lo, hi = scores.min(1), scores.max(1)
         at_chosen = np.exp(losses.log_derivative(chosen, loss))
         slope, lipschitz = _slope_bounds(lo, hi, loss)
-        self.sample = sample = np.repeat(np.arange(len(scores)), gaps.shape[1])  # of each pair
+        self.sample = sample = np.repeat(
+            np.arange(len(scores)), gaps.shape[1]
+        )  # of each pair
         with np.errstate(divide="ignore", invalid="ignore"):
             relative = (lipschitz * (hi - lo) / at_chosen)[sample]
             worst = relative + 1 + (hi - lo)[sample] / gaps.ravel()
@@ -77,7 +90,9 @@ class Local:
     @property
     def lowest(self) -> float:
         """G(rho_perp)."""
-        return float(np.logaddexp.reduce((self.log_kappa - self.A @ self.rest)[self.on]))
+        return float(
+            np.logaddexp.reduce((self.log_kappa - self.A @ self.rest)[self.on])
+        )
 
     @property
     def tilt(self) -> float:
@@ -109,7 +124,9 @@ class Local:
         r = min(self.D * R, 700.0)
         low, high = (-np.expm1(-r) / r, np.expm1(r) / r) if r > 0 else (1.0, 1.0)
         square = self.norm**2
-        return low * self.slowest / square, min(self.D**2 / 4, high * self.fastest / square)
+        return low * self.slowest / square, min(
+            self.D**2 / 4, high * self.fastest / square
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +152,11 @@ def _step_bound(problem, rule, R, L):
     if rule.kind == GD:
         sigma = 1 / L if L else problem.norm**2
         log_Z = problem.lowest + problem.across[problem.on].max() * R
-        return sigma, 0.5, np.log(rule.step_size / ((problem.sample[-1] + 1) * sigma)) + log_Z
+        return (
+            sigma,
+            0.5,
+            np.log(rule.step_size / ((problem.sample[-1] + 1) * sigma)) + log_Z,
+        )
     exact = rule.step_size * problem.norm if rule.kind == NGD else problem.norm**2 / 2
     slack = 1 - exact * L / 2
     if slack <= 0:
@@ -157,7 +178,9 @@ def _constants(problem, rule, x, omega, tau, everywhere=False):
         return np.inf, np.nan, np.nan
     r, rise = problem.r, 1.5 * sigma / problem.norm**2
     needed = max(-np.log(xi), np.log(2 * problem.norm / (r * tau)) + r * rise)
-    A = (np.log(problem.norm * problem.M) + problem.log_small(omega, R, tau) + needed) / r
+    A = (
+        np.log(problem.norm * problem.M) + problem.log_small(omega, R, tau) + needed
+    ) / r
     if problem.fastest == 0:  # nothing across V
         return max(0.0, A, level), tau, r
     q_1 = problem.norm**2 * min(low, 2 / sigma - L)
@@ -165,14 +188,18 @@ def _constants(problem, rule, x, omega, tau, everywhere=False):
     return max(0.0, A, level), float(K), float(min(q_1, r))
 
 
-def prove(problem: Local, rule: GradientRule, g: np.ndarray, everywhere: bool = False) -> Proof:
+def prove(
+    problem: Local, rule: GradientRule, g: np.ndarray, everywhere: bool = False
+) -> Proof:
     """The theorem without momentum, from margins g; everywhere: sigma-bar < 8/D^2."""
     level, x, omega = problem.split(g)
     foreign = rule.momentum or rule.kind == CUSTOM or rule.decay > 1
     if why := _silent(problem, rule, foreign):
         return Proof(why=why, level=level)
     size = float(np.linalg.norm(x))
-    tried = [(_constants(problem, rule, size, omega, tau, everywhere), tau) for tau in ROOMS]
+    tried = [
+        (_constants(problem, rule, size, omega, tau, everywhere), tau) for tau in ROOMS
+    ]
     (A, K, q), tau = min(tried, key=lambda pair: pair[0][0])
     why = "" if level >= A else f"the level {level:.4g} is below A = {A:.4g}"
     why = why if np.isfinite(A) else "the steps are too long"

@@ -29,11 +29,15 @@ def selection(history: History, opt: np.ndarray, k: int = -1) -> np.ndarray:
     return np.where(margins.min(-1) >= 0, opt, nearest)
 
 
-def relative_margins(history: History, opt: np.ndarray, selected: np.ndarray) -> np.ndarray:
+def relative_margins(
+    history: History, opt: np.ndarray, selected: np.ndarray
+) -> np.ndarray:
     """The selected token's logit less others' at every record, (runs, k, n, T-1)."""
     runs, count, n, S = history.margins.shape
     logits = np.zeros((runs, count, n, S + 1))  # relative to the opt token
-    place = np.broadcast_to(coordinates.others(opt, S + 1)[:, None], history.margins.shape)
+    place = np.broadcast_to(
+        coordinates.others(opt, S + 1)[:, None], history.margins.shape
+    )
     np.put_along_axis(logits, place, -history.margins, -1)
     return gaps_of_scores(logits, np.broadcast_to(selected[:, None], (runs, count, n)))
 
@@ -53,7 +57,9 @@ def along_and_off(W: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return along, np.linalg.norm(W - along[:, None, None] * unit, axis=(1, 2))
 
 
-def direction_error(W: np.ndarray, V: np.ndarray, outside: np.ndarray | float = 0.0) -> np.ndarray:
+def direction_error(
+    W: np.ndarray, V: np.ndarray, outside: np.ndarray | float = 0.0
+) -> np.ndarray:
     """||W/||W|| - V/||V|| ||, (runs,); `outside` (runs,): W's part beside it."""
     along, off = along_and_off(W, V)
     return 2 * np.sin(np.arctan2(np.hypot(off, outside), along) / 2)

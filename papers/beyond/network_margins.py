@@ -43,7 +43,11 @@ LEAD = 0.01  # score by which the best token leads where tokens nearly tie
 HOLD = 5.0  # margin of the wrong tokens at a wrong start
 SHAPE = dict(n=6, T=8, d=10)
 MEMORY, EPSILON = 0.999, 1e-8  # of Adam
-PLAIN: dict[str, Any] = {"shift": None, "mask_diagonal": False, "learn_temperature": False}
+PLAIN: dict[str, Any] = {
+    "shift": None,
+    "mask_diagonal": False,
+    "learn_temperature": False,
+}
 
 
 def _polar(M):
@@ -59,7 +63,12 @@ def _unit(M):
 
 
 # of a mean of gradients; Adam has its own
-DIRECTIONS: dict[str, Any] = {"NGD": _unit, "Signum": torch.sign, "Muon": _polar, "Adam": None}
+DIRECTIONS: dict[str, Any] = {
+    "NGD": _unit,
+    "Signum": torch.sign,
+    "Muon": _polar,
+    "Adam": None,
+}
 
 
 class _ByMatrix(torch.optim.Optimizer):
@@ -68,13 +77,21 @@ class _ByMatrix(torch.optim.Optimizer):
 
     def __init__(self, model: VisionTransformer, rule: str, rate: float):
         if rule not in DIRECTIONS or not 0 < rate < math.inf:
-            raise ValueError(f"rule = {rule!r}, rate = {rate}: choose one of {[*DIRECTIONS]}, > 0")
+            raise ValueError(
+                f"rule = {rule!r}, rate = {rate}: choose one of {[*DIRECTIONS]}, > 0"
+            )
         named = dict(model.named_parameters())
-        names = [name for name, p in named.items() if name.startswith("blocks.") and p.ndim == 2]
+        names = [
+            name
+            for name, p in named.items()
+            if name.startswith("blocks.") and p.ndim == 2
+        ]
         matrices = [named.pop(name) for name in names]
         rest = [p for p in named.values() if p.requires_grad]
         groups = [{"params": matrices, "lr": rate, "rule": rule}]
-        super().__init__([*groups, {"params": rest, "lr": REST_RATE, "rule": "Adam"}], {})
+        super().__init__(
+            [*groups, {"params": rest, "lr": REST_RATE, "rule": "Adam"}], {}
+        )
 
     @torch.no_grad()
     def step(self, closure=None):
@@ -115,7 +132,9 @@ class Setting:
 
     def load(self, demo: bool):
         """(training set, held-out set) of the train split."""
-        whole = images.load(self.name, "train", rows=self.rows + self.held_out, demo=demo)
+        whole = images.load(
+            self.name, "train", rows=self.rows + self.held_out, demo=demo
+        )
         if len(whole) <= self.rows:
             raise ValueError(f"{self.rows} rows leave none of {len(whole)} to hold out")
         return whole[: self.rows], whole.images[self.rows :]
@@ -140,14 +159,20 @@ def trained(setting: Setting, data, rule: str, rate: float, seed: int):
     return model.eval(), np.concatenate([loss, rest])
 
 
-def tuned(setting: Setting, data, rates: Mapping[str, Sequence[float]], last: int) -> dict:
+def tuned(
+    setting: Setting, data, rates: Mapping[str, Sequence[float]], last: int
+) -> dict:
     """Means of the `last` losses, {rule: {rate: loss}}, inf for NaN."""
 
     def end(rule, rate):
-        loss = float(np.mean(trained(setting, data, rule, rate, TUNING_SEED)[1][-last:]))
+        loss = float(
+            np.mean(trained(setting, data, rule, rate, TUNING_SEED)[1][-last:])
+        )
         return loss if math.isfinite(loss) else math.inf
 
-    return {rule: {rate: end(rule, rate) for rate in grid} for rule, grid in rates.items()}
+    return {
+        rule: {rate: end(rule, rate) for rate in grid} for rule, grid in rates.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -182,7 +207,9 @@ def _norms(K, Q):
     """N(W) in NORMS, (..., norms); of the sign norm an upper bound."""
     W, root = _product(K, Q), math.sqrt(K.shape[-2])
     whole = [svm.norm_of(W, norm) for norm in WHOLE.values()]
-    return np.stack([*whole, root * np.abs(K).max((-2, -1)) * np.abs(Q).max((-2, -1))], -1)
+    return np.stack(
+        [*whole, root * np.abs(K).max((-2, -1)) * np.abs(Q).max((-2, -1))], -1
+    )
 
 
 def read(network: VisionTransformer, pictures, quantile=QUANTILE) -> _MarginReading:
@@ -209,7 +236,9 @@ Disputes = Mapping[tuple[str, str], np.ndarray]
 
 def won(disputes: Disputes, rules: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Disputes with a larger own-norm margin of the own selection, all; (seeds,)."""
-    values = np.array([v for (a, b), v in disputes.items() if a in rules and b in rules])
+    values = np.array(
+        [v for (a, b), v in disputes.items() if a in rules and b in rules]
+    )
     return (values > 0).sum(0), np.isfinite(values).sum(0)
 
 
@@ -226,7 +255,9 @@ def share(count: np.ndarray, asked: np.ndarray) -> tuple[float, float, float]:
 
 def apart(disputes: Disputes, rules: Sequence[str]) -> tuple[int, int]:
     """Pairs of rules whose norms prefer different selections: (each its own, all)."""
-    pairs = np.array([(disputes[a, b], disputes[b, a]) for a, b in combinations(rules, 2)])
+    pairs = np.array(
+        [(disputes[a, b], disputes[b, a]) for a, b in combinations(rules, 2)]
+    )
     each_own = int((pairs > 0).all(1).sum())
     return each_own, each_own + int((pairs < 0).all(1).sum())
 
@@ -239,13 +270,14 @@ def selection_claims(optimal: Mapping, disputes: Mapping[str, Disputes]) -> list
     lowest = min(steepest, key=lambda name: zero[name])
     change = max(ties[n] - zero[n] for n in zero)
     why = f"The prediction is refuted by {lowest}"
-    claims = [claim("select.most", zero[lowest], why=why), claim("select.fewer", change)]
+    claims = [
+        claim("select.most", zero[lowest], why=why),
+        claim("select.fewer", change),
+    ]
     for way, values in disputes.items():
         count, asked = won(values, steepest)
         _, low, high = estimate = share(count, asked)
-        text = (
-            f"{way}: share of {asked.sum()} disputes won, own selection of larger own-norm margin"
-        )
+        text = f"{way}: share of {asked.sum()} disputes won, own selection of larger own-norm margin"
         word, id = verdicts.decided(low > HALF, high < HALF), f"select.own.{plain(way)}"
         claims.append(judged(id, text, SOURCE, estimate, "> 0.5", word, len(asked)))
     adam = ties[ADAM] - min(ties[name] for name in steepest)
@@ -259,18 +291,27 @@ def _level(readings: Sequence[_MarginReading]) -> np.ndarray:
 
 def leads(readings: Readings, rule: str, norm: str) -> dict[str, np.ndarray]:
     """How far `rule` is ahead of every other in a norm: differences (seeds,)."""
-    levels = {name: _level(seeds)[:, NORMS.index(norm)] for name, seeds in readings.items()}
-    return {name: levels[rule] - other for name, other in levels.items() if name != rule}
+    levels = {
+        name: _level(seeds)[:, NORMS.index(norm)] for name, seeds in readings.items()
+    }
+    return {
+        name: levels[rule] - other for name, other in levels.items() if name != rule
+    }
 
 
-def deciding_lead(readings: Readings, rule: str, norm: str) -> tuple[str, str, verdicts.Interval]:
+def deciding_lead(
+    readings: Readings, rule: str, norm: str
+) -> tuple[str, str, verdicts.Interval]:
     """(verdict, rival, its paired interval) on `rule` having the largest ratio."""
     if len(readings[rule]) < 2:
         raise ValueError("a ranking needs two seeds or more")
     ahead = leads(readings, rule, norm)
     intervals = {name: verdicts.mean_interval(values) for name, values in ahead.items()}
     rival = min(intervals, key=lambda name: intervals[name].low)
-    behind, few = any(each.high < 0 for each in intervals.values()), len(readings[rule]) < FEWEST
+    behind, few = (
+        any(each.high < 0 for each in intervals.values()),
+        len(readings[rule]) < FEWEST,
+    )
     word = verdicts.decided(intervals[rival].low > 0, behind)
     return verdicts.UNDECIDED if few else word, rival, intervals[rival]
 
@@ -283,13 +324,17 @@ def ranking_claims(readings: Readings) -> list[Claim]:
         text = f"ViT, {norm}: log ratio of {rule} less that of {rival}, the rival that decides"
         values = interval.values.mean(), interval.low, interval.high
         name = f"vit.{norm.replace(' ', '_')}"
-        claims.append(judged(name, text, SOURCE, values, "> 0", word, len(interval.values)))
+        claims.append(
+            judged(name, text, SOURCE, values, "> 0", word, len(interval.values))
+        )
     return claims
 
 
 def counted(readings: Readings) -> np.ndarray:
     """Share of layers, heads, seeds in which a rule is largest, (rules, norms)."""
-    ratios = np.array([[reading.ratio for reading in seeds] for seeds in readings.values()])
+    ratios = np.array(
+        [[reading.ratio for reading in seeds] for seeds in readings.values()]
+    )
     largest = ratios.argmax(0)
     return np.array([(largest == k).mean((0, 1, 2)) for k in range(len(readings))])
 
@@ -298,7 +343,9 @@ def _near_ties(tokens):
     """Second-best tokens moved to a score LEAD below the best."""
     scores = attention.scores(tokens, tokens.u)  # (runs, n, T)
     order = np.argsort(-scores, -1)
-    first, second = (np.take_along_axis(scores, order[..., k, None], -1) for k in (0, 1))
+    first, second = (
+        np.take_along_axis(scores, order[..., k, None], -1) for k in (0, 1)
+    )
     lift = tokens.y[..., None] * (first - LEAD - second)
     toward = tokens.u / (tokens.u**2).sum(-1, keepdims=True)
     X = tokens.X.copy()
@@ -343,12 +390,16 @@ def settings(seeds: Sequence[int]) -> dict[str, tuple[TokenSet, np.ndarray | Non
 def ended(tokens: TokenSet, rows: Mapping, steps: int, start) -> dict[str, _Ended]:
     """Every rule's runs, trained for `steps` steps."""
     rules = {name: row.rule for name, row in rows.items()}
-    paths: Any = training.train(tokens, rules, steps, start=start, record=[steps // 2, steps])
+    paths: Any = training.train(
+        tokens, rules, steps, start=start, record=[steps // 2, steps]
+    )
     ends = {}
     for name, path in paths.items():
         first, last = (atlas.selected(tokens, path.W[:, k]) for k in (0, 1))
         ahead = atlas.least_margins(tokens, last, path.W)[:, -1] > 0
-        ends[name] = _Ended(last, (first == last).all(1) & ahead & (path.status == "completed"))
+        ends[name] = _Ended(
+            last, (first == last).all(1) & ahead & (path.status == "completed")
+        )
     return ends
 
 
@@ -361,7 +412,11 @@ def disputes(rows: Mapping, runs: Mapping, best: atlas.BestMargins) -> dict:
     """Log margin in a's norm of a's selection over b's, by (a, b); NaN for none."""
     logs = {}
     for a, b in permutations(rows, 2):
-        apart = (runs[a].selection != runs[b].selection).any(1) & runs[a].kept & runs[b].kept
+        apart = (
+            (runs[a].selection != runs[b].selection).any(1)
+            & runs[a].kept
+            & runs[b].kept
+        )
         logs[a, b] = np.full(len(apart), np.nan)
         for run in np.flatnonzero(apart):
             ends = (runs[name].selection[run] for name in (a, b))

@@ -23,7 +23,10 @@ def factor_map(table: Table, both: Reached, alone: Reached) -> Figure:
     lines = [
         (f"{what} by {name}", runs[name].last, norm)
         for name, row in table.items()
-        for what, runs, norm in (("$(K,Q)$", both, row.norm), ("$W$", alone, row.alone_norm))
+        for what, runs, norm in (
+            ("$(K,Q)$", both, row.norm),
+            ("$W$", alone, row.alone_norm),
+        )
     ]
     names, lasts, predicted = zip(*lines, strict=True)
     ratios = np.median(lasts, axis=1)
@@ -38,7 +41,9 @@ def factor_map(table: Table, both: Reached, alone: Reached) -> Figure:
     pieces.row_words(axis, nearest)
     for edge in range(2, len(lines), 2):
         axis.axhline(edge - 0.5, color=plots.PAPER, lw=2)
-    axis.set(title="Margin over the largest possible, median of the runs; outlined: predicted")
+    axis.set(
+        title="Margin over the largest possible, median of the runs; outlined: predicted"
+    )
     return figure
 
 
@@ -49,7 +54,10 @@ def selections(optimal: Mapping, disputes: Mapping[str, network.Disputes]) -> Fi
     steepest = [name for name in rules if name != network.ADAM]
     names = [name.replace("steepest, ", "") for name in rules]
     names = [LABELS.get(name, name) for name in names]
-    judged, lowest = [], min(steepest, key=lambda name: optimal["from zero"][name].mean())
+    judged, lowest = (
+        [],
+        min(steepest, key=lambda name: optimal["from zero"][name].mean()),
+    )
     left_of = {("near ties", "steepest, l_inf"): -6, ("near ties", network.ADAM): -6}
     beside = left_of | {("from zero", lowest): 6}  # where no other mark is
     for shift, (way, like) in zip((-0.2, 0, 0.2), WAYS.items(), strict=True):
@@ -59,8 +67,12 @@ def selections(optimal: Mapping, disputes: Mapping[str, network.Disputes]) -> Fi
         axes[0].plot(shares, y, **line)
         for name, x, height in zip(rules, shares, y, strict=True):
             if side := beside.get((way, name)):
-                pieces.beside(axes[0], x, height, f"{100 * x:.0f} %", like.colour, (side, 2))
-        asked = [{k: v for k, v in disputes[way].items() if k[0] == rule} for rule in rules]
+                pieces.beside(
+                    axes[0], x, height, f"{100 * x:.0f} %", like.colour, (side, 2)
+                )
+        asked = [
+            {k: v for k, v in disputes[way].items() if k[0] == rule} for rule in rules
+        ]
         counts = [network.won(own, rules) for own in asked]
         counts.append(network.won(disputes[way], steepest))
         value, low, high = np.array([network.share(*count) for count in counts]).T
@@ -91,20 +103,28 @@ def ranking(readings: network.Readings) -> Figure:
             if rule != first
         }
         mean = np.array([interval.values.mean() for interval in ahead.values()])
-        low, high = np.array([(interval.low, interval.high) for interval in ahead.values()]).T
+        low, high = np.array(
+            [(interval.low, interval.high) for interval in ahead.values()]
+        ).T
         style = dict(ms=5, capsize=2, **plots.look(rule).mark)
         x = np.array(list(ahead)) + 0.16 * (k - 1.5)
-        axes[0].errorbar(x, mean, [mean - low, high - mean], label=f"over {rule}", **style)
+        axes[0].errorbar(
+            x, mean, [mean - low, high - mean], label=f"over {rule}", **style
+        )
     low, high = axes[0].get_ylim()
     axes[0].set_ylim(low, high + 0.25 * (high - low))  # room for the verdicts
     for x, (norm, rule) in enumerate(network.FIRST.items()):
         verdict, rival, lead = network.deciding_lead(readings, rule, norm)
         held = {verdicts.REPRODUCED: "holds", verdicts.NOT_REPRODUCED: "fails"}  # ours
-        words = f"{lead.values.mean():+.2f} over\n{rival}:\n{held.get(verdict, verdict)}"
+        words = (
+            f"{lead.values.mean():+.2f} over\n{rival}:\n{held.get(verdict, verdict)}"
+        )
         pieces.beside(axes[0], x, high, words, plots.look(verdict).colour, (0, 1))
     axes[0].axhline(0, **plots.LEVEL)
     axes[0].set(ylabel="log of its ratio over the rival's")
-    named = [f"{rule},\n{NAMES[NORMS.index(norm)]}" for norm, rule in network.FIRST.items()]
+    named = [
+        f"{rule},\n{NAMES[NORMS.index(norm)]}" for norm, rule in network.FIRST.items()
+    ]
     axes[0].set_xticks(range(len(network.FIRST)), named)
     pieces.cells(axes[1], shares, NAMES, rules)
     axes[1].tick_params(axis="x", labelsize="x-small")

@@ -42,7 +42,9 @@ def sentences(data: TextSet, count: int, shortest: int = 12) -> _Sentences:
     from transformers import AutoModel
 
     if count < 2 or count % 2:
-        raise ValueError(f"count is {count}; it needs an even number, half of it of either label")
+        raise ValueError(
+            f"count is {count}; it needs an even number, half of it of either label"
+        )
     weights = bert.weights(demo=True)
     rows = bert.tokenise(weights, data, 128, whole=True)
     for length in range(shortest + 2, 129):
@@ -53,18 +55,26 @@ def sentences(data: TextSet, count: int, shortest: int = 12) -> _Sentences:
     else:
         of = f"no length from {shortest} to 126 word pieces, where the search ends, has"
         raise ValueError(f"{data.name}: {of} {count // 2} rows of each of two labels")
-    rows = rows.take(torch.cat([torch.nonzero(fitting)[: count // 2, 0] for fitting in pair]))
+    rows = rows.take(
+        torch.cat([torch.nonzero(fitting)[: count // 2, 0] for fitting in pair])
+    )
     ids, segments = rows.inputs[..., :length].long().unbind(1)
     encoder = AutoModel.from_pretrained(weights.folder).eval()
     with torch.no_grad():
-        hidden = encoder(input_ids=ids, token_type_ids=segments).last_hidden_state.double().numpy()
+        hidden = (
+            encoder(input_ids=ids, token_type_ids=segments)
+            .last_hidden_state.double()
+            .numpy()
+        )
     y = np.where(rows.labels.numpy() == 0, -1.0, 1.0)
     X, z = hidden[:, 1:-1], hidden[:, 0]
     mean = X.mean(1)  # token of a sentence; the head is the ridge regression of y on it
     penalty = RIDGE * (mean**2).sum(1).mean()
     u = mean.T @ np.linalg.solve(mean @ mean.T + penalty * np.eye(count), y)
     tokenizer = Tokenizer.from_file(str(weights.folder / "tokenizer.json"))
-    words = [[tokenizer.id_to_token(piece) for piece in row[1:-1]] for row in ids.tolist()]
+    words = [
+        [tokenizer.id_to_token(piece) for piece in row[1:-1]] for row in ids.tolist()
+    ]
     return _Sentences(token_set(X, y, z, u), words)
 
 
@@ -77,8 +87,12 @@ class _Reading:
     refusal: str = ""
     selected: np.ndarray | None = None  # (n,)
     law: MarginLaw | None = None
-    residual: np.ndarray | None = None  # (k,) of W_t in the support's span, across W_mm; tends to C
-    left: np.ndarray | None = None  # (k,) e^{-rate a_t}, what transients leave by the law
+    residual: np.ndarray | None = (
+        None  # (k,) of W_t in the support's span, across W_mm; tends to C
+    )
+    left: np.ndarray | None = (
+        None  # (k,) e^{-rate a_t}, what transients leave by the law
+    )
     plain: float = np.nan  # C if every kappa were 1
 
     @property
@@ -87,7 +101,9 @@ class _Reading:
         return float(self.residual[-1] / self.law.constant[0])
 
 
-def read(tokens: TokenSet, rule: GradientRule, steps: int, records: int = 13) -> _Reading:
+def read(
+    tokens: TokenSet, rule: GradientRule, steps: int, records: int = 13
+) -> _Reading:
     """Train W by `rule` and hold what lies across W_mm against C; refused by name:
     divergence, a least margin below SATURATED, a hypothesis of the law, long steps."""
     problem = coordinates.minimal(tokens)
@@ -101,23 +117,33 @@ def read(tokens: TokenSet, rule: GradientRule, steps: int, records: int = 13) ->
     logits = np.concatenate([model.logits(tokens, w) for w in W])
     weights = np.exp(logits - np.logaddexp.reduce(logits, -1, keepdims=True))
     selected = measure.selection(history, tokens.opt)
-    reading = _Reading(iterations=history.iterations, weights=weights, selected=selected[0])
+    reading = _Reading(
+        iterations=history.iterations, weights=weights, selected=selected[0]
+    )
     margin = measure.relative_margins(history, tokens.opt, selected)[0, -1].min()
     if margin < SATURATED:
-        return replace(reading, refusal=f"selection made: the least margin is {margin:.2g}")
+        return replace(
+            reading, refusal=f"selection made: the least margin is {margin:.2g}"
+        )
     try:
         solution = token_svm(tokens, selected)
         law = margin_law(tokens, solution, selected)
-        even = margin_law(tokens, solution, selected, log_slopes=np.zeros(solution.duals.shape))
+        even = margin_law(
+            tokens, solution, selected, log_slopes=np.zeros(solution.duals.shape)
+        )
     except (PremiseFails, RuntimeError) as refused:
         return replace(reading, refusal=getattr(refused, "named", str(refused)))
-    across = [measure.residual(tokens, selected, law.support, w, solution.W)[0] for w in W]
+    across = [
+        measure.residual(tokens, selected, law.support, w, solution.W)[0] for w in W
+    ]
     level = [measure.along_and_off(w, solution.W)[0] / law.norm for w in W]
     length = np.exp(history.log_step[0, -1] + history.log_gradient[0, -1])
     longest = law.longest_step(rule.momentum)[0]
     return replace(
         reading,
-        refusal=f"short steps: {length:.3g} needs {longest:.3g}" if length >= longest else "",
+        refusal=f"short steps: {length:.3g} needs {longest:.3g}"
+        if length >= longest
+        else "",
         law=law,
         residual=np.array(across),
         left=np.array([law.remaining(a)[0] for a in level]),
@@ -128,13 +154,22 @@ def read(tokens: TokenSet, rule: GradientRule, steps: int, records: int = 13) ->
 def claims(readings: list[_Reading]) -> list[Claim]:
     """The rows of the protocol: the constant, and that kappa is in it."""
     kept = [reading for reading in readings if not reading.refusal]
-    share = np.mean([abs(reading.ratio - 1) <= 0.01 for reading in kept]) if kept else np.nan
+    share = (
+        np.mean([abs(reading.ratio - 1) <= 0.01 for reading in kept])
+        if kept
+        else np.nan
+    )
     apart = (abs(reading.plain / reading.law.constant[0] - 1) for reading in kept)
     plain = min(apart, default=np.nan)
-    return [claim("law.real_constant", share, "", len(kept)), claim("law.real_kappa", plain)]
+    return [
+        claim("law.real_constant", share, "", len(kept)),
+        claim("law.real_kappa", plain),
+    ]
 
 
-def draw(readings: dict[str, list[_Reading]], shown: tuple[_Sentences, _Reading]) -> Figure:
+def draw(
+    readings: dict[str, list[_Reading]], shown: tuple[_Sentences, _Reading]
+) -> Figure:
     """Measured over predicted constant; two sentences of `shown` being read."""
     figure = Figure(figsize=(plots.WIDTH, 4.4), layout="constrained")
     upper, lower = figure.subplots(2, 1, height_ratios=(1.1, 1))
@@ -145,15 +180,25 @@ def draw(readings: dict[str, list[_Reading]], shown: tuple[_Sentences, _Reading]
             upper.plot(one.iterations[1:], ratio, label=label, lw=1, **like.line)
     upper.axhline(1, label="predicted from the duals", **plots.PREDICTED)
     upper.set(xscale="log", yscale="log", xlabel="iteration $t$")
-    upper.set(ylabel="residual of $W_t$ over $C$", title="The constant of the law, sentences read")
+    upper.set(
+        ylabel="residual of $W_t$ over $C$",
+        title="The constant of the law, sentences read",
+    )
     pieces.plain_ticks(upper.yaxis)
     upper.legend(fontsize="x-small", loc="best")
-    off = [abs(one.ratio - 1) for runs in readings.values() for one in runs if not one.refusal]
+    off = [
+        abs(one.ratio - 1)
+        for runs in readings.values()
+        for one in runs
+        if not one.refusal
+    ]
     if off:
         words = f"{len(off)} runs end on the line,\noff by {max(off):.1e} at most"
         pieces.note(upper, words, y=0.2)
     sentences, reading = shown
-    lower.set(xlim=(0, 104), ylim=(0, 6.6), title="Word pieces read; darker: more weight")
+    lower.set(
+        xlim=(0, 104), ylim=(0, 6.6), title="Word pieces read; darker: more weight"
+    )
     lower.axis("off")
     plain = dict(fontsize=7.5, family="monospace", va="center", in_layout=False)
     records = (1, len(reading.iterations) // 2, len(reading.iterations) - 1)
@@ -161,11 +206,17 @@ def draw(readings: dict[str, list[_Reading]], shown: tuple[_Sentences, _Reading]
     for height, (which, k) in zip((6, 5, 4, 2.2, 1.2, 0.2), rows, strict=True):
         lower.text(0, height, f"t = {reading.iterations[k]:,}", **plain)
         left = 13.0  # characters
-        for word, weight in zip(sentences.words[which], reading.weights[k, which], strict=True):
+        for word, weight in zip(
+            sentences.words[which], reading.weights[k, which], strict=True
+        ):
             if word.startswith("##"):  # goes on the word before it
                 word, left = word[2:], left - 0.8
-            box = dict(facecolor=plots.look("NGD").colour, alpha=float(weight), lw=0, pad=1.0)
+            box = dict(
+                facecolor=plots.look("NGD").colour, alpha=float(weight), lw=0, pad=1.0
+            )
             colour = plots.PAPER if weight > 0.6 else plots.BLACK
-            lower.text(left, height, word.replace("$", r"\$"), bbox=box, color=colour, **plain)
+            lower.text(
+                left, height, word.replace("$", r"\$"), bbox=box, color=colour, **plain
+            )
             left += len(word) + 1.2
     return figure

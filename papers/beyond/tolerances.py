@@ -19,10 +19,16 @@ SATURATED = 5.0  # least margin of a made selection: other weights are below e^-
 SETTLED = 1e-7  # largest e^{-rate a} left of wrong offsets
 SETTLED_HEADS = 1e-6  # the same with several heads
 SETTLED_JOINT = 1e-4  # the same with a trained head, where levels grow like t^{1/3}
-SETTLED_IDLE = 0.01  # a_t^{-rate} left of the offsets of idle pairs: a power, no exponential
+SETTLED_IDLE = (
+    0.01  # a_t^{-rate} left of the offsets of idle pairs: a power, no exponential
+)
 AT_REST = 1e-7  # largest move of an offset in one step
-AT_REST_LP = 0.01  # and between the last records of l_p descent, whose levels grow like a power
-ROUNDING = 64  # a move of so many units in the last place of the margins is rest as well
+AT_REST_LP = (
+    0.01  # and between the last records of l_p descent, whose levels grow like a power
+)
+ROUNDING = (
+    64  # a move of so many units in the last place of the margins is rest as well
+)
 UNRESOLVED = 0.01  # share of the l_p residual on entries less than ten times it
 
 # Claims by id: source, bound, words.
@@ -34,11 +40,16 @@ ROWS = {
 BOUNDS = {id: float(bound.split()[-1]) for id, (_, bound, _) in ROWS.items()}
 
 # Cycles: a move of an offset at rest, and one that is a cycle
-QUIET, LOUD = BOUNDS["law.short"], BOUNDS["law.long"]  # over the last records, from a start at rest
+QUIET, LOUD = (
+    BOUNDS["law.short"],
+    BOUNDS["law.long"],
+)  # over the last records, from a start at rest
 QUIET_LP = BOUNDS["lp.rests"]  # in one step of l_p descent, which never comes to rest
 
 
-def claim(id: str, values, setting="", *say, bound="", source="", each=False, **more) -> Claim:
+def claim(
+    id: str, values, setting="", *say, bound="", source="", each=False, **more
+) -> Claim:
     """The claim `id` of claims.toml, or its row for `setting`, on the worst of
     `values`; `setting` and `say` fill the words' places, `bound` and `source` replace
     the table's; each: one a seed, with their mean's interval; `more` as in

@@ -21,14 +21,18 @@ from lib.companion.claims import Claim
 from lib.dynamics import ngd, train
 from lib.svm import token_svm
 from papers.beyond import margin_law, margins
-from papers.beyond.margin_law import from_duals, gram, log_ratios, require, saturated_slopes
+from papers.beyond.margin_law import (
+    from_duals,
+    gram,
+    log_ratios,
+    require,
+    saturated_slopes,
+)
 from papers.beyond.tolerances import APART, SETTLED_IDLE, SMALLEST_DUAL, TIGHT, claim
 
 STEPS = (0.1, 0.02)  # as shares of the longest step
 FARTHEST = 1e6  # log of the largest and the smallest multiplier that is tried
-EARLY = (
-    "the sum knows small weights only: where little is left, first steps with even weights count"
-)
+EARLY = "the sum knows small weights only: where little is left, first steps with even weights count"
 
 
 def _second(Q):
@@ -75,7 +79,9 @@ class _ZeroDuals:
         root = np.sqrt(y[active])
         pushed = root[:, None] * Q[np.ix_(active, active)] * root
         self.rate = float(np.linalg.eigvalsh(pushed)[0])
-        law = from_duals(K[None], (beta * on)[None], at_solution[None], log_slopes[None])
+        law = from_duals(
+            K[None], (beta * on)[None], at_solution[None], log_slopes[None]
+        )
         self.step = float(min(law.longest_step()[0] / 2, law.norm[0]))
 
     def residual(self, level: np.ndarray) -> np.ndarray:
@@ -83,7 +89,9 @@ class _ZeroDuals:
         drift = np.zeros(len(self.rest))
         drift[np.isin(np.flatnonzero(self.tight), self.pairs)] = self.slopes
         offsets = self.rest + np.multiply.outer(np.log(level), drift)
-        return np.sqrt(np.einsum("km,mk->k", offsets, np.linalg.solve(self.K, offsets.T)))
+        return np.sqrt(
+            np.einsum("km,mk->k", offsets, np.linalg.solve(self.K, offsets.T))
+        )
 
 
 def _tightened(data, count=1):
@@ -109,7 +117,9 @@ class _ZeroDualsRun:
     law: _ZeroDuals
     level: np.ndarray  # a_t
     offsets: np.ndarray  # (k, idle)
-    residual: np.ndarray  # length of W_t's part in the span of the tight pairs, across W_mm
+    residual: (
+        np.ndarray
+    )  # length of W_t's part in the span of the tight pairs, across W_mm
 
 
 def _run(law, steps, decades=1, step=None):
@@ -120,13 +130,17 @@ def _run(law, steps, decades=1, step=None):
     history = train(data, ngd(step or law.step), steps, [0, *late])
     margins.check_selection(0, history.margins[0, -1])
     W = [history.weights(k + 1) for k in range(len(late))]
-    level = np.array([margins.along_and_off(w, V)[0][0] for w in W]) / law.solution.norm[0]
+    level = (
+        np.array([margins.along_and_off(w, V)[0][0] for w in W]) / law.solution.norm[0]
+    )
     left = level[-1] ** -law.rate
     reason = f"wrong offsets of idle pairs have decayed to {left:.2g}, they need {SETTLED_IDLE:g}"
     require(left <= SETTLED_IDLE, "idle pairs settled", left, reason)
     idle = history.margins[0, 1:].reshape(len(late), -1)[:, law.pairs]
     across = np.array([margins.residual(data, data.opt, tight, w, V)[0] for w in W])
-    return _ZeroDualsRun(law=law, level=level, offsets=idle - level[:, None], residual=across)
+    return _ZeroDualsRun(
+        law=law, level=level, offsets=idle - level[:, None], residual=across
+    )
 
 
 def study(seeds: Sequence[int], count: int, steps: int, step: float | None = None):
@@ -140,7 +154,9 @@ def study(seeds: Sequence[int], count: int, steps: int, step: float | None = Non
             data, decades = PROBLEMS["Gaussian"](seed), 1
         return _run(_ZeroDuals(_tightened(data, count), count), steps, decades, step)
 
-    return margins.each_seed(seeds, study_seed, f"{count} idle pairs, " if count > 1 else "")
+    return margins.each_seed(
+        seeds, study_seed, f"{count} idle pairs, " if count > 1 else ""
+    )
 
 
 def _last_offsets(r):
@@ -159,9 +175,15 @@ def zeros_claims(runs: Sequence[_ZeroDualsRun]) -> list[Claim]:
     rows = []
     for count in dict.fromkeys(len(r.law.pairs) for r in runs):
         alike = [r for r in runs if len(r.law.pairs) == count]
-        slopes = [np.polyfit(np.log(r.level), r.offsets, 1)[0] - r.law.slopes for r in alike]
+        slopes = [
+            np.polyfit(np.log(r.level), r.offsets, 1)[0] - r.law.slopes for r in alike
+        ]
         size = [r.residual[-1] / r.law.residual(r.level[-1:]) - 1 for r in alike]
-        parts = {"offset": [_last_offsets(r) for r in alike], "slope": slopes, "residual": size}
+        parts = {
+            "offset": [_last_offsets(r) for r in alike],
+            "slope": slopes,
+            "residual": size,
+        }
         for name, values in parts.items():
             values = np.concatenate(values)
             values = values[~np.isnan(values)]  # of a pair without pull
@@ -222,7 +244,9 @@ class _Pulls:
             return c * square / (c @ self.margins)
 
         zero = np.zeros(len(self.on))
-        path = solve_ivp(rate, (0.0, level), zero, method="LSODA", rtol=1e-8, atol=1e-10)
+        path = solve_ivp(
+            rate, (0.0, level), zero, method="LSODA", rtol=1e-8, atol=1e-10
+        )
         return self.size(path.y[:, -1])
 
     def first_order(self) -> float:
@@ -230,7 +254,9 @@ class _Pulls:
         _, mean = log_ratios(self.slopes[self.on], self.beta[self.on])
         rho = self.K @ self.law.coefficients[0].ravel()
         w = np.zeros(len(self.on))
-        w[~self.on] = np.exp(self.slopes - mean - rho)[~self.on] / (self.margins - 1)[~self.on]
+        w[~self.on] = (
+            np.exp(self.slopes - mean - rho)[~self.on] / (self.margins - 1)[~self.on]
+        )
         return self.size(w)
 
 
@@ -292,14 +318,18 @@ def _left(problem, steps):
         margins.check_selection(0, history.margins[0, -1])
         W = history.weights(1)
         level = margins.along_and_off(W, problem.W_mm)[0][0] / problem.law.norm[0]
-        measured.append(margins.outside_support(data, data.opt, problem.law.support, W)[0])
+        measured.append(
+            margins.outside_support(data, data.opt, problem.law.support, W)[0]
+        )
         predicted.append(problem.flow(level))
     bound = _bound(problem.K, problem.on, problem.beta, problem.margins, problem.slopes)
     return Left(np.array(measured), np.array(predicted), problem.first_order(), bound)
 
 
 PROBLEMS = {
-    "class means": lambda seed: tokens.class_mean_tokens(seed, n=6, T=5, d=15, noise=0.3),
+    "class means": lambda seed: tokens.class_mean_tokens(
+        seed, n=6, T=5, d=15, noise=0.3
+    ),
     "Gaussian": lambda seed: tokens.gaussian_tokens(seed, n=6, T=6, d=36),
 }
 

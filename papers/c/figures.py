@@ -34,13 +34,20 @@ def divergences(histories: Histories, same, by_q, judged: Mapping, caption) -> F
                 axis.plot(end, mean, markersize=3.5, **_look(q).mark)
                 if table is same:
                     axis.text(1.4 * end, mean, f"{mean:.4f}", fontsize=6.5, va="center")
-            axis.set(xscale="log", yscale="log", ylim=(5e-4, 3), title=f"trained with p = {p:g}")
+            axis.set(
+                xscale="log",
+                yscale="log",
+                ylim=(5e-4, 3),
+                title=f"trained with p = {p:g}",
+            )
             axis.set_xlim(1, 12 * end)
             agrees = judged.get(f"bregman.table.{p:g}")
             if table is same and agrees:
                 theirs = section5.REFERENCE[p]
                 for q in histories:
-                    axis.plot(end, theirs[q], ms=6, mfc="none", mew=0.7, **_look(q).mark)
+                    axis.plot(
+                        end, theirs[q], ms=6, mfc="none", mew=0.7, **_look(q).mark
+                    )
                 words = f"hollow: other code's,\na factor of {agrees.measured:.2f} off"
                 pieces.note(axis, f"{words}\n{pieces.asked(agrees)}", 0.04)
         row[0].set_ylabel(f"divergence $D$\n{reading}")
@@ -50,7 +57,12 @@ def divergences(histories: Histories, same, by_q, judged: Mapping, caption) -> F
 
 
 def joint(
-    tokens: TokenSet, histories: Histories, ends, heads: Mapping[float, MaxMargin], first, caption
+    tokens: TokenSet,
+    histories: Histories,
+    ends,
+    heads: Mapping[float, MaxMargin],
+    first,
+    caption,
 ) -> Figure:
     """Joint training: directions of W and v; the first weights; the divergences."""
     figure, axes = plots.panels(2, 2, height=2.4)
@@ -69,7 +81,9 @@ def joint(
         distances = history.divergence(target.W), history.head_divergence(head.value)
         named = zip(("$W$", "$u$"), distances, section5.probabilities(tokens, history))
         t, early = history.iterations, slice(0, first + 1)
-        for (name, D, probability), dash in zip(named, (_look(p).dash, ":"), strict=True):
+        for (name, D, probability), dash in zip(
+            named, (_look(p).dash, ":"), strict=True
+        ):
             style = dict(color=_look(p).colour, ls=dash)
             axes[2].plot(t[early], probability[0, early].mean(-1), **style)
             axes[3].plot(t[1:], D[0, 1:], **style)
@@ -97,7 +111,9 @@ def lemma29(histories: Histories, divergences: Mapping, caption: str) -> Figure:
         a, b, text = lemmas.theory(p)
         r = np.geomspace(size.min(), size.max(), 50)
         bound = r**a * np.log(r) ** b
-        axis.plot(r, bound * np.median(values[:, 0]) / bound[0], label=text, **plots.BOUND)
+        axis.plot(
+            r, bound * np.median(values[:, 0]) / bound[0], label=text, **plots.BOUND
+        )
         slope = np.median(lemmas.slopes(history, divergences[p]))
         axis.set(xscale="log", yscale="log", title=f"p = {p:g}: $r^{{{slope:.2f}}}$")
         axis.set_xlabel(r"$r = \|W\|_{p,p}$")
@@ -117,7 +133,10 @@ def basins(widths: Sequence[float], kept: Mapping, caption: str) -> Figure:
             plots.band(axis, widths, kept[p, m], name, marker=marker, markersize=3.5)
         axis.set(xscale="log", ylim=(0, 1.05), xlabel="divergence $D$ of the start")
         last = {p: kept[p, m][-1] for p, multiple in kept if multiple == m}
-        words = [(share, f"{100 * share:.0f} %", _look(p).colour) for p, share in last.items()]
+        words = [
+            (share, f"{100 * share:.0f} %", _look(p).colour)
+            for p, share in last.items()
+        ]
         pieces.end_labels(axis, words)
         axis.set_title(f"$\\|W_0\\| = {m}\\,\\|W_{{mm}}\\|$")
     axes[0].set_ylabel("share that ends at\nthe cone's selection")
@@ -137,7 +156,11 @@ def parents(pairs, by_dimension, several: Mapping, paths, caption: str) -> Figur
         plots.band(axes[0], recorded, runs, "", like)
         last = np.median(runs[:, -1])
         ends.append((last, f"{trained}, {name}: {last:.3f}", like.colour))
-    axes[0].set(xscale="log", title="Alignment with the SVMs; dashed: $K$, $Q$", ylim=(-0.1, 1.05))
+    axes[0].set(
+        xscale="log",
+        title="Alignment with the SVMs; dashed: $K$, $Q$",
+        ylim=(-0.1, 1.05),
+    )
     axes[0].set_xlabel("iteration $t$")
     pieces.end_labels(axes[0], ends, 6.5)
     dimensions, shapes = by_dimension
@@ -145,7 +168,9 @@ def parents(pairs, by_dimension, several: Mapping, paths, caption: str) -> Figur
         missing = [d for d, r in zip(dimensions, rank, strict=True) if np.isnan(r)]
         none = f" (d={missing[0]}: no solution)" if missing else ""
         label = f"n={size}, T={length}{none}"
-        plots.band(axes[1], dimensions, rank, label, like, marker=like.marker, markersize=3.5)
+        plots.band(
+            axes[1], dimensions, rank, label, like, marker=like.marker, markersize=3.5
+        )
     axes[1].set(title="Mean rank of the nuclear-norm SVM", xlabel="dimension $d$")
     axes[1].set_ylim(0, None)
     missed, said, edge = {}, [], 1e-6

@@ -46,7 +46,9 @@ def _data(sizes: Sizes) -> TokenSet:
 @cache
 def _selections(sizes: Sizes, p: float) -> lemmas.Selection:
     """The locally optimal selections that training with p finds from random starts."""
-    return lemmas.found_selections(_data(sizes), range(sizes.seeds), p, sizes.find_steps)
+    return lemmas.found_selections(
+        _data(sizes), range(sizes.seeds), p, sizes.find_steps
+    )
 
 
 def _inequalities(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
@@ -54,13 +56,23 @@ def _inequalities(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     attained. Measured: the smallest ratio larger / smaller side over all EXPONENTS."""
     draw, count, size, ratios = stream(0, "draws"), sizes.draws, 16, {}
     x, y = np.sort(10 ** draw.uniform(-3, 3, (2, count)), 0)[::-1]
-    x, y = np.append(x, [1.0, 1.0]), np.append(y, [1 - 1e-6, 1e-9])  # nearly equal, nearly zero
-    ends = np.stack([np.ones(size), np.eye(size)[0]])  # where the two norms' ratio is extreme
+    x, y = (
+        np.append(x, [1.0, 1.0]),
+        np.append(y, [1 - 1e-6, 1e-9]),
+    )  # nearly equal, nearly zero
+    ends = np.stack(
+        [np.ones(size), np.eye(size)[0]]
+    )  # where the two norms' ratio is extreme
     for p in EXPONENTS:
         shape = count, size
-        a, b = (draw.standard_normal(shape) ** 3 * (draw.random(shape) > 0.1) for _ in range(2))
+        a, b = (
+            draw.standard_normal(shape) ** 3 * (draw.random(shape) > 0.1)
+            for _ in range(2)
+        )
         near = np.concatenate([b, a * (1 + 1e-3 * b)])
-        unit = [v / geometry.norm(v, p)[:, None] for v in (np.concatenate([a, a]), near)]
+        unit = [
+            v / geometry.norm(v, p)[:, None] for v in (np.concatenate([a, a]), near)
+        ]
         pairs = {
             "lemma12": lemmas.lemma12(np.concatenate([a, ends]), p),
             "lemma13": [lemmas.lemma13(*unit, p)],
@@ -88,7 +100,9 @@ def _gradients(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     gradient = [lemmas.lemma18(drawn, matrices, p, off) for p in sizes.exponents]
     where = "40 matrices of sizes from 0.01 to 1000"
     yield from PAPER.rows(where, sizes.seeds, lemmas.lemma16(drawn, matrices, off))
-    yield from PAPER.rows(f"{where}, and the data that attain it", sizes.seeds, gradient)
+    yield from PAPER.rows(
+        f"{where}, and the data that attain it", sizes.seeds, gradient
+    )
 
 
 def _pairs(steps):
@@ -135,7 +149,9 @@ def _cones(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         rule = lemmas.relative_rule(start, p, 0.0002)
         near = train(data, world.rule(rule), 400, start, record=_pairs(400))
         turns = lemmas.lemma27(named, lemmas.Steps(data, replace(near, rule=rule)))
-        yield from PAPER.rows("from D = μ_0/4, ‖W_0‖ = 50 ‖W_mm‖, normalised", count, [turns])
+        yield from PAPER.rows(
+            "from D = μ_0/4, ‖W_0‖ = 50 ‖W_mm‖, normalised", count, [turns]
+        )
         width = mu ** max(1 / 2, (p - 1) / p)  # of the cone, in the mirror image
         far = _far_out(true, inside, width, solution.W, 4 * sizes.steps)
         stays = lemmas.lemma28(named, far, mu)
@@ -143,7 +159,9 @@ def _cones(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         rule = MirrorRule(p, 1.0, normalised=False)
         plain = train(data, world.rule(rule), sizes.steps * 10, W_mm)
         t = plain.iterations.clip(1) / plain.iterations[-1]
-        grown = replace(plain, rule=rule, norm=plain.norm * t ** world.of("exponent off"))
+        grown = replace(
+            plain, rule=rule, norm=plain.norm * t ** world.of("exponent off")
+        )
         kept = (selected_tokens(data, plain.W[:, -1]) == data.opt).all(1)
         logarithm = lemmas.lemma30(grown, solution.norm, sizes.steps, kept)
         yield from PAPER.rows("plain, η = 1, from W_mm", count, logarithm)
@@ -161,7 +179,9 @@ def _far_out(selection, start, width, target, steps):
     for run, wide in enumerate(width):
         W = start[[run]] * (100 / wide * size[run])
         alone = lemmas.part(selection.tokens, np.array([run]))
-        history = train(alone, lemmas.relative_rule(W, selection.p, 0.1 * wide), steps, W)
+        history = train(
+            alone, lemmas.relative_rule(W, selection.p, 0.1 * wide), steps, W
+        )
         divergences.append(history.divergence(target[[run]])[0])
     return np.array(divergences)
 
@@ -178,19 +198,28 @@ def _rates(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         divergence = divergence * t ** world.of("exponent off")
         end = PAPER.claim("convergence", divergence[:, -1].max(), p)
         claims = *lemmas.lemma29(history, divergence), end
-        yield from PAPER.rows("from the cone D = 0.001, normalised", len(divergence), claims)
+        yield from PAPER.rows(
+            "from the cone D = 0.001, normalised", len(divergence), claims
+        )
 
 
 def _paths(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """The regularisation paths: of W alone, and of v and W together."""
-    few, instance = _data(replace(sizes, seeds=sizes.path_seeds)), section5.joint_instance()
+    few, instance = (
+        _data(replace(sizes, seeds=sizes.path_seeds)),
+        section5.joint_instance(),
+    )
     for p in (1.75, 2, 3):
-        path = predecessor.path_against_descent(few, p, (1, 3, 10, 30, 100), 500, 2, world.target)
+        path = predecessor.path_against_descent(
+            few, p, (1, 3, 10, 30, 100), 500, 2, world.target
+        )
         claim = PAPER.claim("path", path["path"][:, -1].max(), p)
         yield from PAPER.rows("opt tokens, R = 100 ‖W_mm‖", sizes.path_seeds, [claim])
         ends = predecessor.solve_jointly(instance, p, 100)
         both = predecessor.joint_claims(instance, p, *ends, world.target)
-        yield from PAPER.rows("the paper's joint instance, r and R 100-fold", None, both)
+        yield from PAPER.rows(
+            "the paper's joint instance, r and R 100-fold", None, both
+        )
 
 
 def rate_in_k(sizes: Sizes, p: float) -> tuple[float, float, float]:
@@ -202,7 +231,9 @@ def rate_in_k(sizes: Sizes, p: float) -> tuple[float, float, float]:
     plain = lambda rule: MirrorRule(p, 1.0, normalised=False)
     history, _ = lemmas.from_cone(selections, 0.05, 3, sizes.rate_steps, change=plain)
     D, k = history.divergence(solution.W), np.log(history.iterations.clip(3))
-    bound = {1: np.log(k) / k, 0: np.log(k) ** 2 / k}.get(int(np.sign(p - 2)), k ** (1 - p))
+    bound = {1: np.log(k) / k, 0: np.log(k) ** 2 / k}.get(
+        int(np.sign(p - 2)), k ** (1 - p)
+    )
     over = (D / bound)[:, history.iterations >= sizes.rate_steps // 10]
     share = over[:, -1] / over[:, :-1].max(1)
     run = share.argmax()

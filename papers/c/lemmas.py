@@ -15,8 +15,20 @@ import numpy as np
 from lib import attention, svm
 from lib.attention import TokenSet, coordinates, token_set
 from lib.companion.claims import Claim, interval
-from lib.mirror.descent import MirrorHistory, MirrorRule, gaussian_start, selected_tokens, train
-from lib.mirror.geometry import bregman, directional_bregman, dual_exponent, norm, to_mirror
+from lib.mirror.descent import (
+    MirrorHistory,
+    MirrorRule,
+    gaussian_start,
+    selected_tokens,
+    train,
+)
+from lib.mirror.geometry import (
+    bregman,
+    directional_bregman,
+    dual_exponent,
+    norm,
+    to_mirror,
+)
 from lib.seeds import stream
 from lib.svm import MaxMargin
 from papers.c.statements import PAPER
@@ -47,17 +59,23 @@ def lemma16(tokens: TokenSet, matrices: np.ndarray, off: float = 0.0) -> list[Cl
     `matrices` (m, runs, d, d_z), and far along both SVMs; off: the constants' error."""
     scores = attention.scores(tokens, tokens.u)
     ends = scores.max(-1), scores.min(-1)
-    smallest, largest = (np.exp(attention.log_loss(end, "logistic")).mean(-1) for end in ends)
+    smallest, largest = (
+        np.exp(attention.log_loss(end, "logistic")).mean(-1) for end in ends
+    )
     selections = scores.argmax(-1), scores.argmin(-1)
     extremes = [1000.0 * svm.token_svm(tokens, selected).W for selected in selections]
     tried = np.concatenate([matrices, extremes])
-    losses = np.array([attention.gradients(tokens, W, tokens.u, "logistic")[0] for W in tried])
+    losses = np.array(
+        [attention.gradients(tokens, W, tokens.u, "logistic")[0] for W in tried]
+    )
     low = (losses / smallest).min() / (1 + off)
     high = (losses / largest).max() / (1 + off)
     return [claim("lemma16.lower", low), claim("lemma16.upper", high)]
 
 
-def lemma18(tokens: TokenSet, matrices: np.ndarray, p: float, off: float = 0.0) -> Claim:
+def lemma18(
+    tokens: TokenSet, matrices: np.ndarray, p: float, off: float = 0.0
+) -> Claim:
     """||grad L||_{q,q} <= G = mean over i of G_i spread_i / 4, G_i the range of scores (ours).
 
     Sum_t p_t (gamma_t - f) x_t is a covariance under the softmax weights, at most a quarter of the
@@ -96,17 +114,27 @@ class Steps:
         first = np.flatnonzero(np.diff(history.iterations) == 1)
         rule, flat = history.rule, (len(tokens.y), len(first), -1)
         self.p, self.eta, self.loss_rise = rule.p, rule.step_size, history.loss_rise
-        self.W, self.later = (history.W[:, at].reshape(flat) for at in (first, first + 1))
-        gradient = lambda k: attention.gradients(tokens, history.W[:, k], tokens.u, "logistic")[1]
+        self.W, self.later = (
+            history.W[:, at].reshape(flat) for at in (first, first + 1)
+        )
+        gradient = lambda k: attention.gradients(
+            tokens, history.W[:, k], tokens.u, "logistic"
+        )[1]
         self.gradient = np.stack(list(map(gradient, first)), 1).reshape(flat)
-        losses = {k: _excess_loss(tokens, history.W[:, k]) for k in {*first, *(first + 1)}}
-        self.losses = tuple(np.stack([losses[k] for k in at], 1) for at in (first, first + 1))
+        losses = {
+            k: _excess_loss(tokens, history.W[:, k]) for k in {*first, *(first + 1)}
+        }
+        self.losses = tuple(
+            np.stack([losses[k] for k in at], 1) for at in (first, first + 1)
+        )
         if rule.normalised:
             self.eta = self.eta / norm(self.gradient, dual_exponent(self.p))
 
 
 def _growth(step):  # what one step adds to the norm of the mirror image
-    return norm(step.later, step.p) ** (step.p - 1) - norm(step.W, step.p) ** (step.p - 1)
+    return norm(step.later, step.p) ** (step.p - 1) - norm(step.W, step.p) ** (
+        step.p - 1
+    )
 
 
 def lemma12(W, p):
@@ -120,7 +148,11 @@ def lemma13(first, second, p):
     """||W_1 - W_2||_{p,p}^p / (p 2^p) <= D_psi(W_1, W_2) of unit W_1, W_2, p >= 2; for
     p < 2 the smaller side is (p-1)/2 ||W_1 - W_2||_F^2 (our constant)."""
     apart = first - second
-    bound = norm(apart, p) ** p / (p * 2**p) if p >= 2 else (p - 1) / 2 * norm(apart, 2) ** 2
+    bound = (
+        norm(apart, p) ** p / (p * 2**p)
+        if p >= 2
+        else (p - 1) / 2 * norm(apart, 2) ** 2
+    )
     return bound, bregman(first, second, p)
 
 
@@ -173,7 +205,9 @@ def lemma30(history: MirrorHistory, size, since: float, stay) -> list[Claim]:
     predicted = 1 / (1 + (p - 2) * size / history.norm[:, late].mean(1))
     ratio = (slope / predicted)[stay] if stay.any() else np.array([np.nan])
     runs = stay.sum(), len(stay)
-    sharp = claim("lemma30.sharp", np.median(ratio), p, say=runs, interval=interval(ratio))
+    sharp = claim(
+        "lemma30.sharp", np.median(ratio), p, say=runs, interval=interval(ratio)
+    )
     return [claim("lemma30", ratio.min(), p, say=runs), sharp]
 
 
@@ -188,7 +222,10 @@ class Selection:
     @property
     def direction(self) -> np.ndarray:
         """vec(W_mm) / ||W_mm||_{p,p}, (runs, D)."""
-        return self.solution.W.reshape(len(self.solution.W), -1) / self.solution.norm[:, None]
+        return (
+            self.solution.W.reshape(len(self.solution.W), -1)
+            / self.solution.norm[:, None]
+        )
 
 
 def select(tokens: TokenSet, opt: np.ndarray, p: float) -> Selection:
@@ -202,7 +239,9 @@ def locally_optimal(selection: Selection) -> np.ndarray:
     tokens = selection.tokens
     scores = attention.scores(tokens, tokens.u)
     best = np.take_along_axis(scores, tokens.opt[..., None], -1)
-    rest = np.take_along_axis(scores, coordinates.others(tokens.opt, scores.shape[-1]), -1)
+    rest = np.take_along_axis(
+        scores, coordinates.others(tokens.opt, scores.shape[-1]), -1
+    )
     return ((rest < best) | (selection.solution.margins > 1 + SUPPORT)).all((1, 2))
 
 
@@ -224,12 +263,20 @@ def radius(selection: Selection) -> np.ndarray:
     p, entries = selection.p, selection.direction.shape[-1]
     A = spread(selection.tokens, p / (p - 1)).max(-1)
     rho = _nearness(selection) / (A * selection.solution.norm)
-    return rho**p / (p * 2**p) if p >= 2 else (p - 1) / 2 * (rho * entries ** (0.5 - 1 / p)) ** 2
+    return (
+        rho**p / (p * 2**p)
+        if p >= 2
+        else (p - 1) / 2 * (rho * entries ** (0.5 - 1 / p)) ** 2
+    )
 
 
-def on_the_edge(selection: Selection, mu: np.ndarray, draws: int, seed: int = 0) -> np.ndarray:
+def on_the_edge(
+    selection: Selection, mu: np.ndarray, draws: int, seed: int = 0
+) -> np.ndarray:
     """Random unit directions, D = mu (runs,) from the selection's, (draws, runs, D)."""
-    directions = stream(seed, "draws").standard_normal((draws, *selection.direction.shape))
+    directions = stream(seed, "draws").standard_normal(
+        (draws, *selection.direction.shape)
+    )
     return _edge_along(selection, mu, directions)
 
 
@@ -252,7 +299,9 @@ def _edge_along(selection, mu, E):
 def _worst_edges(selection):
     """+-sgn(A) |A|^{q-1} of every constraint A, along which its margin changes most."""
     tokens = selection.tokens
-    rows = coordinates.constraint_rows(coordinates.differences(tokens, tokens.opt), tokens.z)
+    rows = coordinates.constraint_rows(
+        coordinates.differences(tokens, tokens.opt), tokens.z
+    )
     E = to_mirror(np.swapaxes(rows, 0, 1), selection.p / (selection.p - 1))
     return np.concatenate([E, -E])
 
@@ -297,7 +346,9 @@ def _radii(selection, multiples):
     return np.asarray(multiples, float)[:, None] / _nearness(selection)
 
 
-def lemma20(selection: Selection, multiples: np.ndarray, draws: int = 20) -> list[Claim]:
+def lemma20(
+    selection: Selection, multiples: np.ndarray, draws: int = 20
+) -> list[Claim]:
     """W, V in S with mu_0: <-grad L(W), V/||V||> >= c e^{-(1 + delta/2) ||W||/||W_mm||}
     > 0: the smallest c of ||W|| = multiple ||W_mm||/delta, delta of `_nearness`, is in
     no run below that of the first; multiples (m,) ascend, `draws` a run."""
@@ -309,9 +360,13 @@ def lemma20(selection: Selection, multiples: np.ndarray, draws: int = 20) -> lis
         positive = min(positive, min(value.min() for value, _ in values))
         fall = r * (1 + _nearness(selection) / 2)
         with np.errstate(invalid="ignore", divide="ignore"):
-            constants.append(np.min([np.log(value) + s + fall for value, s in values], 0))
+            constants.append(
+                np.min([np.log(value) + s + fall for value, s in values], 0)
+            )
     grown = (np.array(constants[1:]) - constants[0]).min()
-    return PAPER.claims({"lemma20.positive": positive, "lemma20.rate": grown}, selection.p)
+    return PAPER.claims(
+        {"lemma20.positive": positive, "lemma20.rate": grown}, selection.p
+    )
 
 
 def _excess(selection, W):
@@ -328,7 +383,10 @@ def lemma21(selection: Selection, multiples: np.ndarray, draws: int = 20) -> Cla
     inside = radius(selection) * np.geomspace(1, 1e-10, 6)[:, None]
     radii, size = _radii(selection, multiples), selection.solution.norm
     W = np.concatenate([on_the_edge(selection, mu, draws, seed=3) for mu in inside])
-    largest = [np.max([_excess(selection, w * (r * size)[:, None]) for w in W], 0) for r in radii]
+    largest = [
+        np.max([_excess(selection, w * (r * size)[:, None]) for w in W], 0)
+        for r in radii
+    ]
     scaled = np.array(largest) * radii / np.log(radii)
     growth = (scaled[-1] - scaled[:-1].max(0)).max()
     return claim("lemma21", growth, selection.p)
@@ -349,7 +407,9 @@ def lemma27(selection: Selection, steps: Steps) -> Claim:
     grown = sizes[1] ** (p - 1) - sizes[0] ** (p - 1)
     right = (grown + eta * (steps.losses[1] - steps.losses[0]) / sizes[0]) / (1 + pi)
     inside = (left > 0) & (pi <= 0.5)
-    slack = ((left - right) / (np.abs(left) + 1e-13 * sizes[0] ** (p - 1)))[inside].min()
+    slack = ((left - right) / (np.abs(left) + 1e-13 * sizes[0] ** (p - 1)))[
+        inside
+    ].min()
     return claim("lemma27", slack, p, say=(f"{100 * inside.mean():.0f}",))
 
 
@@ -366,7 +426,9 @@ def lemma28(selection: Selection, D: np.ndarray, mu: np.ndarray) -> Claim:
     return claim("lemma28", largest, selection.p, say=(runs,), remark=remark)
 
 
-def found_selections(tokens: TokenSet, seeds: Sequence[int], p: float, steps: int) -> Selection:
+def found_selections(
+    tokens: TokenSet, seeds: Sequence[int], p: float, steps: int
+) -> Selection:
     """The locally optimal selections in which training with p ends."""
     start = gaussian_start(tokens, seeds)
     history = train(tokens, relative_rule(start, p, 0.02), steps, start, record=[steps])
@@ -377,7 +439,9 @@ def found_selections(tokens: TokenSet, seeds: Sequence[int], p: float, steps: in
 
 def part(tokens: TokenSet, runs: np.ndarray) -> TokenSet:
     """The data sets of the `runs` (m,), repeats allowed, as m runs."""
-    return replace(tokens, **{f.name: getattr(tokens, f.name)[runs] for f in fields(tokens)})
+    return replace(
+        tokens, **{f.name: getattr(tokens, f.name)[runs] for f in fields(tokens)}
+    )
 
 
 def relative_rule(start: np.ndarray, p: float, relative_step: float) -> MirrorRule:
@@ -388,7 +452,14 @@ def relative_rule(start: np.ndarray, p: float, relative_step: float) -> MirrorRu
 
 
 def from_cone(
-    selection: Selection, mu, multiple, steps, share=0.02, draws=1, seed=0, change=lambda rule: rule
+    selection: Selection,
+    mu,
+    multiple,
+    steps,
+    share=0.02,
+    draws=1,
+    seed=0,
+    change=lambda rule: rule,
 ) -> tuple[MirrorHistory, TokenSet]:
     """Train from `draws` random starts a run, D = mu, ||W_0|| = multiple ||W_mm||, by
     `relative_rule` of `share` as `change` makes it: history, data of draws x runs."""
@@ -405,7 +476,11 @@ def theory(p: float) -> tuple[float, float, str]:
     """Lemma 29 as (a, b, text): D <= O(r^a (log r)^b), r = ||W||_{p,p}."""
     if p > 2:
         return -1.0, 1.0, r"$\log r / r$"
-    return (-1.0, 2.0, r"$(\log r)^2 / r$") if p == 2 else (1 - p, 0.0, rf"$r^{{{1 - p:.3g}}}$")
+    return (
+        (-1.0, 2.0, r"$(\log r)^2 / r$")
+        if p == 2
+        else (1 - p, 0.0, rf"$r^{{{1 - p:.3g}}}$")
+    )
 
 
 def slopes(history: MirrorHistory, divergence: np.ndarray) -> np.ndarray:
@@ -426,7 +501,11 @@ def lemma29(history: MirrorHistory, divergence: np.ndarray) -> list[Claim]:
     p = history.rule.p
     a, b, _ = theory(p)
     log_r = np.log(history.norm)
-    over = np.log(np.maximum(divergence, 1e-16)) - a * log_r - b * np.log(np.maximum(log_r, 1e-9))
+    over = (
+        np.log(np.maximum(divergence, 1e-16))
+        - a * log_r
+        - b * np.log(np.maximum(log_r, 1e-9))
+    )
     middle = np.abs(log_r - (log_r[:, :1] + log_r[:, -1:]) / 2).argmin(1)[:, None]
     growth = np.exp(over[:, -1] - np.take_along_axis(over, middle, 1)[:, 0]).max()
     exponents, sharp = slopes(history, divergence), -2 * min(p - 1, 1.0)
@@ -435,7 +514,9 @@ def lemma29(history: MirrorHistory, divergence: np.ndarray) -> list[Claim]:
     return [claim("lemma29", growth, p), fall]
 
 
-def captured(selection: Selection, mus, multiple: float, steps: int, draws: int) -> np.ndarray:
+def captured(
+    selection: Selection, mus, multiple: float, steps: int, draws: int
+) -> np.ndarray:
     """Per mu, the share of starts of `from_cone` that select its tokens, (mus,)."""
     fractions = []
     for k, mu in enumerate(mus):
@@ -445,7 +526,9 @@ def captured(selection: Selection, mus, multiple: float, steps: int, draws: int)
     return np.array(fractions)
 
 
-def local_claims(fractions: Mapping, mus: Sequence[float], multiple: float) -> list[Claim]:
+def local_claims(
+    fractions: Mapping, mus: Sequence[float], multiple: float
+) -> list[Claim]:
     """Starts in the thinnest cone keep their tokens, those in the widest need not."""
     return [
         claim(id, kept[k], p, multiple, say=(f"{mus[k]:.1g}",))

@@ -63,8 +63,12 @@ def train_key_query(tokens: TokenSet, K, Q, step_size: float, record) -> np.ndar
         if t in wanted:
             kept.append(K @ np.swapaxes(Q, 1, 2))
         keys = (tokens.z @ Q) @ np.swapaxes(K, 1, 2)  # (runs, n, d), W z_i
-        pull = attention.slopes((tokens.X @ keys[..., None])[..., 0], scores, "logistic").pull
-        down = zt @ (Xt @ pull[..., None])[..., 0]  # (runs, d_z, d), -G^T up to a factor
+        pull = attention.slopes(
+            (tokens.X @ keys[..., None])[..., 0], scores, "logistic"
+        ).pull
+        down = (
+            zt @ (Xt @ pull[..., None])[..., 0]
+        )  # (runs, d_z, d), -G^T up to a factor
         move_K, move_Q = np.swapaxes(down, 1, 2) @ Q, down @ K
         K += step_size * _unit(move_K)
         Q += step_size * _unit(move_Q)
@@ -76,7 +80,9 @@ def keys_against_weights(tokens: TokenSet, seeds, record, step_size: float) -> t
     (runs, k)}, from entries uniform in +-1/sqrt(d); the share (runs,) of K Q^T's singular
     values in as many of the largest as the rank of its nuclear-norm solution."""
     d, solutions = tokens.shape[-1], {}
-    starts = np.stack([stream(seed, "start").uniform(-1, 1, (3, d, d)) for seed in seeds], 1)
+    starts = np.stack(
+        [stream(seed, "start").uniform(-1, 1, (3, d, d)) for seed in seeds], 1
+    )
     K, Q, W_0 = starts / d**0.5
     trained = {
         "K, Q": train_key_query(tokens, K, Q, step_size, record),
@@ -86,7 +92,9 @@ def keys_against_weights(tokens: TokenSet, seeds, record, step_size: float) -> t
         chosen = replace(tokens, opt=selected_tokens(tokens, W[:, -1]))
         for kind in ("nuclear", "frobenius"):
             solutions[name, kind] = svm.token_svm(chosen, norm=kind).W
-    aligned = {key: _alignment(trained[key[0]], V[:, None]) for key, V in solutions.items()}
+    aligned = {
+        key: _alignment(trained[key[0]], V[:, None]) for key, V in solutions.items()
+    }
     largest = np.arange(d) < _ranks(solutions["K, Q", "nuclear"])[:, None]
     sizes = np.linalg.svd(trained["K, Q"][:, -1], compute_uv=False)
     return aligned, (sizes * largest).sum(1) / sizes.sum(1)
@@ -112,7 +120,9 @@ def _train_relu_head(tokens, step_size, steps):
         head = (mixture > 0).astype(float)
         scores = tokens.y[..., None] * np.einsum("rntd,rnd->rnt", tokens.X, head)
         pull = attention.slopes(attention.logits(tokens, W), scores, "logistic").pull
-        down = np.einsum("rnd,rne->rde", np.einsum("rnt,rntd->rnd", pull, tokens.X), tokens.z)
+        down = np.einsum(
+            "rnd,rne->rde", np.einsum("rnt,rntd->rnd", pull, tokens.X), tokens.z
+        )
         size = np.linalg.norm(down, axis=(1, 2), keepdims=True)
         W = W + step_size * down / np.where(size > 0, size, 1.0)
     return W, attention.weights(tokens, W)
@@ -140,7 +150,9 @@ def _max_margin(tokens, chosen):
     return (A.T @ beta).reshape(X.shape[-1], z.shape[-1]), E
 
 
-def several_tokens(seeds: Sequence[int], n: int, T: int, d: int, step_size: float, steps: int):
+def several_tokens(
+    seeds: Sequence[int], n: int, T: int, d: int, step_size: float, steps: int
+):
     """With a ReLU head: alignment with the SVM of the tokens selected, (runs,)."""
     tokens = unit_tokens(seeds, n, T, d)
     W, weights = _train_relu_head(tokens, step_size, steps)
@@ -151,7 +163,9 @@ def several_tokens(seeds: Sequence[int], n: int, T: int, d: int, step_size: floa
         except ValueError:  # svm.Infeasible is one
             continue
         flat = W[run].ravel()
-        aligned[run] = _alignment((flat - equations.T @ (equations @ flat)).reshape(d, d), V)
+        aligned[run] = _alignment(
+            (flat - equations.T @ (equations @ flat)).reshape(d, d), V
+        )
     return aligned
 
 
@@ -161,7 +175,9 @@ def _on_the_sphere(function, start, R, p):
     def objective(w):
         size = norm(w, p)
         value, gradient = function(R / size * w)
-        along = (gradient @ w) / size * to_mirror(w / size, p)  # the part that only changes ||w||
+        along = (
+            (gradient @ w) / size * to_mirror(w / size, p)
+        )  # the part that only changes ||w||
         return value, R / size * (gradient - along)
 
     end = minimize(objective, start, method="L-BFGS-B", jac=True)
@@ -202,7 +218,9 @@ def _candidates(tokens, p):
     return sorted(pairs, key=lambda pair: float(pair[0].norm[0]))
 
 
-def solve_jointly(tokens: TokenSet, p: float, multiple) -> tuple[np.ndarray, np.ndarray]:
+def solve_jointly(
+    tokens: TokenSet, p: float, multiple
+) -> tuple[np.ndarray, np.ndarray]:
     """v (d,), W (d, d_z) of the first run, r = m ||v_mm||, R = m ||W_mm||, m = `multiple`:
     each in turn from every selection's solutions, W by log(L - L*)."""
     pairs = _candidates(tokens, p)
@@ -229,17 +247,28 @@ def _in_turn(tokens, p, r, R, pair):
     return loss(r / norm(v, p) * v)[0], v, W[0]
 
 
-def joint_claims(tokens: TokenSet, p: float, v, W, named=lambda solution: solution) -> list[Claim]:
+def joint_claims(
+    tokens: TokenSet, p: float, v, W, named=lambda solution: solution
+) -> list[Claim]:
     """The D of v and of W from the SVMs of the largest label margin."""
     claims = []
-    for name, end, solution in zip(("v", "W"), (v, W), _candidates(tokens, p)[0], strict=True):
+    for name, end, solution in zip(
+        ("v", "W"), (v, W), _candidates(tokens, p)[0], strict=True
+    ):
         ends = end.reshape(1, -1), named(solution).value.reshape(1, -1)
-        claims.append(PAPER.claim("joint.path", directional_bregman(*ends, p)[0], name, p))
+        claims.append(
+            PAPER.claim("joint.path", directional_bregman(*ends, p)[0], name, p)
+        )
     return claims
 
 
 def path_against_descent(
-    tokens: TokenSet, p: float, multiples, steps, random_starts, named=lambda solution: solution
+    tokens: TokenSet,
+    p: float,
+    multiples,
+    steps,
+    random_starts,
+    named=lambda solution: solution,
 ) -> dict:
     """The regularisation path of every run, opt tokens, and lp-AttGD from W_0 = 0.
 
@@ -252,7 +281,9 @@ def path_against_descent(
     solution, divergences = selection.solution, []
     towards = named(solution).W.reshape(selection.direction.shape)
     for run in range(len(tokens.y)):
-        random = stream(run, "draws").standard_normal((random_starts, *solution.W.shape[1:]))
+        random = stream(run, "draws").standard_normal(
+            (random_starts, *solution.W.shape[1:])
+        )
         starts = np.stack([solution.W[run], history.W[run, -1], *random])
         radii = np.asarray(multiples, float) * solution.norm[run]
         W = _solve(tokens.run(run), p, radii, starts)
@@ -265,7 +296,9 @@ def path_against_descent(
     }
 
 
-def claims_on_parents(aligned: Mapping, share, several: Mapping, followed: Mapping) -> list[Claim]:
+def claims_on_parents(
+    aligned: Mapping, share, several: Mapping, followed: Mapping
+) -> list[Claim]:
     """What 2308.16898 claims of keys and queries, of several tokens and of the path."""
     last = {key: np.median(values[:, -1]) for key, values in aligned.items()}
     small, large = min(several), max(several)

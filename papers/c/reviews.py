@@ -18,13 +18,19 @@ SHOWN = 2_500  # test reviews of an evaluation
 LAST = 4  # evaluations whose mean accuracy is judged
 PARTS = ("K", "Q", "V")
 PAPER = {"l1.1": 0.8257, "l2": 0.8061, "l3": 0.8133}  # last test accuracy, model size 3
-PAPER_MOST = {"l1.1": 0.8347, "l2": 0.8166, "l3": 0.8257}  # largest test accuracy, model size 3
+PAPER_MOST = {
+    "l1.1": 0.8347,
+    "l2": 0.8166,
+    "l3": 0.8257,
+}  # largest test accuracy, model size 3
 THRESHOLD = 0.06  # the paper counts the entries whose magnitude is above it
 # How many entries of K, Q and V the paper counts above THRESHOLD, in a model of size 6.
 PAPER_COUNTS = {"l1.1": (18_206, 13_964, 7_643), "l2": (27_224, 14_654, 10_127)}
 PAIRS = (("l1.1", "l3"), ("l3", "l2"), ("l1.1", "l2"))  # better, worse
 VISION = ("Adam", "l1.1")
-UNIFORM = 1 - np.sqrt(3) / 2  # limit of the Hoyer index of entries of one uniform law, about 0.134
+UNIFORM = (
+    1 - np.sqrt(3) / 2
+)  # limit of the Hoyer index of entries of one uniform law, about 0.134
 CHARACTERS = 118  # of a line of words in boxes
 # What is compared, and where: along which metric both runs are at one level.
 EARLY, SPARSER = ("steps", "test_accuracy"), ("hoyer", "control_loss")
@@ -43,7 +49,9 @@ def _late_accuracy(curves: Curves, rule: str) -> np.ndarray:
 
 def _right(curves: Curves, first: str, second: str) -> np.ndarray:
     """Which test rows `first` has right at its end, less those of `second`: (seeds, rows)."""
-    hits = [np.stack([run.hits for run in curves.runs(rule)]) for rule in (first, second)]
+    hits = [
+        np.stack([run.hits for run in curves.runs(rule)]) for rule in (first, second)
+    ]
     return hits[0].astype(float) - hits[1]
 
 
@@ -53,7 +61,9 @@ def _accuracy_difference(curves: Curves, first: str, second: str) -> Interval:
 
 
 def _paired(apart):  # differences (seeds, rows), with the error that both samples leave
-    return verdicts.mean_interval(apart.mean(1), apart.mean(0).var(ddof=1) / apart.shape[1])
+    return verdicts.mean_interval(
+        apart.mean(1), apart.mean(0).var(ddof=1) / apart.shape[1]
+    )
 
 
 def _late_difference(curves: Curves, first: str, second: str) -> Interval:
@@ -88,7 +98,9 @@ def _at_end(curves: Curves, rule: str, metric: str) -> np.ndarray:
     return np.array([float(run.metrics[metric][-1]) for run in curves.runs(rule)])
 
 
-def _matched(curves: Curves, rules: tuple[str, str], name: str, along: str) -> np.ndarray:
+def _matched(
+    curves: Curves, rules: tuple[str, str], name: str, along: str
+) -> np.ndarray:
     """`at_common_level` of two rules, seed by seed: (2, seeds)."""
     pairs = zip(*(curves.runs(rule) for rule in rules), strict=True)
     return np.transpose([at_common_level(pair, name, along) for pair in pairs])
@@ -96,7 +108,9 @@ def _matched(curves: Curves, rules: tuple[str, str], name: str, along: str) -> n
 
 def _apart(curves: Curves, metric: str) -> Interval:
     """The last value of `metric` under l1.1 less that under l2."""
-    return verdicts.mean_interval(_at_end(curves, "l1.1", metric) - _at_end(curves, "l2", metric))
+    return verdicts.mean_interval(
+        _at_end(curves, "l1.1", metric) - _at_end(curves, "l2", metric)
+    )
 
 
 def _sparser(curves: Curves, part: str) -> Claim:
@@ -107,7 +121,9 @@ def _sparser(curves: Curves, part: str) -> Claim:
     def measure():
         end, same = _measured(curves)[f"sparsity.{part}"].values()
         shares = {"above_90": "the start's 90 % quantile", "above_006": "0.06"}
-        differences = [f"{text} {_apart(curves, f'{key}.{part}')}" for key, text in shares.items()]
+        differences = [
+            f"{text} {_apart(curves, f'{key}.{part}')}" for key, text in shares.items()
+        ]
         text = (
             f": Hoyer index at the end, l1.1 minus l2 (at matched training accuracy {same};"
             f" not judged, share of entries above {', '.join(differences)})"
@@ -135,7 +151,9 @@ def attention_table(curves: Curves) -> Table:
 
     def measure():
         (measured,) = _measured(curves)["attention.sharper"].values()
-        first, second = (_tokens_used(curves, rule)[..., -1].mean() for rule in ("l1.1", "l2"))
+        first, second = (
+            _tokens_used(curves, rule)[..., -1].mean() for rule in ("l1.1", "l2")
+        )
         start = _tokens_used(curves, "l2", "start")[..., -1].mean()
         text = (
             f": share of tokens used in the last layer, l2 ({second:.3f}) minus l1.1"
@@ -152,7 +170,9 @@ def _measured(curves: Curves) -> dict[str, dict[str, Interval]]:
     Matched is at the best training accuracy that both runs of a seed reach."""
     known, rules = {}, ("l1.1", "l2")
     for a, b in PAIRS:
-        known[f"imdb.{a}.{b}"] = {f"{shown(a)} less {shown(b)}": _late_difference(curves, a, b)}
+        known[f"imdb.{a}.{b}"] = {
+            f"{shown(a)} less {shown(b)}": _late_difference(curves, a, b)
+        }
     for part in PARTS:
         first, second = _matched(curves, rules, f"hoyer.{part}", "training_accuracy")
         ways = {part: _apart(curves, f"hoyer.{part}")}
@@ -169,7 +189,11 @@ def summary(curves: Curves) -> str:
     for id, ways in known.items():
         alone[id] = max(verdicts.p_value(way, verdicts.above) for way in ways.values())
     p, lines = verdicts.holm(alone), []
-    for claim in (*accuracy_table(curves), *sparsity_table(curves), *attention_table(curves)):
+    for claim in (
+        *accuracy_table(curves),
+        *sparsity_table(curves),
+        *attention_table(curves),
+    ):
         name, ends = claim.statement.split(":")[0], map(str, known[claim.id].values())
         lines.append(f"{claim.verdict}  {p[claim.id]:.3f}  {name}: {', '.join(ends)}")
     return "\n".join(lines)
@@ -186,12 +210,18 @@ def numbers(curves: Curves) -> dict[str, Number]:
         for metric, part in product(("hoyer", "above_90"), PARTS):
             values[f"{metric}_{part}"] = _at_end(curves, rule, f"{metric}.{part}")
         name = rule.replace(".", "_")
-        measured |= {f"{name}_{key}": finite(each.mean(), 1e-9) for key, each in values.items()}
+        measured |= {
+            f"{name}_{key}": finite(each.mean(), 1e-9) for key, each in values.items()
+        }
         used = _tokens_used(curves, rule)[..., -1].mean()
         measured[f"{name}_tokens_used"] = finite(used, 1e-7)
-        measured[f"{name}_most_test_accuracy"] = finite(_most_accuracy(curves, rule).mean(), 1e-9)
+        measured[f"{name}_most_test_accuracy"] = finite(
+            _most_accuracy(curves, rule).mean(), 1e-9
+        )
         for part in PARTS:
-            measured[f"{name}_count_{part}"] = finite(counts(curves, rule, part).mean(), 1e-6)
+            measured[f"{name}_count_{part}"] = finite(
+                counts(curves, rule, part).mean(), 1e-6
+            )
     return measured
 
 
@@ -251,7 +281,9 @@ def vision_numbers(curves: Curves) -> dict[str, Number]:
     for rule in VISION:
         index = _at_end(curves, rule, "hoyer").mean()
         measured[f"{rule.lower().replace('.', '_')}_hoyer"] = finite(index, 1e-9)
-    return measured | kept_curves.ends("end_apart", _accuracy_difference(curves, *VISION))
+    return measured | kept_curves.ends(
+        "end_apart", _accuracy_difference(curves, *VISION)
+    )
 
 
 def rates(curves: Curves) -> Figure:
@@ -260,7 +292,9 @@ def rates(curves: Curves) -> Figure:
     return kept_curves.rates_figure(curves, percent, "Held-out accuracy (%)")
 
 
-def _differences(ax, curves: Curves, table: Table, scale=1.0, also=(), digits=1) -> None:
+def _differences(
+    ax, curves: Curves, table: Table, scale=1.0, also=(), digits=1
+) -> None:
     """A forest of the intervals of a table, to `digits`, with room for the values `also`."""
     bars, known = [], _measured(curves)
     rows = [(claim, *row) for claim in table for row in known[claim.id].items()]
@@ -269,9 +303,13 @@ def _differences(ax, curves: Curves, table: Table, scale=1.0, also=(), digits=1)
         word = claim.verdict if claim.interval else "not judged"
         words = f"{values[0]:+.{digits}f} {word}"
         points = scale * measured.values
-        bar = pieces.Bar(name, *values, claim.verdict, points=tuple(points), words=words)
+        bar = pieces.Bar(
+            name, *values, claim.verdict, points=tuple(points), words=words
+        )
         bars.append(bar)
-    drawn = [value for bar in bars for value in (0.0, bar.low, bar.high, *bar.points, *also)]
+    drawn = [
+        value for bar in bars for value in (0.0, bar.low, bar.high, *bar.points, *also)
+    ]
     room = 0.1 * (max(drawn) - min(drawn))
     pieces.forest(ax, bars, (min(drawn) - room, max(drawn) + room))
 
@@ -330,13 +368,18 @@ def accuracy_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
     paper = [100 * (PAPER[a] - PAPER[b]) for a, b in PAIRS]
     _differences(axes[3], curves, accuracy_table(curves), 100, paper)
     axes[3].plot(paper, range(len(paper)), "*", color=plots.BLACK, markersize=7)
-    axes[3].set(title="Accuracy, mean of the last four", xlabel="Difference, points, sampled rows")
+    axes[3].set(
+        title="Accuracy, mean of the last four",
+        xlabel="Difference, points, sampled rows",
+    )
     return plots.legend(figure, axes[0])
 
 
 def counts(curves: Curves, rule: str, part: str) -> np.ndarray:
     """How many entries of `part` (K, Q or V) are above THRESHOLD at the end, (seeds,)."""
-    entries = np.array([run.end[f"last.histogram.{part}"].sum() for run in curves.runs(rule)])
+    entries = np.array(
+        [run.end[f"last.histogram.{part}"].sum() for run in curves.runs(rule)]
+    )
     return np.round(_at_end(curves, rule, f"above_006.{part}") * entries)
 
 
@@ -350,13 +393,17 @@ def _count_rows(curves: Curves) -> list[tuple[str, list[str]]]:
         (shown(rule), [f"{counts(curves, rule, part).mean():,.0f}" for part in PARTS])
         for rule in curves.rates()
     ]
-    apart = [counts(curves, "l2", part) - counts(curves, "l1.1", part) for part in PARTS]
+    apart = [
+        counts(curves, "l2", part) - counts(curves, "l1.1", part) for part in PARTS
+    ]
     less = f"{shown('l2')} less {shown('l1.1')}"
     rows.append((less, [f"{values.mean():+,.0f}" for values in apart]))
     agree = [f"{(values > 0).sum()} of {len(values)}" for values in apart]
     rows.append(("seeds where fewer", agree))
     paper = {rule: np.array(values) for rule, values in PAPER_COUNTS.items()}
-    rows.append((f"paper, {less}", [f"{value:+,}" for value in paper["l2"] - paper["l1.1"]]))
+    rows.append(
+        (f"paper, {less}", [f"{value:+,}" for value in paper["l2"] - paper["l1.1"]])
+    )
     return rows
 
 
@@ -384,7 +431,12 @@ def sparsity_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
     grid = both.get_gridspec()
     index.remove()
     both.set_subplotspec(grid[0, :])
-    _text_table(both, _count_rows(curves), PARTS, f"Entries above {THRESHOLD:g}, mean of the seeds")
+    _text_table(
+        both,
+        _count_rows(curves),
+        PARTS,
+        f"Entries above {THRESHOLD:g}, mean of the seeds",
+    )
     last.remove()
     index = figure.add_subplot(grid[1, 1])
     for k, part in enumerate(PARTS):
@@ -425,7 +477,9 @@ def attention_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
             names.append(f"{shown(rule)}, {study}")
             words.append(f"{values.mean():.0f} %")
     left.set_yticks(range(len(names)), names, fontsize="small")
-    left.set(title="Tokens used, last layer", xlim=(-3, 103), ylim=(len(names) - 0.4, -0.7))
+    left.set(
+        title="Tokens used, last layer", xlim=(-3, 103), ylim=(len(names) - 0.4, -0.7)
+    )
     left.set_xlabel("exp(entropy), % of the tokens")
     left.grid(False, axis="y")
     pieces.row_words(left, words)
@@ -440,7 +494,9 @@ def attention_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
     drawn = [value for bar in bars for value in (bar.low, bar.high, *bar.points, 0.0)]
     room = 0.1 * (max(drawn) - min(drawn))
     pieces.forest(right, bars, (min(drawn) - room, max(drawn) + room))
-    right.set(title=f"{shown('l2')} less {shown('l1.1')}", xlabel="Points; above 0: sharper")
+    right.set(
+        title=f"{shown('l2')} less {shown('l1.1')}", xlabel="Points; above 0: sharper"
+    )
     return figure
 
 
@@ -456,7 +512,9 @@ def _word_boxes(ax, curves: Curves) -> None:
     ax.axis("off")
     lines = len(texts) * (len(runs) + 0.6)
     ax.set(xlim=(0, CHARACTERS), ylim=(lines, -0.6))
-    ax.set_title("Last layer's attention, one seed; darkest: the row's largest weight, at left")
+    ax.set_title(
+        "Last layer's attention, one seed; darkest: the row's largest weight, at left"
+    )
     plain = dict(fontsize=6.5, family="monospace", va="center", in_layout=False)
     height = 0.0
     for review, text in enumerate(texts):
@@ -467,9 +525,21 @@ def _word_boxes(ax, curves: Curves) -> None:
             for word, weight in zip(text, weights / weights.max(), strict=True):
                 if left + len(word) > CHARACTERS:
                     break
-                box = dict(facecolor=plots.look(rule).colour, alpha=float(weight), lw=0, pad=1.0)
+                box = dict(
+                    facecolor=plots.look(rule).colour,
+                    alpha=float(weight),
+                    lw=0,
+                    pad=1.0,
+                )
                 colour = plots.PAPER if weight > 0.6 else plots.BLACK
-                ax.text(left, height, word.replace("$", r"\$"), bbox=box, color=colour, **plain)
+                ax.text(
+                    left,
+                    height,
+                    word.replace("$", r"\$"),
+                    bbox=box,
+                    color=colour,
+                    **plain,
+                )
                 left += len(word) + 1.2
             height += 1.0
         height += 0.6
@@ -487,7 +557,10 @@ def vision_figure(curves: Curves) -> Figure:
     for k, rule in enumerate(VISION):
         look, runs = plots.look(rule), curves.runs(rule)
         axes[1].plot(steps[k], 100 * levels[k], markersize=4, mfc="none", **look.mark)
-        x, y = (together([run.metrics[name] for run in runs]) for name in ("control_loss", "hoyer"))
+        x, y = (
+            together([run.metrics[name] for run in runs])
+            for name in ("control_loss", "hoyer")
+        )
         axes[2].plot(x.T, y.T, color=look.colour, linewidth=0.7, alpha=0.6)
         axes[2].plot(np.median(x, 0), np.median(y, 0), **look.line)
         ends.append((y[:, -1].mean(), f"{y[:, -1].mean():.3f}", look.colour))
@@ -498,7 +571,9 @@ def vision_figure(curves: Curves) -> Figure:
     for ax, place, rule, claim, what in notes:
         words = claim.verdict
         if claim.interval:
-            number, low, high = (f"{value:.2g}" for value in (claim.measured, *claim.interval))
+            number, low, high = (
+                f"{value:.2g}" for value in (claim.measured, *claim.interval)
+            )
             words = f"{rule}: {number} {what}\n({low} to {high}),\n{words}"
         pieces.note(ax, words, *place, va="top")
     axes[2].set(title="Hoyer index", xlabel="Training loss, falling")

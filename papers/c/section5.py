@@ -29,24 +29,38 @@ REFERENCE_SEEDS = {1.75: 8, 2: 8, 3: 4}
 def joint_instance() -> TokenSet:
     """The paper's instance of joint training: n = 2, T = 3, d = 2, v_0 = 0. The query
     is the first token; index 0 stands in for opt until the head is known."""
-    X = [[(-2.7, 1.2), (1.4, 2.1), (1.3, -0.1)], [(0.4, -2.2), (-1.1, -0.4), (0.9, 0.1)]]
+    X = [
+        [(-2.7, 1.2), (1.4, 2.1), (1.3, -0.1)],
+        [(0.4, -2.2), (-1.1, -0.4), (0.9, 0.1)],
+    ]
     return token_set(X, [1, -1], opt=np.zeros(2, int))
 
 
 def end_points(tokens: TokenSet, histories) -> dict[float, dict[float, MaxMargin]]:
     """For every p the l_q token SVMs, all q, of its last iterate's tokens:
     svm.Infeasible where no W selects these, ValueError where none are selected."""
-    chosen = {p: selected_tokens(tokens, history.W[:, -1]) for p, history in histories.items()}
-    return {p: {q: svm.token_svm(tokens, chosen[p], norm=q) for q in histories} for p in histories}
+    chosen = {
+        p: selected_tokens(tokens, history.W[:, -1]) for p, history in histories.items()
+    }
+    return {
+        p: {q: svm.token_svm(tokens, chosen[p], norm=q) for q in histories}
+        for p in histories
+    }
 
 
-def divergences(histories, ends, own_tokens: bool = False) -> dict[tuple[float, float], np.ndarray]:
+def divergences(
+    histories, ends, own_tokens: bool = False
+) -> dict[tuple[float, float], np.ndarray]:
     """D (runs, k) of training with p from the l_q SVM of its tokens, or of q's."""
     end = lambda p, q: ends[q if own_tokens else p][q].W
-    return {(p, q): histories[p].divergence(end(p, q)) for p in histories for q in histories}
+    return {
+        (p, q): histories[p].divergence(end(p, q)) for p in histories for q in histories
+    }
 
 
-def bregman_claims(D: Mapping[tuple[float, float], np.ndarray], histories) -> list[Claim]:
+def bregman_claims(
+    D: Mapping[tuple[float, float], np.ndarray], histories
+) -> list[Claim]:
     """Own exponent nearest in every row and run; none ended early; means of `D[p, q]`
     (runs, records) as REFERENCE: within a factor 1.5, and in the middle 95 % of means
     of as many of our runs, as a late change of selection is far off."""
@@ -66,7 +80,10 @@ def _beside_reference(p: float, last: Mapping[float, np.ndarray]) -> list[Claim]
     """Our last divergences by q, and the means of REFERENCE."""
 
     def factor(share):  # of the mean of the smallest `share` of the values
-        kept = {q: np.sort(values)[: math.ceil(share * len(values))] for q, values in last.items()}
+        kept = {
+            q: np.sort(values)[: math.ceil(share * len(values))]
+            for q, values in last.items()
+        }
         ratios = [values.mean() / REFERENCE[p][q] for q, values in kept.items()]
         return max(max(ratio, 1 / ratio) for ratio in ratios)
 
@@ -84,18 +101,28 @@ def _beside_reference(p: float, last: Mapping[float, np.ndarray]) -> list[Claim]
     return [table, claim("bregman.range", np.mean(inside), p, say=(seeds,))]
 
 
-def probabilities(tokens: TokenSet, history: MirrorHistory) -> tuple[np.ndarray, np.ndarray]:
+def probabilities(
+    tokens: TokenSet, history: MirrorHistory
+) -> tuple[np.ndarray, np.ndarray]:
     """Along a joint path, (runs, k, n) each: the softmax weight of the tokens that it
     selects in the end, and sigmoid(y_i f_i)."""
     path = zip(history.W.swapaxes(0, 1), history.v.swapaxes(0, 1), strict=True)
-    pairs = ((attention.weights(tokens, W), attention.scores(tokens, v)) for W, v in path)
+    pairs = (
+        (attention.weights(tokens, W), attention.scores(tokens, v)) for W, v in path
+    )
     weights, scores = (np.stack(parts, 1) for parts in zip(*pairs, strict=True))
-    selected = selected_tokens(tokens, history.W[:, -1])[:, None, :, None]  # (runs, 1, n, 1)
+    selected = selected_tokens(tokens, history.W[:, -1])[
+        :, None, :, None
+    ]  # (runs, 1, n, 1)
     weight = np.take_along_axis(weights, selected, -1)[..., 0]
     return weight, 1 / (1 + np.exp(-(weights * scores).sum(-1)))
 
 
-SELECTED_JOINTLY = {1.75: (1, 0), 2: (1, 0), 3: (0, 0)}  # the tokens that the paper's runs select
+SELECTED_JOINTLY = {
+    1.75: (1, 0),
+    2: (1, 0),
+    3: (0, 0),
+}  # the tokens that the paper's runs select
 
 
 def joint_claims(tokens: TokenSet, histories, ends, heads: Mapping) -> list[Claim]:
@@ -104,13 +131,18 @@ def joint_claims(tokens: TokenSet, histories, ends, heads: Mapping) -> list[Clai
     for p, history in histories.items():
         chosen = selected_tokens(tokens, history.W[:, -1])
         if p in SELECTED_JOINTLY:
-            made.append(claim("joint.tokens", np.mean(chosen == SELECTED_JOINTLY[p]), p))
+            made.append(
+                claim("joint.tokens", np.mean(chosen == SELECTED_JOINTLY[p]), p)
+            )
         W = history.divergence(ends[p][p].W)
         v = history.head_divergence(heads[p].value)
         softmax, logistic = probabilities(tokens, history)
         at_15, at_30 = np.searchsorted(history.iterations, (15, 30))
         values = {"directions": max(W[0, -1], v[0, -1])}
-        values |= {"softmax": softmax[:, at_15].min(), "logistic": logistic[:, at_30].min()}
+        values |= {
+            "softmax": softmax[:, at_15].min(),
+            "logistic": logistic[:, at_30].min(),
+        }
         made += [claim(f"joint.{id}", value, p) for id, value in values.items()]
     return made
 

@@ -68,7 +68,9 @@ def pooled_deviation(steps: Mapping[str, np.ndarray]) -> float:
 def planned_deviation(plan: Plan) -> float:
     """Return the planned deviation of a speed study; ValueError for another study."""
     if plan.deviation is None:
-        raise ValueError(f"{plan.name} is not about speed, so its number of seeds is fixed")
+        raise ValueError(
+            f"{plan.name} is not about speed, so its number of seeds is fixed"
+        )
     return plan.deviation
 
 
@@ -113,7 +115,9 @@ def look_at(plan: Plan, curves: Mapping[str, Mapping[int, Curve]]) -> Look:
     last_target = plan.first_round.targets[-1]
     steps = {}
     for rule in named_rules(plan.name):
-        counted = [centred_steps(curves[rule][seed], last_target) for seed in first_seeds(plan)]
+        counted = [
+            centred_steps(curves[rule][seed], last_target) for seed in first_seeds(plan)
+        ]
         steps[rule] = np.minimum(counted, plan.horizon)
     deviation = pooled_deviation(steps)
     return Look(deviation, planned_deviation(plan), seeds_needed(plan, deviation))
@@ -154,7 +158,9 @@ def blinded_look(name: str, folder: Path = FOLDER) -> Look:
     paths = [of_study / f"{seed}.npz" for seed in first_seeds(plan)]
     whole = sum(path.exists() for path in paths)
     if whole < len(paths) or not (of_study / f"{RACE}.npz").exists():
-        raise ValueError(f"{name} has {whole} of the first {len(paths)} seeds, and needs them all")
+        raise ValueError(
+            f"{name} has {whole} of the first {len(paths)} seeds, and needs them all"
+        )
     decided = confirm.rates(plan, load(of_study / f"{RACE}.npz"))
     curves: dict[str, dict[int, Curve]] = {}
     for path in paths:
@@ -165,10 +171,16 @@ def blinded_look(name: str, folder: Path = FOLDER) -> Look:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return 1 for an error, which is printed in one sentence."""
-    parser = argparse.ArgumentParser("python -m papers.studies.blinded", description=__doc__)
+    parser = argparse.ArgumentParser(
+        "python -m papers.studies.blinded", description=__doc__
+    )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("study", metavar="STUDY", help="look at the first six seeds of this study")
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="read the seeds below DIR")
+    parser.add_argument(
+        "study", metavar="STUDY", help="look at the first six seeds of this study"
+    )
+    parser.add_argument(
+        "--folder", type=Path, default=FOLDER, help="read the seeds below DIR"
+    )
     options = parser.parse_args(arguments)
     try:
         look = blinded_look(options.study, options.folder)

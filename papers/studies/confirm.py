@@ -167,7 +167,9 @@ def chosen(plan: Plan, rule: str, races: Sequence[Curve]) -> float:
     for rate in candidates:
         runs = [run for run in races if run.rule == rule and run.rate == rate]
         if sorted(run.seed for run in runs) != TABLE["race_seeds"]:
-            raise ValueError(f"the race of {rule} {rate:g} in {plan.name} is not finished")
+            raise ValueError(
+                f"the race of {rule} {rate:g} in {plan.name} is not finished"
+            )
         medians.append(float(np.median([cost(plan, run) for run in runs])))
     return candidates[int(np.argmin(medians))]
 
@@ -189,7 +191,9 @@ class Confirmation:
         Where a line about each run goes.
     """
 
-    def __init__(self, plan: Plan, out: Path, state: Path, until: float = math.inf, say=print):
+    def __init__(
+        self, plan: Plan, out: Path, state: Path, until: float = math.inf, say=print
+    ):
         self.plan = plan
         self.folder = Path(out) / plan.name
         self.state = Path(state)
@@ -225,9 +229,13 @@ class Confirmation:
         decided: dict[str, float] = {}
         for rule in self.plan.rates:
             wanted = _raced(self.plan, rule, decided)
-            trained += work.all_of([run for run in wanted if _matching(kept, run) is None])
+            trained += work.all_of(
+                [run for run in wanted if _matching(kept, run) is None]
+            )
             found = [_matching([*kept, *trained], run) for run in wanted]
-            decided[rule] = chosen(self.plan, rule, [run for run in found if run is not None])
+            decided[rule] = chosen(
+                self.plan, rule, [run for run in found if run is not None]
+            )
         Curves(work.configuration, tuple(trained)).save(path)
         self.say(f"{self.plan.name}: rates {decided}")
         return decided
@@ -249,7 +257,9 @@ class Confirmation:
                     given = {rule: (decided[rule],) for rule in rules}
                     works[key] = self._work(self.plan.study(given, grows))
                 cap = _cap(self.plan, decided)
-                runs = [a_run("curve", rule, decided[rule], cap, seed) for rule in rules]
+                runs = [
+                    a_run("curve", rule, decided[rule], cap, seed) for rule in rules
+                ]
                 curves = works[key].all_of(runs)
                 Curves(works[key].configuration, tuple(curves)).save(path)
                 self.say(f"{path} is whole")
@@ -294,7 +304,9 @@ def rates(plan: Plan, race: Curves) -> dict[str, float]:
     return decided
 
 
-def raced_runs(plan: Plan, rule: str, race: Curves, decided: Mapping[str, float]) -> list[Curve]:
+def raced_runs(
+    plan: Plan, rule: str, race: Curves, decided: Mapping[str, float]
+) -> list[Curve]:
     """Return the runs by which the rate of a rule was chosen.
 
     Parameters
@@ -384,7 +396,9 @@ def whole_seed(plan: Plan, path: Path, decided: Mapping[str, float]) -> Curves:
     for name, expected in expectations.items():
         found = curves.configuration[name]
         if found != expected:
-            raise ValueError(f"{path} is of a study with {name} {found}, the plan has {expected}")
+            raise ValueError(
+                f"{path} is of a study with {name} {found}, the plan has {expected}"
+            )
     for run in curves.curves:
         refuse_other_code(path, run)
         if run.rate != decided.get(run.rule):
@@ -394,9 +408,13 @@ def whole_seed(plan: Plan, path: Path, decided: Mapping[str, float]) -> Curves:
             )
         cap = _cap(plan, decided) if run.rule == "SNGD" else None
         if run.cap != cap:
-            raise ValueError(f"{path}: {run.rule} was run with cap {run.cap}, the plan has {cap}")
+            raise ValueError(
+                f"{path}: {run.rule} was run with cap {run.cap}, the plan has {cap}"
+            )
         if run.paused:
-            raise ValueError(f"{path}: {run.rule} is {run.status}; the seed is not whole")
+            raise ValueError(
+                f"{path}: {run.rule} is {run.status}; the seed is not whole"
+            )
     rules = [run.rule for run in curves.curves]
     if sorted(rules) != sorted(plan.rules(seed)):
         raise ValueError(f"{path} has runs of {rules}, the plan has {plan.rules(seed)}")
@@ -404,12 +422,20 @@ def whole_seed(plan: Plan, path: Path, decided: Mapping[str, float]) -> Curves:
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser("python -m papers.studies.confirm", description=__doc__)
+    parser = argparse.ArgumentParser(
+        "python -m papers.studies.confirm", description=__doc__
+    )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("studies", nargs="*", metavar="STUDY", help="train these; without any, all")
-    parser.add_argument("--out", type=Path, default=FOLDER, help="keep a seed's file below DIR")
+    parser.add_argument(
+        "studies", nargs="*", metavar="STUDY", help="train these; without any, all"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=FOLDER, help="keep a seed's file below DIR"
+    )
     state = files.folder("runs") / "studies"
-    parser.add_argument("--state", type=Path, default=state, help="keep unfinished runs in DIR")
+    parser.add_argument(
+        "--state", type=Path, default=state, help="keep unfinished runs in DIR"
+    )
     words = "train so many seeds, if the blinded look asks for more than the plan has"
     parser.add_argument("--seeds", type=int, help=words)
     words = "stop after this many minutes and save; rerun to continue"
@@ -427,7 +453,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         for name in options.studies or known:
             if name not in known:
-                raise ValueError(f"there is no plan for {name!r}, only for {', '.join(known)}")
+                raise ValueError(
+                    f"there is no plan for {name!r}, only for {', '.join(known)}"
+                )
             plan = known[name]
             if options.seeds is not None:
                 plan = with_seeds(plan, options.seeds)

@@ -27,7 +27,9 @@ class Case:
 
     def says(self, level: float) -> str:
         """Return the word that all intervals say at `level`, else "undecided"."""
-        words = {self.word(replace(interval, level=level)) for interval in self.intervals}
+        words = {
+            self.word(replace(interval, level=level)) for interval in self.intervals
+        }
         return words.pop() if len(words) == 1 else UNDECIDED
 
     @property

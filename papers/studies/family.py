@@ -29,7 +29,9 @@ Interval = MeanInterval | RankInterval
 
 REFERENCE = "SGD"  # the rule whose steps divide those of the others
 LAST = 4  # evaluations whose mean accuracy is judged
-ROUNDING = 1e-6  # relative, of a fitted reading that equals its target: readings are float32
+ROUNDING = (
+    1e-6  # relative, of a fitted reading that equals its target: readings are float32
+)
 PARTS = ("K", "Q", "V")
 # Paper C's last test accuracy on IMDb, model size 3.
 PAPER_ACCURACY = {"l1.1": 0.8257, "l2": 0.8061, "l3": 0.8133}
@@ -214,7 +216,11 @@ def named_rules(study: str) -> list[str]:
     """
     rules = [REFERENCE]
     for claim in FAMILY.values():
-        if claim.study == study and claim.rules[-1] == REFERENCE and claim.rules[0] not in rules:
+        if (
+            claim.study == study
+            and claim.rules[-1] == REFERENCE
+            and claim.rules[0] not in rules
+        ):
             rules.append(claim.rules[0])
     return rules
 
@@ -225,7 +231,9 @@ def _ratio(runs: Runs, rule: str, count: Callable[[Curve], float]) -> Interval:
     for each in named_rules(runs.plan.name):
         counted[each] = np.array([count(run) for run in runs.of(each)])
     ranked = any(np.isinf(steps).any() for steps in counted.values())
-    return steps_interval(counted[rule], counted[REFERENCE], runs.configuration["clock"], ranked)
+    return steps_interval(
+        counted[rule], counted[REFERENCE], runs.configuration["clock"], ranked
+    )
 
 
 def _speed(rule: str, runs: Runs) -> list[Interval]:
@@ -238,12 +246,16 @@ def _beside_speed(rule: str, runs: Runs) -> dict:
     last = runs.targets[-1]
     at_targets = {}
     for target in runs.targets:
-        at_targets[f"{target:g}"] = ends(_ratio(runs, rule, partial(centred_steps, target=target)))
+        at_targets[f"{target:g}"] = ends(
+            _ratio(runs, rule, partial(centred_steps, target=target))
+        )
     isotonic = partial(isotonic_steps, target=last, last_target=last)
     return {
         "at every target": at_targets,
         "isotonic fit": ends(_ratio(runs, rule, isotonic)),
-        "first round's count": ends(_ratio(runs, rule, partial(late_steps, target=last))),
+        "first round's count": ends(
+            _ratio(runs, rule, partial(late_steps, target=last))
+        ),
         "best two rates": _at_two_rates(runs, rule),
     }
 
@@ -258,7 +270,11 @@ def _at_two_rates(runs: Runs, rule: str) -> list[float] | None:
         raced = raced_runs(runs.plan, each, runs.race, runs.rates)
         at_rate = []
         for rate in runs.plan.rates[each]:
-            steps = [centred_steps(run, runs.targets[-1]) for run in raced if run.rate == rate]
+            steps = [
+                centred_steps(run, runs.targets[-1])
+                for run in raced
+                if run.rate == rate
+            ]
             at_rate.append(float(np.median(steps)) if steps else math.inf)
         medians[each] = at_rate
     everything = [*medians[rule], *medians[REFERENCE]]
@@ -280,7 +296,9 @@ def _norms(run: Curve, step: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of every weight matrix the norm at the start and after `step` steps, and its walk by then."""
     found = np.flatnonzero(np.asarray(run.evaluated_at) == step)
     if len(found) == 0:
-        raise ValueError(f"{run.rule} of seed {run.seed} was not evaluated after {step} steps")
+        raise ValueError(
+            f"{run.rule} of seed {run.seed} was not evaluated after {step} steps"
+        )
     at = int(found[0])
     names = weight_matrices(run)
     first = np.array([run.weight_norms[name][0] for name in names])
@@ -328,12 +346,18 @@ def _grown(runs: Runs, rule: str) -> list[Curve]:
 
 def _growth(rule: str, runs: Runs) -> list[Interval]:
     step = runs.plan.stop_from
-    return [difference_interval([smallest_log_growth(run, step) for run in _grown(runs, rule)])]
+    return [
+        difference_interval(
+            [smallest_log_growth(run, step) for run in _grown(runs, rule)]
+        )
+    ]
 
 
 def _beside_growth(rule: str, runs: Runs) -> dict:
     step = runs.plan.stop_from
-    beyond = difference_interval([smallest_beyond_walk(run, step) for run in _grown(runs, rule)])
+    beyond = difference_interval(
+        [smallest_beyond_walk(run, step) for run in _grown(runs, rule)]
+    )
     return {"beyond a random walk": [*ends(beyond), verdicts.above(beyond)]}
 
 
@@ -375,7 +399,9 @@ def _order(better: str, worse: str, runs: Runs) -> list[Interval]:
 
 def _sparsity(part: str, runs: Runs) -> list[Interval]:
     name, rules = f"hoyer.{part}", ("l1.1", "l2")
-    last = [np.array([run.metrics[name][-1] for run in runs.of(rule)]) for rule in rules]
+    last = [
+        np.array([run.metrics[name][-1] for run in runs.of(rule)]) for rule in rules
+    ]
     first, second = _matched(runs, rules, name, "training_accuracy")
     return [difference_interval(last[0] - last[1]), difference_interval(first - second)]
 

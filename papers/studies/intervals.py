@@ -132,7 +132,9 @@ def ratio_interval(ratios: ArrayLike, log_variance: float = 0.0) -> MeanInterval
 def _checked(values: ArrayLike) -> np.ndarray:
     checked = np.asarray(values, dtype=float)
     if checked.ndim != 1 or len(checked) < 2:
-        raise ValueError(f"an interval needs two seeds or more, got shape {checked.shape}")
+        raise ValueError(
+            f"an interval needs two seeds or more, got shape {checked.shape}"
+        )
     if not np.isfinite(checked).all():
         raise ValueError(f"an interval of means needs finite values, got {checked}")
     return checked
@@ -186,7 +188,9 @@ class RankInterval:
 
     def _rank(self) -> int:
         tail = (1 - self.level) / 2
-        return int(np.searchsorted(signed_rank_distribution(self.seeds), tail, side="right"))
+        return int(
+            np.searchsorted(signed_rank_distribution(self.seeds), tail, side="right")
+        )
 
 
 @cache
@@ -241,9 +245,13 @@ def rank_interval(logs: ArrayLike) -> RankInterval:
     """
     values = np.asarray(logs, dtype=float)
     if values.ndim != 1 or len(values) < 2:
-        raise ValueError(f"an interval needs two seeds or more, got shape {values.shape}")
+        raise ValueError(
+            f"an interval needs two seeds or more, got shape {values.shape}"
+        )
     first, second = np.triu_indices(len(values))
-    with np.errstate(invalid="ignore"):  # infinite minus infinite is NaN, as it should be
+    with np.errstate(
+        invalid="ignore"
+    ):  # infinite minus infinite is NaN, as it should be
         averages = (values[first] + values[second]) / 2
     undefined = np.isnan(averages)
     defined = averages[~undefined]

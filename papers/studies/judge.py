@@ -23,7 +23,14 @@ from papers.studies import confirm
 from papers.studies.blinded import first_seeds, look_at
 from papers.studies.confirm import FOLDER, RACE, TABLE, Plan
 from papers.studies.decide import Case, Decision, decide
-from papers.studies.family import FAMILY, REVIEWS, FamilyClaim, Runs, ends, gate_on_reviews
+from papers.studies.family import (
+    FAMILY,
+    REVIEWS,
+    FamilyClaim,
+    Runs,
+    ends,
+    gate_on_reviews,
+)
 from papers.verdicts import SAME, UNDECIDED
 
 FEWEST = 2  # seeds from which an interval can be computed
@@ -105,7 +112,9 @@ def read_runs(plan: Plan, folder: Path, hours_ended: bool = False) -> Runs | Non
         if hours_ended:
             return None
         missing = f"{plan.seeds} of {plan.seeds} seeds are missing"
-        raise ValueError(f"{plan.name} is not full: {missing}; --hours-ended judges without them")
+        raise ValueError(
+            f"{plan.name} is not full: {missing}; --hours-ended judges without them"
+        )
     _refuse_twice(paths)
     race = load(race_path)
     for run in race.curves:
@@ -129,7 +138,9 @@ def read_runs(plan: Plan, folder: Path, hours_ended: bool = False) -> Runs | Non
     final = confirm.with_seeds(plan, needed)
     beyond = [seed for seed in seeds if seed not in final.numbers]
     if beyond:
-        raise ValueError(f"{plan.name} is judged on {needed} seeds, {beyond} are beyond them")
+        raise ValueError(
+            f"{plan.name} is judged on {needed} seeds, {beyond} are beyond them"
+        )
     missing = needed - len(seeds)
     if missing and not hours_ended:
         words = f"{missing} of {needed} seeds are missing; --hours-ended judges without them"
@@ -145,7 +156,9 @@ def _refuse_twice(paths: Sequence[Path]) -> None:
             raise ValueError(f"{path} is named after no seed; move the file away")
         seed = int(path.stem)
         if seed in known:
-            raise ValueError(f"seed {seed} is there twice: {known[seed]} and {path}; keep one")
+            raise ValueError(
+                f"seed {seed} is there twice: {known[seed]} and {path}; keep one"
+            )
         known[seed] = path
 
 
@@ -153,7 +166,9 @@ def _refuse_other_data(paths: Sequence[Path], kept: Sequence[Curves]) -> None:
     """ValueError for a file whose data or network are not those of the first file."""
     for path, curves in zip(paths, kept):
         if curves.configuration["problem"] != kept[0].configuration["problem"]:
-            raise ValueError(f"{path} has other data or another network than {paths[0]}")
+            raise ValueError(
+                f"{path} has other data or another network than {paths[0]}"
+            )
 
 
 # The gate.
@@ -275,7 +290,9 @@ def _seeds(claim: FamilyClaim, runs: Runs | None) -> tuple[int, int]:
     wanted = [seed for seed in plan.numbers if claim.rules[0] in plan.rules(seed)]
     if ".growth." in claim.name:
         wanted = [seed for seed in wanted if plan.grows(seed)]
-    counted = 0 if runs is None else len([seed for seed in wanted if seed in runs.seeds])
+    counted = (
+        0 if runs is None else len([seed for seed in wanted if seed in runs.seeds])
+    )
     return len(wanted), counted
 
 
@@ -318,7 +335,9 @@ def in_words(verdict: Verdict) -> str:
         f" alone {verdict.alone}, {verdict.seeds} seeds)"
     ]
     lines += [f"    {note}" for note in verdict.notes]
-    lines += [f"    beside, {name}: {_shown(value)}" for name, value in verdict.beside.items()]
+    lines += [
+        f"    beside, {name}: {_shown(value)}" for name, value in verdict.beside.items()
+    ]
     return "\n".join(lines)
 
 
@@ -332,10 +351,16 @@ def _shown(value) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return 1 for an error, which is printed in one sentence."""
-    parser = argparse.ArgumentParser("python -m papers.studies.judge", description=__doc__)
+    parser = argparse.ArgumentParser(
+        "python -m papers.studies.judge", description=__doc__
+    )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("studies", nargs="*", metavar="STUDY", help="judge these; without any, all")
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="read the seeds below DIR")
+    parser.add_argument(
+        "studies", nargs="*", metavar="STUDY", help="judge these; without any, all"
+    )
+    parser.add_argument(
+        "--folder", type=Path, default=FOLDER, help="read the seeds below DIR"
+    )
     words = "judge the whole seeds there are, since no more will run"
     parser.add_argument("--hours-ended", action="store_true", help=words)
     parser.add_argument("--json", type=Path, help="write the verdicts to FILE as well")
@@ -345,11 +370,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         studies = {}
         for name in options.studies or known:
             if name not in known:
-                raise ValueError(f"there is no plan for {name!r}, only for {', '.join(known)}")
+                raise ValueError(
+                    f"there is no plan for {name!r}, only for {', '.join(known)}"
+                )
             studies[name] = read_runs(known[name], options.folder, options.hours_ended)
         judged = judge(studies)
         if options.json:
-            rows = {"family": len(FAMILY), "verdicts": [plain(asdict(each)) for each in judged]}
+            rows = {
+                "family": len(FAMILY),
+                "verdicts": [plain(asdict(each)) for each in judged],
+            }
             files.write(options.json, files.dumps(rows).encode())
     except (ValueError, OSError) as error:
         print(f"error: {files.sentence(error)}", file=sys.stderr)

@@ -82,7 +82,11 @@ class Speed:
         ranked = any(np.isinf(each).any() for each in steps.values())
         found = {}
         for claim in FAMILY.values():
-            if claim.study == self.study and claim.rules[-1] == REFERENCE and len(claim.rules) == 2:
+            if (
+                claim.study == self.study
+                and claim.rules[-1] == REFERENCE
+                and len(claim.rules) == 2
+            ):
                 interval = family.steps_interval(
                     steps[claim.rules[0]], steps[REFERENCE], self.tick, ranked
                 )
@@ -139,7 +143,9 @@ class Differences:
                     column = column + np.sqrt(other) * generator.normal()
                 interval = difference_interval(column, other)
             intervals.setdefault(name, []).append(interval)
-        return {name: Case(FAMILY[name].word, found) for name, found in intervals.items()}
+        return {
+            name: Case(FAMILY[name].word, found) for name, found in intervals.items()
+        }
 
 
 Model = Speed | Differences
@@ -154,7 +160,9 @@ def _speed(plan: Plan) -> Speed:
     logs = {}
     for rule in named_rules(plan.name):
         steps = [family.centred_steps(run, target) for run in curves.runs(rule)]
-        logs[rule] = float(np.log(np.minimum(steps, curves.configuration["horizon"])).mean())
+        logs[rule] = float(
+            np.log(np.minimum(steps, curves.configuration["horizon"])).mean()
+        )
     tick = curves.configuration["clock"]
     deviation = planned_deviation(plan)
     return Speed(plan.name, logs, deviation, plan.seeds, tick, plan.horizon)
@@ -199,14 +207,19 @@ def _reviews(plan: Plan) -> Differences:
             - second.metrics["test_accuracy"][-family.LAST :].mean()
             for first, second in pairs
         ]
-        hits = np.stack([first.hits.astype(float) - second.hits for first, second in pairs])
+        hits = np.stack(
+            [first.hits.astype(float) - second.hits for first, second in pairs]
+        )
         columns.append(name)
         values.append(late)
         row_variances[name] = float(hits.mean(0).var(ddof=1) / hits.shape[1])
     pairs = list(zip(curves.runs("l1.1"), curves.runs("l2"), strict=True))
     for part in PARTS:
         metric = f"hoyer.{part}"
-        last = [first.metrics[metric][-1] - second.metrics[metric][-1] for first, second in pairs]
+        last = [
+            first.metrics[metric][-1] - second.metrics[metric][-1]
+            for first, second in pairs
+        ]
         matched = []
         for pair in pairs:
             first, second = at_common_level(pair, metric, "training_accuracy")
@@ -216,13 +229,18 @@ def _reviews(plan: Plan) -> Differences:
     used = []
     for first, second in pairs:
         shares = [
-            run.end["last.tokens_used"][:, -1] / run.end["present"] for run in (first, second)
+            run.end["last.tokens_used"][:, -1] / run.end["present"]
+            for run in (first, second)
         ]
         used.append(shares[1].astype(float) - shares[0])
     columns.append("attention.sharper")
     values.append(np.mean(used, axis=1))
-    row_variances["attention.sharper"] = float(np.mean(used, 0).var(ddof=1) / len(used[0]))
-    return Differences(columns, np.transpose(values), plan.seeds, row_variances=row_variances)
+    row_variances["attention.sharper"] = float(
+        np.mean(used, 0).var(ddof=1) / len(used[0])
+    )
+    return Differences(
+        columns, np.transpose(values), plan.seeds, row_variances=row_variances
+    )
 
 
 def first_round_models() -> list[Model]:
@@ -244,7 +262,9 @@ def first_round_models() -> list[Model]:
 # Drawing.
 
 
-def simulate(models: Sequence[Model], draws: int, seed: int = 0) -> list[dict[str, Decision]]:
+def simulate(
+    models: Sequence[Model], draws: int, seed: int = 0
+) -> list[dict[str, Decision]]:
     """Draw and judge synthetic families.
 
     Parameters
@@ -282,11 +302,17 @@ def chances(families: Sequence[Mapping[str, Decision]]) -> dict[str, float]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return 1 for an error, which is printed in one sentence."""
-    parser = argparse.ArgumentParser("python -m papers.studies.simulate", description=__doc__)
+    parser = argparse.ArgumentParser(
+        "python -m papers.studies.simulate", description=__doc__
+    )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--draws", type=int, default=1000, help="draw so many families")
-    parser.add_argument("--effects", type=float, default=1.0, help="multiply every effect")
-    parser.add_argument("--deviations", type=float, default=1.0, help="multiply every deviation")
+    parser.add_argument(
+        "--effects", type=float, default=1.0, help="multiply every effect"
+    )
+    parser.add_argument(
+        "--deviations", type=float, default=1.0, help="multiply every deviation"
+    )
     parser.add_argument("--seed", type=int, default=0, help="draw from this seed")
     options = parser.parse_args(arguments)
     try:
@@ -300,10 +326,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     shares = chances(families)
     for name, share in shares.items():
         words = [drawn[name].word for drawn in families]
-        print(f"{name}: decided {share:.3f}, reproduced {words.count(REPRODUCED) / len(words):.3f}")
-    counts = [sum(each.word != UNDECIDED for each in drawn.values()) for drawn in families]
+        print(
+            f"{name}: decided {share:.3f}, reproduced {words.count(REPRODUCED) / len(words):.3f}"
+        )
+    counts = [
+        sum(each.word != UNDECIDED for each in drawn.values()) for drawn in families
+    ]
     error = np.std(counts, ddof=1) / np.sqrt(len(counts))
-    print(f"decided of {len(shares)}: {np.mean(counts):.2f} (Monte-Carlo error {error:.2f})")
+    print(
+        f"decided of {len(shares)}: {np.mean(counts):.2f} (Monte-Carlo error {error:.2f})"
+    )
     return 0
 
 

@@ -19,7 +19,10 @@ LOSSES = {
 IN_DIGITS = {  # l and l' by their definitions
     "exponential": (lambda f: mp.exp(-f), lambda f: -mp.exp(-f)),
     "logistic": (lambda f: mp.log1p(mp.exp(-f)), lambda f: -1 / (1 + mp.exp(f))),
-    "sigmoid": (lambda f: 1 / (1 + mp.exp(f)), lambda f: -1 / ((1 + mp.exp(f)) * (1 + mp.exp(-f)))),
+    "sigmoid": (
+        lambda f: 1 / (1 + mp.exp(f)),
+        lambda f: -1 / ((1 + mp.exp(f)) * (1 + mp.exp(-f))),
+    ),
     "reciprocal": (
         lambda f: 1 - f if f < 0 else 1 / (1 + f),
         lambda f: mp.mpf(-1) if f < 0 else -1 / (1 + f) ** 2,
@@ -36,7 +39,10 @@ def test_closed_form_gradients_equal_autograd(loss, seed):
     value, grad_W, grad_u = attention.gradients(data, W, u, loss)
     for run in range(2):
         X, y, z = (torch.tensor(a[run]) for a in (data.X, data.y, data.z))
-        w, v = torch.tensor(W[run], requires_grad=True), torch.tensor(u[run], requires_grad=True)
+        w, v = (
+            torch.tensor(W[run], requires_grad=True),
+            torch.tensor(u[run], requires_grad=True),
+        )
         p = torch.softmax(torch.einsum("ntd,de,ne->nt", X, w, z), -1)
         total = LOSSES[loss](y * torch.einsum("nt,ntd,d->n", p, X, v)).mean()
         total.backward()
@@ -46,7 +52,8 @@ def test_closed_form_gradients_equal_autograd(loss, seed):
 
 
 @pytest.mark.parametrize(
-    "side, loss, message", [(3, "logistic", "W has shape"), (10, "hinge", "loss must be one of")]
+    "side, loss, message",
+    [(3, "logistic", "W has shape"), (10, "hinge", "loss must be one of")],
 )
 def test_bad_input_is_named(side, loss, message):
     data = tokens.unit_tokens(0)
@@ -58,7 +65,11 @@ def test_bad_input_is_named(side, loss, message):
 @given(
     st.lists(st.floats(-2000, 2000), min_size=4, max_size=4),
     # Below 1e-280 a weighted mean of scores has no digits left to compare.
-    st.lists(st.floats(-5, 5).filter(lambda g: not 0 < abs(g) < 1e-280), min_size=4, max_size=4),
+    st.lists(
+        st.floats(-5, 5).filter(lambda g: not 0 < abs(g) < 1e-280),
+        min_size=4,
+        max_size=4,
+    ),
     st.sampled_from(attention.LOSSES),
 )
 def test_slopes_agree_with_many_digits_at_any_logits(a, gamma, loss):
@@ -72,14 +83,19 @@ def test_slopes_agree_with_many_digits_at_any_logits(a, gamma, loss):
         with mp.workdps(2500):  # tells l(best - e^-4000) from l(best)
             gap = value(max(gamma) - lag) - value(max(gamma))
         slope = -derivative(mp.fsum(x * g for x, g in zip(p, gamma, strict=True)))
-        lead = [mp.fsum(x * (top - g) for x, g in zip(p, gamma, strict=True)) for top in gamma]
+        lead = [
+            mp.fsum(x * (top - g) for x, g in zip(p, gamma, strict=True))
+            for top in gamma
+        ]
         pull = [slope * p[t] * lead[t] for t in range(4)]
         largest = max(abs(v) for v in pull)
         for t in range(4):
             ours = mp.mpf(float(at.pull[0, t])) * mp.exp(mp.mpf(float(at.log_scale)))
             assert abs(ours - pull[t]) <= 1e-9 * largest
         if gap > 0:
-            assert abs(mp.mpf(float(at.log_gap)) - mp.log(gap)) <= 1e-9 * max(1, abs(mp.log(gap)))
+            assert abs(mp.mpf(float(at.log_gap)) - mp.log(gap)) <= 1e-9 * max(
+                1, abs(mp.log(gap))
+            )
         else:
             assert at.log_gap == -np.inf
 
@@ -90,7 +106,9 @@ def test_gap_of_a_loss_on_both_sides_of_zero_and_across_it(loss):
     for best in (-2.0, 0.0, 0.5, 3.0):
         for epsilon in (1e-12, 0.25, 1.0, 7.0):
             with mp.workdps(40):
-                gap = mp.log(value(mp.mpf(best) - mp.mpf(epsilon)) - value(mp.mpf(best)))
+                gap = mp.log(
+                    value(mp.mpf(best) - mp.mpf(epsilon)) - value(mp.mpf(best))
+                )
             ours = losses.log_gap(np.log(epsilon), np.float64(best), loss)
             np.testing.assert_allclose(ours, float(gap), rtol=1e-13, atol=1e-13)
 
@@ -114,25 +132,43 @@ def test_log_losses_against_many_digits(f, loss):
 
 def test_first_equal_names_the_first_of_equal_tokens_among_others_that_share_an_entry():
     a, b, c = [1.0, 2.0], [1.0, 3.0], [0.0, 2.0]
-    X = [[[a, b, a, c, b, a], [c, c, b, a, a, c]], [[a, b, c, a, b, c], [b, a, b, b, c, b]]]
-    expected = [[[0, 1, 0, 3, 1, 0], [0, 0, 2, 3, 3, 0]], [[0, 1, 2, 0, 1, 2], [0, 1, 0, 0, 4, 0]]]
+    X = [
+        [[a, b, a, c, b, a], [c, c, b, a, a, c]],
+        [[a, b, c, a, b, c], [b, a, b, b, c, b]],
+    ]
+    expected = [
+        [[0, 1, 0, 3, 1, 0], [0, 0, 2, 3, 3, 0]],
+        [[0, 1, 2, 0, 1, 2], [0, 1, 0, 0, 4, 0]],
+    ]
     np.testing.assert_array_equal(coordinates.first_equal(np.array(X)), expected)
 
 
 # What a class shares, tokens repeated, more tokens than coordinates, and a wide set by blocks.
 DEGENERATE = {
-    "one opt token a class": lambda seed: tokens.class_mean_tokens(seed, n=8, T=4, d=60),
-    "antipodal": lambda seed: tokens.class_mean_tokens(seed, n=8, T=4, d=60, antipodal=True),
+    "one opt token a class": lambda seed: tokens.class_mean_tokens(
+        seed, n=8, T=4, d=60
+    ),
+    "antipodal": lambda seed: tokens.class_mean_tokens(
+        seed, n=8, T=4, d=60, antipodal=True
+    ),
     "repeated": lambda seed: tokens.two_token_gaussian(seed, n=4, T=5, d=50),
     "in the plane": lambda seed: tokens.two_examples(),
-    "more tokens than coordinates": lambda seed: tokens.unit_tokens(seed, n=6, T=8, d=10),
+    "more tokens than coordinates": lambda seed: tokens.unit_tokens(
+        seed, n=6, T=8, d=10
+    ),
     "wide": lambda seed: tokens.class_mean_tokens(seed, n=4, T=3, d=5000),
 }
 
 
-@pytest.mark.parametrize("kind", [*DEGENERATE, coordinates.BLOCK + 1, 3 * coordinates.BLOCK, 9001])
+@pytest.mark.parametrize(
+    "kind", [*DEGENERATE, coordinates.BLOCK + 1, 3 * coordinates.BLOCK, 9001]
+)
 def test_minimal_coordinates_are_orthonormal_and_lead_back(kind):
-    data = DEGENERATE[kind](0) if kind in DEGENERATE else tokens.unit_tokens(range(2), 3, 2, kind)
+    data = (
+        DEGENERATE[kind](0)
+        if kind in DEGENERATE
+        else tokens.unit_tokens(range(2), 3, 2, kind)
+    )
     space = coordinates.minimal(data)
     for basis, vectors, inside in (
         (space.token_basis, data.X, space.tokens.X),
@@ -141,11 +177,15 @@ def test_minimal_coordinates_are_orthonormal_and_lead_back(kind):
         runs, d, r = basis.shape
         assert r == min(d, vectors[0].size // d)
         back, vectors = np.swapaxes(basis, 1, 2), vectors.reshape(runs, -1, d)
-        np.testing.assert_allclose(back @ basis, np.tile(np.eye(r), (runs, 1, 1)), atol=1e-13)
+        np.testing.assert_allclose(
+            back @ basis, np.tile(np.eye(r), (runs, 1, 1)), atol=1e-13
+        )
         again = inside.reshape(runs, -1, r) @ back
         np.testing.assert_allclose(again, vectors, atol=1e-13 * np.abs(vectors).max())
     if d < 100:  # a matrix is d x d
-        W = np.random.default_rng(0).standard_normal((runs, *space.tokens.X.shape[3:], r))
+        W = np.random.default_rng(0).standard_normal(
+            (runs, *space.tokens.X.shape[3:], r)
+        )
         np.testing.assert_allclose(space.reduce(space.expand(W))[0], W, atol=1e-12)
 
 

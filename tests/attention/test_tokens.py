@@ -10,7 +10,9 @@ from lib.attention import token_sets, tokens
 
 GENERATORS = {
     "class means": lambda seeds: tokens.class_mean_tokens(seeds, n=6, T=4, d=30),
-    "antipodal": lambda seeds: tokens.class_mean_tokens(seeds, n=6, T=4, d=30, antipodal=True),
+    "antipodal": lambda seeds: tokens.class_mean_tokens(
+        seeds, n=6, T=4, d=30, antipodal=True
+    ),
     "gaussian": lambda seeds: tokens.gaussian_tokens(seeds, n=6, T=4, d=30),
     "two-token": lambda seeds: tokens.two_token_gaussian(seeds, n=6, T=3, d=30),
     "unit": lambda seeds: tokens.unit_tokens(seeds, n=6, T=4, d=10),
@@ -31,22 +33,32 @@ def test_fixed_head_models_meet_assumption_2_with_an_opt_token_anywhere_but_firs
     scores = attention.scores(data, data.u)
     opt = np.take_along_axis(scores, data.opt[..., None], 2)
     np.put_along_axis(scores, data.opt[..., None], 0.0, 2)
-    np.testing.assert_allclose(scores, 0.0, atol=1e-12)  # all other tokens score the same
+    np.testing.assert_allclose(
+        scores, 0.0, atol=1e-12
+    )  # all other tokens score the same
     assert (opt > 0.1).all()
-    np.testing.assert_array_equal(data.z, data.X[:, :, 0])  # the query, never an opt token
+    np.testing.assert_array_equal(
+        data.z, data.X[:, :, 0]
+    )  # the query, never an opt token
     assert np.unique(data.opt).tolist() == [1, 2, 3]
-    assert abs(data.y.mean()) < 0.3 and (abs(data.y) == 1).all()  # 4.6 deviations of 240 fair signs
+    assert (
+        abs(data.y.mean()) < 0.3 and (abs(data.y) == 1).all()
+    )  # 4.6 deviations of 240 fair signs
 
 
 @pytest.mark.parametrize("antipodal, cosine", [(False, 0.0), (True, -1.0)])
-def test_class_means_have_the_stated_angle_and_norm_and_the_head_parts_them(antipodal, cosine):
+def test_class_means_have_the_stated_angle_and_norm_and_the_head_parts_them(
+    antipodal, cosine
+):
     data = tokens.class_mean_tokens(0, n=20, T=3, d=40, signal=2.5, antipodal=antipodal)
     opt, y = data.X[0, np.arange(20), data.opt[0]], data.y[0]
     np.testing.assert_allclose(np.linalg.norm(opt, axis=1), 2.5)
     plus, minus = (opt[y == label][0] for label in (1, -1))
     np.testing.assert_allclose(plus @ minus / 2.5**2, cosine, atol=1e-12)
     np.testing.assert_allclose(np.linalg.norm(data.u, axis=-1), 1.0)
-    np.testing.assert_allclose(y * (opt @ data.u[0]), 2.5 / (1.0 if antipodal else 2.0**0.5))
+    np.testing.assert_allclose(
+        y * (opt @ data.u[0]), 2.5 / (1.0 if antipodal else 2.0**0.5)
+    )
 
 
 def test_two_token_model_repeats_its_additional_token_and_labels_by_a_hyperplane():
@@ -59,11 +71,15 @@ def test_two_token_model_repeats_its_additional_token_and_labels_by_a_hyperplane
     length = np.linalg.norm(data.X, axis=-1).mean((0, 1)) / (0.1 * 400**0.5)
     np.testing.assert_allclose(length, [1.0, 1.0, 3.0], rtol=0.02)
     assert (data.opt == 2).all() and not data.u.any()
-    assert abs(data.y.mean()) < 0.4 and (abs(data.y) == 1).all()  # 5 deviations of 160 fair signs
+    assert (
+        abs(data.y.mean()) < 0.4 and (abs(data.y) == 1).all()
+    )  # 5 deviations of 160 fair signs
     np.testing.assert_array_equal(data.z, data.X[:, :, 0])
 
 
-@pytest.mark.parametrize("name", [name for name in GENERATORS if name != "two-token"])  # untrained
+@pytest.mark.parametrize(
+    "name", [name for name in GENERATORS if name != "two-token"]
+)  # untrained
 def test_the_opt_token_has_the_largest_score(name):
     data = GENERATORS[name](range(5))
     scores = data.y[..., None] * np.einsum("rntd,rd->rnt", data.X, data.u)
@@ -72,7 +88,11 @@ def test_the_opt_token_has_the_largest_score(name):
     np.testing.assert_array_equal(again.opt, data.opt)
 
 
-X, y, u = np.random.default_rng(0).standard_normal((3, 4, 5)), np.array([1, -1, 1]), np.ones(5)
+X, y, u = (
+    np.random.default_rng(0).standard_normal((3, 4, 5)),
+    np.array([1, -1, 1]),
+    np.ones(5),
+)
 
 
 repeated = np.where(np.arange(12).reshape(3, 4, 1) == 6, X[1, 0], X)
@@ -101,7 +121,10 @@ repeated = np.where(np.arange(12).reshape(3, 4, 1) == 6, X[1, 0], X)
         (dict(X=np.ma.masked_less(X, 0)), "X has masked entries"),
         (dict(y=None), "y holds object values"),
         (dict(z=3.0), r"z has shape \(1,\); it needs \(1, 3, 5\)"),
-        (dict(X=X[None], y=y[None], u=u[None], z=3.0), r"z has shape \(\); it needs \(1, 3, 5\)"),
+        (
+            dict(X=X[None], y=y[None], u=u[None], z=3.0),
+            r"z has shape \(\); it needs \(1, 3, 5\)",
+        ),
         (dict(z=np.ones((3, 0))), r"z has shape \(1, 3, 0\); a query needs"),
         (dict(opt=[[1], [2, 3], [4]]), "opt holds sequences of different lengths"),
         (dict(z=X[:, 0] + 0j), "z holds complex128"),
@@ -136,9 +159,15 @@ IMPOSSIBLE = {
     "T = 1": lambda: tokens.two_token_gaussian(0, T=1),
     "d = 0": lambda: tokens.unit_tokens(0, d=0),
     "seeds is empty": lambda: tokens.unit_tokens([]),
-    **{f"seed = {seed!r}": partial(tokens.unit_tokens, seed) for seed in (-1, 0.5, None, "12")},
+    **{
+        f"seed = {seed!r}": partial(tokens.unit_tokens, seed)
+        for seed in (-1, 0.5, None, "12")
+    },
     "seed = 1j": lambda: tokens.unit_tokens([0, 1j]),
-    **{f"n = {n}": partial(tokens.unit_tokens, 0, n) for n in (np.nan, None, True, np.inf)},
+    **{
+        f"n = {n}": partial(tokens.unit_tokens, 0, n)
+        for n in (np.nan, None, True, np.inf)
+    },
     "T = '3'": lambda: tokens.two_token_gaussian(0, T="3"),
 }
 
@@ -155,7 +184,9 @@ def test_tokens_of_any_type_are_held_in_doubles(kind):
     lowest = 0 if kind == np.uint8 else -100
     X, z = (np.clip(100 * a, lowest, 100).astype(kind) for a in (data.X, data.z))
     direct = token_sets.TokenSet(X, data.y.astype(int), z, data.u, data.opt)
-    plain = token_sets.token_set(X.astype(float), data.y, z.astype(float), data.u, data.opt)
+    plain = token_sets.token_set(
+        X.astype(float), data.y, z.astype(float), data.u, data.opt
+    )
     for name in ("X", "y", "z", "u"):
         assert getattr(direct, name).dtype == np.float64
         np.testing.assert_array_equal(getattr(direct, name), getattr(plain, name))

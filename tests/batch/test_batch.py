@@ -88,11 +88,22 @@ def guard(event, arguments):
 
 sys.addaudithook(guard)
 """
-PATIENCE = 1200  # seconds that a test waits at most for what a busy machine takes long to do
-REDIRECTIONS = {"FIGURES_DIR", "RUNS_DIR", "NOTEBOOKS_DIR", "DATA_DIR", "PYTHONPATH", record.TOLD}
+PATIENCE = (
+    1200  # seconds that a test waits at most for what a busy machine takes long to do
+)
+REDIRECTIONS = {
+    "FIGURES_DIR",
+    "RUNS_DIR",
+    "NOTEBOOKS_DIR",
+    "DATA_DIR",
+    "PYTHONPATH",
+    record.TOLD,
+}
 # A copy of lib/ may keep its bytecode: many processes import it, and compile it once.
 REDIRECTIONS |= {"PYTHONDONTWRITEBYTECODE"}
-ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in REDIRECTIONS}
+ENVIRONMENT = {
+    name: value for name, value in os.environ.items() if name not in REDIRECTIONS
+}
 
 if not shutil.which("git"):
     pytest.skip("needs git", allow_module_level=True)
@@ -110,8 +121,13 @@ class Repository:
         unread = shutil.ignore_patterns("__pycache__")
         shutil.copytree(files.ROOT / "lib", root / "lib", ignore=unread)
         for name, text in {
-            **{f"notebooks/{k}.py": NOTEBOOK.format(name=k, last=v) for k, v in LAST.items()},
-            "notebooks/records.toml": "\n".join(FACTS.format(name=name) for name in LAST),
+            **{
+                f"notebooks/{k}.py": NOTEBOOK.format(name=k, last=v)
+                for k, v in LAST.items()
+            },
+            "notebooks/records.toml": "\n".join(
+                FACTS.format(name=name) for name in LAST
+            ),
             "notebooks/renamed.toml": '"07_old" = ["01_good", "02_bad"]\n',
             "notebooks/scales.toml": '["01_good".desk]\nseeds = 20\n',
             # A parser that jsonschema builds where it is installed: half of what a worker or kernel
@@ -167,7 +183,11 @@ class Repository:
     def why(self, *arguments):
         done = self.inside("01_good", "--dry-run", *arguments)
         assert done.status == 0, done.output
-        return done.lines[0].removeprefix("run  01_good: ") if len(done.lines) > 1 else None
+        return (
+            done.lines[0].removeprefix("run  01_good: ")
+            if len(done.lines) > 1
+            else None
+        )
 
     def git(self, *arguments):
         who = "-c user.name=test -c user.email=test@localhost -c commit.gpgsign=false".split()
@@ -182,10 +202,16 @@ class Repository:
 
     def changed(self):
         """The files that differ from the last commit."""
-        return sorted(line[3:] for line in self.git("status", "--porcelain", "-uall").splitlines())
+        return sorted(
+            line[3:] for line in self.git("status", "--porcelain", "-uall").splitlines()
+        )
 
     def files(self, *folders):
-        paths = [path for folder in folders for path in sorted((self.root / folder).rglob("*"))]
+        paths = [
+            path
+            for folder in folders
+            for path in sorted((self.root / folder).rglob("*"))
+        ]
         paths = [path for path in paths if path.is_file() and path.suffix != ".lock"]
         return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in paths}
 
@@ -217,14 +243,20 @@ def first(repository, tmp_path_factory):
     until(lambda: saved() or process.poll() is not None)
     family = psutil.Process(process.pid).children(recursive=True)
     assert any("ipykernel" in " ".join(child.cmdline()) for child in family)
-    sockets = [s for one in [psutil.Process(process.pid), *family] for s in one.net_connections()]
+    sockets = [
+        s
+        for one in [psutil.Process(process.pid), *family]
+        for s in one.net_connections()
+    ]
     heard = {s.laddr.ip for s in sockets if s.status == psutil.CONN_LISTEN}
     other = repository.start("--force", **guard)
     others_output = other.communicate(timeout=PATIENCE)[0]
     os.killpg(process.pid, signal.SIGINT)
     output = process.communicate(timeout=PATIENCE)[0]
     assert psutil.wait_procs(family, timeout=PATIENCE)[1] == []
-    late = repository.start("03_hangs", "--timeout", "2", **guard).communicate(timeout=PATIENCE)[0]
+    late = repository.start("03_hangs", "--timeout", "2", **guard).communicate(
+        timeout=PATIENCE
+    )[0]
     return SimpleNamespace(
         status=process.returncode,
         output=output,
@@ -249,7 +281,9 @@ def test_a_batch_leaves_what_is_committed_as_it_is(repository, first, tmp_path):
     guard = repository.guarded(tmp_path)
     update = repository.start("01_good", "--update", **guard)
     output = update.communicate(timeout=PATIENCE)[0]
-    assert update.returncode == 1 and "this file is tracked: " in output.splitlines()[-1]
+    assert (
+        update.returncode == 1 and "this file is tracked: " in output.splitlines()[-1]
+    )
     assert repository.changed() == []
     repository.git("reset", "--quiet", "--hard", head)
 
@@ -262,7 +296,11 @@ def test_failures_set_the_exit_status_and_the_others_finish(repository, first):
     assert "a cell took longer than 2 s" in first.late
     assert first.status == 130 and first.others_status == 1
     *_, good, end = lines = first.output.splitlines()
-    assert len(lines) == 5 and good.startswith("ok   01_good") and end.startswith("Interrupted;")
+    assert (
+        len(lines) == 5
+        and good.startswith("ok   01_good")
+        and end.startswith("Interrupted;")
+    )
     *_, failed = lines = first.others_output.splitlines()
     assert len(lines) == 11, first.others_output  # and no noise of Dask
     assert [line.split()[1] for line in lines if line.startswith("ok ")] == ["01_good"]
@@ -270,8 +308,17 @@ def test_failures_set_the_exit_status_and_the_others_finish(repository, first):
     assert "ValueError: broken on purpose" in verdicts["02_bad"]
     assert os.path.join("runs", "work", "demo", "02_bad") in verdicts["02_bad"]
     assert "another batch runs it" in verdicts["03_hangs"]
-    assert sorted(failed.removeprefix("Failed: ").rstrip(".").split(", ")) == list(LAST)[1:]
-    names = ["01_good.ipynb", "01_good.json", "01_good.png", "kernel.log", record.MARKER]
+    assert (
+        sorted(failed.removeprefix("Failed: ").rstrip(".").split(", "))
+        == list(LAST)[1:]
+    )
+    names = [
+        "01_good.ipynb",
+        "01_good.json",
+        "01_good.png",
+        "kernel.log",
+        record.MARKER,
+    ]
     assert sorted(path.name for path in repository.results.iterdir()) == names
     assert not repository.reference.exists()
     # What failed or was stopped never counts as up to date.
@@ -281,10 +328,16 @@ def test_failures_set_the_exit_status_and_the_others_finish(repository, first):
     outputs = {}
     for path in (repository.results / "01_good.ipynb", failing / "02_bad.ipynb"):
         cells = nbformat.read(path, 4).cells
-        outputs[path.stem] = [output for cell in cells for output in cell.get("outputs", [])]
-    module = (repository.root / "lib" / "companion" / "record.py").resolve()  # its own library
+        outputs[path.stem] = [
+            output for cell in cells for output in cell.get("outputs", [])
+        ]
+    module = (
+        repository.root / "lib" / "companion" / "record.py"
+    ).resolve()  # its own library
     assert outputs["01_good"][-1].text.strip() == str(module)
-    assert any(output.get("evalue") == "broken on purpose" for output in outputs["02_bad"])
+    assert any(
+        output.get("evalue") == "broken on purpose" for output in outputs["02_bad"]
+    )
 
 
 LOGGED = """# %% tags=["parameters"]
@@ -314,7 +367,10 @@ def cluster(repository, first, tmp_path):
     start = lambda *words, **more: repository.start(
         *words, **more, **folders, NOTEBOOKS_DIR=str(tmp_path)
     )
-    place, local = tmp_path / "scheduler.json", ("--host", "127.0.0.1", "--no-dashboard")
+    place, local = (
+        tmp_path / "scheduler.json",
+        ("--host", "127.0.0.1", "--no-dashboard"),
+    )
     port = ("--port", "0", "--scheduler-file", str(place))
     processes = [start("scheduler", *local, *port, module="dask")]
     address = json.loads(until(lambda: place.exists() and place.read_text()))["address"]
@@ -337,7 +393,11 @@ def test_nothing_is_lost_or_done_twice_when_a_worker_dies(cluster, tmp_path):
     def logged(word, name=""):
         """(name, kernel, worker) of each line of the log that begins so."""
         log = tmp_path / "log"
-        rows = [line.split() for line in log.read_text().splitlines()] if log.exists() else []
+        rows = (
+            [line.split() for line in log.read_text().splitlines()]
+            if log.exists()
+            else []
+        )
         return [row[1:] for row in rows if row[0] == word and name in row[1]]
 
     ((_, kernel, parent),) = until(lambda: logged("start", "long"))
@@ -372,7 +432,9 @@ def execute(notebook, output, parameters, **options):
 def at_once(monkeypatch):
     """Pages run in this process, one after the other."""
     monkeypatch.setattr(papermill, "execute_notebook", execute)
-    run_all = lambda todo, asked: ((job, work.run(job, 1, asked.timeout)) for job in todo)
+    run_all = lambda todo, asked: (
+        (job, work.run(job, 1, asked.timeout)) for job in todo
+    )
     monkeypatch.setattr(work, "outcomes", run_all)
 
 
@@ -382,9 +444,14 @@ def small(tmp_path_factory):
     small = Repository(tmp_path_factory.mktemp("small"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(papermill, "execute_notebook", execute)
-        patch.setattr(work, "outcomes", lambda t, a: ((job, work.run(job, 1, None)) for job in t))
+        patch.setattr(
+            work, "outcomes", lambda t, a: ((job, work.run(job, 1, None)) for job in t)
+        )
         done = small.inside("01_good")
-        assert "01_good: no reference yet; --update adds it; 1 of 1 claims hold" in done.lines[-1]
+        assert (
+            "01_good: no reference yet; --update adds it; 1 of 1 claims hold"
+            in done.lines[-1]
+        )
         assert done.status == 0 and small.changed() == []
         done = small.inside("01_good", "--update")
     assert done.status == 0 and done.lines[0] == "1 up to date, 0 to run"
@@ -428,14 +495,26 @@ def test_a_second_run_changes_nothing(small):
     assert done.status == 0
     assert done.lines == ["1 up to date, 0 to run", SAME + PICTURE]
     assert small.why("--force") == "forced"
-    assert small.files("figures", "runs", "notebooks") == before and small.changed() == []
+    assert (
+        small.files("figures", "runs", "notebooks") == before and small.changed() == []
+    )
 
 
 @pytest.mark.parametrize(
     ("path", "old", "new", "reason"),
     [
-        ("lib/provenance.py", b"import json", b"import json  # edited", "lib changed: provenance"),
-        ("lib/dynamics/rules.py", b"import", b"import ", ""),  # nothing that the page draws on
+        (
+            "lib/provenance.py",
+            b"import json",
+            b"import json  # edited",
+            "lib changed: provenance",
+        ),
+        (
+            "lib/dynamics/rules.py",
+            b"import",
+            b"import ",
+            "",
+        ),  # nothing that the page draws on
         (PAGE, b"as small as they get", b"smaller still", "source changed"),
         (PAGE, b"seeds = 5", b"seeds = 4", "source changed; parameters changed: seeds"),
         (PAGE, b"[1, 2]", b"[1, 3]", "source changed; parameters changed: things"),
@@ -446,16 +525,34 @@ def test_a_second_run_changes_nothing(small):
         (MINE, None, b"", "results changed: 01_good.json"),
     ],
 )
-def test_whatever_a_result_depends_on_makes_it_run_again(small, edited, path, old, new, reason):
+def test_whatever_a_result_depends_on_makes_it_run_again(
+    small, edited, path, old, new, reason
+):
     edited(path, old, new)
     why = small.why()
     assert reason in why if reason else why is None
 
 
-MARKERS = [b"", b"junk", b"[]", b"{}", b"5", b'{"inputs": 5}', b'{"files": [1]}', b"\xff"]
-MARKERS += [b'{"inputs": {}, "data": 5, "files": {}}', b'{"inputs": {}, "data": [1], "files": {}}']
+MARKERS = [
+    b"",
+    b"junk",
+    b"[]",
+    b"{}",
+    b"5",
+    b'{"inputs": 5}',
+    b'{"files": [1]}',
+    b"\xff",
+]
+MARKERS += [
+    b'{"inputs": {}, "data": 5, "files": {}}',
+    b'{"inputs": {}, "data": [1], "files": {}}',
+]
 MARKERS += [b'{"inputs": {}, "data": [], "files": {}}']
-MARKERS += [b'{"inputs": {}, "data": [], "files": {"a.json": 5}}', b"<<<<<<< HEAD\n", b"[" * 9999]
+MARKERS += [
+    b'{"inputs": {}, "data": [], "files": {"a.json": 5}}',
+    b"<<<<<<< HEAD\n",
+    b"[" * 9999,
+]
 
 
 @pytest.mark.parametrize("content", MARKERS)
@@ -465,7 +562,9 @@ def test_a_damaged_marker_makes_the_page_run_again(small, edited, at_once, conte
 
 
 @pytest.mark.parametrize("name", [MARKER, MINE, PICTURE, os.path.dirname(MARKER)])
-def test_what_is_damaged_in_runs_is_healed_by_the_next_run(small, edited, at_once, name):
+def test_what_is_damaged_in_runs_is_healed_by_the_next_run(
+    small, edited, at_once, name
+):
     """A folder in the place of a file, and a file in the place of the folder."""
     path = small.root / name
     folder = path.is_dir()
@@ -479,7 +578,9 @@ def test_what_is_damaged_in_runs_is_healed_by_the_next_run(small, edited, at_onc
     assert small.why() is None and small.changed() == []
 
 
-def test_a_file_that_may_not_be_read_is_named_or_healed(small, edited, at_once, monkeypatch):
+def test_a_file_that_may_not_be_read_is_named_or_healed(
+    small, edited, at_once, monkeypatch
+):
     """As root may read all, the system's answer is given here."""
     read_text, forbidden = type(small.root).read_text, []
 
@@ -495,7 +596,9 @@ def test_a_file_that_may_not_be_read_is_named_or_healed(small, edited, at_once, 
         forbidden[:] = [small.root / name]
         done = small.inside("01_good")
         assert done.status == (1 if name == RECORD else 2)
-        assert f"{small.root / name}" in done.output and "Permission denied" in done.output
+        assert (
+            f"{small.root / name}" in done.output and "Permission denied" in done.output
+        )
 
 
 def test_old_names_and_scales_that_are_not_offered(small):
@@ -541,12 +644,22 @@ CLAIM = {"id": "few", "statement": "seeds are few", "source": "ours", "measured"
             "not reproduced: few is held to ≤ 6, reference ≤ 7",
         ),
         (
-            dict(claims=[CLAIM | {"bound": "≤ 6", "holds": True, "verdict": "undecided"}]),
+            dict(
+                claims=[CLAIM | {"bound": "≤ 6", "holds": True, "verdict": "undecided"}]
+            ),
             1,
             "not reproduced: few is without verdict, reference undecided",
         ),
-        (dict(parameters={"scale": "demo"}), 0, "not compared, seeds is 5, reference None"),
-        (dict(data=[{"name": "mnist", "source": "data_dir"}]), 0, "not compared, the data differ"),
+        (
+            dict(parameters={"scale": "demo"}),
+            0,
+            "not compared, seeds is 5, reference None",
+        ),
+        (
+            dict(data=[{"name": "mnist", "source": "data_dir"}]),
+            0,
+            "not compared, the data differ",
+        ),
     ],
 )
 def test_a_run_is_compared_with_the_reference(small, edited, changes, status, words):
@@ -557,7 +670,15 @@ def test_a_run_is_compared_with_the_reference(small, edited, changes, status, wo
 
 
 NUMBER = {"value": 5, "tolerance": 0.5}
-DAMAGED = [b"", b"{", b"{}", b"[]", b"junk", b"\xff\xfe", b"<<<<<<< HEAD\n{}\n=======\n>>>>>>> x\n"]
+DAMAGED = [
+    b"",
+    b"{",
+    b"{}",
+    b"[]",
+    b"junk",
+    b"\xff\xfe",
+    b"<<<<<<< HEAD\n{}\n=======\n>>>>>>> x\n",
+]
 DAMAGED += [b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n"]
 DAMAGED += [
     dict(numbers=5),
@@ -591,7 +712,10 @@ def test_a_damaged_reference_is_named_and_never_blessed(small, edited, content):
     for _ in range(2):
         done = small.inside("01_good")
         assert done.status == 1 and done.lines[0] == "1 up to date, 0 to run"
-        assert f"the reference is of no use: {small.root / RECORD} is damaged: " in done.lines[1]
+        assert (
+            f"the reference is of no use: {small.root / RECORD} is damaged: "
+            in done.lines[1]
+        )
         assert done.lines[-1] == "Numbers or claims that are not reproduced: 01_good."
 
 
@@ -599,7 +723,9 @@ def cut(small):
     return (small.root / SHOWN).read_bytes()[:-100]
 
 
-@pytest.mark.parametrize("content", [b"", b"junk", b"version https://git-lfs", cut, None])
+@pytest.mark.parametrize(
+    "content", [b"", b"junk", b"version https://git-lfs", cut, None]
+)
 def test_a_damaged_picture_is_named_and_never_blessed(small, edited, content):
     path = small.root / SHOWN
     if content is None:
@@ -630,14 +756,19 @@ def test_a_picture_of_another_run_is_named(small, edited):
     changed = saved["provenance"] | {"fingerprint": "0123456789abcdef"}
     rewritten(small, edited, provenance=changed)
     done = small.inside("01_good")
-    assert done.status == 1 and f"{small.root / SHOWN} is the picture of another" in done.output
+    assert (
+        done.status == 1
+        and f"{small.root / SHOWN} is the picture of another" in done.output
+    )
 
 
 # Accepting.
 
 
 def test_update_copies_what_is_new_and_nothing_else(small, edited, at_once):
-    assert small.inside("01_good", "--update").lines[-1] == "--update had nothing to copy"
+    assert (
+        small.inside("01_good", "--update").lines[-1] == "--update had nothing to copy"
+    )
     assert small.changed() == []
     edited(PAGE, b"seeds = 5", b"seeds = 4")
     small.commit()
@@ -676,13 +807,18 @@ def test_update_leaves_what_somebody_else_has_changed(small, edited, at_once):
             f"--update copied nothing: nobody committed the changes of {SHOWN};"
             " commit them or take them back."
         )
-        assert small.changed() == [SHOWN] and (small.root / SHOWN).read_bytes() == content
+        assert (
+            small.changed() == [SHOWN] and (small.root / SHOWN).read_bytes() == content
+        )
 
 
 def test_update_takes_no_figure_of_code_that_nobody_committed(small, edited, at_once):
     edited(PAGE, b"seeds = 5", b"seeds = 4")
     done = small.inside("01_good", "--update")
-    assert done.status == 2 and "--update copies figures of committed code only" in done.output
+    assert (
+        done.status == 2
+        and "--update copies figures of committed code only" in done.output
+    )
     assert small.inside("01_good").status == 0  # runs, and compares
     small.commit()
     assert small.why("--update") == "it ran on code that nobody committed"
@@ -729,7 +865,10 @@ def test_store_writes_the_outputs_beside_the_source(small, edited, at_once):
     assert small.inside("01_good", "--store").status == 0
     content = path.read_bytes()
     assert small.inside("01_good", "--store").status == 0
-    assert path.read_bytes() == content and len(nbformat.reads(content.decode(), 4).cells) == 5
+    assert (
+        path.read_bytes() == content
+        and len(nbformat.reads(content.decode(), 4).cells) == 5
+    )
     path.unlink()
     assert small.files("notebooks") == before
 
@@ -776,7 +915,9 @@ def test_bad_usage_is_one_sentence_and_runs_nothing(small, arguments, words):
         ("01_good.py", b"# %%\nscale = 1\n", "parameters"),
     ],
 )
-def test_a_table_or_page_that_cannot_be_read_is_one_sentence(small, edited, name, text, words):
+def test_a_table_or_page_that_cannot_be_read_is_one_sentence(
+    small, edited, name, text, words
+):
     edited(f"notebooks/{name}", None, text)
     done = small.inside("01_good", "--dry-run", "--scale", "desk")
     assert done.status == 2 and words in done.output
@@ -786,14 +927,21 @@ def test_a_place_that_takes_no_run_is_one_sentence(small, edited):
     shutil.rmtree(small.root / "runs")
     (small.root / "runs").touch()
     done = small.inside("01_good")
-    assert done.status == 2 and f"{small.root / 'runs'} cannot be written into" in done.output
+    assert (
+        done.status == 2
+        and f"{small.root / 'runs'} cannot be written into" in done.output
+    )
 
 
 KNOWN = {"n": 20, "rate": 0.5, "on": True, "rates": (1, 2), "cap": None, "name": "a"}
-KINDS = [f"rate={value}" for value in ("nan", "1e400", "1j", "None", "[]", "{1}", "true")]
+KINDS = [
+    f"rate={value}" for value in ("nan", "1e400", "1j", "None", "[]", "{1}", "true")
+]
 
 
-@pytest.mark.parametrize("text", [*KINDS, "n='3'", "n=true", "n=2.5", "on=1", "rates=[a]"])
+@pytest.mark.parametrize(
+    "text", [*KINDS, "n='3'", "n=true", "n=2.5", "on=1", "rates=[a]"]
+)
 def test_a_setting_of_another_kind_is_refused_before_it_runs(text):
     key, value = batch.setting(text)
     with pytest.raises(ValueError, match=f"^{key} is "):
@@ -801,9 +949,23 @@ def test_a_setting_of_another_kind_is_refused_before_it_runs(text):
 
 
 def test_a_setting_is_a_literal_or_a_word():
-    texts = {"n": "2", "rate": "1e-3", "on": "true", "rates": "[1, 2]", "cap": "1.0", "name": "b"}
+    texts = {
+        "n": "2",
+        "rate": "1e-3",
+        "on": "true",
+        "rates": "[1, 2]",
+        "cap": "1.0",
+        "name": "b",
+    }
     values = dict(batch.setting(f"{key}={text}") for key, text in texts.items())
-    assert values == {"n": 2, "rate": 1e-3, "on": True, "rates": [1, 2], "cap": 1.0, "name": "b"}
+    assert values == {
+        "n": 2,
+        "rate": 1e-3,
+        "on": True,
+        "rates": [1, 2],
+        "cap": 1.0,
+        "name": "b",
+    }
     pages.check_kinds(values, KNOWN)
 
 
@@ -839,10 +1001,16 @@ def job(tmp_path):
 @pytest.mark.parametrize(
     ("outcomes", "error"),
     [
-        ([RuntimeError("Kernel died before replying to kernel_info"), None], None),  # once more
+        (
+            [RuntimeError("Kernel died before replying to kernel_info"), None],
+            None,
+        ),  # once more
         ([ValueError("broken\nand more")], "ValueError: broken"),
         ([CellTimeoutError("late")], "a cell took longer than 2 s"),
-        ([OSError(28, "No space left on device")], "OSError: No space left on device: {work}"),
+        (
+            [OSError(28, "No space left on device")],
+            "OSError: No space left on device: {work}",
+        ),
     ],
 )
 def test_a_run_begins_anew_and_one_that_fails_leaves_the_last_results(
@@ -879,7 +1047,9 @@ def test_a_run_with_a_record_that_is_none_is_not_published(job):
     assert not job.results.exists()
 
 
-def test_a_publish_that_fails_leaves_what_was_there_and_the_next_one_succeeds(job, monkeypatch):
+def test_a_publish_that_fails_leaves_what_was_there_and_the_next_one_succeeds(
+    job, monkeypatch
+):
     files.write(job.results / "one.png", b"old")
     ended(job)
     rename = os.rename
@@ -900,16 +1070,27 @@ def test_a_publish_that_fails_leaves_what_was_there_and_the_next_one_succeeds(jo
     assert jobs.marker_of(job.results).slugs == ["one"]
 
 
-@pytest.mark.parametrize("scale, source", [("desk", "demo"), ("desk", "hub"), ("demo", "demo")])
-def test_embedded_data_never_take_the_place_of_real_ones(job, scale, source, monkeypatch):
+@pytest.mark.parametrize(
+    "scale, source", [("desk", "demo"), ("desk", "hub"), ("demo", "demo")]
+)
+def test_embedded_data_never_take_the_place_of_real_ones(
+    job, scale, source, monkeypatch
+):
     monkeypatch.setattr(reference, "_check_picture", lambda *_: None)
-    data = [{"name": "digits", "source": source}, {"name": "line", "source": "synthetic"}]
+    data = [
+        {"name": "digits", "source": source},
+        {"name": "line", "source": "synthetic"},
+    ]
     job = ended(replace(job, scale=scale), data=data)
     work.publish(job)
-    files.write(job.reference / "one.json", json.dumps(SAVED | {"data": real()}).encode())
+    files.write(
+        job.reference / "one.json", json.dumps(SAVED | {"data": real()}).encode()
+    )
     stays = (scale, source) == ("desk", "demo")
     asked = Namespace(force=False, store=False, update=False)
-    assert (jobs.reason(job, asked) == "it ran on embedded data, not on the real ones") == stays
+    assert (
+        jobs.reason(job, asked) == "it ran on embedded data, not on the real ones"
+    ) == stays
     words, reproduced, is_news = reference._compared(
         job, "one", SAVED | {"data": data, "provenance": {"fingerprint": "new"}}
     )
@@ -917,7 +1098,10 @@ def test_embedded_data_never_take_the_place_of_real_ones(job, scale, source, mon
 
 
 def real():
-    return [{"name": "digits", "source": "data"}, {"name": "line", "source": "synthetic"}]
+    return [
+        {"name": "digits", "source": "data"},
+        {"name": "line", "source": "synthetic"},
+    ]
 
 
 def test_real_data_in_another_place_are_seen(job):

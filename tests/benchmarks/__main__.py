@@ -15,11 +15,17 @@ PEERS = "daqp", "piqp", "jax"  # a row is skipped without its own
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"out of {', '.join(ENTRIES)}")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks", description=__doc__
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"out of {', '.join(ENTRIES)}"
+    )
     names = parser.parse_args().names or list(ENTRIES)
     if unknown := [name for name in names if name not in ENTRIES]:
-        parser.error(f"unknown benchmark {', '.join(unknown)}; choose out of {', '.join(ENTRIES)}")
+        parser.error(
+            f"unknown benchmark {', '.join(unknown)}; choose out of {', '.join(ENTRIES)}"
+        )
     print(HEADER, flush=True)
     entries, skipped, fresh = [], [], multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, fresh, max_tasks_per_child=1) as pool:

@@ -43,8 +43,12 @@ def _memory(name, workload, limit):
     """Peak memory of a workload in a process of its own, over a limit in MB."""
     began = time.perf_counter()
     command = [sys.executable, "-m", "tests.benchmarks.memory", workload]
-    single = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # two threads mostly wait on a busy machine
-    done = subprocess.run(command, cwd=files.ROOT, env=single, capture_output=True, text=True)
+    single = os.environ | {
+        "OPENBLAS_NUM_THREADS": "1"
+    }  # two threads mostly wait on a busy machine
+    done = subprocess.run(
+        command, cwd=files.ROOT, env=single, capture_output=True, text=True
+    )
     if done.returncode:
         raise RuntimeError(f"{' '.join(command[1:])} failed:\n{done.stderr}")
     peak = float(done.stdout)
@@ -102,7 +106,9 @@ def _training(name, bar, draw, step_size, steps, reference_steps, head="fixed"):
     gate(f"{name}: norm of W", first.norm[0], norm, AGREE)
     gate(f"{name}: direction error", error, np.linalg.norm(away, axis=(1, 2)), AGREE)
     if joint:
-        gate(f"{name}: norm of u", first.head_norm[0], np.linalg.norm(*u, axis=1), AGREE)
+        gate(
+            f"{name}: norm of u", first.head_norm[0], np.linalg.norm(*u, axis=1), AGREE
+        )
 
     times = in_turns(
         lambda: _ours(problem, W_mm, step_size, steps, head),
@@ -123,7 +129,10 @@ def _spent_in_turns(ours, reference, count, enough=ENOUGH):
     On one thread of every library: of several, processor time means little.
     """
     with threads(1):
-        taken = [(_spent(ours) / count, _spent(reference) / count) for _ in turns(enough=enough)]
+        taken = [
+            (_spent(ours) / count, _spent(reference) / count)
+            for _ in turns(enough=enough)
+        ]
     return Times(*map(list, zip(*taken, strict=True)), (1, 1))
 
 
@@ -146,7 +155,9 @@ def _over_products(name, bar, draw, step_size, steps, head="fixed"):
     for work in (ours, products):
         work()  # compiles
     times = _spent_in_turns(ours, products, runs * steps)
-    return times.entry(name, bar, f"processor time, {steps} iterations x {runs} runs", "at most")
+    return times.entry(
+        name, bar, f"processor time, {steps} iterations x {runs} runs", "at most"
+    )
 
 
 def _token_svm(name, bar, draw, of=plain.svm_per_constraint, p=2, agree=1e-6):
@@ -175,11 +186,18 @@ def mirror_runs() -> Entry:
     rule = {p: mirror.MirrorRule(p, 0.1) for p in exponents}
 
     def ours(steps=steps, every=EVERY):
-        histories = mirror.train(data, rule, steps, start, record=np.arange(0, steps + 1, every))
-        return {p: (history, history.divergence(targets[p])) for p, history in histories.items()}
+        histories = mirror.train(
+            data, rule, steps, start, record=np.arange(0, steps + 1, every)
+        )
+        return {
+            p: (history, history.divergence(targets[p]))
+            for p, history in histories.items()
+        }
 
     def reference(steps=reference_steps, every=EVERY):
-        train = partial(plain.train, model, steps=steps, record=range(0, steps + 1, every))
+        train = partial(
+            plain.train, model, steps=steps, record=range(0, steps + 1, every)
+        )
         return {p: train(plain.mirrored(p, 0.1), start=start[0])[0] for p in exponents}
 
     expected = reference(100, 20)
@@ -190,7 +208,9 @@ def mirror_runs() -> Entry:
         along = (np.sign(unit) * np.abs(unit) ** (p - 1) @ V) / np.linalg.norm(V, p)
         gate(f"{name}, p = {p}: norm of W", history.norm[0], norm, AGREE)
         gate(f"{name}, p = {p}: divergence", divergence[0], 1 - along, AGREE)
-    times = in_turns(ours, reference, units=300 * steps, reference_units=3 * reference_steps)
+    times = in_turns(
+        ours, reference, units=300 * steps, reference_units=3 * reference_steps
+    )
     note = f"per run and iteration; {steps} x 100 runs x 3 p (reference {reference_steps} x 1 x 3)"
     return times.entry(name, 100, f"{note}, recording every {EVERY}")
 
@@ -206,10 +226,14 @@ def _along(name, bar, table):
         return training_along(data, rules, steps, record=np.arange(0, steps + 1, every))
 
     def reference(steps=reference_steps, every=EVERY):
-        train = partial(plain.train, model, steps=steps, record=range(0, steps + 1, every))
+        train = partial(
+            plain.train, model, steps=steps, record=range(0, steps + 1, every)
+        )
         along = lambda D, size: lambda W, gradient: W.add_(D(-gradient), alpha=size)
         rows = table.items()
-        return {kind: train(along(make(), rule.step_size))[0] for kind, (rule, make) in rows}
+        return {
+            kind: train(along(make(), rule.step_size))[0] for kind, (rule, make) in rows
+        }
 
     expected = reference(100, 20)
     for kind, path in ours(100, 20).items():
@@ -236,12 +260,19 @@ def _svm_peers(name, bar, draw):
     Both start from the tokens: a peer's time includes its dual's matrix, made by our code.
     """
     data = draw()
-    gram_matrix = lambda: coordinates.gram(coordinates.differences(data, data.opt), data.z)[0]
+    gram_matrix = lambda: coordinates.gram(
+        coordinates.differences(data, data.opt), data.z
+    )[0]
     solution = svm.token_svm(data)
     taken, ours = {peer: [] for peer in peers.SOLVERS}, []
     with threads(1):
         for peer, solve in peers.SOLVERS.items():
-            gate(f"{name}: {peer}", solve(gram_matrix()).sum(), solution.norm[0] ** 2, 1e-6)
+            gate(
+                f"{name}: {peer}",
+                solve(gram_matrix()).sum(),
+                solution.norm[0] ** 2,
+                1e-6,
+            )
         for _ in turns():
             for peer, solve in peers.SOLVERS.items():
                 taken[peer].append(_spent(lambda: solve(gram_matrix())))  # noqa: B023
@@ -257,7 +288,9 @@ def _jax(name, bar, draw, step_size, steps):
     problem, W_mm, _ = _problem(draw())
     runs = len(problem.tokens.y)
     ours = lambda count=steps: _ours(problem, W_mm, step_size, count, every=count)
-    reference = peers.jax_ngd(problem.tokens, step_size, 100)  # later float64 loses the weights
+    reference = peers.jax_ngd(
+        problem.tokens, step_size, 100
+    )  # later float64 loses the weights
     gate(f"{name}: norm of W", ours(100).norm[:, -1], reference(), AGREE)
     reference = peers.jax_ngd(problem.tokens, step_size, steps)
     for work in (reference, ours):
@@ -272,7 +305,9 @@ def dimension() -> Entry:
     steps = 10_000
     runs = [partial(_ours, *problem[:2], 0.05, steps) for problem in (large, small)]
     first, second = (run().norm[0] for run in runs)
-    gate("dimension: norm of W at both d", first, second, 0.5)  # two draws of the same law
+    gate(
+        "dimension: norm of W at both d", first, second, 0.5
+    )  # two draws of the same law
     times = in_turns(*runs, units=steps, reference_units=steps)
     note = f"d = 100,000 over d = 300, per iteration; basis and W_mm apart: {large[2]:.1f} s"
     return times.entry("dimension", 1.2, note, "at most")
@@ -307,7 +342,12 @@ def long_horizon() -> Entry:
         history = _ours(problem, W_mm, 0.025, count, every=count)
         spent = time.process_time() - began
         error = history.direction_error["W_mm"][:, -1]
-        gate(f"{name}: error at {count}", error, law.direction_error(history.norm[:, -1]), 1e-6)
+        gate(
+            f"{name}: error at {count}",
+            error,
+            law.direction_error(history.norm[:, -1]),
+            1e-6,
+        )
         return spent / count
 
     _ours(problem, W_mm, 0.025, EVERY)  # compiles
@@ -315,7 +355,9 @@ def long_horizon() -> Entry:
         first, *rest = [work(count) for count in (fewer, *3 * (steps, fewer))]
     between = [(a + b) / 2 for a, b in pairwise([first, *rest[1::2]])]
     times = Times(rest[::2], between, (1, 1))
-    return times.entry(name, 1.1, "processor time of a step, last step recorded", "at most")
+    return times.entry(
+        name, 1.1, "processor time of a step, last step recorded", "at most"
+    )
 
 
 def _optimizer_step(name, make):
@@ -330,13 +372,21 @@ def _optimizer_step(name, make):
     for parameter in parameters:
         parameter.grad = 1e-3 * draw(parameter.shape)
     ours, reference = make(parameters), torch.optim.SGD(parameters, 1e-3, foreach=True)
-    before, loss = [parameter.detach().clone() for parameter in parameters], torch.tensor(0.7)
+    before, loss = (
+        [parameter.detach().clone() for parameter in parameters],
+        torch.tensor(0.7),
+    )
     ours.step(lambda: loss)
     size, worst = float(ours.last_step_size), 0.0
     for parameter, start in zip(parameters, before, strict=True):
-        worst = max(worst, float((start - size * parameter.grad - parameter.detach()).abs().max()))
+        worst = max(
+            worst,
+            float((start - size * parameter.grad - parameter.detach()).abs().max()),
+        )
     gate(f"{name}: the move", 1 + worst, 1.0, 1e-6)
-    square = sum(float(np.square(p.grad.numpy(), dtype=float).sum()) for p in parameters)
+    square = sum(
+        float(np.square(p.grad.numpy(), dtype=float).sum()) for p in parameters
+    )
     gate(f"{name}: gradient norm", float(ours.last_gradient_norm), square**0.5, 1e-8)
     del before
     times = in_turns(lambda: ours.step(lambda: loss), reference.step, enough=25)
@@ -352,17 +402,26 @@ def _loop_step(name, make):
     """
     os.environ["TQDM_DISABLE"] = "1"
     generator = torch.Generator().manual_seed(0)
-    images, labels = torch.randn(256, 1, 32, 32, generator=generator), torch.arange(256) % 10
+    images, labels = (
+        torch.randn(256, 1, 32, 32, generator=generator),
+        torch.arange(256) % 10,
+    )
     batches, steps = training.Batches(images, labels, 32, seed=0), 2
 
     def work(make):
-        vision = partial(networks.VisionTransformer, 32, 4, width=128, depth=4, hidden=512)
+        vision = partial(
+            networks.VisionTransformer, 32, 4, width=128, depth=4, hidden=512
+        )
         model = training.initialised(vision, 0)
-        run = lambda: training.train(model, make(model.parameters()), batches, steps, cpu=True)
+        run = lambda: training.train(
+            model, make(model.parameters()), batches, steps, cpu=True
+        )
         return model, run
 
     model, ours = work(make)
-    _, reference = work(lambda parameters: torch.optim.SGD(parameters, 1e-3, foreach=True))
+    _, reference = work(
+        lambda parameters: torch.optim.SGD(parameters, 1e-3, foreach=True)
+    )
     gate(f"{name}: first loss", ours().loss[0], reference().loss[0], 1e-6)
     times = _spent_in_turns(ours, reference, steps, enough=40)
     count = sum(p.numel() for p in model.parameters()) / 1e6
@@ -393,9 +452,26 @@ ROWS = {
     "svm_peers_medium": (_svm_peers, 2, partial(one, n=20, T=20, d=30)),
     "svm_peers_large": (_svm_peers, 2, partial(one, n=50, T=20, d=40)),
     "svm_per_constraint": (_token_svm, 200, partial(one, n=20, T=20, d=30)),
-    "svm_vectorised": (_token_svm, 60, partial(one, n=50, T=20, d=40), plain.svm_vectorised),
-    "svm_lp_low": (_token_svm, 10, partial(one, n=6, T=8, d=10), plain.svm_per_constraint, 1.75),
-    "svm_lp_high": (_token_svm, 10, partial(one, n=6, T=8, d=10), plain.svm_per_constraint, 3.0),
+    "svm_vectorised": (
+        _token_svm,
+        60,
+        partial(one, n=50, T=20, d=40),
+        plain.svm_vectorised,
+    ),
+    "svm_lp_low": (
+        _token_svm,
+        10,
+        partial(one, n=6, T=8, d=10),
+        plain.svm_per_constraint,
+        1.75,
+    ),
+    "svm_lp_high": (
+        _token_svm,
+        10,
+        partial(one, n=6, T=8, d=10),
+        plain.svm_per_constraint,
+        3.0,
+    ),
     "normalized_step": (_optimizer_step, lambda p: NormalizedSGD(p, 0.1, 0.01)),
     "polyak_step": (_optimizer_step, lambda p: StochasticPolyak(p, 0.01)),
     "normalized_loop": (_loop_step, lambda p: NormalizedSGD(p, 1e-3)),

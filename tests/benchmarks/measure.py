@@ -44,7 +44,11 @@ class Entry:
     @property
     def holds(self) -> bool:
         """Whether the bar is reached."""
-        return self.ratio >= self.bar if self.sense == "at least" else self.ratio <= self.bar
+        return (
+            self.ratio >= self.bar
+            if self.sense == "at least"
+            else self.ratio <= self.bar
+        )
 
     def as_dict(self) -> dict:
         """The row of runs/bench.json."""
@@ -64,7 +68,9 @@ class Times:
         ours, reference = median(self.ours), median(self.reference)
         power = 1 if sense == "at least" else -1
         # Of each turn, since a host that slows for a second slows both sides of it.
-        each = [(r / o) ** power for o, r in zip(self.ours, self.reference, strict=True)]
+        each = [
+            (r / o) ** power for o, r in zip(self.ours, self.reference, strict=True)
+        ]
         threads = f"threads {self.threads[0]} (reference {self.threads[1]})"
         return Entry(
             name, ours, reference, median(each), (min(each), max(each)), bar, sense,
@@ -154,9 +160,7 @@ def duration(value: float) -> str:
     return f"{value * 1e6:.3g} us"
 
 
-HEADER = (
-    f"{'name':<22} {'ours':>10} {'reference':>10} {'ratio':>8}  {'spread':<17} {'bar':>8}  holds"
-)
+HEADER = f"{'name':<22} {'ours':>10} {'reference':>10} {'ratio':>8}  {'spread':<17} {'bar':>8}  holds"
 
 
 def line(entry: Entry) -> str:

@@ -27,7 +27,10 @@ def minibatch():
     problem = regression.random_regression(0, d=10, k=10)
     samples = problem.sample(20_000, np.random.default_rng(0))
     layer = regression.gaussian_start(0, 10, 10, 0.3)
-    assert all(np.isfinite(part).all() for part in regression.empirical_gradients(*samples, *layer))
+    assert all(
+        np.isfinite(part).all()
+        for part in regression.empirical_gradients(*samples, *layer)
+    )
 
 
 WORKLOADS = {"dimension": dimension, "svm": large_svm, "minibatch": minibatch}

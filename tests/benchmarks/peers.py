@@ -17,7 +17,9 @@ def by_daqp(K: np.ndarray) -> np.ndarray:
 
     m = len(K)
     ones, free = np.ones(m), np.full(m, 1e30)
-    return daqp.solve(K, -ones, np.zeros((0, m)), free, np.zeros(m), np.zeros(m, np.int32))[0]
+    return daqp.solve(
+        K, -ones, np.zeros((0, m)), free, np.zeros(m), np.zeros(m, np.int32)
+    )[0]
 
 
 def by_piqp(K: np.ndarray) -> np.ndarray:

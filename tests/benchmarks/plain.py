@@ -16,7 +16,9 @@ class Model:
 
     def __init__(self, tokens: TokenSet, loss=lambda f: torch.exp(-f)):
         arrays = tokens.X, tokens.y, tokens.z, tokens.u
-        self.X, self.y, self.z, self.u = (torch.from_numpy(array[0]) for array in arrays)
+        self.X, self.y, self.z, self.u = (
+            torch.from_numpy(array[0]) for array in arrays
+        )
         self.of_answers = loss
         # (n, T), constant while the head is fixed
         self.scores = self.y[:, None] * (self.X @ self.u)
@@ -29,12 +31,18 @@ class Model:
         return self.of_answers((weights * scores).sum(-1)).mean()
 
 
-def train(model: Model, step, steps: int, record, start=None, joint=False) -> list[np.ndarray]:
+def train(
+    model: Model, step, steps: int, record, start=None, joint=False
+) -> list[np.ndarray]:
     """W, and u where `joint`, at the iterations of `record`: (k, d, d_z) and (k, d).
 
     `step` changes one of them in place, given its gradient. W_0 is `start` or zero, u_0 zero.
     """
-    W = np.zeros((model.X.shape[-1], model.z.shape[-1])) if start is None else start.copy()
+    W = (
+        np.zeros((model.X.shape[-1], model.z.shape[-1]))
+        if start is None
+        else start.copy()
+    )
     begun = (W, np.zeros(model.u.shape)) if joint else (W,)
     parameters = [torch.from_numpy(array).requires_grad_() for array in begun]
     record, history = set(record), []
@@ -52,7 +60,9 @@ def normalised(step_size: float):
     """NGD's step (paper A, Eq. 4, and of u Eq. 13)."""
 
     def step(parameter, gradient):
-        if (norm := torch.linalg.norm(gradient).item()) > 0:  # at u = 0 the loss does not see W
+        if (
+            norm := torch.linalg.norm(gradient).item()
+        ) > 0:  # at u = 0 the loss does not see W
             parameter.sub_(gradient, alpha=step_size / norm)
 
     return step
@@ -101,8 +111,21 @@ def regression_gradients(X, Y, A, B) -> tuple[np.ndarray, np.ndarray]:
 def bert_base_shapes() -> list[tuple[int, ...]]:
     """The 199 parameters of BERT-base, 109.5 million numbers: embeddings, 12 layers, pooler."""
     norm = [(768,), (768,)]
-    layer = 4 * [(768, 768), (768,)] + norm + [(3072, 768), (3072,), (768, 3072), (768,)] + norm
-    return [(30522, 768), (512, 768), (2, 768), *norm, *(12 * layer), (768, 768), (768,)]
+    layer = (
+        4 * [(768, 768), (768,)]
+        + norm
+        + [(3072, 768), (3072,), (768, 3072), (768,)]
+        + norm
+    )
+    return [
+        (30522, 768),
+        (512, 768),
+        (2, 768),
+        *norm,
+        *(12 * layer),
+        (768, 768),
+        (768,),
+    ]
 
 
 def svm_per_constraint(tokens: TokenSet, norm: float = 2) -> np.ndarray:

@@ -48,7 +48,9 @@ def near(measured, tolerance=0.1, expected=1.0):
         (near(NAN), False, NAN),
     ],
 )
-def test_a_claim_holds_within_its_bound_and_says_how_many_times_over(claim, holds, margin):
+def test_a_claim_holds_within_its_bound_and_says_how_many_times_over(
+    claim, holds, margin
+):
     assert claim.holds is holds and claim.margin == pytest.approx(margin, nan_ok=True)
 
 
@@ -61,9 +63,13 @@ def test_a_claim_is_stored_as_plain_json_without_an_interval_that_has_no_ends():
 
 def test_the_worst_of_several_values_is_the_one_furthest_from_the_bound():
     values = np.array([[0.9, 1.5], [0.2, 1.1]])
-    bounded = lambda bound, **more: claims.bounded("a", "s", "p", bound, values, **more).measured
+    bounded = lambda bound, **more: (
+        claims.bounded("a", "s", "p", bound, values, **more).measured
+    )
     assert [bounded(bound) for bound in ("≤ 1", "≥ 0.5", "1 ± 0.05")] == [1.5, 0.2, 0.2]
-    assert bounded("1 ± 0.05", expected=0.3) == 1.5 and np.isnan(claims.furthest(values[:0]))
+    assert bounded("1 ± 0.05", expected=0.3) == 1.5 and np.isnan(
+        claims.furthest(values[:0])
+    )
 
 
 def test_an_interval_is_two_standard_errors_each_way():
@@ -75,7 +81,11 @@ def test_an_interval_is_two_standard_errors_each_way():
 ANY = st.floats(-1e6, 1e6).filter(lambda value: abs(value) > 1e-12)
 
 
-@given(ANY, st.sampled_from([0.0, 1e-15, 3e-13, -2e-9, 1e-5, -4e-5, 0.3]), st.sampled_from("<>="))
+@given(
+    ANY,
+    st.sampled_from([0.0, 1e-15, 3e-13, -2e-9, 1e-5, -4e-5, 0.3]),
+    st.sampled_from("<>="),
+)
 def test_a_failing_claim_is_printed_with_digits_that_fail(bound, off, relation):
     measured = bound * (1 + off)
     if relation == "=":
@@ -93,7 +103,9 @@ def test_a_failing_claim_is_printed_with_digits_that_fail(bound, off, relation):
     ("measured", "expected", "tolerance", "shown"),
     [(-1.100000001, -1, 0.1, "-1.100000001"), (0.2600001, 0.2, 0.06, "0.2600001")],
 )
-def test_a_miss_of_a_hair_is_printed_beyond_the_tolerance(measured, expected, tolerance, shown):
+def test_a_miss_of_a_hair_is_printed_beyond_the_tolerance(
+    measured, expected, tolerance, shown
+):
     """-1.1 is no miss of -1 +- 0.1 in print, though float64's -1.1 + 1 is above 0.1 in size."""
     claim = near(measured, tolerance, expected)
     assert not claim.holds and claims.shown(claim) == shown
@@ -109,7 +121,10 @@ def test_verdicts_in_words_and_the_legend_of_their_brackets():
     table = claims.Table([judged(), plain])
     assert table.words() == "undecided: slower: 1.2 [1.1, 1.3, 5 seeds only]"
     open_end = judged((1.1, INF), "reproduced", 20)
-    assert claims.shown(open_end) == "1.2 [1.1, inf]" and "interval" not in open_end.as_dict()
+    assert (
+        claims.shown(open_end) == "1.2 [1.1, inf]"
+        and "interval" not in open_end.as_dict()
+    )
     with pytest.raises(ValueError, match="'perhaps'"):
         judged(verdict="perhaps")
     assert claims.held([judged().as_dict(), plain.as_dict()]) == "1 of 2, 1 undecided"
@@ -121,16 +136,24 @@ def test_verdicts_in_words_and_the_legend_of_their_brackets():
 
 def test_a_table_is_one_sentence_and_what_fails_with_its_reason():
     fails = replace(most(2.0, id="bad"), remark="the horizon is <short>")
-    holds = [replace(most(0.5, id=f"row{k}"), remark="no small world") for k in range(7)]
+    holds = [
+        replace(most(0.5, id=f"row{k}"), remark="no small world") for k in range(7)
+    ]
     table = claims.Table([*holds, fails])
     assert table.summary() == "7 of 8 claims hold; not: bad"
     line = "bad: 2, bound ≤ 1; NO: the horizon is <short>"
     assert repr(table).splitlines() == [table.summary(), line]
     html = table._repr_html_()
     seen, _, folded = html.partition("<details>")
-    assert seen.startswith("<p>7 of 8 claims hold; not: bad.</p>") and "row0" not in seen
+    assert (
+        seen.startswith("<p>7 of 8 claims hold; not: bad.</p>") and "row0" not in seen
+    )
     assert "NO: the horizon is &lt;short&gt;" in seen and folded.count("row") == 7
-    assert claims.Table(holds)._repr_html_().startswith("<p>7 of 7 claims hold.</p><details>")
+    assert (
+        claims.Table(holds)
+        ._repr_html_()
+        .startswith("<p>7 of 7 claims hold.</p><details>")
+    )
     many = claims.Table([fails] * 9)._repr_html_()
     assert many.count("bad") == 18 and many.partition("<details>")[0].count("<tr>") == 9
     assert claims.remarked(holds[0], "why") == holds[0]
@@ -144,14 +167,19 @@ PAPER = {
 
 
 def row(id="a", measured=0.5, **about):
-    claim = claims.at_most(id, "largest |x|", "paper A, Theorem 1", measured, 1.0, **about)
+    claim = claims.at_most(
+        id, "largest |x|", "paper A, Theorem 1", measured, 1.0, **about
+    )
     return ledger.rows("Theorem 1", "ours", 3, claim, fails_if=("target rotated",))[0]
 
 
 def test_a_page_quotes_a_statement_word_for_word():
     text = statements.quoted("A", PAPER, "Theorem 1").data
     assert text == r"> **Paper A, Theorem 1** (rate). $|W| \to \infty$"
-    for paper, name in ((PAPER, "Theorem 2"), ({"Lemma 3": Statement("gap", "")}, "Lemma 3")):
+    for paper, name in (
+        (PAPER, "Theorem 2"),
+        ({"Lemma 3": Statement("gap", "")}, "Lemma 3"),
+    ):
         with pytest.raises(ValueError, match=name):
             statements.quoted("A", paper, name)
 
@@ -196,7 +224,10 @@ def test_a_row_that_catches_nothing_does_not_hold(tmp_path, monkeypatch):
     path = ledger.power_path("book")
     path.parent.mkdir(parents=True)
     known = {"a (ours)": ["target rotated, 1 %"], "b (ours)": [], "d (ours)": []}
-    power = {id: {"catches": of, "holds": True, "small": bool(of)} for id, of in known.items()}
+    power = {
+        id: {"catches": of, "holds": True, "small": bool(of)}
+        for id, of in known.items()
+    }
     path.write_text(json.dumps(power))
     with pytest.raises(ValueError, match=r"^b \(ours\)"):
         ledger.with_power(rows, "book")
@@ -209,7 +240,11 @@ def test_a_row_that_catches_nothing_does_not_hold(tmp_path, monkeypatch):
     html = table._repr_html_()
     assert "<details open>" in html and "nothing it names" in html
     opened, folded = html.split("<summary>those that hold</summary>")
-    assert opened.count("<td>NO</td>") == 1 and "<td>yes</td>" not in opened and "yes" in folded
+    assert (
+        opened.count("<td>NO</td>") == 1
+        and "<td>yes</td>" not in opened
+        and "yes" in folded
+    )
 
 
 def test_failures_of_records_are_collected_with_their_digits():
@@ -217,7 +252,9 @@ def test_failures_of_records_are_collected_with_their_digits():
     held = claims.at_most("y", "size", "paper A, Lemma 5", 0.5, 1.0).as_dict()
     about = {"paper": "A", "slug": "fig", "figure": "Figure 2", "scale": "demo"}
     about["notebook"] = "10_fixed"
-    page = ledger.failures([about | {"claims": [failed, held]}, about | {"claims": [held]}])
+    page = ledger.failures(
+        [about | {"claims": [failed, held]}, about | {"claims": [held]}]
+    )
     assert page.count("## ") == 1 and page.count("\n* ") == 1
     assert "size: 1.0000004, asked ≤ 1" in page and "Cause not found." in page
     for verdict in ("undecided", "not reproduced"):
@@ -225,7 +262,10 @@ def test_failures_of_records_are_collected_with_their_digits():
         assert verdict in ledger.failures([judged]).lower()
     unseen = failed | {"measured": None, "verdict": "undecided"}
     page = ledger.failures([about | {"notebook": "44_atlas", "claims": [unseen]}])
-    assert "## Ours: Figure 2" in page and "* size, asked ≤ 1 (paper A, Lemma 5). Not" in page
+    assert (
+        "## Ours: Figure 2" in page
+        and "* size, asked ≤ 1 (paper A, Lemma 5). Not" in page
+    )
 
 
 def _measured(id, value, **more):

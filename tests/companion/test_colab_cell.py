@@ -24,17 +24,23 @@ class Shell:
 
 def run(address, monkeypatch, folder, absent):
     monkeypatch.setattr(files, "ROOT", folder)
-    (folder / "pyproject.toml").write_text(f'[project.urls]\nrepository = "{address}"\n')
+    (folder / "pyproject.toml").write_text(
+        f'[project.urls]\nrepository = "{address}"\n'
+    )
     (cell,) = colab_cell._installing([])
     shell, find = Shell(), importlib.util.find_spec
     if absent:
         hide = lambda name: None if name == "lib" else find(name)
         monkeypatch.setattr(importlib.util, "find_spec", hide)
-    exec(TransformerManager().transform_cell(cell.source), {"get_ipython": lambda: shell})
+    exec(
+        TransformerManager().transform_cell(cell.source), {"get_ipython": lambda: shell}
+    )
     return shell.called
 
 
-def test_it_installs_from_the_repository_only_where_the_project_is_absent(monkeypatch, tmp_path):
+def test_it_installs_from_the_repository_only_where_the_project_is_absent(
+    monkeypatch, tmp_path
+):
     address = "https://example.org/a.git"
     assert run(address, monkeypatch, tmp_path, absent=False) == []
     (pip, line), *_ = run(address, monkeypatch, tmp_path, absent=True)
@@ -58,5 +64,12 @@ def test_it_stands_once_though_jupytext_merged_and_widgets_go(tmp_path):
     for _ in range(2):
         colab_cell.store(stored, stored)
         cells = nbformat.read(stored, 4).cells
-        assert [cell.id for cell in cells] == ["cell-00", "install", "cell-01", "cell-02"]
-        assert [cell.source for cell in cells] == [cell.source for cell in notebook.cells]
+        assert [cell.id for cell in cells] == [
+            "cell-00",
+            "install",
+            "cell-01",
+            "cell-02",
+        ]
+        assert [cell.source for cell in cells] == [
+            cell.source for cell in notebook.cells
+        ]

@@ -30,7 +30,9 @@ TO_XYZ = [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0
 
 def lab(colour, sight):
     linear = np.array(to_rgb(colour))
-    linear = np.where(linear > 0.04045, ((linear + 0.055) / 1.055) ** 2.4, linear / 12.92)
+    linear = np.where(
+        linear > 0.04045, ((linear + 0.055) / 1.055) ** 2.4, linear / 12.92
+    )
     x, y, z = TO_XYZ @ (np.array(SIGHT[sight]) @ linear).clip(0, 1) / [0.9505, 1, 1.089]
     f = [v ** (1 / 3) if v > 0.008856 else 7.787 * v + 16 / 116 for v in (x, y, z)]
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
@@ -41,27 +43,39 @@ def test_two_of_one_table_are_told_apart_by_everybody(table):
     """By colour in every kind of sight, or by dash and by marker; synonyms share one look."""
     looks = set(plots.TABLES[table].values())
     for one, two in itertools.combinations(looks, 2):
-        near = min(np.linalg.norm(lab(one.colour, s) - lab(two.colour, s)) for s in SIGHT)
+        near = min(
+            np.linalg.norm(lab(one.colour, s) - lab(two.colour, s)) for s in SIGHT
+        )
         other = one.dash != two.dash and one.marker != two.marker
         assert near >= 20 or other, (table, one, two, near)
 
 
 def test_a_rule_has_one_look_in_every_table():
-    names = [name for table, row in plots.TABLES.items() for name in row if table != "spare"]
+    names = [
+        name for table, row in plots.TABLES.items() for name in row if table != "spare"
+    ]
     assert len(plots.LOOKS) == len(names) - len(plots.SERIES)
 
 
 def test_no_colour_is_written_outside_the_registry():
     keys = r"(?:color|colour|c|ec|fc|mec|mfc|(?:marker)?(?:edge|face)color)"
-    given = re.compile(rf"""(?:\b{keys}=|["']{keys}["']: )["'](?!none["'])|#[0-9A-Fa-f]{{6}}\b""")
-    every = [p for n in ("lib", "papers", "notebooks") for p in (files.ROOT / n).rglob("*.py")]
+    given = re.compile(
+        rf"""(?:\b{keys}=|["']{keys}["']: )["'](?!none["'])|#[0-9A-Fa-f]{{6}}\b"""
+    )
+    every = [
+        p
+        for n in ("lib", "papers", "notebooks")
+        for p in (files.ROOT / n).rglob("*.py")
+    ]
     drawing = [p for p in every if p.name != "plots.py" and "site" not in p.parts]
     assert given.search('ax.plot(x, color="red")') and given.search("dict(mec='#fff')")
     assert not given.search('ax.plot(x, mfc="none")')
     assert [str(p) for p in drawing if given.search(p.read_text("utf-8"))] == []
 
 
-def test_an_unknown_name_has_a_look_of_its_own_keeps_it_and_says_so(monkeypatch, capsys):
+def test_an_unknown_name_has_a_look_of_its_own_keeps_it_and_says_so(
+    monkeypatch, capsys
+):
     monkeypatch.setattr(plots, "GIVEN", {})
     mine, yours = plots.look("mine"), plots.look("yours")
     said = capsys.readouterr().out
@@ -72,13 +86,16 @@ def test_an_unknown_name_has_a_look_of_its_own_keeps_it_and_says_so(monkeypatch,
 
 
 @pytest.mark.parametrize(
-    "runs, words", [(1, ""), (5, "thin lines: runs"), (9, "bands: range"), (20, "middle 90 %")]
+    "runs, words",
+    [(1, ""), (5, "thin lines: runs"), (9, "bands: range"), (20, "middle 90 %")],
 )
 def test_a_band_names_itself_in_the_caption(runs, words):
     figure, (axis,) = plots.panels(1, 1)
     plots.band(axis, [1, 2, 3], np.arange(3.0 * runs).reshape(runs, 3), "NGD")
     plots.caption(figure, "n = 3")
-    assert figure.get_supxlabel().endswith(words) and figure.get_supxlabel().startswith("n = 3")
+    assert figure.get_supxlabel().endswith(words) and figure.get_supxlabel().startswith(
+        "n = 3"
+    )
     assert len(axis.lines) == (1 + runs if 1 < runs <= plots.FEW else 1)
 
 
@@ -92,10 +109,17 @@ def test_a_forest_shows_intervals_verdicts_arrows_and_an_empty_row():
         pieces.Bar("d", 1.0, 0.9, 1.1, points=[0.9, 1.1], hollow=[True, False]),
     ]
     pieces.forest(axis, bars, (0.0, 2.0), 1.0)
-    assert [label.get_text() for label in axis.get_yticklabels()] == ["a", "b", "c", "d"]
+    assert [label.get_text() for label in axis.get_yticklabels()] == [
+        "a",
+        "b",
+        "c",
+        "d",
+    ]
     words = [text.get_text() for text in axis.texts]
     assert words == ["reproduced", "undecided (3)", "no run", ""]
-    faces = [line.get_markerfacecolor() for line in axis.lines if line.get_marker() == "o"]
+    faces = [
+        line.get_markerfacecolor() for line in axis.lines if line.get_marker() == "o"
+    ]
     assert faces.count("none") == 1
     assert [line.get_marker() for line in axis.lines].count(">") == 1
 
@@ -107,9 +131,15 @@ SLACK = 1.5  # points by which two boxes of letters may touch: accents and desce
 def texts(figure):
     """Every visible text of a drawn figure with its box, in pixels."""
     figure.draw_without_rendering()
-    shown = [one for one in figure.findobj(Text) if one.get_visible() and one.get_text().strip()]
+    shown = [
+        one
+        for one in figure.findobj(Text)
+        if one.get_visible() and one.get_text().strip()
+    ]
     boxes = {id(one): one.get_window_extent() for one in shown}
-    for axis in figure.axes:  # an axis that is off, or ends before a tick, does not draw its label
+    for axis in (
+        figure.axes
+    ):  # an axis that is off, or ends before a tick, does not draw its label
         for line in (axis.xaxis, axis.yaxis):
             drawn = {id(tick.label1) for tick in line._update_ticks() if axis.axison}
             for label in line.get_ticklabels(which="both"):
@@ -124,7 +154,8 @@ def collisions(figure):
     return [
         (one, two)
         for (one, a), (two, b) in itertools.combinations(texts(figure), 2)
-        if min(a.x1, b.x1) - max(a.x0, b.x0) > pixels and min(a.y1, b.y1) - max(a.y0, b.y0) > pixels
+        if min(a.x1, b.x1) - max(a.x0, b.x0) > pixels
+        and min(a.y1, b.y1) - max(a.y0, b.y0) > pixels
     ]
 
 
@@ -143,8 +174,14 @@ def empty(figure):
     """Titles of the panels in which nothing but lines across them is drawn."""
     across = lambda line: len(line.get_xdata()) == 2
     kept = lambda axis: [line for line in axis.lines if not across(line)]
-    full = lambda axis: kept(axis) or axis.patches or axis.collections or axis.images or axis.texts
-    return [axis.get_title() for axis in figure.axes if axis.get_visible() and not full(axis)]
+    full = lambda axis: (
+        kept(axis) or axis.patches or axis.collections or axis.images or axis.texts
+    )
+    return [
+        axis.get_title()
+        for axis in figure.axes
+        if axis.get_visible() and not full(axis)
+    ]
 
 
 def narrow(figure):
@@ -172,7 +209,11 @@ def _of_data(line, axis):
 def test_what_cannot_be_read_is_noticed():
     figure = Figure()
     left, right = figure.subplots(1, 2)
-    left.text(0.5, 0.5, "one"), left.text(0.52, 0.5, "two"), left.text(0.5, 0.9, "three")
+    (
+        left.text(0.5, 0.5, "one"),
+        left.text(0.52, 0.5, "two"),
+        left.text(0.5, 0.9, "three"),
+    )
     figure.text(0.98, 0.5, "over the edge")
     right.axhline(0.5)
     right.set_title("nothing")
@@ -191,7 +232,9 @@ def test_pieces_and_shared_drawings():
     recorded = np.array([0, 1, 10, 100, 1000, 2000])
     falling = np.outer([1, 1.2], [4e3, 1e3, 90, 2, 0.05, 8e-3])
     excess = {"ours": falling, "random": np.maximum(falling, 0.7)}
-    against = paper_b.against_sgd(recorded, excess, 0.02, "ours", "Algorithm 1, random start")
+    against = paper_b.against_sgd(
+        recorded, excess, 0.02, "ours", "Algorithm 1, random start"
+    )
     assert not unreadable(against)
     figure, (axis, _) = plots.panels(1, 2)
     for k in range(9):
@@ -202,11 +245,17 @@ def test_pieces_and_shared_drawings():
     assert not unreadable(plots.caption(figure, words))
     figure, (axis,) = plots.panels(1, 1)
     values = np.geomspace(170, 1700, 10)
-    pieces.strip(axis, {"a": values, "b": 2 * values}, (100, 2400), said=["a word", "2"])
+    pieces.strip(
+        axis, {"a": values, "b": 2 * values}, (100, 2400), said=["a word", "2"]
+    )
     assert not unreadable(figure)
     figure, (axis,) = plots.panels(1, 1)
     axis.plot([1, 2], [1, 2])
-    near = (1.5, "one", plots.BLACK), (1.5, "two\nlines", plots.GREY), (1.51, "3", plots.BLACK)
+    near = (
+        (1.5, "one", plots.BLACK),
+        (1.5, "two\nlines", plots.GREY),
+        (1.51, "3", plots.BLACK),
+    )
     pieces.end_labels(axis, near)
     assert not unreadable(figure)
 
@@ -217,6 +266,8 @@ def test_squares_of_a_ledger_hold_their_words():
     figure = ledger.draw([], dict.fromkeys(names, nothing))
     boxes = dict(texts(figure))
     (axis,) = figure.axes
-    assert boxes.pop(axis.get_title()) and axis.get_title().startswith("0 of 0 rows hold")
+    assert boxes.pop(axis.get_title()) and axis.get_title().startswith(
+        "0 of 0 rows hold"
+    )
     wide = axis.transData.transform([(0, 0), (0.92, 0)])[:, 0]
     assert max(box.width for box in boxes.values()) <= np.diff(wide)[0] + 2

@@ -24,7 +24,9 @@ from lib.companion import claims, record
 def figures(tmp_path, monkeypatch):
     monkeypatch.setenv(record.TOLD, str(tmp_path / "told"))
     monkeypatch.setenv("NOTEBOOKS_DIR", str(tmp_path))
-    (tmp_path / "01_x.py").write_text('# %% tags=["parameters"]\nscale = "demo"\nseeds, n = 3, 6\n')
+    (tmp_path / "01_x.py").write_text(
+        '# %% tags=["parameters"]\nscale = "demo"\nseeds, n = 3, 6\n'
+    )
     return tmp_path / "told"
 
 
@@ -77,24 +79,40 @@ def test_record_has_the_layout_of_every_figure_and_its_picture_names_the_run(fig
     assert record.read(path) == saved
     made = saved.pop("provenance")
     assert saved.pop("lines") == []
-    about = dict(schema=1, slug="fastrates_fig2", paper="A", figure="Figure 2", notebook="01_x")
-    about |= dict(caption="Ours: 3 seeds.", words=["iteration", "margin", r"$\alpha_{opt}$"])
-    about |= dict(scale="demo", parameters={"scale": "demo", "seeds": 3, "n": 6}, seeds=[0, 1, 2])
+    about = dict(
+        schema=1, slug="fastrates_fig2", paper="A", figure="Figure 2", notebook="01_x"
+    )
+    about |= dict(
+        caption="Ours: 3 seeds.", words=["iteration", "margin", r"$\alpha_{opt}$"]
+    )
+    about |= dict(
+        scale="demo", parameters={"scale": "demo", "seeds": 3, "n": 6}, seeds=[0, 1, 2]
+    )
     about["data"] = [{"name": "example1", "source": "synthetic", "rows": 20}]
     numbers = {"error": {"value": 0.021, "tolerance": 0.002}}
     numbers["lost"] = {"value": None, "tolerance": 0.0}
     assert saved == about | dict(claims=[FAILS.as_dict()], numbers=numbers)
-    keys = "commit fingerprint versions device dtype threads seconds peak_memory_mb date"
-    assert set(made) == set(keys.split()) and made["versions"]["numpy"] == np.__version__
+    keys = (
+        "commit fingerprint versions device dtype threads seconds peak_memory_mb date"
+    )
+    assert (
+        set(made) == set(keys.split()) and made["versions"]["numpy"] == np.__version__
+    )
     with Image.open(path.with_suffix(".png")) as image:
         stamp = json.loads(image.info["Description"])
-    assert stamp == {key: (saved | made)[key] for key in ("slug", "commit", "fingerprint")}
+    assert stamp == {
+        key: (saved | made)[key] for key in ("slug", "commit", "fingerprint")
+    }
 
 
 def test_the_record_says_which_kinds_of_line_its_figure_has():
     figure = Figure(figsize=(1, 1))
     axes = figure.subplots()
-    for dash, kinds in (("-", []), ("--", ["dashed"]), ((0, (1, 3)), ["dashed", "dotted"])):
+    for dash, kinds in (
+        ("-", []),
+        ("--", ["dashed"]),
+        ((0, (1, 3)), ["dashed", "dotted"]),
+    ):
         axes.plot([0, 1], linestyle=dash)
         assert read(save(figure=figure))["lines"] == kinds
 
@@ -112,11 +130,15 @@ def test_same_figure_gives_the_same_bytes_twice_and_in_another_process(tmp_path)
         assert hashes(save(figure=again)) == first
     code = "from tests.companion.test_record import *; print(hashes(save(figure=picture())))"
     place = {record.TOLD: str(tmp_path / "other"), "PYTHONPATH": str(files.ROOT)}
-    run = dict(env=os.environ | place | {"PYTHONHASHSEED": "1"}, text=True, cwd=files.ROOT)
+    run = dict(
+        env=os.environ | place | {"PYTHONHASHSEED": "1"}, text=True, cwd=files.ROOT
+    )
     assert subprocess.check_output([sys.executable, "-c", code], **run).strip() == first
 
 
-def test_a_page_run_by_hand_is_checked_and_writes_nothing(figures, monkeypatch, tmp_path, capsys):
+def test_a_page_run_by_hand_is_checked_and_writes_nothing(
+    figures, monkeypatch, tmp_path, capsys
+):
     monkeypatch.delenv(record.TOLD)
     run = record.Run("01_x", "A", {"scale": "demo", "seeds": 3, "n": 6})
     before = sorted(tmp_path.rglob("*"))
@@ -132,7 +154,9 @@ def test_a_full_disk_is_named_with_the_file(figures, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left on device: '.*fastrates_fig2.png'"):
+    with pytest.raises(
+        OSError, match="No space left on device: '.*fastrates_fig2.png'"
+    ):
         save()
     assert list(figures.iterdir()) == []
 
@@ -164,7 +188,10 @@ def test_a_run_tells_its_parameters_as_they_are_when_it_saves(notebook):
 def test_a_run_that_cannot_be_started_names_what_it_lacks(notebook):
     for page, variables, error, words in (
         ("01_x", {"scale": "demo", "seeds": 3}, ValueError, "n, rates"),
-        *(("01_x", USUAL | {"seeds": k}, ValueError, "seeds = ") for k in (0, 2.5, True)),
+        *(
+            ("01_x", USUAL | {"seeds": k}, ValueError, "seeds = ")
+            for k in (0, 2.5, True)
+        ),
         ("01_x", USUAL | {"scale": "huge"}, ValueError, "'huge'"),
         ("02_y", USUAL, FileNotFoundError, "02_y.py"),
     ):
@@ -189,7 +216,10 @@ NO_NUMBERS = [*starmap(record.Number, PAIRS), 3.0]
 @pytest.mark.parametrize(
     ("given", "name"),
     [
-        *((dict(slug=slug), "slug") for slug in ("", "Figure 2", "../escape", "fig-2", "fig.2")),
+        *(
+            (dict(slug=slug), "slug")
+            for slug in ("", "Figure 2", "../escape", "fig-2", "fig.2")
+        ),
         *((dict(numbers={"error": number}), "'error'") for number in NO_NUMBERS),
         (dict(data=[{"name": "mnist"}]), "source"),
         (dict(data=[{"source": "hub"}]), "name"),
@@ -203,7 +233,10 @@ def test_a_bad_part_is_named_and_nothing_written(given, name, figures):
 
 
 def numbers(**values):
-    rows = {name: dict(value=v, tolerance=tolerance) for name, (v, tolerance) in values.items()}
+    rows = {
+        name: dict(value=v, tolerance=tolerance)
+        for name, (v, tolerance) in values.items()
+    }
     return {"numbers": rows}
 
 
@@ -214,7 +247,11 @@ def test_compare_uses_the_committed_tolerance_and_names_what_is_gone():
         words = " ".join(record.compare(new, old))
         assert words == "" if reproduced else words.startswith(f"slope is {value}, ")
     new = numbers(more=(1, 0))
-    assert [words.split()[0] for words in record.compare(new, old)] == ["slope", "lost", "more"]
+    assert [words.split()[0] for words in record.compare(new, old)] == [
+        "slope",
+        "lost",
+        "more",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -227,12 +264,17 @@ def test_compare_uses_the_committed_tolerance_and_names_what_is_gone():
         (dict(holds=False), "lemma held before"),
         (dict(verdict="undecided"), "lemma is undecided, reference without verdict"),
         (dict(id="other"), "claim lemma is missing"),
-        (dict(measured=3.0, statement="in other words"), ""),  # the numbers say how much
+        (
+            dict(measured=3.0, statement="in other words"),
+            "",
+        ),  # the numbers say how much
     ],
 )
 def test_claims_are_compared_by_their_word(changes, words):
     claim = {"id": "lemma", "bound": "≤ 1 of 7", "holds": True}
-    differences = record.compare_claims({"claims": [claim | changes]}, {"claims": [claim]})
+    differences = record.compare_claims(
+        {"claims": [claim | changes]}, {"claims": [claim]}
+    )
     assert differences == [] if not words else differences[0].startswith(words)
 
 

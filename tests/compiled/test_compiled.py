@@ -42,15 +42,22 @@ def loops(tmp_path):
     """A room of its own with a loop and a rule: the numbers that code prints there, its folder."""
     folder = tmp_path / "lib" / "loops"
     left = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(files.ROOT / "lib" / "compiled", tmp_path / "lib" / "compiled", ignore=left)
+    shutil.copytree(
+        files.ROOT / "lib" / "compiled", tmp_path / "lib" / "compiled", ignore=left
+    )
     folder.mkdir()
     (folder / "loop.py").write_text(LOOP)
     (folder / "rule.py").write_text(RULE)
-    env = os.environ | {"PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    env = os.environ | {
+        "PYTHONPATH": str(tmp_path),
+        "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
+    }
 
     def run(code):
         command = [sys.executable, "-c", code]
-        return tuple(map(float, subprocess.check_output(command, cwd=tmp_path, env=env).split()))
+        return tuple(
+            map(float, subprocess.check_output(command, cwd=tmp_path, env=env).split())
+        )
 
     return run, folder
 
@@ -96,9 +103,14 @@ for ending in ("nbi", "nbc"):
 
 
 def test_a_damaged_file_is_compiled_anew_and_mended(loops, tmp_path):
-    env = os.environ | {"PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    env = os.environ | {
+        "PYTHONPATH": str(tmp_path),
+        "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
+    }
     command = [sys.executable, "-c", DAMAGE, str(tmp_path / "cache")]
-    printed = subprocess.check_output(command, cwd=tmp_path, env=env, text=True).splitlines()
+    printed = subprocess.check_output(
+        command, cwd=tmp_path, env=env, text=True
+    ).splitlines()
     found = {tuple(line.split(";")[:2]): line.split(";")[2:] for line in printed}
     assert len(found) == 8
     for form, results in found.items():
@@ -106,7 +118,10 @@ def test_a_damaged_file_is_compiled_anew_and_mended(loops, tmp_path):
 
 
 def test_two_processes_may_compile_at_once(loops, tmp_path):
-    env = os.environ | {"PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    env = os.environ | {
+        "PYTHONPATH": str(tmp_path),
+        "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
+    }
     command = [sys.executable, "-c", CACHED]
     how = dict(cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True)
     both = [subprocess.Popen(command, **how) for _ in range(2)]
@@ -126,25 +141,49 @@ def test_the_hash_is_of_files_with_compiled_functions_alone(tmp_path):
     assert cache.kernels_hash(tmp_path) != first
 
 
-def test_a_cache_that_no_folder_takes_goes_to_a_temporary_one_and_says_so_once(tmp_path):
+def test_a_cache_that_no_folder_takes_goes_to_a_temporary_one_and_says_so_once(
+    tmp_path,
+):
     library = tmp_path / "lib"
-    shutil.copytree(files.ROOT / "lib", library, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        files.ROOT / "lib", library, ignore=shutil.ignore_patterns("__pycache__")
+    )
     (tmp_path / "blocked").write_text("no folder")  # a file in its way: also root fails
     (tmp_path / "temporary").mkdir()
-    places = {"HOME": "blocked/home", "XDG_CACHE_HOME": "blocked/cache", "TMPDIR": "temporary"}
-    env = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
-    env |= {name: str(tmp_path / value) for name, value in places.items()} | {"PYTHONPATH": ""}
-    show = "import numba; from lib.dynamics import kernel; print(numba.config.CACHE_DIR)\n"
-    text = show + "import subprocess, sys\nsubprocess.run([sys.executable, '-c', sys.argv[1]])\n"
+    places = {
+        "HOME": "blocked/home",
+        "XDG_CACHE_HOME": "blocked/cache",
+        "TMPDIR": "temporary",
+    }
+    env = {
+        name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"
+    }
+    env |= {name: str(tmp_path / value) for name, value in places.items()} | {
+        "PYTHONPATH": ""
+    }
+    show = (
+        "import numba; from lib.dynamics import kernel; print(numba.config.CACHE_DIR)\n"
+    )
+    text = (
+        show
+        + "import subprocess, sys\nsubprocess.run([sys.executable, '-c', sys.argv[1]])\n"
+    )
     done = subprocess.run(
-        [sys.executable, "-c", text, show], cwd=tmp_path, env=env, capture_output=True, text=True
+        [sys.executable, "-c", text, show],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.splitlines()
     assert "temporary/numba-" in first
     assert second == first  # the second process finds the first's folder
     (line,) = done.stderr.splitlines()
-    assert line.startswith("no folder takes numba's cache") and "NUMBA_CACHE_DIR names" in line
+    assert (
+        line.startswith("no folder takes numba's cache")
+        and "NUMBA_CACHE_DIR names" in line
+    )
     assert list((tmp_path / "temporary").iterdir()) == []  # and nothing stays behind
 
 

@@ -30,11 +30,18 @@ def test_exp_is_within_two_units_in_the_last_place_and_zero_below_its_range(x):
 
 
 @patient
-@given(st.lists(st.floats(1e-300, 1e300), min_size=1, max_size=9), st.sampled_from([0.5, -2.0]))
+@given(
+    st.lists(st.floats(1e-300, 1e300), min_size=1, max_size=9),
+    st.sampled_from([0.5, -2.0]),
+)
 @example([1e-300, 1e-11, 1.0, 0.7071067811865475, 1.4142135623730951], 1.0)
-def test_log_is_within_units_in_the_last_place_and_minus_infinity_next_to_zero(x, factor):
+def test_log_is_within_units_in_the_last_place_and_minus_infinity_next_to_zero(
+    x, factor
+):
     out = of_each(exponentials._log, x, factor)
-    assert np.array_equal(out, of_each(exponentials._log, [-value for value in x], factor))
+    assert np.array_equal(
+        out, of_each(exponentials._log, [-value for value in x], factor)
+    )
     for value, found in zip(x, out, strict=True):
         exact = factor * mp.log(value)
         assert abs(found - exact) <= 4 * ULP * abs(exact)
@@ -46,9 +53,13 @@ def test_log_is_within_units_in_the_last_place_and_minus_infinity_next_to_zero(x
 def test_logarithms_of_sums(a, b):
     with mp.workdps(60):
         both = mp.log(mp.exp(a) + mp.exp(b))
-        assert math.isclose(exponentials.add_logs(a, b), both, rel_tol=4 * ULP, abs_tol=4 * ULP)
+        assert math.isclose(
+            exponentials.add_logs(a, b), both, rel_tol=4 * ULP, abs_tol=4 * ULP
+        )
         single = mp.log1p(mp.exp(a))
-        assert math.isclose(exponentials.log1p_exp(a), single, rel_tol=4 * ULP, abs_tol=1e-320)
+        assert math.isclose(
+            exponentials.log1p_exp(a), single, rel_tol=4 * ULP, abs_tol=1e-320
+        )
     assert exponentials.add_logs(a, -math.inf) == a
 
 
@@ -59,13 +70,17 @@ def test_packed_gram_products_are_those_of_the_matrix(n, T):
     K = rows @ rows.swapaxes(1, 2)
     packed = gram.pack(K, n)
     assert packed.shape[1] % gram.WIDTH == 0
-    assert (packed.shape[1] > gram.FITS) == (m > gram.FITS)  # both ways of multiplying are asked
+    assert (packed.shape[1] > gram.FITS) == (
+        m > gram.FITS
+    )  # both ways of multiplying are asked
     for s in range(2):
         c, out = rng.standard_normal((n, T)), np.empty(packed.shape[1])
         flat = np.zeros(packed.shape[1])
         flat[:m] = c.T.ravel()  # token first
         product(packed, s, flat, out)
-        np.testing.assert_allclose(out[:m], (K[s] @ c.ravel()).reshape(n, T).T.ravel(), rtol=1e-12)
+        np.testing.assert_allclose(
+            out[:m], (K[s] @ c.ravel()).reshape(n, T).T.ravel(), rtol=1e-12
+        )
         assert not out[m:].any()
         assert math.isclose(dot(flat, out), c.ravel() @ K[s] @ c.ravel(), rel_tol=1e-12)
 
@@ -93,7 +108,12 @@ def by_hand(logits, scores, logistic):
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.sampled_from([1.0, 30.0, 400.0]), st.booleans(), st.booleans())
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([1.0, 30.0, 400.0]),
+    st.booleans(),
+    st.booleans(),
+)
 def test_the_softmax_on_lanes_agrees_with_many_digits(seed, width, logistic, tied):
     rng = np.random.default_rng(seed)
     work, scales = softmax.empty_lanes(T, RUNS * N), np.zeros((2, RUNS))
@@ -114,7 +134,10 @@ def test_the_softmax_on_lanes_agrees_with_many_digits(seed, width, logistic, tie
                 best += by_hand([0], [top], logistic)[3] / N
                 for t in range(T):
                     push = mp.exp(scales[1, run]) * work.push[t, i]
-                    assert abs(push - slope * p[t] / N) <= 1e-12 * slope * p[t] / N + 1e-300
+                    assert (
+                        abs(push - slope * p[t] / N)
+                        <= 1e-12 * slope * p[t] / N + 1e-300
+                    )
                 largest = max(abs(slope * q * (f - s)) for q, s in zip(p, scores[:, i]))
                 for t in range(1, T):
                     pull = mp.exp(scales[0, run]) * work.c[t - 1, i]

@@ -24,7 +24,10 @@ PAIR = {
     "hypothesis": ["A cat.", "It is dry."],
     "label": [0, 2],
 }
-COMMENT = {"text": ["fine words", "rude words", "in between"], "toxicity": [0.49, 0.5, 1.0]}
+COMMENT = {
+    "text": ["fine words", "rude words", "in between"],
+    "toxicity": [0.49, 0.5, 1.0],
+}
 
 
 def png(pixels, kind="PNG"):
@@ -74,14 +77,26 @@ def nowhere(tmp_path, monkeypatch):
 
 def test_images_keep_every_pixel_and_say_where_they_are_from(home):
     train = images.load("cifar10", "train")
-    expected = np.concatenate([pictures(4, seed=0), pictures(4, seed=1)]).transpose(0, 3, 1, 2)
+    expected = np.concatenate([pictures(4, seed=0), pictures(4, seed=1)]).transpose(
+        0, 3, 1, 2
+    )
     np.testing.assert_array_equal(train.images.numpy(), expected)
-    assert train.images.dtype == torch.uint8 and train.labels.tolist() == [0] * 4 + [1] * 4
+    assert (
+        train.images.dtype == torch.uint8 and train.labels.tolist() == [0] * 4 + [1] * 4
+    )
     digest = hashlib.sha256()
-    for path in (*sorted((home / "cifar10").glob("train*")), *(home / "cifar10").glob("test*")):
+    for path in (
+        *sorted((home / "cifar10").glob("train*")),
+        *(home / "cifar10").glob("test*"),
+    ):
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     revision = digest.hexdigest()[:16]
-    expected = {"name": "cifar10", "source": "data_dir", "revision": revision, "rows": 10}
+    expected = {
+        "name": "cifar10",
+        "source": "data_dir",
+        "revision": revision,
+        "rows": 10,
+    }
     assert images.identity("cifar10") == expected
 
 
@@ -89,7 +104,9 @@ def test_images_keep_every_pixel_and_say_where_they_are_from(home):
 def test_only_the_first_rows_are_decoded(home, monkeypatch, rows):
     decoded, decode = [], images._decode
     everything = images.load("cifar10", "train")
-    monkeypatch.setattr(images, "_decode", lambda *given: decoded.append(1) or decode(*given))
+    monkeypatch.setattr(
+        images, "_decode", lambda *given: decoded.append(1) or decode(*given)
+    )
     few = images.load("cifar10", "train", rows=rows)
     assert len(decoded) == len(few) == min(rows, 8)
     assert torch.equal(few.images, everything.images[:rows])
@@ -108,7 +125,9 @@ def test_pairs_come_with_both_sentences_and_a_comment_is_toxic_from_one_half_on(
 
 def test_the_folder_data_comes_after_data_dir_and_before_all_else(nowhere, monkeypatch):
     for split in places.SPLITS:
-        write(nowhere / "data" / "imdb", {"text": ["good", "bad"], "label": [1, 0]}, split)
+        write(
+            nowhere / "data" / "imdb", {"text": ["good", "bad"], "label": [1, 0]}, split
+        )
     monkeypatch.setattr(places, "reachable", lambda: pytest.fail("the hub was asked"))
     assert texts.load("imdb", "train", demo=True).texts == ["good", "bad"]
     assert texts.identity("imdb", demo=True)["source"] == "data"
@@ -132,8 +151,16 @@ def among(content):
         ("multi_nli", PAIR | {"label": [0, -1]}, "row 1: label -1"),
         ("multi_nli", PAIR | {"label": [0, None]}, "row 1: label None"),
         ("multi_nli", {"premise": ["a"], "label": [0]}, "column hypothesis"),
-        ("civil_comments", COMMENT | {"toxicity": [0, 0.1, 1.01]}, "row 2: toxicity 1.01"),
-        ("civil_comments", COMMENT | {"toxicity": [0, None, 1.0]}, "row 1: toxicity None"),
+        (
+            "civil_comments",
+            COMMENT | {"toxicity": [0, 0.1, 1.01]},
+            "row 2: toxicity 1.01",
+        ),
+        (
+            "civil_comments",
+            COMMENT | {"toxicity": [0, None, 1.0]},
+            "row 1: toxicity None",
+        ),
         ("cifar10", {"img": [1], "label": [0]}, "img"),
         ("cifar10", encoded([b""], [0], "image"), "column img"),
         ("cifar10", encoded(map(png, pictures(1)), [10]), "row 0: label 10"),
@@ -183,9 +210,18 @@ def test_a_place_or_file_that_cannot_be_read_is_named(home, monkeypatch):
     [
         (lambda: texts.load("mnli", "train"), "'mnli'.* multi_nli, civil"),
         (lambda: images.load("minst", "train"), "'minst'.* mnist, cifar"),
-        (lambda: texts.load("multi_nli", "train").hold_out(0), "rows must be above 0, below all 2"),
-        (lambda: texts.load("multi_nli", "train").hold_out(2), "rows must be above 0, below all 2"),
-        (lambda: texts.load("multi_nli", "train").balanced(8, 3), "no row within 3 char"),
+        (
+            lambda: texts.load("multi_nli", "train").hold_out(0),
+            "rows must be above 0, below all 2",
+        ),
+        (
+            lambda: texts.load("multi_nli", "train").hold_out(2),
+            "rows must be above 0, below all 2",
+        ),
+        (
+            lambda: texts.load("multi_nli", "train").balanced(8, 3),
+            "no row within 3 char",
+        ),
     ],
 )
 def test_an_unknown_name_and_a_count_that_cannot_be_are_refused(home, call, named):
@@ -195,10 +231,14 @@ def test_an_unknown_name_and_a_count_that_cannot_be_are_refused(home, call, name
 
 def test_a_disk_without_room_for_the_copy_is_one_sentence(home, monkeypatch):
     def full(*_, **__):
-        raise datasets.exceptions.DatasetGenerationError() from OSError(28, "No space left")
+        raise datasets.exceptions.DatasetGenerationError() from OSError(
+            28, "No space left"
+        )
 
     monkeypatch.setattr(datasets, "load_dataset", full)
-    with pytest.raises(ValueError, match="not copied to HF_DATASETS_CACHE .*No space left"):
+    with pytest.raises(
+        ValueError, match="not copied to HF_DATASETS_CACHE .*No space left"
+    ):
         images.load("cifar10", "train")
 
 
@@ -216,9 +256,16 @@ def test_the_hub_is_read_at_the_pinned_revision(home, nowhere, monkeypatch):
     source = places.SOURCES["multi_nli"]
     assert texts.load("multi_nli", "test").pairs == PAIR["hypothesis"]
     assert asked == [("nyu-mll/multi_nli", source.revision, "validation_matched")]
-    about = {"name": "multi_nli", "source": "hub", "revision": source.revision, "rows": 402_517}
+    about = {
+        "name": "multi_nli",
+        "source": "hub",
+        "revision": source.revision,
+        "rows": 402_517,
+    }
     assert texts.identity("multi_nli") == about
-    with pytest.raises(FileNotFoundError, match="the download broke off .ConnectionError"):
+    with pytest.raises(
+        FileNotFoundError, match="the download broke off .ConnectionError"
+    ):
         texts.load("multi_nli", "test")
 
 
@@ -263,15 +310,26 @@ def test_a_silent_hub_is_given_up_and_what_to_do_is_said(hub, monkeypatch):
         (texts, "imdb", (2000, 500), "demo reviews"),
     ],
 )
-def test_stand_ins_are_fixed_disjoint_and_known_by_their_rows(nowhere, kind, name, sizes, called):
+def test_stand_ins_are_fixed_disjoint_and_known_by_their_rows(
+    nowhere, kind, name, sizes, called
+):
     parts = [kind.load(name, split, demo=True) for split in places.SPLITS]
     assert tuple(map(len, parts)) == sizes
     identity = kind.identity(name, demo=True)
     revision = identity["revision"]  # which every record made on them quotes
-    expected = {"name": called, "source": "demo", "revision": revision, "rows": sum(sizes)}
+    expected = {
+        "name": called,
+        "source": "demo",
+        "revision": revision,
+        "rows": sum(sizes),
+    }
     assert identity == expected | {"instead_of": name}
     rows = [
-        set(map(bytes, p.images.numpy()) if kind is images else zip(p.texts, p.pairs or p.texts))
+        set(
+            map(bytes, p.images.numpy())
+            if kind is images
+            else zip(p.texts, p.pairs or p.texts)
+        )
         for p in parts
     ]
     assert not rows[0] & rows[1]
@@ -282,8 +340,14 @@ def test_stand_ins_are_fixed_disjoint_and_known_by_their_rows(nowhere, kind, nam
 def test_a_sample_and_a_part_held_out_are_drawn_once(nowhere):
     train = texts.load("multi_nli", "train", demo=True)
     few = train.sample(30)
-    assert len(few) == 30 and few.texts == train.sample(30).texts and train.sample(9999) is train
-    place = {pair: k for k, pair in enumerate(zip(train.texts, train.pairs, strict=True))}
+    assert (
+        len(few) == 30
+        and few.texts == train.sample(30).texts
+        and train.sample(9999) is train
+    )
+    place = {
+        pair: k for k, pair in enumerate(zip(train.texts, train.pairs, strict=True))
+    }
     rows = [place[pair] for pair in zip(few.texts, few.pairs, strict=True)]
     assert few.labels.tolist() == train.labels[rows].tolist() and len(set(rows)) == 30
     rest, held = train.hold_out(500)
@@ -300,7 +364,9 @@ def test_standardise_equals_the_moments_of_the_pixels(nowhere):
 
 
 def test_crop_and_flip_equal_slices_one_by_one(monkeypatch):
-    pixels = torch.from_numpy(pictures(6, shape=(8, 8, 3))).permute(0, 3, 1, 2).contiguous()
+    pixels = (
+        torch.from_numpy(pictures(6, shape=(8, 8, 3))).permute(0, 3, 1, 2).contiguous()
+    )
     top, left = torch.tensor([0, 1, 2, 3, 4, 2]), torch.tensor([4, 3, 2, 1, 0, 2])
     mirrored = torch.tensor([False, True, False, True, True, False])
     monkeypatch.setattr(batch_room, "BORDER", 2)
@@ -308,8 +374,12 @@ def test_crop_and_flip_equal_slices_one_by_one(monkeypatch):
     wide = np.pad(pixels.numpy(), ((0, 0), (0, 0), (2, 2), (2, 2)))
     for k in range(6):
         cut = wide[k, :, top[k] : top[k] + 8, left[k] : left[k] + 8]
-        np.testing.assert_array_equal(out[k].numpy(), cut[..., ::-1] if mirrored[k] else cut)
-    assert out.dtype == torch.uint8 and torch.equal(out[5], pixels[5])  # a crop from the middle
+        np.testing.assert_array_equal(
+            out[k].numpy(), cut[..., ::-1] if mirrored[k] else cut
+        )
+    assert out.dtype == torch.uint8 and torch.equal(
+        out[5], pixels[5]
+    )  # a crop from the middle
 
 
 def test_augmented_batches_depend_on_seed_and_step_alone(monkeypatch):
@@ -334,7 +404,9 @@ def test_augmented_batches_depend_on_seed_and_step_alone(monkeypatch):
         make(0, 60).batch(step)
     assert not torch.equal(drawn[0], other)
     top, left, flipped = torch.cat(drawn, 1)
-    assert set(top.tolist()) == set(left.tolist()) == set(range(9))  # 0 ... 2 borders, both ends
+    assert (
+        set(top.tolist()) == set(left.tolist()) == set(range(9))
+    )  # 0 ... 2 borders, both ends
     assert 0.4 < float(flipped.double().mean()) < 0.6
 
 
@@ -345,5 +417,11 @@ def test_a_balanced_sample_is_drawn_alike_by_whoever_has_the_rows():
     part = whole.balanced(8, 14)
     assert np.bincount(part.labels).tolist() == [4, 4]
     assert max(map(len, part.texts)) <= 14 and len(set(part.texts)) == 8
-    assert part.content() == whole.balanced(8, 14).content() != whole.balanced(6, 14).content()
-    assert len(whole.balanced(1000, 100)) == 12  # as many of each class as the rarer has
+    assert (
+        part.content()
+        == whole.balanced(8, 14).content()
+        != whole.balanced(6, 14).content()
+    )
+    assert (
+        len(whole.balanced(1000, 100)) == 12
+    )  # as many of each class as the rarer has

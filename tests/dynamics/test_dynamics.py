@@ -49,10 +49,14 @@ def step(rule, W, gradient, loss_gap, t, buffer=0.0):
     """One step of `rule` in plain arithmetic: W_{t+1} and the momentum buffer m_t."""
     norm = np.linalg.norm(gradient.reshape(len(gradient), -1), axis=1)  # (runs,)
     moving = norm > 0
-    log_norm, log_gap = (np.log(np.where(moving, value, 1.0)) for value in (norm, loss_gap))
+    log_norm, log_gap = (
+        np.log(np.where(moving, value, 1.0)) for value in (norm, loss_gap)
+    )
     # 0/0 = 0: no gradient, no step
     eta = np.where(moving, np.exp(rule.log_step(t, log_gap, log_norm)), 0.0)
-    buffer = rule.momentum * buffer + eta.reshape(-1, *[1] * (gradient.ndim - 1)) * gradient
+    buffer = (
+        rule.momentum * buffer + eta.reshape(-1, *[1] * (gradient.ndim - 1)) * gradient
+    )
     return W - buffer, buffer
 
 
@@ -90,30 +94,46 @@ def test_every_number_of_a_history_equals_plain_ambient_training(head, name, los
     for t, (W, u) in enumerate(path):
         ours = start - space.expand(inside) + space.expand(history.weights(t))
         np.testing.assert_allclose(ours, W, atol=1e-12 * np.abs(W).max())
-        np.testing.assert_allclose(history.norm[:, t], np.linalg.norm(W, axis=(1, 2)), rtol=1e-12)
-        opt, others = (np.take_along_axis(attention.scores(data, u), k, 2) for k in places)
+        np.testing.assert_allclose(
+            history.norm[:, t], np.linalg.norm(W, axis=(1, 2)), rtol=1e-12
+        )
+        opt, others = (
+            np.take_along_axis(attention.scores(data, u), k, 2) for k in places
+        )
         np.testing.assert_allclose(history.score_gaps[:, t], opt - others, atol=1e-12)
         missing = np.take_along_axis(attention.weights(data, W), places[1], 2).sum(-1)
         np.testing.assert_allclose(np.exp(history.log_miss[:, t]), missing, rtol=1e-10)
-        np.testing.assert_allclose(history.opt_score[:, t], 1 - missing.mean(-1), rtol=1e-12)
+        np.testing.assert_allclose(
+            history.opt_score[:, t], 1 - missing.mean(-1), rtol=1e-12
+        )
         error, cosine = compared(W, target)
-        np.testing.assert_allclose(history.direction_error["mm"][:, t], error, rtol=1e-11)
+        np.testing.assert_allclose(
+            history.direction_error["mm"][:, t], error, rtol=1e-11
+        )
         np.testing.assert_allclose(history.alignment["mm"][:, t], cosine, rtol=1e-11)
         value, gradient, _ = attention.gradients(data, W, u, loss)
         if (norm := np.linalg.norm(gradient, axis=(1, 2))).all():  # not at u = 0
-            np.testing.assert_allclose(np.exp(history.log_gradient[:, t]), norm, rtol=1e-10)
+            np.testing.assert_allclose(
+                np.exp(history.log_gradient[:, t]), norm, rtol=1e-10
+            )
             downhill = compared(-gradient, target)[1]
-            np.testing.assert_allclose(history.descent["mm"][:, t], downhill, rtol=1e-11)
+            np.testing.assert_allclose(
+                history.descent["mm"][:, t], downhill, rtol=1e-11
+            )
             if t < 40 and rule.momentum == 0:
                 moved = np.linalg.norm(path[t + 1][0] - W, axis=(1, 2))
                 eta = np.exp(history.log_step[:, t])
                 np.testing.assert_allclose(eta * norm, moved, rtol=1e-9, atol=1e-14)
-        best = np.exp(losses.log_loss(1.0, loss)) if head == "fixed" else 0.0  # opt tokens score 1
+        best = (
+            np.exp(losses.log_loss(1.0, loss)) if head == "fixed" else 0.0
+        )  # opt tokens score 1
         gap = np.exp(history.log_gap[:, t])
         np.testing.assert_allclose(gap, value - best, rtol=1e-9, atol=1e-15)
         if head == "joint":
             ours = np.einsum("rdk,rk->rd", space.token_basis, history.head(t))
-            np.testing.assert_allclose(ours, u, atol=1e-12 * max(np.abs(u).max(), 1e-12))
+            np.testing.assert_allclose(
+                ours, u, atol=1e-12 * max(np.abs(u).max(), 1e-12)
+            )
             size = np.linalg.norm(u, axis=1)
             np.testing.assert_allclose(history.head_norm[:, t], size, rtol=1e-12)
 
@@ -126,7 +146,11 @@ def flipped():
 
 @pytest.mark.parametrize(
     "data",
-    [flipped(), tokens.unit_tokens([0, 1], n=12, T=8, d=10), tokens.unit_tokens(0, n=3, T=3, d=20)],
+    [
+        flipped(),
+        tokens.unit_tokens([0, 1], n=12, T=8, d=10),
+        tokens.unit_tokens(0, n=3, T=3, d=20),
+    ],
 )
 def test_targets_are_in_the_coordinates_of_what_is_trained(data):
     """In the first two the shapes coincide, in the first the basis is -1 times the identity."""
@@ -137,7 +161,9 @@ def test_targets_are_in_the_coordinates_of_what_is_trained(data):
     given += [(inner, target) for target in inside]
     errors, descents = [], []
     for trained, target in given:
-        history = dynamics.train(trained, rules.ngd(0.1), 300, [1, 30, 300], targets={"mm": target})
+        history = dynamics.train(
+            trained, rules.ngd(0.1), 300, [1, 30, 300], targets={"mm": target}
+        )
         errors.append(history.direction_error["mm"])
         descents.append(history.descent["mm"])
     np.testing.assert_allclose(errors, errors[:1] * len(errors), rtol=1e-9)
@@ -161,18 +187,24 @@ def test_targets_outside_the_span_and_of_the_head():
     for run in range(2):
         of_W, of_u = cosine(W[run], V[run]), cosine(u[run], v[run])
         assert history.alignment["V"][run, 1] == pytest.approx(of_W, rel=1e-10)
-        assert history.direction_error["V"][run, 1] ** 2 == pytest.approx(2 - 2 * of_W, rel=1e-10)
+        assert history.direction_error["V"][run, 1] ** 2 == pytest.approx(
+            2 - 2 * of_W, rel=1e-10
+        )
         assert history.head_alignment["v"][run, 1] == pytest.approx(of_u, rel=1e-10)
     for name in ("head_alignment", "head_direction_error"):
         first, second = (getattr(result, name)["mm"] for result in (history, again))
         np.testing.assert_allclose(first, second, rtol=1e-9)
 
 
-@pytest.mark.parametrize("log_length, status", [(599.0, "completed"), (601.0, "diverged")])
+@pytest.mark.parametrize(
+    "log_length, status", [(599.0, "completed"), (601.0, "diverged")]
+)
 def test_the_longest_step_is_that_of_the_documentation(log_length, status):
     data = tokens.unit_tokens(0, n=3, T=3, d=5)
     own = rules.custom_log(lambda t, log_gap, log_norm: log_length - log_norm)
-    both = dynamics.train(data, {"own": own, "ngd": rules.ngd(math.exp(log_length))}, 1, [0, 1])
+    both = dynamics.train(
+        data, {"own": own, "ngd": rules.ngd(math.exp(log_length))}, 1, [0, 1]
+    )
     for history in both.values():
         assert history.status.tolist() == [status]
         assert np.isfinite(history.norm[0, 1]) == (status == "completed")
@@ -180,7 +212,9 @@ def test_the_longest_step_is_that_of_the_documentation(log_length, status):
 
 
 def test_zero_gradient_is_reported_as_stalled():
-    data = tokens.two_token_gaussian(0, n=3, d=12)  # head zero, so that nothing pulls on W
+    data = tokens.two_token_gaussian(
+        0, n=3, d=12
+    )  # head zero, so that nothing pulls on W
     history = dynamics.train(data, rules.ngd(0.1), 10, range(11))
     assert history.status.tolist() == ["stalled"] and history.ended.tolist() == [0]
     assert np.isnan(history.norm[0, 1:]).all()
@@ -208,7 +242,9 @@ def test_gaussian_start_moves_with_the_tokens_not_with_rounding(kind, seed):
     nudge = np.random.default_rng(seed).uniform(-1e-15, 1e-15, (2, *data.X.shape))
     moved = replace(data, X=data.X * (1 + nudge[0]), z=data.z * (1 + nudge[1, :, :, 0]))
     expected = start_logits(data)
-    np.testing.assert_allclose(start_logits(moved), expected, atol=1e-12 * np.abs(expected).max())
+    np.testing.assert_allclose(
+        start_logits(moved), expected, atol=1e-12 * np.abs(expected).max()
+    )
 
 
 def test_log_spaced_covers_start_and_end():
@@ -232,11 +268,20 @@ def test_log_spaced_covers_start_and_end():
         (dict(start=np.zeros((1, 3, 3))), "start has shape"),
         (dict(start=np.full((1, 10, 10), np.nan)), "all finite"),
         (dict(targets={"V": np.zeros((1, 2, 2))}), "target 'V' has shape"),
-        (dict(targets={"V": np.zeros((1, 10, 6))}), "target 'V' has shape"),  # minimal coordinates
+        (
+            dict(targets={"V": np.zeros((1, 10, 6))}),
+            "target 'V' has shape",
+        ),  # minimal coordinates
         (dict(targets={"V": np.zeros((1, 10, 10))}), "not zero"),
         (dict(targets={"V": svm.token_svm(tokens.unit_tokens(1))}), "other tokens"),
-        (dict(targets={"V": svm.token_svm(attention.minimal(DATA))}), "other coordinates"),
-        (dict(start=np.eye(10)[None], targets={"V": np.ones((1, 10, 10))}), "both leave the span"),
+        (
+            dict(targets={"V": svm.token_svm(attention.minimal(DATA))}),
+            "other coordinates",
+        ),
+        (
+            dict(start=np.eye(10)[None], targets={"V": np.ones((1, 10, 10))}),
+            "both leave the span",
+        ),
     ],
 )
 def test_bad_input_is_named(options, message):
@@ -284,5 +329,7 @@ def test_joint_training_counts_the_part_of_the_head_off_the_tokens_span():
         u = u - 0.5 * grad_u
 
     leaving = {"e_3": np.array([[0.0, 0.0, 1.0]])}
-    with pytest.raises(ValueError, match="head target 'e_3' and u_0 both leave the span"):
+    with pytest.raises(
+        ValueError, match="head target 'e_3' and u_0 both leave the span"
+    ):
         dynamics.train(tokens, rules.gd(0.5), steps, head="joint", head_targets=leaving)

@@ -14,9 +14,15 @@ from papers.beyond.engine import factored, optimisers, training
 
 DATA = tokens.unit_tokens([0, 1], n=3, T=4, d=6)
 ENGINES = {
-    "dynamics": lambda data, **more: dynamics.train(data, dynamics.ngd(0.1), 250, **more),
-    "ambient": lambda data, **more: training.train(data, optimisers.adam(0.1), 250, **more),
-    "mirror": lambda data, **more: mirror.train(data, mirror.MirrorRule(3), 250, **more),
+    "dynamics": lambda data, **more: dynamics.train(
+        data, dynamics.ngd(0.1), 250, **more
+    ),
+    "ambient": lambda data, **more: training.train(
+        data, optimisers.adam(0.1), 250, **more
+    ),
+    "mirror": lambda data, **more: mirror.train(
+        data, mirror.MirrorRule(3), 250, **more
+    ),
 }
 
 
@@ -69,7 +75,11 @@ def test_a_run_ends_at_its_first_record_that_is_not_finite():
     finite, logs = np.zeros((3, 3, 2)), np.full((3, 3), -np.inf)
     finite[0, 1, 1], logs[2, 2] = np.inf, np.nan  # the last had ended before
     recording.end_where_not_finite(status, ended, times, [finite], [logs])
-    assert status.tolist() == [DIVERGED, COMPLETED, COMPLETED] and ended.tolist() == [3, 9, 3]
+    assert status.tolist() == [DIVERGED, COMPLETED, COMPLETED] and ended.tolist() == [
+        3,
+        9,
+        3,
+    ]
     assert np.isnan(finite[0, 1:]).all() and np.isnan(logs[0, 1:]).all()
     assert not finite[0, 0].any() and not finite[1:].any()
 
@@ -77,7 +87,9 @@ def test_a_run_ends_at_its_first_record_that_is_not_finite():
 def test_polyak_without_a_way_to_its_goal_ends_as_diverged():
     """Two samples whose opt tokens cannot both win from zero: L - L* stays, the steps grow."""
     q, d_1, d_2 = np.array([[0, 0, 0, 1], [3, 0, 0.001, 0], [-1, 0.5, 0.1, 0]])
-    data = attention.token_set([[q, q + d_1], [q, q + d_2]], [1.0, 1.0], u=10 * np.eye(4)[2])
+    data = attention.token_set(
+        [[q, q + d_1], [q, q + d_2]], [1.0, 1.0], u=10 * np.eye(4)[2]
+    )
     named = {"Polyak": dynamics.polyak(), "NGD": dynamics.ngd(0.02)}
     targets = {"V": np.ones((1, 4, 4)) @ np.diag([0.0, 0, 0, 1])}
     histories = dynamics.train(data, named, 100_000, targets=targets)
@@ -85,7 +97,10 @@ def test_polyak_without_a_way_to_its_goal_ends_as_diverged():
     polyak = histories["Polyak"]
     assert polyak.status.tolist() == ["diverged"] and polyak.ended[0] < 100_000
     written = polyak.iterations <= polyak.ended[0]
-    assert np.isfinite(polyak.norm[0, written]).all() and np.isnan(polyak.norm[0, ~written]).all()
+    assert (
+        np.isfinite(polyak.norm[0, written]).all()
+        and np.isnan(polyak.norm[0, ~written]).all()
+    )
     assert polyak.log_gap[0, written].min() > -30
 
 

@@ -11,7 +11,9 @@ from lib.attention import coordinates, tokens
 from lib.dynamics import rules
 
 TIMES = (10, 200, 1000)
-LATER = {"polyak": (10, 200, 1600)}  # until its weights, too, are below the smallest float64
+LATER = {
+    "polyak": (10, 200, 1600)
+}  # until its weights, too, are below the smallest float64
 AGREE = 1e-9
 RULES = {
     "gd": rules.gd(0.8),
@@ -42,7 +44,11 @@ def length(M):
 
 def expm1(x):
     """exp(x) - 1 for x >= 0, also where exp(x) is 1 to any number of digits."""
-    return x.exp() - 1 if x > Decimal("1e-20") else x * (1 + x / 2 * (1 + x / 3 * (1 + x / 4)))
+    return (
+        x.exp() - 1
+        if x > Decimal("1e-20")
+        else x * (1 + x / 2 * (1 + x / 3 * (1 + x / 4)))
+    )
 
 
 class Oracle:
@@ -50,7 +56,10 @@ class Oracle:
 
     def __init__(self, data, fixed):
         self.X, self.z, self.y = (exact(array[0]) for array in (data.X, data.z, data.y))
-        self.W, self.u = exact(np.zeros((data.shape[-1], data.shape[-1]))), exact(data.u[0])
+        self.W, self.u = (
+            exact(np.zeros((data.shape[-1], data.shape[-1]))),
+            exact(data.u[0]),
+        )
         self.opt, self.fixed = data.opt[0], fixed
 
     def derivatives(self):
@@ -94,7 +103,10 @@ class Oracle:
                 move = Decimal(rule.momentum) * move + eta * down_W
                 self.W = self.W + move
             if not self.fixed:
-                self.u = self.u + self.eta(rule, t, gap, norm_u if separate else norm) * down_u
+                self.u = (
+                    self.u
+                    + self.eta(rule, t, gap, norm_u if separate else norm) * down_u
+                )
         return seen
 
     def measure(self, W_target, u_target):
@@ -136,31 +148,44 @@ def test_joint_training_agrees_with_60_digits(name):
     V, v = space.reduce(rng.standard_normal((1, 5, 5)))[0], rng.standard_normal((1, 5))
     v = np.einsum("rdk,rd->rk", space.token_basis, v)
     targets = dict(targets={"V": V}, head_targets={"v": v})
-    history = dynamics.train(space, JOINT_RULES[name], TIMES[-1], TIMES, head="joint", **targets)
+    history = dynamics.train(
+        space, JOINT_RULES[name], TIMES[-1], TIMES, head="joint", **targets
+    )
     V, v = space.expand(V), np.einsum("rdk,rk->rd", space.token_basis, v)
-    assert worst(history, Oracle(data, False), JOINT_RULES[name], V, v, head=True) < AGREE
+    assert (
+        worst(history, Oracle(data, False), JOINT_RULES[name], V, v, head=True) < AGREE
+    )
 
 
 def worst(history, oracle, rule, V, v, head=False):
     """Largest relative error of what the history recorded, against the oracle."""
     with decimal.localcontext(prec=60):
-        seen = oracle.train(rule, (exact(V[0]), exact(v[0])), history.iterations.tolist())
+        seen = oracle.train(
+            rule, (exact(V[0]), exact(v[0])), history.iterations.tolist()
+        )
     assert history.status[0] == "completed"
     errors = []
     for k, t in enumerate(history.iterations.tolist()):
         norm, error, margins, *of_head = seen[t]
-        pairs = [(history.norm[0, k], norm), (history.direction_error["V"][0, k], error)]
+        pairs = [
+            (history.norm[0, k], norm),
+            (history.direction_error["V"][0, k], error),
+        ]
         pairs += list(zip(history.margins[0, k].ravel(), margins, strict=True))
         if head:
             measured = history.head_norm[0, k], history.head_direction_error["v"][0, k]
             pairs += zip(measured, of_head, strict=True)
-        errors += [abs(Decimal(float(measured)) / exact - 1) for measured, exact in pairs]
+        errors += [
+            abs(Decimal(float(measured)) / exact - 1) for measured, exact in pairs
+        ]
     return max(errors)
 
 
 def test_equal_tokens_stay_equal_to_the_bit():
     data = tokens.two_token_gaussian(1, n=3, T=4, d=5, signal=2.0, noise=0.6)
-    history = dynamics.train(data, JOINT_RULES["ngd separate"], 120, range(121), head="joint")
+    history = dynamics.train(
+        data, JOINT_RULES["ngd separate"], 120, range(121), head="joint"
+    )
     for lead in (history.margins, history.score_gaps):
         assert np.unique(lead[:, -1]).size >= 3  # the three samples do move apart
         assert (lead == lead[..., :1]).all()

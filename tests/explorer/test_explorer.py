@@ -15,11 +15,15 @@ SMALL = dict(n=4, T=3, d=20, steps=100)
 
 
 def test_trajectory_is_the_training_run_of_its_setting():
-    shown = explorer.explore(ExplorerSetting(rule="NGD", step_size=0.05, seed=2, **SMALL))
+    shown = explorer.explore(
+        ExplorerSetting(rule="NGD", step_size=0.05, seed=2, **SMALL)
+    )
     problem = coordinates.minimal(tokens.class_mean_tokens(2, 4, 3, 20))
     start = dynamics.gaussian_start(problem, 1e-3, [2])
     W_mm = svm.token_svm(problem.tokens).W
-    run = dynamics.train(problem, rules.ngd(0.05), 100, shown.iterations, start, {"W_mm": W_mm})
+    run = dynamics.train(
+        problem, rules.ngd(0.05), 100, shown.iterations, start, {"W_mm": W_mm}
+    )
     np.testing.assert_array_equal(shown.direction_error, run.direction_error["W_mm"][0])
     np.testing.assert_allclose(10**shown.loss_gap, np.exp(run.log_gap[0]), rtol=1e-12)
     along = (run.weights(-1)[0] * W_mm[0]).sum() / np.linalg.norm(W_mm[0])
@@ -32,13 +36,22 @@ def test_trajectory_is_the_training_run_of_its_setting():
 @pytest.mark.parametrize("model", explorer.MODELS)
 def test_every_choice_gives_finite_curves(model):
     for rule in explorer.RULES:
-        shown = explorer.explore(ExplorerSetting(model=model, rule=rule, step_size=1.0, **SMALL))
-        for values in (shown.loss_gap, shown.direction_error, shown.opt_scores, shown.path):
+        shown = explorer.explore(
+            ExplorerSetting(model=model, rule=rule, step_size=1.0, **SMALL)
+        )
+        for values in (
+            shown.loss_gap,
+            shown.direction_error,
+            shown.opt_scores,
+            shown.path,
+        ):
             assert np.isfinite(values).all() and len(values) == len(shown.iterations)
 
 
 def test_board_forgets_what_it_showed_before():
-    first, second = (explorer.explore(ExplorerSetting(seed=seed, **SMALL)) for seed in (0, 1))
+    first, second = (
+        explorer.explore(ExplorerSetting(seed=seed, **SMALL)) for seed in (0, 1)
+    )
     board = explorer.Board(first)
     before = board.png()
     board.show(second)
@@ -51,11 +64,20 @@ def test_controls_redraw_at_every_move_and_say_what_cannot_be_drawn():
     before, words = panel.picture.value, panel.words.value
     # Two pixels for each that is shown: on such a screen the browser need not enlarge it.
     width, height = Image.open(io.BytesIO(before)).size
-    assert width == 2 * int(panel.picture.width) and width / height == pytest.approx(9 / 5.4, 1e-3)
+    assert width == 2 * int(panel.picture.width) and width / height == pytest.approx(
+        9 / 5.4, 1e-3
+    )
     panel.controls["seed"].value = 5
     assert panel.picture.value != before and panel.words.value != words
     panel.controls["model"].value = "Gaussian"
-    panel.controls["d"].value = 5  # nT = 12 tokens cannot have equal scores in 5 dimensions
-    assert "n T = 12" in panel.words.value and panel.picture.layout.visibility == "hidden"
+    panel.controls[
+        "d"
+    ].value = 5  # nT = 12 tokens cannot have equal scores in 5 dimensions
+    assert (
+        "n T = 12" in panel.words.value and panel.picture.layout.visibility == "hidden"
+    )
     panel.controls["d"].value = 20
-    assert "direction error" in panel.words.value and panel.picture.layout.visibility == "visible"
+    assert (
+        "direction error" in panel.words.value
+        and panel.picture.layout.visibility == "visible"
+    )

@@ -54,7 +54,9 @@ def test_kernel_equals_its_twin(p, head, normalised):
 def test_extreme_exponents_at_a_long_horizon(p):
     found = mirror.train(DATA, MirrorRule(p), 3000, START)
     assert (found.status == "completed").all() and np.isfinite(found.W).all()
-    grown = found.norm ** (p - 1) / (found.norm[:, :1] ** (p - 1) + 0.1 * found.iterations)
+    grown = found.norm ** (p - 1) / (
+        found.norm[:, :1] ** (p - 1) + 0.1 * found.iterations
+    )
     assert grown.max() <= 1 + 1e-12  # Lemma 4
     assert (found.norm[:, -1] > found.norm[:, 0]).all()
     assert (found.norm[:, -1].max() > 1e30) == (p < 2)
@@ -69,7 +71,11 @@ def test_power_is_accurate(x, exponent):
     expected = np.abs(x) ** exponent
     scale = 1 + exponent * np.abs(np.log(np.where(x == 0, 1, np.abs(x))))
     assert (np.abs(out - expected) <= 8e-16 * scale * expected).all()
-    assert top == -np.inf if not x.any() else np.isclose(np.exp(top), expected.max(), rtol=1e-12)
+    assert (
+        top == -np.inf
+        if not x.any()
+        else np.isclose(np.exp(top), expected.max(), rtol=1e-12)
+    )
 
 
 @any_time
@@ -80,7 +86,9 @@ def test_divergence_of_directions_and_the_map_back(pairs, p):
     np.testing.assert_allclose(back, W, rtol=1e-12)
     if W.any() and V.any():
         expected = geometry.bregman(V / geometry.norm(V, p), W / geometry.norm(W, p), p)
-        np.testing.assert_allclose(geometry.directional_bregman(W, V, p), expected, atol=1e-13)
+        np.testing.assert_allclose(
+            geometry.directional_bregman(W, V, p), expected, atol=1e-13
+        )
 
 
 @any_time
@@ -97,36 +105,54 @@ def test_law_of_cosines(abc, p):
 def test_step_size_too_large_is_reported_with_its_iteration():
     rules = dict(mild=MirrorRule(3, 3000.0, False), wild=MirrorRule(1.05, 1e20, False))
     found = mirror.train(DATA, rules, 100, START, record=np.arange(101))
-    assert (found["wild"].status == "diverged").all() and (found["wild"].ended <= 5).all()
+    assert (found["wild"].status == "diverged").all() and (
+        found["wild"].ended <= 5
+    ).all()
     risen = found["mild"]
     assert (risen.status == "completed").all() and (risen.loss_rise > 0).any()
     for run, at in enumerate(risen.loss_rise):
         steps = np.diff(risen.log_gap[run])
         assert at == -1 or (steps[at - 1] > 0 and (steps[: at - 1] <= 1e-9).all())
-    finite = np.isfinite(twin(DATA, rules["wild"], 10, START).path).all(-1)  # (runs, 11)
+    finite = np.isfinite(twin(DATA, rules["wild"], 10, START).path).all(
+        -1
+    )  # (runs, 11)
     np.testing.assert_array_equal(finite.sum(1), found["wild"].ended)
 
 
 def test_a_run_without_gradient_stalls():
-    still = token_sets.TokenSet(DATA.X, DATA.y, DATA.z, 0 * DATA.u, DATA.opt)  # W has no effect
+    still = token_sets.TokenSet(
+        DATA.X, DATA.y, DATA.z, 0 * DATA.u, DATA.opt
+    )  # W has no effect
     found = mirror.train(still, MirrorRule(3), 10, START)
     assert (found.status == "stalled").all() and (found.ended == 0).all()
 
 
-LINE = token_sets.token_set([[[-1.0], [0.0], [1.0]]], [1], opt=[1])  # the middle of three points
+LINE = token_sets.token_set(
+    [[[-1.0], [0.0], [1.0]]], [1], opt=[1]
+)  # the middle of three points
 REFUSED = [
     ("step_size = 0", lambda: MirrorRule(2, 0)),
     ("start has shape", lambda: mirror.train(DATA, MirrorRule(2), 5, START[:, :2])),
     ("head must be", lambda: mirror.train(DATA, MirrorRule(2), 5, head="free")),
     ("loss must be", lambda: mirror.train(DATA, MirrorRule(2), 5, loss="sigmoid")),
     ("ascend", lambda: mirror.train(DATA, MirrorRule(2), 5, record=[3, 1])),
-    ("finite and not zero", lambda: geometry.directional_bregman(START[0], 0 * START[0], 2)),
-    ("sample 0 of run 0 has two equal", lambda: mirror.selected_tokens(DATA, 0 * START)),
+    (
+        "finite and not zero",
+        lambda: geometry.directional_bregman(START[0], 0 * START[0], 2),
+    ),
+    (
+        "sample 0 of run 0 has two equal",
+        lambda: mirror.selected_tokens(DATA, 0 * START),
+    ),
     ("Select other tokens", lambda: svm.token_svm(LINE, norm=3)),
     *(
         ("must be above 1 and finite", lambda use=use, p=p: use(p))
         for p in (1, 0.5, np.inf, np.nan, -2)
-        for use in (MirrorRule, geometry.dual_exponent, lambda p: geometry.to_mirror(START, p))
+        for use in (
+            MirrorRule,
+            geometry.dual_exponent,
+            lambda p: geometry.to_mirror(START, p),
+        )
     ),
 ]
 
@@ -138,7 +164,10 @@ def test_bad_input_is_refused(message, make):
 
 
 def test_selected_tokens_have_the_largest_softmax_weight():
-    weights, chosen = attention.weights(DATA, START), mirror.selected_tokens(DATA, START)
+    weights, chosen = (
+        attention.weights(DATA, START),
+        mirror.selected_tokens(DATA, START),
+    )
     at = np.take_along_axis(weights, chosen[..., None], -1)[..., 0]
     np.testing.assert_array_equal(at, weights.max(-1))
 
@@ -151,7 +180,10 @@ def test_a_history_measures_divergence_with_its_own_exponent_or_a_given_one(p):
     q = p or 2.0
     for run in range(len(START)):
         w, v = history.W[run, -1].ravel(), target[run].ravel()
-        w, v = w / (np.abs(w) ** q).sum() ** (1 / q), v / (np.abs(v) ** q).sum() ** (1 / q)
+        w, v = (
+            w / (np.abs(w) ** q).sum() ** (1 / q),
+            v / (np.abs(v) ** q).sum() ** (1 / q),
+        )
         slope = np.sign(w) * np.abs(w) ** (q - 1)  # of psi = sum |w|^q / q
         bregman = ((np.abs(v) ** q - np.abs(w) ** q) / q - slope * (v - w)).sum()
         np.testing.assert_allclose(found[run, -1], bregman, rtol=1e-9)
@@ -171,19 +203,35 @@ def twin(data, rule, steps, start, head="fixed", loss="logistic"):
     with np.errstate(all="ignore"):
         for _ in range(steps + 1):
             margins = np.einsum("rmj,rj->rm", problem.A, W).reshape(runs, problem.n, -1)
-            scores = np.einsum("rmj,rj->rm", problem.signed, v).reshape(runs, problem.n, -1)
+            scores = np.einsum("rmj,rj->rm", problem.signed, v).reshape(
+                runs, problem.n, -1
+            )
             at = attention.slopes(
                 np.concatenate([0 * margins[..., :1], -margins], -1), scores, loss
             )
-            down = np.einsum("rm,rmj->rj", -at.pull[..., 1:].reshape(runs, -1), problem.A)
-            down_v = np.einsum("rm,rmj->rj", at.push.reshape(runs, -1), problem.signed) * joint
+            down = np.einsum(
+                "rm,rmj->rj", -at.pull[..., 1:].reshape(runs, -1), problem.A
+            )
+            down_v = (
+                np.einsum("rm,rmj->rj", at.push.reshape(runs, -1), problem.signed)
+                * joint
+            )
             size, size_v = geometry.norm(down, q), geometry.norm(down_v, q)
             gap = at.log_loss if joint else at.log_gap
             logs = gap, at.log_scale + np.log(size), at.log_push_scale + np.log(size_v)
             records.append((W, v, np.stack(logs, -1), np.exp(at.log_loss)))
-            step = rule.step_size * (1 / size if rule.normalised else np.exp(at.log_scale))
-            step_v = rule.step_size * (1 / size_v if rule.normalised else np.exp(at.log_push_scale))
-            U, V = U + step[:, None] * down, V + step_v[:, None] * down_v if joint else V
+            step = rule.step_size * (
+                1 / size if rule.normalised else np.exp(at.log_scale)
+            )
+            step_v = rule.step_size * (
+                1 / size_v if rule.normalised else np.exp(at.log_push_scale)
+            )
+            U, V = (
+                U + step[:, None] * down,
+                V + step_v[:, None] * down_v if joint else V,
+            )
             W, v = from_mirror(U, p), from_mirror(V, p)
-    path, heads, logs, losses = (np.stack(part, 1) for part in zip(*records, strict=True))
+    path, heads, logs, losses = (
+        np.stack(part, 1) for part in zip(*records, strict=True)
+    )
     return SimpleNamespace(path=path, head=heads, logs=logs, losses=losses)

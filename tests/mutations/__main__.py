@@ -21,9 +21,13 @@ from typing import NamedTuple
 
 from tests.mutations.random_mutants import ROOT, draw, line
 
-HEAVY = "cvxpy matplotlib.pyplot mpmath numba pytest scipy.stats torch".split()  # loaded once
+HEAVY = (
+    "cvxpy matplotlib.pyplot mpmath numba pytest scipy.stats torch".split()
+)  # loaded once
 FORK = multiprocessing.get_context("fork")
-SECONDS = 600  # on a processor, for the tests of one mutant: longer than those of any file
+SECONDS = (
+    600  # on a processor, for the tests of one mutant: longer than those of any file
+)
 
 
 class Mutant(NamedTuple):
@@ -41,11 +45,15 @@ def _pytest(copy: Path, tests: tuple[str, ...], cache: str, seconds: int) -> Non
     with open(copy.with_suffix(".report"), "w") as report:
         os.dup2(report.fileno(), 1), os.dup2(report.fileno(), 2)
     os.chdir(copy)
-    sys.dont_write_bytecode = True  # a mutant and its undoing may share a second and a size
+    sys.dont_write_bytecode = (
+        True  # a mutant and its undoing may share a second and a size
+    )
     sys.modules["numba"].config.CACHE_DIR = cache
     os.environ |= {"PYTHONPATH": str(copy), "NUMBA_CACHE_DIR": cache}
     sys.path.insert(0, str(copy))
-    for name in [name for name in sys.modules if name.split(".")[0] in ("lib", "papers", "tests")]:
+    for name in [
+        name for name in sys.modules if name.split(".")[0] in ("lib", "papers", "tests")
+    ]:
         del sys.modules[name]
     options = "-x -q -p no:cacheprovider --tb=no -rfE".split()
     os._exit(sys.modules["pytest"].main([*options, *tests]))
@@ -56,36 +64,52 @@ def _run(copy: Path, mutant: Mutant, seconds: int = SECONDS) -> str:
     path = copy / mutant.file
     before, times = path.read_text(encoding="utf-8"), path.stat()
     path.write_text(before.replace(mutant.old, mutant.new), encoding="utf-8")
-    with tempfile.TemporaryDirectory() as apart:  # numba forgets what it has of a changed file
+    with (
+        tempfile.TemporaryDirectory() as apart
+    ):  # numba forgets what it has of a changed file
         cache = f"{copy}/numba"
-        cache = shutil.copytree(cache, apart, dirs_exist_ok=True) if mutant.old else cache
-        process = FORK.Process(target=_pytest, args=(copy, mutant.tests, cache, seconds))
+        cache = (
+            shutil.copytree(cache, apart, dirs_exist_ok=True) if mutant.old else cache
+        )
+        process = FORK.Process(
+            target=_pytest, args=(copy, mutant.tests, cache, seconds)
+        )
         process.start()
         process.join()
     path.write_text(before, encoding="utf-8")
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", copy.with_suffix(".report").read_text(), re.M)
+    failed = re.findall(
+        r"^(?:FAILED|ERROR) (\S+)", copy.with_suffix(".report").read_text(), re.M
+    )
     return "" if process.exitcode == 0 else [*failed, "late"][0]
 
 
 def main() -> int:
     """Run what is asked for, a line each as it ends; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.mutations", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.mutations", description=__doc__
+    )
     parser.add_argument("words", nargs="*", metavar="WORD")
     parser.add_argument("--random", type=int, default=60, metavar="N")
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
     mutants = [Mutant(*drawn) for drawn in draw(asked.random, asked.seed, asked.words)]
-    os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+    os.environ |= dict.fromkeys(
+        ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"
+    )
     list(map(importlib.import_module, HEAVY))
     copy, red, died = ROOT / "runs" / "mutations" / "copy", {}, []
     (copy / "numba").mkdir(parents=True, exist_ok=True)
-    for name in subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).splitlines():
+    for name in subprocess.check_output(
+        ["git", "ls-files"], cwd=ROOT, text=True
+    ).splitlines():
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, copy / name)
     for mutant in mutants:
         if mutant.tests not in red:  # compiles, too
-            red[mutant.tests] = _run(copy, mutant._replace(old="", new=""), 10 * SECONDS)
+            red[mutant.tests] = _run(
+                copy, mutant._replace(old="", new=""), 10 * SECONDS
+            )
         if red[mutant.tests]:
             print("RED without a mutant:", red[mutant.tests], flush=True)
             continue

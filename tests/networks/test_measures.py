@@ -30,7 +30,9 @@ def test_the_hoyer_index():
     assert measures.hoyer(np.ones((3, 4))) == pytest.approx(0, abs=1e-12)
     assert measures.hoyer(7 * np.eye(1, 20)) == pytest.approx(1)
     gauss = np.random.default_rng(0).standard_normal(100_000)
-    expected = (1 - np.sqrt(2 / np.pi)) / (1 - 1e5**-0.5)  # ||w||_1 = sqrt(2 / pi) sqrt(N) ||w||_2
+    expected = (1 - np.sqrt(2 / np.pi)) / (
+        1 - 1e5**-0.5
+    )  # ||w||_1 = sqrt(2 / pi) sqrt(N) ||w||_2
     assert measures.hoyer(gauss) == pytest.approx(expected, rel=0.01)
     assert measures.hoyer(3 * gauss) == pytest.approx(measures.hoyer(gauss))
     assert np.isnan(measures.hoyer(np.zeros(3)))
@@ -39,7 +41,10 @@ def test_the_hoyer_index():
 def test_sparsity_of_a_part_is_the_share_above_thresholds():
     def network(*rows):
         layers = [
-            {word: torch.nn.Linear(2, 1, bias=False) for word in ("key", "query", "value")}
+            {
+                word: torch.nn.Linear(2, 1, bias=False)
+                for word in ("key", "query", "value")
+            }
             for _ in rows
         ]
         model = torch.nn.ModuleList(map(torch.nn.ModuleDict, layers))
@@ -48,10 +53,14 @@ def test_sparsity_of_a_part_is_the_share_above_thresholds():
                 parameter.copy_(torch.tensor(row))
         return model
 
-    values = measures.sparsity(network([0.1, -0.2], [0.0, 0.05]), network([0.0, 0.0], [0.0, 0.1]))
+    values = measures.sparsity(
+        network([0.1, -0.2], [0.0, 0.05]), network([0.0, 0.0], [0.0, 0.1])
+    )
     # nine tenths of the start's entries 0, 0, 0, 0.1 are at most 0.07
     assert values["above_006.K"] == values["above_90.V"] == 0.5
-    assert values["hoyer.Q"] == pytest.approx((measures.hoyer(np.array([1, 2])) + 1) / 2)
+    assert values["hoyer.Q"] == pytest.approx(
+        (measures.hoyer(np.array([1, 2])) + 1) / 2
+    )
 
 
 def test_magnitudes_fall_into_the_bins_of_their_decade_and_none_outside():

@@ -26,7 +26,9 @@ def network(dropout=0.0, length=9, size=2):
 
 
 def ids(rows=4, length=9, seed=0):
-    values = torch.from_numpy(np.random.default_rng(seed).integers(2, 30, (rows, length)))
+    values = torch.from_numpy(
+        np.random.default_rng(seed).integers(2, 30, (rows, length))
+    )
     values[:, 0] = text.FIRST
     return values.int()
 
@@ -99,7 +101,10 @@ def test_attention_maps_leave_training_mode_alone():
         (lambda: network()(ids(length=10)), "at most 9"),
         (lambda: network()(ids()[0]), "must have shape"),
         (lambda: Vocabulary.of(["a"], 3), "size must be 4 or more"),
-        *((lambda t=t: encoded(t), "row 1: the text has no word") for t in ("", "  \n", "<br />")),
+        *(
+            (lambda t=t: encoded(t), "row 1: the text has no word")
+            for t in ("", "  \n", "<br />")
+        ),
     ],
 )
 def test_bad_shapes_and_an_empty_review(build, message):

@@ -16,7 +16,9 @@ from lib.networks.vision import (
 
 
 # float32 is what networks train in, float64 what shows a wrong formula
-@pytest.mark.parametrize(("dtype", "atol"), [(torch.float32, 1e-5), (torch.float64, 1e-11)])
+@pytest.mark.parametrize(
+    ("dtype", "atol"), [(torch.float32, 1e-5), (torch.float64, 1e-11)]
+)
 @pytest.mark.parametrize("masked", [True, False])
 def test_attention_equals_the_formula(masked, dtype, atol):
     torch.manual_seed(1)
@@ -24,7 +26,9 @@ def test_attention_equals_the_formula(masked, dtype, atol):
     layer = _LocalityAttention(32, 4, mask_diagonal=masked).to(dtype)
     temperature = 1.7
     layer.log_temperature.data = torch.tensor(math.log(temperature), dtype=dtype)
-    weights = torch.exp(q @ k.mT / temperature) * (1 - torch.eye(7, dtype=dtype) * masked)
+    weights = torch.exp(q @ k.mT / temperature) * (
+        1 - torch.eye(7, dtype=dtype) * masked
+    )
     expected = weights / weights.sum(-1, keepdim=True) @ v
     torch.testing.assert_close(layer.attend(q, k, v), expected, rtol=0, atol=atol)
 
@@ -49,7 +53,9 @@ def test_shifted_copies_move_along_the_diagonals():
 
 def test_shapes_and_a_gradient_for_every_parameter():
     torch.manual_seed(0)
-    model = VisionTransformer(12, 4, channels=3, classes=7, width=16, depth=2, heads=2, hidden=24)
+    model = VisionTransformer(
+        12, 4, channels=3, classes=7, width=16, depth=2, heads=2, hidden=24
+    )
     logits = model(torch.randn(5, 3, 12, 12))
     assert logits.shape == (5, 7)
     F.cross_entropy(logits, torch.arange(5)).backward()
@@ -70,12 +76,21 @@ SHAPE = r"images must have shape \('batch', 1, 8, 8\)"
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        *((lambda k=k: VisionTransformer(8, k), f"size 8, patch {k}") for k in (3, 0, 1, 16)),
+        *(
+            (lambda k=k: VisionTransformer(8, k), f"size 8, patch {k}")
+            for k in (3, 0, 1, 16)
+        ),
         (lambda: read(2, 3, 8, 8), SHAPE),
         (lambda: read(2, 1, 8, 9), SHAPE),
         (lambda: read(1, 8, 8), SHAPE),
-        (lambda: VisionTransformer(8, 2, width=10, heads=4), "the width: width 10, heads 4"),
-        (lambda: VisionTransformer(8, 2, shift="round"), "one of diagonal, cardinal, or None"),
+        (
+            lambda: VisionTransformer(8, 2, width=10, heads=4),
+            "the width: width 10, heads 4",
+        ),
+        (
+            lambda: VisionTransformer(8, 2, shift="round"),
+            "one of diagonal, cardinal, or None",
+        ),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(call, words):
@@ -94,7 +109,9 @@ def plain_small_data_vit(model, images, patch, heads, head_width):
     linear = lambda x, module: x @ module.weight.T + module.bias
     normed = lambda x, module: F.layer_norm(x, x.shape[-1:], module.weight, module.bias)
     moves = ((1, -1, 0, 0), (-1, 1, 0, 0), (0, 0, 1, -1), (0, 0, -1, 1))
-    x = torch.cat([images, *(F.pad(images, move) for move in moves)], 1)  # (b, 5c, s, s)
+    x = torch.cat(
+        [images, *(F.pad(images, move) for move in moves)], 1
+    )  # (b, 5c, s, s)
     b, c, s, _ = x.shape
     n, p = s // patch, patch
     rows = []
@@ -105,18 +122,24 @@ def plain_small_data_vit(model, images, patch, heads, head_width):
     # A patch's pixels are counted first here and its channels last, in `model` the other way.
     order = torch.arange(c * p * p).reshape(c, -1).T.flatten()
     norm, embed = model.tokens.norm, model.tokens.embed
-    x = F.layer_norm(torch.stack(rows, 1), (c * p * p,), norm.weight[order], norm.bias[order])
+    x = F.layer_norm(
+        torch.stack(rows, 1), (c * p * p,), norm.weight[order], norm.bias[order]
+    )
     x = x @ embed.weight[:, order].T + embed.bias
     x = torch.cat([model.class_token.repeat(b, 1, 1), x], 1) + model.positions
     T = x.shape[1]
     for block in model.blocks:
         attention, (norm, up, _, down) = block.attention, block.mlp
-        q, k, v = (normed(x, block.attention_norm) @ attention.project.weight.T).chunk(3, dim=-1)
+        q, k, v = (normed(x, block.attention_norm) @ attention.project.weight.T).chunk(
+            3, dim=-1
+        )
         out = torch.zeros_like(q)
         for h in range(heads):
             part = slice(h * head_width, (h + 1) * head_width)
             # it multiplies by the temperature's exponential, ours divides
-            dots = q[..., part] @ k[..., part].mT * torch.exp(-attention.log_temperature)
+            dots = (
+                q[..., part] @ k[..., part].mT * torch.exp(-attention.log_temperature)
+            )
             dots[:, torch.arange(T), torch.arange(T)] = -torch.inf
             out[..., part] = dots.softmax(-1) @ v[..., part]
         x = x + linear(out, attention.merge)
@@ -133,8 +156,12 @@ def test_with_its_weights_the_network_is_the_plain_writing_of_the_named_code(
 ):
     torch.manual_seed(3)
     sizes = (size, patch, channels, 7, width, 2, heads, 20)
-    model = VisionTransformer(*sizes, shift="cardinal", head_width=64, start=1.0).double()
-    for parameter in model.parameters():  # norms and temperatures too: none at its start
+    model = VisionTransformer(
+        *sizes, shift="cardinal", head_width=64, start=1.0
+    ).double()
+    for (
+        parameter
+    ) in model.parameters():  # norms and temperatures too: none at its start
         parameter.data += 0.1 * torch.randn_like(parameter)
     images = torch.randn(3, channels, size, size, dtype=torch.float64)
     plain = plain_small_data_vit(model, images, patch, heads, 64)
@@ -143,6 +170,8 @@ def test_with_its_weights_the_network_is_the_plain_writing_of_the_named_code(
 
 def test_class_token_and_positions_of_the_named_code_start_from_a_standard_normal():
     torch.manual_seed(0)
-    model = VisionTransformer(28, 7, width=64, heads=2, shift="cardinal", head_width=64, start=1.0)
+    model = VisionTransformer(
+        28, 7, width=64, heads=2, shift="cardinal", head_width=64, start=1.0
+    )
     values = torch.cat([model.class_token.flatten(), model.positions.flatten()])
     assert float(values.detach().std()) == pytest.approx(1, abs=0.05)

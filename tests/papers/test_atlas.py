@@ -36,7 +36,9 @@ def solved():
         for name, of in atlas.NORMS.items()
     }
     assert best.gap <= svm.ACCURACY_OTHER_NORMS and len(best.known) == 2
-    assert all((one.selection == chosen).all() and one.steady.all() for one in found.values())
+    assert all(
+        (one.selection == chosen).all() and one.steady.all() for one in found.values()
+    )
     return found
 
 
@@ -56,7 +58,11 @@ def test_runs_that_select_nothing_have_no_ratio_and_fail():
         assert np.isnan(found.last).all()
         rows = (atlas_rules.Row(None, norm, "l_1") for norm in ("l_1", None))
         judges = atlas_rules._norm_reached, atlas_rules._none_reached
-        judged = [claim for judge, row in zip(judges, rows) for claim in judge("x", row, found)]
+        judged = [
+            claim
+            for judge, row in zip(judges, rows)
+            for claim in judge("x", row, found)
+        ]
         assert len(judged) == 4 and not any(claim.holds for claim in judged)
     assert not best.known
 
@@ -67,11 +73,15 @@ def test_claims_notice_wrong_worlds(solved):
     own = [claim for claim in claims if ".own." in claim.id]
     assert len(own) == 6 and all(claim.holds for claim in own)
     assert claims[0].id == "atlas.bounded" and claims[0].holds
-    scaled = lambda by: {name: replace(one, value=by * one.value) for name, one in solved.items()}
+    scaled = lambda by: {
+        name: replace(one, value=by * one.value) for name, one in solved.items()
+    }
     wrong = {
         "best margins 2 % large": scaled(0.98),
         "best margins 2 % small": scaled(1.02),
-        "rules exchanged": dict(zip(solved, [*solved.values()][1:] + [*solved.values()][:1])),
+        "rules exchanged": dict(
+            zip(solved, [*solved.values()][1:] + [*solved.values()][:1])
+        ),
     }
     there = {world: atlas_rules.predictions(rows, of) for world, of in wrong.items()}
     noticed = caught(claims, there)
@@ -84,7 +94,9 @@ def test_rules_without_a_norm_are_judged_by_all_of_them(solved):
     one = solved["steepest, l_inf"]
     row = {"Adam": atlas_rules.Row(optimisers.adam(1.0), None, "l_inf")}
     rows = row["Adam"], replace(row["Adam"], highest="l_1")
-    judged = [[c.holds for c in atlas_rules._none_reached("Adam", each, one)] for each in rows]
+    judged = [
+        [c.holds for c in atlas_rules._none_reached("Adam", each, one)] for each in rows
+    ]
     assert judged == [[False, True], [False, False]]
     judged = atlas_rules.predictions(row, {"Adam": replace(one, value=0.9 * one.value)})
     assert len(judged) == 3 and all(claim.holds for claim in judged)
@@ -95,7 +107,9 @@ def test_fitted_rate_is_the_exponent():
     value = np.repeat(1 - t[None, :, None] ** -0.5, 6, 2)
     found = atlas.Ratios(t, value, None, None)
     np.testing.assert_allclose(atlas.fitted_rate(found, 0), [-0.5], atol=1e-9)
-    bent = np.where(t < 1_000, 1e-3 * t**0.5, t**-0.5)  # before the last decade another one
+    bent = np.where(
+        t < 1_000, 1e-3 * t**0.5, t**-0.5
+    )  # before the last decade another one
     bent = replace(found, value=np.repeat(1 - bent[None, :, None], 6, 2))
     np.testing.assert_allclose(atlas.fitted_rate(bent, 0), [-0.5], atol=1e-9)
 
@@ -113,7 +127,10 @@ def test_rows_stop_where_they_say(tmp_path):
     rows = {"long": long, "short": replace(long, longest=7)}
     paths = atlas_rules.trained(DATA, rows, 20, np.array([1, 5, 10, 20]), tmp_path)
     assert list(paths) == ["long", "short"]
-    assert [path.iterations.tolist() for path in paths.values()] == [[1, 5, 10, 20], [1, 5, 7]]
+    assert [path.iterations.tolist() for path in paths.values()] == [
+        [1, 5, 10, 20],
+        [1, 5, 7],
+    ]
     np.testing.assert_array_equal(paths["short"].W[:, :2], paths["long"].W[:, :2])
 
 
@@ -125,7 +142,9 @@ def known(ratio):
 
 def test_a_wrong_memory_is_caught():
     """Either way: a short memory run as a long one, or the reverse; and in the map's own rows."""
-    judged = lambda short, long: atlas_rules.memories({"0.99": known(short), "0.9999": known(long)})
+    judged = lambda short, long: atlas_rules.memories(
+        {"0.99": known(short), "0.9999": known(long)}
+    )
     wrong = {ends: judged(*ends) for ends in ((0.5, 0.95), (0.95, 0.95), (0.5, 0.5))}
     assert caught(judged(0.95, 0.5), wrong) == dict.fromkeys(wrong, ["atlas.memory"])
     assert atlas_rules.rows()["RMSprop, 0.99"].rule.memory == 0.99
@@ -134,9 +153,14 @@ def test_a_wrong_memory_is_caught():
 def test_a_wrong_schedule_is_caught():
     rows = atlas_rules.growing_rows()
     here = {name: known(0.999 if row.reached else 0.8) for name, row in rows.items()}
-    there = {at: atlas_rules.growing(rows, dict.fromkeys(rows, known(at))) for at in (0.999, 0.8)}
+    there = {
+        at: atlas_rules.growing(rows, dict.fromkeys(rows, known(at)))
+        for at in (0.999, 0.8)
+    }
     noticed = caught(atlas_rules.growing(rows, here), there)
-    assert len(noticed[0.999]) == 5 and noticed[0.8] == ["atlas.growing.steepest_Frobenius"]
+    assert len(noticed[0.999]) == 5 and noticed[0.8] == [
+        "atlas.growing.steepest_Frobenius"
+    ]
     assert all(claim.holds != bool(claim.remark) for claim in there[0.999])
 
 
@@ -192,7 +216,10 @@ def test_a_max_margin_matrix_has_ratio_one_in_its_own_norm_alone():
     assert atlas_used._entrywise(A, W, s) == pytest.approx(1, abs=1e-9)
     assert atlas_used._entrywise(A, W, np.ones((6, 6))) < 0.99
     left, right = (M @ M.T for M in rng.standard_normal((2, 6, 6)))
-    assert atlas_used._own("Shampoo, sums", ONE, ONE.opt[0], W, None, left, right)[0] < 0.99
+    assert (
+        atlas_used._own("Shampoo, sums", ONE, ONE.opt[0], W, None, left, right)[0]
+        < 0.99
+    )
     Q = [np.linalg.qr(M)[0] for M in rng.standard_normal((2, 6, 6))]
     there = replace(ONE, X=ONE.X @ Q[0], u=ONE.u @ Q[0], z=ONE.z @ Q[1])
     W = Q[0] @ svm.token_svm(there, norm=np.inf).W[0] @ Q[1].T
@@ -207,7 +234,9 @@ def test_own_norms_are_noticed_when_the_metric_is_the_identity(name):
     found = atlas.ratios(path, atlas.BestMargins(DATA))
     own, residual = atlas_used.own_ratios(DATA, name, path, found)
     plain, _ = atlas_used.own_ratios(DATA, name, path, found, identity=True)
-    np.testing.assert_allclose(plain, found.last[:, atlas.column("Frobenius")], atol=1e-6)
+    np.testing.assert_allclose(
+        plain, found.last[:, atlas.column("Frobenius")], atol=1e-6
+    )
     assert (own > plain).all() and (own <= 1 + 1e-9).all() and residual.max() <= 1e-9
 
 
@@ -216,7 +245,9 @@ def test_rows_as_used_fail_with_the_identity_as_their_metric(monkeypatch, name):
     """Or with another decay or size of R, where the identity is the metric."""
     monkeypatch.setattr(atlas_used, "ALLOWED", (1, 100))
     power = falsify._power(falsify._sections("beyond")[name])
-    assert [id for id, row in power.items() if not (row["holds"] and row["catches"])] == []
+    assert [
+        id for id, row in power.items() if not (row["holds"] and row["catches"])
+    ] == []
 
 
 @pytest.mark.parametrize(
@@ -234,7 +265,9 @@ def test_the_least_loss_in_a_ball_lacks_what_the_law_says_to_first_order(name, s
     for allowed in (3, 3_000):
         row = atlas_used.DECAYED[name].row(allowed)
         W = cp.Variable((6, 6))
-        loss = cp.log_sum_exp(kappa - A.reshape(-1, 36) @ cp.vec(W, "C") / row.rule.weight_decay)
+        loss = cp.log_sum_exp(
+            kappa - A.reshape(-1, 36) @ cp.vec(W, "C") / row.rule.weight_decay
+        )
         cp.Problem(cp.Minimize(loss), [size(W) <= 1]).solve(cp.CLARABEL)
         W = W.value[None, None] / row.rule.weight_decay
         path = SimpleNamespace(W=W, status=np.array(["completed"]))
@@ -248,12 +281,17 @@ def test_a_decay_that_forbids_the_margin_is_said():
     nothing = np.full(2, np.nan)
     end = atlas_used.AtRest(np.ones(2), nothing, nothing, DATA.opt, nothing)
     low = replace(end, allowed=np.array([0.7, 4.0]))
-    assert atlas_used.forbidden({"sign, 1": low, "sign, 3": end}) == {"sign, 1": 1, "sign, 3": 2}
+    assert atlas_used.forbidden({"sign, 1": low, "sign, 3": end}) == {
+        "sign, 1": 1,
+        "sign, 3": 2,
+    }
 
 
 def test_the_claims_of_decay_measure_the_run_that_is_furthest_off():
     lacks = np.array([0.1, 0.2])
-    rest = atlas_used.AtRest(np.array([0.8, 0.8]), lacks, lacks, np.zeros((2, 6)), np.ones(2))
+    rest = atlas_used.AtRest(
+        np.array([0.8, 0.8]), lacks, lacks, np.zeros((2, 6)), np.ones(2)
+    )
     ends = dict.fromkeys(atlas_used.decay_rows(), replace(rest, size=np.ones(2)))
     ends |= {atlas_used.SLOW: rest}
     assert all(claim.holds for claim in atlas_used.decay_claims(ends))

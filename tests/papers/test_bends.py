@@ -48,7 +48,9 @@ def test_joint_claims_hold_and_notice_wrong_numbers(joint):
 
 
 def test_joint_law_has_the_predicted_head_at_its_level(joint):
-    assert np.isclose(joint_law.path_length(dynamics.ngd(0.3, decay=0.5), 2), 0.3 * (1 + 0.5**0.5))
+    assert np.isclose(
+        joint_law.path_length(dynamics.ngd(0.3, decay=0.5), 2), 0.3 * (1 + 0.5**0.5)
+    )
     for runs in joint.values():
         norm = np.sqrt(runs.law.head.duals.sum(1))  # sum nu = ||v||^2
         assert (np.abs(norm - 1) > 0.05).all()  # another power of it would show
@@ -57,14 +59,21 @@ def test_joint_law_has_the_predicted_head_at_its_level(joint):
 
 def test_joint_runs_that_do_not_qualify_are_refused_by_name():
     law = joint_law.predict(tokens.two_token_gaussian(100, n=6, T=2, d=200))
-    train = lambda law, **rule: joint_law.train(law, {"": dynamics.ngd(0.3, **rule)}, 500)
+    train = lambda law, **rule: joint_law.train(
+        law, {"": dynamics.ngd(0.3, **rule)}, 500
+    )
     assert "steps more" in refused("long enough", lambda: train(law, decay=2 / 3))
     short = tokens.two_token_gaussian(101, n=6, T=2, d=200, signal=1.05)
     refused("selection made", lambda: train(joint_law.predict(short)))
-    X = [[[0.1, 0, 1], [1.0, 0, 0]], [[0.1, 1, 0], [3.0, 0.1, 0]]]  # the second is far out
+    X = [
+        [[0.1, 0, 1], [1.0, 0, 0]],
+        [[0.1, 1, 0], [3.0, 0.1, 0]],
+    ]  # the second is far out
     data = attention.token_set(X, [1.0, 1.0], opt=[1, 1])
     assert "1 of 2 samples" in refused("whole head", lambda: joint_law.predict(data))
-    refused("independent head", lambda: joint_law._check_independent(np.ones((1, 2, 2))))
+    refused(
+        "independent head", lambda: joint_law._check_independent(np.ones((1, 2, 2)))
+    )
 
 
 def test_counterexample_is_proved_and_every_rule_obeys_it():
@@ -86,16 +95,22 @@ def test_counterexample_has_no_smaller_one_and_bounds_are_proofs():
     smaller = [global_map._smallest(*sizes) for sizes in ((2,), (3,), (6, 1))]
     assert smaller == [[], [global_map.POSTCARD], []]
     assert not global_map._missed(((2, -1), (1, -4)))  # the other selection is as good
-    assert global_map._missed(((2, -1), (2, -4)))  # the other selection is worse, and won
+    assert global_map._missed(
+        ((2, -1), (2, -4))
+    )  # the other selection is worse, and won
     low, high = global_map._exp_between(Fraction(1))
     assert Fraction(2718, 1000) < low < high < Fraction(2719, 1000)  # about e
-    assert global_map._exp_between(Fraction(1), 3)[1] > Fraction(27, 10)  # 2.5 and the rest
+    assert global_map._exp_between(Fraction(1), 3)[1] > Fraction(
+        27, 10
+    )  # 2.5 and the rest
 
 
 def test_one_dimension_is_decided_by_the_sum():
     problems = global_map.random_problems(40, seed=100)
     assert global_map.agreement(problems, dynamics.ngd(0.01), 5000).holds
-    turned = [replace(one, X=one.X[:, :, ::-1]) for one in problems[:5]]  # other roles, same sums
+    turned = [
+        replace(one, X=one.X[:, :, ::-1]) for one in problems[:5]
+    ]  # other roles, same sums
     assert not global_map.agreement(turned + problems, dynamics.ngd(0.01), 3).holds
 
 
@@ -105,30 +120,41 @@ def test_first_step_decides_in_wide_data():
     )
     claims = {claim.id: claim for claim in global_map.global_claims(found)}
     assert claims["global.agree"].holds and claims["global.missed"].holds
-    failing = lambda grid: {claim.id for claim in global_map.global_claims(grid) if not claim.holds}
+    failing = lambda grid: {
+        claim.id for claim in global_map.global_claims(grid) if not claim.holds
+    }
     one_fails = replace(found, reached=found.reached & (np.arange(12) < 11))
     assert "global.missed" in failing(one_fails)
     assert "global.formula.1024" in failing(replace(found, alphas=1.25 * found.alphas))
     # Of the shares of wide data the smallest is asked; one that is level is crossed at its start.
     late = replace(
-        found, reached=found.reached & (np.arange(12) > 5 * (found.alphas >= 2)[:, None])
+        found,
+        reached=found.reached & (np.arange(12) > 5 * (found.alphas >= 2)[:, None]),
     )
-    missed = {claim.id: claim for claim in global_map.global_claims(late, wide=1024, easy=1.4)}
+    missed = {
+        claim.id: claim for claim in global_map.global_claims(late, wide=1024, easy=1.4)
+    }
     assert missed["global.missed"].measured == 0.5
     shares = np.array([[0, 0], [1, 0], [1, 0], [1, 1]], bool)
     assert np.isclose(global_map._crossing(np.arange(4.0), shares), np.e, atol=1e-6)
     half = global_map.half_at_once(256, 8)
-    gain = (half**2 - 1) / (half**2 + 1)  # the probability at this alpha, as the module states it
+    gain = (half**2 - 1) / (
+        half**2 + 1
+    )  # the probability at this alpha, as the module states it
     assert np.isclose(norm.cdf(gain * np.sqrt(256 / 7)) ** 8, 0.5)
     assert global_map.half_at_once(4, 8) == np.inf
 
 
 def test_a_claim_of_the_map_says_where_it_stands_close():
     """Half of the seeds reach it below, just above and far above the first step's bound."""
-    axes = dict(alphas=global_map.half_at_once(1024, 8) * np.array([0.8, 0.9, 1.1, 1.2]))
+    axes = dict(
+        alphas=global_map.half_at_once(1024, 8) * np.array([0.8, 0.9, 1.1, 1.2])
+    )
     axes |= dict(dimensions=np.array([1024]), n=8)
     for late, close in ((0, False), (11, True), (20, False)):
-        reached = (np.arange(20) < np.array([0, 20 - late, 20 - late, 20])[:, None])[None]
+        reached = (np.arange(20) < np.array([0, 20 - late, 20 - late, 20])[:, None])[
+            None
+        ]
         enough, threshold, *_ = global_map.global_claims(
             global_map.GlobalMap(**axes, reached=reached, first=reached)
         )
@@ -163,19 +189,27 @@ def test_one_head_is_the_law_of_a_single_layer():
     runs = head_law.train(of, 0.1, 400, True)
     alone = dynamics.train(head, dynamics.ngd(0.1), 400, [400])
     assert np.allclose(runs.norm[0], alone.norm[:, 0], rtol=1e-10)
-    assert "'long enough' fails" in runs.refusals[0] and "steps more" in runs.refusals[0]
+    assert (
+        "'long enough' fails" in runs.refusals[0] and "steps more" in runs.refusals[0]
+    )
     assert "'selection made' fails" in head_law.train(of, 0.1, 2, True).refusals[0]
 
 
 def test_map_claims_hold_and_notice_wrong_numbers():
-    values = {"noise": (0.1, 1.0, 5.0), "imbalance": (1.0,), "T": (2, 8), "long T": (128,)}
+    values = {
+        "noise": (0.1, 1.0, 5.0),
+        "imbalance": (1.0,),
+        "T": (2, 8),
+        "long T": (128,),
+    }
     values |= {"correlation": (0.6,), "correlation of all": (0.3,)}
     points = constant_map.along([100, 101], 20_000, values)
     points = constant_map.kept(points)
     assert {p.axis for p in points} == set(values)
     assert amiss(points, constant_map.map_claims, 0.05) == []
     of_one_power = [
-        but(p, comparison__measured__residual=lambda r, p=p: r * p.value) for p in points
+        but(p, comparison__measured__residual=lambda r, p=p: r * p.value)
+        for p in points
     ]
     assert not constant_map._noise_power(of_one_power).holds
     loud = [p for p in points if p.value >= 1]  # the power law is asked from 1 on
@@ -190,7 +224,9 @@ def test_runs_switch_where_the_score_is_overtaken():
         assert -1e-4 < gaps.min() < 0
         found = np.array([constant_map.switch(axis, 100)])
         assert constant_map.switch_claim(axis, np.array([crossing]), found).holds
-        assert not constant_map.switch_claim(axis, np.array([1.02 * crossing]), found).holds
+        assert not constant_map.switch_claim(
+            axis, np.array([1.02 * crossing]), found
+        ).holds
 
 
 def test_map_says_by_name_what_it_cannot_measure():
@@ -200,38 +236,54 @@ def test_map_says_by_name_what_it_cannot_measure():
     assert re.search("'long enough' fails.*times as large", short)
     with pytest.raises(ValueError, match="T = 1"):
         constant_map._point("T", 1, 100, 10)
-    assert constant_map._has_solution(tokens.class_mean_tokens(0, n=40, T=5, d=6)) == 0.0
+    assert (
+        constant_map._has_solution(tokens.class_mean_tokens(0, n=40, T=5, d=6)) == 0.0
+    )
 
 
 def test_correlation_makes_runs_longer_and_selects_nothing_else():
     seeds = range(100, 106)
-    onsets = [constant_map.onset(seeds, steps, (0.8, 0.9, 0.95, 0.99)) for steps in (2000, 40_000)]
+    onsets = [
+        constant_map.onset(seeds, steps, (0.8, 0.9, 0.95, 0.99))
+        for steps in (2000, 40_000)
+    ]
     assert amiss(onsets, constant_map.onset_claims, 0.5) == ["map.time"]
     assert not constant_map.onset_claims(onsets[::-1])[-1].holds
     merged = [constant_map.repeated(seed, 5000) for seed in (100, 101)]
-    claims_of = lambda of: constant_map.end_claims(constant_map.stays([100], (0.99,)), of)
+    claims_of = lambda of: constant_map.end_claims(
+        constant_map.stays([100], (0.99,)), of
+    )
     assert all(claim.holds for claim in claims_of(merged))
     assert amiss(merged, claims_of) == ["map.stays"]
     assert not constant_map.end_claims(0.9, merged)[0].holds
     # the law of all the copies is that of their merged pairs
     data = coordinates.minimal(constant_map.AXES["correlation"](100, 1.0)).tokens
     law = constant_map._law_of(data)
-    assert law.support.all() and np.ptp(law.duals, axis=-1).max() < 1e-9 * law.duals.max()
+    assert (
+        law.support.all() and np.ptp(law.duals, axis=-1).max() < 1e-9 * law.duals.max()
+    )
     np.testing.assert_allclose(merged[0].predicted, law.constant[0], rtol=1e-8)
 
 
 def test_solutions_are_lost_beyond_covers_count():
     assert constant_map._crowding(12, 5, 6) == 1
-    counts, found = [10, 14, 18, 22, 30], np.array([[1, 1], [1, 1], [1, 0], [0, 0], [0, 0]], float)
+    counts, found = (
+        [10, 14, 18, 22, 30],
+        np.array([[1, 1], [1, 1], [1, 0], [0, 0], [0, 0]], float),
+    )
     sizes = {"T": 5, "d": 6}
     half, claims = constant_map._capacity("n", counts, found, sizes)
     assert np.isclose(half[0], 18) and all(claim.holds for claim in claims)
-    longer = constant_map._capacity("T", [5, 9, 18, 30, 40], found, {"n": 12, "d": 6})[1][1]
+    longer = constant_map._capacity("T", [5, 9, 18, 30, 40], found, {"n": 12, "d": 6})[
+        1
+    ][1]
     assert not longer.holds and "share its query" in longer.remark
     fewer = constant_map._capacity("n", [c / 3 for c in counts], found, sizes)[1]
     more = constant_map._capacity("n", [c * 2 for c in counts], found, sizes)[1]
     assert not fewer[0].holds and not more[1].holds
-    half, claims = constant_map._capacity("d", [4, 5, 6, 7, 8], found[::-1], {"n": 18, "T": 5})
+    half, claims = constant_map._capacity(
+        "d", [4, 5, 6, 7, 8], found[::-1], {"n": 18, "T": 5}
+    )
     assert np.isclose(half[0], 6) and all(claim.holds for claim in claims)
     assert np.isclose(claims[0].interval[1], constant_map._crowding(18, 5, half[1]))
 
@@ -243,7 +295,9 @@ def test_half_is_where_half_of_the_seeds_are():
     many = np.arange(20) < np.array([0, 10, 20])[:, None]
     _, low, high = global_map.half_of_seeds([1.0, 2.0, 4.0], many)
     assert 1.5 < low < 1.72 and 2.3 < high < 2.6  # shares of 0.5 +- 0.22 by hand
-    back = np.arange(4) < np.array([*[0] * 10, 3, *[1] * 12, 4])[:, None]  # up at 2^10 and back
+    back = (
+        np.arange(4) < np.array([*[0] * 10, 3, *[1] * 12, 4])[:, None]
+    )  # up at 2^10 and back
     found = global_map.half_of_seeds(2.0 ** np.arange(24), back)[0]
     assert np.isclose(found, 2 ** (9 + 2 / 3), rtol=1e-6)
 
@@ -258,12 +312,16 @@ def test_claims_without_a_run_do_not_hold(heads):
 
 def test_zero_dual_claims_hold_and_notice_wrong_numbers():
     kept, refusals = zero_duals.study([101, 102, 104], 1, 400_000, step=0.5)
-    assert len(kept) == 2 and "seed 104: premise 'selection made' fails" in refusals[104]
+    assert (
+        len(kept) == 2 and "seed 104: premise 'selection made' fails" in refusals[104]
+    )
     assert amiss(kept, zero_duals.zero_claims) == []
     loose = tokens.gaussian_tokens(100, n=3, T=2, d=40)
     assert "needs 1" in refused("zero duals", lambda: zero_duals._ZeroDuals(loose))
     for count in (1, 2):
-        reason = refused("slack constraints", lambda k=count: zero_duals._tightened(loose, k))
+        reason = refused(
+            "slack constraints", lambda k=count: zero_duals._tightened(loose, k)
+        )
         assert f"needs {count}" in reason
     data = zero_duals._tightened(tokens.gaussian_tokens(100, n=6, T=6, d=36))
     law = zero_duals._ZeroDuals(data)  # y = ||d_k||^2, <A_k, d_k> = 1, else 0
@@ -277,10 +335,16 @@ def test_zero_duals_of_the_corner_by_hand():
 
     Q y = 1 where both carry D; where Q^-1 1 has a negative entry, one carries it alone.
     """
-    assert np.allclose(zero_duals._second(np.array([[2.0, 0.0], [0.0, 4.0]])), [0.5, 0.25])
-    assert np.allclose(zero_duals._second(np.array([[1.0, 2.0], [2.0, 4.25]])), [1.0, 0.0])
+    assert np.allclose(
+        zero_duals._second(np.array([[2.0, 0.0], [0.0, 4.0]])), [0.5, 0.25]
+    )
+    assert np.allclose(
+        zero_duals._second(np.array([[1.0, 2.0], [2.0, 4.25]])), [1.0, 0.0]
+    )
     X = [[[0.0, 0, 0], [-1.0, 0, 0], [-1.0, -1.0, 0], [-1.0, -2.0, -0.5]]]
-    of = zero_duals._ZeroDuals(attention.token_set(X, [1.0], z=[[1.0]], u=[1.0, 0.5, 0.2]), 2)
+    of = zero_duals._ZeroDuals(
+        attention.token_set(X, [1.0], z=[[1.0]], u=[1.0, 0.5, 0.2]), 2
+    )
     assert np.allclose(of.slopes, [1, 2]) and np.isclose(of.constants[0], np.log(1.5))
     runs = zero_duals._run(of, 200_000)
     found = np.polyfit(np.log(runs.level), runs.offsets, 1)[0]
@@ -301,11 +365,16 @@ def test_outside_the_span_claims_hold_and_notice_wrong_numbers():
     kept = []
     for name in zero_duals.PROBLEMS:
         runs, refusals = zero_duals.left_study(name, [100, 118], 20_000)
-        assert ("nothing is left outside" in refusals.get(118, "")) == (name == "class means")
+        assert ("nothing is left outside" in refusals.get(118, "")) == (
+            name == "class means"
+        )
         kept += runs
     assert (
         len(kept) == 3
-        and amiss(kept, zero_duals.left_claims, bounds=["outside.first", "outside.bound"]) == []
+        and amiss(
+            kept, zero_duals.left_claims, bounds=["outside.first", "outside.bound"]
+        )
+        == []
     )
     for part in ("first", "bound"):
         fifths = [but(run, **{part: lambda x: x / 5}) for run in kept]
@@ -318,24 +387,32 @@ def test_pulls_are_the_gradient_and_their_first_order_knows_the_settled_margins(
     """On the support kappa e^{-<A, rho>}/beta is one number; off it a pull over that decays."""
     of = zero_duals._Pulls(zero_duals.PROBLEMS[name](100))
     data = of.tokens
-    rows = coordinates.constraint_rows(coordinates.differences(data, data.opt), data.z)[0]
+    rows = coordinates.constraint_rows(coordinates.differences(data, data.opt), data.z)[
+        0
+    ]
     W = np.random.default_rng(0).standard_normal((data.shape[-1], data.z.shape[-1]))
     grad, margins = attention.gradients(data, W[None], data.u)[1][0], rows @ W.ravel()
     down = np.exp(-margins.min()) / len(of.best) * of.pull(margins) @ rows
     assert np.allclose(down, -grad.ravel())
-    pull = np.exp(saturated_slopes(data)[0].ravel() - rows @ (of.law.coefficients.ravel() @ rows))
+    pull = np.exp(
+        saturated_slopes(data)[0].ravel() - rows @ (of.law.coefficients.ravel() @ rows)
+    )
     level = pull[of.on] / of.law.duals[0].ravel()[of.on]
     assert np.allclose(level, level[0])
     excess = rows @ of.W_mm[0].ravel() - 1
     w = np.where(of.on, 0.0, pull / level[0] / np.where(of.on, 1.0, excess))
     assert np.isclose(of.first_order(), of.size(w))
-    rule = dynamics.ngd(zero_duals.STEPS[1] * of.law.longest_step()[0])  # its steps are `steps`
+    rule = dynamics.ngd(
+        zero_duals.STEPS[1] * of.law.longest_step()[0]
+    )  # its steps are `steps`
     W = dynamics.train(of.tokens, rule, 2000, [2000]).weights(0)
     left = measure.outside_support(of.tokens, of.tokens.opt, of.law.support, W)[0]
     assert np.isclose(zero_duals._left(of, 2000).measured[1], left)
 
     # the level is the flow's clock: early, while what is left grows, another one would show
-    W = dynamics.train(of.tokens, dynamics.ngd(2e-3 * of.law.norm[0]), 500, [500]).weights(0)
+    W = dynamics.train(
+        of.tokens, dynamics.ngd(2e-3 * of.law.norm[0]), 500, [500]
+    ).weights(0)
     level = measure.along_and_off(W, of.W_mm)[0][0] / of.law.norm[0]
     left = measure.outside_support(of.tokens, of.tokens.opt, of.law.support, W)[0]
     assert np.isclose(of.flow(level), left, rtol=0.01)
@@ -348,7 +425,10 @@ def test_bound_by_hand():
     margins, slopes = np.array([1.0, 1.5]), np.array([0.3, -0.5])
     found = zero_duals._bound(K, on, np.array([1.0, 0.0]), margins, slopes)
     assert np.isclose(found, np.sqrt(2 * np.exp(-0.5 - 0.3 - 1) / 0.5))
-    K, on = np.array([[1.0, 0, 10], [0, 1, 0], [10, 0, 101]]), np.array([True, True, False])
+    K, on = (
+        np.array([[1.0, 0, 10], [0, 1, 0], [10, 0, 101]]),
+        np.array([True, True, False]),
+    )
     beta, margins = np.array([1.0, 1.0, 0.0]), np.array([1.0, 1.0, 3.0])
     Y = 10 * np.arccosh(1.5) - np.log(3)  # 2 cosh x = 3
     found = zero_duals._bound(K, on, beta, margins, np.zeros(3))
@@ -364,8 +444,12 @@ def test_bound_is_that_of_its_convex_problem():
         {"type": "eq", "fun": lambda o: beta @ o},
         {"type": "ineq", "fun": lambda o: np.exp(total) - np.exp(slopes[on] - o).sum()},
     ]
-    direct = minimize(lambda o: row @ o, np.zeros(len(beta)), constraints=within, method="SLSQP")
-    assert np.isclose(zero_duals._lowest(row, beta, slopes[on], total), direct.fun, atol=1e-4)
+    direct = minimize(
+        lambda o: row @ o, np.zeros(len(beta)), constraints=within, method="SLSQP"
+    )
+    assert np.isclose(
+        zero_duals._lowest(row, beta, slopes[on], total), direct.fun, atol=1e-4
+    )
     assert zero_duals._lowest(row[:1], beta[:1], slopes[on][:1], total) == 0.0
 
 
@@ -373,9 +457,13 @@ def test_lp_law_at_two_is_the_frobenius_law_and_it_knows_uneven_heads():
     """The problems of the claims have one kappa for all pairs; here it differs."""
     data = lp_law._problem(100)
     law, of = margin_law.margin_law(data, svm.token_svm(data)), lp_law._LpLaw(data, 2.0)
-    assert np.isclose(of.constant, law.constant[0]) and np.isclose(of.fastest, law.fastest[0])
+    assert np.isclose(of.constant, law.constant[0]) and np.isclose(
+        of.fastest, law.fastest[0]
+    )
     first = np.arange(2) == data.opt[0][:, None]
-    scores = np.where(first, [[1.5], [1.0], [0.5], [2.0]], [[0.3], [-0.2], [0.0], [0.5]])
+    scores = np.where(
+        first, [[1.5], [1.0], [0.5], [2.0]], [[0.3], [-0.2], [0.0], [0.5]]
+    )
     wanted = (data.y[0, :, None] * scores).ravel()
     u = np.linalg.lstsq(data.X[0].reshape(len(wanted), -1), wanted, rcond=None)[0]
     uneven = replace(data, u=u[None])
@@ -397,10 +485,17 @@ def test_lp_claims_hold_and_notice_wrong_numbers():
         assert "do not carry" in refusals[107]
         settled += kept
     assert amiss(runs, lp_law.lp_claims) == []
-    assert amiss(settled, lp_law.steps_claims, bounds=["lp.steady", "lp.unsteady", "lp.same"]) == []
+    assert (
+        amiss(
+            settled, lp_law.steps_claims, bounds=["lp.steady", "lp.unsteady", "lp.same"]
+        )
+        == []
+    )
     law, of_share = settled[0].law, lp_law._constant(settled[0].law, 0.95, 10_000)
     W = lp_law._train(law, [of_share], 10_000, [9_999, 10_000])[0]
-    assert np.isclose(settled[0].constant, np.abs(np.diff(law.offsets(W), axis=0)).max())
+    assert np.isclose(
+        settled[0].constant, np.abs(np.diff(law.offsets(W), axis=0)).max()
+    )
 
 
 def test_constant_steps_cycle_from_the_predicted_onset():
@@ -415,14 +510,22 @@ def test_decaying_steps_are_constant_ones_at_two_and_train_alike():
     assert rule(0) == rule(100) == lp_law._constant(of, 0.5, 77)(3)
     W = lp_law._train(of, [rule], 50, [50])[0, -1]
     alone = mirror_descent.train(
-        of.tokens, mirror_descent.MirrorRule(2.0, rule(0)), 50, record=[50], loss="exponential"
+        of.tokens,
+        mirror_descent.MirrorRule(2.0, rule(0)),
+        50,
+        record=[50],
+        loss="exponential",
     )
     assert np.allclose(W, alone.W[0, -1].ravel())
 
 
 def test_lp_refuses_by_name():
-    run = lambda seed, steps: lp_law._run(lp_law._LpLaw(lp_law._problem(seed), 1.5), 30_000, steps)
+    run = lambda seed, steps: lp_law._run(
+        lp_law._LpLaw(lp_law._problem(seed), 1.5), 30_000, steps
+    )
     assert "longer" in refused("offsets at rest", lambda: run(10, 100_000))
     assert "as long as the longest" in refused("short steps", lambda: run(100, 1000))
     partial = tokens.gaussian_tokens(100, n=3, T=3, d=12)
-    assert "do not carry" in refused("whole support", lambda: lp_law._LpLaw(partial, 1.5))
+    assert "do not carry" in refused(
+        "whole support", lambda: lp_law._LpLaw(partial, 1.5)
+    )

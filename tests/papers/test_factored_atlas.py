@@ -17,7 +17,9 @@ from tests.papers.wrong_laws import caught
 
 DATA = tokens.unit_tokens(range(2), n=4, T=5, d=6)
 SEEDS = range(2)
-WIDE = replace(DATA, z=np.concatenate([DATA.z, DATA.z[..., :2] ** 2], -1))  # d = 6, d_z = 8
+WIDE = replace(
+    DATA, z=np.concatenate([DATA.z, DATA.z[..., :2] ** 2], -1)
+)  # d = 6, d_z = 8
 
 
 def steepest(norm):
@@ -34,7 +36,9 @@ DIRECTIONS = {  # rule, and what makes its direction of one factor's gradient
     "polar, long": (
         o.steepest("spectral", 0.1, **long),
         lambda: (
-            lambda t, parts: exact.svd(parts[0])[1].sum() * exact.steepest(parts[0], "spectral")
+            lambda t, parts: (
+                exact.svd(parts[0])[1].sum() * exact.steepest(parts[0], "spectral")
+            )
         ),
     ),
     "Signum": (o.signum(0.02, 0.8), lambda: exact.sign_momentum(0.8, 0.8)),
@@ -46,7 +50,10 @@ DIRECTIONS = {  # rule, and what makes its direction of one factor's gradient
 @pytest.mark.parametrize("name", DIRECTIONS)
 def test_short_runs_are_those_of_their_definition(name, loss):
     """Queries are wider than tokens here."""
-    (rule, make), (K, Q) = DIRECTIONS[name], factored.small_start(WIDE, SEEDS, 3, size=0.3)
+    (rule, make), (K, Q) = (
+        DIRECTIONS[name],
+        factored.small_start(WIDE, SEEDS, 3, size=0.3),
+    )
     ours = factored.train(WIDE, {"a": rule}, K, Q, [8], loss)["a"].W[0, 0]
     with mpmath.workdps(30):
         theirs = exact.train_factors(WIDE, K[0], Q[0], make, rule, 8, loss)
@@ -66,7 +73,10 @@ def test_one_step_where_every_gradient_underflows_is_that_of_mpmath():
     with mpmath.workdps(int(margins.max())):  # digits enough for 1 - p
         W = exact.digits(K[0]) @ exact.digits(Q[0].T)
         G = exact.gradients(DATA.run(0), W, "exponential").mean(0)
-        for move, factor, old in ((G @ Q[0], after.K, K[0]), (G.T @ K[0], after.Q, Q[0])):
+        for move, factor, old in (
+            (G @ Q[0], after.K, K[0]),
+            (G.T @ K[0], after.Q, Q[0]),
+        ):
             unit = (move / mpmath.sqrt((move * move).sum())).astype(float)
             np.testing.assert_allclose(factor[0, 0] - old, unit, rtol=0, atol=1e-9)
 
@@ -79,7 +89,9 @@ def test_zero_factors_are_a_saddle_and_one_zero_factor_is_not():
         assert "stalled" in repr(found)
         _, Q = factored.small_start(DATA, SEEDS, 3)
         moved = factored.train(DATA, {"a": rule}, zero, Q, [5])["a"]
-        assert (moved.status == "completed").all() and (np.abs(moved.W[:, 0]).max((1, 2)) > 0).all()
+        assert (moved.status == "completed").all() and (
+            np.abs(moved.W[:, 0]).max((1, 2)) > 0
+        ).all()
 
 
 K_0, Q_0 = factored.small_start(DATA, SEEDS, 3)
@@ -120,8 +132,12 @@ def test_the_sign_norm_of_nothing_and_of_what_has_none():
             factored_atlas._sign_norm(W)
 
 
-@pytest.mark.parametrize("products, greedy, slack", [(300, 20, 0.4), (2, 0, 0.01), (1, 0, 2.0)])
-def test_sign_norm_is_the_linear_program_of_all_products(monkeypatch, products, greedy, slack):
+@pytest.mark.parametrize(
+    "products, greedy, slack", [(300, 20, 0.4), (2, 0, 0.01), (1, 0, 2.0)]
+)
+def test_sign_norm_is_the_linear_program_of_all_products(
+    monkeypatch, products, greedy, slack
+):
     for name, value in (("PRODUCTS", products), ("GREEDY", greedy), ("SLACK", slack)):
         monkeypatch.setattr(factored_atlas, name, value)
     x, y = (np.array(list(itertools.product((1.0, -1.0), repeat=k))) for k in (4, 5))
@@ -137,9 +153,9 @@ def test_best_sign_margin_is_not_beaten():
     best, gap = factored_atlas._best_sign_margin(A)
     assert gap <= 1e-8
     for W in random.standard_normal((20, 4, 5)):
-        assert np.einsum("mde,de->m", A, W).min() <= best * factored_atlas._sign_norm(W) * (
-            1 + 1e-8
-        )
+        assert np.einsum("mde,de->m", A, W).min() <= best * factored_atlas._sign_norm(
+            W
+        ) * (1 + 1e-8)
     alone, _ = factored_atlas._best_sign_margin(A[:1])
     value = factored_atlas._largest_products(A[0], factored_atlas._signs(4), 1)[0][0]
     assert alone == pytest.approx(value, rel=1e-8)
@@ -157,14 +173,19 @@ def test_short_runs_turn_to_the_induced_norms_and_wrong_worlds_are_caught(ran):
     assert gap < 1e-7
     for name, row in table.items():
         for ends, norm in ((both, row.norm), (alone, row.alone_norm)):
-            assert atlas_rules.ranked(ends[name].last, factored_atlas.NORMS, norm) == (1, norm)
+            assert atlas_rules.ranked(ends[name].last, factored_atlas.NORMS, norm) == (
+                1,
+                norm,
+            )
     claims = factored_atlas.predictions(table, both, alone)
     assert "factors.bounded" in [claim.id for claim in claims if claim.holds]
     turned = dict(zip(table, [*both.values()][1:] + [*both.values()][:1]))
     small = {name: replace(ends, value=1.1 * ends.value) for name, ends in both.items()}
     wrong = {"rules exchanged": (turned, alone), "W in place of (K, Q)": (alone, both)}
     wrong["best margins 10 % small"] = small, alone
-    there = {world: factored_atlas.predictions(table, *of) for world, of in wrong.items()}
+    there = {
+        world: factored_atlas.predictions(table, *of) for world, of in wrong.items()
+    }
     assert all(caught(claims, there).values())
 
 
@@ -174,7 +195,9 @@ def claims_of(row, last, alone=None):
         {"a": atlas.Ratios(None, np.array(values)[:, None], None, None)}
         for values in (last, last if alone is None else alone)
     ]
-    return {c.id.split(".")[1]: c for c in factored_atlas.predictions({"a": row}, *ends)}
+    return {
+        c.id.split(".")[1]: c for c in factored_atlas.predictions({"a": row}, *ends)
+    }
 
 
 def test_one_run_decides_what_is_asked_of_every_run():

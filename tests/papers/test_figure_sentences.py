@@ -99,6 +99,8 @@ def test_a_sweep_agrees_with_its_settings_one_by_one(monkeypatch):
     monkeypatch.setattr(sentences, "GRID2", grid)
     sweep = sentences.sweep2(PROBLEM, GOAL, RECORDS)
     assert len(sweep.settings) == 8
-    alone = sentences.truths("fig2", sentences.FIGURE2, sentences.values2(RUNS, SETTING))
+    alone = sentences.truths(
+        "fig2", sentences.FIGURE2, sentences.values2(RUNS, SETTING)
+    )
     assert sweep.of(SETTING) == alone
     assert sweep.share("ngd_ahead", lambda setting: setting.gd_step == 1.0) == 0.0

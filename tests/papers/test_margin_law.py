@@ -38,7 +38,9 @@ def compared():
     start = dynamics.gaussian_start(coordinates.minimal(pairs), 0.1, [10, 11])
     settings = [
         runs.LawSetting("unit", unit, dynamics.ngd(0.5)),
-        runs.LawSetting("pairs", pairs, dynamics.ngd(0.1, momentum=0.5), "logistic", start),
+        runs.LawSetting(
+            "pairs", pairs, dynamics.ngd(0.1, momentum=0.5), "logistic", start
+        ),
         runs.LawSetting("polyak", pairs, dynamics.polyak()),
     ]
     return [run for setting in settings for run in runs.compare(setting, STEPS)]
@@ -46,7 +48,9 @@ def compared():
 
 def holds(compared, id):
     """Whether the claim law.`id` holds of these runs."""
-    return next(claim.holds for claim in runs.all_claims(compared) if claim.id == f"law.{id}")
+    return next(
+        claim.holds for claim in runs.all_claims(compared) if claim.id == f"law.{id}"
+    )
 
 
 def test_every_claim_holds_and_notices_wrong_numbers(compared):
@@ -55,10 +59,15 @@ def test_every_claim_holds_and_notices_wrong_numbers(compared):
     assert sum(elsewhere) == 2 and elsewhere[0] and elsewhere[3]
     assert [claim.id for claim in runs.all_claims(compared) if not claim.holds] == []
     of_each = compared[::4] + compared[6:7]  # setting
-    assert amiss(of_each, runs.all_claims, 0.01, ["law.difference", "law.certificate"]) == []
+    assert (
+        amiss(of_each, runs.all_claims, 0.01, ["law.difference", "law.certificate"])
+        == []
+    )
     for part, id in (("error", "difference"), ("gap", "certificate")):
         of = f"measured__difference_{part}"
-        disturbed = [but(run, **{of: 1e-4 * run.measured.error[-1]}) for run in compared]
+        disturbed = [
+            but(run, **{of: 1e-4 * run.measured.error[-1]}) for run in compared
+        ]
         assert not holds(disturbed, id)
 
 
@@ -66,7 +75,9 @@ def test_offsets_of_another_loss_or_of_even_slopes_are_noticed(compared):
     for c in compared[:4]:
         logistic = margin_law.saturated_slopes(c.tokens, c.selected, "logistic")
         for slopes in (0 * c.log_slopes, logistic):
-            law = margin_law.margin_law(c.tokens, c.solution, c.selected, log_slopes=slopes)
+            law = margin_law.margin_law(
+                c.tokens, c.solution, c.selected, log_slopes=slopes
+            )
             assert not holds([replace(c, law=law)], "offsets")
 
 
@@ -89,13 +100,21 @@ LONGEST = with_law(UNIT)[2].longest_step()[0]
         (PAIRS, dynamics.gd(1.0), 20_000, "long enough", "decayed to .*times as large"),
         (PAIRS, dynamics.ngd(0.1), 100, "long enough", "times as large"),
         (UNIT, dynamics.ngd(0.01), 20, "selection made", "smallest margin"),
-        (UNIT, dynamics.ngd(0.5), 200, "score gaps", "1 of 15 tokens"),  # passing through
+        (
+            UNIT,
+            dynamics.ngd(0.5),
+            200,
+            "score gaps",
+            "1 of 15 tokens",
+        ),  # passing through
         (UNIT, dynamics.ngd(4.0), 20_000, "short steps", "2.04"),
         # below the threshold by 1e-4 the fastest mode has died to 0.9998^steps only
         (UNIT, dynamics.ngd(0.9999 * LONGEST), 30_000, "long enough", "2.5e-03"),
     ],
 )
-def test_runs_that_do_not_qualify_are_refused_by_name(data, rule, steps, premise, amount):
+def test_runs_that_do_not_qualify_are_refused_by_name(
+    data, rule, steps, premise, amount
+):
     run = one_run(data, rule, steps)
     assert run.law is None and run.premise == premise and premise in run.refusal
     assert np.isfinite(run.amount)
@@ -111,7 +130,9 @@ def test_runs_at_the_edge_that_qualify_and_those_that_cycle_below_it():
         run = one_run(data, dynamics.ngd(multiple * longest, momentum=0.9), 20_000)
         assert run.premise == premise
     both = tokens.unit_tokens([3, 1], n=6, T=8, d=10)  # longest 2.98, 2.04
-    first, second = runs.compare(runs.LawSetting("unit", both, dynamics.ngd(2.2)), 20_000)
+    first, second = runs.compare(
+        runs.LawSetting("unit", both, dynamics.ngd(2.2)), 20_000
+    )
     assert second.premise == "short steps" and second.refusal.startswith("run 1")
     assert runs.kept([first, second]) == [first]
 
@@ -131,7 +152,9 @@ def test_proof_asks_for_shorter_steps_than_the_threshold(compared):
         assert proof.holds == (sigma < 8 / square(run) and rule.momentum == 0), proof
         assert run.proof().holds  # by the curvature near rho_perp, with momentum too
     run = compared[0]
-    of_step = lambda eta: replace(run, setting=replace(run.setting, rule=dynamics.ngd(eta)))
+    of_step = lambda eta: replace(
+        run, setting=replace(run.setting, rule=dynamics.ngd(eta))
+    )
     assert of_step(0.01).proof(everywhere=True).holds and run.proof(early=True).holds
     assert of_step(0.01).proof(early=True).level < of_step(0.01).proof().level
     assert "too long" in of_step(4.0).proof().why
@@ -146,7 +169,10 @@ def test_duality_gap_vanishes_at_the_solution_alone():
     draw = np.random.default_rng(0)
     for _ in range(50):  # weak duality: no W and no duals close the gap beyond zero
         W = solution.W + 0.1 * draw.standard_normal(solution.W.shape)
-        assert gap(W, solution.duals * draw.uniform(0.5, 2.0, solution.duals.shape)).min() > 1e-6
+        assert (
+            gap(W, solution.duals * draw.uniform(0.5, 2.0, solution.duals.shape)).min()
+            > 1e-6
+        )
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +182,9 @@ def small():
 
 def in_time(problem, rule, steps, record=None, **more):
     problem, solution, _ = problem
-    return dynamics.train(problem, rule, steps, record, targets={"W_mm": solution.W}, **more)
+    return dynamics.train(
+        problem, rule, steps, record, targets={"W_mm": solution.W}, **more
+    )
 
 
 def test_growing_steps_fall_onto_the_line_and_constant_ones_do_not(small):
@@ -181,7 +209,10 @@ def test_offsets_settle_at_the_rate_of_the_slowest_mode():
     history = in_time(problem, dynamics.ngd(0.05), steps, record)
     for factor, holds in ((1.0, True), (1.1, False)):
         other = replace(law, slowest=factor * law.slowest)
-        assert law_steps.figure2_claims({"NGD": history}, {}, "W_mm", other)[-1].holds == holds
+        assert (
+            law_steps.figure2_claims({"NGD": history}, {}, "W_mm", other)[-1].holds
+            == holds
+        )
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.5])
@@ -191,8 +222,12 @@ def test_threshold_lies_between_two_steps(momentum):
     assert all(claim.holds for claim in law_steps.threshold(cycles, 0.98, 1.02))
     assert law_steps.short_step(cycles, 0.96).holds
     loud = law_steps.short_step(cycles, 1.04)
-    assert not loud.holds and "large cycle" in loud.remark and loud.id == "law.short.1.04"
-    short, long = law_steps.threshold(cycles, 1.02, 0.98)  # as if the threshold were 4 % off
+    assert (
+        not loud.holds and "large cycle" in loud.remark and loud.id == "law.short.1.04"
+    )
+    short, long = law_steps.threshold(
+        cycles, 1.02, 0.98
+    )  # as if the threshold were 4 % off
     assert not short.holds and not long.holds
 
 
@@ -200,11 +235,19 @@ def test_differences_of_iterates_have_their_own_order(small):
     _, solution, law = small
     doubled = 2 ** np.arange(2, 19)
     slow, fast = (
-        in_time(small, r, doubled[-1], doubled) for r in (dynamics.gd(0.5), dynamics.ngd(0.1))
+        in_time(small, r, doubled[-1], doubled)
+        for r in (dynamics.gd(0.5), dynamics.ngd(0.1))
     )
     order = lambda errors: law_steps.gd_order(slow, errors, law).holds
-    errors, plain = law_steps.difference_errors(slow, solution.W), slow.direction_error["W_mm"]
-    assert order(errors) and not order(errors * doubled[1:] ** 0.1) and not order(plain[:, 1:])
+    errors, plain = (
+        law_steps.difference_errors(slow, solution.W),
+        slow.direction_error["W_mm"],
+    )
+    assert (
+        order(errors)
+        and not order(errors * doubled[1:] ** 0.1)
+        and not order(plain[:, 1:])
+    )
     errors = law_steps.difference_errors(fast, solution.W)
     wrong = errors + 1e-4 * errors[:, :1], replace(law, constant=1.01 * law.constant)
     for of, holds in (((errors, law), True), (wrong, False)):
@@ -214,7 +257,9 @@ def test_differences_of_iterates_have_their_own_order(small):
 def test_a_trained_head_brings_its_own_duals():
     data = tokens.gaussian_tokens([0, 1], n=4, T=3, d=100)
     together = joint_law.from_start(data, dynamics.ngd(0.1), [25_000, 50_000, 100_000])
-    assert together.law.slowest.min() > 0.01  # settled long since: what is left is the head's
+    assert (
+        together.law.slowest.min() > 0.01
+    )  # settled long since: what is left is the head's
     small, ends = coordinates.minimal(data), [50_000, 100_000]
     history = dynamics.train(small, dynamics.ngd(0.1), ends[-1], ends, head="joint")
     W_mm = svm.token_svm(small.tokens, margins.selection(history, small.tokens.opt)).W
@@ -222,7 +267,9 @@ def test_a_trained_head_brings_its_own_duals():
     difference, plain = (margins.direction_error(W, W_mm) for W in moved)
     assert (difference < 1e-3 * plain).all()
     swapped = replace(together, errors=together.fixed, fixed=together.errors)
-    held = [[c.holds for c in joint_law.start_claims(runs)] for runs in (together, swapped)]
+    held = [
+        [c.holds for c in joint_law.start_claims(runs)] for runs in (together, swapped)
+    ]
     assert held == [[True] * 3, [False] * 3]
 
 
@@ -268,7 +315,9 @@ def test_selection_and_margins_are_those_of_the_logits():
         expected = margin_law.gaps_of_scores(logits, selected)
         np.testing.assert_allclose(relative[:, k], expected, rtol=1e-9, atol=1e-8)
     assert (selected == logits.argmax(-1)).all() and (selected != data.opt).any()
-    assert (margins.selection(history, data.opt, 0) == data.opt).all()  # at W_0 = 0 all are level
+    assert (
+        margins.selection(history, data.opt, 0) == data.opt
+    ).all()  # at W_0 = 0 all are level
     late = lambda t, log_gap, log_norm: np.where(t < 5, 0.0, np.inf) + 0 * log_norm
     diverged = dynamics.train(problem, dynamics.custom_log(late), 20, [0, 10, 20])
     with pytest.raises(ValueError, match="run 0 .* iteration 5"):

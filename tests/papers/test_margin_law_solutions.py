@@ -19,7 +19,9 @@ def law_of(data, **more):
 def one_sample(*constraints, u):
     """One sample whose constraints are <a, w> >= 1 for each a."""
     zero = np.zeros(len(u))
-    return attention.token_set([[zero, *(-np.array(constraints, float))]], [1.0], z=[[1.0]], u=u)
+    return attention.token_set(
+        [[zero, *(-np.array(constraints, float))]], [1.0], z=[[1.0]], u=u
+    )
 
 
 TWO_AXES = one_sample((2, 0), (0, 3), u=[1 / 2, np.e / 3])  # score gaps 1 and e
@@ -28,13 +30,17 @@ CORNER = one_sample((1, 0), (1, 1), u=[1.0, 0.5])  # w_1 >= 1 and w_1 + w_2 >= 1
 
 def test_two_orthogonal_constraints_by_hand():
     law, beta = law_of(TWO_AXES), np.array([1 / 4, 1 / 9])
-    log_ratio = np.array([0.0, 1.0]) - np.log(beta)  # kappa = 1 and e, the opt score is zero
+    log_ratio = np.array([0.0, 1.0]) - np.log(
+        beta
+    )  # kappa = 1 and e, the opt score is zero
     offsets = log_ratio - (beta @ log_ratio) / beta.sum()
     np.testing.assert_allclose(law.offsets[0, 0], offsets, rtol=1e-12)
     # rho = (offset_1 / a, offset_2 / b) up to sign conventions of the axes; K = diag(a^2, b^2)
     np.testing.assert_allclose(law.constant[0], np.hypot(*(offsets / (2, 3))))
     np.testing.assert_allclose([law.slowest[0], law.fastest[0]], [1, 1])
-    np.testing.assert_allclose(law.longest_step(0.9)[0], 2 * 1.9 * np.hypot(1 / 2, 1 / 3))
+    np.testing.assert_allclose(
+        law.longest_step(0.9)[0], 2 * 1.9 * np.hypot(1 / 2, 1 / 3)
+    )
     assert law.excess[0] == np.inf
 
 
@@ -42,7 +48,9 @@ def test_a_single_support_vector_and_what_lies_off_it():
     law = law_of(one_sample((2, 0), u=[1.0, 0.0]))
     assert law.constant[0] < 1e-15 and law.longest_step()[0] == np.inf
     assert law.remaining(np.array([50.0]))[0] == np.exp(-50.0)  # saturation alone
-    law = law_of(one_sample((2, 0), (3, 1), u=[1.0, 0.0]))  # margins at W_mm = (1/2, 0): 1 and 3/2
+    law = law_of(
+        one_sample((2, 0), (3, 1), u=[1.0, 0.0])
+    )  # margins at W_mm = (1/2, 0): 1 and 3/2
     np.testing.assert_allclose(law.excess, [0.5])
     np.testing.assert_array_equal(law.support, [[[True, False]]])
     np.testing.assert_allclose(law.remaining(np.array([10.0])), np.exp(-5.0))
@@ -52,7 +60,9 @@ def test_a_single_support_vector_and_what_lies_off_it():
 def test_slopes_are_the_models_own(loss):
     data = tokens.unit_tokens(4, n=3, T=4, d=8)
     logits = np.zeros((1, 3, 4))
-    np.put_along_axis(logits, data.opt[..., None], 25.0, -1)  # weights e^-25, all others alike
+    np.put_along_axis(
+        logits, data.opt[..., None], 25.0, -1
+    )  # weights e^-25, all others alike
     at = attention.slopes(logits, attention.scores(data, data.u), loss)
     pull = -np.take_along_axis(at.pull, coordinates.others(data.opt, 4), -1)
     slopes = np.exp(margin_law.saturated_slopes(data, loss=loss))
@@ -75,7 +85,9 @@ IDLE = one_sample((1, 0), (1, 0), (1, 1), u=[1.0, 0.5])
         ("score gaps", UNIT, svm.token_svm(UNIT, BEHIND), BEHIND, "of .* tokens"),
     ],
 )
-def test_refusal_names_premise_run_and_amount(premise, data, solution, selected, amount):
+def test_refusal_names_premise_run_and_amount(
+    premise, data, solution, selected, amount
+):
     with pytest.raises(margin_law.PremiseFails, match=amount) as refused:
         margin_law.margin_law(data, solution, selected)
     assert refused.value.premise == premise and refused.value.run == 0
@@ -86,13 +98,27 @@ def test_wrong_arguments_are_named():
     solution, slopes = svm.token_svm(UNIT), margin_law.saturated_slopes(UNIT)
     short, law = replace(solution, duals=solution.duals[..., :2]), law_of(UNIT)
     calls = [
-        ("log_slopes", lambda: margin_law.margin_law(UNIT, solution, log_slopes=slopes[..., :2])),
+        (
+            "log_slopes",
+            lambda: margin_law.margin_law(UNIT, solution, log_slopes=slopes[..., :2]),
+        ),
         ("solution.duals", lambda: margin_law.margin_law(UNIT, short)),
         ("loss", lambda: margin_law.saturated_slopes(UNIT, loss="hinge")),
-        *(("momentum", lambda m=m: law.longest_step(m)) for m in (1.5, 1.0, -0.1, np.nan)),
+        *(
+            ("momentum", lambda m=m: law.longest_step(m))
+            for m in (1.5, 1.0, -0.1, np.nan)
+        ),
     ]
-    for wrong in (UNIT.opt[:, :2], UNIT.opt[0], UNIT.opt + 4, UNIT.opt - 4, UNIT.opt + 0.5):
-        calls.append(("select|indices", lambda s=wrong: margin_law.margin_law(UNIT, solution, s)))
+    for wrong in (
+        UNIT.opt[:, :2],
+        UNIT.opt[0],
+        UNIT.opt + 4,
+        UNIT.opt - 4,
+        UNIT.opt + 0.5,
+    ):
+        calls.append(
+            ("select|indices", lambda s=wrong: margin_law.margin_law(UNIT, solution, s))
+        )
     for name, call in calls:
         with pytest.raises(ValueError, match=name):
             call()
@@ -143,7 +169,9 @@ def test_joint_slopes_are_head_dual_times_score_gap():
     assert all(np.isnan(slopes[opt_among]).all() for slopes in of_both)
     X = [[[1.0, 0.0], [0.0, 0.0]], [[3.0, 0.0], [0.0, 0.0]]]  # the second has margin 3
     data = attention.token_set(X, [1.0, 1.0], z=[[1.0], [2.0]], u=[1.0, 0.0])
-    with pytest.raises(margin_law.PremiseFails, match="whole head.*1 of 2 samples") as refused:
+    with pytest.raises(
+        margin_law.PremiseFails, match="whole head.*1 of 2 samples"
+    ) as refused:
         margin_law.joint_slopes(data, svm.head_svm(data))
     assert refused.value.amount == 0.0
 
@@ -155,7 +183,9 @@ def test_copies_share_the_dual_of_their_merged_pair():
     np.testing.assert_allclose(law.duals[0], [[0.5], [0.5]])
     assert law.constant[0] < 1e-12 and (law.slowest[0], law.fastest[0]) == (np.inf, 0)
     merged = tokens.gaussian_tokens([0], n=3, T=3, d=60)
-    first = coordinates.others(merged.opt, 3)[..., :1, None]  # of the others: its copy stands last
+    first = coordinates.others(merged.opt, 3)[
+        ..., :1, None
+    ]  # of the others: its copy stands last
     X = np.concatenate([merged.X, np.take_along_axis(merged.X, first, 2)], 2)
     twins = attention.token_set(X, merged.y, merged.z, merged.u, merged.opt)
     slopes = margin_law.saturated_slopes(merged)
@@ -163,9 +193,13 @@ def test_copies_share_the_dual_of_their_merged_pair():
     law, copies = law_of(merged, log_slopes=slopes), law_of(twins)
     for name in ("constant", "norm", "slowest", "fastest", "excess"):
         np.testing.assert_allclose(getattr(copies, name), getattr(law, name), rtol=1e-8)
-    np.testing.assert_allclose(copies.duals[..., [0, 2]].sum(-1), law.duals[..., 0], rtol=1e-8)
+    np.testing.assert_allclose(
+        copies.duals[..., [0, 2]].sum(-1), law.duals[..., 0], rtol=1e-8
+    )
     history = dynamics.train(twins, dynamics.ngd(0.5), 100_000, [100_000])
     margins = history.margins[0, 0]  # (n, T): the copies are last
     np.testing.assert_allclose(margins[:, 0], margins[:, 2], rtol=1e-9)
     assert np.ptp(margins - copies.offsets[0]) < 1e-6
-    assert np.ptp(margins[:, :2] - law_of(merged).offsets[0]) > 0.1  # not with one kappa
+    assert (
+        np.ptp(margins[:, :2] - law_of(merged).offsets[0]) > 0.1
+    )  # not with one kappa

@@ -27,7 +27,9 @@ def problem(seed, n=3, T=3, d=6, copies=False, loss=None):
     draw = np.random.default_rng(seed)
     loss = loss or attention.LOSSES[seed % 4]
     data = tokens.unit_tokens(seed, n=n, T=T, d=d)
-    selected = np.where(draw.uniform(size=(1, n)) < 0.7, data.opt, draw.integers(0, T, (1, n)))
+    selected = np.where(
+        draw.uniform(size=(1, n)) < 0.7, data.opt, draw.integers(0, T, (1, n))
+    )
     if copies:  # of a token that is not selected
         again = np.take_along_axis(data.X, ((selected + 1) % T)[..., None, None], 2)
         X = np.concatenate([data.X, again], 2)
@@ -40,7 +42,9 @@ def problem(seed, n=3, T=3, d=6, copies=False, loss=None):
     if law.norm[0] > 20 or law.constant[0] > 30:  # numbers beyond what e^-g holds below
         return None
     of = theorem.Local(data, law, selected, loss)
-    rows = coordinates.constraint_rows(coordinates.differences(data, selected), data.z)[0]
+    rows = coordinates.constraint_rows(coordinates.differences(data, selected), data.z)[
+        0
+    ]
     return data, Model(rows, np.linalg.pinv(of.A), data, loss, selected), of
 
 
@@ -60,7 +64,9 @@ class Model:
         return self.data.shape[1] * self.inverse @ (self.rows @ found.ravel())
 
     def log_gap(self, w):
-        logits = np.einsum("ntd,de,ne->nt", self.data.X[0], self.W(w)[0], self.data.z[0])[None]
+        logits = np.einsum(
+            "ntd,de,ne->nt", self.data.X[0], self.W(w)[0], self.data.z[0]
+        )[None]
         scores = attention.scores(self.data, self.data.u)
         return attention.slopes(logits, scores, self.loss).log_gap[0]
 
@@ -136,7 +142,10 @@ def test_lemma_1_the_minimiser_and_its_duals(seed, copies):
 @FEW
 def test_step_1_the_gradient_is_the_saturated_one_up_to_delta(seed, copies):
     model, of, draw = drawn(seed, copies=copies)
-    x, omega = around(of, draw, draw.uniform(0, 2)), off_span(of, draw, draw.uniform(0, 2))
+    x, omega = (
+        around(of, draw, draw.uniform(0, 2)),
+        off_span(of, draw, draw.uniform(0, 2)),
+    )
     W = at(of, draw.uniform(0, 12), x, omega)
     P = np.bincount(of.sample, np.exp(-of.A @ W)).max()
     assume(0.8 * of.B * P <= 1)
@@ -156,7 +165,12 @@ def test_step_1_delta_decays_with_the_level(seed):
     bound = of.log_small(omega, R, tau)
     for share in (1.0, draw.uniform()):
         level = draw.uniform(0, 40)
-        W = at(of, level, around(of, draw, share * R), omega + off_span(of, draw, share * tau))
+        W = at(
+            of,
+            level,
+            around(of, draw, share * R),
+            omega + off_span(of, draw, share * tau),
+        )
         assert np.log(small(of, of.A @ W)) <= bound - of.r * level + 1e-9
 
 
@@ -212,7 +226,9 @@ def test_step_3_near_the_minimiser_the_bounds_meet_the_eigenvalues():
     square = of.norm**2
     np.testing.assert_allclose([low * square, high * square], [of.slowest, of.fastest])
     assert of.curvature(1e9)[1] == of.D**2 / 4 >= high
-    values = np.linalg.eigvalsh((of.basis.T @ of.A.T * (of.shares * square)) @ of.A @ of.basis)
+    values = np.linalg.eigvalsh(
+        (of.basis.T @ of.A.T * (of.shares * square)) @ of.A @ of.basis
+    )
     np.testing.assert_allclose(values[[0, -1]], [of.slowest, of.fastest], rtol=1e-6)
 
 
@@ -247,15 +263,23 @@ def test_step_7_sigma_bar_is_there_for_every_step_that_is_short_enough(rule):
     for share in (0.01, 0.5, 0.99):
         L = 2 * share / exact
         sigma_bar, xi, _ = theorem._step_bound(of, rule, 0.1, L)
-        above = 1 / (1 - xi) if rule.kind == dynamics.ngd(0.3).kind else (1 + xi) / (1 - xi) ** 2
-        assert 0 < xi <= 0.5 and np.isclose(sigma_bar, exact * above) and sigma_bar < 2 / L
+        above = (
+            1 / (1 - xi)
+            if rule.kind == dynamics.ngd(0.3).kind
+            else (1 + xi) / (1 - xi) ** 2
+        )
+        assert (
+            0 < xi <= 0.5 and np.isclose(sigma_bar, exact * above) and sigma_bar < 2 / L
+        )
     assert theorem._step_bound(of, rule, 0.1, 2.01 / exact)[0] == 0
 
 
 def trained(model, of, rule, W, times):
     """Margins (k, n, T-1), levels a (k,), x (k, u) and omega (k, d) of a run from W."""
     start = model.W(W)
-    history = dynamics.train(model.data, rule, times[-1], times, start=start, loss=model.loss)
+    history = dynamics.train(
+        model.data, rule, times[-1], times, start=start, loss=model.loss
+    )
     margins = measure.relative_margins(history, model.data.opt, model.selected)[0]
     return margins, *map(np.array, zip(*map(of.split, margins), strict=True))
 
@@ -268,12 +292,17 @@ def test_steps_4_and_5_the_region_is_never_left_and_the_residual_dies(seed, ever
     draw = np.random.default_rng(seed)
     for rule in (dynamics.ngd(0.2), dynamics.polyak(), dynamics.gd(2.0)):
         size, omega = (1.0 if everywhere else 0.01), off_span(of, draw, 0.2)
-        tried = [(*theorem._constants(of, rule, size, omega, t, everywhere), t) for t in (0.1, 1)]
+        tried = [
+            (*theorem._constants(of, rule, size, omega, t, everywhere), t)
+            for t in (0.1, 1)
+        ]
         A, K, q, tau = min(tried, key=lambda constants: constants[0])
         if not np.isfinite(A) or (rule.kind == dynamics.polyak().kind and not of.best):
             continue
         W = at(of, A, around(of, draw, size), omega)
-        _, levels, x, omegas = trained(model, of, rule, W, np.linspace(0, 4000, 60).astype(int))
+        _, levels, x, omegas = trained(
+            model, of, rule, W, np.linspace(0, 4000, 60).astype(int)
+        )
         x, moved = np.linalg.norm(x, axis=1), omegas - omegas[0]
         assert (np.diff(levels) > 0).all()
         assert x.max() <= size + tau and np.linalg.norm(moved, axis=1).max() <= tau
@@ -292,7 +321,11 @@ def test_beyond_the_threshold_the_code_refuses_and_the_residual_does_not_die():
         rule = dynamics.ngd(multiple * 2 * of.norm / of.fastest)
         proofs.append(theorem.prove(of, rule, of.A @ W))
         ends.append(np.linalg.norm(trained(model, of, rule, W, times)[2], axis=1))
-    assert proofs[0].why == "the steps are too long" and proofs[0].A == np.inf and proofs[1].holds
+    assert (
+        proofs[0].why == "the steps are too long"
+        and proofs[0].A == np.inf
+        and proofs[1].holds
+    )
     assert ends[0][-20:].min() > 0.1 and ends[1][-1] < 1e-9  # it cycles, and dies
 
 
@@ -300,14 +333,24 @@ def test_below_the_level_the_theorem_is_silent():
     _, _, of = problem(8, n=2, T=3, d=12)
     proof = theorem.prove(of, dynamics.ngd(0.1), 0.01 * of.A @ of.V)
     assert not proof.holds and "is below A" in proof.why and np.isfinite(proof.A)
-    for rule in (dynamics.ngd(0.1, momentum=0.5), dynamics.custom_log(lambda t, gap, norm: -norm)):
+    for rule in (
+        dynamics.ngd(0.1, momentum=0.5),
+        dynamics.custom_log(lambda t, gap, norm: -norm),
+    ):
         assert "none of the theorem's" in theorem.prove(of, rule, 1e4 * of.A @ of.V).why
-    assert "another loss" in theorem.prove(but(of, best=False), dynamics.polyak(), of.A @ of.V).why
+    assert (
+        "another loss"
+        in theorem.prove(but(of, best=False), dynamics.polyak(), of.A @ of.V).why
+    )
 
 
 @pytest.mark.parametrize(
     "mu, s",
-    [*product((0.5, 0.9), (1e-5, 2.6e-3, 0.02, 0.1, 0.5, 1.99)), (0.5, 2.985), (0.9, 3.781)],
+    [
+        *product((0.5, 0.9), (1e-5, 2.6e-3, 0.02, 0.1, 0.5, 1.99)),
+        (0.5, 2.985),
+        (0.9, 3.781),
+    ],
 )
 def test_momentum_norms_contract(mu, s):
     draw = np.random.default_rng(0)
@@ -335,7 +378,8 @@ def test_momentum_the_force_is_linear_up_to_theta(seed, mu):
     level = max(0.0, (small + np.log(4 * of.norm * of.M)) / of.r)
     assume(level * (1 + of.excess.max()) < 250)
     rooms = [
-        theorem._room(of, rule, far, size, omega, outside, level, by, tau) for by in (1e-9, np.inf)
+        theorem._room(of, rule, far, size, omega, outside, level, by, tau)
+        for by in (1e-9, np.inf)
     ]
     room = rooms[1]
     assert room.R == R and room.xi <= 0.5
@@ -344,7 +388,10 @@ def test_momentum_the_force_is_linear_up_to_theta(seed, mu):
     np.testing.assert_allclose([each.rise for each in rooms], [1e-9, steady])
     turned = np.hypot(1, of.norm * of.curvature(R)[1] * R) + xi
     np.testing.assert_allclose(room[1:4], [xi, exact / turned, exact / (1 - xi)])
-    h, off = np.expm1(of.D * R) / (of.D * R), max(room.high / exact - 1, 1 - room.low / exact)
+    h, off = (
+        np.expm1(of.D * R) / (of.D * R),
+        max(room.high / exact - 1, 1 - room.low / exact),
+    )
     np.testing.assert_allclose(1 + room.b / far, h * (1 + off))
     x = around(of, draw, draw.uniform(0, R))
     W = at(of, level, x, omega + off_span(of, draw, tau + outside))
@@ -366,11 +413,15 @@ def of_16(of, rule, before, g, tau):
     mu = rule.momentum
     values, vectors = np.linalg.eigh(mean_hessian(of, 0 * x))
     s = rule.step_size * of.norm * values
-    P, rates, far = map(np.array, zip(*(theorem._mode_norm(mode, mu) for mode in s), strict=True))
+    P, rates, far = map(
+        np.array, zip(*(theorem._mode_norm(mode, mu) for mode in s), strict=True)
+    )
     xv = np.stack([x @ vectors, (x - x_old) @ vectors], -1)
     size = np.sqrt(np.einsum("ki,kij,kj->", xv, P, xv))
     outside = mu / (1 - mu) * np.linalg.norm(omega - omega_old)
-    room = theorem._room(of, rule, far.max(), size, omega, outside, level, level - old, tau)
+    room = theorem._room(
+        of, rule, far.max(), size, omega, outside, level, level - old, tau
+    )
     left = ((1 - rates**2) / s).min() - 2 * room.b - s.max() * room.b**2
     pushed = room.high * room.xi / (of.norm * -np.expm1(-of.r * room.rise))
     positive = left, room.rise, (1 - mu) * tau - pushed, 0.5 - room.xi
@@ -381,14 +432,20 @@ def test_momentum_the_theorem_begins_where_16_does():
     """From a start whose omega moves or rests, level by level."""
     _, _, of = problem(0)
     rule, draw, began = dynamics.ngd(0.02, momentum=0.5), np.random.default_rng(0), []
-    x, omega, turn = around(of, draw, 1e-3), off_span(of, draw, 0.2), off_span(of, draw, 2.0)
+    x, omega, turn = (
+        around(of, draw, 1e-3),
+        off_span(of, draw, 0.2),
+        off_span(of, draw, 2.0),
+    )
     for moved in (0, turn):
         holds = []
         for level in np.linspace(9, 18, 10) / of.r:
             before = of.A @ at(of, level - 0.01, x, omega - moved)
             g = of.A @ at(of, level, x, omega)
             proof = theorem.prove_with_momentum(of, rule, before, g)
-            meets = [min(of_16(of, rule, before, g, tau)[0]) > 0 for tau in theorem.ROOMS]
+            meets = [
+                min(of_16(of, rule, before, g, tau)[0]) > 0 for tau in theorem.ROOMS
+            ]
             assert proof.holds == any(meets)
             assert not any(meets) or proof.tau == theorem.ROOMS[meets].max()
             holds.append(proof.holds)
@@ -414,13 +471,19 @@ def test_momentum_the_region_of_16_is_never_left(seed, mu):
     t = np.arange(len(levels) - first)
     assert (levels[first:] >= proof.level + room.rise * t - 1e-9).all()
     assert np.linalg.norm(x[first:], axis=1).max() <= room.R
-    assert np.linalg.norm(omega[first:] - omega[first], axis=1).max() <= proof.tau + outside
+    assert (
+        np.linalg.norm(omega[first:] - omega[first], axis=1).max()
+        <= proof.tau + outside
+    )
     rate = max(np.sqrt(1 - s.min() * positive[0]), np.exp(-of.r * room.rise))
     assert (sizes[first:] <= (start + t * proof.tau) * rate ** (t - 1.0) + 1e-9).all()
     falling = theorem.prove_with_momentum(of, rule, margins[first], margins[first - 1])
     assert "no room tau meets (16)" in falling.why
     long = dynamics.ngd(2.02 * (1 + mu) * of.norm / of.fastest, momentum=mu)
-    assert "too long" in theorem.prove_with_momentum(of, long, margins[99], margins[100]).why
+    assert (
+        "too long"
+        in theorem.prove_with_momentum(of, long, margins[99], margins[100]).why
+    )
 
 
 def test_another_rho_perp_is_refused():
@@ -428,5 +491,8 @@ def test_another_rho_perp_is_refused():
     g, rule = of.A @ (100 / of.r * of.V + of.rest), dynamics.ngd(0.01)
     for scale, tilted in ((1.0, False), (1.001, True)):
         other = but(of, rest=scale * of.rest)
-        both = theorem.prove(other, rule, g), theorem.prove_with_momentum(other, rule, 0.9 * g, g)
+        both = (
+            theorem.prove(other, rule, g),
+            theorem.prove_with_momentum(other, rule, 0.9 * g, g),
+        )
         assert all(("rho_perp is none" in proof.why) == tilted for proof in both)

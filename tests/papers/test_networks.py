@@ -36,7 +36,9 @@ def test_settings_near_ties_move_the_second_best_token_and_wrong_starts_lead_by_
     tied = network._near_ties(DATA)
     before, after = (np.sort(attention.scores(of, of.u), -1) for of in (DATA, tied))
     np.testing.assert_allclose(after[..., -1] - after[..., -2], 0.01, atol=1e-12)
-    np.testing.assert_allclose(np.delete(after, -2, -1), np.delete(before, -2, -1), atol=1e-12)
+    np.testing.assert_allclose(
+        np.delete(after, -2, -1), np.delete(before, -2, -1), atol=1e-12
+    )
     np.testing.assert_array_equal(attention.scores(tied, tied.u).argmax(-1), DATA.opt)
     assert ((tied.X != DATA.X).any(-1).sum(-1) == 1).all()
 
@@ -53,7 +55,9 @@ def test_disputes_compare_margins_in_a_rules_own_norm():
     for sign, ends in ((1, selections), (-1, selections[::-1])):
         runs = dict(zip(rows, map(ended, ends), strict=True))
         found = network.disputes(rows, runs, atlas.BestMargins(DATA))
-        np.testing.assert_allclose(found[a, b], sign * np.log(sizes[1] / sizes[0]), rtol=1e-9)
+        np.testing.assert_allclose(
+            found[a, b], sign * np.log(sizes[1] / sizes[0]), rtol=1e-9
+        )
 
 
 def test_runs_that_keep_no_selection_or_agree_have_no_dispute():
@@ -80,7 +84,9 @@ def test_a_step_is_the_direction_of_a_mean_of_gradients_in_each_of_three_parts(r
     for gradient in (first, second):
         before, p.grad = p.detach().clone(), gradient
         optimizer.step()
-    for step, m in zip((p - before).chunk(3), (0.9 * first + second).chunk(3), strict=True):
+    for step, m in zip(
+        (p - before).chunk(3), (0.9 * first + second).chunk(3), strict=True
+    ):
         torch.testing.assert_close(step.detach(), -0.01 * BY_HAND[rule](m))
 
 
@@ -88,8 +94,13 @@ def test_adam_is_that_of_torch_on_the_rest_at_a_rate_of_its_own():
     ours, theirs = small(), small()
     groups = [{"params": [], "lr": 0.01}, {"params": []}]
     for name, p in theirs.named_parameters():
-        groups[not (name.startswith("blocks") and p.ndim == 2)]["params"] += [p] * p.requires_grad
-    pair = network._ByMatrix(ours, "Adam", 0.01), torch.optim.Adam(groups, network.REST_RATE)
+        groups[not (name.startswith("blocks") and p.ndim == 2)]["params"] += [
+            p
+        ] * p.requires_grad
+    pair = (
+        network._ByMatrix(ours, "Adam", 0.01),
+        torch.optim.Adam(groups, network.REST_RATE),
+    )
     x, y = torch.randn(6, 3, 8, 8), torch.arange(6) % 3
     for _ in range(10):
         for model, optimizer in zip((ours, theirs), pair, strict=True):
@@ -103,11 +114,15 @@ def test_adam_is_that_of_torch_on_the_rest_at_a_rate_of_its_own():
 def test_polar_factors_are_orthogonal_and_leave_out_what_is_zero():
     M = torch.randn(2, 5, 3, dtype=torch.float64)
     U = network._polar(M)
-    torch.testing.assert_close(U.mT @ U, torch.eye(3, dtype=torch.float64).expand(2, 3, 3))
+    torch.testing.assert_close(
+        U.mT @ U, torch.eye(3, dtype=torch.float64).expand(2, 3, 3)
+    )
     thin = torch.outer(torch.ones(4), torch.ones(3))
     torch.testing.assert_close(network._polar(thin), thin / thin.norm())
     torch.testing.assert_close(network._polar(torch.zeros(3, 3)), torch.zeros(3, 3))
-    torch.testing.assert_close(network._unit(torch.zeros(1, 3, 3)), torch.zeros(1, 3, 3))
+    torch.testing.assert_close(
+        network._unit(torch.zeros(1, 3, 3)), torch.zeros(1, 3, 3)
+    )
 
 
 def test_unknown_rules_and_rates_are_refused():
@@ -128,12 +143,16 @@ def test_a_reading_has_the_logits_of_the_network():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lib.networks.vision.F.scaled_dot_product_attention", spy)
         first = model.class_token.expand(len(pictures), -1, -1)
-        model.blocks(torch.cat([first, model.tokens(pictures)], 1) + model.positions)  # all queries
+        model.blocks(
+            torch.cat([first, model.tokens(pictures)], 1) + model.positions
+        )  # all queries
     for layer, logits in enumerate(seen["logits"]):  # (b, h, query, token)
         top = logits.topk(2, -1).values
         leads = (top[..., 0] - top[..., 1]).amin((0, 2))
         # the network's temperature is sqrt(d_h) in float32
-        np.testing.assert_allclose(found.quantile[layer], leads.detach().numpy(), rtol=1e-7)
+        np.testing.assert_allclose(
+            found.quantile[layer], leads.detach().numpy(), rtol=1e-7
+        )
 
 
 def test_ratios_do_not_see_the_size_of_W_or_how_it_is_shared():
@@ -167,7 +186,9 @@ def test_a_ratio_is_the_tenth_of_the_leads_over_norm_and_tokens():
         x = entered.detach().numpy()
         lengths = np.mean([token @ token for picture in x for token in picture])
         for head, W in enumerate(found.W[layer]):
-            logits = np.sort([[t @ W @ z for t in picture] for picture in x for z in picture])
+            logits = np.sort(
+                [[t @ W @ z for t in picture] for picture in x for z in picture]
+            )
             low = np.quantile(logits[:, -1] - logits[:, -2], 0.1)
             expected = low / lengths / np.linalg.norm(W, 2)
             assert found.ratio[layer, head, k] == pytest.approx(expected, rel=1e-9)
@@ -187,7 +208,9 @@ def test_runs_of_one_seed_share_start_and_batches():
     np.testing.assert_allclose(loss, of_other, rtol=1e-5)
     pictures = data.standardise()(data.images)
     start = network.read(network._untrained(setting, data, 0), pictures)
-    np.testing.assert_allclose(network.read(model, pictures).W, start.W, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(
+        network.read(model, pictures).W, start.W, rtol=0, atol=1e-6
+    )
     tried = network.tuned(setting, data, {"Muon": (1e-3, 1e-2)}, 2)
     assert set(tried["Muon"]) == {1e-3, 1e-2}
     loss = network.trained(setting, data, "Muon", 1e-2, TUNING_SEED)[1]
@@ -202,7 +225,9 @@ def readings(level, noise=0.0):
 
 def world():
     """Every rule first where it was predicted to be."""
-    level = {rule: np.full(len(NORMS), 1e-3 * k) for k, rule in enumerate(network.DIRECTIONS)}
+    level = {
+        rule: np.full(len(NORMS), 1e-3 * k) for k, rule in enumerate(network.DIRECTIONS)
+    }
     for norm, rule in network.FIRST.items():
         level[rule][NORMS.index(norm)] += 1.0
     return {rule: readings(of, 0.01) for rule, of in level.items()}
@@ -231,13 +256,23 @@ def test_a_ranking_is_decided_by_all_rivals_and_refuted_by_one():
     """Muon ahead of NGD by 1; of Signum by what the seeds leave open; Adam further back."""
 
     def verdict(of_signum):
-        levels = {"Muon": [1.0] * 3, "NGD": [0.0] * 3, "Signum": of_signum, "Adam": [-1.0] * 3}
-        found = {rule: readings(np.reshape(of, (3, 1, 1, 1))) for rule, of in levels.items()}
+        levels = {
+            "Muon": [1.0] * 3,
+            "NGD": [0.0] * 3,
+            "Signum": of_signum,
+            "Adam": [-1.0] * 3,
+        }
+        found = {
+            rule: readings(np.reshape(of, (3, 1, 1, 1))) for rule, of in levels.items()
+        }
         np.testing.assert_allclose(network._level(found["Adam"]), -1)
         return network.deciding_lead(found, "Muon", "spectral")[:2]
 
     assert verdict([0.5, 0.51, 0.52]) == ("reproduced", "Signum")
-    assert verdict([-0.9, -0.1, 0.7]) == ("undecided", "Signum")  # in the mean NGD is nearer
+    assert verdict([-0.9, -0.1, 0.7]) == (
+        "undecided",
+        "Signum",
+    )  # in the mean NGD is nearer
     assert verdict([0.5, 1.1, 1.2]) == ("undecided", "Signum")
     assert verdict([1.5, 1.51, 1.52]) == ("not reproduced", "Signum")
 
@@ -246,10 +281,17 @@ def selections():
     rules = [*atlas_rules.steepest_rows(), network.ADAM]
     optimal = {
         "from zero": {name: np.array([1.0, 0.95]) for name in rules},
-        "near ties": {name: np.array([0.8, 0.8 - 0.4 * (name == network.ADAM)]) for name in rules},
+        "near ties": {
+            name: np.array([0.8, 0.8 - 0.4 * (name == network.ADAM)]) for name in rules
+        },
         "wrong start": {name: np.array([0.5, 0.5]) for name in rules},
     }
-    pairs = {(a, b): np.tile([1.0, 1.0, 1.0, -1.0], 10) for a in rules for b in rules if a != b}
+    pairs = {
+        (a, b): np.tile([1.0, 1.0, 1.0, -1.0], 10)
+        for a in rules
+        for b in rules
+        if a != b
+    }
     return optimal, {way: pairs for way in optimal}
 
 
@@ -258,7 +300,9 @@ def test_selection_claims_hold_as_predicted_and_fail_where_every_dispute_is_lost
     claims = network.selection_claims(optimal, found)
     assert len(claims) == 6 and all(claim.holds for claim in claims)
     lost = {way: {pair: -v for pair, v in of.items()} for way, of in found.items()}
-    lost = [claim for claim in network.selection_claims(optimal, lost) if not claim.holds]
+    lost = [
+        claim for claim in network.selection_claims(optimal, lost) if not claim.holds
+    ]
     assert len(lost) == 3  # of each way, the share won
     assert {claim.verdict for claim in lost} == {"not reproduced"}
     even = {way: {p: np.tile([1.0, -1.0], 20) for p in of} for way, of in found.items()}
@@ -284,7 +328,10 @@ def test_one_rule_breaks_what_is_said_of_every_rule(way, rule, shares, failing):
 
 def test_equal_margins_are_not_won_and_adam_has_no_norm_of_its_own():
     none = np.nan
-    found = {("a", "b"): np.array([0.0, 1.0, none]), ("a", network.ADAM): np.array([1.0, 1, 1])}
+    found = {
+        ("a", "b"): np.array([0.0, 1.0, none]),
+        ("a", network.ADAM): np.array([1.0, 1, 1]),
+    }
     found["b", "a"] = np.array([2.0, 1.0, none])
     count, of = network.won(found, ["a", "b"])
     np.testing.assert_array_equal(count, [1, 2, 0])
@@ -296,7 +343,11 @@ def test_the_interval_of_a_share_is_that_of_its_seeds():
     won = np.tile([1, 0, 1], 8)
     once, often = (network.share(k * won, np.full(24, k)) for k in (1, 100))
     np.testing.assert_allclose(once, often)
-    assert once[0] == pytest.approx(2 / 3) and 0.45 < once[1] < 0.52 and 0.8 < once[2] < 0.88
+    assert (
+        once[0] == pytest.approx(2 / 3)
+        and 0.45 < once[1] < 0.52
+        and 0.8 < once[2] < 0.88
+    )
     assert np.isnan(network.share(np.zeros(3), np.zeros(3))).all()
 
 
@@ -322,7 +373,9 @@ def test_a_run_keeps_a_selection_that_stands_since_half_time_and_leads(
     rule = atlas_rules.steepest_rows()["steepest, Frobenius"]
     solved = [svm.token_svm(DATA, (DATA.opt + k) % 4).W for k in (0, 1)]
     W = np.stack([0 * solved[0] if k is None else solved[k] for k in chosen], 1)
-    words = dict(log_gap=None, log_gradient=None, status=np.array([status] * 2), ended=None)
+    words = dict(
+        log_gap=None, log_gradient=None, status=np.array([status] * 2), ended=None
+    )
     path = training.Path(iterations=np.array([1, 2]), W=W, **words)
     monkeypatch.setattr(network.training, "train", lambda *_, **__: {"a": path})
     assert (network.ended(DATA, {"a": rule}, 2, None)["a"].kept == kept).all()

@@ -27,7 +27,9 @@ class Joint:
     space = coordinates.minimal(tokens.two_token_gaussian([0, 1], n=4, d=100))
     tokens = space.tokens
     svm, head = svm.token_svm(tokens), svm.head_svm(tokens)
-    record = np.unique(np.concatenate([dynamics.log_spaced(2000, 40), [1, 2, 3, 100, 101, 1000]]))
+    record = np.unique(
+        np.concatenate([dynamics.log_spaced(2000, 40), [1, 2, 3, 100, 101, 1000]])
+    )
     history = dynamics.train(
         space, rules.ngd(0.3, decay=2 / 3), 2000, record,
         targets={"W_mm": svm.W}, head="joint", head_targets={"u_mm": head.value},
@@ -39,7 +41,10 @@ F, J, RUN = Fixed, Joint, Joint.history
 
 def with_head(history, factor):
     """The run with head u_t times factor[k] at record k, scores and norm accordingly."""
-    gaps, norm = history.score_gaps * factor[:, None, None], history.head_norm * np.abs(factor)
+    gaps, norm = (
+        history.score_gaps * factor[:, None, None],
+        history.head_norm * np.abs(factor),
+    )
     head = lambda part: factor[part, None] * history._head(part)
     return replace(history, score_gaps=gaps, head_norm=norm, _head=head)
 
@@ -48,7 +53,10 @@ def reference(factor):
     """The quantities of the independent computation, all off by a factor."""
     names = joint_training.quantities(RUN, J.tokens, J.head, 100)
     rows = joint_training.REFERENCE.items()
-    return {t: dict(zip(names, factor * np.array(row)[:, None], strict=True)) for t, row in rows}
+    return {
+        t: dict(zip(names, factor * np.array(row)[:, None], strict=True))
+        for t, row in rows
+    }
 
 
 def starts(factor):
@@ -115,8 +123,12 @@ def test_figure_3_claims_name_the_slowest_and_the_fastest():
     slow = replace(with_head(RUN, np.full(J.record.size, 0.5)), log_gap=RUN.log_gap / 2,
                    norm=RUN.norm / 2, log_miss=RUN.log_miss / 2)  # fmt: skip
     runs = {"slow": slow, "fast": RUN}
-    assert all(c.holds for c in joint_training.slower_than_others(runs, "slow", ["fast"]))
-    assert not any(c.holds for c in joint_training.slower_than_others(runs, "fast", ["slow"]))
+    assert all(
+        c.holds for c in joint_training.slower_than_others(runs, "slow", ["fast"])
+    )
+    assert not any(
+        c.holds for c in joint_training.slower_than_others(runs, "fast", ["slow"])
+    )
     ahead = joint_training.ahead(slow, RUN, ("slow", "fast"), since=2)
     assert [c.holds for c in ahead] == [False, False, False, True, True]
 
@@ -126,7 +138,9 @@ def test_smoothness_bounds_the_curvature():
     for size in (0.1, 1.0, 3.0):
         W, V = rng.standard_normal((2, *F.svm.W.shape))
         W, V = size * W, V / np.linalg.norm(V, axis=(1, 2), keepdims=True)
-        ahead, behind = (attention.gradients(data, W + e * V, data.u)[1] for e in (1e-5, -1e-5))
+        ahead, behind = (
+            attention.gradients(data, W + e * V, data.u)[1] for e in (1e-5, -1e-5)
+        )
         bent = np.linalg.norm(ahead - behind, axis=(1, 2)) / 2e-5
         assert (bent <= fixed_head.smoothness(data)).all()
 
@@ -169,7 +183,10 @@ def test_broken_assumptions():
     np.testing.assert_allclose(np.take_along_axis(after, data.opt[..., None], -1), best)
     moved = np.abs(after - np.where(before == best, before, 0))[after < best.min()]
     np.testing.assert_allclose(moved.max(), 0.5 * best.min())
-    assert np.linalg.norm(data.X, axis=-1).max() < 4 and (after.argmax(-1) == data.opt).all()
+    assert (
+        np.linalg.norm(data.X, axis=-1).max() < 4
+        and (after.argmax(-1) == data.opt).all()
+    )
     with pytest.raises(ValueError, match="spread = 1.0"):
         phase.skewed(data, 1.0, [0, 1])
 
@@ -203,20 +220,27 @@ SHAPE = POLYAK.norm.shape  # (runs, k)
 
 def invented(**curves):
     """A run with invented curves, of shape (k,) or (runs, k)."""
-    return replace(POLYAK, **{name: np.broadcast_to(c, SHAPE) for name, c in curves.items()})
+    return replace(
+        POLYAK, **{name: np.broadcast_to(c, SHAPE) for name, c in curves.items()}
+    )
 
 
 def theorem5_at_its_rate():
     rate = np.ones(1001)
     rate[2:] = np.sqrt(np.log(TIMES[2:]) / TIMES[2:])
-    history = replace(POLYAK, direction_error={"W_mm": np.broadcast_to(0.3 * rate, SHAPE)})
+    history = replace(
+        POLYAK, direction_error={"W_mm": np.broadcast_to(0.3 * rate, SHAPE)}
+    )
     return fixed_head._theorem5(history, 1.0, F.tokens, F.svm)
 
 
 def fastest(slowed):
     """A rule with a loss gap at the level after 50 iterations, `slowed`, against 50 and 100."""
     gap = np.broadcast_to(np.log(fixed_head.THRESHOLD) * TIMES / 50, SHAPE)
-    runs = {"own": invented(log_gap=slowed(gap)), "other": invented(log_gap=halved(gap))}
+    runs = {
+        "own": invented(log_gap=slowed(gap)),
+        "other": invented(log_gap=halved(gap)),
+    }
     return fixed_head.fastest_at_first(runs, "own", ("other",))
 
 
@@ -229,11 +253,16 @@ def joint_lemma(id):
     data = tokens.two_token_gaussian([0, 1], n=4, d=100)
     problem = coordinates.minimal(data)
     head = svm.head_svm(problem.tokens)
-    ends = {"targets": {"W_mm": svm.token_svm(problem.tokens)}, "head_targets": {"u_mm": head}}
+    ends = {
+        "targets": {"W_mm": svm.token_svm(problem.tokens)},
+        "head_targets": {"u_mm": head},
+    }
     rule = rules.ngd(0.1, decay=2 / 3)
     known = dynamics.train(problem, rule, 1000, TIMES, head="joint", **ends)
     path = fits.path_sum(TIMES, 2 / 3)
-    gaps = np.broadcast_to(9 * path[:, None, None] ** 1.2, known.score_gaps.shape).copy()
+    gaps = np.broadcast_to(
+        9 * path[:, None, None] ** 1.2, known.score_gaps.shape
+    ).copy()
     gaps[:, :, 2, 0] = path
     norms = np.broadcast_to(3 * 0.1 * np.cbrt(TIMES), known.norm.shape)
     history = replace(known, score_gaps=gaps, head_norm=norms, norm=norms / 2)
@@ -257,16 +286,26 @@ def test_claims_measure_what_is_known_of_an_invented_run(claim, measured):
 
 
 def test_path_sums_and_exponents_in_them():
-    np.testing.assert_allclose(fits.path_sum(np.array([0, 1, 3]), 2), [0, 1, 1 + 1 / 4 + 1 / 9])
+    np.testing.assert_allclose(
+        fits.path_sum(np.array([0, 1, 3]), 2), [0, 1, 1 + 1 / 4 + 1 / 9]
+    )
     np.testing.assert_array_equal(fits.path_sum(TIMES, 0), TIMES)
     values = np.broadcast_to(fits.path_sum(TIMES, 2 / 3) ** 1.3, SHAPE)
-    np.testing.assert_allclose(joint_training.path_exponent(POLYAK, values, 2 / 3, 10), 1.3)
+    np.testing.assert_allclose(
+        joint_training.path_exponent(POLYAK, values, 2 / 3, 10), 1.3
+    )
 
 
 @pytest.mark.parametrize("failed, draws", [(0, 29), (3, 50), (29, 29)])
-def test_the_upper_end_of_a_probability_is_where_5_per_cent_of_cases_have_so_few(failed, draws):
+def test_the_upper_end_of_a_probability_is_where_5_per_cent_of_cases_have_so_few(
+    failed, draws
+):
     p = ledger_rows._probability_at_most(np.arange(draws) < failed)
-    assert p == 1 if failed == draws else stats.binom.cdf(failed, draws, p) == pytest.approx(0.05)
+    assert (
+        p == 1
+        if failed == draws
+        else stats.binom.cdf(failed, draws, p) == pytest.approx(0.05)
+    )
 
 
 def test_a_start_of_one_logit_stays_within_its_two_sided_quantile():
@@ -300,19 +339,29 @@ def test_near_orthogonality_by_its_formula_and_equal_opt_tokens_do_no_harm():
     data = replace(data, z=data.z + 0.2 * np.eye(9)[[0, 1]])  # no longer equal queries
     queries = data.z[0] @ data.z[0].T
     nu, b2 = abs(queries[0, 1]), queries.diagonal().min()
-    mu, a2, U2 = 0.1, (data.X[0, :, 0] ** 2).sum(-1).min(), (data.X[0, :, 0] ** 2).sum(-1).max()
+    mu, a2, U2 = (
+        0.1,
+        (data.X[0, :, 0] ** 2).sum(-1).min(),
+        (data.X[0, :, 0] ** 2).sum(-1).max(),
+    )
     p = np.linspace(1 / (3 * np.e), 0.5, 1001)
     pull = lambda p: np.exp(-1e-3 * p) * p * (1 - p)
     C = pull(np.linspace(0, 1, 100_001)).max() / pull(p).min()
     (room,) = assumptions.near_orthogonality(data)
-    assert room == pytest.approx(b2 * (a2 - 3 * mu) / (C * nu * (U2 + 3 * mu)), rel=1e-6)
-    shared = tokens.class_mean_tokens(range(3), n=4, T=3, d=4000, signal=2.0, noise=4000**-0.5)
+    assert room == pytest.approx(
+        b2 * (a2 - 3 * mu) / (C * nu * (U2 + 3 * mu)), rel=1e-6
+    )
+    shared = tokens.class_mean_tokens(
+        range(3), n=4, T=3, d=4000, signal=2.0, noise=4000**-0.5
+    )
     assert (assumptions.near_orthogonality(shared) > 1).all()
     assert (assumptions.strict_orthogonality(shared) < 1).all()
 
 
 def test_where_the_condition_holds_no_step_lowers_a_small_weight_of_an_opt_token():
-    drawn = tokens.class_mean_tokens(range(3), n=4, T=3, d=4000, signal=2.0, noise=4000**-0.5)
+    drawn = tokens.class_mean_tokens(
+        range(3), n=4, T=3, d=4000, signal=2.0, noise=4000**-0.5
+    )
     data = coordinates.minimal(drawn).tokens
     rng, phi = np.random.default_rng(0), 1 / (3 * np.e)
     seen = 0
@@ -331,7 +380,9 @@ def test_lemma_11_has_tails_that_hold_and_half_of_them_does_not():
     d, delta, signal, noise = 100, 0.1, 3.0, 0.1
     bounded = ledger_rows._lemma11(DM, signal, noise)
     pairs = zip(ledger_rows._spreads(DM, signal, noise), bounded, strict=True)
-    norms, cross = (np.quantile(found, 1 - delta) / claim.measured for found, claim in pairs)
+    norms, cross = (
+        np.quantile(found, 1 - delta) / claim.measured for found, claim in pairs
+    )
     share = delta / (2 * 8**2)  # of one token or pair of the 8 tokens
     assert stats.chi2.sf(d + norms, d) <= share < stats.chi2.sf(d + norms / 2, d)
     normal = stats.norm(scale=np.sqrt(d))
@@ -355,4 +406,6 @@ def test_the_picture_moves(tmp_path):
             moving.seek(k)
             frames.append(np.asarray(moving.convert("L"), float))
         assert len(frames) >= 4 and moving.size == still.size
-    assert all(np.abs(a - b).max() > 100 for a, b in zip(frames[:3], frames[1:4], strict=True))
+    assert all(
+        np.abs(a - b).max() > 100 for a, b in zip(frames[:3], frames[1:4], strict=True)
+    )

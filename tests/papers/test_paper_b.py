@@ -32,9 +32,13 @@ def test_the_worst_perturbation_attains_the_constants_and_no_less():
     worst = landscape.curvatures(PROBLEM, 1)
     assert failing(landscape.one_point(worst)) == [] and worst["left"][1] > 0.3
     assert "convex.left_right" in failing(landscape.one_point(worst, 1.0))
-    assert worst["left_right"][1] == pytest.approx(1.0, abs=1e-9)  # no search finds more
+    assert worst["left_right"][1] == pytest.approx(
+        1.0, abs=1e-9
+    )  # no search finds more
     assert "smooth.left_right" in failing(landscape.one_point(worst, -0.01))
-    ratios = [landscape.descent_ratio(PROBLEM, norm, 200) for norm in ("left_right", "left")]
+    ratios = [
+        landscape.descent_ratio(PROBLEM, norm, 200) for norm in ("left_right", "left")
+    ]
     assert ratios[0] == pytest.approx(1.0, abs=1e-9)
     assert PAPER.claim("lemma2", max(ratios)).holds
     ends = [claim.measured for claim in landscape.lemma1(wide)]
@@ -48,10 +52,14 @@ def test_a_bias_is_estimated_without_the_noise_of_its_first_order():
     for name, limit in limits.items():
         value, bias = sums[name][0], sums[f"{name} bias"][0]
         spread = value.std(0) / np.sqrt(20_000)
-        np.testing.assert_array_less(np.abs(bias.mean(0) - value.mean(0) + limit), 4 * spread)
+        np.testing.assert_array_less(
+            np.abs(bias.mean(0) - value.mean(0) + limit), 4 * spread
+        )
         assert bias.std() < 0.7 * value.std(), name
     alone = scaling.softmax_sums(u, query, (1,), 50)
-    np.testing.assert_allclose(alone["weight"][0], 1.0)  # a query without others has all the weight
+    np.testing.assert_allclose(
+        alone["weight"][0], 1.0
+    )  # a query without others has all the weight
     np.testing.assert_allclose(alone["mean"][0], np.broadcast_to(query, (50, 2)))
 
 
@@ -60,7 +68,9 @@ def test_biases_integrated_over_the_query_are_those_of_equal_weights():
         scaling.integrated(np.zeros((2, 2)), (4,), queries, draws, repeats=queries)
         for queries, draws in ((2000, 1), (20, 4000))
     )
-    queries = np.stack([seeds.stream(q, "start").standard_normal(2) for q in range(2000)])
+    queries = np.stack(
+        [seeds.stream(q, "start").standard_normal(2) for q in range(2000)]
+    )
     square, eye = queries[:, :, None] * queries[:, None], np.eye(2)
     mean = (queries**2).sum(1) ** 2 / 4**2  # |g|^2 |g/n|^2
     np.testing.assert_allclose(once["mean"][:, 0], mean)
@@ -69,7 +79,9 @@ def test_biases_integrated_over_the_query_are_those_of_equal_weights():
     C = square * (1 / 4 - 1 / 16) - eye * (1 / 4 + 3 / 16)
     fourth = (C**2).sum((1, 2)) ** 2
     assert many["covariance"].mean() == pytest.approx(fourth[:20].mean(), rel=0.05)
-    off = once["covariance"][:, 0] - fourth  # noise of one draw adds nothing to a power of a mean
+    off = (
+        once["covariance"][:, 0] - fourth
+    )  # noise of one draw adds nothing to a power of a mean
     assert abs(off.mean()) < 3 * off.std() / np.sqrt(2000)
 
 
@@ -86,7 +98,10 @@ def test_the_bias_of_the_regulariser_in_one_dimension_is_that_of_chi_square_mome
         warnings.simplefilter("ignore")
         problem = regression.Regression(np.array([[0.7]]), np.array([[0.3]]), 0.1)
     a, b = Z = np.array([[1.2], [0.5]])
-    for n, draws in ((12, 40_000), (1000, 2000)):  # at many samples the first order is noise
+    for n, draws in (
+        (12, 40_000),
+        (1000, 2000),
+    ):  # at many samples the first order is noise
         bias = scaling.regulariser_bias(problem, Z, (n,), draws, 2, 0)[:, 0].mean(0)
         second, third, fourth = 2 / n, 6 / n + 8 / n**2, 12 / n + 44 / n**2 + 48 / n**3
         of_a = a / 2 * (a**2 * 0.7**2 * second - b**2 * 0.7**3 * third)
@@ -117,13 +132,17 @@ def test_lemma_4_holds_with_its_constants_and_a_bad_preconditioner_worsens_them(
         step[3:] = inverse @ step[3:]
         inner = (space.weighted(step, "left") * space.weighted(Delta, "left")).sum()
         assert inner >= low * alpha * 0.8 * size**2 - e**2 / (low * alpha * 0.8)
-        worst = max(worst, space.norm(step) ** 2 / ((high * beta * size) ** 2 + 4 * e**2))
+        worst = max(
+            worst, space.norm(step) ** 2 / ((high * beta * size) ** 2 + 4 * e**2)
+        )
     assert 0.3 < worst < 1.1
 
 
 def test_the_points_of_theorem_1_are_minima_and_a_wrong_covariance_is_seen():
     problem = regression.random_regression(0, 2, 3)
-    points = np.stack([manifold.of(problem).point(Q) for Q in (np.eye(2), -np.eye(2)[::-1])])
+    points = np.stack(
+        [manifold.of(problem).point(Q) for Q in (np.eye(2), -np.eye(2)[::-1])]
+    )
     distance = landscape.search(problem, 3)
     assert distance < 1e-5
     assert failing(landscape.minima(problem, points, distance, problem)) == []
@@ -134,11 +153,15 @@ def test_the_points_of_theorem_1_are_minima_and_a_wrong_covariance_is_seen():
 def test_least_squares_errs_by_its_mean_square():
     ratios = scaling.least_squares_errors(PROBLEM, [9], 1500)[:, 0]
     error = ratios.std() / np.sqrt(len(ratios))
-    assert abs(ratios.mean() - 1) < 4 * error < 0.1  # n - d for n - d - 1 would be off by 0.17
+    assert (
+        abs(ratios.mean() - 1) < 4 * error < 0.1
+    )  # n - d for n - d - 1 would be off by 0.17
 
 
 def test_standard_errors_are_those_of_the_mean():
-    estimates = np.array([[0.0, 1.0], [2.0, 1.5], [4.0, 2.0]])  # means 2 and 1.5, std 2 and 0.5
+    estimates = np.array(
+        [[0.0, 1.0], [2.0, 1.5], [4.0, 2.0]]
+    )  # means 2 and 1.5, std 2 and 0.5
     found = landscape._standard_errors(estimates, np.array([0.0, 1.5]))
     assert found == pytest.approx(np.sqrt(3))
 
@@ -146,12 +169,16 @@ def test_standard_errors_are_those_of_the_mean():
 def test_the_tail_is_freed_of_noise_that_is_independent_from_step_to_step():
     rng, offset = np.random.default_rng(0), np.full((4, 2), 0.1)
     A = PROBLEM.M + offset + rng.standard_normal((1000, 40, 4, 2))
-    B = np.broadcast_to(np.linalg.inv(PROBLEM.Sigma), (1000, 40, 2, 2))  # the map is A itself
+    B = np.broadcast_to(
+        np.linalg.inv(PROBLEM.Sigma), (1000, 40, 2, 2)
+    )  # the map is A itself
     history = regression.RegressionHistory(np.arange(40), A, B, np.full(1000, -1))
     excess = scaling.tail_excess(PROBLEM, history, 20)
     expected = np.linalg.norm(offset @ PROBLEM.root) ** 2 / 2
     assert abs(excess.mean() - expected) < 4 * excess.std() / np.sqrt(1000) < expected
-    with_noise = np.linalg.norm((A[:, 20:].mean(1) - PROBLEM.M) @ PROBLEM.root, axis=(1, 2)) ** 2
+    with_noise = (
+        np.linalg.norm((A[:, 20:].mean(1) - PROBLEM.M) @ PROBLEM.root, axis=(1, 2)) ** 2
+    )
     assert with_noise.mean() / 2 > 2 * expected
 
 
@@ -177,7 +204,9 @@ def test_scaling_law():
     quiet = scaling.scaling(QUIET, [50, 100, 200, 400], 100, 16, range(3))
     late = scaling.theorem_2(quiet)[-1]
     assert late.measured == pytest.approx(-2, abs=0.1), late
-    np.testing.assert_allclose(floors.exact[1:] / floors.exact[:-1], floors.factor, rtol=0.06)
+    np.testing.assert_allclose(
+        floors.exact[1:] / floors.exact[:-1], floors.factor, rtol=0.06
+    )
     assert floors.excess.shape == (3, 2, 101)
 
 
@@ -192,7 +221,9 @@ def test_spectral_start_and_gradient_bias_fall_as_claimed():
 def test_the_bias_of_the_gradient_agrees_with_fresh_batches():
     Z, rng = scaling.near(PROBLEM, 0), np.random.default_rng(0)
     (bias,) = scaling.gradient_bias(PROBLEM, [20], 4000, 1)[0]
-    X, Y = map(np.stack, zip(*(PROBLEM.sample(20, rng) for _ in range(3000)), strict=True))
+    X, Y = map(
+        np.stack, zip(*(PROBLEM.sample(20, rng) for _ in range(3000)), strict=True)
+    )
     gradients = regression.empirical_gradients(X, Y, Z[:4], Z[4:])
     plain = np.concatenate([part.mean(0) for part in gradients])
     limit = np.concatenate(regression.population_gradients(PROBLEM, Z[:4], Z[4:]))
@@ -218,7 +249,10 @@ def test_ablation_has_all_eight_and_knows_its_effects():
 def test_figures_are_judged_by_the_worst_seed():
     good = np.array([[1e-3, 0.02], [5e-3, 0.04]])
     sgd = np.array([[2e3, 0.4], [5e3, 0.2]])
-    for ours, wrong in ((good, []), (np.array([[1e-3, 0.02], [0.02, 0.06]]), ["start", "end"])):
+    for ours, wrong in (
+        (good, []),
+        (np.array([[1e-3, 0.02], [0.02, 0.06]]), ["start", "end"]),
+    ):
         excess = {"spectral, P, R": ours, "random, P, R": ours, "random": sgd}
         first, second = experiments.figure_claims(excess)
         expected = [f"fig{k}.{word}" for k, word in enumerate(wrong, 1)]
@@ -235,10 +269,16 @@ def test_iterations_on_ill_conditioned_problems_cut_the_distance_a_millionfold()
 
 
 def test_a_tenfold_gain_is_asked_of_the_worst_draw_and_growth_is_an_exponent():
-    conditions, slow = [1.0, 10.0, 100.0], np.array([[1.0, 1.0], [10.0, 10.0], [100.0, 100.0]])
+    conditions, slow = (
+        [1.0, 10.0, 100.0],
+        np.array([[1.0, 1.0], [10.0, 10.0], [100.0, 100.0]]),
+    )
     assert experiments.growth(conditions, slow**0.5) == pytest.approx([0.5, 0.5])
     iterations = {"none": slow, "left": slow * [0.05, 0.2], "left_right": slow**0}
     gain, flat = experiments.gains(conditions, iterations)
     assert gain.measured == pytest.approx(0.2) and not gain.holds and flat.holds
     better = iterations | {"left": slow * 0.05, "left_right": slow**0.1}
-    assert [claim.holds for claim in experiments.gains(conditions, better)] == [True, False]
+    assert [claim.holds for claim in experiments.gains(conditions, better)] == [
+        True,
+        False,
+    ]

@@ -40,7 +40,9 @@ def test_bregman_claims():
     failed = failing(section5.bregman_claims(found, histories))
     assert {id.split(".")[1] for id in failed} <= {"table", "range"}
     swapped = {(p, q): 3 * found[p, {1.75: 3, 3: 1.75, 2: 2}[q]] for p, q in found}
-    stopped = {p: replace(h, status=np.array(["diverged"] * 4)) for p, h in histories.items()}
+    stopped = {
+        p: replace(h, status=np.array(["diverged"] * 4)) for p, h in histories.items()
+    }
     wrong = failing(section5.bregman_claims(swapped, stopped))
     kinds = ("row", "runs", "table", "range")
     assert {f"bregman.{kind}.{p}" for kind in kinds for p in ("1.75", "3")} <= wrong
@@ -80,7 +82,9 @@ def test_joint_claims():
         assert v == joint[p].head_divergence(heads[p].value)[0, -1]
     exchanged = {1.75: joint[3], 2: joint[3], 3: joint[2]}
     failed = failing(section5.joint_claims(data, exchanged, ends, heads))
-    assert {f"joint.{kind}.{p:g}" for kind in ("tokens", "directions") for p in STEPS} <= failed
+    assert {
+        f"joint.{kind}.{p:g}" for kind in ("tokens", "directions") for p in STEPS
+    } <= failed
 
 
 @pytest.mark.parametrize("p", EXPONENTS)
@@ -104,7 +108,10 @@ def test_edges_of_a_cone_and_those_that_move_a_margin_most(p):
     worst, drawn = lemmas._edge_along(near, mu, E), lemmas.on_the_edge(near, mu, 50)
     np.testing.assert_allclose(D(worst), np.broadcast_to(mu, E.shape[:2]), rtol=0.01)
     assert (moved(worst) > moved(drawn)).all()
-    rows, E = np.swapaxes(A, 0, 1), E[: A.shape[1]]  # Hoelder's inequality is an equality
+    rows, E = (
+        np.swapaxes(A, 0, 1),
+        E[: A.shape[1]],
+    )  # Hoelder's inequality is an equality
     sizes = geometry.norm(rows, p / (p - 1)) * geometry.norm(E, p)
     np.testing.assert_allclose((rows * E).sum(-1), sizes, rtol=1e-12)
 
@@ -129,7 +136,10 @@ def test_a_selection_with_a_better_support_token_is_not_locally_optimal():
 
 def test_lemma_28_sees_a_run_that_rests_and_one_that_leaves_on_the_way():
     """Else a step a million times too short would pass."""
-    D, mu = np.full((len(FOUND[2].direction), 5), 0.1), np.full(len(FOUND[2].direction), 0.2)
+    D, mu = (
+        np.full((len(FOUND[2].direction), 5), 0.1),
+        np.full(len(FOUND[2].direction), 0.2),
+    )
     assert not lemmas.lemma28(FOUND[2], D * np.linspace(1, 0.9999, 5), mu).holds
     assert lemmas.lemma28(FOUND[2], D * np.linspace(1, 1.01, 5), mu).holds
     stays = lemmas.lemma28(FOUND[2], np.array([[0.1, 0.2, 0.05]]), np.array([0.15]))
@@ -145,8 +155,13 @@ def test_captured_near_and_far():
 
 
 def test_a_rise_of_the_loss_at_any_step_is_seen():
-    rule, start = mirror.MirrorRule(3, 0.05, normalised=False), mirror.gaussian_start(DATA, SEEDS)
-    steps = lemmas.Steps(DATA, mirror.train(DATA, rule, 50, start, record=np.arange(51)))
+    rule, start = (
+        mirror.MirrorRule(3, 0.05, normalised=False),
+        mirror.gaussian_start(DATA, SEEDS),
+    )
+    steps = lemmas.Steps(
+        DATA, mirror.train(DATA, rule, 50, start, record=np.arange(51))
+    )
     assert failing(lemmas.step_claims(steps)) == set()
     steps.loss_rise = np.array([-1, 3, -1, -1])
     assert failing(lemmas.step_claims(steps)) == {"lemma25.3"}
@@ -155,7 +170,9 @@ def test_a_rise_of_the_loss_at_any_step_is_seen():
 @pytest.mark.parametrize("p", [2, 3])
 def test_lemma_27_holds_in_the_cone_and_not_at_half_the_rate(p):
     near = FOUND[p]
-    start = lemmas.on_the_edge(near, lemmas.radius(near) / 4, 1)[0].reshape(near.solution.W.shape)
+    start = lemmas.on_the_edge(near, lemmas.radius(near) / 4, 1)[0].reshape(
+        near.solution.W.shape
+    )
     start = start * (50 * near.solution.norm)[:, None, None]
     rule = lemmas.relative_rule(start, p, 0.0002)
     steps = mirror.train(near.tokens, rule, 20, start, record=np.arange(21))
@@ -176,7 +193,9 @@ def test_lemma30():
     near, rule = FOUND[2], mirror.MirrorRule(2, 1.0, normalised=False)
     history = mirror.train(near.tokens, rule, 20000, near.solution.W)
     size, stay = near.solution.norm, np.arange(len(near.direction)) > 0
-    claims = lambda history, size, stay: holds(lemmas.lemma30(history, size, 2000, stay))
+    claims = lambda history, size, stay: holds(
+        lemmas.lemma30(history, size, 2000, stay)
+    )
     assert all(claims(history, size, stay))
     assert not any(claims(history, 3 * size, stay))
     assert not any(claims(history, size, stay & False))
@@ -199,9 +218,17 @@ def test_the_joint_path_turns_to_the_largest_label_margin():
 def test_the_ledger_has_a_row_or_a_reason_for_every_statement():
     rows = PAPER._rows.values()
     explained = {name for name, statement in STATEMENTS.items() if statement.why}
-    assert {number for number, *_ in rows} & STATEMENTS.keys() == STATEMENTS.keys() - explained
-    restored = {name for name, statement in STATEMENTS.items() if "our reading" in statement.says}
-    assert not [row for row in rows if row[0] in restored and not row[2]]  # the paper's, as it is
+    assert {
+        number for number, *_ in rows
+    } & STATEMENTS.keys() == STATEMENTS.keys() - explained
+    restored = {
+        name
+        for name, statement in STATEMENTS.items()
+        if "our reading" in statement.says
+    }
+    assert not [
+        row for row in rows if row[0] in restored and not row[2]
+    ]  # the paper's, as it is
 
 
 HAND = tokens.unit_tokens(range(2), n=3, T=4, d=6)  # numbers that are known beforehand
@@ -247,15 +274,23 @@ def test_lemma_20_has_no_more_room_than_the_margins_of_its_cone(p):
 @pytest.mark.parametrize("p, exponent", [(1.3, -0.6), (2, -2.0), (3, -2.0)])
 def test_the_divergence_falls_with_the_square_of_the_error(p, exponent):
     history = mirror.train(HAND, mirror.MirrorRule(p), 3)
-    r = np.broadcast_to(np.geomspace(10, 1e4, history.norm.shape[1]), history.norm.shape)
+    r = np.broadcast_to(
+        np.geomspace(10, 1e4, history.norm.shape[1]), history.norm.shape
+    )
     history = replace(history, norm=r)
     for off, holds in ((0.0, True), (0.2, False)):
         assert lemmas.lemma29(history, r ** (exponent + off))[1].holds == holds
 
 
 def test_a_run_between_two_svms_is_not_nearest_to_its_own():
-    histories = dict.fromkeys((1.5, 2.5, 3.5), mirror.train(HAND, mirror.MirrorRule(2), 3))
-    last = {(p, q): np.full((4, 1), 1.0 if p == q else 2.0) for p in histories for q in histories}
+    histories = dict.fromkeys(
+        (1.5, 2.5, 3.5), mirror.train(HAND, mirror.MirrorRule(2), 3)
+    )
+    last = {
+        (p, q): np.full((4, 1), 1.0 if p == q else 2.0)
+        for p in histories
+        for q in histories
+    }
     for other, share in ((2.0, 1.0), (0.5, 0.75)):
         last[1.5, 2.5][0] = other
         claims = {claim.id: claim for claim in section5.bregman_claims(last, histories)}
@@ -265,4 +300,6 @@ def test_a_run_between_two_svms_is_not_nearest_to_its_own():
 
 def test_rank_does_not_depend_on_the_scale():
     W = np.diag([1.0, 0.1, 1e-9, 0.0])[None]
-    assert [predecessor._ranks(scale * W).tolist() for scale in (1e-12, 1.0, 1e12)] == [[2]] * 3
+    assert [predecessor._ranks(scale * W).tolist() for scale in (1e-12, 1.0, 1e12)] == [
+        [2]
+    ] * 3

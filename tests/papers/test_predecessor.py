@@ -47,7 +47,10 @@ def test_relu_head_steps_as_autograd_does():
 
 
 def test_svm_of_several_tokens():
-    chosen, one = np.array([[1, 1, 0, 0], [0, 1, 0, 0], [0, 0, 1, 1]], bool), DATA.run(0)
+    chosen, one = (
+        np.array([[1, 1, 0, 0], [0, 1, 0, 0], [0, 0, 1, 1]], bool),
+        DATA.run(0),
+    )
     W, equations = predecessor._max_margin(one, chosen)
     logits = np.einsum("ntd,de,ne->nt", DATA.X[0], W, DATA.z[0])
     for selected, row in zip(chosen, logits, strict=True):
@@ -66,7 +69,9 @@ def test_svm_of_several_tokens():
 @pytest.mark.parametrize("p", [1.75, 3])
 def test_regularisation_path(p):
     one, radii = DATA.run(0), np.array([1.0, 10, 300])
-    starts = np.stack([svm.token_svm(one, norm=p).W[0], *DRAW.standard_normal((2, 5, 5))])
+    starts = np.stack(
+        [svm.token_svm(one, norm=p).W[0], *DRAW.standard_normal((2, 5, 5))]
+    )
     size = lambda W: (np.abs(W) ** p).sum((-1, -2)) ** (1 / p)
     W = predecessor._solve(one, p, radii, starts)
     np.testing.assert_allclose(size(W), radii)
@@ -82,13 +87,17 @@ def test_a_nuclear_norm_solution_has_a_rank_of_at_most_the_samples_and_dimension
     for n, dimensions in ((2, [4, 6]), (5, [1, 6])):
         ranks = predecessor.rank_by_dimension(range(2), n, 5, dimensions)
         known = ~np.isnan(ranks)
-        assert (ranks <= np.minimum(n, dimensions))[known].all() and ranks[known].max() > 1
+        assert (ranks <= np.minimum(n, dimensions))[known].all() and ranks[
+            known
+        ].max() > 1
 
 
 def test_claims_on_parents_hold_and_can_fail():
     data = tokens.unit_tokens(range(3))
     pairs, share = predecessor.keys_against_weights(data, range(3), [100, 2000], 0.1)
-    several = {d: predecessor.several_tokens(range(8), 3, 4, d, 0.1, 1000) for d in (4, 10)}
+    several = {
+        d: predecessor.several_tokens(range(8), 3, 4, d, 0.1, 1000) for d in (4, 10)
+    }
     followed = {2: predecessor.path_against_descent(data, 2, [1, 5, 50], 1000, 2)}
     claims = predecessor.claims_on_parents(pairs, share, several, followed)
     assert [claim.id for claim in claims if not claim.holds] == []

@@ -31,7 +31,12 @@ FIRST = {"SGD": 0.02, "Adam": 0.05, "SPS": 0.04, "SNGD": 0.04}
 WORLDS = [  # figure, speeds of the rules, what else the study has, verdicts
     ("fig6", {"SGD": 0.03, "Adam": 0.03, "SNGD": 0.02}, {}, [REPRODUCED] * 2),
     ("fig6", {"SGD": 0.03, "Adam": 0.06, "SNGD": 0.05}, {}, [NOT_REPRODUCED] * 2),
-    ("fig7", {"SGD": 0.03, "Adam": 0.06, "SNGD": 0.02}, {}, [REPRODUCED]),  # none on Adam
+    (
+        "fig7",
+        {"SGD": 0.03, "Adam": 0.06, "SNGD": 0.02},
+        {},
+        [REPRODUCED],
+    ),  # none on Adam
     ("fig1", FIRST, {}, [REPRODUCED] * 3),
     ("fig1", ALIKE, {}, [NOT_REPRODUCED] * 3),
     ("fig1", FIRST, {"seeds": 2}, [UNDECIDED] * 3),
@@ -46,10 +51,14 @@ def test_a_figure_in_its_world_and_in_others(figure, speeds, more, verdicts):
 
 def test_a_claim_measures_the_geometric_mean_of_the_ratios_and_its_p():
     world = race({"SGD": 0.03, "Adam": 0.03, "SNGD": 0.02})
-    (claim,) = [claim for claim in speed.table(world, "fig6") if claim.id == "fig6.sngd"]
+    (claim,) = [
+        claim for claim in speed.table(world, "fig6") if claim.id == "fig6.sngd"
+    ]
     ratios = speed._ratio(world, "SNGD", 0.5).values
     assert claim.measured == pytest.approx(stats.gmean(ratios))
-    assert claim.p == pytest.approx(stats.ttest_1samp(np.log(ratios), 0).pvalue, rel=1e-5)
+    assert claim.p == pytest.approx(
+        stats.ttest_1samp(np.log(ratios), 0).pvalue, rel=1e-5
+    )
 
 
 def all_steps(run):
@@ -95,10 +104,14 @@ def grown(factor, *others):
 def test_growth_is_that_of_every_layer_beyond_a_random_walk(factors, verdict):
     curves = grown(*factors)
     assert words(speed.table(curves, "fig7"))["fig7.growth.sgd"] == verdict
-    (ours,) = [claim for claim in speed.table(curves, "fig7") if claim.id == "fig7.growth.sgd"]
+    (ours,) = [
+        claim for claim in speed.table(curves, "fig7") if claim.id == "fig7.growth.sgd"
+    ]
     assert ours.kind == "finding"  # the paper asks for no random walk
     assert speed.growth(curves, "SGD")[1][0] == pytest.approx([1.0] * 5)
-    assert speed._layers(curves) == ["w.weight", "0.weight"][: len(factors)]  # no vector
+    assert (
+        speed._layers(curves) == ["w.weight", "0.weight"][: len(factors)]
+    )  # no vector
 
 
 @pytest.mark.parametrize(
@@ -109,7 +122,9 @@ def test_growth_is_that_of_every_layer_beyond_a_random_walk(factors, verdict):
         ((0.8,), NOT_REPRODUCED, "0 of 1"),
     ],
 )
-def test_norms_grow_is_the_papers_claim_and_knows_no_random_walk(factors, verdict, count):
+def test_norms_grow_is_the_papers_claim_and_knows_no_random_walk(
+    factors, verdict, count
+):
     table = speed.table(grown(*factors), "fig7")
     (theirs,) = [claim for claim in table if claim.id == "fig7.grows.sgd"]
     assert theirs.verdict == verdict and f"{count} matrices grow" in theirs.statement
@@ -134,7 +149,9 @@ def evaluated(rules, seeds, measure):
         for seed in range(seeds):
             metrics, end = measure(rule, seed)
             how = dict(metrics=metrics, evaluated_at=np.array([0, 10, 20]), end=end)
-            runs.append(clocked(seed, np.full(21, 0.5), rule=rule, every=1, part="curve", **how))
+            runs.append(
+                clocked(seed, np.full(21, 0.5), rule=rule, every=1, part="curve", **how)
+            )
     how = dict(metrics=metrics, evaluated_at=np.array([0, 10, 20]))
     trials = (replace(run, **how) if run.part == "trial" else run for run in runs)
     return Curves(configuration(rules, 20), tuple(trials))
@@ -142,7 +159,9 @@ def evaluated(rules, seeds, measure):
 
 def on_a_stand_in(curves):
     """The same curves, as if trained on demo data."""
-    problem = curves.configuration["problem"] | {"data": {"name": "invented", "source": "demo"}}
+    problem = curves.configuration["problem"] | {
+        "data": {"name": "invented", "source": "demo"}
+    }
     return replace(curves, configuration=curves.configuration | {"problem": problem})
 
 
@@ -166,7 +185,10 @@ def reviews_world(gap=0.02, shrink=0.8, sharper=0.5, seeds=5):
         maps = rng.dirichlet(np.ones(6), (2, 2))
         for when in ("start", "last"):
             end |= {f"{when}.tokens_used": used, f"{when}.maps": maps}
-            end |= {f"{when}.histogram.{key}": rng.integers(1, 9, 70) for key in reviews.PARTS}
+            end |= {
+                f"{when}.histogram.{key}": rng.integers(1, 9, 70)
+                for key in reviews.PARTS
+            }
         return metrics, end
 
     return evaluated(ahead, seeds, measure)
@@ -191,7 +213,9 @@ def test_the_interval_on_attention_allows_for_few_seeds_and_few_reviews():
     )
     apart = l2 - l1  # 5 seeds, 40 reviews
     between, within = apart.mean(1).var(ddof=1) / 5, apart.mean(0).var(ddof=1) / 40
-    half = np.sqrt(stats.t.ppf(0.975, 4) ** 2 * between + stats.norm.ppf(0.975) ** 2 * within)
+    half = np.sqrt(
+        stats.t.ppf(0.975, 4) ** 2 * between + stats.norm.ppf(0.975) ** 2 * within
+    )
     (claim,) = reviews.attention_table(world)
     assert claim.interval == pytest.approx((apart.mean() - half, apart.mean() + half))
 
@@ -199,7 +223,10 @@ def test_the_interval_on_attention_allows_for_few_seeds_and_few_reviews():
 def test_values_at_matched_accuracy_lie_between_the_evaluations():
     run = reviews_world().runs("l2")[0]
     path = run.metrics["hoyer.K"]
-    at = [at_level(run, "hoyer.K", level, "training_accuracy") for level in (0.4, 0.8, 0.99)]
+    at = [
+        at_level(run, "hoyer.K", level, "training_accuracy")
+        for level in (0.4, 0.8, 0.99)
+    ]
     assert at == pytest.approx([path[0], (path[1] + path[2]) / 2, np.nan], nan_ok=True)
 
 
@@ -209,7 +236,10 @@ def test_sparsity_is_judged_by_an_index_that_no_scale_changes():
     def heavier(run):
         if run.part != "curve":
             return run
-        above = {f"above_90.{key}": 1 - run.metrics[f"above_90.{key}"] for key in reviews.PARTS}
+        above = {
+            f"above_90.{key}": 1 - run.metrics[f"above_90.{key}"]
+            for key in reviews.PARTS
+        }
         return replace(run, metrics=run.metrics | above)
 
     table = reviews.sparsity_table(each(reviews_world(), heavier))
@@ -267,17 +297,23 @@ def test_the_vision_experiment_in_its_world_and_in_the_opposite_one():
     table = words(reviews.vision_table(vision_world(0.0, 0.05, 0.1)))
     assert table == {"vit.early": REPRODUCED, "vit.sparser": REPRODUCED}
     early, _ = reviews.vision_table(vision_world(0.0, 0.05, 0.1))
-    assert early.statement.endswith("at the best two rates of both, in the trials, 1 to 1")
+    assert early.statement.endswith(
+        "at the best two rates of both, in the trials, 1 to 1"
+    )
     other = vision_world(0.05, -0.05, -0.1)
     assert set(words(reviews.vision_table(other)).values()) == {NOT_REPRODUCED}
-    assert reviews.vision_numbers(other)["end_apart"].value == pytest.approx(0.05, abs=0.01)
+    assert reviews.vision_numbers(other)["end_apart"].value == pytest.approx(
+        0.05, abs=0.01
+    )
 
 
 def test_steps_to_equal_accuracy_are_those_between_two_evaluations():
     world = vision_world(0.0, 0.05, 0.1)
     adam, mirror = reviews._matched(world, reviews.VISION, *reviews.EARLY)
     run = world.runs("Adam")[2]
-    level = min(one.metrics["test_accuracy"].max() for one in (run, world.runs("l1.1")[2]))
+    level = min(
+        one.metrics["test_accuracy"].max() for one in (run, world.runs("l1.1")[2])
+    )
     by_hand = np.interp(level, run.metrics["test_accuracy"], run.evaluated_at)
     assert adam[2] == pytest.approx(by_hand) and mirror[2] > adam[2]
 
@@ -290,7 +326,9 @@ def test_a_redraw_says_that_it_read_kept_curves_and_whose_seeds_they_are(scale, 
     saved = []
     keep = lambda *args, **more: saved.extend([args[-1], more["setting"]])
     run = SimpleNamespace(scale=scale, save=keep)
-    later = each(race({"SGD": 0.03}), lambda curve: replace(curve, seed=curve.seed + 10))
+    later = each(
+        race({"SGD": 0.03}), lambda curve: replace(curve, seed=curve.seed + 10)
+    )
     kept_curves.save(run, "a", "Figure 6", later, None, "", claims.Table(), {})
     rows, setting = saved
     assert setting["seeds"] == [10, 11, 12, 13, 14]
@@ -310,7 +348,10 @@ THREE = {"SGD": 0.03, "Adam": 0.03, "SNGD": 0.03}
 def test_a_network_speaks_only_where_it_beats_the_plain_classifiers():
     assert speed._speed(race(THREE), "Adam", "fig6").verdict == REPRODUCED
     for how, reason in (
-        ({"plain": 0.8}, "too small to speak (SGD 0.800, bag of words 0.800 of the test rows)"),
+        (
+            {"plain": 0.8},
+            "too small to speak (SGD 0.800, bag of words 0.800 of the test rows)",
+        ),
         ({"plain": None}, "no plain classifier was fitted"),
         ({"rates": (0.1, 0.2)}, "judged at the edge of the rates tried: SGD 0.1"),
         ({"rates": ()}, "judged at the edge of the rates tried: SGD 0.1"),
@@ -338,4 +379,6 @@ def test_the_ratio_at_the_best_two_rates_is_that_of_the_trials():
     raced = each(race(THREE), timed)
     # A mean of three readings is 0 two readings, ten steps, after the first of them.
     assert speed._at_two_rates(raced, "Adam", 0.5) == pytest.approx((50 / 40, 70 / 30))
-    assert "in the trials, 1.25 to 2.33" in speed._speed(raced, "Adam", "fig6").statement
+    assert (
+        "in the trials, 1.25 to 2.33" in speed._speed(raced, "Adam", "fig6").statement
+    )

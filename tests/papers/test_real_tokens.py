@@ -25,12 +25,18 @@ def test_reading_measures_the_constant_and_what_is_left_of_the_transients():
     assert np.isclose(one.left[8], one.law.remaining(level)[0])
     wrong = replace(one, residual=one.residual * 1.02, plain=one.law.constant[0])
     for reading in (wrong, replace(one, refusal="no")):
-        assert [claim.holds for claim in real_tokens.claims([reading])] == [False, False]
+        assert [claim.holds for claim in real_tokens.claims([reading])] == [
+            False,
+            False,
+        ]
 
 
 @pytest.mark.parametrize(
     ("rule", "steps", "name"),
-    [(dynamics.ngd(1e-4), 10, "selection made"), (dynamics.ngd(50.0), 2000, "short steps")],
+    [
+        (dynamics.ngd(1e-4), 10, "selection made"),
+        (dynamics.ngd(50.0), 2000, "short steps"),
+    ],
 )
 def test_a_hypothesis_that_fails_is_named(rule, steps, name):
     assert name in real_tokens.read(UNIT, rule, steps).refusal
@@ -45,19 +51,27 @@ def test_sentences_are_of_one_length_and_both_labels_and_know_their_words():
     assert (runs, count, width) == (1, 6, 384) and length >= 12
     assert all(len(words) == length for words in found.words)
     assert found.tokens.y[0].tolist() == [-1] * 3 + [1] * 3
-    assert any(text.lower().startswith(" ".join(found.words[0][:3])) for text in data.texts)
+    assert any(
+        text.lower().startswith(" ".join(found.words[0][:3])) for text in data.texts
+    )
     mean = found.tokens.X[0].mean(1)  # the probe separates what it was fitted on
     y, u = found.tokens.y[0], found.tokens.u[0]
     assert (y * (mean @ u) > 0).all()
     penalty = real_tokens.RIDGE * (mean**2).sum(1).mean()
-    assert np.allclose(mean.T @ (y - mean @ u), penalty * u, atol=1e-9)  # of the ridge regression
+    assert np.allclose(
+        mean.T @ (y - mean @ u), penalty * u, atol=1e-9
+    )  # of the ridge regression
 
 
 def test_too_few_sentences_are_refused_by_the_name_of_their_set():
     data = texts.load("multi_nli", "train", demo=True).take(np.arange(5))
     for shortest in (12, 600):
-        with pytest.raises(ValueError, match="from .* to 126 word pieces, where .* has 3 rows"):
+        with pytest.raises(
+            ValueError, match="from .* to 126 word pieces, where .* has 3 rows"
+        ):
             real_tokens.sentences(data, 6, shortest)
     for count in (0, 7):
-        with pytest.raises(ValueError, match=f"count is {count}; it needs an even number"):
+        with pytest.raises(
+            ValueError, match=f"count is {count}; it needs an even number"
+        ):
             real_tokens.sentences(data, count)

@@ -30,7 +30,9 @@ def redrawn(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", look)
         plots.set_style()
-        lines = [line for study in redraw.PICTURES for line in redraw._redraw(study, out)]
+        lines = [
+            line for study in redraw.PICTURES for line in redraw._redraw(study, out)
+        ]
     assert unread == []
     return lines
 
@@ -39,14 +41,18 @@ def redrawn(tmp_path_factory):
 def test_kept_curves_give_the_committed_verdicts_and_seeds(redrawn, slug):
     record = json.loads((KEPT / f"{slug}.json").read_text(encoding="utf-8"))
     judged = [
-        f"{one['verdict']}: {one['statement']}" for one in record["claims"] if "verdict" in one
+        f"{one['verdict']}: {one['statement']}"
+        for one in record["claims"]
+        if "verdict" in one
     ]
     judged = ["".join(words.split()) for words in judged]
     # a verdict is wrapped: its further lines stand further in
     words = re.split(r"\n {2}(?! )", redrawn[redrawn.index(slug) + 1])
     words = ["".join(each.split()) for each in words]
     assert judged and len(words) == len(judged)
-    assert all(mine.startswith(theirs) for mine, theirs in zip(words, judged, strict=True))
+    assert all(
+        mine.startswith(theirs) for mine, theirs in zip(words, judged, strict=True)
+    )
     assert {row["source"] for row in record["data"]} == {"kept"}
     (study,) = [name for name, pictures in redraw.PICTURES.items() if slug in pictures]
     assert record["seeds"] == kept_curves.kept(study).seeds()
@@ -74,29 +80,42 @@ def test_the_picture_of_the_readme_has_every_verdict(family):
     assert sorted(words) == sorted(claim.verdict for claim in drawn)
     ids = {claim.id for claim in drawn}
     ours = {id for id, (claim, _) in family.items() if claim.kind == "finding"}
-    assert ids >= set(family) - ours and not ids & ours  # what no paper claimed is not drawn
+    assert (
+        ids >= set(family) - ours and not ids & ours
+    )  # what no paper claimed is not drawn
     assert {id for id in ids if id.startswith(redraw.LATER)} == ids - set(family)
     assert sum("too small" in text for text in texts) == 7
 
 
-def test_missing_and_damaged_curves_are_named_and_the_others_drawn(tmp_path, monkeypatch, capsys):
+def test_missing_and_damaged_curves_are_named_and_the_others_drawn(
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.setattr(files, "ROOT", tmp_path)
     desk = tmp_path / "figures" / "desk"
     desk.mkdir(parents=True)
     shutil.copy(KEPT / "mnist_60000.npz", desk)
     (desk / "vit_48000.npz").write_bytes((KEPT / "vit_48000.npz").read_bytes()[:5000])
     out = tmp_path / "out"
-    assert redraw.main(["multi_nli_200", "vit_48000", "mnist_60000", "--out", str(out)]) == 1
+    assert (
+        redraw.main(["multi_nli_200", "vit_48000", "mnist_60000", "--out", str(out)])
+        == 1
+    )
     printed = capsys.readouterr().out
-    assert "multi_nli_200: not redrawn" in printed and "vit_48000: not redrawn" in printed
+    assert (
+        "multi_nli_200: not redrawn" in printed and "vit_48000: not redrawn" in printed
+    )
     assert "fastrates_fig6\n  reproduced: SNGD slower" in printed
     assert [path.name for path in out.iterdir()] == ["fastrates_fig6.png"]
     with pytest.raises(SystemExit, match="2"):
         redraw.main(["wikitext"])
-    assert "wikitext: none of multi_nli_200, civil_comments_400" in capsys.readouterr().err
+    assert (
+        "wikitext: none of multi_nli_200, civil_comments_400" in capsys.readouterr().err
+    )
 
 
-def test_without_words_every_study_and_the_verdicts_are_drawn(tmp_path, monkeypatch, capsys):
+def test_without_words_every_study_and_the_verdicts_are_drawn(
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.setattr(redraw, "_redraw", lambda study, out: [study])
     assert redraw.main(["--out", str(tmp_path)]) == 0
     assert capsys.readouterr().out.startswith("\n".join(redraw.PICTURES))

@@ -27,9 +27,9 @@ def drawn(seed):
 
 def trained(problems, rule, steps, loss="exponential", record=None):
     """Margins (problems, records, 2) from zero."""
-    return dynamics.train(stacked(*problems), rule, steps, record or [steps], loss=loss).margins[
-        ..., 0
-    ]
+    return dynamics.train(
+        stacked(*problems), rule, steps, record or [steps], loss=loss
+    ).margins[..., 0]
 
 
 PROBLEMS = [drawn(seed) for seed in range(150)]
@@ -51,11 +51,18 @@ def test_the_module_and_training_agree_on_the_counterexample():
     np.testing.assert_allclose(lost.threshold, (3 - 1.26) / (9 - 3), rtol=1e-3)
     assert lost.start < lost.highest < 0.1 * lost.threshold
     quoted = f"has $\\theta^*={lost.threshold:.2f}$ and $R_1={lost.highest:.3f}$"
-    assert quoted in (files.folder("notebooks") / "law_of_margins.md").read_text("utf-8")
-    assert dynamics.train(data, dynamics.ngd(0.05), 2000, [2000]).margins[0, -1].min() < 0
+    assert quoted in (files.folder("notebooks") / "law_of_margins.md").read_text(
+        "utf-8"
+    )
+    assert (
+        dynamics.train(data, dynamics.ngd(0.05), 2000, [2000]).margins[0, -1].min() < 0
+    )
     turned = phase_diagram.two_samples(overlap=1.0)
     assert two_samples(turned).reached
-    assert dynamics.train(turned, dynamics.ngd(0.05), 2000, [2000]).margins[0, -1].min() > 0
+    assert (
+        dynamics.train(turned, dynamics.ngd(0.05), 2000, [2000]).margins[0, -1].min()
+        > 0
+    )
 
 
 @pytest.mark.parametrize("k", [0.6, 0.9])
@@ -68,7 +75,9 @@ def test_where_the_slope_is_constant_the_threshold_is_exact(k):
         both.append(pair(K, [-3.0, -3.0], [factor * threshold, 1.0]))
         found = two_samples(both[-1], "reciprocal")
         assert found.reached is bool(factor > 1)
-        np.testing.assert_allclose([found.start, found.highest], factor * threshold, rtol=1e-9)
+        np.testing.assert_allclose(
+            [found.start, found.highest], factor * threshold, rtol=1e-9
+        )
     ends = trained(both, dynamics.ngd(0.05), 4000, "reciprocal")[:, -1].min(1)
     assert ((ends > 1) == (factors > 1)).all()
     near = pair(np.array([[2.0, -0.49], [-0.49, 0.5]]), [0.0, 0.0], [1e-6, 1.0])
@@ -97,23 +106,31 @@ def test_23_the_flow_of_the_margins_and_24_the_bounds_of_theta(seed, loss):
     W = np.linalg.pinv(delta) @ g[:, None] @ data.z[0, :1]  # with these margins
     pulled = -2 * attention.gradients(data, W[None], data.u, loss)[1][0]
     moved = delta @ pulled @ data.z[0, 0]
-    np.testing.assert_allclose(moved, K @ c, atol=1e-4 * c.max())  # K up to the scores' part
+    np.testing.assert_allclose(
+        moved, K @ c, atol=1e-4 * c.max()
+    )  # K up to the scores' part
     np.testing.assert_allclose(
         (K @ c / c[1]).sum(), 1.3 * (theta - 0.2 / 1.3), rtol=1e-9, atol=1e-9
     )
     found = two_samples(data, loss)
     np.testing.assert_allclose(found.threshold, 0.2 / 1.3, rtol=1e-3)
     even = p[0] * (1 - p[0]) / (p[1] * (1 - p[1]))
-    assert found.start * even <= theta * (1 + 1e-9) and theta <= found.highest * even * (1 + 1e-9)
+    assert found.start * even <= theta * (
+        1 + 1e-9
+    ) and theta <= found.highest * even * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("world", [{}, {"off": 0.05}, {"off": -0.05}, {"turned": True}])
 def test_the_ledgers_row_knows_the_threshold_and_notices_another(world):
-    claim = phase_diagram.assumption1_bound(range(3), dynamics.ngd(0.05), 10_000, **world)
+    claim = phase_diagram.assumption1_bound(
+        range(3), dynamics.ngd(0.05), 10_000, **world
+    )
     assert claim.measured == (0.5 if world else 1.0) and claim.holds == (not world)
 
 
-@pytest.mark.parametrize("reason", ["convex", "two, two", "different scores", "independent"])
+@pytest.mark.parametrize(
+    "reason", ["convex", "two, two", "different scores", "independent"]
+)
 def test_what_the_theorem_is_not_about_is_refused(reason):
     data = phase_diagram.two_samples()
     X, y, z, u = data.X[0], data.y[0], data.z[0], data.u[0]

@@ -22,7 +22,10 @@ def interval(low, high):
 def test_the_interval_is_that_of_a_paired_t_test_of_ratios_that_of_their_logarithms():
     values = np.array([0.3, -0.1, 0.4, 0.2, 0.5])
     ends = stats.ttest_1samp(values, 0).confidence_interval(0.95)
-    plain, ratio = verdicts.mean_interval(values), verdicts.ratio_interval(np.exp(values))
+    plain, ratio = (
+        verdicts.mean_interval(values),
+        verdicts.ratio_interval(np.exp(values)),
+    )
     assert (plain.low, plain.high) == pytest.approx(tuple(ends))
     assert (ratio.low, ratio.high) == pytest.approx(tuple(np.exp(ends)), rel=1e-12)
     assert plain.estimate == pytest.approx(0.26)
@@ -31,7 +34,10 @@ def test_the_interval_is_that_of_a_paired_t_test_of_ratios_that_of_their_logarit
 
 def test_a_finite_test_set_widens_the_interval():
     values = np.array([0.01, 0.02, 0.03])
-    alone, wide = verdicts.mean_interval(values), verdicts.mean_interval(values, 0.02**2)
+    alone, wide = (
+        verdicts.mean_interval(values),
+        verdicts.mean_interval(values, 0.02**2),
+    )
     half = math.hypot((alone.high - alone.low) / 2, stats.norm.ppf(0.975) * 0.02)
     assert wide.high - wide.low == pytest.approx(2 * half)
 
@@ -52,17 +58,26 @@ def test_words_of_speed_and_of_differences(ends, faster, slower, no_gain):
     ratio = interval(*ends)
     assert (verdicts.faster(ratio), verdicts.slower(ratio)) == (faster, slower)
     assert verdicts.no_gain(ratio) == no_gain
-    words = [verdicts.above(interval(*ends)) for ends in ((0.1, 0.2), (-0.1, 0.2), (-0.2, 0.0))]
+    words = [
+        verdicts.above(interval(*ends))
+        for ends in ((0.1, 0.2), (-0.1, 0.2), (-0.2, 0.0))
+    ]
     assert words == [REPRODUCED, UNDECIDED, NOT_REPRODUCED]  # of differences
 
 
 def test_censored_runs_open_the_end_that_they_do_not_support():
     steps, reference = np.array([50.0, 60.0, 55.0]), np.array([90.0, np.inf, 95.0])
     found = verdicts.steps_ratio(steps, reference, 100)
-    assert found.low == 0 and found.high < 1 and "1 of the reference's missed" in found.note
+    assert (
+        found.low == 0
+        and found.high < 1
+        and "1 of the reference's missed" in found.note
+    )
     turned = verdicts.steps_ratio(reference, steps, 100)
     assert turned.high == math.inf and turned.low > 1
-    assert verdicts.slower(turned) == REPRODUCED  # the runs that got there took longer as well
+    assert (
+        verdicts.slower(turned) == REPRODUCED
+    )  # the runs that got there took longer as well
     nothing = verdicts.steps_ratio(np.full(3, np.inf), np.full(3, np.inf), 100)
     assert {verdicts.faster(nothing), verdicts.slower(nothing)} == {UNDECIDED}
     assert verdicts.p_value(nothing, verdicts.faster) == 1
@@ -74,13 +89,22 @@ def test_censoring_never_gives_a_word_that_the_whole_run_would_contradict(steps,
     steps = np.array(steps)
     cut = steps.copy()
     cut[place] = np.inf
-    assert verdicts.faster(verdicts.steps_ratio(cut, np.full(len(cut), 50.0), 100)) != REPRODUCED
+    assert (
+        verdicts.faster(verdicts.steps_ratio(cut, np.full(len(cut), 50.0), 100))
+        != REPRODUCED
+    )
 
 
 @pytest.mark.parametrize(
     "make, values, message",
-    [(verdicts.mean_interval, values, "two seeds or more") for values in ([1.0], [[1.0, 2.0]])]
-    + [(verdicts.ratio_interval, [1.0, bad], "positive and finite") for bad in (0.0, np.inf, -2.0)],
+    [
+        (verdicts.mean_interval, values, "two seeds or more")
+        for values in ([1.0], [[1.0, 2.0]])
+    ]
+    + [
+        (verdicts.ratio_interval, [1.0, bad], "positive and finite")
+        for bad in (0.0, np.inf, -2.0)
+    ],
 )
 def test_values_that_give_no_interval_are_refused(make, values, message):
     with pytest.raises(ValueError, match=message):
@@ -94,7 +118,11 @@ def test_p_is_that_of_the_t_test_and_the_level_at_which_the_interval_decides():
     assert p == pytest.approx(stats.ttest_1samp(np.log(ratios), 0).pvalue, rel=1e-5)
     wide = verdicts.mean_interval(np.array([0.1, 0.3, 0.2]), other_variance=0.01)
     p = verdicts.p_value(wide, verdicts.above)
-    assert replace(wide, level=1 - 1.01 * p).low > 0 > replace(wide, level=1 - 0.99 * p).low
+    assert (
+        replace(wide, level=1 - 1.01 * p).low
+        > 0
+        > replace(wide, level=1 - 0.99 * p).low
+    )
 
 
 def test_holm_is_its_definition_by_hand():

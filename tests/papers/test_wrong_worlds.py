@@ -28,15 +28,24 @@ def at_most_one(name, value):
 
 
 def test_claims_that_hold_in_the_true_world_and_fail_in_a_wrong_one_catch_it():
-    judge = lambda things: [at_most_one("sum", sum(things)), at_most_one("first", things[0])]
+    judge = lambda things: [
+        at_most_one("sum", sum(things)),
+        at_most_one("first", things[0]),
+    ]
     changes = {"doubled": lambda value: 2 * value, "true": lambda value: value}
-    assert caught_after([0.7, -0.4], judge, changes) == {"doubled": ["first"], "true": []}
+    assert caught_after([0.7, -0.4], judge, changes) == {
+        "doubled": ["first"],
+        "true": [],
+    }
     assert caught_after([1.4, -0.8], judge, changes) == {"doubled": ["sum"], "true": []}
 
 
 @pytest.mark.parametrize("size", [0.01, 0.05, 0.3])
 def test_a_rotated_target_is_off_by_its_direction_error(size):
-    true, wrong = World().target(SOLUTION).W, World("target rotated", size).target(SOLUTION).W
+    true, wrong = (
+        World().target(SOLUTION).W,
+        World("target rotated", size).target(SOLUTION).W,
+    )
     np.testing.assert_allclose(true, SOLUTION.W)
     length = lambda W: np.linalg.norm(W.reshape(2, -1), axis=1)
     np.testing.assert_allclose(length(wrong), length(true))
@@ -49,22 +58,33 @@ def test_norm_step_label_and_exponent_are_off_as_said():
     assert World("step off", 0.05).rule(rules.ngd(0.2)).step_size == pytest.approx(0.21)
     without_half = World("step off", 1.0).rule(rules.polyak())
     assert without_half.log_step(0, 0.0, 0.0) == pytest.approx(0.0)
-    assert World().rule(rules.polyak()).log_step(0, 0.0, 0.0) == pytest.approx(-np.log(2))
+    assert World().rule(rules.polyak()).log_step(0, 0.0, 0.0) == pytest.approx(
+        -np.log(2)
+    )
     turned = World("label turned", 1.0).tokens(PROBLEM.tokens)
     np.testing.assert_array_equal(turned.y, PROBLEM.tokens.y * [-1, 1, 1])
     history = dynamics.train(PROBLEM, rules.ngd(0.05), 100, [1, 10, 100])
     wrong = World("exponent off", 0.1).history(history)
-    np.testing.assert_allclose(wrong.norm / history.norm, [[0.01**0.1, 0.1**0.1, 1]] * 2)
+    np.testing.assert_allclose(
+        wrong.norm / history.norm, [[0.01**0.1, 0.1**0.1, 1]] * 2
+    )
 
 
 def test_inner_products_are_raised_by_one_vector_that_all_tokens_share():
-    X, raised = PROBLEM.tokens.X, World("inner products raised", 0.05).tokens(PROBLEM.tokens).X
+    X, raised = (
+        PROBLEM.tokens.X,
+        World("inner products raised", 0.05).tokens(PROBLEM.tokens).X,
+    )
     size = np.linalg.norm(X, axis=-1)
     added = (raised - X) / (np.sqrt(0.05) * size[..., None])
-    np.testing.assert_allclose(added, np.broadcast_to(added[:1, :1, :1], X.shape), atol=1e-12)
+    np.testing.assert_allclose(
+        added, np.broadcast_to(added[:1, :1, :1], X.shape), atol=1e-12
+    )
     assert np.linalg.norm(added[0, 0, 0]) == pytest.approx(1)
     across = X @ added[0, 0, 0]
-    gained = (raised[:, 0, 0] * raised[:, 1, 1]).sum(-1) - (X[:, 0, 0] * X[:, 1, 1]).sum(-1)
+    gained = (raised[:, 0, 0] * raised[:, 1, 1]).sum(-1) - (
+        X[:, 0, 0] * X[:, 1, 1]
+    ).sum(-1)
     mixed = across[:, 0, 0] * size[:, 1, 1] + across[:, 1, 1] * size[:, 0, 0]
     expected = 0.05 * size[:, 0, 0] * size[:, 1, 1] + np.sqrt(0.05) * mixed
     np.testing.assert_allclose(gained, expected)
@@ -88,7 +108,9 @@ def test_steps_one_per_cent_off_turn_rows_red(size, holds):
 def test_an_unknown_family_is_refused():
     with pytest.raises(ValueError, match="moon"):
         World("moon", 0.1)
-    assert {world.family for family in FAMILIES for world in worlds(family)} == set(FAMILIES)
+    assert {world.family for family in FAMILIES for world in worlds(family)} == set(
+        FAMILIES
+    )
 
 
 def section(world):
@@ -115,7 +137,10 @@ def untouched(world):
     "rows, named",
     [
         (untouched, "^fixed .*'label turned' does not apply"),
-        (lambda world: [] if world.family else section(world), r"^tight .*norm off, \+1 %"),
+        (
+            lambda world: [] if world.family else section(world),
+            r"^tight .*norm off, \+1 %",
+        ),
     ],
 )
 def test_a_world_that_does_not_apply_or_lacks_a_row_is_named(rows, named):
@@ -131,10 +156,15 @@ def smallest(row):
 
 @pytest.mark.parametrize(
     "paper, name",
-    [*(("C", name) for name in ("inequalities", "gradients", "steps")), ("B", "assumptions")],
+    [
+        *(("C", name) for name in ("inequalities", "gradients", "steps")),
+        ("B", "assumptions"),
+    ],
 )
 def test_rows_of_the_ledgers_catch_worlds_as_small_as_their_page_says(paper, name):
-    known = json.loads(ledger.power_path(falsify.LEDGERS[paper]).read_text(encoding="utf-8"))
+    known = json.loads(
+        ledger.power_path(falsify.LEDGERS[paper]).read_text(encoding="utf-8")
+    )
     section = falsify._sections(paper)[name]
     named = {row.id for row in section(World()) if row.fails_if}
     for id, row in falsify._power(section).items():
@@ -155,7 +185,9 @@ def weak(section):
     for family in dict.fromkeys(family for row in true for family in row.fails_if):
         for world in (worlds(family)[0], worlds(family)[-1]):
             with np.errstate(all="ignore"):
-                wrong[str(world)] = [row for row in section(world) if family in row.fails_if]
+                wrong[str(world)] = [
+                    row for row in section(world) if family in row.fails_if
+                ]
     seen = set().union(*caught(true, wrong).values())
     failing = {row.id for row in true if not row.holds}
     return failing, {row.id for row in true} - failing - seen
@@ -179,12 +211,20 @@ SLOW = {  # rows that do not hold after so few steps, and rows that no world bre
         set(),
         {  # a ratio of two runs, which a world changes alike
             f"theorem6.path ({data}, start small)"
-            for data in ("class means", "class means, high d", "antipodal", "Gaussian tokens")
+            for data in (
+                "class means",
+                "class means, high d",
+                "antipodal",
+                "Gaussian tokens",
+            )
         },
     ),
     ("c", "rates"): ({"lemma29.sharp.3 (from the cone D = 0.001, normalised)"}, set()),
     ("c", "cones"): (
-        {f"{id} ({START})" for id in ("lemma30.3", "lemma30.sharp.2", "lemma30.sharp.3")},
+        {
+            f"{id} ({START})"
+            for id in ("lemma30.3", "lemma30.sharp.2", "lemma30.sharp.3")
+        },
         {"lemma21.3 (edge of the cone of μ_0)"},
     ),
 }
@@ -212,16 +252,23 @@ def test_the_page_of_failures_is_what_the_records_say(monkeypatch):
     monkeypatch.setattr(falsify, "write", lambda *what: written.append(what))
     falsify._write_failures()
     ((path, text),) = written
-    assert path.read_bytes() == text, "figures/failures.md is behind the records: make falsify"
+    assert path.read_bytes() == text, (
+        "figures/failures.md is behind the records: make falsify"
+    )
 
 
-def test_a_mean_has_its_interval_and_a_remark_says_how_much_room_a_bound_leaves(tmp_path):
+def test_a_mean_has_its_interval_and_a_remark_says_how_much_room_a_bound_leaves(
+    tmp_path,
+):
     path = tmp_path / "statements.toml"
     row = '["a", "≤ 1", "", "", "size", "loose; {room}"]'
     path.write_text(f'["Lemma 1"]\ntopic = "sizes"\nrows = [{row}]\n', encoding="utf-8")
     stated = Stated("A", path)
     mean = stated.mean("a", np.array([0.25, 0.75]))
-    assert mean.measured == 0.5 and mean.interval == (0.0, 1.0)  # two standard errors, each 0.25
+    assert mean.measured == 0.5 and mean.interval == (
+        0.0,
+        1.0,
+    )  # two standard errors, each 0.25
     assert stated.mean("a", np.array([0.5])).interval is None
     claim = stated.claim("a", 0.5)
     assert claim.remark == "loose; room: the bound could be 2 times as tight"

@@ -16,13 +16,19 @@ def curve(rule, seed, loss, part="curve", rate=0.1, cap=None, **rest):
     kept = rule in ("SPS", "SNGD")
     steps = taken.astype(np.float32) if kept else np.zeros(0, np.float32)
     norms = norm if kept else np.zeros(0, np.float32)
-    fields = dict(part=part, rule=rule, rate=rate, cap=cap, seed=seed, status="finished")
+    fields = dict(
+        part=part, rule=rule, rate=rate, cap=cap, seed=seed, status="finished"
+    )
     fields |= dict(seconds=36.0, loss=loss, step_size=steps, gradient_norm=norms)
-    fields |= dict(evaluated_at=np.array([0, len(loss)]), made={"commit": "c", "code": "h"})
+    fields |= dict(
+        evaluated_at=np.array([0, len(loss)]), made={"commit": "c", "code": "h"}
+    )
     return Curve(**{**fields, **rest})
 
 
-def clocked(seed, readings, rate=0.1, rule="SGD", every=5, steps=None, part="trial", **rest):
+def clocked(
+    seed, readings, rate=0.1, rule="SGD", every=5, steps=None, part="trial", **rest
+):
     """A curve whose clock read these losses, `every` so many steps."""
     readings = np.asarray(readings, dtype=float)
     clock = {"at": every * np.arange(len(readings)), "loss": readings}
@@ -59,7 +65,9 @@ def configuration(rules, horizon, **rest):
         "test_rows": 1000,
         "network": "none",
     }
-    values = dict(name="invented", rates={rule: [0.1, 0.2] for rule in rules}, horizon=horizon)
+    values = dict(
+        name="invented", rates={rule: [0.1, 0.2] for rule in rules}, horizon=horizon
+    )
     values |= dict(batch=10, window=5, targets=[1.0, 0.5], walk=False, stop="never")
     return values | {"problem": problem} | rest
 
@@ -69,15 +77,22 @@ def falling(steps, speed, rng):
     return 2 * np.exp(-speed * np.arange(steps)) * rng.lognormal(0, 0.02, steps)
 
 
-def race(speeds, seeds=5, horizon=200, network=0.8, plain=0.7, rates=(0.05, 0.1, 0.2), **rest):
+def race(
+    speeds, seeds=5, horizon=200, network=0.8, plain=0.7, rates=(0.05, 0.1, 0.2), **rest
+):
     """Curves of rules that fall at `speeds`, the same for every seed up to a tenth of noise.
 
     The clock reads each step's loss. `network` and `plain` are shares of test rows that are right.
     """
     rng = np.random.default_rng(1)
     runs = tried(speeds, plain, rates)
-    norms = dict(weight_norms={"w.weight": np.ones(2)}, walked={"w.weight": np.zeros(2)})
-    how = dict(end=answers(np.arange(1000) < 1000 * network), evaluated_at=np.array([0, horizon]))
+    norms = dict(
+        weight_norms={"w.weight": np.ones(2)}, walked={"w.weight": np.zeros(2)}
+    )
+    how = dict(
+        end=answers(np.arange(1000) < 1000 * network),
+        evaluated_at=np.array([0, horizon]),
+    )
     how |= norms | dict(metrics={"test_accuracy": np.array([0.1, network])})
     for rule, speed in speeds.items():
         for seed in range(seeds):

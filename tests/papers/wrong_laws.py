@@ -17,7 +17,10 @@ def caught(true, wrong):
 
 def caught_after(things, claims_of, changes):
     """`caught` for claims on a list of things, in worlds that each change every thing."""
-    wrong = {world: claims_of([change(t) for t in things]) for world, change in changes.items()}
+    wrong = {
+        world: claims_of([change(t) for t in things])
+        for world, change in changes.items()
+    }
     return caught(claims_of(things), wrong)
 
 
@@ -27,7 +30,13 @@ def but(record, **changes):
     for path, change in changes.items():
         name, _, rest = path.partition("__")
         part = getattr(changed, name)
-        new = but(part, **{rest: change}) if rest else change(part) if callable(change) else change
+        new = (
+            but(part, **{rest: change})
+            if rest
+            else change(part)
+            if callable(change)
+            else change
+        )
         if isinstance(changed, tuple):
             changed = changed._replace(**{name: new})
         else:
@@ -37,7 +46,9 @@ def but(record, **changes):
 
 def numbers(record, above=""):
     """The paths of numbers and arrays of numbers in nested records."""
-    for name, part in (record._asdict() if isinstance(record, tuple) else vars(record)).items():
+    for name, part in (
+        record._asdict() if isinstance(record, tuple) else vars(record)
+    ).items():
         if isinstance(part, float | np.ndarray) and np.asarray(part).dtype.kind == "f":
             yield above + name
         elif type(part).__module__.startswith(("papers.beyond", "lib.svm")):
@@ -48,8 +59,12 @@ SLIGHT = {  # ways in which a number, or an array, is wrong by the share `by`
     "large": lambda x, by: (1 + by) * x,
     "small": lambda x, by: x / (1 + by),
     # over a decade by 0.1 in the exponent
-    "tilted": lambda x, _: x * np.linspace(1, 1.25, np.shape(x)[-1]) if np.ndim(x) else x,
-    "large at first": lambda x, by: np.concatenate([(1 + by) * x[:1], x[1:]]) if np.ndim(x) else x,
+    "tilted": lambda x, _: (
+        x * np.linspace(1, 1.25, np.shape(x)[-1]) if np.ndim(x) else x
+    ),
+    "large at first": lambda x, by: (
+        np.concatenate([(1 + by) * x[:1], x[1:]]) if np.ndim(x) else x
+    ),
 }
 COARSE = {"raised": lambda x, by: x + by, "a hundredth": lambda x, by: x / 100}
 
@@ -60,7 +75,9 @@ def amiss(things, claims_of, by=0.03, bounds=()):
     Those of `bounds`, by the beginning of their ids, may need a number that is wrong by far.
     """
     worlds = {
-        (way, path): lambda thing, path=path, of=of: but(thing, **{path: lambda x: of(x, by)})
+        (way, path): lambda thing, path=path, of=of: but(
+            thing, **{path: lambda x: of(x, by)}
+        )
         for path in numbers(things[0])
         for way, of in (SLIGHT | COARSE).items()
     }

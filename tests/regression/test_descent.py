@@ -69,14 +69,21 @@ def test_library_optimisers_see_the_same_minibatches():
 def test_population_descent_is_geometric_at_the_linearised_rate(preconditioner):
     rates, directions = regression.modes(PROBLEM, preconditioner)
     assert len(rates) == 7 * 3 - 3 and rates[0] > 0
-    if preconditioner == "left_right":  # k > d: the slowest mode is sigma_d, the fastest 2 sigma_1
+    if (
+        preconditioner == "left_right"
+    ):  # k > d: the slowest mode is sigma_d, the fastest 2 sigma_1
         extremes = PROBLEM.singular_values[[-1, 0]] * [1, 2]
         np.testing.assert_allclose(rates[[0, -1]], extremes, rtol=1e-6)
     step = 0.5 / rates[-1]
     rules = {"own": regression.PreconditionedRule(step, preconditioner)}
     start = SPACE.point() + 1e-5 * directions[0]
-    starts, source = {"own": (start[None, :4], start[None, 4:])}, regression.population(PROBLEM)
-    history = regression.descend(source, rules, starts, PROBLEM.Sigma[None], 20, [0, 20])["own"]
+    starts, source = (
+        {"own": (start[None, :4], start[None, 4:])},
+        regression.population(PROBLEM),
+    )
+    history = regression.descend(
+        source, rules, starts, PROBLEM.Sigma[None], 20, [0, 20]
+    )["own"]
     excess = history.excess([PROBLEM])[0]
     rate = np.log(excess[1] / excess[0]) / 40
     np.testing.assert_allclose(rate, np.log1p(-step * rates[0]), rtol=1e-3)
@@ -88,7 +95,10 @@ NEAR = SPACE.point() + 0.2 * np.random.default_rng(1).standard_normal((7, 3))
 def oracle_draws(n, batches, count):
     A, B = (torch.from_numpy(part)[None, None] for part in (NEAR[:4], NEAR[4:]))
     source = regression.oracle(PROBLEM, n, batches, [0])
-    return [torch.cat([part[0, 0] for part in source(t, A, B)]).numpy() for t in range(count)]
+    return [
+        torch.cat([part[0, 0] for part in source(t, A, B)]).numpy()
+        for t in range(count)
+    ]
 
 
 @pytest.mark.parametrize("n", [5, 40])
@@ -97,7 +107,9 @@ def test_oracle_has_the_mean_of_fresh_in_sample_gradients(n):
     X, Y = stacked(PROBLEM.sample(n, rng) for _ in range(4000))
     fresh = np.concatenate(regression.empirical_gradients(X, Y, NEAR[:4], NEAR[4:]), 1)
     error = np.hypot(*(np.std(x, 0, ddof=1) / np.sqrt(len(x)) for x in (ours, fresh)))
-    np.testing.assert_array_less(np.abs(np.mean(ours, 0) - np.mean(fresh, 0)), 5 * error)
+    np.testing.assert_array_less(
+        np.abs(np.mean(ours, 0) - np.mean(fresh, 0)), 5 * error
+    )
 
 
 def test_the_oracle_takes_out_what_is_first_order_in_the_keys():
@@ -107,7 +119,9 @@ def test_the_oracle_takes_out_what_is_first_order_in_the_keys():
 
 
 def test_divergence_stops_the_run_and_names_its_iteration():
-    history = descended({"wild": regression.sgd(1e4), "tame": RULES["sgd"]}, 50, np.arange(51))
+    history = descended(
+        {"wild": regression.sgd(1e4), "tame": RULES["sgd"]}, 50, np.arange(51)
+    )
     wild, tame = history["wild"], history["tame"]
     assert (wild.diverged > 0).all() and (wild.diverged < 50).all()
     assert np.isnan(wild.excess([PROBLEM] * 2)[:, -1]).all()

@@ -14,7 +14,9 @@ from lib.regression import empirical, manifold
 EXACT = 1e-10
 PROBLEM = regression.random_regression(0, d=3, k=5)
 SPACE = manifold.of(PROBLEM)
-EXTENDED = block_diag(np.eye(5), PROBLEM.Sigma)  # the extended covariance Sbar, (k + d, k + d)
+EXTENDED = block_diag(
+    np.eye(5), PROBLEM.Sigma
+)  # the extended covariance Sbar, (k + d, k + d)
 EYE = np.eye(3)
 few = settings(max_examples=20, deadline=None)
 
@@ -41,7 +43,9 @@ def tensors(*arrays):
 
 def assert_near(pairs, others, atol):
     for ours, theirs in zip(pairs, others, strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=atol * max(np.abs(theirs).max(), 1e-3))
+        np.testing.assert_allclose(
+            ours, theirs, atol=atol * max(np.abs(theirs).max(), 1e-3)
+        )
 
 
 @pytest.mark.parametrize(
@@ -74,7 +78,9 @@ def test_gradients_of_many_runs_equal_those_of_each_on_all_threads(monkeypatch):
 def test_population_and_regulariser_gradients_equal_autograd():
     A, B = layer(11)
     (Sigma,) = tensors(PROBLEM.Sigma)
-    population = by_autograd(lambda a, b: regression.population_loss(PROBLEM, a, b), A, B)
+    population = by_autograd(
+        lambda a, b: regression.population_loss(PROBLEM, a, b), A, B
+    )
     regulariser = by_autograd(lambda a, b: regression.regulariser(Sigma, a, b), A, B)
     ours = regression.population_gradients(PROBLEM, A, B)
     ours += regression.regulariser_gradients(PROBLEM.Sigma, A, B)
@@ -109,7 +115,9 @@ def test_minima_and_the_gradient_identities_5_and_6(seed):
     gradient, Zt = manifold.gradient(PROBLEM, Z), np.concatenate([A, -B])
     middle = Z @ Sigma @ Z.T - Z_pi @ Sigma @ Z_pi.T + Zt @ Sigma @ Zt.T
     equation_5 = EXTENDED @ middle @ EXTENDED @ Z @ Sigma / 2
-    np.testing.assert_allclose(equation_5, gradient, atol=EXACT * np.abs(gradient).max())
+    np.testing.assert_allclose(
+        equation_5, gradient, atol=EXACT * np.abs(gradient).max()
+    )
     np.testing.assert_allclose(Zt.T @ EXTENDED @ Z_pi, 0, atol=EXACT)
 
 
@@ -118,7 +126,9 @@ def test_minima_and_the_gradient_identities_5_and_6(seed):
 @given(st.integers(0, 10_000))
 def test_projection_is_nearest_and_symmetric(norm, seed):
     rng = np.random.default_rng(seed)
-    Z = SPACE.point(ortho_group.rvs(3, random_state=seed)) + 0.05 * rng.standard_normal((8, 3))
+    Z = SPACE.point(ortho_group.rvs(3, random_state=seed)) + 0.05 * rng.standard_normal(
+        (8, 3)
+    )
     Z_pi = SPACE.project(Z, norm)
     Delta = Z - Z_pi
     product = Z_pi.T @ EXTENDED @ Delta
@@ -126,16 +136,22 @@ def test_projection_is_nearest_and_symmetric(norm, seed):
         product = PROBLEM.Sigma @ product
     np.testing.assert_allclose(product, product.T, atol=EXACT)  # Lemma 1
     points = (SPACE.point(ortho_group.rvs(3, random_state=rng)) for _ in range(50))
-    assert SPACE.norm(Delta, norm) <= min(SPACE.norm(Z - point, norm) for point in points)
+    assert SPACE.norm(Delta, norm) <= min(
+        SPACE.norm(Z - point, norm) for point in points
+    )
     np.testing.assert_allclose(SPACE.project(Z_pi, norm), Z_pi, atol=EXACT)
-    assert SPACE.distance(Z, norm) == pytest.approx(SPACE.norm(Z - Z_pi, norm), rel=EXACT)
+    assert SPACE.distance(Z, norm) == pytest.approx(
+        SPACE.norm(Z - Z_pi, norm), rel=EXACT
+    )
     (other,) = set(manifold.NORMS) - {norm}
     assert SPACE.distance(Z, norm) < SPACE.norm(Z - SPACE.project(Z, other), norm)
 
 
 def test_constants_of_the_one_point_inequalities_in_numbers_and_the_norms_they_are_in():
     # M Sigma^{1/2} = diag(0.1, 0.09), and the eigenvalues of Sigma are 0.25 and 1.
-    space = manifold.Manifold(np.diag([0.25, 1.0]), np.array([[0.2, 0], [0, 0.09], [0, 0]]))
+    space = manifold.Manifold(
+        np.diag([0.25, 1.0]), np.array([[0.2, 0], [0, 0.09], [0, 0]])
+    )
     left, both = space.constants("left"), space.constants("left_right")
     numbers = [(c.radius, c.convexity, c.smoothness) for c in (left, both)]
     np.testing.assert_allclose(numbers[0], (0.1, 0.01125, 0.464), rtol=1e-12)
@@ -167,7 +183,9 @@ def test_the_largest_moment_is_that_of_the_manifolds_worst_point():
 
 
 def test_seeds_repeat_and_differ():
-    first, again, other = (regression.random_regression(seed, 3, 5) for seed in (1, 1, 2))
+    first, again, other = (
+        regression.random_regression(seed, 3, 5) for seed in (1, 1, 2)
+    )
     np.testing.assert_array_equal(first.M, again.M)
     assert np.abs(first.M - other.M).max() > 1e-3
     np.testing.assert_allclose(first.singular_values[0], 0.2, rtol=1e-12)
@@ -188,8 +206,14 @@ def test_a3_warns_with_the_number_and_goes_on():
 X, Y = PROBLEM.sample(20, np.random.default_rng(15))
 A, B = layer(16)
 REFUSED = [
-    ("Sigma is singular", lambda: regression.Regression(np.diag([1.0, 1.0, 0.0]), EYE, 0.1)),
-    ("Sigma is not symmetric", lambda: regression.Regression(EYE + np.eye(3, k=1), EYE, 0.1)),
+    (
+        "Sigma is singular",
+        lambda: regression.Regression(np.diag([1.0, 1.0, 0.0]), EYE, 0.1),
+    ),
+    (
+        "Sigma is not symmetric",
+        lambda: regression.Regression(EYE + np.eye(3, k=1), EYE, 0.1),
+    ),
     ("Sigma has shape", lambda: regression.Regression(np.ones((2, 3)), EYE, 0.1)),
     ("k >= d", lambda: regression.Regression(EYE, np.ones((2, 3)), 0.1)),
     ("rank-deficient", lambda: regression.Regression(EYE, np.ones((4, 3)), 0.1)),

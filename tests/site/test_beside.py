@@ -17,7 +17,11 @@ def test_every_figure_of_the_papers_has_a_row_and_every_sentence_a_claim_or_a_no
 
 
 def test_a_figure_without_a_row_is_named_in_one_sentence():
-    found = [row for row in beside.rows(FIGURES) if (row.paper, row.figure) != ("A", "Figure 4")]
+    found = [
+        row
+        for row in beside.rows(FIGURES)
+        if (row.paper, row.figure) != ("A", "Figure 4")
+    ]
     (said,) = beside.faults(found)
     assert said == "paper A, Figure 4: expected a row in figures/beside.toml"
 
@@ -25,10 +29,14 @@ def test_a_figure_without_a_row_is_named_in_one_sentence():
 def test_a_row_without_sentences_and_a_sentence_without_claim_or_note_are_named():
     first, *others = beside.rows(FIGURES)
     (said,) = beside.faults([replace(first, sentences=()), *others])
-    assert said == "paper A, Figure 1: expected the sentences that the text has about it"
+    assert (
+        said == "paper A, Figure 1: expected the sentences that the text has about it"
+    )
     bare = replace(first, sentences=(beside.Sentence("We see that it is fast."),))
     (said,) = beside.faults([bare, *others])
-    assert said.startswith("paper A, Figure 1: 'We see that it is fast.' needs a claim or a note")
+    assert said.startswith(
+        "paper A, Figure 1: 'We see that it is fast.' needs a claim or a note"
+    )
 
 
 def test_our_figures_beside_the_papers_are_in_the_index():
@@ -58,7 +66,9 @@ def test_a_verdict_is_the_records_and_a_claim_that_is_not_there_is_said():
         "holds": False,
         "margin": None,
     }
-    known = {"slug": {"claims": [claim, claim | {"id": "b", "measured": 0.5, "holds": True}]}}
+    known = {
+        "slug": {"claims": [claim, claim | {"id": "b", "measured": 0.5, "holds": True}]}
+    }
     assert [beside.verdict(f"slug/{id}", known) for id in "ab"] == ["fails", "holds"]
     assert beside.verdict("slug/c", known) == "no such claim yet"
     assert beside.verdict("other/a", known) == "no such claim yet"
@@ -72,7 +82,11 @@ def test_every_number_of_a_finding_says_what_it_is(entry):
 
 def test_a_number_without_its_condition_is_named():
     (entry,) = [entry for entry in ENTRIES if entry.slug == "fastrates_assumptions"]
-    saved = {"claims": [{"id": "phase.NGD", "statement": "NGD: smallest fraction in any cell"}]}
+    saved = {
+        "claims": [
+            {"id": "phase.NGD", "statement": "NGD: smallest fraction in any cell"}
+        ]
+    }
     place = "fastrates_assumptions: the finding's number phase.NGD"
 
     def said(finding, **conditions):

@@ -6,7 +6,9 @@ import shutil
 import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-BROWSER = os.environ.get("BROWSER_PATH") or next(filter(None, map(shutil.which, NAMES)), None)
+BROWSER = os.environ.get("BROWSER_PATH") or next(
+    filter(None, map(shutil.which, NAMES)), None
+)
 
 # Every text element with its colour and the ground it stands on, as a contrast
 # ratio (WCAG 2, 1.4.3).
@@ -55,14 +57,20 @@ DRAWN = """[...document.querySelectorAll('math, img')]
   .every((m) => m.getBoundingClientRect().height > 0)"""
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium here; apt-get install chromium brings one")
+@pytest.mark.skipif(
+    BROWSER is None, reason="no Chromium here; apt-get install chromium brings one"
+)
 def test_pages_are_quiet_readable_narrow_and_the_ledger_filters(whole_site):
     from playwright.sync_api import sync_playwright
 
     def largest(pattern):
         return max(whole_site.glob(pattern), key=lambda path: path.stat().st_size)
 
-    kinds = [largest("notebooks/*.html"), largest("figures/*.html"), *whole_site.glob("*.html")]
+    kinds = [
+        largest("notebooks/*.html"),
+        largest("figures/*.html"),
+        *whole_site.glob("*.html"),
+    ]
     with sync_playwright() as play:
         # Chromium's own sandbox cannot be set up inside many containers; only our
         # own files are opened.
@@ -73,7 +81,9 @@ def test_pages_are_quiet_readable_narrow_and_the_ledger_filters(whole_site):
         page.set_default_timeout(0)  # a busy machine may take its time
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("requestfailed", lambda request: complaints.append(f"failed: {request.url}"))
+        page.on(
+            "requestfailed", lambda request: complaints.append(f"failed: {request.url}")
+        )
         page.on("request", lambda request: asked.append(request.url))
         for path in kinds:
             page.set_viewport_size({"width": 1280, "height": 900})
@@ -105,6 +115,10 @@ def test_pages_are_quiet_readable_narrow_and_the_ledger_filters(whole_site):
         page.keyboard.press("Control+Home")
         page.reload()
         page.keyboard.press("Tab")
-        assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
-        assert complaints == [] and all(url.startswith(("file:", "data:")) for url in asked)
+        assert (
+            page.evaluate("document.activeElement.textContent") == "Skip to the content"
+        )
+        assert complaints == [] and all(
+            url.startswith(("file:", "data:")) for url in asked
+        )
         browser.close()

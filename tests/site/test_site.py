@@ -34,7 +34,9 @@ PAGE = '# %% tags=["parameters"]\nscale = "demo"\nseeds = 2\n'
 
 def write(path, content):
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    path.write_text(
+        content if isinstance(content, str) else json.dumps(content), encoding="utf-8"
+    )
 
 
 def save(scale="demo", holds=True, measured=0.25):
@@ -67,7 +69,9 @@ def notebook(path, *outputs, count=1, source="x = 1", text="# A title with $t^2$
 
 
 def shown(**data):
-    return nbformat.v4.new_output("display_data", {k.replace("_", "/"): v for k, v in data.items()})
+    return nbformat.v4.new_output(
+        "display_data", {k.replace("_", "/"): v for k, v in data.items()}
+    )
 
 
 @pytest.fixture
@@ -86,7 +90,10 @@ def built(place):
     site = place / "runs" / "site"
     build._build(site)
     made = {path.relative_to(site).as_posix(): path for path in site.rglob("*.html")}
-    return {n: bs4.BeautifulSoup(p.read_text("utf-8"), "html.parser") for n, p in made.items()}
+    return {
+        n: bs4.BeautifulSoup(p.read_text("utf-8"), "html.parser")
+        for n, p in made.items()
+    }
 
 
 def card(made, title):
@@ -101,7 +108,11 @@ def test_a_figure_is_shown_with_its_finding_claims_and_origin(place):
     assert "Ends at 0.1." in shown_card.text  # the record's 0.125 as the sentence asks
     for words in ("1 of 1 claims hold", "scale: demo", "data: synthetic"):
         assert words in shown_card.text
-    assert shown_card.img["alt"] == page.img["alt"] == "Figure 1, paper A. Ends at 0.1. A <line>."
+    assert (
+        shown_card.img["alt"]
+        == page.img["alt"]
+        == "Figure 1, paper A. Ends at 0.1. A <line>."
+    )
     assert (place / "runs" / "site" / shown_card.img["src"]).exists()
     assert "a < b & c" in page.text and "0.125 ± 0.01" in page.text
     assert "make figures ARGS=01" in page.text and page.find(
@@ -116,23 +127,38 @@ def test_a_claim_that_fails_or_is_undecided_is_never_hidden(place):
     def more(saved):
         (fails,) = saved["claims"]
         saved["claims"].append(fails | {"id": "lost", "verdict": "not reproduced"})
-        saved["claims"].append(fails | {"id": "won", "verdict": "reproduced", "holds": True})
+        saved["claims"].append(
+            fails | {"id": "won", "verdict": "reproduced", "holds": True}
+        )
         saved["claims"].append(fails | {"id": "open", "verdict": "undecided"})
 
     changed(path, more)
     made = built(place)
     for shown_card in (card(made, "Figure 1, paper A"), made["figures/good-demo.html"]):
-        assert shown_card.select_one(".badge.fails").text == "1 of 4, 1 undecided claims hold"
-        assert [p.strong.text for p in shown_card.select("p.fails")] == ["Does not hold:"] * 2
+        assert (
+            shown_card.select_one(".badge.fails").text
+            == "1 of 4, 1 undecided claims hold"
+        )
+        assert [p.strong.text for p in shown_card.select("p.fails")] == [
+            "Does not hold:"
+        ] * 2
         assert [p.strong.text for p in shown_card.select("p.open")] == ["Undecided:"]
         assert "1.000004" in shown_card.text
     rows = made["ledger.html"].select("tbody tr")
     assert [row["data-verdict"] for row in rows] == ["NO", "NO", "yes", "undecided"]
     (statement,) = made["ledger.html"].select("details.statement")
-    assert not statement.has_attr("open") and "2 of 4 do not hold" in statement.summary.text
+    assert (
+        not statement.has_attr("open")
+        and "2 of 4 do not hold" in statement.summary.text
+    )
     exported = json.loads((place / "runs" / "site" / "claims.json").read_text("utf-8"))
     assert [row["verdict"] for row in exported] == ["NO", "NO", "yes", "undecided"]
-    about = {"figure": "good-demo", "statement": "Lemma 5", "measured": 1.00000432, "bound": "≤ 1"}
+    about = {
+        "figure": "good-demo",
+        "statement": "Lemma 5",
+        "measured": 1.00000432,
+        "bound": "≤ 1",
+    }
     assert exported[0].items() >= (about | {"quantity": "a < b & c"}).items()
 
 
@@ -149,17 +175,25 @@ def test_a_run_is_shown_only_if_it_ended_and_its_page_is_still_the_same(place):
     notebook(folder / "01_x.ipynb", text="# The run")
     title = lambda: built(place)["notebooks/01_x-demo.html"].title.text
     assert "A title" in title()  # the committed one
-    for source, shown in (("0000", "A title"), (files.sha256(PAGE.encode()), "The run")):
+    for source, shown in (
+        ("0000", "A title"),
+        (files.sha256(PAGE.encode()), "The run"),
+    ):
         write(folder / record.MARKER, {"inputs": {"source": source}})
         assert shown in title()
 
 
 def test_a_widget_is_a_line_and_markdown_of_a_cell_has_formulas(place):
-    widget = {"application/vnd.jupyter.widget-view+json": {"model_id": "1"}, "text/plain": "VBox()"}
+    widget = {
+        "application/vnd.jupyter.widget-view+json": {"model_id": "1"},
+        "text/plain": "VBox()",
+    }
     notebook(
         place / "notebooks" / "01_x.ipynb",
         shown(**widget),
-        shown(**widget | {"text/plain": "runs:   0%|          | 0/56 [00:00<?, ?it/s]"}),
+        shown(
+            **widget | {"text/plain": "runs:   0%|          | 0/56 [00:00<?, ?it/s]"}
+        ),
         shown(text_markdown="$\\alpha$"),
     )
     cells = built(place)["notebooks/01_x-demo.html"].select_one(".cells")
@@ -171,7 +205,12 @@ def test_what_a_record_says_is_never_run(place):
     bad = "<script>alert(1)</script> [x](javascript:alert(1)) <img src=x onerror=alert(1)>"
 
     def attack(saved):
-        saved["claims"][0] |= {"statement": bad, "holds": False, "source": bad, "bound": bad}
+        saved["claims"][0] |= {
+            "statement": bad,
+            "holds": False,
+            "source": bad,
+            "bound": bad,
+        }
         saved |= {"caption": bad, "figure": bad}
 
     changed(save("desk"), attack)
@@ -184,7 +223,10 @@ def test_code_stands_open_but_parameters_and_pictures_are_described(place):
     save()
     path, image = place / "notebooks" / "01_x.ipynb", shown(image_png=PNG)
     for source, alt in (
-        ('run.save(figure, "good")\nfigure', "Figure 1, paper A. Ends at 0.1. A <line>."),
+        (
+            'run.save(figure, "good")\nfigure',
+            "Figure 1, paper A. Ends at 0.1. A <line>.",
+        ),
         ("figure", "Picture drawn by the cell that begins: figure"),
     ):
         notebook(path, image, source=source)
@@ -197,12 +239,19 @@ def test_code_stands_open_but_parameters_and_pictures_are_described(place):
 
 
 def test_links_lead_to_pages_and_notes_and_others_are_undone(place):
-    write(place / "notebooks" / "proof.md", "# A proof of $t^2$\n\n[the page](01_x.ipynb#cell)")
+    write(
+        place / "notebooks" / "proof.md",
+        "# A proof of $t^2$\n\n[the page](01_x.ipynb#cell)",
+    )
     text = "# T\n\n[proof](proof.md#second), [none](gone.md), [bad](javascript:alert), [x](01_x.py)"
-    notebook(place / "notebooks" / "01_x.ipynb", text=text + ", [data](../data/README.md)")
+    notebook(
+        place / "notebooks" / "01_x.ipynb", text=text + ", [data](../data/README.md)"
+    )
     made = built(place)
     assert made["index.html"].find("a", href="notes/proof.html")
-    links = [a["href"] for a in made["notebooks/01_x-demo.html"].select(".cells a[href]")]
+    links = [
+        a["href"] for a in made["notebooks/01_x-demo.html"].select(".cells a[href]")
+    ]
     assert links == ["../notes/proof.html", "../notebooks/01_x-demo.html"]
     assert made["notes/proof.html"].find("a", href="../notebooks/01_x-demo.html")
 
@@ -222,11 +271,17 @@ def test_a_record_with_statements_is_a_ledger(place):
     lemma, remark = built(place)["ledger.html"].select("details.statement")
     failed, powerless = lemma.select("tbody tr")
     assert lemma.p.text.startswith("says ") and lemma.p.math and "< 1" in lemma.p.text
-    assert "1 of 2 do not hold" in lemma.summary.text and "Lemma 9" in lemma.summary.text
+    assert (
+        "1 of 2 do not hold" in lemma.summary.text and "Lemma 9" in lemma.summary.text
+    )
     for words in ("form", "two", "7", "0.25 [0.1, 0.4, 7 seeds only]", "NO"):
         assert words in failed.text, words
     assert powerless["data-verdict"] == "no power" and powerless.math
-    assert remark.tr and "a definition" in remark.text and "not checked" in remark.summary.text
+    assert (
+        remark.tr
+        and "a definition" in remark.text
+        and "not checked" in remark.summary.text
+    )
 
 
 NUMBERS = {"gap": 0.0344, "low": -7.126, "low_angle": 1.0, "n": 2, "gone": None}
@@ -241,10 +296,16 @@ QUOTED = {
 @pytest.mark.parametrize(
     ("sentence", "words"),
     [
-        ("off by {gap:.1%}, then {low:.2f}, $W_{mm}$", "off by 3.4 %, then -7.13, $W_{mm}$"),
+        (
+            "off by {gap:.1%}, then {low:.2f}, $W_{mm}$",
+            "off by 3.4 %, then -7.13, $W_{mm}$",
+        ),
         ("after {steps:,}, at {rate of $a$:.0f}", "after 5,000, at 2"),
         ("{claims_that_hold:d} of {claims:d}", "0 of 1"),
-        ("ends at {gone:.1f} and {other:.1f}", "ends at no value of gone and no value of other"),
+        (
+            "ends at {gone:.1f} and {other:.1f}",
+            "ends at no value of gone and no value of other",
+        ),
         ("at {low_angle:.1f°}", "at 60.0°"),  # unit vectors of distance 1
         ("{fastrates_fig2/steps:,} steps", "1,000 steps"),  # of another figure
         ("{n:d}", "2"),  # a number before a parameter of the same name
@@ -256,7 +317,9 @@ def test_a_sentence_has_the_numbers_of_the_record(sentence, words):
 
 
 def test_formulas_become_mathml_in_text_tables_and_plain_words():
-    text = build._html("The $W_{mm}$ of\n\n$$\\arg\\min_W \\|W\\|$$\n\n| a |\n|---|\n| $x < y$ |")
+    text = build._html(
+        "The $W_{mm}$ of\n\n$$\\arg\\min_W \\|W\\|$$\n\n| a |\n|---|\n| $x < y$ |"
+    )
     assert text.count("<math") == 3 and 'display="block"' in text
     assert "$" not in text and "\\" not in text
     assert "<mo>arg</mo>" in text and "&lt;" in text.replace("&#x0003C;", "&lt;")
@@ -273,7 +336,9 @@ def test_a_formula_that_shows_a_backslash_stops_the_build(place, capsys, monkeyp
     monkeypatch.setattr(build, "convert", lambda *_, **__: "<math><mo>\\|</mo></math>")
     write(place / "notebooks" / "proof.md", "# P\n\n$\\|one that no page has\\|$")
     assert build.main([]) == 1
-    assert "notes/proof.html: a formula would be shown with \\|" in capsys.readouterr().err
+    assert (
+        "notes/proof.html: a formula would be shown with \\|" in capsys.readouterr().err
+    )
 
 
 def test_a_site_takes_the_place_of_the_last_one(place, capsys):
@@ -303,7 +368,10 @@ def test_a_disk_that_takes_no_file_is_one_sentence(place, what, monkeypatch, cap
 def test_a_damaged_record_is_named(place, capsys):
     changed(save(), lambda saved: saved.pop("claims"))
     assert build.main([]) == 1
-    assert "good.json" in capsys.readouterr().err and not (place / "runs" / "site").exists()
+    assert (
+        "good.json" in capsys.readouterr().err
+        and not (place / "runs" / "site").exists()
+    )
 
 
 class Tags(HTMLParser):
@@ -314,7 +382,11 @@ class Tags(HTMLParser):
         self.all, self.text = [], path.read_text("utf-8")
         # Nine tags of ten are colours of code and formulas; what names or loads anything stays.
         text = re.sub(r'<span class="\w+">([^<]*)</span>', r"\1", self.text)
-        self.feed(re.sub(r"<math((?!</math>|\b(?:id|href|src)=).)*</math>", "", text, flags=re.S))
+        self.feed(
+            re.sub(
+                r"<math((?!</math>|\b(?:id|href|src)=).)*</math>", "", text, flags=re.S
+            )
+        )
 
     def handle_starttag(self, tag, attributes):
         self.all.append((tag, dict(attributes)))
@@ -326,7 +398,9 @@ class Tags(HTMLParser):
 def test_the_whole_site_has_every_figure_note_benchmark_and_claim(whole_site):
     records = list((files.ROOT / "figures").glob("d*/*.json"))
     names = [f"figures/{path.stem}-{path.parent.name}.html" for path in records]
-    names += [f"notes/{path.stem}.html" for path in (files.ROOT / "notebooks").glob("*.md")]
+    names += [
+        f"notes/{path.stem}.html" for path in (files.ROOT / "notebooks").glob("*.md")
+    ]
     assert records and all((whole_site / name).exists() for name in names)
     assert sum(path.stat().st_size for path in whole_site.rglob("*")) < 30e6
     benchmarks = Tags(whole_site / "benchmarks.html")
@@ -340,7 +414,11 @@ def test_the_whole_site_has_every_figure_note_benchmark_and_claim(whole_site):
 def test_every_page_can_be_read_and_every_link_leads_somewhere(whole_site):
     for path in whole_site.rglob("*.html"):
         page = Tags(path)
-        assert page.of("html") == [{"lang": "en"}] and len(page.of("h1")) == 1 and page.of("nav")
+        assert (
+            page.of("html") == [{"lang": "en"}]
+            and len(page.of("h1")) == 1
+            and page.of("nav")
+        )
         assert re.search(r"<title>\s*[^<\s]", page.text), path
         (footer,) = re.findall(r"<footer\b.*?</footer>", page.text, re.S)
         assert re.sub("<[^>]*>", "", footer).strip(), path
@@ -352,9 +430,13 @@ def test_every_page_can_be_read_and_every_link_leads_somewhere(whole_site):
         ids = [attributes["id"] for _, attributes in page.all if "id" in attributes]
         assert len({*ids}) == len(ids), path
         for tag, attributes in page.all:
-            for target in (attributes[name] for name in ("href", "src") if name in attributes):
+            for target in (
+                attributes[name] for name in ("href", "src") if name in attributes
+            ):
                 if re.match("https?:", target):
-                    assert tag == "a", f"{path}: {target} would be loaded from elsewhere"
+                    assert tag == "a", (
+                        f"{path}: {target} would be loaded from elsewhere"
+                    )
                 elif target.startswith("#"):
                     assert target[1:] in ids, f"{path}: {target}"
                 elif not target.startswith("data:"):
@@ -364,12 +446,16 @@ def test_every_page_can_be_read_and_every_link_leads_somewhere(whole_site):
 
 def test_a_page_carries_its_drawings(place):
     write(place / "notebooks" / "drawings" / "line.svg", "<svg/>")
-    notebook(place / "notebooks" / "01_x.ipynb", text="# T\n\n![a line](drawings/line.svg)")
+    notebook(
+        place / "notebooks" / "01_x.ipynb", text="# T\n\n![a line](drawings/line.svg)"
+    )
     made = built(place)
     (drawing,) = made["notebooks/01_x-demo.html"].find_all("img", alt="a line")
     assert drawing["src"].startswith("data:image/svg+xml;base64,")
     shown = "# T\n\n![the film](../figures/turning.gif) ![a map](../figures/desk/atlas_map.png)"
     notebook(place / "notebooks" / "01_x.ipynb", text=shown)
     pictures = built(place)["notebooks/01_x-demo.html"].select(".cells img")
-    found = [picture["src"] for picture in pictures if not picture["src"].startswith("data:")]
+    found = [
+        picture["src"] for picture in pictures if not picture["src"].startswith("data:")
+    ]
     assert found == ["../turning.gif", "../figures/atlas_map-desk.png"]

@@ -33,7 +33,9 @@ def by_hand(folder, rules):
 def test_it_pools_the_deviation_within_rules(written):
     look = blinded.blinded_look(STUDY, written)
     assert look.deviation == pytest.approx(by_hand(written, RATIOS))
-    assert look.planned == 0.163 and look.factor == pytest.approx(look.deviation / 0.163)
+    assert look.planned == 0.163 and look.factor == pytest.approx(
+        look.deviation / 0.163
+    )
 
 
 def test_it_prints_no_ratio_and_no_mean(written, capsys):
@@ -113,8 +115,17 @@ def test_rules_that_no_claim_names_do_not_count():
 )
 def test_what_it_refuses(name, sentence, tmp_path, capsys):
     plan = confirm.plans()[STUDY]
-    seeds = (30, 31, 32, 33, 34, 36)  # seven seeds do not help if one of the first is missing
+    seeds = (
+        30,
+        31,
+        32,
+        33,
+        34,
+        36,
+    )  # seven seeds do not help if one of the first is missing
     write_study(STUDY, tmp_path, scattered(plan, RATIOS, 0.2), seeds=seeds)
     assert blinded.main([name, "--folder", str(tmp_path)]) == 1
     printed = capsys.readouterr()
-    assert printed.out == "" and printed.err.count("\n") == 1 and sentence in printed.err
+    assert (
+        printed.out == "" and printed.err.count("\n") == 1 and sentence in printed.err
+    )

@@ -29,7 +29,13 @@ def table():
     made = _made("cpu")
     fixed = {name: made[name] for name in ("code", "torch", "threads")}
     shared = {"commit": "here", "first_seed": 30, "look_after": 2, "most": 1.5}
-    plan = {"seeds": 3, "deviation": 0.1, "horizon": 40, "evaluations": 2, "rates": RATES}
+    plan = {
+        "seeds": 3,
+        "deviation": 0.1,
+        "horizon": 40,
+        "evaluations": 2,
+        "rates": RATES,
+    }
     return fixed | shared | {"race_seeds": [100, 101, 102], "points": plan}
 
 
@@ -73,7 +79,11 @@ def same(first, second):
     assert first.keys() == second.keys()
     for name, curves in first.items():
         for mine, theirs in zip(curves.curves, second[name].curves, strict=True):
-            assert (mine.rule, mine.rate, mine.seed) == (theirs.rule, theirs.rate, theirs.seed)
+            assert (mine.rule, mine.rate, mine.seed) == (
+                theirs.rule,
+                theirs.rate,
+                theirs.seed,
+            )
             test_loop.same(mine, theirs)
 
 
@@ -93,7 +103,12 @@ def test_every_seed_has_a_whole_file_at_the_rates_of_the_race(whole):
         assert {run.seed for run in curves.curves} == {seed}
         (capped,) = [run for run in curves.curves if run.rule == "SNGD"]
         assert capped.cap == decided["SPS"]
-    assert {path.stem for path in (whole / "points").glob("*.npz")} == {"30", "31", "32", RACE}
+    assert {path.stem for path in (whole / "points").glob("*.npz")} == {
+        "30",
+        "31",
+        "32",
+        RACE,
+    }
 
 
 def test_a_run_ends_at_its_target(whole):
@@ -120,19 +135,25 @@ def trial(rule, rate, seed, steps):
         ((10, 10, 38), (12, 12, 12), 1.0),  # the median, and not the mean
     ],
 )
-def test_the_smallest_median_wins_and_a_tie_goes_to_the_first_round(first, second, taken):
+def test_the_smallest_median_wins_and_a_tie_goes_to_the_first_round(
+    first, second, taken
+):
     races = []
     for rate, steps in ((1.0, first), (0.1, second)):
         races += [trial("SGD", rate, 100 + k, each) for k, each in enumerate(steps)]
     assert confirm.chosen(plan(), "SGD", races) == taken
-    with pytest.raises(ValueError, match="the race of SGD 0.1 in points is not finished"):
+    with pytest.raises(
+        ValueError, match="the race of SGD 0.1 in points is not finished"
+    ):
         confirm.chosen(plan(), "SGD", races[:-1])
 
 
 def test_trials_of_the_first_round_count_if_they_reached_the_target(monkeypatch):
     reached, dropped = trial("SGD", 1.0, 100, 20), trial("SGD", 0.1, 100, 20)
     dropped.clock["loss"][:] = 0.9
-    monkeypatch.setattr(confirm, "first_round", lambda plan: Curves({}, (reached, dropped)))
+    monkeypatch.setattr(
+        confirm, "first_round", lambda plan: Curves({}, (reached, dropped))
+    )
     assert confirm.usable_trials(plan()) == [reached]
 
 
@@ -142,7 +163,9 @@ def test_a_single_rate_is_given_and_not_raced():
     assert confirm.raced_runs(given, "SGD", Curves({}, ()), {}) == []
 
 
-def test_a_confirmation_in_pieces_is_bit_for_bit_that_in_one(whole, tmp_path, monkeypatch):
+def test_a_confirmation_in_pieces_is_bit_for_bit_that_in_one(
+    whole, tmp_path, monkeypatch
+):
     class Short(Work):
         """Work that is out of time after forty looks at the clock."""
 
@@ -202,7 +225,9 @@ def started(folder):
     environment = os.environ | {"PYTHONPATH": str(files.ROOT), "TQDM_DISABLE": "1"}
     command = [sys.executable, "-u", "-c", SHARED, str(folder)]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=files.ROOT, env=environment, stdout=pipe, text=True)
+    return subprocess.Popen(
+        command, cwd=files.ROOT, env=environment, stdout=pipe, text=True
+    )
 
 
 def test_processes_share_the_work_though_one_is_killed(whole, tmp_path):
@@ -239,7 +264,9 @@ def test_other_code_is_refused(tmp_path, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
-def test_the_command_runs_what_it_is_told_and_says_when_time_is_over(whole, tmp_path, capsys):
+def test_the_command_runs_what_it_is_told_and_says_when_time_is_over(
+    whole, tmp_path, capsys
+):
     words = ["--out", str(tmp_path / "out"), "--state", str(tmp_path / "state")]
     assert confirm.main(["points", *words, "--minutes", "1e-6"]) == 3
     assert "the same command goes on from here" in capsys.readouterr().out
@@ -266,13 +293,22 @@ def test_bad_words_are_one_sentence(words, sentence, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-def test_the_plan_of_cifar_runs_growth_on_its_first_seeds_and_two_rules_on_the_others(monkeypatch):
+def test_the_plan_of_cifar_runs_growth_on_its_first_seeds_and_two_rules_on_the_others(
+    monkeypatch,
+):
     monkeypatch.undo()
     cifar = confirm.plans()["cifar10_50000"]
-    assert cifar.rules(35) == ["SGD", "Adam", "SPS", "SNGD"] and cifar.rules(36) == ["SGD", "SNGD"]
+    assert cifar.rules(35) == ["SGD", "Adam", "SPS", "SNGD"] and cifar.rules(36) == [
+        "SGD",
+        "SNGD",
+    ]
     first, later = (cifar.study({"SGD": [0.2]}, grows) for grows in (True, False))
     assert (first.stop_from, first.walk) == (4_800, True)
     assert (later.stop_from, later.walk) == (0, False)
-    assert first.stop_at == later.stop_at == 1.4 and list(first.points) == [0, 4_800, 9_600]
+    assert first.stop_at == later.stop_at == 1.4 and list(first.points) == [
+        0,
+        4_800,
+        9_600,
+    ]
     judged = confirm.plans()["imdb_256"].study({"l2": [0.008]})
     assert judged.stop_at is None and judged.criterion == "accuracy"

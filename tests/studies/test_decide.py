@@ -23,7 +23,9 @@ def above(z, variance=1.0):
 
 
 def test_holms_rule_by_hand():
-    decided = decide({"a": above(2.7), "b": above(-2.2), "c": above(2.5), "d": above(0.5)})
+    decided = decide(
+        {"a": above(2.7), "b": above(-2.2), "c": above(2.5), "d": above(0.5)}
+    )
     # p 0.007, 0.028, 0.012, 0.62: times 4, 2, 3, 1.
     assert [each.word for each in decided.values()] == [
         REPRODUCED,
@@ -71,7 +73,9 @@ def on_the_border(deviations):
     models = []
     for model in simulate.first_round_models():
         null = model.scaled(0.0, deviations)
-        if isinstance(null, simulate.Speed) and "fig6.adam" in null.cases(np.random.default_rng(0)):
+        if isinstance(null, simulate.Speed) and "fig6.adam" in null.cases(
+            np.random.default_rng(0)
+        ):
             logs = dict(null.mean_logs)
             logs["Adam"] = logs["SGD"] + np.log(0.8)
             null = replace(null, mean_logs=logs)
@@ -82,7 +86,10 @@ def on_the_border(deviations):
 @pytest.mark.parametrize("deviations", [1.0, 0.5])
 def test_the_error_rate_of_a_family_on_the_border_is_at_most_5_percent(deviations):
     families = simulate.simulate(on_the_border(deviations), FAMILIES, seed=1)
-    wrong = [any(is_wrong(name, each.word) for name, each in drawn.items()) for drawn in families]
+    wrong = [
+        any(is_wrong(name, each.word) for name, each in drawn.items())
+        for drawn in families
+    ]
     error = np.sqrt(0.05 * 0.95 / FAMILIES)
     assert np.mean(wrong) <= 0.05 + 2 * error  # two Monte-Carlo errors
 
@@ -99,12 +106,23 @@ def test_the_word_at_95_percent_would_err_more_often_than_the_correction_allows(
 
 def test_the_power_is_what_was_planned():
     families = simulate.simulate(simulate.first_round_models(), 200)
-    counts = [sum(each.word != UNDECIDED for each in drawn.values()) for drawn in families]
+    counts = [
+        sum(each.word != UNDECIDED for each in drawn.values()) for drawn in families
+    ]
     error = np.std(counts, ddof=1) / np.sqrt(len(counts))
     assert error < 0.15
-    assert 14 - 2 * error <= np.mean(counts) <= 17 + 2 * error  # notebooks/confirmation.md
+    assert (
+        14 - 2 * error <= np.mean(counts) <= 17 + 2 * error
+    )  # notebooks/confirmation.md
     shares = simulate.chances(families)
-    for name in ("fig1.adam", "fig1.sps", "fig4.adam", "fig6.sngd", "vit.early", "vit.sparser"):
+    for name in (
+        "fig1.adam",
+        "fig1.sps",
+        "fig4.adam",
+        "fig6.sngd",
+        "vit.early",
+        "vit.sparser",
+    ):
         assert shares[name] > 0.9
 
 
@@ -120,11 +138,15 @@ def test_a_known_ratio_is_decided_as_often_as_the_t_test_says():
         found.append(case.intervals[0].low > 1)
     effect = 0.15 / (np.sqrt(2) * 0.12) * np.sqrt(24)
     power = 1 - stats.nct.cdf(stats.t.ppf(0.975, 23), 23, effect)
-    assert np.mean(found) == pytest.approx(power, abs=2 * np.sqrt(power * (1 - power) / 1000))
+    assert np.mean(found) == pytest.approx(
+        power, abs=2 * np.sqrt(power * (1 - power) / 1000)
+    )
 
 
 def test_models_scale_effects_and_deviations():
-    speed = simulate.Speed("mnist_60000", {"SGD": 1.0, "Adam": 2.0, "SNGD": 0.0}, 0.1, 24, 10, 9600)
+    speed = simulate.Speed(
+        "mnist_60000", {"SGD": 1.0, "Adam": 2.0, "SNGD": 0.0}, 0.1, 24, 10, 9600
+    )
     scaled = speed.scaled(0.8, 1.3)
     assert scaled.mean_logs == pytest.approx({"SGD": 1.0, "Adam": 1.8, "SNGD": 0.2})
     assert scaled.deviation == pytest.approx(0.13)
@@ -136,7 +158,9 @@ def test_models_scale_effects_and_deviations():
 
 
 def test_the_command_prints_chances_and_refuses_no_draws(capsys):
-    assert simulate.main(["--draws", "5", "--effects", "0.8", "--deviations", "1.3"]) == 0
+    assert (
+        simulate.main(["--draws", "5", "--effects", "0.8", "--deviations", "1.3"]) == 0
+    )
     said = capsys.readouterr().out.splitlines()
     assert len(said) == 22 and said[-1].startswith("decided of 21: ")
     assert simulate.main(["--draws", "1"]) == 1

@@ -25,7 +25,9 @@ def test_the_family_is_the_protocols():
     text = (confirm.files.ROOT / "notebooks" / "confirmation.md").read_text("utf-8")
     for name in FAMILY:
         stem, _, last = name.rpartition(".")
-        assert name in text or stem in text or f"{stem.split('.')[0]}.<rule>" in text, last
+        assert name in text or stem in text or f"{stem.split('.')[0]}.<rule>" in text, (
+            last
+        )
     assert {claim.study for claim in FAMILY.values()} == set(confirm.plans())
 
 
@@ -45,12 +47,18 @@ def test_the_isotonic_fit_has_no_noise_to_pass_a_target_by():
     # A run that went on after its last target is read like one that ended there.
     went_on = clocked([2.0, 0.9, 0.9, 0.9, 5.0, 5.0])
     ended = clocked([2.0, 0.9, 0.9, 0.9])
-    assert family.isotonic_steps(went_on, 0.9, 0.9) == family.isotonic_steps(ended, 0.9, 0.9) == 20
+    assert (
+        family.isotonic_steps(went_on, 0.9, 0.9)
+        == family.isotonic_steps(ended, 0.9, 0.9)
+        == 20
+    )
 
 
 def test_equal_steps_leave_the_error_of_the_clock():
     interval = family.steps_interval(np.full(4, 100.0), np.full(4, 200.0), tick=20)
-    assert isinstance(interval, MeanInterval) and interval.estimate == pytest.approx(0.5)
+    assert isinstance(interval, MeanInterval) and interval.estimate == pytest.approx(
+        0.5
+    )
     assert interval.variance == pytest.approx(20**2 / 12 * (1 / 100**2 + 1 / 200**2))
     assert 0 < verdicts.p_value(interval, verdicts.faster) < 0.05
 
@@ -78,12 +86,18 @@ def test_one_miss_in_a_study_has_its_other_claims_judged_by_rank_too_but_not_for
     plan = confirm.plans()["mnist_60000"]
     curves = []
     for seed in range(30, 38):
-        for rule, steps in (("SGD", 400), ("Adam", 300 + 10 * (seed % 3)), ("SNGD", 600)):
+        for rule, steps in (
+            ("SGD", 400),
+            ("Adam", 300 + 10 * (seed % 3)),
+            ("SNGD", 600),
+        ):
             missed = rule == "SNGD" and seed == 33
             curves.append(run_to(plan, rule, seed, np.inf if missed else steps))
     (adam,) = FAMILY["fig6.adam"].measure(runs_of("mnist_60000", curves))
     assert isinstance(adam, RankInterval)
-    unnamed = [replace(run, rule="SPS") if run.rule == "SNGD" else run for run in curves]
+    unnamed = [
+        replace(run, rule="SPS") if run.rule == "SNGD" else run for run in curves
+    ]
     named = [replace(run, rule="SNGD") for run in curves if run.rule == "SGD"]
     (adam,) = FAMILY["fig6.adam"].measure(runs_of("mnist_60000", [*unnamed, *named]))
     assert isinstance(adam, MeanInterval)
@@ -113,7 +127,9 @@ def test_growth_is_that_of_norms_after_4800_steps_the_walk_stands_beside():
     assert beside[-1] == verdicts.NOT_REPRODUCED
     short = replace(curves[0], evaluated_at=np.array([0, 4000, 4500]))
     with pytest.raises(ValueError, match="not evaluated after 4800 steps"):
-        FAMILY["fig7.growth.sgd"].measure(runs_of("cifar10_50000", [short, *curves[1:]]))
+        FAMILY["fig7.growth.sgd"].measure(
+            runs_of("cifar10_50000", [short, *curves[1:]])
+        )
 
 
 def review(rule, seed, accuracy, rows=2000, **metrics):
@@ -129,7 +145,14 @@ def review(rule, seed, accuracy, rows=2000, **metrics):
         last = 0.3 if rule == "l1.1" else 0.2
         path[f"hoyer.{part}"] = np.linspace(0.1, last, 5) + 0.001 * (seed % 3)
     at = np.arange(5)
-    return Curve("finished", rule=rule, seed=seed, end=end, metrics=path | metrics, evaluated_at=at)
+    return Curve(
+        "finished",
+        rule=rule,
+        seed=seed,
+        end=end,
+        metrics=path | metrics,
+        evaluated_at=at,
+    )
 
 
 def reviews_of(accuracies, seeds=range(30, 37)):
@@ -145,7 +168,9 @@ def test_reviews_are_judged_by_the_last_four_accuracies_on_all_rows():
     (interval,) = FAMILY["imdb.l1.1>l2"].measure(runs)
     assert interval.estimate == pytest.approx(0.02)
     pairs = zip(runs.of("l1.1"), runs.of("l2"), strict=True)
-    apart = np.stack([first.hits.astype(float) - second.hits for first, second in pairs])
+    apart = np.stack(
+        [first.hits.astype(float) - second.hits for first, second in pairs]
+    )
     assert interval.other_variance == pytest.approx(apart.mean(0).var(ddof=1) / 2000)
     end, matched = FAMILY["sparsity.V"].measure(runs)
     assert end.estimate == pytest.approx(0.1) and matched.estimate == pytest.approx(0.1)
@@ -174,7 +199,11 @@ def test_vision_compares_where_both_reach_the_same():
                 "hoyer": np.array([0.1, 0.2, 0.3]) + 0.1 * (rule == "l1.1"),
             }
             at = np.array([0, 100, 200])
-            curves.append(Curve("finished", rule=rule, seed=seed, evaluated_at=at, metrics=metrics))
+            curves.append(
+                Curve(
+                    "finished", rule=rule, seed=seed, evaluated_at=at, metrics=metrics
+                )
+            )
     runs = runs_of("vit_48000", curves)
     (early,) = FAMILY["vit.early"].measure(runs)
     assert early.estimate == pytest.approx(100 / 200)

@@ -62,8 +62,12 @@ def test_values_that_give_no_interval_are_refused(build, values, sentence):
 
 @pytest.mark.parametrize("seeds", [2, 5, 8])
 def test_the_distribution_of_signed_ranks_is_that_of_all_signs(seeds):
-    sums = [np.dot(signs, range(1, seeds + 1)) for signs in product((0, 1), repeat=seeds)]
-    by_hand = [np.mean(np.array(sums) <= t) for t in range(seeds * (seeds + 1) // 2 + 1)]
+    sums = [
+        np.dot(signs, range(1, seeds + 1)) for signs in product((0, 1), repeat=seeds)
+    ]
+    by_hand = [
+        np.mean(np.array(sums) <= t) for t in range(seeds * (seeds + 1) // 2 + 1)
+    ]
     np.testing.assert_allclose(signed_rank_distribution(seeds), by_hand)
 
 
@@ -92,12 +96,16 @@ def test_missed_targets_open_the_end_that_they_do_not_support():
     assert rank_interval(slow).high > rank_interval(lost).high
     assert rank_interval(both).low == rank_interval(lost).low
     assert rank_interval(both).high == rank_interval(slow).high
-    assert math.log(rank_interval(both).estimate) == pytest.approx(-0.7)  # of the others
+    assert math.log(rank_interval(both).estimate) == pytest.approx(
+        -0.7
+    )  # of the others
 
 
 def test_if_most_runs_miss_nothing_supports_an_end():
     interval = rank_interval(np.array([np.inf] * 5 + [-np.inf] * 5))
     assert (interval.low, interval.high) == (0.0, math.inf)
     assert verdicts.p_value(interval, verdicts.faster) == 1.0
-    few = rank_interval(np.array([-0.5, -0.6, -0.7]))  # three seeds reach no level of 95 %
+    few = rank_interval(
+        np.array([-0.5, -0.6, -0.7])
+    )  # three seeds reach no level of 95 %
     assert (few.low, few.high) == (0.0, math.inf)

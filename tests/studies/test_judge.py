@@ -69,10 +69,14 @@ def test_beside_a_verdict_stands_what_the_protocol_says(full):
     assert list(beside["at every target"]) == ["0.6", "0.5", "0.4"]
     tick = 20
     runs = judge.read_runs(confirm.plans()[STUDY], full)
-    steps = {rule: np.array([run.steps_to(0.4) for run in runs.of(rule)]) for rule in RATIOS}
+    steps = {
+        rule: np.array([run.steps_to(0.4) for run in runs.of(rule)]) for rule in RATIOS
+    }
     late = np.exp(np.mean(np.log(steps["Adam"] / steps["SGD"])))
     assert beside["first round's count"][0] == pytest.approx(late)
-    fitted = np.exp(np.mean(np.log((steps["Adam"] - 2 * tick) / (steps["SGD"] - 2 * tick))))
+    fitted = np.exp(
+        np.mean(np.log((steps["Adam"] - 2 * tick) / (steps["SGD"] - 2 * tick)))
+    )
     assert beside["isotonic fit"][0] == pytest.approx(fitted)
     # In the race every rule needs 20 ticks at its first rate and 30 at its second.
     assert beside["best two rates"] == pytest.approx([2 / 3, 3 / 2])
@@ -93,7 +97,9 @@ def test_a_study_without_a_seed_is_not_judged(tmp_path, capsys):
     assert "24 of 24 seeds are missing" in said
     assert judge.read_runs(confirm.plans()[STUDY], tmp_path, hours_ended=True) is None
     found = judge.judge({STUDY: None})
-    assert {each.word for each in found} == {UNDECIDED} and {each.p for each in found} == {1.0}
+    assert {each.word for each in found} == {UNDECIDED} and {
+        each.p for each in found
+    } == {1.0}
     assert found[0].notes == ("no seed has run",)
 
 
@@ -134,11 +140,26 @@ def made_by(name, value):
         (made_by("code", "another"), "30.npz: SGD was run with code 'another'"),
         (made_by("torch", "2.12"), "30.npz: SGD was run with torch '2.12'"),
         (made_by("threads", 2), "30.npz: SGD was run with threads 2"),
-        (lambda run: replace(run, rate=0.7), "30.npz: SGD was run at rate 0.7, the race chose"),
-        (lambda run: replace(run, cap=9.0), "30.npz: SGD was run with cap 9.0, the plan has None"),
-        (lambda run: replace(run, status="paused after step 3"), "the seed is not whole"),
-        (lambda run: replace(run, seed=31), "30.npz holds seed [31], not the one of its name"),
-        (lambda run: replace(run, rule="SGD", rate=0.025, cap=None), "has runs of ['SGD', 'SGD'"),
+        (
+            lambda run: replace(run, rate=0.7),
+            "30.npz: SGD was run at rate 0.7, the race chose",
+        ),
+        (
+            lambda run: replace(run, cap=9.0),
+            "30.npz: SGD was run with cap 9.0, the plan has None",
+        ),
+        (
+            lambda run: replace(run, status="paused after step 3"),
+            "the seed is not whole",
+        ),
+        (
+            lambda run: replace(run, seed=31),
+            "30.npz holds seed [31], not the one of its name",
+        ),
+        (
+            lambda run: replace(run, rule="SGD", rate=0.025, cap=None),
+            "has runs of ['SGD', 'SGD'",
+        ),
     ],
 )
 def test_a_file_that_is_not_as_planned_is_refused(few, change, sentence, capsys):
@@ -165,7 +186,9 @@ def test_a_seed_that_is_there_twice_is_refused(few, capsys):
 def test_a_file_that_cannot_be_read_is_refused(few, capsys):
     path = few / STUDY / "32.npz"
     path.write_bytes(path.read_bytes()[:-100])
-    assert "32.npz is not a curve file that can be read" in refused(few, capsys, "--hours-ended")
+    assert "32.npz is not a curve file that can be read" in refused(
+        few, capsys, "--hours-ended"
+    )
 
 
 def test_another_study_or_other_data_are_refused(few, capsys):
@@ -173,7 +196,9 @@ def test_another_study_or_other_data_are_refused(few, capsys):
     curves = load(path)
     other = curves.configuration | {"horizon": 720}
     Curves(other, curves.curves).save(path)
-    assert "32.npz is of a study with horizon 720, the plan has 1440" in refused(few, capsys)
+    assert "32.npz is of a study with horizon 720, the plan has 1440" in refused(
+        few, capsys
+    )
     problem = curves.configuration["problem"] | {"data": {"name": "other"}}
     Curves(curves.configuration | {"problem": problem}, curves.curves).save(path)
     assert "32.npz has other data or another network than" in refused(few, capsys)
@@ -186,12 +211,17 @@ def test_a_race_of_other_code_or_a_missing_one_is_refused(few, capsys):
     Curves(race.configuration, runs).save(path)
     assert f"{RACE}.npz: SGD was run with code 'x'" in refused(few, capsys)
     path.unlink()
-    assert f"{RACE}.npz is missing, by which the rates were chosen" in refused(few, capsys)
+    assert f"{RACE}.npz is missing, by which the rates were chosen" in refused(
+        few, capsys
+    )
 
 
 def test_an_unknown_study_is_refused(tmp_path, capsys):
     assert judge.main(["mnits", "--folder", str(tmp_path)]) == 1
-    assert "there is no plan for 'mnits', only for multi_nli_200" in capsys.readouterr().err
+    assert (
+        "there is no plan for 'mnits', only for multi_nli_200"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_missed_target_is_judged_by_the_signed_rank_and_says_so(tmp_path):
@@ -217,7 +247,10 @@ def test_the_records_can_be_read_back(full, tmp_path, capsys):
     assert saved["family"] == 21 and len(saved["verdicts"]) == 3
     assert saved["verdicts"][0]["word"] == REPRODUCED
     assert said.startswith("fig4.adam: reproduced (0.4")
-    assert judge.plain({"a": (math.inf, 1.0), "b": math.nan}) == {"a": ["inf", 1.0], "b": "nan"}
+    assert judge.plain({"a": (math.inf, 1.0), "b": math.nan}) == {
+        "a": ["inf", 1.0],
+        "b": "nan",
+    }
 
 
 # Paper C.
@@ -234,7 +267,9 @@ def test_a_rule_below_the_papers_level_leaves_its_claims_undecided_and_says_why(
     assert "after 19 epochs" in found["imdb.l1.1>l2"].notes
     for name in ("imdb.l1.1>l3", "imdb.l3>l2"):
         assert found[name].word == UNDECIDED and found[name].p == 1.0
-        assert found[name].notes[0].startswith("the gate is not passed: l3 ends at 0.78")
+        assert (
+            found[name].notes[0].startswith("the gate is not passed: l3 ends at 0.78")
+        )
     assert found["attention.sharper"].word == REPRODUCED
 
 
@@ -244,10 +279,14 @@ def test_of_other_studies_the_first_rounds_gate_holds(monkeypatch, full):
     assert judge.gate(claim, runs) == ""
     kept = confirm.first_round(confirm.plans()[STUDY])
     hits = [run for run in kept.curves if run.part == "baseline"]
-    perfect = [replace(run, end=run.packed(np.ones(len(run.hits), bool))) for run in hits]
+    perfect = [
+        replace(run, end=run.packed(np.ones(len(run.hits), bool))) for run in hits
+    ]
     rest = [run for run in kept.curves if run.part != "baseline"]
     monkeypatch.setattr(
-        confirm, "first_round", lambda plan: Curves(kept.configuration, (*rest, *perfect))
+        confirm,
+        "first_round",
+        lambda plan: Curves(kept.configuration, (*rest, *perfect)),
     )
     assert "does not beat every plain classifier" in judge.gate(claim, runs)
     assert {each.word for each in judge.judge({STUDY: runs})} == {UNDECIDED}
@@ -259,7 +298,10 @@ def test_a_claim_that_cannot_be_measured_counts_with_p_1():
     lost = broken[30].metrics | {"every_test_accuracy": np.full(5, np.nan)}
     broken[30] = replace(broken[30], metrics=lost)
     curves = dict(runs.curves) | {"l1.1": broken}
-    found = {each.claim: each for each in judge.judge({"imdb_256": replace(runs, curves=curves)})}
+    found = {
+        each.claim: each
+        for each in judge.judge({"imdb_256": replace(runs, curves=curves)})
+    }
     assert found["imdb.l1.1>l2"].p == 1.0
     assert found["imdb.l1.1>l2"].notes[0].startswith("cannot be measured: ")
     assert found["imdb.l3>l2"].p < 1.0
@@ -267,6 +309,8 @@ def test_a_claim_that_cannot_be_measured_counts_with_p_1():
 
 def test_growth_has_the_seeds_that_measure_it():
     plan = confirm.plans()["cifar10_50000"]
-    claims = {name: judge._seeds(FAMILY[name], None) for name in FAMILY if "fig7" in name}
+    claims = {
+        name: judge._seeds(FAMILY[name], None) for name in FAMILY if "fig7" in name
+    }
     assert claims["fig7.sngd"] == (14, 0) and claims["fig7.growth.adam"] == (6, 0)
     assert configuration_of(plan)["targets"] == [1.7, 1.5, 1.4]

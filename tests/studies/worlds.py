@@ -64,7 +64,9 @@ def write_race(plan, folder, slower=1.5):
             for k, rate in enumerate(rates):
                 steps = 20 * tick * (slower if k else 1)
                 cap = cap_of(plan, rule)
-                runs.append(run_to(plan, rule, seed, steps, rate=rate, cap=cap, part="trial"))
+                runs.append(
+                    run_to(plan, rule, seed, steps, rate=rate, cap=cap, part="trial")
+                )
     Curves(configuration_of(plan), tuple(runs)).save(folder / plan.name / f"{RACE}.npz")
 
 

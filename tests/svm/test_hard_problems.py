@@ -26,7 +26,9 @@ def token_set(X, z):
 def nearly_between(distance, seed=0):
     """The selected token of sample 0 is `distance` off the segment between two others."""
     X, z = drawn(seed)
-    X[0, 0] = (X[0, 1] + X[0, 3]) / 2 + distance * np.random.default_rng(9).standard_normal(5)
+    X[0, 0] = (X[0, 1] + X[0, 3]) / 2 + distance * np.random.default_rng(
+        9
+    ).standard_normal(5)
     return token_set(X, z)
 
 
@@ -89,10 +91,14 @@ def test_a_power_of_two_in_the_tokens_divides_w_exactly(norm, power):
     np.testing.assert_allclose(scaled.W, np.ldexp(plain.W, -power), rtol=1e-12)
 
 
-@pytest.mark.parametrize("scale, size", [(1e160, "1e-1(59|60)"), (1e-200, "1e(200|201)")])
+@pytest.mark.parametrize(
+    "scale, size", [(1e160, "1e-1(59|60)"), (1e-200, "1e(200|201)")]
+)
 def test_a_solution_outside_the_floats_is_refused_as_a_scale(scale, size):
     X, z = drawn(2)
-    with pytest.raises(ValueError, match=f"would have norm {size}.*That is only a scale") as caught:
+    with pytest.raises(
+        ValueError, match=f"would have norm {size}.*That is only a scale"
+    ) as caught:
         svm.token_svm(token_set(scale * X, z))
     assert not isinstance(caught.value, svm.Infeasible)
     plain = svm.token_svm(token_set(X, z))
@@ -103,7 +109,9 @@ def test_a_solution_outside_the_floats_is_refused_as_a_scale(scale, size):
 @pytest.mark.parametrize("norm", NORMS)
 def test_tokens_below_the_normal_floats_are_refused_without_noise(norm, recwarn):
     X, z = drawn(2)
-    with pytest.raises(ValueError, match="would have norm 1e3(09|1).*That is only a scale"):
+    with pytest.raises(
+        ValueError, match="would have norm 1e3(09|1).*That is only a scale"
+    ):
         svm.token_svm(token_set(1e-310 * X, z), norm=norm)
     assert not recwarn.list
 
@@ -126,7 +134,9 @@ def test_a_small_margin_is_reached_although_the_duals_cancel(distance, seed):
 
 
 def test_w_below_the_digits_of_floats_is_refused_with_its_margin():
-    with pytest.raises(RuntimeError, match=r"leave no W of norm 1 a margin above [1-9]e-09"):
+    with pytest.raises(
+        RuntimeError, match=r"leave no W of norm 1 a margin above [1-9]e-09"
+    ):
         svm.token_svm(nearly_between(1e-8))
 
 
@@ -144,12 +154,16 @@ def test_a_small_margin_is_never_a_proof(distance, monkeypatch):
     # With the solvers gone, nothing may take a combination of size ~ distance for zero.
     for solver in ("block_pivoting", "_on_rows"):
         monkeypatch.setattr(frobenius, solver, lambda *_, **__: None)
-    with pytest.raises(RuntimeError, match="run 0: no solution within .*no proof .*Rescale"):
+    with pytest.raises(
+        RuntimeError, match="run 0: no solution within .*no proof .*Rescale"
+    ):
         svm.token_svm(nearly_between(distance))
 
 
 @pytest.mark.parametrize("distance, largest", [(0.0, 1e-15), (1e-12, 1e-10)])
-def test_residual_is_the_size_of_the_combination_over_that_of_its_terms(distance, largest):
+def test_residual_is_the_size_of_the_combination_over_that_of_its_terms(
+    distance, largest
+):
     data = nearly_between(distance)
     error, rows = refusal(data), rows_of(data)
     weights = error.certificate.ravel().astype(np.longdouble)
@@ -197,13 +211,19 @@ KINDS = {
         X[0, 1], np.nextafter(X[0, 0], rng.choice((-9.0, 9.0), X.shape[-1]))
     ),
     "near": lambda rng, X, z: _set(
-        X[0, 1], X[0, 0] + 10.0 ** rng.uniform(-12, -3) * rng.standard_normal(X.shape[-1])
+        X[0, 1],
+        X[0, 0] + 10.0 ** rng.uniform(-12, -3) * rng.standard_normal(X.shape[-1]),
     ),
     "between": _between,
-    "integers": lambda rng, X, z: [_set(a, rng.integers(-2, 3, a.shape)) for a in (X, z)],
-    "samples_scaled": lambda rng, X, z: _set(X, X * 10.0 ** rng.uniform(-8, 8, (len(X), 1, 1))),
+    "integers": lambda rng, X, z: [
+        _set(a, rng.integers(-2, 3, a.shape)) for a in (X, z)
+    ],
+    "samples_scaled": lambda rng, X, z: _set(
+        X, X * 10.0 ** rng.uniform(-8, 8, (len(X), 1, 1))
+    ),
     "samples_and_queries_scaled": lambda rng, X, z: [
-        _set(a, a * 10.0 ** rng.uniform(-8, 8, (len(a), *[1] * (a.ndim - 1)))) for a in (X, z)
+        _set(a, a * 10.0 ** rng.uniform(-8, 8, (len(a), *[1] * (a.ndim - 1))))
+        for a in (X, z)
     ],
     "all_scaled": lambda rng, X, z: _set(X, X * 10.0 ** rng.uniform(-95, 95)),
     "same_sample_twice": lambda rng, X, z: (_set(X[-1], X[0]), _set(z[-1], z[0])),
@@ -218,7 +238,10 @@ BADLY_SCALED = 1e4
 def instance(seed):
     """(kind, tokens, norm) number `seed`: at most 6 samples of 6 tokens in 6 dimensions."""
     rng = np.random.default_rng([seed, 1])
-    kind, norm = list(KINDS)[seed % len(KINDS)], EVERY_NORM[rng.integers(len(EVERY_NORM))]
+    kind, norm = (
+        list(KINDS)[seed % len(KINDS)],
+        EVERY_NORM[rng.integers(len(EVERY_NORM))],
+    )
     n, T, d, d_z = (int(rng.integers(low, 7)) for low in (1, 2, 1, 1))
     X, z = rng.standard_normal((n, T, d)), rng.standard_normal((n, d_z))
     KINDS[kind](rng, X, z)
@@ -233,7 +256,9 @@ def largest_margin(rows):
         return 0.0
     unit = (rows / length).astype(float)
     m, D = unit.shape
-    tight = dict.fromkeys(("primal_feasibility_tolerance", "dual_feasibility_tolerance"), 1e-10)
+    tight = dict.fromkeys(
+        ("primal_feasibility_tolerance", "dual_feasibility_tolerance"), 1e-10
+    )
     bounds = [(-1, 1)] * D + [(0, 1)]
     objective, constraints = [*np.zeros(D), -1.0], np.c_[-unit, np.ones(m)]
     program = linprog(objective, constraints, np.zeros(m), bounds=bounds, options=tight)
@@ -249,17 +274,31 @@ def verdict(seed):
         solution = svm.token_svm(data, norm=norm)
     except svm.Infeasible as error:
         combination = error.certificate.ravel().astype(np.longdouble)
-        size = combination @ np.linalg.norm(rows.astype(float), axis=1) if rows.any() else 0
+        size = (
+            combination @ np.linalg.norm(rows.astype(float), axis=1)
+            if rows.any()
+            else 0
+        )
         residual = np.sqrt(((combination @ rows) ** 2).sum())
         proved = (combination >= 0).all() and residual <= 2e-10 * size
         right = proved and not t > FEASIBLE
-        return name, "infeasible" if right else "wrong", f"t {t:.1e} residual {residual}"
+        return (
+            name,
+            "infeasible" if right else "wrong",
+            f"t {t:.1e} residual {residual}",
+        )
     except ValueError as error:
         return name, "refused", str(error)
     except RuntimeError as error:
         length = np.linalg.norm(rows.astype(float), axis=1)
-        named = length.max() > BADLY_SCALED * length.min() and "about a factor" in str(error)
+        named = length.max() > BADLY_SCALED * length.min() and "about a factor" in str(
+            error
+        )
         return name, "refused" if named else "undecided", f"t {t:.1e} {norm} {error}"
     margins = rows @ solution.W[0].ravel().astype(np.longdouble)
     right = margins.min() > 1 - 1e-6 and not t < INFEASIBLE
-    return name, "solved" if right else "wrong", f"t {t:.1e} {norm} margin {margins.min()}"
+    return (
+        name,
+        "solved" if right else "wrong",
+        f"t {t:.1e} {norm} margin {margins.min()}",
+    )

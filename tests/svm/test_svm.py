@@ -35,18 +35,26 @@ def all_rows(data):
 def check_certificate(rows, solution, norm):
     """Feasible, beta >= 0, and the lower bound 1^T beta / N*(sum beta a) within `accuracy`."""
     assert (solution.duals >= 0).all()
-    for run, (A, W) in enumerate(zip(rows, solution.value, strict=True)):  # A in 80 bits
+    for run, (A, W) in enumerate(
+        zip(rows, solution.value, strict=True)
+    ):  # A in 80 bits
         beta, support = solution.duals[run].ravel(), solution.support[run].ravel()
         margins, primal = A @ W.ravel(), size(W, norm)
-        np.testing.assert_allclose(solution.margins[run].ravel(), margins, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(
+            solution.margins[run].ravel(), margins, rtol=1e-9, atol=1e-9
+        )
         assert 1 - margins.min() <= solution.accuracy
         bound = beta.sum() / size((A.T @ beta).reshape(W.shape), norm, dual=True)
         assert primal == pytest.approx(solution.norm[run], rel=1e-9)
         assert -1e-9 <= 1 - bound / primal <= solution.accuracy
         assert abs(1 - bound / primal) == pytest.approx(solution.gap[run], abs=1e-9)
         assert beta.sum() == pytest.approx(primal**2, rel=1e-6)
-        assert (beta * (margins - 1)).sum() <= 1e-6 * beta.sum()  # complementary slackness
-        assert margins[support].max() < 1 + 1e-4 and (margins[~support] > 1 - 1e-9).all()
+        assert (
+            beta * (margins - 1)
+        ).sum() <= 1e-6 * beta.sum()  # complementary slackness
+        assert (
+            margins[support].max() < 1 + 1e-4 and (margins[~support] > 1 - 1e-9).all()
+        )
 
 
 CASES = {name: PROBLEMS[name].tokens for name in SOLVABLE} | {
@@ -81,9 +89,13 @@ def test_frobenius_is_accurate_to_rounding_and_exponents_near_and_far_nearly():
 def test_l1_solutions_are_vertices_and_the_exponent_two_is_the_frobenius_norm():
     solution = svm.token_svm(CASES["three runs"], norm=1)
     W = np.abs(solution.W)
-    assert ((W > 1e-6 * W.max((1, 2), keepdims=True)).sum((1, 2)) <= solution.duals[0].size).all()
+    assert (
+        (W > 1e-6 * W.max((1, 2), keepdims=True)).sum((1, 2)) <= solution.duals[0].size
+    ).all()
     assert solution.problem == "token SVM, l_1 norm"
-    by_name, by_number = (svm.token_svm(BLOCKY, norm=norm).W for norm in ("frobenius", 2))
+    by_name, by_number = (
+        svm.token_svm(BLOCKY, norm=norm).W for norm in ("frobenius", 2)
+    )
     np.testing.assert_array_equal(by_number, by_name)
 
 
@@ -91,7 +103,9 @@ def test_more_dimensions_than_tokens():
     data = tokens.gaussian_tokens(0, n=3, T=3, d=40)
     for norm in ("nuclear", "spectral"):
         check_certificate(all_rows(data), svm.token_svm(data, norm=norm), norm)
-    solution = svm.token_svm(tokens.gaussian_tokens(0, n=3, T=3, d=100_000))  # W is not built
+    solution = svm.token_svm(
+        tokens.gaussian_tokens(0, n=3, T=3, d=100_000)
+    )  # W is not built
     assert "value" not in vars(solution) and solution.gap.max() < 1e-9
 
 
@@ -119,15 +133,23 @@ def test_head_against_its_certificate(p):
 
 
 def test_head_infeasible_with_a_proof():
-    data = token_sets.token_set(np.ones((2, 2, 3)) * [[[1], [2]], [[3], [4]]], [1, -1], opt=[0, 0])
-    with pytest.raises(svm.Infeasible, match=r"head SVM of run 0.*\(sample 1\)") as caught:
+    data = token_sets.token_set(
+        np.ones((2, 2, 3)) * [[[1], [2]], [[3], [4]]], [1, -1], opt=[0, 0]
+    )
+    with pytest.raises(
+        svm.Infeasible, match=r"head SVM of run 0.*\(sample 1\)"
+    ) as caught:
         svm.head_svm(data, p=1.5)
-    proof = caught.value.certificate  # a non-negative combination of sum one that is zero
+    proof = (
+        caught.value.certificate
+    )  # a non-negative combination of sum one that is zero
     assert (proof >= 0).all() and proof.sum() == pytest.approx(1, abs=1e-12)
     np.testing.assert_allclose(proof * data.y[0] @ data.X[0, :, 0], 0, atol=1e-12)
 
 
-@pytest.mark.parametrize("norm", [0.5, -2.0, np.nan, "fro", None, (2,), True, -(10**400)])
+@pytest.mark.parametrize(
+    "norm", [0.5, -2.0, np.nan, "fro", None, (2,), True, -(10**400)]
+)
 def test_unknown_norm(norm):
     data = tokens.unit_tokens(0)
     with pytest.raises(ValueError, match=r"norm = .*exponent p >= 1"):
@@ -139,18 +161,24 @@ def test_unknown_norm(norm):
 def test_less_than_the_accuracy_raises_with_what_to_do(monkeypatch):
     # gives up at its start
     monkeypatch.setattr(norms, "entrywise", lambda rows, p, w, beta: (w, beta))
-    with pytest.raises(RuntimeError, match="run 0: the relative duality gap .* Take an exponent"):
+    with pytest.raises(
+        RuntimeError, match="run 0: the relative duality gap .* Take an exponent"
+    ):
         svm.token_svm(tokens.unit_tokens(0), norm=3)
 
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_margins_are_those_of_the_given_tokens_and_the_least_is_one(norm):
     data = tokens.unit_tokens([0, 1], n=4, T=3, d=4)
-    long = 10.0 ** np.arange(4)[None, :, None, None]  # samples of unequal length are solved scaled
+    long = (
+        10.0 ** np.arange(4)[None, :, None, None]
+    )  # samples of unequal length are solved scaled
     data = replace(data, X=long * data.X)
     solution = svm.token_svm(data, norm=norm)
     exact = np.einsum("rmk,rk->rm", all_rows(data), solution.W.reshape(2, -1))
-    np.testing.assert_allclose(solution.margins.reshape(2, -1), exact.astype(float), rtol=1e-9)
+    np.testing.assert_allclose(
+        solution.margins.reshape(2, -1), exact.astype(float), rtol=1e-9
+    )
     np.testing.assert_allclose(solution.margins.min((1, 2)), 1.0, rtol=0, atol=1e-12)
 
 
@@ -161,7 +189,9 @@ def test_a_minimal_is_solved_in_its_own_coordinates():
         inside, whole = svm.token_svm(space, norm=norm), svm.token_svm(data, norm=norm)
         np.testing.assert_allclose(inside.norm, whole.norm, rtol=1e-6)
     inside, whole = svm.token_svm(space), svm.token_svm(data)
-    np.testing.assert_allclose(space.expand(inside.W), whole.W, atol=1e-9 * inside.norm.max())
+    np.testing.assert_allclose(
+        space.expand(inside.W), whole.W, atol=1e-9 * inside.norm.max()
+    )
     assert inside.tokens is space.tokens and whole.tokens is data
 
 
@@ -176,12 +206,21 @@ FAR = token_sets.token_set([[[1.5e308], [-1.5e308]]], [1.0], z=[[1.0]], opt=[0])
             (partial(svm.token_svm, SPACE, norm=norm), "sees the coordinates")
             for norm in (3, np.inf)
         ),
-        (partial(svm.token_svm, SPACE, norm=svm.Blocks("spectral", 2)), "sees the coordinates"),
+        (
+            partial(svm.token_svm, SPACE, norm=svm.Blocks("spectral", 2)),
+            "sees the coordinates",
+        ),
         (partial(svm.head_svm, SPACE, p=1), "sees the coordinates"),
         (lambda: svm.Blocks("l_1", 2), "N must be one of"),
-        (partial(svm.token_svm, FAR), r"X holds tokens whose difference exceeds 1.8e\+308"),
+        (
+            partial(svm.token_svm, FAR),
+            r"X holds tokens whose difference exceeds 1.8e\+308",
+        ),
         (lambda: svm.Blocks("spectral", 0), "count at least 1"),
-        (partial(svm.token_svm, BLOCKY, norm=svm.Blocks("spectral", 4)), "4 blocks do not divide"),
+        (
+            partial(svm.token_svm, BLOCKY, norm=svm.Blocks("spectral", 4)),
+            "4 blocks do not divide",
+        ),
         *(
             (partial(solve, BLOCKY, selected), message)
             for solve in (svm.token_svm, svm.head_svm)

@@ -26,7 +26,9 @@ def test_what_is_written_is_read(saved):
     assert again.configuration == whole.configuration
     for mine, theirs in zip(again.curves, whole.curves, strict=True):
         for field in dataclasses.fields(mine):
-            np.testing.assert_equal(getattr(mine, field.name), getattr(theirs, field.name))
+            np.testing.assert_equal(
+                getattr(mine, field.name), getattr(theirs, field.name)
+            )
 
 
 def test_runs_are_paired_by_the_seeds_that_every_rule_has_run_in_any_order_of_the_file():
@@ -42,7 +44,9 @@ def test_runs_are_paired_by_the_seeds_that_every_rule_has_run_in_any_order_of_th
     assert whole.hours() == pytest.approx(13 * 36 / 3600)  # of 13 runs of 36 s each
 
 
-def test_a_changed_byte_is_noticed_or_changes_nothing_and_so_is_an_end_cut_off(saved, tmp_path):
+def test_a_changed_byte_is_noticed_or_changes_nothing_and_so_is_an_end_cut_off(
+    saved, tmp_path
+):
     """A zip has bytes that nobody reads, such as the time of day."""
     (whole, path), noticed = saved, 0
     with pytest.raises(FileNotFoundError, match="`python -m lib.training` makes it"):
@@ -53,7 +57,9 @@ def test_a_changed_byte_is_noticed_or_changes_nothing_and_so_is_an_end_cut_off(s
         with pytest.raises(ValueError, match="not a curve file that can be read"):
             load(path)
     for place in range(200, len(content), len(content) // 40):
-        path.write_bytes(content[:place] + bytes([content[place] ^ 255]) + content[place + 1 :])
+        path.write_bytes(
+            content[:place] + bytes([content[place] ^ 255]) + content[place + 1 :]
+        )
         try:
             again = load(path)
         except ValueError as error:
@@ -77,7 +83,9 @@ def test_another_kind_of_file_is_said_to_be_one(saved, change, words):
     with np.load(path) as file:
         arrays = {name: file[name] for name in file.files}
     head = json.loads(str(arrays["json"])) | change
-    arrays["json"] = files.dumps({name: value for name, value in head.items() if value is not None})
+    arrays["json"] = files.dumps(
+        {name: value for name, value in head.items() if value is not None}
+    )
     stream = io.BytesIO()
     np.savez_compressed(stream, **arrays)
     path.write_bytes(stream.getvalue())
@@ -94,7 +102,9 @@ def test_every_kept_curve_was_made_by_a_commit_of_this_history(path):
     commits = {curve.made["commit"] for curve in load(path).curves}
     if provenance.git("rev-parse", "--is-shallow-repository") != "false\n":
         pytest.skip("this clone has no history")
-    ancestor = lambda commit: provenance.git("merge-base", "--is-ancestor", commit, "HEAD")
+    ancestor = lambda commit: provenance.git(
+        "merge-base", "--is-ancestor", commit, "HEAD"
+    )
     assert commits and all(ancestor(commit) is not None for commit in commits)
 
 
@@ -104,5 +114,7 @@ def test_steps_to_a_target_against_a_plain_loop():
     means = [run.loss[max(0, k - 2) : k + 1].astype(float).mean() for k in range(9)]
     np.testing.assert_allclose(run.smooth(3), means, rtol=1e-12, atol=1e-15)
     assert run.smooth(20)[-1] == pytest.approx(run.loss.astype(float).mean())
-    early = clocked(0, [0.0, 9.0, 9.0, 9.0])  # one reading alone is not yet a mean of three
+    early = clocked(
+        0, [0.0, 9.0, 9.0, 9.0]
+    )  # one reading alone is not yet a mean of three
     assert early.steps_to(1.0) == np.inf and early.steps_to(6.0) == 10

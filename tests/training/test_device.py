@@ -118,4 +118,7 @@ def test_a_study_runs_on_another_device(study, tmp_path, monkeypatch):
     for one, two in zip(near, far, strict=True):
         assert (one.made["device"], two.made["device"]) == ("cpu", NAME)
         np.testing.assert_allclose(two.loss, one.loss, rtol=1e-3)
-        assert two.end.keys() == one.end.keys() and two.metrics.keys() == one.metrics.keys()
+        assert (
+            two.end.keys() == one.end.keys()
+            and two.metrics.keys() == one.metrics.keys()
+        )

@@ -42,7 +42,11 @@ def run(rule="SGD", seed=0, steps=12, start=0, build=layer, **options):
     batches = Batches(*clusters(), 16, seed)
     model = initialised(build, start)
     options = {"cpu": True} | options
-    return model, batches, train(model, MAKERS[rule](model.parameters()), batches, steps, **options)
+    return (
+        model,
+        batches,
+        train(model, MAKERS[rule](model.parameters()), batches, steps, **options),
+    )
 
 
 def at_call(number, change):
@@ -65,7 +69,9 @@ def same(first, second):
     for name in ("status", "loss", "step_size", "gradient_norm", "evaluated_at"):
         np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
     for group in ("metrics", "weight_norms", "walked", "clock", "end"):
-        np.testing.assert_equal(dict(getattr(first, group)), dict(getattr(second, group)))
+        np.testing.assert_equal(
+            dict(getattr(first, group)), dict(getattr(second, group))
+        )
 
 
 def test_the_loop_equals_a_plain_loop_and_leaves_the_generator_alone():
@@ -84,7 +90,9 @@ def test_the_loop_equals_a_plain_loop_and_leaves_the_generator_alone():
         optimizer.step()
         assert curve.loss[step] == float(loss.detach())
     assert torch.equal(model.weight, plain.weight) and curve.status == "finished"
-    assert len(curve.step_size) == 0 and curve.metrics == {}  # its step size is its rate
+    assert (
+        len(curve.step_size) == 0 and curve.metrics == {}
+    )  # its step size is its rate
 
 
 def test_evaluations_happen_where_asked_and_at_the_end():
@@ -96,8 +104,14 @@ def test_evaluations_happen_where_asked_and_at_the_end():
 
     model, _, curve = run(steps=10, evaluate=evaluate, at=[0, 4])
     assert curve.evaluated_at.tolist() == [0, 4, 10] and seen == [(False, False)] * 3
-    for name, values in (("sum", curve.metrics["weight"]), ("norm", curve.weight_norms["weight"])):
-        ends = [float(getattr(m.weight.detach(), name)()) for m in (initialised(layer, 0), model)]
+    for name, values in (
+        ("sum", curve.metrics["weight"]),
+        ("norm", curve.weight_norms["weight"]),
+    ):
+        ends = [
+            float(getattr(m.weight.detach(), name)())
+            for m in (initialised(layer, 0), model)
+        ]
         assert values[[0, -1]].tolist() == pytest.approx(ends)
     assert model.training and set(curve.weight_norms) == {"weight", "bias"}
 
@@ -110,16 +124,23 @@ def test_divergence_is_recorded_not_raised(rule, tmp_path):
     assert len(curve.loss) == 4 and np.isfinite(curve.loss).all()
     assert len(curve.step_size) == (4 if rule == "SPS" else 0)
     # What was measured after four steps still is of numbers.
-    assert curve.evaluated_at.tolist() == [2, 4] and curve.metrics["one"].tolist() == [1.0, 1.0]
+    assert curve.evaluated_at.tolist() == [2, 4] and curve.metrics["one"].tolist() == [
+        1.0,
+        1.0,
+    ]
     assert run(rule, loss=spoilt(12))[2].status == "diverged at step 12"  # its last
     how = dict(checkpoint=tmp_path / "run.pt", pause=lambda done: done == 5)
-    assert run(rule, loss=spoilt(5), **how)[2].status == "diverged at step 5"  # and not paused
+    assert (
+        run(rule, loss=spoilt(5), **how)[2].status == "diverged at step 5"
+    )  # and not paused
 
     def blown(value):  # the loss itself stays finite
         value.register_hook(lambda gradient: gradient * math.inf)
         return value
 
-    assert run("SNGD", steps=4, loss=at_call(4, blown))[2].status == "diverged at step 4"
+    assert (
+        run("SNGD", steps=4, loss=at_call(4, blown))[2].status == "diverged at step 4"
+    )
 
 
 def test_a_run_that_stops_early_is_the_beginning_of_the_whole_one():
@@ -128,7 +149,9 @@ def test_a_run_that_stops_early_is_the_beginning_of_the_whole_one():
     stop = lambda metrics: metrics["share"] >= 0.5
     measured = lambda model, step: {"share": next(done)}
     curve = run(evaluate=measured, stop=stop, at=[0, 4, 8])[2]
-    assert curve.status == "stopped after step 4" and curve.metrics["share"].tolist() == [0.1, 0.5]
+    assert curve.status == "stopped after step 4" and curve.metrics[
+        "share"
+    ].tolist() == [0.1, 0.5]
     np.testing.assert_array_equal(curve.loss, whole.loss[:4])
 
 
@@ -140,7 +163,9 @@ def test_the_clock_reads_fixed_rows_every_few_steps_and_changes_nothing():
     np.testing.assert_array_equal(curve.loss, plain.loss)
     np.testing.assert_array_equal(curve.clock["at"], [0, 4, 8, 12])
     assert curve.clock["loss"][-1] == np.float32(CLOCK(model)["clock_loss"])
-    assert curve.clock["loss"][2] == run(steps=8, clock=CLOCK, tick=4)[2].clock["loss"][2]
+    assert (
+        curve.clock["loss"][2] == run(steps=8, clock=CLOCK, tick=4)[2].clock["loss"][2]
+    )
     assert plain.clock == {}
 
 
@@ -177,13 +202,18 @@ def often(monkeypatch):
     monkeypatch.setattr(loop, "SAVE_EVERY", 4)
 
 
-KEPT = dict(build=dropping, evaluate=lambda m, step: {"w": float(m[0].weight.sum())}, at=[0, 4, 5])
+KEPT = dict(
+    build=dropping,
+    evaluate=lambda m, step: {"w": float(m[0].weight.sum())},
+    at=[0, 4, 5],
+)
 KEPT |= dict(clock=CLOCK, tick=5, walk=True)
 
 
 @pytest.mark.usefixtures("often")
 @pytest.mark.parametrize(
-    ("rule", "step"), [("SGD", 2), ("SGD", 8), *((rule, 5) for rule in MAKERS), ("l1.1", 11)]
+    ("rule", "step"),
+    [("SGD", 2), ("SGD", 8), *((rule, 5) for rule in MAKERS), ("l1.1", 11)],
 )
 def test_an_interrupted_run_ends_at_the_same_bits(tmp_path, rule, step):
     def interrupt(value):
@@ -195,11 +225,15 @@ def test_an_interrupted_run_ends_at_the_same_bits(tmp_path, rule, step):
         run(rule, loss=at_call(step, interrupt), **how)
     assert path.exists() is (step > 4)
     again = lambda model, batch: calls.append(1) or cross_entropy(model, batch)
-    start = 0 if step <= 4 else 1  # weights from a checkpoint replace whatever the model holds
+    start = (
+        0 if step <= 4 else 1
+    )  # weights from a checkpoint replace whatever the model holds
     model, _, curve = run(rule, start=start, loss=again, **how)
     other, _, whole = run(rule, **KEPT)
     same(curve, whole)
-    assert all(map(torch.equal, model.state_dict().values(), other.state_dict().values()))
+    assert all(
+        map(torch.equal, model.state_dict().values(), other.state_dict().values())
+    )
     assert len(calls) == 12 - (step - 1) // 4 * 4
 
 
@@ -220,7 +254,9 @@ def test_dropout_is_a_function_of_seed_and_step():
         drawn = lambda model, step: {"drawn": float(torch.rand(draws).sum())}
         how = dict(build=dropping, evaluate=drawn, at=[2], seed=seed, steps=5)
 
-        def still(model, batch):  # no weight moves, so that losses differ by dropout alone
+        def still(
+            model, batch
+        ):  # no weight moves, so that losses differ by dropout alone
             value = model(torch.ones(9, 4)).sum()
             return value.detach() + 0 * value
 
@@ -274,7 +310,10 @@ def test_a_full_disk_keeps_the_checkpoint_before_and_sweeps_what_a_kill_left(tmp
 def test_an_epoch_takes_every_row_once_in_a_new_order():
     inputs, labels = clusters(48)
     batches = Batches(inputs, labels, 16, seed=3)
-    epochs = [torch.cat([batches.rows(step) for step in range(3 * e, 3 * e + 3)]) for e in range(2)]
+    epochs = [
+        torch.cat([batches.rows(step) for step in range(3 * e, 3 * e + 3)])
+        for e in range(2)
+    ]
     assert all(sorted(rows.tolist()) == list(range(48)) for rows in epochs)
     assert not torch.equal(*epochs)
     twice = Batches(inputs, labels, 16, 3, transform=lambda x: 2 * x)
@@ -282,7 +321,9 @@ def test_an_epoch_takes_every_row_once_in_a_new_order():
     assert torch.equal(taken, 2 * inputs[batches.rows(4)])
     assert torch.equal(targets, labels[batches.rows(4)])
     parts = [batches.on("cpu", (k, 4)) for k in range(4)]
-    assert torch.equal(torch.cat([part.batch(4)[0] for part in parts]), batches.batch(4)[0])
+    assert torch.equal(
+        torch.cat([part.batch(4)[0] for part in parts]), batches.batch(4)[0]
+    )
 
 
 def test_recorded_steps_of_polyak_are_those_of_its_formula():

@@ -26,9 +26,13 @@ def test_two_processes_hold_the_same_bits_and_equal_one_at_the_same_batch(tmp_pa
     folder.mkdir()
     launcher = [*"-m torch.distributed.run --standalone --nproc-per-node 2 -m".split()]
     command = [sys.executable, *launcher, "tests.training.test_parallel", str(folder)]
-    done = subprocess.run(command, cwd=files.ROOT, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(
+        command, cwd=files.ROOT, capture_output=True, text=True, timeout=600
+    )
     assert done.returncode == 0, done.stderr
-    first, second = (torch.load(folder / f"rank{k}.pt", weights_only=True) for k in range(2))
+    first, second = (
+        torch.load(folder / f"rank{k}.pt", weights_only=True) for k in range(2)
+    )
     assert all(map(torch.equal, first, second))
     (path,) = folder.glob("multi_nli-*/*.npz")
     assert load(path).curves[0].status == "finished"

@@ -28,16 +28,22 @@ def measured(request):
 
 def test_trials_are_judged_on_rows_that_they_do_not_train_on(measured):
     name, problem, model = measured
-    own, test = (problem.evaluate(model, 0, tuning)["test_accuracy"] for tuning in (True, False))
+    own, test = (
+        problem.evaluate(model, 0, tuning)["test_accuracy"] for tuning in (True, False)
+    )
     batches, held = problem.batches(0, True), problem.about.get("held_out", 0)
-    assert len(batches.inputs) == problem.about["rows"] - (held if name == "imdb" else 0)
+    assert len(batches.inputs) == problem.about["rows"] - (
+        held if name == "imdb" else 0
+    )
     assert (own == test) == (name == "mnist")  # which holds nothing out
     with torch.no_grad():
         if name == "vit":
             whole = images.load("cifar10", "train", rows=2000, demo=True)
             assert torch.equal(batches.inputs, whole.images[:1600])
             seen = model(batches.transform(whole.images[1600:])).argmax(1)
-            assert own == pytest.approx(float((seen == whole.labels[1600:]).double().mean()))
+            assert own == pytest.approx(
+                float((seen == whole.labels[1600:]).double().mean())
+            )
         if name == "imdb":
             train, _ = studies._split("imdb", True, studies.SMOKE_REVIEWS)
             rest, _ = train.hold_out(held)
@@ -63,16 +69,22 @@ def test_the_end_says_which_test_rows_are_right(measured):
     hits = np.unpackbits(kept["test_correct"], count=int(kept["test_rows"]))
     assert len(hits) == problem.about["test_rows"]
     shown = problem.evaluate(model, 0, False)["test_accuracy"]
-    assert shown == pytest.approx(hits.mean(), abs=1e-6)  # all of so few are shown at the points
+    assert shown == pytest.approx(
+        hits.mean(), abs=1e-6
+    )  # all of so few are shown at the points
     if name == "imdb":  # what judges the last evaluations reads every test row
-        assert problem.closing(model)["every_test_accuracy"] == pytest.approx(hits.mean())
+        assert problem.closing(model)["every_test_accuracy"] == pytest.approx(
+            hits.mean()
+        )
     if name == "vit":  # an untrained network's weights are spread as at the start
         counts = sum(weight.numel() for weight in model.parameters() if weight.ndim > 1)
         assert kept["last.histogram"].sum() == counts
         np.testing.assert_array_equal(kept["last.histogram"], kept["start.histogram"])
 
 
-@pytest.mark.skipif(not os.environ.get("DATA_DIR"), reason="DATA_DIR is not set: no real MNIST")
+@pytest.mark.skipif(
+    not os.environ.get("DATA_DIR"), reason="DATA_DIR is not set: no real MNIST"
+)
 def test_the_first_steps_of_a_committed_trial_come_again_to_its_last_kept_bit():
     kept = curves.load(files.ROOT / "figures" / "desk" / "mnist_60000.npz")
     (trial,) = [c for c in kept.trials("SGD") if c.rate == 0.1]
@@ -82,4 +94,6 @@ def test_the_first_steps_of_a_committed_trial_come_again_to_its_last_kept_bit():
     batches = problem.batches(trial.seed, True)
     optimizer = rules.RULES["SGD"](model.parameters(), trial.rate, None)
     found = training.train(model, optimizer, batches, STEPS)
-    np.testing.assert_allclose(found.loss, trial.loss[:STEPS].astype(float), rtol=UNIT, atol=0)
+    np.testing.assert_allclose(
+        found.loss, trial.loss[:STEPS].astype(float), rtol=UNIT, atol=0
+    )

@@ -54,8 +54,12 @@ def twice(first):
 
 
 def test_rates_that_all_diverge_are_named():
-    with pytest.raises(ValueError, match="every rate of SGD diverged.*dropped: 0.1, 0.2, 0.4, 0.8"):
-        race(dict.fromkeys((0.1, 0.2, 0.4, 0.8), 1.0), diverging=(0.1, 0.2, 0.4, 0.8)).best()
+    with pytest.raises(
+        ValueError, match="every rate of SGD diverged.*dropped: 0.1, 0.2, 0.4, 0.8"
+    ):
+        race(
+            dict.fromkeys((0.1, 0.2, 0.4, 0.8), 1.0), diverging=(0.1, 0.2, 0.4, 0.8)
+        ).best()
 
 
 def test_a_trial_is_scored_by_the_steps_to_the_last_target_and_by_its_last_reading():
@@ -84,7 +88,9 @@ def race(speeds, diverging=(), noise=0.0, study=STUDY, before=()):
         ripple = noise * (-1.0) ** np.arange(len(at))
         one = clocked(100, 2 * np.exp(-speeds[rate] * at / 100) + ripple, rate)
         if rate in diverging:
-            return dataclasses.replace(one, status="diverged at step 7", loss=one.loss[:6])
+            return dataclasses.replace(
+                one, status="diverged at step 7", loss=one.loss[:6]
+            )
         return one
 
     return Invented(study, trial, before)
@@ -99,7 +105,12 @@ CLOSE = {0.1: 0.01, 0.2: 0.15, 0.4: 0.18, 0.8: 0.15}
     ("speeds", "how", "best", "ends"),
     [
         # Two are there, after about 140 to 160 steps.
-        ({0.1: 0.1, 0.2: 0.4, 0.4: 1.0, 0.8: 0.9}, dict(noise=0.5), 0.4, {0.4: 200, 0.8: 200}),
+        (
+            {0.1: 0.1, 0.2: 0.4, 0.4: 1.0, 0.8: 0.9},
+            dict(noise=0.5),
+            0.4,
+            {0.4: 200, 0.8: 200},
+        ),
         # Twice the steps of the first; or the others are dropped, and nothing is left to wait for.
         (ONE, dict(noise=1.2, study=EARLY), 0.4, dict.fromkeys(ONE, 300)),
         (ONE, dict(study=EARLY), 0.4, {0.1: 200, 0.2: 200, 0.4: 300, 0.8: 200}),
@@ -127,10 +138,17 @@ def test_for_accuracy_a_rate_stays_within_the_error_of_the_held_out_rows():
     def trial(rate, steps):
         at = np.arange(0, steps + 1, 50)
         metrics = {"test_accuracy": np.full(len(at), ends[rate])}
-        return clocked(100, np.ones(3), rate, steps=steps, metrics=metrics, evaluated_at=at)
+        return clocked(
+            100, np.ones(3), rate, steps=steps, metrics=metrics, evaluated_at=at
+        )
 
     work = Invented(study, trial)
-    assert work.best() == 0.4 and work.longest() == {0.1: 200, 0.2: 800, 0.4: 800, 0.8: 800}
+    assert work.best() == 0.4 and work.longest() == {
+        0.1: 200,
+        0.2: 800,
+        0.4: 800,
+        0.8: 800,
+    }
 
 
 def test_one_bad_reading_of_an_accuracy_drops_no_rate():
@@ -143,7 +161,9 @@ def test_one_bad_reading_of_an_accuracy_drops_no_rate():
         if rate == 0.4:
             accuracy[-1] -= 0.05  # the best rate, on its worst day
         metrics = {"test_accuracy": accuracy}
-        return clocked(100, np.ones(3), rate, steps=steps, metrics=metrics, evaluated_at=at)
+        return clocked(
+            100, np.ones(3), rate, steps=steps, metrics=metrics, evaluated_at=at
+        )
 
     work = Invented(study, trial)
     work.best()
@@ -157,5 +177,7 @@ def test_a_study_keeps_the_rules_of_the_protocol(name):
     for rates in study.rates.values():
         assert len(rates) >= 3 and np.allclose(np.divide(rates[1:], rates[:-1]), 2)
     ends = study.horizon / ROUNDS * np.arange(1, ROUNDS + 1)
-    assert set(ends) <= set(study.points.tolist())  # a race looks where a run was evaluated
+    assert set(ends) <= set(
+        study.points.tolist()
+    )  # a race looks where a run was evaluated
     assert study.criterion == "speed" or study.options["held_out"]

@@ -18,7 +18,10 @@ RULES = {
     "normalised": (sngd(0.05), lambda f, g: 0.05 / g),
     "normalised, capped": (sngd(0.05, 0.01), lambda f, g: min(0.05 / g, 0.01)),
     "polyak": (StochasticPolyak, lambda f, g: f / (2 * g * g)),
-    "polyak, capped": (lambda p: StochasticPolyak(p, 0.02), lambda f, g: min(f / 2 / g**2, 0.02)),
+    "polyak, capped": (
+        lambda p: StochasticPolyak(p, 0.02),
+        lambda f, g: min(f / 2 / g**2, 0.02),
+    ),
 }
 
 
@@ -52,13 +55,21 @@ def test_each_step_equals_its_formula(rule, problem, dtype):
 @pytest.mark.parametrize(
     ("make", "gradient", "loss", "ends"),
     [
-        *((make, [0.0, 0.0], 1.0, [1.0, 1.0]) for make in (sngd(0.1), StochasticPolyak)),
+        *(
+            (make, [0.0, 0.0], 1.0, [1.0, 1.0])
+            for make in (sngd(0.1), StochasticPolyak)
+        ),
         *((sngd(0.5), [tiny, 0.0], 1.0, [0.5, 1.0]) for tiny in (1e-12, 1e-25, 1e-36)),
         (StochasticPolyak, [1.0, 2.0], -1.0, [1.0, 1.0]),
     ],
 )
-def test_a_gradient_that_is_none_or_tiny_and_a_loss_below_zero(make, gradient, loss, ends):
-    x, unused = torch.ones(2, requires_grad=True), torch.tensor([7.0], requires_grad=True)
+def test_a_gradient_that_is_none_or_tiny_and_a_loss_below_zero(
+    make, gradient, loss, ends
+):
+    x, unused = (
+        torch.ones(2, requires_grad=True),
+        torch.tensor([7.0], requires_grad=True),
+    )
     x.grad = torch.tensor(gradient)
     optimizer = make([x, unused])
     optimizer.step(lambda: torch.tensor(loss))
@@ -70,7 +81,9 @@ def test_a_gradient_that_is_none_or_tiny_and_a_loss_below_zero(make, gradient, l
 @pytest.mark.parametrize("make", [sngd(0.1, 0.5), StochasticPolyak])
 def test_no_value_leaves_the_device_in_a_step(make):
     """Tensors on the device "meta" have no values: what would wait on a GPU raises here."""
-    parameters = [torch.zeros(s, device="meta", requires_grad=True) for s in ((300, 400), (7,))]
+    parameters = [
+        torch.zeros(s, device="meta", requires_grad=True) for s in ((300, 400), (7,))
+    ]
     optimizer = make(parameters)
     for parameter in parameters:
         parameter.grad = torch.zeros_like(parameter)
@@ -92,7 +105,9 @@ def plain_step(theta, gradient, lr, p):
 @pytest.mark.parametrize("p", [1.1, 1.75, 2, 2.5, 3, 6])
 def test_mirror_descent_equals_the_rule_in_numpy(p):
     rng = np.random.default_rng(0)
-    draw = lambda: [torch.tensor(rng.standard_normal(s)) for s in ((3, 4), (5,), (1, 2, 2))]
+    draw = lambda: [
+        torch.tensor(rng.standard_normal(s)) for s in ((3, 4), (5,), (1, 2, 2))
+    ]
     members = [torch.nn.Parameter(values) for values in draw()]
     optimizer = MirrorDescent(members, 0.05, p)
     for _ in range(5):
@@ -113,7 +128,9 @@ def test_mirror_descent_equals_the_rule_in_numpy(p):
         (torch.zeros(1), (1e-5, 1.1), 1000, 0.01**10, 1e-3),
     ],
 )
-def test_steps_too_small_for_the_weight_add_up_in_the_mirror(start, how, steps, ends, close):
+def test_steps_too_small_for_the_weight_add_up_in_the_mirror(
+    start, how, steps, ends, close
+):
     weight, still = torch.nn.Parameter(start), torch.nn.Parameter(torch.zeros(1))
     optimizer = MirrorDescent([weight, still], *how)
     weight.grad, still.grad = torch.full_like(weight, -1.0), torch.zeros(1)
@@ -142,7 +159,13 @@ def test_an_optimiser_of_torch_takes_a_step_at_its_rate_or_is_refused_by_name(na
     try:
         optimizer = maker(name)(layer.parameters(), 0.25, None)
     except ValueError as error:
-        assert name in str(error) and name not in ("Adagrad", "AdamW", "NAdam", "RMSprop", "SGD")
+        assert name in str(error) and name not in (
+            "Adagrad",
+            "AdamW",
+            "NAdam",
+            "RMSprop",
+            "SGD",
+        )
     else:
         start = layer.bias.tolist()
         optimizer.step(closure)

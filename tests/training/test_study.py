@@ -86,8 +86,12 @@ def test_trials_end_where_a_round_ends_seeds_are_fresh_and_runs_paired(whole):
     lengths = [len(trial.loss) for trial in whole.trials("SGD")]
     assert set(lengths) <= set(STUDY.rounds) and min(lengths) < 40
     assert all(trial.seed == 100 for trial in whole.trials("SGD"))
-    starts = [{whole.runs(rule)[seed].loss[0] for rule in STUDY.rates} for seed in (0, 1)]
-    assert [*map(len, starts)] == [1, 1] and starts[0] != starts[1]  # one start and batch a seed
+    starts = [
+        {whole.runs(rule)[seed].loss[0] for rule in STUDY.rates} for seed in (0, 1)
+    ]
+    assert [*map(len, starts)] == [1, 1] and starts[0] != starts[
+        1
+    ]  # one start and batch a seed
     assert {run.cap for run in whole.runs("SNGD")} == {whole.rates()["SPS"]}
     assert {run.cap for run in whole.runs("SPS")} == {None}
     for curve in whole.curves:
@@ -96,7 +100,9 @@ def test_trials_end_where_a_round_ends_seeds_are_fresh_and_runs_paired(whole):
         assert curve.made["threads"] == 1
 
 
-def test_a_single_candidate_is_taken_and_a_best_rate_at_the_edge_extends_the_grid(tmp_path):
+def test_a_single_candidate_is_taken_and_a_best_rate_at_the_edge_extends_the_grid(
+    tmp_path,
+):
     rates = {"SGD": (0.001, 0.002), "SPS": (0.5,), "SNGD": (0.3,)}
     study = dataclasses.replace(STUDY, rates=rates, cap=0.7, first_seed=10)
     ran = work(study, tmp_path).run()
@@ -120,7 +126,9 @@ def test_a_run_ends_at_the_first_reading_of_its_target_from_a_step_on(tmp_path):
 
 def test_what_is_dear_is_measured_at_the_last_points_of_a_judged_run_alone(tmp_path):
     def dear(**sizes):
-        return dataclasses.replace(problem(**sizes), closing=lambda model: {"dear": 1.0})
+        return dataclasses.replace(
+            problem(**sizes), closing=lambda model: {"dear": 1.0}
+        )
 
     study = dataclasses.replace(STUDY, problem=dear, rates={"SGD": (0.1, 0.2)}, seeds=1)
     ran = work(study, tmp_path).run()
@@ -131,7 +139,9 @@ def test_what_is_dear_is_measured_at_the_last_points_of_a_judged_run_alone(tmp_p
 
 def test_the_walk_is_that_of_the_steps(whole):
     curve = whole.runs("SNGD")[0]
-    moved = np.sum((curve.step_size.astype(float) * curve.gradient_norm.astype(float)) ** 2)
+    moved = np.sum(
+        (curve.step_size.astype(float) * curve.gradient_norm.astype(float)) ** 2
+    )
     walked = sum(values[-1] for values in curve.walked.values())
     assert walked == pytest.approx(moved, rel=1e-5)
 
@@ -148,7 +158,10 @@ def test_a_study_in_pieces_is_bit_for_bit_that_in_one(whole, tmp_path):
             planned = re.search(r"(\d+) trials and (\d+) of 6 judged runs", str(rest))
             there = work(STUDY, tmp_path).collected().curves
             done = [curve.part for curve in there if not curve.paused]
-            assert [int(n) for n in planned.groups()] == [done.count("trial"), done.count("curve")]
+            assert [int(n) for n in planned.groups()] == [
+                done.count("trial"),
+                done.count("curve"),
+            ]
     assert cuts
     same(whole, pieces)
     assert pieces.baselines() == {"three of four": 0.75}
@@ -170,7 +183,9 @@ def slowly(folder):
     environment = os.environ | {"PYTHONPATH": str(files.ROOT), "TQDM_DISABLE": "1"}
     started = [sys.executable, "-u", "-c", SLOWLY, str(folder)]
     pipe = subprocess.PIPE
-    return subprocess.Popen(started, cwd=files.ROOT, env=environment, stdout=pipe, text=True)
+    return subprocess.Popen(
+        started, cwd=files.ROOT, env=environment, stdout=pipe, text=True
+    )
 
 
 def test_processes_share_a_study_without_loss_though_one_is_killed(whole, tmp_path):
@@ -185,7 +200,9 @@ def test_processes_share_a_study_without_loss_though_one_is_killed(whole, tmp_pa
     assert (killed.returncode, other.returncode) == (-signal.SIGKILL, 0)
     lines += said + theirs
     ends = [line.partition(":")[0] for line in lines if "paused" not in line]
-    assert said and theirs and len(ends) == len({*ends})  # each did a part, none was run twice
+    assert (
+        said and theirs and len(ends) == len({*ends})
+    )  # each did a part, none was run twice
 
 
 def test_a_run_that_another_process_takes_further_is_read_meanwhile(tmp_path):
@@ -202,7 +219,9 @@ def test_a_run_of_other_code_or_of_another_device_is_refused(tmp_path, monkeypat
     one = a_run("curve", "SGD", 0.1, None, 0)
     here.one(one)
     monkeypatch.setitem(here.made, "code", "another")
-    with pytest.raises(ValueError, match=r"curve-SGD-0.1-0.npz was made by the code of commit .*"):
+    with pytest.raises(
+        ValueError, match=r"curve-SGD-0.1-0.npz was made by the code of commit .*"
+    ):
         here.one(one)
     monkeypatch.undo()
     (path,) = here.folder.glob("*.npz")
@@ -217,7 +236,9 @@ def main(folder, *words):
 
 def test_the_command_keeps_curves_and_says_what_is_left(whole, tmp_path, capsys):
     assert main(tmp_path, "--minutes", "1e-4") == 3
-    assert "judged runs are finished; the same command goes on" in capsys.readouterr().out
+    assert (
+        "judged runs are finished; the same command goes on" in capsys.readouterr().out
+    )
     assert main(tmp_path) == 0
     assert main(tmp_path, "--keep", str(tmp_path)) == 0
     assert "6 of 6 judged runs are finished" in capsys.readouterr().out
@@ -230,7 +251,9 @@ def test_one_run_alone_is_the_trial_or_the_judged_run(whole, tmp_path, capsys):
     for seed, expected in ((100, whole.trials("SGD")[1]), (1, whole.runs("SGD")[1])):
         rate = expected.rate
         assert main(tmp_path, "--one", "SGD", str(rate), str(seed)) == 0
-        (path,) = tmp_path.glob(f"*/one-SGD-{rate}-{seed}.npz")  # a name that ends in numbers
+        (path,) = tmp_path.glob(
+            f"*/one-SGD-{rate}-{seed}.npz"
+        )  # a name that ends in numbers
         (curve,) = load(path).curves
         done = len(expected.loss)  # a trial may have been dropped
         found = curve.loss[:done].astype(expected.loss.dtype)
@@ -241,7 +264,13 @@ def test_one_run_alone_is_the_trial_or_the_judged_run(whole, tmp_path, capsys):
 
 
 def test_a_field_of_the_study_is_set_by_command():
-    words = ["seeds=3", "rates.SGD=0.05,0.2", "rates.Adam=1e-3", "options.rows=32", "cap=2"]
+    words = [
+        "seeds=3",
+        "rates.SGD=0.05,0.2",
+        "rates.Adam=1e-3",
+        "options.rows=32",
+        "cap=2",
+    ]
     study = functools.reduce(command._changed, words, STUDY)
     assert (study.seeds, study.cap, study.options) == (3, 2, {"rows": 32})
     assert study.rates == STUDY.rates | {"SGD": (0.05, 0.2), "Adam": (1e-3,)}
@@ -250,7 +279,10 @@ def test_a_field_of_the_study_is_set_by_command():
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--set", "speed=3"], "--set speed=3: it is FIELD=VALUE, with a field of rates"),
+        (
+            ["--set", "speed=3"],
+            "--set speed=3: it is FIELD=VALUE, with a field of rates",
+        ),
         (["--set", "seeds"], "--set seeds: it is FIELD=VALUE"),
         (["--set", "seeds=many"], "'many' is no value like 2"),
         (["--set", "seeds=0"], "seeds = 0; it must be a whole number"),
@@ -266,10 +298,15 @@ def test_a_field_of_the_study_is_set_by_command():
         (["--one", "Newton", "1", "0"], "there is no rule 'Newton', only SGD"),
         (["--one", "SGD", "1e999", "0"], "above 0, not inf"),
         (["--one", "SGD", "1", "0.5"], "seed = 0.5; it must be a whole number"),
-        *((["--minutes", text], "minutes must be above 0, got") for text in ("0", "nan")),
+        *(
+            (["--minutes", text], "minutes must be above 0, got")
+            for text in ("0", "nan")
+        ),
     ],
 )
-def test_bad_words_are_one_sentence_and_write_nothing(tmp_path, words, sentence, capsys):
+def test_bad_words_are_one_sentence_and_write_nothing(
+    tmp_path, words, sentence, capsys
+):
     assert main(tmp_path / "state", *words) == 1
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and any(part in said for part in sentence.split("|"))
@@ -286,7 +323,9 @@ def test_bad_words_are_one_sentence_and_write_nothing(tmp_path, words, sentence,
         ("digits", "Not a directory"),
     ],
 )
-def test_a_study_that_cannot_run_is_one_sentence(name, sentence, tmp_path, monkeypatch, capsys):
+def test_a_study_that_cannot_run_is_one_sentence(
+    name, sentence, tmp_path, monkeypatch, capsys
+):
     monkeypatch.delenv("DATA_DIR", raising=False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr(command, "STUDIES", STUDIES)
@@ -294,7 +333,9 @@ def test_a_study_that_cannot_run_is_one_sentence(name, sentence, tmp_path, monke
     (tmp_path / "file").write_text("")
     assert command.main([name, "--state", str(tmp_path / "file")]) == 1
     printed = capsys.readouterr()
-    assert printed.out == "" and printed.err.count("\n") == 1 and sentence in printed.err
+    assert (
+        printed.out == "" and printed.err.count("\n") == 1 and sentence in printed.err
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
@@ -313,7 +354,9 @@ def test_once_is_the_judged_run_of_the_study(tmp_path):
 
 
 def test_last_losses_are_the_last_readings_of_the_clock(monkeypatch):
-    sign = lambda parameters, rate, cap: torch.optim.Adam(parameters, rate, betas=(0.0, 0.0))  # noqa: E731
+    sign = lambda parameters, rate, cap: torch.optim.Adam(
+        parameters, rate, betas=(0.0, 0.0)
+    )  # noqa: E731
     monkeypatch.setitem(RULES, "sign", sign)
     last = smoke.last_losses(STUDY, {"SGD": 0.1, "sign": 0.01})
     for rule, rate in (("SGD", 0.1), ("sign", 0.01)):

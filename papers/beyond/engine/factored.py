@@ -30,7 +30,9 @@ def small_start(tokens: TokenSet, seeds: Sequence[int], m: int, size: float = 0.
     """K (runs, d, m), Q (runs, d_z, m), Gaussian of deviation size / sqrt(m)."""
     runs, _, _, d = tokens.shape
     if m < 1 or len(seeds) != runs:
-        raise ValueError(f"m = {m} and {len(seeds)} seeds; it needs m >= 1 and {runs} seeds")
+        raise ValueError(
+            f"m = {m} and {len(seeds)} seeds; it needs m >= 1 and {runs} seeds"
+        )
     widths = d, tokens.z.shape[-1]
     draws = [stream(seed, "start").standard_normal((sum(widths), m)) for seed in seeds]
     both = size / math.sqrt(m) * np.stack(draws)
@@ -38,7 +40,12 @@ def small_start(tokens: TokenSet, seeds: Sequence[int], m: int, size: float = 0.
 
 
 def train(
-    tokens: TokenSet, optimisers: Mapping[str, o.Optimiser], K, Q, record, loss="exponential"
+    tokens: TokenSet,
+    optimisers: Mapping[str, o.Optimiser],
+    K,
+    Q,
+    record,
+    loss="exponential",
 ) -> dict[str, _FactoredPath]:
     """Minimise paper A's loss over (K, Q), head fixed; every rule acts on each factor.
 
@@ -55,11 +62,22 @@ def train(
         if not np.isfinite(value).all():
             raise ValueError(f"{name} holds NaN or infinite values")
     for name, rule in optimisers.items():
-        more = rule.batch or rule.blocks > 1 or rule.radius < math.inf or rule.weight_decay
-        if rule.kind not in _KINDS or more or (rule.kind == o.SPECTRAL and rule.momentum):
-            raise ValueError(f"{name}: factors take plain rules without matrix moments and batches")
+        more = (
+            rule.batch or rule.blocks > 1 or rule.radius < math.inf or rule.weight_decay
+        )
+        if (
+            rule.kind not in _KINDS
+            or more
+            or (rule.kind == o.SPECTRAL and rule.momentum)
+        ):
+            raise ValueError(
+                f"{name}: factors take plain rules without matrix moments and batches"
+            )
     times = record_times(record, max(record))
-    return {name: _train_rule(problems, rule, times, K, Q) for name, rule in optimisers.items()}
+    return {
+        name: _train_rule(problems, rule, times, K, Q)
+        for name, rule in optimisers.items()
+    }
 
 
 def _train_rule(problems, rule, times, K, Q):
@@ -72,7 +90,9 @@ def _train_rule(problems, rule, times, K, Q):
         raw["status"][run], raw["ended"][run] = loop.run_factors(
             problem, rule.numbers(), times, *factors, *paths, *parts
         )
-    end_where_not_finite(raw["status"], raw["ended"], times, [raw["K"], raw["Q"]], [raw["logs"]])
+    end_where_not_finite(
+        raw["status"], raw["ended"], times, [raw["K"], raw["Q"]], [raw["logs"]]
+    )
     names, K, Q = np.array(status.NAMES)[raw["status"]], raw["K"], raw["Q"]
     W = K @ np.swapaxes(Q, -1, -2)
     return _FactoredPath(times, W, raw["logs"], names, raw["ended"], K=K, Q=Q)

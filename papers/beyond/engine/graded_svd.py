@@ -17,7 +17,9 @@ import numpy as np
 from papers.beyond.engine import optimisers as o
 from papers.beyond.engine.entrywise import divide, dot, largest, log
 
-DEPENDENT = 1e-10  # a vector's part across others this small, relative to its length, is zero
+DEPENDENT = (
+    1e-10  # a vector's part across others this small, relative to its length, is zero
+)
 APART = 37.0  # e^-37 is below rounding
 WIDEST = 300.0  # of a block's scales, so that squares stay floats
 VANISHED = 1e-13
@@ -145,7 +147,9 @@ def jacobi(A, V, count, width):
                     continue
                 moved = True
                 zeta = (b - a) / (2.0 * ab)
-                tangent = math.copysign(1.0, zeta) / (abs(zeta) + math.sqrt(1.0 + zeta * zeta))
+                tangent = math.copysign(1.0, zeta) / (
+                    abs(zeta) + math.sqrt(1.0 + zeta * zeta)
+                )
                 cosine = 1.0 / math.sqrt(1.0 + tangent * tangent)
                 sine = cosine * tangent
                 for k in range(width):

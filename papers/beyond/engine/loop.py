@@ -117,13 +117,19 @@ def _direction(rule, t, z, answers, basis, S, s):
         return preconditioners.natural(rule, w.graded, z, answers, w.D)
     top = gradients.dense(w.graded, z, w.G)
     if kind == o.MIRROR:
-        return entrywise.pull(w.G.ravel(), top, rule.p, rule.normalised, w.work, w.D.ravel())
+        return entrywise.pull(
+            w.G.ravel(), top, rule.p, rule.normalised, w.work, w.D.ravel()
+        )
     if kind == o.FULL_ADAGRAD:
-        return preconditioners.full_adagrad(w.G.ravel(), top, basis, S, w.logs, w.D.ravel())
+        return preconditioners.full_adagrad(
+            w.G.ravel(), top, basis, S, w.logs, w.D.ravel()
+        )
     if kind == o.SHAMPOO:
         return preconditioners.shampoo(rule, w.G, top, s.sides, w.D)
     if kind == o.SOAP:
-        return preconditioners.soap(rule, t, w.G, top, s.sides, w.first, w.second, w.logs, w.D)
+        return preconditioners.soap(
+            rule, t, w.G, top, s.sides, w.first, w.second, w.logs, w.D
+        )
     return _plain(rule, t, top, w)
 
 

@@ -10,7 +10,9 @@ from collections import namedtuple
 from dataclasses import dataclass, fields, replace
 from numbers import Real
 
-ENTRYWISE, SPECTRAL, ADAPTIVE, SIGN, SHAMPOO, SOAP, MIRROR, NATURAL, FULL_ADAGRAD = range(9)
+ENTRYWISE, SPECTRAL, ADAPTIVE, SIGN, SHAMPOO, SOAP, MIRROR, NATURAL, FULL_ADAGRAD = (
+    range(9)
+)
 POLAR, LEADING, NEWTON_SCHULZ = range(3)  # what becomes of the singular values
 
 
@@ -47,7 +49,9 @@ class Optimiser:
         def need(condition, needed, *names):
             for name in names:
                 if not condition(getattr(self, name)):
-                    raise ValueError(f"{name} = {getattr(self, name)}; it must be {needed}")
+                    raise ValueError(
+                        f"{name} = {getattr(self, name)}; it must be {needed}"
+                    )
 
         need(lambda x: 0 < x < math.inf, "positive and finite", "step_size")
         need(math.isfinite, "finite", "decay")
@@ -67,7 +71,8 @@ class Optimiser:
 
 LOGS = ("step_size", "radius", "growth")
 Numbers = namedtuple(
-    "Numbers", [f"log_{x.name}" if x.name in LOGS else x.name for x in fields(Optimiser)]
+    "Numbers",
+    [f"log_{x.name}" if x.name in LOGS else x.name for x in fields(Optimiser)],
 )
 
 
@@ -84,7 +89,9 @@ def steepest(norm, step_size: float, decay=0.0, normalised: bool = True) -> Opti
         return Optimiser(SPECTRAL, step_size, decay, normalised=normalised, shape=shape)
     p = 2.0 if norm == "frobenius" else norm
     if not isinstance(p, Real) or not p >= 1:
-        raise ValueError(f"norm = {norm!r}; it must be frobenius, spectral, nuclear, or p >= 1")
+        raise ValueError(
+            f"norm = {norm!r}; it must be frobenius, spectral, nuclear, or p >= 1"
+        )
     return Optimiser(ENTRYWISE, step_size, decay, p=float(p), normalised=normalised)
 
 
@@ -97,7 +104,9 @@ def muon(step_size: float, momentum=0.95, nesterov=False, newton_schulz=0) -> Op
     return replace(polar, momentum=momentum, nesterov=nesterov)
 
 
-def adam(step_size: float, momentum=0.9, memory=0.999, epsilon=0.0, decay=0.0) -> Optimiser:
+def adam(
+    step_size: float, momentum=0.9, memory=0.999, epsilon=0.0, decay=0.0
+) -> Optimiser:
     """Adam (Kingma and Ba, 2015): D = m^ / (sqrt(v^) + epsilon), entry by entry, with
     m = beta_1 m + (1 - beta_1) G, v = beta_2 v + (1 - beta_2) G^2, by `momentum` and
     `memory`; m^ = m / (1 - beta_1^{t+1}), v^ alike. With beta_2 = epsilon = 0 an entry
@@ -121,7 +130,9 @@ def mirror(p: float, step_size: float, normalised: bool = True) -> Optimiser:
     |W|^{p-1}, D = G, over ||G||_q where `normalised`, 1/p + 1/q = 1; ValueError unless
     1 < p < inf. An entry of W_0 whose |W|^{p-1} is below all floats counts as 0."""
     if not 1 < p < math.inf:
-        raise ValueError(f"p = {p}; the mirror map is 1 to 1 for finite p above 1 alone")
+        raise ValueError(
+            f"p = {p}; the mirror map is 1 to 1 for finite p above 1 alone"
+        )
     return Optimiser(MIRROR, step_size, p=float(p), normalised=normalised)
 
 
@@ -183,7 +194,9 @@ def in_blocks(optimiser: Optimiser, count: int) -> Optimiser:
     return replace(optimiser, blocks=count)
 
 
-def rescaled(optimiser: Optimiser, radius: float, growth: float, every: int) -> Optimiser:
+def rescaled(
+    optimiser: Optimiser, radius: float, growth: float, every: int
+) -> Optimiser:
     """Progressive rescaling (Wang, Min and Wu, 2024, PRGD for normalised gradient descent).
 
     The ball of radius R_k = radius growth^k holds in phase k, `every` steps long. A step that
@@ -201,7 +214,9 @@ def decayed(optimiser: Optimiser, weight_decay: float) -> Optimiser:
     if optimiser.kind == MIRROR:
         raise ValueError("mirror descent moves the image of W, which does not decay")
     if not optimiser.step_size * weight_decay < 1:
-        raise ValueError(f"eta lambda = {optimiser.step_size * weight_decay}; it must be below 1")
+        raise ValueError(
+            f"eta lambda = {optimiser.step_size * weight_decay}; it must be below 1"
+        )
     return replace(optimiser, weight_decay=weight_decay)
 
 

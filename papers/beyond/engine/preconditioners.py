@@ -163,7 +163,9 @@ def _eigen(A):
     """Eigenvectors of symmetric A >= 0 as columns, values, from large to small."""
     m = len(A)
     work, Q, values = A.copy(), np.zeros((m, m)), np.zeros(m)
-    graded_svd.jacobi(work, Q, m, m)  # the rows of Q A are orthogonal: those of Q, eigenvectors
+    graded_svd.jacobi(
+        work, Q, m, m
+    )  # the rows of Q A are orthogonal: those of Q, eigenvectors
     for k in range(m):
         values[k] = math.sqrt(dot(work[k], work[k]))
     order = graded_svd.descending(values)
@@ -269,7 +271,9 @@ def span(problem, wanted):
     basis = np.zeros((min(n * S, size) if wanted else 0, size))
     for i in range(n if wanted else 0):
         for t in range(S):
-            vector = product(problem.delta[i, t : t + 1].T, problem.z[i : i + 1]).ravel()
+            vector = product(
+                problem.delta[i, t : t + 1].T, problem.z[i : i + 1]
+            ).ravel()
             rank = graded_svd.expand(vector, basis, rank, vector[:0])
     return basis[:rank]
 

@@ -18,7 +18,12 @@ from lib import attention, files
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet, check_sizes
 from lib.compiled import status
-from lib.dynamics.recording import checked_start, end_where_not_finite, record_times, unwritten
+from lib.dynamics.recording import (
+    checked_start,
+    end_where_not_finite,
+    record_times,
+    unwritten,
+)
 from lib.provenance import closure
 from lib.representation import Shapes
 from papers.beyond.engine import gradients, loop
@@ -48,7 +53,12 @@ class Path(Shapes):
 
 
 def train(
-    tokens: TokenSet, optimisers, steps: int, start=None, record=None, loss="exponential"
+    tokens: TokenSet,
+    optimisers,
+    steps: int,
+    start=None,
+    record=None,
+    loss="exponential",
 ) -> Path | dict[str, Path]:
     """Minimise paper A's loss (1/n) sum_i l(y_i u^T X_i^T softmax(X_i W z_i)) over W.
 
@@ -86,10 +96,17 @@ def problems(tokens: TokenSet, loss: str) -> list[gradients.Problem]:
     logistic = attention.is_logistic(loss)
     check_sizes(tokens)
     delta = np.ascontiguousarray(coordinates.differences(tokens, tokens.opt))
-    scores = coordinates.signed_opt_first(tokens) @ tokens.u[:, None, :, None]  # (runs, n, T, 1)
+    scores = (
+        coordinates.signed_opt_first(tokens) @ tokens.u[:, None, :, None]
+    )  # (runs, n, T, 1)
     scores = np.ascontiguousarray(np.swapaxes(scores[..., 0], 1, 2))
-    z = np.array(tokens.z, order="C")  # a copy: what may be written is one type to numba
-    return [gradients.Problem(*arrays, logistic) for arrays in zip(delta, z, scores, strict=True)]
+    z = np.array(
+        tokens.z, order="C"
+    )  # a copy: what may be written is one type to numba
+    return [
+        gradients.Problem(*arrays, logistic)
+        for arrays in zip(delta, z, scores, strict=True)
+    ]
 
 
 def _run_all(problem, optimisers, times, W):
@@ -109,10 +126,14 @@ def _run_all(problem, optimisers, times, W):
         return *ended, state.whole.second.reshape(W.shape[1:]), left, right
 
     first = [work(0)]  # compiles
-    with ThreadPoolExecutor(numba.get_num_threads()) as pool:  # the loop lets go of the interpreter
+    with ThreadPoolExecutor(
+        numba.get_num_threads()
+    ) as pool:  # the loop lets go of the interpreter
         ended = first + list(pool.map(work, range(1, len(W))))
     names = "status", "ended", "second", "left", "right"
-    raw |= zip(names, (np.array(part) for part in zip(*ended, strict=True)), strict=True)
+    raw |= zip(
+        names, (np.array(part) for part in zip(*ended, strict=True)), strict=True
+    )
     end_where_not_finite(raw["status"], raw["ended"], times, [raw["W"]], [raw["logs"]])
     return raw
 

@@ -25,8 +25,17 @@ def test_runs_kept_one_by_one_are_those_of_one_call_and_only_what_is_lost_is_tra
         paths = training.train_kept(DATA, RULES, 60, TIMES, tmp_path)
         assert list(paths) == list(at_once)
         for name in RULES:
-            for field in ("iterations", "W", "log_gap", "log_gradient", "status", "ended"):
-                np.testing.assert_array_equal(*(getattr(p[name], field) for p in (paths, at_once)))
+            for field in (
+                "iterations",
+                "W",
+                "log_gap",
+                "log_gradient",
+                "status",
+                "ended",
+            ):
+                np.testing.assert_array_equal(
+                    *(getattr(p[name], field) for p in (paths, at_once))
+                )
 
     for _ in ("trained", "read"):
         assert_kept()
@@ -36,7 +45,9 @@ def test_runs_kept_one_by_one_are_those_of_one_call_and_only_what_is_lost_is_tra
     broken.write_bytes(broken.read_bytes()[:500])
     empty.write_bytes(b"")
     real, trained = training.train, []
-    monkeypatch.setattr(training, "train", lambda *a, **k: trained.append(a[1]) or real(*a, **k))
+    monkeypatch.setattr(
+        training, "train", lambda *a, **k: trained.append(a[1]) or real(*a, **k)
+    )
     assert_kept()
     assert len(trained) == 3
 

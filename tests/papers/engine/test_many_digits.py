@@ -55,19 +55,34 @@ def reduced():
 NOT_NORMALISED = o.on_batches(o.steepest(2, 0.2, normalised=False), 1)
 RULES = {  # a rule, and what makes its direction
     **{f"steepest, {p}": (o.steepest(p, 0.07, decay=0.5), steepest(p)) for p in NORMS},
-    **{f"blocks, {p}": (o.in_blocks(o.steepest(p, 0.07), 2), two(steepest(p))) for p in NORMS},
+    **{
+        f"blocks, {p}": (o.in_blocks(o.steepest(p, 0.07), 2), two(steepest(p)))
+        for p in NORMS
+    },
     "adam": (o.adam(0.05), lambda: exact.adaptive(0.9, 0.999)),
     "adam, short memory": (o.adam(0.05, 0.5, 0.6), lambda: exact.adaptive(0.5, 0.6)),
-    "adam, epsilon": (o.adam(0.05, epsilon=0.01), lambda: exact.adaptive(0.9, 0.999, 0.01)),
-    "adam, least": (o.adam(0.05, epsilon=1e-300), lambda: exact.adaptive(0.9, 0.999, 1e-300)),
+    "adam, epsilon": (
+        o.adam(0.05, epsilon=0.01),
+        lambda: exact.adaptive(0.9, 0.999, 0.01),
+    ),
+    "adam, least": (
+        o.adam(0.05, epsilon=1e-300),
+        lambda: exact.adaptive(0.9, 0.999, 1e-300),
+    ),
     "rmsprop": (o.rmsprop(0.05), lambda: exact.adaptive(0.0, 0.99, corrected=False)),
     "adagrad": (o.adagrad(0.05), lambda: exact.adaptive(0.0, 0.0, 0.0, True, False)),
     "signum": (o.signum(0.05), lambda: exact.sign_momentum(0.9, 0.9)),
     "lion": (o.lion(0.05), lambda: exact.sign_momentum(0.9, 0.99)),
     "muon": (o.muon(0.05), lambda: exact.muon(0.95, False)),
     "muon, nesterov": (o.muon(0.05, nesterov=True), lambda: exact.muon(0.95, True)),
-    "muon by heads": (o.in_blocks(o.muon(0.05), 2), two(lambda: exact.muon(0.95, False))),
-    "full AdaGrad": (o.full_adagrad(0.1), lambda: exact.full_adagrad(preconditioners.FLOOR)),
+    "muon by heads": (
+        o.in_blocks(o.muon(0.05), 2),
+        two(lambda: exact.muon(0.95, False)),
+    ),
+    "full AdaGrad": (
+        o.full_adagrad(0.1),
+        lambda: exact.full_adagrad(preconditioners.FLOOR),
+    ),
     "OLion": (o.olion(0.05), signed),
     "decayed": (o.decayed(o.steepest(2, 0.1, decay=0.5), 0.7), steepest(2)),
     "variance reduced": (o.variance_reduced(NOT_NORMALISED), reduced),
@@ -84,7 +99,9 @@ def error(found, expected, start, of_move=1e-11, of_size=1e-14, moved=0.0):
     went = np.abs(expected - start).max()
     if went <= moved:
         return np.inf
-    return np.abs(found - expected).max() / max(of_move * went, of_size * np.abs(expected).max())
+    return np.abs(found - expected).max() / max(
+        of_move * went, of_size * np.abs(expected).max()
+    )
 
 
 @pytest.mark.parametrize("far, loss", WHERE)
@@ -95,7 +112,10 @@ def test_rules_are_their_definitions(name, far, loss):
     steps, of_move = 3 if dear and far > 1 else STEPS, 5e-10 if dear else 1e-11
     with mpmath.workdps(60 if far == 1 else 1200):
         expected = exact.train(DATA, make(), rule, steps, far * START[0], loss)
-    still = far > 1 and name in ("adam, epsilon", "variance reduced")  # e^-900 is no step
+    still = far > 1 and name in (
+        "adam, epsilon",
+        "variance reduced",
+    )  # e^-900 is no step
     moved = -1 if still else 0.01
     found = ours(rule, steps, far * START, loss=loss)
     assert error(found, expected, far * START[0], of_move, moved=moved) <= 1
@@ -106,11 +126,16 @@ def test_rules_are_their_definitions(name, far, loss):
 @pytest.mark.parametrize("normalised", [True, False])
 def test_mirror_descent(p, normalised, far, loss):
     """Where the softmax underflows only normalised steps move."""
-    rule = o.mirror(p, 0.07 if far == 1 else 0.01 * FAR ** (p - 1), normalised=normalised)
+    rule = o.mirror(
+        p, 0.07 if far == 1 else 0.01 * FAR ** (p - 1), normalised=normalised
+    )
     with mpmath.workdps(60 if far == 1 else 1200):
         of_run = p, rule.step_size, STEPS, far * START[0], normalised, loss
         expected = exact.mirror(DATA, *of_run)
-    found, moved = ours(rule, STEPS, far * START, loss=loss), 1e-3 if far == 1 or normalised else -1
+    found, moved = (
+        ours(rule, STEPS, far * START, loss=loss),
+        1e-3 if far == 1 or normalised else -1,
+    )
     assert error(found, expected, far * START[0], moved=moved) <= 1
 
 
@@ -120,7 +145,9 @@ NATURAL = {
     "damped, normalised": o.natural(0.02, 1e-3, normalised=True),
     "relative": o.natural(0.02, 0.1, relative=True, normalised=True),
     "hardly damped, relative": o.natural(0.02, 1e-6, True, True),
-    "one sample a step": o.on_batches(o.natural(0.02, 0.1, relative=True, normalised=True), 1),
+    "one sample a step": o.on_batches(
+        o.natural(0.02, 0.1, relative=True, normalised=True), 1
+    ),
 }
 
 

@@ -53,18 +53,27 @@ def test_first_steps_against_torch(name, monkeypatch):
 def test_the_dual_norm_is_the_sum_over_the_blocks():
     """Not normalised, a step is N*(G) long: sum_b N*(G_b) in every block."""
     with mpmath.workdps(50):
-        G = exact.gradients(DATA, exact.digits(START[0]), "exponential").mean(0).astype(float)
+        G = (
+            exact.gradients(DATA, exact.digits(START[0]), "exponential")
+            .mean(0)
+            .astype(float)
+        )
     for norm, dual in (("spectral", "nuc"), ("nuclear", 2), ("frobenius", "fro")):
         sizes = [np.linalg.norm(part, dual) for part in np.split(G, 2)]
         rule = o.in_blocks(o.steepest(norm, 1.0, normalised=False), 2)
-        step, plain = ours(rule, 1) - START[0], {"spectral": 2, "nuclear": "nuc"}.get(norm, "fro")
+        step, plain = (
+            ours(rule, 1) - START[0],
+            {"spectral": 2, "nuclear": "nuc"}.get(norm, "fro"),
+        )
         for part in np.split(step, 2):
             assert np.linalg.norm(part, plain) == pytest.approx(sum(sizes), rel=1e-11)
 
 
 @pytest.mark.parametrize("norm", ["spectral", "nuclear"])
 @pytest.mark.parametrize("spread", [0.0, 5.0, 30.0, 60.0, 400.0, 2000.0])
-def test_steps_where_the_pulls_of_four_samples_differ_by_powers_of_e_to_the_spread(spread, norm):
+def test_steps_where_the_pulls_of_four_samples_differ_by_powers_of_e_to_the_spread(
+    spread, norm
+):
     draw = np.random.default_rng(int(spread))
     b, z = draw.uniform(-1, 1, (4, 5)), draw.standard_normal((4, 4))
     u = np.linalg.lstsq(b, np.ones(4), rcond=None)[0]  # score gaps of 1
@@ -79,8 +88,13 @@ def test_steps_where_the_pulls_of_four_samples_differ_by_powers_of_e_to_the_spre
     np.testing.assert_allclose(step, expected, atol=1e-12 + 4e-16 * np.abs(start).max())
     if spread <= 60:  # where the dual norm is a float
         dual = float(size.sum() if norm == "spectral" else size[0])
-        long = ours(o.steepest(norm, 1 / dual, normalised=False), 1, start, data) - start[0]
-        np.testing.assert_allclose(long, expected, atol=1e-11 + 4e-16 * np.abs(start).max())
+        long = (
+            ours(o.steepest(norm, 1 / dual, normalised=False), 1, start, data)
+            - start[0]
+        )
+        np.testing.assert_allclose(
+            long, expected, atol=1e-11 + 4e-16 * np.abs(start).max()
+        )
 
 
 def test_an_entry_or_block_that_nothing_pulls_stays():
@@ -96,9 +110,13 @@ def test_an_entry_or_block_that_nothing_pulls_stays():
         np.testing.assert_allclose(W[:, 0], [0.5, 0.0], rtol=1e-12)
     for p in EXPONENTS:  # by 0.1 a step in the mirror
         W = ours(o.mirror(p, 0.1), 5, ZERO, one_pair())
-        assert W[0, 0] == pytest.approx(0.5 ** (1 / (p - 1)), rel=1e-12) and W[1, 0] == 0.0
+        assert (
+            W[0, 0] == pytest.approx(0.5 ** (1 / (p - 1)), rel=1e-12) and W[1, 0] == 0.0
+        )
     one_entry = ours(o.full_adagrad(0.1), 50, ZERO, one_pair())
-    np.testing.assert_allclose(one_entry, ours(o.adagrad(0.1), 50, ZERO, one_pair()), rtol=1e-11)
+    np.testing.assert_allclose(
+        one_entry, ours(o.adagrad(0.1), 50, ZERO, one_pair()), rtol=1e-11
+    )
     # ties for the largest entry go to the first
     W = training.train(one_pair([1.0, 1.0]), o.steepest(1, 0.1), 2, record=[1, 2]).W[0]
     np.testing.assert_allclose(W[:, :, 0], [[0.1, 0.0], [0.2, 0.0]], rtol=1e-12)
@@ -151,7 +169,9 @@ def test_what_leaves_the_range_of_floats_is_said(name):
 def test_shampoo_without_memory_is_the_polar_factor():
     data = tokens.unit_tokens([0], n=4, T=4, d=4)
     polar_steps = ours(o.steepest("spectral", 0.01), 100, START, data)
-    np.testing.assert_allclose(ours(o.shampoo(0.01), 100, START, data), polar_steps, atol=1e-8)
+    np.testing.assert_allclose(
+        ours(o.shampoo(0.01), 100, START, data), polar_steps, atol=1e-8
+    )
 
 
 def test_rules_in_minimal_coordinates_are_those_in_all():
@@ -159,7 +179,8 @@ def test_rules_in_minimal_coordinates_are_those_in_all():
     problem = coordinates.minimal(data)
     for rule in (o.natural(0.05, 0.1), o.shampoo(0.05)):
         whole, inside = (
-            training.train(each, rule, 50, record=[50]).W[:, 0] for each in (data, problem.tokens)
+            training.train(each, rule, 50, record=[50]).W[:, 0]
+            for each in (data, problem.tokens)
         )
         np.testing.assert_allclose(whole, problem.expand(inside), atol=1e-9)
 
@@ -182,7 +203,10 @@ def soap_numpy(data, rule, steps, W):
         turned = without_rounding(QL.T @ G @ QR)
         M = beta * M + (1 - beta) * G
         V = beta2 * V + (1 - beta2) * turned**2
-        inner, root = without_rounding(QL.T @ M @ QR) / (1 - beta**t), np.sqrt(V / (1 - beta2**t))
+        inner, root = (
+            without_rounding(QL.T @ M @ QR) / (1 - beta**t),
+            np.sqrt(V / (1 - beta2**t)),
+        )
         N = np.divide(inner, root, out=np.zeros_like(root), where=root > 0)
         W = W + rule.step_size * QL @ N @ QR.T
         if t > 1:
@@ -197,7 +221,9 @@ SOAP_DATA, SOAP_RULE = tokens.unit_tokens([0], n=6, T=4, d=4), o.soap(0.01, 0.9,
 def test_soap_is_the_published_algorithm():
     with mpmath.workdps(30):
         expected = soap_numpy(SOAP_DATA, SOAP_RULE, 10, START[0])
-    np.testing.assert_allclose(ours(SOAP_RULE, 10, START, SOAP_DATA), expected, atol=1e-12)
+    np.testing.assert_allclose(
+        ours(SOAP_RULE, 10, START, SOAP_DATA), expected, atol=1e-12
+    )
 
 
 def test_the_first_step_of_soap_is_the_polar_factor():
@@ -211,13 +237,16 @@ def test_the_first_step_of_soap_is_the_polar_factor():
 
 
 @pytest.mark.parametrize(
-    "deltas", [*np.random.default_rng(0).standard_normal((20, 3, 2)), [[1.0, 0.0], [1.0, 0.01]]]
+    "deltas",
+    [*np.random.default_rng(0).standard_normal((20, 3, 2)), [[1.0, 0.0], [1.0, 0.01]]],
 )
 def test_of_pulls_in_a_plane_the_two_largest_decide(deltas):
     """<grad f_i, D> = |l'|/l'' = 1 for these; size: sqrt(l'') max |grad f|."""
     random, n = np.random.default_rng(1), len(deltas)
     X = [[np.zeros(2), delta] for delta in deltas]
-    data = attention.token_set(X, np.ones(n), z=np.ones((n, 1)), u=random.standard_normal(2))
+    data = attention.token_set(
+        X, np.ones(n), z=np.ones((n, 1)), u=random.standard_normal(2)
+    )
     W = random.standard_normal((1, 2, 1))
     f, slopes = (part.astype(float) for part in exact.answers(data, W[0]))
     larger = np.argsort(f - 2 * np.log(np.abs(slopes).max((1, 2))))[:2]
