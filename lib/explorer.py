@@ -82,7 +82,8 @@ def explore(setting: ExplorerSetting) -> _Trajectory:
     if not kept.any():
         end = f"{history.status[0]} at iteration {history.ended[0]}"
         raise ValueError(f"the run {end}, before any record")
-    along, norm = history.alignment["W_mm"][0, kept], history.norm[0, kept]
+    along = history.alignment["W_mm"][0, kept]
+    norm = history.norm[0, kept]
     off = np.sqrt(np.clip(1 - along**2, 0, None))
     return _Trajectory(
         setting=setting,

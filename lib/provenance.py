@@ -23,7 +23,8 @@ PACKAGES = ("numpy", "scipy", "torch", "cvxpy", "numba", "matplotlib")
 def closure(text: str) -> list[Path]:
     """The files of this project that a program with this source can import or read, sorted,
     the data files beside a module among them. SyntaxError where a source is no Python."""
-    reached, waiting = set(), set(_files(_imports(text.encode(), ())))
+    reached = set()
+    waiting = set(_files(_imports(text.encode(), ())))
     while waiting:
         path = waiting.pop()
         reached.add(path)

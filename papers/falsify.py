@@ -36,7 +36,9 @@ def _power(section: Callable[[World], Iterable[Claim]]) -> dict[str, dict]:
     catches = {row.id: [] for row in true}
     for family in dict.fromkeys(family for row in true for family in row.fails_if):
         rows = [row for row in true if family in row.fails_if]
-        wrong, measured, untouched = worlds(family), [], []
+        wrong = worlds(family)
+        measured = []
+        untouched = []
         for world in wrong:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")  # a wrong world may divide by zero

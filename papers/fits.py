@@ -8,7 +8,8 @@ from lib.dynamics import History
 def fitted_slope(x, y, since: float = -np.inf, until: float = np.inf) -> np.ndarray:
     """Least-squares slope of y (runs, k) in x (k,), since <= x <= until; (runs,)."""
     keep = (x >= since) & (x <= until)
-    x, y = x[keep] - x[keep].mean(), y[:, keep]
+    x = x[keep] - x[keep].mean()
+    y = y[:, keep]
     return (y - y.mean(1, keepdims=True)) @ x / (x @ x)
 
 

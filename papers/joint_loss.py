@@ -49,7 +49,8 @@ def curvature(history: History, tokens: TokenSet) -> np.ndarray:
     _, n, T, _ = tokens.shape
     margins, scores = opt_first(history, tokens)
     log_loss, p, f = log_loss_parts(margins, scores)
-    away, eye = scores - f[..., None], np.eye(T)
+    away = scores - f[..., None]
+    eye = np.eye(T)
     weights = p[..., :, None] * (eye - p[..., None, :])  # p_s (1_{st} - p_t)
     second = weights * away[..., :, None] - p[..., :, None] * (p * away)[..., None, :]
     zero = np.zeros_like(second)
@@ -72,7 +73,8 @@ def _gram_root(tokens):
     runs, n, T, d = tokens.shape
     delta = coordinates.differences(tokens, tokens.opt)
     signed = coordinates.signed_opt_first(tokens).reshape(runs, n * T, d)
-    logits, scores = n * (T - 1), n * T
+    logits = n * (T - 1)
+    scores = n * T
     of_logits = coordinates.gram(delta, tokens.z)
     of_scores = signed @ np.swapaxes(signed, 1, 2)
     root = np.zeros((runs, n, 2 * T - 1, logits + scores))

@@ -51,7 +51,8 @@ def judge(curves: Curves, id, text, source, word: Callable, measure: Callable) -
     `measure()` gives the rest of the text, and the intervals, of which the claim shows
     the first. Where the study cannot speak, the claim is undecided and says why.
     """
-    bound, seeds = BOUNDS[word], len(curves.seeds())
+    bound = BOUNDS[word]
+    seeds = len(curves.seeds())
     if reason := _silent(curves):
         nothing = (np.nan,) * 3
         return claims.judged(
@@ -113,10 +114,8 @@ def numbers(curves: Curves) -> dict[str, Number]:
     """For a record: accuracy and rate of each rule, plain classifiers, seeds, hours."""
     known = {"seeds": Number(float(len(curves.seeds())), 0.0)}
     for rule, rate in curves.rates().items():
-        name, hits = (
-            rule.lower().replace(".", "_"),
-            [r.hits.mean() for r in curves.runs(rule)],
-        )
+        name = rule.lower().replace(".", "_")
+        hits = [r.hits.mean() for r in curves.runs(rule)]
         known[f"{name}_test_accuracy"] = finite(np.mean(hits), 1e-9)
         known[f"{name}_rate"] = finite(rate, 1e-12)
     for name, value in curves.baselines().items():
@@ -167,7 +166,8 @@ def accuracies(ax, curves: Curves) -> None:
     on all rows. Dotted: that of the best plain classifier."""
     ends = []
     for rule in curves.configuration["rates"]:
-        runs, look = curves.runs(rule), plots.look(rule)
+        runs = curves.runs(rule)
+        look = plots.look(rule)
         known = [(run.evaluated_at, 100 * run.metrics["test_accuracy"]) for run in runs]
         later = [(x[1:], accuracy[1:]) for x, accuracy in known]  # no guesses
         medians(ax, later, rule)
@@ -251,7 +251,8 @@ def caption(
 
 def _setting(curves: Curves, stop: str) -> str:
     """Data, network, batch, steps, seeds, rates in words."""
-    study, problem = curves.configuration, curves.configuration["problem"]
+    study = curves.configuration
+    problem = curves.configuration["problem"]
     epochs = study["horizon"] * study["batch"] / problem["rows"]
     network = re.sub(
         r"[{}']|(?<='):", "", problem["network"]

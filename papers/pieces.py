@@ -132,7 +132,8 @@ def row_words(ax, words: Iterable[str]) -> None:
 def end_labels(ax, labels: Iterable[tuple[float, str, str]], size: float = 7) -> None:
     """Words right of the panel, (height, words, colour) each, moved apart."""
     low, high = ax.get_position().intervaly * ax.figure.get_figheight()
-    at, right = ax.transScale + ax.transLimits, ax.get_xlim()[1]
+    at = ax.transScale + ax.transLimits
+    right = ax.get_xlim()[1]
     placed = sorted((at.transform((right, y))[1], *rest) for y, *rest in labels)
     heights = np.array([height for height, *_ in placed])
     lines = np.array([1 + words.count("\n") for _, words, _ in placed])

@@ -129,7 +129,9 @@ DATA = {
 
 def _forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
     """The papers' claims by study: ratios of steps left, differences right."""
-    sides, order, labels = {False: [], True: []}, list(DATA), {}
+    sides = {False: [], True: []}
+    order = list(DATA)
+    labels = {}
     claims = _of_papers(judged)
     for claim in sorted(claims, key=lambda c: (order.index(c.id.split(".")[0]), c.id)):
         ratio = claim.bound != verdicts.BOUNDS[verdicts.above]
@@ -179,7 +181,8 @@ def _forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
 
 def _redraw(study: str, out: Path) -> list[str]:
     """Draw the pictures of `study` into `out`; a line for each and each verdict."""
-    curves, lines = kept_curves.kept(study), []
+    curves = kept_curves.kept(study)
+    lines = []
     for slug, (table, draw) in PICTURES[study].items():
         draw(curves).savefig(out / f"{slug}.png")
         lines += [slug, textwrap.indent(table(curves).words(), "  ")]
@@ -199,7 +202,8 @@ def main(words: list[str] | None = None) -> int:
         parser.error(f"{', '.join(unknown)}: none of {', '.join(PICTURES)}")
     asked.out.mkdir(parents=True, exist_ok=True)
     plots.set_style()
-    began, missing = time.perf_counter(), False
+    began = time.perf_counter()
+    missing = False
     for study in asked.study or PICTURES:
         try:
             print("\n".join(_redraw(study, asked.out)), flush=True)

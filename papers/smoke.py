@@ -30,7 +30,8 @@ def once(study: Study, rates: Mapping[str, float], cap: float | None = None) -> 
 
 def last_losses(study: Study, rates: Mapping[str, float]) -> dict:
     """The clock's last reading in each run of `once`, a loss on fixed rows: {rule: loss}."""
-    curves, last = once(study, rates), {}
+    curves = once(study, rates)
+    last = {}
     for rule in rates:
         (run,) = curves.runs(rule)
         last[rule] = round(float(run.clock["loss"][-1]), 4)

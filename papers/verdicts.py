@@ -54,7 +54,8 @@ class Interval:
 
     def _at(self, halves: float) -> float:
         values = np.log(self.values) if self.geometric else self.values
-        n, tail = len(values), 0.5 + self.level / 2
+        n = len(values)
+        tail = 0.5 + self.level / 2
         between = stats.t.ppf(tail, n - 1) ** 2 * values.var(ddof=1) / n
         half = math.sqrt(between + stats.norm.ppf(tail) ** 2 * self.other_variance)
         value = float(values.mean()) + (halves * half if halves else 0.0)
@@ -90,7 +91,8 @@ def steps_ratio(steps: np.ndarray, reference: np.ndarray, horizon: int) -> Inter
     censored reference leaves the ratio too large (its upper end is safe, the lower end is 0), a
     censored run leaves it too small (its lower end is safe, the upper end is infinite). A seed
     where both are censored says nothing, and both ends are open."""
-    never, theirs = ~np.isfinite(steps), ~np.isfinite(reference)
+    never = ~np.isfinite(steps)
+    theirs = ~np.isfinite(reference)
     bounded = np.where(never, horizon, steps) / np.where(theirs, horizon, reference)
     missed = f"{never.sum()} of {len(steps)} runs and {theirs.sum()} of the reference's"
     opened = bool(theirs.any()), bool(never.any())
@@ -130,7 +132,9 @@ def p_value(interval: Interval, word: Callable[[Interval], str]) -> float:
     """The smallest α at which the interval at level 1 - α decides what `word` judges;
     else 1. With one border it is the two-sided p value of the t test against it."""
     says = lambda alpha: word(replace(interval, level=1 - alpha)) != UNDECIDED
-    low, high = -30.0, 0.0  # ln α
+    # ln α
+    low = -30.0
+    high = 0.0
     if not says(math.exp(-1e-9)):
         return 1.0
     while high - low > 1e-6:
@@ -143,7 +147,8 @@ def holm(values: Mapping[str, float]) -> dict[str, float]:
     """Holm's adjusted p values of a family, in rising order: of the k-th smallest of m
     max over j ≤ k of (m - j + 1) p_(j), at most 1; if at most α, kept at level α.
     Source: Holm, "A simple sequentially rejective multiple test procedure" (1979)."""
-    adjusted, largest = {}, 0.0
+    adjusted = {}
+    largest = 0.0
     for k, (name, p) in enumerate(sorted(values.items(), key=lambda item: item[1])):
         largest = max(largest, min(1.0, (len(values) - k) * p))
         adjusted[name] = largest

@@ -65,7 +65,8 @@ class World:
 
     def target(self, solution: MaxMargin) -> MaxMargin:
         """The end point, rotated by a direction error of `size`, or its norm off."""
-        value, factor = solution.value, 1 + self.of("norm off")
+        value = solution.value
+        factor = 1 + self.of("norm off")
         flat = value.reshape(len(value), -1)
         streams = [stream(run, "draws") for run in range(len(flat))]
         away = np.stack([draw.standard_normal(flat.shape[1]) for draw in streams])
@@ -87,7 +88,8 @@ class World:
         if factor == 1:
             return rule
         if rule.kind == POLYAK:
-            cap, half = np.log(rule.max_step), np.log(factor / 2)
+            cap = np.log(rule.max_step)
+            half = np.log(factor / 2)
             return custom_log(
                 lambda t, gap, norm: np.minimum(half + gap - 2 * norm, cap)
             )
@@ -139,7 +141,8 @@ class World:
         }
         for name in ("direction_error", "head_direction_error"):
             curves[name] = {key: v * scale for key, v in getattr(history, name).items()}
-        log_miss, gaps = history.log_miss * scale[:, None], history.score_gaps
+        log_miss = history.log_miss * scale[:, None]
+        gaps = history.score_gaps
         return replace(
             history, **curves, log_miss=log_miss, score_gaps=gaps * scale[:, None, None]
         )

@@ -43,12 +43,14 @@ digits = np.vectorize(mpmath.mpf, otypes=[object])
 def answers(data, W):
     """f_i (n,) and grad f_i (n, d, d_z), and nothing of the library's factorisation."""
     X, z, y, u = (digits(a) for a in (data.X[0], data.z[0], data.y[0], data.u[0]))
-    f, slopes = [], []
+    f = []
+    slopes = []
     for i in range(len(y)):
         logits = X[i] @ W @ z[i]
         top = max(logits)
         weights = np.array([mp.exp(logit - top) for logit in logits])
-        weights, scores = weights / weights.sum(), y[i] * (X[i] @ u)
+        weights = weights / weights.sum()
+        scores = y[i] * (X[i] @ u)
         f.append(weights @ scores)
         slopes.append(np.outer((weights * (scores - f[-1])) @ X[i], z[i]))
     return np.array(f), np.array(slopes)
@@ -112,7 +114,8 @@ def train(data, direction, rule, steps, W, loss="exponential"):
 
 def train_factors(data, K, Q, make, rule, steps, loss):
     """W = K Q^T after `steps`, each factor by a direction of its own."""
-    factors, directions = [digits(K), digits(Q)], [make(), make()]
+    factors = [digits(K), digits(Q)]
+    directions = [make(), make()]
     for t in range(steps):
         eta = mp.mpf(rule.step_size) / mp.mpf(t + 1) ** mp.mpf(rule.decay)
         G = gradients(data, factors[0] @ factors[1].T, loss).mean(0)
@@ -138,7 +141,8 @@ def rescaled(norm, eta, radius, growth, every, steps, W):
     W = digits(W)
     for t in range(steps):
         W = W + mp.mpf(eta) * steepest(gradients(DATA, W, "exponential").mean(0), norm)
-        size, phase = mp.sqrt((W * W).sum()), (t + 1) // every
+        size = mp.sqrt((W * W).sum())
+        phase = (t + 1) // every
         bound = mp.mpf(radius) * mp.mpf(growth) ** phase
         if size > bound or (phase > 0 and (t + 1) % every == 0):
             W = W * bound / size
@@ -164,12 +168,14 @@ def full_adagrad(floor):
 
 def natural(data, rule, steps, W, loss, size=None):
     """W after `steps` of the natural gradient: the n x n system as it stands, or in batches."""
-    W, n = digits(W), len(data.y[0])
+    W = digits(W)
+    n = len(data.y[0])
     size = size or n
     for t in range(steps):
         chosen = [(t * size + k) % n for k in range(size)]
         f, slopes = answers(data, W)
-        f, J = f[chosen], slopes[chosen].reshape(size, -1)
+        f = f[chosen]
+        J = slopes[chosen].reshape(size, -1)
         down = pull(f, loss)
         # The Fisher weight: the score squared, over both labels by their chances.
         both = (1 - down) * down**2 + down * (1 - down) ** 2
@@ -211,7 +217,8 @@ def sign_momentum(first_mix, momentum):
 
     def direction(t, parts):
         nonlocal m
-        G, before = parts.mean(0), m
+        G = parts.mean(0)
+        before = m
         m = beta * m + (1 - beta) * G
         return sign(a * before + (1 - a) * G)
 
@@ -234,7 +241,8 @@ def muon(momentum, nesterov):
 def mirror(data, p, step_size, steps, W, normalised, loss="exponential"):
     """W after `steps` of l_p mirror descent."""
     p = mp.mpf(p)
-    q, U = p / (p - 1), power(digits(W), p - 1)
+    q = p / (p - 1)
+    U = power(digits(W), p - 1)
     for _ in range(steps):
         G = gradients(data, power(U, 1 / (p - 1)), loss).mean(0)
         size = (np.abs(G) ** q).sum() ** (1 / q) if normalised else 1

@@ -41,7 +41,8 @@ def stacked(*sets):
 
 def rows_of(data, run=0, kind=np.longdouble):
     """Every constraint of a run as a row, (m, d d_z), in 80 bits."""
-    X, z = data.X[run].astype(kind), data.z[run].astype(kind)
+    X = data.X[run].astype(kind)
+    z = data.z[run].astype(kind)
     rows = [
         np.outer(x[k] - x[t], q).ravel()
         for x, q, k in zip(X, z, data.opt[run], strict=True)
@@ -53,7 +54,8 @@ def rows_of(data, run=0, kind=np.longdouble):
 def nearest(data):
     """W_mm by Lawson and Hanson's least distance programming, by non-negative least squares."""
     rows = rows_of(data, kind=float)
-    E, f = np.vstack([rows.T, np.ones(len(rows))]), np.zeros(len(rows[0]) + 1)
+    E = np.vstack([rows.T, np.ones(len(rows))])
+    f = np.zeros(len(rows[0]) + 1)
     f[-1] = 1.0
     residual = E @ nnls(E, f)[0] - f
     return (-residual[:-1] / residual[-1]).reshape(data.X.shape[-1], -1)

@@ -40,7 +40,8 @@ print(float(history.direction_error["W_mm"][0, -1] / expected[0]), float(solutio
 
 def of_the_core():
     """The distributions that the core requires, and what they require."""
-    left, found = list(PROJECT["dependencies"]), {"attention-dynamics"}
+    left = list(PROJECT["dependencies"])
+    found = {"attention-dynamics"}
     while left:
         name = re.match(r"[\w-]+", left.pop()).group().lower()
         if name not in found:
@@ -54,7 +55,8 @@ def of_the_core():
 
 def modules_beside_the_core():
     """The importable modules that an installation of the core alone lacks."""
-    core, modules = of_the_core(), packages_distributions().items()
+    core = of_the_core()
+    modules = packages_distributions().items()
     spelled = lambda names: {name.lower().replace("_", "-") for name in names}
     return sorted(module for module, names in modules if not spelled(names) & core)
 

@@ -11,7 +11,8 @@ from papers.beyond.engine import optimisers as o
 
 DATA = attention.unit_tokens([0], n=4, T=3, d=4)
 START = np.random.default_rng(0).standard_normal((1, 4, 4))
-STEPS, ETA = 15, 0.05
+STEPS = 15
+ETA = 0.05
 
 
 def by_dynamics(make):
@@ -90,7 +91,8 @@ def of_tokens(order):
     return replace(DATA, X=DATA.X[:, :, order], opt=np.array(places)[DATA.opt])
 
 
-P, Q = orthogonal(1), orthogonal(2)
+P = orthogonal(1)
+Q = orthogonal(2)
 FLIPS = np.eye(4)[[2, 0, 3, 1]] * np.array(
     [1, -1, -1, 1.0]
 )  # moves rows between the two blocks
@@ -137,7 +139,8 @@ def test_the_gauge_of_keys_and_queries_is_orthogonal(norm, sees_rotation):
     K, Q_0 = factored.small_start(DATA, [0], 3, size=0.3)
     rule = {"": o.steepest(norm, 0.05, 0.5)}
     end = lambda data, K, Q: factored.train(data, rule, K, Q, [40])[""].W[:, 0]
-    W, C = end(DATA, K, Q_0), orthogonal(3)[:3, :3]
+    W = end(DATA, K, Q_0)
+    C = orthogonal(3)[:3, :3]
     C = np.linalg.qr(C)[0]
     apart = lambda found, left=EYE, right=EYE: np.abs(found - left @ W @ right.T).max()
     assert (apart(end(DATA, K @ C, Q_0 @ C)) > 1e-3) == sees_rotation

@@ -37,7 +37,8 @@ def section(text, heading):
 
 def gone(name):
     """What a document names that is not there."""
-    text, folder = page(name), (ROOT / name).parent
+    text = page(name)
+    folder = (ROOT / name).parent
     for target in re.findall(r"\]\((?!http)([^)#]+)\)", text):
         if not (folder / target).exists():
             yield target

@@ -167,10 +167,14 @@ def kinds(text):
 
 
 def faults_of_page(path):
-    text, words, name = path.read_text("utf-8"), prose(path), path.stem
-    copy, own = nbformat.read(path.with_suffix(".ipynb"), 4), cells(read(path))
+    text = path.read_text("utf-8")
+    words = prose(path)
+    name = path.stem
+    copy = nbformat.read(path.with_suffix(".ipynb"), 4)
+    own = cells(read(path))
     outputs = [output for cell in copy.cells for output in cell.get("outputs", [])]
-    parameters, bound = pages.parameters(text), assigned(ast.parse(text))
+    parameters = pages.parameters(text)
+    bound = assigned(ast.parse(text))
     folded = [
         c
         for c in code(path)
@@ -268,7 +272,8 @@ def test_a_number_or_name_that_no_record_has_is_seen():
 
 def contradictions(saved):
     """What a caption says of n, T, d, k or the seeds that the record's setting does not."""
-    caption, count = saved["caption"], len(saved["seeds"])
+    caption = saved["caption"]
+    count = len(saved["seeds"])
     setting = {**saved["parameters"], **saved.get("setting", {})}
     for name in setting.keys() & {*"nTdk"}:
         said = re.findall(
@@ -288,7 +293,8 @@ def contradictions(saved):
 
 
 def faults_of_record(path):
-    saved, page = RECORDS[path], FOLDER / f"{RECORDS[path]['notebook']}.py"
+    saved = RECORDS[path]
+    page = FOLDER / f"{RECORDS[path]['notebook']}.py"
     if not page.exists():
         return {"its page is gone": True}
     with pytest.MonkeyPatch.context() as patch:
@@ -356,11 +362,13 @@ def test_records_pictures_and_notes_come_from_clean_commits_of_this_history(
     if provenance.git("rev-parse", "--is-shallow-repository") != "false\n":
         pytest.skip("this clone has no history")
     history = {commit[:12] for commit in provenance.git("rev-list", "HEAD").split()}
-    folders, known = {}, {}
+    folders = {}
+    known = {}
 
     def faults(name):
         saved = RECORDS[ROOT / name]
-        made, commit = saved["provenance"], saved["provenance"]["commit"]
+        made = saved["provenance"]
+        commit = saved["provenance"]["commit"]
         with Image.open((ROOT / name).with_suffix(".png")) as picture:
             stamp = json.loads(picture.info["Description"])
         origin = {key: made[key] for key in ("commit", "fingerprint")}
@@ -404,8 +412,10 @@ def typed(text):
 
 
 def faults_of_entry(entry):
-    path, page = figures.FIGURES / entry.scale / f"{entry.slug}.json", entry.notebook
-    saved, sentence = RECORDS[path], entry.sentence
+    path = figures.FIGURES / entry.scale / f"{entry.slug}.json"
+    page = entry.notebook
+    saved = RECORDS[path]
+    sentence = entry.sentence
     real = any(row["source"] in ("data_dir", "data", "hub") for row in saved["data"])
     failing = not all(claim["holds"] for claim in saved["claims"])
     hours = rf"`python -m lib.training {entry.trains}`, \d+\.\d processor hours"

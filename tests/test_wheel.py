@@ -27,10 +27,8 @@ def run(*command, folder):
     environment = {
         name: value for name, value in os.environ.items() if not name.endswith(LEFT_OUT)
     }
-    command, asked = (
-        [str(word) for word in command],
-        dict(capture_output=True, text=True),
-    )
+    command = [str(word) for word in command]
+    asked = dict(capture_output=True, text=True)
     done = subprocess.run(command, cwd=folder, env=environment, **asked)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done.stdout
@@ -39,7 +37,8 @@ def run(*command, folder):
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     """Built from the sdist, so that both are asked; in a copy, which setuptools litters."""
-    copy, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    copy = tmp_path_factory.mktemp("source")
+    out = tmp_path_factory.mktemp("wheel")
     for name in ("lib", "papers", "notebooks"):
         left = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
         shutil.copytree(files.ROOT / name, copy / name, ignore=left)

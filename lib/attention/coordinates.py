@@ -115,7 +115,8 @@ def _basis(rows):
 
 def _in_order(columns):
     """Orthogonal (r, r): Gram-Schmidt of the independent `columns` (r, m), then of unit vectors."""
-    r, rank = len(columns), 0
+    r = len(columns)
+    rank = 0
     turn = np.empty((r, r))
     length = lambda v: np.sqrt(
         v @ v
@@ -136,7 +137,8 @@ def _in_order(columns):
 def _qr_by_blocks(columns, block):
     """QR of (runs, d, m), d > block >= m, by those of blocks: LAPACK's needs four copies of all."""
     runs, d, m = columns.shape
-    basis, uppers = np.empty((runs, d, m)), []
+    basis = np.empty((runs, d, m))
+    uppers = []
     parts = [slice(first, first + block) for first in range(0, d, block)]
     for part in parts:
         Q, upper = np.linalg.qr(columns[:, part])

@@ -61,7 +61,8 @@ def log_gap(log_epsilon: np.ndarray, best: np.ndarray, loss: str) -> np.ndarray:
     ValueError unless `loss` is one of `LOSSES`."""
     check_loss(loss)
     if loss == "reciprocal":
-        epsilon, above = np.exp(log_epsilon), np.maximum(best, 0.0)
+        epsilon = np.exp(log_epsilon)
+        above = np.maximum(best, 0.0)
         after = best - epsilon
         across = (after < 0) & (best > 0)
         jump = np.where(across, epsilon - above**2 / (1 + above), 1.0)

@@ -83,12 +83,14 @@ def token_set(X, y, z=None, u=None, opt=None) -> TokenSet:
     """A TokenSet from arrays, with or without the runs axis. z defaults to the first token of each
     sample, u to zero, opt to the token of largest score y_i u^T x_{i,t} (paper A, Definition
     1), which needs a head; ValueError for a tie, with the sample's number."""
-    X, y = _real("X", X), _real("y", y)
+    X = _real("X", X)
+    y = _real("y", y)
     z, u = (None if a is None else _real(name, a) for name, a in (("z", z), ("u", u)))
     opt = None if opt is None else _array("opt", opt)
     _check_axes(X, 3, 4)
     if X.ndim == 3:
-        X, y = X[None], y[None]
+        X = X[None]
+        y = y[None]
         z, u, opt = (None if a is None else a[None] for a in (z, u, opt))
     if opt is None and u is None:
         raise ValueError("opt tokens follow from a head: give opt, or u")

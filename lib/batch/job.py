@@ -109,7 +109,8 @@ def _job(notebook: str, asked: Namespace) -> Job | None:
         for name in ("figures", "runs", "notebooks")
     }
     runs = folders["RUNS_DIR"]
-    name, results = notebook, record.results_folder(notebook, asked.scale)
+    name = notebook
+    results = record.results_folder(notebook, asked.scale)
     if asked.settings:
         name = f"{notebook}-{provenance.digest(json.loads(files.dumps(asked.settings)))[:8]}"
         results = runs / "set" / asked.scale / name
@@ -171,7 +172,9 @@ def marker_of(folder: Path) -> Marker:
     """
     path = folder / record.MARKER
     parts = files.read_object(path)
-    inputs, data, hashes = parts.get("inputs"), parts.get("data"), parts.get("files")
+    inputs = parts.get("inputs")
+    data = parts.get("data")
+    hashes = parts.get("files")
     is_marker = (
         isinstance(inputs, dict)
         and isinstance(data, list)
@@ -223,7 +226,8 @@ def reason(job: Job, asked: Namespace) -> str:
 
 
 def _changed_inputs(job: Job, marker: Marker) -> list[str]:
-    now, before = dict(job.inputs), dict(marker.inputs)
+    now = dict(job.inputs)
+    before = dict(marker.inputs)
     if all(row.get("source") in ("synthetic", "kept") for row in marker.data):
         for inputs in (now, before):
             inputs.pop("places", None)  # where real data would lie

@@ -111,7 +111,8 @@ def _compared(job: Job, slug: str, new: Mapping) -> tuple[str, bool, bool]:
     begin = "redrawn from kept curves, " if redrawn else ""
     if differences:
         return f"{begin}not reproduced: {'; '.join(differences)}", False, is_news
-    numbers, claims = len(old["numbers"]), len(old["claims"])
+    numbers = len(old["numbers"])
+    claims = len(old["claims"])
     end = ", by other code or data than the reference's" if is_news else ""
     return (
         f"{begin}reproduced, {numbers} numbers and {claims} claims{end}",
@@ -133,7 +134,8 @@ def _check_picture(path: Path, slug: str, saved: Mapping) -> None:
 
 
 def _other_parameters(new: Mapping, old: Mapping) -> str:
-    mine, theirs = new["parameters"], old["parameters"]
+    mine = new["parameters"]
+    theirs = old["parameters"]
     words = []
     for name in [*theirs, *(name for name in mine if name not in theirs)]:
         if mine.get(name) != theirs.get(name):

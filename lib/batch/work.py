@@ -131,7 +131,8 @@ def run(job: Job, threads: int | None, timeout: float | None) -> Outcome:
         earlier run then stay as they are; what there is of this one lies in `job.work`.
     """
     begin = time.monotonic()
-    error, note = None, ""
+    error = None
+    note = ""
     try:
         job.work.parent.mkdir(parents=True, exist_ok=True)
         with _one_notebook_per_process, FileLock(job.lock, timeout=0):

@@ -128,7 +128,8 @@ def close(
 
 
 def _claim(sign, id, statement, source, measured, *ends, why="", **more) -> Claim:
-    measured, expected = float(measured), float(ends[0])
+    measured = float(measured)
+    expected = float(ends[0])
     smaller, larger = {
         "≤": (measured, expected),
         "≥": (expected, measured),
@@ -224,7 +225,8 @@ def _breaks(measured: float | str, bound: str) -> bool:
 
 def shown(claim: Claim) -> str:
     """The measured value and its interval in brackets; `legend` says what the two are."""
-    measured, text = claim.measured, number(claim.measured)
+    measured = claim.measured
+    text = number(claim.measured)
     if not (claim.holds or claim.verdict):  # with as many digits as show that it fails
         texts = (f"{measured:.{digits}g}" for digits in DIGITS[1:])
         text = next(

@@ -47,7 +47,8 @@ def rows(
 def in_order(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> list[Claim]:
     """The rows in the paper's order; ValueError for a row of no statement, a
     statement with neither row nor reason, a row with neither wrong world nor remark."""
-    ledger, order = list(ledger), list(paper)
+    ledger = list(ledger)
+    order = list(paper)
     if mute := [row.id for row in ledger if not row.fails_if and not row.remark]:
         raise ValueError(f"{mute}: name the wrong worlds each must fail in, or why")
     named = {row.number for row in ledger}
@@ -67,7 +68,8 @@ def power_path(slug: str) -> Path:
 def with_power(ledger: Iterable[Claim], slug: str) -> list[Claim]:
     """The rows with what they catch, as `make falsify` measured it at small size, else None.
     ValueError for a row that holds, catches no small world, and does not say why in its remark."""
-    ledger, path = list(ledger), power_path(slug)
+    ledger = list(ledger)
+    path = power_path(slug)
     power = read_object(path) if path.exists() else {}
     caught = {id: tuple(row["catches"]) for id, row in power.items() if row["holds"]}
     mute = [row.id for row in ledger if row.holds and not row.remark]
@@ -286,7 +288,8 @@ def draw(
         like = plots.look(
             "not reproduced" if failed else "reproduced" if group else "undecided"
         )
-        left, low = place % wide, -(place // wide)
+        left = place % wide
+        low = -(place // wide)
         square = Rectangle((left, low), 0.92, 0.9, edgecolor=like.colour, alpha=0.3)
         square.set(facecolor=like.colour if group and not failed else "none")
         square.set(hatch="///" if failed else "")

@@ -491,7 +491,8 @@ def _is_claim(claim: object) -> bool:
 def _is_number(number: object) -> bool:
     if not isinstance(number, dict) or not {"value", "tolerance"} <= number.keys():
         return False
-    value, tolerance = number["value"], number["tolerance"]
+    value = number["value"]
+    tolerance = number["tolerance"]
     return (
         (value is None or _is_finite(value))
         and _is_finite(tolerance)
@@ -522,7 +523,8 @@ def compare(new: Mapping, old: Mapping) -> list[str]:
     """
     differences = []
     for name, row in old["numbers"].items():
-        expected, tolerance = row["value"], row["tolerance"]
+        expected = row["value"]
+        tolerance = row["tolerance"]
         if name not in new["numbers"]:
             differences.append(f"{name} is missing, reference {expected} ± {tolerance}")
             continue

@@ -93,7 +93,8 @@ def log1p_exp(x):
 @numba.njit
 def add_logs(a, b):
     """log(e^a + e^b), without overflow; -inf stands for zero."""
-    largest, smallest = max(a, b), min(a, b)
+    largest = max(a, b)
+    smallest = min(a, b)
     return (
         largest
         if smallest == -math.inf
@@ -113,7 +114,8 @@ def power(x, exponent, work, out):
         for i in range(x.size):
             largest = max(largest, abs(x[i]))
         top = exponent * math.log(largest) if largest > 0.0 else -math.inf
-        whole, root = exponent >= 1.0, exponent == 0.5 or exponent == 1.5
+        whole = exponent >= 1.0
+        root = exponent == 0.5 or exponent == 1.5
         if top <= LONGEST:
             for i in range(x.size):
                 size = abs(x[i])

@@ -35,7 +35,14 @@ def _multiply_rows(K, s, c, out):
     """out = K[s] c, eight rows at a time; K (data, m, m)."""
     m = c.size
     for i in range(0, m - m % 8, 8):
-        s0, s1, s2, s3, s4, s5, s6, s7 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+        s0 = 0.0
+        s1 = 0.0
+        s2 = 0.0
+        s3 = 0.0
+        s4 = 0.0
+        s5 = 0.0
+        s6 = 0.0
+        s7 = 0.0
         for j in range(m):
             s0 += K[s, i, j] * c[j]
             s1 += K[s, i + 1, j] * c[j]
@@ -56,9 +63,18 @@ def _multiply_triangle(K, s, c, out):
     for j in range(m):
         out[j] = 0.0
     for i in range(0, m - m % 4, 4):
-        a, b, d, e = K[s, i], K[s, i + 1], K[s, i + 2], K[s, i + 3]
-        c_a, c_b, c_d, c_e = c[i], c[i + 1], c[i + 2], c[i + 3]
-        s_a, s_b, s_d, s_e = 0.0, 0.0, 0.0, 0.0
+        a = K[s, i]
+        b = K[s, i + 1]
+        d = K[s, i + 2]
+        e = K[s, i + 3]
+        c_a = c[i]
+        c_b = c[i + 1]
+        c_d = c[i + 2]
+        c_e = c[i + 3]
+        s_a = 0.0
+        s_b = 0.0
+        s_d = 0.0
+        s_e = 0.0
         for j in range(i):
             c_j = c[j]
             out[j] += a[j] * c_a + b[j] * c_b + d[j] * c_d + e[j] * c_e

@@ -48,9 +48,12 @@ class _Lanes(NamedTuple):
 def empty_lanes(T, samples):
     """Lanes of zeros for that many samples of T tokens, padded to whole registers."""
     width = -(-samples // gram.WIDTH) * gram.WIDTH
-    g, c = gram.zeros(T - 1, width), gram.zeros(T - 1, width)
-    gamma, push = gram.zeros(T, width), gram.zeros(T, width)
-    w, lane = gram.zeros(T, width), gram.zeros(WORK_ROWS, width)
+    g = gram.zeros(T - 1, width)
+    c = gram.zeros(T - 1, width)
+    gamma = gram.zeros(T, width)
+    push = gram.zeros(T, width)
+    w = gram.zeros(T, width)
+    lane = gram.zeros(WORK_ROWS, width)
     return _Lanes(margins=g, scores=gamma, c=c, push=push, w=w, lane=lane)
 
 
@@ -84,7 +87,8 @@ def _weigh(margins, scores, w, lane, first):
     T = len(scores)
     # The token with the largest logit, and its score. Token 0 is the reference, whose logit is 0.
     score = load(scores, 0, first)
-    top, level = score * 0.0, score
+    top = score * 0.0
+    level = score
     for t in range(1, T):
         logit = 0.0 - load(margins, t - 1, first)
         larger = logit > top
@@ -101,7 +105,8 @@ def _weigh(margins, scores, w, lane, first):
     lag = score - level
     weight = exponentials.exp_of(0.0 - top - where(lag == 0.0, 0.0, anchor))
     store(w, 0, first, weight)
-    mean_D, at_level = weight * lag, where(lag == 0.0, weight, 0.0)
+    mean_D = weight * lag
+    at_level = where(lag == 0.0, weight, 0.0)
     rest = weight - at_level
     for t in range(1, T):
         lag = load(scores, t, first) - level
@@ -128,7 +133,8 @@ def _weigh(margins, scores, w, lane, first):
 @numba.njit(fastmath=_REORDER, forceinline=True)
 def _pull(scores, w, lane, first, share, c):
     """c = |l'| p (f - score) / n of WIDTH lanes from `first` on, without its scale."""
-    level, mean_D = load(lane, LEVEL, first), load(lane, MEAN_D, first)
+    level = load(lane, LEVEL, first)
+    mean_D = load(lane, MEAN_D, first)
     near = load(lane, SMALL, first) * mean_D
     factor = exponentials.exp_of(load(lane, LOG_C, first)) * (
         share * load(lane, OVER_Z, first)
@@ -142,7 +148,8 @@ def _pull(scores, w, lane, first, share, c):
 @numba.njit(fastmath=_REORDER, forceinline=True)
 def _push(scores, w, lane, first, share, push):
     """push = |l'| p / n, the head's gradient, of WIDTH lanes from `first` on, without its scale."""
-    level, small = load(lane, LEVEL, first), load(lane, SMALL, first)
+    level = load(lane, LEVEL, first)
+    small = load(lane, SMALL, first)
     factor = exponentials.exp_of(load(lane, LOG_PUSH, first)) * (
         share * load(lane, OVER_Z, first)
     )
@@ -167,8 +174,12 @@ def _take_out_scales(lane, row, n, scales, which):
 @numba.njit
 def log_gap(first, n, work, logistic, head_fixed):
     """log(L - L*) of the run whose first lane is `first`; L* is 0 when the head is trained."""
-    scores, lane = work.scores, work.lane
-    level, anchor, mean_D, f = lane[LEVEL], lane[ANCHOR], lane[MEAN_D], lane[ANSWER]
+    scores = work.scores
+    lane = work.lane
+    level = lane[LEVEL]
+    anchor = lane[ANCHOR]
+    mean_D = lane[MEAN_D]
+    f = lane[ANSWER]
     log_gap = -math.inf
     for i in range(first, first + n):
         best = scores[:, i].max()
@@ -213,7 +224,8 @@ def gather(r, n, lanes, flat):
 @numba.njit(forceinline=True)
 def scatter(r, n, flat, lanes):
     """The inverse of `gather`; flat (runs, T n + padding)."""
-    (T, width), m = lanes.shape, flat.shape[1]
+    (T, width) = lanes.shape
+    m = flat.shape[1]
     for t in range(T):
         for i in range(0, n, WIDTH):
             copy(

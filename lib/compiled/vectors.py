@@ -36,7 +36,8 @@ class _Lanes(types.Type):
 
 # A type checker takes what `intrinsic` gives for the function below it, `typing` and all.
 _intrinsic: Any = intrinsic
-NUMBERS, TRUTHS = _Lanes("Vector", ir.DoubleType()), _Lanes("Mask", ir.IntType(1))
+NUMBERS = _Lanes("Vector", ir.DoubleType())
+TRUTHS = _Lanes("Mask", ir.IntType(1))
 
 
 @register_model(_Lanes)
@@ -153,7 +154,8 @@ def copy(typing, count, source, start, target, to):
             )
         lanes = ir.Constant(ir.VectorType(ir.IntType(64), WIDTH), list(range(WIDTH)))
         mask = builder.icmp_signed("<", lanes, _spread(builder, values[0]))
-        align, name = ir.IntType(32)(8), f"llvm.masked.{{}}.v{WIDTH}f64.p0"
+        align = ir.IntType(32)(8)
+        name = f"llvm.masked.{{}}.v{WIDTH}f64.p0"
         kinds = [ends[0].type, align.type, TRUTHS.llvm]
         load = ir.FunctionType(NUMBERS.llvm, [*kinds, NUMBERS.llvm])
         load = cgutils.get_or_insert_function(builder.module, load, name.format("load"))
@@ -174,7 +176,8 @@ def power_of_two(typing, shifted):
     """2^k for a vector or number `shifted` = k + 1.5 2^52, |k| < 1023; its last bits are k's."""
 
     def lower(context, builder, signature, values):
-        number, whole = values[0].type, ir.IntType(64)
+        number = values[0].type
+        whole = ir.IntType(64)
         if shifted == NUMBERS:
             whole = ir.VectorType(whole, WIDTH)
         constant = lambda c: ir.Constant(

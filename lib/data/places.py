@@ -84,7 +84,8 @@ class _Source:
             stood, labels = STAND_INS[self.demo["name"]](split)
             return [list(values[:rows]) for values in stood], labels[:rows]
         named = self.splits[SPLITS.index(split)]
-        columns, labels = [[] for _ in self.columns], []
+        columns = [[] for _ in self.columns]
+        labels = []
         for file in _shards(folder, named) if folder else [self.repository]:
             table = self._table(file, named)
             if rows is not None:
@@ -116,7 +117,8 @@ class _Source:
         except (DatasetGenerationError, OSError, ValueError) as error:
             what = f"{file} cannot be read, or not copied to HF_DATASETS_CACHE"
             raise ValueError(f"{what} ({error.__cause__ or error})") from error
-        has, wanted = table.column_names, [*self.columns, self.label]
+        has = table.column_names
+        wanted = [*self.columns, self.label]
         if missing := ", ".join(column for column in wanted if column not in has):
             raise ValueError(
                 f"{file} lacks the column {missing}; it has {', '.join(has)}"
@@ -124,7 +126,8 @@ class _Source:
         return table.select_columns(wanted)
 
     def _labels(self, file: object, values: list) -> list[int]:
-        last, threshold = self.classes - 1, self.threshold
+        last = self.classes - 1
+        threshold = self.threshold
         kinds = (int,) if threshold is None else (int, float)  # a label, or a score
         for row, value in enumerate(values):
             if type(value) not in kinds or not 0 <= value <= last:
@@ -173,7 +176,8 @@ def identity(name: str, *, demo: bool = False) -> dict:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rows, digests = 0, b""
+    rows = 0
+    digests = b""
     for path in (path for split in source.splits for path in _shards(folder, split)):
         digests += bytes.fromhex(sha256(path))
         try:

@@ -9,7 +9,8 @@ import numpy as np
 
 from lib import files, seeds
 
-TRAIN_ROWS, TEST_ROWS = 2000, 500
+TRAIN_ROWS = 2000
+TEST_ROWS = 500
 SIDE = 32
 WORDS = files.read_table(Path(__file__).with_suffix(".toml"))
 
@@ -32,17 +33,20 @@ def _pictures(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
     rng = seeds.stream(0, "data").spawn(2)[split == "test"]
     rows = TEST_ROWS if split == "test" else TRAIN_ROWS
     labels = rng.permutation(np.arange(rows) % 10)
-    size, phase = rng.uniform(6, 11, rows), rng.uniform(0, 4, rows)
+    size = rng.uniform(6, 11, rows)
+    phase = rng.uniform(0, 4, rows)
     centre = rng.uniform(11, SIDE - 11, (rows, 2))
-    back, front = rng.uniform(0, 90, (rows, 3)), rng.uniform(150, 255, (rows, 3))
+    back = rng.uniform(0, 90, (rows, 3))
+    front = rng.uniform(150, 255, (rows, 3))
     grid = np.arange(SIDE) - centre[..., None]  # (N, 2, SIDE)
-    down, across = (
-        grid[:, 0, :, None],
-        grid[:, 1, None, :],
-    )  # (N, SIDE, 1), (N, 1, SIDE)
+    # (N, SIDE, 1), (N, 1, SIDE)
+    down = grid[:, 0, :, None]
+    across = grid[:, 1, None, :]
     phase, size, level = (values[:, None, None] for values in (phase, size, labels < 5))
-    y, x = down / size, across / size
-    radius, largest = np.hypot(y, x), np.maximum(np.abs(y), np.abs(x))
+    y = down / size
+    x = across / size
+    radius = np.hypot(y, x)
+    largest = np.maximum(np.abs(y), np.abs(x))
     triangle = (np.abs(x) < (y + 1) / 2) & (y < 0.8)
     cross = (np.minimum(np.abs(y), np.abs(x)) < 0.3) & (largest < 1)
     shapes = [
@@ -56,7 +60,8 @@ def _pictures(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
     inside = np.select(chosen, shapes)  # (N, SIDE, SIDE)
     along = np.where(level, *np.broadcast_arrays(down, across))
     lit = inside * np.where((along + phase) % 4 < 2, 1.0, 0.45)
-    dark, bright = back[..., None, None], front[..., None, None]
+    dark = back[..., None, None]
+    bright = front[..., None, None]
     drawn = dark + lit[:, None] * (bright - dark)  # (N, 3, SIDE, SIDE)
     drawn += rng.normal(0, 12, drawn.shape)
     return (np.clip(np.rint(drawn), 0, 255).astype(np.uint8),), labels.astype(np.int64)
@@ -66,9 +71,12 @@ def _made(
     split: str, classes: int, make: Callable
 ) -> tuple[list[tuple[str, ...]], np.ndarray]:
     """Rows of `make(rng, label)`, labels equally often up to one; none of "test" is in "train"."""
-    rng, rows = seeds.stream(0, "data"), []
+    rng = seeds.stream(0, "data")
+    rows = []
     for count in (TRAIN_ROWS,) if split == "train" else (TRAIN_ROWS, TEST_ROWS):
-        taken, rows, labels = set(rows), [], np.arange(count) % classes
+        taken = set(rows)
+        rows = []
+        labels = np.arange(count) % classes
         while len(rows) < count:
             row = make(rng, int(labels[len(rows)]))
             if row not in taken:
@@ -98,10 +106,8 @@ def _pair(rng, label: int) -> tuple[str, str]:
         added = (f"The {who} {act} with a friend.", f"The tall {who} {act}.")
         ends = (*added, f"The {who} {act} and is happy.")
     else:
-        place, other = (
-            _pick(rng, WORDS["places"], where),
-            _pick(rng, WORDS["acts"], act),
-        )
+        place = _pick(rng, WORDS["places"], where)
+        other = _pick(rng, WORDS["acts"], act)
         ends = (
             f"The {who} is in the {place}.",
             f"The {who} only {other}.",

@@ -40,11 +40,9 @@ class Start(Shapes):
 
 def zero_start(problem: coordinates.Minimal) -> Start:
     """W_0 = 0."""
-    runs, r, q = (
-        len(problem.tokens.y),
-        problem.token_basis.shape[2],
-        problem.query_basis.shape[2],
-    )
+    runs = len(problem.tokens.y)
+    r = problem.token_basis.shape[2]
+    q = problem.query_basis.shape[2]
     return Start(np.zeros((runs, r, q)), np.zeros(runs))
 
 
@@ -53,7 +51,8 @@ def gaussian_start(
 ) -> Start:
     """W_0 with independent N(0, std^2) entries (d, d_z), a seed a run (paper A, Lemma 4): drawn in
     minimal coordinates (r, q), and the norm of the rest, std chi(d d_z - r q)."""
-    (_, d, r), (_, d_z, q) = problem.token_basis.shape, problem.query_basis.shape
+    (_, d, r) = problem.token_basis.shape
+    (_, d_z, q) = problem.query_basis.shape
     rest = d * d_z - r * q
     squares = [
         stream(seed, "outside").chisquare(rest) if rest else 0.0 for seed in seeds
@@ -243,7 +242,8 @@ def _targets(given, tokens, problem, of_head=False):
         size = np.linalg.norm(target.reshape(len(target), -1), axis=1)  # (runs,)
         if not (np.isfinite(size).all() and size.all()):
             raise ValueError(f"target {name!r} must be finite and not zero")
-        inside, outside = target, np.zeros(len(target))
+        inside = target
+        outside = np.zeros(len(target))
         if isinstance(tokens, TokenSet) and of_head:
             inside = np.einsum("rd,rdk->rk", target, problem.token_basis)
             rest = target - np.einsum("rk,rdk->rd", inside, problem.token_basis)
@@ -263,7 +263,10 @@ def _derive(
     """The History of raw records at `times` from the `Start` of W and that of the head."""
     u = first_head.inside  # (runs, r)
     # What the closures name lives as long as the history; the Gram matrices need not.
-    alpha, b, delta, z = raw.alpha, raw.b, problem.delta, problem.z
+    alpha = raw.alpha
+    b = raw.b
+    delta = problem.delta
+    z = problem.z
     signed = problem.signed
 
     def weights(part):
@@ -287,16 +290,21 @@ def _derive(
         for name, V in targets.items()
     }
     norm, error, alignment = _directions(weights, times.size, start.outside, flipped)
-    head_norm, head_error, head_alignment = np.full_like(norm, np.nan), {}, {}
+    head_norm = np.full_like(norm, np.nan)
+    head_error = {}
+    head_alignment = {}
     if not problem.head_fixed:
         head_norm, head_error, head_alignment = _directions(
             head, times.size, first_head.outside, head_targets
         )
     descent = _descent(problem, raw, targets)
-    logs, steps = [raw.logs[..., :3]], raw.logs[..., 3:]
-    finite, derived = [norm, raw.margins], [log_miss, steps, raw.alpha]
+    logs = [raw.logs[..., :3]]
+    steps = raw.logs[..., 3:]
+    finite = [norm, raw.margins]
+    derived = [log_miss, steps, raw.alpha]
     if not problem.head_fixed:
-        finite, derived = [*finite, head_norm, raw.scores], [*derived, raw.b]
+        finite = [*finite, head_norm, raw.scores]
+        derived = [*derived, raw.b]
     for measured in (error, alignment, descent, head_error, head_alignment):
         derived += measured.values()
     end_where_not_finite(raw.status, raw.ended, times, finite, logs, derived)
@@ -327,7 +335,8 @@ def _derive(
 def _directions(vectors, count, outside, targets):
     """Norm of vectors(slice of records) (runs, k, ...), direction error and alignment per
     Target, (runs, k) each; `outside` (runs,) is the norm of a part orthogonal to them all."""
-    runs, outside = outside.size, outside[:, None]
+    runs = outside.size
+    outside = outside[:, None]
     norm = np.full((runs, count), np.nan)
     error = {name: norm.copy() for name in targets}
     alignment = {name: norm.copy() for name in targets}

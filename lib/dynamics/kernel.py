@@ -96,7 +96,8 @@ def _moving(jobs, m):
 @numba.njit(forceinline=True)
 def _write(r, record, work, alpha, b, head_fixed, records):
     """Margins, scores and coefficients of run r into their records."""
-    n, T = records.margins.shape[2], records.margins.shape[3] + 1
+    n = records.margins.shape[2]
+    T = records.margins.shape[3] + 1
     softmax.by_sample(work.margins, r * n, n, records.margins[r, record])
     coefficients = alpha[r, : (T - 1) * n].reshape(T - 1, n)
     softmax.by_sample(coefficients, 0, n, records.alpha[r, record])
@@ -120,16 +121,25 @@ def _train_group(jobs, times, records, status, ended):
     """Train `jobs` side by side; fills their records at `times`, and how and when each ended."""
     data, K, G, margins, scores, rule, head_fixed, logistic = jobs
     count, n, T = scores.shape
-    m, m_u = K.shape[1], G.shape[1]
+    m = K.shape[1]
+    m_u = G.shape[1]
     work = softmax.empty_lanes(T, count * n)
-    alpha, flat_g = _moving(count, m), _moving(count, m)
-    b, flat_gamma = _moving(count, m_u), _moving(count, m_u)
-    flat_c, k = gram.zeros(1, m)[0], gram.zeros(1, m)[0]
-    flat_push, k_u = gram.zeros(1, m_u)[0], gram.zeros(1, m_u)[0]
+    alpha = _moving(count, m)
+    flat_g = _moving(count, m)
+    b = _moving(count, m_u)
+    flat_gamma = _moving(count, m_u)
+    flat_c = gram.zeros(1, m)[0]
+    k = gram.zeros(1, m)[0]
+    flat_push = gram.zeros(1, m_u)[0]
+    k_u = gram.zeros(1, m_u)[0]
     scales = np.zeros((2, count))
     # Taken out of their tuples here: inside the loop numba would count a reference every time.
-    margins_now, scores_now, c, push = work.margins, work.scores, work.c, work.push
-    g, gamma = flat_g[VALUE], flat_gamma[VALUE]
+    margins_now = work.margins
+    scores_now = work.scores
+    c = work.c
+    push = work.push
+    g = flat_g[VALUE]
+    gamma = flat_gamma[VALUE]
     for r in range(count):
         for i in range(n):
             margins_now[:, r * n + i], scores_now[:, r * n + i] = (
@@ -139,7 +149,9 @@ def _train_group(jobs, times, records, status, ended):
         softmax.gather(r, n, margins_now, g[r])
         if not head_fixed:
             softmax.gather(r, n, scores_now, gamma[r])
-    alive, living, record = np.ones(count, np.bool_), count, 0
+    alive = np.ones(count, np.bool_)
+    living = count
+    record = 0
     for t in range(times[-1] + 1):
         # One softmax for all runs of the group, then the rest run by run.
         recording = record < times.size and times[record] == t
@@ -147,14 +159,18 @@ def _train_group(jobs, times, records, status, ended):
         for r in range(count):
             if not alive[r]:
                 continue
-            kind, log_size, log_cap = rule[r, KIND], rule[r, LOG_SIZE], rule[r, LOG_CAP]
-            decay, joint = rule[r, DECAY], rule[r, JOINT]
+            kind = rule[r, KIND]
+            log_size = rule[r, LOG_SIZE]
+            log_cap = rule[r, LOG_CAP]
+            decay = rule[r, DECAY]
+            joint = rule[r, JOINT]
             together = head_fixed or joint != 0.0 or kind != update_rules.NGD
             log_gap = math.nan
             if recording or kind == update_rules.POLYAK:
                 log_gap = softmax.log_gap(r * n, n, work, logistic, head_fixed)
             log_norm = scales[0, r] + _gradient(r, n, c, K, data[r], flat_c, k)
-            log_norm_u, log_both = -math.inf, log_norm
+            log_norm_u = -math.inf
+            log_both = log_norm
             if not head_fixed:
                 log_norm_u = scales[1, r] + _gradient(
                     r, n, push, G, data[r], flat_push, k_u
@@ -217,7 +233,8 @@ def run_jobs(threads, jobs, times, records):
     data, K, G, margins, scores, rules, head_fixed, logistic = jobs
     margins_at, scores_at, alpha_at, b_at, logs_at = records
     count = data.size
-    status, ended = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    status = np.zeros(count, np.int64)
+    ended = np.zeros(count, np.int64)
     side_by_side = max(1, LANES // margins.shape[1])
     groups = min(count, -(-count // (side_by_side * threads)) * threads)
     for group in numba.prange(groups):

@@ -44,7 +44,8 @@ def reduce(tokens: TokenSet, W_0: np.ndarray, head: str, loss: str) -> Reduced:
     flat = signed.reshape(runs, n * T, r)
     G = np.zeros((runs, 0, 0)) if head == "fixed" else flat @ np.swapaxes(flat, 1, 2)
     keys = tokens.z @ np.swapaxes(W_0, 1, 2)  # W_0 z_i, (runs, n, r)
-    pairs, every = coordinates.first_equal(delta), coordinates.first_equal(signed)
+    pairs = coordinates.first_equal(delta)
+    every = coordinates.first_equal(signed)
     return Reduced(
         delta=delta,
         signed=signed[:0].copy() if head == "fixed" else signed,
@@ -72,7 +73,8 @@ def _tied(K: np.ndarray, first: np.ndarray) -> np.ndarray:
 
 
 def _empty(runs, n, T, k, head_fixed):
-    pairs, every = (k, n, T - 1), (0 if head_fixed else k, n, T)
+    pairs = (k, n, T - 1)
+    every = (0 if head_fixed else k, n, T)
     return recording.unwritten(
         COMPLETED, runs, margins=pairs, scores=every, alpha=pairs, b=every, logs=(k, 5)
     )
@@ -125,7 +127,8 @@ def run_numpy(
     raw = _empty(runs, n, T, times.size, problem.head_fixed)
     g = problem.margins.reshape(runs, -1).copy()
     gamma = problem.scores.reshape(runs, -1).copy()
-    alpha, b = np.zeros_like(g), np.zeros_like(gamma)
+    alpha = np.zeros_like(g)
+    b = np.zeros_like(gamma)
     move = move_k = np.zeros_like(g)
     move_u = move_u_k = np.zeros_like(gamma)
     alive = np.ones(runs, bool)
@@ -137,7 +140,8 @@ def run_numpy(
         )
         with np.errstate(over="ignore", invalid="ignore"):  # ends a run as diverged
             at = attention.slopes(logits, gamma.reshape(runs, n, T), problem.loss)
-        c, push = -at.pull[..., 1:].reshape(runs, -1), at.push.reshape(runs, -1)
+        c = -at.pull[..., 1:].reshape(runs, -1)
+        push = at.push.reshape(runs, -1)
         k = np.einsum("rij,rj->ri", problem.K, c)
         log_gap = at.log_gap if problem.head_fixed else at.log_loss
         with np.errstate(divide="ignore"):
@@ -184,11 +188,14 @@ def run_numpy(
             return np.where(moves, np.exp(np.where(moves, log_size, 0.0)), 0.0)[:, None]
 
         eta = step_size(log_eta + at.log_scale, alive & (length > -np.inf))
-        move, move_k = rule.momentum * move + eta * c, rule.momentum * move_k + eta * k
-        alpha, g = alpha + move, g + move_k
+        move = rule.momentum * move + eta * c
+        move_k = rule.momentum * move_k + eta * k
+        alpha = alpha + move
+        g = g + move_k
         if not problem.head_fixed:
             eta = step_size(log_eta_u + at.log_push_scale, alive)
             move_u = rule.momentum * move_u + eta * push
             move_u_k = rule.momentum * move_u_k + eta * k_u
-            b, gamma = b + move_u, gamma + move_u_k
+            b = b + move_u
+            gamma = gamma + move_u_k
     return _raw(problem, raw)

@@ -86,7 +86,8 @@ def selected_tokens(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     tied = (logits == logits.max(-1, keepdims=True)).sum(-1) != 1
     if tied.any():
         run, sample = np.argwhere(tied)[0]
-        where, row = f"sample {sample} of run {run}", logits[run, sample]
+        where = f"sample {sample} of run {run}"
+        row = logits[run, sample]
         raise ValueError(f"{where} has two equal softmax maxima or none: logits {row}")
     return logits.argmax(-1)
 
@@ -143,7 +144,9 @@ def _run(problem, rules, times, W_0, v):
     """The history of every rule, from W_0 (runs, d, d_z) and v (runs, d); times has one array a
     rule. Of the jobs a run's rules stand together, so that each core gets long ones."""
     W = W_0.reshape(len(W_0), -1)
-    kinds, runs, k = len(rules), len(W), max(map(len, times))
+    kinds = len(rules)
+    runs = len(W)
+    k = max(map(len, times))
     padded = np.stack(
         [np.pad(at, (0, k - len(at)), constant_values=-1) for at in times]
     )

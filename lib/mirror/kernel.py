@@ -24,7 +24,10 @@ def _multiply(A, w, out):
     """out = A w, four rows at a time; A (m, D)."""
     m = out.size
     for i in range(0, m - m % 4, 4):
-        a, b, d, e = 0.0, 0.0, 0.0, 0.0
+        a = 0.0
+        b = 0.0
+        d = 0.0
+        e = 0.0
         for j in range(w.size):
             a += A[i, j] * w[j]
             b += A[i + 1, j] * w[j]
@@ -44,7 +47,10 @@ def _pull(A, c, out):
     m = c.size
     out[:] = 0.0
     for i in range(0, m - m % 4, 4):
-        a, b, d, e = c[i], c[i + 1], c[i + 2], c[i + 3]
+        a = c[i]
+        b = c[i + 1]
+        d = c[i + 2]
+        e = c[i + 3]
         for j in range(out.size):
             out[j] += a * A[i, j] + b * A[i + 1, j] + d * A[i + 2, j] + e * A[i + 3, j]
     for i in range(m - m % 4, m):
@@ -110,15 +116,26 @@ def _train_run(problem, rule, times, parameters, records):
     W, v, U, V = parameters
     path, head, logs = records
     T = signed.shape[0] // n
-    p, eta, normalised = rule[0], rule[1], rule[2] != 0.0
-    q, exponent = p / (p - 1.0), 1.0 / (p - 1.0)
-    work, scales = softmax.empty_lanes(T, n), np.zeros((2, 1))
-    all_margins, all_scores = np.zeros((1, (T - 1) * n)), np.zeros((1, T * n))
-    flat_margins, flat_scores = all_margins[0], all_scores[0]
-    flat_c, flat_push = np.zeros((T - 1) * n), np.zeros(T * n)
-    down, powers = np.zeros(W.size), np.zeros((2, W.size))
-    down_v, powers_v = np.zeros(v.size), np.zeros((2, v.size))
-    record, rise, last = 0, -1, math.inf
+    p = rule[0]
+    eta = rule[1]
+    normalised = rule[2] != 0.0
+    q = p / (p - 1.0)
+    exponent = 1.0 / (p - 1.0)
+    work = softmax.empty_lanes(T, n)
+    scales = np.zeros((2, 1))
+    all_margins = np.zeros((1, (T - 1) * n))
+    all_scores = np.zeros((1, T * n))
+    flat_margins = all_margins[0]
+    flat_scores = all_scores[0]
+    flat_c = np.zeros((T - 1) * n)
+    flat_push = np.zeros(T * n)
+    down = np.zeros(W.size)
+    powers = np.zeros((2, W.size))
+    down_v = np.zeros(v.size)
+    powers_v = np.zeros((2, v.size))
+    record = 0
+    rise = -1
+    last = math.inf
     for t in range(times[-1] + 1):
         _multiply(A, W, flat_margins)
         softmax.scatter(0, n, all_margins, work.margins)
@@ -127,12 +144,15 @@ def _train_run(problem, rule, times, parameters, records):
             softmax.scatter(0, n, all_scores, work.scores)
         recording = record < times.size and times[record] == t
         softmax.slopes(work, n, logistic, not joint, scales)
-        scale, push_scale, log_gap = scales[0, 0], scales[1, 0], math.nan
+        scale = scales[0, 0]
+        push_scale = scales[1, 0]
+        log_gap = math.nan
         if recording:
             log_gap = softmax.log_gap(0, n, work, logistic, not joint)
         softmax.gather(0, n, work.c, flat_c)
         log_factor, log_size = _direction(A, flat_c, q, powers, down)
-        log_factor_v, log_size_v = -math.inf, -math.inf
+        log_factor_v = -math.inf
+        log_size_v = -math.inf
         if joint:
             softmax.gather(0, n, work.push, flat_push)
             log_factor_v, log_size_v = _direction(
@@ -141,7 +161,8 @@ def _train_run(problem, rule, times, parameters, records):
 
         loss = 0.0
         for i in range(n):
-            f, log_slope = work.lane[softmax.ANSWER, i], work.lane[softmax.LOG_SLOPE, i]
+            f = work.lane[softmax.ANSWER, i]
+            log_slope = work.lane[softmax.LOG_SLOPE, i]
             loss += (-log_slope - f if logistic else math.exp(min(-f, LONGEST))) / n
         if rise < 0 and loss > last + NEGLIGIBLE_RISE * max(1.0, last):
             rise = t
@@ -185,12 +206,15 @@ def run_jobs(problem, rules, times, parameters, records):
     A, signed, n, logistic, joint = problem
     W, v, U, V = parameters
     path, head_path, logs = records
-    jobs, kinds = len(U), len(rules)
+    jobs = len(U)
+    kinds = len(rules)
     ends = np.zeros((3, jobs), np.int64)
     for j in numba.prange(jobs):
-        run, kind = j // kinds, j % kinds
+        run = j // kinds
+        kind = j % kinds
         when = times[kind][times[kind] >= 0]
         rows = Rows(A[run], signed[run], n, logistic, joint)
-        moved, filled = (W[j], v[j], U[j], V[j]), (path[j], head_path[j], logs[j])
+        moved = (W[j], v[j], U[j], V[j])
+        filled = (path[j], head_path[j], logs[j])
         ends[:, j] = _train_run(rows, rules[kind], when, moved, filled)
     return ends

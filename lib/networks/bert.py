@@ -149,7 +149,8 @@ def tokenise(
         if data.pairs is None
         else list(zip(data.texts, data.pairs, strict=True))
     )
-    kept, parts = [], []
+    kept = []
+    parts = []
     for first in range(0, len(rows), CHUNK):
         encoded = tokenizer.encode_batch(rows[first : first + CHUNK])
         fitting = [
@@ -183,17 +184,17 @@ class _Classifier(nn.Module):
         self, network: "BertForSequenceClassification", origin: str, mean: bool = False
     ):
         super().__init__()
-        self.network, self.origin, self.mean = network, origin, mean
+        self.network = network
+        self.origin = origin
+        self.mean = mean
         if mean:
             network.bert.pooler = None
 
     def describe(self) -> str:
         """Weights and size in words, for a caption."""
         millions = sum(p.numel() for p in self.parameters()) / 1e6
-        config, read = (
-            self.network.config,
-            ", read by the mean of its tokens" * self.mean,
-        )
+        config = self.network.config
+        read = ", read by the mean of its tokens" * self.mean
         size = f"{config.num_hidden_layers} layers, width {config.hidden_size}"
         return f"{self.origin}, {size}, {millions:.1f} M weights{read}"
 
@@ -218,7 +219,8 @@ def classifier(weights: Weights, classes: int, layers: int) -> _Classifier:
         raise ValueError(
             f"layers must lie between 1 and {weights.layers}, got {layers}"
         )
-    path, head = weights.folder / "model.safetensors", classes
+    path = weights.folder / "model.safetensors"
+    head = classes
     try:
         with safe_open(path, "pt") as file:
             if "classifier.weight" in file.keys():

@@ -50,13 +50,12 @@ def classification(
     """A function of a model: {"<name>_loss": mean cross-entropy, "<name>_accuracy": share}."""
 
     def evaluate(model):
-        logits, loss, wanted = (
-            predict(model, inputs, transform, size),
-            F.cross_entropy,
-            targets,
-        )
+        logits = predict(model, inputs, transform, size)
+        loss = F.cross_entropy
+        wanted = targets
         if logits.ndim == 1:  # of label 1
-            loss, wanted = F.binary_cross_entropy_with_logits, targets.float()
+            loss = F.binary_cross_entropy_with_logits
+            wanted = targets.float()
         parts = zip(logits.split(size), wanted.split(size))
         total = sum(loss(*part, reduction="sum") for part in parts)
         hits = float(correct(logits, targets).sum())
@@ -140,7 +139,8 @@ def by_part(model: nn.Module) -> dict[str, list[np.ndarray]]:
 def sparsity(model: nn.Module, start: nn.Module) -> dict[str, float]:
     """Hoyer index and shares above thresholds of each part K, Q, V of `model`: the paper's,
     and the 90 % quantile of the part's magnitudes at the `start`."""
-    row, first = {}, by_part(start)
+    row = {}
+    first = by_part(start)
     for part, weights in by_part(model).items():
         size = np.abs(np.concatenate(weights))
         limit = np.quantile(np.abs(np.concatenate(first[part])), 0.9)

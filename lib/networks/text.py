@@ -19,7 +19,9 @@ from tokenizers import (
 )
 from torch import Tensor, nn
 
-PADDING, FIRST = 0, 1  # ids of [PAD] and [CLS], the first token of every text
+# ids of [PAD] and [CLS], the first token of every text
+PADDING = 0
+FIRST = 1
 SPECIAL = ["[PAD]", "[CLS]", "[UNK]"]
 WORD = r"[a-z0-9]+(?:'[a-z]+)?|[^\sa-z0-9]"  # of text in small letters: a word, or a single mark
 BREAK = "<br />"  # a line break, which is left out
@@ -36,10 +38,8 @@ class _SelfAttention(nn.Module):
             raise ValueError(
                 f"heads must divide the width: width {width}, heads {heads}"
             )
-        self.heads, square = (
-            heads,
-            (nn.Linear(width, width, bias=False) for _ in range(4)),
-        )
+        self.heads = heads
+        square = (nn.Linear(width, width, bias=False) for _ in range(4))
         self.query, self.key, self.value, self.merge = square
 
     def split(self, tokens: Tensor) -> Tensor:
@@ -55,7 +55,8 @@ class _SelfAttention(nn.Module):
 
     def weights(self, asking: Tensor, tokens: Tensor, present: Tensor) -> Tensor:
         """The attention weights themselves: (b, h, S, T), rows sum to 1, 0 on padding."""
-        q, k = self.split(self.query(asking)), self.split(self.key(tokens))
+        q = self.split(self.query(asking))
+        k = self.split(self.key(tokens))
         logits = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5  # (b, h, S, T)
         return logits.masked_fill(~present[:, None, None], -torch.inf).softmax(-1)
 
@@ -69,11 +70,10 @@ class _EncoderBlock(nn.Module):
         self.attention_norm, self.mlp_norm = (
             nn.LayerNorm(width, bias=False) for _ in range(2)
         )
-        up, down = (
-            nn.Linear(width, hidden, bias=False),
-            nn.Linear(hidden, width, bias=False),
-        )
-        self.mlp, self.dropout = nn.Sequential(up, nn.GELU(), down), nn.Dropout(dropout)
+        up = nn.Linear(width, hidden, bias=False)
+        down = nn.Linear(hidden, width, bias=False)
+        self.mlp = nn.Sequential(up, nn.GELU(), down)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, asking: Tensor, tokens: Tensor, present: Tensor) -> Tensor:
         """New values of `asking` (b, S, d), some of the `tokens` (b, T, d)."""
@@ -103,10 +103,8 @@ class TextTransformer(nn.Module):
     ):
         super().__init__()
         self.length = length
-        self.embed, self.positions = (
-            nn.Embedding(vocabulary, width),
-            nn.Embedding(length, width),
-        )
+        self.embed = nn.Embedding(vocabulary, width)
+        self.positions = nn.Embedding(length, width)
         self.dropout = nn.Dropout(dropout)
         shape = (width, size, hidden, dropout)
         self.blocks = nn.ModuleList(_EncoderBlock(*shape) for _ in range(size))
@@ -141,7 +139,8 @@ class TextTransformer(nn.Module):
     @torch.no_grad()
     def attention(self, ids: Tensor) -> Tensor:
         """The weights with which the first token attends, without dropout: (b, layers, h, T')."""
-        training, maps = self.training, []
+        training = self.training
+        maps = []
         self.eval()
         tokens, present = self.start(ids.to(self.head.weight.device))
         for block in self.blocks:

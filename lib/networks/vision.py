@@ -21,7 +21,9 @@ SHIFTS = {
 
 def _shifted(images: Tensor, k: int, shift: str = "diagonal") -> Tensor:
     """`images` (b, c, s, s) before four copies moved by `k` pixels: (b, 5c, s, s)."""
-    s, wide = images.shape[-1], F.pad(images, (k, k, k, k))  # (b, c, s + 2k, s + 2k)
+    # (b, c, s + 2k, s + 2k)
+    s = images.shape[-1]
+    wide = F.pad(images, (k, k, k, k))
     corners = [(k - k * down, k - k * right) for down, right in SHIFTS[shift]]
     copies = [wide[..., i : i + s, j : j + s] for i, j in corners]
     return torch.cat([images, *copies], dim=1)
@@ -47,7 +49,10 @@ class _ShiftedPatches(nn.Module):
             raise ValueError(
                 f"shift {shift!r}: choose one of {', '.join(SHIFTS)}, or None"
             )
-        self.size, self.patch, self.channels, self.shift = size, patch, channels, shift
+        self.size = size
+        self.patch = patch
+        self.channels = channels
+        self.shift = shift
         self.offset = 1 if shift == "cardinal" else patch // 2
         pixels = (5 if shift else 1) * channels * patch * patch
         self.norm = nn.LayerNorm(pixels)
@@ -81,7 +86,8 @@ class _LocalityAttention(nn.Module):
             raise ValueError(
                 f"heads must divide the width: width {width}, heads {heads}"
             )
-        self.heads, self.mask_diagonal = heads, mask_diagonal
+        self.heads = heads
+        self.mask_diagonal = mask_diagonal
         self.head_width = head_width or width // heads
         self.project = nn.Linear(width, 3 * heads * self.head_width, bias=False)
         self.merge = nn.Linear(heads * self.head_width, width)
@@ -116,7 +122,8 @@ class _EncoderBlock(nn.Module):
         super().__init__()
         self.attention_norm = nn.LayerNorm(width)
         self.attention = _LocalityAttention(width, heads, **options)
-        up, down = nn.Linear(width, hidden), nn.Linear(hidden, width)
+        up = nn.Linear(width, hidden)
+        down = nn.Linear(hidden, width)
         self.mlp = nn.Sequential(nn.LayerNorm(width), up, nn.GELU(), down)
 
     def forward(self, tokens: Tensor, readers: int | None = None) -> Tensor:

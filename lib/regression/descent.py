@@ -133,11 +133,11 @@ def _beyond_population(problem, A, B, n, draws, stream):
     e = torch.exp(_dot(g, u) - (u * u).sum(1, keepdim=True) / 2)
     total = e.sum(1, keepdim=True)
     c = _mean(e, g) * n / total  # (draws, d)
-    error, limit_error = (
-        c @ root @ A.T - query @ M.T,
-        u @ root @ A.T - query @ M.T,
-    )  # (draws, k)
-    v, limit_v = error @ A @ root, limit_error @ A @ root
+    # (draws, k)
+    error = c @ root @ A.T - query @ M.T
+    limit_error = u @ root @ A.T - query @ M.T
+    v = error @ A @ root
+    limit_v = limit_error @ A @ root
     pull = _mean(e * _dot(g, v), g) * n / total - c * (v * c).sum(1, keepdim=True)
 
     e[:, 0] = 0.0  # only the other keys from here on
@@ -262,7 +262,8 @@ def _mover(rule, A, B, covariance):
     def move(g_A, g_B):
         if rule.regularised:
             R_A, R_B = regulariser_gradients(Sigma, A, B)
-            g_A, g_B = g_A + R_A, g_B + R_B
+            g_A = g_A + R_A
+            g_B = g_B + R_B
         A.sub_(rule.step_size * g_A @ right)
         B.sub_(rule.step_size * left @ g_B @ right)
 

@@ -27,7 +27,9 @@ def empirical_gradients(X, Y, A, B):
     Y (..., m, k), A (..., k, d), B (..., d, d), of numpy. ValueError for shapes that do not
     fit and for samples that are not finite.
     """
-    sets, (m, d), k = X.shape[:-2], X.shape[-2:], A.shape[-2]
+    sets = X.shape[:-2]
+    (m, d) = X.shape[-2:]
+    k = A.shape[-2]
     for name, value, needed in (("A", A, (k, d)), ("B", B, (d, d)), ("Y", Y, (m, k))):
         if value.shape[-2:] != needed:
             shape = tuple(value.shape)
@@ -54,7 +56,8 @@ def empirical_gradients(X, Y, A, B):
     A, B = (
         flat(np.broadcast_to(value, (*lead, *value.shape[-2:]))) for value in (A, B)
     )
-    X, Y = flat(X), flat(Y)
+    X = flat(X)
+    Y = flat(Y)
     # (sets, D, m): the coordinates, a row of ones for sums and shifts, zeros so that four rows are
     # taken at a time
     keys = np.zeros((len(X), d + 1 + -(d + 1) % 4, m))
@@ -73,10 +76,12 @@ def empirical_gradients(X, Y, A, B):
 @numba.njit(parallel=True, cache=True)
 def _all(samples, layers, set_of_run, partial_sums):
     X, keys, radius, Y = samples
-    (A, B), (partial_A, partial_B) = layers, partial_sums
+    (A, B) = layers
+    (partial_A, partial_B) = partial_sums
     runs, pieces = partial_A.shape[:2]
     for task in numba.prange(runs * pieces):
-        run, piece = task // pieces, task % pieces
+        run = task // pieces
+        piece = task % pieces
         s = set_of_run[run]
         sums = partial_A[run, piece], partial_B[run, piece]
         _piece(
@@ -92,11 +97,19 @@ def _all(samples, layers, set_of_run, partial_sums):
 def _piece(samples, layer, first, sums):
     """Adds to `sums` the gradients of QUERIES queries from `first` on: one data set, one layer."""
     X, keys, radius, Y = samples
-    (A, B), (sum_A, sum_B) = layer, sums
-    (m, d), k, D = X.shape, len(A), len(keys)
-    logits, e = np.empty((4, m)), np.empty((4, m))
-    w, v, c, h = np.zeros((4, D)), np.zeros((4, D)), np.empty((4, D)), np.empty((4, D))
-    total, error = np.empty(4), np.empty(k)
+    (A, B) = layer
+    (sum_A, sum_B) = sums
+    (m, d) = X.shape
+    k = len(A)
+    D = len(keys)
+    logits = np.empty((4, m))
+    e = np.empty((4, m))
+    w = np.zeros((4, D))
+    v = np.zeros((4, D))
+    c = np.empty((4, D))
+    h = np.empty((4, D))
+    total = np.empty(4)
+    error = np.empty(k)
     last = min(first + QUERIES, m)
     for j in range(first, last, 4):
         for lane in range(4):
@@ -152,15 +165,36 @@ def _piece(samples, layer, first, sums):
 def _combine(w, keys, out):
     """out (4, m) = w (4, D) keys (D, m)."""
     out[:] = 0.0
-    o0, o1, o2, o3 = out[0], out[1], out[2], out[3]
+    o0 = out[0]
+    o1 = out[1]
+    o2 = out[2]
+    o3 = out[3]
     for q in range(0, len(keys), 4):
-        k0, k1, k2, k3 = keys[q], keys[q + 1], keys[q + 2], keys[q + 3]
-        w00, w01, w02, w03 = w[0, q], w[0, q + 1], w[0, q + 2], w[0, q + 3]
-        w10, w11, w12, w13 = w[1, q], w[1, q + 1], w[1, q + 2], w[1, q + 3]
-        w20, w21, w22, w23 = w[2, q], w[2, q + 1], w[2, q + 2], w[2, q + 3]
-        w30, w31, w32, w33 = w[3, q], w[3, q + 1], w[3, q + 2], w[3, q + 3]
+        k0 = keys[q]
+        k1 = keys[q + 1]
+        k2 = keys[q + 2]
+        k3 = keys[q + 3]
+        w00 = w[0, q]
+        w01 = w[0, q + 1]
+        w02 = w[0, q + 2]
+        w03 = w[0, q + 3]
+        w10 = w[1, q]
+        w11 = w[1, q + 1]
+        w12 = w[1, q + 2]
+        w13 = w[1, q + 3]
+        w20 = w[2, q]
+        w21 = w[2, q + 1]
+        w22 = w[2, q + 2]
+        w23 = w[2, q + 3]
+        w30 = w[3, q]
+        w31 = w[3, q + 1]
+        w32 = w[3, q + 2]
+        w33 = w[3, q + 3]
         for i in range(out.shape[1]):
-            x0, x1, x2, x3 = k0[i], k1[i], k2[i], k3[i]
+            x0 = k0[i]
+            x1 = k1[i]
+            x2 = k2[i]
+            x3 = k3[i]
             o0[i] += w00 * x0 + w01 * x1 + w02 * x2 + w03 * x3
             o1[i] += w10 * x0 + w11 * x1 + w12 * x2 + w13 * x3
             o2[i] += w20 * x0 + w21 * x1 + w22 * x2 + w23 * x3
@@ -170,12 +204,17 @@ def _combine(w, keys, out):
 @numba.njit(fastmath=_FAST, error_model="numpy", forceinline=True)
 def _moments(e, keys, rows, out):
     """out (4, rows) = e (4, m) keys^T (m, rows), of the first rows of keys; two at a time."""
-    e0, e1, e2, e3 = e[0], e[1], e[2], e[3]
+    e0 = e[0]
+    e1 = e[1]
+    e2 = e[2]
+    e3 = e[3]
     for q in range(0, rows, 2):
-        k0, k1 = keys[q], keys[q + 1]
+        k0 = keys[q]
+        k1 = keys[q + 1]
         a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = 0.0
         for i in range(e.shape[1]):
-            x0, x1 = k0[i], k1[i]
+            x0 = k0[i]
+            x1 = k1[i]
             a0 += e0[i] * x0
             b0 += e0[i] * x1
             a1 += e1[i] * x0

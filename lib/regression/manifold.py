@@ -151,7 +151,8 @@ class Manifold(Shapes):
         * "left": radius^2 = 4/9 sigma_d lambda_min / lambda_max^2, convexity sigma_d
           lambda_min / 2, smoothness 4.64 sigma_1 lambda_max."""
         _check_norm(norm)
-        largest, smallest = self.singular_values[0], self.singular_values[-1]
+        largest = self.singular_values[0]
+        smallest = self.singular_values[-1]
         if norm == "left_right":
             return _Constants(np.sqrt(0.8 * smallest), smallest / 2, 5.3 * largest)
         low, high = np.linalg.eigvalsh(self.Sigma)[[0, -1]]
@@ -193,7 +194,8 @@ def _check_norm(norm: str) -> None:
 
 def gradient(problem: Regression, Z: np.ndarray) -> np.ndarray:
     """grad(L + R) at Z (..., k + d, d) in the Euclidean inner product."""
-    A, B = Z[..., : problem.k, :], Z[..., problem.k :, :]
+    A = Z[..., : problem.k, :]
+    B = Z[..., problem.k :, :]
     loss_A, loss_B = population_gradients(problem, A, B)
     R_A, R_B = regulariser_gradients(problem.Sigma, A, B)
     return np.concatenate([loss_A + R_A, loss_B + R_B], -2)
@@ -224,8 +226,10 @@ def modes(
         raise ValueError(
             f"preconditioner must be one of {PRECONDITIONERS}, not {preconditioner!r}"
         )
-    k, d = problem.k, problem.d
-    Z, reach = of(problem).point(), 1e-5
+    k = problem.k
+    d = problem.d
+    Z = of(problem).point()
+    reach = 1e-5
     basis = np.eye((k + d) * d).reshape(-1, k + d, d)
     above, below = (gradient(problem, Z + sign * reach * basis) for sign in (1, -1))
     slope = (above - below) / (2 * reach)

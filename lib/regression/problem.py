@@ -39,7 +39,8 @@ class Regression(Shapes):
         if not (math.isfinite(self.noise) and self.noise >= 0):
             raise ValueError(f"noise must be finite and >= 0, not {self.noise}")
         covariance_root(self.Sigma, "Sigma")
-        (k, d), D = self.M.shape, np.linalg.svd(self.M, compute_uv=False)
+        (k, d) = self.M.shape
+        D = np.linalg.svd(self.M, compute_uv=False)
         if d != len(self.Sigma):
             raise ValueError(
                 f"M has shape {k, d}; it needs {len(self.Sigma)} columns, as Sigma has"

@@ -44,7 +44,8 @@ def main(argv: list[str] | None = None) -> int:
     about = "Write the site of figures and notebooks, or the tables of README and REPRODUCING."
     parser = argparse.ArgumentParser(prog="python -m lib.site", description=about)
     parser.add_argument("what", nargs="?", choices=("pages", "tables"), default="pages")
-    asked, folder = parser.parse_args(argv), files.folder("runs") / "site"
+    asked = parser.parse_args(argv)
+    folder = files.folder("runs") / "site"
     try:
         if asked.what == "tables":
             for path in (files.ROOT / name for name in figures.FILES):
@@ -221,8 +222,10 @@ class _Renderer(IPythonRenderer):
 
     def link(self, text: str, url: str, title: str | None = None) -> str:
         """A notebook, a note or a figure by its page; what is no page of the site as its text."""
-        folder, target = files.folder("notebooks"), Path(url.partition("#")[0])
-        name, page = target.stem, None
+        folder = files.folder("notebooks")
+        target = Path(url.partition("#")[0])
+        name = target.stem
+        page = None
         if re.match(r"https?:|#", url):
             page = url
         elif target.suffix == ".md" and (folder / target.name).exists():
@@ -287,7 +290,8 @@ def _title(markdown: str) -> str:
 def _notebooks(shown: Iterable[figures.Figure]) -> list[_Page]:
     """Every notebook at each scale at which it ran, at demo scale else as committed, in
     order.toml's order. Pictures are described as the figures `shown` are."""
-    folder, pages = files.folder("notebooks"), []
+    folder = files.folder("notebooks")
+    pages = []
     for source in sorted(folder.glob("[0-9]*.py")):
         for scale in SCALES:
             path = record.executed(source.stem, scale)

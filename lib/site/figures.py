@@ -111,7 +111,8 @@ def filled(sentence: str, record: Mapping) -> str:
     def value(field: re.Match) -> str:
         slug, _, name = field[1].rpartition("/")
         saved = files.read_object(scale / f"{slug}.json") if slug else record
-        number, form = _quantities(saved).get(name), field[2]
+        number = _quantities(saved).get(name)
+        form = field[2]
         if number is None:
             return f"no value of {field[1]}"
         if form.endswith("°"):
@@ -265,7 +266,8 @@ def figures() -> list[Figure]:
     places = {slug: place for place, (_, slug) in reversed([*enumerate(entries)])}
     shown = []
     for path in (path for scale in SCALES for path in (base / scale).glob("*.json")):
-        slug, scale = path.stem, path.parent.name
+        slug = path.stem
+        scale = path.parent.name
         shown += [
             Figure(
                 slug, scale, path.parent, entries.get((scale, slug)), record.read(path)
@@ -277,7 +279,8 @@ def figures() -> list[Figure]:
 
 def templates(**more) -> jinja2.Environment:
     """The templates of tables and pages; `more` are options of the environment."""
-    loader, strict = jinja2.FileSystemLoader(TEMPLATES), jinja2.StrictUndefined
+    loader = jinja2.FileSystemLoader(TEMPLATES)
+    strict = jinja2.StrictUndefined
     made = jinja2.Environment(loader=loader, trim_blocks=True, undefined=strict, **more)
     known: Any = dict(expected=_expected, hours=_hours, held=held, filled=filled)
     made.globals.update(known | {"origin": record.origin})

@@ -43,8 +43,11 @@ class Infeasible(ValueError):
     def __init__(
         self, problem: str, run: int, certificate: np.ndarray, residual: float
     ):
-        self.run, self.certificate, self.residual = run, certificate, residual
-        terms, shares = np.argwhere(certificate > 0), []
+        self.run = run
+        self.certificate = certificate
+        self.residual = residual
+        terms = np.argwhere(certificate > 0)
+        shares = []
         for t in terms[:6]:
             place = ", pair ".join(map(str, t))
             shares.append(f"{certificate[tuple(t)]:.3g} of (sample {place})")
@@ -80,7 +83,8 @@ def solve(
     """The dual solution beta (m,) of one run, margins (m,), the method's name, and W (d, d_z),
     None where the `weights` of beta are as exact. Raises Infeasible, and RuntimeError where
     neither a solution within ACCURACY nor a certificate was found."""
-    delta, z = constraints.delta, constraints.z
+    delta = constraints.delta
+    z = constraints.z
     K = _gram(delta, z)
     length = np.sqrt(K.diagonal())  # ||a_m||
     if length.min() == 0:
@@ -113,7 +117,8 @@ def solve(
 def _gram(delta, z):
     """<a_m, a_m'> of all constraints, (m, m)."""
     n, S, d = delta.shape
-    flat, queries = delta.reshape(n * S, d), z @ z.T
+    flat = delta.reshape(n * S, d)
+    queries = z @ z.T
     K = flat @ flat.T
     blocks = K.reshape(n, S, n, S)
     for i in range(n):
@@ -168,14 +173,16 @@ def _proximal(K, length, constraints):
     b = length.min() / length
     bounded = K / np.outer(length, length) + np.outer(b, b)
     diagonal = np.diag(bounded).copy()
-    x, nearest = np.zeros(len(K)), bounded.sum(1)
+    x = np.zeros(len(K))
+    nearest = bounded.sum(1)
     support = nearest <= np.median(nearest)  # a guess: what their sum satisfies least
     for rho in (1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-10, 1e-10):
         np.fill_diagonal(bounded, diagonal + rho)
         new = block_pivoting(bounded, b + rho * x, support)
         if new is None:
             break
-        x, support = new, new > 0
+        x = new
+        support = new > 0
         slack = 1 - b @ x
         if slack > 1e-13 and rho < 1e-6:
             beta = x / (length.min() * length * slack)
@@ -197,13 +204,15 @@ def _on_rows(unit_rows, length, constraints):
     on = _least_distance(unit_rows, asked) > 0
     if not on.any():
         return None
-    w, beta = np.zeros(unit_rows.shape[1]), np.zeros(len(length))
+    w = np.zeros(unit_rows.shape[1])
+    beta = np.zeros(len(length))
     for _ in range(3):  # each removes the rounding of the one before
         w += np.linalg.lstsq(unit_rows[on], asked[on] - unit_rows[on] @ w, rcond=None)[
             0
         ]
     beta[on] = np.linalg.lstsq(unit_rows[on].T, w, rcond=None)[0]
-    w, beta = w / shortest, beta / (length * shortest)
+    w = w / shortest
+    beta = beta / (length * shortest)
     delta, z, token_basis, query_basis = thin(constraints.delta, constraints.z)
     W = token_basis @ w.reshape(delta.shape[-1], z.shape[-1]) @ query_basis.T
     margins = np.einsum("ntd,dn->nt", constraints.delta, W @ constraints.z.T).ravel()
@@ -235,7 +244,8 @@ def _null_combination(unit_rows, x):
     """x >= 0 of sum 1, moved onto rows^T x = 0, and ||rows^T x||; rows (m, D) of norm 1."""
     if not x.any():
         return x, np.inf
-    tried, support = [x / x.sum()], np.flatnonzero(x)
+    tried = [x / x.sum()]
+    support = np.flatnonzero(x)
     while support.size:
         inside = unit_rows[support]
         weights = (
@@ -310,7 +320,8 @@ def _exchanged(K, b, support):
         total = np.array([row.sum() for row in K])
         support = total <= np.median(total)
     tolerance = SLACK * np.abs(b).max()
-    fewest, patience = len(b) + 1, PATIENCE
+    fewest = len(b) + 1
+    patience = PATIENCE
     while patience >= 0:
         inside = np.flatnonzero(support)
         L = K[inside][:, inside]
@@ -331,7 +342,8 @@ def _exchanged(K, b, support):
         if count == 0:
             return beta, True
         if count < fewest:
-            fewest, patience = count, PATIENCE
+            fewest = count
+            patience = PATIENCE
         else:
             patience -= 1
         support = support ^ wrong
@@ -361,12 +373,15 @@ class Scaled(NamedTuple):
 def scaled(X, selected, z):
     """The fields of `Scaled`, where delta_{i,t} = x_{i,selected} - x_{i,t}; X (runs, n, S+1, d)."""
     runs, n, T, d = X.shape
-    S, z = T - 1, z.copy()
+    S = T - 1
+    z = z.copy()
     delta = np.empty((runs, n, S, d))
     exponent = np.zeros(runs, np.int64)
-    stretch, ratio = np.ones((runs, n * S)), np.ones(runs)
+    stretch = np.ones((runs, n * S))
+    ratio = np.ones(runs)
     for run in range(runs):
-        rows, is_zero = np.empty(n * S, np.int64), np.empty(n * S, np.bool_)
+        rows = np.empty(n * S, np.int64)
+        is_zero = np.empty(n * S, np.bool_)
         for i in range(n):
             largest_z, exponent_z = _normalised(z[run, i])
             chosen = selected[run, i]

@@ -231,7 +231,9 @@ def _weights(units, runs):
 
 def _other_norm(problem, run, units, norm, beta):
     """Scaled solution of one run in another norm than Frobenius, from the duals (m,) there."""
-    delta, z, stretch = units.delta[run], units.z[run], units.stretch[run]
+    delta = units.delta[run]
+    z = units.z[run]
+    stretch = units.stretch[run]
     blocks = isinstance(norm, Blocks)
     conic = blocks or norm in norms.DUAL
     dual = norm.dual if blocks else norms.DUAL[norm] if conic else norm / (norm - 1)
@@ -260,7 +262,8 @@ def _other_norm(problem, run, units, norm, beta):
         w / lowest
     )  # feasible to rounding, so that norm and lower bound enclose the minimum
     W = w.reshape(shape)
-    margins, size = rows @ w, norm_of(W, norm)
+    margins = rows @ w
+    size = norm_of(W, norm)
     beta = beta * size / pulled
     support = beta > 0
     if conic:  # an interior point has no zero duals: does dual or slack vanish?

@@ -108,7 +108,8 @@ def conic(
     W. None where Clarabel fails."""
     import cvxpy as cp  # here: its import takes longer than all solvers of the other norms together
 
-    beta, S = cp.Variable(len(A), nonneg=True), cp.Variable(shape)
+    beta = cp.Variable(len(A), nonneg=True)
+    S = cp.Variable(shape)
     rows, asked = _shortened(A * unit)
     pulled = cp.vec(S, order="C") == rows.T @ beta
     total = cp.sum(beta) if (asked == 1).all() else asked @ beta
@@ -142,7 +143,8 @@ def entrywise(
         w
     ).max()  # with it entries are of order one, whatever the units of the tokens
     A, asked = _shortened(A * unit)
-    w, beta = w / unit, beta / unit**2 / asked
+    w = w / unit
+    beta = beta / unit**2 / asked
     exponent = max(p, p / (p - 1))
     stages = [*2 * 1.5 ** np.arange(1, np.log(exponent / 2) / np.log(1.5)), exponent]
     with np.errstate(
@@ -159,22 +161,29 @@ def entrywise(
 def _newton(A, asked, p, w, beta, goal):
     # A w >= asked (m,), with duals beta
     q = p / (p - 1)
-    best_w, best_beta, upper, lower = w, beta, np.inf, 0.0
-    smallest, patience = np.inf, 5
+    best_w = w
+    best_beta = beta
+    upper = np.inf
+    lower = 0.0
+    smallest = np.inf
+    patience = 5
     for _ in range(100):
         if p > 2:  # a conjugate pair (w, s), scaled to the least margin 1
             margins = A @ w / asked
-            w, margins = w / margins.min(), margins / margins.min()
+            w = w / margins.min()
+            margins = margins / margins.min()
             s = _power(w, p - 1)
         else:  # ... or to the best multiple of beta
             s = A.T @ beta
             factor = (asked @ beta / (np.abs(s) ** q).sum()) ** (1 / (q - 1))
-            s, beta = factor * s, factor * beta
+            s = factor * s
+            beta = factor * beta
             w = _power(s, q - 1)
             margins = A @ w / asked
         primal = lp_norm(w, p) / margins.min() if margins.min() > 0 else np.inf
         if primal < upper:
-            best_w, upper = w / margins.min(), primal
+            best_w = w / margins.min()
+            upper = primal
         weights = _weights(w, p)
         centre = w - weights * s
         new = _weighted(A, weights, asked - A @ centre, beta)
@@ -183,7 +192,8 @@ def _newton(A, asked, p, w, beta, goal):
         pulled = A.T @ new
         dual = asked @ new / lp_norm(pulled, q)
         if dual > lower:
-            best_beta, lower = new, dual
+            best_beta = new
+            lower = dual
         gap = 1 - lower / upper
         patience = 5 if gap < smallest / 2 else patience - 1
         smallest = min(gap, smallest)
@@ -194,7 +204,8 @@ def _newton(A, asked, p, w, beta, goal):
             a = _shorten(
                 w, step, p, margins, A @ step / asked, np.min
             )  # ||w|| at least margin 1
-            w, beta = w + a * step, new
+            w = w + a * step
+            beta = new
         else:
             move = new - beta
             a = _shorten(s, pulled - s, q, asked * beta, asked * move, np.sum)

@@ -28,7 +28,8 @@ def _options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         "python -m lib.training", None, __doc__, formatter_class=how
     )
-    add, state = parser.add_argument, files.folder("runs") / "studies"
+    add = parser.add_argument
+    state = files.folder("runs") / "studies"
     add("study", help=", ".join(STUDIES))
     words = "a field of the study, or an entry as rates.SGD or options.rows; a list has commas"
     add("--set", action="append", default=[], metavar="FIELD=VALUE", help=words)
@@ -52,7 +53,8 @@ def _changed(study: Study, word: str) -> Study:
         raise ValueError(
             f"--set {word}: it is FIELD=VALUE, with a field of {', '.join(names)}"
         )
-    before, value = getattr(study, name), _value(text)
+    before = getattr(study, name)
+    value = _value(text)
     if isinstance(before, Mapping) != bool(dot) or (
         name == "options" and entry not in before
     ):
@@ -113,12 +115,14 @@ def main(arguments: list[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
     try:
-        words, status = _run(_options(arguments)), 0
+        words = _run(_options(arguments))
+        status = 0
     except OutOfTime as rest:
         words = f"the minutes are used up: {rest}; the same command goes on from here"
         status = 3
     except (ValueError, OSError, MemoryError, torch.OutOfMemoryError) as error:
-        words, status = f"error: {files.sentence(error)}", 1
+        words = f"error: {files.sentence(error)}"
+        status = 1
     finally:
         if torch.distributed.is_initialized():
             torch.distributed.destroy_process_group()

@@ -33,7 +33,9 @@ class Batches(Shapes):
     part: tuple[int, int] = (0, 1)
 
     def __post_init__(self):
-        N, size, n = len(self.inputs), self.size, self.part[1]
+        N = len(self.inputs)
+        size = self.size
+        n = self.part[1]
         if not 0 < size <= N:
             raise ValueError(
                 f"size must lie between 1 and the {N} rows there are, got {size}"
@@ -62,7 +64,8 @@ class Batches(Shapes):
 
     def on(self, device, part: tuple[int, int] = (0, 1)) -> "Batches":
         """The same batches, or this `part` of each, with the data on `device`."""
-        inputs, targets = self.inputs.to(device), self.targets.to(device)
+        inputs = self.inputs.to(device)
+        targets = self.targets.to(device)
         return replace(self, inputs=inputs, targets=targets, part=part)
 
     def _mine(self, values: Tensor) -> Tensor:
@@ -95,7 +98,8 @@ class Bucketed(Batches):
 
 def _crop_flip(images: Tensor, top: Tensor, left: Tensor, flipped: Tensor) -> Tensor:
     """Windows of `images` (b, c, s, s) in a border of zeros, with corners `top`, `left` (b,)."""
-    size, every = images.shape[-1], torch.arange(len(images), device=images.device)
+    size = images.shape[-1]
+    every = torch.arange(len(images), device=images.device)
     wide = F.pad(images, (BORDER,) * 4)
     windows = wide.unfold(2, size, 1).unfold(
         3, size, 1

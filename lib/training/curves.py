@@ -178,7 +178,8 @@ class Curves:
 
     def save(self, path: Path) -> None:
         """Write them all to `path`, atomically."""
-        rows, arrays = [], {}
+        rows = []
+        arrays = {}
         for k, curve in enumerate(self.curves):
             row = dict(vars(curve))
             arrays |= {f"{k}/{name}": row.pop(name) for name in STEPWISE}

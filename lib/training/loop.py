@@ -85,13 +85,18 @@ def train(
     network, stepper = machine.prepare(model, optimizer)
     part = batches.on(device, (machine.process_index, machine.num_processes))
     weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
-    parameters, points = list(weights.values()), {*map(int, at), steps}
+    parameters = list(weights.values())
+    points = {*map(int, at), steps}
     dropout = int(seeds.stream(batches.seed, "dropout").integers(2**63))
     sized = isinstance(optimizer, GradientStep)
     # loss, and where they are stated step size and gradient norm
     log = torch.full((3 if sized else 1, steps), math.nan, device=device)
     walked = norms(parameters) * 0
-    rows, readings, done, spent, begin = [], [], 0, 0.0, time.process_time()
+    rows = []
+    readings = []
+    done = 0
+    spent = 0.0
+    begin = time.process_time()
 
     def closure() -> Tensor:
         stepper.zero_grad()

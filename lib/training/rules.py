@@ -24,7 +24,8 @@ def norms(tensors: list[Tensor]) -> Tensor:
     # On a CPU torch sums wider than it reads one number at a time; a compiled loop does not.
     if all(t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors):
         arrays = [t.detach().numpy().ravel() for t in tensors]
-        squares, left = np.empty(len(arrays)), enumerate(arrays)
+        squares = np.empty(len(arrays))
+        left = enumerate(arrays)
 
         def sum_the_rest(_=0):  # a task for each array costs a tenth more
             for i, values in left:  # one thread sums each, so it rounds alike
@@ -65,7 +66,8 @@ class GradientStep(torch.optim.Optimizer):
         norm = torch.linalg.vector_norm(norms(gradients))
         size = self._uncapped(group, norm, loss.detach().to(norm))
         size = torch.where(norm == 0, 0.0, size.clamp(max=group["max_step"]))
-        self.last_step_size, self.last_gradient_norm = size, norm
+        self.last_step_size = size
+        self.last_gradient_norm = norm
         if (
             norm.device.type == "cpu"
         ):  # backwards: the cache holds the gradients read last

@@ -17,7 +17,9 @@ from lib.training.loop import initialised
 from lib.training.study import Problem, Study
 
 # Test rows at the points of a run.
-SHOWN_IMAGES, SHOWN_TEXTS, SHOWN_REVIEWS = 2_000, 200, 2_500
+SHOWN_IMAGES = 2_000
+SHOWN_TEXTS = 200
+SHOWN_REVIEWS = 2_500
 FIXED_TEXTS, FIXED = 256, 512  # training rows on which the clock reads the loss; others
 CONTROL = (
     1_000  # training images whose loss, without augmentation, is measured at the points
@@ -29,7 +31,9 @@ NAMED = {"shift": "cardinal", "head_width": 64, "start": 1.0}
 NAME = "the network of vit_for_small_dataset (shifts by one pixel, heads 64 wide)"
 DROPOUT = 0.2
 # Of a smoke test, also where the real set is at hand.
-SMOKE_IMAGES, SMOKE_TEXTS, SMOKE_REVIEWS = 500, (1500, 200), (2000, 500)
+SMOKE_IMAGES = 500
+SMOKE_TEXTS = (1500, 200)
+SMOKE_REVIEWS = (2000, 500)
 SMOKE = dict(seeds=2, evaluations=4, window=20, extensions=0, clock=5)
 
 
@@ -57,13 +61,18 @@ def pictures(
         words = f"{name} has {len(whole)} training images here, not {rows}"
         raise ValueError(words + f" and {held_out} to hold out" * bool(held_out))
     test = images.load(name, "test", rows=SMOKE_IMAGES if demo else None, demo=demo)
-    train, transform = whole[:rows], whole[:rows].standardise()
+    train = whole[:rows]
+    transform = whole[:rows].standardise()
     channels, size = train.images.shape[1:3]
-    patch, how, kind = size // grid, {}, "ViT with SPT and LSA"
+    patch = size // grid
+    how = {}
+    kind = "ViT with SPT and LSA"
     if held_out:
-        how, kind = PLAIN, f"plain ViT on {size} pixels"
+        how = PLAIN
+        kind = f"plain ViT on {size} pixels"
     elif named:
-        how, kind = NAMED, NAME
+        how = NAMED
+        kind = NAME
     data = (train.images, train.labels, batch)
 
     def look(part, name="test"):
@@ -130,7 +139,9 @@ def sentences(
     cut to `length` tokens, test texts to 4 `length`. A `demo` is small and not pretrained."""
     weights = bert.weights(demo=demo)
     train, test = _split(name, demo, SMOKE_TEXTS)
-    classes, sample, rivals = train.classes, {}, {}
+    classes = train.classes
+    sample = {}
+    rivals = {}
     if not demo:
         train, test = (part.balanced(rows, characters) for part in (train, test))
         sample = {
@@ -192,12 +203,14 @@ def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> 
     """Paper C's encoder on all IMDb reviews, cut to `length` of the commonest `words`.
     Rates are judged on `held_out` training reviews, which trials do not train on."""
     train, test = _split("imdb", demo, SMOKE_REVIEWS)
-    known, parts = Vocabulary.of(train.texts, words), train.hold_out(held_out)
+    known = Vocabulary.of(train.texts, words)
+    parts = train.hold_out(held_out)
     sets = {
         key: (known.encode(part.texts, length), torch.from_numpy(part.labels.copy()))
         for key, part in zip(("train", "test", "rest", "held"), (train, test, *parts))
     }
-    names, (ids, labels) = known.names, sets["test"]
+    names = known.names
+    (ids, labels) = sets["test"]
 
     def build():
         return TextTransformer(len(names), length, size, width, hidden, DROPOUT)
@@ -226,7 +239,8 @@ def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> 
 
     def finish(model, seed):
         taken = _every(labels, PROBED_REVIEWS)
-        probe, shown = ids[taken], labels[taken]
+        probe = ids[taken]
+        shown = labels[taken]
         # the first favourable review and the first other one
         drawn = probe[[int(np.flatnonzero(shown == k)[0]) for k in (1, 0)]]
         ends = Curve.packed(correct(predict(model, ids, size=500), labels))

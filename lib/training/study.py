@@ -240,7 +240,9 @@ class Work:
         if not minutes > 0:
             raise ValueError(f"minutes must be above 0, got {minutes:g}")
         last = time.monotonic() + 60 * minutes
-        self.study, self.say, self.cpu = study, say, cpu
+        self.study = study
+        self.say = say
+        self.cpu = cpu
         self.spent = lambda: time.monotonic() >= last
         # Sums are split over threads, and another split rounds differently.
         torch.set_num_threads(1)
@@ -275,7 +277,9 @@ class Work:
 
     def run(self) -> Curves:
         """Run the trials, then the judged runs, and return all of them; raises OutOfTime."""
-        study, rates, cap = self.study, {}, self.study.cap
+        study = self.study
+        rates = {}
+        cap = self.study.cap
         self.all_of(
             [a_run("baseline", name, 0.0, None, 0) for name in self.problem.baselines]
         )
@@ -303,8 +307,10 @@ class Work:
                 trial.rate: trial.until(steps) for trial in self.all_of(runs, steps)
             }
 
-        study, grid = self.study, sorted(self.study.rates[rule])
-        outcomes, alive = {}, grid
+        study = self.study
+        grid = sorted(self.study.rates[rule])
+        outcomes = {}
+        alive = grid
         if len(grid) == 1:
             return grid[0]
         for steps in study.rounds:
@@ -325,7 +331,8 @@ class Work:
             if beside is None or free or extension == study.extensions:
                 break
             beyond = float(f"{best * best / beside:.3g}")
-            outcomes, grid = outcomes | trials([beyond], steps), sorted([*grid, beyond])
+            outcomes = outcomes | trials([beyond], steps)
+            grid = sorted([*grid, beyond])
         return best
 
     def all_of(self, runs: list[dict], until: float = math.inf) -> list[Curve]:
@@ -345,11 +352,10 @@ class Work:
         name = "-".join(str(value) for value in who.values() if value is not None)
         self.folder.mkdir(parents=True, exist_ok=True)
         # A name may end in a rate, so suffixes are added to it and never replaced.
-        path, checkpoint = self.folder / f"{name}.npz", self.folder / f"{name}.pt"
-        lock, first = (
-            FileLock(self.folder / f".{name}.lock"),
-            self.machine.is_main_process,
-        )
+        path = self.folder / f"{name}.npz"
+        checkpoint = self.folder / f"{name}.pt"
+        lock = FileLock(self.folder / f".{name}.lock")
+        first = self.machine.is_main_process
         try:
             with contextlib.suppress(Timeout):
                 lock.acquire(blocking=False) if first else None
@@ -377,7 +383,8 @@ class Work:
 
     def _finished(self, path: Path) -> Curve:
         (curve,) = load(path).curves
-        made, device = curve.made, self.made["device"]
+        made = curve.made
+        device = self.made["device"]
         if (made["code"], made["device"]) != (self.made["code"], device):
             origin = f"the code of commit {made['commit']} on {made['device']}"
             words = f"{path} was made by {origin}, not by this one on {device}"
@@ -385,11 +392,15 @@ class Work:
         return curve
 
     def _trained(self, who: dict, checkpoint: Path, until: float) -> Curve:
-        study, problem, seed = self.study, self.problem, who["seed"]
-        trial, tuning = who["part"] == "trial", seed in TUNING_SEEDS
+        study = self.study
+        problem = self.problem
+        seed = who["seed"]
+        trial = who["part"] == "trial"
+        tuning = seed in TUNING_SEEDS
         closing = () if trial else study.points[-LAST:]
         if who["part"] == "baseline":
-            begin, hits = time.process_time(), problem.baselines[who["rule"]]()
+            begin = time.process_time()
+            hits = problem.baselines[who["rule"]]()
             took = time.process_time() - begin
             return Curve("finished", end=Curve.packed(hits), seconds=took)
         model = loop.initialised(problem.build, seed)
@@ -438,5 +449,6 @@ class Work:
         """How far the study is, in words."""
         done = [curve.part for curve in self.collected().curves if not curve.paused]
         planned = self.study.seeds * len(self.study.rates)
-        trials, curves = done.count("trial"), done.count("curve")
+        trials = done.count("trial")
+        curves = done.count("curve")
         return f"{trials} trials and {curves} of {planned} judged runs are finished"

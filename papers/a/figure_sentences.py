@@ -263,7 +263,8 @@ def capped_since(history: History, cap: float) -> np.ndarray:
 
 def values2(runs: Mapping[str, History], setting: Setting) -> dict[str, np.ndarray]:
     """Measure the sentences of `FIGURE2`, {name: values (runs,)}."""
-    ngd, polyak = runs["NGD"], runs["Polyak-step"]
+    ngd = runs["NGD"]
+    polyak = runs["Polyak-step"]
     horizon = setting.horizon
     ahead = lambda fast, slow: share_ahead(
         runs[fast], runs[slow], FIGURE2_METRICS, horizon

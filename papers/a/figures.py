@@ -95,7 +95,8 @@ def figure2(
     for axis in (score, alignment):
         axis.set_ylim(0, 1.04)
     # From the mark on, Polyak's cap binds in every run.
-    polyak, look = histories["Polyak-step"], plots.look("Polyak")
+    polyak = histories["Polyak-step"]
+    look = plots.look("Polyak")
     since = int(figure_sentences.capped_since(polyak, setting.polyak_cap).max())
     at = polyak.iterations[since], np.median(polyak.norm[:, since])
     norm.plot(*at, markersize=4, **look.mark)
@@ -134,7 +135,8 @@ def figure2_beyond(
         axis.set_ylim(SMALLEST_LOG_LOSS, 1)
     error.set_yscale("log")
     ngd = histories["NGD"]
-    steps, end = ngd.iterations[-1], np.median(ngd.direction_error["W_mm"][:, -1])
+    steps = ngd.iterations[-1]
+    end = np.median(ngd.direction_error["W_mm"][:, -1])
     pieces.theorem1(error, (steps / 10, steps), 0.3)
     slope = np.median(fits.exponent(ngd, "W_mm", since=steps / 10))
     words = f"NGD: $t^{{{slope:.2f}}}$,\nends {end:.3f} off"
@@ -152,7 +154,8 @@ def _smallest_weights(axis, crowd):
     axis.plot(
         crowd.iterations, smallest.T, color=plots.FAINT, linewidth=0.5, rasterized=True
     )
-    worst, look = smallest[smallest.min(1).argmin()], plots.look("NGD")
+    worst = smallest[smallest.min(1).argmin()]
+    look = plots.look("NGD")
     axis.plot(crowd.iterations, worst, **look.line)
     lowest = crowd.iterations[worst.argmin()], worst.min()
     pieces.beside(axis, *lowest, f"down to {worst.min():.2f}", look.colour, (-8, 0))
@@ -219,7 +222,8 @@ def horizon(histories: Mapping, plain_error: Sequence, caption: str) -> Figure:
     steps = int(next(iter(histories.values())).iterations[-1])
     slopes = fixed_head.decade_exponents(histories, steps)
     middle = 10 ** np.arange(1.5, int(np.log10(steps)))
-    heights, powers = [], []
+    heights = []
+    powers = []
     for name, history in histories.items():
         t = history.iterations[1:]
         plots.band(error, t, history.direction_error["W_mm"][:, 1:], name)
@@ -317,7 +321,8 @@ def figure3_beyond(histories: Histories, step_size: float, caption: str) -> Figu
     _time_below(axes)
     loss, norm, error = axes
     loss.set_ylim(SMALLEST_LOG_LOSS, 1)
-    decayed, look = histories["NGD, decay"], plots.look("NGD, decay")
+    decayed = histories["NGD, decay"]
+    look = plots.look("NGD, decay")
 
     def bound(t):
         return 3 * step_size * t ** (1 / 3)

@@ -114,13 +114,15 @@ def _theorem5(history, step_size, tokens, solution):
     """error(t)/sqrt(log t/t) does not grow after t_0 = 2 B^2 ||W_mm||/eta (ours), B the
     largest norm of a token or query."""
     moved = history.iterations > 1
-    t, error = history.iterations[moved], history.direction_error["W_mm"][:, moved]
+    t = history.iterations[moved]
+    error = history.direction_error["W_mm"][:, moved]
     norms = [
         np.linalg.norm(a, axis=-1).reshape(len(a), -1).max(1)
         for a in (tokens.X, tokens.z)
     ]
     since = (2 * np.maximum(*norms) ** 2 * solution.norm / step_size)[:, None]
-    late, scaled = t >= since, error * np.sqrt(t / np.log(t))
+    late = t >= since
+    scaled = error * np.sqrt(t / np.log(t))
     first = late.argmax(1)[:, None]
     late[np.arange(len(late)), first[:, 0]] = False
     growth = np.where(late, scaled / np.take_along_axis(scaled, first, 1), -np.inf)
@@ -131,7 +133,8 @@ def small_start(histories, tokens: TokenSet, solution, step_size) -> Iterator[Cl
     """NGD, GD and Polyak's step from a small start; exponents of the last decade."""
     three = {rule: histories[rule] for rule in ("NGD", "GD", "Polyak")}
     ngd, gd, polyak = three.values()
-    t, since = ngd.iterations, ngd.iterations[-1] / 10
+    t = ngd.iterations
+    since = ngd.iterations[-1] / 10
     gap = polyak.log_gap - polyak.log_gradient - np.log(solution.norm)[:, None]
     gap = np.exp(gap[:, t >= since].clip(max=700))
     yield _theorem5(ngd, step_size, tokens, solution)
@@ -287,15 +290,19 @@ def lemma6(tokens: TokenSet, solution: MaxMargin) -> Claim:
 
 def _needed(tokens, solution, run, multiple, starts):
     """The largest epsilon that Lemma 2 needs at ||W|| = multiple ||W_mm||."""
-    (A, K, scores), size = _pairs(tokens, run), solution.norm[run]
+    (A, K, scores) = _pairs(tokens, run)
+    size = solution.norm[run]
     inverse = np.linalg.pinv(K, rcond=1e-12, hermitian=True)
-    toward, radius = A @ solution.W[run].ravel(), multiple * size
-    (n, T), draw = scores.shape, stream(run, "draws")
+    toward = A @ solution.W[run].ravel()
+    radius = multiple * size
+    (n, T) = scores.shape
+    draw = stream(run, "draws")
 
     def need(direction):
         margins = direction * (radius / np.sqrt(direction @ inverse @ direction))
         c = _pulls(scores, margins)
-        along_W, along_target = c @ margins / radius, c @ toward / size
+        along_W = c @ margins / radius
+        along_target = c @ toward / size
         log_p = -np.logaddexp(0.0, np.logaddexp.reduce(-margins.reshape(n, -1), -1))
         short = np.maximum(-np.log(np.e * T) - log_p, 0).sum()
         return (1 - along_target / along_W if along_W > 0 else -1.0) - short

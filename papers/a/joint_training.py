@@ -56,7 +56,8 @@ def growth(
 ) -> list[Claim]:
     """-log L, ||W||, ||u|| grow like S_t with steps (t+1)^-decay: exponents in S_t, t
     >= since. W's first step does not count: the head is zero or random there."""
-    made, series = [], {"-log L": -history.log_gap, "||W||": history.norm}
+    made = []
+    series = {"-log L": -history.log_gap, "||W||": history.norm}
     for name, values in (series | {"||u||": history.head_norm}).items():
         skipped = int(name == "||W||")
         slopes = path_exponent(history, values, decay, since, skipped)
@@ -79,8 +80,12 @@ def eq13(
     samples' losses stay within a factor 4 (our constant), p_opt does not fall (t >= 1). Eq. 14,
     p_opt >= 1/2, is of T = 2: it follows from the start, 1/T.
     """
-    t, unit = history.iterations, 3 * step_size / head.norm
-    late, moved, after_first, path = t >= since, t >= 1, t > 1, path_sum(t, 2 / 3)
+    t = history.iterations
+    unit = 3 * step_size / head.norm
+    late = t >= since
+    moved = t >= 1
+    after_first = t > 1
+    path = path_sum(t, 2 / 3)
     slopes = lambda values: path_exponent(history, values, 2 / 3, since)
     fall = history.log_gap[:, t == 1] - history.log_gap[:, after_first]
     asked = unit[:, None] * (np.cbrt(t[after_first]) - 1)
@@ -134,7 +139,8 @@ def head_direction(
 
 def linear_predictor(problem: Minimal) -> Minimal:
     """The opt tokens alone, each twice: W never moves, f_i = y_i u^T x_{i,opt}."""
-    tokens, first = problem.tokens, np.zeros_like(problem.tokens.opt)
+    tokens = problem.tokens
+    first = np.zeros_like(problem.tokens.opt)
     opt = np.take_along_axis(
         tokens.X, tokens.opt[..., None, None], 2
     )  # (runs, n, 1, r)
@@ -188,7 +194,8 @@ def quantities(history: History, tokens: TokenSet, head: MaxMargin, t: int) -> d
 
 def against_reference(values: dict[int, dict]) -> list[Claim]:
     """Medians of `values` {iteration: quantities(...)}, within 1.5 times REFERENCE."""
-    made, times = [], ", ".join(map(str, REFERENCE))
+    made = []
+    times = ", ".join(map(str, REFERENCE))
     for place, name in enumerate(values[min(REFERENCE)]):
         ratios = [
             np.median(values[t][name]) / known[place] for t, known in REFERENCE.items()
@@ -224,7 +231,8 @@ def ahead(
     fast: History, slow: History, names: tuple[str, str], since: float
 ) -> list[Claim]:
     """In every run, t >= since, `fast` has larger norms, weights and alignments."""
-    late, made = fast.iterations >= since, []
+    late = fast.iterations >= since
+    made = []
     for name in list(COMPARED)[1:]:  # but the loss
         ahead, behind = (COMPARED[name](run)[:, late] for run in (fast, slow))
         made.append(PAPER.claim("ahead", (ahead / behind).min(), name, say=names))

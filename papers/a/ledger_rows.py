@@ -111,7 +111,8 @@ def _solutions(sizes, name):
 def _trained(sizes, name, start, world, loss):
     """NGD, GD, also with growing steps, and Polyak from one of three starts; NGD alone for
     another loss."""
-    problem, (true, local, exchanged) = _problems(sizes)[name], _solutions(sizes, name)
+    problem = _problems(sizes)[name]
+    (true, local, exchanged) = _solutions(sizes, name)
     if start == "small":
         std = sizes.start_norm / problem.token_basis.shape[1]
         begin = dynamics.gaussian_start(problem, std, range(sizes.seeds))
@@ -147,10 +148,9 @@ def _histories(sizes, name, start, world, loss="exponential"):
 
 def _fixed_head_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Theorems 1, 5-7, Lemmas 1, 5, 7, 10, Eq. 12, Remark 1, Section 3.1."""
-    seeds, every = (
-        sizes.seeds,
-        world.trained() == TRUE,
-    )  # else from the small start alone
+    # else from the small start alone
+    seeds = sizes.seeds
+    every = world.trained() == TRUE
     for name, problem in _problems(sizes).items():
         note = "Footnote 5" if name == "antipodal" else ""
         target = world.target(_solutions(sizes, name)[0])
@@ -190,7 +190,8 @@ QUERIES = (
 def _figure_5_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemma 5 on Figure 5's own data and steps, 100 seeds."""
     named = {"GD": rules.gd(1.0), "NGD": rules.ngd(0.025), "Polyak": rules.polyak()}
-    recorded, parts = dynamics.log_spaced(1000, 200), []
+    recorded = dynamics.log_spaced(1000, 200)
+    parts = []
     for first in range(
         0, 100, 25
     ):  # a weight falls in one draw of a hundred; all take 400 MB
@@ -212,7 +213,8 @@ def _figure_5_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 def _other_loss_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Section 3.2: Theorem 1 and Lemma 10 for every loss but the exponential one."""
-    late, number = sizes.steps / 10, "Section 3.2"
+    late = sizes.steps / 10
+    number = "Section 3.2"
     target = world.target(_solutions(sizes, "class means")[0])
     for loss in attention.LOSSES:
         if loss == "exponential":
@@ -267,7 +269,8 @@ def _lemma4(ratios):
 
 def _union_bound(sizes, delta):
     """c (runs,) with sum 2 Q(c / size) = delta over the sizes (runs, n, T)."""
-    largest, runs = sizes.max((1, 2)), np.arange(len(sizes))
+    largest = sizes.max((1, 2))
+    runs = np.arange(len(sizes))
     over = lambda c, run: 2 * ndtr(-c[:, None, None] / sizes[run]).sum((1, 2)) - delta
     return elementwise.find_root(over, (0 * largest, 40 * largest), args=(runs,)).x
 
@@ -275,7 +278,8 @@ def _union_bound(sizes, delta):
 def _probability_at_most(failed):
     """The upper end, at 95 %, of a probability of which `failed` (draws,) says where it
     occurred (Clopper and Pearson, 1934)."""
-    k, draws = int(failed.sum()), failed.size
+    k = int(failed.sum())
+    draws = failed.size
     return float(beta.ppf(0.95, k + 1, draws - k)) if k < draws else 1.0
 
 
@@ -311,7 +315,8 @@ def _lemma11(tokens, signal, noise):
 def _lemma11_exponents(draw, draws, signal, off):
     """(DM): norms and cross products spread like d^{1/2}, by the median of draw(seeds,
     d), tokens of noise 1/sqrt(d); off: what the exponents are made wrong by."""
-    sizes, medians = (400, 1600, 6400), []
+    sizes = (400, 1600, 6400)
+    medians = []
     for d in sizes:  # one draw at a time: all of them are large
         each = [_spreads(draw([seed], d), signal, d**-0.5) for seed in range(draws)]
         medians.append(np.median(each, axis=0)[:, 0])
@@ -374,10 +379,8 @@ def _data_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     )
     ratios = (1 + world.of("sigma off")) * _thousand_starts(sizes)
     yield from PAPER.rows("class means", 1000, _lemma4(ratios))
-    seen, signal = (
-        world.tokens(sizes.data_model(range(sizes.draws))),
-        sizes.joint_signal,
-    )
+    seen = world.tokens(sizes.data_model(range(sizes.draws)))
+    signal = sizes.joint_signal
     yield from PAPER.rows(
         "(DM)", sizes.draws, _lemma11(seen, signal, sizes.joint_d**-0.5)
     )
@@ -393,10 +396,8 @@ def _worst_weights_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemma 6 at the worst W, Lemmas 2 and 9 at the worst of large opt weights."""
     few = 1 if sizes.seeds < 20 else 3
     for name in ("class means", EXAMPLE_1, "Gaussian tokens"):
-        data, target = (
-            _problems(sizes)[name].tokens,
-            world.target(_solutions(sizes, name)[0]),
-        )
+        data = _problems(sizes)[name].tokens
+        target = world.target(_solutions(sizes, name)[0])
         yield from PAPER.rows(name, sizes.seeds, [fixed_head.lemma6(data, target)])
         if name == EXAMPLE_1:
             claims = _stationary(
@@ -425,7 +426,8 @@ def _stationary(tokens, target, draws=20, off=0.0):
     scores = attention.scores(tokens, tokens.u)
     best = np.take_along_axis(scores, tokens.opt[..., None], -1)[..., 0]
     rest = (scores.sum(-1) - best) / (T - 1)
-    smallest, largest = np.inf, 0.0
+    smallest = np.inf
+    largest = 0.0
     random = [stream(run, "draws") for run in range(runs)]
     for factor in np.geomspace(0.1, 30, draws):
         W = np.stack([draw.standard_normal(target.W.shape[1:]) for draw in random])
@@ -442,7 +444,8 @@ def _stationary(tokens, target, draws=20, off=0.0):
 
 def _query_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Footnote 3: another token than the first is the query, drawn anew for every sample."""
-    drawn, seeds = sizes.example_1(range(sizes.seeds)), range(sizes.seeds)
+    drawn = sizes.example_1(range(sizes.seeds))
+    seeds = range(sizes.seeds)
     runs, n, T, _ = drawn.shape
     place = np.stack([stream(seed, "selection").integers(1, T, n) for seed in seeds])
     z = np.take_along_axis(drawn.X, place[..., None, None], 2)[:, :, 0]
@@ -469,13 +472,16 @@ def _query_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 def _joint_run(data, sizes, world, decays, u_std=0.0):
     """Eq. 13 with steps eta (t+1)^-p for every p, from zero or Gaussian u and W."""
-    problem, seeds = coordinates.minimal(data), range(sizes.seeds)
+    problem = coordinates.minimal(data)
+    seeds = range(sizes.seeds)
     recorded = dynamics.log_spaced(sizes.joint_steps, 60)
     pairs = np.union1d(
         recorded, np.minimum(recorded + 1, sizes.joint_steps)
     )  # for Lemma 3
-    true, true_head = svm.token_svm(problem.tokens), svm.head_svm(problem.tokens)
-    seen, start = world.problem(problem), None
+    true = svm.token_svm(problem.tokens)
+    true_head = svm.head_svm(problem.tokens)
+    seen = world.problem(problem)
+    start = None
     if u_std:
         d = seen.tokens.u.shape[1]
         u = np.stack(
@@ -493,8 +499,10 @@ def _joint_run(data, sizes, world, decays, u_std=0.0):
 
 def _joint_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Theorems 2-4, 8-10; Lemmas 3, 12, 13; Remarks 3, 4; Eq. 13."""
-    late, step = sizes.joint_steps / 10, sizes.joint_step
-    drawn, decays = sizes.data_model(range(sizes.seeds)), (0, 1 / 2, 2 / 3, 4 / 5)
+    late = sizes.joint_steps / 10
+    step = sizes.joint_step
+    drawn = sizes.data_model(range(sizes.seeds))
+    decays = (0, 1 / 2, 2 / 3, 4 / 5)
     data, head, by_decay = _joint_run(drawn, sizes, world, decays)
     run = by_decay[2 / 3]
     loss, *norms = joint_training.growth(run, "Eq. 13", 2 / 3, late)
@@ -545,8 +553,10 @@ def _beyond_rows(sizes, world):
     """Section 4.1's small random start; Section 4.2: T = 4, other tokens equal or
     nearly. ||W_0|| = 0.4 does not hide the growth of ||W_t||; a random start and a
     weight of 1/4 delay the first steps: 0.04 in the exponents."""
-    seeds, late = range(sizes.seeds), sizes.joint_steps / 10
-    two, four = sizes.data_model(seeds), sizes.data_model(seeds, T=4)
+    seeds = range(sizes.seeds)
+    late = sizes.joint_steps / 10
+    two = sizes.data_model(seeds)
+    four = sizes.data_model(seeds, T=4)
     near = four.X.copy()
     for run, seed in enumerate(seeds):  # others move by a tenth of their length
         length = (

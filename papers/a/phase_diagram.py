@@ -26,7 +26,8 @@ def two_samples(overlap: float = -1.0) -> TokenSet:
     opt tokens, by score gaps of 0.01 and 1. <d_1, d_2> = 3 overlap, up to 1e-4: the second sample
     drives the first one's W away where it is negative and larger in size than ||d_2||^2.
     """
-    q, d = np.eye(4)[3], np.array([[3, 0, 0.001, 0], [overlap, 0.5, 0.1, 0]])
+    q = np.eye(4)[3]
+    d = np.array([[3, 0, 0.001, 0], [overlap, 0.5, 0.1, 0]])
     return token_set(
         np.stack([[q, q + row] for row in d]), np.ones(2), u=10 * np.eye(4)[2]
     )
@@ -54,7 +55,8 @@ def two_samples_reach(tokens: TokenSet, loss: str = "exponential") -> SimpleName
             "two samples of different scores and of independent A_1, A_2 are needed"
         )
     first, second = np.argsort(-K.diagonal(), kind="stable")
-    low, high = scores.min(1), scores.max(1)
+    low = scores.min(1)
+    high = scores.max(1)
     slope = lambda f, i: np.exp(losses.log_derivative(f[i], loss)) * (high - low)[i]
     k = -K[0, 1]
     threshold = (k - K[second, second]) / (K[first, first] - k) if k > 0 else -np.inf
@@ -75,14 +77,16 @@ def two_samples_of(
     """Samples {b_i, b_i + d_i}, K the d_i's Gram matrix; scores `low`, `gaps` above."""
     rest = np.array([[0, 0, 0, value, 1] for value in low])
     d = np.c_[np.linalg.cholesky(K), 1e-3 * np.array(gaps), np.zeros((2, 2))]
-    z, u = np.tile([0.0, 0, 0, 0, 1], (2, 1)), np.array([0, 0, 1e3, 1, 0])
+    z = np.tile([0.0, 0, 0, 0, 1], (2, 1))
+    u = np.array([0, 0, 1e3, 1, 0])
     return token_set(np.stack([rest, rest + d], 1), np.ones(2), z, u)
 
 
 def assumption1_bound(seeds, rule: GradientRule, steps, off=0.0, turned=False) -> Claim:
     """How far -K_12 may exceed min(K_11, K_22): runs 2 % below and above theta* (ours),
     small score gaps. off: share by which theta* is too large; turned: K_12 positive."""
-    right, sign = [], 1 if turned else -1
+    right = []
+    sign = 1 if turned else -1
     for seed in seeds:
         draw = stream(seed, "draws")
         small = np.exp(draw.normal())
@@ -120,7 +124,8 @@ def skewed(tokens: TokenSet, spread: float, seeds: Sequence[int]) -> TokenSet:
         raise ValueError(
             f"spread = {spread}; it must be in [0, 1): opt tokens must stay the best"
         )
-    d, opt = tokens.shape[-1], tokens.opt[..., None]
+    d = tokens.shape[-1]
+    opt = tokens.opt[..., None]
     added = np.stack([stream(seed, "draws").standard_normal(d) for seed in seeds])
     for run, opt_tokens in enumerate(
         np.take_along_axis(tokens.X, opt[..., None], 2)[:, :, 0]
@@ -138,7 +143,8 @@ def bounded_tokens(
     seeds: Sequence[int], n, T, d, ratio: float, size: float = 2.0
 ) -> TokenSet:
     """`class_mean_tokens`, noise `ratio` times as long as opt, the longer `size`."""
-    signal, noise = size * min(1.0, 1.0 / ratio), size * min(1.0, ratio)
+    signal = size * min(1.0, 1.0 / ratio)
+    noise = size * min(1.0, ratio)
     return class_mean_tokens(seeds, n, T, d, signal, noise / np.sqrt(d))
 
 
@@ -212,7 +218,8 @@ def falling_weights(d: int, draws: int, rules: Rules) -> dict[str, np.ndarray]:
             problem, rules, 1000, recorded, start=start
         ).items():
             p_opt = -np.expm1(history.log_miss)  # (runs, k, n)
-            before, after = p_opt[:, :-1], p_opt[:, 1:]
+            before = p_opt[:, :-1]
+            after = p_opt[:, 1:]
             growth = np.where(before <= 0.5, after / before, np.inf)
             falls[name].extend(growth.min((1, 2)) < 1 - 1e-12)
     return {name: np.array(of_draws) for name, of_draws in falls.items()}
@@ -220,7 +227,8 @@ def falling_weights(d: int, draws: int, rules: Rules) -> dict[str, np.ndarray]:
 
 def upper_end(failed: np.ndarray) -> float:
     """The upper end, at 95 %, of the probability of a failure, from `failed` (draws,)."""
-    count, draws = int(failed.sum()), failed.size
+    count = int(failed.sum())
+    draws = failed.size
     return float(beta.ppf(0.95, count + 1, draws - count)) if count < draws else 1.0
 
 
@@ -237,7 +245,8 @@ def dimension_claims(falls: Mapping[int, Mapping[str, np.ndarray]]) -> list[Clai
     list of Claim
         Two claims a rule.
     """
-    lowest, highest = min(falls), max(falls)
+    lowest = min(falls)
+    highest = max(falls)
     made = []
     for rule, failed in falls[lowest].items():
         share = failed.mean()

@@ -37,7 +37,8 @@ def _ratio(curves: Curves, rule: str, target: float) -> Interval:
 
 def _speed(curves: Curves, rule: str, figure: str) -> Claim:
     """What paper A says of `rule` in `figure`, judged at the last target."""
-    word, target = CLAIMED[figure][rule], curves.configuration["targets"][-1]
+    word = CLAIMED[figure][rule]
+    target = curves.configuration["targets"][-1]
     source = f"paper A, Figure {figure.removeprefix('fig')}"
     source += " (our bound)" if word is no_gain else ""
 
@@ -79,7 +80,8 @@ CLAIMED = {
 
 def _step_error(run: Curve) -> float:
     """The largest relative error of a step, at the run's loss and ‖g‖."""
-    loss, norm = run.loss.astype(float), run.gradient_norm.astype(float)
+    loss = run.loss.astype(float)
+    norm = run.gradient_norm.astype(float)
     if run.rule == "SNGD":
         expected = np.minimum(run.rate / norm, run.cap)
     else:
@@ -92,7 +94,8 @@ def _formulas(curves: Curves) -> list[Claim]:
     equation = {"SNGD": "paper A, Eq. 2", "SPS": "paper A, Eq. 3"}
     measured = []
     for rule in filter(curves.runs, STEP_SIZED):
-        id, text = f"formula.{rule}", f"{rule}: worst error of a step"
+        id = f"formula.{rule}"
+        text = f"{rule}: worst error of a step"
         worst = max(map(_step_error, curves.runs(rule)))
         measured.append(claims.at_most(id, text, equation[rule], worst, FORMULA))
     return measured
@@ -101,7 +104,8 @@ def _formulas(curves: Curves) -> list[Claim]:
 def growth(curves: Curves, rule: str) -> tuple[np.ndarray, np.ndarray]:
     """‖W‖ / ‖W_0‖ - 1 at the end, of matrices, not of vectors, (layers, seeds), and what
     steps in no common direction would give, sqrt(1 + Σ ‖ΔW‖² / ‖W_0‖²) - 1."""
-    runs, names = curves.runs(rule), _layers(curves)
+    runs = curves.runs(rule)
+    names = _layers(curves)
     first, last = (
         np.array([[run.weight_norms[name][at] for run in runs] for name in names])
         for at in (0, -1)
@@ -130,7 +134,8 @@ def _norms_grow(curves: Curves, rule: str) -> Claim:
         )
         return text, verdicts.mean_interval(np.median(grown, axis=0))
 
-    id, text = f"fig7.grows.{rule.lower()}", f"norms grow under {rule}"
+    id = f"fig7.grows.{rule.lower()}"
+    text = f"norms grow under {rule}"
     return judge(
         curves, id, text, "paper A, Figure 7 (our reading)", verdicts.above, measure
     )
@@ -150,7 +155,8 @@ def _beyond_a_walk(curves: Curves, rule: str) -> Claim:
         )
         return text, verdicts.mean_interval(beyond.min(0))
 
-    id, text = f"fig7.growth.{rule.lower()}", f"every layer grows under {rule}"
+    id = f"fig7.growth.{rule.lower()}"
+    text = f"every layer grows under {rule}"
     return judge(
         curves, id, text, "ours, beside paper A, Figure 7", verdicts.above, measure
     )
@@ -171,10 +177,8 @@ def numbers(curves: Curves) -> dict[str, Number]:
     study = curves.configuration
     measured = kept_curves.numbers(curves)
     for rule in study["rates"]:
-        name, last = (
-            rule.lower(),
-            [r.smooth(study["window"])[-1] for r in curves.runs(rule)],
-        )
+        name = rule.lower()
+        last = [r.smooth(study["window"])[-1] for r in curves.runs(rule)]
         measured[f"{name}_training_loss"] = finite(np.median(last), 1e-6)
         if rule != REFERENCE:
             interval = _ratio(curves, rule, study["targets"][-1])
@@ -245,14 +249,16 @@ def _step_sizes(ax, curves: Curves) -> None:
 def _ratios(ax, curves: Curves, name: str) -> None:
     """Steps to each target over SGD's as a forest, the last target's in words. A dot is
     a seed, hollow where its run or SGD's missed the target."""
-    rules, bars = [r for r in curves.configuration["rates"] if r != REFERENCE], []
+    rules = [r for r in curves.configuration["rates"] if r != REFERENCE]
+    bars = []
     *_, last = targets = curves.configuration["targets"]
     for target in targets:
         theirs = np.isinf(_steps(curves, REFERENCE, target))
         bars += [None] if bars else []
         for rule in rules:
             both = _ratio(curves, rule, target)
-            word, words = CLAIMED[name].get(rule), f"{both.estimate:.2f}"
+            word = CLAIMED[name].get(rule)
+            words = f"{both.estimate:.2f}"
             judged = word is not None and target == last
             if judged:
                 words += f" {_speed(curves, rule, name).verdict}"
@@ -276,9 +282,11 @@ def _ratios(ax, curves: Curves, name: str) -> None:
 
 def _norms(ax, curves: Curves) -> None:
     """Growth of every weight matrix, a thin line a layer, in bold their median."""
-    below, ends = 0, []
+    below = 0
+    ends = []
     for rule in curves.configuration["rates"]:
-        runs, look = curves.runs(rule), plots.look(rule)
+        runs = curves.runs(rule)
+        look = plots.look(rule)
         norms = [[run.weight_norms[name] for run in runs] for name in _layers(curves)]
         lines = [together([row / row[0] - 1 for row in rows]) for rows in norms]
         grown = np.median(lines, axis=1)[:, 1:]  # (layers, records after the start)
@@ -299,7 +307,9 @@ def _norms(ax, curves: Curves) -> None:
 
 def _growth(ax, curves: Curves) -> None:
     """Growth of matrices over that of a random walk, hollow where less: our question."""
-    drawn, shrunk, words = [], False, []
+    drawn = []
+    shrunk = False
+    words = []
     for rule in curves.configuration["rates"]:
         y, x = (part.mean(1) for part in growth(curves, rule))
         for some, face in ((y > x, None), (y <= x, "none")):

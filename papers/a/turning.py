@@ -14,7 +14,8 @@ from lib.companion import plots
 START = np.array([[1.5, 1.5], [-1.0, 1.0]])  # in a wrong direction, on purpose
 STEP = 0.02
 STEPS = 10_000
-FRAMES, SECONDS = 50, 5.0
+FRAMES = 50
+SECONDS = 5.0
 LIMITS = (-2.6, 2.6)
 
 
@@ -62,7 +63,8 @@ def animate(gif: Path, poster: Path, frames: int = FRAMES) -> None:
 
 def _draw(figure, panels, tokens, W_mm, t, W):
     weights = attention.weights(tokens, W[None])[0]  # (2, 3)
-    towards, arrows = directions(W_mm), directions(W)
+    towards = directions(W_mm)
+    arrows = directions(W)
     for i, panel in enumerate(panels):
         panel.clear()
         panel.set(xlim=LIMITS, ylim=LIMITS, aspect="equal", title=f"example {i + 1}")

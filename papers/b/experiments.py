@@ -55,7 +55,8 @@ def ablation(
     data: Experiment, step_size: float
 ) -> tuple[dict[str, PreconditionedRule], dict[str, Start]]:
     """Rules and starts, from "spectral, P, R" (Algorithm 1) to "random" (SGD)."""
-    rules, starts = {}, {}
+    rules = {}
+    starts = {}
     for start, P, R in itertools.product(
         ("spectral", "random"), (True, False), (True, False)
     ):
@@ -104,7 +105,8 @@ def conditioning(
     inf, (floors, seeds); random start; `build` makes a floor's experiment."""
     kinds = {"R only": "none", "P and R": "left", "two-sided P and R": "left_right"}
     rules = {name: PreconditionedRule(step_size, kind) for name, kind in kinds.items()}
-    each, shape = [build(floor) for floor in floors], (len(floors), len(of_seeds))
+    each = [build(floor) for floor in floors]
+    shape = (len(floors), len(of_seeds))
     # All floors in one loop: the data sets of a floor are so many more seeds, with the same draws.
     problems = [problem for part in each for problem in part.problems]
     joined = lambda name: np.concatenate([getattr(part, name) for part in each])
@@ -146,7 +148,8 @@ def tune(
     (L - L*)/L* <= level, if every seed ends there, else the smallest last excess."""
     best = {}
     for name, make in makers.items():
-        rules, scores = {step: make(step) for step in grid}, {}
+        rules = {step: make(step) for step in grid}
+        scores = {}
         record, runs = _from_random(data, rules, batch, steps, of_seeds)
         for step, values in runs.items():
             excess = np.nan_to_num(values, nan=np.inf)
@@ -160,8 +163,10 @@ def tune(
 def figure_claims(excess: Excess) -> tuple[list[Claim], list[Claim]]:
     """Paper B's Figures 1 and 2, judged by the worst seed of the `ablation`."""
     ours, sgd = (excess[name] for name in ("spectral, P, R", "random"))
-    random, end = excess["random, P, R"][:, -1].max(), sgd[:, -1].min()
-    start, far = ours[:, 0].max(), 1 + sgd[:, 0].min()
+    random = excess["random, P, R"][:, -1].max()
+    end = sgd[:, -1].min()
+    start = ours[:, 0].max()
+    far = 1 + sgd[:, 0].min()
     first = {"fig1.start": start, "fig1.sgd_start": far, "fig1.sgd_end": end}
     return PAPER.claims(first), PAPER.claims({"fig2.end": random, "fig2.sgd_end": end})
 

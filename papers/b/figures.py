@@ -83,7 +83,8 @@ def ablation(recorded, excess: Excess, conditions, times: Excess) -> Figure:
     pieces.note(axes[1], words, x=0.05)
     numbers = conditions.mean(1)
     for name in ("R only", "P and R", "two-sided P and R"):
-        values, mark = np.minimum(times[name], steps).T, plots.look(name).marker
+        values = np.minimum(times[name], steps).T
+        mark = plots.look(name).marker
         plots.band(axes[2], numbers, values, name, marker=mark, markersize=4)
     axes[2].axhline(steps, **plots.LEVEL)
     axes[2].set(

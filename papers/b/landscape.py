@@ -26,10 +26,12 @@ def by_monte_carlo(problem: Regression, seed, draws, named=None) -> list[Claim]:
     manifold, where the variance is finite too. `named` is the problem whose closed forms are taken,
     default the same.
     """
-    rng, named = seeds.stream(seed, "draws"), named or problem
+    rng = seeds.stream(seed, "draws")
+    named = named or problem
     X, Y = problem.sample(draws, rng)
     w = rng.standard_normal(problem.d) / 2
-    weight, normaliser = np.exp(X @ w), np.exp(w @ named.Sigma @ w / 2)
+    weight = np.exp(X @ w)
+    normaliser = np.exp(w @ named.Sigma @ w / 2)
     weighted = np.column_stack([weight, X * weight[:, None]])
     moments = np.concatenate([[normaliser], named.Sigma @ w * normaliser])
     A, B = np.split(
@@ -40,7 +42,8 @@ def by_monte_carlo(problem: Regression, seed, draws, named=None) -> list[Claim]:
     # sym(Sigma^{1/2} B Sigma^{1/2}) has its largest eigenvalue, sigma_1^{1/2}, at R = V^T.
     _, _, Vt = np.linalg.svd(problem.M @ problem.root, full_matrices=False)
     S = problem.root @ manifold.of(problem).point(Vt)[problem.k :] @ problem.root
-    S, c = (S + S.T) / 2, 0.4 * problem.largest_moment
+    S = (S + S.T) / 2
+    c = 0.4 * problem.largest_moment
     white = X @ np.linalg.inv(problem.root)
     logits = np.einsum("id,de,ie->i", white, S, white)
     share = named.Sigma[0, 0] / problem.Sigma[0, 0]
@@ -52,7 +55,8 @@ def by_monte_carlo(problem: Regression, seed, draws, named=None) -> list[Claim]:
 
 def search(problem: Regression, starts: int) -> float:
     """The largest distance to the minima, "left_right", where L-BFGS on L + R ends."""
-    shape, distances = (problem.k + problem.d, problem.d), []
+    shape = (problem.k + problem.d, problem.d)
+    distances = []
 
     def value(flat):
         Z = flat.reshape(shape)
@@ -92,7 +96,8 @@ def regularised_excess(problem: Regression, Z: np.ndarray) -> float:
 
 def minima(problem: Regression, points, distance, named: Regression) -> list[Claim]:
     """Theorem 1.2: `points` Z_Q have no excess, no R; `search` ended `distance` off."""
-    A, B = points[:, : named.k], points[:, named.k :]
+    A = points[:, : named.k]
+    B = points[:, named.k :]
     scale = regression.excess_loss(named, 0 * A[0], 0 * B[0])
     excess = regression.excess_loss(named, A, B).max() / scale
     balance = regression.regulariser(named.Sigma, A, B).max() / scale
@@ -139,7 +144,8 @@ def convexity(problem: Regression, named: Regression) -> list[Claim]:
     k = problem.k
     ratios = {"convex.A": [], "convex.B": []}
     for Z in _random_layers(problem, 20):
-        A, B = Z[:k], Z[k:]
+        A = Z[:k]
+        B = Z[k:]
         # The curvatures of the loss itself.
         in_A = _hessian(
             lambda at, B=B: regression.population_gradients(problem, at, B)[0], A
@@ -217,7 +223,8 @@ def lemma1_symmetry(problem: Regression, named: Regression) -> Claim:
     Claim
         The largest norm of the matrix minus its transpose over the matrix's norm.
     """
-    space, asymmetries = manifold.of(problem), []
+    space = manifold.of(problem)
+    asymmetries = []
     Sbar = block_diag(np.eye(problem.k), named.Sigma)
     for Z in space.point() + 0.02 * _random_layers(problem, 20):
         nearest = space.project(Z, "left")
@@ -246,7 +253,10 @@ def lemma8(problem: Regression, off: float = 0.0) -> list[Claim]:
     list of Claim
         The largest error of each identity over the identity's size.
     """
-    n, d, l, step = 6, problem.d, 3, 1e-5
+    n = 6
+    d = problem.d
+    l = 3
+    step = 1e-5
     rng = seeds.stream(4, "draws")
     errors = {"lemma8.weights": [], "lemma8.mean": []}
 
@@ -263,11 +273,13 @@ def lemma8(problem: Regression, off: float = 0.0) -> list[Claim]:
         formula_s = (1 + off) * np.outer(s * ((np.arange(n) == l) - s[l]), w)
         formula_c = (1 + off) * s[l] * (np.eye(d) + np.outer(X[l] - c, w))
         # The central differences in each coordinate of the key.
-        measured_s, measured_c = np.empty((n, d)), np.empty((d, d))
+        measured_s = np.empty((n, d))
+        measured_c = np.empty((d, d))
         for j in range(d):
             move = np.zeros((n, d))
             move[l, j] = step
-            after, before = weights_and_mean(X + move, w), weights_and_mean(X - move, w)
+            after = weights_and_mean(X + move, w)
+            before = weights_and_mean(X - move, w)
             measured_s[:, j] = (after[0] - before[0]) / (2 * step)
             measured_c[:, j] = (after[1] - before[1]) / (2 * step)
         for name, measured, formula in (
@@ -285,7 +297,8 @@ def lemma1(problem: Regression, off: float = 0.0) -> list[Claim]:
     pairs the signal's weakest direction with Sigma's strongest, or strongest with
     weakest. off: the bounds' relative error."""
     values, vectors = np.linalg.eigh(problem.Sigma)
-    space, sigma = manifold.of(problem), manifold.of(problem).singular_values
+    space = manifold.of(problem)
+    sigma = manifold.of(problem).singular_values
     points = [space.point(R) for R in (vectors.T, vectors[:, ::-1].T)]
     ends = np.linalg.svd(space.weighted(np.array(points), "left"), compute_uv=False)
     low = ends[:, -1].min() / np.sqrt(2 * sigma[-1] / values[-1]) / (1 + off)
@@ -296,8 +309,11 @@ def lemma1(problem: Regression, off: float = 0.0) -> list[Claim]:
 def largest_self_logit(problem: Regression, starts: int = 6) -> float:
     """The largest lambda_max(sym(Sigma^{1/2} B Sigma^{1/2})) of the manifold over
     sigma_1^{1/2}, by L-BFGS on S, R = R_0 e^S, from random R_0."""
-    space, d, root = manifold.of(problem), problem.d, problem.root
-    rng, (i, j) = seeds.stream(0, "draws"), np.triu_indices(problem.d, 1)
+    space = manifold.of(problem)
+    d = problem.d
+    root = problem.root
+    rng = seeds.stream(0, "draws")
+    (i, j) = np.triu_indices(problem.d, 1)
     largest = -np.inf
     for _ in range(starts):
         drawn, _ = np.linalg.qr(rng.standard_normal((d, d)))
@@ -345,11 +361,14 @@ def curvatures(
     by L-BFGS from `starts` random directions each, around minima at random R. Smoothness in
     "left_right" is over the best beta, and measured at the `_steepest` point too.
     """
-    space, worst = manifold.of(problem), {}
+    space = manifold.of(problem)
+    worst = {}
     shape = problem.k + problem.d, problem.d
     options = dict(method="L-BFGS-B", options={"maxiter": 40})
     for norm in manifold.NORMS:
-        constants, lowest, highest = space.constants(norm), np.inf, 0.0
+        constants = space.constants(norm)
+        lowest = np.inf
+        highest = 0.0
 
         def ratio(
             direction, smoothness, centre, radius, norm=norm, constants=constants
@@ -398,8 +417,10 @@ def one_point(worst: dict[str, np.ndarray], off: float = 0.0) -> list[Claim]:
 def descent_ratio(problem: Regression, norm: str, draws: int) -> float:
     """Lemma 2: the largest (L_reg(Z) - min) / (beta/2 ||Z - Z_pi||^2), random Z within
     the radius; "left_right": the best beta, the Z that attains it too."""
-    space, rng = manifold.of(problem), seeds.stream(1, "draws")
-    constants, tried = space.constants(norm), []
+    space = manifold.of(problem)
+    rng = seeds.stream(1, "draws")
+    constants = space.constants(norm)
+    tried = []
     for fraction in rng.uniform(0.05, 1, draws):
         direction = rng.standard_normal((problem.k + problem.d, problem.d))
         move = fraction * constants.radius / space.norm(direction, norm)
@@ -428,8 +449,10 @@ def sample_constants(problem: Regression, covariance, Q) -> tuple[float, float]:
 
     over Delta across the manifold. For the true covariance they are 4/5 and (4/3)^{1/2}.
     """
-    space, k = manifold.of(problem), problem.k
-    Z, reach = space.point(Q), 1e-5
+    space = manifold.of(problem)
+    k = problem.k
+    Z = space.point(Q)
+    reach = 1e-5
     basis = np.eye(Z.size).reshape(-1, *Z.shape)
     sides = (manifold.gradient(problem, Z + sign * reach * basis) for sign in (1, -1))
     H = np.subtract(*sides).reshape(len(basis), -1) / (2 * reach)

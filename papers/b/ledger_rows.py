@@ -113,7 +113,8 @@ def _landscape_measured(sizes):
 def _landscape(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Theorem 1.2: the manifold's points, a search for other minima; around them Lemmas
     1 and 2, Eqs. 3 and 4."""
-    problem, off = _problem(sizes), world.of("constant off")
+    problem = _problem(sizes)
+    off = world.of("constant off")
     points, distance, worst, ratios = _landscape_measured(sizes)
     descent = {f"lemma2.{norm}": ratio / (1 + off) for norm, ratio in ratios.items()}
     claims = [
@@ -131,7 +132,8 @@ def _landscape(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 def _starts_measured(sizes):
     """Lemmas 3, 4 at n = 4000, 16,000, 64,000, (draws, sizes): the spectral start's two
     events, and `landscape.sample_constants` at random minima."""
-    problem, ns = _problem(sizes), (4000, 16_000, 64_000)
+    problem = _problem(sizes)
+    ns = (4000, 16_000, 64_000)
 
     def constants(n, rng):
         X, _ = problem.sample(n, rng)
@@ -145,9 +147,11 @@ def _starts_measured(sizes):
 def _starts(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemmas 3-6: sample preconditioner and spectral start, over data sets."""
     ns, near, inverse, low, high = _starts_measured(sizes)
-    problem, draws = _problem(sizes), sizes.draws
+    problem = _problem(sizes)
+    draws = sizes.draws
     constant = 1 + world.of("constant off")
-    where, scales = "n = 4000 to 64,000", np.array([1e-3, 3e-3, 1e-2])
+    where = "n = 4000 to 64,000"
+    scales = np.array([1e-3, 3e-3, 1e-2])
     minima = f"{where}, close to random minima"
     exponents = lambda values: log_slope(ns, _off(ns, values, world))
     convex = PAPER.claim("lemma4.convex", furthest(low, 0.8) / constant)
@@ -193,7 +197,8 @@ LEMMAS = {  # of a sum: on its bias, its variance, its bias over all queries
 def _softmax(sizes, ns):
     """What each of Lemmas 9-23 bounds, (10, sizes), by its row, at a minimum: for a
     query of length d^{1/2}, and over 200 queries of the quiet problem."""
-    query, draws = np.ones(sizes.d), sizes.softmax_draws
+    query = np.ones(sizes.d)
+    draws = sizes.softmax_draws
     L, quiet = (
         problem.root @ manifold.of(problem).point()[problem.k :] @ problem.root
         for problem in (_problem(sizes), _quiet(sizes))
@@ -242,7 +247,9 @@ LOUD = (
 def _gradient_biases(sizes, ns):
     """Largest biases near minima of the quiet problem, (repeats, sizes), by name: "L^",
     "R^" and "L^ + R^" at four points; "loud": L^ at one, the full signal."""
-    quiet, loud, draws = _quiet(sizes), _problem(sizes), sizes.softmax_draws // 2
+    quiet = _quiet(sizes)
+    loud = _problem(sizes)
+    draws = sizes.softmax_draws // 2
     points = [scaling.near(quiet, seed) for seed in range(4)]
     of_R = scaling.regulariser_bias
     L = np.array([scaling.loss_bias(quiet, Z, ns, draws, 5) for Z in points])
@@ -282,10 +289,14 @@ def _algorithm_1(sizes, ns):
     """Algorithm 1 as written, from `draws` data sets of each n: sample covariance,
     spectral start, oracle gradients of fresh batches. The last excess freed of the
     oracle's noise, and the mean iterate's excess of L + R, (draws, sizes) each."""
-    problem, each, steps = _problem(sizes), range(sizes.draws), sizes.oracle_steps
+    problem = _problem(sizes)
+    each = range(sizes.draws)
+    steps = sizes.oracle_steps
     rates, _ = regression.modes(problem)
-    rule, late = PreconditionedRule(1 / rates[-1]), steps // 3
-    excess, regularised = [], []
+    rule = PreconditionedRule(1 / rates[-1])
+    late = steps // 3
+    excess = []
+    regularised = []
     for n in ns:
         drawn = [problem.sample(n, seeds.stream(seed, "labels")) for seed in each]
         A, B = zip(*(manifold.spectral_start(X, Y) for X, Y in drawn), strict=True)
@@ -302,7 +313,8 @@ def _algorithm_1(sizes, ns):
 
 def _scaling(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Theorem 2 and its remark: what 90 % of Algorithm 1's runs do not exceed, by n."""
-    where, ns = "Algorithm 1, n = 50 to 800", (50, 200, 800)
+    where = "Algorithm 1, n = 50 to 800"
+    ns = (50, 200, 800)
     excess, regularised = map(_not_exceeded, _algorithm_1(sizes, ns))
     for id, values, bound in (
         ("theorem2", excess, -1.0),
@@ -320,7 +332,8 @@ def _scaling(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     where = f"oracle gradient from the slowest mode, n = 50 to 400, signal {sizes.signal / 4:g}"
     yield from PAPER.rows(where, len(values), [floor])
     # e^{-cT}: on the population loss, along the slowest mode, log(L - L*) falls as linearised.
-    problem, factor = _problem(sizes), 1 + world.of("step off")
+    problem = _problem(sizes)
+    factor = 1 + world.of("step off")
     rates, _ = regression.modes(problem)
     source = regression.population(problem)
     run = scaling.from_slowest_mode(problem, 1e-3, source, 200, factor=factor)

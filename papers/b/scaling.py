@@ -48,7 +48,8 @@ def softmax_sums(u, query, sizes: Sequence[int], draws: int, seed: int = 0) -> d
     A bias has the quantity's own bias as its mean and a spread of that order 1/n, where the
     quantities themselves spread like n^{-1/2}.
     """
-    rng, sums = seeds.stream(seed, "draws"), {}
+    rng = seeds.stream(seed, "draws")
+    sums = {}
     for n in sizes:
         parts = [_sums(u, query, g) for g in _draws(rng, draws, n, len(u))]
         for name in parts[0]:
@@ -61,7 +62,9 @@ def softmax_sums(u, query, sizes: Sequence[int], draws: int, seed: int = 0) -> d
 def _sums(u, query, g):
     """`softmax_sums` of keys g (draws, n, d), whose first becomes the query."""
     g[:, 0] = query
-    n, square, limit = g.shape[1], lambda v: v[:, :, None] * v[:, None], np.eye(len(u))
+    n = g.shape[1]
+    square = lambda v: v[:, :, None] * v[:, None]
+    limit = np.eye(len(u))
     e = np.exp(
         g @ u - u @ u / 2
     )  # of mean 1, under which a key has mean u and covariance I
@@ -145,7 +148,8 @@ def perturbed_starts(
     problem: Regression, sizes: Sequence[float], draws: int
 ) -> np.ndarray:
     """The distance to the minima of those of Sigma + s S, M + s N, (draws, sizes)."""
-    space, distances = manifold.of(problem), np.empty((draws, len(sizes)))
+    space = manifold.of(problem)
+    distances = np.empty((draws, len(sizes)))
     for r in range(draws):
         rng = seeds.stream(r, "draws")
         S = rng.standard_normal((problem.d, problem.d))
@@ -184,7 +188,8 @@ def near(problem: Regression, seed: int) -> np.ndarray:
 def regulariser_bias(problem: Regression, Z, sizes, draws, repeats, seed) -> np.ndarray:
     """E grad R^(Z) - grad R(Z), R^ with X^T X / n, (repeats, sizes, k + d, d). R^'s
     first-order change with X^T X / n, whose mean is zero, is taken out."""
-    rng, step = seeds.stream(seed, "draws"), 1e-4
+    rng = seeds.stream(seed, "draws")
+    step = 1e-4
     layer = Z[: problem.k], Z[problem.k :]
     gradient = lambda S: np.concatenate(regression.regulariser_gradients(S, *layer), -2)
     bias = np.empty((repeats, len(sizes), *Z.shape))
@@ -239,7 +244,8 @@ def tail_excess(
     has no share of independent noise, where half a squared norm would have.
     """
     late = history.iterations >= since
-    A, Bt = history.A[:, late], history.B[:, late].swapaxes(-1, -2)
+    A = history.A[:, late]
+    Bt = history.B[:, late].swapaxes(-1, -2)
     errors = (
         A @ problem.Sigma @ Bt - problem.M
     ) @ problem.root  # (seeds, records, k, d)
@@ -264,7 +270,8 @@ def from_slowest_mode(
     factor: float = 1.0,
 ) -> RegressionHistory:
     """Algorithm 1, eta = factor/lambda_max, from `distance` along the slowest mode."""
-    space, k = manifold.of(problem), problem.k
+    space = manifold.of(problem)
+    k = problem.k
     rates, directions = regression.modes(problem)
     Z = space.point() + distance * directions[0] / space.norm(directions[0])
     start = np.stack([Z[:k]] * runs), np.stack([Z[k:]] * runs)
@@ -288,7 +295,8 @@ class Floors:
 
 def scaling(problem: Regression, sizes, steps: int, draws: int, of_seeds) -> Floors:
     """Algorithm 1 on each size's oracle, from the radius of the one-point bounds."""
-    radius, count = manifold.of(problem).constants().radius, len(of_seeds)
+    radius = manifold.of(problem).constants().radius
+    count = len(of_seeds)
     sources = (regression.oracle(problem, n, draws, of_seeds) for n in sizes)
     runs = [
         from_slowest_mode(problem, radius, source, steps, count) for source in sources

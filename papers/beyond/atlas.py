@@ -54,7 +54,9 @@ class BestMargins:
     """The token SVMs of every run's selections, each solved once; W has two heads."""
 
     def __init__(self, tokens: TokenSet):
-        self.tokens, self.known, self.gap = tokens, {}, 0.0
+        self.tokens = tokens
+        self.known = {}
+        self.gap = 0.0
 
     def solution(self, run: int, selection: np.ndarray, norm: str) -> svm.MaxMargin:
         """W_mm of one run's selection (n,), norm as in NORMS; or Infeasible."""
@@ -91,7 +93,8 @@ Reached = Mapping[str, Ratios]  # by rule
 
 def ratios(path: Path, best: BestMargins) -> Ratios:
     """The ratios of one rule's runs, for the selection that each of them ends in."""
-    tokens, W = best.tokens, path.W
+    tokens = best.tokens
+    W = path.W
     selection = selected(tokens, W[:, -1])
     middle = np.searchsorted(path.iterations, path.iterations[-1] / 2)
     steady = (selected(tokens, W[:, middle]) == selection).all(-1)

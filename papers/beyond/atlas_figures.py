@@ -23,7 +23,8 @@ def dumbbells(rows: Mapping[str, Row], reached: Reached) -> Figure:
     figure, (axis,) = plots.panels(1, 1, height=1.1 + 0.16 * len(rows))
     worst = []
     for place, name in enumerate(order):
-        last, own = reached[name].last, column(rows[name].highest)
+        last = reached[name].last
+        own = column(rows[name].highest)
         medians = np.median(last, 0)
         rival = int(np.where(np.arange(len(NORMS)) == own, -np.inf, medians).argmax())
         looks = [plots.look(norm) for norm in NORMS]
@@ -67,11 +68,14 @@ def convergence(panels: Mapping[str, Reached], norms: Mapping[str, str]) -> Figu
     )
     small |= dict(frameon=True, framealpha=1, edgecolor="none")  # over the dotted line
     for axis, (title, reached) in zip(axes, panels.items(), strict=True):
-        powers, lowest = {}, 1.0
+        powers = {}
+        lowest = 1.0
         for name, ratios in reached.items():
-            k, later = column(norms[name]), ratios.iterations >= 10
+            k = column(norms[name])
+            later = ratios.iterations >= 10
             left = np.maximum(1 - ratios.value[:, later, k], 1e-9)
-            label, look = LABELS[norms[name]], plots.look(norms[name])
+            label = LABELS[norms[name]]
+            look = plots.look(norms[name])
             plots.band(axis, ratios.iterations[later], left, label, look, share=0.5)
             lowest = min(lowest, np.median(left, 0).min())
             power = np.median(fitted_rate(ratios, k))
@@ -99,7 +103,8 @@ def memory(
     against the samples a step, `by_batch` {rule: {samples: Ratios}}, `norms` {rule: norm}."""
     figure, axes = plots.panels(1, 3, height=2.9)
     forgotten = [1 - beta for beta in memories]
-    evenly, sign = range(len(epsilons)), plots.look("l_inf").colour
+    evenly = range(len(epsilons))
+    sign = plots.look("l_inf").colour
     for axis, x, runs in (
         (axes[0], forgotten, by_memory),
         (axes[1], evenly, by_epsilon),
@@ -113,7 +118,8 @@ def memory(
             inwards = 5 if x[k] == min(x) else -5
             pieces.beside(axis, x[k], own[k], f"{own[k]:.3f}", sign, (inwards, lift))
     for name, runs in by_batch.items():
-        k, marker = column(norms[name]), plots.look(name).marker
+        k = column(norms[name])
+        marker = plots.look(name).marker
         last = np.array([ratios.last[:, k] for ratios in runs.values()]).T
         plots.band(axes[2], list(runs), last, name, ms=3, marker=marker)
     axes[2].set(xlabel="samples a step", title="In its own norm", xticks=list(runs))
@@ -131,7 +137,8 @@ def memory(
 def used(ends: Mapping[str, AtRest], own, by_rule: Reached, share: Mapping) -> Figure:
     """Shortfall under decay off the law; other tokens; own norms beside others."""
     figure, axes = plots.panels(1, 3, height=2.9)
-    off, looks = {}, [plots.look(name) for name in DECAYED]
+    off = {}
+    looks = [plots.look(name) for name in DECAYED]
     for name, look in zip(DECAYED, looks, strict=True):
         weak = ends[f"{name}, {ALLOWED[-1]}"]
         off[name] = np.abs(weak.missing / weak.law - 1)

@@ -63,7 +63,8 @@ def rows() -> dict[str, Row]:
         step, ("l_inf", "spectral", "Frobenius", "head-wise")
     )
     # slow: margins grow by 0.0004 a step, sqrt(v) forgets e^-0.0005
-    few, slow = sign / 10, sign / 50
+    few = sign / 10
+    slow = sign / 50
     heads = "head-wise"
     by_trace = o.natural(frobenius, 0.1, relative=True, normalised=True)
     grown = o.rescaled(o.steepest(2, 1.0), 10.0, 1.2, 200)
@@ -269,7 +270,8 @@ def batches(
     """The own norm is not reached on fewer than all samples, and its ratio rises."""
     claims = []
     for name, by_size in reached.items():
-        k, sizes = column(norms[name]), sorted(by_size)
+        k = column(norms[name])
+        sizes = sorted(by_size)
         best = max(by_size[size].last[:, k].min() for size in sizes[:-1])
         rises = np.diff([np.median(by_size[size].last[:, k]) for size in sizes])
         why = _why(by_size[sizes[0]])

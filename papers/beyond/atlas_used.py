@@ -112,9 +112,12 @@ def at_rest(
     row: Row, path: Path, best: atlas.BestMargins, identity: bool = False
 ) -> AtRest:
     """How a row of `decay_rows` ended; identity: in the Frobenius norm."""
-    tokens, W, decay = best.tokens, path.W[:, -1], row.rule.weight_decay
+    tokens = best.tokens
+    W = path.W[:, -1]
+    decay = row.rule.weight_decay
     norm = "Frobenius" if identity else row.highest
-    selection, size = atlas.selected(tokens, W), svm.norm_of(W, atlas.NORMS[norm])
+    selection = atlas.selected(tokens, W)
+    size = svm.norm_of(W, atlas.NORMS[norm])
     margins = atlas.least_margins(tokens, selection, W[:, None])[:, 0]
     missing, law, allowed = np.full((3, len(W)), np.nan)
     for run in np.flatnonzero((margins > 0) & (path.status == "completed")):
@@ -176,7 +179,8 @@ def chosen(ends: Mapping[str, AtRest]) -> dict[tuple, tuple]:
     weakest; runs with such; in how many the strong decay's gamma_N is larger)."""
     counts = {}
     for name, m in product(DECAYED, ALLOWED[:-1]):
-        weak, strong = ends[f"{name}, {ALLOWED[-1]}"], ends[f"{name}, {m}"]
+        weak = ends[f"{name}, {ALLOWED[-1]}"]
+        strong = ends[f"{name}, {m}"]
         other = (strong.selection != weak.selection) & np.isfinite(strong.allowed)[
             :, None
         ]
@@ -223,7 +227,8 @@ def own_claims(
     claims = []
     for name, value in own.items():
         if "per sample" in name:
-            measured, bound = value, BOUNDS[f"atlas.own_norm.{atlas_rules.word(name)}"]
+            measured = value
+            bound = BOUNDS[f"atlas.own_norm.{atlas_rules.word(name)}"]
             why = f"{(value >= bound).sum()} of {len(value)} runs reach it"
         else:
             above = value > by_rule[name].last.max(1)
@@ -245,7 +250,8 @@ def _shortest(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         np.vstack([scaled.T, np.ones(len(rows))]), target, maxiter=10 * rows.size
     )
     V = scaled.T @ weights
-    smallest, square = (scaled @ V).min(), V @ V
+    smallest = (scaled @ V).min()
+    square = V @ V
     if not smallest >= (1 - GAP) * square / weights.sum():
         raise RuntimeError(
             "no shortest vector to the accuracy asked for: not separable?"
@@ -256,14 +262,19 @@ def _shortest(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _fixed_point(A: np.ndarray, most: int = 300) -> tuple[np.ndarray, float, int]:
     """Adam's s (d, d_z) on single samples, s = sqrt(sum_i (sum_t beta_it A_it)^2), A
     (n, T-1, d, d_z); its last move, the number of steps."""
-    n, s, residual, steps = len(A), np.ones(A.shape[2:]), np.inf, 0
+    n = len(A)
+    s = np.ones(A.shape[2:])
+    residual = np.inf
+    steps = 0
     while residual > SETTLED and steps < most:
         _, duals = _shortest((A / np.sqrt(s)).reshape(-1, s.size))
         pulls = np.einsum("im,imk->ik", duals.reshape(n, -1), A.reshape(n, -1, s.size))
         new = np.sqrt((pulls**2).sum(0)).reshape(s.shape)
         new = np.sqrt(s * np.maximum(new, FLOOR * new.max()))
         new /= np.sqrt((new**2).mean())
-        residual, s, steps = float(np.abs(new / s - 1).max()), new, steps + 1
+        residual = float(np.abs(new / s - 1).max())
+        s = new
+        steps = steps + 1
     return s, residual, steps
 
 

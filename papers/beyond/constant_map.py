@@ -144,7 +144,8 @@ def switch(axis: str, seed: int, accuracy: float = 0.002) -> float:
     """The amount, bisected, at which a run stops selecting opt tokens; NaN for none."""
     unit = score_crossing(axis, seed)
     stays_at = lambda amount: _ends_in_opt(AXES[axis](seed, amount * unit))
-    low, high = 0.0, OVERTAKEN
+    low = 0.0
+    high = OVERTAKEN
     if stays_at(high):
         return float("nan")
     while high - low > accuracy:
@@ -231,7 +232,8 @@ def capacities(
     seeds: Sequence[int],
 ) -> tuple[dict[str, tuple[float, float, float]], list[Claim]]:
     """Where W_mm is lost along every axis, with its interval; the claims."""
-    lost, rows = {}, []
+    lost = {}
+    rows = []
     for axis, (values, sizes) in SEARCHED.items():
         make = _sized(axis, **sizes)
         has = [[_has_solution(make(seed, value)) for seed in seeds] for value in values]

@@ -84,7 +84,8 @@ def rows() -> dict[str, _FactorRow]:
 
 def run(tokens: TokenSet, table: Table, steps, seeds) -> tuple[Reached, Reached, float]:
     """Last ratios on (K, Q) from small starts and on W from zero; largest SVM gap."""
-    best, known = atlas.BestMargins(tokens), {}
+    best = atlas.BestMargins(tokens)
+    known = {}
     K, Q = factored.small_start(tokens, seeds, COLUMNS)
     record = [steps // 2, steps]
     both = factored.train(tokens, {n: r.rule for n, r in table.items()}, K, Q, record)
@@ -108,7 +109,8 @@ def predictions(table: Table, both: Reached, alone: Reached) -> list[Claim]:
         claims.append(
             claim("factors.norm", share, *about, row.norm, bound=bound, why=why)
         )
-        ratio, bound = both[name].last[:, NORMS.index(row.norm)], f"≥ {row.least}"
+        ratio = both[name].last[:, NORMS.index(row.norm)]
+        bound = f"≥ {row.least}"
         claims.append(
             claim("factors.above", ratio, *about, row.norm, bound=bound, why=PILOTS)
         )
@@ -148,8 +150,10 @@ def _sign_norm(W: np.ndarray) -> float:
     size = np.abs(W).max()
     if size == 0:
         return 0.0
-    signs, flat = _signs(len(W)), W.ravel() / size
-    rows, before = _first_products(W / size, signs), -np.inf
+    signs = _signs(len(W))
+    flat = W.ravel() / size
+    rows = _first_products(W / size, signs)
+    before = -np.inf
     for _ in range(ROUNDS):
         # No entry is an integer: `milp` is taken since it bounds a row from both sides.
         solved = milp(
@@ -163,7 +167,8 @@ def _sign_norm(W: np.ndarray) -> float:
         # Where the value stands still nothing is left out: the programs cannot go in a circle.
         kept = (np.abs(rows @ solved.x) >= 1 - SLACK) | (solved.fun <= before)
         new = products[value > 1 + ACCURACY].reshape(-1, W.size)
-        rows, before = np.concatenate([rows[kept], new]), solved.fun
+        rows = np.concatenate([rows[kept], new])
+        before = solved.fun
     raise RuntimeError(f"the norm was not reached in {ROUNDS} rounds; raise ROUNDS")
 
 
@@ -209,7 +214,8 @@ def _last_ratios(path: Any, best: atlas.BestMargins, known: dict) -> atlas.Ratio
     ratios = atlas.ratios(path, best)
     sign = np.full((len(path.W), 1), np.nan)
     for run in np.flatnonzero(np.isfinite(ratios.last).all(1)):
-        selection, W = ratios.selection[run], path.W[run, -1]
+        selection = ratios.selection[run]
+        W = path.W[run, -1]
         alone = best.tokens.run(run)
         key = run, *map(int, selection)
         if key not in known:

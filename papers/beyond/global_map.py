@@ -93,7 +93,8 @@ def global_claims(grid: GlobalMap, wide: int = 1024, easy: float = 1.7) -> list[
         claims.append(
             claim("global.threshold", value, f"{d}", expected=ceiling, **more)
         )
-    rows, columns = grid.dimensions == wide, grid.alphas >= easy
+    rows = grid.dimensions == wide
+    columns = grid.alphas >= easy
     if rows.any() and columns.any():
         smallest = grid.reached.mean(-1)[rows][:, columns].min()
         claims.append(claim("global.missed", smallest, "", wide, f"{easy:g}"))
@@ -115,9 +116,11 @@ LONGEST = Fraction(1, 6)  # steps of u for which the proof below holds
 
 def _exp_between(x, terms=20):
     """What the series of e^x proves it to be above, and below; 0 <= x < `terms`."""
-    total, term = Fraction(0), Fraction(1)
+    total = Fraction(0)
+    term = Fraction(1)
     for k in range(1, terms + 1):
-        total, term = total + term, term * x / k
+        total = total + term
+        term = term * x / k
     return total, total + term / (1 - x / (terms + 1))
 
 
@@ -133,7 +136,8 @@ def _selections(pairs):
 
 def _missed(pairs):
     """Whether the opt selection has the largest margin, and training misses it."""
-    opt, sizes = (0,) * len(pairs), _selections(pairs)
+    opt = (0,) * len(pairs)
+    sizes = _selections(pairs)
     best = all(sizes[opt] < size for chosen, size in sizes.items() if chosen != opt)
     return best and sum(a + b for a, b in pairs) < 0
 
@@ -150,7 +154,8 @@ def verify() -> dict[str, bool]:
     """The proof in rational numbers that POSTCARD, the smallest in integers, is missed:
     logits differ by (a_i - b_i) a_i W, so p_i <= 1/2 where W <= 0; s_i = p_i a_i + (1 -
     p_i) b_i is linear in p_i, its ends at 0 and 1/2. By step in words, whether it holds."""
-    half, (first, second) = Fraction(1, 2), POSTCARD
+    half = Fraction(1, 2)
+    (first, second) = POSTCARD
     s_1, s_2 = ([(p * a + (1 - p) * b) for p in (0, half)] for a, b in (first, second))
     ratio = -max(s_2) / max(s_1)  # least |s_2| over the largest s_1
     speed = max(s_1) - min(s_2)  # l_1/l_2 = e^{k (s_1 - s_2)} at u = -k
@@ -186,7 +191,8 @@ def problem(pairs: Pairs, labels=1.0) -> TokenSet:
 
 def random_problems(count: int, seed: int = 0) -> list[TokenSet]:
     """Random problems of one to five samples, entries up to 9, sums not zero."""
-    draw, problems = stream(seed, "problems"), []
+    draw = stream(seed, "problems")
+    problems = []
     while len(problems) < count:
         n = int(draw.integers(1, 6))
         a = draw.integers(1, 10, n)
@@ -221,7 +227,8 @@ def agreement(problems: Sequence[TokenSet], rule: GradientRule, steps: int) -> C
 def half_of_seeds(values, did: np.ndarray, seed: int = 0) -> tuple[float, float, float]:
     """The value at which half of the seeds did it, and the ends of a 95 % bootstrap.
     values (k,) > 0, ascending; did (k, seeds), more often true at larger values."""
-    did, log = np.asarray(did), np.log(np.asarray(values, float))
+    did = np.asarray(did)
+    log = np.log(np.asarray(values, float))
     drawn = stream(seed, "resamples").integers(
         0, did.shape[1], (RESAMPLES, did.shape[1])
     )

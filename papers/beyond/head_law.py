@@ -32,7 +32,8 @@ def three_heads(
     """Three heads, a TokenSet each, on the same Gaussian tokens; the third shares the
     first's opt tokens, twice as long. These score 0.5 to 1.5, others -0.5 to 0.3."""
     base = tokens.gaussian_tokens(seeds, n=n, T=T, d=d, signal=2.0)
-    u, opt = np.empty((3, *base.u.shape)), np.stack([base.opt] * 3)
+    u = np.empty((3, *base.u.shape))
+    opt = np.stack([base.opt] * 3)
     for run, seed in enumerate(seeds):
         draw = stream(seed, "heads")
         opt[1, run] = draw.integers(0, T, n)
@@ -72,7 +73,8 @@ def predict(heads: Sequence[TokenSet]) -> _HeadLaw:
     small = [coordinates.minimal(head).tokens for head in heads]
     # -log |l'| of one head alone, (runs, n, 1)
     opt = [_opt_scores(head) for head in small]
-    laws, sums = [], np.zeros((2, len(heads), len(small[0].y)))
+    laws = []
+    sums = np.zeros((2, len(heads), len(small[0].y)))
     for h, head in enumerate(small):
         # log |l'| of all heads, + log gap
         slope = saturated_slopes(head) + opt[h] - sum(opt)
@@ -133,7 +135,8 @@ def train(law: _HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns
         pulled = (K @ c[..., None])[..., 0]
         square = (c * pulled).sum(-1, keepdims=True)
         length = np.sqrt(square.sum(0, keepdims=True) if common else square)
-        alpha, g = alpha + step_size * c / length, g + step_size * pulled / length
+        alpha = alpha + step_size * c / length
+        g = g + step_size * pulled / length
     beta = np.stack([head.duals.reshape(len(K[0]), -1) for head in law.laws])
     square = law.norm**2
     level = (beta * g).sum(-1) / square  # <W_h, W_mm,h> / ||W_mm,h||^2
@@ -158,7 +161,8 @@ def _refusals(law, level, g, steps):
         [head.remaining(a) for head, a in zip(law.laws, level, strict=True)]
     )
     for run in range(g.shape[1]):
-        smallest, rest = g[:, run].min(-1), left[:, run].max()
+        smallest = g[:, run].min(-1)
+        rest = left[:, run].max()
         try:
             reason = (
                 f"the smallest margin is {smallest.min():.2g}, it needs {SATURATED:g}"

@@ -71,10 +71,12 @@ def predict(tokens: TokenSet) -> _JointLaw:
     PremiseFails as `margin_law` and `joint_slopes`, "independent head"; Infeasible."""
     problem = coordinates.minimal(tokens)
     data = problem.tokens
-    W, head = token_svm(data), head_svm(data)
+    W = token_svm(data)
+    head = head_svm(data)
     law = margin_law.margin_law(data, W, log_slopes=margin_law.joint_slopes(data, head))
     rows = _opt_tokens(data)
-    K, even_slopes = rows @ np.swapaxes(rows, 1, 2), np.zeros_like(head.duals)
+    K = rows @ np.swapaxes(rows, 1, 2)
+    even_slopes = np.zeros_like(head.duals)
     _check_independent(K)
     head_law = margin_law.from_duals(K, head.duals, head.margins, even_slopes)
     even = (data.y[..., None, None] * data.X).mean((1, 2))
@@ -145,7 +147,8 @@ def train(
 
 
 def _measure(law, rule, history):
-    tokens, rows = law.problem.tokens, _opt_tokens(law.problem.tokens)
+    tokens = law.problem.tokens
+    rows = _opt_tokens(law.problem.tokens)
     _check_selected(history)
     _check_settled(law, rule, history)
     u = history.head(-1)
@@ -266,7 +269,8 @@ def from_start(
     data = problem.tokens
     history = gradient_descent.train(problem, rule, records[-1], records, head="joint")
     selected = margins.selection(history, data.opt)
-    solution, head = token_svm(data, selected), head_svm(data, selected)
+    solution = token_svm(data, selected)
+    head = head_svm(data, selected)
     both = margin_law.joint_slopes(data, head, selected)
     start = margin_law.saturated_slopes(data, selected)
     laws = [

@@ -12,7 +12,8 @@ from papers.beyond.engine import training
 SMALL = 5, 4  # samples, tokens; of seeds that no judged run uses
 SEEDS = 100, 101
 STEPS = 200_000  # at most
-IDENTITY, OFF = "identity for the metric", "constant off"
+IDENTITY = "identity for the metric"
+OFF = "constant off"
 ANCHOR = "variance reduction left out"
 _OFF = "decay.norm.GD", "decay.law.GD", "gauge.GD", "gauge.NGD", "gauge.polar_steps"
 _ANCHOR = "own.NGD_variance_reduced", "lower.NGD_variance_reduced"
@@ -45,7 +46,8 @@ def _rows(claims):
 
 def _decay(size, world):
     """Weight decay: Frobenius in place of the norm, or a decay that is another."""
-    ends, factor = {}, 1 + world.of(OFF)
+    ends = {}
+    factor = 1 + world.of(OFF)
     for name, row in atlas_used.decay_rows().items():
         path = _path(size, row.rule, row.longest)
         identity = bool(world.of(IDENTITY))
@@ -56,7 +58,8 @@ def _decay(size, world):
 
 def _own_norms(size, world):
     data, best = _problem(3, 3)
-    own, by_rule = {}, {}
+    own = {}
+    by_rule = {}
     for name in atlas_used.OWN_SOURCES:
         row = atlas_rules.rows()[name]
         path = _path((3, 3), row.rule, row.longest)
@@ -68,7 +71,9 @@ def _own_norms(size, world):
 
 def _others(size, world):
     """Variance reduction: Frobenius for each norm, or none. OLion: no sign."""
-    table, plain, by_rule = atlas_used.other_rows(), bool(world.of(IDENTITY)), {}
+    table = atlas_used.other_rows()
+    plain = bool(world.of(IDENTITY))
+    by_rule = {}
     for name, row in table.items():
         rule = replace(row.rule, signed=row.rule.signed and not plain)
         rule = replace(rule, reduced=rule.reduced and not world.of(ANCHOR))

@@ -30,7 +30,9 @@ class _LpLaw:
     rate of a wrong offset per margin. PremiseFails "whole support", "score gaps"."""
 
     def __init__(self, data: TokenSet, p: float):
-        self.tokens, self.p, self.solution = data, p, token_svm(data, norm=p)
+        self.tokens = data
+        self.p = p
+        self.solution = token_svm(data, norm=p)
         beta = self.solution.duals[0].ravel()
         margins = self.solution.margins[0].ravel()
         idle = (beta <= SMALLEST_DUAL * beta.max()) | (margins > 1 + 1e-6)
@@ -178,7 +180,8 @@ def onset_claims(p: float, moved: np.ndarray) -> list[Claim]:
 
 def _decaying(law, share):
     """eta_t = (p-1) ||w||^{p-1} h (h (t+1))^{p-2}: a_t = h t, h a `share`."""
-    p, h = law.p, 2 * share / law.fastest
+    p = law.p
+    h = 2 * share / law.fastest
     first = (p - 1) * law.solution.norm[0] ** (p - 1) * h ** (p - 1)
     return lambda t: first * (t + 1.0) ** (p - 2)
 
@@ -191,11 +194,15 @@ def _constant(law, share, steps):
 
 def _train(law, steps, count, record):
     """Normalised mirror descent from zero, a run for each of the `steps` eta_t; T = 2."""
-    A, p = law.rows, law.p
+    A = law.rows
+    p = law.p
     scores = model.scores(law.tokens, law.tokens.u)[0]
-    best, q = scores.max(-1), p / (p - 1)
+    best = scores.max(-1)
+    q = p / (p - 1)
     gap = 2 * best - scores.sum(-1)
-    U, path, wanted = np.zeros((len(steps), A.shape[1])), [], set(record)
+    U = np.zeros((len(steps), A.shape[1]))
+    path = []
+    wanted = set(record)
     for t in range(count + 1):
         W = np.sign(U) * np.abs(U) ** (1 / (p - 1))
         if t in wanted:
@@ -259,7 +266,8 @@ def steps_claims(runs: Sequence[Settled]) -> list[Claim]:
     """For each p: rest below the longest rise, cycles beyond it, pace, constant."""
     rows = []
     for p in dict.fromkeys(run.law.p for run in runs):
-        alike, setting = [run for run in runs if run.law.p == p], f"{p:g}"
+        alike = [run for run in runs if run.law.p == p]
+        setting = f"{p:g}"
         moved = np.array([run.moved for run in alike])
         rows += [
             claim("lp.steady", moved[:, 1], setting, len(alike), f"{SHARES[1]:g}"),

@@ -31,12 +31,10 @@ class PremiseFails(ValueError):
     """A premise of the law fails: its name, the run, the amount, the reason."""
 
     def __init__(self, premise: str, run: int, amount: float, reason: str):
-        self.premise, self.run, self.amount, self.reason = (
-            premise,
-            run,
-            float(amount),
-            reason,
-        )
+        self.premise = premise
+        self.run = run
+        self.amount = float(amount)
+        self.reason = reason
         self.named = f"premise {premise!r} fails: {reason}"
         super().__init__(f"run {run}, {self.named}")
 
@@ -108,7 +106,8 @@ def margin_law(
     gaps" (a token on the support scores at least the selected one); ValueError for shapes.
     """
     selected = checked_selection(tokens, selected)
-    K, shape = gram(tokens, selected), selected.shape + (tokens.shape[2] - 1,)
+    K = gram(tokens, selected)
+    shape = selected.shape + (tokens.shape[2] - 1,)
     slopes = (
         saturated_slopes(tokens, selected, loss) if log_slopes is None else log_slopes
     )
@@ -143,8 +142,10 @@ def log_ratios(log_slopes: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, fl
 
 def _of_run(K, beta, margins, log_slopes):
     """The fields of MarginLaw for one run, K (m, m), else (n, T-1)."""
-    on, flat = beta > 0, beta.ravel() > 0
-    weights, K_on = beta[on], K[np.ix_(flat, flat)]
+    on = beta > 0
+    flat = beta.ravel() > 0
+    weights = beta[on]
+    K_on = K[np.ix_(flat, flat)]
     square = weights @ K_on @ weights  # ||W_mm||^2
     offsets, _ = log_ratios(log_slopes[on], weights)
     rank = features(K_on).shape[1]
@@ -157,7 +158,8 @@ def _of_run(K, beta, margins, log_slopes):
     modes, vectors = np.linalg.eigh(symmetric)
     # sqrt(beta), along which a_t moves, and what moves no margin
     none = len(K_on) - rank + 1
-    modes, vectors = modes[none:], vectors[:, none:]
+    modes = modes[none:]
+    vectors = vectors[:, none:]
     full = {
         name: np.zeros(on.shape) for name in ("offsets", "coefficients", "slowest_mode")
     }
@@ -176,7 +178,9 @@ def _of_run(K, beta, margins, log_slopes):
 
 def _checked(run, K, duals, margins, log_slopes):
     """The duals (n, T-1) that the law is about, or PremiseFails."""
-    beta, margins, log_slopes = duals.ravel(), margins.ravel(), np.ravel(log_slopes)
+    beta = duals.ravel()
+    margins = margins.ravel()
+    log_slopes = np.ravel(log_slopes)
 
     def pair(m):
         return "(sample {}, pair {})".format(*np.unravel_index(m, duals.shape))
@@ -226,7 +230,8 @@ def joint_slopes(tokens: TokenSet, head: MaxMargin, selected=None) -> np.ndarray
     NaN as `saturated_slopes`. PremiseFails "whole head" where a nu_i is zero."""
     selected = tokens.opt if selected is None else selected
     smallest = head.duals.min(1) / head.duals.max(1)
-    run, share = int(smallest.argmin()), smallest.min()
+    run = int(smallest.argmin())
+    share = smallest.min()
     idle = int((head.duals[run] < SMALLEST_DUAL * head.duals[run].max()).sum())
     reason = (
         f"{idle} of {head.duals.shape[1]} samples carry nothing in the head SVM, smallest dual "
@@ -290,7 +295,8 @@ def _least_entropy(K, log_slopes, steps=200):
         step = np.linalg.lstsq(
             centred.T @ (pi[:, None] * centred), H.T @ pi, rcond=None
         )[0]
-        decrement, size = (H.T @ pi) @ step, 1.0
+        decrement = (H.T @ pi) @ step
+        size = 1.0
         if decrement < 1e-28:
             return pi
         while (

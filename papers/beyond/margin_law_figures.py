@@ -71,8 +71,10 @@ def beside_the_ray(path: np.ndarray, W_mm: np.ndarray, rest: np.ndarray) -> Figu
 def bound_and_law(history: History, law: MarginLaw) -> Figure:
     """Direction error of NGD over t beside Theorem 1's power and C/||W_t||."""
     figure, (axis,) = plots.panels(1, 1, height=3.2)
-    t, steps = history.iterations[1:], history.iterations[-1]
-    error, size = history.direction_error["W_mm"][:, 1:], history.norm[:, 1:]
+    t = history.iterations[1:]
+    steps = history.iterations[-1]
+    error = history.direction_error["W_mm"][:, 1:]
+    size = history.norm[:, 1:]
     pieces.theorem1(axis, (1, steps), 2.0)
     plots.band(axis, t, error, "measured", "NGD", linewidth=2.4)
     predicted = np.median(law.constant[:, None] / size, axis=0)
@@ -97,7 +99,8 @@ def bound_and_law(history: History, law: MarginLaw) -> Figure:
 def offsets(predicted, measured, comparisons: Sequence[runs.Comparison]) -> Figure:
     """Offsets of one run and their prediction; duals read off over solved ones."""
     figure, (bars, duals) = plots.panels(1, 2, height=3.1)
-    order, ratios = np.argsort(-predicted), []
+    order = np.argsort(-predicted)
+    ratios = []
     place = np.arange(len(order))
     bar = dict(width=0.72, color=NGD.colour, alpha=0.45, label="measured, NGD")
     bars.bar(place, measured[order], **bar)
@@ -127,7 +130,10 @@ def offsets(predicted, measured, comparisons: Sequence[runs.Comparison]) -> Figu
 def diagonal(comparisons: Sequence[runs.Comparison], proved: int) -> Figure:
     """Each run's residual over C, how many are proved; the whole error, filled: it is C."""
     figure, (line, whole) = plots.panels(1, 2, height=3.1)
-    ratios, alone, looks, worst = {}, {}, [], 0.0
+    ratios = {}
+    alone = {}
+    looks = []
+    worst = 0.0
     for name, group, like in _by_setting(comparisons):
         predicted = np.array([c.law.constant[0] for c in group])
         measured = np.array([c.measured.residual for c in group])
@@ -163,7 +169,8 @@ def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
     """Direction error over ||W_t|| with C/||W_t||; how the deviation dies."""
     figure, (error, left) = plots.panels(1, 2, height=3.2)
     for name, history in histories.items():
-        size, ratio = history.norm[0, 1:], ratio_to_law(history, "W_mm", law)[0, 1:]
+        size = history.norm[0, 1:]
+        ratio = ratio_to_law(history, "W_mm", law)[0, 1:]
         rules = "NGD-mom", "NGD", "GD", "Polyak, no cap", "Polyak"
         label = next(rule for rule in rules if name.startswith(rule))
         line = plots.look(label).line | dict(
@@ -177,7 +184,8 @@ def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
             error.plot(size[-1], wrong[-1], ms=5, zorder=4, **plots.look(name).mark)
             what, height = SHORT[name]
             words = f"{name}, constant {what}:\n{abs(ratio[-1] - 1):.2f} off the law"
-            end, place = (size[-1], wrong[-1]), dict(xytext=(0.04, height), **SMALL)
+            end = (size[-1], wrong[-1])
+            place = dict(xytext=(0.04, height), **SMALL)
             arrow = dict(color=line["color"], arrowprops=dict(arrowstyle="-", **line))
             error.annotate(words, end, textcoords="axes fraction", **place, **arrow)
     sizes = np.geomspace(2, error.get_xlim()[1], 50)
@@ -200,7 +208,8 @@ def differences(fast: tuple, slow: tuple) -> Figure:
     for axis, (history, errors, _), rule in zip(
         axes, (fast, slow), ("NGD", "GD"), strict=True
     ):
-        t, plain = history.iterations[1:], history.direction_error["W_mm"][:, 1:]
+        t = history.iterations[1:]
+        plain = history.direction_error["W_mm"][:, 1:]
         plots.band(axis, t, plain, "$W_{2t}$", rule)
         plots.band(axis, t, errors, "$W_{2t}-W_t$", rule, linestyle="--")
         _logs(axis, xlabel="iteration $2t$", title=f"Direction error, {rule}")
@@ -259,7 +268,10 @@ def cycles(runs: Sequence[Cycles]) -> Figure:
 def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
     """Direction error of W over t, its prediction, 1/log t; how far each is off."""
     figure, (error, off) = plots.panels(1, 2, height=3.1)
-    first, ends, rows, looks = next(iter(trained.values())), [], {}, []
+    first = next(iter(trained.values()))
+    ends = []
+    rows = {}
+    looks = []
     bound = (
         np.median(first.error[:, 0])
         * np.log(first.iterations[0])
@@ -342,7 +354,8 @@ def reached(shares: global_map.GlobalMap, history: History) -> Figure:
 
 def _place(values, columns):
     """Where values stand among the columns of a chart, in their logarithm."""
-    values, logs = np.log(values), np.log(columns)
+    values = np.log(values)
+    logs = np.log(columns)
     beyond = (values - logs[-1]).clip(0) / (logs[-1] - logs[-2])
     return np.interp(values, logs, range(len(logs))) + beyond
 
@@ -350,7 +363,9 @@ def _place(values, columns):
 def heads(common: head_law.HeadRuns, each: head_law.HeadRuns) -> Figure:
     """||W_h||/||W_1|| with both normalisations, and how far each head's is off."""
     figure, (ratio, off) = plots.panels(1, 2, height=2.9)
-    ones, rows, constants = np.ones_like(common.norm), {}, []
+    ones = np.ones_like(common.norm)
+    rows = {}
+    constants = []
     cases = ("one for all", common, common.law.norm), ("one per head", each, ones)
     for (name, one, wanted), like in zip(cases, plots.SERIES):
         ratios = [
@@ -409,7 +424,8 @@ def constants(
             words = f"worst seed's power\nfrom 1 on: {power.measured:.2f}\n{pieces.asked(power)}"
             pieces.note(axis, f"dashed: $\\sigma^{{-2}}$\n{words}", y=0.97, va="top")
         if name in switches:
-            crossings, end = switches[name], 3 * max(at)
+            crossings = switches[name]
+            end = 3 * max(at)
             axis.set_xlim(None, end)
             for crossing in crossings[crossings < end]:
                 axis.axvline(crossing, **plots.LEVEL)
@@ -427,7 +443,8 @@ def constants(
 def bent(powers, zero, zeros, left, steps) -> Figure:
     """l_p errors over ||W||; duals at zero (one, several); what lies off the span; steps."""
     figure, (error, offset, outside, moves) = plots.panels(2, 2, height=2.9)
-    ends, solid = [], []
+    ends = []
+    solid = []
     for p in dict.fromkeys(r.law.p for r in powers):
         for started in (False, True):
             one = next(r for r in powers if (r.law.p, r.started) == (p, started))

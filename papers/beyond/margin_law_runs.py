@@ -73,7 +73,8 @@ class Comparison:
         local = margin_theorem.Local(
             self.tokens, self.law, self.selected, self.setting.loss
         )
-        (tenth, before, last), rule = self.margins, self.setting.rule
+        (tenth, before, last) = self.margins
+        rule = self.setting.rule
         if rule.momentum and not (early or everywhere):
             return margin_theorem.prove_with_momentum(local, rule, before, last)
         return margin_theorem.prove(local, rule, tenth if early else last, everywhere)
@@ -115,7 +116,8 @@ def compare(setting: LawSetting, steps: int) -> list[Comparison]:
 
 def _compare(c, history, start, selected):
     """The comparison with its law and what the run measured, or PremiseFails."""
-    setting, run = c.setting, c.run
+    setting = c.setting
+    run = c.run
     margins.check_selection(run, c.margins[-1])
     tokens = setting.tokens.run(run)
     solution = token_svm(tokens, selected)
@@ -132,7 +134,8 @@ def _measure(c, history, off_span):
     """`_Measured` of one run; off_span: norm of W_0 outside the coordinates."""
     run = c.run
     W = [history.weights(k)[run : run + 1] for k in range(len(history.iterations))]
-    V, support = c.solution.W, c.law.support
+    V = c.solution.W
+    support = c.law.support
     # without steps - 1, which would weigh in the fits
     late = np.r_[1 : len(W) - 2, len(W) - 1]
     along = np.array([margins.along_and_off(w, V)[0][0] for w in W])
@@ -179,7 +182,8 @@ def kept(runs: Iterable) -> list:
 def dual_shares(c: Comparison) -> tuple[np.ndarray, np.ndarray]:
     """beta / sum beta read off the margins, and the law's, over the support."""
     read = margins.recovered_duals(c.margins[-1], c.log_slopes[0])
-    solved, on = c.law.duals[0], c.law.support[0]
+    solved = c.law.duals[0]
+    on = c.law.support[0]
     return read[on], solved[on] / solved.sum()
 
 
@@ -191,7 +195,9 @@ def offsets_missed(c: Comparison) -> np.ndarray:
 
 def _values(c):
     """What the claims law.* ask of one run: a number, or one a support pair."""
-    m, law, rule = c.measured, c.law, c.setting.rule
+    m = c.measured
+    law = c.law
+    rule = c.setting.rule
     speed = rule.step_size / (1 - rule.momentum)  # of ||W_t|| per iteration
     speed = float(law.norm[0]) / 2 if rule.kind == rules.POLYAK else speed
     slope = np.polyfit(m.iterations, 1 / m.error, 1)[0]

@@ -109,7 +109,8 @@ def cycles(tokens: TokenSet, multiples, momentum=0.0, steps: int = 20_000) -> Cy
     for run in range(len(tokens.y)):
         problem = coordinates.minimal(tokens.run(run))
         solution = token_svm(problem.tokens)
-        law, data = margin_law(problem.tokens, solution), problem.tokens
+        law = margin_law(problem.tokens, solution)
+        data = problem.tokens
         delta = coordinates.differences(data, data.opt)
         residual = np.einsum("rnt,rntd,rne->rde", law.coefficients, delta, data.z)
         start = Start(100.0 * solution.W + 1.01 * residual, np.zeros(1))
@@ -190,15 +191,20 @@ def _which_cycle(shares, across, starts, momentum=0.0, steps=3000):
     """
     modes = np.swapaxes(across, 1, 2) @ (shares[..., None] * across)
     step = 2 * 0.9 * (1 + momentum) / np.linalg.eigvalsh(modes)[:, -1, None, None]
-    y, move, path, early = starts * step, 0.0, 0.0, starts
+    y = starts * step
+    move = 0.0
+    path = 0.0
+    early = starts
     for left in range(steps, 0, -1):
         if left == LAST:
-            early, path = y, 0.0
+            early = y
+            path = 0.0
         powers = np.log(shares)[:, None] - y @ np.swapaxes(across, 1, 2)
         pull = np.exp(powers - powers.max(-1, keepdims=True))
         D = pull @ across / pull.sum(-1, keepdims=True)
         move = momentum * move + step * D / np.sqrt(1 + (D**2).sum(-1, keepdims=True))
-        y, path = y + move, path + np.linalg.norm(move, axis=-1)
+        y = y + move
+        path = path + np.linalg.norm(move, axis=-1)
     net = np.linalg.norm(y - early, axis=-1)
     return (path > LAST * LOUD * step[..., 0]) & (net < path / 8)
 
@@ -207,7 +213,9 @@ def search(
     count: int, pairs: int, momentum: float = 0.0, longer: int = 0
 ) -> tuple[int, int]:
     """How many of `count` supports go to and fro at 0.9; how many after `longer`."""
-    draw, early, late = stream(pairs, "problems"), 0, 0
+    draw = stream(pairs, "problems")
+    early = 0
+    late = 0
     for first in range(0, count, 50):
         shares, across = _random_supports(draw, min(50, count - first), pairs)
         starts = draw.standard_normal((len(shares), 20, pairs - 1))
@@ -230,7 +238,8 @@ def difference_errors(history: History, W_mm: np.ndarray) -> np.ndarray:
 def gd_order(history: History, errors: np.ndarray, law: MarginLaw) -> Claim:
     """GD: the error of W_{2t} - W_t falls like log t / t^lambda, lambda = min(lambda_1,
     1), by four doublings. Proved: t^-q for every q < min(lambda, excess)."""
-    t, y = history.iterations[1:][-5:], errors[:, -5:]
+    t = history.iterations[1:][-5:]
+    y = errors[:, -5:]
     fitted = [np.polyfit(np.log(t), np.log(e / np.log(t)), 1)[0] for e in y]
     return claim("law.gd_order", np.array(fitted) + np.minimum(law.slowest, 1.0))
 

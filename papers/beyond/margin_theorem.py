@@ -61,7 +61,8 @@ class Local:
         gaps = gaps_of_scores(scores[None], selected)[0]
         self.best = bool((gaps >= 0).all())  # the selected tokens score most
         chosen = np.take_along_axis(scores, selected[0][:, None], 1)[:, 0]
-        lo, hi = scores.min(1), scores.max(1)
+        lo = scores.min(1)
+        hi = scores.max(1)
         at_chosen = np.exp(losses.log_derivative(chosen, loss))
         slope, lipschitz = _slope_bounds(lo, hi, loss)
         self.sample = sample = np.repeat(
@@ -176,7 +177,8 @@ def _constants(problem, rule, x, omega, tau, everywhere=False):
     sigma, xi, level = _step_bound(problem, rule, R, L)
     if not sigma:
         return np.inf, np.nan, np.nan
-    r, rise = problem.r, 1.5 * sigma / problem.norm**2
+    r = problem.r
+    rise = 1.5 * sigma / problem.norm**2
     needed = max(-np.log(xi), np.log(2 * problem.norm / (r * tau)) + r * rise)
     A = (
         np.log(problem.norm * problem.M) + problem.log_small(omega, R, tau) + needed
@@ -234,7 +236,9 @@ def _mode_norm(s, mu):
 
 def prove_with_momentum(problem: Local, rule: GradientRule, before, g) -> Proof:
     """The theorem for NGD with momentum, from margins g on, after `before`."""
-    (level, x, omega), V, mu = problem.split(g), problem.norm, rule.momentum
+    (level, x, omega) = problem.split(g)
+    V = problem.norm
+    mu = rule.momentum
     foreign = rule.kind != NGD or rule.decay or np.isfinite(rule.max_step)
     if why := _silent(problem, rule, foreign):
         return Proof(why=why, level=level)
@@ -275,12 +279,16 @@ class _Room(NamedTuple):
 
 def _room(problem, rule, far, size, omega, outside, level, rise, tau):
     """`_Room` of a start at `level` that rises by `rise`; outside adds to tau."""
-    V, exact = problem.norm, rule.step_size * problem.norm
+    V = problem.norm
+    exact = rule.step_size * problem.norm
     R = far * (size + tau)
-    L, r = problem.curvature(R)[1], max(min(problem.D * R, 300.0), 1e-8)
+    L = problem.curvature(R)[1]
+    r = max(min(problem.D * R, 300.0), 1e-8)
     log_delta = problem.log_small(omega, R, outside + tau) - problem.r * level
     xi = V * problem.M * np.exp(min(log_delta, 0.0))
-    high, low = exact / max(1 - xi, 0.5), exact / (np.hypot(1, V * L * R) + xi)
-    h, spread = np.expm1(r) / r, max(high / exact - 1, 1 - low / exact)
+    high = exact / max(1 - xi, 0.5)
+    low = exact / (np.hypot(1, V * L * R) + xi)
+    h = np.expm1(r) / r
+    spread = max(high / exact - 1, 1 - low / exact)
     steady = low * (1 - xi) / ((1 - rule.momentum) * V**2)
     return _Room(R, xi, low, high, far * (h - 1 + h * spread), min(rise, steady))

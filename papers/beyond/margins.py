@@ -104,7 +104,8 @@ def check_selection(run, margins):
 
 def check_settled(run, law, measured, momentum):
     """Raise PremiseFails: long steps, a short run, an offset that still moves."""
-    longest, step = law.longest_step(momentum)[0], measured.step_length
+    longest = law.longest_step(momentum)[0]
+    step = measured.step_length
     reason = f"steps of length {step:.3g} make the offsets cycle, they need less than {longest:.3g}"
     require(step < longest, "short steps", step / longest, reason, run)
     level = measured.level[-1:]
@@ -130,7 +131,8 @@ def each_seed(
     seeds: Iterable[int], study: Callable[[int], object], where: str = ""
 ) -> tuple[list, dict[int, str]]:
     """Results of `study` for the seeds that it takes; seed -> `where` and refusal."""
-    kept, refused = [], {}
+    kept = []
+    refused = {}
     for seed in seeds:
         try:
             kept.append(study(seed))

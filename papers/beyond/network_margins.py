@@ -42,7 +42,9 @@ MOMENTUM = 0.9
 LEAD = 0.01  # score by which the best token leads where tokens nearly tie
 HOLD = 5.0  # margin of the wrong tokens at a wrong start
 SHAPE = dict(n=6, T=8, d=10)
-MEMORY, EPSILON = 0.999, 1e-8  # of Adam
+# of Adam
+MEMORY = 0.999
+EPSILON = 1e-8
 PLAIN: dict[str, Any] = {
     "shift": None,
     "mask_diagonal": False,
@@ -205,7 +207,8 @@ def _entrances(network, pictures):
 
 def _norms(K, Q):
     """N(W) in NORMS, (..., norms); of the sign norm an upper bound."""
-    W, root = _product(K, Q), math.sqrt(K.shape[-2])
+    W = _product(K, Q)
+    root = math.sqrt(K.shape[-2])
     whole = [svm.norm_of(W, norm) for norm in WHOLE.values()]
     return np.stack(
         [*whole, root * np.abs(K).max((-2, -1)) * np.abs(Q).max((-2, -1))], -1
@@ -266,7 +269,8 @@ def selection_claims(optimal: Mapping, disputes: Mapping[str, Disputes]) -> list
     """Part 2; both by the names of `settings`, then as its functions give."""
     steepest = [name for name in optimal["from zero"] if name != ADAM]
     means = lambda way: {name: shares.mean() for name, shares in optimal[way].items()}
-    zero, ties = means("from zero"), means("near ties")
+    zero = means("from zero")
+    ties = means("near ties")
     lowest = min(steepest, key=lambda name: zero[name])
     change = max(ties[n] - zero[n] for n in zero)
     why = f"The prediction is refuted by {lowest}"
@@ -278,7 +282,8 @@ def selection_claims(optimal: Mapping, disputes: Mapping[str, Disputes]) -> list
         count, asked = won(values, steepest)
         _, low, high = estimate = share(count, asked)
         text = f"{way}: share of {asked.sum()} disputes won, own selection of larger own-norm margin"
-        word, id = verdicts.decided(low > HALF, high < HALF), f"select.own.{plain(way)}"
+        word = verdicts.decided(low > HALF, high < HALF)
+        id = f"select.own.{plain(way)}"
         claims.append(judged(id, text, SOURCE, estimate, "> 0.5", word, len(asked)))
     adam = ties[ADAM] - min(ties[name] for name in steepest)
     return [*claims, claim("select.adam", adam)]
@@ -308,10 +313,8 @@ def deciding_lead(
     ahead = leads(readings, rule, norm)
     intervals = {name: verdicts.mean_interval(values) for name, values in ahead.items()}
     rival = min(intervals, key=lambda name: intervals[name].low)
-    behind, few = (
-        any(each.high < 0 for each in intervals.values()),
-        len(readings[rule]) < FEWEST,
-    )
+    behind = any(each.high < 0 for each in intervals.values())
+    few = len(readings[rule]) < FEWEST
     word = verdicts.decided(intervals[rival].low > 0, behind)
     return verdicts.UNDECIDED if few else word, rival, intervals[rival]
 
@@ -360,7 +363,8 @@ def _wrong_start(tokens, seeds):
     _, n, T, _ = tokens.shape
     starts = []
     for opt, seed in zip(tokens.opt, seeds, strict=True):
-        draws, run = stream(seed, "selection"), len(starts)
+        draws = stream(seed, "selection")
+        run = len(starts)
         while len(starts) == run:
             wrong = (opt + draws.integers(1, T, n)) % T
             try:

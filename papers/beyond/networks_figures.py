@@ -54,10 +54,8 @@ def selections(optimal: Mapping, disputes: Mapping[str, network.Disputes]) -> Fi
     steepest = [name for name in rules if name != network.ADAM]
     names = [name.replace("steepest, ", "") for name in rules]
     names = [LABELS.get(name, name) for name in names]
-    judged, lowest = (
-        [],
-        min(steepest, key=lambda name: optimal["from zero"][name].mean()),
-    )
+    judged = []
+    lowest = min(steepest, key=lambda name: optimal["from zero"][name].mean())
     left_of = {("near ties", "steepest, l_inf"): -6, ("near ties", network.ADAM): -6}
     beside = left_of | {("from zero", lowest): 6}  # where no other mark is
     for shift, (way, like) in zip((-0.2, 0, 0.2), WAYS.items(), strict=True):
@@ -95,7 +93,8 @@ def selections(optimal: Mapping, disputes: Mapping[str, network.Disputes]) -> Fi
 def ranking(readings: network.Readings) -> Figure:
     """How far the rule predicted first is ahead of each rival; who is largest."""
     figure, axes = plots.panels(1, 2, height=3.1)
-    shares, rules = network.counted(readings), list(readings)
+    shares = network.counted(readings)
+    rules = list(readings)
     for k, rule in enumerate(rules):
         ahead = {
             x: verdicts.mean_interval(network.leads(readings, first, norm)[rule])

@@ -67,7 +67,8 @@ def sentences(data: TextSet, count: int, shortest: int = 12) -> _Sentences:
             .numpy()
         )
     y = np.where(rows.labels.numpy() == 0, -1.0, 1.0)
-    X, z = hidden[:, 1:-1], hidden[:, 0]
+    X = hidden[:, 1:-1]
+    z = hidden[:, 0]
     mean = X.mean(1)  # token of a sentence; the head is the ridge regression of y on it
     penalty = RIDGE * (mean**2).sum(1).mean()
     u = mean.T @ np.linalg.solve(mean @ mean.T + penalty * np.eye(count), y)
@@ -210,7 +211,8 @@ def draw(
             sentences.words[which], reading.weights[k, which], strict=True
         ):
             if word.startswith("##"):  # goes on the word before it
-                word, left = word[2:], left - 0.8
+                word = word[2:]
+                left = left - 0.8
             box = dict(
                 facecolor=plots.look("NGD").colour, alpha=float(weight), lw=0, pad=1.0
             )

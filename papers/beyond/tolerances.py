@@ -40,10 +40,9 @@ ROWS = {
 BOUNDS = {id: float(bound.split()[-1]) for id, (_, bound, _) in ROWS.items()}
 
 # Cycles: a move of an offset at rest, and one that is a cycle
-QUIET, LOUD = (
-    BOUNDS["law.short"],
-    BOUNDS["law.long"],
-)  # over the last records, from a start at rest
+# over the last records, from a start at rest
+QUIET = BOUNDS["law.short"]
+LOUD = BOUNDS["law.long"]
 QUIET_LP = BOUNDS["lp.rests"]  # in one step of l_p descent, which never comes to rest
 
 

@@ -49,11 +49,13 @@ class _ZeroDuals:
     def __init__(self, data: TokenSet, count: int = 1):
         self.tokens = coordinates.minimal(data).tokens
         self.solution = solution = token_svm(self.tokens)
-        beta, at_solution = solution.duals[0].ravel(), solution.margins[0].ravel()
+        beta = solution.duals[0].ravel()
+        at_solution = solution.margins[0].ravel()
         on = beta > SMALLEST_DUAL * beta.max()
         spare = (at_solution - 1 <= TIGHT) & ~on
         # the idle pairs (k,) among n (T-1), and the support with them (n (T-1),)
-        self.pairs, self.tight = np.flatnonzero(spare), on | spare
+        self.pairs = np.flatnonzero(spare)
+        self.tight = on | spare
         idle = self.pairs
         reason = f"{idle.size} tight constraints have a dual at zero; it needs {count}"
         require(idle.size == count, "zero duals", idle.size, reason)
@@ -125,7 +127,8 @@ class _ZeroDualsRun:
 def _run(law, steps, decades=1, step=None):
     """NGD from zero, steps law.step by default; PremiseFails if unsettled."""
     late = np.unique(np.geomspace(steps / 10**decades, steps, 9).round().astype(int))
-    data, V = law.tokens, law.solution.W
+    data = law.tokens
+    V = law.solution.W
     tight = law.tight.reshape(law.solution.duals.shape)
     history = train(data, ngd(step or law.step), steps, [0, *late])
     margins.check_selection(0, history.margins[0, -1])
@@ -149,9 +152,11 @@ def study(seeds: Sequence[int], count: int, steps: int, step: float | None = Non
 
     def study_seed(seed):
         if count == 1:
-            data, decades = tokens.unit_tokens(seed, n=6, T=8, d=10), 2
+            data = tokens.unit_tokens(seed, n=6, T=8, d=10)
+            decades = 2
         else:
-            data, decades = PROBLEMS["Gaussian"](seed), 1
+            data = PROBLEMS["Gaussian"](seed)
+            decades = 1
         return _run(_ZeroDuals(_tightened(data, count), count), steps, decades, step)
 
     return margins.each_seed(
@@ -310,7 +315,9 @@ class Left(NamedTuple):
 
 def _left(problem, steps):
     """NGD from zero with STEPS, all to one level; `steps` of the shortest."""
-    measured, predicted, data = [], [], problem.tokens
+    measured = []
+    predicted = []
+    data = problem.tokens
     for share in STEPS:
         count = round(steps * min(STEPS) / share)
         rule = ngd(float(share * problem.law.longest_step()[0]))

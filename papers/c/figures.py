@@ -27,7 +27,8 @@ def divergences(histories: Histories, same, by_q, judged: Mapping, caption) -> F
     for row, (table, reading) in zip(axes.reshape(2, -1), rows, strict=True):
         for axis, (p, history) in zip(row, histories.items(), strict=True):
             for q in histories:
-                values, end = table[p, q][:, 1:], history.iterations[-1]
+                values = table[p, q][:, 1:]
+                end = history.iterations[-1]
                 label = f"SVM with p = {q:g}"
                 plots.band(axis, history.iterations[1:], values, label, _look(q), 0.8)
                 mean = values[:, -1].mean()
@@ -66,11 +67,13 @@ def joint(
 ) -> Figure:
     """Joint training: directions of W and v; the first weights; the divergences."""
     figure, axes = plots.panels(2, 2, height=2.4)
-    last, missed = [], ([], [])
+    last = []
+    missed = ([], [])
     for p, history in histories.items():
         W = history.W[0, :, 0] / history.norm[0, -1]
         v = history.v[0] / history.head_norm[0, -1]
-        target, head = ends[p][p], heads[p]
+        target = ends[p][p]
+        head = heads[p]
         tips = (target.W[0, 0] / target.norm, head.value[0] / head.norm)
         above = 2 + (_look(p).dash != "-")  # so that dashes show on a solid line
         for axis, path, tip, misses in zip(axes[:2], (W, v), tips, missed, strict=True):
@@ -80,7 +83,8 @@ def joint(
             misses.append((tip[1], f"ends {far:.1g} off", _look(p).colour))
         distances = history.divergence(target.W), history.head_divergence(head.value)
         named = zip(("$W$", "$u$"), distances, section5.probabilities(tokens, history))
-        t, early = history.iterations, slice(0, first + 1)
+        t = history.iterations
+        early = slice(0, first + 1)
         for (name, D, probability), dash in zip(
             named, (_look(p).dash, ":"), strict=True
         ):
@@ -106,7 +110,8 @@ def lemma29(histories: Histories, divergences: Mapping, caption: str) -> Figure:
     """D (runs, records) against ||W||_{p,p}, a line per run; dashed: Lemma 29."""
     figure, axes = plots.panels(1, len(histories), height=2.4)
     for axis, (p, history) in zip(axes, histories.items(), strict=True):
-        size, values = history.norm[:, 1:], divergences[p][:, 1:]
+        size = history.norm[:, 1:]
+        values = divergences[p][:, 1:]
         axis.plot(size.T, values.T, color=_look(p).colour, alpha=0.4, linewidth=0.8)
         a, b, text = lemmas.theory(p)
         r = np.geomspace(size.min(), size.max(), 50)
@@ -129,7 +134,8 @@ def basins(widths: Sequence[float], kept: Mapping, caption: str) -> Figure:
     figure, axes = plots.panels(1, len(multiples), height=2.3)
     for axis, m in zip(axes, multiples, strict=True):
         for p in dict.fromkeys(p for p, _ in kept):
-            name, marker = f"p = {p:g}", _look(p).marker
+            name = f"p = {p:g}"
+            marker = _look(p).marker
             plots.band(axis, widths, kept[p, m], name, marker=marker, markersize=3.5)
         axis.set(xscale="log", ylim=(0, 1.05), xlabel="divergence $D$ of the start")
         last = {p: kept[p, m][-1] for p, multiple in kept if multiple == m}
@@ -173,7 +179,9 @@ def parents(pairs, by_dimension, several: Mapping, paths, caption: str) -> Figur
         )
     axes[1].set(title="Mean rank of the nuclear-norm SVM", xlabel="dimension $d$")
     axes[1].set_ylim(0, None)
-    missed, said, edge = {}, [], 1e-6
+    missed = {}
+    said = []
+    edge = 1e-6
     for d, values in several.items():
         off = 1 - values[np.isfinite(values)]
         near = (off < edge).sum()

@@ -54,12 +54,14 @@ def _selections(sizes: Sizes, p: float) -> lemmas.Selection:
 def _inequalities(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemmas 12-15 on random matrices and numbers, many zero or tiny, and where
     attained. Measured: the smallest ratio larger / smaller side over all EXPONENTS."""
-    draw, count, size, ratios = stream(0, "draws"), sizes.draws, 16, {}
+    draw = stream(0, "draws")
+    count = sizes.draws
+    size = 16
+    ratios = {}
     x, y = np.sort(10 ** draw.uniform(-3, 3, (2, count)), 0)[::-1]
-    x, y = (
-        np.append(x, [1.0, 1.0]),
-        np.append(y, [1 - 1e-6, 1e-9]),
-    )  # nearly equal, nearly zero
+    # nearly equal, nearly zero
+    x = np.append(x, [1.0, 1.0])
+    y = np.append(y, [1 - 1e-6, 1e-9])
     ends = np.stack(
         [np.ones(size), np.eye(size)[0]]
     )  # where the two norms' ratio is extreme
@@ -95,7 +97,8 @@ def _inequalities(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 def _gradients(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemmas 16 and 18 at matrices of all sizes."""
-    drawn, off = _data(sizes), world.of("constant off")
+    drawn = _data(sizes)
+    off = world.of("constant off")
     matrices = lemmas.random_matrices(drawn, 40)
     gradient = [lemmas.lemma18(drawn, matrices, p, off) for p in sizes.exponents]
     where = "40 matrices of sizes from 0.01 to 1000"
@@ -113,7 +116,8 @@ def _pairs(steps):
 
 def _steps(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Plain lp-AttGD's steps: Lemma 4 from W_mm, 22, 24, 25 from a random start."""
-    drawn, start = _data(sizes), gaussian_start(_data(sizes), range(sizes.seeds))
+    drawn = _data(sizes)
+    start = gaussian_start(_data(sizes), range(sizes.seeds))
 
     def steps(data, p, eta, start):
         rule = MirrorRule(p, eta, normalised=False)
@@ -131,13 +135,17 @@ def _steps(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 def _cones(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemmas 19-21, 27, 28, 30: on the edge of the cone of mu_0, and training in it."""
-    multiples, edge = np.geomspace(5, 5e6, 13), "edge of the cone of μ_0"
+    multiples = np.geomspace(5, 5e6, 13)
+    edge = "edge of the cone of μ_0"
     for p in sizes.exponents:
         true = _selections(sizes, p)
-        data, solution = world.tokens(true.tokens), world.target(true.solution)
+        data = world.tokens(true.tokens)
+        solution = world.target(true.solution)
         named = replace(true, tokens=data, solution=solution)
-        size, W_mm = true.solution.norm, true.solution.W
-        count, mu = len(W_mm), lemmas.radius(true)
+        size = true.solution.norm
+        W_mm = true.solution.W
+        count = len(W_mm)
+        mu = lemmas.radius(true)
         positive, rate = lemmas.lemma20(named, multiples, 10)
         claims = [lemmas.lemma19(named), rate, positive]
         # At p = 1.3 mu_0 is 2e-6 at most: W and W_mm hardly differ in such a cone, whatever
@@ -175,7 +183,8 @@ def _far_out(selection, start, width, target, steps):
     lies in the cone. One step for all runs, sized by the narrowest cone, would hardly move the
     others.
     """
-    divergences, size = [], selection.solution.norm
+    divergences = []
+    size = selection.solution.norm
     for run, wide in enumerate(width):
         W = start[[run]] * (100 / wide * size[run])
         alone = lemmas.part(selection.tokens, np.array([run]))
@@ -205,10 +214,8 @@ def _rates(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 def _paths(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """The regularisation paths: of W alone, and of v and W together."""
-    few, instance = (
-        _data(replace(sizes, seeds=sizes.path_seeds)),
-        section5.joint_instance(),
-    )
+    few = _data(replace(sizes, seeds=sizes.path_seeds))
+    instance = section5.joint_instance()
     for p in (1.75, 2, 3):
         path = predecessor.path_against_descent(
             few, p, (1, 3, 10, 30, 100), 500, 2, world.target
@@ -230,7 +237,8 @@ def rate_in_k(sizes: Sizes, p: float) -> tuple[float, float, float]:
     solution = selections.solution
     plain = lambda rule: MirrorRule(p, 1.0, normalised=False)
     history, _ = lemmas.from_cone(selections, 0.05, 3, sizes.rate_steps, change=plain)
-    D, k = history.divergence(solution.W), np.log(history.iterations.clip(3))
+    D = history.divergence(solution.W)
+    k = np.log(history.iterations.clip(3))
     bound = {1: np.log(k) / k, 0: np.log(k) ** 2 / k}.get(
         int(np.sign(p - 2)), k ** (1 - p)
     )

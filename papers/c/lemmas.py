@@ -82,7 +82,9 @@ def lemma18(
     product of the ranges (Gruess); |l'| <= 1. At `matrices` (m, runs, d, d_z), and at W = 0 for two
     misclassified tokens, where it is attained. off: by what share G is wrong.
     """
-    q, ratio, d = dual_exponent(p), 0.0, 4
+    q = dual_exponent(p)
+    ratio = 0.0
+    d = 4
     X = -np.array([30.0, 31.0])[:, None] * np.eye(d)[:1]
     pair = token_set(X[None], np.ones(1), np.eye(d)[:1], np.eye(d)[0])
     for data, tried in ((tokens, matrices), (pair, np.zeros((1, 1, d, d)))):
@@ -97,7 +99,8 @@ def lemma18(
 
 def _excess_loss(tokens, W):
     """L(W) less its limit where all opt tokens are selected, (runs,), exact at e^-300."""
-    logits, scores = attention.logits(tokens, W), attention.scores(tokens, tokens.u)
+    logits = attention.logits(tokens, W)
+    scores = attention.scores(tokens, tokens.u)
     limit = np.take_along_axis(scores, tokens.opt[..., None], -1)[..., 0]
     selected = np.take_along_axis(scores, logits.argmax(-1)[..., None], -1)
     weights = attention.weights(tokens, W)
@@ -112,8 +115,11 @@ class Steps:
 
     def __init__(self, tokens: TokenSet, history: MirrorHistory):
         first = np.flatnonzero(np.diff(history.iterations) == 1)
-        rule, flat = history.rule, (len(tokens.y), len(first), -1)
-        self.p, self.eta, self.loss_rise = rule.p, rule.step_size, history.loss_rise
+        rule = history.rule
+        flat = (len(tokens.y), len(first), -1)
+        self.p = rule.p
+        self.eta = rule.step_size
+        self.loss_rise = history.loss_rise
         self.W, self.later = (
             history.W[:, at].reshape(flat) for at in (first, first + 1)
         )
@@ -139,7 +145,8 @@ def _growth(step):  # what one step adds to the norm of the mirror image
 
 def lemma12(W, p):
     """D^{1/p-1/2} ||W||_F <= ||W||_{p,p} <= ||W||_F, D entries; reversed for p < 2."""
-    size, ends = norm(W, p), sorted((1.0, W.shape[-1] ** (1 / p - 0.5)))
+    size = norm(W, p)
+    ends = sorted((1.0, W.shape[-1] ** (1 / p - 0.5)))
     frobenius = norm(W, 2)
     return [(ends[0] * frobenius, size), (size, ends[1] * frobenius)]
 
@@ -158,7 +165,8 @@ def lemma13(first, second, p):
 
 def lemma14(x, y, p):
     """y s <= (p-1)/p (x^p - y^p) <= x s for x >= y >= 0, s = x^{p-1} - y^{p-1}; pairs."""
-    middle, rise = (p - 1) / p * (x**p - y**p), x ** (p - 1) - y ** (p - 1)
+    middle = (p - 1) / p * (x**p - y**p)
+    rise = x ** (p - 1) - y ** (p - 1)
     return [(y * rise, middle), (middle, x * rise)]
 
 
@@ -183,10 +191,14 @@ def step_claims(steps: Steps) -> list[Claim]:
 
     25: eta (L - L+) over <nabla psi(W) - nabla psi(W+), W - W+>, 1 for small eta; -inf
     where L rises."""
-    W, later, p = steps.W, steps.later, steps.p
-    size, (before, after) = norm(W, p), steps.losses
+    W = steps.W
+    later = steps.later
+    p = steps.p
+    size = norm(W, p)
+    (before, after) = steps.losses
     down = -steps.eta * (steps.gradient * W).sum(-1)
-    work, growth = down / size, _growth(steps)
+    work = down / size
+    growth = _growth(steps)
     slack_22 = ((growth - work) / (np.abs(work) + 1e-13 * size ** (p - 1))).min()
     grown = (p - 1) / p * (norm(later, p) ** p - size**p) + steps.eta * (after - before)
     slack_24 = ((down - grown) / (np.abs(down) + ROUNDING * size**p)).min()
@@ -200,7 +212,8 @@ def lemma30(history: MirrorHistory, size, since: float, stay) -> list[Claim]:
     """||W(k)||_{p,p} = Omega(log k): after `since` 0.9 times the sharp slope (ours),
     dr/dlog k = ||W_mm||/(1 + (p-2) ||W_mm||/r), as gradient and (r^{p-1})' fall like
     e^{-r/||W_mm||}. size (runs,): ||W_mm||; stay: runs that keep its tokens."""
-    p, late = history.rule.p, history.iterations >= since
+    p = history.rule.p
+    late = history.iterations >= since
     slope = fitted_slope(np.log(history.iterations[late]), history.norm[:, late]) / size
     predicted = 1 / (1 + (p - 2) * size / history.norm[:, late].mean(1))
     ratio = (slope / predicted)[stay] if stay.any() else np.array([np.nan])
@@ -260,7 +273,8 @@ def radius(selection: Selection) -> np.ndarray:
     """mu_0 of Eq. 4, (runs,) (our constant; Lemma 19 by Lemmas 12, 13): rho^p / (p 2^p)
     for p >= 2, (p-1)/2 (rho d^{1-2/p})^2 for p < 2, rho = min(delta, 1/2) / (A
     ||W_mm||), A the largest `spread`."""
-    p, entries = selection.p, selection.direction.shape[-1]
+    p = selection.p
+    entries = selection.direction.shape[-1]
     A = spread(selection.tokens, p / (p - 1)).max(-1)
     rho = _nearness(selection) / (A * selection.solution.norm)
     return (
@@ -282,16 +296,19 @@ def on_the_edge(
 
 def _edge_along(selection, mu, E):
     """The first W_mm/||W_mm|| + s E with D = mu, of unit norm, E (draws, runs, D)."""
-    direction, p = selection.direction, selection.p
+    direction = selection.direction
+    p = selection.p
     moved = lambda log_s: direction + np.exp(log_s)[..., None] * E
     D = lambda log_s: directional_bregman(moved(log_s), direction, p)
     low = high = np.full(E.shape[:2], -25.0)
     while (inside := D(high) < mu).any() and high.max() < 10:
-        low, high = np.where(inside, high, low), high + np.where(inside, 0.5, 0.0)
+        low = np.where(inside, high, low)
+        high = high + np.where(inside, 0.5, 0.0)
     for _ in range(40):
         middle = (low + high) / 2
         below = D(middle) <= mu
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
+        low = np.where(below, middle, low)
+        high = np.where(below, high, middle)
     W = moved(low)
     return W / norm(W, p)[..., None]
 
@@ -310,9 +327,12 @@ def _slack(selection, mu):
     """Eqs. 12a-c on the edge of the cone of mu (runs,), slacks of 1 or more by margins
     m: (12a) (m_tau - m_t)/delta, t a support token, tau not; (12b) (m_tau - 1)/delta;
     (12c) 2 m_t, 3/2 over m_t; the least over all, runs and `_worst_edges`."""
-    tokens, solution = selection.tokens, selection.solution
-    d, support = _delta(selection)[:, None, None], solution.margins <= 1 + SUPPORT
-    apart, slacks = coordinates.differences(tokens, tokens.opt), []
+    tokens = selection.tokens
+    solution = selection.solution
+    d = _delta(selection)[:, None, None]
+    support = solution.margins <= 1 + SUPPORT
+    apart = coordinates.differences(tokens, tokens.opt)
+    slacks = []
     for V in _edge_along(selection, mu, _worst_edges(selection)):
         W = (V * solution.norm[:, None]).reshape(solution.W.shape)
         m = np.einsum("rntd,rde,rne->rnt", apart, W, tokens.z)
@@ -334,7 +354,8 @@ def lemma19(selection: Selection) -> Claim:
 
 def _descent(selection, W, toward):
     """<-grad L(W), V>/e^s and s, (runs,), W and V flat: nothing underflows."""
-    tokens, shape = selection.tokens, selection.solution.W.shape
+    tokens = selection.tokens
+    shape = selection.solution.W.shape
     logits = attention.logits(tokens, W.reshape(shape))
     slopes = attention.slopes(logits, attention.scores(tokens, tokens.u), "logistic")
     logits = attention.logits(tokens, toward.reshape(shape))
@@ -353,7 +374,8 @@ def lemma20(
     > 0: the smallest c of ||W|| = multiple ||W_mm||/delta, delta of `_nearness`, is in
     no run below that of the first; multiples (m,) ascend, `draws` a run."""
     W, V = (on_the_edge(selection, radius(selection), draws, seed) for seed in (1, 2))
-    positive, constants = np.inf, []
+    positive = np.inf
+    constants = []
     for r in _radii(selection, multiples):
         sizes = (r * selection.solution.norm)[:, None]
         values = [_descent(selection, w * sizes, v) for w, v in zip(W, V, strict=True)]
@@ -381,7 +403,8 @@ def lemma21(selection: Selection, multiples: np.ndarray, draws: int = 20) -> Cla
     log R / R: pi R / log R at the radii of `lemma20` is largest before the last. On
     edges from mu_0 to 10^-10 mu_0: what favours W most is near W_mm."""
     inside = radius(selection) * np.geomspace(1, 1e-10, 6)[:, None]
-    radii, size = _radii(selection, multiples), selection.solution.norm
+    radii = _radii(selection, multiples)
+    size = selection.solution.norm
     W = np.concatenate([on_the_edge(selection, mu, draws, seed=3) for mu in inside])
     largest = [
         np.max([_excess(selection, w * (r * size)[:, None]) for w in W], 0)
@@ -399,7 +422,8 @@ def lemma27(selection: Selection, steps: Steps) -> Claim:
     - L) / ((1+pi) ||W||): the line before the paper's, which is weaker. The left side is eta <-grad
     L, W_mm/||W_mm||>, by Eq. 23. Premises: it is positive (Lemma 20) and pi <= 1/2.
     """
-    p, eta = selection.p, np.broadcast_to(steps.eta, steps.losses[0].shape)
+    p = selection.p
+    eta = np.broadcast_to(steps.eta, steps.losses[0].shape)
     pi = [_excess(selection, steps.W[:, k]) for k in range(steps.W.shape[1])]
     pi = np.maximum(np.stack(pi, 1), 0.0)
     left = -eta * (steps.gradient * selection.direction[:, None]).sum(-1)
@@ -417,7 +441,8 @@ def lemma28(selection: Selection, D: np.ndarray, mu: np.ndarray) -> Claim:
     """From a thinner cone D (runs, k) stays in that of mu (runs,) (our constant), mu >
     RESOLVED; NaN where none is or D hardly moves. The remark: last D over first."""
     wide = mu > RESOLVED
-    course, largest = D[wide, -1] / D[wide, 0], np.nan
+    course = D[wide, -1] / D[wide, 0]
+    largest = np.nan
     if wide.any() and np.median(np.abs(course - 1)) > MOVED:
         largest = (D[wide] / mu[wide, None]).max()
     runs = f"{wide.sum()} of {len(mu)} runs (mu_0 > {RESOLVED:g})"
@@ -463,7 +488,8 @@ def from_cone(
 ) -> tuple[MirrorHistory, TokenSet]:
     """Train from `draws` random starts a run, D = mu, ||W_0|| = multiple ||W_mm||, by
     `relative_rule` of `share` as `change` makes it: history, data of draws x runs."""
-    solution, runs = selection.solution, len(selection.direction)
+    solution = selection.solution
+    runs = len(selection.direction)
     directions = on_the_edge(selection, np.full(runs, mu), draws, seed)
     W = directions * (multiple * solution.norm)[:, None]
     start = W.reshape(draws * runs, *solution.W.shape[1:])
@@ -485,7 +511,8 @@ def theory(p: float) -> tuple[float, float, str]:
 
 def slopes(history: MirrorHistory, divergence: np.ndarray) -> np.ndarray:
     """Exponent in r of the divergence (runs, k), over half of log r: (runs,)."""
-    log_r, log_D = np.log(history.norm), np.log(np.maximum(divergence, 1e-16))
+    log_r = np.log(history.norm)
+    log_D = np.log(np.maximum(divergence, 1e-16))
     since = lambda r: (r[0] + r[-1]) / 2
     each = zip(log_r, log_D, strict=True)
     return np.array([fitted_slope(r, D[None], since(r))[0] for r, D in each])
@@ -508,7 +535,8 @@ def lemma29(history: MirrorHistory, divergence: np.ndarray) -> list[Claim]:
     )
     middle = np.abs(log_r - (log_r[:, :1] + log_r[:, -1:]) / 2).argmin(1)[:, None]
     growth = np.exp(over[:, -1] - np.take_along_axis(over, middle, 1)[:, 0]).max()
-    exponents, sharp = slopes(history, divergence), -2 * min(p - 1, 1.0)
+    exponents = slopes(history, divergence)
+    sharp = -2 * min(p - 1, 1.0)
     power = {"bound": f"{sharp} ± 0.1", "interval": interval(exponents)}
     fall = claim("lemma29.sharp", np.median(exponents), p, **power)
     return [claim("lemma29", growth, p), fall]

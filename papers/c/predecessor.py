@@ -56,9 +56,13 @@ def train_key_query(tokens: TokenSet, K, Q, step_size: float, record) -> np.ndar
         needed = runs, width, K.shape[-1]
         if value.shape != needed:
             raise ValueError(f"{name} has shape {value.shape}; it needs {needed}")
-    K, Q, kept, wanted = K.copy(), Q.copy(), [], set(map(int, record))
+    K = K.copy()
+    Q = Q.copy()
+    kept = []
+    wanted = set(map(int, record))
     scores = attention.scores(tokens, tokens.u)
-    Xt, zt = np.swapaxes(tokens.X, -1, -2), np.swapaxes(tokens.z, -1, -2)
+    Xt = np.swapaxes(tokens.X, -1, -2)
+    zt = np.swapaxes(tokens.z, -1, -2)
     for t in range(max(wanted) + 1):
         if t in wanted:
             kept.append(K @ np.swapaxes(Q, 1, 2))
@@ -69,7 +73,8 @@ def train_key_query(tokens: TokenSet, K, Q, step_size: float, record) -> np.ndar
         down = (
             zt @ (Xt @ pull[..., None])[..., 0]
         )  # (runs, d_z, d), -G^T up to a factor
-        move_K, move_Q = np.swapaxes(down, 1, 2) @ Q, down @ K
+        move_K = np.swapaxes(down, 1, 2) @ Q
+        move_Q = down @ K
         K += step_size * _unit(move_K)
         Q += step_size * _unit(move_Q)
     return np.stack(kept, 1)
@@ -79,7 +84,8 @@ def keys_against_weights(tokens: TokenSet, seeds, record, step_size: float) -> t
     """Alignment of (K, Q) and of W with their tokens' SVMs, {("K, Q" or "W", norm):
     (runs, k)}, from entries uniform in +-1/sqrt(d); the share (runs,) of K Q^T's singular
     values in as many of the largest as the rank of its nuclear-norm solution."""
-    d, solutions = tokens.shape[-1], {}
+    d = tokens.shape[-1]
+    solutions = {}
     starts = np.stack(
         [stream(seed, "start").uniform(-1, 1, (3, d, d)) for seed in seeds], 1
     )
@@ -137,7 +143,9 @@ def _max_margin(tokens, chosen):
     """
     if not chosen.any(1).all() or chosen.all():
         raise ValueError("every sample needs a chosen token, and some sample another")
-    X, z, first = tokens.X[0], tokens.z[0], chosen.argmax(1)
+    X = tokens.X[0]
+    z = tokens.z[0]
+    first = chosen.argmax(1)
     apart = X[np.arange(len(X)), first][:, None] - X  # chosen first minus every token
     rows = coordinates.constraint_rows(apart, z).reshape(*chosen.shape, -1)
     same = chosen & (np.arange(chosen.shape[1]) != first[:, None])
@@ -156,7 +164,8 @@ def several_tokens(
     """With a ReLU head: alignment with the SVM of the tokens selected, (runs,)."""
     tokens = unit_tokens(seeds, n, T, d)
     W, weights = _train_relu_head(tokens, step_size, steps)
-    chosen, aligned = weights > SELECTED, np.full(len(W), np.nan)
+    chosen = weights > SELECTED
+    aligned = np.full(len(W), np.nan)
     for run in range(len(W)):
         try:
             V, equations = _max_margin(tokens.run(run), chosen[run])
@@ -196,7 +205,8 @@ def _log_gap_and_gradient(tokens, W):
 def _solve(tokens: TokenSet, p: float, radii, starts) -> np.ndarray:
     """W_R (k, d, d_z) of the first run for ascending `radii` (k,), on ||W||_{p,p} = R: by
     log(L - L*) the best from all starts (starts, d, d_z) and the radius before."""
-    path, function = [], partial(_log_gap_and_gradient, tokens)
+    path = []
+    function = partial(_log_gap_and_gradient, tokens)
     for R in radii:
         flat = [start.ravel() for start in (*starts, *path[-1:])]
         ends = [_on_the_sphere(function, w / norm(w, p), R, p) for w in flat]
@@ -207,7 +217,8 @@ def _solve(tokens: TokenSet, p: float, radii, starts) -> np.ndarray:
 
 def _candidates(tokens, p):
     """Head and token SVM of every selection, the largest label margin first."""
-    pairs, (_, n, T, _) = [], tokens.shape
+    pairs = []
+    (_, n, T, _) = tokens.shape
     for chosen in product(range(T), repeat=n):
         selected = np.array([chosen])
         try:
@@ -232,7 +243,8 @@ def solve_jointly(
 
 def _in_turn(tokens, p, r, R, pair):
     head, weights = pair
-    v, W = head.value[0], weights.W * (R / weights.norm[0])
+    v = head.value[0]
+    W = weights.W * (R / weights.norm[0])
 
     def loss(v):
         scores = attention.scores(tokens, v[None])
@@ -278,7 +290,8 @@ def path_against_descent(
     """
     selection = select(tokens, tokens.opt, p)
     history = train(tokens, MirrorRule(p), steps)
-    solution, divergences = selection.solution, []
+    solution = selection.solution
+    divergences = []
     towards = named(solution).W.reshape(selection.direction.shape)
     for run in range(len(tokens.y)):
         random = stream(run, "draws").standard_normal(
@@ -301,11 +314,13 @@ def claims_on_parents(
 ) -> list[Claim]:
     """What 2308.16898 claims of keys and queries, of several tokens and of the path."""
     last = {key: np.median(values[:, -1]) for key, values in aligned.items()}
-    small, large = min(several), max(several)
+    small = min(several)
+    large = max(several)
     low, high = (np.nanmedian(several[d]) for d in (small, large))
     paths = [ends["path"] for ends in followed.values()]
     falls = max((path[:, 1:] / path[:, :-1])[:, 1:].max() for path in paths)
-    kq, w = last["K, Q", "nuclear"], last["W", "frobenius"]
+    kq = last["K, Q", "nuclear"]
+    w = last["W", "frobenius"]
     values = {
         "parents.kq": kq,
         "parents.kq.other": kq / last["K, Q", "frobenius"],

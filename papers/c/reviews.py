@@ -33,7 +33,8 @@ UNIFORM = (
 )  # limit of the Hoyer index of entries of one uniform law, about 0.134
 CHARACTERS = 118  # of a line of words in boxes
 # What is compared, and where: along which metric both runs are at one level.
-EARLY, SPARSER = ("steps", "test_accuracy"), ("hoyer", "control_loss")
+EARLY = ("steps", "test_accuracy")
+SPARSER = ("hoyer", "control_loss")
 WHEN = {"start": "start", "last": "end"}
 
 
@@ -84,7 +85,8 @@ def _ordered(curves: Curves, better: str, worse: str) -> Claim:
         )
         return text, measured
 
-    id, text = f"imdb.{better}.{worse}", f"{better} above {worse}"
+    id = f"imdb.{better}.{worse}"
+    text = f"{better} above {worse}"
     return judge(curves, id, text, "paper C, IMDb", verdicts.above, measure)
 
 
@@ -130,7 +132,8 @@ def _sparser(curves: Curves, part: str) -> Claim:
         )
         return text, end, same
 
-    id, text = f"sparsity.{part}", f"{part} sparser under l1.1"
+    id = f"sparsity.{part}"
+    text = f"{part} sparser under l1.1"
     return judge(curves, id, text, "paper C, sparsity", verdicts.above, measure)
 
 
@@ -168,7 +171,8 @@ def attention_table(curves: Curves) -> Table:
 def _measured(curves: Curves) -> dict[str, dict[str, Interval]]:
     """Of each claim on reviews, by its id, the intervals that judge it, by their names.
     Matched is at the best training accuracy that both runs of a seed reach."""
-    known, rules = {}, ("l1.1", "l2")
+    known = {}
+    rules = ("l1.1", "l2")
     for a, b in PAIRS:
         known[f"imdb.{a}.{b}"] = {
             f"{shown(a)} less {shown(b)}": _late_difference(curves, a, b)
@@ -185,16 +189,19 @@ def _measured(curves: Curves) -> dict[str, dict[str, Interval]]:
 def summary(curves: Curves) -> str:
     """Verdict, Holm's p over all, and intervals of every claim on reviews; where the
     study cannot speak, p and intervals are those by which it would have been judged."""
-    known, alone = _measured(curves), {}
+    known = _measured(curves)
+    alone = {}
     for id, ways in known.items():
         alone[id] = max(verdicts.p_value(way, verdicts.above) for way in ways.values())
-    p, lines = verdicts.holm(alone), []
+    p = verdicts.holm(alone)
+    lines = []
     for claim in (
         *accuracy_table(curves),
         *sparsity_table(curves),
         *attention_table(curves),
     ):
-        name, ends = claim.statement.split(":")[0], map(str, known[claim.id].values())
+        name = claim.statement.split(":")[0]
+        ends = map(str, known[claim.id].values())
         lines.append(f"{claim.verdict}  {p[claim.id]:.3f}  {name}: {', '.join(ends)}")
     return "\n".join(lines)
 
@@ -296,7 +303,8 @@ def _differences(
     ax, curves: Curves, table: Table, scale=1.0, also=(), digits=1
 ) -> None:
     """A forest of the intervals of a table, to `digits`, with room for the values `also`."""
-    bars, known = [], _measured(curves)
+    bars = []
+    known = _measured(curves)
     rows = [(claim, *row) for claim in table for row in known[claim.id].items()]
     for claim, name, measured in rows:
         values = scale * np.array([measured.estimate, measured.low, measured.high])
@@ -331,11 +339,13 @@ def _beside_the_paper(ax, curves: Curves, reduced: Curves) -> None:
     star is the paper's mean. The hollow mark is the mean of the `reduced` network. The same
     means stand right of each row, in per cent.
     """
-    names, words = [], []
+    names = []
+    words = []
     table = (("last", _last_accuracy, PAPER), ("largest", _most_accuracy, PAPER_MOST))
     for rule in PAPER:
         for what, measure, theirs in table:
-            row, look = len(names), plots.look(rule)
+            row = len(names)
+            look = plots.look(rule)
             ours, smaller = (100 * measure(one, rule) for one in (curves, reduced))
             paper = 100 * theirs[rule]
             ax.plot(ours, [row - 0.3] * len(ours), "o", ms=2.5, color=look.colour)
@@ -441,7 +451,8 @@ def sparsity_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
     index = figure.add_subplot(grid[1, 1])
     for k, part in enumerate(PARTS):
         for place, rule in enumerate(curves.rates()):
-            look, x = plots.look(rule), k + 0.25 * (place - 1)
+            look = plots.look(rule)
+            x = k + 0.25 * (place - 1)
             ends = _at_end(curves, rule, f"hoyer.{part}")
             label = shown(rule) if k == 0 else None
             index.plot([x] * len(ends), ends, ms=2.5, mfc="none", **look.mark)
@@ -467,11 +478,13 @@ def attention_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
     studies = {"paper's size": curves}
     if reduced is not None:
         studies["reduced"] = reduced
-    names, words = [], []
+    names = []
+    words = []
     for study, one in studies.items():
         for rule in curves.rates():
             values = 100 * _tokens_used(one, rule)[..., -1].mean(1)
-            look, row = plots.look(rule), len(names)
+            look = plots.look(rule)
+            row = len(names)
             left.plot(values, [row - 0.3] * len(values), "o", ms=2.5, color=look.colour)
             left.plot(values.mean(), row, ms=6, **look.mark)
             names.append(f"{shown(rule)}, {study}")
@@ -555,7 +568,8 @@ def vision_figure(curves: Curves) -> Figure:
     early, sparser = vision_table(curves)
     ends = []
     for k, rule in enumerate(VISION):
-        look, runs = plots.look(rule), curves.runs(rule)
+        look = plots.look(rule)
+        runs = curves.runs(rule)
         axes[1].plot(steps[k], 100 * levels[k], markersize=4, mfc="none", **look.mark)
         x, y = (
             together([run.metrics[name] for run in runs])

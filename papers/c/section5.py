@@ -64,7 +64,8 @@ def bregman_claims(
     """Own exponent nearest in every row and run; none ended early; means of `D[p, q]`
     (runs, records) as REFERENCE: within a factor 1.5, and in the middle 95 % of means
     of as many of our runs, as a late change of selection is far off."""
-    means, made = {pair: values[:, -1].mean() for pair, values in D.items()}, []
+    means = {pair: values[:, -1].mean() for pair, values in D.items()}
+    made = []
     for p in histories:
         nearest = min(means[p, q] / means[p, p] for q in histories if q != p)
         nearest_other = np.min([D[p, q][:, -1] for q in histories if q != p], 0)
@@ -87,7 +88,8 @@ def _beside_reference(p: float, last: Mapping[float, np.ndarray]) -> list[Claim]
         ratios = [values.mean() / REFERENCE[p][q] for q, values in kept.items()]
         return max(max(ratio, 1 / ratio) for ratio in ratios)
 
-    seeds, inside = REFERENCE_SEEDS[p], []
+    seeds = REFERENCE_SEEDS[p]
+    inside = []
     for q, values in last.items():
         draw = stream(0, "split")
         means = [draw.permutation(values)[:seeds].mean() for _ in range(2000)]

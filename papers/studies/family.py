@@ -41,7 +41,8 @@ FIGURES = {
     "fig6": "mnist_60000",
     "fig7": "cifar10_50000",
 }
-VISION, REVIEWS = "vit_48000", "imdb_256"
+VISION = "vit_48000"
+REVIEWS = "imdb_256"
 
 
 @dataclass(frozen=True)
@@ -164,11 +165,13 @@ def isotonic_steps(run: Curve, target: float, last_target: float) -> float:
         readings is at most `target`, at least one interval of the clock; infinite if the run
         missed it.
     """
-    at, losses = run.clock["at"], run.clock["loss"].astype(float)
+    at = run.clock["at"]
+    losses = run.clock["loss"].astype(float)
     reached = run.readings() <= last_target
     if reached.any():
         end = int(reached.argmax()) + 1
-        at, losses = at[:end], losses[:end]
+        at = at[:end]
+        losses = losses[:end]
     fitted = optimize.isotonic_regression(losses, increasing=False).x
     passed = fitted <= target * (1 + ROUNDING)
     if not passed.any():
@@ -398,7 +401,8 @@ def _order(better: str, worse: str, runs: Runs) -> list[Interval]:
 
 
 def _sparsity(part: str, runs: Runs) -> list[Interval]:
-    name, rules = f"hoyer.{part}", ("l1.1", "l2")
+    name = f"hoyer.{part}"
+    rules = ("l1.1", "l2")
     last = [
         np.array([run.metrics[name][-1] for run in runs.of(rule)]) for rule in rules
     ]

@@ -222,7 +222,8 @@ def judge(studies: Mapping[str, Runs | None]) -> list[Verdict]:
     list of Verdict
         One a claim of the studies that are there, in the order of the protocol's table.
     """
-    cases, reasons = {}, {}
+    cases = {}
+    reasons = {}
     for name, claim in FAMILY.items():
         runs = studies.get(claim.study)
         intervals, reasons[name] = _measured(claim, runs)

@@ -198,7 +198,9 @@ def _vision(plan: Plan) -> Differences:
 
 def _reviews(plan: Plan) -> Differences:
     curves = confirm.first_round(plan)
-    columns, values, row_variances = [], [], {}
+    columns = []
+    values = []
+    row_variances = {}
     for better, worse in ORDER:
         name = f"imdb.{better}>{worse}"
         pairs = list(zip(curves.runs(better), curves.runs(worse), strict=True))

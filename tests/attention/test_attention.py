@@ -35,14 +35,13 @@ IN_DIGITS = {  # l and l' by their definitions
 def test_closed_form_gradients_equal_autograd(loss, seed):
     data = tokens.unit_tokens([seed, seed + 10], n=5, T=4, d=7)
     rng = np.random.default_rng(seed)
-    W, u = 2 * rng.standard_normal((2, 7, 7)), rng.standard_normal((2, 7))
+    W = 2 * rng.standard_normal((2, 7, 7))
+    u = rng.standard_normal((2, 7))
     value, grad_W, grad_u = attention.gradients(data, W, u, loss)
     for run in range(2):
         X, y, z = (torch.tensor(a[run]) for a in (data.X, data.y, data.z))
-        w, v = (
-            torch.tensor(W[run], requires_grad=True),
-            torch.tensor(u[run], requires_grad=True),
-        )
+        w = torch.tensor(W[run], requires_grad=True)
+        v = torch.tensor(u[run], requires_grad=True)
         p = torch.softmax(torch.einsum("ntd,de,ne->nt", X, w, z), -1)
         total = LOSSES[loss](y * torch.einsum("nt,ntd,d->n", p, X, v)).mean()
         total.backward()
@@ -76,7 +75,8 @@ def test_slopes_agree_with_many_digits_at_any_logits(a, gamma, loss):
     at = attention.slopes(np.array([a]), np.array([gamma]), loss)
     value, derivative = IN_DIGITS[loss]
     with mp.workdps(60):
-        a, gamma = [mp.mpf(v) for v in a], [mp.mpf(v) for v in gamma]
+        a = [mp.mpf(v) for v in a]
+        gamma = [mp.mpf(v) for v in gamma]
         e = [mp.exp(v - max(a)) for v in a]
         p = [v / mp.fsum(e) for v in e]
         lag = mp.fsum(x * (max(gamma) - g) for x, g in zip(p, gamma, strict=True))
@@ -131,7 +131,9 @@ def test_log_losses_against_many_digits(f, loss):
 
 
 def test_first_equal_names_the_first_of_equal_tokens_among_others_that_share_an_entry():
-    a, b, c = [1.0, 2.0], [1.0, 3.0], [0.0, 2.0]
+    a = [1.0, 2.0]
+    b = [1.0, 3.0]
+    c = [0.0, 2.0]
     X = [
         [[a, b, a, c, b, a], [c, c, b, a, a, c]],
         [[a, b, c, a, b, c], [b, a, b, b, c, b]],
@@ -176,7 +178,8 @@ def test_minimal_coordinates_are_orthonormal_and_lead_back(kind):
     ):
         runs, d, r = basis.shape
         assert r == min(d, vectors[0].size // d)
-        back, vectors = np.swapaxes(basis, 1, 2), vectors.reshape(runs, -1, d)
+        back = np.swapaxes(basis, 1, 2)
+        vectors = vectors.reshape(runs, -1, d)
         np.testing.assert_allclose(
             back @ basis, np.tile(np.eye(r), (runs, 1, 1)), atol=1e-13
         )

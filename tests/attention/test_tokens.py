@@ -21,7 +21,8 @@ GENERATORS = {
 
 @pytest.mark.parametrize("name", GENERATORS)
 def test_a_seed_draws_the_same_data_alone_and_in_company(name):
-    both, alone = GENERATORS[name]([3, 4]), GENERATORS[name](4)
+    both = GENERATORS[name]([3, 4])
+    alone = GENERATORS[name](4)
     for part in ("X", "y", "z", "u", "opt"):
         np.testing.assert_array_equal(getattr(both, part)[1:], getattr(alone, part))
     assert not np.array_equal(both.X[0], both.X[1])
@@ -51,7 +52,8 @@ def test_class_means_have_the_stated_angle_and_norm_and_the_head_parts_them(
     antipodal, cosine
 ):
     data = tokens.class_mean_tokens(0, n=20, T=3, d=40, signal=2.5, antipodal=antipodal)
-    opt, y = data.X[0, np.arange(20), data.opt[0]], data.y[0]
+    opt = data.X[0, np.arange(20), data.opt[0]]
+    y = data.y[0]
     np.testing.assert_allclose(np.linalg.norm(opt, axis=1), 2.5)
     plus, minus = (opt[y == label][0] for label in (1, -1))
     np.testing.assert_allclose(plus @ minus / 2.5**2, cosine, atol=1e-12)
@@ -88,11 +90,9 @@ def test_the_opt_token_has_the_largest_score(name):
     np.testing.assert_array_equal(again.opt, data.opt)
 
 
-X, y, u = (
-    np.random.default_rng(0).standard_normal((3, 4, 5)),
-    np.array([1, -1, 1]),
-    np.ones(5),
-)
+X = np.random.default_rng(0).standard_normal((3, 4, 5))
+y = np.array([1, -1, 1])
+u = np.ones(5)
 
 
 repeated = np.where(np.arange(12).reshape(3, 4, 1) == 6, X[1, 0], X)

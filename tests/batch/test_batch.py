@@ -367,10 +367,8 @@ def cluster(repository, first, tmp_path):
     start = lambda *words, **more: repository.start(
         *words, **more, **folders, NOTEBOOKS_DIR=str(tmp_path)
     )
-    place, local = (
-        tmp_path / "scheduler.json",
-        ("--host", "127.0.0.1", "--no-dashboard"),
-    )
+    place = tmp_path / "scheduler.json"
+    local = ("--host", "127.0.0.1", "--no-dashboard")
     port = ("--port", "0", "--scheduler-file", str(place))
     processes = [start("scheduler", *local, *port, module="dask")]
     address = json.loads(until(lambda: place.exists() and place.read_text()))["address"]
@@ -407,7 +405,8 @@ def test_nothing_is_lost_or_done_twice_when_a_worker_dies(cluster, tmp_path):
     until(lambda: not psutil.pid_exists(int(kernel)))
     until(lambda: len(logged("start", "long")) == 2)
     (tmp_path / "go").touch()
-    words, names = batch.communicate(timeout=PATIENCE)[0], ["01_long", "02_short"]
+    words = batch.communicate(timeout=PATIENCE)[0]
+    names = ["01_long", "02_short"]
     assert batch.returncode == 0, words
     assert [words.count(f"ok   {name}") for name in names] == [1, 1], words
     assert sorted(row[0] for row in logged("end")) == names
@@ -482,10 +481,12 @@ def edited(small):
     kept.rename(runs)
 
 
-PAGE, PICTURE = "notebooks/01_good.py", "runs/figures/demo/01_good/01_good.png"
+PAGE = "notebooks/01_good.py"
+PICTURE = "runs/figures/demo/01_good/01_good.png"
 MINE = "runs/figures/demo/01_good/01_good.json"
 MARKER = f"runs/figures/demo/01_good/{record.MARKER}"
-RECORD, SHOWN = "figures/demo/01_good.json", "figures/demo/01_good.png"
+RECORD = "figures/demo/01_good.json"
+SHOWN = "figures/demo/01_good.png"
 SAME = "01_good: reproduced, 1 numbers and 1 claims; 1 of 1 claims hold; yours: "
 
 
@@ -582,7 +583,8 @@ def test_a_file_that_may_not_be_read_is_named_or_healed(
     small, edited, at_once, monkeypatch
 ):
     """As root may read all, the system's answer is given here."""
-    read_text, forbidden = type(small.root).read_text, []
+    read_text = type(small.root).read_text
+    forbidden = []
 
     def refusing(path, *arguments, **more):
         if path in forbidden:

@@ -27,7 +27,9 @@ def main():
             f"unknown benchmark {', '.join(unknown)}; choose out of {', '.join(ENTRIES)}"
         )
     print(HEADER, flush=True)
-    entries, skipped, fresh = [], [], multiprocessing.get_context("spawn")
+    entries = []
+    skipped = []
+    fresh = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, fresh, max_tasks_per_child=1) as pool:
         for name in names:
             try:

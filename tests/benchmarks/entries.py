@@ -52,7 +52,8 @@ def _memory(name, workload, limit):
     if done.returncode:
         raise RuntimeError(f"{' '.join(command[1:])} failed:\n{done.stderr}")
     peak = float(done.stdout)
-    ratio, taken = peak / limit, time.perf_counter() - began
+    ratio = peak / limit
+    taken = time.perf_counter() - began
     what = memory.WORKLOADS[workload].__doc__.rstrip(".")
     return Entry(
         name, None, None, ratio, (ratio, ratio), 1.0, "at most",
@@ -87,11 +88,14 @@ def _training(name, bar, draw, step_size, steps, reference_steps, head="fixed"):
     """NGD on what `draw` gives, per run and iteration, against autograd on W of the first run."""
     data = draw()
     problem, W_mm, setup = _problem(data)
-    runs, joint = len(data.y), head == "joint"
-    model, target = plain.Model(data), problem.expand(W_mm)[0]
+    runs = len(data.y)
+    joint = head == "joint"
+    model = plain.Model(data)
+    target = problem.expand(W_mm)[0]
 
     def reference(steps=reference_steps, every=EVERY):
-        step, record = plain.normalised(step_size), range(0, steps + 1, every)
+        step = plain.normalised(step_size)
+        record = range(0, steps + 1, every)
         return plain.train(model, step, steps, record, joint=joint)
 
     W, *u = reference(100, 20)
@@ -142,7 +146,8 @@ def _over_products(name, bar, draw, step_size, steps, head="fixed"):
     Both run on one thread, in turns, since a busy machine and idle threads stretch the clock.
     """
     problem, W_mm, _ = _problem(data := draw())
-    reduced, (runs, n) = problem.tokens, data.y.shape
+    reduced = problem.tokens
+    (runs, n) = data.y.shape
     start = gradient_descent.zero_start(problem).inside
     reduced = dynamics_reduced.reduce(reduced, start, head, "exponential")
     packed = [gram.pack(K, n) for K in (reduced.K, reduced.G) if K.size]
@@ -166,7 +171,8 @@ def _token_svm(name, bar, draw, of=plain.svm_per_constraint, p=2, agree=1e-6):
     data = draw()
     solve = lambda: svm.token_svm(data, norm=p)
     reference = lambda: of(data) if p == 2 else of(data, p)
-    solution, expected = solve(), reference()
+    solution = solve()
+    expected = reference()
     norms = (np.linalg.norm(W.ravel(), p) for W in (solution.W[0], expected))
     gate(f"{name}: norm of W_mm", *norms, agree)
     gate(f"{name}: W_mm", solution.W[0], expected, agree**0.5)
@@ -177,8 +183,11 @@ def _token_svm(name, bar, draw, of=plain.svm_per_constraint, p=2, agree=1e-6):
 
 def mirror_runs() -> Entry:
     """lp-AttGD with p = 1.75, 2 and 3 on 100 random problems of n=6, T=8, d=10 in one call."""
-    name, steps, reference_steps = "mirror_runs", 2000, 500
-    seeds, exponents = range(100), (1.75, 2, 3)
+    name = "mirror_runs"
+    steps = 2000
+    reference_steps = 500
+    seeds = range(100)
+    exponents = (1.75, 2, 3)
     data = tokens.unit_tokens(seeds, n=6, T=8, d=10)
     start = mirror.gaussian_start(data, seeds)
     model = plain.Model(data, lambda f: torch.nn.functional.softplus(-f))
@@ -202,7 +211,8 @@ def mirror_runs() -> Entry:
 
     expected = reference(100, 20)
     for p, (history, divergence) in ours(100, 20).items():
-        W, V = expected[p].reshape(len(expected[p]), -1), targets[p][0].ravel()
+        W = expected[p].reshape(len(expected[p]), -1)
+        V = targets[p][0].ravel()
         norm = np.linalg.norm(W, p, axis=1)
         unit = W / norm[:, None]
         along = (np.sign(unit) * np.abs(unit) ** (p - 1) @ V) / np.linalg.norm(V, p)
@@ -218,7 +228,9 @@ def mirror_runs() -> Entry:
 def _along(name, bar, table):
     """Rules of `engine` on unit tokens, against autograd along what a rule's maker makes."""
     rules = {kind: rule for kind, (rule, _) in table.items()}
-    steps, reference_steps, runs = 5000, 200, 8
+    steps = 5000
+    reference_steps = 200
+    runs = 8
     data = tokens.unit_tokens(range(runs), n=6, T=8, d=10)
     model = plain.Model(data)
 
@@ -238,7 +250,8 @@ def _along(name, bar, table):
     expected = reference(100, 20)
     for kind, path in ours(100, 20).items():
         gate(f"{name}, {kind}: W", path.W[0], expected[kind], AGREE)
-    units, reference_units = len(rules) * runs * steps, len(rules) * reference_steps
+    units = len(rules) * runs * steps
+    reference_units = len(rules) * reference_steps
     times = in_turns(ours, reference, units, reference_units)
     note = f"per run and iteration; {', '.join(rules)}; {steps} x {runs} runs"
     note = f"{note} (reference {reference_steps} x 1), recording every {EVERY}"
@@ -264,7 +277,8 @@ def _svm_peers(name, bar, draw):
         coordinates.differences(data, data.opt), data.z
     )[0]
     solution = svm.token_svm(data)
-    taken, ours = {peer: [] for peer in peers.SOLVERS}, []
+    taken = {peer: [] for peer in peers.SOLVERS}
+    ours = []
     with threads(1):
         for peer, solve in peers.SOLVERS.items():
             gate(
@@ -332,7 +346,9 @@ def long_horizon() -> Entry:
 
     The gate: the direction error at the end of both is the one that the law of the margins sets.
     """
-    name, steps, fewer = "long_horizon", 10_000_000, 1_000_000
+    name = "long_horizon"
+    steps = 10_000_000
+    fewer = 1_000_000
     data = tokens.class_mean_tokens(0, n=20, T=10, d=300, signal=3.0, noise=0.1)
     problem, W_mm, _ = _problem(data)
     law = margin_law.margin_law(problem.tokens, svm.token_svm(problem.tokens))
@@ -371,13 +387,13 @@ def _optimizer_step(name, make):
     parameters = [draw(shape).requires_grad_() for shape in plain.bert_base_shapes()]
     for parameter in parameters:
         parameter.grad = 1e-3 * draw(parameter.shape)
-    ours, reference = make(parameters), torch.optim.SGD(parameters, 1e-3, foreach=True)
-    before, loss = (
-        [parameter.detach().clone() for parameter in parameters],
-        torch.tensor(0.7),
-    )
+    ours = make(parameters)
+    reference = torch.optim.SGD(parameters, 1e-3, foreach=True)
+    before = [parameter.detach().clone() for parameter in parameters]
+    loss = torch.tensor(0.7)
     ours.step(lambda: loss)
-    size, worst = float(ours.last_step_size), 0.0
+    size = float(ours.last_step_size)
+    worst = 0.0
     for parameter, start in zip(parameters, before, strict=True):
         worst = max(
             worst,
@@ -402,11 +418,10 @@ def _loop_step(name, make):
     """
     os.environ["TQDM_DISABLE"] = "1"
     generator = torch.Generator().manual_seed(0)
-    images, labels = (
-        torch.randn(256, 1, 32, 32, generator=generator),
-        torch.arange(256) % 10,
-    )
-    batches, steps = training.Batches(images, labels, 32, seed=0), 2
+    images = torch.randn(256, 1, 32, 32, generator=generator)
+    labels = torch.arange(256) % 10
+    batches = training.Batches(images, labels, 32, seed=0)
+    steps = 2
 
     def work(make):
         vision = partial(

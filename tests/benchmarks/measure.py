@@ -18,7 +18,9 @@ from threadpoolctl import ThreadpoolController
 
 from lib import files
 
-FEWEST, MOST = 5, 51  # turns of a row
+# turns of a row
+FEWEST = 5
+MOST = 51
 ENOUGH = 12.0  # seconds of turns after which a row that has its fewest ends
 
 
@@ -65,7 +67,8 @@ class Times:
 
     def entry(self, name: str, bar: float, note: str, sense: str = "at least") -> Entry:
         """The row for these times."""
-        ours, reference = median(self.ours), median(self.reference)
+        ours = median(self.ours)
+        reference = median(self.reference)
         power = 1 if sense == "at least" else -1
         # Of each turn, since a host that slows for a second slows both sides of it.
         each = [
@@ -99,7 +102,8 @@ def threads(count: int) -> Iterator[None]:
 
 def seconds(work, at_least: float = 0.0, clock=time.perf_counter) -> float:
     """Seconds per call of `work`, called as often as it takes to fill `at_least` seconds."""
-    calls, began = 0, clock()
+    calls = 0
+    began = clock()
     while True:
         work()
         calls += 1
@@ -127,7 +131,8 @@ def in_turns(ours, reference, units=1, reference_units=1, enough=ENOUGH) -> Time
     units, reference_units: what one call does, in units of work (iterations). Counts chosen by a
     look or two beforehand were now and then the slower ones.
     """
-    sides, counts = ((reference, reference_units), (ours, units)), (1, 2)
+    sides = ((reference, reference_units), (ours, units))
+    counts = (1, 2)
     taken = {(work, count): [] for work, _ in sides for count in counts}
     for work, _ in sides:
         work()  # compiles
@@ -138,13 +143,15 @@ def in_turns(ours, reference, units=1, reference_units=1, enough=ENOUGH) -> Time
                     time.sleep(0.02)  # lets the other side's threads stop spinning
                     taken[work, count].append(seconds(work, at_least=0.05) / amount)
     faster = lambda work: min(counts, key=lambda count: median(taken[work, count]))
-    one, other = faster(ours), faster(reference)
+    one = faster(ours)
+    other = faster(reference)
     return Times(taken[ours, one], taken[reference, other], (one, other))
 
 
 def gate(what: str, ours, reference, tolerance: float) -> None:
     """Raise AssertionError unless |ours - reference| <= tolerance max |reference|, all finite."""
-    ours, reference = np.asarray(ours), np.asarray(reference)
+    ours = np.asarray(ours)
+    reference = np.asarray(reference)
     error = np.abs(ours - reference).max() / np.abs(reference).max()
     if not error <= tolerance:
         raise AssertionError(

@@ -16,7 +16,8 @@ def by_daqp(K: np.ndarray) -> np.ndarray:
     import daqp
 
     m = len(K)
-    ones, free = np.ones(m), np.full(m, 1e30)
+    ones = np.ones(m)
+    free = np.full(m, 1e30)
     return daqp.solve(
         K, -ones, np.zeros((0, m)), free, np.zeros(m), np.zeros(m, np.int32)
     )[0]
@@ -26,7 +27,8 @@ def by_piqp(K: np.ndarray) -> np.ndarray:
     """The duals (m,) by PIQP's interior-point method, at its own tolerance of 1e-8."""
     import piqp
 
-    solver, m = piqp.DenseSolver(), len(K)
+    solver = piqp.DenseSolver()
+    m = len(K)
     solver.setup(K, -np.ones(m), x_l=np.zeros(m), x_u=np.full(m, np.inf))
     solver.solve()
     return solver.result.x

@@ -45,7 +45,8 @@ def train(
     )
     begun = (W, np.zeros(model.u.shape)) if joint else (W,)
     parameters = [torch.from_numpy(array).requires_grad_() for array in begun]
-    record, history = set(record), []
+    record = set(record)
+    history = []
     for t in range(steps + 1):
         gradients = torch.autograd.grad(model.loss(*parameters), parameters)
         with torch.no_grad():
@@ -90,7 +91,9 @@ class AdamDirection:
     """Adam's m^ / (sqrt(v^) + 1e-8), with its state."""
 
     def __init__(self):
-        self.t, self.m, self.v = 0, 0.0, 0.0
+        self.t = 0
+        self.m = 0.0
+        self.v = 0.0
 
     def __call__(self, G):
         self.t += 1
@@ -130,7 +133,9 @@ def bert_base_shapes() -> list[tuple[int, ...]]:
 
 def svm_per_constraint(tokens: TokenSet, norm: float = 2) -> np.ndarray:
     """W_mm (d, d_z) from the primal, one constraint per pair of tokens."""
-    X, z, opt = tokens.X[0], tokens.z[0], tokens.opt[0]
+    X = tokens.X[0]
+    z = tokens.z[0]
+    opt = tokens.opt[0]
     _, n, T, d = tokens.shape
     W = cp.Variable((d, z.shape[-1]))
     pairs = [(i, t) for i in range(n) for t in range(T) if t != opt[i]]
@@ -141,7 +146,9 @@ def svm_per_constraint(tokens: TokenSet, norm: float = 2) -> np.ndarray:
 
 def svm_vectorised(tokens: TokenSet) -> np.ndarray:
     """W_mm (d, d_z) from the primal, all constraints as one matrix on vec(W)."""
-    X, z, opt = tokens.X[0], tokens.z[0], tokens.opt[0]
+    X = tokens.X[0]
+    z = tokens.z[0]
+    opt = tokens.opt[0]
     _, n, T, d = tokens.shape
     others = np.arange(T) != opt[:, None]  # (n, T)
     delta = (X[np.arange(n), opt][:, None] - X)[others].reshape(n, T - 1, d)

@@ -13,7 +13,8 @@ from lib.companion import claims, ledger, statements
 from lib.companion.record import compare
 from lib.companion.statements import Statement
 
-INF, NAN = float("inf"), float("nan")
+INF = float("inf")
+NAN = float("nan")
 
 
 def most(measured, bound=1.0, id="a", **more):
@@ -94,7 +95,8 @@ def test_a_failing_claim_is_printed_with_digits_that_fail(bound, off, relation):
         fails = abs(float(claims.shown(claim)) - middle) > tolerance
     else:
         claim = (most if relation == "<" else least)(measured, bound)
-        printed, asked = float(claims.shown(claim)), float(claim.bound[2:])
+        printed = float(claims.shown(claim))
+        asked = float(claim.bound[2:])
         fails = printed > asked if relation == "<" else printed < asked
     assert claim.holds or fails
 
@@ -117,7 +119,8 @@ def judged(ends=(1.1, 1.3), verdict="undecided", seeds=5):
 
 
 def test_verdicts_in_words_and_the_legend_of_their_brackets():
-    plain, worst = most(0.5), replace(most(0.5), interval=(0.1, 0.2))
+    plain = most(0.5)
+    worst = replace(most(0.5), interval=(0.1, 0.2))
     table = claims.Table([judged(), plain])
     assert table.words() == "undecided: slower: 1.2 [1.1, 1.3, 5 seeds only]"
     open_end = judged((1.1, INF), "reproduced", 20)

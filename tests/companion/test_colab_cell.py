@@ -28,7 +28,8 @@ def run(address, monkeypatch, folder, absent):
         f'[project.urls]\nrepository = "{address}"\n'
     )
     (cell,) = colab_cell._installing([])
-    shell, find = Shell(), importlib.util.find_spec
+    shell = Shell()
+    find = importlib.util.find_spec
     if absent:
         hide = lambda name: None if name == "lib" else find(name)
         monkeypatch.setattr(importlib.util, "find_spec", hide)

@@ -77,7 +77,8 @@ def test_an_unknown_name_has_a_look_of_its_own_keeps_it_and_says_so(
     monkeypatch, capsys
 ):
     monkeypatch.setattr(plots, "GIVEN", {})
-    mine, yours = plots.look("mine"), plots.look("yours")
+    mine = plots.look("mine")
+    yours = plots.look("yours")
     said = capsys.readouterr().out
     assert mine == plots.look("mine") != yours and "mine has no look" in said
     assert not capsys.readouterr().out
@@ -100,7 +101,8 @@ def test_a_band_names_itself_in_the_caption(runs, words):
 
 
 def test_a_forest_shows_intervals_verdicts_arrows_and_an_empty_row():
-    axis, nan = Figure().subplots(), float("nan")
+    axis = Figure().subplots()
+    nan = float("nan")
     bars = [
         pieces.Bar("a", 1.0, 0.5, 1.5, "reproduced", (0.8, 1.25)),
         None,
@@ -161,7 +163,8 @@ def collisions(figure):
 
 def outside(figure):
     """Texts that leave the figure by more than SLACK."""
-    page, pixels = figure.bbox, SLACK * figure.dpi / 72
+    page = figure.bbox
+    pixels = SLACK * figure.dpi / 72
     return [
         word
         for word, box in texts(figure)

@@ -65,7 +65,8 @@ def test_logarithms_of_sums(a, b):
 
 @pytest.mark.parametrize("n, T", [(1, 2), (3, 3), (4, 4), (5, 13), (11, 7)])
 def test_packed_gram_products_are_those_of_the_matrix(n, T):
-    m, rng = n * T, np.random.default_rng(n)
+    m = n * T
+    rng = np.random.default_rng(n)
     rows = rng.standard_normal((2, m, 5))
     K = rows @ rows.swapaxes(1, 2)
     packed = gram.pack(K, n)
@@ -74,7 +75,8 @@ def test_packed_gram_products_are_those_of_the_matrix(n, T):
         m > gram.FITS
     )  # both ways of multiplying are asked
     for s in range(2):
-        c, out = rng.standard_normal((n, T)), np.empty(packed.shape[1])
+        c = rng.standard_normal((n, T))
+        out = np.empty(packed.shape[1])
         flat = np.zeros(packed.shape[1])
         flat[:m] = c.T.ravel()  # token first
         product(packed, s, flat, out)
@@ -95,7 +97,9 @@ def dot(a, b):
     return gram.dot(a, b)
 
 
-RUNS, N, T = 2, 3, 4
+RUNS = 2
+N = 3
+T = 4
 
 
 def by_hand(logits, scores, logistic):
@@ -116,7 +120,8 @@ def by_hand(logits, scores, logistic):
 )
 def test_the_softmax_on_lanes_agrees_with_many_digits(seed, width, logistic, tied):
     rng = np.random.default_rng(seed)
-    work, scales = softmax.empty_lanes(T, RUNS * N), np.zeros((2, RUNS))
+    work = softmax.empty_lanes(T, RUNS * N)
+    scales = np.zeros((2, RUNS))
     logits = rng.uniform(-width, width, (T, RUNS * N))
     logits[0] = 0.0
     scores = rng.uniform(-2.0, 2.0, logits.shape)

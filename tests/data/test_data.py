@@ -102,7 +102,8 @@ def test_images_keep_every_pixel_and_say_where_they_are_from(home):
 
 @pytest.mark.parametrize("rows", [1, 4, 5, 100])
 def test_only_the_first_rows_are_decoded(home, monkeypatch, rows):
-    decoded, decode = [], images._decode
+    decoded = []
+    decode = images._decode
     everything = images.load("cifar10", "train")
     monkeypatch.setattr(
         images, "_decode", lambda *given: decoded.append(1) or decode(*given)
@@ -367,7 +368,8 @@ def test_crop_and_flip_equal_slices_one_by_one(monkeypatch):
     pixels = (
         torch.from_numpy(pictures(6, shape=(8, 8, 3))).permute(0, 3, 1, 2).contiguous()
     )
-    top, left = torch.tensor([0, 1, 2, 3, 4, 2]), torch.tensor([4, 3, 2, 1, 0, 2])
+    top = torch.tensor([0, 1, 2, 3, 4, 2])
+    left = torch.tensor([4, 3, 2, 1, 0, 2])
     mirrored = torch.tensor([False, True, False, True, True, False])
     monkeypatch.setattr(batch_room, "BORDER", 2)
     out = _crop_flip(pixels, top, left, mirrored)
@@ -385,7 +387,9 @@ def test_crop_and_flip_equal_slices_one_by_one(monkeypatch):
 def test_augmented_batches_depend_on_seed_and_step_alone(monkeypatch):
     data = torch.from_numpy(pictures(60)).permute(0, 3, 1, 2).contiguous()
     make = lambda seed, size=10: Batches(data, torch.arange(60), size, seed, crops=True)
-    first, again, plain = make(0), make(0), Batches(data, torch.arange(60), 10, 0)
+    first = make(0)
+    again = make(0)
+    plain = Batches(data, torch.arange(60), 10, 0)
     again.batch(3)
     assert torch.equal(first.batch(7)[0], again.batch(7)[0])
     assert not torch.equal(first.batch(7)[0], make(1).batch(7)[0])

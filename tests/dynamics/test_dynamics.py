@@ -62,12 +62,17 @@ def step(rule, W, gradient, loss_gap, t, buffer=0.0):
 
 def ambient(data, rule, start, head="fixed", loss="exponential", steps=30):
     """Training in plain d x d arithmetic through `attention.gradients` and plain steps."""
-    W, u, buffer, buffer_u, path = start, data.u, 0.0, 0.0, []
+    W = start
+    u = data.u
+    buffer = 0.0
+    buffer_u = 0.0
+    path = []
     for t in range(steps):
         path.append((W, u))
         value, grad_W, grad_u = attention.gradients(data, W, u, loss)
         if head == "fixed":
-            logits, scores = attention.logits(data, W), attention.scores(data, u)
+            logits = attention.logits(data, W)
+            scores = attention.scores(data, u)
             gap = np.exp(attention.slopes(logits, scores, loss).log_gap)
             W, buffer = step(rule, W, grad_W, gap, t, buffer)
         elif rule.kind == rules.NGD and not rule.joint:
@@ -85,7 +90,9 @@ def ambient(data, rule, start, head="fixed", loss="exponential", steps=30):
 @pytest.mark.parametrize("head, name", CASES)
 def test_every_number_of_a_history_equals_plain_ambient_training(head, name, loss):
     data, start, known = problem(head)
-    space, target, rule = coordinates.minimal(data), svm.token_svm(data).W, known[name]
+    space = coordinates.minimal(data)
+    target = svm.token_svm(data).W
+    rule = known[name]
     more = dict(head=head, loss=loss, targets={"mm": space.reduce(target)[0]})
     history = dynamics.train(space, rule, 40, range(41), start, **more)
     inside, _ = space.reduce(start)
@@ -155,11 +162,13 @@ def flipped():
 def test_targets_are_in_the_coordinates_of_what_is_trained(data):
     """In the first two the shapes coincide, in the first the basis is -1 times the identity."""
     inner = attention.minimal(data)
-    solution, small = svm.token_svm(data), svm.token_svm(inner.tokens)
+    solution = svm.token_svm(data)
+    small = svm.token_svm(inner.tokens)
     inside = svm.token_svm(inner), small, small.W, inner.reduce(solution.W)[0]
     given = [(data, solution.W), (data, solution), (inner.tokens, small.W)]
     given += [(inner, target) for target in inside]
-    errors, descents = [], []
+    errors = []
+    descents = []
     for trained, target in given:
         history = dynamics.train(
             trained, rules.ngd(0.1), 300, [1, 30, 300], targets={"mm": target}
@@ -174,18 +183,21 @@ def test_targets_are_in_the_coordinates_of_what_is_trained(data):
 
 def test_targets_outside_the_span_and_of_the_head():
     data = tokens.two_token_gaussian([0, 1], n=3, d=12)
-    V, v = np.random.default_rng(0).standard_normal((2, 12, 12)), np.ones((2, 12))
+    V = np.random.default_rng(0).standard_normal((2, 12, 12))
+    v = np.ones((2, 12))
     ngd = rules.ngd(0.1, decay=2 / 3)
     of_head = {"v": v, "mm": svm.head_svm(data)}
     history = dynamics.train(data, ngd, 30, [1, 30], None, {"V": V}, "joint", of_head)
     inner = attention.minimal(data)
     of_head = {"mm": svm.head_svm(inner)}
     again = dynamics.train(inner, ngd, 30, [1, 30], head="joint", head_targets=of_head)
-    W, u = inner.expand(history.weights(1)), history.head(1)
+    W = inner.expand(history.weights(1))
+    u = history.head(1)
     u = np.einsum("rk,rdk->rd", u, inner.token_basis)
     cosine = lambda a, b: (a * b).sum() / np.linalg.norm(a) / np.linalg.norm(b)
     for run in range(2):
-        of_W, of_u = cosine(W[run], V[run]), cosine(u[run], v[run])
+        of_W = cosine(W[run], V[run])
+        of_u = cosine(u[run], v[run])
         assert history.alignment["V"][run, 1] == pytest.approx(of_W, rel=1e-10)
         assert history.direction_error["V"][run, 1] ** 2 == pytest.approx(
             2 - 2 * of_W, rel=1e-10

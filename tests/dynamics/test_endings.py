@@ -60,7 +60,8 @@ def test_records_of_any_whole_type(engine, kind):
 
 def test_a_norm_whose_square_overflows_is_still_known():
     """From zero the first step's direction does not depend on its length."""
-    targets, start = {"V": np.ones((2, 6, 6))}, np.zeros((2, 6, 6))
+    targets = {"V": np.ones((2, 6, 6))}
+    start = np.zeros((2, 6, 6))
     both = dict(near=dynamics.gd(1.0), far=dynamics.gd(1e200))
     near, far = dynamics.train(DATA, both, 1, [0, 1], start, targets).values()
     assert (far.status == "completed").all()
@@ -71,8 +72,11 @@ def test_a_norm_whose_square_overflows_is_still_known():
 
 
 def test_a_run_ends_at_its_first_record_that_is_not_finite():
-    times, status, ended = np.array([0, 3, 9]), np.zeros(3, int), np.array([9, 9, 3])
-    finite, logs = np.zeros((3, 3, 2)), np.full((3, 3), -np.inf)
+    times = np.array([0, 3, 9])
+    status = np.zeros(3, int)
+    ended = np.array([9, 9, 3])
+    finite = np.zeros((3, 3, 2))
+    logs = np.full((3, 3), -np.inf)
     finite[0, 1, 1], logs[2, 2] = np.inf, np.nan  # the last had ended before
     recording.end_where_not_finite(status, ended, times, [finite], [logs])
     assert status.tolist() == [DIVERGED, COMPLETED, COMPLETED] and ended.tolist() == [
@@ -118,7 +122,9 @@ RULES = {
 def test_optimisers_on_tokens_of_unequal_scale_complete_finite_or_not_at_all():
     ended = []
     for seed in range(12):
-        draw, wide = np.random.default_rng(seed), 8.0 * seed  # decades to either side
+        # decades to either side
+        draw = np.random.default_rng(seed)
+        wide = 8.0 * seed
         sizes = 10.0 ** draw.uniform(-wide, wide, (1, 3, 1, 1))
         data = tokens.unit_tokens([seed], n=3, T=3, d=4)
         z = data.z * 10.0 ** draw.uniform(-wide, wide, (1, 3, 1))

@@ -56,18 +56,22 @@ class Oracle:
 
     def __init__(self, data, fixed):
         self.X, self.z, self.y = (exact(array[0]) for array in (data.X, data.z, data.y))
-        self.W, self.u = (
-            exact(np.zeros((data.shape[-1], data.shape[-1]))),
-            exact(data.u[0]),
-        )
-        self.opt, self.fixed = data.opt[0], fixed
+        self.W = exact(np.zeros((data.shape[-1], data.shape[-1])))
+        self.u = exact(data.u[0])
+        self.opt = data.opt[0]
+        self.fixed = fixed
 
     def derivatives(self):
         """L - L* (L in joint training), and the descent directions of W and u."""
-        down_W, down_u, gap, n = 0 * self.W, 0 * self.u, Decimal(0), len(self.y)
+        down_W = 0 * self.W
+        down_u = 0 * self.u
+        gap = Decimal(0)
+        n = len(self.y)
         for X, z, y in zip(self.X, self.z, self.y):
-            a, gamma = X @ (self.W @ z), y * (X @ self.u)
-            e, best = exp(a - a.max()), gamma.max()
+            a = X @ (self.W @ z)
+            gamma = y * (X @ self.u)
+            e = exp(a - a.max())
+            best = gamma.max()
             p = e / e.sum()
             # gamma_t - f as a sum of differences, exact where p_opt is 1 to any number of digits
             f_minus = (gamma[:, None] - gamma) @ p
@@ -90,12 +94,14 @@ class Oracle:
 
     def train(self, rule, targets, times):
         """{t: (||W||, direction error, margins, ||u||, direction error of u)} at `times`."""
-        move, seen = 0 * self.W, {}
+        move = 0 * self.W
+        seen = {}
         for t in range(times[-1] + 1):
             if t in times:
                 seen[t] = self.measure(*targets)
             gap, down_W, down_u = self.derivatives()
-            norm_W, norm_u = length(down_W), length(down_u)
+            norm_W = length(down_W)
+            norm_u = length(down_u)
             norm = norm_W if self.fixed else (norm_W**2 + norm_u**2).sqrt()
             separate = not self.fixed and rule.kind == rules.NGD and not rule.joint
             if norm_W > 0:
@@ -120,7 +126,9 @@ class Oracle:
         return *error(self.W, W_target), np.concatenate(margins), *head
 
 
-REACHES_OPT, ENDS_ELSEWHERE = 2, 5  # seeds whose scores all differ: Assumption 2 fails
+# seeds whose scores all differ: Assumption 2 fails
+REACHES_OPT = 2
+ENDS_ELSEWHERE = 5
 CASES = [(name, REACHES_OPT) for name in RULES]
 CASES += [(name, ENDS_ELSEWHERE) for name in ("ngd", "momentum")]
 
@@ -130,7 +138,8 @@ def test_fixed_head_agrees_with_60_digits(name, seed):
     data = tokens.unit_tokens(seed, n=3, T=3, d=5)
     space = coordinates.minimal(data)
     V = svm.token_svm(data).W
-    times, targets = LATER.get(name, TIMES), {"V": space.reduce(V)[0]}
+    times = LATER.get(name, TIMES)
+    targets = {"V": space.reduce(V)[0]}
     history = dynamics.train(space, RULES[name], times[-1], times, targets=targets)
     assert worst(history, Oracle(data, True), RULES[name], V, np.ones((1, 5))) < AGREE
     final = history.log_miss[0, -1].max()
@@ -143,15 +152,18 @@ def test_fixed_head_agrees_with_60_digits(name, seed):
 @pytest.mark.parametrize("name", JOINT_RULES)
 def test_joint_training_agrees_with_60_digits(name):
     data = tokens.two_token_gaussian(1, n=3, T=3, d=5, signal=2.0, noise=0.6)
-    rng, space = np.random.default_rng(0), coordinates.minimal(data)
+    rng = np.random.default_rng(0)
+    space = coordinates.minimal(data)
     # targets in the span, which minimal coordinates can see
-    V, v = space.reduce(rng.standard_normal((1, 5, 5)))[0], rng.standard_normal((1, 5))
+    V = space.reduce(rng.standard_normal((1, 5, 5)))[0]
+    v = rng.standard_normal((1, 5))
     v = np.einsum("rdk,rd->rk", space.token_basis, v)
     targets = dict(targets={"V": V}, head_targets={"v": v})
     history = dynamics.train(
         space, JOINT_RULES[name], TIMES[-1], TIMES, head="joint", **targets
     )
-    V, v = space.expand(V), np.einsum("rdk,rk->rd", space.token_basis, v)
+    V = space.expand(V)
+    v = np.einsum("rdk,rk->rd", space.token_basis, v)
     assert (
         worst(history, Oracle(data, False), JOINT_RULES[name], V, v, head=True) < AGREE
     )

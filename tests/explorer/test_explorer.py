@@ -61,7 +61,8 @@ def test_board_forgets_what_it_showed_before():
 def test_controls_redraw_at_every_move_and_say_what_cannot_be_drawn():
     panel = explorer.Panel(ExplorerSetting(**SMALL))
     assert set(panel.controls) == set(ExplorerSetting.__dataclass_fields__)
-    before, words = panel.picture.value, panel.words.value
+    before = panel.picture.value
+    words = panel.words.value
     # Two pixels for each that is shown: on such a screen the browser need not enlarge it.
     width, height = Image.open(io.BytesIO(before)).size
     assert width == 2 * int(panel.picture.width) and width / height == pytest.approx(

@@ -28,7 +28,8 @@ any_time = settings(deadline=None, max_examples=60)  # the first call compiles
 @pytest.mark.parametrize("normalised", [True, False])
 def test_kernel_equals_its_twin(p, head, normalised):
     loss = "logistic" if normalised else "exponential"
-    rule, start = MirrorRule(p, 0.05, normalised), START.copy()
+    rule = MirrorRule(p, 0.05, normalised)
+    start = START.copy()
     if p < 2:  # where entries of zero are trained
         start[2] = 0
     run = mirror.train(DATA, rule, 40, start, head, np.arange(41), loss)
@@ -41,7 +42,8 @@ def test_kernel_equals_its_twin(p, head, normalised):
     np.testing.assert_allclose(run.v, raw.head, rtol=1e-9, atol=1e-12)
     logs = np.stack([run.log_gap, run.log_gradient, run.log_gradient_head], -1)
     np.testing.assert_allclose(logs, raw.logs, rtol=1e-9, atol=1e-9)
-    before, after = raw.losses[:, :-1], raw.losses[:, 1:]
+    before = raw.losses[:, :-1]
+    after = raw.losses[:, 1:]
     rises = after > before + NEGLIGIBLE_RISE * np.maximum(1.0, before)
     first = np.where(rises.any(1), rises.argmax(1) + 1, -1)
     np.testing.assert_array_equal(run.loss_rise, first)
@@ -66,7 +68,8 @@ def test_extreme_exponents_at_a_long_horizon(p):
 @given(st.lists(entries, min_size=1, max_size=30), st.floats(1 / 9, 21))
 def test_power_is_accurate(x, exponent):
     x = np.array(x)
-    out, work = np.empty_like(x), np.empty_like(x)
+    out = np.empty_like(x)
+    work = np.empty_like(x)
     top = exponentials.power(x, exponent, work, out)
     expected = np.abs(x) ** exponent
     scale = 1 + exponent * np.abs(np.log(np.where(x == 0, 1, np.abs(x))))
@@ -164,10 +167,8 @@ def test_bad_input_is_refused(message, make):
 
 
 def test_selected_tokens_have_the_largest_softmax_weight():
-    weights, chosen = (
-        attention.weights(DATA, START),
-        mirror.selected_tokens(DATA, START),
-    )
+    weights = attention.weights(DATA, START)
+    chosen = mirror.selected_tokens(DATA, START)
     at = np.take_along_axis(weights, chosen[..., None], -1)[..., 0]
     np.testing.assert_array_equal(at, weights.max(-1))
 
@@ -179,11 +180,10 @@ def test_a_history_measures_divergence_with_its_own_exponent_or_a_given_one(p):
     found = history.divergence(target) if p is None else history.divergence(target, p)
     q = p or 2.0
     for run in range(len(START)):
-        w, v = history.W[run, -1].ravel(), target[run].ravel()
-        w, v = (
-            w / (np.abs(w) ** q).sum() ** (1 / q),
-            v / (np.abs(v) ** q).sum() ** (1 / q),
-        )
+        w = history.W[run, -1].ravel()
+        v = target[run].ravel()
+        w = w / (np.abs(w) ** q).sum() ** (1 / q)
+        v = v / (np.abs(v) ** q).sum() ** (1 / q)
         slope = np.sign(w) * np.abs(w) ** (q - 1)  # of psi = sum |w|^q / q
         bregman = ((np.abs(v) ** q - np.abs(w) ** q) / q - slope * (v - w)).sum()
         np.testing.assert_allclose(found[run, -1], bregman, rtol=1e-9)
@@ -196,10 +196,16 @@ def from_mirror(U, p):
 
 def twin(data, rule, steps, start, head="fixed", loss="logistic"):
     """Path, head, logs (runs, steps + 1, ...) and losses (runs, steps + 1) of a rule."""
-    joint, runs, p, records = head == "joint", len(start), rule.p, []
-    problem, q = descent._rows(data, loss, joint), geometry.dual_exponent(p)
-    W, v = start.reshape(runs, -1), data.u
-    U, V = geometry.to_mirror(W, p), geometry.to_mirror(v, p)
+    joint = head == "joint"
+    runs = len(start)
+    p = rule.p
+    records = []
+    problem = descent._rows(data, loss, joint)
+    q = geometry.dual_exponent(p)
+    W = start.reshape(runs, -1)
+    v = data.u
+    U = geometry.to_mirror(W, p)
+    V = geometry.to_mirror(v, p)
     with np.errstate(all="ignore"):
         for _ in range(steps + 1):
             margins = np.einsum("rmj,rj->rm", problem.A, W).reshape(runs, problem.n, -1)
@@ -216,7 +222,8 @@ def twin(data, rule, steps, start, head="fixed", loss="logistic"):
                 np.einsum("rm,rmj->rj", at.push.reshape(runs, -1), problem.signed)
                 * joint
             )
-            size, size_v = geometry.norm(down, q), geometry.norm(down_v, q)
+            size = geometry.norm(down, q)
+            size_v = geometry.norm(down_v, q)
             gap = at.log_loss if joint else at.log_gap
             logs = gap, at.log_scale + np.log(size), at.log_push_scale + np.log(size_v)
             records.append((W, v, np.stack(logs, -1), np.exp(at.log_loss)))
@@ -226,11 +233,10 @@ def twin(data, rule, steps, start, head="fixed", loss="logistic"):
             step_v = rule.step_size * (
                 1 / size_v if rule.normalised else np.exp(at.log_push_scale)
             )
-            U, V = (
-                U + step[:, None] * down,
-                V + step_v[:, None] * down_v if joint else V,
-            )
-            W, v = from_mirror(U, p), from_mirror(V, p)
+            U = U + step[:, None] * down
+            V = V + step_v[:, None] * down_v if joint else V
+            W = from_mirror(U, p)
+            v = from_mirror(V, p)
     path, heads, logs, losses = (
         np.stack(part, 1) for part in zip(*records, strict=True)
     )

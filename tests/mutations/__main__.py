@@ -62,7 +62,8 @@ def _pytest(copy: Path, tests: tuple[str, ...], cache: str, seconds: int) -> Non
 def _run(copy: Path, mutant: Mutant, seconds: int = SECONDS) -> str:
     """The test that fails with `mutant` in `copy`; "late" after `seconds` on a processor; or ""."""
     path = copy / mutant.file
-    before, times = path.read_text(encoding="utf-8"), path.stat()
+    before = path.read_text(encoding="utf-8")
+    times = path.stat()
     path.write_text(before.replace(mutant.old, mutant.new), encoding="utf-8")
     with (
         tempfile.TemporaryDirectory() as apart
@@ -98,7 +99,9 @@ def main() -> int:
         ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"
     )
     list(map(importlib.import_module, HEAVY))
-    copy, red, died = ROOT / "runs" / "mutations" / "copy", {}, []
+    copy = ROOT / "runs" / "mutations" / "copy"
+    red = {}
+    died = []
     (copy / "numba").mkdir(parents=True, exist_ok=True)
     for name in subprocess.check_output(
         ["git", "ls-files"], cwd=ROOT, text=True

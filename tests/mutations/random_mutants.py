@@ -50,7 +50,8 @@ def _places(node, text, inside=False, above=None):
         if not any(
             isinstance(s, TEXTS) or type(getattr(s, "value", 0)) is str for s in sides
         ):
-            start, end = _span(sides[0], text)[1], _span(sides[1], text)[0]
+            start = _span(sides[0], text)[1]
+            end = _span(sides[1], text)[0]
             between = text[start:end].decode().strip(" ()\n")
             if between in OPERATORS:
                 at = text.index(between.encode(), start)
@@ -64,7 +65,8 @@ def _places(node, text, inside=False, above=None):
             )
             yield *_span(node, text), repr(other)
     elif inside and isinstance(node, ast.Call):
-        name, end = getattr(node.func, "attr", getattr(node.func, "id", "")), node.func
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        end = node.func
         if name in CALLS:
             yield _span(end, text)[1] - len(name), _span(end, text)[1], CALLS[name]
     for child in ast.iter_child_nodes(node):
@@ -84,7 +86,8 @@ def draw(
     for path in sorted(
         p for room in ("lib", "papers") for p in (ROOT / room).rglob("*.py")
     ):
-        text, name = path.read_bytes(), "/".join(path.parts[-3:])
+        text = path.read_bytes()
+        name = "/".join(path.parts[-3:])
         if any(word in name for word in words or [""]) and not any(
             w in name for w in WITHOUT
         ):

@@ -23,7 +23,8 @@ WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"a b c d e f g h".split()]
 def pairs(rows=40):
     rng = np.random.default_rng(0)
     text = lambda: " ".join(rng.choice(WORDS[4:], rng.integers(1, 9)))
-    first, second = [text() for _ in range(rows)], [text() for _ in range(rows)]
+    first = [text() for _ in range(rows)]
+    second = [text() for _ in range(rows)]
     return TextSet(first, np.arange(rows) % 3, 3, "made", second)
 
 
@@ -160,10 +161,8 @@ def test_tokens_equal_those_of_transformers(weights):
 
 
 def test_whole_texts_alone_are_kept_and_padding_changes_nothing(weights):
-    tokens, model = (
-        bert.tokenise(weights, pairs(), 40),
-        bert.classifier(weights, 3, 2).eval(),
-    )
+    tokens = bert.tokenise(weights, pairs(), 40)
+    model = bert.classifier(weights, 3, 2).eval()
     whole = bert.tokenise(weights, pairs(), 12, whole=True)
     short = torch.nonzero(tokens.lengths <= 12)[:, 0]
     assert 0 < len(short) < 40 and torch.equal(whole.labels, tokens.labels[short])
@@ -229,7 +228,8 @@ def test_a_study_measures_what_it_says(weights):
     test = data_texts.load("multi_nli", "test", demo=True).sample(200)
     tokens = bert.tokenise(bert.weights(demo=True), test, 96)
     model = training.initialised(problem.build, 0).eval()
-    measured, end = problem.evaluate(model, 0, False), problem.finish(model, 0)
+    measured = problem.evaluate(model, 0, False)
+    end = problem.finish(model, 0)
     with torch.no_grad():
         logits = model(tokens.inputs)
     correct = (logits.argmax(1) == tokens.labels).numpy()

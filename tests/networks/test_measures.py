@@ -10,7 +10,8 @@ from lib.networks import measures
 
 def test_classification_counts_over_unequal_chunks_by_classes_and_by_one_logit():
     generator = torch.Generator().manual_seed(0)
-    inputs, labels = torch.randn(50, 4, generator=generator), torch.arange(50) % 3
+    inputs = torch.randn(50, 4, generator=generator)
+    labels = torch.arange(50) % 3
     model = torch.nn.Linear(4, 3)
     logits = model(inputs).detach()
     for head, targets, loss, right in (
@@ -77,7 +78,8 @@ def test_plain_classifiers_read_rows_and_labels(classify):
         labels = rng.integers(0, 2, count)
         return labels[:, None] + rng.uniform(0, 0.4, (count, 3)), labels
 
-    train, (inputs, labels) = rows(100), rows(40)
+    train = rows(100)
+    (inputs, labels) = rows(40)
     wrong = labels.copy()
     wrong[:3] = 1 - wrong[:3]
     np.testing.assert_array_equal(classify(train, (inputs, wrong)), labels == wrong)

@@ -34,9 +34,11 @@ def ids(rows=4, length=9, seed=0):
 
 
 def test_attention_equals_the_formula():
-    layer, tokens = _SelfAttention(8, 2), torch.randn(3, 5, 8)
+    layer = _SelfAttention(8, 2)
+    tokens = torch.randn(3, 5, 8)
     present = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 0, 0, 0, 0]]).bool()
-    out, shares = layer(tokens, tokens, present), layer.weights(tokens, tokens, present)
+    out = layer(tokens, tokens, present)
+    shares = layer.weights(tokens, tokens, present)
     q, k, v = (tokens @ m.weight.T for m in (layer.query, layer.key, layer.value))
     heads = []
     for h in range(2):
@@ -49,7 +51,8 @@ def test_attention_equals_the_formula():
 
 
 def test_a_block_normalises_after_each_sum():
-    block, tokens = _EncoderBlock(8, 2, 16, 0.0), torch.randn(3, 5, 8)
+    block = _EncoderBlock(8, 2, 16, 0.0)
+    tokens = torch.randn(3, 5, 8)
     for norm in (block.attention_norm, block.mlp_norm):
         torch.nn.init.uniform_(norm.weight, 0.5, 2.0)
     present = torch.ones(3, 5, dtype=bool)
@@ -63,7 +66,8 @@ def test_a_block_normalises_after_each_sum():
 
 def test_reading_the_first_token_alone_changes_nothing():
     """The last block works out one token; against all of them, from the same modules."""
-    model, batch = network(), ids()
+    model = network()
+    batch = ids()
     tokens, present = model.start(batch)
     for block in model.blocks:
         tokens = block(tokens, tokens, present)
@@ -71,7 +75,8 @@ def test_reading_the_first_token_alone_changes_nothing():
 
 
 def test_padding_is_invisible():
-    model, batch = network(), ids(length=6)
+    model = network()
+    batch = ids(length=6)
     wide = F.pad(batch, (0, 3))
     torch.testing.assert_close(model(wide), model(batch))
     maps = model.attention(wide)
@@ -90,7 +95,8 @@ def test_layers_are_heads_and_nothing_has_a_bias():
 def test_attention_maps_leave_training_mode_alone():
     model = network(dropout=0.5)
     model.train()
-    first, second = model.attention(ids()), model.attention(ids())
+    first = model.attention(ids())
+    second = model.attention(ids())
     assert torch.equal(first, second) and model.training
 
 
@@ -117,11 +123,14 @@ def encoded(text):
 
 
 def test_the_loss_is_a_sum_and_attended_tokens_count():
-    model, batch, labels = network(), ids(6), torch.tensor([0, 1, 1, 0, 1, 0])
+    model = network()
+    batch = ids(6)
+    labels = torch.tensor([0, 1, 1, 0, 1, 0])
     logits = model(batch)
     expected = F.softplus(torch.where(labels > 0, -logits, logits)).sum()
     torch.testing.assert_close(summed_loss(model, (batch, labels)), expected)
-    even, one = torch.full((4,), 0.25), torch.tensor([0.0, 1.0, 0.0, 0.0])
+    even = torch.full((4,), 0.25)
+    one = torch.tensor([0.0, 1.0, 0.0, 0.0])
     assert attended(torch.stack([even, one])).tolist() == pytest.approx([4, 1])
 
 

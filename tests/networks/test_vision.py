@@ -113,7 +113,8 @@ def plain_small_data_vit(model, images, patch, heads, head_width):
         [images, *(F.pad(images, move) for move in moves)], 1
     )  # (b, 5c, s, s)
     b, c, s, _ = x.shape
-    n, p = s // patch, patch
+    n = s // patch
+    p = patch
     rows = []
     for i in range(n):
         for j in range(n):
@@ -121,7 +122,8 @@ def plain_small_data_vit(model, images, patch, heads, head_width):
             rows.append(cell.permute(0, 2, 3, 1).reshape(b, p * p * c))
     # A patch's pixels are counted first here and its channels last, in `model` the other way.
     order = torch.arange(c * p * p).reshape(c, -1).T.flatten()
-    norm, embed = model.tokens.norm, model.tokens.embed
+    norm = model.tokens.norm
+    embed = model.tokens.embed
     x = F.layer_norm(
         torch.stack(rows, 1), (c * p * p,), norm.weight[order], norm.bias[order]
     )
@@ -129,7 +131,8 @@ def plain_small_data_vit(model, images, patch, heads, head_width):
     x = torch.cat([model.class_token.repeat(b, 1, 1), x], 1) + model.positions
     T = x.shape[1]
     for block in model.blocks:
-        attention, (norm, up, _, down) = block.attention, block.mlp
+        attention = block.attention
+        (norm, up, _, down) = block.mlp
         q, k, v = (normed(x, block.attention_norm) @ attention.project.weight.T).chunk(
             3, dim=-1
         )

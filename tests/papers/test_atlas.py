@@ -20,7 +20,8 @@ NAMES = list(atlas.NORMS)
 
 def path(W, status="completed"):
     """A path of two records that both hold W (runs, d, d)."""
-    W, times = np.repeat(W[:, None], 2, 1), np.array([1, 2])
+    W = np.repeat(W[:, None], 2, 1)
+    times = np.array([1, 2])
     return training.Path(times, W, None, np.array([status] * len(W)), None)
 
 
@@ -30,7 +31,8 @@ def solved():
 
     The second run selects other tokens than the opt ones.
     """
-    best, chosen = atlas.BestMargins(DATA), (DATA.opt + [[0], [1]]) % 3
+    best = atlas.BestMargins(DATA)
+    chosen = (DATA.opt + [[0], [1]]) % 3
     found = {
         f"steepest, {name}": atlas.ratios(path(svm.token_svm(DATA, chosen, of).W), best)
         for name, of in atlas.NORMS.items()
@@ -177,7 +179,8 @@ TRAINED = tokens.unit_tokens([0, 3], n=3, T=4, d=4)
 
 def test_growing_steps_lose_the_norm_of_every_rule_but_gradient_descent():
     """Trained here, small: steps that move the margins by two."""
-    best, least = atlas.BestMargins(TRAINED), {}
+    best = atlas.BestMargins(TRAINED)
+    least = {}
     for norm, name in ((2, "Frobenius"), (np.inf, "l_inf"), ("spectral", "spectral")):
         rule = optimisers.steepest(norm, atlas_rules.step(name, growth=2.0))
         found = atlas.ratios(training.train(TRAINED, rule, 5_000, record=[5_000]), best)

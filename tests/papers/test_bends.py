@@ -82,7 +82,8 @@ def test_counterexample_is_proved_and_every_rule_obeys_it():
     # s_1 is 0 to 1/2, s_2 -3 to -1
     assert any("e^(7/2/6) < 2" in statement for statement in facts)
     one = global_map.problem(global_map.POSTCARD)
-    solution, head = svm.token_svm(one), svm.head_svm(one)
+    solution = svm.token_svm(one)
+    head = svm.head_svm(one)
     assert np.isclose(solution.norm[0], 1) and np.isclose(head.norm[0], 1)
     assert joint_law.score_gaps(one, head.W).min() > 0
     rules = dynamics.ngd(0.1), dynamics.gd(0.1), dynamics.ngd(1 / 6, decay=2 / 3)
@@ -267,10 +268,8 @@ def test_correlation_makes_runs_longer_and_selects_nothing_else():
 
 def test_solutions_are_lost_beyond_covers_count():
     assert constant_map._crowding(12, 5, 6) == 1
-    counts, found = (
-        [10, 14, 18, 22, 30],
-        np.array([[1, 1], [1, 1], [1, 0], [0, 0], [0, 0]], float),
-    )
+    counts = [10, 14, 18, 22, 30]
+    found = np.array([[1, 1], [1, 1], [1, 0], [0, 0], [0, 0]], float)
     sizes = {"T": 5, "d": 6}
     half, claims = constant_map._capacity("n", counts, found, sizes)
     assert np.isclose(half[0], 18) and all(claim.holds for claim in claims)
@@ -391,7 +390,8 @@ def test_pulls_are_the_gradient_and_their_first_order_knows_the_settled_margins(
         0
     ]
     W = np.random.default_rng(0).standard_normal((data.shape[-1], data.z.shape[-1]))
-    grad, margins = attention.gradients(data, W[None], data.u)[1][0], rows @ W.ravel()
+    grad = attention.gradients(data, W[None], data.u)[1][0]
+    margins = rows @ W.ravel()
     down = np.exp(-margins.min()) / len(of.best) * of.pull(margins) @ rows
     assert np.allclose(down, -grad.ravel())
     pull = np.exp(
@@ -421,15 +421,16 @@ def test_pulls_are_the_gradient_and_their_first_order_knows_the_settled_margins(
 
 def test_bound_by_hand():
     """One pair on the support, Y < 0: h = 2 e^{Y-1}. Two, offsets x and -x: h = Y^2 + 1."""
-    K, on = np.eye(2), np.array([True, False])
-    margins, slopes = np.array([1.0, 1.5]), np.array([0.3, -0.5])
+    K = np.eye(2)
+    on = np.array([True, False])
+    margins = np.array([1.0, 1.5])
+    slopes = np.array([0.3, -0.5])
     found = zero_duals._bound(K, on, np.array([1.0, 0.0]), margins, slopes)
     assert np.isclose(found, np.sqrt(2 * np.exp(-0.5 - 0.3 - 1) / 0.5))
-    K, on = (
-        np.array([[1.0, 0, 10], [0, 1, 0], [10, 0, 101]]),
-        np.array([True, True, False]),
-    )
-    beta, margins = np.array([1.0, 1.0, 0.0]), np.array([1.0, 1.0, 3.0])
+    K = np.array([[1.0, 0, 10], [0, 1, 0], [10, 0, 101]])
+    on = np.array([True, True, False])
+    beta = np.array([1.0, 1.0, 0.0])
+    margins = np.array([1.0, 1.0, 3.0])
     Y = 10 * np.arccosh(1.5) - np.log(3)  # 2 cosh x = 3
     found = zero_duals._bound(K, on, beta, margins, np.zeros(3))
     assert np.isclose(found, np.sqrt(3 * (Y**2 + 1) / 2))
@@ -437,7 +438,9 @@ def test_bound_by_hand():
 
 def test_bound_is_that_of_its_convex_problem():
     of = zero_duals._Pulls(zero_duals.PROBLEMS["class means"](100))
-    on, slopes, beta = of.on, of.slopes, of.beta[of.on]
+    on = of.on
+    slopes = of.slopes
+    beta = of.beta[of.on]
     total = np.logaddexp.reduce(slopes)
     row = np.linalg.solve(of.K[np.ix_(on, on)], of.K[np.ix_(on, ~on)])[:, 0]
     within = [
@@ -456,7 +459,8 @@ def test_bound_is_that_of_its_convex_problem():
 def test_lp_law_at_two_is_the_frobenius_law_and_it_knows_uneven_heads():
     """The problems of the claims have one kappa for all pairs; here it differs."""
     data = lp_law._problem(100)
-    law, of = margin_law.margin_law(data, svm.token_svm(data)), lp_law._LpLaw(data, 2.0)
+    law = margin_law.margin_law(data, svm.token_svm(data))
+    of = lp_law._LpLaw(data, 2.0)
     assert np.isclose(of.constant, law.constant[0]) and np.isclose(
         of.fastest, law.fastest[0]
     )
@@ -476,7 +480,8 @@ def test_lp_law_at_two_is_the_frobenius_law_and_it_knows_uneven_heads():
 
 
 def test_lp_claims_hold_and_notice_wrong_numbers():
-    runs, settled = [], []
+    runs = []
+    settled = []
     for p in (1.5, 1.75):
         kept, refusals = lp_law.study([100, 102], p, 30_000, 20_000)
         assert refusals == {}
@@ -491,7 +496,8 @@ def test_lp_claims_hold_and_notice_wrong_numbers():
         )
         == []
     )
-    law, of_share = settled[0].law, lp_law._constant(settled[0].law, 0.95, 10_000)
+    law = settled[0].law
+    of_share = lp_law._constant(settled[0].law, 0.95, 10_000)
     W = lp_law._train(law, [of_share], 10_000, [9_999, 10_000])[0]
     assert np.isclose(
         settled[0].constant, np.abs(np.diff(law.offsets(W), axis=0)).max()

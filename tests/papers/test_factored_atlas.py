@@ -50,10 +50,8 @@ DIRECTIONS = {  # rule, and what makes its direction of one factor's gradient
 @pytest.mark.parametrize("name", DIRECTIONS)
 def test_short_runs_are_those_of_their_definition(name, loss):
     """Queries are wider than tokens here."""
-    (rule, make), (K, Q) = (
-        DIRECTIONS[name],
-        factored.small_start(WIDE, SEEDS, 3, size=0.3),
-    )
+    (rule, make) = DIRECTIONS[name]
+    (K, Q) = factored.small_start(WIDE, SEEDS, 3, size=0.3)
     ours = factored.train(WIDE, {"a": rule}, K, Q, [8], loss)["a"].W[0, 0]
     with mpmath.workdps(30):
         theirs = exact.train_factors(WIDE, K[0], Q[0], make, rule, 8, loss)
@@ -65,7 +63,8 @@ def test_one_step_where_every_gradient_underflows_is_that_of_mpmath():
     """Margins of thousands: float64 has no gradient left, its direction is known all the same."""
     K, Q = factored.small_start(DATA, SEEDS, 4)
     far = factored.train(DATA, {"a": o.steepest(2, 0.1)}, K, Q, [800])["a"]
-    K, Q = far.K[:, 0], far.Q[:, 0]
+    K = far.K[:, 0]
+    Q = far.Q[:, 0]
     delta = coordinates.differences(DATA, DATA.opt)[0]
     margins = np.einsum("ntd,de,ne->nt", delta, far.W[0, 0], DATA.z[0])
     assert margins.min() > 800
@@ -202,7 +201,8 @@ def claims_of(row, last, alone=None):
 
 def test_one_run_decides_what_is_asked_of_every_run():
     """Highest: in every run, or in half of them; above: the least of all runs."""
-    rows, norms = factored_atlas.rows(), factored_atlas.NORMS
+    rows = factored_atlas.rows()
+    norms = factored_atlas.NORMS
     in_sign, in_nuclear, in_l_inf = (
         np.where(np.arange(len(norms)) == norms.index(of), 0.95, 0.5)
         for of in (factored_atlas.SIGN, "nuclear", "l_inf")

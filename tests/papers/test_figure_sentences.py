@@ -79,7 +79,8 @@ def test_claims_take_the_worst_run_and_say_why_they_fail():
 
 
 def test_a_sweep_counts_the_settings_in_which_a_sentence_is_true():
-    short, long = SETTING, replace(SETTING, horizon=1000)
+    short = SETTING
+    long = replace(SETTING, horizon=1000)
     true = np.array([[True, True], [True, False]])
     sweep = sentences.Sweep([short, long], ["a", "b"], true)
     assert sweep.shares == {"a": 1.0, "b": 0.5}

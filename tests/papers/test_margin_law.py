@@ -146,7 +146,8 @@ def test_proof_asks_for_shorter_steps_than_the_threshold(compared):
         return max(np.sum((a - b) ** 2) for a in A for b in A)
 
     for run in compared:
-        V, rule = np.linalg.norm(run.solution.W), run.setting.rule
+        V = np.linalg.norm(run.solution.W)
+        rule = run.setting.rule
         sigma = V**2 / 2 if run.setting.name == "polyak" else rule.step_size * V
         proof = run.proof(everywhere=True)
         assert proof.holds == (sigma < 8 / square(run) and rule.momentum == 0), proof
@@ -239,10 +240,8 @@ def test_differences_of_iterates_have_their_own_order(small):
         for r in (dynamics.gd(0.5), dynamics.ngd(0.1))
     )
     order = lambda errors: law_steps.gd_order(slow, errors, law).holds
-    errors, plain = (
-        law_steps.difference_errors(slow, solution.W),
-        slow.direction_error["W_mm"],
-    )
+    errors = law_steps.difference_errors(slow, solution.W)
+    plain = slow.direction_error["W_mm"]
     assert (
         order(errors)
         and not order(errors * doubled[1:] ** 0.1)
@@ -260,7 +259,8 @@ def test_a_trained_head_brings_its_own_duals():
     assert (
         together.law.slowest.min() > 0.01
     )  # settled long since: what is left is the head's
-    small, ends = coordinates.minimal(data), [50_000, 100_000]
+    small = coordinates.minimal(data)
+    ends = [50_000, 100_000]
     history = dynamics.train(small, dynamics.ngd(0.1), ends[-1], ends, head="joint")
     W_mm = svm.token_svm(small.tokens, margins.selection(history, small.tokens.opt)).W
     moved = history.weights(1) - history.weights(0), history.weights(1)
@@ -281,7 +281,8 @@ def test_three_samples_cycle_without_momentum_and_the_search_finds_them():
     assert law.constant[0] < 1e-12 and law.norm[0] == pytest.approx(1)
     e = np.exp(-3.0)
     np.testing.assert_allclose(law.fastest, 2 * e / (1 + 2 * e))
-    shares, u = np.array([[e, 1, e]]) / (1 + 2 * e), np.array([[[1.0], [0], [-1]]])
+    shares = np.array([[e, 1, e]]) / (1 + 2 * e)
+    u = np.array([[[1.0], [0], [-1]]])
     starts = np.array([[[5 / (0.9 * 2 / law.fastest[0])], [0.01]]])
     assert law_steps._which_cycle(shares, u, starts).tolist() == [[True, False]]
 

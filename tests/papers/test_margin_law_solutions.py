@@ -29,7 +29,8 @@ CORNER = one_sample((1, 0), (1, 1), u=[1.0, 0.5])  # w_1 >= 1 and w_1 + w_2 >= 1
 
 
 def test_two_orthogonal_constraints_by_hand():
-    law, beta = law_of(TWO_AXES), np.array([1 / 4, 1 / 9])
+    law = law_of(TWO_AXES)
+    beta = np.array([1 / 4, 1 / 9])
     log_ratio = np.array([0.0, 1.0]) - np.log(
         beta
     )  # kappa = 1 and e, the opt score is zero
@@ -95,8 +96,10 @@ def test_refusal_names_premise_run_and_amount(
 
 
 def test_wrong_arguments_are_named():
-    solution, slopes = svm.token_svm(UNIT), margin_law.saturated_slopes(UNIT)
-    short, law = replace(solution, duals=solution.duals[..., :2]), law_of(UNIT)
+    solution = svm.token_svm(UNIT)
+    slopes = margin_law.saturated_slopes(UNIT)
+    short = replace(solution, duals=solution.duals[..., :2])
+    law = law_of(UNIT)
     calls = [
         (
             "log_slopes",
@@ -157,7 +160,9 @@ def test_joint_slopes_are_head_dual_times_score_gap():
     gaps = margin_law.score_gaps(data, head.W)
     slopes = np.exp(margin_law.joint_slopes(data, head))
     np.testing.assert_allclose(slopes, head.duals[..., None] * gaps, rtol=1e-9)
-    i, t = 2, (data.opt[0, 2] + 1) % 3  # one of them by hand
+    # one of them by hand
+    i = 2
+    t = (data.opt[0, 2] + 1) % 3
     gap = data.y[0, i] * (data.X[0, i, data.opt[0, i]] - data.X[0, i, t]) @ head.W[0]
     np.testing.assert_allclose(gaps[0, i, t - (t > data.opt[0, i])], gap)
     selected = (data.opt + 1) % 3  # tokens that outscore the selected one pull nothing
@@ -190,7 +195,8 @@ def test_copies_share_the_dual_of_their_merged_pair():
     twins = attention.token_set(X, merged.y, merged.z, merged.u, merged.opt)
     slopes = margin_law.saturated_slopes(merged)
     slopes[..., 0] += np.log(2.0)
-    law, copies = law_of(merged, log_slopes=slopes), law_of(twins)
+    law = law_of(merged, log_slopes=slopes)
+    copies = law_of(twins)
     for name in ("constant", "norm", "slowest", "fastest", "excess"):
         np.testing.assert_allclose(getattr(copies, name), getattr(law, name), rtol=1e-8)
     np.testing.assert_allclose(

@@ -52,8 +52,12 @@ class Model:
     """From the coordinates of `Local` to matrices W, and gradients back; what the model does."""
 
     def __init__(self, rows, inverse, data, loss, selected):
-        self.rows, self.inverse, self.data, self.loss = rows, inverse, data, loss
-        self.selected, self.shape = selected, (1, data.shape[3], data.z.shape[2])
+        self.rows = rows
+        self.inverse = inverse
+        self.data = data
+        self.loss = loss
+        self.selected = selected
+        self.shape = (1, data.shape[3], data.z.shape[2])
 
     def W(self, w):
         return (self.rows.T @ (self.inverse.T @ w)).reshape(self.shape)
@@ -142,10 +146,8 @@ def test_lemma_1_the_minimiser_and_its_duals(seed, copies):
 @FEW
 def test_step_1_the_gradient_is_the_saturated_one_up_to_delta(seed, copies):
     model, of, draw = drawn(seed, copies=copies)
-    x, omega = (
-        around(of, draw, draw.uniform(0, 2)),
-        off_span(of, draw, draw.uniform(0, 2)),
-    )
+    x = around(of, draw, draw.uniform(0, 2))
+    omega = off_span(of, draw, draw.uniform(0, 2))
     W = at(of, draw.uniform(0, 12), x, omega)
     P = np.bincount(of.sample, np.exp(-of.A @ W)).max()
     assume(0.8 * of.B * P <= 1)
@@ -178,15 +180,18 @@ def test_step_1_delta_decays_with_the_level(seed):
 @FEW
 def test_step_2_the_three_parts_of_a_step(seed):
     model, of, draw = drawn(seed)
-    x, omega = around(of, draw, 0.5), off_span(of, draw, 0.5)
-    R, tau = 0.5, 0.1
+    x = around(of, draw, 0.5)
+    omega = off_span(of, draw, 0.5)
+    R = 0.5
+    tau = 0.1
     level = max(0.0, (of.log_small(omega, R, tau) + np.log(2 * of.norm * of.M)) / of.r)
     assume(level * (1 + of.excess.max()) < 250)
     W = at(of, level, x, omega)
     Z, _ = saturated(of, W)
     sigma = draw.uniform(0.1, 1.0)
     moved = of.split(of.A @ (W - sigma / Z * model.gradient(W)))
-    growth, delta = (moved[0] - level) * of.norm**2 / sigma, small(of, of.A @ W)
+    growth = (moved[0] - level) * of.norm**2 / sigma
+    delta = small(of, of.A @ W)
     assert abs(growth - 1) <= of.norm * of.M * delta + 1e-7 and 0.5 <= growth <= 1.5
     kick = moved[1] - x - sigma * ascent(of, x)
     assert np.linalg.norm(kick) <= sigma * of.M * delta + 1e-7
@@ -196,7 +201,8 @@ def test_step_2_the_three_parts_of_a_step(seed):
 def mean_hessian(of, x):
     """The mean of F's Hessian on the way from 0 to x."""
     nodes, weights = np.polynomial.legendre.leggauss(40)
-    H, centre = np.zeros((len(x), len(x))), of.A @ of.basis
+    H = np.zeros((len(x), len(x)))
+    centre = of.A @ of.basis
     for node, weight in zip((nodes + 1) / 2, weights / 2, strict=True):
         powers = np.where(of.on, np.log(np.where(of.on, of.shares, 1.0)), -np.inf)
         pi = np.exp(powers - node * (centre @ x))
@@ -240,7 +246,9 @@ RULES = [dynamics.ngd(0.3), dynamics.polyak(), dynamics.gd(2.0), dynamics.ngd(0.
 def test_step_7_no_step_is_longer_than_sigma_bar(seed, rule):
     model, of, draw = drawn(seed)
     assume(rule.kind != dynamics.polyak().kind or of.best)
-    x, tau, omega = draw.uniform(0, 0.5), 0.2, off_span(of, draw, 0.3)
+    x = draw.uniform(0, 0.5)
+    tau = 0.2
+    omega = off_span(of, draw, 0.3)
     R = x + tau
     A, _, _ = theorem._constants(of, rule, x, omega, tau)
     assume(np.isfinite(A) and A * (1 + of.excess.max()) < 300)
@@ -288,10 +296,12 @@ def trained(model, of, rule, W, times):
 @pytest.mark.parametrize("seed", [2, 8, 11, 20, 25, 37])
 def test_steps_4_and_5_the_region_is_never_left_and_the_residual_dies(seed, everywhere):
     """From a start at the level A itself, with each rule whose steps are short enough."""
-    (_, model, of), seen = problem(seed, n=2, T=3, d=12), 0
+    (_, model, of) = problem(seed, n=2, T=3, d=12)
+    seen = 0
     draw = np.random.default_rng(seed)
     for rule in (dynamics.ngd(0.2), dynamics.polyak(), dynamics.gd(2.0)):
-        size, omega = (1.0 if everywhere else 0.01), off_span(of, draw, 0.2)
+        size = 1.0 if everywhere else 0.01
+        omega = off_span(of, draw, 0.2)
         tried = [
             (*theorem._constants(of, rule, size, omega, t, everywhere), t)
             for t in (0.1, 1)
@@ -303,7 +313,8 @@ def test_steps_4_and_5_the_region_is_never_left_and_the_residual_dies(seed, ever
         _, levels, x, omegas = trained(
             model, of, rule, W, np.linspace(0, 4000, 60).astype(int)
         )
-        x, moved = np.linalg.norm(x, axis=1), omegas - omegas[0]
+        x = np.linalg.norm(x, axis=1)
+        moved = omegas - omegas[0]
         assert (np.diff(levels) > 0).all()
         assert x.max() <= size + tau and np.linalg.norm(moved, axis=1).max() <= tau
         bound = K * (1 + levels - A) * np.exp(-q * (levels - A))
@@ -316,7 +327,9 @@ def test_steps_4_and_5_the_region_is_never_left_and_the_residual_dies(seed, ever
 def test_beyond_the_threshold_the_code_refuses_and_the_residual_does_not_die():
     _, model, of = problem(8, n=2, T=3, d=12)
     W = at(of, 200.0 / of.r, around(of, np.random.default_rng(0), 0.01), 0.0)
-    ends, proofs, times = [], [], np.linspace(0, 2000, 60).astype(int)
+    ends = []
+    proofs = []
+    times = np.linspace(0, 2000, 60).astype(int)
     for multiple in (1.3, 0.9):
         rule = dynamics.ngd(multiple * 2 * of.norm / of.fastest)
         proofs.append(theorem.prove(of, rule, of.A @ W))
@@ -370,10 +383,14 @@ def test_momentum_the_force_is_linear_up_to_theta(seed, mu):
     """sigma H-bar = eta ||V|| H^1/2 (1 + Theta) H^1/2, ||Theta|| <= b/d-hat, sigma of (15)."""
     model, of, draw = drawn(seed)
     assume(of.basis.shape[1] > 0)
-    rule, far = dynamics.ngd(draw.uniform(0.01, 0.3), momentum=mu), draw.uniform(1, 3)
+    rule = dynamics.ngd(draw.uniform(0.01, 0.3), momentum=mu)
+    far = draw.uniform(1, 3)
     exact = rule.step_size * of.norm
-    size, tau, omega = draw.uniform(0.001, 0.2), 0.1, off_span(of, draw, 0.3)
-    R, outside = far * (size + tau), 0.05
+    size = draw.uniform(0.001, 0.2)
+    tau = 0.1
+    omega = off_span(of, draw, 0.3)
+    R = far * (size + tau)
+    outside = 0.05
     small = of.log_small(omega, R, tau + outside)
     level = max(0.0, (small + np.log(4 * of.norm * of.M)) / of.r)
     assume(level * (1 + of.excess.max()) < 250)
@@ -388,10 +405,8 @@ def test_momentum_the_force_is_linear_up_to_theta(seed, mu):
     np.testing.assert_allclose([each.rise for each in rooms], [1e-9, steady])
     turned = np.hypot(1, of.norm * of.curvature(R)[1] * R) + xi
     np.testing.assert_allclose(room[1:4], [xi, exact / turned, exact / (1 - xi)])
-    h, off = (
-        np.expm1(of.D * R) / (of.D * R),
-        max(room.high / exact - 1, 1 - room.low / exact),
-    )
+    h = np.expm1(of.D * R) / (of.D * R)
+    off = max(room.high / exact - 1, 1 - room.low / exact)
     np.testing.assert_allclose(1 + room.b / far, h * (1 + off))
     x = around(of, draw, draw.uniform(0, R))
     W = at(of, level, x, omega + off_span(of, draw, tau + outside))
@@ -409,7 +424,8 @@ def of_16(of, rule, before, g, tau):
 
     And (15), and the room that momentum adds for omega.
     """
-    (old, x_old, omega_old), (level, x, omega) = of.split(before), of.split(g)
+    (old, x_old, omega_old) = of.split(before)
+    (level, x, omega) = of.split(g)
     mu = rule.momentum
     values, vectors = np.linalg.eigh(mean_hessian(of, 0 * x))
     s = rule.step_size * of.norm * values
@@ -431,12 +447,12 @@ def of_16(of, rule, before, g, tau):
 def test_momentum_the_theorem_begins_where_16_does():
     """From a start whose omega moves or rests, level by level."""
     _, _, of = problem(0)
-    rule, draw, began = dynamics.ngd(0.02, momentum=0.5), np.random.default_rng(0), []
-    x, omega, turn = (
-        around(of, draw, 1e-3),
-        off_span(of, draw, 0.2),
-        off_span(of, draw, 2.0),
-    )
+    rule = dynamics.ngd(0.02, momentum=0.5)
+    draw = np.random.default_rng(0)
+    began = []
+    x = around(of, draw, 1e-3)
+    omega = off_span(of, draw, 0.2)
+    turn = off_span(of, draw, 2.0)
     for moved in (0, turn):
         holds = []
         for level in np.linspace(9, 18, 10) / of.r:
@@ -457,7 +473,8 @@ def test_momentum_the_theorem_begins_where_16_does():
 @pytest.mark.parametrize("mu", [0.5, 0.9])
 def test_momentum_the_region_of_16_is_never_left(seed, mu):
     _, model, of = problem(seed, n=2, T=3, d=12)
-    rule, draw = dynamics.ngd(0.02, momentum=mu), np.random.default_rng(seed)
+    rule = dynamics.ngd(0.02, momentum=mu)
+    draw = np.random.default_rng(seed)
     W = at(of, 40 / of.r, around(of, draw, 1e-3), off_span(of, draw, 0.2))
     margins, levels, x, omega = trained(model, of, rule, W, np.arange(401))
     first = 100  # from where the steps have their length
@@ -488,7 +505,8 @@ def test_momentum_the_region_of_16_is_never_left(seed, mu):
 
 def test_another_rho_perp_is_refused():
     _, _, of = problem(8, n=2, T=3, d=12)
-    g, rule = of.A @ (100 / of.r * of.V + of.rest), dynamics.ngd(0.01)
+    g = of.A @ (100 / of.r * of.V + of.rest)
+    rule = dynamics.ngd(0.01)
     for scale, tilted in ((1.0, False), (1.001, True)):
         other = but(of, rest=scale * of.rest)
         both = (

@@ -50,7 +50,8 @@ def ended(selection, kept=True):
 def test_disputes_compare_margins_in_a_rules_own_norm():
     ours = atlas_rules.steepest_rows()
     rows = {name: ours[name] for name in ("steepest, nuclear", "steepest, l_inf")}
-    (a, b), selections = rows, [DATA.opt, (DATA.opt + 1) % 4]
+    (a, b) = rows
+    selections = [DATA.opt, (DATA.opt + 1) % 4]
     sizes = [svm.token_svm(DATA, selection, "nuclear").norm for selection in selections]
     for sign, ends in ((1, selections), (-1, selections[::-1])):
         runs = dict(zip(rows, map(ended, ends), strict=True))
@@ -82,7 +83,8 @@ def test_a_step_is_the_direction_of_a_mean_of_gradients_in_each_of_three_parts(r
     optimizer = network._ByMatrix(model, rule, 0.01)
     first, second = torch.randn(2, *p.shape, dtype=torch.float64)
     for gradient in (first, second):
-        before, p.grad = p.detach().clone(), gradient
+        before = p.detach().clone()
+        p.grad = gradient
         optimizer.step()
     for step, m in zip(
         (p - before).chunk(3), (0.9 * first + second).chunk(3), strict=True
@@ -91,7 +93,8 @@ def test_a_step_is_the_direction_of_a_mean_of_gradients_in_each_of_three_parts(r
 
 
 def test_adam_is_that_of_torch_on_the_rest_at_a_rate_of_its_own():
-    ours, theirs = small(), small()
+    ours = small()
+    theirs = small()
     groups = [{"params": [], "lr": 0.01}, {"params": []}]
     for name, p in theirs.named_parameters():
         groups[not (name.startswith("blocks") and p.ndim == 2)]["params"] += [
@@ -101,7 +104,8 @@ def test_adam_is_that_of_torch_on_the_rest_at_a_rate_of_its_own():
         network._ByMatrix(ours, "Adam", 0.01),
         torch.optim.Adam(groups, network.REST_RATE),
     )
-    x, y = torch.randn(6, 3, 8, 8), torch.arange(6) % 3
+    x = torch.randn(6, 3, 8, 8)
+    y = torch.arange(6) % 3
     for _ in range(10):
         for model, optimizer in zip((ours, theirs), pair, strict=True):
             model.zero_grad()
@@ -132,8 +136,10 @@ def test_unknown_rules_and_rates_are_refused():
 
 
 def test_a_reading_has_the_logits_of_the_network():
-    model, pictures = small().double(), torch.randn(4, 3, 8, 8, dtype=torch.float64)
-    found, seen = network.read(model, pictures, 0.0), {}
+    model = small().double()
+    pictures = torch.randn(4, 3, 8, 8, dtype=torch.float64)
+    found = network.read(model, pictures, 0.0)
+    seen = {}
     plain = F.scaled_dot_product_attention
 
     def spy(q, k, v, **options):
@@ -173,15 +179,18 @@ def test_the_sign_norm_of_factors_bounds_that_of_W_and_is_reached():
     k = NORMS.index(SIGN)
     K, Q = np.random.default_rng(0).standard_normal((2, 4, 6))
     assert network._norms(K, Q)[k] >= _sign_norm(K.T @ Q / 2)
-    x, y = np.array([1.0, -1, 1, 1]), np.array([1.0, 1, -1, 1])
+    x = np.array([1.0, -1, 1, 1])
+    y = np.array([1.0, 1, -1, 1])
     equal = np.tile(x, (4, 1)), np.tile(y, (4, 1))
     assert network._norms(*equal)[k] == pytest.approx(2, rel=1e-12)
     assert _sign_norm(equal[0].T @ equal[1] / 2) == pytest.approx(2, rel=1e-8)
 
 
 def test_a_ratio_is_the_tenth_of_the_leads_over_norm_and_tokens():
-    model, pictures = small().double(), torch.randn(4, 3, 8, 8, dtype=torch.float64)
-    found, k = network.read(model, pictures), NORMS.index("spectral")
+    model = small().double()
+    pictures = torch.randn(4, 3, 8, 8, dtype=torch.float64)
+    found = network.read(model, pictures)
+    k = NORMS.index("spectral")
     for layer, entered in enumerate(network._entrances(model, pictures)):
         x = entered.detach().numpy()
         lengths = np.mean([token @ token for picture in x for token in picture])

@@ -36,15 +36,15 @@ class Joint:
     )  # fmt: skip
 
 
-F, J, RUN = Fixed, Joint, Joint.history
+F = Fixed
+J = Joint
+RUN = Joint.history
 
 
 def with_head(history, factor):
     """The run with head u_t times factor[k] at record k, scores and norm accordingly."""
-    gaps, norm = (
-        history.score_gaps * factor[:, None, None],
-        history.head_norm * np.abs(factor),
-    )
+    gaps = history.score_gaps * factor[:, None, None]
+    norm = history.head_norm * np.abs(factor)
     head = lambda part: factor[part, None] * history._head(part)
     return replace(history, score_gaps=gaps, head_norm=norm, _head=head)
 
@@ -134,10 +134,12 @@ def test_figure_3_claims_name_the_slowest_and_the_fastest():
 
 
 def test_smoothness_bounds_the_curvature():
-    rng, data = np.random.default_rng(0), F.tokens
+    rng = np.random.default_rng(0)
+    data = F.tokens
     for size in (0.1, 1.0, 3.0):
         W, V = rng.standard_normal((2, *F.svm.W.shape))
-        W, V = size * W, V / np.linalg.norm(V, axis=(1, 2), keepdims=True)
+        W = size * W
+        V = V / np.linalg.norm(V, axis=(1, 2), keepdims=True)
         ahead, behind = (
             attention.gradients(data, W + e * V, data.u)[1] for e in (1e-5, -1e-5)
         )
@@ -152,9 +154,12 @@ def test_smoothness_by_hand():
 
 
 def test_curvature_is_the_hessian_of_the_loss():
-    k, one = 12, J.tokens.run(0)
-    W, u = RUN.weights(k)[:1], RUN.head(k)[:1]
-    x, loss = np.concatenate([W.ravel(), u.ravel()]), attention.gradients(one, W, u)[0]
+    k = 12
+    one = J.tokens.run(0)
+    W = RUN.weights(k)[:1]
+    u = RUN.head(k)[:1]
+    x = np.concatenate([W.ravel(), u.ravel()])
+    loss = attention.gradients(one, W, u)[0]
 
     def gradient(x):
         W_and_u = x[: W.size].reshape(W.shape), x[W.size :].reshape(u.shape)
@@ -319,7 +324,9 @@ def spanned(scores, overlap=0.0):
     X[:, :, 0] = scores
     X[np.arange(6) // 3, np.arange(6) % 3, 1 + np.arange(6)] = 2.0
     X[1, 1, 1] += overlap / 2  # with the first sample's first token
-    y, u, z = np.ones(2), np.eye(9)[0], np.tile(3 * np.eye(9)[8], (2, 1))
+    y = np.ones(2)
+    u = np.eye(9)[0]
+    z = np.tile(3 * np.eye(9)[8], (2, 1))
     return token_sets.token_set(X, y, z=z, u=u)
 
 
@@ -329,7 +336,11 @@ def test_imbalance_and_near_orthogonality_by_their_formulas_on_two_samples():
     assert (gap, imbalance) == (pytest.approx(0.5 / 1), pytest.approx(0.2 / 0.5))
     data = spanned([[1e-3, 0.0, 0.0]] * 2, overlap=0.1)
     (margin,) = assumptions.strict_orthogonality(data)
-    phi, gap, mu, a, b = 1 / (3 * np.e), 1e-3, 0.1, 4.0 + 1e-6, 3.0
+    phi = 1 / (3 * np.e)
+    gap = 1e-3
+    mu = 0.1
+    a = 4.0 + 1e-6
+    b = 3.0
     C = np.exp(gap / 2) / (4 * phi * (1 - phi))  # both samples' gaps are alike
     assert margin == pytest.approx(b**2 * (a - 3 * mu) / (4 * 2 * C * mu**2), rel=1e-9)
 
@@ -338,12 +349,11 @@ def test_near_orthogonality_by_its_formula_and_equal_opt_tokens_do_no_harm():
     data = spanned([[1e-3, 0.0, 0.0]] * 2, overlap=0.1)
     data = replace(data, z=data.z + 0.2 * np.eye(9)[[0, 1]])  # no longer equal queries
     queries = data.z[0] @ data.z[0].T
-    nu, b2 = abs(queries[0, 1]), queries.diagonal().min()
-    mu, a2, U2 = (
-        0.1,
-        (data.X[0, :, 0] ** 2).sum(-1).min(),
-        (data.X[0, :, 0] ** 2).sum(-1).max(),
-    )
+    nu = abs(queries[0, 1])
+    b2 = queries.diagonal().min()
+    mu = 0.1
+    a2 = (data.X[0, :, 0] ** 2).sum(-1).min()
+    U2 = (data.X[0, :, 0] ** 2).sum(-1).max()
     p = np.linspace(1 / (3 * np.e), 0.5, 1001)
     pull = lambda p: np.exp(-1e-3 * p) * p * (1 - p)
     C = pull(np.linspace(0, 1, 100_001)).max() / pull(p).min()
@@ -363,7 +373,8 @@ def test_where_the_condition_holds_no_step_lowers_a_small_weight_of_an_opt_token
         range(3), n=4, T=3, d=4000, signal=2.0, noise=4000**-0.5
     )
     data = coordinates.minimal(drawn).tokens
-    rng, phi = np.random.default_rng(0), 1 / (3 * np.e)
+    rng = np.random.default_rng(0)
+    phi = 1 / (3 * np.e)
     seen = 0
     for size in (0.1, 1.0, 3.0, 10.0):
         W = size * rng.standard_normal((3, data.X.shape[-1], data.z.shape[-1]))
@@ -377,7 +388,10 @@ def test_where_the_condition_holds_no_step_lowers_a_small_weight_of_an_opt_token
 
 
 def test_lemma_11_has_tails_that_hold_and_half_of_them_does_not():
-    d, delta, signal, noise = 100, 0.1, 3.0, 0.1
+    d = 100
+    delta = 0.1
+    signal = 3.0
+    noise = 0.1
     bounded = ledger_rows._lemma11(DM, signal, noise)
     pairs = zip(ledger_rows._spreads(DM, signal, noise), bounded, strict=True)
     norms, cross = (
@@ -392,13 +406,15 @@ def test_lemma_11_has_tails_that_hold_and_half_of_them_does_not():
 def test_the_arrows_turn_to_the_rays_found_by_eye():
     start, end = turning.path([0, turning.STEPS])
     np.testing.assert_allclose(start, turning.START, atol=1e-12)
-    before, arrows = turning.directions(start), turning.directions(end)
+    before = turning.directions(start)
+    arrows = turning.directions(end)
     np.testing.assert_allclose(arrows, [[-(0.5**0.5), 0.5**0.5], [0, -1]], atol=0.02)
     assert np.all((before * arrows).sum(-1) < 0.5)  # there is something to see
 
 
 def test_the_picture_moves(tmp_path):
-    gif, poster = tmp_path / "a.gif", tmp_path / "a.png"
+    gif = tmp_path / "a.gif"
+    poster = tmp_path / "a.png"
     turning.animate(gif, poster, frames=4)
     with Image.open(gif) as moving, Image.open(poster) as still:
         frames = []

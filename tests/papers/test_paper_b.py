@@ -46,11 +46,13 @@ def test_the_worst_perturbation_attains_the_constants_and_no_less():
 
 
 def test_a_bias_is_estimated_without_the_noise_of_its_first_order():
-    u, query = np.array([0.3, 0.2]), np.array([1.0, -0.5])
+    u = np.array([0.3, 0.2])
+    query = np.array([1.0, -0.5])
     sums = scaling.softmax_sums(u, query, (30,), 20_000)
     limits = {"mean": u, "outer": np.outer(u, u), "covariance": np.eye(2)}
     for name, limit in limits.items():
-        value, bias = sums[name][0], sums[f"{name} bias"][0]
+        value = sums[name][0]
+        bias = sums[f"{name} bias"][0]
         spread = value.std(0) / np.sqrt(20_000)
         np.testing.assert_array_less(
             np.abs(bias.mean(0) - value.mean(0) + limit), 4 * spread
@@ -71,7 +73,8 @@ def test_biases_integrated_over_the_query_are_those_of_equal_weights():
     queries = np.stack(
         [seeds.stream(q, "start").standard_normal(2) for q in range(2000)]
     )
-    square, eye = queries[:, :, None] * queries[:, None], np.eye(2)
+    square = queries[:, :, None] * queries[:, None]
+    eye = np.eye(2)
     mean = (queries**2).sum(1) ** 2 / 4**2  # |g|^2 |g/n|^2
     np.testing.assert_allclose(once["mean"][:, 0], mean)
     outer = ((square + 3 * eye) ** 2).sum((1, 2)) / 4**4
@@ -103,20 +106,24 @@ def test_the_bias_of_the_regulariser_in_one_dimension_is_that_of_chi_square_mome
         (1000, 2000),
     ):  # at many samples the first order is noise
         bias = scaling.regulariser_bias(problem, Z, (n,), draws, 2, 0)[:, 0].mean(0)
-        second, third, fourth = 2 / n, 6 / n + 8 / n**2, 12 / n + 44 / n**2 + 48 / n**3
+        second = 2 / n
+        third = 6 / n + 8 / n**2
+        fourth = 12 / n + 44 / n**2 + 48 / n**3
         of_a = a / 2 * (a**2 * 0.7**2 * second - b**2 * 0.7**3 * third)
         of_b = -b / 2 * (a**2 * 0.7**3 * third - b**2 * 0.7**4 * fourth)
         np.testing.assert_allclose(bias, [of_a, of_b], rtol=0.03)
 
 
 def test_lemma_4_holds_with_its_constants_and_a_bad_preconditioner_worsens_them():
-    problem, rng = regression.random_regression(0, 2, 3), np.random.default_rng(1)
+    problem = regression.random_regression(0, 2, 3)
+    rng = np.random.default_rng(1)
     Q = np.array([[0.6, -0.8], [0.8, 0.6]])
     exact = landscape.sample_constants(problem, problem.Sigma, Q)
     assert exact == pytest.approx((0.8, (4 / 3) ** 0.5))
     X, _ = problem.sample(60, rng)
     low, high = landscape.sample_constants(problem, X.T @ X / 60, Q)
-    inverse, space = np.linalg.inv(X.T @ X / 60), manifold.of(problem)
+    inverse = np.linalg.inv(X.T @ X / 60)
+    space = manifold.of(problem)
     assert high > (4 / 3) ** 0.5 and exact[0] >= low - 1e-12
     tried = []  # of Sigma itself, in directions across the manifold
     for _ in range(1500):
@@ -127,7 +134,8 @@ def test_lemma_4_holds_with_its_constants_and_a_bad_preconditioner_worsens_them(
     beta = max(manifold.dual_norm(space, g) / size for g, _, size in tried)
     worst = 0.0
     for g, Delta, size in tried:
-        h, e = rng.standard_normal((5, 2)), rng.uniform(0, 2) * beta * size
+        h = rng.standard_normal((5, 2))
+        e = rng.uniform(0, 2) * beta * size
         step = g + e * h / manifold.dual_norm(space, h)
         step[3:] = inverse @ step[3:]
         inner = (space.weighted(step, "left") * space.weighted(Delta, "left")).sum()
@@ -167,7 +175,8 @@ def test_standard_errors_are_those_of_the_mean():
 
 
 def test_the_tail_is_freed_of_noise_that_is_independent_from_step_to_step():
-    rng, offset = np.random.default_rng(0), np.full((4, 2), 0.1)
+    rng = np.random.default_rng(0)
+    offset = np.full((4, 2), 0.1)
     A = PROBLEM.M + offset + rng.standard_normal((1000, 40, 4, 2))
     B = np.broadcast_to(
         np.linalg.inv(PROBLEM.Sigma), (1000, 40, 2, 2)
@@ -211,7 +220,8 @@ def test_scaling_law():
 
 
 def test_spectral_start_and_gradient_bias_fall_as_claimed():
-    start_sizes, sizes = [100, 1000, 10_000], [50, 100, 200, 400]
+    start_sizes = [100, 1000, 10_000]
+    sizes = [50, 100, 200, 400]
     distances, inverse = scaling.spectral_distances(PROBLEM, start_sizes, 20)
     bias = scaling.gradient_bias(QUIET, sizes, 10_000, 3)
     assert fits.power_fit(start_sizes, inverse)[0] == pytest.approx(-0.5, abs=0.1)
@@ -219,7 +229,8 @@ def test_spectral_start_and_gradient_bias_fall_as_claimed():
 
 
 def test_the_bias_of_the_gradient_agrees_with_fresh_batches():
-    Z, rng = scaling.near(PROBLEM, 0), np.random.default_rng(0)
+    Z = scaling.near(PROBLEM, 0)
+    rng = np.random.default_rng(0)
     (bias,) = scaling.gradient_bias(PROBLEM, [20], 4000, 1)[0]
     X, Y = map(
         np.stack, zip(*(PROBLEM.sample(20, rng) for _ in range(3000)), strict=True)
@@ -269,10 +280,8 @@ def test_iterations_on_ill_conditioned_problems_cut_the_distance_a_millionfold()
 
 
 def test_a_tenfold_gain_is_asked_of_the_worst_draw_and_growth_is_an_exponent():
-    conditions, slow = (
-        [1.0, 10.0, 100.0],
-        np.array([[1.0, 1.0], [10.0, 10.0], [100.0, 100.0]]),
-    )
+    conditions = [1.0, 10.0, 100.0]
+    slow = np.array([[1.0, 1.0], [10.0, 10.0], [100.0, 100.0]])
     assert experiments.growth(conditions, slow**0.5) == pytest.approx([0.5, 0.5])
     iterations = {"none": slow, "left": slow * [0.05, 0.2], "left_right": slow**0}
     gain, flat = experiments.gains(conditions, iterations)

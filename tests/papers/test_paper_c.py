@@ -36,7 +36,8 @@ def failing(claims):
 
 
 def test_bregman_claims():
-    found, histories = Trained.found, Trained.histories
+    found = Trained.found
+    histories = Trained.histories
     failed = failing(section5.bregman_claims(found, histories))
     assert {id.split(".")[1] for id in failed} <= {"table", "range"}
     swapped = {(p, q): 3 * found[p, {1.75: 3, 3: 1.75, 2: 2}[q]] for p, q in found}
@@ -89,7 +90,8 @@ def test_joint_claims():
 
 @pytest.mark.parametrize("p", EXPONENTS)
 def test_edges_of_a_cone_and_those_that_move_a_margin_most(p):
-    near, mu = FOUND[p], lemmas.radius(FOUND[p])
+    near = FOUND[p]
+    mu = lemmas.radius(FOUND[p])
 
     def D(V):
         return geometry.directional_bregman(V, near.direction, p)
@@ -105,20 +107,21 @@ def test_edges_of_a_cone_and_those_that_move_a_margin_most(p):
         return np.abs(np.einsum("rmD,krD->krm", A, V - near.direction)).max((0, 2))
 
     E = lemmas._worst_edges(near)
-    worst, drawn = lemmas._edge_along(near, mu, E), lemmas.on_the_edge(near, mu, 50)
+    worst = lemmas._edge_along(near, mu, E)
+    drawn = lemmas.on_the_edge(near, mu, 50)
     np.testing.assert_allclose(D(worst), np.broadcast_to(mu, E.shape[:2]), rtol=0.01)
     assert (moved(worst) > moved(drawn)).all()
-    rows, E = (
-        np.swapaxes(A, 0, 1),
-        E[: A.shape[1]],
-    )  # Hoelder's inequality is an equality
+    # Hoelder's inequality is an equality
+    rows = np.swapaxes(A, 0, 1)
+    E = E[: A.shape[1]]
     sizes = geometry.norm(rows, p / (p - 1)) * geometry.norm(E, p)
     np.testing.assert_allclose((rows * E).sum(-1), sizes, rtol=1e-12)
 
 
 def test_lemma_21_measures_pi_beside_log_r_over_r(monkeypatch):
     """With pi = c log R / R the measure is flat: nothing grows. With pi = c / R it falls."""
-    near, multiples = FOUND[2], np.geomspace(5, 5e4, 5)
+    near = FOUND[2]
+    multiples = np.geomspace(5, 5e4, 5)
 
     def growth(power):
         sizes = iter(np.repeat(lemmas._radii(near, multiples), 6, 0))
@@ -136,10 +139,8 @@ def test_a_selection_with_a_better_support_token_is_not_locally_optimal():
 
 def test_lemma_28_sees_a_run_that_rests_and_one_that_leaves_on_the_way():
     """Else a step a million times too short would pass."""
-    D, mu = (
-        np.full((len(FOUND[2].direction), 5), 0.1),
-        np.full(len(FOUND[2].direction), 0.2),
-    )
+    D = np.full((len(FOUND[2].direction), 5), 0.1)
+    mu = np.full(len(FOUND[2].direction), 0.2)
     assert not lemmas.lemma28(FOUND[2], D * np.linspace(1, 0.9999, 5), mu).holds
     assert lemmas.lemma28(FOUND[2], D * np.linspace(1, 1.01, 5), mu).holds
     stays = lemmas.lemma28(FOUND[2], np.array([[0.1, 0.2, 0.05]]), np.array([0.15]))
@@ -155,10 +156,8 @@ def test_captured_near_and_far():
 
 
 def test_a_rise_of_the_loss_at_any_step_is_seen():
-    rule, start = (
-        mirror.MirrorRule(3, 0.05, normalised=False),
-        mirror.gaussian_start(DATA, SEEDS),
-    )
+    rule = mirror.MirrorRule(3, 0.05, normalised=False)
+    start = mirror.gaussian_start(DATA, SEEDS)
     steps = lemmas.Steps(
         DATA, mirror.train(DATA, rule, 50, start, record=np.arange(51))
     )
@@ -190,9 +189,11 @@ def test_the_excess_loss_stays_exact_below_rounding():
 
 
 def test_lemma30():
-    near, rule = FOUND[2], mirror.MirrorRule(2, 1.0, normalised=False)
+    near = FOUND[2]
+    rule = mirror.MirrorRule(2, 1.0, normalised=False)
     history = mirror.train(near.tokens, rule, 20000, near.solution.W)
-    size, stay = near.solution.norm, np.arange(len(near.direction)) > 0
+    size = near.solution.norm
+    stay = np.arange(len(near.direction)) > 0
     claims = lambda history, size, stay: holds(
         lemmas.lemma30(history, size, 2000, stay)
     )
@@ -248,7 +249,8 @@ def test_nearness_is_half_the_least_excess_and_at_most_one_half():
 def test_the_radius_moves_the_worst_pair_by_the_nearness(p):
     """mu_0 by Lemmas 12 and 13 backwards: the distance that it allows, and what that moves."""
     selection = SMALL[p]
-    mu, entries = lemmas.radius(selection), selection.direction.shape[-1]
+    mu = lemmas.radius(selection)
+    entries = selection.direction.shape[-1]
     if p >= 2:  # D >= ||V - W||_p^p / (p 2^p)
         distance = 2 * (mu * p) ** (1 / p)
     else:  # D >= (p-1)/2 ||V - W||_2^2

@@ -47,10 +47,8 @@ def test_relu_head_steps_as_autograd_does():
 
 
 def test_svm_of_several_tokens():
-    chosen, one = (
-        np.array([[1, 1, 0, 0], [0, 1, 0, 0], [0, 0, 1, 1]], bool),
-        DATA.run(0),
-    )
+    chosen = np.array([[1, 1, 0, 0], [0, 1, 0, 0], [0, 0, 1, 1]], bool)
+    one = DATA.run(0)
     W, equations = predecessor._max_margin(one, chosen)
     logits = np.einsum("ntd,de,ne->nt", DATA.X[0], W, DATA.z[0])
     for selected, row in zip(chosen, logits, strict=True):
@@ -68,7 +66,8 @@ def test_svm_of_several_tokens():
 
 @pytest.mark.parametrize("p", [1.75, 3])
 def test_regularisation_path(p):
-    one, radii = DATA.run(0), np.array([1.0, 10, 300])
+    one = DATA.run(0)
+    radii = np.array([1.0, 10, 300])
     starts = np.stack(
         [svm.token_svm(one, norm=p).W[0], *DRAW.standard_normal((2, 5, 5))]
     )

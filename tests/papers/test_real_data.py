@@ -168,10 +168,12 @@ def on_a_stand_in(curves):
 def reviews_world(gap=0.02, shrink=0.8, sharper=0.5, seeds=5):
     """Curves of three rules: l1.1 is ahead by `gap`, with fewer large entries and tokens used."""
     rng = np.random.default_rng(3)
-    hard, ahead = rng.random(20_000), {"l1.1": gap, "l3": gap / 2, "l2": 0.0}
+    hard = rng.random(20_000)
+    ahead = {"l1.1": gap, "l3": gap / 2, "l2": 0.0}
 
     def measure(rule, seed):
-        hits, first = hard < 0.8 + ahead[rule] + rng.normal(0, 0.001), rule == "l1.1"
+        hits = hard < 0.8 + ahead[rule] + rng.normal(0, 0.001)
+        first = rule == "l1.1"
         part = 0.1 * (shrink if first else 1) * rng.uniform(0.99, 1.01)
         trained = np.array([0.5, 0.7, 0.9 - 0.01 * seed])
         tested = ahead[rule] + rng.normal(0, 0.0005) + np.array([0.5, 0.7, 0.8])
@@ -198,7 +200,8 @@ TABLES = reviews.accuracy_table, reviews.sparsity_table, reviews.attention_table
 
 
 def test_imdb_in_its_world_and_in_the_opposite_one():
-    world, other = reviews_world(), reviews_world(gap=-0.02, shrink=1.3, sharper=1.5)
+    world = reviews_world()
+    other = reviews_world(gap=-0.02, shrink=1.3, sharper=1.5)
     for table in TABLES:
         assert set(words(table(world)).values()) == {REPRODUCED}
         assert set(words(table(other)).values()) == {NOT_REPRODUCED}
@@ -212,7 +215,8 @@ def test_the_interval_on_attention_allows_for_few_seeds_and_few_reviews():
         for rule in ("l1.1", "l2")
     )
     apart = l2 - l1  # 5 seeds, 40 reviews
-    between, within = apart.mean(1).var(ddof=1) / 5, apart.mean(0).var(ddof=1) / 40
+    between = apart.mean(1).var(ddof=1) / 5
+    within = apart.mean(0).var(ddof=1) / 40
     half = np.sqrt(
         stats.t.ppf(0.975, 4) ** 2 * between + stats.norm.ppf(0.975) ** 2 * within
     )
@@ -251,9 +255,11 @@ def test_a_summary_has_intervals_and_holms_p_also_where_the_study_cannot_speak()
     hits = answers(np.ones(20_000, bool))
     rival = Curve("finished", part="baseline", rule="bag of words", end=hits)
     silent = replace(world, curves=(*world.curves, rival))
-    spoken, unsaid = reviews.summary(world), reviews.summary(silent)
+    spoken = reviews.summary(world)
+    unsaid = reviews.summary(silent)
     assert unsaid == spoken.replace(REPRODUCED, UNDECIDED) != spoken
-    first, order = spoken.splitlines()[0], next(iter(reviews.accuracy_table(world)))
+    first = spoken.splitlines()[0]
+    order = next(iter(reviews.accuracy_table(world)))
     p = verdicts.holm({claim.id: claim.p for table in TABLES for claim in table(world)})
     low, high = order.interval
     ends = f"{order.measured:.3g} [{low:.3g}, {high:.3g}]"

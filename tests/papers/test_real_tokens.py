@@ -18,7 +18,8 @@ def test_reading_measures_the_constant_and_what_is_left_of_the_transients():
     assert not one.refusal and abs(one.ratio - 1) < 1e-9
     assert abs(one.plain / one.law.constant[0] - 1) > 0.1
     assert np.allclose(one.weights.sum(-1), 1) and one.weights[-1].max(-1).min() > 0.99
-    small, at = coordinates.minimal(UNIT).tokens, one.iterations[[8]]
+    small = coordinates.minimal(UNIT).tokens
+    at = one.iterations[[8]]
     W = dynamics.train(small, dynamics.ngd(0.1), at[0], at).weights(0)
     V = svm.token_svm(small, one.selected[None]).W
     level = (W * V).sum() / (V * V).sum()
@@ -55,7 +56,8 @@ def test_sentences_are_of_one_length_and_both_labels_and_know_their_words():
         text.lower().startswith(" ".join(found.words[0][:3])) for text in data.texts
     )
     mean = found.tokens.X[0].mean(1)  # the probe separates what it was fitted on
-    y, u = found.tokens.y[0], found.tokens.u[0]
+    y = found.tokens.y[0]
+    u = found.tokens.u[0]
     assert (y * (mean @ u) > 0).all()
     penalty = real_tokens.RIDGE * (mean**2).sum(1).mean()
     assert np.allclose(

@@ -20,7 +20,8 @@ RECORDS = sorted(slug for pictures in redraw.PICTURES.values() for slug in pictu
 @pytest.fixture(scope="module")
 def redrawn(tmp_path_factory):
     """The lines of verdicts; every picture is made and can be read, and none turned into pixels."""
-    out, unread = tmp_path_factory.mktemp("redrawn"), []
+    out = tmp_path_factory.mktemp("redrawn")
+    unread = []
 
     def look(figure, path):
         figure.draw_without_rendering()

@@ -70,7 +70,8 @@ def test_where_the_slope_is_constant_the_threshold_is_exact(k):
     """The reciprocal loss is linear below zero: R_0 = R_1, and 1 % decides."""
     K = np.array([[2.0, -k], [-k, 0.5]])
     threshold = (k - 0.5) / (2 - k)
-    factors, both = np.array([0.99, 1.01]), []
+    factors = np.array([0.99, 1.01])
+    both = []
     for factor in factors:
         both.append(pair(K, [-3.0, -3.0], [factor * threshold, 1.0]))
         found = two_samples(both[-1], "reciprocal")
@@ -98,11 +99,14 @@ def test_on_the_lost_side_no_step_size_and_no_momentum_helps():
 def test_23_the_flow_of_the_margins_and_24_the_bounds_of_theta(seed, loss):
     draw = np.random.default_rng(seed)
     K = np.array([[2.0, -0.7], [-0.7, 0.5]])
-    low, gaps = draw.normal(0, 0.5, 2), np.exp(draw.normal(-1, 1, 2))
+    low = draw.normal(0, 0.5, 2)
+    gaps = np.exp(draw.normal(-1, 1, 2))
     g = np.array([-1, 1]) * np.abs(draw.normal(0, 3, 2))
-    data, p = pair(K, low, gaps), 1 / (1 + np.exp(-g))
+    data = pair(K, low, gaps)
+    p = 1 / (1 + np.exp(-g))
     c = np.exp(losses.log_derivative(low + gaps * p, loss)) * gaps * p * (1 - p)
-    delta, theta = data.X[0, :, 1] - data.X[0, :, 0], c[0] / c[1]
+    delta = data.X[0, :, 1] - data.X[0, :, 0]
+    theta = c[0] / c[1]
     W = np.linalg.pinv(delta) @ g[:, None] @ data.z[0, :1]  # with these margins
     pulled = -2 * attention.gradients(data, W[None], data.u, loss)[1][0]
     moved = delta @ pulled @ data.z[0, 0]
@@ -133,7 +137,10 @@ def test_the_ledgers_row_knows_the_threshold_and_notices_another(world):
 )
 def test_what_the_theorem_is_not_about_is_refused(reason):
     data = phase_diagram.two_samples()
-    X, y, z, u = data.X[0], data.y[0], data.z[0], data.u[0]
+    X = data.X[0]
+    y = data.y[0]
+    z = data.z[0]
+    u = data.u[0]
     refused = {
         "convex": data,
         "two, two": attention.token_set(X[:, [0, 1, 0]], y, z, u),

@@ -22,10 +22,8 @@ def interval(low, high):
 def test_the_interval_is_that_of_a_paired_t_test_of_ratios_that_of_their_logarithms():
     values = np.array([0.3, -0.1, 0.4, 0.2, 0.5])
     ends = stats.ttest_1samp(values, 0).confidence_interval(0.95)
-    plain, ratio = (
-        verdicts.mean_interval(values),
-        verdicts.ratio_interval(np.exp(values)),
-    )
+    plain = verdicts.mean_interval(values)
+    ratio = verdicts.ratio_interval(np.exp(values))
     assert (plain.low, plain.high) == pytest.approx(tuple(ends))
     assert (ratio.low, ratio.high) == pytest.approx(tuple(np.exp(ends)), rel=1e-12)
     assert plain.estimate == pytest.approx(0.26)
@@ -34,10 +32,8 @@ def test_the_interval_is_that_of_a_paired_t_test_of_ratios_that_of_their_logarit
 
 def test_a_finite_test_set_widens_the_interval():
     values = np.array([0.01, 0.02, 0.03])
-    alone, wide = (
-        verdicts.mean_interval(values),
-        verdicts.mean_interval(values, 0.02**2),
-    )
+    alone = verdicts.mean_interval(values)
+    wide = verdicts.mean_interval(values, 0.02**2)
     half = math.hypot((alone.high - alone.low) / 2, stats.norm.ppf(0.975) * 0.02)
     assert wide.high - wide.low == pytest.approx(2 * half)
 
@@ -66,7 +62,8 @@ def test_words_of_speed_and_of_differences(ends, faster, slower, no_gain):
 
 
 def test_censored_runs_open_the_end_that_they_do_not_support():
-    steps, reference = np.array([50.0, 60.0, 55.0]), np.array([90.0, np.inf, 95.0])
+    steps = np.array([50.0, 60.0, 55.0])
+    reference = np.array([90.0, np.inf, 95.0])
     found = verdicts.steps_ratio(steps, reference, 100)
     assert (
         found.low == 0

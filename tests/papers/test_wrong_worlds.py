@@ -42,10 +42,8 @@ def test_claims_that_hold_in_the_true_world_and_fail_in_a_wrong_one_catch_it():
 
 @pytest.mark.parametrize("size", [0.01, 0.05, 0.3])
 def test_a_rotated_target_is_off_by_its_direction_error(size):
-    true, wrong = (
-        World().target(SOLUTION).W,
-        World("target rotated", size).target(SOLUTION).W,
-    )
+    true = World().target(SOLUTION).W
+    wrong = World("target rotated", size).target(SOLUTION).W
     np.testing.assert_allclose(true, SOLUTION.W)
     length = lambda W: np.linalg.norm(W.reshape(2, -1), axis=1)
     np.testing.assert_allclose(length(wrong), length(true))
@@ -71,10 +69,8 @@ def test_norm_step_label_and_exponent_are_off_as_said():
 
 
 def test_inner_products_are_raised_by_one_vector_that_all_tokens_share():
-    X, raised = (
-        PROBLEM.tokens.X,
-        World("inner products raised", 0.05).tokens(PROBLEM.tokens).X,
-    )
+    X = PROBLEM.tokens.X
+    raised = World("inner products raised", 0.05).tokens(PROBLEM.tokens).X
     size = np.linalg.norm(X, axis=-1)
     added = (raised - X) / (np.sqrt(0.05) * size[..., None])
     np.testing.assert_allclose(
@@ -181,7 +177,8 @@ def weak(section):
 
     Of every family the smallest and the largest world.
     """
-    true, wrong = list(section(World())), {}
+    true = list(section(World()))
+    wrong = {}
     for family in dict.fromkeys(family for row in true for family in row.fails_if):
         for world in (worlds(family)[0], worlds(family)[-1]):
             with np.errstate(all="ignore"):

@@ -36,8 +36,10 @@ def descended(rules=RULES, steps=10, record=(0,), starts=None, Sigma=SIGMA):
 def test_descent_equals_the_plain_loop_and_repeats_to_the_bit():
     histories, again = (descended(RULES, 12, [0, 5, 12]) for _ in range(2))
     for (name, rule), s in ((pair, s) for pair in RULES.items() for s in range(2)):
-        history, rng = histories[name], seeds.stream(s, "batches")
-        (A, B), inverse = (START[0][s], START[1][s]), np.linalg.inv(SIGMA[s])
+        history = histories[name]
+        rng = seeds.stream(s, "batches")
+        (A, B) = (START[0][s], START[1][s])
+        inverse = np.linalg.inv(SIGMA[s])
         for t in range(12):
             if t == 5:
                 np.testing.assert_allclose(history.A[s, 1], A, rtol=1e-10)
@@ -45,11 +47,14 @@ def test_descent_equals_the_plain_loop_and_repeats_to_the_bit():
             g_A, g_B = regression.empirical_gradients(X[s][drawn], Y[s][drawn], A, B)
             if rule.regularised:
                 more = regression.regulariser_gradients(SIGMA[s], A, B)
-                g_A, g_B = g_A + more[0], g_B + more[1]
+                g_A = g_A + more[0]
+                g_B = g_B + more[1]
             g_B = g_B if rule.preconditioner == "none" else inverse @ g_B
             if rule.preconditioner == "left_right":
-                g_A, g_B = g_A @ inverse, g_B @ inverse
-            A, B = A - 0.1 * g_A, B - 0.1 * g_B
+                g_A = g_A @ inverse
+                g_B = g_B @ inverse
+            A = A - 0.1 * g_A
+            B = B - 0.1 * g_B
         np.testing.assert_allclose(history.A[s, 2], A, rtol=1e-10)
         np.testing.assert_allclose(history.B[s, 2], B, rtol=1e-10, atol=1e-12)
         np.testing.assert_array_equal(history.B, again[name].B)
@@ -77,10 +82,8 @@ def test_population_descent_is_geometric_at_the_linearised_rate(preconditioner):
     step = 0.5 / rates[-1]
     rules = {"own": regression.PreconditionedRule(step, preconditioner)}
     start = SPACE.point() + 1e-5 * directions[0]
-    starts, source = (
-        {"own": (start[None, :4], start[None, 4:])},
-        regression.population(PROBLEM),
-    )
+    starts = {"own": (start[None, :4], start[None, 4:])}
+    source = regression.population(PROBLEM)
     history = regression.descend(
         source, rules, starts, PROBLEM.Sigma[None], 20, [0, 20]
     )["own"]
@@ -103,7 +106,8 @@ def oracle_draws(n, batches, count):
 
 @pytest.mark.parametrize("n", [5, 40])
 def test_oracle_has_the_mean_of_fresh_in_sample_gradients(n):
-    ours, rng = oracle_draws(n, 200, 200), np.random.default_rng(2)
+    ours = oracle_draws(n, 200, 200)
+    rng = np.random.default_rng(2)
     X, Y = stacked(PROBLEM.sample(n, rng) for _ in range(4000))
     fresh = np.concatenate(regression.empirical_gradients(X, Y, NEAR[:4], NEAR[4:]), 1)
     error = np.hypot(*(np.std(x, 0, ddof=1) / np.sqrt(len(x)) for x in (ours, fresh)))
@@ -122,7 +126,8 @@ def test_divergence_stops_the_run_and_names_its_iteration():
     history = descended(
         {"wild": regression.sgd(1e4), "tame": RULES["sgd"]}, 50, np.arange(51)
     )
-    wild, tame = history["wild"], history["tame"]
+    wild = history["wild"]
+    tame = history["tame"]
     assert (wild.diverged > 0).all() and (wild.diverged < 50).all()
     assert np.isnan(wild.excess([PROBLEM] * 2)[:, -1]).all()
     for seed, t in enumerate(wild.diverged):

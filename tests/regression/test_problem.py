@@ -57,15 +57,18 @@ def assert_near(pairs, others, atol):
 )  # fmt: skip
 def test_closed_form_gradients_equal_autograd(m, d, k, scale, tolerance):
     rng = np.random.default_rng(m)
-    X, Y = rng.standard_normal((m, d)), rng.standard_normal((m, k))
-    A, B = rng.standard_normal((k, d)), scale * rng.standard_normal((d, d))
+    X = rng.standard_normal((m, d))
+    Y = rng.standard_normal((m, k))
+    A = rng.standard_normal((k, d))
+    B = scale * rng.standard_normal((d, d))
     expected = by_autograd(lambda a, b: plain_loss(*tensors(X, Y), a, b), A, B)
     assert_near(regression.empirical_gradients(X, Y, A, B), expected, tolerance)
 
 
 def test_gradients_of_many_runs_equal_those_of_each_on_all_threads(monkeypatch):
     rng = np.random.default_rng(2)
-    X, Y = rng.standard_normal((2, 300, 3)), rng.standard_normal((2, 300, 5))
+    X = rng.standard_normal((2, 300, 3))
+    Y = rng.standard_normal((2, 300, 5))
     A, B = layer(3, 4, 2)
     together = regression.empirical_gradients(X, Y, A, B)
     monkeypatch.setattr(empirical, "PARALLEL", 0)
@@ -102,17 +105,18 @@ def test_optimal_loss_is_what_the_noise_of_k_labels_leaves():
 @few
 @given(st.integers(0, 10_000))
 def test_minima_and_the_gradient_identities_5_and_6(seed):
-    Z, Z_pi = (
-        np.concatenate(layer(seed, scale=1.0)),
-        SPACE.point(ortho_group.rvs(3, random_state=seed)),
-    )
-    Sigma, A, B = PROBLEM.Sigma, Z_pi[:5], Z_pi[5:]
+    Z = np.concatenate(layer(seed, scale=1.0))
+    Z_pi = SPACE.point(ortho_group.rvs(3, random_state=seed))
+    Sigma = PROBLEM.Sigma
+    A = Z_pi[:5]
+    B = Z_pi[5:]
     assert abs(regression.population_loss(PROBLEM, A, B) - PROBLEM.optimal_loss) < EXACT
     assert regression.regulariser(Sigma, A, B) < EXACT
     np.testing.assert_allclose(A @ Sigma @ B.T, PROBLEM.M, atol=EXACT)
     np.testing.assert_allclose(A.T @ A, B.T @ Sigma @ B, atol=EXACT)
     np.testing.assert_allclose(manifold.gradient(PROBLEM, Z_pi), 0, atol=EXACT)
-    gradient, Zt = manifold.gradient(PROBLEM, Z), np.concatenate([A, -B])
+    gradient = manifold.gradient(PROBLEM, Z)
+    Zt = np.concatenate([A, -B])
     middle = Z @ Sigma @ Z.T - Z_pi @ Sigma @ Z_pi.T + Zt @ Sigma @ Zt.T
     equation_5 = EXTENDED @ middle @ EXTENDED @ Z @ Sigma / 2
     np.testing.assert_allclose(
@@ -152,7 +156,8 @@ def test_constants_of_the_one_point_inequalities_in_numbers_and_the_norms_they_a
     space = manifold.Manifold(
         np.diag([0.25, 1.0]), np.array([[0.2, 0], [0, 0.09], [0, 0]])
     )
-    left, both = space.constants("left"), space.constants("left_right")
+    left = space.constants("left")
+    both = space.constants("left_right")
     numbers = [(c.radius, c.convexity, c.smoothness) for c in (left, both)]
     np.testing.assert_allclose(numbers[0], (0.1, 0.01125, 0.464), rtol=1e-12)
     np.testing.assert_allclose(numbers[1], (np.sqrt(0.072), 0.045, 0.53), rtol=1e-12)

@@ -77,7 +77,9 @@ def test_pages_are_quiet_readable_narrow_and_the_ledger_filters(whole_site):
         browser = play.chromium.launch(
             executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu"], timeout=0
         )
-        page, complaints, asked = browser.new_page(), [], []
+        page = browser.new_page()
+        complaints = []
+        asked = []
         page.set_default_timeout(0)  # a busy machine may take its time
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))

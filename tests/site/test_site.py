@@ -104,7 +104,8 @@ def card(made, title):
 def test_a_figure_is_shown_with_its_finding_claims_and_origin(place):
     save()
     made = built(place)
-    shown_card, page = card(made, "Figure 1, paper A"), made["figures/good-demo.html"]
+    shown_card = card(made, "Figure 1, paper A")
+    page = made["figures/good-demo.html"]
     assert "Ends at 0.1." in shown_card.text  # the record's 0.125 as the sentence asks
     for words in ("1 of 1 claims hold", "scale: demo", "data: synthetic"):
         assert words in shown_card.text
@@ -221,7 +222,8 @@ def test_what_a_record_says_is_never_run(place):
 
 def test_code_stands_open_but_parameters_and_pictures_are_described(place):
     save()
-    path, image = place / "notebooks" / "01_x.ipynb", shown(image_png=PNG)
+    path = place / "notebooks" / "01_x.ipynb"
+    image = shown(image_png=PNG)
     for source, alt in (
         (
             'run.save(figure, "good")\nfigure',
@@ -379,7 +381,8 @@ class Tags(HTMLParser):
 
     def __init__(self, path):
         super().__init__()
-        self.all, self.text = [], path.read_text("utf-8")
+        self.all = []
+        self.text = path.read_text("utf-8")
         # Nine tags of ten are colours of code and formulas; what names or loads anything stays.
         text = re.sub(r'<span class="\w+">([^<]*)</span>', r"\1", self.text)
         self.feed(

@@ -149,7 +149,8 @@ def test_the_smallest_median_wins_and_a_tie_goes_to_the_first_round(
 
 
 def test_trials_of_the_first_round_count_if_they_reached_the_target(monkeypatch):
-    reached, dropped = trial("SGD", 1.0, 100, 20), trial("SGD", 0.1, 100, 20)
+    reached = trial("SGD", 1.0, 100, 20)
+    dropped = trial("SGD", 0.1, 100, 20)
     dropped.clock["loss"][:] = 0.9
     monkeypatch.setattr(
         confirm, "first_round", lambda plan: Curves({}, (reached, dropped))
@@ -231,7 +232,8 @@ def started(folder):
 
 
 def test_processes_share_the_work_though_one_is_killed(whole, tmp_path):
-    killed, other = started(tmp_path), started(tmp_path)
+    killed = started(tmp_path)
+    other = started(tmp_path)
     killed.stdout.readline()  # of its first run
     while not any(tmp_path.rglob("*.pt")):  # until some run has saved
         assert killed.poll() is None

@@ -41,7 +41,8 @@ def test_holms_rule_by_hand():
 def test_what_cannot_be_judged_counts_with_p_1_and_two_intervals_must_agree():
     nothing = Case(verdicts.above, [])
     assert nothing.p == 1.0 and nothing.says(0.95) == UNDECIDED
-    (high,), (low,) = above(5).intervals, above(-5).intervals
+    (high,) = above(5).intervals
+    (low,) = above(-5).intervals
     apart = Case(verdicts.above, [high, low])
     assert apart.p == 1.0 and apart.says(0.95) == UNDECIDED
     both = Case(verdicts.above, [high, above(3).intervals[0]])

@@ -73,7 +73,8 @@ def test_the_distribution_of_signed_ranks_is_that_of_all_signs(seeds):
 
 def test_the_rank_interval_has_the_shifts_that_wilcoxons_test_does_not_reject():
     interval = rank_interval(VALUES)
-    low, high = math.log(interval.low), math.log(interval.high)
+    low = math.log(interval.low)
+    high = math.log(interval.high)
     for shift, inside in ((low, True), (high, True)):
         for step, is_kept in ((1e-6, inside), (-1e-6, not inside)):
             moved = shift + step if shift == low else shift - step

@@ -165,7 +165,8 @@ def test_residual_is_the_size_of_the_combination_over_that_of_its_terms(
     distance, largest
 ):
     data = nearly_between(distance)
-    error, rows = refusal(data), rows_of(data)
+    error = refusal(data)
+    rows = rows_of(data)
     weights = error.certificate.ravel().astype(np.longdouble)
     terms = weights @ np.linalg.norm(rows.astype(float), axis=1)
     residual = np.sqrt(((weights @ rows) ** 2).sum()) / terms
@@ -192,7 +193,8 @@ def test_feasible_keeps_the_runs_with_a_solution():
 
 
 EVERY_NORM = ("frobenius", 1, 1.5, 1.75, 3, 5, np.inf, "nuclear", "spectral")
-FEASIBLE, INFEASIBLE = 1e-6, 1e-9
+FEASIBLE = 1e-6
+INFEASIBLE = 1e-9
 
 
 def _set(array, values):
@@ -238,14 +240,15 @@ BADLY_SCALED = 1e4
 def instance(seed):
     """(kind, tokens, norm) number `seed`: at most 6 samples of 6 tokens in 6 dimensions."""
     rng = np.random.default_rng([seed, 1])
-    kind, norm = (
-        list(KINDS)[seed % len(KINDS)],
-        EVERY_NORM[rng.integers(len(EVERY_NORM))],
-    )
+    kind = list(KINDS)[seed % len(KINDS)]
+    norm = EVERY_NORM[rng.integers(len(EVERY_NORM))]
     n, T, d, d_z = (int(rng.integers(low, 7)) for low in (1, 2, 1, 1))
-    X, z = rng.standard_normal((n, T, d)), rng.standard_normal((n, d_z))
+    X = rng.standard_normal((n, T, d))
+    z = rng.standard_normal((n, d_z))
     KINDS[kind](rng, X, z)
-    y, u, opt = np.ones((1, n)), np.zeros((1, d)), np.zeros((1, n), int)
+    y = np.ones((1, n))
+    u = np.zeros((1, d))
+    opt = np.zeros((1, n), int)
     return kind, token_sets.TokenSet(X[None], y, z[None], u, opt), norm
 
 
@@ -260,7 +263,8 @@ def largest_margin(rows):
         ("primal_feasibility_tolerance", "dual_feasibility_tolerance"), 1e-10
     )
     bounds = [(-1, 1)] * D + [(0, 1)]
-    objective, constraints = [*np.zeros(D), -1.0], np.c_[-unit, np.ones(m)]
+    objective = [*np.zeros(D), -1.0]
+    constraints = np.c_[-unit, np.ones(m)]
     program = linprog(objective, constraints, np.zeros(m), bounds=bounds, options=tight)
     return -program.fun if program.status == 0 else np.nan
 

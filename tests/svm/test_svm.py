@@ -38,8 +38,10 @@ def check_certificate(rows, solution, norm):
     for run, (A, W) in enumerate(
         zip(rows, solution.value, strict=True)
     ):  # A in 80 bits
-        beta, support = solution.duals[run].ravel(), solution.support[run].ravel()
-        margins, primal = A @ W.ravel(), size(W, norm)
+        beta = solution.duals[run].ravel()
+        support = solution.support[run].ravel()
+        margins = A @ W.ravel()
+        primal = size(W, norm)
         np.testing.assert_allclose(
             solution.margins[run].ravel(), margins, rtol=1e-9, atol=1e-9
         )
@@ -186,9 +188,11 @@ def test_a_minimal_is_solved_in_its_own_coordinates():
     data = tokens.unit_tokens([0, 1], n=3, T=4, d=20)
     space = coordinates.minimal(data)
     for norm in ("frobenius", "nuclear", 2):
-        inside, whole = svm.token_svm(space, norm=norm), svm.token_svm(data, norm=norm)
+        inside = svm.token_svm(space, norm=norm)
+        whole = svm.token_svm(data, norm=norm)
         np.testing.assert_allclose(inside.norm, whole.norm, rtol=1e-6)
-    inside, whole = svm.token_svm(space), svm.token_svm(data)
+    inside = svm.token_svm(space)
+    whole = svm.token_svm(data)
     np.testing.assert_allclose(
         space.expand(inside.W), whole.W, atol=1e-9 * inside.norm.max()
     )

@@ -48,7 +48,8 @@ def test_a_changed_byte_is_noticed_or_changes_nothing_and_so_is_an_end_cut_off(
     saved, tmp_path
 ):
     """A zip has bytes that nobody reads, such as the time of day."""
-    (whole, path), noticed = saved, 0
+    (whole, path) = saved
+    noticed = 0
     with pytest.raises(FileNotFoundError, match="`python -m lib.training` makes it"):
         load(tmp_path / "none.npz")
     content = path.read_bytes()

@@ -42,7 +42,9 @@ class Far(torch.Tensor):
 
 def run(function, args, kwargs):
     """`function` of far tensors, on the CPU."""
-    far, near, made = [], [], {}
+    far = []
+    near = []
+    made = {}
 
     def inner(x):
         if isinstance(x, Far):
@@ -72,7 +74,9 @@ def run(function, args, kwargs):
 class Machine(TorchDispatchMode):
     """What `accelerate` gives, with a device of this kind; it works while it is entered."""
 
-    device, num_processes, process_index = torch.device(NAME), 1, 0
+    device = torch.device(NAME)
+    num_processes = 1
+    process_index = 0
     is_main_process = is_local_main_process = True
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):

@@ -159,7 +159,8 @@ CLOCK = classification(*clusters(), name="clock")
 
 
 def test_the_clock_reads_fixed_rows_every_few_steps_and_changes_nothing():
-    plain, (model, _, curve) = run()[2], run(clock=CLOCK, tick=4)
+    plain = run()[2]
+    (model, _, curve) = run(clock=CLOCK, tick=4)
     np.testing.assert_array_equal(curve.loss, plain.loss)
     np.testing.assert_array_equal(curve.clock["at"], [0, 4, 8, 12])
     assert curve.clock["loss"][-1] == np.float32(CLOCK(model)["clock_loss"])
@@ -219,7 +220,8 @@ def test_an_interrupted_run_ends_at_the_same_bits(tmp_path, rule, step):
     def interrupt(value):
         raise KeyboardInterrupt
 
-    path, calls = tmp_path / "sgd-0.1.pt", []
+    path = tmp_path / "sgd-0.1.pt"
+    calls = []
     how = KEPT | dict(checkpoint=path)
     with pytest.raises(KeyboardInterrupt):
         run(rule, loss=at_call(step, interrupt), **how)
@@ -239,9 +241,11 @@ def test_an_interrupted_run_ends_at_the_same_bits(tmp_path, rule, step):
 
 @pytest.mark.parametrize("rule", MAKERS)
 def test_a_run_that_is_left_goes_on_as_if_it_had_not_been(tmp_path, rule):
-    how, whole = KEPT | dict(checkpoint=tmp_path / "run.pt"), run(rule, **KEPT)[2]
+    how = KEPT | dict(checkpoint=tmp_path / "run.pt")
+    whole = run(rule, **KEPT)[2]
     at = lambda step: run(rule, **how, pause=lambda done: done == step)[2]
-    first, again = at(5), at(5)
+    first = at(5)
+    again = at(5)
     assert first.status == "paused after step 5"
     same(first, again)  # as after a kill between two files
     assert at(7).status == "paused after step 7"
@@ -268,7 +272,8 @@ def test_dropout_is_a_function_of_seed_and_step():
 
 
 def test_what_is_no_checkpoint_of_this_run_is_refused(tmp_path):
-    path, touched = tmp_path / "a.pt", tmp_path / "touched"
+    path = tmp_path / "a.pt"
+    touched = tmp_path / "touched"
 
     class Evil:
         def __reduce__(self):
@@ -290,7 +295,8 @@ def test_what_is_no_checkpoint_of_this_run_is_refused(tmp_path):
 
 @pytest.mark.usefixtures("often")
 def test_a_full_disk_keeps_the_checkpoint_before_and_sweeps_what_a_kill_left(tmp_path):
-    path, limits = tmp_path / "a.pt", resource.getrlimit(resource.RLIMIT_FSIZE)
+    path = tmp_path / "a.pt"
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     (tmp_path / ".a.pt.k2jx").write_bytes(b"half a checkpoint")
 
     def filled(value):  # from here on no file may grow above 1,000 bytes

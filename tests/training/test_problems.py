@@ -31,7 +31,8 @@ def test_trials_are_judged_on_rows_that_they_do_not_train_on(measured):
     own, test = (
         problem.evaluate(model, 0, tuning)["test_accuracy"] for tuning in (True, False)
     )
-    batches, held = problem.batches(0, True), problem.about.get("held_out", 0)
+    batches = problem.batches(0, True)
+    held = problem.about.get("held_out", 0)
     assert len(batches.inputs) == problem.about["rows"] - (
         held if name == "imdb" else 0
     )
@@ -57,7 +58,8 @@ def test_the_clock_reads_the_loss_of_rows_that_are_trained_on(measured):
     taken = slice(None, None, every) if name == "imdb" else slice(studies.FIXED)
     with torch.no_grad():
         logits = model(batches.transform(batches.inputs[taken]))
-    two, labels = logits.ndim == 1, batches.targets[taken]
+    two = logits.ndim == 1
+    labels = batches.targets[taken]
     loss = F.binary_cross_entropy_with_logits if two else F.cross_entropy
     expected = float(loss(logits, labels.float() if two else labels))
     assert problem.clock(model)["clock_loss"] == pytest.approx(expected, rel=1e-5)

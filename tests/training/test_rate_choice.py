@@ -29,7 +29,10 @@ class Invented(Work):
     """
 
     def __init__(self, study, trial, before=()):
-        self.study, self.trial, self.before, self.asked = study, trial, dict(before), []
+        self.study = study
+        self.trial = trial
+        self.before = dict(before)
+        self.asked = []
 
     def all_of(self, runs, until=None):
         rates = [run["rate"] for run in runs]
@@ -48,7 +51,8 @@ class Invented(Work):
 def twice(first):
     """The rate that `first`, a maker of `Invented`, chooses; the same where its runs are there."""
     work = first(())
-    chosen, again = work.best(), first(work.longest())
+    chosen = work.best()
+    again = first(work.longest())
     assert again.best() == chosen and again.asked == work.asked
     return chosen
 

@@ -42,8 +42,10 @@ def test_each_step_equals_its_formula(rule, problem, dtype):
     for _ in range(5):
         before = x.detach().clone()
         loss = optimizer.step(closure)
-        gradient, f = x.grad.double().numpy(), float(loss.detach())
-        norm, close = np.linalg.norm(gradient), 10 * DTYPES[dtype]
+        gradient = x.grad.double().numpy()
+        f = float(loss.detach())
+        norm = np.linalg.norm(gradient)
+        close = 10 * DTYPES[dtype]
         expected = formula(f, norm)
         assert float(optimizer.last_step_size) == pytest.approx(expected, rel=close)
         assert float(optimizer.last_gradient_norm) == pytest.approx(norm, rel=close)
@@ -66,10 +68,8 @@ def test_each_step_equals_its_formula(rule, problem, dtype):
 def test_a_gradient_that_is_none_or_tiny_and_a_loss_below_zero(
     make, gradient, loss, ends
 ):
-    x, unused = (
-        torch.ones(2, requires_grad=True),
-        torch.tensor([7.0], requires_grad=True),
-    )
+    x = torch.ones(2, requires_grad=True)
+    unused = torch.tensor([7.0], requires_grad=True)
     x.grad = torch.tensor(gradient)
     optimizer = make([x, unused])
     optimizer.step(lambda: torch.tensor(loss))
@@ -131,9 +131,11 @@ def test_mirror_descent_equals_the_rule_in_numpy(p):
 def test_steps_too_small_for_the_weight_add_up_in_the_mirror(
     start, how, steps, ends, close
 ):
-    weight, still = torch.nn.Parameter(start), torch.nn.Parameter(torch.zeros(1))
+    weight = torch.nn.Parameter(start)
+    still = torch.nn.Parameter(torch.zeros(1))
     optimizer = MirrorDescent([weight, still], *how)
-    weight.grad, still.grad = torch.full_like(weight, -1.0), torch.zeros(1)
+    weight.grad = torch.full_like(weight, -1.0)
+    still.grad = torch.zeros(1)
     for _ in range(steps):
         optimizer.step()
     assert optimizer.state[weight]["mirror"].dtype == torch.float32
@@ -148,7 +150,8 @@ def test_a_power_without_an_inverse_map_is_refused(p):
 
 @pytest.mark.parametrize("name", [*dir(torch.optim), "Newton"])
 def test_an_optimiser_of_torch_takes_a_step_at_its_rate_or_is_refused_by_name(name):
-    layer, calls = torch.nn.Linear(3, 2), []
+    layer = torch.nn.Linear(3, 2)
+    calls = []
 
     def closure():
         calls.append(1)

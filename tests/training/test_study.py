@@ -32,7 +32,8 @@ def problem(batch=8, rows=64):
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 2, rows)
     points = (2.0 * labels - 1)[:, None] + rng.normal(0, 0.5, (rows, 3))
-    inputs, targets = torch.tensor(points, dtype=torch.float32), torch.tensor(labels)
+    inputs = torch.tensor(points, dtype=torch.float32)
+    targets = torch.tensor(labels)
     return Problem(
         build=lambda: nn.Linear(3, 2),
         batches=lambda seed, tuning: Batches(inputs, targets, batch, seed),
@@ -147,9 +148,11 @@ def test_the_walk_is_that_of_the_steps(whole):
 
 
 def test_a_study_in_pieces_is_bit_for_bit_that_in_one(whole, tmp_path):
-    pieces, cuts = None, 0
+    pieces = None
+    cuts = 0
     while pieces is None:
-        here, looks = work(STUDY, tmp_path), itertools.count()
+        here = work(STUDY, tmp_path)
+        looks = itertools.count()
         here.spent = lambda looks=looks: next(looks) > 99
         try:
             pieces = here.run()
@@ -189,7 +192,9 @@ def slowly(folder):
 
 
 def test_processes_share_a_study_without_loss_though_one_is_killed(whole, tmp_path):
-    killed, other, said = slowly(tmp_path), slowly(tmp_path), []
+    killed = slowly(tmp_path)
+    other = slowly(tmp_path)
+    said = []
     lines = [killed.stdout.readline()]  # of its first run
     while not any(tmp_path.rglob("*.pt")):  # until its next one has saved
         assert killed.poll() is None
@@ -206,7 +211,8 @@ def test_processes_share_a_study_without_loss_though_one_is_killed(whole, tmp_pa
 
 
 def test_a_run_that_another_process_takes_further_is_read_meanwhile(tmp_path):
-    here, one = work(STUDY, tmp_path), a_run("curve", "SGD", 0.1, None, 0)
+    here = work(STUDY, tmp_path)
+    one = a_run("curve", "SGD", 0.1, None, 0)
     short = here.one(one, 2)
     assert short.paused and len(short.loss) == 2
     with FileLock(next(here.folder.glob(".*.lock"))):

@@ -66,7 +66,8 @@ def divide(x, size, out):
 @numba.njit(fastmath=REORDER)
 def mix(x, x_log, a, y, y_log, b, squared=False):
     """x = a x + b y, y or its square, in x's mantissa; returns the new log."""
-    old, new = add_logs(x_log, log(a)), add_logs(y_log, log(b))
+    old = add_logs(x_log, log(a))
+    new = add_logs(y_log, log(b))
     top = max(old, new)
     if top == -math.inf:
         x[:] = 0.0
@@ -169,7 +170,8 @@ def sign_momentum(rule, G, top, m, logs, D):
 @numba.njit(fastmath=REORDER)
 def quotient(m, m_log, v, v_log, epsilon, D):
     """D = m / (sqrt(v) + epsilon) up to e^factor; 0 where v = epsilon = 0."""
-    root_log, epsilon_log = 0.5 * v_log, log(epsilon)
+    root_log = 0.5 * v_log
+    epsilon_log = log(epsilon)
     top = max(root_log, epsilon_log)
     if m_log == -math.inf or top == -math.inf:
         D[:] = 0.0
@@ -191,11 +193,13 @@ def correction(beta, t):
 @numba.njit
 def adaptive(rule, t, G, top, m, v, logs, D):
     """Adam, RMSprop and AdaGrad; m and v, with the logs (2,), move by one gradient."""
-    beta, memory = rule.momentum, rule.memory
+    beta = rule.momentum
+    memory = rule.memory
     logs[0] = mix(m, logs[0], beta, G, top, 1.0 - beta)
     a, b = (1.0, 1.0) if rule.summed else (memory, 1.0 - memory)
     logs[1] = mix(v, logs[1], a, G, 2.0 * top, b, True)
-    m_log, v_log = logs[0], logs[1]
+    m_log = logs[0]
+    v_log = logs[1]
     if rule.corrected:
         m_log -= correction(beta, t)
         v_log -= correction(memory, t)

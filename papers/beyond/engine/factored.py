@@ -93,6 +93,8 @@ def _train_rule(problems, rule, times, K, Q):
     end_where_not_finite(
         raw["status"], raw["ended"], times, [raw["K"], raw["Q"]], [raw["logs"]]
     )
-    names, K, Q = np.array(status.NAMES)[raw["status"]], raw["K"], raw["Q"]
+    names = np.array(status.NAMES)[raw["status"]]
+    K = raw["K"]
+    Q = raw["Q"]
     W = K @ np.swapaxes(Q, -1, -2)
     return _FactoredPath(times, W, raw["logs"], names, raw["ended"], K=K, Q=Q)

@@ -84,7 +84,8 @@ def descending(values):
 def _factorise(graded, z, s):
     """Fill s up to R; C's columns from large to small, without zeros, column c for row
     c of of_z with the factor e^{scale_c}; `made`: rows of of_c made so far."""
-    n, rank = graded.logs.size, 0
+    n = graded.logs.size
+    rank = 0
     order = descending(graded.logs)
     for k in range(n):
         i = order[k]
@@ -109,7 +110,8 @@ def _factorise(graded, z, s):
         if size > 0.0:
             divide(column, size, column)
     columns = descending(s.scale[:rank])
-    count, made = 0, np.zeros(rank + 1, np.int64)
+    count = 0
+    made = np.zeros(rank + 1, np.int64)
     for c in columns:
         if s.scale[c] == -math.inf:
             break
@@ -132,7 +134,9 @@ def jacobi(A, V, count, width):
         moved = False
         for i in range(count - 1):
             for j in range(i + 1, count):
-                a, b, ab = 0.0, 0.0, 0.0
+                a = 0.0
+                b = 0.0
+                ab = 0.0
                 for k in range(width):
                     a += A[i, k] * A[i, k]
                     b += A[j, k] * A[j, k]
@@ -153,10 +157,12 @@ def jacobi(A, V, count, width):
                 cosine = 1.0 / math.sqrt(1.0 + tangent * tangent)
                 sine = cosine * tangent
                 for k in range(width):
-                    x, y = A[i, k], A[j, k]
+                    x = A[i, k]
+                    y = A[j, k]
                     A[i, k], A[j, k] = cosine * x - sine * y, sine * x + cosine * y
                 for k in range(count):
-                    x, y = V[i, k], V[j, k]
+                    x = V[i, k]
+                    y = V[j, k]
                     V[i, k], V[j, k] = cosine * x - sine * y, sine * x + cosine * y
         if not moved:
             break
@@ -166,13 +172,15 @@ def jacobi(A, V, count, width):
 def _decompose(s, scale, made, first, last):
     """The block's singular vectors in s.block and s.V, values in s.sigma."""
     before = made[first]
-    count, width = last - first, made[last] - before
+    count = last - first
+    width = made[last] - before
     for k in range(count):
         factor = math.exp(scale[first + k] - scale[first])
         for r in range(width):
             s.block[k, r] = factor * s.R[first + k, before + r]
     jacobi(s.block, s.V, count, width)
-    top, positive = 0.0, 0
+    top = 0.0
+    positive = 0
     for l in range(count):
         total = 0.0
         for r in range(width):
@@ -194,10 +202,14 @@ def direction(rule, graded, z, s, D):
     """Fill D; the log of G's dual norm (nuclear norm for Newton-Schulz)."""
     D[:] = 0.0
     columns, made = _factorise(graded, z, s)
-    count, scale, shape = columns.size, s.scale[columns], rule.shape
+    count = columns.size
+    scale = s.scale[columns]
+    shape = rule.shape
     if count == 0:
         return -math.inf
-    first, value, square = 0, 0.0, 0.0
+    first = 0
+    value = 0.0
+    square = 0.0
     if shape == o.NEWTON_SCHULZ:  # of ||G||, without e^(2 scale_0)
         for k in range(count):
             for r in range(made[k + 1]):
@@ -209,9 +221,11 @@ def direction(rule, graded, z, s, D):
                 break
             last += 1
         factor = math.exp(scale[first] - scale[0])
-        top, taken = _decompose(s, scale, made, first, last), False
+        top = _decompose(s, scale, made, first, last)
+        taken = False
         for l in range(last - first):
-            sigma, weight = s.sigma[l], 0.0
+            sigma = s.sigma[l]
+            weight = 0.0
             if sigma > 0.0 and shape == o.POLAR:
                 weight = 1.0
             elif sigma > 0.0 and shape == o.NEWTON_SCHULZ:
@@ -220,7 +234,8 @@ def direction(rule, graded, z, s, D):
                     y = weight * weight
                     weight = weight * (QUINTIC[0] + y * (QUINTIC[1] + y * QUINTIC[2]))
             elif sigma == top and not taken:
-                weight, taken = 1.0, True
+                weight = 1.0
+                taken = True
             s.sigma[l] = weight / sigma if sigma > 0.0 else 0.0
             value += sigma * factor * (weight if shape == o.LEADING else 1.0)
         _add(s, columns[first:last], s.of_c[made[first] : made[last]], D)
@@ -233,7 +248,8 @@ def direction(rule, graded, z, s, D):
 @numba.njit(inline="always")
 def _add(s, columns, rows, D):
     """D += a block's part, sum_l s.sigma_l (row l of s.block) x (row l of s.V)."""
-    count, d_z = columns.size, s.of_z.shape[1]
+    count = columns.size
+    d_z = s.of_z.shape[1]
     for r in range(len(rows)):
         s.image[:] = 0.0
         for k in range(count):

@@ -46,7 +46,8 @@ class Graded(NamedTuple):
 @numba.njit(fastmath=REORDER)
 def margins(problem, W, image, out):
     """out[t, i] = <delta_{i,t}, W z_i>, out (T-1, lanes); image (d,) work space."""
-    delta, z = problem.delta, problem.z
+    delta = problem.delta
+    z = problem.z
     n, S, d = delta.shape
     for i in range(n):
         for j in range(d):
@@ -105,7 +106,9 @@ def reduce(anchor, graded, first, size):
     n = graded.logs.size
     more = n / size
     for i in range(n):
-        now, then, inside = graded.logs[i], anchor.logs[i], first <= i < first + size
+        now = graded.logs[i]
+        then = anchor.logs[i]
+        inside = first <= i < first + size
         top = max(now, then) if inside else then
         graded.logs[i] = top
         of_now = more * math.exp(now - top) if inside and now > -math.inf else 0.0
@@ -120,13 +123,15 @@ def reduce(anchor, graded, first, size):
 @numba.njit
 def mix(into, a, other, b, graded):
     """into = a other + b graded, part by part; a, b >= 0; `into` may be `other`."""
-    log_a, log_b = entrywise.log(a), entrywise.log(b)
+    log_a = entrywise.log(a)
+    log_b = entrywise.log(b)
     for i in range(into.logs.size):
         old = entrywise.add_logs(other.logs[i], log_a)
         new = entrywise.add_logs(graded.logs[i], log_b)
         into.logs[i] = top = max(old, new)
         if top > -math.inf:
-            old, new = math.exp(old - top), math.exp(new - top)
+            old = math.exp(old - top)
+            new = math.exp(new - top)
             for j in range(into.b.shape[1]):
                 into.b[i, j] = old * other.b[i, j] + new * graded.b[i, j]
     unit(into)

@@ -63,7 +63,8 @@ def state(rule: o.Numbers, n: int, d: int, e: int) -> _State:
 @numba.njit(inline="always")
 def _seen(rule, s):
     """The graded sum whose direction is taken: the gradient or its momentum."""
-    beta, seen = rule.momentum, s.whole.graded
+    beta = rule.momentum
+    seen = s.whole.graded
     if beta > 0.0:
         gradients.mix(s.momentum, beta, s.momentum, 1.0 - beta, s.whole.graded)
         seen = s.momentum
@@ -76,7 +77,8 @@ def _seen(rule, s):
 @numba.njit(inline="always")
 def _by_blocks(rule, graded, z, s, D):
     """Fill D block by block, each with its own logs; the log of the dual norm."""
-    height, value = len(s.D), -math.inf
+    height = len(s.D)
+    value = -math.inf
     for first in range(0, len(D), height):
         rows = D[first : first + height]
         for i in range(len(z)):
@@ -95,7 +97,8 @@ def _by_blocks(rule, graded, z, s, D):
 @numba.njit(inline="always")
 def _plain(rule, t, top, s):
     """Fill s.D by an entrywise rule from s.G; the log of what it lacks."""
-    G, D = s.G.ravel(), s.D.ravel()
+    G = s.G.ravel()
+    D = s.D.ravel()
     if rule.kind == o.ENTRYWISE:
         value = entrywise.steepest(G, top, rule.p, s.work, D)
         return 0.0 if rule.normalised and value > -math.inf else value
@@ -107,7 +110,8 @@ def _plain(rule, t, top, s):
 @numba.njit(inline="always")
 def _direction(rule, t, z, answers, basis, S, s):
     """Fill s.whole.D; the log of what it lacks, -inf where nothing moves."""
-    w, kind = s.whole, rule.kind
+    w = s.whole
+    kind = rule.kind
     if kind == o.SPECTRAL or rule.blocks > 1.0:
         value = _by_blocks(rule, _seen(rule, s), z, s.block, w.D)
         if rule.signed:
@@ -166,7 +170,8 @@ def _move(rule, t, shrink, length, D, image, work, W):
 def _rescale(rule, t, largest, W):
     """W, flat, into the ball of step t's phase or onto it; the log of its size."""
     phase = (t + 1) // int(rule.every)
-    log_radius, total = rule.log_radius + phase * rule.log_growth, 0.0
+    log_radius = rule.log_radius + phase * rule.log_growth
+    total = 0.0
     for j in range(W.size):
         total += (W[j] / largest) ** 2
     log_norm = math.log(largest) + 0.5 * math.log(total)
@@ -205,11 +210,14 @@ def run_job(problem, rule, times, W, path, logs, s):
     """Train W (d, d_z) in place; (status, last iteration), STALLED at no gradient. At
     times (k,) it fills path (k, d, d_z), logs (k, 2), log(L - L*), log ||grad L||."""
     n, _, d = problem.delta.shape
-    lanes, image, w = _lanes(problem), np.zeros(d), s.whole
+    lanes = _lanes(problem)
+    image = np.zeros(d)
+    w = s.whole
     answers = lanes.lane[softmax.ANSWER]
     scales = np.zeros((2, n))  # every sample a run of its own, so that none underflows
     basis = preconditioners.span(problem, rule.kind == o.FULL_ADAGRAD)
-    S, record = np.zeros((len(basis), len(basis))), 0
+    S = np.zeros((len(basis), len(basis)))
+    record = 0
     if rule.kind == o.MIRROR and not (
         entrywise.signed_power(W.ravel(), rule.p - 1.0, w.work, w.first) <= LONGEST
     ):
@@ -230,7 +238,8 @@ def run_job(problem, rule, times, W, path, logs, s):
         log_eta = rule.log_step_size
         if rule.decay != 0.0:
             log_eta -= rule.decay * math.log(t + 1.0)
-        step, shrink = entrywise.add_logs(lacks, log_eta), 1.0
+        step = entrywise.add_logs(lacks, log_eta)
+        shrink = 1.0
         if rule.weight_decay > 0.0:
             shrink -= rule.weight_decay * math.exp(log_eta)
         if not step < LONGEST:  # false for NaN
@@ -264,7 +273,10 @@ def run_factors(problem, rule, times, K, Q, K_path, Q_path, logs, of_K, of_Q):
     """Train W = K Q^T by factors moved in place; (status, last iteration). At times
     (k,) it fills K_path (k, d, m), Q_path (k, d_z, m), logs (k,), log(L - L*)."""
     n, _, d = problem.delta.shape
-    lanes, image, scales, record = _lanes(problem), np.zeros(d), np.zeros((2, n)), 0
+    lanes = _lanes(problem)
+    image = np.zeros(d)
+    scales = np.zeros((2, n))
+    record = 0
     graded = Graded(np.zeros((n, d)), np.full(n, -math.inf))
     for t in range(times[-1] + 1):
         gradients.margins(problem, K @ Q.T, image, lanes.margins)

@@ -37,7 +37,8 @@ def natural(rule, graded, z, answers, D):
     D[:] = 0.0
     samples, C, weight = _gather(rule, graded, z, answers)
     half, right, top = _scale(rule, C, graded.logs[samples], weight)
-    y, largest = _solve(C, half, right), -math.inf
+    y = _solve(C, half, right)
+    largest = -math.inf
     for k in range(y.size):
         largest = max(largest, half[k] + entrywise.log(abs(y[k])))
     if largest == -math.inf:
@@ -45,7 +46,8 @@ def natural(rule, graded, z, answers, D):
     for k in range(y.size):
         if y[k] == 0.0:
             continue
-        i, size = samples[k], math.exp(half[k] + math.log(abs(y[k])) - largest)
+        i = samples[k]
+        size = math.exp(half[k] + math.log(abs(y[k])) - largest)
         factor = math.copysign(size, y[k])
         for j in range(D.shape[0]):
             for e in range(D.shape[1]):
@@ -58,7 +60,9 @@ def natural(rule, graded, z, answers, D):
 @numba.njit(inline="always")
 def _gather(rule, graded, z, answers):
     """The samples that pull, from large to small, their C and log weights w."""
-    weight, size, count = np.zeros(len(z)), np.zeros(len(z)), 0
+    weight = np.zeros(len(z))
+    size = np.zeros(len(z))
+    count = 0
     log_seen = math.log(rule.batch if rule.batch > 0.0 else float(len(z)))
     for i in range(len(z)):
         weight[i] = log_seen + answers[i]
@@ -68,10 +72,12 @@ def _gather(rule, graded, z, answers):
         if graded.logs[i] > -math.inf and dot(z[i], z[i]) > 0.0:
             order[count] = i
             count += 1
-    order, C = order[:count], np.zeros((count, count))
+    order = order[:count]
+    C = np.zeros((count, count))
     for a in range(count):
         for b in range(a + 1):
-            i, k = order[a], order[b]
+            i = order[a]
+            k = order[b]
             C[a, b] = C[b, a] = dot(graded.b[i], graded.b[k]) * dot(z[i], z[k])
     return order, C, weight[order]
 
@@ -86,7 +92,9 @@ def _scale(rule, C, logs, weight):
             y = logs[i] + 0.5 * weight[i]
             trace = exponentials.add_logs(trace, 2.0 * y + math.log(C[i, i]))
         damping = entrywise.add_logs(damping, trace)
-    half, right, top = np.zeros(len(C)), np.zeros(len(C)), -math.inf
+    half = np.zeros(len(C))
+    right = np.zeros(len(C))
+    top = -math.inf
     for i in range(len(C)):
         added = entrywise.add_logs(damping, -2.0 * (logs[i] + 0.5 * weight[i]))
         half[i] = -0.5 * exponentials.add_logs(math.log(C[i, i]), added)
@@ -100,10 +108,14 @@ def _scale(rule, C, logs, weight):
 @numba.njit(inline="always")
 def _solve(C, half, right):
     """y, the scaled unknowns, by Cholesky's method; 0 where a pivot vanishes."""
-    count, kept = len(C), 0
-    L, y, used = np.zeros(C.shape), np.zeros(count), np.zeros(count, np.int64)
+    count = len(C)
+    kept = 0
+    L = np.zeros(C.shape)
+    y = np.zeros(count)
+    used = np.zeros(count, np.int64)
     for i in range(count):
-        pivot, rest = 1.0, right[i]
+        pivot = 1.0
+        rest = right[i]
         for b in range(kept):
             k = used[b]
             total = C[i, k] * math.exp(half[i] + half[k])
@@ -152,7 +164,8 @@ def product(A, B):
 def _accumulate(rule, G, top, sides):
     """L and R with one more gradient."""
     a, b = (1.0, 1.0) if rule.summed else (rule.memory, 1.0 - rule.memory)
-    left, right = product(G, G.T).ravel(), product(G.T, G).ravel()
+    left = product(G, G.T).ravel()
+    right = product(G.T, G).ravel()
     logs = sides.logs
     logs[0] = entrywise.mix(sides.left.ravel(), logs[0], a, left, 2.0 * top, b)
     logs[1] = entrywise.mix(sides.right.ravel(), logs[1], a, right, 2.0 * top, b)
@@ -162,7 +175,9 @@ def _accumulate(rule, G, top, sides):
 def _eigen(A):
     """Eigenvectors of symmetric A >= 0 as columns, values, from large to small."""
     m = len(A)
-    work, Q, values = A.copy(), np.zeros((m, m)), np.zeros(m)
+    work = A.copy()
+    Q = np.zeros((m, m))
+    values = np.zeros(m)
     graded_svd.jacobi(
         work, Q, m, m
     )  # the rows of Q A are orthogonal: those of Q, eigenvectors
@@ -199,8 +214,10 @@ def shampoo(rule, G, top, sides, D):
 @numba.njit
 def _follow(A, Q):
     """Q = the orthonormal factor of A Q, filled up by old columns, then axes."""
-    m, rank = len(A), 0
-    basis, vector = np.zeros((m, m)), np.zeros(m)
+    m = len(A)
+    rank = 0
+    basis = np.zeros((m, m))
+    vector = np.zeros(m)
     columns = product(Q.T, A)  # of A Q, as rows
     for k in range(3 * m):
         if rank == m:
@@ -242,7 +259,9 @@ def soap(rule, t, G, top, sides, m, v, logs, D):
     if top == -math.inf:
         D[:] = 0.0
         return -math.inf
-    first, beta, memory = sides.logs[0] == -math.inf, rule.momentum, rule.memory
+    first = sides.logs[0] == -math.inf
+    beta = rule.momentum
+    memory = rule.memory
     if first:
         _accumulate(rule, G, top, sides)
         _begin(sides.left, sides.left_basis)
@@ -250,7 +269,8 @@ def soap(rule, t, G, top, sides, m, v, logs, D):
     logs[0] = entrywise.mix(m, logs[0], beta, G.ravel(), top, 1.0 - beta)
     squares = _turned(G, sides)
     logs[1] = entrywise.mix(v, logs[1], memory, squares, 2.0 * top, 1.0 - memory, True)
-    inner, quotient = _turned(m.reshape(G.shape), sides), np.zeros(m.size)
+    inner = _turned(m.reshape(G.shape), sides)
+    quotient = np.zeros(m.size)
     m_log = logs[0] - entrywise.correction(beta, t)
     v_log = logs[1] - entrywise.correction(memory, t)
     lacks = entrywise.quotient(inner, m_log, v, v_log, rule.epsilon, quotient)
@@ -267,7 +287,8 @@ def soap(rule, t, G, top, sides, m, v, logs, D):
 def span(problem, wanted):
     """A basis (r, d d_z) of the samples' pulls; no rows where not `wanted`."""
     n, S, d = problem.delta.shape
-    size, rank = d * problem.z.shape[1], 0
+    size = d * problem.z.shape[1]
+    rank = 0
     basis = np.zeros((min(n * S, size) if wanted else 0, size))
     for i in range(n if wanted else 0):
         for t in range(S):
@@ -285,7 +306,8 @@ def full_adagrad(G, top, basis, S, logs, D):
     D[:] = 0.0
     if top == -math.inf:
         return top
-    c, turned = np.zeros(len(basis)), np.zeros(len(basis))
+    c = np.zeros(len(basis))
+    turned = np.zeros(len(basis))
     for k in range(len(basis)):
         c[k] = dot(basis[k], G)
     outer = product(c.reshape(-1, 1), c.reshape(1, -1)).ravel()

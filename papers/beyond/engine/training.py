@@ -116,13 +116,16 @@ def _run_all(problem, optimisers, times, W):
 
     def work(j):
         run, kind = divmod(j, len(optimisers))
-        one, rule = problem[run], optimisers[kind].numbers()
+        one = problem[run]
+        rule = optimisers[kind].numbers()
         state = loop.state(rule, len(one.z), *W.shape[1:])
         where = W[j], raw["W"][j], raw["logs"][j]
         ended = loop.run_job(one, rule, times, *where, state)
-        left, right = state.sides.left, state.sides.right
+        left = state.sides.left
+        right = state.sides.right
         if rule.kind == SOAP:
-            left, right = state.sides.left_basis, state.sides.right_basis
+            left = state.sides.left_basis
+            right = state.sides.right_basis
         return *ended, state.whole.second.reshape(W.shape[1:]), left, right
 
     first = [work(0)]  # compiles

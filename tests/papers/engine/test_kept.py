@@ -44,7 +44,8 @@ def test_runs_kept_one_by_one_are_those_of_one_call_and_only_what_is_lost_is_tra
     lost.unlink()
     broken.write_bytes(broken.read_bytes()[:500])
     empty.write_bytes(b"")
-    real, trained = training.train, []
+    real = training.train
+    trained = []
     monkeypatch.setattr(
         training, "train", lambda *a, **k: trained.append(a[1]) or real(*a, **k)
     )

@@ -20,7 +20,8 @@ FIRST = 200  # steps
 def torch_run(make, steps, data=DATA, start=START):
     X, z, y, u = (torch.from_numpy(a[0]) for a in (data.X, data.z, data.y, data.u))
     W = torch.tensor(start[0], requires_grad=True)
-    optimiser, scores = make([W]), y[:, None] * (X @ u)
+    optimiser = make([W])
+    scores = y[:, None] * (X @ u)
     for _ in range(steps):
         optimiser.zero_grad()
         logits = torch.bmm(X, (z @ W.T)[:, :, None])[:, :, 0]
@@ -61,10 +62,8 @@ def test_the_dual_norm_is_the_sum_over_the_blocks():
     for norm, dual in (("spectral", "nuc"), ("nuclear", 2), ("frobenius", "fro")):
         sizes = [np.linalg.norm(part, dual) for part in np.split(G, 2)]
         rule = o.in_blocks(o.steepest(norm, 1.0, normalised=False), 2)
-        step, plain = (
-            ours(rule, 1) - START[0],
-            {"spectral": 2, "nuclear": "nuc"}.get(norm, "fro"),
-        )
+        step = ours(rule, 1) - START[0]
+        plain = {"spectral": 2, "nuclear": "nuc"}.get(norm, "fro")
         for part in np.split(step, 2):
             assert np.linalg.norm(part, plain) == pytest.approx(sum(sizes), rel=1e-11)
 
@@ -75,7 +74,8 @@ def test_steps_where_the_pulls_of_four_samples_differ_by_powers_of_e_to_the_spre
     spread, norm
 ):
     draw = np.random.default_rng(int(spread))
-    b, z = draw.uniform(-1, 1, (4, 5)), draw.standard_normal((4, 4))
+    b = draw.uniform(-1, 1, (4, 5))
+    z = draw.standard_normal((4, 4))
     u = np.linalg.lstsq(b, np.ones(4), rcond=None)[0]  # score gaps of 1
     data = attention.token_set([[np.zeros(5), -row] for row in b], np.ones(4), z=z, u=u)
     features = np.einsum("nd,ne->nde", b, z).reshape(4, -1)
@@ -83,7 +83,8 @@ def test_steps_where_the_pulls_of_four_samples_differ_by_powers_of_e_to_the_spre
     start = np.linalg.lstsq(features, margins, rcond=None)[0].reshape(1, 5, 4)
     with mpmath.workdps(int(1.8 * spread) + 60):  # e^-4 spread, to 60 digits
         G = exact.gradients(data, exact.digits(start[0]), "exponential").mean(0)
-        expected, size = exact.steepest(G, norm).astype(float), exact.svd(G)[1]
+        expected = exact.steepest(G, norm).astype(float)
+        size = exact.svd(G)[1]
     step = ours(o.steepest(norm, 1.0), 1, start, data) - start[0]
     np.testing.assert_allclose(step, expected, atol=1e-12 + 4e-16 * np.abs(start).max())
     if spread <= 60:  # where the dual norm is a float
@@ -193,29 +194,34 @@ def without_rounding(M):
 def soap_numpy(data, rule, steps, W):
     """Algorithms 3 and 4 of Vyas et al. with frequency 1, line by line; the bases of the first G
     stand for their initialisation."""
-    beta, beta2 = rule.momentum, rule.memory
-    M, V = np.zeros_like(W), np.zeros_like(W)
+    beta = rule.momentum
+    beta2 = rule.memory
+    M = np.zeros_like(W)
+    V = np.zeros_like(W)
     for t in range(1, steps + 1):
         G = exact.gradients(data, exact.digits(W), "exponential").mean(0).astype(float)
         if t == 1:
-            L, R = (1 - beta2) * G @ G.T, (1 - beta2) * G.T @ G
-            QL, QR = np.linalg.eigh(L)[1][:, ::-1], np.linalg.eigh(R)[1][:, ::-1]
+            L = (1 - beta2) * G @ G.T
+            R = (1 - beta2) * G.T @ G
+            QL = np.linalg.eigh(L)[1][:, ::-1]
+            QR = np.linalg.eigh(R)[1][:, ::-1]
         turned = without_rounding(QL.T @ G @ QR)
         M = beta * M + (1 - beta) * G
         V = beta2 * V + (1 - beta2) * turned**2
-        inner, root = (
-            without_rounding(QL.T @ M @ QR) / (1 - beta**t),
-            np.sqrt(V / (1 - beta2**t)),
-        )
+        inner = without_rounding(QL.T @ M @ QR) / (1 - beta**t)
+        root = np.sqrt(V / (1 - beta2**t))
         N = np.divide(inner, root, out=np.zeros_like(root), where=root > 0)
         W = W + rule.step_size * QL @ N @ QR.T
         if t > 1:
-            L, R = beta2 * L + (1 - beta2) * G @ G.T, beta2 * R + (1 - beta2) * G.T @ G
-            QL, QR = np.linalg.qr(L @ QL)[0], np.linalg.qr(R @ QR)[0]
+            L = beta2 * L + (1 - beta2) * G @ G.T
+            R = beta2 * R + (1 - beta2) * G.T @ G
+            QL = np.linalg.qr(L @ QL)[0]
+            QR = np.linalg.qr(R @ QR)[0]
     return W
 
 
-SOAP_DATA, SOAP_RULE = tokens.unit_tokens([0], n=6, T=4, d=4), o.soap(0.01, 0.9, 0.99)
+SOAP_DATA = tokens.unit_tokens([0], n=6, T=4, d=4)
+SOAP_RULE = o.soap(0.01, 0.9, 0.99)
 
 
 def test_soap_is_the_published_algorithm():
@@ -242,7 +248,8 @@ def test_the_first_step_of_soap_is_the_polar_factor():
 )
 def test_of_pulls_in_a_plane_the_two_largest_decide(deltas):
     """<grad f_i, D> = |l'|/l'' = 1 for these; size: sqrt(l'') max |grad f|."""
-    random, n = np.random.default_rng(1), len(deltas)
+    random = np.random.default_rng(1)
+    n = len(deltas)
     X = [[np.zeros(2), delta] for delta in deltas]
     data = attention.token_set(
         X, np.ones(n), z=np.ones((n, 1)), u=random.standard_normal(2)
