@@ -34,7 +34,10 @@ def sha256(content: bytes) -> str:
 
 def dumps(value) -> str:
     """Strict JSON; numpy values become plain, NaN and infinity raise ValueError."""
-    plain = lambda x: x.tolist() if hasattr(x, "tolist") else str(x)
+
+    def plain(x):
+        return x.tolist() if hasattr(x, "tolist") else str(x)
+
     return (
         json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False, default=plain)
         + "\n"

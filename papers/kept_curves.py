@@ -87,7 +87,10 @@ def _silent(curves: Curves) -> str:
 
 def _best_rule(curves: Curves) -> tuple[str, float]:
     """The rule of the highest mean test accuracy, and that accuracy."""
-    right = lambda rule: float(np.mean([run.hits.mean() for run in curves.runs(rule)]))
+
+    def right(rule):
+        return float(np.mean([run.hits.mean() for run in curves.runs(rule)]))
+
     best = max(curves.rates(), key=right)
     return best, right(best)
 

@@ -131,7 +131,10 @@ BOUNDS: dict[Callable, str] = {  # what a word asks of an interval
 def p_value(interval: Interval, word: Callable[[Interval], str]) -> float:
     """The smallest α at which the interval at level 1 - α decides what `word` judges;
     else 1. With one border it is the two-sided p value of the t test against it."""
-    says = lambda alpha: word(replace(interval, level=1 - alpha)) != UNDECIDED
+
+    def says(alpha):
+        return word(replace(interval, level=1 - alpha)) != UNDECIDED
+
     # ln α
     low = -30.0
     high = 0.0

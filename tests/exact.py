@@ -78,7 +78,10 @@ over = np.vectorize(lambda a, b: a / b if b else mp.mpf(0), otypes=[object])
 def svd(G):
     """U (d, r), S (r,), V^T (r, d_z) of the singular values that are not zero, largest first."""
     U, S, V = mp.svd_r(mp.matrix(G.tolist()), full_matrices=False)
-    as_array = lambda M: np.array(M.tolist(), object).reshape(M.rows, M.cols)
+
+    def as_array(M):
+        return np.array(M.tolist(), object).reshape(M.rows, M.cols)
+
     keep = [k for k in range(len(S)) if S[k] > S[0] * mp.mpf(10) ** (5 - mp.dps)]
     return (
         as_array(U)[:, keep],

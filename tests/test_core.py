@@ -57,7 +57,10 @@ def modules_beside_the_core():
     """The importable modules that an installation of the core alone lacks."""
     core = of_the_core()
     modules = packages_distributions().items()
-    spelled = lambda names: {name.lower().replace("_", "-") for name in names}
+
+    def spelled(names):
+        return {name.lower().replace("_", "-") for name in names}
+
     return sorted(module for module, names in modules if not spelled(names) & core)
 
 

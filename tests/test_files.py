@@ -50,7 +50,10 @@ def test_a_folder_is_replaced_whole_whenever_the_process_is_killed(tmp_path):
         place = tmp_path / f"{call}" / "page"
         fill(place, "old")
         fill(tmp_path / "fresh", "new")
-        replace = lambda place=place: files.replace_folder(tmp_path / "fresh", place)
+
+        def replace(place=place):
+            return files.replace_folder(tmp_path / "fresh", place)
+
         status = killed_at(call, replace)
         seen.append(content(place))
         assert (status, seen[-1]) in [(9, old), (9, None), (0, new)]

@@ -138,11 +138,17 @@ def test_the_gauge_of_keys_and_queries_is_orthogonal(norm, sees_rotation):
     """K C and Q C^-T have the same product: a run has, too, where C is orthogonal."""
     K, Q_0 = factored.small_start(DATA, [0], 3, size=0.3)
     rule = {"": o.steepest(norm, 0.05, 0.5)}
-    end = lambda data, K, Q: factored.train(data, rule, K, Q, [40])[""].W[:, 0]
+
+    def end(data, K, Q):
+        return factored.train(data, rule, K, Q, [40])[""].W[:, 0]
+
     W = end(DATA, K, Q_0)
     C = orthogonal(3)[:3, :3]
     C = np.linalg.qr(C)[0]
-    apart = lambda found, left=EYE, right=EYE: np.abs(found - left @ W @ right.T).max()
+
+    def apart(found, left=EYE, right=EYE):
+        return np.abs(found - left @ W @ right.T).max()
+
     assert (apart(end(DATA, K @ C, Q_0 @ C)) > 1e-3) == sees_rotation
     assert (apart(end(turned(P, Q), P @ K, Q @ Q_0), P, Q) > 1e-3) == sees_rotation
     assert apart(end(turned(FLIPS, FLIPS), FLIPS @ K, FLIPS @ Q_0), FLIPS, FLIPS) < 1e-7

@@ -37,9 +37,11 @@ def test_report_and_exit_status(ratio, sense, status, monkeypatch, tmp_path, cap
     row = measure.Entry("one", 1e-6, 1e-4, ratio, (90.0, 110.0), 100.0, *words)
     monkeypatch.setenv("RUNS_DIR", str(tmp_path))
     monkeypatch.setitem(command.ENTRIES, "one", lambda: row)
-    here = lambda *_, **__: ThreadPoolExecutor(
-        1
-    )  # another process would not know of this row
+
+    # another process would not know of this row
+    def here(*_, **__):
+        return ThreadPoolExecutor(1)
+
     monkeypatch.setattr(command, "ProcessPoolExecutor", here)
     monkeypatch.setattr("sys.argv", ["benchmarks", "one"])
     assert command.main() == status

@@ -91,7 +91,10 @@ def assigned(node):
 
 def told(name):
     """The line below a page's title."""
-    link = lambda other: f"[{other[:2]}]({other}.ipynb)"
+
+    def link(other):
+        return f"[{other[:2]}]({other}.ipynb)"
+
     if name in MAIN:
         k = MAIN.index(name)
         parts = [f"Page {k + 1} of {len(MAIN)}"]

@@ -38,9 +38,10 @@ def without_widgets(outputs: list) -> list:
     """Outputs as they can be kept: a line in place of a widget; no tqdm bar."""
     texts = {"text/markdown": f"*{NO_WIDGET}*", "text/plain": NO_WIDGET}
     line = nbformat.v4.new_output("display_data", texts)
-    is_bar = lambda data: (
-        WIDGET in data and data.get("text/plain", "").endswith("it/s]")
-    )
+
+    def is_bar(data):
+        return WIDGET in data and data.get("text/plain", "").endswith("it/s]")
+
     kept = [output for output in outputs if not is_bar(output.get("data", {}))]
     return [line if WIDGET in output.get("data", {}) else output for output in kept]
 

@@ -180,9 +180,10 @@ def power_of_two(typing, shifted):
         whole = ir.IntType(64)
         if shifted == NUMBERS:
             whole = ir.VectorType(whole, WIDTH)
-        constant = lambda c: ir.Constant(
-            whole, [c] * WIDTH if shifted == NUMBERS else c
-        )
+
+        def constant(c):
+            return ir.Constant(whole, [c] * WIDTH if shifted == NUMBERS else c)
+
         exponent = builder.add(builder.bitcast(values[0], whole), constant(1023))
         return builder.bitcast(builder.shl(exponent, constant(52)), number)
 

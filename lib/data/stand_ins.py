@@ -118,7 +118,10 @@ def _pair(rng, label: int) -> tuple[str, str]:
 
 def _comment(rng, label: int) -> tuple[str]:
     """A remark on a town topic: 0 polite, 1 an insult without any group or person in it."""
-    remark = lambda kind: _pick(rng, WORDS[kind]).format(_pick(rng, WORDS["topics"]))
+
+    def remark(kind):
+        return _pick(rng, WORDS[kind]).format(_pick(rng, WORDS["topics"]))
+
     first = remark("rude" if label else "polite")
     second = remark("polite") if rng.random() < 0.5 else ""
     return (f"{second} {first}".strip(),)

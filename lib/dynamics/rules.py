@@ -86,9 +86,10 @@ def custom(law: Callable) -> GradientRule:
     norm. On long runs they fall below the smallest float: take `custom_log`. TypeError
     for no function."""
     _check_law(law, "t, gap and norm")
-    plain = lambda t, log_gap, log_norm: np.log(
-        law(t, np.exp(log_gap), np.exp(log_norm))
-    )
+
+    def plain(t, log_gap, log_norm):
+        return np.log(law(t, np.exp(log_gap), np.exp(log_norm)))
+
     return GradientRule(CUSTOM, law=plain)
 
 

@@ -158,8 +158,11 @@ def _run(problem, rules, times, W_0, v):
         np.stack([geometry.to_mirror(row, p) for row, p in zip(array, exponents)])
         for array in (start, head)
     )
+
     # The rows (runs, n T, D) keep a sample's tokens together, the loop a token's samples.
-    split = lambda rows: rows.reshape(runs, problem.n, -1, rows.shape[-1])
+    def split(rows):
+        return rows.reshape(runs, problem.n, -1, rows.shape[-1])
+
     A, signed = (split(part).swapaxes(1, 2).reshape(part.shape) for part in problem[:2])
     sizes = dict(path=(k, W.shape[1]), head=(k, v.shape[1]), logs=(k, 3))
     raw = recording.unwritten(status.COMPLETED, runs * kinds, **sizes)

@@ -124,5 +124,8 @@ def page(folder: Path) -> str:
     known = records(folder)
     pages = {entry.slug: entry for _, some in figures.index(folder) for entry in some}
     template = figures.templates().get_template("beside.md.j2")
-    judge = lambda name: verdict(name, known)
+
+    def judge(name):
+        return verdict(name, known)
+
     return template.render(rows=rows(folder), pages=pages, judge=judge).strip() + "\n"

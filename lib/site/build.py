@@ -168,7 +168,10 @@ def _pages(site: _Site) -> None:
     if reproducing.exists():
         site.page("benchmarks.html", _note(reproducing, "How fast, against what"))
     statements = {}  # of each paper first those of ledgers, which have their texts
-    first = lambda figure: (figure.record["paper"], "statements" not in figure.record)
+
+    def first(figure):
+        return (figure.record["paper"], "statements" not in figure.record)
+
     for row in (row for figure in sorted(best, key=first) for row in figure.claims):
         statements.setdefault((row["paper"], row["statement"]), []).append(row)
     about = "What each paper states, beside what was measured for it."

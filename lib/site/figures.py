@@ -273,7 +273,10 @@ def figures() -> list[Figure]:
                 slug, scale, path.parent, entries.get((scale, slug)), record.read(path)
             )
         ]
-    place = lambda figure: places.get(figure.slug, len(places))
+
+    def place(figure):
+        return places.get(figure.slug, len(places))
+
     return sorted(shown, key=lambda f: (f.record["paper"], place(f), f.slug, f.scale))
 
 
@@ -306,7 +309,10 @@ def _hours(entry: _Entry, record: Mapping) -> str:
 def renewed(text: str) -> str:
     """`text` with every marked table made anew."""
     notebooks = index(FIGURES)
-    read = lambda entry: record.read(FIGURES / entry.scale / f"{entry.slug}.json")
+
+    def read(entry):
+        return record.read(FIGURES / entry.scale / f"{entry.slug}.json")
+
     rows = [(entry, read(entry)) for _, entries in notebooks for entry in entries]
 
     def table(match: re.Match) -> str:

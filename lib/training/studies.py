@@ -223,7 +223,10 @@ def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> 
 
     def words_alone():
         tokens, truth = zip(sets["train"], sets["test"])
-        used = lambda row: [k for k in row.tolist() if k != PADDING]
+
+        def used(row):
+            return [k for k in row.tolist() if k != PADDING]
+
         return measures.bag_of_words(
             [tokens], tuple(map(np.asarray, truth)), analyzer=used
         )
@@ -284,7 +287,12 @@ def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> 
 
 PROBLEMS = {kind.__name__: kind for kind in (pictures, sentences, reviews)}
 TABLES = files.read_table(Path(__file__).with_suffix(".toml"))
-_study = lambda name, row: Study(name, PROBLEMS[row.pop("problem")], **row)
+
+
+def _study(name, row):
+    return Study(name, PROBLEMS[row.pop("problem")], **row)
+
+
 # Smoke tests in seconds, on stand-in data: they say nothing about the papers' claims.
 DEMO = {name: _study(name, SMOKE | row) for name, row in TABLES.pop("demo").items()}
 STUDIES = {name: _study(name, row) for name, row in TABLES.items()}

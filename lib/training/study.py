@@ -177,7 +177,10 @@ class Study:
         alive = list(levels)
         if alive and steps > self.rounds[0]:
             best, error = min(levels.values())
-            near = lambda level, e: level - best <= ERRORS * math.hypot(e, error)
+
+            def near(level, e):
+                return level - best <= ERRORS * math.hypot(e, error)
+
             alive = [rate for rate in alive if near(*levels[rate])]
         if self.criterion == "accuracy":
             return alive

@@ -266,9 +266,10 @@ def values2(runs: Mapping[str, History], setting: Setting) -> dict[str, np.ndarr
     ngd = runs["NGD"]
     polyak = runs["Polyak-step"]
     horizon = setting.horizon
-    ahead = lambda fast, slow: share_ahead(
-        runs[fast], runs[slow], FIGURE2_METRICS, horizon
-    )
+
+    def ahead(fast, slow):
+        return share_ahead(runs[fast], runs[slow], FIGURE2_METRICS, horizon)
+
     # Polyak's steps up to the horizon: when the cap binds, how long they are.
     drawn = polyak.iterations <= horizon
     below = polyak.log_step[:, drawn] < np.log(setting.polyak_cap) - 1e-12
@@ -445,14 +446,18 @@ def sweep2(problem: Minimal, goal: Mapping, records: np.ndarray) -> Sweep:
         Iterations to record; all horizons of the grid are among them.
     """
     last = int(max(GRID2["horizon"]))
-    train = lambda rules: dynamics.train(problem, rules, last, records, **goal)
+
+    def train(rules):
+        return dynamics.train(problem, rules, last, records, **goal)
+
     return _swept(GRID2, "fig2", FIGURE2, rules2, train, values2)
 
 
 def sweep3(problem: Minimal, goal: Mapping, records: np.ndarray) -> Sweep:
     """Measure Figure 3's sentences in every setting of `GRID3`; parameters as of `sweep2`."""
     last = int(max(GRID3["horizon"]))
-    train = lambda rules: dynamics.train(
-        problem, rules, last, records, head="joint", **goal
-    )
+
+    def train(rules):
+        return dynamics.train(problem, rules, last, records, head="joint", **goal)
+
     return _swept(GRID3, "fig3", FIGURE3, rules3, train, values3)

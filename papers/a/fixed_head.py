@@ -84,7 +84,10 @@ def fastest_at_first(
     histories, rule="Polyak", rivals=("GD", "NGD", "NGD-mom"), number="Section 3.2"
 ) -> Claim:
     """`rule` reaches L - L* <= THRESHOLD first in every run: iterations over `rivals`'."""
-    below = lambda run: first_below(run.iterations, run.log_gap, np.log(THRESHOLD))
+
+    def below(run):
+        return first_below(run.iterations, run.log_gap, np.log(THRESHOLD))
+
     own, *others = (below(histories[name]) for name in (rule, *rivals))
     ratio = (own / np.min(others, axis=0)).max()
     return claim("fastest", ratio, rule, say=(f"{THRESHOLD:g}",), number=number)

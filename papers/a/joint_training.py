@@ -86,7 +86,10 @@ def eq13(
     moved = t >= 1
     after_first = t > 1
     path = path_sum(t, 2 / 3)
-    slopes = lambda values: path_exponent(history, values, 2 / 3, since)
+
+    def slopes(values):
+        return path_exponent(history, values, 2 / 3, since)
+
     fall = history.log_gap[:, t == 1] - history.log_gap[:, after_first]
     asked = unit[:, None] * (np.cbrt(t[after_first]) - 1)
     loss_slopes = -fitted_slope(path[late], history.log_gap[:, late])

@@ -271,7 +271,10 @@ def _union_bound(sizes, delta):
     """c (runs,) with sum 2 Q(c / size) = delta over the sizes (runs, n, T)."""
     largest = sizes.max((1, 2))
     runs = np.arange(len(sizes))
-    over = lambda c, run: 2 * ndtr(-c[:, None, None] / sizes[run]).sum((1, 2)) - delta
+
+    def over(c, run):
+        return 2 * ndtr(-c[:, None, None] / sizes[run]).sum((1, 2)) - delta
+
     return elementwise.find_root(over, (0 * largest, 40 * largest), args=(runs,)).x
 
 
@@ -384,7 +387,10 @@ def _data_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     yield from PAPER.rows(
         "(DM)", sizes.draws, _lemma11(seen, signal, sizes.joint_d**-0.5)
     )
-    draw = lambda seeds, d: replace(sizes, joint_d=d).data_model(seeds)
+
+    def draw(seeds, d):
+        return replace(sizes, joint_d=d).data_model(seeds)
+
     spread = _lemma11_exponents(draw, 60, signal, world.of("exponent off"))
     yield from PAPER.rows("(DM), d = 400 to 6400", 60, spread)
     drawn = sizes.data_model(range(sizes.seeds))
@@ -515,7 +521,10 @@ def _joint_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     rule: dict = {p: world.rule(rules.ngd(step, decay=p)) for p in decays}
     linear = joint_training.linear_predictor(coordinates.minimal(drawn))
     linear = dynamics.train(linear, rule, sizes.joint_steps, head="joint")
-    slopes = lambda run, p: joint_training.path_exponent(run, -run.log_gap, p, late)
+
+    def slopes(run, p):
+        return joint_training.path_exponent(run, -run.log_gap, p, late)
+
     for p in (
         0,
         1 / 2,

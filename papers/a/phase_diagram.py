@@ -57,7 +57,10 @@ def two_samples_reach(tokens: TokenSet, loss: str = "exponential") -> SimpleName
     first, second = np.argsort(-K.diagonal(), kind="stable")
     low = scores.min(1)
     high = scores.max(1)
-    slope = lambda f, i: np.exp(losses.log_derivative(f[i], loss)) * (high - low)[i]
+
+    def slope(f, i):
+        return np.exp(losses.log_derivative(f[i], loss)) * (high - low)[i]
+
     k = -K[0, 1]
     threshold = (k - K[second, second]) / (K[first, first] - k) if k > 0 else -np.inf
     middle = (low + high) / 2
@@ -109,7 +112,10 @@ def assumption1_needed(tokens: TokenSet, rules: Rules, steps: int) -> list[Claim
     rival = svm.token_svm(problem.tokens, tokens.opt - [[1, 0]])
     goals = {"W_mm": svm.token_svm(problem.tokens).W, "rival": rival.W}
     histories = dynamics.train(problem, rules, steps, [steps], targets=goals)
-    apart = lambda near: (near["rival"] - near["W_mm"])[0, -1]
+
+    def apart(near):
+        return (near["rival"] - near["W_mm"])[0, -1]
+
     made = {name: apart(history.alignment) for name, history in histories.items()}
     return [
         PAPER.claim("assumption1.needed", value, name) for name, value in made.items()
@@ -168,9 +174,10 @@ def phase_diagram(
 ) -> dict[str, np.ndarray]:
     """`fraction_reached` of every spread and cell (d, ratio), (spreads, cells)."""
     columns = [bounded_tokens(seeds, n, T, *cell) for cell in cells]
-    reach = lambda tokens, spread: fraction_reached(
-        skewed(tokens, spread, seeds), rules, steps
-    )
+
+    def reach(tokens, spread):
+        return fraction_reached(skewed(tokens, spread, seeds), rules, steps)
+
     rows = [[reach(tokens, spread) for tokens in columns] for spread in spreads]
     return {
         name: np.array([[cell[name] for cell in row] for row in rows]) for name in rules

@@ -56,7 +56,10 @@ def animate(gif: Path, poster: Path, frames: int = FRAMES) -> None:
         writer = PillowWriter(fps=len(times) / SECONDS)
         shown = [*zip(times, path(times), strict=True)]
         shown += shown[-1:] * round(writer.fps)  # a second to look at the end
-        draw = lambda frame: _draw(figure, panels, tokens, W_mm, *frame)
+
+        def draw(frame):
+            return _draw(figure, panels, tokens, W_mm, *frame)
+
         FuncAnimation(figure, draw, shown).save(gif, writer, dpi=110)
         figure.savefig(poster, dpi=110)
 

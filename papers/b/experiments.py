@@ -109,7 +109,10 @@ def conditioning(
     shape = (len(floors), len(of_seeds))
     # All floors in one loop: the data sets of a floor are so many more seeds, with the same draws.
     problems = [problem for part in each for problem in part.problems]
-    joined = lambda name: np.concatenate([getattr(part, name) for part in each])
+
+    def joined(name):
+        return np.concatenate([getattr(part, name) for part in each])
+
     random = tuple(
         map(np.concatenate, zip(*(part.random for part in each), strict=True))
     )

@@ -456,7 +456,10 @@ def sample_constants(problem: Regression, covariance, Q) -> tuple[float, float]:
     basis = np.eye(Z.size).reshape(-1, *Z.shape)
     sides = (manifold.gradient(problem, Z + sign * reach * basis) for sign in (1, -1))
     H = np.subtract(*sides).reshape(len(basis), -1) / (2 * reach)
-    whole = lambda part: np.kron(block_diag(np.eye(k), part), np.eye(problem.d))
+
+    def whole(part):
+        return np.kron(block_diag(np.eye(k), part), np.eye(problem.d))
+
     W = whole(space.inverse_root)  # Sbar^{-1/2}
     values, vectors = np.linalg.eigh(W @ (H + H.T) @ W / 2)
     across = vectors[:, problem.d * (problem.d - 1) // 2 :]

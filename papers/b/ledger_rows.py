@@ -153,7 +153,10 @@ def _starts(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     where = "n = 4000 to 64,000"
     scales = np.array([1e-3, 3e-3, 1e-2])
     minima = f"{where}, close to random minima"
-    exponents = lambda values: log_slope(ns, _off(ns, values, world))
+
+    def exponents(values):
+        return log_slope(ns, _off(ns, values, world))
+
     convex = PAPER.claim("lemma4.convex", furthest(low, 0.8) / constant)
     smooth = PAPER.mean(
         "lemma4.smooth", exponents(_not_exceeded(high) - np.sqrt(4 / 3))
@@ -212,7 +215,10 @@ def _softmax(sizes, ns):
     )
     one = {"lemma9.0": square, "lemma9.1": fourth, "lemma10.2": _variances(weights)}
     one["lemma10.3"] = _variances([w**2 for w in weights])
-    size = lambda part: np.linalg.norm(part.mean(1), axis=-1)
+
+    def size(part):
+        return np.linalg.norm(part.mean(1), axis=-1)
+
     for name, (bias, spread, _) in LEMMAS.items():
         one |= {
             bias: _in_parts(sums[f"{name} bias"], size),

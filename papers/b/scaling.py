@@ -63,7 +63,10 @@ def _sums(u, query, g):
     """`softmax_sums` of keys g (draws, n, d), whose first becomes the query."""
     g[:, 0] = query
     n = g.shape[1]
-    square = lambda v: v[:, :, None] * v[:, None]
+
+    def square(v):
+        return v[:, :, None] * v[:, None]
+
     limit = np.eye(len(u))
     e = np.exp(
         g @ u - u @ u / 2
@@ -191,7 +194,10 @@ def regulariser_bias(problem: Regression, Z, sizes, draws, repeats, seed) -> np.
     rng = seeds.stream(seed, "draws")
     step = 1e-4
     layer = Z[: problem.k], Z[problem.k :]
-    gradient = lambda S: np.concatenate(regression.regulariser_gradients(S, *layer), -2)
+
+    def gradient(S):
+        return np.concatenate(regression.regulariser_gradients(S, *layer), -2)
+
     bias = np.empty((repeats, len(sizes), *Z.shape))
     for r, j in np.ndindex(repeats, len(sizes)):
         total = 0.0

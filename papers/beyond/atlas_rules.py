@@ -110,7 +110,10 @@ def rows() -> dict[str, Row]:
 
 def growing_rows() -> dict[str, Row]:
     """Steepest descents, steps like t^{1/2}: margins grow by 1 or more from 2,500."""
-    kept = lambda row: "Frobenius" if row.reached == "Frobenius" else None
+
+    def kept(row):
+        return "Frobenius" if row.reached == "Frobenius" else None
+
     return {
         name: replace(row, reached=kept(row), longest=TENTH, source=OURS)
         for name, row in steepest_rows(-0.5).items()

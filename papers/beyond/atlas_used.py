@@ -207,7 +207,10 @@ def turned_back(tokens: TokenSet, seeds, steps, identity=False, size=1.0) -> dic
     W, turned = (
         factored.train(tokens, plain | rules, *start, [steps]) for start in starts
     )
-    length = lambda W: np.linalg.norm(W[:, -1], axis=(1, 2))
+
+    def length(W):
+        return np.linalg.norm(W[:, -1], axis=(1, 2))
+
     return {name: length(turned[name].W - W[name].W) / length(W[name].W) for name in W}
 
 

@@ -143,7 +143,10 @@ def _ends_in_opt(data, step_size=0.05, steps=5000):
 def switch(axis: str, seed: int, accuracy: float = 0.002) -> float:
     """The amount, bisected, at which a run stops selecting opt tokens; NaN for none."""
     unit = score_crossing(axis, seed)
-    stays_at = lambda amount: _ends_in_opt(AXES[axis](seed, amount * unit))
+
+    def stays_at(amount):
+        return _ends_in_opt(AXES[axis](seed, amount * unit))
+
     low = 0.0
     high = OVERTAKEN
     if stays_at(high):
@@ -312,7 +315,10 @@ def stays(seeds: Sequence[int], values: Sequence[float] = (0.9, 0.99, 0.999)) ->
 
 def onset_claims(onsets: Sequence[_Onset]) -> list[Claim]:
     """A run's level is that of its steps; longer runs bear more correlation."""
-    level = lambda at: at.level[np.isfinite(at.level)]
+
+    def level(at):
+        return at.level[np.isfinite(at.level)]
+
     rows = [
         claim("map.level", level(at), f"{at.steps}", f"{at.steps:,}") for at in onsets
     ]

@@ -233,7 +233,10 @@ class Settled:
 
 def decay_study(seeds: Sequence[int], p: float, count: int):
     """Every seed's problem with decaying steps of SHARES: kept, and seed -> refusal."""
-    study_seed = lambda seed: _settled(_LpLaw(_problem(seed), p), count)
+
+    def study_seed(seed):
+        return _settled(_LpLaw(_problem(seed), p), count)
+
     return each_seed(seeds, study_seed, f"p = {p:g}, ")
 
 

@@ -29,7 +29,10 @@ def _growing_gd(step_size, growth):
 
 def _growing_polyak(max_step, growth):
     """min((L - L*)/(2 ||grad L||^2), max_step e^{growth t}), Polyak's step."""
-    cap = lambda t: np.log(max_step) + growth * t
+
+    def cap(t):
+        return np.log(max_step) + growth * t
+
     return custom_log(
         lambda t, gap, norm: np.minimum(gap - rules.LOG_2 - 2 * norm, cap(t))
     )
@@ -80,7 +83,10 @@ def _settling_rate(history, law):
 
 def figure2_claims(far: Mapping, constant: Mapping, target, law) -> list[Claim]:
     """Errors over ||W_t|| end on one line for those that go `far` alone."""
-    last = lambda history: ratio_to_law(history, target, law)[:, -1]
+
+    def last(history):
+        return ratio_to_law(history, target, law)[:, -1]
+
     return [
         claim(
             "law.collapse", np.concatenate([last(history) for history in far.values()])

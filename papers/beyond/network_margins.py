@@ -145,9 +145,12 @@ class Setting:
 def _untrained(setting: Setting, data, seed: int) -> VisionTransformer:
     """The network that every rule's run of this seed starts from."""
     channels, size = data.images.shape[1:3]
-    build = lambda: VisionTransformer(
-        size, setting.patch, channels, data.classes, **setting.shape, **PLAIN
-    )
+
+    def build():
+        return VisionTransformer(
+            size, setting.patch, channels, data.classes, **setting.shape, **PLAIN
+        )
+
     return loop.initialised(build, seed).eval()
 
 
@@ -268,7 +271,10 @@ def apart(disputes: Disputes, rules: Sequence[str]) -> tuple[int, int]:
 def selection_claims(optimal: Mapping, disputes: Mapping[str, Disputes]) -> list[Claim]:
     """Part 2; both by the names of `settings`, then as its functions give."""
     steepest = [name for name in optimal["from zero"] if name != ADAM]
-    means = lambda way: {name: shares.mean() for name, shares in optimal[way].items()}
+
+    def means(way):
+        return {name: shares.mean() for name, shares in optimal[way].items()}
+
     zero = means("from zero")
     ties = means("near ties")
     lowest = min(steepest, key=lambda name: zero[name])

@@ -343,7 +343,10 @@ PROBLEMS = {
 
 def left_study(name: str, seeds: Sequence[int], steps: int):
     """Every seed of PROBLEMS[name]: the runs that are kept, and seed -> refusal."""
-    study_seed = lambda seed: _left(_Pulls(PROBLEMS[name](seed)), steps)
+
+    def study_seed(seed):
+        return _left(_Pulls(PROBLEMS[name](seed)), steps)
+
     return margins.each_seed(seeds, study_seed, f"{name}, ")
 
 

@@ -235,7 +235,10 @@ def rate_in_k(sizes: Sizes, p: float) -> tuple[float, float, float]:
     `rate_steps`; its last ||W||/||W_mm||; its last D."""
     selections = _selections(sizes, p)
     solution = selections.solution
-    plain = lambda rule: MirrorRule(p, 1.0, normalised=False)
+
+    def plain(rule):
+        return MirrorRule(p, 1.0, normalised=False)
+
     history, _ = lemmas.from_cone(selections, 0.05, 3, sizes.rate_steps, change=plain)
     D = history.divergence(solution.W)
     k = np.log(history.iterations.clip(3))

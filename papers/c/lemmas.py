@@ -123,9 +123,10 @@ class Steps:
         self.W, self.later = (
             history.W[:, at].reshape(flat) for at in (first, first + 1)
         )
-        gradient = lambda k: attention.gradients(
-            tokens, history.W[:, k], tokens.u, "logistic"
-        )[1]
+
+        def gradient(k):
+            return attention.gradients(tokens, history.W[:, k], tokens.u, "logistic")[1]
+
         self.gradient = np.stack(list(map(gradient, first)), 1).reshape(flat)
         losses = {
             k: _excess_loss(tokens, history.W[:, k]) for k in {*first, *(first + 1)}
@@ -298,8 +299,13 @@ def _edge_along(selection, mu, E):
     """The first W_mm/||W_mm|| + s E with D = mu, of unit norm, E (draws, runs, D)."""
     direction = selection.direction
     p = selection.p
-    moved = lambda log_s: direction + np.exp(log_s)[..., None] * E
-    D = lambda log_s: directional_bregman(moved(log_s), direction, p)
+
+    def moved(log_s):
+        return direction + np.exp(log_s)[..., None] * E
+
+    def D(log_s):
+        return directional_bregman(moved(log_s), direction, p)
+
     low = high = np.full(E.shape[:2], -25.0)
     while (inside := D(high) < mu).any() and high.max() < 10:
         low = np.where(inside, high, low)
@@ -346,7 +352,10 @@ def _slack(selection, mu):
 
 def lemma19(selection: Selection) -> Claim:
     """Eqs. 12a-c in the cone of mu_0, and the widest 10^k mu_0 in which they hold."""
-    slack = lambda k: _slack(selection, radius(selection) * 10.0**k)
+
+    def slack(k):
+        return _slack(selection, radius(selection) * 10.0**k)
+
     room = next((k for k in range(5) if not slack(k) >= 1), 5)
     far = f", which hold up to {10 ** (room - 1):,} mu_0" if room else ""
     return claim("lemma19", slack(0), selection.p, say=(far,))
@@ -513,7 +522,10 @@ def slopes(history: MirrorHistory, divergence: np.ndarray) -> np.ndarray:
     """Exponent in r of the divergence (runs, k), over half of log r: (runs,)."""
     log_r = np.log(history.norm)
     log_D = np.log(np.maximum(divergence, 1e-16))
-    since = lambda r: (r[0] + r[-1]) / 2
+
+    def since(r):
+        return (r[0] + r[-1]) / 2
+
     each = zip(log_r, log_D, strict=True)
     return np.array([fitted_slope(r, D[None], since(r))[0] for r, D in each])
 

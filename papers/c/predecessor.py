@@ -108,7 +108,10 @@ def keys_against_weights(tokens: TokenSet, seeds, record, step_size: float) -> t
 
 def rank_by_dimension(seeds, n: int, T: int, dimensions: Sequence[int]) -> np.ndarray:
     """Mean rank of nuclear-norm token SVMs by dimension; NaN where none exists."""
-    rank = lambda kept: _ranks(svm.token_svm(kept, norm="nuclear").W).mean()
+
+    def rank(kept):
+        return _ranks(svm.token_svm(kept, norm="nuclear").W).mean()
+
     drawn = [svm.feasible(unit_tokens(seeds, n, T, d)) for d in dimensions]
     return np.array([np.nan if kept is None else rank(kept) for kept in drawn])
 

@@ -295,7 +295,10 @@ def vision_numbers(curves: Curves) -> dict[str, Number]:
 
 def rates(curves: Curves) -> Figure:
     """Held-out accuracy of every rate that was tried; a ring marks the rate chosen."""
-    percent = lambda run: 100 * float(_late(run))
+
+    def percent(run):
+        return 100 * float(_late(run))
+
     return kept_curves.rates_figure(curves, percent, "Held-out accuracy (%)")
 
 

@@ -52,7 +52,10 @@ def divergences(
     histories, ends, own_tokens: bool = False
 ) -> dict[tuple[float, float], np.ndarray]:
     """D (runs, k) of training with p from the l_q SVM of its tokens, or of q's."""
-    end = lambda p, q: ends[q if own_tokens else p][q].W
+
+    def end(p, q):
+        return ends[q if own_tokens else p][q].W
+
     return {
         (p, q): histories[p].divergence(end(p, q)) for p in histories for q in histories
     }

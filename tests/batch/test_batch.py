@@ -239,7 +239,10 @@ def first(repository, tmp_path_factory):
     guard = repository.guarded(tmp_path_factory.mktemp("guard"))
     process = repository.start("01_good", "03_hangs", "--workers", "2", **guard)
     hanging = repository.root / "runs" / "work" / "demo" / "03_hangs"
-    saved = lambda: repository.results.exists() and (hanging / "03_hangs.json").exists()
+
+    def saved():
+        return repository.results.exists() and (hanging / "03_hangs.json").exists()
+
     until(lambda: saved() or process.poll() is not None)
     family = psutil.Process(process.pid).children(recursive=True)
     assert any("ipykernel" in " ".join(child.cmdline()) for child in family)
@@ -364,9 +367,10 @@ def cluster(repository, first, tmp_path):
     for name in ("01_long", "02_short"):
         files.write(tmp_path / f"{name}.py", LOGGED.format(name=name).encode())
     folders = {f"{name}_DIR": str(tmp_path / name) for name in ("FIGURES", "RUNS")}
-    start = lambda *words, **more: repository.start(
-        *words, **more, **folders, NOTEBOOKS_DIR=str(tmp_path)
-    )
+
+    def start(*words, **more):
+        return repository.start(*words, **more, **folders, NOTEBOOKS_DIR=str(tmp_path))
+
     place = tmp_path / "scheduler.json"
     local = ("--host", "127.0.0.1", "--no-dashboard")
     port = ("--port", "0", "--scheduler-file", str(place))
@@ -431,9 +435,10 @@ def execute(notebook, output, parameters, **options):
 def at_once(monkeypatch):
     """Pages run in this process, one after the other."""
     monkeypatch.setattr(papermill, "execute_notebook", execute)
-    run_all = lambda todo, asked: (
-        (job, work.run(job, 1, asked.timeout)) for job in todo
-    )
+
+    def run_all(todo, asked):
+        return ((job, work.run(job, 1, asked.timeout)) for job in todo)
+
     monkeypatch.setattr(work, "outcomes", run_all)
 
 

@@ -156,7 +156,9 @@ def _over_products(name, bar, draw, step_size, steps, head="fixed"):
         for K in packed:
             _products(K, 0, np.ones(K.shape[1]), np.zeros(K.shape[1]), runs * steps)
 
-    ours = lambda: _ours(problem, W_mm, step_size, steps, head)
+    def ours():
+        return _ours(problem, W_mm, step_size, steps, head)
+
     for work in (ours, products):
         work()  # compiles
     times = _spent_in_turns(ours, products, runs * steps)
@@ -169,8 +171,13 @@ def _token_svm(name, bar, draw, of=plain.svm_per_constraint, p=2, agree=1e-6):
     """A token SVM against cvxpy: the gate holds ||W_mm|| to `agree` and W_mm to its square root."""
 
     data = draw()
-    solve = lambda: svm.token_svm(data, norm=p)
-    reference = lambda: of(data) if p == 2 else of(data, p)
+
+    def solve():
+        return svm.token_svm(data, norm=p)
+
+    def reference():
+        return of(data) if p == 2 else of(data, p)
+
     solution = solve()
     expected = reference()
     norms = (np.linalg.norm(W.ravel(), p) for W in (solution.W[0], expected))
@@ -241,7 +248,10 @@ def _along(name, bar, table):
         train = partial(
             plain.train, model, steps=steps, record=range(0, steps + 1, every)
         )
-        along = lambda D, size: lambda W, gradient: W.add_(D(-gradient), alpha=size)
+
+        def along(D, size):
+            return lambda W, gradient: W.add_(D(-gradient), alpha=size)
+
         rows = table.items()
         return {
             kind: train(along(make(), rule.step_size))[0] for kind, (rule, make) in rows
@@ -258,7 +268,10 @@ def _along(name, bar, table):
     return times.entry(name, bar, note)
 
 
-_power = lambda G: torch.sign(G) * G.abs().sqrt() / (G.abs() ** 1.5).sum() ** (1 / 3)
+def _power(G):
+    return torch.sign(G) * G.abs().sqrt() / (G.abs() ** 1.5).sum() ** (1 / 3)
+
+
 ENTRYWISE = {  # rule, and what makes its direction
     "sign": (optimisers.steepest(np.inf, 1e-3), lambda: torch.sign),
     "l_3": (optimisers.steepest(3, 1e-2), lambda: _power),
@@ -273,9 +286,10 @@ def _svm_peers(name, bar, draw):
     Both start from the tokens: a peer's time includes its dual's matrix, made by our code.
     """
     data = draw()
-    gram_matrix = lambda: coordinates.gram(
-        coordinates.differences(data, data.opt), data.z
-    )[0]
+
+    def gram_matrix():
+        return coordinates.gram(coordinates.differences(data, data.opt), data.z)[0]
+
     solution = svm.token_svm(data)
     taken = {peer: [] for peer in peers.SOLVERS}
     ours = []
@@ -301,7 +315,10 @@ def _jax(name, bar, draw, step_size, steps):
     """NGD over the same closed form by JAX in minimal coordinates: processor time a step."""
     problem, W_mm, _ = _problem(draw())
     runs = len(problem.tokens.y)
-    ours = lambda count=steps: _ours(problem, W_mm, step_size, count, every=count)
+
+    def ours(count=steps):
+        return _ours(problem, W_mm, step_size, count, every=count)
+
     reference = peers.jax_ngd(
         problem.tokens, step_size, 100
     )  # later float64 loses the weights
@@ -333,8 +350,13 @@ def minibatch_gradient() -> Entry:
     samples = problem.sample(500, np.random.default_rng(0))
     layer = regression.gaussian_start(0, 10, 10, 0.3)
     tensors = [torch.from_numpy(value) for value in (*samples, *layer)]
-    ours = lambda: regression.empirical_gradients(*samples, *layer)
-    reference = lambda: plain.regression_gradients(*tensors)
+
+    def ours():
+        return regression.empirical_gradients(*samples, *layer)
+
+    def reference():
+        return plain.regression_gradients(*tensors)
+
     for part, gradient, expected in zip("AB", ours(), reference(), strict=True):
         gate(f"minibatch_gradient: grad_{part}", gradient, expected, 1e-12)
     times = in_turns(ours, reference)
@@ -428,9 +450,12 @@ def _loop_step(name, make):
             networks.VisionTransformer, 32, 4, width=128, depth=4, hidden=512
         )
         model = training.initialised(vision, 0)
-        run = lambda: training.train(
-            model, make(model.parameters()), batches, steps, cpu=True
-        )
+
+        def run():
+            return training.train(
+                model, make(model.parameters()), batches, steps, cpu=True
+            )
+
         return model, run
 
     model, ours = work(make)

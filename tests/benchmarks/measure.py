@@ -142,7 +142,10 @@ def in_turns(ours, reference, units=1, reference_units=1, enough=ENOUGH) -> Time
                 with threads(count):
                     time.sleep(0.02)  # lets the other side's threads stop spinning
                     taken[work, count].append(seconds(work, at_least=0.05) / amount)
-    faster = lambda work: min(counts, key=lambda count: median(taken[work, count]))
+
+    def faster(work):
+        return min(counts, key=lambda count: median(taken[work, count]))
+
     one = faster(ours)
     other = faster(reference)
     return Times(taken[ours, one], taken[reference, other], (one, other))

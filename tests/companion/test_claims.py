@@ -64,9 +64,10 @@ def test_a_claim_is_stored_as_plain_json_without_an_interval_that_has_no_ends():
 
 def test_the_worst_of_several_values_is_the_one_furthest_from_the_bound():
     values = np.array([[0.9, 1.5], [0.2, 1.1]])
-    bounded = lambda bound, **more: (
-        claims.bounded("a", "s", "p", bound, values, **more).measured
-    )
+
+    def bounded(bound, **more):
+        return claims.bounded("a", "s", "p", bound, values, **more).measured
+
     assert [bounded(bound) for bound in ("≤ 1", "≥ 0.5", "1 ± 0.05")] == [1.5, 0.2, 0.2]
     assert bounded("1 ± 0.05", expected=0.3) == 1.5 and np.isnan(
         claims.furthest(values[:0])

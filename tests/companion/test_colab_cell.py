@@ -31,7 +31,10 @@ def run(address, monkeypatch, folder, absent):
     shell = Shell()
     find = importlib.util.find_spec
     if absent:
-        hide = lambda name: None if name == "lib" else find(name)
+
+        def hide(name):
+            return None if name == "lib" else find(name)
+
         monkeypatch.setattr(importlib.util, "find_spec", hide)
     exec(
         TransformerManager().transform_cell(cell.source), {"get_ipython": lambda: shell}

@@ -175,11 +175,18 @@ def outside(figure):
 
 def empty(figure):
     """Titles of the panels in which nothing but lines across them is drawn."""
-    across = lambda line: len(line.get_xdata()) == 2
-    kept = lambda axis: [line for line in axis.lines if not across(line)]
-    full = lambda axis: (
-        kept(axis) or axis.patches or axis.collections or axis.images or axis.texts
-    )
+
+    def across(line):
+        return len(line.get_xdata()) == 2
+
+    def kept(axis):
+        return [line for line in axis.lines if not across(line)]
+
+    def full(axis):
+        return (
+            kept(axis) or axis.patches or axis.collections or axis.images or axis.texts
+        )
+
     return [
         axis.get_title()
         for axis in figure.axes

@@ -185,7 +185,10 @@ def test_bad_rows_and_columns_are_named(home, name, columns, complaint):
 def test_a_place_or_file_that_cannot_be_read_is_named(home, monkeypatch):
     folder = home / "multi_nli"
     path = folder / "train-00000-of-00001.parquet"
-    load = lambda: texts.load("multi_nli", "train")
+
+    def load():
+        return texts.load("multi_nli", "train")
+
     whole = path.read_bytes()
     for content in (b"", whole[:100], whole[:-50], whole[:10] + bytes(60) + whole[70:]):
         path.write_bytes(content)
@@ -386,7 +389,10 @@ def test_crop_and_flip_equal_slices_one_by_one(monkeypatch):
 
 def test_augmented_batches_depend_on_seed_and_step_alone(monkeypatch):
     data = torch.from_numpy(pictures(60)).permute(0, 3, 1, 2).contiguous()
-    make = lambda seed, size=10: Batches(data, torch.arange(60), size, seed, crops=True)
+
+    def make(seed, size=10):
+        return Batches(data, torch.arange(60), size, seed, crops=True)
+
     first = make(0)
     again = make(0)
     plain = Batches(data, torch.arange(60), 10, 0)
@@ -399,7 +405,10 @@ def test_augmented_batches_depend_on_seed_and_step_alone(monkeypatch):
     parts = zip(*(first.on("cpu", (k, 2)).batch(4) for k in range(2)))
     assert all(map(torch.equal, map(torch.cat, parts), first.batch(4)))
     drawn = []
-    keep = lambda images, *offsets: drawn.append(torch.stack(offsets)) or images
+
+    def keep(images, *offsets):
+        return drawn.append(torch.stack(offsets)) or images
+
     monkeypatch.setattr("lib.training.batches._crop_flip", keep)
     make(1, 60).batch(0)
     (other,) = drawn

@@ -194,7 +194,10 @@ def test_targets_outside_the_span_and_of_the_head():
     W = inner.expand(history.weights(1))
     u = history.head(1)
     u = np.einsum("rk,rdk->rd", u, inner.token_basis)
-    cosine = lambda a, b: (a * b).sum() / np.linalg.norm(a) / np.linalg.norm(b)
+
+    def cosine(a, b):
+        return (a * b).sum() / np.linalg.norm(a) / np.linalg.norm(b)
+
     for run in range(2):
         of_W = cosine(W[run], V[run])
         of_u = cosine(u[run], v[run])

@@ -99,7 +99,10 @@ def test_divergence_of_directions_and_the_map_back(pairs, p):
 def test_law_of_cosines(abc, p):
     """Paper C, Lemma 26; and 23, where c is a step from b: ∇ψ(b) - ∇ψ(c) = η ∇L(b)."""
     a, b, c = np.array(abc).T
-    D = lambda first, second: geometry.bregman(first, second, p)
+
+    def D(first, second):
+        return geometry.bregman(first, second, p)
+
     turned = (geometry.to_mirror(b, p) - geometry.to_mirror(c, p)) @ (a - c)
     scale = (1 + np.abs([a, b, c]).max() ** p) * len(a) * p
     assert abs(D(a, c) + D(c, b) - turned - D(a, b)) <= 1e-12 * scale

@@ -22,7 +22,10 @@ WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"a b c d e f g h".split()]
 
 def pairs(rows=40):
     rng = np.random.default_rng(0)
-    text = lambda: " ".join(rng.choice(WORDS[4:], rng.integers(1, 9)))
+
+    def text():
+        return " ".join(rng.choice(WORDS[4:], rng.integers(1, 9)))
+
     first = [text() for _ in range(rows)]
     second = [text() for _ in range(rows)]
     return TextSet(first, np.arange(rows) % 3, 3, "made", second)
@@ -173,7 +176,9 @@ def test_whole_texts_alone_are_kept_and_padding_changes_nothing(weights):
 
 
 def test_the_encoder_is_loaded_and_the_head_is_drawn(weights):
-    build = lambda: bert.classifier(weights, 3, 2)
+    def build():
+        return bert.classifier(weights, 3, 2)
+
     first, second = (
         training.initialised(build, seed).named_parameters() for seed in (0, 1)
     )
@@ -206,7 +211,10 @@ def test_a_small_network_for_the_same_tokens(weights):
 
 def test_batches_take_every_row_once_and_waste_little(weights):
     tokens = bert.tokenise(weights, pairs(96), 40)
-    make = lambda kind, seed: kind(tokens.inputs, tokens.labels, 8, seed, bert.trim)
+
+    def make(kind, seed):
+        return kind(tokens.inputs, tokens.labels, 8, seed, bert.trim)
+
     batches = make(Bucketed, 3)
     rows = [batches.rows(step) for step in range(12)]
     assert sorted(torch.cat(rows).tolist()) == list(range(96))
@@ -215,9 +223,10 @@ def test_batches_take_every_row_once_and_waste_little(weights):
     assert rows[0].tolist() != batches.rows(12).tolist()  # the next epoch
     longest = [int(tokens.lengths[taken].max()) for taken in rows[:POOL]]
     assert longest != sorted(longest)  # no pool begins with its short rows
-    padded = lambda kind: sum(
-        make(kind, 3).batch(step)[0].shape[-1] for step in range(12)
-    )
+
+    def padded(kind):
+        return sum(make(kind, 3).batch(step)[0].shape[-1] for step in range(12))
+
     assert padded(Bucketed) < padded(training.Batches)
     parts = [batches.on("cpu", (k, 2)).batch(5)[1] for k in range(2)]
     assert torch.equal(torch.cat(parts), tokens.labels[rows[5]])

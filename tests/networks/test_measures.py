@@ -96,6 +96,9 @@ def test_bags_of_words_and_of_tokens_know_the_training_rows_alone(monkeypatch):
     assert (first, second) == labels
     both = measures.bag_of_words([texts, texts], labels)[1][0].toarray()
     np.testing.assert_array_equal(both, np.tile(unknown.toarray(), 2))
-    kept = lambda row: [k for k in row if k]
+
+    def kept(row):
+        return [k for k in row if k]
+
     tokens = measures.bag_of_words([pairs], labels, analyzer=kept)[1][0]
     assert tokens.toarray().tolist() == [[0, 0, 1], [0, 0, 0]]

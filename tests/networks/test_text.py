@@ -145,7 +145,10 @@ def test_ids_are_those_of_the_words_counted_by_hand(size):
         "Ünder\u00a0the 3.5\u2014ΣΑ x'",
     ]
     listed = data_texts.load("imdb", "train", demo=True).texts[:300] + hard
-    split = lambda row: re.findall(text.WORD, row.lower().replace("<br />", " "))
+
+    def split(row):
+        return re.findall(text.WORD, row.lower().replace("<br />", " "))
+
     counts = Counter(word for row in listed for word in split(row))
     common = sorted(counts, key=lambda word: (-counts[word], word))[: size - 3]
     words = Vocabulary.of(listed, size)

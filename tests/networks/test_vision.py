@@ -69,7 +69,10 @@ def test_tokens_are_those_of_images_shifted_by_half_a_patch():
     torch.testing.assert_close(layer(images), layer.embed(layer.norm(rows)))
 
 
-read = lambda *shape: _ShiftedPatches(8, 2, 1, 16)(torch.zeros(shape))
+def read(*shape):
+    return _ShiftedPatches(8, 2, 1, 16)(torch.zeros(shape))
+
+
 SHAPE = r"images must have shape \('batch', 1, 8, 8\)"
 
 
@@ -106,8 +109,13 @@ def plain_small_data_vit(model, images, patch, heads, head_width):
     of pre-norm attention, whose logits are q k exp(log temperature) and -inf on the diagonal, and
     of a pre-norm MLP with GELU; LayerNorm and a linear map of the class token.
     """
-    linear = lambda x, module: x @ module.weight.T + module.bias
-    normed = lambda x, module: F.layer_norm(x, x.shape[-1:], module.weight, module.bias)
+
+    def linear(x, module):
+        return x @ module.weight.T + module.bias
+
+    def normed(x, module):
+        return F.layer_norm(x, x.shape[-1:], module.weight, module.bias)
+
     moves = ((1, -1, 0, 0), (-1, 1, 0, 0), (0, 0, 1, -1), (0, 0, -1, 1))
     x = torch.cat(
         [images, *(F.pad(images, move) for move in moves)], 1

@@ -75,9 +75,12 @@ def test_claims_notice_wrong_worlds(solved):
     own = [claim for claim in claims if ".own." in claim.id]
     assert len(own) == 6 and all(claim.holds for claim in own)
     assert claims[0].id == "atlas.bounded" and claims[0].holds
-    scaled = lambda by: {
-        name: replace(one, value=by * one.value) for name, one in solved.items()
-    }
+
+    def scaled(by):
+        return {
+            name: replace(one, value=by * one.value) for name, one in solved.items()
+        }
+
     wrong = {
         "best margins 2 % large": scaled(0.98),
         "best margins 2 % small": scaled(1.02),
@@ -144,9 +147,10 @@ def known(ratio):
 
 def test_a_wrong_memory_is_caught():
     """Either way: a short memory run as a long one, or the reverse; and in the map's own rows."""
-    judged = lambda short, long: atlas_rules.memories(
-        {"0.99": known(short), "0.9999": known(long)}
-    )
+
+    def judged(short, long):
+        return atlas_rules.memories({"0.99": known(short), "0.9999": known(long)})
+
     wrong = {ends: judged(*ends) for ends in ((0.5, 0.95), (0.95, 0.95), (0.5, 0.5))}
     assert caught(judged(0.95, 0.5), wrong) == dict.fromkeys(wrong, ["atlas.memory"])
     assert atlas_rules.rows()["RMSprop, 0.99"].rule.memory == 0.99

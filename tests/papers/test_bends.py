@@ -43,7 +43,10 @@ def joint():
 
 def test_joint_claims_hold_and_notice_wrong_numbers(joint):
     names = list(joint)
-    claims_of = lambda of: joint_law.joint_claims(dict(zip(names, of, strict=True)))
+
+    def claims_of(of):
+        return joint_law.joint_claims(dict(zip(names, of, strict=True)))
+
     assert amiss(list(joint.values()), claims_of, 0.05) == []
 
 
@@ -59,9 +62,10 @@ def test_joint_law_has_the_predicted_head_at_its_level(joint):
 
 def test_joint_runs_that_do_not_qualify_are_refused_by_name():
     law = joint_law.predict(tokens.two_token_gaussian(100, n=6, T=2, d=200))
-    train = lambda law, **rule: joint_law.train(
-        law, {"": dynamics.ngd(0.3, **rule)}, 500
-    )
+
+    def train(law, **rule):
+        return joint_law.train(law, {"": dynamics.ngd(0.3, **rule)}, 500)
+
     assert "steps more" in refused("long enough", lambda: train(law, decay=2 / 3))
     short = tokens.two_token_gaussian(101, n=6, T=2, d=200, signal=1.05)
     refused("selection made", lambda: train(joint_law.predict(short)))
@@ -121,9 +125,10 @@ def test_first_step_decides_in_wide_data():
     )
     claims = {claim.id: claim for claim in global_map.global_claims(found)}
     assert claims["global.agree"].holds and claims["global.missed"].holds
-    failing = lambda grid: {
-        claim.id for claim in global_map.global_claims(grid) if not claim.holds
-    }
+
+    def failing(grid):
+        return {claim.id for claim in global_map.global_claims(grid) if not claim.holds}
+
     one_fails = replace(found, reached=found.reached & (np.arange(12) < 11))
     assert "global.missed" in failing(one_fails)
     assert "global.formula.1024" in failing(replace(found, alphas=1.25 * found.alphas))
@@ -251,9 +256,10 @@ def test_correlation_makes_runs_longer_and_selects_nothing_else():
     assert amiss(onsets, constant_map.onset_claims, 0.5) == ["map.time"]
     assert not constant_map.onset_claims(onsets[::-1])[-1].holds
     merged = [constant_map.repeated(seed, 5000) for seed in (100, 101)]
-    claims_of = lambda of: constant_map.end_claims(
-        constant_map.stays([100], (0.99,)), of
-    )
+
+    def claims_of(of):
+        return constant_map.end_claims(constant_map.stays([100], (0.99,)), of)
+
     assert all(claim.holds for claim in claims_of(merged))
     assert amiss(merged, claims_of) == ["map.stays"]
     assert not constant_map.end_claims(0.9, merged)[0].holds
@@ -526,9 +532,9 @@ def test_decaying_steps_are_constant_ones_at_two_and_train_alike():
 
 
 def test_lp_refuses_by_name():
-    run = lambda seed, steps: lp_law._run(
-        lp_law._LpLaw(lp_law._problem(seed), 1.5), 30_000, steps
-    )
+    def run(seed, steps):
+        return lp_law._run(lp_law._LpLaw(lp_law._problem(seed), 1.5), 30_000, steps)
+
     assert "longer" in refused("offsets at rest", lambda: run(10, 100_000))
     assert "as long as the longest" in refused("short steps", lambda: run(100, 1000))
     partial = tokens.gaussian_tokens(100, n=3, T=3, d=12)

@@ -153,9 +153,10 @@ def test_proof_asks_for_shorter_steps_than_the_threshold(compared):
         assert proof.holds == (sigma < 8 / square(run) and rule.momentum == 0), proof
         assert run.proof().holds  # by the curvature near rho_perp, with momentum too
     run = compared[0]
-    of_step = lambda eta: replace(
-        run, setting=replace(run.setting, rule=dynamics.ngd(eta))
-    )
+
+    def of_step(eta):
+        return replace(run, setting=replace(run.setting, rule=dynamics.ngd(eta)))
+
     assert of_step(0.01).proof(everywhere=True).holds and run.proof(early=True).holds
     assert of_step(0.01).proof(early=True).level < of_step(0.01).proof().level
     assert "too long" in of_step(4.0).proof().why
@@ -165,7 +166,10 @@ def test_proof_asks_for_shorter_steps_than_the_threshold(compared):
 def test_duality_gap_vanishes_at_the_solution_alone():
     data = coordinates.minimal(tokens.unit_tokens([1, 3], n=6, T=8, d=10)).tokens
     solution = svm.token_svm(data)
-    gap = lambda W, duals: runs._duality_gap(data, data.opt, W, duals)
+
+    def gap(W, duals):
+        return runs._duality_gap(data, data.opt, W, duals)
+
     assert np.abs(gap(solution.W, solution.duals)).max() < 1e-9
     draw = np.random.default_rng(0)
     for _ in range(50):  # weak duality: no W and no duals close the gap beyond zero
@@ -239,7 +243,10 @@ def test_differences_of_iterates_have_their_own_order(small):
         in_time(small, r, doubled[-1], doubled)
         for r in (dynamics.gd(0.5), dynamics.ngd(0.1))
     )
-    order = lambda errors: law_steps.gd_order(slow, errors, law).holds
+
+    def order(errors):
+        return law_steps.gd_order(slow, errors, law).holds
+
     errors = law_steps.difference_errors(slow, solution.W)
     plain = slow.direction_error["W_mm"]
     assert (
@@ -319,7 +326,10 @@ def test_selection_and_margins_are_those_of_the_logits():
     assert (
         margins.selection(history, data.opt, 0) == data.opt
     ).all()  # at W_0 = 0 all are level
-    late = lambda t, log_gap, log_norm: np.where(t < 5, 0.0, np.inf) + 0 * log_norm
+
+    def late(t, log_gap, log_norm):
+        return np.where(t < 5, 0.0, np.inf) + 0 * log_norm
+
     diverged = dynamics.train(problem, dynamics.custom_log(late), 20, [0, 10, 20])
     with pytest.raises(ValueError, match="run 0 .* iteration 5"):
         margins.selection(diverged, data.opt)

@@ -137,7 +137,10 @@ def test_dependent_duals_are_those_of_least_entropy(seed):
     log_slopes = draw.standard_normal(6)
     pi = margin_law._least_entropy(F @ F.T, log_slopes)
     np.testing.assert_allclose(F.T @ pi, [1, 0, 0], atol=1e-12)
-    entropy = lambda p: p @ (np.log(p) - log_slopes)
+
+    def entropy(p):
+        return p @ (np.log(p) - log_slopes)
+
     beside = np.linalg.svd(F.T)[2][3:]  # F^T of these is zero
     for move in draw.standard_normal((20, 3)) @ beside:
         other = pi + 0.5 * draw.uniform() * move * np.min(pi / np.abs(move))

@@ -137,7 +137,10 @@ def test_lemma_1_the_minimiser_and_its_duals(seed, copies):
     assert (beta[of.on] > 0).all()
     np.testing.assert_allclose(beta @ of.A, of.V, atol=1e-7 * of.norm)
     assert np.linalg.norm(ascent(of, 0 * around(of, draw, 1.0))) < 1e-8
-    values = lambda W: np.logaddexp.reduce((of.log_kappa - of.A @ W)[of.on])
+
+    def values(W):
+        return np.logaddexp.reduce((of.log_kappa - of.A @ W)[of.on])
+
     for size in (0.01, 0.3, 3.0):
         assert values(at(of, 0.0, around(of, draw, size), 0.0)) >= of.lowest - 1e-9
 
@@ -368,7 +371,10 @@ def test_below_the_level_the_theorem_is_silent():
 def test_momentum_norms_contract(mu, s):
     draw = np.random.default_rng(0)
     P, rate, far = theorem._mode_norm(s, mu)
-    size = lambda x, v: np.sqrt(np.array([x, v]) @ P @ [x, v])
+
+    def size(x, v):
+        return np.sqrt(np.array([x, v]) @ P @ [x, v])
+
     assert rate < 1 and abs(size(3.0, 3.0) - 3) < 1e-9
     for x, v in draw.standard_normal((20, 2)):
         after = mu * v - s * x

@@ -45,7 +45,10 @@ def with_head(history, factor):
     """The run with head u_t times factor[k] at record k, scores and norm accordingly."""
     gaps = history.score_gaps * factor[:, None, None]
     norm = history.head_norm * np.abs(factor)
-    head = lambda part: factor[part, None] * history._head(part)
+
+    def head(part):
+        return factor[part, None] * history._head(part)
+
     return replace(history, score_gaps=gaps, head_norm=norm, _head=head)
 
 
@@ -79,7 +82,9 @@ def other_tokens(factor):
 
 
 def lemma11_exponents(off):
-    draw = lambda seeds, d: tokens.two_token_gaussian(seeds, n=4, d=d)
+    def draw(seeds, d):
+        return tokens.two_token_gaussian(seeds, n=4, d=d)
+
     return ledger_rows._lemma11_exponents(draw, 40, 3.0, off)
 
 
@@ -109,7 +114,10 @@ RIGHT_AND_WRONG = {
 @pytest.mark.parametrize("name", RIGHT_AND_WRONG)
 def test_claims_hold_and_can_fail(name):
     claims_of, right, wrong = RIGHT_AND_WRONG[name]
-    listed = lambda made: [made] if isinstance(made, claims.Claim) else list(made)
+
+    def listed(made):
+        return [made] if isinstance(made, claims.Claim) else list(made)
+
     assert [claim.id for claim in listed(claims_of(right)) if not claim.holds] == []
     assert [claim.id for claim in listed(claims_of(wrong)) if claim.holds] == []
 
@@ -249,8 +257,12 @@ def fastest(slowed):
     return fixed_head.fastest_at_first(runs, "own", ("other",))
 
 
-halved = lambda gap: gap / np.array([[1.0], [2.0]])
-never = lambda gap: np.where(np.array([[True], [False]]), gap, 0.0)
+def halved(gap):
+    return gap / np.array([[1.0], [2.0]])
+
+
+def never(gap):
+    return np.where(np.array([[True], [False]]), gap, 0.0)
 
 
 def joint_lemma(id):
@@ -355,7 +367,10 @@ def test_near_orthogonality_by_its_formula_and_equal_opt_tokens_do_no_harm():
     a2 = (data.X[0, :, 0] ** 2).sum(-1).min()
     U2 = (data.X[0, :, 0] ** 2).sum(-1).max()
     p = np.linspace(1 / (3 * np.e), 0.5, 1001)
-    pull = lambda p: np.exp(-1e-3 * p) * p * (1 - p)
+
+    def pull(p):
+        return np.exp(-1e-3 * p) * p * (1 - p)
+
     C = pull(np.linspace(0, 1, 100_001)).max() / pull(p).min()
     (room,) = assumptions.near_orthogonality(data)
     assert room == pytest.approx(

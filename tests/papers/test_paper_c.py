@@ -125,7 +125,10 @@ def test_lemma_21_measures_pi_beside_log_r_over_r(monkeypatch):
 
     def growth(power):
         sizes = iter(np.repeat(lemmas._radii(near, multiples), 6, 0))
-        pi = lambda near, W: np.log(r := next(sizes)) ** power / r
+
+        def pi(near, W):
+            return np.log(r := next(sizes)) ** power / r
+
         monkeypatch.setattr(lemmas, "_excess", pi)
         return lemmas.lemma21(near, multiples, 1).measured
 
@@ -194,9 +197,10 @@ def test_lemma30():
     history = mirror.train(near.tokens, rule, 20000, near.solution.W)
     size = near.solution.norm
     stay = np.arange(len(near.direction)) > 0
-    claims = lambda history, size, stay: holds(
-        lemmas.lemma30(history, size, 2000, stay)
-    )
+
+    def claims(history, size, stay):
+        return holds(lemmas.lemma30(history, size, 2000, stay))
+
     assert all(claims(history, size, stay))
     assert not any(claims(history, 3 * size, stay))
     assert not any(claims(history, size, stay & False))

@@ -71,10 +71,16 @@ def test_regularisation_path(p):
     starts = np.stack(
         [svm.token_svm(one, norm=p).W[0], *DRAW.standard_normal((2, 5, 5))]
     )
-    size = lambda W: (np.abs(W) ** p).sum((-1, -2)) ** (1 / p)
+
+    def size(W):
+        return (np.abs(W) ** p).sum((-1, -2)) ** (1 / p)
+
     W = predecessor._solve(one, p, radii, starts)
     np.testing.assert_allclose(size(W), radii)
-    gap = lambda W: predecessor._log_gap_and_gradient(one, W)[0]
+
+    def gap(W):
+        return predecessor._log_gap_and_gradient(one, W)[0]
+
     for start in starts:
         for R, found in zip(radii, W):
             assert gap(found) <= gap(R * start / size(start)) + 1e-9

@@ -330,7 +330,10 @@ def test_steps_to_equal_accuracy_are_those_between_two_evaluations():
 )
 def test_a_redraw_says_that_it_read_kept_curves_and_whose_seeds_they_are(scale, source):
     saved = []
-    keep = lambda *args, **more: saved.extend([args[-1], more["setting"]])
+
+    def keep(*args, **more):
+        return saved.extend([args[-1], more["setting"]])
+
     run = SimpleNamespace(scale=scale, save=keep)
     later = each(
         race({"SGD": 0.03}), lambda curve: replace(curve, seed=curve.seed + 10)

@@ -28,10 +28,12 @@ def at_most_one(name, value):
 
 
 def test_claims_that_hold_in_the_true_world_and_fail_in_a_wrong_one_catch_it():
-    judge = lambda things: [
-        at_most_one("sum", sum(things)),
-        at_most_one("first", things[0]),
-    ]
+    def judge(things):
+        return [
+            at_most_one("sum", sum(things)),
+            at_most_one("first", things[0]),
+        ]
+
     changes = {"doubled": lambda value: 2 * value, "true": lambda value: value}
     assert caught_after([0.7, -0.4], judge, changes) == {
         "doubled": ["first"],
@@ -45,7 +47,10 @@ def test_a_rotated_target_is_off_by_its_direction_error(size):
     true = World().target(SOLUTION).W
     wrong = World("target rotated", size).target(SOLUTION).W
     np.testing.assert_allclose(true, SOLUTION.W)
-    length = lambda W: np.linalg.norm(W.reshape(2, -1), axis=1)
+
+    def length(W):
+        return np.linalg.norm(W.reshape(2, -1), axis=1)
+
     np.testing.assert_allclose(length(wrong), length(true))
     np.testing.assert_allclose(length(wrong - true), size * length(true))
 

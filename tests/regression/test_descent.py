@@ -62,7 +62,9 @@ def test_descent_equals_the_plain_loop_and_repeats_to_the_bit():
 
 
 def test_library_optimisers_see_the_same_minibatches():
-    soap = lambda matrices: SOAP(matrices, lr=0.01, weight_decay=0.0)
+    def soap(matrices):
+        return SOAP(matrices, lr=0.01, weight_decay=0.0)
+
     rules = {"torch SGD": regression.library(torch.optim.SGD)(0.1), "sgd": RULES["sgd"]}
     history = descended(rules | {"SOAP": soap}, 10, [0, 10])
     np.testing.assert_allclose(history["torch SGD"].B, history["sgd"].B, rtol=1e-12)

@@ -174,7 +174,10 @@ def test_the_largest_scale_stands_in_front_and_leads_to_the_others(place):
 def test_a_run_is_shown_only_if_it_ended_and_its_page_is_still_the_same(place):
     folder = place / "runs" / "figures" / "demo" / "01_x"
     notebook(folder / "01_x.ipynb", text="# The run")
-    title = lambda: built(place)["notebooks/01_x-demo.html"].title.text
+
+    def title():
+        return built(place)["notebooks/01_x-demo.html"].title.text
+
     assert "A title" in title()  # the committed one
     for source, shown in (
         ("0000", "A title"),

@@ -103,9 +103,10 @@ def test_every_kept_curve_was_made_by_a_commit_of_this_history(path):
     commits = {curve.made["commit"] for curve in load(path).curves}
     if provenance.git("rev-parse", "--is-shallow-repository") != "false\n":
         pytest.skip("this clone has no history")
-    ancestor = lambda commit: provenance.git(
-        "merge-base", "--is-ancestor", commit, "HEAD"
-    )
+
+    def ancestor(commit):
+        return provenance.git("merge-base", "--is-ancestor", commit, "HEAD")
+
     assert commits and all(ancestor(commit) is not None for commit in commits)
 
 

@@ -64,10 +64,15 @@ def run(function, args, kwargs):
     if asked is not None:
         kwargs["device"] = "cpu"
     result = function(*args, **kwargs)
+
     # An operation in place gives what it got.
-    wrap = lambda x: (
-        (made[id(x)] if id(x) in made else Far(x)) if isinstance(x, torch.Tensor) else x
-    )
+    def wrap(x):
+        return (
+            (made[id(x)] if id(x) in made else Far(x))
+            if isinstance(x, torch.Tensor)
+            else x
+        )
+
     return tree_map(wrap, result) if there else result
 
 

@@ -23,7 +23,10 @@ MAKERS = {
     "SPS": lambda p: StochasticPolyak(p, 0.5),
     "l1.1": lambda p: MirrorDescent(p, 0.02, 1.1),
 }
-layer = lambda: torch.nn.Linear(4, 3)
+
+
+def layer():
+    return torch.nn.Linear(4, 3)
 
 
 def clusters(n=60):
@@ -146,8 +149,13 @@ def test_divergence_is_recorded_not_raised(rule, tmp_path):
 def test_a_run_that_stops_early_is_the_beginning_of_the_whole_one():
     done = iter([0.1, 0.5])
     whole = run(at=[0, 4, 8])[2]
-    stop = lambda metrics: metrics["share"] >= 0.5
-    measured = lambda model, step: {"share": next(done)}
+
+    def stop(metrics):
+        return metrics["share"] >= 0.5
+
+    def measured(model, step):
+        return {"share": next(done)}
+
     curve = run(evaluate=measured, stop=stop, at=[0, 4, 8])[2]
     assert curve.status == "stopped after step 4" and curve.metrics[
         "share"
@@ -172,7 +180,10 @@ def test_the_clock_reads_fixed_rows_every_few_steps_and_changes_nothing():
 
 def test_a_run_ends_where_the_mean_of_three_readings_is_low_enough():
     losses = iter([0.1, 0.1, 2.0, 0.4, 0.3, 0.2])
-    clock = lambda model: {"clock_loss": next(losses)}
+
+    def clock(model):
+        return {"clock_loss": next(losses)}
+
     seen = []
 
     def reached(step, reading):
@@ -191,7 +202,9 @@ def test_a_run_ends_where_the_mean_of_three_readings_is_low_enough():
 
 
 def test_a_metric_that_some_evaluations_lack_is_nan_there():
-    measured = lambda model, step: {"all": step} | ({"late": 1.0} if step > 3 else {})
+    def measured(model, step):
+        return {"all": step} | ({"late": 1.0} if step > 3 else {})
+
     curve = run(steps=6, evaluate=measured, at=[0, 4])[2]
     np.testing.assert_array_equal(curve.metrics["late"], [np.nan, 1.0, 1.0])
     np.testing.assert_array_equal(curve.metrics["all"], [0, 4, 6])
@@ -226,7 +239,10 @@ def test_an_interrupted_run_ends_at_the_same_bits(tmp_path, rule, step):
     with pytest.raises(KeyboardInterrupt):
         run(rule, loss=at_call(step, interrupt), **how)
     assert path.exists() is (step > 4)
-    again = lambda model, batch: calls.append(1) or cross_entropy(model, batch)
+
+    def again(model, batch):
+        return calls.append(1) or cross_entropy(model, batch)
+
     start = (
         0 if step <= 4 else 1
     )  # weights from a checkpoint replace whatever the model holds
@@ -243,7 +259,10 @@ def test_an_interrupted_run_ends_at_the_same_bits(tmp_path, rule, step):
 def test_a_run_that_is_left_goes_on_as_if_it_had_not_been(tmp_path, rule):
     how = KEPT | dict(checkpoint=tmp_path / "run.pt")
     whole = run(rule, **KEPT)[2]
-    at = lambda step: run(rule, **how, pause=lambda done: done == step)[2]
+
+    def at(step):
+        return run(rule, **how, pause=lambda done: done == step)[2]
+
     first = at(5)
     again = at(5)
     assert first.status == "paused after step 5"
@@ -255,7 +274,9 @@ def test_a_run_that_is_left_goes_on_as_if_it_had_not_been(tmp_path, rule):
 
 def test_dropout_is_a_function_of_seed_and_step():
     def losses(draws, seed):
-        drawn = lambda model, step: {"drawn": float(torch.rand(draws).sum())}
+        def drawn(model, step):
+            return {"drawn": float(torch.rand(draws).sum())}
+
         how = dict(build=dropping, evaluate=drawn, at=[2], seed=seed, steps=5)
 
         def still(

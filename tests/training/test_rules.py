@@ -13,7 +13,12 @@ PROBLEMS = {
     "quadratic": lambda x: 0.5 * (x[0] ** 2 + 10 * x[1] ** 2),
     "rosenbrock": lambda x: (1 - x[0]) ** 2 + 100 * (x[1] - x[0] ** 2) ** 2,
 }
-sngd = lambda lr, cap=math.inf: lambda p: NormalizedSGD(p, lr, cap)
+
+
+def sngd(lr, cap=math.inf):
+    return lambda p: NormalizedSGD(p, lr, cap)
+
+
 RULES = {
     "normalised": (sngd(0.05), lambda f, g: 0.05 / g),
     "normalised, capped": (sngd(0.05, 0.01), lambda f, g: min(0.05 / g, 0.01)),
@@ -105,9 +110,10 @@ def plain_step(theta, gradient, lr, p):
 @pytest.mark.parametrize("p", [1.1, 1.75, 2, 2.5, 3, 6])
 def test_mirror_descent_equals_the_rule_in_numpy(p):
     rng = np.random.default_rng(0)
-    draw = lambda: [
-        torch.tensor(rng.standard_normal(s)) for s in ((3, 4), (5,), (1, 2, 2))
-    ]
+
+    def draw():
+        return [torch.tensor(rng.standard_normal(s)) for s in ((3, 4), (5,), (1, 2, 2))]
+
     members = [torch.nn.Parameter(values) for values in draw()]
     optimizer = MirrorDescent(members, 0.05, p)
     for _ in range(5):

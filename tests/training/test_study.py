@@ -360,9 +360,10 @@ def test_once_is_the_judged_run_of_the_study(tmp_path):
 
 
 def test_last_losses_are_the_last_readings_of_the_clock(monkeypatch):
-    sign = lambda parameters, rate, cap: torch.optim.Adam(
-        parameters, rate, betas=(0.0, 0.0)
-    )  # noqa: E731
+    # noqa: E731
+    def sign(parameters, rate, cap):
+        return torch.optim.Adam(parameters, rate, betas=(0.0, 0.0))
+
     monkeypatch.setitem(RULES, "sign", sign)
     last = smoke.last_losses(STUDY, {"SGD": 0.1, "sign": 0.01})
     for rule, rate in (("SGD", 0.1), ("sign", 0.01)):

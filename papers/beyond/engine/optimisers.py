@@ -65,7 +65,10 @@ class Optimiser:
 
     def numbers(self) -> "Numbers":
         """The rule as the compiled loop takes it: floats, logs where LOGS says."""
-        taken = lambda name, x: math.log(x) if name in LOGS else float(x)
+
+        def taken(name, x):
+            return math.log(x) if name in LOGS else float(x)
+
         return Numbers(*(taken(*item) for item in vars(self).items()))
 
 

@@ -185,6 +185,8 @@ def _code() -> str:
 
 
 def _together(paths):
-    joined = lambda name: np.concatenate([getattr(path, name) for path in paths])
+    def joined(name):
+        return np.concatenate([getattr(path, name) for path in paths])
+
     arrays = {name: joined(name) for name in _ARRAYS if name != "iterations"}
     return replace(paths[0], **arrays)
