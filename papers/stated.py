@@ -44,7 +44,9 @@ class Stated:
                 continue
             if "topic" in known:
                 says, why = (whole(known.get(part, "")) for part in ("says", "why"))
-                self.statements[number] = Statement(known["topic"], says, why)
+                self.statements[number] = Statement(
+                    topic=known["topic"], says=says, why=why
+                )
             for id, *row in known.get("rows", []):
                 self._rows[id] = number, *map(whole, row)
             self._same_as |= known.get("same_as", {})

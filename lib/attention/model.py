@@ -73,7 +73,15 @@ def slopes(
         log_epsilon = np.where(lag > 0, np.log(lag - e), log_small + np.log(-mean_D))
         gap = _log_mean(log_gap(log_epsilon, best, loss))
     mean = _log_mean(log_loss(f, loss))
-    return _Slopes(log_weights, mean, gap, pull, log_scale, push, log_push_scale)
+    return _Slopes(
+        log_weights=log_weights,
+        log_loss=mean,
+        log_gap=gap,
+        pull=pull,
+        log_scale=log_scale,
+        push=push,
+        log_push_scale=log_push_scale,
+    )
 
 
 def _factor(values, log_factor):

@@ -75,7 +75,11 @@ class TokenSet(Shapes):
         """The data set of one run, its runs axis kept with length 1."""
         part = slice(index, index + 1)
         return TokenSet(
-            self.X[part], self.y[part], self.z[part], self.u[part], self.opt[part]
+            X=self.X[part],
+            y=self.y[part],
+            z=self.z[part],
+            u=self.u[part],
+            opt=self.opt[part],
         )
 
 
@@ -96,7 +100,9 @@ def token_set(X, y, z=None, u=None, opt=None) -> TokenSet:
         raise ValueError("opt tokens follow from a head: give opt, or u")
     z = X[..., 0, :] if z is None else z
     head = np.zeros((X.shape[0], X.shape[-1])) if u is None else u
-    tokens = TokenSet(X, y, z, head, np.zeros(X.shape[:2], int) if opt is None else opt)
+    tokens = TokenSet(
+        X=X, y=y, z=z, u=head, opt=np.zeros(X.shape[:2], int) if opt is None else opt
+    )
     if opt is not None:
         return tokens
     scores = tokens.y[..., None] * np.einsum("rntd,rd->rnt", tokens.X, tokens.u)

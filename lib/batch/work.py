@@ -152,7 +152,7 @@ def run(job: Job, threads: int | None, timeout: float | None) -> Outcome:
         error = f"{type(exception).__name__}: {files.sentence(exception)}"
     except Exception as exception:
         error = _said(exception)
-    return Outcome(time.monotonic() - begin, error, note)
+    return Outcome(seconds=time.monotonic() - begin, error=error, note=note)
 
 
 def _said(exception: Exception) -> str:

@@ -56,7 +56,9 @@ def load(
     source = places.known(name, "image")
     (pixels,), labels = source.read(split, demo, partial(_pixels, source.shape), rows)
     images = torch.from_numpy(np.asarray(pixels))
-    return ImageSet(images, torch.from_numpy(labels), source.classes)
+    return ImageSet(
+        images=images, labels=torch.from_numpy(labels), classes=source.classes
+    )
 
 
 def _pixels(shape: Sequence[int], file: object, column: str, table) -> list[np.ndarray]:

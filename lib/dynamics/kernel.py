@@ -240,8 +240,21 @@ def run_jobs(threads, jobs, times, records):
     for group in numba.prange(groups):
         j = slice(group * count // groups, (group + 1) * count // groups)
         side = Jobs(
-            data[j], K, G, margins[j], scores[j], rules[j], head_fixed, logistic
+            data=data[j],
+            K=K,
+            G=G,
+            margins=margins[j],
+            scores=scores[j],
+            rules=rules[j],
+            head_fixed=head_fixed,
+            logistic=logistic,
         )
-        at = Records(margins_at[j], scores_at[j], alpha_at[j], b_at[j], logs_at[j])
+        at = Records(
+            margins=margins_at[j],
+            scores=scores_at[j],
+            alpha=alpha_at[j],
+            b=b_at[j],
+            logs=logs_at[j],
+        )
         _train_group(side, times, at, status[j], ended[j])
     return status, ended

@@ -70,7 +70,12 @@ def ngd(
     the `step_size`, p the `decay`, eta_max the `max_step`. Source: paper A, Eqs. 2, 4
     and 13; with `momentum` "NGD-mom", our form of it."""
     return GradientRule(
-        NGD, step_size, max_step, momentum=momentum, decay=decay, joint=joint
+        kind=NGD,
+        step_size=step_size,
+        max_step=max_step,
+        momentum=momentum,
+        decay=decay,
+        joint=joint,
     )
 
 

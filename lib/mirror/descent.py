@@ -137,7 +137,9 @@ def _rows(tokens: TokenSet, loss: str, joint: bool) -> kernel.Rows:
         coordinates.differences(tokens, tokens.opt), tokens.z
     )
     signed = coordinates.signed_opt_first(tokens).reshape(runs, n * T, d)
-    return kernel.Rows(A, signed, n, attention.is_logistic(loss), joint)
+    return kernel.Rows(
+        A=A, signed=signed, n=n, logistic=attention.is_logistic(loss), joint=joint
+    )
 
 
 def _run(problem, rules, times, W_0, v):

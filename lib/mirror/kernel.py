@@ -213,7 +213,7 @@ def run_jobs(problem, rules, times, parameters, records):
         run = j // kinds
         kind = j % kinds
         when = times[kind][times[kind] >= 0]
-        rows = Rows(A[run], signed[run], n, logistic, joint)
+        rows = Rows(A=A[run], signed=signed[run], n=n, logistic=logistic, joint=joint)
         moved = (W[j], v[j], U[j], V[j])
         filled = (path[j], head_path[j], logs[j])
         ends[:, j] = _train_run(rows, rules[kind], when, moved, filled)

@@ -110,7 +110,13 @@ def _described(folder: Path, name: str, source: str) -> Weights:
     if source == "package":
         with contextlib.suppress(PackageNotFoundError):
             revision = f"{PACKAGE} {version(PACKAGE)}, {revision}"
-    return Weights(folder, name, source, revision, config["num_hidden_layers"])
+    return Weights(
+        folder=folder,
+        name=name,
+        source=source,
+        revision=revision,
+        layers=config["num_hidden_layers"],
+    )
 
 
 @dataclass(frozen=True, repr=False)
@@ -124,7 +130,11 @@ class _Tokens(Shapes):
 
     def take(self, rows: Tensor) -> "_Tokens":
         """The rows with these numbers, in this order."""
-        return _Tokens(self.inputs[rows], self.labels[rows], self.lengths[rows])
+        return _Tokens(
+            inputs=self.inputs[rows],
+            labels=self.labels[rows],
+            lengths=self.lengths[rows],
+        )
 
 
 def trim(inputs: Tensor) -> Tensor:
@@ -171,7 +181,9 @@ def tokenise(
         )
     inputs = torch.cat(parts)  # (N, 2, T)
     return _Tokens(
-        inputs, torch.from_numpy(data.labels[kept]), (inputs[:, 0] != 0).sum(1)
+        inputs=inputs,
+        labels=torch.from_numpy(data.labels[kept]),
+        lengths=(inputs[:, 0] != 0).sum(1),
     )
 
 

@@ -48,7 +48,9 @@ class PreconditionedRule:
 
 def sgd(step_size: float) -> PreconditionedRule:
     """Plain stochastic gradient descent on L^: paper B's baseline."""
-    return PreconditionedRule(step_size, "none", False)
+    return PreconditionedRule(
+        step_size=step_size, preconditioner="none", regularised=False
+    )
 
 
 def library(optimiser: Callable, **options) -> Callable[[float], Callable]:
@@ -233,7 +235,9 @@ def descend(
         np.stack([kept.get(t, nothing)[part] for t in times], 2) for part in (0, 1)
     )
     return {
-        name: RegressionHistory(times, A_path[r], B_path[r], diverged[r].numpy())
+        name: RegressionHistory(
+            iterations=times, A=A_path[r], B=B_path[r], diverged=diverged[r].numpy()
+        )
         for r, name in enumerate(rules)
     }
 

@@ -154,10 +154,18 @@ class Manifold(Shapes):
         largest = self.singular_values[0]
         smallest = self.singular_values[-1]
         if norm == "left_right":
-            return _Constants(np.sqrt(0.8 * smallest), smallest / 2, 5.3 * largest)
+            return _Constants(
+                radius=np.sqrt(0.8 * smallest),
+                convexity=smallest / 2,
+                smoothness=5.3 * largest,
+            )
         low, high = np.linalg.eigvalsh(self.Sigma)[[0, -1]]
         radius = np.sqrt(4 * smallest * low / 9) / high
-        return _Constants(radius, smallest * low / 2, 4.64 * largest * high)
+        return _Constants(
+            radius=radius,
+            convexity=smallest * low / 2,
+            smoothness=4.64 * largest * high,
+        )
 
 
 def of(problem: Regression) -> Manifold:

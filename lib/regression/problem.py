@@ -152,7 +152,7 @@ def random_regression(
     Sigma = (1 - floor) * (S + S.T) / 2 + floor * np.eye(d)
     M = rng.standard_normal((k, d))
     size = np.linalg.norm(M @ covariance_root(Sigma, "Sigma"), 2)
-    return Regression(Sigma, signal * M / size, noise)
+    return Regression(Sigma=Sigma, M=signal * M / size, noise=noise)
 
 
 def gaussian_start(

@@ -283,7 +283,7 @@ def _note(path: Path, section: str = "") -> _Page:
             f"# {section}\n"
             + text.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
         )
-    return _Page(path.stem, _title(text), _html(text), path.name)
+    return _Page(name=path.stem, title=_title(text), body=_html(text), file=path.name)
 
 
 def _title(markdown: str) -> str:
@@ -334,7 +334,12 @@ def _notebook(path: Path, scale: str, made: list[figures.Figure]) -> _Page:
     )
     body = _exporter().from_notebook_node(notebook)[0]
     return _Page(
-        f"{path.stem}-{scale}", _title(text), body, path.name, scale, path.stem
+        name=f"{path.stem}-{scale}",
+        title=_title(text),
+        body=body,
+        file=path.name,
+        scale=scale,
+        notebook=path.stem,
     )
 
 

@@ -270,7 +270,11 @@ def figures() -> list[Figure]:
         scale = path.parent.name
         shown += [
             Figure(
-                slug, scale, path.parent, entries.get((scale, slug)), record.read(path)
+                slug=slug,
+                scale=scale,
+                folder=path.parent,
+                entry=entries.get((scale, slug)),
+                record=record.read(path),
             )
         ]
 

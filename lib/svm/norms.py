@@ -60,7 +60,12 @@ class Blocks:
     @property
     def dual(self) -> "Blocks":
         """The dual norm."""
-        return Blocks(DUAL[self.inner], self.count, self.by_columns, not self.summed)
+        return Blocks(
+            inner=DUAL[self.inner],
+            count=self.count,
+            by_columns=self.by_columns,
+            summed=not self.summed,
+        )
 
     def parts(self, W) -> list:
         """The blocks of W (..., d, d_z), numpy's or cvxpy's; ValueError where they do not fit."""

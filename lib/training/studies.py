@@ -189,7 +189,11 @@ def sentences(
     return Problem(
         build=build,
         batches=lambda seed, tuning: Bucketed(
-            train.inputs, train.labels, batch, seed, bert.trim
+            inputs=train.inputs,
+            targets=train.labels,
+            size=batch,
+            seed=seed,
+            transform=bert.trim,
         ),
         evaluate=lambda model, seed, tuning: look(shown)(model),
         finish=finish,

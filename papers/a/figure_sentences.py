@@ -430,7 +430,7 @@ def _swept(grid, figure, sentences, rules_of, train, values_of) -> Sweep:
     for setting in settings:
         runs = {name: trained[str(rule)] for name, rule in rules_of(setting).items()}
         true.append([*truths(figure, sentences, values_of(runs, setting)).values()])
-    return Sweep(settings, list(sentences), np.array(true))
+    return Sweep(settings=settings, sentences=list(sentences), true=np.array(true))
 
 
 def sweep2(problem: Minimal, goal: Mapping, records: np.ndarray) -> Sweep:

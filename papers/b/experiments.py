@@ -61,7 +61,9 @@ def ablation(
         ("spectral", "random"), (True, False), (True, False)
     ):
         name = start + ", P" * P + ", R" * R
-        rules[name] = PreconditionedRule(step_size, "left" if P else "none", R)
+        rules[name] = PreconditionedRule(
+            step_size=step_size, preconditioner="left" if P else "none", regularised=R
+        )
         starts[name] = getattr(data, start)
     return rules, starts
 
@@ -214,7 +216,9 @@ def ill_conditioned(
     N = (
         U * np.linspace(signal, signal / 2, d)
     ) @ V.T  # M Sigma^{1/2}, well conditioned
-    return Regression(Sigma, N @ (vectors / np.sqrt(values)) @ vectors.T, 0.045)
+    return Regression(
+        Sigma=Sigma, M=N @ (vectors / np.sqrt(values)) @ vectors.T, noise=0.045
+    )
 
 
 def condition_numbers(conditions, of_seeds) -> dict[str, np.ndarray]:

@@ -107,7 +107,9 @@ def ratios(path: Path, best: BestMargins) -> Ratios:
             for k, (name, norm) in enumerate(NORMS.items()):
                 gamma = best.gamma(run, selection[run], name)
                 value[run, :, k] = margins[run] / svm.norm_of(W[run], norm) / gamma
-    return Ratios(path.iterations, value, selection, steady)
+    return Ratios(
+        iterations=path.iterations, value=value, selection=selection, steady=steady
+    )
 
 
 def atlas(paths: Mapping[str, Path], best: BestMargins) -> dict[str, Ratios]:

@@ -65,19 +65,25 @@ class _Decayed:
 
 
 DECAYED = {
-    "GD": _Decayed("Frobenius", OURS, lambda eta: o.steepest(2, eta)),
-    "sign": _Decayed("l_inf", LION_K, lambda eta: o.steepest(np.inf, eta)),
-    "Signum": _Decayed("l_inf", LION_K, o.signum),
-    "Lion": _Decayed("l_inf", LION_K, o.lion, 4),
-    "AdamW": _Decayed("l_inf", ADAMW, lambda eta: o.adam(eta, memory=0.95), 2),
-    "Muon": _Decayed("spectral", LION_K, o.muon),
+    "GD": _Decayed(norm="Frobenius", source=OURS, of=lambda eta: o.steepest(2, eta)),
+    "sign": _Decayed(
+        norm="l_inf", source=LION_K, of=lambda eta: o.steepest(np.inf, eta)
+    ),
+    "Signum": _Decayed(norm="l_inf", source=LION_K, of=o.signum),
+    "Lion": _Decayed(norm="l_inf", source=LION_K, of=o.lion, slower=4),
+    "AdamW": _Decayed(
+        norm="l_inf", source=ADAMW, of=lambda eta: o.adam(eta, memory=0.95), slower=2
+    ),
+    "Muon": _Decayed(norm="spectral", source=LION_K, of=o.muon),
 }
 
 
 def decay_rows() -> dict[str, Row]:
     """Every rule of DECAYED at every margin, under "rule, allowed", and SLOW."""
     rows = {f"{k}, {m}": rule.row(m) for k, rule in DECAYED.items() for m in ALLOWED}
-    return rows | {SLOW: _Decayed("l_inf", ADAMW, o.adam).row(ALLOWED[-1])}
+    return rows | {
+        SLOW: _Decayed(norm="l_inf", source=ADAMW, of=o.adam).row(ALLOWED[-1])
+    }
 
 
 def other_rows() -> dict[str, Row]:
@@ -130,7 +136,13 @@ def at_rest(
         missing[run] = 1 - margins[run] * solution.norm[0] / size[run]
         law[run] = -offsets.min() * decay * solution.norm[0]
         allowed[run] = 1 / (solution.norm[0] * decay)
-    return AtRest(size * decay, missing, law, selection, allowed)
+    return AtRest(
+        size=size * decay,
+        missing=missing,
+        law=law,
+        selection=selection,
+        allowed=allowed,
+    )
 
 
 def decay_claims(ends: Mapping[str, AtRest]) -> list[Claim]:

@@ -104,7 +104,7 @@ def _point(axis: str, value: float, seed: int, steps: int) -> Point:
     except (PremiseFails, Infeasible, RuntimeError) as why:
         return replace(at, refusal=f"{where}: {why}")
     step = STEP * longest if np.isfinite(longest) else 1.0
-    setting = margin_law_runs.LawSetting(axis, problem, ngd(step))
+    setting = margin_law_runs.LawSetting(name=axis, tokens=problem, rule=ngd(step))
     (run,) = margin_law_runs.compare(setting, min(steps, ENOUGH.get(axis, steps)))
     if run.refusal:
         return replace(at, refusal=f"{where}: {run.refusal}")
@@ -279,7 +279,13 @@ def onset(seeds: Sequence[int], steps: int, values: Sequence[float] = GRID) -> _
         measured[k, j] = bool(run.refusal)
         if run.comparison:
             reached[k, j] = run.comparison.measured.level[-1] / level
-    return _Onset(steps, tuple(values), predicted, measured, reached)
+    return _Onset(
+        steps=steps,
+        values=tuple(values),
+        predicted=predicted,
+        measured=measured,
+        level=reached,
+    )
 
 
 class _Repeated(NamedTuple):

@@ -66,12 +66,26 @@ def rows() -> dict[str, _FactorRow]:
     def steepest(alone_norm, norm, least):
         rule = o.steepest(atlas.NORMS[alone_norm], step(norm), 0.5)
         alone = atlas_rules.steepest_rows()[f"steepest, {alone_norm}"].rule
-        return _FactorRow(rule, norm, True, least, alone, alone_norm)
+        return _FactorRow(
+            rule=rule,
+            norm=norm,
+            always=True,
+            least=least,
+            alone=alone,
+            alone_norm=alone_norm,
+        )
 
     def adam(memory, slower):
         rule = o.adam(step(SIGN) / 2, memory=memory, decay=0.5)
         alone = o.adam(atlas_rules.step("l_inf") / slower, memory=memory)
-        return _FactorRow(rule, SIGN, False, 0.7, alone, "l_inf")
+        return _FactorRow(
+            rule=rule,
+            norm=SIGN,
+            always=False,
+            least=0.7,
+            alone=alone,
+            alone_norm="l_inf",
+        )
 
     return {
         "gradient descent": steepest("Frobenius", "nuclear", 0.9),

@@ -89,7 +89,13 @@ def predict(heads: Sequence[TokenSet]) -> _HeadLaw:
     norm, constant = (
         np.stack([getattr(law, k) for law in laws]) for k in ("norm", "constant")
     )
-    return _HeadLaw(small, laws, sums[0] / sums[1] - whole, norm, constant)
+    return _HeadLaw(
+        heads=small,
+        laws=laws,
+        mean=sums[0] / sums[1] - whole,
+        norm=norm,
+        constant=constant,
+    )
 
 
 def _opt_scores(head):

@@ -287,7 +287,9 @@ def from_start(
     errors, fixed = (
         np.nanmax(np.abs(off - law.offsets[:, None]), (2, 3)) for law in laws
     )
-    return _StartedHead(np.asarray(records), errors, fixed, laws[0])
+    return _StartedHead(
+        iterations=np.asarray(records), errors=errors, fixed=fixed, law=laws[0]
+    )
 
 
 def start_claims(runs: _StartedHead) -> list[Claim]:

@@ -127,7 +127,7 @@ def cycles(tokens: TokenSet, multiples, momentum=0.0, steps: int = 20_000) -> Cy
             moved[run, column] = np.ptp(
                 offsets - offsets.mean(1, keepdims=True), axis=0
             ).max()
-    return Cycles(np.asarray(multiples), momentum, moved)
+    return Cycles(multiples=np.asarray(multiples), momentum=momentum, moved=moved)
 
 
 def threshold(runs: Sequence[Cycles], short: float, long: float) -> list[Claim]:

@@ -291,4 +291,11 @@ def _room(problem, rule, far, size, omega, outside, level, rise, tau):
     h = np.expm1(r) / r
     spread = max(high / exact - 1, 1 - low / exact)
     steady = low * (1 - xi) / ((1 - rule.momentum) * V**2)
-    return _Room(R, xi, low, high, far * (h - 1 + h * spread), min(rise, steady))
+    return _Room(
+        R=R,
+        xi=xi,
+        low=low,
+        high=high,
+        b=far * (h - 1 + h * spread),
+        rise=min(rise, steady),
+    )

@@ -157,7 +157,13 @@ def _untrained(setting: Setting, data, seed: int) -> VisionTransformer:
 def trained(setting: Setting, data, rule: str, rate: float, seed: int):
     """(network, loss of every step) of `rule` on the ImageSet `data`."""
     model = _untrained(setting, data, seed)
-    batches = Batches(data.images, data.labels, setting.batch, seed, data.standardise())
+    batches = Batches(
+        inputs=data.images,
+        targets=data.labels,
+        size=setting.batch,
+        seed=seed,
+        transform=data.standardise(),
+    )
     optimizer = _ByMatrix(model, rule, rate)
     loss = loop.train(model, optimizer, batches, setting.steps, cpu=True).loss
     rest = np.full(setting.steps - len(loss), np.nan)  # of a run that diverged
@@ -234,7 +240,9 @@ def read(network: VisionTransformer, pictures, quantile=QUANTILE) -> _MarginRead
         for head in range(heads):
             logits = np.sort(x @ W[layer, head].T @ np.swapaxes(x, 1, 2), -1)
             low[layer, head] = np.quantile(logits[..., -1] - logits[..., -2], quantile)
-    return _MarginReading((low / scale)[..., None] / _norms(K, Q), low, W)
+    return _MarginReading(
+        ratio=(low / scale)[..., None] / _norms(K, Q), quantile=low, W=W
+    )
 
 
 Disputes = Mapping[tuple[str, str], np.ndarray]

@@ -330,7 +330,12 @@ def _left(problem, steps):
         )
         predicted.append(problem.flow(level))
     bound = _bound(problem.K, problem.on, problem.beta, problem.margins, problem.slopes)
-    return Left(np.array(measured), np.array(predicted), problem.first_order(), bound)
+    return Left(
+        measured=np.array(measured),
+        predicted=np.array(predicted),
+        first=problem.first_order(),
+        bound=bound,
+    )
 
 
 PROBLEMS = {
@@ -353,7 +358,7 @@ def left_study(name: str, seeds: Sequence[int], steps: int):
 def left_claims(runs: Sequence[Left]) -> list[Claim]:
     """Size from the flow, its order in the step; sum and bound are above it."""
     none = np.full(len(STEPS), np.nan)
-    runs = runs or [Left(none, none, np.nan, np.nan)]
+    runs = runs or [Left(measured=none, predicted=none, first=np.nan, bound=np.nan)]
     off = np.array([run.measured / run.predicted - 1 for run in runs])
     order = np.median(np.abs(off[:, 0] / off[:, -1])) * STEPS[-1] / STEPS[0]
     return [

@@ -245,7 +245,7 @@ class Selection:
 def select(tokens: TokenSet, opt: np.ndarray, p: float) -> Selection:
     """The Selection of `opt` (runs, n); svm.Infeasible where no W can make it."""
     chosen = replace(tokens, opt=opt)
-    return Selection(chosen, svm.token_svm(chosen, norm=p), p)
+    return Selection(tokens=chosen, solution=svm.token_svm(chosen, norm=p), p=p)
 
 
 def locally_optimal(selection: Selection) -> np.ndarray:

@@ -96,7 +96,10 @@ def difference_interval(values: ArrayLike, other_variance: float = 0.0) -> MeanI
     """
     values = _checked(values)
     return MeanInterval(
-        float(values.mean()), float(values.var(ddof=1)), len(values), other_variance
+        mean=float(values.mean()),
+        variance=float(values.var(ddof=1)),
+        seeds=len(values),
+        other_variance=other_variance,
     )
 
 
@@ -126,7 +129,9 @@ def ratio_interval(ratios: ArrayLike, log_variance: float = 0.0) -> MeanInterval
         raise ValueError(f"ratios must be positive, got {quotients}")
     logs = _checked(np.log(quotients))
     variance = float(logs.var(ddof=1)) + log_variance
-    return MeanInterval(float(logs.mean()), variance, len(logs), geometric=True)
+    return MeanInterval(
+        mean=float(logs.mean()), variance=variance, seeds=len(logs), geometric=True
+    )
 
 
 def _checked(values: ArrayLike) -> np.ndarray:

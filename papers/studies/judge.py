@@ -145,7 +145,14 @@ def read_runs(plan: Plan, folder: Path, hours_ended: bool = False) -> Runs | Non
     if missing and not hours_ended:
         words = f"{missing} of {needed} seeds are missing; --hours-ended judges without them"
         raise ValueError(f"{plan.name} is not full: {words}")
-    return Runs(final, seeds, curves, kept[0].configuration, race, decided)
+    return Runs(
+        plan=final,
+        seeds=seeds,
+        curves=curves,
+        configuration=kept[0].configuration,
+        race=race,
+        rates=decided,
+    )
 
 
 def _refuse_twice(paths: Sequence[Path]) -> None:

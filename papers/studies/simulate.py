@@ -165,7 +165,14 @@ def _speed(plan: Plan) -> Speed:
         )
     tick = curves.configuration["clock"]
     deviation = planned_deviation(plan)
-    return Speed(plan.name, logs, deviation, plan.seeds, tick, plan.horizon)
+    return Speed(
+        study=plan.name,
+        mean_logs=logs,
+        deviation=deviation,
+        seeds=plan.seeds,
+        tick=tick,
+        horizon=plan.horizon,
+    )
 
 
 def _growth(plan: Plan) -> Differences:
@@ -182,7 +189,7 @@ def _growth(plan: Plan) -> Differences:
             column.append(np.log(min(ratios)))
         columns.append(column)
     names = [f"fig7.growth.{rule.lower()}" for rule in rules]
-    return Differences(names, np.transpose(columns), plan.grown)
+    return Differences(columns=names, values=np.transpose(columns), seeds=plan.grown)
 
 
 def _vision(plan: Plan) -> Differences:
@@ -193,7 +200,9 @@ def _vision(plan: Plan) -> Differences:
         adam_index, mirror_index = at_common_level(pair, "hoyer", "control_loss")
         rows.append([np.log(adam / mirror), mirror_index - adam_index])
     names = ["vit.early", "vit.sparser"]
-    return Differences(names, np.array(rows), plan.seeds, geometric=("vit.early",))
+    return Differences(
+        columns=names, values=np.array(rows), seeds=plan.seeds, geometric=("vit.early",)
+    )
 
 
 def _reviews(plan: Plan) -> Differences:
@@ -241,7 +250,10 @@ def _reviews(plan: Plan) -> Differences:
         np.mean(used, 0).var(ddof=1) / len(used[0])
     )
     return Differences(
-        columns, np.transpose(values), plan.seeds, row_variances=row_variances
+        columns=columns,
+        values=np.transpose(values),
+        seeds=plan.seeds,
+        row_variances=row_variances,
     )
 
 

@@ -57,7 +57,14 @@ def state(rule: o.Numbers, n: int, d: int, e: int) -> _State:
     block = part(n, d // int(rule.blocks), e)
     momentum, looked, anchor = (gradients.zeros(Graded, n=n, d=d) for _ in range(3))
     sides = gradients.zeros(preconditioners.Sides, d=d, e=e, two=2)
-    return _State(part(n, d, e), block, momentum, looked, anchor, sides)
+    return _State(
+        whole=part(n, d, e),
+        block=block,
+        momentum=momentum,
+        looked=looked,
+        anchor=anchor,
+        sides=sides,
+    )
 
 
 @numba.njit(inline="always")

@@ -89,13 +89,25 @@ def steepest(norm, step_size: float, decay=0.0, normalised: bool = True) -> Opti
     """
     if norm in ("spectral", "nuclear"):
         shape = POLAR if norm == "spectral" else LEADING
-        return Optimiser(SPECTRAL, step_size, decay, normalised=normalised, shape=shape)
+        return Optimiser(
+            kind=SPECTRAL,
+            step_size=step_size,
+            decay=decay,
+            normalised=normalised,
+            shape=shape,
+        )
     p = 2.0 if norm == "frobenius" else norm
     if not isinstance(p, Real) or not p >= 1:
         raise ValueError(
             f"norm = {norm!r}; it must be frobenius, spectral, nuclear, or p >= 1"
         )
-    return Optimiser(ENTRYWISE, step_size, decay, p=float(p), normalised=normalised)
+    return Optimiser(
+        kind=ENTRYWISE,
+        step_size=step_size,
+        decay=decay,
+        p=float(p),
+        normalised=normalised,
+    )
 
 
 def muon(step_size: float, momentum=0.95, nesterov=False, newton_schulz=0) -> Optimiser:
