@@ -46,7 +46,10 @@ def _imports(source: bytes, package: tuple[str, ...]) -> frozenset[str]:
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            above = package[: len(package) - node.level + 1] if node.level else ()
+            if node.level:
+                above = package[: len(package) - node.level + 1]
+            else:
+                above = ()
             base = ".".join([*above, *filter(None, [node.module])])
             names |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
     return frozenset(name for name in names if name.split(".")[0] in CODE)
@@ -68,7 +71,10 @@ def fingerprint(notebook: str, parameters: Mapping) -> dict:
     `closure` ("lib"), of the committed results named in it or for it in figures/index.toml
     ("kept"), and what notebooks/records.toml says of its figures ("record")."""
     source = folder("notebooks") / f"{notebook}.py"
-    text = source.read_text(encoding="utf-8") if source.exists() else ""
+    if source.exists():
+        text = source.read_text(encoding="utf-8")
+    else:
+        text = ""
     words = {
         node.value
         for node in ast.walk(ast.parse(text))
@@ -140,4 +146,6 @@ def peak_memory_mb() -> float | None:
         "/proc/self/status"
     )  # getrusage would count what the process was started from
     peak = status.exists() and re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
-    return round(int(peak[1]) * 1024 / 1e6, 1) if peak else None
+    if peak:
+        return round(int(peak[1]) * 1024 / 1e6, 1)
+    return None

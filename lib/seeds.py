@@ -31,13 +31,17 @@ def whole_number(name: str, value, minimum: int = 0) -> int:
     """`value` as an int, at least `minimum`, else ValueError naming it. A float without a
     fraction is one; a truth value and a text are none."""
     try:
-        number = (
-            None if isinstance(value, bool | np.bool_ | str | bytes) else int(value)
-        )
+        if isinstance(value, bool | np.bool_ | str | bytes):
+            number = None
+        else:
+            number = int(value)
     except (TypeError, ValueError, OverflowError):  # no number at all, NaN, infinity
         number = None
     if number is None or number != value or number < minimum:
-        enough = f"at least {minimum}" if minimum else "zero or more"
+        if minimum:
+            enough = f"at least {minimum}"
+        else:
+            enough = "zero or more"
         raise ValueError(f"{name} = {value!r}; it must be a whole number, {enough}")
     return number
 

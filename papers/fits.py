@@ -38,7 +38,10 @@ def power_fit(x, y) -> tuple[float, float]:
     """The a of y = C x^a, x (points,), y (repeats, points), and its standard error. One
     least-squares slope per repeat; the value is their mean."""
     slopes = log_slope(x, np.atleast_2d(y))
-    error = slopes.std(ddof=1) / np.sqrt(len(slopes)) if len(slopes) > 1 else 0.0
+    if len(slopes) > 1:
+        error = slopes.std(ddof=1) / np.sqrt(len(slopes))
+    else:
+        error = 0.0
     return float(slopes.mean()), float(error)
 
 

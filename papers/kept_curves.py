@@ -82,7 +82,9 @@ def _silent(curves: Curves) -> str:
     if best - plain[name] < LEAD:
         return f"too small to speak ({rule} {best:.3f}, {name} {plain[name]:.3f} of the test rows)"
     at_edge = edges(curves)
-    return f"judged at the edge of the rates tried: {at_edge}" if at_edge else ""
+    if at_edge:
+        return f"judged at the edge of the rates tried: {at_edge}"
+    return ""
 
 
 def _best_rule(curves: Curves) -> tuple[str, float]:
@@ -242,7 +244,10 @@ def caption(
         others = ", ".join(
             f"{name} {100 * value:.1f} %" for name, value in plain.items()
         )
-        end = ": too small to speak" if best - max(plain.values()) < LEAD else ""
+        if best - max(plain.values()) < LEAD:
+            end = ": too small to speak"
+        else:
+            end = ""
         words += f" Test accuracy: {rule} {100 * best:.1f} %; on the same rows {others}{end}."
     judged = [
         f"{c.statement.partition(':')[0]}: {c.verdict}" for c in table if c.verdict
@@ -264,7 +269,10 @@ def _setting(curves: Curves, stop: str) -> str:
         "SPT and LSA", "shifted patches (SPT), locality attention (LSA)"
     )
     rates = ", ".join(f"{rule} {rate:g}" for rule, rate in curves.rates().items())
-    short = f" of at most {problem['tokens']} tokens" if "tokens" in problem else ""
+    if "tokens" in problem:
+        short = f" of at most {problem['tokens']} tokens"
+    else:
+        short = ""
     plural = "" if round(epochs) == 1 else "s"
     return (
         f"{_named(problem['data'])}; {problem['rows']:,} training rows{short},"

@@ -41,14 +41,17 @@ def cells(ax, values, columns: Iterable, rows: Iterable, text=None, low=0.0):
     per cent; NaN is "none". Returns the image, for a colour bar."""
     image = ax.imshow(values, aspect="auto", vmin=low, vmax=1, cmap="cividis")
     for at, value in np.ndenumerate(values):
-        word = (
-            "none"
-            if np.isnan(value)
-            else text[at]
-            if text is not None
-            else f"{100 * value:.0f}"
-        )
-        colour = plots.PAPER if value < (low + 1) / 2 else plots.BLACK
+        if np.isnan(value):
+            word = "none"
+        else:
+            if text is not None:
+                word = text[at]
+            else:
+                word = f"{100 * value:.0f}"
+        if value < (low + 1) / 2:
+            colour = plots.PAPER
+        else:
+            colour = plots.BLACK
         ax.text(*at[::-1], word, ha="center", va="center", fontsize=7, color=colour)
     for axis, labels in ((ax.xaxis, columns), (ax.yaxis, rows)):
         words = [label if isinstance(label, str) else f"{label:g}" for label in labels]
@@ -95,7 +98,10 @@ def strip(
     for row, (name, values) in enumerate(rows.items()):
         like = (looks or plots.SERIES[:1] * len(rows))[row]
         height = row + np.linspace(-0.28, 0.28, len(values))
-        full = filled[name] if filled else np.zeros(len(values), bool)
+        if filled:
+            full = filled[name]
+        else:
+            full = np.zeros(len(values), bool)
         inside = (values >= ends[0]) & (values <= ends[1])
         for some, face in ((full & inside, like.colour), (~full & inside, "none")):
             points = dict(markersize=3.5, markeredgewidth=0.8, markerfacecolor=face)
@@ -105,11 +111,10 @@ def strip(
             if out.any():
                 ax.plot(end, row, arrow, color=like.colour, clip_on=False, markersize=5)
                 single = out.sum() == 1 and np.isfinite(values[out][0])
-                words = (
-                    f"{values[out][0]:.2g}"
-                    if single
-                    else f"{out.sum()} of {len(values)}"
-                )
+                if single:
+                    words = f"{values[out][0]:.2g}"
+                else:
+                    words = f"{out.sum()} of {len(values)}"
                 beside(ax, end, row, words, place=(-6 if arrow == ">" else 6, 0))
     if bound is not None:
         ax.axvline(bound, **plots.BOUND)
@@ -226,9 +231,10 @@ def forest(
             ax.plot(
                 [end, end], [row - 0.35, row + 0.35], color=plots.BLACK, linewidth=1
             )
-        beyond = (
-            f" ({bar.value:.2g})" if bar.value < ends[0] or bar.value > ends[1] else ""
-        )
+        if bar.value < ends[0] or bar.value > ends[1]:
+            beyond = f" ({bar.value:.2g})"
+        else:
+            beyond = ""
         word = bar.words or (
             bar.verdict if bar.verdict in plots.TABLES["verdict"] else ""
         )
@@ -249,7 +255,10 @@ def plain_ticks(axis) -> None:
     low, high = sorted(axis.get_view_interval())
     if high > 1e3 * low:
         return  # powers of ten say it better
-    subs = (1, 2, 5) if high > 5 * low else (1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
+    if high > 5 * low:
+        subs = (1, 2, 5)
+    else:
+        subs = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
     axis.set_major_locator(LogLocator(subs=subs))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axis.set_minor_formatter(NullFormatter())

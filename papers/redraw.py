@@ -143,9 +143,15 @@ def _forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
             sides[ratio].append(None)
         ends = claim.measured, *(claim.interval or (np.nan, np.nan))
         asked = verdicts.SAME if "within" in claim.bound else ()
-        number = f"{claim.measured:.2f}" if ratio else f"{claim.measured:+.3f}"
+        if ratio:
+            number = f"{claim.measured:.2f}"
+        else:
+            number = f"{claim.measured:+.3f}"
         small = ", too small" * ("too small to speak" in claim.statement)
-        said = f"{number} {claim.verdict}" if claim.interval else claim.verdict + small
+        if claim.interval:
+            said = f"{number} {claim.verdict}"
+        else:
+            said = claim.verdict + small
         bar = pieces.Bar(f"{data}: {words}", *ends, claim.verdict, asked, words=said)
         sides[ratio].append(bar)
         labels[claim.id] = bar.label

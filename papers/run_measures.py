@@ -92,7 +92,10 @@ def at_level(run: Curve, name: str, level: float, along: str) -> float:
         The value, linear between two evaluations; NaN if the level is not reached.
     """
     passing = rising(run, along)
-    values = run.evaluated_at if name == "steps" else run.metrics[name]
+    if name == "steps":
+        values = run.evaluated_at
+    else:
+        values = run.metrics[name]
     passed = np.flatnonzero(passing >= level)
     if len(passed) == 0:
         return np.nan

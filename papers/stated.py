@@ -70,7 +70,10 @@ class Stated:
             more["interval"] = claims.interval(values)
         if source.startswith("our "):
             source = f"{paper} ({source})"
-        source = f"{source} {paper}" if source == "ours, beside" else source or paper
+        if source == "ours, beside":
+            source = f"{source} {paper}"
+        else:
+            source = source or paper
         more = dict(zip(("remark", "why"), remarks)) | more
         more.setdefault("same_as", self._same_as.get(id, ""))
         short = [name if isinstance(name, str) else f"{name:g}" for name in names]
@@ -83,7 +86,10 @@ class Stated:
 
     def mean(self, id: str, values: np.ndarray, **more) -> Claim:
         """The claim `id` of the mean of `values` (repeats,), with its interval."""
-        ends = claims.interval(values) if np.size(values) > 1 else None
+        if np.size(values) > 1:
+            ends = claims.interval(values)
+        else:
+            ends = None
         return self.claim(id, np.mean(values), interval=ends, **more)
 
     def claims(self, values: Mapping[str, Any], *names: str | float) -> list[Claim]:

@@ -43,9 +43,9 @@ class Interval:
     @property
     def low(self) -> float:
         """The lower end; of ratios 0, of differences -inf where it is open."""
-        return (
-            (0.0 if self.geometric else -math.inf) if self.opened[0] else self._at(-1.0)
-        )
+        if self.opened[0]:
+            return 0.0 if self.geometric else -math.inf
+        return self._at(-1.0)
 
     @property
     def high(self) -> float:
@@ -53,7 +53,10 @@ class Interval:
         return math.inf if self.opened[1] else self._at(1.0)
 
     def _at(self, halves: float) -> float:
-        values = np.log(self.values) if self.geometric else self.values
+        if self.geometric:
+            values = np.log(self.values)
+        else:
+            values = self.values
         n = len(values)
         tail = 0.5 + self.level / 2
         between = stats.t.ppf(tail, n - 1) ** 2 * values.var(ddof=1) / n
@@ -160,7 +163,9 @@ def holm(values: Mapping[str, float]) -> dict[str, float]:
 
 def decided(supported: bool, refuted: bool) -> str:
     """The word for what a whole interval says."""
-    return REPRODUCED if supported else NOT_REPRODUCED if refuted else UNDECIDED
+    if supported:
+        return REPRODUCED
+    return NOT_REPRODUCED if refuted else UNDECIDED
 
 
 def _within(ratio: Interval) -> bool:

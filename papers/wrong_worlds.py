@@ -123,7 +123,10 @@ class World:
         """A run trained with targets of `around` as this world sees it: by the target
         that it names; exponents in t of norms, direction errors, log gap, log weights
         and score gaps off by `size`, right at the last record."""
-        suffix = f"@{size:g}" if (size := self.of("target rotated")) else ""
+        if size := self.of("target rotated"):
+            suffix = f"@{size:g}"
+        else:
+            suffix = ""
         measures = (
             "direction_error alignment descent head_direction_error head_alignment"
         )

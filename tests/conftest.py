@@ -22,7 +22,9 @@ def whole_site(tmp_path_factory):
         return _built(tmp_path_factory.mktemp("whole"))
     place = tmp_path_factory.getbasetemp().parent / "whole"
     with FileLock(place.with_suffix(".lock")):
-        return place / "site" if (place / "site").exists() else _built(place)
+        if (place / "site").exists():
+            return place / "site"
+        return _built(place)
 
 
 def _built(place):

@@ -94,7 +94,9 @@ def steepest(G, norm):
     """The D of norm 1 with the largest <G, D>."""
     if norm in ("spectral", "nuclear"):
         U, _, V = svd(G)
-        return U @ V if norm == "spectral" else np.outer(U[:, 0], V[0])
+        if norm == "spectral":
+            return U @ V
+        return np.outer(U[:, 0], V[0])
     if norm == np.inf:
         return sign(G)
     if norm == 1:
@@ -205,7 +207,10 @@ def adaptive(momentum, memory, epsilon=0.0, summed=False, corrected=True):
         nonlocal m, v
         G = parts.mean(0)
         m = beta * m + (1 - beta) * G
-        v = v + G * G if summed else beta2 * v + (1 - beta2) * G * G
+        if summed:
+            v = v + G * G
+        else:
+            v = beta2 * v + (1 - beta2) * G * G
         if not corrected:
             return over(m, root(v) + mp.mpf(epsilon))
         of_v = root(v / (1 - beta2 ** (t + 1))) + mp.mpf(epsilon)
@@ -248,6 +253,9 @@ def mirror(data, p, step_size, steps, W, normalised, loss="exponential"):
     U = power(digits(W), p - 1)
     for _ in range(steps):
         G = gradients(data, power(U, 1 / (p - 1)), loss).mean(0)
-        size = (np.abs(G) ** q).sum() ** (1 / q) if normalised else 1
+        if normalised:
+            size = (np.abs(G) ** q).sum() ** (1 / q)
+        else:
+            size = 1
         U = U + mp.mpf(step_size) * G / size
     return power(U, 1 / (p - 1)).astype(float)

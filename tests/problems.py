@@ -25,7 +25,10 @@ def of_pairs(*deltas, queries=None):
     Its label has the sign of its query, by default 1.
     """
     X = [[np.zeros(2), *(-np.asarray(delta, float) for delta in row)] for row in deltas]
-    z = np.ones((len(X), 1)) if queries is None else np.reshape(queries, (-1, 1))
+    if queries is None:
+        z = np.ones((len(X), 1))
+    else:
+        z = np.reshape(queries, (-1, 1))
     return attention.token_set(
         X, np.sign(z[:, 0]), z, u=[1.0, 1.0], opt=np.zeros(len(X), int)
     )

@@ -30,11 +30,9 @@ def killed_at(call, action):
 
 
 def content(folder):
-    return (
-        {path.name: path.read_text() for path in folder.iterdir()}
-        if folder.exists()
-        else None
-    )
+    if folder.exists():
+        return {path.name: path.read_text() for path in folder.iterdir()}
+    return None
 
 
 def fill(folder, text):

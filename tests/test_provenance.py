@@ -86,7 +86,10 @@ def test_the_fingerprint_moves_with_what_is_read(
     assert before["kept"].keys() == (
         {name} if group == "kept" else before["kept"].keys()
     )
-    path = copy / name if (copy / name).exists() else copy / "lib" / name
+    if (copy / name).exists():
+        path = copy / name
+    else:
+        path = copy / "lib" / name
     path.write_bytes(path.read_bytes() + b" ")
     now = provenance.fingerprint(notebook, {})
     assert provenance.digest(now) != provenance.digest(before)

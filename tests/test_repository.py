@@ -79,11 +79,10 @@ def assigned(node):
         node, apart | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
     ):
         return []
-    own = (
-        [node.id]
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
-        else []
-    )
+    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+        own = [node.id]
+    else:
+        own = []
     return own + [
         name for child in ast.iter_child_nodes(node) for name in assigned(child)
     ]
@@ -282,7 +281,10 @@ def contradictions(saved):
         said = re.findall(
             rf"(?<![\w\\]){name}\s*=\s*(\d+(?:,\d{{3}})*(?:\.\d+)?)", caption
         )
-        used = setting[name] if isinstance(setting[name], list) else [setting[name]]
+        if isinstance(setting[name], list):
+            used = setting[name]
+        else:
+            used = [setting[name]]
         if said and not {float(x.replace(",", "")) for x in said} & {*map(float, used)}:
             yield name
     numbers = re.findall(r"(\d+) (?:paired |fresh )*seeds", caption)

@@ -46,7 +46,9 @@ def log_derivative(f: np.ndarray, loss: str) -> np.ndarray:
         return -np.logaddexp(0.0, f) - np.logaddexp(0.0, -f)
     if loss == "reciprocal":
         return -2 * np.log1p(np.maximum(f, 0.0))
-    return -f if loss == "exponential" else -np.logaddexp(0.0, f)
+    if loss == "exponential":
+        return -f
+    return -np.logaddexp(0.0, f)
 
 
 def log_gap(log_epsilon: np.ndarray, best: np.ndarray, loss: str) -> np.ndarray:

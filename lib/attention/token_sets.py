@@ -99,7 +99,10 @@ def token_set(X, y, z=None, u=None, opt=None) -> TokenSet:
     if opt is None and u is None:
         raise ValueError("opt tokens follow from a head: give opt, or u")
     z = X[..., 0, :] if z is None else z
-    head = np.zeros((X.shape[0], X.shape[-1])) if u is None else u
+    if u is None:
+        head = np.zeros((X.shape[0], X.shape[-1]))
+    else:
+        head = u
     tokens = TokenSet(
         X=X, y=y, z=z, u=head, opt=np.zeros(X.shape[:2], int) if opt is None else opt
     )

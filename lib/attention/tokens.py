@@ -133,9 +133,10 @@ def two_examples() -> TokenSet:
 
 
 def _stack(seeds, draw):
-    seeds = (
-        list(seeds) if np.iterable(seeds) and not isinstance(seeds, str) else [seeds]
-    )
+    if np.iterable(seeds) and not isinstance(seeds, str):
+        seeds = list(seeds)
+    else:
+        seeds = [seeds]
     if not seeds:
         raise ValueError(
             "seeds is empty; give at least one, a number or a list of numbers"

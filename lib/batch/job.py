@@ -252,7 +252,9 @@ def _changed_results(job: Job, marker: Marker) -> list[str]:
         for name, old in marker.hashes.items()
         if hash_of(job.results / name) != old
     ]
-    return [f"results changed: {', '.join(changed)}"] if changed else []
+    if changed:
+        return [f"results changed: {', '.join(changed)}"]
+    return []
 
 
 def hash_of(path: Path) -> str | None:

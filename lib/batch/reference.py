@@ -113,7 +113,10 @@ def _compared(job: Job, slug: str, new: Mapping) -> tuple[str, bool, bool]:
         return f"{begin}not reproduced: {'; '.join(differences)}", False, is_news
     numbers = len(old["numbers"])
     claims = len(old["claims"])
-    end = ", by other code or data than the reference's" if is_news else ""
+    if is_news:
+        end = ", by other code or data than the reference's"
+    else:
+        end = ""
     return (
         f"{begin}reproduced, {numbers} numbers and {claims} claims{end}",
         True,

@@ -55,7 +55,10 @@ def outcomes(jobs: list[Job], asked: Namespace) -> Iterator[tuple[Job, Outcome]]
 
     workers = min(asked.workers or CPU_COUNT, len(jobs))
     client = _client(workers, asked)
-    threads = None if asked.scheduler else max(1, CPU_COUNT // workers)
+    if asked.scheduler:
+        threads = None
+    else:
+        threads = max(1, CPU_COUNT // workers)
     futures = {}
     for place, job in enumerate(jobs):
         future = client.submit(
@@ -207,9 +210,10 @@ def _data_folder() -> dict[str, Path]:
     if not given:
         return {}
     path = Path(given).expanduser().absolute()
-    return (
-        {"DATA_DIR": path} if path.exists() else {}
-    )  # else it may count from the repository
+    # else it may count from the repository
+    if path.exists():
+        return {"DATA_DIR": path}
+    return {}
 
 
 def _papermill(job: Job, timeout: float | None) -> None:

@@ -153,7 +153,10 @@ def judged(id, statement, source, estimate, bound, verdict, seeds, p=None) -> Cl
             f"verdict must be one of {', '.join(VERDICTS)}, got {verdict!r}"
         )
     measured, low, high = map(float, estimate)
-    ends = None if math.isnan(low) or math.isnan(high) else (low, high)
+    if math.isnan(low) or math.isnan(high):
+        ends = None
+    else:
+        ends = (low, high)
     about = id, statement, source, measured, bound, verdict == VERDICTS[0]
     return Claim(*about, interval=ends, seeds=seeds, verdict=verdict, p=p)
 
@@ -166,9 +169,9 @@ def remarked(claim: Claim, why: str) -> Claim:
 def furthest(values: np.ndarray, expected: float = 0.0) -> float:
     """The one of `values` that is furthest from `expected`; NaN where there is none."""
     values = np.ravel(values)
-    return (
-        float(values[np.abs(values - expected).argmax()]) if values.size else math.nan
-    )
+    if values.size:
+        return float(values[np.abs(values - expected).argmax()])
+    return math.nan
 
 
 def bounded(
@@ -189,7 +192,10 @@ def bounded(
 def interval(values: np.ndarray) -> tuple[float, float]:
     """Mean of `values`, one a seed, ± two standard errors; NaN ends for one seed."""
     values = np.asarray(values, float).ravel()
-    error = values.std(ddof=1) / math.sqrt(values.size) if values.size > 1 else math.nan
+    if values.size > 1:
+        error = values.std(ddof=1) / math.sqrt(values.size)
+    else:
+        error = math.nan
     return float(values.mean() - 2 * error), float(values.mean() + 2 * error)
 
 
@@ -216,7 +222,9 @@ def _breaks(measured: float | str, bound: str) -> bool:
     try:  # in decimals: in float64 -1.1 is further than 0.1 from -1
         value = Decimal(str(measured))
         if relation in ("≤", "≥"):
-            return value > Decimal(rest) if relation == "≤" else value < Decimal(rest)
+            if relation == "≤":
+                return value > Decimal(rest)
+            return value < Decimal(rest)
         middle, _, tolerance = bound.partition(" ± ")
         return abs(value - Decimal(middle)) > Decimal(tolerance)
     except InvalidOperation:
@@ -235,11 +243,10 @@ def shown(claim: Claim) -> str:
         text = "not a number" if math.isnan(measured) else text
     if claim.interval is None:
         return text
-    few = (
-        ""
-        if (claim.seeds or FEWEST_SEEDS) >= FEWEST_SEEDS
-        else f", {claim.seeds} seeds only"
-    )
+    if (claim.seeds or FEWEST_SEEDS) >= FEWEST_SEEDS:
+        few = ""
+    else:
+        few = f", {claim.seeds} seeds only"
     level = "" if claim.p is None else f", p {claim.p:.2g}"
     return (
         f"{text} [{number(claim.interval[0])}, {number(claim.interval[1])}{few}]{level}"

@@ -60,7 +60,10 @@ def _installing(cells: list) -> list:
     cells = [cell for cell in cells if not _installs(cell)]
     for place, cell in enumerate(cells):
         cell.id = f"cell-{place:02d}"
-    place = 1 if cells and cells[0].cell_type == "markdown" else 0
+    if cells and cells[0].cell_type == "markdown":
+        place = 1
+    else:
+        place = 0
     return [*cells[:place], first, *cells[place:]]
 
 

@@ -85,11 +85,9 @@ def verdict(row: Claim) -> str:
     """ "yes", "NO", "undecided", or "no power": it holds, but in all its wrong worlds as well."""
     if not row.holds:
         return UNDECIDED if row.verdict == UNDECIDED else "NO"
-    return (
-        "no power"
-        if row.fails_if and row.catches is not None and not row.catches
-        else "yes"
-    )
+    if row.fails_if and row.catches is not None and not row.catches:
+        return "no power"
+    return "yes"
 
 
 def measurements(ledger: Iterable[Claim]) -> list[list[Claim]]:
@@ -137,7 +135,9 @@ def measurements(ledger: Iterable[Claim]) -> list[list[Claim]]:
 
 def _number(row: Claim) -> float:
     """What a row measured, rounding read as zero."""
-    return 0.0 if abs(row.measured) < ROUNDING else row.measured
+    if abs(row.measured) < ROUNDING:
+        return 0.0
+    return row.measured
 
 
 def _group_named(groups: list[list[Claim]], copy: Claim) -> list[Claim]:
@@ -163,8 +163,14 @@ def _cells(row: Claim, first: str = "") -> tuple[str, ...]:
     setting = row.setting + (
         f", {row.seeds} seed{'s' * (row.seeds > 1)}" if row.seeds else ""
     )
-    catches = "not measured" if row.catches is None else ", ".join(row.catches)
-    catches = (catches or "nothing it names") if row.fails_if else "names none"
+    if row.catches is None:
+        catches = "not measured"
+    else:
+        catches = ", ".join(row.catches)
+    if row.fails_if:
+        catches = catches or "nothing it names"
+    else:
+        catches = "names none"
     again = f"counted once with {first}" if first else ""
     remark = ". ".join(filter(None, (row.remark, again)))
     words = row.kind, setting, row.statement, shown(row), row.bound, catches, remark
@@ -178,7 +184,9 @@ def statements(paper: Mapping[str, Statement]) -> dict[str, dict[str, str]]:
 
 def unmeasured(why: str) -> str:
     """What is said of a statement without rows; "See ..." names the rows of another."""
-    return "see its note" if why.startswith("See ") else "not checked"
+    if why.startswith("See "):
+        return "see its note"
+    return "not checked"
 
 
 def _groups(ledger: Sequence[Claim], paper: Mapping[str, Statement]):
@@ -187,7 +195,10 @@ def _groups(ledger: Sequence[Claim], paper: Mapping[str, Statement]):
         group = [row for row in ledger if row.number == name]
         group.sort(key=lambda row: bool(row.holds))
         failed = sum(not row.holds for row in group)
-        count = f"{failed} of {len(group)} fail" if failed else f"{len(group)} hold"
+        if failed:
+            count = f"{failed} of {len(group)} fail"
+        else:
+            count = f"{len(group)} hold"
         yield name, group, failed, count if group else unmeasured(paper[name].why)
 
 

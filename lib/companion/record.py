@@ -39,7 +39,9 @@ SOURCES = {  # of data and weights, and how a reader would say it
 
 def origin(record: Mapping) -> str:
     """The letter of a figure's paper; "Ours" for pages 4x, beyond the papers."""
-    return "Ours" if record["notebook"].startswith("4") else record["paper"]
+    if record["notebook"].startswith("4"):
+        return "Ours"
+    return record["paper"]
 
 
 # Where the results of a page lie.
@@ -572,7 +574,10 @@ def compare_claims(new: Mapping, old: Mapping) -> list[str]:
                 f"{name} is held to {mine['bound']}, reference {claim['bound']}"
             )
         if mine["holds"] != claim["holds"]:
-            word = "held before" if claim["holds"] else "did not hold before"
+            if claim["holds"]:
+                word = "held before"
+            else:
+                word = "did not hold before"
             differences.append(f"{name} {word}")
         mine_word, word = (
             each.get("verdict") or "without verdict" for each in (mine, claim)

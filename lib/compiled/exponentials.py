@@ -81,13 +81,17 @@ def _log(x, factor, out):
 @numba.njit
 def log_expm1(log_x):
     """log(e^x - 1) of x = e^{log_x} > 0; log_x itself below e^-37, where the two are one float."""
-    return log_x if log_x < -37.0 else math.log(math.expm1(math.exp(log_x)))
+    if log_x < -37.0:
+        return log_x
+    return math.log(math.expm1(math.exp(log_x)))
 
 
 @numba.njit
 def log1p_exp(x):
     """log(1 + e^x), without overflow: the logistic loss of -x."""
-    return x + math.log1p(math.exp(-x)) if x > 0.0 else math.log1p(math.exp(x))
+    if x > 0.0:
+        return x + math.log1p(math.exp(-x))
+    return math.log1p(math.exp(x))
 
 
 @numba.njit
@@ -95,11 +99,9 @@ def add_logs(a, b):
     """log(e^a + e^b), without overflow; -inf stands for zero."""
     largest = max(a, b)
     smallest = min(a, b)
-    return (
-        largest
-        if smallest == -math.inf
-        else largest + math.log1p(math.exp(smallest - largest))
-    )
+    if smallest == -math.inf:
+        return largest
+    return largest + math.log1p(math.exp(smallest - largest))
 
 
 @numba.njit(error_model="numpy")
@@ -113,7 +115,10 @@ def power(x, exponent, work, out):
         largest = 0.0
         for i in range(x.size):
             largest = max(largest, abs(x[i]))
-        top = exponent * math.log(largest) if largest > 0.0 else -math.inf
+        if largest > 0.0:
+            top = exponent * math.log(largest)
+        else:
+            top = -math.inf
         whole = exponent >= 1.0
         root = exponent == 0.5 or exponent == 1.5
         if top <= LONGEST:

@@ -164,7 +164,10 @@ def _take_out_scales(lane, row, n, scales, which):
     for r in range(scales.shape[1]):
         largest = -math.inf
         for i in range(r * n, r * n + n):
-            largest = lane[row, i] if lane[row, i] > largest else largest
+            if lane[row, i] > largest:
+                largest = lane[row, i]
+            else:
+                largest = largest
         scales[which, r] = largest
         shift = largest if largest > -math.inf else 0.0
         for i in range(r * n, r * n + n):
@@ -198,18 +201,21 @@ def log_gap(first, n, work, logistic, head_fixed):
 @numba.njit
 def _gap(log_epsilon, best, logistic):
     """log(l(best - epsilon) - l(best))."""
-    log_slope = -exponentials.log1p_exp(best) if logistic else -best
+    if logistic:
+        log_slope = -exponentials.log1p_exp(best)
+    else:
+        log_slope = -best
     log_gap = log_slope + exponentials.log_expm1(log_epsilon)
-    return (
-        math.log(math.log1p(math.exp(log_gap)))
-        if logistic and log_gap > -37.0
-        else log_gap
-    )
+    if logistic and log_gap > -37.0:
+        return math.log(math.log1p(math.exp(log_gap)))
+    return log_gap
 
 
 @numba.njit
 def _log_loss(f, logistic):
-    return math.log(exponentials.log1p_exp(-f)) if logistic and f < 37.0 else -f
+    if logistic and f < 37.0:
+        return math.log(exponentials.log1p_exp(-f))
+    return -f
 
 
 @numba.njit(forceinline=True)

@@ -128,18 +128,20 @@ class _Source:
     def _labels(self, file: object, values: list) -> list[int]:
         last = self.classes - 1
         threshold = self.threshold
-        kinds = (int,) if threshold is None else (int, float)  # a label, or a score
+        # a label, or a score
+        if threshold is None:
+            kinds = (int,)
+        else:
+            kinds = (int, float)
         for row, value in enumerate(values):
             if type(value) not in kinds or not 0 <= value <= last:
                 what = (
                     f"{self.label} {value!r} is not in 0 ... {last}; remove such rows"
                 )
                 raise ValueError(f"{file}, row {row}: {what}")
-        return (
-            values
-            if threshold is None
-            else [int(value >= threshold) for value in values]
-        )
+        if threshold is None:
+            return values
+        return [int(value >= threshold) for value in values]
 
 
 TABLES = read_table(Path(__file__).with_name("sources.toml"))

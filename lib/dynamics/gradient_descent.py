@@ -187,7 +187,10 @@ def train(
                 f"head target {name!r} and u_0 both leave the span of the tokens, where only norms "
                 "are kept; their angle is not known there"
             )
-    named = rules if isinstance(rules, Mapping) else {"": rules}
+    if isinstance(rules, Mapping):
+        named = rules
+    else:
+        named = {"": rules}
     for rule in named.values():
         if not isinstance(rule, GradientRule):
             raise TypeError(
@@ -196,14 +199,19 @@ def train(
     reduced = reduce(problem.tokens, start.inside, head, loss)
     fast = loss in attention.COMPILED_LOSSES
     built_in = {name: rule for name, rule in named.items() if fast and rule.law is None}
-    compiled = run_compiled(reduced, list(built_in.values()), times) if built_in else []
+    if built_in:
+        compiled = run_compiled(reduced, list(built_in.values()), times)
+    else:
+        compiled = []
     raws = dict(zip(built_in, compiled, strict=True))
     for name in named.keys() - built_in.keys():
         raws[name] = run_numpy(reduced, named[name], times)
     first_head = Start(problem.tokens.u, problem.head_outside)
     measured = times, start, first_head, targets, head_targets
     histories = {name: _derive(reduced, raws[name], *measured) for name in named}
-    return histories if isinstance(rules, Mapping) else histories[""]
+    if isinstance(rules, Mapping):
+        return histories
+    return histories[""]
 
 
 def _start(problem, start):
@@ -219,8 +227,14 @@ def _start(problem, start):
 
 def _targets(given, tokens, problem, of_head=False):
     """The targets as a dict of _Target, from the coordinates of `tokens`."""
-    data = tokens if isinstance(tokens, TokenSet) else tokens.tokens
-    shape = data.u.shape if of_head else (*data.u.shape, data.z.shape[-1])
+    if isinstance(tokens, TokenSet):
+        data = tokens
+    else:
+        data = tokens.tokens
+    if of_head:
+        shape = data.u.shape
+    else:
+        shape = (*data.u.shape, data.z.shape[-1])
     targets = {}
     for name, target in (given or {}).items():
         if isinstance(target, MaxMargin):
@@ -308,7 +322,10 @@ def _derive(
     for measured in (error, alignment, descent, head_error, head_alignment):
         derived += measured.values()
     end_where_not_finite(raw.status, raw.ended, times, finite, logs, derived)
-    known = raw.scores[:, :1] if problem.head_fixed else raw.scores
+    if problem.head_fixed:
+        known = raw.scores[:, :1]
+    else:
+        known = raw.scores
     gaps = known[..., :1] - known[..., 1:]
     if problem.head_fixed:
         gaps = np.broadcast_to(gaps, raw.margins.shape)

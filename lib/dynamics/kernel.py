@@ -113,7 +113,9 @@ def _gradient(r, n, lanes, K, number, c, k):
     gram.multiply(K, number, c, k)
     square = gram.dot(c, k)
     # Rounding can take c^T K c below zero where it is zero; a NaN goes on and ends the run.
-    return -math.inf if square <= 0.0 else 0.5 * math.log(square)
+    if square <= 0.0:
+        return -math.inf
+    return 0.5 * math.log(square)
 
 
 @numba.njit(error_model="numpy")
@@ -194,8 +196,14 @@ def _train_group(jobs, times, records, status, ended):
                     log_eta_u,
                 )
             # 0/0 = 0: where there is no gradient there is no step.
-            length = log_eta + log_norm if log_norm > -math.inf else -math.inf
-            length_u = log_eta_u + log_norm_u if log_norm_u > -math.inf else -math.inf
+            if log_norm > -math.inf:
+                length = log_eta + log_norm
+            else:
+                length = -math.inf
+            if log_norm_u > -math.inf:
+                length_u = log_eta_u + log_norm_u
+            else:
+                length_u = -math.inf
             # Comparisons with NaN are false, so a NaN ends a run as diverged.
             bounded = scales[1, r] < LONGEST and length < LONGEST and length_u < LONGEST
             if log_both == -math.inf or not bounded:
@@ -207,7 +215,10 @@ def _train_group(jobs, times, records, status, ended):
                 continue
 
             momentum = rule[r, MOMENTUM]
-            eta = math.exp(log_eta + scales[0, r]) if length > -math.inf else 0.0
+            if length > -math.inf:
+                eta = math.exp(log_eta + scales[0, r])
+            else:
+                eta = 0.0
             _exact_step(r, eta, flat_c, momentum, alpha)
             _exact_step(r, eta, k, momentum, flat_g)
             softmax.scatter(r, n, g, margins_now)

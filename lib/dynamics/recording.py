@@ -19,7 +19,10 @@ def record_times(record: Sequence[int] | np.ndarray | None, steps: int) -> np.nd
     """The iterations to record, (k,), ascending within 0 ... steps; `log_spaced` by default.
     ValueError where steps or records are not whole numbers, or out of order or range."""
     steps = whole_number("steps", steps)
-    times = log_spaced(steps) if record is None else np.asarray(record)
+    if record is None:
+        times = log_spaced(steps)
+    else:
+        times = np.asarray(record)
     if times.ndim != 1 or times.size == 0 or not np.issubdtype(times.dtype, np.integer):
         raise ValueError(
             f"record must list whole numbers, one or more in 0 ... {steps}"

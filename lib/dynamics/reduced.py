@@ -42,7 +42,10 @@ def reduce(tokens: TokenSet, W_0: np.ndarray, head: str, loss: str) -> Reduced:
     delta = coordinates.differences(tokens, tokens.opt)
     signed = coordinates.signed_opt_first(tokens)
     flat = signed.reshape(runs, n * T, r)
-    G = np.zeros((runs, 0, 0)) if head == "fixed" else flat @ np.swapaxes(flat, 1, 2)
+    if head == "fixed":
+        G = np.zeros((runs, 0, 0))
+    else:
+        G = flat @ np.swapaxes(flat, 1, 2)
     keys = tokens.z @ np.swapaxes(W_0, 1, 2)  # W_0 z_i, (runs, n, r)
     pairs = coordinates.first_equal(delta)
     every = coordinates.first_equal(signed)
@@ -157,11 +160,10 @@ def run_numpy(
         log_eta = rule.log_step(
             t, log_gap, log_both if together else log_norm
         ) + np.zeros(runs)
-        log_eta_u = (
-            log_eta
-            if together
-            else rule.log_step(t, log_gap, log_norm_u) + np.zeros(runs)
-        )
+        if together:
+            log_eta_u = log_eta
+        else:
+            log_eta_u = rule.log_step(t, log_gap, log_norm_u) + np.zeros(runs)
 
         if t in records:
             logs = np.stack([log_gap, log_norm, log_norm_u, log_eta, log_eta_u], -1)

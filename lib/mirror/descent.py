@@ -110,16 +110,24 @@ def train(
     evenly spaced in log t). ValueError for a start of the wrong shape, unknown loss or
     head, steps or records out of order. Memory: 2 n(T-1) d d_z numbers a run."""
     recording.check_head(head)
-    named = rules if isinstance(rules, Mapping) else {"": rules}
+    if isinstance(rules, Mapping):
+        named = rules
+    else:
+        named = {"": rules}
     times = [
         _times(steps[name] if isinstance(steps, Mapping) else steps, record)
         for name in named
     ]
     problem = _rows(tokens, loss, head == "joint")
     whole = len(tokens.y), tokens.shape[-1], tokens.z.shape[-1]
-    W_0 = np.zeros(whole) if start is None else recording.checked_start(start, whole)
+    if start is None:
+        W_0 = np.zeros(whole)
+    else:
+        W_0 = recording.checked_start(start, whole)
     histories = _run(problem, list(named.values()), times, W_0, tokens.u)
-    return dict(zip(named, histories)) if isinstance(rules, Mapping) else histories[0]
+    if isinstance(rules, Mapping):
+        return dict(zip(named, histories))
+    return histories[0]
 
 
 def _times(steps, record):

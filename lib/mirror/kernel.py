@@ -61,7 +61,9 @@ def _pull(A, c, out):
 @numba.njit
 def _plus(log_value, log_scale):
     """log_value + log_scale, -inf where the value is zero: 0/0 = 0, no gradient and no step."""
-    return log_value + log_scale if log_value > -math.inf else -math.inf
+    if log_value > -math.inf:
+        return log_value + log_scale
+    return -math.inf
 
 
 @numba.njit

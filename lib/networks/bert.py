@@ -154,11 +154,10 @@ def tokenise(
     tokenizer = Tokenizer.from_file(str(weights.folder / "tokenizer.json"))
     tokenizer.enable_truncation(length)
     tokenizer.enable_padding(length=length, pad_id=0, pad_token="[PAD]")
-    rows = (
-        data.texts
-        if data.pairs is None
-        else list(zip(data.texts, data.pairs, strict=True))
-    )
+    if data.pairs is None:
+        rows = data.texts
+    else:
+        rows = list(zip(data.texts, data.pairs, strict=True))
     kept = []
     parts = []
     for first in range(0, len(rows), CHUNK):

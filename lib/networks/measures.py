@@ -33,11 +33,9 @@ def predict(
 
 def correct(logits: Tensor, targets: Tensor) -> Tensor:
     """Which rows are right: bool (N,); logits (N, classes), or (N,) of label 1."""
-    return (
-        logits.argmax(1) == targets
-        if logits.ndim > 1
-        else (logits > 0) == (targets > 0)
-    )
+    if logits.ndim > 1:
+        return logits.argmax(1) == targets
+    return (logits > 0) == (targets > 0)
 
 
 def classification(

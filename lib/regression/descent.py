@@ -261,7 +261,10 @@ def _mover(rule, A, B, covariance):
     inverse = torch.as_tensor(np.linalg.inv(covariance), dtype=A.dtype)
     eye = torch.eye(A.shape[-1], dtype=A.dtype)
     left = eye if rule.preconditioner == "none" else inverse
-    right = inverse if rule.preconditioner == "left_right" else eye
+    if rule.preconditioner == "left_right":
+        right = inverse
+    else:
+        right = eye
 
     def move(g_A, g_B):
         if rule.regularised:

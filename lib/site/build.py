@@ -208,7 +208,9 @@ def _mathml(formula: str, display: str = "inline") -> str:
         converted = convert(text, display=display)
     except Exception:  # of many kinds; a page must not fail for one formula
         return plain
-    return plain if re.search(r">\\[A-Za-z]+<", converted) else converted
+    if re.search(r">\\[A-Za-z]+<", converted):
+        return plain
+    return converted
 
 
 class _Renderer(IPythonRenderer):

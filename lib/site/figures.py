@@ -71,7 +71,10 @@ class _Entry:
     @property
     def command(self) -> str:
         """What regenerates it; from kept curves it needs no data."""
-        scale = "" if self.scale == "demo" else f"SCALE={self.scale} "
+        if self.scale == "demo":
+            scale = ""
+        else:
+            scale = f"SCALE={self.scale} "
         real = self.notebook.real_data and scale and not self.trains
         return f"make figures {scale}ARGS={self.notebook.name[:2]}{' DATA_DIR=...' * bool(real)}"
 
@@ -110,7 +113,10 @@ def filled(sentence: str, record: Mapping) -> str:
 
     def value(field: re.Match) -> str:
         slug, _, name = field[1].rpartition("/")
-        saved = files.read_object(scale / f"{slug}.json") if slug else record
+        if slug:
+            saved = files.read_object(scale / f"{slug}.json")
+        else:
+            saved = record
         number = _quantities(saved).get(name)
         form = field[2]
         if number is None:
@@ -177,7 +183,10 @@ class Figure:
     def title(self) -> str:
         """Its title in the index, else its number, and whose: "Figure 2, paper A"."""
         words = (self.entry.title if self.entry else "") or self.record["figure"]
-        whose = "ours" if self.section == "Ours" else f"paper {self.section}"
+        if self.section == "Ours":
+            whose = "ours"
+        else:
+            whose = f"paper {self.section}"
         return f"{words[:1].upper()}{words[1:]}, {whose}"
 
     @property

@@ -51,7 +51,10 @@ class Infeasible(ValueError):
         for t in terms[:6]:
             place = ", pair ".join(map(str, t))
             shares.append(f"{certificate[tuple(t)]:.3g} of (sample {place})")
-        more = f" and {len(terms) - 6} more" if len(terms) > 6 else ""
+        if len(terms) > 6:
+            more = f" and {len(terms) - 6} more"
+        else:
+            more = ""
         super().__init__(
             f"{problem} of run {run} is infeasible: this non-negative combination of its "
             f"constraints is zero (relative residual {residual:.1e}): {', '.join(shares)}{more}. "
@@ -146,11 +149,9 @@ def _proved(K, beta, length, constraints):
             weights(beta, constraints.delta, constraints.z) @ constraints.z.T
         )  # (d, n)
         margins = np.einsum("ntd,dn->nt", constraints.delta, pulled).ravel()
-    return (
-        (beta, margins)
-        if _within_accuracy(beta, margins, constraints.stretch)
-        else None
-    )
+    if _within_accuracy(beta, margins, constraints.stretch):
+        return (beta, margins)
+    return None
 
 
 @numba.njit(cache=True)

@@ -236,7 +236,10 @@ def _other_norm(problem, run, units, norm, beta):
     stretch = units.stretch[run]
     blocks = isinstance(norm, Blocks)
     conic = blocks or norm in norms.DUAL
-    dual = norm.dual if blocks else norms.DUAL[norm] if conic else norm / (norm - 1)
+    if blocks:
+        dual = norm.dual
+    else:
+        dual = norms.DUAL[norm] if conic else norm / (norm - 1)
     turned = isinstance(norm, str)  # these two do not see a rotation: keep to the spans
     if turned:
         delta, z, token_basis, query_basis = frobenius.thin(delta, z)

@@ -85,11 +85,15 @@ def norm_of(W: np.ndarray, norm: str | float | Blocks) -> np.ndarray:
     """N(W) of matrices (..., d, d_z), N by the names of `max_margin.token_svm`."""
     if isinstance(norm, Blocks):
         sizes = [norm_of(part, norm.inner) for part in norm.parts(W)]
-        return np.sum(sizes, 0) if norm.summed else np.max(sizes, 0)
+        if norm.summed:
+            return np.sum(sizes, 0)
+        return np.max(sizes, 0)
     if norm in _ORDER:
         return np.linalg.norm(W, _ORDER[norm], axis=(-2, -1))
     flat = W.reshape(*W.shape[:-2], -1)
-    return np.abs(flat).max(-1) if norm == np.inf else lp_norm(flat, float(norm))
+    if norm == np.inf:
+        return np.abs(flat).max(-1)
+    return lp_norm(flat, float(norm))
 
 
 def _expression(S, norm):
@@ -117,7 +121,10 @@ def conic(
     S = cp.Variable(shape)
     rows, asked = _shortened(A * unit)
     pulled = cp.vec(S, order="C") == rows.T @ beta
-    total = cp.sum(beta) if (asked == 1).all() else asked @ beta
+    if (asked == 1).all():
+        total = cp.sum(beta)
+    else:
+        total = asked @ beta
     program = cp.Problem(cp.Maximize(total), [pulled, _expression(S, dual) <= 1])
     with warnings.catch_warnings():  # the caller judges, from w and beta
         warnings.filterwarnings("ignore", "Solution may be inaccurate")
@@ -185,7 +192,10 @@ def _newton(A, asked, p, w, beta, goal):
             beta = factor * beta
             w = _power(s, q - 1)
             margins = A @ w / asked
-        primal = lp_norm(w, p) / margins.min() if margins.min() > 0 else np.inf
+        if margins.min() > 0:
+            primal = lp_norm(w, p) / margins.min()
+        else:
+            primal = np.inf
         if primal < upper:
             best_w = w / margins.min()
             upper = primal

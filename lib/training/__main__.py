@@ -58,7 +58,10 @@ def _changed(study: Study, word: str) -> Study:
     if isinstance(before, Mapping) != bool(dot) or (
         name == "options" and entry not in before
     ):
-        entries = [*before] if isinstance(before, Mapping) else "no entries"
+        if isinstance(before, Mapping):
+            entries = [*before]
+        else:
+            entries = "no entries"
         raise ValueError(f"--set {word}: {name} has {entries}, not {entry!r}")
     old = before.get(entry) if dot else before
     if isinstance(old, bool | int | str) and type(value) is not type(old):

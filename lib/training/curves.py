@@ -126,7 +126,9 @@ class Curve(Shapes):
     def steps_to(self, target: float) -> float:
         """Step of the first of `readings` that is ≤ `target`, or inf."""
         reached = self.readings() <= target
-        return float(self.clock["at"][reached.argmax()]) if reached.any() else np.inf
+        if reached.any():
+            return float(self.clock["at"][reached.argmax()])
+        return np.inf
 
 
 @dataclass(frozen=True)
@@ -219,6 +221,9 @@ def load(path: Path) -> Curves:
             raise ValueError(f"schema {head['schema']}, this code reads {SCHEMA}")
         return Curves(head["configuration"], tuple(Curve(**run) for run in runs))
     except Exception as error:  # which one depends on the byte that is wrong
-        what = f"there is no {error}" if isinstance(error, KeyError) else error
+        if isinstance(error, KeyError):
+            what = f"there is no {error}"
+        else:
+            what = error
         words = f"{path} is not a curve file that can be read ({what})"
         raise ValueError(f"{words}; fetch it again or run the study") from error

@@ -39,7 +39,10 @@ def norms(tensors: list[Tensor]) -> Tensor:
                 list(pool.map(sum_the_rest, range(threads)))
         return torch.from_numpy(squares).sqrt()
     # Apple's devices have no float64.
-    wide = torch.float32 if tensors[0].device.type == "mps" else torch.float64
+    if tensors[0].device.type == "mps":
+        wide = torch.float32
+    else:
+        wide = torch.float64
     return torch.stack(torch._foreach_norm(tensors, 2, wide))
 
 

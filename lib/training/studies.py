@@ -45,7 +45,9 @@ def _every(rows, count: int) -> slice:
 def _split(name: str, demo: bool, sizes: tuple[int, int]) -> list[texts.TextSet]:
     """Training and test texts, of a `demo` samples of these `sizes`."""
     parts = [texts.load(name, split, demo=demo) for split in ("train", "test")]
-    return [part.sample(size) for part, size in zip(parts, sizes)] if demo else parts
+    if demo:
+        return [part.sample(size) for part, size in zip(parts, sizes)]
+    return parts
 
 
 def pictures(

@@ -119,7 +119,9 @@ class Study:
     @property
     def criterion(self) -> str:
         """By what rates are judged: "accuracy" on held-out rows, or "speed"."""
-        return "accuracy" if "held_out" in self.options else "speed"
+        if "held_out" in self.options:
+            return "accuracy"
+        return "speed"
 
     @property
     def points(self) -> np.ndarray:
@@ -265,11 +267,10 @@ class Work:
         values = {
             f.name: getattr(study, f.name) for f in fields(study) if f.name not in apart
         }
-        stop = (
-            "never"
-            if study.stop_at is None
-            else f"{ENDS[study.criterion]} {study.stop_at:g}"
-        )
+        if study.stop_at is None:
+            stop = "never"
+        else:
+            stop = f"{ENDS[study.criterion]} {study.stop_at:g}"
         if study.stop_from:
             stop += f", from step {study.stop_from} on"
         values |= dict(criterion=study.criterion, stop=stop, tuning_seed=TUNING_SEED)
@@ -288,7 +289,10 @@ class Work:
         )
         for rule in study.rates:
             rates[rule] = self.best(rule, cap)
-            cap = rates[rule] if rule == "SPS" and study.cap is None else cap
+            if rule == "SPS" and study.cap is None:
+                cap = rates[rule]
+            else:
+                cap = cap
         judged = range(study.first_seed, study.first_seed + study.seeds)
         self.all_of(
             [
@@ -362,7 +366,10 @@ class Work:
         try:
             with contextlib.suppress(Timeout):
                 lock.acquire(blocking=False) if first else None
-            curve = self._finished(path) if first and path.exists() else None
+            if first and path.exists():
+                curve = self._finished(path)
+            else:
+                curve = None
             if curve and curve.paused and len(curve.loss) < until:
                 curve = None
             # Whoever holds the lock: a run that came far enough may be taken further meanwhile.
@@ -374,7 +381,10 @@ class Work:
             )
             if first:
                 Curves(self.configuration, (curve,)).save(path)
-                loss = f", loss {curve.readings()[-1]:.4f}" if curve.clock else ""
+                if curve.clock:
+                    loss = f", loss {curve.readings()[-1]:.4f}"
+                else:
+                    loss = ""
                 self.say(
                     f"{name}: {curve.status}{loss}, {curve.seconds:.0f} processor seconds"
                 )
@@ -410,7 +420,9 @@ class Work:
 
         def measured(model: nn.Module, step: int) -> Mapping[str, float]:
             metrics = problem.evaluate(model, seed, tuning)
-            return {**metrics, **problem.closing(model)} if step in closing else metrics
+            if step in closing:
+                return {**metrics, **problem.closing(model)}
+            return metrics
 
         curve = loop.train(
             model,
@@ -432,7 +444,10 @@ class Work:
         )
         if curve.paused and len(curve.loss) != until:
             raise OutOfTime(self.left())
-        end = {} if trial else dict(problem.finish(model.eval(), seed))
+        if trial:
+            end = {}
+        else:
+            end = dict(problem.finish(model.eval(), seed))
         if who["rule"] == "SPS":  # the share of steps that the cap held
             held = curve.step_size.astype(float) >= who["rate"] * (1 - 1e-6)
             end["capped"] = np.array(held.mean())

@@ -366,7 +366,10 @@ def claims_of(
     made = []
     for name, sentence in sentences.items():
         source = f"paper A, Section {sentence.section}"
-        source = f"ours, beside {source}" if ours else f"{source} (our reading)"
+        if ours:
+            source = f"ours, beside {source}"
+        else:
+            source = f"{source} (our reading)"
         reason = (why or {}).get(name, "")
         made.append(_claim(f"{figure}.{name}", sentence, values[name], source, reason))
     return made

@@ -36,9 +36,10 @@ def direction(history: History, rule: str, since: float, number: str) -> list[Cl
     """The direction error falls at least like t^-1/2, t >= since; says if like 1/t (ours)."""
     slopes = exponent(history, "W_mm", since)
     furthest_off = np.abs(slopes + 1).max()
-    like = (
-        "as 1/t does, within 0.05" if furthest_off <= 0.05 else "not within 0.05 of 1/t"
-    )
+    if furthest_off <= 0.05:
+        like = "as 1/t does, within 0.05"
+    else:
+        like = "not within 0.05 of 1/t"
     return [
         claim(
             "rate",

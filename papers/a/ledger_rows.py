@@ -283,7 +283,9 @@ def _probability_at_most(failed):
     occurred (Clopper and Pearson, 1934)."""
     k = int(failed.sum())
     draws = failed.size
-    return float(beta.ppf(0.95, k + 1, draws - k)) if k < draws else 1.0
+    if k < draws:
+        return float(beta.ppf(0.95, k + 1, draws - k))
+    return 1.0
 
 
 def _data_claims(tokens, why=""):

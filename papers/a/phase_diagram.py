@@ -62,7 +62,10 @@ def two_samples_reach(tokens: TokenSet, loss: str = "exponential") -> SimpleName
         return np.exp(losses.log_derivative(f[i], loss)) * (high - low)[i]
 
     k = -K[0, 1]
-    threshold = (k - K[second, second]) / (K[first, first] - k) if k > 0 else -np.inf
+    if k > 0:
+        threshold = (k - K[second, second]) / (K[first, first] - k)
+    else:
+        threshold = -np.inf
     middle = (low + high) / 2
     start = slope(middle, first) / slope(middle, second)
     highest = slope(low, first) / slope(high, second)
@@ -236,7 +239,9 @@ def upper_end(failed: np.ndarray) -> float:
     """The upper end, at 95 %, of the probability of a failure, from `failed` (draws,)."""
     count = int(failed.sum())
     draws = failed.size
-    return float(beta.ppf(0.95, count + 1, draws - count)) if count < draws else 1.0
+    if count < draws:
+        return float(beta.ppf(0.95, count + 1, draws - count))
+    return 1.0
 
 
 def dimension_claims(falls: Mapping[int, Mapping[str, np.ndarray]]) -> list[Claim]:

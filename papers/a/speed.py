@@ -344,11 +344,17 @@ def caption(curves: Curves, name: str, table: Table) -> str:
         "inside the rates tried"
         + ", but for SPS, whose cap binds in under 1 % of steps" * top
     )
-    chosen = f"at the edge of the rates tried: {at_edge}" if at_edge else inside
+    if at_edge:
+        chosen = f"at the edge of the rates tried: {at_edge}"
+    else:
+        chosen = inside
     if not any(map(curves.trials, study["rates"])):
         chosen = "given, not chosen by trials"
     equal = [rule for rule, word in CLAIMED[name].items() if word is no_gain]
-    ticks = f", between {' and '.join(equal)}'s ticks no gain" if equal else ""
+    if equal:
+        ticks = f", between {' and '.join(equal)}'s ticks no gain"
+    else:
+        ticks = ""
     thin = "runs or layers" if study["walk"] else "runs"
     marks = f"lines: medians, to where the first run ends, thin: {thin}, dots: seeds,"
     marks += f" bars: 95 % intervals{ticks}; Adam has no one step size"

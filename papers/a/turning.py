@@ -74,7 +74,10 @@ def _draw(figure, panels, tokens, W_mm, t, W):
         panel.axis("off")
         panel.plot(*np.outer([0, 3.6], towards[i]).T, **plots.BOUND)
         for k, place in enumerate(tokens.X[0, i]):
-            colour = plots.INKS["vermilion"] if k == tokens.opt[0, i] else plots.GREY
+            if k == tokens.opt[0, i]:
+                colour = plots.INKS["vermilion"]
+            else:
+                colour = plots.GREY
             panel.scatter(
                 *place, s=30 + 900 * weights[i, k], color=colour, alpha=0.85, zorder=3
             )

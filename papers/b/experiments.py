@@ -159,7 +159,10 @@ def tune(
         for step, values in runs.items():
             excess = np.nan_to_num(values, nan=np.inf)
             ends = excess[:, -1].max() <= level
-            needed = first_below(record, excess, level) if ends else excess[:, -1]
+            if ends:
+                needed = first_below(record, excess, level)
+            else:
+                needed = excess[:, -1]
             scores[step] = not ends, np.median(needed)
         best[name] = min(scores, key=scores.get)
     return best

@@ -54,7 +54,10 @@ def against_sgd(recorded, excess: Excess, optimum, ours: str, label: str) -> Fig
         plots.band(relative, recorded, excess[name], text, like)
         starts[np.median(excess[name][:, 0])] = plots.look(like).colour
     for start, colour in starts.items():
-        words = f"{start:,.0f} times" if start > 1 else pieces.percent(start)
+        if start > 1:
+            words = f"{start:,.0f} times"
+        else:
+            words = pieces.percent(start)
         pieces.beside(relative, 0, start, words, colour, (6, 2))
     loss.axhline(
         optimum, label="optimum $L^* = k\\sigma^2/2$", zorder=3, **plots.PREDICTED

@@ -470,9 +470,10 @@ def sample_constants(problem: Regression, covariance, Q) -> tuple[float, float]:
         inner = across.T @ (S @ G + G @ S) @ across / 2
         square = np.eye(len(inner)) + error * across.T @ S @ S @ across / 4
         size = error * np.linalg.norm(S, 2)
-        beta = (
-            np.linalg.norm(S @ G, 2) / np.sqrt(1 - size**2 / 4) if size < 2 else np.inf
-        )
+        if size < 2:
+            beta = np.linalg.norm(S @ G, 2) / np.sqrt(1 - size**2 / 4)
+        else:
+            beta = np.inf
         constants.append((eigh(inner, square, eigvals_only=True)[0], beta))
     (low, high), (alpha, beta) = constants
     return low / alpha, high / beta

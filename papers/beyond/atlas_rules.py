@@ -155,20 +155,26 @@ def _moved(rule):
             rule.p, "sgn(G)"
         )
     if rule.kind == o.SPECTRAL:
-        of = "M + (G - M) (1 - mu)" if rule.nesterov else "M" if rule.momentum else "G"
+        if rule.nesterov:
+            of = "M + (G - M) (1 - mu)"
+        else:
+            of = "M" if rule.momentum else "G"
         shape = {o.POLAR: "U V^T", o.LEADING: "U_1 V_1^T"}
         word = shape.get(
             rule.shape, f"{rule.iterations} Newton-Schulz steps on U S V^T"
         )
-        return (
-            f"sgn(U V^T), U S V^T = {of}" if rule.signed else f"{word}, U S V^T = {of}"
-        )
+        if rule.signed:
+            return f"sgn(U V^T), U S V^T = {of}"
+        return f"{word}, U S V^T = {of}"
     if rule.kind == o.ADAPTIVE:
         below = "sqrt(sum G^2)" if rule.summed else "sqrt(v)"
         more = f" + {rule.epsilon:g}" if rule.epsilon else ""
         return f"{'M' if rule.momentum else 'G'} / ({below}{more})"
     kept = "sums" if rule.summed else "means"
-    mixed = "M" if rule.momentum == rule.first_mix else "M' + (G - M') 0.1"
+    if rule.momentum == rule.first_mix:
+        mixed = "M"
+    else:
+        mixed = "M' + (G - M') 0.1"
     return {
         o.ENTRYWISE: f"sgn(G) |G|^{1 / (rule.p - 1):g}, over its l_{rule.p:g} norm",
         o.SIGN: f"sgn({mixed})" + ", M' before G" * ("'" in mixed),
@@ -296,6 +302,9 @@ def predictions(rows: Mapping[str, Row], reached: Reached) -> list[Claim]:
     largest = max(np.nanmax(ratios.value) for ratios in reached.values())
     claims = [claim("atlas.bounded", largest)]
     for name, row in rows.items():
-        judged = _none_reached if row.reached is None else _norm_reached
+        if row.reached is None:
+            judged = _none_reached
+        else:
+            judged = _norm_reached
         claims += judged(name, row, reached[name])
     return claims

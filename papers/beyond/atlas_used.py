@@ -345,6 +345,9 @@ def own_ratios(tokens: TokenSet, name, path: Path, reached, identity: bool = Fal
     for run in np.flatnonzero(np.isfinite(reached.last).all(1)):
         W = path.W[run, -1]
         sides = path.second[run], path.left[run], path.right[run]
-        sides = (None, *map(np.eye, W.shape)) if identity else sides
+        if identity:
+            sides = (None, *map(np.eye, W.shape))
+        else:
+            sides = sides
         value[run] = _own(name, tokens.run(run), reached.selection[run], W, *sides)
     return value.T

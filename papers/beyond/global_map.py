@@ -29,7 +29,9 @@ RESAMPLES = 2000
 def half_at_once(d: float, n: int) -> float:
     """alpha at which the first step is right for all n with probability 1/2, or inf."""
     gain = normal.ppf(0.5 ** (1 / n)) * np.sqrt((n - 1) / d)
-    return float(np.sqrt((1 + gain) / (1 - gain))) if gain < 1 else np.inf
+    if gain < 1:
+        return float(np.sqrt((1 + gain) / (1 - gain)))
+    return np.inf
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +76,10 @@ def global_claims(grid: GlobalMap, wide: int = 1024, easy: float = 1.7) -> list[
     where = ", ".join(
         f"{k} at d = {d}" for k, d in zip(lost, grid.dimensions, strict=True) if k
     )
-    why = (
-        f"later steps undo it: {where}" if enough < BOUNDS["global.sufficient"] else ""
-    )
+    if enough < BOUNDS["global.sufficient"]:
+        why = f"later steps undo it: {where}"
+    else:
+        why = ""
     claims = [claim("global.sufficient", enough, "", grid.first.sum(), remark=why)]
     ceilings = {row: half_at_once(d, grid.n) for row, d in enumerate(grid.dimensions)}
     for row, ceiling in ceilings.items():
@@ -84,11 +87,10 @@ def global_claims(grid: GlobalMap, wide: int = 1024, easy: float = 1.7) -> list[
         if not np.isfinite(ceiling) or d < 64:
             continue
         value, low, high = grid.threshold(row)
-        why = (
-            ""
-            if value <= ceiling or low > ceiling
-            else "the bound lies in the interval"
-        )
+        if value <= ceiling or low > ceiling:
+            why = ""
+        else:
+            why = "the bound lies in the interval"
         more = {"interval": (low, high), "remark": why}
         claims.append(
             claim("global.threshold", value, f"{d}", expected=ceiling, **more)

@@ -181,11 +181,10 @@ def _refusals(law, level, g, steps):
                 reason,
                 run,
             )
-            more = (
-                steps * (np.log(SETTLED_HEADS) / np.log(rest) - 1)
-                if 0 < rest < 1
-                else np.inf
-            )
+            if 0 < rest < 1:
+                more = steps * (np.log(SETTLED_HEADS) / np.log(rest) - 1)
+            else:
+                more = np.inf
             reason = f"wrong offsets have decayed to {rest:.1e}, they need {SETTLED_HEADS:.0e}"
             reason = (
                 f"head {left[:, run].argmax()}: {reason}: about {more:.2g} steps more"

@@ -196,7 +196,10 @@ def _check_settled(law, rule, history):
         level = size / part.norm
         left = part.remaining(level)
         run = int(left.argmax())
-        wanted = np.log(bound) / np.log(left[run]) if 0 < left[run] < 1 else np.inf
+        if 0 < left[run] < 1:
+            wanted = np.log(bound) / np.log(left[run])
+        else:
+            wanted = np.inf
         more = history.iterations[-1] * (wanted ** (1 / (1 - rule.decay)) - 1)
         reason = (
             f"wrong offsets of the {name} have decayed to {left[run]:.1e} at level "

@@ -108,9 +108,10 @@ def margin_law(
     selected = checked_selection(tokens, selected)
     K = gram(tokens, selected)
     shape = selected.shape + (tokens.shape[2] - 1,)
-    slopes = (
-        saturated_slopes(tokens, selected, loss) if log_slopes is None else log_slopes
-    )
+    if log_slopes is None:
+        slopes = saturated_slopes(tokens, selected, loss)
+    else:
+        slopes = log_slopes
     for name, values in (("solution.duals", solution.duals), ("log_slopes", slopes)):
         if np.shape(values) != shape:
             raise ValueError(f"{name} has shape {np.shape(values)}; it needs {shape}")

@@ -283,7 +283,10 @@ def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
     ]  # below black dots
     for one, like in zip(trained.values(), seen):
         power = Fraction(one.rule.decay).limit_denominator(9)
-        steps = rf"$\eta_t\propto t^{{-{power}}}$" if power else r"constant $\eta_t$"
+        if power:
+            steps = rf"$\eta_t\propto t^{{-{power}}}$"
+        else:
+            steps = r"constant $\eta_t$"
         plots.band(error, one.iterations, one.error, steps, like)
         size = [joint_law.path_length(one.rule, int(t)) for t in one.iterations]
         predicted = np.median(one.law.W_law.constant) / size
@@ -430,7 +433,10 @@ def constants(
             for crossing in crossings[crossings < end]:
                 axis.axvline(crossing, **plots.LEVEL)
             out = (crossings >= end).sum()
-            further = f";\n{out} of {len(crossings)} further right →" if out else ""
+            if out:
+                further = f";\n{out} of {len(crossings)} further right →"
+            else:
+                further = ""
             axis.set_title(f"dotted: a run switches{further}", loc="right", **SMALL)
         if f"map.most.{name}" in judged:  # here with other sizes
             count = judged[f"map.most.{name}"]

@@ -199,7 +199,10 @@ def _values(c):
     law = c.law
     rule = c.setting.rule
     speed = rule.step_size / (1 - rule.momentum)  # of ||W_t|| per iteration
-    speed = float(law.norm[0]) / 2 if rule.kind == rules.POLYAK else speed
+    if rule.kind == rules.POLYAK:
+        speed = float(law.norm[0]) / 2
+    else:
+        speed = speed
     slope = np.polyfit(m.iterations, 1 / m.error, 1)[0]
     return {
         "constant": m.error[-1] / c.predicted - 1,

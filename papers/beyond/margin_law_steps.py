@@ -143,11 +143,10 @@ def short_step(
 ) -> Claim:
     """Offsets settle at `multiple` of the longest step in every run."""
     moved = _moved(runs, multiple)
-    why = (
-        "a large cycle: the threshold is that of small disturbances"
-        if moved.max() > LOUD
-        else ""
-    )
+    if moved.max() > LOUD:
+        why = "a large cycle: the threshold is that of small disturbances"
+    else:
+        why = ""
     setting = f"{multiple:g}" if setting is None else setting
     return claim("law.short", moved, setting, f"{multiple:g}", remark=why)
 

@@ -158,7 +158,10 @@ def _step_bound(problem, rule, R, L):
             0.5,
             np.log(rule.step_size / ((problem.sample[-1] + 1) * sigma)) + log_Z,
         )
-    exact = rule.step_size * problem.norm if rule.kind == NGD else problem.norm**2 / 2
+    if rule.kind == NGD:
+        exact = rule.step_size * problem.norm
+    else:
+        exact = problem.norm**2 / 2
     slack = 1 - exact * L / 2
     if slack <= 0:
         return 0.0, 0.0, np.inf
@@ -203,7 +206,10 @@ def prove(
         (_constants(problem, rule, size, omega, tau, everywhere), tau) for tau in ROOMS
     ]
     (A, K, q), tau = min(tried, key=lambda pair: pair[0][0])
-    why = "" if level >= A else f"the level {level:.4g} is below A = {A:.4g}"
+    if level >= A:
+        why = ""
+    else:
+        why = f"the level {level:.4g} is below A = {A:.4g}"
     why = why if np.isfinite(A) else "the steps are too long"
     return Proof(why=why, level=level, A=A, K=K, q=q, tau=tau)
 
@@ -215,7 +221,9 @@ def _silent(problem, rule, foreign):
     if foreign:
         return "the rule is none of the theorem's"
     other = rule.kind == POLYAK and not problem.best
-    return "Polyak's step takes another loss for L*" if other else ""
+    if other:
+        return "Polyak's step takes another loss for L*"
+    return ""
 
 
 def _mode_norm(s, mu):
@@ -225,7 +233,10 @@ def _mode_norm(s, mu):
     T = np.array([[1 - s, mu], [-s, mu]])
     z, S = np.linalg.eig(T)
     half = (1 + np.abs(z).max()) / 2
-    forms = [(solve_discrete_lyapunov(T.T / half, np.eye(2)), half)] if half < 1 else []
+    if half < 1:
+        forms = [(solve_discrete_lyapunov(T.T / half, np.eye(2)), half)]
+    else:
+        forms = []
     if np.linalg.cond(S) < 1e6:
         back = np.linalg.inv(S * np.linalg.solve(S, np.ones(2)))
         forms.append(((back.conj().T @ back).real, float(np.abs(z).max())))

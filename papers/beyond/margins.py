@@ -115,7 +115,10 @@ def check_settled(run, law, measured, momentum):
     if momentum == 0:
         overshot = max(step / law.norm[0] * law.fastest[0] - 1, 0.0)
         left = max(left, overshot ** measured.iterations[-1])
-    more = np.log(SETTLED) / np.log(left) if 0 < left < 1 else np.inf
+    if 0 < left < 1:
+        more = np.log(SETTLED) / np.log(left)
+    else:
+        more = np.inf
     reason = (
         f"wrong offsets have decayed to {left:.1e} at margin level a = {level[0]:.4g}, they "
         f"need {SETTLED:.0e}: margins {more:.2g} times as large"

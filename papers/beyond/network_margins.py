@@ -116,7 +116,10 @@ class _ByMatrix(torch.optim.Optimizer):
             v = state["v"].mul_(MEMORY).addcmul_(p.grad, p.grad, value=1 - MEMORY)
             m_hat = m / (1 - MOMENTUM ** state["t"])
             return m_hat / ((v / (1 - MEMORY ** state["t"])).sqrt() + EPSILON)
-        parts = m.shape[0] // m.shape[1] if m.shape[0] == 3 * m.shape[1] else 1
+        if m.shape[0] == 3 * m.shape[1]:
+            parts = m.shape[0] // m.shape[1]
+        else:
+            parts = 1
         return direction(m.reshape(parts, -1, m.shape[1])).reshape(m.shape)
 
 

@@ -155,11 +155,10 @@ def read(
 def claims(readings: list[_Reading]) -> list[Claim]:
     """The rows of the protocol: the constant, and that kappa is in it."""
     kept = [reading for reading in readings if not reading.refusal]
-    share = (
-        np.mean([abs(reading.ratio - 1) <= 0.01 for reading in kept])
-        if kept
-        else np.nan
-    )
+    if kept:
+        share = np.mean([abs(reading.ratio - 1) <= 0.01 for reading in kept])
+    else:
+        share = np.nan
     apart = (abs(reading.plain / reading.law.constant[0] - 1) for reading in kept)
     plain = min(apart, default=np.nan)
     return [

@@ -156,11 +156,10 @@ def lemma13(first, second, p):
     """||W_1 - W_2||_{p,p}^p / (p 2^p) <= D_psi(W_1, W_2) of unit W_1, W_2, p >= 2; for
     p < 2 the smaller side is (p-1)/2 ||W_1 - W_2||_F^2 (our constant)."""
     apart = first - second
-    bound = (
-        norm(apart, p) ** p / (p * 2**p)
-        if p >= 2
-        else (p - 1) / 2 * norm(apart, 2) ** 2
-    )
+    if p >= 2:
+        bound = norm(apart, p) ** p / (p * 2**p)
+    else:
+        bound = (p - 1) / 2 * norm(apart, 2) ** 2
     return bound, bregman(first, second, p)
 
 
@@ -175,7 +174,9 @@ def lemma15(x, y, p):
     """y^{p-2} s <= x^{p-1} - y^{p-1} <= x^{p-2} s, s = (p-1)(x-y); reversed for p < 2."""
     rise = x ** (p - 1) - y ** (p - 1)
     at_y, at_x = ((p - 1) * end ** (p - 2) * (x - y) for end in (y, x))
-    return [(at_y, rise), (rise, at_x)] if p >= 2 else [(at_x, rise), (rise, at_y)]
+    if p >= 2:
+        return [(at_y, rise), (rise, at_x)]
+    return [(at_x, rise), (rise, at_y)]
 
 
 def lemma4(steps: Steps) -> Claim:
@@ -205,7 +206,10 @@ def step_claims(steps: Steps) -> list[Claim]:
     slack_24 = ((down - grown) / (np.abs(down) + ROUNDING * size**p)).min()
     turned = ((to_mirror(W, p) - to_mirror(later, p)) * (W - later)).sum(-1)
     never = (steps.loss_rise == -1).all()
-    fall = (steps.eta * (before - after) / turned).min() if never else -np.inf
+    if never:
+        fall = (steps.eta * (before - after) / turned).min()
+    else:
+        fall = -np.inf
     return PAPER.claims({"lemma22": slack_22, "lemma24": slack_24, "lemma25": fall}, p)
 
 
@@ -217,7 +221,10 @@ def lemma30(history: MirrorHistory, size, since: float, stay) -> list[Claim]:
     late = history.iterations >= since
     slope = fitted_slope(np.log(history.iterations[late]), history.norm[:, late]) / size
     predicted = 1 / (1 + (p - 2) * size / history.norm[:, late].mean(1))
-    ratio = (slope / predicted)[stay] if stay.any() else np.array([np.nan])
+    if stay.any():
+        ratio = (slope / predicted)[stay]
+    else:
+        ratio = np.array([np.nan])
     runs = stay.sum(), len(stay)
     sharp = claim(
         "lemma30.sharp", np.median(ratio), p, say=runs, interval=interval(ratio)
@@ -278,11 +285,9 @@ def radius(selection: Selection) -> np.ndarray:
     entries = selection.direction.shape[-1]
     A = spread(selection.tokens, p / (p - 1)).max(-1)
     rho = _nearness(selection) / (A * selection.solution.norm)
-    return (
-        rho**p / (p * 2**p)
-        if p >= 2
-        else (p - 1) / 2 * (rho * entries ** (0.5 - 1 / p)) ** 2
-    )
+    if p >= 2:
+        return rho**p / (p * 2**p)
+    return (p - 1) / 2 * (rho * entries ** (0.5 - 1 / p)) ** 2
 
 
 def on_the_edge(
@@ -357,7 +362,10 @@ def lemma19(selection: Selection) -> Claim:
         return _slack(selection, radius(selection) * 10.0**k)
 
     room = next((k for k in range(5) if not slack(k) >= 1), 5)
-    far = f", which hold up to {10 ** (room - 1):,} mu_0" if room else ""
+    if room:
+        far = f", which hold up to {10 ** (room - 1):,} mu_0"
+    else:
+        far = ""
     return claim("lemma19", slack(0), selection.p, say=(far,))
 
 
@@ -455,7 +463,10 @@ def lemma28(selection: Selection, D: np.ndarray, mu: np.ndarray) -> Claim:
     if wide.any() and np.median(np.abs(course - 1)) > MOVED:
         largest = (D[wide] / mu[wide, None]).max()
     runs = f"{wide.sum()} of {len(mu)} runs (mu_0 > {RESOLVED:g})"
-    ends = f"{course.min():.2g} to {course.max():.3g}" if wide.any() else "unresolved"
+    if wide.any():
+        ends = f"{course.min():.2g} to {course.max():.3g}"
+    else:
+        ends = "unresolved"
     remark = f"last D over first, no part of the lemma: {ends}"
     return claim("lemma28", largest, selection.p, say=(runs,), remark=remark)
 
@@ -511,11 +522,9 @@ def theory(p: float) -> tuple[float, float, str]:
     """Lemma 29 as (a, b, text): D <= O(r^a (log r)^b), r = ||W||_{p,p}."""
     if p > 2:
         return -1.0, 1.0, r"$\log r / r$"
-    return (
-        (-1.0, 2.0, r"$(\log r)^2 / r$")
-        if p == 2
-        else (1 - p, 0.0, rf"$r^{{{1 - p:.3g}}}$")
-    )
+    if p == 2:
+        return (-1.0, 2.0, r"$(\log r)^2 / r$")
+    return (1 - p, 0.0, rf"$r^{{{1 - p:.3g}}}$")
 
 
 def slopes(history: MirrorHistory, divergence: np.ndarray) -> np.ndarray:

@@ -605,10 +605,16 @@ def caption(number: str, curves: Curves, marks: str, table: Table) -> str:
     for claim in [claim for claim in table if not claim.interval][:1]:
         marks += f"; not judged: {claim.statement.partition(': ')[2]}"
     short = any(len(run.loss) < study["horizon"] for run in curves.judged())
-    early = f"a run ends early at {study['stop']}" if short else "no run ended early"
+    if short:
+        early = f"a run ends early at {study['stop']}"
+    else:
+        early = "no run ended early"
     chosen = ", chosen by held-out accuracy."
     if not any(map(curves.trials, curves.rates())):
         chosen = ", given by the authors' code and not chosen by us."
-    size = "at the paper's size 3" if study["name"] == "imdb_paper" else "reduced"
+    if study["name"] == "imdb_paper":
+        size = "at the paper's size 3"
+    else:
+        size = "reduced"
     number = f"Paper C, {number}"
     return kept_curves.caption(number, curves, marks, table, chosen, f"; {early}", size)

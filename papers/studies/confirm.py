@@ -139,7 +139,10 @@ def with_seeds(plan: Plan, seeds: int) -> Plan:
         For fewer seeds than planned, for more than the protocol allows, and for more at all if
         the study is not about speed.
     """
-    most = math.floor(TABLE["most"] * plan.seeds) if plan.speed else plan.seeds
+    if plan.speed:
+        most = math.floor(TABLE["most"] * plan.seeds)
+    else:
+        most = plan.seeds
     if not plan.seeds <= seeds <= most:
         raise ValueError(f"{plan.name} has {plan.seeds} to {most} seeds, not {seeds}")
     return replace(plan, seeds=seeds)
@@ -267,7 +270,9 @@ class Confirmation:
 
 def _cap(plan: Plan, decided: Mapping[str, float]) -> float | None:
     """The cap of SNGD: the plan's, else the rate at which SPS is judged."""
-    return plan.cap if plan.cap is not None else decided.get("SPS")
+    if plan.cap is not None:
+        return plan.cap
+    return decided.get("SPS")
 
 
 def _matching(known: Sequence[Curve], wanted: Mapping) -> Curve | None:

@@ -38,7 +38,9 @@ class Case:
         if not self.intervals:
             return 1.0
         p = max(verdicts.p_value(interval, self.word) for interval in self.intervals)
-        return p if p < 1 and self.says(1 - p) != UNDECIDED else 1.0
+        if p < 1 and self.says(1 - p) != UNDECIDED:
+            return p
+        return 1.0
 
 
 @dataclass(frozen=True)

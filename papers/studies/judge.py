@@ -122,7 +122,10 @@ def read_runs(plan: Plan, folder: Path, hours_ended: bool = False) -> Runs | Non
     decided = confirm.rates(plan, race)
 
     # The look may have raised the number of seeds, so more than planned are read at first.
-    most = math.floor(TABLE["most"] * plan.seeds) if plan.speed else plan.seeds
+    if plan.speed:
+        most = math.floor(TABLE["most"] * plan.seeds)
+    else:
+        most = plan.seeds
     widest = confirm.with_seeds(plan, most)
     kept = [confirm.whole_seed(widest, path, decided) for path in paths]
     _refuse_other_data(paths, kept)
@@ -294,13 +297,17 @@ def _verdict(
 
 def _seeds(claim: FamilyClaim, runs: Runs | None) -> tuple[int, int]:
     """How many seeds a claim was planned to have, and how many judge it."""
-    plan = confirm.plans()[claim.study] if runs is None else runs.plan
+    if runs is None:
+        plan = confirm.plans()[claim.study]
+    else:
+        plan = runs.plan
     wanted = [seed for seed in plan.numbers if claim.rules[0] in plan.rules(seed)]
     if ".growth." in claim.name:
         wanted = [seed for seed in wanted if plan.grows(seed)]
-    counted = (
-        0 if runs is None else len([seed for seed in wanted if seed in runs.seeds])
-    )
+    if runs is None:
+        counted = 0
+    else:
+        counted = len([seed for seed in wanted if seed in runs.seeds])
     return len(wanted), counted
 
 
@@ -354,7 +361,9 @@ def _shown(value) -> str:
         return "; ".join(f"{name}: {_shown(each)}" for name, each in value.items())
     if isinstance(value, list):
         return ", ".join(_shown(each) for each in value)
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return str(value)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

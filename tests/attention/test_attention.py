@@ -166,11 +166,10 @@ DEGENERATE = {
     "kind", [*DEGENERATE, coordinates.BLOCK + 1, 3 * coordinates.BLOCK, 9001]
 )
 def test_minimal_coordinates_are_orthonormal_and_lead_back(kind):
-    data = (
-        DEGENERATE[kind](0)
-        if kind in DEGENERATE
-        else tokens.unit_tokens(range(2), 3, 2, kind)
-    )
+    if kind in DEGENERATE:
+        data = DEGENERATE[kind](0)
+    else:
+        data = tokens.unit_tokens(range(2), 3, 2, kind)
     space = coordinates.minimal(data)
     for basis, vectors, inside in (
         (space.token_basis, data.X, space.tokens.X),

@@ -183,11 +183,9 @@ class Repository:
     def why(self, *arguments):
         done = self.inside("01_good", "--dry-run", *arguments)
         assert done.status == 0, done.output
-        return (
-            done.lines[0].removeprefix("run  01_good: ")
-            if len(done.lines) > 1
-            else None
-        )
+        if len(done.lines) > 1:
+            return done.lines[0].removeprefix("run  01_good: ")
+        return None
 
     def git(self, *arguments):
         who = "-c user.name=test -c user.email=test@localhost -c commit.gpgsign=false".split()
@@ -395,11 +393,10 @@ def test_nothing_is_lost_or_done_twice_when_a_worker_dies(cluster, tmp_path):
     def logged(word, name=""):
         """(name, kernel, worker) of each line of the log that begins so."""
         log = tmp_path / "log"
-        rows = (
-            [line.split() for line in log.read_text().splitlines()]
-            if log.exists()
-            else []
-        )
+        if log.exists():
+            rows = [line.split() for line in log.read_text().splitlines()]
+        else:
+            rows = []
         return [row[1:] for row in rows if row[0] == word and name in row[1]]
 
     ((_, kernel, parent),) = until(lambda: logged("start", "long"))

@@ -46,11 +46,9 @@ class Entry:
     @property
     def holds(self) -> bool:
         """Whether the bar is reached."""
-        return (
-            self.ratio >= self.bar
-            if self.sense == "at least"
-            else self.ratio <= self.bar
-        )
+        if self.sense == "at least":
+            return self.ratio >= self.bar
+        return self.ratio <= self.bar
 
     def as_dict(self) -> dict:
         """The row of runs/bench.json."""

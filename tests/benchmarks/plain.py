@@ -25,7 +25,10 @@ class Model:
         self.best_loss = loss(self.scores.amax(1)).mean().item()
 
     def loss(self, W, u=None):
-        scores = self.scores if u is None else self.y[:, None] * (self.X @ u)
+        if u is None:
+            scores = self.scores
+        else:
+            scores = self.y[:, None] * (self.X @ u)
         logits = torch.bmm(self.X, (self.z @ W.T)[:, :, None])[:, :, 0]  # (n, T)
         weights = torch.log_softmax(logits, -1).exp()
         return self.of_answers((weights * scores).sum(-1)).mean()
@@ -38,11 +41,10 @@ def train(
 
     `step` changes one of them in place, given its gradient. W_0 is `start` or zero, u_0 zero.
     """
-    W = (
-        np.zeros((model.X.shape[-1], model.z.shape[-1]))
-        if start is None
-        else start.copy()
-    )
+    if start is None:
+        W = np.zeros((model.X.shape[-1], model.z.shape[-1]))
+    else:
+        W = start.copy()
     begun = (W, np.zeros(model.u.shape)) if joint else (W,)
     parameters = [torch.from_numpy(array).requires_grad_() for array in begun]
     record = set(record)
@@ -140,7 +142,10 @@ def svm_per_constraint(tokens: TokenSet, norm: float = 2) -> np.ndarray:
     W = cp.Variable((d, z.shape[-1]))
     pairs = [(i, t) for i in range(n) for t in range(T) if t != opt[i]]
     constraints = [(X[i, opt[i]] - X[i, t]) @ W @ z[i] >= 1 for i, t in pairs]
-    size = cp.sum_squares(W) if norm == 2 else cp.pnorm(cp.vec(W, order="C"), norm)
+    if norm == 2:
+        size = cp.sum_squares(W)
+    else:
+        size = cp.pnorm(cp.vec(W, order="C"), norm)
     return _solved(W, size, constraints)
 
 

@@ -98,7 +98,10 @@ def test_a_failing_claim_is_printed_with_digits_that_fail(bound, off, relation):
         claim = (most if relation == "<" else least)(measured, bound)
         printed = float(claims.shown(claim))
         asked = float(claim.bound[2:])
-        fails = printed > asked if relation == "<" else printed < asked
+        if relation == "<":
+            fails = printed > asked
+        else:
+            fails = printed < asked
     assert claim.holds or fails
 
 

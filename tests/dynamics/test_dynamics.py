@@ -33,7 +33,10 @@ DATA = tokens.unit_tokens(0)
 
 
 def problem(head):
-    make = tokens.gaussian_tokens if head == "fixed" else tokens.two_token_gaussian
+    if head == "fixed":
+        make = tokens.gaussian_tokens
+    else:
+        make = tokens.two_token_gaussian
     data = make([0, 1, 2], n=4, T=3, d=20)
     start = 0.1 * np.random.default_rng(5).standard_normal((3, 20, 20))
     return data, start, (FIXED if head == "fixed" else JOINT)
@@ -131,9 +134,11 @@ def test_every_number_of_a_history_equals_plain_ambient_training(head, name, los
                 moved = np.linalg.norm(path[t + 1][0] - W, axis=(1, 2))
                 eta = np.exp(history.log_step[:, t])
                 np.testing.assert_allclose(eta * norm, moved, rtol=1e-9, atol=1e-14)
-        best = (
-            np.exp(losses.log_loss(1.0, loss)) if head == "fixed" else 0.0
-        )  # opt tokens score 1
+        # opt tokens score 1
+        if head == "fixed":
+            best = np.exp(losses.log_loss(1.0, loss))
+        else:
+            best = 0.0
         gap = np.exp(history.log_gap[:, t])
         np.testing.assert_allclose(gap, value - best, rtol=1e-9, atol=1e-15)
         if head == "joint":

@@ -44,11 +44,9 @@ def length(M):
 
 def expm1(x):
     """exp(x) - 1 for x >= 0, also where exp(x) is 1 to any number of digits."""
-    return (
-        x.exp() - 1
-        if x > Decimal("1e-20")
-        else x * (1 + x / 2 * (1 + x / 3 * (1 + x / 4)))
-    )
+    if x > Decimal("1e-20"):
+        return x.exp() - 1
+    return x * (1 + x / 2 * (1 + x / 3 * (1 + x / 4)))
 
 
 class Oracle:
@@ -90,7 +88,9 @@ class Oracle:
         else:
             eta = Decimal(rule.step_size) * Decimal(t + 1) ** -Decimal(rule.decay)
             eta = eta / norm if rule.kind == rules.NGD else eta
-        return min(eta, Decimal(rule.max_step)) if rule.max_step < np.inf else eta
+        if rule.max_step < np.inf:
+            return min(eta, Decimal(rule.max_step))
+        return eta
 
     def train(self, rule, targets, times):
         """{t: (||W||, direction error, margins, ||u||, direction error of u)} at `times`."""
@@ -102,7 +102,10 @@ class Oracle:
             gap, down_W, down_u = self.derivatives()
             norm_W = length(down_W)
             norm_u = length(down_u)
-            norm = norm_W if self.fixed else (norm_W**2 + norm_u**2).sqrt()
+            if self.fixed:
+                norm = norm_W
+            else:
+                norm = (norm_W**2 + norm_u**2).sqrt()
             separate = not self.fixed and rule.kind == rules.NGD and not rule.joint
             if norm_W > 0:
                 eta = self.eta(rule, t, gap, norm_W if separate else norm)

@@ -180,7 +180,10 @@ def test_selected_tokens_have_the_largest_softmax_weight():
 def test_a_history_measures_divergence_with_its_own_exponent_or_a_given_one(p):
     history = mirror.train(DATA, MirrorRule(2.0), 20, START, record=[0, 20])
     target = svm.token_svm(DATA, norm=2.0).W
-    found = history.divergence(target) if p is None else history.divergence(target, p)
+    if p is None:
+        found = history.divergence(target)
+    else:
+        found = history.divergence(target, p)
     q = p or 2.0
     for run in range(len(START)):
         w = history.W[run, -1].ravel()

@@ -69,9 +69,10 @@ def _run(copy: Path, mutant: Mutant, seconds: int = SECONDS) -> str:
         tempfile.TemporaryDirectory() as apart
     ):  # numba forgets what it has of a changed file
         cache = f"{copy}/numba"
-        cache = (
-            shutil.copytree(cache, apart, dirs_exist_ok=True) if mutant.old else cache
-        )
+        if mutant.old:
+            cache = shutil.copytree(cache, apart, dirs_exist_ok=True)
+        else:
+            cache = cache
         process = FORK.Process(
             target=_pytest, args=(copy, mutant.tests, cache, seconds)
         )
@@ -82,7 +83,9 @@ def _run(copy: Path, mutant: Mutant, seconds: int = SECONDS) -> str:
     failed = re.findall(
         r"^(?:FAILED|ERROR) (\S+)", copy.with_suffix(".report").read_text(), re.M
     )
-    return "" if process.exitcode == 0 else [*failed, "late"][0]
+    if process.exitcode == 0:
+        return ""
+    return [*failed, "late"][0]
 
 
 def main() -> int:

@@ -60,9 +60,10 @@ def _places(node, text, inside=False, above=None):
         yield _span(node, text)[0], _span(node, text)[0] + 1, "+"
     elif inside and isinstance(node, ast.Constant) and isinstance(above, ARITHMETIC):
         if type(node.value) in (int, float):
-            other = (
-                node.value + 1 if type(node.value) is int else 1.1 * node.value or 0.1
-            )
+            if type(node.value) is int:
+                other = node.value + 1
+            else:
+                other = 1.1 * node.value or 0.1
             yield *_span(node, text), repr(other)
     elif inside and isinstance(node, ast.Call):
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))
@@ -105,7 +106,10 @@ def _importing(file: Path) -> tuple[str, ...]:
     """The tests of the room of `file` that import it, all of the room where none does."""
     package, *room = file.relative_to(ROOT).parts[:-1]
     place = ROOT.joinpath("tests", *(room if package == "lib" else [package]))
-    beside = place.rglob if room or package == "papers" else place.glob
+    if room or package == "papers":
+        beside = place.rglob
+    else:
+        beside = place.glob
     tests = sorted(beside("test_*.py"))
     imports = re.compile(rf"import [^\n]*\b{file.stem}\b|\.{file.stem} import")
     own = [path for path in tests if imports.search(path.read_text("utf-8"))] or tests

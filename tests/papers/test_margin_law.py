@@ -148,7 +148,10 @@ def test_proof_asks_for_shorter_steps_than_the_threshold(compared):
     for run in compared:
         V = np.linalg.norm(run.solution.W)
         rule = run.setting.rule
-        sigma = V**2 / 2 if run.setting.name == "polyak" else rule.step_size * V
+        if run.setting.name == "polyak":
+            sigma = V**2 / 2
+        else:
+            sigma = rule.step_size * V
         proof = run.proof(everywhere=True)
         assert proof.holds == (sigma < 8 / square(run) and rule.momentum == 0), proof
         assert run.proof().holds  # by the curvature near rho_perp, with momentum too

@@ -270,15 +270,17 @@ def test_step_7_no_step_is_longer_than_sigma_bar(seed, rule):
 def test_step_7_sigma_bar_is_there_for_every_step_that_is_short_enough(rule):
     """Else the theorem would be silent of runs that it proves, or proved for steps too long."""
     _, _, of = problem(8)
-    exact = 0.3 * of.norm if rule.kind == dynamics.ngd(0.3).kind else of.norm**2 / 2
+    if rule.kind == dynamics.ngd(0.3).kind:
+        exact = 0.3 * of.norm
+    else:
+        exact = of.norm**2 / 2
     for share in (0.01, 0.5, 0.99):
         L = 2 * share / exact
         sigma_bar, xi, _ = theorem._step_bound(of, rule, 0.1, L)
-        above = (
-            1 / (1 - xi)
-            if rule.kind == dynamics.ngd(0.3).kind
-            else (1 + xi) / (1 - xi) ** 2
-        )
+        if rule.kind == dynamics.ngd(0.3).kind:
+            above = 1 / (1 - xi)
+        else:
+            above = (1 + xi) / (1 - xi) ** 2
         assert (
             0 < xi <= 0.5 and np.isclose(sigma_bar, exact * above) and sigma_bar < 2 / L
         )

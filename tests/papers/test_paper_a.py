@@ -116,7 +116,9 @@ def test_claims_hold_and_can_fail(name):
     claims_of, right, wrong = RIGHT_AND_WRONG[name]
 
     def listed(made):
-        return [made] if isinstance(made, claims.Claim) else list(made)
+        if isinstance(made, claims.Claim):
+            return [made]
+        return list(made)
 
     assert [claim.id for claim in listed(claims_of(right)) if not claim.holds] == []
     assert [claim.id for claim in listed(claims_of(wrong)) if claim.holds] == []

@@ -14,7 +14,10 @@ def curve(rule, seed, loss, part="curve", rate=0.1, cap=None, **rest):
     else:
         taken = np.minimum(loss.astype(float) / (2 * norm.astype(float) ** 2), rate)
     kept = rule in ("SPS", "SNGD")
-    steps = taken.astype(np.float32) if kept else np.zeros(0, np.float32)
+    if kept:
+        steps = taken.astype(np.float32)
+    else:
+        steps = np.zeros(0, np.float32)
     norms = norm if kept else np.zeros(0, np.float32)
     fields = dict(
         part=part, rule=rule, rate=rate, cap=cap, seed=seed, status="finished"

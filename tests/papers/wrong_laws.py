@@ -30,13 +30,10 @@ def but(record, **changes):
     for path, change in changes.items():
         name, _, rest = path.partition("__")
         part = getattr(changed, name)
-        new = (
-            but(part, **{rest: change})
-            if rest
-            else change(part)
-            if callable(change)
-            else change
-        )
+        if rest:
+            new = but(part, **{rest: change})
+        else:
+            new = change(part) if callable(change) else change
         if isinstance(changed, tuple):
             changed = changed._replace(**{name: new})
         else:

@@ -29,7 +29,10 @@ SIGMA = X.swapaxes(1, 2) @ X / 40
 
 def descended(rules=RULES, steps=10, record=(0,), starts=None, Sigma=SIGMA):
     source = regression.minibatches(X, Y, 16, range(2))
-    starts = dict.fromkeys(rules, START) if starts is None else starts
+    if starts is None:
+        starts = dict.fromkeys(rules, START)
+    else:
+        starts = starts
     return regression.descend(source, rules, starts, Sigma, steps, record)
 
 
@@ -49,7 +52,10 @@ def test_descent_equals_the_plain_loop_and_repeats_to_the_bit():
                 more = regression.regulariser_gradients(SIGMA[s], A, B)
                 g_A = g_A + more[0]
                 g_B = g_B + more[1]
-            g_B = g_B if rule.preconditioner == "none" else inverse @ g_B
+            if rule.preconditioner == "none":
+                g_B = g_B
+            else:
+                g_B = inverse @ g_B
             if rule.preconditioner == "left_right":
                 g_A = g_A @ inverse
                 g_B = g_B @ inverse

@@ -12,7 +12,10 @@ def readings_to(plan, steps):
     """A clock whose first three low readings have `steps` in their middle; it ends with them."""
     tick = plan.first_round.clock
     target = plan.first_round.targets[-1]
-    last = plan.horizon if np.isinf(steps) else int(steps) + tick
+    if np.isinf(steps):
+        last = plan.horizon
+    else:
+        last = int(steps) + tick
     at = np.arange(0, last + 1, tick)
     losses = np.full(len(at), 10.0 * target)
     if np.isfinite(steps):
@@ -38,7 +41,9 @@ def cap_of(plan, rule):
     """The cap of `rule` if every race is won by the first rate."""
     if rule != "SNGD":
         return None
-    return plan.cap if plan.cap is not None else plan.rates["SPS"][0]
+    if plan.cap is not None:
+        return plan.cap
+    return plan.rates["SPS"][0]
 
 
 def configuration_of(plan):

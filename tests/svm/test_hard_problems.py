@@ -278,11 +278,10 @@ def verdict(seed):
         solution = svm.token_svm(data, norm=norm)
     except svm.Infeasible as error:
         combination = error.certificate.ravel().astype(np.longdouble)
-        size = (
-            combination @ np.linalg.norm(rows.astype(float), axis=1)
-            if rows.any()
-            else 0
-        )
+        if rows.any():
+            size = combination @ np.linalg.norm(rows.astype(float), axis=1)
+        else:
+            size = 0
         residual = np.sqrt(((combination @ rows) ** 2).sum())
         proved = (combination >= 0).all() and residual <= 2e-10 * size
         right = proved and not t > FEASIBLE

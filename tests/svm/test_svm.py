@@ -22,7 +22,9 @@ def size(matrix, norm, dual=False):
         return (sum if dual else max)(size(part, norm.inner, dual) for part in parts)
     if norm in ("nuclear", "spectral"):
         values = np.linalg.svd(matrix.astype(float), compute_uv=False)
-        return values.sum() if (norm == "nuclear") != dual else values[0]
+        if (norm == "nuclear") != dual:
+            return values.sum()
+        return values[0]
     p = 2.0 if norm == "frobenius" else float(norm)
     conjugate = {1.0: np.inf, np.inf: 1.0}.get(p) or p / (p - 1)
     return np.linalg.norm(matrix.ravel(), conjugate if dual else p)

@@ -60,18 +60,19 @@ def run(function, args, kwargs):
     moved = "copy" in function.__name__  # copies alone may cross over
     if far and not moved and any(x.ndim for x in near):
         raise RuntimeError(f"{function} got tensors of {NAME} and of the CPU")
-    there = bool(far) if asked is None else torch.device(asked).type == NAME
+    if asked is None:
+        there = bool(far)
+    else:
+        there = torch.device(asked).type == NAME
     if asked is not None:
         kwargs["device"] = "cpu"
     result = function(*args, **kwargs)
 
     # An operation in place gives what it got.
     def wrap(x):
-        return (
-            (made[id(x)] if id(x) in made else Far(x))
-            if isinstance(x, torch.Tensor)
-            else x
-        )
+        if isinstance(x, torch.Tensor):
+            return made[id(x)] if id(x) in made else Far(x)
+        return x
 
     return tree_map(wrap, result) if there else result
 

@@ -243,9 +243,11 @@ def test_an_interrupted_run_ends_at_the_same_bits(tmp_path, rule, step):
     def again(model, batch):
         return calls.append(1) or cross_entropy(model, batch)
 
-    start = (
-        0 if step <= 4 else 1
-    )  # weights from a checkpoint replace whatever the model holds
+    # weights from a checkpoint replace whatever the model holds
+    if step <= 4:
+        start = 0
+    else:
+        start = 1
     model, _, curve = run(rule, start=start, loss=again, **how)
     other, _, whole = run(rule, **KEPT)
     same(curve, whole)

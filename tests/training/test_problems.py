@@ -55,12 +55,18 @@ def test_the_clock_reads_the_loss_of_rows_that_are_trained_on(measured):
     name, problem, model = measured
     batches = problem.batches(0, True)
     every = max(1, len(batches.inputs) // studies.FIXED)
-    taken = slice(None, None, every) if name == "imdb" else slice(studies.FIXED)
+    if name == "imdb":
+        taken = slice(None, None, every)
+    else:
+        taken = slice(studies.FIXED)
     with torch.no_grad():
         logits = model(batches.transform(batches.inputs[taken]))
     two = logits.ndim == 1
     labels = batches.targets[taken]
-    loss = F.binary_cross_entropy_with_logits if two else F.cross_entropy
+    if two:
+        loss = F.binary_cross_entropy_with_logits
+    else:
+        loss = F.cross_entropy
     expected = float(loss(logits, labels.float() if two else labels))
     assert problem.clock(model)["clock_loss"] == pytest.approx(expected, rel=1e-5)
 

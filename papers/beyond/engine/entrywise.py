@@ -27,7 +27,9 @@ def log(value):
 @numba.njit
 def add_logs(a, b):
     """a + b, -inf where either is."""
-    return a + b if a > -math.inf and b > -math.inf else -math.inf
+    if a > -math.inf and b > -math.inf:
+        return a + b
+    return -math.inf
 
 
 @numba.njit(fastmath=REORDER)
@@ -176,8 +178,14 @@ def quotient(m, m_log, v, v_log, epsilon, D):
     if m_log == -math.inf or top == -math.inf:
         D[:] = 0.0
         return -math.inf
-    of_root = math.exp(root_log - top) if root_log > -math.inf else 0.0
-    added = math.exp(epsilon_log - top) if epsilon_log > -math.inf else 0.0
+    if root_log > -math.inf:
+        of_root = math.exp(root_log - top)
+    else:
+        of_root = 0.0
+    if epsilon_log > -math.inf:
+        added = math.exp(epsilon_log - top)
+    else:
+        added = 0.0
     for j in range(m.size):
         below = of_root * math.sqrt(v[j]) + added
         D[j] = m[j] / below if below > 0.0 else 0.0
@@ -187,7 +195,9 @@ def quotient(m, m_log, v, v_log, epsilon, D):
 @numba.njit
 def correction(beta, t):
     """log(1 - beta^{t+1}), the correction of a mean from zero, after step t."""
-    return math.log(-math.expm1((t + 1.0) * math.log(beta))) if beta > 0.0 else 0.0
+    if beta > 0.0:
+        return math.log(-math.expm1((t + 1.0) * math.log(beta)))
+    return 0.0
 
 
 @numba.njit

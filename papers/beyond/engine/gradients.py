@@ -111,7 +111,10 @@ def reduce(anchor, graded, first, size):
         inside = first <= i < first + size
         top = max(now, then) if inside else then
         graded.logs[i] = top
-        of_now = more * math.exp(now - top) if inside and now > -math.inf else 0.0
+        if inside and now > -math.inf:
+            of_now = more * math.exp(now - top)
+        else:
+            of_now = 0.0
         of_then = math.exp(then - top) if then > -math.inf else 0.0
         if inside:
             of_then *= 1.0 - more

@@ -108,7 +108,9 @@ def _plain(rule, t, top, s):
     D = s.D.ravel()
     if rule.kind == o.ENTRYWISE:
         value = entrywise.steepest(G, top, rule.p, s.work, D)
-        return 0.0 if rule.normalised and value > -math.inf else value
+        if rule.normalised and value > -math.inf:
+            return 0.0
+        return value
     if rule.kind == o.ADAPTIVE:
         return entrywise.adaptive(rule, t, G, top, s.first, s.second, s.logs, D)
     return entrywise.sign_momentum(rule, G, top, s.first, s.logs, D)
@@ -123,7 +125,9 @@ def _direction(rule, t, z, answers, basis, S, s):
         value = _by_blocks(rule, _seen(rule, s), z, s.block, w.D)
         if rule.signed:
             entrywise.sign(w.D.ravel(), w.D.ravel())
-        return 0.0 if rule.normalised and value > -math.inf else value
+        if rule.normalised and value > -math.inf:
+            return 0.0
+        return value
     if kind == o.NATURAL:
         return preconditioners.natural(rule, w.graded, z, answers, w.D)
     top = gradients.dense(w.graded, z, w.G)
@@ -162,7 +166,11 @@ def _batch(rule, t, graded, anchor):
 @numba.njit(inline="always")
 def _move(rule, t, shrink, length, D, image, work, W):
     """Move W, flat, to shrink W + length D; log of its largest entry, norm, or NaN."""
-    moved = image if rule.kind == o.MIRROR else W  # mirror descent moves W's image
+    # mirror descent moves W's image
+    if rule.kind == o.MIRROR:
+        moved = image
+    else:
+        moved = W
     for j in range(W.size):
         moved[j] = shrink * moved[j] + length * D[j]
     if rule.kind == o.MIRROR:
@@ -263,7 +271,9 @@ def _factor_direction(rule, t, graded, z, s):
     """Fill s.D from the graded sum over rows z; the log of what it lacks, -inf for no move."""
     if rule.kind == o.SPECTRAL:
         value = graded_svd.direction(rule, graded, z, s.svd, s.D)
-        return 0.0 if rule.normalised and value > -math.inf else value
+        if rule.normalised and value > -math.inf:
+            return 0.0
+        return value
     return _plain(rule, t, gradients.dense(graded, z, s.G), s)
 
 

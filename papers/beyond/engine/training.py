@@ -73,8 +73,14 @@ def train(
     runs, n, _, d = tokens.shape
     times = record_times(record, steps)
     shape = runs, d, tokens.z.shape[-1]
-    W = np.zeros(shape) if start is None else checked_start(start, shape)
-    named = optimisers if isinstance(optimisers, Mapping) else {"": optimisers}
+    if start is None:
+        W = np.zeros(shape)
+    else:
+        W = checked_start(start, shape)
+    if isinstance(optimisers, Mapping):
+        named = optimisers
+    else:
+        named = {"": optimisers}
     for rule in named.values():
         if rule.batch > n:
             raise ValueError(f"batch = {rule.batch}; there are {n} samples")
@@ -88,7 +94,9 @@ def train(
         name: Path(times, **{what: raw[what][k :: len(named)] for what in raw})
         for k, name in enumerate(named)
     }
-    return paths if isinstance(optimisers, Mapping) else paths[""]
+    if isinstance(optimisers, Mapping):
+        return paths
+    return paths[""]
 
 
 def problems(tokens: TokenSet, loss: str) -> list[gradients.Problem]:
