@@ -30,7 +30,9 @@ def opt_first(history: History, tokens: TokenSet) -> tuple[np.ndarray, np.ndarra
     return margins, np.concatenate([best, best - history.score_gaps], -1)
 
 
-def log_loss_parts(margins, scores) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def log_loss_parts(
+    margins: np.ndarray, scores: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """log L, p and f from opt-first margins and scores (..., n, T); log L (...,)."""
     log_p = -margins - np.logaddexp.reduce(-margins, -1)[..., None]
     p = np.exp(log_p)

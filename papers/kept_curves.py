@@ -45,7 +45,9 @@ def kept(name: str) -> Curves:
     return curves
 
 
-def judge(curves: Curves, id, text, source, word: Callable, measure: Callable) -> Claim:
+def judge(
+    curves: Curves, id: str, text: str, source: str, word: Callable, measure: Callable
+) -> Claim:
     """The claim with the verdict that `word` reads off all intervals, and its p.
 
     `measure()` gives the rest of the text, and the intervals, of which the claim shows
@@ -289,11 +291,11 @@ def captioned(figure: Figure, caption: str) -> Figure:
 
 def save(
     run: Run,
-    slug,
-    number,
+    slug: str,
+    number: str,
     curves: Curves,
     figure: Figure,
-    caption,
+    caption: str,
     table: Table,
     numbers: dict,
 ) -> None:

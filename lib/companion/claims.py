@@ -146,7 +146,16 @@ def _claim(sign, id, statement, source, measured, *ends, why="", **more) -> Clai
     return Claim(*about, **more)
 
 
-def judged(id, statement, source, estimate, bound, verdict, seeds, p=None) -> Claim:
+def judged(
+    id: str,
+    statement: str,
+    source: str,
+    estimate: tuple[float, float, float],
+    bound: str,
+    verdict: str,
+    seeds: int,
+    p: float | None = None,
+) -> Claim:
     """A claim with a `verdict` of VERDICTS, else ValueError; estimate: value, low, high."""
     if verdict not in VERDICTS:
         raise ValueError(

@@ -47,7 +47,7 @@ def classification(
 ) -> Callable[[nn.Module], Mapping[str, float]]:
     """A function of a model: {"<name>_loss": mean cross-entropy, "<name>_accuracy": share}."""
 
-    def evaluate(model):
+    def evaluate(model: nn.Module) -> dict[str, float]:
         logits = predict(model, inputs, transform, size)
         loss = F.cross_entropy
         wanted = targets

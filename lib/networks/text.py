@@ -97,9 +97,9 @@ class TextTransformer(nn.Module):
         vocabulary: int,
         length: int,
         size: int,
-        width=384,
-        hidden=1536,
-        dropout=0.2,
+        width: int = 384,
+        hidden: int = 1536,
+        dropout: float = 0.2,
     ):
         super().__init__()
         self.length = length

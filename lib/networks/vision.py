@@ -77,8 +77,8 @@ class _LocalityAttention(nn.Module):
         self,
         width: int,
         heads: int,
-        mask_diagonal=True,
-        learn_temperature=True,
+        mask_diagonal: bool = True,
+        learn_temperature: bool = True,
         head_width=None,
     ):
         super().__init__()

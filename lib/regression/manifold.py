@@ -52,7 +52,7 @@ class Manifold(Shapes):
         covariance_root(self.Sigma, "Sigma")
 
     @cached_property
-    def _root(self):
+    def _root(self) -> np.ndarray:
         return covariance_root(self.Sigma, "Sigma")
 
     @cached_property

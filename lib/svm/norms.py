@@ -53,7 +53,7 @@ class Blocks:
                 f"{self}: N must be one of {', '.join(_ORDER)}, count at least 1"
             )
 
-    def __str__(self):
+    def __str__(self) -> str:
         parts = "columns" if self.by_columns else "rows"
         return f"{self.inner}, {self.count} blocks of {parts}"
 

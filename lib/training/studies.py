@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import nn
 
 from lib import files
 from lib.data import images, texts
@@ -51,7 +52,15 @@ def _split(name: str, demo: bool, sizes: tuple[int, int]) -> list[texts.TextSet]
 
 
 def pictures(
-    batch, name, rows, grid=4, held_out=0, crops=False, named=False, demo=False, **shape
+    batch: int,
+    name: str,
+    rows: int,
+    grid=4,
+    held_out=0,
+    crops=False,
+    named=False,
+    demo=False,
+    **shape,
 ) -> Problem:
     """A vision transformer on the first `rows` images of `name`, in `grid` x `grid` patches.
 
@@ -83,7 +92,7 @@ def pictures(
     def pixels(part):
         return part.images.flatten(1).numpy() / np.float32(255), part.labels.numpy()
 
-    def evaluate(model, seed, tuning):
+    def evaluate(model: nn.Module, seed: int, tuning: bool) -> dict:
         metrics = look(whole[rows:] if tuning and held_out else test[:SHOWN_IMAGES])(
             model
         )
@@ -95,7 +104,7 @@ def pictures(
             )
         return metrics
 
-    def finish(model, seed):
+    def finish(model: nn.Module, seed: int) -> dict:
         ends = Curve.packed(
             correct(predict(model, test.images, transform), test.labels)
         )
@@ -173,7 +182,7 @@ def sentences(
     def look(part, name="test"):
         return classification(part.inputs, part.labels, bert.trim, 64, name)
 
-    def finish(model, seed):
+    def finish(model: nn.Module, seed: int) -> dict:
         order = test.lengths.argsort(stable=True)
         hits = correct(
             predict(model, test.inputs[order], bert.trim, 64), test.labels[order]
@@ -205,7 +214,16 @@ def sentences(
     )
 
 
-def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> Problem:
+def reviews(
+    batch: int,
+    length: int,
+    words: int,
+    size: int,
+    width: int,
+    hidden: int,
+    held_out: int,
+    demo: bool = False,
+) -> Problem:
     """Paper C's encoder on all IMDb reviews, cut to `length` of the commonest `words`.
     Rates are judged on `held_out` training reviews, which trials do not train on."""
     train, test = _split("imdb", demo, SMOKE_REVIEWS)
@@ -237,7 +255,7 @@ def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> 
             [tokens], tuple(map(np.asarray, truth)), analyzer=used
         )
 
-    def evaluate(model, seed, tuning):
+    def evaluate(model: nn.Module, seed: int, tuning: bool) -> dict:
         tested, count = ("held", held_out) if tuning else ("test", SHOWN_REVIEWS)
         on_training = look("rest" if tuning else "train", "training", SHOWN_REVIEWS)
         metrics = measures.sparsity(model, initialised(build, seed))
@@ -246,7 +264,7 @@ def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> 
     def closing(model):  # on every test review: every tenth is too few to judge by
         return look("test", "every_test", len(labels))(model)
 
-    def finish(model, seed):
+    def finish(model: nn.Module, seed: int) -> dict:
         taken = _every(labels, PROBED_REVIEWS)
         probe = ids[taken]
         shown = labels[taken]
@@ -295,7 +313,7 @@ PROBLEMS = {kind.__name__: kind for kind in (pictures, sentences, reviews)}
 TABLES = files.read_table(Path(__file__).with_suffix(".toml"))
 
 
-def _study(name, row):
+def _study(name: str, row: dict) -> Study:
     return Study(name, PROBLEMS[row.pop("problem")], **row)
 
 

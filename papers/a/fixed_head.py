@@ -5,7 +5,7 @@ them is judged. `solution` is an end point with `norm` and `W`, the history's ta
 direction.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from scipy.optimize import minimize
@@ -82,7 +82,10 @@ def polyak_step_norm(history: History, solution: MaxMargin) -> Claim:
 
 
 def fastest_at_first(
-    histories, rule="Polyak", rivals=("GD", "NGD", "NGD-mom"), number="Section 3.2"
+    histories: Mapping[str, History],
+    rule: str = "Polyak",
+    rivals=("GD", "NGD", "NGD-mom"),
+    number="Section 3.2",
 ) -> Claim:
     """`rule` reaches L - L* <= THRESHOLD first in every run: iterations over `rivals`'."""
 
@@ -114,7 +117,9 @@ def horizon_claims(last: Mapping[str, np.ndarray]) -> list[Claim]:
     return PAPER.claims(values | {"rate.polyak": polyak, "rate.gd": last["GD"].min()})
 
 
-def _theorem5(history, step_size, tokens, solution):
+def _theorem5(
+    history: History, step_size: float, tokens: TokenSet, solution: MaxMargin
+) -> Claim:
     """error(t)/sqrt(log t/t) does not grow after t_0 = 2 B^2 ||W_mm||/eta (ours), B the
     largest norm of a token or query."""
     moved = history.iterations > 1
@@ -133,7 +138,12 @@ def _theorem5(history, step_size, tokens, solution):
     return claim("theorem5", growth.max())
 
 
-def small_start(histories, tokens: TokenSet, solution, step_size) -> Iterator[Claim]:
+def small_start(
+    histories: Mapping[str, History],
+    tokens: TokenSet,
+    solution: MaxMargin,
+    step_size: float,
+) -> Iterator[Claim]:
     """NGD, GD and Polyak's step from a small start; exponents of the last decade."""
     three = {rule: histories[rule] for rule in ("NGD", "GD", "Polyak")}
     ngd, gd, polyak = three.values()
@@ -256,7 +266,7 @@ NOT_ORTHOGONAL = (  # why Lemma 5 fails on antipodal class means
 # margins, K the Gram matrix. So the search runs over margins, n (T-1) numbers.
 
 
-def _pairs(tokens, run):
+def _pairs(tokens: TokenSet, run: int):
     """A (m, d d_z), K (m, m) of one run's pairs; scores (n, T), opt first."""
     tokens = tokens.run(run)
     A = coordinates.constraint_rows(
@@ -321,7 +331,13 @@ def _needed(tokens, solution, run, multiple, starts):
     return largest
 
 
-def lemma2(tokens: TokenSet, solution: MaxMargin, runs, radii, starts) -> list[Claim]:
+def lemma2(
+    tokens: TokenSet,
+    solution: MaxMargin,
+    runs: int,
+    radii: Sequence[float],
+    starts: int,
+) -> list[Claim]:
     """R_eps = O~(1/eps): eps needed at ||W|| = r ||W_mm||, its maximum over W, of the
     first runs: eps r / log r does not grow with r (Lemma 2), eps / log r falls at least
     like 1/r (Lemma 9; our readings of O~)."""

@@ -42,7 +42,9 @@ def _head_margin(history: History, tokens: TokenSet, head: MaxMargin) -> np.ndar
     return joint_loss.opt_scores(history, tokens).min(-1) / size * head.norm[:, None]
 
 
-def path_exponent(history: History, values, decay, since, skipped=0) -> np.ndarray:
+def path_exponent(
+    history: History, values: np.ndarray, decay: float, since: float, skipped: int = 0
+) -> np.ndarray:
     """The a of values (runs, k) ~ (S_t - skipped)^a, t >= since, steps (t+1)^-decay;
     (runs,). skipped: 1 where the first step, of length one, does not count."""
     late = history.iterations >= since
@@ -164,7 +166,7 @@ def lemma3(
     return PAPER.claims(values | {"remark4": furthest(late, 1.0)})
 
 
-def _on_segments(history, tokens):
+def _on_segments(history: History, tokens: TokenSet) -> np.ndarray:
     """max L(theta')/L(theta_t) over 8 places of each recorded step, (runs, steps)."""
     margins, scores = joint_loss.opt_first(history, tokens)
     begin = np.flatnonzero(np.diff(history.iterations) == 1)

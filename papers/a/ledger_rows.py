@@ -13,7 +13,7 @@ the upper end, at 95 %, of the probability that it fails, which must not exceed 
 without a failure are too few.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -83,7 +83,7 @@ SMALL = Sizes(seeds=2, steps=4000, draws=40)
 
 
 @cache
-def _problems(sizes):
+def _problems(sizes: Sizes) -> dict[str, coordinates.Minimal]:
     each = range(sizes.seeds)
     drawn = {
         "class means": sizes.class_means(each),
@@ -95,7 +95,7 @@ def _problems(sizes):
 
 
 @cache
-def _solutions(sizes, name):
+def _solutions(sizes: Sizes, name: str):
     """Token SVMs: of the opt tokens, of other random ones, of others in one sample."""
     data = _problems(sizes)[name].tokens
     _, n, T, _ = data.shape
@@ -108,7 +108,7 @@ def _solutions(sizes, name):
 
 
 @cache
-def _trained(sizes, name, start, world, loss):
+def _trained(sizes: Sizes, name: str, start: str, world: World, loss: str):
     """NGD, GD, also with growing steps, and Polyak from one of three starts; NGD alone for
     another loss."""
     problem = _problems(sizes)[name]
@@ -267,7 +267,7 @@ def _lemma4(ratios):
     return PAPER.claims({"lemma4.logits": share, "lemma4.norm": lengths.max()})
 
 
-def _union_bound(sizes, delta):
+def _union_bound(sizes: np.ndarray, delta: float) -> np.ndarray:
     """c (runs,) with sum 2 Q(c / size) = delta over the sizes (runs, n, T)."""
     largest = sizes.max((1, 2))
     runs = np.arange(len(sizes))
@@ -278,7 +278,7 @@ def _union_bound(sizes, delta):
     return elementwise.find_root(over, (0 * largest, 40 * largest), args=(runs,)).x
 
 
-def _probability_at_most(failed):
+def _probability_at_most(failed: np.ndarray) -> float:
     """The upper end, at 95 %, of a probability of which `failed` (draws,) says where it
     occurred (Clopper and Pearson, 1934)."""
     k = int(failed.sum())
@@ -302,7 +302,7 @@ def _how_often(id, room):
     return PAPER.claim(id, _probability_at_most(room < 1))
 
 
-def _lemma11(tokens, signal, noise):
+def _lemma11(tokens: TokenSet, signal: float, noise: float) -> list[Claim]:
     """(DM): norms and cross products concentrate with probability 1 - DELTA.
 
     With m tokens, s = log(2 m^2/DELTA) and r the norm scale of a token (noise, or signal noise): |
@@ -317,7 +317,12 @@ def _lemma11(tokens, signal, noise):
     return PAPER.claims({"lemma11.norms": norms, "lemma11.cross": products})
 
 
-def _lemma11_exponents(draw, draws, signal, off):
+def _lemma11_exponents(
+    draw: Callable[[Sequence[int], int], TokenSet],
+    draws: int,
+    signal: float,
+    off: float,
+) -> list[Claim]:
     """(DM): norms and cross products spread like d^{1/2}, by the median of draw(seeds,
     d), tokens of noise 1/sqrt(d); off: what the exponents are made wrong by."""
     sizes = (400, 1600, 6400)
@@ -331,7 +336,9 @@ def _lemma11_exponents(draw, draws, signal, off):
     )
 
 
-def _spreads(tokens, signal, noise):
+def _spreads(
+    tokens: TokenSet, signal: float, noise: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Largest | ||x||^2 / r^2 - d | and |<x, x'>| / (r r') of each draw, (runs,)."""
     runs, n, _, d = tokens.shape
     scales = np.tile([noise, signal * noise], n)[:, None]
@@ -342,7 +349,7 @@ def _spreads(tokens, signal, noise):
     return norms, np.abs(products).max((1, 2))
 
 
-def _lemma14(tokens, head):
+def _lemma14(tokens: TokenSet, head) -> list[Claim]:
     """y_i (p x_{i,opt} + (1-p) x_{i,t}), p in [1/2, 1], are separable, by u_mm."""
     scores = attention.scores(tokens, head.value)
     best = np.take_along_axis(scores, tokens.opt[..., None], -1)

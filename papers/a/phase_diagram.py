@@ -1,6 +1,6 @@
 """Break paper A's assumptions step by step, and count which runs still reach W_mm."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -88,7 +88,13 @@ def two_samples_of(
     return token_set(np.stack([rest, rest + d], 1), np.ones(2), z, u)
 
 
-def assumption1_bound(seeds, rule: GradientRule, steps, off=0.0, turned=False) -> Claim:
+def assumption1_bound(
+    seeds: Iterable[int],
+    rule: GradientRule,
+    steps: int,
+    off: float = 0.0,
+    turned: bool = False,
+) -> Claim:
     """How far -K_12 may exceed min(K_11, K_22): runs 2 % below and above theta* (ours),
     small score gaps. off: share by which theta* is too large; turned: K_12 positive."""
     right = []
@@ -149,7 +155,7 @@ def skewed(tokens: TokenSet, spread: float, seeds: Sequence[int]) -> TokenSet:
 
 
 def bounded_tokens(
-    seeds: Sequence[int], n, T, d, ratio: float, size: float = 2.0
+    seeds: Sequence[int], n: int, T: int, d: int, ratio: float, size: float = 2.0
 ) -> TokenSet:
     """`class_mean_tokens`, noise `ratio` times as long as opt, the longer `size`."""
     signal = size * min(1.0, 1.0 / ratio)
@@ -173,7 +179,7 @@ def fraction_reached(tokens: TokenSet, rules: Rules, steps: int) -> dict[str, fl
 
 
 def phase_diagram(
-    seeds, n, T, cells, spreads, rules: Rules, steps
+    seeds, n, T, cells, spreads, rules: Rules, steps: int
 ) -> dict[str, np.ndarray]:
     """`fraction_reached` of every spread and cell (d, ratio), (spreads, cells)."""
     columns = [bounded_tokens(seeds, n, T, *cell) for cell in cells]

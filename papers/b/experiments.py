@@ -95,13 +95,13 @@ def optimisers() -> dict[str, Callable]:
 
 
 def conditioning(
-    floors,
+    floors: Sequence[float],
     build: Callable[[float], Experiment],
-    step_size,
-    batch,
-    steps,
-    of_seeds,
-    level,
+    step_size: float,
+    batch: int,
+    steps: int,
+    of_seeds: Sequence[int],
+    level: float,
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Condition numbers of Sigma and, by rule, iterations to (L - L*)/L* <= level or
     inf, (floors, seeds); random start; `build` makes a floor's experiment."""
@@ -142,12 +142,12 @@ def _from_random(data, rules, batch, steps, of_seeds):
 
 def tune(
     makers: Mapping[str, Callable],
-    grid,
+    grid: Sequence[float],
     data: Experiment,
-    batch,
-    steps,
-    of_seeds,
-    level,
+    batch: int,
+    steps: int,
+    of_seeds: Sequence[int],
+    level: float,
 ) -> dict[str, float]:
     """The best step of each maker (step size -> rule), by medians: fewest iterations to
     (L - L*)/L* <= level, if every seed ends there, else the smallest last excess."""

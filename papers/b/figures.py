@@ -1,7 +1,7 @@
 """Paper B's figures drawn: `recorded` (records,) are iterations, `excess` (seeds,
 records) by name is (L - L*)/L* there."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import seaborn
@@ -34,7 +34,9 @@ def _last(axis, excess: Excess, worst: bool = False) -> None:
     pieces.end_labels(axis, labels)
 
 
-def against_sgd(recorded, excess: Excess, optimum, ours: str, label: str) -> Figure:
+def against_sgd(
+    recorded: np.ndarray, excess: Excess, optimum: float, ours: str, label: str
+) -> Figure:
     """Loss and excess of the rule `ours` beside SGD's from a random start."""
     figure, (loss, relative) = plots.panels(1, 2, height=2.6)
     lines = (
@@ -69,7 +71,9 @@ def against_sgd(recorded, excess: Excess, optimum, ours: str, label: str) -> Fig
     return plots.legend(figure, loss)
 
 
-def ablation(recorded, excess: Excess, conditions, times: Excess) -> Figure:
+def ablation(
+    recorded: np.ndarray, excess: Excess, conditions: np.ndarray, times: Excess
+) -> Figure:
     """All combinations of parts; `times` by rule over `conditions`, (floors, seeds)."""
     steps = recorded[-1]
     figure, axes = plots.panels(1, 3, height=2.7)
@@ -104,7 +108,13 @@ def ablation(recorded, excess: Excess, conditions, times: Excess) -> Figure:
     return plots.legend(figure, axes[1])
 
 
-def scaling(sizes, floors: Floors, start: tuple, bias, exponents: Mapping) -> Figure:
+def scaling(
+    sizes: Sequence[int],
+    floors: Floors,
+    start: tuple,
+    bias: np.ndarray,
+    exponents: Mapping,
+) -> Figure:
     """Theorem 2: the oracle's descent for each n, its floor, two powers of n. `start`:
     sizes (m,), distances (repeats, m); `bias` (repeats, sizes); `exponents` with
     errors, of "floor", "start" and "bias"."""
@@ -160,7 +170,9 @@ def scaling(sizes, floors: Floors, start: tuple, bias, exponents: Mapping) -> Fi
     return plots.legend(figure, path)
 
 
-def optimisers(recorded, excess: Excess, step_sizes: Mapping, step_size) -> Figure:
+def optimisers(
+    recorded: np.ndarray, excess: Excess, step_sizes: Mapping, step_size: float
+) -> Figure:
     """Optimisers at their best steps, else `step_size`; iterations to within 10 %."""
     steps = recorded[-1]
     figure, (path, reached) = plots.panels(1, 2, height=3.1)

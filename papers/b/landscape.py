@@ -12,13 +12,15 @@ from lib.regression import Regression, manifold
 from papers.b.statements import PAPER
 
 
-def _standard_errors(estimates, expected) -> float:
+def _standard_errors(estimates: np.ndarray, expected) -> float:
     """The largest |mean - expected| of estimates (draws, ...), in standard errors."""
     error = estimates.std(0, ddof=1) / np.sqrt(len(estimates))
     return float((np.abs(estimates.mean(0) - expected) / error).max())
 
 
-def by_monte_carlo(problem: Regression, seed, draws, named=None) -> list[Claim]:
+def by_monte_carlo(
+    problem: Regression, seed: int, draws: int, named: Regression | None = None
+) -> list[Claim]:
     """Ratio identity, population loss, integrability threshold against `draws` samples.
 
     In standard errors: E[x' e^{x'^T w}] = Sigma w e^{w^T Sigma w / 2}; L(Z) by queries with
@@ -94,7 +96,9 @@ def regularised_excess(problem: Regression, Z: np.ndarray) -> float:
     return loss + regression.regulariser(problem.Sigma, *layer)
 
 
-def minima(problem: Regression, points, distance, named: Regression) -> list[Claim]:
+def minima(
+    problem: Regression, points: np.ndarray, distance: float, named: Regression
+) -> list[Claim]:
     """Theorem 1.2: `points` Z_Q have no excess, no R; `search` ended `distance` off."""
     A = points[:, : named.k]
     B = points[:, named.k :]
@@ -437,7 +441,9 @@ def descent_ratio(problem: Regression, norm: str, draws: int) -> float:
     )
 
 
-def sample_constants(problem: Regression, covariance, Q) -> tuple[float, float]:
+def sample_constants(
+    problem: Regression, covariance: np.ndarray, Q: np.ndarray
+) -> tuple[float, float]:
     """Lemma 4's alpha' and beta' for a sample `covariance`, over alpha and beta for Sigma itself.
 
     Close to the minimum Z_Q, in the "left" norm. With P = diag(I, Sigma^^{-1}), S = Sbar^{1/2} P

@@ -45,13 +45,13 @@ def _problem(sizes: Sizes, seed: int = 0) -> Regression:
     return regression.random_regression(seed, *shape)
 
 
-def _quiet(sizes):
+def _quiet(sizes: Sizes) -> Regression:
     """The ledger's problem at a quarter of its signal: A3 holds with c = 2, so that
     means over the query expand in 1/n up to the second order."""
     return _problem(replace(sizes, signal=sizes.signal / 4))
 
 
-def _named(problem, world):
+def _named(problem, world: World):
     """The problem as the world names it: Sigma too large by the share "sigma off"."""
     return replace(problem, Sigma=problem.Sigma * (1 + world.of("sigma off")))
 
@@ -70,7 +70,7 @@ def _not_exceeded(values):
 
 
 @cache
-def _self_logits(sizes):
+def _self_logits(sizes: Sizes) -> np.ndarray:
     return np.array(
         [landscape.largest_self_logit(_problem(sizes, seed)) for seed in range(3)]
     )
@@ -250,7 +250,7 @@ LOUD = (
 
 
 @cache
-def _gradient_biases(sizes, ns):
+def _gradient_biases(sizes: Sizes, ns: tuple[int, ...]) -> dict[str, np.ndarray]:
     """Largest biases near minima of the quiet problem, (repeats, sizes), by name: "L^",
     "R^" and "L^ + R^" at four points; "loud": L^ at one, the full signal."""
     quiet = _quiet(sizes)
@@ -286,7 +286,7 @@ def _biases(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 
 @cache
-def _floors(sizes):
+def _floors(sizes: Sizes):
     return scaling.scaling(_quiet(sizes), (50, 100, 200, 400), 150, 16, range(10))
 
 

@@ -37,7 +37,9 @@ def repeated(
     return np.moveaxis(values, (0, 1), (-2, -1))
 
 
-def softmax_sums(u, query, sizes: Sequence[int], draws: int, seed: int = 0) -> dict:
+def softmax_sums(
+    u: np.ndarray, query: np.ndarray, sizes: Sequence[int], draws: int, seed: int = 0
+) -> dict:
     """Softmax sums at the `query` (d,), the first of n keys, `draws` times for each n of `sizes`.
 
     u (d,) gives the logits; the other keys are standard normal. {"weight": n s_1, the query's own,
@@ -95,7 +97,9 @@ def _sums(u, query, g):
     }
 
 
-def integrated(L, sizes, queries: int, draws: int, repeats: int = 10) -> dict:
+def integrated(
+    L: np.ndarray, sizes: Sequence[int], queries: int, draws: int, repeats: int = 10
+) -> dict:
     """Theorem 4's integrals over the query g ~ N(0, I), u = L^T g: (repeats, sizes) by name.
 
     "mean": E |g|^2 |E[c | g] - u|^2, "outer": E |E[c c^T | g] - u u^T|^2, "covariance": E |E[C | g]
@@ -188,7 +192,14 @@ def near(problem: Regression, seed: int) -> np.ndarray:
     return minimum + 0.02 * seeds.stream(seed, "draws").standard_normal(minimum.shape)
 
 
-def regulariser_bias(problem: Regression, Z, sizes, draws, repeats, seed) -> np.ndarray:
+def regulariser_bias(
+    problem: Regression,
+    Z: np.ndarray,
+    sizes: Sequence[int],
+    draws: int,
+    repeats: int,
+    seed: int,
+) -> np.ndarray:
     """E grad R^(Z) - grad R(Z), R^ with X^T X / n, (repeats, sizes, k + d, d). R^'s
     first-order change with X^T X / n, whose mean is zero, is taken out."""
     rng = seeds.stream(seed, "draws")
@@ -299,7 +310,13 @@ class Floors:
     factor: float
 
 
-def scaling(problem: Regression, sizes, steps: int, draws: int, of_seeds) -> Floors:
+def scaling(
+    problem: Regression,
+    sizes: Sequence[int],
+    steps: int,
+    draws: int,
+    of_seeds: Sequence[int],
+) -> Floors:
     """Algorithm 1 on each size's oracle, from the radius of the one-point bounds."""
     radius = manifold.of(problem).constants().radius
     count = len(of_seeds)

@@ -92,12 +92,12 @@ def convergence(panels: Mapping[str, Reached], norms: Mapping[str, str]) -> Figu
 
 
 def memory(
-    memories,
+    memories: Sequence[float],
     by_memory: Sequence[Ratios],
-    epsilons,
+    epsilons: Sequence[float],
     by_epsilon: Sequence[Ratios],
-    by_batch,
-    norms,
+    by_batch: Mapping[str, Mapping[int, Ratios]],
+    norms: Mapping[str, str],
 ) -> Figure:
     """Adam's ratio in three norms against beta_2 (epsilon 0) and epsilon; every rule's in its norm
     against the samples a step, `by_batch` {rule: {samples: Ratios}}, `norms` {rule: norm}."""
@@ -134,7 +134,12 @@ def memory(
     return plots.legend(figure, axes[0])
 
 
-def used(ends: Mapping[str, AtRest], own, by_rule: Reached, share: Mapping) -> Figure:
+def used(
+    ends: Mapping[str, AtRest],
+    own: Mapping[str, np.ndarray],
+    by_rule: Reached,
+    share: Mapping,
+) -> Figure:
     """Shortfall under decay off the law; other tokens; own norms beside others."""
     figure, axes = plots.panels(1, 3, height=2.9)
     off = {}

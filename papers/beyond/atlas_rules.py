@@ -137,7 +137,13 @@ def batch_rows(sizes: Sequence[int]) -> dict[str, dict[int, Row]]:
     }
 
 
-def trained(tokens: TokenSet, rows, steps, times, folder: File) -> dict[str, Path]:
+def trained(
+    tokens: TokenSet,
+    rows: Mapping[str, Row],
+    steps: int,
+    times: np.ndarray,
+    folder: File,
+) -> dict[str, Path]:
     """Every row's path, of `steps` or until its `longest`; records at `times`."""
     paths = {}
     ends = {name: min(steps, row.longest) for name, row in rows.items()}
@@ -148,7 +154,7 @@ def trained(tokens: TokenSet, rows, steps, times, folder: File) -> dict[str, Pat
     return {name: paths[name] for name in rows}
 
 
-def _moved(rule):
+def _moved(rule) -> str:
     """D as a formula in G, M (a mean of G), v (of G^2)."""
     if rule.kind == o.ENTRYWISE and rule.p in (1, 2, np.inf):
         return {1: "sgn of the largest entry of G, there", 2: "G / |G|"}.get(
@@ -186,7 +192,7 @@ def _moved(rule):
     }[rule.kind]
 
 
-def _formula(rule):
+def _formula(rule) -> str:
     """One step of a rule in a line: W's move, then what D, G and W are."""
     parts = [
         "W += eta D" if not rule.weight_decay else "W = (1 - eta lambda) W + eta D"

@@ -13,7 +13,7 @@ samples: H = diag(s) (Baek, Song and Yun, 2510.26303, for linear models). Shampo
 H W = L^{1/4} W R^{1/4}, SOAP: l_inf of Q_L^T W Q_R, ours.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -203,7 +203,13 @@ def chosen(ends: Mapping[str, AtRest]) -> dict[tuple, tuple]:
     return counts
 
 
-def turned_back(tokens: TokenSet, seeds, steps, identity=False, size=1.0) -> dict:
+def turned_back(
+    tokens: TokenSet,
+    seeds: Sequence[int],
+    steps: int,
+    identity: bool = False,
+    size: float = 1.0,
+) -> dict:
     """||W' - W||/||W|| by rule, (runs,): W' from (K R, Q R), R `size` x orthogonal."""
     K, Q = factored.small_start(tokens, seeds, factored_atlas.COLUMNS, size=1.0)
     drawn = [stream(seed, "draws").standard_normal(2 * K.shape[-1:]) for seed in seeds]
@@ -339,7 +345,13 @@ def _own(name, tokens, selection, W, second, left, right):
     return _entrywise(A, W, s), residual
 
 
-def own_ratios(tokens: TokenSet, name, path: Path, reached, identity: bool = False):
+def own_ratios(
+    tokens: TokenSet,
+    name: str,
+    path: Path,
+    reached: atlas.Ratios,
+    identity: bool = False,
+):
     """Last ratio in a row's own norm, NaN for none; the residual of s, (runs,)."""
     value = np.full((len(path.W), 2), np.nan)
     for run in np.flatnonzero(np.isfinite(reached.last).all(1)):

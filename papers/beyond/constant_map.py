@@ -27,21 +27,21 @@ STEP = 0.5  # of the longest step
 OVERTAKEN = 4.0  # times the score crossing: as far as the switch is looked for
 
 
-def _tilted(seed, amount):
+def _tilted(seed: int, amount: float) -> TokenSet:
     """Class means; the head has `amount` x a random unit vector: scores differ."""
     data = tokens.class_mean_tokens(seed, **BASE)
     extra = stream(seed, "tilt").standard_normal(data.u.shape)
     return replace(data, u=data.u + amount * extra / np.linalg.norm(extra))
 
 
-def _raw(seed, amount):
+def _raw(seed: int, amount: float) -> TokenSet:
     """Class means with N(0, amount^2) noise on every entry of every token."""
     data = tokens.class_mean_tokens(seed, **BASE)
     X = data.X + amount * stream(seed, "raw_noise").standard_normal(data.X.shape)
     return replace(data, X=X, z=X[:, :, 0])
 
 
-def _correlated(seed, amount, among="sample"):
+def _correlated(seed: int, amount: float, among: str = "sample") -> TokenSet:
     """Class means; other tokens share sqrt(amount) c, of a "sample" or of "all"."""
     data = tokens.class_mean_tokens(seed, **BASE | {"d": 960})
     _, n, _, d = data.shape
@@ -111,11 +111,13 @@ def _point(axis: str, value: float, seed: int, steps: int) -> Point:
     return replace(at, comparison=run)
 
 
-def _law_of(data):
+def _law_of(data: TokenSet):
     return margin_law(data, token_svm(data))
 
 
-def along(seeds: Sequence[int], steps: int, values=VALUES) -> list[Point]:
+def along(
+    seeds: Sequence[int], steps: int, values: Mapping[str, Sequence[float]] = VALUES
+) -> list[Point]:
     """Every seed at every value of every axis."""
     places = [(axis, value) for axis, chosen in values.items() for value in chosen]
     return [_point(*place, seed, steps) for place in places for seed in seeds]
@@ -131,7 +133,7 @@ def score_crossing(axis: str, seed: int) -> float:
     )
 
 
-def _ends_in_opt(data, step_size=0.05, steps=5000):
+def _ends_in_opt(data: TokenSet, step_size: float = 0.05, steps: int = 5000) -> bool:
     """Whether a run from zero gives every opt token the largest logit."""
     problem = coordinates.minimal(data)
     history = train(problem, ngd(step_size), steps, [0, steps])
@@ -157,7 +159,7 @@ def switch(axis: str, seed: int, accuracy: float = 0.002) -> float:
     return (low + high) / 2 * unit
 
 
-def _has_solution(data):
+def _has_solution(data: TokenSet) -> float:
     """1 where the W-SVM has a solution, 0 where a certificate says no, else NaN."""
     try:
         token_svm(data)
@@ -168,7 +170,7 @@ def _has_solution(data):
     return 1.0
 
 
-def _crowding(n, T, d):
+def _crowding(n: float, T: float, d: float) -> float:
     """n (T - 1) over Cover's (1965) 2 d (d - 2), queries off both class means."""
     return n * (T - 1) / (2 * d * (d - 2))
 

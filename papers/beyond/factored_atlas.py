@@ -7,7 +7,7 @@ the Frobenius norm where m >= rank W. For the largest entry, with equality in th
 notebooks/networks_protocol.md; factors of norm 2 eta sqrt(t) have a product of norm 4 eta^2 t.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -96,7 +96,9 @@ def rows() -> dict[str, _FactorRow]:
     }
 
 
-def run(tokens: TokenSet, table: Table, steps, seeds) -> tuple[Reached, Reached, float]:
+def run(
+    tokens: TokenSet, table: Table, steps: int, seeds: Sequence[int]
+) -> tuple[Reached, Reached, float]:
     """Last ratios on (K, Q) from small starts and on W from zero; largest SVM gap."""
     best = atlas.BestMargins(tokens)
     known = {}
@@ -134,7 +136,7 @@ def predictions(table: Table, both: Reached, alone: Reached) -> list[Claim]:
     return claims
 
 
-def _signs(d):
+def _signs(d: int) -> np.ndarray:
     """Every x in {-1, 1}^d with x_1 = 1, (2^(d-1), d)."""
     if d > WIDEST:
         raise ValueError(
@@ -143,7 +145,7 @@ def _signs(d):
     return np.array(list(product((1.0,), *[(1.0, -1.0)] * (d - 1))))
 
 
-def _largest_products(G, signs, count):
+def _largest_products(G: np.ndarray, signs: np.ndarray, count: int):
     """The `count` largest x^T G y, one for each x, and their x y^T (count, d, e)."""
     image = signs @ G
     value = np.abs(image).sum(1)
@@ -197,7 +199,7 @@ def _first_products(W, signs):
     return np.concatenate(columns)
 
 
-def _best_sign_margin(A):
+def _best_sign_margin(A: np.ndarray) -> tuple[float, float]:
     """max {min_m <A_m, W> : ||W||_sgn <= 1} of A (pairs, d, e); its gap to the dual."""
     pairs, d, e = A.shape
     signs = _signs(d)

@@ -50,7 +50,12 @@ class GlobalMap:
 
 
 def measure(
-    seeds, alphas, dimensions, rule: GradientRule, steps: int, n: int = 8
+    seeds: Sequence[int],
+    alphas: Sequence[float],
+    dimensions: Sequence[int],
+    rule: GradientRule,
+    steps: int,
+    n: int = 8,
 ) -> GlobalMap:
     """Train every seed from zero, T = 2; reached: opt attended to and scored higher."""
     shape = len(dimensions), len(alphas), len(seeds)
@@ -126,7 +131,7 @@ def _exp_between(x, terms=20):
     return total, total + term / (1 - x / (terms + 1))
 
 
-def _selections(pairs):
+def _selections(pairs: Pairs) -> dict[tuple[int, ...], Fraction]:
     """|u| of the head SVM of every selection that has one; 0 is the opt token."""
     sizes = {}
     for chosen in product((0, 1), repeat=len(pairs)):
@@ -136,7 +141,7 @@ def _selections(pairs):
     return sizes
 
 
-def _missed(pairs):
+def _missed(pairs: Pairs) -> bool:
     """Whether the opt selection has the largest margin, and training misses it."""
     opt = (0,) * len(pairs)
     sizes = _selections(pairs)
@@ -144,7 +149,7 @@ def _missed(pairs):
     return best and sum(a + b for a, b in pairs) < 0
 
 
-def _smallest(largest, n=2):
+def _smallest(largest: int, n: int = 2) -> list[Pairs]:
     """Every missed problem of n samples with entries up to `largest`, in order."""
     samples = [
         (a, b) for a in range(largest, 0, -1) for b in range(a - 1, -largest - 1, -1)
@@ -184,7 +189,7 @@ def verify() -> dict[str, bool]:
     }
 
 
-def problem(pairs: Pairs, labels=1.0) -> TokenSet:
+def problem(pairs: Pairs, labels: Sequence[int] | None = 1.0) -> TokenSet:
     """The problem as tokens, opt first; x = y a, y b, labels y (n,) or one for all."""
     y = np.broadcast_to(labels, len(pairs)).astype(float)
     X = y[:, None, None] * np.asarray(pairs, float)[:, :, None]

@@ -200,7 +200,7 @@ def ratios(norm: np.ndarray) -> np.ndarray:
     return norm[1:] / norm[:1]
 
 
-def _at_level(runs):
+def _at_level(runs: HeadRuns) -> np.ndarray:
     """||W_h|| (H, runs) at the common level plus the head's mean, all tight."""
     along = runs.law.norm * (runs.whole + runs.law.mean)
     return np.hypot(along, runs.law.constant)

@@ -55,12 +55,12 @@ def _lowest(values):
     return run, values[run]
 
 
-def _opt_tokens(tokens):
+def _opt_tokens(tokens: TokenSet) -> np.ndarray:
     """y_i x_{i,opt}, (runs, n, r): the features of the head SVM."""
     return coordinates.signed_opt_first(tokens)[:, :, 0]
 
 
-def _off_span(rows, u):
+def _off_span(rows: np.ndarray, u: np.ndarray) -> np.ndarray:
     """The part of u (runs, r) off the span of `rows` (runs, n, r)."""
     basis = np.linalg.qr(np.swapaxes(rows, 1, 2))[0]
     return u - (basis @ (np.swapaxes(basis, 1, 2) @ u[..., None]))[..., 0]

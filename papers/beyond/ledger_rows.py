@@ -24,7 +24,7 @@ FAILS_IF = {f"atlas.{id}": OFF for id in _OFF} | {
 
 
 @cache
-def _problem(n, T):
+def _problem(n: int, T: int):
     """Tokens, and their token SVMs, which all worlds share."""
     data = tokens.unit_tokens(SEEDS, n=n, T=T, d=6)
     return data, atlas.BestMargins(data)

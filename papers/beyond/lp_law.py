@@ -91,7 +91,7 @@ class _LpRun:
     error: np.ndarray
 
 
-def _run(law, size, steps, start=None):
+def _run(law, size: float, steps: int, start: np.ndarray | None = None):
     """A run to ||W||_p = (eta steps)^{1/(p-1)} = `size`, or PremiseFails."""
     p = law.p
     rule = MirrorRule(p, size ** (p - 1) / steps)
@@ -149,7 +149,7 @@ def lp_claims(runs: Sequence[_LpRun]) -> list[Claim]:
     return rows
 
 
-def _onset(law, at, times=(0.9, 1.25)):
+def _onset(law, at: int, times: Sequence[float] = (0.9, 1.25)):
     """Moves of the offsets in one step at `times` the onset `at`, p < 2."""
     record = sorted({round(share * at) + k for share in (0.5, *times) for k in (0, 1)})
     # ||W||_p = (eta t)^{1/(p-1)}, whose margins rise by 2/fastest there

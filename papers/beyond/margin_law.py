@@ -94,9 +94,9 @@ class MarginLaw(Shapes):
 def margin_law(
     tokens: TokenSet,
     solution: MaxMargin,
-    selected=None,
-    loss="exponential",
-    log_slopes=None,
+    selected: np.ndarray | None = None,
+    loss: str = "exponential",
+    log_slopes: np.ndarray | None = None,
 ) -> MarginLaw:
     """The law for runs that end in `solution`, the Frobenius token SVM of `selected`.
 
@@ -216,7 +216,9 @@ def _checked(run, K, duals, margins, log_slopes):
     return beta.reshape(duals.shape)
 
 
-def saturated_slopes(tokens: TokenSet, selected=None, loss="exponential") -> np.ndarray:
+def saturated_slopes(
+    tokens: TokenSet, selected: np.ndarray | None = None, loss: str = "exponential"
+) -> np.ndarray:
     """log kappa_m, (runs, n, T-1), of `selected`, default opt; NaN for no score gap."""
     losses.check_loss(loss)
     selected = tokens.opt if selected is None else selected
@@ -225,7 +227,9 @@ def saturated_slopes(tokens: TokenSet, selected=None, loss="exponential") -> np.
     return losses.log_derivative(chosen, loss) + _log_gaps(scores, selected)
 
 
-def joint_slopes(tokens: TokenSet, head: MaxMargin, selected=None) -> np.ndarray:
+def joint_slopes(
+    tokens: TokenSet, head: MaxMargin, selected: np.ndarray | None = None
+) -> np.ndarray:
     """log kappa_m = log nu_i + log y_i v^T(x_{i,s_i} - x_{i,t}) up to a constant,
     (runs, n, T-1), for a head trained with W: v solves the SVM `head`, nu its duals;
     NaN as `saturated_slopes`. PremiseFails "whole head" where a nu_i is zero."""
@@ -270,7 +274,9 @@ def features(K: np.ndarray) -> np.ndarray:
     return length[:, None] * vectors[:, kept] * np.sqrt(values[kept])
 
 
-def _least_entropy(K, log_slopes, steps=200):
+def _least_entropy(
+    K: np.ndarray, log_slopes: np.ndarray, steps: int = 200
+) -> np.ndarray:
     """pi (s,), sum 1, of the tight constraints with Gram matrix K (s, s) and log kappa (s,).
 
     It minimises sum_m pi_m log(pi_m / kappa_m) over pi >= 0 with sum_m pi_m A_m = V / ||V||^2:

@@ -96,7 +96,9 @@ def bound_and_law(history: History, law: MarginLaw) -> Figure:
     return figure
 
 
-def offsets(predicted, measured, comparisons: Sequence[runs.Comparison]) -> Figure:
+def offsets(
+    predicted: np.ndarray, measured: np.ndarray, comparisons: Sequence[runs.Comparison]
+) -> Figure:
     """Offsets of one run and their prediction; duals read off over solved ones."""
     figure, (bars, duals) = plots.panels(1, 2, height=3.1)
     order = np.argsort(-predicted)
@@ -446,7 +448,7 @@ def constants(
     return figure
 
 
-def bent(powers, zero, zeros, left, steps) -> Figure:
+def bent(powers, zero, zeros, left, steps: Sequence[lp_law.Settled]) -> Figure:
     """l_p errors over ||W||; duals at zero (one, several); what lies off the span; steps."""
     figure, (error, offset, outside, moves) = plots.panels(2, 2, height=2.9)
     ends = []

@@ -163,7 +163,9 @@ def _measure(c, history, off_span):
     )
 
 
-def _duality_gap(tokens, selected, W, duals):
+def _duality_gap(
+    tokens: TokenSet, selected: np.ndarray, W: np.ndarray, duals: np.ndarray
+):
     """Relative distance of W (runs, r, q) from max-margin, by any duals."""
     delta = coordinates.differences(tokens, selected)
     smallest = np.einsum("rntd,rde,rne->rnt", delta, W, tokens.z, optimize=True).min(

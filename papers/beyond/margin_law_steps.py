@@ -22,12 +22,12 @@ from papers.beyond.tolerances import LOUD, claim
 LAST = 64  # records over which a move is read
 
 
-def _growing_gd(step_size, growth):
+def _growing_gd(step_size: float, growth: float):
     """GD with eta_t = step_size e^{growth t}: margins grow by `growth` a step."""
     return custom_log(lambda t, gap, norm: np.log(step_size) + growth * t + 0.0 * norm)
 
 
-def _growing_polyak(max_step, growth):
+def _growing_polyak(max_step: float, growth: float):
     """min((L - L*)/(2 ||grad L||^2), max_step e^{growth t}), Polyak's step."""
 
     def cap(t):
@@ -69,7 +69,7 @@ def ratio_to_law(history: History, target: str, law: MarginLaw) -> np.ndarray:
         return history.direction_error[target] / law.direction_error(history.norm)
 
 
-def _settling_rate(history, law):
+def _settling_rate(history: History, law: MarginLaw):
     """Decay of the slowest mode per margin, over its eigenvalue, 1e-3 to 1e-8."""
     level = history.norm / law.norm[:, None]
     offsets = np.where(law.support, law.offsets, 0.0)[:, None]
@@ -81,7 +81,9 @@ def _settling_rate(history, law):
     return np.array(rates)
 
 
-def figure2_claims(far: Mapping, constant: Mapping, target, law) -> list[Claim]:
+def figure2_claims(
+    far: Mapping, constant: Mapping, target: str, law: MarginLaw
+) -> list[Claim]:
     """Errors over ||W_t|| end on one line for those that go `far` alone."""
 
     def last(history):
@@ -107,7 +109,12 @@ class Cycles(NamedTuple):
     moved: np.ndarray
 
 
-def cycles(tokens: TokenSet, multiples, momentum=0.0, steps: int = 20_000) -> Cycles:
+def cycles(
+    tokens: TokenSet,
+    multiples: Sequence[float],
+    momentum: float = 0.0,
+    steps: int = 20_000,
+) -> Cycles:
     """Train every run with NGD around the longest step that settles, from the settled
     state, residual 1 % too long; `moved`: offsets' largest change in LAST steps."""
     moved = np.empty((len(tokens.y), len(multiples)))
@@ -186,7 +193,13 @@ def _random_supports(draw: np.random.Generator, count: int, pairs: int) -> tuple
     return shares, across - shares[:, None] @ across
 
 
-def _which_cycle(shares, across, starts, momentum=0.0, steps=3000):
+def _which_cycle(
+    shares: np.ndarray,
+    across: np.ndarray,
+    starts: np.ndarray,
+    momentum: float = 0.0,
+    steps: int = 3000,
+):
     """Which saturated runs of NGD still go to and fro in the end, (count, starts).
 
     y = x/||V|| moves by s D/sqrt(1 + ||D||^2), D = sum_m pi_m u_m, s = eta/||V||, at 0.9 of
@@ -249,7 +262,9 @@ def gd_order(history: History, errors: np.ndarray, law: MarginLaw) -> Claim:
     return claim("law.gd_order", np.array(fitted) + np.minimum(law.slowest, 1.0))
 
 
-def ngd_claims(history: History, target, errors, law: MarginLaw) -> tuple[Claim, Claim]:
+def ngd_claims(
+    history: History, target: str, errors: np.ndarray, law: MarginLaw
+) -> tuple[Claim, Claim]:
     """The law at the end; W_{2t} - W_t, of `errors`, is nearer to W_mm there."""
     off = ratio_to_law(history, target, law)[:, -1] - 1
     gains = history.direction_error[target][:, -1] / errors[:, -1]

@@ -16,7 +16,7 @@ from papers.beyond.tolerances import INDEPENDENT, TILT
 ROOMS = np.geomspace(1e-8, 10, 37)
 
 
-def _slope_bounds(lo, hi, loss):
+def _slope_bounds(lo: float, hi: float, loss: str) -> tuple[float, float]:
     """Largest |l'| and largest |l''| (a Lipschitz constant of l') on [lo, hi]."""
     ends = np.array(
         [lo, hi, np.clip(0.0, lo, hi)]
@@ -148,7 +148,9 @@ class Proof:
         return not self.why
 
 
-def _step_bound(problem, rule, R, L):
+def _step_bound(
+    problem: Local, rule: GradientRule, R: float, L: float
+) -> tuple[float, float, float]:
     """sigma-bar of (7), 0 for none, its xi, and GD's lowest level, -inf else."""
     if rule.kind == GD:
         sigma = 1 / L if L else problem.norm**2
@@ -172,7 +174,14 @@ def _step_bound(problem, rule, R, L):
     return exact * (1 + xi) / (1 - xi) ** 2, xi, -np.inf
 
 
-def _constants(problem, rule, x, omega, tau, everywhere=False):
+def _constants(
+    problem: Local,
+    rule: GradientRule,
+    x: float,
+    omega: np.ndarray,
+    tau: float,
+    everywhere=False,
+) -> tuple[float, float, float]:
     """A, K, q of (8) and (9) for |x_0| = x; A infinite for steps too long."""
     R = x + tau
     low, L = problem.curvature(R)
@@ -226,7 +235,7 @@ def _silent(problem, rule, foreign):
     return ""
 
 
-def _mode_norm(s, mu):
+def _mode_norm(s: float, mu: float) -> tuple[np.ndarray, float, float]:
     """P (2, 2), varrho, d of (14) for (x, v) -> (x + v', v'), v' = mu v - s x: |(x,
     v)|_P shrinks by varrho, |(1, 1)|_P = 1, |x| <= d |(x, v)|_P. The larger (1 -
     varrho^2)/d of two: by the map's eigenvectors, or Lyapunov's equation."""
@@ -245,7 +254,9 @@ def _mode_norm(s, mu):
     return max(norms, key=lambda norm: (1 - norm[1] ** 2) / norm[2])
 
 
-def prove_with_momentum(problem: Local, rule: GradientRule, before, g) -> Proof:
+def prove_with_momentum(
+    problem: Local, rule: GradientRule, before: np.ndarray, g: np.ndarray
+) -> Proof:
     """The theorem for NGD with momentum, from margins g on, after `before`."""
     (level, x, omega) = problem.split(g)
     V = problem.norm

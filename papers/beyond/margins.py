@@ -65,19 +65,29 @@ def direction_error(
     return 2 * np.sin(np.arctan2(np.hypot(off, outside), along) / 2)
 
 
-def outside_support(tokens: TokenSet, selected, support, W) -> np.ndarray:
+def outside_support(
+    tokens: TokenSet, selected: np.ndarray, support: np.ndarray, W: np.ndarray
+) -> np.ndarray:
     """Norm of W's (runs, r, q) part off the span of support (runs, n, T-1)."""
     return np.linalg.norm(W - _span_part(tokens, selected, support, W), axis=(1, 2))
 
 
-def residual(tokens: TokenSet, selected, support, W, V) -> np.ndarray:
+def residual(
+    tokens: TokenSet,
+    selected: np.ndarray,
+    support: np.ndarray,
+    W: np.ndarray,
+    V: np.ndarray,
+) -> np.ndarray:
     """Norm of W's part in the support's span across V: it tends to ||rho_perp||."""
     unit = V / np.linalg.norm(V, axis=(1, 2), keepdims=True)
     across = W - np.einsum("rij,rij->r", W, unit)[:, None, None] * unit
     return np.linalg.norm(_span_part(tokens, selected, support, across), axis=(1, 2))
 
 
-def _span_part(tokens, selected, support, W):
+def _span_part(
+    tokens: TokenSet, selected: np.ndarray, support: np.ndarray, W: np.ndarray
+) -> np.ndarray:
     """The part of W (runs, r, q) in the span of the support (runs, n, T-1)."""
     delta = coordinates.differences(tokens, selected)
     K = gram(tokens, selected)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from lib import attention, svm
 from lib.attention import TokenSet, unit_tokens
@@ -52,13 +53,13 @@ PLAIN: dict[str, Any] = {
 }
 
 
-def _polar(M):
+def _polar(M: Tensor) -> Tensor:
     """U V^T of M = U S V^T (..., r, c); directions below 1e-6 of the largest stay 0."""
     U, S, V = torch.linalg.svd(M, full_matrices=False)
     return (U * (S > 1e-6 * S[..., :1])[..., None, :]) @ V
 
 
-def _unit(M):
+def _unit(M: Tensor) -> Tensor:
     """M / ||M||_F of each matrix of M (..., r, c), 0 for 0."""
     size = M.norm(dim=(-2, -1), keepdim=True)
     return M / torch.where(size > 0, size, 1.0)
@@ -206,7 +207,7 @@ def _product(K, Q):
 
 
 @torch.no_grad()
-def _entrances(network, pictures):
+def _entrances(network: VisionTransformer, pictures: Tensor) -> list[Tensor]:
     """What enters every block's attention, behind its LayerNorm, (b, T, d)."""
     first = network.class_token.expand(len(pictures), -1, -1)
     tokens = torch.cat([first, network.tokens(pictures)], 1) + network.positions
@@ -217,7 +218,7 @@ def _entrances(network, pictures):
     return entered
 
 
-def _norms(K, Q):
+def _norms(K: np.ndarray, Q: np.ndarray) -> np.ndarray:
     """N(W) in NORMS, (..., norms); of the sign norm an upper bound."""
     W = _product(K, Q)
     root = math.sqrt(K.shape[-2])
@@ -227,7 +228,9 @@ def _norms(K, Q):
     )
 
 
-def read(network: VisionTransformer, pictures, quantile=QUANTILE) -> _MarginReading:
+def read(
+    network: VisionTransformer, pictures: Tensor, quantile: float = QUANTILE
+) -> _MarginReading:
     """The margins of a network on standardised pictures (b, channels, s, s)."""
     blocks: list[Any] = [block.attention for block in network.blocks]
     heads = blocks[0].heads
@@ -408,7 +411,9 @@ def settings(seeds: Sequence[int]) -> dict[str, tuple[TokenSet, np.ndarray | Non
     }
 
 
-def ended(tokens: TokenSet, rows: Mapping, steps: int, start) -> dict[str, _Ended]:
+def ended(
+    tokens: TokenSet, rows: Mapping, steps: int, start: np.ndarray | None
+) -> dict[str, _Ended]:
     """Every rule's runs, trained for `steps` steps."""
     rules = {name: row.rule for name, row in rows.items()}
     paths: Any = training.train(

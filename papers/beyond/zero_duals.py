@@ -35,7 +35,7 @@ FARTHEST = 1e6  # log of the largest and the smallest multiplier that is tried
 EARLY = "the sum knows small weights only: where little is left, first steps with even weights count"
 
 
-def _second(Q):
+def _second(Q: np.ndarray) -> np.ndarray:
     """y >= 0 that maximises 1^T y - y^T Q y / 2: duals of D on the idle pairs."""
     lower = np.linalg.cholesky(Q)
     return nnls(lower.T, np.linalg.solve(lower, np.ones(len(Q))))[0]
@@ -96,7 +96,7 @@ class _ZeroDuals:
         )
 
 
-def _tightened(data, count=1):
+def _tightened(data: TokenSet, count: int = 1) -> TokenSet:
     """One run's data, `count` slack constraints made tight along W_mm z."""
     solution = token_svm(data)
     slack = np.where(solution.support[0], np.inf, solution.margins[0] - 1)
@@ -124,7 +124,7 @@ class _ZeroDualsRun:
     )  # length of W_t's part in the span of the tight pairs, across W_mm
 
 
-def _run(law, steps, decades=1, step=None):
+def _run(law, steps: int, decades: int = 1, step: float | None = None):
     """NGD from zero, steps law.step by default; PremiseFails if unsettled."""
     late = np.unique(np.geomspace(steps / 10**decades, steps, 9).round().astype(int))
     data = law.tokens
@@ -265,7 +265,9 @@ class _Pulls:
         return self.size(w)
 
 
-def _lowest(direction, beta, slopes, total):
+def _lowest(
+    direction: np.ndarray, beta: np.ndarray, slopes: np.ndarray, total: float
+) -> float:
     """min <direction, o> for <beta, o> = 0, sum e^{slopes - o} <= e^total."""
     first = (direction / beta).argmin()
     spread = direction - (direction / beta)[first] * beta
@@ -287,7 +289,13 @@ def _lowest(direction, beta, slopes, total):
     return float(direction @ offsets(brentq(balance, -FARTHEST, FARTHEST)))
 
 
-def _bound(K, on, beta, margins, slopes):
+def _bound(
+    K: np.ndarray,
+    on: np.ndarray,
+    beta: np.ndarray,
+    margins: np.ndarray,
+    slopes: np.ndarray,
+) -> float:
     """||omega||^2 <= e^D sum h(Y_m)/eps_m, h = Y^2 + 1 where Y > 1, else 2 e^{Y-1}."""
     _, mean = log_ratios(slopes[on], beta[on])
     total = np.logaddexp.reduce(slopes)

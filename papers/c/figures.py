@@ -19,7 +19,9 @@ def _look(p: float) -> plots.Look:
     return plots.look(f"p = {p:g}")
 
 
-def divergences(histories: Histories, same, by_q, judged: Mapping, caption) -> Figure:
+def divergences(
+    histories: Histories, same, by_q, judged: Mapping, caption: str
+) -> Figure:
     """Divergence of every run from every SVM, (p, q); below: the paper's reading.
     Hollow are the means of other code; claims by id."""
     figure, axes = plots.panels(2, len(histories), height=2.0)
@@ -60,10 +62,10 @@ def divergences(histories: Histories, same, by_q, judged: Mapping, caption) -> F
 def joint(
     tokens: TokenSet,
     histories: Histories,
-    ends,
+    ends: Mapping[float, Mapping[float, MaxMargin]],
     heads: Mapping[float, MaxMargin],
-    first,
-    caption,
+    first: int,
+    caption: str,
 ) -> Figure:
     """Joint training: directions of W and v; the first weights; the divergences."""
     figure, axes = plots.panels(2, 2, height=2.4)
@@ -149,7 +151,13 @@ def basins(widths: Sequence[float], kept: Mapping, caption: str) -> Figure:
     return plots.caption(plots.legend(figure, axes[0]), caption)
 
 
-def parents(pairs, by_dimension, several: Mapping, paths, caption: str) -> Figure:
+def parents(
+    pairs: tuple[np.ndarray, Mapping],
+    by_dimension: tuple[Sequence[int], Mapping],
+    several: Mapping,
+    paths: tuple[Sequence[float], Mapping[float, Mapping]],
+    caption: str,
+) -> Figure:
     """Keys and queries, ranks, several tokens, regularisation path: a panel each.
     `pairs`, `by_dimension`, `paths`: x, then the values; `several`: by dimension,
     alignments (draws,). Last panel: a mark is the end of a descent."""

@@ -97,7 +97,7 @@ def lemma18(
     return claim("lemma18", ratio, p)
 
 
-def _excess_loss(tokens, W):
+def _excess_loss(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     """L(W) less its limit where all opt tokens are selected, (runs,), exact at e^-300."""
     logits = attention.logits(tokens, W)
     scores = attention.scores(tokens, tokens.u)
@@ -213,7 +213,9 @@ def step_claims(steps: Steps) -> list[Claim]:
     return PAPER.claims({"lemma22": slack_22, "lemma24": slack_24, "lemma25": fall}, p)
 
 
-def lemma30(history: MirrorHistory, size, since: float, stay) -> list[Claim]:
+def lemma30(
+    history: MirrorHistory, size: np.ndarray, since: float, stay: np.ndarray
+) -> list[Claim]:
     """||W(k)||_{p,p} = Omega(log k): after `since` 0.9 times the sharp slope (ours),
     dr/dlog k = ||W_mm||/(1 + (p-2) ||W_mm||/r), as gradient and (r^{p-1})' fall like
     e^{-r/||W_mm||}. size (runs,): ||W_mm||; stay: runs that keep its tokens."""
@@ -564,7 +566,7 @@ def lemma29(history: MirrorHistory, divergence: np.ndarray) -> list[Claim]:
 
 
 def captured(
-    selection: Selection, mus, multiple: float, steps: int, draws: int
+    selection: Selection, mus: Sequence[float], multiple: float, steps: int, draws: int
 ) -> np.ndarray:
     """Per mu, the share of starts of `from_cone` that select its tokens, (mus,)."""
     fractions = []

@@ -5,7 +5,7 @@ convex, solved from several starts. Jointly those tokens are selected whose l_p 
 largest label margin, as the loss is about e^{-r margin}; v/r turns to its v_mm, W/R to its W_mm.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -44,7 +44,9 @@ def _unit(a):  # a zero matrix stays zero
     return a / np.where(size > 0, size, 1.0)
 
 
-def train_key_query(tokens: TokenSet, K, Q, step_size: float, record) -> np.ndarray:
+def train_key_query(
+    tokens: TokenSet, K: np.ndarray, Q: np.ndarray, step_size: float, record
+) -> np.ndarray:
     """W = K Q^T (runs, k, d, d_z) at the iterations `record`, head fixed.
 
     Of normalised gradient descent on K and Q: K <- K - eta grad_K L / ||grad_K L||_F, Q likewise,
@@ -80,7 +82,9 @@ def train_key_query(tokens: TokenSet, K, Q, step_size: float, record) -> np.ndar
     return np.stack(kept, 1)
 
 
-def keys_against_weights(tokens: TokenSet, seeds, record, step_size: float) -> tuple:
+def keys_against_weights(
+    tokens: TokenSet, seeds: Sequence[int], record: Sequence[int], step_size: float
+) -> tuple:
     """Alignment of (K, Q) and of W with their tokens' SVMs, {("K, Q" or "W", norm):
     (runs, k)}, from entries uniform in +-1/sqrt(d); the share (runs,) of K Q^T's singular
     values in as many of the largest as the rank of its nuclear-norm solution."""
@@ -106,7 +110,9 @@ def keys_against_weights(tokens: TokenSet, seeds, record, step_size: float) -> t
     return aligned, (sizes * largest).sum(1) / sizes.sum(1)
 
 
-def rank_by_dimension(seeds, n: int, T: int, dimensions: Sequence[int]) -> np.ndarray:
+def rank_by_dimension(
+    seeds: Sequence[int], n: int, T: int, dimensions: Sequence[int]
+) -> np.ndarray:
     """Mean rank of nuclear-norm token SVMs by dimension; NaN where none exists."""
 
     def rank(kept):
@@ -116,7 +122,9 @@ def rank_by_dimension(seeds, n: int, T: int, dimensions: Sequence[int]) -> np.nd
     return np.array([np.nan if kept is None else rank(kept) for kept in drawn])
 
 
-def _train_relu_head(tokens, step_size, steps):
+def _train_relu_head(
+    tokens: TokenSet, step_size: float, steps: int
+) -> tuple[np.ndarray, np.ndarray]:
     """W (runs, d, d_z) after normalised gradient descent from zero, and its softmax weights.
 
     f_i = y_i h(X_i^T softmax(X_i W z_i)) with the head h(x) = sum_j max(x_j, 0), so that no single
@@ -137,7 +145,7 @@ def _train_relu_head(tokens, step_size, steps):
     return W, attention.weights(tokens, W)
 
 
-def _max_margin(tokens, chosen):
+def _max_margin(tokens: TokenSet, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(W, E) for the first run and the tokens `chosen` (n, T) of bool, at least one per sample.
 
     W (d, d_z) = argmin ||W||_F with (x_t - x_s)^T W z_i = 0 for chosen t, s and >= 1 for chosen t
@@ -196,7 +204,7 @@ def _on_the_sphere(function, start, R, p):
     return R * end.x / norm(end.x, p), end.fun
 
 
-def _log_gap_and_gradient(tokens, W):
+def _log_gap_and_gradient(tokens: TokenSet, W: np.ndarray) -> tuple[float, np.ndarray]:
     """log(L - L*) of the first run, its gradient at a flat W (d d_z,); exact at e^-30000."""
     logits = attention.logits(tokens, W.reshape(1, tokens.shape[-1], -1))
     slopes = attention.slopes(logits, attention.scores(tokens, tokens.u), "logistic")
@@ -205,7 +213,9 @@ def _log_gap_and_gradient(tokens, W):
     return slopes.log_gap[0], gradient.ravel()
 
 
-def _solve(tokens: TokenSet, p: float, radii, starts) -> np.ndarray:
+def _solve(
+    tokens: TokenSet, p: float, radii: np.ndarray, starts: np.ndarray
+) -> np.ndarray:
     """W_R (k, d, d_z) of the first run for ascending `radii` (k,), on ||W||_{p,p} = R: by
     log(L - L*) the best from all starts (starts, d, d_z) and the radius before."""
     path = []
@@ -218,7 +228,7 @@ def _solve(tokens: TokenSet, p: float, radii, starts) -> np.ndarray:
     return np.array(path)
 
 
-def _candidates(tokens, p):
+def _candidates(tokens: TokenSet, p: float):
     """Head and token SVM of every selection, the largest label margin first."""
     pairs = []
     (_, n, T, _) = tokens.shape
@@ -263,7 +273,7 @@ def _in_turn(tokens, p, r, R, pair):
 
 
 def joint_claims(
-    tokens: TokenSet, p: float, v, W, named=lambda solution: solution
+    tokens: TokenSet, p: float, v, W, named: Callable = lambda solution: solution
 ) -> list[Claim]:
     """The D of v and of W from the SVMs of the largest label margin."""
     claims = []
@@ -280,10 +290,10 @@ def joint_claims(
 def path_against_descent(
     tokens: TokenSet,
     p: float,
-    multiples,
-    steps,
-    random_starts,
-    named=lambda solution: solution,
+    multiples: Sequence[float],
+    steps: int,
+    random_starts: int,
+    named: Callable = lambda solution: solution,
 ) -> dict:
     """The regularisation path of every run, opt tokens, and lp-AttGD from W_0 = 0.
 

@@ -36,7 +36,9 @@ def joint_instance() -> TokenSet:
     return token_set(X, [1, -1], opt=np.zeros(2, int))
 
 
-def end_points(tokens: TokenSet, histories) -> dict[float, dict[float, MaxMargin]]:
+def end_points(
+    tokens: TokenSet, histories: Mapping[float, MirrorHistory]
+) -> dict[float, dict[float, MaxMargin]]:
     """For every p the l_q token SVMs, all q, of its last iterate's tokens:
     svm.Infeasible where no W selects these, ValueError where none are selected."""
     chosen = {

@@ -42,10 +42,10 @@ def small_start(tokens: TokenSet, seeds: Sequence[int], m: int, size: float = 0.
 def train(
     tokens: TokenSet,
     optimisers: Mapping[str, o.Optimiser],
-    K,
-    Q,
-    record,
-    loss="exponential",
+    K: np.ndarray,
+    Q: np.ndarray,
+    record: Sequence[int],
+    loss: str = "exponential",
 ) -> dict[str, _FactoredPath]:
     """Minimise paper A's loss over (K, Q), head fixed; every rule acts on each factor.
 

@@ -79,7 +79,9 @@ Numbers = namedtuple(
 )
 
 
-def steepest(norm, step_size: float, decay=0.0, normalised: bool = True) -> Optimiser:
+def steepest(
+    norm: str | float, step_size: float, decay: float = 0.0, normalised: bool = True
+) -> Optimiser:
     """Steepest descent in a norm N: D = argmax_{N(D) <= 1} <G, D>, times N*(G) if not normalised.
 
     norm: "frobenius"; an exponent 1 <= p <= inf of the entries, D = sgn(G) |G|^{q-1} /
@@ -110,7 +112,12 @@ def steepest(norm, step_size: float, decay=0.0, normalised: bool = True) -> Opti
     )
 
 
-def muon(step_size: float, momentum=0.95, nesterov=False, newton_schulz=0) -> Optimiser:
+def muon(
+    step_size: float,
+    momentum: float = 0.95,
+    nesterov: bool = False,
+    newton_schulz: int = 0,
+) -> Optimiser:
     """Muon: D = U V^T of M_t = mu M_{t-1} + (1 - mu) G_t, or with nesterov of
     mu M_t + (1 - mu) G_t; newton_schulz > 0: in its place so many steps of the quintic
     X <- aX + b(XX^T)X + c(XX^T)^2 X from M/||M|| (Jordan, 2024)."""
@@ -120,7 +127,11 @@ def muon(step_size: float, momentum=0.95, nesterov=False, newton_schulz=0) -> Op
 
 
 def adam(
-    step_size: float, momentum=0.9, memory=0.999, epsilon=0.0, decay=0.0
+    step_size: float,
+    momentum: float = 0.9,
+    memory: float = 0.999,
+    epsilon: float = 0.0,
+    decay: float = 0.0,
 ) -> Optimiser:
     """Adam (Kingma and Ba, 2015): D = m^ / (sqrt(v^) + epsilon), entry by entry, with
     m = beta_1 m + (1 - beta_1) G, v = beta_2 v + (1 - beta_2) G^2, by `momentum` and
@@ -151,7 +162,12 @@ def mirror(p: float, step_size: float, normalised: bool = True) -> Optimiser:
     return Optimiser(MIRROR, step_size, p=float(p), normalised=normalised)
 
 
-def natural(step_size, damping=0.0, relative=False, normalised=False) -> Optimiser:
+def natural(
+    step_size: float,
+    damping: float = 0.0,
+    relative: bool = False,
+    normalised: bool = False,
+) -> Optimiser:
     """Natural gradient (Amari, 1998): D = (F + lambda I)^{-1} G, over ||D|| where `normalised`.
 
     F is that of `preconditioners.natural`; lambda = damping, times the trace of F where

@@ -2,7 +2,7 @@
 
 import io
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -54,11 +54,11 @@ class Path(Shapes):
 
 def train(
     tokens: TokenSet,
-    optimisers,
+    optimisers: Optimiser | Mapping[str, Optimiser],
     steps: int,
-    start=None,
-    record=None,
-    loss="exponential",
+    start: np.ndarray | None = None,
+    record: Sequence[int] | None = None,
+    loss: str = "exponential",
 ) -> Path | dict[str, Path]:
     """Minimise paper A's loss (1/n) sum_i l(y_i u^T X_i^T softmax(X_i W z_i)) over W.
 
@@ -153,7 +153,11 @@ _ARRAYS = [field.name for field in fields(Path)]
 
 
 def train_kept(
-    tokens: TokenSet, optimisers: Mapping[str, Optimiser], steps, record, folder: File
+    tokens: TokenSet,
+    optimisers: Mapping[str, Optimiser],
+    steps: int,
+    record: Sequence[int],
+    folder: File,
 ) -> dict[str, Path]:
     """`train` from W_0 = 0, a file a run under `folder`, named by a hash of tokens,
     rule, horizon, records and the loop's code; OSError where none can be written."""
