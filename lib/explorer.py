@@ -1,4 +1,6 @@
-"""A training run under sliders: its numbers, its picture, and a widget per part of its setting."""
+"""A training run under sliders: its numbers, its picture, and a widget per part of its
+setting.
+"""
 
 import io
 from collections.abc import Callable
@@ -55,8 +57,10 @@ class ExplorerSetting:
 
 @dataclass(frozen=True)
 class _Trajectory:
-    """One run at `iterations` (k,): loss_gap log10(L - L*), direction_error against W_mm (k,);
-    opt_scores (k, n) softmax weights of opt tokens; path (k, 2) W_t along W_mm and off it."""
+    """One run at `iterations` (k,): loss_gap log10(L - L*), direction_error against
+    W_mm (k,); opt_scores (k, n) softmax weights of opt tokens; path (k, 2) W_t along
+    W_mm and off it.
+    """
 
     setting: ExplorerSetting
     iterations: np.ndarray
@@ -68,7 +72,8 @@ class _Trajectory:
 
 def explore(setting: ExplorerSetting) -> _Trajectory:
     """Train one data set from a small Gaussian start and measure it against its W_mm;
-    ValueError for a setting that data model, rule or SVM refuse."""
+    ValueError for a setting that data model, rule or SVM refuse.
+    """
     sizes = setting.n, setting.T, setting.d
     drawn = MODELS[setting.model](setting.seed, *sizes, setting.signal, setting.noise)
     problem = coordinates.minimal(drawn)
@@ -150,7 +155,9 @@ class Board:
 
 
 class Panel(widgets.VBox):
-    """Controls, picture and words; `show` is called with every new value and never raises."""
+    """Controls, picture and words; `show` is called with every new value and never
+    raises.
+    """
 
     def __init__(self, setting: ExplorerSetting):
         self.controls: dict[str, widgets.Widget] = {  # by the field of ExplorerSetting
@@ -182,7 +189,9 @@ class Panel(widgets.VBox):
         self.show()
 
     def show(self, _change=None) -> None:
-        """Train with the controls' values and redraw; the words say why where that fails."""
+        """Train with the controls' values and redraw; the words say why where that
+        fails.
+        """
         try:
             values = {
                 name: getattr(each, "value") for name, each in self.controls.items()

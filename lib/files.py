@@ -107,7 +107,8 @@ PART = ".part"  # how the name of a temporary file or folder ends; .gitignore kn
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file whole: whatever interrupts, it holds the old bytes or all of the new.
+    """Write a file whole: whatever interrupts, it holds the old bytes or all of the
+    new.
 
     Parameters
     ----------
@@ -125,10 +126,11 @@ def write(path: Path, content: bytes) -> None:
 
 
 def write_all(contents: Mapping[Path, bytes]) -> None:
-    """Write several files or, if one of them fails, none: what was there before comes back.
+    """Write several files or, if one of them fails, none: what was there before comes
+    back.
 
-    Each file is replaced by a single rename. What an earlier write of the same file left
-    behind, because its process was killed, is removed.
+    Each file is replaced by a single rename. What an earlier write of the same file
+    left behind, because its process was killed, is removed.
 
     Parameters
     ----------
@@ -198,8 +200,8 @@ def _sweep(path: Path) -> None:
 def replace_folder(fresh: Path, place: Path) -> None:
     """Put a folder in the place of another one; nothing of the two is ever mixed.
 
-    Whoever looks finds the old folder, the new one or, between two renames, none. Only one
-    process at a time may replace the folder at `place`.
+    Whoever looks finds the old folder, the new one or, between two renames, none. Only
+    one process at a time may replace the folder at `place`.
 
     Parameters
     ----------

@@ -34,7 +34,9 @@ def end_in_a_sentence() -> None:
 
 
 def is_own_command(words: list[str]) -> bool:
-    """Whether a command line, as `sys.orig_argv` has it, is `python -m` of this project."""
+    """Whether a command line, as `sys.orig_argv` has it, is `python -m` of this
+    project.
+    """
     before = ""
     for place, word in enumerate(words[1:], start=1):
         if word == "-m":

@@ -15,14 +15,17 @@ from lib.files import ROOT, dumps, folder, read_table, sha256
 
 CODE = ("lib", "papers")  # the packages whose files count
 DATA = (".toml", ".json", ".npz", ".csv", ".txt")  # what a module may read beside it
-# Committed results that notebooks read: the curves of studies, and what the rows of ledgers catch.
+# Committed results that notebooks read: the curves of studies, and what the rows of
+# ledgers catch.
 KEPT = ("figures/desk/*.npz", "figures/power/*.json")
 PACKAGES = ("numpy", "scipy", "torch", "cvxpy", "numba", "matplotlib")
 
 
 def closure(text: str) -> list[Path]:
-    """The files of this project that a program with this source can import or read, sorted,
-    the data files beside a module among them. SyntaxError where a source is no Python."""
+    """The files of this project that a program with this source can import or read,
+    sorted, the data files beside a module among them. SyntaxError where a source is no
+    Python.
+    """
     reached = set()
     waiting = set(_files(_imports(text.encode(), ())))
     while waiting:
@@ -40,7 +43,9 @@ def closure(text: str) -> list[Path]:
 
 @cache
 def _imports(source: bytes, package: tuple[str, ...]) -> frozenset[str]:
-    """Dotted names that `source` may import, those of mere functions or classes among them."""
+    """Dotted names that `source` may import, those of mere functions or classes among
+    them.
+    """
     names = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -68,8 +73,10 @@ def _files(names: Iterable[str]) -> Iterator[Path]:
 
 def fingerprint(notebook: str, parameters: Mapping) -> dict:
     """What a result depends on: parameters, and hashes of the .py ("source"), of its
-    `closure` ("lib"), of the committed results named in it or for it in figures/index.toml
-    ("kept"), and what notebooks/records.toml says of its figures ("record")."""
+    `closure` ("lib"), of the committed results named in it or for it in
+    figures/index.toml ("kept"), and what notebooks/records.toml says of its figures
+    ("record").
+    """
     source = folder("notebooks") / f"{notebook}.py"
     if source.exists():
         text = source.read_text(encoding="utf-8")
@@ -104,7 +111,9 @@ def digest(parts: Mapping) -> str:
 
 
 def git(*arguments: str) -> str | None:
-    """Output of git in this repository; None where git or the repository is absent or refuses."""
+    """Output of git in this repository; None where git or the repository is absent or
+    refuses.
+    """
     if not (
         ROOT / "notebooks"
     ).is_dir():  # an installed package may lie in somebody else's
@@ -120,7 +129,9 @@ def git(*arguments: str) -> str | None:
 
 
 def commit() -> str | None:
-    """The commit checked out, "-dirty" where files other than figures and .ipynb differ."""
+    """The commit checked out, "-dirty" where files other than figures and .ipynb
+    differ.
+    """
     name = git("rev-parse", "--short=12", "HEAD")
     if name is None:
         return None
@@ -141,7 +152,9 @@ def versions() -> dict[str, str]:
 
 
 def peak_memory_mb() -> float | None:
-    """Largest resident memory of this process so far, in MB; None elsewhere than on Linux."""
+    """Largest resident memory of this process so far, in MB; None elsewhere than on
+    Linux.
+    """
     status = Path(
         "/proc/self/status"
     )  # getrusage would count what the process was started from

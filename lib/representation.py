@@ -7,8 +7,10 @@ import numpy as np
 
 
 class Shapes:
-    """Base of a dataclass with arrays, made with repr=False: `repr` tells shapes and sizes, of an
-    array of words the distinct ones, a float in 4 digits, a word itself; functions are left out."""
+    """Base of a dataclass with arrays, made with repr=False: `repr` tells shapes and
+    sizes, of an array of words the distinct ones, a float in 4 digits, a word itself;
+    functions are left out.
+    """
 
     def __repr__(self) -> str:
         own = fields(self)  # ty: ignore[invalid-argument-type]  # those who inherit are dataclasses

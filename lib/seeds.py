@@ -1,4 +1,6 @@
-"""One integer seed, one independent random stream per role; counts and sizes are whole numbers."""
+"""One integer seed, one independent random stream per role; counts and sizes are whole
+numbers.
+"""
 
 from collections.abc import Sequence
 
@@ -28,8 +30,9 @@ ROLES = [
 
 
 def whole_number(name: str, value, minimum: int = 0) -> int:
-    """`value` as an int, at least `minimum`, else ValueError naming it. A float without a
-    fraction is one; a truth value and a text are none."""
+    """`value` as an int, at least `minimum`, else ValueError naming it. A float without
+    a fraction is one; a truth value and a text are none.
+    """
     try:
         if isinstance(value, bool | np.bool_ | str | bytes):
             number = None
@@ -47,9 +50,11 @@ def whole_number(name: str, value, minimum: int = 0) -> int:
 
 
 def stream(seed: int, role: str) -> np.random.Generator:
-    """The random stream of `role` under `seed`: child ROLES.index(role) of `SeedSequence(seed)`.
-    Streams of different roles or seeds are independent: two starts can share one data set.
-    ValueError for an unknown role and for a seed that is no whole number."""
+    """The random stream of `role` under `seed`: child ROLES.index(role) of
+    `SeedSequence(seed)`. Streams of different roles or seeds are independent: two
+    starts can share one data set. ValueError for an unknown role and for a seed that is
+    no whole number.
+    """
     seed = whole_number("seed", seed)
     if role not in ROLES:
         raise ValueError(f"role must be one of {ROLES}, not {role!r}")
@@ -59,15 +64,19 @@ def stream(seed: int, role: str) -> np.random.Generator:
 
 
 def stream_at(seed: int, role: str, *place: int) -> np.random.Generator:
-    """The random stream of `role` under `seed` at `place`, for example an epoch or a step,
-    so that a run goes on from any. numpy pads with zeros: (1,) and (1, 0) are one."""
+    """The random stream of `role` under `seed` at `place`, for example an epoch or a
+    step, so that a run goes on from any. numpy pads with zeros: (1,) and (1, 0) are
+    one.
+    """
     return np.random.default_rng([int(stream(seed, role).integers(2**63)), *place])
 
 
 def gaussian(
     seeds: Sequence[int], shape: Sequence[int], std: float = 1.0
 ) -> np.ndarray:
-    """Independent N(0, std^2) entries (runs, *shape), each run from its seed's "start" stream."""
+    """Independent N(0, std^2) entries (runs, *shape), each run from its seed's "start"
+    stream.
+    """
     return np.stack(
         [std * stream(seed, "start").standard_normal(shape) for seed in seeds]
     )

@@ -1,10 +1,10 @@
 """Every row of the ledgers in its wrong worlds: the smallest falsehood that it catches.
 
-`python -m papers.falsify [A B C beyond]` computes each ledger at small size, once in the true world
-and once in every wrong world that one of its rows names. It writes figures/power/<slug>.json when
-all sections of the ledger are measured: per row the smallest world of each family in which it fails
-though it holds in the true one. It also writes figures/failures.md, what did not hold in the
-committed records, and why.
+`python -m papers.falsify [A B C beyond]` computes each ledger at small size, once in
+the true world and once in every wrong world that one of its rows names. It writes
+figures/power/<slug>.json when all sections of the ledger are measured: per row the
+smallest world of each family in which it fails though it holds in the true one. It also
+writes figures/failures.md, what did not hold in the committed records, and why.
 """
 
 import argparse
@@ -31,7 +31,8 @@ LEDGERS["beyond"] = (
 def _power(section: Callable[[World], Iterable[Claim]]) -> dict[str, dict]:
     """Per row: the smallest world of each family that it catches, and if one is small;
     none where it fails in the true world. ValueError where a family that another row
-    names leaves value and bound alone, or lacks a row."""
+    names leaves value and bound alone, or lacks a row.
+    """
     true = list(section(World()))
     catches = {row.id: [] for row in true}
     for family in dict.fromkeys(family for row in true for family in row.fails_if):

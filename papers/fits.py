@@ -22,7 +22,8 @@ def log_slope(x, y, since: float = 0.0, until: float = np.inf) -> np.ndarray:
 
 def path_sum(iterations, decay: float) -> np.ndarray:
     """S_t = sum_{s=1}^t s^-decay at iterations t (k,), the sum of t steps eta s^-decay
-    over eta: t for decay 0, 3 t^(1/3) - 2.45 + O(t^-2/3) for 2/3."""
+    over eta: t for decay 0, 3 t^(1/3) - 2.45 + O(t^-2/3) for 2/3.
+    """
     sums = np.cumsum(np.arange(1.0, np.max(iterations) + 1) ** -decay)
     return np.concatenate([[0.0], sums])[iterations]
 
@@ -36,7 +37,8 @@ def exponent(
 
 def power_fit(x, y) -> tuple[float, float]:
     """The a of y = C x^a, x (points,), y (repeats, points), and its standard error. One
-    least-squares slope per repeat; the value is their mean."""
+    least-squares slope per repeat; the value is their mean.
+    """
     slopes = log_slope(x, np.atleast_2d(y))
     if len(slopes) > 1:
         error = slopes.std(ddof=1) / np.sqrt(len(slopes))
@@ -46,7 +48,9 @@ def power_fit(x, y) -> tuple[float, float]:
 
 
 def first_below(iterations: np.ndarray, values: np.ndarray, level: float) -> np.ndarray:
-    """The first of `iterations` (K,) with values (runs, K) <= level, or inf; (runs,)."""
+    """The first of `iterations` (K,) with values (runs, K) <= level, or inf;
+    (runs,).
+    """
     reached = values <= level
     return np.where(reached.any(1), iterations[reached.argmax(1)], np.inf)
 

@@ -1,8 +1,9 @@
-"""The loss of a run with a trained head, from its margins and scores, and the loss's curvature.
+"""The loss of a run with a trained head, from its margins and scores, and the loss's
+curvature.
 
-In joint training the loss depends on W and u only through margins and scores, which are linear in
-them. So the loss on a segment follows from its two ends, and the Hessian's spectrum from a matrix
-of size n(2T-1), whatever the dimension.
+In joint training the loss depends on W and u only through margins and scores, which are
+linear in them. So the loss on a segment follows from its two ends, and the Hessian's
+spectrum from a matrix of size n(2T-1), whatever the dimension.
 """
 
 import numpy as np

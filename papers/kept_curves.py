@@ -35,7 +35,8 @@ PRIVATE = {
 
 def kept(name: str) -> Curves:
     """The committed curves of a study, or of a figure in `STUDIES`; FileNotFoundError
-    where there are none, ValueError where they have fewer than FEWEST seeds."""
+    where there are none, ValueError where they have fewer than FEWEST seeds.
+    """
     name = STUDIES.get(name, name)
     curves = load(files.ROOT / f"figures/desk/{name}.npz")
     if len(curves.seeds()) < FEWEST:
@@ -100,8 +101,9 @@ def _best_rule(curves: Curves) -> tuple[str, float]:
 
 
 def edges(curves: Curves) -> str:
-    """In words, rules whose rate is at an edge of those tried, with it; not SPS if its cap
-    hardly binds, and no rule whose one rate was given, not chosen."""
+    """In words, rules whose rate is at an edge of those tried, with it; not SPS if its
+    cap hardly binds, and no rule whose one rate was given, not chosen.
+    """
     at_edge = []
     for rule, rate in curves.rates().items():
         trials = curves.trials(rule)
@@ -170,7 +172,8 @@ def losses(ax, curves: Curves) -> None:
 
 def accuracies(ax, curves: Curves) -> None:
     """Test accuracy over steps on sampled rows; marks: the mean over seeds at the end,
-    on all rows. Dotted: that of the best plain classifier."""
+    on all rows. Dotted: that of the best plain classifier.
+    """
     ends = []
     for rule in curves.configuration["rates"]:
         runs = curves.runs(rule)
@@ -235,8 +238,8 @@ def caption(
 ) -> str:
     """One sentence for below the picture, with its `marks`; setting, rates, verdicts.
 
-    `chosen` says how the rates were chosen, up to a full stop; `stop` follows the epochs;
-    `size` says how large the network is against the paper's.
+    `chosen` says how the rates were chosen, up to a full stop; `stop` follows the
+    epochs; `size` says how large the network is against the paper's.
     """
     data = _named(curves.configuration["problem"]["data"]).partition(" (")[0]
     words = f"{number}, {size}: {data}, {len(curves.seeds())} seeds; {marks}."

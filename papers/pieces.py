@@ -38,7 +38,8 @@ def percent(share: float) -> str:
 
 def cells(ax, values, columns: Iterable, rows: Iterable, text=None, low=0.0):
     """Draw `values` (rows, columns) in [low, 1] as cells with their `text`, by default
-    per cent; NaN is "none". Returns the image, for a colour bar."""
+    per cent; NaN is "none". Returns the image, for a colour bar.
+    """
     image = ax.imshow(values, aspect="auto", vmin=low, vmax=1, cmap="cividis")
     for at, value in np.ndenumerate(values):
         if np.isnan(value):
@@ -89,11 +90,13 @@ def strip(
     said=(),
     **names,
 ) -> None:
-    """Points on a logarithmic axis between two `ends`, a row for each name, top to bottom.
+    """Points on a logarithmic axis between two `ends`, a row for each name, top to
+    bottom.
 
-    What lies beyond an end is an arrow there with its number, or with how many there are. `looks`
-    is one for each row, `bound` a line at what was asked for, `filled` (points,) bools by
-    row, `said` words for the right of each row, `names` as of Axes.set.
+    What lies beyond an end is an arrow there with its number, or with how many there
+    are. `looks` is one for each row, `bound` a line at what was asked for, `filled`
+    (points,) bools by row, `said` words for the right of each row, `names` as of
+    Axes.set.
     """
     for row, (name, values) in enumerate(rows.items()):
         like = (looks or plots.SERIES[:1] * len(rows))[row]
@@ -184,7 +187,8 @@ def note(ax, words: str, x=0.96, y=0.04, va="baseline", colour=None) -> None:
 class Bar(NamedTuple):
     """A row of a forest: value and interval, how it was judged (`words` at its right,
     else the verdict), the range asked for, single values `points` above the bar,
-    `hollow` where bounds; its look, else the verdict's. NaN leaves it empty."""
+    `hollow` where bounds; its look, else the verdict's. NaN leaves it empty.
+    """
 
     label: str
     value: float
@@ -202,7 +206,8 @@ def forest(
     ax, bars: Iterable[Bar | None], ends: tuple[float, float], zero: float = 0.0
 ) -> None:
     """Intervals one below the other, verdicts in words at their right; None is a gap.
-    `zero`: no difference; what goes beyond `ends` is an arrow, or written."""
+    `zero`: no difference; what goes beyond `ends` is an arrow, or written.
+    """
     named = {row: bar for row, bar in enumerate(bars) if bar}
     for row, bar in named.items():
         like = look(bar.look or bar.verdict)

@@ -1,9 +1,10 @@
-"""Every figure and verdict of the real-data studies from their kept curves, without training.
+"""Every figure and verdict of the real-data studies from their kept curves, without
+training.
 
-`python -m papers.redraw [STUDY ...] [--out FOLDER]` writes one PNG per picture to runs/redrawn/
-and prints each study's verdicts in words, and where all are drawn, every verdict's p value beside
-the others', and draws them all as verdicts.png, of which figures/verdicts.png is a copy. A study
-without kept curves is named and left out.
+`python -m papers.redraw [STUDY ...] [--out FOLDER]` writes one PNG per picture to
+runs/redrawn/ and prints each study's verdicts in words, and where all are drawn, every
+verdict's p value beside the others', and draws them all as verdicts.png, of which
+figures/verdicts.png is a copy. A study without kept curves is named and left out.
 """
 
 import argparse
@@ -41,7 +42,9 @@ PICTURES[kept_curves.STUDIES["vit"]] = {
 
 
 def _beside_reduced(draw: Callable, curves: Curves) -> Figure:
-    """What `draw` makes of the reviews' curves, with the reduced network's beside them."""
+    """What `draw` makes of the reviews' curves, with the reduced network's beside
+    them.
+    """
     return draw(curves, kept_curves.kept("imdb"))
 
 
@@ -61,8 +64,8 @@ PICTURES["imdb_paper"] = {
     ),
 }
 
-# The reduced network's claims on film reviews are of the 24, as its protocol has it. Those of the
-# paper's own size are a family of their own, of seven.
+# The reduced network's claims on film reviews are of the 24, as its protocol has it.
+# Those of the paper's own size are a family of their own, of seven.
 REVIEWS = kept_curves.STUDIES["imdb"]
 REVIEW_TABLES = (
     reviews.accuracy_table,
@@ -70,10 +73,12 @@ REVIEW_TABLES = (
     reviews.attention_table,
 )
 OTHER_FAMILY = "imdb_paper"
-# Paper A's sentence "norms grow" was read as a claim after the runs: it is in no family.
+# Paper A's sentence "norms grow" was read as a claim after the runs: it is in no
+# family.
 LATER = "fig7.grows."
 
-# Judged at first, and no claims of the papers' any more, or of a rule that is not run any more.
+# Judged at first, and no claims of the papers' any more, or of a rule that is not run
+# any more.
 GIVEN_UP = ("fig7.adam", "fig7.growth.sps", "vit.end")
 
 
@@ -91,7 +96,8 @@ def _judged() -> dict[str, Claim]:
 
 def _family() -> dict[str, tuple[Claim, float]]:
     """Every claim of the studies with Holm's adjusted p value over all, in rising
-    order. One that was given up, or not judged, counts with p = 1: no other gains."""
+    order. One that was given up, or not judged, counts with p = 1: no other gains.
+    """
     claims = {id: claim for id, claim in _judged().items() if not id.startswith(LATER)}
     known = {
         name: 1.0 if claim.p is None else claim.p for name, claim in claims.items()
@@ -101,7 +107,9 @@ def _family() -> dict[str, tuple[Claim, float]]:
 
 
 def _of_papers(judged: dict[str, tuple[Claim, float]]) -> list[Claim]:
-    """The claims that the papers make: of a layer's growth, "norms grow" and not our own."""
+    """The claims that the papers make: of a layer's growth, "norms grow" and not our
+    own.
+    """
     theirs = [claim for claim, _ in judged.values() if claim.kind != "finding"]
     return theirs + [claim for id, claim in _judged().items() if id.startswith(LATER)]
 

@@ -1,4 +1,5 @@
-"""What papers A and C measure on one run, and the confirmation measures again on fresh seeds.
+"""What papers A and C measure on one run, and the confirmation measures again on fresh
+seeds.
 
 Each function reads one `Curve` (or two that are compared) and judges nothing.
 """
@@ -7,7 +8,8 @@ import numpy as np
 
 from lib.training.curves import Curve
 
-# Parameters that are no weight matrices; "mlp.0.weight" is that of the norm before the MLP.
+# Parameters that are no weight matrices; "mlp.0.weight" is that of the norm before the
+# MLP.
 VECTORS = ("norm", "bias", "class_token", "log_temperature", "head.0")
 
 

@@ -29,7 +29,9 @@ def once(study: Study, rates: Mapping[str, float], cap: float | None = None) -> 
 
 
 def last_losses(study: Study, rates: Mapping[str, float]) -> dict:
-    """The clock's last reading in each run of `once`, a loss on fixed rows: {rule: loss}."""
+    """The clock's last reading in each run of `once`, a loss on fixed rows: {rule:
+    loss}.
+    """
     curves = once(study, rates)
     last = {}
     for rule in rates:

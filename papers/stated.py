@@ -1,11 +1,13 @@
-"""A paper's statements, and the claims that check them, as data: the words of each stand once.
+"""A paper's statements, and the claims that check them, as data: the words of each
+stand once.
 
-A table of `statements.toml` with a topic is a statement. Its `rows` are claims: id, bound, source,
-the wrong worlds in which they must fail, words, a remark, the remark of a failure; "{room}" at the
-remark's end says how much tighter the bound could be. The source "" is the paper, "our constant"
-marks a form of its sentence, "ours, beside" what is sharper. A text at the top of the file under a
-NAME stands wherever the file writes <NAME>. `same_as` of a statement's table maps a row's id to
-the id of the row whose measurement it repeats (`lib.companion.ledger.measurements`).
+A table of `statements.toml` with a topic is a statement. Its `rows` are claims: id,
+bound, source, the wrong worlds in which they must fail, words, a remark, the remark of
+a failure; "{room}" at the remark's end says how much tighter the bound could be. The
+source "" is the paper, "our constant" marks a form of its sentence, "ours, beside" what
+is sharper. A text at the top of the file under a NAME stands wherever the file writes
+<NAME>. `same_as` of a statement's table maps a row's id to the id of the row whose
+measurement it repeats (`lib.companion.ledger.measurements`).
 """
 
 import re
@@ -63,7 +65,8 @@ class Stated:
     ) -> Claim:
         """The claim `id` of `values`: a number, or one a seed, whose worst is judged
         beside their mean's interval. `names` join the id, they and `say` fill the
-        words' places; `number`, `bound`: in place of the file's."""
+        words' places; `number`, `bound`: in place of the file's.
+        """
         home, asked, source, _, words, *remarks = self._rows[id]
         paper = f"paper {self.paper}, {number or home}"
         if np.ndim(values):

@@ -1,7 +1,8 @@
-"""What paired runs say: a quantity seed by seed, its 95 % interval, and one of three words.
+"""What paired runs say: a quantity seed by seed, its 95 % interval, and one of three
+words.
 
-Runs of two rules are paired by their seed, which fixes start and batches. The words are those of
-`notebooks/protocol.md`.
+Runs of two rules are paired by their seed, which fixes start and batches. The words are
+those of `notebooks/protocol.md`.
 """
 
 import math
@@ -20,12 +21,14 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Interval:
-    """The mean of paired `values` (seeds,), and its t interval `low` ... `high` at `level`.
+    """The mean of paired `values` (seeds,), and its t interval `low` ... `high` at
+    `level`.
 
-    Of `geometric` values all is computed from their logarithms: the mean is the geometric one.
-    `other_variance` is a variance of the mean that does not shrink with the seeds, such as that of
-    a finite test set; it joins in quadrature: half width = sqrt((t s)²/n + (z σ)²). `opened` says
-    which ends nothing supports, as where runs were censored; then `note` says why.
+    Of `geometric` values all is computed from their logarithms: the mean is the
+    geometric one. `other_variance` is a variance of the mean that does not shrink with
+    the seeds, such as that of a finite test set; it joins in quadrature: half width =
+    sqrt((t s)²/n + (z σ)²). `opened` says which ends nothing supports, as where runs
+    were censored; then `note` says why.
     """
 
     values: np.ndarray
@@ -88,12 +91,15 @@ def ratio_interval(values: np.ndarray) -> Interval:
 
 
 def steps_ratio(steps: np.ndarray, reference: np.ndarray, horizon: int) -> Interval:
-    """The ratio of `steps` to `reference` (seeds,), infinite where a run never got there.
+    """The ratio of `steps` to `reference` (seeds,), infinite where a run never got
+    there.
 
-    A run that was censored counts with the `horizon`, as if it had got there at the last step. So a
-    censored reference leaves the ratio too large (its upper end is safe, the lower end is 0), a
-    censored run leaves it too small (its lower end is safe, the upper end is infinite). A seed
-    where both are censored says nothing, and both ends are open."""
+    A run that was censored counts with the `horizon`, as if it had got there at the
+    last step. So a censored reference leaves the ratio too large (its upper end is
+    safe, the lower end is 0), a censored run leaves it too small (its lower end is
+    safe, the upper end is infinite). A seed where both are censored says nothing, and
+    both ends are open.
+    """
     never = ~np.isfinite(steps)
     theirs = ~np.isfinite(reference)
     bounded = np.where(never, horizon, steps) / np.where(theirs, horizon, reference)
@@ -133,7 +139,8 @@ BOUNDS: dict[Callable, str] = {  # what a word asks of an interval
 
 def p_value(interval: Interval, word: Callable[[Interval], str]) -> float:
     """The smallest α at which the interval at level 1 - α decides what `word` judges;
-    else 1. With one border it is the two-sided p value of the t test against it."""
+    else 1. With one border it is the two-sided p value of the t test against it.
+    """
 
     def says(alpha):
         return word(replace(interval, level=1 - alpha)) != UNDECIDED
@@ -152,7 +159,8 @@ def p_value(interval: Interval, word: Callable[[Interval], str]) -> float:
 def holm(values: Mapping[str, float]) -> dict[str, float]:
     """Holm's adjusted p values of a family, in rising order: of the k-th smallest of m
     max over j ≤ k of (m - j + 1) p_(j), at most 1; if at most α, kept at level α.
-    Source: Holm, "A simple sequentially rejective multiple test procedure" (1979)."""
+    Source: Holm, "A simple sequentially rejective multiple test procedure" (1979).
+    """
     adjusted = {}
     largest = 0.0
     for k, (name, p) in enumerate(sorted(values.items(), key=lambda item: item[1])):

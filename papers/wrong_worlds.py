@@ -1,8 +1,10 @@
-"""Wrong worlds: small, named falsehoods, each of which a claim that has power must notice.
+"""Wrong worlds: small, named falsehoods, each of which a claim that has power must
+notice.
 
-A claim catches a wrong world when it holds in the true one and fails in it. A ledger computes its
-rows in the true world, `World()`, and in wrong ones, which change one thing on the way: what theory
-names as the end point, the step, the curve, the data, the exponent p.
+A claim catches a wrong world when it holds in the true one and fails in it. A ledger
+computes its rows in the true world, `World()`, and in wrong ones, which change one
+thing on the way: what theory names as the end point, the step, the curve, the data, the
+exponent p.
 """
 
 from dataclasses import dataclass, replace
@@ -101,7 +103,8 @@ class World:
 
     def tokens(self, tokens: TokenSet) -> TokenSet:
         """As `problem`: the label of the first sample turned, or inner products raised
-        by a common vector, on average by `size` of the product of the two norms."""
+        by a common vector, on average by `size` of the product of the two norms.
+        """
         if self.of("label turned"):
             y = tokens.y.copy()
             y[:, 0] *= -1
@@ -115,14 +118,17 @@ class World:
         return tokens
 
     def trained(self) -> "World":
-        """The world as training meets it: true but for steps, labels, inner products."""
+        """The world as training meets it: true but for steps, labels, inner
+        products.
+        """
         trains_otherwise = ("step off", "label turned", "inner products raised")
         return self if self.family in trains_otherwise else World()
 
     def history(self, history: History) -> History:
         """A run trained with targets of `around` as this world sees it: by the target
         that it names; exponents in t of norms, direction errors, log gap, log weights
-        and score gaps off by `size`, right at the last record."""
+        and score gaps off by `size`, right at the last record.
+        """
         if size := self.of("target rotated"):
             suffix = f"@{size:g}"
         else:

@@ -17,7 +17,9 @@ settings.load_profile("patient")
 
 @pytest.fixture(scope="session")
 def whole_site(tmp_path_factory):
-    """The site of the repository's own records, built by the first process that asks for it."""
+    """The site of the repository's own records, built by the first process that asks
+    for it.
+    """
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return _built(tmp_path_factory.mktemp("whole"))
     place = tmp_path_factory.getbasetemp().parent / "whole"

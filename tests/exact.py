@@ -76,7 +76,9 @@ over = np.vectorize(lambda a, b: a / b if b else mp.mpf(0), otypes=[object])
 
 
 def svd(G):
-    """U (d, r), S (r,), V^T (r, d_z) of the singular values that are not zero, largest first."""
+    """U (d, r), S (r,), V^T (r, d_z) of the singular values that are not zero, largest
+    first.
+    """
     U, S, V = mp.svd_r(mp.matrix(G.tolist()), full_matrices=False)
 
     def as_array(M):
@@ -108,7 +110,9 @@ def steepest(G, norm):
 
 
 def train(data, direction, rule, steps, W, loss="exponential"):
-    """W after `steps` of a rule's lengths and decays; direction(t, gradients (n, d, d_z)) is D."""
+    """W after `steps` of a rule's lengths and decays; direction(t, gradients (n, d,
+    d_z)) is D.
+    """
     W = digits(W)
     for t in range(steps):
         eta = mp.mpf(rule.step_size) / mp.mpf(t + 1) ** mp.mpf(rule.decay)
@@ -172,7 +176,9 @@ def full_adagrad(floor):
 
 
 def natural(data, rule, steps, W, loss, size=None):
-    """W after `steps` of the natural gradient: the n x n system as it stands, or in batches."""
+    """W after `steps` of the natural gradient: the n x n system as it stands, or in
+    batches.
+    """
     W = digits(W)
     n = len(data.y[0])
     size = size or n

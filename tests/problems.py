@@ -1,4 +1,6 @@
-"""Problems whose answer is known: a row is a problem, and every solver and rule is asked it."""
+"""Problems whose answer is known: a row is a problem, and every solver and rule is
+asked it.
+"""
 
 from typing import NamedTuple
 
@@ -20,7 +22,8 @@ class Problem(NamedTuple):
 
 
 def of_pairs(*deltas, queries=None):
-    """One sample per row of `deltas`, a list of x_opt - x_t, with the opt token at zero.
+    """One sample per row of `deltas`, a list of x_opt - x_t, with the opt token at
+    zero.
 
     Its label has the sign of its query, by default 1.
     """
@@ -55,7 +58,9 @@ def rows_of(data, run=0, kind=np.longdouble):
 
 
 def nearest(data):
-    """W_mm by Lawson and Hanson's least distance programming, by non-negative least squares."""
+    """W_mm by Lawson and Hanson's least distance programming, by non-negative least
+    squares.
+    """
     rows = rows_of(data, kind=float)
     E = np.vstack([rows.T, np.ones(len(rows))])
     f = np.zeros(len(rows[0]) + 1)

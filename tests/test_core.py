@@ -104,7 +104,8 @@ def test_layers_hold():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-# Rooms of theory, and what each may bring along: torch alone is a second, a picture's style two.
+# Rooms of theory, and what each may bring along: torch alone is a second, a picture's
+# style two.
 ROOMS = "attention compiled dynamics mirror svm regression data data.images data.texts"
 THEORY = [*(f"lib.{room}" for room in ROOMS.split()), "papers.beyond.engine.training"]
 HEAVY = set("torch transformers cvxpy matplotlib pandas seaborn IPython".split())
@@ -112,7 +113,9 @@ HEAVY |= set("datasets pyarrow sklearn PIL huggingface_hub".split())
 
 
 def test_theory_loads_nothing_heavy():
-    """Each heavy library is imported by the function that needs it, none by a room of theory."""
+    """Each heavy library is imported by the function that needs it, none by a room of
+    theory.
+    """
     done = run(
         f"import sys, {', '.join(THEORY)}; print(*({HEAVY} & sys.modules.keys()))"
     )

@@ -1,4 +1,6 @@
-"""lib.files: else a killed or failing write leaves half a file, half a folder, or litter."""
+"""lib.files: else a killed or failing write leaves half a file, half a folder, or
+litter.
+"""
 
 import errno
 import os
@@ -9,7 +11,9 @@ from lib import files
 
 
 def killed_at(call, action):
-    """Do `action` in a process that dies at the given call of os.rename or os.replace."""
+    """Do `action` in a process that dies at the given call of os.rename or
+    os.replace.
+    """
     child = os.fork()
     if child == 0:
         calls = []

@@ -1,4 +1,6 @@
-"""What a change of the problem does to every rule: else one sees an axis, order or copy."""
+"""What a change of the problem does to every rule: else one sees an axis, order or
+copy.
+"""
 
 from dataclasses import replace
 

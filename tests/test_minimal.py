@@ -1,4 +1,6 @@
-"""notebooks/minimal.py, which people copy: else they start from other numbers than ours."""
+"""notebooks/minimal.py, which people copy: else they start from other numbers than
+ours.
+"""
 
 import importlib.util
 

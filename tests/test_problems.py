@@ -1,4 +1,6 @@
-"""Every solver and rule on problems with a known answer: else one of them ends elsewhere."""
+"""Every solver and rule on problems with a known answer: else one of them ends
+elsewhere.
+"""
 
 import numpy as np
 import pytest

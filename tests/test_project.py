@@ -1,4 +1,6 @@
-"""Files that install and describe the project: else a set-up fails, or fails without a reason."""
+"""Files that install and describe the project: else a set-up fails, or fails without a
+reason.
+"""
 
 import json
 import os

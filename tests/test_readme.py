@@ -1,4 +1,6 @@
-"""README and its kin tell the truth: else a first command, path or piece of code fails."""
+"""README and its kin tell the truth: else a first command, path or piece of code
+fails.
+"""
 
 import dataclasses
 import importlib

@@ -1,7 +1,9 @@
-"""What is committed agrees with itself: pages, their copies, records, pictures, index, tables.
+"""What is committed agrees with itself: pages, their copies, records, pictures, index,
+tables.
 
-Else a reader opens the outputs of another page, follows a link to nowhere, or reads a number that
-nothing measured. Each test gathers all that is amiss: one run names everything there is to mend.
+Else a reader opens the outputs of another page, follows a link to nowhere, or reads a
+number that nothing measured. Each test gathers all that is amiss: one run names
+everything there is to mend.
 """
 
 import ast
@@ -40,7 +42,9 @@ read = cache(jupytext.read)  # nobody changes what it gives
 
 
 def assert_faultless(named, faults_of, mend):
-    """`named`: {name: thing}; `faults_of` a thing: {what it would be: whether it is}."""
+    """`named`: {name: thing}; `faults_of` a thing: {what it would be: whether it
+    is}.
+    """
     lines = [mend]
     for name, thing in named.items():
         if found := [what for what, is_so in faults_of(thing).items() if is_so]:
@@ -73,7 +77,9 @@ def cells(notebook):
 
 
 def assigned(node):
-    """The names that a program binds at its top level, once per place, functions left out."""
+    """The names that a program binds at its top level, once per place, functions left
+    out.
+    """
     apart = ast.FunctionDef | ast.ClassDef | ast.Lambda
     if isinstance(
         node, apart | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
@@ -114,7 +120,9 @@ NO_RESULT = re.compile(
 
 
 def unlike(text, values):
-    """The decimal numbers of a text that are none of the `values` at the digits printed."""
+    """The decimal numbers of a text that are none of the `values` at the digits
+    printed.
+    """
     values = [v for row in values for v in (row if isinstance(row, list) else [row])]
     values = [abs(float(v)) for v in values if isinstance(v, int | float)]
 
@@ -203,7 +211,8 @@ def faults_of_page(path):
         or any(output.output_type == "error" for output in outputs),
         "a folder of this machine": str(ROOT) in nbformat.writes(copy),
         "not at demo scale": parameters["scale"] != "demo",
-        # A record asks for the parameters again when it is saved: another value is a change.
+        # A record asks for the parameters again when it is saved: another value is a
+        # change.
         "a parameter assigned twice": any(
             bound.count(each) != 1 for each in parameters
         ),
@@ -273,7 +282,9 @@ def test_a_number_or_name_that_no_record_has_is_seen():
 
 
 def contradictions(saved):
-    """What a caption says of n, T, d, k or the seeds that the record's setting does not."""
+    """What a caption says of n, T, d, k or the seeds that the record's setting does
+    not.
+    """
     caption = saved["caption"]
     count = len(saved["seeds"])
     setting = {**saved["parameters"], **saved.get("setting", {})}
@@ -403,7 +414,8 @@ def test_records_pictures_and_notes_come_from_clean_commits_of_this_history(
     assert "46dc51e" in named and gone == []
 
 
-# What may carry a digit though it is no measured number: names of statements, sets and exponents.
+# What may carry a digit though it is no measured number: names of statements, sets and
+# exponents.
 DIGITS = (
     r"\$[^$]*\$|(Lemmas?|Theorems?|Algorithm|Assumption|Example|Figure) [\d-]+( and [\d-]+)?"
     r"|CIFAR-10|`cifar10`|float64|arXiv \d{4}\.\d{5}(, \d{4}\.\d{5})*|p = [\d., and]+"
@@ -429,7 +441,8 @@ def faults_of_entry(entry):
         "is of another paper": saved["paper"] not in page.paper,
         "has real data, or no minutes": real > page.real_data
         or entry.scale not in page.minutes,
-        # Where the data have not decided there is no number to quote; everywhere else there is one.
+        # Where the data have not decided there is no number to quote; everywhere else
+        # there is one.
         "quotes nothing": not figures.FIELD.search(sentence)
         and not sentence.startswith("**undecided**"),
         "quotes what is not there": "no value" in figures.filled(sentence, saved),

@@ -1,4 +1,6 @@
-"""Records of arrays show their shapes: else one line of a notebook prints a million numbers."""
+"""Records of arrays show their shapes: else one line of a notebook prints a million
+numbers.
+"""
 
 import numpy as np
 import pytest

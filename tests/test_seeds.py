@@ -1,4 +1,6 @@
-"""A random draw has a stream of its own: else changing one part of a run changes another."""
+"""A random draw has a stream of its own: else changing one part of a run changes
+another.
+"""
 
 import re
 
@@ -51,7 +53,8 @@ def test_no_generator_is_made_elsewhere_and_no_role_of_a_training_drawn_twice():
         for name, text in sources("lib", "papers").items()
         if re.search(makes, text)
     }
-    # the loop turns its own role's key and the step into the integer that torch asks for
+    # the loop turns its own role's key and the step into the integer that torch asks
+    # for
     assert making == {"lib/seeds.py", "lib/training/loop.py"}
     draws = r"stream(?:_at)?\([^\"]*\"(\w+)\""
     roles = [

@@ -1,4 +1,6 @@
-"""The type checker finds nothing in the library: else an editor shows errors that are none."""
+"""The type checker finds nothing in the library: else an editor shows errors that are
+none.
+"""
 
 import subprocess
 import sys

@@ -36,7 +36,9 @@ def run(*command, folder):
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """Built from the sdist, so that both are asked; in a copy, which setuptools litters."""
+    """Built from the sdist, so that both are asked; in a copy, which setuptools
+    litters.
+    """
     copy = tmp_path_factory.mktemp("source")
     out = tmp_path_factory.mktemp("wheel")
     for name in ("lib", "papers", "notebooks"):
@@ -61,13 +63,16 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def python(wheel, tmp_path_factory):
-    """The interpreter of a fresh environment that has the wheel, and this one's other packages."""
+    """The interpreter of a fresh environment that has the wheel, and this one's other
+    packages.
+    """
     place = tmp_path_factory.mktemp("fresh")
     venv.create(place, symlinks=True)
     python = place / "bin" / Path(sys.executable).name
     purelib = "import sysconfig; print(sysconfig.get_path('purelib'))"
     own = Path(run(python, "-c", purelib, folder=place).strip())
-    # A path named in a .pth file is searched, but an editable install's own .pth in it is not read.
+    # A path named in a .pth file is searched, but an editable install's own .pth in it
+    # is not read.
     borrowed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     (own / "borrowed.pth").write_text("\n".join(sorted(borrowed)) + "\n")
     run(

@@ -1,8 +1,11 @@
-"""Minimal coordinates: why the cost of training does not grow with the tokens' dimension.
+"""Minimal coordinates: why the cost of training does not grow with the tokens'
+dimension.
 
-The gradient of paper A is a sum of outer products of tokens and queries, so W_t - W_0 never
-leaves span(tokens) x span(queries). Tokens in an orthonormal basis of their span (width
-at most nT) and queries in theirs (at most n) have the same scores, norms and angles."""
+The gradient of paper A is a sum of outer products of tokens and queries, so W_t - W_0
+never leaves span(tokens) x span(queries). Tokens in an orthonormal basis of their span
+(width at most nT) and queries in theirs (at most n) have the same scores, norms and
+angles.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -18,10 +21,12 @@ DEPENDENT = 1e-12  # a vector lies in a span when its distance is at most this p
 
 @dataclass(frozen=True, repr=False)
 class Minimal(Shapes):
-    """A token set in minimal coordinates, X (runs, n, T, r), z (runs, n, q), u (runs, r), and
-    orthonormal bases that lead back, token_basis (runs, d, r), query_basis (runs, d_z, q).
-    head_outside (runs,) is the norm of the head's part off the tokens' span: training never
-    changes it, no score sees it, but it counts in the head's norm and direction."""
+    """A token set in minimal coordinates, X (runs, n, T, r), z (runs, n, q), u (runs,
+    r), and orthonormal bases that lead back, token_basis (runs, d, r), query_basis
+    (runs, d_z, q). head_outside (runs,) is the norm of the head's part off the tokens'
+    span: training never changes it, no score sees it, but it counts in the head's norm
+    and direction.
+    """
 
     tokens: TokenSet
     token_basis: np.ndarray
@@ -29,20 +34,25 @@ class Minimal(Shapes):
     head_outside: np.ndarray
 
     def reduce(self, W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """W (runs, d, d_z) in minimal coordinates, (runs, r, q), and the rest's norm (runs,)."""
+        """W (runs, d, d_z) in minimal coordinates, (runs, r, q), and the rest's norm
+        (runs,).
+        """
         inside = np.swapaxes(self.token_basis, 1, 2) @ W @ self.query_basis
         outside = W - self.expand(inside)
         return inside, np.sqrt(np.einsum("rij,rij->r", outside, outside))
 
     def expand(self, inside: np.ndarray) -> np.ndarray:
-        """The matrix (runs, d, d_z) whose minimal coordinates are `inside` (runs, r, q)."""
+        """The matrix (runs, d, d_z) whose minimal coordinates are `inside` (runs, r,
+        q).
+        """
         return self.token_basis @ inside @ np.swapaxes(self.query_basis, 1, 2)
 
 
 def minimal(tokens: TokenSet | Minimal) -> Minimal:
-    """`tokens` in orthonormal bases of the spans of its tokens and of its queries, by Gram-Schmidt
-    in the order given: r = min(nT, d), q = min(n, d_z). A Minimal is returned as it is.
-    ValueError for sizes outside of `SIZES`."""
+    """`tokens` in orthonormal bases of the spans of its tokens and of its queries, by
+    Gram-Schmidt in the order given: r = min(nT, d), q = min(n, d_z). A Minimal is
+    returned as it is. ValueError for sizes outside of `SIZES`.
+    """
     if isinstance(tokens, Minimal):
         return tokens
     check_sizes(tokens)
@@ -50,7 +60,8 @@ def minimal(tokens: TokenSet | Minimal) -> Minimal:
     token_basis, X = _basis(tokens.X.reshape(runs, n * T, d))
     query_basis, z = _basis(tokens.z)
     u = (tokens.u[:, None] @ token_basis)[:, 0]
-    # Rounding must not part equal tokens: their scores are equal, and stay so in joint training.
+    # Rounding must not part equal tokens: their scores are equal, and stay so in joint
+    # training.
     X = np.take_along_axis(
         X.reshape(runs, n, T, -1), first_equal(tokens.X)[..., None], 2
     )
@@ -66,7 +77,9 @@ def minimal(tokens: TokenSet | Minimal) -> Minimal:
 
 
 def first_equal(X: np.ndarray) -> np.ndarray:
-    """The first vector of each sample that equals vector t, (runs, n, T); X (runs, n, T, d)."""
+    """The first vector of each sample that equals vector t, (runs, n, T); X (runs, n,
+    T, d).
+    """
     runs, n, T, _ = X.shape
     first = np.tile(np.arange(T), (runs, n, 1))
     entry = X[..., 0]
@@ -83,7 +96,9 @@ def first_equal(X: np.ndarray) -> np.ndarray:
 
 
 def _basis(rows):
-    """An orthonormal basis (runs, d, r) that spans `rows` (runs, m, d), and the rows in it."""
+    """An orthonormal basis (runs, d, r) that spans `rows` (runs, m, d), and the rows in
+    it.
+    """
     columns = np.swapaxes(rows, 1, 2)
     runs, d, m = columns.shape
     if d <= max(BLOCK, m):
@@ -114,7 +129,9 @@ def _basis(rows):
 
 
 def _in_order(columns):
-    """Orthogonal (r, r): Gram-Schmidt of the independent `columns` (r, m), then of unit vectors."""
+    """Orthogonal (r, r): Gram-Schmidt of the independent `columns` (r, m), then of unit
+    vectors.
+    """
     r = len(columns)
     rank = 0
     turn = np.empty((r, r))
@@ -137,7 +154,9 @@ def _in_order(columns):
 
 
 def _qr_by_blocks(columns, block):
-    """QR of (runs, d, m), d > block >= m, by those of blocks: LAPACK's needs four copies of all."""
+    """QR of (runs, d, m), d > block >= m, by those of blocks: LAPACK's needs four
+    copies of all.
+    """
     runs, d, m = columns.shape
     basis = np.empty((runs, d, m))
     uppers = []
@@ -156,20 +175,26 @@ def _qr_by_blocks(columns, block):
 
 
 def others(selected: np.ndarray, T: int) -> np.ndarray:
-    """Indices (runs, n, T-1) of the tokens that are not `selected` (runs, n), ascending."""
+    """Indices (runs, n, T-1) of the tokens that are not `selected` (runs, n),
+    ascending.
+    """
     rank = np.arange(T - 1)
     return rank + (rank >= selected[..., None])
 
 
 def signed_opt_first(tokens: TokenSet) -> np.ndarray:
-    """y_i x_{i,t}, each sample's opt token first, the others in their order, (runs, n, T, d)."""
+    """y_i x_{i,t}, each sample's opt token first, the others in their order, (runs, n,
+    T, d).
+    """
     rest = others(tokens.opt, tokens.shape[2])
     order = np.concatenate([tokens.opt[..., None], rest], -1)  # (runs, n, T)
     return tokens.y[..., None, None] * np.take_along_axis(tokens.X, order[..., None], 2)
 
 
 def differences(tokens: TokenSet, selected: np.ndarray) -> np.ndarray:
-    """delta_{i,t} = x_{i,selected} - x_{i,t} for the tokens not selected, (runs, n, T-1, d)."""
+    """delta_{i,t} = x_{i,selected} - x_{i,t} for the tokens not selected, (runs, n,
+    T-1, d).
+    """
     rest = others(selected, tokens.shape[2])
     chosen = np.take_along_axis(
         tokens.X, selected[..., None, None], 2
@@ -178,7 +203,9 @@ def differences(tokens: TokenSet, selected: np.ndarray) -> np.ndarray:
 
 
 def constraint_rows(delta: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """Rows vec(delta_{i,t} z_i^T), (..., n S, d d_z), of delta (..., n, S, d), z (..., n, d_z)."""
+    """Rows vec(delta_{i,t} z_i^T), (..., n S, d d_z), of delta (..., n, S, d), z (...,
+    n, d_z).
+    """
     *lead, n, S, d = delta.shape
     return np.einsum("...ntd,...ne->...ntde", delta, z).reshape(
         *lead, n * S, d * z.shape[-1]
@@ -194,7 +221,8 @@ def lp_norm(w: np.ndarray, p: float) -> np.ndarray:
 
 def gram(delta: np.ndarray, z: np.ndarray) -> np.ndarray:
     """K_{mm'} = (delta_m^T delta_m') (z_i^T z_i'), m = (i, t): (runs, m, m), the Gram
-    matrix of delta_m z_i^T, of delta (runs, n, T-1, d) and z (runs, n, d_z)."""
+    matrix of delta_m z_i^T, of delta (runs, n, T-1, d) and z (runs, n, d_z).
+    """
     runs, n, S, d = delta.shape
     flat = delta.reshape(runs, n * S, d)
     queries = z @ np.swapaxes(z, 1, 2)  # (runs, n, n)

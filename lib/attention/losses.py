@@ -5,8 +5,9 @@
 * sigmoid: 1 / (1 + e^f), bounded and neither convex nor concave
 * reciprocal: 1 / (1 + f) for f >= 0, 1 - f below: a tail like 1/f
 
-Papers A and C train with the first two, which alone are compiled; the others ask whether
-"any decreasing C^1 loss" (paper A, Section 3.2) means what it says."""
+Papers A and C train with the first two, which alone are compiled; the others ask
+whether "any decreasing C^1 loss" (paper A, Section 3.2) means what it says.
+"""
 
 import numpy as np
 
@@ -21,13 +22,17 @@ def check_loss(loss: str, known: tuple[str, ...] = LOSSES) -> None:
 
 
 def is_logistic(loss: str) -> bool:
-    """True for the logistic, False for the exponential loss; ValueError for those not compiled."""
+    """True for the logistic, False for the exponential loss; ValueError for those not
+    compiled.
+    """
     check_loss(loss, COMPILED_LOSSES)
     return loss == "logistic"
 
 
 def log_loss(f: np.ndarray, loss: str) -> np.ndarray:
-    """log l(f), elementwise in the margins f (...); ValueError unless `loss` is in `LOSSES`."""
+    """log l(f), elementwise in the margins f (...); ValueError unless `loss` is in
+    `LOSSES`.
+    """
     check_loss(loss)
     if loss == "exponential":
         return -f
@@ -40,7 +45,9 @@ def log_loss(f: np.ndarray, loss: str) -> np.ndarray:
 
 
 def log_derivative(f: np.ndarray, loss: str) -> np.ndarray:
-    """log |l'(f)|, elementwise in the margin f (...); ValueError unless `loss` is in `LOSSES`."""
+    """log |l'(f)|, elementwise in the margin f (...); ValueError unless `loss` is in
+    `LOSSES`.
+    """
     check_loss(loss)
     if loss == "sigmoid":
         return -np.logaddexp(0.0, f) - np.logaddexp(0.0, -f)
@@ -52,7 +59,8 @@ def log_derivative(f: np.ndarray, loss: str) -> np.ndarray:
 
 
 def log_gap(log_epsilon: np.ndarray, best: np.ndarray, loss: str) -> np.ndarray:
-    """log(l(best - epsilon) - l(best)), exact for 0 < epsilon < 700, given by its logarithm.
+    """log(l(best - epsilon) - l(best)), exact for 0 < epsilon < 700, given by its
+    logarithm.
 
     * exponential: l(best) expm1(epsilon)
     * logistic: log1p(sigmoid(-best) expm1(epsilon))
@@ -60,7 +68,8 @@ def log_gap(log_epsilon: np.ndarray, best: np.ndarray, loss: str) -> np.ndarray:
     * reciprocal: epsilon / ((1 + best - epsilon) (1 + best)), epsilon where both arguments
       are negative, epsilon - best^2 / (1 + best) where zero lies between them
 
-    ValueError unless `loss` is one of `LOSSES`."""
+    ValueError unless `loss` is one of `LOSSES`.
+    """
     check_loss(loss)
     if loss == "reciprocal":
         epsilon = np.exp(log_epsilon)

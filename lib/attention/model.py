@@ -1,8 +1,10 @@
-"""The model of paper A, f_i = y_i u^T X_i^T softmax(X_i W z_i), and its closed-form gradients.
+"""The model of paper A, f_i = y_i u^T X_i^T softmax(X_i W z_i), and its closed-form
+gradients.
 
 All is relative to the selected token s_i, that of the largest logit; the other softmax
 weights are logarithms with the largest factored out. No small weight is a difference of
-large ones, so the gradient's direction stays exact when weights are e^-30000."""
+large ones, so the gradient's direction stays exact when weights are e^-30000.
+"""
 
 from dataclasses import dataclass
 
@@ -16,11 +18,14 @@ from lib.representation import Shapes
 
 @dataclass(frozen=True, repr=False)
 class _Slopes(Shapes):
-    """Loss and derivatives of the model at given logits; e^log_scale restores the scaled arrays.
+    """Loss and derivatives of the model at given logits; e^log_scale restores the
+    scaled arrays.
 
-    log_weights (..., n, T) log of the softmax weights; log_loss, log_gap (...,) logarithms
-    of L and of L - L*; pull (..., n, T) e^log_scale = -dL/dlogits, and its log_scale
-    (...,); push (..., n, T) e^log_push_scale = -dL/dscores = |l'(f_i)| p_{i,t} / n."""
+    log_weights (..., n, T) log of the softmax weights; log_loss, log_gap (...,)
+    logarithms of L and of L - L*; pull (..., n, T) e^log_scale = -dL/dlogits, and its
+    log_scale (...,); push (..., n, T) e^log_push_scale = -dL/dscores = |l'(f_i)|
+    p_{i,t} / n.
+    """
 
     log_weights: np.ndarray
     log_loss: np.ndarray
@@ -34,14 +39,16 @@ class _Slopes(Shapes):
 def slopes(
     logits: np.ndarray, scores: np.ndarray, loss: str = "exponential"
 ) -> _Slopes:
-    """Loss and derivatives from logits a = X W z and scores gamma = y X u, both (..., n, T).
+    """Loss and derivatives from logits a = X W z and scores gamma = y X u, both (...,
+    n, T).
 
     With s the token of largest logit, D_t = gamma_t - gamma_s and e = sum_t p_t D_t:
 
     * f = gamma_s + e,
     * -dL/da_t = |l'(f)| p_t (gamma_t - f) / n = |l'(f)| p_t (D_t - e) / n.
 
-    L* is the loss at p_opt = 1, opt being the token of largest score. The loss is one of `LOSSES`.
+    L* is the loss at p_opt = 1, opt being the token of largest score. The loss is one
+    of `LOSSES`.
     """
     b = logits - logits.max(-1, keepdims=True)  # relative to the selected token
     selected_score = np.take_along_axis(scores, logits.argmax(-1)[..., None], -1)
@@ -85,7 +92,9 @@ def slopes(
 
 
 def _factor(values, log_factor):
-    """values (..., n, T) e^log_factor / n without the largest factor over samples, and its log."""
+    """values (..., n, T) e^log_factor / n without the largest factor over samples, and
+    its log.
+    """
     largest = log_factor.max(-1)
     largest = np.where(largest > -np.inf, largest, 0.0)  # all values are zero then
     n = values.shape[-2]
@@ -122,7 +131,8 @@ def gradients(
     * grad_W L = (1/n) sum_i l'(f_i) X_i^T softmax'(a_i) gamma_i z_i^T,
     * grad_u L = (1/n) sum_i l'(f_i) y_i X_i^T softmax(a_i).
 
-    ValueError for a W or u of the wrong shape and for an unknown loss."""
+    ValueError for a W or u of the wrong shape and for an unknown loss.
+    """
     runs, _, _, d = tokens.shape
     for name, value, shape in (
         ("W", W, (runs, d, tokens.z.shape[-1])),

@@ -1,4 +1,6 @@
-"""The record of token data that all models, rules and solvers take, and how arrays become one."""
+"""The record of token data that all models, rules and solvers take, and how arrays
+become one.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -11,13 +13,16 @@ SIZES = 1e-100, 1e100  # of tokens, queries, head; fourth powers leave float64
 
 @dataclass(frozen=True, repr=False)
 class TokenSet(Shapes):
-    """Sequences of tokens with labels and queries, of several independent data sets ("runs").
+    """Sequences of tokens with labels and queries, of several independent data sets
+    ("runs").
 
     X (runs, n, T, d) tokens x_{i,t}; y (runs, n) labels in {-1, +1}; z (runs, n, d_z)
-    queries (paper A: the first token); u (runs, d) the linear head, zero where it is still
-    to be trained; opt (runs, n) the index of each sample's opt token; all float64. ValueError,
-    naming the argument, for wrong shapes, an empty set, values that are masked or not finite
-    real numbers, labels other than -1 or +1, T < 2, or an opt index out of range."""
+    queries (paper A: the first token); u (runs, d) the linear head, zero where it is
+    still to be trained; opt (runs, n) the index of each sample's opt token; all
+    float64. ValueError, naming the argument, for wrong shapes, an empty set, values
+    that are masked or not finite real numbers, labels other than -1 or +1, T < 2, or an
+    opt index out of range.
+    """
 
     X: np.ndarray
     y: np.ndarray
@@ -84,9 +89,11 @@ class TokenSet(Shapes):
 
 
 def token_set(X, y, z=None, u=None, opt=None) -> TokenSet:
-    """A TokenSet from arrays, with or without the runs axis. z defaults to the first token of each
-    sample, u to zero, opt to the token of largest score y_i u^T x_{i,t} (paper A, Definition
-    1), which needs a head; ValueError for a tie, with the sample's number."""
+    """A TokenSet from arrays, with or without the runs axis. z defaults to the first
+    token of each sample, u to zero, opt to the token of largest score y_i u^T x_{i,t}
+    (paper A, Definition 1), which needs a head; ValueError for a tie, with the sample's
+    number.
+    """
     X = _real("X", X)
     y = _real("y", y)
     z, u = (None if a is None else _real(name, a) for name, a in (("z", z), ("u", u)))

@@ -18,15 +18,18 @@ def class_mean_tokens(
     noise=0.1,
     antipodal=False,
 ) -> TokenSet:
-    """Class means: paper A's Example 1, as we read it, and the data of its Figures 2 and 5.
+    """Class means: paper A's Example 1, as we read it, and the data of its Figures 2
+    and 5.
 
-    x_{i,opt} = mu_{y_i} with ||mu_+|| = ||mu_-|| = `signal` and mu_+ orthogonal to mu_- (or
-    mu_- = -mu_+ when `antipodal`, Figure 5); the others are N(0, noise^2 P), P the projector
-    off span(mu_+, mu_-). Head u = (mu_+ - mu_-) / ||mu_+ - mu_-||, so that others score zero
-    (Assumption 2). Assumption 1, as we read it, does not bound the inner product of two opt
-    tokens, so a class may share its opt token; it holds if d is large enough for n. The
-    query is the first token, the opt token a random other one. One set a seed. ValueError for
-    n < 1, T < 2 or d < 3, and for `signal` or `noise` that is not positive."""
+    x_{i,opt} = mu_{y_i} with ||mu_+|| = ||mu_-|| = `signal` and mu_+ orthogonal to mu_-
+    (or mu_- = -mu_+ when `antipodal`, Figure 5); the others are N(0, noise^2 P), P the
+    projector off span(mu_+, mu_-). Head u = (mu_+ - mu_-) / ||mu_+ - mu_-||, so that
+    others score zero (Assumption 2). Assumption 1, as we read it, does not bound the
+    inner product of two opt tokens, so a class may share its opt token; it holds if d
+    is large enough for n. The query is the first token, the opt token a random other
+    one. One set a seed. ValueError for n < 1, T < 2 or d < 3, and for `signal` or
+    `noise` that is not positive.
+    """
     _positive(signal=signal, noise=noise)
     n, T, d = _sizes(n, T, d)
     if d < 3:
@@ -58,14 +61,17 @@ def class_mean_tokens(
 def gaussian_tokens(
     seeds: int | Sequence[int], n=10, T=6, d=300, signal=2.0, noise=None
 ) -> TokenSet:
-    """Gaussian tokens, the opt token scaled by `signal`: a second data model (ours) for paper A.
+    """Gaussian tokens, the opt token scaled by `signal`: a second data model (ours) for
+    paper A.
 
-    In high dimension any two tokens are nearly orthogonal, two opt tokens included: that is
-    more than Assumption 1 asks, as we read it.
+    In high dimension any two tokens are nearly orthogonal, two opt tokens included:
+    that is more than Assumption 1 asks, as we read it.
 
     Every token is N(0, noise^2 I) before that, noise by default 1/sqrt(d). u is the
-    least-norm solution of y_i u^T x_{i,opt} = 1, u^T x_{i,t} = 0 (Assumption 2); ValueError
-    for n T > d, which has none. The query is the first token, never the opt token."""
+    least-norm solution of y_i u^T x_{i,opt} = 1, u^T x_{i,t} = 0 (Assumption 2);
+    ValueError for n T > d, which has none. The query is the first token, never the opt
+    token.
+    """
     n, T, d = _sizes(n, T, d)
     if n * T > d:
         raise ValueError(
@@ -95,7 +101,8 @@ def two_token_gaussian(
     x_{i,opt} ~ N(0, signal^2 noise^2 I), the additional token ~ N(0, noise^2 I), noise
     by default 1/sqrt(d); y_i = sign(u_*^T x_{i,opt}) for a random u_*. The additional
     token is there T - 1 times, which keeps Assumption 2 at every step. The head is
-    zero, still to be trained. The opt token stands last, the query is the first."""
+    zero, still to be trained. The opt token stands last, the query is the first.
+    """
     n, T, d = _sizes(n, T, d)
     noise = d**-0.5 if noise is None else noise
     _positive(signal=signal, noise=noise)
@@ -114,7 +121,9 @@ def two_token_gaussian(
 
 def unit_tokens(seeds: int | Sequence[int], n=6, T=8, d=10) -> TokenSet:
     """Paper C, Section 5 (and 2308.16898): tokens, queries and head uniform on the unit
-    sphere, labels random. Scores are all different for d > 1: Assumption 2 fails for T > 2."""
+    sphere, labels random. Scores are all different for d > 1: Assumption 2 fails for T
+    > 2.
+    """
     n, T, d = _sizes(n, T, d)
 
     def draw(data, labels):
@@ -127,7 +136,9 @@ def unit_tokens(seeds: int | Sequence[int], n=6, T=8, d=10) -> TokenSet:
 
 
 def two_examples() -> TokenSet:
-    """Two examples of three tokens in the plane (notebook 00): W_mm = ((-1/2, 0), (1/2, -1/2))."""
+    """Two examples of three tokens in the plane (notebook 00): W_mm = ((-1/2, 0), (1/2,
+    -1/2)).
+    """
     X = np.array([[[1, 0], [2, 0], [0, 1]], [[0, 1], [2, 1], [1, -1]]], float)
     return token_set(X, np.array([1.0, -1.0]), u=np.array([0.0, 1.0]))
 

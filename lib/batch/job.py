@@ -1,4 +1,6 @@
-"""What a batch runs: a page at a scale, where its results lie, and why it must run again."""
+"""What a batch runs: a page at a scale, where its results lie, and why it must run
+again.
+"""
 
 import json
 import os
@@ -13,7 +15,8 @@ from lib.companion import pages, record
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Job:
-    """One page at one scale, as whoever plans it sees it: a worker may have another view.
+    """One page at one scale, as whoever plans it sees it: a worker may have another
+    view.
 
     Parameters
     ----------
@@ -90,7 +93,9 @@ def jobs(asked: Namespace) -> dict[Job, str]:
 
 
 def _job(notebook: str, asked: Namespace) -> Job | None:
-    """The job of a notebook; None where the scale is not offered, ValueError with its name."""
+    """The job of a notebook; None where the scale is not offered, ValueError with its
+    name.
+    """
     try:
         plan = pages.planned(notebook, asked.scale, asked.settings)
         if plan is None:
@@ -239,7 +244,9 @@ def _changed_inputs(job: Job, marker: Marker) -> list[str]:
 
 
 def _changed(part: str, now: object, before: object) -> str:
-    """A part of the inputs, and which of its entries are others than before, in words."""
+    """A part of the inputs, and which of its entries are others than before, in
+    words.
+    """
     if not isinstance(now, dict) or not isinstance(before, dict):
         return f"{part} changed"
     entries = [name for name in now | before if now.get(name) != before.get(name)]

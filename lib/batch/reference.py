@@ -1,4 +1,6 @@
-"""A run's figures beside the committed ones: what is reproduced, and what --update copies."""
+"""A run's figures beside the committed ones: what is reproduced, and what --update
+copies.
+"""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -125,7 +127,9 @@ def _compared(job: Job, slug: str, new: Mapping) -> tuple[str, bool, bool]:
 
 
 def _check_picture(path: Path, slug: str, saved: Mapping) -> None:
-    """ValueError, with the path, where a picture cannot be shown or is not its record's."""
+    """ValueError, with the path, where a picture cannot be shown or is not its
+    record's.
+    """
     try:
         with Image.open(path) as picture:
             picture.load()
@@ -149,7 +153,9 @@ def _other_parameters(new: Mapping, old: Mapping) -> str:
 
 
 def _kinds_of_data(saved: Mapping) -> list[tuple[str, bool]]:
-    """The names of the data sets, and of each whether a small embedded one stands for it."""
+    """The names of the data sets, and of each whether a small embedded one stands for
+    it.
+    """
     return [(row["name"], row["source"] == "demo") for row in saved["data"]]
 
 

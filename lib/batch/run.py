@@ -1,4 +1,6 @@
-"""The command: plan, run, compare with the committed figures, and copy over them if asked."""
+"""The command: plan, run, compare with the committed figures, and copy over them if
+asked.
+"""
 
 import argparse
 import ast
@@ -166,7 +168,9 @@ def _carry_out(planned: list[Job], todo: list[Job], asked: argparse.Namespace) -
 
 
 def _run_all(todo: list[Job], asked: argparse.Namespace) -> list[str]:
-    """Run the jobs, the longest first, and say how each ended; the notebooks that failed."""
+    """Run the jobs, the longest first, and say how each ended; the notebooks that
+    failed.
+    """
     failed = []
     seconds = _seconds_by_notebook(asked.scale)
     # So none is left alone at the end; one that was never run may be the longest.

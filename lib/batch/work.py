@@ -1,4 +1,6 @@
-"""Run pages: on Dask, each by papermill in a folder of its own that one rename publishes."""
+"""Run pages: on Dask, each by papermill in a folder of its own that one rename
+publishes.
+"""
 
 import contextlib
 import logging
@@ -18,7 +20,8 @@ from lib import files
 from lib.batch.job import Job, Marker
 from lib.companion import colab_cell, record
 
-# Of a lost scheduler or a slow cell an outcome tells in a sentence; asyncio would in forty lines.
+# Of a lost scheduler or a slow cell an outcome tells in a sentence; asyncio would in
+# forty lines.
 logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
 
@@ -83,10 +86,12 @@ def _client(workers: int, asked: Namespace):
     import dask
     from distributed import Client
 
-    # Not tried again: the notebook that took a worker's memory would take the next one's too.
+    # Not tried again: the notebook that took a worker's memory would take the next
+    # one's too.
     dask.config.set({"distributed.scheduler.allowed-failures": 0})
     dask.config.set({"distributed.logging.distributed": "critical"})
-    # The workers never see the terminal's Ctrl-C, of which each would print a traceback.
+    # The workers never see the terminal's Ctrl-C, of which each would print a
+    # traceback.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         if asked.scheduler:
@@ -97,7 +102,8 @@ def _client(workers: int, asked: Namespace):
             processes=True,
             memory_limit=0,  # the memory is in the kernels, which Dask does not see
             host="127.0.0.1",
-            # Seen from this machine alone, at any free port: another batch may have a fixed one.
+            # Seen from this machine alone, at any free port: another batch may have a
+            # fixed one.
             dashboard_address="127.0.0.1:0",
             silence_logs=logging.FATAL + 10,
         )
@@ -167,7 +173,9 @@ def _said(exception: Exception) -> str:
 
 @contextlib.contextmanager
 def _surroundings(job: Job, threads: int | None) -> Generator[None]:
-    """Environment for the kernel; all that processes below print goes to the job's log."""
+    """Environment for the kernel; all that processes below print goes to the job's
+    log.
+    """
     if threads is None:
         from distributed import get_worker
 
@@ -217,7 +225,9 @@ def _data_folder() -> dict[str, Path]:
 
 
 def _papermill(job: Job, timeout: float | None) -> None:
-    """Execute once; a second time only when no kernel came up: two may race for a port."""
+    """Execute once; a second time only when no kernel came up: two may race for a
+    port.
+    """
     import jupytext
     import papermill
 

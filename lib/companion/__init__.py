@@ -1,4 +1,5 @@
 """What every figure carries: claims, ledgers, records, and the style of its picture.
 
-In: measured numbers. Out: a claim with its verdict, a record beside the picture, a ledger.
-Open `claims` first, then `record`: what a notebook starts with and saves by."""
+In: measured numbers. Out: a claim with its verdict, a record beside the picture, a
+ledger. Open `claims` first, then `record`: what a notebook starts with and saves by.
+"""

@@ -42,13 +42,14 @@ class Claim:
     `bound` is what is asked of `measured`, as text ("≥ 0.11"); a NaN never `holds`.
     `margin` is how many times over the bound is met: 1 at the edge, infinite where no
     multiple breaks it. `kind` is one of KINDS, by default read off `source`. `interval`
-    holds the ends of what the seeds gave. A row of a ledger also has the `number` of its
-    statement, its `setting`, how many `seeds`, the wrong worlds in which it must fail
-    (`fails_if`), and the smallest of each in which it was seen to fail (`catches`; None
-    before `make falsify`). A claim about data that may be too few has a `verdict` of
-    VERDICTS; `p` is the level at which its interval would just decide. `same_as` is the
-    id, up to its setting, of the row whose measurement this one repeats: a copy, or algebra of
-    our own formulas; a ledger counts the two once."""
+    holds the ends of what the seeds gave. A row of a ledger also has the `number` of
+    its statement, its `setting`, how many `seeds`, the wrong worlds in which it must
+    fail (`fails_if`), and the smallest of each in which it was seen to fail (`catches`;
+    None before `make falsify`). A claim about data that may be too few has a `verdict`
+    of VERDICTS; `p` is the level at which its interval would just decide. `same_as` is
+    the id, up to its setting, of the row whose measurement this one repeats: a copy, or
+    algebra of our own formulas; a ledger counts the two once.
+    """
 
     id: str
     statement: str
@@ -78,7 +79,9 @@ class Claim:
         object.__setattr__(self, "kind", self.kind or (*read, "statement")[0])
 
     def as_dict(self) -> dict:
-        """The claim as a record stores it: NaN and infinity as null, defaults left out."""
+        """The claim as a record stores it: NaN and infinity as null, defaults left
+        out.
+        """
         default = {field.name: field.default for field in fields(self)}
         stored = {name: x for name, x in asdict(self).items() if x != default[name]}
         for name in ("measured", "margin"):
@@ -103,7 +106,9 @@ class Claim:
 def at_most(
     id: str, statement: str, source: str, measured: float, bound: float, **more
 ) -> Claim:
-    """The claim measured ≤ bound; `more`: fields of `Claim`, and `why`, a failure's remark."""
+    """The claim measured ≤ bound; `more`: fields of `Claim`, and `why`, a failure's
+    remark.
+    """
     return _claim("≤", id, statement, source, measured, bound, **more)
 
 
@@ -123,7 +128,9 @@ def close(
     tolerance: float,
     **more,
 ) -> Claim:
-    """The claim |measured - expected| ≤ tolerance, in the units of the measured value."""
+    """The claim |measured - expected| ≤ tolerance, in the units of the measured
+    value.
+    """
     return _claim("±", id, statement, source, measured, expected, tolerance, **more)
 
 
@@ -156,7 +163,9 @@ def judged(
     seeds: int,
     p: float | None = None,
 ) -> Claim:
-    """A claim with a `verdict` of VERDICTS, else ValueError; estimate: value, low, high."""
+    """A claim with a `verdict` of VERDICTS, else ValueError; estimate: value, low,
+    high.
+    """
     if verdict not in VERDICTS:
         raise ValueError(
             f"verdict must be one of {', '.join(VERDICTS)}, got {verdict!r}"
@@ -186,8 +195,9 @@ def furthest(values: np.ndarray, expected: float = 0.0) -> float:
 def bounded(
     id: str, statement: str, source: str, bound: str, values: Any, expected=None, **more
 ) -> Claim:
-    """The claim that the worst of `values` meets `bound`: "≤ 1", "≥ 0.5" or "1 ± 0.05", with
-    `expected` in place of its first number."""
+    """The claim that the worst of `values` meets `bound`: "≤ 1", "≥ 0.5" or "1 ± 0.05",
+    with `expected` in place of its first number.
+    """
     (sign,) = set(bound) & set("≤≥±")
     ends = [float(end) for end in bound.split(sign) if end]
     if expected is not None:
@@ -209,7 +219,9 @@ def interval(values: np.ndarray) -> tuple[float, float]:
 
 
 def _times_over(smaller: float, larger: float) -> float:
-    """larger / smaller in size; of two signs infinity if `smaller` ≤ `larger`, else 0."""
+    """larger / smaller in size; of two signs infinity if `smaller` ≤ `larger`, else
+    0.
+    """
     if math.isnan(smaller * larger):
         return math.nan
     if smaller * larger > 0:
@@ -226,7 +238,9 @@ def number(value: float) -> str:
 
 
 def _breaks(measured: float | str, bound: str) -> bool:
-    """Whether `measured` breaks `bound` as both are printed, or one of them is no number."""
+    """Whether `measured` breaks `bound` as both are printed, or one of them is no
+    number.
+    """
     relation, _, rest = bound.partition(" ")
     try:  # in decimals: in float64 -1.1 is further than 0.1 from -1
         value = Decimal(str(measured))
@@ -241,7 +255,9 @@ def _breaks(measured: float | str, bound: str) -> bool:
 
 
 def shown(claim: Claim) -> str:
-    """The measured value and its interval in brackets; `legend` says what the two are."""
+    """The measured value and its interval in brackets; `legend` says what the two
+    are.
+    """
     measured = claim.measured
     text = number(claim.measured)
     if not (claim.holds or claim.verdict):  # with as many digits as show that it fails
@@ -284,7 +300,9 @@ def html_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 class Table(tuple):
-    """Claims in a notebook: one sentence, then what fails or was judged, others folded."""
+    """Claims in a notebook: one sentence, then what fails or was judged, others
+    folded.
+    """
 
     def __repr__(self) -> str:
         rows = [_row(claim) for claim in self if not claim.holds]
@@ -308,12 +326,16 @@ class Table(tuple):
         return "".join(parts)
 
     def words(self) -> str:
-        """A line for each claim that was judged: its verdict, then what was measured."""
+        """A line for each claim that was judged: its verdict, then what was
+        measured.
+        """
         lines = [f"{c.verdict}: {c.statement}: {shown(c)}" for c in self if c.verdict]
         return "\n".join(fill(line, 108, subsequent_indent="    ") for line in lines)
 
     def summary(self) -> str:
-        """One line that counts the claims that hold, and names those that fail or wait."""
+        """One line that counts the claims that hold, and names those that fail or
+        wait.
+        """
         undecided = [c.id for c in self if c.verdict == UNDECIDED]
         failed = [c.id for c in self if not c.holds and c.id not in undecided]
         text = f"{sum(c.holds for c in self)} of {len(self)} claims hold"

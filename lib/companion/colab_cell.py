@@ -1,5 +1,6 @@
-"""Stored notebooks: one kernel, no widgets, and a first code cell that installs the project
-where only the .ipynb is at hand, as on Colab."""
+"""Stored notebooks: one kernel, no widgets, and a first code cell that installs the
+project where only the .ipynb is at hand, as on Colab.
+"""
 
 from pathlib import Path
 
@@ -68,7 +69,9 @@ def _installing(cells: list) -> list:
 
 
 def store(executed: Path, target: Path) -> None:
-    """Write the executed notebook without what its run needed, with the installing cell."""
+    """Write the executed notebook without what its run needed, with the installing
+    cell.
+    """
     notebook = nbformat.read(executed, as_version=4)
     notebook.metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
     for cell in notebook.cells:

@@ -1,4 +1,6 @@
-"""The ledger: every numbered statement of a paper beside what was measured for it, its rows."""
+"""The ledger: every numbered statement of a paper beside what was measured for it, its
+rows.
+"""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,9 +38,10 @@ def rows(
     fails_if: tuple[str, ...],
     remark: str = "",
 ) -> list[Claim]:
-    """The claims as rows of a statement, in a setting that joins their ids, over some seeds;
-    fails_if: families of `papers.wrong_worlds` in which they must fail; remark: why they
-    fail, or no small world shows it, by default each claim's own."""
+    """The claims as rows of a statement, in a setting that joins their ids, over some
+    seeds; fails_if: families of `papers.wrong_worlds` in which they must fail; remark:
+    why they fail, or no small world shows it, by default each claim's own.
+    """
     about = dict(number=statement, setting=setting, seeds=seeds, fails_if=fails_if)
     named = [replace(claim, id=f"{claim.id} ({setting})", **about) for claim in claims]
     return [replace(claim, remark=remark or claim.remark) for claim in named]
@@ -46,7 +49,8 @@ def rows(
 
 def in_order(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> list[Claim]:
     """The rows in the paper's order; ValueError for a row of no statement, a
-    statement with neither row nor reason, a row with neither wrong world nor remark."""
+    statement with neither row nor reason, a row with neither wrong world nor remark.
+    """
     ledger = list(ledger)
     order = list(paper)
     if mute := [row.id for row in ledger if not row.fails_if and not row.remark]:
@@ -66,8 +70,10 @@ def power_path(slug: str) -> Path:
 
 
 def with_power(ledger: Iterable[Claim], slug: str) -> list[Claim]:
-    """The rows with what they catch, as `make falsify` measured it at small size, else None.
-    ValueError for a row that holds, catches no small world, and does not say why in its remark."""
+    """The rows with what they catch, as `make falsify` measured it at small size, else
+    None. ValueError for a row that holds, catches no small world, and does not say why
+    in its remark.
+    """
     ledger = list(ledger)
     path = power_path(slug)
     power = read_object(path) if path.exists() else {}
@@ -82,7 +88,9 @@ def with_power(ledger: Iterable[Claim], slug: str) -> list[Claim]:
 
 
 def verdict(row: Claim) -> str:
-    """ "yes", "NO", "undecided", or "no power": it holds, but in all its wrong worlds as well."""
+    """ "yes", "NO", "undecided", or "no power": it holds, but in all its wrong worlds
+    as well.
+    """
     if not row.holds:
         return UNDECIDED if row.verdict == UNDECIDED else "NO"
     if row.fails_if and row.catches is not None and not row.catches:
@@ -141,7 +149,9 @@ def _number(row: Claim) -> float:
 
 
 def _group_named(groups: list[list[Claim]], copy: Claim) -> list[Claim]:
-    """The group that holds the row which `copy` names as the same, in its setting if it can."""
+    """The group that holds the row which `copy` names as the same, in its setting if it
+    can.
+    """
     named = [copy.same_as, f"{copy.same_as} ({copy.setting})"]
     for group in groups:
         if any(row.id in named for row in group):
@@ -267,8 +277,9 @@ def totals(
     ledger: Iterable[Claim], loose: Mapping[str, float] | None = None
 ) -> dict[str, Number]:
     """The numbers of a ledger's record: how many rows, how many hold, how many distinct
-    `measurements` they rest on, what each measured. This
-    may move by `DRIFT` of itself, by `ROUNDING`, or as `loose` says for its id's start."""
+    `measurements` they rest on, what each measured. This may move by `DRIFT` of itself,
+    by `ROUNDING`, or as `loose` says for its id's start.
+    """
     ledger = list(ledger)
     holds = sum(row.holds for row in ledger)
     numbers = {"claims": Number(len(ledger), 0), "claims_that_hold": Number(holds, 0)}
@@ -287,7 +298,9 @@ def totals(
 def draw(
     ledger: Sequence[Claim], paper: Mapping[str, Statement], wide: int = 12
 ) -> Figure:
-    """A square for each statement, as `caption` says: in it how many of its rows hold or fail."""
+    """A square for each statement, as `caption` says: in it how many of its rows hold
+    or fail.
+    """
     figure, (axis,) = plots.panels(1, 1, height=0.52 * -(-len(paper) // wide) + 0.4)
     rows = f"{sum(row.holds for row in ledger)} of {len(ledger)} rows hold"
     made = len({row.number for row in ledger})

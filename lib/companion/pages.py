@@ -1,4 +1,6 @@
-"""Pages and their parameters: which notebooks there are, and what a scale changes in them."""
+"""Pages and their parameters: which notebooks there are, and what a scale changes in
+them.
+"""
 
 import math
 import re
@@ -121,7 +123,9 @@ def planned(notebook: str, scale: str, settings: Mapping | None = None) -> Plan 
 
 
 def _of_scale(notebook: str, scale: str) -> dict | None:
-    """What `scale` changes in the parameters of `notebook`; None if it has no such scale."""
+    """What `scale` changes in the parameters of `notebook`; None if it has no such
+    scale.
+    """
     if scale == "demo":
         return {}
     path = files.folder("notebooks") / "scales.toml"
@@ -134,14 +138,16 @@ def _of_scale(notebook: str, scale: str) -> dict | None:
 
 
 def check_kinds(overrides: Mapping, usual: Mapping) -> None:
-    """Check that values for parameters have the names and the kinds of the usual values.
+    """Check that values for parameters have the names and the kinds of the usual
+    values.
 
     Raises
     ------
     ValueError
         With the name of the parameter that does not fit.
     """
-    # papermill itself only logs a parameter that it does not know, and draws the default figure.
+    # papermill itself only logs a parameter that it does not know, and draws the
+    # default figure.
     if unknown := ", ".join(sorted(overrides.keys() - usual.keys())):
         raise ValueError(
             f"there is no parameter {unknown}; there are {', '.join(usual)}"

@@ -1,4 +1,6 @@
-"""Style and the few figure pieces that notebooks share; looks.toml says how a rule looks."""
+"""Style and the few figure pieces that notebooks share; looks.toml says how a rule
+looks.
+"""
 
 import re
 import textwrap
@@ -19,7 +21,9 @@ MANY = 20  # runs: from here on a band holds the middle 90 %, below all
 
 
 class Look(NamedTuple):
-    """How one thing looks in every figure: `line` and `mark` are matplotlib's options for it."""
+    """How one thing looks in every figure: `line` and `mark` are matplotlib's options
+    for it.
+    """
 
     colour: str
     dash: str | tuple
@@ -58,7 +62,9 @@ LEVEL = {"color": GREY, "linestyle": ":", "linewidth": 0.9}  # zero, one, a thre
 
 
 def look(name: str) -> Look:
-    """The look of a rule, norm, verdict or role; a name without one gets a spare look."""
+    """The look of a rule, norm, verdict or role; a name without one gets a spare
+    look.
+    """
     if name not in LOOKS | GIVEN:
         free = [each for each in SPARE if each not in GIVEN.values()]
         GIVEN[name] = (free or SPARE)[0]
@@ -80,10 +86,13 @@ def set_style() -> None:
 
 
 def panels(rows: int, columns: int, height: float = 2.2) -> tuple[Figure, np.ndarray]:
-    """A figure of `rows` x `columns` axes, page wide, each row `height` inches; the axes flat."""
+    """A figure of `rows` x `columns` axes, page wide, each row `height` inches; the
+    axes flat.
+    """
     if not mpl.rcParams["figure.constrained_layout.use"]:
         set_style()
-    # Figure() rather than pyplot: it is shown where the notebook says so, and not kept alive.
+    # Figure() rather than pyplot: it is shown where the notebook says so, and not kept
+    # alive.
     figure = Figure(figsize=(WIDTH, rows * height), layout="constrained")
     return figure, np.atleast_1d(figure.subplots(rows, columns)).ravel()
 
@@ -91,9 +100,10 @@ def panels(rows: int, columns: int, height: float = 2.2) -> tuple[Figure, np.nda
 def band(
     ax, x, runs, label: str, like: str | Look = "", share: float | None = None, **line
 ) -> None:
-    """Draw the median over `runs` (runs, points) at `x`, in the look of `like` or `label`. Up to
-    `FEW` runs are thin lines beside it; more are a band that holds all of them, from `MANY` on
-    the middle 90 %, or the `share` asked for."""
+    """Draw the median over `runs` (runs, points) at `x`, in the look of `like` or
+    `label`. Up to `FEW` runs are thin lines beside it; more are a band that holds all
+    of them, from `MANY` on the middle 90 %, or the `share` asked for.
+    """
     runs = np.atleast_2d(runs)
     style = (like if isinstance(like, Look) else look(like or label)).line
     (drawn,) = ax.plot(x, np.median(runs, axis=0), label=label, **style | line)
@@ -117,13 +127,17 @@ def band(
 def power_law(
     ax, span: tuple[float, float], exponent: float, height: float, label: str
 ) -> None:
-    """Draw `height` (x / span[0])^exponent over span: a theorem's power, on log-log axes."""
+    """Draw `height` (x / span[0])^exponent over span: a theorem's power, on log-log
+    axes.
+    """
     x = np.array(span)
     ax.plot(x, height * (x / x[0]) ** exponent, label=label, **BOUND)
 
 
 def legend(figure: Figure, ax) -> Figure:
-    """The figure with one legend above all panels, for the lines of `ax`, in few rows."""
+    """The figure with one legend above all panels, for the lines of `ax`, in few
+    rows.
+    """
     handles, labels = ax.get_legend_handles_labels()
     more = dict(fontsize="small", columnspacing=1.2, handlelength=2.6)
     for columns in range(len(labels), 0, -1):

@@ -1,7 +1,9 @@
-"""Save a figure with its numbers and provenance, <slug>.png and <slug>.json; read records back.
+"""Save a figure with its numbers and provenance, <slug>.png and <slug>.json; read
+records back.
 
-A page that the batch runs writes into the folder that the batch names. A page that is run by
-hand draws, is checked in the same way, and writes nothing."""
+A page that the batch runs writes into the folder that the batch names. A page that is
+run by hand draws, is checked in the same way, and writes nothing.
+"""
 
 import io
 import json
@@ -50,12 +52,16 @@ MARKER = "made-of.json"  # beside a page's results: what they were made of
 
 
 def results_folder(notebook: str, scale: str) -> Path:
-    """The folder of the last successful run of a page: figures, records, executed notebook."""
+    """The folder of the last successful run of a page: figures, records, executed
+    notebook.
+    """
     return files.folder("runs") / "figures" / scale / notebook
 
 
 def executed(notebook: str, scale: str) -> Path | None:
-    """The executed notebook of the last successful run; None unless its page is still the same."""
+    """The executed notebook of the last successful run; None unless its page is still
+    the same.
+    """
     folder = results_folder(notebook, scale)
     source = files.folder("notebooks") / f"{notebook}.py"
     try:
@@ -74,7 +80,8 @@ def executed(notebook: str, scale: str) -> Path | None:
 
 @dataclass(frozen=True)
 class Number:
-    """A quoted number; a rerun reproduces it when |new - value| ≤ tolerance, in its units.
+    """A quoted number; a rerun reproduces it when |new - value| ≤ tolerance, in its
+    units.
 
     Parameters
     ----------
@@ -89,7 +96,9 @@ class Number:
 
 
 def finite(value: float, tolerance: float) -> Number:
-    """The `Number` of a measured value, without a value where that is NaN or infinite."""
+    """The `Number` of a measured value, without a value where that is NaN or
+    infinite.
+    """
     return Number(float(value) if math.isfinite(value) else None, tolerance)
 
 
@@ -134,7 +143,9 @@ def _check(slug: str, numbers: Mapping[str, Number], data: Iterable[Mapping]) ->
 def start(
     notebook: str, paper: str, variables: Mapping, counted: str | None = "seeds"
 ) -> "Run":
-    """Begin the run of a page and set the style of its figures; parameters as of `Run`."""
+    """Begin the run of a page and set the style of its figures; parameters as of
+    `Run`.
+    """
     plots.set_style()
     return Run(notebook, paper, variables, counted)
 
@@ -214,9 +225,9 @@ class Run:
     ) -> None:
         """Save a figure of this page, with what notebooks/records.toml says of it.
 
-        That is its number in the paper, its data (by default synthetic with all seeds, and
-        `rows` a parameter), and `within`: the tolerance of each number, or its share of the
-        value as "2 %"; of names with * and ? the first that fits.
+        That is its number in the paper, its data (by default synthetic with all seeds,
+        and `rows` a parameter), and `within`: the tolerance of each number, or its
+        share of the value as "2 %"; of names with * and ? the first that fits.
 
         Parameters
         ----------
@@ -259,7 +270,9 @@ class Run:
         return {"source": "synthetic", "revision": f"seeds 0-{len(seeds) - 1}"}
 
     def _filled(self, row: Mapping) -> dict:
-        """A row of data with the parameters that it names, and without empty entries."""
+        """A row of data with the parameters that it names, and without empty
+        entries.
+        """
         parameters, _ = self._now()
         filled = dict(row)
         filled["rows"] = parameters.get(row.get("rows"), row.get("rows"))
@@ -281,8 +294,8 @@ class Run:
     ) -> None:
         """Write picture and record into the folder that the batch names.
 
-        Without a batch (in Jupyter, or in a test of the page) nothing is written; what is
-        given is checked in both cases.
+        Without a batch (in Jupyter, or in a test of the page) nothing is written; what
+        is given is checked in both cases.
 
         Parameters
         ----------
@@ -372,7 +385,9 @@ class Run:
 
 
 def _drawn(figure, kind: str, stamp: Mapping) -> bytes:
-    """The figure as a PNG or an SVG, without a date: the same figure gives the same bytes."""
+    """The figure as a PNG or an SVG, without a date: the same figure gives the same
+    bytes.
+    """
     figure.draw_without_rendering()  # a constrained layout settles on its first drawing
     content = io.BytesIO()
     metadata = {"Title": stamp["slug"], "Description": json.dumps(stamp), "Date": None}
@@ -382,7 +397,9 @@ def _drawn(figure, kind: str, stamp: Mapping) -> bytes:
 
 
 def _words(figure) -> list[str]:
-    """Titles, labels and legends of a figure; a decimal in them is a measured one and may move."""
+    """Titles, labels and legends of a figure; a decimal in them is a measured one and
+    may move.
+    """
     words = []
     for axes in figure.axes:
         words += [axes.get_title(place) for place in ("left", "center", "right")]
@@ -395,7 +412,9 @@ def _words(figure) -> list[str]:
 
 
 def _kinds_of_line(figure, slug: str) -> list[str]:
-    """Which of "dashed" and "dotted" lines a figure has, so that its words can be checked."""
+    """Which of "dashed" and "dotted" lines a figure has, so that its words can be
+    checked.
+    """
     # An SVG names the dashes of all that is drawn; matplotlib's own objects do not.
     drawing = _drawn(figure, "svg", {"slug": slug}).decode()
     dashes = re.findall(r"stroke-dasharray: ([\d.]+),? ?([\d.]+)", drawing)
@@ -548,8 +567,9 @@ def compare(new: Mapping, old: Mapping) -> list[str]:
 def compare_claims(new: Mapping, old: Mapping) -> list[str]:
     """Compare the claims of a run with those of the reference, by their word.
 
-    A claim is the reference's if its bound, whether it holds and its verdict are. The bound
-    has four digits of a number that may be computed, so these may move in the last one.
+    A claim is the reference's if its bound, whether it holds and its verdict are. The
+    bound has four digits of a number that may be computed, so these may move in the
+    last one.
 
     Parameters
     ----------
@@ -596,7 +616,9 @@ _DECIMAL = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
 def _same_bound(new: str, old: str) -> bool:
-    """Whether two bounds have the same words, and numbers that agree to a unit of four digits."""
+    """Whether two bounds have the same words, and numbers that agree to a unit of four
+    digits.
+    """
     if _DECIMAL.sub("#", new) != _DECIMAL.sub("#", old):
         return False
     pairs = zip(_DECIMAL.findall(new), _DECIMAL.findall(old), strict=True)

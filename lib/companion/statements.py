@@ -9,8 +9,9 @@ from IPython.display import Markdown
 
 @dataclass(frozen=True)
 class Statement:
-    """A numbered statement: its topic, what it says (LaTeX between dollars), and `why` no
-    computation can check it; empty where rows do."""
+    """A numbered statement: its topic, what it says (LaTeX between dollars), and `why`
+    no computation can check it; empty where rows do.
+    """
 
     topic: str
     says: str
@@ -18,8 +19,9 @@ class Statement:
 
 
 def quoted(paper: str, statements: Mapping[str, Statement], *names: str) -> Markdown:
-    """The statements of these names as a notebook shows them; ValueError for a name that is no
-    statement of the paper, or one without a text."""
+    """The statements of these names as a notebook shows them; ValueError for a name
+    that is no statement of the paper, or one without a text.
+    """
     quotes = []
     for name in names:
         if not (name in statements and (says := statements[name].says)):
@@ -31,7 +33,8 @@ def quoted(paper: str, statements: Mapping[str, Statement], *names: str) -> Mark
 def check_source(
     id: str, source: str, papers: Mapping[str, Mapping[str, Statement]]
 ) -> None:
-    """Refuse a claim whose source names a statement that its paper's list does not have.
+    """Refuse a claim whose source names a statement that its paper's list does not
+    have.
 
     Parameters
     ----------

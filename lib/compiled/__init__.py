@@ -1,7 +1,9 @@
-"""Numba primitives: vectors, Gram products, softmax of many samples, exponentials, their cache.
+"""Numba primitives: vectors, Gram products, softmax of many samples, exponentials,
+their cache.
 
 In and out: plain arrays, in the layout that fills vector registers. Open `softmax`
-first: it is `attention.slopes` once more, many samples at a time."""
+first: it is `attention.slopes` once more, many samples at a time.
+"""
 
 from lib.compiled import cache
 

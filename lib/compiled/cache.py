@@ -1,8 +1,9 @@
 """One folder for what numba compiles, named by a hash of all code that is compiled.
 
-numba keeps a compiled function by the file in which it stands, and does not see a change of
-another file whose functions it calls. Here such a change gives another folder, in which nothing
-old is found. What cannot be read there, such as a file that was cut off, is compiled anew.
+numba keeps a compiled function by the file in which it stands, and does not see a
+change of another file whose functions it calls. Here such a change gives another
+folder, in which nothing old is found. What cannot be read there, such as a file that
+was cut off, is compiled anew.
 """
 
 import hashlib
@@ -46,11 +47,13 @@ def kernels_hash(root: Path = ROOT) -> str:
 
 @lru_cache
 def use_folder() -> Path:
-    """Point numba's cache to its folder, once, before any function is prepared for the cache.
+    """Point numba's cache to its folder, once, before any function is prepared for the
+    cache.
 
     The folder lies in $NUMBA_CACHE_DIR, else in the user's cache ($XDG_CACHE_HOME or
-    ~/.cache). If neither takes files, a temporary folder serves until the process ends, and one
-    sentence on stderr says so. Processes that are started from here find the same folder.
+    ~/.cache). If neither takes files, a temporary folder serves until the process ends,
+    and one sentence on stderr says so. Processes that are started from here find the
+    same folder.
 
     Returns
     -------
@@ -93,7 +96,9 @@ def _takes_files(folder: Path) -> bool:
 
 
 def _readable(load: Callable, nothing: Any) -> Callable:
-    """`load`, which returns `nothing` where a file cannot be read, whatever is wrong with it."""
+    """`load`, which returns `nothing` where a file cannot be read, whatever is wrong
+    with it.
+    """
 
     def loaded(self: Any, *arguments: Any) -> Any:
         try:

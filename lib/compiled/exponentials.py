@@ -1,4 +1,6 @@
-"""Exponentials and logarithms of the compiled loops, of arrays and of single numbers."""
+"""Exponentials and logarithms of the compiled loops, of arrays and of single
+numbers.
+"""
 
 import math
 
@@ -15,10 +17,12 @@ ROUNDING = (
 
 @numba.njit(fastmath={"contract"}, forceinline=True)
 def exp_of(x):
-    """e^x for a number or `Vector` x <= 0 within 2 units in the last place, 0 below e^-708.
+    """e^x for a number or `Vector` x <= 0 within 2 units in the last place, 0 below
+    e^-708.
 
-    e^x = 2^k e^r with k = round(x / log 2), |r| <= log(2)/2 and e^r by its Taylor polynomial.
-    Unlike the C library's exp, which takes half of an iteration, it fills vector registers.
+    e^x = 2^k e^r with k = round(x / log 2), |r| <= log(2)/2 and e^r by its Taylor
+    polynomial. Unlike the C library's exp, which takes half of an iteration, it fills
+    vector registers.
     """
     inside = x >= -708.0
     bounded = vectors.where(inside, x, -708.0)
@@ -53,7 +57,8 @@ def _log(x, factor, out):
     """out = factor log|x|, (m,) each, log to 2 units in the last place.
 
     It is -inf for |x| below 1e-300. x = 2^k m with m in [0.7, 1.42), log m = 2
-    atanh(s), s = (m - 1)/(m + 1), |s| < 0.176, by its series."""
+    atanh(s), s = (m - 1)/(m + 1), |s| < 0.176, by its series.
+    """
     for i in range(x.size):
         size = abs(x[i])
         bits = np.float64(size).view(np.int64)
@@ -80,7 +85,9 @@ def _log(x, factor, out):
 
 @numba.njit
 def log_expm1(log_x):
-    """log(e^x - 1) of x = e^{log_x} > 0; log_x itself below e^-37, where the two are one float."""
+    """log(e^x - 1) of x = e^{log_x} > 0; log_x itself below e^-37, where the two are
+    one float.
+    """
     if log_x < -37.0:
         return log_x
     return math.log(math.expm1(math.exp(log_x)))
@@ -108,8 +115,9 @@ def add_logs(a, b):
 def power(x, exponent, work, out):
     """out = |x|^exponent for exponent > 0; (m,) each, `work` too.
 
-    Returns the log of the largest entry; above LONGEST, no `out`. Square roots and products where
-    they do; otherwise e^(exponent log|x|), whose relative error is about exponent |log x| 2^-52.
+    Returns the log of the largest entry; above LONGEST, no `out`. Square roots and
+    products where they do; otherwise e^(exponent log|x|), whose relative error is about
+    exponent |log x| 2^-52.
     """
     if exponent == 0.5 or exponent == 1.0 or exponent == 1.5 or exponent == 2.0:
         largest = 0.0

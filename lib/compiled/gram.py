@@ -13,14 +13,18 @@ _REORDER = {"reassoc", "contract", "nsz"}
 
 @numba.njit
 def zeros(rows, columns):
-    """Zeros (rows, columns) from a boundary of cache lines on, which no register's load crosses."""
+    """Zeros (rows, columns) from a boundary of cache lines on, which no register's load
+    crosses.
+    """
     raw = np.zeros(rows * columns + WIDTH)
     first = -(raw.ctypes.data // 8) % WIDTH
     return raw[first : first + rows * columns].reshape(rows, columns)
 
 
 def pack(K: np.ndarray, n: int) -> np.ndarray:
-    """Gram matrices (data, m, m), m = n T, sample first, as the loop reads them: token first."""
+    """Gram matrices (data, m, m), m = n T, sample first, as the loop reads them: token
+    first.
+    """
     data, m = K.shape[:2]
     padded = -(-m // WIDTH) * WIDTH
     plain: Callable[[int, int], np.ndarray] = getattr(zeros, "py_func")  # noqa: B009
@@ -58,7 +62,9 @@ def _multiply_rows(K, s, c, out):
 
 @numba.njit(fastmath=_REORDER, forceinline=True)
 def _multiply_triangle(K, s, c, out):
-    """out = K[s] c for symmetric K (data, m, m), four rows at a time of its lower triangle."""
+    """out = K[s] c for symmetric K (data, m, m), four rows at a time of its lower
+    triangle.
+    """
     m = c.size
     for j in range(m):
         out[j] = 0.0

@@ -1,8 +1,9 @@
 """The softmax of many samples at once, compiled: `lib.attention.slopes` on lanes.
 
-Lane r n + i of an array (T, lanes) is sample i of run r, so that one instruction serves many
-samples while a loop goes over the tokens. Lanes are padded with zeros to whole vector registers:
-none is computed differently from another, and a run gives the same bits in any company.
+Lane r n + i of an array (T, lanes) is sample i of run r, so that one instruction serves
+many samples while a loop goes over the tokens. Lanes are padded with zeros to whole
+vector registers: none is computed differently from another, and a run gives the same
+bits in any company.
 """
 
 import math
@@ -31,7 +32,8 @@ WORK_ROWS = 9
 
 
 class _Lanes(NamedTuple):
-    """Arrays that `slopes` reads and fills: margins, c (T-1, lanes), scores, push (T, lanes).
+    """Arrays that `slopes` reads and fills: margins, c (T-1, lanes), scores, push (T,
+    lanes).
 
     Work space that `log_gap` reads too: weights w (T, lanes), lane (WORK_ROWS, lanes).
     """
@@ -59,9 +61,11 @@ def empty_lanes(T, samples):
 
 @numba.njit(error_model="numpy")
 def slopes(work, n, logistic, head_fixed, scales):
-    """`lib.attention.slopes` of runs of n samples, reference token first: fills c and push.
+    """`lib.attention.slopes` of runs of n samples, reference token first: fills c and
+    push.
 
-    Each is without its scale; scales (2, runs) are the logs taken out of c and push."""
+    Each is without its scale; scales (2, runs) are the logs taken out of c and push.
+    """
     margins, scores, c, push, w, lane = work
     lanes = scores.shape[1]
     for first in range(0, lanes, WIDTH):
@@ -85,7 +89,8 @@ def slopes(work, n, logistic, head_fixed, scales):
 def _weigh(margins, scores, w, lane, first):
     """Softmax weights, their sums and the mean score of WIDTH lanes from `first` on."""
     T = len(scores)
-    # The token with the largest logit, and its score. Token 0 is the reference, whose logit is 0.
+    # The token with the largest logit, and its score. Token 0 is the reference, whose
+    # logit is 0.
     score = load(scores, 0, first)
     top = score * 0.0
     level = score
@@ -94,8 +99,9 @@ def _weigh(margins, scores, w, lane, first):
         larger = logit > top
         level = where(larger, load(scores, t, first), level)
         top = where(larger, logit, top)
-    # Log weight of the largest token of another score. It is factored out of all that is small, so
-    # that the direction of the gradient keeps its digits when the weights themselves underflow.
+    # Log weight of the largest token of another score. It is factored out of all that
+    # is small, so that the direction of the gradient keeps its digits when the weights
+    # themselves underflow.
     anchor = where(score == level, -math.inf, 0.0 - top)
     for t in range(1, T):
         log_weight = 0.0 - load(margins, t - 1, first) - top
@@ -147,7 +153,9 @@ def _pull(scores, w, lane, first, share, c):
 
 @numba.njit(fastmath=_REORDER, forceinline=True)
 def _push(scores, w, lane, first, share, push):
-    """push = |l'| p / n, the head's gradient, of WIDTH lanes from `first` on, without its scale."""
+    """push = |l'| p / n, the head's gradient, of WIDTH lanes from `first` on, without
+    its scale.
+    """
     level = load(lane, LEVEL, first)
     small = load(lane, SMALL, first)
     factor = exponentials.exp_of(load(lane, LOG_PUSH, first)) * (
@@ -160,7 +168,9 @@ def _push(scores, w, lane, first, share, push):
 
 @numba.njit(forceinline=True)
 def _take_out_scales(lane, row, n, scales, which):
-    """Subtract each run's largest log from its lanes, unless -inf; note it in scales[which]."""
+    """Subtract each run's largest log from its lanes, unless -inf; note it in
+    scales[which].
+    """
     for r in range(scales.shape[1]):
         largest = -math.inf
         for i in range(r * n, r * n + n):
@@ -176,7 +186,9 @@ def _take_out_scales(lane, row, n, scales, which):
 
 @numba.njit
 def log_gap(first, n, work, logistic, head_fixed):
-    """log(L - L*) of the run whose first lane is `first`; L* is 0 when the head is trained."""
+    """log(L - L*) of the run whose first lane is `first`; L* is 0 when the head is
+    trained.
+    """
     scores = work.scores
     lane = work.lane
     level = lane[LEVEL]
@@ -220,7 +232,9 @@ def _log_loss(f, logistic):
 
 @numba.njit(forceinline=True)
 def gather(r, n, lanes, flat):
-    """The lanes of run r of an array (T, lanes) one after the other, in flat (T n + padding,)."""
+    """The lanes of run r of an array (T, lanes) one after the other, in flat (T n +
+    padding,).
+    """
     T, width = lanes.shape
     for t in range(T):
         for i in range(0, n, WIDTH):

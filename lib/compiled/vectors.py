@@ -1,13 +1,15 @@
-"""Vectors of WIDTH numbers as values of compiled code: one instruction serves WIDTH lanes.
+"""Vectors of WIDTH numbers as values of compiled code: one instruction serves WIDTH
+lanes.
 
-numba's loops over arrays fill vector registers only where LLVM can prove, or test at every start,
-that no two arrays overlap; loops as short as ours spend more time on the tests than on numbers.
-Arithmetic, comparison, `where`, `load` and `store` mean what they mean for single numbers.
+numba's loops over arrays fill vector registers only where LLVM can prove, or test at
+every start, that no two arrays overlap; loops as short as ours spend more time on the
+tests than on numbers. Arithmetic, comparison, `where`, `load` and `store` mean what
+they mean for single numbers.
 
-This is worth its length: with plain loops in its place the softmax kernel gave the same numbers to
-12 digits and took 3 to 7 times as long (one thread, a loaded machine; microseconds a step: a single
-run 48 against 9 to 16, a hundred runs 7.2 to 7.7 against 1.1 to 1.7, joint training 4.0 to 4.6
-against 0.8 to 1.0).
+This is worth its length: with plain loops in its place the softmax kernel gave the same
+numbers to 12 digits and took 3 to 7 times as long (one thread, a loaded machine;
+microseconds a step: a single run 48 against 9 to 16, a hundred runs 7.2 to 7.7 against
+1.1 to 1.7, joint training 4.0 to 4.6 against 0.8 to 1.0).
 """
 
 import operator
@@ -34,7 +36,8 @@ class _Lanes(types.Type):
         super().__init__(name)
 
 
-# A type checker takes what `intrinsic` gives for the function below it, `typing` and all.
+# A type checker takes what `intrinsic` gives for the function below it, `typing` and
+# all.
 _intrinsic: Any = intrinsic
 NUMBERS = _Lanes("Vector", ir.DoubleType())
 TRUTHS = _Lanes("Mask", ir.IntType(1))
@@ -138,7 +141,8 @@ def _pointer(builder, array, index):
 
 @_intrinsic
 def copy(typing, count, source, start, target, to):
-    """target.flat[to : to + count] = source.flat[start : start + count], count <= WIDTH.
+    """target.flat[to : to + count] = source.flat[start : start + count], count <=
+    WIDTH.
 
     Of C-contiguous float64, whose ends nothing checks. By masked instructions: slices
     this short cost a loop more than they hold.
@@ -173,7 +177,9 @@ def copy(typing, count, source, start, target, to):
 
 @_intrinsic
 def power_of_two(typing, shifted):
-    """2^k for a vector or number `shifted` = k + 1.5 2^52, |k| < 1023; its last bits are k's."""
+    """2^k for a vector or number `shifted` = k + 1.5 2^52, |k| < 1023; its last bits
+    are k's.
+    """
 
     def lower(context, builder, signature, values):
         number = values[0].type

@@ -1,1 +1,3 @@
-"""Real data sets, found in a fixed order and checked row by row; stand-ins. Open `places` first."""
+"""Real data sets, found in a fixed order and checked row by row; stand-ins. Open
+`places` first.
+"""

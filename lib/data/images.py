@@ -1,4 +1,6 @@
-"""Real image sets as uint8 tensors, in the fixed order of `places`, checked row by row."""
+"""Real image sets as uint8 tensors, in the fixed order of `places`, checked row by
+row.
+"""
 
 import io
 from collections.abc import Callable, Sequence
@@ -31,7 +33,9 @@ class ImageSet(Shapes):
         return replace(self, images=self.images[rows], labels=self.labels[rows])
 
     def standardise(self) -> Callable:
-        """The map x -> (x / 255 - mean) / std per channel of this split, uint8 to float32."""
+        """The map x -> (x / 255 - mean) / std per channel of this split, uint8 to
+        float32.
+        """
         import torch
 
         # One channel at a time: a float64 copy of 50,000 colour images takes 1.2 GB.
@@ -50,7 +54,8 @@ def load(
 ) -> ImageSet:
     """The split "train" or "test" of "mnist" or "cifar10"; no more than its first
     `rows`. `demo` leaves the hub alone: without a local copy the stand-in is used.
-    ValueError for an image that cannot be used, and what `places` raises."""
+    ValueError for an image that cannot be used, and what `places` raises.
+    """
     import torch
 
     source = places.known(name, "image")

@@ -1,5 +1,6 @@
-"""Where real data sets are found: in `$DATA_DIR/<name>`, `data/<name>`, on the hub at a pinned
-revision; for a demo, which leaves the hub alone, a small stand-in."""
+"""Where real data sets are found: in `$DATA_DIR/<name>`, `data/<name>`, on the hub at a
+pinned revision; for a demo, which leaves the hub alone, a small stand-in.
+"""
 
 import hashlib
 import os
@@ -21,8 +22,10 @@ PROBE_SECONDS = 3.0  # longest wait for the hub's first answer
 
 @dataclass(frozen=True)
 class _Source:
-    """A set of images or texts, as sources.toml has it: `columns` is the image, a text, or
-    premise and hypothesis; `label` a class, or a score that is one from `threshold` on."""
+    """A set of images or texts, as sources.toml has it: `columns` is the image, a text,
+    or premise and hypothesis; `label` a class, or a score that is one from `threshold`
+    on.
+    """
 
     name: str
     kind: str
@@ -38,7 +41,9 @@ class _Source:
     threshold: float | None = None
 
     def place(self, demo: bool) -> tuple[str, Path | None]:
-        """(data_dir | data | hub | demo, folder): the first place of the order that has the set."""
+        """(data_dir | data | hub | demo, folder): the first place of the order that has
+        the set.
+        """
         if given := os.environ.get("DATA_DIR"):
             # A relative path counts from the working folder, else from the repository.
             for path in (Path(given).expanduser().absolute(), ROOT / given):
@@ -78,7 +83,9 @@ class _Source:
         self, split: str, demo: bool, column: Callable, rows: int | None = None
     ) -> tuple[Sequence[Sequence], np.ndarray]:
         """Columns, as `column(file, name, table)` checks them, and labels int64 (N,).
-        FileNotFoundError for a set that is nowhere, ValueError for a file or row of no use."""
+        FileNotFoundError for a set that is nowhere, ValueError for a file or row of no
+        use.
+        """
         where, folder = self.place(demo)
         if where == "demo":
             stood, labels = STAND_INS[self.demo["name"]](split)
@@ -159,10 +166,12 @@ def known(name: str, kind: str = "") -> _Source:
 
 
 def identity(name: str, *, demo: bool = False) -> dict:
-    """{name, source, revision, rows} of what would be loaded, the rows of all splits together.
+    """{name, source, revision, rows} of what would be loaded, the rows of all splits
+    together.
 
-    `source` is data_dir, data, hub or demo; `revision` 16 hex digits of the SHA-256 of local
-    files or of a stand-in's rows, or the hub's."""
+    `source` is data_dir, data, hub or demo; `revision` 16 hex digits of the SHA-256 of
+    local files or of a stand-in's rows, or the hub's.
+    """
     source = known(name)
     where, folder = source.place(demo)
     about = {
@@ -191,7 +200,9 @@ def identity(name: str, *, demo: bool = False) -> dict:
 
 
 def _shards(folder: Path, split: str) -> list[Path]:
-    """The files of `split` in order; FileNotFoundError unless as many as each name says."""
+    """The files of `split` in order; FileNotFoundError unless as many as each name
+    says.
+    """
     files = sorted(folder.rglob(f"{split}-*.parquet"))
     if {path.stem.rpartition("-of-")[2] for path in files} != {f"{len(files):05d}"}:
         names = ", ".join(path.name for path in files) or "none"
@@ -208,7 +219,9 @@ def sha256(path: Path) -> str:
 
 @lru_cache
 def reachable() -> bool:
-    """Whether the hub answers within `PROBE_SECONDS`; not asked under HF_HUB_OFFLINE=1."""
+    """Whether the hub answers within `PROBE_SECONDS`; not asked under
+    HF_HUB_OFFLINE=1.
+    """
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}:
         return False
     endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"

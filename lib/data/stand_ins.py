@@ -1,5 +1,6 @@
 """Small sets that stand in where the real one is nowhere: scanned digits, shapes drawn,
-sentences made. Each gives columns and labels int64 (N,), the same bytes every time."""
+sentences made. Each gives columns and labels int64 (N,), the same bytes every time.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -28,8 +29,10 @@ def _digits(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
 
 
 def _pictures(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
-    """Pixels uint8 (N, 3, SIDE, SIDE): a disk, square, triangle, cross or ring, in coordinates
-    where it reaches from -1 to 1; its class, plus 5 where its stripes are upright."""
+    """Pixels uint8 (N, 3, SIDE, SIDE): a disk, square, triangle, cross or ring, in
+    coordinates where it reaches from -1 to 1; its class, plus 5 where its stripes are
+    upright.
+    """
     rng = seeds.stream(0, "data").spawn(2)[split == "test"]
     rows = TEST_ROWS if split == "test" else TRAIN_ROWS
     labels = rng.permutation(np.arange(rows) % 10)
@@ -70,7 +73,9 @@ def _pictures(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
 def _made(
     split: str, classes: int, make: Callable
 ) -> tuple[list[tuple[str, ...]], np.ndarray]:
-    """Rows of `make(rng, label)`, labels equally often up to one; none of "test" is in "train"."""
+    """Rows of `make(rng, label)`, labels equally often up to one; none of "test" is in
+    "train".
+    """
     rng = seeds.stream(0, "data")
     rows = []
     for count in (TRAIN_ROWS,) if split == "train" else (TRAIN_ROWS, TEST_ROWS):
@@ -91,7 +96,9 @@ def _pick(rng, words: Sequence[str], besides: str = "") -> str:
 
 
 def _pair(rng, label: int) -> tuple[str, str]:
-    """Premise and hypothesis: 0 leaves out, 1 adds what is unsaid, 2 changes place or act."""
+    """Premise and hypothesis: 0 leaves out, 1 adds what is unsaid, 2 changes place or
+    act.
+    """
     who, where, act, when = (
         _pick(rng, WORDS[k]) for k in ("people", "places", "acts", "times")
     )
@@ -117,7 +124,9 @@ def _pair(rng, label: int) -> tuple[str, str]:
 
 
 def _comment(rng, label: int) -> tuple[str]:
-    """A remark on a town topic: 0 polite, 1 an insult without any group or person in it."""
+    """A remark on a town topic: 0 polite, 1 an insult without any group or person in
+    it.
+    """
 
     def remark(kind):
         return _pick(rng, WORDS[kind]).format(_pick(rng, WORDS["topics"]))
@@ -128,7 +137,9 @@ def _comment(rng, label: int) -> tuple[str]:
 
 
 def _review(rng, label: int) -> tuple[str]:
-    """Three verdicts on a film; two or three of them decide the label: 0 negative, 1 positive."""
+    """Three verdicts on a film; two or three of them decide the label: 0 negative, 1
+    positive.
+    """
     mine, other = (
         WORDS[kind] for kind in (("good", "bad") if label else ("bad", "good"))
     )

@@ -1,4 +1,6 @@
-"""Real text sets, in the fixed order of `places`, with labels that were checked row by row."""
+"""Real text sets, in the fixed order of `places`, with labels that were checked row by
+row.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -12,7 +14,9 @@ from lib.representation import Shapes
 
 @dataclass(frozen=True, repr=False)
 class TextSet(Shapes):
-    """One split: `texts` (N), `labels` int64 (N,) below `classes`, `pairs` (N) second sentences."""
+    """One split: `texts` (N), `labels` int64 (N,) below `classes`, `pairs` (N) second
+    sentences.
+    """
 
     texts: list[str]
     labels: np.ndarray
@@ -31,14 +35,17 @@ class TextSet(Shapes):
         return replace(self, texts=texts, labels=self.labels[rows], pairs=pairs)
 
     def sample(self, rows: int, seed: int = 0) -> "TextSet":
-        """`rows` rows drawn at random without repeats; all of them if there are fewer."""
+        """`rows` rows drawn at random without repeats; all of them if there are
+        fewer.
+        """
         if rows >= len(self):
             return self
         return self.take(seeds.stream(seed, "subset").permutation(len(self))[:rows])
 
     def balanced(self, rows: int, characters: int) -> "TextSet":
         """At most `rows` random rows, equally many a class, of at most `characters`,
-        both sentences of a pair together; ValueError where a class gets none."""
+        both sentences of a pair together; ValueError where a class gets none.
+        """
         order = seeds.stream(0, "subset").permutation(len(self))
         seconds = self.pairs or [""] * len(self)
         lengths = np.array([len(a) + len(b) for a, b in zip(self.texts, seconds)])
@@ -60,7 +67,9 @@ class TextSet(Shapes):
         return files.sha256(repr(list(rows)).encode())
 
     def hold_out(self, rows: int) -> tuple["TextSet", "TextSet"]:
-        """(all but `rows`, `rows`) rows at random; ValueError unless 0 < rows < all there are."""
+        """(all but `rows`, `rows`) rows at random; ValueError unless 0 < rows < all
+        there are.
+        """
         if not 0 < rows < len(self):
             raise ValueError(f"rows must be above 0, below all {len(self)}; got {rows}")
         order = seeds.stream(0, "split").permutation(len(self))
@@ -68,7 +77,9 @@ class TextSet(Shapes):
 
 
 def load(name: str, split: str, *, demo: bool = False) -> TextSet:
-    """The split "train" or "test" of "multi_nli", "civil_comments" or "imdb", as `images.load`."""
+    """The split "train" or "test" of "multi_nli", "civil_comments" or "imdb", as
+    `images.load`.
+    """
     source = places.known(name, "text")
     (texts, *pairs), labels = source.read(split, demo, _texts)
     return TextSet(list(texts), labels, source.classes, name, *map(list, pairs))

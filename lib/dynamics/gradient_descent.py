@@ -1,5 +1,6 @@
-"""Train a token set with an update rule and record its history, exactly, at any horizon:
-norms, directions and margins at the recorded iterations."""
+"""Train a token set with an update rule and record its history, exactly, at any
+horizon: norms, directions and margins at the recorded iterations.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +33,9 @@ ROUNDING = 1e-12  # a target's part outside the span, over its norm, that counts
 
 @dataclass(frozen=True, repr=False)
 class Start(Shapes):
-    """W_0: its part in minimal coordinates (runs, r, q), the norm (runs,) of the rest."""
+    """W_0: its part in minimal coordinates (runs, r, q), the norm (runs,) of the
+    rest.
+    """
 
     inside: np.ndarray
     outside: np.ndarray
@@ -49,8 +52,10 @@ def zero_start(problem: coordinates.Minimal) -> Start:
 def gaussian_start(
     problem: coordinates.Minimal, std: float, seeds: Sequence[int]
 ) -> Start:
-    """W_0 with independent N(0, std^2) entries (d, d_z), a seed a run (paper A, Lemma 4): drawn in
-    minimal coordinates (r, q), and the norm of the rest, std chi(d d_z - r q)."""
+    """W_0 with independent N(0, std^2) entries (d, d_z), a seed a run (paper A, Lemma
+    4): drawn in minimal coordinates (r, q), and the norm of the rest, std chi(d d_z - r
+    q).
+    """
     (_, d, r) = problem.token_basis.shape
     (_, d_z, q) = problem.query_basis.shape
     rest = d * d_z - r * q
@@ -72,7 +77,8 @@ class _Target(Start):
 
 @dataclass(frozen=True, repr=False)
 class History(Shapes):
-    """Records of each run at `iterations` (k,); entries after a run's early end are NaN.
+    """Records of each run at `iterations` (k,); entries after a run's early end are
+    NaN.
 
     log_gap (runs, k) log(L - L*); log_gradient (runs, k) log ||grad_W L||; log_step (runs,
     k) log of the step size taken next; norm (runs, k) ||W_t||; margins (runs, k, n, T-1)
@@ -81,7 +87,8 @@ class History(Shapes):
     (runs, k) each: direction_error ||W_t/||W_t|| - V/||V|| ||, alignment <W_t, V>/(||W_t||
     ||V||) and descent <-grad_W L/||grad_W L||, V>/||V||. status and ended (runs,) say how
     and at which iteration it ended. Joint training adds the same of the head: head_norm,
-    log_gradient_head, log_step_head, head_direction_error, head_alignment."""
+    log_gradient_head, log_step_head, head_direction_error, head_alignment.
+    """
 
     iterations: np.ndarray
     status: np.ndarray
@@ -111,7 +118,9 @@ class History(Shapes):
 
     def weights(self, k: int) -> np.ndarray:
         """W at record k, below 0 from the end, in minimal coordinates, (runs, r, q),
-        without the part of W_0 outside them; IndexError for a record that is not there."""
+        without the part of W_0 outside them; IndexError for a record that is not
+        there.
+        """
         return np.swapaxes(self._weights(self._record(k))[:, 0], 1, 2)
 
     def head(self, k: int) -> np.ndarray:
@@ -158,16 +167,17 @@ def train(
 
     rules: one GradientRule, or named ones; the result is one History or a dict of them.
     record: iterations to record, ascending, within 0 ... steps (default `log_spaced`).
-    start: W_0 as a Start or an array (runs, d, d_z); default zero. targets: matrices in the
-    coordinates of what is given, (runs, d, d_z) of a token set, (runs, r, q) of a Minimal,
-    or solutions such as `svm.token_svm(tokens)`; head_targets: likewise vectors (runs, d)
-    or (runs, r), `svm.head_svm(tokens)`. loss: one of `attention.LOSSES`. L* is the loss at
-    the largest scores (fixed head) or 0 (joint).
+    start: W_0 as a Start or an array (runs, d, d_z); default zero. targets: matrices in
+    the coordinates of what is given, (runs, d, d_z) of a token set, (runs, r, q) of a
+    Minimal, or solutions such as `svm.token_svm(tokens)`; head_targets: likewise
+    vectors (runs, d) or (runs, r), `svm.head_svm(tokens)`. loss: one of
+    `attention.LOSSES`. L* is the loss at the largest scores (fixed head) or 0 (joint).
 
-    A run whose gradient is zero ends as "stalled", one that leaves the range of float64 as
-    "diverged". ValueError for records, starts or targets of the wrong shape or order, a
-    solution of other tokens, and a target that leaves the span of tokens and queries where
-    W_0 does too; TypeError for rules that are none."""
+    A run whose gradient is zero ends as "stalled", one that leaves the range of float64
+    as "diverged". ValueError for records, starts or targets of the wrong shape or
+    order, a solution of other tokens, and a target that leaves the span of tokens and
+    queries where W_0 does too; TypeError for rules that are none.
+    """
     problem = coordinates.minimal(tokens)
     attention.check_loss(loss)
     check_head(head)
@@ -274,7 +284,9 @@ def _targets(given, tokens, problem, of_head=False):
 def _derive(
     problem: Reduced, raw, times, start, first_head, targets, head_targets
 ) -> History:
-    """The History of raw records at `times` from the `Start` of W and that of the head."""
+    """The History of raw records at `times` from the `Start` of W and that of the
+    head.
+    """
     u = first_head.inside  # (runs, r)
     # What the closures name lives as long as the history; the Gram matrices need not.
     alpha = raw.alpha
@@ -350,8 +362,10 @@ def _derive(
 
 
 def _directions(vectors, count, outside, targets):
-    """Norm of vectors(slice of records) (runs, k, ...), direction error and alignment per
-    Target, (runs, k) each; `outside` (runs,) is the norm of a part orthogonal to them all."""
+    """Norm of vectors(slice of records) (runs, k, ...), direction error and alignment
+    per Target, (runs, k) each; `outside` (runs,) is the norm of a part orthogonal to
+    them all.
+    """
     runs = outside.size
     outside = outside[:, None]
     norm = np.full((runs, count), np.nan)
@@ -385,7 +399,9 @@ def _directions(vectors, count, outside, targets):
 
 
 def _descent(problem, raw, targets):
-    """<-grad_W L/||grad_W L||, V>/||V|| (runs, k) per Target V, from the recorded slopes."""
+    """<-grad_W L/||grad_W L||, V>/||V|| (runs, k) per Target V, from the recorded
+    slopes.
+    """
     if not targets:
         return {}
     runs, count = raw.margins.shape[:2]

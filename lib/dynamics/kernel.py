@@ -1,4 +1,5 @@
-"""The compiled training loop: `lib.attention.slopes` and `rules.log_step`, on all cores.
+"""The compiled training loop: `lib.attention.slopes` and `rules.log_step`, on all
+cores.
 
 A run's state is its margins g_m = delta_m^T W z_i (logit of the reference token minus logit of
 the other) and coefficients alpha, W = W_0 + sum_m alpha_m delta_m z_i^T; in joint training also
@@ -28,7 +29,9 @@ _log_step = numba.njit(update_rules.log_step)
 
 @numba.njit(forceinline=True)
 def _step(r, eta, c, momentum, moving):
-    """One step of run r along c (m,): the move is momentum times the last one, plus eta c."""
+    """One step of run r along c (m,): the move is momentum times the last one, plus eta
+    c.
+    """
     if momentum == 0.0:
         for m in range(c.size):
             moving[VALUE, r, m] += eta * c[m]
@@ -42,8 +45,9 @@ def _step(r, eta, c, momentum, moving):
 def _exact_step(r, eta, c, momentum, moving):
     """`_step` with Kahan's sum: CARRY holds what rounding took from VALUE.
 
-    Settled steps are all alike and so is their rounding: after 10^7 of them the margins and
-    W would have drifted apart by 10^-5, as much as W's direction is away from its limit.
+    Settled steps are all alike and so is their rounding: after 10^7 of them the margins
+    and W would have drifted apart by 10^-5, as much as W's direction is away from its
+    limit.
     """
     for m in range(c.size):
         step = eta * c[m]
@@ -59,8 +63,9 @@ def _exact_step(r, eta, c, momentum, moving):
 class Jobs(NamedTuple):
     """Training runs side by side.
 
-    data (jobs,) is the number of each one's Gram matrices, packed in K and G; margins (jobs, n,
-    T-1), scores (jobs, n, T) are those of the start; rules (jobs, 6) has the columns KIND to JOINT.
+    data (jobs,) is the number of each one's Gram matrices, packed in K and G; margins
+    (jobs, n, T-1), scores (jobs, n, T) are those of the start; rules (jobs, 6) has the
+    columns KIND to JOINT.
     """
 
     data: np.ndarray
@@ -76,8 +81,9 @@ class Jobs(NamedTuple):
 class Records(NamedTuple):
     """Arrays that training fills at each of the k times.
 
-    margins, alpha (jobs, k, n, T-1); scores, b (jobs, k, n, T), empty for a fixed head; logs (jobs,
-    k, 5): log(L - L*), log ||grad_W L||, log ||grad_u L||, log of the step sizes for W and u.
+    margins, alpha (jobs, k, n, T-1); scores, b (jobs, k, n, T), empty for a fixed head;
+    logs (jobs, k, 5): log(L - L*), log ||grad_W L||, log ||grad_u L||, log of the step
+    sizes for W and u.
     """
 
     margins: np.ndarray
@@ -108,11 +114,14 @@ def _write(r, record, work, alpha, b, head_fixed, records):
 
 @numba.njit(forceinline=True, error_model="numpy")
 def _gradient(r, n, lanes, K, number, c, k):
-    """Log norm of run r's gradient over its scale; fills its coefficients c (m,) and k = K c."""
+    """Log norm of run r's gradient over its scale; fills its coefficients c (m,) and k
+    = K c.
+    """
     softmax.gather(r, n, lanes, c)
     gram.multiply(K, number, c, k)
     square = gram.dot(c, k)
-    # Rounding can take c^T K c below zero where it is zero; a NaN goes on and ends the run.
+    # Rounding can take c^T K c below zero where it is zero; a NaN goes on and ends the
+    # run.
     if square <= 0.0:
         return -math.inf
     return 0.5 * math.log(square)
@@ -120,7 +129,9 @@ def _gradient(r, n, lanes, K, number, c, k):
 
 @numba.njit(error_model="numpy")
 def _train_group(jobs, times, records, status, ended):
-    """Train `jobs` side by side; fills their records at `times`, and how and when each ended."""
+    """Train `jobs` side by side; fills their records at `times`, and how and when each
+    ended.
+    """
     data, K, G, margins, scores, rule, head_fixed, logistic = jobs
     count, n, T = scores.shape
     m = K.shape[1]
@@ -135,7 +146,8 @@ def _train_group(jobs, times, records, status, ended):
     flat_push = gram.zeros(1, m_u)[0]
     k_u = gram.zeros(1, m_u)[0]
     scales = np.zeros((2, count))
-    # Taken out of their tuples here: inside the loop numba would count a reference every time.
+    # Taken out of their tuples here: inside the loop numba would count a reference
+    # every time.
     margins_now = work.margins
     scores_now = work.scores
     c = work.c
@@ -237,9 +249,11 @@ def _train_group(jobs, times, records, status, ended):
 
 @numba.njit(parallel=True, cache=True)
 def run_jobs(threads, jobs, times, records):
-    """Train `Jobs`, fill their `Records`; returns status and last iteration, (jobs,) each.
+    """Train `Jobs`, fill their `Records`; returns status and last iteration, (jobs,)
+    each.
 
-    As `_train_group`, in groups of nearly equal size, nearly as many for each of the threads.
+    As `_train_group`, in groups of nearly equal size, nearly as many for each of the
+    threads.
     """
     data, K, G, margins, scores, rules, head_fixed, logistic = jobs
     margins_at, scores_at, alpha_at, b_at, logs_at = records

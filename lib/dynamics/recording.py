@@ -1,4 +1,6 @@
-"""Checks that all training loops share: the iterations to record, the start, the end."""
+"""Checks that all training loops share: the iterations to record, the start, the
+end.
+"""
 
 from collections.abc import Sequence
 
@@ -10,14 +12,18 @@ from lib.seeds import whole_number
 
 
 def log_spaced(steps: int, count: int = 100) -> np.ndarray:
-    """At most `count` + 1 iterations of 0 ... steps, ascending, nearly even in log(t)."""
+    """At most `count` + 1 iterations of 0 ... steps, ascending, nearly even in
+    log(t).
+    """
     spread = np.geomspace(1, max(steps, 1), count).round().astype(int)
     return np.unique(np.concatenate([[0], spread.clip(max=steps)]))
 
 
 def record_times(record: Sequence[int] | np.ndarray | None, steps: int) -> np.ndarray:
-    """The iterations to record, (k,), ascending within 0 ... steps; `log_spaced` by default.
-    ValueError where steps or records are not whole numbers, or out of order or range."""
+    """The iterations to record, (k,), ascending within 0 ... steps; `log_spaced` by
+    default. ValueError where steps or records are not whole numbers, or out of order or
+    range.
+    """
     steps = whole_number("steps", steps)
     if record is None:
         times = log_spaced(steps)
@@ -47,10 +53,12 @@ def checked_start(start: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def end_where_not_finite(status, ended, times, finite, logs, derived=()) -> None:
-    """End each run at its first record that is not finite, as diverged; the rest becomes NaN.
+    """End each run at its first record that is not finite, as diverged; the rest
+    becomes NaN.
 
     In place: status, ended (runs,); finite, logs and derived are arrays (runs, k, ...)
-    of records at `times` (k,). A log may be -inf; what is derived is not asked."""
+    of records at `times` (k,). A log may be -inf; what is derived is not asked.
+    """
     written = times <= ended[:, None]
     bad = np.zeros_like(written)
     # of a log false for NaN and infinity
@@ -73,6 +81,8 @@ def check_head(head: str) -> None:
 def unwritten(
     status: int, runs: int, **shapes: tuple[int, ...]
 ) -> dict[str, np.ndarray]:
-    """Records by name, NaN until filled: status, ended (runs,), and the `shapes` of every run."""
+    """Records by name, NaN until filled: status, ended (runs,), and the `shapes` of
+    every run.
+    """
     records = {name: np.full((runs, *shape), np.nan) for name, shape in shapes.items()}
     return {"status": np.full(runs, status), "ended": np.zeros(runs, int)} | records

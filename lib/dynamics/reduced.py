@@ -20,9 +20,10 @@ from lib.dynamics.rules import NGD, GradientRule
 class Reduced:
     """A problem as the training loop sees it, the opt token first.
 
-    delta (runs, n, T-1, r) opt token minus others; z (runs, n, q); K (runs, n(T-1), n(T-1))
-    the Gram matrix of delta z^T; margins (runs, n, T-1), scores (runs, n, T) at the start;
-    of a trained head signed (runs, n, T, r) y_i x_{i,t}, its Gram matrix G (runs, nT, nT).
+    delta (runs, n, T-1, r) opt token minus others; z (runs, n, q); K (runs, n(T-1),
+    n(T-1)) the Gram matrix of delta z^T; margins (runs, n, T-1), scores (runs, n, T) at
+    the start; of a trained head signed (runs, n, T, r) y_i x_{i,t}, its Gram matrix G
+    (runs, nT, nT).
     """
 
     delta: np.ndarray
@@ -65,8 +66,9 @@ def reduce(tokens: TokenSet, W_0: np.ndarray, head: str, loss: str) -> Reduced:
 
 
 def _tied(K: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """K (runs, n T, n T) with the same rows and columns for equal vectors, to the bit, where a
-    product rounds them apart; first (runs, n, T) is that of `first_equal`."""
+    """K (runs, n T, n T) with the same rows and columns for equal vectors, to the bit,
+    where a product rounds them apart; first (runs, n, T) is that of `first_equal`.
+    """
     runs, n, T = first.shape
     if (first == np.arange(T)).all():  # no copies of what is large
         return K
@@ -86,8 +88,9 @@ def _empty(runs, n, T, k, head_fixed):
 def run_compiled(
     problem: Reduced, rules: Sequence[GradientRule], times: np.ndarray
 ) -> list[SimpleNamespace]:
-    """Raw records of each rule, status, ended (runs,) beside those of `kernel.Records`, by the
-    compiled kernel, on all cores."""
+    """Raw records of each rule, status, ended (runs,) beside those of `kernel.Records`,
+    by the compiled kernel, on all cores.
+    """
     runs, n, T = problem.scores.shape
     every = len(rules), 1, 1
     numbers = np.array([rule.numbers() for rule in rules])
@@ -114,7 +117,9 @@ def run_compiled(
 
 
 def _raw(problem, filled):
-    """The filled records; a fixed head has the same scores throughout, and has moved nowhere."""
+    """The filled records; a fixed head has the same scores throughout, and has moved
+    nowhere.
+    """
     if problem.head_fixed:
         shape = *filled["margins"].shape[:2], *problem.scores.shape[1:]
         filled["scores"] = np.broadcast_to(problem.scores[:, None], shape)
@@ -125,7 +130,9 @@ def _raw(problem, filled):
 def run_numpy(
     problem: Reduced, rule: GradientRule, times: np.ndarray
 ) -> SimpleNamespace:
-    """Train every run with one rule in plain numpy, as the kernel does; for custom rules too."""
+    """Train every run with one rule in plain numpy, as the kernel does; for custom
+    rules too.
+    """
     runs, n, T = problem.scores.shape
     raw = _empty(runs, n, T, times.size, problem.head_fixed)
     g = problem.margins.reshape(runs, -1).copy()

@@ -1,5 +1,7 @@
-"""Update rules W_{t+1} = W_t - m_t, m_t = beta m_{t-1} + eta_t grad L(W_t). A rule gives
-log eta_t: eta_t and the gradient leave the range of floats long before their product."""
+"""Update rules W_{t+1} = W_t - m_t, m_t = beta m_{t-1} + eta_t grad L(W_t). A rule
+gives log eta_t: eta_t and the gradient leave the range of floats long before their
+product.
+"""
 
 import math
 from collections.abc import Callable
@@ -19,7 +21,8 @@ class GradientRule:
 
     step_size eta, max_step eta_max (paper A, Appendix C), momentum beta, decay the
     exponent p of the factor (t+1)^-p. `joint`: in joint training, normalise W and u
-    together (paper A, Eq. 2) instead of each by itself (Eq. 13)."""
+    together (paper A, Eq. 2) instead of each by itself (Eq. 13).
+    """
 
     kind: int
     step_size: float = 1.0
@@ -43,13 +46,17 @@ class GradientRule:
             raise ValueError(f"decay = {self.decay}; it must be finite, zero or above")
 
     def log_step(self, t, log_gap, log_norm):
-        """log eta_t at iteration t, from log(L - L*) and log ||grad L||; scalars or arrays."""
+        """log eta_t at iteration t, from log(L - L*) and log ||grad L||; scalars or
+        arrays.
+        """
         if self.law is not None:
             return self.law(t, log_gap, log_norm)
         return log_step(*self.numbers()[:3], self.decay, t, log_gap, log_norm)
 
     def numbers(self) -> tuple[float, ...]:
-        """(kind, log step_size, log max_step, momentum, decay, joint), as the kernel takes it."""
+        """(kind, log step_size, log max_step, momentum, decay, joint), as the kernel
+        takes it.
+        """
         sizes = math.log(self.step_size), math.log(self.max_step)
         return self.kind, *sizes, self.momentum, self.decay, float(self.joint)
 
@@ -68,7 +75,8 @@ def ngd(
 ) -> GradientRule:
     """Normalised gradient descent: eta_t = min(eta (t+1)^-p / ||grad L||, eta_max), eta
     the `step_size`, p the `decay`, eta_max the `max_step`. Source: paper A, Eqs. 2, 4
-    and 13; with `momentum` "NGD-mom", our form of it."""
+    and 13; with `momentum` "NGD-mom", our form of it.
+    """
     return GradientRule(
         kind=NGD,
         step_size=step_size,
@@ -80,7 +88,9 @@ def ngd(
 
 
 def polyak(max_step: float = inf) -> GradientRule:
-    """Polyak step size: eta_t = min((L - L*) / (2 ||grad L||^2), eta_max), paper A, Eq. 3."""
+    """Polyak step size: eta_t = min((L - L*) / (2 ||grad L||^2), eta_max), paper A, Eq.
+    3.
+    """
     return GradientRule(POLYAK, max_step=max_step)
 
 
@@ -89,7 +99,8 @@ def custom(law: Callable) -> GradientRule:
 
     Both are numbers or arrays (runs,); NGD of eta = 0.1 is lambda t, gap, norm: 0.1 /
     norm. On long runs they fall below the smallest float: take `custom_log`. TypeError
-    for no function."""
+    for no function.
+    """
     _check_law(law, "t, gap and norm")
 
     def plain(t, log_gap, log_norm):
@@ -99,7 +110,9 @@ def custom(law: Callable) -> GradientRule:
 
 
 def custom_log(law: Callable) -> GradientRule:
-    """`custom` in logarithms, at any horizon: log eta_t = law(t, log(L - L*), log ||grad L||)."""
+    """`custom` in logarithms, at any horizon: log eta_t = law(t, log(L - L*), log
+    ||grad L||).
+    """
     _check_law(law, "t, log_gap and log_norm")
     return GradientRule(CUSTOM, law=law)
 
@@ -110,7 +123,9 @@ def _check_law(law, takes):
 
 
 def log_step(kind, log_size, log_cap, decay, t, log_gap, log_norm):
-    """log eta_t of a built-in rule; log_size = log eta, log_cap = log eta_max. Also compiled."""
+    """log eta_t of a built-in rule; log_size = log eta, log_cap = log eta_max. Also
+    compiled.
+    """
     shrink = decay * math.log(t + 1.0) if decay > 0 else 0.0
     if kind == GD:
         log_eta = log_size - shrink

@@ -1,5 +1,7 @@
-"""Train a token set by l_p mirror descent on attention: lp-AttGD and lp-JointGD of paper C, in
-the tokens' own coordinates, since mirror descent is not rotation equivariant."""
+"""Train a token set by l_p mirror descent on attention: lp-AttGD and lp-JointGD of
+paper C, in the tokens' own coordinates, since mirror descent is not rotation
+equivariant.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +24,8 @@ class MirrorRule:
 
     |W+|^{p-1} sgn(W+) = |W|^{p-1} sgn(W) - eta g entrywise, with g = grad L, or g = grad L /
     ||grad L||_{q,q} when `normalised`, 1/p + 1/q = 1. p = 2 is gradient descent.
-    ValueError unless 1 < p < inf and 0 < eta < inf."""
+    ValueError unless 1 < p < inf and 0 < eta < inf.
+    """
 
     p: float
     step_size: float = 0.1
@@ -38,14 +41,16 @@ class MirrorRule:
 
 @dataclass(frozen=True, repr=False)
 class MirrorHistory(Shapes):
-    """Records of each run at `iterations` (k,); entries after a run's early end are NaN.
+    """Records of each run at `iterations` (k,); entries after a run's early end are
+    NaN.
 
-    W (runs, k, d, d_z) and v (runs, k, d), the path; norm, head_norm (runs, k) their l_p
-    norms; log_gap (runs, k) log(L - L*) (joint training: log L); log_gradient,
-    log_gradient_head (runs, k) logs of the gradients' dual norms. status and ended (runs,):
-    "completed", "stalled" (the gradient is zero) or "diverged" (an entry or a step is above
-    e^600), and at which iteration. loss_rise (runs,): the first iteration whose loss is
-    above the one before (against paper C's Lemma 25), -1 if none."""
+    W (runs, k, d, d_z) and v (runs, k, d), the path; norm, head_norm (runs, k) their
+    l_p norms; log_gap (runs, k) log(L - L*) (joint training: log L); log_gradient,
+    log_gradient_head (runs, k) logs of the gradients' dual norms. status and ended
+    (runs,): "completed", "stalled" (the gradient is zero) or "diverged" (an entry or a
+    step is above e^600), and at which iteration. loss_rise (runs,): the first iteration
+    whose loss is above the one before (against paper C's Lemma 25), -1 if none.
+    """
 
     rule: MirrorRule
     iterations: np.ndarray
@@ -61,14 +66,18 @@ class MirrorHistory(Shapes):
     loss_rise: np.ndarray
 
     def divergence(self, target: np.ndarray, p: float | None = None) -> np.ndarray:
-        """D_psi(V/||V||, W/||W||) of every iterate W from the `target` V (runs, d, d_z),
-        (runs, k), by default with the rule's p (paper C, Section 5); NaN where W = 0."""
+        """D_psi(V/||V||, W/||W||) of every iterate W from the `target` V (runs, d,
+        d_z), (runs, k), by default with the rule's p (paper C, Section 5); NaN where W
+        = 0.
+        """
         flat = self.W.reshape(*self.W.shape[:2], -1)
         V = target.reshape(len(flat), 1, -1)
         return geometry.directional_bregman(flat, V, p or self.rule.p)
 
     def head_divergence(self, target: np.ndarray) -> np.ndarray:
-        """The same of the head v from `target` (runs, d), with the rule's p: (runs, k)."""
+        """The same of the head v from `target` (runs, d), with the rule's p: (runs,
+        k).
+        """
         return geometry.directional_bregman(self.v, target[:, None], self.rule.p)
 
 
@@ -81,7 +90,8 @@ def gaussian_start(
 
 def selected_tokens(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     """alpha_i = argmax_t of sample i's softmax weights at W (runs, d, d_z), (runs, n).
-    ValueError, naming run and sample, where two tokens share the largest logit."""
+    ValueError, naming run and sample, where two tokens share the largest logit.
+    """
     logits = attention.logits(tokens, W)
     tied = (logits == logits.max(-1, keepdims=True)).sum(-1) != 1
     if tied.any():
@@ -104,11 +114,13 @@ def train(
     """Minimise (1/n) sum_i l(y_i v^T X_i^T softmax(X_i W z_i)) by l_p mirror descent.
 
     rules: one MirrorRule, or named ones; the result is one history or a dict of them.
-    steps: one for all or by name. start: W_0 (runs, d, d_z), default zero. head: "fixed"
-    (v = tokens.u, lp-AttGD) or "joint" (v from tokens.u, lp-JointGD: each normalised by
-    itself). record: ascending iterations, cut at each rule's steps (default about 100,
-    evenly spaced in log t). ValueError for a start of the wrong shape, unknown loss or
-    head, steps or records out of order. Memory: 2 n(T-1) d d_z numbers a run."""
+    steps: one for all or by name. start: W_0 (runs, d, d_z), default zero. head:
+    "fixed" (v = tokens.u, lp-AttGD) or "joint" (v from tokens.u, lp-JointGD: each
+    normalised by itself). record: ascending iterations, cut at each rule's steps
+    (default about 100, evenly spaced in log t). ValueError for a start of the wrong
+    shape, unknown loss or head, steps or records out of order. Memory: 2 n(T-1) d d_z
+    numbers a run.
+    """
     recording.check_head(head)
     if isinstance(rules, Mapping):
         named = rules
@@ -151,8 +163,10 @@ def _rows(tokens: TokenSet, loss: str, joint: bool) -> kernel.Rows:
 
 
 def _run(problem, rules, times, W_0, v):
-    """The history of every rule, from W_0 (runs, d, d_z) and v (runs, d); times has one array a
-    rule. Of the jobs a run's rules stand together, so that each core gets long ones."""
+    """The history of every rule, from W_0 (runs, d, d_z) and v (runs, d); times has one
+    array a rule. Of the jobs a run's rules stand together, so that each core gets long
+    ones.
+    """
     W = W_0.reshape(len(W_0), -1)
     kinds = len(rules)
     runs = len(W)
@@ -169,7 +183,8 @@ def _run(problem, rules, times, W_0, v):
         for array in (start, head)
     )
 
-    # The rows (runs, n T, D) keep a sample's tokens together, the loop a token's samples.
+    # The rows (runs, n T, D) keep a sample's tokens together, the loop a token's
+    # samples.
     def split(rows):
         return rows.reshape(runs, problem.n, -1, rows.shape[-1])
 

@@ -3,7 +3,8 @@
 A parameter (W, flat, or the head v) is kept as its mirror image U = |W|^{p-1} sgn(W),
 which one iteration moves by -eta times the gradient; the power 1/(p-1) gives W back. W
 stays in the given coordinates, in which margins are A vec(W) with the rows A of
-`coordinates.constraint_rows`, and the gradient is A^T c."""
+`coordinates.constraint_rows`, and the gradient is A^T c.
+"""
 
 import math
 from typing import NamedTuple
@@ -60,7 +61,9 @@ def _pull(A, c, out):
 
 @numba.njit
 def _plus(log_value, log_scale):
-    """log_value + log_scale, -inf where the value is zero: 0/0 = 0, no gradient and no step."""
+    """log_value + log_scale, -inf where the value is zero: 0/0 = 0, no gradient and no
+    step.
+    """
     if log_value > -math.inf:
         return log_value + log_scale
     return -math.inf
@@ -68,7 +71,9 @@ def _plus(log_value, log_scale):
 
 @numba.njit
 def _direction(A, c, q, work, out):
-    """out = A^T c up to its largest entry; the logs of that factor and of ||A^T c||_q."""
+    """out = A^T c up to its largest entry; the logs of that factor and of ||A^T
+    c||_q.
+    """
     _pull(A, c, out)
     largest = 0.0
     for j in range(out.size):
@@ -86,7 +91,9 @@ def _direction(A, c, q, work, out):
 
 @numba.njit
 def _move(step, direction, exponent, U, W, work):
-    """U += step direction, then W = sgn(U) |U|^exponent; returns the log of W's largest entry."""
+    """U += step direction, then W = sgn(U) |U|^exponent; returns the log of W's largest
+    entry.
+    """
     for j in range(U.size):
         U[j] += step * direction[j]
     top = exponentials.power(U, exponent, work[0], work[1])
@@ -112,8 +119,10 @@ class Rows(NamedTuple):
 
 @numba.njit
 def _train_run(problem, rule, times, parameters, records):
-    """Train one run in place; returns (status, last iteration, first rise of the loss). The rest
-    is as in `run_jobs`, without the axis of jobs; rule: (p, step_size, 1.0 if normalised)."""
+    """Train one run in place; returns (status, last iteration, first rise of the loss).
+    The rest is as in `run_jobs`, without the axis of jobs; rule: (p, step_size, 1.0 if
+    normalised).
+    """
     A, signed, n, logistic, joint = problem
     W, v, U, V = parameters
     path, head, logs = records
@@ -180,8 +189,8 @@ def _train_run(problem, rule, times, parameters, records):
             record += 1
         if log_size == -math.inf and log_size_v == -math.inf:
             return STALLED, t, rise
-        # Normalised, the scale cancels before it is added: next to a scale of -1e50 nothing else
-        # would survive.
+        # Normalised, the scale cancels before it is added: next to a scale of -1e50
+        # nothing else would survive.
         step = math.log(eta) + _plus(log_factor, -log_size if normalised else scale)
         step_v = math.log(eta) + _plus(
             log_factor_v, -log_size_v if normalised else push_scale
@@ -202,9 +211,10 @@ def run_jobs(problem, rules, times, parameters, records):
 
     rules (rules, 3); times (rules, k): one row per rule, padded with -1. parameters: W
     (jobs, D) and the head v (jobs, d) with their mirror images U and V, moved in place.
-    records, filled at the k times: path (jobs, k, D), head (jobs, k, d) and logs (jobs, k,
-    3): log(L - L*) (joint: log L), log ||grad_W L||_q, log ||grad_v L||_q. Returns status,
-    last iteration and first rise of the loss, (3, jobs)."""
+    records, filled at the k times: path (jobs, k, D), head (jobs, k, d) and logs (jobs,
+    k, 3): log(L - L*) (joint: log L), log ||grad_W L||_q, log ||grad_v L||_q. Returns
+    status, last iteration and first rise of the loss, (3, jobs).
+    """
     A, signed, n, logistic, joint = problem
     W, v, U, V = parameters
     path, head_path, logs = records

@@ -1,7 +1,9 @@
-"""Networks with attention: vision transformers, a text transformer, and BERT with its weights.
+"""Networks with attention: vision transformers, a text transformer, and BERT with its
+weights.
 
-In: sizes. Out: torch modules, their vocabulary and tokenizer, statistics of their weights.
-Open `text` first, paper C's network and the smallest."""
+In: sizes. Out: torch modules, their vocabulary and tokenizer, statistics of their
+weights. Open `text` first, paper C's network and the smallest.
+"""
 
 from lib.networks.text import TextTransformer
 from lib.networks.vision import VisionTransformer

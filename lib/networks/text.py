@@ -1,6 +1,8 @@
-"""Paper C's encoder classifier for reviews, without biases, and its vocabulary; paper C, IMDb.
+"""Paper C's encoder classifier for reviews, without biases, and its vocabulary; paper
+C, IMDb.
 
-Shapes: b texts, T tokens, width d, h heads of d_h."""
+Shapes: b texts, T tokens, width d, h heads of d_h.
+"""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -30,7 +32,9 @@ EMBEDDING_STD = 0.1
 
 
 class _SelfAttention(nn.Module):
-    """softmax(q kᵀ / sqrt(d_h)) v per head, merged by a matrix; no biases, padding left out."""
+    """softmax(q kᵀ / sqrt(d_h)) v per head, merged by a matrix; no biases, padding left
+    out.
+    """
 
     def __init__(self, width: int, heads: int):
         super().__init__()
@@ -47,14 +51,18 @@ class _SelfAttention(nn.Module):
         return tokens.unflatten(2, (self.heads, -1)).transpose(1, 2)
 
     def forward(self, asking: Tensor, tokens: Tensor, present: Tensor) -> Tensor:
-        """Attention of `asking` (b, S, d) to those `tokens` (b, T, d) that are `present` (b, T)."""
+        """Attention of `asking` (b, S, d) to those `tokens` (b, T, d) that are
+        `present` (b, T).
+        """
         parts = self.query(asking), self.key(tokens), self.value(tokens)
         mask = present[:, None, None]  # (b, 1, 1, T)
         out = F.scaled_dot_product_attention(*map(self.split, parts), attn_mask=mask)
         return self.merge(out.transpose(1, 2).flatten(2))  # (b, S, h, d_h) -> (b, S, d)
 
     def weights(self, asking: Tensor, tokens: Tensor, present: Tensor) -> Tensor:
-        """The attention weights themselves: (b, h, S, T), rows sum to 1, 0 on padding."""
+        """The attention weights themselves: (b, h, S, T), rows sum to 1, 0 on
+        padding.
+        """
         q = self.split(self.query(asking))
         k = self.split(self.key(tokens))
         logits = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5  # (b, h, S, T)
@@ -62,7 +70,9 @@ class _SelfAttention(nn.Module):
 
 
 class _EncoderBlock(nn.Module):
-    """Post-norm block: x ← LayerNorm(x + Attention(x)); x ← LayerNorm(x + MLP(x)), with GELU."""
+    """Post-norm block: x ← LayerNorm(x + Attention(x)); x ← LayerNorm(x + MLP(x)), with
+    GELU.
+    """
 
     def __init__(self, width: int, heads: int, hidden: int, dropout: float):
         super().__init__()
@@ -84,13 +94,15 @@ class _EncoderBlock(nn.Module):
 
 
 class TextTransformer(nn.Module):
-    """Learned embeddings, `size` post-norm blocks of `size` heads, one logit, of the first token.
+    """Learned embeddings, `size` post-norm blocks of `size` heads, one logit, of the
+    first token.
 
     `vocabulary` counts the token ids, of which 0 is padding; `length` is T, the longest
-    text; `size` is layers = heads ("model size" of the paper), `width` d, `hidden` that of
-    the MLP, `dropout` the rate behind embeddings, attention and MLP. ValueError for heads
-    that do not divide the width, or ids that are no (b, T') with T' <= T. Source: paper C;
-    where dropout acts and the start are ours."""
+    text; `size` is layers = heads ("model size" of the paper), `width` d, `hidden` that
+    of the MLP, `dropout` the rate behind embeddings, attention and MLP. ValueError for
+    heads that do not divide the width, or ids that are no (b, T') with T' <= T. Source:
+    paper C; where dropout acts and the start are ours.
+    """
 
     def __init__(
         self,
@@ -116,7 +128,9 @@ class TextTransformer(nn.Module):
                 nn.init.normal_(module.weight, std=EMBEDDING_STD)
 
     def start(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """The embedded tokens (b, T', d) of `ids` (b, T'), and which are no padding (b, T')."""
+        """The embedded tokens (b, T', d) of `ids` (b, T'), and which are no padding (b,
+        T').
+        """
         if ids.ndim != 2 or ids.shape[1] > self.length:
             wanted = f"(batch, at most {self.length})"
             raise ValueError(
@@ -127,7 +141,9 @@ class TextTransformer(nn.Module):
         return self.dropout(self.embed(ids.int()) + self.positions(places)), present
 
     def forward(self, ids: Tensor) -> Tensor:
-        """The logit (b,) of label 1 of each text of token ids (b, T'), off its first token."""
+        """The logit (b,) of label 1 of each text of token ids (b, T'), off its first
+        token.
+        """
         tokens, present = self.start(ids)
         for block in self.blocks[:-1]:
             tokens = block(tokens, tokens, present)
@@ -138,7 +154,9 @@ class TextTransformer(nn.Module):
 
     @torch.no_grad()
     def attention(self, ids: Tensor) -> Tensor:
-        """The weights with which the first token attends, without dropout: (b, layers, h, T')."""
+        """The weights with which the first token attends, without dropout: (b, layers,
+        h, T').
+        """
         training = self.training
         maps = []
         self.eval()
@@ -156,7 +174,9 @@ class TextTransformer(nn.Module):
 
 
 def summed_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-    """Binary cross-entropy of logits (b,) against labels (b,), in nats, summed (paper C)."""
+    """Binary cross-entropy of logits (b,) against labels (b,), in nats, summed (paper
+    C).
+    """
     ids, labels = batch
     return F.binary_cross_entropy_with_logits(
         model(ids), labels.float(), reduction="sum"
@@ -176,7 +196,9 @@ class Vocabulary:
 
     @classmethod
     def of(cls, texts: Iterable[str], size: int) -> "Vocabulary":
-        """The `size` - 3 most frequent words of `texts`, of equals the first in the alphabet."""
+        """The `size` - 3 most frequent words of `texts`, of equals the first in the
+        alphabet.
+        """
         if size < 4:
             raise ValueError(f"size must be 4 or more, three ids are taken; got {size}")
         counted = _words(models.WordLevel())
@@ -184,7 +206,8 @@ class Vocabulary:
             vocab_size=size, special_tokens=SPECIAL, show_progress=False
         )
         counted.train_from_iterator(texts, trainer)
-        # Anew from the numbers alone: the trainer would also find "[CLS]" written in a text.
+        # Anew from the numbers alone: the trainer would also find "[CLS]" written in a
+        # text.
         return cls(_words(models.WordLevel(counted.get_vocab(), unk_token="[UNK]")))
 
     @property
@@ -194,8 +217,9 @@ class Vocabulary:
         return [str(self.tokenizer.id_to_token(k)) for k in range(size)]
 
     def encode(self, texts: Sequence[str], length: int) -> Tensor:
-        """Each text's first `length` ids, int32 (N, length), [CLS] first, 0 beyond the end;
-        ValueError, with the row, for a text without words."""
+        """Each text's first `length` ids, int32 (N, length), [CLS] first, 0 beyond the
+        end; ValueError, with the row, for a text without words.
+        """
         for row, text in enumerate(texts):
             if not re.search(WORD, text.lower().replace(BREAK, " ")):
                 raise ValueError(

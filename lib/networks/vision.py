@@ -1,10 +1,12 @@
-"""The vision transformer for small data sets: shifted patches and locality self-attention.
+"""The vision transformer for small data sets: shifted patches and locality
+self-attention.
 
 Source: Lee, Lee and Song, "Vision Transformer for Small-Size Datasets" (2021, arXiv
 2112.13492); with its parts off, the plain ViT of paper C. Paper A's Figures 6 and 7 use
-vit_for_small_dataset of the package vit-pytorch: it shifts by one pixel along the axes, has
-heads 64 wide, and starts class token and positions from N(0, 1), not 0.02 N(0, 1).
-Shapes: b images, c channels, s x s pixels, p x p patches, T tokens, h heads of d_h."""
+vit_for_small_dataset of the package vit-pytorch: it shifts by one pixel along the axes,
+has heads 64 wide, and starts class token and positions from N(0, 1), not 0.02 N(0, 1).
+Shapes: b images, c channels, s x s pixels, p x p patches, T tokens, h heads of d_h.
+"""
 
 import math
 
@@ -30,13 +32,17 @@ def _shifted(images: Tensor, k: int, shift: str = "diagonal") -> Tensor:
 
 
 def _patches(images: Tensor, patch: int) -> Tensor:
-    """Cut `images` (b, c, s, s) into a row per patch, in reading order: (b, (s/p)², c p²)."""
+    """Cut `images` (b, c, s, s) into a row per patch, in reading order: (b, (s/p)², c
+    p²).
+    """
     return F.pixel_unshuffle(images, patch).flatten(2).mT
 
 
 class _ShiftedPatches(nn.Module):
-    """Tokens E LayerNorm(patches([x, four copies of x])), the copies moved by half a patch
-    along the diagonals (`shift` "diagonal"), one pixel along the axes ("cardinal") or none."""
+    """Tokens E LayerNorm(patches([x, four copies of x])), the copies moved by half a
+    patch along the diagonals (`shift` "diagonal"), one pixel along the axes
+    ("cardinal") or none.
+    """
 
     def __init__(
         self, size: int, patch: int, channels: int, width: int, shift="diagonal"
@@ -69,9 +75,10 @@ class _ShiftedPatches(nn.Module):
 
 
 class _LocalityAttention(nn.Module):
-    """Locality self-attention: softmax(M(q kᵀ / τ)) v per head. M (`mask_diagonal`) sets the
-    diagonal to -∞. τ is sqrt(d_h), or starts there and is learned as log τ
-    (`learn_temperature`). d_h is `head_width`, without it d / h."""
+    """Locality self-attention: softmax(M(q kᵀ / τ)) v per head. M (`mask_diagonal`)
+    sets the diagonal to -∞. τ is sqrt(d_h), or starts there and is learned as log τ
+    (`learn_temperature`). d_h is `head_width`, without it d / h.
+    """
 
     def __init__(
         self,
@@ -95,7 +102,9 @@ class _LocalityAttention(nn.Module):
         self.log_temperature = nn.Parameter(start, requires_grad=learn_temperature)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """softmax(M(q kᵀ / τ)) v for k, v (b, h, T, d_h) and the first queries q, shaped as q."""
+        """softmax(M(q kᵀ / τ)) v for k, v (b, h, T, d_h) and the first queries q,
+        shaped as q.
+        """
         mask = None
         if self.mask_diagonal:
             diagonal = torch.eye(k.shape[-2], dtype=torch.bool, device=q.device)
@@ -116,7 +125,9 @@ class _LocalityAttention(nn.Module):
 
 
 class _EncoderBlock(nn.Module):
-    """Pre-norm block: x ← x + Attention(LayerNorm(x)); x ← x + MLP(LayerNorm(x)), with GELU."""
+    """Pre-norm block: x ← x + Attention(LayerNorm(x)); x ← x + MLP(LayerNorm(x)), with
+    GELU.
+    """
 
     def __init__(self, width: int, heads: int, hidden: int, **options):
         super().__init__()
@@ -135,14 +146,16 @@ class _EncoderBlock(nn.Module):
 
 
 class VisionTransformer(nn.Module):
-    """The ViT for small data sets: shifted patches, class token, learned positions, blocks, head.
+    """The ViT for small data sets: shifted patches, class token, learned positions,
+    blocks, head.
 
-    Images are (b, channels, size, size), in patches of patch x patch; `width` is d, `depth`
-    the number of blocks, `hidden` the width of a block's MLP. `shift` is "diagonal",
-    "cardinal" or None; class token and positions are `start` N(0, 1). `options` are those of
-    attention; with `shift` and the first two off it is the plain ViT. ValueError for a patch
-    that does not divide the size, without `head_width` heads that do not divide the width,
-    or images of another shape. Source: Lee et al. (2021); the plain ViT is that of paper C.
+    Images are (b, channels, size, size), in patches of patch x patch; `width` is d,
+    `depth` the number of blocks, `hidden` the width of a block's MLP. `shift` is
+    "diagonal", "cardinal" or None; class token and positions are `start` N(0, 1).
+    `options` are those of attention; with `shift` and the first two off it is the plain
+    ViT. ValueError for a patch that does not divide the size, without `head_width`
+    heads that do not divide the width, or images of another shape. Source: Lee et al.
+    (2021); the plain ViT is that of paper C.
     """
 
     def __init__(

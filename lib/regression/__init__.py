@@ -1,7 +1,9 @@
-"""Paper B: softmax regression, its manifold of minima, and preconditioned descent on it.
+"""Paper B: softmax regression, its manifold of minima, and preconditioned descent on
+it.
 
-In: a covariance, sizes, seeds. Out: losses, gradients, the regulariser, the spectral start,
-histories of descent. Open `problem` first: the law of the data and its loss."""
+In: a covariance, sizes, seeds. Out: losses, gradients, the regulariser, the spectral
+start, histories of descent. Open `problem` first: the law of the data and its loss.
+"""
 
 from lib.regression.descent import (
     PreconditionedRule,

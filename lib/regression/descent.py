@@ -1,8 +1,10 @@
-"""Descent on paper B's layer: the update rules, the gradients they take, one loop for all.
+"""Descent on paper B's layer: the update rules, the gradients they take, one loop for
+all.
 
 A source is a function of (t, A, B) that returns the loss's gradients of all runs: of
 `minibatches`, the `population`, or the mean of fresh batches (`oracle`). Layers are
-torch tensors A (rules, seeds, k, d) and B (rules, seeds, d, d)."""
+torch tensors A (rules, seeds, k, d) and B (rules, seeds, d, d).
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,9 +31,11 @@ LARGEST = 1e8  # an entry of A or B beyond it counts as divergence
 
 @dataclass(frozen=True)
 class PreconditionedRule:
-    """A <- A - eta g_A P_r and B <- B - eta P_l g_B P_r, g = grad(L^ + R^), or grad L^ where
-    not `regularised`. "left" (paper B, Algorithm 1): P_l = Sigma^^{-1}, P_r = I;
-    "left_right": both Sigma^^{-1}; "none": both I. ValueError for another preconditioner."""
+    """A <- A - eta g_A P_r and B <- B - eta P_l g_B P_r, g = grad(L^ + R^), or grad L^
+    where not `regularised`. "left" (paper B, Algorithm 1): P_l = Sigma^^{-1}, P_r = I;
+    "left_right": both Sigma^^{-1}; "none": both I. ValueError for another
+    preconditioner.
+    """
 
     step_size: float
     preconditioner: str = "left"
@@ -54,7 +58,9 @@ def sgd(step_size: float) -> PreconditionedRule:
 
 
 def library(optimiser: Callable, **options) -> Callable[[float], Callable]:
-    """A torch optimiser class on L^: step size -> matrices -> optimiser, as `descend` takes it."""
+    """A torch optimiser class on L^: step size -> matrices -> optimiser, as `descend`
+    takes it.
+    """
     return lambda step_size: (
         lambda matrices: optimiser(matrices, lr=step_size, **options)
     )
@@ -63,8 +69,9 @@ def library(optimiser: Callable, **options) -> Callable[[float], Callable]:
 def minibatches(
     X: np.ndarray, Y: np.ndarray, batch: int, of_seeds: Sequence[int]
 ) -> Source:
-    """In-sample gradients (Eq. 1) on `batch` samples, drawn anew in each iteration for all
-    rules. X (seeds, n, d), Y (seeds, n, k). ValueError unless 1 <= batch <= n."""
+    """In-sample gradients (Eq. 1) on `batch` samples, drawn anew in each iteration for
+    all rules. X (seeds, n, d), Y (seeds, n, k). ValueError unless 1 <= batch <= n.
+    """
     import torch
 
     n = X.shape[1]
@@ -92,9 +99,11 @@ def population(problem: Regression) -> Source:
 def oracle(problem: Regression, n: int, draws: int, of_seeds: Sequence[int]) -> Source:
     """E grad L^ over a fresh batch of n samples (paper B, Section 3.1), without bias.
 
-    Estimated from one query each of `draws` batches; the noise eps is averaged out exactly. Two
-    control variates are taken out: the gradient for infinitely many keys, of mean grad L, and
-    its first-order change with the other keys, of mean zero. ValueError for counts < 1."""
+    Estimated from one query each of `draws` batches; the noise eps is averaged out
+    exactly. Two control variates are taken out: the gradient for infinitely many keys,
+    of mean grad L, and its first-order change with the other keys, of mean zero.
+    ValueError for counts < 1.
+    """
     import torch
 
     if min(n, draws) < 1:
@@ -123,8 +132,10 @@ def oracle(problem: Regression, n: int, draws: int, of_seeds: Sequence[int]) -> 
 def _beyond_population(problem, A, B, n, draws, stream):
     """E grad L^ - grad L: the mean of gradient - its limit - its first-order change.
 
-    In whitened coordinates: keys g (d, draws, n) standard normal, x = Sigma^{1/2} g, key 0
-    the query, logits g^T u; under the weights e^{g^T u} a key has mean u, covariance I."""
+    In whitened coordinates: keys g (d, draws, n) standard normal, x = Sigma^{1/2} g,
+    key 0 the query, logits g^T u; under the weights e^{g^T u} a key has mean u,
+    covariance I.
+    """
     import torch
 
     root, M = (torch.from_numpy(part) for part in (problem.root, problem.M))
@@ -156,7 +167,9 @@ def _beyond_population(problem, A, B, n, draws, stream):
 
 
 def _dot(g, w):
-    """g_i^T w_q for every draw's own keys: g (d, draws, n), w (draws, d) -> (draws, n)."""
+    """g_i^T w_q for every draw's own keys: g (d, draws, n), w (draws, d) -> (draws,
+    n).
+    """
     logits = g[0] * w[:, :1]
     for j in range(1, len(g)):
         logits.addcmul_(g[j], w[:, j : j + 1])
@@ -172,8 +185,10 @@ def _mean(e, g):
 
 @dataclass(frozen=True, repr=False)
 class RegressionHistory(Shapes):
-    """Layers at the K recorded iterations: A (seeds, K, k, d), B (seeds, K, d, d), NaN from
-    divergence on; diverged (seeds,): the iteration whose step left LARGEST, else -1."""
+    """Layers at the K recorded iterations: A (seeds, K, k, d), B (seeds, K, d, d), NaN
+    from divergence on; diverged (seeds,): the iteration whose step left LARGEST, else
+    -1.
+    """
 
     iterations: np.ndarray
     A: np.ndarray
@@ -196,11 +211,12 @@ def descend(
 ) -> dict[str, RegressionHistory]:
     """Train every rule from its start on every seed, all on the gradients of `source`.
 
-    rules: by name, each a PreconditionedRule or a function from a list of matrices to the
-    torch optimiser that moves them; starts: likewise A_0 (seeds, k, d) and B_0 (seeds, d,
-    d); covariance (seeds, d, d): the Sigma^ of regulariser and preconditioner; record: the
-    iterations of 0 ... steps to keep. A run that diverges stops, the others go on.
-    ValueError for a missing start, a record outside 0 ... steps, a singular covariance.
+    rules: by name, each a PreconditionedRule or a function from a list of matrices to
+    the torch optimiser that moves them; starts: likewise A_0 (seeds, k, d) and B_0
+    (seeds, d, d); covariance (seeds, d, d): the Sigma^ of regulariser and
+    preconditioner; record: the iterations of 0 ... steps to keep. A run that diverges
+    stops, the others go on. ValueError for a missing start, a record outside 0 ...
+    steps, a singular covariance.
     """
     import torch
 
@@ -243,7 +259,9 @@ def descend(
 
 
 def _mover(rule, A, B, covariance):
-    """A function of gradients that takes the rule's step from A (seeds, k, d), B, in place."""
+    """A function of gradients that takes the rule's step from A (seeds, k, d), B, in
+    place.
+    """
     import torch
 
     if not isinstance(rule, PreconditionedRule):
@@ -252,7 +270,8 @@ def _mover(rule, A, B, covariance):
 
         def step(g_A, g_B):
             for matrix, g in zip(matrices, [*g_A.unbind(), *g_B.unbind()], strict=True):
-                # optimisers that decompose matrices raise on NaN: a diverged one stands still
+                # optimisers that decompose matrices raise on NaN: a diverged one stands
+                # still
                 matrix.grad = g if bool(matrix.isfinite().all()) else None
             optimiser.step()
 

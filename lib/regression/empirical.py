@@ -1,5 +1,6 @@
-"""Paper B's in-sample gradients (Eq. 1), compiled: four queries at a time, with the keys
-in cache. Partial sums are added in one order, whatever the number of threads."""
+"""Paper B's in-sample gradients (Eq. 1), compiled: four queries at a time, with the
+keys in cache. Partial sums are added in one order, whatever the number of threads.
+"""
 
 import math
 
@@ -9,23 +10,25 @@ import numpy as np
 from lib.compiled import exponentials
 
 QUERIES = 128  # queries of one piece of work
-# bound on |logits| up to which e^(logit - bound) cannot underflow: no maximum has to be found
+# bound on |logits| up to which e^(logit - bound) cannot underflow: no maximum has to be
+# found
 SAFE = 300.0
 PARALLEL = 200_000  # attention weights from which on several threads pay
 _FAST = {"reassoc", "contract", "nsz", "arcp"}  # not nnan: a diverged run must stay NaN
 
 
 def empirical_gradients(X, Y, A, B):
-    """Gradients of Eq. 1 in closed form: grad_A L^ (..., k, d) and grad_B L^ (..., d, d).
+    """Gradients of Eq. 1 in closed form: grad_A L^ (..., k, d) and grad_B L^ (..., d,
+    d).
 
-    The samples X (..., m, d) are queries and keys. With P the softmax weights, c_j = sum_i
-    P_ji x_i, e_j = A c_j - y_j, v_j = A^T e_j:
+    The samples X (..., m, d) are queries and keys. With P the softmax weights, c_j =
+    sum_i P_ji x_i, e_j = A c_j - y_j, v_j = A^T e_j:
 
         grad_A = 1/m sum_j e_j c_j^T,
         grad_B = 1/m sum_j x_j (sum_i P_ji (v_j^T (x_i - c_j)) x_i)^T
 
-    Y (..., m, k), A (..., k, d), B (..., d, d), of numpy. ValueError for shapes that do not
-    fit and for samples that are not finite.
+    Y (..., m, k), A (..., k, d), B (..., d, d), of numpy. ValueError for shapes that do
+    not fit and for samples that are not finite.
     """
     sets = X.shape[:-2]
     (m, d) = X.shape[-2:]
@@ -58,8 +61,8 @@ def empirical_gradients(X, Y, A, B):
     )
     X = flat(X)
     Y = flat(Y)
-    # (sets, D, m): the coordinates, a row of ones for sums and shifts, zeros so that four rows are
-    # taken at a time
+    # (sets, D, m): the coordinates, a row of ones for sums and shifts, zeros so that
+    # four rows are taken at a time
     keys = np.zeros((len(X), d + 1 + -(d + 1) % 4, m))
     keys[:, :d], keys[:, d] = X.swapaxes(1, 2), 1.0
     radius = np.sqrt(np.einsum("smd,smd->sm", X, X).max(-1))
@@ -89,13 +92,15 @@ def _all(samples, layers, set_of_run, partial_sums):
         )
 
 
-# Four queries x go side by side, one in each lane. w = (B^T x, bound) gives the logits, e their
-# exponentials; c = (mean of the keys under the softmax, e's total); error = A c - y;
-# v = (A^T error, -<A^T error, c>), so that v keys is the slope of each logit; h: the keys summed
-# with weights e times that slope. t is what one entry has so far.
+# Four queries x go side by side, one in each lane. w = (B^T x, bound) gives the logits,
+# e their exponentials; c = (mean of the keys under the softmax, e's total); error = A c
+# - y; v = (A^T error, -<A^T error, c>), so that v keys is the slope of each logit; h:
+# the keys summed with weights e times that slope. t is what one entry has so far.
 @numba.njit(fastmath=_FAST, error_model="numpy")
 def _piece(samples, layer, first, sums):
-    """Adds to `sums` the gradients of QUERIES queries from `first` on: one data set, one layer."""
+    """Adds to `sums` the gradients of QUERIES queries from `first` on: one data set,
+    one layer.
+    """
     X, keys, radius, Y = samples
     (A, B) = layer
     (sum_A, sum_B) = sums
@@ -203,7 +208,9 @@ def _combine(w, keys, out):
 
 @numba.njit(fastmath=_FAST, error_model="numpy", forceinline=True)
 def _moments(e, keys, rows, out):
-    """out (4, rows) = e (4, m) keys^T (m, rows), of the first rows of keys; two at a time."""
+    """out (4, rows) = e (4, m) keys^T (m, rows), of the first rows of keys; two at a
+    time.
+    """
     e0 = e[0]
     e1 = e[1]
     e2 = e[2]

@@ -28,8 +28,10 @@ NORMS = ("left", "left_right")
 
 
 class _Constants(NamedTuple):
-    """<grad, Delta> >= convexity ||Delta||^2, ||grad|| <= smoothness ||Delta||, Delta = Z - Z_pi,
-    within `radius` of the manifold, in their norm and with the gradient in its inner product."""
+    """<grad, Delta> >= convexity ||Delta||^2, ||grad|| <= smoothness ||Delta||, Delta =
+    Z - Z_pi, within `radius` of the manifold, in their norm and with the gradient in
+    its inner product.
+    """
 
     radius: float
     convexity: float
@@ -67,7 +69,9 @@ class Manifold(Shapes):
 
     @cached_property
     def _K(self):
-        """K = (U D^{1/2}; V D^{1/2}): minima are K R in coordinates Sbar^{1/2} Z Sigma^{1/2}."""
+        """K = (U D^{1/2}; V D^{1/2}): minima are K R in coordinates Sbar^{1/2} Z
+        Sigma^{1/2}.
+        """
         U, D, V = self._svd
         return np.vstack([U, V]) * np.sqrt(D)
 
@@ -77,7 +81,9 @@ class Manifold(Shapes):
         return self._svd[1]
 
     def point(self, R: np.ndarray | None = None) -> np.ndarray:
-        """The minimum with rotation R (d, d) orthogonal, identity if none is given; (k + d, d)."""
+        """The minimum with rotation R (d, d) orthogonal, identity if none is given; (k
+        + d, d).
+        """
         return self.from_coordinates(self._K if R is None else self._K @ R)
 
     def from_coordinates(self, Y: np.ndarray) -> np.ndarray:
@@ -90,8 +96,9 @@ class Manifold(Shapes):
         return np.concatenate([Z[..., :k, :], root @ Z[..., k:, :]], -2)
 
     def weighted(self, Z: np.ndarray, norm: str) -> np.ndarray:
-        """Z (..., k + d, d) as Sbar^{1/2} Z for "left", Sbar^{1/2} Z Sigma^{1/2} for "left_right",
-        whose Frobenius norm is ||Z||; else ValueError."""
+        """Z (..., k + d, d) as Sbar^{1/2} Z for "left", Sbar^{1/2} Z Sigma^{1/2} for
+        "left_right", whose Frobenius norm is ||Z||; else ValueError.
+        """
         _check_norm(norm)
         W = self._sides(Z, self._root)
         return W @ self._root if norm == "left_right" else W
@@ -104,8 +111,9 @@ class Manifold(Shapes):
         """Z_pi, the minimum nearest to Z (k + d, d) in that norm.
 
         "left_right": orthogonal Procrustes, R = u v^T from the SVD of K^T Sbar^{1/2} Z
-        Sigma^{1/2}. "left": no closed form; from there the stationary point of Lemma 1 is
-        found, the nearest one when Z is near the manifold."""
+        Sigma^{1/2}. "left": no closed form; from there the stationary point of Lemma 1
+        is found, the nearest one when Z is near the manifold.
+        """
         _check_norm(norm)
         u, _, vt = np.linalg.svd(self._K.T @ self.weighted(Z, "left_right"))
         R = u @ vt
@@ -142,14 +150,16 @@ class Manifold(Shapes):
         return float(self.norm(Z - self.project(Z, norm), norm))
 
     def constants(self, norm: str = "left") -> _Constants:
-        """One-point convexity and smoothness of L + R near the manifold, by their formulas.
+        """One-point convexity and smoothness of L + R near the manifold, by their
+        formulas.
 
         Source: paper B, Eqs. 3 and 4; the constants are ours. With sigma the singular
         values of M Sigma^{1/2} and lambda the eigenvalues of Sigma:
 
         * "left_right": radius^2 = 4/5 sigma_d, convexity sigma_d/2, smoothness 5.3 sigma_1;
         * "left": radius^2 = 4/9 sigma_d lambda_min / lambda_max^2, convexity sigma_d
-          lambda_min / 2, smoothness 4.64 sigma_1 lambda_max."""
+          lambda_min / 2, smoothness 4.64 sigma_1 lambda_max.
+        """
         _check_norm(norm)
         largest = self.singular_values[0]
         smallest = self.singular_values[-1]
@@ -174,9 +184,10 @@ def of(problem: Regression) -> Manifold:
 
 
 def estimate(X: np.ndarray, Y: np.ndarray) -> Manifold:
-    """The manifold that n samples predict, by least squares: Sigma^ = X^T X / n, M^ = (Y^T X / n)
-    Sigma^^{-1}, of X (n, d), Y (n, k). ValueError if n < d, where Sigma^ is singular, and for
-    samples that are not finite."""
+    """The manifold that n samples predict, by least squares: Sigma^ = X^T X / n, M^ =
+    (Y^T X / n) Sigma^^{-1}, of X (n, d), Y (n, k). ValueError if n < d, where Sigma^ is
+    singular, and for samples that are not finite.
+    """
     n, d = X.shape
     if len(Y) != n:
         raise ValueError(f"Y has shape {Y.shape}; it needs {n} rows, as many as X")
@@ -190,7 +201,8 @@ def estimate(X: np.ndarray, Y: np.ndarray) -> Manifold:
 
 def spectral_start(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """A_0 (k, d), B_0 (d, d) of paper B's Algorithm 1: the point R = I of the estimated
-    manifold, U^ D^^{1/2} Sigma^^{-1/2} and Sigma^^{-1/2} V^ D^^{1/2} Sigma^^{-1/2}."""
+    manifold, U^ D^^{1/2} Sigma^^{-1/2} and Sigma^^{-1/2} V^ D^^{1/2} Sigma^^{-1/2}.
+    """
     Z = estimate(X, Y).point()
     return Z[: Y.shape[1]], Z[Y.shape[1] :]
 
@@ -213,7 +225,8 @@ def dual_norm(
     manifold: Manifold, gradient: np.ndarray, norm: str = "left"
 ) -> np.ndarray:
     """||g||_* of a Euclidean gradient: sup of <g, Delta> over ||Delta|| = 1 in the
-    named norm. `gradient` (..., k + d, d) to (...). ValueError for an unknown norm."""
+    named norm. `gradient` (..., k + d, d) to (...). ValueError for an unknown norm.
+    """
     _check_norm(norm)
     W = manifold._sides(gradient, manifold.inverse_root)
     return np.linalg.norm(
@@ -227,9 +240,10 @@ def modes(
     """The modes of P grad(L + R) around a minimum: rates lambda and their directions.
 
     Rates (modes,) ascending, directions (modes, k + d, d), without the d (d - 1) / 2
-    rotations, of rate zero. With step eta a mode of Z_t - Z_pi shrinks by 1 - eta lambda an
-    iteration on the population loss, so the excess loss falls in the end like
-    (1 - eta lambda_min)^{2t}. ValueError for an unknown preconditioner."""
+    rotations, of rate zero. With step eta a mode of Z_t - Z_pi shrinks by 1 - eta
+    lambda an iteration on the population loss, so the excess loss falls in the end like
+    (1 - eta lambda_min)^{2t}. ValueError for an unknown preconditioner.
+    """
     if preconditioner not in PRECONDITIONERS:
         raise ValueError(
             f"preconditioner must be one of {PRECONDITIONERS}, not {preconditioner!r}"

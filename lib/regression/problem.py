@@ -1,9 +1,10 @@
 """Paper B's problem: one softmax self-attention layer trained to do linear regression.
 
-Covariates x ~ N(0, Sigma), responses y = M x + eps with eps ~ N(0, noise^2 I). The layer
-Z = (A; B) has the value matrix A (k, d) and the key-query matrix B (d, d); the logit of
-key x_i for query x_j is x_j^T B x_i. Losses and gradients of the population take numpy
-arrays or torch tensors A (..., k, d), B (..., d, d) and return the same."""
+Covariates x ~ N(0, Sigma), responses y = M x + eps with eps ~ N(0, noise^2 I). The
+layer Z = (A; B) has the value matrix A (k, d) and the key-query matrix B (d, d); the
+logit of key x_i for query x_j is x_j^T B x_i. Losses and gradients of the population
+take numpy arrays or torch tensors A (..., k, d), B (..., d, d) and return the same.
+"""
 
 import math
 import warnings
@@ -21,10 +22,12 @@ SELF_MOMENT = 1.0
 
 @dataclass(frozen=True, repr=False)
 class Regression(Shapes):
-    """The law of the data: Sigma (d, d), M (k, d), `noise` the standard deviation of eps.
+    """The law of the data: Sigma (d, d), M (k, d), `noise` the standard deviation of
+    eps.
 
     ValueError unless A1 (Sigma symmetric, positive definite) and A2 (k >= d, M of full
-    column rank) hold. Where A3 fails it warns: only a proof of paper B needs it."""
+    column rank) hold. Where A3 fails it warns: only a proof of paper B needs it.
+    """
 
     Sigma: np.ndarray
     M: np.ndarray
@@ -83,15 +86,19 @@ class Regression(Shapes):
 
     @property
     def largest_moment(self) -> float:
-        """1 / (2 sigma_1^{1/2}), the c up to which E e^{c x^T B x} is finite at all minima.
+        """1 / (2 sigma_1^{1/2}), the c up to which E e^{c x^T B x} is finite at all
+        minima.
 
         It is finite iff 2 c lambda_max(sym(Sigma^{1/2} B Sigma^{1/2})) < 1, and
         sigma_1^{1/2} is the largest such eigenvalue on the manifold. A3 is taken as
-        largest_moment > 1, i.e. sigma_1 < 1/4 (our constant; paper B's is blank)."""
+        largest_moment > 1, i.e. sigma_1 < 1/4 (our constant; paper B's is blank).
+        """
         return 0.5 / math.sqrt(self.singular_values[0])
 
     def assumptions(self) -> dict[str, tuple[float, bool]]:
-        """Number and whether it holds: A1 lambda_min(Sigma), A2 sigma_d, A3 largest_moment."""
+        """Number and whether it holds: A1 lambda_min(Sigma), A2 sigma_d, A3
+        largest_moment.
+        """
         smallest = np.linalg.eigvalsh(self.Sigma)[0]
         sigma_d = self.singular_values[-1]
         return {
@@ -111,14 +118,17 @@ class Regression(Shapes):
         )
 
     def sample(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """n fresh samples: X (n, d) with rows x_j, Y (n, k) with rows y_j = M x_j + eps_j."""
+        """n fresh samples: X (n, d) with rows x_j, Y (n, k) with rows y_j = M x_j +
+        eps_j.
+        """
         X = rng.standard_normal((n, self.d)) @ self.root
         return X, X @ self.M.T + self.noise * rng.standard_normal((n, self.k))
 
 
 def covariance_root(Sigma: np.ndarray, name: str) -> np.ndarray:
     """Sigma^{1/2} (d, d), symmetric, of Sigma (d, d); ValueError, with `name`, unless
-    Sigma is finite, symmetric and positive definite."""
+    Sigma is finite, symmetric and positive definite.
+    """
     if (
         Sigma.ndim != 2
         or Sigma.shape[0] != Sigma.shape[1]
@@ -144,8 +154,10 @@ def random_regression(
 ) -> Regression:
     """A problem from two Gaussian matrices; A1-A3 hold if k >= d and signal < 1/4.
 
-    Sigma = (1 - floor) S S^T / ||S S^T|| + floor I, of norm 1 and condition number at most
-    1/floor; M = signal M_0 / ||M_0 Sigma^{1/2}||. Source: paper B, Appendix A; scaled by us."""
+    Sigma = (1 - floor) S S^T / ||S S^T|| + floor I, of norm 1 and condition number at
+    most 1/floor; M = signal M_0 / ||M_0 Sigma^{1/2}||. Source: paper B, Appendix A;
+    scaled by us.
+    """
     rng = seeds.stream(seed, "data")
     S = rng.standard_normal((d, d))
     S = S @ S.T / np.linalg.norm(S @ S.T, 2)
@@ -167,7 +179,8 @@ def population_loss(problem: Regression, A, B):
     """L(Z) = 1/2 ||A Sigma B^T Sigma^{1/2} - M Sigma^{1/2}||_F^2 + k noise^2 / 2.
 
     Source: paper B, Theorem 1. It is 1/2 E ||y - A E'[x' e^{x^T B x'}] / E'[e^{x^T B x'}]
-    ||^2 (Eq. 2), whose ratio is Sigma B^T x. A (..., k, d), B (..., d, d)."""
+    ||^2 (Eq. 2), whose ratio is Sigma B^T x. A (..., k, d), B (..., d, d).
+    """
     return excess_loss(problem, A, B) + problem.optimal_loss
 
 
@@ -188,8 +201,10 @@ def _residual(problem, A, B):
 
 
 def population_gradients(problem: Regression, A, B):
-    """grad_A L = E Sigma^{1/2} B Sigma and grad_B L = Sigma^{1/2} E^T A Sigma (ours), with
-    E = A Sigma B^T Sigma^{1/2} - M Sigma^{1/2}, the matrix whose norm is in the loss."""
+    """grad_A L = E Sigma^{1/2} B Sigma and grad_B L = Sigma^{1/2} E^T A Sigma (ours),
+    with E = A Sigma B^T Sigma^{1/2} - M Sigma^{1/2}, the matrix whose norm is in the
+    loss.
+    """
     E, Sigma, root = _residual(problem, A, B)
     return E @ root @ B @ Sigma, root @ E.mT @ A @ Sigma
 
@@ -197,8 +212,9 @@ def population_gradients(problem: Regression, A, B):
 def regulariser(Sigma, A, B):
     """R(Z) = 1/8 ||Sigma^{1/2} (A^T A - B^T Sigma B) Sigma^{1/2}||_F^2, shape (...).
 
-    Sigma (..., d, d) is the covariance or X^T X / n. Paper B's formula is blank; with this
-    one grad(L + R) takes the form of Eqs. 5 and 6."""
+    Sigma (..., d, d) is the covariance or X^T X / n. Paper B's formula is blank; with
+    this one grad(L + R) takes the form of Eqs. 5 and 6.
+    """
     G = A.mT @ A - B.mT @ Sigma @ B
     return ((Sigma @ G) * (Sigma @ G).mT).sum(
         (-1, -2)
@@ -207,6 +223,7 @@ def regulariser(Sigma, A, B):
 
 def regulariser_gradients(Sigma, A, B):
     """grad_A R = A Sigma G Sigma / 2 and grad_B R = -Sigma B Sigma G Sigma / 2, with
-    G = A^T A - B^T Sigma B."""
+    G = A^T A - B^T Sigma B.
+    """
     SGS = Sigma @ (A.mT @ A - B.mT @ Sigma @ B) @ Sigma
     return A @ SGS / 2, -Sigma @ B @ SGS / 2

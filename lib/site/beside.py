@@ -1,7 +1,8 @@
-"""Every figure of the papers beside ours: figures/beside.md, made of figures/beside.toml.
+"""Every figure of the papers beside ours: figures/beside.md, made of
+figures/beside.toml.
 
-A sentence of a paper names the claims that check it; each verdict is read from the record
-of our figure at its largest scale, and never typed.
+A sentence of a paper names the claims that check it; each verdict is read from the
+record of our figure at its largest scale, and never typed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +14,8 @@ from lib.companion import ledger, record
 from lib.companion.claims import Claim
 from lib.site import figures
 
-# What each paper numbers; C's copy names no figure, so its code's experiments stand for them.
+# What each paper numbers; C's copy names no figure, so its code's experiments stand for
+# them.
 NUMBERED: Mapping[str, tuple[str, ...]] = {
     "A": (*(f"Figure {number}" for number in range(1, 8)), "Table 1"),
     "B": ("Figure 1", "Figure 2"),
@@ -32,7 +34,9 @@ MISSING = "no such claim yet"
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence of a paper as our copy has it, the claims (SLUG/ID) that check it, a note."""
+    """A sentence of a paper as our copy has it, the claims (SLUG/ID) that check it, a
+    note.
+    """
 
     text: str
     claims: tuple[str, ...] = ()
@@ -41,7 +45,9 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Row:
-    """A figure of a paper: what it shows, which of our figures stand beside it, what differs."""
+    """A figure of a paper: what it shows, which of our figures stand beside it, what
+    differs.
+    """
 
     paper: str
     figure: str
@@ -74,7 +80,9 @@ def rows(folder: Path) -> list[Row]:
 
 
 def faults(found: Iterable[Row]) -> list[str]:
-    """A sentence for each figure of a paper without a row, and for each row that says nothing."""
+    """A sentence for each figure of a paper without a row, and for each row that says
+    nothing.
+    """
     listed = list(found)
     named = {(row.paper, row.figure) for row in listed}
     said = []
@@ -107,7 +115,9 @@ def _path(folder: Path, entry) -> Path:
 
 
 def verdict(name: str, known: Mapping[str, Mapping]) -> str:
-    """What the record says of the claim SLUG/ID: its verdict in words, or that it is missing."""
+    """What the record says of the claim SLUG/ID: its verdict in words, or that it is
+    missing.
+    """
     slug, _, id = name.partition("/")
     claims = known.get(slug, {}).get("claims", ())
     for saved in claims:
@@ -120,7 +130,9 @@ def verdict(name: str, known: Mapping[str, Mapping]) -> str:
 
 
 def page(folder: Path) -> str:
-    """figures/beside.md: an overview, then each figure with its sentences and verdicts."""
+    """figures/beside.md: an overview, then each figure with its sentences and
+    verdicts.
+    """
     known = records(folder)
     pages = {entry.slug: entry for _, some in figures.index(folder) for entry in some}
     template = figures.templates().get_template("beside.md.j2")

@@ -1,4 +1,5 @@
-"""The site as plain files, runs/site, that open from disk: figures, notebooks, notes, ledger.
+"""The site as plain files, runs/site, that open from disk: figures, notebooks, notes,
+ledger.
 
 Notebooks as they ran, and notes, become HTML that needs no script: formulas are MathML.
 """
@@ -40,7 +41,9 @@ HEADS = {"quantity": "measured quantity", "found": "measured"}
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write the pages, or the Markdown tables; status 1 where something cannot be read."""
+    """Write the pages, or the Markdown tables; status 1 where something cannot be
+    read.
+    """
     about = "Write the site of figures and notebooks, or the tables of README and REPRODUCING."
     parser = argparse.ArgumentParser(prog="python -m lib.site", description=about)
     parser.add_argument("what", nargs="?", choices=("pages", "tables"), default="pages")
@@ -91,7 +94,9 @@ class _Site:
     def write(
         self, path: str, template: str, title: str, description=ABOUT, **values
     ) -> None:
-        """One page; ValueError where a formula on it would be shown with its backslash."""
+        """One page; ValueError where a formula on it would be shown with its
+        backslash.
+        """
         values |= {"title": title, "description": description, "here": Path(path).stem}
         page = self.templates.get_template(f"{template}.html.j2")
         text = page.render(values, up="../" * path.count("/"))
@@ -107,7 +112,9 @@ class _Site:
         )
 
     def copy(self, paths: Iterable[Path], name: str = "") -> list[str]:
-        """Copy those `paths` that are there, as `name` with their endings; their names."""
+        """Copy those `paths` that are there, as `name` with their endings; their
+        names.
+        """
         targets = {
             path: f"{name or path.stem}{path.suffix}"
             for path in paths
@@ -120,7 +127,9 @@ class _Site:
 
 
 def _build(folder: Path) -> None:
-    """Write the whole site in place of the last; ValueError where `folder` is no site."""
+    """Write the whole site in place of the last; ValueError where `folder` is no
+    site.
+    """
     if folder.exists() and not (folder / "claims.json").exists():
         raise ValueError(f"{folder} holds something else; set another RUNS_DIR")
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -214,7 +223,9 @@ def _mathml(formula: str, display: str = "inline") -> str:
 
 
 class _Renderer(IPythonRenderer):
-    """nbconvert's renderer with formulas as MathML, and links that lead to pages of the site."""
+    """nbconvert's renderer with formulas as MathML, and links that lead to pages of the
+    site.
+    """
 
     def inline_math(self, body: str) -> str:
         return _mathml(body)
@@ -226,7 +237,9 @@ class _Renderer(IPythonRenderer):
         return self.block_math(f"\\begin{{{name}}}{body}\\end{{{name}}}")
 
     def link(self, text: str, url: str, title: str | None = None) -> str:
-        """A notebook, a note or a figure by its page; what is no page of the site as its text."""
+        """A notebook, a note or a figure by its page; what is no page of the site as
+        its text.
+        """
         folder = files.folder("notebooks")
         target = Path(url.partition("#")[0])
         name = target.stem
@@ -245,7 +258,9 @@ class _Renderer(IPythonRenderer):
         return super().link(text, page, title) if page else text
 
     def image(self, text: str, url: str, title: str | None = None) -> str:
-        """Drawings are part of the page; figures lie under their pages' names, the film on top."""
+        """Drawings are part of the page; figures lie under their pages' names, the film
+        on top.
+        """
         url = re.sub(r"^\.\./figures/(\w+)/(\w+)", r"../figures/\2-\1", url)
         return super().image(
             text, re.sub(r"^\.\./figures/(\w+\.)", r"../\1", url), title
@@ -253,7 +268,9 @@ class _Renderer(IPythonRenderer):
 
 
 def _html(markdown: str, escape: bool = False) -> str:
-    """Markdown with formulas as HTML blocks; HTML in it stays, or is shown as it is written."""
+    """Markdown with formulas as HTML blocks; HTML in it stays, or is shown as it is
+    written.
+    """
     place = str(files.folder("notebooks"))
     renderer = _Renderer(
         escape, exclude_anchor_links=True, embed_images=True, path=place
@@ -278,7 +295,9 @@ def _formulas(text: str) -> Markup:
 
 
 def _note(path: Path, section: str = "") -> _Page:
-    """The Markdown file at `path`, or what stands there below the heading `section`, as a page."""
+    """The Markdown file at `path`, or what stands there below the heading `section`, as
+    a page.
+    """
     text = path.read_text(encoding="utf-8")
     if section:
         text = (
@@ -294,7 +313,8 @@ def _title(markdown: str) -> str:
 
 def _notebooks(shown: Iterable[figures.Figure]) -> list[_Page]:
     """Every notebook at each scale at which it ran, at demo scale else as committed, in
-    order.toml's order. Pictures are described as the figures `shown` are."""
+    order.toml's order. Pictures are described as the figures `shown` are.
+    """
     folder = files.folder("notebooks")
     pages = []
     for source in sorted(folder.glob("[0-9]*.py")):
@@ -321,7 +341,8 @@ def _notebook(path: Path, scale: str, made: list[figures.Figure]) -> _Page:
     notebook = nbformat.read(path, as_version=4)
     for cell in (cell for cell in notebook.cells if cell.cell_type == "code"):
         cell.outputs = colab_cell.without_widgets(cell.outputs)
-        # Alternative text for its pictures: that of the one figure named, else the first line.
+        # Alternative text for its pictures: that of the one figure named, else the
+        # first line.
         named = [f.alt for f in made if re.search(f"[\"']{f.slug}[\"']", cell.source)]
         begins = f"Picture drawn by the cell that begins: {cell.source.strip().splitlines()[0]}"
         alt = named[0] if len(named) == 1 else begins

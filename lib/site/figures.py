@@ -1,8 +1,10 @@
-"""The figures to show: entries of figures/index.toml, their records, their claims in words.
+"""The figures to show: entries of figures/index.toml, their records, their claims in
+words.
 
-Sentences of the index quote a record as {name:format}; braces without a colon belong to a
-formula. `python -m lib.site tables` makes each table of FILES anew between its marks, laid
-out by templates/NAME.md.j2."""
+Sentences of the index quote a record as {name:format}; braces without a colon belong to
+a formula. `python -m lib.site tables` makes each table of FILES anew between its marks,
+laid out by templates/NAME.md.j2.
+"""
 
 import math
 import re
@@ -42,7 +44,9 @@ FIELD = re.compile(r"\{([^{}:]+):([^{}]*)\}")
 
 @dataclass(frozen=True)
 class _Notebook:
-    """One notebook: its stem, paper, the question it answers, minutes on 2 cores by scale."""
+    """One notebook: its stem, paper, the question it answers, minutes on 2 cores by
+    scale.
+    """
 
     name: str
     paper: str
@@ -80,7 +84,9 @@ class _Entry:
 
 
 def index(figures: Path) -> list[tuple[_Notebook, list[_Entry]]]:
-    """Every notebook of the index in the folder `figures`, with the entries of its figures."""
+    """Every notebook of the index in the folder `figures`, with the entries of its
+    figures.
+    """
     notebooks = []
     for name, table in files.read_table(figures / "index.toml").items():
         rows = table.pop("figure", [])
@@ -91,7 +97,8 @@ def index(figures: Path) -> list[tuple[_Notebook, list[_Entry]]]:
 
 def _quantities(record: Mapping) -> dict:
     """What a sentence may quote: numbers, else the setting, else the measured value of
-    a claim; four names count claims and statements, `<id>.p` is the p of a claim."""
+    a claim; four names count claims and statements, `<id>.p` is the p of a claim.
+    """
     claims = record["claims"]
     return {
         **{claim["id"]: claim["measured"] for claim in claims},
@@ -107,8 +114,10 @@ def _quantities(record: Mapping) -> dict:
 
 
 def filled(sentence: str, record: Mapping) -> str:
-    """The sentence with the record's numbers: "{gap:.1%}" as "3.4 %", or "no value of gap";
-    "{error:.1f°}" an angle of directions so far apart, "{other/gap:.1%}" another figure's."""
+    """The sentence with the record's numbers: "{gap:.1%}" as "3.4 %", or "no value of
+    gap"; "{error:.1f°}" an angle of directions so far apart, "{other/gap:.1%}" another
+    figure's.
+    """
     scale = FIGURES / record["scale"]
 
     def value(field: re.Match) -> str:
@@ -132,9 +141,10 @@ def filled(sentence: str, record: Mapping) -> str:
 def unconditioned(entry: _Entry, record: Mapping) -> list[str]:
     """A sentence for each number of a finding or failure that does not say what it is.
 
-    `entry.conditions` gives a quoted name the words that say what its number is, as "in the
-    worst of" or "median". The words must stand in the text, and, for the value of a claim
-    without an interval, in the claim's own statement. Whole numbers that count need none.
+    `entry.conditions` gives a quoted name the words that say what its number is, as "in
+    the worst of" or "median". The words must stand in the text, and, for the value of a
+    claim without an interval, in the claim's own statement. Whole numbers that count
+    need none.
     """
     statements = {claim["id"]: claim["statement"] for claim in record["claims"]}
     said = []
@@ -161,7 +171,9 @@ def unconditioned(entry: _Entry, record: Mapping) -> list[str]:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure at one scale, with its record; its `claims` are rows of words, see `_row`."""
+    """One figure at one scale, with its record; its `claims` are rows of words, see
+    `_row`.
+    """
 
     slug: str
     scale: str
@@ -191,7 +203,9 @@ class Figure:
 
     @property
     def sentence(self) -> str:
-        """What one sees in it, as Markdown: the sentence of the index, else the caption."""
+        """What one sees in it, as Markdown: the sentence of the index, else the
+        caption.
+        """
         if self.entry is None:
             return self.record["caption"]
         text = filled(self.entry.sentence, self.record)
@@ -199,7 +213,9 @@ class Figure:
 
     @property
     def alt(self) -> str:
-        """The picture in words: its title, what one sees in it, and its caption, without TeX."""
+        """The picture in words: its title, what one sees in it, and its caption,
+        without TeX.
+        """
         seen = f" {self.sentence}" if self.entry else ""
         words = re.sub(
             r"\\[lr]?Vert|\\\|", "‖", f"{self.title}.{seen} {self.record['caption']}"
@@ -217,7 +233,9 @@ class Figure:
 
     @cached_property
     def claims(self) -> list[dict]:
-        """A row per claim, then one per statement that cannot be checked, with the reason."""
+        """A row per claim, then one per statement that cannot be checked, with the
+        reason.
+        """
         statements = self.record.get("statements", {})
         about = {
             "paper": self.record["paper"],
@@ -249,7 +267,9 @@ class Figure:
 
 
 def _row(figure: Figure, claim: Claim) -> dict:
-    """A claim in words, but for `measured`; `found` is that in words, with its interval."""
+    """A claim in words, but for `measured`; `found` is that in words, with its
+    interval.
+    """
     return {
         "statement": claim.number
         or claim.source.removeprefix(f"paper {figure.record['paper']}, "),
@@ -269,7 +289,9 @@ def _row(figure: Figure, claim: Claim) -> dict:
 
 
 def figures() -> list[Figure]:
-    """Figures with a record, by paper, in index order; ValueError for a damaged record."""
+    """Figures with a record, by paper, in index order; ValueError for a damaged
+    record.
+    """
     base = files.folder("figures")
     entries = {(e.scale, e.slug): e for _, rows in index(base) for e in rows}
     places = {slug: place for place, (_, slug) in reversed([*enumerate(entries)])}
@@ -304,7 +326,9 @@ def templates(**more) -> jinja2.Environment:
 
 
 def _expected(value: float | None, tolerance: float) -> str:
-    """ "0.0243 ± 0.001": the value with one digit more than the tolerance can tell apart."""
+    """ "0.0243 ± 0.001": the value with one digit more than the tolerance can tell
+    apart.
+    """
     if value is None:
         return "no value"
     if tolerance == 0:
@@ -314,7 +338,9 @@ def _expected(value: float | None, tolerance: float) -> str:
 
 
 def _hours(entry: _Entry, record: Mapping) -> str:
-    """What trains the kept curves that a figure draws, and in how many processor hours."""
+    """What trains the kept curves that a figure draws, and in how many processor
+    hours.
+    """
     hours = record["numbers"]["processor_hours"]["value"]
     return f"`python -m lib.training {entry.trains}`, {hours:.1f} processor hours"
 

@@ -1,7 +1,9 @@
 """Max-margin problems, where training must end, each solution with its proof.
 
-In: a `TokenSet`, the selected tokens, a norm. Out: a `MaxMargin` with norm, duals, margins
-and the measured duality gap; or `Infeasible` with its certificate. Open `max_margin` first."""
+In: a `TokenSet`, the selected tokens, a norm. Out: a `MaxMargin` with norm, duals,
+margins and the measured duality gap; or `Infeasible` with its certificate. Open
+`max_margin` first.
+"""
 
 from lib.svm.frobenius import ACCURACY, Infeasible
 from lib.svm.max_margin import (

@@ -1,8 +1,9 @@
 """Least Frobenius norm with all margins at least 1, by its dual; or proof of none.
 
-The dual has one unknown per constraint, max_{beta >= 0} 1^T beta - beta^T K beta / 2 with
-K the Gram matrix of the constraints. Its optimality conditions, beta >= 0, K beta >= 1,
-beta^T (K beta - 1) = 0, say which constraints carry W: guess, solve, exchange."""
+The dual has one unknown per constraint, max_{beta >= 0} 1^T beta - beta^T K beta / 2
+with K the Gram matrix of the constraints. Its optimality conditions, beta >= 0, K beta
+>= 1, beta^T (K beta - 1) = 0, say which constraints carry W: guess, solve, exchange.
+"""
 
 import contextlib
 import math
@@ -33,11 +34,12 @@ BLOCK = 48  # columns of a Cholesky factor that plain loops make; matrix product
 class Infeasible(ValueError):
     """No W (or v) reaches positive margins in `run`, whatever the norm.
 
-    `certificate`, shaped like the duals of one run, proves it (Farkas): it is non-negative,
-    sums to one, and sum certificate_m a_m = 0, with a_{i,t} = (x_{i,s_i} - x_{i,t}) z_i^T
-    for the tokens and a_i = y_i x_{i,s_i} for the head, so that the constraints
-    <a_m, W> >= 1, summed with it, say 0 >= 1. `residual` is the norm of that sum over
-    sum certificate_m ||a_m||: no W of norm 1 has all <a_m, W> above residual ||a_m||.
+    `certificate`, shaped like the duals of one run, proves it (Farkas): it is
+    non-negative, sums to one, and sum certificate_m a_m = 0, with a_{i,t} = (x_{i,s_i}
+    - x_{i,t}) z_i^T for the tokens and a_i = y_i x_{i,s_i} for the head, so that the
+    constraints <a_m, W> >= 1, summed with it, say 0 >= 1. `residual` is the norm of
+    that sum over sum certificate_m ||a_m||: no W of norm 1 has all <a_m, W> above
+    residual ||a_m||.
     """
 
     def __init__(
@@ -63,8 +65,10 @@ class Infeasible(ValueError):
 
 
 class Constraints(NamedTuple):
-    """Of one run: <a_m, W> >= 1 for a_m = delta_{i,t} z_i^T, delta (n, S, d), z (n, d_z), m = n S;
-    `shape` that of a certificate; stretch (m,) what the a_m were multiplied by (see `Scaled`)."""
+    """Of one run: <a_m, W> >= 1 for a_m = delta_{i,t} z_i^T, delta (n, S, d), z (n,
+    d_z), m = n S; `shape` that of a certificate; stretch (m,) what the a_m were
+    multiplied by (see `Scaled`).
+    """
 
     problem: str
     run: int
@@ -83,9 +87,11 @@ class Constraints(NamedTuple):
 def solve(
     constraints: Constraints,
 ) -> tuple[np.ndarray, np.ndarray, str, np.ndarray | None]:
-    """The dual solution beta (m,) of one run, margins (m,), the method's name, and W (d, d_z),
-    None where the `weights` of beta are as exact. Raises Infeasible, and RuntimeError where
-    neither a solution within ACCURACY nor a certificate was found."""
+    """The dual solution beta (m,) of one run, margins (m,), the method's name, and W
+    (d, d_z), None where the `weights` of beta are as exact. Raises Infeasible, and
+    RuntimeError where neither a solution within ACCURACY nor a certificate was
+    found.
+    """
     delta = constraints.delta
     z = constraints.z
     K = _gram(delta, z)
@@ -133,13 +139,17 @@ def _gram(delta, z):
 
 
 def weights(beta: np.ndarray, delta: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """W = sum beta_{i,t} delta_{i,t} z_i^T, (d, d_z); beta (m,), delta (n, S, d), z (n, d_z)."""
+    """W = sum beta_{i,t} delta_{i,t} z_i^T, (d, d_z); beta (m,), delta (n, S, d), z (n,
+    d_z).
+    """
     pulled = beta.reshape(len(z), 1, -1) @ delta  # (n, 1, d)
     return pulled[:, 0].T @ z
 
 
 def _proved(K, beta, length, constraints):
-    """(beta, margins (m,) of its W) where beta proves itself, else None: see `_within_accuracy`."""
+    """(beta, margins (m,) of its W) where beta proves itself, else None: see
+    `_within_accuracy`.
+    """
     if beta is None:
         return None
     if ROUNDING * (length @ beta) * length.max() < ACCURACY / 100:
@@ -156,14 +166,17 @@ def _proved(K, beta, length, constraints):
 
 @numba.njit(cache=True)
 def _within_accuracy(beta, margins, stretch):
-    """True where margins are at least 1, and the duality gap closed, within ACCURACY."""
+    """True where margins are at least 1, and the duality gap closed, within
+    ACCURACY.
+    """
     value = (beta * margins).sum()
     is_closed = abs((stretch * beta).sum() - value) <= ACCURACY * value
     return value > 0 and is_closed and 1 - (margins / stretch).min() <= ACCURACY
 
 
 def _proximal(K, length, constraints):
-    """(what `_proved` returns, x): the dual solution for any K, and the x that it comes from.
+    """(what `_proved` returns, x): the dual solution for any K, and the x that it comes
+    from.
 
     With rows a_m / length_m, Gram matrix C, and b = min length / length, x solves
     min_{x >= 0} ||sum x_m a_m / length_m||^2 + (b^T x - 1)^2 (Lawson and Hanson, 1974,
@@ -197,8 +210,9 @@ def _proximal(K, length, constraints):
 def _on_rows(unit_rows, length, constraints):
     """The result of `solve` by the rows, or None; unit_rows (m, D) are those of `thin`.
 
-    Where constraints of norm 1 leave W of norm 1 a margin s, the margins of the solution
-    are known to eps/s^2 from the duals, whose terms cancel, and to eps/s from the rows.
+    Where constraints of norm 1 leave W of norm 1 a margin s, the margins of the
+    solution are known to eps/s^2 from the duals, whose terms cancel, and to eps/s from
+    the rows.
     """
     shortest = length.min()
     asked = shortest / length
@@ -225,8 +239,10 @@ def _on_rows(unit_rows, length, constraints):
 
 
 def _least_distance(rows: np.ndarray, asked: np.ndarray) -> np.ndarray:
-    """x >= 0 of the least ||sum x_m rows_m||^2 + (asked^T x - 1)^2; rows (m, D), asked (m,).
-    Positive on the rows that carry the w of least norm, rows w >= asked (Lawson, Hanson)."""
+    """x >= 0 of the least ||sum x_m rows_m||^2 + (asked^T x - 1)^2; rows (m, D), asked
+    (m,). Positive on the rows that carry the w of least norm, rows w >= asked (Lawson,
+    Hanson).
+    """
     stacked = np.vstack([rows.T, asked])
     with contextlib.suppress(RuntimeError):  # no end within maxiter
         return nnls(stacked, np.eye(len(stacked))[-1], maxiter=30 * len(rows))[0]
@@ -234,7 +250,9 @@ def _least_distance(rows: np.ndarray, asked: np.ndarray) -> np.ndarray:
 
 
 def thin(delta: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, ...]:
-    """delta (n, S, r), z (n, q) in orthonormal bases (d, r), (d_z, q) of their spans, and these."""
+    """delta (n, S, r), z (n, q) in orthonormal bases (d, r), (d_z, q) of their spans,
+    and these.
+    """
     n, S, d = delta.shape
     token_basis, flat = np.linalg.qr(delta.reshape(n * S, d).T)
     query_basis, queries = np.linalg.qr(z.T)
@@ -242,7 +260,9 @@ def thin(delta: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def _null_combination(unit_rows, x):
-    """x >= 0 of sum 1, moved onto rows^T x = 0, and ||rows^T x||; rows (m, D) of norm 1."""
+    """x >= 0 of sum 1, moved onto rows^T x = 0, and ||rows^T x||; rows (m, D) of norm
+    1.
+    """
     if not x.any():
         return x, np.inf
     tried = [x / x.sum()]
@@ -267,9 +287,11 @@ def block_pivoting(
 ) -> np.ndarray | None:
     """The beta >= 0 with K beta >= b and beta^T (K beta - b) = 0.
 
-    K (m, m) symmetric positive definite, b (m,), default 1. Judice and Pires (1994): guess
-    the `support`, solve on it, exchange every index on the wrong side at once; where that
-    stops making progress, non-negative least squares. None where K is singular."""
+    K (m, m) symmetric positive definite, b (m,), default 1. Judice and Pires (1994):
+    guess the `support`, solve on it, exchange every index on the wrong side at once;
+    where that stops making progress, non-negative least squares. None where K is
+    singular.
+    """
     b = np.ones(len(K)) if b is None else b
     beta, ended = _exchanged(K, b, np.empty(0, bool) if support is None else support)
     if ended:
@@ -278,7 +300,8 @@ def block_pivoting(
         factor = cholesky(K, lower=True)
     except np.linalg.LinAlgError:
         return None
-    # beta^T K beta / 2 - b^T beta = ||L^T beta - L^-1 b||^2 / 2 + const.: it never cycles.
+    # beta^T K beta / 2 - b^T beta = ||L^T beta - L^-1 b||^2 / 2 + const.: it never
+    # cycles.
     return nnls(factor.T, solve_triangular(factor, b, lower=True), maxiter=10 * len(K))[
         0
     ]
@@ -294,7 +317,9 @@ def _dot(x, y, count):
 
 @numba.njit(cache=True)
 def _positive(L):
-    """Turn K (m, m) into the L of K = L L^T, in its lower part; False where it has none."""
+    """Turn K (m, m) into the L of K = L L^T, in its lower part; False where it has
+    none.
+    """
     m = len(L)
     for first in range(0, m, BLOCK):
         last = min(first + BLOCK, m)
@@ -316,7 +341,9 @@ def _positive(L):
 
 @numba.njit(cache=True)
 def _exchanged(K, b, support):
-    """(beta, ended): beta is empty where K is singular; not `ended` where progress stopped."""
+    """(beta, ended): beta is empty where K is singular; not `ended` where progress
+    stopped.
+    """
     if not support.size:
         total = np.array([row.sum() for row in K])
         support = total <= np.median(total)
@@ -352,16 +379,20 @@ def _exchanged(K, b, support):
 
 
 class Scaled(NamedTuple):
-    """The factors of a_m = delta_{i,t} z_i^T as they are solved: stretch_m 2^-exponent a_m.
+    """The factors of a_m = delta_{i,t} z_i^T as they are solved: stretch_m 2^-exponent
+    a_m.
 
-    Only products <a_m, W> are asked for, so each factor is divided by a power of two, which
-    rounds nothing. What is left is one unit for W, that of the shortest constraint.
+    Only products <a_m, W> are asked for, so each factor is divided by a power of two,
+    which rounds nothing. What is left is one unit for W, that of the shortest
+    constraint.
 
     delta (runs, n, S, d), z (runs, n, d_z); exponent (runs,) that of the shortest a_m;
-    stretch (runs, m) at most 1. A constraint <a_m, W> >= 1 is posed as >= 1 / stretch_m =
-    1 + MORE ||a_m|| / min ||a||, where this ratio exceeds BAD: else its rounding would
-    exceed its margin. The norm of W rises by at most MORE ||W_1||, W_1 the solution for
-    constraints of norm 1. ratio (runs,) longest to shortest; ||a|| is read off entries."""
+    stretch (runs, m) at most 1. A constraint <a_m, W> >= 1 is posed as >= 1 / stretch_m
+    = 1 + MORE ||a_m|| / min ||a||, where this ratio exceeds BAD: else its rounding
+    would exceed its margin. The norm of W rises by at most MORE ||W_1||, W_1 the
+    solution for constraints of norm 1. ratio (runs,) longest to shortest; ||a|| is read
+    off entries.
+    """
 
     delta: np.ndarray
     z: np.ndarray
@@ -372,7 +403,9 @@ class Scaled(NamedTuple):
 
 @numba.njit(cache=True, error_model="numpy")
 def scaled(X, selected, z):
-    """The fields of `Scaled`, where delta_{i,t} = x_{i,selected} - x_{i,t}; X (runs, n, S+1, d)."""
+    """The fields of `Scaled`, where delta_{i,t} = x_{i,selected} - x_{i,t}; X (runs, n,
+    S+1, d).
+    """
     runs, n, T, d = X.shape
     S = T - 1
     z = z.copy()
@@ -412,7 +445,9 @@ def scaled(X, selected, z):
 
 @numba.njit(cache=True)
 def _normalised(x):
-    """Divide x by a power of two, to entries of at most 1; its largest entry and the exponent."""
+    """Divide x by a power of two, to entries of at most 1; its largest entry and the
+    exponent.
+    """
     largest = 0.0
     for k in range(len(x)):
         largest = max(largest, abs(x[k]))

@@ -3,7 +3,8 @@
 One problem in many norms: min ||W|| subject to <a_m, W> >= 1, with a_m = (x_{i,s_i} -
 x_{i,t}) z_i^T for the tokens and a_m = y_i x_{i,s_i} for the head. Whatever the norm, a
 solution is proved by beta >= 0: with N* the dual norm, 1^T beta / N*(sum beta_m a_m) is
-a lower bound on ||W||, and `gap` is its relative distance from the norm of W."""
+a lower bound on ||W||, and `gap` is its relative distance from the norm of W.
+"""
 
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
@@ -43,7 +44,8 @@ class MaxMargin(Shapes):
                cone programs: a dual whose share of the largest exceeds the slack)
     gap        (runs,) (||W|| - lower bound) / ||W||, the lower bound from the duals
     accuracy   what gap and violation were held to
-    tokens     the problem's; W is in their coordinates"""
+    tokens     the problem's; W is in their coordinates
+    """
 
     problem: str
     norm: np.ndarray
@@ -80,20 +82,22 @@ def token_svm(
     selected: np.ndarray | None = None,
     norm: str | float | Blocks = "frobenius",
 ) -> MaxMargin:
-    """W_mm = argmin ||W|| subject to (x_{i,s_i} - x_{i,t})^T W z_i >= 1 for all i and t != s_i.
+    """W_mm = argmin ||W|| subject to (x_{i,s_i} - x_{i,t})^T W z_i >= 1 for all i and t
+    != s_i.
 
-    selected (runs, n): s_i, default the opt tokens. norm: "frobenius" (paper A, W-SVM); an
-    exponent 1 <= p <= inf for the entrywise ||W||_{p,p} (paper C, Definition 2); "nuclear"
-    (2308.16898, Att-SVM*: where training K and Q leads); "spectral"; or `Blocks`. W need
-    not be unique in the nuclear, spectral, l_1, l_inf and block-wise norm; its norm is. The
-    l_p norms with p != 2 and blocks depend on the coordinates: give tokens in the model's
-    own. Of a Minimal, W is in minimal coordinates.
+    selected (runs, n): s_i, default the opt tokens. norm: "frobenius" (paper A, W-SVM);
+    an exponent 1 <= p <= inf for the entrywise ||W||_{p,p} (paper C, Definition 2);
+    "nuclear" (2308.16898, Att-SVM*: where training K and Q leads); "spectral"; or
+    `Blocks`. W need not be unique in the nuclear, spectral, l_1, l_inf and block-wise
+    norm; its norm is. The l_p norms with p != 2 and blocks depend on the coordinates:
+    give tokens in the model's own. Of a Minimal, W is in minimal coordinates.
 
-    Solved in the m = n(T-1) unknowns of the dual. Gap and violation are at most ACCURACY
-    for the Frobenius norm, else ACCURACY_OTHER_NORMS. Raises Infeasible (a ValueError)
-    with a Farkas certificate, which holds for every norm; ValueError for a wrong
-    `selected`, an unknown norm, or sizes beyond float64; RuntimeError, with what to do,
-    where that accuracy was not reached."""
+    Solved in the m = n(T-1) unknowns of the dual. Gap and violation are at most
+    ACCURACY for the Frobenius norm, else ACCURACY_OTHER_NORMS. Raises Infeasible (a
+    ValueError) with a Farkas certificate, which holds for every norm; ValueError for a
+    wrong `selected`, an unknown norm, or sizes beyond float64; RuntimeError, with what
+    to do, where that accuracy was not reached.
+    """
     if not isinstance(norm, Blocks):
         norm = _known(norm, "norm", ("frobenius", "nuclear", "spectral"))
     tokens = _in_coordinates(tokens, norm)
@@ -109,8 +113,9 @@ def head_svm(
 ) -> MaxMargin:
     """v_mm = argmin ||v||_p subject to y_i v^T x_{i,s_i} >= 1 for all i, 1 <= p <= inf.
 
-    Source: paper A, u-SVM; paper C. It is the token SVM with delta_i = y_i x_{i,s_i} and
-    z_i = 1: it takes, returns and raises the same."""
+    Source: paper A, u-SVM; paper C. It is the token SVM with delta_i = y_i x_{i,s_i}
+    and z_i = 1: it takes, returns and raises the same.
+    """
     p = _known(p, "p", ())
     tokens = _in_coordinates(tokens, p)
     selected = checked_selection(tokens, selected)
@@ -126,7 +131,9 @@ def head_svm(
 
 
 def _in_coordinates(tokens, norm):
-    """The token set of a Minimal too; ValueError where the norm sees which coordinates they are."""
+    """The token set of a Minimal too; ValueError where the norm sees which coordinates
+    they are.
+    """
     if not isinstance(tokens, Minimal):
         return tokens
     if norm not in (2, "nuclear", "spectral"):
@@ -137,7 +144,9 @@ def _in_coordinates(tokens, norm):
 
 
 def _known(norm, name, words):
-    """`norm` as an exponent p >= 1, or as one of the `words`; "frobenius" is the exponent 2."""
+    """`norm` as an exponent p >= 1, or as one of the `words`; "frobenius" is the
+    exponent 2.
+    """
     if isinstance(norm, str) and norm in words:
         return 2.0 if norm == "frobenius" else norm
     if isinstance(norm, bool) or not isinstance(norm, Real) or not norm >= 1:
@@ -149,7 +158,9 @@ def _known(norm, name, words):
 
 
 def checked_selection(tokens: TokenSet, selected: np.ndarray | None) -> np.ndarray:
-    """`selected` as token indices (runs, n), by default the opt tokens; else ValueError."""
+    """`selected` as token indices (runs, n), by default the opt tokens; else
+    ValueError.
+    """
     if selected is None:
         return tokens.opt
     runs, n, T, _ = tokens.shape
@@ -167,7 +178,9 @@ def checked_selection(tokens: TokenSet, selected: np.ndarray | None) -> np.ndarr
 
 
 def _solve(problem, tokens, parts, norm, shape):
-    """The record of all runs; `parts` are what `frobenius.scaled` takes, `shape` of the duals."""
+    """The record of all runs; `parts` are what `frobenius.scaled` takes, `shape` of the
+    duals.
+    """
     runs: list[dict] = []
     units = frobenius.Scaled(*frobenius.scaled(*map(np.ascontiguousarray, parts)))
     if not np.isfinite(units.delta).all():
@@ -180,7 +193,8 @@ def _solve(problem, tokens, parts, norm, shape):
     small = norm == 2 and delta.size * delta[..., 0].size <= UNSHARED
     with nullcontext() if small else _thread_pools().limit(limits=1, user_api="blas"):
         for run, factors in enumerate(zip(units.delta, units.z, units.stretch)):
-            # The Frobenius norm decides feasibility, and the others start at its solution.
+            # The Frobenius norm decides feasibility, and the others start at its
+            # solution.
             duals, margins, solver, W = frobenius.solve(
                 Constraints(problem, run, shape[1:], *factors)
             )
@@ -221,7 +235,9 @@ def _solve(problem, tokens, parts, norm, shape):
 
 
 def _weights(units, runs):
-    """W (runs, d, d_z), as the margins were measured on it: as solved, or from its duals."""
+    """W (runs, d, d_z), as the margins were measured on it: as solved, or from its
+    duals.
+    """
     W = [
         frobenius.weights(run["duals"], delta, z) if run["W"] is None else run["W"]
         for run, delta, z in zip(runs, units.delta, units.z)
@@ -230,7 +246,9 @@ def _weights(units, runs):
 
 
 def _other_norm(problem, run, units, norm, beta):
-    """Scaled solution of one run in another norm than Frobenius, from the duals (m,) there."""
+    """Scaled solution of one run in another norm than Frobenius, from the duals (m,)
+    there.
+    """
     delta = units.delta[run]
     z = units.z[run]
     stretch = units.stretch[run]

@@ -1,4 +1,5 @@
-"""Norms other than Frobenius: cone programs, and the l_p norms by weighted Frobenius SVMs.
+"""Norms other than Frobenius: cone programs, and the l_p norms by weighted Frobenius
+SVMs.
 
 Cone programs are the nuclear, spectral, l_1 and l_inf norm and the largest over blocks.
 Their minimum is unique, its W need not be: an interior-point method ends in the middle.
@@ -14,7 +15,8 @@ Newton's method expands it around a pair (w, s), with weights D = (q-1) |w|^{2-p
 
 the dual of a token SVM in a weighted Frobenius norm. What moves is the side whose power
 is at least one, so that no sign is overshot: beta for p <= 2, w for p > 2. Large
-exponents are approached from 2."""
+exponents are approached from 2.
+"""
 
 import contextlib
 import warnings
@@ -36,11 +38,13 @@ GOAL = 1e-13  # relative duality gap at which Newton's method rests
 
 @dataclass(frozen=True)
 class Blocks:
-    """max_b N(W_b), or where `summed` sum_b N(W_b); W_b one of `count` parts, N = `inner`.
+    """max_b N(W_b), or where `summed` sum_b N(W_b); W_b one of `count` parts, N =
+    `inner`.
 
     Its dual is the sum of N* over the parts. inner: "frobenius", "spectral" or
     "nuclear"; by_columns: parts of the columns, else the rows. ValueError for another N
-    or count < 1."""
+    or count < 1.
+    """
 
     inner: str
     count: int
@@ -68,7 +72,9 @@ class Blocks:
         )
 
     def parts(self, W) -> list:
-        """The blocks of W (..., d, d_z), numpy's or cvxpy's; ValueError where they do not fit."""
+        """The blocks of W (..., d, d_z), numpy's or cvxpy's; ValueError where they do
+        not fit.
+        """
         size = W.shape[-1 if self.by_columns else -2]
         if size % self.count:
             raise ValueError(
@@ -111,10 +117,12 @@ def _expression(S, norm):
 def conic(
     A: np.ndarray, shape: tuple[int, int], dual: str | float | Blocks, unit: float
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """(w, beta): vec W of least norm with A vec(W) >= 1, and its duals (m,), up to scale.
+    """(w, beta): vec W of least norm with A vec(W) >= 1, and its duals (m,), up to
+    scale.
 
-    A (m, d d_z), shape (d, d_z), `dual` the dual of the norm, `unit` the size of a feasible
-    W. None where Clarabel fails."""
+    A (m, d d_z), shape (d, d_z), `dual` the dual of the norm, `unit` the size of a
+    feasible W. None where Clarabel fails.
+    """
     import cvxpy as cp  # here: its import takes longer than all solvers of the other norms together
 
     beta = cp.Variable(len(A), nonneg=True)
@@ -140,7 +148,9 @@ def conic(
 
 
 def _shortened(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows (m, D), cut to the shortest where over BAD times it; what A w >= 1 then asks, (m,)."""
+    """Rows (m, D), cut to the shortest where over BAD times it; what A w >= 1 then
+    asks, (m,).
+    """
     length = np.linalg.norm(rows, axis=1)
     asked = np.where(length > BAD * length.min(), length.min() / length, 1.0)
     return rows * asked[:, None], asked
@@ -149,8 +159,9 @@ def _shortened(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def entrywise(
     A: np.ndarray, p: float, w: np.ndarray, beta: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(w, beta): the w (D,) of least ||w||_p with A w >= 1, its duals (m,), both up to scale,
-    from a feasible w and its duals; A (m, D)."""
+    """(w, beta): the w (D,) of least ||w||_p with A w >= 1, its duals (m,), both up to
+    scale, from a feasible w and its duals; A (m, D).
+    """
     unit = np.abs(
         w
     ).max()  # with it entries are of order one, whatever the units of the tokens
@@ -231,7 +242,9 @@ def _newton(A, asked, p, w, beta, goal):
 
 
 def _weights(w, p):
-    """D = dw/ds = (q-1) |w|^{2-p}; for p > 2 bounded near zero entries of negligible norm."""
+    """D = dw/ds = (q-1) |w|^{2-p}; for p > 2 bounded near zero entries of negligible
+    norm.
+    """
     size = np.abs(w)
     if p > 2:
         size = np.maximum(size, size.max() * max(1e-5 ** (1 / (p - 2)), 1e-300))
@@ -239,7 +252,9 @@ def _weights(w, p):
 
 
 def _weighted(A, weights, b, beta):
-    """beta >= 0 with K beta >= b, K = A diag(weights) A^T; near the last beta if K is singular."""
+    """beta >= 0 with K beta >= b, K = A diag(weights) A^T; near the last beta if K is
+    singular.
+    """
     K = (A * weights) @ A.T
     diagonal = np.diag(K).copy()
     for ridge in (0.0, 1e-12, 1e-9, 1e-6):
@@ -252,10 +267,13 @@ def _weighted(A, weights, b, beta):
 
 
 def _shorten(x, dx, exponent, y, dy, reduce):
-    """The first a of 1, 1/2, ... at which ||x + a dx|| / reduce(y + a dy) has not risen, or 0."""
+    """The first a of 1, 1/2, ... at which ||x + a dx|| / reduce(y + a dy) has not
+    risen, or 0.
+    """
     start = lp_norm(x, exponent) / reduce(y)
     for a in 0.5 ** np.arange(30):
-        # Flat to rounding long before its argument is exact: accepting that brings the last digits.
+        # Flat to rounding long before its argument is exact: accepting that brings the
+        # last digits.
         if lp_norm(x + a * dx, exponent) / reduce(y + a * dy) <= start * (1 + 1e-14):
             return a
     return 0.0

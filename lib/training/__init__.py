@@ -1,9 +1,12 @@
-"""One resumable training loop for all networks and optimisers, and the papers' update rules.
-Open `loop` first; `study` has what is compared and how, `studies` the papers' own."""
+"""One resumable training loop for all networks and optimisers, and the papers' update
+rules. Open `loop` first; `study` has what is compared and how, `studies` the papers'
+own.
+"""
 
 import os
 
-# Read once, when torch comes: waiting threads that spin would starve whatever shares their cores.
+# Read once, when torch comes: waiting threads that spin would starve whatever shares
+# their cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 # isort: split

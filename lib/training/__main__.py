@@ -1,8 +1,10 @@
-"""Train a study, or one run of it; also under torchrun. The same command goes on where it stopped.
+"""Train a study, or one run of it; also under torchrun. The same command goes on where
+it stopped.
 
-Examples: `python -m lib.training mnist_60000 --minutes 50`,
-`python -m lib.training digits --set seeds=3 --set rates.SGD=0.05,0.1 --set rates.RMSprop=1e-3`,
-`python -m lib.training digits --one SNGD 0.2 0`."""
+Examples: `python -m lib.training mnist_60000 --minutes 50`, `python -m lib.training
+digits --set seeds=3 --set rates.SGD=0.05,0.1 --set rates.RMSprop=1e-3`, `python -m
+lib.training digits --one SNGD 0.2 0`.
+"""
 
 import argparse
 import ast
@@ -43,7 +45,9 @@ def _options(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def _changed(study: Study, word: str) -> Study:
-    """`study` with "field=value" or "field.entry=value"; ValueError for what fits no field."""
+    """`study` with "field=value" or "field.entry=value"; ValueError for what fits no
+    field.
+    """
     place, equals, text = word.partition("=")
     name, dot, entry = place.partition(".")
     names = [
@@ -113,8 +117,9 @@ def _run(chosen: argparse.Namespace) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; the exit status is 3 where time ran out, and 1, with one printed
-    sentence, for an error that a user can mend."""
+    """Run the command line; the exit status is 3 where time ran out, and 1, with one
+    printed sentence, for an error that a user can mend.
+    """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
     try:

@@ -22,7 +22,8 @@ class Batches(Shapes):
     Batch k is a function of (seed, k) alone: every epoch has its own order, and leaves
     out an incomplete batch. With `crops` images (N, c, s, s) are cropped out of a
     border and mirrored (paper C); then comes `transform`. `part` (k, n): the k-th of n
-    equal parts. ValueError unless 1 <= size <= N and n divides size."""
+    equal parts. ValueError unless 1 <= size <= N and n divides size.
+    """
 
     inputs: Tensor
     targets: Tensor
@@ -52,7 +53,9 @@ class Batches(Shapes):
         return order[place * self.size : (place + 1) * self.size]
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
-        """Inputs (rows, ...) and targets (rows,) of batch `step`, or of this part of it."""
+        """Inputs (rows, ...) and targets (rows,) of batch `step`, or of this part of
+        it.
+        """
         rows = self._mine(self.rows(step))
         inputs = self.inputs[rows]
         if self.crops:
@@ -69,7 +72,9 @@ class Batches(Shapes):
         return replace(self, inputs=inputs, targets=targets, part=part)
 
     def _mine(self, values: Tensor) -> Tensor:
-        """This part's share of one value a row, on the data's device: (size,) -> (size / n,)."""
+        """This part's share of one value a row, on the data's device: (size,) -> (size
+        / n,).
+        """
         k, n = self.part
         return values.reshape(n, -1)[k].to(self.inputs.device)
 
@@ -80,8 +85,9 @@ def _order(seed: int, epoch: int, rows: int) -> Tensor:
 
 
 class Bucketed(Batches):
-    """`Batches` of tokens (N, 2, T) of similar lengths: those of `POOL` consecutive batches are
-    sorted by length and dealt out in random order."""
+    """`Batches` of tokens (N, 2, T) of similar lengths: those of `POOL` consecutive
+    batches are sorted by length and dealt out in random order.
+    """
 
     def rows(self, step: int) -> Tensor:
         per_epoch = len(self.inputs) // self.size
@@ -97,7 +103,9 @@ class Bucketed(Batches):
 
 
 def _crop_flip(images: Tensor, top: Tensor, left: Tensor, flipped: Tensor) -> Tensor:
-    """Windows of `images` (b, c, s, s) in a border of zeros, with corners `top`, `left` (b,)."""
+    """Windows of `images` (b, c, s, s) in a border of zeros, with corners `top`, `left`
+    (b,).
+    """
     size = images.shape[-1]
     every = torch.arange(len(images), device=images.device)
     wide = F.pad(images, (BORDER,) * 4)

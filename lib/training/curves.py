@@ -1,4 +1,6 @@
-"""One run as arrays, and the .npz of a study's runs, from which every claim is recomputed."""
+"""One run as arrays, and the .npz of a study's runs, from which every claim is
+recomputed.
+"""
 
 import io
 import json
@@ -49,11 +51,12 @@ def trailing_mean(readings: Sequence[float] | np.ndarray) -> np.ndarray:
 class Curve(Shapes):
     """One run: who ran and where, what it did step by step, and what it ended with.
 
-    `status` is "finished", or stopped, paused or diverged at a step. `loss`, and of rules
-    whose step size changes `step_size` and `gradient_norm`, are (steps,); `metrics`,
-    `weight_norms`, `walked` {name: (points,)} at `evaluated_at`; `clock` {"at", "loss":
-    (readings,)} on fixed rows. `part` is "trial" (of a rate), "curve" (judged), "one"
-    (alone) or "baseline" (a plain classifier)."""
+    `status` is "finished", or stopped, paused or diverged at a step. `loss`, and of
+    rules whose step size changes `step_size` and `gradient_norm`, are (steps,);
+    `metrics`, `weight_norms`, `walked` {name: (points,)} at `evaluated_at`; `clock`
+    {"at", "loss": (readings,)} on fixed rows. `part` is "trial" (of a rate), "curve"
+    (judged), "one" (alone) or "baseline" (a plain classifier).
+    """
 
     status: str
     loss: np.ndarray = field(default_factory=NONE.copy)
@@ -98,7 +101,9 @@ class Curve(Shapes):
         }
 
     def smooth(self, window: int) -> np.ndarray:
-        """The running mean of the loss over `window` steps, fewer at the start: (steps,)."""
+        """The running mean of the loss over `window` steps, fewer at the start:
+        (steps,).
+        """
         total = np.cumsum(self.loss, dtype=float)
         before = np.concatenate([np.zeros(window), total])[: len(total)]
         return (total - before) / np.minimum(np.arange(1, len(total) + 1), window)
@@ -120,7 +125,9 @@ class Curve(Shapes):
         )
 
     def readings(self) -> np.ndarray:
-        """The mean of the last `READINGS` readings at each of them; at first infinite."""
+        """The mean of the last `READINGS` readings at each of them; at first
+        infinite.
+        """
         return trailing_mean(self.clock["loss"])
 
     def steps_to(self, target: float) -> float:
@@ -159,7 +166,9 @@ class Curves:
         return sorted(set.intersection(*have)) if have else []
 
     def runs(self, rule: str) -> list[Curve]:
-        """The judged runs of `rule` on the seeds that every rule has run, in their order."""
+        """The judged runs of `rule` on the seeds that every rule has run, in their
+        order.
+        """
         judged = {curve.seed: curve for curve in self.judged() if curve.rule == rule}
         return [judged[seed] for seed in self.seeds() if seed in judged]
 
@@ -201,13 +210,15 @@ class Curves:
 
 def load(path: Path) -> Curves:
     """The curves that `Curves.save` wrote; FileNotFoundError where there are none,
-    ValueError for a file that is damaged, no curve file, or of another schema."""
+    ValueError for a file that is damaged, no curve file, or of another schema.
+    """
     if not Path(path).exists():
         raise FileNotFoundError(
             f"{path} is not there; `python -m lib.training` makes it"
         )
     try:
-        # np.load refuses pickled objects, and leaves a damaged file open that it opened itself.
+        # np.load refuses pickled objects, and leaves a damaged file open that it opened
+        # itself.
         with open(path, "rb") as stream, np.load(stream) as file:
             head = json.loads(str(file["json"]))
             runs = [row | {group: {} for group in GROUPS} for row in head["curves"]]

@@ -1,5 +1,6 @@
-"""One training loop for every network and torch optimiser; `accelerate` brings the device
-and, under torchrun, the other processes of every batch."""
+"""One training loop for every network and torch optimiser; `accelerate` brings the
+device and, under torchrun, the other processes of every batch.
+"""
 
 import io
 import math
@@ -30,7 +31,9 @@ EvaluateAt = Callable[
 
 
 def cross_entropy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-    """Mean cross-entropy of logits model(inputs) (b, classes), targets (b,), in nats."""
+    """Mean cross-entropy of logits model(inputs) (b, classes), targets (b,), in
+    nats.
+    """
     inputs, targets = batch
     return F.cross_entropy(model(inputs), targets)
 
@@ -66,20 +69,22 @@ def train(
     key: str = "",
     pause: Callable[[int], bool] = lambda step: False,
 ) -> Curve:
-    """Train `model` in place for `steps` steps, step k on `batches.batch(k)`: its curve.
+    """Train `model` in place for `steps` steps, step k on `batches.batch(k)`: its
+    curve.
 
-    `loss` is a mean over the rows where processes share them; of an optimiser that states
-    them `last_step_size` and `last_gradient_norm` are recorded. `evaluate(model, step)` and
-    the norms of the weights are measured after the numbers of steps `at` and at the end.
-    `clock` is read every `tick` steps. Two functions may end the run: `stop` sees each
-    evaluation, `reached` each reading of the clock, as the step and the mean of the last
-    readings (`trailing_mean`). `walk` adds up squared moves. A metric that an evaluation
-    does not have is NaN there.
+    `loss` is a mean over the rows where processes share them; of an optimiser that
+    states them `last_step_size` and `last_gradient_norm` are recorded. `evaluate(model,
+    step)` and the norms of the weights are measured after the numbers of steps `at` and
+    at the end. `clock` is read every `tick` steps. Two functions may end the run:
+    `stop` sees each evaluation, `reached` each reading of the clock, as the step and
+    the mean of the last readings (`trailing_mean`). `walk` adds up squared moves. A
+    metric that an evaluation does not have is NaN there.
 
     The same call goes on from the file `checkpoint`, bit for bit on a CPU. Where
     `pause(steps done)` says so the run is saved and left; where a loss or a norm is not
-    finite it ends. ValueError for a checkpoint that is damaged or of another `key`, OSError
-    for one that cannot be written."""
+    finite it ends. ValueError for a checkpoint that is damaged or of another `key`,
+    OSError for one that cannot be written.
+    """
     machine = Accelerator(cpu=cpu)
     device = machine.device
     network, stepper = machine.prepare(model, optimizer)
@@ -102,7 +107,8 @@ def train(
         stepper.zero_grad()
         value = loss(network, batch)
         machine.backward(value)
-        # accelerate averages the gradient over processes; Polyak's step needs the loss averaged too
+        # accelerate averages the gradient over processes; Polyak's step needs the loss
+        # averaged too
         log[0, step] = value = machine.reduce(value.detach(), "mean")
         return value
 
@@ -162,7 +168,8 @@ def train(
                     and (leaving or step % SAVE_EVERY == 0)
                 ):
                     save(checkpoint)
-            # What is measured here is not in the checkpoint: it is measured again from there.
+            # What is measured here is not in the checkpoint: it is measured again from
+            # there.
             ending = False
             if tick and step % tick == 0:
                 readings.append(look(clock)["clock_loss"])

@@ -1,4 +1,6 @@
-"""The update rules that the papers compare, as torch optimisers called as `step(closure)`."""
+"""The update rules that the papers compare, as torch optimisers called as
+`step(closure)`.
+"""
 
 import math
 from collections.abc import Callable
@@ -19,9 +21,11 @@ def _square(values):
 
 
 def norms(tensors: list[Tensor]) -> Tensor:
-    """‖t‖ of each of `tensors`, squares summed in float64: (tensors,). In float32 those of
-    entries below 1e-23 vanish, and with them a direction to be kept."""
-    # On a CPU torch sums wider than it reads one number at a time; a compiled loop does not.
+    """‖t‖ of each of `tensors`, squares summed in float64: (tensors,). In float32 those
+    of entries below 1e-23 vanish, and with them a direction to be kept.
+    """
+    # On a CPU torch sums wider than it reads one number at a time; a compiled loop does
+    # not.
     if all(t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors):
         arrays = [t.detach().numpy().ravel() for t in tensors]
         squares = np.empty(len(arrays))
@@ -47,7 +51,9 @@ def norms(tensors: list[Tensor]) -> Tensor:
 
 
 class GradientStep(torch.optim.Optimizer):
-    """θ ← θ - s g with a step size s from the loss and ‖g‖ over all parameters, 0 where g = 0."""
+    """θ ← θ - s g with a step size s from the loss and ‖g‖ over all parameters, 0 where
+    g = 0.
+    """
 
     last_step_size: Tensor
     last_gradient_norm: Tensor
@@ -58,7 +64,9 @@ class GradientStep(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Tensor]) -> Tensor:  # ty: ignore[incompatible-method-override]
-        """Take one step and return the loss of `closure`, which calls backward on it."""
+        """Take one step and return the loss of `closure`, which calls backward on
+        it.
+        """
         with torch.enable_grad():
             loss = closure()
         (group,) = self.param_groups
@@ -81,7 +89,9 @@ class GradientStep(torch.optim.Optimizer):
 
 
 class NormalizedSGD(GradientStep):
-    """θ ← θ - min(η / ‖g‖, η_max) g, η = `lr` and η_max = `max_step`: paper A, Eq. 2, App. C."""
+    """θ ← θ - min(η / ‖g‖, η_max) g, η = `lr` and η_max = `max_step`: paper A, Eq. 2,
+    App. C.
+    """
 
     def __init__(self, params, lr: float, max_step: float = math.inf):
         super().__init__(params, {"lr": lr, "max_step": max_step})
@@ -91,8 +101,10 @@ class NormalizedSGD(GradientStep):
 
 
 class StochasticPolyak(GradientStep):
-    """θ ← θ - min(f / (2 ‖g‖²), η_max) g, f the batch's loss, or 0 where it is below, η_max =
-    `max_step`. Source: paper A, Eq. 3 and App. C; SPS_max, Loizou et al. (2021)."""
+    """θ ← θ - min(f / (2 ‖g‖²), η_max) g, f the batch's loss, or 0 where it is below,
+    η_max = `max_step`. Source: paper A, Eq. 3 and App. C; SPS_max, Loizou et al.
+    (2021).
+    """
 
     def __init__(self, params, max_step: float = math.inf):
         super().__init__(params, {"max_step": max_step})
@@ -112,9 +124,11 @@ def _mirrored(tensors: list[Tensor], exponent: float) -> list[Tensor]:
 class MirrorDescent(torch.optim.Optimizer):
     """l_p mirror descent: |θ⁺|^(p-1) sgn θ⁺ = |θ|^(p-1) sgn θ - η g, entry by entry.
 
-    `lr` is η, `p` finite, above 1 (else ValueError). For p < 2 the inverse map is flat at 0: in
-    float32 a weight there would stay. So the class keeps U = ∇ψ(θ), where η g adds up. Source:
-    paper C, Algorithm l_p-AttGD as in its App. on real data (not normalised)."""
+    `lr` is η, `p` finite, above 1 (else ValueError). For p < 2 the inverse map is flat
+    at 0: in float32 a weight there would stay. So the class keeps U = ∇ψ(θ), where η g
+    adds up. Source: paper C, Algorithm l_p-AttGD as in its App. on real data (not
+    normalised).
+    """
 
     def __init__(self, params, lr: float, p: float):
         if not 1 < p < math.inf:
@@ -144,8 +158,9 @@ class MirrorDescent(torch.optim.Optimizer):
         return loss
 
 
-# Rule -> optimiser from parameters, rate and cap. The rate of SPS is its cap, and it has no other;
-# SNGD alone has both, and no cap where that is None. l_p is mirror descent.
+# Rule -> optimiser from parameters, rate and cap. The rate of SPS is its cap, and it
+# has no other; SNGD alone has both, and no cap where that is None. l_p is mirror
+# descent.
 RULES: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "SGD": lambda parameters, rate, cap: torch.optim.SGD(parameters, rate),
     "Adam": lambda parameters, rate, cap: torch.optim.Adam(
@@ -160,12 +175,15 @@ RULES: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "l3": lambda parameters, rate, cap: MirrorDescent(parameters, rate, 3.0),
 }
 STEP_SIZED = ("SPS", "SNGD")  # rules whose step size changes from step to step
-# Of torch.optim those that take no step along dense gradients of any shape and one closure's loss.
+# Of torch.optim those that take no step along dense gradients of any shape and one
+# closure's loss.
 UNFIT = ("LBFGS", "Muon", "Optimizer", "SparseAdam")
 
 
 def maker(rule: str) -> Callable[..., torch.optim.Optimizer]:
-    """The entry of `RULES`, or torch's optimiser with only its rate set; ValueError for neither."""
+    """The entry of `RULES`, or torch's optimiser with only its rate set; ValueError for
+    neither.
+    """
     if rule in RULES:
         return RULES[rule]
     theirs = getattr(torch.optim, rule, None)

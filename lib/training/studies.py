@@ -1,4 +1,6 @@
-"""The papers' real-data studies: numbers from studies.toml, what they train on and measure."""
+"""The papers' real-data studies: numbers from studies.toml, what they train on and
+measure.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -62,11 +64,14 @@ def pictures(
     demo=False,
     **shape,
 ) -> Problem:
-    """A vision transformer on the first `rows` images of `name`, in `grid` x `grid` patches.
+    """A vision transformer on the first `rows` images of `name`, in `grid` x `grid`
+    patches.
 
-    `shape` is its width, depth, heads and hidden, in this order. Paper A's is the one for small
-    data sets, where `named` that of the code that the paper names, on crops where `crops`; with
-    `held_out` images, on which rates are judged, paper C's plain one, which sees crops."""
+    `shape` is its width, depth, heads and hidden, in this order. Paper A's is the one
+    for small data sets, where `named` that of the code that the paper names, on crops
+    where `crops`; with `held_out` images, on which rates are judged, paper C's plain
+    one, which sees crops.
+    """
     whole = images.load(name, "train", rows=rows + held_out, demo=demo)
     if len(whole) < rows + held_out:
         words = f"{name} has {len(whole)} training images here, not {rows}"
@@ -146,8 +151,10 @@ def pictures(
 def sentences(
     batch, name, length, layers=0, rows=0, characters=0, demo=False
 ) -> Problem:
-    """The lower `layers` of a pretrained BERT (paper A) on a `balanced` sample of texts of `name`,
-    cut to `length` tokens, test texts to 4 `length`. A `demo` is small and not pretrained."""
+    """The lower `layers` of a pretrained BERT (paper A) on a `balanced` sample of texts
+    of `name`, cut to `length` tokens, test texts to 4 `length`. A `demo` is small and
+    not pretrained.
+    """
     weights = bert.weights(demo=demo)
     train, test = _split(name, demo, SMOKE_TEXTS)
     classes = train.classes
@@ -225,7 +232,8 @@ def reviews(
     demo: bool = False,
 ) -> Problem:
     """Paper C's encoder on all IMDb reviews, cut to `length` of the commonest `words`.
-    Rates are judged on `held_out` training reviews, which trials do not train on."""
+    Rates are judged on `held_out` training reviews, which trials do not train on.
+    """
     train, test = _split("imdb", demo, SMOKE_REVIEWS)
     known = Vocabulary.of(train.texts, words)
     parts = train.hold_out(held_out)
@@ -277,7 +285,8 @@ def reviews(
             assert isinstance(network, TextTransformer)
             for part, layers in measures.by_part(network).items():
                 ends[f"{when}.histogram.{part}"] = measures.binned(layers)
-            # how many tokens the first one uses (reviews, layers), its maps (drawn, layers, MAPPED)
+            # how many tokens the first one uses (reviews, layers), its maps (drawn,
+            # layers, MAPPED)
             used = attended(network.attention(probe)).mean(-1)
             maps = network.attention(drawn)[..., :MAPPED].mean(2)
             ends[f"{when}.tokens_used"] = used.numpy().astype(np.float32)

@@ -1,4 +1,6 @@
-"""A study: update rules compared on one data set by one protocol, notebooks/protocol.md."""
+"""A study: update rules compared on one data set by one protocol,
+notebooks/protocol.md.
+"""
 
 import contextlib
 import json
@@ -48,10 +50,12 @@ WHOLE |= dict.fromkeys(("batch", "window", "seeds", "evaluations", "clock"), 1)
 class Problem:
     """Network and data of a study, loaded; rows are held out where `tuning`.
 
-    `evaluate(model, seed, tuning)` is measured at the points of a run, `finish(model, seed)` at
-    its end, `closing(model)` besides at the last `LAST` points of a judged run, since it is
-    dear. `clock` is "clock_loss" on fixed training rows; `baselines` say which test rows a
-    plain classifier has right. `loss` is a batch's mean, or where `summed` its sum."""
+    `evaluate(model, seed, tuning)` is measured at the points of a run, `finish(model,
+    seed)` at its end, `closing(model)` besides at the last `LAST` points of a judged
+    run, since it is dear. `clock` is "clock_loss" on fixed training rows; `baselines`
+    say which test rows a plain classifier has right. `loss` is a batch's mean, or where
+    `summed` its sum.
+    """
 
     build: Callable[[], nn.Module]
     batches: Callable[[int, bool], Batches]
@@ -70,11 +74,13 @@ class Study:
     """What is compared, fixed before the runs; ValueError for values that cannot be.
 
     `problem(batch=, **options)` loads network and data. `rates` {rule: candidates}, SPS
-    before SNGD, whose `cap` is the rate of SPS where it is None; at most `extensions` are
-    added beyond an edge. They race to the last of the training losses `targets`, or by
-    accuracy on the rows that `options` hold out. Losses are readings of the clock, one in
-    `clock` steps. A run ends where what `ENDS` names is past `stop_at`: for speed at the
-    first such reading from the step `stop_from` on, for accuracy at an evaluation."""
+    before SNGD, whose `cap` is the rate of SPS where it is None; at most `extensions`
+    are added beyond an edge. They race to the last of the training losses `targets`, or
+    by accuracy on the rows that `options` hold out. Losses are readings of the clock,
+    one in `clock` steps. A run ends where what `ENDS` names is past `stop_at`: for
+    speed at the first such reading from the step `stop_from` on, for accuracy at an
+    evaluation.
+    """
 
     name: str
     problem: Callable[..., Problem]
@@ -134,9 +140,11 @@ class Study:
         return [self.horizon * part // ROUNDS for part in range(1, ROUNDS + 1)]
 
     def stop(self, metrics: Mapping[str, float]) -> bool:
-        """True where a run with these `metrics` of an evaluation ends, judged by accuracy.
+        """True where a run with these `metrics` of an evaluation ends, judged by
+        accuracy.
 
-        ValueError where they lack the accuracy that `stop_at` bounds."""
+        ValueError where they lack the accuracy that `stop_at` bounds.
+        """
         if self.stop_at is None or self.criterion == "speed":
             return False
         if TRAINED not in metrics:
@@ -146,7 +154,9 @@ class Study:
         return metrics[TRAINED] >= self.stop_at
 
     def reached(self, step: int, reading: float) -> bool:
-        """True where a run judged by speed ends: the mean `reading` of the clock at `step`."""
+        """True where a run judged by speed ends: the mean `reading` of the clock at
+        `step`.
+        """
         if (
             self.stop_at is None
             or self.criterion == "accuracy"
@@ -166,11 +176,13 @@ class Study:
     def going_on(
         self, trials: Mapping[float, Curve], last: list[float], steps: int
     ) -> list[float]:
-        """Which rates of the `last` round go on after so many steps, of all `trials` so far.
+        """Which rates of the `last` round go on after so many steps, of all `trials` so
+        far.
 
         Those that did not diverge and, from the second round on, are not worse than the
         best by more than `ERRORS` deviations; none where two have reached the last
-        target, or one has and no other is left, or twice its steps are over."""
+        target, or one has and no other is left, or twice its steps are over.
+        """
         levels = {
             rate: self._level(trials[rate])
             for rate in last
@@ -195,8 +207,9 @@ class Study:
     def _level(self, trial: Curve) -> tuple[float, float]:
         """How good a trial is by now, the smaller the better, and its deviation."""
         if self.criterion == "accuracy":
-            # One reading of a run jumps by several points, so the last few are averaged, and
-            # their own deviation counts beside the sampling error of the held-out rows.
+            # One reading of a run jumps by several points, so the last few are
+            # averaged, and their own deviation counts beside the sampling error of the
+            # held-out rows.
             recent = trial.metrics["test_accuracy"][-LAST:].astype(float)
             p = float(recent.mean())
             sampling = math.sqrt(p * (1 - p) / self.options["held_out"])
@@ -224,7 +237,9 @@ def _made(device: str) -> dict:
 
 
 class OutOfTime(Exception):
-    """The minutes are used up; the text says how many of the planned runs are finished."""
+    """The minutes are used up; the text says how many of the planned runs are
+    finished.
+    """
 
 
 def a_run(part: str, rule: str, rate: float, cap: float | None, seed: int) -> dict:
@@ -235,9 +250,10 @@ def a_run(part: str, rule: str, rate: float, cap: float | None, seed: int) -> di
 
 
 class Work:
-    """Runs a `study` in `folder`/<name>-<digest> until its end, or until `minutes` are over.
-    Processes may share it. ValueError for minutes not above 0, or a loss summed over a
-    batch that processes share."""
+    """Runs a `study` in `folder`/<name>-<digest> until its end, or until `minutes` are
+    over. Processes may share it. ValueError for minutes not above 0, or a loss summed
+    over a batch that processes share.
+    """
 
     def __init__(
         self, study: Study, folder: Path, minutes=math.inf, say=print, cpu: bool = False
@@ -280,7 +296,9 @@ class Work:
         self.folder = Path(folder) / f"{study.name}-{self.key}"
 
     def run(self) -> Curves:
-        """Run the trials, then the judged runs, and return all of them; raises OutOfTime."""
+        """Run the trials, then the judged runs, and return all of them; raises
+        OutOfTime.
+        """
         study = self.study
         rates = {}
         cap = self.study.cap
@@ -304,12 +322,15 @@ class Work:
         return self.collected()
 
     def best(self, rule: str, cap: float | None) -> float:
-        """The rate at which `rule` is judged; one candidate alone is taken. While the best lies at
-        an edge of the grid, one more beyond is tried. ValueError where every one diverged."""
+        """The rate at which `rule` is judged; one candidate alone is taken. While the
+        best lies at an edge of the grid, one more beyond is tried. ValueError where
+        every one diverged.
+        """
 
         def trials(rates: list[float], steps: int) -> dict[float, Curve]:
             runs = [a_run("trial", rule, rate, cap, TUNING_SEED) for rate in rates]
-            # Of a trial that has gone on since, the start: who goes on chooses the same rates.
+            # Of a trial that has gone on since, the start: who goes on chooses the same
+            # rates.
             return {
                 trial.rate: trial.until(steps) for trial in self.all_of(runs, steps)
             }
@@ -344,7 +365,8 @@ class Work:
 
     def all_of(self, runs: list[dict], until: float = math.inf) -> list[Curve]:
         """The curves of `runs`, up to the step `until` at least, whichever process
-        trains them; OutOfTime where the minutes end."""
+        trains them; OutOfTime where the minutes end.
+        """
         while True:
             curves = [self.one(who, until) for who in runs]
             done = [curve for curve in curves if curve is not None]
@@ -355,7 +377,9 @@ class Work:
             time.sleep(0.2)
 
     def one(self, who: dict, until: float = math.inf) -> Curve | None:
-        """The curve of one run, from its file or trained; None while another process has it."""
+        """The curve of one run, from its file or trained; None while another process
+        has it.
+        """
         name = "-".join(str(value) for value in who.values() if value is not None)
         self.folder.mkdir(parents=True, exist_ok=True)
         # A name may end in a rate, so suffixes are added to it and never replaced.
@@ -372,7 +396,8 @@ class Work:
                 curve = None
             if curve and curve.paused and len(curve.loss) < until:
                 curve = None
-            # Whoever holds the lock: a run that came far enough may be taken further meanwhile.
+            # Whoever holds the lock: a run that came far enough may be taken further
+            # meanwhile.
             curve, mine = loop.agreed((curve, lock.is_locked))
             if curve or not mine:
                 return curve

@@ -1,16 +1,20 @@
-r"""Paper A's Assumptions 1 and 2 as numbers: how much room a data set leaves under each.
+r"""Paper A's Assumptions 1 and 2 as numbers: how much room a data set leaves under
+each.
 
-Example 1 of paper A is data of class means: the samples of a class share their opt token (our
-reading). Assumption 1, as we read it, bounds inner products that involve a token which is not an
-opt token, and those of two queries; it does not bound the inner product of two opt tokens.
+Example 1 of paper A is data of class means: the samples of a class share their opt
+token (our reading). Assumption 1, as we read it, bounds inner products that involve a
+token which is not an opt token, and those of two queries; it does not bound the inner
+product of two opt tokens.
 
-The inequalities of Assumption 1 are blank in our copy of the paper. `near_orthogonality` measures
-a sufficient condition of ours instead. What it must give is Lemma 5: while the softmax weight of a
-sample's opt token is at most 1/2, a step along the negative gradient does not lower it.
+The inequalities of Assumption 1 are blank in our copy of the paper.
+`near_orthogonality` measures a sufficient condition of ours instead. What it must give
+is Lemma 5: while the softmax weight of a sample's opt token is at most 1/2, a step
+along the negative gradient does not lower it.
 
-Derivation. Sample i has tokens x_{i,t}, the query z_i, the opt token o_i = x_{i,opt}, its softmax
-weight p_i, and the gap Delta_i of its score to that of the other tokens, which have equal scores
-r_i (Assumption 2). T is the number of tokens of a sample, n the number of samples.
+Derivation. Sample i has tokens x_{i,t}, the query z_i, the opt token o_i = x_{i,opt},
+its softmax weight p_i, and the gap Delta_i of its score to that of the other tokens,
+which have equal scores r_i (Assumption 2). T is the number of tokens of a sample, n the
+number of samples.
 
 1. With m_i the mean of the other tokens under their softmax weights, the negative gradient is
    -grad L = (1/n) sum_i c_i (o_i - m_i) z_i^T, where c_i = |l'(f_i)| Delta_i p_i (1 - p_i).
@@ -33,8 +37,8 @@ r_i (Assumption 2). T is the number of tokens of a sample, n the number of sampl
    1/(e T): a small start gives at least this weight (Lemma 4), and by the condition no step lowers
    it before it is 1/2. A step from above 1/2 must be short enough not to end below phi.
 
-So the opt tokens of a class may be equal. What decides is nu / b^2, about the square root of
-(log n)/d for random queries: the dimension d.
+So the opt tokens of a class may be equal. What decides is nu / b^2, about the square
+root of (log n)/d for random queries: the dimension d.
 """
 
 import numpy as np
@@ -86,7 +90,8 @@ def near_orthogonality(tokens: TokenSet) -> np.ndarray:
 
 
 def pull_ratio(tokens: TokenSet) -> np.ndarray:
-    """Bound c_i / c_j, how much harder one sample pulls than another that is not yet selected.
+    """Bound c_i / c_j, how much harder one sample pulls than another that is not yet
+    selected.
 
     Parameters
     ----------
@@ -144,7 +149,8 @@ def strict_orthogonality(tokens: TokenSet) -> np.ndarray:
 
 
 def score_gaps(tokens: TokenSet) -> tuple[np.ndarray, np.ndarray]:
-    """Measure how clearly the opt token is the best, and how equal the other scores are.
+    """Measure how clearly the opt token is the best, and how equal the other scores
+    are.
 
     Parameters
     ----------
@@ -203,7 +209,8 @@ def theorem1_claims(
     weights = attention.weights(tokens, start.inside)
     away = np.abs(np.log(T * weights)).max()
 
-    # The step: a logit difference moves by at most step_size D, D the longest (x_opt - x) z^T.
+    # The step: a logit difference moves by at most step_size D, D the longest (x_opt -
+    # x) z^T.
     differences = coordinates.differences(tokens, tokens.opt)
     lengths = np.linalg.norm(differences, axis=-1)  # (runs, n, T-1)
     longest = (lengths * np.linalg.norm(tokens.z, axis=-1)[..., None]).max()

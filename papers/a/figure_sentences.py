@@ -1,13 +1,15 @@
-"""What paper A's text says of the curves in its Figures 2, 3 and 5, one claim a sentence.
+"""What paper A's text says of the curves in its Figures 2, 3 and 5, one claim a
+sentence.
 
-Our copy of the text lacks the numbers of these figures: step sizes, caps, horizons, sizes. Its
-sentences are all that we know of them. `figure2` and `figure3` measure each sentence on the runs of
-one setting, and `sweep2` and `sweep3` on every setting of a grid.
+Our copy of the text lacks the numbers of these figures: step sizes, caps, horizons,
+sizes. Its sentences are all that we know of them. `figure2` and `figure3` measure each
+sentence on the runs of one setting, and `sweep2` and `sweep3` on every setting of a
+grid.
 
-"Ahead" is our reading of "faster": one rule is ahead of another where it is further in every metric
-of the figure. A sentence with "ahead" is about the recorded iterations from `FIRST` to the horizon.
-In the first iterations the rules have not left the start, and momentum 0.9 needs about ten of them
-to build up.
+"Ahead" is our reading of "faster": one rule is ahead of another where it is further in
+every metric of the figure. A sentence with "ahead" is about the recorded iterations
+from `FIRST` to the horizon. In the first iterations the rules have not left the start,
+and momentum 0.9 needs about ten of them to build up.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -54,8 +56,9 @@ def mean_log_miss(history: History) -> np.ndarray:
     return largest[..., 0] + np.log(np.exp(history.log_miss - largest).mean(-1))
 
 
-# The metrics that the panels draw, as numbers (runs, k) that are larger the further a rule is. Each
-# orders rules as its panel does, and stays exact where the panel's own value rounds to one.
+# The metrics that the panels draw, as numbers (runs, k) that are larger the further a
+# rule is. Each orders rules as its panel does, and stays exact where the panel's own
+# value rounds to one.
 FIGURE2_METRICS: dict[str, Metric] = {
     "train loss": lambda history: -history.log_gap,
     "norm of W": lambda history: history.norm,
@@ -67,7 +70,8 @@ FIGURE3_METRICS: dict[str, Metric] = {
     "norm of u": lambda history: history.head_norm,
     "alignment of u": lambda history: -history.head_direction_error["u_mm"],
 }
-# The values that Figure 3's panels draw, but for the loss: "slightly" is asked of these.
+# The values that Figure 3's panels draw, but for the loss: "slightly" is asked of
+# these.
 FIGURE3_DRAWN: dict[str, Metric] = {
     "norm of W": lambda history: history.norm,
     "norm of u": lambda history: history.head_norm,
@@ -80,8 +84,8 @@ FIGURE3_DRAWN: dict[str, Metric] = {
 class Sentence(NamedTuple):
     """A sentence of the text as a claim.
 
-    `words` says what is measured, `bound` what is asked of it ("≥ 1"), `section` where the text
-    has it, `short` what it is in a figure.
+    `words` says what is measured, `bound` what is asked of it ("≥ 1"), `section` where
+    the text has it, `short` what it is in a figure.
     """
 
     words: str
@@ -457,7 +461,9 @@ def sweep2(problem: Minimal, goal: Mapping, records: np.ndarray) -> Sweep:
 
 
 def sweep3(problem: Minimal, goal: Mapping, records: np.ndarray) -> Sweep:
-    """Measure Figure 3's sentences in every setting of `GRID3`; parameters as of `sweep2`."""
+    """Measure Figure 3's sentences in every setting of `GRID3`; parameters as of
+    `sweep2`.
+    """
     last = int(max(GRID3["horizon"]))
 
     def train(rules):

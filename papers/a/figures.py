@@ -1,7 +1,7 @@
 """Paper A's Figures 2, 3 and 5 in the paper's panels, and beside each what we add.
 
-What we add is never in the paper's panels: loss gaps on logarithmic axes, rules without a cap,
-Lemma 5, Eq. 13 with its decay, and Figure 2's problem over a million iterations.
+What we add is never in the paper's panels: loss gaps on logarithmic axes, rules without
+a cap, Lemma 5, Eq. 13 with its decay, and Figure 2's problem over a million iterations.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -147,7 +147,9 @@ def figure2_beyond(
 
 
 def _smallest_weights(axis, crowd):
-    """Lemma 5 in every data set: p_opt over its start, of the sample where it is least."""
+    """Lemma 5 in every data set: p_opt over its start, of the sample where it is
+    least.
+    """
     p_opt = -np.expm1(crowd.log_miss)  # (draws, k, n)
     smallest = (p_opt / p_opt[:, :1]).min(-1)
     axis.clear()
@@ -286,7 +288,8 @@ def figure3(histories: Histories, horizon: int, caption: str) -> Figure:
     for axis in alignments:
         low = axis.get_ylim()[0]
         axis.set_ylim(low, 1 + 0.06 * (1 - low))
-    # How much "slightly" is in ||W||, the metric in which the two NGD rules differ most.
+    # How much "slightly" is in ||W||, the metric in which the two NGD rules differ
+    # most.
     ends = {
         name: np.median(histories[name].norm[:, shown][:, -1])
         for name in ("NGD", "NGD-joint")
@@ -298,7 +301,8 @@ def figure3(histories: Histories, horizon: int, caption: str) -> Figure:
 
 
 def figure3_beyond(histories: Histories, step_size: float, caption: str) -> Figure:
-    """Draw what Figure 3 leaves out: Eq. 13 with its decay, Lemma 12, and a long horizon.
+    """Draw what Figure 3 leaves out: Eq. 13 with its decay, Lemma 12, and a long
+    horizon.
 
     Parameters
     ----------
@@ -341,7 +345,8 @@ def figure3_beyond(histories: Histories, step_size: float, caption: str) -> Figu
 
 
 def theorem1(history: History, caption: str) -> Figure:
-    """Draw runs that satisfy Theorem 1's hypotheses: the direction error and the opt weights.
+    """Draw runs that satisfy Theorem 1's hypotheses: the direction error and the opt
+    weights.
 
     Parameters
     ----------

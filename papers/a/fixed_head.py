@@ -1,8 +1,9 @@
-"""What paper A (2402.05738) states of training W with a fixed head, measured on histories.
+"""What paper A (2402.05738) states of training W with a fixed head, measured on
+histories.
 
-Constants that the text lost are derived under Assumption 2; where several runs enter, the worst of
-them is judged. `solution` is an end point with `norm` and `W`, the history's target "W_mm" its
-direction.
+Constants that the text lost are derived under Assumption 2; where several runs enter,
+the worst of them is judged. `solution` is an end point with `norm` and `W`, the
+history's target "W_mm" its direction.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +34,9 @@ def svm_certificate(solution: MaxMargin, name: str = "W_mm") -> Claim:
 
 
 def direction(history: History, rule: str, since: float, number: str) -> list[Claim]:
-    """The direction error falls at least like t^-1/2, t >= since; says if like 1/t (ours)."""
+    """The direction error falls at least like t^-1/2, t >= since; says if like 1/t
+    (ours).
+    """
     slopes = exponent(history, "W_mm", since)
     furthest_off = np.abs(slopes + 1).max()
     if furthest_off <= 0.05:
@@ -70,7 +73,8 @@ def margin_growth(
 ) -> Claim:
     """The worst log(1 - p_opt) falls by `predicted` (runs,) per iteration (ours):
     eta/||W_mm|| for NGD, eta/((1-beta)||W_mm||) with momentum beta, 1/2 for Polyak's
-    step, as near saturation L - L* = ||grad L|| ||W_mm||."""
+    step, as near saturation L - L* = ||grad L|| ||W_mm||.
+    """
     fall = -fitted_slope(history.iterations, history.log_miss.max(-1), since)
     return claim("sharp", fall / predicted, rule)
 
@@ -87,7 +91,9 @@ def fastest_at_first(
     rivals=("GD", "NGD", "NGD-mom"),
     number="Section 3.2",
 ) -> Claim:
-    """`rule` reaches L - L* <= THRESHOLD first in every run: iterations over `rivals`'."""
+    """`rule` reaches L - L* <= THRESHOLD first in every run: iterations over
+    `rivals`'.
+    """
 
     def below(run):
         return first_below(run.iterations, run.log_gap, np.log(THRESHOLD))
@@ -121,7 +127,8 @@ def _theorem5(
     history: History, step_size: float, tokens: TokenSet, solution: MaxMargin
 ) -> Claim:
     """error(t)/sqrt(log t/t) does not grow after t_0 = 2 B^2 ||W_mm||/eta (ours), B the
-    largest norm of a token or query."""
+    largest norm of a token or query.
+    """
     moved = history.iterations > 1
     t = history.iterations[moved]
     error = history.direction_error["W_mm"][:, moved]
@@ -169,7 +176,8 @@ GROWING = "GD, growing steps"  # the rule `growing_steps`, as rows name it
 
 
 def growing_steps(step_size: float) -> GradientRule:
-    """Gradient descent whose steps grow as the loss falls: eta_t = eta / min(L - L*, 1).
+    """Gradient descent whose steps grow as the loss falls: eta_t = eta / min(L - L*,
+    1).
 
     Parameters
     ----------
@@ -219,7 +227,8 @@ def theorem6(plain: History, growing: History) -> list[Claim]:
         log_norm = np.log(growing.norm[run])
         log_error = np.log(error[run])
         slopes.append(np.polyfit(log_norm[late], log_error[late], 1)[0])
-        # The last stretch of norms that grow throughout; a start from afar may shrink W at first.
+        # The last stretch of norms that grow throughout; a start from afar may shrink W
+        # at first.
         since = int(log_norm.argmin())
         there = np.interp(
             np.log(plain.norm[run, -1]), log_norm[since:], log_error[since:]
@@ -233,7 +242,8 @@ def theorem6(plain: History, growing: History) -> list[Claim]:
 def smoothness(tokens: TokenSet) -> np.ndarray:
     """Bound on ||Hessian of L||, (runs,), under Assumption 2, exponential loss (ours):
     e^{-min gamma} D^2 (Delta^2/16 + Delta/4), Delta the largest score gap, D = max
-    ||x_{i,s} - x_{i,t}|| ||z_i||."""
+    ||x_{i,s} - x_{i,t}|| ||z_i||.
+    """
     scores = attention.scores(tokens, tokens.u)
     apart = np.linalg.norm(tokens.X[:, :, :, None] - tokens.X[:, :, None], axis=-1)
     D = (apart.max((2, 3)) * np.linalg.norm(tokens.z, axis=-1)).max(1)
@@ -248,7 +258,9 @@ def reached(history: History, error: float = 0.2**0.5) -> np.ndarray:
 
 
 def remark1(history: History, rule: str, start: str) -> Claim:
-    """The largest last direction error of any run; infinite if one selects another token."""
+    """The largest last direction error of any run; infinite if one selects another
+    token.
+    """
     selects = history.log_miss[:, -1].max(-1) < np.log(0.5)
     error = np.where(selects, history.direction_error["W_mm"][:, -1], np.inf)
     return claim("remark1", error.max(), rule, start)
@@ -259,8 +271,9 @@ NOT_ORTHOGONAL = (  # why Lemma 5 fails on antipodal class means
     " sample pulls one sample's weight down"
 )
 
-# Lemmas 2, 6 and 9 at the worst W that there is: 2 and 9 speak of iterates, here of every W whose
-# opt weights Lemmas 4 and 5 allow. With A_m = (x_{i,opt} - x_{i,t}) z_i^T for the pairs m = (i, t),
+# Lemmas 2, 6 and 9 at the worst W that there is: 2 and 9 speak of iterates, here of
+# every W whose opt weights Lemmas 4 and 5 allow. With A_m = (x_{i,opt} - x_{i,t}) z_i^T
+# for the pairs m = (i, t),
 # -grad L is a sum of c_m A_m, c >= 0 under Assumption 2, and depends on W through its margins
 # <A_m, W> alone; of all W with the same margins the shortest is sum_m alpha_m A_m, K alpha =
 # margins, K the Gram matrix. So the search runs over margins, n (T-1) numbers.
@@ -290,7 +303,9 @@ def _pulls(scores, margins):
 
 def lemma6(tokens: TokenSet, solution: MaxMargin) -> Claim:
     """<-grad L/||grad L||, W_mm> >= c = 1 / max_m ||A_m||, attained with one pair left
-    to learn. Over c, at the W of margin 0 for one pair, every one, and 40 for others."""
+    to learn. Over c, at the W of margin 0 for one pair, every one, and 40 for
+    others.
+    """
     smallest = np.inf
     for run in range(len(tokens.y)):
         A, K, scores = _pairs(tokens, run)
@@ -340,7 +355,8 @@ def lemma2(
 ) -> list[Claim]:
     """R_eps = O~(1/eps): eps needed at ||W|| = r ||W_mm||, its maximum over W, of the
     first runs: eps r / log r does not grow with r (Lemma 2), eps / log r falls at least
-    like 1/r (Lemma 9; our readings of O~)."""
+    like 1/r (Lemma 9; our readings of O~).
+    """
     needs = [
         [_needed(tokens, solution, run, r, starts) for r in radii]
         for run in range(runs)

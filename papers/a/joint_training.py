@@ -1,9 +1,10 @@
-"""What paper A (2402.05738) states and shows of training head u and W together, on histories.
+"""What paper A (2402.05738) states and shows of training head u and W together, on
+histories.
 
-gamma* = 1/||u_mm|| is the largest margin of a unit head, eta the step size; Eq. 13 steps by eta
-(t+1)^-2/3. What grows like t^{1/3} is held against the sum of these steps, S_t = sum_{s<=t}
-s^{-2/3}, whose own exponent in t is still 0.36 from 500 to 5000 steps. Where several runs enter,
-the worst of them is judged.
+gamma* = 1/||u_mm|| is the largest margin of a unit head, eta the step size; Eq. 13
+steps by eta (t+1)^-2/3. What grows like t^{1/3} is held against the sum of these steps,
+S_t = sum_{s<=t} s^{-2/3}, whose own exponent in t is still 0.36 from 500 to 5000 steps.
+Where several runs enter, the worst of them is judged.
 """
 
 from dataclasses import replace
@@ -21,8 +22,9 @@ from papers.fits import fitted_slope, log_slope, path_sum
 
 claim = PAPER.claim
 
-# One draw of (DM), n = 8, T = 2, d = 400, noise^2 d = 1, signal 3, three queries the opt token,
-# eta = 0.3, as computed independently of this library: {iteration: values as in `quantities`}.
+# One draw of (DM), n = 8, T = 2, d = 400, noise^2 d = 1, signal 3, three queries the
+# opt token, eta = 0.3, as computed independently of this library: {iteration: values as
+# in `quantities`}.
 REFERENCE = {
     100: (-3.74, 3.03, 3.43, 0.132, 0.102, 0.959, 1.27, 3.3),
     1000: (-9.13, 7.83, 8.23, 0.050, 0.043, 0.990, 1.27, 8.3),
@@ -46,7 +48,8 @@ def path_exponent(
     history: History, values: np.ndarray, decay: float, since: float, skipped: int = 0
 ) -> np.ndarray:
     """The a of values (runs, k) ~ (S_t - skipped)^a, t >= since, steps (t+1)^-decay;
-    (runs,). skipped: 1 where the first step, of length one, does not count."""
+    (runs,). skipped: 1 where the first step, of length one, does not count.
+    """
     late = history.iterations >= since
     return log_slope(
         path_sum(history.iterations[late], decay) - skipped, values[:, late]
@@ -57,7 +60,8 @@ def growth(
     history: History, rule: str, decay: float, since: float, bound: str = ""
 ) -> list[Claim]:
     """-log L, ||W||, ||u|| grow like S_t with steps (t+1)^-decay: exponents in S_t, t
-    >= since. W's first step does not count: the head is zero or random there."""
+    >= since. W's first step does not count: the head is zero or random there.
+    """
     made = []
     series = {"-log L": -history.log_gap, "||W||": history.norm}
     for name, values in (series | {"||u||": history.head_norm}).items():
@@ -73,13 +77,13 @@ def eq13(
 ) -> list[Claim]:
     """Theorems 2-4, 8-10, Lemmas 12, 13 on a run of Eq. 13, exponents over t >= since.
 
-    Theorem 2: L_t <= L_1 exp(-3 c gamma* eta (t^{1/3} - 1)), c = 1/4 (our constant). In the end
-    log L falls by gamma* eta per S_t (ours): near saturation -log L = gamma* ||u|| and ||u|| = eta
-    S_t. Theorem 3: W's direction error times log t stays bounded, and the error, like u's, falls
-    like 1/S_t (ours). Theorem 4: min_i y_i u_t^T x_{i,opt} / ||u_t|| is at least gamma*/4, in the
-    end gamma*.
-    Lemma 12: ||W_t||, ||u_t|| <= 3 eta t^{1/3}. Lemma 13: score gaps grow at least like S_t, two
-    samples' losses stay within a factor 4 (our constant), p_opt does not fall (t >= 1). Eq. 14,
+    Theorem 2: L_t <= L_1 exp(-3 c gamma* eta (t^{1/3} - 1)), c = 1/4 (our constant). In
+    the end log L falls by gamma* eta per S_t (ours): near saturation -log L = gamma*
+    ||u|| and ||u|| = eta S_t. Theorem 3: W's direction error times log t stays bounded,
+    and the error, like u's, falls like 1/S_t (ours). Theorem 4: min_i y_i u_t^T
+    x_{i,opt} / ||u_t|| is at least gamma*/4, in the end gamma*. Lemma 12: ||W_t||,
+    ||u_t|| <= 3 eta t^{1/3}. Lemma 13: score gaps grow at least like S_t, two samples'
+    losses stay within a factor 4 (our constant), p_opt does not fall (t >= 1). Eq. 14,
     p_opt >= 1/2, is of T = 2: it follows from the start, 1/T.
     """
     t = history.iterations
@@ -121,7 +125,9 @@ def eq13(
 
 
 def bounded_by_log(history: History) -> Claim:
-    """Theorem 3: W's direction error times log t is no larger in the last decade than before."""
+    """Theorem 3: W's direction error times log t is no larger in the last decade than
+    before.
+    """
     t = history.iterations[history.iterations >= 2]
     error = history.direction_error["W_mm"][:, history.iterations >= 2]
     scaled = error * np.log(t)
@@ -137,7 +143,9 @@ def head_direction(
     decay: float = 2 / 3,
     bound: str = "",
 ) -> Claim:
-    """Theorem 4: u's direction error falls like 1/S_t, t >= since, steps (t+1)^-decay (ours)."""
+    """Theorem 4: u's direction error falls like 1/S_t, t >= since, steps (t+1)^-decay
+    (ours).
+    """
     slopes = path_exponent(history, history.head_direction_error["u_mm"], decay, since)
     return claim("head", slopes, rule, bound=bound)
 
@@ -158,7 +166,8 @@ def lemma3(
     """Along Eq. 13: ||grad_u L|| >= c gamma* L, and L on a step is at most C times L
     before it; c = 1/2, C = 1 + 1e-9 (our constants: the loss does not rise). The third
     bound, on the curvature, has so much room that no row of it could fail. Remark 4:
-    ||grad_u L|| is of the order of L, and tends to gamma* L (ours)."""
+    ||grad_u L|| is of the order of L, and tends to gamma* L (ours).
+    """
     ratio = np.exp(history.log_gradient_head - history.log_gap) * head.norm[:, None]
     late = ratio[:, history.iterations >= since]
     segment = _on_segments(history, tokens)[:, 1:].max()

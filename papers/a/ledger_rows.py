@@ -1,16 +1,17 @@
-"""The ledger of paper A (2402.05738): every statement's rows, in the true or in a wrong world.
+"""The ledger of paper A (2402.05738): every statement's rows, in the true or in a wrong
+world.
 
-Four settings for a fixed head, all ours. "class means" and "antipodal" are as in our Figures 2 and
-5, but smaller; their dimension is too low for our sufficient form of Assumption 1. "class means,
-high d" is Example 1 with four samples in so many dimensions that this form holds on every draw.
-"Gaussian tokens" is a second data model, for which a stricter form holds, that bounds inner
-products of opt tokens too. Three starts: "small" (Lemma 4), "opposite" (-W_mm), and "local", the
-token SVM's solution of another selection, where the local theory (2308.16898) says training may
-stay.
+Four settings for a fixed head, all ours. "class means" and "antipodal" are as in our
+Figures 2 and 5, but smaller; their dimension is too low for our sufficient form of
+Assumption 1. "class means, high d" is Example 1 with four samples in so many dimensions
+that this form holds on every draw. "Gaussian tokens" is a second data model, for which
+a stricter form holds, that bounds inner products of opt tokens too. Three starts:
+"small" (Lemma 4), "opposite" (-W_mm), and "local", the token SVM's solution of another
+selection, where the local theory (2308.16898) says training may stay.
 
-Constants that the paper's text lost are ours. What holds with probability 1 - DELTA is checked by
-the upper end, at 95 %, of the probability that it fails, which must not exceed DELTA: 28 draws
-without a failure are too few.
+Constants that the paper's text lost are ours. What holds with probability 1 - DELTA is
+checked by the upper end, at 95 %, of the probability that it fails, which must not
+exceed DELTA: 28 draws without a failure are too few.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -64,7 +65,9 @@ class Sizes:
         return tokens.class_mean_tokens(seeds, *shape, **more)
 
     def example_1(self, seeds: Sequence[int]) -> TokenSet:
-        """Example 1, class means, few samples in many dimensions: Assumption 1 holds."""
+        """Example 1, class means, few samples in many dimensions: Assumption 1
+        holds.
+        """
         d = self.verified_d
         return tokens.class_mean_tokens(seeds, n=4, T=3, d=d, signal=2.0, noise=d**-0.5)
 
@@ -109,8 +112,9 @@ def _solutions(sizes: Sizes, name: str):
 
 @cache
 def _trained(sizes: Sizes, name: str, start: str, world: World, loss: str):
-    """NGD, GD, also with growing steps, and Polyak from one of three starts; NGD alone for
-    another loss."""
+    """NGD, GD, also with growing steps, and Polyak from one of three starts; NGD alone
+    for another loss.
+    """
     problem = _problems(sizes)[name]
     (true, local, exchanged) = _solutions(sizes, name)
     if start == "small":
@@ -231,7 +235,8 @@ DELTA = 0.1
 
 
 def _start_ratios(tokens, start, dimension):
-    """Lemma 4: |x^T W_0 z| <= c for all tokens with probability 1 - DELTA, W_0 Gaussian.
+    """Lemma 4: |x^T W_0 z| <= c for all tokens with probability 1 - DELTA, W_0
+    Gaussian.
 
     Then T p_{i,t} is in [e^-2c, e^2c]. c by the union bound over Gaussian tails, sum 2 Q(c / (std
     ||x|| ||z||)) = DELTA, at most std B^2 sqrt(2 log(2 n T/DELTA)), std the size of the entries,
@@ -250,7 +255,8 @@ def _start_ratios(tokens, start, dimension):
 @cache
 def _thousand_starts(sizes):
     """`_start_ratios` of 1000 draws; fewer are too rough for 5 %. A hundred at a time:
-    the tokens of all, before they are reduced, are 140 MB."""
+    the tokens of all, before they are reduced, are 140 MB.
+    """
     ratios = []
     for first in range(0, 1000, 100):
         seeds = range(first, first + 100)
@@ -280,7 +286,8 @@ def _union_bound(sizes: np.ndarray, delta: float) -> np.ndarray:
 
 def _probability_at_most(failed: np.ndarray) -> float:
     """The upper end, at 95 %, of a probability of which `failed` (draws,) says where it
-    occurred (Clopper and Pearson, 1934)."""
+    occurred (Clopper and Pearson, 1934).
+    """
     k = int(failed.sum())
     draws = failed.size
     if k < draws:
@@ -289,7 +296,9 @@ def _probability_at_most(failed: np.ndarray) -> float:
 
 
 def _data_claims(tokens, why=""):
-    """The opt token is the best; room under Assumption 1; how often Assumption 2 fails."""
+    """The opt token is the best; room under Assumption 1; how often Assumption 2
+    fails.
+    """
     gap, imbalance = assumptions.score_gaps(tokens)
     room = assumptions.near_orthogonality(tokens)
     unequal = _probability_at_most(imbalance > 1e-9)
@@ -324,7 +333,8 @@ def _lemma11_exponents(
     off: float,
 ) -> list[Claim]:
     """(DM): norms and cross products spread like d^{1/2}, by the median of draw(seeds,
-    d), tokens of noise 1/sqrt(d); off: what the exponents are made wrong by."""
+    d), tokens of noise 1/sqrt(d); off: what the exponents are made wrong by.
+    """
     sizes = (400, 1600, 6400)
     medians = []
     for d in sizes:  # one draw at a time: all of them are large
@@ -425,7 +435,8 @@ def _worst_weights_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 
 def _stationary(tokens, target, draws=20, off=0.0):
-    """Section 3.1: the gradient is zero if and only if every p_opt is 0 or 1 (Assumption 2).
+    """Section 3.1: the gradient is zero if and only if every p_opt is 0 or 1
+    (Assumption 2).
 
     With S the mean of |l'_i| Delta_i p_i (1 - p_i), which is zero only if every p_i is 0 or 1,
     -grad L is a mean of the (x_opt - x) z^T with these weights. W_mm has an inner product of at
@@ -458,7 +469,9 @@ def _stationary(tokens, target, draws=20, off=0.0):
 
 
 def _query_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Footnote 3: another token than the first is the query, drawn anew for every sample."""
+    """Footnote 3: another token than the first is the query, drawn anew for every
+    sample.
+    """
     drawn = sizes.example_1(range(sizes.seeds))
     seeds = range(sizes.seeds)
     runs, n, T, _ = drawn.shape
@@ -554,7 +567,9 @@ def _joint_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 
 def _linear_rate(drawn, sizes, world):
-    """Remark 3, second half: plain GD on the linear predictor turns to u_mm like 1/log t."""
+    """Remark 3, second half: plain GD on the linear predictor turns to u_mm like 1/log
+    t.
+    """
     problem = joint_training.linear_predictor(coordinates.minimal(drawn))
     ends = around("u_mm", svm.head_svm(problem.tokens))
     rule = world.rule(rules.gd(sizes.joint_step))
@@ -570,7 +585,8 @@ def _linear_rate(drawn, sizes, world):
 def _beyond_rows(sizes, world):
     """Section 4.1's small random start; Section 4.2: T = 4, other tokens equal or
     nearly. ||W_0|| = 0.4 does not hide the growth of ||W_t||; a random start and a
-    weight of 1/4 delay the first steps: 0.04 in the exponents."""
+    weight of 1/4 delay the first steps: 0.04 in the exponents.
+    """
     seeds = range(sizes.seeds)
     late = sizes.joint_steps / 10
     two = sizes.data_model(seeds)

@@ -20,11 +20,13 @@ Rules = Mapping[str, GradientRule]
 
 
 def two_samples(overlap: float = -1.0) -> TokenSet:
-    """The smallest problem that needs a condition like Assumption 1: {q, q + d_1}, {q, q + d_2}.
+    """The smallest problem that needs a condition like Assumption 1: {q, q + d_1}, {q,
+    q + d_2}.
 
-    One query q, orthogonal to d_1 = (3, 0, 0.001) and d_2 = (overlap, 0.5, 0.1); q + d_i are the
-    opt tokens, by score gaps of 0.01 and 1. <d_1, d_2> = 3 overlap, up to 1e-4: the second sample
-    drives the first one's W away where it is negative and larger in size than ||d_2||^2.
+    One query q, orthogonal to d_1 = (3, 0, 0.001) and d_2 = (overlap, 0.5, 0.1); q +
+    d_i are the opt tokens, by score gaps of 0.01 and 1. <d_1, d_2> = 3 overlap, up to
+    1e-4: the second sample drives the first one's W away where it is negative and
+    larger in size than ||d_2||^2.
     """
     q = np.eye(4)[3]
     d = np.array([[3, 0, 0.001, 0], [overlap, 0.5, 0.1, 0]])
@@ -34,12 +36,14 @@ def two_samples(overlap: float = -1.0) -> TokenSet:
 
 
 def two_samples_reach(tokens: TokenSet, loss: str = "exponential") -> SimpleNamespace:
-    """Whether one run from zero (n = T = 2) reaches its best tokens, if |l'| does not increase.
+    """Whether one run from zero (n = T = 2) reaches its best tokens, if |l'| does not
+    increase.
 
-    `threshold` theta* = (|K_12| - K_22)/(K_11 - |K_12|), -inf where K_12 >= 0, against `start` R_0
-    and `highest` R_1, "Two samples" in `notebooks/law_of_margins.md`; K the Gram matrix of the two
-    pairs' features, K_11 >= K_22. `reached` is None where R_0 <= theta* < R_1 leaves it open.
-    ValueError for other sizes, equal scores in a sample, dependent features, the sigmoid loss.
+    `threshold` theta* = (|K_12| - K_22)/(K_11 - |K_12|), -inf where K_12 >= 0, against
+    `start` R_0 and `highest` R_1, "Two samples" in `notebooks/law_of_margins.md`; K the
+    Gram matrix of the two pairs' features, K_11 >= K_22. `reached` is None where R_0 <=
+    theta* < R_1 leaves it open. ValueError for other sizes, equal scores in a sample,
+    dependent features, the sigmoid loss.
     """
     scores = attention.scores(tokens, tokens.u)[0]
     if scores.shape != (2, 2) or loss == "sigmoid":
@@ -96,7 +100,8 @@ def assumption1_bound(
     turned: bool = False,
 ) -> Claim:
     """How far -K_12 may exceed min(K_11, K_22): runs 2 % below and above theta* (ours),
-    small score gaps. off: share by which theta* is too large; turned: K_12 positive."""
+    small score gaps. off: share by which theta* is too large; turned: K_12 positive.
+    """
     right = []
     sign = 1 if turned else -1
     for seed in seeds:
@@ -134,7 +139,8 @@ def assumption1_needed(tokens: TokenSet, rules: Rules, steps: int) -> list[Claim
 def skewed(tokens: TokenSet, spread: float, seeds: Sequence[int]) -> TokenSet:
     """Break Assumption 2: add to u a random vector orthogonal to all opt tokens, one
     seed per run; the largest other score becomes in size spread times the smallest opt
-    score. ValueError unless 0 <= spread < 1 (others would be opt)."""
+    score. ValueError unless 0 <= spread < 1 (others would be opt).
+    """
     if not 0 <= spread < 1:
         raise ValueError(
             f"spread = {spread}; it must be in [0, 1): opt tokens must stay the best"
@@ -164,7 +170,9 @@ def bounded_tokens(
 
 
 def fraction_reached(tokens: TokenSet, rules: Rules, steps: int) -> dict[str, float]:
-    """Per rule the share of the runs with a W_mm that reach it; NaN where none has one."""
+    """Per rule the share of the runs with a W_mm that reach it; NaN where none has
+    one.
+    """
     kept = svm.feasible(coordinates.minimal(tokens).tokens)
     if kept is None:
         return dict.fromkeys(rules, np.nan)
@@ -206,7 +214,8 @@ def broken(
 
 
 def falling_weights(d: int, draws: int, rules: Rules) -> dict[str, np.ndarray]:
-    """Say for each draw whether a small weight of an opt token falls (Lemma 5), in dimension d.
+    """Say for each draw whether a small weight of an opt token falls (Lemma 5), in
+    dimension d.
 
     Parameters
     ----------
@@ -242,7 +251,9 @@ def falling_weights(d: int, draws: int, rules: Rules) -> dict[str, np.ndarray]:
 
 
 def upper_end(failed: np.ndarray) -> float:
-    """The upper end, at 95 %, of the probability of a failure, from `failed` (draws,)."""
+    """The upper end, at 95 %, of the probability of a failure, from `failed`
+    (draws,).
+    """
     count = int(failed.sum())
     draws = failed.size
     if count < draws:
@@ -277,7 +288,9 @@ def dimension_claims(falls: Mapping[int, Mapping[str, np.ndarray]]) -> list[Clai
 def room_by_dimension(
     dimensions: Sequence[int], n: int, T: int, draws: int
 ) -> np.ndarray:
-    """Room under Assumption 1 (`assumptions.near_orthogonality`) of class means, (d, draws)."""
+    """Room under Assumption 1 (`assumptions.near_orthogonality`) of class means, (d,
+    draws).
+    """
     rows = []
     for d in dimensions:
         per_draw = []

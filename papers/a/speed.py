@@ -1,4 +1,6 @@
-"""Paper A's Figures 1, 4, 6 and 7 from the kept curves of a study: what they claim, drawn."""
+"""Paper A's Figures 1, 4, 6 and 7 from the kept curves of a study: what they claim,
+drawn.
+"""
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -59,7 +61,8 @@ def _at_two_rates(
     curves: Curves, rule: str, target: float
 ) -> tuple[float, float] | None:
     """The least and largest ratio of steps at the best two rates of `rule` and of SGD
-    in the raced trials; None where less than two of both reached `target`."""
+    in the raced trials; None where less than two of both reached `target`.
+    """
     theirs, mine = (
         sorted(trial.steps_to(target) for trial in curves.trials(name))[:2]
         for name in (REFERENCE, rule)
@@ -102,8 +105,9 @@ def _formulas(curves: Curves) -> list[Claim]:
 
 
 def growth(curves: Curves, rule: str) -> tuple[np.ndarray, np.ndarray]:
-    """‖W‖ / ‖W_0‖ - 1 at the end, of matrices, not of vectors, (layers, seeds), and what
-    steps in no common direction would give, sqrt(1 + Σ ‖ΔW‖² / ‖W_0‖²) - 1."""
+    """‖W‖ / ‖W_0‖ - 1 at the end, of matrices, not of vectors, (layers, seeds), and
+    what steps in no common direction would give, sqrt(1 + Σ ‖ΔW‖² / ‖W_0‖²) - 1.
+    """
     runs = curves.runs(rule)
     names = _layers(curves)
     first, last = (
@@ -122,8 +126,8 @@ def _layers(curves: Curves) -> list[str]:
 def _norms_grow(curves: Curves, rule: str) -> Claim:
     """Norms grow, as paper A says of "various layers": the median over the matrices.
 
-    The paper does not say that every layer grows, so the median over the matrices is judged
-    (our reading). The words of the claim count the matrices that grow.
+    The paper does not say that every layer grows, so the median over the matrices is
+    judged (our reading). The words of the claim count the matrices that grow.
     """
 
     def measure():
@@ -188,7 +192,8 @@ def numbers(curves: Curves) -> dict[str, Number]:
 
 def draw(curves: Curves, name: str) -> Figure:
     """Loss, steps ratio at every target, test accuracy, step size; where kept, growth.
-    Lines are medians over seeds, to where the first ends; thin lines are runs."""
+    Lines are medians over seeds, to where the first ends; thin lines are runs.
+    """
     walked = bool(curves.configuration["walk"])
     figure, axes = plots.panels(2, 3 if walked else 2, height=2.4)
     losses(axes[0], curves)
@@ -248,7 +253,8 @@ def _step_sizes(ax, curves: Curves) -> None:
 
 def _ratios(ax, curves: Curves, name: str) -> None:
     """Steps to each target over SGD's as a forest, the last target's in words. A dot is
-    a seed, hollow where its run or SGD's missed the target."""
+    a seed, hollow where its run or SGD's missed the target.
+    """
     rules = [r for r in curves.configuration["rates"] if r != REFERENCE]
     bars = []
     *_, last = targets = curves.configuration["targets"]
@@ -306,7 +312,9 @@ def _norms(ax, curves: Curves) -> None:
 
 
 def _growth(ax, curves: Curves) -> None:
-    """Growth of matrices over that of a random walk, hollow where less: our question."""
+    """Growth of matrices over that of a random walk, hollow where less: our
+    question.
+    """
     drawn = []
     shrunk = False
     words = []

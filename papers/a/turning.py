@@ -1,5 +1,6 @@
 """Attention that turns, as a picture that moves, of notebook 00's data: `python -m
-papers.a.turning` writes figures/turning.gif and, beside it, its last frame."""
+papers.a.turning` writes figures/turning.gif and, beside it, its last frame.
+"""
 
 from pathlib import Path
 
@@ -36,7 +37,8 @@ def directions(W: np.ndarray) -> np.ndarray:
 
 def animate(gif: Path, poster: Path, frames: int = FRAMES) -> None:
     """Write the moving picture and its last frame: tokens that grow with their
-    weights, the arrow W_t z_i, turned alike between frames, the ray of W_mm z_i."""
+    weights, the arrow W_t z_i, turned alike between frames, the ray of W_mm z_i.
+    """
     tokens = attention.two_examples()
     W_mm = svm.token_svm(tokens).W[0]
     every = directions(path(np.arange(STEPS + 1)))

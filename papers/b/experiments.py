@@ -1,5 +1,6 @@
 """Paper B's experiments: the setting of Appendix A, ablation, condition numbers, step
-sizes. `excess`: (L - L*) / L* of each run by its name, (seeds, records)."""
+sizes. `excess`: (L - L*) / L* of each run by its name, (seeds, records).
+"""
 
 import itertools
 import warnings
@@ -35,7 +36,8 @@ class Experiment:
         cls, of_seeds: Sequence[int], n: int, start_std: float, **problem
     ) -> "Experiment":
         """Appendix A for every seed; the random start has entries N(0, start_std^2).
-        `problem` are the arguments of `random_regression` but the seed."""
+        `problem` are the arguments of `random_regression` but the seed.
+        """
         problems = [regression.random_regression(seed, **problem) for seed in of_seeds]
         each = list(zip(problems, of_seeds, strict=True))
         X, Y = _stacked(p.sample(n, seeds.stream(seed, "labels")) for p, seed in each)
@@ -70,7 +72,8 @@ def ablation(
 
 def factor_effect(excess: Excess, mark: str) -> np.ndarray:
     """Last excess with the part `mark`, "P" or "R", over that without, (seeds,):
-    geometric mean over the other part on and off, by the names of `ablation`."""
+    geometric mean over the other part on and off, by the names of `ablation`.
+    """
     other = {"P": "R", "R": "P"}[mark]
     pairs = [(f"random, {mark}", "random"), ("random, P, R", f"random, {other}")]
     return np.exp(
@@ -104,12 +107,14 @@ def conditioning(
     level: float,
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Condition numbers of Sigma and, by rule, iterations to (L - L*)/L* <= level or
-    inf, (floors, seeds); random start; `build` makes a floor's experiment."""
+    inf, (floors, seeds); random start; `build` makes a floor's experiment.
+    """
     kinds = {"R only": "none", "P and R": "left", "two-sided P and R": "left_right"}
     rules = {name: PreconditionedRule(step_size, kind) for name, kind in kinds.items()}
     each = [build(floor) for floor in floors]
     shape = (len(floors), len(of_seeds))
-    # All floors in one loop: the data sets of a floor are so many more seeds, with the same draws.
+    # All floors in one loop: the data sets of a floor are so many more seeds, with the
+    # same draws.
     problems = [problem for part in each for problem in part.problems]
 
     def joined(name):
@@ -150,7 +155,8 @@ def tune(
     level: float,
 ) -> dict[str, float]:
     """The best step of each maker (step size -> rule), by medians: fewest iterations to
-    (L - L*)/L* <= level, if every seed ends there, else the smallest last excess."""
+    (L - L*)/L* <= level, if every seed ends there, else the smallest last excess.
+    """
     best = {}
     for name, make in makers.items():
         rules = {step: make(step) for step in grid}
@@ -184,7 +190,8 @@ def ablation_claims(
 ) -> list[Claim]:
     """The parts' effects (Appendix A, Section 5): the start at once, P and R at last.
     `effects` of `factor_effect` by mark, `times` of `conditioning`, the last row worst;
-    what does not get there counts as `steps`."""
+    what does not get there counts as `steps`.
+    """
     ratio = np.median(excess["spectral, P, R"][:, 0] / excess["random, P, R"][:, 0])
     both, alone = (
         np.median(np.minimum(times[k][-1], steps)) for k in ("P and R", "R only")
@@ -226,7 +233,8 @@ def ill_conditioned(
 
 def condition_numbers(conditions, of_seeds) -> dict[str, np.ndarray]:
     """Iterations that cut the distance to the minima by 10^6, (conditions, seeds):
-    steps 1/lambda_max along the slowest mode, rate 1 - lambda_min/lambda_max."""
+    steps 1/lambda_max along the slowest mode, rate 1 - lambda_min/lambda_max.
+    """
 
     def iterations(condition, seed, name):
         rates, _ = regression.modes(ill_conditioned(condition, seed), name)

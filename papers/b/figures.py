@@ -1,5 +1,6 @@
 """Paper B's figures drawn: `recorded` (records,) are iterations, `excess` (seeds,
-records) by name is (L - L*)/L* there."""
+records) by name is (L - L*)/L* there.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -117,7 +118,8 @@ def scaling(
 ) -> Figure:
     """Theorem 2: the oracle's descent for each n, its floor, two powers of n. `start`:
     sizes (m,), distances (repeats, m); `bias` (repeats, sizes); `exponents` with
-    errors, of "floor", "start" and "bias"."""
+    errors, of "floor", "start" and "bias".
+    """
     figure, (path, bottom, powers) = plots.panels(1, 3, height=2.6)
     ends = []
     for j, colour in enumerate(seaborn.color_palette("viridis", len(sizes))):

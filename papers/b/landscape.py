@@ -1,5 +1,6 @@
 """Paper B's loss around its minima: Theorem 1, Assumption 3, Lemmas 1, 2, 4, 7, Eqs. 3,
-4. Constants that are blank in the text at hand are derived."""
+4. Constants that are blank in the text at hand are derived.
+"""
 
 import numpy as np
 from scipy.linalg import block_diag, eigh, expm
@@ -23,10 +24,10 @@ def by_monte_carlo(
 ) -> list[Claim]:
     """Ratio identity, population loss, integrability threshold against `draws` samples.
 
-    In standard errors: E[x' e^{x'^T w}] = Sigma w e^{w^T Sigma w / 2}; L(Z) by queries with
-    infinitely many keys; E e^{c x^T B x} at 0.4 of the largest moment, on the worst point of the
-    manifold, where the variance is finite too. `named` is the problem whose closed forms are taken,
-    default the same.
+    In standard errors: E[x' e^{x'^T w}] = Sigma w e^{w^T Sigma w / 2}; L(Z) by queries
+    with infinitely many keys; E e^{c x^T B x} at 0.4 of the largest moment, on the
+    worst point of the manifold, where the variance is finite too. `named` is the
+    problem whose closed forms are taken, default the same.
     """
     rng = seeds.stream(seed, "draws")
     named = named or problem
@@ -41,7 +42,8 @@ def by_monte_carlo(
     )
     losses = ((Y - X @ B @ problem.Sigma @ A.T) ** 2).sum(1) / 2
     loss = regression.population_loss(named, A, B)
-    # sym(Sigma^{1/2} B Sigma^{1/2}) has its largest eigenvalue, sigma_1^{1/2}, at R = V^T.
+    # sym(Sigma^{1/2} B Sigma^{1/2}) has its largest eigenvalue, sigma_1^{1/2}, at R =
+    # V^T.
     _, _, Vt = np.linalg.svd(problem.M @ problem.root, full_matrices=False)
     S = problem.root @ manifold.of(problem).point(Vt)[problem.k :] @ problem.root
     S = (S + S.T) / 2
@@ -117,7 +119,9 @@ def _random_layers(problem: Regression, count: int) -> np.ndarray:
 
 
 def _hessian(gradient, at: np.ndarray) -> np.ndarray:
-    """The Hessian (D, D) at `at`, by central differences of a gradient that is linear."""
+    """The Hessian (D, D) at `at`, by central differences of a gradient that is
+    linear.
+    """
     columns = []
     for unit in np.eye(at.size):
         step = unit.reshape(at.shape)
@@ -127,11 +131,12 @@ def _hessian(gradient, at: np.ndarray) -> np.ndarray:
 
 
 def convexity(problem: Regression, named: Regression) -> list[Claim]:
-    """Check that L is strongly convex in A and in B, and not jointly (paper B, Theorem 1.1).
+    """Check that L is strongly convex in A and in B, and not jointly (paper B, Theorem
+    1.1).
 
-    The Hessian in A has the smallest eigenvalue lambda_min(Sigma B^T Sigma B Sigma), and the
-    one in B has lambda_min(Sigma A^T A Sigma) lambda_min(Sigma). At Z = 0 the curvature
-    along a minimum Z_Q is -2 |M Sigma^(1/2)|_F^2, which is negative.
+    The Hessian in A has the smallest eigenvalue lambda_min(Sigma B^T Sigma B Sigma),
+    and the one in B has lambda_min(Sigma A^T A Sigma) lambda_min(Sigma). At Z = 0 the
+    curvature along a minimum Z_Q is -2 |M Sigma^(1/2)|_F^2, which is negative.
 
     Parameters
     ----------
@@ -181,8 +186,8 @@ def convexity(problem: Regression, named: Regression) -> list[Claim]:
 def sample_average(problem: Regression, named: Regression, draws: int) -> Claim:
     """Compare the mean of L^ at B = 0 with L (paper B, Section 3.1).
 
-    At B = 0 every softmax weight is 1/n, so that the prediction is A times the mean x' of
-    the n keys, and L^ minus the mean of |y_i|^2 / 2 is |A x'|^2 / 2 - y' A x'.
+    At B = 0 every softmax weight is 1/n, so that the prediction is A times the mean x'
+    of the n keys, and L^ minus the mean of |y_i|^2 / 2 is |A x'|^2 / 2 - y' A x'.
 
     Parameters
     ----------
@@ -242,8 +247,8 @@ def lemma1_symmetry(problem: Regression, named: Regression) -> Claim:
 def lemma8(problem: Regression, off: float = 0.0) -> list[Claim]:
     """Compare Lemma 8's two identities with central differences.
 
-    With s = softmax(X w) of keys X (n, d) and c = X^T s, for a key l that is not the query:
-    ds_i/dx_l = s_i (delta_il - s_l) w, and dc/dx_l = s_l (I + (x_l - c) w^T).
+    With s = softmax(X w) of keys X (n, d) and c = X^T s, for a key l that is not the
+    query: ds_i/dx_l = s_i (delta_il - s_l) w, and dc/dx_l = s_l (I + (x_l - c) w^T).
 
     Parameters
     ----------
@@ -299,7 +304,8 @@ def lemma8(problem: Regression, off: float = 0.0) -> list[Claim]:
 def lemma1(problem: Regression, off: float = 0.0) -> list[Claim]:
     """Lemma 1's inequalities, measured over bound, at the rotations that attain them: R
     pairs the signal's weakest direction with Sigma's strongest, or strongest with
-    weakest. off: the bounds' relative error."""
+    weakest. off: the bounds' relative error.
+    """
     values, vectors = np.linalg.eigh(problem.Sigma)
     space = manifold.of(problem)
     sigma = manifold.of(problem).singular_values
@@ -312,7 +318,8 @@ def lemma1(problem: Regression, off: float = 0.0) -> list[Claim]:
 
 def largest_self_logit(problem: Regression, starts: int = 6) -> float:
     """The largest lambda_max(sym(Sigma^{1/2} B Sigma^{1/2})) of the manifold over
-    sigma_1^{1/2}, by L-BFGS on S, R = R_0 e^S, from random R_0."""
+    sigma_1^{1/2}, by L-BFGS on S, R = R_0 e^S, from random R_0.
+    """
     space = manifold.of(problem)
     d = problem.d
     root = problem.root
@@ -337,7 +344,8 @@ def largest_self_logit(problem: Regression, starts: int = 6) -> float:
 
 
 def _steepest(problem: Regression) -> tuple[float, float, np.ndarray]:
-    """The best beta of Eq. 4 and of Lemma 2 in "left_right" within the radius r, and where.
+    """The best beta of Eq. 4 and of Lemma 2 in "left_right" within the radius r, and
+    where.
 
     Both are attained at the same Z (k + d, d) (ours). In Y = Sbar^{1/2} Z Sigma^{1/2} the
     gradient's terms of order 1, 2 and 3 in Delta are at most 2 sigma_1, 3/2 (2 sigma_1)^{1/2}
@@ -358,7 +366,8 @@ def _steepest(problem: Regression) -> tuple[float, float, np.ndarray]:
 def curvatures(
     problem: Regression, starts: int, fractions=(0.1, 1.0)
 ) -> dict[str, np.ndarray]:
-    """The worst curvature within our radius over our constants, (2,) by norm (paper B, Eqs. 3, 4).
+    """The worst curvature within our radius over our constants, (2,) by norm (paper B,
+    Eqs. 3, 4).
 
     It is min <grad, Delta> / ||Delta||^2 over the convexity constant (theory: >= 1) and max
     ||grad|| / ||Delta|| over the smoothness constant (theory: <= 1), at `fractions` of the radius,
@@ -420,7 +429,8 @@ def one_point(worst: dict[str, np.ndarray], off: float = 0.0) -> list[Claim]:
 
 def descent_ratio(problem: Regression, norm: str, draws: int) -> float:
     """Lemma 2: the largest (L_reg(Z) - min) / (beta/2 ||Z - Z_pi||^2), random Z within
-    the radius; "left_right": the best beta, the Z that attains it too."""
+    the radius; "left_right": the best beta, the Z that attains it too.
+    """
     space = manifold.of(problem)
     rng = seeds.stream(1, "draws")
     constants = space.constants(norm)
@@ -444,16 +454,19 @@ def descent_ratio(problem: Regression, norm: str, draws: int) -> float:
 def sample_constants(
     problem: Regression, covariance: np.ndarray, Q: np.ndarray
 ) -> tuple[float, float]:
-    """Lemma 4's alpha' and beta' for a sample `covariance`, over alpha and beta for Sigma itself.
+    """Lemma 4's alpha' and beta' for a sample `covariance`, over alpha and beta for
+    Sigma itself.
 
-    Close to the minimum Z_Q, in the "left" norm. With P = diag(I, Sigma^^{-1}), S = Sbar^{1/2} P
-    Sbar^{1/2} and any error of size e of the gradient, <P g, Delta> >= alpha' ||Delta||^2 - e^2 /
-    alpha' and ||P g||^2 <= beta'^2 ||Delta||^2 + 4 e^2 hold with the best constants
+    Close to the minimum Z_Q, in the "left" norm. With P = diag(I, Sigma^^{-1}), S =
+    Sbar^{1/2} P Sbar^{1/2} and any error of size e of the gradient, <P g, Delta> >=
+    alpha' ||Delta||^2 - e^2 / alpha' and ||P g||^2 <= beta'^2 ||Delta||^2 + 4 e^2 hold
+    with the best constants
 
         alpha' = min <P grad, Delta> / (||Delta||^2 + ||S Delta||^2 / 4),
         beta' = max ||P grad|| / ||Delta|| (1 - ||S||^2 / 4)^{-1/2},
 
-    over Delta across the manifold. For the true covariance they are 4/5 and (4/3)^{1/2}.
+    over Delta across the manifold. For the true covariance they are 4/5 and
+    (4/3)^{1/2}.
     """
     space = manifold.of(problem)
     k = problem.k

@@ -1,5 +1,6 @@
 """The ledger of paper B (2603.01514): every statement's rows, in the true or a wrong
-world; most of what they need is measured once for all worlds."""
+world; most of what they need is measured once for all worlds.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -47,7 +48,8 @@ def _problem(sizes: Sizes, seed: int = 0) -> Regression:
 
 def _quiet(sizes: Sizes) -> Regression:
     """The ledger's problem at a quarter of its signal: A3 holds with c = 2, so that
-    means over the query expand in 1/n up to the second order."""
+    means over the query expand in 1/n up to the second order.
+    """
     return _problem(replace(sizes, signal=sizes.signal / 4))
 
 
@@ -78,7 +80,8 @@ def _self_logits(sizes: Sizes) -> np.ndarray:
 
 def _assumptions(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Assumptions 1-3 on twenty draws, A3's exact condition by a search; Theorem 1.1's
-    closed forms and Lemma 7 against samples."""
+    closed forms and Lemma 7 against samples.
+    """
     drawn = [_problem(sizes, seed) for seed in range(20)]
     lowest = min(_named(problem, world).assumptions()["A1"][0] for problem in drawn)
     signal = min(problem.assumptions()["A2"][0] for problem in drawn)
@@ -98,8 +101,9 @@ def _assumptions(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 @cache
 def _landscape_measured(sizes):
-    """Z_Q of 100 random Q, (100, k + d, d); how far a search from 20 starts ends; by norm
-    the worst curvature around the minima, and Lemma 2's ratio."""
+    """Z_Q of 100 random Q, (100, k + d, d); how far a search from 20 starts ends; by
+    norm the worst curvature around the minima, and Lemma 2's ratio.
+    """
     problem = _problem(sizes)
     rotations = ortho_group.rvs(problem.d, 100, random_state=seeds.stream(0, "draws"))
     points = np.array([manifold.of(problem).point(Q) for Q in rotations])
@@ -112,7 +116,8 @@ def _landscape_measured(sizes):
 
 def _landscape(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Theorem 1.2: the manifold's points, a search for other minima; around them Lemmas
-    1 and 2, Eqs. 3 and 4."""
+    1 and 2, Eqs. 3 and 4.
+    """
     problem = _problem(sizes)
     off = world.of("constant off")
     points, distance, worst, ratios = _landscape_measured(sizes)
@@ -131,7 +136,8 @@ def _landscape(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 @cache
 def _starts_measured(sizes):
     """Lemmas 3, 4 at n = 4000, 16,000, 64,000, (draws, sizes): the spectral start's two
-    events, and `landscape.sample_constants` at random minima."""
+    events, and `landscape.sample_constants` at random minima.
+    """
     problem = _problem(sizes)
     ns = (4000, 16_000, 64_000)
 
@@ -199,7 +205,8 @@ LEMMAS = {  # of a sum: on its bias, its variance, its bias over all queries
 @cache
 def _softmax(sizes, ns):
     """What each of Lemmas 9-23 bounds, (10, sizes), by its row, at a minimum: for a
-    query of length d^{1/2}, and over 200 queries of the quiet problem."""
+    query of length d^{1/2}, and over 200 queries of the quiet problem.
+    """
     query = np.ones(sizes.d)
     draws = sizes.softmax_draws
     L, quiet = (
@@ -229,7 +236,9 @@ def _softmax(sizes, ns):
 
 
 def _concentration(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Lemma 8's identities; Lemmas 9-11, 13-15, 18-20, 22, 23: sums over softmax weights."""
+    """Lemma 8's identities; Lemmas 9-11, 13-15, 18-20, 22, 23: sums over softmax
+    weights.
+    """
     identities = landscape.lemma8(_problem(sizes), world.of("constant off"))
     yield from PAPER.rows("n = 6", None, identities)
     ns = (100, 200, 400, 800)
@@ -252,7 +261,8 @@ LOUD = (
 @cache
 def _gradient_biases(sizes: Sizes, ns: tuple[int, ...]) -> dict[str, np.ndarray]:
     """Largest biases near minima of the quiet problem, (repeats, sizes), by name: "L^",
-    "R^" and "L^ + R^" at four points; "loud": L^ at one, the full signal."""
+    "R^" and "L^ + R^" at four points; "loud": L^ at one, the full signal.
+    """
     quiet = _quiet(sizes)
     loud = _problem(sizes)
     draws = sizes.softmax_draws // 2
@@ -294,7 +304,8 @@ def _floors(sizes: Sizes):
 def _algorithm_1(sizes, ns):
     """Algorithm 1 as written, from `draws` data sets of each n: sample covariance,
     spectral start, oracle gradients of fresh batches. The last excess freed of the
-    oracle's noise, and the mean iterate's excess of L + R, (draws, sizes) each."""
+    oracle's noise, and the mean iterate's excess of L + R, (draws, sizes) each.
+    """
     problem = _problem(sizes)
     each = range(sizes.draws)
     steps = sizes.oracle_steps
@@ -337,7 +348,8 @@ def _scaling(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     floor = PAPER.mean("theorem2.floor", leading(floors.sizes, values))
     where = f"oracle gradient from the slowest mode, n = 50 to 400, signal {sizes.signal / 4:g}"
     yield from PAPER.rows(where, len(values), [floor])
-    # e^{-cT}: on the population loss, along the slowest mode, log(L - L*) falls as linearised.
+    # e^{-cT}: on the population loss, along the slowest mode, log(L - L*) falls as
+    # linearised.
     problem = _problem(sizes)
     factor = 1 + world.of("step off")
     rates, _ = regression.modes(problem)

@@ -1,8 +1,10 @@
-"""Paper B in the number of samples n: softmax sums, starts, the gradients' bias, Theorem 2's floor.
+"""Paper B in the number of samples n: softmax sums, starts, the gradients' bias,
+Theorem 2's floor.
 
-Each measure returns values over a range of sizes n, whose exponents in n are the claims. Sums are
-in whitened coordinates: keys g ~ N(0, I), one of them the query, logits g^T u with u = Sigma^{1/2}
-B^T x = L^T Sigma^{-1/2} x, L = Sigma^{1/2} B Sigma^{1/2}.
+Each measure returns values over a range of sizes n, whose exponents in n are the
+claims. Sums are in whitened coordinates: keys g ~ N(0, I), one of them the query,
+logits g^T u with u = Sigma^{1/2} B^T x = L^T Sigma^{-1/2} x, L = Sigma^{1/2} B
+Sigma^{1/2}.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,15 +42,17 @@ def repeated(
 def softmax_sums(
     u: np.ndarray, query: np.ndarray, sizes: Sequence[int], draws: int, seed: int = 0
 ) -> dict:
-    """Softmax sums at the `query` (d,), the first of n keys, `draws` times for each n of `sizes`.
+    """Softmax sums at the `query` (d,), the first of n keys, `draws` times for each n
+    of `sizes`.
 
-    u (d,) gives the logits; the other keys are standard normal. {"weight": n s_1, the query's own,
-    "mean": c = sum s_i g_i, "outer": c c^T, "covariance": C = sum s_i g_i (g_i - c)^T, and "mean
-    bias", "outer bias", "covariance bias": these less their limits u, u u^T, I and less their
-    first-order change with the other keys, whose mean is zero}: lists over `sizes` of (draws, ...).
+    u (d,) gives the logits; the other keys are standard normal. {"weight": n s_1, the
+    query's own, "mean": c = sum s_i g_i, "outer": c c^T, "covariance": C = sum s_i g_i
+    (g_i - c)^T, and "mean bias", "outer bias", "covariance bias": these less their
+    limits u, u u^T, I and less their first-order change with the other keys, whose mean
+    is zero}: lists over `sizes` of (draws, ...).
 
-    A bias has the quantity's own bias as its mean and a spread of that order 1/n, where the
-    quantities themselves spread like n^{-1/2}.
+    A bias has the quantity's own bias as its mean and a spread of that order 1/n, where
+    the quantities themselves spread like n^{-1/2}.
     """
     rng = seeds.stream(seed, "draws")
     sums = {}
@@ -77,8 +81,8 @@ def _sums(u, query, g):
     s = e / (n * over)  # (draws, n)
     c = (s[:, None] @ g)[:, 0]
     second = (g * s[..., None]).swapaxes(1, 2) @ g
-    # value - limit less its first-order change is share + (1 - over) (value - limit), where share
-    # is the query's part of sum_i e_i (value_i - limit) / n
+    # value - limit less its first-order change is share + (1 - over) (value - limit),
+    # where share is the query's part of sum_i e_i (value_i - limit) / n
     share = e[0, 0] / n
     mean_bias = share * (query - u) + (1 - over) * (c - u)
     outer_bias = (
@@ -100,7 +104,8 @@ def _sums(u, query, g):
 def integrated(
     L: np.ndarray, sizes: Sequence[int], queries: int, draws: int, repeats: int = 10
 ) -> dict:
-    """Theorem 4's integrals over the query g ~ N(0, I), u = L^T g: (repeats, sizes) by name.
+    """Theorem 4's integrals over the query g ~ N(0, I), u = L^T g: (repeats, sizes) by
+    name.
 
     "mean": E |g|^2 |E[c | g] - u|^2, "outer": E |E[c c^T | g] - u u^T|^2, "covariance": E |E[C | g]
     - I|^4. A power of a mean is made of independent estimates of it, so that noise does not add to
@@ -130,7 +135,8 @@ def leading(
     sizes: Sequence[int] | np.ndarray, values: np.ndarray, since: float = 0
 ) -> np.ndarray:
     """The a of values (repeats, sizes) = C n^a (1 + b/n), (repeats,): log n and 1/n by
-    regression, from the sizes `since` on, three at least."""
+    regression, from the sizes `since` on, three at least.
+    """
     n = np.asarray(sizes, float)
     late = n >= since
     known = np.column_stack([np.ones_like(n), np.log(n), 1 / n])[late]
@@ -173,7 +179,8 @@ def spectral_distances(
     problem: Regression, sizes: Sequence[int], repeats: int
 ) -> np.ndarray:
     """Lemma 3's two events for fresh data sets, (2, repeats, sizes). The spectral
-    start's distance to the minima, and ||Sigma^{1/2} Sigma^^{-1} Sigma^{1/2} - I||."""
+    start's distance to the minima, and ||Sigma^{1/2} Sigma^^{-1} Sigma^{1/2} - I||.
+    """
 
     def events(n, rng):
         X, Y = problem.sample(n, rng)
@@ -201,7 +208,8 @@ def regulariser_bias(
     seed: int,
 ) -> np.ndarray:
     """E grad R^(Z) - grad R(Z), R^ with X^T X / n, (repeats, sizes, k + d, d). R^'s
-    first-order change with X^T X / n, whose mean is zero, is taken out."""
+    first-order change with X^T X / n, whose mean is zero, is taken out.
+    """
     rng = seeds.stream(seed, "draws")
     step = 1e-4
     layer = Z[: problem.k], Z[problem.k :]
@@ -254,11 +262,13 @@ def gradient_bias(problem: Regression, sizes, draws: int, repeats: int) -> np.nd
 def tail_excess(
     problem: Regression, history: RegressionHistory, since: int
 ) -> np.ndarray:
-    """Excess loss to which a run on an estimated oracle settles, free of its noise, (seeds,).
+    """Excess loss to which a run on an estimated oracle settles, free of its noise,
+    (seeds,).
 
-    The loss depends on the map A Sigma B^T alone, whose error is averaged over the earlier and over
-    the later half of the records from iteration `since` on; half the inner product of the two means
-    has no share of independent noise, where half a squared norm would have.
+    The loss depends on the map A Sigma B^T alone, whose error is averaged over the
+    earlier and over the later half of the records from iteration `since` on; half the
+    inner product of the two means has no share of independent noise, where half a
+    squared norm would have.
     """
     late = history.iterations >= since
     A = history.A[:, late]
@@ -300,7 +310,8 @@ def from_slowest_mode(
 @dataclass(frozen=True)
 class Floors:
     """Theorem 2: excess (sizes, seeds, K) at iterations (K,), `floor` (sizes, seeds),
-    exact (K,) on the population loss, factor = (1 - eta lambda_min)^2 an iteration."""
+    exact (K,) on the population loss, factor = (1 - eta lambda_min)^2 an iteration.
+    """
 
     sizes: np.ndarray
     iterations: np.ndarray

@@ -1,8 +1,9 @@
-"""The atlas: the margin of a run in each norm, over the largest that any W of that norm has.
+"""The atlas: the margin of a run in each norm, over the largest that any W of that norm
+has.
 
 For the selection that a run ends in, gamma_N = max {min_m <A_m, W> : N(W) <= 1} =
-1/||W_mm||_N by the certified token SVM; the ratio of a run is min_m <A_m, W_t> / (N(W_t)
-gamma_N) <= 1.
+1/||W_mm||_N by the certified token SVM; the ratio of a run is min_m <A_m, W_t> /
+(N(W_t) gamma_N) <= 1.
 """
 
 from collections.abc import Mapping

@@ -18,7 +18,8 @@ LABELS |= {"l_1": r"$\ell_1$", "l_3": r"$\ell_3$", "l_inf": r"$\ell_\infty$"}
 
 def dumbbells(rows: Mapping[str, Row], reached: Reached) -> Figure:
     """By rule its ratio in the norm predicted, and the best median of the others; bars:
-    range over runs; grey names: predicted to stay below 0.99."""
+    range over runs; grey names: predicted to stay below 0.99.
+    """
     order = sorted(rows, key=lambda name: column(rows[name].highest))
     figure, (axis,) = plots.panels(1, 1, height=1.1 + 0.16 * len(rows))
     worst = []
@@ -99,8 +100,10 @@ def memory(
     by_batch: Mapping[str, Mapping[int, Ratios]],
     norms: Mapping[str, str],
 ) -> Figure:
-    """Adam's ratio in three norms against beta_2 (epsilon 0) and epsilon; every rule's in its norm
-    against the samples a step, `by_batch` {rule: {samples: Ratios}}, `norms` {rule: norm}."""
+    """Adam's ratio in three norms against beta_2 (epsilon 0) and epsilon; every rule's
+    in its norm against the samples a step, `by_batch` {rule: {samples: Ratios}},
+    `norms` {rule: norm}.
+    """
     figure, axes = plots.panels(1, 3, height=2.9)
     forgotten = [1 - beta for beta in memories]
     evenly = range(len(epsilons))

@@ -1,7 +1,9 @@
 """The rows of the atlas: each rule, its step, the norm predicted, and the claims.
 
-Predictions, criteria: notebooks/atlas_protocol.md. By a `step` margins grow by GROWTH on
-unit tokens of n = 6, T = 8, d = 10, whose largest margin at norm 1 is about GAMMA."""
+Predictions, criteria: notebooks/atlas_protocol.md. By a `step` margins grow by GROWTH
+on unit tokens of n = 6, T = 8, d = 10, whose largest margin at norm 1 is about
+GAMMA.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -247,7 +249,9 @@ def _norm_reached(name, row, ratios):
 
 
 def ranked(last: np.ndarray, norms: Sequence[str], norm: str) -> tuple[float, str]:
-    """Share of runs with the largest of `last` (runs, norms) in `norm`; others' norms."""
+    """Share of runs with the largest of `last` (runs, norms) in `norm`; others'
+    norms.
+    """
     largest = last[np.isfinite(last).all(1)].argmax(1)
     nearest_to = " and ".join(norms[k] for k in np.unique(largest)) or "no norm"
     return (largest == norms.index(norm)).sum() / len(last), nearest_to

@@ -1,16 +1,17 @@
-"""The atlas as optimisers are used: weight decay, own norms, variance reduction, factors turned.
+"""The atlas as optimisers are used: weight decay, own norms, variance reduction,
+factors turned.
 
-Decoupled decay lambda keeps N(W) <= 1/lambda, N the norm of the rule's step, and a run rests
-where log sum_m kappa_m e^{-g_m} is least in that ball, g_m the margins and kappa as in
-`margin_law`. By duality g_m = gamma_N / lambda + a_m, a_m = log(kappa_m / beta_m) less its
-beta-weighted mean, beta the duals of the token SVM in N, and 1 - ratio = -min_m a_m lambda /
-gamma_N to first order (ours).
+Decoupled decay lambda keeps N(W) <= 1/lambda, N the norm of the rule's step, and a run
+rests where log sum_m kappa_m e^{-g_m} is least in that ball, g_m the margins and kappa
+as in `margin_law`. By duality g_m = gamma_N / lambda + a_m, a_m = log(kappa_m / beta_m)
+less its beta-weighted mean, beta the duals of the token SVM in N, and 1 - ratio =
+-min_m a_m lambda / gamma_N to first order (ours).
 
-Norms of a rule's own. A rule whose divisors settle, D = H^{-1} G, is gradient descent in
-N(W)^2 = <W, H W>, of largest margin 1 / ||V||_F, V the shortest with <H^{-1/2} A_m, V> >= 1.
-AdaGrad: H = diag(sqrt v), v the sum of G^2 (Qian and Qian, 1906.03559). Adam on single
-samples: H = diag(s) (Baek, Song and Yun, 2510.26303, for linear models). Shampoo's sums:
-H W = L^{1/4} W R^{1/4}, SOAP: l_inf of Q_L^T W Q_R, ours.
+Norms of a rule's own. A rule whose divisors settle, D = H^{-1} G, is gradient descent
+in N(W)^2 = <W, H W>, of largest margin 1 / ||V||_F, V the shortest with <H^{-1/2} A_m,
+V> >= 1. AdaGrad: H = diag(sqrt v), v the sum of G^2 (Qian and Qian, 1906.03559). Adam
+on single samples: H = diag(s) (Baek, Song and Yun, 2510.26303, for linear models).
+Shampoo's sums: H W = L^{1/4} W R^{1/4}, SOAP: l_inf of Q_L^T W Q_R, ours.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -105,7 +106,8 @@ def other_rows() -> dict[str, Row]:
 @dataclass(frozen=True)
 class AtRest:
     """Runs under one decay, (runs,): N(W) decay; 1 - ratio, and the law's, NaN without
-    a selection or score gaps; selections (runs, n); gamma_N / decay."""
+    a selection or score gaps; selections (runs, n); gamma_N / decay.
+    """
 
     size: np.ndarray
     missing: np.ndarray
@@ -188,7 +190,8 @@ def selection_claims(by_rule: Mapping[tuple, tuple]) -> list[Claim]:
 
 def chosen(ends: Mapping[str, AtRest]) -> dict[tuple, tuple]:
     """By rule and decay: (samples, of how many, with another token than under the
-    weakest; runs with such; in how many the strong decay's gamma_N is larger)."""
+    weakest; runs with such; in how many the strong decay's gamma_N is larger).
+    """
     counts = {}
     for name, m in product(DECAYED, ALLOWED[:-1]):
         weak = ends[f"{name}, {ALLOWED[-1]}"]
@@ -282,7 +285,8 @@ def _shortest(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _fixed_point(A: np.ndarray, most: int = 300) -> tuple[np.ndarray, float, int]:
     """Adam's s (d, d_z) on single samples, s = sqrt(sum_i (sum_t beta_it A_it)^2), A
-    (n, T-1, d, d_z); its last move, the number of steps."""
+    (n, T-1, d, d_z); its last move, the number of steps.
+    """
     n = len(A)
     s = np.ones(A.shape[2:])
     residual = np.inf

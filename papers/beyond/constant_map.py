@@ -1,7 +1,8 @@
 """The constant C of the law along the axes on which paper A's assumptions are relaxed.
 
 Class means are the base. Where another token overtakes the opt one's score, no run can
-rest on it; correlated tokens keep it, but the slowest wrong offset dies ever more slowly.
+rest on it; correlated tokens keep it, but the slowest wrong offset dies ever more
+slowly.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -272,7 +273,8 @@ def onset(seeds: Sequence[int], steps: int, values: Sequence[float] = GRID) -> _
     for k, j in np.ndindex(measured.shape):
         law = _law_of(coordinates.minimal(_correlated(seeds[j], values[k])).tokens)
         level = 2 * STEP * steps / law.fastest[0]
-        # what pairs off the support leave outside its span is read off at a tenth of the run
+        # what pairs off the support leave outside its span is read off at a tenth of
+        # the run
         left = law.remaining(np.array([level]))[0], np.exp(-law.excess[0] * level / 10)
         predicted[k, j] = max(left) > SETTLED
         run = _point("correlation", values[k], seeds[j], steps)

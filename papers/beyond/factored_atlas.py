@@ -1,4 +1,5 @@
-"""The atlas with (K, Q) trained, and the norm of W that a norm N of the factors induces.
+"""The atlas with (K, Q) trained, and the norm of W that a norm N of the factors
+induces.
 
 F_N(W) = min {max(N(K), N(Q))^2 : K Q^T = W}, m columns: ||W||_2 for the spectral norm, ||W||_* for
 the Frobenius norm where m >= rank W. For the largest entry, with equality in the limit, m F_N(W) >=
@@ -157,9 +158,9 @@ def _largest_products(G: np.ndarray, signs: np.ndarray, count: int):
 def _sign_norm(W: np.ndarray) -> float:
     """||W||_sgn of one matrix (d, e), within ACCURACY of itself, by cutting planes.
 
-    The dual, max {<Y, W> : |x^T Y y| <= 1 for all signs x, y}, with some products' bounds; Y proves
-    it once ||Y||_{inf -> 1} <= 1 + ACCURACY. ValueError for entries that are not finite or too many
-    rows, RuntimeError where the programs do not end.
+    The dual, max {<Y, W> : |x^T Y y| <= 1 for all signs x, y}, with some products'
+    bounds; Y proves it once ||Y||_{inf -> 1} <= 1 + ACCURACY. ValueError for entries
+    that are not finite or too many rows, RuntimeError where the programs do not end.
     """
     if not np.isfinite(W).all():
         raise ValueError("W holds NaN or infinite values")
@@ -180,7 +181,8 @@ def _sign_norm(W: np.ndarray) -> float:
         value, products = _largest_products(solved.x.reshape(W.shape), signs, PRODUCTS)
         if value[0] <= 1 + ACCURACY:
             return -size * solved.fun
-        # Where the value stands still nothing is left out: the programs cannot go in a circle.
+        # Where the value stands still nothing is left out: the programs cannot go in a
+        # circle.
         kept = (np.abs(rows @ solved.x) >= 1 - SLACK) | (solved.fun <= before)
         new = products[value > 1 + ACCURACY].reshape(-1, W.size)
         rows = np.concatenate([rows[kept], new])
@@ -226,7 +228,8 @@ def _best_sign_margin(A: np.ndarray) -> tuple[float, float]:
 
 def _last_ratios(path: Any, best: atlas.BestMargins, known: dict) -> atlas.Ratios:
     """The ratios of a path of W or of factors at its last record, (runs, 1, NORMS).
-    known: (largest margin in ||.||_sgn, its gap) by run and selection, filled here."""
+    known: (largest margin in ||.||_sgn, its gap) by run and selection, filled here.
+    """
     ratios = atlas.ratios(path, best)
     sign = np.full((len(path.W), 1), np.nan)
     for run in np.flatnonzero(np.isfinite(ratios.last).all(1)):

@@ -1,11 +1,13 @@
-"""Where joint training from zero reaches (u_mm, W_mm): data model (DM), and one dimension.
+"""Where joint training from zero reaches (u_mm, W_mm): data model (DM), and one
+dimension.
 
-DM: the first step scores sample i's opt token higher by about alpha^2 - 1 + N(0, (alpha^2 +
-1)^2 (n - 1)/d), for all n with probability Phi((alpha^2 - 1)/(alpha^2 + 1) sqrt(d/(n - 1)))^n.
-One dimension: T = 2, tokens are numbers, the query is the opt token, a_i = y_i x_{i,opt} > 0
-and b_i = y_i x_{i,other} < a_i. u moves by the sign of sum_i l_i (p_i a_i + (1 - p_i) b_i), W
-by that of u: from zero, with short steps, u keeps the sign of sum_i (a_i + b_i), and a
-negative one misses (u_mm, W_mm) > 0 for ever.
+DM: the first step scores sample i's opt token higher by about alpha^2 - 1 + N(0,
+(alpha^2 + 1)^2 (n - 1)/d), for all n with probability Phi((alpha^2 - 1)/(alpha^2 + 1)
+sqrt(d/(n - 1)))^n. One dimension: T = 2, tokens are numbers, the query is the opt
+token, a_i = y_i x_{i,opt} > 0 and b_i = y_i x_{i,other} < a_i. u moves by the sign of
+sum_i l_i (p_i a_i + (1 - p_i) b_i), W by that of u: from zero, with short steps, u
+keeps the sign of sum_i (a_i + b_i), and a negative one misses (u_mm, W_mm) > 0 for
+ever.
 """
 
 from collections.abc import Sequence
@@ -160,7 +162,9 @@ def _smallest(largest: int, n: int = 2) -> list[Pairs]:
 def verify() -> dict[str, bool]:
     """The proof in rational numbers that POSTCARD, the smallest in integers, is missed:
     logits differ by (a_i - b_i) a_i W, so p_i <= 1/2 where W <= 0; s_i = p_i a_i + (1 -
-    p_i) b_i is linear in p_i, its ends at 0 and 1/2. By step in words, whether it holds."""
+    p_i) b_i is linear in p_i, its ends at 0 and 1/2. By step in words, whether it
+    holds.
+    """
     half = Fraction(1, 2)
     (first, second) = POSTCARD
     s_1, s_2 = ([(p * a + (1 - p) * b) for p in (0, half)] for a, b in (first, second))
@@ -215,7 +219,8 @@ def end(tokens: TokenSet, rule: GradientRule, steps: int) -> tuple[int, float]:
     history = train(tokens, rule, steps, np.r_[0, record], head="joint")
     # a stuck sample's gradient underflows
     last = np.flatnonzero(np.isfinite(history.norm[0]))[-1]
-    # Both in units of a positive feature: y (x_opt - x_other) and (x_opt - x_other) x_opt.
+    # Both in units of a positive feature: y (x_opt - x_other) and (x_opt - x_other)
+    # x_opt.
     both = np.append(history.score_gaps[0, last], history.margins[0, last])
     sign = int((both > 0).all()) - int((both < 0).all())
     return sign, float(np.exp(np.nanmin(history.log_gap[0])))
@@ -233,7 +238,8 @@ def agreement(problems: Sequence[TokenSet], rule: GradientRule, steps: int) -> C
 
 def half_of_seeds(values, did: np.ndarray, seed: int = 0) -> tuple[float, float, float]:
     """The value at which half of the seeds did it, and the ends of a 95 % bootstrap.
-    values (k,) > 0, ascending; did (k, seeds), more often true at larger values."""
+    values (k,) > 0, ascending; did (k, seeds), more often true at larger values.
+    """
     did = np.asarray(did)
     log = np.log(np.asarray(values, float))
     drawn = stream(seed, "resamples").integers(

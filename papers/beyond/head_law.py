@@ -1,9 +1,9 @@
 """Several heads, a W each: the law with one normalisation for all, and one per head.
 
 f_i = sum_h f_{h,i}, so |l'_i| is that of the sum, and kappa_{h,m} = |l'_i| Delta_{h,m}.
-Normalised together, all heads have margin level a_t and ||W_h|| stands in the ratio of the
-SVM norms; normalised each, the norms are equal. A head's own offsets, less their mean, do
-not depend on which. Heads may share opt tokens.
+Normalised together, all heads have margin level a_t and ||W_h|| stands in the ratio of
+the SVM norms; normalised each, the norms are equal. A head's own offsets, less their
+mean, do not depend on which. Heads may share opt tokens.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,8 @@ def three_heads(
     seeds: Sequence[int], n: int = 6, T: int = 4, d: int = 400
 ) -> list[TokenSet]:
     """Three heads, a TokenSet each, on the same Gaussian tokens; the third shares the
-    first's opt tokens, twice as long. These score 0.5 to 1.5, others -0.5 to 0.3."""
+    first's opt tokens, twice as long. These score 0.5 to 1.5, others -0.5 to 0.3.
+    """
     base = tokens.gaussian_tokens(seeds, n=n, T=T, d=d, signal=2.0)
     u = np.empty((3, *base.u.shape))
     opt = np.stack([base.opt] * 3)
@@ -61,7 +62,8 @@ class _HeadLaw:
 
 def predict(heads: Sequence[TokenSet]) -> _HeadLaw:
     """The law of heads that end in their opt tokens; exponential loss, W_0 = 0.
-    ValueError where heads see other tokens, PremiseFails as `margin_law`."""
+    ValueError where heads see other tokens, PremiseFails as `margin_law`.
+    """
     for h, head in enumerate(heads):
         if not all(
             np.array_equal(getattr(head, k), getattr(heads[0], k))

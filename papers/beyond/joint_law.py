@@ -68,7 +68,8 @@ def _off_span(rows: np.ndarray, u: np.ndarray) -> np.ndarray:
 
 def predict(tokens: TokenSet) -> _JointLaw:
     """The law of joint training from zero, of data whose runs end in (u_mm, W_mm).
-    PremiseFails as `margin_law` and `joint_slopes`, "independent head"; Infeasible."""
+    PremiseFails as `margin_law` and `joint_slopes`, "independent head"; Infeasible.
+    """
     problem = coordinates.minimal(tokens)
     data = problem.tokens
     W = token_svm(data)

@@ -1,5 +1,6 @@
 """Rows of the atlas as optimisers are used, at small size: each fails with the identity
-in place of its metric, or in the world of FAILS_IF."""
+in place of its metric, or in the world of FAILS_IF.
+"""
 
 from dataclasses import replace
 from functools import cache

@@ -1,10 +1,10 @@
 """The law of the margins under l_p mirror descent, from the duals of the l_p SVM.
 
 With w = W_mm of least l_p norm the residual is r = D sum c_m A_m, D = |w|^{2-p}/(p-1)
-entrywise, <A_m, r> = log(kappa_m/beta_m) + const: the direction errs by 1/||W||. What the
-start leaves off the span of the A_m is an error of ||W||^-(p-1). A step eta at level a
-raises it by h = eta a^{2-p}/((p-1) ||w||^{p-1}); offsets settle as long as h < 2/fastest,
-so that for p < 2 constant steps end in a cycle.
+entrywise, <A_m, r> = log(kappa_m/beta_m) + const: the direction errs by 1/||W||. What
+the start leaves off the span of the A_m is an error of ||W||^-(p-1). A step eta at
+level a raises it by h = eta a^{2-p}/((p-1) ||w||^{p-1}); offsets settle as long as h <
+2/fastest, so that for p < 2 constant steps end in a cycle.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,8 @@ SHARES = (0.5, 0.95, 1.05)  # of the longest rise that settles, 2/fastest
 class _LpLaw:
     """The law of one run that ends in its opt tokens, exponential loss, W_0 = 0, not
     reduced. constant: limit of ||W||_p sqrt(2 D), D from `solution`; fastest: largest
-    rate of a wrong offset per margin. PremiseFails "whole support", "score gaps"."""
+    rate of a wrong offset per margin. PremiseFails "whole support", "score gaps".
+    """
 
     def __init__(self, data: TokenSet, p: float):
         self.tokens = data
@@ -73,7 +74,9 @@ class _LpLaw:
         return margins - margins.mean(1, keepdims=True)
 
     def check_resolved(self, level: float) -> None:
-        """PremiseFails where entries of less than ten times it hold the residual, p != 2."""
+        """PremiseFails where entries of less than ten times it hold the residual, p !=
+        2.
+        """
         share = self.share[self.relative > 0.1 * level].sum()
         needed = np.log10(self.relative.max() / (0.1 * level))
         reason = f"entries near zero hold {share:.2g} of the residual: ||W|| 10^{needed:.1f} longer"
@@ -193,7 +196,9 @@ def _constant(law, share, steps):
 
 
 def _train(law, steps, count, record):
-    """Normalised mirror descent from zero, a run for each of the `steps` eta_t; T = 2."""
+    """Normalised mirror descent from zero, a run for each of the `steps` eta_t; T =
+    2.
+    """
     A = law.rows
     p = law.p
     scores = model.scores(law.tokens, law.tokens.u)[0]

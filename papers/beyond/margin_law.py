@@ -1,8 +1,8 @@
 """The law of the margins: what a token SVM's duals say about the run that ends there.
 
 Near saturation -n grad L = sum_m kappa_m e^{-g_m} A_m, m = (i, t), A_m = delta_m z_i^T,
-margins g_m = <A_m, W>, kappa_m = |l'(f_i)| Delta_m. W's direction rests only where this is
-along W_mm = sum_m beta_m A_m. So on the support, for all step sizes and starts,
+margins g_m = <A_m, W>, kappa_m = |l'(f_i)| Delta_m. W's direction rests only where this
+is along W_mm = sum_m beta_m A_m. So on the support, for all step sizes and starts,
 
     g_m = a_t + log(kappa_m / beta_m) - mean + o(1),    a_t = <W_t, W_mm> / ||W_mm||^2,
 
@@ -49,11 +49,13 @@ def require(
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class MarginLaw(Shapes):
-    """The law for one or more runs; arrays (runs, n, T-1) over pairs m = (i, t), or (runs,).
+    """The law for one or more runs; arrays (runs, n, T-1) over pairs m = (i, t), or
+    (runs,).
 
     Where dependent tight constraints leave a choice of duals, they are those of least
-    entropy relative to kappa. A wrong offset decays like e^{-lambda a_t}, lambda an eigenvalue
-    of B^1/2 K B^1/2 off sqrt(beta), B = diag(beta), K the Gram matrix of the support.
+    entropy relative to kappa. A wrong offset decays like e^{-lambda a_t}, lambda an
+    eigenvalue of B^1/2 K B^1/2 off sqrt(beta), B = diag(beta), K the Gram matrix of the
+    support.
     """
 
     offsets: np.ndarray  # the limits of g_m - a_t, NaN off the support
@@ -100,10 +102,11 @@ def margin_law(
 ) -> MarginLaw:
     """The law for runs that end in `solution`, the Frobenius token SVM of `selected`.
 
-    selected (runs, n): default the opt tokens. log_slopes (runs, n, T-1): log kappa_m, default
-    `saturated_slopes`; only their differences count. Raises PremiseFails: "same problem"
-    (another problem's solution), "positive duals" (a tight constraint without a dual), "score
-    gaps" (a token on the support scores at least the selected one); ValueError for shapes.
+    selected (runs, n): default the opt tokens. log_slopes (runs, n, T-1): log kappa_m,
+    default `saturated_slopes`; only their differences count. Raises PremiseFails: "same
+    problem" (another problem's solution), "positive duals" (a tight constraint without
+    a dual), "score gaps" (a token on the support scores at least the selected one);
+    ValueError for shapes.
     """
     selected = checked_selection(tokens, selected)
     K = gram(tokens, selected)
@@ -232,7 +235,8 @@ def joint_slopes(
 ) -> np.ndarray:
     """log kappa_m = log nu_i + log y_i v^T(x_{i,s_i} - x_{i,t}) up to a constant,
     (runs, n, T-1), for a head trained with W: v solves the SVM `head`, nu its duals;
-    NaN as `saturated_slopes`. PremiseFails "whole head" where a nu_i is zero."""
+    NaN as `saturated_slopes`. PremiseFails "whole head" where a nu_i is zero.
+    """
     selected = tokens.opt if selected is None else selected
     smallest = head.duals.min(1) / head.duals.max(1)
     run = int(smallest.argmin())
@@ -277,11 +281,13 @@ def features(K: np.ndarray) -> np.ndarray:
 def _least_entropy(
     K: np.ndarray, log_slopes: np.ndarray, steps: int = 200
 ) -> np.ndarray:
-    """pi (s,), sum 1, of the tight constraints with Gram matrix K (s, s) and log kappa (s,).
+    """pi (s,), sum 1, of the tight constraints with Gram matrix K (s, s) and log kappa
+    (s,).
 
-    It minimises sum_m pi_m log(pi_m / kappa_m) over pi >= 0 with sum_m pi_m A_m = V / ||V||^2:
-    the dual of Lemma 1 in `notebooks/law_of_margins.md`, by Newton's method. An entry is 0
-    where no dual of all positive entries exists. RuntimeError where `steps` are not enough.
+    It minimises sum_m pi_m log(pi_m / kappa_m) over pi >= 0 with sum_m pi_m A_m = V /
+    ||V||^2: the dual of Lemma 1 in `notebooks/law_of_margins.md`, by Newton's method.
+    An entry is 0 where no dual of all positive entries exists. RuntimeError where
+    `steps` are not enough.
     """
     F = features(K)
     v = np.linalg.lstsq(F, np.ones(len(F)), rcond=None)[0]  # V: F v = 1

@@ -130,7 +130,9 @@ def offsets(
 
 
 def diagonal(comparisons: Sequence[runs.Comparison], proved: int) -> Figure:
-    """Each run's residual over C, how many are proved; the whole error, filled: it is C."""
+    """Each run's residual over C, how many are proved; the whole error, filled: it is
+    C.
+    """
     figure, (line, whole) = plots.panels(1, 2, height=3.1)
     ratios = {}
     alone = {}
@@ -449,7 +451,9 @@ def constants(
 
 
 def bent(powers, zero, zeros, left, steps: Sequence[lp_law.Settled]) -> Figure:
-    """l_p errors over ||W||; duals at zero (one, several); what lies off the span; steps."""
+    """l_p errors over ||W||; duals at zero (one, several); what lies off the span;
+    steps.
+    """
     figure, (error, offset, outside, moves) = plots.panels(2, 2, height=2.9)
     ends = []
     solid = []

@@ -1,5 +1,6 @@
 """A run beside what the law of the margins says of it, which knows tokens, head, loss,
-the selection, and what is early outside the span."""
+the selection, and what is early outside the span.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

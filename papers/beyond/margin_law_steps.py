@@ -1,7 +1,7 @@
 """Steps and the law of the margins: growing until it is seen, or too long to settle.
 
-One step, without momentum, that raises the margins by s multiplies a wrong offset in the
-mode of eigenvalue lambda by 1 - s lambda.
+One step, without momentum, that raises the margins by s multiplies a wrong offset in
+the mode of eigenvalue lambda by 1 - s lambda.
 """
 
 from collections.abc import Mapping, Sequence
@@ -116,7 +116,8 @@ def cycles(
     steps: int = 20_000,
 ) -> Cycles:
     """Train every run with NGD around the longest step that settles, from the settled
-    state, residual 1 % too long; `moved`: offsets' largest change in LAST steps."""
+    state, residual 1 % too long; `moved`: offsets' largest change in LAST steps.
+    """
     moved = np.empty((len(tokens.y), len(multiples)))
     record = np.arange(steps - LAST, steps + 1)
     for run in range(len(tokens.y)):
@@ -167,7 +168,8 @@ def _moved(runs, multiple):
 
 def _three_samples(h: float = 3.0) -> tuple[TokenSet, Start]:
     """Three samples whose offsets cycle below the longest step, without momentum; the
-    start. Scored by the first coordinate; W_mm = (1, 0), kappa ~ (e^-h, 1, e^-h)."""
+    start. Scored by the first coordinate; W_mm = (1, 0), kappa ~ (e^-h, 1, e^-h).
+    """
     pairs = [[[h, 0], [h + 1, 1]], [[0, 0], [1, 0]], [[h, 0], [h + 1, -1]]]
     tokens = token_set(pairs, np.ones(3), z=np.ones((3, 1)), u=[1, 0])
     return tokens, Start(np.array([[[5.0], [5.0]]]), np.zeros(1))
@@ -185,7 +187,8 @@ def cycle_without_momentum(multiple: float = 0.9, steps: int = 20_000) -> Claim:
 
 def _random_supports(draw: np.random.Generator, count: int, pairs: int) -> tuple:
     """Random tight pairs: pi* (count, m), u (count, m, m - 1), m = `pairs`: A_m =
-    (V/||V|| + u_m)/||V||, sum_m pi*_m u_m = 0, column j of u ~ e^{-cj}."""
+    (V/||V|| + u_m)/||V||, sum_m pi*_m u_m = 0, column j of u ~ e^{-cj}.
+    """
     shares = np.exp(2 * draw.standard_normal((count, pairs)))
     shares /= shares.sum(1, keepdims=True)
     shrunk = -3 * draw.uniform(size=(count, 1, 1)) * np.arange(pairs - 1)
@@ -202,10 +205,10 @@ def _which_cycle(
 ):
     """Which saturated runs of NGD still go to and fro in the end, (count, starts).
 
-    y = x/||V|| moves by s D/sqrt(1 + ||D||^2), D = sum_m pi_m u_m, s = eta/||V||, at 0.9 of
-    the longest step, pi_m proportional to pi*_m e^{-<u_m, y>}, from s times `starts` (count,
-    starts, k). Such a run moves by LOUD s a step in the mean of the last LAST, and in all by
-    an eighth of that.
+    y = x/||V|| moves by s D/sqrt(1 + ||D||^2), D = sum_m pi_m u_m, s = eta/||V||, at
+    0.9 of the longest step, pi_m proportional to pi*_m e^{-<u_m, y>}, from s times
+    `starts` (count, starts, k). Such a run moves by LOUD s a step in the mean of the
+    last LAST, and in all by an eighth of that.
     """
     modes = np.swapaxes(across, 1, 2) @ (shares[..., None] * across)
     step = 2 * 0.9 * (1 + momentum) / np.linalg.eigvalsh(modes)[:, -1, None, None]
@@ -255,7 +258,8 @@ def difference_errors(history: History, W_mm: np.ndarray) -> np.ndarray:
 
 def gd_order(history: History, errors: np.ndarray, law: MarginLaw) -> Claim:
     """GD: the error of W_{2t} - W_t falls like log t / t^lambda, lambda = min(lambda_1,
-    1), by four doublings. Proved: t^-q for every q < min(lambda, excess)."""
+    1), by four doublings. Proved: t^-q for every q < min(lambda, excess).
+    """
     t = history.iterations[1:][-5:]
     y = errors[:, -5:]
     fitted = [np.polyfit(np.log(t), np.log(e / np.log(t)), 1)[0] for e in y]

@@ -1,5 +1,6 @@
 """Theorems on the margins: constants, hypotheses, which runs they prove. Names and
-numbers in brackets: `notebooks/law_of_margins.md`. All in float64."""
+numbers in brackets: `notebooks/law_of_margins.md`. All in float64.
+"""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -133,7 +134,8 @@ class Local:
 @dataclass(frozen=True, kw_only=True)
 class Proof:
     """A theorem from a point on: `why` it is silent, or ""; level a_0 against A. Then
-    |W_t - a_t V - rho_perp - omega_inf| <= K (1 + a_t - a_0) e^{-q (a_t - a_0)}."""
+    |W_t - a_t V - rho_perp - omega_inf| <= K (1 + a_t - a_0) e^{-q (a_t - a_0)}.
+    """
 
     why: str
     level: float
@@ -238,7 +240,8 @@ def _silent(problem, rule, foreign):
 def _mode_norm(s: float, mu: float) -> tuple[np.ndarray, float, float]:
     """P (2, 2), varrho, d of (14) for (x, v) -> (x + v', v'), v' = mu v - s x: |(x,
     v)|_P shrinks by varrho, |(1, 1)|_P = 1, |x| <= d |(x, v)|_P. The larger (1 -
-    varrho^2)/d of two: by the map's eigenvectors, or Lyapunov's equation."""
+    varrho^2)/d of two: by the map's eigenvectors, or Lyapunov's equation.
+    """
     T = np.array([[1 - s, mu], [-s, mu]])
     z, S = np.linalg.eig(T)
     half = (1 + np.abs(z).max()) / 2

@@ -1,7 +1,7 @@
 """Margins of a run: what they say of the solution, and what a run must show first.
 
-Pairs m = (i, t): sample i, and the tokens t that it does not select, ascending. The checks
-look at margins and steps, never at the direction error.
+Pairs m = (i, t): sample i, and the tokens t that it does not select, ascending. The
+checks look at margins and steps, never at the direction error.
 """
 
 from collections.abc import Callable, Iterable
@@ -119,7 +119,8 @@ def check_settled(run, law, measured, momentum):
     reason = f"steps of length {step:.3g} make the offsets cycle, they need less than {longest:.3g}"
     require(step < longest, "short steps", step / longest, reason, run)
     level = measured.level[-1:]
-    # What transients leave outside the span is read at the first late record: over by then?
+    # What transients leave outside the span is read at the first late record: over by
+    # then?
     left = max(law.remaining(level)[0], np.exp(-law.excess[0] * measured.level[0]))
     # `remaining` is of the exact flow; a step may overshoot in the fastest mode
     if momentum == 0:

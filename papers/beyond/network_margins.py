@@ -1,4 +1,5 @@
-"""Part 2 and 3 of notebooks/networks_protocol.md: competing selections, and a vision transformer.
+"""Part 2 and 3 of notebooks/networks_protocol.md: competing selections, and a vision
+transformer.
 
 Head h gives token t, seen from query z, the logit x_t^T W z with W = W_K^T W_Q / sqrt(d_h),
 W_K and W_Q (d_h, d), tokens x and query z behind the layer's LayerNorm. A query's margin is
@@ -76,7 +77,8 @@ DIRECTIONS: dict[str, Any] = {
 
 class _ByMatrix(torch.optim.Optimizer):
     """M <- M - rate D(m) on the blocks' matrices, m a mean of gradients (MOMENTUM),
-    W_Q, W_K, W_V apart; Adam at REST_RATE else. ValueError for no such rule or rate."""
+    W_Q, W_K, W_V apart; Adam at REST_RATE else. ValueError for no such rule or rate.
+    """
 
     def __init__(self, model: VisionTransformer, rule: str, rate: float):
         if rule not in DIRECTIONS or not 0 < rate < math.inf:

@@ -1,5 +1,6 @@
 """The law of the margins on real tokens: the word pieces of a frozen encoder's last
-layer, the query its first token, the head a linear probe, W_0 = 0."""
+layer, the query its first token, the head a linear probe, W_0 = 0.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -31,12 +32,12 @@ class _Sentences:
 
 
 def sentences(data: TextSet, count: int, shortest: int = 12) -> _Sentences:
-    """The first `count` rows of one length >= `shortest`, half of the first label, half of the
-    last.
+    """The first `count` rows of one length >= `shortest`, half of the first label, half
+    of the last.
 
-    X (1, count, length, d) holds the packaged encoder's last hidden states between [CLS] and [SEP],
-    z (1, count, d) that of [CLS]. Raises ValueError where no length has enough rows of both labels,
-    and for an odd count.
+    X (1, count, length, d) holds the packaged encoder's last hidden states between
+    [CLS] and [SEP], z (1, count, d) that of [CLS]. Raises ValueError where no length
+    has enough rows of both labels, and for an odd count.
     """
     from tokenizers import Tokenizer
     from transformers import AutoModel
@@ -106,7 +107,8 @@ def read(
     tokens: TokenSet, rule: GradientRule, steps: int, records: int = 13
 ) -> _Reading:
     """Train W by `rule` and hold what lies across W_mm against C; refused by name:
-    divergence, a least margin below SATURATED, a hypothesis of the law, long steps."""
+    divergence, a least margin below SATURATED, a hypothesis of the law, long steps.
+    """
     problem = coordinates.minimal(tokens)
     tokens = problem.tokens
     kept = np.unique(np.geomspace(1, steps, records).round().astype(int))

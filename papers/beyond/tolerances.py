@@ -1,4 +1,6 @@
-"""Tolerances of the laws: what a run must show before it is judged; claims by their id."""
+"""Tolerances of the laws: what a run must show before it is judged; claims by their
+id.
+"""
 
 from pathlib import Path
 
@@ -14,7 +16,8 @@ SHARE = 1e-12  # of the pull: a share below this leaves for zero
 TILT = 1e-6  # ||V|| ||grad G(rho_perp)||
 APART = 1e-3  # an idle pair without pull has a slope of 1 + APART at least
 
-# Premises of a run; what is left of wrong offsets differs by what runs of that kind can reach
+# Premises of a run; what is left of wrong offsets differs by what runs of that kind can
+# reach
 SATURATED = 5.0  # least margin of a made selection: other weights are below e^-5
 SETTLED = 1e-7  # largest e^{-rate a} left of wrong offsets
 SETTLED_HEADS = 1e-6  # the same with several heads
@@ -52,7 +55,8 @@ def claim(
     """The claim `id` of claims.toml, or its row for `setting`, on the worst of
     `values`; `setting` and `say` fill the words' places, `bound` and `source` replace
     the table's; each: one a seed, with their mean's interval; `more` as in
-    `claims.bounded`."""
+    `claims.bounded`.
+    """
     whole = f"{id}.{setting}" if setting else id
     known, asked, words = ROWS.get(whole) or ROWS[id]
     if each:

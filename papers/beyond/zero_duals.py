@@ -1,11 +1,12 @@
-"""Tight pairs whose duals are zero, and what pairs off the support leave outside its span.
+"""Tight pairs whose duals are zero, and what pairs off the support leave outside its
+span.
 
-W = a W_mm + D log a + rest, D the least in the span of the tight A_m with <A_m, D> = 0 on
-the support and <A_k, D> >= 1 on the idle tight pairs k, y >= 0 its duals there. Where
-y_k > 0 g_k - a_t = log a_t + log kappa_k - log y_k - mean + o(1), proved for all y_k > 0 and
-short steps (`notebooks/law_of_margins.md`); else an ansatz: the slope in log a_t is
-<A_k, D> > 1. Wrong offsets of idle pairs die like a_t^-rate, rate the least eigenvalue of
-Y^1/2 Q Y^1/2, Y = diag(y), Q their Gram matrix less the support's span.
+W = a W_mm + D log a + rest, D the least in the span of the tight A_m with <A_m, D> = 0
+on the support and <A_k, D> >= 1 on the idle tight pairs k, y >= 0 its duals there.
+Where y_k > 0 g_k - a_t = log a_t + log kappa_k - log y_k - mean + o(1), proved for all
+y_k > 0 and short steps (`notebooks/law_of_margins.md`); else an ansatz: the slope in
+log a_t is <A_k, D> > 1. Wrong offsets of idle pairs die like a_t^-rate, rate the least
+eigenvalue of Y^1/2 Q Y^1/2, Y = diag(y), Q their Gram matrix less the support's span.
 """
 
 from collections.abc import Sequence
@@ -44,7 +45,8 @@ def _second(Q: np.ndarray) -> np.ndarray:
 class _ZeroDuals:
     """One run's law with idle tight pairs, exponential loss, minimal coordinates.
     PremiseFails: "zero duals" unless `count` tight constraints have none; "score gaps";
-    "second margin" where an idle pair without pull is only just further out."""
+    "second margin" where an idle pair without pull is only just further out.
+    """
 
     def __init__(self, data: TokenSet, count: int = 1):
         self.tokens = coordinates.minimal(data).tokens
@@ -148,7 +150,8 @@ def _run(law, steps: int, decades: int = 1, step: float | None = None):
 
 def study(seeds: Sequence[int], count: int, steps: int, step: float | None = None):
     """Problems with `count` tight pairs without a dual, trained: kept, refused. step:
-    of NGD, default half of the longest, at most ||W_mm||."""
+    of NGD, default half of the longest, at most ||W_mm||.
+    """
 
     def study_seed(seed):
         if count == 1:
@@ -197,13 +200,14 @@ def zeros_claims(runs: Sequence[_ZeroDualsRun]) -> list[Claim]:
 
 
 class _Pulls:
-    """The pairs m of one run that ends in its opt tokens, in one axis (m,), minimal coordinates.
+    """The pairs m of one run that ends in its opt tokens, in one axis (m,), minimal
+    coordinates.
 
-    Outside the span lies sqrt(w^T Q w), w_m what pair m off it has pulled in all. Steepest
-    descent with short steps has dw/da = ||W_mm||^2 c(K w) / (c . margins of W_mm), c the pull;
-    to first order w_m = kappa_m e^{-mean - <A_m, rho_perp>}/eps_m, eps_m the excess; the bound
-    is proved in `notebooks/where_the_law_bends.md`, section 5. PremiseFails as `margin_law`,
-    "partial support" and "score gaps".
+    Outside the span lies sqrt(w^T Q w), w_m what pair m off it has pulled in all.
+    Steepest descent with short steps has dw/da = ||W_mm||^2 c(K w) / (c . margins of
+    W_mm), c the pull; to first order w_m = kappa_m e^{-mean - <A_m, rho_perp>}/eps_m,
+    eps_m the excess; the bound is proved in `notebooks/where_the_law_bends.md`, section
+    5. PremiseFails as `margin_law`, "partial support" and "score gaps".
     """
 
     def __init__(self, data: TokenSet):

@@ -23,7 +23,8 @@ def divergences(
     histories: Histories, same, by_q, judged: Mapping, caption: str
 ) -> Figure:
     """Divergence of every run from every SVM, (p, q); below: the paper's reading.
-    Hollow are the means of other code; claims by id."""
+    Hollow are the means of other code; claims by id.
+    """
     figure, axes = plots.panels(2, len(histories), height=2.0)
     rows = ((same, "same tokens for all SVMs"), (by_q, "each SVM its own tokens"))
     for row, (table, reading) in zip(axes.reshape(2, -1), rows, strict=True):
@@ -160,7 +161,8 @@ def parents(
 ) -> Figure:
     """Keys and queries, ranks, several tokens, regularisation path: a panel each.
     `pairs`, `by_dimension`, `paths`: x, then the values; `several`: by dimension,
-    alignments (draws,). Last panel: a mark is the end of a descent."""
+    alignments (draws,). Last panel: a mark is the end of a descent.
+    """
     figure, axes = plots.panels(2, 2, height=2.3)
     recorded, alignments = pairs
     ends = []

@@ -53,7 +53,8 @@ def _selections(sizes: Sizes, p: float) -> lemmas.Selection:
 
 def _inequalities(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemmas 12-15 on random matrices and numbers, many zero or tiny, and where
-    attained. Measured: the smallest ratio larger / smaller side over all EXPONENTS."""
+    attained. Measured: the smallest ratio larger / smaller side over all EXPONENTS.
+    """
     draw = stream(0, "draws")
     count = sizes.draws
     size = 16
@@ -82,14 +83,15 @@ def _inequalities(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
             "lemma15": lemmas.lemma15(x, y, p),
         }
         for lemma, sides in pairs.items():
-            # A divergence of unit vectors has an error of 1e-16, whatever its size: below 1e-7 its
-            # ratio would be rounding.
+            # A divergence of unit vectors has an error of 1e-16, whatever its size:
+            # below 1e-7 its ratio would be rounding.
             floor = 1e-7 if lemma == "lemma13" else 0.0
             for smaller, larger in sides:
                 usable = (smaller > floor) & np.isfinite(larger)
                 lowest = (larger / smaller)[usable].min()
                 ratios[lemma] = min(ratios.get(lemma, np.inf), lowest)
-    # No count of draws: the power of these rows, measured with fewer, is found by their id.
+    # No count of draws: the power of these rows, measured with fewer, is found by their
+    # id.
     for lemma, ratio in ratios.items():
         claim = PAPER.claim(lemma, ratio / (1 + world.of("constant off")))
         yield from PAPER.rows("p from 1.05 to 10", None, [claim])
@@ -148,8 +150,8 @@ def _cones(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         mu = lemmas.radius(true)
         positive, rate = lemmas.lemma20(named, multiples, 10)
         claims = [lemmas.lemma19(named), rate, positive]
-        # At p = 1.3 mu_0 is 2e-6 at most: W and W_mm hardly differ in such a cone, whatever
-        # direction is named, so that a row could not fail.
+        # At p = 1.3 mu_0 is 2e-6 at most: W and W_mm hardly differ in such a cone,
+        # whatever direction is named, so that a row could not fail.
         claims += [lemmas.lemma21(named, multiples, 3)] if p >= 1.5 else []
         yield from PAPER.rows(edge, count, claims)
         inside = lemmas.on_the_edge(true, mu / 4, 1, seed=4)[0].reshape(W_mm.shape)
@@ -176,12 +178,13 @@ def _cones(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 
 def _far_out(selection, start, width, target, steps):
-    """D (runs, k) from `target` along normalised training from `start`, each run at its own step.
+    """D (runs, k) from `target` along normalised training from `start`, each run at its
+    own step.
 
-    A step turns the mirror image of W by a tenth of the cone's width, all together by much more,
-    and ||W_0|| is so large that the minimiser of the loss on its sphere, about ||W_mm||/||W|| away,
-    lies in the cone. One step for all runs, sized by the narrowest cone, would hardly move the
-    others.
+    A step turns the mirror image of W by a tenth of the cone's width, all together by
+    much more, and ||W_0|| is so large that the minimiser of the loss on its sphere,
+    about ||W_mm||/||W|| away, lies in the cone. One step for all runs, sized by the
+    narrowest cone, would hardly move the others.
     """
     divergences = []
     size = selection.solution.norm
@@ -232,7 +235,8 @@ def _paths(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 def rate_in_k(sizes: Sizes, p: float) -> tuple[float, float, float]:
     """Plain steps' rate in k, from D = 0.05, ||W_0|| = 3 ||W_mm||: no row. Worst run:
     the last D over its bound (constant 1) over the largest since a tenth of
-    `rate_steps`; its last ||W||/||W_mm||; its last D."""
+    `rate_steps`; its last ||W||/||W_mm||; its last D.
+    """
     selections = _selections(sizes, p)
     solution = selections.solution
 

@@ -1,10 +1,11 @@
-"""What paper C (2410.14581) states of lp-AttGD's steps (Lemmas 4, 12-16, 18, 22, 24, 25, 30),
-and of cones around locally optimal selections (Eqs. 4-8, Lemmas 19-21, 27-29).
+"""What paper C (2410.14581) states of lp-AttGD's steps (Lemmas 4, 12-16, 18, 22, 24,
+25, 30), and of cones around locally optimal selections (Eqs. 4-8, Lemmas 19-21, 27-29).
 
-Inequalities are given as their sides, smaller <= larger, of matrices whose last axis holds the
-entries. Where several runs or iterations enter, the worst of them is judged. A selection alpha
-with solution W_mm of its l_p SVM; T_i its support tokens, those with margin 1. Unless said
-otherwise D is D_psi(W_mm/||W_mm||, W/||W||), S = {D <= mu} and C = S with ||W||_{p,p} >= R.
+Inequalities are given as their sides, smaller <= larger, of matrices whose last axis
+holds the entries. Where several runs or iterations enter, the worst of them is judged.
+A selection alpha with solution W_mm of its l_p SVM; T_i its support tokens, those with
+margin 1. Unless said otherwise D is D_psi(W_mm/||W_mm||, W/||W||), S = {D <= mu} and C
+= S with ||W||_{p,p} >= R.
 """
 
 from collections.abc import Mapping, Sequence
@@ -56,7 +57,8 @@ def random_matrices(tokens: TokenSet, draws: int) -> np.ndarray:
 
 def lemma16(tokens: TokenSet, matrices: np.ndarray, off: float = 0.0) -> list[Claim]:
     """L_min <= L(W) <= L_max, of each sample's best and worst score (our constant), at
-    `matrices` (m, runs, d, d_z), and far along both SVMs; off: the constants' error."""
+    `matrices` (m, runs, d, d_z), and far along both SVMs; off: the constants' error.
+    """
     scores = attention.scores(tokens, tokens.u)
     ends = scores.max(-1), scores.min(-1)
     smallest, largest = (
@@ -78,9 +80,10 @@ def lemma18(
 ) -> Claim:
     """||grad L||_{q,q} <= G = mean over i of G_i spread_i / 4, G_i the range of scores (ours).
 
-    Sum_t p_t (gamma_t - f) x_t is a covariance under the softmax weights, at most a quarter of the
-    product of the ranges (Gruess); |l'| <= 1. At `matrices` (m, runs, d, d_z), and at W = 0 for two
-    misclassified tokens, where it is attained. off: by what share G is wrong.
+    Sum_t p_t (gamma_t - f) x_t is a covariance under the softmax weights, at most a
+    quarter of the product of the ranges (Gruess); |l'| <= 1. At `matrices` (m, runs, d,
+    d_z), and at W = 0 for two misclassified tokens, where it is attained. off: by what
+    share G is wrong.
     """
     q = dual_exponent(p)
     ratio = 0.0
@@ -98,7 +101,9 @@ def lemma18(
 
 
 def _excess_loss(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
-    """L(W) less its limit where all opt tokens are selected, (runs,), exact at e^-300."""
+    """L(W) less its limit where all opt tokens are selected, (runs,), exact at
+    e^-300.
+    """
     logits = attention.logits(tokens, W)
     scores = attention.scores(tokens, tokens.u)
     limit = np.take_along_axis(scores, tokens.opt[..., None], -1)[..., 0]
@@ -111,7 +116,8 @@ def _excess_loss(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
 class Steps:
     """Every recorded pair (t, t+1) of lp-AttGD: flat W, W+, gradient (runs, pairs, D),
     eta (over ||grad L||_qq if normalised), losses; gradients and losses anew from W, so
-    that claims check training and not only algebra."""
+    that claims check training and not only algebra.
+    """
 
     def __init__(self, tokens: TokenSet, history: MirrorHistory):
         first = np.flatnonzero(np.diff(history.iterations) == 1)
@@ -154,7 +160,8 @@ def lemma12(W, p):
 
 def lemma13(first, second, p):
     """||W_1 - W_2||_{p,p}^p / (p 2^p) <= D_psi(W_1, W_2) of unit W_1, W_2, p >= 2; for
-    p < 2 the smaller side is (p-1)/2 ||W_1 - W_2||_F^2 (our constant)."""
+    p < 2 the smaller side is (p-1)/2 ||W_1 - W_2||_F^2 (our constant).
+    """
     apart = first - second
     if p >= 2:
         bound = norm(apart, p) ** p / (p * 2**p)
@@ -164,14 +171,18 @@ def lemma13(first, second, p):
 
 
 def lemma14(x, y, p):
-    """y s <= (p-1)/p (x^p - y^p) <= x s for x >= y >= 0, s = x^{p-1} - y^{p-1}; pairs."""
+    """y s <= (p-1)/p (x^p - y^p) <= x s for x >= y >= 0, s = x^{p-1} - y^{p-1};
+    pairs.
+    """
     middle = (p - 1) / p * (x**p - y**p)
     rise = x ** (p - 1) - y ** (p - 1)
     return [(y * rise, middle), (middle, x * rise)]
 
 
 def lemma15(x, y, p):
-    """y^{p-2} s <= x^{p-1} - y^{p-1} <= x^{p-2} s, s = (p-1)(x-y); reversed for p < 2."""
+    """y^{p-2} s <= x^{p-1} - y^{p-1} <= x^{p-2} s, s = (p-1)(x-y); reversed for p <
+    2.
+    """
     rise = x ** (p - 1) - y ** (p - 1)
     at_y, at_x = ((p - 1) * end ** (p - 2) * (x - y) for end in (y, x))
     if p >= 2:
@@ -192,7 +203,8 @@ def step_claims(steps: Steps) -> list[Claim]:
         (p-1)/p (||W+||^p - ||W||^p) + eta (L+ - L) <= eta <-grad L, W>  (23 for V = 0).
 
     25: eta (L - L+) over <nabla psi(W) - nabla psi(W+), W - W+>, 1 for small eta; -inf
-    where L rises."""
+    where L rises.
+    """
     W = steps.W
     later = steps.later
     p = steps.p
@@ -218,7 +230,8 @@ def lemma30(
 ) -> list[Claim]:
     """||W(k)||_{p,p} = Omega(log k): after `since` 0.9 times the sharp slope (ours),
     dr/dlog k = ||W_mm||/(1 + (p-2) ||W_mm||/r), as gradient and (r^{p-1})' fall like
-    e^{-r/||W_mm||}. size (runs,): ||W_mm||; stay: runs that keep its tokens."""
+    e^{-r/||W_mm||}. size (runs,): ||W_mm||; stay: runs that keep its tokens.
+    """
     p = history.rule.p
     late = history.iterations >= since
     slope = fitted_slope(np.log(history.iterations[late]), history.norm[:, late]) / size
@@ -282,7 +295,8 @@ def _nearness(selection):
 def radius(selection: Selection) -> np.ndarray:
     """mu_0 of Eq. 4, (runs,) (our constant; Lemma 19 by Lemmas 12, 13): rho^p / (p 2^p)
     for p >= 2, (p-1)/2 (rho d^{1-2/p})^2 for p < 2, rho = min(delta, 1/2) / (A
-    ||W_mm||), A the largest `spread`."""
+    ||W_mm||), A the largest `spread`.
+    """
     p = selection.p
     entries = selection.direction.shape[-1]
     A = spread(selection.tokens, p / (p - 1)).max(-1)
@@ -339,7 +353,8 @@ def _worst_edges(selection):
 def _slack(selection, mu):
     """Eqs. 12a-c on the edge of the cone of mu (runs,), slacks of 1 or more by margins
     m: (12a) (m_tau - m_t)/delta, t a support token, tau not; (12b) (m_tau - 1)/delta;
-    (12c) 2 m_t, 3/2 over m_t; the least over all, runs and `_worst_edges`."""
+    (12c) 2 m_t, 3/2 over m_t; the least over all, runs and `_worst_edges`.
+    """
     tokens = selection.tokens
     solution = selection.solution
     d = _delta(selection)[:, None, None]
@@ -391,7 +406,8 @@ def lemma20(
 ) -> list[Claim]:
     """W, V in S with mu_0: <-grad L(W), V/||V||> >= c e^{-(1 + delta/2) ||W||/||W_mm||}
     > 0: the smallest c of ||W|| = multiple ||W_mm||/delta, delta of `_nearness`, is in
-    no run below that of the first; multiples (m,) ascend, `draws` a run."""
+    no run below that of the first; multiples (m,) ascend, `draws` a run.
+    """
     W, V = (on_the_edge(selection, radius(selection), draws, seed) for seed in (1, 2))
     positive = np.inf
     constants = []
@@ -420,7 +436,8 @@ def _excess(selection, W):
 def lemma21(selection: Selection, multiples: np.ndarray, draws: int = 20) -> Claim:
     """For every pi there is R_pi ~ (C/pi) log(C/pi): the largest pi falls at least like
     log R / R: pi R / log R at the radii of `lemma20` is largest before the last. On
-    edges from mu_0 to 10^-10 mu_0: what favours W most is near W_mm."""
+    edges from mu_0 to 10^-10 mu_0: what favours W most is near W_mm.
+    """
     inside = radius(selection) * np.geomspace(1, 1e-10, 6)[:, None]
     radii = _radii(selection, multiples)
     size = selection.solution.norm
@@ -435,7 +452,8 @@ def lemma21(selection: Selection, multiples: np.ndarray, draws: int = 20) -> Cla
 
 
 def lemma27(selection: Selection, steps: Steps) -> Claim:
-    """Eq. 25 at every recorded step where its premises hold, with the least pi of Lemma 21.
+    """Eq. 25 at every recorded step where its premises hold, with the least pi of Lemma
+    21.
 
     <nabla psi(W+) - nabla psi(W), W_mm/||W_mm||> >= (||W+||^{p-1} - ||W||^{p-1}) / (1+pi) + eta (L+
     - L) / ((1+pi) ||W||): the line before the paper's, which is weaker. The left side is eta <-grad
@@ -458,7 +476,8 @@ def lemma27(selection: Selection, steps: Steps) -> Claim:
 
 def lemma28(selection: Selection, D: np.ndarray, mu: np.ndarray) -> Claim:
     """From a thinner cone D (runs, k) stays in that of mu (runs,) (our constant), mu >
-    RESOLVED; NaN where none is or D hardly moves. The remark: last D over first."""
+    RESOLVED; NaN where none is or D hardly moves. The remark: last D over first.
+    """
     wide = mu > RESOLVED
     course = D[wide, -1] / D[wide, 0]
     largest = np.nan
@@ -493,7 +512,8 @@ def part(tokens: TokenSet, runs: np.ndarray) -> TokenSet:
 
 def relative_rule(start: np.ndarray, p: float, relative_step: float) -> MirrorRule:
     """Normalised lp-AttGD whose first step is this share of ||nabla psi(W_0)||, W_0 =
-    `start` (runs, d, d_z), median over runs: ||W||^{p-1} grows alike for all p."""
+    `start` (runs, d, d_z), median over runs: ||W||^{p-1} grows alike for all p.
+    """
     size = np.median((np.abs(start) ** p).sum((1, 2)) ** ((p - 1) / p))
     return MirrorRule(p, relative_step * size)
 
@@ -509,7 +529,8 @@ def from_cone(
     change=lambda rule: rule,
 ) -> tuple[MirrorHistory, TokenSet]:
     """Train from `draws` random starts a run, D = mu, ||W_0|| = multiple ||W_mm||, by
-    `relative_rule` of `share` as `change` makes it: history, data of draws x runs."""
+    `relative_rule` of `share` as `change` makes it: history, data of draws x runs.
+    """
     solution = selection.solution
     runs = len(selection.direction)
     directions = on_the_edge(selection, np.full(runs, mu), draws, seed)
@@ -544,9 +565,10 @@ def slopes(history: MirrorHistory, divergence: np.ndarray) -> np.ndarray:
 def lemma29(history: MirrorHistory, divergence: np.ndarray) -> list[Claim]:
     """D falls at least like Lemma 29's bound over the last half of the path in log r.
 
-    And really by r^{-2 min(p - 1, 1)} (ours): D is quadratic in the error of the direction. The
-    part of the mirror image of W_0 that no constraint sees stays, an error of order 1/||W||^{p-1};
-    the minimiser of the loss on a sphere is off by 1/||W||. `divergence` (runs, records) is D.
+    And really by r^{-2 min(p - 1, 1)} (ours): D is quadratic in the error of the
+    direction. The part of the mirror image of W_0 that no constraint sees stays, an
+    error of order 1/||W||^{p-1}; the minimiser of the loss on a sphere is off by
+    1/||W||. `divergence` (runs, records) is D.
     """
     p = history.rule.p
     a, b, _ = theory(p)

@@ -1,8 +1,9 @@
 """The paper that C generalises (2308.16898): keys and queries, several tokens, paths.
 
-W_R = argmin L(W) over ||W||_{p,p} <= R; in C jointly argmin L(v, W) over ||v||_p <= r as well: not
-convex, solved from several starts. Jointly those tokens are selected whose l_p head SVM has the
-largest label margin, as the loss is about e^{-r margin}; v/r turns to its v_mm, W/R to its W_mm.
+W_R = argmin L(W) over ||W||_{p,p} <= R; in C jointly argmin L(v, W) over ||v||_p <= r
+as well: not convex, solved from several starts. Jointly those tokens are selected whose
+l_p head SVM has the largest label margin, as the loss is about e^{-r margin}; v/r turns
+to its v_mm, W/R to its W_mm.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -49,9 +50,10 @@ def train_key_query(
 ) -> np.ndarray:
     """W = K Q^T (runs, k, d, d_z) at the iterations `record`, head fixed.
 
-    Of normalised gradient descent on K and Q: K <- K - eta grad_K L / ||grad_K L||_F, Q likewise,
-    each normalised by itself, with grad_K L = G Q, grad_Q L = G^T K, G = grad_W L; logistic loss. K
-    (runs, d, m), Q (runs, d_z, m), else ValueError. A zero gradient makes no step.
+    Of normalised gradient descent on K and Q: K <- K - eta grad_K L / ||grad_K L||_F, Q
+    likewise, each normalised by itself, with grad_K L = G Q, grad_Q L = G^T K, G =
+    grad_W L; logistic loss. K (runs, d, m), Q (runs, d_z, m), else ValueError. A zero
+    gradient makes no step.
     """
     runs, _, _, d = tokens.shape
     for name, value, width in (("K", K, d), ("Q", Q, tokens.z.shape[-1])):
@@ -86,8 +88,10 @@ def keys_against_weights(
     tokens: TokenSet, seeds: Sequence[int], record: Sequence[int], step_size: float
 ) -> tuple:
     """Alignment of (K, Q) and of W with their tokens' SVMs, {("K, Q" or "W", norm):
-    (runs, k)}, from entries uniform in +-1/sqrt(d); the share (runs,) of K Q^T's singular
-    values in as many of the largest as the rank of its nuclear-norm solution."""
+    (runs, k)}, from entries uniform in +-1/sqrt(d); the share (runs,) of K Q^T's
+    singular values in as many of the largest as the rank of its nuclear-norm
+    solution.
+    """
     d = tokens.shape[-1]
     solutions = {}
     starts = np.stack(
@@ -125,11 +129,13 @@ def rank_by_dimension(
 def _train_relu_head(
     tokens: TokenSet, step_size: float, steps: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """W (runs, d, d_z) after normalised gradient descent from zero, and its softmax weights.
+    """W (runs, d, d_z) after normalised gradient descent from zero, and its softmax
+    weights.
 
-    f_i = y_i h(X_i^T softmax(X_i W z_i)) with the head h(x) = sum_j max(x_j, 0), so that no single
-    token is the best mixture; logistic loss. h is linear around a mixture x, with u = 1[x > 0], and
-    loss and gradient are those of `lib.attention.slopes` with one head per sample.
+    f_i = y_i h(X_i^T softmax(X_i W z_i)) with the head h(x) = sum_j max(x_j, 0), so
+    that no single token is the best mixture; logistic loss. h is linear around a
+    mixture x, with u = 1[x > 0], and loss and gradient are those of
+    `lib.attention.slopes` with one head per sample.
     """
     W = np.zeros((len(tokens.y), tokens.shape[-1], tokens.z.shape[-1]))
     for _ in range(steps):
@@ -146,11 +152,13 @@ def _train_relu_head(
 
 
 def _max_margin(tokens: TokenSet, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(W, E) for the first run and the tokens `chosen` (n, T) of bool, at least one per sample.
+    """(W, E) for the first run and the tokens `chosen` (n, T) of bool, at least one per
+    sample.
 
-    W (d, d_z) = argmin ||W||_F with (x_t - x_s)^T W z_i = 0 for chosen t, s and >= 1 for chosen t
-    and other s; the orthonormal rows E (e, d d_z) span the equations. Raises svm.Infeasible where
-    there is no W; ValueError if a sample has no chosen token or no sample another.
+    W (d, d_z) = argmin ||W||_F with (x_t - x_s)^T W z_i = 0 for chosen t, s and >= 1
+    for chosen t and other s; the orthonormal rows E (e, d d_z) span the equations.
+    Raises svm.Infeasible where there is no W; ValueError if a sample has no chosen
+    token or no sample another.
     """
     if not chosen.any(1).all() or chosen.all():
         raise ValueError("every sample needs a chosen token, and some sample another")
@@ -205,7 +213,9 @@ def _on_the_sphere(function, start, R, p):
 
 
 def _log_gap_and_gradient(tokens: TokenSet, W: np.ndarray) -> tuple[float, np.ndarray]:
-    """log(L - L*) of the first run, its gradient at a flat W (d d_z,); exact at e^-30000."""
+    """log(L - L*) of the first run, its gradient at a flat W (d d_z,); exact at
+    e^-30000.
+    """
     logits = attention.logits(tokens, W.reshape(1, tokens.shape[-1], -1))
     slopes = attention.slopes(logits, attention.scores(tokens, tokens.u), "logistic")
     pull = slopes.pull[0] * np.exp(slopes.log_scale[0] - slopes.log_gap[0])
@@ -216,8 +226,9 @@ def _log_gap_and_gradient(tokens: TokenSet, W: np.ndarray) -> tuple[float, np.nd
 def _solve(
     tokens: TokenSet, p: float, radii: np.ndarray, starts: np.ndarray
 ) -> np.ndarray:
-    """W_R (k, d, d_z) of the first run for ascending `radii` (k,), on ||W||_{p,p} = R: by
-    log(L - L*) the best from all starts (starts, d, d_z) and the radius before."""
+    """W_R (k, d, d_z) of the first run for ascending `radii` (k,), on ||W||_{p,p} = R:
+    by log(L - L*) the best from all starts (starts, d, d_z) and the radius before.
+    """
     path = []
     function = partial(_log_gap_and_gradient, tokens)
     for R in radii:
@@ -245,8 +256,9 @@ def _candidates(tokens: TokenSet, p: float):
 def solve_jointly(
     tokens: TokenSet, p: float, multiple
 ) -> tuple[np.ndarray, np.ndarray]:
-    """v (d,), W (d, d_z) of the first run, r = m ||v_mm||, R = m ||W_mm||, m = `multiple`:
-    each in turn from every selection's solutions, W by log(L - L*)."""
+    """v (d,), W (d, d_z) of the first run, r = m ||v_mm||, R = m ||W_mm||, m =
+    `multiple`: each in turn from every selection's solutions, W by log(L - L*).
+    """
     pairs = _candidates(tokens, p)
     r, R = (multiple * solution.norm[0] for solution in pairs[0])
     ends = [_in_turn(tokens, p, r, R, pair) for pair in pairs]
@@ -297,9 +309,9 @@ def path_against_descent(
 ) -> dict:
     """The regularisation path of every run, opt tokens, and lp-AttGD from W_0 = 0.
 
-    Radii are R = multiple ||W_mm||. "path", "descent": divergence from the opt tokens' SVM, (runs,
-    multiples) and (runs,); "multiple": where descent ends, ||W|| / ||W_mm|| (runs,); "optimal":
-    whether descent selects the opt tokens (runs,).
+    Radii are R = multiple ||W_mm||. "path", "descent": divergence from the opt tokens'
+    SVM, (runs, multiples) and (runs,); "multiple": where descent ends, ||W|| / ||W_mm||
+    (runs,); "optimal": whether descent selects the opt tokens (runs,).
     """
     selection = select(tokens, tokens.opt, p)
     history = train(tokens, MirrorRule(p), steps)

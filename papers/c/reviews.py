@@ -1,4 +1,6 @@
-"""Paper C on real data, from kept curves: what it claims of IMDb and of vision, drawn."""
+"""Paper C on real data, from kept curves: what it claims of IMDb and of vision,
+drawn.
+"""
 
 from itertools import product
 
@@ -49,7 +51,9 @@ def _late_accuracy(curves: Curves, rule: str) -> np.ndarray:
 
 
 def _right(curves: Curves, first: str, second: str) -> np.ndarray:
-    """Which test rows `first` has right at its end, less those of `second`: (seeds, rows)."""
+    """Which test rows `first` has right at its end, less those of `second`: (seeds,
+    rows).
+    """
     hits = [
         np.stack([run.hits for run in curves.runs(rule)]) for rule in (first, second)
     ]
@@ -118,7 +122,8 @@ def _apart(curves: Curves, metric: str) -> Interval:
 def _sparser(curves: Curves, part: str) -> Claim:
     """l1.1 has a higher Hoyer index, which no scale of entries changes, than l2, at the
     end and at matched training accuracy. Shares above a threshold are shown and not
-    judged: a sparser matrix' heavier tail can raise them."""
+    judged: a sparser matrix' heavier tail can raise them.
+    """
 
     def measure():
         end, same = _measured(curves)[f"sparsity.{part}"].values()
@@ -170,7 +175,8 @@ def attention_table(curves: Curves) -> Table:
 
 def _measured(curves: Curves) -> dict[str, dict[str, Interval]]:
     """Of each claim on reviews, by its id, the intervals that judge it, by their names.
-    Matched is at the best training accuracy that both runs of a seed reach."""
+    Matched is at the best training accuracy that both runs of a seed reach.
+    """
     known = {}
     rules = ("l1.1", "l2")
     for a, b in PAIRS:
@@ -188,7 +194,8 @@ def _measured(curves: Curves) -> dict[str, dict[str, Interval]]:
 
 def summary(curves: Curves) -> str:
     """Verdict, Holm's p over all, and intervals of every claim on reviews; where the
-    study cannot speak, p and intervals are those by which it would have been judged."""
+    study cannot speak, p and intervals are those by which it would have been judged.
+    """
     known = _measured(curves)
     alone = {}
     for id, ways in known.items():
@@ -271,7 +278,9 @@ def _sparser_vision(curves: Curves) -> Claim:
 
 
 def _two_rates(curves: Curves, compared, name: str, *along) -> str:
-    """Least and most that is `compared` at the best two rates of both, in the trials."""
+    """Least and most that is `compared` at the best two rates of both, in the
+    trials.
+    """
     best = (sorted(curves.trials(rule), key=_late)[-2:] for rule in VISION)
     values = [compared(*at_common_level(pair, name, *along)) for pair in product(*best)]
     return f"at the best two rates of both, in the trials, {min(values):.2g} to {max(values):.2g}"
@@ -305,7 +314,9 @@ def rates(curves: Curves) -> Figure:
 def _differences(
     ax, curves: Curves, table: Table, scale=1.0, also=(), digits=1
 ) -> None:
-    """A forest of the intervals of a table, to `digits`, with room for the values `also`."""
+    """A forest of the intervals of a table, to `digits`, with room for the values
+    `also`.
+    """
     bars = []
     known = _measured(curves)
     rows = [(claim, *row) for claim in table for row in known[claim.id].items()]
@@ -336,11 +347,12 @@ def _last_accuracy(curves: Curves, rule: str) -> np.ndarray:
 
 
 def _beside_the_paper(ax, curves: Curves, reduced: Curves) -> None:
-    """The accuracy table as a panel: last and largest accuracy of each rule, and the paper's.
+    """The accuracy table as a panel: last and largest accuracy of each rule, and the
+    paper's.
 
-    Each rule has two rows, "last" and "largest". Dots are seeds, the mark is their mean, a
-    star is the paper's mean. The hollow mark is the mean of the `reduced` network. The same
-    means stand right of each row, in per cent.
+    Each rule has two rows, "last" and "largest". Dots are seeds, the mark is their
+    mean, a star is the paper's mean. The hollow mark is the mean of the `reduced`
+    network. The same means stand right of each row, in per cent.
     """
     names = []
     words = []
@@ -371,8 +383,8 @@ def _beside_the_paper(ax, curves: Curves, reduced: Curves) -> None:
 def accuracy_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
     """Loss and accuracy over steps; the accuracy table beside the paper's.
 
-    Where a `reduced` study is given, the middle row has the table and the differences that
-    would be judged, with the paper's as stars.
+    Where a `reduced` study is given, the middle row has the table and the differences
+    that would be judged, with the paper's as stars.
     """
     figure, axes = plots.panels(2, 2, height=2.5)
     kept_curves.losses(axes[0], curves)
@@ -389,7 +401,9 @@ def accuracy_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
 
 
 def counts(curves: Curves, rule: str, part: str) -> np.ndarray:
-    """How many entries of `part` (K, Q or V) are above THRESHOLD at the end, (seeds,)."""
+    """How many entries of `part` (K, Q or V) are above THRESHOLD at the end,
+    (seeds,).
+    """
     entries = np.array(
         [run.end[f"last.histogram.{part}"].sum() for run in curves.runs(rule)]
     )
@@ -399,8 +413,8 @@ def counts(curves: Curves, rule: str, part: str) -> np.ndarray:
 def _count_rows(curves: Curves) -> list[tuple[str, list[str]]]:
     """The rows of the table of counts: K, Q, V, each a mean over seeds with its change.
 
-    The counts of two rules differ by less than two starts do, so the paired difference to
-    the last rule but one stands beside them.
+    The counts of two rules differ by less than two starts do, so the paired difference
+    to the last rule but one stands beside them.
     """
     rows = [
         (shown(rule), [f"{counts(curves, rule, part).mean():,.0f}" for part in PARTS])
@@ -519,9 +533,10 @@ def attention_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
 def _word_boxes(ax, curves: Curves) -> None:
     """Two reviews by their words, of the first seed: the darker a box, the more weight.
 
-    The weights are those with which the first token reads the words, in the last layer, mean over
-    the heads. Of a row the darkest box has the row's largest weight, which is written at its
-    left: rows share no scale, since their largest weights differ by orders of magnitude.
+    The weights are those with which the first token reads the words, in the last layer,
+    mean over the heads. Of a row the darkest box has the row's largest weight, which is
+    written at its left: rows share no scale, since their largest weights differ by
+    orders of magnitude.
     """
     runs = {rule: curves.runs(rule)[0] for rule in curves.rates()}
     texts = next(iter(runs.values())).end["words"]

@@ -1,5 +1,6 @@
 """Paper C (2410.14581), Section 5: its settings and the claims of its figures. p is the
-exponent of training and of D_psi(V/||V||, W/||W||), q that of an SVM."""
+exponent of training and of D_psi(V/||V||, W/||W||), q that of an SVM.
+"""
 
 import math
 from collections.abc import Mapping
@@ -16,8 +17,8 @@ from papers.c.statements import PAPER
 
 claim = PAPER.claim
 
-# Final divergences, rows p, columns q: means over 8, 8 and 4 seeds that other code gave in the
-# settings of Section 5. Only the means are at hand.
+# Final divergences, rows p, columns q: means over 8, 8 and 4 seeds that other code gave
+# in the settings of Section 5. Only the means are at hand.
 REFERENCE = {
     1.75: {1.75: 0.0014, 2: 0.0084, 3: 0.0676},
     2: {1.75: 0.0104, 2: 0.0028, 3: 0.0373},
@@ -28,7 +29,8 @@ REFERENCE_SEEDS = {1.75: 8, 2: 8, 3: 4}
 
 def joint_instance() -> TokenSet:
     """The paper's instance of joint training: n = 2, T = 3, d = 2, v_0 = 0. The query
-    is the first token; index 0 stands in for opt until the head is known."""
+    is the first token; index 0 stands in for opt until the head is known.
+    """
     X = [
         [(-2.7, 1.2), (1.4, 2.1), (1.3, -0.1)],
         [(0.4, -2.2), (-1.1, -0.4), (0.9, 0.1)],
@@ -40,7 +42,8 @@ def end_points(
     tokens: TokenSet, histories: Mapping[float, MirrorHistory]
 ) -> dict[float, dict[float, MaxMargin]]:
     """For every p the l_q token SVMs, all q, of its last iterate's tokens:
-    svm.Infeasible where no W selects these, ValueError where none are selected."""
+    svm.Infeasible where no W selects these, ValueError where none are selected.
+    """
     chosen = {
         p: selected_tokens(tokens, history.W[:, -1]) for p, history in histories.items()
     }
@@ -68,7 +71,8 @@ def bregman_claims(
 ) -> list[Claim]:
     """Own exponent nearest in every row and run; none ended early; means of `D[p, q]`
     (runs, records) as REFERENCE: within a factor 1.5, and in the middle 95 % of means
-    of as many of our runs, as a late change of selection is far off."""
+    of as many of our runs, as a late change of selection is far off.
+    """
     means = {pair: values[:, -1].mean() for pair, values in D.items()}
     made = []
     for p in histories:
@@ -112,7 +116,8 @@ def probabilities(
     tokens: TokenSet, history: MirrorHistory
 ) -> tuple[np.ndarray, np.ndarray]:
     """Along a joint path, (runs, k, n) each: the softmax weight of the tokens that it
-    selects in the end, and sigmoid(y_i f_i)."""
+    selects in the end, and sigmoid(y_i f_i).
+    """
     path = zip(history.W.swapaxes(0, 1), history.v.swapaxes(0, 1), strict=True)
     pairs = (
         (attention.weights(tokens, W), attention.scores(tokens, v)) for W, v in path

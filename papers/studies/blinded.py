@@ -1,11 +1,13 @@
-"""The one blinded look: how far a rule's steps scatter over the first six seeds, and no ratio.
+"""The one blinded look: how far a rule's steps scatter over the first six seeds, and no
+ratio.
 
-`python -m papers.studies.blinded STUDY` prints the standard deviation within a rule of the
-logarithm of its steps to the last target, pooled over the rules that a claim names (SGD among
-them, as the reference), the planned one, their factor f, and the number of seeds: the next whole
-number above n f^2, at most 1.5 n, or n if f is at most 1. Steps are counted to the middle of the
-three readings whose mean reaches the target. A run that missed its target counts with the horizon,
-since the protocol does not say how it counts (our reading).
+`python -m papers.studies.blinded STUDY` prints the standard deviation within a rule of
+the logarithm of its steps to the last target, pooled over the rules that a claim names
+(SGD among them, as the reference), the planned one, their factor f, and the number of
+seeds: the next whole number above n f^2, at most 1.5 n, or n if f is at most 1. Steps
+are counted to the middle of the three readings whose mean reaches the target. A run
+that missed its target counts with the horizon, since the protocol does not say how it
+counts (our reading).
 """
 
 import argparse

@@ -1,10 +1,11 @@
 """Run the confirmation: fresh seeds for every claim on real data, one file a seed.
 
-`python -m papers.studies.confirm multi_nli_200 --state DIR` races two rates of each rule, then
-trains seed after seed with every rule. A seed's file is written when all its rules have run, so a
-file is whole or not there. The same command goes on where it stopped, several processes may run
-it at once, and a file that is already there is not trained again. What is run, and how often,
-stands in confirm.toml; why, in notebooks/confirmation.md.
+`python -m papers.studies.confirm multi_nli_200 --state DIR` races two rates of each
+rule, then trains seed after seed with every rule. A seed's file is written when all its
+rules have run, so a file is whole or not there. The same command goes on where it
+stopped, several processes may run it at once, and a file that is already there is not
+trained again. What is run, and how often, stands in confirm.toml; why, in
+notebooks/confirmation.md.
 """
 
 import argparse
@@ -72,7 +73,9 @@ class Plan:
 
     @property
     def first_round(self) -> Study:
-        """The study of the first round, whose data, network, batch and targets are kept."""
+        """The study of the first round, whose data, network, batch and targets are
+        kept.
+        """
         return STUDIES[self.name]
 
     @property
@@ -98,9 +101,9 @@ class Plan:
     def study(self, rates: Mapping[str, Sequence[float]], grows: bool = False) -> Study:
         """Return the study with these candidate `rates`.
 
-        A run of a speed study ends at the first reading of its last target, on the seeds that
-        measure growth not before the step `stop_from`. Other studies run to their horizon: the
-        evaluations that judge them are then known beforehand.
+        A run of a speed study ends at the first reading of its last target, on the
+        seeds that measure growth not before the step `stop_from`. Other studies run to
+        their horizon: the evaluations that judge them are then known beforehand.
         """
         last_target = self.first_round.targets[-1]
         return replace(
@@ -151,8 +154,8 @@ def with_seeds(plan: Plan, seeds: int) -> Plan:
 def cost(plan: Plan, run: Curve) -> float:
     """How a raced run counts, the smaller the better.
 
-    The steps to the last target, infinite if it was not reached; of other studies minus the
-    mean of the last four accuracies on held-out training rows.
+    The steps to the last target, infinite if it was not reached; of other studies minus
+    the mean of the last four accuracies on held-out training rows.
     """
     steps_or_zero, accuracy_or_reading = plan.first_round.score(run)
     return steps_or_zero if plan.speed else accuracy_or_reading
@@ -220,8 +223,8 @@ class Confirmation:
     def race(self) -> dict[str, float]:
         """Run the races that are not kept yet, and return the rate of each rule.
 
-        SPS comes before SNGD, whose cap is the rate of SPS if the plan gives none. A trial of
-        the first round counts if its rate and its cap are those of the race.
+        SPS comes before SNGD, whose cap is the rate of SPS if the plan gives none. A
+        trial of the first round counts if its rate and its cap are those of the race.
         """
         path = self.folder / f"{RACE}.npz"
         if path.exists():
@@ -292,8 +295,8 @@ def first_round(plan: Plan) -> Curves:
 def usable_trials(plan: Plan) -> list[Curve]:
     """The trials of the first round that count in the race.
 
-    One that was dropped early says nothing of how it would have ended: of a speed study those
-    count that reached the last target, of others those that ran to the horizon.
+    One that was dropped early says nothing of how it would have ended: of a speed study
+    those count that reached the last target, of others those that ran to the horizon.
     """
     trials = [run for run in first_round(plan).curves if run.part == "trial"]
     if plan.speed:
@@ -302,7 +305,9 @@ def usable_trials(plan: Plan) -> list[Curve]:
 
 
 def rates(plan: Plan, race: Curves) -> dict[str, float]:
-    """Return the rate of each rule, from the kept `race` and the first round's trials."""
+    """Return the rate of each rule, from the kept `race` and the first round's
+    trials.
+    """
     decided: dict[str, float] = {}
     for rule in plan.rates:
         decided[rule] = chosen(plan, rule, raced_runs(plan, rule, race, decided))
@@ -347,7 +352,8 @@ def _raced(plan: Plan, rule: str, decided: Mapping[str, float]) -> list[dict]:
 
 
 def refuse_other_code(path: Path, run: Curve) -> None:
-    """Raise ValueError if a run was made by other code, torch or threads than is planned.
+    """Raise ValueError if a run was made by other code, torch or threads than is
+    planned.
 
     Parameters
     ----------
@@ -449,7 +455,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return 3 if time ran out and 1 for an error, which is printed."""
+    """Run the command line; return 3 if time ran out and 1 for an error, which is
+    printed.
+    """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
     options = _options(arguments)

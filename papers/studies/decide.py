@@ -34,7 +34,9 @@ class Case:
 
     @property
     def p(self) -> float:
-        """The level at which the intervals would just decide; 1 if none does, or they disagree."""
+        """The level at which the intervals would just decide; 1 if none does, or they
+        disagree.
+        """
         if not self.intervals:
             return 1.0
         p = max(verdicts.p_value(interval, self.word) for interval in self.intervals)

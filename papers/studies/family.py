@@ -1,8 +1,9 @@
-"""The 21 claims of the confirmation: what each measures on fresh seeds, and which word it asks for.
+"""The 21 claims of the confirmation: what each measures on fresh seeds, and which word
+it asks for.
 
-The words, the bounds and what is measured are those of notebooks/confirmation.md. A claim's
-measure takes the runs of its study and returns the intervals that judge it: one, or of the claims
-on sparsity two that must agree.
+The words, the bounds and what is measured are those of notebooks/confirmation.md. A
+claim's measure takes the runs of its study and returns the intervals that judge it:
+one, or of the claims on sparsity two that must agree.
 """
 
 import math
@@ -118,7 +119,8 @@ class FamilyClaim:
 
 
 def centred_steps(run: Curve, target: float) -> float:
-    """Return the steps of a run to a target, counted to the middle of the readings that reach it.
+    """Return the steps of a run to a target, counted to the middle of the readings that
+    reach it.
 
     Parameters
     ----------
@@ -210,7 +212,8 @@ def steps_interval(
 
 
 def named_rules(study: str) -> list[str]:
-    """Return the rules of a speed study that a claim on speed names, the reference first.
+    """Return the rules of a speed study that a claim on speed names, the reference
+    first.
 
     Parameters
     ----------
@@ -229,7 +232,9 @@ def named_rules(study: str) -> list[str]:
 
 
 def _ratio(runs: Runs, rule: str, count: Callable[[Curve], float]) -> Interval:
-    """The ratio of what `count` counts; by signed rank if any run that a claim names missed."""
+    """The ratio of what `count` counts; by signed rank if any run that a claim names
+    missed.
+    """
     counted = {}
     for each in named_rules(runs.plan.name):
         counted[each] = np.array([count(run) for run in runs.of(each)])
@@ -296,7 +301,9 @@ def ends(interval: Interval) -> list[float]:
 
 
 def _norms(run: Curve, step: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of every weight matrix the norm at the start and after `step` steps, and its walk by then."""
+    """Of every weight matrix the norm at the start and after `step` steps, and its walk
+    by then.
+    """
     found = np.flatnonzero(np.asarray(run.evaluated_at) == step)
     if len(found) == 0:
         raise ValueError(
@@ -335,9 +342,11 @@ def smallest_log_growth(run: Curve, step: int) -> float:
 
 
 def smallest_beyond_walk(run: Curve, step: int) -> float:
-    """Return the smallest growth of a weight matrix minus that of a random walk of its steps.
+    """Return the smallest growth of a weight matrix minus that of a random walk of its
+    steps.
 
-    The arguments are those of `smallest_log_growth`. It is the measure of the first round.
+    The arguments are those of `smallest_log_growth`. It is the measure of the first
+    round.
     """
     first, last, walked = _norms(run, step)
     return float((last / first - 1 - random_walk_growth(first, walked)).min())
@@ -368,7 +377,9 @@ def _beside_growth(rule: str, runs: Runs) -> dict:
 
 
 def _matched(runs: Runs, rules: tuple[str, str], name: str, along: str) -> np.ndarray:
-    """A metric of two rules where both reach the same level of another one: (2, seeds)."""
+    """A metric of two rules where both reach the same level of another one: (2,
+    seeds).
+    """
     pairs = zip(runs.of(rules[0]), runs.of(rules[1]), strict=True)
     return np.transpose([at_common_level(pair, name, along) for pair in pairs])
 
@@ -389,7 +400,9 @@ def late_accuracy(run: Curve) -> float:
 
 
 def _row_variance(apart: np.ndarray) -> float:
-    """The variance that a finite number of test rows leaves, from paired rows (seeds, rows)."""
+    """The variance that a finite number of test rows leaves, from paired rows (seeds,
+    rows).
+    """
     return float(apart.mean(0).var(ddof=1) / apart.shape[1])
 
 

@@ -1,7 +1,7 @@
 """The two intervals by which the confirmation judges: by t, and by signed ranks.
 
-Both have `estimate`, `low`, `high` and `level`, so that the words and the p of `papers.verdicts`
-read them as they read an `Interval`.
+Both have `estimate`, `low`, `high` and `level`, so that the words and the p of
+`papers.verdicts` read them as they read an `Interval`.
 """
 
 import math
@@ -19,8 +19,8 @@ LEVEL = 0.95
 class MeanInterval:
     """The t interval of a mean over seeds, from its sufficient numbers.
 
-    The half width is sqrt((t s)^2 / n + (z sigma)^2), with the quantiles t of the t distribution
-    and z of the normal one.
+    The half width is sqrt((t s)^2 / n + (z sigma)^2), with the quantiles t of the t
+    distribution and z of the normal one.
 
     Parameters
     ----------
@@ -149,11 +149,11 @@ def _checked(values: ArrayLike) -> np.ndarray:
 class RankInterval:
     """The interval of the Hodges-Lehmann estimate, by Wilcoxon's signed ranks.
 
-    The Walsh averages of n values are the n (n + 1) / 2 means of two of them, each value with
-    itself included. The estimate is their median. At the level 1 - alpha the interval reaches
-    from the k-th smallest to the k-th largest, k being the largest number for which a sum of
-    signed ranks below k has at most the probability alpha / 2. If there is no such k from 1 on,
-    the interval is everything.
+    The Walsh averages of n values are the n (n + 1) / 2 means of two of them, each
+    value with itself included. The estimate is their median. At the level 1 - alpha the
+    interval reaches from the k-th smallest to the k-th largest, k being the largest
+    number for which a sum of signed ranks below k has at most the probability alpha /
+    2. If there is no such k from 1 on, the interval is everything.
 
     Parameters
     ----------
@@ -227,7 +227,8 @@ def signed_rank_distribution(seeds: int) -> np.ndarray:
 
 
 def rank_interval(logs: ArrayLike) -> RankInterval:
-    """Return the Hodges-Lehmann interval of paired ratios of which some are only bounded.
+    """Return the Hodges-Lehmann interval of paired ratios of which some are only
+    bounded.
 
     Parameters
     ----------
@@ -269,7 +270,9 @@ def rank_interval(logs: ArrayLike) -> RankInterval:
 
 
 def _median(values: np.ndarray) -> float:
-    """The median of sorted or unsorted values, NaN of none; infinite ones may be among them."""
+    """The median of sorted or unsorted values, NaN of none; infinite ones may be among
+    them.
+    """
     if len(values) == 0:
         return math.nan
     ordered = np.sort(values)

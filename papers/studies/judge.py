@@ -1,10 +1,11 @@
-"""Judge the confirmation by its protocol: every claim's interval, p, Holm's p and verdict.
+"""Judge the confirmation by its protocol: every claim's interval, p, Holm's p and
+verdict.
 
-`python -m papers.studies.judge` judges the family of 21 claims from the seeds' files below
-figures/desk/confirm. It refuses while a study's number of seeds is not full, unless
-`--hours-ended` says that no more will run; every verdict then says on how many seeds it rests.
-With names of studies only these are judged, and the claims of the others count with p = 1, which
-can only make a verdict harder to reach.
+`python -m papers.studies.judge` judges the family of 21 claims from the seeds' files
+below figures/desk/confirm. It refuses while a study's number of seeds is not full,
+unless `--hours-ended` says that no more will run; every verdict then says on how many
+seeds it rests. With names of studies only these are judged, and the claims of the
+others count with p = 1, which can only make a verdict harder to reach.
 """
 
 import argparse
@@ -121,7 +122,8 @@ def read_runs(plan: Plan, folder: Path, hours_ended: bool = False) -> Runs | Non
         confirm.refuse_other_code(race_path, run)
     decided = confirm.rates(plan, race)
 
-    # The look may have raised the number of seeds, so more than planned are read at first.
+    # The look may have raised the number of seeds, so more than planned are read at
+    # first.
     if plan.speed:
         most = math.floor(TABLE["most"] * plan.seeds)
     else:

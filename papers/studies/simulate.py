@@ -1,9 +1,10 @@
 """How many claims the confirmation decides if the first round's effects are right.
 
-`python -m papers.studies.simulate` draws synthetic studies with the planned numbers of seeds,
-judges each family by the functions that judge the confirmation, and prints for every claim how
-often it is decided under Holm's rule, and how many of the 21 are decided on average. `--effects
-0.8` takes every effect at 0.8 of its size, `--deviations 1.3` makes every deviation larger.
+`python -m papers.studies.simulate` draws synthetic studies with the planned numbers of
+seeds, judges each family by the functions that judge the confirmation, and prints for
+every claim how often it is decided under Holm's rule, and how many of the 21 are
+decided on average. `--effects 0.8` takes every effect at 0.8 of its size, `--deviations
+1.3` makes every deviation larger.
 
 What it assumes:
 

@@ -1,4 +1,6 @@
-"""Losses, softmax slopes, gradients: a wrong one would send every training elsewhere in silence."""
+"""Losses, softmax slopes, gradients: a wrong one would send every training elsewhere in
+silence.
+"""
 
 import mpmath as mp
 import numpy as np
@@ -145,7 +147,8 @@ def test_first_equal_names_the_first_of_equal_tokens_among_others_that_share_an_
     np.testing.assert_array_equal(coordinates.first_equal(np.array(X)), expected)
 
 
-# What a class shares, tokens repeated, more tokens than coordinates, and a wide set by blocks.
+# What a class shares, tokens repeated, more tokens than coordinates, and a wide set by
+# blocks.
 DEGENERATE = {
     "one opt token a class": lambda seed: tokens.class_mean_tokens(
         seed, n=8, T=4, d=60

@@ -1,4 +1,6 @@
-"""Data models: tokens that break the papers' assumptions, or bad input that is taken as it is."""
+"""Data models: tokens that break the papers' assumptions, or bad input that is taken as
+it is.
+"""
 
 from functools import partial
 

@@ -1,4 +1,6 @@
-"""lib.batch on a small repository: else a rerun changes what is committed, or blesses damage."""
+"""lib.batch on a small repository: else a rerun changes what is committed, or blesses
+damage.
+"""
 
 import contextlib
 import io
@@ -67,7 +69,8 @@ figure = "Figure 2"
 data = [{{ name = "line", rows = "n" }}]
 within = {{ slope = 0.5 }}
 """
-# In every process of a batch: whatever opens, replaces or removes a tracked file is stopped.
+# In every process of a batch: whatever opens, replaces or removes a tracked file is
+# stopped.
 GUARD = """import os, sys
 
 with open(os.environ["TRACKED"]) as stream:
@@ -130,8 +133,9 @@ class Repository:
             ),
             "notebooks/renamed.toml": '"07_old" = ["01_good", "02_bad"]\n',
             "notebooks/scales.toml": '["01_good".desk]\nseeds = 20\n',
-            # A parser that jsonschema builds where it is installed: half of what a worker or kernel
-            # takes to start, for a kind of address that no notebook has.
+            # A parser that jsonschema builds where it is installed: half of what a
+            # worker or kernel takes to start, for a kind of address that no notebook
+            # has.
             "rfc3987_syntax.py": "raise ImportError\n",
             ".gitignore": "runs/\n__pycache__/\n",
         }.items():
@@ -156,7 +160,8 @@ class Repository:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
-            # A test session in the background may ignore Ctrl-C, and children inherit that.
+            # A test session in the background may ignore Ctrl-C, and children inherit
+            # that.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
 
@@ -233,7 +238,9 @@ def repository(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def first(repository, tmp_path_factory):
-    """A batch of which one notebook hangs; another one beside it; Ctrl-C for the first."""
+    """A batch of which one notebook hangs; another one beside it; Ctrl-C for the
+    first.
+    """
     guard = repository.guarded(tmp_path_factory.mktemp("guard"))
     process = repository.start("01_good", "03_hangs", "--workers", "2", **guard)
     hanging = repository.root / "runs" / "work" / "demo" / "03_hangs"
@@ -361,7 +368,9 @@ log("end")
 
 @pytest.fixture
 def cluster(repository, first, tmp_path):
-    """The processes of a Dask scheduler, of two workers and of a batch on pages of its own."""
+    """The processes of a Dask scheduler, of two workers and of a batch on pages of its
+    own.
+    """
     for name in ("01_long", "02_short"):
         files.write(tmp_path / f"{name}.py", LOGGED.format(name=name).encode())
     folders = {f"{name}_DIR": str(tmp_path / name) for name in ("FIGURES", "RUNS")}
@@ -465,7 +474,8 @@ def small(tmp_path_factory):
 def edited(small):
     """Replaces `old` in a file for one test, or the whole of it where `old` is None.
 
-    What a test has left is taken back: figures, pages and runs."""
+    What a test has left is taken back: figures, pages and runs.
+    """
     runs = small.root / "runs"
     kept = small.root.with_name(f"{small.root.name}-runs")
     shutil.copytree(runs, kept)

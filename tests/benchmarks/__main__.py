@@ -1,7 +1,8 @@
-"""Run the named benchmarks, or all: a table, runs/bench.json, exit status 1 if a bar is missed.
+"""Run the named benchmarks, or all: a table, runs/bench.json, exit status 1 if a bar is
+missed.
 
-Each has a process of its own: what ran before leaves a heap and thread pools behind that moved the
-ratio of a call under a millisecond from 2.7 to 5.
+Each has a process of its own: what ran before leaves a heap and thread pools behind
+that moved the ratio of a call under a millisecond from 2.7 to 5.
 """
 
 import argparse

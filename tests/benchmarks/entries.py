@@ -34,7 +34,8 @@ from tests.benchmarks.measure import (
     turns,
 )
 
-# both sides record at iterations 0, 100, 200, ...: the same cost per iteration at any horizon
+# both sides record at iterations 0, 100, 200, ...: the same cost per iteration at any
+# horizon
 EVERY = 100
 AGREE = 1e-8  # of loss gap, norm and direction error, while plain float64 still holds
 
@@ -63,7 +64,9 @@ def _memory(name, workload, limit):
 
 
 def _problem(data):
-    """A token set in minimal coordinates, its W_mm in them, and the seconds on one thread."""
+    """A token set in minimal coordinates, its W_mm in them, and the seconds on one
+    thread.
+    """
     with threads(1):
         began = time.perf_counter()
         problem = coordinates.minimal(data)
@@ -85,7 +88,9 @@ def _products(K, run, c, out, count):
 
 
 def _training(name, bar, draw, step_size, steps, reference_steps, head="fixed"):
-    """NGD on what `draw` gives, per run and iteration, against autograd on W of the first run."""
+    """NGD on what `draw` gives, per run and iteration, against autograd on W of the
+    first run.
+    """
     data = draw()
     problem, W_mm, setup = _problem(data)
     runs = len(data.y)
@@ -128,7 +133,8 @@ _spent = partial(seconds, at_least=0.05, clock=time.process_time)  # of the proc
 
 
 def _spent_in_turns(ours, reference, count, enough=ENOUGH):
-    """Processor seconds of both by turns, over `count` units of work; both have run before.
+    """Processor seconds of both by turns, over `count` units of work; both have run
+    before.
 
     On one thread of every library: of several, processor time means little.
     """
@@ -141,9 +147,11 @@ def _spent_in_turns(ours, reference, count, enough=ENOUGH):
 
 
 def _over_products(name, bar, draw, step_size, steps, head="fixed"):
-    """Training per run and iteration over its products with Gram matrices: processor time of both.
+    """Training per run and iteration over its products with Gram matrices: processor
+    time of both.
 
-    Both run on one thread, in turns, since a busy machine and idle threads stretch the clock.
+    Both run on one thread, in turns, since a busy machine and idle threads stretch the
+    clock.
     """
     problem, W_mm, _ = _problem(data := draw())
     reduced = problem.tokens
@@ -168,8 +176,9 @@ def _over_products(name, bar, draw, step_size, steps, head="fixed"):
 
 
 def _token_svm(name, bar, draw, of=plain.svm_per_constraint, p=2, agree=1e-6):
-    """A token SVM against cvxpy: the gate holds ||W_mm|| to `agree` and W_mm to its square root."""
-
+    """A token SVM against cvxpy: the gate holds ||W_mm|| to `agree` and W_mm to its
+    square root.
+    """
     data = draw()
 
     def solve():
@@ -189,7 +198,9 @@ def _token_svm(name, bar, draw, of=plain.svm_per_constraint, p=2, agree=1e-6):
 
 
 def mirror_runs() -> Entry:
-    """lp-AttGD with p = 1.75, 2 and 3 on 100 random problems of n=6, T=8, d=10 in one call."""
+    """lp-AttGD with p = 1.75, 2 and 3 on 100 random problems of n=6, T=8, d=10 in one
+    call.
+    """
     name = "mirror_runs"
     steps = 2000
     reference_steps = 500
@@ -233,7 +244,9 @@ def mirror_runs() -> Entry:
 
 
 def _along(name, bar, table):
-    """Rules of `engine` on unit tokens, against autograd along what a rule's maker makes."""
+    """Rules of `engine` on unit tokens, against autograd along what a rule's maker
+    makes.
+    """
     rules = {kind: rule for kind, (rule, _) in table.items()}
     steps = 5000
     reference_steps = 200
@@ -283,7 +296,8 @@ SPECTRAL = {"polar": (optimisers.steepest("spectral", 1e-2), lambda: plain.polar
 def _svm_peers(name, bar, draw):
     """A token SVM over the fastest QP solver on its dual: processor time of one thread.
 
-    Both start from the tokens: a peer's time includes its dual's matrix, made by our code.
+    Both start from the tokens: a peer's time includes its dual's matrix, made by our
+    code.
     """
     data = draw()
 
@@ -312,7 +326,9 @@ def _svm_peers(name, bar, draw):
 
 
 def _jax(name, bar, draw, step_size, steps):
-    """NGD over the same closed form by JAX in minimal coordinates: processor time a step."""
+    """NGD over the same closed form by JAX in minimal coordinates: processor time a
+    step.
+    """
     problem, W_mm, _ = _problem(draw())
     runs = len(problem.tokens.y)
 
@@ -331,7 +347,9 @@ def _jax(name, bar, draw, step_size, steps):
 
 
 def dimension() -> Entry:
-    """Training at d = 100,000 against d = 300, both n=20, T=10, once the basis is built."""
+    """Training at d = 100,000 against d = 300, both n=20, T=10, once the basis is
+    built.
+    """
     small, large = (_problem(class_means(d=d)) for d in (300, 100_000))
     steps = 10_000
     runs = [partial(_ours, *problem[:2], 0.05, steps) for problem in (large, small)]
@@ -345,7 +363,9 @@ def dimension() -> Entry:
 
 
 def minibatch_gradient() -> Entry:
-    """Paper B's in-sample gradient on a minibatch of 500, d = k = 10, against autograd."""
+    """Paper B's in-sample gradient on a minibatch of 500, d = k = 10, against
+    autograd.
+    """
     problem = regression.random_regression(0, d=10, k=10)
     samples = problem.sample(500, np.random.default_rng(0))
     layer = regression.gaussian_start(0, 10, 10, 0.3)
@@ -364,9 +384,11 @@ def minibatch_gradient() -> Entry:
 
 
 def long_horizon() -> Entry:
-    """Ten million NGD steps of Figure 2's problem, per step, against one million, processor time.
+    """Ten million NGD steps of Figure 2's problem, per step, against one million,
+    processor time.
 
-    The gate: the direction error at the end of both is the one that the law of the margins sets.
+    The gate: the direction error at the end of both is the one that the law of the
+    margins sets.
     """
     name = "long_horizon"
     steps = 10_000_000
@@ -399,10 +421,12 @@ def long_horizon() -> Entry:
 
 
 def _optimizer_step(name, make):
-    """One step over BERT-base's parameters, gradients given, against SGD, which needs no norm.
+    """One step over BERT-base's parameters, gradients given, against SGD, which needs
+    no norm.
 
-    A pass for the norm reads g, SGD's own reads g and θ and writes θ: where no cache holds a part
-    of g, a step that measures ‖g‖ first takes 4/3 of SGD's time or more. The bar is 1.2 times that.
+    A pass for the norm reads g, SGD's own reads g and θ and writes θ: where no cache
+    holds a part of g, a step that measures ‖g‖ first takes 4/3 of SGD's time or more.
+    The bar is 1.2 times that.
     """
     generator = torch.Generator().manual_seed(0)
     draw = partial(torch.randn, generator=generator)
@@ -434,9 +458,11 @@ def _optimizer_step(name, make):
 
 
 def _loop_step(name, make):
-    """A whole step of `training.train` on a vision transformer, against the same with SGD.
+    """A whole step of `training.train` on a vision transformer, against the same with
+    SGD.
 
-    Processor time of one thread: a host that takes one of two cores away moves the clock by a half.
+    Processor time of one thread: a host that takes one of two cores away moves the
+    clock by a half.
     """
     os.environ["TQDM_DISABLE"] = "1"
     generator = torch.Generator().manual_seed(0)
@@ -473,7 +499,8 @@ class_means = partial(tokens.class_mean_tokens, 0, n=20, T=10)
 many = partial(tokens.unit_tokens, range(100), n=6, T=8, d=10)
 two_tokens = partial(tokens.two_token_gaussian, 0, n=20, T=2, d=1000)
 one = partial(tokens.unit_tokens, 0)
-# rows of which several are made alike: the function, then what it takes behind the row's name
+# rows of which several are made alike: the function, then what it takes behind the
+# row's name
 ROWS = {
     "dimension_memory": (_memory, "dimension", 1500),
     "svm_memory": (_memory, "svm", 2000),

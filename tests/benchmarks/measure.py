@@ -26,10 +26,11 @@ ENOUGH = 12.0  # seconds of turns after which a row that has its fewest ends
 
 @dataclass(frozen=True)
 class Entry:
-    """One row of the report: median seconds per unit of work (None for memory), ratio, its spread.
+    """One row of the report: median seconds per unit of work (None for memory), ratio,
+    its spread.
 
-    The ratio is the median over the turns: reference/ours for the sense "at least", else
-    ours/reference.
+    The ratio is the median over the turns: reference/ours for the sense "at least",
+    else ours/reference.
     """
 
     name: str
@@ -99,7 +100,9 @@ def threads(count: int) -> Iterator[None]:
 
 
 def seconds(work, at_least: float = 0.0, clock=time.perf_counter) -> float:
-    """Seconds per call of `work`, called as often as it takes to fill `at_least` seconds."""
+    """Seconds per call of `work`, called as often as it takes to fill `at_least`
+    seconds.
+    """
     calls = 0
     began = clock()
     while True:
@@ -111,10 +114,12 @@ def seconds(work, at_least: float = 0.0, clock=time.perf_counter) -> float:
 
 
 def turns(enough: float = ENOUGH) -> Iterator[int]:
-    """Numbers of turns: FEWEST, then on until there are MOST or `enough` seconds are over.
+    """Numbers of turns: FEWEST, then on until there are MOST or `enough` seconds are
+    over.
 
-    The pace of a busy host swings within seconds. Many short turns, of which each gives a ratio,
-    meet every pace with both sides; few long ones gave medians that differed by a half.
+    The pace of a busy host swings within seconds. Many short turns, of which each gives
+    a ratio, meet every pace with both sides; few long ones gave medians that differed
+    by a half.
     """
     began = time.perf_counter()
     for turn in range(MOST):
@@ -124,10 +129,11 @@ def turns(enough: float = ENOUGH) -> Iterator[int]:
 
 
 def in_turns(ours, reference, units=1, reference_units=1, enough=ENOUGH) -> Times:
-    """Time both in turns, with one thread and with two, and keep each side's faster count.
+    """Time both in turns, with one thread and with two, and keep each side's faster
+    count.
 
-    units, reference_units: what one call does, in units of work (iterations). Counts chosen by a
-    look or two beforehand were now and then the slower ones.
+    units, reference_units: what one call does, in units of work (iterations). Counts
+    chosen by a look or two beforehand were now and then the slower ones.
     """
     sides = ((reference, reference_units), (ours, units))
     counts = (1, 2)
@@ -150,7 +156,9 @@ def in_turns(ours, reference, units=1, reference_units=1, enough=ENOUGH) -> Time
 
 
 def gate(what: str, ours, reference, tolerance: float) -> None:
-    """Raise AssertionError unless |ours - reference| <= tolerance max |reference|, all finite."""
+    """Raise AssertionError unless |ours - reference| <= tolerance max |reference|, all
+    finite.
+    """
     ours = np.asarray(ours)
     reference = np.asarray(reference)
     error = np.abs(ours - reference).max() / np.abs(reference).max()

@@ -1,4 +1,6 @@
-"""Workloads whose peak memory counts; `python -m tests.benchmarks.memory NAME` prints one in MB."""
+"""Workloads whose peak memory counts; `python -m tests.benchmarks.memory NAME` prints
+one in MB.
+"""
 
 import sys
 

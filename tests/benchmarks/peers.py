@@ -1,7 +1,9 @@
-"""The strongest peers: good solvers on the same dual, and the same closed form compiled by JAX.
+"""The strongest peers: good solvers on the same dual, and the same closed form compiled
+by JAX.
 
-The token SVM's dual is the least of b^T K b / 2 - sum(b) over b >= 0, with K the Gram matrix of its
-constraints; every solver here is given K. A peer that is not installed raises ImportError.
+The token SVM's dual is the least of b^T K b / 2 - sum(b) over b >= 0, with K the Gram
+matrix of its constraints; every solver here is given K. A peer that is not installed
+raises ImportError.
 """
 
 import numpy as np
@@ -35,7 +37,9 @@ def by_piqp(K: np.ndarray) -> np.ndarray:
 
 
 def by_nnls(K: np.ndarray) -> np.ndarray:
-    """The duals (m,) by scipy's non-negative least squares on the Cholesky factor of K."""
+    """The duals (m,) by scipy's non-negative least squares on the Cholesky factor of
+    K.
+    """
     L = cholesky(K, lower=True)
     return nnls(L.T, solve_triangular(L, np.ones(len(K)), lower=True))[0]
 
@@ -44,7 +48,8 @@ SOLVERS = {"DAQP": by_daqp, "PIQP": by_piqp, "scipy nnls": by_nnls}
 
 
 def jax_ngd(tokens: TokenSet, step_size: float, steps: int):
-    """NGD on W of all runs by `vmap`, `scan` and `jit`; the function returned gives ||W|| (runs,).
+    """NGD on W of all runs by `vmap`, `scan` and `jit`; the function returned gives
+    ||W|| (runs,).
 
     Exponential loss, the gradient written out, float64.
     """

@@ -1,7 +1,8 @@
-"""The references: what a good engineer writes with standard tools and none of the library's ideas.
+"""The references: what a good engineer writes with standard tools and none of the
+library's ideas.
 
-Training differentiates the loss with torch autograd in the d x d unknowns of W, one run at a time;
-W_mm comes from cvxpy in the d^2 unknowns of the primal. All in float64.
+Training differentiates the loss with torch autograd in the d x d unknowns of W, one run
+at a time; W_mm comes from cvxpy in the d^2 unknowns of the primal. All in float64.
 """
 
 import cvxpy as cp
@@ -12,7 +13,9 @@ from lib.attention.token_sets import TokenSet
 
 
 class Model:
-    """One run of paper A's model, f_i = y_i u^T X_i^T softmax(X_i W z_i), and its loss of f."""
+    """One run of paper A's model, f_i = y_i u^T X_i^T softmax(X_i W z_i), and its loss
+    of f.
+    """
 
     def __init__(self, tokens: TokenSet, loss=lambda f: torch.exp(-f)):
         arrays = tokens.X, tokens.y, tokens.z, tokens.u
@@ -39,7 +42,8 @@ def train(
 ) -> list[np.ndarray]:
     """W, and u where `joint`, at the iterations of `record`: (k, d, d_z) and (k, d).
 
-    `step` changes one of them in place, given its gradient. W_0 is `start` or zero, u_0 zero.
+    `step` changes one of them in place, given its gradient. W_0 is `start` or zero, u_0
+    zero.
     """
     if start is None:
         W = np.zeros((model.X.shape[-1], model.z.shape[-1]))
@@ -84,7 +88,9 @@ def mirrored(p: float, step_size: float):
 
 
 def polar(G: torch.Tensor) -> torch.Tensor:
-    """U V^T of the singular value decomposition, without singular values that are rounding."""
+    """U V^T of the singular value decomposition, without singular values that are
+    rounding.
+    """
     U, S, V = torch.linalg.svd(G, full_matrices=False)
     return (U * (S > 1e-12 * S[0])) @ V
 
@@ -106,7 +112,9 @@ class AdamDirection:
 
 
 def regression_gradients(X, Y, A, B) -> tuple[np.ndarray, np.ndarray]:
-    """grad_A and grad_B of paper B's in-sample loss (Eq. 1), queries and keys both X."""
+    """grad_A and grad_B of paper B's in-sample loss (Eq. 1), queries and keys both
+    X.
+    """
     A, B = (matrix.clone().requires_grad_() for matrix in (A, B))
     prediction = torch.softmax(X @ B @ X.T, -1) @ X @ A.T
     loss = ((Y - prediction) ** 2).sum() / (2 * len(X))
@@ -114,7 +122,9 @@ def regression_gradients(X, Y, A, B) -> tuple[np.ndarray, np.ndarray]:
 
 
 def bert_base_shapes() -> list[tuple[int, ...]]:
-    """The 199 parameters of BERT-base, 109.5 million numbers: embeddings, 12 layers, pooler."""
+    """The 199 parameters of BERT-base, 109.5 million numbers: embeddings, 12 layers,
+    pooler.
+    """
     norm = [(768,), (768,)]
     layer = (
         4 * [(768, 768), (768,)]

@@ -1,4 +1,6 @@
-"""Claims and ledgers: else what fails is counted as holding, or is printed as if it held."""
+"""Claims and ledgers: else what fails is counted as holding, or is printed as if it
+held.
+"""
 
 import json
 import math

@@ -1,4 +1,6 @@
-"""The cell that installs: else a page fails on Colab, or installs over a reader's own clone."""
+"""The cell that installs: else a page fails on Colab, or installs over a reader's own
+clone.
+"""
 
 import importlib.util
 
@@ -57,7 +59,9 @@ def test_it_installs_from_the_repository_only_where_the_project_is_absent(
 
 
 def test_it_stands_once_though_jupytext_merged_and_widgets_go(tmp_path):
-    """`jupytext --update` drops the cell, which no .py has, and may hand its id on to another."""
+    """`jupytext --update` drops the cell, which no .py has, and may hand its id on to
+    another.
+    """
     text = '# %% [markdown]\n# # Title\n\n# %% tags=["parameters"]\nscale = 1\n\n# %%\nscale\n'
     (tmp_path / "01.py").write_text(text)
     notebook = jupytext.reads(text, fmt="py:percent")

@@ -40,7 +40,9 @@ def lab(colour, sight):
 
 @pytest.mark.parametrize("table", plots.TABLES)
 def test_two_of_one_table_are_told_apart_by_everybody(table):
-    """By colour in every kind of sight, or by dash and by marker; synonyms share one look."""
+    """By colour in every kind of sight, or by dash and by marker; synonyms share one
+    look.
+    """
     looks = set(plots.TABLES[table].values())
     for one, two in itertools.combinations(looks, 2):
         near = min(

@@ -1,4 +1,6 @@
-"""lib.companion.record: else a page run by hand overwrites a figure, or a number drifts unseen."""
+"""lib.companion.record: else a page run by hand overwrites a figure, or a number drifts
+unseen.
+"""
 
 import errno
 import json

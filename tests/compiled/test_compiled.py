@@ -1,4 +1,6 @@
-"""The cache of compiled functions: else old code runs after an edit, or a damaged file ends it."""
+"""The cache of compiled functions: else old code runs after an edit, or a damaged file
+ends it.
+"""
 
 import os
 import shutil
@@ -39,7 +41,9 @@ CACHED = "from lib.loops import loop; print(loop.run(1.0), sum(loop.run.stats.ca
 
 @pytest.fixture
 def loops(tmp_path):
-    """A room of its own with a loop and a rule: the numbers that code prints there, its folder."""
+    """A room of its own with a loop and a rule: the numbers that code prints there, its
+    folder.
+    """
     folder = tmp_path / "lib" / "loops"
     left = shutil.ignore_patterns("__pycache__")
     shutil.copytree(

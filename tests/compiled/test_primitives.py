@@ -1,4 +1,6 @@
-"""Exponentials, products and softmax on lanes against mpmath: else long runs are off unseen."""
+"""Exponentials, products and softmax on lanes against mpmath: else long runs are off
+unseen.
+"""
 
 import math
 

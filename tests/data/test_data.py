@@ -1,4 +1,6 @@
-"""Data sets: else a study trains on other rows than its record says, or on damaged ones."""
+"""Data sets: else a study trains on other rows than its record says, or on damaged
+ones.
+"""
 
 import hashlib
 import io
@@ -275,7 +277,9 @@ def test_the_hub_is_read_at_the_pinned_revision(home, nowhere, monkeypatch):
 
 @pytest.fixture
 def hub(nowhere, monkeypatch):
-    """A local server in the hub's place; it answers nobody who does not ask for an answer."""
+    """A local server in the hub's place; it answers nobody who does not ask for an
+    answer.
+    """
     with socket.create_server(("127.0.0.1", 0)) as server:
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.getsockname()[1]}")
         yield server

@@ -1,4 +1,6 @@
-"""The exact engine against plain d x d training: another path, or another number of a history."""
+"""The exact engine against plain d x d training: another path, or another number of a
+history.
+"""
 
 import math
 from dataclasses import replace
@@ -64,7 +66,9 @@ def step(rule, W, gradient, loss_gap, t, buffer=0.0):
 
 
 def ambient(data, rule, start, head="fixed", loss="exponential", steps=30):
-    """Training in plain d x d arithmetic through `attention.gradients` and plain steps."""
+    """Training in plain d x d arithmetic through `attention.gradients` and plain
+    steps.
+    """
     W = start
     u = data.u
     buffer = 0.0
@@ -151,7 +155,9 @@ def test_every_number_of_a_history_equals_plain_ambient_training(head, name, los
 
 
 def flipped():
-    """A sample whose minimal coordinates have the shape of its own and the other signs."""
+    """A sample whose minimal coordinates have the shape of its own and the other
+    signs.
+    """
     X = [[[0.0, 0.0], [-1.0, 0.0], [-1.0, -1.0]]]
     return attention.token_set(X, [1.0], z=[[1.0]], u=[1.0, 0.5])
 
@@ -165,7 +171,9 @@ def flipped():
     ],
 )
 def test_targets_are_in_the_coordinates_of_what_is_trained(data):
-    """In the first two the shapes coincide, in the first the basis is -1 times the identity."""
+    """In the first two the shapes coincide, in the first the basis is -1 times the
+    identity.
+    """
     inner = attention.minimal(data)
     solution = svm.token_svm(data)
     small = svm.token_svm(inner.tokens)

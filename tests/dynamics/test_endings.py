@@ -1,4 +1,6 @@
-"""A run that is not finite is never "completed", or an overflow would be read as a finding."""
+"""A run that is not finite is never "completed", or an overflow would be read as a
+finding.
+"""
 
 import warnings
 from dataclasses import replace
@@ -89,7 +91,9 @@ def test_a_run_ends_at_its_first_record_that_is_not_finite():
 
 
 def test_polyak_without_a_way_to_its_goal_ends_as_diverged():
-    """Two samples whose opt tokens cannot both win from zero: L - L* stays, the steps grow."""
+    """Two samples whose opt tokens cannot both win from zero: L - L* stays, the steps
+    grow.
+    """
     q, d_1, d_2 = np.array([[0, 0, 0, 1], [3, 0, 0.001, 0], [-1, 0.5, 0.1, 0]])
     data = attention.token_set(
         [[q, q + d_1], [q, q + d_2]], [1.0, 1.0], u=10 * np.eye(4)[2]

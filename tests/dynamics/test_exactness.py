@@ -1,4 +1,6 @@
-"""The engine against 60 digits, far beyond float64: else margins of long runs are rounding."""
+"""The engine against 60 digits, far beyond float64: else margins of long runs are
+rounding.
+"""
 
 import decimal
 from decimal import Decimal
@@ -50,7 +52,9 @@ def expm1(x):
 
 
 class Oracle:
-    """Paper A's model in ambient coordinates with decimals, one sample after the other."""
+    """Paper A's model in ambient coordinates with decimals, one sample after the
+    other.
+    """
 
     def __init__(self, data, fixed):
         self.X, self.z, self.y = (exact(array[0]) for array in (data.X, data.z, data.y))
@@ -71,7 +75,8 @@ class Oracle:
             e = exp(a - a.max())
             best = gamma.max()
             p = e / e.sum()
-            # gamma_t - f as a sum of differences, exact where p_opt is 1 to any number of digits
+            # gamma_t - f as a sum of differences, exact where p_opt is 1 to any number
+            # of digits
             f_minus = (gamma[:, None] - gamma) @ p
             lag = p @ (best - gamma)
             slope = (lag - best).exp() / n
@@ -93,7 +98,9 @@ class Oracle:
         return eta
 
     def train(self, rule, targets, times):
-        """{t: (||W||, direction error, margins, ||u||, direction error of u)} at `times`."""
+        """{t: (||W||, direction error, margins, ||u||, direction error of u)} at
+        `times`.
+        """
         move = 0 * self.W
         seen = {}
         for t in range(times[-1] + 1):
@@ -122,7 +129,8 @@ class Oracle:
         def error(M, target):
             return length(M), length(M / length(M) - target / length(target))
 
-        # Log weight of the opt token relative to each other: no range of numbers cuts it off.
+        # Log weight of the opt token relative to each other: no range of numbers cuts
+        # it off.
         a = [X @ (self.W @ z) for X, z in zip(self.X, self.z)]
         margins = [v[o] - np.delete(v, o) for o, v in zip(self.opt, a)]
         head = () if self.fixed else error(self.u, u_target)

@@ -1,4 +1,6 @@
-"""The explorer: else it draws another run than its controls say, or freezes at a setting."""
+"""The explorer: else it draws another run than its controls say, or freezes at a
+setting.
+"""
 
 import io
 
@@ -63,7 +65,8 @@ def test_controls_redraw_at_every_move_and_say_what_cannot_be_drawn():
     assert set(panel.controls) == set(ExplorerSetting.__dataclass_fields__)
     before = panel.picture.value
     words = panel.words.value
-    # Two pixels for each that is shown: on such a screen the browser need not enlarge it.
+    # Two pixels for each that is shown: on such a screen the browser need not enlarge
+    # it.
     width, height = Image.open(io.BytesIO(before)).size
     assert width == 2 * int(panel.picture.width) and width / height == pytest.approx(
         9 / 5.4, 1e-3

@@ -1,4 +1,6 @@
-"""l_p mirror descent against plain numpy: another map or step would be another algorithm."""
+"""l_p mirror descent against plain numpy: another map or step would be another
+algorithm.
+"""
 
 from types import SimpleNamespace
 
@@ -196,12 +198,16 @@ def test_a_history_measures_divergence_with_its_own_exponent_or_a_given_one(p):
 
 
 def from_mirror(U, p):
-    """The inverse of the mirror map, W = |U|^{1/(p-1)} sgn(U), infinite beyond float64."""
+    """The inverse of the mirror map, W = |U|^{1/(p-1)} sgn(U), infinite beyond
+    float64.
+    """
     return np.sign(U) * np.abs(U) ** (1 / (p - 1))
 
 
 def twin(data, rule, steps, start, head="fixed", loss="logistic"):
-    """Path, head, logs (runs, steps + 1, ...) and losses (runs, steps + 1) of a rule."""
+    """Path, head, logs (runs, steps + 1, ...) and losses (runs, steps + 1) of a
+    rule.
+    """
     joint = head == "joint"
     runs = len(start)
     p = rule.p

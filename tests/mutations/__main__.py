@@ -1,9 +1,10 @@
 """`make mutate`: do the tests notice formulas that nobody chose to make wrong?
 
-`python -m tests.mutations [WORD ...] --random N --seed S` draws N mutants of the files that have
-one of the words in their path (of all without a word). In a copy of the tracked files one formula
-at a time is wrong, and the tests that import its module must turn red. The exit status is 1 if a
-test is red without a mutant, or if fewer than 85 % of the mutants die.
+`python -m tests.mutations [WORD ...] --random N --seed S` draws N mutants of the files
+that have one of the words in their path (of all without a word). In a copy of the
+tracked files one formula at a time is wrong, and the tests that import its module must
+turn red. The exit status is 1 if a test is red without a mutant, or if fewer than 85 %
+of the mutants die.
 """
 
 import argparse
@@ -60,7 +61,9 @@ def _pytest(copy: Path, tests: tuple[str, ...], cache: str, seconds: int) -> Non
 
 
 def _run(copy: Path, mutant: Mutant, seconds: int = SECONDS) -> str:
-    """The test that fails with `mutant` in `copy`; "late" after `seconds` on a processor; or ""."""
+    """The test that fails with `mutant` in `copy`; "late" after `seconds` on a
+    processor; or "".
+    """
     path = copy / mutant.file
     before = path.read_text(encoding="utf-8")
     times = path.stat()

@@ -1,7 +1,8 @@
 """Mutants that nobody chose: `python -m tests.mutations --random 60 --seed 1`.
 
-Each changes one operator, comparison, number, index, sign or minimum in a function of `lib` or
-`papers`, drawn with equal chances over all places; the tests that import its module should notice.
+Each changes one operator, comparison, number, index, sign or minimum in a function of
+`lib` or `papers`, drawn with equal chances over all places; the tests that import its
+module should notice.
 """
 
 import ast
@@ -40,7 +41,9 @@ def _span(node, text):
 
 
 def _places(node, text, inside=False, above=None):
-    """(start, end, new text) of every mutant of `node` and below, in offsets of bytes."""
+    """(start, end, new text) of every mutant of `node` and below, in offsets of
+    bytes.
+    """
     if isinstance(
         node, ast.Raise | ast.JoinedStr | ast.Assert | ast.arguments | ast.AnnAssign
     ):
@@ -103,7 +106,9 @@ def draw(
 
 
 def _importing(file: Path) -> tuple[str, ...]:
-    """The tests of the room of `file` that import it, all of the room where none does."""
+    """The tests of the room of `file` that import it, all of the room where none
+    does.
+    """
     package, *room = file.relative_to(ROOT).parts[:-1]
     place = ROOT.joinpath("tests", *(room if package == "lib" else [package]))
     if room or package == "papers":

@@ -33,7 +33,9 @@ def pairs(rows=40):
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
-    """A folder with a BERT of 12 words, two layers and width 8, as `save_pretrained` writes it."""
+    """A folder with a BERT of 12 words, two layers and width 8, as `save_pretrained`
+    writes it.
+    """
     folder = tmp_path_factory.mktemp("tiny")
     sizes = dict(
         hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16

@@ -1,4 +1,6 @@
-"""Accuracy, loss and sparsity against counts by hand: the figures quote them as they are."""
+"""Accuracy, loss and sparsity against counts by hand: the figures quote them as they
+are.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,6 @@
-"""Paper C's text classifier by its formulas: else another network bears the paper's name."""
+"""Paper C's text classifier by its formulas: else another network bears the paper's
+name.
+"""
 
 import re
 from collections import Counter
@@ -65,7 +67,9 @@ def test_a_block_normalises_after_each_sum():
 
 
 def test_reading_the_first_token_alone_changes_nothing():
-    """The last block works out one token; against all of them, from the same modules."""
+    """The last block works out one token; against all of them, from the same
+    modules.
+    """
     model = network()
     batch = ids()
     tokens, present = model.start(batch)
@@ -136,7 +140,8 @@ def test_the_loss_is_a_sum_and_attended_tokens_count():
 
 @pytest.mark.parametrize("size", [50, 400, 10_000])
 def test_ids_are_those_of_the_words_counted_by_hand(size):
-    """302 texts, some with what is hard: marks, breaks, other alphabets, "[CLS]" itself.
+    """302 texts, some with what is hard: marks, breaks, other alphabets, "[CLS]"
+    itself.
 
     Letters are made small one by one, so that a final Σ is σ, where Python has ς.
     """

@@ -1,4 +1,6 @@
-"""The vision transformer by its formulas: else another network bears the named code's name."""
+"""The vision transformer by its formulas: else another network bears the named code's
+name.
+"""
 
 import math
 
@@ -102,12 +104,14 @@ def test_sizes_that_do_not_fit_are_refused(call, words):
 
 
 def plain_small_data_vit(model, images, patch, heads, head_width):
-    """vit_for_small_dataset written out, from the description of its code, with `model`'s weights.
+    """vit_for_small_dataset written out, from the description of its code, with
+    `model`'s weights.
 
-    Beside an image its four copies moved by one pixel along the axes; patches as rows, then
-    columns, then channels; LayerNorm and a linear map; a class token first, positions added; blocks
-    of pre-norm attention, whose logits are q k exp(log temperature) and -inf on the diagonal, and
-    of a pre-norm MLP with GELU; LayerNorm and a linear map of the class token.
+    Beside an image its four copies moved by one pixel along the axes; patches as rows,
+    then columns, then channels; LayerNorm and a linear map; a class token first,
+    positions added; blocks of pre-norm attention, whose logits are q k exp(log
+    temperature) and -inf on the diagonal, and of a pre-norm MLP with GELU; LayerNorm
+    and a linear map of the class token.
     """
 
     def linear(x, module):
@@ -128,7 +132,8 @@ def plain_small_data_vit(model, images, patch, heads, head_width):
         for j in range(n):
             cell = x[:, :, i * p : (i + 1) * p, j * p : (j + 1) * p]
             rows.append(cell.permute(0, 2, 3, 1).reshape(b, p * p * c))
-    # A patch's pixels are counted first here and its channels last, in `model` the other way.
+    # A patch's pixels are counted first here and its channels last, in `model` the
+    # other way.
     order = torch.arange(c * p * p).reshape(c, -1).T.flatten()
     norm = model.tokens.norm
     embed = model.tokens.embed

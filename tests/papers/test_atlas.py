@@ -1,4 +1,6 @@
-"""The atlas: else a rule is said to reach a norm that it does not, and no wrong world shows it."""
+"""The atlas: else a rule is said to reach a norm that it does not, and no wrong world
+shows it.
+"""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -27,7 +29,8 @@ def path(W, status="completed"):
 
 @pytest.fixture(scope="module")
 def solved():
-    """The ratios of the token SVMs' own solutions, under the names of steepest descents.
+    """The ratios of the token SVMs' own solutions, under the names of steepest
+    descents.
 
     The second run selects other tokens than the opt ones.
     """
@@ -146,7 +149,9 @@ def known(ratio):
 
 
 def test_a_wrong_memory_is_caught():
-    """Either way: a short memory run as a long one, or the reverse; and in the map's own rows."""
+    """Either way: a short memory run as a long one, or the reverse; and in the map's
+    own rows.
+    """
 
     def judged(short, long):
         return atlas_rules.memories({"0.99": known(short), "0.9999": known(long)})

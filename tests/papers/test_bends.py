@@ -1,4 +1,6 @@
-"""Where the law bends: a wrong prediction must fail, and a run that does not qualify be refused."""
+"""Where the law bends: a wrong prediction must fail, and a run that does not qualify be
+refused.
+"""
 
 import re
 from dataclasses import replace
@@ -132,7 +134,8 @@ def test_first_step_decides_in_wide_data():
     one_fails = replace(found, reached=found.reached & (np.arange(12) < 11))
     assert "global.missed" in failing(one_fails)
     assert "global.formula.1024" in failing(replace(found, alphas=1.25 * found.alphas))
-    # Of the shares of wide data the smallest is asked; one that is level is crossed at its start.
+    # Of the shares of wide data the smallest is asked; one that is level is crossed at
+    # its start.
     late = replace(
         found,
         reached=found.reached & (np.arange(12) > 5 * (found.alphas >= 2)[:, None]),
@@ -152,7 +155,9 @@ def test_first_step_decides_in_wide_data():
 
 
 def test_a_claim_of_the_map_says_where_it_stands_close():
-    """Half of the seeds reach it below, just above and far above the first step's bound."""
+    """Half of the seeds reach it below, just above and far above the first step's
+    bound.
+    """
     axes = dict(
         alphas=global_map.half_at_once(1024, 8) * np.array([0.8, 0.9, 1.1, 1.2])
     )
@@ -336,7 +341,8 @@ def test_zero_dual_claims_hold_and_notice_wrong_numbers():
 
 
 def test_zero_duals_of_the_corner_by_hand():
-    """Margins w_1, w_1 + w_2, w_1 + 2 w_2 + w_3/2: the second pushes the third to 2 log a.
+    """Margins w_1, w_1 + w_2, w_1 + 2 w_2 + w_3/2: the second pushes the third to 2 log
+    a.
 
     Q y = 1 where both carry D; where Q^-1 1 has a negative entry, one carries it alone.
     """
@@ -389,7 +395,9 @@ def test_outside_the_span_claims_hold_and_notice_wrong_numbers():
 
 @pytest.mark.parametrize("name", zero_duals.PROBLEMS)
 def test_pulls_are_the_gradient_and_their_first_order_knows_the_settled_margins(name):
-    """On the support kappa e^{-<A, rho>}/beta is one number; off it a pull over that decays."""
+    """On the support kappa e^{-<A, rho>}/beta is one number; off it a pull over that
+    decays.
+    """
     of = zero_duals._Pulls(zero_duals.PROBLEMS[name](100))
     data = of.tokens
     rows = coordinates.constraint_rows(coordinates.differences(data, data.opt), data.z)[
@@ -415,7 +423,8 @@ def test_pulls_are_the_gradient_and_their_first_order_knows_the_settled_margins(
     left = measure.outside_support(of.tokens, of.tokens.opt, of.law.support, W)[0]
     assert np.isclose(zero_duals._left(of, 2000).measured[1], left)
 
-    # the level is the flow's clock: early, while what is left grows, another one would show
+    # the level is the flow's clock: early, while what is left grows, another one would
+    # show
     W = dynamics.train(
         of.tokens, dynamics.ngd(2e-3 * of.law.norm[0]), 500, [500]
     ).weights(0)
@@ -426,7 +435,9 @@ def test_pulls_are_the_gradient_and_their_first_order_knows_the_settled_margins(
 
 
 def test_bound_by_hand():
-    """One pair on the support, Y < 0: h = 2 e^{Y-1}. Two, offsets x and -x: h = Y^2 + 1."""
+    """One pair on the support, Y < 0: h = 2 e^{Y-1}. Two, offsets x and -x: h = Y^2 +
+    1.
+    """
     K = np.eye(2)
     on = np.array([True, False])
     margins = np.array([1.0, 1.5])

@@ -60,7 +60,9 @@ def test_short_runs_are_those_of_their_definition(name, loss):
 
 
 def test_one_step_where_every_gradient_underflows_is_that_of_mpmath():
-    """Margins of thousands: float64 has no gradient left, its direction is known all the same."""
+    """Margins of thousands: float64 has no gradient left, its direction is known all
+    the same.
+    """
     K, Q = factored.small_start(DATA, SEEDS, 4)
     far = factored.train(DATA, {"a": o.steepest(2, 0.1)}, K, Q, [800])["a"]
     K = far.K[:, 0]

@@ -1,4 +1,6 @@
-"""The claims about paper A's Figures 2, 3 and 5 hold where its sentences do, and can fail."""
+"""The claims about paper A's Figures 2, 3 and 5 hold where its sentences do, and can
+fail.
+"""
 
 from dataclasses import replace
 

@@ -1,4 +1,6 @@
-"""The law of the margins on runs: a law that is off by 1 %, or does not apply, must be seen."""
+"""The law of the margins on runs: a law that is off by 1 %, or does not apply, must be
+seen.
+"""
 
 import re
 from dataclasses import replace
@@ -32,7 +34,9 @@ def one_run(data, rule, steps):
 
 @pytest.fixture(scope="module")
 def compared():
-    """Partial support, two selections that are not the opt tokens; a Gaussian start; Polyak."""
+    """Partial support, two selections that are not the opt tokens; a Gaussian start;
+    Polyak.
+    """
     unit = tokens.unit_tokens([0, 1, 3, 4], n=6, T=8, d=10)
     pairs = tokens.gaussian_tokens([0, 1], n=4, T=2, d=40)
     start = dynamics.gaussian_start(coordinates.minimal(pairs), 0.1, [10, 11])
@@ -138,7 +142,9 @@ def test_runs_at_the_edge_that_qualify_and_those_that_cycle_below_it():
 
 
 def test_proof_asks_for_shorter_steps_than_the_threshold(compared):
-    """By hand: sigma_t < 8/D^2, where sigma_t tends to eta ||V|| for NGD, ||V||^2/2 for Polyak."""
+    """By hand: sigma_t < 8/D^2, where sigma_t tends to eta ||V|| for NGD, ||V||^2/2 for
+    Polyak.
+    """
 
     def square(run):  # D^2
         delta = coordinates.differences(run.tokens, run.selected)
@@ -315,7 +321,9 @@ def test_opposite_directions_are_two_apart():
 
 
 def test_selection_and_margins_are_those_of_the_logits():
-    """Of runs, two of which end in other selections than the opt tokens; an ended run has none."""
+    """Of runs, two of which end in other selections than the opt tokens; an ended run
+    has none.
+    """
     problem = coordinates.minimal(tokens.unit_tokens(range(6), n=6, T=8, d=10))
     history = dynamics.train(problem, dynamics.ngd(0.5), 2000, [0, 500, 1000, 2000])
     data = problem.tokens

@@ -1,4 +1,6 @@
-"""The law by its definition, by hand and by brute force: else C and its premises are others."""
+"""The law by its definition, by hand and by brute force: else C and its premises are
+others.
+"""
 
 from dataclasses import replace
 
@@ -36,7 +38,8 @@ def test_two_orthogonal_constraints_by_hand():
     )  # kappa = 1 and e, the opt score is zero
     offsets = log_ratio - (beta @ log_ratio) / beta.sum()
     np.testing.assert_allclose(law.offsets[0, 0], offsets, rtol=1e-12)
-    # rho = (offset_1 / a, offset_2 / b) up to sign conventions of the axes; K = diag(a^2, b^2)
+    # rho = (offset_1 / a, offset_2 / b) up to sign conventions of the axes; K =
+    # diag(a^2, b^2)
     np.testing.assert_allclose(law.constant[0], np.hypot(*(offsets / (2, 3))))
     np.testing.assert_allclose([law.slowest[0], law.fastest[0]], [1, 1])
     np.testing.assert_allclose(
@@ -72,7 +75,8 @@ def test_slopes_are_the_models_own(loss):
 
 UNIT, OTHER = (tokens.unit_tokens(seed, n=3, T=4, d=8) for seed in (1, 2))
 BEHIND = (UNIT.opt + 1) % 4  # outscored by the opt tokens, which hold them up
-# The last: w_1 >= 1 twice, and w_1 + w_2 >= 1, which is tight at W_mm = (1, 0) and carries nothing
+# The last: w_1 >= 1 twice, and w_1 + w_2 >= 1, which is tight at W_mm = (1, 0) and
+# carries nothing
 IDLE = one_sample((1, 0), (1, 0), (1, 1), u=[1.0, 0.5])
 
 
@@ -185,7 +189,9 @@ def test_joint_slopes_are_head_dual_times_score_gap():
 
 
 def test_copies_share_the_dual_of_their_merged_pair():
-    """The merged pair, with the sum of the kappa, obeys the law; and so do its copies."""
+    """The merged pair, with the sum of the kappa, obeys the law; and so do its
+    copies.
+    """
     X = [[[0.0, 0.0], [-1.0, 0.0]]] * 2  # two samples of one demand
     law = law_of(attention.token_set(X, [1.0, 1.0], z=[[1.0], [1.0]], u=[1.0, 0.0]))
     np.testing.assert_allclose(law.duals[0], [[0.5], [0.5]])

@@ -1,7 +1,9 @@
-"""Each step of the proof in notebooks/law_of_margins.md as an inequality, with its constants.
+"""Each step of the proof in notebooks/law_of_margins.md as an inequality, with its
+constants.
 
-On random problems: tokens, queries, head, labels, loss, selection and the point W are drawn. Beside
-each inequality stands a world in which a hypothesis fails, and it with it, or the code refuses.
+On random problems: tokens, queries, head, labels, loss, selection and the point W are
+drawn. Beside each inequality stands a world in which a hypothesis fails, and it with
+it, or the code refuses.
 """
 
 from itertools import product
@@ -23,7 +25,9 @@ FEW = settings(max_examples=30, deadline=None)
 
 
 def problem(seed, n=3, T=3, d=6, copies=False, loss=None):
-    """Tokens, selection and constants of a random selection that meets (D) and (G), or None."""
+    """Tokens, selection and constants of a random selection that meets (D) and (G), or
+    None.
+    """
     draw = np.random.default_rng(seed)
     loss = loss or attention.LOSSES[seed % 4]
     data = tokens.unit_tokens(seed, n=n, T=T, d=d)
@@ -49,7 +53,9 @@ def problem(seed, n=3, T=3, d=6, copies=False, loss=None):
 
 
 class Model:
-    """From the coordinates of `Local` to matrices W, and gradients back; what the model does."""
+    """From the coordinates of `Local` to matrices W, and gradients back; what the model
+    does.
+    """
 
     def __init__(self, rows, inverse, data, loss, selected):
         self.rows = rows
@@ -268,7 +274,9 @@ def test_step_7_no_step_is_longer_than_sigma_bar(seed, rule):
 
 @pytest.mark.parametrize("rule", [dynamics.ngd(0.3), dynamics.polyak()])
 def test_step_7_sigma_bar_is_there_for_every_step_that_is_short_enough(rule):
-    """Else the theorem would be silent of runs that it proves, or proved for steps too long."""
+    """Else the theorem would be silent of runs that it proves, or proved for steps too
+    long.
+    """
     _, _, of = problem(8)
     if rule.kind == dynamics.ngd(0.3).kind:
         exact = 0.3 * of.norm
@@ -300,7 +308,9 @@ def trained(model, of, rule, W, times):
 @pytest.mark.parametrize("everywhere", [True, False])
 @pytest.mark.parametrize("seed", [2, 8, 11, 20, 25, 37])
 def test_steps_4_and_5_the_region_is_never_left_and_the_residual_dies(seed, everywhere):
-    """From a start at the level A itself, with each rule whose steps are short enough."""
+    """From a start at the level A itself, with each rule whose steps are short
+    enough.
+    """
     (_, model, of) = problem(seed, n=2, T=3, d=12)
     seen = 0
     draw = np.random.default_rng(seed)
@@ -388,7 +398,9 @@ def test_momentum_norms_contract(mu, s):
 @given(SEEDS, st.sampled_from([0.5, 0.9]))
 @FEW
 def test_momentum_the_force_is_linear_up_to_theta(seed, mu):
-    """sigma H-bar = eta ||V|| H^1/2 (1 + Theta) H^1/2, ||Theta|| <= b/d-hat, sigma of (15)."""
+    """sigma H-bar = eta ||V|| H^1/2 (1 + Theta) H^1/2, ||Theta|| <= b/d-hat, sigma of
+    (15).
+    """
     model, of, draw = drawn(seed)
     assume(of.basis.shape[1] > 0)
     rule = dynamics.ngd(draw.uniform(0.01, 0.3), momentum=mu)
@@ -428,7 +440,8 @@ def test_momentum_the_force_is_linear_up_to_theta(seed, mu):
 
 
 def of_16(of, rule, before, g, tau):
-    """From margins `before` to g, with room tau: what is positive by (16), |(x_0, v_0)|, P and s.
+    """From margins `before` to g, with room tau: what is positive by (16), |(x_0,
+    v_0)|, P and s.
 
     And (15), and the room that momentum adds for omega.
     """

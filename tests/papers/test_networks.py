@@ -1,4 +1,6 @@
-"""Margins of a network's attention: else a rule wins in another one's norm or selection."""
+"""Margins of a network's attention: else a rule wins in another one's norm or
+selection.
+"""
 
 import numpy as np
 import pytest
@@ -227,7 +229,9 @@ def test_runs_of_one_seed_share_start_and_batches():
 
 
 def readings(level, noise=0.0):
-    """Three seeds of readings, log ratios `level` (to be broadcast to seeds, ..., norms)."""
+    """Three seeds of readings, log ratios `level` (to be broadcast to seeds, ...,
+    norms).
+    """
     drawn = noise * np.random.default_rng(0).standard_normal((3, 2, 2, len(NORMS)))
     return [network._MarginReading(np.exp(one), None, None) for one in level + drawn]
 
@@ -262,7 +266,9 @@ def test_rankings_are_judged_and_exchanged_rules_are_caught():
 
 
 def test_a_ranking_is_decided_by_all_rivals_and_refuted_by_one():
-    """Muon ahead of NGD by 1; of Signum by what the seeds leave open; Adam further back."""
+    """Muon ahead of NGD by 1; of Signum by what the seeds leave open; Adam further
+    back.
+    """
 
     def verdict(of_signum):
         levels = {
@@ -348,7 +354,9 @@ def test_equal_margins_are_not_won_and_adam_has_no_norm_of_its_own():
 
 
 def test_the_interval_of_a_share_is_that_of_its_seeds():
-    """Each seed wins all of its disputes or none: many disputes of few seeds say little."""
+    """Each seed wins all of its disputes or none: many disputes of few seeds say
+    little.
+    """
     won = np.tile([1, 0, 1], 8)
     once, often = (network.share(k * won, np.full(24, k)) for k in (1, 100))
     np.testing.assert_allclose(once, often)

@@ -1,4 +1,6 @@
-"""Paper A's claims hold where its statements do, fail where not, and measure what is known."""
+"""Paper A's claims hold where its statements do, fail where not, and measure what is
+known.
+"""
 
 from dataclasses import replace
 
@@ -42,7 +44,9 @@ RUN = Joint.history
 
 
 def with_head(history, factor):
-    """The run with head u_t times factor[k] at record k, scores and norm accordingly."""
+    """The run with head u_t times factor[k] at record k, scores and norm
+    accordingly.
+    """
     gaps = history.score_gaps * factor[:, None, None]
     norm = history.head_norm * np.abs(factor)
 
@@ -90,7 +94,8 @@ def lemma11_exponents(off):
 
 DM = tokens.two_token_gaussian(range(5), n=4, d=100)
 
-# claims of something, something right in which all hold, something wrong in which none does
+# claims of something, something right in which all hold, something wrong in which none
+# does
 RIGHT_AND_WRONG = {
     "theorem2": (lambda factor: joint_training.eq13(
         replace(RUN, log_gap=RUN.log_gap * factor), J.tokens, J.head, 0.3, 200)[0], 1, 0.1),
@@ -250,7 +255,9 @@ def theorem5_at_its_rate():
 
 
 def fastest(slowed):
-    """A rule with a loss gap at the level after 50 iterations, `slowed`, against 50 and 100."""
+    """A rule with a loss gap at the level after 50 iterations, `slowed`, against 50 and
+    100.
+    """
     gap = np.broadcast_to(np.log(fixed_head.THRESHOLD) * TIMES / 50, SHAPE)
     runs = {
         "own": invented(log_gap=slowed(gap)),
@@ -268,7 +275,9 @@ def never(gap):
 
 
 def joint_lemma(id):
-    """Of a run whose norm is Lemma 12's bound, whose smallest gap grows like S_t, others faster."""
+    """Of a run whose norm is Lemma 12's bound, whose smallest gap grows like S_t,
+    others faster.
+    """
     data = tokens.two_token_gaussian([0, 1], n=4, d=100)
     problem = coordinates.minimal(data)
     head = svm.head_svm(problem.tokens)
@@ -333,7 +342,9 @@ def test_a_start_of_one_logit_stays_within_its_two_sided_quantile():
 
 
 def spanned(scores, overlap=0.0):
-    """One data set of three tokens a sample: scores (2, 3), all else orthogonal but for a pair."""
+    """One data set of three tokens a sample: scores (2, 3), all else orthogonal but for
+    a pair.
+    """
     X = np.zeros((2, 3, 9))
     X[:, :, 0] = scores
     X[np.arange(6) // 3, np.arange(6) % 3, 1 + np.arange(6)] = 2.0

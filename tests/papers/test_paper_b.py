@@ -1,4 +1,6 @@
-"""Paper B's claims hold on a problem that satisfies them and fail on one that does not."""
+"""Paper B's claims hold on a problem that satisfies them and fail on one that does
+not.
+"""
 
 import warnings
 from dataclasses import replace

@@ -1,5 +1,6 @@
-"""Claims of paper C hold on a problem that satisfies them and fail on one that does not; rows of
-its ledger: test_wrong_worlds."""
+"""Claims of paper C hold on a problem that satisfies them and fail on one that does
+not; rows of its ledger: test_wrong_worlds.
+"""
 
 from dataclasses import replace
 
@@ -119,7 +120,9 @@ def test_edges_of_a_cone_and_those_that_move_a_margin_most(p):
 
 
 def test_lemma_21_measures_pi_beside_log_r_over_r(monkeypatch):
-    """With pi = c log R / R the measure is flat: nothing grows. With pi = c / R it falls."""
+    """With pi = c log R / R the measure is flat: nothing grows. With pi = c / R it
+    falls.
+    """
     near = FOUND[2]
     multiples = np.geomspace(5, 5e4, 5)
 
@@ -251,7 +254,9 @@ def test_nearness_is_half_the_least_excess_and_at_most_one_half():
 
 @pytest.mark.parametrize("p", EXPONENTS)
 def test_the_radius_moves_the_worst_pair_by_the_nearness(p):
-    """mu_0 by Lemmas 12 and 13 backwards: the distance that it allows, and what that moves."""
+    """mu_0 by Lemmas 12 and 13 backwards: the distance that it allows, and what that
+    moves.
+    """
     selection = SMALL[p]
     mu = lemmas.radius(selection)
     entries = selection.direction.shape[-1]
@@ -271,7 +276,9 @@ def test_the_radius_moves_the_worst_pair_by_the_nearness(p):
 
 @pytest.mark.parametrize("p", EXPONENTS)
 def test_lemma_20_has_no_more_room_than_the_margins_of_its_cone(p):
-    """There they lie within 1 +- nearness/2 at ||W_mm||, so that c grows at most by m_1 - m_0."""
+    """There they lie within 1 +- nearness/2 at ||W_mm||, so that c grows at most by m_1
+    - m_0.
+    """
     multiples = np.geomspace(5, 5e3, 7)
     _, rate = lemmas.lemma20(SMALL[p], multiples, 3)
     assert 0 <= rate.measured <= multiples[1] - multiples[0] + 1

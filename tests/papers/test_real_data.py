@@ -1,4 +1,6 @@
-"""The papers' real-data claims on invented curves: a true world passes, a wrong one is caught."""
+"""The papers' real-data claims on invented curves: a true world passes, a wrong one is
+caught.
+"""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -80,7 +82,8 @@ def test_a_step_off_its_equation_is_seen(change):
 
 
 def grown(factor, *others):
-    """Curves whose one layer grows by `factor`, after steps that would double it at random.
+    """Curves whose one layer grows by `factor`, after steps that would double it at
+    random.
 
     `others`: by how much further layers grow, that no step moved.
     """
@@ -143,7 +146,9 @@ def test_counts_above_the_papers_threshold_are_of_entries():
 
 
 def evaluated(rules, seeds, measure):
-    """Curves of rules that were evaluated thrice: measure(rule, seed) gives metrics and end."""
+    """Curves of rules that were evaluated thrice: measure(rule, seed) gives metrics and
+    end.
+    """
     runs = tried(rules, 0.1)
     for rule in rules:
         for seed in range(seeds):
@@ -166,7 +171,9 @@ def on_a_stand_in(curves):
 
 
 def reviews_world(gap=0.02, shrink=0.8, sharper=0.5, seeds=5):
-    """Curves of three rules: l1.1 is ahead by `gap`, with fewer large entries and tokens used."""
+    """Curves of three rules: l1.1 is ahead by `gap`, with fewer large entries and
+    tokens used.
+    """
     rng = np.random.default_rng(3)
     hard = rng.random(20_000)
     ahead = {"l1.1": gap, "l3": gap / 2, "l2": 0.0}
@@ -235,7 +242,9 @@ def test_values_at_matched_accuracy_lie_between_the_evaluations():
 
 
 def test_sparsity_is_judged_by_an_index_that_no_scale_changes():
-    """A sparser matrix with a heavier tail: more entries above the start's quantile, not fewer."""
+    """A sparser matrix with a heavier tail: more entries above the start's quantile,
+    not fewer.
+    """
 
     def heavier(run):
         if run.part != "curve":
@@ -282,7 +291,9 @@ def test_sparsity_is_undecided_where_the_end_and_matched_accuracy_disagree():
 
 
 def vision_world(gap, early, sparse):
-    """Adam ends `gap` ahead on all test rows; on the sampled ones it is `early` ahead before."""
+    """Adam ends `gap` ahead on all test rows; on the sampled ones it is `early` ahead
+    before.
+    """
     rng = np.random.default_rng(4)
     hard = rng.random(20_000)
 

@@ -1,4 +1,6 @@
-"""Real tokens: a wrong constant, a wrong selection or a refusal that is not said would mislead."""
+"""Real tokens: a wrong constant, a wrong selection or a refusal that is not said would
+mislead.
+"""
 
 from dataclasses import replace
 

@@ -1,4 +1,6 @@
-"""Studies drawn again from kept curves: else figures and verdicts part from what was trained."""
+"""Studies drawn again from kept curves: else figures and verdicts part from what was
+trained.
+"""
 
 import json
 import re
@@ -19,7 +21,9 @@ RECORDS = sorted(slug for pictures in redraw.PICTURES.values() for slug in pictu
 
 @pytest.fixture(scope="module")
 def redrawn(tmp_path_factory):
-    """The lines of verdicts; every picture is made and can be read, and none turned into pixels."""
+    """The lines of verdicts; every picture is made and can be read, and none turned
+    into pixels.
+    """
     out = tmp_path_factory.mktemp("redrawn")
     unread = []
 

@@ -1,4 +1,6 @@
-"""Two samples from zero, closed form against runs: else a lost problem is said to be won."""
+"""Two samples from zero, closed form against runs: else a lost problem is said to be
+won.
+"""
 
 from dataclasses import replace
 

@@ -82,7 +82,9 @@ def test_censored_runs_open_the_end_that_they_do_not_support():
 
 @given(st.lists(st.floats(1, 99), min_size=3, max_size=5), st.integers(0, 2))
 def test_censoring_never_gives_a_word_that_the_whole_run_would_contradict(steps, place):
-    """A run cut off at the horizon would have needed more: "faster" must not hang on it."""
+    """A run cut off at the horizon would have needed more: "faster" must not hang on
+    it.
+    """
     steps = np.array(steps)
     cut = steps.copy()
     cut[place] = np.inf

@@ -1,5 +1,6 @@
-"""Wrong worlds are as wrong as they say, and the ledgers' rows fail in them: else a ledger would
-claim a power that it has not."""
+"""Wrong worlds are as wrong as they say, and the ledgers' rows fail in them: else a
+ledger would claim a power that it has not.
+"""
 
 import importlib
 import json
@@ -93,7 +94,9 @@ def test_inner_products_are_raised_by_one_vector_that_all_tokens_share():
 
 @pytest.mark.parametrize("size, holds", [(0.0, True), (0.01, False), (-0.01, False)])
 def test_steps_one_per_cent_off_turn_rows_red(size, holds):
-    """Of NGD by the norm and the weights it reaches, of Eq. 13 by the slope of its loss."""
+    """Of NGD by the norm and the weights it reaches, of Eq. 13 by the slope of its
+    loss.
+    """
     rule = World("step off", size).rule
     history = dynamics.train(PROBLEM, rule(rules.ngd(0.05)), 3000)
     data = coordinates.minimal(tokens.two_token_gaussian([0, 1], n=4, d=100))
@@ -115,7 +118,9 @@ def test_an_unknown_family_is_refused():
 
 
 def section(world):
-    """Two rows about the norm: one within 10 %, one so loose that no small world breaks it."""
+    """Two rows about the norm: one within 10 %, one so loose that no small world breaks
+    it.
+    """
     ratio = (world.target(SOLUTION).norm / SOLUTION.norm).max()
     tight = claims.close("tight", "ratio", "paper A", ratio, 1.0, 0.1)
     loose = claims.close("loose", "ratio", "paper A", ratio, 1.0, 0.9)
@@ -172,13 +177,15 @@ def test_rows_of_the_ledgers_catch_worlds_as_small_as_their_page_says(paper, nam
         found = smallest(row)
         assert row["holds"], id
         assert row["catches"] or id not in named, id
-        # A row that is newer than the last `make falsify` is "not measured" on its page.
+        # A row that is newer than the last `make falsify` is "not measured" on its
+        # page.
         before = smallest(known[id]) if id in known else {}
         assert all(found[family] <= at for family, at in before.items()), id
 
 
 def weak(section):
-    """The rows of section(world) that do not hold, and those that no wrong world they name breaks.
+    """The rows of section(world) that do not hold, and those that no wrong world they
+    name breaks.
 
     Of every family the smallest and the largest world.
     """
@@ -203,7 +210,8 @@ SIZES = {
 }  # fmt: skip
 START = "plain, η = 1, from W_mm"
 SLOW = {  # rows that do not hold after so few steps, and rows that no world breaks
-    # Of two sides of one statement this one asks that a gradient vanishes: no world revives it.
+    # Of two sides of one statement this one asks that a gradient vanishes: no world
+    # revives it.
     ("a", "worst W"): (set(), {"stationary.if (class means, high d)"}),
     ("a", "joint"): (
         set(),

@@ -45,7 +45,8 @@ def answers(hits):
 
 
 def tried(rules, share, rates=(0.05, 0.1, 0.2), rows=1000):
-    """Trials of `rules` at `rates`, and a plain classifier with this share of the rows right.
+    """Trials of `rules` at `rates`, and a plain classifier with this share of the rows
+    right.
 
     There is none where `share` is None.
     """
@@ -83,9 +84,11 @@ def falling(steps, speed, rng):
 def race(
     speeds, seeds=5, horizon=200, network=0.8, plain=0.7, rates=(0.05, 0.1, 0.2), **rest
 ):
-    """Curves of rules that fall at `speeds`, the same for every seed up to a tenth of noise.
+    """Curves of rules that fall at `speeds`, the same for every seed up to a tenth of
+    noise.
 
-    The clock reads each step's loss. `network` and `plain` are shares of test rows that are right.
+    The clock reads each step's loss. `network` and `plain` are shares of test rows that
+    are right.
     """
     rng = np.random.default_rng(1)
     runs = tried(speeds, plain, rates)

@@ -1,4 +1,6 @@
-"""Wrong worlds of the laws: whatever number a claim rests on, it must notice another one."""
+"""Wrong worlds of the laws: whatever number a claim rests on, it must notice another
+one.
+"""
 
 import warnings
 from copy import copy
@@ -7,7 +9,9 @@ import numpy as np
 
 
 def caught(true, wrong):
-    """Per wrong world the ids of the claims that hold in the true one and fail in it."""
+    """Per wrong world the ids of the claims that hold in the true one and fail in
+    it.
+    """
     holding = {claim.id for claim in true if claim.holds}
     return {
         world: [claim.id for claim in claims if not claim.holds and claim.id in holding]
@@ -16,7 +20,9 @@ def caught(true, wrong):
 
 
 def caught_after(things, claims_of, changes):
-    """`caught` for claims on a list of things, in worlds that each change every thing."""
+    """`caught` for claims on a list of things, in worlds that each change every
+    thing.
+    """
     wrong = {
         world: claims_of([change(t) for t in things])
         for world, change in changes.items()
@@ -25,7 +31,9 @@ def caught_after(things, claims_of, changes):
 
 
 def but(record, **changes):
-    """A copy of nested records with parts changed: but(c, law__norm=2.0), or by a function."""
+    """A copy of nested records with parts changed: but(c, law__norm=2.0), or by a
+    function.
+    """
     changed = copy(record)
     for path, change in changes.items():
         name, _, rest = path.partition("__")
@@ -67,9 +75,11 @@ COARSE = {"raised": lambda x, by: x + by, "a hundredth": lambda x, by: x / 100}
 
 
 def amiss(things, claims_of, by=0.03, bounds=()):
-    """Claims that fail, and those that hold as well whichever number of every thing is wrong.
+    """Claims that fail, and those that hold as well whichever number of every thing is
+    wrong.
 
-    Those of `bounds`, by the beginning of their ids, may need a number that is wrong by far.
+    Those of `bounds`, by the beginning of their ids, may need a number that is wrong by
+    far.
     """
     worlds = {
         (way, path): lambda thing, path=path, of=of: but(

@@ -1,4 +1,6 @@
-"""Paper B's descent: another rule, other minibatches or a biased oracle would pass for its own."""
+"""Paper B's descent: another rule, other minibatches or a biased oracle would pass for
+its own.
+"""
 
 import numpy as np
 import pytest
@@ -126,7 +128,8 @@ def test_oracle_has_the_mean_of_fresh_in_sample_gradients(n):
 
 def test_the_oracle_takes_out_what_is_first_order_in_the_keys():
     spread = [np.std(oracle_draws(n, 60, 60), 0).max(1) for n in (100, 1600)]
-    # What is left is quadratic in the keys' fluctuations, 1/n; a part of first order, 1/sqrt(n).
+    # What is left is quadratic in the keys' fluctuations, 1/n; a part of first order,
+    # 1/sqrt(n).
     assert (spread[0] / spread[1] > 8).all()
 
 

@@ -1,4 +1,6 @@
-"""Paper B's problem by autograd and by hand: else its minima and constants are another's."""
+"""Paper B's problem by autograd and by hand: else its minima and constants are
+another's.
+"""
 
 import numpy as np
 import pytest
@@ -52,7 +54,8 @@ def assert_near(pairs, others, atol):
     "m, d, k, scale, tolerance",
     [(m, d, k, scale, EXACT) for scale in (0.3, 30.0)
      for m, d, k in ((1, 1, 1), (6, 2, 3), (129, 4, 4), (260, 5, 8))]
-    # The bound on the logits is e^745 and more above the largest, which has to be found.
+    # The bound on the logits is e^745 and more above the largest, which has to be
+    # found.
     + [(70, 4, 4, scale, scale * 1e-13) for scale in (1e2, 1e3, 1e4)],
 )  # fmt: skip
 def test_closed_form_gradients_equal_autograd(m, d, k, scale, tolerance):

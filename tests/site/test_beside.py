@@ -1,4 +1,6 @@
-"""Figures beside the papers, conditions of findings: else a claim loses what it is about."""
+"""Figures beside the papers, conditions of findings: else a claim loses what it is
+about.
+"""
 
 from dataclasses import replace
 

@@ -1,4 +1,6 @@
-"""The site in a browser, from disk: else it is unreadable, too wide, or loads from elsewhere."""
+"""The site in a browser, from disk: else it is unreadable, too wide, or loads from
+elsewhere.
+"""
 
 import os
 import shutil
@@ -39,7 +41,8 @@ LOW_CONTRAST = """() => {
 }"""
 TOO_WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 OPEN = "document.querySelectorAll('details').forEach((fold) => { fold.open = true; })"
-# A formula does not break: wherever it stands, its block scrolls and the page stays narrow.
+# A formula does not break: wherever it stands, its block scrolls and the page stays
+# narrow.
 LONG_FORMULAS = """() => {
   const formula = `<math><mi>${"x".repeat(300)}</mi></math>`;
   const blocks = [

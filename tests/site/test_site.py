@@ -1,4 +1,6 @@
-"""The site from small figures and notebooks: what it shows, and what a reader must never miss."""
+"""The site from small figures and notebooks: what it shows, and what a reader must
+never miss.
+"""
 
 import errno
 import json
@@ -380,13 +382,16 @@ def test_a_damaged_record_is_named(place, capsys):
 
 
 class Tags(HTMLParser):
-    """The tags of a page, as (name, attributes): a tree of the whole site takes long to grow."""
+    """The tags of a page, as (name, attributes): a tree of the whole site takes long to
+    grow.
+    """
 
     def __init__(self, path):
         super().__init__()
         self.all = []
         self.text = path.read_text("utf-8")
-        # Nine tags of ten are colours of code and formulas; what names or loads anything stays.
+        # Nine tags of ten are colours of code and formulas; what names or loads
+        # anything stays.
         text = re.sub(r'<span class="\w+">([^<]*)</span>', r"\1", self.text)
         self.feed(
             re.sub(

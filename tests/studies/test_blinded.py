@@ -1,4 +1,6 @@
-"""The blinded look: else it shows what it must hide, or asks for other numbers of seeds."""
+"""The blinded look: else it shows what it must hide, or asks for other numbers of
+seeds.
+"""
 
 import math
 

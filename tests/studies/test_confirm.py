@@ -1,4 +1,6 @@
-"""The runs of the confirmation on a toy study: else a kill or a second process spoils a seed."""
+"""The runs of the confirmation on a toy study: else a kill or a second process spoils a
+seed.
+"""
 
 import itertools
 import os

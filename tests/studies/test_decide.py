@@ -1,4 +1,6 @@
-"""Holm's rule over the family: else more than one family in twenty has a wrong verdict."""
+"""Holm's rule over the family: else more than one family in twenty has a wrong
+verdict.
+"""
 
 from dataclasses import replace
 
@@ -17,7 +19,9 @@ FAMILIES = 400  # a share of 0.05 has the Monte-Carlo error 0.011
 
 
 def above(z, variance=1.0):
-    """The case of a difference that lies `z` of its errors above zero, on many seeds."""
+    """The case of a difference that lies `z` of its errors above zero, on many
+    seeds.
+    """
     seeds = 10_000
     return Case(verdicts.above, [MeanInterval(z / seeds**0.5, variance, seeds)])
 

@@ -133,7 +133,9 @@ def test_growth_is_that_of_norms_after_4800_steps_the_walk_stands_beside():
 
 
 def review(rule, seed, accuracy, rows=2000, **metrics):
-    """A run on reviews that ends with this accuracy, on all rows and at its evaluations."""
+    """A run on reviews that ends with this accuracy, on all rows and at its
+    evaluations.
+    """
     hits = np.arange(rows) < accuracy * rows
     end = Curve.packed(hits)
     end["present"] = np.full(50, 10)
@@ -183,7 +185,8 @@ def test_the_gate_of_paper_c_is_its_own_level_and_chance():
     assert family.gate_on_reviews(runs, "l1.1") == ""
     assert family.gate_on_reviews(runs, "l2").startswith("l2 ends at 0.70")
     assert family.gate_on_reviews(runs, "l3").startswith("l3 ends at 0.50")
-    # Two deviations below the paper's level are allowed: seeds at 0.5 and 0.9 scatter by 0.2.
+    # Two deviations below the paper's level are allowed: seeds at 0.5 and 0.9 scatter
+    # by 0.2.
     wide = [review("l2", seed, 0.9 if seed % 2 else 0.5) for seed in range(30, 36)]
     reason = family.gate_on_reviews(runs_of("imdb_256", wide), "l2")
     assert reason == "l2 is at chance in 3 of 6 seeds"

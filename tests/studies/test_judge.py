@@ -1,4 +1,6 @@
-"""The judge on seeds' files: else a file that is not as planned, or a half study, is judged."""
+"""The judge on seeds' files: else a file that is not as planned, or a half study, is
+judged.
+"""
 
 import json
 import math
@@ -59,7 +61,8 @@ def test_a_full_study_is_judged_by_the_ratio_of_its_steps(full):
     assert adam.estimate == pytest.approx(0.4, rel=0.05) and adam.notes == ()
     assert sps.notes == ("faster by less than a fifth",)
     assert (adam.seeds, adam.planned) == (24, 24)
-    # The claims of other studies count with p = 1: Holm multiplies the smallest p by 21.
+    # The claims of other studies count with p = 1: Holm multiplies the smallest p by
+    # 21.
     least = min(found.values(), key=lambda each: each.p)
     assert least.holm == pytest.approx(21 * least.p)
 

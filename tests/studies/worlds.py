@@ -9,7 +9,9 @@ MADE = {name: TABLE[name] for name in ("code", "torch", "threads")}
 
 
 def readings_to(plan, steps):
-    """A clock whose first three low readings have `steps` in their middle; it ends with them."""
+    """A clock whose first three low readings have `steps` in their middle; it ends with
+    them.
+    """
     tick = plan.first_round.clock
     target = plan.first_round.targets[-1]
     if np.isinf(steps):
@@ -93,7 +95,9 @@ def write_study(name, folder, steps, seeds=None):
 
 
 def scattered(plan, ratios, deviation, middle=40):
-    """steps(rule, seed): `middle` ticks times the rule's ratio, scattered, on the clock's ticks."""
+    """steps(rule, seed): `middle` ticks times the rule's ratio, scattered, on the
+    clock's ticks.
+    """
     tick = plan.first_round.clock
 
     def steps(rule, seed):

@@ -1,4 +1,6 @@
-"""Token SVMs in awkward units and at the edge: else rounding passes for a solution or a proof."""
+"""Token SVMs in awkward units and at the edge: else rounding passes for a solution or a
+proof.
+"""
 
 from dataclasses import replace
 
@@ -24,7 +26,9 @@ def token_set(X, z):
 
 
 def nearly_between(distance, seed=0):
-    """The selected token of sample 0 is `distance` off the segment between two others."""
+    """The selected token of sample 0 is `distance` off the segment between two
+    others.
+    """
     X, z = drawn(seed)
     X[0, 0] = (X[0, 1] + X[0, 3]) / 2 + distance * np.random.default_rng(
         9
@@ -57,7 +61,8 @@ def test_fuzzed_problems_are_answered_rightly():
     refusals = [detail for word, detail in verdicts if word == "refused"]
     assert 0 < len(refusals) < 0.1 * len(words)
     assert all("about a factor" in r for r in refusals)
-    # Two constraints of this one are opposite up to 4e-15: not to be solved, a proof to be kept.
+    # Two constraints of this one are opposite up to 4e-15: not to be solved, a proof to
+    # be kept.
     assert verdict(14887)[1] == "infeasible"
 
 
@@ -238,7 +243,9 @@ BADLY_SCALED = 1e4
 
 
 def instance(seed):
-    """(kind, tokens, norm) number `seed`: at most 6 samples of 6 tokens in 6 dimensions."""
+    """(kind, tokens, norm) number `seed`: at most 6 samples of 6 tokens in 6
+    dimensions.
+    """
     rng = np.random.default_rng([seed, 1])
     kind = list(KINDS)[seed % len(KINDS)]
     norm = EVERY_NORM[rng.integers(len(EVERY_NORM))]
@@ -253,7 +260,9 @@ def instance(seed):
 
 
 def largest_margin(rows):
-    """The largest t with <a_m, W> >= t max|a_m| for some |W_jk| <= 1, by linear programming."""
+    """The largest t with <a_m, W> >= t max|a_m| for some |W_jk| <= 1, by linear
+    programming.
+    """
     length = np.abs(rows).max(1, keepdims=True)
     if not length.all():
         return 0.0
@@ -270,7 +279,9 @@ def largest_margin(rows):
 
 
 def verdict(seed):
-    """(kind, verdict, detail): "solved", "infeasible", "refused", "undecided" or "wrong"."""
+    """(kind, verdict, detail): "solved", "infeasible", "refused", "undecided" or
+    "wrong".
+    """
     name, data, norm = instance(seed)
     rows = rows_of(data)
     t = largest_margin(rows)

@@ -1,4 +1,6 @@
-"""Max-margin problems: a W that is not the smallest, or a wrong proof that none exists, is seen."""
+"""Max-margin problems: a W that is not the smallest, or a wrong proof that none exists,
+is seen.
+"""
 
 from dataclasses import replace
 from functools import partial
@@ -35,7 +37,9 @@ def all_rows(data):
 
 
 def check_certificate(rows, solution, norm):
-    """Feasible, beta >= 0, and the lower bound 1^T beta / N*(sum beta a) within `accuracy`."""
+    """Feasible, beta >= 0, and the lower bound 1^T beta / N*(sum beta a) within
+    `accuracy`.
+    """
     assert (solution.duals >= 0).all()
     for run, (A, W) in enumerate(
         zip(rows, solution.value, strict=True)

@@ -1,8 +1,9 @@
-"""A trial, a judged run and its end on a device that is not the CPU: the same curves as on it.
+"""A trial, a judged run and its end on a device that is not the CPU: the same curves as
+on it.
 
-Such a device for machines that have none: its tensors only meet their like. What lies on it is kept
-on the CPU; an operation that mixes it with a tensor of the CPU raises, as on a GPU, unless that one
-is a single number.
+Such a device for machines that have none: its tensors only meet their like. What lies
+on it is kept on the CPU; an operation that mixes it with a tensor of the CPU raises, as
+on a GPU, unless that one is a single number.
 """
 
 from dataclasses import replace
@@ -78,7 +79,9 @@ def run(function, args, kwargs):
 
 
 class Machine(TorchDispatchMode):
-    """What `accelerate` gives, with a device of this kind; it works while it is entered."""
+    """What `accelerate` gives, with a device of this kind; it works while it is
+    entered.
+    """
 
     device = torch.device(NAME)
     num_processes = 1
@@ -89,7 +92,9 @@ class Machine(TorchDispatchMode):
         return run(function, args, kwargs or {})
 
     def prepare(self, model, optimizer):
-        """`model` on the device; its parameters stay the objects that `optimizer` has."""
+        """`model` on the device; its parameters stay the objects that `optimizer`
+        has.
+        """
         for part in (*model.parameters(), *model.buffers()):
             far = Far(part.detach())
             if isinstance(part, torch.nn.Parameter):

@@ -1,4 +1,6 @@
-"""The loop: else a killed run goes on to other numbers, or a diverged one counts as trained."""
+"""The loop: else a killed run goes on to other numbers, or a diverged one counts as
+trained.
+"""
 
 import errno
 import math
@@ -41,7 +43,9 @@ def dropping():
 
 
 def run(rule="SGD", seed=0, steps=12, start=0, build=layer, **options):
-    """Model, batches and curve of a network trained on `clusters`; `options` are of `train`."""
+    """Model, batches and curve of a network trained on `clusters`; `options` are of
+    `train`.
+    """
     batches = Batches(*clusters(), 16, seed)
     model = initialised(build, start)
     options = {"cpu": True} | options
@@ -53,7 +57,9 @@ def run(rule="SGD", seed=0, steps=12, start=0, build=layer, **options):
 
 
 def at_call(number, change):
-    """Cross-entropy, which at the call of this number (from 1) goes through `change`."""
+    """Cross-entropy, which at the call of this number (from 1) goes through
+    `change`.
+    """
     calls = []
 
     def loss(model, batch):
@@ -191,10 +197,12 @@ def test_a_run_ends_where_the_mean_of_three_readings_is_low_enough():
         return reading <= 0.5
 
     curve = run(steps=20, clock=clock, tick=2, at=[0, 20], reached=reached)[2]
-    # The two low readings at the start are no mean of three, and one high reading counts thrice.
+    # The two low readings at the start are no mean of three, and one high reading
+    # counts thrice.
     assert curve.status == "stopped after step 10"
     assert [step for step, _ in seen] == [0, 2, 4, 6, 8, 10]
-    # Whoever counts the steps of the kept curve finds the reading at which the run ended.
+    # Whoever counts the steps of the kept curve finds the reading at which the run
+    # ended.
     assert curve.steps_to(0.5) == 10
     assert seen[-1][1] == curve.readings()[-1]
     # The run is evaluated where it ends, though this was not one of the points.

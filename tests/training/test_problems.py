@@ -13,8 +13,8 @@ from lib.training import curves, rules, studies
 from lib.training.studies import DEMO, STUDIES
 
 STEPS = 40
-# One unit of the half precision in which a trial's losses are kept: another processor sums in
-# another order, and the steps carry that to about 1e-6.
+# One unit of the half precision in which a trial's losses are kept: another processor
+# sums in another order, and the steps carry that to about 1e-6.
 UNIT = 2.0**-10
 
 

@@ -1,4 +1,6 @@
-"""Which rate a rule is judged at: else one rule is raced at a worse rate than another."""
+"""Which rate a rule is judged at: else one rule is raced at a worse rate than
+another.
+"""
 
 import dataclasses
 
@@ -23,9 +25,11 @@ STUDY = Study(
 
 
 class Invented(Work):
-    """Trials `trial(rate, steps)` of a study, and those `asked` for: (rate, up to which step).
+    """Trials `trial(rate, steps)` of a study, and those `asked` for: (rate, up to which
+    step).
 
-    A rate of `before` {rate: steps} has been run so far before, and that run is handed out.
+    A rate of `before` {rate: steps} has been run so far before, and that run is handed
+    out.
     """
 
     def __init__(self, study, trial, before=()):
@@ -49,7 +53,9 @@ class Invented(Work):
 
 
 def twice(first):
-    """The rate that `first`, a maker of `Invented`, chooses; the same where its runs are there."""
+    """The rate that `first`, a maker of `Invented`, chooses; the same where its runs
+    are there.
+    """
     work = first(())
     chosen = work.best()
     again = first(work.longest())
@@ -115,7 +121,8 @@ CLOSE = {0.1: 0.01, 0.2: 0.15, 0.4: 0.18, 0.8: 0.15}
             0.4,
             {0.4: 200, 0.8: 200},
         ),
-        # Twice the steps of the first; or the others are dropped, and nothing is left to wait for.
+        # Twice the steps of the first; or the others are dropped, and nothing is left
+        # to wait for.
         (ONE, dict(noise=1.2, study=EARLY), 0.4, dict.fromkeys(ONE, 300)),
         (ONE, dict(study=EARLY), 0.4, {0.1: 200, 0.2: 200, 0.4: 300, 0.8: 200}),
         # A rate is dropped where it is worse by more than its error, seen at a quarter.

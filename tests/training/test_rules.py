@@ -1,4 +1,6 @@
-"""Optimisers by their formulas and an oracle: another step would be judged under the same name."""
+"""Optimisers by their formulas and an oracle: another step would be judged under the
+same name.
+"""
 
 import math
 
@@ -85,7 +87,9 @@ def test_a_gradient_that_is_none_or_tiny_and_a_loss_below_zero(
 
 @pytest.mark.parametrize("make", [sngd(0.1, 0.5), StochasticPolyak])
 def test_no_value_leaves_the_device_in_a_step(make):
-    """Tensors on the device "meta" have no values: what would wait on a GPU raises here."""
+    """Tensors on the device "meta" have no values: what would wait on a GPU raises
+    here.
+    """
     parameters = [
         torch.zeros(s, device="meta", requires_grad=True) for s in ((300, 400), (7,))
     ]
@@ -102,7 +106,9 @@ def flat(tensors):
 
 
 def plain_step(theta, gradient, lr, p):
-    """Paper C's rule, straight from its formula: |θ⁺|^(p-1) sgn θ⁺ = |θ|^(p-1) sgn θ - η g."""
+    """Paper C's rule, straight from its formula: |θ⁺|^(p-1) sgn θ⁺ = |θ|^(p-1) sgn θ -
+    η g.
+    """
     U = np.sign(theta) * np.abs(theta) ** (p - 1) - lr * gradient
     return np.sign(U) * np.abs(U) ** (1 / (p - 1))
 
@@ -128,9 +134,11 @@ def test_mirror_descent_equals_the_rule_in_numpy(p):
 @pytest.mark.parametrize(
     ("start", "how", "steps", "ends", "close"),
     [
-        # A thousand steps of 2^-12 move the mirrored 1; bfloat16 alone would lose each of them.
+        # A thousand steps of 2^-12 move the mirrored 1; bfloat16 alone would lose each
+        # of them.
         (torch.ones(1, dtype=torch.bfloat16), (2.0**-12, 3), 1024, 1.25**0.5, 2.0**-8),
-        # One move (1e-5)^10 = 1e-50 is nothing in float32; the mirrored weight adds up a thousand.
+        # One move (1e-5)^10 = 1e-50 is nothing in float32; the mirrored weight adds up
+        # a thousand.
         (torch.zeros(1), (1e-5, 1.1), 1000, 0.01**10, 1e-3),
     ],
 )

@@ -1,4 +1,6 @@
-"""A study of one layer: else a kill, a second process or a typing error spoils its curves."""
+"""A study of one layer: else a kill, a second process or a typing error spoils its
+curves.
+"""
 
 import dataclasses
 import functools

@@ -1,8 +1,8 @@
 """Directions made entry by entry: steepest descent in l_p norms, Adam and its kin.
 
 Arrays are flat, e^log times a mantissa, so that moments of e^-30000 keep their digits;
-entries below e^-700 of the largest are lost. Every direction fills D from the mantissa G
-and its log `top`, and returns the log of the factor that D lacks; -inf where nothing
+entries below e^-700 of the largest are lost. Every direction fills D from the mantissa
+G and its log `top`, and returns the log of the factor that D lacks; -inf where nothing
 moves. 0/0 does not move.
 """
 
@@ -53,7 +53,8 @@ def largest(x):
 @numba.njit
 def copy(x, out):
     """out = x, in the corner that x fills. With `out[:] = x` numba compiles the words
-    of its errors as well, a tenth of all compilation."""
+    of its errors as well, a tenth of all compilation.
+    """
     for place, value in np.ndenumerate(x):
         out[place] = value
 

@@ -20,7 +20,8 @@ _KINDS = (o.ENTRYWISE, o.SPECTRAL, o.ADAPTIVE, o.SIGN)
 @dataclass(frozen=True, repr=False)
 class _FactoredPath(training.Path):
     """A path of W = K Q^T, with K (runs, k, d, m) and Q (runs, k, d_z, m). "stalled"
-    also where no factor moves, as from K = Q = 0."""
+    also where no factor moves, as from K = Q = 0.
+    """
 
     K: Any = None
     Q: Any = None
@@ -50,8 +51,9 @@ def train(
     """Minimise paper A's loss over (K, Q), head fixed; every rule acts on each factor.
 
     K (runs, d, m), Q (runs, d_z, m): the start. record: iterations, ascending. Raises
-    ValueError for another loss than "exponential" or "logistic", factors that do not fit or
-    are not finite, momentum of polar factors, other rules of matrices, batches and radii.
+    ValueError for another loss than "exponential" or "logistic", factors that do not
+    fit or are not finite, momentum of polar factors, other rules of matrices, batches
+    and radii.
     """
     problems = training.problems(tokens, loss)
     runs, _, _, d = tokens.shape

@@ -1,9 +1,10 @@
-"""Singular values of a graded sum, each to full relative accuracy, and their directions.
+"""Singular values of a graded sum, each to full relative accuracy, and their
+directions.
 
-The polar factor treats a singular value of e^-1000 like one of 1. With the samples in the
-order of their scales, G = C diag(e^s) Q^T, Q orthonormal and the columns of C of like
-size, since a smaller sample only adds to columns of larger ones. C = Q' R leaves
-R diag(e^s), triangular: blocks where scales lie APART, in which the one-sided Jacobi
+The polar factor treats a singular value of e^-1000 like one of 1. With the samples in
+the order of their scales, G = C diag(e^s) Q^T, Q orthonormal and the columns of C of
+like size, since a smaller sample only adds to columns of larger ones. C = Q' R leaves R
+diag(e^s), triangular: blocks where scales lie APART, in which the one-sided Jacobi
 method is accurate relative to every singular value (Demmel and Veselic, 1992). A
 direction is U f(S) V^T of G = U S V^T.
 """
@@ -30,7 +31,8 @@ QUINTIC = (3.4445, -4.7750, 2.0315)  # Jordan (2024)
 class Space(NamedTuple):
     """Work space for n samples, d, d_z = e, r = min(n, d_z), named as above: of_z =
     Q^T, from_z the z_i in it; C, its `scale`; of_c = Q'^T, R a row per column; block,
-    V, sigma: Jacobi's vectors, rotations, norms; `image` of a vector."""
+    V, sigma: Jacobi's vectors, rotations, norms; `image` of a vector.
+    """
 
     of_z: Annotated[np.ndarray, "r e"]
     from_z: Annotated[np.ndarray, "n r"]
@@ -47,7 +49,8 @@ class Space(NamedTuple):
 @numba.njit
 def expand(vector, basis, rank, coefficients):
     """Coordinates of `vector`, overwritten, in the first `rank` rows of basis, unless
-    `coefficients` is empty; the new rank, with a row where it leaves them."""
+    `coefficients` is empty; the new rank, with a row where it leaves them.
+    """
     coefficients[:] = 0.0
     length = math.sqrt(dot(vector, vector))
     for _ in range(2):
@@ -83,7 +86,8 @@ def descending(values):
 @numba.njit(inline="always")
 def _factorise(graded, z, s):
     """Fill s up to R; C's columns from large to small, without zeros, column c for row
-    c of of_z with the factor e^{scale_c}; `made`: rows of of_c made so far."""
+    c of of_z with the factor e^{scale_c}; `made`: rows of of_c made so far.
+    """
     n = graded.logs.size
     rank = 0
     order = descending(graded.logs)
@@ -123,7 +127,8 @@ def _factorise(graded, z, s):
 @numba.njit
 def jacobi(A, V, count, width):
     """Rotate the rows A (count, width) until orthogonal; V the rotations: A = V A_0. A
-    row that keeps less than VANISHED of its length becomes zero."""
+    row that keeps less than VANISHED of its length becomes zero.
+    """
     length = np.zeros(count)
     for c in range(count):
         for k in range(count):

@@ -13,17 +13,19 @@ from papers.beyond.engine import optimisers as o
 from papers.beyond.engine.entrywise import copy
 from papers.beyond.engine.gradients import Graded
 
-# A call that takes a whole State or Part counts a reference to each of its arrays, up and down,
-# which costs as much as a step. What every step calls is inlined, or takes the arrays it needs.
-# What else has one caller is inlined too, unless few rules need it: a function is optimised alone
-# and again in its callers. Loops stand where numpy's argsort, outer, where and argmax would, and
-# where arrays would be assigned: numba compiles those longer than the rules.
+# A call that takes a whole State or Part counts a reference to each of its arrays, up
+# and down, which costs as much as a step. What every step calls is inlined, or takes
+# the arrays it needs. What else has one caller is inlined too, unless few rules need
+# it: a function is optimised alone and again in its callers. Loops stand where numpy's
+# argsort, outer, where and argmax would, and where arrays would be assigned: numba
+# compiles those longer than the rules.
 
 
 class _Part(NamedTuple):
     """A matrix (d, d_z = e) that moves as one: W, a block, a factor. Its gradient as a
-    graded sum, its mantissa G, direction D; moments and logs, or W's mirror image in the
-    first; work space."""
+    graded sum, its mantissa G, direction D; moments and logs, or W's mirror image in
+    the first; work space.
+    """
 
     G: Annotated[np.ndarray, "d e"]
     D: Annotated[np.ndarray, "d e"]
@@ -223,7 +225,8 @@ def _record(problem, lanes, graded, G, W, path, logs):
 @numba.njit(nogil=True, cache=True)
 def run_job(problem, rule, times, W, path, logs, s):
     """Train W (d, d_z) in place; (status, last iteration), STALLED at no gradient. At
-    times (k,) it fills path (k, d, d_z), logs (k, 2), log(L - L*), log ||grad L||."""
+    times (k,) it fills path (k, d, d_z), logs (k, 2), log(L - L*), log ||grad L||.
+    """
     n, _, d = problem.delta.shape
     lanes = _lanes(problem)
     image = np.zeros(d)
@@ -268,7 +271,9 @@ def run_job(problem, rule, times, W, path, logs, s):
 
 @numba.njit(inline="always")
 def _factor_direction(rule, t, graded, z, s):
-    """Fill s.D from the graded sum over rows z; the log of what it lacks, -inf for no move."""
+    """Fill s.D from the graded sum over rows z; the log of what it lacks, -inf for no
+    move.
+    """
     if rule.kind == o.SPECTRAL:
         value = graded_svd.direction(rule, graded, z, s.svd, s.D)
         if rule.normalised and value > -math.inf:
@@ -288,7 +293,8 @@ def _move_factor(factor, D, step):
 @numba.njit(nogil=True, cache=True)
 def run_factors(problem, rule, times, K, Q, K_path, Q_path, logs, of_K, of_Q):
     """Train W = K Q^T by factors moved in place; (status, last iteration). At times
-    (k,) it fills K_path (k, d, m), Q_path (k, d_z, m), logs (k,), log(L - L*)."""
+    (k,) it fills K_path (k, d, m), Q_path (k, d_z, m), logs (k,), log(L - L*).
+    """
     n, _, d = problem.delta.shape
     lanes = _lanes(problem)
     image = np.zeros(d)

@@ -1,4 +1,5 @@
-"""Directions with a matrix in front: natural gradient, Shampoo, SOAP, full-matrix AdaGrad.
+"""Directions with a matrix in front: natural gradient, Shampoo, SOAP, full-matrix
+AdaGrad.
 
 What lies below FLOOR of the largest is rounding and counts as zero: SOAP would divide
 rounding by rounding, as a gradient in its own singular bases is diagonal.
@@ -20,19 +21,20 @@ VANISHED = 1e-13  # of a pivot, relative to its diagonal
 
 @numba.njit
 def natural(rule, graded, z, answers, D):
-    """Fill D = (F + lambda I)^{-1} G; returns the log of the factor that it lacks, or -inf.
+    """Fill D = (F + lambda I)^{-1} G; returns the log of the factor that it lacks, or
+    -inf.
 
-    G = sum_i p_i, and j_i = grad f_i of the answer f_i = y_i u^T X_i^T softmax(X_i W z_i)
-    is a multiple of p_i, n p_i = |l'(f_i)| j_i. The Fisher matrix of the labels, P(y) =
-    sigma(y f) under the logistic loss, is the Gauss-Newton matrix (1/n) sum_i l''(f_i) j_i
-    j_i^T; so it is F = sum_i w_i p_i p_i^T with w_i = n l'' / l'^2 = n e^{f_i}, for the
-    exponential loss too. Then D = sum_i y_i e^{-s_i} p_i, where
+    G = sum_i p_i, and j_i = grad f_i of the answer f_i = y_i u^T X_i^T softmax(X_i W
+    z_i) is a multiple of p_i, n p_i = |l'(f_i)| j_i. The Fisher matrix of the labels,
+    P(y) = sigma(y f) under the logistic loss, is the Gauss-Newton matrix (1/n) sum_i
+    l''(f_i) j_i j_i^T; so it is F = sum_i w_i p_i p_i^T with w_i = n l'' / l'^2 = n
+    e^{f_i}, for the exponential loss too. Then D = sum_i y_i e^{-s_i} p_i, where
 
         (C + diag(lambda e^{-2 s_i} / w_i)) y = e^{-s} / w,   C_ij = <p_i, p_j> e^{-s_i - s_j},
 
-    n unknowns, C of order one, all that is graded on the diagonal: scaled to a diagonal of
-    ones, the matrix loses no digits. answers (n,): the f_i. A sample whose pull lies in the
-    span of those of larger ones, to rounding, is left out: the larger decide.
+    n unknowns, C of order one, all that is graded on the diagonal: scaled to a diagonal
+    of ones, the matrix loses no digits. answers (n,): the f_i. A sample whose pull lies
+    in the span of those of larger ones, to rounding, is left out: the larger decide.
     """
     D[:] = 0.0
     samples, C, weight = _gather(rule, graded, z, answers)
@@ -302,7 +304,8 @@ def span(problem, wanted):
 @numba.njit
 def full_adagrad(G, top, basis, S, logs, D):
     """D = S^{-1/2} vec(G), pseudo-inverse; the log of what D lacks. S, the sum of
-    vec(G) vec(G)^T, has the log logs[0], `basis` (r, d d_z) spans delta_{i,t} z_i^T."""
+    vec(G) vec(G)^T, has the log logs[0], `basis` (r, d d_z) spans delta_{i,t} z_i^T.
+    """
     D[:] = 0.0
     if top == -math.inf:
         return top

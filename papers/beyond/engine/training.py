@@ -34,11 +34,12 @@ from papers.beyond.engine.optimisers import SOAP, Optimiser
 class Path(Shapes):
     """What was recorded of each run at `iterations` (k,); NaN after a run's early end.
 
-    W (runs, k, d, d_z); log_gap, log_gradient (runs, k): log(L - L*) and log ||grad L|| of all
-    samples; status and ended (runs,): "completed", "stalled" (every sample's gradient is zero)
-    or "diverged" (a step or an entry beyond e^600), and at which iteration. What
-    the rule keeps at the end, each up to a factor: second (runs, d, d_z), the moments of G^2;
-    left (runs, d, d) and right (runs, d_z, d_z), Shampoo's L and R, or SOAP's bases.
+    W (runs, k, d, d_z); log_gap, log_gradient (runs, k): log(L - L*) and log ||grad L||
+    of all samples; status and ended (runs,): "completed", "stalled" (every sample's
+    gradient is zero) or "diverged" (a step or an entry beyond e^600), and at which
+    iteration. What the rule keeps at the end, each up to a factor: second (runs, d,
+    d_z), the moments of G^2; left (runs, d, d) and right (runs, d_z, d_z), Shampoo's L
+    and R, or SOAP's bases.
     """
 
     iterations: np.ndarray
@@ -63,11 +64,11 @@ def train(
     """Minimise paper A's loss (1/n) sum_i l(y_i u^T X_i^T softmax(X_i W z_i)) over W.
 
     optimisers: one Optimiser, or several by name; all are trained on all cores. start:
-    W_0 (runs, d, d_z), default zero. record: iterations to record, ascending (default about
-    100, evenly spaced in log t). loss: "exponential" or "logistic".
+    W_0 (runs, d, d_z), default zero. record: iterations to record, ascending (default
+    about 100, evenly spaced in log t). loss: "exponential" or "logistic".
 
-    Raises ValueError for a start of the wrong shape, another loss, records out of order, a
-    batch larger than n, or blocks that do not divide W.
+    Raises ValueError for a start of the wrong shape, another loss, records out of
+    order, a batch larger than n, or blocks that do not divide W.
     """
     problem = problems(tokens, loss)
     runs, n, _, d = tokens.shape
@@ -160,7 +161,8 @@ def train_kept(
     folder: File,
 ) -> dict[str, Path]:
     """`train` from W_0 = 0, a file a run under `folder`, named by a hash of tokens,
-    rule, horizon, records and the loop's code; OSError where none can be written."""
+    rule, horizon, records and the loop's code; OSError where none can be written.
+    """
     runs = range(len(tokens.X))
     jobs = [(run, name) for name in optimisers for run in runs]
 

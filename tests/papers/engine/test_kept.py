@@ -1,4 +1,6 @@
-"""Runs kept one by one: else old or damaged runs are handed out for those of today's code."""
+"""Runs kept one by one: else old or damaged runs are handed out for those of today's
+code.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,6 @@
-"""Optimisers against their definitions in many digits: else the map shows another rule's norm."""
+"""Optimisers against their definitions in many digits: else the map shows another
+rule's norm.
+"""
 
 import mpmath
 import numpy as np
@@ -12,7 +14,8 @@ from tests.exact import DATA, START, ours
 STEPS = 8
 NORMS = ["frobenius", 1, 1.5, 3, np.inf, "spectral", "nuclear"]
 FAR = 900.0  # logits of this size: softmax weights are e^-1000 and less
-# There scores decide the slope as anywhere: one loss is enough where every digit is dear.
+# There scores decide the slope as anywhere: one loss is enough where every digit is
+# dear.
 WHERE = [(1.0, "exponential"), (1.0, "logistic"), (FAR, "exponential")]
 
 
@@ -21,7 +24,9 @@ def steepest(norm):
 
 
 def two(make):
-    """Two blocks: each is the rule on its own rows of every gradient, which the whole W makes."""
+    """Two blocks: each is the rule on its own rows of every gradient, which the whole W
+    makes.
+    """
     return lambda: exact.in_blocks(make, 2)
 
 
@@ -92,9 +97,11 @@ RULES = {  # a rule, and what makes its direction
 
 
 def error(found, expected, start, of_move=1e-11, of_size=1e-14, moved=0.0):
-    """The largest error over what is allowed; infinite where the run did not go as far as `moved`.
+    """The largest error over what is allowed; infinite where the run did not go as far
+    as `moved`.
 
-    Allowed is a share of how far the run went, or of its largest entry where that is more.
+    Allowed is a share of how far the run went, or of its largest entry where that is
+    more.
     """
     went = np.abs(expected - start).max()
     if went <= moved:

@@ -43,7 +43,8 @@ LEARNT = {
 
 @pytest.mark.parametrize("name", LEARNT)
 def test_first_steps_against_torch(name, monkeypatch):
-    # torch's Newton-Schulz rounds to bfloat16; in float64 it is the same published code.
+    # torch's Newton-Schulz rounds to bfloat16; in float64 it is the same published
+    # code.
     monkeypatch.setattr(torch.Tensor, "bfloat16", lambda self: self.clone())
     rule, make = LEARNT[name]
     expected = torch_run(make, FIRST)
@@ -192,8 +193,9 @@ def without_rounding(M):
 
 
 def soap_numpy(data, rule, steps, W):
-    """Algorithms 3 and 4 of Vyas et al. with frequency 1, line by line; the bases of the first G
-    stand for their initialisation."""
+    """Algorithms 3 and 4 of Vyas et al. with frequency 1, line by line; the bases of
+    the first G stand for their initialisation.
+    """
     beta = rule.momentum
     beta2 = rule.memory
     M = np.zeros_like(W)
@@ -233,7 +235,9 @@ def test_soap_is_the_published_algorithm():
 
 
 def test_the_first_step_of_soap_is_the_polar_factor():
-    """Also of a gradient without full rank: what is rounding in its own bases moves nothing."""
+    """Also of a gradient without full rank: what is rounding in its own bases moves
+    nothing.
+    """
     for d in (4, 9):
         data = tokens.unit_tokens([0], n=3, T=4, d=d)
         start = np.zeros((1, d, d))
