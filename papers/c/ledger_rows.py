@@ -8,7 +8,7 @@ import numpy as np
 
 from lib.attention import TokenSet, tokens
 from lib.companion.claims import Claim
-from lib.mirror import MirrorRule, gaussian_start, geometry, selected_tokens, train
+from lib.mirror import MirrorHistory, MirrorRule, gaussian_start, geometry, selected_tokens, train
 from lib.seeds import stream
 from papers.c import lemmas, predecessor, section5
 from papers.c.statements import PAPER
@@ -36,6 +36,7 @@ class Sizes:
 SMALL = Sizes(seeds=4, rate_steps=20_000, steps=1000, draws=100, path_seeds=1)
 # Lemma 13 is attained as p rises to 2.
 EXPONENTS = np.append(np.geomspace(1.05, 10, 25), 1.999)
+NEAR = "from W_mm and from D = μ_0/4, ‖W_0‖ = R_π, normalised"  # Lemma 27's runs
 
 
 @cache
@@ -122,7 +123,7 @@ def _cones(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         true = _selections(sizes, p)
         data, solution = world.tokens(true.tokens), world.target(true.solution)
         named = replace(true, tokens=data, solution=solution)
-        size, W_mm = true.solution.norm, true.solution.W
+        W_mm = true.solution.W
         count, mu = len(W_mm), lemmas.radius(true)
         positive, rate = lemmas.lemma20(named, multiples, 10)
         claims = [lemmas.lemma19(named), rate, positive]
@@ -131,11 +132,8 @@ def _cones(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         claims += [lemmas.lemma21(named, multiples, 3)] if p >= 1.5 else []
         yield from PAPER.rows(edge, count, claims)
         inside = lemmas.on_the_edge(true, mu / 4, 1, seed=4)[0].reshape(W_mm.shape)
-        start = inside * (50 * size)[:, None, None]
-        rule = lemmas.relative_rule(start, p, 0.0002)
-        near = train(data, world.rule(rule), 400, start, record=_pairs(400))
-        turns = lemmas.lemma27(named, lemmas.Steps(data, replace(near, rule=rule)))
-        yield from PAPER.rows("from D = μ_0/4, ‖W_0‖ = 50 ‖W_mm‖, normalised", count, [turns])
+        turns = lemmas.lemma27(named, _near_runs(named, world, 5 * sizes.steps))
+        yield from PAPER.rows(NEAR, count, [turns])
         width = mu ** max(1 / 2, (p - 1) / p)  # of the cone, in the mirror image
         far = _far_out(true, inside, width, solution.W, 4 * sizes.steps)
         stays = lemmas.lemma28(named, far, mu)
@@ -147,6 +145,25 @@ def _cones(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         kept = (selected_tokens(data, plain.W[:, -1]) == data.opt).all(1)
         logarithm = lemmas.lemma30(grown, solution.norm, sizes.steps, kept)
         yield from PAPER.rows("plain, η = 1, from W_mm", count, logarithm)
+
+
+def _near_runs(named: lemmas.Selection, world: World, steps: int) -> list[MirrorHistory]:
+    """Normalised runs with a small step from the cone of mu_0 and R_pi around the named target.
+
+    One starts at the target's own direction, one at a random direction of D = mu_0/4, both at
+    ||W_0|| = R_pi.
+    """
+    p, shape = named.p, named.solution.W.shape
+    multiple = lemmas.lemma21_radius(named)
+    sizes = (multiple * named.solution.norm)[:, None]
+    random = lemmas.on_the_edge(named, lemmas.radius(named) / 4, 1, seed=4)[0]
+    rule = MirrorRule(p, lemmas.small_step(named, multiple))
+    histories = []
+    for direction in (named.direction, random):
+        start = (direction * sizes).reshape(shape)
+        run = train(named.tokens, world.rule(rule), steps, start, record=_pairs(steps))
+        histories.append(replace(run, rule=rule))
+    return histories
 
 
 def _far_out(selection, start, width, target, steps):
