@@ -132,7 +132,8 @@ def _cones(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         claims += [lemmas.lemma21(named, multiples, 3)] if p >= 1.5 else []
         yield from PAPER.rows(edge, count, claims)
         inside = lemmas.on_the_edge(true, mu / 4, 1, seed=4)[0].reshape(W_mm.shape)
-        turns = lemmas.lemma27(named, _near_runs(named, world, 5 * sizes.steps))
+        around = replace(true, solution=solution)  # R_pi needs the labels of the selection
+        turns = lemmas.lemma27(around, _near_runs(around, world, 5 * sizes.steps))
         yield from PAPER.rows(NEAR, count, [turns])
         width = mu ** max(1 / 2, (p - 1) / p)  # of the cone, in the mirror image
         far = _far_out(true, inside, width, solution.W, 4 * sizes.steps)
