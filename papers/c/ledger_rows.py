@@ -8,7 +8,14 @@ import numpy as np
 
 from lib.attention import TokenSet, tokens
 from lib.companion.claims import Claim
-from lib.mirror import MirrorRule, gaussian_start, geometry, selected_tokens, train
+from lib.mirror import (
+    MirrorHistory,
+    MirrorRule,
+    gaussian_start,
+    geometry,
+    selected_tokens,
+    train,
+)
 from lib.seeds import stream
 from papers.c import lemmas, predecessor, section5
 from papers.c.statements import PAPER
@@ -36,6 +43,7 @@ class Sizes:
 SMALL = Sizes(seeds=4, rate_steps=20_000, steps=1000, draws=100, path_seeds=1)
 # Lemma 13 is attained as p rises to 2.
 EXPONENTS = np.append(np.geomspace(1.05, 10, 25), 1.999)
+NEAR = "from W_mm and from D = μ_0/4, ‖W_0‖ = R_π, normalised"  # Lemma 27's runs
 
 
 @cache
@@ -53,8 +61,7 @@ def _selections(sizes: Sizes, p: float) -> lemmas.Selection:
 
 def _inequalities(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemmas 12-15 on random matrices and numbers, many zero or tiny, and where
-    attained. Measured: the smallest ratio larger / smaller side over all EXPONENTS.
-    """
+    attained. Measured: the smallest ratio larger / smaller side over all EXPONENTS."""
     draw = stream(0, "draws")
     count = sizes.draws
     size = 16
@@ -144,7 +151,6 @@ def _cones(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         data = world.tokens(true.tokens)
         solution = world.target(true.solution)
         named = replace(true, tokens=data, solution=solution)
-        size = true.solution.norm
         W_mm = true.solution.W
         count = len(W_mm)
         mu = lemmas.radius(true)
@@ -155,13 +161,11 @@ def _cones(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         claims += [lemmas.lemma21(named, multiples, 3)] if p >= 1.5 else []
         yield from PAPER.rows(edge, count, claims)
         inside = lemmas.on_the_edge(true, mu / 4, 1, seed=4)[0].reshape(W_mm.shape)
-        start = inside * (50 * size)[:, None, None]
-        rule = lemmas.relative_rule(start, p, 0.0002)
-        near = train(data, world.rule(rule), 400, start, record=_pairs(400))
-        turns = lemmas.lemma27(named, lemmas.Steps(data, replace(near, rule=rule)))
-        yield from PAPER.rows(
-            "from D = μ_0/4, ‖W_0‖ = 50 ‖W_mm‖, normalised", count, [turns]
-        )
+        around = replace(
+            true, solution=solution
+        )  # R_pi needs the labels of the selection
+        turns = lemmas.lemma27(around, _near_runs(around, world, 5 * sizes.steps))
+        yield from PAPER.rows(NEAR, count, [turns])
         width = mu ** max(1 / 2, (p - 1) / p)  # of the cone, in the mirror image
         far = _far_out(true, inside, width, solution.W, 4 * sizes.steps)
         stays = lemmas.lemma28(named, far, mu)
@@ -175,6 +179,29 @@ def _cones(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         kept = (selected_tokens(data, plain.W[:, -1]) == data.opt).all(1)
         logarithm = lemmas.lemma30(grown, solution.norm, sizes.steps, kept)
         yield from PAPER.rows("plain, η = 1, from W_mm", count, logarithm)
+
+
+def _near_runs(
+    named: lemmas.Selection, world: World, steps: int
+) -> list[MirrorHistory]:
+    """Normalised runs with a small step from the cone of mu_0 and R_pi around the named
+    target.
+
+    One starts at the target's own direction, one at a random direction of D = mu_0/4, both at
+    ||W_0|| = R_pi.
+    """
+    p = named.p
+    shape = named.solution.W.shape
+    multiple = lemmas.lemma21_radius(named)
+    sizes = (multiple * named.solution.norm)[:, None]
+    random = lemmas.on_the_edge(named, lemmas.radius(named) / 4, 1, seed=4)[0]
+    rule = MirrorRule(p, lemmas.small_step(named, multiple))
+    histories = []
+    for direction in (named.direction, random):
+        start = (direction * sizes).reshape(shape)
+        run = train(named.tokens, world.rule(rule), steps, start, record=_pairs(steps))
+        histories.append(replace(run, rule=rule))
+    return histories
 
 
 def _far_out(selection, start, width, target, steps):
@@ -235,8 +262,7 @@ def _paths(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 def rate_in_k(sizes: Sizes, p: float) -> tuple[float, float, float]:
     """Plain steps' rate in k, from D = 0.05, ||W_0|| = 3 ||W_mm||: no row. Worst run:
     the last D over its bound (constant 1) over the largest since a tenth of
-    `rate_steps`; its last ||W||/||W_mm||; its last D.
-    """
+    `rate_steps`; its last ||W||/||W_mm||; its last D."""
     selections = _selections(sizes, p)
     solution = selections.solution
 

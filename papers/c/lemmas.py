@@ -39,6 +39,11 @@ ROUNDING = 1e-12
 SUPPORT = 1e-6  # a margin up to 1 + SUPPORT belongs to a support token
 RESOLVED = 1e-14  # D of two directions carries an error of about 1e-16
 MOVED = 1e-3  # the least change of D, as a share, of a run that is said to move
+PI = 1e-3  # Lemma 27's pi, a tenth of the smallest change of a wrong world
+THIN = (
+    "for p > 2 our mu_0 is so small that the margins in its cone hardly differ: the row notices "
+    "a step off, and no rotated target"
+)
 claim = PAPER.claim
 
 
@@ -57,8 +62,7 @@ def random_matrices(tokens: TokenSet, draws: int) -> np.ndarray:
 
 def lemma16(tokens: TokenSet, matrices: np.ndarray, off: float = 0.0) -> list[Claim]:
     """L_min <= L(W) <= L_max, of each sample's best and worst score (our constant), at
-    `matrices` (m, runs, d, d_z), and far along both SVMs; off: the constants' error.
-    """
+    `matrices` (m, runs, d, d_z), and far along both SVMs; off: the constants' error."""
     scores = attention.scores(tokens, tokens.u)
     ends = scores.max(-1), scores.min(-1)
     smallest, largest = (
@@ -102,8 +106,7 @@ def lemma18(
 
 def _excess_loss(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     """L(W) less its limit where all opt tokens are selected, (runs,), exact at
-    e^-300.
-    """
+    e^-300."""
     logits = attention.logits(tokens, W)
     scores = attention.scores(tokens, tokens.u)
     limit = np.take_along_axis(scores, tokens.opt[..., None], -1)[..., 0]
@@ -116,8 +119,7 @@ def _excess_loss(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
 class Steps:
     """Every recorded pair (t, t+1) of lp-AttGD: flat W, W+, gradient (runs, pairs, D),
     eta (over ||grad L||_qq if normalised), losses; gradients and losses anew from W, so
-    that claims check training and not only algebra.
-    """
+    that claims check training and not only algebra."""
 
     def __init__(self, tokens: TokenSet, history: MirrorHistory):
         first = np.flatnonzero(np.diff(history.iterations) == 1)
@@ -160,8 +162,7 @@ def lemma12(W, p):
 
 def lemma13(first, second, p):
     """||W_1 - W_2||_{p,p}^p / (p 2^p) <= D_psi(W_1, W_2) of unit W_1, W_2, p >= 2; for
-    p < 2 the smaller side is (p-1)/2 ||W_1 - W_2||_F^2 (our constant).
-    """
+    p < 2 the smaller side is (p-1)/2 ||W_1 - W_2||_F^2 (our constant)."""
     apart = first - second
     if p >= 2:
         bound = norm(apart, p) ** p / (p * 2**p)
@@ -172,8 +173,7 @@ def lemma13(first, second, p):
 
 def lemma14(x, y, p):
     """y s <= (p-1)/p (x^p - y^p) <= x s for x >= y >= 0, s = x^{p-1} - y^{p-1};
-    pairs.
-    """
+    pairs."""
     middle = (p - 1) / p * (x**p - y**p)
     rise = x ** (p - 1) - y ** (p - 1)
     return [(y * rise, middle), (middle, x * rise)]
@@ -181,8 +181,7 @@ def lemma14(x, y, p):
 
 def lemma15(x, y, p):
     """y^{p-2} s <= x^{p-1} - y^{p-1} <= x^{p-2} s, s = (p-1)(x-y); reversed for p <
-    2.
-    """
+    2."""
     rise = x ** (p - 1) - y ** (p - 1)
     at_y, at_x = ((p - 1) * end ** (p - 2) * (x - y) for end in (y, x))
     if p >= 2:
@@ -203,8 +202,7 @@ def step_claims(steps: Steps) -> list[Claim]:
         (p-1)/p (||W+||^p - ||W||^p) + eta (L+ - L) <= eta <-grad L, W>  (23 for V = 0).
 
     25: eta (L - L+) over <nabla psi(W) - nabla psi(W+), W - W+>, 1 for small eta; -inf
-    where L rises.
-    """
+    where L rises."""
     W = steps.W
     later = steps.later
     p = steps.p
@@ -230,8 +228,7 @@ def lemma30(
 ) -> list[Claim]:
     """||W(k)||_{p,p} = Omega(log k): after `since` 0.9 times the sharp slope (ours),
     dr/dlog k = ||W_mm||/(1 + (p-2) ||W_mm||/r), as gradient and (r^{p-1})' fall like
-    e^{-r/||W_mm||}. size (runs,): ||W_mm||; stay: runs that keep its tokens.
-    """
+    e^{-r/||W_mm||}. size (runs,): ||W_mm||; stay: runs that keep its tokens."""
     p = history.rule.p
     late = history.iterations >= since
     slope = fitted_slope(np.log(history.iterations[late]), history.norm[:, late]) / size
@@ -257,11 +254,10 @@ class Selection:
 
     @property
     def direction(self) -> np.ndarray:
-        """vec(W_mm) / ||W_mm||_{p,p}, (runs, D)."""
-        return (
-            self.solution.W.reshape(len(self.solution.W), -1)
-            / self.solution.norm[:, None]
-        )
+        """vec(W_mm) / ||W_mm||_{p,p}, (runs, D), of norm one also if a wrong world
+        rotates W_mm."""
+        flat = self.solution.W.reshape(len(self.solution.W), -1)
+        return flat / norm(flat, self.p)[:, None]
 
 
 def select(tokens: TokenSet, opt: np.ndarray, p: float) -> Selection:
@@ -295,8 +291,7 @@ def _nearness(selection):
 def radius(selection: Selection) -> np.ndarray:
     """mu_0 of Eq. 4, (runs,) (our constant; Lemma 19 by Lemmas 12, 13): rho^p / (p 2^p)
     for p >= 2, (p-1)/2 (rho d^{1-2/p})^2 for p < 2, rho = min(delta, 1/2) / (A
-    ||W_mm||), A the largest `spread`.
-    """
+    ||W_mm||), A the largest `spread`."""
     p = selection.p
     entries = selection.direction.shape[-1]
     A = spread(selection.tokens, p / (p - 1)).max(-1)
@@ -353,8 +348,7 @@ def _worst_edges(selection):
 def _slack(selection, mu):
     """Eqs. 12a-c on the edge of the cone of mu (runs,), slacks of 1 or more by margins
     m: (12a) (m_tau - m_t)/delta, t a support token, tau not; (12b) (m_tau - 1)/delta;
-    (12c) 2 m_t, 3/2 over m_t; the least over all, runs and `_worst_edges`.
-    """
+    (12c) 2 m_t, 3/2 over m_t; the least over all, runs and `_worst_edges`."""
     tokens = selection.tokens
     solution = selection.solution
     d = _delta(selection)[:, None, None]
@@ -406,8 +400,7 @@ def lemma20(
 ) -> list[Claim]:
     """W, V in S with mu_0: <-grad L(W), V/||V||> >= c e^{-(1 + delta/2) ||W||/||W_mm||}
     > 0: the smallest c of ||W|| = multiple ||W_mm||/delta, delta of `_nearness`, is in
-    no run below that of the first; multiples (m,) ascend, `draws` a run.
-    """
+    no run below that of the first; multiples (m,) ascend, `draws` a run."""
     W, V = (on_the_edge(selection, radius(selection), draws, seed) for seed in (1, 2))
     positive = np.inf
     constants = []
@@ -436,8 +429,7 @@ def _excess(selection, W):
 def lemma21(selection: Selection, multiples: np.ndarray, draws: int = 20) -> Claim:
     """For every pi there is R_pi ~ (C/pi) log(C/pi): the largest pi falls at least like
     log R / R: pi R / log R at the radii of `lemma20` is largest before the last. On
-    edges from mu_0 to 10^-10 mu_0: what favours W most is near W_mm.
-    """
+    edges from mu_0 to 10^-10 mu_0: what favours W most is near W_mm."""
     inside = radius(selection) * np.geomspace(1, 1e-10, 6)[:, None]
     radii = _radii(selection, multiples)
     size = selection.solution.norm
@@ -451,33 +443,218 @@ def lemma21(selection: Selection, multiples: np.ndarray, draws: int = 20) -> Cla
     return claim("lemma21", growth, selection.p)
 
 
-def lemma27(selection: Selection, steps: Steps) -> Claim:
-    """Eq. 25 at every recorded step where its premises hold, with the least pi of Lemma
-    21.
+def lemma21_radius(selection: Selection, pi: float = PI) -> np.ndarray:
+    r"""R_pi of Lemma 21 over ||W_mm||, from the data alone.
 
-    <nabla psi(W+) - nabla psi(W), W_mm/||W_mm||> >= (||W+||^{p-1} - ||W||^{p-1}) / (1+pi) + eta (L+
-    - L) / ((1+pi) ||W||): the line before the paper's, which is weaker. The left side is eta <-grad
-    L, W_mm/||W_mm||>, by Eq. 23. Premises: it is positive (Lemma 20) and pi <= 1/2.
+    Parameters
+    ----------
+    selection : Selection
+        The selection; its tokens must be locally optimal.
+    pi : float
+        Lemma 21's pi, in (0, 1).
+
+    Returns
+    -------
+    ndarray, (runs,)
+        The least r = ||W|| / ||W_mm|| from which the argument below gives Lemma 21.
+
+    Notes
+    -----
+    Our copy of the paper lost the formula of R_pi (paper C, Lemma 21). These are the steps of the
+    paper's proof with constants of ours. Let h and m be the margins under W ||W_mm|| / ||W|| and
+    under W_mm, g the gap of a token's score to the selected token's, p the softmax weights,
+    c_i = -l'(f_i), and v = (1 + pi) m - h. Lemma 21 says that
+
+        sum_i c_i Cov_p(v, g) = sum_i c_i sum_t p_t v_t (g_t - sum_s p_s g_s) >= 0.
+
+    In the cone of mu_0 a margin moves by at most nu = min(delta, 1/2) (Lemma 19), and G
+    is the largest range of a sample's scores, g_min the smallest gap of a support
+    token.
+
+    1. Some margin h is at most 1, as W ||W_mm|| / ||W|| is no longer than W_mm. It is a support
+       token's, so that v >= pi there.
+    2. The weights off the selected token sum to at most (T-1) e^{-r/2}. If that is at most
+       g_min / (2 G), every support token has g_t - sum_s p_s g_s >= g_min / 2, and the selected
+       token has p >= 1/2. The token of step 1 then adds at least
+       c_min e^{-r} pi g_min / 4, and no support token with v >= 0 subtracts anything.
+    3. A support token with v < 0 has h > 1 + pi and |v| <= nu. All of them subtract at most
+       c_max N nu G e^{-r (1 + pi)}, with N = n (T-1) pairs.
+    4. The other tokens have h >= 1 + delta and |v| <= pi m_max + nu. They subtract at most
+       c_max N (pi m_max + nu) G e^{-r (1 + delta)}.
+
+    With kappa = c_max G / (c_min g_min), steps 3 and 4 each take at most half of step 2
+    from
+
+        r = max( log(8 kappa N nu / pi) / pi,
+                 log(8 kappa N (pi m_max + nu) / pi) / delta,
+                 2 log(2 (T-1) G / g_min) ),
+
+    which is (C/pi) log(C/pi), as the paper says.
     """
+    tokens = selection.tokens
+    margins = selection.solution.margins
+    scores = attention.scores(tokens, tokens.u)
+    _, n, T, _ = tokens.shape
+
+    # The gaps of the scores.
+    selected = np.take_along_axis(scores, tokens.opt[..., None], -1)
+    others = np.take_along_axis(scores, coordinates.others(tokens.opt, T), -1)
+    gap = np.where(margins <= 1 + SUPPORT, selected - others, np.inf).min((1, 2))
+    score_range = np.ptp(scores, axis=-1).max(-1)
+
+    # The slopes -l'(f) = 1 / (1 + e^f) of the logistic loss, f between a sample's
+    # scores.
+    steepest = (1 / (1 + np.exp(scores.min(-1)))).max(-1)
+    flattest = (1 / (1 + np.exp(scores.max(-1)))).min(-1)
+    kappa = steepest * score_range / (flattest * gap)
+
+    # The three conditions on r.
+    nu = _nearness(selection)
+    pairs = n * (T - 1)
+    moved = pi * margins.max((1, 2)) + nu
+    support = np.log(8 * kappa * pairs * nu / pi) / pi
+    rest = np.log(8 * kappa * pairs * moved / pi) / _delta(selection)
+    weights = 2 * np.log(2 * (T - 1) * score_range / gap)
+    return np.max([support, rest, weights], 0)
+
+
+def small_step(selection: Selection, multiple: np.ndarray) -> float:
+    """The step of normalised lp-AttGD that is small enough for Lemma 24 at `multiple`
+    ||W_mm||.
+
+    Parameters
+    ----------
+    selection : Selection
+        The selection around whose W_mm the runs start.
+    multiple : ndarray, (runs,)
+        ||W_0|| / ||W_mm||.
+
+    Returns
+    -------
+    float
+        Half the largest step that the argument below allows, of the run that allows least.
+
+    Notes
+    -----
+    Lemma 24 needs eta D_L(W+, W) <= D_psi(W+, W). Let A be the largest `spread`. A step of length
+    ||W+ - W|| moves a logit by at most A ||W+ - W||, and the weights off the selected tokens
+    carry at most <-grad L, W_mm> <= ||grad L||_{q,q} ||W_mm||. So eta D_L is at most
+    step ||W_mm|| A^2 ||W+ - W||^2 / 2. For p <= 2, D_psi is at least
+    (p-1) ||W||^{p-2} ||W+ - W||^2 / 2. We use min(p-1, 1) for p > 2 as well, which is no bound.
+    """
+    A = spread(selection.tokens, dual_exponent(selection.p)).max(-1)
+    size = selection.solution.norm
+    convexity = min(selection.p - 1, 1.0) * (multiple * size) ** (selection.p - 2)
+    return 0.5 * (convexity / (size * A**2)).min()
+
+
+def lemma27(
+    selection: Selection, histories: Sequence[MirrorHistory], pi: float = PI
+) -> Claim:
+    """Eq. 25 at every recorded step in the cone of mu_0 and R_pi, with pi fixed
+    beforehand.
+
+    Parameters
+    ----------
+    selection : Selection
+        The selection with the target W_mm that the lemma names.
+    histories : sequence of MirrorHistory
+        Normalised runs on the selection's data that start in the cone.
+    pi : float
+        Lemma 27's pi.
+
+    Returns
+    -------
+    Claim
+        The smallest slack of Eq. 25 over its left side; NaN, which fails, if a run does not start
+        in the cone.
+
+    Notes
+    -----
+    Paper C, Eq. 25, as its proof gives it (our reading):
+
+        <nabla psi(W+) - nabla psi(W), W_mm/||W_mm||>
+            >= (||W+||^{p-1} - ||W||^{p-1}) / (1 + pi) + eta (L+ - L) / ||W||.
+
+    The left side is eta <-grad L(W), W_mm/||W_mm||> with the step that the rule names.
+    At R_pi the gradient and the fall of the loss underflow, so that both are divided by
+    the same factor.
+
+    Beforehand means that neither pi nor R_pi depends on a run. `PI` is a tenth of the
+    smallest change of a wrong world, 1 %, so that a step 1 % off is larger than what pi
+    allows. R_pi follows from pi and the data (`lemma21_radius`). The runs start around
+    the target that the world names, one at its own direction. If that is not W_mm's,
+    the path goes to larger margins inside the cone. Lemma 21 is false there once the
+    smallest margin has grown by more than pi.
+    """
+    slacks = []
+    shares = []
+    mu = radius(selection)
+    least = lemma21_radius(selection, pi) * selection.solution.norm * (1 - ROUNDING)
+    for history in histories:
+        first = np.flatnonzero(np.diff(history.iterations) == 1)
+        turns = [_turning(selection, history, k, pi, mu, least) for k in first]
+        inside = np.array([turn[0] for turn in turns])
+        slack = np.array([turn[1] for turn in turns])
+        slacks.append(slack[inside].min() if inside[0].all() else np.nan)
+        shares.append(inside.mean())
+    multiples = lemma21_radius(selection, pi)
+    ends = f"{multiples.min():,.0f}", f"{multiples.max():,.0f}"
+    words = f"{100 * np.mean(shares):.0f}", f"{pi:g}", *ends
+    # At p = 3 even a target rotated by 30 % leaves the row green.
+    remark = THIN if selection.p > 2 else ""
+    return claim("lemma27", np.min(slacks), selection.p, say=words, remark=remark)
+
+
+def _turning(selection, history, k, pi, mu, least):
+    """Whether record k is in the cone, and Eq. 25's slack over its left side, each
+    (runs,)."""
+    tokens = selection.tokens
     p = selection.p
-    eta = np.broadcast_to(steps.eta, steps.losses[0].shape)
-    pi = [_excess(selection, steps.W[:, k]) for k in range(steps.W.shape[1])]
-    pi = np.maximum(np.stack(pi, 1), 0.0)
-    left = -eta * (steps.gradient * selection.direction[:, None]).sum(-1)
-    sizes = norm(steps.W, p), norm(steps.later, p)
-    grown = sizes[1] ** (p - 1) - sizes[0] ** (p - 1)
-    right = (grown + eta * (steps.losses[1] - steps.losses[0]) / sizes[0]) / (1 + pi)
-    inside = (left > 0) & (pi <= 0.5)
-    slack = ((left - right) / (np.abs(left) + 1e-13 * sizes[0] ** (p - 1)))[
-        inside
-    ].min()
-    return claim("lemma27", slack, p, say=(f"{100 * inside.mean():.0f}",))
+    rule = history.rule
+    scores = attention.scores(tokens, tokens.u)
+    W = history.W[:, k]
+    later = history.W[:, k + 1]
+    flat = W.reshape(len(W), -1)
+    flat_later = later.reshape(len(W), -1)
+    size = norm(flat, p)
+    size_later = norm(flat_later, p)
+    D = directional_bregman(flat, selection.direction, p)
+    inside = (D <= mu) & (size >= least)
+
+    # eta grad L and eta over e^s; the step names eta as a multiple of 1 / ||grad L||.
+    at = attention.slopes(attention.logits(tokens, W), scores, "logistic")
+    down = np.einsum("rnt,rntd,rne->rde", at.pull, tokens.X, tokens.z).reshape(
+        len(W), -1
+    )
+    eta = rule.step_size / norm(down, dual_exponent(p))
+    left = eta * (down * selection.direction).sum(-1)
+
+    # L+ - L over e^s, to first order in the weights off the selected tokens, which are
+    # e^-r.
+    after = attention.slopes(attention.logits(tokens, later), scores, "logistic")
+    selected = np.take_along_axis(scores, tokens.opt[..., None], -1)
+    gap = selected - scores
+    steepness = 1 / (1 + np.exp(selected))
+    with np.errstate(over="ignore", invalid="ignore"):  # outside the cone alone
+        before, then = (
+            np.exp(
+                np.where(
+                    gap == 0, -np.inf, one.log_weights - at.log_scale[:, None, None]
+                )
+            )
+            for one in (at, after)
+        )
+        rise = (steepness * (then - before) * gap).sum(-1).mean(-1)
+
+        grown = size_later ** (p - 1) - size ** (p - 1)
+        right = grown / (1 + pi) + eta * rise / size
+        return inside, (left - right) / np.abs(left)
 
 
 def lemma28(selection: Selection, D: np.ndarray, mu: np.ndarray) -> Claim:
     """From a thinner cone D (runs, k) stays in that of mu (runs,) (our constant), mu >
-    RESOLVED; NaN where none is or D hardly moves. The remark: last D over first.
-    """
+    RESOLVED; NaN where none is or D hardly moves. The remark: last D over first."""
     wide = mu > RESOLVED
     course = D[wide, -1] / D[wide, 0]
     largest = np.nan
@@ -512,8 +689,7 @@ def part(tokens: TokenSet, runs: np.ndarray) -> TokenSet:
 
 def relative_rule(start: np.ndarray, p: float, relative_step: float) -> MirrorRule:
     """Normalised lp-AttGD whose first step is this share of ||nabla psi(W_0)||, W_0 =
-    `start` (runs, d, d_z), median over runs: ||W||^{p-1} grows alike for all p.
-    """
+    `start` (runs, d, d_z), median over runs: ||W||^{p-1} grows alike for all p."""
     size = np.median((np.abs(start) ** p).sum((1, 2)) ** ((p - 1) / p))
     return MirrorRule(p, relative_step * size)
 
@@ -529,8 +705,7 @@ def from_cone(
     change=lambda rule: rule,
 ) -> tuple[MirrorHistory, TokenSet]:
     """Train from `draws` random starts a run, D = mu, ||W_0|| = multiple ||W_mm||, by
-    `relative_rule` of `share` as `change` makes it: history, data of draws x runs.
-    """
+    `relative_rule` of `share` as `change` makes it: history, data of draws x runs."""
     solution = selection.solution
     runs = len(selection.direction)
     directions = on_the_edge(selection, np.full(runs, mu), draws, seed)
