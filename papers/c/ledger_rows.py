@@ -187,8 +187,8 @@ def _near_runs(
     """Normalised runs with a small step from the cone of mu_0 and R_pi around the named
     target.
 
-    One starts at the target's own direction, one at a random direction of D = mu_0/4, both at
-    ||W_0|| = R_pi.
+    One starts at the target's own direction, one at a random direction of D = mu_0/4,
+    both at ||W_0|| = R_pi.
     """
     p = named.p
     shape = named.solution.W.shape
