@@ -20,7 +20,7 @@ import pytest
 from PIL import Image
 
 from lib import files, provenance
-from lib.companion import colab_cell, pages
+from lib.companion import pages
 from lib.site import figures
 from lib.training.studies import STUDIES
 
@@ -69,10 +69,9 @@ def prose(path):
 
 
 def cells(notebook):
-    kept = [cell for cell in notebook.cells if not colab_cell._installs(cell)]
     return [
         (c.cell_type, c.source.strip(), sorted(c.metadata.get("tags", [])))
-        for c in kept
+        for c in notebook.cells
     ]
 
 
@@ -201,8 +200,6 @@ def faults_of_page(path):
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", words)
     return {
         "other cells than its .ipynb": own != cells(copy),
-        "another Colab cell": [c.source for c in copy.cells]
-        != [c.source for c in colab_cell._installing(copy.cells)],
         "another kernel": {n.metadata["kernelspec"]["name"] for n in (read(path), copy)}
         != {"python3"},
         "no title, or an empty cell": not own[0][1].startswith("# ")

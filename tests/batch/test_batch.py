@@ -881,7 +881,7 @@ def test_store_writes_the_outputs_beside_the_source(small, edited, at_once):
     assert small.inside("01_good", "--store").status == 0
     assert (
         path.read_bytes() == content
-        and len(nbformat.reads(content.decode(), 4).cells) == 5
+        and len(nbformat.reads(content.decode(), 4).cells) == 4
     )
     path.unlink()
     assert small.files("notebooks") == before
