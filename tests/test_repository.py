@@ -27,8 +27,8 @@ from lib.training.studies import STUDIES
 ROOT = files.ROOT
 FOLDER = ROOT / "notebooks"
 PAGES = sorted(FOLDER.glob("[0-9]*.py"))
-SCALES, RENAMED, ORDER = (
-    files.read_table(FOLDER / f"{name}.toml") for name in ("scales", "renamed", "order")
+SCALES, ORDER = (
+    files.read_table(FOLDER / f"{name}.toml") for name in ("scales", "order")
 )
 MAIN = ORDER["main"]
 TRAINING = ("14", "15", "16", "33", "34", "41", "45")  # pages that train networks
@@ -50,11 +50,6 @@ def assert_faultless(named, faults_of, mend):
         if found := [what for what, is_so in faults_of(thing).items() if is_so]:
             lines.append(f"{name}: {', '.join(found)}")
     assert not lines[1:], "\n".join(lines)
-
-
-def now(saved):
-    """Today's names of the page that a record is of."""
-    return RENAMED.get(saved["notebook"], [saved["notebook"]])
 
 
 # Pages.
@@ -190,7 +185,9 @@ def faults_of_page(path):
         if {"parameters", "set-up"} & {*c.metadata.get("tags", [])}
     ]
     shown = [cell.source for cell in code(path) if cell not in folded]
-    mine = {place: saved for place, saved in RECORDS.items() if name in now(saved)}
+    mine = {
+        place: saved for place, saved in RECORDS.items() if saved["notebook"] == name
+    }
     seen = [word for saved in mine.values() for word in saved.get("words", [])]
     measured = [
         v for saved in mine.values() for v in figures._quantities(saved).values()
@@ -247,9 +244,6 @@ def test_tables_of_pages_name_pages():
     assert {
         path.stem for path in FOLDER.glob("*.ipynb")
     } == known and SCALES.keys() <= known
-    assert not known & RENAMED.keys() and all(
-        to and {*to} <= known for to in RENAMED.values()
-    )
     assert sorted([*MAIN, *ORDER["side"], *ORDER["appendix"]]) == sorted(known)
     assert set(ORDER["after"]) == known - {*MAIN} and {*ORDER["after"].values()} <= {
         *MAIN
@@ -352,21 +346,18 @@ def unpacked(commit, folder):
 
 def fingerprints(saved, then, known):
     """What a record's fingerprint may be, computed from the files of its commit."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NOTEBOOKS_DIR", str(then / "notebooks"))
-        for module in (files, provenance):
-            patch.setattr(module, "ROOT", then)
-        for page in (
-            *now(saved),
-            *(old for old, to in RENAMED.items() if {*now(saved)} & {*to}),
-        ):
-            key = page, json.dumps(saved["parameters"]), then
-            if key not in known and (then / "notebooks" / f"{page}.py").exists():
-                known[key] = provenance.fingerprint(page, saved["parameters"])
-            parts = known.get(key, {}) | {"data": saved["data"]}
-            yield provenance.digest(parts)
-            parts.pop("kept", None)  # a record from before kept results counted
-            yield provenance.digest(parts)
+    page = saved["notebook"]
+    key = page, json.dumps(saved["parameters"]), then
+    if key not in known:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("NOTEBOOKS_DIR", str(then / "notebooks"))
+            for module in (files, provenance):
+                patch.setattr(module, "ROOT", then)
+            known[key] = provenance.fingerprint(page, saved["parameters"])
+    parts = known[key] | {"data": saved["data"]}
+    yield provenance.digest(parts)
+    parts.pop("kept", None)  # a record from before kept results counted
+    yield provenance.digest(parts)
 
 
 def test_records_pictures_and_notes_come_from_clean_commits_of_this_history(
@@ -434,7 +425,7 @@ def faults_of_entry(entry):
     failing = not all(claim["holds"] for claim in saved["claims"])
     hours = rf"`python -m lib.training {entry.trains}`, \d+\.\d processor hours"
     return {
-        "is of another notebook": page.name not in now(saved),
+        "is of another notebook": page.name != saved["notebook"],
         "is of another paper": saved["paper"] not in page.paper,
         "has real data, or no minutes": real > page.real_data
         or entry.scale not in page.minutes,

@@ -131,7 +131,6 @@ class Repository:
             "notebooks/records.toml": "\n".join(
                 FACTS.format(name=name) for name in LAST
             ),
-            "notebooks/renamed.toml": '"07_old" = ["01_good", "02_bad"]\n',
             "notebooks/scales.toml": '["01_good".desk]\nseeds = 20\n',
             # A parser that jsonschema builds where it is installed: half of what a
             # worker or kernel takes to start, for a kind of address that no notebook
@@ -606,7 +605,7 @@ def test_a_file_that_may_not_be_read_is_named_or_healed(
     monkeypatch.setattr(type(small.root), "read_text", refusing)
     forbidden[:] = [small.root / MARKER]
     assert small.why() == f"damaged: {MARKER}"
-    for name in (PAGE, "notebooks/renamed.toml", "notebooks/records.toml", RECORD):
+    for name in (PAGE, "notebooks/records.toml", RECORD):
         forbidden[:] = [small.root / name]
         done = small.inside("01_good")
         assert done.status == (1 if name == RECORD else 2)
@@ -615,9 +614,7 @@ def test_a_file_that_may_not_be_read_is_named_or_healed(
         )
 
 
-def test_old_names_and_scales_that_are_not_offered(small):
-    lines = small.inside("07_old", "--dry-run", "--force").lines
-    assert sorted(line.split()[1] for line in lines[:-1]) == ["01_good:", "02_bad:"]
+def test_a_scale_that_is_not_offered_is_skipped(small):
     done = small.inside("--scale", "desk", "--dry-run")
     skipped = [f"skip {name}: not offered at scale desk" for name in list(LAST)[1:]]
     assert done.lines == [*skipped, "run  01_good: never run", "0 up to date, 1 to run"]
@@ -891,7 +888,6 @@ def test_store_writes_the_outputs_beside_the_source(small, edited, at_once):
     ("arguments", "words"),
     [
         (["09_none"], ["'09_none'", "01_good, 02_bad, 03_hangs"]),
-        (["07"], ["'07'", "07_old"]),
         (["0"], ["'0'", "01_good, 02_bad"]),
         (["--scale", "huge"], ["'huge'"]),
         (["--set", "sed=7"], ["01_good", "sed", "scale, seeds, n, step"]),
@@ -919,9 +915,6 @@ def test_bad_usage_is_one_sentence_and_runs_nothing(small, arguments, words):
     [
         ("scales.toml", b"[", "scales.toml"),
         ("scales.toml", b'"01_good" = 5', "scales.toml: 01_good is no table of scales"),
-        ("renamed.toml", b"[", "renamed.toml"),
-        ("renamed.toml", b'"q" = 5', "renamed.toml: q is 5"),
-        ("renamed.toml", b'"q" = [5]', "renamed.toml: q is [5]"),
         ("records.toml", b"[", "records.toml"),
         ("01_good.py", b"caf\xe9", "01_good: 'utf-8'"),
         ("01_good.py", b'# %% tags=["parameters"]\nseeds = 1\n', "scale"),
