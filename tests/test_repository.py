@@ -19,7 +19,7 @@ import nbformat
 import pytest
 from PIL import Image
 
-from lib import files, provenance
+from lib import files, page_table, provenance
 from lib.companion import pages
 from lib.site import figures
 from lib.training.studies import STUDIES
@@ -27,10 +27,8 @@ from lib.training.studies import STUDIES
 ROOT = files.ROOT
 FOLDER = ROOT / "notebooks"
 PAGES = sorted(FOLDER.glob("[0-9]*.py"))
-SCALES, ORDER = (
-    files.read_table(FOLDER / f"{name}.toml") for name in ("scales", "order")
-)
-MAIN = ORDER["main"]
+TABLE = page_table.read_pages()
+MAIN = [page.name for page in TABLE.values() if page.road == "main"]
 TRAINING = ("14", "15", "16", "33", "34", "41", "45")  # pages that train networks
 RECORDS = {
     path: json.loads(path.read_text("utf-8"))
@@ -94,16 +92,17 @@ def told(name):
     def link(other):
         return f"[{other[:2]}]({other}.ipynb)"
 
+    page = TABLE[name]
     if name in MAIN:
         k = MAIN.index(name)
         parts = [f"Page {k + 1} of {len(MAIN)}"]
         parts += [f"before: {link(MAIN[k - 1])}"] if k else []
         parts += [f"next: {link(MAIN[k + 1])}"] if k + 1 < len(MAIN) else []
     else:
-        kind = "Side road" if name in ORDER["side"] else "Appendix"
-        parts = [f"{kind} of page {link(ORDER['after'][name])}"]
-    parts += [f"{ORDER['minutes'][name]} minutes", "[words](words.md)"]
-    return f"*{' · '.join(parts)}.* After it you can {ORDER['aim'][name]}."
+        kind = "Side road" if page.road == "side" else "Appendix"
+        parts = [f"{kind} of page {link(page.after)}"]
+    parts += [f"{page.reading_minutes} minutes", "[words](words.md)"]
+    return f"*{' · '.join(parts)}.* After it you can {page.aim}."
 
 
 ANSWER = re.compile(r"^\*\*(?:Answer|Here)\b.*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
@@ -213,7 +212,7 @@ def faults_of_page(path):
         "a scale of other parameters": any(
             scale not in pages.SCALES[1:]
             or not of.keys() <= parameters.keys() - {"scale"}
-            for scale, of in SCALES.get(name, {}).items()
+            for scale, of in TABLE[name].scales.items()
         ),
         "its place is told otherwise": own[0][1].split("\n")[2] != told(name),
         "a link to nowhere": not all((FOLDER / target).exists() for target in links),
@@ -239,15 +238,33 @@ def test_every_page_is_one_with_its_copy_its_place_and_its_records():
     )
 
 
-def test_tables_of_pages_name_pages():
-    known = {path.stem for path in PAGES}
-    assert {
-        path.stem for path in FOLDER.glob("*.ipynb")
-    } == known and SCALES.keys() <= known
-    assert sorted([*MAIN, *ORDER["side"], *ORDER["appendix"]]) == sorted(known)
-    assert set(ORDER["after"]) == known - {*MAIN} and {*ORDER["after"].values()} <= {
-        *MAIN
+def faults_of_section(page):
+    figures_of_page = {row.slug for row in ENTRIES if row.notebook.name == page.name}
+    return {
+        "no question": not page.question,
+        "no paper": not page.paper,
+        "no aim": not page.aim,
+        "no road": not page.road,
+        "no minutes of reading": page.reading_minutes < 1,
+        "no minutes at demo scale": "demo" not in page.minutes,
+        "minutes of a scale that it has not": not page.minutes.keys()
+        <= {"demo", *page.scales},
+        "not after a page of the story": (page.after not in MAIN)
+        != (page.road == "main"),
+        "a record of no figure": not page.records.keys() <= figures_of_page,
     }
+
+
+def test_every_section_of_the_table_of_pages_is_whole():
+    assert_faultless(TABLE, faults_of_section, "mend notebooks/pages.toml")
+    roads = [page_table.ROADS.index(page.road) for page in TABLE.values()]
+    assert roads == sorted(roads)
+
+
+def test_the_table_of_pages_names_pages():
+    known = {path.stem for path in PAGES}
+    assert {path.stem for path in FOLDER.glob("*.ipynb")} == known
+    assert TABLE.keys() == known
     pictures = {*re.findall(r"!\[[^\]]+\]\(([^)]+)\)", "".join(map(prose, PAGES)))}
     assert {
         f"drawings/{path.name}" for path in (FOLDER / "drawings").iterdir()
@@ -354,6 +371,10 @@ def fingerprints(saved, then, known):
             for module in (files, provenance):
                 patch.setattr(module, "ROOT", then)
             known[key] = provenance.fingerprint(page, saved["parameters"])
+        # Before there was a table of pages, records had one of their own.
+        before = files.read_table(then / "notebooks" / "records.toml")
+        if page in before:
+            known[key]["record"] = before[page]
     parts = known[key] | {"data": saved["data"]}
     yield provenance.digest(parts)
     parts.pop("kept", None)  # a record from before kept results counted

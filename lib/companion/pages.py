@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from lib import files
+from lib.page_table import read_pages
 
 SCALES = ("demo", "desk")
 
@@ -109,13 +110,10 @@ def _of_scale(notebook: str, scale: str) -> dict | None:
     """
     if scale == "demo":
         return {}
-    path = files.folder("notebooks") / "scales.toml"
-    scales = files.read_table(path).get(notebook, {})
-    if not isinstance(scales, dict) or not isinstance(scales.get(scale, {}), dict):
-        raise ValueError(f"{path}: {notebook} is no table of scales")
-    if scale not in scales:
+    pages = read_pages()
+    if notebook not in pages or scale not in pages[notebook].scales:
         return None
-    return {"scale": scale, **scales[scale]}
+    return {"scale": scale, **pages[notebook].scales[scale]}
 
 
 def check_kinds(overrides: Mapping, usual: Mapping) -> None:

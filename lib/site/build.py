@@ -32,6 +32,7 @@ from traitlets.config import Config
 from lib import files, provenance
 from lib.companion import record, stored
 from lib.companion.record import ENDS, SCALES, SOURCES
+from lib.page_table import read_pages
 from lib.site import beside, figures
 
 ABOUT = "Three papers on how attention trains, a measured number beside each statement."
@@ -313,7 +314,7 @@ def _title(markdown: str) -> str:
 
 def _notebooks(shown: Iterable[figures.Figure]) -> list[_Page]:
     """Every notebook at each scale at which it ran, at demo scale else as committed, in
-    order.toml's order. Pictures are described as the figures `shown` are.
+    pages.toml's order. Pictures are described as the figures `shown` are.
     """
     folder = files.folder("notebooks")
     pages = []
@@ -330,10 +331,7 @@ def _notebooks(shown: Iterable[figures.Figure]) -> list[_Page]:
                 if (f.record["notebook"], f.scale) == (source.stem, scale)
             ]
             pages.append(_notebook(path, scale, made))
-    reading = files.read_table(folder / "order.toml")
-    order = [
-        name for part in ("main", "side", "appendix") for name in reading.get(part, ())
-    ]
+    order = list(read_pages())
     return sorted(pages, key=lambda page: [*order, page.notebook].index(page.notebook))
 
 

@@ -62,9 +62,9 @@ LAST = {
     "01_good": "print(record.__file__)",
     "02_bad": 'raise ValueError("broken on purpose")',
     "03_hangs": "import time\n\ntime.sleep(7200)",
-    "04_writes": 'open("scales.toml", "a")',
+    "04_writes": 'open("pages.toml", "a")',
 }
-FACTS = """["{name}"."{name}"]
+FACTS = """[{name}.records.{name}]
 figure = "Figure 2"
 data = [{{ name = "line", rows = "n" }}]
 within = {{ slope = 0.5 }}
@@ -128,10 +128,12 @@ class Repository:
                 f"notebooks/{k}.py": NOTEBOOK.format(name=k, last=v)
                 for k, v in LAST.items()
             },
-            "notebooks/records.toml": "\n".join(
-                FACTS.format(name=name) for name in LAST
+            "notebooks/pages.toml": "\n".join(
+                [
+                    *(FACTS.format(name=name) for name in LAST),
+                    "[01_good.scales.desk]\nseeds = 20\n",
+                ]
             ),
-            "notebooks/scales.toml": '["01_good".desk]\nseeds = 20\n',
             # A parser that jsonschema builds where it is installed: half of what a
             # worker or kernel takes to start, for a kind of address that no notebook
             # has.
@@ -530,7 +532,7 @@ def test_a_second_run_changes_nothing(small):
         (PAGE, b"as small as they get", b"smaller still", "source changed"),
         (PAGE, b"seeds = 5", b"seeds = 4", "source changed; parameters changed: seeds"),
         (PAGE, b"[1, 2]", b"[1, 3]", "source changed; parameters changed: things"),
-        ("notebooks/records.toml", b"0.5", b"0.6", "record changed: 01_good"),
+        ("notebooks/pages.toml", b"0.5", b"0.6", "record changed: 01_good"),
         (MARKER, b'"lib": {', b'"lib": 7, "other": {', "lib changed"),
         (MARKER, b'"parameters": {', b'"parameters": [], "other": {', "other changed"),
         (PICTURE, None, b"of another run", "results changed: 01_good.png"),
@@ -605,7 +607,7 @@ def test_a_file_that_may_not_be_read_is_named_or_healed(
     monkeypatch.setattr(type(small.root), "read_text", refusing)
     forbidden[:] = [small.root / MARKER]
     assert small.why() == f"damaged: {MARKER}"
-    for name in (PAGE, "notebooks/records.toml", RECORD):
+    for name in (PAGE, "notebooks/pages.toml", RECORD):
         forbidden[:] = [small.root / name]
         done = small.inside("01_good")
         assert done.status == (1 if name == RECORD else 2)
@@ -894,7 +896,7 @@ def test_store_writes_the_outputs_beside_the_source(small, edited, at_once):
         (["--set", "seeds=many"], ["seeds", "'many'"]),
         (["--set", "seeds"], ["'seeds'", "parameter=value"]),
         (["--set", "scale=desk"], ["--scale"]),
-        (["02_bad", "--scale", "desk"], ["02_bad", "desk", "scales.toml"]),
+        (["02_bad", "--scale", "desk"], ["02_bad", "desk", "pages.toml"]),
         (["--workers", "0"], ["--workers"]),
         (["--timeout", "nan"], ["--timeout"]),
         (["--store", "--scale", "desk"], ["--store"]),
@@ -913,9 +915,33 @@ def test_bad_usage_is_one_sentence_and_runs_nothing(small, arguments, words):
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("scales.toml", b"[", "scales.toml"),
-        ("scales.toml", b'"01_good" = 5', "scales.toml: 01_good is no table of scales"),
-        ("records.toml", b"[", "records.toml"),
+        ("pages.toml", b"", "pages.toml is damaged"),
+        ("pages.toml", b"[01_good.sca", "pages.toml"),
+        ("pages.toml", b"junk", "pages.toml"),
+        ("pages.toml", b"\xff", "pages.toml"),
+        ("pages.toml", b"<<<<<<< HEAD\n[01_good]\n", "pages.toml"),
+        ("pages.toml", b"01_good = 5", "pages.toml: 01_good is 5"),
+        ("pages.toml", b"[01_good]\nroads = 1", "01_good has 'roads'"),
+        ("pages.toml", b"[01_good]\nroad = 'by'", "pages.toml: 01_good.road is 'by'"),
+        ("pages.toml", b"[01_good]\naim = 1", "pages.toml: 01_good.aim is 1"),
+        ("pages.toml", b"[01_good]\nreading_minutes = true", "reading_minutes is True"),
+        ("pages.toml", b"[01_good]\nminutes.demo = '1'", "01_good.minutes.demo is '1'"),
+        ("pages.toml", b"[01_good]\nscales = 5", "pages.toml: 01_good.scales is 5"),
+        ("pages.toml", b"[01_good]\nscales.desk = 5", "01_good.scales.desk is 5"),
+        ("pages.toml", b"[01_good]\nrecords.a = 5", "01_good.records.a is 5"),
+        ("pages.toml", b"[01_good.records.a]\nwithin = {}", "a has no figure"),
+        ("pages.toml", b"[01_good.records.a]\nfigure = 5", "a.figure is 5"),
+        (
+            "pages.toml",
+            b"[01_good.records.a]\nfigure = '5'\ndata = [1]",
+            "pages.toml: 01_good.records.a.data is [1]",
+        ),
+        (
+            "pages.toml",
+            b"[01_good.records.a]\nfigure = '5'\nwithin = { b = '1' }",
+            "pages.toml: 01_good.records.a.within.b is '1'",
+        ),
+        ("pages.toml", b"[01_good.records.01_good]", "01_good has no figure"),
         ("01_good.py", b"caf\xe9", "01_good: 'utf-8'"),
         ("01_good.py", b'# %% tags=["parameters"]\nseeds = 1\n', "scale"),
         ("01_good.py", b'# %% tags=["parameters"]\nscale = min(1, 2)\n', "min"),
