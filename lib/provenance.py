@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 from lib.files import ROOT, dumps, folder, read_table, sha256
+from lib.page_table import read_pages
 
 CODE = ("lib", "papers")  # the packages whose files count
 DATA = (".toml", ".json", ".npz", ".csv", ".txt")  # what a module may read beside it
@@ -74,7 +75,7 @@ def _files(names: Iterable[str]) -> Iterator[Path]:
 def fingerprint(notebook: str, parameters: Mapping) -> dict:
     """What a result depends on: parameters, and hashes of the .py ("source"), of its
     `closure` ("lib"), of the committed results named in it or for it in
-    figures/index.toml ("kept"), and what notebooks/records.toml says of its figures
+    figures/index.toml ("kept"), and what notebooks/pages.toml says of its records
     ("record").
     """
     source = folder("notebooks") / f"{notebook}.py"
@@ -100,8 +101,9 @@ def fingerprint(notebook: str, parameters: Mapping) -> dict:
         parts[part] = {
             name: sha256(path.read_bytes()) for name, path in zip(names, paths)
         }
-    if facts := read_table(folder("notebooks") / "records.toml").get(notebook):
-        parts["record"] = facts
+    pages = read_pages()
+    if notebook in pages and pages[notebook].records:
+        parts["record"] = pages[notebook].records
     return json.loads(dumps(parts))
 
 

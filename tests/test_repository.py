@@ -19,18 +19,16 @@ import nbformat
 import pytest
 from PIL import Image
 
-from lib import files, provenance
-from lib.companion import colab_cell, pages
+from lib import files, page_table, provenance
+from lib.companion import pages
 from lib.site import figures
 from lib.training.studies import STUDIES
 
 ROOT = files.ROOT
 FOLDER = ROOT / "notebooks"
 PAGES = sorted(FOLDER.glob("[0-9]*.py"))
-SCALES, RENAMED, ORDER = (
-    files.read_table(FOLDER / f"{name}.toml") for name in ("scales", "renamed", "order")
-)
-MAIN = ORDER["main"]
+TABLE = page_table.read_pages()
+MAIN = [page.name for page in TABLE.values() if page.road == "main"]
 TRAINING = ("14", "15", "16", "33", "34", "41", "45")  # pages that train networks
 RECORDS = {
     path: json.loads(path.read_text("utf-8"))
@@ -52,11 +50,6 @@ def assert_faultless(named, faults_of, mend):
     assert not lines[1:], "\n".join(lines)
 
 
-def now(saved):
-    """Today's names of the page that a record is of."""
-    return RENAMED.get(saved["notebook"], [saved["notebook"]])
-
-
 # Pages.
 
 
@@ -69,10 +62,9 @@ def prose(path):
 
 
 def cells(notebook):
-    kept = [cell for cell in notebook.cells if not colab_cell._installs(cell)]
     return [
         (c.cell_type, c.source.strip(), sorted(c.metadata.get("tags", [])))
-        for c in kept
+        for c in notebook.cells
     ]
 
 
@@ -100,16 +92,17 @@ def told(name):
     def link(other):
         return f"[{other[:2]}]({other}.ipynb)"
 
+    page = TABLE[name]
     if name in MAIN:
         k = MAIN.index(name)
         parts = [f"Page {k + 1} of {len(MAIN)}"]
         parts += [f"before: {link(MAIN[k - 1])}"] if k else []
         parts += [f"next: {link(MAIN[k + 1])}"] if k + 1 < len(MAIN) else []
     else:
-        kind = "Side road" if name in ORDER["side"] else "Appendix"
-        parts = [f"{kind} of page {link(ORDER['after'][name])}"]
-    parts += [f"{ORDER['minutes'][name]} minutes", "[words](words.md)"]
-    return f"*{' · '.join(parts)}.* After it you can {ORDER['aim'][name]}."
+        kind = "Side road" if page.road == "side" else "Appendix"
+        parts = [f"{kind} of page {link(page.after)}"]
+    parts += [f"{page.reading_minutes} minutes", "[words](words.md)"]
+    return f"*{' · '.join(parts)}.* After it you can {page.aim}."
 
 
 ANSWER = re.compile(r"^\*\*(?:Answer|Here)\b.*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
@@ -191,7 +184,9 @@ def faults_of_page(path):
         if {"parameters", "set-up"} & {*c.metadata.get("tags", [])}
     ]
     shown = [cell.source for cell in code(path) if cell not in folded]
-    mine = {place: saved for place, saved in RECORDS.items() if name in now(saved)}
+    mine = {
+        place: saved for place, saved in RECORDS.items() if saved["notebook"] == name
+    }
     seen = [word for saved in mine.values() for word in saved.get("words", [])]
     measured = [
         v for saved in mine.values() for v in figures._quantities(saved).values()
@@ -201,8 +196,6 @@ def faults_of_page(path):
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", words)
     return {
         "other cells than its .ipynb": own != cells(copy),
-        "another Colab cell": [c.source for c in copy.cells]
-        != [c.source for c in colab_cell._installing(copy.cells)],
         "another kernel": {n.metadata["kernelspec"]["name"] for n in (read(path), copy)}
         != {"python3"},
         "no title, or an empty cell": not own[0][1].startswith("# ")
@@ -219,7 +212,7 @@ def faults_of_page(path):
         "a scale of other parameters": any(
             scale not in pages.SCALES[1:]
             or not of.keys() <= parameters.keys() - {"scale"}
-            for scale, of in SCALES.get(name, {}).items()
+            for scale, of in TABLE[name].scales.items()
         ),
         "its place is told otherwise": own[0][1].split("\n")[2] != told(name),
         "a link to nowhere": not all((FOLDER / target).exists() for target in links),
@@ -245,18 +238,33 @@ def test_every_page_is_one_with_its_copy_its_place_and_its_records():
     )
 
 
-def test_tables_of_pages_name_pages():
-    known = {path.stem for path in PAGES}
-    assert {
-        path.stem for path in FOLDER.glob("*.ipynb")
-    } == known and SCALES.keys() <= known
-    assert not known & RENAMED.keys() and all(
-        to and {*to} <= known for to in RENAMED.values()
-    )
-    assert sorted([*MAIN, *ORDER["side"], *ORDER["appendix"]]) == sorted(known)
-    assert set(ORDER["after"]) == known - {*MAIN} and {*ORDER["after"].values()} <= {
-        *MAIN
+def faults_of_section(page):
+    figures_of_page = {row.slug for row in ENTRIES if row.notebook.name == page.name}
+    return {
+        "no question": not page.question,
+        "no paper": not page.paper,
+        "no aim": not page.aim,
+        "no road": not page.road,
+        "no minutes of reading": page.reading_minutes < 1,
+        "no minutes at demo scale": "demo" not in page.minutes,
+        "minutes of a scale that it has not": not page.minutes.keys()
+        <= {"demo", *page.scales},
+        "not after a page of the story": (page.after not in MAIN)
+        != (page.road == "main"),
+        "a record of no figure": not page.records.keys() <= figures_of_page,
     }
+
+
+def test_every_section_of_the_table_of_pages_is_whole():
+    assert_faultless(TABLE, faults_of_section, "mend notebooks/pages.toml")
+    roads = [page_table.ROADS.index(page.road) for page in TABLE.values()]
+    assert roads == sorted(roads)
+
+
+def test_the_table_of_pages_names_pages():
+    known = {path.stem for path in PAGES}
+    assert {path.stem for path in FOLDER.glob("*.ipynb")} == known
+    assert TABLE.keys() == known
     pictures = {*re.findall(r"!\[[^\]]+\]\(([^)]+)\)", "".join(map(prose, PAGES)))}
     assert {
         f"drawings/{path.name}" for path in (FOLDER / "drawings").iterdir()
@@ -355,21 +363,22 @@ def unpacked(commit, folder):
 
 def fingerprints(saved, then, known):
     """What a record's fingerprint may be, computed from the files of its commit."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NOTEBOOKS_DIR", str(then / "notebooks"))
-        for module in (files, provenance):
-            patch.setattr(module, "ROOT", then)
-        for page in (
-            *now(saved),
-            *(old for old, to in RENAMED.items() if {*now(saved)} & {*to}),
-        ):
-            key = page, json.dumps(saved["parameters"]), then
-            if key not in known and (then / "notebooks" / f"{page}.py").exists():
-                known[key] = provenance.fingerprint(page, saved["parameters"])
-            parts = known.get(key, {}) | {"data": saved["data"]}
-            yield provenance.digest(parts)
-            parts.pop("kept", None)  # a record from before kept results counted
-            yield provenance.digest(parts)
+    page = saved["notebook"]
+    key = page, json.dumps(saved["parameters"]), then
+    if key not in known:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("NOTEBOOKS_DIR", str(then / "notebooks"))
+            for module in (files, provenance):
+                patch.setattr(module, "ROOT", then)
+            known[key] = provenance.fingerprint(page, saved["parameters"])
+        # Before there was a table of pages, records had one of their own.
+        before = files.read_table(then / "notebooks" / "records.toml")
+        if page in before:
+            known[key]["record"] = before[page]
+    parts = known[key] | {"data": saved["data"]}
+    yield provenance.digest(parts)
+    parts.pop("kept", None)  # a record from before kept results counted
+    yield provenance.digest(parts)
 
 
 def test_records_pictures_and_notes_come_from_clean_commits_of_this_history(
@@ -437,7 +446,7 @@ def faults_of_entry(entry):
     failing = not all(claim["holds"] for claim in saved["claims"])
     hours = rf"`python -m lib.training {entry.trains}`, \d+\.\d processor hours"
     return {
-        "is of another notebook": page.name not in now(saved),
+        "is of another notebook": page.name != saved["notebook"],
         "is of another paper": saved["paper"] not in page.paper,
         "has real data, or no minutes": real > page.real_data
         or entry.scale not in page.minutes,

@@ -85,7 +85,7 @@ def jobs(asked: Namespace) -> dict[Job, str]:
     planned = {name: _job(name, asked) for name in pages.notebooks(asked.names)}
     absent = [name for name, job in planned.items() if job is None]
     if absent and (asked.names or len(absent) == len(planned)):
-        words = f"no section for scale {asked.scale} in scales.toml, so not offered"
+        words = f"no scale {asked.scale} in pages.toml, so not offered"
         raise ValueError(f"{', '.join(absent)}: {words}")
     for name in absent:
         print(f"skip {name}: not offered at scale {asked.scale}")

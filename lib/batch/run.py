@@ -14,7 +14,7 @@ from lib import files, interrupt, provenance
 from lib.batch import work
 from lib.batch.job import Job, jobs, marker_of
 from lib.batch.reference import Comparison, Refused, compare, update
-from lib.companion import colab_cell, pages, record
+from lib.companion import pages, record, stored
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -152,7 +152,7 @@ def _carry_out(planned: list[Job], todo: list[Job], asked: argparse.Namespace) -
         for job in finished:
             if asked.store:
                 target = files.folder("notebooks") / job.executed
-                colab_cell.store(job.results / job.executed, target)
+                stored.store(job.results / job.executed, target)
             for slug in marker_of(job.results).slugs:
                 comparisons.append(compare(job, slug))
                 print(comparisons[-1].words, flush=True)

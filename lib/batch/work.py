@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 
 from lib import files
 from lib.batch.job import Job, Marker
-from lib.companion import colab_cell, record
+from lib.companion import record, stored
 
 # Of a lost scheduler or a slow cell an outcome tells in a sentence; asyncio would in
 # forty lines.
@@ -232,7 +232,7 @@ def _papermill(job: Job, timeout: float | None) -> None:
     import papermill
 
     notebook = jupytext.reads(job.page, fmt="py:percent")
-    notebook.metadata["kernelspec"] = colab_cell.KERNEL
+    notebook.metadata["kernelspec"] = stored.KERNEL
 
     def execute() -> None:
         papermill.execute_notebook(

@@ -6,9 +6,9 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from lib import files
+from lib.page_table import read_pages
 
 SCALES = ("demo", "desk")
 
@@ -38,7 +38,7 @@ def notebooks(names: Iterable[str] = ()) -> list[str]:
     Parameters
     ----------
     names
-        Stems of notebooks, unique beginnings of stems, and old names; none for all.
+        Stems of notebooks and unique beginnings of stems; none for all.
 
     Returns
     -------
@@ -56,36 +56,18 @@ def notebooks(names: Iterable[str] = ()) -> list[str]:
         raise ValueError(
             f"there is no notebook in {folder}; name their folder by NOTEBOOKS_DIR"
         )
-    renamed = _renamed(folder / "renamed.toml")
-    chosen = []
-    for name in names:
-        if name in stems:
-            chosen.append(name)
-        elif name in renamed:
-            chosen += renamed[name]
-        else:
-            chosen.append(_beginning_with(name, stems, renamed))
+    chosen = [_beginning_with(name, stems) for name in names]
     return list(dict.fromkeys(chosen)) or stems
 
 
-def _renamed(path: Path) -> dict[str, list[str]]:
-    """The old names of notebooks, each with the notebooks that have its subject now."""
-    table = files.read_table(path)
-    for old, new in table.items():
-        if not isinstance(new, list) or not all(isinstance(name, str) for name in new):
-            raise ValueError(
-                f"{path}: {old} is {new!r}; expected a list of notebooks' names"
-            )
-    return table
-
-
-def _beginning_with(name: str, stems: list[str], renamed: Mapping) -> str:
+def _beginning_with(name: str, stems: list[str]) -> str:
     """The one stem that begins so; ValueError with what there is, if it is not one."""
+    if name in stems:
+        return name
     fits = [stem for stem in stems if stem.startswith(name)]
     if len(fits) == 1:
         return fits[0]
-    old = [stem for stem in renamed if stem.startswith(name)]
-    words = ", ".join(fits or old or stems)
+    words = ", ".join(fits or stems)
     raise ValueError(f"{name!r} is not the name of one notebook; there are {words}")
 
 
@@ -128,13 +110,10 @@ def _of_scale(notebook: str, scale: str) -> dict | None:
     """
     if scale == "demo":
         return {}
-    path = files.folder("notebooks") / "scales.toml"
-    scales = files.read_table(path).get(notebook, {})
-    if not isinstance(scales, dict) or not isinstance(scales.get(scale, {}), dict):
-        raise ValueError(f"{path}: {notebook} is no table of scales")
-    if scale not in scales:
+    pages = read_pages()
+    if notebook not in pages or scale not in pages[notebook].scales:
         return None
-    return {"scale": scale, **scales[scale]}
+    return {"scale": scale, **pages[notebook].scales[scale]}
 
 
 def check_kinds(overrides: Mapping, usual: Mapping) -> None:

@@ -24,6 +24,7 @@ from lib import files, provenance
 from lib.companion import pages, plots
 from lib.companion.claims import Claim
 from lib.companion.pages import SCALES as SCALES
+from lib.page_table import read_pages
 
 ENDS = (".png", ".json")  # of a figure's files; the record is written last
 TOLD = "RUN_FIGURES_DIR"  # the variable in which a batch names the folder of a run's figures
@@ -114,7 +115,7 @@ def _number(tolerances: Mapping, name: str, value: float | Number) -> Number:
             if isinstance(value, Integral):
                 return Number(value, tolerance)
             return finite(value, tolerance)
-    raise ValueError(f"notebooks/records.toml has no tolerance for {name}")
+    raise ValueError(f"notebooks/pages.toml has no tolerance for {name}")
 
 
 def _check(slug: str, numbers: Mapping[str, Number], data: Iterable[Mapping]) -> None:
@@ -223,7 +224,7 @@ class Run:
         data=None,
         **more,
     ) -> None:
-        """Save a figure of this page, with what notebooks/records.toml says of it.
+        """Save a figure of this page, with what notebooks/pages.toml says of it.
 
         That is its number in the paper, its data (by default synthetic with all seeds,
         and `rows` a parameter), and `within`: the tolerance of each number, or its
@@ -245,11 +246,14 @@ class Run:
         ValueError
             If the table lacks the figure or a tolerance, and as `save` does.
         """
-        table = files.read_table(files.folder("notebooks") / "records.toml")
-        facts = table.get(self.notebook, {}).get(slug)
-        if facts is None:
-            raise ValueError(f"notebooks/records.toml has no [{self.notebook}.{slug}]")
+        table = read_pages()
+        if self.notebook not in table or slug not in table[self.notebook].records:
+            section = f"[{self.notebook}.records.{slug}]"
+            raise ValueError(f"notebooks/pages.toml has no {section}")
+        facts = table[self.notebook].records[slug]
         if data is None:
+            if "data" not in facts:
+                raise ValueError(f"notebooks/pages.toml has no data of {slug}")
             data = [self._usual_row() | row for row in facts["data"]]
         within = facts.get("within", {})
         self.save(

@@ -30,8 +30,9 @@ from PIL import Image
 from traitlets.config import Config
 
 from lib import files, provenance
-from lib.companion import colab_cell, record
+from lib.companion import record, stored
 from lib.companion.record import ENDS, SCALES, SOURCES
+from lib.page_table import read_pages
 from lib.site import beside, figures
 
 ABOUT = "Three papers on how attention trains, a measured number beside each statement."
@@ -313,7 +314,7 @@ def _title(markdown: str) -> str:
 
 def _notebooks(shown: Iterable[figures.Figure]) -> list[_Page]:
     """Every notebook at each scale at which it ran, at demo scale else as committed, in
-    order.toml's order. Pictures are described as the figures `shown` are.
+    pages.toml's order. Pictures are described as the figures `shown` are.
     """
     folder = files.folder("notebooks")
     pages = []
@@ -330,17 +331,14 @@ def _notebooks(shown: Iterable[figures.Figure]) -> list[_Page]:
                 if (f.record["notebook"], f.scale) == (source.stem, scale)
             ]
             pages.append(_notebook(path, scale, made))
-    reading = files.read_table(folder / "order.toml")
-    order = [
-        name for part in ("main", "side", "appendix") for name in reading.get(part, ())
-    ]
+    order = list(read_pages())
     return sorted(pages, key=lambda page: [*order, page.notebook].index(page.notebook))
 
 
 def _notebook(path: Path, scale: str, made: list[figures.Figure]) -> _Page:
     notebook = nbformat.read(path, as_version=4)
     for cell in (cell for cell in notebook.cells if cell.cell_type == "code"):
-        cell.outputs = colab_cell.without_widgets(cell.outputs)
+        cell.outputs = stored.without_widgets(cell.outputs)
         # Alternative text for its pictures: that of the one figure named, else the
         # first line.
         named = [f.alt for f in made if re.search(f"[\"']{f.slug}[\"']", cell.source)]
@@ -376,10 +374,9 @@ def _in_few_colours(picture: bytes) -> bytes:
 @cache  # its templates compile once; HTMLExporter would read again all it wrote
 def _exporter() -> TemplateExporter:
     shown = {"display_data_priority": SHOWN}
-    tags = {"enabled": True, "remove_cell_tags": {colab_cell.TAG}}
     highlight = Highlight2HTML(pygments_lexer="python")
     return TemplateExporter(
-        config=Config(NbConvertBase=shown, TagRemovePreprocessor=tags),
+        config=Config(NbConvertBase=shown),
         template_name="basic",
         template_file=str(figures.TEMPLATES / "cells.html.j2"),
         filters={"markdown2html": _html, "highlight_code": highlight},

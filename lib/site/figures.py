@@ -21,6 +21,7 @@ from lib import files
 from lib.companion import ledger, record
 from lib.companion.claims import UNDECIDED, Claim, held, number, shown
 from lib.companion.record import SCALES
+from lib.page_table import Page, read_pages
 
 PAPERS = {  # letter: (title, arXiv number)
     "A": ("Implicit Bias and Fast Convergence Rates for Self-attention", "2402.05738"),
@@ -43,23 +44,10 @@ FIELD = re.compile(r"\{([^{}:]+):([^{}]*)\}")
 
 
 @dataclass(frozen=True)
-class _Notebook:
-    """One notebook: its stem, paper, the question it answers, minutes on 2 cores by
-    scale.
-    """
-
-    name: str
-    paper: str
-    question: str
-    minutes: Mapping[str, float | str]
-    real_data: bool = False
-
-
-@dataclass(frozen=True)
 class _Entry:
     """One figure at its largest scale, as figures/index.toml has it."""
 
-    notebook: _Notebook
+    notebook: Page
     slug: str
     scale: str
     sentence: str
@@ -83,15 +71,16 @@ class _Entry:
         return f"make figures {scale}ARGS={self.notebook.name[:2]}{' DATA_DIR=...' * bool(real)}"
 
 
-def index(figures: Path) -> list[tuple[_Notebook, list[_Entry]]]:
-    """Every notebook of the index in the folder `figures`, with the entries of its
-    figures.
-    """
+def index(figures: Path) -> list[tuple[Page, list[_Entry]]]:
+    """Every page by number, with its entries of the index in the folder `figures`."""
+    pages = read_pages()
+    table = files.read_table(figures / "index.toml")
+    if unknown := ", ".join(sorted(table.keys() - pages.keys())):
+        raise ValueError(f"notebooks/pages.toml has no section of {unknown}")
     notebooks = []
-    for name, table in files.read_table(figures / "index.toml").items():
-        rows = table.pop("figure", [])
-        notebook = _Notebook(name, **table)
-        notebooks.append((notebook, [_Entry(notebook, **row) for row in rows]))
+    for name, page in sorted(pages.items()):
+        rows = table.get(name, {}).get("figure", [])
+        notebooks.append((page, [_Entry(page, **row) for row in rows]))
     return notebooks
 
 

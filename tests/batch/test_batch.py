@@ -62,9 +62,9 @@ LAST = {
     "01_good": "print(record.__file__)",
     "02_bad": 'raise ValueError("broken on purpose")',
     "03_hangs": "import time\n\ntime.sleep(7200)",
-    "04_writes": 'open("scales.toml", "a")',
+    "04_writes": 'open("pages.toml", "a")',
 }
-FACTS = """["{name}"."{name}"]
+FACTS = """[{name}.records.{name}]
 figure = "Figure 2"
 data = [{{ name = "line", rows = "n" }}]
 within = {{ slope = 0.5 }}
@@ -128,11 +128,12 @@ class Repository:
                 f"notebooks/{k}.py": NOTEBOOK.format(name=k, last=v)
                 for k, v in LAST.items()
             },
-            "notebooks/records.toml": "\n".join(
-                FACTS.format(name=name) for name in LAST
+            "notebooks/pages.toml": "\n".join(
+                [
+                    *(FACTS.format(name=name) for name in LAST),
+                    "[01_good.scales.desk]\nseeds = 20\n",
+                ]
             ),
-            "notebooks/renamed.toml": '"07_old" = ["01_good", "02_bad"]\n',
-            "notebooks/scales.toml": '["01_good".desk]\nseeds = 20\n',
             # A parser that jsonschema builds where it is installed: half of what a
             # worker or kernel takes to start, for a kind of address that no notebook
             # has.
@@ -531,7 +532,7 @@ def test_a_second_run_changes_nothing(small):
         (PAGE, b"as small as they get", b"smaller still", "source changed"),
         (PAGE, b"seeds = 5", b"seeds = 4", "source changed; parameters changed: seeds"),
         (PAGE, b"[1, 2]", b"[1, 3]", "source changed; parameters changed: things"),
-        ("notebooks/records.toml", b"0.5", b"0.6", "record changed: 01_good"),
+        ("notebooks/pages.toml", b"0.5", b"0.6", "record changed: 01_good"),
         (MARKER, b'"lib": {', b'"lib": 7, "other": {', "lib changed"),
         (MARKER, b'"parameters": {', b'"parameters": [], "other": {', "other changed"),
         (PICTURE, None, b"of another run", "results changed: 01_good.png"),
@@ -606,7 +607,7 @@ def test_a_file_that_may_not_be_read_is_named_or_healed(
     monkeypatch.setattr(type(small.root), "read_text", refusing)
     forbidden[:] = [small.root / MARKER]
     assert small.why() == f"damaged: {MARKER}"
-    for name in (PAGE, "notebooks/renamed.toml", "notebooks/records.toml", RECORD):
+    for name in (PAGE, "notebooks/pages.toml", RECORD):
         forbidden[:] = [small.root / name]
         done = small.inside("01_good")
         assert done.status == (1 if name == RECORD else 2)
@@ -615,9 +616,7 @@ def test_a_file_that_may_not_be_read_is_named_or_healed(
         )
 
 
-def test_old_names_and_scales_that_are_not_offered(small):
-    lines = small.inside("07_old", "--dry-run", "--force").lines
-    assert sorted(line.split()[1] for line in lines[:-1]) == ["01_good:", "02_bad:"]
+def test_a_scale_that_is_not_offered_is_skipped(small):
     done = small.inside("--scale", "desk", "--dry-run")
     skipped = [f"skip {name}: not offered at scale desk" for name in list(LAST)[1:]]
     assert done.lines == [*skipped, "run  01_good: never run", "0 up to date, 1 to run"]
@@ -881,7 +880,7 @@ def test_store_writes_the_outputs_beside_the_source(small, edited, at_once):
     assert small.inside("01_good", "--store").status == 0
     assert (
         path.read_bytes() == content
-        and len(nbformat.reads(content.decode(), 4).cells) == 5
+        and len(nbformat.reads(content.decode(), 4).cells) == 4
     )
     path.unlink()
     assert small.files("notebooks") == before
@@ -891,14 +890,13 @@ def test_store_writes_the_outputs_beside_the_source(small, edited, at_once):
     ("arguments", "words"),
     [
         (["09_none"], ["'09_none'", "01_good, 02_bad, 03_hangs"]),
-        (["07"], ["'07'", "07_old"]),
         (["0"], ["'0'", "01_good, 02_bad"]),
         (["--scale", "huge"], ["'huge'"]),
         (["--set", "sed=7"], ["01_good", "sed", "scale, seeds, n, step"]),
         (["--set", "seeds=many"], ["seeds", "'many'"]),
         (["--set", "seeds"], ["'seeds'", "parameter=value"]),
         (["--set", "scale=desk"], ["--scale"]),
-        (["02_bad", "--scale", "desk"], ["02_bad", "desk", "scales.toml"]),
+        (["02_bad", "--scale", "desk"], ["02_bad", "desk", "pages.toml"]),
         (["--workers", "0"], ["--workers"]),
         (["--timeout", "nan"], ["--timeout"]),
         (["--store", "--scale", "desk"], ["--store"]),
@@ -917,12 +915,33 @@ def test_bad_usage_is_one_sentence_and_runs_nothing(small, arguments, words):
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("scales.toml", b"[", "scales.toml"),
-        ("scales.toml", b'"01_good" = 5', "scales.toml: 01_good is no table of scales"),
-        ("renamed.toml", b"[", "renamed.toml"),
-        ("renamed.toml", b'"q" = 5', "renamed.toml: q is 5"),
-        ("renamed.toml", b'"q" = [5]', "renamed.toml: q is [5]"),
-        ("records.toml", b"[", "records.toml"),
+        ("pages.toml", b"", "pages.toml is damaged"),
+        ("pages.toml", b"[01_good.sca", "pages.toml"),
+        ("pages.toml", b"junk", "pages.toml"),
+        ("pages.toml", b"\xff", "pages.toml"),
+        ("pages.toml", b"<<<<<<< HEAD\n[01_good]\n", "pages.toml"),
+        ("pages.toml", b"01_good = 5", "pages.toml: 01_good is 5"),
+        ("pages.toml", b"[01_good]\nroads = 1", "01_good has 'roads'"),
+        ("pages.toml", b"[01_good]\nroad = 'by'", "pages.toml: 01_good.road is 'by'"),
+        ("pages.toml", b"[01_good]\naim = 1", "pages.toml: 01_good.aim is 1"),
+        ("pages.toml", b"[01_good]\nreading_minutes = true", "reading_minutes is True"),
+        ("pages.toml", b"[01_good]\nminutes.demo = '1'", "01_good.minutes.demo is '1'"),
+        ("pages.toml", b"[01_good]\nscales = 5", "pages.toml: 01_good.scales is 5"),
+        ("pages.toml", b"[01_good]\nscales.desk = 5", "01_good.scales.desk is 5"),
+        ("pages.toml", b"[01_good]\nrecords.a = 5", "01_good.records.a is 5"),
+        ("pages.toml", b"[01_good.records.a]\nwithin = {}", "a has no figure"),
+        ("pages.toml", b"[01_good.records.a]\nfigure = 5", "a.figure is 5"),
+        (
+            "pages.toml",
+            b"[01_good.records.a]\nfigure = '5'\ndata = [1]",
+            "pages.toml: 01_good.records.a.data is [1]",
+        ),
+        (
+            "pages.toml",
+            b"[01_good.records.a]\nfigure = '5'\nwithin = { b = '1' }",
+            "pages.toml: 01_good.records.a.within.b is '1'",
+        ),
+        ("pages.toml", b"[01_good.records.01_good]", "01_good has no figure"),
         ("01_good.py", b"caf\xe9", "01_good: 'utf-8'"),
         ("01_good.py", b'# %% tags=["parameters"]\nseeds = 1\n', "scale"),
         ("01_good.py", b'# %% tags=["parameters"]\nscale = min(1, 2)\n', "min"),

@@ -286,7 +286,7 @@ def test_a_setting_of_a_figures_own_is_stored_beside_the_parameters():
     assert stored["seeds"] == [1, 3]
 
 
-TOLD = """["01_x".one]
+TOLD = """[01_x.records.one]
 figure = "Figure 2"
 data = [{ name = "tokens", rows = "n" }]
 within = { "share_*" = "10 %", count = 0 }
@@ -294,7 +294,7 @@ within = { "share_*" = "10 %", count = 0 }
 
 
 def test_keep_adds_what_the_table_of_records_says(tmp_path):
-    (tmp_path / "records.toml").write_text(TOLD)
+    (tmp_path / "pages.toml").write_text(TOLD)
     run = record.Run("01_x", "A", {"scale": "demo", "seeds": 3, "n": 6})
     run.keep(line(), "one", "about", numbers={"share_a": -2.0, "count": 7})
     stored = read(tmp_path / "told" / "one.json")
@@ -304,5 +304,5 @@ def test_keep_adds_what_the_table_of_records_says(tmp_path):
     assert stored["numbers"]["count"] == {"value": 7, "tolerance": 0}
     with pytest.raises(ValueError, match="no tolerance for other"):
         run.keep(line(), "one", "about", numbers={"other": 1.0})
-    with pytest.raises(ValueError, match="has no .01_x.two."):
+    with pytest.raises(ValueError, match="has no .01_x.records.two."):
         run.keep(line(), "two", "about")

@@ -17,9 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WITHOUT = (
     "site batch explorer data files provenance representation plots record".split()
 )
-WITHOUT += (
-    "colab_cell ledger figure pages statements redraw __main__ places cache".split()
-)
+WITHOUT += "stored page_table ledger figure pages statements redraw __main__ places cache".split()
 OPERATORS = {"+": "-", "-": "+", "*": "/", "/": "*", "@": "*"}
 OPERATORS |= {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 CALLS = {"min": "max", "minimum": "maximum", "argmin": "argmax"}

@@ -19,11 +19,14 @@ from lib.site import build, figures
 PNG = (
     b"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 ).decode()
-INDEX = """
+PAGES = """
 [01_x]
 question = "Why?"
 paper = "A"
 minutes = { demo = 0.3 }
+scales = { desk = {} }
+"""
+INDEX = """
 [[01_x.figure]]
 slug = "good"
 scale = "demo"
@@ -82,7 +85,7 @@ def place(tmp_path, monkeypatch):
         monkeypatch.setenv(f"{name.upper()}_DIR", str(tmp_path / name))
     write(tmp_path / "figures" / "index.toml", INDEX)
     write(tmp_path / "notebooks" / "01_x.py", PAGE)
-    write(tmp_path / "notebooks" / "scales.toml", '["01_x".desk]')
+    write(tmp_path / "notebooks" / "pages.toml", PAGES)
     notebook(tmp_path / "notebooks" / "01_x.ipynb")
     return tmp_path
 

@@ -1,0 +1,51 @@
+"""Notebooks as they are committed: one kernel, no widgets, folded set-up cells."""
+
+from pathlib import Path
+
+import nbformat
+
+from lib import files
+
+KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
+WIDGET = "application/vnd.jupyter.widget-view+json"
+NO_WIDGET = (
+    "A widget stands here in JupyterLab and Voila; without a kernel it cannot be shown."
+)
+FOLDED = {"parameters", "set-up"}  # tags of cells that no reader needs
+HIDDEN = {"jupyter": {"source_hidden": True}}  # JupyterLab folds a cell that has this
+
+
+def without_widgets(outputs: list) -> list:
+    """Put a line in the place of each widget, and leave out the bars of tqdm."""
+    texts = {"text/markdown": f"*{NO_WIDGET}*", "text/plain": NO_WIDGET}
+    line = nbformat.v4.new_output("display_data", texts)
+
+    def is_bar(data: dict) -> bool:
+        return WIDGET in data and data.get("text/plain", "").endswith("it/s]")
+
+    kept = [output for output in outputs if not is_bar(output.get("data", {}))]
+    return [line if WIDGET in output.get("data", {}) else output for output in kept]
+
+
+def store(executed: Path, target: Path) -> None:
+    """Write an executed notebook without what its run needed.
+
+    Parameters
+    ----------
+    executed
+        The notebook that papermill wrote.
+    target
+        The `.ipynb` beside the page's `.py`.
+    """
+    notebook = nbformat.read(executed, as_version=4)
+    notebook.metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
+    for place, cell in enumerate(notebook.cells):
+        cell.id = f"cell-{place:02d}"
+        tags = cell.metadata.get("tags", [])
+        cell.metadata = {"tags": tags} if tags else {}
+        if FOLDED & {*tags}:
+            cell.metadata |= HIDDEN
+        if cell.cell_type == "code":
+            cell.outputs = without_widgets(cell.outputs)
+    nbformat.validate(notebook)
+    files.write(target, (nbformat.writes(notebook) + "\n").encode())

@@ -1,0 +1,155 @@
+"""What there is to say of each page, as notebooks/pages.toml has it."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lib.files import folder, read_table
+
+ROADS = ("main", "side", "appendix")
+SHARE = re.compile(r"\d+(\.\d+)? %")  # a tolerance as a share of the value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """A section of notebooks/pages.toml.
+
+    Parameters
+    ----------
+    name
+        The stem of the page's .py.
+    question
+        What the page answers.
+    paper
+        The letters of its papers, as "A, C".
+    road
+        One of `ROADS`; empty if the table does not say.
+    after
+        The page of the main road that a page elsewhere belongs to.
+    aim
+        What a reader can do after the page.
+    reading_minutes
+        How long it takes to read.
+    minutes
+        How long it runs on 2 cores, by scale.
+    real_data
+        Whether scales above demo need data from outside.
+    scales
+        The parameters that each scale above demo changes.
+    records
+        What the record of each figure says besides what the page measured: its
+        number in the paper (`figure`), its rows of data (`data`) and its tolerances
+        (`within`).
+    """
+
+    name: str
+    question: str = ""
+    paper: str = ""
+    road: str = ""
+    after: str = ""
+    aim: str = ""
+    reading_minutes: int = 0
+    minutes: Mapping[str, float] = field(default_factory=dict)
+    real_data: bool = False
+    scales: Mapping[str, Mapping] = field(default_factory=dict)
+    records: Mapping[str, Mapping] = field(default_factory=dict)
+
+
+KINDS = {  # of each entry of a section, and how a message calls it
+    "question": (str, "a text"),
+    "paper": (str, "a text"),
+    "road": (str, f"one of {', '.join(ROADS)}"),
+    "after": (str, "a text"),
+    "aim": (str, "a text"),
+    "reading_minutes": (int, "a whole number"),
+    "minutes": (dict, "a table of minutes by scale"),
+    "real_data": (bool, "true or false"),
+    "scales": (dict, "a table of scales"),
+    "records": (dict, "a table of records"),
+}
+FACTS = {  # of each entry of a record
+    "figure": (str, "a text"),
+    "data": (list, "a list of tables with a name"),
+    "within": (dict, 'a table of tolerances, each a number or "2 %"'),
+}
+
+
+def read_pages() -> dict[str, Page]:
+    """Read notebooks/pages.toml.
+
+    Returns
+    -------
+    dict
+        The pages by name, in the order of reading; empty if there is no such file.
+
+    Raises
+    ------
+    ValueError
+        In one sentence with the path, if the file cannot be read or has an entry of
+        another kind than `Page` says.
+    """
+    path = folder("notebooks") / "pages.toml"
+    sections = read_table(path)
+    if not sections and path.exists():
+        raise ValueError(f"{path} is damaged: it has no section of a page")
+    return {name: _page(path, name, section) for name, section in sections.items()}
+
+
+def _page(path: Path, name: str, section: object) -> Page:
+    """Make a page of its section; ValueError for an entry of a wrong kind."""
+    if not isinstance(section, dict):
+        raise ValueError(f"{path}: {name} is {section!r}; expected a section [{name}]")
+    _check_entries(path, name, section, KINDS)
+    page = Page(name=name, **section)
+    if page.road not in ("", *ROADS):
+        raise _wrong(path, f"{name}.road", page.road, KINDS["road"][1])
+    for scale, minutes in page.minutes.items():
+        if not _is_amount(minutes):
+            raise _wrong(path, f"{name}.minutes.{scale}", minutes, "a number")
+    for scale, parameters in page.scales.items():
+        if not isinstance(parameters, dict):
+            expected = "a table of parameters"
+            raise _wrong(path, f"{name}.scales.{scale}", parameters, expected)
+    for slug, facts in page.records.items():
+        _check_record(path, f"{name}.records.{slug}", facts)
+    return page
+
+
+def _check_record(path: Path, place: str, facts: object) -> None:
+    """ValueError for facts of a figure that no record can take over."""
+    if not isinstance(facts, dict):
+        raise _wrong(path, place, facts, "a table of facts")
+    _check_entries(path, place, facts, FACTS)
+    if "figure" not in facts:
+        raise ValueError(f"{path}: {place} has no figure; name it as the paper does")
+    rows = facts.get("data", [])
+    if not all(isinstance(row, dict) and "name" in row for row in rows):
+        raise _wrong(path, f"{place}.data", rows, FACTS["data"][1])
+    for pattern, tolerance in facts.get("within", {}).items():
+        is_share = isinstance(tolerance, str) and SHARE.fullmatch(tolerance)
+        if not is_share and not _is_amount(tolerance):
+            expected = 'a number of at least 0, or a share as "2 %"'
+            raise _wrong(path, f"{place}.within.{pattern}", tolerance, expected)
+
+
+def _check_entries(path: Path, place: str, entries: Mapping, kinds: Mapping) -> None:
+    """ValueError for an entry of another name or type than `kinds` has."""
+    for key, value in entries.items():
+        if key not in kinds:
+            known = ", ".join(kinds)
+            raise ValueError(f"{path}: {place} has {key!r}; expected one of {known}")
+        kind, words = kinds[key]
+        if type(value) is not kind:
+            raise _wrong(path, f"{place}.{key}", value, words)
+
+
+def _is_amount(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return 0 <= value < math.inf
+
+
+def _wrong(path: Path, place: str, value: object, expected: str) -> ValueError:
+    return ValueError(f"{path}: {place} is {value!r}; expected {expected}")
