@@ -24,7 +24,7 @@ help:
 	@echo "make lock [ARGS=--upgrade]     regenerate requirements.txt from pyproject.toml"
 
 figures: setup
-	@$(PY) -m lib.batch --scale $(SCALE) $(if $(UPDATE),--update) $(ARGS)
+	@$(PY) -m companion.batch --scale $(SCALE) $(if $(UPDATE),--update) $(ARGS)
 
 test: setup
 	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
@@ -39,10 +39,10 @@ mutate: setup
 	@$(PY) -m tests.mutations $(ARGS)
 
 site: setup
-	@$(PY) -m lib.site $(ARGS)
+	@$(PY) -m companion.site $(ARGS)
 
 notebooks: setup
-	@$(PY) -m lib.batch --scale demo --store $(ARGS)
+	@$(PY) -m companion.batch --scale demo --store $(ARGS)
 
 # uv run and uv sync use the same folder, with the newest packages: what they changed is put back.
 SITE = $(VENV)/lib/python3*/site-packages

@@ -41,7 +41,7 @@ def is_own_command(words: list[str]) -> bool:
     for place, word in enumerate(words[1:], start=1):
         if word == "-m":
             module = "".join(words[place + 1 :][:1])
-            return module.partition(".")[0] in ("lib", "papers")
+            return module.partition(".")[0] in ("lib", "companion", "papers")
         if not word.startswith("-") and before not in ("-X", "-W"):
             return False  # a script: what follows is its own
         before = word

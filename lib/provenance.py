@@ -14,7 +14,7 @@ from pathlib import Path
 from lib.files import ROOT, dumps, folder, read_table, sha256
 from lib.page_table import read_pages
 
-CODE = ("lib", "papers")  # the packages whose files count
+CODE = ("lib", "companion", "papers")  # the packages whose files count
 DATA = (".toml", ".json", ".npz", ".csv", ".txt")  # what a module may read beside it
 # Committed results that notebooks read: the curves of studies, and what the rows of
 # ledgers catch.

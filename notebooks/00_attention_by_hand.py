@@ -40,8 +40,8 @@ step_size = 0.02
 # Set-up, no need to read.
 import numpy as np
 
+from companion import claims, plots, record, statements
 from lib import attention, dynamics, svm
-from lib.companion import claims, plots, record, statements
 from papers import pieces
 from papers.a.statements import STATEMENTS
 

@@ -56,8 +56,7 @@ from dataclasses import replace
 
 from IPython.display import Image, display
 
-from lib import explorer
-from lib.companion import statements
+from companion import explorer, statements
 from papers.a.statements import STATEMENTS
 
 setting = explorer.ExplorerSetting(model, n, T, d, signal, noise, rule, step_size, seed, steps)

@@ -72,9 +72,9 @@ import inspect
 import numpy as np
 from scipy.optimize import nnls
 
+from companion import claims, record, statements
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
-from lib.companion import claims, record, statements
 from lib.dynamics import rules
 from papers import fits
 from papers.a import figure_sentences as sentences

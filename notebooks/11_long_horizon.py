@@ -67,9 +67,9 @@ import time
 
 import numpy as np
 
+from companion import claims, plots, record, statements
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
-from lib.companion import claims, plots, record, statements
 from lib.dynamics import reduced, rules
 from papers import fits
 from papers.a import assumptions, figures, fixed_head

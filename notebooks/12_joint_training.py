@@ -66,9 +66,9 @@ from dataclasses import replace
 import numpy as np
 from scipy.optimize import nnls
 
+from companion import claims, record, statements
 from lib import dynamics, svm
 from lib.attention import coordinates, tokens
-from lib.companion import claims, record, statements
 from papers.a import figure_sentences as sentences
 from papers.a import figures
 from papers.a import fixed_head as fixed

@@ -67,8 +67,8 @@ import inspect
 
 import numpy as np
 
+from companion import claims, plots, record, statements
 from lib import dynamics
-from lib.companion import claims, plots, record, statements
 from lib.dynamics import rules
 from papers import pieces
 from papers.a import phase_diagram

@@ -47,7 +47,7 @@ threads = 1
 # Set-up, no need to read.
 import torch
 
-from lib.companion import record
+from companion import record
 from lib.training.studies import DEMO
 from papers import kept_curves, smoke
 from papers.a import speed

@@ -54,7 +54,7 @@ threads = 1
 import torch
 from torch.nn.functional import cross_entropy
 
-from lib.companion import record
+from companion import record
 from lib.training.studies import DEMO
 from papers import kept_curves, smoke
 from papers.a import speed

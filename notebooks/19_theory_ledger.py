@@ -66,9 +66,9 @@ from dataclasses import fields
 
 import numpy as np
 
+from companion import ledger, plots, record, statements
 from lib import attention, svm
 from lib.attention import coordinates, tokens
-from lib.companion import ledger, plots, record, statements
 from lib.seeds import stream
 from papers.a import ledger_rows
 from papers.a.statements import STATEMENTS

@@ -68,8 +68,8 @@ monte_carlo = 200_000
 # Set-up, no need to read.
 import numpy as np
 
+from companion import claims, plots, record, statements
 from lib import regression
-from lib.companion import claims, plots, record, statements
 from papers.b import experiments, figures, landscape
 from papers.b.statements import PAPER, STATEMENTS
 

@@ -64,8 +64,8 @@ searches = 1
 import numpy as np
 import torch
 
+from companion import claims, plots, record, statements
 from lib import regression
-from lib.companion import claims, plots, record, statements
 from lib.regression import manifold
 from lib.seeds import stream
 from papers import fits

@@ -78,8 +78,8 @@ tuning_seeds, tuning_grid = 0, [0.003, 0.01, 0.03, 0.1, 0.2, 0.4, 1.0]
 import numpy as np
 import torch
 
+from companion import claims, plots, record, statements
 from lib import regression
-from lib.companion import claims, plots, record, statements
 from papers.b import experiments, figures
 from papers.b.statements import STATEMENTS
 

@@ -61,8 +61,8 @@ from dataclasses import fields
 
 import numpy as np
 
+from companion import claims, ledger, plots, record, statements
 from lib import regression
-from lib.companion import claims, ledger, plots, record, statements
 from lib.regression import manifold
 from papers import pieces
 from papers.b import experiments, ledger_rows

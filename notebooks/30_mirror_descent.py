@@ -45,9 +45,9 @@ first = 40  # so many first steps are recorded one by one
 # Set-up, no need to read.
 import numpy as np
 
+from companion import claims, plots, record, statements
 from lib import attention, mirror, svm
 from lib.attention import tokens
-from lib.companion import claims, plots, record, statements
 from papers.beyond.atlas import least_margins
 from papers.c import figures, lemmas, section5
 from papers.c.statements import STATEMENTS

@@ -46,8 +46,8 @@ local_steps, local_draws = 1500, 3
 # Set-up, no need to read.
 import numpy as np
 
+from companion import claims, record, statements
 from lib.attention import tokens
-from lib.companion import claims, record, statements
 from papers.c import figures, lemmas
 from papers.c.statements import STATEMENTS
 

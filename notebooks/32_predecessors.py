@@ -76,9 +76,9 @@ path_multiples = [1, 2, 5, 10, 20, 50, 100]
 # Set-up, no need to read.
 import numpy as np
 
+from companion import claims, record, statements
 from lib import attention
 from lib.attention import tokens
-from lib.companion import claims, record, statements
 from lib.seeds import stream
 from papers.c import figures, predecessor
 from papers.c.statements import STATEMENTS

@@ -53,7 +53,7 @@ threads = 1
 # Set-up, no need to read.
 import torch
 
-from lib.companion import record
+from companion import record
 from lib.training import rules
 from lib.training.studies import DEMO
 from papers import kept_curves, smoke

@@ -53,7 +53,7 @@ from dataclasses import replace
 
 import torch
 
-from lib.companion import record
+from companion import record
 from lib.training import MirrorDescent, rules
 from lib.training.studies import DEMO
 from papers import kept_curves, smoke

@@ -83,9 +83,9 @@ from dataclasses import fields
 
 import numpy as np
 
+from companion import ledger, plots, record, statements
 from lib import attention, mirror
 from lib.attention import tokens
-from lib.companion import ledger, plots, record, statements
 from papers.c import ledger_rows, lemmas
 from papers.c.statements import STATEMENTS
 

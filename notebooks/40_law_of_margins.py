@@ -52,9 +52,9 @@ growing_steps = 2500
 # Set-up, no need to read.
 import numpy as np
 
+from companion import claims, plots, record, statements
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
-from lib.companion import claims, plots, record, statements
 from papers.a import phase_diagram
 from papers.a.statements import STATEMENTS
 from papers.beyond import joint_law, margin_law, margin_law_figures, margins

@@ -53,9 +53,9 @@ sentence_steps = 30_000
 # Set-up, no need to read.
 import numpy as np
 
+from companion import claims, plots, record
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
-from lib.companion import claims, plots, record
 from lib.data import texts
 from lib.networks import bert
 from papers.beyond import margin_law, margin_law_figures, real_tokens

@@ -69,9 +69,9 @@ head_steps = 20_000
 # Set-up, no need to read.
 import numpy as np
 
+from companion import claims, plots, record, statements
 from lib import attention, dynamics
 from lib.attention import coordinates, tokens
-from lib.companion import claims, plots, record, statements
 from papers.a.statements import STATEMENTS
 from papers.beyond import global_map, head_law, joint_law, margin_law_figures
 

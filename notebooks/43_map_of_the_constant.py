@@ -52,9 +52,9 @@ exponents = [1.5, 1.75, 2.0]
 # Set-up, no need to read.
 import numpy as np
 
+from companion import claims, plots, record, statements
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
-from lib.companion import claims, plots, record, statements
 from papers.beyond import (
     constant_map,
     lp_law,

@@ -99,9 +99,9 @@ sizes = [1, 2, 3, 6]
 import numpy as np
 from IPython.display import HTML
 
+from companion import claims, plots, record
 from lib import attention, files, svm
 from lib.attention import tokens
-from lib.companion import claims, plots, record
 from papers.beyond import atlas, atlas_figures, atlas_rules, atlas_used
 from papers.beyond.engine import optimisers, training
 

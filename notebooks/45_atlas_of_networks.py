@@ -78,9 +78,9 @@ rates = [[0.03, 0.1], [3e-4, 1e-3], [0.01, 0.03], [1e-3, 3e-3]]
 import numpy as np
 import torch
 
+from companion import claims, plots, record
 from lib import attention
 from lib.attention import tokens
-from lib.companion import claims, plots, record
 from lib.data import images
 from papers.beyond import atlas, atlas_rules, factored_atlas, networks_figures
 from papers.beyond import network_margins as network

@@ -29,9 +29,9 @@ scale = "demo"
 # Set-up, no need to read.
 from IPython.display import Markdown
 
+from companion import record
+from companion.site import figures
 from lib import files
-from lib.companion import record
-from lib.site import figures
 
 # %%
 entries = [one for _, of in figures.index(files.ROOT / "figures") for one in of if one.row]

@@ -17,8 +17,8 @@ from functools import partial
 
 import numpy as np
 
-from lib.companion import ledger, record
-from lib.companion.claims import Claim
+from companion import ledger, record
+from companion.claims import Claim
 from lib.files import dumps, folder, sentence, write
 from papers.wrong_worlds import World, worlds
 

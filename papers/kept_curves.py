@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
+from companion import claims, plots
+from companion.claims import Claim, Table
+from companion.record import Number, Run, finite
 from lib import files
-from lib.companion import claims, plots
-from lib.companion.claims import Claim, Table
-from lib.companion.record import Number, Run, finite
 from lib.training.curves import READINGS, Curve, Curves, load
 from papers import pieces, verdicts
 from papers.verdicts import BOUNDS, UNDECIDED, Interval

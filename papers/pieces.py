@@ -1,4 +1,4 @@
-"""Pieces that several figures share; how a thing looks is in `lib.companion.plots`."""
+"""Pieces that several figures share; how a thing looks is in `companion.plots`."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,9 +9,9 @@ from matplotlib import patheffects
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from lib.companion import plots
-from lib.companion.claims import Claim
-from lib.companion.plots import look
+from companion import plots
+from companion.claims import Claim
+from companion.plots import look
 
 EDGE = [
     patheffects.withStroke(linewidth=2, foreground=plots.PAPER)

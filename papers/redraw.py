@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
+from companion import plots
+from companion.claims import Claim
 from lib import files
-from lib.companion import plots
-from lib.companion.claims import Claim
 from lib.training.curves import Curves
 from papers import kept_curves, pieces, verdicts
 from papers.a import speed

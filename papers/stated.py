@@ -7,7 +7,7 @@ a failure; "{room}" at the remark's end says how much tighter the bound could be
 source "" is the paper, "our constant" marks a form of its sentence, "ours, beside" what
 is sharper. A text at the top of the file under a NAME stands wherever the file writes
 <NAME>. `same_as` of a statement's table maps a row's id to the id of the row whose
-measurement it repeats (`lib.companion.ledger.measurements`).
+measurement it repeats (`companion.ledger.measurements`).
 """
 
 import re
@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from lib.companion import claims, ledger
-from lib.companion.claims import Claim
-from lib.companion.ledger import Statement
+from companion import claims, ledger
+from companion.claims import Claim
+from companion.ledger import Statement
 from lib.files import read_table
 
 

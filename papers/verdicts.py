@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats
 
-from lib.companion.claims import VERDICTS
+from companion.claims import VERDICTS
 
 REPRODUCED, NOT_REPRODUCED, UNDECIDED = VERDICTS
 SAME = (0.8, 1.25)  # a ratio of steps within which two rules count as equally fast

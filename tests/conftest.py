@@ -6,8 +6,8 @@ import pytest
 from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
+from companion.site import build
 from lib import files
-from lib.site import build
 
 # No test may fail because a machine is slow.
 slow = dict(deadline=None, suppress_health_check=[HealthCheck.too_slow])

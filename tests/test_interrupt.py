@@ -24,7 +24,7 @@ class Slow:
 
 sys.meta_path.insert(0, Slow())
 """
-COMMANDS = ["lib.batch", "lib.site", "lib.training", "papers.falsify"]
+COMMANDS = ["companion.batch", "companion.site", "lib.training", "papers.falsify"]
 
 
 def waited_for(condition):
@@ -86,13 +86,13 @@ def test_processes_below_end_with_the_command_and_only_the_command_speaks():
 @pytest.mark.parametrize(
     ("words", "own"),
     [
-        ("python -m lib.batch 00", True),
+        ("python -m companion.batch 00", True),
         ("python -X dev -W error -m papers.falsify A", True),
         ("python -Im lib", False),
         ("python -m pytest -m lib", False),
         ("python -m library.batch", False),
-        ("python script.py -m lib.batch", False),
-        ("python -c pass -m lib.batch", False),
+        ("python script.py -m companion.batch", False),
+        ("python -c pass -m companion.batch", False),
         ("python -m", False),
         ("python", False),
     ],

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lib.site import figures
+from companion.site import figures
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = (ROOT / "requirements.txt").read_text()
@@ -179,6 +179,6 @@ def test_make_hands_on_the_folder_of_data_as_it_is(clone, given):
     for words, more in (([f"DATA_DIR={given}"], {}), ([], {"DATA_DIR": given})):
         run = dict(cwd=clone, env=os.environ | more, capture_output=True, text=True)
         done = subprocess.run([*command, *words, "UPDATE=1", "ARGS=00"], **run)
-        assert done.stdout == f"[{given}] -m lib.batch --scale demo --update 00\n", (
-            done.stderr
-        )
+        assert (
+            done.stdout == f"[{given}] -m companion.batch --scale demo --update 00\n"
+        ), done.stderr

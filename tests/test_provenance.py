@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
+from companion import ledger
 from lib import files, provenance
-from lib.companion import ledger
 
 NOTEBOOKS = files.ROOT / "notebooks"
 

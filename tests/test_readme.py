@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from companion import plots
 from lib import files
-from lib.companion import plots
 from lib.training import rules
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -128,7 +128,7 @@ def test_the_readme_shows_results():
 
 
 def test_the_picture_of_the_layers_is_the_contract_and_the_map_has_every_room_once():
-    (layers,) = [c["layers"] for c in LAYERS if c["type"] == "layers"]
+    (layers,) = [c["layers"] for c in LAYERS if c["name"] == "layers"]
     stated = [
         [name.removeprefix("lib.") for name in layer.split(" | ")] for layer in layers
     ]

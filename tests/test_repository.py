@@ -19,9 +19,9 @@ import nbformat
 import pytest
 from PIL import Image
 
+from companion import pages
+from companion.site import figures
 from lib import files, page_table, provenance
-from lib.companion import pages
-from lib.site import figures
 from lib.training.studies import STUDIES
 
 ROOT = files.ROOT
@@ -228,7 +228,7 @@ def faults_of_page(path):
         "theory hangs on training": trains != (name[:2] in TRAINING),
         "hangs on the site or the batch": name
         != "50_what_we_know"  # which reads the index
-        and any(p.startswith(("lib/site/", "lib/batch/")) for p in loads),
+        and any(p.startswith(("companion/site/", "companion/batch/")) for p in loads),
     }
 
 
@@ -487,4 +487,4 @@ def test_the_index_has_every_figure_at_its_largest_scale_and_tells_the_truth():
 def test_the_tables_say_what_the_records_say(name):
     text = (ROOT / name).read_text("utf-8")
     assert figures.MARKED.search(text)
-    assert figures.renewed(text) == text, "run `python -m lib.site tables`"
+    assert figures.renewed(text) == text, "run `python -m companion.site tables`"

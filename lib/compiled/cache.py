@@ -19,7 +19,7 @@ import numba
 from numba.core.caching import Cache, IndexDataCacheFile
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("lib", "papers")
+PACKAGES = ("lib", "companion", "papers")
 
 
 def kernels_hash(root: Path = ROOT) -> str:

@@ -43,9 +43,9 @@ root of (log n)/d for random queries: the dimension d.
 
 import numpy as np
 
+from companion.claims import Claim, remarked
 from lib import attention, dynamics
 from lib.attention import TokenSet, coordinates
-from lib.companion.claims import Claim, remarked
 from papers.a import fixed_head
 from papers.a.statements import PAPER
 

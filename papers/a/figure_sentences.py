@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from companion import claims
+from companion.claims import Claim
 from lib import dynamics
 from lib.attention.coordinates import Minimal
-from lib.companion import claims
-from lib.companion.claims import Claim
 from lib.dynamics import GradientRule, History, Start
 from papers.fits import exponent
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from lib.companion import plots
+from companion import plots
 from lib.dynamics import History
 from papers import fits, pieces
 from papers.a import figure_sentences, fixed_head, joint_training

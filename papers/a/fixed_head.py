@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from scipy.optimize import minimize
 
+from companion.claims import Claim, at_most, furthest
 from lib import attention
 from lib.attention import TokenSet, coordinates
-from lib.companion.claims import Claim, at_most, furthest
 from lib.dynamics import GradientRule, History, custom_log
 from lib.seeds import stream
 from lib.svm import ACCURACY, MaxMargin

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from companion.claims import Claim, furthest
 from lib.attention.coordinates import Minimal
 from lib.attention.token_sets import TokenSet
-from lib.companion.claims import Claim, furthest
 from lib.dynamics import History
 from lib.svm import MaxMargin
 from papers import joint_loss

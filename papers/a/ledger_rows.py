@@ -23,9 +23,9 @@ from scipy.optimize import elementwise
 from scipy.special import ndtr
 from scipy.stats import beta
 
+from companion.claims import Claim, remarked
 from lib import attention, dynamics, svm
 from lib.attention import TokenSet, coordinates, tokens
-from lib.companion.claims import Claim, remarked
 from lib.dynamics import rules
 from lib.seeds import stream
 from papers.a import assumptions, fixed_head, joint_training, phase_diagram

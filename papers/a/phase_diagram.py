@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 from scipy.stats import beta
 
+from companion.claims import Claim
 from lib import attention, dynamics, svm
 from lib.attention import TokenSet, class_mean_tokens, coordinates, losses, token_set
-from lib.companion.claims import Claim
 from lib.dynamics.rules import GradientRule
 from lib.seeds import stream
 from papers.a import assumptions

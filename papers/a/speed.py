@@ -5,9 +5,9 @@ drawn.
 import numpy as np
 from matplotlib.figure import Figure
 
-from lib.companion import claims, plots
-from lib.companion.claims import Claim, Table
-from lib.companion.record import Number, finite
+from companion import claims, plots
+from companion.claims import Claim, Table
+from companion.record import Number, finite
 from lib.training.curves import Curve, Curves
 from lib.training.rules import STEP_SIZED
 from papers import kept_curves, pieces, verdicts

@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.animation import FuncAnimation, PillowWriter
 from matplotlib.figure import Figure
 
+from companion import plots
 from lib import attention, dynamics, files, svm
-from lib.companion import plots
 
 START = np.array([[1.5, 1.5], [-1.0, 1.0]])  # in a wrong direction, on purpose
 STEP = 0.02

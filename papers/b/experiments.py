@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from companion.claims import Claim
 from lib import regression, seeds
-from lib.companion.claims import Claim
 from lib.regression import PreconditionedRule, Regression, manifold
 from papers.b.statements import PAPER
 from papers.fits import first_below

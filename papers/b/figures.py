@@ -8,7 +8,7 @@ import numpy as np
 import seaborn
 from matplotlib.figure import Figure
 
-from lib.companion import plots
+from companion import plots
 from papers import pieces
 from papers.b.experiments import Excess, factor_effect
 from papers.b.scaling import Floors

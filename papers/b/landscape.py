@@ -7,8 +7,8 @@ from scipy.linalg import block_diag, eigh, expm
 from scipy.optimize import minimize
 from scipy.stats import ortho_group
 
+from companion.claims import Claim, furthest
 from lib import regression, seeds
-from lib.companion.claims import Claim, furthest
 from lib.regression import Regression, manifold
 from papers.b.statements import PAPER
 

@@ -9,8 +9,8 @@ from functools import cache
 import numpy as np
 from scipy.stats import ortho_group
 
+from companion.claims import Claim, furthest, interval
 from lib import regression, seeds
-from lib.companion.claims import Claim, furthest, interval
 from lib.regression import PreconditionedRule, Regression, manifold
 from papers.b import landscape, scaling
 from papers.b.scaling import leading

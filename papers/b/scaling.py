@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from companion.claims import Claim
 from lib import regression, seeds
-from lib.companion.claims import Claim
 from lib.regression import PreconditionedRule, Regression, RegressionHistory, manifold
 from papers.b.statements import PAPER
 from papers.fits import geometric_phase, power_fit

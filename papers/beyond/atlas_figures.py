@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from lib.companion import plots
+from companion import plots
 from papers import pieces
 from papers.beyond.atlas import NORMS, Ratios, Reached, column, fitted_rate
 from papers.beyond.atlas_rules import REACHED, Row

@@ -11,8 +11,8 @@ from pathlib import Path as File
 
 import numpy as np
 
+from companion.claims import Claim
 from lib.attention.token_sets import TokenSet
-from lib.companion.claims import Claim
 from papers.beyond.atlas import NORMS, Ratios, Reached, column
 from papers.beyond.engine import optimisers as o
 from papers.beyond.engine.training import Path, train_kept

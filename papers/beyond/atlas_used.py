@@ -21,9 +21,9 @@ from itertools import product
 import numpy as np
 from scipy.optimize import nnls
 
+from companion.claims import Claim
 from lib import svm
 from lib.attention.token_sets import TokenSet
-from lib.companion.claims import Claim
 from lib.seeds import stream
 from papers.beyond import atlas, atlas_rules, factored_atlas, margin_law
 from papers.beyond.atlas_rules import GAMMA, GROWTH, OURS, TENTH, Row, atlas_claim, step

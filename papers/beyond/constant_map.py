@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from companion.claims import Claim
 from lib.attention import TokenSet, coordinates, token_set, tokens
-from lib.companion.claims import Claim
 from lib.dynamics import ngd, train
 from lib.seeds import stream
 from lib.svm import Infeasible, token_svm

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import LinearConstraint, linprog, milp
 
+from companion.claims import Claim
 from lib.attention.token_sets import TokenSet
-from lib.companion.claims import Claim
 from papers.beyond import atlas, atlas_rules
 from papers.beyond.atlas import Reached
 from papers.beyond.atlas_rules import ranked, word

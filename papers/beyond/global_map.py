@@ -18,8 +18,8 @@ from itertools import combinations_with_replacement, product
 import numpy as np
 from scipy.stats import norm as normal
 
+from companion.claims import Claim
 from lib.attention import TokenSet, coordinates, token_set, tokens
-from lib.companion.claims import Claim
 from lib.dynamics import GradientRule, train
 from lib.seeds import stream
 from papers.beyond.margin_law import score_gaps

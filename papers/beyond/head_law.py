@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from companion.claims import Claim
 from lib.attention import TokenSet, coordinates, scores, tokens
-from lib.companion.claims import Claim
 from lib.seeds import stream
 from lib.svm import token_svm
 from papers.beyond import margin_law as law_of

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from companion.claims import Claim
 from lib.attention import TokenSet, coordinates
-from lib.companion.claims import Claim
 from lib.dynamics import GradientRule, gradient_descent, ngd
 from lib.svm import MaxMargin, head_svm, token_svm
 from papers.beyond import margin_law, margins, tolerances

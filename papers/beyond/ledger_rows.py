@@ -5,8 +5,8 @@ in place of its metric, or in the world of FAILS_IF.
 from dataclasses import replace
 from functools import cache
 
+from companion import ledger
 from lib.attention import tokens
-from lib.companion import ledger
 from papers.beyond import atlas, atlas_rules, atlas_used
 from papers.beyond.engine import training
 

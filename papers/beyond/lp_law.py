@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from companion.claims import Claim
 from lib.attention import TokenSet, coordinates, model, tokens
-from lib.companion.claims import Claim
 from lib.mirror import MirrorRule, descent, gaussian_start, geometry
 from lib.svm import token_svm
 from papers.beyond.margin_law import require, saturated_slopes

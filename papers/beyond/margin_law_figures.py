@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 from matplotlib.figure import Figure
 
-from lib.companion import plots
+from companion import plots
 from lib.dynamics import History
 from papers import fits, pieces
 from papers.beyond import constant_map, global_map, head_law, joint_law, lp_law

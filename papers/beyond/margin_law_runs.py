@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from companion.claims import Claim
 from lib.attention import TokenSet, coordinates
-from lib.companion.claims import Claim
 from lib.dynamics import GradientRule, Start, rules, train, zero_start
 from lib.svm import Infeasible, MaxMargin, token_svm
 from papers.beyond import margin_law, margin_theorem, margins

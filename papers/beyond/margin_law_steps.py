@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from companion.claims import Claim
 from lib.attention import TokenSet, coordinates, token_set
-from lib.companion.claims import Claim
 from lib.dynamics import History, Start, custom_log, gd, ngd, polyak, rules, train
 from lib.seeds import stream
 from lib.svm import token_svm

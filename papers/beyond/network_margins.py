@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from companion.claims import Claim, judged
 from lib import attention, svm
 from lib.attention import TokenSet, unit_tokens
-from lib.companion.claims import Claim, judged
 from lib.data import images
 from lib.networks import VisionTransformer
 from lib.seeds import stream

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.figure import Figure
 
-from lib.companion import plots
+from companion import plots
 from papers import pieces, verdicts
 from papers.beyond import network_margins as network
 from papers.beyond.atlas import Reached

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
+from companion import plots
+from companion.claims import Claim
 from lib.attention import TokenSet, coordinates, model, token_set
-from lib.companion import plots
-from lib.companion.claims import Claim
 from lib.data.texts import TextSet
 from lib.dynamics import GradientRule, train
 from lib.networks import bert

@@ -4,7 +4,7 @@ id.
 
 from pathlib import Path
 
-from lib.companion.claims import Claim, bounded, interval
+from companion.claims import Claim, bounded, interval
 from lib.files import read_table
 
 # Numbers that count as zero

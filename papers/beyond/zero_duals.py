@@ -17,8 +17,8 @@ import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.optimize import brentq, nnls
 
+from companion.claims import Claim
 from lib.attention import TokenSet, coordinates, model, tokens
-from lib.companion.claims import Claim
 from lib.dynamics import ngd, train
 from lib.svm import token_svm
 from papers.beyond import margin_law, margins

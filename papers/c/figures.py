@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
+from companion import plots
 from lib.attention.token_sets import TokenSet
-from lib.companion import plots
 from lib.mirror.descent import MirrorHistory
 from lib.svm.max_margin import MaxMargin
 from papers import pieces

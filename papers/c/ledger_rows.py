@@ -6,8 +6,8 @@ from functools import cache
 
 import numpy as np
 
+from companion.claims import Claim
 from lib.attention import TokenSet, tokens
-from lib.companion.claims import Claim
 from lib.mirror import (
     MirrorHistory,
     MirrorRule,

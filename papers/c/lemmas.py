@@ -13,9 +13,9 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from companion.claims import Claim, interval
 from lib import attention, svm
 from lib.attention import TokenSet, coordinates, token_set
-from lib.companion.claims import Claim, interval
 from lib.mirror.descent import (
     MirrorHistory,
     MirrorRule,

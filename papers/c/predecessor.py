@@ -14,9 +14,9 @@ from itertools import product
 import numpy as np
 from scipy.optimize import minimize
 
+from companion.claims import Claim
 from lib import attention, svm
 from lib.attention import TokenSet, coordinates, unit_tokens
-from lib.companion.claims import Claim
 from lib.mirror.descent import MirrorRule, selected_tokens, train
 from lib.mirror.geometry import directional_bregman, norm, to_mirror
 from lib.seeds import stream

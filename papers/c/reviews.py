@@ -7,9 +7,9 @@ from itertools import product
 import numpy as np
 from matplotlib.figure import Figure
 
-from lib.companion import plots
-from lib.companion.claims import Claim, Table
-from lib.companion.record import Number, finite
+from companion import plots
+from companion.claims import Claim, Table
+from companion.record import Number, finite
 from lib.training.curves import Curve, Curves
 from papers import kept_curves, pieces, verdicts
 from papers.kept_curves import judge, shown, together

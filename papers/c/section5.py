@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from companion.claims import Claim
 from lib import attention, svm
 from lib.attention.token_sets import TokenSet, token_set
-from lib.companion.claims import Claim
 from lib.mirror.descent import MirrorHistory, selected_tokens
 from lib.seeds import stream
 from lib.svm.max_margin import MaxMargin

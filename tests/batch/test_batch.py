@@ -1,4 +1,4 @@
-"""lib.batch on a small repository: else a rerun changes what is committed, or blesses
+"""companion.batch on a small repository: else a rerun changes what is committed, or blesses
 damage.
 """
 
@@ -22,11 +22,11 @@ import psutil
 import pytest
 from nbclient.exceptions import CellTimeoutError
 
+from companion import pages, record
+from companion.batch import job as jobs
+from companion.batch import reference, work
+from companion.batch import run as batch
 from lib import files, provenance
-from lib.batch import job as jobs
-from lib.batch import reference, work
-from lib.batch import run as batch
-from lib.companion import pages, record
 
 NOTEBOOK = """# %% [markdown]
 # # A notebook as small as they get
@@ -40,8 +40,8 @@ things = [1, 2]
 # %%
 from matplotlib.figure import Figure
 
-from lib.companion import claims
-from lib.companion import record
+from companion import claims
+from companion import record
 
 run = record.start("{name}", "A", globals())
 figure = Figure(figsize=(1, 1))
@@ -152,7 +152,7 @@ class Repository:
         files.write(place / "tracked", "\n".join(tracked).encode())
         return {"PYTHONPATH": str(place), "TRACKED": str(place / "tracked")}
 
-    def start(self, *arguments, module="lib.batch", **environment):
+    def start(self, *arguments, module="companion.batch", **environment):
         return subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
             cwd=self.root,

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.companion import claims, ledger, statements
-from lib.companion.record import compare
-from lib.companion.statements import Statement
+from companion import claims, ledger, statements
+from companion.record import compare
+from companion.statements import Statement
 
 INF = float("inf")
 NAN = float("nan")

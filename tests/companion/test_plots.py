@@ -9,8 +9,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from companion import ledger, plots
 from lib import files
-from lib.companion import ledger, plots
 from papers import pieces
 from papers.b import figures as paper_b
 

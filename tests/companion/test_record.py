@@ -1,4 +1,4 @@
-"""lib.companion.record: else a page run by hand overwrites a figure, or a number drifts
+"""companion.record: else a page run by hand overwrites a figure, or a number drifts
 unseen.
 """
 
@@ -18,8 +18,8 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
+from companion import claims, record
 from lib import files
-from lib.companion import claims, record
 
 
 @pytest.fixture(autouse=True)

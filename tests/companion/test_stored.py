@@ -4,7 +4,7 @@ edited.
 
 import nbformat
 
-from lib.companion import stored
+from companion import stored
 
 
 def test_a_copy_has_one_kernel_numbered_cells_and_no_trace_of_its_run(tmp_path):

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lib import dynamics, explorer, svm
+from companion import explorer
+from companion.explorer import ExplorerSetting
+from lib import dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.dynamics import rules
-from lib.explorer import ExplorerSetting
 
 SMALL = dict(n=4, T=3, d=20, steps=100)
 

@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 from scipy import stats
 
+from companion import claims
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, token_sets, tokens
-from lib.companion import claims
 from lib.dynamics import rules
 from papers import fits, joint_loss
 from papers.a import assumptions, fixed_head, joint_training, ledger_rows, turning

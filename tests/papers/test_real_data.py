@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lib.companion import claims, record
+from companion import claims, record
 from lib.training.curves import Curve, Curves
 from papers import kept_curves, verdicts
 from papers.a import speed

@@ -9,8 +9,8 @@ import shutil
 import pytest
 from matplotlib.figure import Figure
 
+from companion import plots
 from lib import files
-from lib.companion import plots
 from papers import kept_curves, redraw
 from tests.companion.test_plots import unreadable
 from tests.papers.worlds import race

@@ -4,8 +4,8 @@ import importlib
 
 import pytest
 
-from lib.companion import record
-from lib.companion.statements import check_source
+from companion import record
+from companion.statements import check_source
 from lib.files import ROOT
 
 PAPERS = {

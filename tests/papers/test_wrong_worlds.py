@@ -9,9 +9,9 @@ from functools import partial
 import numpy as np
 import pytest
 
+from companion import claims, ledger
 from lib import dynamics, svm
 from lib.attention import coordinates, tokens
-from lib.companion import claims, ledger
 from lib.dynamics import rules
 from papers import falsify
 from papers.a import fixed_head, joint_training

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from companion import record
+from companion.site import beside, figures
 from lib import files
-from lib.companion import record
-from lib.site import beside, figures
 
 FIGURES = files.ROOT / "figures"
 ENTRIES = [entry for _, entries in figures.index(FIGURES) for entry in entries]
@@ -55,7 +55,7 @@ def test_our_figures_beside_the_papers_are_in_the_index():
 
 def test_the_page_of_figures_is_what_the_records_say():
     written = (FIGURES / "beside.md").read_text(encoding="utf-8")
-    assert written == beside.page(FIGURES), "run python -m lib.site tables"
+    assert written == beside.page(FIGURES), "run python -m companion.site tables"
 
 
 def test_a_verdict_is_the_records_and_a_claim_that_is_not_there_is_said():

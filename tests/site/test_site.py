@@ -12,9 +12,9 @@ import nbformat
 import pytest
 from matplotlib.figure import Figure
 
+from companion import claims, record
+from companion.site import build, figures
 from lib import files, provenance
-from lib.companion import claims, record
-from lib.site import build, figures
 
 PNG = (
     b"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -372,7 +372,9 @@ def test_a_disk_that_takes_no_file_is_one_sentence(place, what, monkeypatch, cap
     monkeypatch.setattr(figures, "renewed", str)
     monkeypatch.setattr(files, "write", full)
     assert build.main([what]) == 1
-    assert capsys.readouterr().err == "lib.site: Read-only file system: somewhere\n"
+    assert (
+        capsys.readouterr().err == "companion.site: Read-only file system: somewhere\n"
+    )
 
 
 def test_a_damaged_record_is_named(place, capsys):

@@ -11,10 +11,10 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from lib.companion import plots
-from lib.companion.claims import KINDS, UNDECIDED, Claim, html_table, legend, shown
-from lib.companion.record import Number, finite, origin
-from lib.companion.statements import Statement
+from companion import plots
+from companion.claims import KINDS, UNDECIDED, Claim, html_table, legend, shown
+from companion.record import Number, finite, origin
+from companion.statements import Statement
 from lib.files import ROOT, read_object
 
 COLUMNS = "kind|setting|measured quantity|measured|bound|catches|why not|verdict".split(

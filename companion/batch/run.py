@@ -10,11 +10,11 @@ import sys
 import tempfile
 from collections.abc import Iterable
 
+from companion import pages, record, stored
+from companion.batch import work
+from companion.batch.job import Job, jobs, marker_of
+from companion.batch.reference import Comparison, Refused, compare, update
 from lib import files, interrupt, provenance
-from lib.batch import work
-from lib.batch.job import Job, jobs, marker_of
-from lib.batch.reference import Comparison, Refused, compare, update
-from lib.companion import pages, record, stored
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -53,8 +53,10 @@ def main(argv: list[str] | None = None) -> int:
 
 def _options(argv: list[str] | None) -> argparse.Namespace:
     """The command line; its `refuse` says a sentence and ends the process."""
-    usage = "python -m lib.batch [NAME ...] [options]"
-    parser = argparse.ArgumentParser("lib.batch", usage, "Run notebooks headless.")
+    usage = "python -m companion.batch [NAME ...] [options]"
+    parser = argparse.ArgumentParser(
+        "companion.batch", usage, "Run notebooks headless."
+    )
     add = parser.add_argument
     add(
         "names",

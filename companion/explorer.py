@@ -14,10 +14,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
+from companion import plots
 from lib import dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.attention.token_sets import TokenSet
-from lib.companion import plots
 from lib.dynamics import rules
 from lib.dynamics.rules import GradientRule
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from companion import ledger, record
+from companion.claims import Claim
+from companion.site import figures
 from lib import files
-from lib.companion import ledger, record
-from lib.companion.claims import Claim
-from lib.site import figures
 
 # What each paper numbers; C's copy names no figure, so its code's experiments stand for
 # them.

@@ -20,10 +20,10 @@ from pathlib import Path
 
 import matplotlib as mpl
 
+from companion import pages, plots
+from companion.claims import Claim
+from companion.pages import SCALES as SCALES
 from lib import files, provenance
-from lib.companion import pages, plots
-from lib.companion.claims import Claim
-from lib.companion.pages import SCALES as SCALES
 from lib.page_table import read_pages
 
 ENDS = (".png", ".json")  # of a figure's files; the record is written last

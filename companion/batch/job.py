@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from companion import pages, record
 from lib import files, provenance
-from lib.companion import pages, record
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

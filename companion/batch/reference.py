@@ -9,10 +9,10 @@ from pathlib import Path
 
 from PIL import Image
 
+from companion import record
+from companion.batch.job import Job
+from companion.claims import Claim, Table
 from lib import files, provenance
-from lib.batch.job import Job
-from lib.companion import record
-from lib.companion.claims import Claim, Table
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,9 +16,9 @@ from unittest import mock
 
 from filelock import FileLock, Timeout
 
+from companion import record, stored
+from companion.batch.job import Job, Marker
 from lib import files
-from lib.batch.job import Job, Marker
-from lib.companion import record, stored
 
 # Of a lost scheduler or a slow cell an outcome tells in a sentence; asyncio would in
 # forty lines.

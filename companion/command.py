@@ -1,4 +1,4 @@
-"""`python -m lib.batch` as the command attention-dynamics, safe from another lib."""
+"""`python -m companion.batch` as the command attention-dynamics."""
 
 import sys
 
@@ -6,7 +6,7 @@ import sys
 def main() -> int:
     """Run the command; workers begin as this script does, so the import is here."""
     try:
-        from lib.batch.run import main as batch
+        from companion.batch.run import main as batch
     except ModuleNotFoundError as error:
         sys.exit(
             f"There is no {error.name} here, which pages need: "

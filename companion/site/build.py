@@ -29,11 +29,11 @@ from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from PIL import Image
 from traitlets.config import Config
 
+from companion import record, stored
+from companion.record import ENDS, SCALES, SOURCES
+from companion.site import beside, figures
 from lib import files, provenance
-from lib.companion import record, stored
-from lib.companion.record import ENDS, SCALES, SOURCES
 from lib.page_table import read_pages
-from lib.site import beside, figures
 
 ABOUT = "Three papers on how attention trains, a measured number beside each statement."
 COLUMNS = "kind setting quantity source bound found margin seeds catches verdict remark".split()
@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
     read.
     """
     about = "Write the site of figures and notebooks, or the tables of README and REPRODUCING."
-    parser = argparse.ArgumentParser(prog="python -m lib.site", description=about)
+    parser = argparse.ArgumentParser(prog="python -m companion.site", description=about)
     parser.add_argument("what", nargs="?", choices=("pages", "tables"), default="pages")
     asked = parser.parse_args(argv)
     folder = files.folder("runs") / "site"
@@ -62,7 +62,7 @@ def main(argv: list[str] | None = None) -> int:
             _build(folder)
             print(f"open {folder / 'index.html'}")
     except (OSError, ValueError) as error:
-        print(f"lib.site: {files.sentence(error)}", file=sys.stderr)
+        print(f"companion.site: {files.sentence(error)}", file=sys.stderr)
         return 1
     return 0
 

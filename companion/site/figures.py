@@ -2,7 +2,7 @@
 words.
 
 Sentences of the index quote a record as {name:format}; braces without a colon belong to
-a formula. `python -m lib.site tables` makes each table of FILES anew between its marks,
+a formula. `python -m companion.site tables` makes each table of FILES anew between its marks,
 laid out by templates/NAME.md.j2.
 """
 
@@ -17,10 +17,10 @@ from typing import Any
 
 import jinja2
 
+from companion import ledger, record
+from companion.claims import UNDECIDED, Claim, held, number, shown
+from companion.record import SCALES
 from lib import files
-from lib.companion import ledger, record
-from lib.companion.claims import UNDECIDED, Claim, held, number, shown
-from lib.companion.record import SCALES
 from lib.page_table import Page, read_pages
 
 PAPERS = {  # letter: (title, arXiv number)

@@ -1,0 +1,5 @@
+"""The command `python -m companion.batch`."""
+
+from companion.batch.run import main
+
+raise SystemExit(main())

@@ -1,0 +1,5 @@
+"""The command `python -m companion.site`."""
+
+from companion.site import build
+
+raise SystemExit(build.main())
