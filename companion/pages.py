@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from companion.page_table import read_pages
 from lib import files
-from lib.page_table import read_pages
 
 SCALES = ("demo", "desk")
 

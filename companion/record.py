@@ -20,11 +20,11 @@ from pathlib import Path
 
 import matplotlib as mpl
 
-from companion import pages, plots
+from companion import pages, plots, sources
 from companion.claims import Claim
+from companion.page_table import read_pages
 from companion.pages import SCALES as SCALES
 from lib import files, provenance
-from lib.page_table import read_pages
 
 ENDS = (".png", ".json")  # of a figure's files; the record is written last
 TOLD = "RUN_FIGURES_DIR"  # the variable in which a batch names the folder of a run's figures
@@ -190,7 +190,7 @@ class Run:
         parameters, _ = self._now()
         self.scale = parameters["scale"]
         # As of the start, since files may change while a long page runs.
-        self._begun = provenance.fingerprint(notebook, parameters)
+        self._begun = sources.fingerprint(notebook, parameters)
         self._commit = provenance.commit()
 
     def _now(self) -> tuple[dict, Sequence[int]]:

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from companion import ledger
+from companion import ledger, sources
 from lib import files, provenance
 
 NOTEBOOKS = files.ROOT / "notebooks"
@@ -81,8 +81,8 @@ def test_the_fingerprint_moves_with_what_is_read(
     notebook, group, name, copy, monkeypatch
 ):
     monkeypatch.setenv("NOTEBOOKS_DIR", str(copy / "notebooks"))
-    monkeypatch.setattr(provenance, "ROOT", copy)
-    before = provenance.fingerprint(notebook, {})
+    monkeypatch.setattr(sources, "ROOT", copy)
+    before = sources.fingerprint(notebook, {})
     assert before["kept"].keys() == (
         {name} if group == "kept" else before["kept"].keys()
     )
@@ -91,23 +91,23 @@ def test_the_fingerprint_moves_with_what_is_read(
     else:
         path = copy / "lib" / name
     path.write_bytes(path.read_bytes() + b" ")
-    now = provenance.fingerprint(notebook, {})
+    now = sources.fingerprint(notebook, {})
     assert provenance.digest(now) != provenance.digest(before)
     assert {part for part in now if now[part] != before[part]} == {group}
     assert {key for key in now[group] if now[group][key] != before[group].get(key)} == {
         name
     }
-    others = provenance.fingerprint(notebook, {"seeds": 6})
+    others = sources.fingerprint(notebook, {"seeds": 6})
     assert provenance.digest(others) != provenance.digest(now)
 
 
 def test_what_a_ledgers_rows_catch_lies_where_the_fingerprint_looks():
     path = ledger.power_path("mirror_ledger").relative_to(files.ROOT)
-    assert any(path.match(pattern) for pattern in provenance.KEPT)
+    assert any(path.match(pattern) for pattern in sources.KEPT)
 
 
 def names(text, root=files.ROOT):
-    return {path.relative_to(root).as_posix() for path in provenance.closure(text)}
+    return {path.relative_to(root).as_posix() for path in sources.closure(text)}
 
 
 def test_every_form_of_import_counts_and_what_it_imports_in_turn(tmp_path, monkeypatch):
@@ -122,7 +122,7 @@ def test_every_form_of_import_counts_and_what_it_imports_in_turn(tmp_path, monke
         "c/d": "",
     }.items():
         files.write(tmp_path / "lib" / f"{name}.py", text.encode())
-    monkeypatch.setattr(provenance, "ROOT", tmp_path)
+    monkeypatch.setattr(sources, "ROOT", tmp_path)
     below = {"lib/__init__.py", "lib/b.py", "lib/c/__init__.py", "lib/c/d.py"}
     above = {"lib/a/__init__.py", "lib/a/one.py", "lib/a/two.py"}
     assert names("from lib.b import numpy", tmp_path) == below
@@ -130,7 +130,7 @@ def test_every_form_of_import_counts_and_what_it_imports_in_turn(tmp_path, monke
 
 
 def test_every_kind_of_data_file_beside_a_module_is_known():
-    packages = [files.ROOT / name for name in provenance.CODE]
+    packages = [files.ROOT / name for name in sources.CODE]
     beside = {
         path.parent for package in packages for path in package.rglob("[0-9]*.py")
     }
@@ -138,6 +138,6 @@ def test_every_kind_of_data_file_beside_a_module_is_known():
         path.suffix for folder in beside for path in folder.iterdir() if path.is_file()
     }
     unread = {".py", ".pyc", ".md"}
-    assert kinds <= unread | set(provenance.DATA), (
+    assert kinds <= unread | set(sources.DATA), (
         "say whether a module can read the others"
     )

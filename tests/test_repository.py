@@ -19,9 +19,9 @@ import nbformat
 import pytest
 from PIL import Image
 
-from companion import pages
+from companion import page_table, pages, sources
 from companion.site import figures
-from lib import files, page_table, provenance
+from lib import files, provenance
 from lib.training.studies import STUDIES
 
 ROOT = files.ROOT
@@ -191,7 +191,7 @@ def faults_of_page(path):
     measured = [
         v for saved in mine.values() for v in figures._quantities(saved).values()
     ]
-    loads = {p.relative_to(ROOT).as_posix() for p in provenance.closure(text)}
+    loads = {p.relative_to(ROOT).as_posix() for p in sources.closure(text)}
     trains = any(p.startswith(("lib/training/", "lib/networks/")) for p in loads)
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", words)
     return {
@@ -370,7 +370,7 @@ def fingerprints(saved, then, known):
             patch.setenv("NOTEBOOKS_DIR", str(then / "notebooks"))
             for module in (files, provenance):
                 patch.setattr(module, "ROOT", then)
-            known[key] = provenance.fingerprint(page, saved["parameters"])
+            known[key] = sources.fingerprint(page, saved["parameters"])
         # Before there was a table of pages, records had one of their own.
         before = files.read_table(then / "notebooks" / "records.toml")
         if page in before:

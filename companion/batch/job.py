@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from companion import pages, record
+from companion import pages, record, sources
 from lib import files, provenance
 
 
@@ -100,7 +100,7 @@ def _job(notebook: str, asked: Namespace) -> Job | None:
         plan = pages.planned(notebook, asked.scale, asked.settings)
         if plan is None:
             return None
-        inputs = provenance.fingerprint(notebook, plan.values)
+        inputs = sources.fingerprint(notebook, plan.values)
     except (ValueError, SyntaxError) as error:
         raise ValueError(f"{notebook}: {error}") from None
     except OSError as error:

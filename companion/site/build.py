@@ -30,10 +30,10 @@ from PIL import Image
 from traitlets.config import Config
 
 from companion import record, stored
+from companion.page_table import read_pages
 from companion.record import ENDS, SCALES, SOURCES
 from companion.site import beside, figures
 from lib import files, provenance
-from lib.page_table import read_pages
 
 ABOUT = "Three papers on how attention trains, a measured number beside each statement."
 COLUMNS = "kind setting quantity source bound found margin seeds catches verdict remark".split()

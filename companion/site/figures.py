@@ -19,9 +19,9 @@ import jinja2
 
 from companion import ledger, record
 from companion.claims import UNDECIDED, Claim, held, number, shown
+from companion.page_table import Page, read_pages
 from companion.record import SCALES
 from lib import files
-from lib.page_table import Page, read_pages
 
 PAPERS = {  # letter: (title, arXiv number)
     "A": ("Implicit Bias and Fast Convergence Rates for Self-attention", "2402.05738"),

@@ -1,0 +1,103 @@
+"""What a page draws on: the files its code can reach, as a fingerprint of hashes."""
+
+import ast
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+from companion.page_table import read_pages
+from lib.files import ROOT, dumps, folder, read_table, sha256
+
+CODE = ("lib", "companion", "papers")  # the packages whose files count
+DATA = (".toml", ".json", ".npz", ".csv", ".txt")  # what a module may read beside it
+# Committed results that notebooks read: the curves of studies, and what the rows of
+# ledgers catch.
+KEPT = ("figures/desk/*.npz", "figures/power/*.json")
+
+
+def closure(text: str) -> list[Path]:
+    """Return the files of this project that a program with this source can read.
+
+    They are sorted, and the data files beside a module are among them. SyntaxError
+    where a source is no Python.
+    """
+    reached = set()
+    waiting = set(_files(_imports(text.encode(), ())))
+    while waiting:
+        path = waiting.pop()
+        reached.add(path)
+        names = _imports(path.read_bytes(), path.relative_to(ROOT).parent.parts)
+        waiting |= set(_files(names)) - reached
+    beside = {
+        path
+        for folder in {path.parent for path in reached}
+        for path in folder.iterdir()
+    }
+    return sorted(reached | {path for path in beside if path.suffix in DATA})
+
+
+@cache
+def _imports(source: bytes, package: tuple[str, ...]) -> frozenset[str]:
+    """Return dotted names that `source` may import, also of functions or classes."""
+    names = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            if node.level:
+                above = package[: len(package) - node.level + 1]
+            else:
+                above = ()
+            base = ".".join([*above, *filter(None, [node.module])])
+            names |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
+    return frozenset(name for name in names if name.split(".")[0] in CODE)
+
+
+def _files(names: Iterable[str]) -> Iterator[Path]:
+    """Yield the files of the modules called so, and of the packages above them."""
+    for name in names:
+        parts = name.split(".")
+        for depth in range(1, len(parts) + 1):
+            place = ROOT.joinpath(*parts[:depth])
+            yield from filter(
+                Path.is_file, (place.with_suffix(".py"), place / "__init__.py")
+            )
+
+
+def fingerprint(notebook: str, parameters: Mapping) -> dict:
+    """Return what a result depends on.
+
+    It holds the parameters, and hashes of the .py ("source"), of its
+    `closure` ("lib"), of the committed results named in it or for it in
+    figures/index.toml ("kept"), and what notebooks/pages.toml says of its records
+    ("record").
+    """
+    source = folder("notebooks") / f"{notebook}.py"
+    if source.exists():
+        text = source.read_text(encoding="utf-8")
+    else:
+        text = ""
+    words = {
+        node.value
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Constant)
+    }
+    page = read_table(ROOT / "figures" / "index.toml").get(notebook, {})
+    words |= {figure.get("trains") for figure in page.get("figure", ())}
+    kept = sorted(
+        path for pattern in KEPT for path in ROOT.glob(pattern) if path.stem in words
+    )
+    parts = {"source": sha256(text.encode()), "parameters": dict(parameters)}
+    for part, paths in (("lib", closure(text)), ("kept", kept)):
+        names = [
+            path.relative_to(ROOT).as_posix().removeprefix("lib/") for path in paths
+        ]
+        parts[part] = {
+            name: sha256(path.read_bytes())
+            for name, path in zip(names, paths, strict=True)
+        }
+    pages = read_pages()
+    if notebook in pages and pages[notebook].records:
+        parts["record"] = pages[notebook].records
+    return json.loads(dumps(parts))
