@@ -14,6 +14,7 @@ import numba
 import numpy as np
 from tqdm.auto import tqdm
 
+from companion.sources import closure
 from lib import attention, files
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet, check_sizes
@@ -24,7 +25,6 @@ from lib.dynamics.recording import (
     record_times,
     unwritten,
 )
-from lib.provenance import closure
 from lib.representation import Shapes
 from papers.beyond.engine import gradients, loop
 from papers.beyond.engine.optimisers import SOAP, Optimiser
