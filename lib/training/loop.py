@@ -234,10 +234,16 @@ def _read(path: Path, key: str) -> dict:
     content = path.read_bytes()
     if files.sha256(content[SEAL:]).encode() != content[:SEAL]:
         raise ValueError(f"{path} is damaged: remove it to start this run afresh")
-    state = torch.load(
-        io.BytesIO(content[SEAL:]), map_location="cpu", weights_only=True
-    )
-    if state["key"] != key:
+    try:
+        state = torch.load(
+            io.BytesIO(content[SEAL:]), map_location="cpu", weights_only=True
+        )
+        known_key = state["key"]
+    except Exception as error:  # which one depends on what the file holds
+        raise ValueError(
+            f"{path} holds no checkpoint: remove it to start this run afresh"
+        ) from error
+    if known_key != key:
         raise ValueError(
             f"{path} is of another run or other code: remove it to start afresh"
         )

@@ -4,13 +4,14 @@ rounding.
 
 import decimal
 from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from lib import dynamics, svm
 from lib.attention import coordinates, tokens
-from lib.dynamics import rules
+from lib.dynamics import kernel, rules
 
 TIMES = (10, 200, 1000)
 LATER = {
@@ -212,3 +213,29 @@ def test_equal_tokens_stay_equal_to_the_bit():
     for lead in (history.margins, history.score_gaps):
         assert np.unique(lead[:, -1]).size >= 3  # the three samples do move apart
         assert (lead == lead[..., :1]).all()
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_many_tiny_steps_add_up_to_their_exact_sum(momentum):
+    """Each step is below half a unit of the value's last digit: a plain sum stays."""
+    steps = 3000
+    c = np.array([1.0, -0.7, 1e-3])
+    start = np.array([1.0, 3.0, -1e-3])
+    eta = 1e-17
+    moving = kernel._moving(1, 3)[:, :, :3].copy()
+    moving[kernel.VALUE, 0] = start
+    move = [0.0, 0.0, 0.0]
+    exact_sums = [Fraction(x) for x in start]
+    plain = start.copy()
+    for _ in range(steps):
+        kernel._exact_step(0, eta, c, momentum, moving)
+        for m in range(3):
+            move[m] = eta * float(c[m]) + momentum * move[m]
+            exact_sums[m] += Fraction(move[m])
+            plain[m] += move[m]
+    for m, total in enumerate(exact_sums):
+        unit = np.spacing(abs(start[m]))
+        off = abs(Fraction(float(moving[kernel.VALUE, 0, m])) - total)
+        assert off <= unit, m
+        if m < 2:
+            assert abs(Fraction(float(plain[m])) - total) > 20 * unit

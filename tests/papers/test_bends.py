@@ -552,3 +552,51 @@ def test_lp_refuses_by_name():
     assert "do not carry" in refused(
         "whole support", lambda: lp_law._LpLaw(partial, 1.5)
     )
+
+
+def test_solutions_are_lost_where_counts_say_along_every_axis(monkeypatch):
+    def ratio(n, T, d):
+        return n * (T - 1) / (2 * d * (d - 2))
+
+    tried = []
+
+    def has_solution(data):
+        _, n, T, d = data.shape
+        tried.append((n, T, d))
+        if len(tried) % 3 == 0:  # the third seed never loses it
+            return 1.0
+        # Whether a loss is proved or the solver gives up, there is no solution.
+        lost = 0.0 if len(tried) % 3 == 1 else np.nan
+        return 1.0 if ratio(n, T, d) < 1.5 else lost
+
+    monkeypatch.setattr(constant_map, "_has_solution", has_solution)
+    lost, claims = constant_map.capacities((100, 101, 102))
+    # Two of three seeds lose it between these two of the values that are tried. Half is
+    # three quarters of the way, in the logarithm, to the value at which they have.
+    ends = {"n": (16, 18), "T": (6, 7), "d": (7, 6)}
+    sizes = {"n": {"T": 5, "d": 6}, "T": {"n": 12, "d": 6}, "d": {"n": 18, "T": 5}}
+    for axis, (kept, gone) in ends.items():
+        half, first, last = lost[axis]
+        assert half == pytest.approx(kept**0.25 * gone**0.75, rel=1e-6)
+        assert first < half < last
+        (low, high) = [row for row in claims if row.id.endswith(f".{axis}")]
+        expected = sorted(ratio(**sizes[axis], **{axis: end}) for end in (first, last))
+        assert [low.measured, high.measured] == pytest.approx(expected)
+    values = {"n": range(10, 32, 2), "T": range(3, 13), "d": range(4, 10)}
+    assert sorted(tried) == sorted(
+        tuple((sizes[axis] | {axis: value})[name] for name in ("n", "T", "d"))
+        for axis in values
+        for value in values[axis]
+        for _ in range(3)
+    )
+
+
+def test_the_papers_rule_has_its_factor_at_every_step():
+    rules = joint_law.paper_rules(0.2)
+    # Of a gradient of norm e^-5 the step has the length 0.2 (t + 1)^-p, at t = 63.
+    lengths = {
+        name: np.exp(rule.log_step(63, 0.0, -5.0) - 5.0) for name, rule in rules.items()
+    }
+    expected = {"p = 2/3": 0.2 / 16, "p = 1/2": 0.2 / 8, "p = 0": 0.2}
+    assert lengths == pytest.approx(expected)
+    assert not any(rule.joint or rule.momentum for rule in rules.values())

@@ -2,6 +2,7 @@
 seen.
 """
 
+import math
 import re
 from dataclasses import replace
 
@@ -353,3 +354,41 @@ def test_margins_and_weights_do_not_drift_apart_in_a_million_steps():
     exact = margin_law.gaps_of_scores(logits, problem.tokens.opt)
     assert np.abs(history.margins[:, 0]).max() > 1e4
     assert np.abs(exact - history.margins[:, 0]).max() < 1e-9  # plain sums: 1e-6
+
+
+def test_the_runs_of_figure_2_take_the_steps_that_their_names_say(monkeypatch):
+    def recorded(problem, rule, steps, *, targets, loss):
+        assert problem == "problem" and targets == {"W_mm": "W_mm"}
+        return rule, steps, loss
+
+    monkeypatch.setattr(law_steps, "train", recorded)
+    far, constant = law_steps.figure2_runs("problem", "W_mm", 500)
+    gap, norm, t = 1e-6, 1e-4, 4
+    polyak = gap / (2 * norm**2)  # 50
+    steps = {  # eta_4 at this gap and norm, iterations, loss
+        "GD, growing steps": (math.exp(t), 500, "exponential"),
+        "GD, growing, logistic": (math.exp(t), 500, "logistic"),
+        "Polyak, growing cap": (polyak, 500, "exponential"),
+        "NGD": (0.025 / norm, 100_000, "exponential"),
+        "NGD, logistic": (0.025 / norm, 100_000, "logistic"),
+        "NGD-mom": (0.025 / norm, 20_000, "exponential"),
+        "Polyak, no cap": (polyak, 10_000, "exponential"),
+        "GD": (1.0, 100_000, "exponential"),
+        "Polyak": (10.0, 100_000, "exponential"),
+    }
+    runs_of = far | constant
+    assert list(constant) == ["GD", "Polyak"]
+    found = {
+        name: (math.exp(rule.log_step(t, math.log(gap), math.log(norm))), *how)
+        for name, (rule, *how) in runs_of.items()
+    }
+    assert found.keys() == steps.keys()
+    for name, (eta, *how) in steps.items():
+        assert found[name][0] == pytest.approx(eta), name
+        assert found[name][1:] == tuple(how), name
+    momenta = {name: rule.momentum for name, (rule, *_) in runs_of.items()}
+    assert {name for name, beta in momenta.items() if beta} == {"NGD-mom"}
+    assert momenta["NGD-mom"] == 0.9
+    # Early on the growing cap binds.
+    capped = far["Polyak, growing cap"][0].log_step(1, math.log(gap), math.log(norm))
+    assert math.exp(capped) == pytest.approx(10 * math.exp(0.8))

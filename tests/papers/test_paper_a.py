@@ -3,6 +3,7 @@ known.
 """
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -453,3 +454,48 @@ def test_the_picture_moves(tmp_path):
     assert all(
         np.abs(a - b).max() > 100 for a, b in zip(frames[:3], frames[1:4], strict=True)
     )
+
+
+def test_exponents_at_the_horizon_are_those_of_the_slowest_run_and_of_the_fastest_gd():
+    last = {
+        "NGD": np.array([-1.005, -0.985, -0.99]),
+        "NGD-mom": np.array([-0.97, -0.99, -1.0]),
+        "Polyak, no cap": np.array([-1.0, -1.001, -0.995]),
+        "GD": np.array([-0.05, -0.3, -0.1]),
+    }
+    rows = fixed_head.horizon_claims(last)
+    assert {row.id: row.measured for row in rows} == {
+        "rate.bound": -0.985,
+        "rate.measured": -0.985,
+        "rate.momentum": -0.97,
+        "rate.polyak": -0.995,
+        "rate.gd": -0.3,
+    }
+    assert {row.id for row in rows if not row.holds} == {"rate.momentum", "rate.gd"}
+
+
+def ended(errors, weights):
+    """Runs that end at these direction errors, their opt weights on two samples."""
+    miss = np.log1p(-np.array(weights))
+    last = np.array(errors)[:, None]
+    return SimpleNamespace(
+        log_miss=np.stack([np.full_like(miss, -0.1), miss], 1),
+        direction_error={"W_mm": np.concatenate([np.full_like(last, 1.4), last], 1)},
+    )
+
+
+def test_remark_1_has_the_largest_last_error_or_none_where_a_sample_selects_another():
+    good = [[0.9, 0.6], [0.51, 0.99], [0.9, 0.9]]
+    row = fixed_head.remark1(ended([0.01, 0.02, 0.005], good), "NGD", "zero")
+    assert row.measured == 0.02
+    lost = [*good[:2], [0.9, 0.49]]
+    row = fixed_head.remark1(ended([0.01, 0.02, 0.005], lost), "NGD", "zero")
+    assert row.measured == np.inf and not row.holds
+
+
+def test_a_run_has_reached_a_direction_at_an_alignment_of_nine_tenths():
+    # Unit vectors whose inner product is c are the root of 2 - 2 c apart.
+    errors = [np.linalg.norm([c - 1, np.sqrt(1 - c**2)]) for c in (0.91, 0.89, 0.91)]
+    weights = [[0.9, 0.9], [0.9, 0.9], [0.9, 0.4]]
+    found = fixed_head.reached(ended(errors, weights))
+    assert found.tolist() == [True, False, False]

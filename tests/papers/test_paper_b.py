@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from lib import regression, seeds
 from lib.regression import manifold
@@ -293,3 +294,150 @@ def test_a_tenfold_gain_is_asked_of_the_worst_draw_and_growth_is_an_exponent():
         True,
         False,
     ]
+
+
+def plain_gradients(X, Y, A, B):
+    """Of Eq. 1 by torch: the mean over queries of |A c - y|^2 / 2."""
+    A, B = (torch.tensor(part, requires_grad=True) for part in (A, B))
+    X, Y = (torch.tensor(part) for part in (X, Y))
+    weights = torch.softmax(X @ B @ X.T, dim=1)
+    loss = ((weights @ X @ A.T - Y) ** 2).sum(1).mean() / 2
+    loss.backward()
+    return A.grad.numpy(), B.grad.numpy()
+
+
+def plain_descent(data, s, seed, kind, step_size, batch, steps):
+    """(L - L*)/L* at every iteration of one seed, from the random start."""
+    A, B = (part[s].copy() for part in data.random)
+    problem = data.problems[s]
+    X = data.X[s]
+    S = X.T @ X / len(X)
+    inverse = np.linalg.inv(S)
+    left = np.eye(len(S)) if kind == "none" else inverse
+    right = inverse if kind == "left_right" else np.eye(len(S))
+    draw = seeds.stream(seed, "batches")
+    values, vectors = np.linalg.eigh(problem.Sigma)
+    root = vectors * np.sqrt(values) @ vectors.T
+    optimum = len(A) * problem.noise**2 / 2
+    ratios = []
+    for _ in range(steps + 1):
+        error = (A @ problem.Sigma @ B.T - problem.M) @ root
+        ratios.append((error**2).sum() / 2 / optimum)
+        rows = draw.choice(len(X), batch, replace=False, shuffle=False)
+        g_A, g_B = plain_gradients(X[rows], data.Y[s][rows], A, B)
+        G = S @ (A.T @ A - B.T @ S @ B) @ S
+        g_A = g_A + A @ G / 2
+        g_B = g_B - S @ B @ G / 2
+        A = A - step_size * g_A @ right
+        B = B - step_size * left @ g_B @ right
+    return np.array(ratios)
+
+
+def test_times_by_condition_number_are_those_of_a_plain_loop():
+    floors = (0.5, 0.1)
+    of_seeds = (3, 4)
+    batch, steps, step_size = 6, 30, 0.2
+    shape = dict(n=12, start_std=0.5, d=2, k=3, signal=0.2, noise=0.2)
+
+    def build(floor):
+        return experiments.Experiment.draw(of_seeds, floor=floor, **shape)
+
+    kinds = {"R only": "none", "P and R": "left", "two-sided P and R": "left_right"}
+    paths = {
+        name: np.array(
+            [
+                [
+                    plain_descent(build(floor), s, seed, kind, step_size, batch, steps)
+                    for s, seed in enumerate(of_seeds)
+                ]
+                for floor in floors
+            ]
+        )
+        for name, kind in kinds.items()
+    }
+    # Some runs get below this level, and some do not.
+    level = 1.01 * np.median([path[..., 20] for path in paths.values()])
+    conditions, times = experiments.conditioning(
+        floors, build, step_size, batch, steps, of_seeds, level
+    )
+    for row, floor in enumerate(floors):
+        for s, problem in enumerate(build(floor).problems):
+            values = np.linalg.eigvalsh(problem.Sigma)
+            assert conditions[row, s] == pytest.approx(values[-1] / values[0])
+    seen = set()
+    for name, path in paths.items():
+        for place in np.ndindex(len(floors), len(of_seeds)):
+            below = [t for t in range(0, steps + 1, 10) if path[place][t] <= level]
+            expected = below[0] if below else np.inf
+            assert times[name][place] == expected, (name, place)
+            seen.add(expected)
+    assert len(seen) > 2 and np.inf in seen
+
+
+def test_the_best_step_is_the_soonest_there_or_else_the_lowest_end(monkeypatch):
+    record = np.array([0, 10, 20])
+    nan = np.nan
+    excess = {  # three seeds each, by rule and step
+        # All seeds are there: 0.1 after 10, 20, 20 iterations, 0.2 after 10, 10, 20.
+        ("both", 0.1): [[9, 1, 0.1], [9, 2, 0.1], [9, 2, 0.1]],
+        ("both", 0.2): [[9, 1, 0.9], [9, 1, 0.9], [9, 2, 0.9]],
+        # One seed never is, though the others are at once and end lowest.
+        ("both", 0.4): [[1, 0, 0], [1, 0, 0], [9, 9, 1.1]],
+        # No step has all seeds there: the median end counts, not the mean or the best.
+        ("ends", 0.1): [[9, 9, 0.5], [9, 9, 8], [9, 9, 8]],
+        ("ends", 0.2): [[9, 9, 2], [9, 9, 3], [9, 9, 90]],
+        ("ends", 0.4): [[9, 9, 4], [9, 9, 4], [9, 9, 4]],
+        # A diverged seed has no end.
+        ("lost", 0.1): [[9, 9, 7], [9, 9, 7], [9, 9, 7]],
+        ("lost", 0.2): [[9, 9, 0.1], [9, nan, nan], [9, nan, nan]],
+        ("lost", 0.4): [[9, 9, 8], [9, 9, 8], [9, 9, 8]],
+    }
+
+    def from_random(data, rules, *how):
+        assert (data, how) == ("data", (5, 20, [7, 8, 9]))
+        return record, {
+            step: np.array(excess[rule], float) for step, rule in rules.items()
+        }
+
+    monkeypatch.setattr(experiments, "_from_random", from_random)
+    makers = {
+        name: lambda step, name=name: (name, step) for name in ("both", "ends", "lost")
+    }
+    best = experiments.tune(
+        makers, [0.1, 0.2, 0.4], "data", 5, 20, [7, 8, 9], level=1.0
+    )
+    assert best == {"both": 0.2, "ends": 0.2, "lost": 0.1}
+
+
+def test_the_effects_of_the_parts_are_medians_over_seeds():
+    start = np.array([[2.0, 9.0], [3.0, 9.0], [40.0, 9.0]])
+    random = np.array([[1000.0, 9.0], [3000.0, 9.0], [100.0, 9.0]])
+    effects = {"P": np.array([0.5, 0.9, 7.0]), "R": np.array([2.0, 1.5, 0.1])}
+    easy = [1.0, 1.0, 1.0]
+    times = {
+        "P and R": np.array([easy, [10.0, np.inf, 20.0]]),
+        "R only": np.array([easy, [50.0, np.inf, np.inf]]),
+        "two-sided P and R": np.array([easy, easy]),
+    }
+    rows = experiments.ablation_claims(
+        {"spectral, P, R": start, "random, P, R": random}, effects, times, steps=100
+    )
+    measured = {row.id: row.measured for row in rows}
+    assert measured == pytest.approx(
+        {
+            "ablation.start": 0.002,
+            "ablation.preconditioner": 0.9,
+            "ablation.regulariser": 1.5,
+            "conditioning": 20 / 100,
+        }
+    )
+    assert failing(rows) == ["ablation.start", "ablation.regulariser"]
+
+
+def test_algorithm_1_is_compared_with_sgd_seed_by_seed():
+    ours = np.array([[8.0, 1.0], [8.0, 2.0], [8.0, 30.0]])
+    sgd = np.array([[9.0, 4.0], [9.0, 10.0], [9.0, 5.0]])
+    row = experiments.against_best_sgd({"Algorithm 1": ours, "SGD": sgd})
+    # Of 1/4, 2/10 and 30/5.
+    assert (row.id, row.measured, row.holds) == ("other.sgd", 0.25, True)
+    assert not experiments.against_best_sgd({"Algorithm 1": sgd, "SGD": ours}).holds

@@ -1,7 +1,9 @@
 """Claims of paper C hold on a problem that satisfies them and fail on one that does
 not; rows of its ledger: test_wrong_worlds."""
 
+import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -364,3 +366,44 @@ def test_rank_does_not_depend_on_the_scale():
     assert [predecessor._ranks(scale * W).tolist() for scale in (1e-12, 1.0, 1e12)] == [
         [2]
     ] * 3
+
+
+@pytest.mark.parametrize(
+    ("p", "bound"),
+    [
+        (1.5, lambda k: math.log(k) ** -0.5),
+        (2, lambda k: math.log(math.log(k)) ** 2 / math.log(k)),
+        (3, lambda k: math.log(math.log(k)) / math.log(k)),
+    ],
+)
+def test_the_rate_in_k_is_the_last_share_of_the_bound_in_the_worst_run(
+    monkeypatch, p, bound
+):
+    iterations = np.array([0, 1, 50, 100, 400, 1000])
+    shares = np.array(  # D over its bound; what comes before 100 does not count
+        [[9, 9, 9, 2.0, 4.0, 1.0], [9, 9, 9, 1.0, 5.0, 3.0], [9, 9, 9, 8.0, 9.0, 4.5]]
+    )
+    bounds = np.array([bound(max(k, 3)) for k in iterations.tolist()])
+    size = np.array([2.0, 4.0, 5.0])
+    norms = (
+        size[:, None] * np.array([[1, 2, 3, 4, 5, 6.0], [1, 2, 3, 4, 5, 7.0]] * 2)[:3]
+    )
+
+    def divergence(W):
+        assert W == "W_mm"
+        return shares * bounds
+
+    def from_cone(selections, mu, multiple, steps, change):
+        assert (selections, mu, multiple, steps) == (found, 0.05, 3, 1000)
+        assert change(None) == mirror.MirrorRule(p, 1.0, normalised=False)
+        history = SimpleNamespace(
+            iterations=iterations, norm=norms, divergence=divergence
+        )
+        return history, None
+
+    found = SimpleNamespace(solution=SimpleNamespace(W="W_mm", norm=size))
+    monkeypatch.setattr(ledger_rows, "_selections", lambda sizes, p: found)
+    monkeypatch.setattr(lemmas, "from_cone", from_cone)
+    sizes = ledger_rows.Sizes(rate_steps=1000)
+    # 1/4, 3/5 and 4.5/9.
+    assert ledger_rows.rate_in_k(sizes, p) == pytest.approx((0.6, 7.0, 3 * bounds[-1]))

@@ -402,3 +402,46 @@ def test_the_ratio_at_the_best_two_rates_is_that_of_the_trials():
     assert (
         "in the trials, 1.25 to 2.33" in speed._speed(raced, "Adam", "fig6").statement
     )
+
+
+def t_interval(differences):
+    return verdicts.mean_interval(np.array(differences))
+
+
+FAR = t_interval([3.0, 3.1, 3.2, 2.9, 3.0])
+NEAR = t_interval([0.5, 1.5, 1.0, 0.2, 1.4])
+
+
+@pytest.mark.parametrize("order", [(FAR, NEAR), (NEAR, FAR)])
+def test_a_claim_of_several_intervals_has_the_largest_of_their_p(monkeypatch, order):
+    monkeypatch.setattr(kept_curves, "_silent", lambda curves: "")
+    curves = SimpleNamespace(seeds=lambda: range(5))
+
+    def judged(*intervals):
+        return kept_curves.judge(
+            curves, "a", "b", "c", verdicts.above, lambda: (": d", *intervals)
+        )
+
+    claim = judged(*order)
+    each_p = [stats.ttest_1samp(way.values, 0.0).pvalue for way in order]
+    assert claim.p == pytest.approx(max(each_p), rel=1e-4) and claim.p > 10 * min(
+        each_p
+    )
+    first = order[0].values
+    assert claim.measured == pytest.approx(first.mean())
+    assert claim.verdict == REPRODUCED and claim.statement == "b: d"
+    # Intervals that disagree decide nothing.
+    against = t_interval(-FAR.values)
+    assert judged(order[0], against).verdict == UNDECIDED
+
+
+def test_a_summary_takes_the_largest_p_of_a_claims_intervals(monkeypatch):
+    known = {"sparsity.K": {"at the end": FAR, "matched": NEAR}}
+    claim = SimpleNamespace(id="sparsity.K", statement="K: text", verdict="reproduced")
+    monkeypatch.setattr(reviews, "_measured", lambda curves: known)
+    monkeypatch.setattr(reviews, "sparsity_table", lambda curves: [claim])
+    for table in ("accuracy_table", "attention_table"):
+        monkeypatch.setattr(reviews, table, lambda curves: [])
+    p = stats.ttest_1samp(NEAR.values, 0.0).pvalue
+    assert reviews.summary(None).startswith(f"reproduced  {p:.3f}  K: ")
+    assert f"{p:.3f}" != "0.000"

@@ -3,8 +3,12 @@ trained.
 """
 
 import errno
+import hashlib
+import io
 import math
 import os
+import pickle
+import re
 import resource
 
 import numpy as np
@@ -322,6 +326,45 @@ def test_what_is_no_checkpoint_of_this_run_is_refused(tmp_path):
         with pytest.raises(ValueError, match="is damaged: remove it"):
             run(**pausing, key="one")
     assert not touched.exists()
+
+
+def sealed(content):
+    return hashlib.sha256(content).hexdigest()[:16].encode() + content
+
+
+def saved(value):
+    stream = io.BytesIO()
+    torch.save(value, stream)
+    return stream.getvalue()
+
+
+NO_CHECKPOINTS = {
+    "nothing": b"",
+    "half a seal": b"0123",
+    "text": b"text, and no checkpoint",
+    "pickle": pickle.dumps({"key": ""}),
+    "foreign pickle": pickle.dumps(os.getcwd),
+    "list": saved([1, 2]),
+    "other keys": saved({"model": {}}),
+    "tensor": saved(torch.ones(2)),
+    "object": saved(np.random.default_rng(0)),
+    "cut": saved({"key": ""})[:-40],
+}
+
+
+@pytest.mark.parametrize("seal", [bytes, sealed], ids=["unsealed", "sealed"])
+@pytest.mark.parametrize("name", NO_CHECKPOINTS)
+def test_a_file_that_holds_no_checkpoint_ends_in_one_sentence(tmp_path, name, seal):
+    path = tmp_path / "run.pt"
+    path.write_bytes(seal(NO_CHECKPOINTS[name]))
+    with pytest.raises(ValueError) as refusal:
+        loop._read(path, "")
+    if seal is sealed:
+        kind = "holds no checkpoint"
+    else:
+        kind = "is damaged"
+    sentence = f"{re.escape(str(path))} {kind}: remove it to start this run afresh"
+    assert re.fullmatch(sentence, str(refusal.value))
 
 
 @pytest.mark.usefixtures("often")

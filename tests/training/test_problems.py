@@ -1,5 +1,6 @@
 """What the studies measure: else trials are judged on rows that they train on."""
 
+import copy
 import os
 
 import numpy as np
@@ -88,6 +89,41 @@ def test_the_end_says_which_test_rows_are_right(measured):
         counts = sum(weight.numel() for weight in model.parameters() if weight.ndim > 1)
         assert kept["last.histogram"].sum() == counts
         np.testing.assert_array_equal(kept["last.histogram"], kept["start.histogram"])
+
+
+@pytest.mark.parametrize("measured", ["imdb"], indirect=True)
+def test_tokens_used_are_the_mean_over_heads_of_each_review_and_layer(measured):
+    _, problem, model = measured
+    sharp = copy.deepcopy(model)
+    with torch.no_grad():
+        for block in sharp.blocks:
+            for weights in block.attention.parameters():
+                weights.mul_(3.0)  # so that heads differ
+    kept = problem.finish(sharp, 0)
+    train, test = studies._split("imdb", True, studies.SMOKE_REVIEWS)
+    options = DEMO["imdb"].options
+    words = studies.Vocabulary.of(train.texts, options["words"])
+    ids = words.encode(test.texts, options["length"])
+    every = max(1, len(ids) // studies.PROBED_REVIEWS)
+    probe = ids[::every]
+    assert kept["present"].tolist() == [
+        sum(k > 0 for k in row) for row in probe.tolist()
+    ]
+    for when, network in (("start", model), ("last", sharp)):
+        maps = network.attention(probe).double().numpy()
+        reviews, layers, heads, _ = maps.shape
+        expected = np.zeros((reviews, layers))
+        spread = 0.0
+        for place in np.ndindex(reviews, layers):
+            used = []
+            for head in range(heads):
+                a = maps[place][head]
+                a = a[a > 0]
+                used.append(np.exp(-(a * np.log(a)).sum()))
+            expected[place] = sum(used) / heads
+            spread = max(spread, max(used) - min(used))
+        np.testing.assert_allclose(kept[f"{when}.tokens_used"], expected, rtol=1e-4)
+        assert spread > 0.01 * expected.max()
 
 
 @pytest.mark.skipif(
