@@ -57,7 +57,7 @@ run = record.start("00_attention_by_hand", "A", globals())
 # | $z_i$ | its query: what the layer compares the tokens with; here the first token | 2 |
 # | $u$ | the head, which turns an attended token into a number; fixed in this page | 2 |
 # | $W$ | the attention weights, which we train | 2 x 2 |
-# | $t$ | on $x$, $p$, $\gamma$, $A$, $g$ and $\beta$ the number of a token, on $W$ that of a training step | |
+# | $t$ | as an index of $x$, $p$, $\gamma$, $A$, $g$ and $\beta$: the number of a token; as an index of $W$: the number of a training step | |
 
 # %%
 X = np.array([[[1, 0], [2, 0], [0, 1]],

@@ -149,8 +149,10 @@ print(f"least margin {(A @ W_mm.ravel()).min():.6f}, ||W_mm|| = {np.linalg.norm(
 # **Which hypotheses hold?** Assumption 2 holds: noise tokens are orthogonal to the head, so their scores are zero.
 # Assumption 1, as we read it, bounds inner products that involve a token which is not an opt token, and those of two queries; it
 # does not bound the inner product of two opt tokens. So it admits that a class shares its opt token, and it asks that noise tokens
-# are nearly orthogonal. Their cosines fall like $d^{-1/2}$. At $d=300$ they are not yet small enough for our sufficient form of the
-# assumption ([notebook 13](13_assumptions_broken.ipynb) measures from which $d$ on they are), so Theorem 1 is not known to cover this page's data. [Notebook 11](11_long_horizon.ipynb) draws runs for which every hypothesis holds.
+# are nearly orthogonal. Their cosines fall like $d^{-1/2}$.
+# The paper applies Theorem 1 here: Lemma 8 says that Example 1 satisfies both assumptions with high probability, and the text reads "In Fig. 2, we validate the
+# predictions of the theorem". Our copy lacks the numbers in Lemma 8's condition. Only our sufficient form of Assumption 1 does not reach this page's data: at $d=300$ the cosines are
+# not yet small enough for it ([notebook 13](13_assumptions_broken.ipynb) measures from which $d$ on they are). [Notebook 11](11_long_horizon.ipynb) draws runs for which every hypothesis holds, in our form.
 # A footnote of the paper extends its results to antipodal opt tokens, without a proof in our copy.
 #
 # The cell prints how far scores differ that should be equal, and in seed 0 the largest cosine of two noise tokens.
@@ -182,8 +184,8 @@ for name, problem in problems.items():
 #
 # $\eta$ is the step size. $L^*$ is the infimum of the loss, that of a layer which sees only opt tokens. It is positive, as the head is fixed.
 #
-# Late in training $\lVert\nabla L\rVert^2$ vanishes faster than $L-L^*$, so the factor of $\nabla L$ grows without bound in all rules but GD. The paper's
-# theorems let it grow. Its Figures 2 and 5 cap the factor at a number $\eta_{\max}$ for NGD and NGD-mom and at another for Polyak-step. A rule at its cap
+# Late in training $\lVert\nabla L\rVert^2$ vanishes faster than $L-L^*$, so the factor of $\nabla L$ grows without bound in all rules but GD. As we read the paper's
+# theorems, they let it grow. Its Figures 2 and 5, the first of which validates Theorem 1, cap the factor at a number $\eta_{\max}$ for NGD and NGD-mom and at another for Polyak-step. A rule at its cap
 # is GD with the step $\eta_{\max}$. Here is all of it for seed 0.
 
 
@@ -291,7 +293,7 @@ settings_figure
 # %% [markdown]
 # Two sentences are true everywhere: Polyak's cap binds, and then its steps get short. The other four depend on the setting, each on something else:
 #
-# * NGD is ahead of GD at every cap and horizon, or at none. What counts is the ratio of the steps: a third of GD's step is enough, a tenth is not.
+# * Whether NGD is ahead of GD depends on the ratio of their step sizes, and not on caps or horizon. NGD is ahead if its step is a third of GD's or more, and it is not if its step is a tenth or less.
 # * Momentum is ahead of NGD in all settings without a cap on NGD. With a cap, long steps lose this: then both rules reach the cap early.
 # * Polyak-step is ahead of NGD in all settings in which NGD has a cap and Polyak-step a larger one. Without a cap NGD overtakes it in time.
 # * NGD turns at the rate of Theorem 1 in all settings without a cap. With a cap it does so only until the cap has been binding for long.
@@ -326,9 +328,9 @@ for name, cases in conditions.items():
         print(f"{name:12} is true in {found.share(name, condition):4.0%} of the settings in which {words}")
 
 # %% [markdown]
-# **The setting that we draw** is chosen by three rules. All six sentences are true of Figure 2's data. NGD has a finite cap that binds before the horizon, as
-# the text says that it has one. Among these we take the longest horizon, and of the caps that remain the middle ones. Figure 5 has the same setting but for
-# Polyak's cap, as the text says.
+# **The setting that we draw** follows three rules. First, in it all six sentences are true of Figure 2's data. Second, NGD has a finite cap, since the text says that it has a cap, and
+# this cap binds before the horizon. Third, of the settings that satisfy both we take those with the longest horizon, and of these the one with the middle caps. Figure 5 has the same setting with another
+# cap for Polyak-step, as the text says.
 
 # %%
 allowed = [each for each in found.best if np.isfinite(each.ngd_cap) and each.horizon == horizon]
@@ -366,7 +368,7 @@ figures["antipodal"]
 # ## How fast? What the paper's panels cannot show
 #
 # On a linear axis every alignment is soon one. The theorems are about what is left: the [direction error](words.md), the distance between the unit
-# vectors $W_t/\lVert W_t\rVert$ and $W_{mm}/\lVert W_{mm}\rVert$, and the *missing weight* $1-p_{opt}$ of the worst sample. The theorems have no caps, so these runs have none.
+# vectors $W_t/\lVert W_t\rVert$ and $W_{mm}/\lVert W_{mm}\rVert$, and the *missing weight* $1-p_{opt}$ of the worst sample. As we read the theorems, they have no caps, so these runs have none. The paper itself validates Theorem 1 with caps.
 #
 # If Theorem 1 holds, NGD's direction error falls at least as steeply as the dashed line, which has the theorem's slope and a height of ours. NGD's falls faster: its
 # exponent stands in the panel. GD hardly moves on this scale.

@@ -22,8 +22,8 @@
 # **Question.** Theorem 1 sends attention to $W_{mm}$ under two assumptions on the data. How far can each be broken
 # before runs end elsewhere, and does the update rule matter?
 #
-# **Answer.** On random data quite far; but two samples of two tokens suffice to show that some condition like Assumption 1 is needed. The dimension
-# decides how well it holds, not that a class shares its opt token. In low
+# **Answer.** On random data quite far; but two samples of two tokens suffice to show that some condition like Assumption 1 is needed. How well
+# it holds, as we read it, depends on the dimension. That the samples of a class share their opt token does not break it. In low
 # dimension three rules fail about equally often. Where the other tokens are long and nearly as good as the opt
 # token, GD fails most often, Polyak less often, normalised GD hardly ever.
 #
@@ -93,8 +93,8 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1", 
 #
 # ![In the plane of the two differences the cone of right answers stands upright; training leaves it to the left, along the second difference](drawings/two_samples.svg)
 #
-# Both $c_i$ are positive at every $W$. But $K_{12} < 0$: sample 2 drives the margin of sample 1 down. Two conditions in closed form say
-# who wins from zero, but for a gap between them. Take a convex loss, number the samples so that $K_{11}\ge K_{22}$, and compare
+# Both $c_i$ are positive at every $W$. But $K_{12} < 0$: sample 2 drives the margin of sample 1 down. Two conditions in closed form
+# decide whether training from zero reaches $W_{mm}$. Between them is a gap in which neither applies. Take a convex loss, number the samples so that $K_{11}\ge K_{22}$, and compare
 #
 # * $\theta^*=\frac{\lvert K_{12}\rvert-K_{22}}{K_{11}-\lvert K_{12}\rvert}$;
 # * $R_0$, which is $c_1/c_2$ at $W=0$;
@@ -105,8 +105,8 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1", 
 # for ever, whatever the step sizes, with momentum too. The proof is in [law_of_margins.md](law_of_margins.md). If $K_{12}<0$ and
 # $R_0\le\theta^*<R_1$, neither condition applies: the theorem leaves these problems open. We count them below.
 #
-# So $\lvert K_{12}\rvert\le K_{22}$ is enough for all scores. With $K_{12}<-K_{22}$, and independent differences of the tokens, some scores
-# fail. A condition on such tokens alone, as Assumption 1 is in our reading, must therefore bound $-K_{12}$ by the smaller of $K_{11}$ and $K_{22}$ if it
+# So $\lvert K_{12}\rvert\le K_{22}$ is enough for all scores. If $K_{12}<-K_{22}$ and the differences of the tokens are independent, there are scores
+# for which training does not reach $W_{mm}$. A condition on such tokens alone, as Assumption 1 is in our reading, must therefore bound $-K_{12}$ by the smaller of $K_{11}$ and $K_{22}$ if it
 # is to be enough for all scores.
 
 # %%
@@ -174,8 +174,9 @@ print(f"{np.sum(left_open)} of these reach W_mm")
 # %% [markdown]
 # ## The dimension decides
 #
-# Lemma 5 of paper A says that the softmax weight of an opt token does not fall while it is small. Its proof uses Assumption 1. Where
-# does it fail? We draw the data of our Figure 5 in three dimensions. In each of them the samples of a class share their opt
+# Lemma 5 of paper A says that the softmax weight of an opt token does not fall while it is small. Its proof uses Assumption 1. In
+# which dimensions does it fail? We draw the data of our Figure 5, with antipodal opt tokens, in three dimensions. Footnote 5 of the paper extends its results to them: "Our results also
+# extend to cases where the OPT tokens are antipodal, while the remaining tokens are nearly orthogonal". Our copy has no proof of it. How near to orthogonal these data are depends on the dimension. In each of them the samples of a class share their opt
 # token, and the other tokens are equally long. Only the inner products of the queries change: they are of the size
 # $1/\sqrt d$ of a query's squared norm.
 

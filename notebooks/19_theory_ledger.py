@@ -136,7 +136,7 @@ for world, toward in (("true world", W_mm), ("target rotated by 5 %", rotated)):
 # does not bound the inner product of two opt tokens. The paper's inequalities are lost. Ours is a condition under which no opt token can lose weight
 # before it is selected; `papers/a/assumptions.py` derives it. Three starts. *small*: Gaussian, tiny (Lemma 4). *opposite*: $W_0 = -W_{mm}$. *local*: the [token SVM](words.md)'s solution for another,
 # randomly chosen selection of tokens, where the local theory (2308.16898) says training may stay. Lemma 5 is also
-# measured on Figure 5's own data, with the draw on which it fails.
+# measured on Figure 5's own data, with the draw on which it fails. Footnote 5 of the paper extends its results to such data, antipodal opt tokens with "the remaining tokens" "nearly orthogonal"; our copy has no proof of it.
 
 # **Data and starts.** Statements that hold with probability $1-\delta$ are measured by the probability that they fail, or by a quantile, with
 # $\delta = 0.1$; of a probability the upper end at 95 % counts. Lemma 6 speaks of every $W$, Lemmas 2 and 9 of the
@@ -181,7 +181,7 @@ figure
 # ## What we saw
 #
 # Most rows hold, and the failing ones stand open in the table with their reasons. Our sufficient form of Assumption 1 fails on
-# class means in 300 dimensions and holds in 4,000: the dimension decides, not that a class shares its opt token. Every row of
+# class means in 300 dimensions and holds in 4,000: it depends on the dimension, and a class that shares its opt token does not break it. Every row of
 # Theorems 1, 5, 6 and 7 holds in both. On two samples of two tokens some such condition is needed. A condition on tokens alone must bound $-K_{12}$, the inner
 # product of their two features, by the smaller square; the row `assumption1.bound` finds the threshold beyond it.
 # [Notebook 13](13_assumptions_broken.ipynb) breaks both assumptions one step at a time and shows the two samples.

@@ -35,12 +35,13 @@ MISSING = "no such claim yet"
 @dataclass(frozen=True)
 class Sentence:
     """A sentence of a paper as our copy has it, the claims (SLUG/ID) that check it, a
-    note.
+    note, and the numbers (SLUG/NAME) that say in what share of settings it is true.
     """
 
     text: str
     claims: tuple[str, ...] = ()
     note: str = ""
+    shares: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,12 @@ def rows(folder: Path) -> list[Row]:
     found = []
     for table in files.read_table(folder / "beside.toml")["figure"]:
         sentences = [
-            Sentence(one["text"], tuple(one.get("claims", ())), one.get("note", ""))
+            Sentence(
+                text=one["text"],
+                claims=tuple(one.get("claims", ())),
+                note=one.get("note", ""),
+                shares=tuple(one.get("shares", ())),
+            )
             for one in table["sentence"]
         ]
         row = Row(
@@ -129,6 +135,22 @@ def verdict(name: str, known: Mapping[str, Mapping]) -> str:
     return MISSING
 
 
+def reason(name: str, known: Mapping[str, Mapping]) -> str:
+    """The remark that the record makes on the claim SLUG/ID, if the claim fails."""
+    slug, _, id = name.partition("/")
+    if verdict(name, known) != "fails":
+        return ""
+    remarks = [one.get("remark") for one in known[slug]["claims"] if one["id"] == id]
+    return remarks[0] or ""
+
+
+def share(name: str, known: Mapping[str, Mapping]) -> str:
+    """The number SLUG/NAME of a record in percent, or that it is missing."""
+    slug, _, number = name.partition("/")
+    saved = known.get(slug, {}).get("numbers", {}).get(number)
+    return f"{saved['value']:.0%}".replace("%", " %") if saved else "no such number yet"
+
+
 def page(folder: Path) -> str:
     """figures/beside.md: an overview, then each figure with its sentences and
     verdicts.
@@ -140,4 +162,13 @@ def page(folder: Path) -> str:
     def judge(name):
         return verdict(name, known)
 
-    return template.render(rows=rows(folder), pages=pages, judge=judge).strip() + "\n"
+    def why(name):
+        return reason(name, known)
+
+    def part(name):
+        return share(name, known)
+
+    text = template.render(
+        rows=rows(folder), pages=pages, judge=judge, why=why, part=part
+    )
+    return text.strip() + "\n"

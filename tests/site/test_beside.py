@@ -76,6 +76,25 @@ def test_a_verdict_is_the_records_and_a_claim_that_is_not_there_is_said():
     assert beside.verdict("other/a", known) == "no such claim yet"
 
 
+def test_a_failing_claim_says_why_and_a_share_is_the_records():
+    claim = {
+        "id": "a",
+        "statement": "x",
+        "source": "paper A, Figure 2",
+        "measured": 2.0,
+        "bound": "≤ 1",
+        "holds": False,
+        "margin": None,
+        "remark": "by chance",
+    }
+    fine = claim | {"id": "b", "measured": 0.5, "holds": True}
+    numbers = {"part": {"value": 0.5, "tolerance": 0.01}}
+    known = {"slug": {"claims": [claim, fine], "numbers": numbers}}
+    assert [beside.reason(f"slug/{id}", known) for id in "abc"] == ["by chance", "", ""]
+    assert beside.share("slug/part", known) == "50 %"
+    assert beside.share("slug/other", known) == "no such number yet"
+
+
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.slug)
 def test_every_number_of_a_finding_says_what_it_is(entry):
     saved = record.read(FIGURES / entry.scale / f"{entry.slug}.json")
