@@ -137,23 +137,46 @@ def row_words(ax, words: Iterable[str]) -> None:
         ax.text(1.02, row, written(each), **right)
 
 
+def _moved_apart(heights: np.ndarray, distances: np.ndarray) -> np.ndarray:
+    """Ascending heights (k,), neighbours pushed to at least `distances` (k - 1,)."""
+    heights = heights.copy()
+    for _ in range(200):  # one pair pushes the next, so that it takes some rounds
+        push = (distances - np.diff(heights)).clip(0) / 2
+        heights[:-1] -= push
+        heights[1:] += push
+    return heights
+
+
 def end_labels(ax, labels: Iterable[tuple[float, str, str]], size: float = 7) -> None:
     """Words right of the panel, (height, words, colour) each, moved apart."""
+    # Heights in shares of the panel, which is so many inches high.
     low, high = ax.get_position().intervaly * ax.figure.get_figheight()
-    at = ax.transScale + ax.transLimits
+    inches = high - low
+    to_shares = ax.transScale + ax.transLimits
     right = ax.get_xlim()[1]
-    placed = sorted((at.transform((right, y))[1], *rest) for y, *rest in labels)
-    heights = np.array([height for height, *_ in placed])
+    placed = []
+    for y, words, colour in labels:
+        _, height = to_shares.transform((right, y))
+        placed.append((height, words, colour))
+    placed.sort()
+    heights = np.array([height for height, _, _ in placed])
+
+    # Labels need half of their own height and half of their neighbour's.
     lines = np.array([1 + words.count("\n") for _, words, _ in placed])
-    tall = 1.2 * lines * size / 72
-    apart = (tall[1:] + tall[:-1]) / 2 / (high - low)
-    for _ in range(200):  # neighbours push each other apart
-        near = (apart - np.diff(heights)).clip(0) / 2
-        heights[:-1] -= near
-        heights[1:] += near
-    right = dict(transform=ax.transAxes, va="center", fontsize=size)
+    label_inches = 1.2 * lines * size / 72  # 72 points an inch
+    distances = (label_inches[1:] + label_inches[:-1]) / 2 / inches
+    heights = _moved_apart(heights, distances)
+
     for height, (_, words, colour) in zip(heights, placed, strict=True):
-        ax.text(1.015, height, written(words), color=colour, **right)
+        ax.text(
+            1.015,
+            height,
+            written(words),
+            color=colour,
+            transform=ax.transAxes,
+            va="center",
+            fontsize=size,
+        )
 
 
 def beside(ax, x, y, words: str, colour=plots.BLACK, place=(5, 0)) -> None:

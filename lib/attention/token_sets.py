@@ -88,6 +88,23 @@ class TokenSet(Shapes):
         )
 
 
+def _with_runs_axis(value):
+    """The value with an axis of one run in front; None stays None."""
+    return None if value is None else value[None]
+
+
+def _opt_by_score(tokens: TokenSet) -> np.ndarray:
+    """The token of largest score of every sample, (runs, n); ValueError for a tie."""
+    scores = tokens.y[..., None] * np.einsum("rntd,rd->rnt", tokens.X, tokens.u)
+    is_largest = scores == scores.max(-1, keepdims=True)
+    tied = is_largest.sum(-1) > 1
+    if tied.any():
+        run, sample = np.argwhere(tied)[0]
+        words = f"sample {sample} of run {run} has a tie for the opt token"
+        raise ValueError(f"{words}: its scores are {scores[run, sample]}")
+    return scores.argmax(-1)
+
+
 def token_set(X, y, z=None, u=None, opt=None) -> TokenSet:
     """A TokenSet from arrays, with or without the runs axis. z defaults to the first
     token of each sample, u to zero, opt to the token of largest score y_i u^T x_{i,t}
@@ -96,32 +113,31 @@ def token_set(X, y, z=None, u=None, opt=None) -> TokenSet:
     """
     X = _real("X", X)
     y = _real("y", y)
-    z, u = (None if a is None else _real(name, a) for name, a in (("z", z), ("u", u)))
+    z = None if z is None else _real("z", z)
+    u = None if u is None else _real("u", u)
     opt = None if opt is None else _array("opt", opt)
     _check_axes(X, 3, 4)
     if X.ndim == 3:
-        X = X[None]
-        y = y[None]
-        z, u, opt = (None if a is None else a[None] for a in (z, u, opt))
+        X = _with_runs_axis(X)
+        y = _with_runs_axis(y)
+        z = _with_runs_axis(z)
+        u = _with_runs_axis(u)
+        opt = _with_runs_axis(opt)
+    runs, n, _, d = X.shape
+
+    # What was not given.
     if opt is None and u is None:
         raise ValueError("opt tokens follow from a head: give opt, or u")
-    z = X[..., 0, :] if z is None else z
+    if z is None:
+        z = X[..., 0, :]
     if u is None:
-        head = np.zeros((X.shape[0], X.shape[-1]))
-    else:
-        head = u
-    tokens = TokenSet(
-        X=X, y=y, z=z, u=head, opt=np.zeros(X.shape[:2], int) if opt is None else opt
-    )
+        u = np.zeros((runs, d))
     if opt is not None:
-        return tokens
-    scores = tokens.y[..., None] * np.einsum("rntd,rd->rnt", tokens.X, tokens.u)
-    tied = (scores == scores.max(-1, keepdims=True)).sum(-1) > 1
-    if tied.any():
-        run, sample = np.argwhere(tied)[0]
-        words = f"sample {sample} of run {run} has a tie for the opt token"
-        raise ValueError(f"{words}: its scores are {scores[run, sample]}")
-    return replace(tokens, opt=scores.argmax(-1))
+        return TokenSet(X=X, y=y, z=z, u=u, opt=opt)
+
+    # A TokenSet checks the shapes, so that the scores are taken from one.
+    unselected = TokenSet(X=X, y=y, z=z, u=u, opt=np.zeros((runs, n), int))
+    return replace(unselected, opt=_opt_by_score(unselected))
 
 
 def _check_axes(X, *allowed):

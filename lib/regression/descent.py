@@ -130,40 +130,55 @@ def oracle(problem: Regression, n: int, draws: int, of_seeds: Sequence[int]) -> 
 
 
 def _beyond_population(problem, A, B, n, draws, stream):
-    """E grad L^ - grad L: the mean of gradient - its limit - its first-order change.
+    """E grad L^ - grad L of one layer: the mean of gradient - its limit - its
+    first-order change, over `draws` batches of n keys.
 
-    In whitened coordinates: keys g (d, draws, n) standard normal, x = Sigma^{1/2} g,
-    key 0 the query, logits g^T u; under the weights e^{g^T u} a key has mean u,
-    covariance I.
+    The limit, for infinitely many keys, and the change with the keys beside the query,
+    of mean zero, are control variates. In whitened coordinates: keys g (d, draws, n)
+    standard normal, x = Sigma^{1/2} g, key 0 the query, logits g^T u; under the
+    weights e^{g^T u} a key has mean u, covariance I.
     """
     import torch
 
-    root, M = (torch.from_numpy(part) for part in (problem.root, problem.M))
+    root = torch.from_numpy(problem.root)  # Sigma^{1/2}
+    M = torch.from_numpy(problem.M)
     g = torch.randn(problem.d, draws, n, generator=stream, dtype=A.dtype)
     query = g[:, :, 0].T @ root  # (draws, d)
-    u = query @ B @ root
-    # (draws, n), of mean 1 but for the query's
-    e = torch.exp(_dot(g, u) - (u * u).sum(1, keepdim=True) / 2)
-    total = e.sum(1, keepdim=True)
-    c = _mean(e, g) * n / total  # (draws, d)
-    # (draws, k)
-    error = c @ root @ A.T - query @ M.T
-    limit_error = u @ root @ A.T - query @ M.T
-    v = error @ A @ root
-    limit_v = limit_error @ A @ root
-    pull = _mean(e * _dot(g, v), g) * n / total - c * (v * c).sum(1, keepdim=True)
+    u = query @ B @ root  # (draws, d)
+    target = query @ M.T  # (draws, k)
 
+    # Softmax weights up to a common factor, (draws, n), of mean 1 but for the query's.
+    log_normaliser = (u * u).sum(1, keepdim=True) / 2
+    e = torch.exp(_dot(g, u) - log_normaliser)
+    total = e.sum(1, keepdim=True)
+
+    # The gradient of each batch.
+    c = _mean(e, g) * n / total  # attended mean of the keys, (draws, d)
+    error = c @ root @ A.T - target  # (draws, k)
+    v = error @ A @ root
+    pull = _mean(e * _dot(g, v), g) * n / total
+    pull = pull - c * (v * c).sum(1, keepdim=True)
+
+    # Its limit for infinitely many keys.
+    limit_error = u @ root @ A.T - target
+    limit_v = limit_error @ A @ root
+
+    # Its first-order change with the other keys, of c and of pull.
     e[:, 0] = 0.0  # only the other keys from here on
-    delta = _mean(e, g) - u * e.mean(1, keepdim=True)  # first-order change of c
-    tilted = e * (_dot(g, limit_v) - (u * limit_v).sum(1, keepdim=True))
-    change = (
-        _mean(tilted, g)
-        - u * tilted.mean(1, keepdim=True)
-        - limit_v * e.mean(1, keepdim=True)
-    )
-    change += delta @ root @ A.T @ A @ root
-    beyond_A = error.T @ c - limit_error.T @ (u + delta) - A @ root @ delta.T @ u
-    return beyond_A @ root / draws, query.T @ (pull - limit_v - change) @ root / draws
+    mean_weight = e.mean(1, keepdim=True)
+    delta_c = _mean(e, g) - u * mean_weight
+    limit_slope = _dot(g, limit_v) - (u * limit_v).sum(1, keepdim=True)
+    tilted = e * limit_slope
+    delta_pull = _mean(tilted, g) - u * tilted.mean(1, keepdim=True)
+    delta_pull = delta_pull - limit_v * mean_weight
+    delta_pull = delta_pull + delta_c @ root @ A.T @ A @ root
+
+    # What remains of the gradients in A and in B, whitened on the right.
+    beyond_A = error.T @ c
+    beyond_A = beyond_A - limit_error.T @ (u + delta_c)
+    beyond_A = beyond_A - A @ root @ delta_c.T @ u
+    beyond_B = query.T @ (pull - limit_v - delta_pull)
+    return beyond_A @ root / draws, beyond_B @ root / draws
 
 
 def _dot(g, w):

@@ -17,6 +17,45 @@ PARALLEL = 200_000  # attention weights from which on several threads pay
 _FAST = {"reassoc", "contract", "nsz", "arcp"}  # not nnan: a diverged run must stay NaN
 
 
+def _check(X, Y, A, B):
+    """ValueError for shapes that do not fit and for samples that are not finite."""
+    m, d = X.shape[-2:]
+    k = A.shape[-2]
+    for name, value, needed in (("A", A, (k, d)), ("B", B, (d, d)), ("Y", Y, (m, k))):
+        if value.shape[-2:] != needed:
+            shape = tuple(value.shape)
+            raise ValueError(
+                f"{name} has shape {shape}; its last two axes must be {needed}"
+            )
+    for name, value in (("X", X), ("Y", Y)):
+        if not math.isfinite(float(value.sum())):
+            raise ValueError(f"{name} holds values that are not finite")
+    sets = X.shape[:-2]
+    if Y.shape[:-2] != sets:
+        raise ValueError(
+            f"Y has shape {Y.shape}; its leading axes must be those of X, {sets}"
+        )
+
+
+def _flat(value):
+    """(..., rows, columns) as (all, rows, columns); a copy only where it must be."""
+    return np.require(value, float, "CW").reshape(-1, *value.shape[-2:])
+
+
+def _padded_keys(X):
+    """The samples (sets, m, d) as the kernel's keys (sets, D, m).
+
+    Their coordinates, then a row of ones for sums and shifts, then rows of zeros: D is
+    a multiple of four, as four rows are taken at a time.
+    """
+    sets, m, d = X.shape
+    D = d + 1 + -(d + 1) % 4
+    keys = np.zeros((sets, D, m))
+    keys[:, :d] = X.swapaxes(1, 2)
+    keys[:, d] = 1.0
+    return keys
+
+
 def empirical_gradients(X, Y, A, B):
     """Gradients of Eq. 1 in closed form: grad_A L^ (..., k, d) and grad_B L^ (..., d,
     d).
@@ -30,50 +69,38 @@ def empirical_gradients(X, Y, A, B):
     Y (..., m, k), A (..., k, d), B (..., d, d), of numpy. ValueError for shapes that do
     not fit and for samples that are not finite.
     """
+    _check(X, Y, A, B)
     sets = X.shape[:-2]
-    (m, d) = X.shape[-2:]
-    k = A.shape[-2]
-    for name, value, needed in (("A", A, (k, d)), ("B", B, (d, d)), ("Y", Y, (m, k))):
-        if value.shape[-2:] != needed:
-            shape = tuple(value.shape)
-            raise ValueError(
-                f"{name} has shape {shape}; its last two axes must be {needed}"
-            )
-    for name, value in (("X", X), ("Y", Y)):
-        if not math.isfinite(float(value.sum())):
-            raise ValueError(f"{name} holds values that are not finite")
-    if Y.shape[:-2] != sets:
-        raise ValueError(
-            f"Y has shape {Y.shape}; its leading axes must be those of X, {sets}"
-        )
+    m = X.shape[-2]
+
+    # Runs are the leading axes of all, flat; several may share a data set.
     lead = np.broadcast_shapes(sets, A.shape[:-2], B.shape[:-2])
-    set_of_run = np.array(
-        np.broadcast_to(np.arange(math.prod(sets)).reshape(sets), lead)
-    ).ravel()
+    set_numbers = np.arange(math.prod(sets)).reshape(sets)
+    set_of_run = np.array(np.broadcast_to(set_numbers, lead)).ravel()
+    A = _flat(np.broadcast_to(A, (*lead, *A.shape[-2:])))
+    B = _flat(np.broadcast_to(B, (*lead, *B.shape[-2:])))
+    X = _flat(X)
+    Y = _flat(Y)
+    keys = _padded_keys(X)
+    radius = np.sqrt(np.einsum("smd,smd->sm", X, X).max(-1))  # of every data set
 
-    def flat(
-        value,
-    ):  # (..., rows, columns) -> (runs, rows, columns); a copy only where it must be
-        return np.require(value, float, "CW").reshape(-1, *value.shape[-2:])
-
-    A, B = (
-        flat(np.broadcast_to(value, (*lead, *value.shape[-2:]))) for value in (A, B)
-    )
-    X = flat(X)
-    Y = flat(Y)
-    # (sets, D, m): the coordinates, a row of ones for sums and shifts, zeros so that
-    # four rows are taken at a time
-    keys = np.zeros((len(X), d + 1 + -(d + 1) % 4, m))
-    keys[:, :d], keys[:, d] = X.swapaxes(1, 2), 1.0
-    radius = np.sqrt(np.einsum("smd,smd->sm", X, X).max(-1))
-    sums = [np.zeros((len(part), -(-m // QUERIES), *part.shape[1:])) for part in (A, B)]
+    # One partial sum for each piece of QUERIES queries.
+    runs = len(A)
+    pieces = -(-m // QUERIES)
+    partial_A = np.zeros((runs, pieces, *A.shape[1:]))
+    partial_B = np.zeros((runs, pieces, *B.shape[1:]))
     threads = numba.get_num_threads()
-    numba.set_num_threads(threads if len(A) * m * m >= PARALLEL else 1)
+    numba.set_num_threads(threads if runs * m * m >= PARALLEL else 1)
     try:
-        _all((X, keys, radius, Y), (A, B), set_of_run, tuple(sums))
+        _all((X, keys, radius, Y), (A, B), set_of_run, (partial_A, partial_B))
     finally:
         numba.set_num_threads(threads)
-    return tuple(part.sum(1).reshape(*lead, *part.shape[2:]) / m for part in sums)
+    grad_A = partial_A.sum(1) / m
+    grad_B = partial_B.sum(1) / m
+    return (
+        grad_A.reshape(*lead, *grad_A.shape[1:]),
+        grad_B.reshape(*lead, *grad_B.shape[1:]),
+    )
 
 
 @numba.njit(parallel=True, cache=True)
@@ -100,6 +127,8 @@ def _all(samples, layers, set_of_run, partial_sums):
 def _piece(samples, layer, first, sums):
     """Adds to `sums` the gradients of QUERIES queries from `first` on: one data set,
     one layer.
+
+    It stays one function: in parts, the compiler adds in another order.
     """
     X, keys, radius, Y = samples
     (A, B) = layer
@@ -117,6 +146,7 @@ def _piece(samples, layer, first, sums):
     error = np.empty(k)
     last = min(first + QUERIES, m)
     for j in range(first, last, 4):
+        # The directions w, whose products with the keys are the logits.
         for lane in range(4):
             # lanes past the end repeat the last query and count nothing
             x = X[min(j + lane, last - 1)]
@@ -129,22 +159,30 @@ def _piece(samples, layer, first, sums):
                 length += t * t
             # from the bound of |x^T B x_i|: no logit is above zero
             w[lane, d] = -radius * np.sqrt(length)
+
+        # The softmax weights, up to their total.
         _combine(w, keys, logits)
         for lane in range(4):
-            if not -w[lane, d] <= SAFE:
+            if not -w[lane, d] <= SAFE:  # NaN as well
                 logits[lane] -= logits[lane].max()
         exponentials.exp(logits.reshape(-1), e.reshape(-1))
+
+        # The attended means c, and their total.
         _moments(e, keys, d + 1, c)
         for lane in range(4):
             total[lane] = c[lane, d]
             for q in range(d):
                 c[lane, q] /= total[lane]
+
+            # The error A c - y.
             counts = 1.0 if j + lane < last else 0.0
             for p in range(k):
                 t = -Y[min(j + lane, last - 1), p]
                 for q in range(d):
                     t += A[p, q] * c[lane, q]
                 error[p] = t * counts
+
+            # v = A^T error with its shift, and the gradient in A.
             v[lane, d] = 0.0
             for q in range(d):
                 t = 0.0
@@ -153,10 +191,14 @@ def _piece(samples, layer, first, sums):
                     sum_A[p, q] += error[p] * c[lane, q]
                 v[lane, q] = t
                 v[lane, d] -= t * c[lane, q]
+
+        # The weights times the slope of each logit; `logits` holds the slopes now.
         _combine(v, keys, logits)
         for lane in range(4):
             for i in range(m):
                 e[lane, i] *= logits[lane, i]
+
+        # The gradient in B.
         _moments(e, keys, d, h)
         for lane in range(4):
             x = X[min(j + lane, last - 1)]

@@ -50,6 +50,25 @@ from papers.a import fixed_head
 from papers.a.statements import PAPER
 
 
+def _token_products(tokens: TokenSet) -> tuple[np.ndarray, np.ndarray]:
+    """|<x, x'>| of any two tokens of a run (runs, n T, n T), ||x||^2 (runs, n, T)."""
+    runs, n, T, d = tokens.shape
+    flat = tokens.X.reshape(runs, n * T, d)
+    products = np.abs(flat @ np.swapaxes(flat, 1, 2))
+    squared_norms = np.diagonal(products, axis1=1, axis2=2).reshape(runs, n, T)
+    return products, squared_norms
+
+
+def _largest_outside(products: np.ndarray, excluded: np.ndarray) -> np.ndarray:
+    """The largest product of each run among the pairs that are not excluded."""
+    return np.where(excluded, 0.0, products).max((1, 2))
+
+
+def _of_opt_tokens(values: np.ndarray, tokens: TokenSet) -> np.ndarray:
+    """The values (runs, n, T) at the opt tokens, (runs, n)."""
+    return np.take_along_axis(values, tokens.opt[..., None], -1)[..., 0]
+
+
 def near_orthogonality(tokens: TokenSet) -> np.ndarray:
     """Measure the room that a data set leaves under Assumption 1, as we read it.
 
@@ -65,28 +84,32 @@ def near_orthogonality(tokens: TokenSet) -> np.ndarray:
         of the derivation at the top of this file. At 1 or more the condition holds. It is infinite
         for one sample.
     """
-    runs, n, T, d = tokens.shape
+    runs, n, T, _ = tokens.shape
     if n == 1:
         return np.full(runs, np.inf)
+    products, squared_norms = _token_products(tokens)
 
-    # Inner products of tokens at different places, without those of two opt tokens.
-    flat = tokens.X.reshape(runs, n * T, d)
-    inner = np.abs(flat @ np.swapaxes(flat, 1, 2))
-    squared = np.diagonal(inner, axis1=1, axis2=2).reshape(runs, n, T)
+    # mu: two tokens at different places, at least one of which is no opt token.
     is_opt = (np.arange(T) == tokens.opt[..., None]).reshape(runs, n * T)
     two_opt_tokens = is_opt[:, :, None] & is_opt[:, None, :]
     same_place = np.eye(n * T, dtype=bool)
-    mu = np.where(two_opt_tokens | same_place, 0.0, inner).max((1, 2))
+    mu = _largest_outside(products, two_opt_tokens | same_place)
 
-    # Norms of the opt tokens and of the queries; inner products of two queries.
-    opt_squared = np.take_along_axis(squared, tokens.opt[..., None], -1)[..., 0]
-    queries = np.abs(tokens.z @ np.swapaxes(tokens.z, 1, 2))
-    shortest_query = np.diagonal(queries, axis1=1, axis2=2).min(1)
-    nu = np.where(np.eye(n, dtype=bool), 0.0, queries).max((1, 2))
+    # a and U: the smallest and the largest norm of an opt token.
+    opt_squared = _of_opt_tokens(squared_norms, tokens)
+    a_squared = opt_squared.min(1)
+    U_squared = opt_squared.max(1)
 
-    room = shortest_query * (opt_squared.min(1) - 3 * mu)
-    others = (n - 1) * pull_ratio(tokens) * nu * (opt_squared.max(1) + 3 * mu)
-    return room / others
+    # b: the smallest norm of a query.  nu: the queries of two samples.
+    query_products = np.abs(tokens.z @ np.swapaxes(tokens.z, 1, 2))
+    b_squared = np.diagonal(query_products, axis1=1, axis2=2).min(1)
+    nu = _largest_outside(query_products, np.eye(n, dtype=bool))
+
+    # The two sides of step 5.
+    C = pull_ratio(tokens)
+    own_term = b_squared * (a_squared - 3 * mu)
+    terms_of_others = (n - 1) * C * nu * (U_squared + 3 * mu)
+    return own_term / terms_of_others
 
 
 def pull_ratio(tokens: TokenSet) -> np.ndarray:
@@ -134,18 +157,22 @@ def strict_orthogonality(tokens: TokenSet) -> np.ndarray:
         the condition holds. Class means never satisfy it, as a class shares its opt token;
         Gaussian tokens do if d is large.
     """
-    runs, n, T, d = tokens.shape
-    flat = tokens.X.reshape(runs, n * T, d)
-    inner = np.abs(flat @ np.swapaxes(flat, 1, 2))
-    squared = np.diagonal(inner, axis1=1, axis2=2).reshape(runs, n, T)
-    smallest_opt = np.take_along_axis(squared, tokens.opt[..., None], -1).min((1, 2))
-    inner[:, range(n * T), range(n * T)] = 0.0
-    mu = inner.max((1, 2))
+    _, n, T, _ = tokens.shape
+    products, squared_norms = _token_products(tokens)
+    mu = _largest_outside(products, np.eye(n * T, dtype=bool))
+    a_squared = _of_opt_tokens(squared_norms, tokens).min(1)
+    b_squared = (tokens.z**2).sum(-1).min(1)
+
+    # Under Assumption 2 the range of a sample's scores is its gap Delta.
     gaps = np.ptp(attention.scores(tokens, tokens.u), axis=-1)  # (runs, n)
+    Delta_max = gaps.max(1)
+    Delta_min = gaps.min(1)
     phi = 1 / (np.e * T)
-    C = np.exp(gaps.max(1) / 2) * gaps.max(1) / (4 * gaps.min(1) * phi * (1 - phi))
-    shortest_query = (tokens.z**2).sum(-1).min(1)
-    return shortest_query * (smallest_opt - 3 * mu) / (4 * n * C * mu**2)
+    C = np.exp(Delta_max / 2) * Delta_max / (4 * Delta_min * phi * (1 - phi))
+
+    own_term = b_squared * (a_squared - 3 * mu)
+    terms_of_others = 4 * n * C * mu**2
+    return own_term / terms_of_others
 
 
 def score_gaps(tokens: TokenSet) -> tuple[np.ndarray, np.ndarray]:

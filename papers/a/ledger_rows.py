@@ -434,6 +434,21 @@ def _worst_weights_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
             yield from PAPER.rows(name, few, large)
 
 
+def _longest_differences(tokens) -> np.ndarray:
+    """The largest ||(x_opt - x) z^T|| of every run, (runs,)."""
+    differences = coordinates.differences(tokens, tokens.opt)  # (runs, n, T-1, d)
+    token_lengths = np.linalg.norm(differences, axis=-1)
+    query_lengths = np.linalg.norm(tokens.z, axis=-1)
+    return (token_lengths * query_lengths[..., None]).max((1, 2))
+
+
+def _random_weights(draws, shape, norms):
+    """Gaussian W (runs, d, d_z) of the given norms (runs,), from a stream a run."""
+    W = np.stack([draw.standard_normal(shape) for draw in draws])
+    scales = norms / np.linalg.norm(W, axis=(1, 2))
+    return W * scales[:, None, None]
+
+
 def _stationary(tokens, target, draws=20, off=0.0):
     """Section 3.1: the gradient is zero if and only if every p_opt is 0 or 1
     (Assumption 2).
@@ -443,28 +458,30 @@ def _stationary(tokens, target, draws=20, off=0.0):
     least 1 with each, so S / ||W_mm|| <= ||grad L||; and ||grad L|| <= D S, D the longest. Measured
     at Gaussian W of norms from 0.1 to 30 ||W_mm||. off: share by which D is too large.
     """
-    runs, n, T, _ = tokens.shape
-    delta = coordinates.differences(tokens, tokens.opt)  # (runs, n, T-1, d)
-    lengths = (
-        np.linalg.norm(delta, axis=-1) * np.linalg.norm(tokens.z, axis=-1)[..., None]
-    )
-    longest = lengths.max((1, 2)) * (1 + off)
+    runs, _, T, _ = tokens.shape
+    D = _longest_differences(tokens) * (1 + off)
+
+    # The score of the opt token, and that of the others, which is one by Assumption 2.
+    of_opt = tokens.opt[..., None]
     scores = attention.scores(tokens, tokens.u)
-    best = np.take_along_axis(scores, tokens.opt[..., None], -1)[..., 0]
-    rest = (scores.sum(-1) - best) / (T - 1)
+    opt_score = np.take_along_axis(scores, of_opt, -1)[..., 0]
+    other_score = (scores.sum(-1) - opt_score) / (T - 1)
+    Delta = opt_score - other_score
+
     smallest = np.inf
     largest = 0.0
-    random = [stream(run, "draws") for run in range(runs)]
+    streams = [stream(run, "draws") for run in range(runs)]
     for factor in np.geomspace(0.1, 30, draws):
-        W = np.stack([draw.standard_normal(target.W.shape[1:]) for draw in random])
-        W *= (factor * target.norm / np.linalg.norm(W, axis=(1, 2)))[:, None, None]
+        W = _random_weights(streams, target.W.shape[1:], factor * target.norm)
         weights = attention.weights(tokens, W)
-        p = np.take_along_axis(weights, tokens.opt[..., None], -1)[..., 0]
-        f = p * best + (1 - p) * rest
-        S = (np.exp(-f) * (best - rest) * p * (1 - p)).mean(1)
-        size = np.linalg.norm(attention.gradients(tokens, W, tokens.u)[1], axis=(1, 2))
+        p = np.take_along_axis(weights, of_opt, -1)[..., 0]
+        f = p * opt_score + (1 - p) * other_score
+        slope = np.exp(-f)  # |l'| of the exponential loss
+        S = (slope * Delta * p * (1 - p)).mean(1)
+        gradient = attention.gradients(tokens, W, tokens.u)[1]
+        size = np.linalg.norm(gradient, axis=(1, 2))
         smallest = min(smallest, (size * target.norm / S).min())
-        largest = max(largest, (size / (longest * S)).max())
+        largest = max(largest, (size / (D * S)).max())
     return PAPER.claims({"stationary.only": smallest, "stationary.if": largest})
 
 

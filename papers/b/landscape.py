@@ -19,6 +19,46 @@ def _standard_errors(estimates: np.ndarray, expected) -> float:
     return float((np.abs(estimates.mean(0) - expected) / error).max())
 
 
+def _ratio_errors(named: Regression, X: np.ndarray, w: np.ndarray) -> float:
+    """E e^{x.w} = e^{w.Sigma.w / 2} and E[x e^{x.w}] = Sigma w e^{w.Sigma.w / 2}."""
+    weight = np.exp(X @ w)
+    sampled = np.column_stack([weight, X * weight[:, None]])
+    normaliser = np.exp(w @ named.Sigma @ w / 2)
+    expected = np.concatenate([[normaliser], named.Sigma @ w * normaliser])
+    return _standard_errors(sampled, expected)
+
+
+def _population_loss_error(
+    problem: Regression,
+    named: Regression,
+    samples: tuple[np.ndarray, np.ndarray],
+    layer: np.ndarray,
+) -> float:
+    """L(A, B) against the mean loss of queries that attend to infinitely many keys."""
+    X, Y = samples
+    A, B = np.split(layer, [problem.k])
+    predictions = X @ B @ problem.Sigma @ A.T
+    sampled_losses = ((Y - predictions) ** 2).sum(1) / 2
+    return _standard_errors(sampled_losses, regression.population_loss(named, A, B))
+
+
+def _moment_error(problem: Regression, named: Regression, X: np.ndarray) -> float:
+    """E e^{c x^T B x} at c = 0.4 of the largest moment, on the worst minimum."""
+    # sym(Sigma^{1/2} B Sigma^{1/2}) has its largest eigenvalue, sigma_1^{1/2}, at
+    # R = V^T.
+    _, _, Vt = np.linalg.svd(problem.M @ problem.root, full_matrices=False)
+    worst_B = manifold.of(problem).point(Vt)[problem.k :]
+    S = problem.root @ worst_B @ problem.root
+    S = (S + S.T) / 2
+    c = 0.4 * problem.largest_moment
+
+    whitened = X @ np.linalg.inv(problem.root)
+    logits = np.einsum("id,de,ie->i", whitened, S, whitened)
+    scale = named.Sigma[0, 0] / problem.Sigma[0, 0]  # 1 if Sigma is named rightly
+    expected = np.linalg.det(np.eye(problem.d) - 2 * c * scale * S) ** -0.5
+    return _standard_errors(np.exp(c * logits), expected)
+
+
 def by_monte_carlo(
     problem: Regression, seed: int, draws: int, named: Regression | None = None
 ) -> list[Claim]:
@@ -33,28 +73,13 @@ def by_monte_carlo(
     named = named or problem
     X, Y = problem.sample(draws, rng)
     w = rng.standard_normal(problem.d) / 2
-    weight = np.exp(X @ w)
-    normaliser = np.exp(w @ named.Sigma @ w / 2)
-    weighted = np.column_stack([weight, X * weight[:, None]])
-    moments = np.concatenate([[normaliser], named.Sigma @ w * normaliser])
-    A, B = np.split(
-        0.5 * rng.standard_normal((problem.k + problem.d, problem.d)), [problem.k]
-    )
-    losses = ((Y - X @ B @ problem.Sigma @ A.T) ** 2).sum(1) / 2
-    loss = regression.population_loss(named, A, B)
-    # sym(Sigma^{1/2} B Sigma^{1/2}) has its largest eigenvalue, sigma_1^{1/2}, at R =
-    # V^T.
-    _, _, Vt = np.linalg.svd(problem.M @ problem.root, full_matrices=False)
-    S = problem.root @ manifold.of(problem).point(Vt)[problem.k :] @ problem.root
-    S = (S + S.T) / 2
-    c = 0.4 * problem.largest_moment
-    white = X @ np.linalg.inv(problem.root)
-    logits = np.einsum("id,de,ie->i", white, S, white)
-    share = named.Sigma[0, 0] / problem.Sigma[0, 0]
-    finite = np.linalg.det(np.eye(problem.d) - 2 * c * share * S) ** -0.5
-    pairs = {"ratio": (weighted, moments), "population": (losses, loss)}
-    pairs["integrable"] = np.exp(c * logits), finite
-    return PAPER.claims({id: _standard_errors(*pair) for id, pair in pairs.items()})
+    layer = 0.5 * rng.standard_normal((problem.k + problem.d, problem.d))
+    errors = {
+        "ratio": _ratio_errors(named, X, w),
+        "population": _population_loss_error(problem, named, (X, Y), layer),
+        "integrable": _moment_error(problem, named, X),
+    }
+    return PAPER.claims(errors)
 
 
 def search(problem: Regression, starts: int) -> float:
@@ -451,6 +476,38 @@ def descent_ratio(problem: Regression, norm: str, draws: int) -> float:
     )
 
 
+def _on_layers(problem: Regression, Sigma: np.ndarray) -> np.ndarray:
+    """diag(I_k, Sigma) acting from the left on layers (k + d, d), as a matrix."""
+    on_rows = block_diag(np.eye(problem.k), Sigma)
+    return np.kron(on_rows, np.eye(problem.d))
+
+
+def _hessian(problem: Regression, Z: np.ndarray) -> np.ndarray:
+    """The Hessian of the population loss at the layer Z, by central differences."""
+    reach = 1e-5
+    basis = np.eye(Z.size).reshape(-1, *Z.shape)
+    ahead = manifold.gradient(problem, Z + reach * basis)
+    behind = manifold.gradient(problem, Z - reach * basis)
+    return (ahead - behind).reshape(len(basis), -1) / (2 * reach)
+
+
+def _best_constants(
+    G: np.ndarray, S: np.ndarray, across: np.ndarray, error: float
+) -> tuple[float, float]:
+    """alpha' and beta' of `sample_constants`; S enters their remainders by `error`."""
+    # alpha': the least <P grad, Delta> over the norm below, for Delta across.
+    inner = across.T @ (S @ G + G @ S) @ across / 2
+    square = np.eye(len(inner)) + error * across.T @ S @ S @ across / 4
+    alpha = eigh(inner, square, eigvals_only=True)[0]
+
+    # beta': infinite if the errors of the gradient may outweigh it.
+    size = error * np.linalg.norm(S, 2)
+    if size >= 2:
+        return alpha, np.inf
+    beta = np.linalg.norm(S @ G, 2) / np.sqrt(1 - size**2 / 4)
+    return alpha, beta
+
+
 def sample_constants(
     problem: Regression, covariance: np.ndarray, Q: np.ndarray
 ) -> tuple[float, float]:
@@ -469,30 +526,23 @@ def sample_constants(
     (4/3)^{1/2}.
     """
     space = manifold.of(problem)
-    k = problem.k
-    Z = space.point(Q)
-    reach = 1e-5
-    basis = np.eye(Z.size).reshape(-1, *Z.shape)
-    sides = (manifold.gradient(problem, Z + sign * reach * basis) for sign in (1, -1))
-    H = np.subtract(*sides).reshape(len(basis), -1) / (2 * reach)
+    H = _hessian(problem, space.point(Q))
 
-    def whole(part):
-        return np.kron(block_diag(np.eye(k), part), np.eye(problem.d))
+    # The Hessian in the "left" norm, and the directions across the manifold, whose
+    # tangents are its zeros.
+    inverse_root = _on_layers(problem, space.inverse_root)  # Sbar^{-1/2}
+    symmetric = inverse_root @ (H + H.T) @ inverse_root / 2
+    eigenvalues, eigenvectors = np.linalg.eigh(symmetric)
+    dimension = problem.d * (problem.d - 1) // 2  # of the manifold
+    across = eigenvectors[:, dimension:]
+    curvatures = eigenvalues[dimension:]
+    G = (across * curvatures) @ across.T
 
-    W = whole(space.inverse_root)  # Sbar^{-1/2}
-    values, vectors = np.linalg.eigh(W @ (H + H.T) @ W / 2)
-    across = vectors[:, problem.d * (problem.d - 1) // 2 :]
-    G = (across * values[-across.shape[1] :]) @ across.T
-    constants = []
-    for Sigma, error in ((covariance, 1.0), (problem.Sigma, 0.0)):
-        S = whole(problem.root @ np.linalg.inv(Sigma) @ problem.root)
-        inner = across.T @ (S @ G + G @ S) @ across / 2
-        square = np.eye(len(inner)) + error * across.T @ S @ S @ across / 4
-        size = error * np.linalg.norm(S, 2)
-        if size < 2:
-            beta = np.linalg.norm(S @ G, 2) / np.sqrt(1 - size**2 / 4)
-        else:
-            beta = np.inf
-        constants.append((eigh(inner, square, eigvals_only=True)[0], beta))
-    (low, high), (alpha, beta) = constants
-    return low / alpha, high / beta
+    def constants(Sigma, error):
+        whitened_inverse = problem.root @ np.linalg.inv(Sigma) @ problem.root
+        S = _on_layers(problem, whitened_inverse)
+        return _best_constants(G, S, across, error)
+
+    sample_alpha, sample_beta = constants(covariance, error=1.0)
+    alpha, beta = constants(problem.Sigma, error=0.0)
+    return sample_alpha / alpha, sample_beta / beta

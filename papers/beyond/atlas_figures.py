@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from companion import plots
@@ -137,6 +138,57 @@ def memory(
     return plots.legend(figure, axes[0])
 
 
+def _shortfalls(
+    axis: Axes, ends: Mapping[str, AtRest], looks: Sequence[plots.Look]
+) -> None:
+    """Relative error of the law for the shortfall under the weakest decay, by rule."""
+    off_the_law = {}
+    for name in DECAYED:
+        weakest = ends[f"{name}, {ALLOWED[-1]}"]
+        off_the_law[name] = np.abs(weakest.missing / weakest.law - 1)
+    pieces.strip(
+        axis,
+        off_the_law,
+        (1e-5, 1),
+        looks,
+        BOUNDS["atlas.decay.law"],
+        title="Shortfall off the law's; right: worst",
+        said=[pieces.percent(values.max()) for values in off_the_law.values()],
+    )
+    medians = [np.median(values) for values in off_the_law.values()]
+    axis.plot(medians, range(len(medians)), "|", color=plots.BLACK, ms=14, mew=1.5)
+    axis.set_xlabel("relative error; dashed: asked")
+
+
+def _other_tokens(axis: Axes, share: Mapping, looks: Sequence[plots.Look]) -> None:
+    """Per cent of samples that select other tokens, against the margin allowed."""
+    allowed = ALLOWED[:-1]
+    for name, look in zip(DECAYED, looks, strict=True):
+        percentages = [100 * share[name, margin] for margin in allowed]
+        axis.plot(
+            allowed, percentages, label=name, marker=look.marker, ms=3, **look.line
+        )
+    axis.set(xscale="log", xlabel=r"margin allowed, $\gamma/\lambda$")
+    axis.set_title("Samples with other tokens, %")
+
+
+def _own_norms(axis: Axes, own: Mapping[str, np.ndarray], by_rule: Reached) -> None:
+    """Each run's best margin ratio in the seven norms, joined to that in its own."""
+    style = dict(color=plots.FAINT, lw=0.6, ms=3, mfc=plots.PAPER, mec=plots.BLACK)
+    labels = []
+    for place, (name, value) in enumerate(own.items()):
+        best = by_rule[name].last.max(1)
+        left = place - 0.2
+        right = place + 0.2
+        axis.plot([left, right], [best, value], marker="o", markevery=[0], **style)
+        axis.plot([right], value[None], "o", color=plots.BLACK, ms=3)
+        short_name = name.replace(", 0.999,", "\n").replace(", ", "\n")
+        labels.append(f"{value.min():.3f}\n{short_name}")
+    axis.set_xticks(range(len(own)), labels, fontsize="x-small")
+    axis.set(title="Margins in rules' own norms", ylabel="margin / largest margin")
+    axis.set(xlim=(-0.5, len(own) - 0.5), ylim=(-0.05, 1.05))
+
+
 def used(
     ends: Mapping[str, AtRest],
     own: Mapping[str, np.ndarray],
@@ -145,31 +197,8 @@ def used(
 ) -> Figure:
     """Shortfall under decay off the law; other tokens; own norms beside others."""
     figure, axes = plots.panels(1, 3, height=2.9)
-    off = {}
     looks = [plots.look(name) for name in DECAYED]
-    for name, look in zip(DECAYED, looks, strict=True):
-        weak = ends[f"{name}, {ALLOWED[-1]}"]
-        off[name] = np.abs(weak.missing / weak.law - 1)
-        other = [100 * share[name, m] for m in ALLOWED[:-1]]
-        points = dict(label=name, marker=look.marker, ms=3)
-        axes[1].plot(ALLOWED[:-1], other, **points, **look.line)
-    said = [pieces.percent(values.max()) for values in off.values()]
-    named = dict(title="Shortfall off the law's; right: worst", said=said)
-    pieces.strip(axes[0], off, (1e-5, 1), looks, BOUNDS["atlas.decay.law"], **named)
-    medians = [np.median(values) for values in off.values()]
-    axes[0].plot(medians, range(len(off)), "|", color=plots.BLACK, ms=14, mew=1.5)
-    axes[0].set_xlabel("relative error; dashed: asked")
-    title = "Samples with other tokens, %"
-    axes[1].set(xscale="log", xlabel=r"margin allowed, $\gamma/\lambda$", title=title)
-    for place, (name, value) in enumerate(own.items()):
-        best = by_rule[name].last.max(1)
-        sides = place - 0.2, place + 0.2
-        style = dict(color=plots.FAINT, lw=0.6, ms=3, mfc=plots.PAPER, mec=plots.BLACK)
-        axes[2].plot(sides, [best, value], marker="o", markevery=[0], **style)
-        axes[2].plot(sides[1:], value[None], "o", color=plots.BLACK, ms=3)
-    short = [name.replace(", 0.999,", "\n").replace(", ", "\n") for name in own]
-    words = [f"{value.min():.3f}\n{name}" for name, value in zip(short, own.values())]
-    axes[2].set_xticks(range(len(own)), words, fontsize="x-small")
-    axes[2].set(title="Margins in rules' own norms", ylabel="margin / largest margin")
-    axes[2].set(xlim=(-0.5, len(own) - 0.5), ylim=(-0.05, 1.05))
+    _shortfalls(axes[0], ends, looks)
+    _other_tokens(axes[1], share, looks)
+    _own_norms(axes[2], own, by_rule)
     return plots.legend(figure, axes[1])

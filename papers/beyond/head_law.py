@@ -26,6 +26,12 @@ from papers.beyond.margin_law import (
 from papers.beyond.tolerances import SATURATED, SETTLED_HEADS, claim
 
 
+def _head_with_scores(X: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """The shortest u (d,) with x_{i,t}^T u = wanted (n, T), for tokens X (n, T, d)."""
+    rows = X.reshape(-1, X.shape[-1])
+    return np.linalg.lstsq(rows, wanted.ravel(), rcond=None)[0]
+
+
 def three_heads(
     seeds: Sequence[int], n: int = 6, T: int = 4, d: int = 400
 ) -> list[TokenSet]:
@@ -34,17 +40,18 @@ def three_heads(
     """
     base = tokens.gaussian_tokens(seeds, n=n, T=T, d=d, signal=2.0)
     u = np.empty((3, *base.u.shape))
-    opt = np.stack([base.opt] * 3)
+    opt = np.stack([base.opt, base.opt, base.opt])
+    samples = np.arange(n)
     for run, seed in enumerate(seeds):
         draw = stream(seed, "heads")
-        opt[1, run] = draw.integers(0, T, n)
-        for h in range(3):
-            scored = draw.uniform(-0.5, 0.3, (n, T))
-            scored[np.arange(n), opt[h, run]] = draw.uniform(0.5, 1.5, n)
-            wanted = (base.y[run, :, None] * scored).ravel()
-            rows = base.X[run].reshape(n * T, d)
-            u[h, run] = np.linalg.lstsq(rows, wanted, rcond=None)[0]
-    return [replace(base, u=u[h], opt=opt[h]) for h in range(3)]
+        opt[1, run] = draw.integers(0, T, n)  # only the second head has its own
+        for head in range(3):
+            scores_wanted = draw.uniform(-0.5, 0.3, (n, T))
+            scores_wanted[samples, opt[head, run]] = draw.uniform(0.5, 1.5, n)
+            # The score of a token is y_i x^T u, and y_i = 1 / y_i.
+            outputs_wanted = base.y[run, :, None] * scores_wanted
+            u[head, run] = _head_with_scores(base.X[run], outputs_wanted)
+    return [replace(base, u=u[head], opt=opt[head]) for head in range(3)]
 
 
 @dataclass(frozen=True)

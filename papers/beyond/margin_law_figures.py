@@ -169,41 +169,66 @@ def _off(worst: float) -> str:
     return f"off by about {worst:.0e} at most"
 
 
+RULES = ("NGD-mom", "NGD", "GD", "Polyak, no cap", "Polyak")  # the longer names first
+
+
+def _misses_the_law(axis, name: str, end: tuple, deviation: float, line: dict) -> None:
+    """A mark where a run ends that misses the law, and words on what is constant."""
+    axis.plot(*end, ms=5, zorder=4, **plots.look(name).mark)
+    what, height = SHORT[name]
+    axis.annotate(
+        f"{name}, constant {what}:\n{deviation:.2f} off the law",
+        end,
+        textcoords="axes fraction",
+        xytext=(0.04, height),
+        color=line["color"],
+        arrowprops=dict(arrowstyle="-", **line),
+        **SMALL,
+    )
+
+
 def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
     """Direction error over ||W_t|| with C/||W_t||; how the deviation dies."""
-    figure, (error, left) = plots.panels(1, 2, height=3.2)
+    figure, (of_error, of_deviation) = plots.panels(1, 2, height=3.2)
+    in_legend = set()
     for name, history in histories.items():
+        rule = next(rule for rule in RULES if name.startswith(rule))
+        line = dict(plots.look(rule).line)
+        line["linestyle"] = "--" if "logistic" in name else "-"
+        label = f"_{rule}" if rule in in_legend else rule  # "_": not in the legend
+        in_legend.add(rule)
+
         size = history.norm[0, 1:]
+        error = history.direction_error["W_mm"][0, 1:]
+        of_error.plot(size, error, label=label, **line)
+
         ratio = ratio_to_law(history, "W_mm", law)[0, 1:]
-        rules = "NGD-mom", "NGD", "GD", "Polyak, no cap", "Polyak"
-        label = next(rule for rule in rules if name.startswith(rule))
-        line = plots.look(label).line | dict(
-            linestyle="--" if "logistic" in name else "-"
-        )
-        known = {other.get_label() for other in error.lines}
-        wrong = history.direction_error["W_mm"][0, 1:]
-        error.plot(size, wrong, label=f"_{label}" if label in known else label, **line)
-        left.plot(size / law.norm[0], np.abs(ratio - 1).clip(FLOOR), **line)
+        deviation = np.abs(ratio - 1)
+        of_deviation.plot(size / law.norm[0], deviation.clip(FLOOR), **line)
         if name in SHORT:
-            error.plot(size[-1], wrong[-1], ms=5, zorder=4, **plots.look(name).mark)
-            what, height = SHORT[name]
-            words = f"{name}, constant {what}:\n{abs(ratio[-1] - 1):.2f} off the law"
-            end = (size[-1], wrong[-1])
-            place = dict(xytext=(0.04, height), **SMALL)
-            arrow = dict(color=line["color"], arrowprops=dict(arrowstyle="-", **line))
-            error.annotate(words, end, textcoords="axes fraction", **place, **arrow)
-    sizes = np.geomspace(2, error.get_xlim()[1], 50)
-    error.plot(sizes, law.constant[0] / sizes, zorder=0, **plots.PREDICTED)
-    words = rf"$C/\|W_t\|$, $C={law.constant[0]:.4f}$"
-    pieces.beside(error, sizes[6], law.constant[0] / sizes[6], words, place=(6, 4))
-    _logs(error, xlabel=r"$\|W_t\|$", title="Direction error")
+            end = (size[-1], error[-1])
+            _misses_the_law(of_error, name, end, deviation[-1], line)
+
+    # The law: the error is C/||W_t||.
+    C = law.constant[0]
+    sizes = np.geomspace(2, of_error.get_xlim()[1], 50)
+    of_error.plot(sizes, C / sizes, zorder=0, **plots.PREDICTED)
+    words = rf"$C/\|W_t\|$, $C={C:.4f}$"
+    pieces.beside(of_error, sizes[6], C / sizes[6], words, place=(6, 4))
+    _logs(of_error, xlabel=r"$\|W_t\|$", title="Direction error")
+    pieces.note(of_error, "dashed: logistic loss", x=0.04)
+
+    # The deviation from it dies like e^{-lambda_1 a_t}.
     levels = np.linspace(0, 1800, 100)
-    left.plot(levels, 0.7 * np.exp(-law.slowest[0] * levels), **plots.PREDICTED)
-    left.text(0.52, 0.62, r"$e^{-\lambda_1a_t}$", transform=left.transAxes)
-    left.set(yscale="log", ylim=(FLOOR, 3), xlim=(0, 1800), xlabel="margin level $a_t$")
-    left.set(title=r"Distance from the law, $|$error over the law's $-\,1\,|$")
-    pieces.note(error, "dashed: logistic loss", x=0.04)
-    return plots.legend(figure, error)
+    decay = np.exp(-law.slowest[0] * levels)
+    of_deviation.plot(levels, 0.7 * decay, **plots.PREDICTED)
+    of_deviation.text(
+        0.52, 0.62, r"$e^{-\lambda_1a_t}$", transform=of_deviation.transAxes
+    )
+    of_deviation.set(yscale="log", ylim=(FLOOR, 3), xlim=(0, 1800))
+    of_deviation.set_xlabel("margin level $a_t$")
+    of_deviation.set_title(r"Distance from the law, $|$error over the law's $-\,1\,|$")
+    return plots.legend(figure, of_error)
 
 
 def differences(fast: tuple, slow: tuple) -> Figure:
@@ -518,15 +543,17 @@ def _idle(axis, zero, zeros):
 
 def _moves(axis, steps):
     """Last move of an offset with steps like t^(p-2), and with constant ones."""
-    for p in dict.fromkeys(s.law.p for s in steps):
-        moved = np.array([[*s.moved, s.constant] for s in steps if s.law.p == p]).T
+    exponents = dict.fromkeys(settled.law.p for settled in steps)
+    for p in exponents:
+        of_this_p = [settled for settled in steps if settled.law.p == p]
+        moved = np.array([[*run.moved, run.constant] for run in of_this_p]).T
+        rules, runs = moved.shape
         style = dict(ms=4, mfc="none", **plots.look(f"p = {p:g}").mark)
-        aside = np.linspace(
-            -0.2, 0.2, moved.shape[1]
-        )  # so that runs stand side by side
-        axis.plot(np.arange(len(moved))[:, None] + aside, moved, **style)
+        aside = np.linspace(-0.2, 0.2, runs)  # so that runs stand side by side
+        axis.plot(np.arange(rules)[:, None] + aside, moved, **style)
         axis.plot([], [], label=f"p = {p:g}", **style)
-    names = [*(f"{share:g}" for share in lp_law.SHARES), "constant"]
+    names = [f"{share:g}" for share in lp_law.SHARES]
+    names.append("constant")
     axis.set(yscale="log", xlabel="rise of the margins / longest that settles")
     axis.set_xticks(range(len(names)), names)
     axis.set(xlim=(-0.5, len(names) - 0.5), title="d. Last move of an offset")

@@ -230,6 +230,14 @@ def _which_cycle(
     return (path > LAST * LOUD * step[..., 0]) & (net < path / 8)
 
 
+def _random_starts(draw: np.random.Generator, count: int, pairs: int) -> np.ndarray:
+    """20 starts a support, (count, 20, pairs - 1): lengths lognormal around e^{-1}."""
+    starts = draw.standard_normal((count, 20, pairs - 1))
+    starts /= np.linalg.norm(starts, axis=-1, keepdims=True)
+    lengths = np.exp(draw.normal(-1, 1, starts.shape[:2]))
+    return starts * lengths[..., None]
+
+
 def search(
     count: int, pairs: int, momentum: float = 0.0, longer: int = 0
 ) -> tuple[int, int]:
@@ -237,16 +245,24 @@ def search(
     draw = stream(pairs, "problems")
     early = 0
     late = 0
-    for first in range(0, count, 50):
+    for first in range(0, count, 50):  # 50 supports at a time
         shares, across = _random_supports(draw, min(50, count - first), pairs)
-        starts = draw.standard_normal((len(shares), 20, pairs - 1))
-        starts /= np.linalg.norm(starts, axis=-1, keepdims=True)
-        starts *= np.exp(draw.normal(-1, 1, starts.shape[:2]))[..., None]
-        cycle = _which_cycle(shares, across, starts, momentum=momentum)
-        early += cycle.any(1).sum()
-        for k in np.flatnonzero(cycle.any(1) & (longer > 0)):
-            support = shares[[k]], across[[k]], starts[k, cycle[k]][None]
-            late += _which_cycle(*support, momentum=momentum, steps=longer).any()
+        starts = _random_starts(draw, len(shares), pairs)
+        cycles = _which_cycle(shares, across, starts, momentum=momentum)
+        some_start_cycles = cycles.any(1)
+        early += some_start_cycles.sum()
+        if longer <= 0:
+            continue
+        for k in np.flatnonzero(some_start_cycles):
+            cycling_starts = starts[k, cycles[k]]
+            still = _which_cycle(
+                shares[[k]],
+                across[[k]],
+                cycling_starts[None],
+                momentum=momentum,
+                steps=longer,
+            )
+            late += still.any()
     return int(early), int(late)
 
 

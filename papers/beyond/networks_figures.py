@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from companion import plots
@@ -47,46 +48,83 @@ def factor_map(table: Table, both: Reached, alone: Reached) -> Figure:
     return figure
 
 
+def _optimal_shares(
+    axis: Axes, optimal: Mapping, rules: list[str], steepest: list[str]
+) -> None:
+    """Share of samples that select the opt token: a row a rule, a mark a way."""
+    # Numbers where no other mark is: {(way, rule): points to the right}.
+    from_zero = optimal["from zero"]
+    lowest = min(steepest, key=lambda rule: from_zero[rule].mean())
+    numbered = {
+        ("near ties", "steepest, l_inf"): -6,
+        ("near ties", network.ADAM): -6,
+        ("from zero", lowest): 6,
+    }
+    for shift, (way, look) in zip((-0.2, 0, 0.2), WAYS.items(), strict=True):
+        heights = np.arange(len(rules)) + shift
+        shares = np.array([optimal[way][rule].mean() for rule in rules])
+        axis.plot(shares, heights, ms=5, label=way, **look.mark)
+        for rule, share, height in zip(rules, shares, heights, strict=True):
+            if (way, rule) in numbered:
+                place = (numbered[way, rule], 2)
+                words = f"{100 * share:.0f} %"
+                pieces.beside(axis, share, height, words, look.colour, place)
+    axis.axvline(BOUNDS["select.most"], **plots.LEVEL)
+    axis.set(xlabel="share of samples that select the opt token", xlim=(None, 1.05))
+
+
+def _disputes_won(
+    disputes: network.Disputes, rules: list[str], steepest: list[str]
+) -> list[tuple]:
+    """Disputes won and all, (seeds,) each, of every rule; last those of steepest."""
+    counts = []
+    for rule in rules:
+        own = {pair: lead for pair, lead in disputes.items() if pair[0] == rule}
+        counts.append(network.won(own, rules))
+    counts.append(network.won(disputes, steepest))
+    return counts
+
+
+def _shares_won(
+    axis: Axes,
+    disputes: Mapping[str, network.Disputes],
+    rules: list[str],
+    steepest: list[str],
+) -> list[tuple]:
+    """Share of disputes won with 95 % bars: a row a rule, a mark a way; end labels."""
+    labels = []
+    for shift, (way, look) in zip((-0.2, 0, 0.2), WAYS.items(), strict=True):
+        heights = np.arange(len(rules) + 1) + shift
+        counts = _disputes_won(disputes[way], rules, steepest)
+        shares = [network.share(won, all_of_them) for won, all_of_them in counts]
+        value, low, high = np.array(shares).T
+        bars = np.stack([value - low, high - value]).clip(0)
+        axis.errorbar(value, heights, xerr=bars, lw=0.8, ms=5, label=way, **look.mark)
+
+        _, of_steepest = counts[-1]
+        words = f"{100 * value[-1]:.0f} % of {of_steepest.sum()}"
+        labels.append((heights[-1], words, look.colour))
+    axis.axvline(network.HALF, **plots.LEVEL)
+    axis.set(xlabel="share of comparisons won by the own norm")
+    axis.set_xlim(-0.02, 1.02)
+    return labels
+
+
 def selections(optimal: Mapping, disputes: Mapping[str, network.Disputes]) -> Figure:
     """Share of opt tokens by rule and way; share of disputes won, 95 % bars."""
     figure, axes = plots.panels(1, 2, height=3.0)
     rules = list(optimal["from zero"])
-    steepest = [name for name in rules if name != network.ADAM]
-    names = [name.replace("steepest, ", "") for name in rules]
-    names = [LABELS.get(name, name) for name in names]
-    judged = []
-    lowest = min(steepest, key=lambda name: optimal["from zero"][name].mean())
-    left_of = {("near ties", "steepest, l_inf"): -6, ("near ties", network.ADAM): -6}
-    beside = left_of | {("from zero", lowest): 6}  # where no other mark is
-    for shift, (way, like) in zip((-0.2, 0, 0.2), WAYS.items(), strict=True):
-        y = np.arange(len(rules)) + shift
-        line = dict(ms=5, label=way, **like.mark)
-        shares = np.array([optimal[way][name].mean() for name in rules])
-        axes[0].plot(shares, y, **line)
-        for name, x, height in zip(rules, shares, y, strict=True):
-            if side := beside.get((way, name)):
-                pieces.beside(
-                    axes[0], x, height, f"{100 * x:.0f} %", like.colour, (side, 2)
-                )
-        asked = [
-            {k: v for k, v in disputes[way].items() if k[0] == rule} for rule in rules
-        ]
-        counts = [network.won(own, rules) for own in asked]
-        counts.append(network.won(disputes[way], steepest))
-        value, low, high = np.array([network.share(*count) for count in counts]).T
-        words = f"{100 * value[-1]:.0f} % of {counts[-1][1].sum()}"
-        judged.append((len(rules) + shift, words, like.colour))
-        ends = np.stack([value - low, high - value]).clip(0)
-        axes[1].errorbar(value, [*y, len(rules) + shift], xerr=ends, lw=0.8, **line)
-    for axis, written in zip(axes, (names, [*names, "steepest, all"]), strict=True):
-        axis.set_yticks(range(len(written)), written)
+    steepest = [rule for rule in rules if rule != network.ADAM]
+    _optimal_shares(axes[0], optimal, rules, steepest)
+    labels = _shares_won(axes[1], disputes, rules, steepest)
+
+    short_names = [rule.replace("steepest, ", "") for rule in rules]
+    names = [LABELS.get(name, name) for name in short_names]
+    rows = (names, [*names, "steepest, all"])
+    for axis, row_names in zip(axes, rows, strict=True):
+        axis.set_yticks(range(len(row_names)), row_names)
         axis.invert_yaxis()
-    axes[0].axvline(BOUNDS["select.most"], **plots.LEVEL)
-    axes[1].axvline(network.HALF, **plots.LEVEL)
-    axes[0].set(xlabel="share of samples that select the opt token", xlim=(None, 1.05))
-    axes[1].set(xlabel="share of comparisons won by the own norm")
-    axes[1].set_xlim(-0.02, 1.02)
-    pieces.end_labels(axes[1], judged)
+    pieces.end_labels(axes[1], labels)  # once the axis has its direction
     return plots.legend(figure, axes[0])
 
 

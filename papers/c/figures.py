@@ -60,6 +60,65 @@ def divergences(
     return plots.caption(plots.legend(figure, axes[0]), caption)
 
 
+def _direction_path(axis, p: float, path: np.ndarray, target: np.ndarray) -> tuple:
+    """A path (k, 2) of directions, its target's mark; the end label with its miss."""
+    above = 2 + (_look(p).dash != "-")  # so that dashes show on a solid line
+    axis.plot(*path.T, label=f"p = {p:g}", zorder=above, **_look(p).line)
+    axis.plot(*target, markerfacecolor="none", zorder=above, **_look(p).mark)
+    miss = np.linalg.norm(path[-1] - target)
+    return target[1], f"ends {miss:.1g} off", _look(p).colour
+
+
+def _directions(axes, histories: Histories, ends: Mapping, heads: Mapping) -> None:
+    """Directions of W on the first axis and of the head on the second."""
+    labels_of_W = []
+    labels_of_v = []
+    for p, history in histories.items():
+        W = history.W[0, :, 0] / history.norm[0, -1]
+        W_mm = ends[p][p].W[0, 0] / ends[p][p].norm
+        labels_of_W.append(_direction_path(axes[0], p, W, W_mm))
+        v = history.v[0] / history.head_norm[0, -1]
+        v_mm = heads[p].value[0] / heads[p].norm
+        labels_of_v.append(_direction_path(axes[1], p, v, v_mm))
+    title = "{} over its last norm; marks: $\\ell_p$-SVM"
+    axes[0].set(title=title.format("$W$"), xlabel="$W_{11}$", ylabel="$W_{12}$")
+    axes[1].set(title=title.format("$u$"), xlabel="$u_1$", ylabel="$u_2$")
+    for axis, labels in zip(axes, (labels_of_W, labels_of_v), strict=True):
+        axis.set_aspect("equal", adjustable="datalim")
+        pieces.end_labels(axis, labels)
+
+
+def _first_probabilities(axis, tokens: TokenSet, histories: Histories, first: int):
+    """Softmax weight of the selected tokens and the label's probability, dotted."""
+    early = slice(0, first + 1)
+    for p, history in histories.items():
+        weight, label_probability = section5.probabilities(tokens, history)
+        t = history.iterations[early]
+        colour = _look(p).colour
+        axis.plot(t, weight[0, early].mean(-1), color=colour, ls=_look(p).dash)
+        axis.plot(t, label_probability[0, early].mean(-1), color=colour, ls=":")
+    axis.set(title="Selected token's weight", ylim=(0.2, 1.05))
+    axis.set(xlabel="iteration $t$; dotted: label's probability")
+
+
+def _joint_divergences(
+    axis, histories: Histories, ends: Mapping, heads: Mapping
+) -> None:
+    """Divergence of W from its SVM, and dotted that of the head from its own."""
+    labels = []
+    for p, history in histories.items():
+        of_W = history.divergence(ends[p][p].W)[0]
+        of_v = history.head_divergence(heads[p].value)[0]
+        t = history.iterations[1:]
+        colour = _look(p).colour
+        for name, D, dash in (("$W$", of_W, _look(p).dash), ("$u$", of_v, ":")):
+            axis.plot(t, D[1:], color=colour, ls=dash)
+            labels.append((D[-1], f"{name}: {D[-1]:.1e}", colour))
+    axis.set(title="Divergence $D$ of $W$; dotted: of $u$", xlabel="iteration $t$")
+    axis.set(xscale="log", yscale="log")
+    pieces.end_labels(axis, labels)
+
+
 def joint(
     tokens: TokenSet,
     histories: Histories,
@@ -70,42 +129,9 @@ def joint(
 ) -> Figure:
     """Joint training: directions of W and v; the first weights; the divergences."""
     figure, axes = plots.panels(2, 2, height=2.4)
-    last = []
-    missed = ([], [])
-    for p, history in histories.items():
-        W = history.W[0, :, 0] / history.norm[0, -1]
-        v = history.v[0] / history.head_norm[0, -1]
-        target = ends[p][p]
-        head = heads[p]
-        tips = (target.W[0, 0] / target.norm, head.value[0] / head.norm)
-        above = 2 + (_look(p).dash != "-")  # so that dashes show on a solid line
-        for axis, path, tip, misses in zip(axes[:2], (W, v), tips, missed, strict=True):
-            axis.plot(*path.T, label=f"p = {p:g}", zorder=above, **_look(p).line)
-            axis.plot(*tip, markerfacecolor="none", zorder=above, **_look(p).mark)
-            far = np.linalg.norm(path[-1] - tip)
-            misses.append((tip[1], f"ends {far:.1g} off", _look(p).colour))
-        distances = history.divergence(target.W), history.head_divergence(head.value)
-        named = zip(("$W$", "$u$"), distances, section5.probabilities(tokens, history))
-        t = history.iterations
-        early = slice(0, first + 1)
-        for (name, D, probability), dash in zip(
-            named, (_look(p).dash, ":"), strict=True
-        ):
-            style = dict(color=_look(p).colour, ls=dash)
-            axes[2].plot(t[early], probability[0, early].mean(-1), **style)
-            axes[3].plot(t[1:], D[0, 1:], **style)
-            last.append((D[0, -1], f"{name}: {D[0, -1]:.1e}", _look(p).colour))
-    title = "{} over its last norm; marks: $\\ell_p$-SVM"
-    axes[0].set(title=title.format("$W$"), xlabel="$W_{11}$", ylabel="$W_{12}$")
-    axes[1].set(title=title.format("$u$"), xlabel="$u_1$", ylabel="$u_2$")
-    for axis, misses in zip(axes[:2], missed, strict=True):
-        axis.set_aspect("equal", adjustable="datalim")
-        pieces.end_labels(axis, misses)
-    axes[2].set(title="Selected token's weight", ylim=(0.2, 1.05))
-    axes[2].set(xlabel="iteration $t$; dotted: label's probability")
-    axes[3].set(title="Divergence $D$ of $W$; dotted: of $u$", xlabel="iteration $t$")
-    axes[3].set(xscale="log", yscale="log")
-    pieces.end_labels(axes[3], last)
+    _directions(axes[:2], histories, ends, heads)
+    _first_probabilities(axes[2], tokens, histories, first)
+    _joint_divergences(axes[3], histories, ends, heads)
     return plots.caption(plots.legend(figure, axes[0]), caption)
 
 
