@@ -231,17 +231,23 @@ def _last_ratios(path: Any, best: atlas.BestMargins, known: dict) -> atlas.Ratio
     known: (largest margin in ||.||_sgn, its gap) by run and selection, filled here.
     """
     ratios = atlas.ratios(path, best)
-    sign = np.full((len(path.W), 1), np.nan)
-    for run in np.flatnonzero(np.isfinite(ratios.last).all(1)):
+    runs = len(path.W)
+    in_sign_norm = np.full((runs, 1), np.nan)
+    has_all_ratios = np.isfinite(ratios.last).all(1)
+    for run in np.flatnonzero(has_all_ratios):
         selection = ratios.selection[run]
         W = path.W[run, -1]
-        alone = best.tokens.run(run)
-        key = run, *map(int, selection)
+        tokens = best.tokens.run(run)
+
+        # The largest margin, solved once for each selection of a run.
+        key = (run, *map(int, selection))
         if key not in known:
-            A = atlas.features(alone, selection).reshape(-1, *W.shape)
-            known[key] = _best_sign_margin(A)
-        margin = atlas.least_margins(alone, selection[None], W[None, None])[0, 0]
-        sign[run] = margin / _sign_norm(W) / known[key][0]
-    whole = ratios.last[:, [atlas.column(name) for name in WHOLE]]
-    last = np.hstack([whole, sign])
+            features = atlas.features(tokens, selection).reshape(-1, *W.shape)
+            known[key] = _best_sign_margin(features)
+        largest_margin, _ = known[key]
+
+        margins = atlas.least_margins(tokens, selection[None], W[None, None])
+        in_sign_norm[run] = margins[0, 0] / _sign_norm(W) / largest_margin
+    columns = [atlas.column(name) for name in WHOLE]
+    last = np.hstack([ratios.last[:, columns], in_sign_norm])
     return replace(ratios, iterations=path.iterations[-1:], value=last[:, None])

@@ -61,19 +61,31 @@ def measure(
 ) -> GlobalMap:
     """Train every seed from zero, T = 2; reached: opt attended to and scored higher."""
     shape = len(dimensions), len(alphas), len(seeds)
-    reached, first = np.empty((2, *shape), bool)
-    for row, column in np.ndindex(shape[:2]):
-        sizes = dict(n=n, T=2, d=dimensions[row], signal=alphas[column])
-        data = tokens.two_token_gaussian(seeds, **sizes)
-        history = train(
-            coordinates.minimal(data), rule, steps, [0, steps], head="joint"
-        )
-        attended = history.margins[:, -1].min((1, 2)) > SATURATED
-        reached[row, column] = attended & (history.score_gaps[:, -1].min((1, 2)) > 0)
-        even = (data.y[..., None, None] * data.X).mean((1, 2))
-        first[row, column] = score_gaps(data, even).min((1, 2)) > 0
-    axes = dict(alphas=np.asarray(alphas, float), dimensions=np.asarray(dimensions))
-    return GlobalMap(**axes, n=n, reached=reached, first=first)
+    reached = np.empty(shape, bool)
+    first = np.empty(shape, bool)
+    for row, d in enumerate(dimensions):
+        for column, alpha in enumerate(alphas):
+            data = tokens.two_token_gaussian(seeds, n=n, T=2, d=d, signal=alpha)
+
+            # How joint training ends.
+            history = train(
+                coordinates.minimal(data), rule, steps, [0, steps], head="joint"
+            )
+            attended = history.margins[:, -1].min((1, 2)) > SATURATED
+            scored_higher = history.score_gaps[:, -1].min((1, 2)) > 0
+            reached[row, column] = attended & scored_higher
+
+            # From zero the first step of the head averages all tokens evenly.
+            labelled_tokens = data.y[..., None, None] * data.X
+            first_head = labelled_tokens.mean((1, 2))
+            first[row, column] = score_gaps(data, first_head).min((1, 2)) > 0
+    return GlobalMap(
+        alphas=np.asarray(alphas, float),
+        dimensions=np.asarray(dimensions),
+        n=n,
+        reached=reached,
+        first=first,
+    )
 
 
 def global_claims(grid: GlobalMap, wide: int = 1024, easy: float = 1.7) -> list[Claim]:

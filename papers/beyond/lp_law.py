@@ -97,22 +97,36 @@ class _LpRun:
 def _run(law, size: float, steps: int, start: np.ndarray | None = None):
     """A run to ||W||_p = (eta steps)^{1/(p-1)} = `size`, or PremiseFails."""
     p = law.p
-    rule = MirrorRule(p, size ** (p - 1) / steps)
+    step = size ** (p - 1) / steps
     first = max(1, int(steps * 10.0 ** -(p - 1)))  # the last decade of ||W||
     late = np.unique(np.geomspace(first, steps, 12).round().astype(int))
     history = descent.train(
-        law.tokens, rule, steps, start, record=late, loss="exponential"
+        law.tokens, MirrorRule(p, step), steps, start, record=late, loss="exponential"
     )
+
+    # The margins rise by level / ((p - 1) t) a step; from 2 / fastest on none settles.
     level = history.norm[0] / law.solution.norm[0]
-    raised = (level / ((p - 1) * late)).max() * law.fastest
+    rise = level / ((p - 1) * late)
+    raised = rise.max() * law.fastest
     reason = f"a step is {raised / 2:.2g} times as long as the longest that settles"
     require(raised < 2, "short steps", raised, reason)
-    moved = np.ptp(law.offsets(history.W[0, -2:]), axis=0).max()
-    reason = f"an offset moved by {moved:.2g} between the last records, it needs {REST:g}: longer"
+
+    last_offsets = law.offsets(history.W[0, -2:])
+    moved = np.ptp(last_offsets, axis=0).max()
+    reason = (
+        f"an offset moved by {moved:.2g} between the last records, "
+        f"it needs {REST:g}: longer"
+    )
     require(moved <= REST, "offsets at rest", moved, reason)
+
     law.check_resolved(level[0])
-    error = np.sqrt(2 * history.divergence(law.solution.W)[0].clip(0))
-    return _LpRun(law=law, started=start is not None, norm=history.norm[0], error=error)
+    D = history.divergence(law.solution.W)[0].clip(0)
+    return _LpRun(
+        law=law,
+        started=start is not None,
+        norm=history.norm[0],
+        error=np.sqrt(2 * D),
+    )
 
 
 def _problem(seed: int) -> TokenSet:
@@ -247,26 +261,36 @@ def decay_study(seeds: Sequence[int], p: float, count: int):
 
 def _settled(law, count):
     """A problem after `count` decaying steps, and constant ones, or PremiseFails."""
-    steps = [_decaying(law, share) for share in SHARES]
+    decaying = [_decaying(law, share) for share in SHARES]
+    constant = _constant(law, SHARES[1], count)
     times = [count * 9 // 10, count - 1, count]
-    W = _train(law, [*steps, _constant(law, SHARES[1], count)], count, times)
-    rested = np.array([law.offsets(path) for path in W])
-    rest = np.abs(rested[0, 2] - rested[0, 0]).max()
+    W = _train(law, [*decaying, constant], count, times)
+    at_tenth, before, at_end = range(len(times))
+    offsets = np.array([law.offsets(path) for path in W])  # (rules, times, m)
+
+    # Over the last tenth of the run the offsets of the first share have to rest.
+    unrest = np.abs(offsets[0, at_end] - offsets[0, at_tenth]).max()
     reason = (
-        f"an offset moved by {rest:.2g} over the last tenth, it needs {REST:g}: longer"
+        f"an offset moved by {unrest:.2g} over the last tenth, "
+        f"it needs {REST:g}: longer"
     )
-    require(rest <= REST, "offsets at rest", rest, reason)
-    size = geometry.norm(W[:, 2], law.p)
+    require(unrest <= REST, "offsets at rest", unrest, reason)
+    size = geometry.norm(W[:, at_end], law.p)
     law.check_resolved(size[0] / law.solution.norm[0])
-    D = geometry.directional_bregman(W[:1, 2], law.solution.W.reshape(1, -1), law.p)[0]
-    total = np.array([rule(np.arange(count)).sum() for rule in steps])
-    moved = np.abs(rested[:, 2] - rested[:, 1]).max(1)
+
+    # The direction error of the first share, times its norm, against the law's constant.
+    W_mm = law.solution.W.reshape(1, -1)
+    D = geometry.directional_bregman(W[:1, at_end], W_mm, law.p)[0]
+    scaled_error = size[0] * np.sqrt(2 * max(D, 0.0))
+
+    last_move = np.abs(offsets[:, at_end] - offsets[:, before]).max(1)
+    sum_of_steps = np.array([rule(np.arange(count)).sum() for rule in decaying])
     return Settled(
         law=law,
-        moved=moved[:-1],
-        constant=float(moved[-1]),
-        pace=size[:-1] / total ** (1 / (law.p - 1)),
-        error=float(size[0] * np.sqrt(2 * max(D, 0.0)) / law.constant),
+        moved=last_move[:-1],
+        constant=float(last_move[-1]),
+        pace=size[:-1] / sum_of_steps ** (1 / (law.p - 1)),
+        error=float(scaled_error / law.constant),
     )
 
 

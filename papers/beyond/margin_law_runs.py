@@ -134,33 +134,43 @@ def _compare(c, history, start, selected):
 def _measure(c, history, off_span):
     """`_Measured` of one run; off_span: norm of W_0 outside the coordinates."""
     run = c.run
-    W = [history.weights(k)[run : run + 1] for k in range(len(history.iterations))]
     V = c.solution.W
     support = c.law.support
-    # without steps - 1, which would weigh in the fits
-    late = np.r_[1 : len(W) - 2, len(W) - 1]
+    iterations = history.iterations
+    W = [history.weights(k)[run : run + 1] for k in range(len(iterations))]
+    last = len(W) - 1
+
+    # The late records, without steps - 1, which would weigh in the fits.
+    late = np.r_[1 : last - 1, last]
+    errors = [margins.direction_error(W[k], V, off_span)[0] for k in late]
     along = np.array([margins.along_and_off(w, V)[0][0] for w in W])
-    # W_0 tells it all where nothing else moves it
+
+    # The last step: its length, and how much the offsets moved.
+    log_length = history.log_step[run, -1] + history.log_gradient[run, -1]
+    margins_on_support = c.margins[1:, support[0]]
+    offsets = margins_on_support - margins_on_support.mean(1, keepdims=True)
+    moved = np.abs(offsets[1] - offsets[0]).max()
+
+    # What lies off the span of the support. If all pairs are in it nothing else moves
+    # W there, and W_0 tells it all.
     early = W[0] if support.all() else W[1]
-    left = margins.outside_support(c.tokens, c.selected, support, early)[0]
-    half = int(np.flatnonzero(history.iterations == history.iterations[-1] // 2)[0])
-    step = W[-1] - W[half]
+    outside = margins.outside_support(c.tokens, c.selected, support, early)[0]
+
+    # The second half of the run, W_T - W_{T/2}, and the duals read off the margins.
+    half = int(np.flatnonzero(iterations == iterations[-1] // 2)[0])
+    difference = W[-1] - W[half]
     duals = margins.recovered_duals(c.margins[-1], c.log_slopes[0])[None]
-    offsets = c.margins[1:, support[0]]
-    offsets = offsets - offsets.mean(1, keepdims=True)
     return _Measured(
-        iterations=history.iterations[late],
-        error=np.array([margins.direction_error(W[k], V, off_span)[0] for k in late]),
+        iterations=iterations[late],
+        error=np.array(errors),
         norm=history.norm[run, late],
         level=along[late] / c.solution.norm[0],
-        moved=float(np.abs(offsets[1] - offsets[0]).max()),
-        step_length=float(
-            np.exp(history.log_step[run, -1] + history.log_gradient[run, -1])
-        ),
-        outside=float(np.hypot(left, off_span)),
+        moved=float(moved),
+        step_length=float(np.exp(log_length)),
+        outside=float(np.hypot(outside, off_span)),
         residual=margins.residual(c.tokens, c.selected, support, W[-1], V)[0],
-        difference_error=float(margins.direction_error(step, V)[0]),
-        difference_gap=_duality_gap(c.tokens, c.selected, step, duals)[0],
+        difference_error=float(margins.direction_error(difference, V)[0]),
+        difference_gap=_duality_gap(c.tokens, c.selected, difference, duals)[0],
     )
 
 

@@ -187,21 +187,29 @@ def _constants(
     """A, K, q of (8) and (9) for |x_0| = x; A infinite for steps too long."""
     R = x + tau
     low, L = problem.curvature(R)
-    L = problem.D**2 / 4 if everywhere else L
-    sigma, xi, level = _step_bound(problem, rule, R, L)
-    if not sigma:
+    if everywhere:
+        L = problem.D**2 / 4
+    sigma, xi, lowest_level = _step_bound(problem, rule, R, L)
+    if sigma == 0:  # the steps are too long
         return np.inf, np.nan, np.nan
+    V = problem.norm
     r = problem.r
-    rise = 1.5 * sigma / problem.norm**2
-    needed = max(-np.log(xi), np.log(2 * problem.norm / (r * tau)) + r * rise)
-    A = (
-        np.log(problem.norm * problem.M) + problem.log_small(omega, R, tau) + needed
-    ) / r
+
+    # A: the level from which on delta is small enough for xi and for the room tau.
+    rise = 1.5 * sigma / V**2
+    for_xi = -np.log(xi)
+    for_room = np.log(2 * V / (r * tau)) + r * rise
+    log_delta_0 = problem.log_small(omega, R, tau)
+    A = (np.log(V * problem.M) + log_delta_0 + max(for_xi, for_room)) / r
+    A = max(0.0, A, lowest_level)
     if problem.fastest == 0:  # nothing across V
-        return max(0.0, A, level), tau, r
-    q_1 = problem.norm**2 * min(low, 2 / sigma - L)
-    K = np.exp(q_1 * tau / (2 * problem.norm)) * (x + r * tau * np.exp(1.5)) + tau
-    return max(0.0, A, level), float(K), float(min(q_1, r))
+        return A, tau, r
+
+    # K and q: how fast what is across V dies out.
+    q_1 = V**2 * min(low, 2 / sigma - L)
+    growth = np.exp(q_1 * tau / (2 * V))
+    K = growth * (x + r * tau * np.exp(1.5)) + tau
+    return A, float(K), float(min(q_1, r))
 
 
 def prove(
@@ -242,48 +250,88 @@ def _mode_norm(s: float, mu: float) -> tuple[np.ndarray, float, float]:
     v)|_P shrinks by varrho, |(1, 1)|_P = 1, |x| <= d |(x, v)|_P. The larger (1 -
     varrho^2)/d of two: by the map's eigenvectors, or Lyapunov's equation.
     """
-    T = np.array([[1 - s, mu], [-s, mu]])
-    z, S = np.linalg.eig(T)
-    half = (1 + np.abs(z).max()) / 2
-    if half < 1:
-        forms = [(solve_discrete_lyapunov(T.T / half, np.eye(2)), half)]
-    else:
-        forms = []
-    if np.linalg.cond(S) < 1e6:
-        back = np.linalg.inv(S * np.linalg.solve(S, np.ones(2)))
-        forms.append(((back.conj().T @ back).real, float(np.abs(z).max())))
-    scaled = [(P / P.sum(), rate) for P, rate in forms]
-    norms = [(P, rate, float(np.sqrt(np.linalg.inv(P)[0, 0]))) for P, rate in scaled]
-    return max(norms, key=lambda norm: (1 - norm[1] ** 2) / norm[2])
+    step = np.array([[1 - s, mu], [-s, mu]])
+    eigenvalues, eigenvectors = np.linalg.eig(step)
+    spectral_radius = np.abs(eigenvalues).max()
+    candidates = []
+
+    # Lyapunov's equation at a rate halfway between the spectral radius and 1.
+    halfway = (1 + spectral_radius) / 2
+    if halfway < 1:
+        P = solve_discrete_lyapunov(step.T / halfway, np.eye(2))
+        candidates.append((P, halfway))
+
+    # In the eigenvectors' coordinates the map shrinks by its spectral radius; they are
+    # scaled so that (1, 1) has coordinates 1. Too close to parallel, they are no basis.
+    if np.linalg.cond(eigenvectors) < 1e6:
+        scale = np.linalg.solve(eigenvectors, np.ones(2))
+        to_coordinates = np.linalg.inv(eigenvectors * scale)
+        P = (to_coordinates.conj().T @ to_coordinates).real
+        candidates.append((P, float(spectral_radius)))
+
+    norms = []
+    for P, varrho in candidates:
+        P = P / P.sum()  # |(1, 1)|_P = 1
+        d = float(np.sqrt(np.linalg.inv(P)[0, 0]))
+        norms.append((P, varrho, d))
+
+    def merit(norm):
+        _, varrho, d = norm
+        return (1 - varrho**2) / d
+
+    return max(norms, key=merit)
+
+
+def _size_in_modes(x: np.ndarray, v: np.ndarray, norms: list[np.ndarray]) -> float:
+    """The norm of (x, v) (u,) in the coordinates of the modes, each with its P."""
+    square = 0
+    for x_mode, v_mode, P in zip(x, v, norms, strict=True):
+        state = np.array([x_mode, v_mode])
+        square = square + state @ P @ state
+    return np.sqrt(square)
 
 
 def prove_with_momentum(
     problem: Local, rule: GradientRule, before: np.ndarray, g: np.ndarray
 ) -> Proof:
     """The theorem for NGD with momentum, from margins g on, after `before`."""
-    (level, x, omega) = problem.split(g)
+    level, x, omega = problem.split(g)
+    foreign = rule.kind != NGD or rule.decay or np.isfinite(rule.max_step)
+    why = _silent(problem, rule, foreign)
+    if why:
+        return Proof(why=why, level=level)
+    level_before, x_before, omega_before = problem.split(before)
     V = problem.norm
     mu = rule.momentum
-    foreign = rule.kind != NGD or rule.decay or np.isfinite(rule.max_step)
-    if why := _silent(problem, rule, foreign):
-        return Proof(why=why, level=level)
-    old, x_old, omega_old = problem.split(before)
+
+    # The modes of the Hessian of G at rho_perp, and their step sizes s.
     centred = problem.A @ problem.basis
-    values, vectors = np.linalg.eigh(centred.T @ (problem.shares[:, None] * centred))
-    s = rule.step_size * V * values
-    norms = [_mode_norm(mode, mu) for mode in s]
-    if (rates := np.array([rate for _, rate, _ in norms])).max(initial=0.0) >= 1:
+    hessian = centred.T @ (problem.shares[:, None] * centred)
+    eigenvalues, modes = np.linalg.eigh(hessian)
+    s = rule.step_size * V * eigenvalues
+
+    # The norm (14) in which each mode shrinks.
+    norms = [_mode_norm(s_mode, mu) for s_mode in s]
+    rates = np.array([varrho for _, varrho, _ in norms])
+    if rates.max(initial=0.0) >= 1:
         return Proof(why="the steps are too long", level=level)
-    far = max((d for *_, d in norms), default=1.0)
+    d_max = max((d for _, _, d in norms), default=1.0)
     decay = ((1 - rates**2) / s).min(initial=np.inf)
-    pairs = zip(vectors.T @ x, vectors.T @ (x - x_old), norms, strict=True)
-    size = np.sqrt(sum(np.array([y, v]) @ P @ [y, v] for y, v, (P, *_) in pairs))
-    outside = mu / (1 - mu) * np.linalg.norm(omega - omega_old)
-    longest = s.max(initial=0.0)
+
+    # The start in these norms, and what momentum still adds outside the span.
+    forms = [P for P, _, _ in norms]
+    size = _size_in_modes(modes.T @ x, modes.T @ (x - x_before), forms)
+    outside = mu / (1 - mu) * np.linalg.norm(omega - omega_before)
+
+    # Any room tau that meets the hypotheses, the largest first.
+    rise_before = level - level_before
+    s_max = s.max(initial=0.0)
     for tau in ROOMS[::-1]:
-        room = _room(problem, rule, far, size, omega, outside, level, level - old, tau)
-        bends = 2 * room.b + longest * room.b**2 < decay
-        if not (room.xi <= 0.5 and bends and room.rise > 0):
+        room = _room(
+            problem, rule, d_max, size, omega, outside, level, rise_before, tau
+        )
+        contracts = 2 * room.b + s_max * room.b**2 < decay
+        if not (room.xi <= 0.5 and contracts and room.rise > 0):
             continue
         pushed = room.high * room.xi / V / -np.expm1(-problem.r * room.rise)
         if pushed <= (1 - mu) * tau:  # (16)

@@ -230,27 +230,38 @@ def _norms(K: np.ndarray, Q: np.ndarray) -> np.ndarray:
     )
 
 
+def _keys_and_queries(network: VisionTransformer) -> tuple[np.ndarray, np.ndarray]:
+    """W_K and W_Q of every head, (layers, heads, d_h, d) each, in float64."""
+    attentions: list[Any] = [block.attention for block in network.blocks]
+    heads = attentions[0].heads
+    projections = [attention.project.weight.detach() for attention in attentions]
+    stacked = torch.stack(projections).double().numpy()  # (layers, 3 d, d)
+    Q, K, _ = np.split(stacked, 3, axis=1)
+    layers, d, _ = Q.shape
+    by_head = (layers, heads, d // heads, d)
+    return K.reshape(by_head), Q.reshape(by_head)
+
+
 def read(
     network: VisionTransformer, pictures: Tensor, quantile: float = QUANTILE
 ) -> _MarginReading:
     """The margins of a network on standardised pictures (b, channels, s, s)."""
-    blocks: list[Any] = [block.attention for block in network.blocks]
-    heads = blocks[0].heads
-    weights = [block.project.weight.detach() for block in blocks]
-    Q, K, _ = np.split(torch.stack(weights).double().numpy(), 3, axis=1)
-    layers, d, _ = Q.shape
-    K, Q = (factor.reshape(layers, heads, d // heads, d) for factor in (K, Q))
+    K, Q = _keys_and_queries(network)
     W = _product(K, Q)
-    low, scale = np.zeros((2, layers, heads))
+    layers, heads, _, _ = W.shape
+    low = np.zeros((layers, heads))
+    scale = np.zeros((layers, heads))
     for layer, entered in enumerate(_entrances(network, pictures)):
-        x = entered.double().numpy()
+        x = entered.double().numpy()  # (b, T, d)
         scale[layer] = (x**2).sum(-1).mean()
         for head in range(heads):
-            logits = np.sort(x @ W[layer, head].T @ np.swapaxes(x, 1, 2), -1)
-            low[layer, head] = np.quantile(logits[..., -1] - logits[..., -2], quantile)
-    return _MarginReading(
-        ratio=(low / scale)[..., None] / _norms(K, Q), quantile=low, W=W
-    )
+            # The margin of a query is the lead of its token of largest logit.
+            logits = x @ W[layer, head].T @ np.swapaxes(x, 1, 2)
+            ascending = np.sort(logits, -1)
+            leads = ascending[..., -1] - ascending[..., -2]
+            low[layer, head] = np.quantile(leads, quantile)
+    relative = (low / scale)[..., None]
+    return _MarginReading(ratio=relative / _norms(K, Q), quantile=low, W=W)
 
 
 Disputes = Mapping[tuple[str, str], np.ndarray]

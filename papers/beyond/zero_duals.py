@@ -102,15 +102,19 @@ def _tightened(data: TokenSet, count: int = 1) -> TokenSet:
     """One run's data, `count` slack constraints made tight along W_mm z."""
     solution = token_svm(data)
     slack = np.where(solution.support[0], np.inf, solution.margins[0] - 1)
-    known = np.isfinite(slack).sum()
-    reason = f"{known} constraints are slack; it needs {count}"
-    require(known >= count, "slack constraints", known, reason)
+    available = np.isfinite(slack).sum()
+    reason = f"{available} constraints are slack; it needs {count}"
+    require(available >= count, "slack constraints", available, reason)
+
+    # The token x of a constraint moves along W_mm z_i until <x_opt - x, W_mm z_i> = 1.
     X = data.X.copy()
-    place = coordinates.others(data.opt, data.shape[2])[0]
-    for m in np.argsort(slack, axis=None)[:count]:
+    token_of_pair = coordinates.others(data.opt, data.shape[2])[0]
+    least_slack_first = np.argsort(slack, axis=None)
+    for m in least_slack_first[:count]:
         i, pair = np.unravel_index(m, slack.shape)
-        pull = solution.W[0] @ data.z[0, i]
-        X[0, i, place[i, pair]] += slack[i, pair] * pull / (pull @ pull)
+        token = token_of_pair[i, pair]
+        direction = solution.W[0] @ data.z[0, i]
+        X[0, i, token] += slack[i, pair] * direction / (direction @ direction)
     return replace(data, X=X)
 
 
@@ -131,20 +135,29 @@ def _run(law, steps: int, decades: int = 1, step: float | None = None):
     late = np.unique(np.geomspace(steps / 10**decades, steps, 9).round().astype(int))
     data = law.tokens
     V = law.solution.W
-    tight = law.tight.reshape(law.solution.duals.shape)
     history = train(data, ngd(step or law.step), steps, [0, *late])
     margins.check_selection(0, history.margins[0, -1])
-    W = [history.weights(k + 1) for k in range(len(late))]
-    level = (
-        np.array([margins.along_and_off(w, V)[0][0] for w in W]) / law.solution.norm[0]
+    W = [history.weights(k + 1) for k in range(len(late))]  # record 0 is the start
+
+    # The margin level a_t = <W_t, W_mm>/||W_mm||^2, and whether idle pairs have settled.
+    along = np.array([margins.along_and_off(w, V)[0][0] for w in W])
+    level = along / law.solution.norm[0]
+    undecayed = level[-1] ** -law.rate
+    reason = (
+        f"wrong offsets of idle pairs have decayed to {undecayed:.2g}, "
+        f"they need {SETTLED_IDLE:g}"
     )
-    left = level[-1] ** -law.rate
-    reason = f"wrong offsets of idle pairs have decayed to {left:.2g}, they need {SETTLED_IDLE:g}"
-    require(left <= SETTLED_IDLE, "idle pairs settled", left, reason)
-    idle = history.margins[0, 1:].reshape(len(late), -1)[:, law.pairs]
-    across = np.array([margins.residual(data, data.opt, tight, w, V)[0] for w in W])
+    require(undecayed <= SETTLED_IDLE, "idle pairs settled", undecayed, reason)
+
+    # What the law predicts: the idle pairs' offsets, and W_t's part across W_mm.
+    idle_margins = history.margins[0, 1:].reshape(len(late), -1)[:, law.pairs]
+    tight = law.tight.reshape(law.solution.duals.shape)
+    residuals = [margins.residual(data, data.opt, tight, w, V)[0] for w in W]
     return _ZeroDualsRun(
-        law=law, level=level, offsets=idle - level[:, None], residual=across
+        law=law,
+        level=level,
+        offsets=idle_margins - level[:, None],
+        residual=np.array(residuals),
     )
 
 

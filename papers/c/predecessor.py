@@ -137,17 +137,25 @@ def _train_relu_head(
     mixture x, with u = 1[x > 0], and loss and gradient are those of
     `lib.attention.slopes` with one head per sample.
     """
-    W = np.zeros((len(tokens.y), tokens.shape[-1], tokens.z.shape[-1]))
+    runs, _, _, d = tokens.shape
+    W = np.zeros((runs, d, tokens.z.shape[-1]))
     for _ in range(steps):
-        mixture = np.einsum("rnt,rntd->rnd", attention.weights(tokens, W), tokens.X)
-        head = (mixture > 0).astype(float)
-        scores = tokens.y[..., None] * np.einsum("rntd,rnd->rnt", tokens.X, head)
-        pull = attention.slopes(attention.logits(tokens, W), scores, "logistic").pull
-        down = np.einsum(
-            "rnd,rne->rde", np.einsum("rnt,rntd->rnd", pull, tokens.X), tokens.z
-        )
-        size = np.linalg.norm(down, axis=(1, 2), keepdims=True)
-        W = W + step_size * down / np.where(size > 0, size, 1.0)
+        # The head of each sample, linear around the mixture it attends to.
+        weights = attention.weights(tokens, W)
+        mixture = np.einsum("rnt,rntd->rnd", weights, tokens.X)
+        u = (mixture > 0).astype(float)
+        head_of_tokens = np.einsum("rntd,rnd->rnt", tokens.X, u)
+        scores = tokens.y[..., None] * head_of_tokens
+
+        # The negative gradient, sum_i (sum_t pull_it x_it) z_i^T.
+        logits = attention.logits(tokens, W)
+        pull = attention.slopes(logits, scores, "logistic").pull
+        pulled_tokens = np.einsum("rnt,rntd->rnd", pull, tokens.X)
+        descent = np.einsum("rnd,rne->rde", pulled_tokens, tokens.z)
+
+        # A step of length step_size, or none where the gradient is zero.
+        size = np.linalg.norm(descent, axis=(1, 2), keepdims=True)
+        W = W + step_size * descent / np.where(size > 0, size, 1.0)
     return W, attention.weights(tokens, W)
 
 
@@ -164,17 +172,37 @@ def _max_margin(tokens: TokenSet, chosen: np.ndarray) -> tuple[np.ndarray, np.nd
         raise ValueError("every sample needs a chosen token, and some sample another")
     X = tokens.X[0]
     z = tokens.z[0]
+    n, T = chosen.shape
+
+    # Each row is (x_first - x_t) z_i^T: the first chosen token minus every token.
     first = chosen.argmax(1)
-    apart = X[np.arange(len(X)), first][:, None] - X  # chosen first minus every token
-    rows = coordinates.constraint_rows(apart, z).reshape(*chosen.shape, -1)
-    same = chosen & (np.arange(chosen.shape[1]) != first[:, None])
-    _, sizes, E = np.linalg.svd(rows[same], full_matrices=False)
-    E = E[sizes > 1e-10 * sizes.max(initial=0)]
-    A = rows[~chosen] - rows[~chosen] @ E.T @ E
+    first_tokens = X[np.arange(n), first]
+    differences = first_tokens[:, None] - X
+    rows = coordinates.constraint_rows(differences, z).reshape(n, T, -1)
+
+    # The equations: the first chosen token and the other chosen ones tie.
+    other_chosen = chosen & (np.arange(T) != first[:, None])
+    _, singular_values, E = np.linalg.svd(rows[other_chosen], full_matrices=False)
+    independent = singular_values > 1e-10 * singular_values.max(initial=0)
+    E = E[independent]
+
+    # The inequalities, projected to where the equations hold.
+    inequalities = rows[~chosen]
+    A = inequalities - inequalities @ E.T @ E
+
+    # A row of any shape is a feature a_m = delta_m z_m^T with z_m = (1).
     ones = np.ones((len(A), 1))
-    pairs = ones.shape, A[:, None], ones, ones[:, 0]
-    beta, *_ = frobenius.solve(frobenius.Constraints("multi-token SVM", 0, *pairs))
-    return (A.T @ beta).reshape(X.shape[-1], z.shape[-1]), E
+    constraints = frobenius.Constraints(
+        problem="multi-token SVM",
+        run=0,
+        shape=ones.shape,
+        delta=A[:, None],
+        z=ones,
+        stretch=ones[:, 0],
+    )
+    beta, *_ = frobenius.solve(constraints)
+    W = (A.T @ beta).reshape(X.shape[-1], z.shape[-1])
+    return W, E
 
 
 def several_tokens(
@@ -266,22 +294,31 @@ def solve_jointly(
     return v, W
 
 
+def _log_loss_of_head(
+    tokens: TokenSet, W: np.ndarray, v: np.ndarray
+) -> tuple[float, np.ndarray]:
+    """log L(v, W) of the first run, its gradient in the head v (d,); W (1, d, d_z)."""
+    scores = attention.scores(tokens, v[None])
+    slopes = attention.slopes(attention.logits(tokens, W), scores, "logistic")
+    log_loss = slopes.log_loss[0]
+    # grad log L = grad L / L, divided in logarithms as both may underflow.
+    push = slopes.push[0] * np.exp(slopes.log_push_scale[0] - log_loss)
+    gradient = -np.einsum("nt,n,ntd->d", push, tokens.y[0], tokens.X[0])
+    return log_loss, gradient
+
+
 def _in_turn(tokens, p, r, R, pair):
+    """log L, v (d,) and W (d, d_z) after ROUNDS of v, then W, from a pair of SVMs."""
     head, weights = pair
     v = head.value[0]
     W = weights.W * (R / weights.norm[0])
-
-    def loss(v):
-        scores = attention.scores(tokens, v[None])
-        slopes = attention.slopes(attention.logits(tokens, W), scores, "logistic")
-        push = slopes.push[0] * np.exp(slopes.log_push_scale[0] - slopes.log_loss[0])
-        gradient = -np.einsum("nt,n,ntd->d", push, tokens.y[0], tokens.X[0])
-        return slopes.log_loss[0], gradient
-
     for _ in range(ROUNDS):
-        v, _ = _on_the_sphere(loss, v, r, p)
-        W = _solve(replace(tokens, u=v[None]), p, [R], W)
-    return loss(r / norm(v, p) * v)[0], v, W[0]
+        v, _ = _on_the_sphere(partial(_log_loss_of_head, tokens, W), v, r, p)
+        with_this_head = replace(tokens, u=v[None])
+        W = _solve(with_this_head, p, [R], W)
+    on_the_sphere = r / norm(v, p) * v
+    log_loss, _ = _log_loss_of_head(tokens, W, on_the_sphere)
+    return log_loss, v, W[0]
 
 
 def joint_claims(

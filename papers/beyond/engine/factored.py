@@ -83,20 +83,39 @@ def train(
 
 
 def _train_rule(problems, rule, times, K, Q):
-    shapes = {"K": (len(times), *K.shape[1:]), "Q": (len(times), *Q.shape[1:])}
-    raw = unwritten(status.COMPLETED, len(K), **shapes, logs=(len(times),))
+    raw = unwritten(
+        status.COMPLETED,
+        len(K),
+        K=(len(times), *K.shape[1:]),
+        Q=(len(times), *Q.shape[1:]),
+        logs=(len(times),),
+    )
     for run, problem in enumerate(problems):
-        factors = [np.array(factor[run], float, order="C") for factor in (K, Q)]
-        paths = raw["K"][run], raw["Q"][run], raw["logs"][run]
-        parts = [loop.part(len(problem.z), *factor.shape) for factor in factors]
+        n = len(problem.z)
+        # The loop moves the factors in place: each run gets its own copies.
+        K_run = np.array(K[run], float, order="C")
+        Q_run = np.array(Q[run], float, order="C")
         raw["status"][run], raw["ended"][run] = loop.run_factors(
-            problem, rule.numbers(), times, *factors, *paths, *parts
+            problem,
+            rule.numbers(),
+            times,
+            K_run,
+            Q_run,
+            raw["K"][run],
+            raw["Q"][run],
+            raw["logs"][run],
+            loop.part(n, *K_run.shape),
+            loop.part(n, *Q_run.shape),
         )
     end_where_not_finite(
         raw["status"], raw["ended"], times, [raw["K"], raw["Q"]], [raw["logs"]]
     )
-    names = np.array(status.NAMES)[raw["status"]]
-    K = raw["K"]
-    Q = raw["Q"]
-    W = K @ np.swapaxes(Q, -1, -2)
-    return _FactoredPath(times, W, raw["logs"], names, raw["ended"], K=K, Q=Q)
+    return _FactoredPath(
+        iterations=times,
+        W=raw["K"] @ np.swapaxes(raw["Q"], -1, -2),
+        log_gap=raw["logs"],
+        status=np.array(status.NAMES)[raw["status"]],
+        ended=raw["ended"],
+        K=raw["K"],
+        Q=raw["Q"],
+    )
