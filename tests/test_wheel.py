@@ -41,7 +41,7 @@ def wheel(tmp_path_factory):
     """
     copy = tmp_path_factory.mktemp("source")
     out = tmp_path_factory.mktemp("wheel")
-    for name in ("lib", "papers", "notebooks"):
+    for name in ("lib", "companion", "papers", "notebooks"):
         left = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
         shutil.copytree(files.ROOT / name, copy / name, ignore=left)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
@@ -96,7 +96,7 @@ def test_it_has_every_module_and_template(wheel):
         }
     sources = [
         path
-        for package in ("lib", "papers")
+        for package in ("lib", "companion", "papers")
         for path in (files.ROOT / package).rglob("*")
         if path.is_file()
         and "__pycache__" not in path.parts

@@ -22,7 +22,7 @@ import psutil
 import pytest
 from nbclient.exceptions import CellTimeoutError
 
-from companion import pages, record
+from companion import pages, record, sources
 from companion.batch import job as jobs
 from companion.batch import reference, work
 from companion.batch import run as batch
@@ -102,7 +102,7 @@ REDIRECTIONS = {
     "PYTHONPATH",
     record.TOLD,
 }
-# A copy of lib/ may keep its bytecode: many processes import it, and compile it once.
+# A copy of the packages may keep its bytecode: many processes import it, and compile it once.
 REDIRECTIONS |= {"PYTHONDONTWRITEBYTECODE"}
 ENVIRONMENT = {
     name: value for name, value in os.environ.items() if name not in REDIRECTIONS
@@ -113,7 +113,7 @@ if not shutil.which("git"):
 
 
 class Repository:
-    """A committed copy of lib/ with the notebooks of `LAST`."""
+    """A committed copy of lib/ and companion/ with the notebooks of `LAST`."""
 
     def __init__(self, root):
         self.root = root
@@ -122,7 +122,8 @@ class Repository:
         self.runs = root / "runs" / "figures" / "demo"
         self.results = self.runs / "01_good"
         unread = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(files.ROOT / "lib", root / "lib", ignore=unread)
+        for package in ("lib", "companion"):
+            shutil.copytree(files.ROOT / package, root / package, ignore=unread)
         for name, text in {
             **{
                 f"notebooks/{k}.py": NOTEBOOK.format(name=k, last=v)
@@ -175,7 +176,7 @@ class Repository:
             patch.setattr(signal, "signal", lambda *_: None)
             for name in ("figures", "runs", "notebooks"):
                 patch.setenv(f"{name.upper()}_DIR", str(self.root / name))
-            for module in (files, provenance):
+            for module in (files, provenance, sources):
                 patch.setattr(module, "ROOT", self.root)
             with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
                 try:
@@ -340,9 +341,7 @@ def test_failures_set_the_exit_status_and_the_others_finish(repository, first):
         outputs[path.stem] = [
             output for cell in cells for output in cell.get("outputs", [])
         ]
-    module = (
-        repository.root / "lib" / "companion" / "record.py"
-    ).resolve()  # its own library
+    module = (repository.root / "companion" / "record.py").resolve()  # its own
     assert outputs["01_good"][-1].text.strip() == str(module)
     assert any(
         output.get("evalue") == "broken on purpose" for output in outputs["02_bad"]

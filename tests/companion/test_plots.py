@@ -66,7 +66,7 @@ def test_no_colour_is_written_outside_the_registry():
     )
     every = [
         p
-        for n in ("lib", "papers", "notebooks")
+        for n in ("lib", "companion", "papers", "notebooks")
         for p in (files.ROOT / n).rglob("*.py")
     ]
     drawing = [p for p in every if p.name != "plots.py" and "site" not in p.parts]

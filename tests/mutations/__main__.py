@@ -53,7 +53,9 @@ def _pytest(copy: Path, tests: tuple[str, ...], cache: str, seconds: int) -> Non
     os.environ |= {"PYTHONPATH": str(copy), "NUMBA_CACHE_DIR": cache}
     sys.path.insert(0, str(copy))
     for name in [
-        name for name in sys.modules if name.split(".")[0] in ("lib", "papers", "tests")
+        name
+        for name in sys.modules
+        if name.split(".")[0] in ("lib", "companion", "papers", "tests")
     ]:
         del sys.modules[name]
     options = "-x -q -p no:cacheprovider --tb=no -rfE".split()

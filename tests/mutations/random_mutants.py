@@ -86,7 +86,9 @@ def draw(
     """
     places = []
     for path in sorted(
-        p for room in ("lib", "papers") for p in (ROOT / room).rglob("*.py")
+        p
+        for room in ("lib", "companion", "papers")
+        for p in (ROOT / room).rglob("*.py")
     ):
         text = path.read_bytes()
         name = "/".join(path.parts[-3:])
