@@ -91,7 +91,7 @@ def test_the_command_names_the_extra_that_pages_need():
     blocked = modules_beside_the_core()
     done = run(
         WITHOUT_EXTRAS.format(blocked=blocked)
-        + "from papers import command; command.main()"
+        + "from companion import command; command.main()"
     )
     assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
     assert "attention-dynamics[notebooks]" in done.stderr

@@ -482,7 +482,7 @@ def _on_layers(problem: Regression, Sigma: np.ndarray) -> np.ndarray:
     return np.kron(on_rows, np.eye(problem.d))
 
 
-def _hessian(problem: Regression, Z: np.ndarray) -> np.ndarray:
+def _population_hessian(problem: Regression, Z: np.ndarray) -> np.ndarray:
     """The Hessian of the population loss at the layer Z, by central differences."""
     reach = 1e-5
     basis = np.eye(Z.size).reshape(-1, *Z.shape)
@@ -526,7 +526,7 @@ def sample_constants(
     (4/3)^{1/2}.
     """
     space = manifold.of(problem)
-    H = _hessian(problem, space.point(Q))
+    H = _population_hessian(problem, space.point(Q))
 
     # The Hessian in the "left" norm, and the directions across the manifold, whose
     # tangents are its zeros.
