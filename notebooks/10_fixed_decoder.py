@@ -186,7 +186,7 @@ for name, problem in problems.items():
 #
 # Late in training $\lVert\nabla L\rVert^2$ vanishes faster than $L-L^*$, so the factor of $\nabla L$ grows without bound in all rules but GD. As we read the paper's
 # theorems, they let it grow. Its Figures 2 and 5, the first of which validates Theorem 1, cap the factor at a number $\eta_{\max}$ for NGD and NGD-mom and at another for Polyak-step. A rule at its cap
-# is GD with the step $\eta_{\max}$. Here is all of it for seed 0.
+# is GD with the step $\eta_{\max}$; only NGD-mom keeps its momentum on top. Here is all of it for seed 0.
 
 
 # %%
@@ -330,7 +330,8 @@ for name, cases in conditions.items():
 # %% [markdown]
 # **The setting that we draw** follows three rules. First, in it all six sentences are true of Figure 2's data. Second, NGD has a finite cap, since the text says that it has a cap, and
 # this cap binds before the horizon. Third, of the settings that satisfy both we take those with the longest horizon, and of these the one with the middle caps. Figure 5 has the same setting with another
-# cap for Polyak-step, as the text says.
+# cap for Polyak-step. The text reads "except we set for Polyak-step", and the quantity is lost; that it is the cap is our reading, and its size is ours. Of Figure 5's data not all six sentences are true in this setting: momentum fails, as the
+# hollow mark shows. No cap of Polyak-step can change that.
 
 # %%
 allowed = [each for each in found.best if np.isfinite(each.ngd_cap) and each.horizon == horizon]

@@ -41,8 +41,8 @@
 # The data model (DM): one [opt token](words.md) $\sim N(0, \alpha^2\sigma^2 I)$ and one additional token $\sim N(0, \sigma^2 I)$
 # in each sample, labels $\mathrm{sign}(u_*^\top x_{i,opt})$. Eq. 13 is written out further down.
 #
-# What does the paper state, and under which conditions? The next cell prints it. The constants $C_0$ and $C_1$ of Condition 1 are missing from our copy,
-# so no run can satisfy it to the letter. [Notebook 19](19_theory_ledger.ipynb) checks what the condition is for: near-orthogonality (Lemma 11) and
+# What does the paper state, and under which conditions? The next cell prints it. Condition 1 is printed in our reading. Its constants $C_0$ and $C_1$ are missing from our copy,
+# so no run can be checked against it. [Notebook 19](19_theory_ledger.ipynb) checks what the condition is for: near-orthogonality (Lemma 11) and
 # separability (Lemma 14).
 
 # %% tags=["parameters"]
@@ -211,7 +211,7 @@ settings_figure
 # once $\|\nabla_W L\| \ll \|\nabla_u L\|$ it leaves $W$ short steps. So $\lVert W\rVert$ grows like $t$ under NGD and like $\log t$ under NGD-joint, and their quotient grows with the horizon.
 #
 # In the best settings one more claim fails. Either the horizon is 30: then Polyak-step is the fastest in all metrics, and the two losses are not yet alike. Or it is longer: then the
-# losses are alike, and Polyak-step, which divides by both gradients as NGD-joint does, is behind NGD in the metrics of $W$.
+# losses are alike, and Polyak-step, which divides by both gradients as NGD-joint does, is behind NGD in the metrics of $W$. In the setting that we draw it is behind in the alignment with $u_{mm}$, too.
 #
 # **The setting that we draw** is chosen by three rules. Most claims hold in it, and the losses are alike. Of these settings we take those with the shortest horizon, in which NGD is
 # least far ahead in $\lVert W\rVert$. Of these we take the longest step of GD, which makes it hardest to be ahead of GD. In the picture, GD is behind the three others in each panel from iteration 20 on. NGD and NGD-joint are nearly one line in the loss, as the head alone drives the loss, and in $\lVert u\rVert$. They are far apart in $\lVert W\rVert$.

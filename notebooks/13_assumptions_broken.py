@@ -174,7 +174,7 @@ print(f"{np.sum(left_open)} of these reach W_mm")
 # %% [markdown]
 # ## The dimension decides
 #
-# Lemma 5 of paper A says that the softmax weight of an opt token does not fall while it is small. Its proof uses Assumption 1. In
+# As we read Lemma 5 of paper A, whose statement is blank in our copy, the softmax weight of an opt token does not fall while it is small. Its proof uses Assumption 1. In
 # which dimensions does it fail? We draw the data of our Figure 5, with antipodal opt tokens, in three dimensions. Footnote 5 of the paper extends its results to them: "Our results also
 # extend to cases where the OPT tokens are antipodal, while the remaining tokens are nearly orthogonal". Our copy has no proof of it. How near to orthogonal these data are depends on the dimension. In each of them the samples of a class share their opt
 # token, and the other tokens are equally long. Only the inner products of the queries change: they are of the size

@@ -135,7 +135,7 @@ for world, toward in (("true world", W_mm), ("target rotated by 5 %", rotated)):
 # Assumption 1, as we read it, bounds inner products that involve a token which is not an [opt token](words.md), and those of two queries; it
 # does not bound the inner product of two opt tokens. The paper's inequalities are lost. Ours is a condition under which no opt token can lose weight
 # before it is selected; `papers/a/assumptions.py` derives it. Three starts. *small*: Gaussian, tiny (Lemma 4). *opposite*: $W_0 = -W_{mm}$. *local*: the [token SVM](words.md)'s solution for another,
-# randomly chosen selection of tokens, where the local theory (2308.16898) says training may stay. Lemma 5 is also
+# randomly chosen selection of tokens, where the local theory (2308.16898) says training may stay. Lemma 5, as we read it (its statement is blank in our copy), is also
 # measured on Figure 5's own data, with the draw on which it fails. Footnote 5 of the paper extends its results to such data, antipodal opt tokens with "the remaining tokens" "nearly orthogonal"; our copy has no proof of it.
 
 # **Data and starts.** Statements that hold with probability $1-\delta$ are measured by the probability that they fail, or by a quantile, with
