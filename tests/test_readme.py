@@ -84,7 +84,11 @@ def test_what_a_document_names_is_there(name):
 
 
 def test_the_options_of_commands_exist(monkeypatch, capsys):
-    for command in set(re.findall(r"python -m ((?:lib|companion|papers)(?:\.\w+)+)", "".join(map(page, PAGES)))):
+    for command in set(
+        re.findall(
+            r"python -m ((?:lib|companion|papers)(?:\.\w+)+)", "".join(map(page, PAGES))
+        )
+    ):
         monkeypatch.setattr(sys, "argv", [command, "--help"])
         monkeypatch.delitem(sys.modules, f"{command}.__main__", raising=False)
         with pytest.raises(SystemExit) as end:

@@ -38,7 +38,8 @@ FIGURES = files.ROOT / "figures"
 TEMPLATES = Path(__file__).parent / "templates"
 FILES = ("README.md", "REPRODUCING.md", "notebooks/law_of_margins.md")
 MARKED = re.compile(
-    r"(<!-- (\w+), made by python -m companion\.site tables -->\n).*?(?=<!-- end -->)", re.S
+    r"(<!-- (\w+), made by python -m companion\.site tables -->\n).*?(?=<!-- end -->)",
+    re.S,
 )
 FIELD = re.compile(r"\{([^{}:]+):([^{}]*)\}")
 
