@@ -283,7 +283,8 @@ def totals(
     ledger = list(ledger)
     holds = sum(row.holds for row in ledger)
     numbers = {"claims": Number(len(ledger), 0), "claims_that_hold": Number(holds, 0)}
-    numbers["distinct_measurements"] = Number(len(measurements(ledger)), 0)
+    # Numbers that lie about `DRIFT` apart are one on some processors and two on others.
+    numbers["distinct_measurements"] = Number(len(measurements(ledger)), 3)
     for row in ledger:
         more = [
             slack for start, slack in (loose or {}).items() if row.id.startswith(start)

@@ -343,7 +343,10 @@ def test_records_are_of_pages_of_today_and_took_no_more_memory_than_is_said():
     assert max(saved["provenance"]["peak_memory_mb"] for saved in demo) < 1000 * said
 
 
-READ = r"(lib|papers)/|notebooks/[^/]*\.(py|toml)$|figures/(desk/.*\.npz|power/.*|index\.toml)$"
+READ = (
+    r"(lib|companion|papers)/|notebooks/[^/]*\.(py|toml)$"
+    r"|figures/(desk/.*\.npz|power/.*|index\.toml)$"
+)
 
 
 def unpacked(commit, folder):
@@ -368,7 +371,7 @@ def fingerprints(saved, then, known):
     if key not in known:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("NOTEBOOKS_DIR", str(then / "notebooks"))
-            for module in (files, provenance):
+            for module in (files, provenance, sources):
                 patch.setattr(module, "ROOT", then)
             known[key] = sources.fingerprint(page, saved["parameters"])
         # Before there was a table of pages, records had one of their own.
