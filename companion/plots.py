@@ -40,9 +40,8 @@ class Look(NamedTuple):
         return {"color": self.colour, "marker": self.marker, "linestyle": ""}
 
 
-TABLES = files.read_table(
-    Path(__file__).with_name("looks.toml")
-)  # {table: {name: Look}}
+# {table: {name: Look}}
+TABLES = files.read_table(Path(__file__).with_name("looks.toml"))
 STYLE, INKS, _dashes = (TABLES.pop(name) for name in ("style", "inks", "dashes"))
 _dashes = {
     name: d if isinstance(d, str) else (d[0], tuple(d[1]))
@@ -115,9 +114,8 @@ def band(
         return
     share = share or (0.9 if len(runs) >= MANY else 1.0)
     edges = np.quantile(runs, (0.5 - share / 2, 0.5 + share / 2), axis=0)
-    light = dict(
-        alpha=0.15, linewidth=0, rasterized=True
-    )  # in an SVG, its outline is heavy
+    # In an SVG, its outline is heavy
+    light = dict(alpha=0.15, linewidth=0, rasterized=True)
     ax.fill_between(x, *edges, color=drawn.get_color(), **light)
     spreads["bands: " + (f"middle {100 * share:.0f} %" if share < 1 else "range")] = (
         None
@@ -156,8 +154,7 @@ def caption(figure: Figure, text: str) -> Figure:
     if spreads and not re.search(r"bands?:|\bthin\b", text):
         words = re.sub("(bands: [^:]*) or bands:", r"\1 or", " or ".join(spreads))
         text += f"; lines: medians, {words}"
-    even = (
-        len(text) // (len(text) // 148 + 1) + 8
-    )  # letters a line: no last word stands alone
+    # Letters a line: no last word stands alone
+    even = len(text) // (len(text) // 148 + 1) + 8
     figure.supxlabel(textwrap.fill(text, even), fontsize="x-small", color=GREY)
     return figure

@@ -176,9 +176,8 @@ def temporary_beside(path: Path) -> Path:
 def _fill(stream: BinaryIO, content: bytes, path: Path) -> None:
     """Write to a temporary file of `path`; an error of the system names `path`."""
     try:
-        fcntl.flock(
-            stream, fcntl.LOCK_EX
-        )  # until it is closed, this file is somebody's
+        # Until it is closed, this file is somebody's
+        fcntl.flock(stream, fcntl.LOCK_EX)
         stream.write(content)
         stream.flush()
         os.fsync(stream.fileno())  # a power cut must not leave a name without bytes
@@ -191,9 +190,8 @@ def _sweep(path: Path) -> None:
     """Remove the temporary files of `path` that no living process holds."""
     for temporary in path.parent.glob(f".{glob.escape(path.name)}.*{PART}"):
         with contextlib.suppress(OSError), open(temporary, "rb") as stream:
-            fcntl.flock(
-                stream, fcntl.LOCK_EX | fcntl.LOCK_NB
-            )  # refused: it is being written
+            # Refused: it is being written
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             temporary.unlink()
 
 

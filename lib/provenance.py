@@ -64,9 +64,8 @@ def peak_memory_mb() -> float | None:
     """Largest resident memory of this process so far, in MB; None elsewhere than on
     Linux.
     """
-    status = Path(
-        "/proc/self/status"
-    )  # getrusage would count what the process was started from
+    # Getrusage would count what the process was started from
+    status = Path("/proc/self/status")
     peak = status.exists() and re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
     if peak:
         return round(int(peak[1]) * 1024 / 1e6, 1)

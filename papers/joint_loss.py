@@ -63,9 +63,8 @@ def curvature(history: History, tokens: TokenSet) -> np.ndarray:
     block = share[..., None, None] * (
         first[..., :, None] * first[..., None, :] - hessian_f
     )
-    block = block[
-        ..., 1:, 1:
-    ]  # the opt token's logit is the reference, (runs, k, n, 2T-1, 2T-1)
+    # The opt token's logit is the reference, (runs, k, n, 2T-1, 2T-1)
+    block = block[..., 1:, 1:]
     root = _gram_root(tokens)  # (runs, n, 2T-1, m)
     hessian = np.einsum("rnia,rknij,rnjb->rkab", root, block, root, optimize=True)
     return np.abs(np.linalg.eigvalsh(hessian)).max(-1)

@@ -267,9 +267,8 @@ def _setting(curves: Curves, stop: str) -> str:
     study = curves.configuration
     problem = curves.configuration["problem"]
     epochs = study["horizon"] * study["batch"] / problem["rows"]
-    network = re.sub(
-        r"[{}']|(?<='):", "", problem["network"]
-    )  # {'width': 32} as width 32
+    # {'width': 32} as width 32
+    network = re.sub(r"[{}']|(?<='):", "", problem["network"])
     network = network.replace(
         "SPT and LSA", "shifted patches (SPT), locality attention (LSA)"
     )

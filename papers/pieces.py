@@ -13,9 +13,8 @@ from companion import plots
 from companion.claims import Claim
 from companion.plots import look
 
-EDGE = [
-    patheffects.withStroke(linewidth=2, foreground=plots.PAPER)
-]  # of words on what is drawn
+# Of words on what is drawn
+EDGE = [patheffects.withStroke(linewidth=2, foreground=plots.PAPER)]
 
 
 def written(words: str) -> str:

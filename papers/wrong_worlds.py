@@ -76,9 +76,8 @@ class World:
         away *= (np.linalg.norm(flat, axis=1) / np.linalg.norm(away, axis=1))[:, None]
         cosine = 1 - self.of("target rotated") ** 2 / 2
         turned = factor * (cosine * flat + np.sqrt(1 - cosine**2) * away)
-        weights = turned.reshape(
-            *value.shape[:2], -1
-        )  # (runs, d, d_z), of a head (runs, d, 1)
+        # (runs, d, d_z), of a head (runs, d, 1)
+        weights = turned.reshape(*value.shape[:2], -1)
         return replace(solution, norm=solution.norm * factor, _weights=lambda: weights)
 
     def rule(self, rule: GradientRule | MirrorRule) -> GradientRule | MirrorRule:

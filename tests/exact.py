@@ -9,10 +9,11 @@ from papers.beyond.engine import training
 
 DATA = tokens.unit_tokens([0], n=3, T=4, d=4)
 START = np.random.default_rng(5).standard_normal((1, 4, 4))
+# One sample of two tokens: one entry is pulled, by a gap of 1
 PAIR = [
     np.zeros(2),
     [-1.0, 0.0],
-]  # one sample of two tokens: one entry is pulled, by a gap of 1
+]
 STILL = attention.token_set([np.zeros((2, 2))], [1.0], z=[[1.0]], u=[1.0, 0.0], opt=[0])
 mp = mpmath.mp
 

@@ -20,9 +20,8 @@ ETA = 0.05
 def by_dynamics(make):
     def end(data, W, scale):
         history = dynamics.train(data, make(scale * ETA), STEPS, [STEPS], W)
-        return attention.minimal(data).expand(
-            history.weights(0)
-        )  # nothing lies outside
+        # Nothing lies outside
+        return attention.minimal(data).expand(history.weights(0))
 
     return end
 
@@ -65,6 +64,7 @@ RULES = {  # name: W at the end, (1, d, d_z), of data, start and a factor of the
     "SVM in l_1.5": by_svm(1.5),
 }
 SOLVERS = {"SVM", "SVM in l_1.5"}
+# Rules that see them
 COORDINATES = {
     "sign",
     "l_3",
@@ -72,7 +72,7 @@ COORDINATES = {
     "mirror",
     "blocks",
     "SVM in l_1.5",
-}  # rules that see them
+}
 
 
 def turned(P, Q):
@@ -95,9 +95,8 @@ def of_tokens(order):
 
 P = orthogonal(1)
 Q = orthogonal(2)
-FLIPS = np.eye(4)[[2, 0, 3, 1]] * np.array(
-    [1, -1, -1, 1.0]
-)  # moves rows between the two blocks
+# Moves rows between the two blocks
+FLIPS = np.eye(4)[[2, 0, 3, 1]] * np.array([1, -1, -1, 1.0])
 EYE = np.eye(4)
 RELATIONS = {  # name: data, (left, right, factor) of W, who must see it
     "rotation": (turned(P, Q), (P, Q, 1), COORDINATES),

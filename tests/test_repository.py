@@ -107,9 +107,8 @@ def told(name):
 
 ANSWER = re.compile(r"^\*\*(?:Answer|Here)\b.*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"(?<![\w.])[-\u2212]?\d[\d,]*(?:\.\d+(?!\w|\.\d)(\s*%)?|(\s*%))")
-NO_RESULT = re.compile(
-    r"\b\d{4}\.\d{5}\b|\\ell_\{?[\d.]+\}?"
-)  # an arXiv number, a norm's name
+# An arXiv number, a norm's name
+NO_RESULT = re.compile(r"\b\d{4}\.\d{5}\b|\\ell_\{?[\d.]+\}?")
 
 
 def unlike(text, values):

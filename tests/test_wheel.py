@@ -17,10 +17,11 @@ from lib import files
 OFFLINE = (
     "--no-index --no-deps --no-compile --disable-pip-version-check --quiet".split()
 )
+# a repository's folders, which a user of the wheel has not
 LEFT_OUT = (
     "_DIR",
     "PYTHONPATH",
-)  # a repository's folders, which a user of the wheel has not
+)
 
 
 def run(*command, folder):

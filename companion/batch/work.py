@@ -155,9 +155,8 @@ def run(job: Job, threads: int | None, timeout: float | None) -> Outcome:
     except TimeoutError:
         error = f"a cell took longer than {timeout:g} s"
     except OSError as exception:
-        exception.filename = exception.filename or str(
-            job.work
-        )  # a full disk names no file
+        # a full disk names no file
+        exception.filename = exception.filename or str(job.work)
         error = f"{type(exception).__name__}: {files.sentence(exception)}"
     except Exception as exception:
         error = _said(exception)

@@ -144,9 +144,8 @@ def _build(folder: Path) -> None:
 def _pages(site: _Site) -> None:
     shown = figures.figures()
     of_scale = {f.slug: f for scale in SCALES for f in shown if f.scale == scale}
-    best = [
-        figure for figure in shown if of_scale[figure.slug] is figure
-    ]  # at its largest scale
+    # At its largest scale
+    best = [figure for figure in shown if of_scale[figure.slug] is figure]
     notes = [_note(path) for path in sorted(files.folder("notebooks").glob("*.md"))]
     notebooks = _notebooks(shown)
     order: Any = [page for page in notebooks if page.scale == "demo"]

@@ -83,9 +83,8 @@ def first_equal(X: np.ndarray) -> np.ndarray:
     runs, n, T, _ = X.shape
     first = np.tile(np.arange(T), (runs, n, 1))
     entry = X[..., 0]
-    alike = (
-        entry[..., :, None] == entry[..., None, :]
-    )  # few, where entries are continuous
+    # Few, where entries are continuous
+    alike = entry[..., :, None] == entry[..., None, :]
     for t, s in np.argwhere(np.tril(alike.any((0, 1)), -1))[
         ::-1
     ]:  # the first s comes last
@@ -104,9 +103,8 @@ def _basis(rows):
     if d <= max(BLOCK, m):
         basis = np.empty((runs, d, min(d, m)))
         upper = np.empty((runs, min(d, m), m))
-        at_once = max(
-            1, LARGE // (d * m)
-        )  # all large runs in one call would be held three times
+        # All large runs in one call would be held three times
+        at_once = max(1, LARGE // (d * m))
         for first in range(0, runs, at_once):
             part = slice(first, first + at_once)
             basis[part], upper[part] = np.linalg.qr(columns[part])
@@ -196,9 +194,8 @@ def differences(tokens: TokenSet, selected: np.ndarray) -> np.ndarray:
     T-1, d).
     """
     rest = others(selected, tokens.shape[2])
-    chosen = np.take_along_axis(
-        tokens.X, selected[..., None, None], 2
-    )  # (runs, n, 1, d)
+    # (runs, n, 1, d)
+    chosen = np.take_along_axis(tokens.X, selected[..., None, None], 2)
     return chosen - np.take_along_axis(tokens.X, rest[..., None], 2)
 
 

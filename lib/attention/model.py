@@ -53,9 +53,8 @@ def slopes(
     b = logits - logits.max(-1, keepdims=True)  # relative to the selected token
     selected_score = np.take_along_axis(scores, logits.argmax(-1)[..., None], -1)
     D = scores - selected_score
-    level = (
-        D == 0
-    )  # the selected token and those with its score, as repeated tokens have
+    # The selected token and those with its score, as repeated tokens have
+    level = D == 0
     second = np.where(level, -np.inf, b).max(-1)  # -inf if all scores are equal
     anchor = np.where(second > -np.inf, second, 0.0)
     w = np.where(level, 0.0, np.exp(np.where(level, 0.0, b - anchor[..., None])))
@@ -72,9 +71,8 @@ def slopes(
     pull, log_scale = _factor(v, log_slope + log_small)
     push, log_push_scale = _factor(p, log_slope)
     best = scores.max(-1)
-    lag = (
-        best - selected_score[..., 0]
-    )  # zero where the selected token is the opt token
+    # Zero where the selected token is the opt token
+    lag = best - selected_score[..., 0]
     with np.errstate(divide="ignore", invalid="ignore"):
         # of epsilon = best - f
         log_epsilon = np.where(lag > 0, np.log(lag - e), log_small + np.log(-mean_D))
@@ -108,9 +106,8 @@ def _log_mean(log_values):
 def logits(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     """a_{i,t} = x_{i,t}^T W z_i, (runs, n, T); W (runs, d, d_z)."""
     keys = tokens.z @ np.swapaxes(W, 1, 2)  # W z_i, (runs, n, d)
-    return np.einsum(
-        "rntd,rnd->rnt", tokens.X, keys
-    )  # sums that round equal tokens alike
+    # Sums that round equal tokens alike
+    return np.einsum("rntd,rnd->rnt", tokens.X, keys)
 
 
 def weights(tokens: TokenSet, W: np.ndarray) -> np.ndarray:

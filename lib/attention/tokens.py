@@ -38,9 +38,8 @@ def class_mean_tokens(
         )
 
     def draw(data, labels):
-        directions = np.linalg.qr(data.standard_normal((d, 2)))[
-            0
-        ]  # (d, 2), orthonormal
+        # (d, 2), orthonormal
+        directions = np.linalg.qr(data.standard_normal((d, 2)))[0]
         plus = signal * directions[:, 0]
         minus = -plus if antipodal else signal * directions[:, 1]
         y = labels.choice((-1.0, 1.0), n)

@@ -10,9 +10,8 @@ import numpy as np
 from lib.compiled import vectors
 from lib.compiled.status import LONGEST
 
-ROUNDING = (
-    1.5 * 2.0**52
-)  # added to a number and taken off again, it rounds to a whole one
+# Added to a number and taken off again, it rounds to a whole one
+ROUNDING = 1.5 * 2.0**52
 
 
 @numba.njit(fastmath={"contract"}, forceinline=True)
@@ -76,9 +75,8 @@ def _log(x, factor, out):
         p = p * s2 + 1 / 7.0
         p = p * s2 + 1 / 5.0
         p = p * s2 + 1 / 3.0
-        tail = (
-            2.0 * s * s2 * p + np.float64(k) * 1.90821492927058770002e-10
-        )  # log 2 in two parts
+        # Log 2 in two parts
+        tail = 2.0 * s * s2 * p + np.float64(k) * 1.90821492927058770002e-10
         value = factor * ((2.0 * s + tail) + np.float64(k) * 6.93147180369123816490e-01)
         out[i] = value if size >= 1e-300 else -math.inf
 

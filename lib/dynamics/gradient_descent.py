@@ -24,9 +24,8 @@ from lib.representation import Shapes
 from lib.seeds import gaussian, stream
 from lib.svm.max_margin import MaxMargin
 
-CHUNK = (
-    2**17
-)  # numbers held while directions are measured: more would come from the system anew
+# Numbers held while directions are measured: more would come from the system anew
+CHUNK = 2**17
 LOGS = ("log_gap", "log_gradient", "log_gradient_head", "log_step", "log_step_head")
 ROUNDING = 1e-12  # a target's part outside the span, over its norm, that counts as none
 
@@ -388,9 +387,8 @@ def _directions(vectors, count, outside, targets):
             unit = np.where(np.isinf(size), np.abs(v).max(-1), 1.0)
             size = unit * np.linalg.norm(v / unit[..., None], axis=-1)
         norm[:, part] = np.hypot(size, outside)
-        scale = np.where(
-            norm[:, part] > 0, norm[:, part], np.nan
-        )  # zero has no direction
+        # Zero has no direction
+        scale = np.where(norm[:, part] > 0, norm[:, part], np.nan)
         for name, (unit, rest) in units.items():
             alignment[name][:, part] = (v @ np.swapaxes(unit, 1, 2))[..., 0] / scale
             apart = np.linalg.norm(v / scale[..., None] - unit, axis=-1)
@@ -406,9 +404,8 @@ def _descent(problem, raw, targets):
         return {}
     runs, count = raw.margins.shape[:2]
     c = np.empty((runs, count, problem.K.shape[1]))
-    chunk = max(
-        1, CHUNK // max(1, 10 * raw.scores[0].size)
-    )  # ten arrays are held at a time
+    # Ten arrays are held at a time
+    chunk = max(1, CHUNK // max(1, 10 * raw.scores[0].size))
     for first in range(0, runs, chunk):
         part = slice(first, first + chunk)
         margins = raw.margins[part]

@@ -21,9 +21,8 @@ from lib.dynamics import rules as update_rules
 # Columns of the table of rules, as `GradientRule.numbers` fills them.
 KIND, LOG_SIZE, LOG_CAP, MOMENTUM, DECAY, JOINT = range(6)
 LANES = 96  # in a group of runs: enough to make loops long, few enough to stay in the nearest cache
-VALUE, MOVE, CARRY = range(
-    3
-)  # what a step moves, its momentum, what rounding took from it
+# What a step moves, its momentum, what rounding took from it
+VALUE, MOVE, CARRY = range(3)
 _log_step = numba.njit(update_rules.log_step)
 
 

@@ -174,9 +174,8 @@ def _run(problem, rules, times, W_0, v):
     padded = np.stack(
         [np.pad(at, (0, k - len(at)), constant_values=-1) for at in times]
     )
-    start, head = (
-        np.repeat(array, kinds, 0) for array in (W, v)
-    )  # copies, to be moved in place
+    # Copies, to be moved in place
+    start, head = (np.repeat(array, kinds, 0) for array in (W, v))
     exponents = np.tile([float(rule.p) for rule in rules], runs)
     images = (
         np.stack([geometry.to_mirror(row, p) for row, p in zip(array, exponents)])

@@ -228,9 +228,8 @@ class _Classifier(nn.Module):
         if not self.mean:
             return out.logits
         hidden = out.last_hidden_state  # (b, T, d)
-        weights = (mask / mask.sum(1, keepdim=True))[..., None].to(
-            hidden.dtype
-        )  # (b, T, 1)
+        # (b, T, 1)
+        weights = (mask / mask.sum(1, keepdim=True))[..., None].to(hidden.dtype)
         return self.network.classifier(self.network.dropout((weights * hidden).sum(1)))
 
 

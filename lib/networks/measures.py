@@ -14,13 +14,14 @@ from torch import Tensor, nn
 EDGES = np.geomspace(1e-6, 10, 71)  # of the bins of histograms
 PARTS = {"K": "key", "Q": "query", "V": "value"}
 PAPERS_THRESHOLD = 0.06  # paper C's
+# C of a logistic regression: the weight of the data
 STRENGTHS = (
     0.001,
     0.01,
     0.1,
     1.0,
     10.0,
-)  # C of a logistic regression: the weight of the data
+)
 
 
 @torch.no_grad()

@@ -147,9 +147,8 @@ class TextTransformer(nn.Module):
         tokens, present = self.start(ids)
         for block in self.blocks[:-1]:
             tokens = block(tokens, tokens, present)
-        first = self.blocks[-1](
-            tokens[:, :1], tokens, present
-        )  # nothing reads the others
+        # Nothing reads the others
+        first = self.blocks[-1](tokens[:, :1], tokens, present)
         return self.head(first)[:, 0, 0]  # (b, 1, 1) -> (b,)
 
     @torch.no_grad()
@@ -162,9 +161,8 @@ class TextTransformer(nn.Module):
         self.eval()
         tokens, present = self.start(ids.to(self.head.weight.device))
         for block in self.blocks:
-            assert isinstance(
-                block, _EncoderBlock
-            )  # torch's list says no more than "module"
+            # Torch's list says no more than "module"
+            assert isinstance(block, _EncoderBlock)
             maps.append(
                 block.attention.weights(tokens[:, :1], tokens, present)[:, :, 0]
             )

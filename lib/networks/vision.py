@@ -118,9 +118,8 @@ class _LocalityAttention(nn.Module):
         b, T, _ = tokens.shape
         parts = self.project(tokens).reshape(b, T, 3, self.heads, self.head_width)
         q, k, v = parts.permute(2, 0, 3, 1, 4)  # 3 x (b, h, T, d_h)
-        out = self.attend(q[:, :, :readers], k, v).transpose(
-            1, 2
-        )  # (b, readers, h, d_h)
+        # (b, readers, h, d_h)
+        out = self.attend(q[:, :, :readers], k, v).transpose(1, 2)
         return self.merge(out.flatten(2))
 
 
@@ -188,7 +187,6 @@ class VisionTransformer(nn.Module):
         first = self.class_token.expand(len(images), -1, -1)  # (b, 1, d)
         tokens = torch.cat([first, tokens], dim=1)  # (b, T, d)
         tokens = self.blocks[:-1](tokens + self.positions)
-        first = self.blocks[-1](
-            tokens, readers=1
-        )  # (b, 1, d): nothing reads the others
+        # (b, 1, d): nothing reads the others
+        first = self.blocks[-1](tokens, readers=1)
         return self.head(first[:, 0])  # (b, classes)

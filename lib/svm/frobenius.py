@@ -155,9 +155,8 @@ def _proved(K, beta, length, constraints):
     if ROUNDING * (length @ beta) * length.max() < ACCURACY / 100:
         margins = K @ beta
     else:  # its terms are so much larger that digits are lost
-        pulled = (
-            weights(beta, constraints.delta, constraints.z) @ constraints.z.T
-        )  # (d, n)
+        # (d, n)
+        pulled = weights(beta, constraints.delta, constraints.z) @ constraints.z.T
         margins = np.einsum("ntd,dn->nt", constraints.delta, pulled).ravel()
     if _within_accuracy(beta, margins, constraints.stretch):
         return (beta, margins)
@@ -430,9 +429,8 @@ def scaled(X, selected, z):
         if not is_zero.all():
             exponent[run] = rows[~is_zero].min()
         for m in range(n * S):
-            inverse = math.ldexp(
-                1.0, min(exponent[run] - rows[m], 0)
-            )  # min ||a|| / ||a_m||
+            # Min ||a|| / ||a_m||
+            inverse = math.ldexp(1.0, min(exponent[run] - rows[m], 0))
             length = 1 / inverse
             if inverse < 1 / BAD:
                 length = 1 / (inverse + MORE)

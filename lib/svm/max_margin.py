@@ -56,9 +56,8 @@ class MaxMargin(Shapes):
     accuracy: float
     solver: tuple[str, ...]
     tokens: TokenSet
-    _weights: Callable[
-        [], np.ndarray
-    ]  # W (runs, d, d_z), built when it is first asked for
+    # W (runs, d, d_z), built when it is first asked for
+    _weights: Callable[[], np.ndarray]
 
     @property
     def violation(self) -> np.ndarray:
@@ -119,13 +118,11 @@ def head_svm(
     p = _known(p, "p", ())
     tokens = _in_coordinates(tokens, p)
     selected = checked_selection(tokens, selected)
-    chosen = np.take_along_axis(
-        tokens.X, selected[..., None, None], 2
-    )  # (runs, n, 1, d)
+    # (runs, n, 1, d)
+    chosen = np.take_along_axis(tokens.X, selected[..., None, None], 2)
     signed = tokens.y[..., None, None] * chosen
-    pairs = np.concatenate(
-        [signed, np.zeros_like(signed)], 2
-    )  # whose difference is the first
+    # Whose difference is the first
+    pairs = np.concatenate([signed, np.zeros_like(signed)], 2)
     parts = pairs, np.zeros_like(selected), np.ones((*selected.shape, 1))
     return _solve("head SVM", tokens, parts, p, selected.shape)
 
@@ -279,9 +276,8 @@ def _other_norm(problem, run, units, norm, beta):
             "one), or rescale the tokens to a common norm: the constraints' entries differ by "
             f"about a factor {units.ratio[run]:.0e}."
         )
-    w = (
-        w / lowest
-    )  # feasible to rounding, so that norm and lower bound enclose the minimum
+    # Feasible to rounding, so that norm and lower bound enclose the minimum
+    w = w / lowest
     W = w.reshape(shape)
     margins = rows @ w
     size = norm_of(W, norm)

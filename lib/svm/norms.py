@@ -227,9 +227,8 @@ def _newton(A, asked, p, w, beta, goal):
             break
         if p > 2:
             step = centre + weights * pulled - w
-            a = _shorten(
-                w, step, p, margins, A @ step / asked, np.min
-            )  # ||w|| at least margin 1
+            # ||w|| at least margin 1
+            a = _shorten(w, step, p, margins, A @ step / asked, np.min)
             w = w + a * step
             beta = new
         else:

@@ -93,9 +93,8 @@ def _run(chosen: argparse.Namespace) -> str:
     if chosen.one:
         rule, *numbers = chosen.one
         rate, seed = map(_value, numbers)
-        replace(
-            study, rates={rule: (rate,)}
-        )  # which refuses what is no rule or no rate
+        # Which refuses what is no rule or no rate
+        replace(study, rates={rule: (rate,)})
         alone = a_run(
             "one", rule, float(rate), study.cap, seeds.whole_number("seed", seed)
         )

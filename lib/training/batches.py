@@ -109,8 +109,7 @@ def _crop_flip(images: Tensor, top: Tensor, left: Tensor, flipped: Tensor) -> Te
     size = images.shape[-1]
     every = torch.arange(len(images), device=images.device)
     wide = F.pad(images, (BORDER,) * 4)
-    windows = wide.unfold(2, size, 1).unfold(
-        3, size, 1
-    )  # (b, c, top, left, s, s), a view
+    # (b, c, top, left, s, s), a view
+    windows = wide.unfold(2, size, 1).unfold(3, size, 1)
     cut = windows[every, :, top, left]  # (b, c, s, s)
     return torch.where(flipped[:, None, None, None], cut.flip(-1), cut)

@@ -25,9 +25,8 @@ CHECK_EVERY = 100  # steps between looks at the loss; each look waits for the de
 SAVE_EVERY = 500  # steps between checkpoints
 SEAL = 16  # hex digits of the SHA-256 with which a checkpoint begins
 Evaluate = Callable[[nn.Module], Mapping[str, float]]  # of a model in evaluation mode
-EvaluateAt = Callable[
-    [nn.Module, int], Mapping[str, float]
-]  # the same after so many steps
+# The same after so many steps
+EvaluateAt = Callable[[nn.Module, int], Mapping[str, float]]
 
 
 def cross_entropy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:

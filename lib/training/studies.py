@@ -174,9 +174,8 @@ def sentences(
             "bag of words": lambda: measures.bag_of_words(columns, truth, min_df=2)
         }
     train = bert.tokenise(weights, train, length, whole=demo)
-    fixed = train.take(
-        train.lengths[:FIXED_TEXTS].argsort(stable=True)
-    )  # for little padding
+    # For little padding
+    fixed = train.take(train.lengths[:FIXED_TEXTS].argsort(stable=True))
     test = bert.tokenise(weights, test, 4 * length)  # every row; the longest are cut
     shown = test.take(torch.arange(len(test.labels))[_every(test.labels, SHOWN_TEXTS)])
     shown = shown.take(shown.lengths.argsort(stable=True))

@@ -24,11 +24,12 @@ from lib.training.rules import maker
 
 ROOMS = ("training", "networks", "data")  # of the library, whose code decides a run
 TUNING_SEED = 100  # of the races between rates
+# The same, with those of a second race; no judged run has one
 TUNING_SEEDS = (
     100,
     101,
     102,
-)  # the same, with those of a second race; no judged run has one
+)
 LAST = 4  # evaluations whose mean accuracy judges a run; what `Problem.closing` says is measured there
 ROUNDS = 8  # equal parts of the horizon, after each of which a race looks at its runs
 RECENT = (

@@ -17,9 +17,8 @@ from papers.a import figure_sentences, fixed_head, joint_training
 Histories = Mapping[str, History]
 SMALLEST_FLOAT = -np.log10(5e-324)  # as the missing weight is drawn
 SMALLEST_LOG_LOSS = -30  # powers of ten, as drawn; the loss of NGD falls much further
-PAPER_NAMES = {
-    "Polyak-step": "Polyak"
-}  # names of the paper's legends, by the looks they have
+# Names of the paper's legends, by the looks they have
+PAPER_NAMES = {"Polyak-step": "Polyak"}
 
 
 def _over_time(axes, histories: Histories, panels: Callable, shown: slice) -> None:
@@ -371,9 +370,8 @@ def theorem1(history: History, caption: str) -> Figure:
         left.plot(t, error[run], color=look.colour, linewidth=0.6, alpha=0.6)
         right.plot(t, smallest[run], color=look.colour, linewidth=0.6, alpha=0.6)
     since = t[-1] / 100
-    height = (
-        2 * error[:, t >= since].max()
-    )  # above every curve; the bound's own height is unknown
+    # Above every curve; the bound's own height is unknown
+    height = 2 * error[:, t >= since].max()
     plots.power_law(
         left, (since, t[-1]), -0.5, height, "Theorem 1, slope only: $t^{-1/2}$"
     )

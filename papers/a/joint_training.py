@@ -154,9 +154,8 @@ def linear_predictor(problem: Minimal) -> Minimal:
     """The opt tokens alone, each twice: W never moves, f_i = y_i u^T x_{i,opt}."""
     tokens = problem.tokens
     first = np.zeros_like(problem.tokens.opt)
-    opt = np.take_along_axis(
-        tokens.X, tokens.opt[..., None, None], 2
-    )  # (runs, n, 1, r)
+    # (runs, n, 1, r)
+    opt = np.take_along_axis(tokens.X, tokens.opt[..., None, None], 2)
     return replace(problem, tokens=replace(tokens, X=np.repeat(opt, 2, 2), opt=first))
 
 

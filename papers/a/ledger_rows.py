@@ -520,9 +520,8 @@ def _joint_run(data, sizes, world, decays, u_std=0.0):
     problem = coordinates.minimal(data)
     seeds = range(sizes.seeds)
     recorded = dynamics.log_spaced(sizes.joint_steps, 60)
-    pairs = np.union1d(
-        recorded, np.minimum(recorded + 1, sizes.joint_steps)
-    )  # for Lemma 3
+    # For Lemma 3
+    pairs = np.union1d(recorded, np.minimum(recorded + 1, sizes.joint_steps))
     true = svm.token_svm(problem.tokens)
     true_head = svm.head_svm(problem.tokens)
     seen = world.problem(problem)

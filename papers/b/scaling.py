@@ -74,9 +74,8 @@ def _sums(u, query, g):
         return v[:, :, None] * v[:, None]
 
     limit = np.eye(len(u))
-    e = np.exp(
-        g @ u - u @ u / 2
-    )  # of mean 1, under which a key has mean u and covariance I
+    # Of mean 1, under which a key has mean u and covariance I
+    e = np.exp(g @ u - u @ u / 2)
     over = e.mean(1)[:, None]
     s = e / (n * over)  # (draws, n)
     c = (s[:, None] @ g)[:, 0]
@@ -241,9 +240,8 @@ def loss_bias(
     limit = np.concatenate(regression.population_gradients(problem, *layer))
     bias = np.empty((repeats, len(sizes), *Z.shape))
     for r, j in np.ndindex(repeats, len(sizes)):
-        chunk = max(
-            1, 2**20 // sizes[j]
-        )  # of keys at most 2^20, so that memory stays small
+        # Of keys at most 2^20, so that memory stays small
+        chunk = max(1, 2**20 // sizes[j])
         source = regression.oracle(problem, sizes[j], min(draws, chunk), [1000 * r + j])
         passes = range(-(-draws // chunk))
         parts = [

@@ -60,9 +60,8 @@ class _HeadLaw:
 
     heads: list[TokenSet]
     laws: list[MarginLaw]
-    mean: (
-        np.ndarray
-    )  # (H, runs) beta-weighted mean of log(kappa/beta), less that of all heads
+    # (H, runs) beta-weighted mean of log(kappa/beta), less that of all heads
+    mean: np.ndarray
     norm: np.ndarray  # (H, runs) ||W_mm,h||
     constant: np.ndarray  # (H, runs) C_h
 

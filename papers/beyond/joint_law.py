@@ -29,12 +29,10 @@ class _JointLaw:
     head: MaxMargin
     W_law: MarginLaw  # that of W in the limit
     head_law: MarginLaw  # one pair per sample, offsets log(1/nu_i) less their mean
-    residual: (
-        np.ndarray
-    )  # (runs, r) rho_u, the head's residual in the span of the opt tokens
-    frozen: (
-        np.ndarray
-    )  # (runs, r) off that span, the part of the first gradient's direction
+    # (runs, r) rho_u, the head's residual in the span of the opt tokens
+    residual: np.ndarray
+    # (runs, r) off that span, the part of the first gradient's direction
+    frozen: np.ndarray
     curvature: np.ndarray  # (runs,) limit of ||Hessian of L||/L
 
     def at_level(self, level: np.ndarray) -> MarginLaw:
@@ -122,16 +120,13 @@ class JointRuns:
     norm: np.ndarray  # (runs, k) ||W||
     head_norm: np.ndarray  # (runs, k) ||u||
     curvature: np.ndarray  # (runs, k) ||Hessian||/L
-    residual: (
-        np.ndarray
-    )  # (runs,) of u in the span of the opt tokens across v, at the end
+    # (runs,) of u in the span of the opt tokens across v, at the end
+    residual: np.ndarray
     first: np.ndarray  # (runs, r) u_1
-    outside: (
-        np.ndarray
-    )  # (runs, 2) norm of u off that span, at the first and the last record
-    level: (
-        np.ndarray
-    )  # (runs,) sum of step lengths over ||v||, where the head should be
+    # (runs, 2) norm of u off that span, at the first and the last record
+    outside: np.ndarray
+    # (runs,) sum of step lengths over ||v||, where the head should be
+    level: np.ndarray
 
 
 def train(

@@ -61,9 +61,8 @@ class _LpLaw:
         off = (p - 1) * root[:, None] * K * root - np.outer(root, root) / (root @ root)
         self.rows = A  # (m, d d_z)
         self.constant = float(np.sqrt(squares.sum()))
-        self.relative = np.abs(
-            across / w
-        )  # (d d_z,) residual over W_mm, entry by entry
+        # (d d_z,) residual over W_mm, entry by entry
+        self.relative = np.abs(across / w)
         self.share = squares / squares.sum()  # of each in constant^2
         # without sqrt(beta), along which a_t moves
         self.fastest = float(np.linalg.eigvalsh(off)[-1])

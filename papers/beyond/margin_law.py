@@ -62,16 +62,14 @@ class MarginLaw(Shapes):
     support: np.ndarray  # whether a constraint carries W_mm
     duals: np.ndarray  # beta
     coefficients: np.ndarray  # of rho_perp, the residual off W_mm, in the A_m
-    constant: (
-        np.ndarray
-    )  # C = ||rho_perp||: ||W_t|| times the direction error tends to it
+    # C = ||rho_perp||: ||W_t|| times the direction error tends to it
+    constant: np.ndarray
     norm: np.ndarray  # ||W_mm||
     slowest: np.ndarray  # least lambda; infinite where a single constraint carries W_mm
     slowest_mode: np.ndarray  # v: sum_m v_m (g_m - offsets_m) is what is left of it
     fastest: np.ndarray  # largest lambda; 0 where a single constraint carries W_mm
-    excess: (
-        np.ndarray
-    )  # least margin off the support, less 1; infinite where there is none
+    # Least margin off the support, less 1; infinite where there is none
+    excess: np.ndarray
 
     def direction_error(
         self, norm: np.ndarray, outside: np.ndarray | float = 0.0

@@ -268,9 +268,8 @@ def cycles(runs: Sequence[Cycles]) -> Figure:
     for axis, tried in zip(axes, runs, strict=True):
         look = plots.look("NGD-mom" if tried.momentum else "NGD")
         places = np.arange(len(tried.multiples))
-        aside = np.linspace(
-            -0.2, 0.2, len(tried.moved)
-        )  # so that seeds stand side by side
+        # So that seeds stand side by side
+        aside = np.linspace(-0.2, 0.2, len(tried.moved))
         moved = tried.moved.clip(1e-13)
         axis.plot(places + aside[:, None], moved, ms=4.5, mfc="none", **look.mark)
         longer = np.searchsorted(tried.multiples, 1)
@@ -307,9 +306,8 @@ def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
         / np.log(first.iterations)
     )
     error.plot(first.iterations, bound, label=r"$1/\log t$, Theorem 3", **plots.BOUND)
-    seen = [
-        like for like in plots.SERIES if like.colour != plots.BLACK
-    ]  # below black dots
+    # Below black dots
+    seen = [like for like in plots.SERIES if like.colour != plots.BLACK]
     for one, like in zip(trained.values(), seen):
         power = Fraction(one.rule.decay).limit_denominator(9)
         if power:

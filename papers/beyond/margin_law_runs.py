@@ -49,9 +49,8 @@ class Comparison:
 
     setting: LawSetting
     run: int
-    margins: (
-        np.ndarray
-    )  # (3, n, T-1): at a tenth of the steps, at the last but one, at the last
+    # (3, n, T-1): at a tenth of the steps, at the last but one, at the last
+    margins: np.ndarray
     refusal: str = ""
     premise: str = ""
     amount: float = np.nan  # by how much the premise fails

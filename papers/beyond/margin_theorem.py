@@ -19,14 +19,14 @@ ROOMS = np.geomspace(1e-8, 10, 37)
 
 def _slope_bounds(lo: float, hi: float, loss: str) -> tuple[float, float]:
     """Largest |l'| and largest |l''| (a Lipschitz constant of l') on [lo, hi]."""
-    ends = np.array(
-        [lo, hi, np.clip(0.0, lo, hi)]
-    )  # |l'| is monotone or largest next to 0
+    # |l'| is monotone or largest next to 0
+    ends = np.array([lo, hi, np.clip(0.0, lo, hi)])
     slope = np.exp(losses.log_derivative(ends, loss)).max(0)
+    # |l''| <= 2 |l'|, else |l'|
     return (
         slope,
         2 * slope if loss == "reciprocal" else slope,
-    )  # |l''| <= 2 |l'|, else |l'|
+    )
 
 
 class Local:
@@ -66,9 +66,8 @@ class Local:
         hi = scores.max(1)
         at_chosen = np.exp(losses.log_derivative(chosen, loss))
         slope, lipschitz = _slope_bounds(lo, hi, loss)
-        self.sample = sample = np.repeat(
-            np.arange(len(scores)), gaps.shape[1]
-        )  # of each pair
+        # Of each pair
+        self.sample = sample = np.repeat(np.arange(len(scores)), gaps.shape[1])
         with np.errstate(divide="ignore", invalid="ignore"):
             relative = (lipschitz * (hi - lo) / at_chosen)[sample]
             worst = relative + 1 + (hi - lo)[sample] / gaps.ravel()

@@ -125,9 +125,8 @@ class _ZeroDualsRun:
     law: _ZeroDuals
     level: np.ndarray  # a_t
     offsets: np.ndarray  # (k, idle)
-    residual: (
-        np.ndarray
-    )  # length of W_t's part in the span of the tight pairs, across W_mm
+    # Length of W_t's part in the span of the tight pairs, across W_mm
+    residual: np.ndarray
 
 
 def _run(law, steps: int, decades: int = 1, step: float | None = None):

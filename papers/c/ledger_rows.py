@@ -70,9 +70,8 @@ def _inequalities(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     # nearly equal, nearly zero
     x = np.append(x, [1.0, 1.0])
     y = np.append(y, [1 - 1e-6, 1e-9])
-    ends = np.stack(
-        [np.ones(size), np.eye(size)[0]]
-    )  # where the two norms' ratio is extreme
+    # Where the two norms' ratio is extreme
+    ends = np.stack([np.ones(size), np.eye(size)[0]])
     for p in EXPONENTS:
         shape = count, size
         a, b = (
@@ -161,9 +160,8 @@ def _cones(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         claims += [lemmas.lemma21(named, multiples, 3)] if p >= 1.5 else []
         yield from PAPER.rows(edge, count, claims)
         inside = lemmas.on_the_edge(true, mu / 4, 1, seed=4)[0].reshape(W_mm.shape)
-        around = replace(
-            true, solution=solution
-        )  # R_pi needs the labels of the selection
+        # R_pi needs the labels of the selection
+        around = replace(true, solution=solution)
         turns = lemmas.lemma27(around, _near_runs(around, world, 5 * sizes.steps))
         yield from PAPER.rows(NEAR, count, [turns])
         width = mu ** max(1 / 2, (p - 1) / p)  # of the cone, in the mirror image

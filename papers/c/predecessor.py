@@ -74,9 +74,8 @@ def train_key_query(
         pull = attention.slopes(
             (tokens.X @ keys[..., None])[..., 0], scores, "logistic"
         ).pull
-        down = (
-            zt @ (Xt @ pull[..., None])[..., 0]
-        )  # (runs, d_z, d), -G^T up to a factor
+        # (runs, d_z, d), -G^T up to a factor
+        down = zt @ (Xt @ pull[..., None])[..., 0]
         move_K = np.swapaxes(down, 1, 2) @ Q
         move_Q = down @ K
         K += step_size * _unit(move_K)
@@ -231,9 +230,8 @@ def _on_the_sphere(function, start, R, p):
     def objective(w):
         size = norm(w, p)
         value, gradient = function(R / size * w)
-        along = (
-            (gradient @ w) / size * to_mirror(w / size, p)
-        )  # the part that only changes ||w||
+        # The part that only changes ||w||
+        along = (gradient @ w) / size * to_mirror(w / size, p)
         return value, R / size * (gradient - along)
 
     end = minimize(objective, start, method="L-BFGS-B", jac=True)

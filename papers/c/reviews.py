@@ -20,19 +20,19 @@ SHOWN = 2_500  # test reviews of an evaluation
 LAST = 4  # evaluations whose mean accuracy is judged
 PARTS = ("K", "Q", "V")
 PAPER = {"l1.1": 0.8257, "l2": 0.8061, "l3": 0.8133}  # last test accuracy, model size 3
+# Largest test accuracy, model size 3
 PAPER_MOST = {
     "l1.1": 0.8347,
     "l2": 0.8166,
     "l3": 0.8257,
-}  # largest test accuracy, model size 3
+}
 THRESHOLD = 0.06  # the paper counts the entries whose magnitude is above it
 # How many entries of K, Q and V the paper counts above THRESHOLD, in a model of size 6.
 PAPER_COUNTS = {"l1.1": (18_206, 13_964, 7_643), "l2": (27_224, 14_654, 10_127)}
 PAIRS = (("l1.1", "l3"), ("l3", "l2"), ("l1.1", "l2"))  # better, worse
 VISION = ("Adam", "l1.1")
-UNIFORM = (
-    1 - np.sqrt(3) / 2
-)  # limit of the Hoyer index of entries of one uniform law, about 0.134
+# Limit of the Hoyer index of entries of one uniform law, about 0.134
+UNIFORM = 1 - np.sqrt(3) / 2
 CHARACTERS = 118  # of a line of words in boxes
 # What is compared, and where: along which metric both runs are at one level.
 EARLY = ("steps", "test_accuracy")

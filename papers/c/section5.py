@@ -123,18 +123,18 @@ def probabilities(
         (attention.weights(tokens, W), attention.scores(tokens, v)) for W, v in path
     )
     weights, scores = (np.stack(parts, 1) for parts in zip(*pairs, strict=True))
-    selected = selected_tokens(tokens, history.W[:, -1])[
-        :, None, :, None
-    ]  # (runs, 1, n, 1)
+    # (runs, 1, n, 1)
+    selected = selected_tokens(tokens, history.W[:, -1])[:, None, :, None]
     weight = np.take_along_axis(weights, selected, -1)[..., 0]
     return weight, 1 / (1 + np.exp(-(weights * scores).sum(-1)))
 
 
+# The tokens that the paper's runs select
 SELECTED_JOINTLY = {
     1.75: (1, 0),
     2: (1, 0),
     3: (0, 0),
-}  # the tokens that the paper's runs select
+}
 
 
 def joint_claims(tokens: TokenSet, histories, ends, heads: Mapping) -> list[Claim]:

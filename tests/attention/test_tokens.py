@@ -36,17 +36,14 @@ def test_fixed_head_models_meet_assumption_2_with_an_opt_token_anywhere_but_firs
     scores = attention.scores(data, data.u)
     opt = np.take_along_axis(scores, data.opt[..., None], 2)
     np.put_along_axis(scores, data.opt[..., None], 0.0, 2)
-    np.testing.assert_allclose(
-        scores, 0.0, atol=1e-12
-    )  # all other tokens score the same
+    # All other tokens score the same
+    np.testing.assert_allclose(scores, 0.0, atol=1e-12)
     assert (opt > 0.1).all()
-    np.testing.assert_array_equal(
-        data.z, data.X[:, :, 0]
-    )  # the query, never an opt token
+    # The query, never an opt token
+    np.testing.assert_array_equal(data.z, data.X[:, :, 0])
     assert np.unique(data.opt).tolist() == [1, 2, 3]
-    assert (
-        abs(data.y.mean()) < 0.3 and (abs(data.y) == 1).all()
-    )  # 4.6 deviations of 240 fair signs
+    # 4.6 deviations of 240 fair signs
+    assert abs(data.y.mean()) < 0.3 and (abs(data.y) == 1).all()
 
 
 @pytest.mark.parametrize("antipodal, cosine", [(False, 0.0), (True, -1.0)])
@@ -75,9 +72,8 @@ def test_two_token_model_repeats_its_additional_token_and_labels_by_a_hyperplane
     length = np.linalg.norm(data.X, axis=-1).mean((0, 1)) / (0.1 * 400**0.5)
     np.testing.assert_allclose(length, [1.0, 1.0, 3.0], rtol=0.02)
     assert (data.opt == 2).all() and not data.u.any()
-    assert (
-        abs(data.y.mean()) < 0.4 and (abs(data.y) == 1).all()
-    )  # 5 deviations of 160 fair signs
+    # 5 deviations of 160 fair signs
+    assert abs(data.y.mean()) < 0.4 and (abs(data.y) == 1).all()
     np.testing.assert_array_equal(data.z, data.X[:, :, 0])
 
 

@@ -44,9 +44,8 @@ def _memory(name, workload, limit):
     """Peak memory of a workload in a process of its own, over a limit in MB."""
     began = time.perf_counter()
     command = [sys.executable, "-m", "tests.benchmarks.memory", workload]
-    single = os.environ | {
-        "OPENBLAS_NUM_THREADS": "1"
-    }  # two threads mostly wait on a busy machine
+    # Two threads mostly wait on a busy machine
+    single = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(
         command, cwd=files.ROOT, env=single, capture_output=True, text=True
     )
@@ -335,9 +334,8 @@ def _jax(name, bar, draw, step_size, steps):
     def ours(count=steps):
         return _ours(problem, W_mm, step_size, count, every=count)
 
-    reference = peers.jax_ngd(
-        problem.tokens, step_size, 100
-    )  # later float64 loses the weights
+    # Later float64 loses the weights
+    reference = peers.jax_ngd(problem.tokens, step_size, 100)
     gate(f"{name}: norm of W", ours(100).norm[:, -1], reference(), AGREE)
     reference = peers.jax_ngd(problem.tokens, step_size, steps)
     for work in (reference, ours):
@@ -354,9 +352,8 @@ def dimension() -> Entry:
     steps = 10_000
     runs = [partial(_ours, *problem[:2], 0.05, steps) for problem in (large, small)]
     first, second = (run().norm[0] for run in runs)
-    gate(
-        "dimension: norm of W at both d", first, second, 0.5
-    )  # two draws of the same law
+    # Two draws of the same law
+    gate("dimension: norm of W at both d", first, second, 0.5)
     times = in_turns(*runs, units=steps, reference_units=steps)
     note = f"d = 100,000 over d = 300, per iteration; basis and W_mm apart: {large[2]:.1f} s"
     return times.entry("dimension", 1.2, note, "at most")

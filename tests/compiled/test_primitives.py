@@ -73,9 +73,8 @@ def test_packed_gram_products_are_those_of_the_matrix(n, T):
     K = rows @ rows.swapaxes(1, 2)
     packed = gram.pack(K, n)
     assert packed.shape[1] % gram.WIDTH == 0
-    assert (packed.shape[1] > gram.FITS) == (
-        m > gram.FITS
-    )  # both ways of multiplying are asked
+    # Both ways of multiplying are asked
+    assert (packed.shape[1] > gram.FITS) == (m > gram.FITS)
     for s in range(2):
         c = rng.standard_normal((n, T))
         out = np.empty(packed.shape[1])

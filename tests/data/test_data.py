@@ -386,9 +386,8 @@ def test_crop_and_flip_equal_slices_one_by_one(monkeypatch):
         np.testing.assert_array_equal(
             out[k].numpy(), cut[..., ::-1] if mirrored[k] else cut
         )
-    assert out.dtype == torch.uint8 and torch.equal(
-        out[5], pixels[5]
-    )  # a crop from the middle
+    # a crop from the middle
+    assert out.dtype == torch.uint8 and torch.equal(out[5], pixels[5])
 
 
 def test_augmented_batches_depend_on_seed_and_step_alone(monkeypatch):
@@ -421,9 +420,8 @@ def test_augmented_batches_depend_on_seed_and_step_alone(monkeypatch):
         make(0, 60).batch(step)
     assert not torch.equal(drawn[0], other)
     top, left, flipped = torch.cat(drawn, 1)
-    assert (
-        set(top.tolist()) == set(left.tolist()) == set(range(9))
-    )  # 0 ... 2 borders, both ends
+    # 0 ... 2 borders, both ends
+    assert set(top.tolist()) == set(left.tolist()) == set(range(9))
     assert 0.4 < float(flipped.double().mean()) < 0.6
 
 
@@ -439,6 +437,5 @@ def test_a_balanced_sample_is_drawn_alike_by_whoever_has_the_rows():
         == whole.balanced(8, 14).content()
         != whole.balanced(6, 14).content()
     )
-    assert (
-        len(whole.balanced(1000, 100)) == 12
-    )  # as many of each class as the rarer has
+    # As many of each class as the rarer has
+    assert len(whole.balanced(1000, 100)) == 12

@@ -240,9 +240,8 @@ def test_the_longest_step_is_that_of_the_documentation(log_length, status):
 
 
 def test_zero_gradient_is_reported_as_stalled():
-    data = tokens.two_token_gaussian(
-        0, n=3, d=12
-    )  # head zero, so that nothing pulls on W
+    # Head zero, so that nothing pulls on W
+    data = tokens.two_token_gaussian(0, n=3, d=12)
     history = dynamics.train(data, rules.ngd(0.1), 10, range(11))
     assert history.status.tolist() == ["stalled"] and history.ended.tolist() == [0]
     assert np.isnan(history.norm[0, 1:]).all()

@@ -14,9 +14,8 @@ from lib.attention import coordinates, tokens
 from lib.dynamics import kernel, rules
 
 TIMES = (10, 200, 1000)
-LATER = {
-    "polyak": (10, 200, 1600)
-}  # until its weights, too, are below the smallest float64
+# Until its weights, too, are below the smallest float64
+LATER = {"polyak": (10, 200, 1600)}
 AGREE = 1e-9
 RULES = {
     "gd": rules.gd(0.8),

@@ -121,23 +121,20 @@ def test_step_size_too_large_is_reported_with_its_iteration():
     for run, at in enumerate(risen.loss_rise):
         steps = np.diff(risen.log_gap[run])
         assert at == -1 or (steps[at - 1] > 0 and (steps[: at - 1] <= 1e-9).all())
-    finite = np.isfinite(twin(DATA, rules["wild"], 10, START).path).all(
-        -1
-    )  # (runs, 11)
+    # (runs, 11)
+    finite = np.isfinite(twin(DATA, rules["wild"], 10, START).path).all(-1)
     np.testing.assert_array_equal(finite.sum(1), found["wild"].ended)
 
 
 def test_a_run_without_gradient_stalls():
-    still = token_sets.TokenSet(
-        DATA.X, DATA.y, DATA.z, 0 * DATA.u, DATA.opt
-    )  # W has no effect
+    # W has no effect
+    still = token_sets.TokenSet(DATA.X, DATA.y, DATA.z, 0 * DATA.u, DATA.opt)
     found = mirror.train(still, MirrorRule(3), 10, START)
     assert (found.status == "stalled").all() and (found.ended == 0).all()
 
 
-LINE = token_sets.token_set(
-    [[[-1.0], [0.0], [1.0]]], [1], opt=[1]
-)  # the middle of three points
+# The middle of three points
+LINE = token_sets.token_set([[[-1.0], [0.0], [1.0]]], [1], opt=[1])
 REFUSED = [
     ("step_size = 0", lambda: MirrorRule(2, 0)),
     ("start has shape", lambda: mirror.train(DATA, MirrorRule(2), 5, START[:, :2])),

@@ -22,9 +22,8 @@ from typing import NamedTuple
 
 from tests.mutations.random_mutants import ROOT, draw, line
 
-HEAVY = (
-    "cvxpy matplotlib.pyplot mpmath numba pytest scipy.stats torch".split()
-)  # loaded once
+# Loaded once
+HEAVY = "cvxpy matplotlib.pyplot mpmath numba pytest scipy.stats torch".split()
 FORK = multiprocessing.get_context("fork")
 SECONDS = (
     600  # on a processor, for the tests of one mutant: longer than those of any file

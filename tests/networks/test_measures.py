@@ -33,9 +33,8 @@ def test_the_hoyer_index():
     assert measures.hoyer(np.ones((3, 4))) == pytest.approx(0, abs=1e-12)
     assert measures.hoyer(7 * np.eye(1, 20)) == pytest.approx(1)
     gauss = np.random.default_rng(0).standard_normal(100_000)
-    expected = (1 - np.sqrt(2 / np.pi)) / (
-        1 - 1e5**-0.5
-    )  # ||w||_1 = sqrt(2 / pi) sqrt(N) ||w||_2
+    # ||w||_1 = sqrt(2 / pi) sqrt(N) ||w||_2
+    expected = (1 - np.sqrt(2 / np.pi)) / (1 - 1e5**-0.5)
     assert measures.hoyer(gauss) == pytest.approx(expected, rel=0.01)
     assert measures.hoyer(3 * gauss) == pytest.approx(measures.hoyer(gauss))
     assert np.isnan(measures.hoyer(np.zeros(3)))

@@ -121,9 +121,8 @@ def plain_small_data_vit(model, images, patch, heads, head_width):
         return F.layer_norm(x, x.shape[-1:], module.weight, module.bias)
 
     moves = ((1, -1, 0, 0), (-1, 1, 0, 0), (0, 0, 1, -1), (0, 0, -1, 1))
-    x = torch.cat(
-        [images, *(F.pad(images, move) for move in moves)], 1
-    )  # (b, 5c, s, s)
+    # (b, 5c, s, s)
+    x = torch.cat([images, *(F.pad(images, move) for move in moves)], 1)
     b, c, s, _ = x.shape
     n = s // patch
     p = patch

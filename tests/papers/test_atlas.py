@@ -115,9 +115,8 @@ def test_fitted_rate_is_the_exponent():
     value = np.repeat(1 - t[None, :, None] ** -0.5, 6, 2)
     found = atlas.Ratios(t, value, None, None)
     np.testing.assert_allclose(atlas.fitted_rate(found, 0), [-0.5], atol=1e-9)
-    bent = np.where(
-        t < 1_000, 1e-3 * t**0.5, t**-0.5
-    )  # before the last decade another one
+    # Before the last decade another one
+    bent = np.where(t < 1_000, 1e-3 * t**0.5, t**-0.5)
     bent = replace(found, value=np.repeat(1 - bent[None, :, None], 6, 2))
     np.testing.assert_allclose(atlas.fitted_rate(bent, 0), [-0.5], atol=1e-9)
 

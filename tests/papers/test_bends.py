@@ -71,10 +71,11 @@ def test_joint_runs_that_do_not_qualify_are_refused_by_name():
     assert "steps more" in refused("long enough", lambda: train(law, decay=2 / 3))
     short = tokens.two_token_gaussian(101, n=6, T=2, d=200, signal=1.05)
     refused("selection made", lambda: train(joint_law.predict(short)))
+    # The second is far out
     X = [
         [[0.1, 0, 1], [1.0, 0, 0]],
         [[0.1, 1, 0], [3.0, 0.1, 0]],
-    ]  # the second is far out
+    ]
     data = attention.token_set(X, [1.0, 1.0], opt=[1, 1])
     assert "1 of 2 samples" in refused("whole head", lambda: joint_law.predict(data))
     refused(
@@ -102,22 +103,19 @@ def test_counterexample_has_no_smaller_one_and_bounds_are_proofs():
     smaller = [global_map._smallest(*sizes) for sizes in ((2,), (3,), (6, 1))]
     assert smaller == [[], [global_map.POSTCARD], []]
     assert not global_map._missed(((2, -1), (1, -4)))  # the other selection is as good
-    assert global_map._missed(
-        ((2, -1), (2, -4))
-    )  # the other selection is worse, and won
+    # The other selection is worse, and won
+    assert global_map._missed(((2, -1), (2, -4)))
     low, high = global_map._exp_between(Fraction(1))
     assert Fraction(2718, 1000) < low < high < Fraction(2719, 1000)  # about e
-    assert global_map._exp_between(Fraction(1), 3)[1] > Fraction(
-        27, 10
-    )  # 2.5 and the rest
+    # 2.5 and the rest
+    assert global_map._exp_between(Fraction(1), 3)[1] > Fraction(27, 10)
 
 
 def test_one_dimension_is_decided_by_the_sum():
     problems = global_map.random_problems(40, seed=100)
     assert global_map.agreement(problems, dynamics.ngd(0.01), 5000).holds
-    turned = [
-        replace(one, X=one.X[:, :, ::-1]) for one in problems[:5]
-    ]  # other roles, same sums
+    # Other roles, same sums
+    turned = [replace(one, X=one.X[:, :, ::-1]) for one in problems[:5]]
     assert not global_map.agreement(turned + problems, dynamics.ngd(0.01), 3).holds
 
 
@@ -147,9 +145,8 @@ def test_first_step_decides_in_wide_data():
     shares = np.array([[0, 0], [1, 0], [1, 0], [1, 1]], bool)
     assert np.isclose(global_map._crossing(np.arange(4.0), shares), np.e, atol=1e-6)
     half = global_map.half_at_once(256, 8)
-    gain = (half**2 - 1) / (
-        half**2 + 1
-    )  # the probability at this alpha, as the module states it
+    # The probability at this alpha, as the module states it
+    gain = (half**2 - 1) / (half**2 + 1)
     assert np.isclose(norm.cdf(gain * np.sqrt(256 / 7)) ** 8, 0.5)
     assert global_map.half_at_once(4, 8) == np.inf
 
@@ -305,9 +302,8 @@ def test_half_is_where_half_of_the_seeds_are():
     many = np.arange(20) < np.array([0, 10, 20])[:, None]
     _, low, high = global_map.half_of_seeds([1.0, 2.0, 4.0], many)
     assert 1.5 < low < 1.72 and 2.3 < high < 2.6  # shares of 0.5 +- 0.22 by hand
-    back = (
-        np.arange(4) < np.array([*[0] * 10, 3, *[1] * 12, 4])[:, None]
-    )  # up at 2^10 and back
+    # Up at 2^10 and back
+    back = np.arange(4) < np.array([*[0] * 10, 3, *[1] * 12, 4])[:, None]
     found = global_map.half_of_seeds(2.0 ** np.arange(24), back)[0]
     assert np.isclose(found, 2 ** (9 + 2 / 3), rtol=1e-6)
 
@@ -416,9 +412,8 @@ def test_pulls_are_the_gradient_and_their_first_order_knows_the_settled_margins(
     excess = rows @ of.W_mm[0].ravel() - 1
     w = np.where(of.on, 0.0, pull / level[0] / np.where(of.on, 1.0, excess))
     assert np.isclose(of.first_order(), of.size(w))
-    rule = dynamics.ngd(
-        zero_duals.STEPS[1] * of.law.longest_step()[0]
-    )  # its steps are `steps`
+    # Its steps are `steps`
+    rule = dynamics.ngd(zero_duals.STEPS[1] * of.law.longest_step()[0])
     W = dynamics.train(of.tokens, rule, 2000, [2000]).weights(0)
     left = measure.outside_support(of.tokens, of.tokens.opt, of.law.support, W)[0]
     assert np.isclose(zero_duals._left(of, 2000).measured[1], left)

@@ -17,9 +17,8 @@ from tests.papers.wrong_laws import caught
 
 DATA = tokens.unit_tokens(range(2), n=4, T=5, d=6)
 SEEDS = range(2)
-WIDE = replace(
-    DATA, z=np.concatenate([DATA.z, DATA.z[..., :2] ** 2], -1)
-)  # d = 6, d_z = 8
+# d = 6, d_z = 8
+WIDE = replace(DATA, z=np.concatenate([DATA.z, DATA.z[..., :2] ** 2], -1))
 
 
 def steepest(norm):

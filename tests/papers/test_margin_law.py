@@ -240,9 +240,8 @@ def test_threshold_lies_between_two_steps(momentum):
     assert (
         not loud.holds and "large cycle" in loud.remark and loud.id == "law.short.1.04"
     )
-    short, long = law_steps.threshold(
-        cycles, 1.02, 0.98
-    )  # as if the threshold were 4 % off
+    # As if the threshold were 4 % off
+    short, long = law_steps.threshold(cycles, 1.02, 0.98)
     assert not short.holds and not long.holds
 
 
@@ -273,9 +272,8 @@ def test_differences_of_iterates_have_their_own_order(small):
 def test_a_trained_head_brings_its_own_duals():
     data = tokens.gaussian_tokens([0, 1], n=4, T=3, d=100)
     together = joint_law.from_start(data, dynamics.ngd(0.1), [25_000, 50_000, 100_000])
-    assert (
-        together.law.slowest.min() > 0.01
-    )  # settled long since: what is left is the head's
+    # Settled long since: what is left is the head's
+    assert together.law.slowest.min() > 0.01
     small = coordinates.minimal(data)
     ends = [50_000, 100_000]
     history = dynamics.train(small, dynamics.ngd(0.1), ends[-1], ends, head="joint")

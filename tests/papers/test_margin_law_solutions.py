@@ -33,9 +33,8 @@ CORNER = one_sample((1, 0), (1, 1), u=[1.0, 0.5])  # w_1 >= 1 and w_1 + w_2 >= 1
 def test_two_orthogonal_constraints_by_hand():
     law = law_of(TWO_AXES)
     beta = np.array([1 / 4, 1 / 9])
-    log_ratio = np.array([0.0, 1.0]) - np.log(
-        beta
-    )  # kappa = 1 and e, the opt score is zero
+    # Kappa = 1 and e, the opt score is zero
+    log_ratio = np.array([0.0, 1.0]) - np.log(beta)
     offsets = log_ratio - (beta @ log_ratio) / beta.sum()
     np.testing.assert_allclose(law.offsets[0, 0], offsets, rtol=1e-12)
     # rho = (offset_1 / a, offset_2 / b) up to sign conventions of the axes; K =
@@ -52,9 +51,8 @@ def test_a_single_support_vector_and_what_lies_off_it():
     law = law_of(one_sample((2, 0), u=[1.0, 0.0]))
     assert law.constant[0] < 1e-15 and law.longest_step()[0] == np.inf
     assert law.remaining(np.array([50.0]))[0] == np.exp(-50.0)  # saturation alone
-    law = law_of(
-        one_sample((2, 0), (3, 1), u=[1.0, 0.0])
-    )  # margins at W_mm = (1/2, 0): 1 and 3/2
+    # Margins at W_mm = (1/2, 0): 1 and 3/2
+    law = law_of(one_sample((2, 0), (3, 1), u=[1.0, 0.0]))
     np.testing.assert_allclose(law.excess, [0.5])
     np.testing.assert_array_equal(law.support, [[[True, False]]])
     np.testing.assert_allclose(law.remaining(np.array([10.0])), np.exp(-5.0))
@@ -64,9 +62,8 @@ def test_a_single_support_vector_and_what_lies_off_it():
 def test_slopes_are_the_models_own(loss):
     data = tokens.unit_tokens(4, n=3, T=4, d=8)
     logits = np.zeros((1, 3, 4))
-    np.put_along_axis(
-        logits, data.opt[..., None], 25.0, -1
-    )  # weights e^-25, all others alike
+    # Weights e^-25, all others alike
+    np.put_along_axis(logits, data.opt[..., None], 25.0, -1)
     at = attention.slopes(logits, attention.scores(data, data.u), loss)
     pull = -np.take_along_axis(at.pull, coordinates.others(data.opt, 4), -1)
     slopes = np.exp(margin_law.saturated_slopes(data, loss=loss))
@@ -197,9 +194,8 @@ def test_copies_share_the_dual_of_their_merged_pair():
     np.testing.assert_allclose(law.duals[0], [[0.5], [0.5]])
     assert law.constant[0] < 1e-12 and (law.slowest[0], law.fastest[0]) == (np.inf, 0)
     merged = tokens.gaussian_tokens([0], n=3, T=3, d=60)
-    first = coordinates.others(merged.opt, 3)[
-        ..., :1, None
-    ]  # of the others: its copy stands last
+    # Of the others: its copy stands last
+    first = coordinates.others(merged.opt, 3)[..., :1, None]
     X = np.concatenate([merged.X, np.take_along_axis(merged.X, first, 2)], 2)
     twins = attention.token_set(X, merged.y, merged.z, merged.u, merged.opt)
     slopes = margin_law.saturated_slopes(merged)
@@ -215,6 +211,5 @@ def test_copies_share_the_dual_of_their_merged_pair():
     margins = history.margins[0, 0]  # (n, T): the copies are last
     np.testing.assert_allclose(margins[:, 0], margins[:, 2], rtol=1e-9)
     assert np.ptp(margins - copies.offsets[0]) < 1e-6
-    assert (
-        np.ptp(margins[:, :2] - law_of(merged).offsets[0]) > 0.1
-    )  # not with one kappa
+    # Not with one kappa
+    assert np.ptp(margins[:, :2] - law_of(merged).offsets[0]) > 0.1

@@ -151,9 +151,8 @@ def test_a_reading_has_the_logits_of_the_network():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lib.networks.vision.F.scaled_dot_product_attention", spy)
         first = model.class_token.expand(len(pictures), -1, -1)
-        model.blocks(
-            torch.cat([first, model.tokens(pictures)], 1) + model.positions
-        )  # all queries
+        # All queries
+        model.blocks(torch.cat([first, model.tokens(pictures)], 1) + model.positions)
     for layer, logits in enumerate(seen["logits"]):  # (b, h, query, token)
         top = logits.topk(2, -1).values
         leads = (top[..., 0] - top[..., 1]).amin((0, 2))
@@ -284,10 +283,11 @@ def test_a_ranking_is_decided_by_all_rivals_and_refuted_by_one():
         return network.deciding_lead(found, "Muon", "spectral")[:2]
 
     assert verdict([0.5, 0.51, 0.52]) == ("reproduced", "Signum")
+    # In the mean NGD is nearer
     assert verdict([-0.9, -0.1, 0.7]) == (
         "undecided",
         "Signum",
-    )  # in the mean NGD is nearer
+    )
     assert verdict([0.5, 1.1, 1.2]) == ("undecided", "Signum")
     assert verdict([1.5, 1.51, 1.52]) == ("not reproduced", "Signum")
 

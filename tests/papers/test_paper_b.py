@@ -35,9 +35,8 @@ def test_the_worst_perturbation_attains_the_constants_and_no_less():
     worst = landscape.curvatures(PROBLEM, 1)
     assert failing(landscape.one_point(worst)) == [] and worst["left"][1] > 0.3
     assert "convex.left_right" in failing(landscape.one_point(worst, 1.0))
-    assert worst["left_right"][1] == pytest.approx(
-        1.0, abs=1e-9
-    )  # no search finds more
+    # No search finds more
+    assert worst["left_right"][1] == pytest.approx(1.0, abs=1e-9)
     assert "smooth.left_right" in failing(landscape.one_point(worst, -0.01))
     ratios = [
         landscape.descent_ratio(PROBLEM, norm, 200) for norm in ("left_right", "left")
@@ -62,9 +61,8 @@ def test_a_bias_is_estimated_without_the_noise_of_its_first_order():
         )
         assert bias.std() < 0.7 * value.std(), name
     alone = scaling.softmax_sums(u, query, (1,), 50)
-    np.testing.assert_allclose(
-        alone["weight"][0], 1.0
-    )  # a query without others has all the weight
+    # a query without others has all the weight
+    np.testing.assert_allclose(alone["weight"][0], 1.0)
     np.testing.assert_allclose(alone["mean"][0], np.broadcast_to(query, (50, 2)))
 
 
@@ -85,9 +83,8 @@ def test_biases_integrated_over_the_query_are_those_of_equal_weights():
     C = square * (1 / 4 - 1 / 16) - eye * (1 / 4 + 3 / 16)
     fourth = (C**2).sum((1, 2)) ** 2
     assert many["covariance"].mean() == pytest.approx(fourth[:20].mean(), rel=0.05)
-    off = (
-        once["covariance"][:, 0] - fourth
-    )  # noise of one draw adds nothing to a power of a mean
+    # Noise of one draw adds nothing to a power of a mean
+    off = once["covariance"][:, 0] - fourth
     assert abs(off.mean()) < 3 * off.std() / np.sqrt(2000)
 
 
@@ -164,15 +161,13 @@ def test_the_points_of_theorem_1_are_minima_and_a_wrong_covariance_is_seen():
 def test_least_squares_errs_by_its_mean_square():
     ratios = scaling.least_squares_errors(PROBLEM, [9], 1500)[:, 0]
     error = ratios.std() / np.sqrt(len(ratios))
-    assert (
-        abs(ratios.mean() - 1) < 4 * error < 0.1
-    )  # n - d for n - d - 1 would be off by 0.17
+    # n - d for n - d - 1 would be off by 0.17
+    assert abs(ratios.mean() - 1) < 4 * error < 0.1
 
 
 def test_standard_errors_are_those_of_the_mean():
-    estimates = np.array(
-        [[0.0, 1.0], [2.0, 1.5], [4.0, 2.0]]
-    )  # means 2 and 1.5, std 2 and 0.5
+    # Means 2 and 1.5, std 2 and 0.5
+    estimates = np.array([[0.0, 1.0], [2.0, 1.5], [4.0, 2.0]])
     found = landscape._standard_errors(estimates, np.array([0.0, 1.5]))
     assert found == pytest.approx(np.sqrt(3))
 
@@ -181,9 +176,8 @@ def test_the_tail_is_freed_of_noise_that_is_independent_from_step_to_step():
     rng = np.random.default_rng(0)
     offset = np.full((4, 2), 0.1)
     A = PROBLEM.M + offset + rng.standard_normal((1000, 40, 4, 2))
-    B = np.broadcast_to(
-        np.linalg.inv(PROBLEM.Sigma), (1000, 40, 2, 2)
-    )  # the map is A itself
+    # The map is A itself
+    B = np.broadcast_to(np.linalg.inv(PROBLEM.Sigma), (1000, 40, 2, 2))
     history = regression.RegressionHistory(np.arange(40), A, B, np.full(1000, -1))
     excess = scaling.tail_excess(PROBLEM, history, 20)
     expected = np.linalg.norm(offset @ PROBLEM.root) ** 2 / 2

@@ -286,9 +286,8 @@ def test_the_ledger_has_a_row_or_a_reason_for_every_statement():
         for name, statement in STATEMENTS.items()
         if "our reading" in statement.says
     }
-    assert not [
-        row for row in rows if row[0] in restored and not row[2]
-    ]  # the paper's, as it is
+    # The paper's, as it is
+    assert not [row for row in rows if row[0] in restored and not row[2]]
 
 
 HAND = tokens.unit_tokens(range(2), n=3, T=4, d=6)  # numbers that are known beforehand

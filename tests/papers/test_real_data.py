@@ -112,9 +112,8 @@ def test_growth_is_that_of_every_layer_beyond_a_random_walk(factors, verdict):
     ]
     assert ours.kind == "finding"  # the paper asks for no random walk
     assert speed.growth(curves, "SGD")[1][0] == pytest.approx([1.0] * 5)
-    assert (
-        speed._layers(curves) == ["w.weight", "0.weight"][: len(factors)]
-    )  # no vector
+    # No vector
+    assert speed._layers(curves) == ["w.weight", "0.weight"][: len(factors)]
 
 
 @pytest.mark.parametrize(

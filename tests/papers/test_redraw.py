@@ -85,9 +85,8 @@ def test_the_picture_of_the_readme_has_every_verdict(family):
     assert sorted(words) == sorted(claim.verdict for claim in drawn)
     ids = {claim.id for claim in drawn}
     ours = {id for id, (claim, _) in family.items() if claim.kind == "finding"}
-    assert (
-        ids >= set(family) - ours and not ids & ours
-    )  # what no paper claimed is not drawn
+    # What no paper claimed is not drawn
+    assert ids >= set(family) - ours and not ids & ours
     assert {id for id in ids if id.startswith(redraw.LATER)} == ids - set(family)
     assert sum("too small" in text for text in texts) == 7
 

@@ -112,9 +112,8 @@ def test_23_the_flow_of_the_margins_and_24_the_bounds_of_theta(seed, loss):
     W = np.linalg.pinv(delta) @ g[:, None] @ data.z[0, :1]  # with these margins
     pulled = -2 * attention.gradients(data, W[None], data.u, loss)[1][0]
     moved = delta @ pulled @ data.z[0, 0]
-    np.testing.assert_allclose(
-        moved, K @ c, atol=1e-4 * c.max()
-    )  # K up to the scores' part
+    # K up to the scores' part
+    np.testing.assert_allclose(moved, K @ c, atol=1e-4 * c.max())
     np.testing.assert_allclose(
         (K @ c / c[1]).sum(), 1.3 * (theta - 0.2 / 1.3), rtol=1e-9, atol=1e-9
     )

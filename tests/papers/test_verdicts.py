@@ -72,9 +72,8 @@ def test_censored_runs_open_the_end_that_they_do_not_support():
     )
     turned = verdicts.steps_ratio(reference, steps, 100)
     assert turned.high == math.inf and turned.low > 1
-    assert (
-        verdicts.slower(turned) == REPRODUCED
-    )  # the runs that got there took longer as well
+    # The runs that got there took longer as well
+    assert verdicts.slower(turned) == REPRODUCED
     nothing = verdicts.steps_ratio(np.full(3, np.inf), np.full(3, np.inf), 100)
     assert {verdicts.faster(nothing), verdicts.slower(nothing)} == {UNDECIDED}
     assert verdicts.p_value(nothing, verdicts.faster) == 1

@@ -257,10 +257,11 @@ def test_a_mean_has_its_interval_and_a_remark_says_how_much_room_a_bound_leaves(
     path.write_text(f'["Lemma 1"]\ntopic = "sizes"\nrows = [{row}]\n', encoding="utf-8")
     stated = Stated("A", path)
     mean = stated.mean("a", np.array([0.25, 0.75]))
+    # Two standard errors, each 0.25
     assert mean.measured == 0.5 and mean.interval == (
         0.0,
         1.0,
-    )  # two standard errors, each 0.25
+    )
     assert stated.mean("a", np.array([0.5])).interval is None
     claim = stated.claim("a", 0.5)
     assert claim.remark == "loose; room: the bound could be 2 times as tight"

@@ -16,9 +16,8 @@ from lib.regression import empirical, manifold
 EXACT = 1e-10
 PROBLEM = regression.random_regression(0, d=3, k=5)
 SPACE = manifold.of(PROBLEM)
-EXTENDED = block_diag(
-    np.eye(5), PROBLEM.Sigma
-)  # the extended covariance Sbar, (k + d, k + d)
+# The extended covariance Sbar, (k + d, k + d)
+EXTENDED = block_diag(np.eye(5), PROBLEM.Sigma)
 EYE = np.eye(3)
 few = settings(max_examples=20, deadline=None)
 

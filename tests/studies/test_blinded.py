@@ -117,6 +117,7 @@ def test_rules_that_no_claim_names_do_not_count():
 )
 def test_what_it_refuses(name, sentence, tmp_path, capsys):
     plan = confirm.plans()[STUDY]
+    # Seven seeds do not help if one of the first is missing
     seeds = (
         30,
         31,
@@ -124,7 +125,7 @@ def test_what_it_refuses(name, sentence, tmp_path, capsys):
         33,
         34,
         36,
-    )  # seven seeds do not help if one of the first is missing
+    )
     write_study(STUDY, tmp_path, scattered(plan, RATIOS, 0.2), seeds=seeds)
     assert blinded.main([name, "--folder", str(tmp_path)]) == 1
     printed = capsys.readouterr()

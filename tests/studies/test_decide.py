@@ -116,9 +116,8 @@ def test_the_power_is_what_was_planned():
     ]
     error = np.std(counts, ddof=1) / np.sqrt(len(counts))
     assert error < 0.15
-    assert (
-        14 - 2 * error <= np.mean(counts) <= 17 + 2 * error
-    )  # notebooks/confirmation.md
+    # Notebooks/confirmation.md
+    assert 14 - 2 * error <= np.mean(counts) <= 17 + 2 * error
     shares = simulate.chances(families)
     for name in (
         "fig1.adam",

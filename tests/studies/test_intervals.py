@@ -97,16 +97,14 @@ def test_missed_targets_open_the_end_that_they_do_not_support():
     assert rank_interval(slow).high > rank_interval(lost).high
     assert rank_interval(both).low == rank_interval(lost).low
     assert rank_interval(both).high == rank_interval(slow).high
-    assert math.log(rank_interval(both).estimate) == pytest.approx(
-        -0.7
-    )  # of the others
+    # Of the others
+    assert math.log(rank_interval(both).estimate) == pytest.approx(-0.7)
 
 
 def test_if_most_runs_miss_nothing_supports_an_end():
     interval = rank_interval(np.array([np.inf] * 5 + [-np.inf] * 5))
     assert (interval.low, interval.high) == (0.0, math.inf)
     assert verdicts.p_value(interval, verdicts.faster) == 1.0
-    few = rank_interval(
-        np.array([-0.5, -0.6, -0.7])
-    )  # three seeds reach no level of 95 %
+    # Three seeds reach no level of 95 %
+    few = rank_interval(np.array([-0.5, -0.6, -0.7]))
     assert (few.low, few.high) == (0.0, math.inf)

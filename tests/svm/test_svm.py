@@ -111,9 +111,8 @@ def test_more_dimensions_than_tokens():
     data = tokens.gaussian_tokens(0, n=3, T=3, d=40)
     for norm in ("nuclear", "spectral"):
         check_certificate(all_rows(data), svm.token_svm(data, norm=norm), norm)
-    solution = svm.token_svm(
-        tokens.gaussian_tokens(0, n=3, T=3, d=100_000)
-    )  # W is not built
+    # W is not built
+    solution = svm.token_svm(tokens.gaussian_tokens(0, n=3, T=3, d=100_000))
     assert "value" not in vars(solution) and solution.gap.max() < 1e-9
 
 
@@ -148,9 +147,8 @@ def test_head_infeasible_with_a_proof():
         svm.Infeasible, match=r"head SVM of run 0.*\(sample 1\)"
     ) as caught:
         svm.head_svm(data, p=1.5)
-    proof = (
-        caught.value.certificate
-    )  # a non-negative combination of sum one that is zero
+    # a non-negative combination of sum one that is zero
+    proof = caught.value.certificate
     assert (proof >= 0).all() and proof.sum() == pytest.approx(1, abs=1e-12)
     np.testing.assert_allclose(proof * data.y[0] @ data.X[0, :, 0], 0, atol=1e-12)
 
@@ -178,9 +176,8 @@ def test_less_than_the_accuracy_raises_with_what_to_do(monkeypatch):
 @pytest.mark.parametrize("norm", NORMS)
 def test_margins_are_those_of_the_given_tokens_and_the_least_is_one(norm):
     data = tokens.unit_tokens([0, 1], n=4, T=3, d=4)
-    long = (
-        10.0 ** np.arange(4)[None, :, None, None]
-    )  # samples of unequal length are solved scaled
+    # Samples of unequal length are solved scaled
+    long = 10.0 ** np.arange(4)[None, :, None, None]
     data = replace(data, X=long * data.X)
     solution = svm.token_svm(data, norm=norm)
     exact = np.einsum("rmk,rk->rm", all_rows(data), solution.W.reshape(2, -1))

@@ -116,7 +116,6 @@ def test_steps_to_a_target_against_a_plain_loop():
     means = [run.loss[max(0, k - 2) : k + 1].astype(float).mean() for k in range(9)]
     np.testing.assert_allclose(run.smooth(3), means, rtol=1e-12, atol=1e-15)
     assert run.smooth(20)[-1] == pytest.approx(run.loss.astype(float).mean())
-    early = clocked(
-        0, [0.0, 9.0, 9.0, 9.0]
-    )  # one reading alone is not yet a mean of three
+    # One reading alone is not yet a mean of three
+    early = clocked(0, [0.0, 9.0, 9.0, 9.0])
     assert early.steps_to(1.0) == np.inf and early.steps_to(6.0) == 10

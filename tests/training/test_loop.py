@@ -103,9 +103,8 @@ def test_the_loop_equals_a_plain_loop_and_leaves_the_generator_alone():
         optimizer.step()
         assert curve.loss[step] == float(loss.detach())
     assert torch.equal(model.weight, plain.weight) and curve.status == "finished"
-    assert (
-        len(curve.step_size) == 0 and curve.metrics == {}
-    )  # its step size is its rate
+    # Its step size is its rate
+    assert len(curve.step_size) == 0 and curve.metrics == {}
 
 
 def test_evaluations_happen_where_asked_and_at_the_end():
@@ -143,9 +142,8 @@ def test_divergence_is_recorded_not_raised(rule, tmp_path):
     ]
     assert run(rule, loss=spoilt(12))[2].status == "diverged at step 12"  # its last
     how = dict(checkpoint=tmp_path / "run.pt", pause=lambda done: done == 5)
-    assert (
-        run(rule, loss=spoilt(5), **how)[2].status == "diverged at step 5"
-    )  # and not paused
+    # And not paused
+    assert run(rule, loss=spoilt(5), **how)[2].status == "diverged at step 5"
 
     def blown(value):  # the loss itself stays finite
         value.register_hook(lambda gradient: gradient * math.inf)

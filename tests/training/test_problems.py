@@ -78,9 +78,8 @@ def test_the_end_says_which_test_rows_are_right(measured):
     hits = np.unpackbits(kept["test_correct"], count=int(kept["test_rows"]))
     assert len(hits) == problem.about["test_rows"]
     shown = problem.evaluate(model, 0, False)["test_accuracy"]
-    assert shown == pytest.approx(
-        hits.mean(), abs=1e-6
-    )  # all of so few are shown at the points
+    # All of so few are shown at the points
+    assert shown == pytest.approx(hits.mean(), abs=1e-6)
     if name == "imdb":  # what judges the last evaluations reads every test row
         assert problem.closing(model)["every_test_accuracy"] == pytest.approx(
             hits.mean()

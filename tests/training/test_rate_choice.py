@@ -188,7 +188,6 @@ def test_a_study_keeps_the_rules_of_the_protocol(name):
     for rates in study.rates.values():
         assert len(rates) >= 3 and np.allclose(np.divide(rates[1:], rates[:-1]), 2)
     ends = study.horizon / ROUNDS * np.arange(1, ROUNDS + 1)
-    assert set(ends) <= set(
-        study.points.tolist()
-    )  # a race looks where a run was evaluated
+    # a race looks where a run was evaluated
+    assert set(ends) <= set(study.points.tolist())
     assert study.criterion == "speed" or study.options["held_out"]

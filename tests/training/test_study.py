@@ -92,9 +92,8 @@ def test_trials_end_where_a_round_ends_seeds_are_fresh_and_runs_paired(whole):
     starts = [
         {whole.runs(rule)[seed].loss[0] for rule in STUDY.rates} for seed in (0, 1)
     ]
-    assert [*map(len, starts)] == [1, 1] and starts[0] != starts[
-        1
-    ]  # one start and batch a seed
+    # One start and batch a seed
+    assert [*map(len, starts)] == [1, 1] and starts[0] != starts[1]
     assert {run.cap for run in whole.runs("SNGD")} == {whole.rates()["SPS"]}
     assert {run.cap for run in whole.runs("SPS")} == {None}
     for curve in whole.curves:
@@ -207,9 +206,8 @@ def test_processes_share_a_study_without_loss_though_one_is_killed(whole, tmp_pa
     assert (killed.returncode, other.returncode) == (-signal.SIGKILL, 0)
     lines += said + theirs
     ends = [line.partition(":")[0] for line in lines if "paused" not in line]
-    assert (
-        said and theirs and len(ends) == len({*ends})
-    )  # each did a part, none was run twice
+    # Each did a part, none was run twice
+    assert said and theirs and len(ends) == len({*ends})
 
 
 def test_a_run_that_another_process_takes_further_is_read_meanwhile(tmp_path):
@@ -259,9 +257,8 @@ def test_one_run_alone_is_the_trial_or_the_judged_run(whole, tmp_path, capsys):
     for seed, expected in ((100, whole.trials("SGD")[1]), (1, whole.runs("SGD")[1])):
         rate = expected.rate
         assert main(tmp_path, "--one", "SGD", str(rate), str(seed)) == 0
-        (path,) = tmp_path.glob(
-            f"*/one-SGD-{rate}-{seed}.npz"
-        )  # a name that ends in numbers
+        # a name that ends in numbers
+        (path,) = tmp_path.glob(f"*/one-SGD-{rate}-{seed}.npz")
         (curve,) = load(path).curves
         done = len(expected.loss)  # a trial may have been dropped
         found = curve.loss[:done].astype(expected.loss.dtype)

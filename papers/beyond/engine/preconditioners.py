@@ -180,9 +180,8 @@ def _eigen(A):
     work = A.copy()
     Q = np.zeros((m, m))
     values = np.zeros(m)
-    graded_svd.jacobi(
-        work, Q, m, m
-    )  # the rows of Q A are orthogonal: those of Q, eigenvectors
+    # The rows of Q A are orthogonal: those of Q, eigenvectors
+    graded_svd.jacobi(work, Q, m, m)
     for k in range(m):
         values[k] = math.sqrt(dot(work[k], work[k]))
     order = graded_svd.descending(values)

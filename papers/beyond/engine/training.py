@@ -105,13 +105,11 @@ def problems(tokens: TokenSet, loss: str) -> list[gradients.Problem]:
     logistic = attention.is_logistic(loss)
     check_sizes(tokens)
     delta = np.ascontiguousarray(coordinates.differences(tokens, tokens.opt))
-    scores = (
-        coordinates.signed_opt_first(tokens) @ tokens.u[:, None, :, None]
-    )  # (runs, n, T, 1)
+    # (runs, n, T, 1)
+    scores = coordinates.signed_opt_first(tokens) @ tokens.u[:, None, :, None]
     scores = np.ascontiguousarray(np.swapaxes(scores[..., 0], 1, 2))
-    z = np.array(
-        tokens.z, order="C"
-    )  # a copy: what may be written is one type to numba
+    # a copy: what may be written is one type to numba
+    z = np.array(tokens.z, order="C")
     return [
         gradients.Problem(*arrays, logistic)
         for arrays in zip(delta, z, scores, strict=True)

@@ -120,10 +120,11 @@ def test_rules_are_their_definitions(name, far, loss):
     of_move = 5e-10 if dear else 1e-11
     with mpmath.workdps(60 if far == 1 else 1200):
         expected = exact.train(DATA, make(), rule, steps, far * START[0], loss)
+    # E^-900 is no step
     still = far > 1 and name in (
         "adam, epsilon",
         "variance reduced",
-    )  # e^-900 is no step
+    )
     moved = -1 if still else 0.01
     found = ours(rule, steps, far * START, loss=loss)
     assert error(found, expected, far * START[0], of_move, moved=moved) <= 1
