@@ -477,10 +477,11 @@ def lemma21_radius(selection: Selection, pi: float = PI) -> np.ndarray:
 
     Notes
     -----
-    Our copy of the paper lost the formula of R_pi (paper C, Lemma 21). These are the steps of the
-    paper's proof with constants of ours. Let h and m be the margins under W ||W_mm|| / ||W|| and
-    under W_mm, g the gap of a token's score to the selected token's, p the softmax weights,
-    c_i = -l'(f_i), and v = (1 + pi) m - h. Lemma 21 says that
+    Our copy of the paper lost the formula of R_pi (paper C, Lemma 21). These are the
+    steps of the paper's proof with constants of ours. Let h and m be the margins under
+    W ||W_mm|| / ||W|| and under W_mm, g the gap of a token's score to the selected
+    token's, p the softmax weights, c_i = -l'(f_i), and v = (1 + pi) m - h. Lemma 21
+    says that
 
         sum_i c_i Cov_p(v, g) = sum_i c_i sum_t p_t v_t (g_t - sum_s p_s g_s) >= 0.
 
@@ -488,16 +489,16 @@ def lemma21_radius(selection: Selection, pi: float = PI) -> np.ndarray:
     is the largest range of a sample's scores, g_min the smallest gap of a support
     token.
 
-    1. Some margin h is at most 1, as W ||W_mm|| / ||W|| is no longer than W_mm. It is a support
-       token's, so that v >= pi there.
-    2. The weights off the selected token sum to at most (T-1) e^{-r/2}. If that is at most
-       g_min / (2 G), every support token has g_t - sum_s p_s g_s >= g_min / 2, and the selected
-       token has p >= 1/2. The token of step 1 then adds at least
-       c_min e^{-r} pi g_min / 4, and no support token with v >= 0 subtracts anything.
-    3. A support token with v < 0 has h > 1 + pi and |v| <= nu. All of them subtract at most
-       c_max N nu G e^{-r (1 + pi)}, with N = n (T-1) pairs.
-    4. The other tokens have h >= 1 + delta and |v| <= pi m_max + nu. They subtract at most
-       c_max N (pi m_max + nu) G e^{-r (1 + delta)}.
+    1. Some margin h is at most 1, as W ||W_mm|| / ||W|| is no longer than W_mm. It is a
+       support token's, so that v >= pi there.
+    2. The weights off the selected token sum to at most (T-1) e^{-r/2}. If that is at
+       most g_min / (2 G), every support token has g_t - sum_s p_s g_s >= g_min / 2, and
+       the selected token has p >= 1/2. The token of step 1 then adds at least c_min
+       e^{-r} pi g_min / 4, and no support token with v >= 0 subtracts anything.
+    3. A support token with v < 0 has h > 1 + pi and |v| <= nu. All of them subtract at
+       most c_max N nu G e^{-r (1 + pi)}, with N = n (T-1) pairs.
+    4. The other tokens have h >= 1 + delta and |v| <= pi m_max + nu. They subtract at
+       most c_max N (pi m_max + nu) G e^{-r (1 + delta)}.
 
     With kappa = c_max G / (c_min g_min), steps 3 and 4 each take at most half of step 2
     from
@@ -549,15 +550,17 @@ def small_step(selection: Selection, multiple: np.ndarray) -> float:
     Returns
     -------
     float
-        Half the largest step that the argument below allows, of the run that allows least.
+        Half the largest step that the argument below allows, of the run that allows
+        least.
 
     Notes
     -----
-    Lemma 24 needs eta D_L(W+, W) <= D_psi(W+, W). Let A be the largest `spread`. A step of length
-    ||W+ - W|| moves a logit by at most A ||W+ - W||, and the weights off the selected tokens
-    carry at most <-grad L, W_mm> <= ||grad L||_{q,q} ||W_mm||. So eta D_L is at most
-    step ||W_mm|| A^2 ||W+ - W||^2 / 2. For p <= 2, D_psi is at least
-    (p-1) ||W||^{p-2} ||W+ - W||^2 / 2. We use min(p-1, 1) for p > 2 as well, which is no bound.
+    Lemma 24 needs eta D_L(W+, W) <= D_psi(W+, W). Let A be the largest `spread`. A step
+    of length ||W+ - W|| moves a logit by at most A ||W+ - W||, and the weights off the
+    selected tokens carry at most <-grad L, W_mm> <= ||grad L||_{q,q} ||W_mm||. So eta
+    D_L is at most step ||W_mm|| A^2 ||W+ - W||^2 / 2. For p <= 2, D_psi is at least
+    (p-1) ||W||^{p-2} ||W+ - W||^2 / 2. We use min(p-1, 1) for p > 2 as well, which is
+    no bound.
     """
     A = spread(selection.tokens, dual_exponent(selection.p)).max(-1)
     size = selection.solution.norm
@@ -583,8 +586,8 @@ def lemma27(
     Returns
     -------
     Claim
-        The smallest slack of Eq. 25 over its left side; NaN, which fails, if a run does not start
-        in the cone.
+        The smallest slack of Eq. 25 over its left side; NaN, which fails, if a run
+        does not start in the cone.
 
     Notes
     -----

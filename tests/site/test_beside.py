@@ -58,18 +58,22 @@ def test_the_page_of_figures_is_what_the_records_say():
     assert written == beside.page(FIGURES), "run python -m companion.site tables"
 
 
+FAILING = {
+    "id": "a",
+    "statement": "x",
+    "source": "paper A, Figure 2",
+    "measured": 2.0,
+    "bound": "≤ 1",
+    "holds": False,
+    "margin": None,
+}
+
+
 def test_a_verdict_is_the_records_and_a_claim_that_is_not_there_is_said():
-    claim = {
-        "id": "a",
-        "statement": "x",
-        "source": "paper A, Figure 2",
-        "measured": 2.0,
-        "bound": "≤ 1",
-        "holds": False,
-        "margin": None,
-    }
     known = {
-        "slug": {"claims": [claim, claim | {"id": "b", "measured": 0.5, "holds": True}]}
+        "slug": {
+            "claims": [FAILING, FAILING | {"id": "b", "measured": 0.5, "holds": True}]
+        }
     }
     assert [beside.verdict(f"slug/{id}", known) for id in "ab"] == ["fails", "holds"]
     assert beside.verdict("slug/c", known) == "no such claim yet"
@@ -77,16 +81,7 @@ def test_a_verdict_is_the_records_and_a_claim_that_is_not_there_is_said():
 
 
 def test_a_failing_claim_says_why_and_a_share_is_the_records():
-    claim = {
-        "id": "a",
-        "statement": "x",
-        "source": "paper A, Figure 2",
-        "measured": 2.0,
-        "bound": "≤ 1",
-        "holds": False,
-        "margin": None,
-        "remark": "by chance",
-    }
+    claim = FAILING | {"remark": "by chance"}
     fine = claim | {"id": "b", "measured": 0.5, "holds": True}
     numbers = {"part": {"value": 0.5, "tolerance": 0.01}}
     known = {"slug": {"claims": [claim, fine], "numbers": numbers}}
