@@ -1,14 +1,17 @@
 """A claim: one statement of a paper, the number measured for it, and its bound."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from decimal import Decimal, InvalidOperation
 from html import escape
 from textwrap import fill
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:  # half a second that only a table on a page needs
+    import pandas as pd
 
 KINDS = {
     "statement": "the paper's sentence with the paper's constants",
@@ -21,10 +24,17 @@ _WORDS = {
     "finding": ("ours", "derived", "independent computation"),
 }
 FEWEST_SEEDS = 20  # an interval from fewer is marked
-COLUMNS = ("id", "statement", "measured", "bound", "holds")
 OPEN = 8  # so many rows of a table are shown without a click
 UNDECIDED = "undecided"
 VERDICTS = ("reproduced", "not reproduced", UNDECIDED)
+HOLDS = "holds"
+FAILS = "fails"
+NO_POWER = "no power"  # it holds, but in all its wrong worlds as well
+LOOKS = {  # the class of a verdict in HTML, for the site's colours; others have "holds"
+    FAILS: "fails",
+    "not reproduced": "fails",
+    UNDECIDED: "open",
+}
 MEANINGS = {  # of a measured value with an interval, by whether its row has a verdict
     False: "a [b, c]: the worst seed, or what the row names, and the mean over seeds ± two"
     " standard errors, so that a may lie outside; for half of seeds a bootstrap",
@@ -292,11 +302,98 @@ def held(claims: Iterable[Mapping]) -> str:
     return text + (f", {undecided} undecided" if undecided else "")
 
 
-def html_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table of plain text as a notebook shows it."""
-    head, *body = (map(escape, row) for row in (columns, *rows))
-    lines = "".join(f"<tr><td>{'</td><td>'.join(row)}</td></tr>" for row in body)
-    return f"<table><tr><th>{'</th><th>'.join(head)}</th></tr>{lines}</table>"
+def verdict(claim: Claim) -> str:
+    """The verdict on a claim in words: one of VERDICTS where its data were judged, else
+    HOLDS, FAILS or NO_POWER.
+    """
+    if claim.verdict:
+        return claim.verdict
+    if not claim.holds:
+        return FAILS
+    if claim.fails_if and claim.catches is not None and not claim.catches:
+        return NO_POWER
+    return HOLDS
+
+
+def in_words(claim: Claim) -> dict[str, str]:
+    """A claim as a row of `frame`: what each column says of it."""
+    seeds = f"{claim.seeds} seed{'s' * (claim.seeds > 1)}" if claim.seeds else ""
+    if claim.fails_if and claim.catches == ():
+        catches = "nothing it names"
+    else:
+        catches = ", ".join(claim.catches or ())
+    return {
+        "id": claim.id,
+        "claim": claim.statement,
+        "source": claim.source,
+        "setting": ", ".join(filter(None, (claim.setting, seeds))),
+        "asked": claim.bound,
+        "measured": shown(claim),
+        "catches": catches,
+        "verdict": verdict(claim),
+        "remark": claim.remark,
+    }
+
+
+def frame(claims: Iterable[Claim]) -> "pd.DataFrame":
+    """Lay claims out as a table of words.
+
+    Parameters
+    ----------
+    claims : iterable of Claim
+        The claims, in the order of the rows.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row per claim. Columns: `id`; `claim`, the quantity that is measured; `source`,
+        the paper's statement, or "ours"; `setting`, with how many seeds; `asked`, the
+        bound; `measured`, with its interval; `catches`, the smallest wrong worlds in
+        which the claim was seen to fail; `verdict`; `remark`, which says why a claim
+        fails. A column that is empty in every row is left out.
+
+    Examples
+    --------
+    >>> claim = at_most("gap", "largest gap", "paper A, Theorem 1", 0.5, 1.0)
+    >>> frame([claim]).loc[0, "verdict"]
+    'holds'
+    """
+    import pandas as pd
+
+    table = pd.DataFrame([in_words(claim) for claim in claims], dtype=object)
+    return table.loc[:, (table != "").any()]
+
+
+def html(table: "pd.DataFrame", text: Callable[[str], str] = escape) -> str:
+    """Write a table as HTML: the one look of claims, on a page and on the site.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        Cells are plain text. A column `verdict` is marked with the class of LOOKS.
+    text : callable, optional
+        Turns a cell into HTML. The site passes one that also sets formulas.
+
+    Returns
+    -------
+    str
+        A `<table>` element.
+    """
+    import pandas as pd
+
+    cells = table.map(text)
+    if "verdict" in table:
+        cells["verdict"] = [
+            f'<span class="verdict {LOOKS.get(word, "holds")}">{text(word)}</span>'
+            for word in table["verdict"]
+        ]
+    with pd.option_context("display.max_colwidth", None):
+        return cells.to_html(index=False, border=0, justify="left", escape=False)
+
+
+def folded(summary: str, content: str) -> str:
+    """The HTML `content` behind a line that opens it."""
+    return f"<details><summary>{summary}</summary>{content}</details>"
 
 
 class Table(tuple):
@@ -305,24 +402,23 @@ class Table(tuple):
     """
 
     def __repr__(self) -> str:
-        rows = [_row(claim) for claim in self if not claim.holds]
-        failures = [f"{row[0]}: {row[2]}, bound {row[3]}; {row[4]}" for row in rows]
+        rows = [in_words(claim) for claim in self if not claim.holds]
+        failures = [
+            f"{row['id']}: {row['measured']}, asked {row['asked']}; {row['verdict']}"
+            + (f": {row['remark']}" if row["remark"] else "")
+            for row in rows
+        ]
         return "\n".join(fill(line, 108) for line in (self.summary(), *failures))
 
     def _repr_html_(self) -> str:
         chosen = [claim for claim in self if claim.verdict or not claim.holds]
         parts = [f"<p>{escape(self.summary())}.</p>"]
         for place in range(0, len(chosen), OPEN):
-            table = html_table(COLUMNS, map(_row, chosen[place : place + OPEN]))
-            parts.append(
-                f"<details><summary>more</summary>{table}</details>" if place else table
-            )
+            table = html(frame(chosen[place : place + OPEN]))
+            parts.append(folded("more", table) if place else table)
         parts += [f"<p>{legend(chosen)}</p>"] if chosen else []
         if quiet := [claim for claim in self if claim not in chosen]:
-            table = html_table(COLUMNS, map(_row, quiet))
-            parts.append(
-                f"<details><summary>those that hold</summary>{table}</details>"
-            )
+            parts.append(folded("those that hold", html(frame(quiet))))
         return "".join(parts)
 
     def words(self) -> str:
@@ -341,9 +437,3 @@ class Table(tuple):
         text = f"{sum(c.holds for c in self)} of {len(self)} claims hold"
         text += f"; not: {', '.join(failed)}" if failed else ""
         return text + (f"; undecided: {', '.join(undecided)}" if undecided else "")
-
-
-def _row(claim: Claim) -> tuple[str, ...]:
-    verdict = claim.verdict or ("yes" if claim.holds else "NO")
-    verdict += f": {claim.remark}" if claim.remark and not claim.holds else ""
-    return claim.id, claim.statement, shown(claim), claim.bound, verdict

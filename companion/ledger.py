@@ -12,14 +12,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from companion import plots
-from companion.claims import KINDS, UNDECIDED, Claim, html_table, legend, shown
+from companion.claims import KINDS, Claim, folded, frame, html, legend, shown
 from companion.record import Number, finite, origin
 from companion.statements import Statement
 from lib.files import ROOT, read_object
 
-COLUMNS = "kind|setting|measured quantity|measured|bound|catches|why not|verdict".split(
-    "|"
-)
 DRIFT = 1e-6  # share of a measured value that another processor may change, in float64
 ROUNDING = 1e-9  # a measured value below it is rounding
 NO_REMARK = {  # by a claim's verdict, which studies of real data have
@@ -85,17 +82,6 @@ def with_power(ledger: Iterable[Claim], slug: str) -> list[Claim]:
         )
         raise ValueError(f"{', '.join(silent)}: {advice}")
     return [replace(row, catches=caught.get(row.id)) for row in ledger]
-
-
-def verdict(row: Claim) -> str:
-    """ "yes", "NO", "undecided", or "no power": it holds, but in all its wrong worlds
-    as well.
-    """
-    if not row.holds:
-        return UNDECIDED if row.verdict == UNDECIDED else "NO"
-    if row.fails_if and row.catches is not None and not row.catches:
-        return "no power"
-    return "yes"
 
 
 def measurements(ledger: Iterable[Claim]) -> list[list[Claim]]:
@@ -169,22 +155,15 @@ def _repeats(ledger: Iterable[Claim]) -> dict[str, str]:
     return {row.id: group[0].id for group in measurements(ledger) for row in group[1:]}
 
 
-def _cells(row: Claim, first: str = "") -> tuple[str, ...]:
-    setting = row.setting + (
-        f", {row.seeds} seed{'s' * (row.seeds > 1)}" if row.seeds else ""
-    )
-    if row.catches is None:
-        catches = "not measured"
-    else:
-        catches = ", ".join(row.catches)
-    if row.fails_if:
-        catches = catches or "nothing it names"
-    else:
-        catches = "names none"
-    again = f"counted once with {first}" if first else ""
-    remark = ". ".join(filter(None, (row.remark, again)))
-    words = row.kind, setting, row.statement, shown(row), row.bound, catches, remark
-    return *words, verdict(row)
+def _with_repeats(ledger: Sequence[Claim]) -> list[Claim]:
+    """The rows; what repeats the measurement of an earlier row says so in its remark."""
+    first = _repeats(ledger)
+
+    def remark(row: Claim) -> str:
+        again = f"counted once with {first[row.id]}" if row.id in first else ""
+        return ". ".join(filter(None, (row.remark, again)))
+
+    return [replace(row, remark=remark(row)) for row in ledger]
 
 
 def statements(paper: Mapping[str, Statement]) -> dict[str, dict[str, str]]:
@@ -227,21 +206,19 @@ class LedgerTable(tuple):
 
     def _repr_html_(self) -> str:
         parts = [f"<p>{legend(self)}</p>"]
-        repeats = _repeats(self)
-        for name, group, failed, count in _groups(self, self.paper):
+        for name, group, failed, count in _groups(_with_repeats(self), self.paper):
             statement = self.paper[name]
             summary = f"<b>{name}</b> {escape(statement.topic)}: {count}"
             opened = " open" * bool(failed)
             parts.append(f"<details{opened}><summary>{summary}</summary>")
             parts.append(f"<p>{statement.says} {escape(statement.why)}</p>")
-            cells = [_cells(row, repeats.get(row.id, "")) for row in group]
-            both = cells[:failed], cells[failed:]
-            lost, others = (html_table(COLUMNS, part) if part else "" for part in both)
-            if lost and others:
-                others = (
-                    f"<details><summary>those that hold</summary>{others}</details>"
-                )
-            parts.append(f"{lost}{others}</details>")
+            lost, others = group[:failed], group[failed:]
+            if lost:
+                parts.append(html(frame(lost)))
+            if others:
+                table = html(frame(others))
+                parts.append(folded("those that hold", table) if lost else table)
+            parts.append("</details>")
         return "".join(parts)
 
     def summary(self) -> str:

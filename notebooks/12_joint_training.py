@@ -225,7 +225,7 @@ figure
 factor = np.median(ngd.norm / np.where(joint.norm > 0, joint.norm, np.nan), axis=0)
 at_end = {f"norm_factor_at_{t}": factor[np.searchsorted(recorded, t)] for t in (horizon, steps)}
 why = {
-    "polyak_fastest.all": "Polyak-step normalises W and u by one number, so that it falls behind NGD in the metrics of W",
+    "polyak_fastest.all": "Polyak-step normalises W and u by one number, so that it falls behind NGD in the norm of W, the softmax score and both alignments",
     "slightly.norm of W": f"NGD-joint leaves W short steps: the median factor is {at_end[f'norm_factor_at_{horizon}']:.2g} at t = {horizon} and {at_end[f'norm_factor_at_{steps}']:.3g} at t = {steps:,}",
 }
 compared = sentences.claims_of("fig3", sentences.FIGURE3, sentences.values3(drawn_rules, setting), why)

@@ -214,7 +214,7 @@ for (size, values), look in zip(room.items(), plots.SERIES):
     ends = [middle - values.min(1), values.max(1) - middle]
     rooms.errorbar(room_dimensions, middle, ends, label=size, capsize=2, **look.line)
 shares.set(title="Draws in which a small weight falls, %", xlabel="dimension $d$", xscale="log")
-rooms.set(title="Room under Assumption 1", xlabel="dimension $d$", xscale="log", yscale="log", ylim=(2e-3, None))
+rooms.set(title="Room under Assumption 1, our form", xlabel="dimension $d$", xscale="log", yscale="log", ylim=(2e-3, None))
 rooms.axhline(1.0, **plots.LEVEL)
 shares.legend()
 rooms.legend(loc="lower right")

@@ -97,6 +97,7 @@ sizes = [1, 2, 3, 6]
 # %% tags=["set-up"]
 # Set-up, no need to read.
 import numpy as np
+import pandas as pd
 from IPython.display import HTML
 
 from companion import claims, plots, record
@@ -191,7 +192,8 @@ figure_map
 decays = atlas_used.decay_rows()
 tenth = {name: row for name, row in decays.items() if name.endswith(" 10")}
 listed = atlas_rules.listing(rows | atlas_used.other_rows() | tenth)
-every = claims.html_table(("rule", "step", "norm predicted", "nearest source"), listed)
+columns = ["rule", "step", "norm predicted", "nearest source"]
+every = claims.html(pd.DataFrame(listed, columns=columns))
 HTML(f"<details><summary>Every rule's step in one line</summary>{every}</details>")
 
 # %% [markdown]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from companion import ledger, record
+from companion import claims, record
 from companion.claims import Claim
 from companion.site import figures
 from lib import files
@@ -125,13 +125,9 @@ def verdict(name: str, known: Mapping[str, Mapping]) -> str:
     missing.
     """
     slug, _, id = name.partition("/")
-    claims = known.get(slug, {}).get("claims", ())
-    for saved in claims:
+    for saved in known.get(slug, {}).get("claims", ()):
         if saved["id"] == id:
-            claim = Claim.of(saved)
-            return claim.verdict or {"yes": "holds", "NO": "fails"}.get(
-                ledger.verdict(claim), ledger.verdict(claim)
-            )
+            return claims.verdict(Claim.of(saved))
     return MISSING
 
 

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from base64 import b64decode, b64encode
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from html import escape
 from importlib import metadata
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import pandas as pd
 from latex2mathml.converter import convert
 from markupsafe import Markup
 from nbconvert.exporters import TemplateExporter
@@ -29,16 +30,15 @@ from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from PIL import Image
 from traitlets.config import Config
 
-from companion import record, stored
+from companion import ledger, record, stored
+from companion.claims import UNDECIDED, Claim, frame, html, verdict
 from companion.page_table import read_pages
 from companion.record import ENDS, SCALES, SOURCES
 from companion.site import beside, figures
 from lib import files, provenance
 
 ABOUT = "Three papers on how attention trains, a measured number beside each statement."
-COLUMNS = "kind setting quantity source bound found margin seeds catches verdict remark".split()
 SHOWN = "text/html text/markdown image/svg+xml image/png image/jpeg text/plain".split()
-HEADS = {"quantity": "measured quantity", "found": "measured"}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -85,9 +85,7 @@ class _Site:
     def __init__(self, folder: Path):
         self.folder = folder
         self.templates = figures.templates(autoescape=True, lstrip_blocks=True)
-        known: Any = dict(
-            papers=figures.PAPERS, sources=SOURCES, columns=COLUMNS, heads=HEADS
-        )
+        known: Any = dict(papers=figures.PAPERS, sources=SOURCES, table=_table)
         known |= dict(inline=_inline, formulas=_formulas, commit=provenance.commit())
         known["version"] = metadata.version("attention-dynamics")
         self.templates.globals.update(known)
@@ -176,19 +174,12 @@ def _pages(site: _Site) -> None:
     reproducing = files.ROOT / "REPRODUCING.md"  # an installed package has none
     if reproducing.exists():
         site.page("benchmarks.html", _note(reproducing, "How fast, against what"))
-    statements = {}  # of each paper first those of ledgers, which have their texts
-
-    def first(figure):
-        return (figure.record["paper"], "statements" not in figure.record)
-
-    for row in (row for figure in sorted(best, key=first) for row in figure.claims):
-        statements.setdefault((row["paper"], row["statement"]), []).append(row)
     about = "What each paper states, beside what was measured for it."
-    site.write("ledger.html", "ledger", "Ledger", about, statements=statements)
-    rows = [row for figure in shown for row in figure.claims]
+    site.write("ledger.html", "ledger", "Ledger", about, checked=_checked(best))
+    rows = [row for figure in shown for row in figure.exported()]
     fields = dict.fromkeys(name for row in rows for name in row)  # else null
-    claims = files.dumps([fields | row for row in rows])
-    files.write(site.folder / "claims.json", claims.encode())
+    exported = files.dumps([fields | row for row in rows])
+    files.write(site.folder / "claims.json", exported.encode())
     moving = site.copy(
         files.ROOT / f"figures/turning.{kind}" for kind in ("gif", "png")
     )
@@ -201,6 +192,73 @@ def _pages(site: _Site) -> None:
         "index.html", "index", "Figures and findings", moving=len(moving) == 2, **lists
     )
     site.copy(figures.TEMPLATES / name for name in ("site.css", "filter.js"))
+
+
+# Claims.
+
+
+@dataclass
+class _Checked:
+    """A statement of a paper, as the ledger shows it: what it `says`, its claims with the
+    figure in whose record each stands, or in a word and a sentence why it has none.
+    """
+
+    paper: str
+    name: str
+    says: str = ""
+    claims: list[Claim] = field(default_factory=list)
+    shown_in: list[figures.Figure] = field(default_factory=list)
+    unmeasured: str = ""
+    why: str = ""
+
+    @property
+    def failing(self) -> int:
+        """How many of its claims fail, the undecided apart."""
+        return sum(not c.holds and c.verdict != UNDECIDED for c in self.claims)
+
+    @property
+    def verdicts(self) -> list[str]:
+        """The verdict of each row of its table."""
+        return [verdict(claim) for claim in self.claims] or [self.unmeasured]
+
+    def table(self) -> Markup:
+        """Its claims, each with a link to its figure, else why it has none."""
+        if not self.claims:
+            row = {"verdict": self.unmeasured, "remark": self.why}
+            return Markup(html(pd.DataFrame([row]), _formulas))
+        link = '<a href="figures/{0.name}.html">{0.title}</a>'
+        rows = frame(self.claims)
+        rows["figure"] = [Markup(link).format(figure) for figure in self.shown_in]
+        return Markup(html(rows, _formulas))
+
+
+def _checked(shown: list[figures.Figure]) -> list[_Checked]:
+    """Every statement that a claim names, and every statement of a ledger, by paper."""
+    checked: dict[tuple[str, str], _Checked] = {}
+
+    def of(figure: figures.Figure, name: str) -> _Checked:
+        paper = figure.record["paper"]
+        return checked.setdefault((paper, name), _Checked(paper, name))
+
+    # Of each paper first its ledger, which has the statements in their order.
+    ledgers = [figure for figure in shown if "statements" in figure.record]
+    others = [figure for figure in shown if figure not in ledgers]
+    for figure in ledgers:
+        for name, statement in figure.record["statements"].items():
+            one = of(figure, name)
+            one.says, one.why = statement["says"], statement["why"]
+            one.unmeasured = ledger.unmeasured(one.why)
+    for figure in (*ledgers, *others):
+        for claim in figure.claims:
+            one = of(figure, figure.statement(claim))
+            one.claims.append(claim)
+            one.shown_in.append(figure)
+    return sorted(checked.values(), key=lambda one: one.paper)
+
+
+def _table(claims: Iterable[Claim]) -> Markup:
+    """Claims as a table, their formulas as MathML."""
+    return Markup(html(frame(claims), _formulas))
 
 
 # Notebooks and notes as HTML.
@@ -285,7 +343,11 @@ def _inline(markdown: str) -> Markup:
 
 
 def _formulas(text: str) -> Markup:
-    """Plain text as HTML, in which only what stands between two $ becomes a formula."""
+    """Plain text as HTML, in which only what stands between two $ becomes a formula;
+    HTML stays.
+    """
+    if isinstance(text, Markup):
+        return text
     parts = text.split("$")
     if len(parts) % 2 == 0:  # a lone $
         return Markup(escape(text))

@@ -18,7 +18,7 @@ from typing import Any
 import jinja2
 
 from companion import ledger, record
-from companion.claims import UNDECIDED, Claim, held, number, shown
+from companion.claims import LOOKS, UNDECIDED, Claim, held, shown, verdict
 from companion.page_table import Page, read_pages
 from companion.record import SCALES
 from lib import files
@@ -161,9 +161,7 @@ def unconditioned(entry: _Entry, record: Mapping) -> list[str]:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure at one scale, with its record; its `claims` are rows of words, see
-    `_row`.
-    """
+    """One figure at one scale, with its record."""
 
     slug: str
     scale: str
@@ -222,60 +220,42 @@ class Figure:
         return list(dict.fromkeys(words))
 
     @cached_property
-    def claims(self) -> list[dict]:
-        """A row per claim, then one per statement that cannot be checked, with the
-        reason.
-        """
-        statements = self.record.get("statements", {})
-        about = {
-            "paper": self.record["paper"],
-            "figure": self.name,
-            "title": self.title,
-        }
-        rows = [_row(self, Claim.of(claim)) for claim in self.record["claims"]]
-        measured = {row["statement"] for row in rows}
-        says = {}
-        for name, statement in statements.items():
-            why = statement["why"]
-            says[name] = statement["says"]
-            if name in measured and why:  # what its rows leave out
-                says[name] = f"{statement['says']}. {why}"
-            elif why:
-                verdict = ledger.unmeasured(why)
-                rows.append({"statement": name, "verdict": verdict, "remark": why})
-        return [about | {"says": says.get(row["statement"], "")} | row for row in rows]
+    def claims(self) -> list[Claim]:
+        """The claims of its record."""
+        return [Claim.of(claim) for claim in self.record["claims"]]
 
     @property
-    def open_claims(self) -> list[dict]:
+    def open_claims(self) -> list[Claim]:
         """The claims that fail, then those that the data leave undecided."""
-        return [
-            row
-            for word in ("NO", UNDECIDED)
-            for row in self.claims
-            if row["verdict"] == word
+        failing = [claim for claim in self.claims if not claim.holds]
+        return sorted(failing, key=lambda claim: claim.verdict == UNDECIDED)
+
+    def statement(self, claim: Claim) -> str:
+        """The statement of the paper under which a claim stands in the ledger."""
+        return claim.number or claim.source.removeprefix(
+            f"paper {self.record['paper']}, "
+        )
+
+    def exported(self) -> list[dict[str, Any]]:
+        """Its claims as plain data, then the statements that have none, with the
+        reason.
+        """
+        about = {"paper": self.record["paper"], "figure": self.name}
+        rows = [
+            about
+            | claim.as_dict()
+            | {"number": self.statement(claim), "verdict": verdict(claim)}
+            for claim in self.claims
         ]
-
-
-def _row(figure: Figure, claim: Claim) -> dict:
-    """A claim in words, but for `measured`; `found` is that in words, with its
-    interval.
-    """
-    return {
-        "statement": claim.number
-        or claim.source.removeprefix(f"paper {figure.record['paper']}, "),
-        "kind": claim.kind,
-        "setting": claim.setting or figure.scale,
-        "quantity": claim.statement,
-        "source": claim.source,
-        "bound": claim.bound,
-        "measured": None if math.isnan(claim.measured) else claim.measured,
-        "found": shown(claim),
-        "margin": "" if math.isnan(claim.margin) else number(claim.margin),
-        "seeds": str(claim.seeds or len(figure.record["seeds"]) or ""),
-        "catches": ", ".join(claim.catches or ()),
-        "verdict": ledger.verdict(claim),
-        "remark": claim.remark,
-    }
+        measured = {row["number"] for row in rows}
+        for name, statement in self.record.get("statements", {}).items():
+            if name not in measured and statement["why"]:
+                said = ledger.unmeasured(statement["why"])
+                rows.append(
+                    about
+                    | {"number": name, "verdict": said, "remark": statement["why"]}
+                )
+        return rows
 
 
 def figures() -> list[Figure]:
@@ -311,6 +291,7 @@ def templates(**more) -> jinja2.Environment:
     strict = jinja2.StrictUndefined
     made = jinja2.Environment(loader=loader, trim_blocks=True, undefined=strict, **more)
     known: Any = dict(expected=_expected, hours=_hours, held=held, filled=filled)
+    known |= dict(shown=shown, verdict=verdict, looks=LOOKS)
     made.globals.update(known | {"origin": record.origin})
     return made
 

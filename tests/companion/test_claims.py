@@ -150,21 +150,22 @@ def test_a_table_is_one_sentence_and_what_fails_with_its_reason():
     ]
     table = claims.Table([*holds, fails])
     assert table.summary() == "7 of 8 claims hold; not: bad"
-    line = "bad: 2, bound ≤ 1; NO: the horizon is <short>"
+    line = "bad: 2, asked ≤ 1; fails: the horizon is <short>"
     assert repr(table).splitlines() == [table.summary(), line]
     html = table._repr_html_()
     seen, _, folded = html.partition("<details>")
     assert (
         seen.startswith("<p>7 of 8 claims hold; not: bad.</p>") and "row0" not in seen
     )
-    assert "NO: the horizon is &lt;short&gt;" in seen and folded.count("row") == 7
+    assert "the horizon is &lt;short&gt;" in seen and folded.count(">row") == 7
     assert (
         claims.Table(holds)
         ._repr_html_()
         .startswith("<p>7 of 7 claims hold.</p><details>")
     )
     many = claims.Table([fails] * 9)._repr_html_()
-    assert many.count("bad") == 18 and many.partition("<details>")[0].count("<tr>") == 9
+    assert many.count("bad") == 18
+    assert many.partition("<details>")[0].count("<td>bad</td>") == 8
     assert claims.remarked(holds[0], "why") == holds[0]
     assert claims.remarked(fails, "why").remark == "why"
 
@@ -242,18 +243,34 @@ def test_a_row_that_catches_nothing_does_not_hold(tmp_path, monkeypatch):
         ledger.with_power(rows, "book")
     rows[1] = replace(rows[1], remark="our constant is loose")
     rows = ledger.with_power(rows, "book")
-    verdicts = [ledger.verdict(r) for r in rows]
-    assert verdicts == ["yes", "no power", "yes", "NO"]
+    verdicts = [claims.verdict(r) for r in rows]
+    assert verdicts == ["holds", "no power", "holds", "fails"]
     table = ledger.LedgerTable(ledger.in_order(rows, PAPER), PAPER)
     assert "1 of 4 rows fail\n  d (ours)" in table.summary()
     html = table._repr_html_()
     assert "<details open>" in html and "nothing it names" in html
     opened, folded = html.split("<summary>those that hold</summary>")
-    assert (
-        opened.count("<td>NO</td>") == 1
-        and "<td>yes</td>" not in opened
-        and "yes" in folded
-    )
+    assert opened.count(">fails<") == 1 and ">holds<" not in opened
+    assert folded.count(">holds<") == 2
+
+
+def test_a_table_of_claims_has_a_column_for_whatever_one_of_them_says():
+    plain = most(0.5)
+    table = claims.frame([plain, replace(plain, holds=False, remark="too short")])
+    assert list(table) == "id claim source asked measured verdict remark".split()
+    assert list(table["verdict"]) == ["holds", "fails"]
+    assert list(table["remark"]) == ["", "too short"]
+    row = replace(plain, setting="ours", seeds=3, fails_if=("norm off",), catches=())
+    (shown,) = claims.frame([row]).to_dict("records")
+    assert shown["setting"] == "ours, 3 seeds"
+    assert shown["catches"] == "nothing it names" and shown["verdict"] == "no power"
+
+
+def test_html_shows_a_cell_whole_and_never_runs_it():
+    long = "<b>" + "word " * 99
+    html = claims.html(claims.frame([most(0.5, id=long)]))
+    assert "&lt;b&gt;" + ("word " * 99).strip() in html and "<b>" not in html
+    assert '<span class="verdict holds">holds</span>' in html
 
 
 def test_failures_of_records_are_collected_with_their_digits():

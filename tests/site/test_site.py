@@ -151,21 +151,22 @@ def test_a_claim_that_fails_or_is_undecided_is_never_hidden(place):
         assert [p.strong.text for p in shown_card.select("p.open")] == ["Undecided:"]
         assert "1.000004" in shown_card.text
     rows = made["ledger.html"].select("tbody tr")
-    assert [row["data-verdict"] for row in rows] == ["NO", "NO", "yes", "undecided"]
+    verdicts = ["fails", "not reproduced", "reproduced", "undecided"]
+    assert [row.select_one(".verdict").text for row in rows] == verdicts
     (statement,) = made["ledger.html"].select("details.statement")
     assert (
         not statement.has_attr("open")
         and "2 of 4 do not hold" in statement.summary.text
     )
     exported = json.loads((place / "runs" / "site" / "claims.json").read_text("utf-8"))
-    assert [row["verdict"] for row in exported] == ["NO", "NO", "yes", "undecided"]
+    assert [row["verdict"] for row in exported] == verdicts
     about = {
         "figure": "good-demo",
-        "statement": "Lemma 5",
+        "number": "Lemma 5",
         "measured": 1.00000432,
         "bound": "≤ 1",
     }
-    assert exported[0].items() >= (about | {"quantity": "a < b & c"}).items()
+    assert exported[0].items() >= (about | {"statement": "a < b & c"}).items()
 
 
 def test_the_largest_scale_stands_in_front_and_leads_to_the_others(place):
@@ -284,9 +285,9 @@ def test_a_record_with_statements_is_a_ledger(place):
     assert (
         "1 of 2 do not hold" in lemma.summary.text and "Lemma 9" in lemma.summary.text
     )
-    for words in ("form", "two", "7", "0.25 [0.1, 0.4, 7 seeds only]", "NO"):
+    for words in ("two, 7 seeds", "0.25 [0.1, 0.4, 7 seeds only]", "fails"):
         assert words in failed.text, words
-    assert powerless["data-verdict"] == "no power" and powerless.math
+    assert powerless.select_one(".verdict").text == "no power" and powerless.math
     assert (
         remark.tr
         and "a definition" in remark.text

@@ -2,13 +2,13 @@
 "use strict";
 
 for (const form of document.querySelectorAll(".filters")) {
-  const rows = [...document.querySelectorAll("tr[data-verdict]")];
+  const rows = [...document.querySelectorAll("details.statement tbody tr")];
   const filter = () => {
     const verdict = form.elements.verdict.value;
     const words = form.elements.words.value.toLowerCase().split(/\s+/).filter(Boolean);
     for (const row of rows) {
       const text = row.closest("details").textContent.toLowerCase();
-      row.hidden = (verdict && row.dataset.verdict !== verdict) || !words.every((word) => text.includes(word));
+      row.hidden = (verdict && row.querySelector(".verdict").textContent !== verdict) || !words.every((word) => text.includes(word));
     }
     for (const statement of document.querySelectorAll("details.statement")) {
       statement.hidden = !statement.querySelector("tbody tr:not([hidden])");
