@@ -1,0 +1,61 @@
+"""Docstrings of the public API: an editor and Sphinx can lay them out, and their
+examples run.
+"""
+
+import doctest
+import importlib
+import inspect
+
+import numpy as np
+import pytest
+from numpydoc.validate import validate
+
+ROOMS = [
+    "lib.attention",
+    "lib.svm",
+    "lib.mirror",
+    "lib.regression",
+    "lib.networks",
+    "lib.training",
+    "lib.dynamics",
+]
+# What numpydoc may say of a docstring that is as it should be.
+UNASKED = {
+    "ES01",  # an extended summary where the first sentence says it all
+    "GL01",  # our text begins behind the quotes
+    "RT03",  # a description where the type says it all
+    "SA01",  # See Also
+    "SS06",  # a summary may take two lines
+}
+
+
+def exported():
+    """Every public function and class of the rooms, by its dotted name."""
+    named = {}
+    for room in ROOMS:
+        module = importlib.import_module(room)
+        for name, value in vars(module).items():
+            own = getattr(value, "__module__", "").startswith("lib.")
+            if own and not name.startswith("_") and not inspect.ismodule(value):
+                named[f"{room}.{name}"] = value
+    return named
+
+
+EXPORTED = exported()
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+def test_an_exported_name_has_a_docstring_that_an_editor_can_lay_out(name):
+    found = validate(name)["errors"]
+    assert [f"{code}: {said}" for code, said in found if code not in UNASKED] == []
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+def test_the_example_of_an_exported_name_runs(name):
+    value = EXPORTED[name]
+    finder = doctest.DocTestFinder(recurse=False)
+    (test,) = finder.find(value, name, globs={"np": np})
+    assert test.examples, f"{name} has no example"
+    said = []
+    doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=said.append)
+    assert said == []
