@@ -19,7 +19,7 @@ from lib import dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.attention.token_sets import TokenSet
 from lib.dynamics import rules
-from lib.dynamics.rules import GradientRule
+from lib.dynamics.rules import Rule
 
 MODELS: dict[str, Callable[..., TokenSet]] = {  # of seed, n, T, d, signal, noise
     "class means, orthogonal": tokens.class_mean_tokens,
@@ -29,11 +29,11 @@ MODELS: dict[str, Callable[..., TokenSet]] = {  # of seed, n, T, d, signal, nois
         *setting[:4]
     ),
 }
-RULES: dict[str, Callable[[float], GradientRule]] = {
-    "GD": rules.gd,
-    "NGD": rules.ngd,
-    "NGD-mom": lambda step_size: rules.ngd(step_size, momentum=0.9),
-    "Polyak": lambda step_size: rules.polyak(),
+RULES: dict[str, Callable[[float], Rule]] = {
+    "GD": rules.GD,
+    "NGD": rules.NGD,
+    "NGD-mom": lambda step_size: rules.NGD(step_size, momentum=0.9),
+    "Polyak": lambda step_size: rules.Polyak(),
 }
 UNCAPPED = {"Polyak": "Polyak, no cap"}  # here it has none
 DPI = 80  # of the picture as shown, with half its pixels

@@ -16,3 +16,11 @@ from lib import interrupt
 
 if interrupt.is_own_command(sys.orig_argv):
     interrupt.end_in_a_sentence()
+
+# The public names stand in __init__.pyi, where editors find them too. Each is imported
+# when it is first asked for, so that `import lib` is quick and torch comes only for
+# networks.
+# isort: split
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -229,7 +229,7 @@ for t in (1, 10, 100, 1000, steps):
 data = attention.token_set(X, y, z, u)
 target = svm.token_svm(data)
 goal = {"start": start[None], "targets": {"W_mm": target}}
-history = dynamics.train(data, dynamics.ngd(step_size), steps, **goal)
+history = dynamics.train(data, dynamics.NGD(step_size), steps, **goal)
 at = history.iterations[1:] - 1
 np.testing.assert_allclose(target.W[0], W_mm, atol=1e-9)
 np.testing.assert_allclose(history.norm[0, -1], np.linalg.norm(path[-1]), rtol=1e-9)

@@ -220,10 +220,10 @@ def move(W, last, rule, cap=np.inf):  # W_{t+1} - W_t, from W_t and the last mov
 
 # %%
 free_rules = {
-    "GD": rules.gd(gd_step),
-    "NGD": rules.ngd(ngd_step),
-    "NGD-mom": rules.ngd(ngd_step, momentum=momentum),
-    "Polyak, no cap": rules.polyak(),
+    "GD": rules.GD(gd_step),
+    "NGD": rules.NGD(ngd_step),
+    "NGD-mom": rules.NGD(ngd_step, momentum=momentum),
+    "Polyak, no cap": rules.Polyak(),
 }
 settings = {
     "orthogonal": sentences.Setting(gd_step, ngd_step, ngd_cap, polyak_cap, horizon),
@@ -475,7 +475,7 @@ beyond_tables["antipodal"]
 # %% [markdown]
 # ## A rule of your own
 #
-# Can a rule between GD and NGD be predicted? `dynamics.custom` takes any step size $\eta_t$, as a function of $t$, $L - L^*$ and $\lVert\nabla L\rVert$. A constant is GD, a
+# Can a rule between GD and NGD be predicted? `dynamics.Custom` takes any step size $\eta_t$, as a function of $t$, $L - L^*$ and $\lVert\nabla L\rVert$. A constant is GD, a
 # constant over $\lVert\nabla L\rVert$ is NGD. Here is one between; write yours in its place. *Prediction:* late in training $\lVert\nabla L\rVert$ falls
 # exponentially in $\lVert W\rVert$. A step of this rule is proportional to $\sqrt{\lVert\nabla L\rVert}$, one of GD to $\lVert\nabla L\rVert$. If $\lVert\nabla L\rVert$ is $e^{-c\lVert W\rVert}$, a step lengthens $W$ by about this
 # under GD and by about its root here: $\lVert W\rVert$ grows like $(\log t)/c$ under GD and like $2(\log t)/c$ here (late, $c=1/\lVert W_{mm}\rVert$). So after step 50 it grows by twice as much.
@@ -486,7 +486,7 @@ def mine(t, gap, norm):  # arrays, an entry for each seed
     return 0.1 / np.sqrt(norm)
 
 
-raced = {"GD": rules.gd(1.0), "mine": dynamics.custom(mine), "NGD": free_rules["NGD"]}
+raced = {"GD": rules.GD(1.0), "mine": dynamics.Custom(mine), "NGD": free_rules["NGD"]}
 goal = {"start": starts["orthogonal"], "targets": {"W_mm": targets["orthogonal"]}}
 races = dynamics.train(problems["orthogonal"], raced, steps, [50, steps], **goal)
 for rule, history in races.items():
@@ -527,7 +527,7 @@ def last_error(signal, std=start_std):
     problem = drawn(range(5), signal)
     target, start = svm.token_svm(problem.tokens), dynamics.gaussian_start(problem, std, range(5))
     goal = {"W_mm": target.W}
-    history = dynamics.train(problem, rules.ngd(ngd_step), steps, start=start, targets=goal)
+    history = dynamics.train(problem, rules.NGD(ngd_step), steps, start=start, targets=goal)
     return np.median(target.norm), np.median(history.direction_error["W_mm"][:, -1])
 
 

@@ -108,10 +108,10 @@ small = [in_few_coordinates(dimension) for dimension in dimensions]
 problem = coordinates.minimal(tokens.class_mean_tokens(range(seeds), n, T, d, signal, noise))
 target = svm.token_svm(problem.tokens)
 update_rules = {
-    "GD": rules.gd(gd_step),
-    "NGD": rules.ngd(ngd_step),
-    "NGD-mom": rules.ngd(ngd_step, momentum=momentum),
-    "Polyak, no cap": rules.polyak(),
+    "GD": rules.GD(gd_step),
+    "NGD": rules.NGD(ngd_step),
+    "NGD-mom": rules.NGD(ngd_step, momentum=momentum),
+    "Polyak, no cap": rules.Polyak(),
 }
 compared = min(plain_steps, steps)
 recorded = np.union1d(dynamics.log_spaced(steps, 120), compared)
@@ -271,7 +271,7 @@ verified_target = svm.token_svm(verified.tokens)
 begin = dynamics.gaussian_start(verified, 0.001, range(theorem1_seeds))
 satisfied = dynamics.train(
     verified,
-    rules.ngd(verified_step),
+    rules.NGD(verified_step),
     verified_steps,
     start=begin,
     targets={"W_mm": verified_target.W},
@@ -307,7 +307,7 @@ figure_verified
 # %%
 at = np.geomspace(10_000, 100_000, 20).astype(int)
 for size in (ngd_step, 10 * ngd_step):
-    history = dynamics.train(problem, rules.ngd(size), at[-1], at, targets={"W_mm": target.W})
+    history = dynamics.train(problem, rules.NGD(size), at[-1], at, targets={"W_mm": target.W})
     fitted, last_error = fits.exponent(history, "W_mm", 10_000), history.direction_error["W_mm"]
     print(f"step {size:g}: exponent {fitted.max():.3f}, error {last_error[:, -1].max():.2e}")
 

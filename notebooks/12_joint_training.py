@@ -157,7 +157,7 @@ def eq13(W, u, t):
 
 # %%
 setting = sentences.Setting(gd_step, ngd_step, np.inf, np.inf, horizon)
-update_rules = sentences.rules3(setting) | {"NGD, decay": dynamics.ngd(ngd_step, decay=exponent)}
+update_rules = sentences.rules3(setting) | {"NGD, decay": dynamics.NGD(ngd_step, decay=exponent)}
 recorded = np.unique([*dynamics.log_spaced(steps, 150), *paper.REFERENCE, horizon])
 goal = {"targets": {"W_mm": attention_svm}, "head_targets": {"u_mm": head_svm}}
 histories = dynamics.train(problem, update_rules, steps, recorded, head="joint", **goal)
@@ -271,7 +271,7 @@ table
 
 # %%
 two_samples = global_map.problem(global_map.POSTCARD)
-for name, rule in {"NGD": dynamics.ngd(0.1), "Eq. 13": dynamics.ngd(1 / 6, decay=2 / 3), "GD": dynamics.gd(0.1)}.items():
+for name, rule in {"NGD": dynamics.NGD(0.1), "Eq. 13": dynamics.NGD(1 / 6, decay=2 / 3), "GD": dynamics.GD(0.1)}.items():
     sign, lowest = global_map.end(two_samples, rule, 3000)
     print(f"{name:7} ends with the sign {sign} of u and W; its least loss is {lowest:.4f}, the infimum 0")
 
@@ -291,7 +291,7 @@ for name, rule in {"NGD": dynamics.ngd(0.1), "Eq. 13": dynamics.ngd(1 / 6, decay
 
 # %%
 for decay in (2 / 3, 1 / 2):
-    rule = dynamics.ngd(ngd_step, decay=decay)
+    rule = dynamics.NGD(ngd_step, decay=decay)
     slower = dynamics.train(problem, rule, steps, [0, steps // 10, steps], head="joint")
     early, late = np.median(slower.norm[:, 1:], axis=0)
     print(f"p = {decay:.2f}: ||W|| grows like t^{np.log10(late / early):.2f}")

@@ -75,7 +75,7 @@ from papers.a import phase_diagram
 from papers.a.statements import STATEMENTS
 
 run = record.start("13_assumptions_broken", "A", globals())
-update_rules = {"NGD": rules.ngd(ngd_step), "GD": rules.gd(1.0), "Polyak, no cap": rules.polyak()}
+update_rules = {"NGD": rules.NGD(ngd_step), "GD": rules.GD(1.0), "Polyak, no cap": rules.Polyak()}
 
 # %%
 statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1", "Theorem 6")
@@ -139,7 +139,7 @@ assert largest < threshold and g[0] < 0 < g[1]
 # without some condition of this kind; that it must be Assumption 1 is not shown.
 
 # %% tags=["nbval-check-output"]
-both = {"NGD": rules.ngd(0.05), "GD": rules.gd(0.2)}
+both = {"NGD": rules.NGD(0.05), "GD": rules.GD(0.2)}
 needed = phase_diagram.assumption1_needed(pair, both, 4000)
 claims.Table(needed)
 
@@ -157,7 +157,7 @@ while len(right) + len(left_open) < 600:
     reached = phase_diagram.two_samples_reach(one).reached
     arrives = None
     if reached is None or len(right) < 60:  # train all open problems, and sixty decided ones
-        end = dynamics.train(one, rules.ngd(0.05), 4000, [4000]).margins[0, -1]
+        end = dynamics.train(one, rules.NGD(0.05), 4000, [4000]).margins[0, -1]
         arrives = (end > 0).all()
     if reached is None:
         left_open.append(arrives)
@@ -181,7 +181,7 @@ print(f"{np.sum(left_open)} of these reach W_mm")
 # $1/\sqrt d$ of a query's squared norm.
 
 # %%
-two_rules = {"GD": rules.gd(1.0), "NGD": rules.ngd(0.025)}
+two_rules = {"GD": rules.GD(1.0), "NGD": rules.NGD(0.025)}
 falls = {d: phase_diagram.falling_weights(d, lemma5_draws, two_rules) for d in lemma5_dimensions}
 for d, by_rule in falls.items():
     counts = ", ".join(f"{name} {failed.sum()}" for name, failed in by_rule.items())
@@ -293,7 +293,7 @@ def corner(rule, iterations=steps, spread=0.98):
 
 # %%
 for eta, iterations in ((1.0, steps), (0.1, 10 * steps), (0.01, 100 * steps)):
-    print(f"GD, step {eta}: {corner(rules.gd(eta), iterations):.0%} reach W_mm")
+    print(f"GD, step {eta}: {corner(rules.GD(eta), iterations):.0%} reach W_mm")
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -306,7 +306,7 @@ for eta, iterations in ((1.0, steps), (0.1, 10 * steps), (0.01, 100 * steps)):
 
 # %%
 for spread in (0.98, 0.0):
-    print(f"GD, spread {spread}: {corner(rules.gd(1.0), spread=spread):.0%} reach W_mm")
+    print(f"GD, spread {spread}: {corner(rules.GD(1.0), spread=spread):.0%} reach W_mm")
 
 # %% [markdown]
 # <details><summary>Answer</summary>

@@ -174,7 +174,7 @@ print(f"C = {np.linalg.norm(rho):.6f}, {on.sum()} of {on.size} pairs on the supp
 # The offsets of a run after 100,000 steps, beside this prediction:
 
 # %%
-history = dynamics.train(problem, dynamics.ngd(0.5), 100_000, [0, 100_000])
+history = dynamics.train(problem, dynamics.NGD(0.5), 100_000, [0, 100_000])
 level = margins.along_and_off(history.weights(1), solution.W)[0] / law.norm
 offsets = (history.margins[0, 1] - level[0])[law.support[0]]
 print("predicted", *(f"{value:7.3f}" for value in predicted[:6]))
@@ -196,13 +196,13 @@ sizes = dict(n=20, T=10, d=300, signal=3.0, noise=0.1)  # paper A, Figure 2
 means = tokens.class_mean_tokens(every, **sizes)
 antipodal = tokens.class_mean_tokens(every, **sizes, antipodal=True)
 unit = tokens.unit_tokens(every, n=6, T=8, d=10)
-momentum, small_step = dynamics.ngd(0.025, momentum=0.9), dynamics.ngd(0.1)
+momentum, small_step = dynamics.NGD(0.025, momentum=0.9), dynamics.NGD(0.1)
 settings = [
-    runs.LawSetting("class means, NGD", means, dynamics.ngd(0.025)),
+    runs.LawSetting("class means, NGD", means, dynamics.NGD(0.025)),
     runs.LawSetting("antipodal, momentum, logistic", antipodal, momentum, "logistic"),
-    runs.LawSetting("Gaussian, Polyak", gaussian, dynamics.polyak()),
+    runs.LawSetting("Gaussian, Polyak", gaussian, dynamics.Polyak()),
     runs.LawSetting("unequal scores, Gaussian start", unequal, small_step, "logistic", start),
-    runs.LawSetting("unit tokens, partial support", unit, dynamics.ngd(0.5)),
+    runs.LawSetting("unit tokens, partial support", unit, dynamics.NGD(0.5)),
 ]
 compared = [one for setting in settings for one in runs.compare(setting, steps)]
 kept, out = runs.kept(compared), [one for one in compared if one.refusal]
@@ -283,7 +283,7 @@ figure_collapse
 
 # %%
 start_zero = tokens.gaussian_tokens(every, n=6, T=4, d=200)
-together = joint_law.from_start(start_zero, dynamics.ngd(0.1), [100_000, 200_000])
+together = joint_law.from_start(start_zero, dynamics.NGD(0.1), [100_000, 200_000])
 joint_table = claims.Table(joint_law.start_claims(together))
 joint_table
 
@@ -306,7 +306,7 @@ joint_table
 
 # %%
 loss = "logistic"  # or "exponential"
-other = runs.compare(runs.LawSetting(loss, data, dynamics.ngd(0.5), loss), 100_000)[0]
+other = runs.compare(runs.LawSetting(loss, data, dynamics.NGD(0.5), loss), 100_000)[0]
 print(f"{loss}: C = {other.law.constant[0]:.4f}, {law.constant[0]:.4f} above")
 print(f"error over prediction: {other.measured.error[-1] / other.predicted:.10f}")
 
@@ -322,7 +322,7 @@ print(f"error over prediction: {other.measured.error[-1] / other.predicted:.10f}
 # %%
 for std in (0.0, 2.0):
     W_0 = dynamics.gaussian_start(problem, std, [7])
-    begun = runs.LawSetting("start", problem.tokens, dynamics.ngd(0.5), start=W_0)
+    begun = runs.LawSetting("start", problem.tokens, dynamics.NGD(0.5), start=W_0)
     one = runs.compare(begun, 100_000)[0]
     print(f"std {std:g}: C = {one.law.constant[0]:.4f}, outside {one.measured.outside:.4f}, "
           f"error over prediction {one.measured.error[-1] / one.predicted:.10f}")  # fmt: skip

@@ -72,7 +72,7 @@ plane_law = margin_law.margin_law(plane, svm.token_svm(plane))
 longest = plane_law.longest_step()[0]
 print(f"longest step eta* = {longest:.4f}; wrong offsets after 2997 to 3000 steps:")
 for multiple in (0.5, 0.98, 1.02, 1.5):
-    history = dynamics.train(plane, dynamics.ngd(multiple * longest), 3000, range(2997, 3001))
+    history = dynamics.train(plane, dynamics.NGD(multiple * longest), 3000, range(2997, 3001))
     g = history.margins[0, -4:, :, 0]
     print(f"{multiple:5} eta*:", (g[:, 1] - g[:, 0] + np.log(4)).round(4))
 
@@ -162,8 +162,8 @@ target, pair_target = svm.token_svm(fig2.tokens), svm.token_svm(pair.tokens)
 fig2_law = margin_law.margin_law(fig2.tokens, target)
 pair_law = margin_law.margin_law(pair.tokens, pair_target)
 doubled = 2 ** np.arange(2, doublings + 1)
-long = dynamics.train(fig2, dynamics.ngd(0.025), doubled[-1], doubled, targets={"W_mm": target.W})
-flat = dynamics.train(pair, dynamics.gd(0.5), doubled[-1], doubled, targets={"W_mm": pair_target.W})
+long = dynamics.train(fig2, dynamics.NGD(0.025), doubled[-1], doubled, targets={"W_mm": target.W})
+flat = dynamics.train(pair, dynamics.GD(0.5), doubled[-1], doubled, targets={"W_mm": pair_target.W})
 long_errors = law_steps.difference_errors(long, target.W)
 flat_errors = law_steps.difference_errors(flat, pair_target.W)
 
@@ -265,7 +265,7 @@ for key, name in names.items():
     for seed in range(sentence_seeds):
         shuffled = every_text.sample(len(every_text) - 1, seed)
         of = real_tokens.sentences(shuffled, sentence_count)
-        one = real_tokens.read(of.tokens, dynamics.ngd(sentence_step), sentence_steps)
+        one = real_tokens.read(of.tokens, dynamics.NGD(sentence_step), sentence_steps)
         readings[name].append(one)
         examples.setdefault(name, (of, one))
         print(name, one.refusal or f"C = {one.law.constant[0]:.4f}, residual / C = {one.ratio:.6f}")
@@ -297,7 +297,7 @@ figure_real
 
 # %%
 at = [90_000, 99_000, 99_990, 100_000]
-late = dynamics.train(fig2, dynamics.ngd(0.025), at[-1], at)
+late = dynamics.train(fig2, dynamics.NGD(0.025), at[-1], at)
 for k in range(len(at) - 1):
     step = late.weights(-1)[0] - late.weights(k)[0]
     off = step / np.linalg.norm(step) - target.W[0] / target.norm[0]

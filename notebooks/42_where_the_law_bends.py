@@ -108,7 +108,7 @@ print(f"C = {C:.6f}")
 # slopes $\lvert\ell_i'\rvert=e^{-f_i}$ of the samples do?
 
 # %%
-trained = dynamics.train(data, dynamics.ngd(0.3, decay=2 / 3), 3000, [50, 300, 3000], head="joint")
+trained = dynamics.train(data, dynamics.NGD(0.3, decay=2 / 3), 3000, [50, 300, 3000], head="joint")
 for k, t in enumerate(trained.iterations):
     p, scores = attention.weights(data, trained.weights(k)), attention.scores(data, trained.head(k))
     slope = np.exp(-(p * scores).sum(-1))[0]
@@ -157,15 +157,15 @@ facts = global_map.verify()
 print(*(("yes " if holds else "NO  ") + fact for fact, holds in facts.items()), sep="\n")
 postcard = global_map.problem(global_map.POSTCARD)
 tried = {
-    "NGD": dynamics.ngd(0.1),
-    "Eq. 13": dynamics.ngd(1 / 6, decay=2 / 3),
-    "GD": dynamics.gd(0.1),
-    "Eq. 2": dynamics.ngd(0.1, joint=True),
+    "NGD": dynamics.NGD(0.1),
+    "Eq. 13": dynamics.NGD(1 / 6, decay=2 / 3),
+    "GD": dynamics.GD(0.1),
+    "Eq. 2": dynamics.NGD(0.1, joint=True),
 }
 for name, rule in tried.items():
     sign, lowest = global_map.end(postcard, rule, 3000)
     print(f"{name:7} ends with the sign {sign} of u and W, least loss {lowest:.4f}")
-line = global_map.agreement(global_map.random_problems(400), dynamics.ngd(0.01), 5000)
+line = global_map.agreement(global_map.random_problems(400), dynamics.NGD(0.01), 5000)
 
 # %% [markdown]
 # **The data model beyond its conditions.** In (DM) with $d$ small or $\alpha$ near 1 the first step scores some other token higher
@@ -173,7 +173,7 @@ line = global_map.agreement(global_map.random_problems(400), dynamics.ngd(0.01),
 
 # %%
 alphas, dimensions = [1.05, 1.2, 1.4, 1.7, 2.0, 3.0], [16, 64, 256, 1024]
-found_map = global_map.measure(range(global_seeds), alphas, dimensions, dynamics.ngd(0.1), 5000)
+found_map = global_map.measure(range(global_seeds), alphas, dimensions, dynamics.NGD(0.1), 5000)
 thresholds = {d: found_map.threshold(row)[0] for row, d in enumerate(dimensions)}
 for d, value in thresholds.items():
     star = global_map.half_at_once(d, 8)
@@ -182,7 +182,7 @@ global_table = claims.Table([line, *global_map.global_claims(found_map)])
 global_table
 
 # %%
-path = dynamics.train(postcard, dynamics.ngd(0.1), 100, range(101), head="joint")
+path = dynamics.train(postcard, dynamics.NGD(0.1), 100, range(101), head="joint")
 about_global = f"Left: two Gaussian tokens (DM), n=8, T=2, {global_seeds} seeds, NGD, zero start; circle: length at which half of the seeds arrive, with its 95 % interval; diamond: the formula, the bound asked for. Right: scalar tokens {{1, 0}} and {{1, \N{MINUS SIGN}3}}, NGD, zero start; dotted: 1/2"
 figure_global = plots.caption(margin_law_figures.reached(found_map, path), about_global)
 figure_global

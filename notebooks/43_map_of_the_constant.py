@@ -203,7 +203,7 @@ corner = attention.token_set(
 )
 decades = 10 ** np.arange(2, 7)
 bent = dynamics.train(
-    corner, dynamics.ngd(0.1), decades[-1], decades, targets={"W_mm": [[[1.0], [0.0]]]}
+    corner, dynamics.NGD(0.1), decades[-1], decades, targets={"W_mm": [[[1.0], [0.0]]]}
 )
 off = (bent.norm * bent.direction_error["W_mm"])[0]
 print("||W_t|| x error ", off.round(3))
@@ -236,7 +236,7 @@ print(f"runs with one dual at zero: {len(idle)} of {seeds}; two: {len(two)}, thr
 # %%
 pairs_of = tokens.gaussian_tokens(every, n=6, T=3, d=60)
 W_0 = dynamics.gaussian_start(coordinates.minimal(pairs_of), 0.1, [s + 1000 for s in every])
-setting = margin_law_runs.LawSetting("start", pairs_of, dynamics.ngd(0.1), start=W_0)
+setting = margin_law_runs.LawSetting("start", pairs_of, dynamics.NGD(0.1), start=W_0)
 begun = margin_law_runs.kept(margin_law_runs.compare(setting, 200_000))
 whole = [one for one in begun if one.law.support.all()]
 start_off = max((abs(one.measured.error[-1] / one.predicted - 1) for one in whole), default=np.nan)
@@ -310,7 +310,7 @@ figure_bent
 # %%
 for tilt in (0.5, 14.0):
     steeper = attention.token_set(corner.X[0], [1.0], z=[[1.0]], u=[1.0, tilt])
-    history = dynamics.train(steeper, dynamics.ngd(0.1), decades[-1], decades)
+    history = dynamics.train(steeper, dynamics.NGD(0.1), decades[-1], decades)
     print(f"w_2, kappa_2 = {1 + tilt:4}", np.diff(history.margins[0, :, 0])[:, 0].round(3))
 
 # %% [markdown]

@@ -14,7 +14,7 @@ import numpy as np
 from lib.attention.coordinates import Minimal
 from lib.attention.token_sets import TokenSet
 from lib.dynamics import History
-from lib.dynamics.rules import POLYAK, GradientRule, custom_log
+from lib.dynamics.rules import Custom, Polyak, Rule
 from lib.mirror.descent import MirrorRule
 from lib.seeds import stream
 from lib.svm import MaxMargin
@@ -80,19 +80,20 @@ class World:
         weights = turned.reshape(*value.shape[:2], -1)
         return replace(solution, norm=solution.norm * factor, _weights=lambda: weights)
 
-    def rule(self, rule: GradientRule | MirrorRule) -> GradientRule | MirrorRule:
+    def rule(self, rule: Rule | MirrorRule) -> Rule | MirrorRule:
         """The rule with step size, or p, off; Polyak's off by 100 % lacks its 1/2."""
         factor = 1 + self.of("step off")
         if isinstance(rule, MirrorRule):
             off = max(1.01, rule.p + self.of("p off"))
             return replace(rule, step_size=rule.step_size * factor, p=off)
-        if factor == 1:
+        if factor == 1 or isinstance(rule, Custom):
             return rule
-        if rule.kind == POLYAK:
+        if isinstance(rule, Polyak):
             cap = np.log(rule.max_step)
             half = np.log(factor / 2)
-            return custom_log(
-                lambda t, gap, norm: np.minimum(half + gap - 2 * norm, cap)
+            return Custom(
+                lambda t, gap, norm: np.minimum(half + gap - 2 * norm, cap),
+                logarithmic=True,
             )
         return replace(rule, step_size=rule.step_size * factor)
 

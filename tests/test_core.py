@@ -31,7 +31,7 @@ data = attention.class_mean_tokens([0], n=20, T=10, d=300, signal=3.0, noise=0.1
 problem = attention.minimal(data)
 solution = svm.token_svm(problem.tokens)
 targets = {"W_mm": solution.W}
-history = dynamics.train(problem, dynamics.ngd(0.025), 20_000, [0, 20_000], targets=targets)
+history = dynamics.train(problem, dynamics.NGD(0.025), 20_000, [0, 20_000], targets=targets)
 law = margin_law.margin_law(problem.tokens, solution)
 expected = law.direction_error(history.norm[:, -1])
 print(float(history.direction_error["W_mm"][0, -1] / expected[0]), float(solution.gap[0]))

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from numpydoc.validate import validate
 
+import lib
+
 ROOMS = [
     "lib.attention",
     "lib.svm",
@@ -23,6 +25,7 @@ ROOMS = [
 UNASKED = {
     "ES01",  # an extended summary where the first sentence says it all
     "GL01",  # our text begins behind the quotes
+    "PR08",  # a description may begin with a symbol
     "RT03",  # a description where the type says it all
     "SA01",  # See Also
     "SS06",  # a summary may take two lines
@@ -42,6 +45,14 @@ def exported():
 
 
 EXPORTED = exported()
+
+
+def test_every_name_of_the_front_door_leads_to_a_documented_one():
+    documented = list(EXPORTED.values())
+    for name in lib.__all__:
+        value = getattr(lib, name)
+        ours = inspect.ismodule(value) or any(value is one for one in documented)
+        assert ours or isinstance(value, tuple), name
 
 
 @pytest.mark.parametrize("name", EXPORTED)

@@ -43,9 +43,9 @@ def by_svm(norm):
 
 
 RULES = {  # name: W at the end, (1, d, d_z), of data, start and a factor of the step size
-    "GD": by_dynamics(dynamics.gd),
-    "NGD": by_dynamics(dynamics.ngd),
-    "Polyak": by_dynamics(lambda eta: dynamics.polyak()),
+    "GD": by_dynamics(dynamics.GD),
+    "NGD": by_dynamics(dynamics.NGD),
+    "Polyak": by_dynamics(lambda eta: dynamics.Polyak()),
     "steepest": by_engine(lambda eta: o.steepest(2, eta)),
     "Muon": by_engine(lambda eta: o.muon(eta, nesterov=True, newton_schulz=5)),
     "Shampoo": by_engine(lambda eta: o.shampoo(eta, 0.9)),

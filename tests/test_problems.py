@@ -33,9 +33,9 @@ def by_dynamics(make):
 
 
 RULES = {  # those whose direction turns like 1/t; gradient descent's turns like 1/log t
-    "NGD": by_dynamics(dynamics.ngd),
-    "momentum": by_dynamics(lambda eta: dynamics.ngd(eta / 2, momentum=0.5)),
-    "Polyak": by_dynamics(lambda eta: dynamics.polyak()),
+    "NGD": by_dynamics(dynamics.NGD),
+    "momentum": by_dynamics(lambda eta: dynamics.NGD(eta / 2, momentum=0.5)),
+    "Polyak": by_dynamics(lambda eta: dynamics.Polyak()),
     "steepest": lambda data, eta: training.train(
         data, optimisers.steepest(2, eta), 2000
     ).W[0, -1],

@@ -17,7 +17,7 @@ MINIMAL = attention.minimal(TOKENS)
 
 def history():
     """Trained in plain numpy, which compiles nothing."""
-    rule = rules.custom_log(lambda t, log_gap, log_norm: -log_norm - 2.0)
+    rule = rules.Custom(lambda t, log_gap, log_norm: -log_norm - 2.0, logarithmic=True)
     target = np.ones(
         (2, *MINIMAL.token_basis.shape[2:], *MINIMAL.query_basis.shape[2:])
     )

@@ -112,7 +112,7 @@ def test_without_the_repository_the_library_is_imported_and_trains(python, tmp_p
 from lib import attention, dynamics, svm
 tokens = attention.two_examples()
 W_mm = svm.token_svm(tokens)
-history = dynamics.train(tokens, dynamics.ngd(0.02), 100, targets={"W_mm": W_mm})
+history = dynamics.train(tokens, dynamics.NGD(0.02), 100, targets={"W_mm": W_mm})
 print(attention.__file__, history.alignment["W_mm"][0, -1] > history.alignment["W_mm"][0, 1])
 """
     place, turns = run(python, "-c", code, folder=tmp_path).split()

@@ -6,7 +6,7 @@ scores and gradients. Open `model` first: it is equation (1) of paper A and its
 gradient.
 """
 
-from lib.attention.coordinates import minimal
+from lib.attention.coordinates import Minimal, minimal
 from lib.attention.losses import (
     COMPILED_LOSSES,
     LOSSES,

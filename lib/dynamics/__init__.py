@@ -7,11 +7,11 @@ Open `gradient_descent` first, then `rules`; both run on `reduced` and `kernel`.
 """
 
 from lib.dynamics.gradient_descent import (
-    History,
     Start,
     gaussian_start,
     train,
     zero_start,
 )
+from lib.dynamics.history import History
 from lib.dynamics.recording import log_spaced
-from lib.dynamics.rules import GradientRule, custom, custom_log, gd, ngd, polyak
+from lib.dynamics.rules import GD, NGD, Custom, Polyak, Rule

@@ -1,9 +1,8 @@
-"""Train a token set with an update rule and record its history, exactly, at any
-horizon: norms, directions and margins at the recorded iterations.
-"""
+"""Train a token set with an update rule and record its history, at any horizon."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, overload
 
 import numpy as np
@@ -12,6 +11,7 @@ from lib import attention
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
 from lib.compiled import status
+from lib.dynamics.history import LOGS, Coefficients, History
 from lib.dynamics.recording import (
     check_head,
     checked_start,
@@ -19,21 +19,34 @@ from lib.dynamics.recording import (
     record_times,
 )
 from lib.dynamics.reduced import Reduced, reduce, run_compiled, run_numpy
-from lib.dynamics.rules import GradientRule
+from lib.dynamics.rules import BuiltIn, Rule
 from lib.representation import Shapes
 from lib.seeds import gaussian, stream
 from lib.svm.max_margin import MaxMargin
 
 # Numbers held while directions are measured: more would come from the system anew
 CHUNK = 2**17
-LOGS = ("log_gap", "log_gradient", "log_gradient_head", "log_step", "log_step_head")
 ROUNDING = 1e-12  # a target's part outside the span, over its norm, that counts as none
 
 
 @dataclass(frozen=True, repr=False)
 class Start(Shapes):
-    """W_0: its part in minimal coordinates (runs, r, q), the norm (runs,) of the
-    rest.
+    """W_0 in two parts: inside the span of tokens and queries, and the rest.
+
+    Parameters
+    ----------
+    inside : ndarray (runs, r, q)
+        The part within the span, in minimal coordinates.
+    outside : ndarray (runs,)
+        The norm of the rest. Training never changes it.
+
+    Examples
+    --------
+    >>> from lib import attention, dynamics
+    >>> problem = attention.minimal(attention.two_examples())
+    >>> start = dynamics.gaussian_start(problem, std=0.1, seeds=[0])
+    >>> start
+    Start(inside 1 x 2 x 2, outside 1)
     """
 
     inside: np.ndarray
@@ -41,7 +54,25 @@ class Start(Shapes):
 
 
 def zero_start(problem: coordinates.Minimal) -> Start:
-    """W_0 = 0."""
+    """Return W_0 = 0.
+
+    Parameters
+    ----------
+    problem : Minimal
+        The problem, from `attention.minimal`.
+
+    Returns
+    -------
+    Start
+        Zeros of its shape.
+
+    Examples
+    --------
+    >>> from lib import attention, dynamics
+    >>> problem = attention.minimal(attention.two_examples())
+    >>> float(dynamics.zero_start(problem).outside[0])
+    0.0
+    """
     runs = len(problem.tokens.y)
     r = problem.token_basis.shape[2]
     q = problem.query_basis.shape[2]
@@ -51,9 +82,38 @@ def zero_start(problem: coordinates.Minimal) -> Start:
 def gaussian_start(
     problem: coordinates.Minimal, std: float, seeds: Sequence[int]
 ) -> Start:
-    """W_0 with independent N(0, std^2) entries (d, d_z), a seed a run (paper A, Lemma
-    4): drawn in minimal coordinates (r, q), and the norm of the rest, std chi(d d_z - r
-    q).
+    """Draw W_0 with independent Gaussian entries, as minimal coordinates see it.
+
+    The part within the span has r q entries N(0, std^2). The norm of the rest is std
+    times a chi variable with d d_z - r q degrees of freedom. So the cost does not grow
+    with the dimension.
+
+    Parameters
+    ----------
+    problem : Minimal
+        The problem, from `attention.minimal`.
+    std : float
+        The standard deviation of an entry of W_0 (d, d_z).
+    seeds : sequence of int
+        A seed per run.
+
+    Returns
+    -------
+    Start
+        The drawn start.
+
+    Notes
+    -----
+    Paper A, Lemma 4.
+
+    Examples
+    --------
+    >>> from lib import attention, dynamics
+    >>> tokens = attention.class_mean_tokens([0], n=4, T=3, d=300)
+    >>> start = dynamics.gaussian_start(attention.minimal(tokens), 1.0, seeds=[0])
+    >>> norm = np.hypot(np.linalg.norm(start.inside), start.outside[0])
+    >>> bool(abs(norm - 300) < 3)  # 300^2 entries of variance 1
+    True
     """
     (_, d, r) = problem.token_basis.shape
     (_, d_z, q) = problem.query_basis.shape
@@ -74,140 +134,131 @@ class _Target(Start):
         return np.hypot(inside, self.outside)
 
 
-@dataclass(frozen=True, repr=False)
-class History(Shapes):
-    """Records of each run at `iterations` (k,); entries after a run's early end are
-    NaN.
-
-    log_gap (runs, k) log(L - L*); log_gradient (runs, k) log ||grad_W L||; log_step (runs,
-    k) log of the step size taken next; norm (runs, k) ||W_t||; margins (runs, k, n, T-1)
-    logit of the opt token minus logits of the others, score_gaps the same of scores (of a
-    fixed head a view that repeats); log_miss (runs, k, n) log(1 - p_opt). Per target V,
-    (runs, k) each: direction_error ||W_t/||W_t|| - V/||V|| ||, alignment <W_t, V>/(||W_t||
-    ||V||) and descent <-grad_W L/||grad_W L||, V>/||V||. status and ended (runs,) say how
-    and at which iteration it ended. Joint training adds the same of the head: head_norm,
-    log_gradient_head, log_step_head, head_direction_error, head_alignment.
-    """
-
-    iterations: np.ndarray
-    status: np.ndarray
-    ended: np.ndarray
-    log_gap: np.ndarray
-    log_gradient: np.ndarray
-    log_step: np.ndarray
-    norm: np.ndarray
-    margins: np.ndarray
-    log_miss: np.ndarray
-    score_gaps: np.ndarray
-    direction_error: dict[str, np.ndarray]
-    alignment: dict[str, np.ndarray]
-    descent: dict[str, np.ndarray]
-    log_gradient_head: np.ndarray
-    log_step_head: np.ndarray
-    head_norm: np.ndarray
-    head_direction_error: dict[str, np.ndarray]
-    head_alignment: dict[str, np.ndarray]
-    _weights: Callable
-    _head: Callable
-
-    @property
-    def opt_score(self) -> np.ndarray:
-        """Mean softmax weight of the opt token over samples, (runs, k)."""
-        return 1.0 - np.exp(self.log_miss).mean(-1)
-
-    def weights(self, k: int) -> np.ndarray:
-        """W at record k, below 0 from the end, in minimal coordinates, (runs, r, q),
-        without the part of W_0 outside them; IndexError for a record that is not
-        there.
-        """
-        return np.swapaxes(self._weights(self._record(k))[:, 0], 1, 2)
-
-    def head(self, k: int) -> np.ndarray:
-        """u at record k in minimal coordinates, (runs, r); k as in `weights`."""
-        return self._head(self._record(k))[:, 0]
-
-    def _record(self, k):
-        count = len(self.iterations)
-        if not -count <= k < count:
-            raise IndexError(
-                f"record k = {k} is not there: k runs from {-count} to {count - 1}"
-            )
-        return slice(k % count, k % count + 1)
-
-
 @overload
 def train(
     tokens: TokenSet | coordinates.Minimal,
-    rules: GradientRule,
+    rules: Rule,
     *args: Any,
     **kwargs: Any,
 ) -> History: ...
 @overload
 def train(
     tokens: TokenSet | coordinates.Minimal,
-    rules: Mapping[str, GradientRule],
+    rules: Mapping[str, Rule],
     *args: Any,
     **kwargs: Any,
 ) -> dict[str, History]: ...
 def train(
     tokens: TokenSet | coordinates.Minimal,
-    rules: GradientRule | Mapping[str, GradientRule],
+    rules: Rule | Mapping[str, Rule],
     steps: int,
     record: Sequence[int] | np.ndarray | None = None,
     start: Start | np.ndarray | None = None,
+    *,
     targets: Mapping[str, np.ndarray | MaxMargin] | None = None,
     head: str = "fixed",
     head_targets: Mapping[str, np.ndarray | MaxMargin] | None = None,
     loss: str = "exponential",
 ) -> History | dict[str, History]:
-    """Minimise paper A's loss over W (head "fixed") or over W and u ("joint").
+    r"""Train attention with one or several update rules and record the path.
 
-    The head u is that of `tokens`: kept, or where joint training starts.
+    It minimises paper A's loss
 
-    rules: one GradientRule, or named ones; the result is one History or a dict of them.
-    record: iterations to record, ascending, within 0 ... steps (default `log_spaced`).
-    start: W_0 as a Start or an array (runs, d, d_z); default zero. targets: matrices in
-    the coordinates of what is given, (runs, d, d_z) of a token set, (runs, r, q) of a
-    Minimal, or solutions such as `svm.token_svm(tokens)`; head_targets: likewise
-    vectors (runs, d) or (runs, r), `svm.head_svm(tokens)`. loss: one of
-    `attention.LOSSES`. L* is the loss at the largest scores (fixed head) or 0 (joint).
+    .. math:: L = \frac1n \sum_i \ell(y_i u^\top X_i^\top \mathrm{softmax}(X_i W z_i))
 
-    A run whose gradient is zero ends as "stalled", one that leaves the range of float64
-    as "diverged". ValueError for records, starts or targets of the wrong shape or
-    order, a solution of other tokens, and a target that leaves the span of tokens and
-    queries where W_0 does too; TypeError for rules that are none.
+    over W, or over W and u. Training runs in coordinates of the span of the tokens, so
+    that its cost does not grow with their dimension. Whatever underflows is kept as a
+    logarithm.
+
+    Parameters
+    ----------
+    tokens : TokenSet or Minimal
+        The data sets, one per run. The head u is theirs: it stays fixed, or joint
+        training starts from it.
+    rules : Rule or mapping of str to Rule
+        Update rules such as ``dynamics.NGD(0.1)``. A mapping gives a dict of histories
+        with the same keys.
+    steps : int
+        The number of iterations.
+    record : sequence of int, optional
+        The iterations to record, ascending, within 0 ... `steps`. Default:
+        ``log_spaced(steps)``.
+    start : Start or ndarray (runs, d, d_z), optional
+        W_0. Default: zero.
+    targets : mapping of str to MaxMargin or ndarray, optional
+        Directions to compare W_t with, for example ``{"W_mm": svm.token_svm(tokens)}``.
+        An array has the shape of W: (runs, d, d_z) for a TokenSet, (runs, r, q) for a
+        Minimal.
+    head : {"fixed", "joint"}
+        Whether u stays fixed, or is trained together with W.
+    head_targets : mapping of str to MaxMargin or ndarray, optional
+        The same for u, for example ``{"u_mm": svm.head_svm(tokens)}``; arrays (runs, d)
+        or (runs, r).
+    loss : str
+        One of ``attention.LOSSES``.
+
+    Returns
+    -------
+    History or dict of str to History
+        What was recorded. A run whose gradient is zero ends as "stalled", one that
+        leaves the range of float64 as "diverged"; its later entries are NaN. For
+        ``History.log_gap``, L* is the loss at the largest scores if the head is fixed,
+        and 0 in joint training.
+
+    Raises
+    ------
+    ValueError
+        If `record`, `start` or a target has the wrong shape or order; if a target was
+        solved for other tokens; if a target and W_0 both leave the span of tokens and
+        queries, where their angle is not known.
+    TypeError
+        If `rules` contains anything that is not a Rule.
+
+    Examples
+    --------
+    >>> from lib import attention, dynamics, svm
+    >>> data = attention.two_examples()
+    >>> rules = {"GD": dynamics.GD(1.0), "NGD": dynamics.NGD(0.1)}
+    >>> targets = {"W_mm": svm.token_svm(data)}
+    >>> runs = dynamics.train(data, rules, 1000, targets=targets)
+    >>> for name, run in runs.items():
+    ...     print(name, float(run.direction_error["W_mm"][0, -1].round(4)))
+    GD 0.1533
+    NGD 0.0094
     """
     problem = coordinates.minimal(tokens)
     attention.check_loss(loss)
     check_head(head)
     times = record_times(record, steps)
     start = _start(problem, start)
-    targets = _targets(targets, tokens, problem)
-    head_targets = _targets(head_targets, tokens, problem, of_head=True)
-    for name, target in targets.items():
+    ends = _targets(targets, tokens, problem)
+    head_ends = _targets(head_targets, tokens, problem, of_head=True)
+    for name, target in ends.items():
         if (start.outside * target.outside > 0).any():
             raise ValueError(
-                f"target {name!r} and W_0 both leave the span of tokens and queries, where only "
-                "norms are kept; their angle is not known there"
+                f"target {name!r} and W_0 both leave the span of tokens and queries, "
+                "where only norms are kept; their angle is not known there"
             )
-    for name, target in head_targets.items():
+    for name, target in head_ends.items():
         if (problem.head_outside * target.outside > 0).any():
             raise ValueError(
-                f"head target {name!r} and u_0 both leave the span of the tokens, where only norms "
-                "are kept; their angle is not known there"
+                f"head target {name!r} and u_0 both leave the span of the tokens, "
+                "where only norms are kept; their angle is not known there"
             )
     if isinstance(rules, Mapping):
         named = rules
     else:
         named = {"": rules}
     for rule in named.values():
-        if not isinstance(rule, GradientRule):
+        if not isinstance(rule, Rule):
             raise TypeError(
-                f"rules holds {rule!r}; it takes rules such as dynamics.ngd(0.1)"
+                f"rules holds {rule!r}; it takes rules such as dynamics.NGD(0.1)"
             )
     reduced = reduce(problem.tokens, start.inside, head, loss)
     fast = loss in attention.COMPILED_LOSSES
-    built_in = {name: rule for name, rule in named.items() if fast and rule.law is None}
+    built_in = {
+        name: rule for name, rule in named.items() if fast and isinstance(rule, BuiltIn)
+    }
     if built_in:
         compiled = run_compiled(reduced, list(built_in.values()), times)
     else:
@@ -216,14 +267,15 @@ def train(
     for name in named.keys() - built_in.keys():
         raws[name] = run_numpy(reduced, named[name], times)
     first_head = Start(problem.tokens.u, problem.head_outside)
-    measured = times, start, first_head, targets, head_targets
+    measured = times, start, first_head, ends, head_ends
     histories = {name: _derive(reduced, raws[name], *measured) for name in named}
     if isinstance(rules, Mapping):
         return histories
     return histories[""]
 
 
-def _start(problem, start):
+def _start(problem: coordinates.Minimal, start: Start | np.ndarray | None) -> Start:
+    """Return W_0 as a Start, zero by default."""
     if start is None:
         return zero_start(problem)
     runs, d, r = problem.token_basis.shape
@@ -234,8 +286,13 @@ def _start(problem, start):
     return Start(*map(checked_start, (start.inside, start.outside), shapes))
 
 
-def _targets(given, tokens, problem, of_head=False):
-    """The targets as a dict of _Target, from the coordinates of `tokens`."""
+def _targets(
+    given: Mapping[str, np.ndarray | MaxMargin] | None,
+    tokens: TokenSet | coordinates.Minimal,
+    problem: coordinates.Minimal,
+    of_head: bool = False,
+) -> dict[str, _Target]:
+    """Return the targets in two parts, from the coordinates of `tokens`."""
     if isinstance(tokens, TokenSet):
         data = tokens
     else:
@@ -252,15 +309,16 @@ def _targets(given, tokens, problem, of_head=False):
                 np.array_equal(solved.X, data.X) and np.array_equal(solved.z, data.z)
             ):
                 raise ValueError(
-                    f"target {name!r} solves other tokens, or these in other coordinates: solve "
-                    "what is trained, svm.token_svm(tokens) or svm.token_svm(problem)"
+                    f"target {name!r} solves other tokens, or these in other "
+                    "coordinates: solve what is trained, svm.token_svm(tokens) or "
+                    "svm.token_svm(problem)"
                 )
             target = target.value
         target = np.asarray(target, float)
         if target.shape != shape:
             raise ValueError(
-                f"target {name!r} has shape {target.shape}; it needs {shape}, in the coordinates "
-                "of the tokens or of the Minimal that is trained"
+                f"target {name!r} has shape {target.shape}; it needs {shape}, in the "
+                "coordinates of the tokens or of the Minimal that is trained"
             )
         size = np.linalg.norm(target.reshape(len(target), -1), axis=1)  # (runs,)
         if not (np.isfinite(size).all() and size.all()):
@@ -281,46 +339,39 @@ def _targets(given, tokens, problem, of_head=False):
 
 @np.errstate(over="ignore", invalid="ignore")  # what is not finite ends a run, below
 def _derive(
-    problem: Reduced, raw, times, start, first_head, targets, head_targets
+    problem: Reduced,
+    raw: SimpleNamespace,
+    times: np.ndarray,
+    start: Start,
+    first_head: Start,
+    targets: dict[str, _Target],
+    head_targets: dict[str, _Target],
 ) -> History:
-    """The History of raw records at `times` from the `Start` of W and that of the
-    head.
-    """
-    u = first_head.inside  # (runs, r)
-    # What the closures name lives as long as the history; the Gram matrices need not.
-    alpha = raw.alpha
-    b = raw.b
-    delta = problem.delta
-    z = problem.z
-    signed = problem.signed
-
-    def weights(part):
-        pulled = np.swapaxes(alpha[:, part], 1, 2) @ delta  # (runs, n, k, r)
-        runs, n, k, r = pulled.shape
-        moved = np.swapaxes(z, 1, 2) @ pulled.reshape(runs, n, k * r)
-        moved = np.swapaxes(moved.reshape(runs, -1, k, r), 1, 2)  # W^T, (runs, k, q, r)
-        return np.add(np.swapaxes(start.inside, 1, 2)[:, None], moved, order="C")
-
-    def head(part):
-        runs, k, n, T = b[:, part].shape
-        if not len(signed):  # the head is fixed
-            return np.repeat(u[:, None], k, 1)  # (runs, k, r)
-        coefficients = b[:, part].reshape(runs, k, n * T)
-        return u[:, None] + coefficients @ signed.reshape(runs, n * T, -1)
-
+    """Return the History of raw records at `times`, from the starts of W and head."""
+    path = Coefficients(
+        W_0=start.inside,
+        delta=problem.delta,
+        z=problem.z,
+        alpha=raw.alpha,
+        u_0=first_head.inside,
+        signed=problem.signed,
+        b=raw.b,
+    )
     log_odds = np.logaddexp.reduce(-raw.margins, -1)  # all others against the opt token
     log_miss = -np.logaddexp(0.0, -log_odds)
     flipped = {
         name: _Target(np.swapaxes(V.inside, 1, 2), V.outside)
         for name, V in targets.items()
     }
-    norm, error, alignment = _directions(weights, times.size, start.outside, flipped)
+    norm, error, alignment = _directions(
+        path.transposed_weights, times.size, start.outside, flipped
+    )
     head_norm = np.full_like(norm, np.nan)
     head_error = {}
     head_alignment = {}
     if not problem.head_fixed:
         head_norm, head_error, head_alignment = _directions(
-            head, times.size, first_head.outside, head_targets
+            path.head, times.size, first_head.outside, head_targets
         )
     descent = _descent(problem, raw, targets)
     logs = [raw.logs[..., :3]]
@@ -355,15 +406,20 @@ def _derive(
         head_norm=head_norm,
         head_direction_error=head_error,
         head_alignment=head_alignment,
-        _weights=weights,
-        _head=head,
+        path=path,
     )
 
 
-def _directions(vectors, count, outside, targets):
-    """Norm of vectors(slice of records) (runs, k, ...), direction error and alignment
-    per Target, (runs, k) each; `outside` (runs,) is the norm of a part orthogonal to
-    them all.
+def _directions(
+    vectors: Callable[[slice], np.ndarray],
+    count: int,
+    outside: np.ndarray,
+    targets: dict[str, _Target],
+) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Return norms (runs, k), and direction errors and alignments by target.
+
+    `vectors` gives the vectors (runs, k, ...) of a slice of the `count` records;
+    `outside` (runs,) is the norm of a part that is orthogonal to all of them.
     """
     runs = outside.size
     outside = outside[:, None]
@@ -396,10 +452,10 @@ def _directions(vectors, count, outside, targets):
     return norm, error, alignment
 
 
-def _descent(problem, raw, targets):
-    """<-grad_W L/||grad_W L||, V>/||V|| (runs, k) per Target V, from the recorded
-    slopes.
-    """
+def _descent(
+    problem: Reduced, raw: SimpleNamespace, targets: dict[str, _Target]
+) -> dict[str, np.ndarray]:
+    """Return <-grad_W L/||grad_W L||, V>/||V|| (runs, k) by target, from the slopes."""
     if not targets:
         return {}
     runs, count = raw.margins.shape[:2]

@@ -18,8 +18,8 @@ from lib.compiled import exponentials, gram, softmax
 from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
 from lib.dynamics import rules as update_rules
 
-# Columns of the table of rules, as `GradientRule.numbers` fills them.
-KIND, LOG_SIZE, LOG_CAP, MOMENTUM, DECAY, JOINT = range(6)
+# Columns of the table of rules, as `BuiltIn.numbers` fills them.
+CODE, LOG_SIZE, LOG_CAP, MOMENTUM, DECAY, JOINT = range(6)
 LANES = 96  # in a group of runs: enough to make loops long, few enough to stay in the nearest cache
 # What a step moves, its momentum, what rounding took from it
 VALUE, MOVE, CARRY = range(3)
@@ -172,14 +172,14 @@ def _train_group(jobs, times, records, status, ended):
         for r in range(count):
             if not alive[r]:
                 continue
-            kind = rule[r, KIND]
+            code = rule[r, CODE]
             log_size = rule[r, LOG_SIZE]
             log_cap = rule[r, LOG_CAP]
             decay = rule[r, DECAY]
             joint = rule[r, JOINT]
-            together = head_fixed or joint != 0.0 or kind != update_rules.NGD
+            together = head_fixed or joint != 0.0 or code != update_rules.NGD_CODE
             log_gap = math.nan
-            if recording or kind == update_rules.POLYAK:
+            if recording or code == update_rules.POLYAK_CODE:
                 log_gap = softmax.log_gap(r * n, n, work, logistic, head_fixed)
             log_norm = scales[0, r] + _gradient(r, n, c, K, data[r], flat_c, k)
             log_norm_u = -math.inf
@@ -190,11 +190,11 @@ def _train_group(jobs, times, records, status, ended):
                 )
                 log_both = 0.5 * exponentials.add_logs(2.0 * log_norm, 2.0 * log_norm_u)
             size = log_both if together else log_norm
-            log_eta = _log_step(kind, log_size, log_cap, decay, t, log_gap, size)
+            log_eta = _log_step(code, log_size, log_cap, decay, t, log_gap, size)
             log_eta_u = log_eta
             if not together:
                 log_eta_u = _log_step(
-                    kind, log_size, log_cap, decay, t, log_gap, log_norm_u
+                    code, log_size, log_cap, decay, t, log_gap, log_norm_u
                 )
 
             if recording:

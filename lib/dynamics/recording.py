@@ -12,8 +12,25 @@ from lib.seeds import whole_number
 
 
 def log_spaced(steps: int, count: int = 100) -> np.ndarray:
-    """At most `count` + 1 iterations of 0 ... steps, ascending, nearly even in
-    log(t).
+    """Return iterations that are nearly evenly spaced in log t.
+
+    Parameters
+    ----------
+    steps : int
+        The last iteration.
+    count : int, optional
+        At most `count` + 1 iterations are returned.
+
+    Returns
+    -------
+    ndarray of int
+        Iterations from 0 to `steps`, ascending.
+
+    Examples
+    --------
+    >>> from lib import dynamics
+    >>> dynamics.log_spaced(1000, count=4)
+    array([   0,    1,   10,  100, 1000])
     """
     spread = np.geomspace(1, max(steps, 1), count).round().astype(int)
     return np.unique(np.concatenate([[0], spread.clip(max=steps)]))

@@ -13,7 +13,7 @@ from lib.attention.token_sets import TokenSet
 from lib.compiled import gram
 from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
 from lib.dynamics import kernel, recording
-from lib.dynamics.rules import NGD, GradientRule
+from lib.dynamics.rules import NGD, BuiltIn, Rule
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def _empty(runs, n, T, k, head_fixed):
 
 
 def run_compiled(
-    problem: Reduced, rules: Sequence[GradientRule], times: np.ndarray
+    problem: Reduced, rules: Sequence[BuiltIn], times: np.ndarray
 ) -> list[SimpleNamespace]:
     """Raw records of each rule, status, ended (runs,) beside those of `kernel.Records`,
     by the compiled kernel, on all cores.
@@ -127,9 +127,7 @@ def _raw(problem, filled):
     return SimpleNamespace(**filled)
 
 
-def run_numpy(
-    problem: Reduced, rule: GradientRule, times: np.ndarray
-) -> SimpleNamespace:
+def run_numpy(problem: Reduced, rule: Rule, times: np.ndarray) -> SimpleNamespace:
     """Train every run with one rule in plain numpy, as the kernel does; for custom
     rules too.
     """
@@ -163,7 +161,7 @@ def run_numpy(
                     np.einsum("rm,rm->r", push, k_u)
                 )
         log_both = 0.5 * np.logaddexp(2 * log_norm, 2 * log_norm_u)
-        together = problem.head_fixed or rule.joint or rule.kind != NGD
+        together = problem.head_fixed or rule.joint or not isinstance(rule, NGD)
         log_eta = rule.log_step(
             t, log_gap, log_both if together else log_norm
         ) + np.zeros(runs)

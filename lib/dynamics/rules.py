@@ -1,135 +1,351 @@
-"""Update rules W_{t+1} = W_t - m_t, m_t = beta m_{t-1} + eta_t grad L(W_t). A rule
-gives log eta_t: eta_t and the gradient leave the range of floats long before their
-product.
+r"""Update rules of gradient descent, each a frozen value of its own class.
+
+All of them move W by W_{t+1} = W_t - m_t with m_t = beta m_{t-1} + eta_t grad L(W_t). A
+rule says what the step size eta_t is. It gives log eta_t, since eta_t and the gradient
+leave the range of float64 long before their product does.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from math import inf
 from numbers import Real
+from typing import Any, ClassVar
 
 import numpy as np
 
-GD, NGD, POLYAK, CUSTOM = range(4)
 LOG_2 = math.log(2.0)
+# How the compiled loop knows a class: its place in the table of rules.
+GD_CODE, NGD_CODE, POLYAK_CODE = range(3)
 
 
-@dataclass(frozen=True)
-class GradientRule:
-    """One update rule; build it with `gd`, `ngd`, `polyak`, `custom` or `custom_log`.
+@dataclass(frozen=True, repr=False)
+class Rule:
+    r"""What all update rules share.
 
-    step_size eta, max_step eta_max (paper A, Appendix C), momentum beta, decay the
-    exponent p of the factor (t+1)^-p. `joint`: in joint training, normalise W and u
-    together (paper A, Eq. 2) instead of each by itself (Eq. 13).
+    A rule is a frozen dataclass. Its `log_step` gives the logarithm of the step size,
+    its `formula` says the same in TeX, and its `repr` evaluates to an equal rule.
+
+    Examples
+    --------
+    >>> from lib import dynamics
+    >>> rule = dynamics.NGD(0.1, momentum=0.9)
+    >>> rule
+    NGD(step_size=0.1, momentum=0.9)
+    >>> print(rule.formula)
+    \eta_t = \min(\eta\,(t+1)^{-p}/\|\nabla L\|,\ \eta_{\max})
     """
 
-    kind: int
-    step_size: float = 1.0
-    max_step: float = inf
-    momentum: float = 0.0
-    decay: float = 0.0
-    joint: bool = False
-    law: Callable | None = None
+    formula: ClassVar[str]
 
-    def __post_init__(self):
-        needs = {"step_size": "positive and finite", "max_step": "positive"}
-        for name in needs:
-            value = getattr(self, name)
+    @property
+    def momentum(self) -> float:
+        """The momentum beta; zero for a rule without that setting."""
+        return 0.0
+
+    @property
+    def decay(self) -> float:
+        """The exponent p of the factor (t + 1)^-p; zero for a rule without it."""
+        return 0.0
+
+    @property
+    def max_step(self) -> float:
+        """The cap on the step size; infinite for a rule without one."""
+        return inf
+
+    @property
+    def joint(self) -> bool:
+        """Whether both gradients of joint training are divided by one norm."""
+        return False
+
+    def log_step(self, t: int, log_gap: Any, log_norm: Any) -> Any:
+        """Return log eta_t.
+
+        Parameters
+        ----------
+        t : int
+            The iteration.
+        log_gap : float or ndarray
+            log(L - L*), the loss above its limit.
+        log_norm : float or ndarray
+            log ||grad L||.
+
+        Returns
+        -------
+        float or ndarray
+            The logarithm of the step size, in the shape of the arguments.
+        """
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        words = [
+            f"{setting.name}={getattr(self, setting.name)!r}"
+            for setting in fields(self)
+            if getattr(self, setting.name) != setting.default
+        ]
+        return f"{type(self).__name__}({', '.join(words)})"
+
+    def __post_init__(self) -> None:
+        self._check()
+
+    def _check(self) -> None:
+        """Raise where a setting is not a number in its range."""
+        for name, needs in (
+            ("step_size", "positive and finite"),
+            ("max_step", "positive"),
+        ):
+            value = getattr(self, name, 1.0)
             if not isinstance(value, Real):
                 raise TypeError(f"{name} = {value!r}; it must be a number")
             if not value > 0 or (name == "step_size" and value == inf):
-                raise ValueError(f"{name} = {value}; it must be {needs[name]}")
+                raise ValueError(f"{name} = {value}; it must be {needs}")
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum = {self.momentum}; it must be in [0, 1)")
         if not 0 <= self.decay < inf:
             raise ValueError(f"decay = {self.decay}; it must be finite, zero or above")
 
-    def log_step(self, t, log_gap, log_norm):
-        """log eta_t at iteration t, from log(L - L*) and log ||grad L||; scalars or
-        arrays.
-        """
-        if self.law is not None:
-            return self.law(t, log_gap, log_norm)
-        return log_step(*self.numbers()[:3], self.decay, t, log_gap, log_norm)
+
+@dataclass(frozen=True, repr=False)
+class BuiltIn(Rule):
+    """A rule that the compiled loop knows, by `code`."""
+
+    code: ClassVar[int]
+
+    def log_step(self, t: int, log_gap: Any, log_norm: Any) -> Any:
+        """Return log eta_t; see `Rule.log_step`."""
+        code, log_size, log_cap, _, decay, _ = self.numbers()
+        return log_step(code, log_size, log_cap, decay, t, log_gap, log_norm)
 
     def numbers(self) -> tuple[float, ...]:
-        """(kind, log step_size, log max_step, momentum, decay, joint), as the kernel
-        takes it.
+        """Return the rule as a row of the compiled loop's table.
+
+        Returns
+        -------
+        tuple of float
+            (code, log step_size, log max_step, momentum, decay, joint).
         """
-        sizes = math.log(self.step_size), math.log(self.max_step)
-        return self.kind, *sizes, self.momentum, self.decay, float(self.joint)
+        log_size = math.log(getattr(self, "step_size", 1.0))
+        log_cap = math.log(self.max_step)
+        return (
+            self.code,
+            log_size,
+            log_cap,
+            self.momentum,
+            self.decay,
+            float(self.joint),
+        )
 
 
-def gd(step_size: float, momentum: float = 0.0, decay: float = 0.0) -> GradientRule:
-    """Gradient descent: eta_t = eta (t+1)^-p."""
-    return GradientRule(GD, step_size, momentum=momentum, decay=decay)
+@dataclass(frozen=True, repr=False)
+class GD(BuiltIn):
+    r"""Gradient descent, with step sizes that may decay.
 
+    .. math:: \eta_t = \eta\,(t + 1)^{-p}
 
-def ngd(
-    step_size: float,
-    max_step: float = inf,
-    momentum: float = 0.0,
-    decay: float = 0.0,
-    joint: bool = False,
-) -> GradientRule:
-    """Normalised gradient descent: eta_t = min(eta (t+1)^-p / ||grad L||, eta_max), eta
-    the `step_size`, p the `decay`, eta_max the `max_step`. Source: paper A, Eqs. 2, 4
-    and 13; with `momentum` "NGD-mom", our form of it.
+    Parameters
+    ----------
+    step_size : float
+        eta, positive and finite.
+    momentum : float, optional
+        beta in [0, 1): W moves by m_t = beta m_{t-1} + eta_t grad L.
+    decay : float, optional
+        p, zero or above. Zero keeps the step size constant.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a setting is not a number, or outside its range.
+
+    Examples
+    --------
+    >>> from lib import dynamics
+    >>> dynamics.GD(0.5)
+    GD(step_size=0.5)
+    >>> rule = dynamics.GD(0.5, decay=1.0)
+    >>> round(float(np.exp(rule.log_step(t=4, log_gap=0.0, log_norm=0.0))), 6)
+    0.1
     """
-    return GradientRule(
-        kind=NGD,
-        step_size=step_size,
-        max_step=max_step,
-        momentum=momentum,
-        decay=decay,
-        joint=joint,
+
+    formula: ClassVar[str] = r"\eta_t = \eta\,(t+1)^{-p}"
+    code: ClassVar[int] = GD_CODE
+    step_size: float
+    momentum: float = field(default=0.0, kw_only=True)
+    decay: float = field(default=0.0, kw_only=True)
+
+
+@dataclass(frozen=True, repr=False)
+class NGD(BuiltIn):
+    r"""Normalised gradient descent.
+
+    .. math:: \eta_t = \min(\eta\,(t + 1)^{-p} / \|\nabla L\|,\; \eta_{\max})
+
+    Parameters
+    ----------
+    step_size : float
+        eta, positive and finite: the length of a step that the cap does not shorten.
+    max_step : float, optional
+        eta_max, the cap on the step size.
+    momentum : float, optional
+        beta in [0, 1): W moves by m_t = beta m_{t-1} + eta_t grad L.
+    decay : float, optional
+        p, zero or above.
+    joint : bool, optional
+        In joint training, divide both gradients by their common norm (Eq. 2) instead of
+        each by its own (Eq. 13).
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a setting is not a number, or outside its range.
+
+    Notes
+    -----
+    Paper A, Eqs. 2, 4 and 13; the cap is of its Appendix C. With `momentum` it is the
+    paper's "NGD-mom" in our form.
+
+    Examples
+    --------
+    >>> from lib import dynamics
+    >>> rule = dynamics.NGD(0.1)
+    >>> log_norm = -1000.0  # float64 cannot hold such a gradient; its step is 0.1 long
+    >>> float(np.exp(rule.log_step(0, 0.0, log_norm) + log_norm).round(6))
+    0.1
+    """
+
+    formula: ClassVar[str] = (
+        r"\eta_t = \min(\eta\,(t+1)^{-p}/\|\nabla L\|,\ \eta_{\max})"
     )
+    code: ClassVar[int] = NGD_CODE
+    step_size: float
+    max_step: float = field(default=inf, kw_only=True)
+    momentum: float = field(default=0.0, kw_only=True)
+    decay: float = field(default=0.0, kw_only=True)
+    joint: bool = field(default=False, kw_only=True)
 
 
-def polyak(max_step: float = inf) -> GradientRule:
-    """Polyak step size: eta_t = min((L - L*) / (2 ||grad L||^2), eta_max), paper A, Eq.
-    3.
+@dataclass(frozen=True, repr=False)
+class Polyak(BuiltIn):
+    r"""Polyak's step size.
+
+    .. math:: \eta_t = \min\left(\frac{L - L^*}{2\|\nabla L\|^2},\; \eta_{\max}\right)
+
+    Parameters
+    ----------
+    max_step : float, optional
+        eta_max, the cap on the step size.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the cap is not a positive number.
+
+    Notes
+    -----
+    Paper A, Eq. 3. L* is the loss at the largest scores for a fixed head, and 0 in
+    joint training.
+
+    Examples
+    --------
+    >>> from lib import dynamics
+    >>> rule = dynamics.Polyak(max_step=10.0)
+    >>> float(np.exp(rule.log_step(0, log_gap=np.log(8.0), log_norm=0.0)).round(6))
+    4.0
     """
-    return GradientRule(POLYAK, max_step=max_step)
+
+    formula: ClassVar[str] = r"\eta_t = \min((L-L^*)/(2\|\nabla L\|^2),\ \eta_{\max})"
+    code: ClassVar[int] = POLYAK_CODE
+    max_step: float = inf
 
 
-def custom(law: Callable) -> GradientRule:
-    """Your own step size: eta_t = law(t, gap, norm), gap = L - L*, norm = ||grad L||.
+@dataclass(frozen=True, repr=False)
+class Custom(Rule):
+    r"""Your own step size.
 
-    Both are numbers or arrays (runs,); NGD of eta = 0.1 is lambda t, gap, norm: 0.1 /
-    norm. On long runs they fall below the smallest float: take `custom_log`. TypeError
-    for no function.
+    .. math:: \eta_t = f(t,\ L - L^*,\ \|\nabla L\|)
+
+    Parameters
+    ----------
+    law : callable
+        The function f of t, gap = L - L* and norm = ||grad L||. Gap and norm are
+        numbers or arrays (runs,).
+    logarithmic : bool, optional
+        Whether `law` is log eta_t = f(t, log(L - L*), log ||grad L||) instead. On long
+        runs gap and norm fall below the smallest float64, and only this form goes on.
+
+    Raises
+    ------
+    TypeError
+        If `law` cannot be called.
+
+    Notes
+    -----
+    A rule pickles if its law does: a function of a module does, a lambda does not.
+
+    Examples
+    --------
+    Normalised gradient descent, written twice:
+
+    >>> from lib import dynamics
+    >>> plain = dynamics.Custom(lambda t, gap, norm: 0.1 / norm)
+    >>> def shorter(t, log_gap, log_norm):
+    ...     return np.log(0.1) - log_norm
+    >>> logs = dynamics.Custom(shorter, logarithmic=True)
+    >>> float(np.exp(plain.log_step(0, 0.0, np.log(2.0))).round(6))
+    0.05
+    >>> float(np.exp(logs.log_step(0, 0.0, np.log(2.0))).round(6))
+    0.05
     """
-    _check_law(law, "t, gap and norm")
 
-    def plain(t, log_gap, log_norm):
-        return np.log(law(t, np.exp(log_gap), np.exp(log_norm)))
+    formula: ClassVar[str] = r"\eta_t = f(t,\ L-L^*,\ \|\nabla L\|)"
+    law: Callable
+    logarithmic: bool = False
 
-    return GradientRule(CUSTOM, law=plain)
+    def _check(self) -> None:
+        if not callable(self.law):
+            raise TypeError(
+                f"law = {self.law!r}; it must be a function of t, gap and norm"
+            )
 
-
-def custom_log(law: Callable) -> GradientRule:
-    """`custom` in logarithms, at any horizon: log eta_t = law(t, log(L - L*), log
-    ||grad L||).
-    """
-    _check_law(law, "t, log_gap and log_norm")
-    return GradientRule(CUSTOM, law=law)
-
-
-def _check_law(law, takes):
-    if not callable(law):
-        raise TypeError(f"law = {law!r}; it must be a function of {takes}")
+    def log_step(self, t: int, log_gap: Any, log_norm: Any) -> Any:
+        """Return log eta_t; see `Rule.log_step`."""
+        if self.logarithmic:
+            return self.law(t, log_gap, log_norm)
+        return np.log(self.law(t, np.exp(log_gap), np.exp(log_norm)))
 
 
-def log_step(kind, log_size, log_cap, decay, t, log_gap, log_norm):
-    """log eta_t of a built-in rule; log_size = log eta, log_cap = log eta_max. Also
-    compiled.
+def log_step(
+    code: float,
+    log_size: float,
+    log_cap: float,
+    decay: float,
+    t: int,
+    log_gap: Any,
+    log_norm: Any,
+) -> Any:
+    """Return log eta_t of a built-in rule; the compiled loop compiles it.
+
+    Parameters
+    ----------
+    code : float
+        Of the rule's class.
+    log_size, log_cap : float
+        Logarithms of the rule's step size and of its cap.
+    decay : float
+        The exponent p of the factor (t + 1)^-p.
+    t : int
+        The iteration.
+    log_gap, log_norm : float or ndarray
+        log(L - L*) and log ||grad L||.
+
+    Returns
+    -------
+    float or ndarray
+        log eta_t.
     """
     shrink = decay * math.log(t + 1.0) if decay > 0 else 0.0
-    if kind == GD:
+    if code == GD_CODE:
         log_eta = log_size - shrink
-    elif kind == NGD:
+    elif code == NGD_CODE:
         log_eta = log_size - shrink - log_norm
     else:
         log_eta = log_gap - LOG_2 - 2.0 * log_norm

@@ -24,7 +24,7 @@ from companion import claims
 from companion.claims import Claim
 from lib import dynamics
 from lib.attention.coordinates import Minimal
-from lib.dynamics import GradientRule, History, Start
+from lib.dynamics import History, Rule, Start
 from papers.fits import exponent
 
 FIRST = 20  # the iteration from which "ahead" is asked
@@ -209,24 +209,24 @@ GRID3 = {
 MOMENTUM = 0.9
 
 
-def rules2(setting: Setting) -> dict[str, GradientRule]:
+def rules2(setting: Setting) -> dict[str, Rule]:
     """Return the four rules of Figure 2 by the paper's names."""
     cap = setting.ngd_cap
     return {
-        "GD": dynamics.gd(setting.gd_step),
-        "NGD": dynamics.ngd(setting.ngd_step, max_step=cap),
-        "NGD-mom": dynamics.ngd(setting.ngd_step, max_step=cap, momentum=MOMENTUM),
-        "Polyak-step": dynamics.polyak(setting.polyak_cap),
+        "GD": dynamics.GD(setting.gd_step),
+        "NGD": dynamics.NGD(setting.ngd_step, max_step=cap),
+        "NGD-mom": dynamics.NGD(setting.ngd_step, max_step=cap, momentum=MOMENTUM),
+        "Polyak-step": dynamics.Polyak(setting.polyak_cap),
     }
 
 
-def rules3(setting: Setting) -> dict[str, GradientRule]:
+def rules3(setting: Setting) -> dict[str, Rule]:
     """Return the four rules of Figure 3 by the paper's names."""
     return {
-        "GD": dynamics.gd(setting.gd_step),
-        "NGD": dynamics.ngd(setting.ngd_step),
-        "NGD-joint": dynamics.ngd(setting.ngd_step, joint=True),
-        "Polyak-step": dynamics.polyak(setting.polyak_cap),
+        "GD": dynamics.GD(setting.gd_step),
+        "NGD": dynamics.NGD(setting.ngd_step),
+        "NGD-joint": dynamics.NGD(setting.ngd_step, joint=True),
+        "Polyak-step": dynamics.Polyak(setting.polyak_cap),
     }
 
 
@@ -307,7 +307,7 @@ def capped_is_gd(
         return np.nan
     W = polyak.weights(begin)
     steps = int(polyak.iterations[end] - polyak.iterations[begin])
-    rule = dynamics.gd(setting.polyak_cap)
+    rule = dynamics.GD(setting.polyak_cap)
     plain = dynamics.train(
         problem, rule, steps, [steps], start=Start(W, np.zeros(len(W)))
     )

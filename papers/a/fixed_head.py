@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 from companion.claims import Claim, at_most, furthest
 from lib import attention
 from lib.attention import TokenSet, coordinates
-from lib.dynamics import GradientRule, History, custom_log
+from lib.dynamics import Custom, History, Rule
 from lib.seeds import stream
 from lib.svm import ACCURACY, MaxMargin
 from papers.a.statements import PAPER
@@ -175,7 +175,7 @@ def small_start(
 GROWING = "GD, growing steps"  # the rule `growing_steps`, as rows name it
 
 
-def growing_steps(step_size: float) -> GradientRule:
+def growing_steps(step_size: float) -> Rule:
     """Gradient descent whose steps grow as the loss falls: eta_t = eta / min(L - L*,
     1).
 
@@ -186,7 +186,7 @@ def growing_steps(step_size: float) -> GradientRule:
 
     Returns
     -------
-    GradientRule
+    Rule
         The rule.
 
     Notes
@@ -200,7 +200,7 @@ def growing_steps(step_size: float) -> GradientRule:
     def law(t, log_gap, log_norm):
         return np.log(step_size) - np.minimum(log_gap, 0.0) + 0.0 * log_norm
 
-    return custom_log(law)
+    return Custom(law, logarithmic=True)
 
 
 def theorem6(plain: History, growing: History) -> list[Claim]:

@@ -123,11 +123,11 @@ def _trained(sizes: Sizes, name: str, start: str, world: World, loss: str):
     else:
         W = {"opposite": -true.W, "local": local.W}[start]
         begin = dynamics.Start(W, np.zeros(sizes.seeds))
-    named = {"NGD": rules.ngd(sizes.ngd_step)}
+    named = {"NGD": rules.NGD(sizes.ngd_step)}
     if loss == "exponential":
         step_size = 1 / fixed_head.smoothness(problem.tokens).max()
-        named["GD"] = rules.gd(step_size)
-        named["Polyak"] = rules.polyak()
+        named["GD"] = rules.GD(step_size)
+        named["Polyak"] = rules.Polyak()
     seen = {name: world.rule(rule) for name, rule in named.items()}
     ends = around("W_mm", true) | {"local": local.W, "exchanged": exchanged.W}
     about = {"start": begin, "targets": ends, "loss": loss}
@@ -193,7 +193,7 @@ QUERIES = (
 
 def _figure_5_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemma 5 on Figure 5's own data and steps, 100 seeds."""
-    named = {"GD": rules.gd(1.0), "NGD": rules.ngd(0.025), "Polyak": rules.polyak()}
+    named = {"GD": rules.GD(1.0), "NGD": rules.NGD(0.025), "Polyak": rules.Polyak()}
     recorded = dynamics.log_spaced(1000, 200)
     parts = []
     for first in range(
@@ -389,8 +389,8 @@ def _data_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     turned = world.of("inner product turned")
     two = phase_diagram.two_samples(1.0 if turned else -1.0)
     named = {
-        "NGD": rules.ngd(sizes.ngd_step),
-        "GD": rules.gd(1 / fixed_head.smoothness(two).max()),
+        "NGD": rules.NGD(sizes.ngd_step),
+        "GD": rules.GD(1 / fixed_head.smoothness(two).max()),
     }
     away = phase_diagram.assumption1_needed(two, named, sizes.steps)
     yield from PAPER.rows("two samples of two tokens", 1, away)
@@ -499,7 +499,7 @@ def _query_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     start = dynamics.gaussian_start(
         problem, sizes.start_norm / problem.token_basis.shape[1], seeds
     )
-    rule = world.rule(rules.ngd(sizes.ngd_step))
+    rule = world.rule(rules.NGD(sizes.ngd_step))
     recorded = dynamics.log_spaced(sizes.steps, 120)
     ends = around("W_mm", solution)
     run = dynamics.train(
@@ -533,7 +533,7 @@ def _joint_run(data, sizes, world, decays, u_std=0.0):
         )
         seen = replace(seen, tokens=replace(seen.tokens, u=u))
         start = dynamics.gaussian_start(problem, u_std, seeds)
-    rule = {p: world.rule(rules.ngd(sizes.joint_step, decay=p)) for p in decays}
+    rule = {p: world.rule(rules.NGD(sizes.joint_step, decay=p)) for p in decays}
     ends = {"targets": around("W_mm", true), "head_targets": around("u_mm", true_head)}
     run = seen, rule, sizes.joint_steps, pairs
     histories = dynamics.train(*run, start=start, head="joint", **ends)
@@ -556,7 +556,7 @@ def _joint_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         *norms,
         *joint_training.lemma3(run, data, head, late),
     ]
-    rule: dict = {p: world.rule(rules.ngd(step, decay=p)) for p in decays}
+    rule: dict = {p: world.rule(rules.NGD(step, decay=p)) for p in decays}
     linear = joint_training.linear_predictor(coordinates.minimal(drawn))
     linear = dynamics.train(linear, rule, sizes.joint_steps, head="joint")
 
@@ -588,7 +588,7 @@ def _linear_rate(drawn, sizes, world):
     """
     problem = joint_training.linear_predictor(coordinates.minimal(drawn))
     ends = around("u_mm", svm.head_svm(problem.tokens))
-    rule = world.rule(rules.gd(sizes.joint_step))
+    rule = world.rule(rules.GD(sizes.joint_step))
     run = dynamics.train(
         problem, rule, sizes.joint_steps, head="joint", head_targets=ends
     )

@@ -10,13 +10,13 @@ from scipy.stats import beta
 from companion.claims import Claim
 from lib import attention, dynamics, svm
 from lib.attention import TokenSet, class_mean_tokens, coordinates, losses, token_set
-from lib.dynamics.rules import GradientRule
+from lib.dynamics.rules import Rule
 from lib.seeds import stream
 from papers.a import assumptions
 from papers.a.fixed_head import reached
 from papers.a.statements import PAPER
 
-Rules = Mapping[str, GradientRule]
+Rules = Mapping[str, Rule]
 
 
 def two_samples(overlap: float = -1.0) -> TokenSet:
@@ -94,7 +94,7 @@ def two_samples_of(
 
 def assumption1_bound(
     seeds: Iterable[int],
-    rule: GradientRule,
+    rule: Rule,
     steps: int,
     off: float = 0.0,
     turned: bool = False,
@@ -223,7 +223,7 @@ def falling_weights(d: int, draws: int, rules: Rules) -> dict[str, np.ndarray]:
         Dimension of the tokens. The other tokens' length does not change with d.
     draws : int
         Number of draws of Figure 5's data, seeds from 0 on.
-    rules : mapping of str to GradientRule
+    rules : mapping of str to Rule
         The update rules.
 
     Returns

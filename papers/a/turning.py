@@ -24,7 +24,7 @@ def path(times: np.ndarray) -> np.ndarray:
     """W_t (times, 2, 2) of NGD (Eq. 4) on `attention.two_examples()`."""
     problem = attention.minimal(attention.two_examples())
     history = dynamics.train(
-        problem, dynamics.ngd(STEP), times[-1], times, start=START[None]
+        problem, dynamics.NGD(STEP), times[-1], times, start=START[None]
     )
     return np.array([problem.expand(history.weights(k))[0] for k in range(len(times))])
 

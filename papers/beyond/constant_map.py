@@ -14,7 +14,7 @@ import numpy as np
 
 from companion.claims import Claim
 from lib.attention import TokenSet, coordinates, token_set, tokens
-from lib.dynamics import ngd, train
+from lib.dynamics import NGD, train
 from lib.seeds import stream
 from lib.svm import Infeasible, token_svm
 from papers.beyond import margin_law_runs, margins
@@ -105,7 +105,7 @@ def _point(axis: str, value: float, seed: int, steps: int) -> Point:
     except (PremiseFails, Infeasible, RuntimeError) as why:
         return replace(at, refusal=f"{where}: {why}")
     step = STEP * longest if np.isfinite(longest) else 1.0
-    setting = margin_law_runs.LawSetting(name=axis, tokens=problem, rule=ngd(step))
+    setting = margin_law_runs.LawSetting(name=axis, tokens=problem, rule=NGD(step))
     (run,) = margin_law_runs.compare(setting, min(steps, ENOUGH.get(axis, steps)))
     if run.refusal:
         return replace(at, refusal=f"{where}: {run.refusal}")
@@ -137,7 +137,7 @@ def score_crossing(axis: str, seed: int) -> float:
 def _ends_in_opt(data: TokenSet, step_size: float = 0.05, steps: int = 5000) -> bool:
     """Whether a run from zero gives every opt token the largest logit."""
     problem = coordinates.minimal(data)
-    history = train(problem, ngd(step_size), steps, [0, steps])
+    history = train(problem, NGD(step_size), steps, [0, steps])
     return bool(
         (margins.selection(history, problem.tokens.opt) == problem.tokens.opt).all()
     )
@@ -310,7 +310,7 @@ def repeated(seed: int, steps: int) -> _Repeated:
     law = _law_of(two)
     problem = coordinates.minimal(data)
     W = train(
-        problem, ngd(float(STEP * law.longest_step()[0])), steps, [0, steps]
+        problem, NGD(float(STEP * law.longest_step()[0])), steps, [0, steps]
     ).weights(1)
     error = margins.direction_error(W, problem.reduce(token_svm(two).W)[0])[0]
     return _Repeated(float(law.constant[0]), float(np.linalg.norm(W) * error))

@@ -20,7 +20,7 @@ from scipy.stats import norm as normal
 
 from companion.claims import Claim
 from lib.attention import TokenSet, coordinates, token_set, tokens
-from lib.dynamics import GradientRule, train
+from lib.dynamics import Rule, train
 from lib.seeds import stream
 from papers.beyond.margin_law import score_gaps
 from papers.beyond.tolerances import BOUNDS, SATURATED, claim
@@ -55,7 +55,7 @@ def measure(
     seeds: Sequence[int],
     alphas: Sequence[float],
     dimensions: Sequence[int],
-    rule: GradientRule,
+    rule: Rule,
     steps: int,
     n: int = 8,
 ) -> GlobalMap:
@@ -225,7 +225,7 @@ def random_problems(count: int, seed: int = 0) -> list[TokenSet]:
     return problems
 
 
-def end(tokens: TokenSet, rule: GradientRule, steps: int) -> tuple[int, float]:
+def end(tokens: TokenSet, rule: Rule, steps: int) -> tuple[int, float]:
     """Sign of u at the end, 0 unless W has it too; and the least loss on the way."""
     record = np.unique(np.geomspace(1, steps, 100).astype(int))
     history = train(tokens, rule, steps, np.r_[0, record], head="joint")
@@ -238,7 +238,7 @@ def end(tokens: TokenSet, rule: GradientRule, steps: int) -> tuple[int, float]:
     return sign, float(np.exp(np.nanmin(history.log_gap[0])))
 
 
-def agreement(problems: Sequence[TokenSet], rule: GradientRule, steps: int) -> Claim:
+def agreement(problems: Sequence[TokenSet], rule: Rule, steps: int) -> Claim:
     """The share of problems that end where the sign of sum_i (a_i + b_i) says."""
     right = [
         end(data, rule, steps)[0]

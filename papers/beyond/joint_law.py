@@ -11,7 +11,7 @@ import numpy as np
 
 from companion.claims import Claim
 from lib.attention import TokenSet, coordinates
-from lib.dynamics import GradientRule, gradient_descent, ngd
+from lib.dynamics import NGD, Rule, gradient_descent
 from lib.svm import MaxMargin, head_svm, token_svm
 from papers.beyond import margin_law, margins, tolerances
 from papers.beyond.margin_law import MarginLaw, require, score_gaps
@@ -104,7 +104,7 @@ def _check_independent(K):
     require(value >= tolerances.INDEPENDENT, "independent head", value, reason, run)
 
 
-def path_length(rule: GradientRule, steps: int) -> float:
+def path_length(rule: Rule, steps: int) -> float:
     """Sum of the lengths eta (t+1)^-p of the first `steps` steps of NGD."""
     return float(rule.step_size * (np.arange(1.0, steps + 1) ** -rule.decay).sum())
 
@@ -114,7 +114,7 @@ class JointRuns:
     """Joint runs of one rule beside their law; k records of the last decade."""
 
     law: _JointLaw
-    rule: GradientRule
+    rule: Rule
     iterations: np.ndarray  # (k,)
     error: np.ndarray  # (runs, k) direction error of W
     norm: np.ndarray  # (runs, k) ||W||
@@ -130,7 +130,7 @@ class JointRuns:
 
 
 def train(
-    law: _JointLaw, rules: Mapping[str, GradientRule], steps: int
+    law: _JointLaw, rules: Mapping[str, Rule], steps: int
 ) -> dict[str, JointRuns]:
     """Train head and W from zero by named NGD rules (Eq. 13); or PremiseFails."""
     late = np.unique(np.geomspace(steps / 10, steps, 8).round().astype(int))
@@ -204,10 +204,10 @@ def _check_settled(law, rule, history):
         require(left[run] <= bound, "long enough", left[run], reason, run)
 
 
-def paper_rules(step_size: float = 0.3) -> dict[str, GradientRule]:
+def paper_rules(step_size: float = 0.3) -> dict[str, Rule]:
     """Eq. 13 with the paper's factor (t+1)^-2/3, with (t+1)^-1/2, without one."""
     decays = {"p = 2/3": 2 / 3, "p = 1/2": 0.5, "p = 0": 0.0}
-    return {name: ngd(step_size, decay=decay) for name, decay in decays.items()}
+    return {name: NGD(step_size, decay=decay) for name, decay in decays.items()}
 
 
 def limit_errors(runs: JointRuns) -> np.ndarray:
@@ -260,9 +260,7 @@ class _StartedHead:
     law: MarginLaw  # that of both SVMs
 
 
-def from_start(
-    tokens: TokenSet, rule: GradientRule, records: Sequence[int]
-) -> _StartedHead:
+def from_start(tokens: TokenSet, rule: Rule, records: Sequence[int]) -> _StartedHead:
     """Train head and W from u_0 = `tokens.u`; PremiseFails as `joint_slopes`."""
     problem = coordinates.minimal(tokens)
     data = problem.tokens

@@ -9,7 +9,7 @@ import numpy as np
 
 from companion.claims import Claim
 from lib.attention import TokenSet, coordinates
-from lib.dynamics import GradientRule, Start, rules, train, zero_start
+from lib.dynamics import Polyak, Rule, Start, train, zero_start
 from lib.svm import Infeasible, MaxMargin, token_svm
 from papers.beyond import margin_law, margin_theorem, margins
 from papers.beyond.margin_law import MarginLaw, PremiseFails
@@ -22,7 +22,7 @@ class LawSetting:
 
     name: str
     tokens: TokenSet | coordinates.Minimal
-    rule: GradientRule
+    rule: Rule
     loss: str = "exponential"
     start: Start | None = None
 
@@ -210,11 +210,10 @@ def _values(c):
     m = c.measured
     law = c.law
     rule = c.setting.rule
-    speed = rule.step_size / (1 - rule.momentum)  # of ||W_t|| per iteration
-    if rule.kind == rules.POLYAK:
+    if isinstance(rule, Polyak):  # how fast ||W_t|| grows per iteration
         speed = float(law.norm[0]) / 2
     else:
-        speed = speed
+        speed = rule.step_size / (1 - rule.momentum)
     slope = np.polyfit(m.iterations, 1 / m.error, 1)[0]
     return {
         "constant": m.error[-1] / c.predicted - 1,

@@ -12,7 +12,7 @@ import numpy as np
 
 from companion.claims import Claim
 from lib.attention import TokenSet, coordinates, token_set
-from lib.dynamics import History, Start, custom_log, gd, ngd, polyak, rules, train
+from lib.dynamics import GD, NGD, Custom, History, Polyak, Start, rules, train
 from lib.seeds import stream
 from lib.svm import token_svm
 from papers.beyond import margins
@@ -24,7 +24,10 @@ LAST = 64  # records over which a move is read
 
 def _growing_gd(step_size: float, growth: float):
     """GD with eta_t = step_size e^{growth t}: margins grow by `growth` a step."""
-    return custom_log(lambda t, gap, norm: np.log(step_size) + growth * t + 0.0 * norm)
+    return Custom(
+        lambda t, gap, norm: np.log(step_size) + growth * t + 0.0 * norm,
+        logarithmic=True,
+    )
 
 
 def _growing_polyak(max_step: float, growth: float):
@@ -33,8 +36,9 @@ def _growing_polyak(max_step: float, growth: float):
     def cap(t):
         return np.log(max_step) + growth * t
 
-    return custom_log(
-        lambda t, gap, norm: np.minimum(gap - rules.LOG_2 - 2 * norm, cap(t))
+    return Custom(
+        lambda t, gap, norm: np.minimum(gap - rules.LOG_2 - 2 * norm, cap(t)),
+        logarithmic=True,
     )
 
 
@@ -52,14 +56,14 @@ def figure2_runs(
             _growing_gd(1.0, 1.0), growing_steps, "logistic"
         ),
         "Polyak, growing cap": in_time(_growing_polyak(10.0, 0.8), growing_steps),
-        "NGD": in_time(ngd(0.025), 100_000),
-        "NGD, logistic": in_time(ngd(0.025), 100_000, "logistic"),
-        "NGD-mom": in_time(ngd(0.025, momentum=0.9), 20_000),
-        "Polyak, no cap": in_time(polyak(), 10_000),
+        "NGD": in_time(NGD(0.025), 100_000),
+        "NGD, logistic": in_time(NGD(0.025), 100_000, "logistic"),
+        "NGD-mom": in_time(NGD(0.025, momentum=0.9), 20_000),
+        "Polyak, no cap": in_time(Polyak(), 10_000),
     }
     return far, {
-        "GD": in_time(gd(1.0), 100_000),
-        "Polyak": in_time(polyak(10.0), 100_000),
+        "GD": in_time(GD(1.0), 100_000),
+        "Polyak": in_time(Polyak(10.0), 100_000),
     }
 
 
@@ -129,7 +133,7 @@ def cycles(
         residual = np.einsum("rnt,rntd,rne->rde", law.coefficients, delta, data.z)
         start = Start(100.0 * solution.W + 1.01 * residual, np.zeros(1))
         for column, multiple in enumerate(multiples):
-            rule = ngd(multiple * law.longest_step(momentum)[0], momentum=momentum)
+            rule = NGD(multiple * law.longest_step(momentum)[0], momentum=momentum)
             history = train(problem, rule, steps, record, start=start)
             offsets = history.margins[0][:, law.support[0]]
             moved[run, column] = np.ptp(
@@ -180,7 +184,7 @@ def cycle_without_momentum(multiple: float = 0.9, steps: int = 20_000) -> Claim:
     tokens, start = _three_samples()
     longest = margin_law(tokens, token_svm(tokens)).longest_step()[0]
     record = np.arange(steps - LAST, steps + 1)
-    history = train(tokens, ngd(multiple * longest), steps, record, start=start)
+    history = train(tokens, NGD(multiple * longest), steps, record, start=start)
     moved = np.ptp(history.margins[0, 1:, 0] - history.margins[0, 1:, 1])
     return claim("law.cycle", moved, "", f"{multiple:g}")
 

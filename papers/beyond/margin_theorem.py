@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg import solve_discrete_lyapunov
 
 from lib.attention import TokenSet, losses, model
-from lib.dynamics.rules import CUSTOM, GD, NGD, POLYAK, GradientRule
+from lib.dynamics.rules import GD, NGD, Custom, Polyak, Rule
 from papers.beyond.margin_law import MarginLaw, features, gaps_of_scores, gram
 from papers.beyond.tolerances import INDEPENDENT, TILT
 
@@ -150,10 +150,10 @@ class Proof:
 
 
 def _step_bound(
-    problem: Local, rule: GradientRule, R: float, L: float
+    problem: Local, rule: Rule, R: float, L: float
 ) -> tuple[float, float, float]:
     """sigma-bar of (7), 0 for none, its xi, and GD's lowest level, -inf else."""
-    if rule.kind == GD:
+    if isinstance(rule, GD):
         sigma = 1 / L if L else problem.norm**2
         log_Z = problem.lowest + problem.across[problem.on].max() * R
         return (
@@ -161,14 +161,14 @@ def _step_bound(
             0.5,
             np.log(rule.step_size / ((problem.sample[-1] + 1) * sigma)) + log_Z,
         )
-    if rule.kind == NGD:
+    if isinstance(rule, NGD):
         exact = rule.step_size * problem.norm
     else:
         exact = problem.norm**2 / 2
     slack = 1 - exact * L / 2
     if slack <= 0:
         return 0.0, 0.0, np.inf
-    if rule.kind == NGD:
+    if isinstance(rule, NGD):
         xi = min(0.5, slack / 2)
         return exact / (1 - xi), xi, -np.inf
     xi = slack / 6
@@ -177,7 +177,7 @@ def _step_bound(
 
 def _constants(
     problem: Local,
-    rule: GradientRule,
+    rule: Rule,
     x: float,
     omega: np.ndarray,
     tau: float,
@@ -211,12 +211,10 @@ def _constants(
     return A, float(K), float(min(q_1, r))
 
 
-def prove(
-    problem: Local, rule: GradientRule, g: np.ndarray, everywhere: bool = False
-) -> Proof:
+def prove(problem: Local, rule: Rule, g: np.ndarray, everywhere: bool = False) -> Proof:
     """The theorem without momentum, from margins g; everywhere: sigma-bar < 8/D^2."""
     level, x, omega = problem.split(g)
-    foreign = rule.momentum or rule.kind == CUSTOM or rule.decay > 1
+    foreign = rule.momentum or isinstance(rule, Custom) or rule.decay > 1
     if why := _silent(problem, rule, foreign):
         return Proof(why=why, level=level)
     size = float(np.linalg.norm(x))
@@ -238,7 +236,7 @@ def _silent(problem, rule, foreign):
         return f"rho_perp is none: |grad G| ||V|| = {problem.tilt:.1e}"
     if foreign:
         return "the rule is none of the theorem's"
-    other = rule.kind == POLYAK and not problem.best
+    other = isinstance(rule, Polyak) and not problem.best
     if other:
         return "Polyak's step takes another loss for L*"
     return ""
@@ -291,11 +289,11 @@ def _size_in_modes(x: np.ndarray, v: np.ndarray, norms: list[np.ndarray]) -> flo
 
 
 def prove_with_momentum(
-    problem: Local, rule: GradientRule, before: np.ndarray, g: np.ndarray
+    problem: Local, rule: Rule, before: np.ndarray, g: np.ndarray
 ) -> Proof:
     """The theorem for NGD with momentum, from margins g on, after `before`."""
     level, x, omega = problem.split(g)
-    foreign = rule.kind != NGD or rule.decay or np.isfinite(rule.max_step)
+    foreign = not isinstance(rule, NGD) or rule.decay or np.isfinite(rule.max_step)
     why = _silent(problem, rule, foreign)
     if why:
         return Proof(why=why, level=level)

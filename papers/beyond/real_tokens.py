@@ -12,7 +12,7 @@ from companion import plots
 from companion.claims import Claim
 from lib.attention import TokenSet, coordinates, model, token_set
 from lib.data.texts import TextSet
-from lib.dynamics import GradientRule, train
+from lib.dynamics import Rule, train
 from lib.networks import bert
 from lib.svm import token_svm
 from papers import pieces
@@ -103,9 +103,7 @@ class _Reading:
         return float(self.residual[-1] / self.law.constant[0])
 
 
-def read(
-    tokens: TokenSet, rule: GradientRule, steps: int, records: int = 13
-) -> _Reading:
+def read(tokens: TokenSet, rule: Rule, steps: int, records: int = 13) -> _Reading:
     """Train W by `rule` and hold what lies across W_mm against C; refused by name:
     divergence, a least margin below SATURATED, a hypothesis of the law, long steps.
     """

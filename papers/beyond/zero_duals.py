@@ -19,7 +19,7 @@ from scipy.optimize import brentq, nnls
 
 from companion.claims import Claim
 from lib.attention import TokenSet, coordinates, model, tokens
-from lib.dynamics import ngd, train
+from lib.dynamics import NGD, train
 from lib.svm import token_svm
 from papers.beyond import margin_law, margins
 from papers.beyond.margin_law import (
@@ -134,7 +134,7 @@ def _run(law, steps: int, decades: int = 1, step: float | None = None):
     late = np.unique(np.geomspace(steps / 10**decades, steps, 9).round().astype(int))
     data = law.tokens
     V = law.solution.W
-    history = train(data, ngd(step or law.step), steps, [0, *late])
+    history = train(data, NGD(step or law.step), steps, [0, *late])
     margins.check_selection(0, history.margins[0, -1])
     W = [history.weights(k + 1) for k in range(len(late))]  # record 0 is the start
 
@@ -344,7 +344,7 @@ def _left(problem, steps):
     data = problem.tokens
     for share in STEPS:
         count = round(steps * min(STEPS) / share)
-        rule = ngd(float(share * problem.law.longest_step()[0]))
+        rule = NGD(float(share * problem.law.longest_step()[0]))
         history = train(data, rule, count, [0, count])
         margins.check_selection(0, history.margins[0, -1])
         W = history.weights(1)

@@ -143,7 +143,7 @@ def test_bad_input_is_named(change, message):
 )
 def test_sizes_whose_squares_leave_the_floats_are_not_trained_on(size, head, message):
     data = token_sets.token_set(size * X, y, z=X[:, 0], u=head * u, opt=[0, 0, 0])
-    for room, rule in ((dynamics, dynamics.gd(0.1)), (mirror, mirror.MirrorRule(2.0))):
+    for room, rule in ((dynamics, dynamics.GD(0.1)), (mirror, mirror.MirrorRule(2.0))):
         with pytest.raises(ValueError, match=message):
             room.train(data, rule, 1)
 

@@ -75,7 +75,7 @@ def _problem(data):
 def _ours(problem, W_mm, step_size, steps, head="fixed", every=EVERY):
     record = np.arange(0, steps + 1, every)
     return dynamics.train(
-        problem, rules.ngd(step_size), steps, record, targets={"W_mm": W_mm}, head=head
+        problem, rules.NGD(step_size), steps, record, targets={"W_mm": W_mm}, head=head
     )
 
 

@@ -14,7 +14,7 @@ from lib.dynamics import rules
 def dimension():
     """Tokens, basis and 1000 iterations of training at d = 100,000."""
     problem = coordinates.minimal(tokens.class_mean_tokens(0, n=20, T=10, d=100_000))
-    history = dynamics.train(problem, rules.ngd(0.1), 1000)
+    history = dynamics.train(problem, rules.NGD(0.1), 1000)
     assert (history.status == "completed").all()
 
 

@@ -14,21 +14,21 @@ from lib.dynamics import rules
 from tests.attention.test_attention import DEGENERATE
 
 FIXED = {
-    "gd": rules.gd(0.8),
-    "gd, decay": rules.gd(0.8, decay=0.5),
-    "ngd": rules.ngd(0.1),
-    "ngd, capped": rules.ngd(0.1, max_step=5.0),
-    "momentum": rules.ngd(0.05, momentum=0.9),
-    "polyak": rules.polyak(),
-    "polyak, capped": rules.polyak(20.0),
+    "gd": rules.GD(0.8),
+    "gd, decay": rules.GD(0.8, decay=0.5),
+    "ngd": rules.NGD(0.1),
+    "ngd, capped": rules.NGD(0.1, max_step=5.0),
+    "momentum": rules.NGD(0.05, momentum=0.9),
+    "polyak": rules.Polyak(),
+    "polyak, capped": rules.Polyak(20.0),
 }
 JOINT = {
-    "gd": rules.gd(0.3),
-    "ngd separate": rules.ngd(0.1),
-    "ngd separate, decay": rules.ngd(0.1, decay=2 / 3),
-    "ngd joint": rules.ngd(0.1, joint=True),
-    "momentum": rules.ngd(0.05, momentum=0.9),
-    "polyak": rules.polyak(),
+    "gd": rules.GD(0.3),
+    "ngd separate": rules.NGD(0.1),
+    "ngd separate, decay": rules.NGD(0.1, decay=2 / 3),
+    "ngd joint": rules.NGD(0.1, joint=True),
+    "momentum": rules.NGD(0.05, momentum=0.9),
+    "polyak": rules.Polyak(),
 }
 CASES = [("fixed", name) for name in FIXED] + [("joint", name) for name in JOINT]
 DATA = tokens.unit_tokens(0)
@@ -82,7 +82,7 @@ def ambient(data, rule, start, head="fixed", loss="exponential", steps=30):
             scores = attention.scores(data, u)
             gap = np.exp(attention.slopes(logits, scores, loss).log_gap)
             W, buffer = step(rule, W, grad_W, gap, t, buffer)
-        elif rule.kind == rules.NGD and not rule.joint:
+        elif isinstance(rule, rules.NGD) and not rule.joint:
             W, buffer = step(rule, W, grad_W, value, t, buffer)
             u, buffer_u = step(rule, u, grad_u, value, t, buffer_u)
         else:
@@ -184,13 +184,13 @@ def test_targets_are_in_the_coordinates_of_what_is_trained(data):
     descents = []
     for trained, target in given:
         history = dynamics.train(
-            trained, rules.ngd(0.1), 300, [1, 30, 300], targets={"mm": target}
+            trained, rules.NGD(0.1), 300, [1, 30, 300], targets={"mm": target}
         )
         errors.append(history.direction_error["mm"])
         descents.append(history.descent["mm"])
     np.testing.assert_allclose(errors, errors[:1] * len(errors), rtol=1e-9)
     np.testing.assert_allclose(descents, descents[:1] * len(descents), rtol=1e-9)
-    W = ambient(data, rules.ngd(0.1), 0 * solution.W)[-1][0]
+    W = ambient(data, rules.NGD(0.1), 0 * solution.W)[-1][0]
     np.testing.assert_allclose(errors[0][:, 1], compared(W, solution.W)[0], rtol=1e-9)
 
 
@@ -198,9 +198,11 @@ def test_targets_outside_the_span_and_of_the_head():
     data = tokens.two_token_gaussian([0, 1], n=3, d=12)
     V = np.random.default_rng(0).standard_normal((2, 12, 12))
     v = np.ones((2, 12))
-    ngd = rules.ngd(0.1, decay=2 / 3)
+    ngd = rules.NGD(0.1, decay=2 / 3)
     of_head = {"v": v, "mm": svm.head_svm(data)}
-    history = dynamics.train(data, ngd, 30, [1, 30], None, {"V": V}, "joint", of_head)
+    history = dynamics.train(
+        data, ngd, 30, [1, 30], targets={"V": V}, head="joint", head_targets=of_head
+    )
     inner = attention.minimal(data)
     of_head = {"mm": svm.head_svm(inner)}
     again = dynamics.train(inner, ngd, 30, [1, 30], head="joint", head_targets=of_head)
@@ -229,9 +231,11 @@ def test_targets_outside_the_span_and_of_the_head():
 )
 def test_the_longest_step_is_that_of_the_documentation(log_length, status):
     data = tokens.unit_tokens(0, n=3, T=3, d=5)
-    own = rules.custom_log(lambda t, log_gap, log_norm: log_length - log_norm)
+    own = rules.Custom(
+        lambda t, log_gap, log_norm: log_length - log_norm, logarithmic=True
+    )
     both = dynamics.train(
-        data, {"own": own, "ngd": rules.ngd(math.exp(log_length))}, 1, [0, 1]
+        data, {"own": own, "ngd": rules.NGD(math.exp(log_length))}, 1, [0, 1]
     )
     for history in both.values():
         assert history.status.tolist() == [status]
@@ -242,7 +246,7 @@ def test_the_longest_step_is_that_of_the_documentation(log_length, status):
 def test_zero_gradient_is_reported_as_stalled():
     # Head zero, so that nothing pulls on W
     data = tokens.two_token_gaussian(0, n=3, d=12)
-    history = dynamics.train(data, rules.ngd(0.1), 10, range(11))
+    history = dynamics.train(data, rules.NGD(0.1), 10, range(11))
     assert history.status.tolist() == ["stalled"] and history.ended.tolist() == [0]
     assert np.isnan(history.norm[0, 1:]).all()
 
@@ -313,17 +317,17 @@ def test_log_spaced_covers_start_and_end():
 )
 def test_bad_input_is_named(options, message):
     with pytest.raises(ValueError, match=message):
-        dynamics.train(DATA, **{"rules": rules.ngd(0.1), "steps": 10, **options})
+        dynamics.train(DATA, **{"rules": rules.NGD(0.1), "steps": 10, **options})
 
 
 @pytest.mark.parametrize(
     "make, options",
     [
-        *((rules.gd, dict(step_size=size)) for size in (0.0, -1.0, np.nan, np.inf)),
-        *((rules.ngd, dict(step_size=0.1, max_step=cap)) for cap in (0.0, np.nan)),
-        (rules.ngd, dict(step_size=0.1, momentum=1.0)),
-        (rules.ngd, dict(step_size=0.1, decay=-0.5)),
-        (rules.polyak, dict(max_step=-1.0)),
+        *((rules.GD, dict(step_size=size)) for size in (0.0, -1.0, np.nan, np.inf)),
+        *((rules.NGD, dict(step_size=0.1, max_step=cap)) for cap in (0.0, np.nan)),
+        (rules.NGD, dict(step_size=0.1, momentum=1.0)),
+        (rules.NGD, dict(step_size=0.1, decay=-0.5)),
+        (rules.Polyak, dict(max_step=-1.0)),
     ],
 )
 def test_impossible_settings_are_refused_by_name(make, options):
@@ -339,7 +343,7 @@ def test_joint_training_counts_the_part_of_the_head_off_the_tokens_span():
     target = np.array([[1.0, 0.0, 0.0]])
     steps = 5
     how = {"head": "joint", "head_targets": {"e_1": target}, "record": range(steps + 1)}
-    run = dynamics.train(tokens, rules.gd(0.5), steps, **how)
+    run = dynamics.train(tokens, rules.GD(0.5), steps, **how)
 
     # The same in full coordinates, by the closed-form gradient.
     W = np.zeros((1, 3, 3))
@@ -359,4 +363,4 @@ def test_joint_training_counts_the_part_of_the_head_off_the_tokens_span():
     with pytest.raises(
         ValueError, match="head target 'e_3' and u_0 both leave the span"
     ):
-        dynamics.train(tokens, rules.gd(0.5), steps, head="joint", head_targets=leaving)
+        dynamics.train(tokens, rules.GD(0.5), steps, head="joint", head_targets=leaving)

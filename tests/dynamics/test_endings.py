@@ -17,7 +17,7 @@ from papers.beyond.engine import factored, optimisers, training
 DATA = tokens.unit_tokens([0, 1], n=3, T=4, d=6)
 ENGINES = {
     "dynamics": lambda data, **more: dynamics.train(
-        data, dynamics.ngd(0.1), 250, **more
+        data, dynamics.NGD(0.1), 250, **more
     ),
     "ambient": lambda data, **more: training.train(
         data, optimisers.adam(0.1), 250, **more
@@ -42,7 +42,7 @@ def test_a_start_whose_square_overflows_is_refused():
     problem = attention.minimal(DATA)
     huge = replace(dynamics.zero_start(problem), outside=np.full(2, 1e155))
     with pytest.raises(ValueError, match="fourth power"):
-        dynamics.train(problem, dynamics.ngd(0.1), 1, start=huge)
+        dynamics.train(problem, dynamics.NGD(0.1), 1, start=huge)
 
 
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
@@ -64,8 +64,10 @@ def test_a_norm_whose_square_overflows_is_still_known():
     """From zero the first step's direction does not depend on its length."""
     targets = {"V": np.ones((2, 6, 6))}
     start = np.zeros((2, 6, 6))
-    both = dict(near=dynamics.gd(1.0), far=dynamics.gd(1e200))
-    near, far = dynamics.train(DATA, both, 1, [0, 1], start, targets).values()
+    both = dict(near=dynamics.GD(1.0), far=dynamics.GD(1e200))
+    near, far = dynamics.train(
+        DATA, both, 1, [0, 1], start=start, targets=targets
+    ).values()
     assert (far.status == "completed").all()
     np.testing.assert_allclose(far.norm[:, 1], 1e200 * near.norm[:, 1], rtol=1e-12)
     for name in ("direction_error", "alignment"):
@@ -98,7 +100,7 @@ def test_polyak_without_a_way_to_its_goal_ends_as_diverged():
     data = attention.token_set(
         [[q, q + d_1], [q, q + d_2]], [1.0, 1.0], u=10 * np.eye(4)[2]
     )
-    named = {"Polyak": dynamics.polyak(), "NGD": dynamics.ngd(0.02)}
+    named = {"Polyak": dynamics.Polyak(), "NGD": dynamics.NGD(0.02)}
     targets = {"V": np.ones((1, 4, 4)) @ np.diag([0.0, 0, 0, 1])}
     histories = dynamics.train(data, named, 100_000, targets=targets)
     assert histories["NGD"].status.tolist() == ["completed"]

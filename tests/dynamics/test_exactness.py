@@ -18,21 +18,21 @@ TIMES = (10, 200, 1000)
 LATER = {"polyak": (10, 200, 1600)}
 AGREE = 1e-9
 RULES = {
-    "gd": rules.gd(0.8),
-    "gd, decay": rules.gd(0.8, decay=0.5),
-    "ngd": rules.ngd(1.5),
-    "capped ngd": rules.ngd(0.5, max_step=40.0),
-    "momentum": rules.ngd(0.2, momentum=0.9),
-    "polyak": rules.polyak(),
-    "capped polyak": rules.polyak(20.0),
-    "custom": rules.custom(lambda t, gap, norm: (t + 1) ** -0.5 * gap / norm),
+    "gd": rules.GD(0.8),
+    "gd, decay": rules.GD(0.8, decay=0.5),
+    "ngd": rules.NGD(1.5),
+    "capped ngd": rules.NGD(0.5, max_step=40.0),
+    "momentum": rules.NGD(0.2, momentum=0.9),
+    "polyak": rules.Polyak(),
+    "capped polyak": rules.Polyak(20.0),
+    "custom": rules.Custom(lambda t, gap, norm: (t + 1) ** -0.5 * gap / norm),
 }
 JOINT_RULES = {
-    "gd": rules.gd(0.3),
-    "ngd separate": rules.ngd(0.5),
-    "ngd separate, decay 2/3": rules.ngd(0.5, decay=2 / 3),
-    "ngd joint": rules.ngd(0.5, joint=True),
-    "polyak": rules.polyak(),
+    "gd": rules.GD(0.3),
+    "ngd separate": rules.NGD(0.5),
+    "ngd separate, decay 2/3": rules.NGD(0.5, decay=2 / 3),
+    "ngd joint": rules.NGD(0.5, joint=True),
+    "polyak": rules.Polyak(),
 }
 
 
@@ -86,13 +86,13 @@ class Oracle:
         return gap, down_W, down_u
 
     def eta(self, rule, t, gap, norm):
-        if rule.kind == rules.POLYAK:
+        if isinstance(rule, rules.Polyak):
             eta = gap / (2 * norm**2)
-        elif rule.law is not None:
+        elif isinstance(rule, rules.Custom):
             return Decimal(t + 1) ** Decimal(-0.5) * gap / norm
         else:
             eta = Decimal(rule.step_size) * Decimal(t + 1) ** -Decimal(rule.decay)
-            eta = eta / norm if rule.kind == rules.NGD else eta
+            eta = eta / norm if isinstance(rule, rules.NGD) else eta
         if rule.max_step < np.inf:
             return min(eta, Decimal(rule.max_step))
         return eta
@@ -113,7 +113,7 @@ class Oracle:
                 norm = norm_W
             else:
                 norm = (norm_W**2 + norm_u**2).sqrt()
-            separate = not self.fixed and rule.kind == rules.NGD and not rule.joint
+            separate = not self.fixed and isinstance(rule, rules.NGD) and not rule.joint
             if norm_W > 0:
                 eta = self.eta(rule, t, gap, norm_W if separate else norm)
                 move = Decimal(rule.momentum) * move + eta * down_W

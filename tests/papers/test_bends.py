@@ -39,7 +39,7 @@ def refused(premise, call):
 @pytest.fixture(scope="module")
 def joint():
     of = joint_law.predict(tokens.two_token_gaussian([100, 101], n=6, T=2, d=200))
-    rules = {"p = 2/3": dynamics.ngd(0.3, decay=2 / 3), "p = 0": dynamics.ngd(0.3)}
+    rules = {"p = 2/3": dynamics.NGD(0.3, decay=2 / 3), "p = 0": dynamics.NGD(0.3)}
     return joint_law.train(of, rules, 200_000)
 
 
@@ -54,7 +54,7 @@ def test_joint_claims_hold_and_notice_wrong_numbers(joint):
 
 def test_joint_law_has_the_predicted_head_at_its_level(joint):
     assert np.isclose(
-        joint_law.path_length(dynamics.ngd(0.3, decay=0.5), 2), 0.3 * (1 + 0.5**0.5)
+        joint_law.path_length(dynamics.NGD(0.3, decay=0.5), 2), 0.3 * (1 + 0.5**0.5)
     )
     for runs in joint.values():
         norm = np.sqrt(runs.law.head.duals.sum(1))  # sum nu = ||v||^2
@@ -66,7 +66,7 @@ def test_joint_runs_that_do_not_qualify_are_refused_by_name():
     law = joint_law.predict(tokens.two_token_gaussian(100, n=6, T=2, d=200))
 
     def train(law, **rule):
-        return joint_law.train(law, {"": dynamics.ngd(0.3, **rule)}, 500)
+        return joint_law.train(law, {"": dynamics.NGD(0.3, **rule)}, 500)
 
     assert "steps more" in refused("long enough", lambda: train(law, decay=2 / 3))
     short = tokens.two_token_gaussian(101, n=6, T=2, d=200, signal=1.05)
@@ -93,7 +93,7 @@ def test_counterexample_is_proved_and_every_rule_obeys_it():
     head = svm.head_svm(one)
     assert np.isclose(solution.norm[0], 1) and np.isclose(head.norm[0], 1)
     assert joint_law.score_gaps(one, head.W).min() > 0
-    rules = dynamics.ngd(0.1), dynamics.gd(0.1), dynamics.ngd(1 / 6, decay=2 / 3)
+    rules = dynamics.NGD(0.1), dynamics.GD(0.1), dynamics.NGD(1 / 6, decay=2 / 3)
     for rule in rules:
         sign, lowest = global_map.end(one, rule, 2000)
         assert sign == -1 and lowest >= 0.5
@@ -113,15 +113,15 @@ def test_counterexample_has_no_smaller_one_and_bounds_are_proofs():
 
 def test_one_dimension_is_decided_by_the_sum():
     problems = global_map.random_problems(40, seed=100)
-    assert global_map.agreement(problems, dynamics.ngd(0.01), 5000).holds
+    assert global_map.agreement(problems, dynamics.NGD(0.01), 5000).holds
     # Other roles, same sums
     turned = [replace(one, X=one.X[:, :, ::-1]) for one in problems[:5]]
-    assert not global_map.agreement(turned + problems, dynamics.ngd(0.01), 3).holds
+    assert not global_map.agreement(turned + problems, dynamics.NGD(0.01), 3).holds
 
 
 def test_first_step_decides_in_wide_data():
     found = global_map.measure(
-        range(100, 112), [1.05, 1.2, 1.4, 2.0], [256, 1024], dynamics.ngd(0.1), 2000
+        range(100, 112), [1.05, 1.2, 1.4, 2.0], [256, 1024], dynamics.NGD(0.1), 2000
     )
     claims = {claim.id: claim for claim in global_map.global_claims(found)}
     assert claims["global.agree"].holds and claims["global.missed"].holds
@@ -195,7 +195,7 @@ def test_one_head_is_the_law_of_a_single_layer():
     law = margin_law.margin_law(small, svm.token_svm(small))
     assert np.allclose(of.constant[0], law.constant) and np.allclose(of.mean, 0)
     runs = head_law.train(of, 0.1, 400, True)
-    alone = dynamics.train(head, dynamics.ngd(0.1), 400, [400])
+    alone = dynamics.train(head, dynamics.NGD(0.1), 400, [400])
     assert np.allclose(runs.norm[0], alone.norm[:, 0], rtol=1e-10)
     assert (
         "'long enough' fails" in runs.refusals[0] and "steps more" in runs.refusals[0]
@@ -413,7 +413,7 @@ def test_pulls_are_the_gradient_and_their_first_order_knows_the_settled_margins(
     w = np.where(of.on, 0.0, pull / level[0] / np.where(of.on, 1.0, excess))
     assert np.isclose(of.first_order(), of.size(w))
     # Its steps are `steps`
-    rule = dynamics.ngd(zero_duals.STEPS[1] * of.law.longest_step()[0])
+    rule = dynamics.NGD(zero_duals.STEPS[1] * of.law.longest_step()[0])
     W = dynamics.train(of.tokens, rule, 2000, [2000]).weights(0)
     left = measure.outside_support(of.tokens, of.tokens.opt, of.law.support, W)[0]
     assert np.isclose(zero_duals._left(of, 2000).measured[1], left)
@@ -421,7 +421,7 @@ def test_pulls_are_the_gradient_and_their_first_order_knows_the_settled_margins(
     # the level is the flow's clock: early, while what is left grows, another one would
     # show
     W = dynamics.train(
-        of.tokens, dynamics.ngd(2e-3 * of.law.norm[0]), 500, [500]
+        of.tokens, dynamics.NGD(2e-3 * of.law.norm[0]), 500, [500]
     ).weights(0)
     level = measure.along_and_off(W, of.W_mm)[0][0] / of.law.norm[0]
     left = measure.outside_support(of.tokens, of.tokens.opt, of.law.support, W)[0]

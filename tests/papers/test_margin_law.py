@@ -42,11 +42,11 @@ def compared():
     pairs = tokens.gaussian_tokens([0, 1], n=4, T=2, d=40)
     start = dynamics.gaussian_start(coordinates.minimal(pairs), 0.1, [10, 11])
     settings = [
-        runs.LawSetting("unit", unit, dynamics.ngd(0.5)),
+        runs.LawSetting("unit", unit, dynamics.NGD(0.5)),
         runs.LawSetting(
-            "pairs", pairs, dynamics.ngd(0.1, momentum=0.5), "logistic", start
+            "pairs", pairs, dynamics.NGD(0.1, momentum=0.5), "logistic", start
         ),
-        runs.LawSetting("polyak", pairs, dynamics.polyak()),
+        runs.LawSetting("polyak", pairs, dynamics.Polyak()),
     ]
     return [run for setting in settings for run in runs.compare(setting, STEPS)]
 
@@ -102,19 +102,19 @@ LONGEST = with_law(UNIT)[2].longest_step()[0]
 @pytest.mark.parametrize(
     "data, rule, steps, premise, amount",
     [
-        (PAIRS, dynamics.gd(1.0), 20_000, "long enough", "decayed to .*times as large"),
-        (PAIRS, dynamics.ngd(0.1), 100, "long enough", "times as large"),
-        (UNIT, dynamics.ngd(0.01), 20, "selection made", "smallest margin"),
+        (PAIRS, dynamics.GD(1.0), 20_000, "long enough", "decayed to .*times as large"),
+        (PAIRS, dynamics.NGD(0.1), 100, "long enough", "times as large"),
+        (UNIT, dynamics.NGD(0.01), 20, "selection made", "smallest margin"),
         (
             UNIT,
-            dynamics.ngd(0.5),
+            dynamics.NGD(0.5),
             200,
             "score gaps",
             "1 of 15 tokens",
         ),  # passing through
-        (UNIT, dynamics.ngd(4.0), 20_000, "short steps", "2.04"),
+        (UNIT, dynamics.NGD(4.0), 20_000, "short steps", "2.04"),
         # below the threshold by 1e-4 the fastest mode has died to 0.9998^steps only
-        (UNIT, dynamics.ngd(0.9999 * LONGEST), 30_000, "long enough", "2.5e-03"),
+        (UNIT, dynamics.NGD(0.9999 * LONGEST), 30_000, "long enough", "2.5e-03"),
     ],
 )
 def test_runs_that_do_not_qualify_are_refused_by_name(
@@ -127,16 +127,16 @@ def test_runs_that_do_not_qualify_are_refused_by_name(
 
 
 def test_runs_at_the_edge_that_qualify_and_those_that_cycle_below_it():
-    run = one_run(UNIT, dynamics.ngd(0.99 * LONGEST), 30_000)
+    run = one_run(UNIT, dynamics.NGD(0.99 * LONGEST), 30_000)
     assert not run.refusal and holds([run], "offsets")
     data = tokens.unit_tokens(3, n=6, T=8, d=10)
     longest = with_law(data)[2].longest_step(0.9)[0]
     for multiple, premise in ((0.8, "offsets at rest"), (0.3, "")):
-        run = one_run(data, dynamics.ngd(multiple * longest, momentum=0.9), 20_000)
+        run = one_run(data, dynamics.NGD(multiple * longest, momentum=0.9), 20_000)
         assert run.premise == premise
     both = tokens.unit_tokens([3, 1], n=6, T=8, d=10)  # longest 2.98, 2.04
     first, second = runs.compare(
-        runs.LawSetting("unit", both, dynamics.ngd(2.2)), 20_000
+        runs.LawSetting("unit", both, dynamics.NGD(2.2)), 20_000
     )
     assert second.premise == "short steps" and second.refusal.startswith("run 1")
     assert runs.kept([first, second]) == [first]
@@ -165,7 +165,7 @@ def test_proof_asks_for_shorter_steps_than_the_threshold(compared):
     run = compared[0]
 
     def of_step(eta):
-        return replace(run, setting=replace(run.setting, rule=dynamics.ngd(eta)))
+        return replace(run, setting=replace(run.setting, rule=dynamics.NGD(eta)))
 
     assert of_step(0.01).proof(everywhere=True).holds and run.proof(early=True).holds
     assert of_step(0.01).proof(early=True).level < of_step(0.01).proof().level
@@ -207,11 +207,11 @@ def test_growing_steps_fall_onto_the_line_and_constant_ones_do_not(small):
     histories = {
         "GD": in_time(small, law_steps._growing_gd(1.0, 0.3), 2000),
         "Polyak": in_time(small, law_steps._growing_polyak(5.0, 0.3), 2000),
-        "NGD": in_time(small, dynamics.ngd(0.1), 20_000),
+        "NGD": in_time(small, dynamics.NGD(0.1), 20_000),
     }
     for factor, steps, holds in ((1.0, 2, True), (1.0001, 2000, False)):
         other = replace(law, constant=factor * law.constant)
-        short = {"GD": in_time(small, dynamics.gd(1.0), steps)}
+        short = {"GD": in_time(small, dynamics.GD(1.0), steps)}
         collapse, unseen, _ = law_steps.figure2_claims(histories, short, "W_mm", other)
         assert (collapse.holds, unseen.holds) == (holds, holds)
 
@@ -221,7 +221,7 @@ def test_offsets_settle_at_the_rate_of_the_slowest_mode():
     law = problem[2]
     steps = int(30 / law.slowest[0] * law.norm[0] / 0.05)
     record = np.linspace(0, steps, 200).astype(int)
-    history = in_time(problem, dynamics.ngd(0.05), steps, record)
+    history = in_time(problem, dynamics.NGD(0.05), steps, record)
     for factor, holds in ((1.0, True), (1.1, False)):
         other = replace(law, slowest=factor * law.slowest)
         assert (
@@ -250,7 +250,7 @@ def test_differences_of_iterates_have_their_own_order(small):
     doubled = 2 ** np.arange(2, 19)
     slow, fast = (
         in_time(small, r, doubled[-1], doubled)
-        for r in (dynamics.gd(0.5), dynamics.ngd(0.1))
+        for r in (dynamics.GD(0.5), dynamics.NGD(0.1))
     )
 
     def order(errors):
@@ -271,12 +271,12 @@ def test_differences_of_iterates_have_their_own_order(small):
 
 def test_a_trained_head_brings_its_own_duals():
     data = tokens.gaussian_tokens([0, 1], n=4, T=3, d=100)
-    together = joint_law.from_start(data, dynamics.ngd(0.1), [25_000, 50_000, 100_000])
+    together = joint_law.from_start(data, dynamics.NGD(0.1), [25_000, 50_000, 100_000])
     # Settled long since: what is left is the head's
     assert together.law.slowest.min() > 0.01
     small = coordinates.minimal(data)
     ends = [50_000, 100_000]
-    history = dynamics.train(small, dynamics.ngd(0.1), ends[-1], ends, head="joint")
+    history = dynamics.train(small, dynamics.NGD(0.1), ends[-1], ends, head="joint")
     W_mm = svm.token_svm(small.tokens, margins.selection(history, small.tokens.opt)).W
     moved = history.weights(1) - history.weights(0), history.weights(1)
     difference, plain = (margins.direction_error(W, W_mm) for W in moved)
@@ -324,7 +324,7 @@ def test_selection_and_margins_are_those_of_the_logits():
     has none.
     """
     problem = coordinates.minimal(tokens.unit_tokens(range(6), n=6, T=8, d=10))
-    history = dynamics.train(problem, dynamics.ngd(0.5), 2000, [0, 500, 1000, 2000])
+    history = dynamics.train(problem, dynamics.NGD(0.5), 2000, [0, 500, 1000, 2000])
     data = problem.tokens
     selected = margins.selection(history, data.opt)
     relative = margins.relative_margins(history, data.opt, selected)
@@ -340,14 +340,16 @@ def test_selection_and_margins_are_those_of_the_logits():
     def late(t, log_gap, log_norm):
         return np.where(t < 5, 0.0, np.inf) + 0 * log_norm
 
-    diverged = dynamics.train(problem, dynamics.custom_log(late), 20, [0, 10, 20])
+    diverged = dynamics.train(
+        problem, dynamics.Custom(late, logarithmic=True), 20, [0, 10, 20]
+    )
     with pytest.raises(ValueError, match="run 0 .* iteration 5"):
         margins.selection(diverged, data.opt)
 
 
 def test_margins_and_weights_do_not_drift_apart_in_a_million_steps():
     problem = coordinates.minimal(tokens.unit_tokens(2, n=3, T=3, d=5))
-    history = dynamics.train(problem, dynamics.ngd(0.2), 1_000_000, [1_000_000])
+    history = dynamics.train(problem, dynamics.NGD(0.2), 1_000_000, [1_000_000])
     logits = attention.logits(problem.tokens, history.weights(0))
     exact = margin_law.gaps_of_scores(logits, problem.tokens.opt)
     assert np.abs(history.margins[:, 0]).max() > 1e4

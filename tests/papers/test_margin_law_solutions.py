@@ -207,7 +207,7 @@ def test_copies_share_the_dual_of_their_merged_pair():
     np.testing.assert_allclose(
         copies.duals[..., [0, 2]].sum(-1), law.duals[..., 0], rtol=1e-8
     )
-    history = dynamics.train(twins, dynamics.ngd(0.5), 100_000, [100_000])
+    history = dynamics.train(twins, dynamics.NGD(0.5), 100_000, [100_000])
     margins = history.margins[0, 0]  # (n, T): the copies are last
     np.testing.assert_allclose(margins[:, 0], margins[:, 2], rtol=1e-9)
     assert np.ptp(margins - copies.offsets[0]) < 1e-6

@@ -34,7 +34,7 @@ class Joint:
         np.concatenate([dynamics.log_spaced(2000, 40), [1, 2, 3, 100, 101, 1000]])
     )
     history = dynamics.train(
-        space, rules.ngd(0.3, decay=2 / 3), 2000, record,
+        space, rules.NGD(0.3, decay=2 / 3), 2000, record,
         targets={"W_mm": svm.W}, head="joint", head_targets={"u_mm": head.value},
     )  # fmt: skip
 
@@ -218,13 +218,13 @@ def test_two_samples_whose_pairs_oppose_each_other_need_assumption_1(overlap, ho
     assert (data.opt == 1).all() and assumptions.near_orthogonality(data) < 1
     K = coordinates.gram(coordinates.differences(data, data.opt), data.z)[0]
     np.testing.assert_allclose(K[0, 1], 3 * overlap + 1e-4)
-    named = {"NGD": rules.ngd(0.05), "GD": rules.gd(0.2)}
+    named = {"NGD": rules.NGD(0.05), "GD": rules.GD(0.2)}
     found = phase.assumption1_needed(data, named, 1000)
     assert [c.holds for c in found] == [holds, holds]
 
 
 def test_runs_without_a_solution_are_left_out():
-    ngd = {"NGD": rules.ngd(0.1)}
+    ngd = {"NGD": rules.NGD(0.1)}
     flat = tokens.class_mean_tokens(range(12), n=6, T=6, d=3)
     kept = svm.feasible(flat)
     assert kept is None or 0 < len(kept.y) < 12
@@ -235,7 +235,7 @@ def test_runs_without_a_solution_are_left_out():
 
 
 TIMES = np.arange(1001)
-POLYAK = dynamics.train(F.space, rules.polyak(), 1000, TIMES, targets={"W_mm": F.svm.W})
+POLYAK = dynamics.train(F.space, rules.Polyak(), 1000, TIMES, targets={"W_mm": F.svm.W})
 SHAPE = POLYAK.norm.shape  # (runs, k)
 
 
@@ -286,7 +286,7 @@ def joint_lemma(id):
         "targets": {"W_mm": svm.token_svm(problem.tokens)},
         "head_targets": {"u_mm": head},
     }
-    rule = rules.ngd(0.1, decay=2 / 3)
+    rule = rules.NGD(0.1, decay=2 / 3)
     known = dynamics.train(problem, rule, 1000, TIMES, head="joint", **ends)
     path = fits.path_sum(TIMES, 2 / 3)
     gaps = np.broadcast_to(

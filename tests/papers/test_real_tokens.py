@@ -16,13 +16,13 @@ UNIT = tokens.unit_tokens(1, n=6, T=8, d=10)
 
 
 def test_reading_measures_the_constant_and_what_is_left_of_the_transients():
-    one = real_tokens.read(UNIT, dynamics.ngd(0.1), 100_000)
+    one = real_tokens.read(UNIT, dynamics.NGD(0.1), 100_000)
     assert not one.refusal and abs(one.ratio - 1) < 1e-9
     assert abs(one.plain / one.law.constant[0] - 1) > 0.1
     assert np.allclose(one.weights.sum(-1), 1) and one.weights[-1].max(-1).min() > 0.99
     small = coordinates.minimal(UNIT).tokens
     at = one.iterations[[8]]
-    W = dynamics.train(small, dynamics.ngd(0.1), at[0], at).weights(0)
+    W = dynamics.train(small, dynamics.NGD(0.1), at[0], at).weights(0)
     V = svm.token_svm(small, one.selected[None]).W
     level = (W * V).sum() / (V * V).sum()
     assert np.isclose(one.left[8], one.law.remaining(level)[0])
@@ -37,8 +37,8 @@ def test_reading_measures_the_constant_and_what_is_left_of_the_transients():
 @pytest.mark.parametrize(
     ("rule", "steps", "name"),
     [
-        (dynamics.ngd(1e-4), 10, "selection made"),
-        (dynamics.ngd(50.0), 2000, "short steps"),
+        (dynamics.NGD(1e-4), 10, "selection made"),
+        (dynamics.NGD(50.0), 2000, "short steps"),
     ],
 )
 def test_a_hypothesis_that_fails_is_named(rule, steps, name):

@@ -40,7 +40,7 @@ PROBLEMS = [drawn(seed) for seed in range(150)]
 @pytest.mark.parametrize("loss", CONVEX)
 def test_decided_problems_end_as_the_theorem_says(loss):
     said = [two_samples(data, loss).reached for data in PROBLEMS]
-    ends = trained(PROBLEMS, dynamics.ngd(0.05), 3000, loss)[:, -1].min(1)
+    ends = trained(PROBLEMS, dynamics.NGD(0.05), 3000, loss)[:, -1].min(1)
     assert said.count(True) > 50 and said.count(False) >= 5
     for one, end in zip(said, ends, strict=True):
         assert one is None or (end > 1) == one
@@ -57,12 +57,12 @@ def test_the_module_and_training_agree_on_the_counterexample():
         "utf-8"
     )
     assert (
-        dynamics.train(data, dynamics.ngd(0.05), 2000, [2000]).margins[0, -1].min() < 0
+        dynamics.train(data, dynamics.NGD(0.05), 2000, [2000]).margins[0, -1].min() < 0
     )
     turned = phase_diagram.two_samples(overlap=1.0)
     assert two_samples(turned).reached
     assert (
-        dynamics.train(turned, dynamics.ngd(0.05), 2000, [2000]).margins[0, -1].min()
+        dynamics.train(turned, dynamics.NGD(0.05), 2000, [2000]).margins[0, -1].min()
         > 0
     )
 
@@ -81,7 +81,7 @@ def test_where_the_slope_is_constant_the_threshold_is_exact(k):
         np.testing.assert_allclose(
             [found.start, found.highest], factor * threshold, rtol=1e-9
         )
-    ends = trained(both, dynamics.ngd(0.05), 4000, "reciprocal")[:, -1].min(1)
+    ends = trained(both, dynamics.NGD(0.05), 4000, "reciprocal")[:, -1].min(1)
     assert ((ends > 1) == (factors > 1)).all()
     near = pair(np.array([[2.0, -0.49], [-0.49, 0.5]]), [0.0, 0.0], [1e-6, 1.0])
     assert two_samples(near).reached  # |K_12| < K_22: whatever the scores
@@ -90,7 +90,9 @@ def test_where_the_slope_is_constant_the_threshold_is_exact(k):
 def test_on_the_lost_side_no_step_size_and_no_momentum_helps():
     lost = [one for one in PROBLEMS if two_samples(one).reached is False]
     log_lengths = np.random.default_rng(0).normal(0, 3, 501)
-    free = dynamics.custom_log(lambda t, log_gap, log_norm: log_lengths[t] - log_norm)
+    free = dynamics.Custom(
+        lambda t, log_gap, log_norm: log_lengths[t] - log_norm, logarithmic=True
+    )
     assert len(lost) >= 5
     for rule in (free, replace(free, momentum=0.7)):
         assert (trained(lost, rule, 500, record=range(1, 501)).min(2) <= 0).all()
@@ -128,7 +130,7 @@ def test_23_the_flow_of_the_margins_and_24_the_bounds_of_theta(seed, loss):
 @pytest.mark.parametrize("world", [{}, {"off": 0.05}, {"off": -0.05}, {"turned": True}])
 def test_the_ledgers_row_knows_the_threshold_and_notices_another(world):
     claim = phase_diagram.assumption1_bound(
-        range(3), dynamics.ngd(0.05), 10_000, **world
+        range(3), dynamics.NGD(0.05), 10_000, **world
     )
     assert claim.measured == (0.5 if world else 1.0) and claim.holds == (not world)
 

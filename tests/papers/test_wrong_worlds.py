@@ -58,15 +58,15 @@ def test_a_rotated_target_is_off_by_its_direction_error(size):
 def test_norm_step_label_and_exponent_are_off_as_said():
     off = World("norm off", -0.05).target(SOLUTION)
     np.testing.assert_allclose(off.norm, 0.95 * SOLUTION.norm)
-    assert World("step off", 0.05).rule(rules.ngd(0.2)).step_size == pytest.approx(0.21)
-    without_half = World("step off", 1.0).rule(rules.polyak())
+    assert World("step off", 0.05).rule(rules.NGD(0.2)).step_size == pytest.approx(0.21)
+    without_half = World("step off", 1.0).rule(rules.Polyak())
     assert without_half.log_step(0, 0.0, 0.0) == pytest.approx(0.0)
-    assert World().rule(rules.polyak()).log_step(0, 0.0, 0.0) == pytest.approx(
+    assert World().rule(rules.Polyak()).log_step(0, 0.0, 0.0) == pytest.approx(
         -np.log(2)
     )
     turned = World("label turned", 1.0).tokens(PROBLEM.tokens)
     np.testing.assert_array_equal(turned.y, PROBLEM.tokens.y * [-1, 1, 1])
-    history = dynamics.train(PROBLEM, rules.ngd(0.05), 100, [1, 10, 100])
+    history = dynamics.train(PROBLEM, rules.NGD(0.05), 100, [1, 10, 100])
     wrong = World("exponent off", 0.1).history(history)
     np.testing.assert_allclose(
         wrong.norm / history.norm, [[0.01**0.1, 0.1**0.1, 1]] * 2
@@ -96,11 +96,11 @@ def test_steps_one_per_cent_off_turn_rows_red(size, holds):
     """Of NGD by the norm and the weights it reaches, of Eq. 13 by the slope of its
     loss."""
     rule = World("step off", size).rule
-    history = dynamics.train(PROBLEM, rule(rules.ngd(0.05)), 3000)
+    history = dynamics.train(PROBLEM, rule(rules.NGD(0.05)), 3000)
     data = coordinates.minimal(tokens.two_token_gaussian([0, 1], n=4, d=100))
     ends = {"W_mm": svm.token_svm(data.tokens)}, {"u_mm": svm.head_svm(data.tokens)}
     more = dict(zip(("targets", "head_targets"), ends), head="joint")
-    joint = dynamics.train(data, rule(rules.ngd(0.3, decay=2 / 3)), 5000, **more)
+    joint = dynamics.train(data, rule(rules.NGD(0.3, decay=2 / 3)), 5000, **more)
     assert fixed_head.lemma7(history, 0.05).holds == holds
     growth = fixed_head.margin_growth(history, "NGD", 0.05 / SOLUTION.norm, 1000)
     slope = joint_training.eq13(joint, data.tokens, ends[1]["u_mm"], 0.3, 500)[1]

@@ -1,0 +1,307 @@
+"""What training records: a `History` of arrays alone."""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from lib.representation import Shapes
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LOGS = ("log_gap", "log_gradient", "log_gradient_head", "log_step", "log_step_head")
+MEASURED = (*LOGS, "norm", "head_norm")  # per run and iteration
+MEASURED_OF_TARGETS = (  # the same, by the name of a target
+    "direction_error",
+    "alignment",
+    "descent",
+    "head_direction_error",
+    "head_alignment",
+)
+
+
+@dataclass(frozen=True, repr=False)
+class Coefficients(Shapes):
+    """W_t and u_t of every run, as coefficients of its tokens.
+
+    Parameters
+    ----------
+    W_0 : ndarray (runs, r, q)
+        The start of W in minimal coordinates.
+    delta : ndarray (runs, n, T-1, r)
+        Opt token minus the others.
+    z : ndarray (runs, n, q)
+        The queries.
+    alpha : ndarray (runs, k, n, T-1)
+        W_t = W_0 + sum of alpha delta z^T at each of the k records.
+    u_0 : ndarray (runs, r)
+        The start of the head.
+    signed : ndarray (runs, n, T, r)
+        The tokens times their labels; of a fixed head no run.
+    b : ndarray (runs, k, n, T)
+        u_t = u_0 + sum of b signed at each of the k records.
+    """
+
+    W_0: np.ndarray
+    delta: np.ndarray
+    z: np.ndarray
+    alpha: np.ndarray
+    u_0: np.ndarray
+    signed: np.ndarray
+    b: np.ndarray
+
+    def transposed_weights(self, records: slice) -> np.ndarray:
+        """W^T at the records, (runs, k, q, r)."""
+        pulled = np.swapaxes(self.alpha[:, records], 1, 2) @ self.delta
+        runs, n, k, r = pulled.shape
+        moved = np.swapaxes(self.z, 1, 2) @ pulled.reshape(runs, n, k * r)
+        moved = np.swapaxes(moved.reshape(runs, -1, k, r), 1, 2)
+        return np.add(np.swapaxes(self.W_0, 1, 2)[:, None], moved, order="C")
+
+    def head(self, records: slice) -> np.ndarray:
+        """U at the records, (runs, k, r)."""
+        runs, k, n, T = self.b[:, records].shape
+        if not len(self.signed):  # the head is fixed
+            return np.repeat(self.u_0[:, None], k, 1)
+        coefficients = self.b[:, records].reshape(runs, k, n * T)
+        return self.u_0[:, None] + coefficients @ self.signed.reshape(runs, n * T, -1)
+
+
+@dataclass(frozen=True, repr=False)
+class History(Shapes):
+    r"""The records of every run at the recorded iterations.
+
+    All fields are arrays, or dicts of arrays by the name of a target V. Entries after a
+    run's early end are NaN, as is what was not measured. A history pickles, and copies
+    deeply; `save` writes it as one npz file, `to_dataframe` makes it a table.
+
+    Parameters
+    ----------
+    iterations : ndarray (k,)
+        The recorded iterations, ascending.
+    status : ndarray (runs,)
+        How each run ended: "completed"; "stalled", its gradient is zero; "diverged", it
+        left the range of float64.
+    ended : ndarray (runs,)
+        The iteration at which each run ended.
+    log_gap : ndarray (runs, k)
+        log(L - L*), L* the loss at the largest scores; log L in joint training.
+    log_gradient : ndarray (runs, k)
+        log ||grad_W L||.
+    log_step : ndarray (runs, k)
+        The logarithm of the step size taken next.
+    norm : ndarray (runs, k)
+        ||W_t||.
+    margins : ndarray (runs, k, n, T-1)
+        The logit of the opt token minus the logits of the other tokens.
+    log_miss : ndarray (runs, k, n)
+        log(1 - p), p the softmax weight of the opt token.
+    score_gaps : ndarray (runs, k, n, T-1)
+        The score of the opt token minus the scores of the other tokens. With a fixed
+        head it is a view that repeats.
+    direction_error : dict of ndarray (runs, k)
+        || W_t/||W_t|| - V/||V|| ||.
+    alignment : dict of ndarray (runs, k)
+        <W_t, V>/(||W_t|| ||V||).
+    descent : dict of ndarray (runs, k)
+        <-grad_W L/||grad_W L||, V>/||V||.
+    log_gradient_head : ndarray (runs, k)
+        log ||grad_u L||, in joint training.
+    log_step_head : ndarray (runs, k)
+        The logarithm of the head's step size, in joint training.
+    head_norm : ndarray (runs, k)
+        ||u_t||, in joint training.
+    head_direction_error : dict of ndarray (runs, k)
+        As `direction_error`, of the head.
+    head_alignment : dict of ndarray (runs, k)
+        As `alignment`, of the head.
+    path : Coefficients
+        W_t and u_t as coefficients of the tokens; read them by `weights` and `head`.
+
+    Examples
+    --------
+    >>> from lib import attention, dynamics, svm
+    >>> data = attention.two_examples()
+    >>> targets = {"W_mm": svm.token_svm(data)}
+    >>> run = dynamics.train(data, dynamics.NGD(0.1), 1000, targets=targets)
+    >>> round(float(run.direction_error["W_mm"][0, -1]), 4)
+    0.0094
+    >>> table = run.to_dataframe()
+    >>> table[table.quantity == "norm"].tail(1)[["iteration", "value"]].round(1)
+         iteration  value
+    455       1000   99.8
+    """
+
+    iterations: np.ndarray
+    status: np.ndarray
+    ended: np.ndarray
+    log_gap: np.ndarray
+    log_gradient: np.ndarray
+    log_step: np.ndarray
+    norm: np.ndarray
+    margins: np.ndarray
+    log_miss: np.ndarray
+    score_gaps: np.ndarray
+    direction_error: dict[str, np.ndarray]
+    alignment: dict[str, np.ndarray]
+    descent: dict[str, np.ndarray]
+    log_gradient_head: np.ndarray
+    log_step_head: np.ndarray
+    head_norm: np.ndarray
+    head_direction_error: dict[str, np.ndarray]
+    head_alignment: dict[str, np.ndarray]
+    path: Coefficients
+
+    @property
+    def opt_score(self) -> np.ndarray:
+        """Mean softmax weight of the opt token over samples, (runs, k)."""
+        return 1.0 - np.exp(self.log_miss).mean(-1)
+
+    def weights(self, k: int) -> np.ndarray:
+        """Return W at one record, in minimal coordinates.
+
+        Parameters
+        ----------
+        k : int
+            The place of the record in `iterations`; below 0 it counts from the end.
+
+        Returns
+        -------
+        ndarray (runs, r, q)
+            W without the part of W_0 outside the span of tokens and queries.
+
+        Raises
+        ------
+        IndexError
+            If there is no such record.
+        """
+        return np.swapaxes(self.path.transposed_weights(self._record(k))[:, 0], 1, 2)
+
+    def head(self, k: int) -> np.ndarray:
+        """Return u at one record, in minimal coordinates.
+
+        Parameters
+        ----------
+        k : int
+            The place of the record in `iterations`; below 0 it counts from the end.
+
+        Returns
+        -------
+        ndarray (runs, r)
+            The head.
+
+        Raises
+        ------
+        IndexError
+            If there is no such record.
+        """
+        return self.path.head(self._record(k))[:, 0]
+
+    def _record(self, k: int) -> slice:
+        count = len(self.iterations)
+        if not -count <= k < count:
+            raise IndexError(
+                f"record k = {k} is not there: k runs from {-count} to {count - 1}"
+            )
+        return slice(k % count, k % count + 1)
+
+    def to_dataframe(self) -> "pd.DataFrame":
+        """Return what was measured per run and iteration as a tidy table.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns `run`, `iteration`, `quantity`, `target` and `value`. A quantity
+            that was not measured has no rows. `target` is empty if a quantity has none.
+        """
+        import pandas as pd  # half a second that only a table needs
+
+        measured = {(name, ""): getattr(self, name) for name in MEASURED}
+        measured["opt_score", ""] = self.opt_score
+        for name in MEASURED_OF_TARGETS:
+            measured |= {(name, V): rows for V, rows in getattr(self, name).items()}
+        runs, k = self.norm.shape
+        tables = [
+            pd.DataFrame(
+                {
+                    "run": np.repeat(np.arange(runs), k),
+                    "iteration": np.tile(self.iterations, runs),
+                    "quantity": name,
+                    "target": target,
+                    "value": values.ravel(),
+                }
+            )
+            for (name, target), values in measured.items()
+            if not np.isnan(values).all()
+        ]
+        return pd.concat(tables, ignore_index=True)
+
+    def save(self, path: str | Path) -> None:
+        """Write the history as one npz file.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file; `History.load` reads it.
+        """
+        np.savez_compressed(path, **_flat(self))  # ty: ignore[invalid-argument-type]  # every value is an array
+
+    @classmethod
+    def load(cls, path: str | Path) -> "History":
+        """Read a history that `save` wrote.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+
+        Returns
+        -------
+        History
+            Equal to the saved one in every entry.
+
+        Raises
+        ------
+        ValueError
+            If the file holds something else.
+        """
+        try:
+            with open(path, "rb") as file, np.load(file) as saved:
+                arrays = {name: saved[name] for name in saved.files}
+            return cls(**_nested(arrays))
+        except (AttributeError, EOFError, KeyError, TypeError, ValueError, BadZipFile):
+            raise ValueError(
+                f"{path}: expected a file that History.save wrote"
+            ) from None
+
+
+def _flat(history: History) -> dict[str, np.ndarray]:
+    """Return the arrays of a history by name, those of a dict as "field/key"."""
+    arrays = {}
+    for field in fields(history):
+        value = getattr(history, field.name)
+        if isinstance(value, Coefficients):
+            value = vars(value)
+        if isinstance(value, dict):
+            arrays |= {f"{field.name}/{key}": part for key, part in value.items()}
+        else:
+            arrays[field.name] = value
+    return arrays
+
+
+def _nested(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Return the fields of a history from the arrays that `_flat` names."""
+    given: dict[str, Any] = {name: {} for name in MEASURED_OF_TARGETS}
+    parts = {}
+    for name, values in arrays.items():
+        field, nested, key = name.partition("/")
+        if not nested:
+            given[field] = values
+        elif field == "path":
+            parts[key] = values
+        else:
+            given[field][key] = values
+    return given | {"path": Coefficients(**parts)}

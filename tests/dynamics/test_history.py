@@ -1,0 +1,85 @@
+"""Histories and rules leave the process that made them: else no run can be kept, or
+sent to another core.
+"""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+from lib import attention, dynamics, svm
+from lib.dynamics import History
+
+DATA = attention.class_mean_tokens([0, 1], n=4, T=3, d=12)
+
+
+@pytest.fixture(scope="module", params=["fixed", "joint"])
+def run(request):
+    problem = attention.minimal(DATA)
+    return dynamics.train(
+        problem,
+        dynamics.NGD(0.1),
+        40,
+        targets={"W_mm": svm.token_svm(problem)},
+        head=request.param,
+        head_targets={"u_mm": svm.head_svm(problem)},
+    )
+
+
+def same(one, other):
+    """Whether two histories agree in every array, W and u among them."""
+    tables = [history.to_dataframe() for history in (one, other)]
+    ends = [(history.weights(-1), history.head(-1)) for history in (one, other)]
+    return tables[0].equals(tables[1]) and all(map(np.array_equal, *ends))
+
+
+def test_a_history_is_the_same_in_another_process_and_from_a_file(run, tmp_path):
+    assert same(pickle.loads(pickle.dumps(run)), run)
+    assert same(copy.deepcopy(run), run)
+    run.save(tmp_path / "run.npz")
+    read = History.load(tmp_path / "run.npz")
+    assert same(read, run) and repr(read) == repr(run)
+
+
+def test_a_file_that_is_no_history_is_named(run, tmp_path):
+    run.save(tmp_path / "whole.npz")
+    whole = (tmp_path / "whole.npz").read_bytes()
+    np.savez(tmp_path / "other.npz", norm=np.ones(3))
+    (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "empty.npz").write_bytes(b"")
+    for name in ("other", "cut", "empty"):
+        with pytest.raises(ValueError, match=f"{name}.npz: expected a file that"):
+            History.load(tmp_path / f"{name}.npz")
+    with pytest.raises(FileNotFoundError, match="gone.npz"):
+        History.load(tmp_path / "gone.npz")
+
+
+def test_a_history_as_a_table_has_each_value_once_and_what_was_measured(run):
+    table = run.to_dataframe()
+    assert not table.duplicated(["run", "iteration", "quantity", "target"]).any()
+    at = (table.run == 1) & (table.iteration == 40)
+    value = table[at & (table.quantity == "direction_error")].value.item()
+    assert value == run.direction_error["W_mm"][1, -1]
+    trained = np.isfinite(run.head_norm).any()
+    assert ("head_norm" in set(table.quantity)) == trained
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        dynamics.GD(0.5, decay=0.5),
+        dynamics.NGD(0.1, max_step=3.0, momentum=0.9, joint=True),
+        dynamics.Polyak(),
+        dynamics.Polyak(2.0),
+    ],
+    ids=repr,
+)
+def test_a_rule_is_written_as_it_is_made(rule):
+    assert eval(repr(rule), vars(dynamics)) == rule
+    assert pickle.loads(pickle.dumps(rule)) == rule and hash(rule) == hash(rule)
+
+
+def test_a_rule_takes_its_settings_by_name():
+    with pytest.raises(TypeError):
+        dynamics.NGD(0.1, 5.0)
