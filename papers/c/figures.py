@@ -1,4 +1,4 @@
-"""Paper C's figures: Section 5, rates, basins, the results that it generalises."""
+"""Paper C's figures: those of the authors' code, rates, basins, the results that it generalises."""
 
 from collections.abc import Mapping, Sequence
 
