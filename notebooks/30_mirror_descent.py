@@ -256,8 +256,8 @@ for p in exponents:
 # One check fails in the larger run (desk scale), `bregman.table.2`: our mean for $p = 2$ is twice that of the other implementation.
 #
 # * **Upper row.** Look at the lowest curve of each panel: it is the one of the panel's own exponent. All three SVMs have the tokens that the panel's training selects.
-# * **Lower row.** As in the authors' code, each SVM has the tokens that training *with its own exponent* selected. In a few runs two exponents
-#   select different tokens. That raises the bands, and hardly moves the medians.
+# * **Lower row.** As in the authors' code, each SVM has the tokens that training *with its own exponent* selected. In some runs two exponents
+#   select different tokens. That raises the bands and the means, and hardly moves the medians.
 
 # %%
 about = f"Paper C, authors' code, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64; lines: medians, bands: 80 %, marks: means"
