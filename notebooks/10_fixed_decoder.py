@@ -36,7 +36,7 @@
 # | symbol | meaning | shape |
 # |---|---|---|
 # | $X_i$ | tokens $x_{i,1}, \dots, x_{i,T}$ of sample $i$ of $n$, as rows | $T \times d$ |
-# | $z_i$ | its query, here the first token | $d$ |
+# | $z_i$ | its query, here the first token, which is never the opt token (our setting) | $d$ |
 # | $y_i$ | its label, $\pm1$ | |
 # | $\gamma_{i,t} = y_i\, u^\top x_{i,t}$ | score of a token: the answer if the layer saw this token alone | |
 # | $opt_i = \arg\max_t \gamma_{i,t}$ | the token worth attending to | |
@@ -97,7 +97,7 @@ statements.quoted(
 # ## Data
 #
 # Every sample of a class has the same [opt token](words.md): the mean of its class, of norm `signal`. All other tokens are
-# Gaussian noise, `noise` per entry, orthogonal to both means. The two means are orthogonal in Figure 2 and opposite (antipodal) in
+# Gaussian noise, `noise` per entry, projected off both means (our setting), so that Assumption 2 holds exactly. The two means are orthogonal in Figure 2 and opposite (antipodal) in
 # Figure 5. Example 1 of paper A is data of class means: the samples of a class share their opt token (our reading). Our copy of
 # the paper lacks the sizes and the noise: **these are our settings**.
 
@@ -182,7 +182,7 @@ for name, problem in problems.items():
 # | NGD-mom | $W_{t+1} = W_t + M_t$, $\ M_t = 0.9\, M_{t-1} - \eta\, \nabla L / \lVert\nabla L\rVert$, $\ M_{-1} = 0$ |
 # | Polyak, no cap (Eq. 3) | $W_{t+1} = W_t - \frac{L - L^*}{2 \lVert\nabla L\rVert^2} \nabla L$ |
 #
-# $\eta$ is the step size. $L^*$ is the infimum of the loss, that of a layer which sees only opt tokens. It is positive, as the head is fixed.
+# NGD-mom's formula and its 0.9 are our reading, since our copy lacks both. $\eta$ is the step size. $L^*$ is the infimum of the loss, that of a layer which sees only opt tokens. It is positive, as the head is fixed.
 #
 # Late in training $\lVert\nabla L\rVert^2$ vanishes faster than $L-L^*$, so the factor of $\nabla L$ grows without bound in all rules but GD. As we read the paper's
 # theorems, they let it grow. Its Figures 2 and 5, the first of which validates Theorem 1, cap the factor at a number $\eta_{\max}$ for NGD and NGD-mom and at another for Polyak-step. A rule at its cap
@@ -374,7 +374,7 @@ figures["antipodal"]
 # If Theorem 1 holds, NGD's direction error falls at least as steeply as the dashed line, which has the theorem's slope and a height of ours. NGD's falls faster: its
 # exponent stands in the panel. GD hardly moves on this scale.
 #
-# **Lemma 5** says of every small start that $p_{opt}(t)\ge c\,p_{opt}(0)$ in every sample (required: $c=\frac12$), and, as we read it, that $p_{opt}$ does not fall
+# **Lemma 5**, whose statement is blank in our copy, says, as we read it, of every small start that $p_{opt}(t)\ge c\,p_{opt}(0)$ in every sample (required: $c=\frac12$), and that $p_{opt}$ does not fall
 # while it is at most 1/2. To test it, NGD also runs on `draws` random data sets of each kind. If it holds, no line of the first panel of the second figure falls below one.
 
 # %%
@@ -468,8 +468,8 @@ beyond_tables["antipodal"]
 # %% [markdown]
 # One claim fails, `lemma5.rises`, in one of a hundred data sets with antipodal means: a $p_{opt}$ of at most 1/2 falls for a
 # while. (The claim compares each recorded weight with the one before, the panel with the first.) Why? Sample $j$ moves a margin of sample $i$ in proportion
-# to $\langle z_i, z_j\rangle$ times an inner product of token differences, which may be negative. Under Assumption 1, as we read it, these terms are smaller than
-# the sample's own. At $d=300$ our sufficient form of the assumption does not hold, and the queries are not orthogonal enough for these terms to be small. That a class shares its opt token is not the cause: it does so at every $d$, and the share of data sets in which
+# to $\langle z_i, z_j\rangle$ times an inner product of token differences, which may be negative. Under our sufficient form of Assumption 1 these terms are smaller than
+# the sample's own. At $d=300$ this form does not hold, and the queries are not orthogonal enough for these terms to be small. That a class shares its opt token is not the cause: it does so at every $d$, and the share of data sets in which
 # a weight falls depends on $d$ ([notebook 13](13_assumptions_broken.ipynb)). In a hundred data sets with orthogonal means no weight of at most 1/2 falls.
 
 # %% [markdown]

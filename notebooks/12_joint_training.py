@@ -39,9 +39,9 @@
 # | $\gamma^* = 1/\lVert u_{mm}\rVert$ | the largest margin a head can have on the opt tokens | |
 #
 # The data model (DM): one [opt token](words.md) $\sim N(0, \alpha^2\sigma^2 I)$ and one additional token $\sim N(0, \sigma^2 I)$
-# in each sample, labels $\mathrm{sign}(u_*^\top x_{i,opt})$. Eq. 13 is written out further down.
+# in each sample, labels $\mathrm{sign}(u_*^\top x_{i,opt})$. The formula is blank in our copy: both variances and the sign are our reading. Eq. 13 is written out further down.
 #
-# What does the paper state, and under which conditions? The next cell prints it. Condition 1 is printed in our reading. Its constants $C_0$ and $C_1$ are missing from our copy,
+# What does the paper state, and under which conditions? The next cell prints it. Condition 1 is printed in our reading, and so is Lemma 12 below. Its constants $C_0$ and $C_1$ are missing from our copy,
 # so no run can be checked against it. [Notebook 19](19_theory_ledger.ipynb) checks what the condition is for: near-orthogonality (Lemma 11) and
 # separability (Lemma 14).
 
@@ -115,7 +115,8 @@ print("margins of u_mm:", (rows @ u_mm).round(6))
 # %% [markdown]
 # ## The rule, in this page
 #
-# Each of the two gradients is normalised by itself (Eq. 13), with the exponent $p = 2/3$:
+# Each of the two gradients is normalised by itself (Eq. 13), with the exponent $p = 2/3$. Our copy names an "additional factor" in the step
+# and lacks its form: $(t+1)^{-2/3}$ is our reading.
 #
 # $$W_{t+1} = W_t - \frac{\eta}{(t+1)^{p}}\frac{\nabla_W L}{\|\nabla_W L\|}, \qquad
 # u_{t+1} = u_t - \frac{\eta}{(t+1)^{p}}\frac{\nabla_u L}{\|\nabla_u L\|}.$$
@@ -153,7 +154,7 @@ def eq13(W, u, t):
 # %% [markdown]
 # The paper's Figure 3 compares four rules. "NGD" is Eq. 13 "without the additional time-dependent factors". "NGD-joint" normalises the
 # gradient of $(u, W)$ as one vector (Eq. 2). "Polyak-step" (Eq. 3) uses $L^* = 0$; the text names no cap for it here. We add "NGD, decay", which is Eq. 13 with
-# its decay: the theorems are about this rule.
+# its decay: as we read them, the theorems are about this rule.
 
 # %%
 setting = sentences.Setting(gd_step, ngd_step, np.inf, np.inf, horizon)
@@ -235,7 +236,7 @@ compared_rules
 # %% [markdown]
 # ## What the theorems say: Eq. 13, and a long horizon
 #
-# If Lemma 12 holds, "NGD, decay" stays below the dashed line $3\eta t^{1/3}$ in the middle panel. It does, and comes nearer to it.
+# If Lemma 12, as we read it, holds, "NGD, decay" stays below the dashed line $3\eta t^{1/3}$ in the middle panel. It does, and comes nearer to it.
 
 # %%
 about_beyond = f"Beside Figure 3: (DM), from zero; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
@@ -287,7 +288,7 @@ for name, rule in {"NGD": dynamics.NGD(0.1), "Eq. 13": dynamics.NGD(1 / 6, decay
 # Predict first, then run.
 #
 # 1. Another decay. *Prediction:* $\|W_t\| \le \eta\sum_s (s+1)^{-p}$ suggests growth like $t^{1-p}$. Is
-#    that so for $p = 1/2$, which the theorems exclude?
+#    that so for $p = 1/2$, which the theorems, as we read them, exclude? (The range of $p$ is lost in our copy.)
 
 # %%
 for decay in (2 / 3, 1 / 2):

@@ -264,7 +264,7 @@ for row, (label, diagram) in enumerate(diagrams.items()):
     panels[3 * row].set_ylabel("spread of other scores")
 bar = dict(label="seeds that reach $W_{mm}$, %", format=lambda share, _: f"{100 * share:.0f}")
 figure.colorbar(image, ax=list(panels), aspect=40, pad=0.01, **bar)
-about = f"Paper A, Theorem 1 without its assumptions (lower row: d={dimensions[1]}) at t={steps:,}; our setting, n={n}, T={T}; synthetic, {seeds} seeds, float64; outlined: the corner, longest and most nearly tied"
+about = f"Paper A, Theorem 1, its assumptions broken step by step (lower row: d={dimensions[1]}) at t={steps:,}; our setting, n={n}, T={T}; synthetic, {seeds} seeds, float64; outlined: the corner, longest and most nearly tied"
 plots.caption(figure, about)
 
 # %% [markdown]

@@ -18,7 +18,7 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figure 6**.
 #
-# **Question.** On language data the paper sees Adam and the normalised and Polyak steps ahead of SGD. Is
+# **Question.** On language data the paper sees normalised SGD ahead of SGD, and in our reading Polyak's step and Adam as well. Is
 # that so on images?
 #
 # **The paper's answer.** No. A vision transformer on MNIST is its counterexample: **normalised SGD trains

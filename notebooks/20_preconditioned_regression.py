@@ -82,8 +82,8 @@ statements.quoted("B", STATEMENTS, *premises, "Theorem 1", "Algorithm 1")
 # %% [markdown]
 # ## Data
 #
-# As in Appendix A, $\Sigma$ and $M$ come from two random matrices, here Gaussian, scaled so that A1-A3 hold: $\|\Sigma\| = 1$,
-# $\lambda_{min}(\Sigma) \ge$ `floor`, $\|M\Sigma^{1/2}\|$ = `signal`. Sizes, scales and step size did not survive in the
+# As in Appendix A, $\Sigma$ and $M$ come from two random matrices, here Gaussian. How, our copy lacks. We scale both and add `floor` times the identity to $\Sigma$,
+# so that A1-A3 hold: $\|\Sigma\| = 1$, $\lambda_{min}(\Sigma) \ge$ `floor`, $\|M\Sigma^{1/2}\|$ = `signal`. The condition number of $\Sigma$ is at most 1/`floor`, so that a preconditioner has little to do. Sizes, scales and step size did not survive in the
 # text at hand: **these are our settings**.
 
 

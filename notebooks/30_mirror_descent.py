@@ -16,7 +16,7 @@
 #
 # *Page 6 of 11 · before: [41](41_how_margins_settle.ipynb) · next: [44](44_atlas.ipynb) · 25 minutes · [words](words.md).* After it you can write a mirror step, and say which norm's margin it maximises.
 #
-# **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), **Section 5, synthetic data**.
+# **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), **synthetic data of the authors' code**.
 #
 # **Question.** Gradient descent turns attention towards the direction of the smallest matrix, in the Euclidean norm, under which the logits of the
 # [selected tokens](words.md) lead the others by at least 1 ([notebook 10](10_fixed_decoder.ipynb)). Can the update rule choose another norm?
@@ -28,7 +28,8 @@
 #
 # *The larger of two runs (desk [scale](words.md)), 100 seeds; this page has 20. A panel for each exponent of training: how far the direction of $W$ is from three such matrices.*
 #
-# *Source: a text of the paper without a version number, part of its appendix, and the settings of the authors' code.*
+# *Source: a text without a version number, a part of the paper's appendix; it has no main theorem and no experiments. Definitions and the
+# theorem are as we restore them. Settings and what the paper's figures show are from the authors' code.*
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -87,7 +88,8 @@ update_rules = {p: mirror.MirrorRule(p, step_size) for p in exponents}
 # The way back is the same map with $q$ in place of $p$. For $p = 2$ the mirror image is $W$ itself, and the rule is normalised gradient
 # descent. If an entry of the mirror image changes by a small $s$, that of $W$ changes by about $s/\big((p-1)\lvert W_{jk}\rvert^{p-2}\big)$. So for $p < 2$
 # a large entry moves more than a small one, for $p > 2$ less. The mirror image is the gradient $\nabla\psi(W)$ of the *potential*
-# $\psi(W)=\lVert W\rVert_p^p/p$. The paper states the rule without the division by a norm of $\nabla L$; its synthetic experiments, and this page, divide.
+# $\psi(W)=\lVert W\rVert_p^p/p$. As we restore it, the paper states the rule without the division by a norm of $\nabla L$. The authors' code divides in its
+# synthetic experiments, and so does this page.
 
 
 # %%
@@ -108,7 +110,7 @@ def mirror_step(W, downhill, p):
 # %% [markdown]
 # ## What it should converge to
 #
-# **The SVM of paper C** is that of notebook 10 in another norm: $W_{mm}$ has the least $\ell_p$ norm among all $W$ with every
+# **The SVM of paper C**, as we restore it, is that of notebook 10 in another norm: $W_{mm}$ has the least $\ell_p$ norm among all $W$ with every
 # $g_m\ge1$. Then $\gamma_p=1/\lVert W_{mm}\rVert_p$ is the largest least margin that a matrix of norm 1 can have.
 #
 # **Why?** A limit of training's direction, if the tokens of least margin there score below the selected ones, and the SVM's solution obey one equation: $\nabla\psi(W)$ is a sum of the $A_m$ of least
@@ -146,7 +148,8 @@ def ratios(tokens, W, ends):
 
 
 # %% [markdown]
-# The paper's words. There $k$ counts steps ($W(k)$ is our $W_t$), $v$ is the head $u$, and the cone
+# What the paper states, as we restore it: our copy cites these definitions by number alone, and the theorem stood in the part that we lack.
+# In these statements $k$ counts steps ($W(k)$ is our $W_t$), $v$ is the head $u$, and the cone
 # $C$ holds matrices of norm $R$ or more whose $D_\psi$ is at most $\mu$ ([notebook 31](31_rates_and_basins.ipynb) quotes its definition).
 
 # %%
@@ -156,8 +159,8 @@ statements.quoted("C", STATEMENTS, "lp-AttGD", "Definition 1", "lp-AttSVM", "Def
 statements.quoted("C", STATEMENTS, "Theorem, convergence")
 
 # %% [markdown]
-# So the theorem asks for [locally optimal](words.md) tokens and a start in a thin cone around $W_{mm}$. The experiments start
-# anywhere and normalise the gradient. The theorem does not cover normalised steps, nor runs that never enter the cone: what follows is measured. Notebook 31 looks at
+# So the theorem, as we restore it, asks for [locally optimal](words.md) tokens and a start in a thin cone around $W_{mm}$. The experiments start
+# anywhere and normalise the gradient. As we read the theorem, it does not cover normalised steps, nor runs that never enter the cone: what follows is measured. Notebook 31 looks at
 # starts and rates.
 #
 # ## Two examples by hand
@@ -197,7 +200,7 @@ figure
 #
 # ## Which SVM does each exponent find?
 #
-# The paper's setting with our seeds: tokens, queries and the head $u$ are uniform on the unit sphere, drawn anew for each data set, labels fair coins, the entries of $W_0$ standard normal. Larger exponents need more steps, since $\lVert W_t\rVert_p^{p-1}$ grows at most like
+# The setting of the authors' code with our seeds: tokens, queries and the head $u$ are uniform on the unit sphere, drawn anew for each data set, labels fair coins, the entries of $W_0$ standard normal. Larger exponents need more steps, since $\lVert W_t\rVert_p^{p-1}$ grows at most like
 # $\eta t$ (last exercise).
 
 # %%
@@ -253,18 +256,18 @@ for p in exponents:
 # One check fails in the larger run (desk scale), `bregman.table.2`: our mean for $p = 2$ is twice that of the other implementation.
 #
 # * **Upper row.** Look at the lowest curve of each panel: it is the one of the panel's own exponent. All three SVMs have the tokens that the panel's training selects.
-# * **Lower row.** As in the paper, each SVM has the tokens that training *with its own exponent* selected. In a few runs two exponents
-#   select different tokens. That raises the bands, and hardly moves the medians.
+# * **Lower row.** As in the authors' code, each SVM has the tokens that training *with its own exponent* selected. In some runs two exponents
+#   select different tokens. That raises the bands and the means, and hardly moves the medians.
 
 # %%
-about = f"Paper C, Section 5, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64; lines: medians, bands: 80 %, marks: means"
+about = f"Paper C, authors' code, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64; lines: medians, bands: 80 %, marks: means"
 figure = figures.divergences(histories, same, own, {claim.id: claim for claim in table}, about)
 figure
 
 # %% [markdown]
 # ## One path
 #
-# One data set and $W_0 = 0$, as in the paper. Each path ends nearest to its own SVM; its ratio is largest in its own norm. The path of
+# One data set and $W_0 = 0$, as in the authors' code. Each path ends nearest to its own SVM; its ratio is largest in its own norm. The path of
 # $p = 3$ has about three quarters of the largest $\ell_3$ margin. For $p = 2$ and $p = 3$ the selected tokens are not even locally optimal, so that the "why" above
 # does not hold: a binding pair whose other token has the higher score is pulled the wrong way. If its dual is positive, and the $A_m$ that bind are independent, $W_{mm}$ cannot be the limit, since training pulls against that weight: the path has not ended. Why it is so near is open.
 
@@ -281,8 +284,8 @@ path_table
 # %% [markdown]
 # ## Head and attention together
 #
-# $\ell_p$-JointGD moves $W$ and $u$ by the same rule, each with its own gradient norm. Both start at zero, on the paper's two
-# samples; a gradient of zero gives no step. Prediction: $W$ turns to the $\ell_p$ [token SVM](words.md), and $u$ to the SVM that
+# $\ell_p$-JointGD moves $W$ and $u$ by the same rule, each with its own gradient norm. Both start at zero, on the two
+# samples of the authors' code; a gradient of zero gives no step. Prediction: $W$ turns to the $\ell_p$ [token SVM](words.md), and $u$ to the SVM that
 # classifies the selected tokens: least $\lVert u\rVert_p$ with $y_iu^\top x_{i,\alpha_i}\ge1$.
 
 # %%
@@ -298,12 +301,12 @@ joint_table
 # %% [markdown]
 # * **Upper panels.** Look at where each path ends: near the mark of its own SVM. The path of $p = 3$ misses its mark most, and
 #   more so for $u$. The divergence is small all the same, of the order of the squared miss. Under $p = 3$ another token of the first sample
-#   is selected than under the other two, as in the paper, so its marks lie elsewhere.
+#   is selected than under the other two, as in the authors' runs, so its marks lie elsewhere.
 # * **Lower panels.** Look at the two time scales: the selection is made within 30 steps, and the directions still turn
 #   after thousands.
 
 # %%
-joint_about = "Paper C's fixed instance, n=2, T=3, d=2, both from zero; lower left: mean over the two samples; float64"
+joint_about = "Paper C, the fixed instance of the authors' code: n=2, T=3, d=2, both from zero; lower left: mean over the two samples; float64"
 joint_figure = figures.joint(joint_data, joint, joint_ends, heads, first, joint_about)
 joint_figure
 
@@ -356,6 +359,7 @@ def named(name, values):
 
 
 means = {f"p{p:g}_q{s:g}".replace(".", "_"): mean for (p, s), mean in means.items()}
+means |= {f"own_p{p:g}_q{s:g}".replace(".", "_"): values[:, -1].mean() for (p, s), values in own.items()}
 last = {p: paths[p].divergence(path_ends[p][p].W)[0, -1] for p in exponents}
 means |= named("path_divergence", last)
 run.keep(figure, "mirror_bregman", about, [*table, *path_table], means)

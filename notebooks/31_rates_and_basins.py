@@ -70,12 +70,12 @@ run = record.start("31_rates_and_basins", "C", globals())
 statements.quoted("C", STATEMENTS, "Definition 3", "Eqs. 4-8", "Lemma 28", "Lemma 29")
 
 # %% [markdown]
-# The text at hand lost the constants of these hypotheses. The step and the divergence stand as code on
+# Definition 3 and Eqs. 4-8 are not in our copy, which only cites them; the constants of all these hypotheses are lost. The step and the divergence stand as code on
 # [notebook 30](30_mirror_descent.ipynb).
 #
 # ## Locally optimal selections
 #
-# Paper C's data with our seeds. For every exponent, training from random starts finds selections of tokens. The theory
+# The data of paper C's authors' code, with our seeds. For every exponent, training from random starts finds selections of tokens. The theory
 # speaks of those that are [locally optimal](words.md).
 
 # %%

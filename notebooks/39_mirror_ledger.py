@@ -153,7 +153,7 @@ for off in (0.0, 0.05):
 # %% [markdown]
 # ## All rows
 #
-# Data are paper C's, with our seeds. What starts where stands in the column "setting".
+# Data are those of the authors' code, with our seeds. What starts where stands in the column "setting".
 # One line per statement. A line opens on its rows, and those with a failing row are open.
 
 # %%

@@ -67,8 +67,8 @@ class MirrorHistory(Shapes):
 
     def divergence(self, target: np.ndarray, p: float | None = None) -> np.ndarray:
         """D_psi(V/||V||, W/||W||) of every iterate W from the `target` V (runs, d,
-        d_z), (runs, k), by default with the rule's p (paper C, Section 5); NaN where W
-        = 0.
+        d_z), (runs, k), by default with the rule's p (authors' code of paper C); NaN
+        where W = 0.
         """
         flat = self.W.reshape(*self.W.shape[:2], -1)
         V = target.reshape(len(flat), 1, -1)

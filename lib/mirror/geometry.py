@@ -38,9 +38,9 @@ def directional_bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
     """D_psi(V / ||V||_{p,p}, W / ||W||_{p,p}), the SVM direction V first, the iterate W
     second.
 
-    Source: paper C, Section 5. Between unit vectors it is 1 - <nabla psi(W/||W||),
-    V/||V||>. W (..., k, D) is a path, V (..., D). NaN where W = 0. ValueError for a V
-    that is zero or not finite.
+    Source: the authors' code of paper C. Between unit vectors it is 1 - <nabla
+    psi(W/||W||), V/||V||>. W (..., k, D) is a path, V (..., D). NaN where W = 0.
+    ValueError for a V that is zero or not finite.
     """
     size = norm(V, p)
     if not (np.isfinite(V).all() and np.all(size > 0)):

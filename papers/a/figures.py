@@ -333,7 +333,9 @@ def figure3_beyond(histories: Histories, step_size: float, caption: str) -> Figu
     norm.set(yscale="log", ylim=(0.1, 1e4))
     error.set_yscale("log")
     ends = 10, decayed.iterations[-1]
-    plots.power_law(norm, ends, 1 / 3, bound(10), r"$3\eta t^{1/3}$ (Lemma 12)")
+    plots.power_law(
+        norm, ends, 1 / 3, bound(10), r"$3\eta t^{1/3}$ (Lemma 12, our reading)"
+    )
     said = "NGD, decay, of its bound:"
     for t in [t for t in joint_training.REFERENCE if t > 100]:
         height = np.median(decayed.norm[:, np.searchsorted(decayed.iterations, t)])

@@ -267,8 +267,8 @@ def remark1(history: History, rule: str, start: str) -> Claim:
 
 
 NOT_ORTHOGONAL = (  # why Lemma 5 fails on antipodal class means
-    "the queries are not orthogonal enough at d = 300 for Assumption 1 as we read it: another"
-    " sample pulls one sample's weight down"
+    "the queries are not orthogonal enough at d = 300 for our sufficient form of Assumption"
+    " 1: another sample pulls one sample's weight down"
 )
 
 # Lemmas 2, 6 and 9 at the worst W that there is: 2 and 9 speak of iterates, here of

@@ -1,4 +1,4 @@
-"""Paper C's figures: Section 5, rates, basins, the results that it generalises."""
+"""Paper C's figures: its authors' code, rates, basins, what it generalises."""
 
 from collections.abc import Mapping, Sequence
 

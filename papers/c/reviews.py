@@ -1,5 +1,5 @@
-"""Paper C on real data, from kept curves: what it claims of IMDb and of vision,
-drawn.
+"""Paper C on real data, from kept curves: what the output of its authors' code shows of
+IMDb and of vision, drawn.
 """
 
 from itertools import product
@@ -16,6 +16,8 @@ from papers.kept_curves import judge, shown, together
 from papers.run_measures import at_common_level
 from papers.verdicts import Interval
 
+# Of a claim. Our copy of the paper has no experiments: we read the code's stored output.
+SOURCE = "authors' code of paper C, {} (our reading)"
 SHOWN = 2_500  # test reviews of an evaluation
 LAST = 4  # evaluations whose mean accuracy is judged
 PARTS = ("K", "Q", "V")
@@ -91,7 +93,7 @@ def _ordered(curves: Curves, better: str, worse: str) -> Claim:
 
     id = f"imdb.{better}.{worse}"
     text = f"{better} above {worse}"
-    return judge(curves, id, text, "paper C, IMDb", verdicts.above, measure)
+    return judge(curves, id, text, SOURCE.format("IMDb"), verdicts.above, measure)
 
 
 def accuracy_table(curves: Curves) -> Table:
@@ -139,7 +141,7 @@ def _sparser(curves: Curves, part: str) -> Claim:
 
     id = f"sparsity.{part}"
     text = f"{part} sparser under l1.1"
-    return judge(curves, id, text, "paper C, sparsity", verdicts.above, measure)
+    return judge(curves, id, text, SOURCE.format("sparsity"), verdicts.above, measure)
 
 
 def sparsity_table(curves: Curves) -> Table:
@@ -169,7 +171,8 @@ def attention_table(curves: Curves) -> Table:
         )
         return text, measured
 
-    about = "attention.sharper", "l1.1 sharper than l2", "paper C, attention maps"
+    source = SOURCE.format("attention maps")
+    about = "attention.sharper", "l1.1 sharper than l2", source
     return Table([judge(curves, *about, verdicts.above, measure)])
 
 
@@ -256,7 +259,7 @@ def _early(curves: Curves) -> Claim:
         )
         return text, verdicts.ratio_interval(adam / mirror)
 
-    about = "vit.early", "Adam ahead early", "paper C, vision"
+    about = "vit.early", "Adam ahead early", SOURCE.format("vision")
     return judge(curves, *about, verdicts.faster, measure)
 
 
@@ -273,7 +276,7 @@ def _sparser_vision(curves: Curves) -> Claim:
         )
         return text, verdicts.mean_interval(mirror - adam)
 
-    about = "vit.sparser", "l1.1 sparser", "paper C, vision"
+    about = "vit.sparser", "l1.1 sparser", SOURCE.format("vision")
     return judge(curves, *about, verdicts.above, measure)
 
 

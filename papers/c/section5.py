@@ -1,5 +1,6 @@
-"""Paper C (2410.14581), Section 5: its settings and the claims of its figures. p is the
-exponent of training and of D_psi(V/||V||, W/||W||), q that of an SVM.
+"""Paper C (2410.14581), the synthetic experiments of its authors' code: settings, and
+the claims of their figures. p is the exponent of training and of D_psi(V/||V||,
+W/||W||), q that of an SVM.
 """
 
 import math
@@ -18,7 +19,7 @@ from papers.c.statements import PAPER
 claim = PAPER.claim
 
 # Final divergences, rows p, columns q: means over 8, 8 and 4 seeds that other code gave
-# in the settings of Section 5. Only the means are at hand.
+# in the settings of the authors' code. Only the means are at hand.
 REFERENCE = {
     1.75: {1.75: 0.0014, 2: 0.0084, 3: 0.0676},
     2: {1.75: 0.0104, 2: 0.0028, 3: 0.0373},
@@ -28,7 +29,7 @@ REFERENCE_SEEDS = {1.75: 8, 2: 8, 3: 4}
 
 
 def joint_instance() -> TokenSet:
-    """The paper's instance of joint training: n = 2, T = 3, d = 2, v_0 = 0. The query
+    """The instance of joint training in the authors' code: n = 2, T = 3, d = 2, v_0 = 0. The query
     is the first token; index 0 stands in for opt until the head is known.
     """
     X = [
@@ -129,7 +130,7 @@ def probabilities(
     return weight, 1 / (1 + np.exp(-(weights * scores).sum(-1)))
 
 
-# The tokens that the paper's runs select
+# The tokens that the authors' runs select
 SELECTED_JOINTLY = {
     1.75: (1, 0),
     2: (1, 0),
@@ -138,7 +139,7 @@ SELECTED_JOINTLY = {
 
 
 def joint_claims(tokens: TokenSet, histories, ends, heads: Mapping) -> list[Claim]:
-    """Tokens as the paper's, probabilities near one; W and v turn to their l_p SVMs."""
+    """Tokens as of the authors' runs, probabilities near one; W and v turn to their l_p SVMs."""
     made = []
     for p, history in histories.items():
         chosen = selected_tokens(tokens, history.W[:, -1])
