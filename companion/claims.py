@@ -319,17 +319,17 @@ def in_words(claim: Claim) -> dict[str, str]:
     """A claim as a row of `frame`: what each column says of it."""
     seeds = f"{claim.seeds} seed{'s' * (claim.seeds > 1)}" if claim.seeds else ""
     if claim.fails_if and claim.catches == ():
-        catches = "nothing it names"
+        detects = "nothing it names"
     else:
-        catches = ", ".join(claim.catches or ())
+        detects = ", ".join(claim.catches or ())
     return {
         "id": claim.id,
         "claim": claim.statement,
         "source": claim.source,
         "setting": ", ".join(filter(None, (claim.setting, seeds))),
-        "asked": claim.bound,
+        "required": claim.bound,
         "measured": shown(claim),
-        "catches": catches,
+        "detects": detects,
         "verdict": verdict(claim),
         "remark": claim.remark,
     }
@@ -347,8 +347,8 @@ def frame(claims: Iterable[Claim]) -> "pd.DataFrame":
     -------
     pandas.DataFrame
         A row per claim. Columns: `id`; `claim`, the quantity that is measured; `source`,
-        the paper's statement, or "ours"; `setting`, with how many seeds; `asked`, the
-        bound; `measured`, with its interval; `catches`, the smallest wrong worlds in
+        the paper's statement, or "ours"; `setting`, with how many seeds; `required`,
+        the bound; `measured`, with its interval; `detects`, the smallest wrong worlds in
         which the claim was seen to fail; `verdict`; `remark`, which says why a claim
         fails. A column that is empty in every row is left out.
 
@@ -404,7 +404,7 @@ class Table(tuple):
     def __repr__(self) -> str:
         rows = [in_words(claim) for claim in self if not claim.holds]
         failures = [
-            f"{row['id']}: {row['measured']}, asked {row['asked']}; {row['verdict']}"
+            f"{row['id']}: {row['measured']}, required {row['required']}; {row['verdict']}"
             + (f": {row['remark']}" if row["remark"] else "")
             for row in rows
         ]

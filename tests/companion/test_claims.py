@@ -150,7 +150,7 @@ def test_a_table_is_one_sentence_and_what_fails_with_its_reason():
     ]
     table = claims.Table([*holds, fails])
     assert table.summary() == "7 of 8 claims hold; not: bad"
-    line = "bad: 2, asked ≤ 1; fails: the horizon is <short>"
+    line = "bad: 2, required ≤ 1; fails: the horizon is <short>"
     assert repr(table).splitlines() == [table.summary(), line]
     html = table._repr_html_()
     seen, _, folded = html.partition("<details>")
@@ -257,13 +257,13 @@ def test_a_row_that_catches_nothing_does_not_hold(tmp_path, monkeypatch):
 def test_a_table_of_claims_has_a_column_for_whatever_one_of_them_says():
     plain = most(0.5)
     table = claims.frame([plain, replace(plain, holds=False, remark="too short")])
-    assert list(table) == "id claim source asked measured verdict remark".split()
+    assert list(table) == "id claim source required measured verdict remark".split()
     assert list(table["verdict"]) == ["holds", "fails"]
     assert list(table["remark"]) == ["", "too short"]
     row = replace(plain, setting="ours", seeds=3, fails_if=("norm off",), catches=())
     (shown,) = claims.frame([row]).to_dict("records")
     assert shown["setting"] == "ours, 3 seeds"
-    assert shown["catches"] == "nothing it names" and shown["verdict"] == "no power"
+    assert shown["detects"] == "nothing it names" and shown["verdict"] == "no power"
 
 
 def test_html_shows_a_cell_whole_and_never_runs_it():

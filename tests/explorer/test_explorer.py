@@ -25,7 +25,7 @@ def test_trajectory_is_the_training_run_of_its_setting():
     start = dynamics.gaussian_start(problem, 1e-3, [2])
     W_mm = svm.token_svm(problem.tokens).W
     run = dynamics.train(
-        problem, rules.NGD(0.05), 100, shown.iterations, start, {"W_mm": W_mm}
+        problem, rules.NGD(0.05), 100, shown.iterations, start, targets={"W_mm": W_mm}
     )
     np.testing.assert_array_equal(shown.direction_error, run.direction_error["W_mm"][0])
     np.testing.assert_allclose(10**shown.loss_gap, np.exp(run.log_gap[0]), rtol=1e-12)
