@@ -107,7 +107,7 @@ def test_the_code_of_the_readme_runs(tmp_path, monkeypatch):
     names = {"print": lambda *words: printed.append(words)}
     exec(compile(own_step.replace("1000", "50"), "README.md", "exec"), names)
     assert len(printed[0]) == 1  # a sign of life, before the imports
-    assert [name for name, _ in printed[1:]] == ["mine", "NGD"]
+    assert [name for name, _ in printed[1:]] == ["NGD", "mine"]
     assert all(errors.shape == (5,) and (errors < 2).all() for _, errors in printed[1:])
     shorter = own_optimiser.replace("train(race)", "train(shorter(race))")
     names = {"shorter": lambda study: dataclasses.replace(study, horizon=20)}
