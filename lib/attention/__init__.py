@@ -1,5 +1,4 @@
-"""The model: tokens, softmax attention with its closed-form gradients, minimal
-coordinates.
+"""The model: tokens, softmax attention, closed-form gradients, minimal coordinates.
 
 In: seeds and sizes, or your own arrays. Out: a `TokenSet`, its logits, softmax weights,
 scores and gradients. Open `model` first: it is equation (1) of paper A and its

@@ -1,5 +1,4 @@
-"""Minimal coordinates: why the cost of training does not grow with the tokens'
-dimension.
+"""Minimal coordinates: training in them costs the same for tokens of any dimension.
 
 The gradient of paper A is a sum of outer products of tokens and queries, so W_t - W_0
 never leaves span(tokens) x span(queries). Tokens in an orthonormal basis of their span
@@ -16,16 +15,26 @@ from lib.representation import Shapes
 
 LARGE = 2**18  # entries of runs that are factorised in one call
 BLOCK = 2**12  # coordinates that are orthonormalised at once
-DEPENDENT = 1e-12  # a vector lies in a span when its distance is at most this part of its length
+# A vector lies in a span if its distance is at most this part of its length.
+DEPENDENT = 1e-12
 
 
 @dataclass(frozen=True, repr=False)
 class Minimal(Shapes):
-    """A token set in minimal coordinates, X (runs, n, T, r), z (runs, n, q), u (runs,
-    r), and orthonormal bases that lead back, token_basis (runs, d, r), query_basis
-    (runs, d_z, q). head_outside (runs,) is the norm of the head's part off the tokens'
-    span: training never changes it, no score sees it, but it counts in the head's norm
-    and direction.
+    """Token set in minimal coordinates, with the orthonormal bases that lead back.
+
+    Parameters
+    ----------
+    tokens : TokenSet
+        The token set in minimal coordinates: X (runs, n, T, r), z (runs, n, q) and u
+        (runs, r).
+    token_basis : ndarray (runs, d, r)
+        Orthonormal columns: a token is `token_basis` times its minimal coordinates.
+    query_basis : ndarray (runs, d_z, q)
+        Orthonormal columns: a query is `query_basis` times its minimal coordinates.
+    head_outside : ndarray (runs,)
+        Norm of the head's part outside the tokens' span. Training never changes this
+        part and no score sees it, but it counts in the head's norm and direction.
     """
 
     tokens: TokenSet
@@ -34,24 +43,80 @@ class Minimal(Shapes):
     head_outside: np.ndarray
 
     def reduce(self, W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """W (runs, d, d_z) in minimal coordinates, (runs, r, q), and the rest's norm
-        (runs,).
+        """Turn W into minimal coordinates.
+
+        Parameters
+        ----------
+        W : ndarray (runs, d, d_z)
+            The matrix in the model's coordinates.
+
+        Returns
+        -------
+        inside : ndarray (runs, r, q)
+            W in minimal coordinates.
+        outside : ndarray (runs,)
+            The norm of the part of W that these coordinates do not represent.
         """
         inside = np.swapaxes(self.token_basis, 1, 2) @ W @ self.query_basis
         outside = W - self.expand(inside)
         return inside, np.sqrt(np.einsum("rij,rij->r", outside, outside))
 
     def expand(self, inside: np.ndarray) -> np.ndarray:
-        """The matrix (runs, d, d_z) whose minimal coordinates are `inside` (runs, r,
-        q).
+        """Turn minimal coordinates back into the matrix that has them.
+
+        Parameters
+        ----------
+        inside : ndarray (runs, r, q)
+            The minimal coordinates.
+
+        Returns
+        -------
+        ndarray (runs, d, d_z)
+            The matrix in the model's coordinates.
         """
         return self.token_basis @ inside @ np.swapaxes(self.query_basis, 1, 2)
 
 
 def minimal(tokens: TokenSet | Minimal) -> Minimal:
-    """`tokens` in orthonormal bases of the spans of its tokens and of its queries, by
-    Gram-Schmidt in the order given: r = min(nT, d), q = min(n, d_z). A Minimal is
-    returned as it is. ValueError for sizes outside of `SIZES`.
+    """Express a token set in orthonormal bases of the spans of its tokens and queries.
+
+    The bases come from Gram-Schmidt in the order given. Scores, norms and angles stay
+    the same, so that training costs r = min(nT, d) and q = min(n, d_z) coordinates
+    instead of d and d_z.
+
+    Parameters
+    ----------
+    tokens : TokenSet or Minimal
+        The data sets, one per run. A Minimal is returned as it is.
+
+    Returns
+    -------
+    Minimal
+        The data sets ``.tokens`` in minimal coordinates and the bases. ``.reduce(W)``
+        and ``.expand(W)`` turn a matrix into these coordinates and back.
+
+    Raises
+    ------
+    ValueError
+        If the sizes of tokens, queries or head lie outside 1e-100 ... 1e100.
+
+    Notes
+    -----
+    The gradient of paper A is a sum of outer products of tokens and queries, so W_t -
+    W_0 never leaves span(tokens) x span(queries).
+
+    Examples
+    --------
+    >>> from lib import attention
+    >>> data = attention.class_mean_tokens(0, n=2, T=3, d=1000)
+    >>> small = attention.minimal(data)
+    >>> small.tokens
+    TokenSet(X 1 x 2 x 3 x 6, y 1 x 2, z 1 x 2 x 2, u 1 x 6, opt 1 x 2)
+    >>> W = np.arange(12.0).reshape(1, 6, 2)
+    >>> in_small = attention.logits(small.tokens, W)
+    >>> in_large = attention.logits(data, small.expand(W))
+    >>> bool(np.allclose(in_small, in_large))
+    True
     """
     if isinstance(tokens, Minimal):
         return tokens
@@ -77,8 +142,9 @@ def minimal(tokens: TokenSet | Minimal) -> Minimal:
 
 
 def first_equal(X: np.ndarray) -> np.ndarray:
-    """The first vector of each sample that equals vector t, (runs, n, T); X (runs, n,
-    T, d).
+    """Find the first vector of each sample that equals vector t, (runs, n, T).
+
+    X is (runs, n, T, d).
     """
     runs, n, T, _ = X.shape
     first = np.tile(np.arange(T), (runs, n, 1))
@@ -94,9 +160,10 @@ def first_equal(X: np.ndarray) -> np.ndarray:
     return first
 
 
-def _basis(rows):
-    """An orthonormal basis (runs, d, r) that spans `rows` (runs, m, d), and the rows in
-    it.
+def _basis(rows: np.ndarray):
+    """Find an orthonormal basis (runs, d, r) that spans `rows`, and the rows in it.
+
+    The rows are (runs, m, d).
     """
     columns = np.swapaxes(rows, 1, 2)
     runs, d, m = columns.shape
@@ -126,16 +193,17 @@ def _basis(rows):
     return basis, np.swapaxes(upper, 1, 2)
 
 
-def _in_order(columns):
-    """Orthogonal (r, r): Gram-Schmidt of the independent `columns` (r, m), then of unit
-    vectors.
+def _in_order(columns: np.ndarray):
+    """Make an orthogonal matrix (r, r) by Gram-Schmidt of the independent `columns`.
+
+    The columns are (r, m). Unit vectors follow if they span less than r dimensions.
     """
     r = len(columns)
     rank = 0
     turn = np.empty((r, r))
 
     # of one vector, in a tenth of the time of numpy's norm
-    def length(v):
+    def length(v: np.ndarray):
         return np.sqrt(v @ v)
 
     for column in np.hstack([columns, np.eye(r)]).T:
@@ -151,9 +219,10 @@ def _in_order(columns):
     return turn
 
 
-def _qr_by_blocks(columns, block):
-    """QR of (runs, d, m), d > block >= m, by those of blocks: LAPACK's needs four
-    copies of all.
+def _qr_by_blocks(columns: np.ndarray, block: int):
+    """Compute the QR of (runs, d, m), d > block >= m, from those of blocks of rows.
+
+    LAPACK's QR of the whole needs four copies of it.
     """
     runs, d, m = columns.shape
     basis = np.empty((runs, d, m))
@@ -173,16 +242,15 @@ def _qr_by_blocks(columns, block):
 
 
 def others(selected: np.ndarray, T: int) -> np.ndarray:
-    """Indices (runs, n, T-1) of the tokens that are not `selected` (runs, n),
-    ascending.
-    """
+    """List the tokens that are not `selected` (runs, n), ascending: (runs, n, T-1)."""
     rank = np.arange(T - 1)
     return rank + (rank >= selected[..., None])
 
 
 def signed_opt_first(tokens: TokenSet) -> np.ndarray:
-    """y_i x_{i,t}, each sample's opt token first, the others in their order, (runs, n,
-    T, d).
+    """Sort y_i x_{i,t} so that each sample's opt token comes first, (runs, n, T, d).
+
+    The other tokens keep their order.
     """
     rest = others(tokens.opt, tokens.shape[2])
     order = np.concatenate([tokens.opt[..., None], rest], -1)  # (runs, n, T)
@@ -190,8 +258,9 @@ def signed_opt_first(tokens: TokenSet) -> np.ndarray:
 
 
 def differences(tokens: TokenSet, selected: np.ndarray) -> np.ndarray:
-    """delta_{i,t} = x_{i,selected} - x_{i,t} for the tokens not selected, (runs, n,
-    T-1, d).
+    """Compute delta_{i,t} = x_{i,selected} - x_{i,t}, (runs, n, T-1, d).
+
+    Here t runs over the tokens that are not selected.
     """
     rest = others(selected, tokens.shape[2])
     # (runs, n, 1, d)
@@ -200,8 +269,9 @@ def differences(tokens: TokenSet, selected: np.ndarray) -> np.ndarray:
 
 
 def constraint_rows(delta: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """Rows vec(delta_{i,t} z_i^T), (..., n S, d d_z), of delta (..., n, S, d), z (...,
-    n, d_z).
+    """Compute the rows vec(delta_{i,t} z_i^T), (..., n S, d d_z).
+
+    Here delta is (..., n, S, d), and z is (..., n, d_z).
     """
     *lead, n, S, d = delta.shape
     return np.einsum("...ntd,...ne->...ntde", delta, z).reshape(
@@ -210,15 +280,20 @@ def constraint_rows(delta: np.ndarray, z: np.ndarray) -> np.ndarray:
 
 
 def lp_norm(w: np.ndarray, p: float) -> np.ndarray:
-    """||w||_p = (sum_k |w_k|^p)^{1/p} over the last axis, without overflow at large p."""
+    """Compute ||w||_p = (sum_k |w_k|^p)^{1/p} over the last axis.
+
+    It does not overflow at large p.
+    """
     largest = np.abs(w).max(-1, keepdims=True)
     unit = np.abs(w) / np.where(largest > 0, largest, 1.0)
     return largest[..., 0] * (unit**p).sum(-1) ** (1 / p)
 
 
 def gram(delta: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """K_{mm'} = (delta_m^T delta_m') (z_i^T z_i'), m = (i, t): (runs, m, m), the Gram
-    matrix of delta_m z_i^T, of delta (runs, n, T-1, d) and z (runs, n, d_z).
+    """Compute the Gram matrix of the delta_m z_i^T, m = (i, t): (runs, m, m).
+
+    K_{mm'} = (delta_m^T delta_m') (z_i^T z_i'), of delta (runs, n, T-1, d) and z (runs,
+    n, d_z).
     """
     runs, n, S, d = delta.shape
     flat = delta.reshape(runs, n * S, d)

@@ -16,22 +16,108 @@ LOSSES = (*COMPILED_LOSSES, "sigmoid", "reciprocal")
 
 
 def check_loss(loss: str, known: tuple[str, ...] = LOSSES) -> None:
-    """Raise ValueError unless `loss` is one of `known`."""
+    """Raise ValueError unless a loss has a known name.
+
+    Parameters
+    ----------
+    loss : str
+        The name of a loss.
+    known : tuple of str
+        The names that pass. Default: ``LOSSES``, all losses of this package.
+
+    Raises
+    ------
+    ValueError
+        If `loss` is not one of `known`.
+
+    Examples
+    --------
+    >>> from lib import attention
+    >>> attention.check_loss("sigmoid")
+    >>> attention.check_loss("sigmoid", attention.COMPILED_LOSSES)
+    Traceback (most recent call last):
+        ...
+    ValueError: loss must be one of ('exponential', 'logistic'), not 'sigmoid'
+    """
     if loss not in known:
         raise ValueError(f"loss must be one of {known}, not {loss!r}")
 
 
 def is_logistic(loss: str) -> bool:
-    """True for the logistic, False for the exponential loss; ValueError for those not
-    compiled.
+    """Tell the logistic from the exponential loss, the two that are compiled.
+
+    Parameters
+    ----------
+    loss : str
+        One of ``COMPILED_LOSSES``.
+
+    Returns
+    -------
+    bool
+        True for the logistic loss, False for the exponential loss.
+
+    Raises
+    ------
+    ValueError
+        If `loss` is not compiled.
+
+    Examples
+    --------
+    >>> from lib import attention
+    >>> {loss: attention.is_logistic(loss) for loss in attention.COMPILED_LOSSES}
+    {'exponential': False, 'logistic': True}
     """
     check_loss(loss, COMPILED_LOSSES)
     return loss == "logistic"
 
 
 def log_loss(f: np.ndarray, loss: str) -> np.ndarray:
-    """log l(f), elementwise in the margins f (...); ValueError unless `loss` is in
-    `LOSSES`.
+    """Compute log l(f), elementwise in the margins f.
+
+    The loss l(f) is
+
+    * exponential: e^{-f},
+    * logistic: log(1 + e^{-f}),
+    * sigmoid: 1 / (1 + e^f), bounded and neither convex nor concave,
+    * reciprocal: 1 / (1 + f) for f >= 0 and 1 - f below, with a tail like 1/f.
+
+    Parameters
+    ----------
+    f : ndarray (...)
+        The margins f_i = y_i u^T X_i^T softmax(X_i W z_i).
+    loss : str
+        One of ``LOSSES``.
+
+    Returns
+    -------
+    ndarray (...)
+        The logarithm of the loss.
+
+    Raises
+    ------
+    ValueError
+        If `loss` is not in ``LOSSES``.
+
+    Notes
+    -----
+    Papers A and C train with the exponential and the logistic loss. The other two ask
+    whether "any decreasing C^1 loss" (paper A, Section 3.2) means what it says.
+
+    Examples
+    --------
+    The loss at a large margin underflows; its logarithm does not. The tail of the
+    reciprocal loss is much heavier.
+
+    >>> from lib import attention
+    >>> f = np.array([1.0, 1000.0])
+    >>> np.exp(-f).round(3)
+    array([0.368, 0.   ])
+    >>> for loss in attention.LOSSES:
+    ...     print(f"{loss:>11}", attention.log_loss(f, loss).round(2))
+    exponential [   -1. -1000.]
+       logistic [   -1.16 -1000.  ]
+        sigmoid [   -1.31 -1000.  ]
+     reciprocal [-0.69 -6.91]
     """
     check_loss(loss)
     if loss == "exponential":
@@ -45,8 +131,9 @@ def log_loss(f: np.ndarray, loss: str) -> np.ndarray:
 
 
 def log_derivative(f: np.ndarray, loss: str) -> np.ndarray:
-    """log |l'(f)|, elementwise in the margin f (...); ValueError unless `loss` is in
-    `LOSSES`.
+    """Compute log |l'(f)|, elementwise in the margins f (...).
+
+    Raises ValueError unless `loss` is in `LOSSES`.
     """
     check_loss(loss)
     if loss == "sigmoid":
@@ -59,16 +146,17 @@ def log_derivative(f: np.ndarray, loss: str) -> np.ndarray:
 
 
 def log_gap(log_epsilon: np.ndarray, best: np.ndarray, loss: str) -> np.ndarray:
-    """log(l(best - epsilon) - l(best)), exact for 0 < epsilon < 700, given by its
-    logarithm.
+    """Compute log(l(best - epsilon) - l(best)) from log(epsilon), elementwise.
+
+    The result is exact for 0 < epsilon < 700. The gap is
 
     * exponential: l(best) expm1(epsilon)
     * logistic: log1p(sigmoid(-best) expm1(epsilon))
     * sigmoid: sigmoid(best - epsilon) sigmoid(-best) expm1(epsilon)
-    * reciprocal: epsilon / ((1 + best - epsilon) (1 + best)), epsilon where both arguments
-      are negative, epsilon - best^2 / (1 + best) where zero lies between them
+    * reciprocal: epsilon / ((1 + best - epsilon) (1 + best)), epsilon if both arguments
+      are negative, epsilon - best^2 / (1 + best) if zero lies between them
 
-    ValueError unless `loss` is one of `LOSSES`.
+    Raises ValueError unless `loss` is one of `LOSSES`.
     """
     check_loss(loss)
     if loss == "reciprocal":

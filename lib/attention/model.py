@@ -1,9 +1,9 @@
-"""The model of paper A, f_i = y_i u^T X_i^T softmax(X_i W z_i), and its closed-form
-gradients.
+"""The model of paper A, f_i = y_i u^T X_i^T softmax(X_i W z_i), and its gradients.
 
-All is relative to the selected token s_i, that of the largest logit; the other softmax
-weights are logarithms with the largest factored out. No small weight is a difference of
-large ones, so the gradient's direction stays exact when weights are e^-30000.
+The gradients are closed formulas. All is relative to the selected token s_i, that of
+the largest logit; the other softmax weights are logarithms with the largest factored
+out. No small weight is a difference of large ones, so the gradient's direction stays
+exact when weights are e^-30000.
 """
 
 from dataclasses import dataclass
@@ -18,13 +18,28 @@ from lib.representation import Shapes
 
 @dataclass(frozen=True, repr=False)
 class _Slopes(Shapes):
-    """Loss and derivatives of the model at given logits; e^log_scale restores the
-    scaled arrays.
+    """Loss and derivatives of the model at given logits.
 
-    log_weights (..., n, T) log of the softmax weights; log_loss, log_gap (...,)
-    logarithms of L and of L - L*; pull (..., n, T) e^log_scale = -dL/dlogits, and its
-    log_scale (...,); push (..., n, T) e^log_push_scale = -dL/dscores = |l'(f_i)|
-    p_{i,t} / n.
+    Small arrays are stored relative to a factor: multiply `pull` by e^`log_scale`, and
+    `push` by e^`log_push_scale`.
+
+    Parameters
+    ----------
+    log_weights : ndarray (..., n, T)
+        Logarithms of the softmax weights.
+    log_loss : ndarray (...)
+        Logarithm of the loss L.
+    log_gap : ndarray (...)
+        Logarithm of L - L*, with L* the loss at p_opt = 1.
+    pull : ndarray (..., n, T)
+        Scaled derivatives by the logits: `pull` e^`log_scale` = -dL/dlogits.
+    log_scale : ndarray (...)
+        Logarithm of the factor of `pull`.
+    push : ndarray (..., n, T)
+        Scaled derivatives by the scores: `push` e^`log_push_scale` = -dL/dscores
+        = |l'(f_i)| p_{i,t} / n.
+    log_push_scale : ndarray (...)
+        Logarithm of the factor of `push`.
     """
 
     log_weights: np.ndarray
@@ -39,16 +54,52 @@ class _Slopes(Shapes):
 def slopes(
     logits: np.ndarray, scores: np.ndarray, loss: str = "exponential"
 ) -> _Slopes:
-    """Loss and derivatives from logits a = X W z and scores gamma = y X u, both (...,
-    n, T).
+    """Compute loss and derivatives from logits a = X W z and scores gamma = y X u.
 
     With s the token of largest logit, D_t = gamma_t - gamma_s and e = sum_t p_t D_t:
 
     * f = gamma_s + e,
     * -dL/da_t = |l'(f)| p_t (gamma_t - f) / n = |l'(f)| p_t (D_t - e) / n.
 
-    L* is the loss at p_opt = 1, opt being the token of largest score. The loss is one
-    of `LOSSES`.
+    Parameters
+    ----------
+    logits : ndarray (..., n, T)
+        The logits a_{i,t} of every token.
+    scores : ndarray (..., n, T)
+        The scores gamma_{i,t} of every token.
+    loss : str
+        One of ``LOSSES``.
+
+    Returns
+    -------
+    _Slopes
+        A record of arrays, small ones as logarithms: ``log_weights`` (..., n, T) of the
+        softmax, ``log_loss`` and ``log_gap`` (...) of L and of L - L*, and the
+        derivatives ``pull`` and ``push`` (..., n, T) with their factors ``log_scale``
+        and ``log_push_scale`` (...): ``pull`` e^``log_scale`` = -dL/dlogits, ``push``
+        e^``log_push_scale`` = -dL/dscores. L* is the loss at p_opt = 1, with opt the
+        token of largest score.
+
+    Raises
+    ------
+    ValueError
+        If `loss` is not in ``LOSSES``.
+
+    Examples
+    --------
+    At 60,000 times W_mm the loss exceeds its infimum by e^-60000. The logarithm of this
+    gap is finite, and the direction of the gradient is exact.
+
+    >>> from lib import attention
+    >>> data = attention.two_examples()
+    >>> W = 60_000 * np.array([[[-0.5, 0.0], [0.5, -0.5]]])
+    >>> a = attention.logits(data, W)
+    >>> at = attention.slopes(a, attention.scores(data, data.u))
+    >>> at.log_gap.round(2)
+    array([-60000.08])
+    >>> at.pull.round(3) + 0.0
+    array([[[-0.5,  0. ,  0.5],
+            [-1. , -1. ,  2. ]]])
     """
     b = logits - logits.max(-1, keepdims=True)  # relative to the selected token
     selected_score = np.take_along_axis(scores, logits.argmax(-1)[..., None], -1)
@@ -89,9 +140,10 @@ def slopes(
     )
 
 
-def _factor(values, log_factor):
-    """values (..., n, T) e^log_factor / n without the largest factor over samples, and
-    its log.
+def _factor(values: np.ndarray, log_factor: np.ndarray):
+    """Compute values e^log_factor / n without the largest factor, and its logarithm.
+
+    The values are (..., n, T); the largest factor is taken over the n samples.
     """
     largest = log_factor.max(-1)
     largest = np.where(largest > -np.inf, largest, 0.0)  # all values are zero then
@@ -99,36 +151,156 @@ def _factor(values, log_factor):
     return values * (np.exp(log_factor - largest[..., None]) / n)[..., None], largest
 
 
-def _log_mean(log_values):
+def _log_mean(log_values: np.ndarray):
     return np.logaddexp.reduce(log_values, -1) - np.log(log_values.shape[-1])
 
 
 def logits(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
-    """a_{i,t} = x_{i,t}^T W z_i, (runs, n, T); W (runs, d, d_z)."""
+    """Compute the logits a_{i,t} = x_{i,t}^T W z_i of every token.
+
+    Parameters
+    ----------
+    tokens : TokenSet
+        The data sets, one per run.
+    W : ndarray (runs, d, d_z)
+        The attention matrix of every run.
+
+    Returns
+    -------
+    ndarray (runs, n, T)
+        The logits. Equal tokens of a sample have equal logits, to the last bit.
+
+    Examples
+    --------
+    Under W_mm the logit of the opt token, the last one here, exceeds the others by at
+    least 1.
+
+    >>> from lib import attention
+    >>> data = attention.two_examples()
+    >>> W_mm = np.array([[[-0.5, 0.0], [0.5, -0.5]]])
+    >>> attention.logits(data, W_mm)
+    array([[[-0.5, -1. ,  0.5],
+            [-0.5, -0.5,  0.5]]])
+    """
     keys = tokens.z @ np.swapaxes(W, 1, 2)  # W z_i, (runs, n, d)
     # Sums that round equal tokens alike
     return np.einsum("rntd,rnd->rnt", tokens.X, keys)
 
 
 def weights(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
-    """p_{i,t} = softmax_t(x_{i,t}^T W z_i), (runs, n, T); W (runs, d, d_z)."""
+    """Compute the softmax weights p_{i,t} = softmax_t(x_{i,t}^T W z_i) of every token.
+
+    Parameters
+    ----------
+    tokens : TokenSet
+        The data sets, one per run.
+    W : ndarray (runs, d, d_z)
+        The attention matrix of every run.
+
+    Returns
+    -------
+    ndarray (runs, n, T)
+        The weights, which sum to one over the tokens of a sample.
+
+    Examples
+    --------
+    A longer W selects harder: the weight of the opt token, the last one here, tends to
+    one.
+
+    >>> from lib import attention
+    >>> data = attention.two_examples()
+    >>> W_mm = np.array([[[-0.5, 0.0], [0.5, -0.5]]])
+    >>> for length in 0, 1, 5, 25:
+    ...     print(length, attention.weights(data, length * W_mm)[0, :, 2].round(3))
+    0 [0.333 0.333]
+    1 [0.629 0.576]
+    5 [0.993 0.987]
+    25 [1. 1.]
+    """
     return softmax(logits(tokens, W), axis=-1)
 
 
 def scores(tokens: TokenSet, u: np.ndarray) -> np.ndarray:
-    """gamma_{i,t} = y_i u^T x_{i,t}, (runs, n, T); u (runs, d)."""
+    """Compute the scores gamma_{i,t} = y_i u^T x_{i,t} of every token.
+
+    Parameters
+    ----------
+    tokens : TokenSet
+        The data sets, one per run.
+    u : ndarray (runs, d)
+        The head of every run, for example ``tokens.u``.
+
+    Returns
+    -------
+    ndarray (runs, n, T)
+        The scores.
+
+    Examples
+    --------
+    The opt token has the largest score (paper A, Definition 1).
+
+    >>> from lib import attention
+    >>> data = attention.two_examples()
+    >>> attention.scores(data, data.u)
+    array([[[ 0.,  0.,  1.],
+            [-1., -1.,  1.]]])
+    >>> data.opt
+    array([[2, 2]])
+    """
     return tokens.y[..., None] * np.einsum("rntd,rd->rnt", tokens.X, u)
 
 
 def gradients(
     tokens: TokenSet, W: np.ndarray, u: np.ndarray, loss: str = "exponential"
-):
-    """Loss (runs,), grad_W L (runs, d, d_z) and grad_u L (runs, d) of paper A's Eq. 1.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Compute the loss of paper A's Eq. 1 and its gradients by W and by u.
 
+    * L = (1/n) sum_i l(f_i) with f_i = y_i u^T X_i^T softmax(X_i W z_i),
     * grad_W L = (1/n) sum_i l'(f_i) X_i^T softmax'(a_i) gamma_i z_i^T,
     * grad_u L = (1/n) sum_i l'(f_i) y_i X_i^T softmax(a_i).
 
-    ValueError for a W or u of the wrong shape and for an unknown loss.
+    Parameters
+    ----------
+    tokens : TokenSet
+        The data sets, one per run.
+    W : ndarray (runs, d, d_z)
+        The attention matrix of every run.
+    u : ndarray (runs, d)
+        The head of every run, for example ``tokens.u``.
+    loss : str
+        One of ``LOSSES``.
+
+    Returns
+    -------
+    L : ndarray (runs,)
+        The loss.
+    grad_W : ndarray (runs, d, d_z)
+        The gradient by W.
+    grad_u : ndarray (runs, d)
+        The gradient by u.
+
+    Raises
+    ------
+    ValueError
+        If W or u has the wrong shape; if `loss` is not in ``LOSSES``.
+
+    Examples
+    --------
+    A small step against the gradient lowers the loss at the rate ||grad_W||^2.
+
+    >>> from lib import attention
+    >>> data = attention.two_examples()
+    >>> W = np.zeros((1, 2, 2))
+    >>> L, grad_W, grad_u = attention.gradients(data, W, data.u)
+    >>> grad_W.round(3) + 0.0
+    array([[[ 0.119,  0.   ],
+            [-0.08 ,  0.62 ]]])
+    >>> step = 1e-4
+    >>> L_next, *_ = attention.gradients(data, W - step * grad_W, data.u)
+    >>> ((L - L_next) / step).round(3)
+    array([0.405])
+    >>> float((grad_W**2).sum().round(3))
+    0.405
     """
     runs, _, _, d = tokens.shape
     for name, value, shape in (

@@ -1,10 +1,12 @@
-"""The record of token data that all models, rules and solvers take, and how arrays
-become one.
+"""The record of token data, and how arrays become one.
+
+All models, rules and solvers take this record.
 """
 
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from lib.representation import Shapes
 
@@ -13,15 +15,47 @@ SIZES = 1e-100, 1e100  # of tokens, queries, head; fourth powers leave float64
 
 @dataclass(frozen=True, repr=False)
 class TokenSet(Shapes):
-    """Sequences of tokens with labels and queries, of several independent data sets
-    ("runs").
+    """Sequences of tokens with labels and queries, of several independent data sets.
 
-    X (runs, n, T, d) tokens x_{i,t}; y (runs, n) labels in {-1, +1}; z (runs, n, d_z)
-    queries (paper A: the first token); u (runs, d) the linear head, zero where it is
-    still to be trained; opt (runs, n) the index of each sample's opt token; all
-    float64. ValueError, naming the argument, for wrong shapes, an empty set, values
-    that are masked or not finite real numbers, labels other than -1 or +1, T < 2, or an
-    opt index out of range.
+    The data sets are called runs: the first axis of every array is the run. X, y, z and
+    u become float64.
+
+    Parameters
+    ----------
+    X : ndarray (runs, n, T, d)
+        The tokens x_{i,t}: T tokens of dimension d in each of n samples.
+    y : ndarray (runs, n)
+        The labels, -1 or +1.
+    z : ndarray (runs, n, d_z)
+        The queries. In paper A the query is the first token of the sample.
+    u : ndarray (runs, d)
+        The linear head. It is zero if it is still to be trained.
+    opt : ndarray of int (runs, n)
+        The index of each sample's opt token.
+
+    Raises
+    ------
+    ValueError
+        If a shape is wrong, the set is empty or T < 2; if values are masked or are not
+        finite real numbers; if a label is not -1 or +1; if an opt index is out of
+        range. The message names the argument.
+
+    See Also
+    --------
+    token_set : Fills in what follows from the tokens, and takes one data set as well.
+
+    Examples
+    --------
+    >>> from lib import attention
+    >>> X = np.array([[[[1.0, 0.0], [0.0, 1.0]]]])
+    >>> rest = dict(z=X[:, :, 0], u=np.zeros((1, 2)), opt=np.array([[1]]))
+    >>> data = attention.TokenSet(X=X, y=np.array([[1]]), **rest)
+    >>> data
+    TokenSet(X 1 x 1 x 2 x 2, y 1 x 1, z 1 x 1 x 2, u 1 x 2, opt 1 x 1)
+    >>> attention.TokenSet(X=X, y=np.array([[0]]), **rest)
+    Traceback (most recent call last):
+        ...
+    ValueError: y holds labels other than -1 and +1: [0.]
     """
 
     X: np.ndarray
@@ -30,7 +64,7 @@ class TokenSet(Shapes):
     u: np.ndarray
     opt: np.ndarray
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in (
             "X",
             "y",
@@ -73,11 +107,28 @@ class TokenSet(Shapes):
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """(runs, n, T, d)."""
+        """The shape of X.
+
+        Returns
+        -------
+        tuple of int
+            (runs, n, T, d).
+        """
         return self.X.shape
 
     def run(self, index: int) -> "TokenSet":
-        """The data set of one run, its runs axis kept with length 1."""
+        """Select the data set of one run.
+
+        Parameters
+        ----------
+        index : int
+            The number of the run, from 0.
+
+        Returns
+        -------
+        TokenSet
+            The data set. It keeps the runs axis, with length 1.
+        """
         part = slice(index, index + 1)
         return TokenSet(
             X=self.X[part],
@@ -88,13 +139,16 @@ class TokenSet(Shapes):
         )
 
 
-def _with_runs_axis(value):
-    """The value with an axis of one run in front; None stays None."""
+def _with_runs_axis(value: np.ndarray | None):
+    """Add an axis of one run in front of the value; None stays None."""
     return None if value is None else value[None]
 
 
 def _opt_by_score(tokens: TokenSet) -> np.ndarray:
-    """The token of largest score of every sample, (runs, n); ValueError for a tie."""
+    """Find the token of largest score of every sample, (runs, n).
+
+    Raises ValueError if two tokens tie.
+    """
     scores = tokens.y[..., None] * np.einsum("rntd,rd->rnt", tokens.X, tokens.u)
     is_largest = scores == scores.max(-1, keepdims=True)
     tied = is_largest.sum(-1) > 1
@@ -105,11 +159,50 @@ def _opt_by_score(tokens: TokenSet) -> np.ndarray:
     return scores.argmax(-1)
 
 
-def token_set(X, y, z=None, u=None, opt=None) -> TokenSet:
-    """A TokenSet from arrays, with or without the runs axis. z defaults to the first
-    token of each sample, u to zero, opt to the token of largest score y_i u^T x_{i,t}
-    (paper A, Definition 1), which needs a head; ValueError for a tie, with the sample's
-    number.
+def token_set(
+    X: ArrayLike,
+    y: ArrayLike,
+    z: ArrayLike | None = None,
+    u: ArrayLike | None = None,
+    opt: ArrayLike | None = None,
+) -> TokenSet:
+    """Make a TokenSet from arrays, with or without the runs axis.
+
+    Parameters
+    ----------
+    X : array_like (n, T, d) or (runs, n, T, d)
+        The tokens. Without the runs axis all other arrays lack it too.
+    y : array_like (n,) or (runs, n)
+        The labels, -1 or +1.
+    z : array_like (n, d_z) or (runs, n, d_z), optional
+        The queries. Default: the first token of each sample.
+    u : array_like (d,) or (runs, d), optional
+        The head. Default: zero.
+    opt : array_like of int (n,) or (runs, n), optional
+        The index of each sample's opt token. Default: the token of largest score
+        y_i u^T x_{i,t} (paper A, Definition 1), which needs a head.
+
+    Returns
+    -------
+    TokenSet
+        The data sets, with the runs axis.
+
+    Raises
+    ------
+    ValueError
+        If neither `opt` nor `u` is given; if two tokens tie for the largest score (the
+        message names the sample); if an array is not as `TokenSet` requires.
+
+    Examples
+    --------
+    >>> from lib import attention
+    >>> X = [[[1, 0], [0, 1]], [[0, 2], [1, -1]]]
+    >>> attention.token_set(X, y=[1, -1], u=[0, 1]).opt
+    array([[1, 1]])
+    >>> attention.token_set(X, y=[1, -1], u=[1, 1])
+    Traceback (most recent call last):
+        ...
+    ValueError: sample 0 of run 0 has a tie for the opt token: its scores are [1. 1.]
     """
     X = _real("X", X)
     y = _real("y", y)
@@ -140,14 +233,14 @@ def token_set(X, y, z=None, u=None, opt=None) -> TokenSet:
     return replace(unselected, opt=_opt_by_score(unselected))
 
 
-def _check_axes(X, *allowed):
+def _check_axes(X: np.ndarray, *allowed: int):
     if X.ndim not in allowed:
         raise ValueError(
             f"X has shape {X.shape}; it needs (n, T, d) or (runs, n, T, d)"
         )
 
 
-def _real(name, value):
+def _real(name: str, value: ArrayLike):
     value = _array(name, value)
     if value.dtype.kind not in "biuf":
         raise ValueError(f"{name} holds {value.dtype} values; it needs real numbers")
@@ -155,7 +248,7 @@ def _real(name, value):
         return value.astype(float, copy=False)
 
 
-def _array(name, value):
+def _array(name: str, value: ArrayLike):
     if np.ma.is_masked(value):
         raise ValueError(f"{name} has masked entries; give each of them a value")
     try:
@@ -166,12 +259,18 @@ def _array(name, value):
 
 
 def check_sizes(tokens: TokenSet) -> None:
-    """ValueError where tokens, queries or head leave `SIZES`; whatever trains asks."""
+    """Raise ValueError if tokens, queries or head leave `SIZES`.
+
+    Whatever trains calls this first.
+    """
     for name in ("X", "z", "u"):
         values = getattr(tokens, name)
         largest = max(values.max(), -values.min())  # without a copy of them all
         if largest and not SIZES[0] <= largest <= SIZES[1]:
-            words = f"{name} has largest entry {largest:.3g}, whose fourth power leaves float64"
+            words = (
+                f"{name} has largest entry {largest:.3g}, "
+                "whose fourth power leaves float64"
+            )
             raise ValueError(
                 f"{words}; rescale it to within {SIZES[0]:g} ... {SIZES[1]:g}"
             )

@@ -1,7 +1,8 @@
 """Synthetic token data sets: one generator per role the papers give the data."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -11,24 +12,65 @@ from lib.seeds import stream, whole_number
 
 def class_mean_tokens(
     seeds: int | Sequence[int],
-    n=20,
-    T=10,
-    d=300,
-    signal=3.0,
-    noise=0.1,
-    antipodal=False,
+    n: int = 20,
+    T: int = 10,
+    d: int = 300,
+    signal: float = 3.0,
+    noise: float = 0.1,
+    antipodal: bool = False,
 ) -> TokenSet:
-    """Class means: paper A's Example 1, as we read it, and the data of its Figures 2
-    and 5.
+    """Draw tokens with class means: the opt token is the mean of its class.
 
-    x_{i,opt} = mu_{y_i} with ||mu_+|| = ||mu_-|| = `signal` and mu_+ orthogonal to mu_-
-    (or mu_- = -mu_+ when `antipodal`, Figure 5); the others are N(0, noise^2 P), P the
-    projector off span(mu_+, mu_-). Head u = (mu_+ - mu_-) / ||mu_+ - mu_-||, so that
-    others score zero (Assumption 2). Assumption 1, as we read it, does not bound the
-    inner product of two opt tokens, so a class may share its opt token; it holds if d
-    is large enough for n. The query is the first token, the opt token a random other
-    one. One set a seed. ValueError for n < 1, T < 2 or d < 3, and for `signal` or
-    `noise` that is not positive.
+    x_{i,opt} = mu_{y_i} with ||mu_+|| = ||mu_-|| = `signal` and mu_+ orthogonal to
+    mu_-. The other tokens are N(0, noise^2 P), with P the projector off span(mu_+,
+    mu_-). The head is u = (mu_+ - mu_-) / ||mu_+ - mu_-||, so that the others score
+    zero (Assumption 2). The query is the first token, and the opt token is a random
+    other one.
+
+    Parameters
+    ----------
+    seeds : int or sequence of int
+        The seeds, one data set for each.
+    n : int
+        The number of samples, at least 1.
+    T : int
+        The number of tokens per sample, at least 2.
+    d : int
+        The dimension of the tokens, at least 3.
+    signal : float
+        The norm of the class means, positive.
+    noise : float
+        The standard deviation of the other tokens, positive.
+    antipodal : bool
+        Whether mu_- = -mu_+ instead, as in paper A's Figure 5.
+
+    Returns
+    -------
+    TokenSet
+        The data sets, one per seed.
+
+    Raises
+    ------
+    ValueError
+        If n < 1, T < 2 or d < 3; if `signal` or `noise` is not positive and finite; if
+        a seed is not a whole number; if there is no seed.
+
+    Notes
+    -----
+    This is paper A's Example 1, as we read it, and the data of its Figures 2 and 5.
+    Assumption 1, as we read it, does not bound the inner product of two opt tokens, so
+    a class may share its opt token. Assumption 1 holds if d is large enough for n.
+
+    Examples
+    --------
+    Only the opt token scores; signal / sqrt(2) is its score.
+
+    >>> from lib import attention
+    >>> data = attention.class_mean_tokens(0, n=3, T=4, d=20)
+    >>> attention.scores(data, data.u).max(-1).round(3)
+    array([[2.121, 2.121, 2.121]])
+    >>> bool((attention.scores(data, data.u).argmax(-1) == data.opt).all())
+    True
     """
     _positive(signal=signal, noise=noise)
     n, T, d = _sizes(n, T, d)
@@ -37,7 +79,7 @@ def class_mean_tokens(
             f"d = {d}; two class means and noise off their span need d >= 3"
         )
 
-    def draw(data, labels):
+    def draw(data: np.random.Generator, labels: np.random.Generator):
         # (d, 2), orthonormal
         directions = np.linalg.qr(data.standard_normal((d, 2)))[0]
         plus = signal * directions[:, 0]
@@ -58,18 +100,62 @@ def class_mean_tokens(
 
 
 def gaussian_tokens(
-    seeds: int | Sequence[int], n=10, T=6, d=300, signal=2.0, noise=None
+    seeds: int | Sequence[int],
+    n: int = 10,
+    T: int = 6,
+    d: int = 300,
+    signal: float = 2.0,
+    noise: float | None = None,
 ) -> TokenSet:
-    """Gaussian tokens, the opt token scaled by `signal`: a second data model (ours) for
-    paper A.
+    """Draw Gaussian tokens, the opt token longer than the others.
 
-    In high dimension any two tokens are nearly orthogonal, two opt tokens included:
-    that is more than Assumption 1 asks, as we read it.
+    Every token is N(0, noise^2 I); then the opt token is multiplied by `signal`. The
+    head u is the least-norm solution of y_i u^T x_{i,opt} = 1 and u^T x_{i,t} = 0 for
+    the others (Assumption 2). The query is the first token, never the opt token.
 
-    Every token is N(0, noise^2 I) before that, noise by default 1/sqrt(d). u is the
-    least-norm solution of y_i u^T x_{i,opt} = 1, u^T x_{i,t} = 0 (Assumption 2);
-    ValueError for n T > d, which has none. The query is the first token, never the opt
-    token.
+    Parameters
+    ----------
+    seeds : int or sequence of int
+        The seeds, one data set for each.
+    n : int
+        The number of samples, at least 1.
+    T : int
+        The number of tokens per sample, at least 2.
+    d : int
+        The dimension of the tokens, at least n T.
+    signal : float
+        The factor of the opt token, positive.
+    noise : float, optional
+        The standard deviation of the entries, positive. Default: 1/sqrt(d).
+
+    Returns
+    -------
+    TokenSet
+        The data sets, one per seed.
+
+    Raises
+    ------
+    ValueError
+        If n T > d, for which no head solves these equations; if n < 1 or T < 2; if
+        `signal` or `noise` is not positive and finite; if a seed is not a whole number;
+        if there is no seed.
+
+    Notes
+    -----
+    This is a second data model (ours) for paper A. In high dimension any two tokens are
+    nearly orthogonal, two opt tokens included. That is more than Assumption 1 asks, as
+    we read it.
+
+    Examples
+    --------
+    >>> from lib import attention
+    >>> data = attention.gaussian_tokens(0, n=2, T=3, d=10_000)
+    >>> np.abs(attention.scores(data, data.u)).round(3).max(-1)
+    array([[1., 1.]])
+    >>> lengths = np.linalg.norm(data.X, axis=-1).round(1)
+    >>> np.sort(lengths)
+    array([[[1., 1., 2.],
+            [1., 1., 2.]]])
     """
     n, T, d = _sizes(n, T, d)
     if n * T > d:
@@ -79,7 +165,7 @@ def gaussian_tokens(
     noise = d**-0.5 if noise is None else noise
     _positive(signal=signal, noise=noise)
 
-    def draw(data, labels):
+    def draw(data: np.random.Generator, labels: np.random.Generator):
         X = noise * data.standard_normal((n, T, d))
         y = labels.choice((-1.0, 1.0), n)
         opt = labels.integers(1, T, n)
@@ -93,20 +179,65 @@ def gaussian_tokens(
 
 
 def two_token_gaussian(
-    seeds: int | Sequence[int], n=8, T=2, d=400, signal=3.0, noise=None
+    seeds: int | Sequence[int],
+    n: int = 8,
+    T: int = 2,
+    d: int = 400,
+    signal: float = 3.0,
+    noise: float | None = None,
 ) -> TokenSet:
-    """Paper A, data model (DM): an opt token and one additional token, both Gaussian.
+    """Draw an opt token and one additional token per sample, both Gaussian.
 
-    x_{i,opt} ~ N(0, signal^2 noise^2 I), the additional token ~ N(0, noise^2 I), noise
-    by default 1/sqrt(d); y_i = sign(u_*^T x_{i,opt}) for a random u_*. The additional
-    token is there T - 1 times, which keeps Assumption 2 at every step. The head is
-    zero, still to be trained. The opt token stands last, the query is the first.
+    x_{i,opt} ~ N(0, signal^2 noise^2 I), the additional token ~ N(0, noise^2 I), and
+    y_i = sign(u_*^T x_{i,opt}) for a random u_*. The additional token occurs T - 1
+    times, which keeps Assumption 2 at every step. The opt token comes last, and the
+    query is the first token. The head is zero, still to be trained.
+
+    Parameters
+    ----------
+    seeds : int or sequence of int
+        The seeds, one data set for each.
+    n : int
+        The number of samples, at least 1.
+    T : int
+        The number of tokens per sample, at least 2.
+    d : int
+        The dimension of the tokens, at least 1.
+    signal : float
+        The standard deviation of the opt token, in units of `noise`; positive.
+    noise : float, optional
+        The standard deviation of the additional token, positive. Default: 1/sqrt(d).
+
+    Returns
+    -------
+    TokenSet
+        The data sets, one per seed.
+
+    Raises
+    ------
+    ValueError
+        If n < 1, T < 2 or d < 1; if `signal` or `noise` is not positive and finite; if
+        a seed is not a whole number; if there is no seed.
+
+    Notes
+    -----
+    This is data model (DM) of paper A.
+
+    Examples
+    --------
+    >>> from lib import attention
+    >>> data = attention.two_token_gaussian(0, n=2, T=3, d=10_000)
+    >>> np.linalg.norm(data.X, axis=-1).round(1)
+    array([[[1., 1., 3.],
+            [1., 1., 3.]]])
+    >>> bool((data.X[:, :, 0] == data.X[:, :, 1]).all())
+    True
     """
     n, T, d = _sizes(n, T, d)
     noise = d**-0.5 if noise is None else noise
     _positive(signal=signal, noise=noise)
 
-    def draw(data, labels):
+    def draw(data: np.random.Generator, labels: np.random.Generator):
         opt_tokens = signal * noise * data.standard_normal((n, d))
         additional = noise * data.standard_normal((n, d))
         X = np.concatenate(
@@ -118,14 +249,51 @@ def two_token_gaussian(
     return _stack(seeds, draw)
 
 
-def unit_tokens(seeds: int | Sequence[int], n=6, T=8, d=10) -> TokenSet:
-    """Paper C, Section 5 (and 2308.16898): tokens, queries and head uniform on the unit
-    sphere, labels random. Scores are all different for d > 1: Assumption 2 fails for T
-    > 2.
+def unit_tokens(
+    seeds: int | Sequence[int], n: int = 6, T: int = 8, d: int = 10
+) -> TokenSet:
+    """Draw tokens, queries and head uniformly on the unit sphere, with random labels.
+
+    The opt token of a sample is its token of largest score y_i u^T x_{i,t}.
+
+    Parameters
+    ----------
+    seeds : int or sequence of int
+        The seeds, one data set for each.
+    n : int
+        The number of samples, at least 1.
+    T : int
+        The number of tokens per sample, at least 2.
+    d : int
+        The dimension of tokens and queries, at least 1.
+
+    Returns
+    -------
+    TokenSet
+        The data sets, one per seed.
+
+    Raises
+    ------
+    ValueError
+        If n < 1, T < 2 or d < 1; if a seed is not a whole number; if there is no seed.
+
+    Notes
+    -----
+    These are the data of paper C, Section 5 (and of arXiv 2308.16898). Scores are all
+    different for d > 1, so Assumption 2 fails for T > 2.
+
+    Examples
+    --------
+    >>> from lib import attention
+    >>> data = attention.unit_tokens([0, 1])
+    >>> data.shape
+    (2, 6, 8, 10)
+    >>> bool(np.allclose(np.linalg.norm(data.X, axis=-1), 1))
+    True
     """
     n, T, d = _sizes(n, T, d)
 
-    def draw(data, labels):
+    def draw(data: np.random.Generator, labels: np.random.Generator):
         drawn = (data.standard_normal(shape) for shape in ((n, T, d), (n, d), (d,)))
         X, z, head = (a / np.linalg.norm(a, axis=-1, keepdims=True) for a in drawn)
         y = labels.choice((-1.0, 1.0), n)
@@ -135,14 +303,38 @@ def unit_tokens(seeds: int | Sequence[int], n=6, T=8, d=10) -> TokenSet:
 
 
 def two_examples() -> TokenSet:
-    """Two examples of three tokens in the plane (notebook 00): W_mm = ((-1/2, 0), (1/2,
-    -1/2)).
+    """Return two examples of three tokens in the plane, the data of notebook 00.
+
+    Returns
+    -------
+    TokenSet
+        One data set with n = 2, T = 3, d = 2 and a head u = (0, 1). Its max-margin
+        solution is W_mm = ((-1/2, 0), (1/2, -1/2)).
+
+    Examples
+    --------
+    >>> from lib import attention, svm
+    >>> data = attention.two_examples()
+    >>> data.X[0]
+    array([[[ 1.,  0.],
+            [ 2.,  0.],
+            [ 0.,  1.]],
+    <BLANKLINE>
+           [[ 0.,  1.],
+            [ 2.,  1.],
+            [ 1., -1.]]])
+    >>> svm.token_svm(data).W[0].round(3) + 0.0
+    array([[-0.5,  0. ],
+           [ 0.5, -0.5]])
     """
     X = np.array([[[1, 0], [2, 0], [0, 1]], [[0, 1], [2, 1], [1, -1]]], float)
     return token_set(X, np.array([1.0, -1.0]), u=np.array([0.0, 1.0]))
 
 
-def _stack(seeds, draw):
+def _stack(
+    seeds: Any,
+    draw: Callable[[np.random.Generator, np.random.Generator], tuple],
+):
     if np.iterable(seeds) and not isinstance(seeds, str):
         seeds = list(seeds)
     else:
@@ -164,11 +356,11 @@ def _stack(seeds, draw):
     return TokenSet(*stacked)
 
 
-def _sizes(n, T, d):
+def _sizes(n: int, T: int, d: int):
     return whole_number("n", n, 1), whole_number("T", T, 2), whole_number("d", d, 1)
 
 
-def _positive(**values):
+def _positive(**values: float):
     for name, value in values.items():
         if not (np.isfinite(value) and value > 0):
             raise ValueError(f"{name} = {value}; it must be positive and finite")

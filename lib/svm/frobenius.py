@@ -17,34 +17,60 @@ from scipy.optimize import nnls
 import lib.compiled  # noqa: F401  # where numba keeps what is compiled below
 from lib.attention.coordinates import constraint_rows
 
-BAD = 1e4  # constraints this much longer than the shortest are asked for more than margin 1
-MORE = 1e-11  # by which long constraints ask for more, relative to their length: 1e5 roundings
+# Constraints this much longer than the shortest are asked for more than margin 1.
+BAD = 1e4
+# By this much long constraints ask for more, relative to their length: 1e5 roundings.
+MORE = 1e-11
 ROUNDING = np.finfo(float).eps
-ACCURACY = (
-    1e-9  # largest relative duality gap and constraint violation of a returned solution
-)
-DEPENDENT = (
-    1e-10  # relative to its terms, a combination of constraints this small is zero
-)
+# Largest relative duality gap and constraint violation of a returned solution.
+ACCURACY = 1e-9
+# Relative to its terms, a combination of constraints this small is zero.
+DEPENDENT = 1e-10
 SLACK = 1e-12  # relative to b, a constraint missed by less is kept
 PATIENCE = 10  # exchanges of pivoting without progress
-BLOCK = 48  # columns of a Cholesky factor that plain loops make; matrix products make the rest
+# Columns of a Cholesky factor that plain loops make; matrix products make the rest.
+BLOCK = 48
 
 
 class Infeasible(ValueError):
-    """No W (or v) reaches positive margins in `run`, whatever the norm.
+    """Error with the proof that no W (or v) reaches positive margins in a run.
 
-    `certificate`, shaped like the duals of one run, proves it (Farkas): it is
-    non-negative, sums to one, and sum certificate_m a_m = 0, with a_{i,t} = (x_{i,s_i}
-    - x_{i,t}) z_i^T for the tokens and a_i = y_i x_{i,s_i} for the head, so that the
-    constraints <a_m, W> >= 1, summed with it, say 0 >= 1. `residual` is the norm of
-    that sum over sum certificate_m ||a_m||: no W of norm 1 has all <a_m, W> above
-    residual ||a_m||.
+    The certificate is the proof (Farkas), whatever the norm. It is non-negative, sums
+    to one, and sum certificate_m a_m = 0, with a_{i,t} = (x_{i,s_i} - x_{i,t}) z_i^T
+    for the tokens and a_i = y_i x_{i,s_i} for the head. So the constraints <a_m, W> >=
+    1, summed with it, say 0 >= 1.
+
+    Parameters
+    ----------
+    problem : str
+        The problem, ``"token SVM"`` or ``"head SVM"``. It is part of the message.
+    run : int
+        The run without a solution; an attribute.
+    certificate : ndarray (n, T-1) or (n,)
+        The certificate, shaped like the duals of one run; an attribute.
+    residual : float
+        The norm of sum certificate_m a_m, divided by sum certificate_m ||a_m||; an
+        attribute. No W of norm 1 has all <a_m, W> above residual ||a_m||.
+
+    Examples
+    --------
+    Two samples have the same tokens and the same query, but different opt tokens. Half
+    of one constraint and half of the other sum to zero.
+
+    >>> from lib import attention, svm
+    >>> X = np.array([np.eye(2), np.eye(2)])
+    >>> data = attention.token_set(X, y=[1, 1], opt=[0, 1])
+    >>> try:
+    ...     svm.token_svm(data)
+    ... except svm.Infeasible as error:
+    ...     print(error.certificate.round(3), bool(error.residual < 1e-10))
+    [[0.5]
+     [0.5]] True
     """
 
     def __init__(
         self, problem: str, run: int, certificate: np.ndarray, residual: float
-    ):
+    ) -> None:
         self.run = run
         self.certificate = certificate
         self.residual = residual
@@ -58,16 +84,18 @@ class Infeasible(ValueError):
         else:
             more = ""
         super().__init__(
-            f"{problem} of run {run} is infeasible: this non-negative combination of its "
-            f"constraints is zero (relative residual {residual:.1e}): {', '.join(shares)}{more}. "
+            f"{problem} of run {run} is infeasible: this non-negative combination of "
+            f"its constraints is zero (relative residual {residual:.1e}): "
+            f"{', '.join(shares)}{more}. "
             "Select other tokens, or raise the dimension."
         )
 
 
 class Constraints(NamedTuple):
-    """Of one run: <a_m, W> >= 1 for a_m = delta_{i,t} z_i^T, delta (n, S, d), z (n,
-    d_z), m = n S; `shape` that of a certificate; stretch (m,) what the a_m were
-    multiplied by (see `Scaled`).
+    """The constraints <a_m, W> >= 1 of one run, with a_m = delta_{i,t} z_i^T.
+
+    Here delta is (n, S, d), z is (n, d_z) and m = n S. The `shape` is that of a
+    certificate. The a_m were multiplied by stretch (m,), see `Scaled`.
     """
 
     problem: str
@@ -78,7 +106,7 @@ class Constraints(NamedTuple):
     stretch: np.ndarray
 
     def infeasible(self, x: np.ndarray, residual: float) -> Infeasible:
-        """The error with the certificate x (m,) of the stretched rows."""
+        """Make the error with the certificate x (m,) of the stretched rows."""
         weights = x * self.stretch
         certificate = (weights / weights.sum()).reshape(self.shape)
         return Infeasible(self.problem, self.run, certificate, residual)
@@ -87,10 +115,11 @@ class Constraints(NamedTuple):
 def solve(
     constraints: Constraints,
 ) -> tuple[np.ndarray, np.ndarray, str, np.ndarray | None]:
-    """The dual solution beta (m,) of one run, margins (m,), the method's name, and W
-    (d, d_z), None where the `weights` of beta are as exact. Raises Infeasible, and
-    RuntimeError where neither a solution within ACCURACY nor a certificate was
-    found.
+    """Solve one run.
+
+    Returns the dual solution beta (m,), the margins (m,), the method's name, and W (d,
+    d_z). W is None if the `weights` of beta are as exact. Raises Infeasible, and
+    RuntimeError if neither a solution within ACCURACY nor a certificate was found.
     """
     delta = constraints.delta
     z = constraints.z
@@ -115,16 +144,17 @@ def solve(
     if (by_rows := _on_rows(unit_rows, length, constraints)) is not None:
         return by_rows
     raise RuntimeError(
-        f"{constraints.problem} of run {constraints.run}: no solution within {ACCURACY:.0e}, and "
-        "no proof that there is none. Its constraints have norms within a factor "
-        f"{length.max() / length.min():.0e}; scaled to norm 1 they leave no W of norm 1 a margin "
-        f"above {residual:.0e}. Rescale the tokens to a common norm, or select other tokens."
+        f"{constraints.problem} of run {constraints.run}: no solution within "
+        f"{ACCURACY:.0e}, and no proof that there is none. Its constraints have norms "
+        f"within a factor {length.max() / length.min():.0e}; scaled to norm 1 they "
+        f"leave no W of norm 1 a margin above {residual:.0e}. Rescale the tokens to a "
+        "common norm, or select other tokens."
     )
 
 
 @numba.njit(cache=True)
-def _gram(delta, z):
-    """<a_m, a_m'> of all constraints, (m, m)."""
+def _gram(delta: np.ndarray, z: np.ndarray):
+    """Compute <a_m, a_m'> of all constraints, (m, m)."""
     n, S, d = delta.shape
     flat = delta.reshape(n * S, d)
     queries = z @ z.T
@@ -139,16 +169,20 @@ def _gram(delta, z):
 
 
 def weights(beta: np.ndarray, delta: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """W = sum beta_{i,t} delta_{i,t} z_i^T, (d, d_z); beta (m,), delta (n, S, d), z (n,
-    d_z).
+    """Compute W = sum beta_{i,t} delta_{i,t} z_i^T, (d, d_z).
+
+    Here beta is (m,), delta is (n, S, d), and z is (n, d_z).
     """
     pulled = beta.reshape(len(z), 1, -1) @ delta  # (n, 1, d)
     return pulled[:, 0].T @ z
 
 
-def _proved(K, beta, length, constraints):
-    """(beta, margins (m,) of its W) where beta proves itself, else None: see
-    `_within_accuracy`.
+def _proved(
+    K: np.ndarray, beta: np.ndarray | None, length: np.ndarray, constraints: Constraints
+):
+    """Return (beta, margins (m,) of its W) if beta proves itself, else None.
+
+    See `_within_accuracy`.
     """
     if beta is None:
         return None
@@ -164,18 +198,18 @@ def _proved(K, beta, length, constraints):
 
 
 @numba.njit(cache=True)
-def _within_accuracy(beta, margins, stretch):
-    """True where margins are at least 1, and the duality gap closed, within
-    ACCURACY.
+def _within_accuracy(beta: np.ndarray, margins: np.ndarray, stretch: np.ndarray):
+    """Tell whether margins are at least 1 and the duality gap is closed.
+
+    Both hold within ACCURACY.
     """
     value = (beta * margins).sum()
     is_closed = abs((stretch * beta).sum() - value) <= ACCURACY * value
     return value > 0 and is_closed and 1 - (margins / stretch).min() <= ACCURACY
 
 
-def _proximal(K, length, constraints):
-    """(what `_proved` returns, x): the dual solution for any K, and the x that it comes
-    from.
+def _proximal(K: np.ndarray, length: np.ndarray, constraints: Constraints):
+    """Find the dual solution for any K: (what `_proved` returns, x that it comes from).
 
     With rows a_m / length_m, Gram matrix C, and b = min length / length, x solves
     min_{x >= 0} ||sum x_m a_m / length_m||^2 + (b^T x - 1)^2 (Lawson and Hanson, 1974,
@@ -206,12 +240,13 @@ def _proximal(K, length, constraints):
     return _proved(K, beta, length, constraints), x
 
 
-def _on_rows(unit_rows, length, constraints):
-    """The result of `solve` by the rows, or None; unit_rows (m, D) are those of `thin`.
+def _on_rows(unit_rows: np.ndarray, length: np.ndarray, constraints: Constraints):
+    """Compute the result of `solve` by the rows, or None.
 
-    Where constraints of norm 1 leave W of norm 1 a margin s, the margins of the
-    solution are known to eps/s^2 from the duals, whose terms cancel, and to eps/s from
-    the rows.
+    The unit_rows (m, D) are those of `thin`.
+
+    If constraints of norm 1 leave W of norm 1 a margin s, the margins of the solution
+    are known to eps/s^2 from the duals, whose terms cancel, and to eps/s from the rows.
     """
     shortest = length.min()
     asked = shortest / length
@@ -238,9 +273,10 @@ def _on_rows(unit_rows, length, constraints):
 
 
 def _least_distance(rows: np.ndarray, asked: np.ndarray) -> np.ndarray:
-    """x >= 0 of the least ||sum x_m rows_m||^2 + (asked^T x - 1)^2; rows (m, D), asked
-    (m,). Positive on the rows that carry the w of least norm, rows w >= asked (Lawson,
-    Hanson).
+    """Find the x >= 0 of the least ||sum x_m rows_m||^2 + (asked^T x - 1)^2.
+
+    The rows are (m, D), asked is (m,). The result is positive on the rows that carry
+    the w of least norm with rows w >= asked (Lawson, Hanson).
     """
     stacked = np.vstack([rows.T, asked])
     with contextlib.suppress(RuntimeError):  # no end within maxiter
@@ -249,8 +285,9 @@ def _least_distance(rows: np.ndarray, asked: np.ndarray) -> np.ndarray:
 
 
 def thin(delta: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, ...]:
-    """delta (n, S, r), z (n, q) in orthonormal bases (d, r), (d_z, q) of their spans,
-    and these.
+    """Express delta (n, S, r) and z (n, q) in orthonormal bases of their spans.
+
+    Also returns these bases, (d, r) and (d_z, q).
     """
     n, S, d = delta.shape
     token_basis, flat = np.linalg.qr(delta.reshape(n * S, d).T)
@@ -258,9 +295,10 @@ def thin(delta: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, ...]:
     return flat.T.reshape(n, S, -1), queries.T, token_basis, query_basis
 
 
-def _null_combination(unit_rows, x):
-    """x >= 0 of sum 1, moved onto rows^T x = 0, and ||rows^T x||; rows (m, D) of norm
-    1.
+def _null_combination(unit_rows: np.ndarray, x: np.ndarray):
+    """Move x >= 0 of sum 1 onto rows^T x = 0; return it and ||rows^T x||.
+
+    The rows (m, D) have norm 1.
     """
     if not x.any():
         return x, np.inf
@@ -284,12 +322,12 @@ def _null_combination(unit_rows, x):
 def block_pivoting(
     K: np.ndarray, b: np.ndarray | None = None, support: np.ndarray | None = None
 ) -> np.ndarray | None:
-    """The beta >= 0 with K beta >= b and beta^T (K beta - b) = 0.
+    """Find the beta >= 0 with K beta >= b and beta^T (K beta - b) = 0.
 
-    K (m, m) symmetric positive definite, b (m,), default 1. Judice and Pires (1994):
-    guess the `support`, solve on it, exchange every index on the wrong side at once;
-    where that stops making progress, non-negative least squares. None where K is
-    singular.
+    K (m, m) is symmetric positive definite, b is (m,) and 1 by default. Judice and
+    Pires (1994): guess the `support`, solve on it, exchange every index on the wrong
+    side at once. If that stops making progress, non-negative least squares takes over.
+    The result is None if K is singular.
     """
     b = np.ones(len(K)) if b is None else b
     beta, ended = _exchanged(K, b, np.empty(0, bool) if support is None else support)
@@ -307,7 +345,7 @@ def block_pivoting(
 
 
 @numba.njit(cache=True, fastmath={"reassoc", "contract"})
-def _dot(x, y, count):
+def _dot(x: np.ndarray, y: np.ndarray, count: int):
     total = 0.0
     for k in range(count):
         total += x[k] * y[k]
@@ -315,10 +353,8 @@ def _dot(x, y, count):
 
 
 @numba.njit(cache=True)
-def _positive(L):
-    """Turn K (m, m) into the L of K = L L^T, in its lower part; False where it has
-    none.
-    """
+def _positive(L: np.ndarray):
+    """Turn K (m, m) into the L of K = L L^T, in its lower part; False without one."""
     m = len(L)
     for first in range(0, m, BLOCK):
         last = min(first + BLOCK, m)
@@ -339,9 +375,10 @@ def _positive(L):
 
 
 @numba.njit(cache=True)
-def _exchanged(K, b, support):
-    """(beta, ended): beta is empty where K is singular; not `ended` where progress
-    stopped.
+def _exchanged(K: np.ndarray, b: np.ndarray, support: np.ndarray):
+    """Exchange indices until none is on the wrong side: (beta, ended).
+
+    The beta is empty if K is singular; `ended` is false if progress stopped.
     """
     if not support.size:
         total = np.array([row.sum() for row in K])
@@ -378,8 +415,9 @@ def _exchanged(K, b, support):
 
 
 class Scaled(NamedTuple):
-    """The factors of a_m = delta_{i,t} z_i^T as they are solved: stretch_m 2^-exponent
-    a_m.
+    """The factors of the constraints as they are solved: stretch_m 2^-exponent a_m.
+
+    Here a_m = delta_{i,t} z_i^T.
 
     Only products <a_m, W> are asked for, so each factor is divided by a power of two,
     which rounds nothing. What is left is one unit for W, that of the shortest
@@ -401,9 +439,12 @@ class Scaled(NamedTuple):
 
 
 @numba.njit(cache=True, error_model="numpy")
-def scaled(X, selected, z):
-    """The fields of `Scaled`, where delta_{i,t} = x_{i,selected} - x_{i,t}; X (runs, n,
-    S+1, d).
+def scaled(
+    X: np.ndarray, selected: np.ndarray, z: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Compute the fields of `Scaled` for delta_{i,t} = x_{i,selected} - x_{i,t}.
+
+    X is (runs, n, S+1, d).
     """
     runs, n, T, d = X.shape
     S = T - 1
@@ -442,9 +483,10 @@ def scaled(X, selected, z):
 
 
 @numba.njit(cache=True)
-def _normalised(x):
-    """Divide x by a power of two, to entries of at most 1; its largest entry and the
-    exponent.
+def _normalised(x: np.ndarray):
+    """Divide x by a power of two, to entries of at most 1.
+
+    Returns its largest entry and the exponent.
     """
     largest = 0.0
     for k in range(len(x)):

@@ -11,6 +11,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache, partial
 from numbers import Real
+from typing import Any
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -22,12 +23,10 @@ from lib.svm import frobenius, norms
 from lib.svm.frobenius import ACCURACY, Constraints, Infeasible
 from lib.svm.norms import Blocks, norm_of
 
-ACCURACY_OTHER_NORMS = (
-    1e-7  # largest relative duality gap, violation: norms other than Frobenius
-)
-LARGEST_EXPONENT = (
-    480  # of W in powers of two: its square, the size of the duals, is still a float
-)
+# Largest relative duality gap and violation in norms other than Frobenius.
+ACCURACY_OTHER_NORMS = 1e-7
+# Of W in powers of two: its square, the size of the duals, is still a float.
+LARGEST_EXPONENT = 480
 UNSHARED = 2**18  # multiplications of a product that OpenBLAS never shares out
 _thread_pools = lru_cache(ThreadpoolController)  # looked up once
 
@@ -36,15 +35,54 @@ _thread_pools = lru_cache(ThreadpoolController)  # looked up once
 class MaxMargin(Shapes):
     """Solutions of a token SVM or head SVM, one per run, with their certificates.
 
-    norm       (runs,) ||W|| (or ||v||), which was minimised
-    duals      (runs, n, T-1) or (runs, n): beta >= 0 of min ||W||^2 / 2. In the Frobenius
-               norm W = sum beta_{i,t} delta_{i,t} z_i^T, in all 1^T beta = ||W||^2
-    margins    like duals: delta_{i,t}^T W z_i (head: y_i v^T x_{i,s_i}), at least 1
-    support    like duals: the constraints that carry W, those with a positive dual (of
-               cone programs: a dual whose share of the largest exceeds the slack)
-    gap        (runs,) (||W|| - lower bound) / ||W||, the lower bound from the duals
-    accuracy   what gap and violation were held to
-    tokens     the problem's; W is in their coordinates
+    The duals prove the solution: they give a lower bound on the norm of every W with
+    margins of at least 1.
+
+    Parameters
+    ----------
+    problem : str
+        The problem in words, for example ``"token SVM, l_2 norm"``.
+    norm : ndarray (runs,)
+        The norm ||W|| (or ||v||), which was minimised.
+    duals : ndarray (runs, n, T-1) or (runs, n)
+        The dual variables beta >= 0 of min ||W||^2 / 2. In the Frobenius norm
+        W = sum beta_{i,t} delta_{i,t} z_i^T. In every norm 1^T beta = ||W||^2.
+    margins : ndarray, same shape as duals
+        The margins delta_{i,t}^T W z_i (head: y_i v^T x_{i,s_i}), at least 1.
+    support : ndarray of bool, same shape as duals
+        The constraints that carry W, those with a positive dual. In a cone program,
+        those with a dual whose share of the largest dual exceeds the slack.
+    gap : ndarray (runs,)
+        The duality gap (||W|| - lower bound) / ||W||, with the lower bound from the
+        duals.
+    accuracy : float
+        The bound that gap and violation were held to.
+    solver : tuple of str
+        The method that solved each run.
+    tokens : TokenSet
+        The tokens of the problem. W is in their coordinates.
+    _weights : callable
+        A function that builds W (runs, d, d_z). It is called when W is first asked for.
+
+    Examples
+    --------
+    The second margin of sample 0 exceeds 1, so that this constraint does not carry W.
+
+    >>> from lib import attention, svm
+    >>> solution = svm.token_svm(attention.two_examples())
+    >>> solution.margins.round(3)
+    array([[[1. , 1.5],
+            [1. , 1. ]]])
+    >>> solution.support
+    array([[[ True, False],
+            [ True,  True]]])
+
+    The duals sum to ||W||^2, and the gap between ||W|| and the lower bound is closed.
+
+    >>> solution.duals.sum().round(3), (solution.norm**2).round(3)
+    (np.float64(0.75), array([0.75]))
+    >>> bool(solution.gap.max() <= solution.accuracy)
+    True
     """
 
     problem: str
@@ -61,18 +99,36 @@ class MaxMargin(Shapes):
 
     @property
     def violation(self) -> np.ndarray:
-        """The largest 1 - margin of each run, or zero, (runs,)."""
+        """The largest 1 - margin of each run, or zero.
+
+        Returns
+        -------
+        ndarray (runs,)
+            How far the solution misses a margin of 1.
+        """
         return np.maximum(0.0, 1.0 - self.margins.reshape(len(self.margins), -1).min(1))
 
     @cached_property
     def value(self) -> np.ndarray:
-        """W (runs, d, d_z) in the coordinates of `tokens`; for the head v (runs, d)."""
+        """The solution W in the coordinates of `tokens`, or v for the head.
+
+        Returns
+        -------
+        ndarray (runs, d, d_z) or (runs, d)
+            W of a token SVM, v of a head SVM.
+        """
         W = self._weights()
         return W if self.duals.ndim == 3 else W[..., 0]
 
     @property
     def W(self) -> np.ndarray:
-        """The same as `value`, as paper A calls it."""
+        """The same as `value`, as paper A calls it.
+
+        Returns
+        -------
+        ndarray (runs, d, d_z) or (runs, d)
+            W of a token SVM, v of a head SVM.
+        """
         return self.value
 
 
@@ -81,21 +137,64 @@ def token_svm(
     selected: np.ndarray | None = None,
     norm: str | float | Blocks = "frobenius",
 ) -> MaxMargin:
-    """W_mm = argmin ||W|| subject to (x_{i,s_i} - x_{i,t})^T W z_i >= 1 for all i and t
-    != s_i.
+    """Solve for the smallest W under which the selected token of every sample wins.
 
-    selected (runs, n): s_i, default the opt tokens. norm: "frobenius" (paper A, W-SVM);
-    an exponent 1 <= p <= inf for the entrywise ||W||_{p,p} (paper C, Definition 2);
-    "nuclear" (2308.16898, Att-SVM*: where training K and Q leads); "spectral"; or
-    `Blocks`. W need not be unique in the nuclear, spectral, l_1, l_inf and block-wise
-    norm; its norm is. The l_p norms with p != 2 and blocks depend on the coordinates:
-    give tokens in the model's own. Of a Minimal, W is in minimal coordinates.
+    W_mm = argmin ||W||  subject to  (x_{i,s_i} - x_{i,t})^T W z_i >= 1 for all i and t
+    != s_i, with s_i = ``selected[i]``. The solver works in the m = n (T - 1) unknowns
+    of the dual problem.
 
-    Solved in the m = n(T-1) unknowns of the dual. Gap and violation are at most
-    ACCURACY for the Frobenius norm, else ACCURACY_OTHER_NORMS. Raises Infeasible (a
-    ValueError) with a Farkas certificate, which holds for every norm; ValueError for a
-    wrong `selected`, an unknown norm, or sizes beyond float64; RuntimeError, with what
-    to do, where that accuracy was not reached.
+    Parameters
+    ----------
+    tokens : TokenSet or Minimal
+        The data sets, one per run. For a Minimal, W is in minimal coordinates.
+    selected : ndarray of int (runs, n), optional
+        The token s_i that has to win in each sample. Default: the opt tokens.
+    norm : {"frobenius", "nuclear", "spectral"}, float or Blocks
+        The norm to minimise. A number p with 1 <= p <= inf is the entrywise norm
+        ||W||_{p,p}.
+
+    Returns
+    -------
+    MaxMargin
+        The solution ``.W``, its ``.norm`` and ``.duals``, and the duality ``.gap``,
+        which proves it. Gap and violation are at most ``ACCURACY`` in the Frobenius
+        norm and ``ACCURACY_OTHER_NORMS`` in the others.
+
+    Raises
+    ------
+    Infeasible
+        If no W satisfies the constraints. It is a ValueError and carries a Farkas
+        certificate, which holds for every norm.
+    ValueError
+        If `selected` has the wrong shape, type or range; if `norm` is unknown; if
+        `tokens` is a Minimal and the norm depends on the coordinates; if sizes exceed
+        float64.
+    RuntimeError
+        If the required accuracy was not reached. The message says what to do.
+
+    Notes
+    -----
+    "frobenius" is W-SVM of paper A. An exponent p is Definition 2 of paper C. "nuclear"
+    is Att-SVM* of arXiv 2308.16898: training K and Q leads there. W need not be unique
+    in the nuclear, spectral, l_1, l_inf and block-wise norms; its norm is. The l_p
+    norms with p != 2 and `Blocks` depend on the coordinates: give a TokenSet in the
+    model's own, not a Minimal.
+
+    Examples
+    --------
+    >>> from lib import attention, svm
+    >>> data = attention.two_examples()
+    >>> solution = svm.token_svm(data)
+    >>> solution.W[0].round(3) + 0.0
+    array([[-0.5,  0. ],
+           [ 0.5, -0.5]])
+
+    The logit of the selected token exceeds every other logit of its sample by at least
+    1.
+
+    >>> attention.logits(data, solution.W).round(3)
+    array([[[-0.5, -1. ,  0.5],
+            [-0.5, -0.5,  0.5]]])
     """
     if not isinstance(norm, Blocks):
         norm = _known(norm, "norm", ("frobenius", "nuclear", "spectral"))
@@ -110,10 +209,57 @@ def token_svm(
 def head_svm(
     tokens: TokenSet | Minimal, selected: np.ndarray | None = None, p: float = 2
 ) -> MaxMargin:
-    """v_mm = argmin ||v||_p subject to y_i v^T x_{i,s_i} >= 1 for all i, 1 <= p <= inf.
+    """Solve for the smallest head that classifies the selected tokens with margin 1.
 
-    Source: paper A, u-SVM; paper C. It is the token SVM with delta_i = y_i x_{i,s_i}
-    and z_i = 1: it takes, returns and raises the same.
+    v_mm = argmin ||v||_p  subject to  y_i v^T x_{i,s_i} >= 1 for all i, with
+    s_i = ``selected[i]``.
+
+    Parameters
+    ----------
+    tokens : TokenSet or Minimal
+        The data sets, one per run. For a Minimal, v is in minimal coordinates.
+    selected : ndarray of int (runs, n), optional
+        The token s_i of each sample that the head sees. Default: the opt tokens.
+    p : float
+        The exponent of the norm, 1 <= p <= inf.
+
+    Returns
+    -------
+    MaxMargin
+        The solution ``.W``, here v (runs, d), its ``.norm`` and ``.duals``, and the
+        duality ``.gap``, which proves it. Gap and violation are at most ``ACCURACY``
+        for p = 2 and ``ACCURACY_OTHER_NORMS`` for other exponents.
+
+    Raises
+    ------
+    Infeasible
+        If no v satisfies the constraints. It is a ValueError and carries a Farkas
+        certificate, which holds for every norm.
+    ValueError
+        If `selected` has the wrong shape, type or range; if `p` is not a number of at
+        least 1; if `tokens` is a Minimal and p != 2; if sizes exceed float64.
+    RuntimeError
+        If the required accuracy was not reached. The message says what to do.
+
+    Notes
+    -----
+    The sources are paper A (u-SVM) and paper C. The problem is the token SVM with
+    delta_i = y_i x_{i,s_i} and z_i = 1. For p = 1 and p = inf, v need not be unique;
+    its norm is. The norms with p != 2 depend on the coordinates: give a TokenSet in the
+    model's own, not a Minimal.
+
+    Examples
+    --------
+    One token (2, 1) has to reach margin 1. A larger exponent spreads v over the
+    entries.
+
+    >>> from lib import attention, svm
+    >>> data = attention.token_set(X=[[[2, 1], [0, 0]]], y=[1], opt=[0])
+    >>> for p in 1.5, 2, 4:
+    ...     print(p, svm.head_svm(data, p=p).W[0].round(3))
+    1.5 [0.444 0.111]
+    2 [0.4 0.2]
+    4 [0.358 0.284]
     """
     p = _known(p, "p", ())
     tokens = _in_coordinates(tokens, p)
@@ -127,9 +273,11 @@ def head_svm(
     return _solve("head SVM", tokens, parts, p, selected.shape)
 
 
-def _in_coordinates(tokens, norm):
-    """The token set of a Minimal too; ValueError where the norm sees which coordinates
-    they are.
+def _in_coordinates(tokens: TokenSet | Minimal, norm: str | float | Blocks):
+    """Return the token set, of a Minimal too.
+
+    Raises ValueError if the tokens are a Minimal and the norm depends on the
+    coordinates.
     """
     if not isinstance(tokens, Minimal):
         return tokens
@@ -140,9 +288,10 @@ def _in_coordinates(tokens, norm):
     return tokens.tokens
 
 
-def _known(norm, name, words):
-    """`norm` as an exponent p >= 1, or as one of the `words`; "frobenius" is the
-    exponent 2.
+def _known(norm: Any, name: str, words: tuple[str, ...]):
+    """Return `norm` as an exponent p >= 1, or as one of the `words`.
+
+    The word "frobenius" is the exponent 2.
     """
     if isinstance(norm, str) and norm in words:
         return 2.0 if norm == "frobenius" else norm
@@ -155,8 +304,9 @@ def _known(norm, name, words):
 
 
 def checked_selection(tokens: TokenSet, selected: np.ndarray | None) -> np.ndarray:
-    """`selected` as token indices (runs, n), by default the opt tokens; else
-    ValueError.
+    """Return `selected` as token indices (runs, n), by default the opt tokens.
+
+    Raises ValueError if it does not consist of token indices.
     """
     if selected is None:
         return tokens.opt
@@ -169,21 +319,29 @@ def checked_selection(tokens: TokenSet, selected: np.ndarray | None) -> np.ndarr
         )
     if selected.min() < 0 or selected.max() >= T:
         raise ValueError(
-            f"selected holds {selected.min()} ... {selected.max()}; it needs indices 0 ... {T - 1}"
+            f"selected holds {selected.min()} ... {selected.max()}; "
+            f"it needs indices 0 ... {T - 1}"
         )
     return selected
 
 
-def _solve(problem, tokens, parts, norm, shape):
-    """The record of all runs; `parts` are what `frobenius.scaled` takes, `shape` of the
-    duals.
+def _solve(
+    problem: str,
+    tokens: TokenSet,
+    parts: tuple[np.ndarray, np.ndarray, np.ndarray],
+    norm: str | float | Blocks,
+    shape: tuple[int, ...],
+):
+    """Make the record of all runs.
+
+    The `parts` are what `frobenius.scaled` takes; `shape` is that of the duals.
     """
     runs: list[dict] = []
     units = frobenius.Scaled(*frobenius.scaled(*map(np.ascontiguousarray, parts)))
     if not np.isfinite(units.delta).all():
         raise ValueError(
-            f"X holds tokens whose difference exceeds {np.finfo(float).max:.1e}: divide them by a "
-            "power of two, which only multiplies W by it"
+            f"X holds tokens whose difference exceeds {np.finfo(float).max:.1e}: "
+            "divide them by a power of two, which only multiplies W by it"
         )
     # One thread for BLAS: a second gains little. What it never shares out need not ask.
     delta = units.delta[0]
@@ -206,8 +364,9 @@ def _solve(problem, tokens, parts, norm, shape):
             if abs(power) > LARGEST_EXPONENT:
                 digits = power * np.log10(2)
                 raise ValueError(
-                    f"{problem} of run {run}: the solution would have norm 1e{digits:.0f} and "
-                    f"duals of size 1e{2 * digits:.0f}, outside float64. That is only a scale: "
+                    f"{problem} of run {run}: the solution would have norm "
+                    f"1e{digits:.0f} and duals of size 1e{2 * digits:.0f}, outside "
+                    "float64. That is only a scale: "
                     "multiply the tokens or the queries, or both together, by "
                     f"1e{digits:.0f}, which divides W by as much."
                 )
@@ -221,8 +380,9 @@ def _solve(problem, tokens, parts, norm, shape):
     solved |= {
         key: solved[key].reshape(shape) for key in ("duals", "margins", "support")
     }
+    norm_name = norm if isinstance(norm, str | Blocks) else f"l_{norm:g}"
     return MaxMargin(
-        problem=f"{problem}, {norm if isinstance(norm, str | Blocks) else f'l_{norm:g}'} norm",
+        problem=f"{problem}, {norm_name} norm",
         accuracy=ACCURACY if norm == 2 else ACCURACY_OTHER_NORMS,
         solver=tuple(run["solver"] for run in runs),
         tokens=tokens,
@@ -231,9 +391,10 @@ def _solve(problem, tokens, parts, norm, shape):
     )
 
 
-def _weights(units, runs):
-    """W (runs, d, d_z), as the margins were measured on it: as solved, or from its
-    duals.
+def _weights(units: frobenius.Scaled, runs: list[dict]):
+    """Build W (runs, d, d_z), on which the margins were measured.
+
+    It is the W that was solved for, or it is built from the duals.
     """
     W = [
         frobenius.weights(run["duals"], delta, z) if run["W"] is None else run["W"]
@@ -242,9 +403,16 @@ def _weights(units, runs):
     return np.ldexp(np.stack(W), -units.exponent[:, None, None])
 
 
-def _other_norm(problem, run, units, norm, beta):
-    """Scaled solution of one run in another norm than Frobenius, from the duals (m,)
-    there.
+def _other_norm(
+    problem: str,
+    run: int,
+    units: frobenius.Scaled,
+    norm: Any,
+    beta: np.ndarray,
+):
+    """Solve one scaled run in another norm than Frobenius.
+
+    It starts from the duals (m,) of the Frobenius norm.
     """
     delta = units.delta[run]
     z = units.z[run]
@@ -271,10 +439,10 @@ def _other_norm(problem, run, units, norm, beta):
     gap = abs(1 - stretch @ beta / pulled * lowest / norm_of(w.reshape(shape), norm))
     if not gap <= ACCURACY_OTHER_NORMS:
         raise RuntimeError(
-            f"{problem} of run {run}: the relative duality gap {gap:.1e} in the norm {norm} exceeds"
-            f" {ACCURACY_OTHER_NORMS:.0e}. Take an exponent nearer to 2 (inf in place of a large "
-            "one), or rescale the tokens to a common norm: the constraints' entries differ by "
-            f"about a factor {units.ratio[run]:.0e}."
+            f"{problem} of run {run}: the relative duality gap {gap:.1e} in the norm "
+            f"{norm} exceeds {ACCURACY_OTHER_NORMS:.0e}. Take an exponent nearer to 2 "
+            "(inf in place of a large one), or rescale the tokens to a common norm: "
+            f"the constraints' entries differ by about a factor {units.ratio[run]:.0e}."
         )
     # Feasible to rounding, so that norm and lower bound enclose the minimum
     w = w / lowest
@@ -297,7 +465,32 @@ def _other_norm(problem, run, units, norm, beta):
 
 
 def feasible(tokens: TokenSet) -> TokenSet | None:
-    """The runs whose token SVM has a solution; None where none has."""
+    """Select the runs whose token SVM has a solution.
+
+    Parameters
+    ----------
+    tokens : TokenSet
+        The data sets, one per run.
+
+    Returns
+    -------
+    TokenSet or None
+        The runs with a solution, in their order; None if no run has one.
+
+    Examples
+    --------
+    In run 1 both samples have the same tokens and the same query, but different opt
+    tokens. No W can select both.
+
+    >>> from lib import attention, svm
+    >>> X = np.tile(np.eye(2), (2, 2, 1, 1))
+    >>> y = np.ones((2, 2))
+    >>> data = attention.token_set(X, y, opt=[[1, 1], [0, 1]])
+    >>> data.shape
+    (2, 2, 2, 2)
+    >>> svm.feasible(data).opt
+    array([[1, 1]])
+    """
     kept = []
     for run in range(len(tokens.y)):
         with suppress(Infeasible):

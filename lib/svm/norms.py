@@ -1,5 +1,4 @@
-"""Norms other than Frobenius: cone programs, and the l_p norms by weighted Frobenius
-SVMs.
+"""Norms other than Frobenius: cone programs, and l_p norms by weighted Frobenius SVMs.
 
 Cone programs are the nuclear, spectral, l_1 and l_inf norm and the largest over blocks.
 Their minimum is unique, its W need not be: an interior-point method ends in the middle.
@@ -20,8 +19,10 @@ exponents are approached from 2.
 
 import contextlib
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -38,12 +39,42 @@ GOAL = 1e-13  # relative duality gap at which Newton's method rests
 
 @dataclass(frozen=True)
 class Blocks:
-    """max_b N(W_b), or where `summed` sum_b N(W_b); W_b one of `count` parts, N =
-    `inner`.
+    """Norm of a matrix by its blocks: the largest or the summed norm of the parts.
 
-    Its dual is the sum of N* over the parts. inner: "frobenius", "spectral" or
-    "nuclear"; by_columns: parts of the columns, else the rows. ValueError for another N
-    or count < 1.
+    ||W|| = max_b N(W_b), or sum_b N(W_b) if `summed`, with W_b one of `count` parts of
+    equal size and N = `inner`. The dual norm is the sum of N* over the parts (or their
+    maximum, if `summed`).
+
+    Parameters
+    ----------
+    inner : {"frobenius", "spectral", "nuclear"}
+        The norm N of a part.
+    count : int
+        The number of parts, at least 1.
+    by_columns : bool
+        Whether the parts are sets of columns, not of rows.
+    summed : bool
+        Whether the norms of the parts are summed, instead of taking their maximum.
+
+    Raises
+    ------
+    ValueError
+        If `inner` is another norm or `count` is less than 1.
+
+    Examples
+    --------
+    >>> from lib import svm
+    >>> norm = svm.Blocks("frobenius", count=2)
+    >>> W = np.array([[3.0, 4.0], [6.0, 8.0]])
+    >>> float(svm.norm_of(W, norm)), float(svm.norm_of(W, norm.dual))
+    (10.0, 15.0)
+
+    The inner product of two matrices is at most the norm of one times the dual norm of
+    the other.
+
+    >>> V = np.array([[1.0, 0.0], [0.0, -1.0]])
+    >>> bool((V * W).sum() <= svm.norm_of(V, norm) * svm.norm_of(W, norm.dual))
+    True
     """
 
     inner: str
@@ -51,7 +82,7 @@ class Blocks:
     by_columns: bool = False
     summed: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.inner not in _ORDER or self.count != int(self.count) or self.count < 1:
             raise ValueError(
                 f"{self}: N must be one of {', '.join(_ORDER)}, count at least 1"
@@ -63,7 +94,13 @@ class Blocks:
 
     @property
     def dual(self) -> "Blocks":
-        """The dual norm."""
+        """The dual norm.
+
+        Returns
+        -------
+        Blocks
+            N* of the same parts, summed if this norm takes the maximum and conversely.
+        """
         return Blocks(
             inner=DUAL[self.inner],
             count=self.count,
@@ -71,9 +108,23 @@ class Blocks:
             summed=not self.summed,
         )
 
-    def parts(self, W) -> list:
-        """The blocks of W (..., d, d_z), numpy's or cvxpy's; ValueError where they do
-        not fit.
+    def parts(self, W: Any) -> list:
+        """Cut W into its blocks.
+
+        Parameters
+        ----------
+        W : ndarray or cvxpy.Expression (..., d, d_z)
+            The matrix, or an expression of cvxpy.
+
+        Returns
+        -------
+        list
+            The blocks (..., d/count, d_z), or (..., d, d_z/count) if `by_columns`.
+
+        Raises
+        ------
+        ValueError
+            If `count` does not divide the number of rows (of columns, if `by_columns`).
         """
         size = W.shape[-1 if self.by_columns else -2]
         if size % self.count:
@@ -88,7 +139,37 @@ class Blocks:
 
 
 def norm_of(W: np.ndarray, norm: str | float | Blocks) -> np.ndarray:
-    """N(W) of matrices (..., d, d_z), N by the names of `max_margin.token_svm`."""
+    """Compute a norm of matrices, by the names that `token_svm` takes.
+
+    Parameters
+    ----------
+    W : ndarray (..., d, d_z)
+        The matrices.
+    norm : {"frobenius", "nuclear", "spectral"}, float or Blocks
+        The norm. A number p with 1 <= p <= inf is the entrywise norm ||W||_{p,p}.
+
+    Returns
+    -------
+    ndarray (...)
+        The norms.
+
+    Raises
+    ------
+    ValueError
+        If `norm` is a Blocks whose parts do not fit W.
+
+    Examples
+    --------
+    >>> from lib import svm
+    >>> W = np.diag([3.0, -4.0])
+    >>> for norm in "frobenius", "nuclear", "spectral", 1, np.inf:
+    ...     print(norm, svm.norm_of(W, norm).round(3))
+    frobenius 5.0
+    nuclear 7.0
+    spectral 4.0
+    1 7.0
+    inf 4.0
+    """
     if isinstance(norm, Blocks):
         sizes = [norm_of(part, norm.inner) for part in norm.parts(W)]
         if norm.summed:
@@ -102,8 +183,8 @@ def norm_of(W: np.ndarray, norm: str | float | Blocks) -> np.ndarray:
     return lp_norm(flat, float(norm))
 
 
-def _expression(S, norm):
-    """The norm of a cvxpy variable (d, d_z), N as in `norm_of`."""
+def _expression(S: Any, norm: str | float | Blocks):
+    """Make the norm of a cvxpy variable (d, d_z), named as in `norm_of`."""
     import cvxpy as cp  # here: see `conic`
 
     if isinstance(norm, Blocks):
@@ -117,13 +198,13 @@ def _expression(S, norm):
 def conic(
     A: np.ndarray, shape: tuple[int, int], dual: str | float | Blocks, unit: float
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """(w, beta): vec W of least norm with A vec(W) >= 1, and its duals (m,), up to
-    scale.
+    """Find (w, beta): vec W of least norm with A vec(W) >= 1, and its duals (m,).
 
-    A (m, d d_z), shape (d, d_z), `dual` the dual of the norm, `unit` the size of a
-    feasible W. None where Clarabel fails.
+    Both are up to scale. A is (m, d d_z), shape is (d, d_z), `dual` is the dual of the
+    norm, and `unit` is the size of a feasible W. The result is None if Clarabel fails.
     """
-    import cvxpy as cp  # here: its import takes longer than all solvers of the other norms together
+    # Here: its import takes longer than all solvers of the other norms together.
+    import cvxpy as cp
 
     beta = cp.Variable(len(A), nonneg=True)
     S = cp.Variable(shape)
@@ -148,8 +229,9 @@ def conic(
 
 
 def _shortened(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows (m, D), cut to the shortest where over BAD times it; what A w >= 1 then
-    asks, (m,).
+    """Cut rows (m, D) to the length of the shortest if they exceed BAD times it.
+
+    Also returns what A w >= 1 then asks of each row, (m,).
     """
     length = np.linalg.norm(rows, axis=1)
     asked = np.where(length > BAD * length.min(), length.min() / length, 1.0)
@@ -159,8 +241,9 @@ def _shortened(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def entrywise(
     A: np.ndarray, p: float, w: np.ndarray, beta: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(w, beta): the w (D,) of least ||w||_p with A w >= 1, its duals (m,), both up to
-    scale, from a feasible w and its duals; A (m, D).
+    """Find (w, beta): the w (D,) of least ||w||_p with A w >= 1, and its duals (m,).
+
+    Both are up to scale. The start is a feasible w and its duals; A is (m, D).
     """
     unit = np.abs(
         w
@@ -181,7 +264,14 @@ def entrywise(
     return w * unit, beta * asked
 
 
-def _newton(A, asked, p, w, beta, goal):
+def _newton(
+    A: np.ndarray,
+    asked: np.ndarray,
+    p: float,
+    w: np.ndarray,
+    beta: np.ndarray,
+    goal: float,
+):
     # A w >= asked (m,), with duals beta
     q = p / (p - 1)
     best_w = w
@@ -240,9 +330,10 @@ def _newton(A, asked, p, w, beta, goal):
     return best_w, best_beta
 
 
-def _weights(w, p):
-    """D = dw/ds = (q-1) |w|^{2-p}; for p > 2 bounded near zero entries of negligible
-    norm.
+def _weights(w: np.ndarray, p: float):
+    """Compute the weights D = dw/ds = (q-1) |w|^{2-p} of a conjugate pair.
+
+    For p > 2 they are bounded near zero entries of negligible norm.
     """
     size = np.abs(w)
     if p > 2:
@@ -250,9 +341,10 @@ def _weights(w, p):
     return size ** (2 - p) / (p - 1)
 
 
-def _weighted(A, weights, b, beta):
-    """beta >= 0 with K beta >= b, K = A diag(weights) A^T; near the last beta if K is
-    singular.
+def _weighted(A: np.ndarray, weights: np.ndarray, b: np.ndarray, beta: np.ndarray):
+    """Find beta >= 0 with K beta >= b, K = A diag(weights) A^T.
+
+    If K is singular, the result is near the last beta.
     """
     K = (A * weights) @ A.T
     diagonal = np.diag(K).copy()
@@ -265,9 +357,17 @@ def _weighted(A, weights, b, beta):
     return None
 
 
-def _shorten(x, dx, exponent, y, dy, reduce):
-    """The first a of 1, 1/2, ... at which ||x + a dx|| / reduce(y + a dy) has not
-    risen, or 0.
+def _shorten(
+    x: np.ndarray,
+    dx: np.ndarray,
+    exponent: float,
+    y: np.ndarray,
+    dy: np.ndarray,
+    reduce: Callable,
+):
+    """Find the first a of 1, 1/2, ... at which a quotient has not risen, or 0.
+
+    The quotient is ||x + a dx|| / reduce(y + a dy).
     """
     start = lp_norm(x, exponent) / reduce(y)
     for a in 0.5 ** np.arange(30):
@@ -278,5 +378,5 @@ def _shorten(x, dx, exponent, y, dy, reduce):
     return 0.0
 
 
-def _power(a, exponent):
+def _power(a: np.ndarray, exponent: float):
     return np.sign(a) * np.abs(a) ** exponent
