@@ -10,37 +10,170 @@ from lib.attention.coordinates import lp_norm as norm
 
 
 def check_exponent(p: float) -> float:
-    """p as a float; ValueError unless 1 < p < inf: the mirror map is one to one."""
+    """Return p as a float if the mirror map is one to one.
+
+    Parameters
+    ----------
+    p : float
+        Exponent of the potential.
+
+    Returns
+    -------
+    float
+        The same number.
+
+    Raises
+    ------
+    ValueError
+        Unless 1 < p < inf.
+
+    Examples
+    --------
+    >>> from lib.mirror import geometry
+    >>> geometry.check_exponent(3)
+    3.0
+    """
     if not 1 < p < np.inf:
         raise ValueError(f"p = {p}; it must be above 1 and finite")
     return float(p)
 
 
 def dual_exponent(p: float) -> float:
-    """q = p / (p - 1)."""
+    """Return the dual exponent q = p / (p - 1).
+
+    Parameters
+    ----------
+    p : float
+        Exponent, 1 < p < inf.
+
+    Returns
+    -------
+    float
+        The exponent q with 1/p + 1/q = 1.
+
+    Raises
+    ------
+    ValueError
+        Unless 1 < p < inf.
+
+    Examples
+    --------
+    >>> from lib.mirror import geometry
+    >>> geometry.dual_exponent(3.0)
+    1.5
+    """
     return check_exponent(p) / (p - 1)
 
 
 def to_mirror(W: np.ndarray, p: float) -> np.ndarray:
-    """The mirror map, nabla psi(W) = |W|^{p-1} sgn(W), entry by entry; 0 stays 0."""
+    """Apply the mirror map nabla psi(W) = |W|^{p-1} sgn(W), entry by entry.
+
+    Parameters
+    ----------
+    W : ndarray (...)
+        Weights.
+    p : float
+        Exponent, 1 < p < inf.
+
+    Returns
+    -------
+    ndarray (...)
+        Their mirror images. 0 stays 0.
+
+    Raises
+    ------
+    ValueError
+        Unless 1 < p < inf.
+
+    Examples
+    --------
+    >>> from lib.mirror import geometry
+    >>> geometry.to_mirror(np.array([-2.0, 0.0, 3.0]), p=3.0)
+    array([-4.,  0.,  9.])
+    """
     return np.sign(W) * np.abs(W) ** (check_exponent(p) - 1)
 
 
 def bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
-    """D_psi(W, V) = psi(W) - psi(V) - <nabla psi(V), W - V>, over the last axis; zero
-    entries are welcome. Source: paper C, Definition 1.
+    """Compute the Bregman divergence of the potential, over the last axis.
+
+    D_psi(W, V) = psi(W) - psi(V) - <nabla psi(V), W - V>.
+
+    Parameters
+    ----------
+    W : ndarray (..., D)
+        First argument. Zero entries are welcome.
+    V : ndarray (..., D)
+        Second argument. Zero entries are welcome.
+    p : float
+        Exponent, 1 < p < inf.
+
+    Returns
+    -------
+    ndarray (...)
+        The divergence.
+
+    Raises
+    ------
+    ValueError
+        Unless 1 < p < inf.
+
+    Notes
+    -----
+    Paper C, Definition 1.
+
+    Examples
+    --------
+    For p = 2 it is half the squared distance; for other p it is not symmetric:
+
+    >>> from lib.mirror import geometry
+    >>> W = np.array([1.0, 2.0])
+    >>> V = np.array([0.0, 1.0])
+    >>> float(geometry.bregman(W, V, p=2.0))
+    1.0
+    >>> float(geometry.bregman(W, V, p=3.0).round(3))
+    1.667
+    >>> float(geometry.bregman(V, W, p=3.0).round(3))
+    2.333
     """
     terms = np.abs(W) ** p / p + (p - 1) / p * np.abs(V) ** p - to_mirror(V, p) * W
     return terms.sum(-1)
 
 
 def directional_bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
-    """D_psi(V / ||V||_{p,p}, W / ||W||_{p,p}), the SVM direction V first, the iterate W
-    second.
+    """Compute the divergence between directions, the SVM's first, the iterate's second.
 
-    Source: the authors' code of paper C. Between unit vectors it is 1 - <nabla
-    psi(W/||W||), V/||V||>. W (..., k, D) is a path, V (..., D). NaN where W = 0.
-    ValueError for a V that is zero or not finite.
+    D_psi(V / ||V||_{p,p}, W / ||W||_{p,p}) = 1 - <nabla psi(W / ||W||), V / ||V||>.
+
+    Parameters
+    ----------
+    W : ndarray (..., k, D)
+        A path of iterates.
+    V : ndarray (..., D)
+        The direction that solves the SVM.
+    p : float
+        Exponent, 1 < p < inf.
+
+    Returns
+    -------
+    ndarray (..., k)
+        The divergence along the path, NaN where W = 0.
+
+    Raises
+    ------
+    ValueError
+        If `V` is zero or not finite, or unless 1 < p < inf.
+
+    Notes
+    -----
+    The authors' code of paper C. The simple form holds between unit vectors.
+
+    Examples
+    --------
+    >>> from lib.mirror import geometry
+    >>> path = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 5.0]])
+    >>> geometry.directional_bregman(path, np.array([0.0, 1.0]), p=2.0).round(3)
+    array([1.   , 0.293, 0.   ])
     """
     size = norm(V, p)
     if not (np.isfinite(V).all() and np.all(size > 0)):

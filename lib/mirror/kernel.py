@@ -21,8 +21,8 @@ NEGLIGIBLE_RISE = 1e-12  # of the loss between two iterations: below it is round
 
 
 @numba.njit(fastmath=_REORDER)
-def _multiply(A, w, out):
-    """out = A w, four rows at a time; A (m, D)."""
+def _multiply(A: np.ndarray, w: np.ndarray, out: np.ndarray) -> None:
+    """Set out = A w, four rows at a time; A (m, D)."""
     m = out.size
     for i in range(0, m - m % 4, 4):
         a = 0.0
@@ -43,8 +43,8 @@ def _multiply(A, w, out):
 
 
 @numba.njit(fastmath=_REORDER)
-def _pull(A, c, out):
-    """out = A^T c, four rows at a time; A (m, D)."""
+def _pull(A: np.ndarray, c: np.ndarray, out: np.ndarray) -> None:
+    """Set out = A^T c, four rows at a time; A (m, D)."""
     m = c.size
     out[:] = 0.0
     for i in range(0, m - m % 4, 4):
@@ -60,9 +60,10 @@ def _pull(A, c, out):
 
 
 @numba.njit
-def _plus(log_value, log_scale):
-    """log_value + log_scale, -inf where the value is zero: 0/0 = 0, no gradient and no
-    step.
+def _plus(log_value: float, log_scale: float) -> float:
+    """Return log_value + log_scale, -inf where the value is zero.
+
+    0/0 = 0: there is no gradient and no step.
     """
     if log_value > -math.inf:
         return log_value + log_scale
@@ -70,9 +71,12 @@ def _plus(log_value, log_scale):
 
 
 @numba.njit
-def _direction(A, c, q, work, out):
-    """out = A^T c up to its largest entry; the logs of that factor and of ||A^T
-    c||_q.
+def _direction(
+    A: np.ndarray, c: np.ndarray, q: float, work: np.ndarray, out: np.ndarray
+) -> tuple[float, float]:
+    """Set out = A^T c up to its largest entry.
+
+    Returned are the logs of that factor and of ||A^T c||_q.
     """
     _pull(A, c, out)
     largest = 0.0
@@ -90,9 +94,17 @@ def _direction(A, c, q, work, out):
 
 
 @numba.njit
-def _move(step, direction, exponent, U, W, work):
-    """U += step direction, then W = sgn(U) |U|^exponent; returns the log of W's largest
-    entry.
+def _move(
+    step: float,
+    direction: np.ndarray,
+    exponent: float,
+    U: np.ndarray,
+    W: np.ndarray,
+    work: np.ndarray,
+) -> float:
+    """Step U += step direction, then set W = sgn(U) |U|^exponent.
+
+    Returned is the log of W's largest entry.
     """
     for j in range(U.size):
         U[j] += step * direction[j]
@@ -106,8 +118,20 @@ def _move(step, direction, exponent, U, W, work):
 class Rows(NamedTuple):
     """A problem, linear in W and v: margins A vec(W), scores signed v, opt token first.
 
-    A (runs, n(T-1), d d_z), signed (runs, n T, d) with rows y_i x_{i,t}; the loop wants
-    each token's n samples together. Logistic or exponential loss, joint or fixed head.
+    The loop wants each token's n samples together.
+
+    Parameters
+    ----------
+    A : ndarray (runs, n (T - 1), d d_z)
+        Rows of the margins.
+    signed : ndarray (runs, n T, d)
+        Rows y_i x_{i,t} of the scores.
+    n : int
+        Number of samples.
+    logistic : bool
+        Whether the loss is logistic, else exponential.
+    joint : bool
+        Whether the head is trained too, else fixed.
     """
 
     A: np.ndarray
@@ -118,10 +142,17 @@ class Rows(NamedTuple):
 
 
 @numba.njit
-def _train_run(problem, rule, times, parameters, records):
-    """Train one run in place; returns (status, last iteration, first rise of the loss).
-    The rest is as in `run_jobs`, without the axis of jobs; rule: (p, step_size, 1.0 if
-    normalised).
+def _train_run(
+    problem: Rows,
+    rule: np.ndarray,
+    times: np.ndarray,
+    parameters: tuple,
+    records: tuple,
+) -> tuple[int, int, int]:
+    """Train one run in place.
+
+    Returned are status, last iteration and first rise of the loss. The arguments are as
+    in `run_jobs`, without the axis of jobs; rule: (p, step_size, 1.0 if normalised).
     """
     A, signed, n, logistic, joint = problem
     W, v, U, V = parameters
@@ -206,14 +237,34 @@ def _train_run(problem, rule, times, parameters, records):
 
 
 @numba.njit(parallel=True, cache=True)
-def run_jobs(problem, rules, times, parameters, records):
+def run_jobs(
+    problem: Rows,
+    rules: np.ndarray,
+    times: np.ndarray,
+    parameters: tuple,
+    records: tuple,
+) -> np.ndarray:
     """Train every run with every rule: job j is run j // rules with rule j % rules.
 
-    rules (rules, 3); times (rules, k): one row per rule, padded with -1. parameters: W
-    (jobs, D) and the head v (jobs, d) with their mirror images U and V, moved in place.
-    records, filled at the k times: path (jobs, k, D), head (jobs, k, d) and logs (jobs,
-    k, 3): log(L - L*) (joint: log L), log ||grad_W L||_q, log ||grad_v L||_q. Returns
-    status, last iteration and first rise of the loss, (3, jobs).
+    Parameters
+    ----------
+    problem : Rows
+        The margins and scores of all runs.
+    rules : ndarray (rules, 3)
+        p, step size, and 1.0 if normalised.
+    times : ndarray of int (rules, k)
+        Iterations to record: one row per rule, padded with -1.
+    parameters : tuple of ndarray
+        W (jobs, D) and the head v (jobs, d) with their mirror images U and V, moved in
+        place.
+    records : tuple of ndarray
+        Filled at the k times: path (jobs, k, D), head (jobs, k, d) and logs (jobs, k,
+        3): log(L - L*) (joint: log L), log ||grad_W L||_q, log ||grad_v L||_q.
+
+    Returns
+    -------
+    ndarray of int (3, jobs)
+        Status, last iteration and first rise of the loss.
     """
     A, signed, n, logistic, joint = problem
     W, v, U, V = parameters

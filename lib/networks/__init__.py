@@ -1,5 +1,4 @@
-"""Networks with attention: vision transformers, a text transformer, and BERT with its
-weights.
+"""Networks with attention: vision transformers, a text transformer, pretrained BERT.
 
 In: sizes. Out: torch modules, their vocabulary and tokenizer, statistics of their
 weights. Open `text` first, paper C's network and the smallest.

@@ -94,14 +94,48 @@ class _EncoderBlock(nn.Module):
 
 
 class TextTransformer(nn.Module):
-    """Learned embeddings, `size` post-norm blocks of `size` heads, one logit, of the
-    first token.
+    """Paper C's encoder classifier for texts, without biases.
 
-    `vocabulary` counts the token ids, of which 0 is padding; `length` is T, the longest
-    text; `size` is layers = heads ("model size" of the paper), `width` d, `hidden` that
-    of the MLP, `dropout` the rate behind embeddings, attention and MLP. ValueError for
-    heads that do not divide the width, or ids that are no (b, T') with T' <= T. Source:
-    paper C; where dropout acts and the start are ours.
+    Learned embeddings, `size` post-norm blocks of `size` heads, and one logit that is
+    read off the first token.
+
+    Parameters
+    ----------
+    vocabulary : int
+        Number of token ids, of which 0 is padding.
+    length : int
+        T, the number of tokens of the longest text.
+    size : int
+        Number of layers, and of heads per layer ("model size" of the paper).
+    width : int, default 384
+        Width d of a token, a multiple of `size`.
+    hidden : int, default 1536
+        Width of the MLP in a block.
+    dropout : float, default 0.2
+        Rate of dropout behind embeddings, attention and MLP.
+
+    Raises
+    ------
+    ValueError
+        If the heads do not divide the width; when called, if the ids are no (b, T')
+        with T' <= T.
+
+    Notes
+    -----
+    Paper C. Where dropout acts and the start are ours.
+
+    Examples
+    --------
+    Padding behind a text does not change its logit:
+
+    >>> import torch
+    >>> from lib.networks import TextTransformer
+    >>> network = TextTransformer(vocabulary=10, length=6, size=2, width=8, hidden=16)
+    >>> network = network.eval()
+    >>> short = network(torch.tensor([[1, 5, 7]]))
+    >>> padded = network(torch.tensor([[1, 5, 7, 0, 0]]))
+    >>> short.shape, torch.allclose(short, padded, atol=1e-5)
+    (torch.Size([1]), True)
     """
 
     def __init__(
@@ -128,8 +162,24 @@ class TextTransformer(nn.Module):
                 nn.init.normal_(module.weight, std=EMBEDDING_STD)
 
     def start(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """The embedded tokens (b, T', d) of `ids` (b, T'), and which are no padding (b,
-        T').
+        """Embed token ids.
+
+        Parameters
+        ----------
+        ids : Tensor of int (b, T')
+            Token ids, with T' <= T.
+
+        Returns
+        -------
+        tokens : Tensor (b, T', d)
+            The embedded tokens.
+        present : Tensor of bool (b, T')
+            Which tokens are no padding.
+
+        Raises
+        ------
+        ValueError
+            If `ids` has another shape.
         """
         if ids.ndim != 2 or ids.shape[1] > self.length:
             wanted = f"(batch, at most {self.length})"
@@ -141,8 +191,17 @@ class TextTransformer(nn.Module):
         return self.dropout(self.embed(ids.int()) + self.positions(places)), present
 
     def forward(self, ids: Tensor) -> Tensor:
-        """The logit (b,) of label 1 of each text of token ids (b, T'), off its first
-        token.
+        """Compute the logit of label 1 of each text, off its first token.
+
+        Parameters
+        ----------
+        ids : Tensor of int (b, T')
+            Token ids, with T' <= T.
+
+        Returns
+        -------
+        Tensor (b,)
+            The logits.
         """
         tokens, present = self.start(ids)
         for block in self.blocks[:-1]:
@@ -153,8 +212,17 @@ class TextTransformer(nn.Module):
 
     @torch.no_grad()
     def attention(self, ids: Tensor) -> Tensor:
-        """The weights with which the first token attends, without dropout: (b, layers,
-        h, T').
+        """Compute the weights with which the first token attends, without dropout.
+
+        Parameters
+        ----------
+        ids : Tensor of int (b, T')
+            Token ids, with T' <= T.
+
+        Returns
+        -------
+        Tensor (b, layers, h, T')
+            The attention weights, which are 0 on padding.
         """
         training = self.training
         maps = []

@@ -145,16 +145,58 @@ class _EncoderBlock(nn.Module):
 
 
 class VisionTransformer(nn.Module):
-    """The ViT for small data sets: shifted patches, class token, learned positions,
-    blocks, head.
+    """The vision transformer for small data sets, and the plain one.
 
-    Images are (b, channels, size, size), in patches of patch x patch; `width` is d,
-    `depth` the number of blocks, `hidden` the width of a block's MLP. `shift` is
-    "diagonal", "cardinal" or None; class token and positions are `start` N(0, 1).
-    `options` are those of attention; with `shift` and the first two off it is the plain
-    ViT. ValueError for a patch that does not divide the size, without `head_width`
-    heads that do not divide the width, or images of another shape. Source: Lee et al.
-    (2021); the plain ViT is that of paper C.
+    Shifted patches, class token, learned positions, blocks, head. With `shift`,
+    `mask_diagonal` and `learn_temperature` off it is the plain ViT.
+
+    Parameters
+    ----------
+    size : int
+        Images are (b, channels, size, size).
+    patch : int
+        Patches are patch x patch pixels; `patch` divides `size`.
+    channels : int, default 1
+        Number of channels.
+    classes : int, default 10
+        Number of logits.
+    width : int, default 64
+        Width d of a token.
+    depth : int, default 4
+        Number of blocks.
+    heads : int, default 4
+        Number of heads per block. They divide `width`, unless ``head_width`` is given.
+    hidden : int, default 128
+        Width of the MLP in a block.
+    shift : {"diagonal", "cardinal", None}
+        How the four copies of an image move: half a patch along the diagonals, one
+        pixel along the axes, or no copies.
+    start : float, default 0.02
+        Standard deviation of class token and positions at the start.
+    **options : Any
+        Options of attention: ``mask_diagonal`` and ``learn_temperature``, both on by
+        default, and ``head_width``, by default width / heads.
+
+    Raises
+    ------
+    ValueError
+        If the patch does not divide the size, or the heads do not divide the width
+        without ``head_width``; when called, if the images have another shape.
+
+    Notes
+    -----
+    Lee, Lee and Song, "Vision Transformer for Small-Size Datasets" (2021, arXiv
+    2112.13492). The plain ViT is that of paper C.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from lib.networks import VisionTransformer
+    >>> network = VisionTransformer(size=8, patch=4, width=8, depth=1, heads=2)
+    >>> network.positions.shape  # four patches and the class token
+    torch.Size([1, 5, 8])
+    >>> network(torch.zeros(3, 1, 8, 8)).shape
+    torch.Size([3, 10])
     """
 
     def __init__(
@@ -182,7 +224,18 @@ class VisionTransformer(nn.Module):
         self.head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, classes))
 
     def forward(self, images: Tensor) -> Tensor:
-        """The logits (b, classes) of images (b, channels, size, size)."""
+        """Compute the logits of images.
+
+        Parameters
+        ----------
+        images : Tensor (b, channels, size, size)
+            The images.
+
+        Returns
+        -------
+        Tensor (b, classes)
+            The logits.
+        """
         tokens = self.tokens(images)  # (b, T - 1, d)
         first = self.class_token.expand(len(images), -1, -1)  # (b, 1, d)
         tokens = torch.cat([first, tokens], dim=1)  # (b, T, d)

@@ -1,5 +1,4 @@
-"""Paper B: softmax regression, its manifold of minima, and preconditioned descent on
-it.
+"""Paper B: softmax regression, its minima, and preconditioned descent to them.
 
 In: a covariance, sizes, seeds. Out: losses, gradients, the regulariser, the spectral
 start, histories of descent. Open `problem` first: the law of the data and its loss.

@@ -1,5 +1,7 @@
-"""Paper B's in-sample gradients (Eq. 1), compiled: four queries at a time, with the
-keys in cache. Partial sums are added in one order, whatever the number of threads.
+"""Paper B's in-sample gradients (Eq. 1), compiled.
+
+Four queries go at a time, with the keys in cache. Partial sums are added in one order,
+whatever the number of threads.
 """
 
 import math
@@ -17,8 +19,8 @@ PARALLEL = 200_000  # attention weights from which on several threads pay
 _FAST = {"reassoc", "contract", "nsz", "arcp"}  # not nnan: a diverged run must stay NaN
 
 
-def _check(X, Y, A, B):
-    """ValueError for shapes that do not fit and for samples that are not finite."""
+def _check(X: np.ndarray, Y: np.ndarray, A: np.ndarray, B: np.ndarray) -> None:
+    """Raise ValueError if shapes do not fit or samples are not finite."""
     m, d = X.shape[-2:]
     k = A.shape[-2]
     for name, value, needed in (("A", A, (k, d)), ("B", B, (d, d)), ("Y", Y, (m, k))):
@@ -37,16 +39,16 @@ def _check(X, Y, A, B):
         )
 
 
-def _flat(value):
-    """(..., rows, columns) as (all, rows, columns); a copy only where it must be."""
+def _flat(value: np.ndarray) -> np.ndarray:
+    """Return (..., rows, columns) as (all, rows, columns), copied only if need be."""
     return np.require(value, float, "CW").reshape(-1, *value.shape[-2:])
 
 
-def _padded_keys(X):
-    """The samples (sets, m, d) as the kernel's keys (sets, D, m).
+def _padded_keys(X: np.ndarray) -> np.ndarray:
+    """Lay out the samples (sets, m, d) as the kernel's keys (sets, D, m).
 
-    Their coordinates, then a row of ones for sums and shifts, then rows of zeros: D is
-    a multiple of four, as four rows are taken at a time.
+    The rows are the samples' coordinates, then a row of ones for sums and shifts, then
+    rows of zeros: D is a multiple of four, as four rows are taken at a time.
     """
     sets, m, d = X.shape
     D = d + 1 + -(d + 1) % 4
@@ -56,18 +58,59 @@ def _padded_keys(X):
     return keys
 
 
-def empirical_gradients(X, Y, A, B):
-    """Gradients of Eq. 1 in closed form: grad_A L^ (..., k, d) and grad_B L^ (..., d,
-    d).
+def empirical_gradients(
+    X: np.ndarray, Y: np.ndarray, A: np.ndarray, B: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Compute the in-sample gradients of paper B's Eq. 1 in closed form.
 
-    The samples X (..., m, d) are queries and keys. With P the softmax weights, c_j =
-    sum_i P_ji x_i, e_j = A c_j - y_j, v_j = A^T e_j:
+    With P the softmax weights, c_j = sum_i P_ji x_i, e_j = A c_j - y_j, v_j = A^T e_j:
 
-        grad_A = 1/m sum_j e_j c_j^T,
-        grad_B = 1/m sum_j x_j (sum_i P_ji (v_j^T (x_i - c_j)) x_i)^T
+        grad_A L^ = 1/m sum_j e_j c_j^T,
+        grad_B L^ = 1/m sum_j x_j (sum_i P_ji (v_j^T (x_i - c_j)) x_i)^T.
 
-    Y (..., m, k), A (..., k, d), B (..., d, d), of numpy. ValueError for shapes that do
-    not fit and for samples that are not finite.
+    Parameters
+    ----------
+    X : ndarray (..., m, d)
+        Samples x_j, which are both queries and keys.
+    Y : ndarray (..., m, k)
+        Responses y_j.
+    A : ndarray (..., k, d)
+        Value matrices.
+    B : ndarray (..., d, d)
+        Key-query matrices.
+
+    Returns
+    -------
+    grad_A : ndarray (..., k, d)
+        Gradient in A.
+    grad_B : ndarray (..., d, d)
+        Gradient in B.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, or if samples are not finite.
+
+    Notes
+    -----
+    Leading axes of the layers broadcast against those of the samples, so several layers
+    may share a data set.
+
+    Examples
+    --------
+    With B = 0 every query attends to all keys alike, c_j is their mean, and the
+    gradient in A is that of a regression on this mean:
+
+    >>> from lib import regression
+    >>> X = np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 2.0]])
+    >>> Y = np.array([[1.0], [2.0], [3.0]])
+    >>> A = np.array([[0.5, 0.5]])
+    >>> grad_A, grad_B = regression.empirical_gradients(X, Y, A, np.zeros((2, 2)))
+    >>> grad_A
+    array([[-1., -1.]])
+    >>> mean = X.mean(0)
+    >>> (A @ mean - Y).mean() * mean
+    array([-1., -1.])
     """
     _check(X, Y, A, B)
     sets = X.shape[:-2]
@@ -104,7 +147,9 @@ def empirical_gradients(X, Y, A, B):
 
 
 @numba.njit(parallel=True, cache=True)
-def _all(samples, layers, set_of_run, partial_sums):
+def _all(
+    samples: tuple, layers: tuple, set_of_run: np.ndarray, partial_sums: tuple
+) -> None:
     X, keys, radius, Y = samples
     (A, B) = layers
     (partial_A, partial_B) = partial_sums
@@ -124,11 +169,11 @@ def _all(samples, layers, set_of_run, partial_sums):
 # - y; v = (A^T error, -<A^T error, c>), so that v keys is the slope of each logit; h:
 # the keys summed with weights e times that slope. t is what one entry has so far.
 @numba.njit(fastmath=_FAST, error_model="numpy")
-def _piece(samples, layer, first, sums):
-    """Adds to `sums` the gradients of QUERIES queries from `first` on: one data set,
-    one layer.
+def _piece(samples: tuple, layer: tuple, first: int, sums: tuple) -> None:
+    """Add to `sums` the gradients of QUERIES queries from `first` on.
 
-    It stays one function: in parts, the compiler adds in another order.
+    They are those of one data set and one layer. The function stays one: in parts, the
+    compiler adds in another order.
     """
     X, keys, radius, Y = samples
     (A, B) = layer
@@ -209,8 +254,8 @@ def _piece(samples, layer, first, sums):
 
 
 @numba.njit(fastmath=_FAST, error_model="numpy", forceinline=True)
-def _combine(w, keys, out):
-    """out (4, m) = w (4, D) keys (D, m)."""
+def _combine(w: np.ndarray, keys: np.ndarray, out: np.ndarray) -> None:
+    """Set out (4, m) = w (4, D) keys (D, m)."""
     out[:] = 0.0
     o0 = out[0]
     o1 = out[1]
@@ -249,9 +294,10 @@ def _combine(w, keys, out):
 
 
 @numba.njit(fastmath=_FAST, error_model="numpy", forceinline=True)
-def _moments(e, keys, rows, out):
-    """out (4, rows) = e (4, m) keys^T (m, rows), of the first rows of keys; two at a
-    time.
+def _moments(e: np.ndarray, keys: np.ndarray, rows: int, out: np.ndarray) -> None:
+    """Set out (4, rows) = e (4, m) keys^T (m, rows), of the first rows of keys.
+
+    Two rows are taken at a time.
     """
     e0 = e[0]
     e1 = e[1]

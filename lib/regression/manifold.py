@@ -5,7 +5,8 @@ Sigma^{-1/2} V D^{1/2} R Sigma^{-1/2}) : R orthogonal}. Two norms measure distan
 through the extended covariance Sbar = diag(I_k, Sigma):
 
 * "left": <Z, Z'> = tr(Z^T Sbar Z') (paper B, Theorem 1.3);
-* "left_right": <Z, Z'> = tr(Z^T Sbar Z' Sigma) (ours: the factorisation of Tu et al. 2016).
+* "left_right": <Z, Z'> = tr(Z^T Sbar Z' Sigma) (ours: the factorisation of Tu et al.
+  2016).
 """
 
 from dataclasses import dataclass
@@ -28,9 +29,20 @@ NORMS = ("left", "left_right")
 
 
 class _Constants(NamedTuple):
-    """<grad, Delta> >= convexity ||Delta||^2, ||grad|| <= smoothness ||Delta||, Delta =
-    Z - Z_pi, within `radius` of the manifold, in their norm and with the gradient in
-    its inner product.
+    """One-point convexity and smoothness near the manifold, in one norm.
+
+    With Delta = Z - Z_pi and the gradient in the norm's inner product,
+    <grad, Delta> >= convexity ||Delta||^2 and ||grad|| <= smoothness ||Delta||, within
+    `radius` of the manifold.
+
+    Parameters
+    ----------
+    radius : float
+        Distance from the manifold up to which both bounds hold.
+    convexity : float
+        Factor of the lower bound.
+    smoothness : float
+        Factor of the upper bound.
     """
 
     radius: float
@@ -40,15 +52,40 @@ class _Constants(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Manifold(Shapes):
-    """The minima for a covariance Sigma (d, d) and a map M (k, d), true or estimated.
+    """The minima for a covariance and a linear map, true or estimated.
 
-    Z = (A; B) is one (k + d, d) matrix here. ValueError for a singular Sigma, or k < d.
+    Z = (A; B) is one (k + d, d) matrix here.
+
+    Parameters
+    ----------
+    Sigma : ndarray (d, d)
+        Covariance, symmetric and positive definite.
+    M : ndarray (k, d)
+        Linear map, with k >= d.
+
+    Raises
+    ------
+    ValueError
+        If `Sigma` is singular, or k < d.
+
+    Examples
+    --------
+    All minima have the same loss, whatever their rotation R:
+
+    >>> from lib import regression
+    >>> from lib.regression import manifold
+    >>> problem = regression.random_regression(seed=0, d=2, k=3)
+    >>> minima = manifold.Manifold(Sigma=problem.Sigma, M=problem.M)
+    >>> R = np.array([[0.0, -1.0], [1.0, 0.0]])
+    >>> Z = minima.point(R)
+    >>> bool(regression.excess_loss(problem, Z[:3], Z[3:]) < 1e-20)
+    True
     """
 
     Sigma: np.ndarray
     M: np.ndarray
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.M.shape[0] < self.M.shape[1]:
             raise ValueError(f"M has shape {self.M.shape}; it has too few rows")
         covariance_root(self.Sigma, "Sigma")
@@ -59,7 +96,7 @@ class Manifold(Shapes):
 
     @cached_property
     def inverse_root(self) -> np.ndarray:
-        """Sigma^{-1/2}, (d, d)."""
+        """Inverse square root Sigma^{-1/2}, (d, d)."""
         return np.linalg.inv(self._root)
 
     @cached_property
@@ -69,50 +106,125 @@ class Manifold(Shapes):
 
     @cached_property
     def _K(self):
-        """K = (U D^{1/2}; V D^{1/2}): minima are K R in coordinates Sbar^{1/2} Z
-        Sigma^{1/2}.
+        """K = (U D^{1/2}; V D^{1/2}), with which the minima are K R.
+
+        The coordinates are Sbar^{1/2} Z Sigma^{1/2}.
         """
         U, D, V = self._svd
         return np.vstack([U, V]) * np.sqrt(D)
 
     @property
     def singular_values(self) -> np.ndarray:
-        """sigma_1 >= ... >= sigma_d of M Sigma^{1/2}, (d,)."""
+        """Singular values sigma_1 >= ... >= sigma_d of M Sigma^{1/2}, (d,)."""
         return self._svd[1]
 
     def point(self, R: np.ndarray | None = None) -> np.ndarray:
-        """The minimum with rotation R (d, d) orthogonal, identity if none is given; (k
-        + d, d).
+        """Return the minimum with a given rotation.
+
+        Parameters
+        ----------
+        R : ndarray (d, d), optional
+            Orthogonal matrix. Default: the identity.
+
+        Returns
+        -------
+        ndarray (k + d, d)
+            The minimum Z.
         """
         return self.from_coordinates(self._K if R is None else self._K @ R)
 
     def from_coordinates(self, Y: np.ndarray) -> np.ndarray:
-        """Z = Sbar^{-1/2} Y Sigma^{-1/2} of Y (..., k + d, d), the same shape."""
+        """Return Z = Sbar^{-1/2} Y Sigma^{-1/2}.
+
+        Parameters
+        ----------
+        Y : ndarray (..., k + d, d)
+            Coordinates, in which the minima are K R.
+
+        Returns
+        -------
+        ndarray (..., k + d, d)
+            The layer Z.
+        """
         return self._sides(Y, self.inverse_root) @ self.inverse_root
 
-    def _sides(self, Z, root):
-        """diag(I, root) Z."""
+    def _sides(self, Z: np.ndarray, root: np.ndarray) -> np.ndarray:
+        """Return diag(I, root) Z."""
         k = len(self.M)
         return np.concatenate([Z[..., :k, :], root @ Z[..., k:, :]], -2)
 
     def weighted(self, Z: np.ndarray, norm: str) -> np.ndarray:
-        """Z (..., k + d, d) as Sbar^{1/2} Z for "left", Sbar^{1/2} Z Sigma^{1/2} for
-        "left_right", whose Frobenius norm is ||Z||; else ValueError.
+        """Weight a layer so that its Frobenius norm is ||Z|| in the norm of that name.
+
+        Parameters
+        ----------
+        Z : ndarray (..., k + d, d)
+            The layer.
+        norm : {"left", "left_right"}
+            Name of the norm.
+
+        Returns
+        -------
+        ndarray (..., k + d, d)
+            Sbar^{1/2} Z for "left", Sbar^{1/2} Z Sigma^{1/2} for "left_right".
+
+        Raises
+        ------
+        ValueError
+            If `norm` is unknown.
         """
         _check_norm(norm)
         W = self._sides(Z, self._root)
         return W @ self._root if norm == "left_right" else W
 
     def norm(self, Z: np.ndarray, norm: str = "left") -> np.ndarray:
-        """||Z|| in the norm of that name, shape (...)."""
+        """Compute ||Z|| in the norm of that name.
+
+        Parameters
+        ----------
+        Z : ndarray (..., k + d, d)
+            The layer.
+        norm : {"left", "left_right"}
+            Name of the norm.
+
+        Returns
+        -------
+        ndarray (...)
+            The norm of every layer.
+
+        Raises
+        ------
+        ValueError
+            If `norm` is unknown.
+        """
         return np.linalg.norm(self.weighted(Z, norm), axis=(-1, -2))
 
     def project(self, Z: np.ndarray, norm: str = "left") -> np.ndarray:
-        """Z_pi, the minimum nearest to Z (k + d, d) in that norm.
+        """Find Z_pi, the minimum nearest to Z.
 
-        "left_right": orthogonal Procrustes, R = u v^T from the SVD of K^T Sbar^{1/2} Z
-        Sigma^{1/2}. "left": no closed form; from there the stationary point of Lemma 1
-        is found, the nearest one when Z is near the manifold.
+        Parameters
+        ----------
+        Z : ndarray (k + d, d)
+            The layer.
+        norm : {"left", "left_right"}
+            Name of the norm that measures distance.
+
+        Returns
+        -------
+        ndarray (k + d, d)
+            The minimum Z_pi.
+
+        Raises
+        ------
+        ValueError
+            If `norm` is unknown.
+
+        Notes
+        -----
+        "left_right" is an orthogonal Procrustes problem: R = u v^T from the singular
+        value decomposition of K^T Sbar^{1/2} Z Sigma^{1/2}. "left" has no closed form.
+        From the rotation of "left_right" the stationary point of Lemma 1 is found,
+        which is the nearest one when Z is near the manifold.
         """
         _check_norm(norm)
         u, _, vt = np.linalg.svd(self._K.T @ self.weighted(Z, "left_right"))
@@ -121,21 +233,25 @@ class Manifold(Shapes):
             R = self._stationary(self.weighted(Z, "left"), R)
         return self.point(R)
 
-    def _stationary(self, W, R):
-        """The rotation near R at which ||W - K R Sigma^{-1/2}||^2 is stationary."""
+    def _stationary(self, W: np.ndarray, R: np.ndarray) -> np.ndarray:
+        """Return the rotation near R where ||W - K R Sigma^{-1/2}||^2 is stationary.
+
+        Rotations are varied by the Cayley transform of a skew matrix.
+        """
         i, j = np.triu_indices(len(R), 1)
         if not len(i):
             return R
 
-        def turned(entries):  # by the Cayley transform of a skew matrix
+        # The Cayley transform of a skew matrix.
+        def turned(entries: np.ndarray) -> np.ndarray:
             skew = np.zeros_like(R)
             skew[i, j], skew[j, i] = entries, -entries
             return R @ np.linalg.solve(np.eye(len(R)) - skew, np.eye(len(R)) + skew)
 
-        def rest(entries):
+        def rest(entries: np.ndarray) -> np.ndarray:
             return self._K @ turned(entries) @ self.inverse_root - W
 
-        def slope(entries):
+        def slope(entries: np.ndarray) -> np.ndarray:
             pulled = (self._K @ turned(entries)).T @ rest(entries) @ self.inverse_root
             return (pulled - pulled.T)[i, j]
 
@@ -146,19 +262,58 @@ class Manifold(Shapes):
         )
 
     def distance(self, Z: np.ndarray, norm: str = "left") -> float:
-        """||Z - Z_pi|| of one Z (k + d, d) in that norm. Raises ValueError for an unknown norm."""
+        """Compute ||Z - Z_pi||, the distance of one layer from the manifold.
+
+        Parameters
+        ----------
+        Z : ndarray (k + d, d)
+            The layer.
+        norm : {"left", "left_right"}
+            Name of the norm that measures distance.
+
+        Returns
+        -------
+        float
+            The distance.
+
+        Raises
+        ------
+        ValueError
+            If `norm` is unknown.
+        """
         return float(self.norm(Z - self.project(Z, norm), norm))
 
     def constants(self, norm: str = "left") -> _Constants:
-        """One-point convexity and smoothness of L + R near the manifold, by their
-        formulas.
+        """Compute the one-point convexity and smoothness of L + R near the manifold.
 
-        Source: paper B, Eqs. 3 and 4; the constants are ours. With sigma the singular
-        values of M Sigma^{1/2} and lambda the eigenvalues of Sigma:
+        Parameters
+        ----------
+        norm : {"left", "left_right"}
+            Name of the norm.
 
-        * "left_right": radius^2 = 4/5 sigma_d, convexity sigma_d/2, smoothness 5.3 sigma_1;
-        * "left": radius^2 = 4/9 sigma_d lambda_min / lambda_max^2, convexity sigma_d
-          lambda_min / 2, smoothness 4.64 sigma_1 lambda_max.
+        Returns
+        -------
+        radius : float
+            Distance from the manifold up to which both bounds hold.
+        convexity : float
+            Factor of <grad, Delta> >= convexity ||Delta||^2, with Delta = Z - Z_pi.
+        smoothness : float
+            Factor of ||grad|| <= smoothness ||Delta||.
+
+        Raises
+        ------
+        ValueError
+            If `norm` is unknown.
+
+        Notes
+        -----
+        Paper B, Eqs. 3 and 4; the constants are ours. With sigma the singular values of
+        M Sigma^{1/2} and lambda the eigenvalues of Sigma:
+
+        * "left_right": radius^2 = 4/5 sigma_d, convexity sigma_d / 2,
+          smoothness 5.3 sigma_1;
+        * "left": radius^2 = 4/9 sigma_d lambda_min / lambda_max^2,
+          convexity sigma_d lambda_min / 2, smoothness 4.64 sigma_1 lambda_max.
         """
         _check_norm(norm)
         largest = self.singular_values[0]
@@ -179,14 +334,63 @@ class Manifold(Shapes):
 
 
 def of(problem: Regression) -> Manifold:
-    """The manifold of global minima of the problem's regularised population loss."""
+    """Return the manifold of global minima of a problem's regularised population loss.
+
+    Parameters
+    ----------
+    problem : Regression
+        The law of the data.
+
+    Returns
+    -------
+    Manifold
+        Its minima.
+
+    Examples
+    --------
+    >>> from lib import regression
+    >>> from lib.regression import manifold
+    >>> problem = regression.random_regression(seed=0, d=2, k=3)
+    >>> minima = manifold.of(problem)
+    >>> gradient = manifold.gradient(problem, minima.point())
+    >>> bool(abs(gradient).max() < 1e-12)
+    True
+    """
     return Manifold(problem.Sigma, problem.M)
 
 
 def estimate(X: np.ndarray, Y: np.ndarray) -> Manifold:
-    """The manifold that n samples predict, by least squares: Sigma^ = X^T X / n, M^ =
-    (Y^T X / n) Sigma^^{-1}, of X (n, d), Y (n, k). ValueError if n < d, where Sigma^ is
-    singular, and for samples that are not finite.
+    """Estimate the manifold from samples by least squares.
+
+    Sigma^ = X^T X / n and M^ = (Y^T X / n) Sigma^^{-1}.
+
+    Parameters
+    ----------
+    X : ndarray (n, d)
+        Covariates.
+    Y : ndarray (n, k)
+        Responses.
+
+    Returns
+    -------
+    Manifold
+        The minima that the samples predict.
+
+    Raises
+    ------
+    ValueError
+        If n < d, so that Sigma^ is singular, if X and Y have different numbers of rows,
+        or if they are not finite.
+
+    Examples
+    --------
+    >>> from lib import regression
+    >>> from lib.regression import manifold
+    >>> problem = regression.random_regression(seed=0, d=2, k=3)
+    >>> X, Y = problem.sample(20_000, np.random.default_rng(0))
+    >>> minima = manifold.estimate(X, Y)
+    >>> bool(abs(minima.M - problem.M).max() < 0.01)
+    True
     """
     n, d = X.shape
     if len(Y) != n:
@@ -200,20 +404,86 @@ def estimate(X: np.ndarray, Y: np.ndarray) -> Manifold:
 
 
 def spectral_start(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A_0 (k, d), B_0 (d, d) of paper B's Algorithm 1: the point R = I of the estimated
-    manifold, U^ D^^{1/2} Sigma^^{-1/2} and Sigma^^{-1/2} V^ D^^{1/2} Sigma^^{-1/2}.
+    """Compute the spectral start of paper B's Algorithm 1 from samples.
+
+    A_0 = U^ D^^{1/2} Sigma^^{-1/2} and B_0 = Sigma^^{-1/2} V^ D^^{1/2} Sigma^^{-1/2},
+    with the singular value decomposition U^ D^ V^^T of M^ Sigma^^{1/2}.
+
+    Parameters
+    ----------
+    X : ndarray (n, d)
+        Covariates.
+    Y : ndarray (n, k)
+        Responses.
+
+    Returns
+    -------
+    A : ndarray (k, d)
+        Value matrix A_0.
+    B : ndarray (d, d)
+        Key-query matrix B_0.
+
+    Raises
+    ------
+    ValueError
+        If n < d or k < d, if X and Y have different numbers of rows, or if they are not
+        finite.
+
+    Notes
+    -----
+    Paper B, Algorithm 1. The start is the point R = I of the estimated manifold of
+    minima.
+
+    Examples
+    --------
+    From samples without noise the start is a minimum, up to the error of the estimated
+    covariance:
+
+    >>> from lib import regression
+    >>> problem = regression.random_regression(seed=0, d=2, k=3, noise=0.0)
+    >>> rng = np.random.default_rng(0)
+    >>> for n in (100, 10_000):
+    ...     A, B = regression.spectral_start(*problem.sample(n, rng))
+    ...     print(n, bool(regression.excess_loss(problem, A, B) < 1e-5))
+    100 False
+    10000 True
     """
     Z = estimate(X, Y).point()
     return Z[: Y.shape[1]], Z[Y.shape[1] :]
 
 
 def _check_norm(norm: str) -> None:
+    """Raise ValueError for an unknown norm."""
     if norm not in NORMS:
         raise ValueError(f"norm must be one of {NORMS}, not {norm!r}")
 
 
 def gradient(problem: Regression, Z: np.ndarray) -> np.ndarray:
-    """grad(L + R) at Z (..., k + d, d) in the Euclidean inner product."""
+    """Compute grad(L + R) in the Euclidean inner product.
+
+    Parameters
+    ----------
+    problem : Regression
+        The law of the data.
+    Z : ndarray (..., k + d, d)
+        The layers.
+
+    Returns
+    -------
+    ndarray (..., k + d, d)
+        The gradient at every layer.
+
+    Examples
+    --------
+    >>> from lib import regression
+    >>> from lib.regression import manifold
+    >>> problem = regression.random_regression(seed=0, d=2, k=3)
+    >>> Z = manifold.of(problem).point()
+    >>> bool(abs(manifold.gradient(problem, Z)).max() < 1e-12)  # a minimum
+    True
+    >>> bool(abs(manifold.gradient(problem, 2 * Z)).max() > 0.1)
+    True
+    """
     A = Z[..., : problem.k, :]
     B = Z[..., problem.k :, :]
     loss_A, loss_B = population_gradients(problem, A, B)
@@ -224,8 +494,36 @@ def gradient(problem: Regression, Z: np.ndarray) -> np.ndarray:
 def dual_norm(
     manifold: Manifold, gradient: np.ndarray, norm: str = "left"
 ) -> np.ndarray:
-    """||g||_* of a Euclidean gradient: sup of <g, Delta> over ||Delta|| = 1 in the
-    named norm. `gradient` (..., k + d, d) to (...). ValueError for an unknown norm.
+    """Compute ||g||_* of a Euclidean gradient: sup of <g, Delta> over ||Delta|| = 1.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The minima, whose covariance defines the norms.
+    gradient : ndarray (..., k + d, d)
+        Euclidean gradients.
+    norm : {"left", "left_right"}
+        Name of the norm of Delta.
+
+    Returns
+    -------
+    ndarray (...)
+        The dual norm of every gradient.
+
+    Raises
+    ------
+    ValueError
+        If `norm` is unknown.
+
+    Examples
+    --------
+    For Sigma = I both norms and their duals are the Frobenius norm:
+
+    >>> from lib.regression import manifold
+    >>> minima = manifold.Manifold(Sigma=np.eye(2), M=np.eye(2))
+    >>> g = np.full((4, 2), 0.5)
+    >>> float(manifold.dual_norm(minima, g, "left").round(3))
+    1.414
     """
     _check_norm(norm)
     W = manifold._sides(gradient, manifold.inverse_root)
@@ -237,12 +535,48 @@ def dual_norm(
 def modes(
     problem: Regression, preconditioner: str = "left"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The modes of P grad(L + R) around a minimum: rates lambda and their directions.
+    """Find the rates at which descent contracts around a minimum, and their directions.
 
-    Rates (modes,) ascending, directions (modes, k + d, d), without the d (d - 1) / 2
-    rotations, of rate zero. With step eta a mode of Z_t - Z_pi shrinks by 1 - eta
-    lambda an iteration on the population loss, so the excess loss falls in the end like
-    (1 - eta lambda_min)^{2t}. ValueError for an unknown preconditioner.
+    They are the eigenvalues lambda and eigenvectors of the linearised P grad(L + R),
+    with P the preconditioner.
+
+    Parameters
+    ----------
+    problem : Regression
+        The law of the data.
+    preconditioner : {"left", "left_right", "none"}
+        The preconditioner P, named as in `PreconditionedRule`.
+
+    Returns
+    -------
+    rates : ndarray (modes,)
+        Rates lambda, ascending, without the d (d - 1) / 2 rotations, whose rate is
+        zero.
+    directions : ndarray (modes, k + d, d)
+        The direction of every mode, A above B.
+
+    Raises
+    ------
+    ValueError
+        If `preconditioner` is unknown.
+
+    Notes
+    -----
+    With step eta a mode of Z_t - Z_pi shrinks by 1 - eta lambda per iteration on the
+    population loss. So the excess loss falls in the end like (1 - eta lambda_min)^{2t}.
+
+    Examples
+    --------
+    The preconditioner "left" raises the smallest rate from 0.0125 to 0.05:
+
+    >>> from lib import regression
+    >>> problem = regression.Regression(
+    ...     Sigma=np.diag([1.0, 0.25]), M=np.diag([0.2, 0.2]), noise=0.1
+    ... )
+    >>> regression.modes(problem, "none")[0].round(4)
+    array([0.0125, 0.05  , 0.075 , 0.075 , 0.2625, 0.4   , 0.4   ])
+    >>> regression.modes(problem, "left")[0].round(4)
+    array([0.05 , 0.05 , 0.075, 0.225, 0.3  , 0.4  , 0.4  ])
     """
     if preconditioner not in PRECONDITIONERS:
         raise ValueError(

@@ -10,6 +10,7 @@ import math
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -22,18 +23,52 @@ SELF_MOMENT = 1.0
 
 @dataclass(frozen=True, repr=False)
 class Regression(Shapes):
-    """The law of the data: Sigma (d, d), M (k, d), `noise` the standard deviation of
-    eps.
+    """The law of the data in paper B: y = M x + eps.
 
-    ValueError unless A1 (Sigma symmetric, positive definite) and A2 (k >= d, M of full
-    column rank) hold. Where A3 fails it warns: only a proof of paper B needs it.
+    Covariates are x ~ N(0, Sigma), and the noise is eps ~ N(0, noise^2 I).
+
+    Parameters
+    ----------
+    Sigma : ndarray (d, d)
+        Covariance of x, symmetric and positive definite (A1).
+    M : ndarray (k, d)
+        Map from covariates to responses, of full column rank and with k >= d (A2).
+    noise : float
+        Standard deviation of each entry of eps, finite and at least 0.
+
+    Raises
+    ------
+    ValueError
+        If `Sigma` or `M` is not a finite matrix, if their sizes do not fit, if `noise`
+        is negative or not finite, or if A1 or A2 fails.
+
+    Warns
+    -----
+    UserWarning
+        If A3 fails. Only a proof of paper B needs A3.
+
+    Notes
+    -----
+    A3 is taken here as ``largest_moment > 1``, that is sigma_1(M Sigma^{1/2}) < 1/4.
+    The constant is ours; paper B's is blank.
+
+    Examples
+    --------
+    >>> from lib import regression
+    >>> problem = regression.Regression(
+    ...     Sigma=np.diag([1.0, 0.25]), M=np.diag([0.2, 0.2]), noise=0.1
+    ... )
+    >>> problem.singular_values.round(3)
+    array([0.2, 0.1])
+    >>> round(problem.optimal_loss, 3)
+    0.01
     """
 
     Sigma: np.ndarray
     M: np.ndarray
     noise: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("Sigma", "M"):
             value = np.asarray(getattr(self, name), dtype=float)
             if value.ndim != 2 or not np.isfinite(value).all():
@@ -54,50 +89,60 @@ class Regression(Shapes):
             raise ValueError(f"M is rank-deficient, against A2: singular values {D}")
         if self.largest_moment <= SELF_MOMENT:
             warnings.warn(
-                f"A3 fails: ||M Sigma^1/2|| = {self.singular_values[0]:.4g} is not < 1/(4 c^2) = "
-                f"{0.25 / SELF_MOMENT**2:.4g} with c = {SELF_MOMENT:g}",
+                f"A3 fails: ||M Sigma^1/2|| = {self.singular_values[0]:.4g}"
+                f" is not < 1/(4 c^2) = {0.25 / SELF_MOMENT**2:.4g}"
+                f" with c = {SELF_MOMENT:g}",
                 stacklevel=3,
             )
 
     @property
     def k(self) -> int:
-        """Outputs, the rows of M."""
+        """Number of outputs, the rows of M."""
         return self.M.shape[0]
 
     @property
     def d(self) -> int:
-        """Inputs, the columns of M."""
+        """Number of inputs, the columns of M."""
         return self.M.shape[1]
 
     @cached_property
     def root(self) -> np.ndarray:
-        """Sigma^{1/2}, symmetric, (d, d)."""
+        """Symmetric square root Sigma^{1/2}, (d, d)."""
         return covariance_root(self.Sigma, "Sigma")
 
     @cached_property
     def singular_values(self) -> np.ndarray:
-        """sigma_1 >= ... >= sigma_d > 0 of M Sigma^{1/2}, (d,)."""
+        """Singular values sigma_1 >= ... >= sigma_d > 0 of M Sigma^{1/2}, (d,)."""
         return np.linalg.svd(self.M @ self.root, compute_uv=False)
 
     @property
     def optimal_loss(self) -> float:
-        """The irreducible loss k noise^2 / 2, which is min L (paper B, Theorem 1)."""
+        """Irreducible loss k noise^2 / 2, which is min L (paper B, Theorem 1)."""
         return self.k * self.noise**2 / 2
 
     @property
     def largest_moment(self) -> float:
-        """1 / (2 sigma_1^{1/2}), the c up to which E e^{c x^T B x} is finite at all
-        minima.
+        """Largest c up to which E e^{c x^T B x} is finite at all minima.
 
-        It is finite iff 2 c lambda_max(sym(Sigma^{1/2} B Sigma^{1/2})) < 1, and
-        sigma_1^{1/2} is the largest such eigenvalue on the manifold. A3 is taken as
-        largest_moment > 1, i.e. sigma_1 < 1/4 (our constant; paper B's is blank).
+        It equals 1 / (2 sigma_1^{1/2}).
+
+        Notes
+        -----
+        The moment is finite if and only if 2 c lambda_max(sym(Sigma^{1/2} B
+        Sigma^{1/2})) < 1, and sigma_1^{1/2} is the largest such eigenvalue on the
+        manifold of minima. A3 is taken as ``largest_moment > 1``, i.e. sigma_1 < 1/4
+        (our constant; paper B's is blank).
         """
         return 0.5 / math.sqrt(self.singular_values[0])
 
     def assumptions(self) -> dict[str, tuple[float, bool]]:
-        """Number and whether it holds: A1 lambda_min(Sigma), A2 sigma_d, A3
-        largest_moment.
+        """Return the number behind each of A1, A2 and A3, and whether it holds.
+
+        Returns
+        -------
+        dict of str to tuple of (float, bool)
+            Under "A1" lambda_min(Sigma), under "A2" sigma_d of M Sigma^{1/2}, under
+            "A3" `largest_moment`, each with whether the assumption holds.
         """
         smallest = np.linalg.eigvalsh(self.Sigma)[0]
         sigma_d = self.singular_values[-1]
@@ -108,26 +153,71 @@ class Regression(Shapes):
         }
 
     def premises(self) -> str:
-        """`assumptions` in words."""
+        """Say in words what `assumptions` returns.
+
+        Returns
+        -------
+        str
+            One line with the three numbers and whether all three assumptions hold.
+        """
         held = self.assumptions()
         smallest, sigma_d, moment = (number for number, _ in held.values())
         return (
-            f"A1 lambda_min(Sigma) = {smallest:.3f}; A2 sigma_d(M Sigma^1/2) = {sigma_d:.3f}; "
+            f"A1 lambda_min(Sigma) = {smallest:.3f}; "
+            f"A2 sigma_d(M Sigma^1/2) = {sigma_d:.3f}; "
             f"A3 largest moment c = {moment:.3f}, needs > {SELF_MOMENT:g}; "
             f"all hold: {all(holds for _, holds in held.values())}"
         )
 
     def sample(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """n fresh samples: X (n, d) with rows x_j, Y (n, k) with rows y_j = M x_j +
-        eps_j.
+        """Draw n fresh samples.
+
+        Parameters
+        ----------
+        n : int
+            Number of samples.
+        rng : numpy.random.Generator
+            Source of randomness.
+
+        Returns
+        -------
+        X : ndarray (n, d)
+            Covariates, one row x_j per sample.
+        Y : ndarray (n, k)
+            Responses, with rows y_j = M x_j + eps_j.
         """
         X = rng.standard_normal((n, self.d)) @ self.root
         return X, X @ self.M.T + self.noise * rng.standard_normal((n, self.k))
 
 
 def covariance_root(Sigma: np.ndarray, name: str) -> np.ndarray:
-    """Sigma^{1/2} (d, d), symmetric, of Sigma (d, d); ValueError, with `name`, unless
-    Sigma is finite, symmetric and positive definite.
+    """Return the symmetric square root of a covariance.
+
+    Parameters
+    ----------
+    Sigma : ndarray (d, d)
+        The covariance.
+    name : str
+        What error messages call it.
+
+    Returns
+    -------
+    ndarray (d, d)
+        Sigma^{1/2}, symmetric.
+
+    Raises
+    ------
+    ValueError
+        If `Sigma` is not finite, not symmetric or not positive definite. The message
+        contains `name`.
+
+    Examples
+    --------
+    >>> from lib.regression.problem import covariance_root
+    >>> root = covariance_root(np.array([[2.0, 1.0], [1.0, 2.0]]), "Sigma")
+    >>> (root @ root).round(3)
+    array([[2., 1.],
+           [1., 2.]])
     """
     if (
         Sigma.ndim != 2
@@ -152,11 +242,49 @@ def random_regression(
     noise: float = 0.045,
     floor: float = 0.35,
 ) -> Regression:
-    """A problem from two Gaussian matrices; A1-A3 hold if k >= d and signal < 1/4.
+    """Draw a problem from two Gaussian matrices.
 
-    Sigma = (1 - floor) S S^T / ||S S^T|| + floor I, of norm 1 and condition number at
-    most 1/floor; M = signal M_0 / ||M_0 Sigma^{1/2}||. Source: paper B, Appendix A;
-    scaled by us.
+    Sigma = (1 - floor) S S^T / ||S S^T|| + floor I, and M = signal M_0 / ||M_0
+    Sigma^{1/2}||, with S and M_0 standard normal and spectral norms.
+
+    Parameters
+    ----------
+    seed : int
+        Seed of the draw.
+    d : int
+        Number of inputs.
+    k : int
+        Number of outputs.
+    signal : float, default 0.2
+        Largest singular value of M Sigma^{1/2}.
+    noise : float, default 0.045
+        Standard deviation of the noise in each response.
+    floor : float, default 0.35
+        Lower bound on the eigenvalues of Sigma, whose norm is 1. The condition number
+        of Sigma is at most 1 / floor.
+
+    Returns
+    -------
+    Regression
+        The problem. A1-A3 hold if k >= d and signal < 1/4.
+
+    Raises
+    ------
+    ValueError
+        If the problem violates A1 or A2, for example because k < d.
+
+    Notes
+    -----
+    Paper B, Appendix A; the scaling is ours.
+
+    Examples
+    --------
+    >>> from lib import regression
+    >>> problem = regression.random_regression(seed=0, d=2, k=3, signal=0.2)
+    >>> round(float(problem.singular_values[0]), 3)  # the signal
+    0.2
+    >>> round(float(np.linalg.norm(problem.Sigma, 2)), 3)
+    1.0
     """
     rng = seeds.stream(seed, "data")
     S = rng.standard_normal((d, d))
@@ -170,27 +298,119 @@ def random_regression(
 def gaussian_start(
     seed: int, d: int, k: int, std: float = 1.0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A (k, d) and B (d, d) with independent N(0, std^2) entries."""
+    """Draw A and B with independent N(0, std^2) entries.
+
+    Parameters
+    ----------
+    seed : int
+        Seed of the draw.
+    d : int
+        Number of inputs.
+    k : int
+        Number of outputs.
+    std : float, default 1.0
+        Standard deviation of every entry.
+
+    Returns
+    -------
+    A : ndarray (k, d)
+        Value matrix.
+    B : ndarray (d, d)
+        Key-query matrix.
+
+    Examples
+    --------
+    >>> from lib import regression
+    >>> A, B = regression.gaussian_start(seed=0, d=2, k=3)
+    >>> A.shape, B.shape
+    ((3, 2), (2, 2))
+    >>> half, _ = regression.gaussian_start(seed=0, d=2, k=3, std=0.5)
+    >>> np.allclose(half, A / 2)  # the same draw, half as large
+    True
+    """
     (Z,) = seeds.gaussian([seed], (k + d, d), std)
     return Z[:k], Z[k:]
 
 
-def population_loss(problem: Regression, A, B):
-    """L(Z) = 1/2 ||A Sigma B^T Sigma^{1/2} - M Sigma^{1/2}||_F^2 + k noise^2 / 2.
+def population_loss(problem: Regression, A: Any, B: Any) -> Any:
+    """Compute the loss for infinitely many samples.
 
-    Source: paper B, Theorem 1. It is 1/2 E ||y - A E'[x' e^{x^T B x'}] / E'[e^{x^T B x'}]
-    ||^2 (Eq. 2), whose ratio is Sigma B^T x. A (..., k, d), B (..., d, d).
+    L(Z) = 1/2 ||A Sigma B^T Sigma^{1/2} - M Sigma^{1/2}||_F^2 + k noise^2 / 2.
+
+    Parameters
+    ----------
+    problem : Regression
+        The law of the data, which gives Sigma, M, noise and k.
+    A : ndarray or Tensor (..., k, d)
+        Value matrices.
+    B : ndarray or Tensor (..., d, d)
+        Key-query matrices.
+
+    Returns
+    -------
+    ndarray or Tensor (...)
+        L(Z) of every layer Z = (A; B).
+
+    Notes
+    -----
+    Paper B, Theorem 1. The loss is 1/2 E ||y - A E'[x' e^{x^T B x'}] / E'[e^{x^T B
+    x'}]||^2 (Eq. 2), in which the ratio equals Sigma B^T x.
+
+    Examples
+    --------
+    With A = 0 the layer predicts 0, and the loss is E ||y||^2 / 2:
+
+    >>> from lib import regression
+    >>> problem = regression.Regression(
+    ...     Sigma=np.diag([1.0, 0.25]), M=np.diag([0.2, 0.2]), noise=0.1
+    ... )
+    >>> zero = np.zeros((2, 2))
+    >>> round(float(regression.population_loss(problem, zero, zero)), 4)
+    0.035
     """
     return excess_loss(problem, A, B) + problem.optimal_loss
 
 
-def excess_loss(problem: Regression, A, B):
-    """L(Z) - min L, without the rounding of the subtraction, shape (...)."""
+def excess_loss(problem: Regression, A: Any, B: Any) -> Any:
+    """Compute L(Z) - min L without the rounding of the subtraction.
+
+    Parameters
+    ----------
+    problem : Regression
+        The law of the data.
+    A : ndarray or Tensor (..., k, d)
+        Value matrices.
+    B : ndarray or Tensor (..., d, d)
+        Key-query matrices.
+
+    Returns
+    -------
+    ndarray or Tensor (...)
+        Excess loss of every layer, 0 at a minimum.
+
+    Examples
+    --------
+    A start from many samples is nearly optimal; a random one is not:
+
+    >>> from lib import regression
+    >>> problem = regression.random_regression(seed=0, d=2, k=3)
+    >>> samples = problem.sample(20_000, np.random.default_rng(0))
+    >>> A, B = regression.spectral_start(*samples)
+    >>> bool(regression.excess_loss(problem, A, B) < 1e-5)
+    True
+    >>> A, B = regression.gaussian_start(seed=0, d=2, k=3)
+    >>> bool(regression.excess_loss(problem, A, B) > 1)
+    True
+    """
     E, _, _ = _residual(problem, A, B)
     return (E * E).sum((-1, -2)) / 2
 
 
-def _residual(problem, A, B):
+def _residual(problem: Regression, A: Any, B: Any):
+    """Return E = (A Sigma B^T - M) Sigma^{1/2}, Sigma and Sigma^{1/2}.
+
+    All three are of A's kind, numpy arrays or torch tensors.
+    """
     parts = problem.Sigma, problem.root, problem.M
     if not isinstance(A, np.ndarray):
         import torch  # only where tensors come in
@@ -200,20 +420,87 @@ def _residual(problem, A, B):
     return (A @ Sigma @ B.mT - M) @ root, Sigma, root
 
 
-def population_gradients(problem: Regression, A, B):
-    """grad_A L = E Sigma^{1/2} B Sigma and grad_B L = Sigma^{1/2} E^T A Sigma (ours),
-    with E = A Sigma B^T Sigma^{1/2} - M Sigma^{1/2}, the matrix whose norm is in the
-    loss.
+def population_gradients(problem: Regression, A: Any, B: Any) -> tuple[Any, Any]:
+    """Compute the gradients of the loss for infinitely many samples.
+
+    With the residual E = A Sigma B^T Sigma^{1/2} - M Sigma^{1/2}, whose norm is in the
+    loss,
+
+        grad_A L = E Sigma^{1/2} B Sigma,
+        grad_B L = Sigma^{1/2} E^T A Sigma.
+
+    Parameters
+    ----------
+    problem : Regression
+        The law of the data.
+    A : ndarray or Tensor (..., k, d)
+        Value matrices.
+    B : ndarray or Tensor (..., d, d)
+        Key-query matrices.
+
+    Returns
+    -------
+    grad_A : ndarray or Tensor (..., k, d)
+        Gradient in A.
+    grad_B : ndarray or Tensor (..., d, d)
+        Gradient in B.
+
+    Notes
+    -----
+    The formulas of the gradients are ours.
+
+    Examples
+    --------
+    The gradient predicts how the loss changes along a small step:
+
+    >>> from lib import regression
+    >>> problem = regression.random_regression(seed=0, d=2, k=3)
+    >>> A, B = regression.gaussian_start(seed=0, d=2, k=3)
+    >>> grad_A, _ = regression.population_gradients(problem, A, B)
+    >>> step = 1e-6 * np.ones_like(A)
+    >>> above = regression.excess_loss(problem, A + step, B)
+    >>> below = regression.excess_loss(problem, A - step, B)
+    >>> np.allclose(above - below, 2 * (grad_A * step).sum())
+    True
     """
     E, Sigma, root = _residual(problem, A, B)
     return E @ root @ B @ Sigma, root @ E.mT @ A @ Sigma
 
 
-def regulariser(Sigma, A, B):
-    """R(Z) = 1/8 ||Sigma^{1/2} (A^T A - B^T Sigma B) Sigma^{1/2}||_F^2, shape (...).
+def regulariser(Sigma: Any, A: Any, B: Any) -> Any:
+    """Compute the penalty on an imbalance between A and B.
 
-    Sigma (..., d, d) is the covariance or X^T X / n. Paper B's formula is blank; with
-    this one grad(L + R) takes the form of Eqs. 5 and 6.
+    R(Z) = 1/8 ||Sigma^{1/2} (A^T A - B^T Sigma B) Sigma^{1/2}||_F^2.
+
+    Parameters
+    ----------
+    Sigma : ndarray or Tensor (..., d, d)
+        The covariance, or its estimate X^T X / n.
+    A : ndarray or Tensor (..., k, d)
+        Value matrices.
+    B : ndarray or Tensor (..., d, d)
+        Key-query matrices.
+
+    Returns
+    -------
+    ndarray or Tensor (...)
+        R(Z) of every layer Z = (A; B).
+
+    Notes
+    -----
+    Paper B's formula is blank. With this one, grad(L + R) takes the form of Eqs. 5 and
+    6.
+
+    Examples
+    --------
+    R vanishes if A^T A = B^T Sigma B, and grows like the fourth power of an imbalance:
+
+    >>> from lib import regression
+    >>> eye = np.eye(2)
+    >>> float(regression.regulariser(eye, eye, eye))
+    0.0
+    >>> [float(regression.regulariser(eye, a * eye, 0 * eye)) for a in (1, 2)]
+    [0.25, 4.0]
     """
     G = A.mT @ A - B.mT @ Sigma @ B
     return ((Sigma @ G) * (Sigma @ G).mT).sum(
@@ -221,9 +508,39 @@ def regulariser(Sigma, A, B):
     ) / 8  # ||S^{1/2} G S^{1/2}||^2 = tr(S G S G)
 
 
-def regulariser_gradients(Sigma, A, B):
-    """grad_A R = A Sigma G Sigma / 2 and grad_B R = -Sigma B Sigma G Sigma / 2, with
-    G = A^T A - B^T Sigma B.
+def regulariser_gradients(Sigma: Any, A: Any, B: Any) -> tuple[Any, Any]:
+    """Compute the gradients of the regulariser.
+
+    With G = A^T A - B^T Sigma B,
+
+        grad_A R = A Sigma G Sigma / 2,
+        grad_B R = -Sigma B Sigma G Sigma / 2.
+
+    Parameters
+    ----------
+    Sigma : ndarray or Tensor (..., d, d)
+        The covariance, or its estimate X^T X / n.
+    A : ndarray or Tensor (..., k, d)
+        Value matrices.
+    B : ndarray or Tensor (..., d, d)
+        Key-query matrices.
+
+    Returns
+    -------
+    grad_A : ndarray or Tensor (..., k, d)
+        Gradient in A.
+    grad_B : ndarray or Tensor (..., d, d)
+        Gradient in B.
+
+    Examples
+    --------
+    If A is too large, descent shrinks A and grows B:
+
+    >>> from lib import regression
+    >>> one = np.eye(1)
+    >>> grad_A, grad_B = regression.regulariser_gradients(one, 2 * one, one)
+    >>> float(grad_A[0, 0]), float(grad_B[0, 0])
+    (3.0, -1.5)
     """
     SGS = Sigma @ (A.mT @ A - B.mT @ Sigma @ B) @ Sigma
     return A @ SGS / 2, -Sigma @ B @ SGS / 2

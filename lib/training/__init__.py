@@ -1,6 +1,7 @@
-"""One resumable training loop for all networks and optimisers, and the papers' update
-rules. Open `loop` first; `study` has what is compared and how, `studies` the papers'
-own.
+"""One resumable training loop for all networks, and the papers' update rules.
+
+The loop takes every torch optimiser. Open `loop` first; `study` has what is compared
+and how, `studies` the papers' own.
 """
 
 import os

@@ -17,12 +17,50 @@ BORDER = 4  # pixels around an image that random windows reach into
 
 @dataclass(frozen=True, repr=False)
 class Batches(Shapes):
-    """Shuffled mini-batches of `inputs` (N, ...) and `targets` (N,), `size` rows each.
+    """Shuffled mini-batches of inputs and targets.
 
     Batch k is a function of (seed, k) alone: every epoch has its own order, and leaves
-    out an incomplete batch. With `crops` images (N, c, s, s) are cropped out of a
-    border and mirrored (paper C); then comes `transform`. `part` (k, n): the k-th of n
-    equal parts. ValueError unless 1 <= size <= N and n divides size.
+    out an incomplete batch.
+
+    Parameters
+    ----------
+    inputs : Tensor (N, ...)
+        Inputs, one row per sample.
+    targets : Tensor (N,)
+        Targets.
+    size : int
+        Number of rows per batch, between 1 and N.
+    seed : int
+        Seed of the order.
+    transform : callable
+        What is done last to a batch of inputs. Default: nothing.
+    crops : bool, default False
+        Whether images (N, c, s, s) are cropped out of a border and mirrored.
+    part : tuple of (int, int), default (0, 1)
+        (k, n): the k-th of n equal parts of every batch.
+
+    Raises
+    ------
+    ValueError
+        If `size` does not lie between 1 and N, or n does not divide it.
+
+    Notes
+    -----
+    The crops are those of paper C.
+
+    Examples
+    --------
+    Two batches of three are an epoch of seven rows; one row is left out, and the next
+    epoch has another order:
+
+    >>> import torch
+    >>> from lib.training import Batches
+    >>> data = Batches(torch.arange(7), torch.arange(7), size=3, seed=0)
+    >>> epoch = torch.cat([data.rows(0), data.rows(1)])
+    >>> len(set(epoch.tolist()))
+    6
+    >>> torch.equal(data.rows(0), data.rows(2))
+    False
     """
 
     inputs: Tensor
@@ -47,14 +85,36 @@ class Batches(Shapes):
             )
 
     def rows(self, step: int) -> Tensor:
-        """Row numbers of the whole batch `step` (from 0): (size,)."""
+        """Return the row numbers of a whole batch.
+
+        Parameters
+        ----------
+        step : int
+            Number of the batch, from 0.
+
+        Returns
+        -------
+        Tensor of int (size,)
+            The row numbers.
+        """
         epoch, place = divmod(step, len(self.inputs) // self.size)
         order = _order(self.seed, epoch, len(self.inputs))
         return order[place * self.size : (place + 1) * self.size]
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
-        """Inputs (rows, ...) and targets (rows,) of batch `step`, or of this part of
-        it.
+        """Return a batch, or this part of it.
+
+        Parameters
+        ----------
+        step : int
+            Number of the batch, from 0.
+
+        Returns
+        -------
+        inputs : Tensor (size / n, ...)
+            The inputs, cropped and transformed.
+        targets : Tensor (size / n,)
+            The targets.
         """
         rows = self._mine(self.rows(step))
         inputs = self.inputs[rows]
@@ -66,7 +126,20 @@ class Batches(Shapes):
         return self.transform(inputs), self.targets[rows]
 
     def on(self, device, part: tuple[int, int] = (0, 1)) -> "Batches":
-        """The same batches, or this `part` of each, with the data on `device`."""
+        """Return the same batches with the data on another device.
+
+        Parameters
+        ----------
+        device : torch.device or str
+            The device.
+        part : tuple of (int, int), default (0, 1)
+            (k, n): the k-th of n equal parts of every batch.
+
+        Returns
+        -------
+        Batches
+            The batches, or this part of each.
+        """
         inputs = self.inputs.to(device)
         targets = self.targets.to(device)
         return replace(self, inputs=inputs, targets=targets, part=part)

@@ -38,7 +38,29 @@ def cross_entropy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
 
 
 def initialised(build: Callable[[], nn.Module], seed: int) -> nn.Module:
-    """`build()` with torch seeded by the stream "start" of `seed`."""
+    """Build a network from the random stream "start" of a seed.
+
+    Parameters
+    ----------
+    build : callable
+        A function without arguments that returns a network.
+    seed : int
+        The seed.
+
+    Returns
+    -------
+    torch.nn.Module
+        What `build` returns with torch seeded. The state of torch's generator stays as
+        it was.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from lib.training import initialised
+    >>> first, again = (initialised(lambda: torch.nn.Linear(2, 2), 0) for _ in range(2))
+    >>> torch.equal(first.weight, again.weight)
+    True
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(seeds.stream(seed, "start").integers(2**63)))
         return build()
@@ -68,21 +90,80 @@ def train(
     key: str = "",
     pause: Callable[[int], bool] = lambda step: False,
 ) -> Curve:
-    """Train `model` in place for `steps` steps, step k on `batches.batch(k)`: its
-    curve.
+    """Train a network in place, step k on batch k, and record its curve.
 
-    `loss` is a mean over the rows where processes share them; of an optimiser that
-    states them `last_step_size` and `last_gradient_norm` are recorded. `evaluate(model,
-    step)` and the norms of the weights are measured after the numbers of steps `at` and
-    at the end. `clock` is read every `tick` steps. Two functions may end the run:
-    `stop` sees each evaluation, `reached` each reading of the clock, as the step and
-    the mean of the last readings (`trailing_mean`). `walk` adds up squared moves. A
-    metric that an evaluation does not have is NaN there.
+    The same call goes on from the file `checkpoint`, bit for bit on a CPU. A run ends
+    where a loss or a norm is not finite.
 
-    The same call goes on from the file `checkpoint`, bit for bit on a CPU. Where
-    `pause(steps done)` says so the run is saved and left; where a loss or a norm is not
-    finite it ends. ValueError for a checkpoint that is damaged or of another `key`,
-    OSError for one that cannot be written.
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The network.
+    optimizer : torch.optim.Optimizer
+        Its optimiser. Of one that states them, such as `NormalizedSGD`, the attributes
+        ``last_step_size`` and ``last_gradient_norm`` are recorded.
+    batches : Batches
+        The data.
+    steps : int
+        Number of steps.
+    loss : callable
+        From the network and a batch to its loss, a mean over the rows where processes
+        share them. Default: mean cross-entropy.
+    evaluate : callable
+        From the network and the number of steps done to metrics by name. Default: none.
+        A metric that an evaluation does not have is NaN there.
+    at : iterable of int
+        Numbers of steps after which `evaluate` and the norms of the weights are
+        measured, besides the end.
+    stop : callable
+        Whether an evaluation's metrics end the run. Default: never.
+    reached : callable
+        Whether a reading of the clock ends the run, given the step and the mean of the
+        last readings (`curves.trailing_mean`). Default: never.
+    walk : bool, default False
+        Whether to add up the squared moves of the weights.
+    clock : callable
+        From the network to metrics, of which "clock_loss" is recorded.
+    tick : int, default 0
+        Number of steps between readings of the clock; 0 for none.
+    cpu : bool, default False
+        Whether to stay on the CPU.
+    checkpoint : Path, optional
+        The file in which the run is saved, and from which it goes on.
+    key : str
+        What a checkpoint must carry to be of this run.
+    pause : callable
+        Whether to save the run and leave, given the number of steps done. Default:
+        never.
+
+    Returns
+    -------
+    Curve
+        What the run did step by step, and how it ended.
+
+    Raises
+    ------
+    ValueError
+        If the checkpoint is damaged, of another `key`, or differs between processes.
+    OSError
+        If the checkpoint cannot be written.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from lib.training import Batches, NormalizedSGD, initialised, train
+    >>> inputs = torch.eye(4)
+    >>> targets = torch.tensor([0, 1, 0, 1])
+    >>> network = initialised(lambda: torch.nn.Linear(4, 2), seed=0)
+    >>> curve = train(
+    ...     network,
+    ...     NormalizedSGD(network.parameters(), lr=0.1),
+    ...     Batches(inputs, targets, size=4, seed=0),
+    ...     steps=50,
+    ...     cpu=True,
+    ... )
+    >>> curve.status, len(curve.loss), bool(curve.loss[-1] < 0.1 * curve.loss[0])
+    ('finished', 50, True)
     """
     machine = Accelerator(cpu=cpu)
     device = machine.device

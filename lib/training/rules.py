@@ -89,8 +89,38 @@ class GradientStep(torch.optim.Optimizer):
 
 
 class NormalizedSGD(GradientStep):
-    """θ ← θ - min(η / ‖g‖, η_max) g, η = `lr` and η_max = `max_step`: paper A, Eq. 2,
-    App. C.
+    """Normalised gradient descent with a cap on its step size.
+
+    θ ← θ - min(η / ‖g‖, η_max) g, with ‖g‖ over all parameters. The step is 0 where g =
+    0.
+
+    Parameters
+    ----------
+    params : iterable of Tensor
+        The parameters θ.
+    lr : float
+        Length η of a step without cap.
+    max_step : float, default inf
+        Largest step size η_max.
+
+    Notes
+    -----
+    Paper A, Eq. 2 and App. C.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from lib.training import NormalizedSGD
+    >>> theta = torch.nn.Parameter(torch.tensor([3.0, 4.0]))
+    >>> optimiser = NormalizedSGD([theta], lr=1.0)
+    >>> def closure():
+    ...     optimiser.zero_grad()
+    ...     loss = (theta**2).sum() / 2  # its gradient is theta, of norm 5
+    ...     loss.backward()
+    ...     return loss
+    >>> loss = optimiser.step(closure)
+    >>> theta.detach().numpy().round(3)  # moved by a vector of length 1
+    array([2.4, 3.2], dtype=float32)
     """
 
     def __init__(self, params, lr: float, max_step: float = math.inf):
@@ -101,9 +131,38 @@ class NormalizedSGD(GradientStep):
 
 
 class StochasticPolyak(GradientStep):
-    """θ ← θ - min(f / (2 ‖g‖²), η_max) g, f the batch's loss, or 0 where it is below,
-    η_max = `max_step`. Source: paper A, Eq. 3 and App. C; SPS_max, Loizou et al.
-    (2021).
+    """Gradient descent with the stochastic Polyak step and a cap on it.
+
+    θ ← θ - min(f / (2 ‖g‖²), η_max) g, with f the batch's loss, or 0 where it is below,
+    and ‖g‖ over all parameters. The step is 0 where g = 0.
+
+    Parameters
+    ----------
+    params : iterable of Tensor
+        The parameters θ.
+    max_step : float, default inf
+        Largest step size η_max.
+
+    Notes
+    -----
+    Paper A, Eq. 3 and App. C; SPS_max of Loizou et al. (2021).
+
+    Examples
+    --------
+    >>> import torch
+    >>> from lib.training import StochasticPolyak
+    >>> theta = torch.nn.Parameter(torch.tensor([3.0, 4.0]))
+    >>> optimiser = StochasticPolyak([theta])
+    >>> def closure():
+    ...     optimiser.zero_grad()
+    ...     loss = (theta**2).sum() / 2  # 12.5; its gradient is theta, of norm 5
+    ...     loss.backward()
+    ...     return loss
+    >>> loss = optimiser.step(closure)
+    >>> float(optimiser.last_step_size)  # 12.5 / (2 * 25)
+    0.25
+    >>> theta.detach().numpy().round(3)
+    array([2.25, 3.  ], dtype=float32)
     """
 
     def __init__(self, params, max_step: float = math.inf):
@@ -122,12 +181,42 @@ def _mirrored(tensors: list[Tensor], exponent: float) -> list[Tensor]:
 
 
 class MirrorDescent(torch.optim.Optimizer):
-    """l_p mirror descent: |θ⁺|^(p-1) sgn θ⁺ = |θ|^(p-1) sgn θ - η g, entry by entry.
+    """Mirror descent in the l_p geometry, entry by entry.
 
-    `lr` is η, `p` finite, above 1 (else ValueError). For p < 2 the inverse map is flat
-    at 0: in float32 a weight there would stay. So the class keeps U = ∇ψ(θ), where η g
-    adds up. Source: paper C, Algorithm l_p-AttGD as in its App. on real data (not
-    normalised).
+    |θ⁺|^(p-1) sgn θ⁺ = |θ|^(p-1) sgn θ - η g.
+
+    Parameters
+    ----------
+    params : iterable of Tensor
+        The parameters θ.
+    lr : float
+        The step size η.
+    p : float
+        The exponent, above 1 and finite.
+
+    Raises
+    ------
+    ValueError
+        If `p` is not above 1 and finite.
+
+    Notes
+    -----
+    Paper C, Algorithm l_p-AttGD as in its App. on real data (not normalised). For p < 2
+    the inverse map is flat at 0: in float32 a weight there would stay. So the class
+    keeps U = ∇ψ(θ), where η g adds up.
+
+    Examples
+    --------
+    For p = 3 the map is θ² sgn θ, so a step takes η g from 9 and from -4:
+
+    >>> import torch
+    >>> from lib.training import MirrorDescent
+    >>> theta = torch.nn.Parameter(torch.tensor([3.0, -2.0]))
+    >>> optimiser = MirrorDescent([theta], lr=1.0, p=3.0)
+    >>> theta.grad = torch.tensor([5.0, 5.0])
+    >>> optimiser.step()
+    >>> theta.detach().numpy().round(3)
+    array([ 2., -3.], dtype=float32)
     """
 
     def __init__(self, params, lr: float, p: float):
@@ -139,7 +228,18 @@ class MirrorDescent(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure=None):
-        """Take one step and return the loss of `closure` (None without one)."""
+        """Take one step.
+
+        Parameters
+        ----------
+        closure : callable, optional
+            A function that computes the loss and its gradients.
+
+        Returns
+        -------
+        Tensor or None
+            The loss of `closure`, None without one.
+        """
         with torch.enable_grad():
             loss = closure() if closure else None
         for group in self.param_groups:
