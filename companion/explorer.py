@@ -81,7 +81,9 @@ def explore(setting: ExplorerSetting) -> _Trajectory:
     record = dynamics.log_spaced(setting.steps, 120)[1:]
     start = dynamics.gaussian_start(problem, 1e-3, [setting.seed])
     rules = {setting.rule: RULES[setting.rule](setting.step_size)}
-    histories = dynamics.train(problem, rules, setting.steps, record, start, targets=targets)
+    histories = dynamics.train(
+        problem, rules, setting.steps, record, start, targets=targets
+    )
     history = histories[setting.rule]
     kept = np.isfinite(history.log_gap[0])  # a run may end early, stalled or diverged
     if not kept.any():

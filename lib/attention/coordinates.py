@@ -35,6 +35,17 @@ class Minimal(Shapes):
     head_outside : ndarray (runs,)
         Norm of the head's part outside the tokens' span. Training never changes this
         part and no score sees it, but it counts in the head's norm and direction.
+
+    Examples
+    --------
+    >>> from lib import attention
+    >>> data = attention.class_mean_tokens([0], n=4, T=3, d=300)
+    >>> problem = attention.minimal(data)
+    >>> problem.tokens.X.shape[-1] <= 4 * 3  # few coordinates instead of 300
+    True
+    >>> inside, outside = problem.reduce(np.ones((1, 300, 300)))
+    >>> float(np.hypot(np.linalg.norm(inside), outside[0]).round(6))  # nothing is lost
+    300.0
     """
 
     tokens: TokenSet

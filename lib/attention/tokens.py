@@ -279,8 +279,8 @@ def unit_tokens(
 
     Notes
     -----
-    These are the data of paper C, Section 5 (and of arXiv 2308.16898). Scores are all
-    different for d > 1, so Assumption 2 fails for T > 2.
+    These are the data in the authors' code of paper C, and of arXiv 2308.16898.
+    Scores are all different for d > 1, so Assumption 2 fails for T > 2.
 
     Examples
     --------
