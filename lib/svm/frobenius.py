@@ -71,6 +71,7 @@ class Infeasible(ValueError):
     def __init__(
         self, problem: str, run: int, certificate: np.ndarray, residual: float
     ) -> None:
+        self.problem = problem
         self.run = run
         self.certificate = certificate
         self.residual = residual
@@ -89,6 +90,10 @@ class Infeasible(ValueError):
             f"{', '.join(shares)}{more}. "
             "Select other tokens, or raise the dimension."
         )
+
+    def __reduce__(self) -> tuple:
+        # Of an exception pickle keeps the message alone, which would not make it again.
+        return type(self), (self.problem, self.run, self.certificate, self.residual)
 
 
 class Constraints(NamedTuple):

@@ -2,6 +2,7 @@
 device and, under torchrun, the other processes of every batch.
 """
 
+import inspect
 import io
 import math
 import time
@@ -35,6 +36,14 @@ def cross_entropy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
     """
     inputs, targets = batch
     return F.cross_entropy(model(inputs), targets)
+
+
+def _no_closure(optimizer: torch.optim.Optimizer) -> str:
+    """Say what the step of an optimiser has to take."""
+    return (
+        f"{type(optimizer).__name__}.step did not call its closure; the loop expects "
+        "torch's step(closure), which calls closure() for the loss and its gradients"
+    )
 
 
 def initialised(build: Callable[[], nn.Module], seed: int) -> nn.Module:
@@ -145,6 +154,8 @@ def train(
     ------
     ValueError
         If the checkpoint is damaged, of another `key`, or differs between processes.
+    TypeError
+        If the optimiser's step does not take a closure, or does not call it.
     OSError
         If the checkpoint cannot be written.
 
@@ -165,6 +176,10 @@ def train(
     >>> curve.status, len(curve.loss), bool(curve.loss[-1] < 0.1 * curve.loss[0])
     ('finished', 50, True)
     """
+    try:
+        inspect.signature(optimizer.step).bind(None)
+    except TypeError:
+        raise TypeError(_no_closure(optimizer)) from None
     machine = Accelerator(cpu=cpu)
     device = machine.device
     network, stepper = machine.prepare(model, optimizer)
@@ -179,11 +194,14 @@ def train(
     walked = norms(parameters) * 0
     rows = []
     readings = []
+    calls = 0  # of the closure in one step
     done = 0
     spent = 0.0
     begin = time.process_time()
 
     def closure() -> Tensor:
+        nonlocal calls
+        calls += 1
         stepper.zero_grad()
         value = loss(network, batch)
         machine.backward(value)
@@ -276,7 +294,10 @@ def train(
             drawn = np.random.SeedSequence([dropout, step, machine.process_index])
             torch.manual_seed(int(drawn.generate_state(1, np.uint64)[0]))
             before = [p.clone() for p in parameters] if walk else []
+            calls = 0
             stepper.step(closure)
+            if not calls:
+                raise TypeError(_no_closure(optimizer))
             if isinstance(optimizer, GradientStep):
                 log[1, step] = optimizer.last_step_size
                 log[2, step] = optimizer.last_gradient_norm

@@ -58,6 +58,15 @@ class GradientStep(torch.optim.Optimizer):
     last_step_size: Tensor
     last_gradient_norm: Tensor
 
+    def add_param_group(self, param_group: dict) -> None:
+        """Take the parameters; ValueError for a second group of them."""
+        if self.param_groups:
+            raise ValueError(
+                f"{type(self).__name__} takes one group of parameters, since its step "
+                "size follows from the norm of the whole gradient; pass one list"
+            )
+        super().add_param_group(param_group)
+
     def _uncapped(self, group: dict, norm: Tensor, loss: Tensor) -> Tensor:
         """The step size before its cap."""
         raise TypeError(f"{type(self).__name__} does not say its step size")

@@ -452,7 +452,7 @@ class Work:
 
         curve = loop.train(
             model,
-            maker(who["rule"])(model.parameters(), who["rate"], who["cap"]),
+            maker(who["rule"])(list(model.parameters()), who["rate"], who["cap"]),
             problem.batches(seed, tuning),
             study.horizon,
             problem.loss,

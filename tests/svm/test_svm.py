@@ -2,6 +2,7 @@
 is seen.
 """
 
+import pickle
 from dataclasses import replace
 from functools import partial
 
@@ -128,6 +129,9 @@ def test_infeasible_run_is_named():
     with pytest.raises(svm.Infeasible, match="run 1") as caught:
         svm.token_svm(stacked(*both))
     assert caught.value.run == 1
+    sent = pickle.loads(pickle.dumps(caught.value))  # as a pool of processes does
+    assert str(sent) == str(caught.value)
+    np.testing.assert_array_equal(sent.certificate, caught.value.certificate)
 
 
 @pytest.mark.parametrize("p", [2, *EXPONENTS, 1, np.inf])

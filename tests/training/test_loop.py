@@ -418,3 +418,25 @@ def test_a_batch_of_no_rows_is_refused():
 def test_processes_that_cannot_share_a_batch_equally_are_refused():
     with pytest.raises(ValueError, match="6 rows cannot be shared equally by 4 proc"):
         Batches(*clusters(), 6, 0, part=(0, 4))
+
+
+class Blind(torch.optim.Optimizer):
+    """An optimiser as many papers publish it: it reads the gradients that are there."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, {})
+
+    def step(self):
+        """Move nothing."""
+
+
+class Deaf(Blind):
+    def step(self, closure=None):
+        """Move nothing, and ask for no loss."""
+
+
+@pytest.mark.parametrize("optimiser", [Blind, Deaf])
+def test_an_optimiser_that_never_calls_the_closure_is_named(monkeypatch, optimiser):
+    monkeypatch.setitem(MAKERS, "own", optimiser)
+    with pytest.raises(TypeError, match=f"{optimiser.__name__}.step did not call"):
+        run("own")

@@ -188,3 +188,10 @@ def test_an_optimiser_of_torch_takes_a_step_at_its_rate_or_is_refused_by_name(na
         optimizer.step(closure)
         assert len(calls) == 1 and layer.bias.tolist() != start
         assert optimizer.param_groups[0]["lr"] == 0.25
+
+
+@pytest.mark.parametrize("rule", [NormalizedSGD, StochasticPolyak])
+def test_a_rule_of_the_whole_gradient_takes_one_group(rule):
+    parts = [{"params": [torch.nn.Parameter(torch.ones(2))]} for _ in range(2)]
+    with pytest.raises(ValueError, match=f"{rule.__name__} takes one group"):
+        rule(parts, 0.1)

@@ -369,3 +369,18 @@ def test_last_losses_are_the_last_readings_of_the_clock(monkeypatch):
         (run,) = smoke.once(STUDY, {rule: rate}).runs(rule)
         assert last[rule] == pytest.approx(run.clock["loss"][-1], abs=1e-4)
         assert run.clock["at"][-1] == STUDY.horizon // STUDY.clock * STUDY.clock
+
+
+def test_an_own_rule_may_read_the_parameters_twice(monkeypatch):
+    """As one does that treats matrices and vectors apart, such as Muon."""
+
+    def split(parameters, rate, cap):
+        matrices = [p for p in parameters if p.ndim == 2]
+        others = [p for p in parameters if p.ndim != 2]
+        return torch.optim.SGD([{"params": matrices}, {"params": others}], rate)
+
+    monkeypatch.setitem(RULES, "split", split)
+    monkeypatch.setitem(RULES, "whole", lambda p, rate, cap: torch.optim.SGD(p, rate))
+    curves = smoke.once(STUDY, {"split": 0.1, "whole": 0.1})
+    (apart,), (together,) = curves.runs("split"), curves.runs("whole")
+    np.testing.assert_array_equal(apart.loss, together.loss)
