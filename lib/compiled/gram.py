@@ -1,6 +1,12 @@
-"""Products with symmetric Gram matrices, the floor of an iteration's cost."""
+"""Products with symmetric Gram matrices, the floor of an iteration's cost.
+
+The matrix is that of the outer products v_{it} w_i^T, K_{it,js} = <v_{it}, v_{js}>
+<w_i, w_j>. For few tokens it is formed once. For many it is left out: with b_i = sum_t
+c_{it} v_{it} and h_i = sum_j <w_i, w_j> b_j the product is (K c)_{it} = <v_{it}, h_i>.
+"""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -27,6 +33,8 @@ def pack(K: np.ndarray, n: int) -> np.ndarray:
     """
     data, m = K.shape[:2]
     padded = -(-m // WIDTH) * WIDTH
+    if K.shape[2] < m:  # it is not formed: the size alone
+        return np.zeros((data, padded, 0))
     plain: Callable[[int, int], np.ndarray] = getattr(zeros, "py_func")  # noqa: B009
     packed = plain(data * padded, padded).reshape(data, padded, padded)
     split = K.reshape(data, n, m // n, n, m // n)
@@ -101,6 +109,110 @@ def multiply(K, s, c, out):
         _multiply_rows(K, s, c, out)
     else:  # memory is slower than arithmetic: read half of it
         _multiply_triangle(K, s, c, out)
+
+
+class Factors(NamedTuple):
+    """What a product without the matrix needs; of no size where the matrix is formed.
+
+    Parameters
+    ----------
+    v : ndarray (data, n, S, r)
+        The vectors of every sample.
+    w : ndarray (data, n, q)
+        The vector that a sample's v share.
+    pairs : ndarray (data, n, n)
+        The inner products of the w, or (data, n, 0) if going through w costs less.
+    first : ndarray of int (data, m)
+        The first vector of its sample that is equal, token first, or (data, 0) if no
+        two are: equal vectors have the same entry of the product, to the bit.
+    """
+
+    v: np.ndarray
+    w: np.ndarray
+    pairs: np.ndarray
+    first: np.ndarray
+
+
+@numba.njit(fastmath=_REORDER)
+def _sum_of_sample(v, s, c, b):
+    """b[i] = sum_t c[t n + i] v[s, i, t], four tokens at a time."""
+    n, S, r = v.shape[1:]
+    b[:] = 0.0
+    for i in range(n):
+        row = b[i]
+        for t in range(0, S - S % 4, 4):
+            c_0 = c[t * n + i]
+            c_1 = c[(t + 1) * n + i]
+            c_2 = c[(t + 2) * n + i]
+            c_3 = c[(t + 3) * n + i]
+            v_0 = v[s, i, t]
+            v_1 = v[s, i, t + 1]
+            v_2 = v[s, i, t + 2]
+            v_3 = v[s, i, t + 3]
+            for j in range(r):
+                row[j] += c_0 * v_0[j] + c_1 * v_1[j] + c_2 * v_2[j] + c_3 * v_3[j]
+        for t in range(S - S % 4, S):
+            c_0 = c[t * n + i]
+            v_0 = v[s, i, t]
+            for j in range(r):
+                row[j] += c_0 * v_0[j]
+
+
+@numba.njit(fastmath=_REORDER)
+def _products_with_sample(v, s, h, out):
+    """out[t n + i] = <v[s, i, t], h[i]>, four tokens at a time."""
+    n, S, r = v.shape[1:]
+    for i in range(n):
+        row = h[i]
+        for t in range(0, S - S % 4, 4):
+            v_0 = v[s, i, t]
+            v_1 = v[s, i, t + 1]
+            v_2 = v[s, i, t + 2]
+            v_3 = v[s, i, t + 3]
+            s_0 = 0.0
+            s_1 = 0.0
+            s_2 = 0.0
+            s_3 = 0.0
+            for j in range(r):
+                s_0 += v_0[j] * row[j]
+                s_1 += v_1[j] * row[j]
+                s_2 += v_2[j] * row[j]
+                s_3 += v_3[j] * row[j]
+            out[t * n + i] = s_0
+            out[(t + 1) * n + i] = s_1
+            out[(t + 2) * n + i] = s_2
+            out[(t + 3) * n + i] = s_3
+        for t in range(S - S % 4, S):
+            v_0 = v[s, i, t]
+            s_0 = 0.0
+            for j in range(r):
+                s_0 += v_0[j] * row[j]
+            out[t * n + i] = s_0
+
+
+@numba.njit
+def multiply_factored(factors, s, c, out, room):
+    """out = K[s] c without K; room: b and h (n, r), and w^T b (q, r)."""
+    v, w, pairs, first = factors
+    b, h, low = room
+    _sum_of_sample(v, s, c, b)
+    if pairs.shape[2]:
+        np.dot(pairs[s], b, h)
+    else:
+        np.dot(w[s].T, b, low)
+        np.dot(w[s], low, h)
+    _products_with_sample(v, s, h, out)
+    for m in range(first.shape[1]):
+        out[m] = out[first[s, m]]
+
+
+@numba.njit
+def room_for(factors):
+    """Return the arrays that `multiply_factored` fills on its way."""
+    n = factors[0].shape[1]
+    r = factors[0].shape[3]
+    q = factors[1].shape[2]
+    return np.empty((n, r)), np.empty((n, r)), np.empty((q, r))
 
 
 @numba.njit(fastmath=_REORDER, forceinline=True)

@@ -18,7 +18,7 @@ from lib.dynamics.recording import (
     end_where_not_finite,
     record_times,
 )
-from lib.dynamics.reduced import Reduced, reduce, run_compiled, run_numpy
+from lib.dynamics.reduced import FORMS, Reduced, reduce, run_compiled, run_numpy
 from lib.dynamics.rules import BuiltIn, Rule
 from lib.representation import Shapes
 from lib.seeds import gaussian, stream
@@ -159,6 +159,7 @@ def train(
     head: str = "fixed",
     head_targets: Mapping[str, np.ndarray | MaxMargin] | None = None,
     loss: str = "exponential",
+    product: str | None = None,
 ) -> History | dict[str, History]:
     r"""Train attention with one or several update rules and record the path.
 
@@ -196,6 +197,10 @@ def train(
         or (runs, r).
     loss : str
         One of ``attention.LOSSES``.
+    product : {"gram", "factored"}, optional
+        Whether the Gram matrix of the m = n(T-1) pairs of tokens is formed once, m^2
+        numbers, or left out: then its product costs n r (T + q) numbers per step. Both
+        take the same steps up to rounding. Default: the cheaper one.
 
     Returns
     -------
@@ -254,7 +259,9 @@ def train(
             raise TypeError(
                 f"rules holds {rule!r}; it takes rules such as dynamics.NGD(0.1)"
             )
-    reduced = reduce(problem.tokens, start.inside, head, loss)
+    if product is not None and product not in FORMS:
+        raise ValueError(f"product = {product!r}; it must be {' or '.join(FORMS)}")
+    reduced = reduce(problem.tokens, start.inside, head, loss, product)
     fast = loss in attention.COMPILED_LOSSES
     built_in = {
         name: rule for name, rule in named.items() if fast and isinstance(rule, BuiltIn)
@@ -459,7 +466,7 @@ def _descent(
     if not targets:
         return {}
     runs, count = raw.margins.shape[:2]
-    c = np.empty((runs, count, problem.K.shape[1]))
+    c = np.empty((runs, count, problem.K.matrix.shape[1]))
     # Ten arrays are held at a time
     chunk = max(1, CHUNK // max(1, 10 * raw.scores[0].size))
     for first in range(0, runs, chunk):
@@ -468,7 +475,7 @@ def _descent(
         logits = np.concatenate([0 * margins[..., :1], -margins], -1)
         pull = attention.slopes(logits, raw.scores[part], problem.loss).pull
         c[part] = -pull[..., 1:].reshape(len(margins), count, -1)
-    length = np.sqrt(np.einsum("rkm,rkm->rk", c @ problem.K, c))
+    length = np.sqrt(np.einsum("rkm,rkm->rk", problem.K(c), c))
     descent = {}
     for name, V in targets.items():
         parts = problem.delta, V.inside, problem.z

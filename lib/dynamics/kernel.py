@@ -62,14 +62,22 @@ def _exact_step(r, eta, c, momentum, moving):
 class Jobs(NamedTuple):
     """Training runs side by side.
 
-    data (jobs,) is the number of each one's Gram matrices, packed in K and G; margins
-    (jobs, n, T-1), scores (jobs, n, T) are those of the start; rules (jobs, 6) has the
-    columns KIND to JOINT.
+    data (jobs,) is the number of each one's Gram matrices, packed in K and G; the next
+    four are the `gram.Factors` of K, then those of G; margins (jobs, n, T-1), scores (jobs, n, T) are those of
+    the start; rules (jobs, 6) has the columns CODE to JOINT.
     """
 
     data: np.ndarray
     K: np.ndarray
     G: np.ndarray
+    v: np.ndarray
+    w: np.ndarray
+    pairs: np.ndarray
+    first: np.ndarray
+    v_head: np.ndarray
+    w_head: np.ndarray
+    pairs_head: np.ndarray
+    first_head: np.ndarray
     margins: np.ndarray
     scores: np.ndarray
     rules: np.ndarray
@@ -112,12 +120,16 @@ def _write(r, record, work, alpha, b, head_fixed, records):
 
 
 @numba.njit(forceinline=True, error_model="numpy")
-def _gradient(r, n, lanes, K, number, c, k):
+def _gradient(r, n, lanes, of, number, c, k):
     """Log norm of run r's gradient over its scale; fills its coefficients c (m,) and k
     = K c.
     """
+    K, factors, room = of
     softmax.gather(r, n, lanes, c)
-    gram.multiply(K, number, c, k)
+    if K.shape[2]:
+        gram.multiply(K, number, c, k)
+    else:
+        gram.multiply_factored(factors, number, c, k, room)
     square = gram.dot(c, k)
     # Rounding can take c^T K c below zero where it is zero; a NaN goes on and ends the
     # run.
@@ -131,7 +143,18 @@ def _train_group(jobs, times, records, status, ended):
     """Train `jobs` side by side; fills their records at `times`, and how and when each
     ended.
     """
-    data, K, G, margins, scores, rule, head_fixed, logistic = jobs
+    data = jobs.data
+    K = jobs.K
+    G = jobs.G
+    margins = jobs.margins
+    scores = jobs.scores
+    rule = jobs.rules
+    head_fixed = jobs.head_fixed
+    logistic = jobs.logistic
+    factors = (jobs.v, jobs.w, jobs.pairs, jobs.first)
+    factors_head = (jobs.v_head, jobs.w_head, jobs.pairs_head, jobs.first_head)
+    of_W = (K, factors, gram.room_for(factors))
+    of_head = (G, factors_head, gram.room_for(factors_head))
     count, n, T = scores.shape
     m = K.shape[1]
     m_u = G.shape[1]
@@ -181,12 +204,12 @@ def _train_group(jobs, times, records, status, ended):
             log_gap = math.nan
             if recording or code == update_rules.POLYAK_CODE:
                 log_gap = softmax.log_gap(r * n, n, work, logistic, head_fixed)
-            log_norm = scales[0, r] + _gradient(r, n, c, K, data[r], flat_c, k)
+            log_norm = scales[0, r] + _gradient(r, n, c, of_W, data[r], flat_c, k)
             log_norm_u = -math.inf
             log_both = log_norm
             if not head_fixed:
                 log_norm_u = scales[1, r] + _gradient(
-                    r, n, push, G, data[r], flat_push, k_u
+                    r, n, push, of_head, data[r], flat_push, k_u
                 )
                 log_both = 0.5 * exponentials.add_logs(2.0 * log_norm, 2.0 * log_norm_u)
             size = log_both if together else log_norm
@@ -254,7 +277,9 @@ def run_jobs(threads, jobs, times, records):
     As `_train_group`, in groups of nearly equal size, nearly as many for each of the
     threads.
     """
-    data, K, G, margins, scores, rules, head_fixed, logistic = jobs
+    # A parallel loop reads arrays, not tuples.
+    data, K, G, v, w, pairs, first, v_head, w_head, pairs_head, first_head = jobs[:11]
+    margins, scores, rules, head_fixed, logistic = jobs[11:]
     margins_at, scores_at, alpha_at, b_at, logs_at = records
     count = data.size
     status = np.zeros(count, np.int64)
@@ -267,6 +292,14 @@ def run_jobs(threads, jobs, times, records):
             data=data[j],
             K=K,
             G=G,
+            v=v,
+            w=w,
+            pairs=pairs,
+            first=first,
+            v_head=v_head,
+            w_head=w_head,
+            pairs_head=pairs_head,
+            first_head=first_head,
             margins=margins[j],
             scores=scores[j],
             rules=rules[j],

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numba
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from lib import attention
 from lib.attention import coordinates
@@ -15,59 +16,220 @@ from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
 from lib.dynamics import kernel, recording
 from lib.dynamics.rules import NGD, BuiltIn, Rule
 
+FORMS = ("gram", "factored")  # of the product with a Gram matrix
+# A formed matrix costs m^2 numbers read per product. Factors cost 6 times as much per
+# number, measured from 180 to 45,000 constraints.
+FACTORED_COST = 6.0
+LARGE = 2**22  # numbers of an array that is held on the way
+
+
+def cheapest_form(n: int, S: int, r: int, q: int) -> str:
+    """Choose between a formed Gram matrix and its factors, by the cost of a product.
+
+    Parameters
+    ----------
+    n : int
+        Number of samples.
+    S : int
+        Number of vectors per sample.
+    r : int
+        Dimension of the vectors.
+    q : int
+        Dimension of the vector that those of a sample share.
+
+    Returns
+    -------
+    str
+        "gram" or "factored".
+
+    Examples
+    --------
+    >>> cheapest_form(20, 9, 200, 20)  # the size of the papers
+    'gram'
+    >>> cheapest_form(200, 29, 64, 64)  # 200 sentences of 30 tokens
+    'factored'
+    """
+    formed = (n * S) ** 2
+    factored = FACTORED_COST * n * r * (S + min(q, n / 2))
+    return "factored" if formed > factored else "gram"
+
+
+@dataclass(frozen=True)
+class GramProduct:
+    """The product with the Gram matrix of outer products v_{it} w_i^T.
+
+    Parameters
+    ----------
+    v : ndarray (runs, n, S, r)
+        The vectors of every sample.
+    w : ndarray (runs, n, q)
+        The vector that a sample's v share.
+    first : ndarray of int (runs, n, S)
+        The first vector of its sample that is equal. Equal vectors have the same entry
+        in every product, to the bit.
+    matrix : ndarray (runs, n S, n S)
+        The Gram matrix, or (runs, n S, 0) if it is not formed.
+    """
+
+    v: np.ndarray
+    w: np.ndarray
+    first: np.ndarray
+    matrix: np.ndarray
+
+    @classmethod
+    def of(
+        cls, v: np.ndarray, w: np.ndarray, first: np.ndarray, form: str
+    ) -> "GramProduct":
+        """Make the product in one of FORMS."""
+        runs, n, S, _ = v.shape
+        if form == "factored":
+            matrix = np.zeros((runs, n * S, 0))
+        else:
+            matrix = _tied(coordinates.gram(v, w), first)
+        return cls(np.ascontiguousarray(v), np.ascontiguousarray(w), first, matrix)
+
+    @property
+    def formed(self) -> bool:
+        """Whether the matrix is formed."""
+        return self.matrix.shape[2] == self.matrix.shape[1]
+
+    def __call__(self, c: np.ndarray) -> np.ndarray:
+        """Return K c for coefficients c (runs, m), or (runs, k, m) at k records."""
+        if self.formed and c.ndim == 2:
+            return np.einsum("rij,rj->ri", self.matrix, c)
+        if self.formed:
+            return c @ self.matrix
+        runs, n, S, r = self.v.shape
+        split = c.reshape(runs, -1, n, S)
+        product = np.empty_like(split)
+        at_once = max(1, LARGE // (runs * n * r))  # records
+        for k in range(0, split.shape[1], at_once):
+            part = slice(k, k + at_once)
+            b = np.einsum("rkns,rnsd->rknd", split[:, part], self.v, optimize=True)
+            low = np.einsum("rnq,rknd->rkqd", self.w, b, optimize=True)
+            h = np.einsum("rnq,rkqd->rknd", self.w, low, optimize=True)
+            product[:, part] = np.einsum("rnsd,rknd->rkns", self.v, h, optimize=True)
+        product = np.take_along_axis(product, self.first[:, None], 3)
+        return product.reshape(c.shape)
+
+    def factors(self) -> gram.Factors:
+        """Return what the compiled product reads if the matrix is not formed."""
+        runs, n, S, _ = self.v.shape
+        if self.formed:
+            return gram.Factors(
+                v=np.zeros((runs, 0, 0, 0)),
+                w=np.zeros((runs, 0, 0)),
+                pairs=np.zeros((runs, 0, 0)),
+                first=np.zeros((runs, 0), int),
+            )
+        if n < 2 * self.w.shape[2]:
+            pairs = self.w @ np.swapaxes(self.w, 1, 2)
+        else:
+            pairs = np.zeros((runs, n, 0))
+        # In the order of the compiled loop, token first.
+        places = (self.first * n + np.arange(n)[:, None]).swapaxes(1, 2)
+        first = places.reshape(runs, n * S)
+        if (first == np.arange(n * S)).all():
+            first = first[:, :0].copy()
+        return gram.Factors(self.v, self.w, pairs, np.ascontiguousarray(first))
+
 
 @dataclass(frozen=True)
 class Reduced:
     """A problem as the training loop sees it, the opt token first.
 
-    delta (runs, n, T-1, r) opt token minus others; z (runs, n, q); K (runs, n(T-1),
-    n(T-1)) the Gram matrix of delta z^T; margins (runs, n, T-1), scores (runs, n, T) at
-    the start; of a trained head signed (runs, n, T, r) y_i x_{i,t}, its Gram matrix G
-    (runs, nT, nT).
+    Parameters
+    ----------
+    delta : ndarray (runs, n, T-1, r)
+        Opt token minus the others.
+    signed : ndarray (runs, n, T, r)
+        y_i x_{i,t}; of a fixed head no run.
+    z : ndarray (runs, n, q)
+        The queries.
+    K : GramProduct
+        The product with the Gram matrix of delta z^T.
+    G : GramProduct
+        The same of `signed`; of a fixed head with no vectors.
+    margins : ndarray (runs, n, T-1)
+        The margins at the start.
+    scores : ndarray (runs, n, T)
+        The scores at the start.
+    head_fixed : bool
+        Whether the head is not trained.
+    loss : str
+        One of ``attention.LOSSES``.
     """
 
     delta: np.ndarray
     signed: np.ndarray
     z: np.ndarray
-    K: np.ndarray
-    G: np.ndarray
+    K: GramProduct
+    G: GramProduct
     margins: np.ndarray
     scores: np.ndarray
     head_fixed: bool
     loss: str
 
 
-def reduce(tokens: TokenSet, W_0: np.ndarray, head: str, loss: str) -> Reduced:
-    """The Reduced form of a token set in minimal coordinates, from W_0 (runs, r, q)."""
+def reduce(
+    tokens: TokenSet, W_0: np.ndarray, head: str, loss: str, form: str | None = None
+) -> Reduced:
+    """Return the Reduced form of a token set in minimal coordinates.
+
+    Parameters
+    ----------
+    tokens : TokenSet
+        The token set in minimal coordinates.
+    W_0 : ndarray (runs, r, q)
+        The start.
+    head : {"fixed", "joint"}
+        Whether the head stays fixed.
+    loss : str
+        One of ``attention.LOSSES``.
+    form : {"gram", "factored"}, optional
+        The form of both products. Default: the cheapest of each.
+
+    Returns
+    -------
+    Reduced
+        The problem.
+    """
     runs, n, T, r = tokens.shape
+    q = tokens.z.shape[2]
     delta = coordinates.differences(tokens, tokens.opt)
     signed = coordinates.signed_opt_first(tokens)
-    flat = signed.reshape(runs, n * T, r)
-    if head == "fixed":
-        G = np.zeros((runs, 0, 0))
-    else:
-        G = flat @ np.swapaxes(flat, 1, 2)
     keys = tokens.z @ np.swapaxes(W_0, 1, 2)  # W_0 z_i, (runs, n, r)
     pairs = coordinates.first_equal(delta)
     every = coordinates.first_equal(signed)
+    margins = np.take_along_axis((delta @ keys[..., None])[..., 0], pairs, 2)
+    scores = (signed @ tokens.u[:, None, :, None])[..., 0]
+    scores = np.take_along_axis(scores, every, 2)
+    K = GramProduct.of(delta, tokens.z, pairs, form or cheapest_form(n, T - 1, r, q))
+    if head == "fixed":
+        signed = signed[:0].copy()
+        none = np.zeros((runs, 0, 0))
+        G = GramProduct(none[..., None], none, none.astype(int), none)
+    else:
+        ones = np.ones((runs, n, 1))  # tokens of all samples meet in one head
+        G = GramProduct.of(signed, ones, every, form or cheapest_form(n, T, r, 1))
     return Reduced(
         delta=delta,
-        signed=signed[:0].copy() if head == "fixed" else signed,
+        signed=signed,
         z=tokens.z,
-        K=_tied(coordinates.gram(delta, tokens.z), pairs),
-        G=G if head == "fixed" else _tied(G, every),
-        margins=np.take_along_axis((delta @ keys[..., None])[..., 0], pairs, 2),
-        scores=np.take_along_axis(
-            (signed @ tokens.u[:, None, :, None])[..., 0], every, 2
-        ),
+        K=K,
+        G=G,
+        margins=margins,
+        scores=scores,
         head_fixed=head == "fixed",
         loss=loss,
     )
 
 
 def _tied(K: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """K (runs, n T, n T) with the same rows and columns for equal vectors, to the bit,
-    where a product rounds them apart; first (runs, n, T) is that of `first_equal`.
+    """Give equal vectors the same rows and columns of K, to the bit.
+
+    A product rounds them apart. K is (runs, n T, n T); first (runs, n, T) is that of
+    `first_equal`.
     """
     runs, n, T = first.shape
     if (first == np.arange(T)).all():  # no copies of what is large
@@ -97,8 +259,13 @@ def run_compiled(
     raw = _empty(len(rules) * runs, n, T, times.size, problem.head_fixed)
     jobs = kernel.Jobs(
         data=np.tile(np.arange(runs), len(rules)),
-        K=gram.pack(problem.K, n),
-        G=gram.pack(problem.G, n),
+        K=gram.pack(problem.K.matrix, n),
+        G=gram.pack(problem.G.matrix, n),
+        **problem.K.factors()._asdict(),
+        **{
+            f"{name}_head": array
+            for name, array in problem.G.factors()._asdict().items()
+        },
         margins=np.tile(problem.margins, every),
         scores=np.tile(problem.scores, every),
         rules=np.repeat(numbers, runs, 0),
@@ -106,9 +273,12 @@ def run_compiled(
         logistic=attention.is_logistic(problem.loss),
     )
     records = kernel.Records(**{name: raw[name] for name in kernel.Records._fields})
-    raw["status"], raw["ended"] = kernel.run_jobs(
-        numba.get_num_threads(), jobs, times, records
-    )
+    # Runs share the cores already; BLAS threads of each would get in their way.
+    cores = 1 if len(jobs.data) > 1 else None
+    with threadpool_limits(cores, user_api="blas"):
+        raw["status"], raw["ended"] = kernel.run_jobs(
+            numba.get_num_threads(), jobs, times, records
+        )
     split = (slice(k * runs, (k + 1) * runs) for k in range(len(rules)))
     return [
         _raw(problem, {name: values[part] for name, values in raw.items()})
@@ -150,13 +320,13 @@ def run_numpy(problem: Reduced, rule: Rule, times: np.ndarray) -> SimpleNamespac
             at = attention.slopes(logits, gamma.reshape(runs, n, T), problem.loss)
         c = -at.pull[..., 1:].reshape(runs, -1)
         push = at.push.reshape(runs, -1)
-        k = np.einsum("rij,rj->ri", problem.K, c)
+        k = problem.K(c)
         log_gap = at.log_gap if problem.head_fixed else at.log_loss
         with np.errstate(divide="ignore"):
             log_norm = at.log_scale + 0.5 * np.log(np.einsum("rm,rm->r", c, k))
             log_norm_u = np.full(runs, -np.inf)
             if not problem.head_fixed:
-                k_u = np.einsum("rij,rj->ri", problem.G, push)
+                k_u = problem.G(push)
                 log_norm_u = at.log_push_scale + 0.5 * np.log(
                     np.einsum("rm,rm->r", push, k_u)
                 )

@@ -157,7 +157,7 @@ def _over_products(name, bar, draw, step_size, steps, head="fixed"):
     (runs, n) = data.y.shape
     start = gradient_descent.zero_start(problem).inside
     reduced = dynamics_reduced.reduce(reduced, start, head, "exponential")
-    packed = [gram.pack(K, n) for K in (reduced.K, reduced.G) if K.size]
+    packed = [gram.pack(K, n) for K in (reduced.K.matrix, reduced.G.matrix) if K.size]
 
     def products():
         for K in packed:
