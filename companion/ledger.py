@@ -64,7 +64,7 @@ def rows(
     --------
     >>> from companion import claims, ledger
     >>> claim = claims.at_most("gap", "largest gap", "paper A, Theorem 1", 0.5, 1.0)
-    >>> (row,) = ledger.rows("Theorem 1", "n = 10", 20, claim, fails_if=("slower",))
+    >>> (row,) = ledger.rows("Theorem 1", "n = 10", 20, claim, fails_if=("norm off",))
     >>> row.id, row.number, row.seeds
     ('gap (n = 10)', 'Theorem 1', 20)
     """
@@ -100,8 +100,8 @@ def in_order(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> list[Cl
     >>> from companion.statements import Statement
     >>> paper = {"Lemma 1": Statement("sign", ""), "Theorem 1": Statement("rate", "")}
     >>> claim = claims.at_most("gap", "largest gap", "paper A", 0.5, 1.0)
-    >>> last = ledger.rows("Theorem 1", "n = 10", 20, claim, fails_if=("slower",))
-    >>> first = ledger.rows("Lemma 1", "n = 10", 20, claim, fails_if=("slower",))
+    >>> last = ledger.rows("Theorem 1", "n = 10", 20, claim, fails_if=("norm off",))
+    >>> first = ledger.rows("Lemma 1", "n = 10", 20, claim, fails_if=("norm off",))
     >>> [row.number for row in ledger.in_order(last + first, paper)]
     ['Lemma 1', 'Theorem 1']
     """
@@ -344,7 +344,7 @@ class LedgerTable(tuple):
     >>> from companion import claims, ledger
     >>> from companion.statements import Statement
     >>> claim = claims.at_most("gap", "largest gap", "paper A", 0.5, 1.0)
-    >>> rows = ledger.rows("Theorem 1", "n = 10", 20, claim, fails_if=("slower",))
+    >>> rows = ledger.rows("Theorem 1", "n = 10", 20, claim, fails_if=("norm off",))
     >>> ledger.LedgerTable(rows, {"Theorem 1": Statement("rate", "")})
     0 of 1 rows fail
     hold: 1 of 1 statements
@@ -487,7 +487,7 @@ def draw(
     >>> from companion import claims, ledger
     >>> from companion.statements import Statement
     >>> claim = claims.at_most("gap", "largest gap", "paper A", 0.5, 1.0)
-    >>> rows = ledger.rows("Theorem 1", "n = 10", 20, claim, fails_if=("slower",))
+    >>> rows = ledger.rows("Theorem 1", "n = 10", 20, claim, fails_if=("norm off",))
     >>> figure = ledger.draw(rows, {"Theorem 1": Statement("rate", "")})
     >>> figure.axes[0].get_title()
     '1 of 1 rows hold, 1 distinct measurements; 1 of 1 statements have rows'
