@@ -36,29 +36,69 @@ LOOKS = {  # the class of a verdict in HTML, for the site's colours; others have
     UNDECIDED: "open",
 }
 MEANINGS = {  # of a measured value with an interval, by whether its row has a verdict
-    False: "a [b, c]: the worst seed, or what the row names, and the mean over seeds ± two"
-    " standard errors, so that a may lie outside; for half of seeds a bootstrap",
-    True: "a [b, c] of a row with a verdict: the mean over seeds, of ratios the geometric mean,"
-    " or what the row names, and its 95 % interval; p: the level at which the interval would"
-    " just decide",
+    False: "a [b, c]: the worst seed, or what the row names, and the mean over seeds ±"
+    " two standard errors, so that a may lie outside; for half of seeds a bootstrap",
+    True: "a [b, c] of a row with a verdict: the mean over seeds, of ratios the"
+    " geometric mean, or what the row names, and its 95 % interval; p: the level at"
+    " which the interval would just decide",
 }
 DIGITS = (4, 7, 10, 13, 17)  # significant digits; 17 tell any two numbers apart
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One checked claim.
+    """One checked claim: a statement, what was measured for it, and its bound.
 
-    `bound` is what is asked of `measured`, as text ("≥ 0.11"); a NaN never `holds`.
-    `margin` is how many times over the bound is met: 1 at the edge, infinite where no
-    multiple breaks it. `kind` is one of KINDS, by default read off `source`. `interval`
-    holds the ends of what the seeds gave. A row of a ledger also has the `number` of
-    its statement, its `setting`, how many `seeds`, the wrong worlds in which it must
-    fail (`fails_if`), and the smallest of each in which it was seen to fail (`catches`;
-    None before `make falsify`). A claim about data that may be too few has a `verdict`
-    of VERDICTS; `p` is the level at which its interval would just decide. `same_as` is
-    the id, up to its setting, of the row whose measurement this one repeats: a copy, or
-    algebra of our own formulas; a ledger counts the two once.
+    Parameters
+    ----------
+    id : str
+        The name of the claim within its figure.
+    statement : str
+        What is claimed, in words.
+    source : str
+        Where it is stated, such as "paper A, Theorem 1", or "ours".
+    measured : float
+        The measured value.
+    bound : str
+        What is required of `measured`, as text such as "≥ 0.11".
+    holds : bool
+        Whether `measured` meets the bound; a NaN never does.
+    margin : float, optional
+        How many times over the bound is met: 1 at the edge, infinite if no multiple
+        breaks it.
+    kind : str, optional
+        One of `KINDS`. By default it is read off `source`.
+    interval : tuple of float, optional
+        The ends of the interval that the seeds gave.
+    number : str, optional
+        In a ledger, the paper's name of the statement.
+    setting : str, optional
+        In a ledger, the setting in which it was measured.
+    seeds : int, optional
+        In a ledger, how many seeds there were.
+    remark : str, optional
+        Why the claim fails, or what else there is to say of it.
+    fails_if : tuple of str, optional
+        In a ledger, the altered copies ("wrong worlds") in which the claim must fail.
+    catches : tuple of str, optional
+        The smallest altered copy of each family in which the claim was seen to fail;
+        None before ``make falsify``.
+    verdict : str, optional
+        One of `VERDICTS`, for a claim about data that may be too few to decide.
+    p : float, optional
+        The level at which the interval would just decide.
+    same_as : str, optional
+        The id, up to its setting, of the claim whose measurement this one repeats: a
+        copy, or algebra of our own formulas. A ledger counts the two once.
+
+    Examples
+    --------
+    >>> from companion import claims
+    >>> claim = claims.Claim("gap", "largest gap", "paper A", 0.5, "≤ 1", holds=True)
+    >>> claim.kind
+    'statement'
+    >>> claim.as_dict()["margin"] is None
+    True
     """
 
     id: str
@@ -80,7 +120,7 @@ class Claim:
     p: float | None = None
     same_as: str = ""
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         read = [
             k
             for k, words in _WORDS.items()
@@ -89,8 +129,13 @@ class Claim:
         object.__setattr__(self, "kind", self.kind or (*read, "statement")[0])
 
     def as_dict(self) -> dict:
-        """The claim as a record stores it: NaN and infinity as null, defaults left
-        out.
+        """Return the claim as a record stores it.
+
+        Returns
+        -------
+        dict
+            The fields by name. NaN and infinity are None, and fields that have their
+            default are left out.
         """
         default = {field.name: field.default for field in fields(self)}
         stored = {name: x for name, x in asdict(self).items() if x != default[name]}
@@ -103,7 +148,23 @@ class Claim:
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> "Claim":
-        """The claim that a record stores."""
+        """Make the claim that a record stores.
+
+        Parameters
+        ----------
+        stored : mapping of str to Any
+            The fields by name, as `as_dict` returns them.
+
+        Returns
+        -------
+        Claim
+            The claim; a stored None is NaN.
+
+        Raises
+        ------
+        TypeError
+            If a field is missing or unknown.
+        """
         known: dict[str, Any] = {
             k: math.nan if x is None else x for k, x in stored.items()
         }
@@ -114,18 +175,65 @@ class Claim:
 
 
 def at_most(
-    id: str, statement: str, source: str, measured: float, bound: float, **more
+    id: str, statement: str, source: str, measured: float, bound: float, **more: Any
 ) -> Claim:
-    """The claim measured ≤ bound; `more`: fields of `Claim`, and `why`, a failure's
-    remark.
+    """Claim that `measured` is at most `bound`.
+
+    Parameters
+    ----------
+    id, statement, source : str
+        Name, words and origin of the claim, as fields of `Claim`.
+    measured : float
+        The measured value.
+    bound : float
+        The largest value with which the claim holds.
+    **more : Any
+        Further fields of `Claim`, and `why`, the remark of a claim that fails.
+
+    Returns
+    -------
+    Claim
+        The claim measured ≤ bound.
+
+    Examples
+    --------
+    >>> from companion import claims
+    >>> claim = claims.at_most("gap", "largest gap", "paper A, Theorem 1", 0.5, 1.0)
+    >>> claim.bound, claim.holds, claim.margin
+    ('≤ 1', True, 2.0)
+    >>> claims.at_most("gap", "gap", "ours", 2.0, 1.0, why="too few steps").remark
+    'too few steps'
     """
     return _claim("≤", id, statement, source, measured, bound, **more)
 
 
 def at_least(
-    id: str, statement: str, source: str, measured: float, bound: float, **more
+    id: str, statement: str, source: str, measured: float, bound: float, **more: Any
 ) -> Claim:
-    """The claim measured ≥ bound."""
+    """Claim that `measured` is at least `bound`.
+
+    Parameters
+    ----------
+    id, statement, source : str
+        Name, words and origin of the claim, as fields of `Claim`.
+    measured : float
+        The measured value.
+    bound : float
+        The smallest value with which the claim holds.
+    **more : Any
+        Further fields of `Claim`, and `why`, the remark of a claim that fails.
+
+    Returns
+    -------
+    Claim
+        The claim measured ≥ bound.
+
+    Examples
+    --------
+    >>> from companion import claims
+    >>> claims.at_least("rank", "smallest rank", "paper C, Lemma 2", 3, 2).bound
+    '≥ 2'
+    """
     return _claim("≥", id, statement, source, measured, bound, **more)
 
 
@@ -136,15 +244,52 @@ def close(
     measured: float,
     expected: float,
     tolerance: float,
-    **more,
+    **more: Any,
 ) -> Claim:
-    """The claim |measured - expected| ≤ tolerance, in the units of the measured
-    value.
+    """Claim that `measured` is `expected`, up to `tolerance`.
+
+    Parameters
+    ----------
+    id, statement, source : str
+        Name, words and origin of the claim, as fields of `Claim`.
+    measured : float
+        The measured value.
+    expected : float
+        The value that the source states.
+    tolerance : float
+        The largest |measured - expected|, in the units of the measured value.
+    **more : Any
+        Further fields of `Claim`, and `why`, the remark of a claim that fails.
+
+    Returns
+    -------
+    Claim
+        The claim |measured - expected| ≤ tolerance.
+
+    Examples
+    --------
+    >>> from companion import claims
+    >>> claim = claims.close("slope", "fitted slope", "paper A", -1.02, -1.0, 0.1)
+    >>> claim.bound, claim.holds
+    ('-1 ± 0.1', True)
     """
     return _claim("±", id, statement, source, measured, expected, tolerance, **more)
 
 
-def _claim(sign, id, statement, source, measured, *ends, why="", **more) -> Claim:
+def _claim(
+    sign: str,
+    id: str,
+    statement: str,
+    source: str,
+    measured: float,
+    *ends: float,
+    why: str = "",
+    **more: Any,
+) -> Claim:
+    """Make a claim of its sign, "≤", "≥" or "±", and the ends of its bound.
+
+    The text of the bound has as many digits as show that a failure is one.
+    """
     measured = float(measured)
     expected = float(ends[0])
     smaller, larger = {
@@ -173,8 +318,43 @@ def judged(
     seeds: int,
     p: float | None = None,
 ) -> Claim:
-    """A claim with a `verdict` of VERDICTS, else ValueError; estimate: value, low,
-    high.
+    """Claim what was judged from data that may be too few to decide.
+
+    Parameters
+    ----------
+    id, statement, source : str
+        Name, words and origin of the claim, as fields of `Claim`.
+    estimate : tuple of float
+        The measured value and the low and the high end of its interval. A NaN end
+        means that there is no interval.
+    bound : str
+        What is required, as text.
+    verdict : str
+        One of `VERDICTS`; the claim holds if it is the first, "reproduced".
+    seeds : int
+        How many seeds there were.
+    p : float, optional
+        The level at which the interval would just decide.
+
+    Returns
+    -------
+    Claim
+        The claim with its verdict and its interval.
+
+    Raises
+    ------
+    ValueError
+        If `verdict` is not one of `VERDICTS`.
+
+    Examples
+    --------
+    >>> from companion import claims
+    >>> estimate = 1.4, 1.1, 1.8
+    >>> claim = claims.judged(
+    ...     "ratio", "loss ratio", "paper A", estimate, "≥ 1", "reproduced", 20
+    ... )
+    >>> claim.holds, claim.interval
+    (True, (1.1, 1.8))
     """
     if verdict not in VERDICTS:
         raise ValueError(
@@ -190,12 +370,51 @@ def judged(
 
 
 def remarked(claim: Claim, why: str) -> Claim:
-    """The claim, with `why` as its remark where it fails."""
+    """Give a claim a remark if it fails.
+
+    Parameters
+    ----------
+    claim : Claim
+        The claim.
+    why : str
+        Why it fails.
+
+    Returns
+    -------
+    Claim
+        The same claim if it holds, else the claim with `why` as its remark.
+
+    Examples
+    --------
+    >>> from companion import claims
+    >>> claim = claims.at_most("gap", "largest gap", "paper A", 2.0, 1.0)
+    >>> claims.remarked(claim, "the step size is too large").remark
+    'the step size is too large'
+    """
     return claim if claim.holds else replace(claim, remark=why)
 
 
 def furthest(values: np.ndarray, expected: float = 0.0) -> float:
-    """The one of `values` that is furthest from `expected`; NaN where there is none."""
+    """Select the value that is furthest from the expected one.
+
+    Parameters
+    ----------
+    values : ndarray
+        The values, of any shape.
+    expected : float, optional
+        The value to measure the distance from.
+
+    Returns
+    -------
+    float
+        The value with the largest |value - expected|; NaN if there are no values.
+
+    Examples
+    --------
+    >>> from companion import claims
+    >>> claims.furthest(np.array([0.9, 1.3, 1.0]), 1.0)
+    1.3
+    """
     values = np.ravel(values)
     if values.size:
         return float(values[np.abs(values - expected).argmax()])
@@ -203,10 +422,41 @@ def furthest(values: np.ndarray, expected: float = 0.0) -> float:
 
 
 def bounded(
-    id: str, statement: str, source: str, bound: str, values: Any, expected=None, **more
+    id: str,
+    statement: str,
+    source: str,
+    bound: str,
+    values: Any,
+    expected: float | None = None,
+    **more: Any,
 ) -> Claim:
-    """The claim that the worst of `values` meets `bound`: "≤ 1", "≥ 0.5" or "1 ± 0.05",
-    with `expected` in place of its first number.
+    """Claim that the worst of some values meets a bound.
+
+    Parameters
+    ----------
+    id, statement, source : str
+        Name, words and origin of the claim, as fields of `Claim`.
+    bound : str
+        The bound as text: "≤ 1", "≥ 0.5" or "1 ± 0.05".
+    values : array_like
+        The measured values.
+    expected : float, optional
+        The number that takes the place of the first one in `bound`.
+    **more : Any
+        Further fields of `Claim`, and `why`, the remark of a claim that fails.
+
+    Returns
+    -------
+    Claim
+        The claim about the largest value for "≤", the smallest for "≥", and the one
+        furthest from the middle for "±".
+
+    Examples
+    --------
+    >>> from companion import claims
+    >>> claim = claims.bounded("gap", "gap, worst seed", "ours", "≤ 1", [0.2, 0.5])
+    >>> claim.measured, claim.holds
+    (0.5, True)
     """
     (sign,) = set(bound) & set("≤≥±")
     ends = [float(end) for end in bound.split(sign) if end]
@@ -219,7 +469,24 @@ def bounded(
 
 
 def interval(values: np.ndarray) -> tuple[float, float]:
-    """Mean of `values`, one a seed, ± two standard errors; NaN ends for one seed."""
+    """Return the mean of some values plus and minus two standard errors.
+
+    Parameters
+    ----------
+    values : array_like
+        The values, one per seed.
+
+    Returns
+    -------
+    tuple of float
+        The low and the high end; both are NaN for one seed.
+
+    Examples
+    --------
+    >>> from companion import claims
+    >>> claims.interval([1.0, 3.0])
+    (0.0, 4.0)
+    """
     values = np.asarray(values, float).ravel()
     if values.size > 1:
         error = values.std(ddof=1) / math.sqrt(values.size)
@@ -229,8 +496,10 @@ def interval(values: np.ndarray) -> tuple[float, float]:
 
 
 def _times_over(smaller: float, larger: float) -> float:
-    """larger / smaller in size; of two signs infinity if `smaller` ≤ `larger`, else
-    0.
+    """Return how many times over `smaller` is below `larger`.
+
+    That is larger / smaller in size. If the two have different signs, it is infinite if
+    `smaller` ≤ `larger`, else 0.
     """
     if math.isnan(smaller * larger):
         return math.nan
@@ -243,13 +512,31 @@ def _times_over(smaller: float, larger: float) -> float:
 
 
 def number(value: float) -> str:
-    """`value` with four significant digits."""
+    """Write a value with four significant digits.
+
+    Parameters
+    ----------
+    value : float
+        The value.
+
+    Returns
+    -------
+    str
+        Its text.
+
+    Examples
+    --------
+    >>> from companion import claims
+    >>> claims.number(0.123456)
+    '0.1235'
+    """
     return f"{value:.4g}"
 
 
 def _breaks(measured: float | str, bound: str) -> bool:
-    """Whether `measured` breaks `bound` as both are printed, or one of them is no
-    number.
+    """Return whether `measured` breaks `bound` as both are printed.
+
+    It is also true if one of them is not a number.
     """
     relation, _, rest = bound.partition(" ")
     try:  # in decimals: in float64 -1.1 is further than 0.1 from -1
@@ -265,8 +552,27 @@ def _breaks(measured: float | str, bound: str) -> bool:
 
 
 def shown(claim: Claim) -> str:
-    """The measured value and its interval in brackets; `legend` says what the two
-    are.
+    """Write the measured value of a claim, with its interval in brackets.
+
+    Parameters
+    ----------
+    claim : Claim
+        The claim.
+
+    Returns
+    -------
+    str
+        The text; `legend` says what number and brackets mean. If the claim fails, the
+        number has as many digits as show that it does.
+
+    Examples
+    --------
+    >>> from companion import claims
+    >>> claim = claims.at_most(
+    ...     "gap", "largest gap", "ours", 0.5, 1.0, interval=(0.4, 0.6), seeds=3
+    ... )
+    >>> claims.shown(claim)
+    '0.5 [0.4, 0.6, 3 seeds only]'
     """
     measured = claim.measured
     text = number(claim.measured)
@@ -289,13 +595,41 @@ def shown(claim: Claim) -> str:
 
 
 def legend(claims: Iterable[Claim]) -> str:
-    """The meaning of the number and the brackets that `shown` has for `claims`."""
+    """Explain the number and the brackets that `shown` writes.
+
+    Parameters
+    ----------
+    claims : iterable of Claim
+        The claims that are shown.
+
+    Returns
+    -------
+    str
+        The meaning of each kind of interval among the claims; empty if there is none.
+    """
     kinds = {bool(claim.verdict) for claim in claims if claim.interval is not None}
     return "; ".join(MEANINGS[kind] for kind in sorted(kinds))
 
 
 def held(claims: Iterable[Mapping]) -> str:
-    """How many claims of a record hold, in words, the undecided apart."""
+    """Count the claims of a record that hold, in words.
+
+    Parameters
+    ----------
+    claims : iterable of mapping
+        The claims as the record stores them.
+
+    Returns
+    -------
+    str
+        How many of how many hold; the undecided ones are counted apart.
+
+    Examples
+    --------
+    >>> from companion import claims
+    >>> claims.held([{"holds": True}, {"holds": False, "verdict": "undecided"}])
+    '1 of 2, 1 undecided'
+    """
     claims = list(claims)
     undecided = sum(claim.get("verdict") == UNDECIDED for claim in claims)
     text = f"{sum(claim['holds'] is True for claim in claims)} of {len(claims)}"
@@ -303,8 +637,24 @@ def held(claims: Iterable[Mapping]) -> str:
 
 
 def verdict(claim: Claim) -> str:
-    """The verdict on a claim in words: one of VERDICTS where its data were judged, else
-    HOLDS, FAILS or NO_POWER.
+    """Return the verdict on a claim, in words.
+
+    Parameters
+    ----------
+    claim : Claim
+        The claim.
+
+    Returns
+    -------
+    str
+        One of `VERDICTS` if the claim's data were judged, else `HOLDS`, `FAILS` or
+        `NO_POWER`.
+
+    Examples
+    --------
+    >>> from companion import claims
+    >>> claims.verdict(claims.at_most("gap", "largest gap", "ours", 0.5, 1.0))
+    'holds'
     """
     if claim.verdict:
         return claim.verdict
@@ -316,7 +666,18 @@ def verdict(claim: Claim) -> str:
 
 
 def in_words(claim: Claim) -> dict[str, str]:
-    """A claim as a row of `frame`: what each column says of it."""
+    """Write a claim as a row of `frame`.
+
+    Parameters
+    ----------
+    claim : Claim
+        The claim.
+
+    Returns
+    -------
+    dict of str to str
+        What each column of `frame` says of the claim.
+    """
     seeds = f"{claim.seeds} seed{'s' * (claim.seeds > 1)}" if claim.seeds else ""
     if claim.fails_if and claim.catches == ():
         detects = "nothing it names"
@@ -346,16 +707,17 @@ def frame(claims: Iterable[Claim]) -> "pd.DataFrame":
     Returns
     -------
     pandas.DataFrame
-        A row per claim. Columns: `id`; `claim`, the quantity that is measured; `source`,
-        the paper's statement, or "ours"; `setting`, with how many seeds; `required`,
-        the bound; `measured`, with its interval; `detects`, the smallest wrong worlds in
-        which the claim was seen to fail; `verdict`; `remark`, which says why a claim
-        fails. A column that is empty in every row is left out.
+        A row per claim. Columns: `id`; `claim`, the quantity that is measured;
+        `source`, the paper's statement, or "ours"; `setting`, with how many seeds;
+        `required`, the bound; `measured`, with its interval; `detects`, the smallest
+        wrong worlds in which the claim was seen to fail; `verdict`; `remark`, which
+        says why a claim fails. A column that is empty in every row is left out.
 
     Examples
     --------
-    >>> claim = at_most("gap", "largest gap", "paper A, Theorem 1", 0.5, 1.0)
-    >>> frame([claim]).loc[0, "verdict"]
+    >>> from companion import claims
+    >>> claim = claims.at_most("gap", "largest gap", "paper A, Theorem 1", 0.5, 1.0)
+    >>> claims.frame([claim]).loc[0, "verdict"]
     'holds'
     """
     import pandas as pd
@@ -370,14 +732,22 @@ def html(table: "pd.DataFrame", text: Callable[[str], str] = escape) -> str:
     Parameters
     ----------
     table : pandas.DataFrame
-        Cells are plain text. A column `verdict` is marked with the class of LOOKS.
+        Cells are plain text. A column `verdict` is marked with the class of `LOOKS`.
     text : callable, optional
         Turns a cell into HTML. The site passes one that also sets formulas.
 
     Returns
     -------
     str
-        A `<table>` element.
+        A ``<table>`` element.
+
+    Examples
+    --------
+    >>> from companion import claims
+    >>> claim = claims.at_most("gap", "largest gap", "paper A, Theorem 1", 0.5, 1.0)
+    >>> table = claims.html(claims.frame([claim]))
+    >>> '<span class="verdict holds">holds</span>' in table
+    True
     """
     import pandas as pd
 
@@ -392,20 +762,55 @@ def html(table: "pd.DataFrame", text: Callable[[str], str] = escape) -> str:
 
 
 def folded(summary: str, content: str) -> str:
-    """The HTML `content` behind a line that opens it."""
+    """Put HTML behind a line that opens it.
+
+    Parameters
+    ----------
+    summary : str
+        The line, as HTML.
+    content : str
+        The HTML behind it.
+
+    Returns
+    -------
+    str
+        A ``<details>`` element.
+
+    Examples
+    --------
+    >>> from companion import claims
+    >>> claims.folded("more", "<p>text</p>")
+    '<details><summary>more</summary><p>text</p></details>'
+    """
     return f"<details><summary>{summary}</summary>{content}</details>"
 
 
 class Table(tuple):
-    """Claims in a notebook: one sentence, then what fails or was judged, others
-    folded.
+    """Claims as a notebook shows them.
+
+    It shows one sentence, then the claims that fail or were judged, and the other ones
+    folded. As plain text it is the sentence and a line for each claim that fails.
+
+    Parameters
+    ----------
+    iterable : iterable of Claim
+        The claims.
+
+    Examples
+    --------
+    >>> from companion import claims
+    >>> good = claims.at_most("gap", "largest gap", "paper A, Theorem 1", 0.5, 1.0)
+    >>> bad = claims.at_least("rank", "rank", "ours", 1, 2, why="too few steps")
+    >>> claims.Table([good, bad])
+    1 of 2 claims hold; not: rank
+    rank: 1, required ≥ 2; fails: too few steps
     """
 
     def __repr__(self) -> str:
         rows = [in_words(claim) for claim in self if not claim.holds]
         failures = [
-            f"{row['id']}: {row['measured']}, required {row['required']}; {row['verdict']}"
-            + (f": {row['remark']}" if row["remark"] else "")
+            f"{row['id']}: {row['measured']}, required {row['required']}; "
+            f"{row['verdict']}" + (f": {row['remark']}" if row["remark"] else "")
             for row in rows
         ]
         return "\n".join(fill(line, 108) for line in (self.summary(), *failures))
@@ -422,15 +827,30 @@ class Table(tuple):
         return "".join(parts)
 
     def words(self) -> str:
-        """A line for each claim that was judged: its verdict, then what was
-        measured.
+        """Write a line for each claim that was judged.
+
+        Returns
+        -------
+        str
+            The lines: the verdict, the statement, and what was measured.
         """
         lines = [f"{c.verdict}: {c.statement}: {shown(c)}" for c in self if c.verdict]
         return "\n".join(fill(line, 108, subsequent_indent="    ") for line in lines)
 
     def summary(self) -> str:
-        """One line that counts the claims that hold, and names those that fail or
-        wait.
+        """Count the claims that hold, and name those that fail or are undecided.
+
+        Returns
+        -------
+        str
+            One line.
+
+        Examples
+        --------
+        >>> from companion import claims
+        >>> good = claims.at_most("gap", "largest gap", "paper A, Theorem 1", 0.5, 1.0)
+        >>> claims.Table([good]).summary()
+        '1 of 1 claims hold'
         """
         undecided = [c.id for c in self if c.verdict == UNDECIDED]
         failed = [c.id for c in self if not c.holds and c.id not in undecided]

@@ -4,7 +4,18 @@ import sys
 
 
 def main() -> int:
-    """Run the command; workers begin as this script does, so the import is here."""
+    """Run the command; workers begin as this script does, so the import is here.
+
+    Returns
+    -------
+    int
+        The exit status, as of `companion.batch.run.main`.
+
+    Raises
+    ------
+    SystemExit
+        If a package that pages need is missing; the message says how to install it.
+    """
     try:
         from companion.batch.run import main as batch
     except ModuleNotFoundError as error:

@@ -1,6 +1,4 @@
-"""A training run under sliders: its numbers, its picture, and a widget per part of its
-setting.
-"""
+"""A training run under sliders: its numbers, its picture, a widget for each setting."""
 
 import io
 from collections.abc import Callable
@@ -41,7 +39,31 @@ DPI = 80  # of the picture as shown, with half its pixels
 
 @dataclass(frozen=True)
 class ExplorerSetting:
-    """What a reader may choose: `model` of MODELS, `rule` of RULES, and their sizes."""
+    """What a reader may choose in the explorer.
+
+    Parameters
+    ----------
+    model : str, optional
+        The data model, one of `MODELS`.
+    n, T, d : int, optional
+        How many samples, tokens per sample and dimensions.
+    signal, noise : float, optional
+        The sizes of class means and noise.
+    rule : str, optional
+        The update rule, one of `RULES`.
+    step_size : float, optional
+        The step size of the rule.
+    seed : int, optional
+        The seed of data and start.
+    steps : int, optional
+        How many iterations.
+
+    Examples
+    --------
+    >>> from companion import explorer
+    >>> explorer.ExplorerSetting(rule="GD", step_size=0.1).model
+    'class means, orthogonal'
+    """
 
     model: str = "class means, orthogonal"
     n: int = 10
@@ -57,9 +79,22 @@ class ExplorerSetting:
 
 @dataclass(frozen=True)
 class _Trajectory:
-    """One run at `iterations` (k,): loss_gap log10(L - L*), direction_error against
-    W_mm (k,); opt_scores (k, n) softmax weights of opt tokens; path (k, 2) W_t along
-    W_mm and off it.
+    """One run of a setting, at its recorded iterations.
+
+    Parameters
+    ----------
+    setting : ExplorerSetting
+        What was run.
+    iterations : ndarray (k,)
+        The recorded iterations.
+    loss_gap : ndarray (k,)
+        log10(L - L*).
+    direction_error : ndarray (k,)
+        The direction error against W_mm.
+    opt_scores : ndarray (k, n)
+        Softmax weights of the opt tokens.
+    path : ndarray (k, 2)
+        W_t along W_mm and off it.
     """
 
     setting: ExplorerSetting
@@ -71,8 +106,33 @@ class _Trajectory:
 
 
 def explore(setting: ExplorerSetting) -> _Trajectory:
-    """Train one data set from a small Gaussian start and measure it against its W_mm;
-    ValueError for a setting that data model, rule or SVM refuse.
+    """Train one data set from a small Gaussian start and measure it against its W_mm.
+
+    Parameters
+    ----------
+    setting : ExplorerSetting
+        What to run.
+
+    Returns
+    -------
+    _Trajectory
+        The run at up to 120 iterations, until it ends.
+
+    Raises
+    ------
+    ValueError
+        If data model, rule or SVM refuse the setting, or the run ends before any
+        record.
+    RuntimeError
+        If the SVM does not reach its accuracy.
+
+    Examples
+    --------
+    >>> from companion import explorer
+    >>> setting = explorer.ExplorerSetting(n=2, T=2, d=4, steps=100)
+    >>> run = explorer.explore(setting)
+    >>> int(run.iterations[-1]), run.path.shape[1]
+    (100, 2)
     """
     sizes = setting.n, setting.T, setting.d
     drawn = MODELS[setting.model](setting.seed, *sizes, setting.signal, setting.noise)
@@ -103,9 +163,15 @@ def explore(setting: ExplorerSetting) -> _Trajectory:
 
 
 class Board:
-    """Four panels that show one trajectory after the other, sharp on any screen."""
+    """Four panels that show one trajectory after the other, sharp on any screen.
 
-    def __init__(self, trajectory: _Trajectory):
+    Parameters
+    ----------
+    trajectory : _Trajectory
+        The first one to show.
+    """
+
+    def __init__(self, trajectory: _Trajectory) -> None:
         figure = Figure(figsize=(9, 5.4), dpi=2 * DPI)
         figure.set_layout_engine("none")
         self.canvas = FigureCanvasAgg(figure)
@@ -125,7 +191,13 @@ class Board:
         self.show(trajectory)
 
     def show(self, trajectory: _Trajectory) -> None:
-        """Draw another trajectory in place of the last."""
+        """Draw another trajectory in place of the last.
+
+        Parameters
+        ----------
+        trajectory : _Trajectory
+            The run to draw.
+        """
         over_time = (
             trajectory.loss_gap,
             trajectory.direction_error,
@@ -149,7 +221,13 @@ class Board:
         self.canvas.draw()
 
     def png(self) -> bytes:
-        """The panels as a picture."""
+        """Return the panels as a picture.
+
+        Returns
+        -------
+        bytes
+            A PNG.
+        """
         stream = io.BytesIO()
         picture = Image.fromarray(np.asarray(self.canvas.buffer_rgba())).convert("RGB")
         picture.save(stream, "png", compress_level=1)
@@ -157,11 +235,17 @@ class Board:
 
 
 class Panel(widgets.VBox):
-    """Controls, picture and words; `show` is called with every new value and never
-    raises.
+    """Controls, picture and words of the explorer.
+
+    A change of a control calls `show`, which never raises an error of the setting.
+
+    Parameters
+    ----------
+    setting : ExplorerSetting
+        What to show first.
     """
 
-    def __init__(self, setting: ExplorerSetting):
+    def __init__(self, setting: ExplorerSetting) -> None:
         self.controls: dict[str, widgets.Widget] = {  # by the field of ExplorerSetting
             "model": widgets.Dropdown(options=list(MODELS)),
             "rule": widgets.Dropdown(options=list(RULES)),
@@ -190,14 +274,19 @@ class Panel(widgets.VBox):
         super().__init__([box, self.words, self.picture])
         self.show()
 
-    def show(self, _change=None) -> None:
-        """Train with the controls' values and redraw; the words say why where that
-        fails.
+    def show(self, _change: object = None) -> None:
+        """Train with the controls' values and redraw; if that fails, the words say why.
+
+        Parameters
+        ----------
+        _change : object, optional
+            What ipywidgets says of the change; it is not used.
         """
         try:
             values = {
-                name: getattr(each, "value") for name, each in self.controls.items()
-            }  # noqa: B009
+                name: getattr(each, "value")  # noqa: B009 - Widget declares none
+                for name, each in self.controls.items()
+            }
             shown = explore(ExplorerSetting(**values))
         except (ValueError, RuntimeError) as error:
             self.words.value = f"No picture: {escape(str(error))}"
@@ -206,8 +295,9 @@ class Panel(widgets.VBox):
         self.board.show(shown)
         self.picture.value = self.board.png()
         self.words.value = (  # for whoever cannot see the picture
-            f"After {shown.iterations[-1]} iterations of {shown.setting.rule}: direction error "
-            f"{shown.direction_error[-1]:.3g}, log10 of the loss gap {shown.loss_gap[-1]:.3g}, "
-            f"softmax weight of the opt token at least {shown.opt_scores[-1].min():.3g}."
+            f"After {shown.iterations[-1]} iterations of {shown.setting.rule}: "
+            f"direction error {shown.direction_error[-1]:.3g}, "
+            f"log10 of the loss gap {shown.loss_gap[-1]:.3g}, softmax weight of the "
+            f"opt token at least {shown.opt_scores[-1].min():.3g}."
         )
         self.picture.layout.visibility = "visible"

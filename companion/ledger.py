@@ -1,5 +1,6 @@
-"""The ledger: every numbered statement of a paper beside what was measured for it, its
-rows.
+"""The ledger: every numbered statement of a paper beside what was measured for it.
+
+What was measured for a statement are its rows, one per claim and setting.
 """
 
 import math
@@ -7,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from html import escape
 from pathlib import Path
+from typing import Self
 
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -35,9 +37,36 @@ def rows(
     fails_if: tuple[str, ...],
     remark: str = "",
 ) -> list[Claim]:
-    """The claims as rows of a statement, in a setting that joins their ids, over some
-    seeds; fails_if: families of `papers.wrong_worlds` in which they must fail; remark:
-    why they fail, or no small world shows it, by default each claim's own.
+    """Make claims rows of a statement, in one setting.
+
+    Parameters
+    ----------
+    statement : str
+        The statement's name in the paper, such as "Theorem 1".
+    setting : str
+        The setting, which joins the ids of the claims.
+    seeds : int or None
+        Over how many seeds they were measured; None if nothing was drawn.
+    *claims : Claim
+        The claims.
+    fails_if : tuple of str
+        Families of `papers.wrong_worlds` in which the claims must fail.
+    remark : str, optional
+        Why the claims fail, or why no small wrong world shows it. Default: each claim's
+        own remark.
+
+    Returns
+    -------
+    list of Claim
+        The rows.
+
+    Examples
+    --------
+    >>> from companion import claims, ledger
+    >>> claim = claims.at_most("gap", "largest gap", "paper A, Theorem 1", 0.5, 1.0)
+    >>> (row,) = ledger.rows("Theorem 1", "n = 10", 20, claim, fails_if=("norm off",))
+    >>> row.id, row.number, row.seeds
+    ('gap (n = 10)', 'Theorem 1', 20)
     """
     about = dict(number=statement, setting=setting, seeds=seeds, fails_if=fails_if)
     named = [replace(claim, id=f"{claim.id} ({setting})", **about) for claim in claims]
@@ -45,8 +74,36 @@ def rows(
 
 
 def in_order(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> list[Claim]:
-    """The rows in the paper's order; ValueError for a row of no statement, a
-    statement with neither row nor reason, a row with neither wrong world nor remark.
+    """Sort the rows of a ledger in the paper's order.
+
+    Parameters
+    ----------
+    ledger : iterable of Claim
+        The rows.
+    paper : mapping of str to Statement
+        The paper's statements by name, in its order.
+
+    Returns
+    -------
+    list of Claim
+        The rows; those of one statement keep their order.
+
+    Raises
+    ------
+    ValueError
+        If a row belongs to no statement, a statement has neither row nor reason, or a
+        row has neither wrong world nor remark.
+
+    Examples
+    --------
+    >>> from companion import claims, ledger
+    >>> from companion.statements import Statement
+    >>> paper = {"Lemma 1": Statement("sign", ""), "Theorem 1": Statement("rate", "")}
+    >>> claim = claims.at_most("gap", "largest gap", "paper A", 0.5, 1.0)
+    >>> last = ledger.rows("Theorem 1", "n = 10", 20, claim, fails_if=("norm off",))
+    >>> first = ledger.rows("Lemma 1", "n = 10", 20, claim, fails_if=("norm off",))
+    >>> [row.number for row in ledger.in_order(last + first, paper)]
+    ['Lemma 1', 'Theorem 1']
     """
     ledger = list(ledger)
     order = list(paper)
@@ -61,15 +118,42 @@ def in_order(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> list[Cl
 
 
 def power_path(slug: str) -> Path:
-    """The file in which `make falsify` keeps what the rows of a ledger catch."""
+    """Return the file in which ``make falsify`` keeps what a ledger's rows catch.
+
+    Parameters
+    ----------
+    slug : str
+        The name of the ledger's figure.
+
+    Returns
+    -------
+    Path
+        The file, whether or not it is there.
+    """
     # Of the repository's own figures: a batch sends those of a notebook elsewhere.
     return ROOT / "figures" / "power" / f"{slug}.json"
 
 
 def with_power(ledger: Iterable[Claim], slug: str) -> list[Claim]:
-    """The rows with what they catch, as `make falsify` measured it at small size, else
-    None. ValueError for a row that holds, catches no small world, and does not say why
-    in its remark.
+    """Say of each row what it catches, as ``make falsify`` measured it at small size.
+
+    Parameters
+    ----------
+    ledger : iterable of Claim
+        The rows.
+    slug : str
+        The name of the ledger's figure.
+
+    Returns
+    -------
+    list of Claim
+        The rows with `catches` filled; it is None if nothing was measured for a row.
+
+    Raises
+    ------
+    ValueError
+        If a row holds, catches no small wrong world, and does not say why in its
+        remark.
     """
     ledger = list(ledger)
     path = power_path(slug)
@@ -95,16 +179,26 @@ def measurements(ledger: Iterable[Claim]) -> list[list[Claim]]:
     Returns
     -------
     list of list of Claim
-        One list per distinct measurement, in the order of the first rows. Two rows are in
-        one list if they show the same number, or if `same_as` of one is the id of the
-        other. Numbers are the same if they differ by less than `DRIFT` of themselves,
-        which another processor may change, or lie in a chain of such numbers; all below
-        `ROUNDING` are one number, rounding. A row whose number is not finite stands alone.
+        One list per distinct measurement, in the order of the first rows. Two rows are
+        in one list if they show the same number, or if `same_as` of one is the id of
+        the other. Numbers are the same if they differ by less than `DRIFT` of
+        themselves, which another processor may change, or lie in a chain of such
+        numbers; all below `ROUNDING` are one number, rounding. A row whose number is
+        not finite stands alone.
 
     Raises
     ------
     ValueError
         If `same_as` names no row of the ledger.
+
+    Examples
+    --------
+    >>> from companion import claims, ledger
+    >>> gap = claims.at_most("gap", "largest gap", "ours", 0.5, 1.0)
+    >>> again = claims.at_least("again", "the same gap", "ours", 0.5, 0.1)
+    >>> rank = claims.at_least("rank", "smallest rank", "ours", 3, 2)
+    >>> [[row.id for row in group] for group in ledger.measurements([gap, rank, again])]
+    [['gap', 'again'], ['rank']]
     """
     ledger = list(ledger)
     own = [row for row in ledger if not row.same_as]
@@ -128,15 +222,16 @@ def measurements(ledger: Iterable[Claim]) -> list[list[Claim]]:
 
 
 def _number(row: Claim) -> float:
-    """What a row measured, rounding read as zero."""
+    """Return what a row measured, with rounding read as zero."""
     if abs(row.measured) < ROUNDING:
         return 0.0
     return row.measured
 
 
 def _group_named(groups: list[list[Claim]], copy: Claim) -> list[Claim]:
-    """The group that holds the row which `copy` names as the same, in its setting if it
-    can.
+    """Return the group that holds the row which `copy` names as the same.
+
+    The row of the same setting comes first if there is one.
     """
     named = [copy.same_as, f"{copy.same_as} ({copy.setting})"]
     for group in groups:
@@ -151,12 +246,12 @@ def _group_named(groups: list[list[Claim]], copy: Claim) -> list[Claim]:
 
 
 def _repeats(ledger: Iterable[Claim]) -> dict[str, str]:
-    """The first row of its measurement, by the id of each row that repeats one."""
+    """Return the first row of the measurement that a row repeats, by the row's id."""
     return {row.id: group[0].id for group in measurements(ledger) for row in group[1:]}
 
 
 def _with_repeats(ledger: Sequence[Claim]) -> list[Claim]:
-    """The rows; what repeats the measurement of an earlier row says so in its remark."""
+    """Remark on each row that repeats the measurement of an earlier one."""
     first = _repeats(ledger)
 
     def remark(row: Claim) -> str:
@@ -167,19 +262,59 @@ def _with_repeats(ledger: Sequence[Claim]) -> list[Claim]:
 
 
 def statements(paper: Mapping[str, Statement]) -> dict[str, dict[str, str]]:
-    """The paper's statements as a figure record stores them."""
+    """Return a paper's statements as a figure record stores them.
+
+    Parameters
+    ----------
+    paper : mapping of str to Statement
+        The statements by name.
+
+    Returns
+    -------
+    dict of str to dict of str to str
+        The fields of each statement, by its name.
+
+    Examples
+    --------
+    >>> from companion import ledger
+    >>> from companion.statements import Statement
+    >>> ledger.statements({"Lemma 1": Statement("sign", "$y = 1$.")})
+    {'Lemma 1': {'topic': 'sign', 'says': '$y = 1$.', 'why': ''}}
+    """
     return {name: asdict(statement) for name, statement in paper.items()}
 
 
 def unmeasured(why: str) -> str:
-    """What is said of a statement without rows; "See ..." names the rows of another."""
+    """Say of a statement without rows that it has none.
+
+    Parameters
+    ----------
+    why : str
+        Why it has none; "See ..." names the rows of another statement.
+
+    Returns
+    -------
+    str
+        The words in the place of its verdict.
+
+    Examples
+    --------
+    >>> from companion import ledger
+    >>> ledger.unmeasured("See Lemma 1.")
+    'see its note'
+    >>> ledger.unmeasured("It is a definition.")
+    'not checked'
+    """
     if why.startswith("See "):
         return "see its note"
     return "not checked"
 
 
 def _groups(ledger: Sequence[Claim], paper: Mapping[str, Statement]):
-    """(name, its rows, failing first, how many fail, in words) of each statement."""
+    """Yield each statement's name, its rows, how many fail, and that in words.
+
+    Rows that fail come first.
+    """
     for name in paper:
         group = [row for row in ledger if row.number == name]
         group.sort(key=lambda row: bool(row.holds))
@@ -192,11 +327,36 @@ def _groups(ledger: Sequence[Claim], paper: Mapping[str, Statement]):
 
 
 class LedgerTable(tuple):
-    """A ledger in the paper's order: a line per statement, failing rows open."""
+    """A ledger as a notebook shows it, in the paper's order.
+
+    A line for each statement opens to its rows; if rows fail, it is open. As plain text
+    it is its summary.
+
+    Parameters
+    ----------
+    ledger : iterable of Claim
+        The rows.
+    paper : mapping of str to Statement
+        The paper's statements by name, in its order.
+
+    Examples
+    --------
+    >>> from companion import claims, ledger
+    >>> from companion.statements import Statement
+    >>> claim = claims.at_most("gap", "largest gap", "paper A", 0.5, 1.0)
+    >>> rows = ledger.rows("Theorem 1", "n = 10", 20, claim, fails_if=("norm off",))
+    >>> ledger.LedgerTable(rows, {"Theorem 1": Statement("rate", "")})
+    0 of 1 rows fail
+    hold: 1 of 1 statements
+    1 distinct measurements, 1 of them in rows that all hold
+    0 of 1 rows catch a wrong world that they name
+    1 statements, 1 with rows
+    """
 
     paper: Mapping[str, Statement]
 
-    def __new__(cls, ledger: Iterable[Claim], paper: Mapping[str, Statement]):
+    def __new__(cls, ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> Self:
+        """Make a tuple of the rows that also knows the paper's statements."""
         table = super().__new__(cls, ledger)
         table.paper = paper
         return table
@@ -222,7 +382,14 @@ class LedgerTable(tuple):
         return "".join(parts)
 
     def summary(self) -> str:
-        """Counts by kind, failures first, and how many rows catch a wrong world."""
+        """Count the rows that fail, hold, and catch a wrong world.
+
+        Returns
+        -------
+        str
+            The counts, a line each. The rows that fail come first, by their ids; those
+            that hold are counted by kind.
+        """
         failed = [row.id for row in self if not row.holds]
         lines = [
             f"{len(failed)} of {len(self)} rows fail",
@@ -245,7 +412,8 @@ class LedgerTable(tuple):
             f"{sum(named)} of {len(named)} rows catch a wrong world that they name"
         ]
         lines += [
-            f"{len(self.paper)} statements, {len({row.number for row in self})} with rows"
+            f"{len(self.paper)} statements, "
+            f"{len({row.number for row in self})} with rows"
         ]
         return "\n".join(lines)
 
@@ -253,9 +421,31 @@ class LedgerTable(tuple):
 def totals(
     ledger: Iterable[Claim], loose: Mapping[str, float] | None = None
 ) -> dict[str, Number]:
-    """The numbers of a ledger's record: how many rows, how many hold, how many distinct
-    `measurements` they rest on, what each measured. This may move by `DRIFT` of itself,
-    by `ROUNDING`, or as `loose` says for its id's start.
+    """Count the rows of a ledger for its record.
+
+    Parameters
+    ----------
+    ledger : iterable of Claim
+        The rows.
+    loose : mapping of str to float, optional
+        Wider tolerances for what rows measured, by the start of their ids.
+
+    Returns
+    -------
+    dict of str to Number
+        How many rows there are, how many hold, on how many distinct `measurements` they
+        rest, and what each measured. The latter may move by `DRIFT` of itself, by
+        `ROUNDING`, or as `loose` says.
+
+    Examples
+    --------
+    >>> from companion import claims, ledger
+    >>> claim = claims.at_most("gap", "largest gap", "paper A", 0.5, 1.0)
+    >>> numbers = ledger.totals([claim], loose={"gap": 0.1})
+    >>> numbers["claims_that_hold"]
+    Number(value=1, tolerance=0)
+    >>> numbers["gap"]
+    Number(value=0.5, tolerance=0.1)
     """
     ledger = list(ledger)
     holds = sum(row.holds for row in ledger)
@@ -276,15 +466,39 @@ def totals(
 def draw(
     ledger: Sequence[Claim], paper: Mapping[str, Statement], wide: int = 12
 ) -> Figure:
-    """A square for each statement, as `caption` says: in it how many of its rows hold
-    or fail.
+    """Draw a square for each statement of a paper, as `caption` says.
+
+    Parameters
+    ----------
+    ledger : sequence of Claim
+        The rows.
+    paper : mapping of str to Statement
+        The paper's statements by name, in its order.
+    wide : int, optional
+        How many squares stand side by side.
+
+    Returns
+    -------
+    Figure
+        The figure. Each square says how many of the statement's rows hold or fail.
+
+    Examples
+    --------
+    >>> from companion import claims, ledger
+    >>> from companion.statements import Statement
+    >>> claim = claims.at_most("gap", "largest gap", "paper A", 0.5, 1.0)
+    >>> rows = ledger.rows("Theorem 1", "n = 10", 20, claim, fails_if=("norm off",))
+    >>> figure = ledger.draw(rows, {"Theorem 1": Statement("rate", "")})
+    >>> figure.axes[0].get_title()
+    '1 of 1 rows hold, 1 distinct measurements; 1 of 1 statements have rows'
     """
     figure, (axis,) = plots.panels(1, 1, height=0.52 * -(-len(paper) // wide) + 0.4)
     rows = f"{sum(row.holds for row in ledger)} of {len(ledger)} rows hold"
     made = len({row.number for row in ledger})
     distinct = len(measurements(ledger))
     axis.set_title(
-        f"{rows}, {distinct} distinct measurements; {made} of {len(paper)} statements have rows"
+        f"{rows}, {distinct} distinct measurements; "
+        f"{made} of {len(paper)} statements have rows"
     )
     for place, (name, group, failed, count) in enumerate(_groups(ledger, paper)):
         like = plots.look(
@@ -306,19 +520,52 @@ def draw(
 
 
 def caption(paper: str, ledger: Sequence[Claim]) -> str:
-    """What the squares of `draw` say, and over how many draws."""
+    """Say what the squares of `draw` show, and over how many draws.
+
+    Parameters
+    ----------
+    paper : str
+        The paper's letter.
+    ledger : sequence of Claim
+        The rows, at least one of them with seeds.
+
+    Returns
+    -------
+    str
+        The caption.
+
+    Examples
+    --------
+    >>> from companion import claims, ledger
+    >>> claim = claims.at_most("gap", "largest gap", "paper A", 0.5, 1.0, seeds=20)
+    >>> ledger.caption("A", [claim]).partition(";")[0]
+    'Paper A: filled, all rows hold'
+    """
     seeds = [row.seeds for row in ledger if row.seeds]
     return (
-        f"Paper {paper}: filled, all rows hold; hatched, one or more fail; empty, not checked; our"
-        f" settings; synthetic, float64; {min(seeds)} to {max(seeds):,} draws where counted"
+        f"Paper {paper}: filled, all rows hold; hatched, one or more fail; empty, not "
+        f"checked; our settings; synthetic, float64; {min(seeds)} to {max(seeds):,} "
+        "draws where counted"
     )
 
 
 def failures(records: Sequence[Mapping]) -> str:
-    """Every failing claim of figure records with its reason, as a Markdown page."""
+    """Write every failing claim of figure records as a Markdown page.
+
+    Parameters
+    ----------
+    records : sequence of mapping
+        The records.
+
+    Returns
+    -------
+    str
+        The page; each claim has its reason.
+    """
     lines = ["# What did not hold, and why", ""]
     lines += [
-        "Every claim of a committed record that fails, or that its data leave undecided."
+        "Every claim of a committed record that fails, or that its data leave "
+        "undecided."
     ]
     lines += [
         "",

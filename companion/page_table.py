@@ -18,27 +18,27 @@ class Page:
 
     Parameters
     ----------
-    name
+    name : str
         The stem of the page's .py.
-    question
+    question : str, optional
         What the page answers.
-    paper
-        The letters of its papers, as "A, C".
-    road
+    paper : str, optional
+        The letters of its papers, such as "A, C".
+    road : str, optional
         One of `ROADS`; empty if the table does not say.
-    after
+    after : str, optional
         The page of the main road that a page elsewhere belongs to.
-    aim
+    aim : str, optional
         What a reader can do after the page.
-    reading_minutes
+    reading_minutes : int, optional
         How long it takes to read.
-    minutes
+    minutes : mapping of str to float, optional
         How long it runs on 2 cores, by scale.
-    real_data
+    real_data : bool, optional
         Whether scales above demo need data from outside.
-    scales
+    scales : mapping of str to mapping, optional
         The parameters that each scale above demo changes.
-    records
+    records : mapping of str to mapping, optional
         What the record of each figure says besides what the page measured: its
         number in the paper (`figure`), its rows of data (`data`) and its tolerances
         (`within`).
@@ -81,7 +81,7 @@ def read_pages() -> dict[str, Page]:
 
     Returns
     -------
-    dict
+    dict of str to Page
         The pages by name, in the order of reading; empty if there is no such file.
 
     Raises
@@ -98,7 +98,7 @@ def read_pages() -> dict[str, Page]:
 
 
 def _page(path: Path, name: str, section: object) -> Page:
-    """Make a page of its section; ValueError for an entry of a wrong kind."""
+    """Make a page of its section; raise ValueError for an entry of a wrong kind."""
     if not isinstance(section, dict):
         raise ValueError(f"{path}: {name} is {section!r}; expected a section [{name}]")
     _check_entries(path, name, section, KINDS)
@@ -118,7 +118,7 @@ def _page(path: Path, name: str, section: object) -> Page:
 
 
 def _check_record(path: Path, place: str, facts: object) -> None:
-    """ValueError for facts of a figure that no record can take over."""
+    """Raise ValueError for facts of a figure that no record can take over."""
     if not isinstance(facts, dict):
         raise _wrong(path, place, facts, "a table of facts")
     _check_entries(path, place, facts, FACTS)
@@ -135,7 +135,7 @@ def _check_record(path: Path, place: str, facts: object) -> None:
 
 
 def _check_entries(path: Path, place: str, entries: Mapping, kinds: Mapping) -> None:
-    """ValueError for an entry of another name or type than `kinds` has."""
+    """Raise ValueError for an entry of another name or type than `kinds` has."""
     for key, value in entries.items():
         if key not in kinds:
             known = ", ".join(kinds)
@@ -146,10 +146,12 @@ def _check_entries(path: Path, place: str, entries: Mapping, kinds: Mapping) -> 
 
 
 def _is_amount(value: object) -> bool:
+    """Return whether a value is a finite number of at least 0."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return 0 <= value < math.inf
 
 
 def _wrong(path: Path, place: str, value: object, expected: str) -> ValueError:
+    """Make the error that says what stands in the table and what is expected."""
     return ValueError(f"{path}: {place} is {value!r}; expected {expected}")

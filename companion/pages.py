@@ -1,6 +1,4 @@
-"""Pages and their parameters: which notebooks there are, and what a scale changes in
-them.
-"""
+"""Pages and their parameters: which notebooks there are, and what a scale changes."""
 
 import math
 import re
@@ -19,11 +17,11 @@ class Plan:
 
     Parameters
     ----------
-    page
+    page : str
         The text of its .py.
-    overrides
+    overrides : dict
         The parameters that the scale and the settings change.
-    values
+    values : dict
         All its parameters.
     """
 
@@ -37,7 +35,7 @@ def notebooks(names: Iterable[str] = ()) -> list[str]:
 
     Parameters
     ----------
-    names
+    names : iterable of str, optional
         Stems of notebooks and unique beginnings of stems; none for all.
 
     Returns
@@ -48,7 +46,7 @@ def notebooks(names: Iterable[str] = ()) -> list[str]:
     Raises
     ------
     ValueError
-        For a name that is not one notebook's, and if there is no notebook.
+        If a name is not one notebook's, and if there is no notebook.
     """
     folder = files.folder("notebooks")
     stems = sorted(path.stem for path in folder.glob("[0-9]*.py"))
@@ -61,7 +59,10 @@ def notebooks(names: Iterable[str] = ()) -> list[str]:
 
 
 def _beginning_with(name: str, stems: list[str]) -> str:
-    """The one stem that begins so; ValueError with what there is, if it is not one."""
+    """Find the one stem that begins so.
+
+    Raises ValueError with what there is, if it is not one.
+    """
     if name in stems:
         return name
     fits = [stem for stem in stems if stem.startswith(name)]
@@ -76,23 +77,25 @@ def planned(notebook: str, scale: str, settings: Mapping | None = None) -> Plan 
 
     Parameters
     ----------
-    notebook
+    notebook : str
         The stem of its .py.
-    scale
+    scale : str
         One of `SCALES`.
-    settings
+    settings : mapping, optional
         Values for parameters, which come before those of the scale.
 
     Returns
     -------
     Plan or None
-        None if the page is not offered at this scale.
+        The plan; None if the page is not offered at this scale.
 
     Raises
     ------
     ValueError
-        For a setting of another name or kind than the page's parameters, and for a page or
-        a table that cannot be read.
+        If a setting has another name or kind than the page's parameters, or a page or a
+        table cannot be read.
+    FileNotFoundError
+        If there is no such page.
     """
     of_scale = _of_scale(notebook, scale)
     if of_scale is None:
@@ -105,8 +108,9 @@ def planned(notebook: str, scale: str, settings: Mapping | None = None) -> Plan 
 
 
 def _of_scale(notebook: str, scale: str) -> dict | None:
-    """What `scale` changes in the parameters of `notebook`; None if it has no such
-    scale.
+    """Return what a scale changes in a notebook's parameters.
+
+    It is None if the notebook has no such scale.
     """
     if scale == "demo":
         return {}
@@ -117,13 +121,28 @@ def _of_scale(notebook: str, scale: str) -> dict | None:
 
 
 def check_kinds(overrides: Mapping, usual: Mapping) -> None:
-    """Check that values for parameters have the names and the kinds of the usual
-    values.
+    """Check that values for parameters have names and kinds of the usual values.
+
+    Parameters
+    ----------
+    overrides : mapping
+        The values by name.
+    usual : mapping
+        The page's own values by name.
 
     Raises
     ------
     ValueError
         With the name of the parameter that does not fit.
+
+    Examples
+    --------
+    >>> from companion import pages
+    >>> pages.check_kinds({"seeds": 3}, {"scale": "demo", "seeds": 20})
+    >>> pages.check_kinds({"seeds": 0.5}, {"scale": "demo", "seeds": 20})
+    Traceback (most recent call last):
+        ...
+    ValueError: seeds is 20 by default; 0.5 is of another kind
     """
     # papermill itself only logs a parameter that it does not know, and draws the
     # default figure.
@@ -139,6 +158,7 @@ def check_kinds(overrides: Mapping, usual: Mapping) -> None:
 
 
 def _of_one_kind(value: object, usual: object) -> bool:
+    """Return whether a value has the kind of the usual one."""
     if isinstance(usual, bool):
         return isinstance(value, bool)
     if isinstance(usual, int):
@@ -157,6 +177,16 @@ def _of_one_kind(value: object, usual: object) -> bool:
 def text(notebook: str) -> str:
     """Read the .py of a page.
 
+    Parameters
+    ----------
+    notebook : str
+        The stem of the .py.
+
+    Returns
+    -------
+    str
+        Its text.
+
     Raises
     ------
     FileNotFoundError
@@ -173,11 +203,11 @@ def text(notebook: str) -> str:
 
 
 def parameters(page: str) -> dict:
-    """Read what the one cell tagged "parameters" assigns.
+    r"""Read what the one cell tagged "parameters" assigns.
 
     Parameters
     ----------
-    page
+    page : str
         The text of the page.
 
     Returns
@@ -189,6 +219,13 @@ def parameters(page: str) -> dict:
     ------
     ValueError
         If there is not one such cell, it needs more than literals, or has no scale.
+
+    Examples
+    --------
+    >>> from companion import pages
+    >>> page = '# %% tags=["parameters"]\nscale = "demo"\nseeds = 20\n'
+    >>> pages.parameters(page)
+    {'scale': 'demo', 'seeds': 20}
     """
     values: dict = {"__builtins__": {}}
     try:
@@ -204,6 +241,7 @@ def parameters(page: str) -> dict:
 
 
 def _parameters_cell(page: str) -> str:
+    """Return the code of the one cell tagged "parameters"."""
     cells = re.split(r"^# %%", page, flags=re.MULTILINE)
     tagged = [cell for cell in cells if re.match(r""".*["']parameters["']""", cell)]
     if len(tagged) != 1:

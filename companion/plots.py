@@ -1,17 +1,20 @@
-"""Style and the few figure pieces that notebooks share; looks.toml says how a rule
-looks.
+"""Style and the few figure pieces that notebooks share.
+
+The file looks.toml says how a rule looks.
 """
 
 import re
 import textwrap
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
 from IPython import get_ipython
 from IPython.core.pylabtools import select_figure_formats
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
 
 from lib import files
 
@@ -21,8 +24,22 @@ MANY = 20  # runs: from here on a band holds the middle 90 %, below all
 
 
 class Look(NamedTuple):
-    """How one thing looks in every figure: `line` and `mark` are matplotlib's options
-    for it.
+    """How one thing looks in every figure.
+
+    Parameters
+    ----------
+    colour : str
+        Its colour, as matplotlib names it.
+    dash : str or tuple
+        The dash of its lines, as matplotlib names it.
+    marker : str
+        The marker of its points.
+
+    Examples
+    --------
+    >>> from companion import plots
+    >>> plots.Look("black", "--", "o").line
+    {'color': 'black', 'linestyle': '--'}
     """
 
     colour: str
@@ -31,12 +48,12 @@ class Look(NamedTuple):
 
     @property
     def line(self) -> dict:
-        """Colour and dash."""
+        """Matplotlib's options for a line: colour and dash."""
         return {"color": self.colour, "linestyle": self.dash}
 
     @property
     def mark(self) -> dict:
-        """Colour and marker, without a line."""
+        """Matplotlib's options for points: colour and marker, without a line."""
         return {"color": self.colour, "marker": self.marker, "linestyle": ""}
 
 
@@ -61,8 +78,26 @@ LEVEL = {"color": GREY, "linestyle": ":", "linewidth": 0.9}  # zero, one, a thre
 
 
 def look(name: str) -> Look:
-    """The look of a rule, norm, verdict or role; a name without one gets a spare
-    look.
+    """Return the look of a rule, norm, verdict or role.
+
+    Parameters
+    ----------
+    name : str
+        Its name in looks.toml. A name that is not there gets a spare look, the same one
+        as long as this process runs, and a printed line says so.
+
+    Returns
+    -------
+    Look
+        Its look.
+
+    Examples
+    --------
+    >>> from companion import plots
+    >>> plots.look("NGD") == plots.look("NGD")
+    True
+    >>> sorted(plots.look("NGD").line)
+    ['color', 'linestyle']
     """
     if name not in LOOKS | GIVEN:
         free = [each for each in SPARE if each not in GIVEN.values()]
@@ -76,7 +111,8 @@ def look(name: str) -> Look:
 
 def set_style() -> None:
     """Set the project's figure style for this process; a notebook calls it once."""
-    import seaborn as sns  # with scipy.stats and pandas: half a second that only a picture needs
+    # It brings scipy.stats and pandas: half a second that only a picture needs.
+    import seaborn as sns
 
     if get_ipython() is not None:  # a figure as a cell's last line is shown, sharp
         select_figure_formats(get_ipython(), {"png2x"})
@@ -85,8 +121,28 @@ def set_style() -> None:
 
 
 def panels(rows: int, columns: int, height: float = 2.2) -> tuple[Figure, np.ndarray]:
-    """A figure of `rows` x `columns` axes, page wide, each row `height` inches; the
-    axes flat.
+    """Make a figure of rows and columns of axes, as wide as a page.
+
+    Parameters
+    ----------
+    rows, columns : int
+        How many rows and columns of axes.
+    height : float, optional
+        The height of each row, in inches.
+
+    Returns
+    -------
+    figure : Figure
+        The figure. pyplot does not know it: it is shown only if the notebook says so.
+    axes : ndarray (rows * columns,)
+        Its axes, row by row.
+
+    Examples
+    --------
+    >>> from companion import plots
+    >>> figure, axes = plots.panels(2, 3)
+    >>> axes.shape
+    (6,)
     """
     if not mpl.rcParams["figure.constrained_layout.use"]:
         set_style()
@@ -97,11 +153,45 @@ def panels(rows: int, columns: int, height: float = 2.2) -> tuple[Figure, np.nda
 
 
 def band(
-    ax, x, runs, label: str, like: str | Look = "", share: float | None = None, **line
+    ax: Axes,
+    x: ArrayLike,
+    runs: ArrayLike,
+    label: str,
+    like: str | Look = "",
+    share: float | None = None,
+    **line: Any,
 ) -> None:
-    """Draw the median over `runs` (runs, points) at `x`, in the look of `like` or
-    `label`. Up to `FEW` runs are thin lines beside it; more are a band that holds all
-    of them, from `MANY` on the middle 90 %, or the `share` asked for.
+    """Draw the median over runs, and beside it how far the runs spread.
+
+    Up to `FEW` runs are thin lines beside the median. More are a band that holds all of
+    them; from `MANY` on it holds the middle 90 %, or the `share` that is given.
+
+    Parameters
+    ----------
+    ax : Axes
+        Where to draw.
+    x : array_like (points,)
+        The horizontal positions.
+    runs : array_like (runs, points)
+        The values of each run; a single run may be (points,).
+    label : str
+        The label of the median in a legend.
+    like : str or Look, optional
+        The look, or the name of what has it. Default: `label`.
+    share : float, optional
+        The share of runs that the band holds.
+    **line : Any
+        Further options of the median's line.
+
+    Examples
+    --------
+    >>> from companion import plots
+    >>> figure, (axis,) = plots.panels(1, 1)
+    >>> plots.band(axis, [1, 2], [[1.0, 2.0], [3.0, 4.0]], "NGD")
+    >>> axis.lines[0].get_ydata()
+    array([2., 3.])
+    >>> len(axis.lines)  # the median and two runs
+    3
     """
     runs = np.atleast_2d(runs)
     style = (like if isinstance(like, Look) else look(like or label)).line
@@ -123,18 +213,58 @@ def band(
 
 
 def power_law(
-    ax, span: tuple[float, float], exponent: float, height: float, label: str
+    ax: Axes, span: tuple[float, float], exponent: float, height: float, label: str
 ) -> None:
-    """Draw `height` (x / span[0])^exponent over span: a theorem's power, on log-log
-    axes.
+    """Draw the power of a theorem, height (x / x_0)^exponent, on log-log axes.
+
+    Parameters
+    ----------
+    ax : Axes
+        Where to draw.
+    span : tuple of float
+        The first and the last x; x_0 is the first.
+    exponent : float
+        The exponent.
+    height : float
+        The value at the first x.
+    label : str
+        The label of the line in a legend.
+
+    Examples
+    --------
+    >>> from companion import plots
+    >>> figure, (axis,) = plots.panels(1, 1)
+    >>> plots.power_law(axis, (1, 100), exponent=-1, height=2.0, label="1/t")
+    >>> axis.lines[0].get_ydata()
+    array([2.  , 0.02])
     """
     x = np.array(span)
     ax.plot(x, height * (x / x[0]) ** exponent, label=label, **BOUND)
 
 
-def legend(figure: Figure, ax) -> Figure:
-    """The figure with one legend above all panels, for the lines of `ax`, in few
-    rows.
+def legend(figure: Figure, ax: Axes) -> Figure:
+    """Give a figure one legend above all its panels.
+
+    Parameters
+    ----------
+    figure : Figure
+        The figure.
+    ax : Axes
+        The axes whose lines the legend names.
+
+    Returns
+    -------
+    Figure
+        The same figure; its legend has as few rows as fit the width.
+
+    Examples
+    --------
+    >>> from companion import plots
+    >>> figure, axes = plots.panels(1, 2)
+    >>> plots.power_law(axes[0], (1, 100), -1, 2.0, "1/t")
+    >>> legend = plots.legend(figure, axes[0]).legends[0]
+    >>> [text.get_text() for text in legend.get_texts()]
+    ['1/t']
     """
     handles, labels = ax.get_legend_handles_labels()
     more = dict(fontsize="small", columnspacing=1.2, handlelength=2.6)
@@ -149,7 +279,29 @@ def legend(figure: Figure, ax) -> Figure:
 
 
 def caption(figure: Figure, text: str) -> Figure:
-    """The figure with `text` below it, and what its bands hold."""
+    """Write a text below a figure, and what its bands hold.
+
+    Parameters
+    ----------
+    figure : Figure
+        The figure.
+    text : str
+        The caption. If the figure has bands or thin lines that the text does not
+        mention, the function adds what they are.
+
+    Returns
+    -------
+    Figure
+        The same figure.
+
+    Examples
+    --------
+    >>> from companion import plots
+    >>> figure, (axis,) = plots.panels(1, 1)
+    >>> plots.band(axis, [1, 2], [[1.0, 2.0], [3.0, 4.0]], "NGD")
+    >>> plots.caption(figure, "Three data sets").get_supxlabel()
+    'Three data sets; lines: medians, thin lines: runs'
+    """
     spreads = vars(figure).get("spreads", {})
     if spreads and not re.search(r"bands?:|\bthin\b", text):
         words = re.sub("(bands: [^:]*) or bands:", r"\1 or", " or ".join(spreads))

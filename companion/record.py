@@ -1,8 +1,8 @@
-"""Save a figure with its numbers and provenance, <slug>.png and <slug>.json; read
-records back.
+"""Save a figure with its numbers and provenance, and read records back.
 
-A page that the batch runs writes into the folder that the batch names. A page that is
-run by hand draws, is checked in the same way, and writes nothing.
+A figure is <slug>.png beside its record <slug>.json. A page that the batch runs writes
+into the folder that the batch names. A page that is run by hand draws, is checked in
+the same way, and writes nothing.
 """
 
 import io
@@ -17,8 +17,10 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from numbers import Integral
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
+from matplotlib.figure import Figure
 
 from companion import pages, plots, sources
 from companion.claims import Claim
@@ -27,7 +29,7 @@ from companion.pages import SCALES as SCALES
 from lib import files, provenance
 
 ENDS = (".png", ".json")  # of a figure's files; the record is written last
-TOLD = "RUN_FIGURES_DIR"  # the variable in which a batch names the folder of a run's figures
+TOLD = "RUN_FIGURES_DIR"  # in this variable a batch names the folder of a run's figures
 SOURCES = {  # of data and weights, and how a reader would say it
     "data_dir": "real",
     "data": "real",
@@ -41,7 +43,27 @@ SOURCES = {  # of data and weights, and how a reader would say it
 
 
 def origin(record: Mapping) -> str:
-    """The letter of a figure's paper; "Ours" for pages 4x, beyond the papers."""
+    """Return whose a figure is.
+
+    Parameters
+    ----------
+    record : mapping
+        The record of the figure.
+
+    Returns
+    -------
+    str
+        The letter of the figure's paper; "Ours" for pages 4x, which go beyond the
+        papers.
+
+    Examples
+    --------
+    >>> from companion import record
+    >>> record.origin({"notebook": "10_fixed_decoder", "paper": "A"})
+    'A'
+    >>> record.origin({"notebook": "44_atlas", "paper": "A"})
+    'Ours'
+    """
     if record["notebook"].startswith("4"):
         return "Ours"
     return record["paper"]
@@ -53,15 +75,38 @@ MARKER = "made-of.json"  # beside a page's results: what they were made of
 
 
 def results_folder(notebook: str, scale: str) -> Path:
-    """The folder of the last successful run of a page: figures, records, executed
-    notebook.
+    """Return the folder of the last successful run of a page.
+
+    Parameters
+    ----------
+    notebook : str
+        The stem of the page's .py.
+    scale : str
+        One of `SCALES`.
+
+    Returns
+    -------
+    Path
+        The folder of its figures, records and executed notebook, whether or not it is
+        there.
     """
     return files.folder("runs") / "figures" / scale / notebook
 
 
 def executed(notebook: str, scale: str) -> Path | None:
-    """The executed notebook of the last successful run; None unless its page is still
-    the same.
+    """Return the executed notebook of the last successful run of a page.
+
+    Parameters
+    ----------
+    notebook : str
+        The stem of the page's .py.
+    scale : str
+        One of `SCALES`.
+
+    Returns
+    -------
+    Path or None
+        The executed notebook; None unless the page is still the same.
     """
     folder = results_folder(notebook, scale)
     source = files.folder("notebooks") / f"{notebook}.py"
@@ -81,15 +126,21 @@ def executed(notebook: str, scale: str) -> Path | None:
 
 @dataclass(frozen=True)
 class Number:
-    """A quoted number; a rerun reproduces it when |new - value| ≤ tolerance, in its
-    units.
+    """A quoted number; a rerun reproduces it if |new - value| ≤ tolerance.
 
     Parameters
     ----------
-    value
-        None for a quantity without a value, such as the loss of a diverged run.
-    tolerance
-        At least 0, and finite.
+    value : float or None
+        The number; None for a quantity without a value, such as the loss of a diverged
+        run.
+    tolerance : float
+        At least 0, and finite, in the units of the value.
+
+    Examples
+    --------
+    >>> from companion import record
+    >>> record.Number(0.25, tolerance=0.01)
+    Number(value=0.25, tolerance=0.01)
     """
 
     value: float | None
@@ -97,14 +148,31 @@ class Number:
 
 
 def finite(value: float, tolerance: float) -> Number:
-    """The `Number` of a measured value, without a value where that is NaN or
-    infinite.
+    """Make the `Number` of a measured value that may be NaN or infinite.
+
+    Parameters
+    ----------
+    value : float
+        The measured value.
+    tolerance : float
+        The tolerance of the number.
+
+    Returns
+    -------
+    Number
+        The number; it has no value if the measured one is NaN or infinite.
+
+    Examples
+    --------
+    >>> from companion import record
+    >>> record.finite(float("inf"), 0.1)
+    Number(value=None, tolerance=0.1)
     """
     return Number(float(value) if math.isfinite(value) else None, tolerance)
 
 
 def _number(tolerances: Mapping, name: str, value: float | Number) -> Number:
-    """`value` with the first of the `tolerances` whose pattern fits its name."""
+    """Give a value the first of the tolerances whose pattern fits its name."""
     if isinstance(value, Number):
         return value
     for pattern, tolerance in tolerances.items():
@@ -119,7 +187,7 @@ def _number(tolerances: Mapping, name: str, value: float | Number) -> Number:
 
 
 def _check(slug: str, numbers: Mapping[str, Number], data: Iterable[Mapping]) -> None:
-    """ValueError, with its name, for a part that no record may have."""
+    """Raise ValueError, with its name, for a part that no record may have."""
     if not re.fullmatch(r"[a-z0-9_]+", slug):
         raise ValueError(
             f"slug {slug!r}: use lower-case letters, digits and underscores only"
@@ -144,8 +212,40 @@ def _check(slug: str, numbers: Mapping[str, Number], data: Iterable[Mapping]) ->
 def start(
     notebook: str, paper: str, variables: Mapping, counted: str | None = "seeds"
 ) -> "Run":
-    """Begin the run of a page and set the style of its figures; parameters as of
-    `Run`.
+    """Begin the run of a page and set the style of its figures.
+
+    Parameters
+    ----------
+    notebook : str
+        The stem of the page's .py.
+    paper : str
+        "A", "B" or "C".
+    variables : mapping
+        The notebook's ``globals()``, of which a save takes what the parameters cell
+        assigns, `scale` among them.
+    counted : str, optional
+        The name of the parameter that counts the seeds: k of them are 0 ... k - 1. None
+        for a page without seeds.
+
+    Returns
+    -------
+    Run
+        The run, whose clock has started.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is missing, the number of seeds is not one, or the scale is
+        unknown.
+    FileNotFoundError
+        If there is no such notebook.
+
+    Examples
+    --------
+    A page starts its run after its parameters cell, and saves each figure by it::
+
+        run = record.start("10_fixed_decoder", "A", globals())
+        run.keep(figure, slug, "Direction error of three rules", checked, numbers)
     """
     plots.set_style()
     return Run(notebook, paper, variables, counted)
@@ -156,20 +256,22 @@ class Run:
 
     Parameters
     ----------
-    notebook
-        The stem of the .py.
-    paper
+    notebook : str
+        The stem of the page's .py.
+    paper : str
         "A", "B" or "C".
-    variables
-        The notebook's `globals()`, of which a save takes what the parameters cell assigns,
-        `scale` among them.
-    counted
-        The name of the parameter that counts the seeds: k of them are 0 ... k - 1.
+    variables : mapping
+        The notebook's ``globals()``, of which a save takes what the parameters cell
+        assigns, `scale` among them.
+    counted : str, optional
+        The name of the parameter that counts the seeds: k of them are 0 ... k - 1. None
+        for a page without seeds.
 
     Raises
     ------
     ValueError
-        For a parameter that is not there, a number of seeds that is not one, an unknown scale.
+        If a parameter is missing, the number of seeds is not one, or the scale is
+        unknown.
     FileNotFoundError
         If there is no such notebook.
     """
@@ -180,7 +282,7 @@ class Run:
         paper: str,
         variables: Mapping,
         counted: str | None = "seeds",
-    ):
+    ) -> None:
         self.notebook = notebook
         self.paper = paper
         self._text = pages.text(notebook)
@@ -194,7 +296,7 @@ class Run:
         self._commit = provenance.commit()
 
     def _now(self) -> tuple[dict, Sequence[int]]:
-        """The parameters and the seeds, as the notebook has them now."""
+        """Return the parameters and the seeds, as the notebook has them now."""
         names = pages.parameters(self._text)
         if missing := [name for name in names if name not in self._variables]:
             raise ValueError(
@@ -216,35 +318,44 @@ class Run:
 
     def keep(
         self,
-        figure,
+        figure: Figure,
         slug: str,
         caption: str,
-        claims=(),
-        numbers=None,
-        data=None,
-        **more,
+        claims: Iterable[Claim] = (),
+        numbers: Mapping[str, float | Number] | None = None,
+        data: Sequence[Mapping] | None = None,
+        **more: Any,
     ) -> None:
         """Save a figure of this page, with what notebooks/pages.toml says of it.
 
-        That is its number in the paper, its data (by default synthetic with all seeds,
-        and `rows` a parameter), and `within`: the tolerance of each number, or its
-        share of the value as "2 %"; of names with * and ? the first that fits.
+        That is its number in the paper, its data and its tolerances. By default the
+        data are synthetic with all seeds; their `rows` may name a parameter. `within`
+        gives the tolerance of each number, or its share of the value as "2 %". Of names
+        with * and ? the first that fits counts.
 
         Parameters
         ----------
-        figure, slug, caption, claims
-            As of `save`.
-        numbers
+        figure : Figure
+            The matplotlib figure.
+        slug : str
+            Its short name, of lower-case letters, digits and underscores.
+        caption : str
+            What it shows.
+        claims : iterable of Claim, optional
+            What was checked on it.
+        numbers : mapping of str to float or Number, optional
             The measured values by name.
-        data
+        data : sequence of mapping, optional
             Rows that take the place of those of the table.
-        **more
+        **more : Any
             What else `save` takes.
 
         Raises
         ------
         ValueError
             If the table lacks the figure or a tolerance, and as `save` does.
+        OSError
+            As `save` does.
         """
         table = read_pages()
         if self.notebook not in table or slug not in table[self.notebook].records:
@@ -270,12 +381,14 @@ class Run:
         )
 
     def _usual_row(self) -> dict:
+        """Return what a row of data says if the table does not."""
         _, seeds = self._now()
         return {"source": "synthetic", "revision": f"seeds 0-{len(seeds) - 1}"}
 
     def _filled(self, row: Mapping) -> dict:
-        """A row of data with the parameters that it names, and without empty
-        entries.
+        """Fill a row of data with the parameters that it names.
+
+        Empty entries are left out.
         """
         parameters, _ = self._now()
         filled = dict(row)
@@ -285,7 +398,7 @@ class Run:
 
     def save(
         self,
-        figure,
+        figure: Figure,
         slug: str,
         number: str,
         caption: str,
@@ -298,37 +411,38 @@ class Run:
     ) -> None:
         """Write picture and record into the folder that the batch names.
 
-        Without a batch (in Jupyter, or in a test of the page) nothing is written; what
+        Without a batch (in Jupyter, or in a test of the page) nothing is written. What
         is given is checked in both cases.
 
         Parameters
         ----------
-        figure
+        figure : Figure
             The matplotlib figure.
-        slug
+        slug : str
             Its short name, of lower-case letters, digits and underscores.
-        number
-            Its number in the paper, as "Figure 2".
-        caption
+        number : str
+            Its number in the paper, such as "Figure 2".
+        caption : str
             What it shows.
-        claims
+        claims : iterable of Claim, optional
             What was checked on it.
-        numbers
+        numbers : mapping of str to Number, optional
             What is quoted of it, by name.
-        data
+        data : sequence of mapping, optional
             Its data sets and weights: rows with a name and a source of `SOURCES`.
-        statements
-            Those that the claims of a ledger name.
-        setting
-            What this figure was made with where the parameters say otherwise; "seeds" as
+        statements : mapping of str to mapping, optional
+            The statements that the claims of a ledger name.
+        setting : mapping, optional
+            What this figure was made with if the parameters say otherwise; "seeds" as
             their list or their number.
-        dtype
-            In which its numbers were computed.
+        dtype : str, optional
+            The type in which its numbers were computed.
 
         Raises
         ------
         ValueError
-            For a bad slug, a number that is not finite, a data row without name or source.
+            If the slug is bad, a number is not finite, or a row of data has no name or
+            no source.
         OSError
             With the path, if the folder cannot be written into.
         """
@@ -388,9 +502,10 @@ class Run:
         files.write(Path(told, f"{slug}.json"), files.dumps(record).encode())
 
 
-def _drawn(figure, kind: str, stamp: Mapping) -> bytes:
-    """The figure as a PNG or an SVG, without a date: the same figure gives the same
-    bytes.
+def _drawn(figure: Figure, kind: str, stamp: Mapping) -> bytes:
+    """Draw a figure as a PNG or an SVG.
+
+    It has no date, so that the same figure gives the same bytes.
     """
     figure.draw_without_rendering()  # a constrained layout settles on its first drawing
     content = io.BytesIO()
@@ -400,9 +515,10 @@ def _drawn(figure, kind: str, stamp: Mapping) -> bytes:
     return content.getvalue()
 
 
-def _words(figure) -> list[str]:
-    """Titles, labels and legends of a figure; a decimal in them is a measured one and
-    may move.
+def _words(figure: Figure) -> list[str]:
+    """Return titles, labels and legends of a figure.
+
+    A decimal in them is a measured one and may move; it is replaced by "#".
     """
     words = []
     for axes in figure.axes:
@@ -415,9 +531,10 @@ def _words(figure) -> list[str]:
     return [re.sub(r"\d+\.\d\d+", "#", text) for text in words if text]
 
 
-def _kinds_of_line(figure, slug: str) -> list[str]:
-    """Which of "dashed" and "dotted" lines a figure has, so that its words can be
-    checked.
+def _kinds_of_line(figure: Figure, slug: str) -> list[str]:
+    """Return which of "dashed" and "dotted" lines a figure has.
+
+    With them its words can be checked.
     """
     # An SVG names the dashes of all that is drawn; matplotlib's own objects do not.
     drawing = _drawn(figure, "svg", {"slug": slug}).decode()
@@ -444,7 +561,7 @@ def read(path: Path) -> dict:
 
     Parameters
     ----------
-    path
+    path : Path
         The file.
 
     Returns
@@ -455,8 +572,15 @@ def read(path: Path) -> dict:
     Raises
     ------
     ValueError
-        With the path, if the file cannot be read, or a part of the record is missing or of
-        another kind than every record has.
+        With the path, if the file cannot be read, or a part of the record is missing or
+        of another kind than every record has.
+
+    Examples
+    --------
+    Read the claims that a figure was checked by::
+
+        saved = record.read(Path("figures/demo/atlas_map.json"))
+        claims.Table(map(claims.Claim.of, saved["claims"]))
     """
     record = files.read_object(path)
     if fault := _fault(record):
@@ -465,7 +589,7 @@ def read(path: Path) -> dict:
 
 
 def _fault(record: Mapping) -> str:
-    """Why an object is no record; empty if it is one."""
+    """Say why an object is no record; the text is empty if it is one."""
     if missing := [part for part in PARTS if part not in record]:
         return f"it lacks {', '.join(missing)}"
     for part, kind in PARTS.items():
@@ -488,6 +612,7 @@ def _fault(record: Mapping) -> str:
 
 
 def _is_claim(claim: object) -> bool:
+    """Return whether an object is a claim as a record stores it."""
     if not isinstance(claim, dict):
         return False
     try:
@@ -514,6 +639,7 @@ def _is_claim(claim: object) -> bool:
 
 
 def _is_number(number: object) -> bool:
+    """Return whether an object is a `Number` as a record stores it."""
     if not isinstance(number, dict) or not {"value", "tolerance"} <= number.keys():
         return False
     value = number["value"]
@@ -526,6 +652,7 @@ def _is_number(number: object) -> bool:
 
 
 def _is_finite(value: object) -> bool:
+    """Return whether an object is a finite number."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return is_number and math.isfinite(value)
 
@@ -538,13 +665,21 @@ def compare(new: Mapping, old: Mapping) -> list[str]:
 
     Parameters
     ----------
-    new, old
+    new, old : mapping
         The records of the run and of the reference, whose tolerances count.
 
     Returns
     -------
     list of str
         What differs by more than its tolerance, in words; empty if all is reproduced.
+
+    Examples
+    --------
+    >>> from companion import record
+    >>> old = {"numbers": {"gap": {"value": 0.50, "tolerance": 0.02}}}
+    >>> new = {"numbers": {"gap": {"value": 0.53, "tolerance": 0.02}}}
+    >>> record.compare(new, old)
+    ['gap is 0.53, reference 0.5 ± 0.02']
     """
     differences = []
     for name, row in old["numbers"].items():
@@ -571,19 +706,27 @@ def compare(new: Mapping, old: Mapping) -> list[str]:
 def compare_claims(new: Mapping, old: Mapping) -> list[str]:
     """Compare the claims of a run with those of the reference, by their word.
 
-    A claim is the reference's if its bound, whether it holds and its verdict are. The
-    bound has four digits of a number that may be computed, so these may move in the
-    last one.
+    A claim is reproduced if its bound, its verdict and whether it holds are those of
+    the reference. The bound has four digits of a number that may be computed, so these
+    may move in the last one.
 
     Parameters
     ----------
-    new, old
+    new, old : mapping
         The records of the run and of the reference.
 
     Returns
     -------
     list of str
         What differs, in words; empty if all claims are reproduced.
+
+    Examples
+    --------
+    >>> from companion import record
+    >>> old = {"claims": [{"id": "gap", "bound": "≤ 1", "holds": True}]}
+    >>> new = {"claims": [{"id": "gap", "bound": "≤ 1", "holds": False}]}
+    >>> record.compare_claims(new, old)
+    ['gap held before']
     """
     of_run = {claim["id"]: claim for claim in new["claims"]}
     of_reference = {claim["id"]: claim for claim in old["claims"]}
@@ -620,8 +763,9 @@ _DECIMAL = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
 def _same_bound(new: str, old: str) -> bool:
-    """Whether two bounds have the same words, and numbers that agree to a unit of four
-    digits.
+    """Return whether two bounds say the same.
+
+    They have the same words, and numbers that agree to a unit of four digits.
     """
     if _DECIMAL.sub("#", new) != _DECIMAL.sub("#", old):
         return False

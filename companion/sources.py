@@ -19,8 +19,20 @@ KEPT = ("figures/desk/*.npz", "figures/power/*.json")
 def closure(text: str) -> list[Path]:
     """Return the files of this project that a program with this source can read.
 
-    They are sorted, and the data files beside a module are among them. SyntaxError
-    where a source is no Python.
+    Parameters
+    ----------
+    text : str
+        The source of the program.
+
+    Returns
+    -------
+    list of Path
+        The files, sorted. The data files beside a module are among them.
+
+    Raises
+    ------
+    SyntaxError
+        If a source is not Python.
     """
     reached = set()
     waiting = set(_files(_imports(text.encode(), ())))
@@ -39,7 +51,7 @@ def closure(text: str) -> list[Path]:
 
 @cache
 def _imports(source: bytes, package: tuple[str, ...]) -> frozenset[str]:
-    """Return dotted names that `source` may import, also of functions or classes."""
+    """Return dotted names that a source may import, also of functions or classes."""
     names = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -68,10 +80,24 @@ def _files(names: Iterable[str]) -> Iterator[Path]:
 def fingerprint(notebook: str, parameters: Mapping) -> dict:
     """Return what a result depends on.
 
-    It holds the parameters, and hashes of the .py ("source"), of its
-    `closure` ("lib"), of the committed results named in it or for it in
-    figures/index.toml ("kept"), and what notebooks/pages.toml says of its records
-    ("record").
+    Parameters
+    ----------
+    notebook : str
+        The stem of the page's .py.
+    parameters : mapping
+        The parameters of the page.
+
+    Returns
+    -------
+    dict
+        The parameters, and hashes of the .py ("source"), of its `closure` ("lib"), and
+        of the committed results named in it or for it in figures/index.toml ("kept").
+        "record" is what notebooks/pages.toml says of its records.
+
+    Raises
+    ------
+    SyntaxError
+        If a source is not Python.
     """
     source = folder("notebooks") / f"{notebook}.py"
     if source.exists():

@@ -9,8 +9,22 @@ from IPython.display import Markdown
 
 @dataclass(frozen=True)
 class Statement:
-    """A numbered statement: its topic, what it says (LaTeX between dollars), and `why`
-    no computation can check it; empty where rows do.
+    """A numbered statement of a paper.
+
+    Parameters
+    ----------
+    topic : str
+        What it is about.
+    says : str
+        What it says, with LaTeX between dollars.
+    why : str, optional
+        Why no computation can check it; empty if a ledger has rows that do.
+
+    Examples
+    --------
+    >>> from companion import statements
+    >>> statements.Statement("rate", "The error falls like $1/t$.").why
+    ''
     """
 
     topic: str
@@ -19,8 +33,33 @@ class Statement:
 
 
 def quoted(paper: str, statements: Mapping[str, Statement], *names: str) -> Markdown:
-    """The statements of these names as a notebook shows them; ValueError for a name
-    that is no statement of the paper, or one without a text.
+    """Quote statements of a paper as a notebook shows them.
+
+    Parameters
+    ----------
+    paper : str
+        The paper's letter.
+    statements : mapping of str to Statement
+        The paper's statements by name.
+    *names : str
+        The names of those to quote.
+
+    Returns
+    -------
+    Markdown
+        The quotes, which a notebook shows if they are a cell's last line.
+
+    Raises
+    ------
+    ValueError
+        If a name is no statement of the paper, or one without a text.
+
+    Examples
+    --------
+    >>> from companion import statements
+    >>> rate = statements.Statement("rate", "The error falls like $1/t$.")
+    >>> print(statements.quoted("A", {"Theorem 1": rate}, "Theorem 1").data)
+    > **Paper A, Theorem 1** (rate). The error falls like $1/t$.
     """
     quotes = []
     for name in names:
@@ -33,8 +72,7 @@ def quoted(paper: str, statements: Mapping[str, Statement], *names: str) -> Mark
 def check_source(
     id: str, source: str, papers: Mapping[str, Mapping[str, Statement]]
 ) -> None:
-    """Refuse a claim whose source names a statement that its paper's list does not
-    have.
+    """Refuse a claim whose source names a statement that its paper does not have.
 
     Parameters
     ----------
@@ -49,6 +87,16 @@ def check_source(
     ------
     ValueError
         If the source names a numbered theorem, lemma or assumption that is not listed.
+
+    Examples
+    --------
+    >>> from companion import statements
+    >>> listed = {"A": {"Theorem 1": statements.Statement("rate", "")}}
+    >>> statements.check_source("gap", "paper A, Theorem 1", listed)
+    >>> statements.check_source("gap", "paper A, Theorem 7", listed)
+    Traceback (most recent call last):
+        ...
+    ValueError: The claim 'gap' names 'Theorem 7' of paper A, ...
     """
     named = re.search(r"paper (\w+), ((?:Theorem|Lemma|Assumption) \d+)", source)
     if named is None:
@@ -56,6 +104,7 @@ def check_source(
     paper, statement = named.groups()
     if statement not in papers.get(paper, {}):
         raise ValueError(
-            f"The claim {id!r} names {statement!r} of paper {paper}, which the statements.toml of"
-            " that paper does not have: add the statement there, or correct the claim's source."
+            f"The claim {id!r} names {statement!r} of paper {paper}, which the "
+            "statements.toml of that paper does not have: add the statement there, or "
+            "correct the claim's source."
         )

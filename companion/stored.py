@@ -16,11 +16,23 @@ HIDDEN = {"jupyter": {"source_hidden": True}}  # JupyterLab folds a cell that ha
 
 
 def without_widgets(outputs: list) -> list:
-    """Put a line in the place of each widget, and leave out the bars of tqdm."""
+    """Put a line in the place of each widget, and leave out the bars of tqdm.
+
+    Parameters
+    ----------
+    outputs : list of NotebookNode
+        The outputs of a cell.
+
+    Returns
+    -------
+    list of NotebookNode
+        The outputs that a page without a kernel can show.
+    """
     texts = {"text/markdown": f"*{NO_WIDGET}*", "text/plain": NO_WIDGET}
     line = nbformat.v4.new_output("display_data", texts)
 
     def is_bar(data: dict) -> bool:
+        """Return whether an output is a progress bar of tqdm."""
         return WIDGET in data and data.get("text/plain", "").endswith("it/s]")
 
     kept = [output for output in outputs if not is_bar(output.get("data", {}))]
@@ -32,10 +44,17 @@ def store(executed: Path, target: Path) -> None:
 
     Parameters
     ----------
-    executed
+    executed : Path
         The notebook that papermill wrote.
-    target
+    target : Path
         The `.ipynb` beside the page's `.py`.
+
+    Raises
+    ------
+    OSError
+        With the path, if a file cannot be read or written.
+    nbformat.ValidationError
+        If the result is not a notebook.
     """
     notebook = nbformat.read(executed, as_version=4)
     notebook.metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}}

@@ -21,6 +21,14 @@ ROOMS = [
     "lib.training",
     "lib.dynamics",
 ]
+# Modules of the companion that notebooks call.
+CALLED = [
+    "companion.claims",
+    "companion.record",
+    "companion.plots",
+    "companion.ledger",
+    "companion.statements",
+]
 # What numpydoc may say of a docstring that is as it should be.
 UNASKED = {
     "ES01",  # an extended summary where the first sentence says it all
@@ -47,6 +55,29 @@ def exported():
 EXPORTED = exported()
 
 
+def defined():
+    """Every public function, class and method of the modules called, by its dotted
+    name.
+    """
+    named = {}
+    for room in CALLED:
+        module = importlib.import_module(room)
+        for name, value in vars(module).items():
+            own = getattr(value, "__module__", "") == room
+            if not own or name.startswith("_") or isinstance(value, tuple):
+                continue
+            named[f"{room}.{name}"] = value
+            for method in vars(value) if inspect.isclass(value) else ():
+                member = getattr(value, method)
+                is_method = inspect.isfunction(member) or inspect.ismethod(member)
+                if is_method and not method.startswith("_"):
+                    named[f"{room}.{name}.{method}"] = member
+    return named
+
+
+DEFINED = defined()
+
+
 def test_every_name_of_the_front_door_leads_to_a_documented_one():
     documented = list(EXPORTED.values())
     for name in lib.__all__:
@@ -69,4 +100,21 @@ def test_the_example_of_an_exported_name_runs(name):
     assert test.examples, f"{name} has no example"
     said = []
     doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=said.append)
+    assert said == []
+
+
+@pytest.mark.parametrize("name", DEFINED)
+def test_a_name_of_the_companion_has_a_docstring_that_an_editor_can_lay_out(name):
+    unasked = {*UNASKED, "EX01"}  # an example, which often needs a page's files
+    found = validate(name)["errors"]
+    assert [f"{code}: {said}" for code, said in found if code not in unasked] == []
+
+
+@pytest.mark.parametrize("name", DEFINED)
+def test_the_example_of_a_name_of_the_companion_runs(name):
+    finder = doctest.DocTestFinder(recurse=False)
+    tests = finder.find(DEFINED[name], name, globs={"np": np})
+    said = []
+    for test in tests:
+        doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=said.append)
     assert said == []

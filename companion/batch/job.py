@@ -1,6 +1,4 @@
-"""What a batch runs: a page at a scale, where its results lie, and why it must run
-again.
-"""
+"""What a batch runs: a page at a scale, its results, and why it must run again."""
 
 import json
 import os
@@ -15,30 +13,31 @@ from lib import files, provenance
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Job:
-    """One page at one scale, as whoever plans it sees it: a worker may have another
-    view.
+    """One page at one scale, as whoever plans it sees it.
+
+    A worker may have another view of the project's folders.
 
     Parameters
     ----------
-    notebook
+    notebook : str
         The stem of its .py.
-    scale
+    scale : str
         One of `pages.SCALES`.
-    page
+    page : str
         The text of its .py.
-    overrides
+    overrides : mapping
         The parameters that papermill sets: those of the scale and of `settings`.
-    settings
+    settings : mapping
         The values of --set; a run with some has a folder of its own and no reference.
-    inputs
+    inputs : mapping
         What its results depend on: the fingerprint, and the places of real data.
-    work
+    work : Path
         The folder of the run while it goes on, and of one that failed.
-    results
+    results : Path
         The folder of the last run that succeeded.
-    reference
+    reference : Path
         The folder of the committed figures and records of this scale.
-    folders
+    folders : mapping of str to str
         The project's folders, by environment variable.
     """
 
@@ -69,13 +68,14 @@ def jobs(asked: Namespace) -> dict[Job, str]:
 
     Parameters
     ----------
-    asked
+    asked : Namespace
         The options of the command: names, scale, settings, force, store, update.
 
     Returns
     -------
-    dict
-        The jobs, each with the reason why it must run, empty where it is up to date.
+    dict of Job to str
+        The jobs, each with the reason why it must run; the reason is empty if the job
+        is up to date.
 
     Raises
     ------
@@ -93,8 +93,9 @@ def jobs(asked: Namespace) -> dict[Job, str]:
 
 
 def _job(notebook: str, asked: Namespace) -> Job | None:
-    """The job of a notebook; None where the scale is not offered, ValueError with its
-    name.
+    """Make the job of a notebook.
+
+    It is None if the scale is not offered. Raises ValueError with the notebook's name.
     """
     try:
         plan = pages.planned(notebook, asked.scale, asked.settings)
@@ -117,7 +118,8 @@ def _job(notebook: str, asked: Namespace) -> Job | None:
     name = notebook
     results = record.results_folder(notebook, asked.scale)
     if asked.settings:
-        name = f"{notebook}-{provenance.digest(json.loads(files.dumps(asked.settings)))[:8]}"
+        digest = provenance.digest(json.loads(files.dumps(asked.settings)))
+        name = f"{notebook}-{digest[:8]}"
         results = runs / "set" / asked.scale / name
     return Job(
         notebook=notebook,
@@ -142,12 +144,12 @@ class Marker:
 
     Parameters
     ----------
-    inputs
+    inputs : dict
         The job's inputs when it ran.
-    data
+    data : list of dict
         The rows of data of its records.
-    hashes
-        Of each file of the results.
+    hashes : dict of str to str
+        The hash of each file of the results, by its name.
     """
 
     inputs: dict
@@ -162,13 +164,29 @@ class Marker:
         )
 
     def dumps(self) -> bytes:
-        """The marker as a file has it."""
+        """Return the marker as a file has it.
+
+        Returns
+        -------
+        bytes
+            The content of the file.
+        """
         parts = {"inputs": self.inputs, "data": self.data, "files": self.hashes}
         return files.dumps(parts).encode()
 
 
 def marker_of(folder: Path) -> Marker:
     """Read the marker in a folder of results.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder.
+
+    Returns
+    -------
+    Marker
+        What the results were made of.
 
     Raises
     ------
@@ -200,15 +218,20 @@ def reason(job: Job, asked: Namespace) -> str:
 
     Parameters
     ----------
-    job
+    job : Job
         The job.
-    asked
+    asked : Namespace
         The options force, store and update of the command.
 
     Returns
     -------
     str
         The reason in words; empty if its results are up to date.
+
+    Raises
+    ------
+    ValueError
+        With its path, if a record of its results is damaged.
     """
     if job.settings:
         return "parameters of your own"
@@ -231,6 +254,7 @@ def reason(job: Job, asked: Namespace) -> str:
 
 
 def _changed_inputs(job: Job, marker: Marker) -> list[str]:
+    """Say which inputs are others than those of the results."""
     now = dict(job.inputs)
     before = dict(marker.inputs)
     if all(row.get("source") in ("synthetic", "kept") for row in marker.data):
@@ -244,9 +268,7 @@ def _changed_inputs(job: Job, marker: Marker) -> list[str]:
 
 
 def _changed(part: str, now: object, before: object) -> str:
-    """A part of the inputs, and which of its entries are others than before, in
-    words.
-    """
+    """Say which entries of a part of the inputs are others than before."""
     if not isinstance(now, dict) or not isinstance(before, dict):
         return f"{part} changed"
     entries = [name for name in now | before if now.get(name) != before.get(name)]
@@ -254,6 +276,7 @@ def _changed(part: str, now: object, before: object) -> str:
 
 
 def _changed_results(job: Job, marker: Marker) -> list[str]:
+    """Say which files of the results are others than the run left."""
     changed = [
         name
         for name, old in marker.hashes.items()
@@ -265,7 +288,18 @@ def _changed_results(job: Job, marker: Marker) -> list[str]:
 
 
 def hash_of(path: Path) -> str | None:
-    """The hash of a file; None if it cannot be read."""
+    """Return the hash of a file.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    str or None
+        Its SHA-256; None if it cannot be read.
+    """
     try:
         return files.sha256(path.read_bytes())
     except (OSError, ValueError):  # not there, not to be read, or no name of a file
@@ -273,6 +307,7 @@ def hash_of(path: Path) -> str | None:
 
 
 def _of_dirty_tree(job: Job, marker: Marker) -> bool:
+    """Return whether a record of the results comes from code that nobody committed."""
     records = [record.read(job.results / f"{slug}.json") for slug in marker.slugs]
     return any(
         str(saved["provenance"].get("commit")).endswith("-dirty") for saved in records

@@ -1,5 +1,6 @@
-"""A run's figures beside the committed ones: what is reproduced, and what --update
-copies.
+"""A run's figures beside the committed ones.
+
+The module says what is reproduced, and copies what --update asks for.
 """
 
 import os
@@ -21,15 +22,17 @@ class Comparison:
 
     Parameters
     ----------
-    job, slug
-        The run and the name of its figure.
-    words
+    job : Job
+        The run.
+    slug : str
+        The name of its figure.
+    words : str
         What a reader is told.
-    reproduced
+    reproduced : bool
         False if a number or a claim differs, or the reference is damaged.
-    is_news
-        Whether --update copies the figure: it is not reproduced, has no reference, or was
-        made of other code, parameters or data than the reference was.
+    is_news : bool
+        Whether --update copies the figure: it is not reproduced, has no reference, or
+        was made of other code, parameters or data than the reference was.
     """
 
     job: Job
@@ -50,16 +53,16 @@ def compare(job: Job, slug: str) -> Comparison:
 
     Parameters
     ----------
-    job
+    job : Job
         A job that is up to date.
-    slug
+    slug : str
         The name of one of its figures.
 
     Returns
     -------
     Comparison
-        Numbers are compared with the tolerance that the reference states, claims by their
-        word; pictures are not compared.
+        Numbers are compared with the tolerance that the reference states, claims by
+        their word; pictures are not compared.
 
     Raises
     ------
@@ -80,7 +83,7 @@ def compare(job: Job, slug: str) -> Comparison:
 
 
 def _compared(job: Job, slug: str, new: Mapping) -> tuple[str, bool, bool]:
-    """The words, whether it is reproduced, and whether --update copies it."""
+    """Return the words, whether it is reproduced, and whether --update copies it."""
     if job.settings:
         return "parameters of your own, not compared", True, False
     embedded = any(row["source"] == "demo" for row in new["data"])
@@ -127,8 +130,9 @@ def _compared(job: Job, slug: str, new: Mapping) -> tuple[str, bool, bool]:
 
 
 def _check_picture(path: Path, slug: str, saved: Mapping) -> None:
-    """ValueError, with the path, where a picture cannot be shown or is not its
-    record's.
+    """Raise ValueError for a picture that cannot be shown or is not its record's.
+
+    The message has the picture's path.
     """
     try:
         with Image.open(path) as picture:
@@ -141,6 +145,7 @@ def _check_picture(path: Path, slug: str, saved: Mapping) -> None:
 
 
 def _other_parameters(new: Mapping, old: Mapping) -> str:
+    """Say which parameters of a run are others than the reference's."""
     mine = new["parameters"]
     theirs = old["parameters"]
     words = []
@@ -153,8 +158,9 @@ def _other_parameters(new: Mapping, old: Mapping) -> str:
 
 
 def _kinds_of_data(saved: Mapping) -> list[tuple[str, bool]]:
-    """The names of the data sets, and of each whether a small embedded one stands for
-    it.
+    """Return the names of the data sets.
+
+    With each is whether a small embedded data set stands in for it.
     """
     return [(row["name"], row["source"] == "demo") for row in saved["data"]]
 
@@ -171,7 +177,7 @@ def update(comparisons: Iterable[Comparison]) -> list[Comparison]:
 
     Parameters
     ----------
-    comparisons
+    comparisons : iterable of Comparison
         The figures of a batch.
 
     Returns
@@ -182,8 +188,8 @@ def update(comparisons: Iterable[Comparison]) -> list[Comparison]:
     Raises
     ------
     Refused
-        In one sentence, and before anything is copied, if a file that would be overwritten
-        has changes that nobody committed: they may be another's work.
+        In one sentence, and before anything is copied, if a file that would be
+        overwritten has changes that nobody committed: they may be another's work.
     OSError
         With its path, if a file cannot be written.
     """
@@ -199,14 +205,15 @@ def update(comparisons: Iterable[Comparison]) -> list[Comparison]:
         names = ", ".join(os.path.relpath(place) for place in taken)
         advice = "commit them or take them back"
         raise Refused(
-            f"--update copied nothing: nobody committed the changes of {names}; {advice}"
+            "--update copied nothing: nobody committed the changes of "
+            f"{names}; {advice}"
         )
     files.write_all(contents)
     return news
 
 
 def _has_own_changes(place: Path, content: bytes) -> bool:
-    """Whether a file has what neither the last commit nor `content` has."""
+    """Return whether a file has what neither the last commit nor the content has."""
     if not os.path.lexists(place):
         return False
     try:

@@ -1,5 +1,6 @@
-"""The command: plan, run, compare with the committed figures, and copy over them if
-asked.
+"""The command: plan, run, compare with the committed figures, and copy if asked.
+
+With --update it copies the figures of the run over the committed ones.
 """
 
 import argparse
@@ -22,14 +23,19 @@ def main(argv: list[str] | None = None) -> int:
 
     Parameters
     ----------
-    argv
+    argv : list of str, optional
         Its words, by default those of this process.
 
     Returns
     -------
     int
-        The exit status: 1 where a notebook failed or a number or claim is not reproduced,
-        2 for bad usage, 130 where interrupted.
+        The exit status: 1 if a notebook failed or a number or claim is not reproduced,
+        2 for bad usage, 130 if interrupted.
+
+    Raises
+    ------
+    SystemExit
+        For bad usage that is seen before anything runs, with status 2.
     """
     interrupt.end_in_a_sentence()
     asked = _options(argv)
@@ -52,7 +58,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _options(argv: list[str] | None) -> argparse.Namespace:
-    """The command line; its `refuse` says a sentence and ends the process."""
+    """Read the command line.
+
+    The result's `refuse` says a sentence and ends the process.
+    """
     usage = "python -m companion.batch [NAME ...] [options]"
     parser = argparse.ArgumentParser(
         "companion.batch", usage, "Run notebooks headless."
@@ -113,7 +122,31 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
 
 
 def setting(text: str) -> tuple[str, object]:
-    """Read key=value; the value is a Python literal, true, false, or else a text."""
+    """Read key=value.
+
+    Parameters
+    ----------
+    text : str
+        The text. Its value is a Python literal, true, false, or else a text.
+
+    Returns
+    -------
+    key : str
+        The name of a parameter.
+    value : object
+        Its value.
+
+    Raises
+    ------
+    argparse.ArgumentTypeError
+        If the text is not of this form.
+
+    Examples
+    --------
+    >>> from companion.batch import run
+    >>> run.setting("seeds=3"), run.setting("cap=true"), run.setting("rule=NGD")
+    (('seeds', 3), ('cap', True), ('rule', 'NGD'))
+    """
     key, equals, value = text.partition("=")
     if not (equals and key.isidentifier()):
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form parameter=value")
@@ -124,7 +157,7 @@ def setting(text: str) -> tuple[str, object]:
 
 
 def _check_folders(asked: argparse.Namespace) -> None:
-    """ValueError, in one sentence, where nothing could be written or should be."""
+    """Raise ValueError, in one sentence, if nothing could be written or should be."""
     runs = files.folder("runs")
     try:
         runs.mkdir(parents=True, exist_ok=True)
@@ -145,7 +178,7 @@ def _check_folders(asked: argparse.Namespace) -> None:
 
 
 def _carry_out(planned: list[Job], todo: list[Job], asked: argparse.Namespace) -> int:
-    """Run what is to do and compare all jobs, a line each; the exit status."""
+    """Run what is to do and compare all jobs, a line each; return the exit status."""
     failed = _run_all(todo, asked)
     finished = [job for job in planned if job.notebook not in failed]
     comparisons: list[Comparison] = []
@@ -170,8 +203,9 @@ def _carry_out(planned: list[Job], todo: list[Job], asked: argparse.Namespace) -
 
 
 def _run_all(todo: list[Job], asked: argparse.Namespace) -> list[str]:
-    """Run the jobs, the longest first, and say how each ended; the notebooks that
-    failed.
+    """Run the jobs, the longest first, and say how each ended.
+
+    Returns the notebooks that failed.
     """
     failed = []
     seconds = _seconds_by_notebook(asked.scale)
@@ -191,7 +225,7 @@ def _run_all(todo: list[Job], asked: argparse.Namespace) -> list[str]:
 
 
 def _seconds_by_notebook(scale: str) -> dict[str, float]:
-    """How long each notebook takes at a scale, by its committed records."""
+    """Return how long each notebook takes at a scale, by its committed records."""
     seconds = {}
     for path in sorted((files.folder("figures") / scale).glob("*.json")):
         with contextlib.suppress(
@@ -208,7 +242,10 @@ def _summed_up(
     copied: list[Comparison],
     asked: argparse.Namespace,
 ) -> int:
-    """Say what was copied, what is not reproduced and what failed; the exit status."""
+    """Say what was copied, what is not reproduced and what failed.
+
+    Returns the exit status.
+    """
     for comparison in copied:
         print(f"{comparison.slug}: copied to {next(iter(comparison.copies)).parent}")
     if asked.update and not copied:

@@ -1,5 +1,6 @@
-"""Run pages: on Dask, each by papermill in a folder of its own that one rename
-publishes.
+"""Run pages on Dask.
+
+Papermill runs each in a folder of its own, which one rename publishes.
 """
 
 import contextlib
@@ -26,7 +27,17 @@ logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
 
 class Outcome(NamedTuple):
-    """How a run ended: its seconds, the error if any, and what else to say of it."""
+    """How a run ended.
+
+    Parameters
+    ----------
+    seconds : float
+        How long it took.
+    error : str, optional
+        The error, if any, in one line.
+    note : str, optional
+        What else to say of it.
+    """
 
     seconds: float
     error: str | None = None
@@ -41,15 +52,17 @@ def outcomes(jobs: list[Job], asked: Namespace) -> Iterator[tuple[Job, Outcome]]
 
     Parameters
     ----------
-    jobs
+    jobs : list of Job
         The jobs, the most urgent first.
-    asked
+    asked : Namespace
         The options scheduler, workers and timeout of the command, and `refuse`.
 
     Yields
     ------
-    tuple
-        Each job as it ends, with its outcome.
+    job : Job
+        Each job as it ends.
+    outcome : Outcome
+        How it ended.
     """
     if not jobs:
         return
@@ -82,7 +95,7 @@ def outcomes(jobs: list[Job], asked: Namespace) -> Iterator[tuple[Job, Outcome]]
 
 
 def _client(workers: int, asked: Namespace):
-    """A client of the scheduler asked for, else of a cluster of this machine."""
+    """Return a client of the given scheduler, else of a cluster of this machine."""
     import dask
     from distributed import Client
 
@@ -126,18 +139,19 @@ def run(job: Job, threads: int | None, timeout: float | None) -> Outcome:
 
     Parameters
     ----------
-    job
+    job : Job
         The page at its scale.
-    threads
-        Of its kernel; None for those of the worker.
-    timeout
-        The longest time for a cell, in seconds.
+    threads : int or None
+        The threads of its kernel; None for those of the worker.
+    timeout : float or None
+        The longest time for a cell, in seconds; None for no limit.
 
     Returns
     -------
     Outcome
-        With the error, if any: a page that fails leaves the others alone. The results of an
-        earlier run then stay as they are; what there is of this one lies in `job.work`.
+        With the error, if any: a page that fails leaves the others alone. The results
+        of an earlier run then stay as they are; what there is of this one lies in
+        `job.work`.
     """
     begin = time.monotonic()
     error = None
@@ -164,7 +178,10 @@ def run(job: Job, threads: int | None, timeout: float | None) -> Outcome:
 
 
 def _said(exception: Exception) -> str:
-    """An error in one line: of a cell its own name and words, else the exception's."""
+    """Say an error in one line.
+
+    That of a cell has its own name and words, another one those of the exception.
+    """
     name = getattr(exception, "ename", None) or type(exception).__name__
     lines = str(getattr(exception, "evalue", None) or exception).strip().splitlines()
     return f"{name}: {lines[0]}" if lines else name
@@ -172,8 +189,9 @@ def _said(exception: Exception) -> str:
 
 @contextlib.contextmanager
 def _surroundings(job: Job, threads: int | None) -> Generator[None]:
-    """Environment for the kernel; all that processes below print goes to the job's
-    log.
+    """Set the environment for the kernel.
+
+    All that processes below print goes to the job's log.
     """
     if threads is None:
         from distributed import get_worker
@@ -188,7 +206,8 @@ def _surroundings(job: Job, threads: int | None) -> Generator[None]:
         "PYTHONHASHSEED": 0,
         "TOKENIZERS_PARALLELISM": "false",
         "TQDM_DISABLE": 1,
-        "OMP_WAIT_POLICY": "PASSIVE",  # threads that wait actively take the cores from each other
+        # Threads that wait actively take the cores from each other.
+        "OMP_WAIT_POLICY": "PASSIVE",
         # Else glibc gives pages back and fetches them again at each step.
         "MALLOC_TRIM_THRESHOLD_": 2**32,
         "MALLOC_MMAP_THRESHOLD_": 2**32,
@@ -212,7 +231,7 @@ def _surroundings(job: Job, threads: int | None) -> Generator[None]:
 
 
 def _data_folder() -> dict[str, Path]:
-    """DATA_DIR as the kernel needs it, whose working folder is another."""
+    """Return DATA_DIR as the kernel needs it, whose working folder is another."""
     given = os.environ.get("DATA_DIR")
     if not given:
         return {}
@@ -224,8 +243,9 @@ def _data_folder() -> dict[str, Path]:
 
 
 def _papermill(job: Job, timeout: float | None) -> None:
-    """Execute once; a second time only when no kernel came up: two may race for a
-    port.
+    """Execute the page; a second time only if no kernel came up.
+
+    Two kernels may race for a port.
     """
     import jupytext
     import papermill
@@ -259,7 +279,7 @@ def publish(job: Job) -> str:
 
     Parameters
     ----------
-    job
+    job : Job
         A job whose run has ended well.
 
     Returns

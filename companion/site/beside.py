@@ -1,5 +1,4 @@
-"""Every figure of the papers beside ours: figures/beside.md, made of
-figures/beside.toml.
+"""Every figure of the papers beside ours: figures/beside.md, from figures/beside.toml.
 
 A sentence of a paper names the claims that check it; each verdict is read from the
 record of our figure at its largest scale, and never typed.
@@ -34,8 +33,18 @@ MISSING = "no such claim yet"
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence of a paper as our copy has it, the claims (SLUG/ID) that check it, a
-    note, and the numbers (SLUG/NAME) that say in what share of settings it is true.
+    """A sentence of a paper as our copy has it.
+
+    Parameters
+    ----------
+    text : str
+        The sentence.
+    claims : tuple of str, optional
+        The claims that check it, as SLUG/ID.
+    note : str, optional
+        What else there is to say of it.
+    shares : tuple of str, optional
+        The numbers, as SLUG/NAME, that say in what share of settings it is true.
     """
 
     text: str
@@ -46,8 +55,24 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Row:
-    """A figure of a paper: what it shows, which of our figures stand beside it, what
-    differs.
+    """A figure of a paper beside ours.
+
+    Parameters
+    ----------
+    paper : str
+        The paper's letter.
+    figure : str
+        The figure's number or name in the paper.
+    what : str
+        What it shows.
+    ours : tuple of str
+        Our figures beside it, by slug.
+    differences : str
+        What differs.
+    settings : str
+        In what settings the sentences were checked; may be empty.
+    sentences : tuple of Sentence
+        What the paper says about it.
     """
 
     paper: str
@@ -60,7 +85,23 @@ class Row:
 
 
 def rows(folder: Path) -> list[Row]:
-    """The rows of beside.toml in `folder`."""
+    """Read the rows of beside.toml.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder of beside.toml.
+
+    Returns
+    -------
+    list of Row
+        The rows, in its order.
+
+    Raises
+    ------
+    ValueError
+        With the path, if the file cannot be read.
+    """
     found = []
     for table in files.read_table(folder / "beside.toml")["figure"]:
         sentences = [
@@ -86,8 +127,17 @@ def rows(folder: Path) -> list[Row]:
 
 
 def faults(found: Iterable[Row]) -> list[str]:
-    """A sentence for each figure of a paper without a row, and for each row that says
-    nothing.
+    """Say which figures of the papers have no row, and which rows say nothing.
+
+    Parameters
+    ----------
+    found : iterable of Row
+        The rows.
+
+    Returns
+    -------
+    list of str
+        A sentence for each fault; empty if there is none.
     """
     listed = list(found)
     named = {(row.paper, row.figure) for row in listed}
@@ -105,24 +155,59 @@ def faults(found: Iterable[Row]) -> list[str]:
         for sentence in row.sentences:
             if not (sentence.claims or sentence.note):
                 said.append(
-                    f"{place}: {sentence.text[:40]!r} needs a claim or a note that says why"
+                    f"{place}: {sentence.text[:40]!r} needs a claim or a note that "
+                    "says why"
                 )
     return said
 
 
 def records(folder: Path) -> dict[str, Mapping]:
-    """The record of every figure of the index at its largest scale, by slug."""
+    """Read the record of every figure of the index at its largest scale.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder of figures.
+
+    Returns
+    -------
+    dict of str to mapping
+        The records by slug.
+
+    Raises
+    ------
+    ValueError
+        With the path, if a record is damaged.
+    """
     entries = [entry for _, some in figures.index(folder) for entry in some]
     return {entry.slug: record.read(_path(folder, entry)) for entry in entries}
 
 
-def _path(folder: Path, entry) -> Path:
+def _path(folder: Path, entry: figures._Entry) -> Path:
+    """Return where the record of an entry lies."""
     return folder / entry.scale / f"{entry.slug}.json"
 
 
 def verdict(name: str, known: Mapping[str, Mapping]) -> str:
-    """What the record says of the claim SLUG/ID: its verdict in words, or that it is
-    missing.
+    """Read the verdict on a claim from its record.
+
+    Parameters
+    ----------
+    name : str
+        The claim, as SLUG/ID.
+    known : mapping of str to mapping
+        The records by slug.
+
+    Returns
+    -------
+    str
+        The verdict in words; `MISSING` if no record has the claim.
+
+    Examples
+    --------
+    >>> from companion.site import beside
+    >>> beside.verdict("fastrates/gap", {})
+    'no such claim yet'
     """
     slug, _, id = name.partition("/")
     for saved in known.get(slug, {}).get("claims", ()):
@@ -132,7 +217,20 @@ def verdict(name: str, known: Mapping[str, Mapping]) -> str:
 
 
 def reason(name: str, known: Mapping[str, Mapping]) -> str:
-    """The remark that the record makes on the claim SLUG/ID, if the claim fails."""
+    """Read the remark on a claim that fails from its record.
+
+    Parameters
+    ----------
+    name : str
+        The claim, as SLUG/ID.
+    known : mapping of str to mapping
+        The records by slug.
+
+    Returns
+    -------
+    str
+        The remark; empty if the claim does not fail or has none.
+    """
     slug, _, id = name.partition("/")
     if verdict(name, known) != "fails":
         return ""
@@ -141,27 +239,61 @@ def reason(name: str, known: Mapping[str, Mapping]) -> str:
 
 
 def share(name: str, known: Mapping[str, Mapping]) -> str:
-    """The number SLUG/NAME of a record in percent, or that it is missing."""
+    """Read a number of a record as a percentage.
+
+    Parameters
+    ----------
+    name : str
+        The number, as SLUG/NAME.
+    known : mapping of str to mapping
+        The records by slug.
+
+    Returns
+    -------
+    str
+        The percentage, or that the number is missing.
+
+    Examples
+    --------
+    >>> from companion.site import beside
+    >>> beside.share("map/true", {"map": {"numbers": {"true": {"value": 0.75}}}})
+    '75 %'
+    """
     slug, _, number = name.partition("/")
     saved = known.get(slug, {}).get("numbers", {}).get(number)
     return f"{saved['value']:.0%}".replace("%", " %") if saved else "no such number yet"
 
 
 def page(folder: Path) -> str:
-    """figures/beside.md: an overview, then each figure with its sentences and
-    verdicts.
+    """Write figures/beside.md: an overview, then each figure with its verdicts.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder of figures.
+
+    Returns
+    -------
+    str
+        The page, in Markdown: each figure has its sentences, and each sentence has its
+        verdicts.
+
+    Raises
+    ------
+    ValueError
+        With the path, if a table or a record cannot be read.
     """
     known = records(folder)
     pages = {entry.slug: entry for _, some in figures.index(folder) for entry in some}
     template = figures.templates().get_template("beside.md.j2")
 
-    def judge(name):
+    def judge(name: str):
         return verdict(name, known)
 
-    def why(name):
+    def why(name: str):
         return reason(name, known)
 
-    def part(name):
+    def part(name: str):
         return share(name, known)
 
     text = template.render(

@@ -1,7 +1,7 @@
-"""The site as plain files, runs/site, that open from disk: figures, notebooks, notes,
-ledger.
+"""The site as plain files, runs/site: figures, notebooks, notes and the ledger.
 
-Notebooks as they ran, and notes, become HTML that needs no script: formulas are MathML.
+The pages open from disk. Notebooks as they ran, and notes, become HTML that needs no
+script: formulas are MathML.
 """
 
 import argparse
@@ -42,10 +42,22 @@ SHOWN = "text/html text/markdown image/svg+xml image/png image/jpeg text/plain".
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write the pages, or the Markdown tables; status 1 where something cannot be
-    read.
+    """Write the pages, or the Markdown tables.
+
+    Parameters
+    ----------
+    argv : list of str, optional
+        The words of the command, by default those of this process.
+
+    Returns
+    -------
+    int
+        The exit status: 1 if something cannot be read or written, else 0.
     """
-    about = "Write the site of figures and notebooks, or the tables of README and REPRODUCING."
+    about = (
+        "Write the site of figures and notebooks, or the tables of README and "
+        "REPRODUCING."
+    )
     parser = argparse.ArgumentParser(prog="python -m companion.site", description=about)
     parser.add_argument("what", nargs="?", choices=("pages", "tables"), default="pages")
     asked = parser.parse_args(argv)
@@ -82,7 +94,7 @@ class _Page:
 class _Site:
     """The folder into which pages are written, and their templates."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.templates = figures.templates(autoescape=True, lstrip_blocks=True)
         known: Any = dict(papers=figures.PAPERS, sources=SOURCES, table=_table)
@@ -91,10 +103,30 @@ class _Site:
         self.templates.globals.update(known)
 
     def write(
-        self, path: str, template: str, title: str, description=ABOUT, **values
+        self,
+        path: str,
+        template: str,
+        title: str,
+        description: str = ABOUT,
+        **values: Any,
     ) -> None:
-        """One page; ValueError where a formula on it would be shown with its
-        backslash.
+        """Write one page.
+
+        Parameters
+        ----------
+        path : str
+            The page's file, from the site's folder.
+        template : str
+            The name of its template.
+        title, description : str
+            What the page is called, and what it is about.
+        **values : Any
+            What else the template fills in.
+
+        Raises
+        ------
+        ValueError
+            If a formula on the page would be shown with its backslash.
         """
         values |= {"title": title, "description": description, "here": Path(path).stem}
         page = self.templates.get_template(f"{template}.html.j2")
@@ -105,14 +137,44 @@ class _Site:
             )
         files.write(self.folder / path, text.encode())
 
-    def page(self, path: str, page: _Page, made=(), again=()) -> None:
+    def page(
+        self,
+        path: str,
+        page: _Page,
+        made: Iterable[figures.Figure] = (),
+        again: Iterable[_Page] = (),
+    ) -> None:
+        """Write the page of a note or of a notebook.
+
+        Parameters
+        ----------
+        path : str
+            The page's file, from the site's folder.
+        page : _Page
+            What it shows.
+        made : sequence of Figure, optional
+            The figures that the notebook made.
+        again : sequence of _Page, optional
+            The same notebook at other scales.
+        """
         self.write(
             path, "page", page.title, page.title, page=page, figures=made, others=again
         )
 
     def copy(self, paths: Iterable[Path], name: str = "") -> list[str]:
-        """Copy those `paths` that are there, as `name` with their endings; their
-        names.
+        """Copy files into the site.
+
+        Parameters
+        ----------
+        paths : iterable of Path
+            The files; those that are not there are left out.
+        name : str, optional
+            The name of the copies, which keep their endings. Default: each file's own.
+
+        Returns
+        -------
+        list of str
+            The names of the copies.
         """
         targets = {
             path: f"{name or path.stem}{path.suffix}"
@@ -126,8 +188,9 @@ class _Site:
 
 
 def _build(folder: Path) -> None:
-    """Write the whole site in place of the last; ValueError where `folder` is no
-    site.
+    """Write the whole site in place of the last.
+
+    Raises ValueError if the folder holds something else than a site.
     """
     if folder.exists() and not (folder / "claims.json").exists():
         raise ValueError(f"{folder} holds something else; set another RUNS_DIR")
@@ -140,6 +203,7 @@ def _build(folder: Path) -> None:
 
 
 def _pages(site: _Site) -> None:
+    """Write every page of the site."""
     shown = figures.figures()
     of_scale = {f.slug: f for scale in SCALES for f in shown if f.scale == scale}
     # At its largest scale
@@ -199,8 +263,10 @@ def _pages(site: _Site) -> None:
 
 @dataclass
 class _Checked:
-    """A statement of a paper, as the ledger shows it: what it `says`, its claims with the
-    figure in whose record each stands, or in a word and a sentence why it has none.
+    """A statement of a paper, as the ledger shows it.
+
+    It has what it `says` and its claims, with the figure in whose record each is. If it
+    has none, it has the reason, in a word and in a sentence.
     """
 
     paper: str
@@ -222,7 +288,13 @@ class _Checked:
         return [verdict(claim) for claim in self.claims] or [self.unmeasured]
 
     def table(self) -> Markup:
-        """Its claims, each with a link to its figure, else why it has none."""
+        """Lay out its claims, each with a link to its figure, else why it has none.
+
+        Returns
+        -------
+        Markup
+            A table, as HTML.
+        """
         if not self.claims:
             row = {"verdict": self.unmeasured, "remark": self.why}
             return Markup(html(pd.DataFrame([row]), _formulas))
@@ -233,7 +305,7 @@ class _Checked:
 
 
 def _checked(shown: list[figures.Figure]) -> list[_Checked]:
-    """Every statement that a claim names, and every statement of a ledger, by paper."""
+    """Return every statement that a claim or a ledger names, by paper."""
     checked: dict[tuple[str, str], _Checked] = {}
 
     def of(figure: figures.Figure, name: str) -> _Checked:
@@ -257,7 +329,7 @@ def _checked(shown: list[figures.Figure]) -> list[_Checked]:
 
 
 def _table(claims: Iterable[Claim]) -> Markup:
-    """Claims as a table, their formulas as MathML."""
+    """Lay out claims as a table, with formulas as MathML."""
     return Markup(html(frame(claims), _formulas))
 
 
@@ -266,7 +338,7 @@ def _table(claims: Iterable[Claim]) -> Markup:
 
 @cache
 def _mathml(formula: str, display: str = "inline") -> str:
-    """The TeX `formula` as one <math> element; one that cannot be read stays as TeX."""
+    """Convert a TeX formula to a <math> element; one that cannot be read stays TeX."""
     # latex2mathml does not know \arg, and MathML sizes its fences itself
     text = re.sub(r"\\arg(?![A-Za-z])", r"\\operatorname{arg}", formula.strip())
     text = re.sub(r"\\[bB]igg?[lrm]?(?![A-Za-z])\s*", "", text)
@@ -281,22 +353,71 @@ def _mathml(formula: str, display: str = "inline") -> str:
 
 
 class _Renderer(IPythonRenderer):
-    """nbconvert's renderer with formulas as MathML, and links that lead to pages of the
-    site.
-    """
+    """nbconvert's renderer, with formulas as MathML and links to pages of the site."""
 
     def inline_math(self, body: str) -> str:
+        """Render a formula within a line.
+
+        Parameters
+        ----------
+        body : str
+            Its TeX.
+
+        Returns
+        -------
+        str
+            HTML.
+        """
         return _mathml(body)
 
     def block_math(self, body: str) -> str:
+        """Render a formula on a line of its own.
+
+        Parameters
+        ----------
+        body : str
+            Its TeX.
+
+        Returns
+        -------
+        str
+            HTML.
+        """
         return f'<span class="formula">{_mathml(body, "block")}</span>'
 
     def latex_environment(self, name: str, body: str) -> str:
+        """Render a LaTeX environment on lines of its own.
+
+        Parameters
+        ----------
+        name : str
+            The environment's name.
+        body : str
+            Its TeX.
+
+        Returns
+        -------
+        str
+            HTML.
+        """
         return self.block_math(f"\\begin{{{name}}}{body}\\end{{{name}}}")
 
     def link(self, text: str, url: str, title: str | None = None) -> str:
-        """A notebook, a note or a figure by its page; what is no page of the site as
-        its text.
+        """Link a notebook, a note or a figure by its page.
+
+        Parameters
+        ----------
+        text : str
+            The text of the link, as HTML.
+        url : str
+            Where it leads from the notebooks' folder.
+        title : str, optional
+            The title of the link.
+
+        Returns
+        -------
+        str
+            HTML; the text alone if the target is no page of the site.
         """
         folder = files.folder("notebooks")
         target = Path(url.partition("#")[0])
@@ -316,8 +437,22 @@ class _Renderer(IPythonRenderer):
         return super().link(text, page, title) if page else text
 
     def image(self, text: str, url: str, title: str | None = None) -> str:
-        """Drawings are part of the page; figures lie under their pages' names, the film
-        on top.
+        """Show a picture.
+
+        Parameters
+        ----------
+        text : str
+            The text in place of the picture.
+        url : str
+            Where it is, from the notebooks' folder. Drawings become part of the page.
+            Figures lie under the names of their pages, and the film is on top.
+        title : str, optional
+            The title of the picture.
+
+        Returns
+        -------
+        str
+            HTML.
         """
         url = re.sub(r"^\.\./figures/(\w+)/(\w+)", r"../figures/\2-\1", url)
         return super().image(
@@ -326,8 +461,9 @@ class _Renderer(IPythonRenderer):
 
 
 def _html(markdown: str, escape: bool = False) -> str:
-    """Markdown with formulas as HTML blocks; HTML in it stays, or is shown as it is
-    written.
+    """Convert Markdown with formulas to HTML blocks.
+
+    HTML in it stays, or is shown as it is written.
     """
     place = str(files.folder("notebooks"))
     renderer = _Renderer(
@@ -337,13 +473,17 @@ def _html(markdown: str, escape: bool = False) -> str:
 
 
 def _inline(markdown: str) -> Markup:
-    """One paragraph of Markdown as HTML without the paragraph around it, HTML shown."""
+    """Convert one paragraph of Markdown to HTML without the paragraph around it.
+
+    HTML in it is shown.
+    """
     html = _html(markdown, escape=True).strip()
     return Markup(html.removeprefix("<p>").removesuffix("</p>"))
 
 
 def _formulas(text: str) -> Markup:
-    """Plain text as HTML, in which only what stands between two $ becomes a formula;
+    """Convert plain text to HTML, in which text between two $ becomes a formula.
+
     HTML stays.
     """
     if isinstance(text, Markup):
@@ -357,9 +497,7 @@ def _formulas(text: str) -> Markup:
 
 
 def _note(path: Path, section: str = "") -> _Page:
-    """The Markdown file at `path`, or what stands there below the heading `section`, as
-    a page.
-    """
+    """Make a page of a Markdown file, or of what is below one of its headings."""
     text = path.read_text(encoding="utf-8")
     if section:
         text = (
@@ -370,12 +508,15 @@ def _note(path: Path, section: str = "") -> _Page:
 
 
 def _title(markdown: str) -> str:
+    """Return the first heading of a Markdown text."""
     return re.findall(r"^# +(.+)", markdown, re.MULTILINE)[0]
 
 
 def _notebooks(shown: Iterable[figures.Figure]) -> list[_Page]:
-    """Every notebook at each scale at which it ran, at demo scale else as committed, in
-    pages.toml's order. Pictures are described as the figures `shown` are.
+    """Make a page of every notebook at each scale at which it ran.
+
+    At demo scale a notebook that did not run is shown as it is committed. The pages are
+    in pages.toml's order, and pictures are described as the figures `shown` are.
     """
     folder = files.folder("notebooks")
     pages = []
@@ -397,13 +538,15 @@ def _notebooks(shown: Iterable[figures.Figure]) -> list[_Page]:
 
 
 def _notebook(path: Path, scale: str, made: list[figures.Figure]) -> _Page:
+    """Make a page of an executed notebook, with a text for each of its pictures."""
     notebook = nbformat.read(path, as_version=4)
     for cell in (cell for cell in notebook.cells if cell.cell_type == "code"):
         cell.outputs = stored.without_widgets(cell.outputs)
         # Alternative text for its pictures: that of the one figure named, else the
         # first line.
         named = [f.alt for f in made if re.search(f"[\"']{f.slug}[\"']", cell.source)]
-        begins = f"Picture drawn by the cell that begins: {cell.source.strip().splitlines()[0]}"
+        first = cell.source.strip().splitlines()[0]
+        begins = f"Picture drawn by the cell that begins: {first}"
         alt = named[0] if len(named) == 1 else begins
         for output in (
             one for one in cell.outputs if "image/png" in one.get("data", {})
@@ -426,7 +569,7 @@ def _notebook(path: Path, scale: str, made: list[figures.Figure]) -> _Page:
 
 
 def _in_few_colours(picture: bytes) -> bytes:
-    """A PNG in 80 colours, enough for a plot, and a third of its size."""
+    """Return a PNG in 80 colours, enough for a plot, and a third of its size."""
     image = Image.open(io.BytesIO(picture)).convert("RGB").quantize(80)
     image.save(content := io.BytesIO(), "PNG", optimize=True)
     return content.getvalue()
@@ -434,6 +577,7 @@ def _in_few_colours(picture: bytes) -> bytes:
 
 @cache  # its templates compile once; HTMLExporter would read again all it wrote
 def _exporter() -> TemplateExporter:
+    """Return what turns a notebook into HTML."""
     shown = {"display_data_priority": SHOWN}
     highlight = Highlight2HTML(pygments_lexer="python")
     return TemplateExporter(

@@ -1,9 +1,8 @@
-"""The figures to show: entries of figures/index.toml, their records, their claims in
-words.
+"""The figures to show: entries of figures/index.toml, their records, their claims.
 
 Sentences of the index quote a record as {name:format}; braces without a colon belong to
-a formula. `python -m companion.site tables` makes each table of FILES anew between its marks,
-laid out by templates/NAME.md.j2.
+a formula. `python -m companion.site tables` makes each table of `FILES` anew between
+its marks, laid out by templates/NAME.md.j2.
 """
 
 import math
@@ -26,11 +25,13 @@ from lib import files
 PAPERS = {  # letter: (title, arXiv number)
     "A": ("Implicit Bias and Fast Convergence Rates for Self-attention", "2402.05738"),
     "B": (
-        "Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning",
+        "Training Dynamics of Softmax Self-Attention: "
+        "Fast Global Convergence via Preconditioning",
         "2603.01514",
     ),
     "C": (
-        "Optimizing Attention with Mirror Descent: Generalized Max-Margin Token Selection",
+        "Optimizing Attention with Mirror Descent: "
+        "Generalized Max-Margin Token Selection",
         "2410.14581",
     ),
 }
@@ -69,11 +70,28 @@ class _Entry:
         else:
             scale = f"SCALE={self.scale} "
         real = self.notebook.real_data and scale and not self.trains
-        return f"make figures {scale}ARGS={self.notebook.name[:2]}{' DATA_DIR=...' * bool(real)}"
+        folder = " DATA_DIR=..." * bool(real)
+        return f"make figures {scale}ARGS={self.notebook.name[:2]}{folder}"
 
 
 def index(figures: Path) -> list[tuple[Page, list[_Entry]]]:
-    """Every page by number, with its entries of the index in the folder `figures`."""
+    """Read the index of figures.
+
+    Parameters
+    ----------
+    figures : Path
+        The folder of figures.
+
+    Returns
+    -------
+    list of tuple
+        Every page, by number, with the list of its entries.
+
+    Raises
+    ------
+    ValueError
+        If the table of pages lacks a page of the index, or a file cannot be read.
+    """
     pages = read_pages()
     table = files.read_table(figures / "index.toml")
     if unknown := ", ".join(sorted(table.keys() - pages.keys())):
@@ -86,8 +104,10 @@ def index(figures: Path) -> list[tuple[Page, list[_Entry]]]:
 
 
 def _quantities(record: Mapping) -> dict:
-    """What a sentence may quote: numbers, else the setting, else the measured value of
-    a claim; four names count claims and statements, `<id>.p` is the p of a claim.
+    """Return what a sentence may quote.
+
+    These are numbers, else the setting, else the measured value of a claim. Four names
+    count claims and statements; `<id>.p` is the p of a claim.
     """
     claims = record["claims"]
     return {
@@ -104,9 +124,34 @@ def _quantities(record: Mapping) -> dict:
 
 
 def filled(sentence: str, record: Mapping) -> str:
-    """The sentence with the record's numbers: "{gap:.1%}" as "3.4 %", or "no value of
-    gap"; "{error:.1f°}" an angle of directions so far apart, "{other/gap:.1%}" another
-    figure's.
+    """Fill a sentence with the record's numbers.
+
+    Parameters
+    ----------
+    sentence : str
+        The sentence. A field {gap:.1%} becomes "3.4 %", or "no value of gap".
+        {error:.1f°} is the angle between directions so far apart, and {other/gap:.1%}
+        is a number of another figure.
+    record : mapping
+        The record of the figure.
+
+    Returns
+    -------
+    str
+        The sentence with its numbers.
+
+    Raises
+    ------
+    ValueError
+        With the path, if the record of another figure cannot be read.
+
+    Examples
+    --------
+    >>> from companion.site import figures
+    >>> record = {"scale": "demo", "claims": [], "parameters": {}}
+    >>> record["numbers"] = {"gap": {"value": 0.034, "tolerance": 0.001}}
+    >>> figures.filled("the gap is {gap:.1%}", record)
+    'the gap is 3.4 %'
     """
     scale = FIGURES / record["scale"]
 
@@ -129,12 +174,24 @@ def filled(sentence: str, record: Mapping) -> str:
 
 
 def unconditioned(entry: _Entry, record: Mapping) -> list[str]:
-    """A sentence for each number of a finding or failure that does not say what it is.
+    """Find the numbers of a finding or failure that do not say what they are.
 
-    `entry.conditions` gives a quoted name the words that say what its number is, as "in
-    the worst of" or "median". The words must stand in the text, and, for the value of a
-    claim without an interval, in the claim's own statement. Whole numbers that count
-    need none.
+    `entry.conditions` gives a quoted name the words that say what its number is, such
+    as "in the worst of" or "median". The words must be in the text, and, for the value
+    of a claim without an interval, in the claim's own statement. Whole numbers that
+    count need none.
+
+    Parameters
+    ----------
+    entry : _Entry
+        The figure's entry of the index.
+    record : mapping
+        Its record.
+
+    Returns
+    -------
+    list of str
+        A sentence for each such number; empty if there is none.
     """
     statements = {claim["id"]: claim["statement"] for claim in record["claims"]}
     said = []
@@ -161,7 +218,21 @@ def unconditioned(entry: _Entry, record: Mapping) -> list[str]:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure at one scale, with its record."""
+    """One figure at one scale, with its record.
+
+    Parameters
+    ----------
+    slug : str
+        Its short name.
+    scale : str
+        One of `SCALES`.
+    folder : Path
+        The folder of its files.
+    entry : _Entry or None
+        Its entry of the index; None if the index has none at this scale.
+    record : mapping
+        Its record.
+    """
 
     slug: str
     scale: str
@@ -176,7 +247,7 @@ class Figure:
 
     @property
     def section(self) -> str:
-        """Its place on the front page."""
+        """Its section on the front page."""
         return record.origin(self.record)
 
     @property
@@ -191,9 +262,7 @@ class Figure:
 
     @property
     def sentence(self) -> str:
-        """What one sees in it, as Markdown: the sentence of the index, else the
-        caption.
-        """
+        """What one sees in it, as Markdown: the index's sentence, else the caption."""
         if self.entry is None:
             return self.record["caption"]
         text = filled(self.entry.sentence, self.record)
@@ -201,9 +270,7 @@ class Figure:
 
     @property
     def alt(self) -> str:
-        """The picture in words: its title, what one sees in it, and its caption,
-        without TeX.
-        """
+        """The picture in words, without TeX: title, what one sees, and caption."""
         seen = f" {self.sentence}" if self.entry else ""
         words = re.sub(
             r"\\[lr]?Vert|\\\|", "‖", f"{self.title}.{seen} {self.record['caption']}"
@@ -231,14 +298,30 @@ class Figure:
         return sorted(failing, key=lambda claim: claim.verdict == UNDECIDED)
 
     def statement(self, claim: Claim) -> str:
-        """The statement of the paper under which a claim stands in the ledger."""
+        """Return the statement of the paper under which the ledger lists a claim.
+
+        Parameters
+        ----------
+        claim : Claim
+            A claim of this figure.
+
+        Returns
+        -------
+        str
+            The statement's name; if the claim has none, its source.
+        """
         return claim.number or claim.source.removeprefix(
             f"paper {self.record['paper']}, "
         )
 
     def exported(self) -> list[dict[str, Any]]:
-        """Its claims as plain data, then the statements that have none, with the
-        reason.
+        """Return its claims as plain data, then the statements that have none.
+
+        Returns
+        -------
+        list of dict
+            The claims with their verdicts; then each statement without a claim, with
+            the reason.
         """
         about = {"paper": self.record["paper"], "figure": self.name}
         rows = [
@@ -259,8 +342,17 @@ class Figure:
 
 
 def figures() -> list[Figure]:
-    """Figures with a record, by paper, in index order; ValueError for a damaged
-    record.
+    """Read the figures that have a record.
+
+    Returns
+    -------
+    list of Figure
+        The figures, by paper, and within a paper in the order of the index.
+
+    Raises
+    ------
+    ValueError
+        If a record or the index is damaged.
     """
     base = files.folder("figures")
     entries = {(e.scale, e.slug): e for _, rows in index(base) for e in rows}
@@ -279,14 +371,25 @@ def figures() -> list[Figure]:
             )
         ]
 
-    def place(figure):
+    def place(figure: Figure):
         return places.get(figure.slug, len(places))
 
     return sorted(shown, key=lambda f: (f.record["paper"], place(f), f.slug, f.scale))
 
 
-def templates(**more) -> jinja2.Environment:
-    """The templates of tables and pages; `more` are options of the environment."""
+def templates(**more: Any) -> jinja2.Environment:
+    """Load the templates of tables and pages.
+
+    Parameters
+    ----------
+    **more : Any
+        Options of the environment.
+
+    Returns
+    -------
+    jinja2.Environment
+        The templates.
+    """
     loader = jinja2.FileSystemLoader(TEMPLATES)
     strict = jinja2.StrictUndefined
     made = jinja2.Environment(loader=loader, trim_blocks=True, undefined=strict, **more)
@@ -297,8 +400,9 @@ def templates(**more) -> jinja2.Environment:
 
 
 def _expected(value: float | None, tolerance: float) -> str:
-    """ "0.0243 ± 0.001": the value with one digit more than the tolerance can tell
-    apart.
+    """Write a value and its tolerance, such as 0.0243 ± 0.001.
+
+    The value has one digit more than the tolerance can tell apart.
     """
     if value is None:
         return "no value"
@@ -309,18 +413,32 @@ def _expected(value: float | None, tolerance: float) -> str:
 
 
 def _hours(entry: _Entry, record: Mapping) -> str:
-    """What trains the kept curves that a figure draws, and in how many processor
-    hours.
-    """
+    """Say what trains the kept curves of a figure, and in how many processor hours."""
     hours = record["numbers"]["processor_hours"]["value"]
     return f"`python -m lib.training {entry.trains}`, {hours:.1f} processor hours"
 
 
 def renewed(text: str) -> str:
-    """`text` with every marked table made anew."""
+    """Make every marked table of a text anew.
+
+    Parameters
+    ----------
+    text : str
+        The text of one of `FILES`.
+
+    Returns
+    -------
+    str
+        The text with its tables as the records have them.
+
+    Raises
+    ------
+    ValueError
+        If a record or the index is damaged.
+    """
     notebooks = index(FIGURES)
 
-    def read(entry):
+    def read(entry: _Entry):
         return record.read(FIGURES / entry.scale / f"{entry.slug}.json")
 
     rows = [(entry, read(entry)) for _, entries in notebooks for entry in entries]
