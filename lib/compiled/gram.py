@@ -12,9 +12,20 @@ _REORDER = {"reassoc", "contract", "nsz"}
 
 
 @numba.njit
-def zeros(rows, columns):
-    """Zeros (rows, columns) from a boundary of cache lines on, which no register's load
-    crosses.
+def zeros(rows: int, columns: int) -> np.ndarray:
+    """Return zeros that begin at a boundary of cache lines.
+
+    No load of a register crosses such a boundary.
+
+    Parameters
+    ----------
+    rows, columns : int
+        The shape.
+
+    Returns
+    -------
+    ndarray (rows, columns)
+        Zeros.
     """
     raw = np.zeros(rows * columns + WIDTH)
     first = -(raw.ctypes.data // 8) % WIDTH
@@ -22,8 +33,20 @@ def zeros(rows, columns):
 
 
 def pack(K: np.ndarray, n: int) -> np.ndarray:
-    """Gram matrices (data, m, m), m = n T, sample first, as the loop reads them: token
-    first.
+    """Reorder Gram matrices from sample first to token first, as the loop reads them.
+
+    Parameters
+    ----------
+    K : ndarray (data, m, m)
+        Gram matrices, m = n T, sample first.
+    n : int
+        Number of samples.
+
+    Returns
+    -------
+    ndarray (data, m', m')
+        The same matrices, token first; m' is m rounded up to a multiple of WIDTH, and
+        the rest is zero.
     """
     data, m = K.shape[:2]
     padded = -(-m // WIDTH) * WIDTH
@@ -35,8 +58,8 @@ def pack(K: np.ndarray, n: int) -> np.ndarray:
 
 
 @numba.njit(fastmath=_REORDER, forceinline=True)
-def _multiply_rows(K, s, c, out):
-    """out = K[s] c, eight rows at a time; K (data, m, m)."""
+def _multiply_rows(K: np.ndarray, s: int, c: np.ndarray, out: np.ndarray) -> None:
+    """Set out = K[s] c, eight rows at a time; K (data, m, m)."""
     m = c.size
     for i in range(0, m - m % 8, 8):
         s0 = 0.0
@@ -61,9 +84,10 @@ def _multiply_rows(K, s, c, out):
 
 
 @numba.njit(fastmath=_REORDER, forceinline=True)
-def _multiply_triangle(K, s, c, out):
-    """out = K[s] c for symmetric K (data, m, m), four rows at a time of its lower
-    triangle.
+def _multiply_triangle(K: np.ndarray, s: int, c: np.ndarray, out: np.ndarray) -> None:
+    """Set out = K[s] c for symmetric K (data, m, m).
+
+    It takes four rows of the lower triangle at a time.
     """
     m = c.size
     for j in range(m):
@@ -95,8 +119,20 @@ def _multiply_triangle(K, s, c, out):
 
 
 @numba.njit(forceinline=True)
-def multiply(K, s, c, out):
-    """out = K[s] c for packed Gram matrices K (data, m, m)."""
+def multiply(K: np.ndarray, s: int, c: np.ndarray, out: np.ndarray) -> None:
+    """Set out = K[s] c.
+
+    Parameters
+    ----------
+    K : ndarray (data, m, m)
+        Packed Gram matrices.
+    s : int
+        Number of the matrix.
+    c : ndarray (m,)
+        Coefficients.
+    out : ndarray (m,)
+        Filled with the product.
+    """
     if c.size <= FITS:
         _multiply_rows(K, s, c, out)
     else:  # memory is slower than arithmetic: read half of it
@@ -104,8 +140,19 @@ def multiply(K, s, c, out):
 
 
 @numba.njit(fastmath=_REORDER, forceinline=True)
-def dot(a, b):
-    """<a, b>; (m,) each."""
+def dot(a: np.ndarray, b: np.ndarray) -> float:
+    """Compute the inner product <a, b>.
+
+    Parameters
+    ----------
+    a, b : ndarray (m,)
+        Vectors.
+
+    Returns
+    -------
+    float
+        <a, b>.
+    """
     total = 0.0
     for i in range(a.size):
         total += a[i] * b[i]
