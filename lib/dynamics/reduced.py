@@ -20,10 +20,26 @@ from lib.dynamics.rules import NGD, BuiltIn, Rule
 class Reduced:
     """A problem as the training loop sees it, the opt token first.
 
-    delta (runs, n, T-1, r) opt token minus others; z (runs, n, q); K (runs, n(T-1),
-    n(T-1)) the Gram matrix of delta z^T; margins (runs, n, T-1), scores (runs, n, T) at
-    the start; of a trained head signed (runs, n, T, r) y_i x_{i,t}, its Gram matrix G
-    (runs, nT, nT).
+    Parameters
+    ----------
+    delta : ndarray (runs, n, T-1, r)
+        Opt token minus the others.
+    signed : ndarray (runs, n, T, r)
+        y_i x_{i,t}, of a trained head; of a fixed head no run.
+    z : ndarray (runs, n, q)
+        The queries.
+    K : ndarray (runs, n(T-1), n(T-1))
+        The Gram matrix of delta z^T.
+    G : ndarray (runs, nT, nT)
+        The Gram matrix of `signed`, of a trained head; else empty.
+    margins : ndarray (runs, n, T-1)
+        Margins at the start.
+    scores : ndarray (runs, n, T)
+        Scores at the start.
+    head_fixed : bool
+        Whether the head stays fixed.
+    loss : str
+        Name of the loss.
     """
 
     delta: np.ndarray
@@ -38,7 +54,24 @@ class Reduced:
 
 
 def reduce(tokens: TokenSet, W_0: np.ndarray, head: str, loss: str) -> Reduced:
-    """The Reduced form of a token set in minimal coordinates, from W_0 (runs, r, q)."""
+    """Bring a token set to the form that the training loop takes.
+
+    Parameters
+    ----------
+    tokens : TokenSet
+        The data sets, one per run, in minimal coordinates.
+    W_0 : ndarray (runs, r, q)
+        The start of W.
+    head : {"fixed", "joint"}
+        Whether the head is trained.
+    loss : str
+        Name of the loss.
+
+    Returns
+    -------
+    Reduced
+        The problem.
+    """
     runs, n, T, r = tokens.shape
     delta = coordinates.differences(tokens, tokens.opt)
     signed = coordinates.signed_opt_first(tokens)
@@ -66,8 +99,10 @@ def reduce(tokens: TokenSet, W_0: np.ndarray, head: str, loss: str) -> Reduced:
 
 
 def _tied(K: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """K (runs, n T, n T) with the same rows and columns for equal vectors, to the bit,
-    where a product rounds them apart; first (runs, n, T) is that of `first_equal`.
+    """Give equal vectors the same rows and columns of K, to the bit.
+
+    A product may round them apart. K is (runs, n T, n T), and first (runs, n, T) is
+    that of `first_equal`.
     """
     runs, n, T = first.shape
     if (first == np.arange(T)).all():  # no copies of what is large
@@ -77,7 +112,8 @@ def _tied(K: np.ndarray, first: np.ndarray) -> np.ndarray:
     return np.take_along_axis(K, index[:, None, :], 2)
 
 
-def _empty(runs, n, T, k, head_fixed):
+def _empty(runs: int, n: int, T: int, k: int, head_fixed: bool):
+    """Return records that nothing has filled yet."""
     pairs = (k, n, T - 1)
     every = (0 if head_fixed else k, n, T)
     return recording.unwritten(
@@ -88,8 +124,22 @@ def _empty(runs, n, T, k, head_fixed):
 def run_compiled(
     problem: Reduced, rules: Sequence[BuiltIn], times: np.ndarray
 ) -> list[SimpleNamespace]:
-    """Raw records of each rule, status, ended (runs,) beside those of `kernel.Records`,
-    by the compiled kernel, on all cores.
+    """Train every run with each rule in the compiled kernel, on all cores.
+
+    Parameters
+    ----------
+    problem : Reduced
+        The problem.
+    rules : sequence of BuiltIn
+        The rules.
+    times : ndarray of int (k,)
+        The iterations to record, ascending.
+
+    Returns
+    -------
+    list of SimpleNamespace
+        The raw records of each rule: those of `kernel.Records`, and beside them status
+        and ended (runs,).
     """
     runs, n, T = problem.scores.shape
     every = len(rules), 1, 1
@@ -116,9 +166,10 @@ def run_compiled(
     ]
 
 
-def _raw(problem, filled):
-    """The filled records; a fixed head has the same scores throughout, and has moved
-    nowhere.
+def _raw(problem: Reduced, filled: dict[str, np.ndarray]) -> SimpleNamespace:
+    """Complete the filled records.
+
+    A fixed head has the same scores throughout, and has moved nowhere.
     """
     if problem.head_fixed:
         shape = *filled["margins"].shape[:2], *problem.scores.shape[1:]
@@ -128,8 +179,23 @@ def _raw(problem, filled):
 
 
 def run_numpy(problem: Reduced, rule: Rule, times: np.ndarray) -> SimpleNamespace:
-    """Train every run with one rule in plain numpy, as the kernel does; for custom
-    rules too.
+    """Train every run with one rule in plain numpy, as the kernel does.
+
+    It takes custom rules too.
+
+    Parameters
+    ----------
+    problem : Reduced
+        The problem.
+    rule : Rule
+        The rule.
+    times : ndarray of int (k,)
+        The iterations to record, ascending.
+
+    Returns
+    -------
+    SimpleNamespace
+        The raw records, as those of `run_compiled`.
     """
     runs, n, T = problem.scores.shape
     raw = _empty(runs, n, T, times.size, problem.head_fixed)
@@ -191,7 +257,7 @@ def run_numpy(problem: Reduced, rule: Rule, times: np.ndarray) -> SimpleNamespac
         if not alive.any():
             break
 
-        def step_size(log_size, moves):
+        def step_size(log_size: np.ndarray, moves: np.ndarray) -> np.ndarray:
             return np.where(moves, np.exp(np.where(moves, log_size, 0.0)), 0.0)[:, None]
 
         eta = step_size(log_eta + at.log_scale, alive & (length > -np.inf))
