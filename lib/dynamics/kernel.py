@@ -20,7 +20,8 @@ from lib.dynamics import rules as update_rules
 
 # Columns of the table of rules, as `BuiltIn.numbers` fills them.
 CODE, LOG_SIZE, LOG_CAP, MOMENTUM, DECAY, JOINT = range(6)
-# In a group of runs: enough to make loops long, few enough to stay in the nearest cache.
+# In a group of runs: enough to make loops long, few enough to stay in the nearest
+# cache.
 LANES = 96
 # What a step moves, its momentum, what rounding took from it
 VALUE, MOVE, CARRY = range(3)

@@ -249,7 +249,9 @@ def reviews(
     def look(part, name, count):
         taken = _every(sets[part][1], count)
         return classification(
-            *(values[taken] for values in sets[part]), size=500, name=name
+            *(values[taken] for values in sets[part]),  # ty: ignore[invalid-argument-type]
+            size=500,
+            name=name,
         )
 
     def words_alone():
