@@ -11,15 +11,23 @@ import tomllib
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def folder(name: str) -> Path:
-    """Return the folder "figures", "runs" or "notebooks".
+    """Return one of the project's folders.
 
-    It is $FIGURES_DIR, $RUNS_DIR or $NOTEBOOKS_DIR, else the repository's own.
+    Parameters
+    ----------
+    name : {"figures", "runs", "notebooks"}
+        Which folder.
+
+    Returns
+    -------
+    Path
+        $FIGURES_DIR, $RUNS_DIR or $NOTEBOOKS_DIR, else the repository's own folder.
     """
     given = os.environ.get(f"{name.upper()}_DIR")
     if given:
@@ -28,14 +36,57 @@ def folder(name: str) -> Path:
 
 
 def sha256(content: bytes) -> str:
-    """First 16 hex digits of the SHA-256 of `content`."""
+    """Compute a short hash.
+
+    Parameters
+    ----------
+    content : bytes
+        What is hashed.
+
+    Returns
+    -------
+    str
+        The first 16 hex digits of the SHA-256.
+
+    Examples
+    --------
+    >>> from lib import files
+    >>> files.sha256(b"")
+    'e3b0c44298fc1c14'
+    """
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def dumps(value) -> str:
-    """Strict JSON; numpy values become plain, NaN and infinity raise ValueError."""
+def dumps(value: Any) -> str:
+    """Write a value as strict JSON.
 
-    def plain(x):
+    Parameters
+    ----------
+    value : Any
+        The value. A numpy value becomes a plain one; what JSON does not know becomes
+        its `str`.
+
+    Returns
+    -------
+    str
+        The JSON, in lines, with a line break at the end.
+
+    Raises
+    ------
+    ValueError
+        If the value contains NaN or infinity.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lib import files
+    >>> print(files.dumps({"seed": np.int64(3)}), end="")
+    {
+     "seed": 3
+    }
+    """
+
+    def plain(x: Any) -> Any:
         return x.tolist() if hasattr(x, "tolist") else str(x)
 
     return (
@@ -49,7 +100,7 @@ def read_object(path: Path) -> dict:
 
     Parameters
     ----------
-    path
+    path : Path
         The file.
 
     Returns
@@ -60,7 +111,8 @@ def read_object(path: Path) -> dict:
     Raises
     ------
     ValueError
-        With the path, if the file cannot be read or holds anything else than a JSON object.
+        With the path, if the file cannot be read or holds anything else than a JSON
+        object.
     """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
@@ -78,7 +130,7 @@ def read_table(path: Path) -> dict:
 
     Parameters
     ----------
-    path
+    path : Path
         The file; a file that is not there has no tables.
 
     Returns
@@ -107,14 +159,15 @@ PART = ".part"  # how the name of a temporary file or folder ends; .gitignore kn
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file whole: whatever interrupts, it holds the old bytes or all of the
-    new.
+    """Write a file whole.
+
+    Whatever interrupts, the file holds the old bytes or all of the new ones.
 
     Parameters
     ----------
-    path
+    path : Path
         The file; its folder is made.
-    content
+    content : bytes
         What the file will hold.
 
     Raises
@@ -126,15 +179,15 @@ def write(path: Path, content: bytes) -> None:
 
 
 def write_all(contents: Mapping[Path, bytes]) -> None:
-    """Write several files or, if one of them fails, none: what was there before comes
-    back.
+    """Write several files or, if one of them fails, none.
 
-    Each file is replaced by a single rename. What an earlier write of the same file
-    left behind, because its process was killed, is removed.
+    What was there before then comes back. Each file is replaced by a single rename.
+    What an earlier write of the same file left behind, because its process was killed,
+    is removed.
 
     Parameters
     ----------
-    contents
+    contents : mapping of Path to bytes
         What each file will hold.
 
     Raises
@@ -169,7 +222,18 @@ def write_all(contents: Mapping[Path, bytes]) -> None:
 
 
 def temporary_beside(path: Path) -> Path:
-    """A name in the folder of `path` that no other process has."""
+    """Return a name in the folder of a file that no other process has.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    Path
+        The name, which ends in `PART`.
+    """
     return path.with_name(f".{path.name}.{uuid.uuid4().hex}{PART}")
 
 
@@ -203,10 +267,10 @@ def replace_folder(fresh: Path, place: Path) -> None:
 
     Parameters
     ----------
-    fresh
+    fresh : Path
         The new folder, on the same file system as `place`; it is moved.
-    place
-        Where the old folder is, if there is one, or a file in its place.
+    place : Path
+        The place of the old folder, if there is one, or of a file instead.
 
     Raises
     ------
@@ -229,7 +293,13 @@ def replace_folder(fresh: Path, place: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a folder with all it holds, if it is there."""
+    """Remove a file, or a folder with all it holds, if it is there.
+
+    Parameters
+    ----------
+    path : Path
+        The file or folder. Of a symbolic link only the link is removed.
+    """
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -237,6 +307,23 @@ def remove(path: Path) -> None:
 
 
 def sentence(error: BaseException) -> str:
-    """An error without its number: what the system said, and of which file."""
+    """Say an error without its number.
+
+    Parameters
+    ----------
+    error : BaseException
+        The error.
+
+    Returns
+    -------
+    str
+        What the system said, and of which file.
+
+    Examples
+    --------
+    >>> from lib import files
+    >>> files.sentence(FileNotFoundError(2, "No such file or directory", "data.npz"))
+    'No such file or directory: data.npz'
+    """
     name = getattr(error, "filename", None)
     return f"{getattr(error, 'strerror', None) or error}{f': {name}' if name else ''}"

@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import sys
+from types import FrameType
 
 SENTENCE = "Interrupted; what is finished stays, the rest runs next time."
 STATUS = 130  # as a shell reports a command that Ctrl-C has ended
@@ -12,13 +13,15 @@ STATUS = 130  # as a shell reports a command that Ctrl-C has ended
 def end_in_a_sentence() -> None:
     """Let Ctrl-C or SIGTERM end this process, and all that it started, in one sentence.
 
+    Notes
+    -----
     A traceback would tell a user nothing, and the processes below do not all see the
     terminal's Ctrl-C. `import lib` calls this where it begins one of the project's own
     commands, so it holds from the first import on.
     """
     owner = os.getpid()
 
-    def end(number, frame) -> None:
+    def end(number: int, frame: FrameType | None) -> None:
         if os.getpid() != owner:  # a fork of the command: the command speaks
             os._exit(STATUS)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -34,8 +37,25 @@ def end_in_a_sentence() -> None:
 
 
 def is_own_command(words: list[str]) -> bool:
-    """Whether a command line, as `sys.orig_argv` has it, is `python -m` of this
-    project.
+    """Say whether a command line is `python -m` of this project.
+
+    Parameters
+    ----------
+    words : list of str
+        The command line, as `sys.orig_argv` has it.
+
+    Returns
+    -------
+    bool
+        Whether it is.
+
+    Examples
+    --------
+    >>> from lib import interrupt
+    >>> interrupt.is_own_command(["python", "-m", "lib.training", "digits"])
+    True
+    >>> interrupt.is_own_command(["python", "script.py", "-m", "lib.training"])
+    False
     """
     before = ""
     for place, word in enumerate(words[1:], start=1):
@@ -49,6 +69,7 @@ def is_own_command(words: list[str]) -> bool:
 
 
 def _kill_children() -> None:
+    """Kill every process below this one."""
     try:
         import psutil
 

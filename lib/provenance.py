@@ -15,13 +15,33 @@ PACKAGES = ("numpy", "scipy", "torch", "cvxpy", "numba", "matplotlib")
 
 
 def digest(parts: Mapping) -> str:
-    """Short hash of fingerprint parts, 16 hex digits."""
+    """Compute a short hash of the parts of a fingerprint.
+
+    Parameters
+    ----------
+    parts : mapping
+        The parts, which JSON can write. Their order does not count.
+
+    Returns
+    -------
+    str
+        16 hex digits.
+    """
     return sha256(json.dumps(parts, sort_keys=True).encode())
 
 
 def git(*arguments: str) -> str | None:
-    """Output of git in this repository; None where git or the repository is absent or
-    refuses.
+    """Run git in this repository.
+
+    Parameters
+    ----------
+    *arguments : str
+        The words behind ``git``.
+
+    Returns
+    -------
+    str or None
+        Its output; None if git or the repository is absent or refuses.
     """
     if not (
         ROOT / "notebooks"
@@ -38,8 +58,13 @@ def git(*arguments: str) -> str | None:
 
 
 def commit() -> str | None:
-    """The commit checked out, "-dirty" where files other than figures and .ipynb
-    differ.
+    """Return the commit that is checked out.
+
+    Returns
+    -------
+    str or None
+        12 hex digits, with "-dirty" behind them if files other than figures and .ipynb
+        differ. None if git or the repository is absent or refuses.
     """
     name = git("rev-parse", "--short=12", "HEAD")
     if name is None:
@@ -51,7 +76,13 @@ def commit() -> str | None:
 
 
 def versions() -> dict[str, str]:
-    """Python and those of the packages that numbers depend on that are installed."""
+    """Return the versions on which numbers depend.
+
+    Returns
+    -------
+    dict of str to str
+        Those of Python and of the installed ones among `PACKAGES`.
+    """
     known = {
         name: metadata.version(name)
         for name in PACKAGES
@@ -61,8 +92,12 @@ def versions() -> dict[str, str]:
 
 
 def peak_memory_mb() -> float | None:
-    """Largest resident memory of this process so far, in MB; None elsewhere than on
-    Linux.
+    """Return the largest resident memory of this process so far.
+
+    Returns
+    -------
+    float or None
+        In MB; None elsewhere than on Linux.
     """
     # Getrusage would count what the process was started from
     status = Path("/proc/self/status")

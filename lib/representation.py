@@ -2,14 +2,29 @@
 
 from collections.abc import Mapping, Sized
 from dataclasses import fields
+from typing import Any
 
 import numpy as np
 
 
 class Shapes:
-    """Base of a dataclass with arrays, made with repr=False: `repr` tells shapes and
-    sizes, of an array of words the distinct ones, a float in 4 digits, a word itself;
+    """The base of a dataclass with arrays, which is made with repr=False.
+
+    Its `repr` tells the shapes of arrays and the sizes of other fields. Of an array of
+    words it tells the distinct ones. A float has 4 digits, a word stands as it is, and
     functions are left out.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> import numpy as np
+    >>> from lib.representation import Shapes
+    >>> @dataclass(repr=False)
+    ... class Record(Shapes):
+    ...     weights: np.ndarray
+    ...     rate: float
+    >>> Record(weights=np.zeros((2, 3)), rate=0.1)
+    Record(weights 2 x 3, rate 0.1)
     """
 
     def __repr__(self) -> str:
@@ -19,7 +34,8 @@ class Shapes:
         return f"{type(self).__name__}({words})"
 
 
-def _size(value) -> str:
+def _size(value: Any) -> str:
+    """Say the size of one field; nothing for a value without one."""
     if isinstance(value, np.ndarray) and value.dtype.kind == "U":
         return " | ".join(np.unique(value))
     if getattr(value, "shape", ()):

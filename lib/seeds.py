@@ -1,8 +1,10 @@
-"""One integer seed, one independent random stream per role; counts and sizes are whole
-numbers.
+"""One integer seed gives one independent random stream per role.
+
+Counts and sizes are checked here too: they are whole numbers.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -29,9 +31,34 @@ ROLES = [
 ]
 
 
-def whole_number(name: str, value, minimum: int = 0) -> int:
-    """`value` as an int, at least `minimum`, else ValueError naming it. A float without
-    a fraction is one; a truth value and a text are none.
+def whole_number(name: str, value: Any, minimum: int = 0) -> int:
+    """Return a value as an int, after a check.
+
+    Parameters
+    ----------
+    name : str
+        Name of the value, for the error.
+    value : Any
+        The value. A float without a fraction is a whole number; a truth value and a
+        text are none.
+    minimum : int, default 0
+        The smallest value that is allowed.
+
+    Returns
+    -------
+    int
+        The value.
+
+    Raises
+    ------
+    ValueError
+        If the value is no whole number, or is below `minimum`; the text names it.
+
+    Examples
+    --------
+    >>> from lib import seeds
+    >>> seeds.whole_number("steps", 1e3)
+    1000
     """
     try:
         if isinstance(value, bool | np.bool_ | str | bytes):
@@ -50,10 +77,36 @@ def whole_number(name: str, value, minimum: int = 0) -> int:
 
 
 def stream(seed: int, role: str) -> np.random.Generator:
-    """The random stream of `role` under `seed`: child ROLES.index(role) of
-    `SeedSequence(seed)`. Streams of different roles or seeds are independent: two
-    starts can share one data set. ValueError for an unknown role and for a seed that is
-    no whole number.
+    """Return the random stream of a role under a seed.
+
+    Streams of different roles or seeds are independent: two starts can share one data
+    set.
+
+    Parameters
+    ----------
+    seed : int
+        The seed.
+    role : str
+        One of `ROLES`.
+
+    Returns
+    -------
+    numpy.random.Generator
+        Child ROLES.index(role) of `SeedSequence(seed)`.
+
+    Raises
+    ------
+    ValueError
+        If the role is unknown, or the seed is no whole number.
+
+    Examples
+    --------
+    >>> from lib import seeds
+    >>> first = seeds.stream(0, "start").random()
+    >>> first == seeds.stream(0, "start").random()
+    True
+    >>> first == seeds.stream(0, "noise").random()
+    False
     """
     seed = whole_number("seed", seed)
     if role not in ROLES:
@@ -64,9 +117,32 @@ def stream(seed: int, role: str) -> np.random.Generator:
 
 
 def stream_at(seed: int, role: str, *place: int) -> np.random.Generator:
-    """The random stream of `role` under `seed` at `place`, for example an epoch or a
-    step, so that a run goes on from any. numpy pads with zeros: (1,) and (1, 0) are
-    one.
+    """Return the random stream of a role under a seed at a place.
+
+    A place is for example an epoch or a step, so that a run goes on from any.
+
+    Parameters
+    ----------
+    seed : int
+        The seed.
+    role : str
+        One of `ROLES`.
+    *place : int
+        The numbers of the place.
+
+    Returns
+    -------
+    numpy.random.Generator
+        The stream.
+
+    Raises
+    ------
+    ValueError
+        If the role is unknown, or the seed is no whole number.
+
+    Notes
+    -----
+    numpy pads the place with zeros: the places (1,) and (1, 0) have the same stream.
     """
     return np.random.default_rng([int(stream(seed, role).integers(2**63)), *place])
 
@@ -74,8 +150,26 @@ def stream_at(seed: int, role: str, *place: int) -> np.random.Generator:
 def gaussian(
     seeds: Sequence[int], shape: Sequence[int], std: float = 1.0
 ) -> np.ndarray:
-    """Independent N(0, std^2) entries (runs, *shape), each run from its seed's "start"
-    stream.
+    """Draw Gaussian starts, each run from the stream "start" of its seed.
+
+    Parameters
+    ----------
+    seeds : sequence of int (runs,)
+        The seeds.
+    shape : sequence of int
+        Shape of one start.
+    std : float, default 1.0
+        Standard deviation of the entries.
+
+    Returns
+    -------
+    ndarray (runs, *shape)
+        Independent N(0, std^2) entries.
+
+    Raises
+    ------
+    ValueError
+        If a seed is no whole number.
     """
     return np.stack(
         [std * stream(seed, "start").standard_normal(shape) for seed in seeds]

@@ -23,17 +23,18 @@ PACKAGES = ("lib", "companion", "papers")
 
 
 def kernels_hash(root: Path = ROOT) -> str:
-    """Return a hash of the files below `root` that hold compiled functions.
+    """Return a hash of the files that hold compiled functions.
 
     Parameters
     ----------
-    root
-        The folder with the packages `lib` and `papers`.
+    root : Path, optional
+        The folder with the packages `lib`, `companion` and `papers`.
 
     Returns
     -------
     str
-        16 hexadecimal digits. Another name, place or content of such a file gives others.
+        16 hexadecimal digits. Another name, place or content of such a file gives
+        others.
     """
     digest = hashlib.sha256()
     for package in PACKAGES:
@@ -47,13 +48,12 @@ def kernels_hash(root: Path = ROOT) -> str:
 
 @lru_cache
 def use_folder() -> Path:
-    """Point numba's cache to its folder, once, before any function is prepared for the
-    cache.
+    """Point numba's cache to its folder, once.
 
-    The folder lies in $NUMBA_CACHE_DIR, else in the user's cache ($XDG_CACHE_HOME or
-    ~/.cache). If neither takes files, a temporary folder serves until the process ends,
-    and one sentence on stderr says so. Processes that are started from here find the
-    same folder.
+    This happens before any function is prepared for the cache. The folder lies in
+    $NUMBA_CACHE_DIR, else in the user's cache ($XDG_CACHE_HOME or ~/.cache). If neither
+    takes files, a temporary folder serves until the process ends, and one sentence on
+    stderr says so. Processes that are started from here find the same folder.
 
     Returns
     -------
@@ -74,8 +74,8 @@ def use_folder() -> Path:
         folder = Path(_TEMPORARY[0].name) / name
         folder.mkdir()
         print(
-            f"no folder takes numba's cache: compiled functions go to {folder} until the end "
-            "of this process; NUMBA_CACHE_DIR names a lasting place",
+            f"no folder takes numba's cache: compiled functions go to {folder} until "
+            "the end of this process; NUMBA_CACHE_DIR names a lasting place",
             file=sys.stderr,
         )
     os.environ["NUMBA_CACHE_DIR"] = str(folder)
@@ -87,6 +87,7 @@ _TEMPORARY: list[tempfile.TemporaryDirectory] = []  # removed when the process e
 
 
 def _takes_files(folder: Path) -> bool:
+    """Say whether files can be written into a folder."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -96,8 +97,9 @@ def _takes_files(folder: Path) -> bool:
 
 
 def _readable(load: Callable, nothing: Any) -> Callable:
-    """`load`, which returns `nothing` where a file cannot be read, whatever is wrong
-    with it.
+    """Wrap `load` so that it returns `nothing` if a file cannot be read.
+
+    It does so whatever is wrong with the file.
     """
 
     def loaded(self: Any, *arguments: Any) -> Any:
@@ -110,7 +112,10 @@ def _readable(load: Callable, nothing: Any) -> Callable:
 
 
 def _load_index(self: IndexDataCacheFile) -> dict:
-    """The list of what a cache holds; empty where it cannot be read or is no list."""
+    """Return the list of what a cache holds.
+
+    It is empty if the list cannot be read or is no list.
+    """
     found = _readable(_numbas_load_index, {})(self)
     return found if isinstance(found, dict) else {}
 

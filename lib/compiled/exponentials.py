@@ -1,8 +1,10 @@
-"""Exponentials and logarithms of the compiled loops, of arrays and of single
-numbers.
+"""Exponentials and logarithms of the compiled loops.
+
+They take arrays or single numbers.
 """
 
 import math
+from typing import Any
 
 import numba
 import numpy as np
@@ -15,10 +17,21 @@ ROUNDING = 1.5 * 2.0**52
 
 
 @numba.njit(fastmath={"contract"}, forceinline=True)
-def exp_of(x):
-    """e^x for a number or `Vector` x <= 0 within 2 units in the last place, 0 below
-    e^-708.
+def exp_of(x: Any) -> Any:
+    """Compute e^x within 2 units in the last place.
 
+    Parameters
+    ----------
+    x : float or Vector
+        A number, or WIDTH of them side by side, x <= 0.
+
+    Returns
+    -------
+    float or Vector
+        e^x; 0 below e^-708.
+
+    Notes
+    -----
     e^x = 2^k e^r with k = round(x / log 2), |r| <= log(2)/2 and e^r by its Taylor
     polynomial. Unlike the C library's exp, which takes half of an iteration, it fills
     vector registers.
@@ -45,15 +58,23 @@ def exp_of(x):
 
 
 @numba.njit(fastmath={"contract"})
-def exp(x, out):
-    """out = e^x as `exp_of`; (m,) each."""
+def exp(x: np.ndarray, out: np.ndarray) -> None:
+    """Set out = e^x, as `exp_of` computes it.
+
+    Parameters
+    ----------
+    x : ndarray (m,)
+        Numbers <= 0.
+    out : ndarray (m,)
+        Filled with e^x.
+    """
     for i in range(x.size):
         out[i] = exp_of(x[i])
 
 
 @numba.njit(fastmath={"contract"}, error_model="numpy")
-def _log(x, factor, out):
-    """out = factor log|x|, (m,) each, log to 2 units in the last place.
+def _log(x: np.ndarray, factor: float, out: np.ndarray) -> None:
+    """Set out = factor log|x|, (m,) each, with log to 2 units in the last place.
 
     It is -inf for |x| below 1e-300. x = 2^k m with m in [0.7, 1.42), log m = 2
     atanh(s), s = (m - 1)/(m + 1), |s| < 0.176, by its series.
@@ -82,9 +103,19 @@ def _log(x, factor, out):
 
 
 @numba.njit
-def log_expm1(log_x):
-    """log(e^x - 1) of x = e^{log_x} > 0; log_x itself below e^-37, where the two are
-    one float.
+def log_expm1(log_x: float) -> float:
+    """Compute log(e^x - 1) from the logarithm of x.
+
+    Parameters
+    ----------
+    log_x : float
+        log x, of x > 0.
+
+    Returns
+    -------
+    float
+        log(e^x - 1); `log_x` itself if x is below e^-37, since the two are one float
+        there.
     """
     if log_x < -37.0:
         return log_x
@@ -92,16 +123,38 @@ def log_expm1(log_x):
 
 
 @numba.njit
-def log1p_exp(x):
-    """log(1 + e^x), without overflow: the logistic loss of -x."""
+def log1p_exp(x: float) -> float:
+    """Compute log(1 + e^x) without overflow: the logistic loss of -x.
+
+    Parameters
+    ----------
+    x : float
+        A number.
+
+    Returns
+    -------
+    float
+        log(1 + e^x).
+    """
     if x > 0.0:
         return x + math.log1p(math.exp(-x))
     return math.log1p(math.exp(x))
 
 
 @numba.njit
-def add_logs(a, b):
-    """log(e^a + e^b), without overflow; -inf stands for zero."""
+def add_logs(a: float, b: float) -> float:
+    """Compute log(e^a + e^b) without overflow.
+
+    Parameters
+    ----------
+    a, b : float
+        Logarithms; -inf is the logarithm of zero.
+
+    Returns
+    -------
+    float
+        log(e^a + e^b).
+    """
     largest = max(a, b)
     smallest = min(a, b)
     if smallest == -math.inf:
@@ -110,12 +163,29 @@ def add_logs(a, b):
 
 
 @numba.njit(error_model="numpy")
-def power(x, exponent, work, out):
-    """out = |x|^exponent for exponent > 0; (m,) each, `work` too.
+def power(x: np.ndarray, exponent: float, work: np.ndarray, out: np.ndarray) -> float:
+    """Set out = |x|^exponent.
 
-    Returns the log of the largest entry; above LONGEST, no `out`. Square roots and
-    products where they do; otherwise e^(exponent log|x|), whose relative error is about
-    exponent |log x| 2^-52.
+    Parameters
+    ----------
+    x : ndarray (m,)
+        Numbers.
+    exponent : float
+        The exponent, above 0.
+    work : ndarray (m,)
+        Work space.
+    out : ndarray (m,)
+        Filled with the powers, unless the largest has a logarithm above LONGEST.
+
+    Returns
+    -------
+    float
+        The logarithm of the largest entry.
+
+    Notes
+    -----
+    If square roots and products suffice, it takes these. Otherwise it takes
+    e^(exponent log|x|), whose relative error is about exponent |log x| 2^-52.
     """
     if exponent == 0.5 or exponent == 1.0 or exponent == 1.5 or exponent == 2.0:
         largest = 0.0

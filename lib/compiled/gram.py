@@ -18,9 +18,20 @@ _REORDER = {"reassoc", "contract", "nsz"}
 
 
 @numba.njit
-def zeros(rows, columns):
-    """Zeros (rows, columns) from a boundary of cache lines on, which no register's load
-    crosses.
+def zeros(rows: int, columns: int) -> np.ndarray:
+    """Return zeros that begin at a boundary of cache lines.
+
+    No load of a register crosses such a boundary.
+
+    Parameters
+    ----------
+    rows, columns : int
+        The shape.
+
+    Returns
+    -------
+    ndarray (rows, columns)
+        Zeros.
     """
     raw = np.zeros(rows * columns + WIDTH)
     first = -(raw.ctypes.data // 8) % WIDTH
@@ -28,8 +39,20 @@ def zeros(rows, columns):
 
 
 def pack(K: np.ndarray, n: int) -> np.ndarray:
-    """Gram matrices (data, m, m), m = n T, sample first, as the loop reads them: token
-    first.
+    """Reorder Gram matrices from sample first to token first, as the loop reads them.
+
+    Parameters
+    ----------
+    K : ndarray (data, m, m)
+        Gram matrices, m = n T, sample first.
+    n : int
+        Number of samples.
+
+    Returns
+    -------
+    ndarray (data, m', m')
+        The same matrices, token first; m' is m rounded up to a multiple of WIDTH, and
+        the rest is zero.
     """
     data, m = K.shape[:2]
     padded = -(-m // WIDTH) * WIDTH
@@ -43,8 +66,8 @@ def pack(K: np.ndarray, n: int) -> np.ndarray:
 
 
 @numba.njit(fastmath=_REORDER, forceinline=True)
-def _multiply_rows(K, s, c, out):
-    """out = K[s] c, eight rows at a time; K (data, m, m)."""
+def _multiply_rows(K: np.ndarray, s: int, c: np.ndarray, out: np.ndarray) -> None:
+    """Set out = K[s] c, eight rows at a time; K (data, m, m)."""
     m = c.size
     for i in range(0, m - m % 8, 8):
         s0 = 0.0
@@ -69,9 +92,10 @@ def _multiply_rows(K, s, c, out):
 
 
 @numba.njit(fastmath=_REORDER, forceinline=True)
-def _multiply_triangle(K, s, c, out):
-    """out = K[s] c for symmetric K (data, m, m), four rows at a time of its lower
-    triangle.
+def _multiply_triangle(K: np.ndarray, s: int, c: np.ndarray, out: np.ndarray) -> None:
+    """Set out = K[s] c for symmetric K (data, m, m).
+
+    It takes four rows of the lower triangle at a time.
     """
     m = c.size
     for j in range(m):
@@ -103,8 +127,20 @@ def _multiply_triangle(K, s, c, out):
 
 
 @numba.njit(forceinline=True)
-def multiply(K, s, c, out):
-    """out = K[s] c for packed Gram matrices K (data, m, m)."""
+def multiply(K: np.ndarray, s: int, c: np.ndarray, out: np.ndarray) -> None:
+    """Set out = K[s] c.
+
+    Parameters
+    ----------
+    K : ndarray (data, m, m)
+        Packed Gram matrices.
+    s : int
+        Number of the matrix.
+    c : ndarray (m,)
+        Coefficients.
+    out : ndarray (m,)
+        Filled with the product.
+    """
     if c.size <= FITS:
         _multiply_rows(K, s, c, out)
     else:  # memory is slower than arithmetic: read half of it
@@ -134,8 +170,8 @@ class Factors(NamedTuple):
 
 
 @numba.njit(fastmath=_REORDER)
-def _sum_of_sample(v, s, c, b):
-    """b[i] = sum_t c[t n + i] v[s, i, t], four tokens at a time."""
+def _sum_of_sample(v: np.ndarray, s: int, c: np.ndarray, b: np.ndarray) -> None:
+    """Fill b[i] = sum_t c[t n + i] v[s, i, t], four tokens at a time."""
     n, S, r = v.shape[1:]
     b[:] = 0.0
     for i in range(n):
@@ -159,8 +195,10 @@ def _sum_of_sample(v, s, c, b):
 
 
 @numba.njit(fastmath=_REORDER)
-def _products_with_sample(v, s, h, out):
-    """out[t n + i] = <v[s, i, t], h[i]>, four tokens at a time."""
+def _products_with_sample(
+    v: np.ndarray, s: int, h: np.ndarray, out: np.ndarray
+) -> None:
+    """Fill out[t n + i] = <v[s, i, t], h[i]>, four tokens at a time."""
     n, S, r = v.shape[1:]
     for i in range(n):
         row = h[i]
@@ -191,8 +229,24 @@ def _products_with_sample(v, s, h, out):
 
 
 @numba.njit
-def multiply_factored(factors, s, c, out, room):
-    """out = K[s] c without K; room: b and h (n, r), and w^T b (q, r)."""
+def multiply_factored(
+    factors: tuple, s: int, c: np.ndarray, out: np.ndarray, room: tuple
+) -> None:
+    """Multiply by a Gram matrix that is not formed: out = K[s] c.
+
+    Parameters
+    ----------
+    factors : Factors
+        Those of the matrix, as a plain tuple.
+    s : int
+        The number of the data set.
+    c : ndarray (m,)
+        The coefficients, token first; what pads them is not read.
+    out : ndarray (m,)
+        Filled with the product.
+    room : tuple of ndarray
+        What `room_for` gives: b and h (n, r), and w^T b (q, r).
+    """
     v, w, pairs, first = factors
     b, h, low = room
     _sum_of_sample(v, s, c, b)
@@ -207,8 +261,19 @@ def multiply_factored(factors, s, c, out, room):
 
 
 @numba.njit
-def room_for(factors):
-    """Return the arrays that `multiply_factored` fills on its way."""
+def room_for(factors: tuple) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the arrays that `multiply_factored` fills on its way.
+
+    Parameters
+    ----------
+    factors : Factors
+        Those of the matrix, as a plain tuple.
+
+    Returns
+    -------
+    tuple of ndarray
+        b and h (n, r), and w^T b (q, r).
+    """
     n = factors[0].shape[1]
     r = factors[0].shape[3]
     q = factors[1].shape[2]
@@ -216,8 +281,19 @@ def room_for(factors):
 
 
 @numba.njit(fastmath=_REORDER, forceinline=True)
-def dot(a, b):
-    """<a, b>; (m,) each."""
+def dot(a: np.ndarray, b: np.ndarray) -> float:
+    """Compute the inner product <a, b>.
+
+    Parameters
+    ----------
+    a, b : ndarray (m,)
+        Vectors.
+
+    Returns
+    -------
+    float
+        <a, b>.
+    """
     total = 0.0
     for i in range(a.size):
         total += a[i] * b[i]

@@ -32,10 +32,18 @@ WORK_ROWS = 9
 
 
 class _Lanes(NamedTuple):
-    """Arrays that `slopes` reads and fills: margins, c (T-1, lanes), scores, push (T,
-    lanes).
+    """Arrays that `slopes` reads and fills.
 
-    Work space that `log_gap` reads too: weights w (T, lanes), lane (WORK_ROWS, lanes).
+    Parameters
+    ----------
+    margins, c : ndarray (T-1, lanes)
+        Margins, and the coefficients of W's gradient.
+    scores, push : ndarray (T, lanes)
+        Scores, and the coefficients of the head's gradient.
+    w : ndarray (T, lanes)
+        Work space: the weights.
+    lane : ndarray (WORK_ROWS, lanes)
+        Work space, which `log_gap` reads too.
     """
 
     margins: np.ndarray
@@ -47,8 +55,21 @@ class _Lanes(NamedTuple):
 
 
 @numba.njit
-def empty_lanes(T, samples):
-    """Lanes of zeros for that many samples of T tokens, padded to whole registers."""
+def empty_lanes(T: int, samples: int) -> _Lanes:
+    """Return lanes of zeros, padded to whole registers.
+
+    Parameters
+    ----------
+    T : int
+        Number of tokens.
+    samples : int
+        Number of samples, of all runs together.
+
+    Returns
+    -------
+    _Lanes
+        Zeros.
+    """
     width = -(-samples // gram.WIDTH) * gram.WIDTH
     g = gram.zeros(T - 1, width)
     c = gram.zeros(T - 1, width)
@@ -60,11 +81,25 @@ def empty_lanes(T, samples):
 
 
 @numba.njit(error_model="numpy")
-def slopes(work, n, logistic, head_fixed, scales):
-    """`lib.attention.slopes` of runs of n samples, reference token first: fills c and
-    push.
+def slopes(
+    work: _Lanes, n: int, logistic: bool, head_fixed: bool, scales: np.ndarray
+) -> None:
+    """Compute `lib.attention.slopes` of many runs: fill `c` and `push` of the lanes.
 
-    Each is without its scale; scales (2, runs) are the logs taken out of c and push.
+    Each is without its scale.
+
+    Parameters
+    ----------
+    work : _Lanes
+        The lanes, reference token first.
+    n : int
+        Number of samples of a run.
+    logistic : bool
+        Whether the loss is the logistic one.
+    head_fixed : bool
+        Whether the head stays fixed; then `push` is left as it is.
+    scales : ndarray (2, runs)
+        Filled with the logs taken out of c and push.
     """
     margins, scores, c, push, w, lane = work
     lanes = scores.shape[1]
@@ -86,8 +121,13 @@ def slopes(work, n, logistic, head_fixed, scales):
 
 
 @numba.njit(fastmath=_REORDER, forceinline=True)
-def _weigh(margins, scores, w, lane, first):
-    """Softmax weights, their sums and the mean score of WIDTH lanes from `first` on."""
+def _weigh(
+    margins: np.ndarray, scores: np.ndarray, w: np.ndarray, lane: np.ndarray, first: int
+) -> None:
+    """Find softmax weights, their sums and the mean score.
+
+    It does so for WIDTH lanes from `first` on.
+    """
     T = len(scores)
     # The token with the largest logit, and its score. Token 0 is the reference, whose
     # logit is 0.
@@ -137,8 +177,18 @@ def _weigh(margins, scores, w, lane, first):
 
 
 @numba.njit(fastmath=_REORDER, forceinline=True)
-def _pull(scores, w, lane, first, share, c):
-    """c = |l'| p (f - score) / n of WIDTH lanes from `first` on, without its scale."""
+def _pull(
+    scores: np.ndarray,
+    w: np.ndarray,
+    lane: np.ndarray,
+    first: int,
+    share: float,
+    c: np.ndarray,
+) -> None:
+    """Set c = |l'| p (f - score) / n, without its scale.
+
+    It does so for WIDTH lanes from `first` on.
+    """
     level = load(lane, LEVEL, first)
     mean_D = load(lane, MEAN_D, first)
     near = load(lane, SMALL, first) * mean_D
@@ -152,9 +202,17 @@ def _pull(scores, w, lane, first, share, c):
 
 
 @numba.njit(fastmath=_REORDER, forceinline=True)
-def _push(scores, w, lane, first, share, push):
-    """push = |l'| p / n, the head's gradient, of WIDTH lanes from `first` on, without
-    its scale.
+def _push(
+    scores: np.ndarray,
+    w: np.ndarray,
+    lane: np.ndarray,
+    first: int,
+    share: float,
+    push: np.ndarray,
+) -> None:
+    """Set push = |l'| p / n, the head's gradient, without its scale.
+
+    It does so for WIDTH lanes from `first` on.
     """
     level = load(lane, LEVEL, first)
     small = load(lane, SMALL, first)
@@ -167,9 +225,12 @@ def _push(scores, w, lane, first, share, push):
 
 
 @numba.njit(forceinline=True)
-def _take_out_scales(lane, row, n, scales, which):
-    """Subtract each run's largest log from its lanes, unless -inf; note it in
-    scales[which].
+def _take_out_scales(
+    lane: np.ndarray, row: int, n: int, scales: np.ndarray, which: int
+) -> None:
+    """Subtract each run's largest log from its lanes, unless it is -inf.
+
+    The largest log is noted in scales[which].
     """
     for r in range(scales.shape[1]):
         largest = -math.inf
@@ -185,9 +246,28 @@ def _take_out_scales(lane, row, n, scales, which):
 
 
 @numba.njit
-def log_gap(first, n, work, logistic, head_fixed):
-    """log(L - L*) of the run whose first lane is `first`; L* is 0 when the head is
-    trained.
+def log_gap(
+    first: int, n: int, work: _Lanes, logistic: bool, head_fixed: bool
+) -> float:
+    """Compute log(L - L*) of one run.
+
+    Parameters
+    ----------
+    first : int
+        First lane of the run.
+    n : int
+        Number of its samples.
+    work : _Lanes
+        The lanes, after `slopes`.
+    logistic : bool
+        Whether the loss is the logistic one.
+    head_fixed : bool
+        Whether the head stays fixed. L* is 0 when the head is trained.
+
+    Returns
+    -------
+    float
+        log(L - L*).
     """
     scores = work.scores
     lane = work.lane
@@ -211,8 +291,8 @@ def log_gap(first, n, work, logistic, head_fixed):
 
 
 @numba.njit
-def _gap(log_epsilon, best, logistic):
-    """log(l(best - epsilon) - l(best))."""
+def _gap(log_epsilon: float, best: float, logistic: bool) -> float:
+    """Compute log(l(best - epsilon) - l(best))."""
     if logistic:
         log_slope = -exponentials.log1p_exp(best)
     else:
@@ -224,16 +304,27 @@ def _gap(log_epsilon, best, logistic):
 
 
 @numba.njit
-def _log_loss(f, logistic):
+def _log_loss(f: float, logistic: bool) -> float:
+    """Compute log l(f)."""
     if logistic and f < 37.0:
         return math.log(exponentials.log1p_exp(-f))
     return -f
 
 
 @numba.njit(forceinline=True)
-def gather(r, n, lanes, flat):
-    """The lanes of run r of an array (T, lanes) one after the other, in flat (T n +
-    padding,).
+def gather(r: int, n: int, lanes: np.ndarray, flat: np.ndarray) -> None:
+    """Copy the lanes of one run, one after the other.
+
+    Parameters
+    ----------
+    r : int
+        The run.
+    n : int
+        Number of its samples.
+    lanes : ndarray (T, lanes)
+        Lanes of all runs.
+    flat : ndarray (T n + padding,)
+        Filled with the lanes of run r.
     """
     T, width = lanes.shape
     for t in range(T):
@@ -242,8 +333,20 @@ def gather(r, n, lanes, flat):
 
 
 @numba.njit(forceinline=True)
-def scatter(r, n, flat, lanes):
-    """The inverse of `gather`; flat (runs, T n + padding)."""
+def scatter(r: int, n: int, flat: np.ndarray, lanes: np.ndarray) -> None:
+    """Copy one run back into its lanes: the inverse of `gather`.
+
+    Parameters
+    ----------
+    r : int
+        The run.
+    n : int
+        Number of its samples.
+    flat : ndarray (runs, T n + padding)
+        Every run's lanes, one after the other.
+    lanes : ndarray (T, lanes)
+        Lanes of all runs, of which those of run r are filled.
+    """
     (T, width) = lanes.shape
     m = flat.shape[1]
     for t in range(T):
@@ -254,8 +357,20 @@ def scatter(r, n, flat, lanes):
 
 
 @numba.njit
-def by_sample(lanes, first, n, out):
-    """The lanes of one run of an array (T, lanes) as out (n, T)."""
+def by_sample(lanes: np.ndarray, first: int, n: int, out: np.ndarray) -> None:
+    """Copy the lanes of one run, sample first.
+
+    Parameters
+    ----------
+    lanes : ndarray (T, lanes)
+        Lanes of all runs.
+    first : int
+        First lane of the run.
+    n : int
+        Number of its samples.
+    out : ndarray (n, T)
+        Filled with the lanes of the run.
+    """
     for i in range(n):
         for t in range(len(lanes)):
             out[i, t] = lanes[t, first + i]

@@ -1,10 +1,9 @@
-"""Vectors of WIDTH numbers as values of compiled code: one instruction serves WIDTH
-lanes.
+"""Vectors of WIDTH numbers as values of compiled code.
 
-numba's loops over arrays fill vector registers only where LLVM can prove, or test at
-every start, that no two arrays overlap; loops as short as ours spend more time on the
-tests than on numbers. Arithmetic, comparison, `where`, `load` and `store` mean what
-they mean for single numbers.
+One instruction serves WIDTH lanes. numba's loops over arrays fill vector registers only
+where LLVM can prove, or test at every start, that no two arrays overlap; loops as short
+as ours spend more time on the tests than on numbers. Arithmetic, comparison, `where`,
+`load` and `store` mean what they mean for single numbers.
 
 This is worth its length: with plain loops in its place the softmax kernel gave the same
 numbers to 12 digits and took 3 to 7 times as long (one thread, a loaded machine;
@@ -13,6 +12,7 @@ microseconds a step: a single run 48 against 9 to 16, a hundred runs 7.2 to 7.7 
 """
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -31,7 +31,7 @@ from lib.compiled.gram import WIDTH
 class _Lanes(types.Type):
     """WIDTH numbers, or WIDTH truth values, side by side."""
 
-    def __init__(self, name, element):
+    def __init__(self, name: str, element: ir.Type) -> None:
         self.llvm = ir.VectorType(element, WIDTH)
         super().__init__(name)
 
@@ -45,30 +45,35 @@ TRUTHS = _Lanes("Mask", ir.IntType(1))
 
 @register_model(_Lanes)
 class _LanesModel(models.PrimitiveModel):
-    def __init__(self, manager, kind):
+    """How the compiler holds lanes: as one value of their LLVM type."""
+
+    def __init__(self, manager: Any, kind: Any) -> None:
         super().__init__(manager, kind, kind.llvm)
 
 
-def _spread(builder, value):
-    """The number `value` in every lane."""
+def _spread(builder: Any, value: Any):
+    """Put the number `value` in every lane."""
     undefined = ir.Constant(ir.VectorType(value.type, WIDTH), ir.Undefined)
     single = builder.insert_element(undefined, value, ir.IntType(32)(0))
     zeros = ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [0] * WIDTH)
     return builder.shuffle_vector(single, undefined, zeros)
 
 
-def _define(operation, instruction, result):
-    """`operation` of two vectors, or of a vector and a number, by `instruction`."""
+def _define(operation: Callable, instruction: Callable, result: _Lanes) -> None:
+    """Define `operation` by `instruction`.
+
+    It takes two vectors, or a vector and a number.
+    """
 
     @type_callable(operation)
-    def _type(context):
-        def result_type(a, b):
+    def _type(context: Any):
+        def result_type(a: Any, b: Any):
             if NUMBERS in (a, b) and {a, b} <= {NUMBERS, types.float64}:
                 return result
 
         return result_type
 
-    def lower(context, builder, signature, values):
+    def lower(context: Any, builder: Any, signature: Any, values: Any):
         pair = zip(signature.args, values, strict=True)
         return instruction(
             builder,
@@ -93,14 +98,29 @@ _define(operator.eq, lambda builder, a, b: builder.fcmp_ordered("==", a, b), TRU
 
 
 @_intrinsic
-def where(typing, mask, a, b):
-    """a where the mask is true, b elsewhere: vectors or numbers, as the mask is."""
+def where(typing: Any, mask: Any, a: Any, b: Any) -> tuple:
+    """Choose a where the mask is true, and b elsewhere.
+
+    Parameters
+    ----------
+    typing : Any
+        numba's typing context, which a caller does not pass.
+    mask : Mask or bool
+        Which to choose.
+    a, b : Vector or float
+        What to choose from; vectors or numbers, as the mask is.
+
+    Returns
+    -------
+    Vector or float
+        The chosen numbers.
+    """
     result = NUMBERS if mask == TRUTHS else types.float64
 
-    def lower(context, builder, signature, values):
+    def lower(context: Any, builder: Any, signature: Any, values: Any):
         wide = (
             v if kind == result else _spread(builder, v)
-            for kind, v in zip((a, b), values[1:])
+            for kind, v in zip((a, b), values[1:], strict=True)
         )
         return builder.select(values[0], *wide)
 
@@ -108,49 +128,93 @@ def where(typing, mask, a, b):
 
 
 @_intrinsic
-def load(typing, array, row, first):
-    """array[row, first : first + WIDTH] as a vector; the array is C-contiguous."""
+def load(typing: Any, array: Any, row: Any, first: Any) -> tuple:
+    """Load array[row, first : first + WIDTH] as a vector.
 
-    def lower(context, builder, signature, values):
+    Parameters
+    ----------
+    typing : Any
+        numba's typing context, which a caller does not pass.
+    array : ndarray of float64 (rows, columns)
+        The array, C-contiguous.
+    row, first : int
+        Where the vector begins.
+
+    Returns
+    -------
+    Vector
+        The numbers.
+    """
+
+    def lower(context: Any, builder: Any, signature: Any, values: Any):
         return builder.load(_place(context, builder, signature, values), align=8)
 
     return NUMBERS(array, types.int64, types.int64), lower
 
 
 @_intrinsic
-def store(typing, array, row, first, vector):
-    """array[row, first : first + WIDTH] = vector."""
+def store(typing: Any, array: Any, row: Any, first: Any, vector: Any) -> tuple:
+    """Set array[row, first : first + WIDTH] = vector.
 
-    def lower(context, builder, signature, values):
+    Parameters
+    ----------
+    typing : Any
+        numba's typing context, which a caller does not pass.
+    array : ndarray of float64 (rows, columns)
+        The array, C-contiguous.
+    row, first : int
+        Where the vector begins.
+    vector : Vector
+        The numbers.
+    """
+
+    def lower(context: Any, builder: Any, signature: Any, values: Any):
         builder.store(values[3], _place(context, builder, signature, values), align=8)
         return context.get_dummy_value()
 
     return types.void(array, types.int64, types.int64, NUMBERS), lower
 
 
-def _place(context, builder, signature, values):
+def _place(context: Any, builder: Any, signature: Any, values: Any):
+    """Find where array[row, first] lies in memory."""
     array = context.make_array(signature.args[0])(context, builder, values[0])
     width = builder.extract_value(array.shape, 1)
     index = builder.add(builder.mul(values[1], width), values[2])
     return _pointer(builder, array, index)
 
 
-def _pointer(builder, array, index):
+def _pointer(builder: Any, array: Any, index: Any):
+    """Point at a vector that begins at an entry of an array."""
     return builder.bitcast(builder.gep(array.data, [index]), NUMBERS.llvm.as_pointer())
 
 
 @_intrinsic
-def copy(typing, count, source, start, target, to):
-    """target.flat[to : to + count] = source.flat[start : start + count], count <=
-    WIDTH.
+def copy(
+    typing: Any, count: Any, source: Any, start: Any, target: Any, to: Any
+) -> tuple:
+    """Set target.flat[to : to + count] = source.flat[start : start + count].
 
-    Of C-contiguous float64, whose ends nothing checks. By masked instructions: slices
-    this short cost a loop more than they hold.
+    Parameters
+    ----------
+    typing : Any
+        numba's typing context, which a caller does not pass.
+    count : int
+        How many numbers, at most WIDTH.
+    source, target : ndarray of float64
+        C-contiguous arrays, whose ends nothing checks.
+    start, to : int
+        Where the numbers begin in `source` and in `target`.
+
+    Notes
+    -----
+    It takes masked instructions: slices this short cost a loop more than they hold.
     """
 
-    def lower(context, builder, signature, values):
+    def lower(context: Any, builder: Any, signature: Any, values: Any):
         ends = []
-        for kind, array, index in zip(signature.args[1::2], values[1::2], values[2::2]):
+        for kind, array, index in zip(
+            signature.args[1::2], values[1::2], values[2::2], strict=True
+        ):
             ends.append(
                 _pointer(
                     builder, context.make_array(kind)(context, builder, array), index
@@ -176,18 +240,29 @@ def copy(typing, count, source, start, target, to):
 
 
 @_intrinsic
-def power_of_two(typing, shifted):
-    """2^k for a vector or number `shifted` = k + 1.5 2^52, |k| < 1023; its last bits
-    are k's.
+def power_of_two(typing: Any, shifted: Any) -> tuple:
+    """Compute 2^k from k + 1.5 2^52, whose last bits are those of k.
+
+    Parameters
+    ----------
+    typing : Any
+        numba's typing context, which a caller does not pass.
+    shifted : Vector or float
+        k + 1.5 2^52, with |k| < 1023.
+
+    Returns
+    -------
+    Vector or float
+        2^k.
     """
 
-    def lower(context, builder, signature, values):
+    def lower(context: Any, builder: Any, signature: Any, values: Any):
         number = values[0].type
         whole = ir.IntType(64)
         if shifted == NUMBERS:
             whole = ir.VectorType(whole, WIDTH)
 
-        def constant(c):
+        def constant(c: int):
             return ir.Constant(whole, [c] * WIDTH if shifted == NUMBERS else c)
 
         exponent = builder.add(builder.bitcast(values[0], whole), constant(1023))

@@ -1,3 +1,4 @@
-"""Real data sets, found in a fixed order and checked row by row; stand-ins. Open
-`places` first.
+"""Real data sets, found in a fixed order and checked row by row; stand-ins.
+
+Open `places` first.
 """

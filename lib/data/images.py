@@ -1,12 +1,13 @@
-"""Real image sets as uint8 tensors, in the fixed order of `places`, checked row by
-row.
+"""Real image sets as uint8 tensors, checked row by row.
+
+`places` has the fixed order in which they are looked for.
 """
 
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +21,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class ImageSet(Shapes):
-    """One split: `images` uint8 (N, C, H, W), `labels` int64 (N,) below `classes`."""
+    """One split of an image set.
+
+    Parameters
+    ----------
+    images : Tensor of uint8 (N, C, H, W)
+        The images.
+    labels : Tensor of int64 (N,)
+        Their labels, below `classes`.
+    classes : int
+        Number of classes.
+    """
 
     images: "torch.Tensor"
     labels: "torch.Tensor"
@@ -33,8 +44,13 @@ class ImageSet(Shapes):
         return replace(self, images=self.images[rows], labels=self.labels[rows])
 
     def standardise(self) -> Callable:
-        """The map x -> (x / 255 - mean) / std per channel of this split, uint8 to
-        float32.
+        """Return the map x -> (x / 255 - mean) / std per channel of this split.
+
+        Returns
+        -------
+        callable
+            A function from a Tensor of uint8 (b, C, H, W) to a Tensor of float32 of the
+            same shape, on the device of its argument.
         """
         import torch
 
@@ -42,7 +58,7 @@ class ImageSet(Shapes):
         channels = [torch.std_mean(c.double().div_(255)) for c in self.images.unbind(1)]
         moments = torch.tensor(channels).float()[:, :, None, None]  # (C, 2, 1, 1)
 
-        def standardised(images):
+        def standardised(images: "torch.Tensor") -> "torch.Tensor":
             std, mean = moments.to(images.device).unbind(1)  # (C, 1, 1) each
             return images.float().div_(255).sub_(mean).div_(std)
 
@@ -52,9 +68,30 @@ class ImageSet(Shapes):
 def load(
     name: str, split: str, *, demo: bool = False, rows: int | None = None
 ) -> ImageSet:
-    """The split "train" or "test" of "mnist" or "cifar10"; no more than its first
-    `rows`. `demo` leaves the hub alone: without a local copy the stand-in is used.
-    ValueError for an image that cannot be used, and what `places` raises.
+    """Load one split of an image set.
+
+    Parameters
+    ----------
+    name : {"mnist", "cifar10"}
+        The set.
+    split : {"train", "test"}
+        The split.
+    demo : bool, default False
+        Whether to leave the hub alone: without a local copy the stand-in is used.
+    rows : int, optional
+        Load no more than the first `rows` images. Default: all.
+
+    Returns
+    -------
+    ImageSet
+        The split.
+
+    Raises
+    ------
+    ValueError
+        If the set is unknown, or if a file or an image cannot be used.
+    FileNotFoundError
+        If the set is nowhere; the message says how to fetch it.
     """
     import torch
 
@@ -66,8 +103,10 @@ def load(
     )
 
 
-def _pixels(shape: Sequence[int], file: object, column: str, table) -> list[np.ndarray]:
-    """The images of a file's table, each uint8 (C, H, W)."""
+def _pixels(
+    shape: Sequence[int], file: object, column: str, table: Any
+) -> list[np.ndarray]:
+    """Return the images of a file's table, each uint8 (C, H, W)."""
     import datasets
 
     kind = table.features[column]
@@ -87,6 +126,7 @@ def _pixels(shape: Sequence[int], file: object, column: str, table) -> list[np.n
 
 
 def _decode(shape: Sequence[int], place: str, encoded: bytes | None) -> np.ndarray:
+    """Decode one image to uint8 (C, H, W); raise ValueError if that fails."""
     from PIL import Image
 
     channels, height, width = shape

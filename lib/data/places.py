@@ -1,5 +1,7 @@
-"""Where real data sets are found: in `$DATA_DIR/<name>`, `data/<name>`, on the hub at a
-pinned revision; for a demo, which leaves the hub alone, a small stand-in.
+"""The places where real data sets are found.
+
+The order is `$DATA_DIR/<name>`, `data/<name>`, then the hub at a pinned revision. For
+a demo, which leaves the hub alone, a small stand-in takes the place of the hub.
 """
 
 import hashlib
@@ -22,9 +24,10 @@ PROBE_SECONDS = 3.0  # longest wait for the hub's first answer
 
 @dataclass(frozen=True)
 class _Source:
-    """A set of images or texts, as sources.toml has it: `columns` is the image, a text,
-    or premise and hypothesis; `label` a class, or a score that is one from `threshold`
-    on.
+    """A set of images or texts, as sources.toml has it.
+
+    `columns` is the image, a text, or premise and hypothesis. `label` is a class, or a
+    score that becomes a class: 1 from `threshold` on, else 0.
     """
 
     name: str
@@ -41,8 +44,9 @@ class _Source:
     threshold: float | None = None
 
     def place(self, demo: bool) -> tuple[str, Path | None]:
-        """(data_dir | data | hub | demo, folder): the first place of the order that has
-        the set.
+        """Return the first place of the order that has the set.
+
+        It is (data_dir | data | hub | demo, folder).
         """
         if given := os.environ.get("DATA_DIR"):
             # A relative path counts from the working folder, else from the repository.
@@ -73,18 +77,21 @@ class _Source:
         return "hub", None
 
     def _missing(self, why: str):
+        """Raise FileNotFoundError, with the command that fetches the set."""
         raise FileNotFoundError(
-            f"{self.name} is missing: DATA_DIR is not set, data/{self.name} does not exist and"
-            f" {why}; on a connected machine `hf download {self.repository} --repo-type dataset"
-            f" --revision {self.revision} --local-dir data/{self.name}` fetches it"
+            f"{self.name} is missing: DATA_DIR is not set, data/{self.name} does not"
+            f" exist and {why}; on a connected machine `hf download {self.repository}"
+            f" --repo-type dataset --revision {self.revision}"
+            f" --local-dir data/{self.name}` fetches it"
         )
 
     def read(
         self, split: str, demo: bool, column: Callable, rows: int | None = None
     ) -> tuple[Sequence[Sequence], np.ndarray]:
-        """Columns, as `column(file, name, table)` checks them, and labels int64 (N,).
-        FileNotFoundError for a set that is nowhere, ValueError for a file or row of no
-        use.
+        """Read the columns, as `column(file, name, table)` checks them, and the labels.
+
+        The labels are int64 (N,). FileNotFoundError is raised for a set that is
+        nowhere, and ValueError for a file or row of no use.
         """
         where, folder = self.place(demo)
         if where == "demo":
@@ -97,7 +104,7 @@ class _Source:
             table = self._table(file, named)
             if rows is not None:
                 table = table.select(range(min(len(table), rows - len(labels))))
-            for name, values in zip(self.columns, columns):
+            for name, values in zip(self.columns, columns, strict=True):
                 values += column(file, name, table)
             labels += self._labels(file, table[:][self.label])
             if len(labels) == rows:
@@ -105,7 +112,7 @@ class _Source:
         return columns, np.array(labels, dtype=np.int64)
 
     def _table(self, file: Path | str, split: str):
-        """The columns of a local file, or of a split of the repository on the hub."""
+        """Return the columns of a local file, or of a split on the hub."""
         import datasets
         from datasets.exceptions import DatasetGenerationError
 
@@ -133,6 +140,7 @@ class _Source:
         return table.select_columns(wanted)
 
     def _labels(self, file: object, values: list) -> list[int]:
+        """Check the labels of a file; turn scores into classes."""
         last = self.classes - 1
         threshold = self.threshold
         # a label, or a score
@@ -156,7 +164,25 @@ SOURCES = {name: _Source(name=name, **row) for name, row in TABLES.items()}
 
 
 def known(name: str, kind: str = "") -> _Source:
-    """The source called `name`, image or text; ValueError for one that is unknown."""
+    """Return the source of a data set.
+
+    Parameters
+    ----------
+    name : str
+        Name of the set.
+    kind : {"", "image", "text"}, optional
+        The kind that the set must have. Default: any.
+
+    Returns
+    -------
+    _Source
+        The source, as sources.toml has it.
+
+    Raises
+    ------
+    ValueError
+        If there is no set of this name and kind.
+    """
     names = [key for key, source in SOURCES.items() if kind in source.kind]
     if name not in names:
         raise ValueError(
@@ -166,11 +192,29 @@ def known(name: str, kind: str = "") -> _Source:
 
 
 def identity(name: str, *, demo: bool = False) -> dict:
-    """{name, source, revision, rows} of what would be loaded, the rows of all splits
-    together.
+    """Return what would be loaded: name, source, revision and rows.
 
-    `source` is data_dir, data, hub or demo; `revision` 16 hex digits of the SHA-256 of
-    local files or of a stand-in's rows, or the hub's.
+    Parameters
+    ----------
+    name : str
+        Name of the set.
+    demo : bool, default False
+        Whether the hub is left alone.
+
+    Returns
+    -------
+    dict
+        The keys are name, source, revision and rows. `source` is data_dir, data, hub or
+        demo. `revision` is the hub's, or 16 hex digits of the SHA-256 of local files or
+        of a stand-in's rows. `rows` counts the rows of all splits together. A stand-in
+        has its own name, and `instead_of` names the set.
+
+    Raises
+    ------
+    ValueError
+        If the set is unknown, or if a file is no readable parquet file.
+    FileNotFoundError
+        If the set is nowhere, or if a file of a local copy is missing.
     """
     source = known(name)
     where, folder = source.place(demo)
@@ -194,14 +238,18 @@ def identity(name: str, *, demo: bool = False) -> dict:
         try:
             rows += pq.read_metadata(path).num_rows
         except (pa.ArrowException, OSError) as error:
-            what = f"{path} is not a readable parquet file, perhaps cut off: fetch it again"
+            what = (
+                f"{path} is not a readable parquet file, perhaps cut off: "
+                "fetch it again"
+            )
             raise ValueError(f"{what} ({error})") from error
     return about | {"rows": rows, "revision": hashlib.sha256(digests).hexdigest()[:16]}
 
 
 def _shards(folder: Path, split: str) -> list[Path]:
-    """The files of `split` in order; FileNotFoundError unless as many as each name
-    says.
+    """Return the files of `split` in order.
+
+    FileNotFoundError is raised unless there are as many as each name says.
     """
     files = sorted(folder.rglob(f"{split}-*.parquet"))
     if {path.stem.rpartition("-of-")[2] for path in files} != {f"{len(files):05d}"}:
@@ -212,15 +260,31 @@ def _shards(folder: Path, split: str) -> list[Path]:
 
 
 def sha256(path: Path) -> str:
-    """SHA-256 of a file, in hex digits."""
+    """Compute the SHA-256 of a file.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    str
+        64 hex digits.
+    """
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 @lru_cache
 def reachable() -> bool:
-    """Whether the hub answers within `PROBE_SECONDS`; not asked under
-    HF_HUB_OFFLINE=1.
+    """Ask whether the hub answers within `PROBE_SECONDS`.
+
+    Returns
+    -------
+    bool
+        Whether it does. Under HF_HUB_OFFLINE=1 it is not asked, and the answer is
+        False. The first answer of a process is kept.
     """
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}:
         return False

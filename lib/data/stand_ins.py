@@ -1,5 +1,7 @@
-"""Small sets that stand in where the real one is nowhere: scanned digits, shapes drawn,
-sentences made. Each gives columns and labels int64 (N,), the same bytes every time.
+"""Small sets that stand in for a real one that is nowhere.
+
+They are scanned digits, drawn shapes and made sentences. Each gives columns and labels
+int64 (N,), the same bytes every time.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +19,7 @@ WORDS = files.read_table(Path(__file__).with_suffix(".toml"))
 
 
 def _digits(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
-    """Pixels uint8 (N, 1, 8, 8) of scikit-learn's digits, each in one split."""
+    """Return scikit-learn's digits, uint8 (N, 1, 8, 8), each in one split."""
     from sklearn.datasets import load_digits
 
     scans = load_digits()
@@ -29,9 +31,10 @@ def _digits(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
 
 
 def _pictures(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
-    """Pixels uint8 (N, 3, SIDE, SIDE): a disk, square, triangle, cross or ring, in
-    coordinates where it reaches from -1 to 1; its class, plus 5 where its stripes are
-    upright.
+    """Draw pixels uint8 (N, 3, SIDE, SIDE): a disk, square, triangle, cross or ring.
+
+    The shape has coordinates in which it reaches from -1 to 1. A label is the class of
+    the shape, plus 5 if its stripes are upright.
     """
     rng = seeds.stream(0, "data").spawn(2)[split == "test"]
     rows = TEST_ROWS if split == "test" else TRAIN_ROWS
@@ -73,8 +76,9 @@ def _pictures(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
 def _made(
     split: str, classes: int, make: Callable
 ) -> tuple[list[tuple[str, ...]], np.ndarray]:
-    """Rows of `make(rng, label)`, labels equally often up to one; none of "test" is in
-    "train".
+    """Return rows of `make(rng, label)`.
+
+    The counts of the labels differ by one at most. No row of "test" is in "train".
     """
     rng = seeds.stream(0, "data")
     rows = []
@@ -90,14 +94,16 @@ def _made(
     return list(zip(*(rows[k] for k in order), strict=True)), labels[order]
 
 
-def _pick(rng, words: Sequence[str], besides: str = "") -> str:
+def _pick(rng: np.random.Generator, words: Sequence[str], besides: str = "") -> str:
+    """Draw one of the words that differ from `besides`."""
     left = [word for word in words if word != besides]
     return left[rng.integers(len(left))]
 
 
-def _pair(rng, label: int) -> tuple[str, str]:
-    """Premise and hypothesis: 0 leaves out, 1 adds what is unsaid, 2 changes place or
-    act.
+def _pair(rng: np.random.Generator, label: int) -> tuple[str, str]:
+    """Make premise and hypothesis.
+
+    Label 0 leaves something out, 1 adds what is unsaid, 2 changes place or act.
     """
     who, where, act, when = (
         _pick(rng, WORDS[k]) for k in ("people", "places", "acts", "times")
@@ -123,12 +129,13 @@ def _pair(rng, label: int) -> tuple[str, str]:
     return premise, _pick(rng, ends)
 
 
-def _comment(rng, label: int) -> tuple[str]:
-    """A remark on a town topic: 0 polite, 1 an insult without any group or person in
-    it.
+def _comment(rng: np.random.Generator, label: int) -> tuple[str]:
+    """Make a remark on a town topic.
+
+    Label 0 is polite; 1 has an insult, without any group or person in it.
     """
 
-    def remark(kind):
+    def remark(kind: str) -> str:
         return _pick(rng, WORDS[kind]).format(_pick(rng, WORDS["topics"]))
 
     first = remark("rude" if label else "polite")
@@ -136,9 +143,10 @@ def _comment(rng, label: int) -> tuple[str]:
     return (f"{second} {first}".strip(),)
 
 
-def _review(rng, label: int) -> tuple[str]:
-    """Three verdicts on a film; two or three of them decide the label: 0 negative, 1
-    positive.
+def _review(rng: np.random.Generator, label: int) -> tuple[str]:
+    """Make three verdicts on a film; two or three of them decide the label.
+
+    Label 0 is negative, 1 positive.
     """
     mine, other = (
         WORDS[kind] for kind in (("good", "bad") if label else ("bad", "good"))

@@ -1,8 +1,10 @@
-"""Real text sets, in the fixed order of `places`, with labels that were checked row by
-row.
+"""Real text sets, with labels that were checked row by row.
+
+`places` has the fixed order in which they are looked for.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -14,8 +16,20 @@ from lib.representation import Shapes
 
 @dataclass(frozen=True, repr=False)
 class TextSet(Shapes):
-    """One split: `texts` (N), `labels` int64 (N,) below `classes`, `pairs` (N) second
-    sentences.
+    """One split of a text set.
+
+    Parameters
+    ----------
+    texts : list of str (N,)
+        The texts.
+    labels : ndarray of int64 (N,)
+        Their labels, below `classes`.
+    classes : int
+        Number of classes.
+    name : str
+        Name of the set.
+    pairs : list of str (N,), optional
+        The second sentence of each row, in a set of pairs.
     """
 
     texts: list[str]
@@ -28,27 +42,67 @@ class TextSet(Shapes):
         return len(self.labels)
 
     def take(self, rows: np.ndarray) -> "TextSet":
-        """The rows with these numbers (rows,), in this order."""
+        """Return the rows with these numbers, in this order.
+
+        Parameters
+        ----------
+        rows : ndarray of int (k,)
+            Row numbers.
+
+        Returns
+        -------
+        TextSet
+            The k rows.
+        """
         texts, pairs = (
             part and [part[k] for k in rows] for part in (self.texts, self.pairs)
         )
         return replace(self, texts=texts, labels=self.labels[rows], pairs=pairs)
 
     def sample(self, rows: int, seed: int = 0) -> "TextSet":
-        """`rows` rows drawn at random without repeats; all of them if there are
-        fewer.
+        """Draw rows at random, without repeats.
+
+        Parameters
+        ----------
+        rows : int
+            How many to draw.
+        seed : int, default 0
+            Seed of the draw.
+
+        Returns
+        -------
+        TextSet
+            The rows drawn; the set itself if it has no more than `rows`.
         """
         if rows >= len(self):
             return self
         return self.take(seeds.stream(seed, "subset").permutation(len(self))[:rows])
 
     def balanced(self, rows: int, characters: int) -> "TextSet":
-        """At most `rows` random rows, equally many a class, of at most `characters`,
-        both sentences of a pair together; ValueError where a class gets none.
+        """Draw short rows at random, equally many per class.
+
+        Parameters
+        ----------
+        rows : int
+            The largest number of rows.
+        characters : int
+            The largest length of a row, both sentences of a pair together.
+
+        Returns
+        -------
+        TextSet
+            The rows drawn.
+
+        Raises
+        ------
+        ValueError
+            If a class gets no row.
         """
         order = seeds.stream(0, "subset").permutation(len(self))
         seconds = self.pairs or [""] * len(self)
-        lengths = np.array([len(a) + len(b) for a, b in zip(self.texts, seconds)])
+        lengths = np.array(
+            [len(a) + len(b) for a, b in zip(self.texts, seconds, strict=True)]
+        )
         short = order[lengths[order] <= characters]
         by_label = [short[self.labels[short] == label] for label in range(self.classes)]
         count = min(rows // self.classes, *map(len, by_label))
@@ -60,15 +114,37 @@ class TextSet(Shapes):
         return self.take(short[np.isin(short, chosen)])
 
     def content(self) -> str:
-        """A short hash of texts and labels, equal for equal rows in equal order."""
+        """Compute a short hash of texts and labels.
+
+        Returns
+        -------
+        str
+            16 hex digits, equal for equal rows in equal order.
+        """
         rows = zip(
             self.texts, self.pairs or self.texts, self.labels.tolist(), strict=True
         )
         return files.sha256(repr(list(rows)).encode())
 
     def hold_out(self, rows: int) -> tuple["TextSet", "TextSet"]:
-        """(all but `rows`, `rows`) rows at random; ValueError unless 0 < rows < all
-        there are.
+        """Split the rows at random into two parts.
+
+        Parameters
+        ----------
+        rows : int
+            How many rows to hold out.
+
+        Returns
+        -------
+        rest : TextSet
+            All other rows.
+        held : TextSet
+            The `rows` rows that are held out.
+
+        Raises
+        ------
+        ValueError
+            Unless 0 < `rows` < N.
         """
         if not 0 < rows < len(self):
             raise ValueError(f"rows must be above 0, below all {len(self)}; got {rows}")
@@ -77,15 +153,36 @@ class TextSet(Shapes):
 
 
 def load(name: str, split: str, *, demo: bool = False) -> TextSet:
-    """The split "train" or "test" of "multi_nli", "civil_comments" or "imdb", as
-    `images.load`.
+    """Load one split of a text set.
+
+    Parameters
+    ----------
+    name : {"multi_nli", "civil_comments", "imdb"}
+        The set.
+    split : {"train", "test"}
+        The split.
+    demo : bool, default False
+        Whether to leave the hub alone: without a local copy the stand-in is used.
+
+    Returns
+    -------
+    TextSet
+        The split.
+
+    Raises
+    ------
+    ValueError
+        If the set is unknown, or if a file or a text cannot be used.
+    FileNotFoundError
+        If the set is nowhere; the message says how to fetch it.
     """
     source = places.known(name, "text")
     (texts, *pairs), labels = source.read(split, demo, _texts)
     return TextSet(list(texts), labels, source.classes, name, *map(list, pairs))
 
 
-def _texts(file: object, column: str, table) -> list[str]:
+def _texts(file: object, column: str, table: Any) -> list[str]:
+    """Return the texts of a column; raise ValueError for one that is no text."""
     texts = table[:][column]
     for row, text in enumerate(texts):
         if not isinstance(text, str) or not text.strip():

@@ -1,9 +1,9 @@
-"""Gradient descent on attention, exact at any horizon, at a cost independent of the
-dimension.
+"""Gradient descent on attention, exact at any horizon.
 
-In: a token set or its minimal coordinates, update rules, a start, targets. Out: a
-`History` of norms, direction errors, margins and logarithms of whatever underflows.
-Open `gradient_descent` first, then `rules`; both run on `reduced` and `kernel`.
+Its cost does not depend on the dimension. In: a token set or its minimal coordinates,
+update rules, a start, targets. Out: a `History` of norms, direction errors, margins and
+logarithms of whatever underflows. Open `gradient_descent` first, then `rules`; both run
+on `reduced` and `kernel`.
 """
 
 from lib.dynamics.gradient_descent import (

@@ -1,15 +1,15 @@
-"""The compiled training loop: `lib.attention.slopes` and `rules.log_step`, on all
-cores.
+"""The compiled training loop: `attention.slopes` and `rules.log_step`, on all cores.
 
-A run's state is its margins g_m = delta_m^T W z_i (logit of the reference token minus logit of
-the other) and coefficients alpha, W = W_0 + sum_m alpha_m delta_m z_i^T; in joint training also
-its scores gamma and coefficients b, u = u_0 + sum_{i,t} b_{it} y_i x_{it}. One iteration is one
-product with the Gram matrix, k = K c for -grad_W L = sum_m c_m delta_m z_i^T, which also yields
-||grad_W L||^2 = c^T k: alpha += eta c and g += eta k. It is the floor of an iteration's cost.
+A run's state is its margins g_m = delta_m^T W z_i (logit of the reference token minus
+logit of the other) and coefficients alpha, W = W_0 + sum_m alpha_m delta_m z_i^T; in
+joint training also its scores gamma and coefficients b, u = u_0 + sum_{i,t} b_{it} y_i
+x_{it}. One iteration is one product with the Gram matrix, k = K c for -grad_W L = sum_m
+c_m delta_m z_i^T, which also yields ||grad_W L||^2 = c^T k: alpha += eta c and g += eta
+k. It is the floor of an iteration's cost.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -20,16 +20,21 @@ from lib.dynamics import rules as update_rules
 
 # Columns of the table of rules, as `BuiltIn.numbers` fills them.
 CODE, LOG_SIZE, LOG_CAP, MOMENTUM, DECAY, JOINT = range(6)
-LANES = 96  # in a group of runs: enough to make loops long, few enough to stay in the nearest cache
+# In a group of runs: enough to make loops long, few enough to stay in the nearest
+# cache.
+LANES = 96
 # What a step moves, its momentum, what rounding took from it
 VALUE, MOVE, CARRY = range(3)
 _log_step = numba.njit(update_rules.log_step)
 
 
 @numba.njit(forceinline=True)
-def _step(r, eta, c, momentum, moving):
-    """One step of run r along c (m,): the move is momentum times the last one, plus eta
-    c.
+def _step(
+    r: int, eta: float, c: np.ndarray, momentum: float, moving: np.ndarray
+) -> None:
+    """Move run r by one step along c (m,).
+
+    The move is momentum times the last one, plus eta c.
     """
     if momentum == 0.0:
         for m in range(c.size):
@@ -41,9 +46,12 @@ def _step(r, eta, c, momentum, moving):
 
 
 @numba.njit(forceinline=True)
-def _exact_step(r, eta, c, momentum, moving):
-    """`_step` with Kahan's sum: CARRY holds what rounding took from VALUE.
+def _exact_step(
+    r: int, eta: float, c: np.ndarray, momentum: float, moving: np.ndarray
+) -> None:
+    """Move as `_step` does, with Kahan's sum.
 
+    CARRY holds what rounding took from VALUE.
     Settled steps are all alike and so is their rounding: after 10^7 of them the margins
     and W would have drifted apart by 10^-5, as much as W's direction is away from its
     limit.
@@ -62,9 +70,28 @@ def _exact_step(r, eta, c, momentum, moving):
 class Jobs(NamedTuple):
     """Training runs side by side.
 
-    data (jobs,) is the number of each one's Gram matrices, packed in K and G; the next
-    four are the `gram.Factors` of K, then those of G; margins (jobs, n, T-1), scores (jobs, n, T) are those of
-    the start; rules (jobs, 6) has the columns CODE to JOINT.
+    Parameters
+    ----------
+    data : ndarray of int (jobs,)
+        The number of each job's Gram matrices, in K and G.
+    K : ndarray (data, m, m)
+        The packed Gram matrices of W, m = n (T-1), or (data, m, 0).
+    G : ndarray (data, m_u, m_u)
+        The same of a trained head, m_u = n T.
+    v, w, pairs, first : ndarray
+        The `gram.Factors` of K.
+    v_head, w_head, pairs_head, first_head : ndarray
+        The `gram.Factors` of G.
+    margins : ndarray (jobs, n, T-1)
+        Margins at the start.
+    scores : ndarray (jobs, n, T)
+        Scores at the start.
+    rules : ndarray (jobs, 6)
+        The rules, with the columns CODE to JOINT.
+    head_fixed : bool
+        Whether the head stays fixed.
+    logistic : bool
+        Whether the loss is the logistic one.
     """
 
     data: np.ndarray
@@ -88,9 +115,19 @@ class Jobs(NamedTuple):
 class Records(NamedTuple):
     """Arrays that training fills at each of the k times.
 
-    margins, alpha (jobs, k, n, T-1); scores, b (jobs, k, n, T), empty for a fixed head;
-    logs (jobs, k, 5): log(L - L*), log ||grad_W L||, log ||grad_u L||, log of the step
-    sizes for W and u.
+    Parameters
+    ----------
+    margins : ndarray (jobs, k, n, T-1)
+        Margins.
+    scores : ndarray (jobs, k, n, T)
+        Scores; empty for a fixed head.
+    alpha : ndarray (jobs, k, n, T-1)
+        Coefficients of W.
+    b : ndarray (jobs, k, n, T)
+        Coefficients of the head; empty for a fixed head.
+    logs : ndarray (jobs, k, 5)
+        log(L - L*), log ||grad_W L||, log ||grad_u L||, log of the step sizes for W and
+        u.
     """
 
     margins: np.ndarray
@@ -101,14 +138,22 @@ class Records(NamedTuple):
 
 
 @numba.njit
-def _moving(jobs, m):
-    """Zeros (3, jobs, m): VALUE, MOVE and CARRY."""
+def _moving(jobs: int, m: int) -> np.ndarray:
+    """Return zeros (3, jobs, m): VALUE, MOVE and CARRY."""
     return gram.zeros(3 * jobs, m).reshape(3, jobs, m)
 
 
 @numba.njit(forceinline=True)
-def _write(r, record, work, alpha, b, head_fixed, records):
-    """Margins, scores and coefficients of run r into their records."""
+def _write(
+    r: int,
+    record: int,
+    work: Any,
+    alpha: np.ndarray,
+    b: np.ndarray,
+    head_fixed: bool,
+    records: Records,
+) -> None:
+    """Write margins, scores and coefficients of run r into their records."""
     n = records.margins.shape[2]
     T = records.margins.shape[3] + 1
     softmax.by_sample(work.margins, r * n, n, records.margins[r, record])
@@ -120,9 +165,18 @@ def _write(r, record, work, alpha, b, head_fixed, records):
 
 
 @numba.njit(forceinline=True, error_model="numpy")
-def _gradient(r, n, lanes, of, number, c, k):
-    """Log norm of run r's gradient over its scale; fills its coefficients c (m,) and k
-    = K c.
+def _gradient(
+    r: int,
+    n: int,
+    lanes: np.ndarray,
+    of: tuple,
+    number: int,
+    c: np.ndarray,
+    k: np.ndarray,
+) -> float:
+    """Return the log norm of run r's gradient over its scale.
+
+    Its coefficients c (m,) are filled, and k = K c.
     """
     K, factors, room = of
     softmax.gather(r, n, lanes, c)
@@ -139,9 +193,16 @@ def _gradient(r, n, lanes, of, number, c, k):
 
 
 @numba.njit(error_model="numpy")
-def _train_group(jobs, times, records, status, ended):
-    """Train `jobs` side by side; fills their records at `times`, and how and when each
-    ended.
+def _train_group(
+    jobs: Jobs,
+    times: np.ndarray,
+    records: Records,
+    status: np.ndarray,
+    ended: np.ndarray,
+) -> None:
+    """Train `jobs` side by side.
+
+    It fills their records at `times`, and how and when each ended.
     """
     data = jobs.data
     K = jobs.K
@@ -270,12 +331,33 @@ def _train_group(jobs, times, records, status, ended):
 
 
 @numba.njit(parallel=True, cache=True)
-def run_jobs(threads, jobs, times, records):
-    """Train `Jobs`, fill their `Records`; returns status and last iteration, (jobs,)
-    each.
+def run_jobs(
+    threads: int, jobs: Jobs, times: np.ndarray, records: Records
+) -> tuple[np.ndarray, np.ndarray]:
+    """Train jobs and fill their records.
 
-    As `_train_group`, in groups of nearly equal size, nearly as many for each of the
-    threads.
+    Parameters
+    ----------
+    threads : int
+        Number of threads.
+    jobs : Jobs
+        The runs.
+    times : ndarray of int (k,)
+        The iterations to record, ascending.
+    records : Records
+        Filled at each of the times.
+
+    Returns
+    -------
+    status : ndarray of int (jobs,)
+        How each run ended, as a code of `lib.compiled.status`.
+    ended : ndarray of int (jobs,)
+        The last iteration of each run.
+
+    Notes
+    -----
+    The jobs are trained as `_train_group` does, in groups of nearly equal size, and
+    there are nearly as many groups for each of the threads.
     """
     # A parallel loop reads arrays, not tuples.
     data, K, G, v, w, pairs, first, v_head, w_head, pairs_head, first_head = jobs[:11]

@@ -1,6 +1,4 @@
-"""Checks that all training loops share: the iterations to record, the start, the
-end.
-"""
+"""Checks that all training loops share: iterations to record, the start, the end."""
 
 from collections.abc import Sequence
 
@@ -37,9 +35,32 @@ def log_spaced(steps: int, count: int = 100) -> np.ndarray:
 
 
 def record_times(record: Sequence[int] | np.ndarray | None, steps: int) -> np.ndarray:
-    """The iterations to record, (k,), ascending within 0 ... steps; `log_spaced` by
-    default. ValueError where steps or records are not whole numbers, or out of order or
-    range.
+    """Check the iterations to record.
+
+    Parameters
+    ----------
+    record : sequence of int, ndarray of int or None
+        Iterations to record, ascending within 0 ... `steps`. None takes
+        ``log_spaced(steps)``.
+    steps : int
+        The last iteration.
+
+    Returns
+    -------
+    ndarray of int (k,)
+        The iterations.
+
+    Raises
+    ------
+    ValueError
+        If `steps` or the iterations are no whole numbers, or if the iterations are out
+        of order or range.
+
+    Examples
+    --------
+    >>> from lib.dynamics import recording
+    >>> recording.record_times([0, 5, 10], steps=10)
+    array([ 0,  5, 10])
     """
     steps = whole_number("steps", steps)
     if record is None:
@@ -57,7 +78,25 @@ def record_times(record: Sequence[int] | np.ndarray | None, steps: int) -> np.nd
 
 
 def checked_start(start: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """W_0 as floats; ValueError unless it has this shape and entries up to 1e100."""
+    """Return a start as floats, after a check.
+
+    Parameters
+    ----------
+    start : ndarray
+        W_0.
+    shape : tuple of int
+        The shape that it needs.
+
+    Returns
+    -------
+    ndarray
+        W_0 as floats.
+
+    Raises
+    ------
+    ValueError
+        Unless it has this shape, and finite entries of size 1e100 at most.
+    """
     start = np.asarray(start, float)
     if start.shape != shape or not np.isfinite(start).all():
         raise ValueError(f"start has shape {start.shape}; it needs {shape}, all finite")
@@ -69,12 +108,30 @@ def checked_start(start: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return start
 
 
-def end_where_not_finite(status, ended, times, finite, logs, derived=()) -> None:
-    """End each run at its first record that is not finite, as diverged; the rest
-    becomes NaN.
+def end_where_not_finite(
+    status: np.ndarray,
+    ended: np.ndarray,
+    times: np.ndarray,
+    finite: Sequence[np.ndarray],
+    logs: Sequence[np.ndarray],
+    derived: Sequence[np.ndarray] = (),
+) -> None:
+    """End each run at its first record that is not finite, as diverged.
 
-    In place: status, ended (runs,); finite, logs and derived are arrays (runs, k, ...)
-    of records at `times` (k,). A log may be -inf; what is derived is not asked.
+    The rest becomes NaN. All arrays are changed in place.
+
+    Parameters
+    ----------
+    status, ended : ndarray of int (runs,)
+        How and when each run ended.
+    times : ndarray of int (k,)
+        The iterations of the records.
+    finite : sequence of ndarray (runs, k, ...)
+        Records that have to be finite.
+    logs : sequence of ndarray (runs, k, ...)
+        Records that are logarithms and may be -inf.
+    derived : sequence of ndarray (runs, k, ...), optional
+        Records that follow from others. They become NaN too, but are not checked.
     """
     written = times <= ended[:, None]
     bad = np.zeros_like(written)
@@ -90,7 +147,18 @@ def end_where_not_finite(status, ended, times, finite, logs, derived=()) -> None
 
 
 def check_head(head: str) -> None:
-    """Raise ValueError unless `head` is "fixed" or "joint"."""
+    """Check what is said of the head.
+
+    Parameters
+    ----------
+    head : str
+        "fixed" or "joint".
+
+    Raises
+    ------
+    ValueError
+        If it is neither.
+    """
     if head not in ("fixed", "joint"):
         raise ValueError(f'head must be "fixed" or "joint", not {head!r}')
 
@@ -98,8 +166,21 @@ def check_head(head: str) -> None:
 def unwritten(
     status: int, runs: int, **shapes: tuple[int, ...]
 ) -> dict[str, np.ndarray]:
-    """Records by name, NaN until filled: status, ended (runs,), and the `shapes` of
-    every run.
+    """Return records by name that are NaN until they are filled.
+
+    Parameters
+    ----------
+    status : int
+        The status that every run has at first.
+    runs : int
+        Number of runs.
+    **shapes : tuple of int
+        The shape of each record, of one run.
+
+    Returns
+    -------
+    dict of str to ndarray
+        status and ended (runs,), and each record (runs, ...).
     """
     records = {name: np.full((runs, *shape), np.nan) for name, shape in shapes.items()}
     return {"status": np.full(runs, status), "ended": np.zeros(runs, int)} | records

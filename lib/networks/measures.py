@@ -1,9 +1,11 @@
-"""What a network says of rows, plain classifiers to beat, and its weights in numbers. A
-plain classifier takes training and test rows, (inputs, labels), and says which it has
+"""What a network says of rows, plain classifiers to beat, and its weights in numbers.
+
+A plain classifier takes training and test rows, (inputs, labels), and says which it has
 right.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,10 +28,25 @@ STRENGTHS = (
 
 @torch.no_grad()
 def predict(
-    model: nn.Module, rows: Tensor, transform: Callable = lambda x: x, size=250
+    model: nn.Module, rows: Tensor, transform: Callable = lambda x: x, size: int = 250
 ) -> Tensor:
-    """What `model` says of `rows` (N, ...), `size` at a time on its device; on the
-    CPU.
+    """Compute what a network says of rows, a part of them at a time.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The network.
+    rows : Tensor (N, ...)
+        The rows.
+    transform : callable
+        What is done to the rows first, on the network's device. Default: nothing.
+    size : int, default 250
+        Number of rows at a time.
+
+    Returns
+    -------
+    Tensor (N, ...)
+        The answers, on the CPU.
     """
     device = next(model.parameters()).device
     parts = [model(transform(part.to(device))) for part in rows.split(size)]
@@ -37,7 +54,27 @@ def predict(
 
 
 def correct(logits: Tensor, targets: Tensor) -> Tensor:
-    """Which rows are right: bool (N,); logits (N, classes), or (N,) of label 1."""
+    """Say which rows are right.
+
+    Parameters
+    ----------
+    logits : Tensor (N, classes) or (N,)
+        Logits of all classes, or of label 1.
+    targets : Tensor (N,)
+        The labels.
+
+    Returns
+    -------
+    Tensor of bool (N,)
+        Which rows are right.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from lib.networks import measures
+    >>> measures.correct(torch.tensor([2.0, -1.0]), torch.tensor([1, 1]))
+    tensor([ True, False])
+    """
     if logits.ndim > 1:
         return logits.argmax(1) == targets
     return (logits > 0) == (targets > 0)
@@ -46,12 +83,30 @@ def correct(logits: Tensor, targets: Tensor) -> Tensor:
 def classification(
     inputs: Tensor,
     targets: Tensor,
-    transform=lambda x: x,
+    transform: Callable = lambda x: x,
     size: int = 250,
     name: str = "test",
 ) -> Callable[[nn.Module], Mapping[str, float]]:
-    """A function of a model: {"<name>_loss": mean cross-entropy, "<name>_accuracy":
-    share}.
+    """Build a function that measures a classifier on rows.
+
+    Parameters
+    ----------
+    inputs : Tensor (N, ...)
+        The rows.
+    targets : Tensor (N,)
+        Their labels.
+    transform : callable
+        What is done to the rows first, on the network's device. Default: nothing.
+    size : int, default 250
+        Number of rows at a time.
+    name : str, default "test"
+        Name of the rows.
+
+    Returns
+    -------
+    callable
+        From a network to {"<name>_loss": mean cross-entropy, "<name>_accuracy": share
+        of rows that are right}.
     """
 
     def evaluate(model: nn.Module) -> dict[str, float]:
@@ -61,7 +116,7 @@ def classification(
         if logits.ndim == 1:  # of label 1
             loss = F.binary_cross_entropy_with_logits
             wanted = targets.float()
-        parts = zip(logits.split(size), wanted.split(size))
+        parts = zip(logits.split(size), wanted.split(size), strict=True)
         total = sum(loss(*part, reduction="sum") for part in parts)
         hits = float(correct(logits, targets).sum())
         return {
@@ -73,7 +128,20 @@ def classification(
 
 
 def logistic(train: tuple, test: tuple) -> np.ndarray:
-    """Logistic regression, its strength chosen on a fifth of the training rows."""
+    """Fit a logistic regression.
+
+    Its strength is chosen on a fifth of the training rows.
+
+    Parameters
+    ----------
+    train, test : tuple
+        (inputs, labels) of the training and of the test rows.
+
+    Returns
+    -------
+    ndarray of bool (test rows,)
+        Which test rows it has right.
+    """
     from sklearn.linear_model import (
         LogisticRegression,  # sklearn takes a second to import
     )
@@ -85,15 +153,39 @@ def logistic(train: tuple, test: tuple) -> np.ndarray:
 
 
 def nearest(train: tuple, test: tuple) -> np.ndarray:
-    """The 3 nearest neighbours."""
+    """Classify by the 3 nearest neighbours.
+
+    Parameters
+    ----------
+    train, test : tuple
+        (inputs, labels) of the training and of the test rows.
+
+    Returns
+    -------
+    ndarray of bool (test rows,)
+        Which test rows are right.
+    """
     from sklearn.neighbors import KNeighborsClassifier
 
     return KNeighborsClassifier(3).fit(*train).predict(test[0]) == test[1]
 
 
-def bag_of_words(columns: Sequence[tuple], labels: tuple, **how) -> np.ndarray:
-    """`logistic` on which words are in the texts of each column; columns and labels are
-    (training, test), `how` is for CountVectorizer.
+def bag_of_words(columns: Sequence[tuple], labels: tuple, **how: Any) -> np.ndarray:
+    """Fit `logistic` on which words are in the texts of each column.
+
+    Parameters
+    ----------
+    columns : sequence of tuple
+        (training texts, test texts) of each column.
+    labels : tuple
+        (training labels, test labels).
+    **how : Any
+        Options of scikit-learn's CountVectorizer.
+
+    Returns
+    -------
+    ndarray of bool (test rows,)
+        Which test rows it has right.
     """
     from sklearn.feature_extraction.text import CountVectorizer
 
@@ -101,12 +193,25 @@ def bag_of_words(columns: Sequence[tuple], labels: tuple, **how) -> np.ndarray:
     for known, unknown in columns:
         counter = CountVectorizer(binary=True, **how)
         parts.append((counter.fit_transform(known), counter.transform(unknown)))
-    bags = [hstack(part).tocsr() for part in zip(*parts)]  # each (rows, words)
-    return logistic(*zip(bags, labels))
+    bags = [
+        hstack(part).tocsr() for part in zip(*parts, strict=True)
+    ]  # each (rows, words)
+    return logistic(*zip(bags, labels, strict=True))
 
 
 def matrices(model: nn.Module) -> dict[str, np.ndarray]:
-    """The parameters of two axes or more that `model` trains, by name, in order."""
+    """Return the parameters of two axes or more that a network trains.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The network.
+
+    Returns
+    -------
+    dict of str to ndarray
+        The parameters by name, in order.
+    """
     trained = {
         name: p
         for name, p in model.named_parameters()
@@ -116,8 +221,31 @@ def matrices(model: nn.Module) -> dict[str, np.ndarray]:
 
 
 def hoyer(W: np.ndarray) -> float:
-    """The Hoyer index (√N - ‖w‖₁ / ‖w‖₂) / (√N - 1) of the N entries of W: 0 if all are
-    equally large, 1 for one alone, NaN for W = 0 or N = 1. Source: Hoyer (2004).
+    """Compute the Hoyer index of a matrix.
+
+    It is (√N - ‖w‖₁ / ‖w‖₂) / (√N - 1), with w the N entries.
+
+    Parameters
+    ----------
+    W : ndarray
+        The matrix.
+
+    Returns
+    -------
+    float
+        0 if all entries are equally large, 1 if one alone is not zero, NaN for W = 0 or
+        N = 1.
+
+    Notes
+    -----
+    Hoyer (2004).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lib.networks import measures
+    >>> measures.hoyer(np.ones((2, 2))), measures.hoyer(np.diag([1.0, 0.0]))
+    (0.0, 1.0)
     """
     size = np.abs(np.asarray(W, dtype=np.float64)).ravel()
     root = np.sqrt(size.size)
@@ -126,8 +254,17 @@ def hoyer(W: np.ndarray) -> float:
 
 
 def binned(matrices: Iterable[np.ndarray]) -> np.ndarray:
-    """How many magnitudes fall into each bin of `EDGES`, clipped to its ends:
-    (bins,).
+    """Count how many magnitudes fall into each bin of `EDGES`.
+
+    Parameters
+    ----------
+    matrices : iterable of ndarray
+        The matrices.
+
+    Returns
+    -------
+    ndarray of int (bins,)
+        The counts. A magnitude beyond the bins counts in the first or the last one.
     """
     counts = [
         np.histogram(np.clip(np.abs(W), EDGES[0], EDGES[-1]), EDGES)[0]
@@ -137,7 +274,18 @@ def binned(matrices: Iterable[np.ndarray]) -> np.ndarray:
 
 
 def by_part(model: nn.Module) -> dict[str, list[np.ndarray]]:
-    """The weight matrices (d, d) of K, Q and V, one a layer."""
+    """Return the weight matrices of keys, queries and values.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The network.
+
+    Returns
+    -------
+    dict of str to list of ndarray (d, d)
+        One matrix per layer, by "K", "Q" and "V".
+    """
     weights = matrices(model).items()
     return {
         part: [W for name, W in weights if f".{word}." in name]
@@ -146,8 +294,26 @@ def by_part(model: nn.Module) -> dict[str, list[np.ndarray]]:
 
 
 def sparsity(model: nn.Module, start: nn.Module) -> dict[str, float]:
-    """Hoyer index and shares above thresholds of each part K, Q, V of `model`: the
-    paper's, and the 90 % quantile of the part's magnitudes at the `start`.
+    """Measure how sparse keys, queries and values of a network are.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The network.
+    start : torch.nn.Module
+        The same network at the start.
+
+    Returns
+    -------
+    dict of str to float
+        For each part K, Q, V: "hoyer.<part>", the mean Hoyer index of its matrices;
+        "above_006.<part>", the share of magnitudes above the paper's threshold; and
+        "above_90.<part>", the share above the 90 % quantile of the part's magnitudes at
+        the start.
+
+    Notes
+    -----
+    The threshold is that of paper C.
     """
     row = {}
     first = by_part(start)

@@ -1,7 +1,6 @@
-"""Paper C's encoder classifier for reviews, without biases, and its vocabulary; paper
-C, IMDb.
+"""Paper C's encoder classifier for reviews, without biases, and its vocabulary.
 
-Shapes: b texts, T tokens, width d, h heads of d_h.
+The paper trains it on IMDb. Shapes: b texts, T tokens, width d, h heads of d_h.
 """
 
 import re
@@ -25,18 +24,20 @@ from torch import Tensor, nn
 PADDING = 0
 FIRST = 1
 SPECIAL = ["[PAD]", "[CLS]", "[UNK]"]
-WORD = r"[a-z0-9]+(?:'[a-z]+)?|[^\sa-z0-9]"  # of text in small letters: a word, or a single mark
+# Of text in small letters: a word, or a single mark.
+WORD = r"[a-z0-9]+(?:'[a-z]+)?|[^\sa-z0-9]"
 BREAK = "<br />"  # a line break, which is left out
 CHUNK = 1000  # texts that are encoded at a time
 EMBEDDING_STD = 0.1
 
 
 class _SelfAttention(nn.Module):
-    """softmax(q kᵀ / sqrt(d_h)) v per head, merged by a matrix; no biases, padding left
-    out.
+    """Attention softmax(q kᵀ / sqrt(d_h)) v per head, merged by a matrix.
+
+    It has no biases, and padding is left out.
     """
 
-    def __init__(self, width: int, heads: int):
+    def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         if width % heads:
             raise ValueError(
@@ -47,12 +48,13 @@ class _SelfAttention(nn.Module):
         self.query, self.key, self.value, self.merge = square
 
     def split(self, tokens: Tensor) -> Tensor:
-        """(b, T, d) to one part per head, (b, h, T, d_h)."""
+        """Cut tokens (b, T, d) into one part per head, (b, h, T, d_h)."""
         return tokens.unflatten(2, (self.heads, -1)).transpose(1, 2)
 
     def forward(self, asking: Tensor, tokens: Tensor, present: Tensor) -> Tensor:
-        """Attention of `asking` (b, S, d) to those `tokens` (b, T, d) that are
-        `present` (b, T).
+        """Compute the attention of `asking` (b, S, d) to the tokens that are `present`.
+
+        Tokens are (b, T, d), and present is (b, T).
         """
         parts = self.query(asking), self.key(tokens), self.value(tokens)
         mask = present[:, None, None]  # (b, 1, 1, T)
@@ -60,8 +62,9 @@ class _SelfAttention(nn.Module):
         return self.merge(out.transpose(1, 2).flatten(2))  # (b, S, h, d_h) -> (b, S, d)
 
     def weights(self, asking: Tensor, tokens: Tensor, present: Tensor) -> Tensor:
-        """The attention weights themselves: (b, h, S, T), rows sum to 1, 0 on
-        padding.
+        """Compute the attention weights themselves, (b, h, S, T).
+
+        Rows sum to 1, and are 0 on padding.
         """
         q = self.split(self.query(asking))
         k = self.split(self.key(tokens))
@@ -70,11 +73,12 @@ class _SelfAttention(nn.Module):
 
 
 class _EncoderBlock(nn.Module):
-    """Post-norm block: x ← LayerNorm(x + Attention(x)); x ← LayerNorm(x + MLP(x)), with
-    GELU.
+    """Post-norm block: x ← LayerNorm(x + Attention(x)); x ← LayerNorm(x + MLP(x)).
+
+    The MLP has GELU.
     """
 
-    def __init__(self, width: int, heads: int, hidden: int, dropout: float):
+    def __init__(self, width: int, heads: int, hidden: int, dropout: float) -> None:
         super().__init__()
         self.attention = _SelfAttention(width, heads)
         self.attention_norm, self.mlp_norm = (
@@ -86,7 +90,7 @@ class _EncoderBlock(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, asking: Tensor, tokens: Tensor, present: Tensor) -> Tensor:
-        """New values of `asking` (b, S, d), some of the `tokens` (b, T, d)."""
+        """Compute new values of `asking` (b, S, d), some of the `tokens` (b, T, d)."""
         asking = self.attention_norm(
             asking + self.dropout(self.attention(asking, tokens, present))
         )
@@ -146,7 +150,7 @@ class TextTransformer(nn.Module):
         width: int = 384,
         hidden: int = 1536,
         dropout: float = 0.2,
-    ):
+    ) -> None:
         super().__init__()
         self.length = length
         self.embed = nn.Embedding(vocabulary, width)
@@ -240,8 +244,23 @@ class TextTransformer(nn.Module):
 
 
 def summed_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-    """Binary cross-entropy of logits (b,) against labels (b,), in nats, summed (paper
-    C).
+    """Compute the binary cross-entropy, summed over a batch, in nats.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The network, from ids to logits (b,) of label 1.
+    batch : tuple of Tensor
+        Ids (b, T) and labels (b,).
+
+    Returns
+    -------
+    Tensor ()
+        The sum.
+
+    Notes
+    -----
+    Paper C.
     """
     ids, labels = batch
     return F.binary_cross_entropy_with_logits(
@@ -250,20 +269,70 @@ def summed_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
 
 
 def attended(weights: Tensor) -> Tensor:
-    """How many tokens attention uses: exp(-Σ_t a_t log a_t) over the last axis."""
+    """Count how many tokens attention uses: exp(-Σ_t a_t log a_t).
+
+    Parameters
+    ----------
+    weights : Tensor (..., T)
+        Attention weights a.
+
+    Returns
+    -------
+    Tensor (...)
+        The counts, between 1 and T.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from lib.networks import text
+    >>> text.attended(torch.tensor([[0.5, 0.5, 0.0], [0.0, 1.0, 0.0]])).numpy().round(4)
+    array([2., 1.], dtype=float32)
+    """
     return torch.special.entr(weights.float()).sum(-1).exp()
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Words by id, as a tokenizer of the package tokenizers holds them."""
+    """Words by id.
+
+    Parameters
+    ----------
+    tokenizer : tokenizers.Tokenizer
+        The words, as a tokenizer of the package tokenizers holds them.
+
+    Examples
+    --------
+    >>> from lib.networks.text import Vocabulary
+    >>> known = Vocabulary.of(["a good film", "a bad film", "a film"], size=6)
+    >>> known.names
+    ['[PAD]', '[CLS]', '[UNK]', 'a', 'film', 'bad']
+    >>> known.encode(["A bad joke"], length=5)
+    tensor([[1, 3, 5, 2, 0]], dtype=torch.int32)
+    """
 
     tokenizer: Tokenizer
 
     @classmethod
     def of(cls, texts: Iterable[str], size: int) -> "Vocabulary":
-        """The `size` - 3 most frequent words of `texts`, of equals the first in the
-        alphabet.
+        """Take the most frequent words of texts.
+
+        Parameters
+        ----------
+        texts : iterable of str
+            The texts.
+        size : int
+            Number of ids, 4 or more; three of them are no words.
+
+        Returns
+        -------
+        Vocabulary
+            The `size` - 3 most frequent words, of equally frequent ones the first in
+            the alphabet.
+
+        Raises
+        ------
+        ValueError
+            If `size` is below 4.
         """
         if size < 4:
             raise ValueError(f"size must be 4 or more, three ids are taken; got {size}")
@@ -278,13 +347,29 @@ class Vocabulary:
 
     @property
     def names(self) -> list[str]:
-        """Words by id."""
+        """The words by id."""
         size = self.tokenizer.get_vocab_size()
         return [str(self.tokenizer.id_to_token(k)) for k in range(size)]
 
     def encode(self, texts: Sequence[str], length: int) -> Tensor:
-        """Each text's first `length` ids, int32 (N, length), [CLS] first, 0 beyond the
-        end; ValueError, with the row, for a text without words.
+        """Turn texts into ids.
+
+        Parameters
+        ----------
+        texts : sequence of str (N,)
+            The texts.
+        length : int
+            Number of ids of a text; the rest of a longer text is cut off.
+
+        Returns
+        -------
+        Tensor of int32 (N, length)
+            The ids: [CLS] first, 0 beyond the end.
+
+        Raises
+        ------
+        ValueError
+            With the row, if a text has no words.
         """
         for row, text in enumerate(texts):
             if not re.search(WORD, text.lower().replace(BREAK, " ")):
@@ -303,7 +388,7 @@ class Vocabulary:
 
 
 def _words(model: models.WordLevel) -> Tokenizer:
-    """A tokenizer of `WORD`s in small letters, [CLS] first."""
+    """Return a tokenizer of `WORD`s in small letters, [CLS] first."""
     made = Tokenizer(model)
     steps = [normalizers.Lowercase(), normalizers.Replace(BREAK, " ")]
     made.normalizer = normalizers.Sequence(steps)

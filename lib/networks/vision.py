@@ -1,5 +1,4 @@
-"""The vision transformer for small data sets: shifted patches and locality
-self-attention.
+"""The vision transformer for small data sets: shifted patches and locality attention.
 
 Source: Lee, Lee and Song, "Vision Transformer for Small-Size Datasets" (2021, arXiv
 2112.13492); with its parts off, the plain ViT of paper C. Paper A's Figures 6 and 7 use
@@ -9,6 +8,7 @@ Shapes: b images, c channels, s x s pixels, p x p patches, T tokens, h heads of 
 """
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -22,7 +22,7 @@ SHIFTS = {
 
 
 def _shifted(images: Tensor, k: int, shift: str = "diagonal") -> Tensor:
-    """`images` (b, c, s, s) before four copies moved by `k` pixels: (b, 5c, s, s)."""
+    """Put images (b, c, s, s) before four copies moved by `k` pixels, (b, 5c, s, s)."""
     # (b, c, s + 2k, s + 2k)
     s = images.shape[-1]
     wide = F.pad(images, (k, k, k, k))
@@ -32,21 +32,28 @@ def _shifted(images: Tensor, k: int, shift: str = "diagonal") -> Tensor:
 
 
 def _patches(images: Tensor, patch: int) -> Tensor:
-    """Cut `images` (b, c, s, s) into a row per patch, in reading order: (b, (s/p)², c
-    p²).
+    """Cut `images` (b, c, s, s) into a row per patch, in reading order.
+
+    The rows are (b, (s/p)², c p²).
     """
     return F.pixel_unshuffle(images, patch).flatten(2).mT
 
 
 class _ShiftedPatches(nn.Module):
-    """Tokens E LayerNorm(patches([x, four copies of x])), the copies moved by half a
-    patch along the diagonals (`shift` "diagonal"), one pixel along the axes
-    ("cardinal") or none.
+    """Tokens E LayerNorm(patches([x, four copies of x])).
+
+    The copies are moved by half a patch along the diagonals (`shift` "diagonal"), or by
+    one pixel along the axes ("cardinal"); with None there are none.
     """
 
     def __init__(
-        self, size: int, patch: int, channels: int, width: int, shift="diagonal"
-    ):
+        self,
+        size: int,
+        patch: int,
+        channels: int,
+        width: int,
+        shift: str | None = "diagonal",
+    ) -> None:
         super().__init__()
         if not 1 < patch <= size or size % patch:
             words = "patch must divide the image size and be 2 or more"
@@ -65,6 +72,7 @@ class _ShiftedPatches(nn.Module):
         self.embed = nn.Linear(pixels, width)
 
     def forward(self, images: Tensor) -> Tensor:
+        """Compute the tokens (b, T, d) of images."""
         expected = (self.channels, self.size, self.size)
         if images.ndim != 4 or images.shape[1:] != expected:
             words = f"images must have shape {('batch', *expected)}"
@@ -75,9 +83,10 @@ class _ShiftedPatches(nn.Module):
 
 
 class _LocalityAttention(nn.Module):
-    """Locality self-attention: softmax(M(q kᵀ / τ)) v per head. M (`mask_diagonal`)
-    sets the diagonal to -∞. τ is sqrt(d_h), or starts there and is learned as log τ
-    (`learn_temperature`). d_h is `head_width`, without it d / h.
+    """Locality self-attention: softmax(M(q kᵀ / τ)) v per head.
+
+    M (`mask_diagonal`) sets the diagonal to -∞. τ is sqrt(d_h), or starts there and is
+    learned as log τ (`learn_temperature`). d_h is `head_width`, without it d / h.
     """
 
     def __init__(
@@ -86,8 +95,8 @@ class _LocalityAttention(nn.Module):
         heads: int,
         mask_diagonal: bool = True,
         learn_temperature: bool = True,
-        head_width=None,
-    ):
+        head_width: int | None = None,
+    ) -> None:
         super().__init__()
         if head_width is None and width % heads:
             raise ValueError(
@@ -102,8 +111,9 @@ class _LocalityAttention(nn.Module):
         self.log_temperature = nn.Parameter(start, requires_grad=learn_temperature)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """softmax(M(q kᵀ / τ)) v for k, v (b, h, T, d_h) and the first queries q,
-        shaped as q.
+        """Compute softmax(M(q kᵀ / τ)) v, shaped as q.
+
+        k and v are (b, h, T, d_h), and q has the first queries.
         """
         mask = None
         if self.mask_diagonal:
@@ -114,7 +124,10 @@ class _LocalityAttention(nn.Module):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=1.0)
 
     def forward(self, tokens: Tensor, readers: int | None = None) -> Tensor:
-        """Tokens (b, T, d) after attention; with `readers` so many first ones alone."""
+        """Compute tokens (b, T, d) after attention.
+
+        With `readers`, it returns so many first ones alone.
+        """
         b, T, _ = tokens.shape
         parts = self.project(tokens).reshape(b, T, 3, self.heads, self.head_width)
         q, k, v = parts.permute(2, 0, 3, 1, 4)  # 3 x (b, h, T, d_h)
@@ -124,11 +137,12 @@ class _LocalityAttention(nn.Module):
 
 
 class _EncoderBlock(nn.Module):
-    """Pre-norm block: x ← x + Attention(LayerNorm(x)); x ← x + MLP(LayerNorm(x)), with
-    GELU.
+    """Pre-norm block: x ← x + Attention(LayerNorm(x)); x ← x + MLP(LayerNorm(x)).
+
+    The MLP has GELU.
     """
 
-    def __init__(self, width: int, heads: int, hidden: int, **options):
+    def __init__(self, width: int, heads: int, hidden: int, **options: Any) -> None:
         super().__init__()
         self.attention_norm = nn.LayerNorm(width)
         self.attention = _LocalityAttention(width, heads, **options)
@@ -137,7 +151,10 @@ class _EncoderBlock(nn.Module):
         self.mlp = nn.Sequential(nn.LayerNorm(width), up, nn.GELU(), down)
 
     def forward(self, tokens: Tensor, readers: int | None = None) -> Tensor:
-        """Tokens (b, T, d) after the block; with `readers` so many first ones alone."""
+        """Compute tokens (b, T, d) after the block.
+
+        With `readers`, it returns so many first ones alone.
+        """
         tokens = tokens[:, :readers] + self.attention(
             self.attention_norm(tokens), readers
         )
@@ -211,8 +228,8 @@ class VisionTransformer(nn.Module):
         hidden: int = 128,
         shift: str | None = "diagonal",
         start: float = 0.02,
-        **options,
-    ):
+        **options: Any,
+    ) -> None:
         super().__init__()
         self.tokens = _ShiftedPatches(size, patch, channels, width, shift)
         self.class_token = nn.Parameter(start * torch.randn(1, 1, width))

@@ -26,6 +26,7 @@ from lib.training.study import TUNING_SEED, OutOfTime, Study, Work, a_run
 
 
 def _options(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Parse the command line."""
     how = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(
         "python -m lib.training", None, __doc__, formatter_class=how
@@ -33,7 +34,10 @@ def _options(arguments: list[str] | None = None) -> argparse.Namespace:
     add = parser.add_argument
     state = files.folder("runs") / "studies"
     add("study", help=", ".join(STUDIES))
-    words = "a field of the study, or an entry as rates.SGD or options.rows; a list has commas"
+    words = (
+        "a field of the study, or an entry as rates.SGD or options.rows; "
+        "a list has commas"
+    )
     add("--set", action="append", default=[], metavar="FIELD=VALUE", help=words)
     words = f"this run alone; seed {TUNING_SEED} is that of the trials"
     add("--one", nargs=3, metavar=("RULE", "RATE", "SEED"), help=words)
@@ -45,8 +49,9 @@ def _options(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def _changed(study: Study, word: str) -> Study:
-    """`study` with "field=value" or "field.entry=value"; ValueError for what fits no
-    field.
+    """Return `study` with "field=value" or "field.entry=value".
+
+    ValueError is raised for what fits no field.
     """
     place, equals, text = word.partition("=")
     name, dot, entry = place.partition(".")
@@ -76,7 +81,7 @@ def _changed(study: Study, word: str) -> Study:
 
 
 def _value(text: str):
-    """What `text` says in Python, else the text itself."""
+    """Read `text` as Python; return the text itself if it is none."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
@@ -84,7 +89,7 @@ def _value(text: str):
 
 
 def _run(chosen: argparse.Namespace) -> str:
-    """What is to be said at the end."""
+    """Do what the command line asks; return what is to be said at the end."""
     if chosen.study not in STUDIES:
         raise ValueError(
             f"there is no study {chosen.study!r}, only {', '.join(STUDIES)}"
@@ -116,8 +121,35 @@ def _run(chosen: argparse.Namespace) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; the exit status is 3 where time ran out, and 1, with one
-    printed sentence, for an error that a user can mend.
+    """Train a study, or a single run of it; interrupted work resumes.
+
+    It runs ``python -m lib.training STUDY [options]``, also under torchrun. The same
+    command goes on where the last one stopped.
+
+    Parameters
+    ----------
+    arguments : list of str, optional
+        The command line. Default: ``sys.argv[1:]``.
+
+    Returns
+    -------
+    int
+        Exit status: 0 at the end, 3 if time ran out, and 1 after an error that a user
+        can mend, of which one sentence is printed.
+
+    Examples
+    --------
+    Train for 50 minutes, then stop and save::
+
+        python -m lib.training mnist_60000 --minutes 50
+
+    Change the seeds and rates of a study::
+
+        python -m lib.training digits --set seeds=3 --set rates.SGD=0.05,0.1
+
+    Train one run, by its rule, rate and seed::
+
+        python -m lib.training digits --one SNGD 0.2 0
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)

@@ -71,7 +71,7 @@ class Batches(Shapes):
     crops: bool = False
     part: tuple[int, int] = (0, 1)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         N = len(self.inputs)
         size = self.size
         n = self.part[1]
@@ -125,7 +125,9 @@ class Batches(Shapes):
             inputs = _crop_flip(inputs, *map(self._mine, drawn))
         return self.transform(inputs), self.targets[rows]
 
-    def on(self, device, part: tuple[int, int] = (0, 1)) -> "Batches":
+    def on(
+        self, device: torch.device | str, part: tuple[int, int] = (0, 1)
+    ) -> "Batches":
         """Return the same batches with the data on another device.
 
         Parameters
@@ -145,8 +147,9 @@ class Batches(Shapes):
         return replace(self, inputs=inputs, targets=targets, part=part)
 
     def _mine(self, values: Tensor) -> Tensor:
-        """This part's share of one value a row, on the data's device: (size,) -> (size
-        / n,).
+        """Return this part's share of one value a row, on the data's device.
+
+        Values (size,) become (size / n,).
         """
         k, n = self.part
         return values.reshape(n, -1)[k].to(self.inputs.device)
@@ -154,15 +157,30 @@ class Batches(Shapes):
 
 @lru_cache(maxsize=4)
 def _order(seed: int, epoch: int, rows: int) -> Tensor:
+    """Return the order of an epoch."""
     return torch.from_numpy(seeds.stream_at(seed, "batches", epoch).permutation(rows))
 
 
 class Bucketed(Batches):
-    """`Batches` of tokens (N, 2, T) of similar lengths: those of `POOL` consecutive
-    batches are sorted by length and dealt out in random order.
+    """`Batches` of tokens (N, 2, T) of similar lengths.
+
+    The rows of `POOL` consecutive batches are sorted by length and dealt out in random
+    order. Its parameters are those of `Batches`.
     """
 
     def rows(self, step: int) -> Tensor:
+        """Return the row numbers of a whole batch.
+
+        Parameters
+        ----------
+        step : int
+            Number of the batch, from 0.
+
+        Returns
+        -------
+        Tensor of int (size,)
+            The row numbers.
+        """
         per_epoch = len(self.inputs) // self.size
         epoch, place = divmod(step, per_epoch)
         first = place // POOL * POOL
@@ -176,8 +194,9 @@ class Bucketed(Batches):
 
 
 def _crop_flip(images: Tensor, top: Tensor, left: Tensor, flipped: Tensor) -> Tensor:
-    """Windows of `images` (b, c, s, s) in a border of zeros, with corners `top`, `left`
-    (b,).
+    """Cut windows out of `images` (b, c, s, s) in a border of zeros.
+
+    Their corners are `top`, `left` (b,); those `flipped` (b,) are mirrored.
     """
     size = images.shape[-1]
     every = torch.arange(len(images), device=images.device)

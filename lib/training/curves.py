@@ -1,5 +1,6 @@
-"""One run as arrays, and the .npz of a study's runs, from which every claim is
-recomputed.
+"""One run as arrays, and the .npz of a study's runs.
+
+Every claim is recomputed from these files.
 """
 
 import io
@@ -7,6 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,18 +27,24 @@ def trailing_mean(readings: Sequence[float] | np.ndarray) -> np.ndarray:
 
     Parameters
     ----------
-    readings
-        Readings of the clock, (k,), in nats.
+    readings : sequence of float (k,)
+        Readings of the clock, in nats.
 
     Returns
     -------
-    numpy.ndarray
-        Means, (k,). Where fewer than `READINGS` have been taken the mean is infinite, so
-        that no target counts as reached. One function serves the run that stops at a
-        target and whoever counts its steps: both must round alike.
+    ndarray (k,)
+        Means. Where fewer than `READINGS` have been taken the mean is infinite, so that
+        no target counts as reached.
+
+    Notes
+    -----
+    One function serves the run that stops at a target and whoever counts its steps:
+    both must round alike.
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from lib.training.curves import trailing_mean
     >>> trailing_mean(np.array([3.0, 2.0, 1.0, 0.0]))
     array([inf, inf,  2.,  1.])
     """
@@ -51,11 +59,43 @@ def trailing_mean(readings: Sequence[float] | np.ndarray) -> np.ndarray:
 class Curve(Shapes):
     """One run: who ran and where, what it did step by step, and what it ended with.
 
-    `status` is "finished", or stopped, paused or diverged at a step. `loss`, and of
-    rules whose step size changes `step_size` and `gradient_norm`, are (steps,);
-    `metrics`, `weight_norms`, `walked` {name: (points,)} at `evaluated_at`; `clock`
-    {"at", "loss": (readings,)} on fixed rows. `part` is "trial" (of a rate), "curve"
-    (judged), "one" (alone) or "baseline" (a plain classifier).
+    Parameters
+    ----------
+    status : str
+        "finished", or stopped, paused or diverged at a step.
+    loss : ndarray (steps,)
+        The loss of each step.
+    step_size : ndarray (steps,)
+        The step sizes, of rules whose step size changes.
+    gradient_norm : ndarray (steps,)
+        The norms of the gradient, of the same rules.
+    evaluated_at : ndarray (points,)
+        The numbers of steps after which the run was evaluated.
+    part : {"curve", "trial", "one", "baseline"}
+        Whether the run is judged, tries a rate, was asked for alone, or is that of a
+        plain classifier.
+    rule : str
+        The rule.
+    rate : float
+        Its rate.
+    cap : float, optional
+        The cap of its step size.
+    seed : int
+        The seed.
+    seconds : float
+        Processor seconds.
+    made : mapping
+        Where the run was made.
+    metrics : mapping of str to ndarray (points,)
+        What the evaluations measured.
+    weight_norms : mapping of str to ndarray (points,)
+        The norm of each weight.
+    walked : mapping of str to ndarray (points,)
+        The squared moves of each weight, added up.
+    clock : mapping of str to ndarray (readings,)
+        "at" and "loss": readings of the loss on fixed rows, and their steps.
+    end : mapping of str to ndarray
+        What was measured at the end.
     """
 
     status: str
@@ -93,23 +133,69 @@ class Curve(Shapes):
         return np.unpackbits(self.end["test_correct"], count=count).astype(bool)
 
     @staticmethod
-    def packed(hits) -> dict[str, np.ndarray]:
-        """What `hits` unpacks out of `end`: bool (rows,) as bits, and how many."""
+    def packed(hits: Any) -> dict[str, np.ndarray]:
+        """Return what `hits` unpacks out of `end`.
+
+        Parameters
+        ----------
+        hits : ndarray of bool (rows,)
+            Which test rows are right.
+
+        Returns
+        -------
+        dict of str to ndarray
+            The hits as bits, and how many there are.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from lib.training.curves import Curve
+        >>> run = Curve("finished", end=Curve.packed(np.array([True, False, True])))
+        >>> run.hits
+        array([ True, False,  True])
+        """
         return {
             "test_correct": np.packbits(np.asarray(hits)),
             "test_rows": np.array(len(hits)),
         }
 
     def smooth(self, window: int) -> np.ndarray:
-        """The running mean of the loss over `window` steps, fewer at the start:
-        (steps,).
+        """Return the running mean of the loss.
+
+        Parameters
+        ----------
+        window : int
+            Number of steps in a mean; at the start there are fewer.
+
+        Returns
+        -------
+        ndarray (steps,)
+            The means.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from lib.training.curves import Curve
+        >>> Curve("finished", loss=np.array([4.0, 2.0, 0.0])).smooth(2)
+        array([4., 3., 1.])
         """
         total = np.cumsum(self.loss, dtype=float)
         before = np.concatenate([np.zeros(window), total])[: len(total)]
         return (total - before) / np.minimum(np.arange(1, len(total) + 1), window)
 
     def until(self, steps: int) -> "Curve":
-        """A trial as it was after `steps` steps, itself if it was shorter."""
+        """Return a trial as it was after so many steps.
+
+        Parameters
+        ----------
+        steps : int
+            Number of steps.
+
+        Returns
+        -------
+        Curve
+            The start of the trial, paused; the trial itself if it was shorter.
+        """
         if len(self.loss) < steps:
             return self
         early = self.evaluated_at <= steps
@@ -125,13 +211,28 @@ class Curve(Shapes):
         )
 
     def readings(self) -> np.ndarray:
-        """The mean of the last `READINGS` readings at each of them; at first
-        infinite.
+        """Return the mean of the last `READINGS` readings of the clock at each of them.
+
+        Returns
+        -------
+        ndarray (readings,)
+            The means, at first infinite.
         """
         return trailing_mean(self.clock["loss"])
 
     def steps_to(self, target: float) -> float:
-        """Step of the first of `readings` that is ≤ `target`, or inf."""
+        """Return the step at which a target was reached.
+
+        Parameters
+        ----------
+        target : float
+            The target.
+
+        Returns
+        -------
+        float
+            The step of the first of `readings` that is ≤ `target`, or inf.
+        """
         reached = self.readings() <= target
         if reached.any():
             return float(self.clock["at"][reached.argmax()])
@@ -140,24 +241,50 @@ class Curve(Shapes):
 
 @dataclass(frozen=True)
 class Curves:
-    """All runs of one study, with its configuration, in which its name is."""
+    """All runs of one study, with its configuration.
+
+    Parameters
+    ----------
+    configuration : mapping
+        The study's configuration, in which its name is.
+    curves : tuple of Curve
+        The runs.
+    """
 
     configuration: Mapping
     curves: tuple[Curve, ...]
 
     def judged(self) -> list[Curve]:
-        """All judged runs."""
+        """Return all judged runs.
+
+        Returns
+        -------
+        list of Curve
+            The runs.
+        """
         return [curve for curve in self.curves if curve.part == "curve"]
 
     def rates(self) -> dict[str, float]:
-        """The rate at which each rule was judged, in the study's order."""
+        """Return the rate at which each rule was judged.
+
+        Returns
+        -------
+        dict of str to float
+            The rates by rule, in the study's order.
+        """
         judged = {curve.rule: curve.rate for curve in self.judged()}
         return {
             rule: judged[rule] for rule in self.configuration["rates"] if rule in judged
         }
 
     def seeds(self) -> list[int]:
-        """Seeds that every rule has run."""
+        """Return the seeds that every rule has run.
+
+        Returns
+        -------
+        list of int
+            The seeds, ascending.
+        """
         judged = self.judged()
         have = [
             {c.seed for c in judged if c.rule == rule}
@@ -166,29 +293,72 @@ class Curves:
         return sorted(set.intersection(*have)) if have else []
 
     def runs(self, rule: str) -> list[Curve]:
-        """The judged runs of `rule` on the seeds that every rule has run, in their
-        order.
+        """Return the judged runs of one rule on the seeds that every rule has run.
+
+        Parameters
+        ----------
+        rule : str
+            The rule.
+
+        Returns
+        -------
+        list of Curve
+            The runs, in the order of the seeds.
         """
         judged = {curve.seed: curve for curve in self.judged() if curve.rule == rule}
         return [judged[seed] for seed in self.seeds() if seed in judged]
 
     def trials(self, rule: str) -> list[Curve]:
-        """The trials of `rule`, in the order of their rates."""
+        """Return the trials of one rule.
+
+        Parameters
+        ----------
+        rule : str
+            The rule.
+
+        Returns
+        -------
+        list of Curve
+            The trials, in the order of their rates.
+        """
         trials = [c for c in self.curves if c.part == "trial" and c.rule == rule]
         return sorted(trials, key=lambda curve: curve.rate)
 
     def baselines(self) -> dict[str, float]:
-        """Test accuracy of the plain classifiers on the same rows, by name."""
+        """Return the test accuracy of the plain classifiers on the same rows.
+
+        Returns
+        -------
+        dict of str to float
+            The accuracies by name.
+        """
         return {
             c.rule: float(c.hits.mean()) for c in self.curves if c.part == "baseline"
         }
 
     def hours(self) -> float:
-        """Processor hours of all runs together."""
+        """Return the processor hours of all runs together.
+
+        Returns
+        -------
+        float
+            The hours.
+        """
         return sum(curve.seconds for curve in self.curves) / 3600
 
     def save(self, path: Path) -> None:
-        """Write them all to `path`, atomically."""
+        """Write all runs to a file, atomically.
+
+        Parameters
+        ----------
+        path : Path
+            The file.
+
+        Raises
+        ------
+        OSError
+            With the path, if the file cannot be written.
+        """
         rows = []
         arrays = {}
         for k, curve in enumerate(self.curves):
@@ -209,8 +379,24 @@ class Curves:
 
 
 def load(path: Path) -> Curves:
-    """The curves that `Curves.save` wrote; FileNotFoundError where there are none,
-    ValueError for a file that is damaged, no curve file, or of another schema.
+    """Read the curves that `Curves.save` wrote.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    Curves
+        The curves.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no file.
+    ValueError
+        If the file is damaged, is no curve file, or has another schema.
     """
     if not Path(path).exists():
         raise FileNotFoundError(

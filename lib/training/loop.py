@@ -1,5 +1,6 @@
-"""One training loop for every network and torch optimiser; `accelerate` brings the
-device and, under torchrun, the other processes of every batch.
+"""One training loop for every network and torch optimiser.
+
+`accelerate` brings the device and, under torchrun, the other processes of every batch.
 """
 
 import inspect
@@ -31,8 +32,19 @@ EvaluateAt = Callable[[nn.Module, int], Mapping[str, float]]
 
 
 def cross_entropy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-    """Mean cross-entropy of logits model(inputs) (b, classes), targets (b,), in
-    nats.
+    """Compute the mean cross-entropy of a batch, in nats.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The network, from inputs to logits (b, classes).
+    batch : tuple of Tensor
+        Inputs and targets (b,).
+
+    Returns
+    -------
+    Tensor ()
+        The mean over the rows.
     """
     inputs, targets = batch
     return F.cross_entropy(model(inputs), targets)
@@ -75,8 +87,19 @@ def initialised(build: Callable[[], nn.Module], seed: int) -> nn.Module:
         return build()
 
 
-def agreed(value):
-    """The first process's `value`, in every process."""
+def agreed(value: Any) -> Any:
+    """Return the first process's value, in every process.
+
+    Parameters
+    ----------
+    value : Any
+        The value of this process.
+
+    Returns
+    -------
+    Any
+        The value of the first process.
+    """
     return broadcast_object_list([value])[0]
 
 
@@ -275,10 +298,12 @@ def train(
             if step in points or ending:
                 row = {"at": step, "metrics": look(evaluate, step)}
                 row["weight_norms"] = dict(
-                    zip(weights, norms(parameters).cpu().tolist())
+                    zip(weights, norms(parameters).cpu().tolist(), strict=True)
                 )
                 row["walked"] = (
-                    dict(zip(weights, walked.cpu().tolist())) if walk else {}
+                    dict(zip(weights, walked.cpu().tolist(), strict=True))
+                    if walk
+                    else {}
                 )
                 rows.append(row)
                 if step < steps and (ending or stop(row["metrics"])):
@@ -331,7 +356,7 @@ def train(
 
 
 def _read(path: Path, key: str) -> dict:
-    """The state of a checkpoint."""
+    """Read the state of a checkpoint."""
     content = path.read_bytes()
     if files.sha256(content[SEAL:]).encode() != content[:SEAL]:
         raise ValueError(f"{path} is damaged: remove it to start this run afresh")

@@ -1,10 +1,12 @@
-"""The update rules that the papers compare, as torch optimisers called as
-`step(closure)`.
+"""The update rules that the papers compare, as torch optimisers.
+
+They are called as `step(closure)`.
 """
 
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numba
 import numpy as np
@@ -13,7 +15,8 @@ from torch import Tensor
 
 
 @numba.njit(fastmath={"reassoc", "contract"}, nogil=True)
-def _square(values):
+def _square(values: np.ndarray) -> float:
+    """Sum the squares of an array in float64."""
     total = 0.0
     for i in range(values.size):
         total += np.float64(values[i]) ** 2
@@ -21,8 +24,22 @@ def _square(values):
 
 
 def norms(tensors: list[Tensor]) -> Tensor:
-    """‖t‖ of each of `tensors`, squares summed in float64: (tensors,). In float32 those
-    of entries below 1e-23 vanish, and with them a direction to be kept.
+    """Compute the norm of each of several tensors.
+
+    Parameters
+    ----------
+    tensors : list of Tensor
+        The tensors t.
+
+    Returns
+    -------
+    Tensor (tensors,)
+        ‖t‖ of each.
+
+    Notes
+    -----
+    Squares are summed in float64. In float32 those of entries below 1e-23 vanish, and
+    with them a direction to be kept.
     """
     # On a CPU torch sums wider than it reads one number at a time; a compiled loop does
     # not.
@@ -31,7 +48,9 @@ def norms(tensors: list[Tensor]) -> Tensor:
         squares = np.empty(len(arrays))
         left = enumerate(arrays)
 
-        def sum_the_rest(_=0):  # a task for each array costs a tenth more
+        def sum_the_rest(
+            _: int = 0,
+        ) -> None:  # a task for each array costs a tenth more
             for i, values in left:  # one thread sums each, so it rounds alike
                 squares[i] = _square(values)
 
@@ -51,15 +70,28 @@ def norms(tensors: list[Tensor]) -> Tensor:
 
 
 class GradientStep(torch.optim.Optimizer):
-    """θ ← θ - s g with a step size s from the loss and ‖g‖ over all parameters, 0 where
-    g = 0.
+    """Gradient descent with a step size from the loss and the norm of the gradient.
+
+    θ ← θ - s g, with ‖g‖ over all parameters. The step s is 0 where g = 0. After a
+    step, `last_step_size` and `last_gradient_norm` are s and ‖g‖.
     """
 
     last_step_size: Tensor
     last_gradient_norm: Tensor
 
     def add_param_group(self, param_group: dict) -> None:
-        """Take the parameters; ValueError for a second group of them."""
+        """Take the parameters.
+
+        Parameters
+        ----------
+        param_group : dict
+            The group of all parameters, as torch has it.
+
+        Raises
+        ------
+        ValueError
+            If this is a second group.
+        """
         if self.param_groups:
             raise ValueError(
                 f"{type(self).__name__} takes one group of parameters, since its step "
@@ -68,13 +100,22 @@ class GradientStep(torch.optim.Optimizer):
         super().add_param_group(param_group)
 
     def _uncapped(self, group: dict, norm: Tensor, loss: Tensor) -> Tensor:
-        """The step size before its cap."""
+        """Return the step size before its cap."""
         raise TypeError(f"{type(self).__name__} does not say its step size")
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Tensor]) -> Tensor:  # ty: ignore[incompatible-method-override]
-        """Take one step and return the loss of `closure`, which calls backward on
-        it.
+        """Take one step.
+
+        Parameters
+        ----------
+        closure : callable
+            A function that computes the loss and calls backward on it.
+
+        Returns
+        -------
+        Tensor ()
+            The loss of `closure`.
         """
         with torch.enable_grad():
             loss = closure()
@@ -132,10 +173,11 @@ class NormalizedSGD(GradientStep):
     array([2.4, 3.2], dtype=float32)
     """
 
-    def __init__(self, params, lr: float, max_step: float = math.inf):
+    def __init__(self, params: Any, lr: float, max_step: float = math.inf) -> None:
         super().__init__(params, {"lr": lr, "max_step": max_step})
 
-    def _uncapped(self, group, norm, loss):
+    def _uncapped(self, group: dict, norm: Tensor, loss: Tensor) -> Tensor:
+        """Return η / ‖g‖."""
         return group["lr"] / norm
 
 
@@ -174,16 +216,20 @@ class StochasticPolyak(GradientStep):
     array([2.25, 3.  ], dtype=float32)
     """
 
-    def __init__(self, params, max_step: float = math.inf):
+    def __init__(self, params: Any, max_step: float = math.inf) -> None:
         super().__init__(params, {"max_step": max_step})
 
-    def _uncapped(self, group, norm, loss):
+    def _uncapped(self, group: dict, norm: Tensor, loss: Tensor) -> Tensor:
+        """Return f / (2 ‖g‖²)."""
         # Two divisions, since ‖g‖² may underflow where ‖g‖ does not.
         return loss.clamp(min=0) / norm / (2.0 * norm)
 
 
 def _mirrored(tensors: list[Tensor], exponent: float) -> list[Tensor]:
-    """|t|^exponent sgn t: for p - 1 the map ∇ψ of ψ = ‖θ‖_p^p / p, for 1 / (p - 1) its inverse."""
+    """Compute |t|^exponent sgn t.
+
+    For p - 1 it is the map ∇ψ of ψ = ‖θ‖_p^p / p, for 1 / (p - 1) its inverse.
+    """
     powers = torch._foreach_pow(torch._foreach_abs(tensors), exponent)
     torch._foreach_mul_(powers, torch._foreach_sign(tensors))
     return list(powers)
@@ -228,7 +274,7 @@ class MirrorDescent(torch.optim.Optimizer):
     array([ 2., -3.], dtype=float32)
     """
 
-    def __init__(self, params, lr: float, p: float):
+    def __init__(self, params: Any, lr: float, p: float) -> None:
         if not 1 < p < math.inf:
             raise ValueError(
                 f"p must be above 1 and finite, got {p}: else there is no inverse map"
@@ -236,7 +282,7 @@ class MirrorDescent(torch.optim.Optimizer):
         super().__init__(params, {"lr": lr, "p": p})
 
     @torch.no_grad()
-    def step(self, closure=None):
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Take one step.
 
         Parameters
@@ -261,7 +307,9 @@ class MirrorDescent(torch.optim.Optimizer):
                     wide = torch.promote_types(parameter.dtype, torch.float32)
                     (state["mirror"],) = _mirrored([parameter.detach().to(wide)], p - 1)
             images = [self.state[parameter]["mirror"] for parameter in members]
-            gradients = [each.grad.to(U.dtype) for each, U in zip(members, images)]
+            gradients = [
+                each.grad.to(U.dtype) for each, U in zip(members, images, strict=True)
+            ]
             torch._foreach_add_(images, gradients, alpha=-group["lr"])
             torch._foreach_copy_(members, _mirrored(images, 1 / (p - 1)))
         return loss
@@ -290,8 +338,31 @@ UNFIT = ("LBFGS", "Muon", "Optimizer", "SparseAdam")
 
 
 def maker(rule: str) -> Callable[..., torch.optim.Optimizer]:
-    """The entry of `RULES`, or torch's optimiser with only its rate set; ValueError for
-    neither.
+    """Return the function that makes an optimiser.
+
+    Parameters
+    ----------
+    rule : str
+        A key of `RULES`, or the name of an optimiser of torch.
+
+    Returns
+    -------
+    callable
+        The entry of `RULES`, or torch's optimiser with only its rate set. It takes
+        parameters, rate and cap.
+
+    Raises
+    ------
+    ValueError
+        If it is neither.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from lib.training.rules import maker
+    >>> theta = torch.nn.Parameter(torch.zeros(2))
+    >>> type(maker("RMSprop")([theta], 0.1, None)).__name__
+    'RMSprop'
     """
     if rule in RULES:
         return RULES[rule]

@@ -1,9 +1,12 @@
-"""The papers' real-data studies: numbers from studies.toml, what they train on and
-measure.
+"""The papers' real-data studies: what they train on and what they measure.
+
+Their numbers are in studies.toml.
 """
 
+from collections.abc import Mapping, Sized
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,16 +43,19 @@ SMOKE_REVIEWS = (2000, 500)
 SMOKE = dict(seeds=2, evaluations=4, window=20, extensions=0, clock=5)
 
 
-def _every(rows, count: int) -> slice:
-    """`count` of `rows`, up to twice as many, spread: a set may be sorted by label."""
+def _every(rows: Sized, count: int) -> slice:
+    """Choose `count` rows, up to twice as many, spread over all.
+
+    A set may be sorted by label.
+    """
     return slice(None, None, max(1, len(rows) // count))
 
 
 def _split(name: str, demo: bool, sizes: tuple[int, int]) -> list[texts.TextSet]:
-    """Training and test texts, of a `demo` samples of these `sizes`."""
+    """Load training and test texts, of a `demo` samples of these `sizes`."""
     parts = [texts.load(name, split, demo=demo) for split in ("train", "test")]
     if demo:
-        return [part.sample(size) for part, size in zip(parts, sizes)]
+        return [part.sample(size) for part, size in zip(parts, sizes, strict=True)]
     return parts
 
 
@@ -57,20 +63,49 @@ def pictures(
     batch: int,
     name: str,
     rows: int,
-    grid=4,
-    held_out=0,
-    crops=False,
-    named=False,
-    demo=False,
-    **shape,
+    grid: int = 4,
+    held_out: int = 0,
+    crops: bool = False,
+    named: bool = False,
+    demo: bool = False,
+    **shape: Any,
 ) -> Problem:
-    """A vision transformer on the first `rows` images of `name`, in `grid` x `grid`
-    patches.
+    """Load a vision transformer and the first images of a set.
 
-    `shape` is its width, depth, heads and hidden, in this order. Paper A's is the one
-    for small data sets, where `named` that of the code that the paper names, on crops
-    where `crops`; with `held_out` images, on which rates are judged, paper C's plain
-    one, which sees crops.
+    Paper A's network is the one for small data sets. With `named` it is that of the
+    code that the paper names. With `held_out` images, on which rates are judged, it is
+    paper C's plain one.
+
+    Parameters
+    ----------
+    batch : int
+        Number of rows per batch.
+    name : {"mnist", "cifar10"}
+        The set of images.
+    rows : int
+        Number of training images.
+    grid : int, default 4
+        Images are cut into `grid` x `grid` patches.
+    held_out : int, default 0
+        Number of images behind those, which are held out. Then training sees crops.
+    crops : bool, default False
+        Whether training sees crops anyway.
+    named : bool, default False
+        Whether the network is that of the code that paper A names.
+    demo : bool, default False
+        Whether to leave the hub alone, and to test on fewer images.
+    **shape : int
+        Width, depth, heads and hidden of the network, in this order.
+
+    Returns
+    -------
+    Problem
+        Network and data.
+
+    Raises
+    ------
+    ValueError
+        If the set has fewer images.
     """
     whole = images.load(name, "train", rows=rows + held_out, demo=demo)
     if len(whole) < rows + held_out:
@@ -91,10 +126,10 @@ def pictures(
         kind = NAME
     data = (train.images, train.labels, batch)
 
-    def look(part, name="test"):
+    def look(part: images.ImageSet, name: str = "test"):
         return classification(part.images, part.labels, transform, name=name)
 
-    def pixels(part):
+    def pixels(part: images.ImageSet) -> tuple:
         return part.images.flatten(1).numpy() / np.float32(255), part.labels.numpy()
 
     def evaluate(model: nn.Module, seed: int, tuning: bool) -> dict:
@@ -149,11 +184,39 @@ def pictures(
 
 
 def sentences(
-    batch, name, length, layers=0, rows=0, characters=0, demo=False
+    batch: int,
+    name: str,
+    length: int,
+    layers: int = 0,
+    rows: int = 0,
+    characters: int = 0,
+    demo: bool = False,
 ) -> Problem:
-    """The lower `layers` of a pretrained BERT (paper A) on a `balanced` sample of texts
-    of `name`, cut to `length` tokens, test texts to 4 `length`. A `demo` is small and
-    not pretrained.
+    """Load the lower layers of a pretrained BERT (paper A) and a sample of texts.
+
+    Parameters
+    ----------
+    batch : int
+        Number of rows per batch.
+    name : {"multi_nli", "civil_comments", "imdb"}
+        The set of texts.
+    length : int
+        Number of tokens to which training texts are cut; test texts are cut to 4
+        `length`.
+    layers : int, default 0
+        Number of layers.
+    rows : int, default 0
+        The largest number of rows of the sample (`TextSet.balanced`).
+    characters : int, default 0
+        The largest length of a text in the sample.
+    demo : bool, default False
+        Whether to take a small network that is not pretrained, and a small sample; then
+        `layers`, `rows` and `characters` do not matter.
+
+    Returns
+    -------
+    Problem
+        Network and data.
     """
     weights = bert.weights(demo=demo)
     train, test = _split(name, demo, SMOKE_TEXTS)
@@ -185,7 +248,7 @@ def sentences(
             return bert.small_classifier(weights, classes)
         return bert.classifier(weights, classes, layers)
 
-    def look(part, name="test"):
+    def look(part: Any, name: str = "test"):
         return classification(part.inputs, part.labels, bert.trim, 64, name)
 
     def finish(model: nn.Module, seed: int) -> dict:
@@ -230,15 +293,41 @@ def reviews(
     held_out: int,
     demo: bool = False,
 ) -> Problem:
-    """Paper C's encoder on all IMDb reviews, cut to `length` of the commonest `words`.
-    Rates are judged on `held_out` training reviews, which trials do not train on.
+    """Load paper C's encoder and all IMDb reviews.
+
+    Parameters
+    ----------
+    batch : int
+        Number of rows per batch.
+    length : int
+        Number of words to which a review is cut.
+    words : int
+        Size of the vocabulary: the commonest words are known.
+    size : int
+        Number of layers, and of heads per layer.
+    width : int
+        Width of a token.
+    hidden : int
+        Width of the MLP in a block.
+    held_out : int
+        Number of training reviews on which rates are judged; trials do not train on
+        them.
+    demo : bool, default False
+        Whether to leave the hub alone, and to take samples.
+
+    Returns
+    -------
+    Problem
+        Network and data.
     """
     train, test = _split("imdb", demo, SMOKE_REVIEWS)
     known = Vocabulary.of(train.texts, words)
     parts = train.hold_out(held_out)
     sets = {
         key: (known.encode(part.texts, length), torch.from_numpy(part.labels.copy()))
-        for key, part in zip(("train", "test", "rest", "held"), (train, test, *parts))
+        for key, part in zip(
+            ("train", "test", "rest", "held"), (train, test, *parts), strict=True
+        )
     }
     names = known.names
     (ids, labels) = sets["test"]
@@ -246,16 +335,18 @@ def reviews(
     def build():
         return TextTransformer(len(names), length, size, width, hidden, DROPOUT)
 
-    def look(part, name, count):
+    def look(part: str, name: str, count: int):
         taken = _every(sets[part][1], count)
         return classification(
-            *(values[taken] for values in sets[part]), size=500, name=name
+            *(values[taken] for values in sets[part]),  # ty: ignore[invalid-argument-type]
+            size=500,
+            name=name,
         )
 
     def words_alone():
-        tokens, truth = zip(sets["train"], sets["test"])
+        tokens, truth = zip(sets["train"], sets["test"], strict=True)
 
-        def used(row):
+        def used(row: np.ndarray) -> list[int]:
             return [k for k in row.tolist() if k != PADDING]
 
         return measures.bag_of_words(
@@ -268,7 +359,11 @@ def reviews(
         metrics = measures.sparsity(model, initialised(build, seed))
         return metrics | look(tested, "test", count)(model) | on_training(model)
 
-    def closing(model):  # on every test review: every tenth is too few to judge by
+    def closing(
+        model: nn.Module,
+    ) -> Mapping[
+        str, float
+    ]:  # on every test review: every tenth is too few to judge by
         return look("test", "every_test", len(labels))(model)
 
     def finish(model: nn.Module, seed: int) -> dict:
@@ -298,8 +393,8 @@ def reviews(
         "held_out": held_out,
         "test_rows": len(test),
         "cut": float((sets["train"][0][:, -1] != PADDING).float().mean()),
-        "network": f"encoder of size {size}, width {width}, MLP {hidden}, dropout {DROPOUT},"
-        f" {length} of {len(names)} words",
+        "network": f"encoder of size {size}, width {width}, MLP {hidden}, "
+        f"dropout {DROPOUT}, {length} of {len(names)} words",
     }
     return Problem(
         build=build,
@@ -322,6 +417,7 @@ TABLES = files.read_table(Path(__file__).with_suffix(".toml"))
 
 
 def _study(name: str, row: dict) -> Study:
+    """Build the study of a table of studies.toml."""
     return Study(name, PROBLEMS[row.pop("problem")], **row)
 
 

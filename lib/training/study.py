@@ -1,5 +1,6 @@
-"""A study: update rules compared on one data set by one protocol,
-notebooks/protocol.md.
+"""A study: update rules compared on one data set by one protocol.
+
+The protocol is notebooks/protocol.md.
 """
 
 import contextlib
@@ -30,7 +31,9 @@ TUNING_SEEDS = (
     101,
     102,
 )
-LAST = 4  # evaluations whose mean accuracy judges a run; what `Problem.closing` says is measured there
+# Evaluations whose mean accuracy judges a run; what `Problem.closing` says is measured
+# there.
+LAST = 4
 ROUNDS = 8  # equal parts of the horizon, after each of which a race looks at its runs
 RECENT = (
     10  # readings of the clock whose mean and deviation compare two runs on their way
@@ -49,13 +52,34 @@ WHOLE |= dict.fromkeys(("batch", "window", "seeds", "evaluations", "clock"), 1)
 
 @dataclass(frozen=True)
 class Problem:
-    """Network and data of a study, loaded; rows are held out where `tuning`.
+    """Network and data of a study, loaded.
 
-    `evaluate(model, seed, tuning)` is measured at the points of a run, `finish(model,
-    seed)` at its end, `closing(model)` besides at the last `LAST` points of a judged
-    run, since it is dear. `clock` is "clock_loss" on fixed training rows; `baselines`
-    say which test rows a plain classifier has right. `loss` is a batch's mean, or where
-    `summed` its sum.
+    If a function has the argument `tuning`, it says whether rows are held out.
+
+    Parameters
+    ----------
+    build : callable
+        A function without arguments that returns the network.
+    batches : callable
+        The batches, of (seed, tuning).
+    evaluate : callable
+        From (model, seed, tuning) to metrics, measured at the points of a run.
+    finish : callable
+        From (model, seed) to arrays, measured at the end of a run.
+    about : mapping
+        Network and data in words and numbers.
+    clock : callable
+        From a model to "clock_loss", the loss on fixed training rows.
+    baselines : mapping of str to callable
+        Functions without arguments that return which test rows a plain classifier has
+        right.
+    loss : callable
+        From model and batch to the loss. Default: mean cross-entropy.
+    summed : bool, default False
+        Whether `loss` is a batch's sum, not its mean.
+    closing : callable
+        From a model to metrics that are dear, and are measured besides only at the last
+        `LAST` points of a judged run. Default: none.
     """
 
     build: Callable[[], nn.Module]
@@ -72,15 +96,51 @@ class Problem:
 
 @dataclass(frozen=True)
 class Study:
-    """What is compared, fixed before the runs; ValueError for values that cannot be.
+    """What is compared, fixed before the runs.
 
-    `problem(batch=, **options)` loads network and data. `rates` {rule: candidates}, SPS
-    before SNGD, whose `cap` is the rate of SPS where it is None; at most `extensions`
-    are added beyond an edge. They race to the last of the training losses `targets`, or
-    by accuracy on the rows that `options` hold out. Losses are readings of the clock,
-    one in `clock` steps. A run ends where what `ENDS` names is past `stop_at`: for
-    speed at the first such reading from the step `stop_from` on, for accuracy at an
-    evaluation.
+    Parameters
+    ----------
+    name : str
+        Name of the study.
+    problem : callable
+        ``problem(batch=batch, **options)`` loads network and data.
+    rates : mapping of str to sequence of float
+        The candidate rates of each rule, SPS before SNGD.
+    horizon : int
+        The largest number of steps of a run.
+    batch : int
+        Number of rows per batch.
+    window : int
+        Number of steps over which the loss is averaged.
+    targets : sequence of float
+        Training losses; trials race to the last one. A study that holds out rows judges
+        by the accuracy on these.
+    clock : int
+        Number of steps between readings of the clock. Losses are its readings.
+    options : mapping
+        Options of `problem`, among them the number of rows that are held out.
+    stop_at : float, optional
+        A run ends where what `ENDS` names is past it: for speed at the first such
+        reading from the step `stop_from` on, for accuracy at an evaluation.
+    seeds : int, default 5
+        Number of judged runs per rule.
+    first_seed : int, default 0
+        The first of their seeds.
+    evaluations : int, default 20
+        Number of evaluations of a run after its start.
+    extensions : int, default 2
+        How many rates are added beyond an edge of the candidates at most.
+    cap : float, optional
+        The cap of SNGD. Default: the rate of SPS.
+    walk : bool, default False
+        Whether judged runs add up the squared moves of the weights.
+    stop_from : int, default 0
+        The first step at which a reading of the clock may end a run.
+
+    Raises
+    ------
+    ValueError
+        For values that cannot be.
     """
 
     name: str
@@ -101,7 +161,7 @@ class Study:
     walk: bool = False
     stop_from: int = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         numbers = [x for x in (self.cap, self.stop_at) if x is not None]
         for rule, rates in self.rates.items():
             maker(rule)
@@ -141,10 +201,22 @@ class Study:
         return [self.horizon * part // ROUNDS for part in range(1, ROUNDS + 1)]
 
     def stop(self, metrics: Mapping[str, float]) -> bool:
-        """True where a run with these `metrics` of an evaluation ends, judged by
-        accuracy.
+        """Say whether a run ends that is judged by accuracy.
 
-        ValueError where they lack the accuracy that `stop_at` bounds.
+        Parameters
+        ----------
+        metrics : mapping of str to float
+            The metrics of an evaluation.
+
+        Returns
+        -------
+        bool
+            Whether the accuracy that `stop_at` bounds has reached it.
+
+        Raises
+        ------
+        ValueError
+            If the study does not measure this accuracy.
         """
         if self.stop_at is None or self.criterion == "speed":
             return False
@@ -155,8 +227,19 @@ class Study:
         return metrics[TRAINED] >= self.stop_at
 
     def reached(self, step: int, reading: float) -> bool:
-        """True where a run judged by speed ends: the mean `reading` of the clock at
-        `step`.
+        """Say whether a run ends that is judged by speed.
+
+        Parameters
+        ----------
+        step : int
+            The step.
+        reading : float
+            The mean reading of the clock there.
+
+        Returns
+        -------
+        bool
+            Whether it has come down to `stop_at`, at `stop_from` or later.
         """
         if (
             self.stop_at is None
@@ -167,7 +250,18 @@ class Study:
         return reading <= self.stop_at
 
     def score(self, trial: Curve) -> tuple[float, float]:
-        """How good a trial is, the smaller the better."""
+        """Score a trial.
+
+        Parameters
+        ----------
+        trial : Curve
+            The trial.
+
+        Returns
+        -------
+        tuple of (float, float)
+            How good the trial is: the smaller the better.
+        """
         if trial.diverged:
             return math.inf, math.inf
         if self.criterion == "accuracy":
@@ -177,12 +271,24 @@ class Study:
     def going_on(
         self, trials: Mapping[float, Curve], last: list[float], steps: int
     ) -> list[float]:
-        """Which rates of the `last` round go on after so many steps, of all `trials` so
-        far.
+        """Choose the rates of the last round that go on.
 
-        Those that did not diverge and, from the second round on, are not worse than the
-        best by more than `ERRORS` deviations; none where two have reached the last
-        target, or one has and no other is left, or twice its steps are over.
+        Parameters
+        ----------
+        trials : mapping of float to Curve
+            All trials so far, by rate.
+        last : list of float
+            The rates of the last round.
+        steps : int
+            Number of steps done.
+
+        Returns
+        -------
+        list of float
+            Those that did not diverge and, from the second round on, are not worse than
+            the best by more than `ERRORS` deviations. There are none if two have
+            reached the last target, or if one has and no other is left, or twice its
+            steps are over.
         """
         levels = {
             rate: self._level(trials[rate])
@@ -193,7 +299,7 @@ class Study:
         if alive and steps > self.rounds[0]:
             best, error = min(levels.values())
 
-            def near(level, e):
+            def near(level: float, e: float) -> bool:
                 return level - best <= ERRORS * math.hypot(e, error)
 
             alive = [rate for rate in alive if near(*levels[rate])]
@@ -206,7 +312,10 @@ class Study:
         return [] if first < math.inf and over else alive
 
     def _level(self, trial: Curve) -> tuple[float, float]:
-        """How good a trial is by now, the smaller the better, and its deviation."""
+        """Say how good a trial is by now, and its deviation.
+
+        The smaller the level, the better.
+        """
         if self.criterion == "accuracy":
             # One reading of a run jumps by several points, so the last few are
             # averaged, and their own deviation counts beside the sampling error of the
@@ -221,7 +330,7 @@ class Study:
 
 @cache
 def _made(device: str) -> dict:
-    """Where a run is made; `code` is a short hash of the code of `ROOMS`."""
+    """Say where a run is made; `code` is a short hash of the code of `ROOMS`."""
     capability = torch.backends.cpu.get_cpu_capability()
     sources = (
         path for room in ROOMS for path in (files.ROOT / "lib" / room).rglob("*.py")
@@ -233,32 +342,83 @@ def _made(device: str) -> dict:
         "device": device,
         "processor": torch.cuda.get_device_name() if device == "cuda" else capability,
         "threads": torch.get_num_threads(),
-        "products": torch.get_float32_matmul_precision(),  # "high": a GPU rounds to TF32
+        # "high": a GPU rounds to TF32
+        "products": torch.get_float32_matmul_precision(),
     }
 
 
 class OutOfTime(Exception):
-    """The minutes are used up; the text says how many of the planned runs are
-    finished.
+    """The minutes are used up.
+
+    The text says how many of the planned runs are finished.
     """
 
 
 def a_run(part: str, rule: str, rate: float, cap: float | None, seed: int) -> dict:
-    """A run by the names of `Curve`; rules other than SNGD have no cap."""
+    """Describe a run by the names of `Curve`.
+
+    Parameters
+    ----------
+    part : {"trial", "curve", "one", "baseline"}
+        What the run is for.
+    rule : str
+        The rule.
+    rate : float
+        Its rate.
+    cap : float or None
+        The cap of SNGD; other rules have none.
+    seed : int
+        The seed.
+
+    Returns
+    -------
+    dict
+        The keys are part, rule, rate, cap and seed.
+
+    Examples
+    --------
+    >>> from lib.training.study import a_run
+    >>> a_run("one", "SGD", 0.1, cap=2.0, seed=0)
+    {'part': 'one', 'rule': 'SGD', 'rate': 0.1, 'cap': None, 'seed': 0}
+    """
     return dict(
         part=part, rule=rule, rate=rate, cap=cap if rule == "SNGD" else None, seed=seed
     )
 
 
 class Work:
-    """Runs a `study` in `folder`/<name>-<digest> until its end, or until `minutes` are
-    over. Processes may share it. ValueError for minutes not above 0, or a loss summed
-    over a batch that processes share.
+    """The runs of a study in a folder, until its end or until the minutes are over.
+
+    Processes may share it.
+
+    Parameters
+    ----------
+    study : Study
+        The study.
+    folder : Path
+        The runs are kept in `folder`/<name>-<digest>.
+    minutes : float, optional
+        How long to work. Default: to the end.
+    say : callable
+        What is called with a sentence on each run. Default: `print`.
+    cpu : bool, default False
+        Whether to stay on the CPU.
+
+    Raises
+    ------
+    ValueError
+        If the minutes are not above 0, or if processes share a batch over which the
+        loss is summed.
     """
 
     def __init__(
-        self, study: Study, folder: Path, minutes=math.inf, say=print, cpu: bool = False
-    ):
+        self,
+        study: Study,
+        folder: Path,
+        minutes: float = math.inf,
+        say: Callable[[str], None] = print,
+        cpu: bool = False,
+    ) -> None:
         if not minutes > 0:
             raise ValueError(f"minutes must be above 0, got {minutes:g}")
         last = time.monotonic() + 60 * minutes
@@ -297,8 +457,17 @@ class Work:
         self.folder = Path(folder) / f"{study.name}-{self.key}"
 
     def run(self) -> Curves:
-        """Run the trials, then the judged runs, and return all of them; raises
-        OutOfTime.
+        """Run the trials, then the judged runs.
+
+        Returns
+        -------
+        Curves
+            All of them.
+
+        Raises
+        ------
+        OutOfTime
+            If the minutes end before.
         """
         study = self.study
         rates = {}
@@ -323,9 +492,29 @@ class Work:
         return self.collected()
 
     def best(self, rule: str, cap: float | None) -> float:
-        """The rate at which `rule` is judged; one candidate alone is taken. While the
-        best lies at an edge of the grid, one more beyond is tried. ValueError where
-        every one diverged.
+        """Find the rate at which a rule is judged.
+
+        One candidate alone is taken. While the best lies at an edge of the grid, one
+        more beyond is tried.
+
+        Parameters
+        ----------
+        rule : str
+            The rule.
+        cap : float or None
+            The cap of SNGD.
+
+        Returns
+        -------
+        float
+            The rate.
+
+        Raises
+        ------
+        ValueError
+            If every rate diverged.
+        OutOfTime
+            If the minutes end before.
         """
 
         def trials(rates: list[float], steps: int) -> dict[float, Curve]:
@@ -352,7 +541,10 @@ class Work:
             best = min(scores, key=lambda rate: (scores[rate], -rate))
             if outcomes[best].diverged:
                 dead = ", ".join(f"{rate:g}" for rate in sorted(outcomes))
-                words = f"{study.name}: every rate of {rule} diverged that was not dropped: {dead}"
+                words = (
+                    f"{study.name}: every rate of {rule} diverged that was not "
+                    f"dropped: {dead}"
+                )
                 raise ValueError(f"{words}; give the study lower rates")
             beside = {grid[0]: grid[1], grid[-1]: grid[-2]}.get(best)
             # A cap of SPS that is never reached is as good as a larger one.
@@ -365,8 +557,24 @@ class Work:
         return best
 
     def all_of(self, runs: list[dict], until: float = math.inf) -> list[Curve]:
-        """The curves of `runs`, up to the step `until` at least, whichever process
-        trains them; OutOfTime where the minutes end.
+        """Return the curves of runs, whichever process trains them.
+
+        Parameters
+        ----------
+        runs : list of dict
+            The runs, as `a_run` describes them.
+        until : float, optional
+            The step that each has to reach at least. Default: the end.
+
+        Returns
+        -------
+        list of Curve
+            The curves, in the order of `runs`.
+
+        Raises
+        ------
+        OutOfTime
+            If the minutes end before.
         """
         while True:
             curves = [self.one(who, until) for who in runs]
@@ -378,8 +586,26 @@ class Work:
             time.sleep(0.2)
 
     def one(self, who: dict, until: float = math.inf) -> Curve | None:
-        """The curve of one run, from its file or trained; None while another process
-        has it.
+        """Return the curve of one run, from its file or trained.
+
+        Parameters
+        ----------
+        who : dict
+            The run, as `a_run` describes it.
+        until : float, optional
+            The step that it has to reach at least. Default: the end.
+
+        Returns
+        -------
+        Curve or None
+            The curve; None while another process has the run.
+
+        Raises
+        ------
+        OutOfTime
+            If the minutes end before.
+        ValueError
+            If its file was made by other code or on another device.
         """
         name = "-".join(str(value) for value in who.values() if value is not None)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -412,7 +638,8 @@ class Work:
                 else:
                     loss = ""
                 self.say(
-                    f"{name}: {curve.status}{loss}, {curve.seconds:.0f} processor seconds"
+                    f"{name}: {curve.status}{loss}, "
+                    f"{curve.seconds:.0f} processor seconds"
                 )
                 if not curve.paused:
                     checkpoint.unlink(missing_ok=True)
@@ -421,6 +648,7 @@ class Work:
             lock.release()
 
     def _finished(self, path: Path) -> Curve:
+        """Read the curve of a finished run; raise ValueError if other code made it."""
         (curve,) = load(path).curves
         made = curve.made
         device = self.made["device"]
@@ -431,6 +659,7 @@ class Work:
         return curve
 
     def _trained(self, who: dict, checkpoint: Path, until: float) -> Curve:
+        """Train one run, up to the step `until`."""
         study = self.study
         problem = self.problem
         seed = who["seed"]
@@ -485,12 +714,24 @@ class Work:
         return replace(curve, end=end, loss=loss, **less)
 
     def collected(self) -> Curves:
-        """All trials and judged runs so far."""
+        """Return all trials and judged runs so far.
+
+        Returns
+        -------
+        Curves
+            The runs.
+        """
         paths = [p for p in self.folder.glob("*.npz") if not p.name.startswith("one-")]
         return Curves(self.configuration, tuple(map(self._finished, sorted(paths))))
 
     def left(self) -> str:
-        """How far the study is, in words."""
+        """Say how far the study is.
+
+        Returns
+        -------
+        str
+            The numbers of finished trials and judged runs, in words.
+        """
         done = [curve.part for curve in self.collected().curves if not curve.paused]
         planned = self.study.seeds * len(self.study.rates)
         trials = done.count("trial")
