@@ -72,8 +72,14 @@ def norms(tensors: list[Tensor]) -> Tensor:
 class GradientStep(torch.optim.Optimizer):
     """Gradient descent with a step size from the loss and the norm of the gradient.
 
-    θ ← θ - s g, with ‖g‖ over all parameters. The step s is 0 where g = 0. After a
-    step, `last_step_size` and `last_gradient_norm` are s and ‖g‖.
+    θ ← θ - s g, with ‖g‖ over all parameters. The step s is 0 where g = 0.
+
+    Attributes
+    ----------
+    last_step_size : Tensor ()
+        s of the last step.
+    last_gradient_norm : Tensor ()
+        ‖g‖ of the last step.
     """
 
     last_step_size: Tensor
