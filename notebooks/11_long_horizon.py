@@ -192,7 +192,7 @@ print(f"direction error: exact {exact_error:.4f}, in ordinary arithmetic {plain_
 # $d$ grows a thousandfold.
 
 # %%
-megabytes = [sum(array.nbytes for array in (few.K, few.delta, few.z)) / 1e6 for few in small]
+megabytes = [sum(array.nbytes for array in (few.K.matrix, few.delta, few.z)) / 1e6 for few in small]
 for dimension, few, size in zip(dimensions, small, megabytes, strict=True):
     began = time.perf_counter()
     reduced.run_compiled(few, [update_rules["NGD"]], np.array([timed_steps]))
