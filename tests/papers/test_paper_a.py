@@ -51,10 +51,9 @@ def with_head(history, factor):
     gaps = history.score_gaps * factor[:, None, None]
     norm = history.head_norm * np.abs(factor)
 
-    def head(part):
-        return factor[part, None] * history._head(part)
-
-    return replace(history, score_gaps=gaps, head_norm=norm, _head=head)
+    assert not history.path.u_0.any()  # so that u_t is all in its coefficients
+    path = replace(history.path, b=history.path.b * factor[:, None, None])
+    return replace(history, score_gaps=gaps, head_norm=norm, path=path)
 
 
 def reference(factor):
