@@ -271,11 +271,15 @@ class Custom(Rule):
     logarithmic : bool, optional
         Whether `law` is log eta_t = f(t, log(L - L*), log ||grad L||) instead. On long
         runs gap and norm fall below the smallest float64, and only this form goes on.
+    momentum : float, optional
+        The momentum beta in [0, 1): W moves by m_t = beta m_{t-1} + eta_t grad L.
 
     Raises
     ------
     TypeError
         If `law` cannot be called.
+    ValueError
+        If the momentum is outside its range.
 
     Notes
     -----
@@ -299,12 +303,14 @@ class Custom(Rule):
     formula: ClassVar[str] = r"\eta_t = f(t,\ L-L^*,\ \|\nabla L\|)"
     law: Callable
     logarithmic: bool = False
+    momentum: float = field(default=0.0, kw_only=True)
 
     def _check(self) -> None:
         if not callable(self.law):
             raise TypeError(
                 f"law = {self.law!r}; it must be a function of t, gap and norm"
             )
+        super()._check()
 
     def log_step(self, t: int, log_gap: Any, log_norm: Any) -> Any:
         """Return log eta_t; see `Rule.log_step`."""
