@@ -1,6 +1,7 @@
 """The training loop, compiled or in numpy: Gram matrices in, records out."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -288,9 +289,13 @@ def run_compiled(
         logistic=attention.is_logistic(problem.loss),
     )
     records = kernel.Records(**{name: raw[name] for name in kernel.Records._fields})
-    # Runs share the cores already; BLAS threads of each would get in their way.
-    cores = 1 if len(jobs.data) > 1 else None
-    with threadpool_limits(cores, user_api="blas"):
+    factored = not (problem.K.formed and problem.G.formed)
+    # Several runs share the cores already; BLAS threads of each would get in their way.
+    if factored and len(jobs.data) > 1:
+        cores = threadpool_limits(1, user_api="blas")
+    else:  # setting a limit takes as long as ten thousand short steps
+        cores = nullcontext()
+    with cores:
         raw["status"], raw["ended"] = kernel.run_jobs(
             numba.get_num_threads(), jobs, times, records
         )
