@@ -6,6 +6,7 @@ leave the range of float64 long before their product does.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from math import inf
@@ -20,11 +21,12 @@ GD_CODE, NGD_CODE, POLYAK_CODE = range(3)
 
 
 @dataclass(frozen=True, repr=False)
-class Rule:
+class Rule(ABC):
     r"""What all update rules share.
 
     A rule is a frozen dataclass. Its `log_step` gives the logarithm of the step size,
-    its `formula` says the same in TeX, and its `repr` evaluates to an equal rule.
+    its `formula` says the same in TeX, and its `repr` evaluates to an equal rule. A
+    subclass of your own has to define `log_step` alone.
 
     Examples
     --------
@@ -58,6 +60,7 @@ class Rule:
         """Whether both gradients of joint training are divided by one norm."""
         return False
 
+    @abstractmethod
     def log_step(self, t: int, log_gap: Any, log_norm: Any) -> Any:
         """Return log eta_t.
 
@@ -75,7 +78,6 @@ class Rule:
         float or ndarray
             The logarithm of the step size, in the shape of the arguments.
         """
-        raise NotImplementedError
 
     def __repr__(self) -> str:
         words = [

@@ -4,6 +4,7 @@ sent to another core.
 
 import copy
 import pickle
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -83,3 +84,22 @@ def test_a_rule_is_written_as_it_is_made(rule):
 def test_a_rule_takes_its_settings_by_name():
     with pytest.raises(TypeError):
         dynamics.NGD(0.1, 5.0)
+
+
+@dataclass(frozen=True, repr=False)
+class Halving(dynamics.Rule):
+    """A rule of a reader's own: step lengths that halve."""
+
+    first: float
+
+    def log_step(self, t, log_gap, log_norm):
+        return np.log(self.first) - t * np.log(2) - log_norm
+
+
+def test_a_subclass_trains_and_has_to_say_its_step():
+    run = dynamics.train(DATA, Halving(0.5), 30)
+    length = np.exp(run.log_step + run.log_gradient)
+    np.testing.assert_allclose(length, np.tile(0.5 ** (run.iterations + 1), (2, 1)))
+    assert repr(Halving(0.5)) == "Halving(first=0.5)"
+    with pytest.raises(TypeError, match="log_step"):
+        dynamics.Rule()
