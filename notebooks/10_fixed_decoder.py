@@ -432,7 +432,7 @@ tables["antipodal"]
 statements.quoted("A", STATEMENTS, "Lemma 5", "Lemma 6", "Lemma 7")
 
 # %% [markdown]
-# In Lemma 6 the constant $c=1/\max_m\lVert A_m\rVert$ is small enough: under Assumption 2 $-\nabla L=\sum_m w_mA_m$ with all $w_m\ge0$, and $\langle A_m,W_{mm}\rangle\ge1$. Its row compares with this $c$.
+# The displayed formulas of these three lemmas are blank in our copy; they stand here as we read them. In Lemma 6 the constant $c=1/\max_m\lVert A_m\rVert$ is small enough: under Assumption 2 $-\nabla L=\sum_m w_mA_m$ with all $w_m\ge0$, and $\langle A_m,W_{mm}\rangle\ge1$. Its row compares with this $c$.
 
 
 # %%

@@ -17,8 +17,8 @@
 # *Side road of page [30](30_mirror_descent.ipynb) · 25 minutes · [words](words.md).* After it you can write Algorithm 1 of paper B, and say which of its three parts does the work.
 #
 # **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*,
-# arXiv 2603.01514, first version), **Figures 1 and 2**, Theorem 1. The text at hand lacks its displayed formulas; what is
-# restored says so. A later version (HiLD workshop, ICML 2026) changes the algorithm, with another regulariser and a
+# arXiv 2603.01514, first version), **Figures 1 and 2**, Theorem 1. Our copy of the text lacks its displayed formulas.
+# What stands for them is our reading, the form of the minima in Theorem 1 and $L^*=k\sigma^2/2$ among it. A later version (HiLD workshop, ICML 2026) changes the algorithm, with another regulariser and a
 # renormalisation, and is not reproduced here.
 #
 # **Question.** The loss of a softmax attention layer is not convex. Can gradient descent still be made to reach its
@@ -49,8 +49,9 @@
 # | $\hat L$, $\hat\Sigma$ | loss on a minibatch of $m$ samples, covariance of all $n$ samples | |
 # | $\eta$ | step size, the factor of the gradient | |
 #
-# **Hypotheses.** A1 to A3, quoted below with Theorem 1 and the algorithm. A3 is needed since a query is one of the keys as
-# well, and $x^\top Bx$ is its logit with itself. All three are printed for seed 0. How fast Algorithm 1 gets to the
+# **Hypotheses.** A1 to A3, quoted below with Theorem 1 and the algorithm. The paper says of A3 that "we require this
+# integrability to show that the empirical gradient is close to the population gradient". As we see it, A3 is needed since a query is one of
+# the keys as well, and $x^\top Bx$ is its logit with itself. All three are printed for seed 0. How fast Algorithm 1 gets to the
 # minima, and what a finite sample costs, is Theorem 2 and the subject of [notebook 21](21_noise_and_samples.ipynb).
 
 # %% tags=["parameters"]
