@@ -108,6 +108,8 @@ def minimal(tokens: TokenSet | Minimal) -> Minimal:
 
     Raises
     ------
+    TypeError
+        If `tokens` is anything else.
     ValueError
         If the sizes of tokens, queries or head lie outside 1e-100 ... 1e100.
 
@@ -131,6 +133,11 @@ def minimal(tokens: TokenSet | Minimal) -> Minimal:
     """
     if isinstance(tokens, Minimal):
         return tokens
+    if not isinstance(tokens, TokenSet):
+        raise TypeError(
+            f"tokens = {type(tokens).__name__}; it must be a TokenSet, which "
+            "lib.token_set makes of arrays"
+        )
     check_sizes(tokens)
     runs, n, T, d = tokens.shape
     token_basis, X = _basis(tokens.X.reshape(runs, n * T, d))

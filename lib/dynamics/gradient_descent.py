@@ -238,8 +238,10 @@ def train(
     start = _start(problem, start)
     ends = _targets(targets, tokens, problem)
     head_ends = _targets(head_targets, tokens, problem, of_head=True)
+    size = np.linalg.norm(start.inside.reshape(len(start.inside), -1), axis=1)
+    start_leaves = start.outside > ROUNDING * size  # (runs,)
     for name, target in ends.items():
-        if (start.outside * target.outside > 0).any():
+        if (start_leaves & (target.outside > 0)).any():
             raise ValueError(
                 f"target {name!r} and W_0 both leave the span of tokens and queries, "
                 "where only norms are kept; their angle is not known there"
