@@ -99,3 +99,51 @@ def test_processes_below_end_with_the_command_and_only_the_command_speaks():
 )
 def test_only_the_projects_own_commands_are_meant(words, own):
     assert interrupt.is_own_command(words.split()) == own
+
+
+ENDLESS = """import lib, sys
+from lib import mirror
+data = lib.two_examples()
+rules = {"span": (lib.train, lib.NGD(0.1)), "mirror": (mirror.train, mirror.MirrorRule(3.0))}
+train, rule = rules[sys.argv[1]]
+train(data, rule, 1)
+try:
+    print("trains", flush=True)
+    train(data, rule, 10**12, record=[0])
+except KeyboardInterrupt:
+    print(train(data, rule, 1).status[0])
+"""
+
+
+@pytest.mark.parametrize("rule", ["span", "mirror"])
+def test_an_interrupt_ends_a_compiled_loop_and_the_next_one_trains(rule):
+    process = subprocess.Popen(
+        [sys.executable, "-c", ENDLESS, rule],
+        cwd=files.ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout.readline() == "trains\n"
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=600)[0] == "completed\n"
+
+
+FORKED = """import lib, multiprocessing
+data = lib.two_examples()
+
+def norm(steps):
+    return float(lib.train(data, {"a": lib.NGD(0.1), "b": lib.GD(0.1)}, steps)["a"].norm[0, -1])
+
+here = norm(100)
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    print(pool.map(norm, [100] * 4) == [here] * 4)
+"""
+
+
+def test_a_process_that_has_trained_can_fork():
+    command = [sys.executable, "-c", FORKED]
+    done = subprocess.run(
+        command, cwd=files.ROOT, capture_output=True, text=True, timeout=600
+    )
+    assert done.stdout == "True\n", done.stderr

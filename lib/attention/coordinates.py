@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lib import blas
 from lib.attention.token_sets import TokenSet, check_sizes
 from lib.representation import Shapes
 
@@ -140,8 +141,9 @@ def minimal(tokens: TokenSet | Minimal) -> Minimal:
         )
     check_sizes(tokens)
     runs, n, T, d = tokens.shape
-    token_basis, X = _basis(tokens.X.reshape(runs, n * T, d))
-    query_basis, z = _basis(tokens.z)
+    with blas.one_thread():
+        token_basis, X = _basis(tokens.X.reshape(runs, n * T, d))
+        query_basis, z = _basis(tokens.z)
     u = (tokens.u[:, None] @ token_basis)[:, 0]
     # Rounding must not part equal tokens: their scores are equal, and stay so in joint
     # training.

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-from lib.compiled import exponentials, gram, softmax
+from lib.compiled import exponentials, gram, softmax, threads
 from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
 from lib.dynamics import rules as update_rules
 
@@ -192,15 +192,16 @@ def _gradient(
     return 0.5 * math.log(square)
 
 
-@numba.njit(error_model="numpy")
+@numba.njit(error_model="numpy", nogil=True, cache=True)
 def _train_group(
     jobs: Jobs,
     times: np.ndarray,
     records: Records,
     status: np.ndarray,
     ended: np.ndarray,
+    stop: np.ndarray,
 ) -> None:
-    """Train `jobs` side by side.
+    """Train `jobs` side by side, until `stop` (1,) is no longer zero.
 
     It fills their records at `times`, and how and when each ended.
     """
@@ -250,6 +251,8 @@ def _train_group(
     living = count
     record = 0
     for t in range(times[-1] + 1):
+        if stop[0] != 0:
+            return
         # One softmax for all runs of the group, then the rest run by run.
         recording = record < times.size and times[record] == t
         softmax.slopes(work, n, logistic, head_fixed, scales)
@@ -330,16 +333,13 @@ def _train_group(
             status[r], ended[r] = COMPLETED, times[-1]
 
 
-@numba.njit(parallel=True, cache=True)
 def run_jobs(
-    threads: int, jobs: Jobs, times: np.ndarray, records: Records
+    jobs: Jobs, times: np.ndarray, records: Records
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Train jobs and fill their records.
+    """Train jobs on all cores and fill their records.
 
     Parameters
     ----------
-    threads : int
-        Number of threads.
     jobs : Jobs
         The runs.
     times : ndarray of int (k,)
@@ -359,41 +359,22 @@ def run_jobs(
     The jobs are trained as `_train_group` does, in groups of nearly equal size, and
     there are nearly as many groups for each of the threads.
     """
-    # A parallel loop reads arrays, not tuples.
-    data, K, G, v, w, pairs, first, v_head, w_head, pairs_head, first_head = jobs[:11]
-    margins, scores, rules, head_fixed, logistic = jobs[11:]
-    margins_at, scores_at, alpha_at, b_at, logs_at = records
-    count = data.size
-    status = np.zeros(count, np.int64)
-    ended = np.zeros(count, np.int64)
-    side_by_side = max(1, LANES // margins.shape[1])
-    groups = min(count, -(-count // (side_by_side * threads)) * threads)
-    for group in numba.prange(groups):
-        j = slice(group * count // groups, (group + 1) * count // groups)
-        side = Jobs(
-            data=data[j],
-            K=K,
-            G=G,
-            v=v,
-            w=w,
-            pairs=pairs,
-            first=first,
-            v_head=v_head,
-            w_head=w_head,
-            pairs_head=pairs_head,
-            first_head=first_head,
-            margins=margins[j],
-            scores=scores[j],
-            rules=rules[j],
-            head_fixed=head_fixed,
-            logistic=logistic,
+    cores = threads.count()
+    runs = jobs.data.size
+    status = np.zeros(runs, np.int64)
+    ended = np.zeros(runs, np.int64)
+    side_by_side = max(1, LANES // jobs.margins.shape[1])
+    groups = min(runs, -(-runs // (side_by_side * cores)) * cores)
+    calls = []
+    for group in range(groups):
+        part = slice(group * runs // groups, (group + 1) * runs // groups)
+        side = jobs._replace(
+            data=jobs.data[part],
+            margins=jobs.margins[part],
+            scores=jobs.scores[part],
+            rules=jobs.rules[part],
         )
-        at = Records(
-            margins=margins_at[j],
-            scores=scores_at[j],
-            alpha=alpha_at[j],
-            b=b_at[j],
-            logs=logs_at[j],
-        )
-        _train_group(side, times, at, status[j], ended[j])
+        filled = Records(*(array[part] for array in records))
+        calls.append((side, times, filled, status[part], ended[part]))
+    threads.call_each(_train_group, calls)
     return status, ended

@@ -5,11 +5,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from types import SimpleNamespace
 
-import numba
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from lib import attention
+from lib import attention, blas
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
 from lib.compiled import gram
@@ -291,14 +289,9 @@ def run_compiled(
     records = kernel.Records(**{name: raw[name] for name in kernel.Records._fields})
     factored = not (problem.K.formed and problem.G.formed)
     # Several runs share the cores already; BLAS threads of each would get in their way.
-    if factored and len(jobs.data) > 1:
-        cores = threadpool_limits(1, user_api="blas")
-    else:  # setting a limit takes as long as ten thousand short steps
-        cores = nullcontext()
-    with cores:
-        raw["status"], raw["ended"] = kernel.run_jobs(
-            numba.get_num_threads(), jobs, times, records
-        )
+    shared = factored and len(jobs.data) > 1
+    with blas.one_thread() if shared else nullcontext():
+        raw["status"], raw["ended"] = kernel.run_jobs(jobs, times, records)
     split = (slice(k * runs, (k + 1) * runs) for k in range(len(rules)))
     return [
         _raw(problem, {name: values[part] for name, values in raw.items()})

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from lib.compiled import exponentials, softmax
+from lib.compiled import exponentials, softmax, threads
 from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
 
 # Sums may be taken in any order, so that they fill vector registers.
@@ -115,6 +115,17 @@ def _move(
     return top
 
 
+@numba.njit
+def _mean_loss(lane: np.ndarray, n: int, logistic: bool) -> float:
+    """Return the mean loss over the n samples, from their answers and slopes."""
+    loss = 0.0
+    for i in range(n):
+        f = lane[softmax.ANSWER, i]
+        log_slope = lane[softmax.LOG_SLOPE, i]
+        loss += (-log_slope - f if logistic else math.exp(min(-f, LONGEST))) / n
+    return loss
+
+
 class Rows(NamedTuple):
     """A problem, linear in W and v: margins A vec(W), scores signed v, opt token first.
 
@@ -141,15 +152,16 @@ class Rows(NamedTuple):
     joint: bool
 
 
-@numba.njit
+@numba.njit(nogil=True, cache=True)
 def _train_run(
     problem: Rows,
     rule: np.ndarray,
     times: np.ndarray,
     parameters: tuple,
     records: tuple,
+    stop: np.ndarray,
 ) -> tuple[int, int, int]:
-    """Train one run in place.
+    """Train one run in place, until `stop` (1,) is no longer zero.
 
     Returned are status, last iteration and first rise of the loss. The arguments are as
     in `run_jobs`, without the axis of jobs; rule: (p, step_size, 1.0 if normalised).
@@ -179,6 +191,8 @@ def _train_run(
     rise = -1
     last = math.inf
     for t in range(times[-1] + 1):
+        if stop[0] != 0:
+            break
         _multiply(A, W, flat_margins)
         softmax.scatter(0, n, all_margins, work.margins)
         if joint or t == 0:
@@ -201,11 +215,7 @@ def _train_run(
                 signed, flat_push, q, powers_v, down_v
             )
 
-        loss = 0.0
-        for i in range(n):
-            f = work.lane[softmax.ANSWER, i]
-            log_slope = work.lane[softmax.LOG_SLOPE, i]
-            loss += (-log_slope - f if logistic else math.exp(min(-f, LONGEST))) / n
+        loss = _mean_loss(work.lane, n, logistic)
         if rise < 0 and loss > last + NEGLIGIBLE_RISE * max(1.0, last):
             rise = t
         last = loss
@@ -236,7 +246,6 @@ def _train_run(
     return COMPLETED, times[-1], rise
 
 
-@numba.njit(parallel=True, cache=True)
 def run_jobs(
     problem: Rows,
     rules: np.ndarray,
@@ -269,15 +278,14 @@ def run_jobs(
     A, signed, n, logistic, joint = problem
     W, v, U, V = parameters
     path, head_path, logs = records
-    jobs = len(U)
     kinds = len(rules)
-    ends = np.zeros((3, jobs), np.int64)
-    for j in numba.prange(jobs):
+    calls = []
+    for j in range(len(U)):
         run = j // kinds
         kind = j % kinds
         when = times[kind][times[kind] >= 0]
         rows = Rows(A=A[run], signed=signed[run], n=n, logistic=logistic, joint=joint)
         moved = (W[j], v[j], U[j], V[j])
         filled = (path[j], head_path[j], logs[j])
-        ends[:, j] = _train_run(rows, rules[kind], when, moved, filled)
-    return ends
+        calls.append((rows, rules[kind], when, moved, filled))
+    return np.array(threads.call_each(_train_run, calls)).T

@@ -9,7 +9,7 @@ import math
 import numba
 import numpy as np
 
-from lib.compiled import exponentials
+from lib.compiled import exponentials, threads
 
 QUERIES = 128  # queries of one piece of work
 # bound on |logits| up to which e^(logit - bound) cannot underflow: no maximum has to be
@@ -132,12 +132,17 @@ def empirical_gradients(
     pieces = -(-m // QUERIES)
     partial_A = np.zeros((runs, pieces, *A.shape[1:]))
     partial_B = np.zeros((runs, pieces, *B.shape[1:]))
-    threads = numba.get_num_threads()
-    numba.set_num_threads(threads if runs * m * m >= PARALLEL else 1)
-    try:
-        _all((X, keys, radius, Y), (A, B), set_of_run, (partial_A, partial_B))
-    finally:
-        numba.set_num_threads(threads)
+    tasks = runs * pieces
+    parts = threads.count() if runs * m * m >= PARALLEL else 1
+    data = (X, keys, radius, Y), (A, B), set_of_run, (partial_A, partial_B)
+    calls = [
+        (*data, part * tasks // parts, (part + 1) * tasks // parts)
+        for part in range(parts)
+    ]
+    if parts == 1:  # handing it to another thread would take longer
+        _some(*calls[0], np.zeros(1, np.int64))
+    else:
+        threads.call_each(_some, calls)
     grad_A = partial_A.sum(1) / m
     grad_B = partial_B.sum(1) / m
     return (
@@ -146,15 +151,24 @@ def empirical_gradients(
     )
 
 
-@numba.njit(parallel=True, cache=True)
-def _all(
-    samples: tuple, layers: tuple, set_of_run: np.ndarray, partial_sums: tuple
+@numba.njit(nogil=True, cache=True)
+def _some(
+    samples: tuple,
+    layers: tuple,
+    set_of_run: np.ndarray,
+    partial_sums: tuple,
+    first: int,
+    end: int,
+    stop: np.ndarray,
 ) -> None:
+    """Fill the partial sums of the pieces `first` to `end`, until `stop` (1,)."""
     X, keys, radius, Y = samples
     (A, B) = layers
     (partial_A, partial_B) = partial_sums
-    runs, pieces = partial_A.shape[:2]
-    for task in numba.prange(runs * pieces):
+    pieces = partial_A.shape[1]
+    for task in range(first, end):
+        if stop[0] != 0:
+            return
         run = task // pieces
         piece = task % pieces
         s = set_of_run[run]

@@ -88,15 +88,15 @@ def _pools():
 @contextmanager
 def threads(count: int) -> Iterator[None]:
     """Let the thread pools of numpy, scipy, torch and numba use `count` threads."""
-    before = torch.get_num_threads(), numba.get_num_threads()
+    before = torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS
     torch.set_num_threads(count)
-    numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
+    numba.config.NUMBA_NUM_THREADS = min(count, before[1])  # lib.compiled.threads
     try:
         with _pools().limit(limits=count):
             yield
     finally:
         torch.set_num_threads(before[0])
-        numba.set_num_threads(before[1])
+        numba.config.NUMBA_NUM_THREADS = before[1]
 
 
 def seconds(work, at_least: float = 0.0, clock=time.perf_counter) -> float:

@@ -1,0 +1,91 @@
+"""Compiled functions on all cores, in threads that Ctrl-C can end.
+
+numba's own parallel loops run inside one call: Ctrl-C waits for the end of it, and a
+process that has used them cannot fork. Here each core gets a call of its own from
+Python threads, without the interpreter's lock, while the main thread listens.
+"""
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import cache
+from typing import Any
+
+import numba
+import numpy as np
+
+
+def count() -> int:
+    """Return the number of threads that compiled functions use.
+
+    Returns
+    -------
+    int
+        $NUMBA_NUM_THREADS, by default the number of cores that the process may use.
+
+    Examples
+    --------
+    >>> from lib.compiled import threads
+    >>> threads.count() >= 1
+    True
+    """
+    return int(numba.config.NUMBA_NUM_THREADS)  # ty: ignore[unresolved-attribute]  # numba sets it when it is imported
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """Return the threads, started once: starting them takes as long as many steps."""
+    return ThreadPoolExecutor(threads)
+
+
+# A fork has no threads but the one that forked, so it starts its own.
+os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
+def call_each(kernel: Any, calls: Sequence[tuple]) -> list[Any]:
+    """Call a compiled function with each tuple of arguments, on all cores.
+
+    Parameters
+    ----------
+    kernel : numba dispatcher
+        A function compiled with ``nogil=True``. Its last argument is `stop`, an array
+        (1,) of int: it returns soon after ``stop[0]`` is no longer zero.
+    calls : sequence of tuple
+        The arguments of each call, without `stop`. The types must be the same in all.
+
+    Returns
+    -------
+    list
+        What each call returned.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        At Ctrl-C, after every call has returned. The same holds for what a call raises.
+
+    Examples
+    --------
+    >>> import numba
+    >>> from lib.compiled import threads
+    >>> @numba.njit(nogil=True)
+    ... def double(x, stop):
+    ...     return 2 * x
+    >>> threads.call_each(double, [(1,), (2,)])
+    [2, 4]
+    """
+    if not calls:
+        return []
+    stop = np.zeros(1, np.int64)
+    # In this thread, which Ctrl-C reaches also while it compiles.
+    kernel.compile(tuple(numba.typeof(argument) for argument in (*calls[0], stop)))
+    pool = _pool(count())
+    running: list[Future] = []
+    try:
+        running += [pool.submit(kernel, *arguments, stop) for arguments in calls]
+        return [call.result() for call in running]
+    finally:
+        # After an exception nothing may write into the arrays any more.
+        stop[0] = 1
+        for call in running:
+            call.cancel()
+        wait(running)
