@@ -16,9 +16,10 @@ from lib.dynamics import kernel, recording
 from lib.dynamics.rules import NGD, BuiltIn, Rule
 
 FORMS = ("gram", "factored")  # of the product with a Gram matrix
-# A formed matrix costs m^2 numbers read per product. Factors cost 6 times as much per
-# number, measured from 180 to 45,000 constraints.
-FACTORED_COST = 6.0
+# A formed matrix costs m^2 numbers read per product. Factors cost twice as much per
+# number, and as much as 25,000 numbers to begin with; measured from 42 to 5,800 pairs.
+FACTORED_COST = 2.0
+FACTORED_START = 25_000
 LARGE = 2**22  # numbers of an array that is held on the way
 
 
@@ -49,7 +50,7 @@ def cheapest_form(n: int, S: int, r: int, q: int) -> str:
     'factored'
     """
     formed = (n * S) ** 2
-    factored = FACTORED_COST * n * r * (S + min(q, n / 2))
+    factored = FACTORED_START + FACTORED_COST * n * r * (S + min(q, n / 2))
     return "factored" if formed > factored else "gram"
 
 

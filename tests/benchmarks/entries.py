@@ -344,6 +344,42 @@ def _jax(name, bar, draw, step_size, steps):
     return times.entry(name, bar, f"processor time, {steps} steps x {runs} runs")
 
 
+def _at_scale(name, bar, draw, steps):
+    """NGD where pairs of tokens are many, over the faster of numpy and JAX in the
+    coordinates of W: processor time a step.
+    """
+    data = draw()
+    step_size = 0.05
+
+    def ours(count=steps):
+        return dynamics.train(data, rules.NGD(step_size), count, [count])
+
+    makers = {"numpy": plain.numpy_ngd, "JAX": peers.jax_ngd}
+    norm = ours(100).norm[:, -1]
+    references = {}
+    for peer, make in makers.items():
+        # Later the peers' weights are lost to rounding.
+        gate(f"{name}, {peer}: norm of W", norm, make(data, step_size, 100)(), AGREE)
+        references[peer] = make(data, step_size, steps)
+        references[peer]()  # compiles
+    ours()
+    taken = {peer: [] for peer in makers}
+    own = []
+    with threads(1):
+        for _ in turns():
+            for peer, work in references.items():
+                taken[peer].append(_spent(work) / steps)
+            own.append(_spent(ours) / steps)
+    best = min(taken, key=lambda peer: median(taken[peer]))
+    others = ", ".join(f"{peer} {duration(median(t))}" for peer, t in taken.items())
+    n, T, d = data.shape[1:]
+    note = (
+        f"processor time a step with all set-up, {steps} steps, (n, T, d) = {n, T, d}"
+    )
+    note = f"{note}, {n * (T - 1)} pairs; the faster is {best}: {others}"
+    return Times(own, taken[best], (1, 1)).entry(name, bar, note)
+
+
 def dimension() -> Entry:
     """Training at d = 100,000 against d = 300, both n=20, T=10, once the basis is
     built.
@@ -510,6 +546,9 @@ ROWS = {
     "products_joint": (_over_products, 6, two_tokens, 0.1, 10_000, "joint"),
     "jax_single": (_jax, 2, partial(class_means, d=300), 0.05, 10_000),
     "jax_runs": (_jax, 1, many, 0.1, 2000),
+    "scale_1800": (_at_scale, 1, partial(one, n=200, T=10, d=64), 2000),
+    "scale_5800": (_at_scale, 1, partial(one, n=200, T=30, d=64), 1000),
+    "scale_19000": (_at_scale, 1, partial(one, n=1000, T=20, d=64), 400),
     "entrywise_runs": (_along, 100, ENTRYWISE),
     "spectral_runs": (_along, 20, SPECTRAL),
     "svm_peers_small": (_svm_peers, 0.67, partial(one, n=6, T=8, d=10)),

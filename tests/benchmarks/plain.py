@@ -63,6 +63,31 @@ def train(
     return list(map(np.array, zip(*history, strict=True)))
 
 
+def numpy_ngd(tokens: TokenSet, step_size: float, steps: int):
+    """NGD on W of the first run, the gradient written out in numpy; the function
+    returned gives ||W|| (1,).
+
+    Exponential loss.
+    """
+    X = tokens.X[0]
+    z = tokens.z[0]
+    scores = tokens.y[0][:, None] * (X @ tokens.u[0])  # (n, T)
+
+    def train():
+        W = np.zeros((X.shape[-1], z.shape[-1]))
+        for _ in range(steps):
+            logits = (X @ (z @ W.T)[..., None])[..., 0]  # (n, T)
+            weights = np.exp(logits - logits.max(-1, keepdims=True))
+            weights /= weights.sum(-1, keepdims=True)
+            f = (weights * scores).sum(-1, keepdims=True)
+            pull = np.exp(-f) * weights * (scores - f)
+            G = (pull[:, None] @ X)[:, 0].T @ z
+            W += step_size * G / np.linalg.norm(G)
+        return np.array([np.linalg.norm(W)])
+
+    return train
+
+
 def normalised(step_size: float):
     """NGD's step (paper A, Eq. 4, and of u Eq. 13)."""
 
