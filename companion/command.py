@@ -1,5 +1,6 @@
 """`python -m companion.batch` as the command attention-dynamics."""
 
+import os
 import sys
 
 
@@ -16,6 +17,9 @@ def main() -> int:
     SystemExit
         If a package that pages need is missing; the message says how to install it.
     """
+    # Where this is set, each of a hundred processes compiles all packages anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     try:
         from companion.batch.run import main as batch
     except ModuleNotFoundError as error:

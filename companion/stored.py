@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import nbformat
-
 from lib import files
 
 KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
@@ -28,8 +26,10 @@ def without_widgets(outputs: list) -> list:
     list of NotebookNode
         The outputs that a page without a kernel can show.
     """
+    from nbformat import v4  # three seconds, which planning a batch does not need
+
     texts = {"text/markdown": f"*{NO_WIDGET}*", "text/plain": NO_WIDGET}
-    line = nbformat.v4.new_output("display_data", texts)
+    line = v4.new_output("display_data", texts)
 
     def is_bar(data: dict) -> bool:
         """Return whether an output is a progress bar of tqdm."""
@@ -56,6 +56,8 @@ def store(executed: Path, target: Path) -> None:
     nbformat.ValidationError
         If the result is not a notebook.
     """
+    import nbformat  # three seconds, which planning a batch does not need
+
     notebook = nbformat.read(executed, as_version=4)
     notebook.metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
     for place, cell in enumerate(notebook.cells):
