@@ -10,6 +10,7 @@ import numba
 import numpy as np
 
 from lib.compiled import exponentials, threads
+from lib.regression.problem import real
 
 QUERIES = 128  # queries of one piece of work
 # bound on |logits| up to which e^(logit - bound) cannot underflow: no maximum has to be
@@ -112,6 +113,7 @@ def empirical_gradients(
     >>> (A @ mean - Y).mean() * mean
     array([-1., -1.])
     """
+    X, Y, A, B = map(real, "XYAB", (X, Y, A, B))
     _check(X, Y, A, B)
     sets = X.shape[:-2]
     m = X.shape[-2]

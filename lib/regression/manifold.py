@@ -21,6 +21,7 @@ from lib.regression.problem import (
     Regression,
     covariance_root,
     population_gradients,
+    real,
     regulariser_gradients,
 )
 from lib.representation import Shapes
@@ -392,6 +393,8 @@ def estimate(X: np.ndarray, Y: np.ndarray) -> Manifold:
     >>> bool(abs(minima.M - problem.M).max() < 0.01)
     True
     """
+    X = real("X", X)
+    Y = real("Y", Y)
     n, d = X.shape
     if len(Y) != n:
         raise ValueError(f"Y has shape {Y.shape}; it needs {n} rows, as many as X")
@@ -448,8 +451,10 @@ def spectral_start(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray
     100 False
     10000 True
     """
-    Z = estimate(X, Y).point()
-    return Z[: Y.shape[1]], Z[Y.shape[1] :]
+    minima = estimate(X, Y)
+    k = len(minima.M)
+    Z = minima.point()
+    return Z[:k], Z[k:]
 
 
 def _check_norm(norm: str) -> None:

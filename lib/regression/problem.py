@@ -332,6 +332,56 @@ def gaussian_start(
     return Z[:k], Z[k:]
 
 
+def real(name: str, value: Any) -> Any:
+    """Return an array as float64, and a torch tensor as it is.
+
+    In small integers sums and products would wrap around in silence.
+
+    Parameters
+    ----------
+    name : str
+        What error messages call it.
+    value : array_like or Tensor
+        The numbers.
+
+    Returns
+    -------
+    ndarray of float64 or Tensor
+        The same numbers.
+
+    Raises
+    ------
+    ValueError
+        If `value` holds anything but real numbers.
+
+    Examples
+    --------
+    >>> from lib.regression import problem
+    >>> problem.real("A", np.array([[100]], np.int8)) * 2
+    array([[200.]])
+    """
+    if hasattr(value, "mT") and not isinstance(value, np.ndarray):
+        return value
+    value = np.asarray(value)
+    if value.dtype.kind not in "biuf":
+        raise ValueError(f"{name} holds {value.dtype} values; it needs real numbers")
+    return value.astype(float, copy=False)
+
+
+def _layer(A: Any, B: Any, d: int, k: int | None = None):
+    """Return A (..., k, d) and B (..., d, d) as `real` does; k is free by default."""
+    A = real("A", A)
+    B = real("B", B)
+    rows = k or A.shape[-2]
+    for name, value, needed in (("A", A, (rows, d)), ("B", B, (d, d))):
+        if value.shape[-2:] != needed:
+            shape = tuple(value.shape)
+            raise ValueError(
+                f"{name} has shape {shape}; its last two axes must be {needed}"
+            )
+    return A, B
+
+
 def population_loss(problem: Regression, A: Any, B: Any) -> Any:
     """Compute the loss for infinitely many samples.
 
@@ -350,6 +400,11 @@ def population_loss(problem: Regression, A: Any, B: Any) -> Any:
     -------
     ndarray or Tensor (...)
         L(Z) of every layer Z = (A; B).
+
+    Raises
+    ------
+    ValueError
+        If a shape does not fit, or an array holds anything but real numbers.
 
     Notes
     -----
@@ -388,6 +443,11 @@ def excess_loss(problem: Regression, A: Any, B: Any) -> Any:
     ndarray or Tensor (...)
         Excess loss of every layer, 0 at a minimum.
 
+    Raises
+    ------
+    ValueError
+        If a shape does not fit, or an array holds anything but real numbers.
+
     Examples
     --------
     A start from many samples is nearly optimal; a random one is not:
@@ -411,6 +471,7 @@ def _residual(problem: Regression, A: Any, B: Any):
 
     All three are of A's kind, numpy arrays or torch tensors.
     """
+    A, B = _layer(A, B, problem.d, problem.k)
     parts = problem.Sigma, problem.root, problem.M
     if not isinstance(A, np.ndarray):
         import torch  # only where tensors come in
@@ -445,6 +506,11 @@ def population_gradients(problem: Regression, A: Any, B: Any) -> tuple[Any, Any]
     grad_B : ndarray or Tensor (..., d, d)
         Gradient in B.
 
+    Raises
+    ------
+    ValueError
+        If a shape does not fit, or an array holds anything but real numbers.
+
     Notes
     -----
     The formulas of the gradients are ours.
@@ -463,6 +529,7 @@ def population_gradients(problem: Regression, A: Any, B: Any) -> tuple[Any, Any]
     >>> np.allclose(above - below, 2 * (grad_A * step).sum())
     True
     """
+    A, B = _layer(A, B, problem.d, problem.k)
     E, Sigma, root = _residual(problem, A, B)
     return E @ root @ B @ Sigma, root @ E.mT @ A @ Sigma
 
@@ -486,6 +553,11 @@ def regulariser(Sigma: Any, A: Any, B: Any) -> Any:
     ndarray or Tensor (...)
         R(Z) of every layer Z = (A; B).
 
+    Raises
+    ------
+    ValueError
+        If a shape does not fit, or an array holds anything but real numbers.
+
     Notes
     -----
     Paper B's formula is blank. With this one, grad(L + R) takes the form of Eqs. 5 and
@@ -502,6 +574,8 @@ def regulariser(Sigma: Any, A: Any, B: Any) -> Any:
     >>> [float(regression.regulariser(eye, a * eye, 0 * eye)) for a in (1, 2)]
     [0.25, 4.0]
     """
+    Sigma = real("Sigma", Sigma)
+    A, B = _layer(A, B, Sigma.shape[-1])
     G = A.mT @ A - B.mT @ Sigma @ B
     return ((Sigma @ G) * (Sigma @ G).mT).sum(
         (-1, -2)
@@ -532,6 +606,11 @@ def regulariser_gradients(Sigma: Any, A: Any, B: Any) -> tuple[Any, Any]:
     grad_B : ndarray or Tensor (..., d, d)
         Gradient in B.
 
+    Raises
+    ------
+    ValueError
+        If a shape does not fit, or an array holds anything but real numbers.
+
     Examples
     --------
     If A is too large, descent shrinks A and grows B:
@@ -542,5 +621,7 @@ def regulariser_gradients(Sigma: Any, A: Any, B: Any) -> tuple[Any, Any]:
     >>> float(grad_A[0, 0]), float(grad_B[0, 0])
     (3.0, -1.5)
     """
+    Sigma = real("Sigma", Sigma)
+    A, B = _layer(A, B, Sigma.shape[-1])
     SGS = Sigma @ (A.mT @ A - B.mT @ Sigma @ B) @ Sigma
     return A @ SGS / 2, -Sigma @ B @ SGS / 2
