@@ -22,6 +22,11 @@ FORMS = ("gram", "factored")  # of the product with a Gram matrix
 # number, measured from 180 to 45,000 constraints.
 FACTORED_COST = 6.0
 LARGE = 2**22  # numbers of an array that is held on the way
+# Margin of a masked token. Its weight e^-FAR is zero beside every other. It is finite,
+# so that no loop subtracts infinities; and since a masked token is a copy of the opt
+# token, its margin never moves and its score is the opt token's: the loops need not
+# know of masks.
+FAR = 1e300
 
 
 def cheapest_form(n: int, S: int, r: int, q: int) -> str:
@@ -159,6 +164,9 @@ class Reduced:
         Whether the head is not trained.
     loss : str
         One of ``attention.LOSSES``.
+    hidden : ndarray of bool (runs, n, T-1) or None
+        The pairs of masked tokens, whose margins stay at `FAR`; None if no token is
+        masked.
     """
 
     delta: np.ndarray
@@ -170,6 +178,7 @@ class Reduced:
     scores: np.ndarray
     head_fixed: bool
     loss: str
+    hidden: np.ndarray | None = None
 
 
 def reduce(
@@ -197,12 +206,15 @@ def reduce(
     """
     runs, n, T, r = tokens.shape
     q = tokens.z.shape[2]
-    delta = coordinates.differences(tokens, tokens.opt)
+    delta = coordinates.differences(tokens, tokens.opt, masked_as_zero=True)
+    hidden = coordinates.hidden_pairs(tokens, tokens.opt)
     signed = coordinates.signed_opt_first(tokens)
     keys = tokens.z @ np.swapaxes(W_0, 1, 2)  # W_0 z_i, (runs, n, r)
     pairs = coordinates.first_equal(delta)
     every = coordinates.first_equal(signed)
     margins = np.take_along_axis((delta @ keys[..., None])[..., 0], pairs, 2)
+    if hidden is not None:
+        margins[hidden] = FAR
     scores = (signed @ tokens.u[:, None, :, None])[..., 0]
     scores = np.take_along_axis(scores, every, 2)
     K = GramProduct.of(delta, tokens.z, pairs, form or cheapest_form(n, T - 1, r, q))
@@ -223,6 +235,7 @@ def reduce(
         scores=scores,
         head_fixed=head == "fixed",
         loss=loss,
+        hidden=hidden,
     )
 
 
