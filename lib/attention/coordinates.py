@@ -277,11 +277,8 @@ def differences(
     masked, unless their differences may be zero: a caller that takes such pairs for
     constraints would be wrong in silence.
     """
-    if tokens.mask is not None and not masked_as_zero:
-        raise ValueError(
-            "tokens have a mask, which this measure does not take yet: give sequences "
-            "of one length"
-        )
+    if not masked_as_zero:
+        refuse_mask(tokens, "this measure")
     rest = others(selected, tokens.shape[2])
     # (runs, n, 1, d)
     chosen = np.take_along_axis(tokens.X, selected[..., None, None], 2)
@@ -290,6 +287,15 @@ def differences(
     if hidden is not None:
         delta[hidden] = 0.0
     return delta
+
+
+def refuse_mask(tokens: TokenSet, name: str) -> None:
+    """Raise ValueError if tokens are masked, which `name` does not take."""
+    if tokens.mask is not None:
+        raise ValueError(
+            f"tokens have a mask, which {name} does not take yet: give sequences of "
+            "one length"
+        )
 
 
 def hidden_pairs(tokens: TokenSet, selected: np.ndarray) -> np.ndarray | None:

@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 from lib import attention
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
-from lib.compiled import gram
+from lib.compiled import gram, softmax
 from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
 from lib.dynamics import kernel, recording
 from lib.dynamics.rules import NGD, BuiltIn, Rule
@@ -22,11 +22,6 @@ FORMS = ("gram", "factored")  # of the product with a Gram matrix
 # number, measured from 180 to 45,000 constraints.
 FACTORED_COST = 6.0
 LARGE = 2**22  # numbers of an array that is held on the way
-# Margin of a masked token. Its weight e^-FAR is zero beside every other. It is finite,
-# so that no loop subtracts infinities; and since a masked token is a copy of the opt
-# token, its margin never moves and its score is the opt token's: the loops need not
-# know of masks.
-FAR = 1e300
 
 
 def cheapest_form(n: int, S: int, r: int, q: int) -> str:
@@ -165,8 +160,8 @@ class Reduced:
     loss : str
         One of ``attention.LOSSES``.
     hidden : ndarray of bool (runs, n, T-1) or None
-        The pairs of masked tokens, whose margins stay at `FAR`; None if no token is
-        masked.
+        The pairs of masked tokens, whose margins stay at `softmax.FAR`; None if no
+        token is masked.
     """
 
     delta: np.ndarray
@@ -214,7 +209,7 @@ def reduce(
     every = coordinates.first_equal(signed)
     margins = np.take_along_axis((delta @ keys[..., None])[..., 0], pairs, 2)
     if hidden is not None:
-        margins[hidden] = FAR
+        margins[hidden] = softmax.FAR
     scores = (signed @ tokens.u[:, None, :, None])[..., 0]
     scores = np.take_along_axis(scores, every, 2)
     K = GramProduct.of(delta, tokens.z, pairs, form or cheapest_form(n, T - 1, r, q))

@@ -462,8 +462,9 @@ def _other_norm(
         raise RuntimeError(
             f"{constraints.problem} of run {run}: the relative duality gap {gap:.1e} "
             f"in the norm {norm} exceeds {ACCURACY_OTHER_NORMS:.0e}. Take an exponent "
-            "nearer to 2 (inf in place of a large one), or rescale the tokens to a common norm: "
-            f"the constraints' entries differ by about a factor {units.ratio[run]:.0e}."
+            "nearer to 2 (inf in place of a large one), or rescale the tokens to a "
+            "common norm: the constraints' entries differ by about a factor "
+            f"{units.ratio[run]:.0e}."
         )
     # Feasible to rounding, so that norm and lower bound enclose the minimum
     w = w / lowest
