@@ -349,8 +349,3 @@ def test_bad_input_is_named(change, message):
 def test_a_masked_selection_is_named():
     with pytest.raises(ValueError, match="of sample 0 of run 0, which is masked"):
         svm.token_svm(MASKED, HIDDEN)
-
-
-def test_measures_that_do_not_take_a_mask_refuse_it():
-    with pytest.raises(ValueError, match="tokens have a mask, which this measure"):
-        coordinates.differences(MASKED, MASKED.opt)
