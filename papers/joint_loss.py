@@ -49,6 +49,7 @@ def curvature(history: History, tokens: TokenSet) -> np.ndarray:
     - f), df/dgamma_t = p_t, d^2f/da_s da_t = p_s (1_{st} - p_t)(gamma_s - f) - p_s p_t (gamma_t -
     f), d^2f/da_s dgamma_t = p_s (1_{st} - p_t).
     """
+    coordinates.refuse_mask(tokens, "joint_loss.curvature")
     _, n, T, _ = tokens.shape
     margins, scores = opt_first(history, tokens)
     log_loss, p, f = log_loss_parts(margins, scores)

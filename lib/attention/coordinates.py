@@ -277,15 +277,42 @@ def signed_opt_first(tokens: TokenSet) -> np.ndarray:
     return tokens.y[..., None, None] * np.take_along_axis(tokens.X, order[..., None], 2)
 
 
-def differences(tokens: TokenSet, selected: np.ndarray) -> np.ndarray:
+def differences(
+    tokens: TokenSet, selected: np.ndarray, *, masked_as_zero: bool = False
+) -> np.ndarray:
     """Compute delta_{i,t} = x_{i,selected} - x_{i,t}, (runs, n, T-1, d).
 
-    Here t runs over the tokens that are not selected.
+    Here t runs over the tokens that are not selected. Raises ValueError if tokens are
+    masked, unless their differences may be zero: a caller that takes such pairs for
+    constraints would be wrong in silence.
     """
+    if not masked_as_zero:
+        refuse_mask(tokens, "this measure")
     rest = others(selected, tokens.shape[2])
     # (runs, n, 1, d)
     chosen = np.take_along_axis(tokens.X, selected[..., None, None], 2)
-    return chosen - np.take_along_axis(tokens.X, rest[..., None], 2)
+    delta = chosen - np.take_along_axis(tokens.X, rest[..., None], 2)
+    hidden = hidden_pairs(tokens, selected)
+    if hidden is not None:
+        delta[hidden] = 0.0
+    return delta
+
+
+def refuse_mask(tokens: TokenSet, name: str) -> None:
+    """Raise ValueError if tokens are masked, which `name` does not take."""
+    if tokens.mask is not None:
+        raise ValueError(
+            f"tokens have a mask, which {name} does not take yet: give sequences of "
+            "one length"
+        )
+
+
+def hidden_pairs(tokens: TokenSet, selected: np.ndarray) -> np.ndarray | None:
+    """Find the pairs (runs, n, T-1) whose token is masked; None if no token is."""
+    if tokens.mask is None:
+        return None
+    rest = others(selected, tokens.shape[2])
+    return ~np.take_along_axis(tokens.mask, rest, 2)
 
 
 def constraint_rows(delta: np.ndarray, z: np.ndarray) -> np.ndarray:

@@ -64,9 +64,9 @@ def slopes(
     Parameters
     ----------
     logits : ndarray (..., n, T)
-        The logits a_{i,t} of every token.
+        The logits a_{i,t} of every token, -inf for a masked one.
     scores : ndarray (..., n, T)
-        The scores gamma_{i,t} of every token.
+        The scores gamma_{i,t} of every token. That of a masked token is not read.
     loss : str
         One of ``LOSSES``.
 
@@ -103,6 +103,9 @@ def slopes(
     """
     b = logits - logits.max(-1, keepdims=True)  # relative to the selected token
     selected_score = np.take_along_axis(scores, logits.argmax(-1)[..., None], -1)
+    masked = logits == -np.inf
+    if masked.any():  # with the selected token's score they enter no difference
+        scores = np.where(masked, selected_score, scores)
     D = scores - selected_score
     # The selected token and those with its score, as repeated tokens have
     level = D == 0
@@ -168,7 +171,8 @@ def logits(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     Returns
     -------
     ndarray (runs, n, T)
-        The logits. Equal tokens of a sample have equal logits, to the last bit.
+        The logits. Equal tokens of a sample have equal logits, to the last bit. Masked
+        tokens have -inf.
 
     Examples
     --------
@@ -184,7 +188,14 @@ def logits(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     """
     keys = tokens.z @ np.swapaxes(W, 1, 2)  # W z_i, (runs, n, d)
     # Sums that round equal tokens alike
-    return np.einsum("rntd,rnd->rnt", tokens.X, keys)
+    return _shown(tokens, np.einsum("rntd,rnd->rnt", tokens.X, keys))
+
+
+def _shown(tokens: TokenSet, values: np.ndarray) -> np.ndarray:
+    """Return values (runs, n, T) of the tokens, -inf for masked ones."""
+    if tokens.mask is None:
+        return values
+    return np.where(tokens.mask, values, -np.inf)
 
 
 def weights(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
@@ -200,7 +211,8 @@ def weights(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     Returns
     -------
     ndarray (runs, n, T)
-        The weights, which sum to one over the tokens of a sample.
+        The weights, which sum to one over the tokens of a sample. Masked tokens have
+        zero.
 
     Examples
     --------
@@ -233,7 +245,7 @@ def scores(tokens: TokenSet, u: np.ndarray) -> np.ndarray:
     Returns
     -------
     ndarray (runs, n, T)
-        The scores.
+        The scores. Masked tokens have -inf, below every score.
 
     Examples
     --------
@@ -247,7 +259,7 @@ def scores(tokens: TokenSet, u: np.ndarray) -> np.ndarray:
     >>> data.opt
     array([[2, 2]])
     """
-    return tokens.y[..., None] * np.einsum("rntd,rd->rnt", tokens.X, u)
+    return _shown(tokens, tokens.y[..., None] * np.einsum("rntd,rd->rnt", tokens.X, u))
 
 
 def gradients(

@@ -3,7 +3,9 @@
 All models, rules and solvers take this record.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,17 +34,29 @@ class TokenSet(Shapes):
         The linear head. It is zero if it is still to be trained.
     opt : ndarray of int (runs, n)
         The index of each sample's opt token.
+    mask : ndarray of bool (runs, n, T), optional
+        True for a real token, False for one that only fills up a shorter sample.
+        Default: None, all tokens are real. A mask without a False becomes None.
 
     Raises
     ------
     ValueError
         If a shape is wrong, the set is empty or T < 2; if values are masked or are not
         finite real numbers; if a label is not -1 or +1; if an opt index is out of
-        range. The message names the argument.
+        range; if the mask is not boolean, hides all tokens of a sample or its opt
+        token, or leaves one token in every sample of a run. The message names the
+        argument.
 
     See Also
     --------
     token_set : Fills in what follows from the tokens, and takes one data set as well.
+
+    Notes
+    -----
+    A masked token has softmax weight zero, no score, no margin and no constraint.
+    Whatever X holds there, NaN included, is replaced by the opt token of its sample. A
+    sample with a single real token has no margin and no constraint: it only adds a
+    constant to the loss of a fixed head.
 
     Examples
     --------
@@ -63,6 +77,7 @@ class TokenSet(Shapes):
     z: np.ndarray
     u: np.ndarray
     opt: np.ndarray
+    mask: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         for name in (
@@ -94,6 +109,11 @@ class TokenSet(Shapes):
                 raise ValueError(
                     f"{name} has shape {getattr(self, name).shape}; it needs {shape}"
                 )
+        if self.mask is not None:
+            object.__setattr__(self, "mask", _checked_mask(self.mask, self.X))
+        if self.mask is not None:
+            _check_opt(self.opt, T)
+            object.__setattr__(self, "X", _filled(self.X, self.mask, self.opt))
         for name in ("X", "z", "u"):
             if not np.isfinite(getattr(self, name)).all():
                 raise ValueError(f"{name} holds NaN or infinite values")
@@ -101,9 +121,7 @@ class TokenSet(Shapes):
             raise ValueError(
                 f"y holds labels other than -1 and +1: {np.unique(self.y)[:5]}"
             )
-        whole = np.issubdtype(self.opt.dtype, np.integer)
-        if not whole or self.opt.min() < 0 or self.opt.max() >= T:
-            raise ValueError(f"opt must hold token indices 0 ... {T - 1}")
+        _check_opt(self.opt, T)
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -136,6 +154,7 @@ class TokenSet(Shapes):
             z=self.z[part],
             u=self.u[part],
             opt=self.opt[part],
+            mask=None if self.mask is None else self.mask[part],
         )
 
 
@@ -150,6 +169,8 @@ def _opt_by_score(tokens: TokenSet) -> np.ndarray:
     Raises ValueError if two tokens tie.
     """
     scores = tokens.y[..., None] * np.einsum("rntd,rd->rnt", tokens.X, tokens.u)
+    if tokens.mask is not None:
+        scores = np.where(tokens.mask, scores, -np.inf)
     is_largest = scores == scores.max(-1, keepdims=True)
     tied = is_largest.sum(-1) > 1
     if tied.any():
@@ -160,27 +181,37 @@ def _opt_by_score(tokens: TokenSet) -> np.ndarray:
 
 
 def token_set(
-    X: ArrayLike,
+    X: ArrayLike | Sequence,
     y: ArrayLike,
     z: ArrayLike | None = None,
     u: ArrayLike | None = None,
     opt: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
 ) -> TokenSet:
     """Make a TokenSet from arrays, with or without the runs axis.
 
+    Samples of different lengths come as a list of arrays, or padded to one length with
+    a mask.
+
     Parameters
     ----------
-    X : array_like (n, T, d) or (runs, n, T, d)
-        The tokens. Without the runs axis all other arrays lack it too.
+    X : array_like (n, T, d) or (runs, n, T, d), or list of array_like (T_i, d)
+        The tokens. Without the runs axis all other arrays lack it too. A list of n
+        arrays (T_i, d) of different lengths is one run; a list of such lists is
+        several. They are padded at the end, and the mask is made.
     y : array_like (n,) or (runs, n)
         The labels, -1 or +1.
     z : array_like (n, d_z) or (runs, n, d_z), optional
-        The queries. Default: the first token of each sample.
+        The queries. Default: the first token of each sample that is not masked.
     u : array_like (d,) or (runs, d), optional
         The head. Default: zero.
     opt : array_like of int (n,) or (runs, n), optional
         The index of each sample's opt token. Default: the token of largest score
-        y_i u^T x_{i,t} (paper A, Definition 1), which needs a head.
+        y_i u^T x_{i,t} (paper A, Definition 1), which needs a head. Masked tokens do
+        not count.
+    mask : array_like of bool (n, T) or (runs, n, T), optional
+        True for a real token, False for one that only fills up a shorter sample.
+        Whatever X holds there is ignored. Default: all tokens are real.
 
     Returns
     -------
@@ -191,7 +222,9 @@ def token_set(
     ------
     ValueError
         If neither `opt` nor `u` is given; if two tokens tie for the largest score (the
-        message names the sample); if an array is not as `TokenSet` requires.
+        message names the sample); if an array is not as `TokenSet` requires; if X is a
+        list of samples of different lengths that differ in dimension, or comes with a
+        mask.
 
     Examples
     --------
@@ -203,8 +236,35 @@ def token_set(
     Traceback (most recent call last):
         ...
     ValueError: sample 0 of run 0 has a tie for the opt token: its scores are [1. 1.]
+
+    Two texts, of three and of two tokens. What a padded array would hold behind the
+    second one does not matter.
+
+    >>> texts = [[[1, 0], [0, 1], [2, 2]], [[0, 2], [1, -1]]]
+    >>> data = attention.token_set(texts, y=[1, -1], u=[0, 1])
+    >>> data.mask
+    array([[[ True,  True,  True],
+            [ True,  True, False]]])
+    >>> attention.weights(data, np.zeros((1, 2, 2))).round(3)
+    array([[[0.333, 0.333, 0.333],
+            [0.5  , 0.5  , 0.   ]]])
+    >>> padded = [[[1, 0], [0, 1], [2, 2]], [[0, 2], [1, -1], [7, 7]]]
+    >>> mask = [[True, True, True], [True, True, False]]
+    >>> again = attention.token_set(padded, y=[1, -1], u=[0, 1], mask=mask)
+    >>> bool((again.X == data.X).all())
+    True
     """
-    X = _real("X", X)
+    padded = _padded(X)
+    if padded is None:
+        X = _real("X", X)
+    elif mask is not None:
+        raise ValueError(
+            "mask comes with samples of different lengths, which make it themselves: "
+            "leave it out, or pad X to one length"
+        )
+    else:
+        X, mask = padded
+    mask = None if mask is None else _array("mask", mask)
     y = _real("y", y)
     z = None if z is None else _real("z", z)
     u = None if u is None else _real("u", u)
@@ -216,21 +276,173 @@ def token_set(
         z = _with_runs_axis(z)
         u = _with_runs_axis(u)
         opt = _with_runs_axis(opt)
+        mask = _with_runs_axis(mask)
     runs, n, _, d = X.shape
+    if mask is not None and X.size:
+        mask = _checked_mask(mask, X)
 
     # What was not given.
     if opt is None and u is None:
         raise ValueError("opt tokens follow from a head: give opt, or u")
+    first = np.zeros((runs, n), int)
+    if mask is not None:
+        first = mask.argmax(-1)
+    if z is None and mask is not None:
+        z = np.take_along_axis(X, first[..., None, None], 2)[:, :, 0]
     if z is None:
         z = X[..., 0, :]
     if u is None:
         u = np.zeros((runs, d))
     if opt is not None:
-        return TokenSet(X=X, y=y, z=z, u=u, opt=opt)
+        return TokenSet(X=X, y=y, z=z, u=u, opt=opt, mask=mask)
 
     # A TokenSet checks the shapes, so that the scores are taken from one.
-    unselected = TokenSet(X=X, y=y, z=z, u=u, opt=np.zeros((runs, n), int))
+    unselected = TokenSet(X=X, y=y, z=z, u=u, opt=first, mask=mask)
     return replace(unselected, opt=_opt_by_score(unselected))
+
+
+def _checked_mask(mask: np.ndarray, X: np.ndarray) -> np.ndarray | None:
+    """Return the mask (runs, n, T), or None if it hides nothing.
+
+    Raises ValueError unless it is boolean, has the shape of X without d, leaves a token
+    in every sample and two tokens in a sample of every run.
+    """
+    mask = _array("mask", mask)
+    if mask.dtype != bool:
+        raise ValueError(
+            f"mask holds {mask.dtype} values; it needs booleans, True for a real "
+            "token: give mask == 1, or its opposite"
+        )
+    if mask.shape != X.shape[:3]:
+        raise ValueError(
+            f"mask has shape {mask.shape}; it needs {X.shape[:3]}, or the same without "
+            "the runs axis if X lacks it"
+        )
+    if mask.all():
+        return None
+    count = mask.sum(-1)
+    if not count.all():
+        run, sample = np.argwhere(count == 0)[0]
+        raise ValueError(
+            f"mask hides every token of sample {sample} of run {run}; leave at least "
+            "one, or leave the sample out"
+        )
+    alone = (count == 1).all(1)
+    if alone.any():
+        raise ValueError(
+            f"mask leaves one token in every sample of run {alone.argmax()}; attention "
+            "needs at least 2 in one of them"
+        )
+    return mask
+
+
+def _check_opt(opt: np.ndarray, T: int) -> None:
+    """Raise ValueError unless `opt` holds token indices."""
+    whole = np.issubdtype(opt.dtype, np.integer)
+    if not whole or opt.min() < 0 or opt.max() >= T:
+        raise ValueError(f"opt must hold token indices 0 ... {T - 1}")
+
+
+def _filled(X: np.ndarray, mask: np.ndarray, opt: np.ndarray) -> np.ndarray:
+    """Replace masked tokens by the opt token of their sample.
+
+    Raises ValueError if that is masked itself.
+    """
+    hidden = ~np.take_along_axis(mask, opt[..., None], -1)[..., 0]
+    if hidden.any():
+        run, sample = np.argwhere(hidden)[0]
+        raise ValueError(
+            f"mask hides token {opt[run, sample]} of sample {sample} of run {run}, "
+            "its opt token; select one that the mask shows"
+        )
+    # With a copy of the opt token, differences vanish, spans and largest scores stay
+    # what they are, and the scores stay tied to the opt token's while a head is
+    # trained. So a loop only has to give these tokens the weight zero.
+    chosen = np.take_along_axis(X, opt[..., None, None], 2)
+    return np.where(mask[..., None], X, chosen)
+
+
+def _padded(X: Any) -> tuple[np.ndarray, np.ndarray] | None:
+    """Pad samples of different lengths: X and mask, or None if X needs no padding."""
+    if isinstance(X, np.ndarray) and X.dtype == object:
+        raise ValueError(
+            "X is an array of objects; give samples of different lengths as a list of "
+            "arrays (T_i, d), one per sample"
+        )
+    if not isinstance(X, list | tuple) or not _is_ragged(X):
+        return None
+    if _depth(X) == 3:
+        samples = _samples([X])
+    elif _depth(X) == 4:
+        samples = _samples(X)
+    else:
+        raise ValueError(
+            "X holds sequences of different lengths; it needs an array, or a list of n "
+            "arrays (T_i, d), or a list of such lists, one per run"
+        )
+    lengths = np.array([len(sample) for sample in samples])
+    mask = np.arange(lengths.max()) < lengths[:, None]
+    filled = np.zeros((*mask.shape, samples[0].shape[1]))
+    filled[mask] = np.concatenate(samples)
+    if _depth(X) == 3:
+        return filled, mask
+    runs = len(X)
+    return filled.reshape(runs, -1, *filled.shape[1:]), mask.reshape(
+        runs, -1, mask.shape[1]
+    )
+
+
+def _samples(sets: Sequence) -> list[np.ndarray]:
+    """List the samples (T_i, d) of all runs.
+
+    Raises ValueError unless all runs have as many and all tokens one dimension.
+    """
+    n = len(sets[0])
+    samples = []
+    for run, data in enumerate(sets):
+        if len(data) != n:
+            raise ValueError(
+                f"X has {len(data)} samples in run {run} and {n} in run 0; all runs "
+                "need the same number"
+            )
+        for i, sample in enumerate(data):
+            samples.append(_sample(f"sample {i} of run {run}", sample))
+            d = samples[0].shape[1]
+            if samples[-1].shape[1] != d:
+                raise ValueError(
+                    f"X: sample {i} of run {run} has tokens of dimension "
+                    f"{samples[-1].shape[1]}; it needs {d}, as sample 0 of run 0"
+                )
+    return samples
+
+
+def _is_ragged(X: Sequence) -> bool:
+    """Tell whether nested sequences are of different lengths."""
+    try:
+        np.asarray(X)
+    except ValueError:
+        return True
+    return False
+
+
+def _depth(value: Any) -> int:
+    """Count the axes of nested sequences along their first entries."""
+    if isinstance(value, list | tuple):
+        return 1 + (_depth(value[0]) if value else 0)
+    return np.ndim(value)
+
+
+def _sample(name: str, tokens: ArrayLike) -> np.ndarray:
+    """Return the tokens of one sample as floats (T_i, d)."""
+    try:
+        values = np.asarray(tokens)
+    except ValueError:
+        raise ValueError(f"X: {name} has tokens of different dimensions") from None
+    if values.ndim != 2 or not values.size:
+        raise ValueError(
+            f"X: {name} has shape {values.shape}; it needs (T_i, d), neither of them 0"
+        )
+    return _real(f"X: {name}", values)
 
 
 def _check_axes(X: np.ndarray, *allowed: int):

@@ -29,6 +29,11 @@ LOG_SLOPE = 6  # log |l'(f)|
 LOG_C = 7  # log of a sample's entries of c but for p and f - score
 LOG_PUSH = 8  # the same of push
 WORK_ROWS = 9
+# Margin of a masked token. Its weight e^-FAR is zero beside every other. It is finite,
+# so that no loop subtracts infinities; and since a masked token is a copy of the opt
+# token, its score is the opt token's and its margin never moves: nothing here need know
+# of masks.
+FAR = 1e300
 
 
 class _Lanes(NamedTuple):

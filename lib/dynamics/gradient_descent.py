@@ -314,8 +314,9 @@ def _targets(
     for name, target in (given or {}).items():
         if isinstance(target, MaxMargin):
             solved = target.tokens
-            if not (
-                np.array_equal(solved.X, data.X) and np.array_equal(solved.z, data.z)
+            if not all(
+                np.array_equal(getattr(solved, part), getattr(data, part))
+                for part in ("X", "z", "mask")
             ):
                 raise ValueError(
                     f"target {name!r} solves other tokens, or these in other "
@@ -366,7 +367,10 @@ def _derive(
         signed=problem.signed,
         b=raw.b,
     )
-    log_odds = np.logaddexp.reduce(-raw.margins, -1)  # all others against the opt token
+    margins = raw.margins
+    if problem.hidden is not None:  # of a single real token 1 - p is zero, not e^-FAR
+        margins = np.where(problem.hidden[:, None], np.inf, margins)
+    log_odds = np.logaddexp.reduce(-margins, -1)  # all others against the opt token
     log_miss = -np.logaddexp(0.0, -log_odds)
     flipped = {
         name: _Target(np.swapaxes(V.inside, 1, 2), V.outside)
@@ -398,6 +402,10 @@ def _derive(
     else:
         known = raw.scores
     gaps = known[..., :1] - known[..., 1:]
+    if problem.hidden is not None:
+        hidden = problem.hidden[:, None]
+        gaps = np.where(hidden, np.nan, gaps)
+        raw.margins[np.broadcast_to(hidden, raw.margins.shape)] = np.nan
     if problem.head_fixed:
         gaps = np.broadcast_to(gaps, raw.margins.shape)
     return History(

@@ -75,7 +75,8 @@ class History(Shapes):
     r"""The records of every run at the recorded iterations.
 
     All fields are arrays, or dicts of arrays by the name of a target V. Entries after a
-    run's early end are NaN, as is what was not measured. A history pickles, and copies
+    run's early end are NaN, as is what was not measured, and what a masked token has
+    not: margins and score gaps. A history pickles, and copies
     deeply; `save` writes it as one npz file, `to_dataframe` makes it a table.
 
     Parameters

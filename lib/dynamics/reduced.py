@@ -10,7 +10,7 @@ import numpy as np
 from lib import attention, blas
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
-from lib.compiled import gram
+from lib.compiled import gram, softmax
 from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
 from lib.dynamics import kernel, recording
 from lib.dynamics.rules import NGD, BuiltIn, Rule
@@ -158,6 +158,9 @@ class Reduced:
         Whether the head is not trained.
     loss : str
         One of ``attention.LOSSES``.
+    hidden : ndarray of bool (runs, n, T-1) or None
+        The pairs of masked tokens, whose margins stay at `softmax.FAR`; None if no
+        token is masked.
     """
 
     delta: np.ndarray
@@ -169,6 +172,7 @@ class Reduced:
     scores: np.ndarray
     head_fixed: bool
     loss: str
+    hidden: np.ndarray | None = None
 
 
 def reduce(
@@ -196,12 +200,15 @@ def reduce(
     """
     runs, n, T, r = tokens.shape
     q = tokens.z.shape[2]
-    delta = coordinates.differences(tokens, tokens.opt)
+    delta = coordinates.differences(tokens, tokens.opt, masked_as_zero=True)
+    hidden = coordinates.hidden_pairs(tokens, tokens.opt)
     signed = coordinates.signed_opt_first(tokens)
     keys = tokens.z @ np.swapaxes(W_0, 1, 2)  # W_0 z_i, (runs, n, r)
     pairs = coordinates.first_equal(delta)
     every = coordinates.first_equal(signed)
     margins = np.take_along_axis((delta @ keys[..., None])[..., 0], pairs, 2)
+    if hidden is not None:
+        margins[hidden] = softmax.FAR
     scores = (signed @ tokens.u[:, None, :, None])[..., 0]
     scores = np.take_along_axis(scores, every, 2)
     K = GramProduct.of(delta, tokens.z, pairs, form or cheapest_form(n, T - 1, r, q))
@@ -222,6 +229,7 @@ def reduce(
         scores=scores,
         head_fixed=head == "fixed",
         loss=loss,
+        hidden=hidden,
     )
 
 

@@ -353,12 +353,19 @@ def _rows(tokens: TokenSet, loss: str, joint: bool) -> kernel.Rows:
     """
     check_sizes(tokens)
     runs, n, T, d = tokens.shape
-    A = coordinates.constraint_rows(
-        coordinates.differences(tokens, tokens.opt), tokens.z
-    )
+    delta = coordinates.differences(tokens, tokens.opt, masked_as_zero=True)
+    A = coordinates.constraint_rows(delta, tokens.z)
     signed = coordinates.signed_opt_first(tokens).reshape(runs, n * T, d)
+    hidden = coordinates.hidden_pairs(tokens, tokens.opt)
+    if hidden is None:
+        hidden = np.zeros((runs, 0), bool)
     return kernel.Rows(
-        A=A, signed=signed, n=n, logistic=attention.is_logistic(loss), joint=joint
+        A=A,
+        signed=signed,
+        n=n,
+        logistic=attention.is_logistic(loss),
+        joint=joint,
+        hidden=hidden.reshape(runs, -1),
     )
 
 
@@ -395,10 +402,13 @@ def _run(
         return rows.reshape(runs, problem.n, -1, rows.shape[-1])
 
     A, signed = (split(part).swapaxes(1, 2).reshape(part.shape) for part in problem[:2])
+    hidden = problem.hidden
+    if hidden.size:
+        hidden = split(hidden[..., None]).swapaxes(1, 2).reshape(hidden.shape)
     sizes = dict(path=(k, W.shape[1]), head=(k, v.shape[1]), logs=(k, 3))
     raw = recording.unwritten(status.COMPLETED, runs * kinds, **sizes)
     raw["status"], raw["ended"], raw["rise"] = kernel.run_jobs(
-        problem._replace(A=A, signed=signed),
+        problem._replace(A=A, signed=signed, hidden=hidden),
         np.array([[rule.p, rule.step_size, rule.normalised] for rule in rules], float),
         padded,
         (start, head, *images),

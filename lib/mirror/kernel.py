@@ -126,6 +126,22 @@ def _mean_loss(lane: np.ndarray, n: int, logistic: bool) -> float:
     return loss
 
 
+@numba.njit(forceinline=True)
+def _hide(hidden: np.ndarray, margins: np.ndarray) -> None:
+    """Give masked tokens the weight zero; `hidden` is empty if there are none."""
+    for m in range(hidden.size):
+        if hidden[m]:
+            margins[m] = softmax.FAR
+
+
+@numba.njit(forceinline=True)
+def _tie(hidden: np.ndarray, n: int, scores: np.ndarray) -> None:
+    """Give masked tokens the opt token's score, which a product may round apart."""
+    for m in range(hidden.size):
+        if hidden[m]:
+            scores[m + n] = scores[m % n]
+
+
 class Rows(NamedTuple):
     """A problem, linear in W and v: margins A vec(W), scores signed v, opt token first.
 
@@ -143,6 +159,9 @@ class Rows(NamedTuple):
         Whether the loss is logistic, else exponential.
     joint : bool
         Whether the head is trained too, else fixed.
+    hidden : ndarray of bool (runs, n (T - 1))
+        The margins of masked tokens, which stay at `softmax.FAR`; (runs, 0) if no
+        token is masked.
     """
 
     A: np.ndarray
@@ -150,6 +169,7 @@ class Rows(NamedTuple):
     n: int
     logistic: bool
     joint: bool
+    hidden: np.ndarray
 
 
 @numba.njit(nogil=True, cache=True)
@@ -166,7 +186,7 @@ def _train_run(
     Returned are status, last iteration and first rise of the loss. The arguments are as
     in `run_jobs`, without the axis of jobs; rule: (p, step_size, 1.0 if normalised).
     """
-    A, signed, n, logistic, joint = problem
+    A, signed, n, logistic, joint, hidden = problem
     W, v, U, V = parameters
     path, head, logs = records
     T = signed.shape[0] // n
@@ -194,9 +214,11 @@ def _train_run(
         if stop[0] != 0:
             break
         _multiply(A, W, flat_margins)
+        _hide(hidden, flat_margins)
         softmax.scatter(0, n, all_margins, work.margins)
         if joint or t == 0:
             _multiply(signed, v, flat_scores)
+            _tie(hidden, n, flat_scores)
             softmax.scatter(0, n, all_scores, work.scores)
         recording = record < times.size and times[record] == t
         softmax.slopes(work, n, logistic, not joint, scales)
@@ -275,7 +297,7 @@ def run_jobs(
     ndarray of int (3, jobs)
         Status, last iteration and first rise of the loss.
     """
-    A, signed, n, logistic, joint = problem
+    A, signed, n, logistic, joint, hidden = problem
     W, v, U, V = parameters
     path, head_path, logs = records
     kinds = len(rules)
@@ -284,7 +306,14 @@ def run_jobs(
         run = j // kinds
         kind = j % kinds
         when = times[kind][times[kind] >= 0]
-        rows = Rows(A=A[run], signed=signed[run], n=n, logistic=logistic, joint=joint)
+        rows = Rows(
+            A=A[run],
+            signed=signed[run],
+            n=n,
+            logistic=logistic,
+            joint=joint,
+            hidden=hidden[run],
+        )
         moved = (W[j], v[j], U[j], V[j])
         filled = (path[j], head_path[j], logs[j])
         calls.append((rows, rules[kind], when, moved, filled))

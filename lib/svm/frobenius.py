@@ -100,7 +100,9 @@ class Constraints(NamedTuple):
     """The constraints <a_m, W> >= 1 of one run, with a_m = delta_{i,t} z_i^T.
 
     Here delta is (n, S, d), z is (n, d_z) and m = n S. The `shape` is that of a
-    certificate. The a_m were multiplied by stretch (m,), see `Scaled`.
+    certificate. The a_m were multiplied by stretch (m,), see `Scaled`. The pairs of
+    masked tokens, of which delta is zero, are no constraints: `shown` lists the others
+    (None: all), and rows, duals and margins are of these alone.
     """
 
     problem: str
@@ -109,10 +111,41 @@ class Constraints(NamedTuple):
     delta: np.ndarray
     z: np.ndarray
     stretch: np.ndarray
+    shown: np.ndarray | None = None
+
+    @property
+    def asked(self) -> np.ndarray:
+        """The stretch of the constraints."""
+        return self.of_shown(self.stretch)
+
+    def of_shown(self, values: np.ndarray) -> np.ndarray:
+        """Return what values (n S, ...) of all pairs say of the constraints."""
+        return values if self.shown is None else values[self.shown]
+
+    def everywhere(self, values: np.ndarray, other: float) -> np.ndarray:
+        """Return values (m,) of the constraints for all pairs, `other` off them."""
+        if self.shown is None:
+            return values
+        full = np.full(len(self.stretch), other, values.dtype)
+        full[self.shown] = values
+        return full
+
+    def gram(self) -> np.ndarray:
+        """Compute <a_m, a_m'> of the constraints."""
+        K = _gram(self.delta, self.z)
+        return K if self.shown is None else K[np.ix_(self.shown, self.shown)]
+
+    def weights(self, beta: np.ndarray) -> np.ndarray:
+        """Compute W = sum beta_m a_m, (d, d_z)."""
+        return weights(self.everywhere(beta, 0.0), self.delta, self.z)
+
+    def margins(self, pulled: np.ndarray) -> np.ndarray:
+        """Compute the margins of W from `pulled` = W z^T (d, n)."""
+        return self.of_shown(np.einsum("ntd,dn->nt", self.delta, pulled).ravel())
 
     def infeasible(self, x: np.ndarray, residual: float) -> Infeasible:
         """Make the error with the certificate x (m,) of the stretched rows."""
-        weights = x * self.stretch
+        weights = self.everywhere(x * self.asked, 0.0)
         certificate = (weights / weights.sum()).reshape(self.shape)
         return Infeasible(self.problem, self.run, certificate, residual)
 
@@ -128,7 +161,7 @@ def solve(
     """
     delta = constraints.delta
     z = constraints.z
-    K = _gram(delta, z)
+    K = constraints.gram()
     length = np.sqrt(K.diagonal())  # ||a_m||
     if length.min() == 0:
         zero = length == 0
@@ -141,7 +174,8 @@ def solve(
     proved, guess = _proximal(K, length, constraints)
     if proved is not None:
         return *proved, "proximal block principal pivoting", None
-    unit_rows = constraint_rows(*thin(delta, z)[:2]) / length[:, None]
+    rows = constraints.of_shown(constraint_rows(*thin(delta, z)[:2]))
+    unit_rows = rows / length[:, None]
     for find in (lambda: guess, lambda: _least_distance(unit_rows, np.ones(len(K)))):
         x, residual = _null_combination(unit_rows, find())
         if residual < DEPENDENT:
@@ -194,10 +228,8 @@ def _proved(
     if ROUNDING * (length @ beta) * length.max() < ACCURACY / 100:
         margins = K @ beta
     else:  # its terms are so much larger that digits are lost
-        # (d, n)
-        pulled = weights(beta, constraints.delta, constraints.z) @ constraints.z.T
-        margins = np.einsum("ntd,dn->nt", constraints.delta, pulled).ravel()
-    if _within_accuracy(beta, margins, constraints.stretch):
+        margins = constraints.margins(constraints.weights(beta) @ constraints.z.T)
+    if _within_accuracy(beta, margins, constraints.asked):
         return (beta, margins)
     return None
 
@@ -269,10 +301,10 @@ def _on_rows(unit_rows: np.ndarray, length: np.ndarray, constraints: Constraints
     beta = beta / (length * shortest)
     delta, z, token_basis, query_basis = thin(constraints.delta, constraints.z)
     W = token_basis @ w.reshape(delta.shape[-1], z.shape[-1]) @ query_basis.T
-    margins = np.einsum("ntd,dn->nt", constraints.delta, W @ constraints.z.T).ravel()
-    apart = np.linalg.norm(weights(beta, constraints.delta, constraints.z) - W)
+    margins = constraints.margins(W @ constraints.z.T)
+    apart = np.linalg.norm(constraints.weights(beta) - W)
     close = apart <= ACCURACY * np.linalg.norm(W) and (beta >= 0).all()
-    if close and _within_accuracy(beta, margins, constraints.stretch):
+    if close and _within_accuracy(beta, margins, constraints.asked):
         return beta, margins, "least distance on the rows", W
     return None
 

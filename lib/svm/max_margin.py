@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from lib.attention.coordinates import Minimal
+from lib.attention.coordinates import Minimal, hidden_pairs
 from lib.attention.token_sets import TokenSet
 from lib.representation import Shapes
 from lib.svm import frobenius, norms
@@ -48,7 +48,8 @@ class MaxMargin(Shapes):
         The dual variables beta >= 0 of min ||W||^2 / 2. In the Frobenius norm
         W = sum beta_{i,t} delta_{i,t} z_i^T. In every norm 1^T beta = ||W||^2.
     margins : ndarray, same shape as duals
-        The margins delta_{i,t}^T W z_i (head: y_i v^T x_{i,s_i}), at least 1.
+        The margins delta_{i,t}^T W z_i (head: y_i v^T x_{i,s_i}), at least 1. A masked
+        token has none: its margin is NaN, its dual zero.
     support : ndarray of bool, same shape as duals
         The constraints that carry W, those with a positive dual. In a cone program,
         those with a dual whose share of the largest dual exceeds the slack.
@@ -106,7 +107,8 @@ class MaxMargin(Shapes):
         ndarray (runs,)
             How far the solution misses a margin of 1.
         """
-        return np.maximum(0.0, 1.0 - self.margins.reshape(len(self.margins), -1).min(1))
+        smallest = np.nanmin(self.margins.reshape(len(self.margins), -1), 1)
+        return np.maximum(0.0, 1.0 - smallest)
 
     @cached_property
     def value(self) -> np.ndarray:
@@ -201,8 +203,14 @@ def token_svm(
     tokens = _in_coordinates(tokens, norm)
     runs, n, T, _ = tokens.shape
     selected = checked_selection(tokens, selected)
+    X = tokens.X
+    hidden = hidden_pairs(tokens, selected)
+    if hidden is not None:  # zero differences enter neither spans nor scales
+        chosen = np.take_along_axis(X, selected[..., None, None], 2)
+        X = np.where(tokens.mask[..., None], X, chosen)
+        hidden = hidden.reshape(runs, -1)
     return _solve(
-        "token SVM", tokens, (tokens.X, selected, tokens.z), norm, (runs, n, T - 1)
+        "token SVM", tokens, (X, selected, tokens.z), norm, (runs, n, T - 1), hidden
     )
 
 
@@ -322,6 +330,14 @@ def checked_selection(tokens: TokenSet, selected: np.ndarray | None) -> np.ndarr
             f"selected holds {selected.min()} ... {selected.max()}; "
             f"it needs indices 0 ... {T - 1}"
         )
+    if tokens.mask is not None:
+        shown = np.take_along_axis(tokens.mask, selected[..., None], 2)[..., 0]
+        if not shown.all():
+            run, sample = np.argwhere(~shown)[0]
+            raise ValueError(
+                f"selected holds token {selected[run, sample]} of sample {sample} of "
+                f"run {run}, which is masked; select one that the mask shows"
+            )
     return selected
 
 
@@ -331,10 +347,12 @@ def _solve(
     parts: tuple[np.ndarray, np.ndarray, np.ndarray],
     norm: str | float | Blocks,
     shape: tuple[int, ...],
+    hidden: np.ndarray | None = None,
 ):
     """Make the record of all runs.
 
-    The `parts` are what `frobenius.scaled` takes; `shape` is that of the duals.
+    The `parts` are what `frobenius.scaled` takes; `shape` is that of the duals. The
+    pairs `hidden` (runs, m) are no constraints.
     """
     runs: list[dict] = []
     units = frobenius.Scaled(*frobenius.scaled(*map(np.ascontiguousarray, parts)))
@@ -350,16 +368,19 @@ def _solve(
         for run, factors in enumerate(zip(units.delta, units.z, units.stretch)):
             # The Frobenius norm decides feasibility, and the others start at its
             # solution.
-            duals, margins, solver, W = frobenius.solve(
-                Constraints(problem, run, shape[1:], *factors)
-            )
+            shown = None if hidden is None else np.flatnonzero(~hidden[run])
+            constraints = Constraints(problem, run, shape[1:], *factors, shown)
+            duals, margins, solver, W = frobenius.solve(constraints)
             if norm == 2:
                 square = (duals * margins).sum()
                 solved: dict = {"norm": np.sqrt(square), "solver": solver, "W": W}
                 solved |= {"duals": duals, "margins": margins, "support": duals > 0}
-                solved["gap"] = np.abs(1 - (duals * units.stretch[run]).sum() / square)
+                solved["gap"] = np.abs(1 - (duals * constraints.asked).sum() / square)
             else:
-                solved = _other_norm(problem, run, units, norm, duals)
+                solved = _other_norm(constraints, units, norm, duals)
+            solved["duals"] = constraints.everywhere(solved["duals"], 0.0)
+            solved["margins"] = constraints.everywhere(solved["margins"], np.nan)
+            solved["support"] = constraints.everywhere(solved["support"], False)
             power = np.log2(solved["norm"]) - units.exponent[run]
             if abs(power) > LARGEST_EXPONENT:
                 digits = power * np.log10(2)
@@ -404,8 +425,7 @@ def _weights(units: frobenius.Scaled, runs: list[dict]):
 
 
 def _other_norm(
-    problem: str,
-    run: int,
+    constraints: Constraints,
     units: frobenius.Scaled,
     norm: Any,
     beta: np.ndarray,
@@ -414,9 +434,10 @@ def _other_norm(
 
     It starts from the duals (m,) of the Frobenius norm.
     """
-    delta = units.delta[run]
-    z = units.z[run]
-    stretch = units.stretch[run]
+    run = constraints.run
+    delta = constraints.delta
+    z = constraints.z
+    stretch = constraints.asked
     blocks = isinstance(norm, Blocks)
     conic = blocks or norm in norms.DUAL
     if blocks:
@@ -426,7 +447,7 @@ def _other_norm(
     turned = isinstance(norm, str)  # these two do not see a rotation: keep to the spans
     if turned:
         delta, z, token_basis, query_basis = frobenius.thin(delta, z)
-    rows = frobenius.constraint_rows(delta, z)  # (m, d d_z)
+    rows = constraints.of_shown(frobenius.constraint_rows(delta, z))  # (m, d d_z)
     shape = delta.shape[-1], z.shape[-1]
     start = rows.T @ beta
     if conic:
@@ -439,10 +460,11 @@ def _other_norm(
     gap = abs(1 - stretch @ beta / pulled * lowest / norm_of(w.reshape(shape), norm))
     if not gap <= ACCURACY_OTHER_NORMS:
         raise RuntimeError(
-            f"{problem} of run {run}: the relative duality gap {gap:.1e} in the norm "
-            f"{norm} exceeds {ACCURACY_OTHER_NORMS:.0e}. Take an exponent nearer to 2 "
-            "(inf in place of a large one), or rescale the tokens to a common norm: "
-            f"the constraints' entries differ by about a factor {units.ratio[run]:.0e}."
+            f"{constraints.problem} of run {run}: the relative duality gap {gap:.1e} "
+            f"in the norm {norm} exceeds {ACCURACY_OTHER_NORMS:.0e}. Take an exponent "
+            "nearer to 2 (inf in place of a large one), or rescale the tokens to a "
+            "common norm: the constraints' entries differ by about a factor "
+            f"{units.ratio[run]:.0e}."
         )
     # Feasible to rounding, so that norm and lower bound enclose the minimum
     w = w / lowest
@@ -496,5 +518,9 @@ def feasible(tokens: TokenSet) -> TokenSet | None:
         with suppress(Infeasible):
             token_svm(tokens.run(run))
             kept.append(run)
-    parts = {field.name: getattr(tokens, field.name)[kept] for field in fields(tokens)}
-    return TokenSet(**parts) if kept else None
+    if not kept:
+        return None
+    parts = {field.name: getattr(tokens, field.name) for field in fields(tokens)}
+    return TokenSet(
+        **{name: part[kept] for name, part in parts.items() if part is not None}
+    )

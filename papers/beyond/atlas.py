@@ -40,6 +40,7 @@ def selected(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
 
 def least_margins(tokens: TokenSet, selection: np.ndarray, W: np.ndarray) -> np.ndarray:
     """Least (x_s - x_t)^T W z of samples and tokens, (runs, k); W (runs, k, d, d_z)."""
+    coordinates.refuse_mask(tokens, "atlas.least_margins")
     delta = coordinates.differences(tokens, selection)
     images = np.einsum("rkde,rne->rknd", W, tokens.z)
     return np.einsum("rntd,rknd->rknt", delta, images).min((-2, -1))

@@ -71,6 +71,7 @@ def predict(heads: Sequence[TokenSet]) -> _HeadLaw:
     ValueError where heads see other tokens, PremiseFails as `margin_law`.
     """
     for h, head in enumerate(heads):
+        coordinates.refuse_mask(head, "head_law.predict")
         if not all(
             np.array_equal(getattr(head, k), getattr(heads[0], k))
             for k in ("X", "y", "z")

@@ -68,6 +68,7 @@ def predict(tokens: TokenSet) -> _JointLaw:
     """The law of joint training from zero, of data whose runs end in (u_mm, W_mm).
     PremiseFails as `margin_law` and `joint_slopes`, "independent head"; Infeasible.
     """
+    coordinates.refuse_mask(tokens, "joint_law.predict")
     problem = coordinates.minimal(tokens)
     data = problem.tokens
     W = token_svm(data)

@@ -31,6 +31,7 @@ class _LpLaw:
     """
 
     def __init__(self, data: TokenSet, p: float):
+        coordinates.refuse_mask(data, "the law in l_p norms")
         self.tokens = data
         self.p = p
         self.solution = token_svm(data, norm=p)

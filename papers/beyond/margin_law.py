@@ -107,7 +107,7 @@ def margin_law(
     ValueError for shapes.
     """
     selected = checked_selection(tokens, selected)
-    K = gram(tokens, selected)
+    K = gram(tokens, selected, masked_as_zero=True)
     shape = selected.shape + (tokens.shape[2] - 1,)
     if log_slopes is None:
         slopes = saturated_slopes(tokens, selected, loss)
@@ -121,10 +121,19 @@ def margin_law(
     return from_duals(K, duals, solution.margins, slopes)
 
 
-def gram(tokens: TokenSet, selected: np.ndarray | None = None) -> np.ndarray:
-    """K (runs, m, m), the Gram matrix of all A_m; selected: default the opt tokens."""
+def gram(
+    tokens: TokenSet,
+    selected: np.ndarray | None = None,
+    *,
+    masked_as_zero: bool = False,
+) -> np.ndarray:
+    """K (runs, m, m), the Gram matrix of all A_m; selected: default the opt tokens.
+
+    ValueError for masked tokens, unless their A_m may be zero.
+    """
     selected = tokens.opt if selected is None else selected
-    return coordinates.gram(coordinates.differences(tokens, selected), tokens.z)
+    delta = coordinates.differences(tokens, selected, masked_as_zero=masked_as_zero)
+    return coordinates.gram(delta, tokens.z)
 
 
 def from_duals(K, duals, margins, log_slopes) -> MarginLaw:
@@ -174,7 +183,8 @@ def _of_run(K, beta, margins, log_slopes):
         "norm": np.sqrt(square),
         "slowest": modes[0] if modes.size else np.inf,
         "fastest": modes[-1] if modes.size else 0.0,
-        "excess": (margins[~on] - 1).min() if not on.all() else np.inf,
+        # NaN is the margin of a masked token
+        "excess": np.nanmin(margins[~on] - 1, initial=np.inf),
     }
 
 
@@ -187,7 +197,8 @@ def _checked(run, K, duals, margins, log_slopes):
     def pair(m):
         return "(sample {}, pair {})".format(*np.unravel_index(m, duals.shape))
 
-    off = np.abs(K @ beta - margins).max()
+    masked = np.isnan(margins)
+    off = np.abs(K @ beta - np.where(masked, 0.0, margins)).max()
     reason = (
         f"the duals give margins that differ by {off:.2g} from the solution's, it needs at "
         f"most {SAME_SOLUTION:.0e}: the Frobenius solution of these tokens and this selection"
@@ -220,7 +231,9 @@ def _checked(run, K, duals, margins, log_slopes):
 def saturated_slopes(
     tokens: TokenSet, selected: np.ndarray | None = None, loss: str = "exponential"
 ) -> np.ndarray:
-    """log kappa_m, (runs, n, T-1), of `selected`, default opt; NaN for no score gap."""
+    """log kappa_m, (runs, n, T-1), of `selected`, default opt; NaN for no score gap and
+    for masked tokens.
+    """
     losses.check_loss(loss)
     selected = tokens.opt if selected is None else selected
     scores = model.scores(tokens, tokens.u)
@@ -263,9 +276,10 @@ def gaps_of_scores(scores: np.ndarray, selected: np.ndarray) -> np.ndarray:
 
 
 def _log_gaps(scores, selected):
-    """Log of `gaps_of_scores`, NaN where a gap is not positive."""
+    """Log of `gaps_of_scores`, NaN where a gap is not positive or a token is masked."""
     gaps = gaps_of_scores(scores, selected)
-    return np.where(gaps > 0, np.log(np.where(gaps > 0, gaps, 1.0)), np.nan)
+    known = (gaps > 0) & (gaps < np.inf)
+    return np.where(known, np.log(np.where(known, gaps, 1.0)), np.nan)
 
 
 def features(K: np.ndarray) -> np.ndarray:

@@ -177,10 +177,12 @@ def _duality_gap(
     tokens: TokenSet, selected: np.ndarray, W: np.ndarray, duals: np.ndarray
 ):
     """Relative distance of W (runs, r, q) from max-margin, by any duals."""
-    delta = coordinates.differences(tokens, selected)
-    smallest = np.einsum("rntd,rde,rne->rnt", delta, W, tokens.z, optimize=True).min(
-        (1, 2)
-    )
+    delta = coordinates.differences(tokens, selected, masked_as_zero=True)
+    margins = np.einsum("rntd,rde,rne->rnt", delta, W, tokens.z, optimize=True)
+    hidden = coordinates.hidden_pairs(tokens, selected)
+    if hidden is not None:
+        margins[hidden] = np.inf
+    smallest = margins.min((1, 2))
     pulled = np.einsum("rnt,rntd,rne->rde", duals, delta, tokens.z, optimize=True)
     bound = duals.sum((1, 2)) / np.linalg.norm(pulled, axis=(1, 2))
     return 1 - bound * smallest / np.linalg.norm(W, axis=(1, 2))

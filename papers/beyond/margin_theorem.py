@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import solve_discrete_lyapunov
 
-from lib.attention import TokenSet, losses, model
+from lib.attention import TokenSet, coordinates, losses, model
 from lib.dynamics.rules import GD, NGD, Custom, Polyak, Rule
 from papers.beyond.margin_law import MarginLaw, features, gaps_of_scores, gram
 from papers.beyond.tolerances import INDEPENDENT, TILT
@@ -35,6 +35,7 @@ class Local:
     def __init__(
         self, tokens: TokenSet, law: MarginLaw, selected: np.ndarray, loss: str
     ):
+        coordinates.refuse_mask(tokens, "the theorem on margins")
         self.A = A = features(gram(tokens, selected)[0])  # (m, k) the A_m
         self.on, coefficients = (
             part[0].ravel() for part in (law.support, law.coefficients)

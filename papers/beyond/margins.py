@@ -16,8 +16,8 @@ from papers.beyond.tolerances import AT_REST, ROUNDING, SATURATED, SETTLED
 
 def selection(history: History, opt: np.ndarray, k: int = -1) -> np.ndarray:
     """Tokens of largest logit at record k, (runs, n); ValueError for an ended run."""
-    margins = history.margins[:, k]
-    ended = np.flatnonzero(~np.isfinite(margins).all((1, 2)))
+    margins = _known_margins(history)[:, k]
+    ended = np.flatnonzero(np.isnan(margins).any((1, 2)))
     if ended.size:
         run = ended[0]
         raise ValueError(
@@ -29,16 +29,25 @@ def selection(history: History, opt: np.ndarray, k: int = -1) -> np.ndarray:
     return np.where(margins.min(-1) >= 0, opt, nearest)
 
 
+def _known_margins(history: History) -> np.ndarray:
+    """The margins of a history, infinite for masked tokens, whose weight is zero."""
+    unknown = np.isnan(history.margins)
+    # Of a run that ended early all pairs are unknown.
+    masked = unknown & ~unknown.all((2, 3), keepdims=True)
+    return np.where(masked, np.inf, history.margins)
+
+
 def relative_margins(
     history: History, opt: np.ndarray, selected: np.ndarray
 ) -> np.ndarray:
-    """The selected token's logit less others' at every record, (runs, k, n, T-1)."""
-    runs, count, n, S = history.margins.shape
+    """The selected token's logit less others' at every record, (runs, k, n, T-1);
+    infinite for masked tokens.
+    """
+    margins = _known_margins(history)
+    runs, count, n, S = margins.shape
     logits = np.zeros((runs, count, n, S + 1))  # relative to the opt token
-    place = np.broadcast_to(
-        coordinates.others(opt, S + 1)[:, None], history.margins.shape
-    )
-    np.put_along_axis(logits, place, -history.margins, -1)
+    place = np.broadcast_to(coordinates.others(opt, S + 1)[:, None], margins.shape)
+    np.put_along_axis(logits, place, -margins, -1)
     return gaps_of_scores(logits, np.broadcast_to(selected[:, None], (runs, count, n)))
 
 
@@ -89,8 +98,8 @@ def _span_part(
     tokens: TokenSet, selected: np.ndarray, support: np.ndarray, W: np.ndarray
 ) -> np.ndarray:
     """The part of W (runs, r, q) in the span of the support (runs, n, T-1)."""
-    delta = coordinates.differences(tokens, selected)
-    K = gram(tokens, selected)
+    delta = coordinates.differences(tokens, selected, masked_as_zero=True)
+    K = gram(tokens, selected, masked_as_zero=True)
     margins = np.einsum("rntd,rde,rne->rnt", delta, W, tokens.z, optimize=True)
     inside = np.empty(W.shape)
     for run, on in enumerate(support):

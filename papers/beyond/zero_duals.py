@@ -49,6 +49,7 @@ class _ZeroDuals:
     """
 
     def __init__(self, data: TokenSet, count: int = 1):
+        coordinates.refuse_mask(data, "the law at zero duals")
         self.tokens = coordinates.minimal(data).tokens
         self.solution = solution = token_svm(self.tokens)
         beta = solution.duals[0].ravel()
@@ -223,6 +224,7 @@ class _Pulls:
     """
 
     def __init__(self, data: TokenSet):
+        coordinates.refuse_mask(data, "the law outside the support")
         self.tokens = small = coordinates.minimal(data).tokens
         solution = token_svm(small)
         self.W_mm = solution.W

@@ -114,7 +114,10 @@ repeated = np.where(np.arange(12).reshape(3, 4, 1) == 6, X[1, 0], X)
         (dict(X=X + 1j), "X holds complex128"),
         (dict(X=X.astype(str)), "X holds <U"),
         (dict(X=3.0), r"X has shape \(\); it needs"),
-        (dict(X=[[[1, 2], [3]]]), "X holds sequences of different lengths"),
+        (
+            dict(X=[[[1, 2], [3]]]),
+            "sample 0 of run 0 has tokens of different dimensions",
+        ),
         (dict(X=X * np.longdouble("1e400")), "X holds NaN or infinite"),
         (dict(X=np.ma.masked_less(X, 0)), "X has masked entries"),
         (dict(y=None), "y holds object values"),

@@ -10,16 +10,20 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 import numba
 import numpy as np
 
+from lib.compiled import softmax
 from papers.beyond.engine import entrywise
 from papers.beyond.engine.entrywise import REORDER
 
 
 class Problem(NamedTuple):
-    """One run: delta (n, T-1, d) = x_opt - x_t, z (n, d_z), scores (T, n)."""
+    """One run: delta (n, T-1, d) = x_opt - x_t, z (n, d_z), scores (T, n); hidden (n,
+    T-1) the pairs of masked tokens, or (n, 0) if none is.
+    """
 
     delta: np.ndarray
     z: np.ndarray
     scores: np.ndarray
+    hidden: np.ndarray
     logistic: bool  # the loss, else exponential
 
 
@@ -45,9 +49,12 @@ class Graded(NamedTuple):
 
 @numba.njit(fastmath=REORDER)
 def margins(problem, W, image, out):
-    """out[t, i] = <delta_{i,t}, W z_i>, out (T-1, lanes); image (d,) work space."""
+    """out[t, i] = <delta_{i,t}, W z_i>, out (T-1, lanes); image (d,) work space.
+    Masked tokens stay at FAR.
+    """
     delta = problem.delta
     z = problem.z
+    hidden = problem.hidden
     n, S, d = delta.shape
     for i in range(n):
         for j in range(d):
@@ -60,6 +67,9 @@ def margins(problem, W, image, out):
             for j in range(d):
                 total += delta[i, t, j] * image[j]
             out[t, i] = total
+        for t in range(hidden.shape[1]):
+            if hidden[i, t]:
+                out[t, i] = softmax.FAR
 
 
 @numba.njit(fastmath=REORDER)

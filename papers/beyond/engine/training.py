@@ -104,15 +104,22 @@ def problems(tokens: TokenSet, loss: str) -> list[gradients.Problem]:
     """Each run as the compiled loop takes it; ValueError for another loss."""
     logistic = attention.is_logistic(loss)
     check_sizes(tokens)
-    delta = np.ascontiguousarray(coordinates.differences(tokens, tokens.opt))
+    delta = coordinates.differences(tokens, tokens.opt, masked_as_zero=True)
+    delta = np.ascontiguousarray(delta)
     # (runs, n, T, 1)
     scores = coordinates.signed_opt_first(tokens) @ tokens.u[:, None, :, None]
-    scores = np.ascontiguousarray(np.swapaxes(scores[..., 0], 1, 2))
+    scores = scores[..., 0]
+    hidden = coordinates.hidden_pairs(tokens, tokens.opt)
+    if hidden is None:
+        hidden = np.zeros((*tokens.y.shape, 0), bool)
+    else:  # the opt token's own score: a product may round that of its copy apart
+        scores[..., 1:] = np.where(hidden, scores[..., :1], scores[..., 1:])
+    scores = np.ascontiguousarray(np.swapaxes(scores, 1, 2))
     # a copy: what may be written is one type to numba
     z = np.array(tokens.z, order="C")
     return [
         gradients.Problem(*arrays, logistic)
-        for arrays in zip(delta, z, scores, strict=True)
+        for arrays in zip(delta, z, scores, hidden, strict=True)
     ]
 
 
@@ -175,7 +182,9 @@ def train_kept(
 
 
 def _kept_run(tokens, optimiser, steps, record, folder):
-    arrays = tokens.X, tokens.y, tokens.z, tokens.u, tokens.opt
+    arrays = [tokens.X, tokens.y, tokens.z, tokens.u, tokens.opt]
+    if tokens.mask is not None:
+        arrays.append(tokens.mask)
     key = repr((_code(), optimiser, steps, list(map(int, record)))).encode()
     content = key + b"".join(array.tobytes() for array in arrays)
     file = folder / f"{files.sha256(content)}.npz"
