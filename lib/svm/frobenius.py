@@ -16,6 +16,7 @@ from scipy.optimize import nnls
 
 import lib.compiled  # noqa: F401  # where numba keeps what is compiled below
 from lib.attention.coordinates import constraint_rows
+from lib.svm import large
 
 # Constraints this much longer than the shortest are asked for more than margin 1.
 BAD = 1e4
@@ -161,6 +162,10 @@ def solve(
     """
     delta = constraints.delta
     z = constraints.z
+    if (found := _without_gram(constraints)) is not None:
+        return found
+    n, S, _ = delta.shape
+    large.check_memory(n, S, *unknowns(delta, z), "pivoting")
     K = constraints.gram()
     length = np.sqrt(K.diagonal())  # ||a_m||
     if length.min() == 0:
@@ -188,6 +193,58 @@ def solve(
         f"within a factor {length.max() / length.min():.0e}; scaled to norm 1 they "
         f"leave no W of norm 1 a margin above {residual:.0e}. Rescale the tokens to a "
         "common norm, or select other tokens."
+    )
+
+
+def unknowns(delta: np.ndarray, z: np.ndarray) -> tuple[int, int]:
+    """Return the dimensions of the spans of delta (n, S, d) and z (n, d_z)."""
+    n, S, d = delta.shape
+    return min(d, n * S), min(z.shape)
+
+
+def _without_gram(
+    constraints: Constraints,
+) -> tuple[np.ndarray, np.ndarray, str, np.ndarray | None] | None:
+    """Solve one run as `solve` does, by the methods of `large`.
+
+    Returns None where the Gram matrix of all constraints is cheaper, and where they
+    found neither a solution within ACCURACY nor a proof, but it would fit.
+    """
+    delta = constraints.delta
+    z = constraints.z
+    n, S, _ = delta.shape
+    methods = large.methods(n, S, *unknowns(delta, z))
+    if not methods:
+        return None
+    if delta.shape[-1] > n * S or z.shape[1] > n:
+        delta, z, _, _ = thin(delta, z)
+    length = np.linalg.norm(delta, axis=-1) * np.linalg.norm(z, axis=-1)[:, None]
+    of_constraints = constraints.of_shown(length.ravel())
+    if of_constraints.min() == 0:
+        zero = of_constraints == 0
+        raise constraints.infeasible(zero / zero.sum(), 0.0)
+    length = constraints.everywhere(of_constraints, 0.0).reshape(n, S)
+    rows = large.unit_rows(delta, z, length)
+    shortest = of_constraints.min()
+    for method in methods:
+        large.check_memory(n, S, *unknowns(delta, z), method)
+        for verdict, x in large.candidates(rows, method):
+            weights_of_rows = constraints.of_shown(x.ravel()) / of_constraints
+            if verdict == "infeasible":
+                residual = np.linalg.norm(rows.weights(x)) / x[rows.b > 0].sum()
+                raise constraints.infeasible(weights_of_rows, residual)
+            beta = weights_of_rows / shortest
+            margins = constraints.margins(constraints.weights(beta) @ constraints.z.T)
+            if _within_accuracy(beta, margins, constraints.asked):
+                return beta, margins, method, None
+    if n * S <= large.MOST_PIVOTING:
+        return None
+    raise RuntimeError(
+        f"{constraints.problem} of run {constraints.run}: no solution within "
+        f"{ACCURACY:.0e}, and no proof that there is none, by {' and '.join(methods)} "
+        f"on its {n * S:,} constraints. Take fewer samples or tokens (up to "
+        f"{large.MOST_PIVOTING:,} constraints another method helps), or rescale the "
+        "tokens to a common norm."
     )
 
 

@@ -1,0 +1,65 @@
+"""How much memory there is, asked before much of it is taken."""
+
+import os
+import re
+from pathlib import Path
+
+MEMINFO = Path("/proc/meminfo")
+
+
+def available() -> float:
+    """Return how many bytes this process may still take.
+
+    Returns
+    -------
+    float
+        Linux's estimate of what can be taken without swapping; elsewhere all of the
+        machine's memory.
+
+    Examples
+    --------
+    >>> from lib import memory
+    >>> memory.available() > 0
+    True
+    """
+    try:
+        found = re.search(r"MemAvailable: *(\d+) kB", MEMINFO.read_text())
+    except OSError:
+        found = None
+    if found:
+        return 1024.0 * int(found[1])
+    return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
+
+
+def require(needed: float, what: str, instead: str) -> None:
+    """Raise MemoryError if an amount of memory is not there.
+
+    Parameters
+    ----------
+    needed : float
+        The bytes.
+    what : str
+        What needs them, as the beginning of a sentence.
+    instead : str
+        What to do, as its end.
+
+    Raises
+    ------
+    MemoryError
+        If less is available. The message has both amounts.
+
+    Examples
+    --------
+    >>> from lib import memory
+    >>> memory.require(1e3, "a list", "take a shorter one")
+    >>> memory.require(1e18, "a list", "take a shorter one")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    MemoryError: a list needs 1,000,000,000.0 GB of memory, and ... GB are ...
+    """
+    there = available()
+    if needed > there:
+        raise MemoryError(
+            f"{what} needs {needed / 1e9:,.1f} GB of memory, and {there / 1e9:,.1f} GB "
+            f"are available: {instead}"
+        )
