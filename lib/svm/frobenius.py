@@ -27,6 +27,7 @@ ROUNDING = np.finfo(float).eps
 ACCURACY = 1e-9
 # Relative to its terms, a combination of constraints this small is zero.
 DEPENDENT = 1e-10
+LARGER = 1e-7  # relative to the largest, a dual of an interior point that may stay
 SLACK = 1e-12  # relative to b, a constraint missed by less is kept
 PATIENCE = 10  # exchanges of pivoting without progress
 # Columns of a Cholesky factor that plain loops make; matrix products make the rest.
@@ -225,18 +226,15 @@ def _without_gram(
         raise constraints.infeasible(zero / zero.sum(), 0.0)
     length = constraints.everywhere(of_constraints, 0.0).reshape(n, S)
     rows = large.unit_rows(delta, z, length)
-    shortest = of_constraints.min()
     for method in methods:
         large.check_memory(n, S, *unknowns(delta, z), method)
         for verdict, x in large.candidates(rows, method):
-            weights_of_rows = constraints.of_shown(x.ravel()) / of_constraints
-            if verdict == "infeasible":
-                residual = np.linalg.norm(rows.weights(x)) / x[rows.b > 0].sum()
-                raise constraints.infeasible(weights_of_rows, residual)
-            beta = weights_of_rows / shortest
-            margins = constraints.margins(constraints.weights(beta) @ constraints.z.T)
-            if _within_accuracy(beta, margins, constraints.asked):
-                return beta, margins, method, None
+            if verdict == "solved":
+                proved = _proved_by(constraints, of_constraints, rows, x)
+                if proved is not None:
+                    return *proved, method, None
+            else:
+                _raise_if_null(constraints, of_constraints, rows, x)
     if n * S <= large.MOST_PIVOTING:
         return None
     raise RuntimeError(
@@ -246,6 +244,73 @@ def _without_gram(
         f"{large.MOST_PIVOTING:,} constraints another method helps), or rescale the "
         "tokens to a common norm."
     )
+
+
+def _proved_by(
+    constraints: Constraints, length: np.ndarray, rows: large.Rows, x: np.ndarray
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return (beta, margins) from the duals x (n, S) of unit rows, if they prove it."""
+    for found in (lambda: x, lambda: _least_on(rows, x)):
+        beta = constraints.of_shown(found().ravel()) / (length * length.min())
+        margins = constraints.margins(constraints.weights(beta) @ constraints.z.T)
+        if _within_accuracy(beta, margins, constraints.asked):
+            return beta, margins
+    return None
+
+
+def _raise_if_null(
+    constraints: Constraints, length: np.ndarray, rows: large.Rows, x: np.ndarray
+) -> None:
+    """Raise Infeasible if x (n, S), or what is nearest to it, sums the rows to zero."""
+    for found in (lambda: x, lambda: _nearest_null(rows, x)):
+        null = found()
+        total = null[rows.b > 0].sum()
+        if total > 0:
+            residual = np.linalg.norm(rows.weights(null)) / total
+            if residual < DEPENDENT:
+                null = constraints.of_shown(null.ravel())
+                raise constraints.infeasible(null / length, residual)
+
+
+def _held(rows: large.Rows, x: np.ndarray) -> tuple[tuple, np.ndarray] | None:
+    """Return the places of the positive x (n, S), and their rows (k, r q).
+
+    None if these rows are too large to hold, or none is there.
+    """
+    places = np.nonzero(x)
+    sample = places[0]
+    entries = sample.size * rows.delta.shape[-1] * rows.z.shape[1]
+    if not 0 < entries <= large.ENTRIES:
+        return None
+    outer = rows.delta[places][:, :, None] * rows.z[sample][:, None]
+    return places, outer.reshape(sample.size, -1)
+
+
+def _nearest_null(rows: large.Rows, x: np.ndarray) -> np.ndarray:
+    """Move x (n, S) of a small combination of rows onto one that is zero, if it can."""
+    held = _held(rows, x)
+    if held is None:
+        return x
+    places, unit = held
+    moved = np.zeros_like(x)
+    moved[places], _ = _null_combination(unit, x[places])
+    return moved
+
+
+def _least_on(rows: large.Rows, x: np.ndarray) -> np.ndarray:
+    """Solve on the larger duals x (n, S) by active sets, which take dependent rows."""
+    held = _held(rows, np.where(x > LARGER * x.max(), x, 0.0))
+    if held is None:
+        return x
+    places, unit = held
+    asked = rows.b[places]
+    nearest = _least_distance(unit, asked)
+    left = 1 - asked @ nearest
+    if left <= 0:
+        return x
+    moved = np.zeros_like(x)
+    moved[places] = nearest / left
+    return moved
 
 
 @numba.njit(cache=True)

@@ -35,9 +35,11 @@ INNER = 5  # passes over the duals of one sample before the next one's turn
 ROUGH = 1e-3  # violation at which the exact solve takes over
 ROUNDS = 60  # of exchanges of the support
 PATIENCE = 10  # exchanges without progress
+RIDGE = 1e-10  # on the diagonal of a singular Gram matrix of unit rows
+REFINED = 3  # solves of a system, each for what the last ones left
 MISSED = 1e-12  # a constraint missed by less is kept
-ITERATIONS = 80  # of the interior point
-CLOSED = 1e-10  # relative gap at which it ends
+ITERATIONS = 50  # of the interior point
+CLOSED = 1e-12  # relative gap at which it ends
 NULL = 1e-11  # norm of a combination of unit rows with sum 1 that counts as zero
 TOWARDS = 0.995  # of the way to the boundary that a step goes
 _REORDER = {"reassoc", "contract", "nsz"}  # sums may be taken in any order
@@ -146,10 +148,11 @@ def candidates(rows: Rows, method: str) -> Iterator[tuple[str, np.ndarray]]:
 
     Yields
     ------
-    verdict : {"solved", "infeasible"}
+    verdict : {"solved", "infeasible", "undecided"}
         What the duals are meant to prove.
     x : ndarray (n, S)
-        The duals x >= 0 of w = sum x u, or of a combination of rows that is zero.
+        The duals x >= 0 of w = sum x u, or of a combination of rows that is zero, or
+        nearly so where the method remained undecided.
     """
     if method == "dual descent":
         found = descent(rows)
@@ -168,6 +171,8 @@ def candidates(rows: Rows, method: str) -> Iterator[tuple[str, np.ndarray]]:
     lowest = (rows.margins(rows.weights(x))[asked] / rows.b[asked]).min()
     if lowest > 0:
         yield "solved", x / lowest
+    if verdict == "undecided":
+        yield verdict, np.where(support & asked, x, 0.0)
 
 
 def descent(rows: Rows) -> np.ndarray | None:
@@ -231,19 +236,23 @@ def exchange(rows: Rows, x: np.ndarray, support: np.ndarray) -> np.ndarray | Non
         queries = rows.z[sample[inside]]
         K = (flat[inside] @ flat[inside].T) * (queries @ queries.T)
         factor, singular = lapack.dpotrf(K, lower=1)
+        if singular:  # some of its constraints are the same, or combinations of others
+            K[np.diag_indices(len(K))] += RIDGE
+            factor, singular = lapack.dpotrf(K, lower=1)
         if singular:
             return None
         found = np.zeros(n * S)
         missing = asked[inside]
-        for _ in range(2):  # the second time takes out the first one's rounding
+        for _ in range(REFINED):  # each takes out the rounding of the one before
             found[inside] += lapack.dpotrs(factor, missing, lower=1)[0]
             W = rows.weights(found.reshape(n, S))
             slack = rows.margins(W).ravel() - asked
             missing = -slack[inside]
-        wrong = np.where(support, found < 0, slack < -MISSED)
+        # Of equal constraints some duals are zero up to rounding, on either side of it.
+        wrong = np.where(support, found < -MISSED * found.max(), slack < -MISSED)
         count = np.count_nonzero(wrong)
         if count == 0:
-            return found.reshape(n, S)
+            return np.maximum(found, 0.0).reshape(n, S)
         if count < fewest:
             fewest = count
             patience = PATIENCE

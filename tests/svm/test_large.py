@@ -1,0 +1,157 @@
+"""Token SVMs with many constraints: else a solver answers wrongly where nobody can check
+it by hand, or takes memory that is not there.
+"""
+
+import numpy as np
+import pytest
+
+from lib import attention, memory, svm
+from lib.attention import coordinates
+from lib.svm import large
+
+METHODS = {
+    "pivoting": (),
+    "interior point": ("interior point",),
+    "dual descent": ("dual descent",),
+}
+
+
+def drawn(seed, n, T, r, q, *, solvable=True):
+    """Tokens whose opt tokens a random W selects, or random ones."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, T, r))
+    z = rng.standard_normal((n, q))
+    W = rng.standard_normal((r, q))
+    opt = np.einsum("ntd,de,ne->nt", X, W, z).argmax(1)
+    if not solvable:
+        opt = rng.integers(0, T, n)
+    return attention.token_set(X, np.ones(n), z=z, opt=opt)
+
+
+def force(monkeypatch, name):
+    """Let `token_svm` take one method, whatever the size."""
+    monkeypatch.setattr(large, "methods", lambda *size: METHODS[name])
+    monkeypatch.setattr(large, "MOST_PIVOTING", 0)  # and no other one after it
+
+
+def rows_of(data):
+    """The constraints of a run, (m, r q), by the definition."""
+    delta = coordinates.differences(data, data.opt)[0]
+    outer = delta[:, :, :, None] * data.z[0][:, None, None]
+    return outer.reshape(len(delta) * delta.shape[1], -1)
+
+
+@pytest.mark.parametrize("method", ["interior point", "dual descent"])
+@pytest.mark.parametrize("sizes", [(40, 6, 8, 8), (60, 5, 3, 2)])
+def test_every_method_finds_the_same_w_with_its_certificate(method, sizes, monkeypatch):
+    data = drawn(0, *sizes)
+    expected = svm.token_svm(data)
+    force(monkeypatch, method)
+    found = svm.token_svm(data)
+    assert found.solver == (method,)
+    np.testing.assert_allclose(found.W, expected.W, rtol=1e-8, atol=1e-8)
+    A = rows_of(data)
+    duals = found.duals.ravel()
+    W = found.W.ravel()
+    assert (duals >= 0).all()
+    assert (A @ W).min() >= 1 - 1e-9
+    # The dual value is below every norm, and reaches this one.
+    bound = duals.sum() / np.linalg.norm(A.T @ duals)
+    assert abs(np.linalg.norm(W) - bound) <= 1e-9 * bound
+
+
+@pytest.mark.parametrize("sizes", [(60, 5, 3, 2), (200, 9, 4, 4)])
+def test_the_interior_point_proves_that_there_is_none(sizes, monkeypatch):
+    data = drawn(1, *sizes, solvable=False)
+    force(monkeypatch, "interior point")
+    with pytest.raises(svm.Infeasible) as caught:
+        svm.token_svm(data)
+    weights = caught.value.certificate.ravel()
+    A = rows_of(data)
+    assert (weights >= 0).all()
+    assert weights.sum() == pytest.approx(1)
+    size = np.linalg.norm(A, axis=1) @ weights
+    assert np.linalg.norm(A.T @ weights) <= 1e-10 * size
+
+
+def test_dual_descent_says_nothing_where_there_is_none(monkeypatch):
+    data = drawn(1, 60, 5, 3, 2, solvable=False)
+    force(monkeypatch, "dual descent")
+    with pytest.raises(RuntimeError, match=r"by dual descent on its 240 constraints"):
+        svm.token_svm(data)
+
+
+@pytest.mark.parametrize("kind", ["a sample twice", "integers", "scales", "a turn"])
+@pytest.mark.parametrize("method", ["interior point", "pivoting"])
+def test_degenerate_problems_are_decided_alike(kind, method, monkeypatch):
+    verdicts = []
+    for seed in range(12):
+        data = drawn(seed, 12, 4, 3, 2)
+        X, z, opt = data.X[0].copy(), data.z[0].copy(), data.opt[0].copy()
+        if kind == "a sample twice":
+            X[6:], z[6:], opt[6:] = X[:6], z[:6], opt[:6]
+        elif kind == "integers":
+            X, z = np.round(X), np.round(z)
+        elif kind == "scales":
+            X *= 10.0 ** np.arange(-3, 3).repeat(2)[:, None, None]
+        else:  # one opt token is the second best
+            logits = X[0] @ np.random.default_rng(seed).standard_normal((3, 2)) @ z[0]
+            opt[0] = np.argsort(logits)[-2]
+        verdicts.append(attention.token_set(X, np.ones(12), z=z, opt=opt))
+    before = [outcome(data) for data in verdicts]
+    force(monkeypatch, method)
+    if method == "pivoting":
+        monkeypatch.setattr(large, "MOST_PIVOTING", 6000)
+    for data, (verdict, norm) in zip(verdicts, before, strict=True):
+        found, other = outcome(data)
+        assert found == verdict
+        assert other == pytest.approx(norm, rel=1e-7)
+
+
+def outcome(data):
+    """The verdict of `token_svm`, and the norm of W or zero."""
+    try:
+        return "solved", svm.token_svm(data).norm[0]
+    except svm.Infeasible:
+        return "infeasible", 0.0
+
+
+def test_masked_tokens_are_no_constraints(monkeypatch):
+    data = drawn(2, 40, 6, 8, 8)
+    mask = np.ones((1, 40, 6), bool)
+    mask[0, ::2, 5] = data.opt[0, ::2] == 5  # the last token, unless it is the best
+    masked = attention.token_set(data.X, data.y, z=data.z, opt=data.opt, mask=mask)
+    expected = svm.token_svm(masked)
+    for method in ("interior point", "dual descent"):
+        with monkeypatch.context() as patch:
+            force(patch, method)
+            found = svm.token_svm(masked)
+        np.testing.assert_allclose(found.W, expected.W, rtol=1e-8, atol=1e-8)
+        hidden = np.isnan(found.margins)
+        np.testing.assert_array_equal(hidden, np.isnan(expected.margins))
+        assert hidden.any()
+        assert not found.duals[hidden].any()
+
+
+def test_thousands_of_constraints_are_solved():
+    data = drawn(3, 400, 11, 5, 5)  # 4,000 constraints in 25 unknowns
+    solution = svm.token_svm(data)
+    assert solution.solver == ("interior point",)
+    assert solution.gap[0] <= 1e-9
+    assert solution.violation[0] <= 1e-9
+    with pytest.raises(svm.Infeasible):
+        svm.token_svm(drawn(3, 400, 11, 5, 5, solvable=False))
+    wide = attention.unit_tokens(0, n=100, T=10, d=40)  # 900 in 1,600 unknowns
+    solution = svm.token_svm(wide)
+    assert solution.solver == ("dual descent",)
+    assert solution.gap[0] <= 1e-9
+
+
+def test_what_does_not_fit_is_refused_with_numbers(monkeypatch):
+    monkeypatch.setattr(memory, "available", lambda: 1e5)
+    with pytest.raises(MemoryError) as caught:
+        svm.token_svm(drawn(3, 400, 11, 5, 5))
+    sentence = str(caught.value)
+    assert "4,000 constraints in 25 unknowns (interior point) needs" in sentence
+    assert "0.0 GB are available" in sentence
+    assert "samples would fit" in sentence
