@@ -142,7 +142,10 @@ def minimal(tokens: TokenSet | Minimal) -> Minimal:
     check_sizes(tokens)
     runs, n, T, d = tokens.shape
     with blas.one_thread():
-        token_basis, X = _basis(tokens.X.reshape(runs, n * T, d))
+        if tokens.mask is None:
+            token_basis, X = _basis(tokens.X.reshape(runs, n * T, d))
+        else:
+            token_basis, X = _basis_of_shown(tokens.X, tokens.mask, tokens.opt)
         query_basis, z = _basis(tokens.z)
     u = (tokens.u[:, None] @ token_basis)[:, 0]
     # Rounding must not part equal tokens: their scores are equal, and stay so in joint
@@ -211,6 +214,28 @@ def _basis(rows: np.ndarray):
                 Q[first : first + BLOCK] = Q[first : first + BLOCK] @ turn
             R[:] = turn.T @ R
     return basis, np.swapaxes(upper, 1, 2)
+
+
+def _basis_of_shown(
+    tokens: np.ndarray, mask: np.ndarray, opt: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find an orthonormal basis of the tokens that are not masked, and all in it.
+
+    The masked ones, copies of opt tokens, would make the coordinates more and, as
+    dependent columns, the basis slow.
+    """
+    runs, n, T, d = tokens.shape
+    shown = mask.reshape(runs, n * T)
+    # The tokens to span first, in their order; of the rest what the longest run needs.
+    order = np.argsort(~shown, axis=1, kind="stable")[:, : shown.sum(1).max()]
+    rows = np.take_along_axis(tokens.reshape(runs, n * T, d), order[..., None], 1)
+    basis, inside = _basis(rows)
+    X = np.zeros((runs, n * T, basis.shape[2]))
+    np.put_along_axis(X, order[..., None], inside, 1)
+    X = X.reshape(runs, n, T, -1)
+    chosen = np.take_along_axis(X, opt[..., None, None], 2)
+    X = np.where(mask[..., None], X, chosen)
+    return basis, X.reshape(runs, n * T, -1)
 
 
 def _in_order(columns: np.ndarray):

@@ -88,6 +88,7 @@ def test_minimal_coordinates_span_no_masked_token():
     more = with_a_token_more(data, np.array([[0, 3, 1], [2, 2, 0]]))
     small = attention.minimal(more)
     flat = small.tokens.X.reshape(2, -1, small.tokens.X.shape[-1])
+    assert flat.shape[-1] == 9
     assert np.linalg.matrix_rank(flat).tolist() == [9, 9]
     W = np.random.default_rng(0).standard_normal((2, 30, 30))
     inside = attention.logits(small.tokens, small.reduce(W)[0])
