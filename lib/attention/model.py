@@ -9,7 +9,6 @@ exact when weights are e^-30000.
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import softmax
 
 from lib.attention.losses import check_loss, log_derivative, log_gap, log_loss
 from lib.attention.token_sets import TokenSet
@@ -229,7 +228,9 @@ def weights(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     5 [0.993 0.987]
     25 [1. 1.]
     """
-    return softmax(logits(tokens, W), axis=-1)
+    logit = logits(tokens, W)
+    odds = np.exp(logit - logit.max(-1, keepdims=True))  # against the largest
+    return odds / odds.sum(-1, keepdims=True)
 
 
 def scores(tokens: TokenSet, u: np.ndarray) -> np.ndarray:

@@ -175,8 +175,11 @@ def _opt_by_score(tokens: TokenSet) -> np.ndarray:
     tied = is_largest.sum(-1) > 1
     if tied.any():
         run, sample = np.argwhere(tied)[0]
-        words = f"sample {sample} of run {run} has a tie for the opt token"
-        raise ValueError(f"{words}: its scores are {scores[run, sample]}")
+        raise ValueError(
+            f"sample {sample} of run {run} has a tie for the opt token: its scores are "
+            f"{scores[run, sample]}; say which token is the best, opt=..., or make the "
+            "tokens differ, for example by adding their positions"
+        )
     return scores.argmax(-1)
 
 
@@ -232,10 +235,10 @@ def token_set(
     >>> X = [[[1, 0], [0, 1]], [[0, 2], [1, -1]]]
     >>> attention.token_set(X, y=[1, -1], u=[0, 1]).opt
     array([[1, 1]])
-    >>> attention.token_set(X, y=[1, -1], u=[1, 1])
+    >>> attention.token_set(X, y=[1, -1], u=[1, 1])  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    ValueError: sample 0 of run 0 has a tie for the opt token: its scores are [1. 1.]
+    ValueError: sample 0 of run 0 has a tie for the opt token: its scores are [1. 1.]...
 
     Two texts, of three and of two tokens. What a padded array would hold behind the
     second one does not matter.
@@ -468,6 +471,14 @@ def _array(name: str, value: ArrayLike):
     except ValueError:
         words = f"{name} holds sequences of different lengths; it needs an array"
         raise ValueError(words) from None
+    except (
+        RuntimeError,
+        TypeError,
+    ) as error:  # torch: bfloat16, or one with a gradient
+        raise TypeError(
+            f"{name} cannot become a numpy array: give a torch tensor as "
+            f"{name}.detach().cpu().float() ({error})"
+        ) from None
 
 
 def check_sizes(tokens: TokenSet) -> None:

@@ -282,7 +282,9 @@ def log_gap(
     f = lane[ANSWER]
     log_gap = -math.inf
     for i in range(first, first + n):
-        best = scores[:, i].max()
+        best = scores[0, i]
+        for t in range(1, len(scores)):  # numpy's max takes long to compile
+            best = max(best, scores[t, i])
         if not head_fixed:
             log_gap = exponentials.add_logs(log_gap, _log_loss(f[i], logistic))
         elif best > level[i]:

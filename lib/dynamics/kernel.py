@@ -240,10 +240,11 @@ def _train_group(
     gamma = flat_gamma[VALUE]
     for r in range(count):
         for i in range(n):
-            margins_now[:, r * n + i], scores_now[:, r * n + i] = (
-                margins[r, i],
-                scores[r, i],
-            )
+            # Entry by entry: numba compiles the assignment of a slice for seconds.
+            for t in range(T - 1):
+                margins_now[t, r * n + i] = margins[r, i, t]
+            for t in range(T):
+                scores_now[t, r * n + i] = scores[r, i, t]
         softmax.gather(r, n, margins_now, g[r])
         if not head_fixed:
             softmax.gather(r, n, scores_now, gamma[r])
@@ -286,13 +287,12 @@ def _train_group(
 
             if recording:
                 _write(r, record, work, alpha[VALUE], b[VALUE], head_fixed, records)
-                records.logs[r, record] = (
-                    log_gap,
-                    log_norm,
-                    log_norm_u,
-                    log_eta,
-                    log_eta_u,
-                )
+                logs = records.logs[r, record]
+                logs[0] = log_gap
+                logs[1] = log_norm
+                logs[2] = log_norm_u
+                logs[3] = log_eta
+                logs[4] = log_eta_u
             # 0/0 = 0: where there is no gradient there is no step.
             if log_norm > -math.inf:
                 length = log_eta + log_norm

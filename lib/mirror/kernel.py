@@ -116,6 +116,13 @@ def _move(
 
 
 @numba.njit
+def _copy(values: np.ndarray, out: np.ndarray) -> None:
+    """Fill out with values, (D,): numba compiles this as a slice for seconds."""
+    for j in range(values.size):
+        out[j] = values[j]
+
+
+@numba.njit
 def _mean_loss(lane: np.ndarray, n: int, logistic: bool) -> float:
     """Return the mean loss over the n samples, from their answers and slopes."""
     loss = 0.0
@@ -243,12 +250,11 @@ def _train_run(
         last = loss
 
         if recording:
-            path[record], head[record] = W, v
-            logs[record] = (
-                log_gap,
-                _plus(log_size, scale),
-                _plus(log_size_v, push_scale),
-            )
+            _copy(W, path[record])
+            _copy(v, head[record])
+            logs[record, 0] = log_gap
+            logs[record, 1] = _plus(log_size, scale)
+            logs[record, 2] = _plus(log_size_v, push_scale)
             record += 1
         if log_size == -math.inf and log_size_v == -math.inf:
             return STALLED, t, rise

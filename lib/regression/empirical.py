@@ -225,7 +225,12 @@ def _piece(samples: tuple, layer: tuple, first: int, sums: tuple) -> None:
         _combine(w, keys, logits)
         for lane in range(4):
             if not -w[lane, d] <= SAFE:  # NaN as well
-                logits[lane] -= logits[lane].max()
+                # Entry by entry: numba compiles the change of a slice for seconds.
+                largest = logits[lane, 0]
+                for i in range(1, m):
+                    largest = max(largest, logits[lane, i])
+                for i in range(m):
+                    logits[lane, i] -= largest
         exponentials.exp(logits.reshape(-1), e.reshape(-1))
 
         # The attended means c, and their total.

@@ -489,7 +489,10 @@ def block_pivoting(
     The result is None if K is singular.
     """
     b = np.ones(len(K)) if b is None else b
-    beta, ended = _exchanged(K, b, np.empty(0, bool) if support is None else support)
+    if support is None:
+        total = K.sum(1)
+        support = total <= np.median(total)
+    beta, ended = _exchanged(K, b, support.copy())
     if ended:
         return beta if beta.size else None
     try:
@@ -519,7 +522,12 @@ def _positive(L: np.ndarray):
         last = min(first + BLOCK, m)
         if first:
             rows = np.ascontiguousarray(L[first:, :first])
-            L[first:, first:last] -= rows @ np.ascontiguousarray(rows[: last - first].T)
+            product = rows @ np.ascontiguousarray(rows[: last - first].T)
+            # Entry by entry, here and below: numba compiles the assignment of a slice
+            # for seconds.
+            for i in range(len(product)):
+                for j in range(last - first):
+                    L[first + i, first + j] -= product[i, j]
         for i in range(first, m):
             row = L[i, first:last]
             for j in range(min(i + 1, last) - first):
@@ -535,33 +543,38 @@ def _positive(L: np.ndarray):
 
 @numba.njit(cache=True)
 def _exchanged(K: np.ndarray, b: np.ndarray, support: np.ndarray):
-    """Exchange indices until none is on the wrong side: (beta, ended).
+    """Exchange indices of `support` (m,), in place, until none is on the wrong side.
 
-    The beta is empty if K is singular; `ended` is false if progress stopped.
+    Returns (beta, ended). The beta is empty if K is singular; `ended` is false if
+    progress stopped.
     """
-    if not support.size:
-        total = np.array([row.sum() for row in K])
-        support = total <= np.median(total)
-    tolerance = SLACK * np.abs(b).max()
-    fewest = len(b) + 1
+    m = len(b)
+    largest = 0.0
+    for i in range(m):
+        largest = max(largest, abs(b[i]))
+    tolerance = SLACK * largest
+    fewest = m + 1
     patience = PATIENCE
+    inside = np.empty(m, np.int64)
     while patience >= 0:
-        inside = np.flatnonzero(support)
-        L = K[inside][:, inside]
-        if not _positive(L):
+        size = 0
+        for i in range(m):
+            if support[i]:
+                inside[size] = i
+                size += 1
+        beta = np.zeros(m)
+        if not _solve_on(K, b, inside[:size], beta):
             return np.empty(0), True
-        x = b[inside]
-        for i in range(len(x)):
-            x[i] = (x[i] - _dot(L[i], x, i)) / L[i, i]
-        for i in range(len(x) - 1, -1, -1):
-            x[i] /= L[i, i]
-            for j in range(i):
-                x[j] -= L[i, j] * x[i]
-        beta = np.zeros(len(b))
-        beta[inside] = x
-        slack = K @ beta - b
-        wrong = np.where(support, beta < 0, slack < -tolerance)
-        count = np.count_nonzero(wrong)
+        product = K @ beta
+        count = 0
+        for i in range(m):
+            if support[i]:
+                wrong = beta[i] < 0
+            else:
+                wrong = product[i] - b[i] < -tolerance
+            if wrong:
+                support[i] = not support[i]
+                count += 1
         if count == 0:
             return beta, True
         if count < fewest:
@@ -569,8 +582,32 @@ def _exchanged(K: np.ndarray, b: np.ndarray, support: np.ndarray):
             patience = PATIENCE
         else:
             patience -= 1
-        support = support ^ wrong
     return np.empty(0), False
+
+
+@numba.njit
+def _solve_on(
+    K: np.ndarray, b: np.ndarray, inside: np.ndarray, beta: np.ndarray
+) -> bool:
+    """Solve K x = b on the indices `inside`, into beta (m,); False if K is singular."""
+    size = inside.size
+    L = np.empty((size, size))
+    x = np.empty(size)
+    for i in range(size):
+        x[i] = b[inside[i]]
+        for j in range(size):
+            L[i, j] = K[inside[i], inside[j]]
+    if not _positive(L):
+        return False
+    for i in range(size):
+        x[i] = (x[i] - _dot(L[i], x, i)) / L[i, i]
+    for i in range(size - 1, -1, -1):
+        x[i] /= L[i, i]
+        for j in range(i):
+            x[j] -= L[i, j] * x[i]
+    for i in range(size):
+        beta[inside[i]] = x[i]
+    return True
 
 
 class Scaled(NamedTuple):
@@ -626,8 +663,12 @@ def scaled(
                 largest, exponent_delta = _normalised(delta[run, i, s])
                 rows[i * S + s] = exponent_z + exponent_delta
                 is_zero[i * S + s] = largest == 0 or largest_z == 0
-        if not is_zero.all():
-            exponent[run] = rows[~is_zero].min()
+        found = False
+        for m in range(n * S):
+            if not is_zero[m]:
+                smaller = not found or rows[m] < exponent[run]
+                exponent[run] = rows[m] if smaller else exponent[run]
+                found = True
         for m in range(n * S):
             # Min ||a|| / ||a_m||
             inverse = math.ldexp(1.0, min(exponent[run] - rows[m], 0))
@@ -637,7 +678,8 @@ def scaled(
                 stretch[run, m] = inverse * length
             if not is_zero[m]:
                 ratio[run] = max(ratio[run], 1 / inverse)
-            delta[run, m // S, m % S] *= length
+            for k in range(d):
+                delta[run, m // S, m % S, k] *= length
     return delta, z, exponent, stretch, ratio
 
 
