@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from lib import attention, blas
+from lib import attention, blas, memory
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
 from lib.compiled import gram, softmax
@@ -20,6 +20,8 @@ FORMS = ("gram", "factored")  # of the product with a Gram matrix
 # number, and as much as 25,000 numbers to begin with; measured from 42 to 5,800 pairs.
 FACTORED_COST = 2.0
 FACTORED_START = 25_000
+FORMED_COPIES = 4  # of a Gram matrix that are held at once while it is formed
+RECORD_COPIES = 4  # of the records while a history is derived from them
 LARGE = 2**22  # numbers of an array that is held on the way
 
 
@@ -85,6 +87,11 @@ class GramProduct:
         if form == "factored":
             matrix = np.zeros((runs, n * S, 0))
         else:
+            memory.require(
+                FORMED_COPIES * 8.0 * runs * (n * S) ** 2,
+                f"the Gram matrix of {n * S:,} pairs of tokens in {runs} runs",
+                'product="factored" does without it',
+            )
             matrix = _tied(coordinates.gram(v, w), first)
         return cls(np.ascontiguousarray(v), np.ascontiguousarray(w), first, matrix)
 
@@ -249,6 +256,14 @@ def _tied(K: np.ndarray, first: np.ndarray) -> np.ndarray:
 
 def _empty(runs: int, n: int, T: int, k: int, head_fixed: bool):
     """Return records that nothing has filled yet."""
+    numbers = runs * n * (2 * T if head_fixed else 4 * T)  # of one iteration
+    one = RECORD_COPIES * 8.0 * numbers
+    fit = int(memory.available() / one)
+    memory.require(
+        one * k,
+        f"recording {k:,} iterations of {n} samples of {T} tokens in {runs} runs",
+        f"give record=, with about {fit:,} iterations or fewer, or train fewer runs",
+    )
     pairs = (k, n, T - 1)
     every = (0 if head_fixed else k, n, T)
     return recording.unwritten(

@@ -5,7 +5,7 @@ size of the data.
 import numpy as np
 import pytest
 
-from lib import attention, dynamics, svm
+from lib import attention, dynamics, memory, svm
 from lib.attention import coordinates
 from lib.dynamics import reduced
 
@@ -91,3 +91,14 @@ def test_an_unknown_form_is_named():
     data = attention.two_examples()
     with pytest.raises(ValueError, match="product = 'dense'; it must be gram or"):
         dynamics.train(data, dynamics.GD(1.0), 1, product="dense")
+
+
+def test_what_would_not_fit_is_refused_with_numbers(monkeypatch):
+    monkeypatch.setattr(memory, "available", lambda: 1e5)
+    data = attention.unit_tokens([0], n=20, T=10, d=8)
+    with pytest.raises(MemoryError, match="Gram matrix of 180 pairs .* 0.0 GB"):
+        dynamics.train(data, dynamics.NGD(0.1), 5, product="gram")
+    with pytest.raises(MemoryError, match="recording 51 iterations .* give record="):
+        dynamics.train(data, dynamics.NGD(0.1), 50, range(51), product="factored")
+    run = dynamics.train(data, dynamics.NGD(0.1), 50, [50], product="factored")
+    assert run.status[0] == "completed"

@@ -7,7 +7,7 @@ import pytest
 
 from lib import attention, memory, svm
 from lib.attention import coordinates
-from lib.svm import large
+from lib.svm import large, max_margin
 
 METHODS = {
     "pivoting": (),
@@ -155,3 +155,12 @@ def test_what_does_not_fit_is_refused_with_numbers(monkeypatch):
     assert "4,000 constraints in 25 unknowns (interior point) needs" in sentence
     assert "0.0 GB are available" in sentence
     assert "samples would fit" in sentence
+
+
+@pytest.mark.parametrize("norm", [3, "nuclear"])
+def test_a_norm_that_would_take_hours_is_refused_with_numbers(norm, monkeypatch):
+    monkeypatch.setattr(max_margin, "MOST_CONSTRAINTS", 100)
+    monkeypatch.setattr(max_margin, "MOST_ENTRIES", 100)
+    data = drawn(0, 40, 6, 3, 2)
+    with pytest.raises(ValueError, match=f"norm {norm}.*: 200 constraints.* the 100"):
+        svm.token_svm(data, norm=norm)
