@@ -12,7 +12,7 @@ import numba
 import numpy as np
 import torch
 
-from lib import dynamics, files, mirror, networks, regression, svm, training
+from lib import attention, dynamics, files, mirror, networks, regression, svm, training
 from lib.attention import coordinates, tokens
 from lib.compiled import gram
 from lib.dynamics import gradient_descent, rules
@@ -324,6 +324,47 @@ def _svm_peers(name, bar, draw):
     return Times(ours, taken[best], (1, 1)).entry(name, bar, note)
 
 
+def _planted(n, T, d):
+    """Random unit tokens and queries; the opt tokens are those that a random W selects."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, T, d))
+    X /= np.linalg.norm(X, axis=-1, keepdims=True)
+    z = rng.standard_normal((n, d))
+    z /= np.linalg.norm(z, axis=-1, keepdims=True)
+    W = rng.standard_normal((d, d))
+    opt = (X @ (z @ W.T)[..., None])[..., 0].argmax(1)
+    return attention.token_set(X, np.ones(n), z=z, opt=opt)
+
+
+def _svm_at_scale(name, bar, n, T, d):
+    """A token SVM with many more constraints than unknowns, over the fastest QP solver
+    on its primal: processor time of one thread.
+
+    Both start from the tokens: a peer's time includes the rows of its constraints.
+    """
+    data = _planted(n, T, d)
+
+    def rows():
+        delta = coordinates.differences(data, data.opt)[0]
+        return coordinates.constraint_rows(delta, data.z[0])
+
+    taken = {peer: [] for peer in peers.PRIMAL}
+    own = []
+    with threads(1):
+        solution = svm.token_svm(data)
+        for peer, solve in peers.PRIMAL.items():
+            gate(f"{name}: {peer}", solve(rows()), solution.W[0].ravel(), 1e-5)
+        for _ in turns():
+            for peer, solve in peers.PRIMAL.items():
+                taken[peer].append(_spent(lambda: solve(rows())))  # noqa: B023
+            own.append(_spent(lambda: svm.token_svm(data)))
+    best = min(taken, key=lambda peer: median(taken[peer]))
+    others = ", ".join(f"{peer} {duration(median(t))}" for peer, t in taken.items())
+    note = f"processor time, {n * (T - 1)} constraints in {d * d} unknowns, gap "
+    note = f"{note}{solution.gap[0]:.0e}; the fastest is {best}: {others}"
+    return Times(own, taken[best], (1, 1)).entry(name, bar, note)
+
+
 def _jax(name, bar, draw, step_size, steps):
     """NGD over the same closed form by JAX in minimal coordinates: processor time a
     step.
@@ -554,6 +595,8 @@ ROWS = {
     "svm_peers_small": (_svm_peers, 0.67, partial(one, n=6, T=8, d=10)),
     "svm_peers_medium": (_svm_peers, 2, partial(one, n=20, T=20, d=30)),
     "svm_peers_large": (_svm_peers, 2, partial(one, n=50, T=20, d=40)),
+    "svm_scale_5800": (_svm_at_scale, 2, 200, 30, 16),
+    "svm_scale_19000": (_svm_at_scale, 2, 1000, 20, 16),
     "svm_per_constraint": (_token_svm, 200, partial(one, n=20, T=20, d=30)),
     "svm_vectorised": (
         _token_svm,

@@ -44,6 +44,30 @@ def by_nnls(K: np.ndarray) -> np.ndarray:
     return nnls(L.T, solve_triangular(L, np.ones(len(K)), lower=True))[0]
 
 
+def by_daqp_primal(A: np.ndarray) -> np.ndarray:
+    """The least w (D,) with A w >= 1, by DAQP's active-set method."""
+    import daqp
+
+    m, D = A.shape
+    free = np.full(m, 1e30)
+    sense = np.zeros(m, np.int32)
+    return daqp.solve(np.eye(D), np.zeros(D), A, free, np.ones(m), sense)[0]
+
+
+def by_piqp_primal(A: np.ndarray) -> np.ndarray:
+    """The least w (D,) with A w >= 1, by PIQP's interior-point method."""
+    import piqp
+
+    m, D = A.shape
+    solver = piqp.DenseSolver()
+    solver.settings.eps_abs = 1e-9
+    solver.settings.eps_rel = 1e-9
+    solver.setup(np.eye(D), np.zeros(D), G=A, h_l=np.ones(m), h_u=np.full(m, np.inf))
+    solver.solve()
+    return solver.result.x
+
+
+PRIMAL = {"DAQP": by_daqp_primal, "PIQP": by_piqp_primal}
 SOLVERS = {"DAQP": by_daqp, "PIQP": by_piqp, "scipy nnls": by_nnls}
 
 
