@@ -40,6 +40,10 @@ REFINED = 3  # solves of a system, each for what the last ones left
 MISSED = 1e-12  # a constraint missed by less is kept
 ITERATIONS = 50  # of the interior point
 CLOSED = 1e-12  # relative gap at which it ends
+FIRST_TRY = 1e-3  # a combination of unit rows this small may be moved onto zero,
+TRY_AGAIN = 1e-2  # and is tried again when it is so much smaller
+PROGRESS = 0.3  # part of it that a round of these moves may leave
+STIFF = 1e14  # the weight of zero against a move that is small
 NULL = 1e-11  # norm of a combination of unit rows with sum 1 that counts as zero
 TOWARDS = 0.995  # of the way to the boundary that a step goes
 _REORDER = {"reassoc", "contract", "nsz"}  # sums may be taken in any order
@@ -409,8 +413,15 @@ def interior_point(rows: Rows) -> tuple[str, np.ndarray, np.ndarray]:
     point = np.zeros(r * q + 1)
     slack = np.full((n, S), m**-0.5)
     x = np.full((n, S), 1.0 / m)
+    next_try = FIRST_TRY
     for _ in range(ITERATIONS):
         pulled = of_duals(x)
+        size = np.linalg.norm(pulled[:-1]) / x[rows.b > 0].sum()
+        if point[-1] <= size**2 and size < next_try:  # as where there is no W
+            next_try = TRY_AGAIN * size
+            null = _onto_null(rows, normal, x)
+            if null is not None:
+                return "infeasible", null, x > slack
         verdict = _verdict(rows, point, x, pulled)
         if verdict != "undecided":
             return verdict, x, x > slack
@@ -465,6 +476,32 @@ def _verdict(rows: Rows, point: np.ndarray, x: np.ndarray, pulled: np.ndarray) -
     return "undecided"
 
 
+def _onto_null(rows: Rows, normal: "_NormalMatrix", x: np.ndarray) -> np.ndarray | None:
+    """Move x (n, S) of a small combination of rows onto one that is zero, if it can.
+
+    Each round moves the weights by as little as zero needs, the larger ones further,
+    and sets to zero what has become negative, which the next round makes up for.
+    """
+    x = np.where(rows.b > 0, x, 0.0)
+    last = np.inf
+    while True:
+        size = np.linalg.norm(rows.weights(x)) / x.sum()
+        if size <= NULL:
+            return x
+        if size > PROGRESS * last:
+            return None
+        last = size
+        theta = STIFF * x / x.max()
+        factor = normal.factor(theta, tau=0.0)
+        if factor is None:
+            return None
+        for _ in range(2):  # the second time takes out the first one's rounding
+            pulled = rows.weights(x)
+            step = lapack.dpotrs(factor, np.append(pulled, 0.0), lower=1)[0]
+            x = x - theta * rows.margins(step[:-1].reshape(pulled.shape))
+        x = np.maximum(x, 0.0)
+
+
 def _length(value: np.ndarray, step: np.ndarray) -> float:
     """Return the longest step, at most 1, after which the value is not negative."""
     down = step < 0
@@ -493,8 +530,11 @@ class _NormalMatrix:
         place[second, first] = np.arange(first.size)
         self.place = place.ravel()
 
-    def factor(self, theta: np.ndarray) -> np.ndarray | None:
-        """Return the Cholesky factor for theta (n, S), or None without one."""
+    def factor(self, theta: np.ndarray, tau: float = 1.0) -> np.ndarray | None:
+        """Return the Cholesky factor for theta (n, S), or None without one.
+
+        With tau = 0 the last row and column are those of the identity.
+        """
         delta, z, b = self.rows
         n, _, r = delta.shape
         q = z.shape[1]
@@ -512,9 +552,9 @@ class _NormalMatrix:
         of_W[first, :, second, :] = blocks
         of_W[second, :, first, :] = blocks
         matrix[:-1, :-1] = of_W.reshape(r * q, r * q)
-        matrix[-1, :-1] = -self.rows.weights(theta * b).ravel()
+        matrix[-1, :-1] = -tau * self.rows.weights(theta * b).ravel()
         matrix[:-1, -1] = matrix[-1, :-1]
-        matrix[-1, -1] = (theta * b**2).sum()
+        matrix[-1, -1] = tau * (theta * b**2).sum()
         matrix[np.diag_indices(len(matrix))] += 1.0
         # Symmetric, so that its transpose is what LAPACK takes without a copy.
         factor, failed = lapack.dpotrf(matrix.T, lower=1, overwrite_a=1)
