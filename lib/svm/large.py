@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 import lib.compiled  # noqa: F401  # where numba keeps what is compiled below
 from lib import memory
@@ -239,16 +239,16 @@ def exchange(rows: Rows, x: np.ndarray, support: np.ndarray) -> np.ndarray | Non
             return None
         queries = rows.z[sample[inside]]
         K = (flat[inside] @ flat[inside].T) * (queries @ queries.T)
-        factor, singular = lapack.dpotrf(K, lower=1)
-        if singular:  # some of its constraints are the same, or combinations of others
+        factor = _cholesky(K)
+        if factor is None:  # some of its constraints are combinations of others
             K[np.diag_indices(len(K))] += RIDGE
-            factor, singular = lapack.dpotrf(K, lower=1)
-        if singular:
+            factor = _cholesky(K)
+        if factor is None:
             return None
         found = np.zeros(n * S)
         missing = asked[inside]
         for _ in range(REFINED):  # each takes out the rounding of the one before
-            found[inside] += lapack.dpotrs(factor, missing, lower=1)[0]
+            found[inside] += cho_solve((factor, True), missing, check_finite=False)
             W = rows.weights(found.reshape(n, S))
             slack = rows.margins(W).ravel() - asked
             missing = -slack[inside]
@@ -442,7 +442,7 @@ def interior_point(rows: Rows) -> tuple[str, np.ndarray, np.ndarray]:
         ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             """Solve Newton's equations: steps of point, slack and duals."""
             right = of_duals((-complementary - x * primal) / slack) - dual
-            step = lapack.dpotrs(factor, right, lower=1)[0]
+            step = cho_solve((factor, True), right, check_finite=False)
             of_slack = of_rows(step) + primal
             return step, of_slack, (-complementary - x * of_slack) / slack
 
@@ -497,9 +497,21 @@ def _onto_null(rows: Rows, normal: "_NormalMatrix", x: np.ndarray) -> np.ndarray
             return None
         for _ in range(2):  # the second time takes out the first one's rounding
             pulled = rows.weights(x)
-            step = lapack.dpotrs(factor, np.append(pulled, 0.0), lower=1)[0]
+            right = np.append(pulled, 0.0)
+            step = cho_solve((factor, True), right, check_finite=False)
             x = x - theta * rows.margins(step[:-1].reshape(pulled.shape))
         x = np.maximum(x, 0.0)
+
+
+def _cholesky(matrix: np.ndarray, *, overwrite: bool = False) -> np.ndarray | None:
+    """Return the lower Cholesky factor, or None if the matrix is not positive."""
+    try:
+        factor, _ = cho_factor(
+            matrix, lower=True, overwrite_a=overwrite, check_finite=False
+        )
+    except LinAlgError:
+        return None
+    return factor
 
 
 def _length(value: np.ndarray, step: np.ndarray) -> float:
@@ -557,8 +569,7 @@ class _NormalMatrix:
         matrix[-1, -1] = tau * (theta * b**2).sum()
         matrix[np.diag_indices(len(matrix))] += 1.0
         # Symmetric, so that its transpose is what LAPACK takes without a copy.
-        factor, failed = lapack.dpotrf(matrix.T, lower=1, overwrite_a=1)
-        return None if failed else factor
+        return _cholesky(matrix.T, overwrite=True)
 
 
 def memory_of(n: int, S: int, r: int, q: int, method: str) -> float:
