@@ -105,7 +105,7 @@ statements.quoted("C", STATEMENTS, "Lemma 4")
 # %%
 data = tokens.unit_tokens(range(seeds), n, T, d)
 of = lemmas.found_selections(data, range(seeds), 2, find_steps)
-one = lemmas.part(of.tokens, np.array([0]))
+one = of.tokens.run(0)
 W_mm = of.solution.W[0]
 print("locally optimal selections:", len(of.direction), "of", seeds)
 

@@ -109,7 +109,7 @@ train, rule = rules[sys.argv[1]]
 train(data, rule, 1)
 try:
     print("trains", flush=True)
-    train(data, rule, 10**12, record=[0])
+    train(data, rule, 10**12, record=[10**12])
 except KeyboardInterrupt:
     print(train(data, rule, 1).status[0])
 """

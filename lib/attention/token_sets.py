@@ -147,14 +147,28 @@ class TokenSet(Shapes):
         TokenSet
             The data set. It keeps the runs axis, with length 1.
         """
-        part = slice(index, index + 1)
+        return self.take(slice(index, index + 1))
+
+    def take(self, runs: np.ndarray | list[int] | slice) -> "TokenSet":
+        """Select the data sets of several runs.
+
+        Parameters
+        ----------
+        runs : ndarray of int (m,), list of int or slice
+            The numbers of the runs, in any order and also more than once.
+
+        Returns
+        -------
+        TokenSet
+            The data sets, as m runs.
+        """
         return TokenSet(
-            X=self.X[part],
-            y=self.y[part],
-            z=self.z[part],
-            u=self.u[part],
-            opt=self.opt[part],
-            mask=None if self.mask is None else self.mask[part],
+            X=self.X[runs],
+            y=self.y[runs],
+            z=self.z[runs],
+            u=self.u[runs],
+            opt=self.opt[runs],
+            mask=None if self.mask is None else self.mask[runs],
         )
 
 

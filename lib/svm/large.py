@@ -22,6 +22,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 import lib.compiled  # noqa: F401  # where numba keeps what is compiled below
 from lib import memory
+from lib.seeds import stream
 
 FEW = 700  # constraints up to which pivoting on their Gram matrix is the cheapest
 MOST_PIVOTING = 6000  # constraints up to which it may be tried after the others
@@ -197,8 +198,8 @@ def descent(rows: Rows) -> np.ndarray | None:
     q = rows.z.shape[1]
     x = np.zeros((n, S))
     grams = rows.delta @ rows.delta.swapaxes(1, 2)
-    rng = np.random.default_rng(0)
-    orders = np.array([rng.permutation(n) for _ in range(PASSES)])
+    draws = stream(0, "draws")
+    orders = np.array([draws.permutation(n) for _ in range(PASSES)])
     _descend(rows.delta, rows.z, rows.b, grams, orders, np.zeros((r, q)), x)
     return exchange(rows, x, x > 0)
 

@@ -8,7 +8,7 @@ a lower bound on ||W||, and `gap` is its relative distance from the norm of W.
 
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from numbers import Real
 from typing import Any
@@ -553,9 +553,4 @@ def feasible(tokens: TokenSet) -> TokenSet | None:
         with suppress(Infeasible):
             token_svm(tokens.run(run))
             kept.append(run)
-    if not kept:
-        return None
-    parts = {field.name: getattr(tokens, field.name) for field in fields(tokens)}
-    return TokenSet(
-        **{name: part[kept] for name, part in parts.items() if part is not None}
-    )
+    return tokens.take(kept) if kept else None

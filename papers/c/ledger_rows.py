@@ -215,7 +215,7 @@ def _far_out(selection, start, width, target, steps):
     size = selection.solution.norm
     for run, wide in enumerate(width):
         W = start[[run]] * (100 / wide * size[run])
-        alone = lemmas.part(selection.tokens, np.array([run]))
+        alone = selection.tokens.run(run)
         history = train(
             alone, lemmas.relative_rule(W, selection.p, 0.1 * wide), steps, W
         )

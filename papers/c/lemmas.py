@@ -9,7 +9,7 @@ margin 1. Unless said otherwise D is D_psi(W_mm/||W_mm||, W/||W||), S = {D <= mu
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -697,14 +697,7 @@ def found_selections(
     history = train(tokens, relative_rule(start, p, 0.02), steps, start, record=[steps])
     opt = selected_tokens(tokens, history.W[:, -1])
     kept = np.flatnonzero(locally_optimal(select(tokens, opt, p)))
-    return select(part(tokens, kept), opt[kept], p)
-
-
-def part(tokens: TokenSet, runs: np.ndarray) -> TokenSet:
-    """The data sets of the `runs` (m,), repeats allowed, as m runs."""
-    return replace(
-        tokens, **{f.name: getattr(tokens, f.name)[runs] for f in fields(tokens)}
-    )
+    return select(tokens.take(kept), opt[kept], p)
 
 
 def relative_rule(start: np.ndarray, p: float, relative_step: float) -> MirrorRule:
@@ -731,7 +724,7 @@ def from_cone(
     directions = on_the_edge(selection, np.full(runs, mu), draws, seed)
     W = directions * (multiple * solution.norm)[:, None]
     start = W.reshape(draws * runs, *solution.W.shape[1:])
-    tokens = part(selection.tokens, np.tile(np.arange(runs), draws))
+    tokens = selection.tokens.take(np.tile(np.arange(runs), draws))
     rule = relative_rule(start, selection.p, share)
     return train(tokens, change(rule), steps, start), tokens
 
