@@ -1,5 +1,6 @@
 """How much memory there is, asked before much of it is taken."""
 
+import math
 import os
 import re
 from pathlib import Path
@@ -14,7 +15,7 @@ def available() -> float:
     -------
     float
         Linux's estimate of what can be taken without swapping; elsewhere all of the
-        machine's memory.
+        machine's memory, or infinity if the system does not say.
 
     Examples
     --------
@@ -28,6 +29,8 @@ def available() -> float:
         found = None
     if found:
         return 1024.0 * int(found[1])
+    if not hasattr(os, "sysconf"):  # Windows
+        return math.inf
     return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
 
 

@@ -485,10 +485,8 @@ def _array(name: str, value: ArrayLike):
     except ValueError:
         words = f"{name} holds sequences of different lengths; it needs an array"
         raise ValueError(words) from None
-    except (
-        RuntimeError,
-        TypeError,
-    ) as error:  # torch: bfloat16, or one with a gradient
+    except (RuntimeError, TypeError) as error:
+        # A torch tensor in bfloat16, or one with a gradient.
         raise TypeError(
             f"{name} cannot become a numpy array: give a torch tensor as "
             f"{name}.detach().cpu().float() ({error})"

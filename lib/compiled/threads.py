@@ -39,7 +39,8 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 
 
 # A fork has no threads but the one that forked, so it starts its own.
-os.register_at_fork(after_in_child=_pool.cache_clear)
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 def call_each(kernel: Any, calls: Sequence[tuple]) -> list[Any]:
