@@ -103,8 +103,9 @@ from IPython.display import HTML
 from companion import claims, plots, record
 from lib import attention, files, svm
 from lib.attention import tokens
+from lib.dynamics.in_coordinates import rules as optimisers
+from lib.dynamics.in_coordinates import training
 from papers.beyond import atlas, atlas_figures, atlas_rules, atlas_used
-from papers.beyond.engine import optimisers, training
 
 run = record.start("44_atlas", "A", globals())
 keep = files.folder("runs") / "atlas"  # run by run: a long map that is interrupted goes on
@@ -150,7 +151,7 @@ for norm, direction in directions.items():
 
 # %% [markdown]
 # Look at the diagonal: each rule leads in its own norm. For a rule of your own, write `directions['mine'] = ...` before the loop. Run longer, this loop ends where the square of $e^{-g_m}$ underflows.
-# `papers.beyond.engine` keeps logarithms, and goes on.
+# `lib.dynamics.in_coordinates` keeps logarithms, and goes on.
 #
 # ## The map, small
 #

@@ -82,9 +82,10 @@ from companion import claims, plots, record
 from lib import attention
 from lib.attention import tokens
 from lib.data import images
+from lib.dynamics.in_coordinates import factored
+from lib.dynamics.in_coordinates import rules as optimisers
 from papers.beyond import atlas, atlas_rules, factored_atlas, networks_figures
 from papers.beyond import network_margins as network
-from papers.beyond.engine import factored, optimisers
 
 run = record.start("45_atlas_of_networks", "A", globals())
 torch.set_num_threads(1)  # sums are split over threads, and another split rounds differently
@@ -118,7 +119,7 @@ for norm, direction in by_hand.items():
     print(f"{norm!s:9} singular values of W:", *np.linalg.svd(W)[1][:5].round(3))
 
 # %% [markdown]
-# Run longer, the page's loop ends where the square of $e^{-\langle A_m,W\rangle}$ underflows. `papers.beyond.engine.factored` keeps a logarithm for every sample.
+# Run longer, the page's loop ends where the square of $e^{-\langle A_m,W\rangle}$ underflows. `lib.dynamics.in_coordinates.factored` keeps a logarithm for every sample.
 #
 # The sign norm is a linear program over all sign products, and its largest margin too. A product $xy^\top$ costs
 # $\max|x|\max|y|$.

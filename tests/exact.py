@@ -5,7 +5,7 @@ import numpy as np
 
 from lib import attention
 from lib.attention import tokens
-from papers.beyond.engine import training
+from lib.dynamics.in_coordinates import training
 
 DATA = tokens.unit_tokens([0], n=3, T=4, d=4)
 START = np.random.default_rng(5).standard_normal((1, 4, 4))

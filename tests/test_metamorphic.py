@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from lib import attention, dynamics, mirror, svm
-from papers.beyond.engine import factored, training
-from papers.beyond.engine import optimisers as o
+from lib.dynamics.in_coordinates import factored, training
+from lib.dynamics.in_coordinates import rules as o
 
 DATA = attention.unit_tokens([0], n=4, T=3, d=4)
 START = np.random.default_rng(0).standard_normal((1, 4, 4))

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from lib import attention, files, svm
+from lib.dynamics.in_coordinates import rules as optimisers
+from lib.dynamics.in_coordinates import training
 from papers.beyond import margin_law
-from papers.beyond.engine import optimisers, training
 
 PATH = files.ROOT / "notebooks" / "minimal.py"
 SPEC = importlib.util.spec_from_file_location("minimal", PATH)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from lib import attention, dynamics, mirror, svm
-from papers.beyond.engine import optimisers, training
+from lib.dynamics.in_coordinates import rules as optimisers
+from lib.dynamics.in_coordinates import training
 from tests.problems import PROBLEMS, SOLVABLE, TRAINABLE, UNSOLVABLE
 
 NORMS = [

@@ -14,7 +14,7 @@ import numpy as np
 
 from lib import attention, svm
 from lib.attention import TokenSet, coordinates
-from papers.beyond.engine.training import Path
+from lib.dynamics.in_coordinates.training import Path
 
 NORMS: dict[str, Any] = {  # name in figures: norm of `svm.token_svm`
     "l_1": 1.0,

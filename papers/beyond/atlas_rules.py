@@ -13,9 +13,10 @@ import numpy as np
 
 from companion.claims import Claim
 from lib.attention.token_sets import TokenSet
+from lib.dynamics.in_coordinates import rules as o
+from lib.dynamics.in_coordinates.training import Path
 from papers.beyond.atlas import NORMS, Ratios, Reached, column
-from papers.beyond.engine import optimisers as o
-from papers.beyond.engine.training import Path, train_kept
+from papers.beyond.kept_paths import train_kept
 from papers.beyond.tolerances import BOUNDS, ROWS, claim
 
 REACHED = BOUNDS["atlas.own"]

@@ -24,12 +24,12 @@ from scipy.optimize import nnls
 from companion.claims import Claim
 from lib import svm
 from lib.attention.token_sets import TokenSet
+from lib.dynamics.in_coordinates import factored
+from lib.dynamics.in_coordinates import rules as o
+from lib.dynamics.in_coordinates.training import Path
 from lib.seeds import stream
 from papers.beyond import atlas, atlas_rules, factored_atlas, margin_law
 from papers.beyond.atlas_rules import GAMMA, GROWTH, OURS, TENTH, Row, atlas_claim, step
-from papers.beyond.engine import factored
-from papers.beyond.engine import optimisers as o
-from papers.beyond.engine.training import Path
 from papers.beyond.tolerances import BOUNDS, claim
 
 ADAMW = "arXiv 2404.04454, any loss"  # Xie and Li

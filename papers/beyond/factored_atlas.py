@@ -18,11 +18,11 @@ from scipy.optimize import LinearConstraint, linprog, milp
 
 from companion.claims import Claim
 from lib.attention.token_sets import TokenSet
+from lib.dynamics.in_coordinates import factored, training
+from lib.dynamics.in_coordinates import rules as o
 from papers.beyond import atlas, atlas_rules
 from papers.beyond.atlas import Reached
 from papers.beyond.atlas_rules import ranked, word
-from papers.beyond.engine import factored, training
-from papers.beyond.engine import optimisers as o
 from papers.beyond.tolerances import claim
 
 SIGN = "sign factors"  # the name of ||.||_sgn beside those of WHOLE

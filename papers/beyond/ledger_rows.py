@@ -7,8 +7,8 @@ from functools import cache
 
 from companion import ledger
 from lib.attention import tokens
+from lib.dynamics.in_coordinates import training
 from papers.beyond import atlas, atlas_rules, atlas_used
-from papers.beyond.engine import training
 
 SMALL = 5, 4  # samples, tokens; of seeds that no judged run uses
 SEEDS = 100, 101

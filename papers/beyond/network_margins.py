@@ -21,6 +21,7 @@ from companion.claims import Claim, judged
 from lib import attention, svm
 from lib.attention import TokenSet, unit_tokens
 from lib.data import images
+from lib.dynamics.in_coordinates import training
 from lib.networks import VisionTransformer
 from lib.seeds import stream
 from lib.training import Batches, loop
@@ -28,7 +29,6 @@ from lib.training.study import TUNING_SEED
 from papers import verdicts
 from papers.beyond import atlas
 from papers.beyond.atlas_rules import word as plain
-from papers.beyond.engine import training
 from papers.beyond.factored_atlas import NORMS, SIGN, WHOLE
 from papers.beyond.global_map import RESAMPLES
 from papers.beyond.tolerances import claim

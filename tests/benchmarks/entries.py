@@ -17,10 +17,10 @@ from lib.attention import coordinates, tokens
 from lib.compiled import gram
 from lib.dynamics import gradient_descent, rules
 from lib.dynamics import reduced as dynamics_reduced
+from lib.dynamics.in_coordinates import rules as optimisers
+from lib.dynamics.in_coordinates.training import train as training_along
 from lib.training.rules import NormalizedSGD, StochasticPolyak
 from papers.beyond import margin_law
-from papers.beyond.engine import optimisers
-from papers.beyond.engine.training import train as training_along
 from tests.benchmarks import memory, peers, plain
 from tests.benchmarks.measure import (
     ENOUGH,

@@ -12,7 +12,8 @@ from lib import attention, dynamics, mirror
 from lib.attention import tokens
 from lib.compiled.status import COMPLETED, DIVERGED
 from lib.dynamics import recording
-from papers.beyond.engine import factored, optimisers, training
+from lib.dynamics.in_coordinates import factored, training
+from lib.dynamics.in_coordinates import rules as optimisers
 
 DATA = tokens.unit_tokens([0, 1], n=3, T=4, d=6)
 ENGINES = {

@@ -11,9 +11,10 @@ import pytest
 
 from lib import svm
 from lib.attention import tokens
+from lib.dynamics.in_coordinates import rules as optimisers
+from lib.dynamics.in_coordinates import training
 from papers import falsify
 from papers.beyond import atlas, atlas_rules, atlas_used, margin_law
-from papers.beyond.engine import optimisers, training
 from tests.papers.wrong_laws import caught
 
 DATA = tokens.unit_tokens(range(2), n=3, T=3, d=6)

@@ -9,9 +9,9 @@ import pytest
 from scipy.optimize import linprog
 
 from lib.attention import coordinates, tokens
+from lib.dynamics.in_coordinates import factored
+from lib.dynamics.in_coordinates import rules as o
 from papers.beyond import atlas, atlas_rules, factored_atlas
-from papers.beyond.engine import factored
-from papers.beyond.engine import optimisers as o
 from tests import exact
 from tests.papers.wrong_laws import caught
 

@@ -10,11 +10,11 @@ import torch.nn.functional as F
 from lib import attention, svm
 from lib.attention import tokens
 from lib.data.images import ImageSet
+from lib.dynamics.in_coordinates import training
 from lib.networks import VisionTransformer
 from lib.training.study import TUNING_SEED
 from papers.beyond import atlas, atlas_rules
 from papers.beyond import network_margins as network
-from papers.beyond.engine import training
 from papers.beyond.factored_atlas import NORMS, SIGN, _sign_norm
 from tests.papers.wrong_laws import caught
 

@@ -6,8 +6,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from papers.beyond.engine import optimisers as o
-from papers.beyond.engine import preconditioners
+from lib.dynamics.in_coordinates import preconditioners
+from lib.dynamics.in_coordinates import rules as o
 from tests import exact
 from tests.exact import DATA, START, ours
 

@@ -10,8 +10,8 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 import numba
 import numpy as np
 
-from papers.beyond.engine import entrywise
-from papers.beyond.engine.entrywise import REORDER
+from lib.dynamics.in_coordinates import entrywise
+from lib.dynamics.in_coordinates.entrywise import REORDER
 
 
 class Problem(NamedTuple):

@@ -9,12 +9,12 @@ import numpy as np
 
 from lib.attention import TokenSet
 from lib.compiled import status
+from lib.dynamics.in_coordinates import codes, loop, training
+from lib.dynamics.in_coordinates.rules import Optimiser
 from lib.dynamics.recording import end_where_not_finite, record_times, unwritten
 from lib.seeds import stream
-from papers.beyond.engine import loop, training
-from papers.beyond.engine import optimisers as o
 
-_KINDS = (o.ENTRYWISE, o.SPECTRAL, o.ADAPTIVE, o.SIGN)
+_KINDS = (codes.ENTRYWISE, codes.SPECTRAL, codes.ADAPTIVE, codes.SIGN)
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,7 +42,7 @@ def small_start(tokens: TokenSet, seeds: Sequence[int], m: int, size: float = 0.
 
 def train(
     tokens: TokenSet,
-    optimisers: Mapping[str, o.Optimiser],
+    optimisers: Mapping[str, Optimiser],
     K: np.ndarray,
     Q: np.ndarray,
     record: Sequence[int],
@@ -70,7 +70,7 @@ def train(
         if (
             rule.kind not in _KINDS
             or more
-            or (rule.kind == o.SPECTRAL and rule.momentum)
+            or (rule.kind == codes.SPECTRAL and rule.momentum)
         ):
             raise ValueError(
                 f"{name}: factors take plain rules without matrix moments and batches"

@@ -1,24 +1,20 @@
 """Train a token set by rules that see the coordinates: fixed head."""
 
-import io
-import zipfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
-from functools import cache
-from itertools import chain
-from pathlib import Path as File
+from dataclasses import dataclass
 from typing import Any
 
 import numba
 import numpy as np
-from tqdm.auto import tqdm
 
-from companion.sources import closure
-from lib import attention, files
+from lib import attention
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet, check_sizes
 from lib.compiled import status
+from lib.dynamics.in_coordinates import gradients, loop
+from lib.dynamics.in_coordinates.codes import SOAP
+from lib.dynamics.in_coordinates.rules import Optimiser
 from lib.dynamics.recording import (
     checked_start,
     end_where_not_finite,
@@ -26,8 +22,6 @@ from lib.dynamics.recording import (
     unwritten,
 )
 from lib.representation import Shapes
-from papers.beyond.engine import gradients, loop
-from papers.beyond.engine.optimisers import SOAP, Optimiser
 
 
 @dataclass(frozen=True, repr=False)
@@ -146,59 +140,3 @@ def _run_all(problem, optimisers, times, W):
     )
     end_where_not_finite(raw["status"], raw["ended"], times, [raw["W"]], [raw["logs"]])
     return raw
-
-
-_ARRAYS = [field.name for field in fields(Path)]
-
-
-def train_kept(
-    tokens: TokenSet,
-    optimisers: Mapping[str, Optimiser],
-    steps: int,
-    record: Sequence[int],
-    folder: File,
-) -> dict[str, Path]:
-    """`train` from W_0 = 0, a file a run under `folder`, named by a hash of tokens,
-    rule, horizon, records and the loop's code; OSError where none can be written.
-    """
-    runs = range(len(tokens.X))
-    jobs = [(run, name) for name in optimisers for run in runs]
-
-    def work(job):
-        run, name = job
-        return _kept_run(tokens.run(run), optimisers[name], steps, record, File(folder))
-
-    with ThreadPoolExecutor(numba.get_num_threads()) as pool:
-        made = chain([work(jobs[0])], pool.map(work, jobs[1:]))  # the first compiles
-        paths = dict(zip(jobs, tqdm(made, "runs", len(jobs)), strict=True))
-    return {name: _together([paths[run, name] for run in runs]) for name in optimisers}
-
-
-def _kept_run(tokens, optimiser, steps, record, folder):
-    arrays = tokens.X, tokens.y, tokens.z, tokens.u, tokens.opt
-    key = repr((_code(), optimiser, steps, list(map(int, record)))).encode()
-    content = key + b"".join(array.tobytes() for array in arrays)
-    file = folder / f"{files.sha256(content)}.npz"
-    try:
-        with open(file, "rb") as stream, np.load(stream) as saved:
-            return Path(*(saved[name] for name in _ARRAYS))
-    except (OSError, ValueError, LookupError, EOFError, zipfile.BadZipFile):
-        path = train(tokens, optimiser, steps, record=record)
-    written = io.BytesIO()
-    np.savez(written, **{name: getattr(path, name) for name in _ARRAYS})
-    files.write(file, written.getvalue())
-    return path
-
-
-@cache
-def _code() -> str:
-    sources = closure("from papers.beyond.engine import loop")
-    return files.sha256(b"".join(path.read_bytes() for path in sources))
-
-
-def _together(paths):
-    def joined(name):
-        return np.concatenate([getattr(path, name) for path in paths])
-
-    arrays = {name: joined(name) for name in _ARRAYS if name != "iterations"}
-    return replace(paths[0], **arrays)

@@ -7,8 +7,8 @@ import torch
 
 from lib import attention
 from lib.attention import coordinates, tokens
-from papers.beyond.engine import optimisers as o
-from papers.beyond.engine import training
+from lib.dynamics.in_coordinates import rules as o
+from lib.dynamics.in_coordinates import training
 from tests import exact
 from tests.exact import DATA, START, STILL, first_of_two, one_pair, ours
 

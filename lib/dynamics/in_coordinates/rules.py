@@ -7,14 +7,24 @@ move.
 """
 
 import math
-from collections import namedtuple
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from numbers import Real
 
-ENTRYWISE, SPECTRAL, ADAPTIVE, SIGN, SHAMPOO, SOAP, MIRROR, NATURAL, FULL_ADAGRAD = (
-    range(9)
+from lib.dynamics.in_coordinates.codes import (
+    ADAPTIVE,
+    ENTRYWISE,
+    FULL_ADAGRAD,
+    LEADING,
+    MIRROR,
+    NATURAL,
+    NEWTON_SCHULZ,
+    POLAR,
+    SHAMPOO,
+    SIGN,
+    SOAP,
+    SPECTRAL,
+    Numbers,
 )
-POLAR, LEADING, NEWTON_SCHULZ = range(3)  # what becomes of the singular values
 
 
 @dataclass(frozen=True)
@@ -64,20 +74,16 @@ class Optimiser:
         need(lambda x: x > 0, "positive", "radius")
         need(lambda x: 1 <= x < math.inf, "finite, 1 or more", "growth")
 
-    def numbers(self) -> "Numbers":
+    def numbers(self) -> Numbers:
         """The rule as the compiled loop takes it: floats, logs where LOGS says."""
-
-        def taken(name, x):
-            return math.log(x) if name in LOGS else float(x)
-
-        return Numbers(*(taken(*item) for item in vars(self).items()))
-
-
-LOGS = ("step_size", "radius", "growth")
-Numbers = namedtuple(
-    "Numbers",
-    [f"log_{x.name}" if x.name in LOGS else x.name for x in fields(Optimiser)],
-)
+        written = {"radius": "log_radius", "growth": "log_growth"}
+        written["step_size"] = "log_step_size"
+        return Numbers(
+            **{
+                written.get(name, name): math.log(x) if name in written else float(x)
+                for name, x in vars(self).items()
+            }
+        )
 
 
 def steepest(
