@@ -18,10 +18,9 @@ import torch
 from torch import Tensor
 
 from companion.claims import Claim, judged
-from lib import attention, svm
+from lib import attention, dynamics, svm
 from lib.attention import TokenSet, unit_tokens
 from lib.data import images
-from lib.dynamics.in_coordinates import training
 from lib.networks import VisionTransformer
 from lib.seeds import stream
 from lib.training import Batches, loop
@@ -429,7 +428,7 @@ def ended(
 ) -> dict[str, _Ended]:
     """Every rule's runs, trained for `steps` steps."""
     rules = {name: row.rule for name, row in rows.items()}
-    paths: Any = training.train(
+    paths: Any = dynamics.train(
         tokens, rules, steps, start=start, record=[steps // 2, steps]
     )
     ends = {}

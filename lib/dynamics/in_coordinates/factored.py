@@ -2,33 +2,50 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from lib.attention import TokenSet
+from lib.attention.token_sets import TokenSet
 from lib.compiled import status
-from lib.dynamics.in_coordinates import codes, loop, training
-from lib.dynamics.in_coordinates.rules import Optimiser
+from lib.dynamics.history import Factors, History
+from lib.dynamics.in_coordinates import codes, gradients, loop, training
+from lib.dynamics.in_coordinates.rules import InCoordinates
+from lib.dynamics.measures import of_weights
 from lib.dynamics.recording import end_where_not_finite, record_times, unwritten
 from lib.seeds import stream
 
 _KINDS = (codes.ENTRYWISE, codes.SPECTRAL, codes.ADAPTIVE, codes.SIGN)
 
 
-@dataclass(frozen=True, repr=False)
-class _FactoredPath(training.Path):
-    """A path of W = K Q^T, with K (runs, k, d, m) and Q (runs, k, d_z, m). "stalled"
-    also where no factor moves, as from K = Q = 0.
+def small_start(
+    tokens: TokenSet, seeds: Sequence[int], m: int, size: float = 0.01
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw Gaussian factors of deviation size / sqrt(m).
+
+    Parameters
+    ----------
+    tokens : TokenSet
+        The data sets, whose sizes give d and d_z.
+    seeds : sequence of int
+        One seed per run.
+    m : int
+        The columns of the factors.
+    size : float, optional
+        The deviation times sqrt(m).
+
+    Returns
+    -------
+    K : ndarray (runs, d, m)
+        The keys.
+    Q : ndarray (runs, d_z, m)
+        The queries.
+
+    Raises
+    ------
+    ValueError
+        If there are no columns, or another number of seeds than of runs.
     """
-
-    K: Any = None
-    Q: Any = None
-
-
-def small_start(tokens: TokenSet, seeds: Sequence[int], m: int, size: float = 0.01):
-    """K (runs, d, m), Q (runs, d_z, m), Gaussian of deviation size / sqrt(m)."""
     runs, _, _, d = tokens.shape
     if m < 1 or len(seeds) != runs:
         raise ValueError(
@@ -42,18 +59,41 @@ def small_start(tokens: TokenSet, seeds: Sequence[int], m: int, size: float = 0.
 
 def train(
     tokens: TokenSet,
-    optimisers: Mapping[str, Optimiser],
+    rules: Mapping[Any, InCoordinates],
     K: np.ndarray,
     Q: np.ndarray,
     record: Sequence[int],
     loss: str = "exponential",
-) -> dict[str, _FactoredPath]:
-    """Minimise paper A's loss over (K, Q), head fixed; every rule acts on each factor.
+) -> dict[Any, History]:
+    """Minimise paper A's loss over (K, Q), head fixed; a rule acts on each factor.
 
-    K (runs, d, m), Q (runs, d_z, m): the start. record: iterations, ascending. Raises
-    ValueError for another loss than "exponential" or "logistic", factors that do not
-    fit or are not finite, momentum of polar factors, other rules of matrices, batches
-    and radii.
+    Parameters
+    ----------
+    tokens : TokenSet
+        The data sets.
+    rules : mapping of str to InCoordinates
+        Plain rules without matrix moments: steepest descent, `SignDescent`, `Adam`,
+        `RMSprop`, `AdaGrad`, `Signum`, `Lion`.
+    K : ndarray (runs, d, m)
+        The keys at the start.
+    Q : ndarray (runs, d_z, m)
+        The queries at the start.
+    record : sequence of int
+        The iterations to record, ascending; training ends at the last.
+    loss : str
+        "exponential" or "logistic".
+
+    Returns
+    -------
+    dict of str to History
+        The histories; their path has K and Q. A run is "stalled" also if no factor
+        moves, as from K = Q = 0.
+
+    Raises
+    ------
+    ValueError
+        For another loss, factors that do not fit or are not finite, momentum of polar
+        factors, other rules of matrices, batches, blocks, radii and weight decay.
     """
     problems = training.problems(tokens, loss)
     runs, _, _, d = tokens.shape
@@ -63,26 +103,63 @@ def train(
             raise ValueError(f"{name} has shape {value.shape}; it needs {needed}")
         if not np.isfinite(value).all():
             raise ValueError(f"{name} holds NaN or infinite values")
-    for name, rule in optimisers.items():
-        more = (
-            rule.batch or rule.blocks > 1 or rule.radius < math.inf or rule.weight_decay
-        )
-        if (
-            rule.kind not in _KINDS
-            or more
-            or (rule.kind == codes.SPECTRAL and rule.momentum)
-        ):
+    for name, rule in rules.items():
+        if not _is_plain(rule.numbers()):
             raise ValueError(
-                f"{name}: factors take plain rules without matrix moments and batches"
+                f"rule {name!r}: factors take plain rules without matrix moments and "
+                f"batches, not {rule}"
             )
     times = record_times(record, max(record))
     return {
-        name: _train_rule(problems, rule, times, K, Q)
-        for name, rule in optimisers.items()
+        name: _of_factors(
+            tokens, times, _train_rule(problems, rule.numbers(), times, K, Q), loss
+        )
+        for name, rule in rules.items()
     }
 
 
-def _train_rule(problems, rule, times, K, Q):
+def _is_plain(numbers: codes.Numbers) -> bool:
+    """Return whether the loop of factors knows all that a rule does."""
+    momentum_of_polar = numbers.kind == codes.SPECTRAL and numbers.momentum
+    more = (
+        numbers.batch
+        or numbers.blocks > 1
+        or numbers.log_radius < math.inf
+        or numbers.weight_decay
+    )
+    return numbers.kind in _KINDS and not momentum_of_polar and not more
+
+
+def _of_factors(
+    tokens: TokenSet, times: np.ndarray, raw: dict[str, np.ndarray], loss: str
+) -> History:
+    """Return the History of a rule on factors."""
+    u = np.repeat(tokens.u[:, None], len(times), 1)
+    records = {
+        "path": Factors(K=raw["K"], Q=raw["Q"], u=u),
+        "log_gap": raw["logs"],
+        "status": raw["status"],
+        "ended": raw["ended"],
+    }
+    return of_weights(
+        tokens,
+        times,
+        records,
+        head="fixed",
+        loss=loss,
+        targets={},
+        head_targets={},
+    )
+
+
+def _train_rule(
+    problems: list[gradients.Problem],
+    numbers: codes.Numbers,
+    times: np.ndarray,
+    K: np.ndarray,
+    Q: np.ndarray,
+) -> dict[str, np.ndarray]:
+    """Return the records of a rule, NaN from the first that is not finite."""
     raw = unwritten(
         status.COMPLETED,
         len(K),
@@ -97,7 +174,7 @@ def _train_rule(problems, rule, times, K, Q):
         Q_run = np.array(Q[run], float, order="C")
         raw["status"][run], raw["ended"][run] = loop.run_factors(
             problem,
-            rule.numbers(),
+            numbers,
             times,
             K_run,
             Q_run,
@@ -110,12 +187,4 @@ def _train_rule(problems, rule, times, K, Q):
     end_where_not_finite(
         raw["status"], raw["ended"], times, [raw["K"], raw["Q"]], [raw["logs"]]
     )
-    return _FactoredPath(
-        iterations=times,
-        W=raw["K"] @ np.swapaxes(raw["Q"], -1, -2),
-        log_gap=raw["logs"],
-        status=np.array(status.NAMES)[raw["status"]],
-        ended=raw["ended"],
-        K=raw["K"],
-        Q=raw["Q"],
-    )
+    return raw

@@ -1,8 +1,7 @@
-"""Train a token set by rules that see the coordinates: fixed head."""
+"""Compiled training by rules that see the coordinates of W, with a fixed head."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import numba
@@ -12,90 +11,135 @@ from lib import attention
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet, check_sizes
 from lib.compiled import status
-from lib.dynamics.in_coordinates import gradients, loop
-from lib.dynamics.in_coordinates.codes import SOAP
-from lib.dynamics.in_coordinates.rules import Optimiser
-from lib.dynamics.recording import (
-    checked_start,
-    end_where_not_finite,
-    record_times,
-    unwritten,
-)
-from lib.representation import Shapes
+from lib.dynamics.in_coordinates import codes, gradients, loop
+from lib.dynamics.in_coordinates.rules import InCoordinates, MirrorDescent
+from lib.dynamics.recording import end_where_not_finite, unwritten
 
 
-@dataclass(frozen=True, repr=False)
-class Path(Shapes):
-    """What was recorded of each run at `iterations` (k,); NaN after a run's early end.
-
-    W (runs, k, d, d_z); log_gap, log_gradient (runs, k): log(L - L*) and log ||grad L||
-    of all samples; status and ended (runs,): "completed", "stalled" (every sample's
-    gradient is zero) or "diverged" (a step or an entry beyond e^600), and at which
-    iteration. What the rule keeps at the end, each up to a factor: second (runs, d,
-    d_z), the moments of G^2; left (runs, d, d) and right (runs, d_z, d_z), Shampoo's L
-    and R, or SOAP's bases.
-    """
-
-    iterations: np.ndarray
-    W: np.ndarray
-    log_gap: np.ndarray
-    status: np.ndarray
-    ended: np.ndarray
-    log_gradient: Any = None
-    second: Any = None
-    left: Any = None
-    right: Any = None
-
-
-def train(
+def run(
     tokens: TokenSet,
-    optimisers: Optimiser | Mapping[str, Optimiser],
-    steps: int,
-    start: np.ndarray | None = None,
-    record: Sequence[int] | None = None,
-    loss: str = "exponential",
-) -> Path | dict[str, Path]:
-    """Minimise paper A's loss (1/n) sum_i l(y_i u^T X_i^T softmax(X_i W z_i)) over W.
+    rules: Mapping[Any, InCoordinates | MirrorDescent],
+    times: Mapping[Any, np.ndarray],
+    W_0: np.ndarray,
+    *,
+    loss: str,
+) -> dict[Any, dict[str, Any]]:
+    """Train every run with every rule, on all cores.
 
-    optimisers: one Optimiser, or several by name; all are trained on all cores. start:
-    W_0 (runs, d, d_z), default zero. record: iterations to record, ascending (default
-    about 100, evenly spaced in log t). loss: "exponential" or "logistic".
+    Parameters
+    ----------
+    tokens : TokenSet
+        The data sets.
+    rules : mapping of str to InCoordinates or MirrorDescent
+        The rules.
+    times : mapping of str to ndarray of int (k,)
+        The iterations to record, by rule.
+    W_0 : ndarray (runs, d, d_z)
+        The start.
+    loss : str
+        "exponential" or "logistic".
 
-    Raises ValueError for a start of the wrong shape, another loss, records out of
-    order, a batch larger than n, or blocks that do not divide W.
+    Returns
+    -------
+    dict of str to dict
+        By rule: W (runs, k, d, d_z), status and ended (runs,), log_gap and log_gradient
+        (runs, k), and a dict of the moments that the rule keeps at the end.
+
+    Raises
+    ------
+    ValueError
+        For another loss, a batch of more samples than there are, or blocks that do not
+        divide W.
     """
-    problem = problems(tokens, loss)
-    runs, n, _, d = tokens.shape
-    times = record_times(record, steps)
-    shape = runs, d, tokens.z.shape[-1]
-    if start is None:
-        W = np.zeros(shape)
-    else:
-        W = checked_start(start, shape)
-    if isinstance(optimisers, Mapping):
-        named = optimisers
-    else:
-        named = {"": optimisers}
-    for rule in named.values():
-        if rule.batch > n:
-            raise ValueError(f"batch = {rule.batch}; there are {n} samples")
-        if d % rule.blocks:
-            raise ValueError(f"blocks = {rule.blocks} do not divide the {d} rows of W")
-    raw = _run_all(problem, [*named.values()], times, np.repeat(W, len(named), 0))
-    raw["status"] = np.array(status.NAMES)[raw["status"]]
-    logs = raw.pop("logs")
-    raw |= {"log_gap": logs[..., 0], "log_gradient": logs[..., 1]}
-    paths = {
-        name: Path(times, **{what: raw[what][k :: len(named)] for what in raw})
-        for k, name in enumerate(named)
+    jobs = problems(tokens, loss)
+    _, n, _, d = tokens.shape
+    numbers = {name: rule.numbers() for name, rule in rules.items()}
+    for name, of_rule in numbers.items():
+        if of_rule.batch > n:
+            raise ValueError(
+                f"rule {name!r}: batch_size = {of_rule.batch:g}; there are {n} samples"
+            )
+        if d % of_rule.blocks:
+            raise ValueError(
+                f"rule {name!r}: blocks = {of_rule.blocks:g} do not divide the {d} "
+                "rows of W"
+            )
+    runs = len(W_0)
+    raws = {
+        name: unwritten(
+            status.COMPLETED, runs, W=(len(at), *W_0.shape[1:]), logs=(len(at), 2)
+        )
+        for name, at in times.items()
+        if name in rules
     }
-    if isinstance(optimisers, Mapping):
-        return paths
-    return paths[""]
+
+    def work(job: tuple[Any, int]) -> dict[str, np.ndarray]:
+        name, place = job
+        raw = raws[name]
+        W = W_0[place].copy()  # the loop moves it in place
+        state = loop.state(numbers[name], n, *W.shape)
+        raw["status"][place], raw["ended"][place] = loop.run_job(
+            jobs[place],
+            numbers[name],
+            times[name],
+            W,
+            raw["W"][place],
+            raw["logs"][place],
+            state,
+        )
+        left, right = state.sides.left, state.sides.right
+        if numbers[name].kind == codes.SOAP:
+            left, right = state.sides.left_basis, state.sides.right_basis
+        second = state.whole.second.reshape(W.shape)
+        return {"second": second, "left": left, "right": right}
+
+    every = [(name, place) for place in range(runs) for name in rules]
+    first = work(every[0])  # compiles
+    with ThreadPoolExecutor(numba.get_num_threads()) as pool:  # the loop frees the GIL
+        kept = dict(zip(every, [first, *pool.map(work, every[1:])], strict=True))
+    return {
+        name: _of_rule(raw, times[name], [kept[name, place] for place in range(runs)])
+        for name, raw in raws.items()
+    }
+
+
+def _of_rule(
+    raw: dict[str, np.ndarray], times: np.ndarray, kept: list[dict[str, np.ndarray]]
+) -> dict[str, Any]:
+    """Return the records of one rule, NaN from the first that is not finite."""
+    logs = raw.pop("logs")
+    end_where_not_finite(raw["status"], raw["ended"], times, [raw["W"]], [logs])
+    moments = {
+        name: np.stack([of_run[name] for of_run in kept])
+        for name in ("second", "left", "right")
+    }
+    return raw | {
+        "log_gap": logs[..., 0],
+        "log_gradient": logs[..., 1],
+        "moments": moments,
+    }
 
 
 def problems(tokens: TokenSet, loss: str) -> list[gradients.Problem]:
-    """Each run as the compiled loop takes it; ValueError for another loss."""
+    """Return each run as the compiled loop takes it.
+
+    Parameters
+    ----------
+    tokens : TokenSet
+        The data sets.
+    loss : str
+        "exponential" or "logistic".
+
+    Returns
+    -------
+    list of Problem
+        One a run.
+
+    Raises
+    ------
+    ValueError
+        For another loss, or sizes that leave the range of float64.
+    """
     logistic = attention.is_logistic(loss)
     check_sizes(tokens)
     delta = np.ascontiguousarray(coordinates.differences(tokens, tokens.opt))
@@ -108,35 +152,3 @@ def problems(tokens: TokenSet, loss: str) -> list[gradients.Problem]:
         gradients.Problem(*arrays, logistic)
         for arrays in zip(delta, z, scores, strict=True)
     ]
-
-
-def _run_all(problem, optimisers, times, W):
-    """Records job by job, on all cores; job j: run j // rules, rule j % rules."""
-    shapes = {"W": (len(times), *W.shape[1:]), "logs": (len(times), 2)}
-    raw = unwritten(status.COMPLETED, len(W), **shapes)
-
-    def work(j):
-        run, kind = divmod(j, len(optimisers))
-        one = problem[run]
-        rule = optimisers[kind].numbers()
-        state = loop.state(rule, len(one.z), *W.shape[1:])
-        where = W[j], raw["W"][j], raw["logs"][j]
-        ended = loop.run_job(one, rule, times, *where, state)
-        left = state.sides.left
-        right = state.sides.right
-        if rule.kind == SOAP:
-            left = state.sides.left_basis
-            right = state.sides.right_basis
-        return *ended, state.whole.second.reshape(W.shape[1:]), left, right
-
-    first = [work(0)]  # compiles
-    with ThreadPoolExecutor(
-        numba.get_num_threads()
-    ) as pool:  # the loop lets go of the interpreter
-        ended = first + list(pool.map(work, range(1, len(W))))
-    names = "status", "ended", "second", "left", "right"
-    raw |= zip(
-        names, (np.array(part) for part in zip(*ended, strict=True)), strict=True
-    )
-    end_where_not_finite(raw["status"], raw["ended"], times, [raw["W"]], [raw["logs"]])
-    return raw
