@@ -47,7 +47,7 @@ first = 40  # so many first steps are recorded one by one
 import numpy as np
 
 from companion import claims, plots, record, statements
-from lib import attention, mirror, svm
+from lib import attention, dynamics, mirror, svm
 from lib.attention import tokens
 from papers.beyond.atlas import least_margins
 from papers.c import figures, lemmas, section5
@@ -55,7 +55,7 @@ from papers.c.statements import STATEMENTS
 
 run = record.start("30_mirror_descent", "C", globals())
 steps = dict(zip(exponents, iterations, strict=True))
-update_rules = {p: mirror.MirrorRule(p, step_size) for p in exponents}
+update_rules = {p: dynamics.MirrorDescent(p, step_size) for p in exponents}
 
 # %% [markdown]
 # ## The problem
@@ -180,7 +180,7 @@ pair, c = attention.two_examples(), np.array([-0.5, 1.0])
 X = pair.X[0].copy()
 X[0, 1] = 0.5, 0
 by_hand = attention.token_set(X, pair.y[0], pair.z[0], pair.u[0])
-runs_by_hand = mirror.train(by_hand, update_rules, steps)
+runs_by_hand = dynamics.train(by_hand, update_rules, steps, loss="logistic")
 figure, (axis,) = plots.panels(1, 1)
 for p, history in runs_by_hand.items():
     q = p / (p - 1)
@@ -206,7 +206,7 @@ figure
 # %%
 data = tokens.unit_tokens(range(seeds), n, T, d)
 start = mirror.gaussian_start(data, range(seeds))
-histories = mirror.train(data, update_rules, steps, start)
+histories = dynamics.train(data, update_rules, steps, start=start, loss="logistic")
 ends = section5.end_points(data, histories)
 same = section5.divergences(histories, ends)
 own = section5.divergences(histories, ends, own_tokens=True)
@@ -221,7 +221,7 @@ for p, history in histories.items():
         W = mirror_step(W, descent(data.run(0), W), p)
     np.testing.assert_allclose(W, history.W[0, k], rtol=1e-7, atol=1e-9)
     D = divergence(start[0], W, p)  # from the start: any direction will do here
-    np.testing.assert_allclose(D, history.divergence(start)[0, k], rtol=1e-7, atol=1e-12)
+    np.testing.assert_allclose(D, history.divergence(start, p)[0, k], rtol=1e-7, atol=1e-12)
     print(f"p = {p:g}: the same after {history.iterations[k]} steps, D from the start {D:.4f}")
 
 # %% [markdown]
@@ -273,7 +273,7 @@ figure
 
 # %%
 single = tokens.unit_tokens(path_seed, n, T, d)
-paths = mirror.train(single, update_rules, steps)
+paths = dynamics.train(single, update_rules, steps, loss="logistic")
 path_ends = section5.end_points(single, paths)
 for p, history in paths.items():
     share = ratios(single, history.W[:, -1], path_ends[p])
@@ -291,7 +291,7 @@ path_table
 # %%
 joint_data = section5.joint_instance()
 recorded = np.union1d(np.arange(first + 1), np.geomspace(first, max(iterations), 80).astype(int))
-joint = mirror.train(joint_data, update_rules, steps, head="joint", record=recorded)
+joint = dynamics.train(joint_data, update_rules, steps, recorded, head="joint", loss="logistic")
 joint_ends = section5.end_points(joint_data, joint)
 selected = {p: mirror.selected_tokens(joint_data, history.W[:, -1]) for p, history in joint.items()}
 heads = {p: svm.head_svm(joint_data, selected[p], p) for p in joint}
@@ -331,7 +331,8 @@ def entries_for(share, W):
 
 
 for p, count in ((1.2, 1000), (2, 2000), (3, 20000)):
-    W = mirror.train(single, mirror.MirrorRule(p, step_size), count).W[0, -1]
+    rule = dynamics.MirrorDescent(p, step_size)
+    W = dynamics.train(single, rule, count, loss="logistic").W[0, -1]
     print(f"p = {p:g}: {entries_for(0.9, W)} of {W.size} entries hold 90 % of the sum")
 
 # %% [markdown]
@@ -360,10 +361,10 @@ def named(name, values):
 
 means = {f"p{p:g}_q{s:g}".replace(".", "_"): mean for (p, s), mean in means.items()}
 means |= {f"own_p{p:g}_q{s:g}".replace(".", "_"): values[:, -1].mean() for (p, s), values in own.items()}
-last = {p: paths[p].divergence(path_ends[p][p].W)[0, -1] for p in exponents}
+last = {p: paths[p].divergence(path_ends[p][p].W, p)[0, -1] for p in exponents}
 means |= named("path_divergence", last)
 run.keep(figure, "mirror_bregman", about, [*table, *path_table], means)
-last = {p: joint[p].divergence(joint_ends[p][p].W)[0, -1] for p in joint}
-of_head = {p: joint[p].head_divergence(heads[p].value)[0, -1] for p in joint}
+last = {p: joint[p].divergence(joint_ends[p][p].W, p)[0, -1] for p in joint}
+of_head = {p: joint[p].head_divergence(heads[p].value, p)[0, -1] for p in joint}
 of, both = {"n": 2, "T": 3, "d": 2, "seeds": []}, named("divergence", last) | named("head", of_head)
 run.keep(joint_figure, "mirror_joint", joint_about, joint_table, both, setting=of)

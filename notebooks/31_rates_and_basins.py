@@ -96,8 +96,8 @@ print(f"locally optimal, of {seeds}:", {p: len(of.direction) for p, of in found.
 histories, divergences, rate_claims = {}, {}, []
 for p in rate_exponents:
     histories[p], _ = lemmas.from_cone(found[p], 0.001, 100, rate_steps, rate_step)
-    divergences[p] = histories[p].divergence(found[p].solution.W)
-    rate_claims += lemmas.lemma29(histories[p], divergences[p])
+    divergences[p] = histories[p].divergence(found[p].solution.W, p)
+    rate_claims += lemmas.lemma29(histories[p], p, divergences[p])
 rate_table = claims.Table(rate_claims)
 rate_table
 
@@ -166,7 +166,7 @@ figure_basins
 for p in (1.25, 1.5):
     of = lemmas.found_selections(data, each, p, find_steps)
     history, _ = lemmas.from_cone(of, 0.001, 100, rate_steps // 4, rate_step)
-    slope = np.median(lemmas.slopes(history, history.divergence(of.solution.W)))
+    slope = np.median(lemmas.slopes(history, history.divergence(of.solution.W, p)))
     print(f"p = {p:g}: exponent {slope:.2f}, twice the bound's is {-2 * (p - 1):.2f}")
 
 # %% [markdown]

@@ -84,7 +84,7 @@ from dataclasses import fields
 import numpy as np
 
 from companion import ledger, plots, record, statements
-from lib import attention, mirror
+from lib import attention, dynamics, mirror
 from lib.attention import tokens
 from papers.c import ledger_rows, lemmas
 from papers.c.statements import STATEMENTS
@@ -135,9 +135,9 @@ def largest_share(p=2, W=W_mm, off=0.0, eta=1.0, iterations=300):
 
 
 # %%
-rule, every = mirror.MirrorRule(2, 1.0, normalised=False), np.arange(301)
-history = mirror.train(one, rule, 300, W_mm[None], record=every)
-claim = lemmas.lemma4(lemmas.Steps(one, history))
+rule, every = dynamics.MirrorDescent(2, 1.0, normalised=False), np.arange(301)
+history = dynamics.train(one, rule, 300, every, W_mm[None], loss="logistic")
+claim = lemmas.lemma4(lemmas.Steps(one, history, rule))
 np.testing.assert_allclose(largest_share(), claim.measured, rtol=1e-6)
 print(f"{claim.statement}: {claim.measured:.4f}, asked {claim.bound}")
 

@@ -101,10 +101,9 @@ import pandas as pd
 from IPython.display import HTML
 
 from companion import claims, plots, record
-from lib import attention, files, svm
+from lib import attention, dynamics, files, svm
 from lib.attention import tokens
 from papers.beyond import atlas, atlas_figures, atlas_rules, atlas_used
-from papers.beyond.engine import optimisers, training
 
 run = record.start("44_atlas", "A", globals())
 keep = files.folder("runs") / "atlas"  # run by run: a long map that is interrupted goes on
@@ -143,14 +142,14 @@ for norm, direction in directions.items():
     W = np.zeros((10, 10))
     for t in range(800):
         if t == 50 and norm in norms:
-            by_lib = training.train(one, optimisers.steepest(norm, 0.05), 50, record=[50])
+            by_lib = dynamics.train(one, dynamics.SteepestDescent(norm, 0.05), 50, record=[50])
             assert np.allclose(W, by_lib.W[0, 0], rtol=0, atol=1e-9)
         W = W + 0.05 * direction(-attention.gradients(one, W[None], one.u)[1][0])
     print(f"descent in {norm!s:9}", *(f"{N}: {ratio(one, W[None], N)[0]:.3f} " for N in norms))
 
 # %% [markdown]
 # Look at the diagonal: each rule leads in its own norm. For a rule of your own, write `directions['mine'] = ...` before the loop. Run longer, this loop ends where the square of $e^{-g_m}$ underflows.
-# `papers.beyond.engine` keeps logarithms, and goes on.
+# `lib.dynamics` keeps logarithms, and goes on.
 #
 # ## The map, small
 #
@@ -208,7 +207,7 @@ HTML(f"<details><summary>Every rule's step in one line</summary>{every}</details
 
 # %%
 p = 4.0
-W = training.train(data, optimisers.steepest(p, 0.03), 20_000, record=[20_000]).W[:, -1]
+W = dynamics.train(data, dynamics.SteepestDescent(p, 0.03), 20_000, record=[20_000]).W[:, -1]
 print(*(f"{N}: {np.median(ratio(data, W, N)):.3f}" for N in ("frobenius", p, np.inf)), sep=", ")
 
 # %% [markdown]
@@ -223,8 +222,8 @@ print(*(f"{N}: {np.median(ratio(data, W, N)):.3f}" for N in ("frobenius", p, np.
 
 # %%
 for iterations in (5, 10):
-    rough = optimisers.muon(atlas_rules.step("spectral"), newton_schulz=iterations)
-    last = atlas.ratios(training.train(data, rough, 20_000, record=[20_000]), best).last
+    rough = dynamics.Muon(atlas_rules.step("spectral"), newton_schulz=iterations)
+    last = atlas.ratios(dynamics.train(data, rough, 20_000, record=[20_000]), best).last
     print(f"{iterations} iterations: {np.median(last[:, atlas.column('spectral')]):.3f}")
 
 # %% [markdown]
@@ -366,8 +365,8 @@ figure_rates
 
 # %%
 slow = atlas_rules.step("l_inf") / 5
-adams = [optimisers.adam(slow, memory=b) for b in memories]
-adams += [optimisers.adam(slow, memory=0.99, epsilon=e) for e in epsilons]
+adams = [dynamics.Adam(slow, memory=b) for b in memories]
+adams += [dynamics.Adam(slow, memory=0.99, epsilon=e) for e in epsilons]
 adam_rows = {str(k): atlas_rules.Row(rule, None, "l_inf") for k, rule in enumerate(adams)}
 ran = [*ratios_of(adam_rows).values()]
 forgets, stops = ran[: len(memories)], ran[len(memories) :]

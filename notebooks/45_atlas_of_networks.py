@@ -79,12 +79,12 @@ import numpy as np
 import torch
 
 from companion import claims, plots, record
-from lib import attention
+from lib import attention, dynamics
 from lib.attention import tokens
 from lib.data import images
+from lib.dynamics.in_coordinates import factored
 from papers.beyond import atlas, atlas_rules, factored_atlas, networks_figures
 from papers.beyond import network_margins as network
-from papers.beyond.engine import factored, optimisers
 
 run = record.start("45_atlas_of_networks", "A", globals())
 torch.set_num_threads(1)  # sums are split over threads, and another split rounds differently
@@ -112,13 +112,13 @@ for norm, direction in by_hand.items():
     for t in range(100):
         G = -attention.gradients(one, (K @ Q.T)[None], one.u)[1][0]
         K, Q = (M + 0.05 * (t + 1) ** -0.5 * direction(D) for M, D in ((K, G @ Q), (Q, G.T @ K)))
-    rule = {"a": optimisers.steepest(norm, 0.05, 0.5)}
+    rule = {"a": dynamics.SteepestDescent(norm, 0.05, decay=0.5)}
     W = factored.train(one, rule, K_0[:1], Q_0[:1], [100])["a"].W[0, 0]
     assert np.allclose(K @ Q.T, W, rtol=0, atol=1e-9)
     print(f"{norm!s:9} singular values of W:", *np.linalg.svd(W)[1][:5].round(3))
 
 # %% [markdown]
-# Run longer, the page's loop ends where the square of $e^{-\langle A_m,W\rangle}$ underflows. `papers.beyond.engine.factored` keeps a logarithm for every sample.
+# Run longer, the page's loop ends where the square of $e^{-\langle A_m,W\rangle}$ underflows. `lib.dynamics.in_coordinates.factored` keeps a logarithm for every sample.
 #
 # The sign norm is a linear program over all sign products, and its largest margin too. A product $xy^\top$ costs
 # $\max|x|\max|y|$.
@@ -153,7 +153,7 @@ figure_factors
 
 # %%
 chosen = atlas_rules.steepest_rows()
-adam = optimisers.adam(atlas_rules.step("l_inf") / 10)
+adam = dynamics.Adam(atlas_rules.step("l_inf") / 10)
 chosen[network.ADAM] = atlas_rules.Row(adam, None, "l_inf")
 ways = network.settings(range(selection_seeds))
 optimal, disputes = {}, {}
@@ -232,7 +232,7 @@ figure_vit
 best = atlas.BestMargins(data)
 for m in (1, 3, 10):
     K, Q = factored.small_start(data, range(seeds), m)
-    rule = {"gd": optimisers.steepest(2, factored_atlas.step("nuclear"), 0.5)}
+    rule = {"gd": dynamics.SteepestDescent(2, factored_atlas.step("nuclear"), decay=0.5)}
     path = factored.train(data, rule, K, Q, [steps // 2, steps])["gd"]
     print(f"m = {m}: nuclear ratio", atlas.ratios(path, best).last[:, 1].round(3), path.status)
 

@@ -14,8 +14,8 @@ import numpy as np
 from lib.attention.coordinates import Minimal
 from lib.attention.token_sets import TokenSet
 from lib.dynamics import History
+from lib.dynamics.in_coordinates.rules import MirrorDescent
 from lib.dynamics.rules import Custom, Polyak, Rule
-from lib.mirror.descent import MirrorRule
 from lib.seeds import stream
 from lib.svm import MaxMargin
 
@@ -80,10 +80,10 @@ class World:
         weights = turned.reshape(*value.shape[:2], -1)
         return replace(solution, norm=solution.norm * factor, _weights=lambda: weights)
 
-    def rule(self, rule: Rule | MirrorRule) -> Rule | MirrorRule:
+    def rule(self, rule: Rule) -> Rule:
         """The rule with step size, or p, off; Polyak's off by 100 % lacks its 1/2."""
         factor = 1 + self.of("step off")
-        if isinstance(rule, MirrorRule):
+        if isinstance(rule, MirrorDescent):
             off = max(1.01, rule.p + self.of("p off"))
             return replace(rule, step_size=rule.step_size * factor, p=off)
         if factor == 1 or isinstance(rule, Custom):

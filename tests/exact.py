@@ -3,9 +3,8 @@
 import mpmath
 import numpy as np
 
-from lib import attention
+from lib import attention, dynamics
 from lib.attention import tokens
-from papers.beyond.engine import training
 
 DATA = tokens.unit_tokens([0], n=3, T=4, d=4)
 START = np.random.default_rng(5).standard_normal((1, 4, 4))
@@ -20,7 +19,7 @@ mp = mpmath.mp
 
 def ours(rule, steps, start=START, data=DATA, loss="exponential"):
     """What the library makes of W in `steps`."""
-    return training.train(data, rule, steps, start, [steps], loss).W[0, -1]
+    return dynamics.train(data, rule, steps, [steps], start, loss=loss).W[0, -1]
 
 
 def one_pair(delta=(1.0, 0.0)):

@@ -107,7 +107,10 @@ def test_layers_hold():
 # Rooms of theory, and what each may bring along: torch alone is a second, a picture's
 # style two.
 ROOMS = "attention compiled dynamics mirror svm regression data data.images data.texts"
-THEORY = [*(f"lib.{room}" for room in ROOMS.split()), "papers.beyond.engine.training"]
+THEORY = [
+    *(f"lib.{room}" for room in ROOMS.split()),
+    "lib.dynamics.in_coordinates.training",
+]
 HEAVY = set("torch transformers cvxpy matplotlib pandas seaborn IPython".split())
 HEAVY |= set("datasets pyarrow sklearn PIL huggingface_hub".split())
 

@@ -1,16 +1,20 @@
 """A contract for the door `lib.train`: each rule, loss, head, start and array layout
 gives what a plain loop in the tokens' own coordinates gives, or is refused by name.
 
-The plain loop is written from paper A's formulas alone and calls nothing of the
-library. It runs in 80 bits, so that its own rounding does not decide.
+The plain loops are written from the papers' formulas alone and call nothing of the
+library. Those of rules along the gradient and of mirror descent run in 80 bits, those
+of the rules that see the coordinates of W in many digits (`tests.exact`), so that their
+own rounding does not decide.
 """
 
 import itertools
 
+import mpmath
 import numpy as np
 import pytest
 
 import lib
+from tests import exact
 
 STEPS = 5  # more would magnify rounding: Polyak steps are long at first
 RNG = np.random.default_rng(7)
@@ -27,6 +31,31 @@ RULES = {
     "Polyak": lib.Polyak(max_step=5.0),
     "Custom": lib.Custom(lambda t, gap, norm: 0.2 * np.sqrt(gap) / ((t + 1) * norm)),
     "Custom, momentum": lib.Custom(lambda t, gap, norm: 0.2 / norm, momentum=0.5),
+}
+MIRROR = {
+    "l_1.5": lib.MirrorDescent(1.5, 0.2),
+    "l_2": lib.MirrorDescent(2.0, 0.2),
+    "l_3, plain steps": lib.MirrorDescent(3.0, 0.3, normalised=False),
+}
+SEE_COORDINATES = {  # a rule, and what makes its direction in many digits
+    "sign": (lib.SignDescent(0.1), lambda: steepest_in(np.inf)),
+    "l_1": (lib.SteepestDescent(1, 0.1), lambda: steepest_in(1)),
+    "l_3": (lib.SteepestDescent(3, 0.1, weight_decay=0.5), lambda: steepest_in(3)),
+    "Frobenius": (lib.SteepestDescent("frobenius", 0.1), lambda: steepest_in(2)),
+    "spectral": (lib.SteepestDescent("spectral", 0.1), lambda: steepest_in("spectral")),
+    "nuclear": (lib.SteepestDescent("nuclear", 0.1), lambda: steepest_in("nuclear")),
+    "Adam": (lib.Adam(0.1), lambda: exact.adaptive(0.9, 0.999)),
+    "RMSprop": (
+        lib.RMSprop(0.1, epsilon=1e-3),
+        lambda: exact.adaptive(0.0, 0.99, 1e-3, corrected=False),
+    ),
+    "AdaGrad": (
+        lib.AdaGrad(0.1, decay=0.5),
+        lambda: exact.adaptive(0.0, 0.0, summed=True, corrected=False),
+    ),
+    "Signum": (lib.Signum(0.1), lambda: exact.sign_momentum(0.9, 0.9)),
+    "Lion": (lib.Lion(0.1), lambda: exact.sign_momentum(0.9, 0.99)),
+    "Muon": (lib.Muon(0.1), lambda: exact.muon(0.95, False)),
 }
 STARTS = "zero", "inside", "outside"
 
@@ -53,6 +82,21 @@ def loss_and_slope(f, loss):
         return value, -value * (1 - value)
     inside = 1 + np.abs(f)
     return np.where(f < 0, inside, 1 / inside), np.where(f < 0, -1, -1 / inside**2)
+
+
+def steepest_in(norm):
+    """The direction of steepest descent in a norm."""
+    return lambda t, parts: exact.steepest(parts.mean(0), norm)
+
+
+def mirrored(W, gradient, rule):
+    """W after a step of mirror descent with the potential ||W||_p^p / p."""
+    p = np.longdouble(rule.p)
+    q = p / (p - 1)
+    image = np.sign(W) * np.abs(W) ** (p - 1)
+    size = (np.abs(gradient) ** q).sum() ** (1 / q) if rule.normalised else 1
+    image = image - rule.step_size * gradient / size
+    return np.sign(image) * np.abs(image) ** (1 / (p - 1))
 
 
 def step_size(rule, t, gap, norm):
@@ -95,6 +139,12 @@ def plain(data, rule, W, loss, head, run, steps=STEPS):
         grad_W = np.einsum("nt,ntd,ne->de", pull, X, z)
         grad_u = np.einsum("n,nt,ntd->d", slope * y, weights, X) / len(y)
         norms = np.sqrt((grad_W**2).sum()), np.sqrt((grad_u**2).sum())
+        if isinstance(rule, lib.MirrorDescent):
+            if t < steps:
+                W = mirrored(W, grad_W, rule)
+                if head == "joint":
+                    u = mirrored(u, grad_u, rule)
+            continue
         # Paper A, Eq. 13: each gradient by its own norm. Elsewhere grad L is of both.
         each = head == "fixed" or (isinstance(rule, lib.NGD) and not rule.joint)
         used = norms if each else (np.hypot(*norms), np.hypot(*norms))
@@ -109,15 +159,17 @@ def plain(data, rule, W, loss, head, run, steps=STEPS):
     measured = {
         "log_gap": np.log(gap),
         "log_gradient": np.log(norms[0]),
-        "log_step": np.log(etas[0]),
         "norm": np.sqrt((W**2).sum()),
         "margins": of_opt(logits, opt) - of_others(logits, opt),
         "log_miss": np.log(of_others(weights, opt).sum(1)),
         "score_gaps": of_opt(scores, opt) - of_others(scores, opt),
     }
+    if not isinstance(rule, lib.MirrorDescent):
+        measured["log_step"] = np.log(etas[0])
+        if head == "joint":
+            measured["log_gradient_head"] = np.log(norms[1])
+            measured["log_step_head"] = np.log(etas[1])
     if head == "joint":
-        measured["log_gradient_head"] = np.log(norms[1])
-        measured["log_step_head"] = np.log(etas[1])
         measured["head_norm"] = np.sqrt((u**2).sum())
     return W, u, measured
 
@@ -169,6 +221,42 @@ def test_training_is_the_plain_loop(shape, loss, product):
                 close(history.head(-1)[run], basis.T @ u.astype(float), where)
 
 
+@pytest.mark.parametrize("loss", lib.LOSSES[:2])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_mirror_descent_is_the_plain_loop(shape, loss):
+    data = drawn(SHAPES[shape])
+    for head, kind in itertools.product(("fixed", "joint"), STARTS):
+        W_0 = start_of(kind, data)
+        runs = lib.train(data, MIRROR, STEPS, [STEPS], W_0, head=head, loss=loss)
+        for (name, rule), run in itertools.product(MIRROR.items(), range(len(data.X))):
+            where = f"{name}, {head} head, start {kind}, run {run}"
+            W, u, expected = plain(data, rule, W_0[run], loss, head, run)
+            history = runs[name]
+            assert history.status[run] == "completed", where
+            close(history.weights(-1)[run], W, where)
+            close(history.head(-1)[run], u, where)
+            for quantity, value in expected.items():
+                close(
+                    getattr(history, quantity)[run, -1], value, f"{quantity}, {where}"
+                )
+
+
+@pytest.mark.parametrize("loss", lib.LOSSES[:2])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_rules_that_see_coordinates_are_the_plain_loop(shape, loss):
+    data = drawn(SHAPES[shape])
+    rules = {name: rule for name, (rule, _) in SEE_COORDINATES.items()}
+    for kind in STARTS:
+        W_0 = start_of(kind, data)
+        runs = lib.train(data, rules, STEPS, [STEPS], W_0, loss=loss)
+        for name, (rule, make) in SEE_COORDINATES.items():
+            for run in range(len(data.X)):
+                with mpmath.workdps(40):
+                    W = exact.train(data.run(run), make(), rule, STEPS, W_0[run], loss)
+                found = runs[name].weights(-1)[run]
+                close(found, W, f"{name}, start {kind}, run {run}")
+
+
 @pytest.mark.parametrize("head", ["fixed", "joint"])
 def test_targets_are_measured_by_their_definitions(head):
     data = drawn(SHAPES["wide"])
@@ -213,9 +301,10 @@ def test_the_layout_of_an_array_does_not_matter(layout):
     shape = SHAPES["wide"]
     data, same = drawn(shape), drawn(shape, LAYOUTS[layout])
     W_0 = start_of("outside", data)
-    expected = lib.train(data, RULES, STEPS, start=W_0)
-    found = lib.train(same, RULES, STEPS, start=LAYOUTS[layout](W_0))
-    for name in RULES:
+    rules = RULES | MIRROR | {name: rule for name, (rule, _) in SEE_COORDINATES.items()}
+    expected = lib.train(data, rules, STEPS, start=W_0)
+    found = lib.train(same, rules, STEPS, start=LAYOUTS[layout](W_0))
+    for name in rules:
         np.testing.assert_array_equal(found[name].norm, expected[name].norm)
         np.testing.assert_array_equal(
             found[name].weights(-1), expected[name].weights(-1)
@@ -231,10 +320,10 @@ def test_narrow_numbers_are_widened_before_anything_is_computed(kind):
     wide = lib.token_set(
         X.astype(float), [1, -1, 1], z.astype(float), u.astype(float), opt=[0, 1, 2]
     )
-    rule = lib.NGD(0.01)
-    np.testing.assert_array_equal(
-        lib.train(data, rule, 5).norm, lib.train(wide, rule, 5).norm
-    )
+    for rule in (lib.NGD(0.01), lib.MirrorDescent(3.0), lib.Adam(0.01)):
+        np.testing.assert_array_equal(
+            lib.train(data, rule, 5).norm, lib.train(wide, rule, 5).norm
+        )
     assert data.X.dtype == float
 
 
@@ -263,10 +352,14 @@ REFUSED = {  # what is wrong: (arguments of train, what the sentence names)
 }
 
 
+ANY_RULE = [lib.NGD(0.1), lib.MirrorDescent(3.0), lib.Adam(0.1)]
+
+
+@pytest.mark.parametrize("rule", ANY_RULE, ids=repr)
 @pytest.mark.parametrize("fault", REFUSED)
-def test_a_bad_argument_is_named_in_one_sentence(fault):
+def test_a_bad_argument_is_named_in_one_sentence(fault, rule):
     given, names = REFUSED[fault]
-    arguments = dict(tokens=DATA, rules=lib.NGD(0.1), steps=5) | given
+    arguments = dict(tokens=DATA, rules=rule, steps=5) | given
     with pytest.raises((ValueError, TypeError)) as caught:
         lib.train(**arguments)
     sentence = str(caught.value)

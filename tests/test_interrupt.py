@@ -102,22 +102,21 @@ def test_only_the_projects_own_commands_are_meant(words, own):
 
 
 ENDLESS = """import lib, signal, sys
-from lib import mirror
 # What starts the tests in the background may have told its children to ignore it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 data = lib.two_examples()
-rules = {"span": (lib.train, lib.NGD(0.1)), "mirror": (mirror.train, mirror.MirrorRule(3.0))}
-train, rule = rules[sys.argv[1]]
-train(data, rule, 1)
+rules = {"span": lib.NGD(0.1), "mirror": lib.MirrorDescent(3.0), "coordinates": lib.Adam(1e-9)}
+rule = rules[sys.argv[1]]
+lib.train(data, rule, 1)
 try:
     print("trains", flush=True)
-    train(data, rule, 10**12, record=[10**12])
+    lib.train(data, rule, 10**12, record=[10**12])
 except KeyboardInterrupt:
-    print(train(data, rule, 1).status[0])
+    print(lib.train(data, rule, 1).status[0])
 """
 
 
-@pytest.mark.parametrize("rule", ["span", "mirror"])
+@pytest.mark.parametrize("rule", ["span", "mirror", "coordinates"])
 def test_an_interrupt_ends_a_compiled_loop_and_the_next_one_trains(rule):
     process = subprocess.Popen(
         [sys.executable, "-c", ENDLESS, rule],

@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lib import attention, dynamics, mirror, svm
-from papers.beyond.engine import factored, training
-from papers.beyond.engine import optimisers as o
+from lib import attention, dynamics, svm
+from lib.dynamics.in_coordinates import factored
 
 DATA = attention.unit_tokens([0], n=4, T=3, d=4)
 START = np.random.default_rng(0).standard_normal((1, 4, 4))
@@ -27,15 +26,14 @@ def by_dynamics(make):
 
 
 def by_engine(make, steps=STEPS):
-    return lambda data, W, scale: training.train(
-        data, make(scale * ETA), steps, W, [steps]
+    return lambda data, W, scale: dynamics.train(
+        data, make(scale * ETA), steps, [steps], W
     ).W[0]
 
 
 def by_mirror(data, W, scale):
-    return mirror.train(
-        data, mirror.MirrorRule(3, scale * ETA), STEPS, W, record=[STEPS]
-    ).W[0]
+    rule = dynamics.MirrorDescent(3, scale * ETA)
+    return dynamics.train(data, rule, STEPS, [STEPS], W, loss="logistic").W[0]
 
 
 def by_svm(norm):
@@ -46,20 +44,28 @@ RULES = {  # name: W at the end, (1, d, d_z), of data, start and a factor of the
     "GD": by_dynamics(dynamics.GD),
     "NGD": by_dynamics(dynamics.NGD),
     "Polyak": by_dynamics(lambda eta: dynamics.Polyak()),
-    "steepest": by_engine(lambda eta: o.steepest(2, eta)),
-    "Muon": by_engine(lambda eta: o.muon(eta, nesterov=True, newton_schulz=5)),
-    "Shampoo": by_engine(lambda eta: o.shampoo(eta, 0.9)),
+    "steepest": by_engine(lambda eta: dynamics.SteepestDescent(2, eta)),
+    "Muon": by_engine(lambda eta: dynamics.Muon(eta, nesterov=True, newton_schulz=5)),
+    "Shampoo": by_engine(lambda eta: dynamics.Shampoo(eta, memory=0.9)),
     # the inverse root of its sum enlarges rounding, in 15 steps from 1e-16 to 1e-7
-    "full AdaGrad": by_engine(o.full_adagrad, 3),
-    "natural": by_engine(lambda eta: o.natural(eta, 0.1, relative=True)),
-    "rescaled": by_engine(lambda eta: o.rescaled(o.steepest(2, eta), 40 * eta, 1.5, 4)),
-    "nuclear": by_engine(lambda eta: o.steepest("nuclear", eta), 5),
-    "sign": by_engine(lambda eta: o.steepest(np.inf, eta)),
-    "l_3": by_engine(lambda eta: o.steepest(3, eta)),
-    "Adam": by_engine(o.adam),
+    "full AdaGrad": by_engine(dynamics.FullAdaGrad, 3),
+    "natural": by_engine(
+        lambda eta: dynamics.NaturalGradient(eta, damping=0.1, relative=True)
+    ),
+    "rescaled": by_engine(
+        lambda eta: dynamics.SteepestDescent(
+            2, eta, radius=40 * eta, growth=1.5, every=4
+        )
+    ),
+    "nuclear": by_engine(lambda eta: dynamics.SteepestDescent("nuclear", eta), 5),
+    "sign": by_engine(lambda eta: dynamics.SteepestDescent(np.inf, eta)),
+    "l_3": by_engine(lambda eta: dynamics.SteepestDescent(3, eta)),
+    "Adam": by_engine(dynamics.Adam),
     "mirror": by_mirror,
-    "blocks": by_engine(lambda eta: o.in_blocks(o.steepest("spectral", eta), 2)),
-    "batches": by_engine(lambda eta: o.on_batches(o.steepest(2, eta), 1)),
+    "blocks": by_engine(
+        lambda eta: dynamics.SteepestDescent("spectral", eta, blocks=2)
+    ),
+    "batches": by_engine(lambda eta: dynamics.SteepestDescent(2, eta, batch_size=1)),
     "SVM": by_svm("frobenius"),
     "SVM in l_1.5": by_svm(1.5),
 }
@@ -138,7 +144,7 @@ def test_a_rule_turns_with_the_problem_or_sees_the_change(plain, rule, relation)
 def test_the_gauge_of_keys_and_queries_is_orthogonal(norm, sees_rotation):
     """K C and Q C^-T have the same product: a run has, too, where C is orthogonal."""
     K, Q_0 = factored.small_start(DATA, [0], 3, size=0.3)
-    rule = {"": o.steepest(norm, 0.05, 0.5)}
+    rule = {"": dynamics.SteepestDescent(norm, 0.05, decay=0.5)}
 
     def end(data, K, Q):
         return factored.train(data, rule, K, Q, [40])[""].W[:, 0]

@@ -7,9 +7,8 @@ import importlib.util
 import numpy as np
 import pytest
 
-from lib import attention, files, svm
+from lib import attention, dynamics, files, svm
 from papers.beyond import margin_law
-from papers.beyond.engine import optimisers, training
 
 PATH = files.ROOT / "notebooks" / "minimal.py"
 SPEC = importlib.util.spec_from_file_location("minimal", PATH)
@@ -18,18 +17,18 @@ SPEC.loader.exec_module(minimal)
 TOKENS = attention.token_set(*minimal.draw(0))
 DATA = tuple(part[0] for part in (TOKENS.X, TOKENS.y, TOKENS.z, TOKENS.u))
 RULES = {
-    "gd": (minimal.gd, optimisers.steepest(2, 0.05, normalised=False)),
-    "ngd": (minimal.ngd, optimisers.steepest(2, 0.05)),
-    "sign": (minimal.sign, optimisers.steepest(np.inf, 0.05)),
-    "polar": (minimal.polar, optimisers.steepest("spectral", 0.05)),
-    "adam": (minimal.Adam(), optimisers.adam(0.05)),
+    "gd": (minimal.gd, dynamics.SteepestDescent(2, 0.05, normalised=False)),
+    "ngd": (minimal.ngd, dynamics.SteepestDescent(2, 0.05)),
+    "sign": (minimal.sign, dynamics.SteepestDescent(np.inf, 0.05)),
+    "polar": (minimal.polar, dynamics.SteepestDescent("spectral", 0.05)),
+    "adam": (minimal.Adam(), dynamics.Adam(0.05)),
 }
 
 
 @pytest.mark.parametrize("name", RULES)
 def test_its_rules_are_the_librarys(name):
     by_page, by_lib = RULES[name]
-    expected = training.train(TOKENS, by_lib, 40, record=[40]).W[0, 0]
+    expected = dynamics.train(TOKENS, by_lib, 40, record=[40]).W[0, 0]
     np.testing.assert_allclose(
         minimal.train(DATA, by_page, 0.05, 40), expected, atol=1e-9
     )

@@ -5,8 +5,7 @@ elsewhere.
 import numpy as np
 import pytest
 
-from lib import attention, dynamics, mirror, svm
-from papers.beyond.engine import optimisers, training
+from lib import attention, dynamics, svm
 from tests.problems import PROBLEMS, SOLVABLE, TRAINABLE, UNSOLVABLE
 
 NORMS = [
@@ -36,14 +35,11 @@ RULES = {  # those whose direction turns like 1/t; gradient descent's turns like
     "NGD": by_dynamics(dynamics.NGD),
     "momentum": by_dynamics(lambda eta: dynamics.NGD(eta / 2, momentum=0.5)),
     "Polyak": by_dynamics(lambda eta: dynamics.Polyak()),
-    "steepest": lambda data, eta: training.train(
-        data, optimisers.steepest(2, eta), 2000
+    "steepest": lambda data, eta: dynamics.train(
+        data, dynamics.SteepestDescent(2, eta), 2000
     ).W[0, -1],
-    "mirror, p = 2": lambda data, eta: mirror.train(
-        data,
-        mirror.MirrorRule(2, eta),
-        2000,
-        np.zeros((1, *data.shape[3:], data.z.shape[-1])),
+    "mirror, p = 2": lambda data, eta: dynamics.train(
+        data, dynamics.MirrorDescent(2, eta), 2000, loss="logistic"
     ).W[0, -1],
 }
 

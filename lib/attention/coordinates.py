@@ -89,6 +89,34 @@ class Minimal(Shapes):
         return self.token_basis @ inside @ np.swapaxes(self.query_basis, 1, 2)
 
 
+def token_set_of(tokens: TokenSet | Minimal) -> TokenSet:
+    """Return what is trained on, in the coordinates that `tokens` has.
+
+    Parameters
+    ----------
+    tokens : TokenSet or Minimal
+        The data sets.
+
+    Returns
+    -------
+    TokenSet
+        `tokens` itself, or that of a Minimal.
+
+    Raises
+    ------
+    TypeError
+        If it is neither.
+    """
+    if isinstance(tokens, Minimal):
+        return tokens.tokens
+    if not isinstance(tokens, TokenSet):
+        raise TypeError(
+            f"tokens = {type(tokens).__name__}; it must be a TokenSet, which "
+            "lib.token_set makes of arrays"
+        )
+    return tokens
+
+
 def minimal(tokens: TokenSet | Minimal) -> Minimal:
     """Express a token set in orthonormal bases of the spans of its tokens and queries.
 
@@ -134,12 +162,7 @@ def minimal(tokens: TokenSet | Minimal) -> Minimal:
     """
     if isinstance(tokens, Minimal):
         return tokens
-    if not isinstance(tokens, TokenSet):
-        raise TypeError(
-            f"tokens = {type(tokens).__name__}; it must be a TokenSet, which "
-            "lib.token_set makes of arrays"
-        )
-    check_sizes(tokens)
+    check_sizes(token_set_of(tokens))
     runs, n, T, d = tokens.shape
     with blas.one_thread():
         if tokens.mask is None:

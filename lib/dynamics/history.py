@@ -7,13 +7,22 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from lib.mirror import geometry
 from lib.representation import Shapes
 
 if TYPE_CHECKING:
     import pandas as pd
 
 LOGS = ("log_gap", "log_gradient", "log_gradient_head", "log_step", "log_step_head")
-MEASURED = (*LOGS, "norm", "head_norm")  # per run and iteration
+MEASURED = (  # per run and iteration
+    *LOGS,
+    "norm",
+    "head_norm",
+    "own_norm",
+    "own_head_norm",
+    "log_own_gradient",
+    "log_own_gradient_head",
+)
 MEASURED_OF_TARGETS = (  # the same, by the name of a target
     "direction_error",
     "alignment",
@@ -53,6 +62,11 @@ class Coefficients(Shapes):
     signed: np.ndarray
     b: np.ndarray
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape (r, q) of W."""
+        return self.W_0.shape[1:]
+
     def transposed_weights(self, records: slice) -> np.ndarray:
         """W^T at the records, (runs, k, q, r)."""
         pulled = np.swapaxes(self.alpha[:, records], 1, 2) @ self.delta
@@ -60,6 +74,10 @@ class Coefficients(Shapes):
         moved = np.swapaxes(self.z, 1, 2) @ pulled.reshape(runs, n, k * r)
         moved = np.swapaxes(moved.reshape(runs, -1, k, r), 1, 2)
         return np.add(np.swapaxes(self.W_0, 1, 2)[:, None], moved, order="C")
+
+    def weights(self, records: slice) -> np.ndarray:
+        """W at the records, (runs, k, r, q)."""
+        return np.swapaxes(self.transposed_weights(records), -1, -2)
 
     def head(self, records: slice) -> np.ndarray:
         """U at the records, (runs, k, r)."""
@@ -71,13 +89,83 @@ class Coefficients(Shapes):
 
 
 @dataclass(frozen=True, repr=False)
+class Weights(Shapes):
+    """W_t and u_t of every run, in the coordinates of the tokens.
+
+    Parameters
+    ----------
+    W : ndarray (runs, k, d, d_z)
+        W at each of the k records.
+    u : ndarray (runs, k, d)
+        The head at each of the k records.
+    """
+
+    W: np.ndarray
+    u: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape (d, d_z) of W."""
+        return self.W.shape[2:]
+
+    def weights(self, records: slice) -> np.ndarray:
+        """W at the records, (runs, k, d, d_z)."""
+        return self.W[:, records]
+
+    def head(self, records: slice) -> np.ndarray:
+        """U at the records, (runs, k, d)."""
+        return self.u[:, records]
+
+
+@dataclass(frozen=True, repr=False)
+class Factors(Shapes):
+    """The factors of W_t = K_t Q_t^T of every run, in the coordinates of the tokens.
+
+    Parameters
+    ----------
+    K : ndarray (runs, k, d, m)
+        The keys at each of the k records.
+    Q : ndarray (runs, k, d_z, m)
+        The queries at each of the k records.
+    u : ndarray (runs, k, d)
+        The head at each of the k records.
+    """
+
+    K: np.ndarray
+    Q: np.ndarray
+    u: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape (d, d_z) of W."""
+        return self.K.shape[2], self.Q.shape[2]
+
+    def weights(self, records: slice) -> np.ndarray:
+        """W at the records, (runs, k, d, d_z)."""
+        return self.K[:, records] @ np.swapaxes(self.Q[:, records], -1, -2)
+
+    def head(self, records: slice) -> np.ndarray:
+        """U at the records, (runs, k, d)."""
+        return self.u[:, records]
+
+
+PATHS = (Coefficients, Weights, Factors)
+
+
+@dataclass(frozen=True, repr=False)
 class History(Shapes):
     r"""The records of every run at the recorded iterations.
 
     All fields are arrays, or dicts of arrays by the name of a target V. Entries after a
-    run's early end are NaN, as is what was not measured, and what a masked token has
-    not: margins and score gaps. A history pickles, and copies
-    deeply; `save` writes it as one npz file, `to_dataframe` makes it a table.
+    run's early end are NaN, as is what was not measured: the step sizes of rules that
+    see coordinates, the quantities called "own" of all rules but `MirrorDescent`, and
+    the margins and score gaps of a masked token. A history pickles, and copies deeply;
+    `save` writes it as one npz file, `to_dataframe` makes it a table.
+
+    Rules that step along the gradient train in minimal coordinates, in the span of the
+    tokens; all other rules train in the coordinates of the tokens. `coordinates` says
+    which of the two `W`, `u`, `weights` and `head` have. In minimal coordinates
+    ``attention.minimal(tokens).expand(W)`` leads back.
 
     Parameters
     ----------
@@ -119,8 +207,21 @@ class History(Shapes):
         As `direction_error`, of the head.
     head_alignment : dict of ndarray (runs, k)
         As `alignment`, of the head.
-    path : Coefficients
-        W_t and u_t as coefficients of the tokens; read them by `weights` and `head`.
+    path : Coefficients, Weights or Factors
+        W_t and u_t as the engine keeps them; read them by `weights` and `head`, or `W`
+        and `u`.
+    own_norm, own_head_norm : ndarray (runs, k)
+        The norms of W_t and u_t in the rule's own geometry: the l_p norms under
+        ``MirrorDescent(p)``.
+    log_own_gradient, log_own_gradient_head : ndarray (runs, k)
+        The logarithms of the dual norms of both gradients there.
+    loss_rise : ndarray (runs,)
+        The first iteration whose loss is above the one before, -1 if there is none,
+        under `MirrorDescent`. A rise is against paper C's Lemma 25.
+    moments : dict of ndarray
+        What a rule that sees coordinates keeps at the end, up to a factor: second
+        (runs, d, d_z), the moments of G^2; left (runs, d, d) and right (runs, d_z,
+        d_z), Shampoo's L and R, or the bases of SOAP.
 
     Examples
     --------
@@ -154,7 +255,30 @@ class History(Shapes):
     head_norm: np.ndarray
     head_direction_error: dict[str, np.ndarray]
     head_alignment: dict[str, np.ndarray]
-    path: Coefficients
+    path: Coefficients | Weights | Factors
+    own_norm: np.ndarray
+    own_head_norm: np.ndarray
+    log_own_gradient: np.ndarray
+    log_own_gradient_head: np.ndarray
+    loss_rise: np.ndarray
+    moments: dict[str, np.ndarray]
+
+    @property
+    def coordinates(self) -> str:
+        """The coordinates of W and u: "minimal" or "tokens"."""
+        if isinstance(self.path, Coefficients):
+            return "minimal"
+        return "tokens"
+
+    @property
+    def W(self) -> np.ndarray:
+        """The whole path of W, (runs, k, d, d_z) or (runs, k, r, q)."""
+        return self.path.weights(slice(None))
+
+    @property
+    def u(self) -> np.ndarray:
+        """The whole path of the head, (runs, k, d) or (runs, k, r)."""
+        return self.path.head(slice(None))
 
     @property
     def opt_score(self) -> np.ndarray:
@@ -162,7 +286,7 @@ class History(Shapes):
         return 1.0 - np.exp(self.log_miss).mean(-1)
 
     def weights(self, k: int) -> np.ndarray:
-        """Return W at one record, in minimal coordinates.
+        """Return W at one record, in the coordinates of training.
 
         Parameters
         ----------
@@ -171,18 +295,19 @@ class History(Shapes):
 
         Returns
         -------
-        ndarray (runs, r, q)
-            W without the part of W_0 outside the span of tokens and queries.
+        ndarray (runs, d, d_z) or (runs, r, q)
+            W. In minimal coordinates it is without the part of W_0 outside the span of
+            tokens and queries.
 
         Raises
         ------
         IndexError
             If there is no such record.
         """
-        return np.swapaxes(self.path.transposed_weights(self._record(k))[:, 0], 1, 2)
+        return self.path.weights(self._record(k))[:, 0]
 
     def head(self, k: int) -> np.ndarray:
-        """Return u at one record, in minimal coordinates.
+        """Return u at one record, in the coordinates of training.
 
         Parameters
         ----------
@@ -191,7 +316,7 @@ class History(Shapes):
 
         Returns
         -------
-        ndarray (runs, r)
+        ndarray (runs, d) or (runs, r)
             The head.
 
         Raises
@@ -200,6 +325,71 @@ class History(Shapes):
             If there is no such record.
         """
         return self.path.head(self._record(k))[:, 0]
+
+    def divergence(self, target: np.ndarray, p: float) -> np.ndarray:
+        """Compute the Bregman divergence of every W's direction from a target's.
+
+        It is D_psi(V/||V||, W/||W||) with W the iterate and psi = ||.||_p^p / p.
+
+        Parameters
+        ----------
+        target : ndarray (runs, d, d_z)
+            The target V, for example the solution of a token SVM, in the coordinates of
+            the tokens.
+        p : float
+            The exponent of psi and of the norms, 1 < p < inf.
+
+        Returns
+        -------
+        ndarray (runs, k)
+            The divergence at the recorded iterations, NaN where W = 0.
+
+        Raises
+        ------
+        ValueError
+            If the target is zero, not finite or of another shape, if p is out of range,
+            or if W is in minimal coordinates, in which l_p norms differ.
+
+        Notes
+        -----
+        The authors' code of paper C.
+        """
+        return self._divergence(self.W, target, p)
+
+    def head_divergence(self, target: np.ndarray, p: float) -> np.ndarray:
+        """Compute the same divergence for the head.
+
+        Parameters
+        ----------
+        target : ndarray (runs, d)
+            The target direction of the head.
+        p : float
+            The exponent of psi and of the norms, 1 < p < inf.
+
+        Returns
+        -------
+        ndarray (runs, k)
+            The divergence at the recorded iterations, NaN where u = 0.
+
+        Raises
+        ------
+        ValueError
+            As `divergence`.
+        """
+        return self._divergence(self.u, target, p)
+
+    def _divergence(self, path: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
+        if self.coordinates != "tokens":
+            raise ValueError(
+                "the history is in minimal coordinates, in which l_p norms differ: "
+                "train with MirrorDescent, or expand W by attention.minimal(tokens)"
+            )
+        runs, k, *shape = path.shape
+        if V.shape != (runs, *shape):
+            raise ValueError(f"target has shape {V.shape}; it needs {(runs, *shape)}")
+        return geometry.directional_bregman(
+            path.reshape(runs, k, -1), V.reshape(runs, 1, -1), p
+        )
 
     def _record(self, k: int) -> slice:
         count = len(self.iterations)
@@ -284,7 +474,7 @@ def _flat(history: History) -> dict[str, np.ndarray]:
     arrays = {}
     for field in fields(history):
         value = getattr(history, field.name)
-        if isinstance(value, Coefficients):
+        if isinstance(value, PATHS):
             value = vars(value)
         if isinstance(value, dict):
             arrays |= {f"{field.name}/{key}": part for key, part in value.items()}
@@ -295,7 +485,7 @@ def _flat(history: History) -> dict[str, np.ndarray]:
 
 def _nested(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     """Return the fields of a history from the arrays that `_flat` names."""
-    given: dict[str, Any] = {name: {} for name in MEASURED_OF_TARGETS}
+    given: dict[str, Any] = {name: {} for name in (*MEASURED_OF_TARGETS, "moments")}
     parts = {}
     for name, values in arrays.items():
         field, nested, key = name.partition("/")
@@ -305,4 +495,7 @@ def _nested(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
             parts[key] = values
         else:
             given[field][key] = values
-    return given | {"path": Coefficients(**parts)}
+    for kind in PATHS:
+        if parts.keys() == {field.name for field in fields(kind)}:
+            return given | {"path": kind(**parts)}
+    raise KeyError("path")

@@ -1,12 +1,12 @@
 r"""Update rules of gradient descent, each a frozen value of its own class.
 
-All of them move W by W_{t+1} = W_t - m_t with m_t = beta m_{t-1} + eta_t grad L(W_t). A
-rule says what the step size eta_t is. It gives log eta_t, since eta_t and the gradient
-leave the range of float64 long before their product does.
+The rules of this file move W by W_{t+1} = W_t - m_t with m_t = beta m_{t-1} + eta_t
+grad L(W_t). A rule says what the step size eta_t is. It gives log eta_t, since eta_t
+and the gradient leave the range of float64 long before their product does. The rules
+that see the coordinates of W are in `lib.dynamics.in_coordinates.rules`.
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from math import inf
@@ -21,24 +21,56 @@ GD_CODE, NGD_CODE, POLYAK_CODE = range(3)
 
 
 @dataclass(frozen=True, repr=False)
-class Rule(ABC):
+class Rule:
     r"""What all update rules share.
 
-    A rule is a frozen dataclass. Its `log_step` gives the logarithm of the step size,
-    its `formula` says the same in TeX, and its `repr` evaluates to an equal rule. A
-    subclass of your own has to define `log_step` alone.
+    A rule is a frozen dataclass. Its `formula` says in TeX what it does, and its `repr`
+    evaluates to an equal rule. A subclass of your own defines one of two methods:
+
+    * `log_step` gives log eta_t, and W moves along the gradient. Training then runs in
+      the span of the tokens and is exact at any horizon.
+    * `direction` gives the whole step of W, W_{t+1} = W_t + D_t. Training then runs in
+      numpy, on W in the coordinates of the tokens, with a fixed head.
+
+    Raises
+    ------
+    TypeError
+        If a subclass defines neither of the two methods, or both.
+
+    Notes
+    -----
+    `direction` gets the gradient in float64. Once the opt token leads by about 700 in
+    every logit, e^-700 and less are all that is left of the gradient: it becomes zero,
+    and the run ends as "stalled". `log_step` and the rules of this library go on.
 
     Examples
     --------
-    >>> from lib import dynamics
+    >>> from lib import attention, dynamics
     >>> rule = dynamics.NGD(0.1, momentum=0.9)
     >>> rule
     NGD(step_size=0.1, momentum=0.9)
     >>> print(rule.formula)
     \eta_t = \min(\eta\,(t+1)^{-p}/\|\nabla L\|,\ \eta_{\max})
+
+    An optimiser of your own, gradient descent with momentum:
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True, repr=False)
+    ... class HeavyBall(dynamics.Rule):
+    ...     step_size: float
+    ...
+    ...     def direction(self, gradient, state):
+    ...         move = 0.9 * state.get("move", 0.0) - self.step_size * gradient
+    ...         state["move"] = move
+    ...         return move
+    >>> tokens = attention.two_examples()
+    >>> mine = dynamics.train(tokens, HeavyBall(0.1), 50)
+    >>> theirs = dynamics.train(tokens, dynamics.GD(0.1, momentum=0.9), 50)
+    >>> bool(np.allclose(mine.margins, theirs.margins))
+    True
     """
 
-    formula: ClassVar[str]
+    formula: ClassVar[str] = ""
 
     @property
     def momentum(self) -> float:
@@ -60,7 +92,6 @@ class Rule(ABC):
         """Whether both gradients of joint training are divided by one norm."""
         return False
 
-    @abstractmethod
     def log_step(self, t: int, log_gap: Any, log_norm: Any) -> Any:
         """Return log eta_t.
 
@@ -77,12 +108,53 @@ class Rule(ABC):
         -------
         float or ndarray
             The logarithm of the step size, in the shape of the arguments.
+
+        Raises
+        ------
+        NotImplementedError
+            If the rule is not a multiple of the gradient.
         """
+        raise NotImplementedError(f"{type(self).__name__} has no log_step")
+
+    def direction(self, gradient: np.ndarray, state: dict[str, Any]) -> np.ndarray:
+        """Return the whole step D_t of W_{t+1} = W_t + D_t.
+
+        Parameters
+        ----------
+        gradient : ndarray (runs, d, d_z)
+            grad_W L in the coordinates of the tokens. It is zero once it leaves the
+            range of float64.
+        state : dict
+            What the rule keeps from step to step. It is empty at the first step of each
+            training, and the same dict at all steps.
+
+        Returns
+        -------
+        ndarray (runs, d, d_z)
+            The step.
+
+        Raises
+        ------
+        NotImplementedError
+            If the rule is one of this library, which are compiled.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no direction in numpy")
+
+    @property
+    def steps_along_gradient(self) -> bool:
+        """Whether the rule has a `log_step` of its own."""
+        return type(self).log_step is not Rule.log_step
+
+    @property
+    def has_direction(self) -> bool:
+        """Whether the rule has a `direction` of its own."""
+        return type(self).direction is not Rule.direction
 
     def __repr__(self) -> str:
+        by_place = sorted(fields(self), key=lambda setting: bool(setting.kw_only))
         words = [
-            f"{setting.name}={getattr(self, setting.name)!r}"
-            for setting in fields(self)
+            f"{setting.name}={_written(getattr(self, setting.name))}"
+            for setting in by_place
             if getattr(self, setting.name) != setting.default
         ]
         return f"{type(self).__name__}({', '.join(words)})"
@@ -92,6 +164,16 @@ class Rule(ABC):
 
     def _check(self) -> None:
         """Raise where a setting is not a number in its range."""
+        name = type(self).__name__
+        if not (self.steps_along_gradient or self.has_direction):
+            raise TypeError(
+                f"{name} defines neither log_step(t, log_gap, log_norm) nor "
+                "direction(gradient, state); a rule needs one of them"
+            )
+        if self.steps_along_gradient and self.has_direction:
+            raise TypeError(
+                f"{name} defines both log_step and direction; a rule needs one of them"
+            )
         for name, needs in (
             ("step_size", "positive and finite"),
             ("max_step", "positive"),
@@ -105,6 +187,15 @@ class Rule(ABC):
             raise ValueError(f"momentum = {self.momentum}; it must be in [0, 1)")
         if not 0 <= self.decay < inf:
             raise ValueError(f"decay = {self.decay}; it must be finite, zero or above")
+
+
+def _written(value: Any) -> str:
+    """Return a setting as Python reads it, whatever is imported."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"float({str(value)!r})"
+    return repr(value)
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,13 +1,7 @@
-"""l_p mirror descent on attention: lp-AttGD and lp-JointGD of paper C.
+"""The geometry of l_p mirror descent, paper C: lp-AttGD and lp-JointGD.
 
-In: a token set, rules with an exponent p, a start. Out: the path of W and of the head,
-norms and Bregman divergences from a target. Open `geometry` first; `descent` trains.
+`geometry` has the potential, the mirror map and the divergence, `kernel` the compiled
+loop. `dynamics.train` trains with ``dynamics.MirrorDescent(p)``.
 """
 
-from lib.mirror.descent import (
-    MirrorHistory,
-    MirrorRule,
-    gaussian_start,
-    selected_tokens,
-    train,
-)
+from lib.mirror.ends import gaussian_start, selected_tokens

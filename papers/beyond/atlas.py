@@ -14,7 +14,7 @@ import numpy as np
 
 from lib import attention, svm
 from lib.attention import TokenSet, coordinates
-from papers.beyond.engine.training import Path
+from lib.dynamics import History
 
 NORMS: dict[str, Any] = {  # name in figures: norm of `svm.token_svm`
     "l_1": 1.0,
@@ -93,7 +93,7 @@ class Ratios:
 Reached = Mapping[str, Ratios]  # by rule
 
 
-def ratios(path: Path, best: BestMargins) -> Ratios:
+def ratios(path: History, best: BestMargins) -> Ratios:
     """The ratios of one rule's runs, for the selection that each of them ends in."""
     tokens = best.tokens
     W = path.W
@@ -114,7 +114,7 @@ def ratios(path: Path, best: BestMargins) -> Ratios:
     )
 
 
-def atlas(paths: Mapping[str, Path], best: BestMargins) -> dict[str, Ratios]:
+def atlas(paths: Mapping[str, History], best: BestMargins) -> dict[str, Ratios]:
     """The ratios of every rule."""
     return {name: ratios(path, best) for name, path in paths.items()}
 

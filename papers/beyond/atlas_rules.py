@@ -12,10 +12,11 @@ from pathlib import Path as File
 import numpy as np
 
 from companion.claims import Claim
+from lib import dynamics
 from lib.attention.token_sets import TokenSet
+from lib.dynamics import History
 from papers.beyond.atlas import NORMS, Ratios, Reached, column
-from papers.beyond.engine import optimisers as o
-from papers.beyond.engine.training import Path, train_kept
+from papers.beyond.kept_paths import train_kept
 from papers.beyond.tolerances import BOUNDS, ROWS, claim
 
 REACHED = BOUNDS["atlas.own"]
@@ -36,7 +37,7 @@ GAMMA |= {"spectral": 0.65, "l_inf": 2.3, "head-wise": 0.8}
 class Row:
     """A rule, the norm `reached` by prediction, and `highest` in half of the runs."""
 
-    rule: o.Optimiser
+    rule: dynamics.Rule
     reached: str | None
     highest: str
     longest: int = 1_000_000  # steps, for the cost of one or, with growing norms, the floats' range
@@ -52,7 +53,10 @@ def steepest_rows(decay: float = 0.0, growth: float = GROWTH) -> dict[str, Row]:
     """Steepest descent in every norm of the atlas, its own norm predicted."""
     return {
         f"steepest, {name}": Row(
-            o.steepest(norm, step(name, growth), decay), name, name, source=MULTICLASS
+            dynamics.SteepestDescent(norm, step(name, growth), decay=decay),
+            name,
+            name,
+            source=MULTICLASS,
         )
         for name, norm in NORMS.items()
         if name != "head-wise"  # a rule of blocks, in `rows`
@@ -68,43 +72,55 @@ def rows() -> dict[str, Row]:
     few = sign / 10
     slow = sign / 50
     heads = "head-wise"
-    by_trace = o.natural(frobenius, 0.1, relative=True, normalised=True)
-    grown = o.rescaled(o.steepest(2, 1.0), 10.0, 1.2, 200)
-    newton = o.muon(polar, nesterov=True, newton_schulz=5)
+    by_trace = dynamics.NaturalGradient(
+        frobenius, damping=0.1, relative=True, normalised=True
+    )
+    grown = dynamics.SteepestDescent(2, 1.0, radius=10.0, growth=1.2, every=200)
+    newton = dynamics.Muon(polar, nesterov=True, newton_schulz=5)
     alone = {
-        "steepest, Frobenius": Row(o.steepest(2, frobenius / 10), None, "Frobenius"),
-        "Signum, 0.99": Row(o.signum(few, 0.99), "l_inf", "l_inf", source=PER_SAMPLE),
-        "Adam, 0.999": Row(o.adam(few / 5), None, "Frobenius"),
+        "steepest, Frobenius": Row(
+            dynamics.SteepestDescent(2, frobenius / 10), None, "Frobenius"
+        ),
+        "Signum, 0.99": Row(
+            dynamics.Signum(few, momentum=0.99), "l_inf", "l_inf", source=PER_SAMPLE
+        ),
+        "Adam, 0.999": Row(dynamics.Adam(few / 5), None, "Frobenius"),
     }
     return {
         **steepest_rows(),
-        "Muon": Row(o.muon(polar), "spectral", "spectral", source=MULTICLASS),
+        "Muon": Row(dynamics.Muon(polar), "spectral", "spectral", source=MULTICLASS),
         "Muon, Newton-Schulz": Row(newton, None, "spectral"),
-        "Signum": Row(o.signum(sign), "l_inf", "l_inf", source=MULTICLASS),
-        "Lion": Row(o.lion(few), "l_inf", "l_inf"),
-        "RMSprop, 0.99": Row(o.rmsprop(few), "l_inf", "l_inf"),
-        "Adam, 0.999": Row(o.adam(slow), None, "l_inf", source=ADAM),
-        "Adam, 0.999, epsilon": Row(o.adam(slow, epsilon=1e-8), None, "l_inf"),
-        "AdaGrad": Row(o.adagrad(sign), None, "l_inf"),
-        "Shampoo, 0.9": Row(o.shampoo(polar, 0.9), "spectral", "spectral", TENTH),
-        "Shampoo, sums": Row(o.shampoo(polar, summed=True), None, "spectral", TENTH),
-        "SOAP": Row(o.soap(slow), None, "spectral"),
+        "Signum": Row(dynamics.Signum(sign), "l_inf", "l_inf", source=MULTICLASS),
+        "Lion": Row(dynamics.Lion(few), "l_inf", "l_inf"),
+        "RMSprop, 0.99": Row(dynamics.RMSprop(few), "l_inf", "l_inf"),
+        "Adam, 0.999": Row(dynamics.Adam(slow), None, "l_inf", source=ADAM),
+        "Adam, 0.999, epsilon": Row(dynamics.Adam(slow, epsilon=1e-8), None, "l_inf"),
+        "AdaGrad": Row(dynamics.AdaGrad(sign), None, "l_inf"),
+        "Shampoo, 0.9": Row(
+            dynamics.Shampoo(polar, memory=0.9), "spectral", "spectral", TENTH
+        ),
+        "Shampoo, sums": Row(
+            dynamics.Shampoo(polar, summed=True), None, "spectral", TENTH
+        ),
+        "SOAP": Row(dynamics.SOAP(slow), None, "spectral"),
         **{
-            f"{k}, per sample": replace(v, rule=o.on_batches(v.rule, 1))
+            f"{k}, per sample": replace(v, rule=replace(v.rule, batch_size=1))
             for k, v in alone.items()
         },
         "steepest, head-wise": Row(
-            o.in_blocks(o.steepest("spectral", by_head), 2), heads, heads, TENTH
+            dynamics.SteepestDescent("spectral", by_head, blocks=2), heads, heads, TENTH
         ),
-        "Muon, head-wise": Row(o.in_blocks(o.muon(by_head), 2), heads, heads, TENTH),
-        "mirror, l_3": Row(o.mirror(3, 0.3), "l_3", "l_3", source=MIRROR),
+        "Muon, head-wise": Row(dynamics.Muon(by_head, blocks=2), heads, heads, TENTH),
+        "mirror, l_3": Row(dynamics.MirrorDescent(3, 0.3), "l_3", "l_3", source=MIRROR),
         "natural, undamped": Row(
-            o.natural(frobenius, normalised=True), None, "nuclear", TENTH
+            dynamics.NaturalGradient(frobenius, normalised=True), None, "nuclear", TENTH
         ),
-        "natural, damped": Row(o.natural(0.05, 0.01), None, "Frobenius"),
+        "natural, damped": Row(
+            dynamics.NaturalGradient(0.05, damping=0.01), None, "Frobenius"
+        ),
         "natural, damped by trace": Row(by_trace, "Frobenius", "Frobenius", TENTH),
         "AdaGrad, full matrix": Row(
-            o.full_adagrad(frobenius), None, "Frobenius", 2_000
+            dynamics.FullAdaGrad(frobenius), None, "Frobenius", 2_000
         ),
         "rescaled, Frobenius": Row(grown, "Frobenius", "Frobenius", 20_000, RESCALING),
     }
@@ -125,14 +141,14 @@ def growing_rows() -> dict[str, Row]:
 def batch_rows(sizes: Sequence[int]) -> dict[str, dict[int, Row]]:
     """Four rules on so many samples a step; their own norm at all samples."""
     rules = {
-        "normalised GD": (o.steepest(2, step("Frobenius")), "Frobenius"),
-        "sign": (o.steepest(np.inf, step("l_inf")), "l_inf"),
-        "polar": (o.steepest("spectral", step("spectral")), "spectral"),
-        "Adam, 0.99": (o.adam(step("l_inf") / 5, memory=0.99), "l_inf"),
+        "normalised GD": (dynamics.SteepestDescent(2, step("Frobenius")), "Frobenius"),
+        "sign": (dynamics.SignDescent(step("l_inf")), "l_inf"),
+        "polar": (dynamics.SteepestDescent("spectral", step("spectral")), "spectral"),
+        "Adam, 0.99": (dynamics.Adam(step("l_inf") / 5, memory=0.99), "l_inf"),
     }
     return {
         what: {
-            size: Row(o.on_batches(rule, size), None, name, TENTH, BATCHES)
+            size: Row(replace(rule, batch_size=size), None, name, TENTH, BATCHES)
             for size in sizes
         }
         for what, (rule, name) in rules.items()
@@ -145,7 +161,7 @@ def trained(
     steps: int,
     times: np.ndarray,
     folder: File,
-) -> dict[str, Path]:
+) -> dict[str, History]:
     """Every row's path, of `steps` or until its `longest`; records at `times`."""
     paths = {}
     ends = {name: min(steps, row.longest) for name, row in rows.items()}
@@ -158,53 +174,68 @@ def trained(
 
 def _moved(rule) -> str:
     """D as a formula in G, M (a mean of G), v (of G^2)."""
-    if rule.kind == o.ENTRYWISE and rule.p in (1, 2, np.inf):
-        return {1: "sgn of the largest entry of G, there", 2: "G / |G|"}.get(
-            rule.p, "sgn(G)"
-        )
-    if rule.kind == o.SPECTRAL:
-        if rule.nesterov:
-            of = "M + (G - M) (1 - mu)"
-        else:
-            of = "M" if rule.momentum else "G"
-        shape = {o.POLAR: "U V^T", o.LEADING: "U_1 V_1^T"}
-        word = shape.get(
-            rule.shape, f"{rule.iterations} Newton-Schulz steps on U S V^T"
-        )
-        if rule.signed:
-            return f"sgn(U V^T), U S V^T = {of}"
-        return f"{word}, U S V^T = {of}"
-    if rule.kind == o.ADAPTIVE:
-        below = "sqrt(sum G^2)" if rule.summed else "sqrt(v)"
+    if isinstance(rule, dynamics.SteepestDescent):
+        return _steepest(rule.norm)
+    if isinstance(rule, dynamics.Muon | dynamics.OLion):
+        nesterov = isinstance(rule, dynamics.OLion) or rule.nesterov
+        of = "M + (G - M) (1 - mu)" if nesterov else "M"
+        return f"{_on_singular_values(rule)}, U S V^T = {of}"
+    if isinstance(rule, dynamics.Adam | dynamics.RMSprop | dynamics.AdaGrad):
+        summed = isinstance(rule, dynamics.AdaGrad)
+        below = "sqrt(sum G^2)" if summed else "sqrt(v)"
         more = f" + {rule.epsilon:g}" if rule.epsilon else ""
         return f"{'M' if rule.momentum else 'G'} / ({below}{more})"
-    kept = "sums" if rule.summed else "means"
-    if rule.momentum == rule.first_mix:
-        mixed = "M"
-    else:
-        mixed = "M' + (G - M') 0.1"
+    if isinstance(rule, dynamics.MirrorDescent):
+        return f"G / |G|_q on sgn(W) |W|^{rule.p - 1:g}"
+    if isinstance(rule, dynamics.Shampoo):
+        kept = "sums" if rule.summed else "means"
+        return f"P^(-1/4) G R^(-1/4), P and R {kept} of G G^T and G^T G"
+    if isinstance(rule, dynamics.NaturalGradient):
+        return f"(Fisher's F + damping I)^(-1) G{' / |.|' * rule.normalised}"
     return {
-        o.ENTRYWISE: f"sgn(G) |G|^{1 / (rule.p - 1):g}, over its l_{rule.p:g} norm",
-        o.SIGN: f"sgn({mixed})" + ", M' before G" * ("'" in mixed),
-        o.SHAMPOO: f"P^(-1/4) G R^(-1/4), P and R {kept} of G G^T and G^T G",
-        o.SOAP: "Adam's M / sqrt(v) in the eigenbases of Shampoo's P and R",
-        o.MIRROR: f"G / |G|_q on sgn(W) |W|^{rule.p - 1:g}",
-        o.NATURAL: f"(Fisher's F + damping I)^(-1) G{' / |.|' * rule.normalised}",
-        o.FULL_ADAGRAD: "(sum vec(G) vec(G)^T)^(-1/2) vec(G)",
-    }[rule.kind]
+        dynamics.SignDescent: "sgn(G)",
+        dynamics.Signum: "sgn(M)",
+        dynamics.Lion: "sgn(M' + (G - M') 0.1), M' before G",
+        dynamics.SOAP: "Adam's M / sqrt(v) in the eigenbases of Shampoo's P and R",
+        dynamics.FullAdaGrad: "(sum vec(G) vec(G)^T)^(-1/2) vec(G)",
+    }[type(rule)]
+
+
+def _steepest(norm) -> str:
+    """D of steepest descent in a norm."""
+    named = {
+        1: "sgn of the largest entry of G, there",
+        2: "G / |G|",
+        "frobenius": "G / |G|",
+        np.inf: "sgn(G)",
+        "spectral": "U V^T, U S V^T = G",
+        "nuclear": "U_1 V_1^T, U S V^T = G",
+    }
+    if norm in named:
+        return named[norm]
+    return f"sgn(G) |G|^{1 / (norm - 1):g}, over its l_{norm:g} norm"
+
+
+def _on_singular_values(rule) -> str:
+    """What Muon or OLion makes of U S V^T."""
+    if isinstance(rule, dynamics.OLion):
+        return "sgn(U V^T)"
+    if rule.newton_schulz:
+        return f"{rule.newton_schulz} Newton-Schulz steps on U S V^T"
+    return "U V^T"
 
 
 def _formula(rule) -> str:
     """One step of a rule in a line: W's move, then what D, G and W are."""
-    parts = [
-        "W += eta D" if not rule.weight_decay else "W = (1 - eta lambda) W + eta D"
-    ]
+    decays = getattr(rule, "weight_decay", 0.0)
+    parts = ["W = (1 - eta lambda) W + eta D" if decays else "W += eta D"]
     parts.append(f"D = {_moved(rule)}")
-    if rule.blocks > 1:
+    if getattr(rule, "blocks", 1) > 1:
         parts.append(f"in each of {rule.blocks} blocks")
-    if rule.batch:
-        parts.append(f"G of {rule.batch} sample" + ", variance reduced" * rule.reduced)
-    if rule.radius < np.inf:
+    if rule.batch_size:
+        reduced = ", variance reduced" * rule.variance_reduced
+        parts.append(f"G of {rule.batch_size} sample" + reduced)
+    if getattr(rule, "radius", np.inf) < np.inf:
         parts.append(
             f"W in a ball that grows {rule.growth:g} times every {rule.every} steps"
         )

@@ -16,20 +16,20 @@ Shampoo's sums: H W = L^{1/4} W R^{1/4}, SOAP: l_inf of Q_L^T W Q_R, ours.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 
 import numpy as np
 from scipy.optimize import nnls
 
 from companion.claims import Claim
-from lib import svm
+from lib import dynamics, svm
 from lib.attention.token_sets import TokenSet
+from lib.dynamics import History
+from lib.dynamics.in_coordinates import factored
 from lib.seeds import stream
 from papers.beyond import atlas, atlas_rules, factored_atlas, margin_law
 from papers.beyond.atlas_rules import GAMMA, GROWTH, OURS, TENTH, Row, atlas_claim, step
-from papers.beyond.engine import factored
-from papers.beyond.engine import optimisers as o
-from papers.beyond.engine.training import Path
 from papers.beyond.tolerances import BOUNDS, claim
 
 ADAMW = "arXiv 2404.04454, any loss"  # Xie and Li
@@ -54,28 +54,30 @@ class _Decayed:
 
     norm: str
     source: str
-    of: Callable[[float], o.Optimiser]
+    of: Callable[..., dynamics.Rule]
     slower: int = 1
 
     def row(self, allowed: float) -> Row:
         """The rule whose decay allows margins of `allowed`; the start is forgotten."""
         gamma = GAMMA[self.norm]
-        rule = o.decayed(self.of(QUICK / self.slower / gamma), gamma / allowed)
+        rule = replace(
+            self.of(QUICK / self.slower / gamma), weight_decay=gamma / allowed
+        )
         steps = self.slower * max(5_000, int(12 * allowed / QUICK))
         return Row(rule, None, self.norm, steps, self.source)
 
 
 DECAYED = {
-    "GD": _Decayed(norm="Frobenius", source=OURS, of=lambda eta: o.steepest(2, eta)),
-    "sign": _Decayed(
-        norm="l_inf", source=LION_K, of=lambda eta: o.steepest(np.inf, eta)
+    "GD": _Decayed(
+        norm="Frobenius", source=OURS, of=partial(dynamics.SteepestDescent, 2)
     ),
-    "Signum": _Decayed(norm="l_inf", source=LION_K, of=o.signum),
-    "Lion": _Decayed(norm="l_inf", source=LION_K, of=o.lion, slower=4),
+    "sign": _Decayed(norm="l_inf", source=LION_K, of=dynamics.SignDescent),
+    "Signum": _Decayed(norm="l_inf", source=LION_K, of=dynamics.Signum),
+    "Lion": _Decayed(norm="l_inf", source=LION_K, of=dynamics.Lion, slower=4),
     "AdamW": _Decayed(
-        norm="l_inf", source=ADAMW, of=lambda eta: o.adam(eta, memory=0.95), slower=2
+        norm="l_inf", source=ADAMW, of=partial(dynamics.Adam, memory=0.95), slower=2
     ),
-    "Muon": _Decayed(norm="spectral", source=LION_K, of=o.muon),
+    "Muon": _Decayed(norm="spectral", source=LION_K, of=dynamics.Muon),
 }
 
 
@@ -83,7 +85,7 @@ def decay_rows() -> dict[str, Row]:
     """Every rule of DECAYED at every margin, under "rule, allowed", and SLOW."""
     rows = {f"{k}, {m}": rule.row(m) for k, rule in DECAYED.items() for m in ALLOWED}
     return rows | {
-        SLOW: _Decayed(norm="l_inf", source=ADAMW, of=o.adam).row(ALLOWED[-1])
+        SLOW: _Decayed(norm="l_inf", source=ADAMW, of=dynamics.Adam).row(ALLOWED[-1])
     }
 
 
@@ -96,11 +98,13 @@ def other_rows() -> dict[str, Row]:
     }
     rows = {}
     for name, (norm, p) in rules.items():
-        rule = o.variance_reduced(o.on_batches(o.steepest(p, step(norm) / 4), 1))
+        rule = dynamics.SteepestDescent(
+            p, step(norm) / 4, batch_size=1, variance_reduced=True
+        )
         rows[f"{name}, variance reduced"] = Row(
             rule, norm, norm, TENTH, atlas_rules.BATCHES
         )
-    return rows | {"OLion": Row(o.olion(step("l_inf")), None, "l_inf", TENTH)}
+    return rows | {"OLion": Row(dynamics.OLion(step("l_inf")), None, "l_inf", TENTH)}
 
 
 @dataclass(frozen=True)
@@ -117,7 +121,7 @@ class AtRest:
 
 
 def at_rest(
-    row: Row, path: Path, best: atlas.BestMargins, identity: bool = False
+    row: Row, path: History, best: atlas.BestMargins, identity: bool = False
 ) -> AtRest:
     """How a row of `decay_rows` ended; identity: in the Frobenius norm."""
     tokens = best.tokens
@@ -221,7 +225,7 @@ def turned_back(
     )
     rules = {name: row.rule for name, row in factored_atlas.rows().items()}
     plain = {
-        "GD": o.steepest(2, 0.05, normalised=False),
+        "GD": dynamics.SteepestDescent(2, 0.05, normalised=False),
         "NGD": rules.pop("gradient descent"),
     }
     starts = (K, Q), (K @ R, Q @ R)
@@ -352,7 +356,7 @@ def _own(name, tokens, selection, W, second, left, right):
 def own_ratios(
     tokens: TokenSet,
     name: str,
-    path: Path,
+    path: History,
     reached: atlas.Ratios,
     identity: bool = False,
 ):
@@ -360,7 +364,7 @@ def own_ratios(
     value = np.full((len(path.W), 2), np.nan)
     for run in np.flatnonzero(np.isfinite(reached.last).all(1)):
         W = path.W[run, -1]
-        sides = path.second[run], path.left[run], path.right[run]
+        sides = [path.moments[side][run] for side in ("second", "left", "right")]
         if identity:
             sides = (None, *map(np.eye, W.shape))
         else:

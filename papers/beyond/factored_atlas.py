@@ -17,12 +17,12 @@ import numpy as np
 from scipy.optimize import LinearConstraint, linprog, milp
 
 from companion.claims import Claim
+from lib import dynamics
 from lib.attention.token_sets import TokenSet
+from lib.dynamics.in_coordinates import factored
 from papers.beyond import atlas, atlas_rules
 from papers.beyond.atlas import Reached
 from papers.beyond.atlas_rules import ranked, word
-from papers.beyond.engine import factored, training
-from papers.beyond.engine import optimisers as o
 from papers.beyond.tolerances import claim
 
 SIGN = "sign factors"  # the name of ||.||_sgn beside those of WHOLE
@@ -45,11 +45,11 @@ PILOTS = "The bound was read off two pilots of up to 4e5 steps"
 class _FactorRow:
     """A rule on K and on Q, its prediction, and the same rule on W alone."""
 
-    rule: o.Optimiser
+    rule: dynamics.Rule
     norm: str  # whose ratio was predicted to be the largest,
     always: bool  # in every run, else in half of them,
     least: float  # and at least this
-    alone: o.Optimiser
+    alone: dynamics.Rule
     alone_norm: str
 
 
@@ -65,7 +65,7 @@ def rows() -> dict[str, _FactorRow]:
     """The rows of the map: steepest descents, and Adam, on W alone in slower steps."""
 
     def steepest(alone_norm, norm, least):
-        rule = o.steepest(atlas.NORMS[alone_norm], step(norm), 0.5)
+        rule = dynamics.SteepestDescent(atlas.NORMS[alone_norm], step(norm), decay=0.5)
         alone = atlas_rules.steepest_rows()[f"steepest, {alone_norm}"].rule
         return _FactorRow(
             rule=rule,
@@ -77,8 +77,8 @@ def rows() -> dict[str, _FactorRow]:
         )
 
     def adam(memory, slower):
-        rule = o.adam(step(SIGN) / 2, memory=memory, decay=0.5)
-        alone = o.adam(atlas_rules.step("l_inf") / slower, memory=memory)
+        rule = dynamics.Adam(step(SIGN) / 2, memory=memory, decay=0.5)
+        alone = dynamics.Adam(atlas_rules.step("l_inf") / slower, memory=memory)
         return _FactorRow(
             rule=rule,
             norm=SIGN,
@@ -106,7 +106,7 @@ def run(
     K, Q = factored.small_start(tokens, seeds, COLUMNS)
     record = [steps // 2, steps]
     both = factored.train(tokens, {n: r.rule for n, r in table.items()}, K, Q, record)
-    alone: Any = training.train(
+    alone: Any = dynamics.train(
         tokens, {n: r.alone for n, r in table.items()}, steps, record=record
     )
     on_both = {name: _last_ratios(path, best, known) for name, path in both.items()}

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from companion.claims import Claim
+from lib import dynamics
 from lib.attention import TokenSet, coordinates
-from lib.dynamics import NGD, Rule, gradient_descent
+from lib.dynamics import NGD, Rule
 from lib.svm import MaxMargin, head_svm, token_svm
 from papers.beyond import margin_law, margins, tolerances
 from papers.beyond.margin_law import MarginLaw, require, score_gaps
@@ -135,7 +136,7 @@ def train(
 ) -> dict[str, JointRuns]:
     """Train head and W from zero by named NGD rules (Eq. 13); or PremiseFails."""
     late = np.unique(np.geomspace(steps / 10, steps, 8).round().astype(int))
-    histories = gradient_descent.train(
+    histories = dynamics.train(
         law.problem, rules, steps, [0, 1, *late], targets={"W": law.W.W}, head="joint"
     )
     return {
@@ -265,7 +266,7 @@ def from_start(tokens: TokenSet, rule: Rule, records: Sequence[int]) -> _Started
     """Train head and W from u_0 = `tokens.u`; PremiseFails as `joint_slopes`."""
     problem = coordinates.minimal(tokens)
     data = problem.tokens
-    history = gradient_descent.train(problem, rule, records[-1], records, head="joint")
+    history = dynamics.train(problem, rule, records[-1], records, head="joint")
     selected = margins.selection(history, data.opt)
     solution = token_svm(data, selected)
     head = head_svm(data, selected)

@@ -6,9 +6,9 @@ from dataclasses import replace
 from functools import cache
 
 from companion import ledger
+from lib import dynamics
 from lib.attention import tokens
 from papers.beyond import atlas, atlas_rules, atlas_used
-from papers.beyond.engine import training
 
 SMALL = 5, 4  # samples, tokens; of seeds that no judged run uses
 SEEDS = 100, 101
@@ -34,7 +34,7 @@ def _problem(n: int, T: int):
 @cache
 def _path(size, rule, steps):
     steps = min(steps, STEPS)
-    return training.train(
+    return dynamics.train(
         _problem(*size)[0], rule, steps, record=[0, steps // 2, steps]
     )
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from companion.claims import Claim
 from lib.attention import TokenSet, coordinates, model, tokens
-from lib.mirror import MirrorRule, descent, gaussian_start, geometry
+from lib.dynamics import MirrorDescent, train
+from lib.mirror import gaussian_start, geometry
 from lib.svm import token_svm
 from papers.beyond.margin_law import require, saturated_slopes
 from papers.beyond.margins import each_seed
@@ -100,12 +101,10 @@ def _run(law, size: float, steps: int, start: np.ndarray | None = None):
     step = size ** (p - 1) / steps
     first = max(1, int(steps * 10.0 ** -(p - 1)))  # the last decade of ||W||
     late = np.unique(np.geomspace(first, steps, 12).round().astype(int))
-    history = descent.train(
-        law.tokens, MirrorRule(p, step), steps, start, record=late, loss="exponential"
-    )
+    history = train(law.tokens, MirrorDescent(p, step), steps, late, start)
 
     # The margins rise by level / ((p - 1) t) a step; from 2 / fastest on none settles.
-    level = history.norm[0] / law.solution.norm[0]
+    level = history.own_norm[0] / law.solution.norm[0]
     rise = level / ((p - 1) * late)
     raised = rise.max() * law.fastest
     reason = f"a step is {raised / 2:.2g} times as long as the longest that settles"
@@ -120,11 +119,11 @@ def _run(law, size: float, steps: int, start: np.ndarray | None = None):
     require(moved <= REST, "offsets at rest", moved, reason)
 
     law.check_resolved(level[0])
-    D = history.divergence(law.solution.W)[0].clip(0)
+    D = history.divergence(law.solution.W, p)[0].clip(0)
     return _LpRun(
         law=law,
         started=start is not None,
-        norm=history.norm[0],
+        norm=history.own_norm[0],
         error=np.sqrt(2 * D),
     )
 
@@ -171,10 +170,8 @@ def _onset(law, at: int, times: Sequence[float] = (0.9, 1.25)):
     record = sorted({round(share * at) + k for share in (0.5, *times) for k in (0, 1)})
     # ||W||_p = (eta t)^{1/(p-1)}, whose margins rise by 2/fastest there
     size = 2 * (law.p - 1) * at * law.solution.norm[0] / law.fastest
-    rule = MirrorRule(law.p, float(size ** (law.p - 1) / at))
-    W = descent.train(
-        law.tokens, rule, record[-1], record=record, loss="exponential"
-    ).W[0]
+    rule = MirrorDescent(law.p, float(size ** (law.p - 1) / at))
+    W = train(law.tokens, rule, record[-1], record=record).W[0]
     moved = np.abs(np.diff(law.offsets(W), axis=0)[::2]).max(1)
     reason = f"an offset still moves by {moved[0]:.1g} a step at half of the onset"
     require(moved[0] <= QUIET_LP, "offsets at rest", moved[0], reason)

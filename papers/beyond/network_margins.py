@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from companion.claims import Claim, judged
-from lib import attention, svm
+from lib import attention, dynamics, svm
 from lib.attention import TokenSet, unit_tokens
 from lib.data import images
 from lib.networks import VisionTransformer
@@ -28,7 +28,6 @@ from lib.training.study import TUNING_SEED
 from papers import verdicts
 from papers.beyond import atlas
 from papers.beyond.atlas_rules import word as plain
-from papers.beyond.engine import training
 from papers.beyond.factored_atlas import NORMS, SIGN, WHOLE
 from papers.beyond.global_map import RESAMPLES
 from papers.beyond.tolerances import claim
@@ -429,7 +428,7 @@ def ended(
 ) -> dict[str, _Ended]:
     """Every rule's runs, trained for `steps` steps."""
     rules = {name: row.rule for name, row in rows.items()}
-    paths: Any = training.train(
+    paths: Any = dynamics.train(
         tokens, rules, steps, start=start, record=[steps // 2, steps]
     )
     ends = {}

@@ -7,12 +7,12 @@ from matplotlib.figure import Figure
 
 from companion import plots
 from lib.attention.token_sets import TokenSet
-from lib.mirror.descent import MirrorHistory
+from lib.dynamics import History
 from lib.svm.max_margin import MaxMargin
 from papers import pieces
 from papers.c import lemmas, section5
 
-Histories = Mapping[float, MirrorHistory]
+Histories = Mapping[float, History]
 
 
 def _look(p: float) -> plots.Look:
@@ -74,10 +74,10 @@ def _directions(axes, histories: Histories, ends: Mapping, heads: Mapping) -> No
     labels_of_W = []
     labels_of_v = []
     for p, history in histories.items():
-        W = history.W[0, :, 0] / history.norm[0, -1]
+        W = history.W[0, :, 0] / history.own_norm[0, -1]
         W_mm = ends[p][p].W[0, 0] / ends[p][p].norm
         labels_of_W.append(_direction_path(axes[0], p, W, W_mm))
-        v = history.v[0] / history.head_norm[0, -1]
+        v = history.u[0] / history.own_head_norm[0, -1]
         v_mm = heads[p].value[0] / heads[p].norm
         labels_of_v.append(_direction_path(axes[1], p, v, v_mm))
     title = "{} over its last norm; marks: $\\ell_p$-SVM"
@@ -107,8 +107,8 @@ def _joint_divergences(
     """Divergence of W from its SVM, and dotted that of the head from its own."""
     labels = []
     for p, history in histories.items():
-        of_W = history.divergence(ends[p][p].W)[0]
-        of_v = history.head_divergence(heads[p].value)[0]
+        of_W = history.divergence(ends[p][p].W, p)[0]
+        of_v = history.head_divergence(heads[p].value, p)[0]
         t = history.iterations[1:]
         colour = _look(p).colour
         for name, D, dash in (("$W$", of_W, _look(p).dash), ("$u$", of_v, ":")):
@@ -139,7 +139,7 @@ def lemma29(histories: Histories, divergences: Mapping, caption: str) -> Figure:
     """D (runs, records) against ||W||_{p,p}, a line per run; dashed: Lemma 29."""
     figure, axes = plots.panels(1, len(histories), height=2.4)
     for axis, (p, history) in zip(axes, histories.items(), strict=True):
-        size = history.norm[:, 1:]
+        size = history.own_norm[:, 1:]
         values = divergences[p][:, 1:]
         axis.plot(size.T, values.T, color=_look(p).colour, alpha=0.4, linewidth=0.8)
         a, b, text = lemmas.theory(p)

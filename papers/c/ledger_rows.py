@@ -8,14 +8,8 @@ import numpy as np
 
 from companion.claims import Claim
 from lib.attention import TokenSet, tokens
-from lib.mirror import (
-    MirrorHistory,
-    MirrorRule,
-    gaussian_start,
-    geometry,
-    selected_tokens,
-    train,
-)
+from lib.dynamics import History, MirrorDescent, train
+from lib.mirror import gaussian_start, geometry, selected_tokens
 from lib.seeds import stream
 from papers.c import lemmas, predecessor, section5
 from papers.c.statements import PAPER
@@ -128,10 +122,12 @@ def _steps(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     start = gaussian_start(_data(sizes), range(sizes.seeds))
 
     def steps(data, p, eta, start):
-        rule = MirrorRule(p, eta, normalised=False)
+        rule = MirrorDescent(p, eta, normalised=False)
         record = _pairs(sizes.steps)
-        history = train(data, world.rule(rule), sizes.steps, start, record=record)
-        return lemmas.Steps(data, replace(history, rule=rule))
+        history = train(
+            data, world.rule(rule), sizes.steps, record, start, loss="logistic"
+        )
+        return lemmas.Steps(data, history, rule)
 
     for p in sizes.exponents:
         near = _selections(sizes, p)
@@ -162,28 +158,28 @@ def _cones(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         inside = lemmas.on_the_edge(true, mu / 4, 1, seed=4)[0].reshape(W_mm.shape)
         # R_pi needs the labels of the selection
         around = replace(true, solution=solution)
-        turns = lemmas.lemma27(around, _near_runs(around, world, 5 * sizes.steps))
+        turns = lemmas.lemma27(around, *_near_runs(around, world, 5 * sizes.steps))
         yield from PAPER.rows(NEAR, count, [turns])
         width = mu ** max(1 / 2, (p - 1) / p)  # of the cone, in the mirror image
         far = _far_out(true, inside, width, solution.W, 4 * sizes.steps)
         stays = lemmas.lemma28(named, far, mu)
         yield from PAPER.rows("from D = μ_0/4, far out, normalised", count, [stays])
-        rule = MirrorRule(p, 1.0, normalised=False)
-        plain = train(data, world.rule(rule), sizes.steps * 10, W_mm)
-        t = plain.iterations.clip(1) / plain.iterations[-1]
-        grown = replace(
-            plain, rule=rule, norm=plain.norm * t ** world.of("exponent off")
+        rule = MirrorDescent(p, 1.0, normalised=False)
+        plain = train(
+            data, world.rule(rule), sizes.steps * 10, start=W_mm, loss="logistic"
         )
+        t = plain.iterations.clip(1) / plain.iterations[-1]
+        grown = replace(plain, own_norm=plain.own_norm * t ** world.of("exponent off"))
         kept = (selected_tokens(data, plain.W[:, -1]) == data.opt).all(1)
-        logarithm = lemmas.lemma30(grown, solution.norm, sizes.steps, kept)
+        logarithm = lemmas.lemma30(grown, p, solution.norm, sizes.steps, kept)
         yield from PAPER.rows("plain, η = 1, from W_mm", count, logarithm)
 
 
 def _near_runs(
     named: lemmas.Selection, world: World, steps: int
-) -> list[MirrorHistory]:
+) -> tuple[list[History], float]:
     """Normalised runs with a small step from the cone of mu_0 and R_pi around the named
-    target.
+    target, and the step size.
 
     One starts at the target's own direction, one at a random direction of D = mu_0/4,
     both at ||W_0|| = R_pi.
@@ -193,13 +189,20 @@ def _near_runs(
     multiple = lemmas.lemma21_radius(named)
     sizes = (multiple * named.solution.norm)[:, None]
     random = lemmas.on_the_edge(named, lemmas.radius(named) / 4, 1, seed=4)[0]
-    rule = MirrorRule(p, lemmas.small_step(named, multiple))
+    rule = MirrorDescent(p, lemmas.small_step(named, multiple))
     histories = []
     for direction in (named.direction, random):
         start = (direction * sizes).reshape(shape)
-        run = train(named.tokens, world.rule(rule), steps, start, record=_pairs(steps))
-        histories.append(replace(run, rule=rule))
-    return histories
+        run = train(
+            named.tokens,
+            world.rule(rule),
+            steps,
+            _pairs(steps),
+            start,
+            loss="logistic",
+        )
+        histories.append(run)
+    return histories, rule.step_size
 
 
 def _far_out(selection, start, width, target, steps):
@@ -216,10 +219,9 @@ def _far_out(selection, start, width, target, steps):
     for run, wide in enumerate(width):
         W = start[[run]] * (100 / wide * size[run])
         alone = selection.tokens.run(run)
-        history = train(
-            alone, lemmas.relative_rule(W, selection.p, 0.1 * wide), steps, W
-        )
-        divergences.append(history.divergence(target[[run]])[0])
+        rule = lemmas.relative_rule(W, selection.p, 0.1 * wide)
+        history = train(alone, rule, steps, start=W, loss="logistic")
+        divergences.append(history.divergence(target[[run]], selection.p)[0])
     return np.array(divergences)
 
 
@@ -229,12 +231,11 @@ def _rates(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         selections = _selections(sizes, p)
         steps = sizes.rate_steps, sizes.rate_step
         history, _ = lemmas.from_cone(selections, 0.001, 100, *steps, change=world.rule)
-        history = replace(history, rule=replace(history.rule, p=p))
-        divergence = history.divergence(world.target(selections.solution).W)
+        divergence = history.divergence(world.target(selections.solution).W, p)
         t = history.iterations.clip(1) / history.iterations[-1]
         divergence = divergence * t ** world.of("exponent off")
         end = PAPER.claim("convergence", divergence[:, -1].max(), p)
-        claims = *lemmas.lemma29(history, divergence), end
+        claims = *lemmas.lemma29(history, p, divergence), end
         yield from PAPER.rows(
             "from the cone D = 0.001, normalised", len(divergence), claims
         )
@@ -265,10 +266,10 @@ def rate_in_k(sizes: Sizes, p: float) -> tuple[float, float, float]:
     solution = selections.solution
 
     def plain(rule):
-        return MirrorRule(p, 1.0, normalised=False)
+        return MirrorDescent(p, 1.0, normalised=False)
 
     history, _ = lemmas.from_cone(selections, 0.05, 3, sizes.rate_steps, change=plain)
-    D = history.divergence(solution.W)
+    D = history.divergence(solution.W, p)
     k = np.log(history.iterations.clip(3))
     bound = {1: np.log(k) / k, 0: np.log(k) ** 2 / k}.get(
         int(np.sign(p - 2)), k ** (1 - p)
@@ -276,7 +277,7 @@ def rate_in_k(sizes: Sizes, p: float) -> tuple[float, float, float]:
     over = (D / bound)[:, history.iterations >= sizes.rate_steps // 10]
     share = over[:, -1] / over[:, :-1].max(1)
     run = share.argmax()
-    return share[run], history.norm[run, -1] / solution.norm[run], D[run, -1]
+    return share[run], history.own_norm[run, -1] / solution.norm[run], D[run, -1]
 
 
 SECTIONS = {

@@ -16,13 +16,8 @@ import numpy as np
 from companion.claims import Claim, interval
 from lib import attention, svm
 from lib.attention import TokenSet, coordinates, token_set
-from lib.mirror.descent import (
-    MirrorHistory,
-    MirrorRule,
-    gaussian_start,
-    selected_tokens,
-    train,
-)
+from lib.dynamics import History, MirrorDescent, train
+from lib.mirror import gaussian_start, selected_tokens
 from lib.mirror.geometry import (
     bregman,
     directional_bregman,
@@ -138,9 +133,8 @@ class Steps:
     eta (over ||grad L||_qq if normalised), losses; gradients and losses anew from W, so
     that claims check training and not only algebra."""
 
-    def __init__(self, tokens: TokenSet, history: MirrorHistory):
+    def __init__(self, tokens: TokenSet, history: History, rule: MirrorDescent):
         first = np.flatnonzero(np.diff(history.iterations) == 1)
-        rule = history.rule
         flat = (len(tokens.y), len(first), -1)
         self.p = rule.p
         self.eta = rule.step_size
@@ -241,15 +235,16 @@ def step_claims(steps: Steps) -> list[Claim]:
 
 
 def lemma30(
-    history: MirrorHistory, size: np.ndarray, since: float, stay: np.ndarray
+    history: History, p: float, size: np.ndarray, since: float, stay: np.ndarray
 ) -> list[Claim]:
     """||W(k)||_{p,p} = Omega(log k): after `since` 0.9 times the sharp slope (ours),
     dr/dlog k = ||W_mm||/(1 + (p-2) ||W_mm||/r), as gradient and (r^{p-1})' fall like
     e^{-r/||W_mm||}. size (runs,): ||W_mm||; stay: runs that keep its tokens."""
-    p = history.rule.p
     late = history.iterations >= since
-    slope = fitted_slope(np.log(history.iterations[late]), history.norm[:, late]) / size
-    predicted = 1 / (1 + (p - 2) * size / history.norm[:, late].mean(1))
+    slope = (
+        fitted_slope(np.log(history.iterations[late]), history.own_norm[:, late]) / size
+    )
+    predicted = 1 / (1 + (p - 2) * size / history.own_norm[:, late].mean(1))
     if stay.any():
         ratio = (slope / predicted)[stay]
     else:
@@ -569,7 +564,10 @@ def small_step(selection: Selection, multiple: np.ndarray) -> float:
 
 
 def lemma27(
-    selection: Selection, histories: Sequence[MirrorHistory], pi: float = PI
+    selection: Selection,
+    histories: Sequence[History],
+    step_size: float,
+    pi: float = PI,
 ) -> Claim:
     """Eq. 25 at every recorded step in the cone of mu_0 and R_pi, with pi fixed
     beforehand.
@@ -578,8 +576,10 @@ def lemma27(
     ----------
     selection : Selection
         The selection with the target W_mm that the lemma names.
-    histories : sequence of MirrorHistory
+    histories : sequence of History
         Normalised runs on the selection's data that start in the cone.
+    step_size : float
+        The step size that their rule names.
     pi : float
         Lemma 27's pi.
 
@@ -613,7 +613,9 @@ def lemma27(
     least = lemma21_radius(selection, pi) * selection.solution.norm * (1 - ROUNDING)
     for history in histories:
         first = np.flatnonzero(np.diff(history.iterations) == 1)
-        turns = [_turning(selection, history, k, pi, mu, least) for k in first]
+        turns = [
+            _turning(selection, history, k, step_size, pi, mu, least) for k in first
+        ]
         inside = np.array([turn[0] for turn in turns])
         slack = np.array([turn[1] for turn in turns])
         slacks.append(slack[inside].min() if inside[0].all() else np.nan)
@@ -626,12 +628,11 @@ def lemma27(
     return claim("lemma27", np.min(slacks), selection.p, say=words, remark=remark)
 
 
-def _turning(selection, history, k, pi, mu, least):
+def _turning(selection, history, k, step_size, pi, mu, least):
     """Whether record k is in the cone, and Eq. 25's slack over its left side, each
     (runs,)."""
     tokens = selection.tokens
     p = selection.p
-    rule = history.rule
     scores = attention.scores(tokens, tokens.u)
     W = history.W[:, k]
     later = history.W[:, k + 1]
@@ -647,7 +648,7 @@ def _turning(selection, history, k, pi, mu, least):
     down = np.einsum("rnt,rntd,rne->rde", at.pull, tokens.X, tokens.z).reshape(
         len(W), -1
     )
-    eta = rule.step_size / norm(down, dual_exponent(p))
+    eta = step_size / norm(down, dual_exponent(p))
     left = eta * (down * selection.direction).sum(-1)
 
     # L+ - L over e^s, to first order in the weights off the selected tokens, which are
@@ -694,17 +695,18 @@ def found_selections(
 ) -> Selection:
     """The locally optimal selections in which training with p ends."""
     start = gaussian_start(tokens, seeds)
-    history = train(tokens, relative_rule(start, p, 0.02), steps, start, record=[steps])
+    rule = relative_rule(start, p, 0.02)
+    history = train(tokens, rule, steps, [steps], start, loss="logistic")
     opt = selected_tokens(tokens, history.W[:, -1])
     kept = np.flatnonzero(locally_optimal(select(tokens, opt, p)))
     return select(tokens.take(kept), opt[kept], p)
 
 
-def relative_rule(start: np.ndarray, p: float, relative_step: float) -> MirrorRule:
+def relative_rule(start: np.ndarray, p: float, relative_step: float) -> MirrorDescent:
     """Normalised lp-AttGD whose first step is this share of ||nabla psi(W_0)||, W_0 =
     `start` (runs, d, d_z), median over runs: ||W||^{p-1} grows alike for all p."""
     size = np.median((np.abs(start) ** p).sum((1, 2)) ** ((p - 1) / p))
-    return MirrorRule(p, relative_step * size)
+    return MirrorDescent(p, relative_step * size)
 
 
 def from_cone(
@@ -716,7 +718,7 @@ def from_cone(
     draws=1,
     seed=0,
     change=lambda rule: rule,
-) -> tuple[MirrorHistory, TokenSet]:
+) -> tuple[History, TokenSet]:
     """Train from `draws` random starts a run, D = mu, ||W_0|| = multiple ||W_mm||, by
     `relative_rule` of `share` as `change` makes it: history, data of draws x runs."""
     solution = selection.solution
@@ -726,7 +728,7 @@ def from_cone(
     start = W.reshape(draws * runs, *solution.W.shape[1:])
     tokens = selection.tokens.take(np.tile(np.arange(runs), draws))
     rule = relative_rule(start, selection.p, share)
-    return train(tokens, change(rule), steps, start), tokens
+    return train(tokens, change(rule), steps, start=start, loss="logistic"), tokens
 
 
 def theory(p: float) -> tuple[float, float, str]:
@@ -738,9 +740,9 @@ def theory(p: float) -> tuple[float, float, str]:
     return (1 - p, 0.0, rf"$r^{{{1 - p:.3g}}}$")
 
 
-def slopes(history: MirrorHistory, divergence: np.ndarray) -> np.ndarray:
+def slopes(history: History, divergence: np.ndarray) -> np.ndarray:
     """Exponent in r of the divergence (runs, k), over half of log r: (runs,)."""
-    log_r = np.log(history.norm)
+    log_r = np.log(history.own_norm)
     log_D = np.log(np.maximum(divergence, 1e-16))
 
     def since(r):
@@ -750,7 +752,7 @@ def slopes(history: MirrorHistory, divergence: np.ndarray) -> np.ndarray:
     return np.array([fitted_slope(r, D[None], since(r))[0] for r, D in each])
 
 
-def lemma29(history: MirrorHistory, divergence: np.ndarray) -> list[Claim]:
+def lemma29(history: History, p: float, divergence: np.ndarray) -> list[Claim]:
     """D falls at least like Lemma 29's bound over the last half of the path in log r.
 
     And really by r^{-2 min(p - 1, 1)} (ours): D is quadratic in the error of the
@@ -758,9 +760,8 @@ def lemma29(history: MirrorHistory, divergence: np.ndarray) -> list[Claim]:
     error of order 1/||W||^{p-1}; the minimiser of the loss on a sphere is off by
     1/||W||. `divergence` (runs, records) is D.
     """
-    p = history.rule.p
     a, b, _ = theory(p)
-    log_r = np.log(history.norm)
+    log_r = np.log(history.own_norm)
     over = (
         np.log(np.maximum(divergence, 1e-16))
         - a * log_r

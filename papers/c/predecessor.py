@@ -17,7 +17,8 @@ from scipy.optimize import minimize
 from companion.claims import Claim
 from lib import attention, svm
 from lib.attention import TokenSet, coordinates, unit_tokens
-from lib.mirror.descent import MirrorRule, selected_tokens, train
+from lib.dynamics import MirrorDescent, train
+from lib.mirror import selected_tokens
 from lib.mirror.geometry import directional_bregman, norm, to_mirror
 from lib.seeds import stream
 from lib.svm import frobenius
@@ -99,7 +100,14 @@ def keys_against_weights(
     K, Q, W_0 = starts / d**0.5
     trained = {
         "K, Q": train_key_query(tokens, K, Q, step_size, record),
-        "W": train(tokens, MirrorRule(2, step_size), max(record), W_0, record=record).W,
+        "W": train(
+            tokens,
+            MirrorDescent(2, step_size),
+            max(record),
+            record,
+            W_0,
+            loss="logistic",
+        ).W,
     }
     for name, W in trained.items():
         chosen = replace(tokens, opt=selected_tokens(tokens, W[:, -1]))
@@ -349,7 +357,7 @@ def path_against_descent(
     (runs,); "optimal": whether descent selects the opt tokens (runs,).
     """
     selection = select(tokens, tokens.opt, p)
-    history = train(tokens, MirrorRule(p), steps)
+    history = train(tokens, MirrorDescent(p), steps, loss="logistic")
     solution = selection.solution
     divergences = []
     towards = named(solution).W.reshape(selection.direction.shape)
@@ -364,8 +372,8 @@ def path_against_descent(
     return {
         "path": np.array(divergences),
         "optimal": (selected_tokens(tokens, history.W[:, -1]) == tokens.opt).all(1),
-        "descent": history.divergence(solution.W)[:, -1],
-        "multiple": history.norm[:, -1] / solution.norm,
+        "descent": history.divergence(solution.W, p)[:, -1],
+        "multiple": history.own_norm[:, -1] / solution.norm,
     }
 
 

@@ -11,7 +11,8 @@ import numpy as np
 from companion.claims import Claim
 from lib import attention, svm
 from lib.attention.token_sets import TokenSet, token_set
-from lib.mirror.descent import MirrorHistory, selected_tokens
+from lib.dynamics import History
+from lib.mirror import selected_tokens
 from lib.seeds import stream
 from lib.svm.max_margin import MaxMargin
 from papers.c.statements import PAPER
@@ -40,7 +41,7 @@ def joint_instance() -> TokenSet:
 
 
 def end_points(
-    tokens: TokenSet, histories: Mapping[float, MirrorHistory]
+    tokens: TokenSet, histories: Mapping[float, History]
 ) -> dict[float, dict[float, MaxMargin]]:
     """For every p the l_q token SVMs, all q, of its last iterate's tokens:
     svm.Infeasible where no W selects these, ValueError where none are selected.
@@ -63,7 +64,9 @@ def divergences(
         return ends[q if own_tokens else p][q].W
 
     return {
-        (p, q): histories[p].divergence(end(p, q)) for p in histories for q in histories
+        (p, q): histories[p].divergence(end(p, q), p)
+        for p in histories
+        for q in histories
     }
 
 
@@ -113,13 +116,11 @@ def _beside_reference(p: float, last: Mapping[float, np.ndarray]) -> list[Claim]
     return [table, claim("bregman.range", np.mean(inside), p, say=(seeds,))]
 
 
-def probabilities(
-    tokens: TokenSet, history: MirrorHistory
-) -> tuple[np.ndarray, np.ndarray]:
+def probabilities(tokens: TokenSet, history: History) -> tuple[np.ndarray, np.ndarray]:
     """Along a joint path, (runs, k, n) each: the softmax weight of the tokens that it
     selects in the end, and sigmoid(y_i f_i).
     """
-    path = zip(history.W.swapaxes(0, 1), history.v.swapaxes(0, 1), strict=True)
+    path = zip(history.W.swapaxes(0, 1), history.u.swapaxes(0, 1), strict=True)
     pairs = (
         (attention.weights(tokens, W), attention.scores(tokens, v)) for W, v in path
     )
@@ -147,8 +148,8 @@ def joint_claims(tokens: TokenSet, histories, ends, heads: Mapping) -> list[Clai
             made.append(
                 claim("joint.tokens", np.mean(chosen == SELECTED_JOINTLY[p]), p)
             )
-        W = history.divergence(ends[p][p].W)
-        v = history.head_divergence(heads[p].value)
+        W = history.divergence(ends[p][p].W, p)
+        v = history.head_divergence(heads[p].value, p)
         softmax, logistic = probabilities(tokens, history)
         at_15, at_30 = np.searchsorted(history.iterations, (15, 30))
         values = {"directions": max(W[0, -1], v[0, -1])}
@@ -164,7 +165,7 @@ def path_claims(histories, ends) -> list[Claim]:
     """From W_0 = 0 each path ends nearest to its own exponent's SVM."""
     made = []
     for p, history in histories.items():
-        last = {q: history.divergence(ends[p][q].W)[0, -1] for q in histories}
+        last = {q: history.divergence(ends[p][q].W, p)[0, -1] for q in histories}
         nearest = min(last[q] for q in histories if q != p) / last[p]
         made += [claim("path.nearest", nearest, p), claim("path.end", last[p], p)]
     return made

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from lib import attention, dynamics, mirror
+from lib import attention, dynamics
 from lib.attention import token_sets, tokens
 
 GENERATORS = {
@@ -146,9 +146,9 @@ def test_bad_input_is_named(change, message):
 )
 def test_sizes_whose_squares_leave_the_floats_are_not_trained_on(size, head, message):
     data = token_sets.token_set(size * X, y, z=X[:, 0], u=head * u, opt=[0, 0, 0])
-    for room, rule in ((dynamics, dynamics.GD(0.1)), (mirror, mirror.MirrorRule(2.0))):
+    for rule in (dynamics.GD(0.1), dynamics.MirrorDescent(2.0), dynamics.Adam(0.1)):
         with pytest.raises(ValueError, match=message):
-            room.train(data, rule, 1)
+            dynamics.train(data, rule, 1)
 
 
 IMPOSSIBLE = {

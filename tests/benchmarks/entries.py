@@ -15,12 +15,10 @@ import torch
 from lib import attention, dynamics, files, mirror, networks, regression, svm, training
 from lib.attention import coordinates, tokens
 from lib.compiled import gram
-from lib.dynamics import gradient_descent, rules
 from lib.dynamics import reduced as dynamics_reduced
+from lib.dynamics import rules
 from lib.training.rules import NormalizedSGD, StochasticPolyak
 from papers.beyond import margin_law
-from papers.beyond.engine import optimisers
-from papers.beyond.engine.training import train as training_along
 from tests.benchmarks import memory, peers, plain
 from tests.benchmarks.measure import (
     ENOUGH,
@@ -155,7 +153,7 @@ def _over_products(name, bar, draw, step_size, steps, head="fixed"):
     problem, W_mm, _ = _problem(data := draw())
     reduced = problem.tokens
     (runs, n) = data.y.shape
-    start = gradient_descent.zero_start(problem).inside
+    start = dynamics.zero_start(problem).inside
     reduced = dynamics_reduced.reduce(reduced, start, head, "exponential")
     packed = [gram.pack(K, n) for K in (reduced.K.matrix, reduced.G.matrix) if K.size]
 
@@ -209,14 +207,13 @@ def mirror_runs() -> Entry:
     start = mirror.gaussian_start(data, seeds)
     model = plain.Model(data, lambda f: torch.nn.functional.softplus(-f))
     targets = {p: svm.token_svm(data, norm=p).W for p in exponents}
-    rule = {p: mirror.MirrorRule(p, 0.1) for p in exponents}
+    rule = {p: dynamics.MirrorDescent(p, 0.1) for p in exponents}
 
     def ours(steps=steps, every=EVERY):
-        histories = mirror.train(
-            data, rule, steps, start, record=np.arange(0, steps + 1, every)
-        )
+        records = np.arange(0, steps + 1, every)
+        histories = dynamics.train(data, rule, steps, records, start, loss="logistic")
         return {
-            p: (history, history.divergence(targets[p]))
+            p: (history, history.divergence(targets[p], p))
             for p, history in histories.items()
         }
 
@@ -233,7 +230,7 @@ def mirror_runs() -> Entry:
         norm = np.linalg.norm(W, p, axis=1)
         unit = W / norm[:, None]
         along = (np.sign(unit) * np.abs(unit) ** (p - 1) @ V) / np.linalg.norm(V, p)
-        gate(f"{name}, p = {p}: norm of W", history.norm[0], norm, AGREE)
+        gate(f"{name}, p = {p}: norm of W", history.own_norm[0], norm, AGREE)
         gate(f"{name}, p = {p}: divergence", divergence[0], 1 - along, AGREE)
     times = in_turns(
         ours, reference, units=300 * steps, reference_units=3 * reference_steps
@@ -254,7 +251,7 @@ def _along(name, bar, table):
     model = plain.Model(data)
 
     def ours(steps=steps, every=EVERY):
-        return training_along(data, rules, steps, record=np.arange(0, steps + 1, every))
+        return dynamics.train(data, rules, steps, record=np.arange(0, steps + 1, every))
 
     def reference(steps=reference_steps, every=EVERY):
         train = partial(
@@ -285,11 +282,11 @@ def _power(G):
 
 
 ENTRYWISE = {  # rule, and what makes its direction
-    "sign": (optimisers.steepest(np.inf, 1e-3), lambda: torch.sign),
-    "l_3": (optimisers.steepest(3, 1e-2), lambda: _power),
-    "Adam": (optimisers.adam(1e-3, epsilon=1e-8), plain.AdamDirection),
+    "sign": (dynamics.SteepestDescent(np.inf, 1e-3), lambda: torch.sign),
+    "l_3": (dynamics.SteepestDescent(3, 1e-2), lambda: _power),
+    "Adam": (dynamics.Adam(1e-3, epsilon=1e-8), plain.AdamDirection),
 }
-SPECTRAL = {"polar": (optimisers.steepest("spectral", 1e-2), lambda: plain.polar)}
+SPECTRAL = {"polar": (dynamics.SteepestDescent("spectral", 1e-2), lambda: plain.polar)}
 
 
 def _svm_peers(name, bar, draw):
@@ -552,7 +549,7 @@ def _loop_step(name, make):
         model = training.initialised(vision, 0)
 
         def run():
-            return training.train(
+            return dynamics.train(
                 model, make(model.parameters()), batches, steps, cpu=True
             )
 

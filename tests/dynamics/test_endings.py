@@ -8,22 +8,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lib import attention, dynamics, mirror
+from lib import attention, dynamics
 from lib.attention import tokens
 from lib.compiled.status import COMPLETED, DIVERGED
 from lib.dynamics import recording
-from papers.beyond.engine import factored, optimisers, training
+from lib.dynamics.in_coordinates import factored
 
 DATA = tokens.unit_tokens([0, 1], n=3, T=4, d=6)
 ENGINES = {
     "dynamics": lambda data, **more: dynamics.train(
         data, dynamics.NGD(0.1), 250, **more
     ),
-    "ambient": lambda data, **more: training.train(
-        data, optimisers.adam(0.1), 250, **more
+    "ambient": lambda data, **more: dynamics.train(
+        data, dynamics.Adam(0.1), 250, **more
     ),
-    "mirror": lambda data, **more: mirror.train(
-        data, mirror.MirrorRule(3), 250, **more
+    "mirror": lambda data, **more: dynamics.train(
+        data, dynamics.MirrorDescent(3), 250, loss="logistic", **more
     ),
 }
 
@@ -57,7 +57,7 @@ def test_records_of_any_whole_type(engine, kind):
         engine(DATA, record=np.array(at[::-1], kind))
     K, Q = factored.small_start(DATA, [0, 1], 2)
     with pytest.raises(ValueError, match="ascend"):
-        factored.train(DATA, {"": optimisers.adam(0.1)}, K, Q, np.array([9, 3], kind))
+        factored.train(DATA, {"": dynamics.Adam(0.1)}, K, Q, np.array([9, 3], kind))
 
 
 def test_a_norm_whose_square_overflows_is_still_known():
@@ -115,13 +115,13 @@ def test_polyak_without_a_way_to_its_goal_ends_as_diverged():
 
 
 RULES = {
-    "Adam": optimisers.adam(0.1),
-    "sign": optimisers.steepest(np.inf, 0.1),
-    "polar": optimisers.steepest("spectral", 0.1),
-    "GD": optimisers.steepest(2, 0.1, normalised=False),
-    "SOAP": optimisers.soap(0.1),
-    "Shampoo": optimisers.shampoo(0.1),
-    "natural": optimisers.natural(0.1, 0.1),
+    "Adam": dynamics.Adam(0.1),
+    "sign": dynamics.SteepestDescent(np.inf, 0.1),
+    "polar": dynamics.SteepestDescent("spectral", 0.1),
+    "GD": dynamics.SteepestDescent(2, 0.1, normalised=False),
+    "SOAP": dynamics.SOAP(0.1),
+    "Shampoo": dynamics.Shampoo(0.1),
+    "natural": dynamics.NaturalGradient(0.1, damping=0.1),
 }
 
 
@@ -135,7 +135,7 @@ def test_optimisers_on_tokens_of_unequal_scale_complete_finite_or_not_at_all():
         data = tokens.unit_tokens([seed], n=3, T=3, d=4)
         z = data.z * 10.0 ** draw.uniform(-wide, wide, (1, 3, 1))
         data = replace(data, X=data.X * sizes, z=z)
-        for path in training.train(data, RULES, 20, record=range(21)).values():
+        for path in dynamics.train(data, RULES, 20, record=range(21)).values():
             finite = np.isfinite(path.W).all((2, 3)) & (path.log_gap < np.inf)
             assert (finite | (path.iterations >= path.ended)).all()
             assert path.status[0] != "completed" or finite.all()

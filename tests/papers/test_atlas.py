@@ -9,11 +9,10 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from lib import svm
+from lib import dynamics, svm
 from lib.attention import tokens
 from papers import falsify
 from papers.beyond import atlas, atlas_rules, atlas_used, margin_law
-from papers.beyond.engine import optimisers, training
 from tests.papers.wrong_laws import caught
 
 DATA = tokens.unit_tokens(range(2), n=3, T=3, d=6)
@@ -24,7 +23,7 @@ def path(W, status="completed"):
     """A path of two records that both hold W (runs, d, d)."""
     W = np.repeat(W[:, None], 2, 1)
     times = np.array([1, 2])
-    return training.Path(times, W, None, np.array([status] * len(W)), None)
+    return SimpleNamespace(iterations=times, W=W, status=np.array([status] * len(W)))
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +99,7 @@ def test_claims_notice_wrong_worlds(solved):
 
 def test_rules_without_a_norm_are_judged_by_all_of_them(solved):
     one = solved["steepest, l_inf"]
-    row = {"Adam": atlas_rules.Row(optimisers.adam(1.0), None, "l_inf")}
+    row = {"Adam": atlas_rules.Row(dynamics.Adam(1.0), None, "l_inf")}
     rows = row["Adam"], replace(row["Adam"], highest="l_1")
     judged = [
         [c.holds for c in atlas_rules._none_reached("Adam", each, one)] for each in rows
@@ -125,12 +124,14 @@ def test_a_run_is_steady_if_it_selects_at_half_time_what_it_selects_at_the_end()
     W = svm.token_svm(DATA).W
     other = svm.token_svm(DATA, (DATA.opt + 1) % 3).W
     for records, steady in (((other, W, W), True), ((W, other, W), False)):
-        of = replace(path(W), W=np.stack(records, 1), iterations=np.array([1, 50, 100]))
+        of = path(W)
+        of.W = np.stack(records, 1)
+        of.iterations = np.array([1, 50, 100])
         assert (atlas.ratios(of, atlas.BestMargins(DATA)).steady == steady).all()
 
 
 def test_rows_stop_where_they_say(tmp_path):
-    long = atlas_rules.Row(optimisers.steepest(2, 0.1), None, "l_1")
+    long = atlas_rules.Row(dynamics.SteepestDescent(2, 0.1), None, "l_1")
     rows = {"long": long, "short": replace(long, longest=7)}
     paths = atlas_rules.trained(DATA, rows, 20, np.array([1, 5, 10, 20]), tmp_path)
     assert list(paths) == ["long", "short"]
@@ -190,8 +191,8 @@ def test_growing_steps_lose_the_norm_of_every_rule_but_gradient_descent():
     best = atlas.BestMargins(TRAINED)
     least = {}
     for norm, name in ((2, "Frobenius"), (np.inf, "l_inf"), ("spectral", "spectral")):
-        rule = optimisers.steepest(norm, atlas_rules.step(name, growth=2.0))
-        found = atlas.ratios(training.train(TRAINED, rule, 5_000, record=[5_000]), best)
+        rule = dynamics.SteepestDescent(norm, atlas_rules.step(name, growth=2.0))
+        found = atlas.ratios(dynamics.train(TRAINED, rule, 5_000, record=[5_000]), best)
         least[name] = found.last[:, atlas.column(name)].min()
     assert least.pop("Frobenius") > 0.999 and max(least.values()) < 0.97
 
@@ -241,7 +242,7 @@ def test_a_max_margin_matrix_has_ratio_one_in_its_own_norm_alone():
 @pytest.mark.parametrize("name", ["Adam, 0.999, per sample", "AdaGrad"])
 def test_own_norms_are_noticed_when_the_metric_is_the_identity(name):
     rows = atlas_rules.rows()
-    path = training.train(DATA, rows[name].rule, 200_000, record=[100_000, 200_000])
+    path = dynamics.train(DATA, rows[name].rule, 200_000, record=[100_000, 200_000])
     found = atlas.ratios(path, atlas.BestMargins(DATA))
     own, residual = atlas_used.own_ratios(DATA, name, path, found)
     plain, _ = atlas_used.own_ratios(DATA, name, path, found, identity=True)

@@ -13,7 +13,6 @@ from scipy.stats import norm
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
-from lib.mirror import descent as mirror_descent
 from papers.beyond import (
     constant_map,
     global_map,
@@ -527,12 +526,8 @@ def test_decaying_steps_are_constant_ones_at_two_and_train_alike():
     rule = lp_law._decaying(of, 0.5)
     assert rule(0) == rule(100) == lp_law._constant(of, 0.5, 77)(3)
     W = lp_law._train(of, [rule], 50, [50])[0, -1]
-    alone = mirror_descent.train(
-        of.tokens,
-        mirror_descent.MirrorRule(2.0, rule(0)),
-        50,
-        record=[50],
-        loss="exponential",
+    alone = dynamics.train(
+        of.tokens, dynamics.MirrorDescent(2.0, rule(0)), 50, record=[50]
     )
     assert np.allclose(W, alone.W[0, -1].ravel())
 

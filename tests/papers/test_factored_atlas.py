@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+from lib import dynamics
 from lib.attention import coordinates, tokens
+from lib.dynamics.in_coordinates import factored
 from papers.beyond import atlas, atlas_rules, factored_atlas
-from papers.beyond.engine import factored
-from papers.beyond.engine import optimisers as o
 from tests import exact
 from tests.papers.wrong_laws import caught
 
@@ -27,21 +27,33 @@ def steepest(norm):
 
 long = dict(decay=0.25, normalised=False)
 DIRECTIONS = {  # rule, and what makes its direction of one factor's gradient
-    "NGD": (o.steepest(2, 0.05, 0.5), steepest("frobenius")),
-    "polar": (o.steepest("spectral", 0.05, 0.5), steepest("spectral")),
-    "sign": (o.steepest(np.inf, 0.05, 0.5), steepest(np.inf)),
-    "Adam": (o.adam(0.02, memory=0.99), lambda: exact.adaptive(0.9, 0.99)),
-    "GD": (o.steepest(2, 0.3, **long), lambda: lambda t, parts: parts.mean(0)),
+    "NGD": (dynamics.SteepestDescent(2, 0.05, decay=0.5), steepest("frobenius")),
+    "polar": (
+        dynamics.SteepestDescent("spectral", 0.05, decay=0.5),
+        steepest("spectral"),
+    ),
+    "sign": (dynamics.SteepestDescent(np.inf, 0.05, decay=0.5), steepest(np.inf)),
+    "Adam": (dynamics.Adam(0.02, memory=0.99), lambda: exact.adaptive(0.9, 0.99)),
+    "GD": (
+        dynamics.SteepestDescent(2, 0.3, **long),
+        lambda: lambda t, parts: parts.mean(0),
+    ),
     "polar, long": (
-        o.steepest("spectral", 0.1, **long),
+        dynamics.SteepestDescent("spectral", 0.1, **long),
         lambda: (
             lambda t, parts: (
                 exact.svd(parts[0])[1].sum() * exact.steepest(parts[0], "spectral")
             )
         ),
     ),
-    "Signum": (o.signum(0.02, 0.8), lambda: exact.sign_momentum(0.8, 0.8)),
-    "Lion": (o.lion(0.02, 0.7, 0.9), lambda: exact.sign_momentum(0.7, 0.9)),
+    "Signum": (
+        dynamics.Signum(0.02, momentum=0.8),
+        lambda: exact.sign_momentum(0.8, 0.8),
+    ),
+    "Lion": (
+        dynamics.Lion(0.02, first_mix=0.7, momentum=0.9),
+        lambda: exact.sign_momentum(0.7, 0.9),
+    ),
 }
 
 
@@ -63,19 +75,23 @@ def test_one_step_where_every_gradient_underflows_is_that_of_mpmath():
     the same.
     """
     K, Q = factored.small_start(DATA, SEEDS, 4)
-    far = factored.train(DATA, {"a": o.steepest(2, 0.1)}, K, Q, [800])["a"]
-    K = far.K[:, 0]
-    Q = far.Q[:, 0]
+    far = factored.train(DATA, {"a": dynamics.SteepestDescent(2, 0.1)}, K, Q, [800])[
+        "a"
+    ]
+    K = far.path.K[:, 0]
+    Q = far.path.Q[:, 0]
     delta = coordinates.differences(DATA, DATA.opt)[0]
     margins = np.einsum("ntd,de,ne->nt", delta, far.W[0, 0], DATA.z[0])
     assert margins.min() > 800
-    after = factored.train(DATA, {"a": o.steepest(2, 1.0)}, K, Q, [1])["a"]
+    after = factored.train(DATA, {"a": dynamics.SteepestDescent(2, 1.0)}, K, Q, [1])[
+        "a"
+    ]
     with mpmath.workdps(int(margins.max())):  # digits enough for 1 - p
         W = exact.digits(K[0]) @ exact.digits(Q[0].T)
         G = exact.gradients(DATA.run(0), W, "exponential").mean(0)
         for move, factor, old in (
-            (G @ Q[0], after.K, K[0]),
-            (G.T @ K[0], after.Q, Q[0]),
+            (G @ Q[0], after.path.K, K[0]),
+            (G.T @ K[0], after.path.Q, Q[0]),
         ):
             unit = (move / mpmath.sqrt((move * move).sum())).astype(float)
             np.testing.assert_allclose(factor[0, 0] - old, unit, rtol=0, atol=1e-9)
@@ -83,7 +99,11 @@ def test_one_step_where_every_gradient_underflows_is_that_of_mpmath():
 
 def test_zero_factors_are_a_saddle_and_one_zero_factor_is_not():
     zero = np.zeros((2, 6, 3))
-    for rule in (o.steepest(2, 0.1), o.steepest("spectral", 0.1), o.adam(0.1)):
+    for rule in (
+        dynamics.SteepestDescent(2, 0.1),
+        dynamics.SteepestDescent("spectral", 0.1),
+        dynamics.Adam(0.1),
+    ):
         found = factored.train(DATA, {"a": rule}, zero, zero, [5])["a"]
         assert (found.status == "stalled").all() and (found.ended == 0).all()
         assert "stalled" in repr(found)
@@ -95,14 +115,19 @@ def test_zero_factors_are_a_saddle_and_one_zero_factor_is_not():
 
 
 K_0, Q_0 = factored.small_start(DATA, SEEDS, 3)
-GD = o.steepest(2, 0.1)
-NO_RULES = [o.muon(0.1), o.shampoo(0.1), o.on_batches(GD, 1), o.in_blocks(GD, 2)]
-NO_RULES += [o.rescaled(GD, 1.0, 2.0, 1)]
+GD = dynamics.SteepestDescent(2, 0.1)
+NO_RULES = [
+    dynamics.Muon(0.1),
+    dynamics.Shampoo(0.1),
+    replace(GD, batch_size=1),
+    replace(GD, blocks=2),
+]
+NO_RULES += [replace(GD, radius=1.0, growth=2.0)]
 REFUSED = [  # K, Q, rule, what the message names
     (K_0, Q_0[..., :2], GD, "Q has shape"),
     (K_0[..., :0], Q_0[..., :0], GD, "K has shape"),
     (K_0, np.full_like(Q_0, np.nan), GD, "Q holds NaN"),
-    *((K_0, Q_0, rule, "a: ") for rule in NO_RULES),
+    *((K_0, Q_0, rule, "'a': ") for rule in NO_RULES),
 ]
 
 

@@ -2,6 +2,8 @@
 selection.
 """
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -14,7 +16,6 @@ from lib.networks import VisionTransformer
 from lib.training.study import TUNING_SEED
 from papers.beyond import atlas, atlas_rules
 from papers.beyond import network_margins as network
-from papers.beyond.engine import training
 from papers.beyond.factored_atlas import NORMS, SIGN, _sign_norm
 from tests.papers.wrong_laws import caught
 
@@ -390,9 +391,8 @@ def test_a_run_keeps_a_selection_that_stands_since_half_time_and_leads(
     rule = atlas_rules.steepest_rows()["steepest, Frobenius"]
     solved = [svm.token_svm(DATA, (DATA.opt + k) % 4).W for k in (0, 1)]
     W = np.stack([0 * solved[0] if k is None else solved[k] for k in chosen], 1)
-    words = dict(
-        log_gap=None, log_gradient=None, status=np.array([status] * 2), ended=None
+    path = SimpleNamespace(
+        iterations=np.array([1, 2]), W=W, status=np.array([status] * 2)
     )
-    path = training.Path(iterations=np.array([1, 2]), W=W, **words)
-    monkeypatch.setattr(network.training, "train", lambda *_, **__: {"a": path})
+    monkeypatch.setattr(network.dynamics, "train", lambda *_, **__: {"a": path})
     assert (network.ended(DATA, {"a": rule}, 2, None)["a"].kept == kept).all()

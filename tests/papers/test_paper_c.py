@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from lib import mirror, svm
+from lib import dynamics, mirror, svm
 from lib.attention import coordinates, tokens
 from lib.mirror import geometry
 from papers.c import figures, ledger_rows, lemmas, predecessor, section5
@@ -18,13 +18,19 @@ from papers.wrong_worlds import TRUE, World
 SEEDS = range(4)
 DATA = tokens.unit_tokens(SEEDS)
 STEPS = {1.75: 1500, 2: 2000, 3: 20000}
-RULES = {p: mirror.MirrorRule(p) for p in STEPS}
+RULES = {p: dynamics.MirrorDescent(p) for p in STEPS}
 EXPONENTS = [1.3, 2, 3]
 FOUND = {p: lemmas.found_selections(DATA, SEEDS, p, 4000) for p in EXPONENTS}
 
 
 class Trained:
-    histories = mirror.train(DATA, RULES, STEPS, mirror.gaussian_start(DATA, SEEDS))
+    histories = dynamics.train(
+        DATA,
+        RULES,
+        STEPS,
+        start=mirror.gaussian_start(DATA, SEEDS),
+        loss="logistic",
+    )
     ends = section5.end_points(DATA, histories)
     found = section5.divergences(histories, ends)
 
@@ -63,17 +69,19 @@ def test_own_selection_takes_the_svm_of_the_other_training():
 
 
 def test_path_claims():
-    histories = mirror.train(DATA.run(1), RULES, STEPS)
+    histories = dynamics.train(DATA.run(1), RULES, STEPS, loss="logistic")
     ends = section5.end_points(DATA.run(1), histories)
     assert failing(section5.path_claims(histories, ends)) == set()
-    early = {p: replace(h, W=h.W[:, :20]) for p, h in histories.items()}
+    early = {
+        p: replace(h, path=replace(h.path, W=h.W[:, :20])) for p, h in histories.items()
+    }
     assert not any(holds(section5.path_claims(early, ends))[1::2])
 
 
 def test_joint_claims():
     data = section5.joint_instance()
     record = [0, 15, 30, 1000, 1500, 2000, 20000]
-    joint = mirror.train(data, RULES, STEPS, head="joint", record=record)
+    joint = dynamics.train(data, RULES, STEPS, record, head="joint", loss="logistic")
     ends = section5.end_points(data, joint)
     chosen = {p: mirror.selected_tokens(data, h.W[:, -1]) for p, h in joint.items()}
     heads = {p: svm.head_svm(data, chosen[p], p) for p in joint}
@@ -81,8 +89,8 @@ def test_joint_claims():
     figure = figures.joint(data, joint, ends, heads, 30, "")
     for p, lines in zip(STEPS, np.array(figure.axes[3].lines).reshape(-1, 2)):
         W, v = (line.get_ydata()[-1] for line in lines)
-        assert W == joint[p].divergence(ends[p][p].W)[0, -1]
-        assert v == joint[p].head_divergence(heads[p].value)[0, -1]
+        assert W == joint[p].divergence(ends[p][p].W, p)[0, -1]
+        assert v == joint[p].head_divergence(heads[p].value, p)[0, -1]
     exchanged = {1.75: joint[3], 2: joint[3], 3: joint[2]}
     failed = failing(section5.joint_claims(data, exchanged, ends, heads))
     assert {
@@ -162,10 +170,12 @@ def test_captured_near_and_far():
 
 
 def test_a_rise_of_the_loss_at_any_step_is_seen():
-    rule = mirror.MirrorRule(3, 0.05, normalised=False)
+    rule = dynamics.MirrorDescent(3, 0.05, normalised=False)
     start = mirror.gaussian_start(DATA, SEEDS)
     steps = lemmas.Steps(
-        DATA, mirror.train(DATA, rule, 50, start, record=np.arange(51))
+        DATA,
+        dynamics.train(DATA, rule, 50, np.arange(51), start, loss="logistic"),
+        rule,
     )
     assert failing(lemmas.step_claims(steps)) == set()
     steps.loss_rise = np.array([-1, 3, -1, -1])
@@ -179,7 +189,7 @@ def near_runs(near, world=TRUE):
 @pytest.mark.parametrize("p", EXPONENTS)
 def test_lemma_27_holds_in_the_cone_with_pi_and_r_pi_of_the_data(p):
     near = FOUND[p]
-    claim = lemmas.lemma27(near, near_runs(near))
+    claim = lemmas.lemma27(near, *near_runs(near))
     assert claim.holds
     assert 0.9 * lemmas.PI < claim.measured < 1.1 * lemmas.PI
 
@@ -187,7 +197,7 @@ def test_lemma_27_holds_in_the_cone_with_pi_and_r_pi_of_the_data(p):
 @pytest.mark.parametrize("p", EXPONENTS)
 def test_lemma_27_notices_a_step_off_by_one_per_cent(p):
     near = FOUND[p]
-    claim = lemmas.lemma27(near, near_runs(near, World("step off", 0.01)))
+    claim = lemmas.lemma27(near, *near_runs(near, World("step off", 0.01)))
     assert claim.measured == pytest.approx(lemmas.PI - 0.01, abs=2e-4)
 
 
@@ -199,7 +209,7 @@ def test_lemma_27_fails_inside_the_cone_around_a_rotated_target(p, notices):
     rotated = replace(
         near, solution=World("target rotated", 0.05).target(near.solution)
     )
-    claim = lemmas.lemma27(rotated, near_runs(rotated))
+    claim = lemmas.lemma27(rotated, *near_runs(rotated))
     assert not np.isnan(claim.measured)
     assert claim.holds != notices
     assert bool(claim.remark) != notices
@@ -207,8 +217,9 @@ def test_lemma_27_fails_inside_the_cone_around_a_rotated_target(p, notices):
 
 def test_lemma_27_says_nothing_of_a_run_that_starts_outside_the_cone():
     near = FOUND[2]
-    short = [replace(run, W=run.W * 0.99) for run in near_runs(near)]
-    assert np.isnan(lemmas.lemma27(near, short).measured)
+    runs, step_size = near_runs(near)
+    short = [replace(run, path=replace(run.path, W=run.W * 0.99)) for run in runs]
+    assert np.isnan(lemmas.lemma27(near, short, step_size).measured)
 
 
 @pytest.mark.parametrize("p", EXPONENTS)
@@ -248,18 +259,20 @@ def test_the_excess_loss_stays_exact_below_rounding():
 
 def test_lemma30():
     near = FOUND[2]
-    rule = mirror.MirrorRule(2, 1.0, normalised=False)
-    history = mirror.train(near.tokens, rule, 20000, near.solution.W)
+    rule = dynamics.MirrorDescent(2, 1.0, normalised=False)
+    history = dynamics.train(
+        near.tokens, rule, 20000, start=near.solution.W, loss="logistic"
+    )
     size = near.solution.norm
     stay = np.arange(len(near.direction)) > 0
 
     def claims(history, size, stay):
-        return holds(lemmas.lemma30(history, size, 2000, stay))
+        return holds(lemmas.lemma30(history, 2, size, 2000, stay))
 
     assert all(claims(history, size, stay))
     assert not any(claims(history, 3 * size, stay))
     assert not any(claims(history, size, stay & False))
-    slow = replace(history, norm=history.norm * np.where(stay, 1, 0.5)[:, None])
+    slow = replace(history, own_norm=history.own_norm * np.where(stay, 1, 0.5)[:, None])
     assert all(claims(slow, size, stay))
 
 
@@ -335,18 +348,19 @@ def test_lemma_20_has_no_more_room_than_the_margins_of_its_cone(p):
 
 @pytest.mark.parametrize("p, exponent", [(1.3, -0.6), (2, -2.0), (3, -2.0)])
 def test_the_divergence_falls_with_the_square_of_the_error(p, exponent):
-    history = mirror.train(HAND, mirror.MirrorRule(p), 3)
+    history = dynamics.train(HAND, dynamics.MirrorDescent(p), 3, loss="logistic")
     r = np.broadcast_to(
         np.geomspace(10, 1e4, history.norm.shape[1]), history.norm.shape
     )
-    history = replace(history, norm=r)
+    history = replace(history, own_norm=r)
     for off, holds in ((0.0, True), (0.2, False)):
-        assert lemmas.lemma29(history, r ** (exponent + off))[1].holds == holds
+        assert lemmas.lemma29(history, p, r ** (exponent + off))[1].holds == holds
 
 
 def test_a_run_between_two_svms_is_not_nearest_to_its_own():
     histories = dict.fromkeys(
-        (1.5, 2.5, 3.5), mirror.train(HAND, mirror.MirrorRule(2), 3)
+        (1.5, 2.5, 3.5),
+        dynamics.train(HAND, dynamics.MirrorDescent(2), 3, loss="logistic"),
     )
     last = {
         (p, q): np.full((4, 1), 1.0 if p == q else 2.0)
@@ -388,15 +402,15 @@ def test_the_rate_in_k_is_the_last_share_of_the_bound_in_the_worst_run(
         size[:, None] * np.array([[1, 2, 3, 4, 5, 6.0], [1, 2, 3, 4, 5, 7.0]] * 2)[:3]
     )
 
-    def divergence(W):
-        assert W == "W_mm"
+    def divergence(W, exponent):
+        assert (W, exponent) == ("W_mm", p)
         return shares * bounds
 
     def from_cone(selections, mu, multiple, steps, change):
         assert (selections, mu, multiple, steps) == (found, 0.05, 3, 1000)
-        assert change(None) == mirror.MirrorRule(p, 1.0, normalised=False)
+        assert change(None) == dynamics.MirrorDescent(p, 1.0, normalised=False)
         history = SimpleNamespace(
-            iterations=iterations, norm=norms, divergence=divergence
+            iterations=iterations, own_norm=norms, divergence=divergence
         )
         return history, None
 

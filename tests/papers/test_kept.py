@@ -5,12 +5,13 @@ code.
 import numpy as np
 import pytest
 
+from lib import dynamics
 from lib.attention import tokens
-from papers.beyond.engine import optimisers, training
+from papers.beyond import kept_paths
 
 RULES = {
-    "sign, batches": optimisers.on_batches(optimisers.signum(0.01), 2),
-    "polar": optimisers.steepest("spectral", 0.01),
+    "sign, batches": dynamics.Signum(0.01, batch_size=2),
+    "polar": dynamics.SteepestDescent("spectral", 0.01),
 }
 TIMES = [1, 10, 60]
 
@@ -21,10 +22,10 @@ DATA = tokens.unit_tokens(range(3), n=4, T=4, d=5)
 def test_runs_kept_one_by_one_are_those_of_one_call_and_only_what_is_lost_is_trained(
     tmp_path, monkeypatch
 ):
-    at_once = training.train(DATA, RULES, 60, record=TIMES)
+    at_once = dynamics.train(DATA, RULES, 60, record=TIMES)
 
     def assert_kept():
-        paths = training.train_kept(DATA, RULES, 60, TIMES, tmp_path)
+        paths = kept_paths.train_kept(DATA, RULES, 60, TIMES, tmp_path)
         assert list(paths) == list(at_once)
         for name in RULES:
             for field in (
@@ -46,10 +47,10 @@ def test_runs_kept_one_by_one_are_those_of_one_call_and_only_what_is_lost_is_tra
     lost.unlink()
     broken.write_bytes(broken.read_bytes()[:500])
     empty.write_bytes(b"")
-    real = training.train
+    real = kept_paths.train
     trained = []
     monkeypatch.setattr(
-        training, "train", lambda *a, **k: trained.append(a[1]) or real(*a, **k)
+        kept_paths, "train", lambda *a, **k: trained.append(a[1]) or real(*a, **k)
     )
     assert_kept()
     assert len(trained) == 3
@@ -57,16 +58,16 @@ def test_runs_kept_one_by_one_are_those_of_one_call_and_only_what_is_lost_is_tra
 
 @pytest.mark.parametrize("changed", ["rule", "steps", "record", "tokens", "code"])
 def test_what_is_kept_serves_nothing_else(tmp_path, monkeypatch, changed):
-    given = dict(tokens=DATA, optimisers={"": RULES["polar"]}, steps=60, record=TIMES)
-    training.train_kept(**given, folder=tmp_path)
+    given = dict(tokens=DATA, rules={"": RULES["polar"]}, steps=60, record=TIMES)
+    kept_paths.train_kept(**given, folder=tmp_path)
     before = set(tmp_path.iterdir())
     other = {
-        "rule": {"optimisers": {"": optimisers.steepest("spectral", 0.02)}},
+        "rule": {"rules": {"": dynamics.SteepestDescent("spectral", 0.02)}},
         "steps": {"steps": 61, "record": [1, 10, 61]},
         "record": {"record": [1, 20, 60]},
         "tokens": {"tokens": tokens.unit_tokens(range(3, 6), n=4, T=4, d=5)},
     }
     if changed == "code":
-        monkeypatch.setattr(training, "_code", lambda: "another loop")
-    training.train_kept(**given | other.get(changed, {}), folder=tmp_path)
+        monkeypatch.setattr(kept_paths, "_code", lambda: "another loop")
+    kept_paths.train_kept(**given | other.get(changed, {}), folder=tmp_path)
     assert len(set(tmp_path.iterdir()) - before) == 3

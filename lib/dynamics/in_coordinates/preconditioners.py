@@ -12,8 +12,8 @@ import numba
 import numpy as np
 
 from lib.compiled import exponentials
-from papers.beyond.engine import entrywise, graded_svd
-from papers.beyond.engine.entrywise import copy, dot
+from lib.dynamics.in_coordinates import entrywise, graded_svd
+from lib.dynamics.in_coordinates.entrywise import copy, dot
 
 FLOOR = 1e-13
 VANISHED = 1e-13  # of a pivot, relative to its diagonal

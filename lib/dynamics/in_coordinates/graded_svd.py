@@ -15,8 +15,8 @@ from typing import Annotated, NamedTuple
 import numba
 import numpy as np
 
-from papers.beyond.engine import optimisers as o
-from papers.beyond.engine.entrywise import divide, dot, largest, log
+from lib.dynamics.in_coordinates import codes
+from lib.dynamics.in_coordinates.entrywise import divide, dot, largest, log
 
 DEPENDENT = (
     1e-10  # a vector's part across others this small, relative to its length, is zero
@@ -215,7 +215,7 @@ def direction(rule, graded, z, s, D):
     first = 0
     value = 0.0
     square = 0.0
-    if shape == o.NEWTON_SCHULZ:  # of ||G||, without e^(2 scale_0)
+    if shape == codes.NEWTON_SCHULZ:  # of ||G||, without e^(2 scale_0)
         for k in range(count):
             for r in range(made[k + 1]):
                 square += (math.exp(scale[k] - scale[0]) * s.R[k, r]) ** 2
@@ -231,9 +231,9 @@ def direction(rule, graded, z, s, D):
         for l in range(last - first):
             sigma = s.sigma[l]
             weight = 0.0
-            if sigma > 0.0 and shape == o.POLAR:
+            if sigma > 0.0 and shape == codes.POLAR:
                 weight = 1.0
-            elif sigma > 0.0 and shape == o.NEWTON_SCHULZ:
+            elif sigma > 0.0 and shape == codes.NEWTON_SCHULZ:
                 weight = sigma * factor / math.sqrt(square)
                 for _ in range(int(rule.iterations)):  # Muon's polynomial
                     y = weight * weight
@@ -242,9 +242,9 @@ def direction(rule, graded, z, s, D):
                 weight = 1.0
                 taken = True
             s.sigma[l] = weight / sigma if sigma > 0.0 else 0.0
-            value += sigma * factor * (weight if shape == o.LEADING else 1.0)
+            value += sigma * factor * (weight if shape == codes.LEADING else 1.0)
         _add(s, columns[first:last], s.of_c[made[first] : made[last]], D)
-        if shape == o.LEADING:
+        if shape == codes.LEADING:
             break
         first = last
     return scale[0] + math.log(value)

@@ -1,14 +1,14 @@
 """Optimisers against torch and by hand: another convention would be another rule."""
 
+from dataclasses import replace
+
 import mpmath
 import numpy as np
 import pytest
 import torch
 
-from lib import attention
+from lib import attention, dynamics
 from lib.attention import coordinates, tokens
-from papers.beyond.engine import optimisers as o
-from papers.beyond.engine import training
 from tests import exact
 from tests.exact import DATA, START, STILL, first_of_two, one_pair, ours
 
@@ -31,11 +31,17 @@ def torch_run(make, steps, data=DATA, start=START):
 
 
 LEARNT = {
-    "adam": (o.adam(1e-3, epsilon=1e-8), lambda w: torch.optim.Adam(w, 1e-3)),
-    "rmsprop": (o.rmsprop(1e-3, epsilon=1e-8), lambda w: torch.optim.RMSprop(w, 1e-3)),
-    "adagrad": (o.adagrad(1e-2, epsilon=1e-10), lambda w: torch.optim.Adagrad(w, 1e-2)),
+    "adam": (dynamics.Adam(1e-3, epsilon=1e-8), lambda w: torch.optim.Adam(w, 1e-3)),
+    "rmsprop": (
+        dynamics.RMSprop(1e-3, epsilon=1e-8),
+        lambda w: torch.optim.RMSprop(w, 1e-3),
+    ),
+    "adagrad": (
+        dynamics.AdaGrad(1e-2, epsilon=1e-10),
+        lambda w: torch.optim.Adagrad(w, 1e-2),
+    ),
     "muon": (
-        o.muon(1e-3, nesterov=True, newton_schulz=5),
+        dynamics.Muon(1e-3, nesterov=True, newton_schulz=5),
         lambda w: torch.optim.Muon(w, 1e-3, weight_decay=0.0, eps=1e-30),
     ),
 }
@@ -62,7 +68,7 @@ def test_the_dual_norm_is_the_sum_over_the_blocks():
         )
     for norm, dual in (("spectral", "nuc"), ("nuclear", 2), ("frobenius", "fro")):
         sizes = [np.linalg.norm(part, dual) for part in np.split(G, 2)]
-        rule = o.in_blocks(o.steepest(norm, 1.0, normalised=False), 2)
+        rule = dynamics.SteepestDescent(norm, 1.0, normalised=False, blocks=2)
         step = ours(rule, 1) - START[0]
         plain = {"spectral": 2, "nuclear": "nuc"}.get(norm, "fro")
         for part in np.split(step, 2):
@@ -86,12 +92,17 @@ def test_steps_where_the_pulls_of_four_samples_differ_by_powers_of_e_to_the_spre
         G = exact.gradients(data, exact.digits(start[0]), "exponential").mean(0)
         expected = exact.steepest(G, norm).astype(float)
         size = exact.svd(G)[1]
-    step = ours(o.steepest(norm, 1.0), 1, start, data) - start[0]
+    step = ours(dynamics.SteepestDescent(norm, 1.0), 1, start, data) - start[0]
     np.testing.assert_allclose(step, expected, atol=1e-12 + 4e-16 * np.abs(start).max())
     if spread <= 60:  # where the dual norm is a float
         dual = float(size.sum() if norm == "spectral" else size[0])
         long = (
-            ours(o.steepest(norm, 1 / dual, normalised=False), 1, start, data)
+            ours(
+                dynamics.SteepestDescent(norm, 1 / dual, normalised=False),
+                1,
+                start,
+                data,
+            )
             - start[0]
         )
         np.testing.assert_allclose(
@@ -101,35 +112,41 @@ def test_steps_where_the_pulls_of_four_samples_differ_by_powers_of_e_to_the_spre
 
 def test_an_entry_or_block_that_nothing_pulls_stays():
     for rule in (
-        o.steepest(np.inf, 0.1), o.adam(0.1), o.adam(0.1, epsilon=1e-8), o.adam(0.1, 0.9, 0.0),
-        o.rmsprop(0.1), o.adagrad(0.1), o.signum(0.1), o.lion(0.1), o.shampoo(0.1), o.soap(0.1),
-        o.steepest(3, 0.1), o.steepest("spectral", 0.1), o.full_adagrad(0.1),
+        dynamics.SteepestDescent(np.inf, 0.1), dynamics.Adam(0.1), dynamics.Adam(0.1, epsilon=1e-8), dynamics.Adam(0.1, momentum=0.9, memory=0.0),
+        dynamics.RMSprop(0.1), dynamics.AdaGrad(0.1), dynamics.Signum(0.1), dynamics.Lion(0.1), dynamics.Shampoo(0.1), dynamics.SOAP(0.1),
+        dynamics.SteepestDescent(3, 0.1), dynamics.SteepestDescent("spectral", 0.1), dynamics.FullAdaGrad(0.1),
     ):  # fmt: skip
         W = ours(rule, 5, ZERO, one_pair())
         assert W[0, 0] > 0.09 and W[1, 0] == 0.0, rule
-    for rule in (o.steepest("spectral", 0.1), o.steepest(2, 0.1), o.muon(0.1)):
-        W = ours(o.in_blocks(rule, 2), 5, ZERO, one_pair())
+    for rule in (
+        dynamics.SteepestDescent("spectral", 0.1),
+        dynamics.SteepestDescent(2, 0.1),
+        dynamics.Muon(0.1),
+    ):
+        W = ours(replace(rule, blocks=2), 5, ZERO, one_pair())
         np.testing.assert_allclose(W[:, 0], [0.5, 0.0], rtol=1e-12)
     for p in EXPONENTS:  # by 0.1 a step in the mirror
-        W = ours(o.mirror(p, 0.1), 5, ZERO, one_pair())
+        W = ours(dynamics.MirrorDescent(p, 0.1), 5, ZERO, one_pair())
         assert (
             W[0, 0] == pytest.approx(0.5 ** (1 / (p - 1)), rel=1e-12) and W[1, 0] == 0.0
         )
-    one_entry = ours(o.full_adagrad(0.1), 50, ZERO, one_pair())
+    one_entry = ours(dynamics.FullAdaGrad(0.1), 50, ZERO, one_pair())
     np.testing.assert_allclose(
-        one_entry, ours(o.adagrad(0.1), 50, ZERO, one_pair()), rtol=1e-11
+        one_entry, ours(dynamics.AdaGrad(0.1), 50, ZERO, one_pair()), rtol=1e-11
     )
     # ties for the largest entry go to the first
-    W = training.train(one_pair([1.0, 1.0]), o.steepest(1, 0.1), 2, record=[1, 2]).W[0]
+    W = dynamics.train(
+        one_pair([1.0, 1.0]), dynamics.SteepestDescent(1, 0.1), 2, record=[1, 2]
+    ).W[0]
     np.testing.assert_allclose(W[:, :, 0], [[0.1, 0.0], [0.2, 0.0]], rtol=1e-12)
 
 
 def test_a_gradient_of_zero_stalls():
     for rule in (
-        o.adam(0.1), o.steepest("spectral", 0.1), o.steepest(1, 0.1), o.soap(0.1),
-        o.mirror(3, 0.1), o.natural(0.1), o.natural(0.1, 1.0), o.full_adagrad(0.1),
+        dynamics.Adam(0.1), dynamics.SteepestDescent("spectral", 0.1), dynamics.SteepestDescent(1, 0.1), dynamics.SOAP(0.1),
+        dynamics.MirrorDescent(3, 0.1), dynamics.NaturalGradient(0.1), dynamics.NaturalGradient(0.1, damping=1.0), dynamics.FullAdaGrad(0.1),
     ):  # fmt: skip
-        path = training.train(STILL, rule, 5, record=[0, 5])
+        path = dynamics.train(STILL, rule, 5, record=[0, 5])
         assert path.status.tolist() == ["stalled"] and path.ended.tolist() == [0]
         assert path.log_gradient[0, 0] == -np.inf and np.isnan(path.W[0, 1]).all()
 
@@ -137,32 +154,48 @@ def test_a_gradient_of_zero_stalls():
 @pytest.mark.parametrize(
     "rule, power, expected",
     [
-        (o.steepest(np.inf, 0.1), 1, [0, 0.1, 0.1, 0.2, 0.2]),
-        (o.mirror(3, 0.1), 2, [0, 0.1, 0.1, 0.2, 0.2]),
-        (o.rescaled(o.steepest(2, 0.1), 1.0, 3.0, 2), 1, [0, 0.1, 3, 3, 9]),
+        (dynamics.SteepestDescent(np.inf, 0.1), 1, [0, 0.1, 0.1, 0.2, 0.2]),
+        (dynamics.MirrorDescent(3, 0.1), 2, [0, 0.1, 0.1, 0.2, 0.2]),
+        (
+            dynamics.SteepestDescent(2, 0.1, radius=1.0, growth=3.0, every=2),
+            1,
+            [0, 0.1, 3, 3, 9],
+        ),
     ],
 )
 def test_a_batch_without_gradient_rests_and_does_not_stall(rule, power, expected):
-    path = training.train(first_of_two(), o.on_batches(rule, 1), 4, record=range(5))
+    path = dynamics.train(
+        first_of_two(), replace(rule, batch_size=1), 4, record=range(5)
+    )
     assert path.status.tolist() == ["completed"] and not path.W[0, :, 1].any()
     np.testing.assert_allclose(path.W[0, :, 0, 0] ** power, expected, rtol=1e-12)
 
 
 OVERFLOWS = {  # rule, steps, a factor of the start, where it ends
-    "steps": (o.steepest(2, 1e200, decay=-300.0), 50, 0, range(1, 50)),
-    "Adam's steps": (o.adam(1e200, decay=-300.0), 50, 0, range(1, 50)),
-    "polar steps": (o.steepest("spectral", 1e155, decay=-500.0), 50, 0, range(1, 50)),
-    "|U|^100": (o.mirror(1.01, 1e3), 9, 0, range(1, 9)),
-    "|W_0|^4": (o.mirror(5, 1.0), 9, 1e99, [0]),
-    "a radius": (o.rescaled(o.steepest(2, 0.1), 1.0, 1e100, 1), 9, 0, [3]),
-    "an inverse of no damping": (o.natural(1.0), 500, 0, range(1, 500)),
+    "steps": (dynamics.SteepestDescent(2, 1e200, decay=-300.0), 50, 0, range(1, 50)),
+    "Adam's steps": (dynamics.Adam(1e200, decay=-300.0), 50, 0, range(1, 50)),
+    "polar steps": (
+        dynamics.SteepestDescent("spectral", 1e155, decay=-500.0),
+        50,
+        0,
+        range(1, 50),
+    ),
+    "|U|^100": (dynamics.MirrorDescent(1.01, 1e3), 9, 0, range(1, 9)),
+    "|W_0|^4": (dynamics.MirrorDescent(5, 1.0, batch_size=3), 9, 1e99, [0]),
+    "a radius": (
+        dynamics.SteepestDescent(2, 0.1, radius=1.0, growth=1e100, every=1),
+        9,
+        0,
+        [3],
+    ),
+    "an inverse of no damping": (dynamics.NaturalGradient(1.0), 500, 0, range(1, 500)),
 }
 
 
 @pytest.mark.parametrize("name", OVERFLOWS)
 def test_what_leaves_the_range_of_floats_is_said(name):
     rule, steps, size, ends = OVERFLOWS[name]
-    path = training.train(DATA, rule, steps, size * START, [0, steps])
+    path = dynamics.train(DATA, rule, steps, [0, steps], size * START)
     assert path.status.tolist() == ["diverged"] and path.ended[0] in ends
     started = path.ended[0] > 0  # else not even W_0 is recorded
     assert np.isfinite(path.W[0, 0]).all() == started and np.isnan(path.W[0, 1]).all()
@@ -170,18 +203,18 @@ def test_what_leaves_the_range_of_floats_is_said(name):
 
 def test_shampoo_without_memory_is_the_polar_factor():
     data = tokens.unit_tokens([0], n=4, T=4, d=4)
-    polar_steps = ours(o.steepest("spectral", 0.01), 100, START, data)
+    polar_steps = ours(dynamics.SteepestDescent("spectral", 0.01), 100, START, data)
     np.testing.assert_allclose(
-        ours(o.shampoo(0.01), 100, START, data), polar_steps, atol=1e-8
+        ours(dynamics.Shampoo(0.01), 100, START, data), polar_steps, atol=1e-8
     )
 
 
 def test_rules_in_minimal_coordinates_are_those_in_all():
     data = tokens.unit_tokens(range(2), n=3, T=3, d=12)
     problem = coordinates.minimal(data)
-    for rule in (o.natural(0.05, 0.1), o.shampoo(0.05)):
+    for rule in (dynamics.NaturalGradient(0.05, damping=0.1), dynamics.Shampoo(0.05)):
         whole, inside = (
-            training.train(each, rule, 50, record=[50]).W[:, 0]
+            dynamics.train(each, rule, 50, record=[50]).W[:, 0]
             for each in (data, problem.tokens)
         )
         np.testing.assert_allclose(whole, problem.expand(inside), atol=1e-9)
@@ -223,7 +256,7 @@ def soap_numpy(data, rule, steps, W):
 
 
 SOAP_DATA = tokens.unit_tokens([0], n=6, T=4, d=4)
-SOAP_RULE = o.soap(0.01, 0.9, 0.99)
+SOAP_RULE = dynamics.SOAP(0.01, momentum=0.9, memory=0.99)
 
 
 def test_soap_is_the_published_algorithm():
@@ -241,9 +274,11 @@ def test_the_first_step_of_soap_is_the_polar_factor():
     for d in (4, 9):
         data = tokens.unit_tokens([0], n=3, T=4, d=d)
         start = np.zeros((1, d, d))
-        polar = ours(o.steepest("spectral", 0.1), 1, start, data)
+        polar = ours(dynamics.SteepestDescent("spectral", 0.1), 1, start, data)
         assert np.linalg.matrix_rank(polar, 1e-6) == 3
-        np.testing.assert_allclose(ours(o.soap(0.1), 1, start, data), polar, atol=1e-7)
+        np.testing.assert_allclose(
+            ours(dynamics.SOAP(0.1), 1, start, data), polar, atol=1e-7
+        )
 
 
 @pytest.mark.parametrize(
@@ -261,39 +296,47 @@ def test_of_pulls_in_a_plane_the_two_largest_decide(deltas):
     W = random.standard_normal((1, 2, 1))
     f, slopes = (part.astype(float) for part in exact.answers(data, W[0]))
     larger = np.argsort(f - 2 * np.log(np.abs(slopes).max((1, 2))))[:2]
-    step = ours(o.natural(1.0), 1, W, data) - W[0]
+    step = ours(dynamics.NaturalGradient(1.0), 1, W, data) - W[0]
     np.testing.assert_allclose((slopes * step).sum((1, 2))[larger], 1, rtol=1e-9)
 
 
 WRONG = {  # what the message names
-    "norm = 'max'": lambda: o.steepest("max", 0.1),
-    "norm = 0.5": lambda: o.steepest(0.5, 0.1),
-    "step_size": lambda: o.steepest(2, 0.0),
-    "decay": lambda: o.steepest(2, 0.1, decay=np.inf),
-    "momentum": lambda: o.adam(0.1, momentum=1.0),
-    "epsilon": lambda: o.adam(0.1, epsilon=-1.0),
-    "size = 0": lambda: o.on_batches(o.adam(0.1), 0),
-    "batch = 4": lambda: training.train(DATA, o.on_batches(o.adam(0.1), 4), 1),
-    "start": lambda: training.train(DATA, o.adam(0.1), 1, np.zeros((1, 3, 3))),
-    "record": lambda: training.train(DATA, o.adam(0.1), 3, record=[2, 1]),
-    "loss": lambda: training.train(DATA, o.adam(0.1), 3, loss="sigmoid"),
-    "blocks of": lambda: o.in_blocks(o.adam(0.1), 2),
-    "blocks = 0": lambda: o.in_blocks(o.steepest(2, 0.1), 0),
-    "blocks = 1.5": lambda: o.in_blocks(o.steepest(2, 0.1), 1.5),
-    "rows of W": lambda: ours(o.in_blocks(o.steepest(2, 0.1), 3), 1),
-    "radius": lambda: o.rescaled(o.steepest(2, 0.1), 0.0, 2.0, 1),
-    "growth = 0.5": lambda: o.rescaled(o.steepest(2, 0.1), 1.0, 0.5, 1),
-    "growth = inf": lambda: o.rescaled(o.steepest(2, 0.1), 1.0, np.inf, 1),
-    "every": lambda: o.rescaled(o.steepest(2, 0.1), 1.0, 2.0, 0),
-    "mirror": lambda: o.rescaled(o.mirror(3, 0.1), 1.0, 2.0, 1),
-    "eta lambda": lambda: o.decayed(o.steepest(2, 0.5), 2.0),
-    "weight_decay": lambda: o.decayed(o.steepest(2, 0.5), -1.0),
-    "mirror descent moves": lambda: o.decayed(o.mirror(3, 0.1), 0.1),
-    "batches": lambda: o.variance_reduced(o.steepest(2, 0.1)),
-    "damping = -1.0": lambda: o.natural(0.1, -1.0),
-    "damping = inf": lambda: o.natural(0.1, np.inf),
-    "damping = nan": lambda: o.natural(0.1, np.nan),
-} | {f"p = {p}": lambda p=p: o.mirror(p, 0.1) for p in (1, 0.5, np.inf, np.nan)}
+    "norm = 'max'": lambda: dynamics.SteepestDescent("max", 0.1),
+    "norm = 0.5": lambda: dynamics.SteepestDescent(0.5, 0.1),
+    "step_size": lambda: dynamics.SteepestDescent(2, 0.0),
+    "decay": lambda: dynamics.SteepestDescent(2, 0.1, decay=np.inf),
+    "momentum": lambda: dynamics.Adam(0.1, momentum=1.0),
+    "epsilon": lambda: dynamics.Adam(0.1, epsilon=-1.0),
+    "batch_size = -1": lambda: dynamics.Adam(0.1, batch_size=-1),
+    "batch_size = 4": lambda: dynamics.train(DATA, dynamics.Adam(0.1, batch_size=4), 1),
+    "start": lambda: dynamics.train(
+        DATA, dynamics.Adam(0.1), 1, None, np.zeros((1, 3, 3))
+    ),
+    "record": lambda: dynamics.train(DATA, dynamics.Adam(0.1), 3, record=[2, 1]),
+    "loss": lambda: dynamics.train(DATA, dynamics.Adam(0.1), 3, loss="sigmoid"),
+    "blocks = 0": lambda: dynamics.SteepestDescent(2, 0.1, blocks=0),
+    "blocks = 1.5": lambda: dynamics.SteepestDescent(2, 0.1, blocks=1.5),
+    "rows of W": lambda: ours(dynamics.SteepestDescent(2, 0.1, blocks=3), 1),
+    "radius": lambda: dynamics.SteepestDescent(2, 0.1, radius=0.0, growth=2.0, every=1),
+    "growth = 0.5": lambda: dynamics.SteepestDescent(
+        2, 0.1, radius=1.0, growth=0.5, every=1
+    ),
+    "growth = inf": lambda: dynamics.SteepestDescent(
+        2, 0.1, radius=1.0, growth=np.inf, every=1
+    ),
+    "every": lambda: dynamics.SteepestDescent(2, 0.1, radius=1.0, growth=2.0, every=0),
+    "step_size . weight_decay": lambda: dynamics.SteepestDescent(
+        2, 0.5, weight_decay=2.0
+    ),
+    "weight_decay": lambda: dynamics.SteepestDescent(2, 0.5, weight_decay=-1.0),
+    "set batch_size": lambda: dynamics.SteepestDescent(2, 0.1, variance_reduced=True),
+    "damping = -1.0": lambda: dynamics.NaturalGradient(0.1, damping=-1.0),
+    "damping = inf": lambda: dynamics.NaturalGradient(0.1, damping=np.inf),
+    "damping = nan": lambda: dynamics.NaturalGradient(0.1, damping=np.nan),
+} | {
+    f"p = {p}": lambda p=p: dynamics.MirrorDescent(p, 0.1)
+    for p in (1, 0.5, np.inf, np.nan)
+}
 
 
 @pytest.mark.parametrize("named", WRONG)

@@ -2,12 +2,14 @@
 rule's norm.
 """
 
+from dataclasses import replace
+
 import mpmath
 import numpy as np
 import pytest
 
-from papers.beyond.engine import optimisers as o
-from papers.beyond.engine import preconditioners
+from lib import dynamics
+from lib.dynamics.in_coordinates import preconditioners
 from tests import exact
 from tests.exact import DATA, START, ours
 
@@ -57,42 +59,63 @@ def reduced():
     return direction
 
 
-NOT_NORMALISED = o.on_batches(o.steepest(2, 0.2, normalised=False), 1)
+NOT_NORMALISED = dynamics.SteepestDescent(2, 0.2, normalised=False, batch_size=1)
 RULES = {  # a rule, and what makes its direction
-    **{f"steepest, {p}": (o.steepest(p, 0.07, decay=0.5), steepest(p)) for p in NORMS},
     **{
-        f"blocks, {p}": (o.in_blocks(o.steepest(p, 0.07), 2), two(steepest(p)))
+        f"steepest, {p}": (dynamics.SteepestDescent(p, 0.07, decay=0.5), steepest(p))
         for p in NORMS
     },
-    "adam": (o.adam(0.05), lambda: exact.adaptive(0.9, 0.999)),
-    "adam, short memory": (o.adam(0.05, 0.5, 0.6), lambda: exact.adaptive(0.5, 0.6)),
+    **{
+        f"blocks, {p}": (dynamics.SteepestDescent(p, 0.07, blocks=2), two(steepest(p)))
+        for p in NORMS
+    },
+    "adam": (dynamics.Adam(0.05), lambda: exact.adaptive(0.9, 0.999)),
+    "adam, short memory": (
+        dynamics.Adam(0.05, momentum=0.5, memory=0.6),
+        lambda: exact.adaptive(0.5, 0.6),
+    ),
     "adam, epsilon": (
-        o.adam(0.05, epsilon=0.01),
+        dynamics.Adam(0.05, epsilon=0.01),
         lambda: exact.adaptive(0.9, 0.999, 0.01),
     ),
     "adam, least": (
-        o.adam(0.05, epsilon=1e-300),
+        dynamics.Adam(0.05, epsilon=1e-300),
         lambda: exact.adaptive(0.9, 0.999, 1e-300),
     ),
-    "rmsprop": (o.rmsprop(0.05), lambda: exact.adaptive(0.0, 0.99, corrected=False)),
-    "adagrad": (o.adagrad(0.05), lambda: exact.adaptive(0.0, 0.0, 0.0, True, False)),
-    "signum": (o.signum(0.05), lambda: exact.sign_momentum(0.9, 0.9)),
-    "lion": (o.lion(0.05), lambda: exact.sign_momentum(0.9, 0.99)),
-    "muon": (o.muon(0.05), lambda: exact.muon(0.95, False)),
-    "muon, nesterov": (o.muon(0.05, nesterov=True), lambda: exact.muon(0.95, True)),
+    "rmsprop": (
+        dynamics.RMSprop(0.05),
+        lambda: exact.adaptive(0.0, 0.99, corrected=False),
+    ),
+    "adagrad": (
+        dynamics.AdaGrad(0.05),
+        lambda: exact.adaptive(0.0, 0.0, 0.0, True, False),
+    ),
+    "signum": (dynamics.Signum(0.05), lambda: exact.sign_momentum(0.9, 0.9)),
+    "lion": (dynamics.Lion(0.05), lambda: exact.sign_momentum(0.9, 0.99)),
+    "muon": (dynamics.Muon(0.05), lambda: exact.muon(0.95, False)),
+    "muon, nesterov": (
+        dynamics.Muon(0.05, nesterov=True),
+        lambda: exact.muon(0.95, True),
+    ),
     "muon by heads": (
-        o.in_blocks(o.muon(0.05), 2),
+        dynamics.Muon(0.05, blocks=2),
         two(lambda: exact.muon(0.95, False)),
     ),
     "full AdaGrad": (
-        o.full_adagrad(0.1),
+        dynamics.FullAdaGrad(0.1),
         lambda: exact.full_adagrad(preconditioners.FLOOR),
     ),
-    "OLion": (o.olion(0.05), signed),
-    "decayed": (o.decayed(o.steepest(2, 0.1, decay=0.5), 0.7), steepest(2)),
-    "variance reduced": (o.variance_reduced(NOT_NORMALISED), reduced),
-    "one sample a step": (o.on_batches(o.adam(0.05), 1), one_sample),
-    "two samples a step": (o.on_batches(o.steepest(2, 0.05), 2), two_samples),
+    "OLion": (dynamics.OLion(0.05), signed),
+    "decayed": (
+        dynamics.SteepestDescent(2, 0.1, decay=0.5, weight_decay=0.7),
+        steepest(2),
+    ),
+    "variance reduced": (replace(NOT_NORMALISED, variance_reduced=True), reduced),
+    "one sample a step": (dynamics.Adam(0.05, batch_size=1), one_sample),
+    "two samples a step": (
+        dynamics.SteepestDescent(2, 0.05, batch_size=2),
+        two_samples,
+    ),
 }
 
 
@@ -133,10 +156,14 @@ def test_rules_are_their_definitions(name, far, loss):
 @pytest.mark.parametrize("p", [1.1, 2, 4.3])
 @pytest.mark.parametrize("far, loss", WHERE)
 @pytest.mark.parametrize("normalised", [True, False])
-def test_mirror_descent(p, normalised, far, loss):
+@pytest.mark.parametrize("batch_size", [0, 3], ids=["kernel", "loop"])
+def test_mirror_descent(p, normalised, far, loss, batch_size):
     """Where the softmax underflows only normalised steps move."""
-    rule = o.mirror(
-        p, 0.07 if far == 1 else 0.01 * FAR ** (p - 1), normalised=normalised
+    rule = dynamics.MirrorDescent(
+        p,
+        0.07 if far == 1 else 0.01 * FAR ** (p - 1),
+        normalised=normalised,
+        batch_size=batch_size,  # three are all samples
     )
     with mpmath.workdps(60 if far == 1 else 1200):
         of_run = p, rule.step_size, STEPS, far * START[0], normalised, loss
@@ -147,13 +174,17 @@ def test_mirror_descent(p, normalised, far, loss):
 
 
 NATURAL = {
-    "undamped": o.natural(0.02, normalised=True),
-    "damped": o.natural(0.02, 0.1),
-    "damped, normalised": o.natural(0.02, 1e-3, normalised=True),
-    "relative": o.natural(0.02, 0.1, relative=True, normalised=True),
-    "hardly damped, relative": o.natural(0.02, 1e-6, True, True),
-    "one sample a step": o.on_batches(
-        o.natural(0.02, 0.1, relative=True, normalised=True), 1
+    "undamped": dynamics.NaturalGradient(0.02, normalised=True),
+    "damped": dynamics.NaturalGradient(0.02, damping=0.1),
+    "damped, normalised": dynamics.NaturalGradient(0.02, damping=1e-3, normalised=True),
+    "relative": dynamics.NaturalGradient(
+        0.02, damping=0.1, relative=True, normalised=True
+    ),
+    "hardly damped, relative": dynamics.NaturalGradient(
+        0.02, damping=1e-6, relative=True, normalised=True
+    ),
+    "one sample a step": dynamics.NaturalGradient(
+        0.02, damping=0.1, relative=True, normalised=True, batch_size=1
     ),
 }
 
@@ -165,7 +196,9 @@ def test_natural_gradient(name, far, loss):
     start = far * START
     moves = far == 1 or rule.normalised  # e^-900 over lambda is no step
     with mpmath.workdps(60 if far == 1 else 2500):
-        expected = exact.natural(DATA, rule, 8, start[0], loss, size=rule.batch or None)
+        expected = exact.natural(
+            DATA, rule, 8, start[0], loss, size=rule.batch_size or None
+        )
     found = ours(rule, 8, start, loss=loss)
     moved = 0.01 if moves else -1
     assert error(found, expected, start[0], 1e-9, 1e-13, moved) <= 1
@@ -176,6 +209,8 @@ def test_natural_gradient(name, far, loss):
 def test_rescaling(norm, radius, growth):
     with mpmath.workdps(800):
         expected = exact.rescaled(norm, 0.3, radius, growth, 4, 14, START[0])
-    found = ours(o.rescaled(o.steepest(norm, 0.3), radius, growth, 4), 14)
+    found = ours(
+        dynamics.SteepestDescent(norm, 0.3, radius=radius, growth=growth, every=4), 14
+    )
     np.testing.assert_allclose(found, expected, atol=1e-11 * np.abs(expected).max())
     assert np.abs(expected).max() > 2

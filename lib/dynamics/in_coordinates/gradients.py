@@ -11,8 +11,8 @@ import numba
 import numpy as np
 
 from lib.compiled import softmax
-from papers.beyond.engine import entrywise
-from papers.beyond.engine.entrywise import REORDER
+from lib.dynamics.in_coordinates import entrywise
+from lib.dynamics.in_coordinates.entrywise import REORDER
 
 
 class Problem(NamedTuple):

@@ -8,10 +8,15 @@ import numpy as np
 
 from lib.compiled import exponentials, softmax
 from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
-from papers.beyond.engine import entrywise, graded_svd, gradients, preconditioners
-from papers.beyond.engine import optimisers as o
-from papers.beyond.engine.entrywise import copy
-from papers.beyond.engine.gradients import Graded
+from lib.dynamics.in_coordinates import (
+    codes,
+    entrywise,
+    graded_svd,
+    gradients,
+    preconditioners,
+)
+from lib.dynamics.in_coordinates.entrywise import copy
+from lib.dynamics.in_coordinates.gradients import Graded
 
 # A call that takes a whole State or Part counts a reference to each of its arrays, up
 # and down, which costs as much as a step. What every step calls is inlined, or takes
@@ -54,7 +59,7 @@ def part(n: int, d: int, e: int) -> _Part:
     return gradients.zeros(_Part, n=n, d=d, e=e, r=r, m=d * e, two=2)
 
 
-def state(rule: o.Numbers, n: int, d: int, e: int) -> _State:
+def state(rule: codes.Numbers, n: int, d: int, e: int) -> _State:
     """A State of zeros for n samples and W (d, e)."""
     block = part(n, d // int(rule.blocks), e)
     momentum, looked, anchor = (gradients.zeros(Graded, n=n, d=d) for _ in range(3))
@@ -94,7 +99,7 @@ def _by_blocks(rule, graded, z, s, D):
             s.graded.logs[i] = graded.logs[i]
             copy(graded.b[i, first : first + height], s.graded.b[i])
         gradients.unit(s.graded)
-        if rule.kind == o.SPECTRAL:
+        if rule.kind == codes.SPECTRAL:
             dual = graded_svd.direction(rule, s.graded, z, s.svd, rows)
         else:
             top = gradients.dense(s.graded, z, s.G)
@@ -108,12 +113,12 @@ def _plain(rule, t, top, s):
     """Fill s.D by an entrywise rule from s.G; the log of what it lacks."""
     G = s.G.ravel()
     D = s.D.ravel()
-    if rule.kind == o.ENTRYWISE:
+    if rule.kind == codes.ENTRYWISE:
         value = entrywise.steepest(G, top, rule.p, s.work, D)
         if rule.normalised and value > -math.inf:
             return 0.0
         return value
-    if rule.kind == o.ADAPTIVE:
+    if rule.kind == codes.ADAPTIVE:
         return entrywise.adaptive(rule, t, G, top, s.first, s.second, s.logs, D)
     return entrywise.sign_momentum(rule, G, top, s.first, s.logs, D)
 
@@ -123,27 +128,27 @@ def _direction(rule, t, z, answers, basis, S, s):
     """Fill s.whole.D; the log of what it lacks, -inf where nothing moves."""
     w = s.whole
     kind = rule.kind
-    if kind == o.SPECTRAL or rule.blocks > 1.0:
+    if kind == codes.SPECTRAL or rule.blocks > 1.0:
         value = _by_blocks(rule, _seen(rule, s), z, s.block, w.D)
         if rule.signed:
             entrywise.sign(w.D.ravel(), w.D.ravel())
         if rule.normalised and value > -math.inf:
             return 0.0
         return value
-    if kind == o.NATURAL:
+    if kind == codes.NATURAL:
         return preconditioners.natural(rule, w.graded, z, answers, w.D)
     top = gradients.dense(w.graded, z, w.G)
-    if kind == o.MIRROR:
+    if kind == codes.MIRROR:
         return entrywise.pull(
             w.G.ravel(), top, rule.p, rule.normalised, w.work, w.D.ravel()
         )
-    if kind == o.FULL_ADAGRAD:
+    if kind == codes.FULL_ADAGRAD:
         return preconditioners.full_adagrad(
             w.G.ravel(), top, basis, S, w.logs, w.D.ravel()
         )
-    if kind == o.SHAMPOO:
+    if kind == codes.SHAMPOO:
         return preconditioners.shampoo(rule, w.G, top, s.sides, w.D)
-    if kind == o.SOAP:
+    if kind == codes.SOAP:
         return preconditioners.soap(
             rule, t, w.G, top, s.sides, w.first, w.second, w.logs, w.D
         )
@@ -169,13 +174,13 @@ def _batch(rule, t, graded, anchor):
 def _move(rule, t, shrink, length, D, image, work, W):
     """Move W, flat, to shrink W + length D; log of its largest entry, norm, or NaN."""
     # mirror descent moves W's image
-    if rule.kind == o.MIRROR:
+    if rule.kind == codes.MIRROR:
         moved = image
     else:
         moved = W
     for j in range(W.size):
         moved[j] = shrink * moved[j] + length * D[j]
-    if rule.kind == o.MIRROR:
+    if rule.kind == codes.MIRROR:
         return entrywise.signed_power(moved, 1.0 / (rule.p - 1.0), work, W)
     largest = entrywise.largest(W)
     if rule.log_radius < math.inf and 0.0 < largest < math.inf:
@@ -223,9 +228,10 @@ def _record(problem, lanes, graded, G, W, path, logs):
 
 
 @numba.njit(nogil=True, cache=True)
-def run_job(problem, rule, times, W, path, logs, s):
-    """Train W (d, d_z) in place; (status, last iteration), STALLED at no gradient. At
-    times (k,) it fills path (k, d, d_z), logs (k, 2), log(L - L*), log ||grad L||.
+def run_job(problem, rule, times, W, path, logs, s, stop):
+    """Train W (d, d_z) in place, until `stop` (1,) is no longer zero; (status, last
+    iteration), STALLED at no gradient. At times (k,) it fills path (k, d, d_z), logs
+    (k, 2), log(L - L*), log ||grad L||.
     """
     n, _, d = problem.delta.shape
     lanes = _lanes(problem)
@@ -233,14 +239,16 @@ def run_job(problem, rule, times, W, path, logs, s):
     w = s.whole
     answers = lanes.lane[softmax.ANSWER]
     scales = np.zeros((2, n))  # every sample a run of its own, so that none underflows
-    basis = preconditioners.span(problem, rule.kind == o.FULL_ADAGRAD)
+    basis = preconditioners.span(problem, rule.kind == codes.FULL_ADAGRAD)
     S = np.zeros((len(basis), len(basis)))
     record = 0
-    if rule.kind == o.MIRROR and not (
+    if rule.kind == codes.MIRROR and not (
         entrywise.signed_power(W.ravel(), rule.p - 1.0, w.work, w.first) <= LONGEST
     ):
         return DIVERGED, 0
     for t in range(times[-1] + 1):
+        if stop[0] != 0:
+            break
         gradients.margins(problem, W, image, lanes.margins)
         softmax.slopes(lanes, 1, problem.logistic, True, scales)
         gradients.pulls(problem, lanes.c, scales[0], w.graded)
@@ -274,7 +282,7 @@ def _factor_direction(rule, t, graded, z, s):
     """Fill s.D from the graded sum over rows z; the log of what it lacks, -inf for no
     move.
     """
-    if rule.kind == o.SPECTRAL:
+    if rule.kind == codes.SPECTRAL:
         value = graded_svd.direction(rule, graded, z, s.svd, s.D)
         if rule.normalised and value > -math.inf:
             return 0.0
@@ -291,9 +299,10 @@ def _move_factor(factor, D, step):
 
 
 @numba.njit(nogil=True, cache=True)
-def run_factors(problem, rule, times, K, Q, K_path, Q_path, logs, of_K, of_Q):
-    """Train W = K Q^T by factors moved in place; (status, last iteration). At times
-    (k,) it fills K_path (k, d, m), Q_path (k, d_z, m), logs (k,), log(L - L*).
+def run_factors(problem, rule, times, K, Q, K_path, Q_path, logs, of_K, of_Q, stop):
+    """Train W = K Q^T by factors moved in place, until `stop` (1,) is no longer zero;
+    (status, last iteration). At times (k,) it fills K_path (k, d, m), Q_path
+    (k, d_z, m), logs (k,), log(L - L*).
     """
     n, _, d = problem.delta.shape
     lanes = _lanes(problem)
@@ -302,6 +311,8 @@ def run_factors(problem, rule, times, K, Q, K_path, Q_path, logs, of_K, of_Q):
     record = 0
     graded = Graded(np.zeros((n, d)), np.full(n, -math.inf))
     for t in range(times[-1] + 1):
+        if stop[0] != 0:
+            break
         gradients.margins(problem, K @ Q.T, image, lanes.margins)
         softmax.slopes(lanes, 1, problem.logistic, True, scales)
         gradients.pulls(problem, lanes.c, scales[0], graded)

@@ -1,0 +1,990 @@
+r"""Rules that see W in the coordinates of the tokens, each a frozen value.
+
+.. math:: W_{t+1} = (1 - \eta_t \lambda) W_t + \eta_t D_t, \quad
+    \eta_t = \eta (t+1)^{-a}
+
+D_t is made of G = -grad L(W_t), the way down. In all divisions 0/0 = 0: an entry, or a
+singular direction, in which nothing pulls does not move. The head stays fixed, but for
+`MirrorDescent`, which trains it too.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import inf
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+from lib.dynamics.in_coordinates import codes
+from lib.dynamics.rules import Rule
+
+
+def _need_number(
+    name: str, value: Any, holds: Callable[[float], bool], needed: str
+) -> None:
+    """Raise unless a setting is a number for which `holds` is true."""
+    if not isinstance(value, Real):
+        raise TypeError(f"{name} = {value!r}; it must be a number")
+    if not holds(value):
+        raise ValueError(f"{name} = {value}; it must be {needed}")
+
+
+def _is_size(value: float) -> bool:
+    """Return whether a number can be a step size."""
+    return 0 < value < inf
+
+
+def _need_whole(name: str, value: Any, least: int) -> None:
+    """Raise unless a setting is a whole number of at least `least`."""
+    if not isinstance(value, Integral):
+        raise ValueError(f"{name} = {value!r}; it must be a whole number")
+    if value < least:
+        raise ValueError(f"{name} = {value}; it must be {least} or more")
+
+
+@dataclass(frozen=True, repr=False)
+class MirrorDescent(Rule):
+    r"""Mirror descent with the potential ||W||_p^p / p: lp-AttGD and lp-JointGD.
+
+    .. math:: |W_{t+1}|^{p-1} \mathrm{sgn}(W_{t+1}) = |W_t|^{p-1} \mathrm{sgn}(W_t)
+        - \eta\, \nabla L / \|\nabla L\|_q, \quad 1/p + 1/q = 1
+
+    Parameters
+    ----------
+    p : float
+        The exponent of the potential, 1 < p < inf. p = 2 is gradient descent.
+    step_size : float, optional
+        eta, positive and finite.
+    normalised : bool, optional
+        Whether the gradient is divided by its dual norm.
+    batch_size : int, optional
+        The samples of a step, in turn; what an epoch leaves over is left out. Zero
+        takes all samples. With batches the head stays fixed.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a setting is not a number, or outside its range.
+
+    Notes
+    -----
+    Paper C, Section 2. In joint training each gradient is divided by its own norm.
+
+    Examples
+    --------
+    >>> from lib import dynamics
+    >>> dynamics.MirrorDescent(p=3.0)
+    MirrorDescent(p=3.0)
+    >>> dynamics.MirrorDescent(p=3.0, step_size=0.5, normalised=False)
+    MirrorDescent(p=3.0, step_size=0.5, normalised=False)
+    """
+
+    formula: ClassVar[str] = (
+        r"|W_{t+1}|^{p-1}\mathrm{sgn}(W_{t+1})=|W_t|^{p-1}\mathrm{sgn}(W_t)"
+        r"-\eta\,\nabla L/\|\nabla L\|_q"
+    )
+    p: float
+    step_size: float = 0.1
+    normalised: bool = field(default=True, kw_only=True)
+    batch_size: int = field(default=0, kw_only=True)
+
+    def _check(self) -> None:
+        _need_number("p", self.p, lambda p: 1 < p < inf, "above 1 and finite")
+        _need_number("step_size", self.step_size, _is_size, "positive and finite")
+        _need_whole("batch_size", self.batch_size, 0)
+
+    def numbers(self) -> codes.Numbers:
+        """Return the rule as the compiled loop in coordinates takes it.
+
+        Returns
+        -------
+        Numbers
+            Of the kind MIRROR.
+        """
+        return codes.Numbers(
+            kind=float(codes.MIRROR),
+            log_step_size=math.log(self.step_size),
+            p=float(self.p),
+            normalised=float(self.normalised),
+            batch=float(self.batch_size),
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class InCoordinates(Rule):
+    """A rule of the compiled loop that sees the entries of W, with a fixed head.
+
+    Each subclass has a `step_size`.
+    """
+
+    decay: float = field(default=0.0, kw_only=True)
+    weight_decay: float = field(default=0.0, kw_only=True)
+    batch_size: int = field(default=0, kw_only=True)
+    variance_reduced: bool = field(default=False, kw_only=True)
+
+    def _check(self) -> None:
+        size = vars(self)["step_size"]
+        _need_number("step_size", size, _is_size, "positive and finite")
+        _need_number("decay", self.decay, math.isfinite, "finite")
+        for name in ("momentum", "memory", "first_mix"):
+            value = getattr(self, name, 0.0)
+            _need_number(name, value, lambda x: 0 <= x < 1, "in [0, 1)")
+        for name in ("epsilon", "damping", "weight_decay"):
+            value = getattr(self, name, 0.0)
+            _need_number(name, value, lambda x: 0 <= x < inf, "finite, zero or above")
+        _need_whole("batch_size", self.batch_size, 0)
+        _need_whole("blocks", getattr(self, "blocks", 1), 1)
+        product = size * self.weight_decay
+        if not product < 1:
+            raise ValueError(
+                f"step_size * weight_decay = {product}; it must be below 1"
+            )
+        if self.variance_reduced and not self.batch_size:
+            raise ValueError(
+                "variance_reduced is for batches; set batch_size to 1 or more"
+            )
+
+    def numbers(self) -> codes.Numbers:
+        """Return the rule as the compiled loop takes it.
+
+        Returns
+        -------
+        Numbers
+            Its kind and settings.
+        """
+        return codes.Numbers(
+            log_step_size=math.log(vars(self)["step_size"]),
+            decay=float(self.decay),
+            weight_decay=float(self.weight_decay),
+            batch=float(self.batch_size),
+            reduced=float(self.variance_reduced),
+            **{name: float(value) for name, value in self._own_numbers().items()},
+        )
+
+    def _own_numbers(self) -> dict[str, float]:
+        """Return the kind and the settings that only this rule has."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, repr=False)
+class SteepestDescent(InCoordinates):
+    r"""Steepest descent in a norm N, with dual norm N*.
+
+    .. math:: D=\mathrm{argmax}_{N(D)\le1}\langle G,D\rangle
+
+    Parameters
+    ----------
+    norm : {"frobenius", "spectral", "nuclear"} or float
+        N; a number is the exponent p of the l_p norm of the entries, 1 <= p <= inf.
+    step_size : float
+        eta, positive and finite.
+    decay : float, optional
+        The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
+    weight_decay : float, optional
+        lambda, the decoupled weight decay; eta lambda must be below 1.
+    batch_size : int, optional
+        The samples of a step, in turn; what an epoch leaves over is left out. Zero
+        takes all samples.
+    variance_reduced : bool, optional
+        Whether G is the batch's mean at W, minus the same at the anchor, plus the mean
+        of all samples there (SVRG, Johnson and Zhang, 2013). The anchor is W at the
+        begin of an epoch.
+    normalised : bool, optional
+        Whether N(D) = 1. Otherwise D is N*(G) times as long.
+    blocks : int, optional
+        Equal parts of W's rows, each of which moves by itself. The norm is then
+        max_b N(W_b) over the parts, its dual sum_b N*(G_b).
+    radius, growth : float, optional
+        In phase k, `every` steps long, W stays in the ball ||W|| <= radius growth^k of
+        the Frobenius norm: a step that would leave it ends on its sphere, and so does
+        the first step of each phase k > 0. A radius beyond e^600 ends a run as
+        "diverged".
+    every : int, optional
+        The steps of a phase.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a setting is not a number, or outside its range.
+
+    Notes
+    -----
+    In an l_p norm D = sgn(G) |G|^{q-1} / ||G||_q^{q-1}; for p = 1 it is the sign of the
+    largest entry of G at its place (of equal ones the first). In the spectral norm D =
+    U V^T of G = U S V^T, in the nuclear norm u_1 v_1^T. With `radius` it is the
+    progressive rescaling of Wang, Min and Wu (2024, PRGD).
+
+    Examples
+    --------
+    >>> from lib import attention, dynamics
+    >>> rule = dynamics.SteepestDescent("spectral", 0.1)
+    >>> rule
+    SteepestDescent(norm='spectral', step_size=0.1)
+    >>> run = dynamics.train(attention.two_examples(), rule, 3, record=[3])
+    >>> run.W[0, 0].round(3) + 0.0
+    array([[-0.298, -0.032],
+           [ 0.032, -0.298]])
+    """
+
+    formula: ClassVar[str] = r"D=\mathrm{argmax}_{N(D)\le1}\langle G,D\rangle"
+    norm: Any
+    step_size: float
+    normalised: bool = field(default=True, kw_only=True)
+    blocks: int = field(default=1, kw_only=True)
+    radius: float = field(default=inf, kw_only=True)
+    growth: float = field(default=1.0, kw_only=True)
+    every: int = field(default=1, kw_only=True)
+
+    def _check(self) -> None:
+        named = self.norm in ("frobenius", "spectral", "nuclear")
+        if not named and not (isinstance(self.norm, Real) and self.norm >= 1):
+            raise ValueError(
+                f'norm = {self.norm!r}; it must be "frobenius", "spectral", "nuclear" '
+                "or an exponent p >= 1"
+            )
+        super()._check()
+        _need_number("radius", self.radius, lambda x: x > 0, "positive")
+        _need_number("growth", self.growth, lambda x: 1 <= x < inf, "finite, 1 or more")
+        _need_whole("every", self.every, 1)
+
+    def _own_numbers(self) -> dict[str, float]:
+        kinds = {
+            "spectral": {"kind": codes.SPECTRAL, "shape": codes.POLAR},
+            "nuclear": {"kind": codes.SPECTRAL, "shape": codes.LEADING},
+            "frobenius": {"kind": codes.ENTRYWISE, "p": 2.0},
+        }
+        entrywise = {"kind": codes.ENTRYWISE, "p": self.norm}
+        return {
+            **kinds.get(self.norm, entrywise),
+            "normalised": self.normalised,
+            "blocks": self.blocks,
+            "log_radius": math.log(self.radius),
+            "log_growth": math.log(self.growth),
+            "every": self.every,
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class SignDescent(InCoordinates):
+    r"""Steepest descent in the largest entry: every entry takes a step of one length.
+
+    .. math:: D=\mathrm{sgn}(G)
+
+    Parameters
+    ----------
+    step_size : float
+        eta, positive and finite.
+    decay : float, optional
+        The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
+    weight_decay : float, optional
+        lambda, the decoupled weight decay; eta lambda must be below 1.
+    batch_size : int, optional
+        The samples of a step, in turn; what an epoch leaves over is left out. Zero
+        takes all samples.
+    variance_reduced : bool, optional
+        Whether G is the batch's mean at W, minus the same at the anchor, plus the mean
+        of all samples there (SVRG, Johnson and Zhang, 2013). The anchor is W at the
+        begin of an epoch.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a setting is not a number, or outside its range.
+
+    Notes
+    -----
+    It is ``SteepestDescent(inf, step_size)``, and without momentum Signum.
+
+    Examples
+    --------
+    >>> from lib import attention, dynamics
+    >>> rule = dynamics.SignDescent(0.1)
+    >>> rule
+    SignDescent(step_size=0.1)
+    >>> run = dynamics.train(attention.two_examples(), rule, 3, record=[3])
+    >>> run.W[0, 0].round(3) + 0.0
+    array([[-0.3,  0. ],
+           [ 0.3, -0.3]])
+    """
+
+    formula: ClassVar[str] = r"D=\mathrm{sgn}(G)"
+    step_size: float
+
+    def _own_numbers(self) -> dict[str, float]:
+        return {"kind": codes.ENTRYWISE, "p": inf}
+
+
+@dataclass(frozen=True, repr=False)
+class Adam(InCoordinates):
+    r"""Adam, and with `weight_decay` AdamW.
+
+    .. math:: D=\hat m/(\sqrt{\hat v}+\epsilon)
+
+    Parameters
+    ----------
+    step_size : float
+        eta, positive and finite.
+    decay : float, optional
+        The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
+    weight_decay : float, optional
+        lambda, the decoupled weight decay; eta lambda must be below 1.
+    batch_size : int, optional
+        The samples of a step, in turn; what an epoch leaves over is left out. Zero
+        takes all samples.
+    variance_reduced : bool, optional
+        Whether G is the batch's mean at W, minus the same at the anchor, plus the mean
+        of all samples there (SVRG, Johnson and Zhang, 2013). The anchor is W at the
+        begin of an epoch.
+    momentum : float, optional
+        beta_1 in [0, 1): m = beta_1 m + (1 - beta_1) G.
+    memory : float, optional
+        beta_2 in [0, 1): v = beta_2 v + (1 - beta_2) G^2, entry by entry.
+    epsilon : float, optional
+        What is added to the root. With beta_2 = epsilon = 0 an entry without gradient
+        stays.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a setting is not a number, or outside its range.
+
+    Notes
+    -----
+    Kingma and Ba (2015); Loshchilov and Hutter (2019). The hats correct means from
+    zero: m / (1 - beta_1^{t+1}), and v alike. The logarithms of m and v are kept, so
+    that nothing underflows.
+
+    Examples
+    --------
+    >>> from lib import attention, dynamics
+    >>> rule = dynamics.Adam(0.1)
+    >>> rule
+    Adam(step_size=0.1)
+    >>> run = dynamics.train(attention.two_examples(), rule, 3, record=[3])
+    >>> run.W[0, 0].round(3) + 0.0
+    array([[-0.3,  0. ],
+           [ 0.3, -0.3]])
+    """
+
+    formula: ClassVar[str] = r"D=\hat m/(\sqrt{\hat v}+\epsilon)"
+    step_size: float
+    momentum: float = field(default=0.9, kw_only=True)
+    memory: float = field(default=0.999, kw_only=True)
+    epsilon: float = field(default=0.0, kw_only=True)
+
+    def _own_numbers(self) -> dict[str, float]:
+        return {
+            "kind": codes.ADAPTIVE,
+            "momentum": self.momentum,
+            "memory": self.memory,
+            "epsilon": self.epsilon,
+            "corrected": True,
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class RMSprop(InCoordinates):
+    r"""RMSprop: Adam without momentum and without corrections.
+
+    .. math:: D=G/(\sqrt v+\epsilon)
+
+    Parameters
+    ----------
+    step_size : float
+        eta, positive and finite.
+    decay : float, optional
+        The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
+    weight_decay : float, optional
+        lambda, the decoupled weight decay; eta lambda must be below 1.
+    batch_size : int, optional
+        The samples of a step, in turn; what an epoch leaves over is left out. Zero
+        takes all samples.
+    variance_reduced : bool, optional
+        Whether G is the batch's mean at W, minus the same at the anchor, plus the mean
+        of all samples there (SVRG, Johnson and Zhang, 2013). The anchor is W at the
+        begin of an epoch.
+    memory : float, optional
+        beta_2 in [0, 1): v = beta_2 v + (1 - beta_2) G^2, entry by entry.
+    epsilon : float, optional
+        What is added to the root.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a setting is not a number, or outside its range.
+
+    Notes
+    -----
+    Tieleman and Hinton (2012).
+
+    Examples
+    --------
+    >>> from lib import attention, dynamics
+    >>> rule = dynamics.RMSprop(0.1)
+    >>> rule
+    RMSprop(step_size=0.1)
+    >>> run = dynamics.train(attention.two_examples(), rule, 3, record=[3])
+    >>> run.W[0, 0].round(3) + 0.0
+    array([[-1.44 ,  0.   ],
+           [ 1.519, -1.46 ]])
+    """
+
+    formula: ClassVar[str] = r"D=G/(\sqrt v+\epsilon)"
+    step_size: float
+    memory: float = field(default=0.99, kw_only=True)
+    epsilon: float = field(default=0.0, kw_only=True)
+
+    def _own_numbers(self) -> dict[str, float]:
+        return {
+            "kind": codes.ADAPTIVE,
+            "memory": self.memory,
+            "epsilon": self.epsilon,
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class AdaGrad(InCoordinates):
+    r"""AdaGrad, entry by entry.
+
+    .. math:: D=G/(\sqrt v+\epsilon),\ v=\sum G^2
+
+    Parameters
+    ----------
+    step_size : float
+        eta, positive and finite.
+    decay : float, optional
+        The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
+    weight_decay : float, optional
+        lambda, the decoupled weight decay; eta lambda must be below 1.
+    batch_size : int, optional
+        The samples of a step, in turn; what an epoch leaves over is left out. Zero
+        takes all samples.
+    variance_reduced : bool, optional
+        Whether G is the batch's mean at W, minus the same at the anchor, plus the mean
+        of all samples there (SVRG, Johnson and Zhang, 2013). The anchor is W at the
+        begin of an epoch.
+    epsilon : float, optional
+        What is added to the root.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a setting is not a number, or outside its range.
+
+    Notes
+    -----
+    Duchi, Hazan and Singer (2011), with a diagonal matrix.
+
+    Examples
+    --------
+    >>> from lib import attention, dynamics
+    >>> rule = dynamics.AdaGrad(0.1)
+    >>> rule
+    AdaGrad(step_size=0.1)
+    >>> run = dynamics.train(attention.two_examples(), rule, 3, record=[3])
+    >>> run.W[0, 0].round(3) + 0.0
+    array([[-0.227,  0.   ],
+           [ 0.229, -0.225]])
+    """
+
+    formula: ClassVar[str] = r"D=G/(\sqrt v+\epsilon),\ v=\sum G^2"
+    step_size: float
+    epsilon: float = field(default=0.0, kw_only=True)
+
+    def _own_numbers(self) -> dict[str, float]:
+        return {"kind": codes.ADAPTIVE, "epsilon": self.epsilon, "summed": True}
+
+
+@dataclass(frozen=True, repr=False)
+class FullAdaGrad(InCoordinates):
+    r"""AdaGrad with the full matrix.
+
+    .. math:: D=S^{-1/2}\mathrm{vec}(G),\ S=\sum\mathrm{vec}(G)\mathrm{vec}(G)^\top
+
+    Parameters
+    ----------
+    step_size : float
+        eta, positive and finite.
+    decay : float, optional
+        The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
+    weight_decay : float, optional
+        lambda, the decoupled weight decay; eta lambda must be below 1.
+    batch_size : int, optional
+        The samples of a step, in turn; what an epoch leaves over is left out. Zero
+        takes all samples.
+    variance_reduced : bool, optional
+        Whether G is the batch's mean at W, minus the same at the anchor, plus the mean
+        of all samples there (SVRG, Johnson and Zhang, 2013). The anchor is W at the
+        begin of an epoch.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a setting is not a number, or outside its range.
+
+    Notes
+    -----
+    Duchi, Hazan and Singer (2011). A step takes an eigendecomposition of size
+    n (T - 1).
+
+    Examples
+    --------
+    >>> from lib import attention, dynamics
+    >>> rule = dynamics.FullAdaGrad(0.1)
+    >>> rule
+    FullAdaGrad(step_size=0.1)
+    >>> run = dynamics.train(attention.two_examples(), rule, 3, record=[3])
+    >>> run.W[0, 0].round(3) + 0.0
+    array([[-0.12 ,  0.   ],
+           [ 0.149, -0.189]])
+    """
+
+    formula: ClassVar[str] = (
+        r"D=S^{-1/2}\mathrm{vec}(G),\ S=\sum\mathrm{vec}(G)\mathrm{vec}(G)^\top"
+    )
+    step_size: float
+
+    def _own_numbers(self) -> dict[str, float]:
+        return {"kind": codes.FULL_ADAGRAD}
+
+
+@dataclass(frozen=True, repr=False)
+class Signum(InCoordinates):
+    r"""Signum: the sign of a mean of gradients.
+
+    .. math:: D=\mathrm{sgn}(m)
+
+    Parameters
+    ----------
+    step_size : float
+        eta, positive and finite.
+    decay : float, optional
+        The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
+    weight_decay : float, optional
+        lambda, the decoupled weight decay; eta lambda must be below 1.
+    batch_size : int, optional
+        The samples of a step, in turn; what an epoch leaves over is left out. Zero
+        takes all samples.
+    variance_reduced : bool, optional
+        Whether G is the batch's mean at W, minus the same at the anchor, plus the mean
+        of all samples there (SVRG, Johnson and Zhang, 2013). The anchor is W at the
+        begin of an epoch.
+    momentum : float, optional
+        beta in [0, 1): m = beta m + (1 - beta) G.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a setting is not a number, or outside its range.
+
+    Notes
+    -----
+    Bernstein, Wang, Azizzadenesheli and Anandkumar (2018).
+
+    Examples
+    --------
+    >>> from lib import attention, dynamics
+    >>> rule = dynamics.Signum(0.1)
+    >>> rule
+    Signum(step_size=0.1)
+    >>> run = dynamics.train(attention.two_examples(), rule, 3, record=[3])
+    >>> run.W[0, 0].round(3) + 0.0
+    array([[-0.3,  0. ],
+           [ 0.3, -0.3]])
+    """
+
+    formula: ClassVar[str] = r"D=\mathrm{sgn}(m)"
+    step_size: float
+    momentum: float = field(default=0.9, kw_only=True)
+
+    def _own_numbers(self) -> dict[str, float]:
+        return {
+            "kind": codes.SIGN,
+            "momentum": self.momentum,
+            "first_mix": self.momentum,
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class Lion(InCoordinates):
+    r"""Lion: the sign of a mean that counts the newest gradient more.
+
+    .. math:: D=\mathrm{sgn}(a m+(1-a)G)
+
+    Parameters
+    ----------
+    step_size : float
+        eta, positive and finite.
+    decay : float, optional
+        The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
+    weight_decay : float, optional
+        lambda, the decoupled weight decay; eta lambda must be below 1.
+    batch_size : int, optional
+        The samples of a step, in turn; what an epoch leaves over is left out. Zero
+        takes all samples.
+    variance_reduced : bool, optional
+        Whether G is the batch's mean at W, minus the same at the anchor, plus the mean
+        of all samples there (SVRG, Johnson and Zhang, 2013). The anchor is W at the
+        begin of an epoch.
+    first_mix : float, optional
+        a in [0, 1).
+    momentum : float, optional
+        beta in [0, 1): then m = beta m + (1 - beta) G.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a setting is not a number, or outside its range.
+
+    Notes
+    -----
+    Chen et al. (2023).
+
+    Examples
+    --------
+    >>> from lib import attention, dynamics
+    >>> rule = dynamics.Lion(0.1)
+    >>> rule
+    Lion(step_size=0.1)
+    >>> run = dynamics.train(attention.two_examples(), rule, 3, record=[3])
+    >>> run.W[0, 0].round(3) + 0.0
+    array([[-0.3,  0. ],
+           [ 0.3, -0.3]])
+    """
+
+    formula: ClassVar[str] = r"D=\mathrm{sgn}(a m+(1-a)G)"
+    step_size: float
+    first_mix: float = field(default=0.9, kw_only=True)
+    momentum: float = field(default=0.99, kw_only=True)
+
+    def _own_numbers(self) -> dict[str, float]:
+        return {
+            "kind": codes.SIGN,
+            "momentum": self.momentum,
+            "first_mix": self.first_mix,
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class Muon(InCoordinates):
+    r"""Muon: the polar factor of a mean of gradients.
+
+    .. math:: D=UV^\top,\ USV^\top=M
+
+    Parameters
+    ----------
+    step_size : float
+        eta, positive and finite.
+    decay : float, optional
+        The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
+    weight_decay : float, optional
+        lambda, the decoupled weight decay; eta lambda must be below 1.
+    batch_size : int, optional
+        The samples of a step, in turn; what an epoch leaves over is left out. Zero
+        takes all samples.
+    variance_reduced : bool, optional
+        Whether G is the batch's mean at W, minus the same at the anchor, plus the mean
+        of all samples there (SVRG, Johnson and Zhang, 2013). The anchor is W at the
+        begin of an epoch.
+    momentum : float, optional
+        mu in [0, 1): M = mu M + (1 - mu) G.
+    nesterov : bool, optional
+        Whether mu M + (1 - mu) G is taken in place of M.
+    newton_schulz : int, optional
+        The steps of the quintic X <- aX + b(XX^T)X + c(XX^T)^2 X from M / ||M|| that
+        replace the exact polar factor. Zero is exact.
+    blocks : int, optional
+        Equal parts of W's rows, each of which moves by itself. Heads are such
+        parts.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a setting is not a number, or outside its range.
+
+    Notes
+    -----
+    Jordan (2024).
+
+    Examples
+    --------
+    >>> from lib import attention, dynamics
+    >>> rule = dynamics.Muon(0.1, nesterov=True)
+    >>> rule
+    Muon(step_size=0.1, nesterov=True)
+    >>> run = dynamics.train(attention.two_examples(), rule, 3, record=[3])
+    >>> run.W[0, 0].round(3) + 0.0
+    array([[-0.298, -0.032],
+           [ 0.032, -0.298]])
+    """
+
+    formula: ClassVar[str] = r"D=UV^\top,\ USV^\top=M"
+    step_size: float
+    momentum: float = field(default=0.95, kw_only=True)
+    nesterov: bool = field(default=False, kw_only=True)
+    newton_schulz: int = field(default=0, kw_only=True)
+    blocks: int = field(default=1, kw_only=True)
+
+    def _check(self) -> None:
+        super()._check()
+        _need_whole("newton_schulz", self.newton_schulz, 0)
+
+    def _own_numbers(self) -> dict[str, float]:
+        shape = codes.NEWTON_SCHULZ if self.newton_schulz else codes.POLAR
+        return {
+            "kind": codes.SPECTRAL,
+            "shape": shape,
+            "iterations": self.newton_schulz,
+            "momentum": self.momentum,
+            "nesterov": self.nesterov,
+            "blocks": self.blocks,
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class OLion(InCoordinates):
+    r"""OLion: the sign of the polar factor that Nesterov's Muon takes.
+
+    .. math:: D=\mathrm{sgn}(UV^\top),\ USV^\top=\mu M+(1-\mu)G
+
+    Parameters
+    ----------
+    step_size : float
+        eta, positive and finite.
+    decay : float, optional
+        The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
+    weight_decay : float, optional
+        lambda, the decoupled weight decay; eta lambda must be below 1.
+    batch_size : int, optional
+        The samples of a step, in turn; what an epoch leaves over is left out. Zero
+        takes all samples.
+    variance_reduced : bool, optional
+        Whether G is the batch's mean at W, minus the same at the anchor, plus the mean
+        of all samples there (SVRG, Johnson and Zhang, 2013). The anchor is W at the
+        begin of an epoch.
+    momentum : float, optional
+        mu in [0, 1): M = mu M + (1 - mu) G.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a setting is not a number, or outside its range.
+
+    Notes
+    -----
+    arXiv 2602.01105.
+
+    Examples
+    --------
+    >>> from lib import attention, dynamics
+    >>> rule = dynamics.OLion(0.1)
+    >>> rule
+    OLion(step_size=0.1)
+    >>> run = dynamics.train(attention.two_examples(), rule, 3, record=[3])
+    >>> run.W[0, 0].round(3) + 0.0
+    array([[-0.3, -0.3],
+           [ 0.3, -0.3]])
+    """
+
+    formula: ClassVar[str] = r"D=\mathrm{sgn}(UV^\top),\ USV^\top=\mu M+(1-\mu)G"
+    step_size: float
+    momentum: float = field(default=0.95, kw_only=True)
+
+    def _own_numbers(self) -> dict[str, float]:
+        return {
+            "kind": codes.SPECTRAL,
+            "momentum": self.momentum,
+            "nesterov": True,
+            "signed": True,
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class Shampoo(InCoordinates):
+    r"""Shampoo: a matrix on either side of the gradient.
+
+    .. math:: D=L^{-1/4}GR^{-1/4}
+
+    Parameters
+    ----------
+    step_size : float
+        eta, positive and finite.
+    decay : float, optional
+        The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
+    weight_decay : float, optional
+        lambda, the decoupled weight decay; eta lambda must be below 1.
+    batch_size : int, optional
+        The samples of a step, in turn; what an epoch leaves over is left out. Zero
+        takes all samples.
+    variance_reduced : bool, optional
+        Whether G is the batch's mean at W, minus the same at the anchor, plus the mean
+        of all samples there (SVRG, Johnson and Zhang, 2013). The anchor is W at the
+        begin of an epoch.
+    memory : float, optional
+        beta_2 in [0, 1): L = beta_2 L + (1 - beta_2) G G^T, and R alike of G^T G. With
+        beta_2 = 0 the step is the polar factor of G.
+    summed : bool, optional
+        Whether L and R are plain sums instead.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a setting is not a number, or outside its range.
+
+    Notes
+    -----
+    Gupta, Koren and Singer (2018). The powers are those of pseudo-inverses.
+
+    Examples
+    --------
+    >>> from lib import attention, dynamics
+    >>> rule = dynamics.Shampoo(0.1, memory=0.9)
+    >>> rule
+    Shampoo(step_size=0.1, memory=0.9)
+    >>> run = dynamics.train(attention.two_examples(), rule, 3, record=[3])
+    >>> run.W[0, 0].round(3) + 0.0
+    array([[-0.706, -0.067],
+           [ 0.089, -0.672]])
+    """
+
+    formula: ClassVar[str] = r"D=L^{-1/4}GR^{-1/4}"
+    step_size: float
+    memory: float = field(default=0.0, kw_only=True)
+    summed: bool = field(default=False, kw_only=True)
+
+    def _own_numbers(self) -> dict[str, float]:
+        return {
+            "kind": codes.SHAMPOO,
+            "memory": self.memory,
+            "summed": self.summed,
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class SOAP(InCoordinates):
+    r"""SOAP: Adam in the eigenbases of Shampoo's two matrices.
+
+    .. math:: D=Q_L(Q_L^\top\hat m\,Q_R/\sqrt{\hat v})Q_R^\top
+
+    Parameters
+    ----------
+    step_size : float
+        eta, positive and finite.
+    decay : float, optional
+        The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
+    weight_decay : float, optional
+        lambda, the decoupled weight decay; eta lambda must be below 1.
+    batch_size : int, optional
+        The samples of a step, in turn; what an epoch leaves over is left out. Zero
+        takes all samples.
+    variance_reduced : bool, optional
+        Whether G is the batch's mean at W, minus the same at the anchor, plus the mean
+        of all samples there (SVRG, Johnson and Zhang, 2013). The anchor is W at the
+        begin of an epoch.
+    momentum : float, optional
+        beta_1 in [0, 1), of the mean m of G.
+    memory : float, optional
+        beta_2 in [0, 1), of L, R and the mean v of the squares of Q_L^T G Q_R.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a setting is not a number, or outside its range.
+
+    Notes
+    -----
+    Vyas et al. (2024), Algorithms 3 and 4 with frequency 1: a step uses the bases Q_L
+    and Q_R, and then updates L, R and them, by one power iteration and QR. The first
+    step, which the published code skips, is taken in the bases of the first gradient:
+    it is its polar factor.
+
+    Examples
+    --------
+    >>> from lib import attention, dynamics
+    >>> rule = dynamics.SOAP(0.1)
+    >>> rule
+    SOAP(step_size=0.1)
+    >>> run = dynamics.train(attention.two_examples(), rule, 3, record=[3])
+    >>> run.W[0, 0].round(3) + 0.0
+    array([[-0.303, -0.019],
+           [ 0.161, -0.28 ]])
+    """
+
+    formula: ClassVar[str] = r"D=Q_L(Q_L^\top\hat m\,Q_R/\sqrt{\hat v})Q_R^\top"
+    step_size: float
+    momentum: float = field(default=0.9, kw_only=True)
+    memory: float = field(default=0.999, kw_only=True)
+
+    def _own_numbers(self) -> dict[str, float]:
+        return {
+            "kind": codes.SOAP,
+            "momentum": self.momentum,
+            "memory": self.memory,
+            "corrected": True,
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class NaturalGradient(InCoordinates):
+    r"""The natural gradient.
+
+    .. math:: D=(F+\lambda I)^{-1}G
+
+    Parameters
+    ----------
+    step_size : float
+        eta, positive and finite.
+    decay : float, optional
+        The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
+    weight_decay : float, optional
+        lambda, the decoupled weight decay; eta lambda must be below 1.
+    batch_size : int, optional
+        The samples of a step, in turn; what an epoch leaves over is left out. Zero
+        takes all samples.
+    variance_reduced : bool, optional
+        Whether G is the batch's mean at W, minus the same at the anchor, plus the mean
+        of all samples there (SVRG, Johnson and Zhang, 2013). The anchor is W at the
+        begin of an epoch.
+    damping : float, optional
+        What is added to F. With zero the inverse is a pseudo-inverse: D is then as
+        large as the inverse of the smallest gradient, and without `normalised` training
+        soon diverges.
+    relative : bool, optional
+        Whether the damping is a multiple of the trace of F.
+    normalised : bool, optional
+        Whether D is divided by its Frobenius norm.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a setting is not a number, or outside its range.
+
+    Notes
+    -----
+    Amari (1998). F is the Fisher matrix of the labels at the model's own chances.
+
+    Examples
+    --------
+    >>> from lib import attention, dynamics
+    >>> rule = dynamics.NaturalGradient(0.1, damping=0.1)
+    >>> rule
+    NaturalGradient(step_size=0.1, damping=0.1)
+    >>> run = dynamics.train(attention.two_examples(), rule, 3, record=[3])
+    >>> run.W[0, 0].round(3) + 0.0
+    array([[-0.223,  0.   ],
+           [ 0.151, -0.273]])
+    """
+
+    formula: ClassVar[str] = r"D=(F+\lambda I)^{-1}G"
+    step_size: float
+    damping: float = field(default=0.0, kw_only=True)
+    relative: bool = field(default=False, kw_only=True)
+    normalised: bool = field(default=False, kw_only=True)
+
+    def _own_numbers(self) -> dict[str, float]:
+        return {
+            "kind": codes.NATURAL,
+            "damping": self.damping,
+            "relative": self.relative,
+            "normalised": self.normalised,
+        }

@@ -1,0 +1,318 @@
+"""What is measured along a path, whichever engine made it."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from lib import attention
+from lib.attention import coordinates
+from lib.attention.token_sets import TokenSet
+from lib.compiled import status
+from lib.dynamics.history import History
+from lib.dynamics.starts import Start
+from lib.svm.max_margin import MaxMargin
+
+# Numbers held while directions are measured: more would come from the system anew
+CHUNK = 2**17
+ROUNDING = 1e-12  # a target's part outside the span, over its norm, that counts as none
+
+
+class Target(Start):
+    """A direction V, of W or of the head, in two parts as a start."""
+
+    @property
+    def norm(self) -> np.ndarray:
+        """||V||, (runs,)."""
+        inside = np.linalg.norm(self.inside.reshape(len(self.inside), -1), axis=1)
+        return np.hypot(inside, self.outside)
+
+
+def checked_targets(
+    given: Mapping[str, np.ndarray | MaxMargin] | None,
+    data: TokenSet,
+    of_head: bool = False,
+) -> dict[str, np.ndarray]:
+    """Return targets as arrays, after a check.
+
+    Parameters
+    ----------
+    given : mapping of str to MaxMargin or ndarray, or None
+        The targets.
+    data : TokenSet
+        The tokens that are trained on, in the coordinates of the targets.
+    of_head : bool, optional
+        Whether they are targets of the head.
+
+    Returns
+    -------
+    dict of str to ndarray
+        Arrays (runs, d, d_z), of a head (runs, d).
+
+    Raises
+    ------
+    ValueError
+        If a target has another shape, is zero or not finite, or solves other tokens.
+    """
+    if of_head:
+        shape = data.u.shape
+    else:
+        shape = (*data.u.shape, data.z.shape[-1])
+    targets = {}
+    for name, target in (given or {}).items():
+        if isinstance(target, MaxMargin):
+            solved = target.tokens
+            if not all(
+                np.array_equal(getattr(solved, part), getattr(data, part))
+                for part in ("X", "z", "mask")
+            ):
+                raise ValueError(
+                    f"target {name!r} solves other tokens, or these in other "
+                    "coordinates: solve what is trained, svm.token_svm(tokens) or "
+                    "svm.token_svm(problem)"
+                )
+            target = target.value
+        target = np.asarray(target, float)
+        if target.shape != shape:
+            raise ValueError(
+                f"target {name!r} has shape {target.shape}; it needs {shape}, in the "
+                "coordinates of the tokens or of the Minimal that is trained"
+            )
+        size = np.linalg.norm(target.reshape(len(target), -1), axis=1)  # (runs,)
+        if not (np.isfinite(size).all() and size.all()):
+            raise ValueError(f"target {name!r} must be finite and not zero")
+        targets[name] = target
+    return targets
+
+
+def in_span(
+    targets: Mapping[str, np.ndarray],
+    tokens: TokenSet | coordinates.Minimal,
+    problem: coordinates.Minimal,
+    of_head: bool = False,
+) -> dict[str, Target]:
+    """Split targets into what lies in the span of the tokens, and the rest.
+
+    Parameters
+    ----------
+    targets : mapping of str to ndarray
+        What `checked_targets` returns.
+    tokens : TokenSet or Minimal
+        What is trained: it tells the coordinates of the targets.
+    problem : Minimal
+        The same in minimal coordinates.
+    of_head : bool, optional
+        Whether they are targets of the head.
+
+    Returns
+    -------
+    dict of str to Target
+        The targets in two parts.
+    """
+    split = {}
+    for name, target in targets.items():
+        size = np.linalg.norm(target.reshape(len(target), -1), axis=1)  # (runs,)
+        inside = target
+        outside = np.zeros(len(target))
+        if isinstance(tokens, TokenSet) and of_head:
+            inside = np.einsum("rd,rdk->rk", target, problem.token_basis)
+            rest = target - np.einsum("rk,rdk->rd", inside, problem.token_basis)
+            outside = np.linalg.norm(rest, axis=1)
+        elif isinstance(tokens, TokenSet):
+            inside, outside = problem.reduce(target)
+        split[name] = Target(inside, np.where(outside > ROUNDING * size, outside, 0.0))
+    return split
+
+
+def directions(
+    vectors: Callable[[slice], np.ndarray],
+    count: int,
+    outside: np.ndarray,
+    targets: dict[str, Target],
+) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Measure vectors against targets.
+
+    Parameters
+    ----------
+    vectors : callable
+        Gives the vectors (runs, k, ...) of a slice of the records.
+    count : int
+        The number of records.
+    outside : ndarray (runs,)
+        The norm of a part that is orthogonal to all vectors.
+    targets : dict of str to Target
+        The targets.
+
+    Returns
+    -------
+    norm : ndarray (runs, k)
+        The norms.
+    error, alignment : dict of ndarray (runs, k)
+        Direction errors and alignments by target.
+    """
+    runs = outside.size
+    outside = outside[:, None]
+    norm = np.full((runs, count), np.nan)
+    error = {name: norm.copy() for name in targets}
+    alignment = {name: norm.copy() for name in targets}
+    units = {
+        name: (
+            V.inside.reshape(runs, 1, -1) / V.norm[:, None, None],
+            (V.outside / V.norm)[:, None],
+        )
+        for name, V in targets.items()
+    }
+    chunk = max(1, CHUNK // max(1, vectors(slice(0, 1)).size))
+    for first in range(0, count, chunk):
+        part = slice(first, first + chunk)
+        v = vectors(part)
+        v = v.reshape(*v.shape[:2], -1)
+        size = np.linalg.norm(v, axis=-1)
+        if np.isinf(size).any():  # its square left the range of float64
+            unit = np.where(np.isinf(size), np.abs(v).max(-1), 1.0)
+            size = unit * np.linalg.norm(v / unit[..., None], axis=-1)
+        norm[:, part] = np.hypot(size, outside)
+        # Zero has no direction
+        scale = np.where(norm[:, part] > 0, norm[:, part], np.nan)
+        for name, (unit, rest) in units.items():
+            alignment[name][:, part] = (v @ np.swapaxes(unit, 1, 2))[..., 0] / scale
+            apart = np.linalg.norm(v / scale[..., None] - unit, axis=-1)
+            error[name][:, part] = np.hypot(np.hypot(apart, outside / scale), rest)
+    return norm, error, alignment
+
+
+def not_measured(runs: int, k: int) -> dict[str, Any]:
+    """Return the fields of a `History` that only some engines measure, as NaN.
+
+    Parameters
+    ----------
+    runs, k : int
+        The numbers of runs and of records.
+
+    Returns
+    -------
+    dict of str to ndarray
+        The fields by name.
+    """
+    names = (
+        "log_gradient",
+        "log_step",
+        "log_gradient_head",
+        "log_step_head",
+        "own_norm",
+        "own_head_norm",
+        "log_own_gradient",
+        "log_own_gradient_head",
+    )
+    empty = {name: np.full((runs, k), np.nan) for name in names}
+    return empty | {"loss_rise": np.full(runs, np.nan)}
+
+
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
+def of_weights(
+    tokens: TokenSet,
+    times: np.ndarray,
+    raw: dict[str, Any],
+    *,
+    head: str,
+    loss: str,
+    targets: Mapping[str, np.ndarray],
+    head_targets: Mapping[str, np.ndarray],
+) -> History:
+    """Make the History of a path of W in the coordinates of the tokens.
+
+    Parameters
+    ----------
+    tokens : TokenSet
+        The data sets.
+    times : ndarray of int (k,)
+        The iterations of the records.
+    raw : dict
+        What the engine recorded: the path, status as numbers and
+        ended (runs,), log_gap (runs, k), and any other fields of a History.
+    head : {"fixed", "joint"}
+        Whether the head was trained.
+    loss : str
+        One of ``attention.LOSSES``.
+    targets, head_targets : mapping of str to ndarray
+        What `checked_targets` returns.
+
+    Returns
+    -------
+    History
+        The records and what follows from W.
+    """
+    raw = dict(raw)
+    runs, n, T, _ = tokens.shape
+    k = len(times)
+    joint = head == "joint"
+    path = raw.pop("path")
+    delta = coordinates.differences(tokens, tokens.opt, masked_as_zero=True)
+    hidden = coordinates.hidden_pairs(tokens, tokens.opt)  # (runs, n, T-1) or None
+    signed = coordinates.signed_opt_first(tokens)  # (runs, n, T, d)
+    zero = np.zeros(runs)
+    to_W = {name: Target(value, zero) for name, value in targets.items()}
+    to_u = {name: Target(value, zero) for name, value in head_targets.items()}
+
+    # What W and the head say by themselves.
+    norm, error, alignment = directions(path.weights, k, zero, to_W)
+    head_norm = np.full((runs, k), np.nan)
+    head_error = {}
+    head_alignment = {}
+    if joint:
+        head_norm, head_error, head_alignment = directions(path.head, k, zero, to_u)
+
+    # Margins and scores, and the gradient from them.
+    margins = np.empty((runs, k, n, T - 1))
+    gaps = np.empty((runs, k if joint else 1, n, T - 1))
+    log_gradient = np.empty((runs, k))
+    descent = {name: np.empty((runs, k)) for name in targets}
+    chunk = max(1, CHUNK // (runs * n * T + runs * np.prod(path.shape)))
+    for first in range(0, k, chunk):
+        part = slice(first, first + chunk)
+        W = path.weights(part)  # (runs, k, d, d_z)
+        u = path.head(part) if joint else tokens.u[:, None]  # (runs, k or 1, d)
+        images = np.swapaxes(W @ np.swapaxes(tokens.z, 1, 2)[:, None], -1, -2)
+        now = np.moveaxis(delta @ images.transpose(0, 2, 3, 1), -1, 1)
+        scores = np.moveaxis(signed @ np.swapaxes(u, 1, 2)[:, None], -1, 1)
+        if hidden is not None:  # exp(-inf): a masked token has no weight
+            now = np.where(hidden[:, None], np.inf, now)
+        margins[:, part] = now
+        if joint or first == 0:
+            gaps[:, part if joint else slice(0, 1)] = scores[..., :1] - scores[..., 1:]
+        logits = np.concatenate([np.zeros_like(now[..., :1]), -now], -1)
+        scores = np.broadcast_to(scores, logits.shape)
+        at = attention.slopes(logits, scores, loss)
+        pulled = np.moveaxis(
+            np.swapaxes(-at.pull[..., 1:], 1, 2) @ delta, 2, 1
+        )  # (runs, k, n, d)
+        down = np.swapaxes(pulled, -1, -2) @ tokens.z[:, None]
+        size = np.linalg.norm(down.reshape(*down.shape[:2], -1), axis=-1)
+        log_gradient[:, part] = at.log_scale + np.log(size)
+        for name, V in targets.items():
+            toward = (down * V[:, None]).sum((-2, -1))
+            descent[name][:, part] = toward / (size * to_W[name].norm[:, None])
+    if not joint:
+        gaps = np.broadcast_to(gaps, margins.shape)
+    log_odds = np.logaddexp.reduce(-margins, -1)  # all others against the opt token
+    if hidden is not None:
+        margins[np.broadcast_to(hidden[:, None], margins.shape)] = np.nan
+        gaps = np.where(hidden[:, None], np.nan, gaps)
+    records: dict[str, Any] = {
+        "iterations": times,
+        "norm": norm,
+        "margins": margins,
+        "log_miss": -np.logaddexp(0.0, -log_odds),
+        "score_gaps": gaps,
+        "direction_error": error,
+        "alignment": alignment,
+        "descent": descent,
+        "head_norm": head_norm,
+        "head_direction_error": head_error,
+        "head_alignment": head_alignment,
+        "path": path,
+        "moments": {},
+    }
+    records = not_measured(runs, k) | {"log_gradient": log_gradient} | records | raw
+    records["status"] = np.array(status.NAMES)[raw["status"]]
+    return History(**records)

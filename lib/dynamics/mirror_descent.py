@@ -1,0 +1,184 @@
+"""Mirror descent in the compiled loop of `lib.mirror`, with a fixed or a joint head.
+
+Descent runs in the tokens' own coordinates, since mirror descent is not rotation
+equivariant.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from lib import attention
+from lib.attention import coordinates
+from lib.attention.token_sets import TokenSet, check_sizes
+from lib.compiled import status
+from lib.dynamics import recording
+from lib.dynamics.in_coordinates.rules import MirrorDescent
+from lib.mirror import geometry, kernel
+
+
+def run(
+    tokens: TokenSet,
+    rules: Mapping[Any, MirrorDescent],
+    times: Mapping[Any, np.ndarray],
+    W_0: np.ndarray,
+    *,
+    head: str,
+    loss: str,
+) -> dict[Any, dict[str, np.ndarray]]:
+    """Train by lp-AttGD, or by lp-JointGD with a joint head, on all cores.
+
+    Parameters
+    ----------
+    tokens : TokenSet
+        The data sets. Their head u stays fixed, or joint training starts from it.
+    rules : mapping of str to MirrorDescent
+        The rules.
+    times : mapping of str to ndarray of int (k,)
+        The iterations to record, by rule.
+    W_0 : ndarray (runs, d, d_z)
+        The start.
+    head : {"fixed", "joint"}
+        Whether the head is trained.
+    loss : str
+        "exponential" or "logistic".
+
+    Returns
+    -------
+    dict of str to dict
+        By rule: W (runs, k, d, d_z), u (runs, k, d), status, ended and loss_rise
+        (runs,), log_gap, the norms own_norm and own_head_norm in l_p, and the logs of
+        the dual norms of both gradients (runs, k).
+
+    Notes
+    -----
+    A run needs memory for 2 n (T - 1) d d_z numbers.
+    """
+    problem = rows(tokens, loss, head == "joint")
+    flat = W_0.reshape(len(W_0), -1)
+    v = tokens.u
+    kinds = len(rules)
+    runs = len(flat)
+    k = max(len(times[name]) for name in rules)
+    padded = np.stack(
+        [
+            np.pad(times[name], (0, k - len(times[name])), constant_values=-1)
+            for name in rules
+        ]
+    )
+
+    # Of the jobs, a run's rules stand together, so that each core gets long ones. The
+    # loop moves copies in place.
+    start, first_head = (np.repeat(array, kinds, 0) for array in (flat, v))
+    exponents = np.tile([float(rule.p) for rule in rules.values()], runs)
+    with np.errstate(over="ignore"):  # ends a run as diverged
+        images = tuple(
+            np.stack(
+                [
+                    geometry.to_mirror(row, p)
+                    for row, p in zip(array, exponents, strict=True)
+                ]
+            )
+            for array in (start, first_head)
+        )
+
+    # The rows (runs, n T, D) keep a sample's tokens together, the loop a token's
+    # samples.
+    def split(rows: np.ndarray) -> np.ndarray:
+        return rows.reshape(runs, problem.n, -1, rows.shape[-1])
+
+    A, signed = (split(part).swapaxes(1, 2).reshape(part.shape) for part in problem[:2])
+    hidden = problem.hidden
+    if hidden.size:
+        hidden = split(hidden[..., None]).swapaxes(1, 2).reshape(hidden.shape)
+    sizes = {
+        "path": (k, flat.shape[1]),
+        "head": (k, v.shape[1]),
+        "logs": (k, 3),
+    }
+    raw = recording.unwritten(status.COMPLETED, runs * kinds, **sizes)
+    raw["status"], raw["ended"], raw["loss_rise"] = kernel.run_jobs(
+        problem._replace(A=A, signed=signed, hidden=hidden),
+        np.array(
+            [[rule.p, rule.step_size, rule.normalised] for rule in rules.values()],
+            float,
+        ),
+        padded,
+        (start, first_head, *images),
+        tuple(raw[name] for name in sizes),
+    )
+    return {
+        name: _of_rule(
+            {field: values[place::kinds] for field, values in raw.items()},
+            times[name],
+            rules[name].p,
+            W_0.shape[1:],
+        )
+        for place, name in enumerate(rules)
+    }
+
+
+def _of_rule(
+    raw: dict[str, np.ndarray], times: np.ndarray, p: float, shape: tuple[int, ...]
+) -> dict[str, np.ndarray]:
+    """Return the records of one rule, NaN from the first that is not finite."""
+    path, heads, logs = (
+        raw[name][:, : len(times)] for name in ("path", "head", "logs")
+    )
+    recording.end_where_not_finite(
+        raw["status"], raw["ended"], times, [path, heads], [logs]
+    )
+    log_gap, log_gradient, log_gradient_head = np.moveaxis(logs, -1, 0)
+    return {
+        "W": path.reshape(*path.shape[:2], *shape),
+        "u": heads,
+        "status": raw["status"],
+        "ended": raw["ended"],
+        "loss_rise": raw["loss_rise"],
+        "log_gap": log_gap,
+        "own_norm": geometry.norm(path, p),
+        "own_head_norm": geometry.norm(heads, p),
+        "log_own_gradient": log_gradient,
+        "log_own_gradient_head": log_gradient_head,
+    }
+
+
+def rows(tokens: TokenSet, loss: str, joint: bool) -> kernel.Rows:
+    """Return the problem of a token set as the loop takes it.
+
+    Parameters
+    ----------
+    tokens : TokenSet
+        The data sets.
+    loss : str
+        "exponential" or "logistic".
+    joint : bool
+        Whether the head is trained.
+
+    Returns
+    -------
+    Rows
+        The rows of margins and scores.
+
+    Raises
+    ------
+    ValueError
+        For an unknown loss, or sizes that leave the range of float64.
+    """
+    check_sizes(tokens)
+    runs, n, T, d = tokens.shape
+    delta = coordinates.differences(tokens, tokens.opt, masked_as_zero=True)
+    A = coordinates.constraint_rows(delta, tokens.z)
+    signed = coordinates.signed_opt_first(tokens).reshape(runs, n * T, d)
+    hidden = coordinates.hidden_pairs(tokens, tokens.opt)
+    if hidden is None:
+        hidden = np.zeros((runs, 0), bool)
+    return kernel.Rows(
+        A=A,
+        signed=signed,
+        n=n,
+        logistic=attention.is_logistic(loss),
+        joint=joint,
+        hidden=hidden.reshape(runs, -1),
+    )

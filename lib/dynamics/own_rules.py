@@ -1,0 +1,84 @@
+"""Rules of a reader's own that give the whole step of W: a plain loop in numpy."""
+
+from typing import Any
+
+import numpy as np
+
+from lib import attention
+from lib.attention.token_sets import TokenSet, check_sizes
+from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
+from lib.dynamics import recording
+from lib.dynamics.rules import Rule
+
+LARGEST = np.exp(LONGEST)  # entry of W, as in the compiled loops
+
+
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite ends a run
+def run(
+    tokens: TokenSet, rule: Rule, times: np.ndarray, W_0: np.ndarray, *, loss: str
+) -> dict[str, Any]:
+    """Train by W_{t+1} = W_t + D_t with the rule's own D_t; the head stays fixed.
+
+    Parameters
+    ----------
+    tokens : TokenSet
+        The data sets.
+    rule : Rule
+        A rule with a `direction`.
+    times : ndarray of int (k,)
+        The iterations to record, ascending.
+    W_0 : ndarray (runs, d, d_z)
+        The start.
+    loss : str
+        One of ``attention.LOSSES``.
+
+    Returns
+    -------
+    dict of str to ndarray
+        W (runs, k, d, d_z), status and ended (runs,), log_gap (runs, k).
+
+    Raises
+    ------
+    ValueError
+        If a step has another shape than W.
+    """
+    check_sizes(tokens)
+    shape = W_0.shape
+    sizes = {"W": (len(times), *shape[1:]), "log_gap": (len(times),)}
+    raw = recording.unwritten(COMPLETED, len(W_0), **sizes)
+    raw["ended"][:] = times[-1]
+    places = {int(t): k for k, t in enumerate(times)}
+    scores = attention.scores(tokens, tokens.u)
+    state: dict[str, Any] = {}
+    W = W_0
+    alive = np.ones(len(W), bool)
+    for t in range(times[-1] + 1):
+        _, gradient, _ = attention.gradients(tokens, W, tokens.u, loss)
+        if t in places:
+            at = attention.slopes(attention.logits(tokens, W), scores, loss)
+            raw["W"][alive, places[t]] = W[alive]
+            raw["log_gap"][alive, places[t]] = at.log_gap[alive]
+
+        # Runs without a gradient end here.
+        still = alive & ~gradient.any((1, 2))
+        raw["status"][still], raw["ended"][still] = STALLED, t
+        alive = alive & ~still
+        if not alive.any() or t == times[-1]:
+            break
+
+        # The step, of the runs that go on.
+        D = np.asarray(rule.direction(gradient, state), float)
+        if D.shape != shape:
+            raise ValueError(
+                f"{type(rule).__name__}.direction returned shape {D.shape}; it needs "
+                f"{shape}, the shape of the gradient"
+            )
+        later = W + D
+        wild = alive & ~(np.abs(later).max((1, 2)) <= LARGEST)  # true for NaN
+        raw["status"][wild], raw["ended"][wild] = DIVERGED, t + 1
+        alive = alive & ~wild
+        W = np.where(alive[:, None, None], later, W)
+    recording.end_where_not_finite(
+        raw["status"], raw["ended"], times, [raw["W"]], [raw["log_gap"]]
+    )
+    return raw

@@ -1,0 +1,105 @@
+"""Starts W_0 of training in the span of tokens and queries."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lib.attention import coordinates
+from lib.representation import Shapes
+from lib.seeds import gaussian, stream
+
+
+@dataclass(frozen=True, repr=False)
+class Start(Shapes):
+    """W_0 in two parts: inside the span of tokens and queries, and the rest.
+
+    Parameters
+    ----------
+    inside : ndarray (runs, r, q)
+        The part within the span, in minimal coordinates.
+    outside : ndarray (runs,)
+        The norm of the rest. Training never changes it.
+
+    Examples
+    --------
+    >>> from lib import attention, dynamics
+    >>> problem = attention.minimal(attention.two_examples())
+    >>> start = dynamics.gaussian_start(problem, std=0.1, seeds=[0])
+    >>> start
+    Start(inside 1 x 2 x 2, outside 1)
+    """
+
+    inside: np.ndarray
+    outside: np.ndarray
+
+
+def zero_start(problem: coordinates.Minimal) -> Start:
+    """Return W_0 = 0.
+
+    Parameters
+    ----------
+    problem : Minimal
+        The problem, from `attention.minimal`.
+
+    Returns
+    -------
+    Start
+        Zeros of its shape.
+
+    Examples
+    --------
+    >>> from lib import attention, dynamics
+    >>> problem = attention.minimal(attention.two_examples())
+    >>> float(dynamics.zero_start(problem).outside[0])
+    0.0
+    """
+    runs = len(problem.tokens.y)
+    r = problem.token_basis.shape[2]
+    q = problem.query_basis.shape[2]
+    return Start(np.zeros((runs, r, q)), np.zeros(runs))
+
+
+def gaussian_start(
+    problem: coordinates.Minimal, std: float, seeds: Sequence[int]
+) -> Start:
+    """Draw W_0 with independent Gaussian entries, as minimal coordinates see it.
+
+    The part within the span has r q entries N(0, std^2). The norm of the rest is std
+    times a chi variable with d d_z - r q degrees of freedom. So the cost does not grow
+    with the dimension.
+
+    Parameters
+    ----------
+    problem : Minimal
+        The problem, from `attention.minimal`.
+    std : float
+        The standard deviation of an entry of W_0 (d, d_z).
+    seeds : sequence of int
+        A seed per run.
+
+    Returns
+    -------
+    Start
+        The drawn start.
+
+    Notes
+    -----
+    Paper A, Lemma 4.
+
+    Examples
+    --------
+    >>> from lib import attention, dynamics
+    >>> tokens = attention.class_mean_tokens([0], n=4, T=3, d=300)
+    >>> start = dynamics.gaussian_start(attention.minimal(tokens), 1.0, seeds=[0])
+    >>> norm = np.hypot(np.linalg.norm(start.inside), start.outside[0])
+    >>> bool(abs(norm - 300) < 3)  # 300^2 entries of variance 1
+    True
+    """
+    (_, d, r) = problem.token_basis.shape
+    (_, d_z, q) = problem.query_basis.shape
+    rest = d * d_z - r * q
+    squares = [
+        stream(seed, "outside").chisquare(rest) if rest else 0.0 for seed in seeds
+    ]
+    return Start(gaussian(seeds, (r, q), std), std * np.sqrt(squares))

@@ -1,0 +1,279 @@
+"""One door to training: each rule goes to the engine that suits it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, overload
+
+import numpy as np
+
+from lib import attention
+from lib.attention import coordinates
+from lib.attention.token_sets import TokenSet
+from lib.dynamics import gradient_descent, in_coordinates, mirror_descent, own_rules
+from lib.dynamics.history import History, Weights
+from lib.dynamics.in_coordinates.rules import InCoordinates, MirrorDescent
+from lib.dynamics.measures import checked_targets, of_weights
+from lib.dynamics.recording import check_head, checked_start, record_times
+from lib.dynamics.reduced import FORMS
+from lib.dynamics.rules import Rule
+from lib.dynamics.starts import Start
+from lib.svm.max_margin import MaxMargin
+
+# Engines by what they see of W.
+ALONG_GRADIENT, IN_MIRROR, COMPILED, OWN = "gradient", "mirror", "compiled", "own"
+
+
+@overload
+def train(
+    tokens: TokenSet | coordinates.Minimal,
+    rules: Rule,
+    *args: Any,
+    **kwargs: Any,
+) -> History: ...
+@overload
+def train(
+    tokens: TokenSet | coordinates.Minimal,
+    rules: Mapping[Any, Rule],
+    *args: Any,
+    **kwargs: Any,
+) -> dict[Any, History]: ...
+def train(
+    tokens: TokenSet | coordinates.Minimal,
+    rules: Rule | Mapping[Any, Rule],
+    steps: int | Mapping[Any, int],
+    record: Sequence[int] | np.ndarray | None = None,
+    start: Start | np.ndarray | None = None,
+    *,
+    targets: Mapping[str, np.ndarray | MaxMargin] | None = None,
+    head: str = "fixed",
+    head_targets: Mapping[str, np.ndarray | MaxMargin] | None = None,
+    loss: str = "exponential",
+    product: str | None = None,
+) -> History | dict[Any, History]:
+    r"""Train attention with one or several update rules and record the path.
+
+    It minimises paper A's loss
+
+    .. math:: L = \frac1n \sum_i \ell(y_i u^\top X_i^\top \mathrm{softmax}(X_i W z_i))
+
+    over W, or over W and u. Each rule is trained by the engine that suits it:
+
+    * `GD`, `NGD`, `Polyak`, `Custom` and a rule of your own with `log_step`: in
+      coordinates of the span of the tokens, so that the cost does not grow with their
+      dimension; whatever underflows is kept as a logarithm.
+    * `MirrorDescent`, and the other rules that see the coordinates of W (`Adam`,
+      `Muon`, ...): compiled, on W in the coordinates of the tokens.
+    * a rule of your own with `direction`: in numpy, on W in the coordinates of the
+      tokens.
+
+    Parameters
+    ----------
+    tokens : TokenSet or Minimal
+        The data sets, one per run. The head u is theirs: it stays fixed, or joint
+        training starts from it. Rules that see coordinates need a TokenSet.
+    rules : Rule or mapping of str to Rule
+        Update rules such as ``dynamics.NGD(0.1)``, of any kinds. A mapping gives a dict
+        of histories with the same keys.
+    steps : int or mapping of str to int
+        The number of iterations, for all rules or by the name of the rule.
+    record : sequence of int, optional
+        The iterations to record, ascending, within 0 ... `steps`. If the steps are
+        given by name, each rule records those within its own. Default:
+        ``log_spaced(steps)``.
+    start : Start or ndarray (runs, d, d_z), optional
+        W_0. Default: zero. A Start is for rules along the gradient alone.
+    targets : mapping of str to MaxMargin or ndarray, optional
+        Directions to compare W_t with, for example ``{"W_mm": svm.token_svm(tokens)}``.
+        An array has the shape of W: (runs, d, d_z) for a TokenSet, (runs, r, q) for a
+        Minimal.
+    head : {"fixed", "joint"}
+        Whether u stays fixed, or is trained together with W. Only rules along the
+        gradient and `MirrorDescent` train it.
+    head_targets : mapping of str to MaxMargin or ndarray, optional
+        The same for u, for example ``{"u_mm": svm.head_svm(tokens)}``; arrays (runs, d)
+        or (runs, r).
+    loss : str
+        One of ``attention.LOSSES``; for `MirrorDescent` and the compiled rules that see
+        coordinates one of ``attention.COMPILED_LOSSES``.
+    product : {"gram", "factored"}, optional
+        Whether the Gram matrix of the m = n(T-1) pairs of tokens is formed once, m^2
+        numbers, or left out: then its product costs n r (T + q) numbers per step. Both
+        take the same steps up to rounding. Default: the cheaper one. It is for rules
+        along the gradient.
+
+    Returns
+    -------
+    History or dict of str to History
+        What was recorded. A run whose gradient is zero ends as "stalled", one that
+        leaves the range of float64 as "diverged"; its later entries are NaN. For
+        ``History.log_gap``, L* is the loss at the largest scores if the head is fixed,
+        and 0 in joint training.
+
+    Raises
+    ------
+    ValueError
+        If `record`, `start` or a target has the wrong shape or order; if a target was
+        solved for other tokens; if a target and W_0 both leave the span of tokens and
+        queries, where their angle is not known; if a rule does not take the loss, the
+        head, the start or the kind of tokens that is asked for.
+    TypeError
+        If `rules` contains anything that is not a Rule.
+
+    Examples
+    --------
+    >>> from lib import attention, dynamics, svm
+    >>> data = attention.two_examples()
+    >>> rules = {"GD": dynamics.GD(1.0), "NGD": dynamics.NGD(0.1)}
+    >>> rules["Muon"] = dynamics.Muon(0.1)
+    >>> targets = {"W_mm": svm.token_svm(data)}
+    >>> runs = dynamics.train(data, rules, 1000, targets=targets)
+    >>> for name, run in runs.items():
+    ...     print(name, float(run.direction_error["W_mm"][0, -1].round(4)))
+    GD 0.1533
+    NGD 0.0094
+    Muon 0.4894
+
+    In these data the token SVMs of p = 1.5, 2 and 3 have one and the same solution. The
+    direction of W turns towards it, with a larger p more slowly:
+
+    >>> rules = {p: dynamics.MirrorDescent(p) for p in (1.5, 2.0, 3.0)}
+    >>> runs = dynamics.train(
+    ...     data, rules, 1000, record=[10, 100, 1000], loss="logistic"
+    ... )
+    >>> for p, run in runs.items():
+    ...     print(p, run.divergence(targets["W_mm"].W, p)[0].round(3))
+    1.5 [0.289 0.001 0.   ]
+    2.0 [0.171 0.004 0.   ]
+    3.0 [0.092 0.027 0.004]
+    """
+    attention.check_loss(loss)
+    check_head(head)
+    if product is not None and product not in FORMS:
+        raise ValueError(f"product = {product!r}; it must be {' or '.join(FORMS)}")
+    if isinstance(rules, Mapping):
+        named = rules
+    else:
+        named = {"": rules}
+    engines = {name: _engine(rule) for name, rule in named.items()}
+    times = {name: _times(name, steps, record) for name in named}
+    data = coordinates.token_set_of(tokens)
+    ends = checked_targets(targets, data)
+    head_ends = checked_targets(head_targets, data, of_head=True)
+    measured = {
+        "targets": ends,
+        "head": head,
+        "head_targets": head_ends,
+        "loss": loss,
+    }
+
+    histories: dict[Any, History] = {}
+    along = {name: named[name] for name in named if engines[name] == ALONG_GRADIENT}
+    if along:
+        own_times = {name: times[name] for name in along}
+        histories |= gradient_descent.run(
+            tokens, along, own_times, start, product=product, **measured
+        )
+    others = {name: named[name] for name in named if name not in along}
+    if others:
+        for name, rule in others.items():
+            _check_sees_coordinates(rule, engines[name], tokens, head, loss)
+        raws = _in_coordinates(data, others, engines, times, start, head, loss)
+        for name, raw in raws.items():
+            W, u = raw.pop("W"), raw.pop("u", None)
+            if u is None:  # the head is fixed
+                u = np.repeat(data.u[:, None], W.shape[1], 1)
+            raw["path"] = Weights(W, u)
+            histories[name] = of_weights(data, times[name], raw, **measured)
+    if isinstance(rules, Mapping):
+        return {name: histories[name] for name in named}
+    return histories[""]
+
+
+def _engine(rule: Any) -> str:
+    """Return the engine of a rule; TypeError for what is no rule."""
+    if not isinstance(rule, Rule):
+        raise TypeError(
+            f"rules holds {rule!r}; it takes rules such as dynamics.NGD(0.1)"
+        )
+    if isinstance(rule, MirrorDescent) and not rule.batch_size:
+        return IN_MIRROR
+    if isinstance(rule, InCoordinates | MirrorDescent):
+        return COMPILED
+    if rule.has_direction:
+        return OWN
+    return ALONG_GRADIENT
+
+
+def _times(
+    name: Any,
+    steps: int | Mapping[Any, int],
+    record: Sequence[int] | np.ndarray | None,
+) -> np.ndarray:
+    """Return the iterations to record under one rule, cut at its own steps."""
+    if not isinstance(steps, Mapping):
+        return record_times(record, steps)
+    if name not in steps:
+        raise ValueError(f"steps has no rule {name!r}; it names {list(steps)}")
+    own = steps[name]
+    if record is not None and (kept := np.asarray(record)).size:
+        whole = record_times(record, max(0, int(kept.max())))
+        record = whole[whole <= own]
+    return record_times(record, own)
+
+
+def _check_sees_coordinates(
+    rule: Rule,
+    engine: str,
+    tokens: TokenSet | coordinates.Minimal,
+    head: str,
+    loss: str,
+) -> None:
+    """Raise where a rule that sees coordinates does not take an argument."""
+    if not isinstance(tokens, TokenSet):
+        raise ValueError(
+            f"tokens is a Minimal, but {rule} sees the coordinates of the tokens, "
+            "which it does not keep: give the TokenSet"
+        )
+    if head == "joint" and engine != IN_MIRROR:
+        raise ValueError(
+            f'head = "joint", but {rule} trains W alone: rules along the gradient, '
+            "such as NGD, and MirrorDescent on all samples train the head"
+        )
+    if engine != OWN and loss not in attention.COMPILED_LOSSES:
+        raise ValueError(
+            f"loss must be one of {attention.COMPILED_LOSSES} for {rule}, not {loss!r}"
+        )
+
+
+def _in_coordinates(
+    tokens: TokenSet,
+    rules: Mapping[Any, Any],
+    engines: Mapping[Any, str],
+    times: Mapping[Any, np.ndarray],
+    start: Start | np.ndarray | None,
+    head: str,
+    loss: str,
+) -> dict[Any, dict[str, Any]]:
+    """Return what the engines that see coordinates record, by rule."""
+    shape = len(tokens.y), tokens.shape[-1], tokens.z.shape[-1]
+    if isinstance(start, Start):
+        raise ValueError(
+            f"start is a Start, but {next(iter(rules.values()))} sees the coordinates "
+            f"of W_0: give an array {shape}"
+        )
+    if start is None:
+        W_0 = np.zeros(shape)
+    else:
+        W_0 = checked_start(start, shape)
+    of_engine: dict[str, dict[Any, Any]] = {IN_MIRROR: {}, COMPILED: {}, OWN: {}}
+    for name, rule in rules.items():
+        of_engine[engines[name]][name] = rule
+    raws: dict[Any, dict[str, Any]] = {}
+    if of_engine[IN_MIRROR]:
+        raws |= mirror_descent.run(
+            tokens, of_engine[IN_MIRROR], times, W_0, head=head, loss=loss
+        )
+    if of_engine[COMPILED]:
+        raws |= in_coordinates.run(tokens, of_engine[COMPILED], times, W_0, loss=loss)
+    for name, rule in of_engine[OWN].items():
+        raws[name] = own_rules.run(tokens, rule, times[name], W_0, loss=loss)
+    return raws
