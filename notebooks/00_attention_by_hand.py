@@ -40,8 +40,8 @@ step_size = 0.02
 # Set-up, no need to read.
 import numpy as np
 
+import lib
 from companion import claims, plots, record, statements
-from lib import attention, dynamics, svm
 from papers import pieces
 from papers.a.statements import STATEMENTS
 
@@ -226,10 +226,10 @@ for t in (1, 10, 100, 1000, steps):
 # [claims](words.md): each compares a measured number with a bound, ours or that of the theorem, whose hypotheses do not hold here.
 
 # %%
-data = attention.token_set(X, y, z, u)
-target = svm.token_svm(data)
+data = lib.token_set(X, y, z, u)
+target = lib.token_svm(data)
 goal = {"start": start[None], "targets": {"W_mm": target}}
-history = dynamics.train(data, dynamics.NGD(step_size), steps, **goal)
+history = lib.train(data, lib.NGD(step_size), steps, **goal)
 at = history.iterations[1:] - 1
 np.testing.assert_allclose(target.W[0], W_mm, atol=1e-9)
 np.testing.assert_allclose(history.norm[0, -1], np.linalg.norm(path[-1]), rtol=1e-9)
@@ -327,7 +327,7 @@ print(f"GD: {np.linalg.norm(plain):.2f}, NGD: {np.linalg.norm(path[-1]):.2f}")
 for moved in ((1.8, 0.0), (-1.0, 0.0)):
     tokens = X.copy()
     tokens[0, 1] = moved
-    print(moved, svm.token_svm(attention.token_set(tokens, y, z, u)).W[0].round(3).tolist())
+    print(moved, lib.token_svm(lib.token_set(tokens, y, z, u)).W[0].round(3).tolist())
 
 # %% [markdown]
 # <details><summary>Answer</summary>

@@ -72,10 +72,8 @@ import inspect
 import numpy as np
 from scipy.optimize import nnls
 
+import lib
 from companion import claims, record, statements
-from lib import attention, dynamics, svm
-from lib.attention import coordinates, tokens
-from lib.dynamics import rules
 from papers import fits
 from papers.a import figure_sentences as sentences
 from papers.a import figures as paper_figures
@@ -104,13 +102,13 @@ statements.quoted(
 
 # %%
 def drawn(seeds, signal=signal, antipodal=False):
-    data = tokens.class_mean_tokens(seeds, n, T, d, signal, noise, antipodal=antipodal)
-    return coordinates.minimal(data)  # in an orthonormal basis of the tokens' span
+    data = lib.class_mean_tokens(seeds, n, T, d, signal, noise, antipodal=antipodal)
+    return lib.minimal(data)  # in an orthonormal basis of the tokens' span
 
 
 every = range(seeds)
 problems = {"orthogonal": drawn(every), "antipodal": drawn(every, antipodal=True)}
-targets = {name: svm.token_svm(problem.tokens) for name, problem in problems.items()}
+targets = {name: lib.token_svm(problem.tokens) for name, problem in problems.items()}
 for name, target in targets.items():
     print(f"{name}: ||W_mm|| = {np.median(target.norm):.3f}, median of {seeds} seeds;",
           f"at least {target.support.sum((1, 2)).min()} of {T * n - n} constraints bind")  # fmt: skip
@@ -160,7 +158,7 @@ print(f"least margin {(A @ W_mm.ravel()).min():.6f}, ||W_mm|| = {np.linalg.norm(
 # %%
 for name, problem in problems.items():
     data, is_opt = problem.tokens, np.arange(T) == problem.tokens.opt[..., None]  # (seeds, n, T)
-    other = np.sort(attention.scores(data, data.u))[..., :-1]  # without the opt token
+    other = np.sort(lib.scores(data, data.u))[..., :-1]  # without the opt token
     unit = data.X[0] / np.linalg.norm(data.X[0], axis=-1, keepdims=True)  # seed 0, (n, T, r)
     noise_tokens = unit[~is_opt[0]]  # (n (T - 1), r)
     cosines = np.abs(noise_tokens @ noise_tokens.T - np.eye(len(noise_tokens)))
@@ -220,22 +218,22 @@ def move(W, last, rule, cap=np.inf):  # W_{t+1} - W_t, from W_t and the last mov
 
 # %%
 free_rules = {
-    "GD": rules.GD(gd_step),
-    "NGD": rules.NGD(ngd_step),
-    "NGD-mom": rules.NGD(ngd_step, momentum=momentum),
-    "Polyak, no cap": rules.Polyak(),
+    "GD": lib.GD(gd_step),
+    "NGD": lib.NGD(ngd_step),
+    "NGD-mom": lib.NGD(ngd_step, momentum=momentum),
+    "Polyak, no cap": lib.Polyak(),
 }
 settings = {
     "orthogonal": sentences.Setting(gd_step, ngd_step, ngd_cap, polyak_cap, horizon),
     "antipodal": sentences.Setting(gd_step, ngd_step, ngd_cap, antipodal_polyak_cap, horizon),
 }
-recorded = np.unique([*dynamics.log_spaced(steps, 200), horizon])
+recorded = np.unique([*lib.log_spaced(steps, 200), horizon])
 starts, capped, free = {}, {}, {}
 for name, problem in problems.items():
-    starts[name] = dynamics.gaussian_start(problem, start_std, every)
+    starts[name] = lib.gaussian_start(problem, start_std, every)
     goal = {"start": starts[name], "targets": {"W_mm": targets[name].W}}
-    capped[name] = dynamics.train(problem, sentences.rules2(settings[name]), steps, recorded, **goal)
-    free[name] = dynamics.train(problem, free_rules, steps, recorded, **goal)
+    capped[name] = lib.train(problem, sentences.rules2(settings[name]), steps, recorded, **goal)
+    free[name] = lib.train(problem, free_rules, steps, recorded, **goal)
 
 # %% [markdown]
 # The page's own lines give the library's matrix.
@@ -257,7 +255,7 @@ for histories, bounds in ((free, dict.fromkeys(free_rules, np.inf)), (capped, ca
 # The library's gradient is the same formula, in logarithms.
 
 # %%
-print(inspect.getsource(attention.gradients))
+print(inspect.getsource(lib.gradients))
 
 # %% [markdown]
 # ## Figure 2: which rule is ahead?
@@ -274,12 +272,12 @@ print(inspect.getsource(attention.gradients))
 
 # %%
 few = range(sweep_seeds)
-swept_records = np.unique([*dynamics.log_spaced(1000, 120), *sentences.GRID2["horizon"]])
+swept_records = np.unique([*lib.log_spaced(1000, 120), *sentences.GRID2["horizon"]])
 sweeps = {}
 for name, number in (("orthogonal", "Figure 2"), ("antipodal", "Figure 5")):
     problem = drawn(few, antipodal=name == "antipodal")
-    start = dynamics.gaussian_start(problem, start_std, few)
-    goal = {"start": start, "targets": {"W_mm": svm.token_svm(problem.tokens).W}}
+    start = lib.gaussian_start(problem, start_std, few)
+    goal = {"start": start, "targets": {"W_mm": lib.token_svm(problem.tokens).W}}
     sweeps[number] = sentences.sweep2(problem, goal, swept_records)
     together = sweeps[number].true.all(1).sum()
     print(f"{number}: all six sentences are true in {together} of {len(sweeps[number].settings)} settings")
@@ -354,7 +352,7 @@ about = {
 }
 figures, beyond = {}, {}
 for name, problem in problems.items():
-    best_scores = attention.scores(problem.tokens, problem.tokens.u).max(-1)  # (seeds, n)
+    best_scores = lib.scores(problem.tokens, problem.tokens.u).max(-1)  # (seeds, n)
     least_loss = np.exp(-best_scores).mean(-1)
     figures[name] = paper_figures.figure2(capped[name], settings[name], least_loss, about[name])
 figures["orthogonal"]
@@ -381,8 +379,8 @@ figures["antipodal"]
 crowds = {}
 for name in problems:
     crowd = drawn(range(draws), antipodal=name == "antipodal")
-    start = dynamics.gaussian_start(crowd, start_std, range(draws))
-    crowds[name] = dynamics.train(crowd, free_rules["NGD"], steps, recorded, start=start)
+    start = lib.gaussian_start(crowd, start_std, range(draws))
+    crowds[name] = lib.train(crowd, free_rules["NGD"], steps, recorded, start=start)
 shown = {"orthogonal": None, "antipodal": crowds["antipodal"]}
 about_beyond = {name: text.replace("Paper A, ", "Beside ") + "; no caps" for name, text in about.items()}
 beyond = {name: paper_figures.figure2_beyond(free[name], about_beyond[name], shown[name]) for name in free}
@@ -475,7 +473,7 @@ beyond_tables["antipodal"]
 # %% [markdown]
 # ## A rule of your own
 #
-# Can a rule between GD and NGD be predicted? `dynamics.Custom` takes any step size $\eta_t$, as a function of $t$, $L - L^*$ and $\lVert\nabla L\rVert$. A constant is GD, a
+# Can a rule between GD and NGD be predicted? `lib.Custom` takes any step size $\eta_t$, as a function of $t$, $L - L^*$ and $\lVert\nabla L\rVert$. A constant is GD, a
 # constant over $\lVert\nabla L\rVert$ is NGD. Here is one between; write yours in its place. *Prediction:* late in training $\lVert\nabla L\rVert$ falls
 # exponentially in $\lVert W\rVert$. A step of this rule is proportional to $\sqrt{\lVert\nabla L\rVert}$, one of GD to $\lVert\nabla L\rVert$. If $\lVert\nabla L\rVert$ is $e^{-c\lVert W\rVert}$, a step lengthens $W$ by about this
 # under GD and by about its root here: $\lVert W\rVert$ grows like $(\log t)/c$ under GD and like $2(\log t)/c$ here (late, $c=1/\lVert W_{mm}\rVert$). So after step 50 it grows by twice as much.
@@ -486,9 +484,9 @@ def mine(t, gap, norm):  # arrays, an entry for each seed
     return 0.1 / np.sqrt(norm)
 
 
-raced = {"GD": rules.GD(1.0), "mine": dynamics.Custom(mine), "NGD": free_rules["NGD"]}
+raced = {"GD": lib.GD(1.0), "mine": lib.Custom(mine), "NGD": free_rules["NGD"]}
 goal = {"start": starts["orthogonal"], "targets": {"W_mm": targets["orthogonal"]}}
-races = dynamics.train(problems["orthogonal"], raced, steps, [50, steps], **goal)
+races = lib.train(problems["orthogonal"], raced, steps, [50, steps], **goal)
 for rule, history in races.items():
     of_W = np.median(history.norm, 0), np.median(history.direction_error["W_mm"], 0)
     print(f"{rule:4}: ||W|| {of_W[0].round(2)}, grown by {np.ptp(of_W[0]):.2f}; direction error {of_W[1].round(4)}")
@@ -525,9 +523,9 @@ np.testing.assert_allclose(W, races["mine"].weights(0)[0], atol=1e-9 * np.abs(W)
 # %%
 def last_error(signal, std=start_std):
     problem = drawn(range(5), signal)
-    target, start = svm.token_svm(problem.tokens), dynamics.gaussian_start(problem, std, range(5))
+    target, start = lib.token_svm(problem.tokens), lib.gaussian_start(problem, std, range(5))
     goal = {"W_mm": target.W}
-    history = dynamics.train(problem, rules.NGD(ngd_step), steps, start=start, targets=goal)
+    history = lib.train(problem, lib.NGD(ngd_step), steps, start=start, targets=goal)
     return np.median(target.norm), np.median(history.direction_error["W_mm"][:, -1])
 
 

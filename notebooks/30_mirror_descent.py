@@ -46,16 +46,15 @@ first = 40  # so many first steps are recorded one by one
 # Set-up, no need to read.
 import numpy as np
 
+import lib
 from companion import claims, plots, record, statements
-from lib import attention, dynamics, mirror, svm
-from lib.attention import tokens
 from papers.beyond.atlas import least_margins
 from papers.c import figures, lemmas, section5
 from papers.c.statements import STATEMENTS
 
 run = record.start("30_mirror_descent", "C", globals())
 steps = dict(zip(exponents, iterations, strict=True))
-update_rules = {p: dynamics.MirrorDescent(p, step_size) for p in exponents}
+update_rules = {p: lib.MirrorDescent(p, step_size) for p in exponents}
 
 # %% [markdown]
 # ## The problem
@@ -94,7 +93,7 @@ update_rules = {p: dynamics.MirrorDescent(p, step_size) for p in exponents}
 
 # %%
 def descent(data, W):
-    return -attention.gradients(data, W[None], data.u, "logistic")[1][0]
+    return -lib.gradients(data, W[None], data.u, "logistic")[1][0]
 
 
 def image(W, p):
@@ -143,8 +142,8 @@ def divergence(W_mm, W, p):
 
 def ratios(tokens, W, ends):
     """r_s of W (runs, d, d) for the tokens it selects, by the norm s of the SVMs in `ends`."""
-    least = least_margins(tokens, mirror.selected_tokens(tokens, W), W[:, None])[:, 0]
-    return {s: least / svm.norm_of(W, s) * solved.norm for s, solved in ends.items()}
+    least = least_margins(tokens, lib.mirror.selected_tokens(tokens, W), W[:, None])[:, 0]
+    return {s: least / lib.norm_of(W, s) * solved.norm for s, solved in ends.items()}
 
 
 # %% [markdown]
@@ -176,16 +175,16 @@ statements.quoted("C", STATEMENTS, "Theorem, convergence")
 # training from zero nears its direction.
 
 # %%
-pair, c = attention.two_examples(), np.array([-0.5, 1.0])
+pair, c = lib.two_examples(), np.array([-0.5, 1.0])
 X = pair.X[0].copy()
 X[0, 1] = 0.5, 0
-by_hand = attention.token_set(X, pair.y[0], pair.z[0], pair.u[0])
-runs_by_hand = dynamics.train(by_hand, update_rules, steps, loss="logistic")
+by_hand = lib.token_set(X, pair.y[0], pair.z[0], pair.u[0])
+runs_by_hand = lib.train(by_hand, update_rules, steps, loss="logistic")
 figure, (axis,) = plots.panels(1, 1)
 for p, history in runs_by_hand.items():
     q = p / (p - 1)
     w = np.sign(c) * np.abs(c) ** (q - 1) / (np.abs(c) ** q).sum()
-    np.testing.assert_allclose(svm.token_svm(by_hand, norm=p).W[0][:, 0], w, atol=1e-6)
+    np.testing.assert_allclose(lib.token_svm(by_hand, norm=p).W[0][:, 0], w, atol=1e-6)
     path = history.W[0, :, :, 0] / np.linalg.norm(history.W[0, -1, :, 0])
     trained = path[-1, 1] / path[-1, 0]
     print(f"p = {p:g}: w = {w.round(3)}, slope {w[1] / w[0]:.3f}; of W_t {trained:.3f}")
@@ -204,9 +203,9 @@ figure
 # $\eta t$ (last exercise).
 
 # %%
-data = tokens.unit_tokens(range(seeds), n, T, d)
-start = mirror.gaussian_start(data, range(seeds))
-histories = dynamics.train(data, update_rules, steps, start=start, loss="logistic")
+data = lib.unit_tokens(range(seeds), n, T, d)
+start = lib.mirror.gaussian_start(data, range(seeds))
+histories = lib.train(data, update_rules, steps, start=start, loss="logistic")
 ends = section5.end_points(data, histories)
 same = section5.divergences(histories, ends)
 own = section5.divergences(histories, ends, own_tokens=True)
@@ -244,7 +243,7 @@ for p in exponents:
     W = histories[p].W[:, -1]
     share = ratios(data, W, ends[p])
     own_largest = np.sum(share[p] >= np.max([*share.values()], 0))
-    optimal = lemmas.locally_optimal(lemmas.select(data, mirror.selected_tokens(data, W), p)).sum()
+    optimal = lemmas.locally_optimal(lemmas.select(data, lib.mirror.selected_tokens(data, W), p)).sum()
     medians = "  ".join(f"{np.median(values):.3f}" for values in share.values())
     print(f"{p:4g} |", "  ".join(f"{means[p, s]:.4f}" for s in exponents),
           f"| {medians} | {own_largest}, {optimal} of {seeds}")  # fmt: skip
@@ -272,8 +271,8 @@ figure
 # does not hold: a binding pair whose other token has the higher score is pulled the wrong way. If its dual is positive, and the $A_m$ that bind are independent, $W_{mm}$ cannot be the limit, since training pulls against that weight: the path has not ended. Why it is so near is open.
 
 # %%
-single = tokens.unit_tokens(path_seed, n, T, d)
-paths = dynamics.train(single, update_rules, steps, loss="logistic")
+single = lib.unit_tokens(path_seed, n, T, d)
+paths = lib.train(single, update_rules, steps, loss="logistic")
 path_ends = section5.end_points(single, paths)
 for p, history in paths.items():
     share = ratios(single, history.W[:, -1], path_ends[p])
@@ -291,10 +290,10 @@ path_table
 # %%
 joint_data = section5.joint_instance()
 recorded = np.union1d(np.arange(first + 1), np.geomspace(first, max(iterations), 80).astype(int))
-joint = dynamics.train(joint_data, update_rules, steps, recorded, head="joint", loss="logistic")
+joint = lib.train(joint_data, update_rules, steps, recorded, head="joint", loss="logistic")
 joint_ends = section5.end_points(joint_data, joint)
-selected = {p: mirror.selected_tokens(joint_data, history.W[:, -1]) for p, history in joint.items()}
-heads = {p: svm.head_svm(joint_data, selected[p], p) for p in joint}
+selected = {p: lib.mirror.selected_tokens(joint_data, history.W[:, -1]) for p, history in joint.items()}
+heads = {p: lib.head_svm(joint_data, selected[p], p) for p in joint}
 joint_table = claims.Table(section5.joint_claims(joint_data, joint, joint_ends, heads))
 joint_table
 
@@ -331,8 +330,8 @@ def entries_for(share, W):
 
 
 for p, count in ((1.2, 1000), (2, 2000), (3, 20000)):
-    rule = dynamics.MirrorDescent(p, step_size)
-    W = dynamics.train(single, rule, count, loss="logistic").W[0, -1]
+    rule = lib.MirrorDescent(p, step_size)
+    W = lib.train(single, rule, count, loss="logistic").W[0, -1]
     print(f"p = {p:g}: {entries_for(0.9, W)} of {W.size} entries hold 90 % of the sum")
 
 # %% [markdown]

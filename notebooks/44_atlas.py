@@ -100,9 +100,9 @@ import numpy as np
 import pandas as pd
 from IPython.display import HTML
 
+import lib
 from companion import claims, plots, record
-from lib import attention, dynamics, files, svm
-from lib.attention import tokens
+from lib import files
 from papers.beyond import atlas, atlas_figures, atlas_rules, atlas_used
 
 run = record.start("44_atlas", "A", globals())
@@ -116,7 +116,7 @@ times = np.unique(np.geomspace(1, steps, 40).round().astype(int))
 # $W$ selects.
 
 # %%
-data = tokens.unit_tokens(range(seeds), n=6, T=8, d=10)
+data = lib.unit_tokens(range(seeds), n=6, T=8, d=10)
 one = data.run(0)
 
 
@@ -131,9 +131,9 @@ def largest(G):
 
 
 def ratio(data, W, norm):  # min_m g_m / (N(W) gamma_N), for the tokens that W (runs, d, d) selects
-    chosen = attention.logits(data, W).argmax(-1)
+    chosen = lib.logits(data, W).argmax(-1)
     margin = atlas.least_margins(data, chosen, W[:, None])[:, 0]
-    return margin * svm.token_svm(data, chosen, norm).norm / svm.norm_of(W, norm)
+    return margin * lib.token_svm(data, chosen, norm).norm / lib.norm_of(W, norm)
 
 
 norms = ("frobenius", np.inf, 1, "spectral")
@@ -142,9 +142,9 @@ for norm, direction in directions.items():
     W = np.zeros((10, 10))
     for t in range(800):
         if t == 50 and norm in norms:
-            by_lib = dynamics.train(one, dynamics.SteepestDescent(norm, 0.05), 50, record=[50])
+            by_lib = lib.train(one, lib.SteepestDescent(norm, 0.05), 50, record=[50])
             assert np.allclose(W, by_lib.W[0, 0], rtol=0, atol=1e-9)
-        W = W + 0.05 * direction(-attention.gradients(one, W[None], one.u)[1][0])
+        W = W + 0.05 * direction(-lib.gradients(one, W[None], one.u)[1][0])
     print(f"descent in {norm!s:9}", *(f"{N}: {ratio(one, W[None], N)[0]:.3f} " for N in norms))
 
 # %% [markdown]
@@ -207,7 +207,7 @@ HTML(f"<details><summary>Every rule's step in one line</summary>{every}</details
 
 # %%
 p = 4.0
-W = dynamics.train(data, dynamics.SteepestDescent(p, 0.03), 20_000, record=[20_000]).W[:, -1]
+W = lib.train(data, lib.SteepestDescent(p, 0.03), 20_000, record=[20_000]).W[:, -1]
 print(*(f"{N}: {np.median(ratio(data, W, N)):.3f}" for N in ("frobenius", p, np.inf)), sep=", ")
 
 # %% [markdown]
@@ -222,8 +222,8 @@ print(*(f"{N}: {np.median(ratio(data, W, N)):.3f}" for N in ("frobenius", p, np.
 
 # %%
 for iterations in (5, 10):
-    rough = dynamics.Muon(atlas_rules.step("spectral"), newton_schulz=iterations)
-    last = atlas.ratios(dynamics.train(data, rough, 20_000, record=[20_000]), best).last
+    rough = lib.Muon(atlas_rules.step("spectral"), newton_schulz=iterations)
+    last = atlas.ratios(lib.train(data, rough, 20_000, record=[20_000]), best).last
     print(f"{iterations} iterations: {np.median(last[:, atlas.column('spectral')]):.3f}")
 
 # %% [markdown]
@@ -365,8 +365,8 @@ figure_rates
 
 # %%
 slow = atlas_rules.step("l_inf") / 5
-adams = [dynamics.Adam(slow, memory=b) for b in memories]
-adams += [dynamics.Adam(slow, memory=0.99, epsilon=e) for e in epsilons]
+adams = [lib.Adam(slow, memory=b) for b in memories]
+adams += [lib.Adam(slow, memory=0.99, epsilon=e) for e in epsilons]
 adam_rows = {str(k): atlas_rules.Row(rule, None, "l_inf") for k, rule in enumerate(adams)}
 ran = [*ratios_of(adam_rows).values()]
 forgets, stops = ran[: len(memories)], ran[len(memories) :]
