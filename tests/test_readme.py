@@ -10,6 +10,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from companion import plots
@@ -100,7 +101,7 @@ def test_the_options_of_commands_exist(monkeypatch, capsys):
 
 
 def test_the_code_of_the_readme_runs(tmp_path, monkeypatch):
-    own_step, own_optimiser = re.findall(
+    own_step, law, own_optimiser = re.findall(
         r"```python\n(.*?)```", page("README.md"), re.DOTALL
     )
     printed = []
@@ -109,6 +110,8 @@ def test_the_code_of_the_readme_runs(tmp_path, monkeypatch):
     assert len(printed[0]) == 1  # a sign of life, before the imports
     assert [name for name, _ in printed[1:]] == ["NGD", "mine"]
     assert all(errors.shape == (5,) and (errors < 2).all() for _, errors in printed[1:])
+    exec(compile(law, "README.md", "exec"), names)  # it goes on with the tokens
+    np.testing.assert_allclose(*printed[-1], rtol=1e-3)
     shorter = own_optimiser.replace("train(race)", "train(shorter(race))")
     names = {"shorter": lambda study: dataclasses.replace(study, horizon=20)}
     monkeypatch.chdir(tmp_path)
