@@ -3,7 +3,8 @@
 A parameter (W, flat, or the head v) is kept as its mirror image U = |W|^{p-1} sgn(W),
 which one iteration moves by -eta times the gradient; the power 1/(p-1) gives W back. W
 stays in the given coordinates, in which margins are A vec(W) with the rows A of
-`coordinates.constraint_rows`, and the gradient is A^T c.
+`coordinates.constraint_rows`, and the gradient is A^T c. Of large problems A is not
+formed: margins are <delta, W z> and the gradient is the sum of c delta z^T.
 """
 
 import math
@@ -60,6 +61,46 @@ def _pull(A: np.ndarray, c: np.ndarray, out: np.ndarray) -> None:
 
 
 @numba.njit
+def _margins(problem: "Rows", W: np.ndarray, of_sample: tuple, out: np.ndarray) -> None:
+    """Set out = <delta, W z>, flat as (T-1, n), from W, flat as (d, d_z)."""
+    A, delta, z, hidden = problem.A, problem.delta, problem.z, problem.hidden
+    if len(A) > 0:
+        _multiply(A, W, out)
+    else:
+        image, row, _ = of_sample
+        W_matrix = W.reshape((image.size, z.shape[1]))
+        for i in range(len(z)):
+            _multiply(W_matrix, z[i], image)
+            _multiply(delta[i], image, row)
+            for t in range(row.size):
+                out[t * len(z) + i] = row[t]
+    for m in range(hidden.size):
+        if hidden[m]:
+            out[m] = softmax.FAR  # which gives a masked token the weight zero
+
+
+@numba.njit(fastmath=_REORDER)
+def _sum_of_pulls(
+    problem: "Rows", c: np.ndarray, of_sample: tuple, out: np.ndarray
+) -> None:
+    """Set out = sum of c delta z^T, flat as (d, d_z); c flat as (T-1, n)."""
+    A, delta, z = problem.A, problem.delta, problem.z
+    if len(A) > 0:
+        _pull(A, c, out)
+        return
+    _, row, pulled = of_sample
+    width = z.shape[1]
+    out[:] = 0.0
+    for i in range(len(z)):
+        for t in range(row.size):
+            row[t] = c[t * len(z) + i]
+        _pull(delta[i], row, pulled)
+        for j in range(pulled.size):
+            for k in range(width):
+                out[j * width + k] += pulled[j] * z[i, k]
+
+
+@numba.njit
 def _plus(log_value: float, log_scale: float) -> float:
     """Return log_value + log_scale, -inf where the value is zero.
 
@@ -71,14 +112,11 @@ def _plus(log_value: float, log_scale: float) -> float:
 
 
 @numba.njit
-def _direction(
-    A: np.ndarray, c: np.ndarray, q: float, work: np.ndarray, out: np.ndarray
-) -> tuple[float, float]:
-    """Set out = A^T c up to its largest entry.
+def _to_unit(out: np.ndarray, q: float, work: np.ndarray) -> tuple[float, float]:
+    """Divide out, (D,), by its largest entry.
 
-    Returned are the logs of that factor and of ||A^T c||_q.
+    Returned are the logs of that factor and of ||out||_q as it was.
     """
-    _pull(A, c, out)
     largest = 0.0
     for j in range(out.size):
         largest = max(largest, abs(out[j]))
@@ -134,14 +172,6 @@ def _mean_loss(lane: np.ndarray, n: int, logistic: bool) -> float:
 
 
 @numba.njit(forceinline=True)
-def _hide(hidden: np.ndarray, margins: np.ndarray) -> None:
-    """Give masked tokens the weight zero; `hidden` is empty if there are none."""
-    for m in range(hidden.size):
-        if hidden[m]:
-            margins[m] = softmax.FAR
-
-
-@numba.njit(forceinline=True)
 def _tie(hidden: np.ndarray, n: int, scores: np.ndarray) -> None:
     """Give masked tokens the opt token's score, which a product may round apart."""
     for m in range(hidden.size):
@@ -157,7 +187,11 @@ class Rows(NamedTuple):
     Parameters
     ----------
     A : ndarray (runs, n (T - 1), d d_z)
-        Rows of the margins.
+        Rows of the margins; (runs, 0, 0) where they are not formed.
+    delta : ndarray (runs, n, T - 1, d)
+        The opt token less each other token.
+    z : ndarray (runs, n, d_z)
+        The queries.
     signed : ndarray (runs, n T, d)
         Rows y_i x_{i,t} of the scores.
     n : int
@@ -172,6 +206,8 @@ class Rows(NamedTuple):
     """
 
     A: np.ndarray
+    delta: np.ndarray
+    z: np.ndarray
     signed: np.ndarray
     n: int
     logistic: bool
@@ -193,7 +229,7 @@ def _train_run(
     Returned are status, last iteration and first rise of the loss. The arguments are as
     in `run_jobs`, without the axis of jobs; rule: (p, step_size, 1.0 if normalised).
     """
-    A, signed, n, logistic, joint, hidden = problem
+    signed, n, logistic, joint = problem[3:7]
     W, v, U, V = parameters
     path, head, logs = records
     T = signed.shape[0] // n
@@ -214,18 +250,18 @@ def _train_run(
     powers = np.zeros((2, W.size))
     down_v = np.zeros(v.size)
     powers_v = np.zeros((2, v.size))
+    of_sample = (np.zeros(v.size), np.zeros(T - 1), np.zeros(v.size))
     record = 0
     rise = -1
     last = math.inf
     for t in range(times[-1] + 1):
         if stop[0] != 0:
             break
-        _multiply(A, W, flat_margins)
-        _hide(hidden, flat_margins)
+        _margins(problem, W, of_sample, flat_margins)
         softmax.scatter(0, n, all_margins, work.margins)
         if joint or t == 0:
             _multiply(signed, v, flat_scores)
-            _tie(hidden, n, flat_scores)
+            _tie(problem.hidden, n, flat_scores)
             softmax.scatter(0, n, all_scores, work.scores)
         recording = record < times.size and times[record] == t
         softmax.slopes(work, n, logistic, not joint, scales)
@@ -235,14 +271,14 @@ def _train_run(
         if recording:
             log_gap = softmax.log_gap(0, n, work, logistic, not joint)
         softmax.gather(0, n, work.c, flat_c)
-        log_factor, log_size = _direction(A, flat_c, q, powers, down)
+        _sum_of_pulls(problem, flat_c, of_sample, down)
+        log_factor, log_size = _to_unit(down, q, powers)
         log_factor_v = -math.inf
         log_size_v = -math.inf
         if joint:
             softmax.gather(0, n, work.push, flat_push)
-            log_factor_v, log_size_v = _direction(
-                signed, flat_push, q, powers_v, down_v
-            )
+            _pull(signed, flat_push, down_v)
+            log_factor_v, log_size_v = _to_unit(down_v, q, powers_v)
 
         loss = _mean_loss(work.lane, n, logistic)
         if rise < 0 and loss > last + NEGLIGIBLE_RISE * max(1.0, last):
@@ -303,7 +339,7 @@ def run_jobs(
     ndarray of int (3, jobs)
         Status, last iteration and first rise of the loss.
     """
-    A, signed, n, logistic, joint, hidden = problem
+    A, delta, z, signed, n, logistic, joint, hidden = problem
     W, v, U, V = parameters
     path, head_path, logs = records
     kinds = len(rules)
@@ -314,6 +350,8 @@ def run_jobs(
         when = times[kind][times[kind] >= 0]
         rows = Rows(
             A=A[run],
+            delta=delta[run],
+            z=z[run],
             signed=signed[run],
             n=n,
             logistic=logistic,

@@ -5,6 +5,7 @@ import pytest
 
 from lib import dynamics, mirror
 from lib.attention.token_sets import token_set
+from lib.dynamics import mirror_descent
 from tests.masked import D_Z, DENSE, MASKED, RUNS, D
 
 RULES = {
@@ -53,3 +54,22 @@ def test_a_sample_of_one_token_leaves_the_others_their_direction():
 def test_mirror_descent_selects_no_masked_token():
     selected = mirror.selected_tokens(MASKED, START)
     assert np.take_along_axis(MASKED.mask, selected[..., None], 2).all()
+
+
+@pytest.mark.parametrize("data", [MASKED, DENSE], ids=["masked", "dense"])
+@pytest.mark.parametrize("head", ["fixed", "joint"])
+@pytest.mark.parametrize("loss", ["exponential", "logistic"])
+def test_the_rows_of_all_margins_need_not_be_formed(data, head, loss, monkeypatch):
+    settings = dict(steps=40, start=START, head=head, loss=loss)
+    formed = dynamics.train(data, RULES, **settings)
+    monkeypatch.setattr(mirror_descent, "FORMED", 0)
+    through_samples = dynamics.train(data, RULES, **settings)
+    for name in RULES:
+        for field in "norm log_gap own_norm log_own_gradient head_norm".split():
+            np.testing.assert_allclose(
+                getattr(through_samples[name], field),
+                getattr(formed[name], field),
+                rtol=1e-12,
+                atol=1e-13,
+                err_msg=field,
+            )
