@@ -3,6 +3,10 @@
 All models, rules and solvers take this record.
 """
 
+from __future__ import (
+    annotations,
+)  # help() then shows ArrayLike, not what it stands for
+
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -115,8 +119,7 @@ class TokenSet(Shapes):
             _check_opt(self.opt, T)
             object.__setattr__(self, "X", _filled(self.X, self.mask, self.opt))
         for name in ("X", "z", "u"):
-            if not np.isfinite(getattr(self, name)).all():
-                raise ValueError(f"{name} holds NaN or infinite values")
+            _check_finite(name, getattr(self, name))
         if not np.isin(self.y, (-1, 1)).all():
             raise ValueError(
                 f"y holds labels other than -1 and +1: {np.unique(self.y)[:5]}"
@@ -134,7 +137,7 @@ class TokenSet(Shapes):
         """
         return self.X.shape
 
-    def run(self, index: int) -> "TokenSet":
+    def run(self, index: int) -> TokenSet:
         """Select the data set of one run.
 
         Parameters
@@ -149,7 +152,7 @@ class TokenSet(Shapes):
         """
         return self.take(slice(index, index + 1))
 
-    def take(self, runs: np.ndarray | list[int] | slice) -> "TokenSet":
+    def take(self, runs: np.ndarray | list[int] | slice) -> TokenSet:
         """Select the data sets of several runs.
 
         Parameters
@@ -469,10 +472,31 @@ def _check_axes(X: np.ndarray, *allowed: int):
         )
 
 
+def _check_finite(name: str, value: np.ndarray) -> None:
+    """Raise ValueError with the first place that is NaN or infinite."""
+    wrong = ~np.isfinite(value)
+    if wrong.any():
+        place = np.argwhere(wrong)[0]
+        axes = ("run", "sample", "token")[: 1 if name == "u" else value.ndim - 1]
+        where = ", ".join(f"{axis} {k}" for axis, k in zip(axes, place, strict=False))
+        raise ValueError(f"{name} holds NaN or infinite values, first in {where}")
+
+
+def _kind(value: np.ndarray) -> str:
+    """Say what an array holds that is not real numbers."""
+    if value.dtype.kind in "USO":
+        return f"text or objects such as {value.ravel().tolist()[0]!r}"
+    return f"{value.dtype} values"
+
+
 def _real(name: str, value: ArrayLike):
     value = _array(name, value)
     if value.dtype.kind not in "biuf":
-        raise ValueError(f"{name} holds {value.dtype} values; it needs real numbers")
+        if name == "y":
+            needed = "labels -1 and +1"
+        else:
+            needed = "real numbers"
+        raise ValueError(f"{name} holds {_kind(value)}; it needs {needed}")
     with np.errstate(over="ignore"):  # of wider floats: infinite, and said as such
         return value.astype(float, copy=False)
 

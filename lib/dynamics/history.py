@@ -7,6 +7,8 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from lib.attention import coordinates
+from lib.attention.token_sets import TokenSet
 from lib.mirror import geometry
 from lib.representation import Shapes
 
@@ -284,6 +286,52 @@ class History(Shapes):
     def opt_score(self) -> np.ndarray:
         """Mean softmax weight of the opt token over samples, (runs, k)."""
         return 1.0 - np.exp(self.log_miss).mean(-1)
+
+    def selected(self, tokens: TokenSet, k: int = -1) -> np.ndarray:
+        """Return the token that has the largest weight in each sample at one record.
+
+        The direction of W turns towards the SVM of these tokens, which need not be the
+        opt tokens: ``svm.token_svm(tokens, run.selected(tokens))``.
+
+        Parameters
+        ----------
+        tokens : TokenSet
+            The tokens that were trained on.
+        k : int, optional
+            The place of the record in `iterations`. Default: the last.
+
+        Returns
+        -------
+        ndarray of int (runs, n)
+            The tokens; of tokens with equal weights one of them.
+
+        Raises
+        ------
+        ValueError
+            If a run had ended before this record.
+
+        Examples
+        --------
+        >>> from lib import attention, dynamics
+        >>> tokens = attention.two_examples()
+        >>> run = dynamics.train(tokens, dynamics.NGD(0.1), 100)
+        >>> run.selected(tokens), tokens.opt
+        (array([[2, 2]]), array([[2, 2]]))
+        """
+        ended = np.isnan(self.norm[:, k])
+        if ended.any():
+            r = int(np.argmax(ended))
+            raise ValueError(
+                f"k = {k}: run {r} had ended by then, {self.status[r]} at iteration "
+                f"{self.ended[r]}"
+            )
+        margins = self.margins[:, k]  # (runs, n, T-1), NaN for masked tokens
+        margins = np.where(np.isnan(margins), np.inf, margins)
+        others = coordinates.others(tokens.opt, tokens.shape[2])
+        least = margins.argmin(-1)[..., None]
+        best_other = np.take_along_axis(others, least, -1)[..., 0]
+        behind = np.take_along_axis(margins, least, -1)[..., 0] < 0
+        return np.where(behind, best_other, tokens.opt)
 
     def weights(self, k: int) -> np.ndarray:
         """Return W at one record, in the coordinates of training.

@@ -191,9 +191,7 @@ def train(
 def _engine(rule: Any) -> str:
     """Return the engine of a rule; TypeError for what is no rule."""
     if not isinstance(rule, Rule):
-        raise TypeError(
-            f"rules holds {rule!r}; it takes rules such as dynamics.NGD(0.1)"
-        )
+        raise TypeError(f"rules holds {rule!r}; it takes rules such as lib.NGD(0.1)")
     if isinstance(rule, MirrorDescent) and not rule.batch_size:
         return IN_MIRROR
     if isinstance(rule, InCoordinates | MirrorDescent):

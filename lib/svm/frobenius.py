@@ -28,6 +28,7 @@ ACCURACY = 1e-9
 # Relative to its terms, a combination of constraints this small is zero.
 DEPENDENT = 1e-10
 LARGER = 1e-7  # relative to the largest, a dual of an interior point that may stay
+OF_ONE_QUERY = 1000  # constraints of one query that are looked at first
 SLACK = 1e-12  # relative to b, a constraint missed by less is kept
 PATIENCE = 10  # exchanges of pivoting without progress
 # Columns of a Cholesky factor that plain loops make; matrix products make the rest.
@@ -53,6 +54,9 @@ class Infeasible(ValueError):
     residual : float
         The norm of sum certificate_m a_m, divided by sum certificate_m ||a_m||; an
         attribute. No W of norm 1 has all <a_m, W> above residual ||a_m||.
+    one_query : bool, optional
+        Whether the samples of the certificate were found to share their query; an
+        attribute.
 
     Examples
     --------
@@ -71,31 +75,50 @@ class Infeasible(ValueError):
     """
 
     def __init__(
-        self, problem: str, run: int, certificate: np.ndarray, residual: float
+        self,
+        problem: str,
+        run: int,
+        certificate: np.ndarray,
+        residual: float,
+        one_query: bool = False,
     ) -> None:
         self.problem = problem
         self.run = run
         self.certificate = certificate
         self.residual = residual
-        terms = np.argwhere(certificate > 0)
-        shares = []
-        for t in terms[:6]:
-            place = ", pair ".join(map(str, t))
-            shares.append(f"{certificate[tuple(t)]:.3g} of (sample {place})")
-        if len(terms) > 6:
-            more = f" and {len(terms) - 6} more"
+        self.one_query = one_query
+        samples = np.unique(np.nonzero(certificate > 0)[0])
+        shown = "samples " + ", ".join(map(str, samples[:8]))
+        if len(samples) == 1:
+            shown = f"sample {samples[0]}"
+        if len(samples) > 8:
+            shown += f" and {len(samples) - 8} more"
+        if one_query:
+            advice = (
+                "They share one query, so W turns all of them to one direction: give "
+                "each sample a query of its own, such as the mean of its tokens."
+            )
+        elif len(samples) == 1:
+            advice = "Select another token of this sample, or leave the sample out."
+        elif certificate.ndim == 1:  # of the head
+            advice = "Select other tokens, or take fewer samples."
         else:
-            more = ""
+            advice = "Take other queries, select other tokens, or take fewer samples."
         super().__init__(
-            f"{problem} of run {run} is infeasible: this non-negative combination of "
-            f"its constraints is zero (relative residual {residual:.1e}): "
-            f"{', '.join(shares)}{more}. "
-            "Select other tokens, or raise the dimension."
+            f"{problem} of run {run} is infeasible: the constraints of {shown} "
+            f"contradict one another, as a combination of them with weights above zero "
+            f"is zero (`certificate`, relative residual {residual:.1e}). {advice}"
         )
 
     def __reduce__(self) -> tuple:
         # Of an exception pickle keeps the message alone, which would not make it again.
-        return type(self), (self.problem, self.run, self.certificate, self.residual)
+        return type(self), (
+            self.problem,
+            self.run,
+            self.certificate,
+            self.residual,
+            self.one_query,
+        )
 
 
 class Constraints(NamedTuple):
@@ -149,7 +172,15 @@ class Constraints(NamedTuple):
         """Make the error with the certificate x (m,) of the stretched rows."""
         weights = self.everywhere(x * self.asked, 0.0)
         certificate = (weights / weights.sum()).reshape(self.shape)
-        return Infeasible(self.problem, self.run, certificate, residual)
+        samples = np.unique(np.nonzero(certificate > 0)[0])
+        one_query = len(self.shape) == 2 and len(samples) > 1
+        return Infeasible(
+            self.problem,
+            self.run,
+            certificate,
+            residual,
+            one_query and bool((self.z[samples] == self.z[samples[0]]).all()),
+        )
 
 
 def solve(
@@ -226,6 +257,7 @@ def _without_gram(
         raise constraints.infeasible(zero / zero.sum(), 0.0)
     length = constraints.everywhere(of_constraints, 0.0).reshape(n, S)
     rows = large.unit_rows(delta, z, length)
+    _refuse_one_query(constraints, of_constraints, rows)
     for method in methods:
         large.check_memory(n, S, *unknowns(delta, z), method)
         for verdict, x in large.candidates(rows, method):
@@ -244,6 +276,32 @@ def _without_gram(
         f"{large.MOST_PIVOTING:,} constraints another method helps), or rescale the "
         "tokens to a common norm."
     )
+
+
+def _refuse_one_query(
+    constraints: Constraints, length: np.ndarray, rows: large.Rows
+) -> None:
+    """Raise Infeasible if the samples of one query alone cannot be separated.
+
+    To them W is one vector W z, so that this is a small problem. Texts that begin
+    alike have such queries, if a query is a text's first token.
+    """
+    _, group = np.unique(rows.z, axis=0, return_inverse=True)
+    group = group.ravel()
+    shared = np.bincount(group)
+    for g in np.argsort(-shared):
+        if shared[g] == 1:
+            return
+        sample, token = np.nonzero((rows.b > 0) & (group == g)[:, None])
+        few = np.linspace(0, sample.size - 1, min(sample.size, OF_ONE_QUERY))
+        sample, token = sample[few.astype(int)], token[few.astype(int)]
+        unit = rows.delta[sample, token]
+        if len(unit) > unit.shape[1]:  # else there is a w unless the rows are dependent
+            nearest = _least_distance(unit, np.ones(len(unit)))
+            weights, _ = _null_combination(unit, nearest)
+            x = np.zeros_like(rows.b)
+            x[sample, token] = weights
+            _raise_if_null(constraints, length, rows, x)
 
 
 def _proved_by(

@@ -103,6 +103,17 @@ class MaxMargin(Shapes):
     _weights: Callable[[], np.ndarray]
 
     @property
+    def margin(self) -> np.ndarray:
+        """The largest margin that a W (or v) of norm 1 has, 1/norm.
+
+        Returns
+        -------
+        ndarray (runs,)
+            The margin.
+        """
+        return 1.0 / self.norm
+
+    @property
     def violation(self) -> np.ndarray:
         """The largest 1 - margin of each run, or zero.
 

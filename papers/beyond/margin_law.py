@@ -49,26 +49,50 @@ def require(
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class MarginLaw(Shapes):
-    """The law for one or more runs; arrays (runs, n, T-1) over pairs m = (i, t), or
-    (runs,).
+    """The law of the margins for one or more runs, from `margin_law`.
 
-    Where dependent tight constraints leave a choice of duals, they are those of least
-    entropy relative to kappa. A wrong offset decays like e^{-lambda a_t}, lambda an
-    eigenvalue of B^1/2 K B^1/2 off sqrt(beta), B = diag(beta), K the Gram matrix of the
-    support.
+    Arrays over pairs m = (i, t) are (runs, n, T-1); the others are (runs,).
+
+    Parameters
+    ----------
+    constant : ndarray (runs,)
+        C: the direction error times ||W_t|| tends to it.
+    offsets : ndarray (runs, n, T-1)
+        The limits of g_m - a_t; NaN off the support.
+    support : ndarray of bool (runs, n, T-1)
+        Whether a constraint carries W_mm.
+    duals : ndarray (runs, n, T-1)
+        beta. Where dependent tight constraints leave a choice, those of least entropy
+        relative to kappa.
+    coefficients : ndarray (runs, n, T-1)
+        Of rho_perp, the residual off W_mm, in the A_m; C is its norm.
+    norm : ndarray (runs,)
+        ||W_mm||.
+    slowest, fastest : ndarray (runs,)
+        The least and the largest lambda: a wrong offset decays like e^{-lambda a_t},
+        lambda an eigenvalue of B^1/2 K B^1/2 off sqrt(beta), B = diag(beta), K the Gram
+        matrix of the support. Infinite and zero where a single constraint carries W_mm.
+    slowest_mode : ndarray (runs, n, T-1)
+        v: sum_m v_m (g_m - offsets_m) is what is left of the slowest wrong offset.
+    excess : ndarray (runs,)
+        The least margin off the support, less 1; infinite where there is none.
+
+    Notes
+    -----
+    `remaining` says how much of wrong offsets is left at a level a_t = <W_t, W_mm> /
+    ||W_mm||^2: the law holds once that is small. `longest_step` is the longest step of
+    normalised gradient descent with which the margins settle.
     """
 
-    offsets: np.ndarray  # the limits of g_m - a_t, NaN off the support
-    support: np.ndarray  # whether a constraint carries W_mm
-    duals: np.ndarray  # beta
-    coefficients: np.ndarray  # of rho_perp, the residual off W_mm, in the A_m
-    # C = ||rho_perp||: ||W_t|| times the direction error tends to it
+    offsets: np.ndarray
+    support: np.ndarray
+    duals: np.ndarray
+    coefficients: np.ndarray
     constant: np.ndarray
-    norm: np.ndarray  # ||W_mm||
-    slowest: np.ndarray  # least lambda; infinite where a single constraint carries W_mm
-    slowest_mode: np.ndarray  # v: sum_m v_m (g_m - offsets_m) is what is left of it
-    fastest: np.ndarray  # largest lambda; 0 where a single constraint carries W_mm
-    # Least margin off the support, less 1; infinite where there is none
+    norm: np.ndarray
+    slowest: np.ndarray
+    slowest_mode: np.ndarray
+    fastest: np.ndarray
     excess: np.ndarray
 
     def direction_error(

@@ -99,7 +99,10 @@ repeated = np.where(np.arange(12).reshape(3, 4, 1) == 6, X[1, 0], X)
 @pytest.mark.parametrize(
     "change, message",
     [
-        (dict(X=np.where(X == X[1, 2, 3], np.nan, X)), "X holds NaN or infinite"),
+        (
+            dict(X=np.where(X == X[1, 2, 3], np.nan, X)),
+            "first in run 0, sample 1, token 2",
+        ),
         (dict(X=repeated, u=y[1] * 10 * X[1, 0]), "sample 1 of run 0 has a tie"),
         (dict(X=X[:, :1], opt=np.zeros(3, int)), "T = 1"),
         (dict(X=X[0]), r"\(n, T, d\) or \(runs, n, T, d\)"),
@@ -112,7 +115,8 @@ repeated = np.where(np.arange(12).reshape(3, 4, 1) == 6, X[1, 0], X)
         (dict(u=None), "give opt, or u"),
         (dict(X=X[:0], y=y[:0]), "no axis .* may be empty"),
         (dict(X=X + 1j), "X holds complex128"),
-        (dict(X=X.astype(str)), "X holds <U"),
+        (dict(X=X.astype(str)), "X holds text .* real numbers"),
+        (dict(y=["no", "yes", "no"]), "such as .no.; it needs labels -1 and"),
         (dict(X=3.0), r"X has shape \(\); it needs"),
         (
             dict(X=[[[1, 2], [3]]]),
@@ -120,7 +124,7 @@ repeated = np.where(np.arange(12).reshape(3, 4, 1) == 6, X[1, 0], X)
         ),
         (dict(X=X * np.longdouble("1e400")), "X holds NaN or infinite"),
         (dict(X=np.ma.masked_less(X, 0)), "X has masked entries"),
-        (dict(y=None), "y holds object values"),
+        (dict(y=None), "y holds text or objects such as None"),
         (dict(z=3.0), r"z has shape \(1,\); it needs \(1, 3, 5\)"),
         (
             dict(X=X[None], y=y[None], u=u[None], z=3.0),

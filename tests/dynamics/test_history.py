@@ -103,3 +103,19 @@ def test_a_subclass_trains_and_has_to_say_its_step():
     assert repr(Halving(0.5)) == "Halving(first=0.5)"
     with pytest.raises(TypeError, match="log_step"):
         dynamics.Rule()
+
+
+def test_the_selected_token_has_the_largest_weight():
+    tokens = attention.unit_tokens(range(4), n=5, T=6, d=4)
+    start = np.random.default_rng(0).standard_normal((4, 4, 4))
+    run = dynamics.train(tokens, dynamics.MirrorDescent(2.0), 5, start=start)
+    for k in (0, -1):
+        expected = attention.weights(tokens, run.weights(k)).argmax(-1)
+        np.testing.assert_array_equal(run.selected(tokens, k), expected)
+    assert (run.selected(tokens, 0) != tokens.opt).any()
+
+
+def test_a_run_that_has_ended_selects_nothing():
+    run = dynamics.train(attention.two_examples(), dynamics.GD(1e300), 5)
+    with pytest.raises(ValueError, match="run 0 had ended by then, diverged at"):
+        run.selected(attention.two_examples())

@@ -164,3 +164,23 @@ def test_a_norm_that_would_take_hours_is_refused_with_numbers(norm, monkeypatch)
     data = drawn(0, 40, 6, 3, 2)
     with pytest.raises(ValueError, match=f"norm {norm}.*: 200 constraints.* the 100"):
         svm.token_svm(data, norm=norm)
+
+
+@pytest.mark.parametrize("near", [0.0, 1e-3])
+def test_texts_that_begin_alike_are_decided(near):
+    """Many samples share their query, or nearly so, and have both labels."""
+    rng = np.random.default_rng(0)
+    n, T, d = 60, 15, 12
+    X = rng.standard_normal((n, T, d))
+    queries = rng.standard_normal((10, d))[rng.integers(0, 10, n)]
+    z = queries + near * rng.standard_normal((n, d))
+    data = attention.token_set(X, rng.choice([-1, 1], n), z, rng.standard_normal(d))
+    with pytest.raises(svm.Infeasible) as caught:
+        svm.token_svm(data)
+    error = caught.value
+    assert error.one_query == (near == 0)
+    assert ("one query" in str(error)) == (near == 0)
+    assert (error.certificate >= 0).all()
+    delta = coordinates.differences(data, data.opt)[0]
+    total = np.einsum("nt,ntd,ne->de", error.certificate, delta, data.z[0])
+    assert np.abs(total).max() < 1e-9

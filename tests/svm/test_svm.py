@@ -148,7 +148,7 @@ def test_head_infeasible_with_a_proof():
         np.ones((2, 2, 3)) * [[[1], [2]], [[3], [4]]], [1, -1], opt=[0, 0]
     )
     with pytest.raises(
-        svm.Infeasible, match=r"head SVM of run 0.*\(sample 1\)"
+        svm.Infeasible, match=r"head SVM of run 0.* samples 0, 1 .*Select other"
     ) as caught:
         svm.head_svm(data, p=1.5)
     # a non-negative combination of sum one that is zero
