@@ -183,7 +183,7 @@ def margin_law(
     [0.276 1.   ]
     """
     selected = checked_selection(tokens, selected)
-    K = gram(tokens, selected, masked_as_zero=True)
+    delta = coordinates.differences(tokens, selected, masked_as_zero=True)
     shape = selected.shape + (tokens.shape[2] - 1,)
     if log_slopes is None:
         slopes = saturated_slopes(tokens, selected, loss)
@@ -192,9 +192,29 @@ def margin_law(
     for name, values in (("solution.duals", solution.duals), ("log_slopes", slopes)):
         if np.shape(values) != shape:
             raise ValueError(f"{name} has shape {np.shape(values)}; it needs {shape}")
-    each = enumerate(zip(K, solution.duals, solution.margins, slopes, strict=True))
-    duals = np.stack([_checked(run, *arrays) for run, arrays in each])
-    return from_duals(K, duals, solution.margins, slopes)
+    duals = np.empty(shape)
+    fields = []
+    for run in range(len(tokens.X)):
+        of_run = solution.duals[run], solution.margins[run], slopes[run]
+        # The law is about the support: no matrix of all pairs is formed.
+        inside = (of_run[1] - 1 <= TIGHT) | (of_run[0] > 0)
+        rows = delta[run][inside]
+        queries = tokens.z[run][np.nonzero(inside)[0]]
+        K = (rows @ rows.T) * (queries @ queries.T)
+        off = _distance(delta[run], tokens.z[run], *of_run[:2])
+        duals[run] = _checked(run, K, inside, off, *of_run)
+        on = duals[run][inside] > 0
+        fields.append(_of_run(K[np.ix_(on, on)], duals[run], *of_run[1:]))
+    return _together(duals, fields)
+
+
+def _distance(
+    delta: np.ndarray, z: np.ndarray, duals: np.ndarray, margins: np.ndarray
+) -> float:
+    """The largest |<A_m, sum beta A> - margin_m| of one run, over pairs (n, T-1)."""
+    W = np.einsum("nt,ntd->dn", duals, delta) @ z  # (d, d_z)
+    found = np.einsum("ntd,nd->nt", delta, z @ W.T)
+    return np.nanmax(np.abs(found - margins))  # NaN is that of a masked token
 
 
 def gram(
@@ -214,9 +234,17 @@ def gram(
 
 def from_duals(K, duals, margins, log_slopes) -> MarginLaw:
     """`margin_law` without its checks, from the Gram matrix K (runs, m, m)."""
-    runs = [_of_run(*run) for run in zip(K, duals, margins, log_slopes, strict=True)]
+    fields = []
+    for K_run, beta, *more in zip(K, duals, margins, log_slopes, strict=True):
+        on = beta.ravel() > 0
+        fields.append(_of_run(K_run[np.ix_(on, on)], beta, *more))
+    return _together(duals, fields)
+
+
+def _together(duals: np.ndarray, fields: list[dict[str, np.ndarray]]) -> MarginLaw:
+    """The law of all runs."""
     return MarginLaw(
-        duals=duals, **{name: np.stack([r[name] for r in runs]) for name in runs[0]}
+        duals=duals, **{name: np.stack([f[name] for f in fields]) for name in fields[0]}
     )
 
 
@@ -227,12 +255,10 @@ def log_ratios(log_slopes: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, fl
     return ratio - mean, mean
 
 
-def _of_run(K, beta, margins, log_slopes):
-    """The fields of MarginLaw for one run, K (m, m), else (n, T-1)."""
+def _of_run(K_on, beta, margins, log_slopes):
+    """The fields of MarginLaw for one run: K_on of the support, else (n, T-1)."""
     on = beta > 0
-    flat = beta.ravel() > 0
     weights = beta[on]
-    K_on = K[np.ix_(flat, flat)]
     square = weights @ K_on @ weights  # ||W_mm||^2
     offsets, _ = log_ratios(log_slopes[on], weights)
     rank = features(K_on).shape[1]
@@ -264,8 +290,11 @@ def _of_run(K, beta, margins, log_slopes):
     }
 
 
-def _checked(run, K, duals, margins, log_slopes):
-    """The duals (n, T-1) that the law is about, or PremiseFails."""
+def _checked(run, K, inside, off, duals, margins, log_slopes):
+    """The duals (n, T-1) that the law is about, or PremiseFails.
+
+    K is the Gram matrix of the pairs `inside`, `off` what `_distance` returns.
+    """
     beta = duals.ravel()
     margins = margins.ravel()
     log_slopes = np.ravel(log_slopes)
@@ -273,15 +302,14 @@ def _checked(run, K, duals, margins, log_slopes):
     def pair(m):
         return "(sample {}, pair {})".format(*np.unravel_index(m, duals.shape))
 
-    masked = np.isnan(margins)
-    off = np.abs(K @ beta - np.where(masked, 0.0, margins)).max()
     reason = (
         f"the duals give margins that differ by {off:.2g} from the solution's, it needs at "
         f"most {SAME_SOLUTION:.0e}: the Frobenius solution of these tokens and this selection"
     )
     require(off <= SAME_SOLUTION, "same problem", off, reason, run)
     tight = np.flatnonzero(margins - 1 <= TIGHT)
-    K_tight = K[np.ix_(tight, tight)]
+    of_tight = np.searchsorted(np.flatnonzero(inside), tight)
+    K_tight = K[np.ix_(of_tight, of_tight)]
     independent = features(K_tight).shape[1] == len(tight)
     behind = tight[~np.isfinite(log_slopes[tight])]
     if not (independent or behind.size):
