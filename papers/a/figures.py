@@ -254,6 +254,48 @@ def horizon(histories: Mapping, plain_error: Sequence, caption: str) -> Figure:
     return plots.caption(plots.legend(figure, error), caption)
 
 
+def cost(
+    pairs: np.ndarray,
+    gram: np.ndarray,
+    factored: np.ndarray,
+    gram_limit: np.ndarray,
+    factored_limit: np.ndarray,
+    solved: np.ndarray,
+    caption: str,
+) -> Figure:
+    """Draw the time of a step in two forms with the memory's limit, and that of the SVM.
+
+    Parameters
+    ----------
+    pairs : ndarray (k,)
+        The numbers of pairs.
+    gram, factored : ndarray (k,)
+        Seconds for a step in either form; NaN where it was not measured.
+    gram_limit, factored_limit : ndarray (k,)
+        Seconds for reading what either form reads.
+    solved : ndarray (k,)
+        Seconds for the token SVM.
+    caption : str
+    """
+    figure, (step, svm) = plots.panels(1, 2, height=3.0)
+    forms = {
+        "Gram form": (gram, gram_limit, plots.SERIES[0]),
+        "factored": (factored, factored_limit, plots.SERIES[1]),
+    }
+    heights = []
+    for name, (seconds, limit, look) in forms.items():
+        step.plot(pairs, 1e3 * seconds, **look.line, marker="o", markersize=4)
+        step.plot(pairs, 1e3 * limit, color=look.colour, linestyle="--", linewidth=0.8)
+        last = np.flatnonzero(np.isfinite(seconds))[-1]
+        heights.append((1e3 * seconds[last], name, look.colour))
+    svm.plot(pairs, solved, **plots.SERIES[2].line, marker="o", markersize=4)
+    both = {"xscale": "log", "yscale": "log", "xlabel": "pairs of tokens, $m$"}
+    step.set(title="One step; dashed: reading its arrays", ylabel="ms", **both)
+    svm.set(title="The token SVM, with its certificate", ylabel="s", **both)
+    pieces.end_labels(step, heights)
+    return plots.caption(figure, caption)
+
+
 def figure3(histories: Histories, horizon: int, caption: str) -> Figure:
     """Draw Figure 3: the paper's six panels and four rules.
 
