@@ -284,11 +284,11 @@ def cost(
     }
     heights = []
     for name, (seconds, limit, look) in forms.items():
-        step.plot(pairs, 1e3 * seconds, **look.line, marker="o", markersize=4)
+        step.plot(pairs, 1e3 * seconds, color=look.colour, marker="o", markersize=4)
         step.plot(pairs, 1e3 * limit, color=look.colour, linestyle="--", linewidth=0.8)
         last = np.flatnonzero(np.isfinite(seconds))[-1]
         heights.append((1e3 * seconds[last], name, look.colour))
-    svm.plot(pairs, solved, **plots.SERIES[2].line, marker="o", markersize=4)
+    svm.plot(pairs, solved, color=plots.BLACK, marker="o", markersize=4)
     both = {"xscale": "log", "yscale": "log", "xlabel": "pairs of tokens, $m$"}
     step.set(title="One step; dashed: reading its arrays", ylabel="ms", **both)
     svm.set(title="The token SVM, with its certificate", ylabel="s", **both)
