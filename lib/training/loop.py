@@ -50,6 +50,29 @@ def cross_entropy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
     return F.cross_entropy(model(inputs), targets)
 
 
+def _check_holds_all(
+    model: torch.nn.Module, optimizer: torch.optim.Optimizer
+) -> None:
+    """Raise ValueError unless an optimiser holds all parameters that are trained.
+
+    One that was given an exhausted generator, or matrices alone, would train a part of
+    the network in silence.
+    """
+    held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    left_out = [
+        name
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad and id(parameter) not in held
+    ]
+    if left_out:
+        raise ValueError(
+            f"{type(optimizer).__name__} was not given {len(left_out)} of the "
+            f"network's parameters, the first {left_out[0]!r}: give it all of "
+            "list(model.parameters()), or freeze what is not to be trained with "
+            "requires_grad_(False)"
+        )
+
+
 def _no_closure(optimizer: torch.optim.Optimizer) -> str:
     """Say what the step of an optimiser has to take."""
     return (
@@ -176,7 +199,8 @@ def train(
     Raises
     ------
     ValueError
-        If the checkpoint is damaged, of another `key`, or differs between processes.
+        If the checkpoint is damaged, of another `key`, or differs between processes; if
+        the optimiser lacks a parameter of the network that requires a gradient.
     TypeError
         If the optimiser's step does not take a closure, or does not call it.
     OSError
@@ -203,6 +227,7 @@ def train(
         inspect.signature(optimizer.step).bind(None)
     except TypeError:
         raise TypeError(_no_closure(optimizer)) from None
+    _check_holds_all(model, optimizer)
     machine = Accelerator(cpu=cpu)
     device = machine.device
     network, stepper = machine.prepare(model, optimizer)

@@ -440,3 +440,17 @@ def test_an_optimiser_that_never_calls_the_closure_is_named(monkeypatch, optimis
     monkeypatch.setitem(MAKERS, "own", optimiser)
     with pytest.raises(TypeError, match=f"{optimiser.__name__}.step did not call"):
         run("own")
+
+
+def test_an_optimiser_that_trains_a_part_of_the_network_is_refused():
+    network = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Linear(3, 2))
+    batches = Batches(torch.eye(4), torch.tensor([0, 1, 0, 1]), size=4, seed=0)
+    parameters = network.parameters()
+    matrices = [p for p in parameters if p.ndim == 2]
+    none_is_left = [p for p in parameters if p.ndim < 2]
+    part = torch.optim.SGD([{"params": matrices}, {"params": none_is_left}], 0.1)
+    with pytest.raises(ValueError, match="2 of the network's .* the first '0.bias'"):
+        train(network, part, batches, steps=1, cpu=True)
+    for layer in network:
+        layer.bias.requires_grad_(False)
+    assert train(network, part, batches, steps=1, cpu=True).status == "finished"
