@@ -549,7 +549,7 @@ def _loop_step(name, make):
         model = training.initialised(vision, 0)
 
         def run():
-            return dynamics.train(
+            return training.train(
                 model, make(model.parameters()), batches, steps, cpu=True
             )
 
