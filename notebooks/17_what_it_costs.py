@@ -30,8 +30,8 @@
 #
 # $$K_{mm'} = (\delta_m^\top \delta_{m'})(z_i^\top z_{i'}), \qquad \delta_m = x_{i,opt} - x_{i,t}.$$
 #
-# * **Gram form.** $K$ is formed once, with $m^2$ numbers, and is read at every step.
-# * **Factored form.** $K$ is not formed. First each sample's pulls are added up, $b_i = \sum_t c_{i,t}\,\delta_{i,t}$. Then $H = \sum_i b_i z_i^\top$, which has the
+# * *Gram form.* $K$ is formed once, with $m^2$ numbers, and is read at every step.
+# * *Factored form.* $K$ is not formed. First each sample's pulls are added up, $b_i = \sum_t c_{i,t}\,\delta_{i,t}$. Then $H = \sum_i b_i z_i^\top$, which has the
 #   shape of $W$. Then $(Kc)_m = \delta_m^\top H z_i$. A step reads the $\delta$ twice: $2\,m\,r$ numbers, with $r$ the dimension of the tokens' span.
 #
 # | symbol | meaning |

@@ -50,9 +50,7 @@ def cross_entropy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
     return F.cross_entropy(model(inputs), targets)
 
 
-def _check_holds_all(
-    model: torch.nn.Module, optimizer: torch.optim.Optimizer
-) -> None:
+def _check_holds_all(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Raise ValueError unless an optimiser holds all parameters that are trained.
 
     One that was given an exhausted generator, or matrices alone, would train a part of

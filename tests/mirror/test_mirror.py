@@ -156,7 +156,7 @@ REFUSED = [
         "sample 0 of run 0 has two equal",
         lambda: mirror.selected_tokens(DATA, 0 * START),
     ),
-    ("Select other tokens", lambda: svm.token_svm(LINE, norm=3)),
+    ("Select another token", lambda: svm.token_svm(LINE, norm=3)),
     *(
         ("must be above 1 and finite", lambda use=use, p=p: use(p))
         for p in (1, 0.5, np.inf, np.nan, -2)
