@@ -62,3 +62,24 @@ def aligned(values):
             for r in range(runs)
         ]
     )
+
+
+def assert_alike(ours, wanted, fields, rtol=1e-10, atol=1e-12):
+    """Histories by rule have the same fields and the same last W."""
+    for name, expected in wanted.items():
+        for field in fields.split():
+            np.testing.assert_allclose(
+                getattr(ours[name], field),
+                getattr(expected, field),
+                rtol=rtol,
+                atol=atol,
+                err_msg=f"{name} {field}",
+            )
+        np.testing.assert_allclose(
+            ours[name].weights(-1),
+            expected.weights(-1),
+            rtol=rtol,
+            atol=atol,
+            err_msg=f"{name} W",
+        )
+        assert (ours[name].status == expected.status).all()

@@ -253,8 +253,9 @@ def test_rules_that_see_coordinates_are_the_plain_loop(shape, loss):
             for run in range(len(data.X)):
                 with mpmath.workdps(40):
                     W = exact.train(data.run(run), make(), rule, STEPS, W_0[run], loss)
-                found = runs[name].weights(-1)[run]
-                close(found, W, f"{name}, start {kind}, run {run}")
+                where = f"{name}, start {kind}, run {run}"
+                assert runs[name].status[run] == "completed", where
+                close(runs[name].weights(-1)[run], W, where)
 
 
 @pytest.mark.parametrize("head", ["fixed", "joint"])
@@ -269,6 +270,7 @@ def test_targets_are_measured_by_their_definitions(head):
         v = (basis @ (np.swapaxes(basis, 1, 2) @ v[..., None]))[..., 0]
         targets["head_targets"] = {"v": v}
     history = lib.train(data, lib.NGD(0.2), STEPS, [STEPS], W_0, head=head, **targets)
+    assert (history.status == "completed").all()
     for run in range(len(data.X)):
         W, u, _ = plain(data, lib.NGD(0.2), W_0[run], "exponential", head, run)
         apart, cosine = compared(W, V[run])

@@ -301,8 +301,6 @@ def _svm_peers(name, bar, draw):
         return coordinates.gram(coordinates.differences(data, data.opt), data.z)[0]
 
     solution = svm.token_svm(data)
-    taken = {peer: [] for peer in peers.SOLVERS}
-    ours = []
     with threads(1):
         for peer, solve in peers.SOLVERS.items():
             gate(
@@ -311,14 +309,24 @@ def _svm_peers(name, bar, draw):
                 solution.norm[0] ** 2,
                 1e-6,
             )
-        for _ in turns():
-            for peer, solve in peers.SOLVERS.items():
-                taken[peer].append(_spent(lambda: solve(gram_matrix())))  # noqa: B023
-            ours.append(_spent(lambda: svm.token_svm(data)))
+        ours, theirs, fastest = _beside(peers.SOLVERS, gram_matrix, data)
+    note = f"processor time, {solution.duals.size} constraints; {fastest}"
+    return Times(ours, theirs, (1, 1)).entry(name, bar, note)
+
+
+def _beside(solvers, problem, data):
+    """Processor times of `token_svm` and of the fastest of `solvers` on problem(), in
+    turns; and words on who was the fastest, with what each took.
+    """
+    ours = []
+    taken = {peer: [] for peer in solvers}
+    for _ in turns():
+        for peer, solve in solvers.items():
+            taken[peer].append(_spent(lambda: solve(problem())))  # noqa: B023
+        ours.append(_spent(lambda: svm.token_svm(data)))
     best = min(taken, key=lambda peer: median(taken[peer]))
-    others = ", ".join(f"{peer} {duration(median(t))}" for peer, t in taken.items())
-    note = f"processor time, {solution.duals.size} constraints; the fastest is {best}: {others}"
-    return Times(ours, taken[best], (1, 1)).entry(name, bar, note)
+    each = ", ".join(f"{peer} {duration(median(t))}" for peer, t in taken.items())
+    return ours, taken[best], f"the fastest is {best}: {each}"
 
 
 def _planted(n, T, d):
@@ -345,21 +353,14 @@ def _svm_at_scale(name, bar, n, T, d):
         delta = coordinates.differences(data, data.opt)[0]
         return coordinates.constraint_rows(delta, data.z[0])
 
-    taken = {peer: [] for peer in peers.PRIMAL}
-    own = []
     with threads(1):
         solution = svm.token_svm(data)
         for peer, solve in peers.PRIMAL.items():
             gate(f"{name}: {peer}", solve(rows()), solution.W[0].ravel(), 1e-5)
-        for _ in turns():
-            for peer, solve in peers.PRIMAL.items():
-                taken[peer].append(_spent(lambda: solve(rows())))  # noqa: B023
-            own.append(_spent(lambda: svm.token_svm(data)))
-    best = min(taken, key=lambda peer: median(taken[peer]))
-    others = ", ".join(f"{peer} {duration(median(t))}" for peer, t in taken.items())
+        ours, theirs, fastest = _beside(peers.PRIMAL, rows, data)
     note = f"processor time, {n * (T - 1)} constraints in {d * d} unknowns, gap "
-    note = f"{note}{solution.gap[0]:.0e}; the fastest is {best}: {others}"
-    return Times(own, taken[best], (1, 1)).entry(name, bar, note)
+    note = f"{note}{solution.gap[0]:.0e}; {fastest}"
+    return Times(ours, theirs, (1, 1)).entry(name, bar, note)
 
 
 def _jax(name, bar, draw, step_size, steps):

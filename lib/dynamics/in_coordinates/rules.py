@@ -9,6 +9,7 @@ singular direction, in which nothing pulls does not move. The head stays fixed, 
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
@@ -111,7 +112,7 @@ class MirrorDescent(Rule):
 
 
 @dataclass(frozen=True, repr=False)
-class InCoordinates(Rule):
+class InCoordinates(Rule, ABC):
     """A rule of the compiled loop that sees the entries of W, with a fixed head.
 
     Each subclass has a `step_size`.
@@ -161,9 +162,9 @@ class InCoordinates(Rule):
             **{name: float(value) for name, value in self._own_numbers().items()},
         )
 
+    @abstractmethod
     def _own_numbers(self) -> dict[str, float]:
         """Return the kind and the settings that only this rule has."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, repr=False)
