@@ -100,34 +100,62 @@ def test_the_options_of_commands_exist(monkeypatch, capsys):
         )
 
 
+def python_blocks(name):
+    return re.findall(r"```python\n(.*?)```", page(name), re.DOTALL)
+
+
+def run_block(block, names):
+    exec(compile(block, "README.md", "exec"), names)
+
+
+def test_the_first_rule_of_the_readme_gives_the_cosines_it_names(capsys, monkeypatch):
+    own_rule = python_blocks("README.md")[0]
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    run_block(own_rule, {})
+    normalised = "lambda G: G / np.linalg.norm(G), 0.1"
+    run_block(own_rule.replace("lambda G: np.sign(G), 0.01", normalised), {})
+    printed = re.findall(r"cosine with W_mm: ([\d.]+)", capsys.readouterr().out)
+    said = re.findall(r"it prints (0\.\d+)", page("README.md"), re.IGNORECASE)
+    assert len(printed) == len(said) == 2
+    for value, words in zip(printed, said, strict=True):
+        places = len(words) - 2
+        assert round(float(value), places) == float(words)
+
+
 def test_the_code_of_the_readme_runs(tmp_path, monkeypatch):
-    own_step, law, own_optimiser = re.findall(
-        r"```python\n(.*?)```", page("README.md"), re.DOTALL
-    )
+    _, own_step, own_optimiser = python_blocks("README.md")
+    (law,) = python_blocks("lib/README.md")
     printed = []
     names = {"print": lambda *words: printed.append(words)}
-    exec(compile(own_step.replace("1000", "50"), "README.md", "exec"), names)
+    run_block(own_step.replace("1000", "50"), names)
     assert len(printed[0]) == 1  # a sign of life, before the imports
     assert [name for name, _ in printed[1:]] == ["NGD", "mine"]
     assert all(errors.shape == (5,) and (errors < 2).all() for _, errors in printed[1:])
-    exec(compile(law, "README.md", "exec"), names)  # it goes on with the tokens
+    run_block(law, names)
     np.testing.assert_allclose(*printed[-2], rtol=1e-3)
     shorter = own_optimiser.replace("train(race)", "train(shorter(race))")
     names = {"shorter": lambda study: dataclasses.replace(study, horizon=20)}
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(rules.RULES, "mine", None)  # taken out again afterwards
     monkeypatch.setattr(plots, "GIVEN", {})  # of other tests in this process
-    exec(compile(shorter, "README.md", "exec"), names)
+    run_block(shorter, names)
     assert (tmp_path / "mine.png").stat().st_size > 10_000
     assert plots.look("mine") == plots.SPARE[0]
 
 
-def test_the_readme_shows_results():
-    shown = re.findall(
-        r'<img src="([^"]+)" width="800" alt="([^"]+)">', page("README.md")
-    )
-    assert len(shown) >= 3 and all(len(alt) > 40 for _, alt in shown)
-    assert all((ROOT / picture).exists() for picture, _ in shown)
+def test_the_readme_shows_a_picture_in_every_row():
+    rows = re.findall(r"^\| <a href.*$", page("README.md"), re.MULTILINE)
+    assert len(rows) == 10
+    for row in rows:
+        (shown,) = re.findall(r'<img src="([^"]+)" width="210" alt="([^"]+)">', row)
+        picture, words = shown
+        assert (ROOT / picture).exists()
+        assert len(words) > 20
+        assert all(len(cell.split()) <= 15 for cell in row.split("|")[2:5])
+
+
+def test_the_readme_counts_the_lines_of_minimal():
     (lines,) = re.findall(
         r"minimal.py +# the whole subject in (\d+) lines", page("README.md")
     )

@@ -17,7 +17,15 @@ from typing import Any
 import jinja2
 
 from companion import ledger, record
-from companion.claims import LOOKS, UNDECIDED, Claim, held, shown, verdict
+from companion.claims import (
+    LOOKS,
+    UNDECIDED,
+    VERDICTS,
+    Claim,
+    held,
+    shown,
+    verdict,
+)
 from companion.page_table import Page, read_pages
 from companion.record import SCALES
 from lib import files
@@ -394,7 +402,7 @@ def templates(**more: Any) -> jinja2.Environment:
     strict = jinja2.StrictUndefined
     made = jinja2.Environment(loader=loader, trim_blocks=True, undefined=strict, **more)
     known: Any = dict(expected=_expected, hours=_hours, held=held, filled=filled)
-    known |= dict(shown=shown, verdict=verdict, looks=LOOKS)
+    known |= dict(shown=shown, verdict=verdict, looks=LOOKS, thumbnail=_thumbnail)
     made.globals.update(known | {"origin": record.origin})
     return made
 
@@ -416,6 +424,31 @@ def _hours(entry: _Entry, record: Mapping) -> str:
     """Say what trains the kept curves of a figure, and in how many processor hours."""
     hours = record["numbers"]["processor_hours"]["value"]
     return f"`python -m lib.training {entry.trains}`, {hours:.1f} processor hours"
+
+
+def _thumbnail(picture: str, alt: str) -> str:
+    """Write a small picture that links to the large one."""
+    return f'<a href="{picture}"><img src="{picture}" width="210" alt="{alt}"></a>'
+
+
+def _counted(claims: list[Mapping]) -> dict[str, int]:
+    """Count the claims that hold, that fail and that the data leave undecided."""
+    undecided = sum(claim.get("verdict") == UNDECIDED for claim in claims)
+    hold = sum(claim["holds"] is True for claim in claims)
+    fail = len(claims) - hold - undecided
+    return {"total": len(claims), "hold": hold, "fail": fail, "undecided": undecided}
+
+
+def _judged(rows: list[tuple[_Entry, Mapping]]) -> dict[str, int]:
+    """Count the verdicts on the papers' claims about networks that studies trained."""
+    words = [
+        claim["verdict"]
+        for entry, saved in rows
+        for claim in saved["claims"]
+        if entry.trains and claim.get("verdict") and claim["kind"] != "finding"
+    ]
+    counts = {word.replace(" ", "_"): words.count(word) for word in VERDICTS}
+    return {"total": len(words)} | counts
 
 
 def renewed(text: str) -> str:
@@ -442,9 +475,16 @@ def renewed(text: str) -> str:
         return record.read(FIGURES / entry.scale / f"{entry.slug}.json")
 
     rows = [(entry, read(entry)) for _, entries in notebooks for entry in entries]
+    claims = [claim for _, saved in rows for claim in saved["claims"]]
 
     def table(match: re.Match) -> str:
         template = templates().get_template(f"{match[2]}.md.j2")
-        return f"{match[1]}{template.render(notebooks=notebooks, rows=rows).strip()}\n"
+        text = template.render(
+            notebooks=notebooks,
+            rows=rows,
+            claims=_counted(claims),
+            judged=_judged(rows),
+        )
+        return f"{match[1]}{text.strip()}\n"
 
     return MARKED.sub(table, text)
