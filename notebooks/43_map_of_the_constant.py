@@ -55,7 +55,8 @@ import numpy as np
 from companion import claims, plots, record, statements
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
-from papers.beyond import (
+from papers.c.statements import STATEMENTS
+from papers.law import (
     constant_map,
     lp_law,
     margin_law,
@@ -63,8 +64,7 @@ from papers.beyond import (
     tolerances,
     zero_duals,
 )
-from papers.beyond import margin_law_figures as figures
-from papers.c.statements import STATEMENTS
+from papers.law import margin_law_figures as figures
 
 run = record.start("43_map_of_the_constant", "A", globals())
 every = range(seeds)

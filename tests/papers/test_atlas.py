@@ -12,7 +12,8 @@ import pytest
 from lib import dynamics, svm
 from lib.attention import tokens
 from papers import falsify
-from papers.beyond import atlas, atlas_rules, atlas_used, margin_law
+from papers.atlas import atlas, atlas_rules, atlas_used
+from papers.law import margin_law
 from tests.papers.wrong_laws import caught
 
 DATA = tokens.unit_tokens(range(2), n=3, T=3, d=6)
@@ -256,7 +257,7 @@ def test_own_norms_are_noticed_when_the_metric_is_the_identity(name):
 def test_rows_as_used_fail_with_the_identity_as_their_metric(monkeypatch, name):
     """Or with another decay or size of R, where the identity is the metric."""
     monkeypatch.setattr(atlas_used, "ALLOWED", (1, 100))
-    power = falsify._power(falsify._sections("beyond")[name])
+    power = falsify._power(falsify._sections("atlas")[name])
     assert [
         id for id, row in power.items() if not (row["holds"] and row["catches"])
     ] == []

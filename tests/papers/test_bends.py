@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
-from papers.beyond import (
+from papers.law import (
     constant_map,
     global_map,
     head_law,
@@ -22,8 +22,8 @@ from papers.beyond import (
     margin_law,
     zero_duals,
 )
-from papers.beyond import margins as measure
-from papers.beyond.margin_law import PremiseFails, saturated_slopes
+from papers.law import margins as measure
+from papers.law.margin_law import PremiseFails, saturated_slopes
 from tests.papers.wrong_laws import amiss, but
 
 

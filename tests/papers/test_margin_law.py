@@ -11,9 +11,9 @@ import pytest
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
-from papers.beyond import joint_law, margin_law, margins
-from papers.beyond import margin_law_runs as runs
-from papers.beyond import margin_law_steps as law_steps
+from papers.law import joint_law, margin_law, margins
+from papers.law import margin_law_runs as runs
+from papers.law import margin_law_steps as law_steps
 from tests.papers.wrong_laws import amiss, but
 
 STEPS = 200_000

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
-from papers.beyond import margin_law
+from papers.law import margin_law
 
 
 def law_of(data, **more):

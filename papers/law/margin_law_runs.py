@@ -11,9 +11,9 @@ from companion.claims import Claim
 from lib.attention import TokenSet, coordinates
 from lib.dynamics import Polyak, Rule, Start, train, zero_start
 from lib.svm import Infeasible, MaxMargin, token_svm
-from papers.beyond import margin_law, margin_theorem, margins
-from papers.beyond.margin_law import MarginLaw, PremiseFails
-from papers.beyond.tolerances import claim
+from papers.law import margin_law, margin_theorem, margins
+from papers.law.margin_law import MarginLaw, PremiseFails
+from papers.law.tolerances import claim
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from scipy.linalg import cho_factor, cho_solve
 from lib.attention import TokenSet, coordinates, losses, model
 from lib.representation import Shapes
 from lib.svm.max_margin import MaxMargin, checked_selection
-from papers.beyond.tolerances import (
+from papers.law.tolerances import (
     INDEPENDENT,
     SAME_SOLUTION,
     SHARE,
@@ -172,7 +172,7 @@ def margin_law(
     Examples
     --------
     >>> import lib
-    >>> from papers.beyond.margin_law import margin_law
+    >>> from papers.law.margin_law import margin_law
     >>> tokens = lib.class_mean_tokens(seeds=[0])
     >>> target = lib.token_svm(tokens)
     >>> law = margin_law(tokens, target)

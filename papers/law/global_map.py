@@ -22,8 +22,8 @@ from companion.claims import Claim
 from lib.attention import TokenSet, coordinates, token_set, tokens
 from lib.dynamics import Rule, train
 from lib.seeds import stream
-from papers.beyond.margin_law import score_gaps
-from papers.beyond.tolerances import BOUNDS, SATURATED, claim
+from papers.law.margin_law import score_gaps
+from papers.law.tolerances import BOUNDS, SATURATED, claim
 
 RESAMPLES = 2000
 

@@ -28,9 +28,10 @@ from lib.attention.token_sets import TokenSet
 from lib.dynamics import History
 from lib.dynamics.in_coordinates import factored
 from lib.seeds import stream
-from papers.beyond import atlas, atlas_rules, factored_atlas, margin_law
-from papers.beyond.atlas_rules import GAMMA, GROWTH, OURS, TENTH, Row, atlas_claim, step
-from papers.beyond.tolerances import BOUNDS, claim
+from papers.atlas import atlas, atlas_rules, factored_atlas
+from papers.atlas.atlas_rules import GAMMA, GROWTH, OURS, TENTH, Row, atlas_claim, step
+from papers.law import margin_law
+from papers.law.tolerances import BOUNDS, claim
 
 ADAMW = "arXiv 2404.04454, any loss"  # Xie and Li
 LION_K = "arXiv 2506.15054, any loss"  # Chen, Li and Liu

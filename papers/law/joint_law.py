@@ -14,11 +14,11 @@ from lib import dynamics
 from lib.attention import TokenSet, coordinates
 from lib.dynamics import NGD, Rule
 from lib.svm import MaxMargin, head_svm, token_svm
-from papers.beyond import margin_law, margins, tolerances
-from papers.beyond.margin_law import MarginLaw, require, score_gaps
-from papers.beyond.tolerances import claim
 from papers.fits import log_slope
 from papers.joint_loss import curvature
+from papers.law import margin_law, margins, tolerances
+from papers.law.margin_law import MarginLaw, require, score_gaps
+from papers.law.tolerances import claim
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,15 +15,15 @@ from companion.claims import Claim
 from lib.attention import TokenSet, coordinates, scores, tokens
 from lib.seeds import stream
 from lib.svm import token_svm
-from papers.beyond import margin_law as law_of
-from papers.beyond.margin_law import (
+from papers.law import margin_law as law_of
+from papers.law.margin_law import (
     MarginLaw,
     PremiseFails,
     margin_law,
     require,
     saturated_slopes,
 )
-from papers.beyond.tolerances import SATURATED, SETTLED_HEADS, claim
+from papers.law.tolerances import SATURATED, SETTLED_HEADS, claim
 
 
 def _head_with_scores(X: np.ndarray, wanted: np.ndarray) -> np.ndarray:
