@@ -31,6 +31,7 @@ SHORTER = {
     "11_long_horizon": "steps, timed_steps = 100_000, 2000",
     "13_assumptions_broken": "seeds = 10",
     "17_what_it_costs": "n, steps, sizes = 200, 100, [10, 30]",
+    "18_figures_2_and_5": "seeds = 10",
     "19_theory_ledger": "seeds, draws, steps = 10, 100, 5000",
     "20_preconditioned_regression": "batch = 128",
     "22_other_optimisers": "steps, batch = 1000, 128",
