@@ -110,9 +110,7 @@ print("opt", opt, "(counted from 0)")
 def descent_direction(W):
     p = attend(W)
     f = (p * scores).sum(1, keepdims=True)  # (examples, 1)
-    above = np.einsum(
-        "is,its->it", p, scores[:, :, None] - scores[:, None]
-    )  # gamma_t - f
+    above = np.einsum("is,its->it", p, scores[:, :, None] - scores[:, None])  # gamma_t - f
     pull = np.exp(-f) * p * above  # (examples, tokens)
     return np.einsum("it,itd,ie->de", pull, X, z) / len(y)  # -grad L, (2, 2)
 
@@ -140,16 +138,12 @@ def train(steps, step_size, normalised=True):
 
 
 if steps < 2000:
-    raise ValueError(
-        f"steps = {steps}; the last decade is fitted and drawn, so give 2000 or more"
-    )
+    raise ValueError(f"steps = {steps}; the last decade is fitted and drawn, so give 2000 or more")
 start = np.array([[1.5, 1.5], [-1.0, 1.0]])  # in a wrong direction, on purpose
 path = train(steps, step_size)
 for t in (0, 10, 100, 1000, steps):
     weights, length = attend(path[t])[[0, 1], opt], np.linalg.norm(path[t])
-    print(
-        f"{t:6} weight of opt {weights.round(4)}  norm {length:6.2f}  direction {(path[t] / length).ravel().round(3)}"
-    )
+    print(f"{t:6} weight of opt {weights.round(4)}  norm {length:6.2f}  direction {(path[t] / length).ravel().round(3)}")
 
 # %% [markdown]
 # The weights of the opt tokens go to one, and the norm grows on and on. But the direction settles. What are these four numbers?
@@ -172,22 +166,11 @@ for t in (0, 10, 100, 1000, steps):
 
 # %%
 def constraints(axis, i, shortest):
-    columns = np.stack(
-        np.meshgrid(*[np.linspace(-1.5, 1.5, 301)] * 2), -1
-    )  # (301, 301, 2)
+    columns = np.stack(np.meshgrid(*[np.linspace(-1.5, 1.5, 301)] * 2), -1)  # (301, 301, 2)
     differences = X[i, opt[i]] - X[i, :2]  # (2 other tokens, 2)
     for allowed in np.moveaxis(columns @ differences.T >= 1, -1, 0):
-        axis.contourf(
-            columns[..., 0],
-            columns[..., 1],
-            allowed,
-            [0.5, 1.5],
-            colors=[plots.GREY],
-            alpha=0.3,
-        )
-    axis.annotate(
-        "", shortest, (0, 0), arrowprops={"arrowstyle": "-|>", "color": "black"}
-    )
+        axis.contourf(columns[..., 0], columns[..., 1], allowed, [0.5, 1.5], colors=[plots.GREY], alpha=0.3)
+    axis.annotate("", shortest, (0, 0), arrowprops={"arrowstyle": "-|>", "color": "black"})
     axis.set(title=f"Column {i + 1} of $W$", aspect="equal")
     axis.set(xlabel="first entry", ylabel="second entry")
 
@@ -215,9 +198,7 @@ by_eye
 # %%
 W_mm = np.array([[-0.5, 0.0], [0.5, -0.5]])
 beta = np.array([[1 / 2, 0], [1 / 8, 1 / 8]])
-A = np.einsum(
-    "itd,ie->itde", X[[0, 1], opt][:, None] - X[:, :2], z
-)  # opt is the third token
+A = np.einsum("itd,ie->itde", X[[0, 1], opt][:, None] - X[:, :2], z)  # opt is the third token
 margins = np.einsum("itde,de->it", A, W_mm)
 assert (margins >= 1).all()
 assert (beta >= 0).all() and (np.einsum("it,itde->de", beta, A) == W_mm).all()
@@ -233,10 +214,7 @@ print(margins)
 unit = path[1:] / np.linalg.norm(path[1:], axis=(1, 2), keepdims=True)
 error = np.linalg.norm(unit - W_mm / np.linalg.norm(W_mm), axis=(1, 2))
 for t in (1, 10, 100, 1000, steps):
-    print(
-        t,
-        f"direction error: {error[t - 1]:.4f}, times ||W||: {error[t - 1] * np.linalg.norm(path[t]):.3f}",
-    )
+    print(t, f"direction error: {error[t - 1]:.4f}, times ||W||: {error[t - 1] * np.linalg.norm(path[t]):.3f}")
 late = np.arange(steps // 10, steps + 1)
 slope = np.polyfit(np.log(late), np.log(error[late - 1]), 1)[0]
 print(f"over the last decade the error falls like t^{slope:.2f}")
@@ -248,23 +226,12 @@ print(f"over the last decade the error falls like t^{slope:.2f}")
 # %%
 def draw(axis, i):
     axis.scatter(*X[i].T, color=plots.GREY, s=14, zorder=3, label="token")
-    axis.scatter(
-        *X[i, opt[i]],
-        color=plots.INKS["vermilion"],
-        s=50,
-        marker="*",
-        zorder=4,
-        label="opt token",
-    )
-    axis.plot(
-        *np.outer(W_mm @ z[i], [0, 8]), "k--", lw=1, label="direction of $W_{mm} z_i$"
-    )
+    axis.scatter(*X[i, opt[i]], color=plots.INKS["vermilion"], s=50, marker="*", zorder=4, label="opt token")
+    axis.plot(*np.outer(W_mm @ z[i], [0, 8]), "k--", lw=1, label="direction of $W_{mm} z_i$")
     walked = path[:700] @ z[i]  # (700, 2)
     axis.plot(*walked.T, color=plots.look("NGD").colour, label="$W_t z_i$")
     axis.plot(*walked[0], "o", color=plots.look("NGD").colour, markersize=4)
-    axis.set(
-        title=f"Example {i + 1}", xlim=(-4.5, 2.5), ylim=(-4.5, 2.5), aspect="equal"
-    )
+    axis.set(title=f"Example {i + 1}", xlim=(-4.5, 2.5), ylim=(-4.5, 2.5), aspect="equal")
     axis.set(xlabel="first coordinate", ylabel="second coordinate")
 
 
@@ -315,12 +282,7 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1")
 
 # %%
 longer = train(steps // 10, 10 * step_size)[-1]
-print(
-    np.round(longer / np.linalg.norm(longer), 3),
-    "against",
-    np.round(unit[-1], 3),
-    sep="\n",
-)
+print(np.round(longer / np.linalg.norm(longer), 3), "against", np.round(unit[-1], 3), sep="\n")
 
 # %% [markdown]
 # <details><summary>Answer</summary>

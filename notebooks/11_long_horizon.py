@@ -18,30 +18,20 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), beyond **Figure 2**.
 #
-# **Question.** How fast does $W_t/\|W_t\|$ really approach $W_{mm}/\|W_{mm}\|$? Theorem 1 bounds the
-# [direction error](words.md) of normalised gradient descent (NGD) from above. It leaves open whether that is tight.
+# **Question.** On page 10 the direction of $W_t$ approached that of $W_{mm}$ faster than Theorem 1 promises. The theorem bounds the *direction error*, the distance between $W_t/\|W_t\|$ and $W_{mm}/\|W_{mm}\|$, from above. How fast does this error really fall, if we wait long enough?
 #
-# **Answer.** It is not tight on this problem. From ten thousand iterations on the error falls like $1/t$,
-# up to a million.
-#
-# The difficulty is arithmetic. After a thousand iterations the softmax weights of the other tokens are
-# below $10^{-11}$, after a million below $e^{-28000}$. The smallest positive floating point number is
-# about $e^{-744}$. This page shows how training stays exact all the same.
+# Waiting is harder than it sounds. After a thousand iterations the softmax weights of the other tokens are below $10^{-11}$, and after a million they are below $e^{-28000}$. The smallest positive floating-point number is about $e^{-744}$. So we first need a way to train exactly.
 #
 # ## The statement
 #
-# The layer, its loss and $W_{mm}$ are those of [notebook 10](10_fixed_decoder.ipynb).
+# The layer, its loss and $W_{mm}$ are those of [page 10](10_fixed_decoder.ipynb), and so are the data.
 #
 # | symbol | meaning |
 # |---|---|
-# | $\delta_m = x_{i,opt} - x_{i,t}$, $m = (i, t)$ | a *pair*: opt token against another token |
+# | $\delta_m = x_{i,opt} - x_{i,t}$, $m = (i, t)$ | a *pair*: the opt token (the one of highest score) minus another token |
 # | $g_m = \delta_m^\top W z_i$ | its margin, a difference of logits; $W_t$ is $W$ after $t$ steps |
 # | $\Delta_m = \gamma_{i,opt} - \gamma_{i,t}$ | its gap of scores |
 # | $p_m$ | softmax weight of the other token of the pair |
-#
-# The theorem is printed below. Our data are class means: the samples of a class share their [opt token](words.md). They are
-# Example 1 of the paper (our reading). In 300 dimensions twenty samples are too many for our sufficient form of
-# Assumption 1, nearly orthogonal tokens. The end of this page trains on data for which it holds.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -78,16 +68,10 @@ from papers.law import margin_law, margin_law_figures, margin_law_steps
 
 run = record.start("11_long_horizon", "A", globals())
 
-# %%
-statements.quoted("A", STATEMENTS, "Theorem 1")
-
 # %% [markdown]
 # ## The dimension, set up
 #
-# Why does the cost not grow with $d$? The gradient is a sum of outer products of tokens and queries, so
-# $W_t$ never leaves their span. In an orthonormal basis of the span the numbers are few. Here the same
-# problem is set up in growing dimensions, with $n$, $T$ and the noise tokens' norm fixed. In $d = 100{,}000$
-# the tokens take 160 MB and their basis nearly as much, so this comes before anything else needs memory.
+# Why does the cost not grow with $d$? The gradient is a sum of outer products of tokens and queries, so $W_t$ never leaves their span. In an orthonormal basis of the span, few numbers remain. Here we set up the same problem in growing dimensions, with $n$, $T$ and the norm of the noise tokens fixed. In $d = 100{,}000$ the tokens take 160 MB and their basis nearly as much, so this comes before anything else needs memory.
 
 
 # %%
@@ -102,7 +86,7 @@ small = [in_few_coordinates(dimension) for dimension in dimensions]
 # %% [markdown]
 # ## Training, exactly
 #
-# Figure 2's problem and rules from $W_0 = 0$, none of them capped.
+# We train on Figure 2's problem from $W_0 = 0$, without caps.
 
 # %%
 problem = coordinates.minimal(tokens.class_mean_tokens(range(seeds), n, T, d, signal, noise))
@@ -123,15 +107,12 @@ for name, history in histories.items():
 # %% [markdown]
 # ## The trick, in this page
 #
-# Two ideas keep it exact. First, follow the margins instead of $W$. With
-# $-n\nabla L = \sum_m c_m\, \delta_m z_i^\top$ and the inner products of these matrices,
-# $K_{mm'} = (\delta_m^\top \delta_{m'})(z_i^\top z_{i'})$, NGD moves them by themselves:
+# Two ideas keep training exact. First, follow the margins instead of $W$. With $-n\nabla L = \sum_m c_m\, \delta_m z_i^\top$ and the inner products of these matrices, $K_{mm'} = (\delta_m^\top \delta_{m'})(z_i^\top z_{i'})$, normalised gradient descent (NGD) moves them without $W$:
 #
 # $$g \leftarrow g + \eta\, \frac{K c}{\sqrt{c^\top K c}}, \qquad
 # c_m = e^{-f_i}\, p_m\, (\Delta_m - \textstyle\sum_{t} p_{i,t} \Delta_{i,t}).$$
 #
-# Second, the direction does not change if all $c_m$ are divided by one number. So keep $\log c_m$ and
-# subtract the largest: it becomes $e^0 = 1$, however small the weights are.
+# Second, the direction does not change if we divide all $c_m$ by one number. So keep $\log c_m$ and subtract the largest: it becomes $e^0 = 1$, however small the weights are.
 
 # %%
 data = problem.tokens.run(0)
@@ -152,8 +133,7 @@ def exact_step(g):
 
 
 # %% [markdown]
-# The same NGD as one would write it first: softmax weights as numbers, and $p_t(\gamma_t - f)$ by
-# subtraction. Once $1 - p_{opt}$ is below the rounding of 1, the direction of this gradient is noise.
+# Here is the same NGD as one would write it at first, with softmax weights as numbers, and $p_t(\gamma_t - f)$ by subtraction. Once $1 - p_{opt}$ is below the rounding of 1, the direction of this gradient is noise.
 
 # %%
 unit = target.W[0] / target.norm[0]
@@ -174,7 +154,7 @@ for _ in range(compared):
     plain_error.append(np.linalg.norm(W / max(np.linalg.norm(W), 1e-300) - unit))
 
 # %% [markdown]
-# The page's exact margins must be the library's. The plain ones are not.
+# The page's exact margins are the library's. The plain ones are not.
 
 # %%
 at = int(np.searchsorted(recorded, compared))
@@ -187,9 +167,7 @@ print(f"direction error: exact {exact_error:.4f}, in ordinary arithmetic {plain_
 # %% [markdown]
 # ## The dimension, timed
 #
-# Microseconds for one NGD iteration, after the basis is built. Times depend on the machine and on what else
-# it does, so they are printed here and held to a bound by `make bench` alone: look at how little happens while
-# $d$ grows a thousandfold.
+# How many microseconds does one NGD iteration take, after the basis is built? Little changes while $d$ grows a thousandfold. Times depend on the machine and its load, so we only print them; `make bench` holds them to a bound.
 
 # %%
 megabytes = [sum(array.nbytes for array in (few.K.matrix, few.delta, few.z)) / 1e6 for few in small]
@@ -202,7 +180,7 @@ for dimension, few, size in zip(dimensions, small, megabytes, strict=True):
 # %% [markdown]
 # ## Claims
 #
-# A [claim](words.md) is a measured number beside its bound. Exponents are least-squares fits within one decade of $t$, the worst over seeds.
+# A *claim* is a measured number beside its bound. Exponents are least-squares fits within one decade of $t$, for the worst seed.
 
 # %% tags=["nbval-check-output"]
 exponents = fixed_head.decade_exponents(histories, steps)
@@ -221,15 +199,13 @@ table = claims.Table([
 table
 
 # %% [markdown]
-# ## Figure
+# ## A million steps
 #
-# * **Direction error.** Look at the grey curve: plain arithmetic leaves the exact curve soon after a
-#   thousand steps. The dashed line has the slope of Theorem 1's bound without its
-#   logarithms, at a height of ours.
-# * **Missing weight**, as in Figure 2 but with the sign turned, for a logarithmic axis. Look at where the
-#   curves cross the dotted line: beyond it float64 has no number for the weight.
-# * **Exponent by decade.** Look at the last decades: NGD, NGD-mom and Polyak lie on $-1$. The dashed line is
-#   $-1/2$. GD stays near 0.
+# If plain arithmetic were good enough, the grey curve would stay on the exact one. The dashed line has the slope of Theorem 1's bound, without its logarithms.
+#
+# * **Direction error.** The grey curve leaves the exact curve soon after a thousand steps.
+# * **Missing weight** is $1-p_{opt}$, on a logarithmic axis. Beyond the dotted line float64 has no number for it.
+# * **Exponent by decade.** In the last decades NGD, momentum (NGD-mom) and Polyak's rule are at $-1$, below the dashed line at $-1/2$. Gradient descent (GD) stays near 0.
 
 # %%
 about = f"Paper A, Figure 2's problem to t = {steps:,}; our setting, n={n}, T={T}, d={d}, from zero; synthetic, {seeds} seeds, float64"
@@ -237,8 +213,7 @@ figure = figures.horizon(histories, plain_error, about)
 figure
 
 # %% [markdown]
-# How far is the bound from what happens? The dotted line has no constant that was fitted: $C$ follows from the duals of
-# the SVM, as [notebook 40](40_law_of_margins.ipynb) shows. Look at where the measured line joins it.
+# So the error falls like $1/t$, and the bound is not tight here. What decides the height of the line? [Page 40](40_law_of_margins.ipynb) shows that the error tends to $C/\lVert W_t\rVert$, and computes $C$ from the dual variables of the SVM. The dotted line is this prediction. We fit nothing.
 
 # %%
 law = margin_law.margin_law(problem.tokens, target)
@@ -250,18 +225,20 @@ figure_law = plots.caption(margin_law_figures.bound_and_law(histories["NGD"], la
 figure_law
 
 # %% [markdown]
+# The theorem, as the paper states it:
+
+# %%
+statements.quoted("A", STATEMENTS, "Theorem 1")
+
+# %% [markdown]
 # ## Every hypothesis at once
 #
-# Does the theorem's rate show where all its hypotheses hold, as we read them? We take class means with few samples in many dimensions,
-# $n = 4$, $T = 3$ and $d = 4000$, in the span of the tokens. Each claim below is a hypothesis as we read it, measured on
-# the worst of 20 draws:
+# Our data may not satisfy every hypothesis of the theorem. Does the rate change on data that do, as we read the hypotheses? We take few samples in many dimensions: $n = 4$, $T = 3$ and $d = 4000$. Each claim below is one hypothesis, measured on the worst of 20 data sets:
 #
-# * Assumption 1 in our sufficient form, $b^2(a^2-3\mu) \ge (n-1)\,C\,\nu\,(U^2+3\mu)$. The file `papers/a/assumptions.py` derives it. It bounds
-#   inner products of queries by $\nu$, and those that involve a token which is not an opt token by $\mu$. It does not bound the
-#   inner product of two opt tokens.
-# * Assumption 2, equal scores of the other tokens, and one best token.
-# * A start so small that the softmax weights begin near $1/T$ (Lemma 4).
-# * A step so short that a weight above $1/2$ does not fall below $1/(eT)$ at once (our reading of a small enough step).
+# * Assumption 1 in our sufficient form, $b^2(a^2-3\mu) \ge (n-1)\,C\,\nu\,(U^2+3\mu)$, which `papers/a/assumptions.py` derives. It bounds inner products of queries by $\nu$, and those that involve a token other than an opt token by $\mu$.
+# * Assumption 2: the other tokens have equal scores, and there is one best token.
+# * The start is so small that the softmax weights begin near $1/T$ (Lemma 4).
+# * The step is so short that a weight above $1/2$ does not fall below $1/(eT)$ at once (our reading of "small enough").
 
 # %%
 verified = coordinates.minimal(
@@ -281,8 +258,7 @@ table_verified = claims.Table(hypotheses)
 table_verified
 
 # %% [markdown]
-# If the theorem holds, every curve on the left falls at least as fast as the dashed line. The line shows the bound's slope
-# only, as its constant is unknown. On the right, no weight of an opt token falls before it is $1/2$ (Lemma 5).
+# If the theorem holds, every curve on the left falls at least as fast as the dashed line, which shows only the slope of the bound. On the right, no weight of an opt token falls before it is $1/2$ (Lemma 5).
 
 # %%
 about_verified = f"Paper A, Theorem 1 where its hypotheses hold as we read them (Assumption 1 in our sufficient form); our setting, n=4, T=3, d={verified_d}, small random start; synthetic, {theorem1_seeds} seeds, float64"
@@ -292,16 +268,15 @@ figure_verified
 # %% [markdown]
 # ## What we saw
 #
-# The direction error of NGD falls like $1/t$ in the last two decades: faster than Theorem 1 asks, so its
-# bound is not tight here. It falls as fast where every hypothesis holds, as we read the hypotheses. Ordinary arithmetic hides this: its direction is noise after some thousand steps. An
-# iteration in a hundred thousand dimensions is the same arithmetic as in a thousand.
+# **Answer.** The direction error of NGD falls like $1/t$ up to a million steps, faster than Theorem 1 requires. It falls as fast on data that satisfy every hypothesis, as we read them. Ordinary arithmetic hides this, because its direction is noise after some thousand steps. An iteration in a hundred thousand dimensions costs as much as one in a thousand.
+#
+# Why is it $1/t$, and why this height? That is the question of [page 40](40_law_of_margins.ipynb).
 #
 # ## Change this
 #
 # Predict first, then run.
 #
-# 1. Ten times the step. *Prediction:* $\|W_t\|$ grows ten times as fast. Is the error at the same $t$ a
-#    tenth, and is the exponent still $-1$?
+# 1. Take ten times the step size. *Prediction:* $\|W_t\|$ grows ten times as fast. Is the error at the same $t$ a tenth, and is the exponent still $-1$?
 
 
 # %%
@@ -314,19 +289,21 @@ for size in (ngd_step, 10 * ngd_step):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Yes, twice: the error falls like $1/\|W_t\|$.
+# Yes, both: the error falls like $1/\|W_t\|$.
 #
 # </details>
 #
-# **To prove.** One sample of two tokens: the margin of NGD moves by $g\leftarrow g+\eta\sqrt{K_{11}}$ whatever $g$ is. So $1-p_{opt}$ falls like
-# $e^{-ct}$ with which $c$?
+# **To prove.** Take one sample of two tokens. The margin of NGD moves by $g\leftarrow g+\eta\sqrt{K_{11}}$, whatever $g$ is. So $1-p_{opt}$ falls like $e^{-ct}$. What is $c$?
 #
 # <details><summary>Solution</summary>
 #
-# $Kc/\sqrt{c^\top Kc}$ with one pair is $K_{11}c/(c\sqrt{K_{11}})=\sqrt{K_{11}}$. So $g_t=g_0+\eta t\sqrt{K_{11}}$, and
-# $1-p_{opt}=1/(1+e^g)\approx e^{-g}$: $c=\eta\sqrt{K_{11}}=\eta/\lVert W_{mm}\rVert$.
+# With one pair, $Kc/\sqrt{c^\top Kc}=K_{11}c/(c\sqrt{K_{11}})=\sqrt{K_{11}}$. So $g_t=g_0+\eta t\sqrt{K_{11}}$, and $1-p_{opt}=1/(1+e^g)\approx e^{-g}$. Hence $c=\eta\sqrt{K_{11}}=\eta/\lVert W_{mm}\rVert$.
 #
 # </details>
+#
+# ## The small print
+#
+# The samples of a class share their opt token; we read Example 1 of the paper in this way. In 300 dimensions, twenty samples are too many for our sufficient form of Assumption 1. Only the last experiment has data for which it holds.
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

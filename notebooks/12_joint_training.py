@@ -68,7 +68,6 @@ from papers.law import global_map
 
 run = record.start("12_joint_training", "A", globals())
 
-
 # %%
 def drawn(seeds):
     data = tokens.two_token_gaussian(seeds, n, T, d, signal)
@@ -133,10 +132,7 @@ def eq13(W, u, t):
 
 # %%
 W, u = np.zeros((X.shape[-1], z.shape[-1])), np.zeros(X.shape[-1])
-unit_u, unit_W = (
-    head_svm.value[0] / head_svm.norm[0],
-    attention_svm.W[0] / attention_svm.norm[0],
-)
+unit_u, unit_W = head_svm.value[0] / head_svm.norm[0], attention_svm.W[0] / attention_svm.norm[0]
 for t in range(3):
     W, u = eq13(W, u, t)
     lengths = np.linalg.norm(W), np.linalg.norm(u)
@@ -159,9 +155,7 @@ for t in range(3):
 
 # %%
 setting = sentences.Setting(gd_step, ngd_step, np.inf, np.inf, horizon)
-update_rules = sentences.rules3(setting) | {
-    "NGD, decay": dynamics.NGD(ngd_step, decay=exponent)
-}
+update_rules = sentences.rules3(setting) | {"NGD, decay": dynamics.NGD(ngd_step, decay=exponent)}
 recorded = np.unique([*dynamics.log_spaced(steps, 150), *paper.REFERENCE, horizon])
 goal = {"targets": {"W_mm": attention_svm}, "head_targets": {"u_mm": head_svm}}
 histories = dynamics.train(problem, update_rules, steps, recorded, head="joint", **goal)
@@ -182,19 +176,13 @@ figure
 # A hundred steps of the page's own lines give the library's matrices.
 
 # %%
-W, u, at = (
-    np.zeros((X.shape[-1], z.shape[-1])),
-    np.zeros(X.shape[-1]),
-    min(paper.REFERENCE),
-)
+W, u, at = np.zeros((X.shape[-1], z.shape[-1])), np.zeros(X.shape[-1]), min(paper.REFERENCE)
 for t in range(at):
     W, u = eq13(W, u, t)
 k = int(np.searchsorted(recorded, at))
 np.testing.assert_allclose(W, decayed.weights(k)[0], atol=1e-9)
 np.testing.assert_allclose(u, decayed.head(k)[0], atol=1e-9)
-print(
-    f"after {at} steps: ||W|| = {np.linalg.norm(W):.4f}, ||u|| = {np.linalg.norm(u):.4f}"
-)
+print(f"after {at} steps: ||W|| = {np.linalg.norm(W):.4f}, ||u|| = {np.linalg.norm(u):.4f}")
 
 # %% [markdown]
 # ## What the paper's text says of Figure 3
@@ -205,17 +193,12 @@ print(
 
 # %%
 factor = np.median(ngd.norm / np.where(joint.norm > 0, joint.norm, np.nan), axis=0)
-at_end = {
-    f"norm_factor_at_{t}": factor[np.searchsorted(recorded, t)]
-    for t in (horizon, steps)
-}
+at_end = {f"norm_factor_at_{t}": factor[np.searchsorted(recorded, t)] for t in (horizon, steps)}
 why = {
     "polyak_fastest.all": "Polyak-step normalises W and u by one number, so that it falls behind NGD in the norm of W, the softmax score and both alignments",
     "slightly.norm of W": f"NGD-joint leaves W short steps: the median factor is {at_end[f'norm_factor_at_{horizon}']:.2g} at t = {horizon} and {at_end[f'norm_factor_at_{steps}']:.3g} at t = {steps:,}",
 }
-compared = sentences.claims_of(
-    "fig3", sentences.FIGURE3, sentences.values3(drawn_rules, setting), why
-)
+compared = sentences.claims_of("fig3", sentences.FIGURE3, sentences.values3(drawn_rules, setting), why)
 compared_rules = claims.Table(compared)
 compared_rules
 
@@ -225,29 +208,18 @@ compared_rules
 # %%
 few = range(sweep_seeds)
 swept = drawn(few)
-swept_goal = {
-    "targets": {"W_mm": svm.token_svm(swept.tokens)},
-    "head_targets": {"u_mm": svm.head_svm(swept.tokens)},
-}
-swept_records = np.unique(
-    [*dynamics.log_spaced(10_000, 120), *sentences.GRID3["horizon"]]
-)
+swept_goal = {"targets": {"W_mm": svm.token_svm(swept.tokens)}, "head_targets": {"u_mm": svm.head_svm(swept.tokens)}}
+swept_records = np.unique([*dynamics.log_spaced(10_000, 120), *sentences.GRID3["horizon"]])
 sweep = sentences.sweep3(swept, swept_goal, swept_records)
-print(
-    f"at most {sweep.most} of {len(sweep.sentences)} claims hold at once, in {len(sweep.best)} of {len(sweep.settings)} settings"
-)
+print(f"at most {sweep.most} of {len(sweep.sentences)} claims hold at once, in {len(sweep.best)} of {len(sweep.settings)} settings")
 print("never:", *(name for name, share in sweep.shares.items() if share == 0))
 alike = [each for each in sweep.best if sweep.of(each)["losses_alike"]]
-shortest = [
-    each for each in alike if each.horizon == min(other.horizon for other in alike)
-]
+shortest = [each for each in alike if each.horizon == min(other.horizon for other in alike)]
 assert setting == max(shortest, key=lambda each: each.gd_step)
 
 # %%
 about_settings = f"Paper A, Section 5.1; filled: true in the setting that we draw; our setting, n={n}, T={T}, d={d}; synthetic, {sweep_seeds} seeds, float64"
-settings_figure = figures.settings(
-    {"Figure 3": sweep}, sentences.FIGURE3, {"Figure 3": setting}, about_settings
-)
+settings_figure = figures.settings({"Figure 3": sweep}, sentences.FIGURE3, {"Figure 3": setting}, about_settings)
 settings_figure
 
 # %% [markdown]
@@ -292,15 +264,9 @@ table
 
 # %%
 two_samples = global_map.problem(global_map.POSTCARD)
-for name, rule in {
-    "NGD": dynamics.NGD(0.1),
-    "Eq. 13": dynamics.NGD(1 / 6, decay=2 / 3),
-    "GD": dynamics.GD(0.1),
-}.items():
+for name, rule in {"NGD": dynamics.NGD(0.1), "Eq. 13": dynamics.NGD(1 / 6, decay=2 / 3), "GD": dynamics.GD(0.1)}.items():
     sign, lowest = global_map.end(two_samples, rule, 3000)
-    print(
-        f"{name:7} ends with the sign {sign} of u and W; its least loss is {lowest:.4f}, the infimum 0"
-    )
+    print(f"{name:7} ends with the sign {sign} of u and W; its least loss is {lowest:.4f}, the infimum 0")
 
 # %% [markdown]
 # Each rule ends with the wrong sign, far from the infimum 0. [Page 42](42_where_the_law_bends.ipynb) proves it.
@@ -338,41 +304,12 @@ for decay in (2 / 3, 1 / 2):
 # %% tags=["set-up"]
 # Set-up, no need to read.
 name_at = lambda name, t: f"{name.replace(' ', '_').replace('|', '')}_at_{t}"
-numbers = {
-    name_at(name, t): np.median(known[name])
-    for t, known in measured.items()
-    for name in known
-}
-numbers |= {
-    "norm_of_W_mm": np.median(attention_svm.norm),
-    "norm_of_u_mm": np.median(head_svm.norm),
-}
-run.keep(
-    figure,
-    "fastrates_fig3",
-    about,
-    compared_rules,
-    at_end | {"ahead_from": sentences.FIRST},
-)
+numbers = {name_at(name, t): np.median(known[name]) for t, known in measured.items() for name in known}
+numbers |= {"norm_of_W_mm": np.median(attention_svm.norm), "norm_of_u_mm": np.median(head_svm.norm)}
+run.keep(figure, "fastrates_fig3", about, compared_rules, at_end | {"ahead_from": sentences.FIRST})
 run.keep(figure_beyond, "fastrates_fig3_beyond", about_beyond, table, numbers)
 counts = {"settings": len(sweep.settings), "most": sweep.most, "best": len(sweep.best)}
 words = "claims on Figure 3 that hold at once in some setting"
-most = claims.at_least(
-    "settings.fig3",
-    words,
-    "ours, beside paper A, Section 5.1",
-    sweep.most,
-    len(sweep.sentences),
-)
-most = claims.remarked(
-    most,
-    f"of {len(sweep.settings)} settings none has all; in none is NGD slightly ahead in the norm of W",
-)
-run.keep(
-    settings_figure,
-    "fastrates_fig3_settings",
-    about_settings,
-    claims.Table([most]),
-    counts | sweep.shares,
-    setting={"seeds": sweep_seeds},
-)
+most = claims.at_least("settings.fig3", words, "ours, beside paper A, Section 5.1", sweep.most, len(sweep.sentences))
+most = claims.remarked(most, f"of {len(sweep.settings)} settings none has all; in none is NGD slightly ahead in the norm of W")
+run.keep(settings_figure, "fastrates_fig3_settings", about_settings, claims.Table([most]), counts | sweep.shares, setting={"seeds": sweep_seeds})

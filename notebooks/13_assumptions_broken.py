@@ -16,37 +16,15 @@
 #
 # *Side road of page [10](10_fixed_decoder.ipynb) · 20 minutes · [words](words.md).* After it you can break each assumption of the theorem, and prove on four tokens that one is needed.
 #
-# **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), Theorem 1 and its
-# **Assumptions 1 and 2**.
+# **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), Theorem 1 and its **Assumptions 1 and 2**.
 #
-# **Question.** Theorem 1 sends attention to $W_{mm}$ under two assumptions on the data. How far can each be broken
-# before runs end elsewhere, and does the update rule matter?
-#
-# **Answer.** On random data quite far; but two samples of two tokens suffice to show that some condition like Assumption 1 is needed. How well
-# it holds, as we read it, depends on the dimension. That the samples of a class share their opt token does not break it. In low
-# dimension three rules fail about equally often. Where the other tokens are long and nearly as good as the opt
-# token, GD fails most often, Polyak less often, normalised GD hardly ever.
-#
-# ## The statement
+# **Question.** Theorem 1 sends attention to $W_{mm}$ under two assumptions on the data. How far can we break each of them before training ends elsewhere, and does the update rule matter?
 #
 # | symbol | meaning |
 # |---|---|
 # | $x_{i,t},\ z_i,\ y_i,\ u$ | tokens, query and label of sample $i$; the fixed head |
 # | $\gamma_{i,t}=y_iu^\top x_{i,t}$ | the score of a token; the *opt token* has the largest |
 # | $W_{mm}$ | the smallest $W$ with $(x_{i,opt}-x_{i,t})^\top Wz_i\ge1$ for all other tokens |
-# | $d$; ratio | dimension; length of other tokens over that of opt tokens |
-# | spread | largest size of the other tokens' scores, as a share of the smallest opt score |
-#
-# The theorem and its hypotheses are printed below. How we break two of them:
-#
-# * *Assumption 1*, as we read it, breaks when tokens overlap: in low dimension $d$, or as the other tokens grow against the [opt tokens](words.md).
-#   The samples of a class share their opt token in every cell. That does not break it: as we read it, it does not bound the
-#   inner product of two opt tokens.
-# * *Assumption 2* breaks when we add to the head a random vector orthogonal to the opt tokens. It gives other tokens
-#   scores of up to *spread* times the opt score, which stays the best.
-#
-# A run has **reached** $W_{mm}$ when it selects the opt token of every sample and its [alignment](words.md) with $W_{mm}$ is at
-# least 0.9 at the end.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -77,37 +55,23 @@ from papers.a.statements import STATEMENTS
 run = record.start("13_assumptions_broken", "A", globals())
 update_rules = {"NGD": rules.NGD(ngd_step), "GD": rules.GD(1.0), "Polyak, no cap": rules.Polyak()}
 
-# %%
-statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1", "Theorem 6")
-
 # %% [markdown]
-# ## The smallest problem in which a condition like Assumption 1 is needed
+# ## Four tokens that defeat training
 #
-# Two samples of two tokens, $\{q, q+d_1\}$ and $\{q, q+d_2\}$, with the query $q$, of length 1 and orthogonal to the independent $d_1$, $d_2$. With
-# $T = 2$ Assumption 2 holds of itself, and with one sample nothing can go wrong: so no problem is smaller. The best
-# tokens are $q+d_i$, by gaps of the scores $\Delta = (0.01, 1)$. With $c_i = e^{-f_i} \Delta_i\, p_i (1-p_i)$ and
-# $K_{ij} = d_i^\top d_j$ gradient descent moves the two margins $g_i$ along $K c$:
+# With one sample of two tokens nothing can go wrong. So take two samples of two tokens, $\{q, q+d_1\}$ and $\{q, q+d_2\}$. The query is $q$, of length 1 and orthogonal to the independent $d_1$, $d_2$. With two tokens per sample Assumption 2 holds of itself. The best tokens are $q+d_i$, and their scores lead by $\Delta = (0.01, 1)$. With $c_i = e^{-f_i} \Delta_i\, p_i (1-p_i)$ and $K_{ij} = d_i^\top d_j$, gradient descent moves the two margins $g_i$ along $K c$:
 #
 # $$-\nabla L = \tfrac12 (c_1 d_1 + c_2 d_2)\, q^\top, \qquad
 # \dot g_1 = \tfrac12 (K_{11} c_1 + K_{12} c_2), \qquad \dot g_2 = \tfrac12 (K_{12} c_1 + K_{22} c_2).$$
 #
 # ![In the plane of the two differences the cone of right answers stands upright; training leaves it to the left, along the second difference](drawings/two_samples.svg)
 #
-# Both $c_i$ are positive at every $W$. But $K_{12} < 0$: sample 2 drives the margin of sample 1 down. Two conditions in closed form
-# decide whether training from zero reaches $W_{mm}$. Between them is a gap in which neither applies. Take a convex loss, number the samples so that $K_{11}\ge K_{22}$, and compare
+# Both $c_i$ are always positive. But if $K_{12} < 0$, sample 2 pulls the margin of sample 1 down. Who wins? Take a convex loss, number the samples so that $K_{11}\ge K_{22}$, and compare three numbers:
 #
-# * $\theta^*=\frac{\lvert K_{12}\rvert-K_{22}}{K_{11}-\lvert K_{12}\rvert}$;
-# * $R_0$, which is $c_1/c_2$ at $W=0$;
-# * $R_1$, the same ratio at its most favourable for sample 1 while it loses: $\lvert\ell'\rvert$ is taken at the worse score of sample 1
-#   and at the better one of sample 2.
+# * $\theta^*=\frac{\lvert K_{12}\rvert-K_{22}}{K_{11}-\lvert K_{12}\rvert}$, the ratio that sample 1 needs;
+# * $R_0$, the ratio $c_1/c_2$ at $W=0$;
+# * $R_1$, the same ratio at its most favourable for sample 1 while it loses: $\lvert\ell'\rvert$ is taken at the worse score of sample 1 and at the better one of sample 2.
 #
-# If $\theta^*<R_0$ or $K_{12}\ge0$, gradient flow reaches $W_{mm}$. If $K_{12}<0$ and $\theta^*\ge R_1$, sample 1 looks at its worse token
-# for ever, whatever the step sizes, with momentum too. The proof is in [law_of_margins.md](law_of_margins.md). If $K_{12}<0$ and
-# $R_0\le\theta^*<R_1$, neither condition applies: the theorem leaves these problems open. We count them below.
-#
-# So $\lvert K_{12}\rvert\le K_{22}$ is enough for all scores. If $K_{12}<-K_{22}$ and the differences of the tokens are independent, there are scores
-# for which training does not reach $W_{mm}$. A condition on such tokens alone, as Assumption 1 is in our reading, must therefore bound $-K_{12}$ by the smaller of $K_{11}$ and $K_{22}$ if it
-# is to be enough for all scores.
+# We prove in [law_of_margins.md](law_of_margins.md): if $\theta^*<R_0$ or $K_{12}\ge0$, gradient flow from zero reaches $W_{mm}$. If $K_{12}<0$ and $\theta^*\ge R_1$, sample 1 looks at its worse token for ever, whatever the step sizes, also with momentum. If $K_{12}<0$ and $R_0\le\theta^*<R_1$, the theorem leaves the problem open.
 
 # %%
 d = np.array([[3, 0, 0.001], [-1, 0.5, 0.1]])
@@ -134,9 +98,9 @@ print(f"theta* = {threshold:.2f}, R_1 = {told.highest:.3f}, c_1/c_2 <= {largest:
 assert largest < threshold and g[0] < 0 < g[1]
 
 # %% [markdown]
-# $W_{mm}$ exists, and normalised descent ends elsewhere: sample 1 looks at its worse token for ever. The direction is
-# the max-margin one of that *other* [selection](words.md), as the library confirms for NGD and GD. So Theorems 1 and 6 cannot do
-# without some condition of this kind; that it must be Assumption 1 is not shown.
+# $W_{mm}$ exists, but normalised descent ends elsewhere: sample 1 looks at its worse token for ever. Its direction is the max-margin direction of that other selection of tokens, as the library confirms for normalised gradient descent (NGD) and gradient descent (GD). So Theorems 1 and 6 need some condition of this kind. We have not shown that it must be Assumption 1.
+#
+# The condition can be read off: $\lvert K_{12}\rvert\le K_{22}$ is enough for all scores. If $K_{12}<-K_{22}$ and the differences are independent, some scores defeat training. So a condition on the tokens alone, as Assumption 1 is in our reading, must bound $-K_{12}$ by the smaller of $K_{11}$ and $K_{22}$.
 
 # %% tags=["nbval-check-output"]
 both = {"NGD": rules.NGD(0.05), "GD": rules.GD(0.2)}
@@ -144,7 +108,7 @@ needed = phase_diagram.assumption1_needed(pair, both, 4000)
 claims.Table(needed)
 
 # %% [markdown]
-# On random pairs of samples, with short steps in place of the flow, the theorem must be right wherever it decides:
+# The theorem must also be right on random problems whenever it decides. We train with short steps in place of the flow.
 
 # %%
 draw, right, left_open = np.random.default_rng(0), [], []
@@ -172,13 +136,15 @@ print(f"of {decided + len(left_open)} problems with K_12 < 0 the theorem leaves 
 print(f"{np.sum(left_open)} of these reach W_mm")
 
 # %% [markdown]
-# ## The dimension decides
+# For reference, these are the paper's assumptions and theorems.
+
+# %%
+statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1", "Theorem 6")
+
+# %% [markdown]
+# ## How much does the dimension matter?
 #
-# As we read Lemma 5 of paper A, whose statement is blank in our copy, the softmax weight of an opt token does not fall while it is small. Its proof uses Assumption 1. In
-# which dimensions does it fail? We draw the data of our Figure 5, with antipodal opt tokens, in three dimensions. Footnote 5 of the paper extends its results to them: "Our results also
-# extend to cases where the OPT tokens are antipodal, while the remaining tokens are nearly orthogonal". Our copy has no proof of it. How near to orthogonal these data are depends on the dimension. In each of them the samples of a class share their opt
-# token, and the other tokens are equally long. Only the inner products of the queries change: they are of the size
-# $1/\sqrt d$ of a query's squared norm.
+# On random data, near-orthogonality depends on the dimension: the inner products of two queries are about $1/\sqrt d$ of their squared norm. Lemma 5 of paper A, as we read it, says that the softmax weight of an opt token does not fall while it is small, and its proof uses Assumption 1. We draw opposite (antipodal) class means in three dimensions and count the data sets in which such a weight falls. In each of them the samples of a class share their opt token, so only the dimension changes.
 
 # %%
 two_rules = {"GD": rules.GD(1.0), "NGD": rules.NGD(0.025)}
@@ -195,9 +161,7 @@ for size, values in room.items():
     print(f"{size}: smallest room under Assumption 1", values.min(1).round(2))
 
 # %% [markdown]
-# If sharing were the cause, the counts would not depend on $d$. They fall to zero. On the right is the room that class means
-# leave under our sufficient form of Assumption 1: at 1 or more it holds. It grows with the dimension, and with four samples
-# it holds in every draw from $d = 1000$ on. (It is sufficient and not necessary: Lemma 5 holds in most draws where it does not.)
+# If sharing an opt token were the cause, the counts would not depend on $d$. But they fall to zero. On the right is the *room* under our sufficient form of Assumption 1, which holds if the room is 1 or more. The room grows with the dimension. With four samples the condition holds in every data set from $d = 1000$ on. (It is not necessary: Lemma 5 also holds in most data sets that do not satisfy it.)
 
 # %%
 dimension_table = claims.Table(phase_diagram.dimension_claims(falls))
@@ -224,17 +188,15 @@ plots.caption(figure_dimension, about_dimension)
 dimension_table
 
 # %% [markdown]
-# ## The data
+# ## Break both assumptions step by step
 #
-# Two functions make them: `bounded_tokens` lets tokens overlap, `skewed` spreads the scores.
+# We break Assumption 1 by letting tokens overlap: in low dimension $d$, or with other tokens that are longer than the opt tokens. We break Assumption 2 by adding a random vector to the head, orthogonal to the opt tokens. Then the other tokens get scores of up to *spread* times the opt score, which stays the best. Two functions make these data.
 
 # %%
 print(*map(inspect.getsource, (phase_diagram.bounded_tokens, phase_diagram.skewed)), sep="\n")
 
 # %% [markdown]
-# ## The diagram
-#
-# Two axes for Assumption 1, one for Assumption 2, three rules. A cell holds the share of its runs that reach $W_{mm}$.
+# A run has *reached* $W_{mm}$ if, at the end, it selects the opt token of every sample and the cosine of its angle to $W_{mm}$ (the *alignment*) is at least 0.9. We count the share of runs that do.
 
 # %%
 axes_of = {
@@ -249,8 +211,7 @@ table = claims.Table([*needed, *phase_diagram.broken(list(diagrams.values()), li
 table
 
 # %% [markdown]
-# **Look at** the colour along each row and column: bright means that every run reached $W_{mm}$. The upper row has
-# smaller and smaller dimensions $d$ to the right, the lower row longer and longer other tokens.
+# If the assumptions did not matter, every cell would be bright, which means that all of its runs reach $W_{mm}$. In the upper row the dimension $d$ shrinks to the right. In the lower row the other tokens grow.
 
 # %%
 figure, panels = plots.panels(2, 3, height=2.5)
@@ -270,14 +231,13 @@ plots.caption(figure, about)
 # %% [markdown]
 # ## What we saw
 #
-# On two samples of two tokens Assumption 1 cannot be left out without another condition in its place. On random data in high dimension every run reaches $W_{mm}$,
-# though our sufficient form of Assumption 1 does not hold there. In low dimension the three rules fail about equally often. Long other tokens with nearly tied
-# scores hurt GD most, Polyak less, and NGD hardly. Too long a step is not the cause for GD: the first cell below finds the same share with a
-# hundredth of it. Near a wrong token the softmax saturates and the gradient vanishes; steps of normalised GD do not vanish with it.
+# **Answer.** On random data the assumptions can be broken quite far, but two samples of two tokens show that some condition like Assumption 1 is needed. In high dimension every run reaches $W_{mm}$, although our sufficient form of Assumption 1 does not hold there. In low dimension the three rules fail about equally often. Long other tokens with nearly tied scores hurt GD most, Polyak's rule less, and NGD hardly at all.
+#
+# Why does GD fail? A step that is too long is not the cause: the first cell below finds the same share with a hundredth of it. Near a wrong token the softmax saturates and the gradient vanishes. The steps of NGD do not vanish with it.
 #
 # ## Change this
 #
-# Predict first, then run. Each cell measures one place of the lower row: the outlined corner, other tokens 16 times as long, spread 0.98, with 20 seeds.
+# Predict first, then run. Each cell measures the outlined corner of the lower row: other tokens 16 times as long, spread 0.98, with 20 seeds.
 
 
 # %%
@@ -288,8 +248,7 @@ def corner(rule, iterations=steps, spread=0.98):
 
 
 # %% [markdown]
-# 1. A shorter step for GD, and as many more of them. *Prediction:* if overshooting is what saturates the softmax at a
-#    wrong token, a tenth of the step saves some runs.
+# 1. Take a shorter step for GD, and more steps in return. *Prediction:* if overshooting saturates the softmax at a wrong token, a tenth of the step saves some runs.
 
 # %%
 for eta, iterations in ((1.0, steps), (0.1, 10 * steps), (0.01, 100 * steps)):
@@ -298,11 +257,11 @@ for eta, iterations in ((1.0, steps), (0.1, 10 * steps), (0.01, 100 * steps)):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It saves none: the share is the same at a hundredth of the step, so overshooting is not the cause.
+# It saves none. The share is the same with a hundredth of the step, so overshooting is not the cause.
 #
 # </details>
 #
-# 2. No spread. *Prediction:* with scores that are all alike Assumption 2 holds, and long tokens alone do no harm.
+# 2. Take no spread. *Prediction:* with equal scores Assumption 2 holds, and long tokens alone do no harm.
 
 # %%
 for spread in (0.98, 0.0):
@@ -311,10 +270,14 @@ for spread in (0.98, 0.0):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Right: without spread every run reaches $W_{mm}$, though the other tokens are 16 times as long as the opt tokens. At 256 times GD
-# does not within 2,000 steps, while normalised GD does.
+# Right: without spread every run reaches $W_{mm}$, although the other tokens are 16 times as long as the opt tokens. At 256 times their length, GD does not reach it within 2,000 steps, while NGD does.
 #
 # </details>
+#
+# ## The small print
+#
+# * As we read Assumption 1, it does not bound the inner product of two opt tokens. So samples of a class may share their opt token, as they do in every cell.
+# * The statement of Lemma 5 is missing from our copy. The antipodal data are those of footnote 5: "Our results also extend to cases where the OPT tokens are antipodal, while the remaining tokens are nearly orthogonal". Our copy has no proof of it.
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

@@ -54,7 +54,6 @@ from papers.a.statements import STATEMENTS
 
 run = record.start("18_figures_2_and_5", "A", globals())
 
-
 # %%
 def drawn(seeds, antipodal):
     data = lib.class_mean_tokens(seeds, n, T, d, signal, noise, antipodal=antipodal)
@@ -63,9 +62,7 @@ def drawn(seeds, antipodal):
 
 settings = {
     "Figure 2": sentences.Setting(gd_step, ngd_step, ngd_cap, polyak_cap, horizon),
-    "Figure 5": sentences.Setting(
-        gd_step, ngd_step, ngd_cap, antipodal_polyak_cap, horizon
-    ),
+    "Figure 5": sentences.Setting(gd_step, ngd_step, ngd_cap, antipodal_polyak_cap, horizon),
 }
 
 # %% [markdown]
@@ -85,15 +82,11 @@ for number in settings:
     goal = {"start": start, "targets": {"W_mm": lib.token_svm(problem.tokens).W}}
     sweeps[number] = sentences.sweep2(problem, goal, swept_records)
     together = sweeps[number].true.all(1).sum()
-    print(
-        f"{number}: all six sentences are true in {together} of {len(sweeps[number].settings)} settings"
-    )
+    print(f"{number}: all six sentences are true in {together} of {len(sweeps[number].settings)} settings")
 
 # %%
 about_settings = f"Paper A, Sections 3.2 and Appendix C; filled: true in the setting that we draw; our setting, n={n}, T={T}, d={d}; synthetic, {sweep_seeds} seeds, float64"
-settings_figure = paper_figures.settings(
-    sweeps, sentences.FIGURE2, settings, about_settings
-)
+settings_figure = paper_figures.settings(sweeps, sentences.FIGURE2, settings, about_settings)
 settings_figure
 
 # %% [markdown]
@@ -115,37 +108,23 @@ conditions = {
     },
     "momentum": {
         "NGD has no cap": lambda s: np.isinf(s.ngd_cap),
-        "NGD has a cap, its step is 0.05 or less": lambda s: (
-            np.isfinite(s.ngd_cap) and s.ngd_step <= 0.05
-        ),
-        "NGD has a cap, its step is 0.1 or more": lambda s: (
-            np.isfinite(s.ngd_cap) and s.ngd_step >= 0.1
-        ),
+        "NGD has a cap, its step is 0.05 or less": lambda s: np.isfinite(s.ngd_cap) and s.ngd_step <= 0.05,
+        "NGD has a cap, its step is 0.1 or more": lambda s: np.isfinite(s.ngd_cap) and s.ngd_step >= 0.1,
     },
     "polyak_ahead": {
         "NGD has a cap, Polyak-step a larger one": lambda s: s.polyak_cap > s.ngd_cap,
-        "NGD has no cap, to t = 100": lambda s: (
-            np.isinf(s.ngd_cap) and s.horizon == 100
-        ),
-        "NGD has no cap, to t = 1,000": lambda s: (
-            np.isinf(s.ngd_cap) and s.horizon == 1000
-        ),
+        "NGD has no cap, to t = 100": lambda s: np.isinf(s.ngd_cap) and s.horizon == 100,
+        "NGD has no cap, to t = 1,000": lambda s: np.isinf(s.ngd_cap) and s.horizon == 1000,
     },
     "theorem1": {
         "NGD has no cap": lambda s: np.isinf(s.ngd_cap),
-        "NGD has a cap, to t = 100": lambda s: (
-            np.isfinite(s.ngd_cap) and s.horizon == 100
-        ),
-        "NGD has a cap, to t = 1,000": lambda s: (
-            np.isfinite(s.ngd_cap) and s.horizon == 1000
-        ),
+        "NGD has a cap, to t = 100": lambda s: np.isfinite(s.ngd_cap) and s.horizon == 100,
+        "NGD has a cap, to t = 1,000": lambda s: np.isfinite(s.ngd_cap) and s.horizon == 1000,
     },
 }
 for name, cases in conditions.items():
     for words, condition in cases.items():
-        print(
-            f"{name:12} is true in {found.share(name, condition):4.0%} of the settings in which {words}"
-        )
+        print(f"{name:12} is true in {found.share(name, condition):4.0%} of the settings in which {words}")
 
 # %% [markdown]
 # Which of the 45 settings do we draw? First, all six sentences are true of Figure 2's data. Second, NGD has a finite cap, since the text says that it has one, and this cap binds before the horizon. Third, of these settings we take the longest horizon, and then the middle caps.
@@ -168,14 +147,10 @@ for number, setting in settings.items():
     capped[number] = lib.train(problem, rules, steps, recorded, **goals[number])
 
 # %%
-allowed = [
-    each for each in found.best if np.isfinite(each.ngd_cap) and each.horizon == horizon
-]
+allowed = [each for each in found.best if np.isfinite(each.ngd_cap) and each.horizon == horizon]
 assert found.most == len(sentences.FIGURE2) and settings["Figure 2"] in allowed
 for name in ("gd_step", "ngd_step", "ngd_cap", "polyak_cap"):
-    print(
-        f"{name}: allowed {sorted({getattr(each, name) for each in allowed})}, drawn {getattr(settings['orthogonal'], name):g}"
-    )
+    print(f"{name}: allowed {sorted({getattr(each, name) for each in allowed})}, drawn {getattr(settings['Figure 2'], name):g}")
 since = sentences.capped_since(capped["Figure 2"]["NGD"], ngd_cap).max()
 assert recorded[since] < horizon
 print(f"NGD is at its cap from t = {recorded[since]} on in every seed")
@@ -188,13 +163,9 @@ print(f"NGD is at its cap from t = {recorded[since]} on in every seed")
 
 # %%
 about = f"Paper A, Figure 5: antipodal class means; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
-problem, target, goal, setting = (
-    each["Figure 5"] for each in (problems, targets, goals, settings)
-)
+problem, target, goal, setting = (each["Figure 5"] for each in (problems, targets, goals, settings))
 best_scores = lib.scores(problem.tokens, problem.tokens.u).max(-1)  # (seeds, n)
-figure = paper_figures.figure2(
-    capped["Figure 5"], setting, np.exp(-best_scores).mean(-1), about
-)
+figure = paper_figures.figure2(capped["Figure 5"], setting, np.exp(-best_scores).mean(-1), about)
 figure
 
 # %% tags=["nbval-check-output"]
@@ -202,9 +173,7 @@ late_momentum = "in one seed the error of NGD-mom is the larger one at the horiz
 values = sentences.values2(capped["Figure 5"], setting)
 values["capped_is_gd"] = sentences.capped_is_gd(capped["Figure 5"], problem, setting)
 words = sentences.FIGURE2 | {"capped_is_gd": sentences.CAPPED_IS_GD}
-table = claims.Table(
-    sentences.claims_of("fig5", words, values, {"momentum": late_momentum}, ours=True)
-)
+table = claims.Table(sentences.claims_of("fig5", words, values, {"momentum": late_momentum}, ours=True))
 table
 
 # %% [markdown]
@@ -264,50 +233,21 @@ beyond_table
 # Set-up, no need to read.
 drawn_ngd, end = capped["Figure 5"]["NGD"], int(np.searchsorted(recorded, horizon))
 error = drawn_ngd.direction_error["W_mm"][:, end]
-numbers = {
-    "ngd_direction_error": np.median(error),
-    "ngd_direction_error_worst": error.max(),
-}
+numbers = {"ngd_direction_error": np.median(error), "ngd_direction_error_worst": error.max()}
 numbers["ahead_from"] = sentences.FIRST
 fastest = paper.fastest_at_first(capped["Figure 5"], "Polyak-step")
 numbers["polyak_over_next_best"] = fastest.measured
 run.keep(figure, "fastrates_fig5", about, table, numbers)
 error, miss = ngd.direction_error["W_mm"][:, -1], ngd.log_miss[:, -1].max(-1)
-numbers = {
-    "norm_of_W_mm": np.median(target.norm),
-    "ngd_log_missing_weight": np.median(miss),
-}
-numbers |= {
-    "ngd_direction_error": np.median(error),
-    "ngd_direction_error_worst": error.max(),
-}
+numbers = {"norm_of_W_mm": np.median(target.norm), "ngd_log_missing_weight": np.median(miss)}
+numbers |= {"ngd_direction_error": np.median(error), "ngd_direction_error_worst": error.max()}
 numbers["ngd_exponent"] = np.median(fits.exponent(ngd, "W_mm", steps / 10))
 run.keep(beyond, "fastrates_fig5_beyond", about_beyond, beyond_table, numbers)
 counts, numbers = [], {}
 for number, sweep in sweeps.items():
     short = number.replace("Figure ", "fig")
-    words = (
-        f"settings in which all six sentences on Figure 2 are true of {number}'s data"
-    )
-    counts.append(
-        claims.at_least(
-            f"settings.{short}",
-            words,
-            "ours, beside paper A, Section 3.2",
-            sweep.true.all(1).sum(),
-            1,
-        )
-    )
+    words = f"settings in which all six sentences on Figure 2 are true of {number}'s data"
+    counts.append(claims.at_least(f"settings.{short}", words, "ours, beside paper A, Section 3.2", sweep.true.all(1).sum(), 1))
     numbers |= {f"{short}_{name}": share for name, share in sweep.shares.items()}
-    numbers |= {
-        f"{short}_settings": len(sweep.settings),
-        f"{short}_all": int(sweep.true.all(1).sum()),
-    }
-run.keep(
-    settings_figure,
-    "fastrates_settings",
-    about_settings,
-    claims.Table(counts),
-    numbers,
-    setting={"seeds": sweep_seeds},
-)
+    numbers |= {f"{short}_settings": len(sweep.settings), f"{short}_all": int(sweep.true.all(1).sum())}
+run.keep(settings_figure, "fastrates_settings", about_settings, claims.Table(counts), numbers, setting={"seeds": sweep_seeds})
