@@ -18,29 +18,13 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **beside Figure 2**: ours, not the paper's.
 #
-# **Question.** The paper's problems have some hundred [pairs](words.md) of tokens. A thousand sentences of twenty tokens have
-# nineteen thousand. Do the exact steps of page 11 and the [token SVM](words.md) still end while you wait?
-#
-# **Answer.** Yes. The SVM takes seconds, a step milliseconds. A step costs about as much as reading the tokens from memory twice, if nothing
-# as large as the square of the number of pairs is formed. The library chooses that by itself.
-#
-# ## Two ways to take a step
-#
-# A step moves the margins $g_m$ of all pairs $m = (i, t)$ by $K c$, where $c$ holds the pull of each pair and
-#
-# $$K_{mm'} = (\delta_m^\top \delta_{m'})(z_i^\top z_{i'}), \qquad \delta_m = x_{i,opt} - x_{i,t}.$$
-#
-# * *Gram form.* $K$ is formed once, with $m^2$ numbers, and is read at every step.
-# * *Factored form.* $K$ is not formed. First each sample's pulls are added up, $b_i = \sum_t c_{i,t}\,\delta_{i,t}$. Then $H = \sum_i b_i z_i^\top$, which has the
-#   shape of $W$. Then $(Kc)_m = \delta_m^\top H z_i$. A step reads the $\delta$ twice: $2\,m\,r$ numbers, with $r$ the dimension of the tokens' span.
+# **Question.** The paper's problems have a few hundred *pairs* of an opt token (the one of highest score) and another token. A thousand sentences of twenty tokens have nineteen thousand. Do the exact steps of page 11 still end while you wait? Does the *token SVM*, which computes the max-margin matrix $W_{mm}$?
 #
 # | symbol | meaning |
 # |---|---|
-# | $n$, $T$, $d$ | sentences, tokens of each, dimension |
-# | $m = n(T-1)$ | pairs of an opt token and another one: the constraints of the SVM |
+# | $n$, $T$, $d$ | sentences, tokens per sentence, dimension |
+# | $m = n(T-1)$ | pairs: the constraints of the SVM |
 # | $g$, $c$ | margins of the pairs; their pulls, scaled so that the largest is one |
-#
-# Both are exact in the same sense: what underflows is kept as a logarithm (page 11).
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -71,10 +55,7 @@ run = record.start("17_what_it_costs", "A", globals())
 # %% [markdown]
 # ## The data
 #
-# Sentences as an encoder's first layer has them: each token is the vector of its word plus a vector of its place. Words are drawn as they
-# occur in texts, the $k$-th most frequent with a chance proportional to $1/k$. The query of a sentence is the mean of its
-# tokens, and the head $u$ points anywhere. **All of this is our setting.** Put your own arrays in its place: tokens `X (n, T, d)`, labels `y`, queries
-# `z (n, d)`, head `u (d,)`.
+# We make sentences as an encoder's first layer has them: each token is the vector of its word plus a vector of its place. The $k$-th most frequent word is drawn with a chance proportional to $1/k$, as in real texts. The query of a sentence is the mean of its tokens, and the head $u$ points anywhere. You can put your own arrays in their place: tokens `X (n, T, d)`, labels `y`, queries `z (n, d)`, head `u (d,)`.
 
 
 # %%
@@ -101,8 +82,7 @@ print(
 # %% [markdown]
 # ## The largest margin
 #
-# Is there a matrix by which every opt token wins, and which is the smallest? The solution comes with a certificate: its norm is at most a relative `gap`
-# above the smallest possible one, and no constraint is violated by more than `violation`.
+# What is the smallest matrix under which every opt token wins? The solution comes with a certificate: its norm is at most a relative `gap` above the smallest possible one, and no constraint is violated by more than `violation`.
 
 # %%
 began = time.perf_counter()
@@ -113,10 +93,7 @@ print(f"{target.solver[0]}: {time.perf_counter() - began:.1f} s, ||W_mm|| = {tar
 # %% [markdown]
 # ## Exact steps
 #
-# Times depend on the machine and on what else it does. They are printed and drawn here, and only `make bench` holds them to a bound.
-#
-# Look at how many sentences select their opt token. $W_{mm}$ exists, yet training goes elsewhere: these data do not satisfy the
-# assumptions of the paper's Theorem 1, and page [13](13_assumptions_broken.ipynb) is about what happens then.
+# Now we train. Does every sentence select its opt token in the end?
 
 # %%
 began = time.perf_counter()
@@ -128,7 +105,18 @@ print(
 )
 
 # %% [markdown]
-# Do both forms take the same steps? A fifth of the sentences are few enough to form $K$ in a moment.
+# Only some of them do. $W_{mm}$ exists, yet training goes elsewhere: these data do not satisfy the assumptions of the paper's Theorem 1, and [page 13](13_assumptions_broken.ipynb) is about what happens then.
+#
+# ## Two ways to take a step
+#
+# A step moves the margins $g_m$ of all pairs $m = (i, t)$ by $K c$, where $c$ holds the pull of each pair and
+#
+# $$K_{mm'} = (\delta_m^\top \delta_{m'})(z_i^\top z_{i'}), \qquad \delta_m = x_{i,opt} - x_{i,t}.$$
+#
+# * In the *Gram form*, $K$ is formed once, with $m^2$ numbers, and is read at every step.
+# * In the *factored form*, $K$ is not formed. First we add up the pulls of each sample, $b_i = \sum_t c_{i,t}\,\delta_{i,t}$. Then $H = \sum_i b_i z_i^\top$ has the shape of $W$, and $(Kc)_m = \delta_m^\top H z_i$. A step reads the $\delta$ twice: $2\,m\,r$ numbers, with $r$ the dimension of the tokens' span.
+#
+# Both forms are exact in the same sense: what would underflow is kept as a logarithm. Do they take the same steps? We compare them on a fifth of the sentences, so few that $K$ is formed in a moment.
 
 # %%
 few = sentences(n // 5)
@@ -146,8 +134,7 @@ print(
 # %% [markdown]
 # ## How the cost grows
 #
-# The time of a step is measured in both forms for growing $n$, and that of the SVM. The limit is what the memory allows: reading
-# an array of this size once, at the speed at which this machine reads a large matrix in a product with a vector.
+# We measure the time of a step in both forms, and that of the SVM, for growing $n$. Memory sets a limit: a step cannot be faster than reading its array once. We take the speed at which this machine reads a large matrix in a product with a vector.
 
 # %%
 matrix, vector = np.ones((4000, 8000)), np.ones(8000)
@@ -192,10 +179,7 @@ for size in sizes:
 costs = np.array(rows).T
 
 # %% [markdown]
-# * **Left.** Look at the slopes. In the Gram form twice the sentences take four times the time, in the factored form twice. The dashed lines are the limits:
-#   reading $K$ once, and reading the $\delta$ twice. Small problems stay in the processor's caches and are faster than memory.
-# * **Right.** Look at the whole range: the SVM takes seconds at most. The time does not grow evenly, as another method takes over where it is faster:
-#   pivoting for few constraints, descent in the duals for many.
+# In the left panel, twice the sentences should take four times as long in the Gram form, and twice as long in the factored form. The dashed lines are the limits: reading $K$ once, and reading the $\delta$ twice. Small problems stay in the processor's caches and are faster than memory. In the right panel, the SVM takes seconds at most. Its time does not grow evenly, because the library changes the method: it pivots for few constraints and descends in the duals for many.
 
 # %%
 about = f"Paper A's problem on sentences; our setting: T={T}, d={d}, synthetic words, 1 seed, float64; times of one machine, other work beside it"
@@ -204,6 +188,8 @@ figure
 
 # %% [markdown]
 # ## Claims
+#
+# A *claim* is a measured number beside its bound. Times depend on the machine and its load, so we only print and draw them; `make bench` holds them to bounds.
 
 # %% tags=["nbval-check-output"]
 table = claims.Table([
@@ -216,15 +202,13 @@ table
 # %% [markdown]
 # ## What we saw
 #
-# Reading is what costs. The Gram form is quicker for the paper's sizes, the factored one from some hundred pairs on, and `lib.train` picks by an estimate of
-# both costs: `product="gram"` or `product="factored"` overrules it. [How fast, against what](../REPRODUCING.md#how-fast-against-what) has the same
-# steps in JAX and numpy, and the SVM by other solvers.
+# **Answer.** Yes, both end while you wait: the SVM takes seconds, and a step takes milliseconds. A step costs about as much as reading the tokens from memory twice. The Gram form is faster at the paper's sizes, and the factored form from a few hundred pairs on. `lib.train` chooses by an estimate of both costs; `product="gram"` or `product="factored"` overrules it. [How fast, against what](../REPRODUCING.md#how-fast-against-what) compares with JAX, numpy and other solvers.
 #
 # ## Change this
 #
 # Predict first, then run.
 #
-# 1. Sentences of half the length. *Prediction:* half the pairs, so half the time of a step. And the norm of $W_{mm}$: does it rise or fall?
+# 1. Take sentences of half the length. *Prediction:* there are half the pairs, so a step takes half the time. Does the norm of $W_{mm}$ rise or fall?
 
 # %%
 shorter = lib.token_set(data.X[0][:, : T // 2], data.y[0], data.z[0], data.u[0])
@@ -235,8 +219,7 @@ print(
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It falls: the opt token has fewer others to win against, in most sentences. In some it is another token, which is why the constraints are not
-# a part of those before, and the norm could have risen.
+# It falls, because in most sentences the opt token has fewer others to win against. In some sentences the opt token is now another one. So the constraints are not a part of those before, and the norm could have risen.
 #
 # </details>
 
