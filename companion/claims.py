@@ -29,18 +29,19 @@ UNDECIDED = "undecided"
 VERDICTS = ("reproduced", "not reproduced", UNDECIDED)
 HOLDS = "holds"
 FAILS = "fails"
-NO_POWER = "no power"  # it holds, but in all its wrong worlds as well
+NO_POWER = "no power"  # it holds, but for all its altered copies as well
 LOOKS = {  # the class of a verdict in HTML, for the site's colours; others have "holds"
     FAILS: "fails",
     "not reproduced": "fails",
     UNDECIDED: "open",
 }
-MEANINGS = {  # of a measured value with an interval, by whether its row has a verdict
-    False: "a [b, c]: the worst seed, or what the row names, and the mean over seeds ±"
-    " two standard errors, so that a may lie outside; for half of seeds a bootstrap",
-    True: "a [b, c] of a row with a verdict: the mean over seeds, of ratios the"
-    " geometric mean, or what the row names, and its 95 % interval; p: the level at"
-    " which the interval would just decide",
+MEANINGS = {  # of a measured value with an interval, by whether its claim has a verdict
+    False: "In a [b, c], a is the worst seed, unless the claim names something else."
+    " The interval is the mean over seeds ± two standard errors, so a may lie outside"
+    " (for the value of half of the seeds it is a bootstrap interval).",
+    True: "If a claim has a verdict, a is the mean over seeds (of ratios the geometric"
+    " mean), unless the claim names something else, and [b, c] is its 95 % interval."
+    " The number p is the level at which the interval would just decide.",
 }
 DIGITS = (4, 7, 10, 13, 17)  # significant digits; 17 tell any two numbers apart
 
@@ -79,7 +80,8 @@ class Claim:
     remark : str, optional
         Why the claim fails, or what else there is to say of it.
     fails_if : tuple of str, optional
-        In a ledger, the altered copies ("wrong worlds") in which the claim must fail.
+        In a ledger, the altered copies (negative controls) for which the claim must
+        fail.
     catches : tuple of str, optional
         The smallest altered copy of each family in which the claim was seen to fail;
         None before ``make falsify``.
@@ -608,7 +610,7 @@ def legend(claims: Iterable[Claim]) -> str:
         The meaning of each kind of interval among the claims; empty if there is none.
     """
     kinds = {bool(claim.verdict) for claim in claims if claim.interval is not None}
-    return "; ".join(MEANINGS[kind] for kind in sorted(kinds))
+    return " ".join(MEANINGS[kind] for kind in sorted(kinds))
 
 
 def held(claims: Iterable[Mapping]) -> str:

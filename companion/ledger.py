@@ -14,7 +14,16 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from companion import plots
-from companion.claims import KINDS, Claim, folded, frame, html, legend, shown
+from companion.claims import (
+    KINDS,
+    UNDECIDED,
+    Claim,
+    folded,
+    frame,
+    html,
+    legend,
+    shown,
+)
 from companion.record import Number, finite, origin
 from companion.statements import Statement
 from lib.files import ROOT, read_object
@@ -22,10 +31,10 @@ from lib.files import ROOT, read_object
 DRIFT = 1e-6  # share of a measured value that another processor may change, in float64
 ROUNDING = 1e-9  # a measured value below it is rounding
 NO_REMARK = {  # by a claim's verdict, which studies of real data have
-    "": "Cause not found.",
-    "undecided": "Undecided: part of the interval is as asked, part is not.",
-    "unseen": "Not judged: the network must beat the plain classifier.",
-    "not reproduced": "Not reproduced by the protocol of the studies; cause not found.",
+    "": "We have not found the cause.",
+    "undecided": "Undecided: only a part of the interval agrees with the claim.",
+    "unseen": "Not judged: the network does not beat the plain classifier.",
+    "not reproduced": "Not reproduced, by the protocol; we have not found the cause.",
 }
 
 
@@ -52,8 +61,8 @@ def rows(
     fails_if : tuple of str
         Families of `papers.wrong_worlds` in which the claims must fail.
     remark : str, optional
-        Why the claims fail, or why no small wrong world shows it. Default: each claim's
-        own remark.
+        Why the claims fail, or why no small altered copy shows it. Default: the own
+        remark of each claim.
 
     Returns
     -------
@@ -91,8 +100,8 @@ def in_order(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> list[Cl
     Raises
     ------
     ValueError
-        If a row belongs to no statement, a statement has neither row nor reason, or a
-        row has neither wrong world nor remark.
+        If a claim belongs to no statement, if a statement has neither claim nor reason,
+        or if a claim has neither an altered copy nor a remark.
 
     Examples
     --------
@@ -108,17 +117,24 @@ def in_order(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> list[Cl
     ledger = list(ledger)
     order = list(paper)
     if mute := [row.id for row in ledger if not row.fails_if and not row.remark]:
-        raise ValueError(f"{mute}: name the wrong worlds each must fail in, or why")
+        raise ValueError(
+            f"{mute}: name the altered copies for which each claim must fail, or "
+            "say in its remark why there is none"
+        )
     named = {row.number for row in ledger}
     if strange := sorted(named - set(order)):
-        raise ValueError(f"{strange}: not statements of the ledger")
+        raise ValueError(
+            f"{strange} are not statements of this ledger; use one of its names"
+        )
     if missing := [name for name in order if name not in named and not paper[name].why]:
-        raise ValueError(f"{missing}: no row, and no reason why there is none")
+        raise ValueError(
+            f"{missing} have neither a claim nor a reason why there is none"
+        )
     return sorted(ledger, key=lambda row: order.index(row.number))
 
 
 def power_path(slug: str) -> Path:
-    """Return the file in which ``make falsify`` keeps what a ledger's rows catch.
+    """Return the file in which ``make falsify`` keeps what a ledger's claims detect.
 
     Parameters
     ----------
@@ -135,7 +151,7 @@ def power_path(slug: str) -> Path:
 
 
 def with_power(ledger: Iterable[Claim], slug: str) -> list[Claim]:
-    """Say of each row what it catches, as ``make falsify`` measured it at small size.
+    """Say what each claim detects, as ``make falsify`` measured it at small size.
 
     Parameters
     ----------
@@ -152,7 +168,7 @@ def with_power(ledger: Iterable[Claim], slug: str) -> list[Claim]:
     Raises
     ------
     ValueError
-        If a row holds, catches no small wrong world, and does not say why in its
+        If a claim holds, detects no small altered copy, and does not say why in its
         remark.
     """
     ledger = list(ledger)
@@ -162,7 +178,8 @@ def with_power(ledger: Iterable[Claim], slug: str) -> list[Claim]:
     mute = [row.id for row in ledger if row.holds and not row.remark]
     if silent := [id for id in mute if id in caught and not power[id]["small"]]:
         advice = (
-            "catches no small wrong world: give it one, or say why not in its remark"
+            "detects no small altered copy: name one that it detects, or say in the "
+            "remark why there is none"
         )
         raise ValueError(f"{', '.join(silent)}: {advice}")
     return [replace(row, catches=caught.get(row.id)) for row in ledger]
@@ -329,8 +346,8 @@ def _groups(ledger: Sequence[Claim], paper: Mapping[str, Statement]):
 class LedgerTable(tuple):
     """A ledger as a notebook shows it, in the paper's order.
 
-    A line for each statement opens to its rows; if rows fail, it is open. As plain text
-    it is its summary.
+    A line for each statement opens to its claims; if claims fail, it is open. As plain
+    text it is its summary.
 
     Parameters
     ----------
@@ -346,11 +363,11 @@ class LedgerTable(tuple):
     >>> claim = claims.at_most("gap", "largest gap", "paper A", 0.5, 1.0)
     >>> rows = ledger.rows("Theorem 1", "n = 10", 20, claim, fails_if=("norm off",))
     >>> ledger.LedgerTable(rows, {"Theorem 1": Statement("rate", "")})
-    0 of 1 rows fail
+    0 of 1 claims fail
     hold: 1 of 1 statements
-    1 distinct measurements, 1 of them in rows that all hold
-    0 of 1 rows catch a wrong world that they name
-    1 statements, 1 with rows
+    1 distinct measurements, 1 of them in claims that all hold
+    0 of 1 claims detect an altered copy that they name
+    1 statements, 1 with claims
     """
 
     paper: Mapping[str, Statement]
@@ -382,17 +399,17 @@ class LedgerTable(tuple):
         return "".join(parts)
 
     def summary(self) -> str:
-        """Count the rows that fail, hold, and catch a wrong world.
+        """Count the claims that fail, that hold, and that detect an altered copy.
 
         Returns
         -------
         str
-            The counts, a line each. The rows that fail come first, by their ids; those
-            that hold are counted by kind.
+            The counts, one per line. The claims that fail come first, by their ids; the
+            claims that hold are counted by kind.
         """
         failed = [row.id for row in self if not row.holds]
         lines = [
-            f"{len(failed)} of {len(self)} rows fail",
+            f"{len(failed)} of {len(self)} claims fail",
             *(f"  {id}" for id in failed),
         ]
         kinds = {
@@ -406,14 +423,15 @@ class LedgerTable(tuple):
         groups = measurements(self)
         held = sum(all(row.holds for row in group) for group in groups)
         lines += [
-            f"{len(groups)} distinct measurements, {held} of them in rows that all hold"
+            f"{len(groups)} distinct measurements, "
+            f"{held} of them in claims that all hold"
         ]
         lines += [
-            f"{sum(named)} of {len(named)} rows catch a wrong world that they name"
+            f"{sum(named)} of {len(named)} claims detect an altered copy that they name"
         ]
         lines += [
             f"{len(self.paper)} statements, "
-            f"{len({row.number for row in self})} with rows"
+            f"{len({row.number for row in self})} with claims"
         ]
         return "\n".join(lines)
 
@@ -539,13 +557,13 @@ def caption(paper: str, ledger: Sequence[Claim]) -> str:
     >>> from companion import claims, ledger
     >>> claim = claims.at_most("gap", "largest gap", "paper A", 0.5, 1.0, seeds=20)
     >>> ledger.caption("A", [claim]).partition(";")[0]
-    'Paper A: filled, all rows hold'
+    'Paper A: filled, all claims hold'
     """
     seeds = [row.seeds for row in ledger if row.seeds]
     return (
-        f"Paper {paper}: filled, all rows hold; hatched, one or more fail; empty, not "
-        f"checked; our settings; synthetic, float64; {min(seeds)} to {max(seeds):,} "
-        "draws where counted"
+        f"Paper {paper}: filled, all claims hold; hatched, one or more fail; empty, "
+        f"not checked; our settings; synthetic, float64; {min(seeds)} to {max(seeds):,} "
+        "data sets if counted"
     )
 
 
@@ -563,13 +581,17 @@ def failures(records: Sequence[Mapping]) -> str:
         The page; each claim has its reason.
     """
     lines = ["# What did not hold, and why", ""]
+    claims = [Claim.of(row) for one in records for row in one["claims"]]
+    undecided = sum(claim.verdict == UNDECIDED for claim in claims)
+    failing = sum(not claim.holds for claim in claims) - undecided
     lines += [
-        "Every claim of a committed record that fails, or that its data leave "
-        "undecided."
-    ]
-    lines += [
+        f"The committed records hold {len(claims)} claims, at all scales. {failing} of "
+        f"them fail, and {undecided} are undecided, which means that the data allow "
+        "both answers. This page lists all of these, each with its reason. A claim "
+        "that fails stays here until a measurement changes, not until its bound does.",
         "",
-        legend(Claim.of(row) for one in records for row in one["claims"]) + ".",
+        "A claim is a measured number beside the bound that it requires. "
+        + legend(claims),
     ]
     for record in records:
         failed = [claim for claim in map(Claim.of, record["claims"]) if not claim.holds]
@@ -582,6 +604,6 @@ def failures(records: Sequence[Mapping]) -> str:
             why = f"{claim.remark}." if claim.remark else why
             where = claim.source + (f", {claim.setting}" if claim.setting else "")
             lines += [
-                f"* {claim.statement}{found}, asked {claim.bound} ({where}). {why}"
+                f"* {claim.statement}{found}, required {claim.bound} ({where}). {why}"
             ]
     return "\n".join(lines) + "\n"
