@@ -1,8 +1,8 @@
-# One door per task; each that runs code sets everything up first. `make help` lists most.
+# One target per task. A target that runs code sets everything up first. `make help` lists most of them.
 PYTHON ?= python3
 VENV   ?= .venv
 SCALE  ?= demo
-# Where this is set, each of a hundred processes compiles numpy, scipy and matplotlib anew: 3 s each.
+# If this is set, each of a hundred processes compiles numpy, scipy and matplotlib again: 3 s per process.
 unexport PYTHONDONTWRITEBYTECODE
 
 PY    := $(VENV)/bin/python
@@ -13,15 +13,15 @@ STATE  = { pwd; cat requirements.txt pyproject.toml; }
 
 .PHONY: help figures test falsify bench mutate site setup install lock notebooks clean
 help:
-	@echo "make figures [SCALE=demo|desk] [DATA_DIR=...] [ARGS='NAME ... --force']   every figure, into runs/, compared with the committed one"
-	@echo "make figures UPDATE=1          copies what differs over the committed figures"
-	@echo "make test [ARGS='-k svm']      pytest and nbval"
-	@echo "make falsify                   every claim of the ledgers in its wrong worlds: the smallest one it catches"
-	@echo "make bench                     speed, as ratios against the strongest peers and plain references"
-	@echo "make mutate [ARGS=svm]         plausible wrong formulas: which do the tests notice? (an hour)"
-	@echo "make site                      every figure, claim and notebook as a site, runs/site/index.html"
-	@echo "make notebooks                 refresh the committed .ipynb from the .py sources, with outputs"
-	@echo "make lock [ARGS=--upgrade]     regenerate requirements.txt from pyproject.toml"
+	@echo "make figures [SCALE=demo|desk] [DATA_DIR=...] [ARGS='NAME ... --force']   draw every figure into runs/ and compare it with the committed one"
+	@echo "make figures UPDATE=1          copy what differs over the committed figures"
+	@echo "make test [ARGS='-k svm']      run pytest and nbval"
+	@echo "make falsify                   measure how small a change each claim of the tables of statements detects"
+	@echo "make bench                     measure speed against the strongest peers and plain references"
+	@echo "make mutate [ARGS=svm]         try plausible wrong formulas and count those that the tests notice (an hour)"
+	@echo "make site                      build the site with every figure, claim and notebook: runs/site/index.html"
+	@echo "make notebooks                 renew the committed .ipynb from the .py sources, with outputs"
+	@echo "make lock [ARGS=--upgrade]     renew requirements.txt from pyproject.toml"
 
 figures: setup
 	@$(PY) -m companion.batch --scale $(SCALE) $(if $(UPDATE),--update) $(ARGS)

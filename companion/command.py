@@ -24,7 +24,7 @@ def main() -> int:
         from companion.batch.run import main as batch
     except ModuleNotFoundError as error:
         sys.exit(
-            f"There is no {error.name} here, which pages need: "
-            "pip install 'attention-dynamics[notebooks]' brings it."
+            f"The package {error.name} is missing, and pages need it. Install it with "
+            "pip install 'attention-dynamics[notebooks]'."
         )
     return batch()

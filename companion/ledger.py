@@ -562,8 +562,8 @@ def caption(paper: str, ledger: Sequence[Claim]) -> str:
     seeds = [row.seeds for row in ledger if row.seeds]
     return (
         f"Paper {paper}: filled, all claims hold; hatched, one or more fail; empty, "
-        f"not checked; our settings; synthetic, float64; {min(seeds)} to {max(seeds):,} "
-        "data sets if counted"
+        f"not checked; our settings; synthetic, float64; {min(seeds)} to "
+        f"{max(seeds):,} data sets if counted"
     )
 
 

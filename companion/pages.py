@@ -52,7 +52,7 @@ def notebooks(names: Iterable[str] = ()) -> list[str]:
     stems = sorted(path.stem for path in folder.glob("[0-9]*.py"))
     if not stems:
         raise ValueError(
-            f"there is no notebook in {folder}; name their folder by NOTEBOOKS_DIR"
+            f"no notebook in {folder}; set NOTEBOOKS_DIR to the folder of notebooks"
         )
     chosen = [_beginning_with(name, stems) for name in names]
     return list(dict.fromkeys(chosen)) or stems
@@ -69,7 +69,7 @@ def _beginning_with(name: str, stems: list[str]) -> str:
     if len(fits) == 1:
         return fits[0]
     words = ", ".join(fits or stems)
-    raise ValueError(f"{name!r} is not the name of one notebook; there are {words}")
+    raise ValueError(f"{name!r} is not the name of one notebook; choose one of {words}")
 
 
 def planned(notebook: str, scale: str, settings: Mapping | None = None) -> Plan | None:
@@ -142,18 +142,18 @@ def check_kinds(overrides: Mapping, usual: Mapping) -> None:
     >>> pages.check_kinds({"seeds": 0.5}, {"scale": "demo", "seeds": 20})
     Traceback (most recent call last):
         ...
-    ValueError: seeds is 20 by default; 0.5 is of another kind
+    ValueError: seeds: expected a value like 20, got 0.5
     """
     # papermill itself only logs a parameter that it does not know, and draws the
     # default figure.
     if unknown := ", ".join(sorted(overrides.keys() - usual.keys())):
         raise ValueError(
-            f"there is no parameter {unknown}; there are {', '.join(usual)}"
+            f"unknown parameter {unknown}; choose one of {', '.join(usual)}"
         )
     for name, value in overrides.items():
         if not _of_one_kind(value, usual[name]):
             raise ValueError(
-                f"{name} is {usual[name]!r} by default; {value!r} is of another kind"
+                f"{name}: expected a value like {usual[name]!r}, got {value!r}"
             )
 
 
@@ -197,7 +197,7 @@ def text(notebook: str) -> str:
     path = files.folder("notebooks") / f"{notebook}.py"
     if not path.is_file():
         raise FileNotFoundError(
-            f"there is no {path}; name the folder of pages by NOTEBOOKS_DIR"
+            f"no file {path}; set NOTEBOOKS_DIR to the folder of notebooks"
         )
     return path.read_text(encoding="utf-8")
 
@@ -232,11 +232,11 @@ def parameters(page: str) -> dict:
         exec(_parameters_cell(page), values)
     except Exception as error:
         raise ValueError(
-            f"its parameters cell is not name = literal: {error}"
+            f"its parameters cell must hold lines `name = literal`: {error}"
         ) from None
     del values["__builtins__"]
     if "scale" not in values:
-        raise ValueError("its parameters cell has no scale")
+        raise ValueError('its parameters cell needs a line scale = "demo"')
     return values
 
 
@@ -245,5 +245,5 @@ def _parameters_cell(page: str) -> str:
     cells = re.split(r"^# %%", page, flags=re.MULTILINE)
     tagged = [cell for cell in cells if re.match(r""".*["']parameters["']""", cell)]
     if len(tagged) != 1:
-        raise ValueError(f"needs exactly one cell tagged parameters, has {len(tagged)}")
+        raise ValueError(f"expected one cell tagged parameters, found {len(tagged)}")
     return tagged[0].partition("\n")[2]

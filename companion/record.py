@@ -183,7 +183,10 @@ def _number(tolerances: Mapping, name: str, value: float | Number) -> Number:
             if isinstance(value, Integral):
                 return Number(value, tolerance)
             return finite(value, tolerance)
-    raise ValueError(f"notebooks/pages.toml has no tolerance for {name}")
+    raise ValueError(
+        f"no tolerance for {name}: add one to `within` of its record in "
+        "notebooks/pages.toml"
+    )
 
 
 def _check(slug: str, numbers: Mapping[str, Number], data: Iterable[Mapping]) -> None:
@@ -202,7 +205,8 @@ def _check(slug: str, numbers: Mapping[str, Number], data: Iterable[Mapping]) ->
     for row in data:
         if "name" not in row or row.get("source") not in SOURCES:
             raise ValueError(
-                f"data {dict(row)}: a name and a source of {', '.join(SOURCES)}"
+                f"data {dict(row)}: expected a name, and a source that is one of "
+                f"{', '.join(SOURCES)}"
             )
 
 
@@ -312,7 +316,7 @@ class Run:
         count = self._variables[self._counted]
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise ValueError(
-                f"{self._counted} = {count!r}; it is a number of runs, at least 1"
+                f"{self._counted} = {count!r}: expected a number of runs, at least 1"
             )
         return parameters, range(count)
 
@@ -360,11 +364,13 @@ class Run:
         table = read_pages()
         if self.notebook not in table or slug not in table[self.notebook].records:
             section = f"[{self.notebook}.records.{slug}]"
-            raise ValueError(f"notebooks/pages.toml has no {section}")
+            raise ValueError(f"add {section} to notebooks/pages.toml, which lacks it")
         facts = table[self.notebook].records[slug]
         if data is None:
             if "data" not in facts:
-                raise ValueError(f"notebooks/pages.toml has no data of {slug}")
+                raise ValueError(
+                    f"add the data of {slug} to notebooks/pages.toml, which lacks them"
+                )
             data = [self._usual_row() | row for row in facts["data"]]
         within = facts.get("within", {})
         self.save(

@@ -64,7 +64,10 @@ def quoted(paper: str, statements: Mapping[str, Statement], *names: str) -> Mark
     quotes = []
     for name in names:
         if not (name in statements and (says := statements[name].says)):
-            raise ValueError(f"{name!r} is no statement of paper {paper} with a text")
+            raise ValueError(
+                f"paper {paper} has no statement {name!r} with a text; "
+                "see its statements.toml"
+            )
         quotes += [f"> **Paper {paper}, {name}** ({statements[name].topic}). {says}"]
     return Markdown("\n\n".join(quotes))
 

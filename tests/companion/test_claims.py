@@ -226,8 +226,8 @@ def test_rows_are_refused_without_a_wrong_world_or_out_of_the_book():
     assert ledger.in_order([explained], PAPER) == [explained]
 
 
-def test_a_row_that_catches_nothing_does_not_hold(tmp_path, monkeypatch):
-    # A batch redirects its figures; what the rows catch is still the repository's.
+def test_a_claim_that_detects_nothing_does_not_hold(tmp_path, monkeypatch):
+    # A batch redirects its figures; what the claims detect is still the repository's.
     monkeypatch.setenv("FIGURES_DIR", str(tmp_path / "staged"))
     monkeypatch.setattr(ledger, "ROOT", tmp_path)
     rows = [row(), row("b"), row("c"), row("d", 2.0)]
@@ -246,7 +246,7 @@ def test_a_row_that_catches_nothing_does_not_hold(tmp_path, monkeypatch):
     verdicts = [claims.verdict(r) for r in rows]
     assert verdicts == ["holds", "no power", "holds", "fails"]
     table = ledger.LedgerTable(ledger.in_order(rows, PAPER), PAPER)
-    assert "1 of 4 rows fail\n  d (ours)" in table.summary()
+    assert "1 of 4 claims fail\n  d (ours)" in table.summary()
     html = table._repr_html_()
     assert "<details open>" in html and "nothing it names" in html
     opened, folded = html.split("<summary>those that hold</summary>")
