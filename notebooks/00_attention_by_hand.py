@@ -170,7 +170,7 @@ def constraints(axis, i, shortest):
     differences = X[i, opt[i]] - X[i, :2]  # (2 other tokens, 2)
     for allowed in np.moveaxis(columns @ differences.T >= 1, -1, 0):
         axis.contourf(columns[..., 0], columns[..., 1], allowed, [0.5, 1.5], colors=[plots.GREY], alpha=0.3)
-    axis.annotate("", shortest, (0, 0), arrowprops={"arrowstyle": "-|>", "color": "black"})
+    axis.annotate("", shortest, (0, 0), arrowprops={"arrowstyle": "-|>", "shrinkA": 0, "shrinkB": 0})
     axis.set(title=f"Column {i + 1} of $W$", aspect="equal")
     axis.set(xlabel="first entry", ylabel="second entry")
 

@@ -58,8 +58,9 @@ data = TextSet(texts=premises, labels=labels, classes=3, name="three pairs", pai
 weights = bert.weights(demo=True)
 tokens = bert.tokenise(weights, data, length=24)
 tokenizer = Tokenizer.from_file(str(weights.folder / "tokenizer.json"))
+tokenizer.no_padding()
 print(*tokenizer.encode(premises[0], hypotheses[0]).tokens)
-print(tokens.inputs[0, 0].tolist())
+print(tokens.inputs[0, 0, : tokens.lengths[0]].tolist())
 
 # %% [markdown]
 # ## Two rules, in this page
@@ -85,20 +86,21 @@ def sps(theta, gradient, loss, rate, cap):
     return theta - min(loss / (2 * gradient.norm() ** 2), cap) * gradient
 
 # %% [markdown]
-# Here are five steps of SNGD on our three pairs, for a small BERT with a random start. Each step has the length 0.1, however long the gradient is.
+# Here are a hundred steps of SNGD on our three pairs, for a small BERT with a random start. Each step has the length 0.1, however long the gradient is. The loss of guessing is $\log 3 = 1.10$.
 
 # %%
 torch.manual_seed(0)
 network = bert.small_classifier(weights, classes=3).eval()  # without dropout
-for step in range(5):
+for step in range(101):
     loss = cross_entropy(network(tokens.inputs), tokens.labels)
     network.zero_grad()
     loss.backward()
     theta = parameters_to_vector(network.parameters())  # (number of weights,)
     gradient = parameters_to_vector(weight.grad for weight in network.parameters())
-    moved = sngd(theta, gradient, loss, rate=0.1, cap=1.0)
+    moved = sngd(theta, gradient, loss, rate=0.1, cap=100.0)
     vector_to_parameters(moved.detach(), network.parameters())
-    print(f"step {step}: loss {loss.item():.3f}, length of the gradient {gradient.norm().item():.3f}")
+    if step % 20 == 0:
+        print(f"step {step:3}: loss {loss.item():.2f}, length of the gradient {gradient.norm().item():.2f}")
 
 # %% [markdown]
 # The library's optimisers take the same steps.

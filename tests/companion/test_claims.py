@@ -282,7 +282,8 @@ def test_failures_of_records_are_collected_with_their_digits():
         [about | {"claims": [failed, held]}, about | {"claims": [held]}]
     )
     assert page.count("## ") == 1 and page.count("\n* ") == 1
-    assert "size: 1.0000004, asked ≤ 1" in page and "Cause not found." in page
+    assert "size: 1.0000004, required ≤ 1" in page
+    assert "We have not found the cause." in page
     for verdict in ("undecided", "not reproduced"):
         judged = about | {"claims": [failed | {"verdict": verdict}]}
         assert verdict in ledger.failures([judged]).lower()
@@ -290,7 +291,7 @@ def test_failures_of_records_are_collected_with_their_digits():
     page = ledger.failures([about | {"notebook": "44_atlas", "claims": [unseen]}])
     assert (
         "## Ours: Figure 2" in page
-        and "* size, asked ≤ 1 (paper A, Lemma 5). Not" in page
+        and "* size, required ≤ 1 (paper A, Lemma 5). Not" in page
     )
 
 
