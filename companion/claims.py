@@ -712,7 +712,7 @@ def frame(claims: Iterable[Claim]) -> "pd.DataFrame":
         A row per claim. Columns: `id`; `claim`, the quantity that is measured;
         `source`, the paper's statement, or "ours"; `setting`, with how many seeds;
         `required`, the bound; `measured`, with its interval; `detects`, the smallest
-        wrong worlds in which the claim was seen to fail; `verdict`; `remark`, which
+        altered copies for which the claim was seen to fail; `verdict`; `remark`, which
         says why a claim fails. A column that is empty in every row is left out.
 
     Examples

@@ -201,7 +201,7 @@ def measurements(ledger: Iterable[Claim]) -> list[list[Claim]]:
         the other. Numbers are the same if they differ by less than `DRIFT` of
         themselves, which another processor may change, or lie in a chain of such
         numbers; all below `ROUNDING` are one number, rounding. A row whose number is
-        not finite stands alone.
+        not finite forms a group of its own.
 
     Raises
     ------
@@ -538,7 +538,7 @@ def draw(
 
 
 def caption(paper: str, ledger: Sequence[Claim]) -> str:
-    """Say what the squares of `draw` show, and over how many draws.
+    """Say what the squares of `draw` show, and for how many data sets.
 
     Parameters
     ----------

@@ -153,5 +153,5 @@ def _is_amount(value: object) -> bool:
 
 
 def _wrong(path: Path, place: str, value: object, expected: str) -> ValueError:
-    """Make the error that says what stands in the table and what is expected."""
+    """Make the error that says what the table has and what is expected."""
     return ValueError(f"{path}: {place} is {value!r}; expected {expected}")

@@ -31,7 +31,7 @@ class Plan:
 
 
 def notebooks(names: Iterable[str] = ()) -> list[str]:
-    """Find the notebooks that some names stand for.
+    """Find the notebooks that some names mean.
 
     Parameters
     ----------

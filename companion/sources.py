@@ -1,4 +1,4 @@
-"""What a page draws on: the files its code can reach, as a fingerprint of hashes."""
+"""The files that a page's code can reach, as a fingerprint of hashes."""
 
 import ast
 import json

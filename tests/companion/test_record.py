@@ -304,5 +304,5 @@ def test_keep_adds_what_the_table_of_records_says(tmp_path):
     assert stored["numbers"]["count"] == {"value": 7, "tolerance": 0}
     with pytest.raises(ValueError, match="no tolerance for other"):
         run.keep(line(), "one", "about", numbers={"other": 1.0})
-    with pytest.raises(ValueError, match="has no .01_x.records.two."):
+    with pytest.raises(ValueError, match="add .01_x.records.two. to"):
         run.keep(line(), "two", "about")
