@@ -145,8 +145,18 @@ for t in (0, 10, 100, 1000, steps):
     weights, length = attend(path[t])[[0, 1], opt], np.linalg.norm(path[t])
     print(f"{t:6} weight of opt {weights.round(4)}  norm {length:6.2f}  direction {(path[t] / length).ravel().round(3)}")
 
+# %%
+weights = np.array([attend(W)[[0, 1], opt] for W in path])  # (steps + 1, 2)
+entries = (path / np.linalg.norm(path, axis=(1, 2), keepdims=True)).reshape(-1, 4)
+first_look, (weight_axis, entry_axis) = plots.panels(1, 2)
+weight_axis.semilogx(weights[1:], color=plots.look("NGD").colour)
+entry_axis.semilogx(entries[1:], color=plots.look("NGD").colour)
+weight_axis.set(title="Weight of the opt token", xlabel="iteration $t$")
+entry_axis.set(title="The four entries of $W_t/\\|W_t\\|$", xlabel="iteration $t$")
+first_look
+
 # %% [markdown]
-# The weights of the opt tokens go to one, and the norm grows on and on. But the direction settles. What are these four numbers?
+# The weights of the opt tokens go to one, and the norm grows on and on. But the direction converges: four numbers turn, and then stay. Which numbers are they?
 #
 # ## Find the direction by eye
 #

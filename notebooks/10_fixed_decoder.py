@@ -86,34 +86,6 @@ print(f"||W_mm|| = {np.median(target.norm):.3f}, median of {seeds} seeds")
 print(f"at least {bind} of {T * n - n} constraints bind")
 
 # %% [markdown]
-# ## The target, in three lines
-#
-# On page 00 we solved this by eye. With 180 constraints we need a computer, but only three lines. Let $A_m = (x_{i,opt} - x_{i,t})\, z_i^\top$ for each *pair* $m = (i, t)$ of an opt token and another token. Find weights $b \ge 0$ that minimise $\lVert\sum_m b_m A_m\rVert^2 + (1 - \sum_m b_m)^2$. This is a non-negative least-squares problem. Then $W_{mm} = \sum_m \beta_m A_m$, with the dual variables $\beta = b/(1 - \sum_m b_m)$.
-#
-# <details><summary>Why is this the solution?</summary>
-#
-# Half the derivative with respect to $b_m$ is $\langle A_m, \sum_k b_k A_k\rangle - (1 - \sum_k b_k)$. At the minimum it is zero if $b_m > 0$, and it is not negative if $b_m = 0$. Divide by $1 - \sum_k b_k$: every margin of $W_{mm}$ is at least 1, and exactly 1 if $\beta_m > 0$. These are the three conditions of page 00.
-#
-# May we divide? At the minimum, $b_m$ times the half derivative is 0. Sum over $m$: $\lVert\sum_m b_m A_m\rVert^2 = (1 - \sum_m b_m)\sum_m b_m$, so the least value is $1 - \sum_m b_m$. If it were 0, weights $b \ge 0$ of sum 1 would give $\sum_m b_m A_m = 0$. Then the mean of all margins with these weights would be 0 for every $W$, and no $W$ would satisfy the constraints. The code checks that this is not so.
-#
-# </details>
-
-# %%
-data = problem.tokens
-X, y, z, u = data.X[0], data.y[0], data.z[0], data.u[0]  # (n, T, r), (n,), (n, q), (r,); r, q: dimensions of the spans
-scores = y[:, None] * (X @ u)  # (n, T)
-opt, best = scores.argmax(1), scores.max(1)
-i, t = np.nonzero(np.arange(T) != opt[:, None])  # every pair
-A = np.einsum("md,me->mde", X[i, opt[i]] - X[i, t], z[i]).reshape(len(i), -1)  # (m, r q)
-
-b, residual = nnls(np.vstack([A.T, np.ones(len(A))]), np.eye(A.shape[1] + 1)[-1])
-assert residual > 1e-6, "no W satisfies the constraints"  # its square is 1 - sum b
-beta = b / (1 - b.sum())
-W_mm = (beta @ A).reshape(X.shape[-1], -1)
-np.testing.assert_allclose(W_mm, target.W[0], atol=1e-8)
-print(f"least margin {(A @ W_mm.ravel()).min():.6f}, ||W_mm|| = {np.linalg.norm(W_mm):.6f}")
-
-# %% [markdown]
 # ## Five update rules
 #
 # The gradient is that of page 00. Each rule goes downhill; they differ in the length of the step.
@@ -158,7 +130,36 @@ beyond
 
 # %% [markdown]
 # The direction error of NGD falls faster than the dashed line, with the exponent that the panel shows. In the end it falls like $1/t$, as [page 11](11_long_horizon.ipynb) shows. GD hardly moves on this scale.
+
+# %% [markdown]
+# ## The target, in three lines
 #
+# On page 00 we solved this by eye. With 180 constraints we need a computer, but only three lines. Let $A_m = (x_{i,opt} - x_{i,t})\, z_i^\top$ for each *pair* $m = (i, t)$ of an opt token and another token. Find weights $b \ge 0$ that minimise $\lVert\sum_m b_m A_m\rVert^2 + (1 - \sum_m b_m)^2$. This is a non-negative least-squares problem. Then $W_{mm} = \sum_m \beta_m A_m$, with the dual variables $\beta = b/(1 - \sum_m b_m)$.
+#
+# <details><summary>Why is this the solution?</summary>
+#
+# Half the derivative with respect to $b_m$ is $\langle A_m, \sum_k b_k A_k\rangle - (1 - \sum_k b_k)$. At the minimum it is zero if $b_m > 0$, and it is not negative if $b_m = 0$. Divide by $1 - \sum_k b_k$: every margin of $W_{mm}$ is at least 1, and exactly 1 if $\beta_m > 0$. These are the three conditions of page 00.
+#
+# May we divide? At the minimum, $b_m$ times the half derivative is 0. Sum over $m$: $\lVert\sum_m b_m A_m\rVert^2 = (1 - \sum_m b_m)\sum_m b_m$, so the least value is $1 - \sum_m b_m$. If it were 0, weights $b \ge 0$ of sum 1 would give $\sum_m b_m A_m = 0$. Then the mean of all margins with these weights would be 0 for every $W$, and no $W$ would satisfy the constraints. The code checks that this is not so.
+#
+# </details>
+
+# %%
+data = problem.tokens
+X, y, z, u = data.X[0], data.y[0], data.z[0], data.u[0]  # (n, T, r), (n,), (n, q), (r,); r, q: dimensions of the spans
+scores = y[:, None] * (X @ u)  # (n, T)
+opt, best = scores.argmax(1), scores.max(1)
+i, t = np.nonzero(np.arange(T) != opt[:, None])  # every pair
+A = np.einsum("md,me->mde", X[i, opt[i]] - X[i, t], z[i]).reshape(len(i), -1)  # (m, r q)
+
+b, residual = nnls(np.vstack([A.T, np.ones(len(A))]), np.eye(A.shape[1] + 1)[-1])
+assert residual > 1e-6, "no W satisfies the constraints"  # its square is 1 - sum b
+beta = b / (1 - b.sum())
+W_mm = (beta @ A).reshape(X.shape[-1], -1)
+np.testing.assert_allclose(W_mm, target.W[0], atol=1e-8)
+print(f"least margin {(A @ W_mm.ravel()).min():.6f}, ||W_mm|| = {np.linalg.norm(W_mm):.6f}")
+
+# %% [markdown]
 # ## What the theorems say
 
 # %%

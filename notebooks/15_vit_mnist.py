@@ -43,7 +43,7 @@ torch.set_num_threads(threads)  # sums are split over threads, and another split
 # %% [markdown]
 # ## How many steps does each rule need?
 #
-# Training takes hours, so this page redraws committed curves. The study counts the steps to a target loss and divides them by SGD's, for the same seed. A claim of the paper is *reproduced* if the whole 95 % interval of the ratio agrees with it, *not reproduced* if the interval contradicts it, and *undecided* otherwise.
+# Training takes hours, so this page redraws committed curves. The study counts the steps to a target loss and divides them by SGD's, for the same seed. The claim "slower" is *reproduced* if the whole 95 % interval of the ratio lies above 1, *not reproduced* if it lies below 1 or within 0.8 to 1.25, which counts as equally fast, and *undecided* otherwise. The claim "no significant gain" is reproduced if the interval lies above 1 or within 0.8 to 1.25.
 
 # %%
 kept = kept_curves.kept("fig6")
