@@ -149,8 +149,8 @@ for t in (0, 10, 100, 1000, steps):
 weights = np.array([attend(W)[[0, 1], opt] for W in path])  # (steps + 1, 2)
 entries = (path / np.linalg.norm(path, axis=(1, 2), keepdims=True)).reshape(-1, 4)
 first_look, (weight_axis, entry_axis) = plots.panels(1, 2)
-weight_axis.semilogx(weights[1:], color=plots.look("NGD").colour)
-entry_axis.semilogx(entries[1:], color=plots.look("NGD").colour)
+weight_axis.semilogx(range(1, steps + 1), weights[1:], color=plots.look("NGD").colour)
+entry_axis.semilogx(range(1, steps + 1), entries[1:], color=plots.look("NGD").colour)
 weight_axis.set(title="Weight of the opt token", xlabel="iteration $t$")
 entry_axis.set(title="The four entries of $W_t/\\|W_t\\|$", xlabel="iteration $t$")
 first_look
@@ -175,12 +175,15 @@ first_look
 
 
 # %%
+arrow = {"arrowstyle": "-|>", "color": "black", "shrinkA": 0, "shrinkB": 0}
+
+
 def constraints(axis, i, shortest):
     columns = np.stack(np.meshgrid(*[np.linspace(-1.5, 1.5, 301)] * 2), -1)  # (301, 301, 2)
     differences = X[i, opt[i]] - X[i, :2]  # (2 other tokens, 2)
     for allowed in np.moveaxis(columns @ differences.T >= 1, -1, 0):
         axis.contourf(columns[..., 0], columns[..., 1], allowed, [0.5, 1.5], colors=[plots.GREY], alpha=0.3)
-    axis.annotate("", shortest, (0, 0), arrowprops={"arrowstyle": "-|>", "shrinkA": 0, "shrinkB": 0})
+    axis.annotate("", shortest, (0, 0), arrowprops=arrow)
     axis.set(title=f"Column {i + 1} of $W$", aspect="equal")
     axis.set(xlabel="first entry", ylabel="second entry")
 

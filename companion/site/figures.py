@@ -427,8 +427,13 @@ def _hours(entry: _Entry, record: Mapping) -> str:
 
 
 def _thumbnail(picture: str, alt: str) -> str:
-    """Write a small picture that links to the large one."""
-    return f'<a href="{picture}"><img src="{picture}" width="210" alt="{alt}"></a>'
+    """Write a small picture that links to the large one.
+
+    A picture in figures/thumbs with the same name is shown in its place.
+    """
+    small = f"figures/thumbs/{Path(picture).name}"
+    shown = small if (files.ROOT / small).exists() else picture
+    return f'<a href="{picture}"><img src="{shown}" width="210" alt="{alt}"></a>'
 
 
 def _counted(claims: list[Mapping]) -> dict[str, int]:
