@@ -22,7 +22,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from companion import pages, plots, sources
+from companion import headlines, pages, plots, sources
 from companion.claims import Claim
 from companion.page_table import read_pages
 from companion.pages import SCALES as SCALES
@@ -477,6 +477,7 @@ class Run:
 
         # Where to.
         told = os.environ.get(TOLD)
+        plots.heading(figure, *headlines.above(slug, record))
         if not told:
             return
 

@@ -128,7 +128,7 @@ def _sparser(curves: Curves, part: str) -> Claim:
     """
 
     def measure():
-        end, same = _measured(curves)[f"sparsity.{part}"].values()
+        end, same = intervals(curves)[f"sparsity.{part}"].values()
         shares = {"above_90": "the start's 90 % quantile", "above_006": "0.06"}
         differences = [
             f"{text} {_apart(curves, f'{key}.{part}')}" for key, text in shares.items()
@@ -160,7 +160,7 @@ def attention_table(curves: Curves) -> Table:
     """l1.1 attends more sharply than l2, in the last layer."""
 
     def measure():
-        (measured,) = _measured(curves)["attention.sharper"].values()
+        (measured,) = intervals(curves)["attention.sharper"].values()
         first, second = (
             _tokens_used(curves, rule)[..., -1].mean() for rule in ("l1.1", "l2")
         )
@@ -176,7 +176,7 @@ def attention_table(curves: Curves) -> Table:
     return Table([judge(curves, *about, verdicts.above, measure)])
 
 
-def _measured(curves: Curves) -> dict[str, dict[str, Interval]]:
+def intervals(curves: Curves) -> dict[str, dict[str, Interval]]:
     """Of each claim on reviews, by its id, the intervals that judge it, by their names.
     Matched is at the best training accuracy that both runs of a seed reach.
     """
@@ -199,7 +199,7 @@ def summary(curves: Curves) -> str:
     """Verdict, Holm's p over all, and intervals of every claim on reviews; where the
     study cannot speak, p and intervals are those by which it would have been judged.
     """
-    known = _measured(curves)
+    known = intervals(curves)
     alone = {}
     for id, ways in known.items():
         alone[id] = max(verdicts.p_value(way, verdicts.above) for way in ways.values())
@@ -321,7 +321,7 @@ def _differences(
     `also`.
     """
     bars = []
-    known = _measured(curves)
+    known = intervals(curves)
     rows = [(claim, *row) for claim in table for row in known[claim.id].items()]
     for claim, name, measured in rows:
         values = scale * np.array([measured.estimate, measured.low, measured.high])
@@ -518,7 +518,7 @@ def attention_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
     pieces.row_words(left, words)
     bars = []
     for study, one in studies.items():
-        (difference,) = _measured(one)["attention.sharper"].values()
+        (difference,) = intervals(one)["attention.sharper"].values()
         (claim,) = attention_table(one)
         ends = 100 * np.array([difference.estimate, difference.low, difference.high])
         said = f"{ends[0]:+.0f} {claim.verdict if claim.interval else 'not judged'}"
