@@ -136,6 +136,9 @@ def picture(name):
 shown = {name: picture(name) for name in figures}
 shown["multi_nli"][0]
 
+# %%
+speed.beside(kept["multi_nli"])
+
 # %% [markdown]
 # * **Training loss.** Dotted lines are the target losses.
 # * **Steps to the target over SGD's.** Look at where the bars lie. A dot is a seed, hollow where a run missed
@@ -149,6 +152,9 @@ verdict["civil_comments"]
 
 # %%
 shown["civil_comments"][0]
+
+# %%
+speed.beside(kept["civil_comments"])
 
 # %% [markdown]
 # ## What we saw

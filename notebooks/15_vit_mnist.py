@@ -81,6 +81,9 @@ about = speed.caption(kept, "fig6", verdict)
 figure = kept_curves.captioned(speed.draw(kept, "fig6"), about)
 figure
 
+# %%
+speed.beside(kept)
+
 # %% [markdown]
 # Look at the rings: they mark the rates that were chosen by the steps to the last target. They lie inside each grid, but for
 # the largest cap of SPS, which no step reaches.

@@ -97,15 +97,18 @@ verdict
 # %% [markdown]
 # * **Steps to the target over SGD's.** A dot is a seed, hollow where a run missed the target; the bar is the 95 %
 #   interval. The line at 1 is SGD: a bar wholly above it is slower.
-# * **Layers'** $\|W_t\|/\|W_0\|-1$. A thin line is a layer, the bold one their median. The text names norm growth "for various layers". The
-#   logarithmic axis of relative growth is ours; it hides one layer under SGD and one under normalised SGD.
-# * **Ours: growth, and a walk's.** A mark is a layer at the end. Those above the dotted line grew
+# * **Layers'** $\|W_t\|/\|W_0\|-1$. A line is the median layer, a mark at the end is a layer. The text names norm growth "for various layers". The
+#   logarithmic axis of relative growth is ours.
+# In the second picture we ask more than the paper. In its right panel a mark is a layer at the end. Those above the dotted line grew
 #   more than a random walk of the same steps; those below are hollow.
 
 # %%
 about = speed.caption(kept, "fig7", verdict)
 figure = kept_curves.captioned(speed.draw(kept, "fig7"), about)
 figure
+
+# %%
+speed.beside(kept)
 
 # %% [markdown]
 # ## What we saw

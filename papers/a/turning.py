@@ -133,7 +133,7 @@ def _example(panel: Axes, i: int, tokens, W_mm: np.ndarray, W: np.ndarray) -> No
         best = k == tokens.opt[0, i]
         colour = plots.look("best token").colour if best else plots.GREY
         size = 130 + 800 * weights[k]
-        panel.scatter(*place, s=size, color=colour, alpha=0.85, zorder=3)
+        panel.scatter(*place, s=size, color=colour, alpha=0.85, zorder=3, clip_on=False)
         style = {"textcoords": "offset points", "ha": "center", "fontsize": 8}
         share = f"{weights[k]:.0%}".replace("%", " %")
         panel.annotate(share, place, (0, 20), color=colour, **style)
