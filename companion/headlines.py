@@ -1,8 +1,8 @@
 """The headline of each figure: its result in a sentence, and how to read it.
 
-They are written in figures/index.toml. A headline may quote its record as {name:format},
-as a sentence of the index does, and it names what it rests on. A run in which that does
-not hold draws the figure's neutral title instead.
+They are written in figures/index.toml. A headline may quote its record as
+{name:format}, as a sentence of the index does, and it names what it rests on. A run in
+which that does not hold draws the figure's neutral title instead.
 """
 
 import operator
@@ -190,7 +190,7 @@ def _met(condition: str, record: Mapping) -> bool:
 
 
 def letters(text: str) -> int:
-    """Count the letters of a text as it is drawn.
+    r"""Count the letters of a text as it is drawn.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ def letters(text: str) -> int:
     Examples
     --------
     >>> from companion import headlines
-    >>> headlines.letters(r"sparser under $\\ell_{1.1}$")
+    >>> headlines.letters(r"sparser under $\ell_{1.1}$")
     18
     """
     plain = re.sub(r"\\[a-zA-Z]+", "l", text)

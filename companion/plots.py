@@ -264,7 +264,7 @@ def power_law(
 
 
 def _wrapped(text: str, width: int) -> str:
-    """The text in lines of at most `width` letters, formulas in one piece."""
+    """Break a text into lines of at most `width` letters, formulas in one piece."""
     whole = re.sub(r"\$[^$]*\$", lambda formula: formula[0].replace(" ", "\0"), text)
     return textwrap.fill(whole, width).replace("\0", " ")
 
@@ -415,3 +415,42 @@ def caption(figure: Figure, text: str) -> Figure:
     even = len(text) // (len(text) // 148 + 1) + 8
     figure.supxlabel(textwrap.fill(text, even), fontsize="x-small", color=GREY)
     return figure
+
+
+def boxes(figure: Figure) -> list[list[float]]:
+    """Find the legends and panels of a drawn figure.
+
+    Parameters
+    ----------
+    figure : Figure
+        The figure, after it was drawn.
+
+    Returns
+    -------
+    list of list of float
+        Left, top, right and bottom of each, as shares of the figure from its top left
+        corner. Legends come first.
+
+    Examples
+    --------
+    >>> from companion import plots
+    >>> figure, _ = plots.panels(1, 2)
+    >>> figure.draw_without_rendering()
+    >>> left, right = plots.boxes(figure)
+    >>> left[2] <= right[0]
+    True
+    """
+    width, height = figure.bbox.size
+    extents = [legend.get_window_extent() for legend in figure.legends]
+    panels = [axis for axis in figure.axes if axis.get_visible()]
+    extents += [axis.get_tightbbox() for axis in panels]
+    found = []
+    for box in extents:
+        shares = (
+            box.x0 / width,
+            1 - box.y1 / height,
+            box.x1 / width,
+            1 - box.y0 / height,
+        )
+        found.append([round(float(share), 4) for share in np.clip(shares, 0, 1)])
+    return found

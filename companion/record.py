@@ -488,6 +488,7 @@ class Run:
         }
         stamp = {"commit": self._commit, "fingerprint": provenance.digest(parts)}
         picture = _drawn(figure, "png", {"slug": slug, **stamp})
+        record["panels"] = plots.boxes(figure)
         record["lines"] = _kinds_of_line(figure, slug)
         record["provenance"] = {
             **stamp,

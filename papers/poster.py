@@ -119,7 +119,8 @@ def draw() -> Figure:
         ): f"Seeds of {broken['seeds']} that reach the largest margin,\nwith"
         " 95 % intervals.",
         (0.40, 0.295): "Steps to one loss divided by SGD's, "
-        f"{pairs['seeds']:.0f} paired seeds,\n95 %, each alone. Right: what the paper says.",
+        f"{pairs['seeds']:.0f} paired seeds,\n95 %, each alone. Right: what the paper"
+        " says.",
         (0.745, 0.295): "Loss above the optimum from a random\nstart, median of"
         f" {start['seeds']} seeds.",
     }

@@ -392,7 +392,8 @@ def caption(curves: Curves, name: str, table: Table) -> str:
     else:
         ticks = ""
     band = "; right: median layer, a dot a layer" if study["walk"] else ""
-    marks = f"lines: medians of the runs that still go on, dots: seeds, bars: 95 %{ticks}{band}"
+    marks = "lines: medians of the runs that still go on, dots: seeds"
+    marks += f", bars: 95 %{ticks}{band}"
     rest = (
         f" ({chosen}; stop: {study['stop']}). Hollow dots: the run missed the target."
     )

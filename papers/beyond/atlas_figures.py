@@ -267,7 +267,7 @@ def decay_medians(ends: Mapping[str, AtRest]) -> dict[str, float]:
 
 
 def used(own: Mapping[str, np.ndarray], by_rule: Reached, share: Mapping) -> Figure:
-    """Other tokens under stronger decay; margins in norms that rules make themselves."""
+    """Other tokens under stronger decay; margins in norms of the rules' own making."""
     figure, axes = plots.panels(1, 2, height=2.9)
     _other_tokens(axes[0], share, [plots.look(name) for name in DECAYED])
     _own_norms(axes[1], own, by_rule)

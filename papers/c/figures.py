@@ -26,7 +26,7 @@ def divergences(histories: Histories, table: Mapping, caption: str) -> Figure:
     histories : mapping of float to History
         The runs by their exponent p.
     table : mapping
-        The divergences (runs, records) by (p, q): of the run with p from the SVM with q.
+        Divergences (runs, records) by (p, q): of the run with p from the SVM with q.
     caption : str
         Hollow marks are means of other code, of which the means alone are known.
     """
