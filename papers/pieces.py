@@ -283,7 +283,7 @@ def forest(
 def plain_ticks(axis) -> None:
     """Label a logarithmic `axis` by plain numbers, when the data are drawn."""
     low, high = sorted(axis.get_view_interval())
-    if high > 1e3 * low:
+    if high > 1e3 * low or low < 1e-3:
         return  # powers of ten say it better
     if high > 5 * low:
         subs = (1, 2, 5)
