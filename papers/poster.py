@@ -17,7 +17,7 @@ from lib.attention import coordinates, tokens
 from lib.dynamics import rules
 from papers import pieces
 from papers.a import turning
-from papers.beyond import margin_law
+from papers.law import margin_law
 
 SIZE = (10.0, 8.0)  # inches
 SHOWN = (0, 221, 238, 300, 10_000)  # iterations of the first panel
