@@ -317,7 +317,7 @@ def heading(figure: Figure, result: str, reading: str = "") -> Figure:
     width = figure.get_figwidth()
     lines = [
         (_wrapped(result, int(LETTERS_AN_INCH * width)), HEADLINE),
-        (_wrapped(reading, int(1.6 * LETTERS_AN_INCH * width)), READING),
+        (_wrapped(reading, int(1.75 * LETTERS_AN_INCH * width)), READING),
     ]
     lines = [(words, style) for words, style in lines if words]
     heights = [

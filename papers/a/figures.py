@@ -132,6 +132,7 @@ def figure2_beyond(
     gap, error, missing = axes
     for axis in (gap, missing):
         axis.set_ylim(SMALLEST_LOG_LOSS, 1)
+        pieces.note(axis, "lines go\non below", 0.04, 0.04, colour=plots.GREY)
     error.set_yscale("log")
     ngd = histories["NGD"]
     steps = ngd.iterations[-1]
@@ -164,6 +165,7 @@ def _smallest_weights(axis, crowd):
     axis.set(title=title, xlabel="iteration $t$", xscale="log")
     axis.set(xlim=(1, crowd.iterations[-1]), ylim=(0.75, 1.5))
     axis.axhline(1.0, **plots.LEVEL)
+    pieces.note(axis, "lines go\non above", 0.96, 0.97, "top", plots.GREY)
 
 
 def settings(
@@ -369,6 +371,7 @@ def figure3_beyond(histories: Histories, step_size: float, caption: str) -> Figu
     _time_below(axes)
     loss, norm, error = axes
     loss.set_ylim(SMALLEST_LOG_LOSS, 1)
+    pieces.note(loss, "lines go\non below", 0.04, 0.04, colour=plots.GREY)
     decayed = histories["NGD, decay"]
     look = plots.look("NGD, decay")
 
