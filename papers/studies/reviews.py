@@ -573,7 +573,7 @@ def vision_figure(curves: Curves) -> Figure:
         axes[2].plot(x[:, -1], y[:, -1], markersize=3, **look.mark)
         at = np.median(x[:, -1]), y[:, -1].mean()
         words = f"{shown(rule)}\n{at[1]:.3f}"
-        place = (-6, 8) if rule == "l1.1" else (-14, -12)
+        place = (-14, 0) if rule == "l1.1" else (-10, -14)
         pieces.beside(axes[2], *at, words, look.colour, place)
     axes[2].set(title="Hoyer index", xlabel="Training loss, falling")
     axes[2].invert_xaxis()
