@@ -147,13 +147,13 @@ optimal = np.mean([path["optimal"].mean() for path in paths.values()])
 print(f"descent from zero reaches the globally optimal selection in {optimal:.0%} of its runs")
 
 # %% [markdown]
-# **Look at** the four panels in turn.
+# Three pictures follow.
 #
 # * **Alignment.** Each way of training ends near one in its own norm, and far below it in the other.
-# * **Rank.** It is at most $\min(n, d)$, and in higher dimensions well below it. Where a point is missing, no $W$ can make
+# * In the second picture, left, the rank is at most $\min(n, d)$, and in higher dimensions well below it. Where a point is missing, no $W$ can make
 #   the selections of any draw.
-# * **Several tokens.** A mark is a draw. In higher dimensions the rightmost marks move left, towards alignment one.
-# * **Paths and descents.** $D$ falls with $R$ for every $p$. A mark is the end of one run of descent from zero: a circle
+# * Right of it several tokens are kept at once, and a mark is a draw. In higher dimensions the rightmost marks move left, towards alignment one.
+# * In the third, $D$ falls with $R$ for every $p$. A mark is the end of one run of descent from zero: a circle
 #   where it selected the same tokens, a cross where it selected others.
 
 # %%

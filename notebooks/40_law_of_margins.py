@@ -241,8 +241,8 @@ figure_offsets = margin_law_figures.offsets(predicted, offsets, kept)
 plots.caption(figure_offsets, about_offsets + "; synthetic, float64")
 
 # %% [markdown]
-# Left: look at the bars, measured, which end at the ticks, predicted. Right: look at the lower left: the smallest duals lie on
-# the diagonal, too.
+# Left: look at the bars, measured, which end at the ticks, predicted. Right: a mark is a run, at the largest relative error of a dual that
+# is read off its margins.
 
 # %%
 alone = sum(one.duals_alone for one in kept)

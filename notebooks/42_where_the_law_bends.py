@@ -183,7 +183,7 @@ global_table
 
 # %%
 path = dynamics.train(postcard, dynamics.NGD(0.1), 100, range(101), head="joint")
-about_global = f"Left: two Gaussian tokens (DM), n=8, T=2, {global_seeds} seeds, NGD, zero start; circle: length at which half of the seeds arrive, with its 95 % interval; diamond: the formula, the bound asked for. Right: scalar tokens {{1, 0}} and {{1, \N{MINUS SIGN}3}}, NGD, zero start; dotted: 1/2"
+about_global = f"Two Gaussian tokens (DM), n=8, T=2, {global_seeds} seeds, NGD, zero start; bars: 95 %; dotted: the formula"
 figure_global = plots.caption(margin_law_figures.thresholds(found_map), about_global)
 figure_global
 
@@ -193,10 +193,10 @@ figure_two = plots.caption(margin_law_figures.two_samples(path), about_two)
 figure_two
 
 # %% [markdown]
-# Left: look at the marks, the length at which half of the seeds arrive, beside the diamonds, $\alpha^*(d)$. In the lowest row, $d=16$,
+# First picture: the marks are the length at which half of the seeds arrive, beside the dotted formula, $\alpha^*(d)$. In the smallest dimension, $d=16$,
 # the formula is far off. The protocol predicted two more things: no threshold lies above $\alpha^*$, and at least 99 % of the runs
 # with a right first step arrive. Both fail by little, and stand above as failed. The claims `global.agree` and `global.formula`
-# came after that and are no predictions. Right: look at the loss, which stops at $\frac12$ while $u$ and $W$ run the wrong way.
+# came after that and are no predictions. Second picture: the loss stops at $\frac12$ while $u$ and $W$ run the wrong way.
 #
 # ## 3. Several heads
 #
@@ -263,9 +263,8 @@ numbers |= dict(worst_limit=worst_limit, worst_level=worst_level)
 off_common, off_each = abs(head_table[0].measured), abs(head_table[2].measured)
 numbers |= dict(common=off_common, each=off_each, settled=int(common.kept.sum()))
 run.keep(figure_joint, "bends_joint", about_joint, [*joint_table, *head_table], numbers)
-numbers = {f"alpha_{d}": value for d, value in thresholds.items()} | {"facts": len(facts)}
+numbers = {f"alpha_{d}": value for d, value in thresholds.items()}
 of = {"seeds": global_seeds}
-numbers.pop("facts")
 run.keep(figure_global, "bends_global", about_global, global_table, numbers, setting=of)
 end_of_loss = {"loss": np.exp(path.log_gap[0, -1]), "facts": len(facts)}
 run.keep(figure_two, "bends_two_samples", about_two, [], end_of_loss, setting={"n": 2, "T": 2, "d": 1, "seeds": []})

@@ -317,7 +317,7 @@ figure_used
 plots.caption(atlas_figures.used(own, found, share), about_more)
 
 # %% [markdown]
-# Left: look at how far each run is from the law, in which nothing is fitted. Left of the dashed line is as near as was asked. Middle: look
+# First picture: look at how far each run is from the law, in which nothing is fitted. Left of the dashed line is as near as was asked. Second, left: look
 # at the left end: under strong decay runs select other tokens than under the weakest, mostly of more margin. Right, for appendix A: look at the filled
 # points, the own norms, most above the hollow ones.
 #
@@ -359,7 +359,7 @@ figure_rates
 
 # %% [markdown]
 # Ratios are those of the tokens selected at the last step, so $1-r_N$ may begin above 1. Look at the slopes: near $-1$ for most norms (in this small run Frobenius still falls onto its line), half of that in the
-# second panel. In the third they are small, as those of $1/\log t$ are, and no rule comes near 0.99. Right: all
+# second panel. In the third they are small, as those of $1/\log t$ are, and no rule comes near 0.99. In the second picture all
 # lines but that of Frobenius turn back as the steps get longer.
 #
 # ## Appendix D. What Adam forgets
@@ -400,7 +400,7 @@ figure_batch
 
 # %% [markdown]
 # Left: look at how the $\ell_\infty$ line falls as memory gets longer, to the left. With $\beta_2=0$ the mean $M$ is
-# divided by the newest gradient alone, and some runs do not converge. Middle: look at the fall towards larger $\epsilon$. Right: look at how
+# divided by the newest gradient alone, and some runs do not converge. Right: look at the fall towards larger $\epsilon$. Second picture: look at how
 # far each rule's ratio on fewer samples a step lies below that on all six.
 #
 # ## Sources

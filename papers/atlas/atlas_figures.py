@@ -146,13 +146,10 @@ def memory(
     broken = {"color": plots.BLACK, "clip_on": False, "linewidth": 0.9}
     for at in (0.45, 0.52):  # the axis is broken where epsilon jumps
         slant = [at - 0.03, at + 0.03]
-        axes[1].plot(slant, [-0.02, 0.02], transform=_across(axes[1]), **broken)
+        axes[1].plot(
+            slant, [-0.02, 0.02], transform=axes[1].get_xaxis_transform(), **broken
+        )
     return plots.legend(figure, axes[0])
-
-
-def _across(axis: Axes):
-    """The transform of a place on the axis of x and a share of the panel's height."""
-    return axis.get_xaxis_transform()
 
 
 def batches(by_batch: Mapping[str, Mapping[int, Ratios]], norms: Mapping) -> Figure:

@@ -470,13 +470,12 @@ def constants(points: Sequence[constant_map.Point]) -> Figure:
     for name, like in zip(DRAWN, plots.SERIES):
         here = [p for p in kept if p.axis == name]
         at = np.array(sorted({p.value for p in here}))
-        measured, predicted = (
-            np.array([np.median([of(p) for p in here if p.value == x]) for x in at])
-            for of in (
-                lambda p: p.comparison.measured.residual,
-                lambda p: p.comparison.law.constant[0],
-            )
-        )
+        measured = []
+        predicted = []
+        for value in at:
+            runs_there = [p.comparison for p in here if p.value == value]
+            measured.append(np.median([one.measured.residual for one in runs_there]))
+            predicted.append(np.median([one.law.constant[0] for one in runs_there]))
         along.plot(at, predicted, **plots.PREDICTED)
         along.plot(at, measured, ms=4.5, mfc="none", **like.mark)
         labels.append((measured[-1], f"${name}$", like.colour))
