@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 from lib import files
 
 WIDTH = 7.0  # inches, a page's text width
+MOST_PANELS = 3  # of a figure, unless it says why it has more
 FEW = 6  # runs: so many are drawn one by one, more as a band
 MANY = 20  # runs: from here on a band holds the middle 90 %, below all
 
@@ -71,9 +72,12 @@ SERIES, SPARE = ([*TABLES[name].values()] for name in ("series", "spare"))
 _named = [row for table, row in TABLES.items() if table not in ("series", "spare")]
 LOOKS = {name: row[name] for row in _named for name in row}
 GIVEN = {}  # looks of names that the tables do not know, in this process
+LETTERS_AN_INCH = 9.2  # of a headline
 BLACK, GREY, FAINT, PAPER = (INKS[name] for name in ("black", "grey", "faint", "paper"))
 PREDICTED = LOOKS["predicted"].line | {"linewidth": 1.8}
 BOUND = LOOKS["bound"].line | {"linewidth": 1.2}
+HEADLINE = {"fontsize": 11, "fontweight": "bold", "color": BLACK}
+READING = {"fontsize": 8, "color": INKS["shade"]}
 LEVEL = {"color": GREY, "linestyle": ":", "linewidth": 0.9}  # zero, one, a threshold
 
 
@@ -120,8 +124,12 @@ def set_style() -> None:
     mpl.rcParams.update(STYLE)
 
 
-def panels(rows: int, columns: int, height: float = 2.2) -> tuple[Figure, np.ndarray]:
+def panels(
+    rows: int, columns: int, height: float = 2.2, *, why: str = ""
+) -> tuple[Figure, np.ndarray]:
     """Make a figure of rows and columns of axes, as wide as a page.
+
+    A figure says one thing, in at most `MOST_PANELS` panels.
 
     Parameters
     ----------
@@ -129,6 +137,8 @@ def panels(rows: int, columns: int, height: float = 2.2) -> tuple[Figure, np.nda
         How many rows and columns of axes.
     height : float, optional
         The height of each row, in inches.
+    why : str, optional
+        Why this figure has more than `MOST_PANELS` panels.
 
     Returns
     -------
@@ -137,13 +147,22 @@ def panels(rows: int, columns: int, height: float = 2.2) -> tuple[Figure, np.nda
     axes : ndarray (rows * columns,)
         Its axes, row by row.
 
+    Raises
+    ------
+    ValueError
+        If there are more than `MOST_PANELS` panels, and no reason.
+
     Examples
     --------
     >>> from companion import plots
-    >>> figure, axes = plots.panels(2, 3)
+    >>> figure, axes = plots.panels(2, 3, why="the paper's own six panels")
     >>> axes.shape
     (6,)
     """
+    if rows * columns > MOST_PANELS and not why:
+        raise ValueError(
+            f"{rows * columns} panels; draw at most {MOST_PANELS}, or say why"
+        )
     if not mpl.rcParams["figure.constrained_layout.use"]:
         set_style()
     # Figure() rather than pyplot: it is shown where the notebook says so, and not kept
@@ -163,8 +182,8 @@ def band(
 ) -> None:
     """Draw the median over runs, and beside it how far the runs spread.
 
-    Up to `FEW` runs are thin lines beside the median. More are a band that holds all of
-    them; from `MANY` on it holds the middle 90 %, or the `share` that is given.
+    Of up to `FEW` runs the ends are dots beside the median. More are a band that holds
+    all of them; from `MANY` on it holds the middle 90 %, or the `share` that is given.
 
     Parameters
     ----------
@@ -190,8 +209,8 @@ def band(
     >>> plots.band(axis, [1, 2], [[1.0, 2.0], [3.0, 4.0]], "NGD")
     >>> axis.lines[0].get_ydata()
     array([2., 3.])
-    >>> len(axis.lines)  # the median and two runs
-    3
+    >>> axis.lines[1].get_ydata()  # where the two runs end
+    array([2., 4.])
     """
     runs = np.atleast_2d(runs)
     style = (like if isinstance(like, Look) else look(like or label)).line
@@ -199,8 +218,10 @@ def band(
     spreads = vars(ax.figure).setdefault("spreads", {})
     if len(runs) <= FEW and share is None:
         if len(runs) > 1:
-            ax.plot(x, runs.T, color=drawn.get_color(), linewidth=0.5, alpha=0.5)
-            spreads["thin lines: runs"] = None
+            ends = np.full(len(runs), np.asarray(x)[-1])
+            dots = {"markersize": 2.5, "alpha": 0.7, "clip_on": False}
+            ax.plot(ends, runs[:, -1], "o", color=drawn.get_color(), **dots)
+            spreads["dots: where runs end"] = None
         return
     share = share or (0.9 if len(runs) >= MANY else 1.0)
     edges = np.quantile(runs, (0.5 - share / 2, 0.5 + share / 2), axis=0)
@@ -240,6 +261,90 @@ def power_law(
     """
     x = np.array(span)
     ax.plot(x, height * (x / x[0]) ** exponent, label=label, **BOUND)
+
+
+def _wrapped(text: str, width: int) -> str:
+    """Break a text into lines of at most `width` letters, formulas in one piece."""
+    whole = re.sub(r"\$[^$]*\$", lambda formula: formula[0].replace(" ", "\0"), text)
+    return textwrap.fill(whole, width).replace("\0", " ")
+
+
+def _lengthen(figure: Figure, inches: float) -> None:
+    """Make a figure higher at its top. What no layout places stays where it is."""
+    before = figure.get_figheight()
+    figure.set_figheight(before + inches)
+    if figure.get_constrained_layout():
+        return
+    shrunk = before / (before + inches)
+    for axis in figure.axes:
+        left, low, width, height = axis.get_position().bounds
+        axis.set_position((left, shrunk * low, width, shrunk * height))
+    for text in figure.texts:
+        text.set_y(shrunk * text.get_position()[1])
+
+
+def heading(figure: Figure, result: str, reading: str = "") -> Figure:
+    """Write above a figure what it shows and how to read it.
+
+    The figure grows by the height of the words. A heading takes the place of an earlier
+    one.
+
+    Parameters
+    ----------
+    figure : Figure
+        The figure.
+    result : str
+        What it shows, in one sentence.
+    reading : str, optional
+        How to read it, in a smaller type below.
+
+    Returns
+    -------
+    Figure
+        The same figure.
+
+    Examples
+    --------
+    >>> from companion import plots
+    >>> figure, _ = plots.panels(1, 2)
+    >>> figure = plots.heading(figure, "Every rule falls on one line")
+    >>> [text.get_text() for text in figure.texts]
+    ['Every rule falls on one line']
+    """
+    for text, height in vars(figure).pop("heading", ()):
+        text.remove()
+        _lengthen(figure, -height)
+    width = figure.get_figwidth()
+    lines = [
+        (_wrapped(result, int(LETTERS_AN_INCH * width)), HEADLINE),
+        (_wrapped(reading, int(1.75 * LETTERS_AN_INCH * width)), READING),
+    ]
+    lines = [(words, style) for words, style in lines if words]
+    heights = [
+        (1.3 * style["fontsize"] * (1 + words.count("\n")) + 3) / 72
+        for words, style in lines
+    ]
+    _lengthen(figure, sum(heights))
+    total = figure.get_figheight()
+    drawn = []
+    top = total - 0.04
+    for (words, style), height in zip(lines, heights, strict=True):
+        at = 0.04 / width, top / total
+        text = figure.text(*at, words, va="top", in_layout=False, **style)
+        drawn.append((text, height))
+        top -= height
+    figure.heading = drawn
+    share = (total - sum(heights)) / total
+    # A legend with an anchor is not in the layout: the panels leave room for it here.
+    below = share
+    gap = 2 * mpl.rcParams["figure.constrained_layout.h_pad"] / total
+    for one in figure.legends:
+        one.set_bbox_to_anchor((0, 0, 1, share), transform=figure.transFigure)
+        height = one.get_window_extent().height / figure.bbox.height
+        below = min(below, share - height - gap)
+    if figure.get_constrained_layout():
+        figure.get_layout_engine().set(rect=(0, 0, 1, below))
+    return figure
 
 
 def legend(figure: Figure, ax: Axes) -> Figure:
@@ -286,7 +391,7 @@ def caption(figure: Figure, text: str) -> Figure:
     figure : Figure
         The figure.
     text : str
-        The caption. If the figure has bands or thin lines that the text does not
+        The caption. If the figure has bands or dots that the text does not
         mention, the function adds what they are.
 
     Returns
@@ -300,13 +405,52 @@ def caption(figure: Figure, text: str) -> Figure:
     >>> figure, (axis,) = plots.panels(1, 1)
     >>> plots.band(axis, [1, 2], [[1.0, 2.0], [3.0, 4.0]], "NGD")
     >>> plots.caption(figure, "Three data sets").get_supxlabel()
-    'Three data sets; lines: medians, thin lines: runs'
+    'Three data sets; lines: medians, dots: where runs end'
     """
     spreads = vars(figure).get("spreads", {})
-    if spreads and not re.search(r"bands?:|\bthin\b", text):
+    if spreads and not re.search(r"bands?:|\bdots\b", text):
         words = re.sub("(bands: [^:]*) or bands:", r"\1 or", " or ".join(spreads))
         text += f"; lines: medians, {words}"
     # Letters a line: no last word stands alone
     even = len(text) // (len(text) // 148 + 1) + 8
     figure.supxlabel(textwrap.fill(text, even), fontsize="x-small", color=GREY)
     return figure
+
+
+def boxes(figure: Figure) -> list[list[float]]:
+    """Find the legends and panels of a drawn figure.
+
+    Parameters
+    ----------
+    figure : Figure
+        The figure, after it was drawn.
+
+    Returns
+    -------
+    list of list of float
+        Left, top, right and bottom of each, as shares of the figure from its top left
+        corner. Legends come first.
+
+    Examples
+    --------
+    >>> from companion import plots
+    >>> figure, _ = plots.panels(1, 2)
+    >>> figure.draw_without_rendering()
+    >>> left, right = plots.boxes(figure)
+    >>> left[2] <= right[0]
+    True
+    """
+    width, height = figure.bbox.size
+    extents = [legend.get_window_extent() for legend in figure.legends]
+    panels = [axis for axis in figure.axes if axis.get_visible()]
+    extents += [axis.get_tightbbox() for axis in panels]
+    found = []
+    for box in extents:
+        shares = (
+            box.x0 / width,
+            1 - box.y1 / height,
+            box.x1 / width,
+            1 - box.y0 / height,
+        )
+        found.append([round(float(share), 4) for share in np.clip(shares, 0, 1)])
+    return found

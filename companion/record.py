@@ -22,7 +22,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from companion import pages, plots, sources
+from companion import headlines, pages, plots, sources
 from companion.claims import Claim
 from companion.page_table import read_pages
 from companion.pages import SCALES as SCALES
@@ -483,6 +483,7 @@ class Run:
 
         # Where to.
         told = os.environ.get(TOLD)
+        plots.heading(figure, *headlines.above(slug, record))
         if not told:
             return
 
@@ -493,6 +494,7 @@ class Run:
         }
         stamp = {"commit": self._commit, "fingerprint": provenance.digest(parts)}
         picture = _drawn(figure, "png", {"slug": slug, **stamp})
+        record["panels"] = plots.boxes(figure)
         record["lines"] = _kinds_of_line(figure, slug)
         record["provenance"] = {
             **stamp,

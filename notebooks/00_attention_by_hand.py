@@ -237,18 +237,27 @@ print(f"over the last decade the error falls like t^{slope:.2f}")
 
 
 # %%
+def shortened(v):
+    """The points of v with the same directions, their lengths r drawn as log(1 + r)."""
+    length = np.linalg.norm(v, axis=-1, keepdims=True)
+    return v * np.log1p(length) / np.maximum(length, 1e-12)
+
+
 def draw(axis, i):
-    axis.scatter(*X[i].T, color=plots.GREY, s=14, zorder=3, label="token")
-    axis.scatter(*X[i, opt[i]], color=plots.INKS["vermilion"], s=50, marker="*", zorder=4, label="opt token")
-    axis.plot(*np.outer(W_mm @ z[i], [0, 8]), "k--", lw=1, label="direction of $W_{mm} z_i$")
-    walked = path[:700] @ z[i]  # (700, 2)
-    axis.plot(*walked.T, color=plots.look("NGD").colour, label="$W_t z_i$")
-    axis.plot(*walked[0], "o", color=plots.look("NGD").colour, markersize=4)
-    axis.set(title=f"Example {i + 1}", xlim=(-4.5, 2.5), ylim=(-4.5, 2.5), aspect="equal")
+    best = plots.look("best token").colour
+    axis.scatter(*shortened(X[i]).T, color=plots.GREY, s=14, zorder=3, label="token")
+    axis.scatter(*shortened(X[i, opt[i]]), color=best, s=60, marker="*", zorder=4, label="opt token")
+    ray = shortened(np.outer([0, 150], W_mm @ z[i] / np.linalg.norm(W_mm @ z[i])))
+    axis.plot(*ray.T, label="direction of $W_{mm} z_i$", **plots.BOUND)
+    walked = shortened(path @ z[i])
+    blue = plots.look("measured").colour
+    axis.plot(*walked.T, color=blue, label="$W_t z_i$")
+    axis.plot(*walked[0], "o", color=blue, markersize=4)
+    axis.set(title=f"Example {i + 1}", aspect="equal", xticks=[], yticks=[])
     axis.set(xlabel="first coordinate", ylabel="second coordinate")
 
 
-figure, axes = plots.panels(1, 3)
+figure, axes = plots.panels(1, 3, height=2.6)
 draw(axes[0], 0)
 draw(axes[1], 1)
 plots.legend(figure, axes[0])
@@ -261,7 +270,7 @@ pieces.end_labels(axes[2], [(error[-1], f"{error[-1]:.4f}", blue)])
 pieces.beside(axes[2], 2_000, error[1_999], f"$t^{{{slope:.2f}}}$", blue, (-6, -2))
 plots.caption(
     figure,
-    "Ours: two examples of three tokens, NGD from a wrong start (circle); one problem, no randomness",
+    "Ours: two examples of three tokens, NGD from a wrong start (circle); lengths on a log scale",
 )
 
 # %% [markdown]

@@ -141,6 +141,9 @@ def picture(name):
 shown = {name: picture(name) for name in figures}
 shown["multi_nli"][0]
 
+# %%
+speed.beside(kept["multi_nli"])
+
 # %% [markdown]
 # * **Training loss.** The dotted lines are the target losses.
 # * **Steps to the target over SGD's.** A dot is one seed; it is hollow if a run missed the target. The bar is the 95 % interval, and the line at 1 is SGD. If the paper is right, every bar lies below this line.
@@ -152,6 +155,9 @@ verdict["civil_comments"]
 
 # %%
 shown["civil_comments"][0]
+
+# %%
+speed.beside(kept["civil_comments"])
 
 # %% [markdown]
 # ## What we saw

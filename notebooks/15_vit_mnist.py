@@ -59,6 +59,9 @@ about = speed.caption(kept, "fig6", verdict)
 figure = kept_curves.captioned(speed.draw(kept, "fig6"), about)
 figure
 
+# %%
+speed.beside(kept)
+
 # %% [markdown]
 # Was the comparison fair? Each rule ran with several rates. A ring marks the rate that reached the last target in the fewest steps. The rings lie inside the grids, except for the largest cap of SPS, which no step reaches.
 

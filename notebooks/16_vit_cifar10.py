@@ -71,13 +71,17 @@ verdict
 
 # %% [markdown]
 # * **Steps to the target over SGD's.** A dot is one seed; it is hollow if a run missed the target. The bar is the 95 % interval, and the line at 1 is SGD. If the paper is right, the bars of normalised SGD (SNGD) lie above this line.
-# * **Layers'** $\|W_t\|/\|W_0\|-1$. A thin line is one layer, and the bold line is their median. The logarithmic axis hides one layer under SGD and one under normalised SGD.
-# * **Ours: growth, and a walk's.** A mark is one layer at the end. Layers above the dotted line grew more than a random walk of the same steps; those below are hollow.
+# * **Layers'** $\|W_t\|/\|W_0\|-1$. A line is the median layer, and a mark at the end is one layer. The logarithmic axis is ours.
+#
+# The second picture asks more than the paper. In its right panel a mark is one layer at the end. Layers above the dotted line grew more than a random walk of the same steps; those below are hollow.
 
 # %%
 about = speed.caption(kept, "fig7", verdict)
 figure = kept_curves.captioned(speed.draw(kept, "fig7"), about)
 figure
+
+# %%
+speed.beside(kept)
 
 # %% [markdown]
 # ## What we saw

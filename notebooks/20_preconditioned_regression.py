@@ -231,9 +231,10 @@ pictures["precond_fig2"]
 #
 # **Look at** the panels from left to right.
 #
-# * **Left.** The four curves, Algorithm 1 on top, lie on each other: all rise from the spectral start to one plateau. The plateau is minibatch
-#   noise and the $O(1/m)$ bias of a minibatch of $m$ keys.
-# * **Middle.** From a random start the regulariser does the work: without it $A$ and $B$ stay unbalanced and the loss
+# From the spectral start, not drawn, all four combinations rise to one plateau. It is minibatch
+# noise and the $O(1/m)$ bias of a minibatch of $m$ keys.
+#
+# * **Left.** From a random start the regulariser does the work: without it $A$ and $B$ stay unbalanced and the loss
 #   stalls. On our well-conditioned $\Sigma$ the preconditioner changes nothing measurable, so its claim holds or fails by
 #   chance.
 # * **Right.** The preconditioner matters where $\Sigma$ is ill conditioned. A two-sided one, **ours and not the paper's**, has
@@ -242,7 +243,7 @@ pictures["precond_fig2"]
 #   condition number.
 
 # %%
-about_ablation = setting("P preconditioner, R regulariser") + "; right: without R not run, since it ends far above (middle)"
+about_ablation = setting("P preconditioner, R regulariser") + "; right: without R not run"
 pictures["precond_ablation"] = figures.ablation(recorded, excess, conditions, times)
 plots.caption(pictures["precond_ablation"], about_ablation)
 pictures["precond_ablation"]

@@ -185,9 +185,15 @@ exponents = dict(
     bias=fits.power_fit(sizes, bias),
 )
 about_law = f"Paper B, Theorem 2; d={small_d}, k={small_k}, {draws} draws a step; synthetic, {seeds} seeds (start: {repeats}), ±: standard error"
-of_start = (start_sizes, distances)
-figure = plots.caption(figures.scaling(sizes, floors, of_start, bias, exponents), about_law)
+figure = plots.caption(figures.scaling(sizes, floors, exponents["floor"]), about_law)
 figure
+
+# %%
+about_start = f"Paper B, Lemma 3 and Theorem 4; d={small_d}, k={small_k}; synthetic; start: {repeats} seeds, bias: {seeds}; ±: standard error"
+of_start = (start_sizes, distances)
+figure_start = figures.start_and_bias(of_start, sizes, bias, exponents)
+plots.caption(figure_start, about_start)
+figure_start
 
 # %% [markdown]
 # ## What we saw
@@ -236,3 +242,6 @@ for strength in (signal, 4 * signal):
 numbers = {f"{name}_exponent": value for name, (value, _) in exponents.items()}
 numbers |= {"factor": floors.factor}
 run.keep(figure, "precond_scaling", about_law, law, numbers)
+of_the_start = [claim for claim in law if claim.id in ("lemma3", "theorem4")]
+numbers = {"exponent": exponents["start"][0], "bias_exponent": exponents["bias"][0]}
+run.keep(figure_start, "precond_start", about_start, of_the_start, numbers)

@@ -231,13 +231,13 @@ compared = [experiments.against_best_sgd(excess)]
 claims.Table(compared)
 
 # %% [markdown]
-# * **Left.** Look at the ends of the curves. Adam, Muon and SOAP end higher than Algorithm 1 and the two-sided rule.
-# * **Right.** A mark is a seed, the number beside a name its step, the one at the right the median. Look at the order of the marks. In the median over
+# The words at the right say the median, and how far above the optimum a rule ends: Adam, Muon and SOAP end higher than Algorithm 1 and the
+# two-sided rule. A mark is a seed, the number beside a name its step. Look at the order of the marks. In the median over
 #   seeds Adam, Muon and SOAP get there **sooner** than Algorithm 1, without regulariser or knowledge of $\Sigma$. SGD comes
 #   within 10 % of $L^*$ late and on some seeds only. Shampoo does not: the arrow at the edge counts the seeds that do not arrive.
 
 # %%
-about_others = f"Paper B; each rule at its best step of a grid, two-sided untuned; d={d}, k={k}, n={n:,}, minibatch {batch}; {seeds} seeds; lines: medians, marks: seeds"
+about_others = f"Paper B; each rule at its best step of a grid, two-sided untuned; d={d}, k={k}, n={n:,}, minibatch {batch}; {seeds} seeds"
 figure = plots.caption(figures.optimisers(recorded, excess, best_steps, step_size), about_others)
 figure
 

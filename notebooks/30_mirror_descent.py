@@ -47,7 +47,7 @@ first = 40  # so many first steps are recorded one by one
 import numpy as np
 
 import lib
-from companion import claims, plots, record, statements
+from companion import claims, record, statements
 from papers.atlas.atlas import least_margins
 from papers.c import figures, lemmas, section5
 from papers.c.statements import STATEMENTS
@@ -180,19 +180,18 @@ X = pair.X[0].copy()
 X[0, 1] = 0.5, 0
 by_hand = lib.token_set(X, pair.y[0], pair.z[0], pair.u[0])
 runs_by_hand = lib.train(by_hand, update_rules, steps, loss="logistic")
-figure, (axis,) = plots.panels(1, 1)
+paths_by_hand, solutions_by_hand = {}, {}
 for p, history in runs_by_hand.items():
     q = p / (p - 1)
     w = np.sign(c) * np.abs(c) ** (q - 1) / (np.abs(c) ** q).sum()
     np.testing.assert_allclose(lib.token_svm(by_hand, norm=p).W[0][:, 0], w, atol=1e-6)
     path = history.W[0, :, :, 0] / np.linalg.norm(history.W[0, -1, :, 0])
     trained = path[-1, 1] / path[-1, 0]
+    paths_by_hand[p], solutions_by_hand[p] = path, w
     print(f"p = {p:g}: w = {w.round(3)}, slope {w[1] / w[0]:.3f}; of W_t {trained:.3f}")
-    axis.plot(*path.T, label=f"p = {p:g}", **plots.look(f"p = {p:g}").line)
-    axis.plot(*np.outer(1.1 * w / np.linalg.norm(w), [0, 1]), **plots.PREDICTED)
-axis.set(xlabel="first entry of column 1", ylabel="second entry")
-plots.legend(figure, axis)
-figure
+about_rays = "Two examples by hand, example 1, both weights of column 1 from zero; no randomness"
+figure_rays = figures.rays(paths_by_hand, solutions_by_hand, about_rays)
+figure_rays
 
 # %% [markdown]
 # Look at the three curves: each is column 1 of $W_t$, scaled to end at length 1, and lies beside the dotted ray of its own exponent.
@@ -254,13 +253,13 @@ for p in exponents:
 # shrinks as $\lVert W\rVert_p$ grows. A few runs are still turning, and raise the means above the medians.
 # One check fails in the larger run (desk scale), `bregman.table.2`: our mean for $p = 2$ is twice that of the other implementation.
 #
-# * **Upper row.** Look at the lowest curve of each panel: it is the one of the panel's own exponent. All three SVMs have the tokens that the panel's training selects.
-# * **Lower row.** As in the authors' code, each SVM has the tokens that training *with its own exponent* selected. In some runs two exponents
+# Look at the lowest curve of each panel: it is the one of the panel's own exponent. All three SVMs have the tokens that the panel's training selects.
+# The table also has the authors' way, which is not drawn. As in the authors' code, each SVM has the tokens that training *with its own exponent* selected. In some runs two exponents
 #   select different tokens. That raises the bands and the means, and hardly moves the medians.
 
 # %%
-about = f"Paper C, authors' code, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64; lines: medians, bands: 80 %, marks: means"
-figure = figures.divergences(histories, same, own, {claim.id: claim for claim in table}, about)
+about = f"Paper C, authors' code, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64; lines: medians, bands: 80 %, marks: means, hollow: means of other code"
+figure = figures.divergences(histories, same, about)
 figure
 
 # %% [markdown]
@@ -298,15 +297,14 @@ joint_table = claims.Table(section5.joint_claims(joint_data, joint, joint_ends, 
 joint_table
 
 # %% [markdown]
-# * **Upper panels.** Look at where each path ends: near the mark of its own SVM. The path of $p = 3$ misses its mark most, and
+# Left: look at where each path ends: near the mark of its own SVM. The path of $p = 3$ misses its mark most, and
 #   more so for $u$. The divergence is small all the same, of the order of the squared miss. Under $p = 3$ another token of the first sample
 #   is selected than under the other two, as in the authors' runs, so its marks lie elsewhere.
-# * **Lower panels.** Look at the two time scales: the selection is made within 30 steps, and the directions still turn
-#   after thousands.
+# Right: look at how the directions still turn after thousands of steps, long after the selection is made.
 
 # %%
-joint_about = "Paper C, the fixed instance of the authors' code: n=2, T=3, d=2, both from zero; lower left: mean over the two samples; float64"
-joint_figure = figures.joint(joint_data, joint, joint_ends, heads, first, joint_about)
+joint_about = "Paper C, the fixed instance of the authors' code: n=2, T=3, d=2, both from zero; float64"
+joint_figure = figures.joint(joint, joint_ends, heads, joint_about)
 joint_figure
 
 # %% [markdown]
@@ -362,6 +360,12 @@ means = {f"p{p:g}_q{s:g}".replace(".", "_"): mean for (p, s), mean in means.item
 means |= {f"own_p{p:g}_q{s:g}".replace(".", "_"): values[:, -1].mean() for (p, s), values in own.items()}
 last = {p: paths[p].divergence(path_ends[p][p].W, p)[0, -1] for p in exponents}
 means |= named("path_divergence", last)
+slope_off = [
+    abs(path[-1, 1] / path[-1, 0] / (solutions_by_hand[p][1] / solutions_by_hand[p][0]) - 1)
+    for p, path in paths_by_hand.items()
+]
+by_hand_setting = {"n": 2, "T": 3, "d": 2, "seeds": []}
+run.keep(figure_rays, "mirror_rays", about_rays, [], {"worst_slope": max(slope_off)}, setting=by_hand_setting)
 run.keep(figure, "mirror_bregman", about, [*table, *path_table], means)
 last = {p: joint[p].divergence(joint_ends[p][p].W, p)[0, -1] for p in joint}
 of_head = {p: joint[p].head_divergence(heads[p].value, p)[0, -1] for p in joint}

@@ -147,20 +147,28 @@ optimal = np.mean([path["optimal"].mean() for path in paths.values()])
 print(f"descent from zero reaches the globally optimal selection in {optimal:.0%} of its runs")
 
 # %% [markdown]
-# **Look at** the four panels in turn.
+# Three pictures follow.
 #
 # * **Alignment.** Each way of training ends near one in its own norm, and far below it in the other.
-# * **Rank.** It is at most $\min(n, d)$, and in higher dimensions well below it. Where a point is missing, no $W$ can make
+# * In the second picture, left, the rank is at most $\min(n, d)$, and in higher dimensions well below it. Where a point is missing, no $W$ can make
 #   the selections of any draw.
-# * **Several tokens.** A mark is a draw. In higher dimensions the rightmost marks move left, towards alignment one.
-# * **Paths and descents.** $D$ falls with $R$ for every $p$. A mark is the end of one run of descent from zero: a circle
+# * Right of it several tokens are kept at once, and a mark is a draw. In higher dimensions the rightmost marks move left, towards alignment one.
+# * In the third, $D$ falls with $R$ for every $p$. A mark is the end of one run of descent from zero: a circle
 #   where it selected the same tokens, a cross where it selected others.
 
 # %%
-about_parents = f"arXiv 2308.16898, reduced: {seeds} seeds, {rank_seeds} for the rank, {path_seeds} for the path, for several tokens {several_seeds} less those that select every token; edge: $10^{{-6}}$ or below; synthetic"
-of = (recorded, pairs), (rank_dimensions, by_dimension), several, (path_multiples, paths)
-figure_parents = figures.parents(*of, about_parents)
+about_parents = f"arXiv 2308.16898, reduced: {seeds} seeds; synthetic"
+about_ranks = f"{rank_seeds} seeds for the rank, for several tokens {several_seeds} less those that select every token; edge: $10^{{-6}}$ or below"
+about_path = f"arXiv 2308.16898, reduced: {path_seeds} seeds; synthetic"
+figure_parents = figures.parents(recorded, pairs, about_parents)
 figure_parents
+
+# %%
+figures.ranks((rank_dimensions, by_dimension), several, about_ranks)
+
+# %%
+figure_path = figures.least_loss(path_multiples, paths, about_path)
+figure_path
 
 # %% [markdown]
 # ## What we saw
@@ -195,4 +203,7 @@ print("R = 10, 100, 1000 ||W_mm||: D =", *(f"{D:.2g}" for D in np.median(wider, 
 word = lambda key: f"{key[0]}_{key[1]}".replace(", ", "").lower()
 numbers = {word(key): np.median(curve[:, -1]) for key, curve in pairs.items()}
 numbers["descent_optimal"] = optimal
-run.keep(figure_parents, "mirror_parents", about_parents, parents_table, numbers)
+of_path = [claim for claim in parents_table if claim.id.startswith("parents.path")]
+found = {"descent_optimal": numbers.pop("descent_optimal")}
+run.keep(figure_parents, "mirror_parents", about_parents, [c for c in parents_table if c not in of_path], numbers)
+run.keep(figure_path, "mirror_path", about_path, of_path, found, setting={"seeds": path_seeds})

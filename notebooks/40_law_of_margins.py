@@ -86,8 +86,12 @@ for t in (1, 10, 100, 300, 1000):
 
 # %%
 rest = np.log(4) * np.array([0.8, -0.4])  # across W_mm, with margins log 4 apart
-figure = margin_law_figures.beside_the_ray(np.array(path), W_mm, rest)
-figure
+about_ray = "Two samples of two tokens, NGD from zero, step 0.1; no randomness"
+figure_ray = margin_law_figures.beside_the_ray(np.array(path), W_mm, rest)
+plots.caption(figure_ray, about_ray)
+beside = path[-1] - (path[-1] @ W_mm) / (W_mm @ W_mm) * W_mm
+ray_off = abs(np.linalg.norm(beside) / np.linalg.norm(rest) - 1)
+figure_ray
 
 # %% [markdown]
 # Left: look at the path, which runs beside the dashed ray and never meets it. Right: look at its distance from the ray,
@@ -237,8 +241,8 @@ figure_offsets = margin_law_figures.offsets(predicted, offsets, kept)
 plots.caption(figure_offsets, about_offsets + "; synthetic, float64")
 
 # %% [markdown]
-# Left: look at the bars, measured, which end at the ticks, predicted. Right: look at the lower left: the smallest duals lie on
-# the diagonal, too.
+# Left: look at the bars, measured, which end at the ticks, predicted. Right: a mark is a run, at the largest relative error of a dual that
+# is read off its margins.
 
 # %%
 alone = sum(one.duals_alone for one in kept)
@@ -350,6 +354,8 @@ size = lambda id: record.Number(abs(of_id[id].measured), BOUNDS[id])
 numbers = dict(worst_offset=size("law.offsets"), worst_dual=size("law.duals"))
 numbers["constant"] = record.Number(law.constant[0], 1e-8)
 read_off = [of_id["law.offsets"], of_id["law.duals"]]
+ray = claims.at_most("ray", "distance from the ray at the end, relatively off the one from the duals", "ours, from paper A, Theorem 1", ray_off, 0.01)
+run.keep(figure_ray, "law_ray", about_ray, [ray], {"off": ray_off, "C": float(np.linalg.norm(rest))}, setting={"seeds": []})
 run.keep(figure_offsets, "law_offsets", about_offsets, read_off, numbers)
 elsewhere = sum((one.selected != one.tokens.opt).any() for one in kept)
 numbers = dict(runs=len(kept), refused=len(out), duals_alone=alone, read_off=len(kept) - alone)

@@ -213,8 +213,8 @@ figure_vit = plots.caption(networks_figures.ranking(found), about_vit)
 figure_vit
 
 # %% [markdown]
-# Left: look at whether all three bars of a column stand above 0: only then the rule named below it is first. Right: look at the
-# outlined cells, where a rule was predicted to be first, and whether another cell of the column holds more.
+# Look at whether all three bars of a block lie right of 0: only then the rule predicted first is first. The rival that decides has
+# the verdict beside it.
 #
 # ## What we saw
 #

@@ -32,6 +32,22 @@ from IPython.display import Markdown
 from companion import record
 from companion.site import figures
 from lib import files
+from papers import poster
+
+run = record.start("50_what_we_know", "A", globals(), counted=None)
+
+# %% [markdown]
+# ## On one screen
+#
+# Six panels, each under its result. Every number is read from a committed record. The first two panels train the
+# smallest problems anew.
+
+# %%
+picture = poster.draw()
+picture
+
+# %% [markdown]
+# ## Question by question
 
 # %%
 entries = [one for _, of in figures.index(files.ROOT / "figures") for one in of if one.row]
@@ -71,3 +87,8 @@ Markdown("\n".join(lines))
 #
 # All claims, one by one: [what did not hold](../figures/failures.md), and the tables of statements of papers
 # [A](19_theory_ledger.ipynb), [B](29_preconditioning_ledger.ipynb) and [C](39_mirror_ledger.ipynb).
+
+# %% tags=["set-up"]
+# Set-up, no need to read.
+about = "The story in six panels, from the committed records of the figures that it names"
+run.keep(picture, "poster", about, [], poster.numbers())

@@ -77,6 +77,9 @@ def diagonal(ax) -> None:
 def theorem1(ax, span: tuple[float, float], height: float) -> None:
     """Draw paper A's Theorem 1, O~(t^-1/2) without logarithms, from our `height`."""
     plots.power_law(ax, span, -0.5, height, r"Theorem 1 (NGD): $\tilde{O}(t^{-1/2})$")
+    middle = np.sqrt(span[0] * span[1])
+    at = middle, height * (middle / span[0]) ** -0.5
+    beside(ax, *at, "slope only", plots.GREY, (3, 4))
 
 
 def strip(
@@ -280,7 +283,7 @@ def forest(
 def plain_ticks(axis) -> None:
     """Label a logarithmic `axis` by plain numbers, when the data are drawn."""
     low, high = sorted(axis.get_view_interval())
-    if high > 1e3 * low:
+    if high > 1e3 * low or low < 1e-3:
         return  # powers of ten say it better
     if high > 5 * low:
         subs = (1, 2, 5)

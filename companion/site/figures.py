@@ -16,7 +16,7 @@ from typing import Any
 
 import jinja2
 
-from companion import ledger, record
+from companion import headlines, ledger, record
 from companion.claims import (
     LOOKS,
     UNDECIDED,
@@ -69,6 +69,9 @@ class _Entry:
     failure: str = ""
     trains: str = ""
     title: str = ""
+    headline: str = ""
+    reading: str = ""
+    rests: tuple[str, ...] = ()
 
     @property
     def command(self) -> str:
@@ -278,10 +281,11 @@ class Figure:
 
     @property
     def alt(self) -> str:
-        """The picture in words, without TeX: title, what one sees, and caption."""
-        seen = f" {self.sentence}" if self.entry else ""
+        """The picture in words, without TeX: its headline, and what one sees."""
+        seen = f" {self.sentence}" if self.entry else f" {self.record['caption']}"
+        result, reading = headlines.above(self.slug, self.record)
         words = re.sub(
-            r"\\[lr]?Vert|\\\|", "‖", f"{self.title}.{seen} {self.record['caption']}"
+            r"\\[lr]?Vert|\\\|", "‖", f"{result or self.title}. {reading}{seen}"
         )
         return re.sub(r"[$*{}\\]", "", words)
 

@@ -72,7 +72,7 @@ def figure2(
         L*, the infimum of the train loss.
     caption : str
     """
-    figure, axes = plots.panels(2, 2, height=2.3)
+    figure, axes = plots.panels(2, 2, height=2.3, why="the paper's own four panels")
 
     def panels(run):
         return {
@@ -132,6 +132,7 @@ def figure2_beyond(
     gap, error, missing = axes
     for axis in (gap, missing):
         axis.set_ylim(SMALLEST_LOG_LOSS, 1)
+        pieces.note(axis, "lines go\non below", 0.04, 0.04, colour=plots.GREY)
     error.set_yscale("log")
     ngd = histories["NGD"]
     steps = ngd.iterations[-1]
@@ -156,14 +157,15 @@ def _smallest_weights(axis, crowd):
         crowd.iterations, smallest.T, color=plots.FAINT, linewidth=0.5, rasterized=True
     )
     worst = smallest[smallest.min(1).argmin()]
-    look = plots.look("NGD")
-    axis.plot(crowd.iterations, worst, **look.line)
+    look = plots.look("stops")
+    axis.plot(crowd.iterations, worst, color=look.colour)
     lowest = crowd.iterations[worst.argmin()], worst.min()
     pieces.beside(axis, *lowest, f"down to {worst.min():.2f}", look.colour, (-8, 0))
     title = f"Least $p_{{opt}}(t)/p_{{opt}}(0)$,\n{len(smallest)} data sets, NGD"
     axis.set(title=title, xlabel="iteration $t$", xscale="log")
     axis.set(xlim=(1, crowd.iterations[-1]), ylim=(0.75, 1.5))
     axis.axhline(1.0, **plots.LEVEL)
+    pieces.note(axis, "lines go\non above", 0.96, 0.97, "top", plots.GREY)
 
 
 def settings(
@@ -237,10 +239,13 @@ def horizon(histories: Mapping, plain_error: Sequence, caption: str) -> Figure:
     ordinary = {
         "color": plots.GREY,
         "linewidth": 0.8,
-        "label": "plain float64",
+        "label": "_plain float64",
         "zorder": 0,
     }
     error.plot(np.arange(len(plain_error)) + 1, plain_error, **ordinary)
+    hook = int(np.argmax(plain_error[100:])) + 100
+    at = hook + 1, plain_error[hook]
+    pieces.beside(error, *at, "plain float64\nstops here", plots.GREY, (3, 0))
     pieces.theorem1(error, (10, steps), 1.5)
     weight.axhline(SMALLEST_FLOAT, **plots.LEVEL)
     pieces.beside(weight, 1, SMALLEST_FLOAT, "above: no float64", plots.GREY, (2, 4))
@@ -307,7 +312,7 @@ def figure3(histories: Histories, horizon: int, caption: str) -> Figure:
         The last iteration drawn.
     caption : str
     """
-    figure, axes = plots.panels(2, 3)
+    figure, axes = plots.panels(2, 3, why="the paper's own six panels")
 
     def panels(run):
         return {
@@ -336,7 +341,7 @@ def figure3(histories: Histories, horizon: int, caption: str) -> Figure:
         for name in ("NGD", "NGD-joint")
     }
     factor = ends["NGD"] / ends["NGD-joint"]
-    words = f"NGD over NGD-joint\nat the end: {factor:.1f}"
+    words = f"NGD {factor:.1f} times\nNGD-joint"
     pieces.note(norm, words, 0.04, 0.96, "top", plots.look("NGD").colour)
     return plots.caption(plots.legend(figure, loss), caption)
 
@@ -366,6 +371,7 @@ def figure3_beyond(histories: Histories, step_size: float, caption: str) -> Figu
     _time_below(axes)
     loss, norm, error = axes
     loss.set_ylim(SMALLEST_LOG_LOSS, 1)
+    pieces.note(loss, "lines go\non below", 0.04, 0.04, colour=plots.GREY)
     decayed = histories["NGD, decay"]
     look = plots.look("NGD, decay")
 
@@ -416,10 +422,8 @@ def theorem1(history: History, caption: str) -> Figure:
     since = t[-1] / 100
     # Above every curve; the bound's own height is unknown
     height = 2 * error[:, t >= since].max()
-    plots.power_law(
-        left, (since, t[-1]), -0.5, height, "Theorem 1, slope only: $t^{-1/2}$"
-    )
-    left.legend(loc="lower left")
+    plots.power_law(left, (since, t[-1]), -0.5, height, "Theorem 1: $t^{-1/2}$")
+    pieces.beside(left, t[-1] / 10, height / 10**0.5, "slope only", plots.GREY, (4, 4))
     left.set(
         title="Direction error", xscale="log", yscale="log", xlabel="iteration $t$"
     )

@@ -1,12 +1,14 @@
 """Attention that turns, as a picture that moves, of notebook 00's data: `python -m
-papers.a.turning` writes figures/turning.gif and, beside it, its last frame.
+papers.a.turning` writes figures/turning.gif and, beside it, a still of start and end.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.animation import FuncAnimation, PillowWriter
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from companion import plots
@@ -17,7 +19,18 @@ STEP = 0.02
 STEPS = 10_000
 FRAMES = 50
 SECONDS = 5.0
-LIMITS = (-2.6, 2.6)
+HELD_AT_START = 0.9  # seconds
+HELD_AT_END = 1.4
+SIZE = (plots.WIDTH, 3.8)  # inches
+LIMITS = (-2.45, 2.45)
+SHORTEST = 0.4  # of the arrow, and by how much a logarithm of its norm lengthens it
+LENGTHENED = 0.38
+HEADLINE = "From a wrong start, the layer turns to the best token"
+KEY = (
+    "Green: the best token. In a token: its score. Above: its softmax weight, which is"
+    " its size.\nArrow: $W_tz_i$, its length on a log scale. Dashed: the direction of"
+    " largest margin."
+)
 
 
 def path(times: np.ndarray) -> np.ndarray:
@@ -36,8 +49,18 @@ def directions(W: np.ndarray) -> np.ndarray:
 
 
 def animate(gif: Path, poster: Path, frames: int = FRAMES) -> None:
-    """Write the moving picture and its last frame: tokens that grow with their
-    weights, the arrow W_t z_i, turned alike between frames, the ray of W_mm z_i.
+    """Write the moving picture, and a still one of its start and its end.
+
+    Tokens grow with their softmax weights. The arrow is W_t z_i; it turns alike between
+    frames, and its length grows with the logarithm of the norm. The start and the end
+    are held, so that one can look at them.
+
+    Parameters
+    ----------
+    gif, poster : Path
+        Where the moving and the still picture go.
+    frames : int, optional
+        How many different moments the moving picture has, at most.
     """
     tokens = attention.two_examples()
     W_mm = svm.token_svm(tokens).W[0]
@@ -50,50 +73,82 @@ def animate(gif: Path, poster: Path, frames: int = FRAMES) -> None:
     )
     with mpl.rc_context():
         plots.set_style()
-        mpl.rcParams["figure.constrained_layout.use"] = (
-            False  # or the panels move between frames
-        )
-        figure = Figure(figsize=(plots.WIDTH, 3.8), dpi=110)
-        panels = [figure.add_axes((left, 0.02, 0.47, 0.76)) for left in (0.02, 0.51)]
+        # A layout would move the panels between frames.
+        mpl.rcParams["figure.constrained_layout.use"] = False
+        figure = Figure(figsize=SIZE, dpi=110)
+        panels = [figure.add_axes((left, 0.01, 0.47, 0.74)) for left in (0.02, 0.51)]
         writer = PillowWriter(fps=len(times) / SECONDS)
-        shown = [*zip(times, path(times), strict=True)]
-        shown += shown[-1:] * round(writer.fps)  # a second to look at the end
+        moments = [*zip(times, path(times), strict=True)]
+        held = moments[:1] * round(HELD_AT_START * writer.fps)
+        shown = held + moments + moments[-1:] * round(HELD_AT_END * writer.fps)
 
-        def draw(frame):
-            return _draw(figure, panels, tokens, W_mm, *frame)
+        def draw(moment):
+            _draw(figure, panels, tokens, W_mm, *moment)
 
         FuncAnimation(figure, draw, shown).save(gif, writer, dpi=110)
-        figure.savefig(poster, dpi=110)
+        _still(moments[0], moments[-1], tokens, W_mm).savefig(poster, dpi=110)
 
 
-def _draw(figure, panels, tokens, W_mm, t, W):
-    weights = attention.weights(tokens, W[None])[0]  # (2, 3)
-    towards = directions(W_mm)
-    arrows = directions(W)
+def _still(start: tuple, end: tuple, tokens, W_mm: np.ndarray) -> Figure:
+    """Both examples at the start, at the left, and at the end."""
+    figure = Figure(figsize=SIZE, dpi=110)
+    for left, (t, W) in ((0.0, start), (0.5, end)):
+        panels = [
+            figure.add_axes((left + more, 0.08, 0.24, 0.66)) for more in (0.005, 0.25)
+        ]
+        for i, panel in enumerate(panels):
+            _example(panel, i, tokens, W_mm, W)
+        figure.text(left + 0.25, 0.70, f"step {t:,}", ha="center", fontsize=10)
+    figure.text(0.02, 0.97, HEADLINE, va="top", **plots.HEADLINE)
+    figure.text(0.02, 0.905, KEY, va="top", **plots.READING)
+    return figure
+
+
+def _draw(
+    figure: Figure, panels: Sequence[Axes], tokens, W_mm: np.ndarray, t: int, W
+) -> None:
+    """One frame: both examples, and in words how far the direction is off."""
     for i, panel in enumerate(panels):
-        panel.clear()
-        panel.set(xlim=LIMITS, ylim=LIMITS, aspect="equal", title=f"example {i + 1}")
-        panel.axis("off")
-        panel.plot(*np.outer([0, 3.6], towards[i]).T, **plots.BOUND)
-        for k, place in enumerate(tokens.X[0, i]):
-            if k == tokens.opt[0, i]:
-                colour = plots.INKS["vermilion"]
-            else:
-                colour = plots.GREY
-            panel.scatter(
-                *place, s=30 + 900 * weights[i, k], color=colour, alpha=0.85, zorder=3
-            )
-            words = f"{weights[i, k]:.0%}".replace("%", " %")
-            above = dict(textcoords="offset points", color=colour, ha="center")
-            panel.annotate(words, place, (0, 20), **above)
-        tip = {"arrowstyle": "-|>", "color": plots.look("NGD").colour, "linewidth": 2.5}
-        panel.annotate("", 2.2 * arrows[i], (0, 0), arrowprops=tip, zorder=4)
-    error = np.linalg.norm(W / np.linalg.norm(W) - W_mm / np.linalg.norm(W_mm))
-    words = (
-        f"step {t:,}: the direction of $W_t$ is {error:.3f} from that of $W_{{mm}}$\n"
-        "arrow: $W_t z_i$; dashed: $W_{mm} z_i$; orange: the best token; numbers: softmax weights"
-    )
-    figure.suptitle(words, y=0.985, fontsize=10)
+        _example(panel, i, tokens, W_mm, W)
+    for text in list(figure.texts):
+        text.remove()
+    size = np.linalg.norm(W)
+    error = np.linalg.norm(W / size - W_mm / np.linalg.norm(W_mm))
+    figure.text(0.02, 0.97, HEADLINE, va="top", **plots.HEADLINE)
+    words = f"step {t:,}: direction {error:.3f} off, norm {size:.1f}\n{KEY}"
+    figure.text(0.02, 0.905, words, va="top", **plots.READING)
+
+
+def _example(panel: Axes, i: int, tokens, W_mm: np.ndarray, W: np.ndarray) -> None:
+    """Tokens of an example, their weights and scores; the arrow W z_i; the ray."""
+    weights = attention.weights(tokens, W[None])[0, i]
+    scores = attention.scores(tokens, tokens.u)[0, i]
+    panel.clear()
+    panel.set(xlim=LIMITS, ylim=LIMITS, aspect="equal")
+    panel.axis("off")
+    name = f"example {i + 1}"
+    panel.text(0.02, 0.04, name, transform=panel.transAxes, fontsize=9)
+    panel.plot(*np.outer([0, 3.6], directions(W_mm)[i]).T, **plots.BOUND)
+    for k, place in enumerate(tokens.X[0, i]):
+        best = k == tokens.opt[0, i]
+        colour = plots.look("best token").colour if best else plots.GREY
+        size = 130 + 800 * weights[k]
+        panel.scatter(*place, s=size, color=colour, alpha=0.85, zorder=3, clip_on=False)
+        style = {"textcoords": "offset points", "ha": "center", "fontsize": 8}
+        share = f"{weights[k]:.0%}".replace("%", " %")
+        panel.annotate(share, place, (0, 20), color=colour, **style)
+        score = f"{scores[k]:+.0f}".replace("-", "\N{MINUS SIGN}").replace("+0", "0")
+        white = {"color": plots.PAPER, "va": "center", "zorder": 4}
+        panel.annotate(score, place, (0, 0), **white, **style)
+    arrow = W @ tokens.z[0, i]
+    size = np.linalg.norm(arrow)
+    length = SHORTEST + LENGTHENED * np.log(1 + size)
+    tip = {
+        "arrowstyle": "-|>",
+        "color": plots.look("measured").colour,
+        "linewidth": 2.5,
+    }
+    panel.annotate("", length * arrow / size, (0, 0), arrowprops=tip, zorder=5)
 
 
 if __name__ == "__main__":

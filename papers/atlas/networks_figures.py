@@ -31,7 +31,7 @@ def factor_map(table: Table, both: Reached, alone: Reached) -> Figure:
     ]
     names, lasts, predicted = zip(*lines, strict=True)
     ratios = np.median(lasts, axis=1)
-    text = np.char.mod("%.3f", ratios)
+    text = np.char.mod("%.2f", ratios)
     figure, (axis,) = plots.panels(1, 1, height=0.9 + 0.27 * len(lines))
     pieces.cells(axis, ratios, NAMES, names, text, low=0.5)
     nearest = []
@@ -129,44 +129,33 @@ def selections(optimal: Mapping, disputes: Mapping[str, network.Disputes]) -> Fi
 
 
 def ranking(readings: network.Readings) -> Figure:
-    """How far the rule predicted first is ahead of each rival; who is largest."""
-    figure, axes = plots.panels(1, 2, height=3.1)
-    shares = network.counted(readings)
-    rules = list(readings)
-    for k, rule in enumerate(rules):
-        ahead = {
-            x: verdicts.mean_interval(network.leads(readings, first, norm)[rule])
-            for x, (norm, first) in enumerate(network.FIRST.items())
-            if rule != first
-        }
-        mean = np.array([interval.values.mean() for interval in ahead.values()])
-        low, high = np.array(
-            [(interval.low, interval.high) for interval in ahead.values()]
-        ).T
-        style = dict(ms=5, capsize=2, **plots.look(rule).mark)
-        x = np.array(list(ahead)) + 0.16 * (k - 1.5)
-        axes[0].errorbar(
-            x, mean, [mean - low, high - mean], label=f"over {rule}", **style
-        )
-    low, high = axes[0].get_ylim()
-    axes[0].set_ylim(low, high + 0.25 * (high - low))  # room for the verdicts
-    for x, (norm, rule) in enumerate(network.FIRST.items()):
-        verdict, rival, lead = network.deciding_lead(readings, rule, norm)
-        held = {verdicts.REPRODUCED: "holds", verdicts.NOT_REPRODUCED: "fails"}  # ours
-        words = (
-            f"{lead.values.mean():+.2f} over\n{rival}:\n{held.get(verdict, verdict)}"
-        )
-        pieces.beside(axes[0], x, high, words, plots.look(verdict).colour, (0, 1))
-    axes[0].axhline(0, **plots.LEVEL)
-    axes[0].set(ylabel="log of its ratio over the rival's")
-    named = [
-        f"{rule},\n{NAMES[NORMS.index(norm)]}" for norm, rule in network.FIRST.items()
-    ]
-    axes[0].set_xticks(range(len(network.FIRST)), named)
-    pieces.cells(axes[1], shares, NAMES, rules)
-    axes[1].tick_params(axis="x", labelsize="x-small")
-    for norm, rule in network.FIRST.items():
-        pieces.outline(axes[1], rules.index(rule), NORMS.index(norm))
-    axes[1].set(title="Heads whose ratio is the largest, %")
-    axes[0].set(title="Rule predicted first, over each rival")
-    return plots.legend(figure, axes[0])
+    """Draw how far the rule predicted first is ahead of each rival, a block a norm.
+
+    Parameters
+    ----------
+    readings : Readings
+        The ratios of every rule, seed and head.
+    """
+    figure, (axis,) = plots.panels(1, 1, height=3.6)
+    held = {verdicts.REPRODUCED: "decided", verdicts.NOT_REPRODUCED: "fails"}  # ours
+    bars = []
+    for norm, first in network.FIRST.items():
+        verdict, rival, _ = network.deciding_lead(readings, first, norm)
+        leads = network.leads(readings, first, norm)
+        for rule, values in leads.items():
+            interval = verdicts.mean_interval(values)
+            named = f"{first} over {rule}, {NAMES[NORMS.index(norm)]}"
+            words = f"{interval.estimate:+.2f}"
+            if rule == rival:
+                words += f"  {held.get(verdict, verdict)}"
+            ends = interval.estimate, interval.low, interval.high
+            points = tuple(interval.values)
+            bars.append(
+                pieces.Bar(named, *ends, look=verdict, words=words, points=points)
+            )
+        bars.append(None)
+    drawn = [value for bar in bars if bar for value in (bar.low, bar.high, *bar.points)]
+    pieces.forest(axis, bars[:-1], (1.1 * min(0.0, *drawn), 1.1 * max(drawn)))
+    axis.set(xlabel="log of the predicted rule's ratio over the rival's")
+    axis.tick_params(axis="y", labelsize=7)
+    return figure

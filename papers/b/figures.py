@@ -25,12 +25,13 @@ def _time_axis(axis, title: str, steps: int) -> None:
 
 
 def _last(axis, excess: Excess, worst: bool = False) -> None:
-    """Right of the panel each rule's median and worst last excess, in per cent."""
+    """Right of the panel each rule's median last excess, and in brackets the worst."""
     labels = []
     for name, values in excess.items():
         end = np.median(values[:, -1])
         words = pieces.percent(end)
-        words += f",\nat worst\n{pieces.percent(values[:, -1].max())}" if worst else ""
+        if worst:
+            words += f" ({pieces.percent(values[:, -1].max())})"
         labels.append((end, words, plots.look(name).colour))
     pieces.end_labels(axis, labels)
 
@@ -75,52 +76,62 @@ def against_sgd(
 def ablation(
     recorded: np.ndarray, excess: Excess, conditions: np.ndarray, times: Excess
 ) -> Figure:
-    """All combinations of parts; `times` by rule over `conditions`, (floors, seeds)."""
+    """Parts on and off from a random start; iterations to 1.15 times the optimum.
+
+    Parameters
+    ----------
+    recorded : ndarray (records,)
+        The iterations.
+    excess : mapping of str to ndarray (seeds, records)
+        (L - L*)/L* by start and parts.
+    conditions : ndarray (floors, seeds)
+        The condition numbers.
+    times : mapping of str to ndarray (floors, seeds)
+        Iterations to 1.15 L*, by rule.
+    """
     steps = recorded[-1]
-    figure, axes = plots.panels(1, 3, height=2.7)
+    figure, axes = plots.panels(1, 2, height=2.9)
     parts = {"": "neither", ", P": "P only", ", R": "R only", ", P, R": "P and R"}
-    for axis, start in zip(axes, ("spectral", "random"), strict=False):
-        for part, text in parts.items():
-            plots.band(axis, recorded, excess[start + part], text)
-        if start == "spectral":
-            axis.set_ylim(1e-4, 1e-1)
-        _time_axis(axis, f"{start.capitalize()} start: $(L - L^*)/L^*$", steps)
-        _last(axis, {text: excess[start + part] for part, text in parts.items()})
+    for part, text in parts.items():
+        plots.band(axes[0], recorded, excess["random" + part], text)
+    _time_axis(axes[0], "Random start: $(L - L^*)/L^*$", steps)
+    _last(axes[0], {text: excess["random" + part] for part, text in parts.items()})
     P, R = (np.median(factor_effect(excess, part)) for part in "PR")
     words = f"R multiplies the last\nexcess by {R:.3f}, P by {P:.2f}"
-    pieces.note(axes[1], words, x=0.05)
+    pieces.note(axes[0], words, x=0.05)
     numbers = conditions.mean(1)
     for name in ("R only", "P and R", "two-sided P and R"):
         values = np.minimum(times[name], steps).T
         mark = plots.look(name).marker
-        plots.band(axes[2], numbers, values, name, marker=mark, markersize=4)
-    axes[2].axhline(steps, **plots.LEVEL)
-    axes[2].set(
+        plots.band(axes[1], numbers, values, name, marker=mark, markersize=4, share=0.5)
+    axes[1].axhline(steps, **plots.LEVEL)
+    axes[1].set(
         title="Iterations to $1.15\\,L^*$", xscale="log", ylim=(0, 1.15 * steps)
     )
-    axes[2].set_xlabel("condition number of $\\Sigma$")
-    axes[2].minorticks_off()
-    axes[2].set_xticks(numbers, [f"{number:.0f}" for number in numbers])
+    axes[1].set_xlabel("condition number of $\\Sigma$")
+    axes[1].minorticks_off()
+    axes[1].set_xticks(numbers, [f"{number:.0f}" for number in numbers])
     pieces.beside(
-        axes[2], numbers.min(), steps, "on the line: not reached", plots.GREY, (2, 3)
+        axes[1], numbers.min(), steps, "on the line: not reached", plots.GREY, (2, 3)
     )
     ours = plots.look("two-sided P and R").line
-    axes[1].plot([], [], label="two-sided P and R (ours)", **ours)
-    return plots.legend(figure, axes[1])
+    axes[0].plot([], [], label="two-sided P and R (ours)", **ours)
+    return plots.legend(figure, axes[0])
 
 
-def scaling(
-    sizes: Sequence[int],
-    floors: Floors,
-    start: tuple,
-    bias: np.ndarray,
-    exponents: Mapping,
-) -> Figure:
-    """Theorem 2: the oracle's descent for each n, its floor, two powers of n. `start`:
-    sizes (m,), distances (repeats, m); `bias` (repeats, sizes); `exponents` with
-    errors, of "floor", "start" and "bias".
+def scaling(sizes: Sequence[int], floors: Floors, exponent: tuple) -> Figure:
+    """Theorem 2: descent by the exact gradient of n samples, and its floor over n.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        The numbers n of samples.
+    floors : Floors
+        The excess losses and floors.
+    exponent : tuple of float
+        The fitted exponent of the floor and its standard error.
     """
-    figure, (path, bottom, powers) = plots.panels(1, 3, height=2.6)
+    figure, (path, bottom) = plots.panels(1, 2, height=2.9)
     ends = []
     for j, colour in enumerate(seaborn.color_palette("viridis", len(sizes))):
         like = plots.Look(colour, "-", "o")
@@ -133,71 +144,97 @@ def scaling(
         "label": r"$(1-\eta\lambda_{min})^{2t}$",
     }
     path.plot(floors.iterations, theory, **line)
-    path.set(title="Excess loss, oracle gradient", yscale="log", xlabel="iteration $t$")
+    path.set(title="Excess loss", yscale="log", xlabel="iteration $t$")
     path.set_ylim(floors.floor.min() / 30, None)
     pieces.end_labels(path, ends)
-    floor, distance, slope = plots.SERIES[:3]
     first = np.median(floors.floor[0])
-    guides = (
-        (bottom, sizes, -1, first, "Theorem 2: $n^{-1}$", (4, 4)),
-        (bottom, sizes, -2, first / 4, "$n^{-2}$", (-4, -4)),
-        (powers, start[0], -1 / 2, 3 * np.median(start[1][:, 0]), "$n^{-1/2}$", (4, 4)),
-        (powers, sizes, -1, np.median(bias[:, 0]) / 3, "$n^{-1}$", (-4, -4)),
-    )
-    for axis, n, power, height, words, place in guides:
-        plots.power_law(axis, (n[0], n[-1]), power, height, words)
-        middle = np.sqrt(n[0] * n[-1])
-        at = middle, height * (middle / n[0]) ** power
-        pieces.beside(axis, *at, words, plots.GREY, place)
-    plots.band(bottom, sizes, floors.floor.T, "floor", floor, marker="o", markersize=3)
-    plots.band(powers, *start, "start", distance, marker="s", markersize=3)
-    plots.band(powers, sizes, bias, "bias", slope, marker="^", markersize=3)
-    logs = dict(xscale="log", yscale="log", xlabel="samples $n$")
-    bottom.set(title="Floor of the excess loss", **logs)
-    powers.set(title="Start's distance, bias", **logs)
-    powers.set_ylim(bias.min() / 60, 8 * start[1].max())
-    said = {
-        name: f"$n^{{{a:.3f} \\pm {error:.3f}}}$"
-        for name, (a, error) in exponents.items()
-    }
-    pieces.note(bottom, f"measured: {said['floor']}", 0.05, colour=floor.colour)
-    pieces.note(
-        powers,
-        f"distance of start: {said['start']}",
-        0.05,
-        0.92,
-        colour=distance.colour,
-    )
-    pieces.note(powers, f"gradient bias: {said['bias']}", 0.05, colour=slope.colour)
+    _slope(bottom, sizes, -1, first, "Theorem 2: $n^{-1}$", (4, 4))
+    _slope(bottom, sizes, -2, first / 4, "$n^{-2}$", (-4, -4))
+    blue = plots.look("measured")
+    plots.band(bottom, sizes, floors.floor.T, "floor", blue, marker="o", markersize=3)
+    bottom.set(title="Floor of the excess loss", xscale="log", yscale="log")
+    bottom.set_xlabel("samples $n$")
+    pieces.note(bottom, f"measured: {_fitted(exponent)}", 0.05, colour=blue.colour)
     return plots.legend(figure, path)
+
+
+def _slope(axis, sizes, power: float, height: float, words: str, place) -> None:
+    """A power of n whose height is free, with words at its middle."""
+    plots.power_law(axis, (sizes[0], sizes[-1]), power, height, words)
+    middle = np.sqrt(sizes[0] * sizes[-1])
+    at = middle, height * (middle / sizes[0]) ** power
+    pieces.beside(axis, *at, words, plots.GREY, place)
+
+
+def _fitted(exponent: tuple) -> str:
+    """A fitted power of n with its standard error."""
+    return f"$n^{{{exponent[0]:.3f} \\pm {exponent[1]:.3f}}}$"
+
+
+def start_and_bias(
+    start: tuple, sizes: Sequence[int], bias: np.ndarray, exponents: Mapping
+) -> Figure:
+    """Draw how the spectral start and the gradient's bias depend on n.
+
+    Parameters
+    ----------
+    start : tuple
+        The numbers of samples (m,), and the start's distances (repeats, m).
+    sizes : sequence of int
+        The numbers of samples of the bias.
+    bias : ndarray (repeats, sizes)
+        The gradient's bias.
+    exponents : mapping of str to tuple
+        The fitted exponents of "start" and "bias", with their standard errors.
+    """
+    figure, (distance, slope) = plots.panels(1, 2, height=2.7)
+    panels = (
+        (distance, start[0], start[1], -0.5, "start", "Distance of the spectral start"),
+        (slope, sizes, bias, -1, "bias", "Bias of the gradient"),
+    )
+    blue = plots.look("measured")
+    for axis, n, values, power, name, title in panels:
+        height = 2.5 * np.median(values[:, 0])
+        _slope(axis, n, power, height, f"slope $n^{{{power:g}}}$ only", (4, 4))
+        plots.band(axis, n, values, name, blue, marker="o", markersize=3)
+        axis.set(title=title, xscale="log", yscale="log", xlabel="samples $n$")
+        words = f"measured: {_fitted(exponents[name])}"
+        pieces.note(axis, words, 0.05, colour=blue.colour)
+    return figure
 
 
 def optimisers(
     recorded: np.ndarray, excess: Excess, step_sizes: Mapping, step_size: float
 ) -> Figure:
-    """Optimisers at their best steps, else `step_size`; iterations to within 10 %."""
+    """Iterations to within 10 % of L*, a row a rule with its best step, a mark a seed.
+
+    Parameters
+    ----------
+    recorded : ndarray (records,)
+        The iterations.
+    excess : mapping of str to ndarray (seeds, records)
+        (L - L*)/L* by rule.
+    step_sizes : mapping of str to float
+        The best steps of a grid.
+    step_size : float
+        The step of the rules that are not in it.
+    """
     steps = recorded[-1]
-    figure, (path, reached) = plots.panels(1, 2, height=3.1)
+    figure, (reached,) = plots.panels(1, 1, height=3.1)
     needed = {name: first_below(recorded, excess[name], 0.1) for name in OPTIMISERS}
     order = sorted(OPTIMISERS, key=lambda name: np.median(needed[name]))
-    for name in order:
-        path.plot(
-            recorded, np.median(excess[name], 0), label=name, **plots.look(name).line
-        )
-    _time_axis(path, "From the random start: $(L - L^*)/L^*$", steps)
-    path.set_ylim(2e-3, 3e4)
-    _last(path, {name: excess[name] for name in order})
     rows = {
         f"{name}, step {step_sizes.get(name, step_size):g}": needed[name]
         for name in order
     }
     ends = max(1, 0.6 * min(row.min() for row in rows.values())), 2 * steps
-    medians = [np.median(row) for row in rows.values()]
-    said = [
-        f"{median:,.0f}" if np.isfinite(median) else f"  >{steps:,}"
-        for median in medians
-    ]
-    title = "Iterations to within 10 % of $L^*$; right: median"
+    said = []
+    for name in order:
+        median = np.median(needed[name])
+        words = f"{median:,.0f}" if np.isfinite(median) else f">{steps:,}"
+        end = pieces.percent(np.median(excess[name][:, -1]))
+        said.append(f"{words};  ends {end} above")
+    title = "Iterations to within 10 % of $L^*$; right: medians"
     named = dict(title=title, xlabel="iteration $t$ (>: not reached)", said=said)
     pieces.strip(reached, rows, ends, [plots.look(name) for name in order], **named)
-    return plots.legend(figure, path)
+    return figure

@@ -6,7 +6,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from companion import plots
-from lib.attention.token_sets import TokenSet
 from lib.dynamics import History
 from lib.svm.max_margin import MaxMargin
 from papers import pieces
@@ -19,45 +18,63 @@ def _look(p: float) -> plots.Look:
     return plots.look(f"p = {p:g}")
 
 
-def divergences(
-    histories: Histories, same, by_q, judged: Mapping, caption: str
-) -> Figure:
-    """Divergence of every run from every SVM, (p, q); below: the paper's reading.
-    Hollow are the means of other code; claims by id.
+def divergences(histories: Histories, table: Mapping, caption: str) -> Figure:
+    """Draw the divergence of every run from every SVM, a panel an exponent.
+
+    Parameters
+    ----------
+    histories : mapping of float to History
+        The runs by their exponent p.
+    table : mapping
+        Divergences (runs, records) by (p, q): of the run with p from the SVM with q.
+    caption : str
+        Hollow marks are means of other code, of which the means alone are known.
     """
-    figure, axes = plots.panels(2, len(histories), height=2.0)
-    rows = ((same, "same tokens for all SVMs"), (by_q, "each SVM its own tokens"))
-    for row, (table, reading) in zip(axes.reshape(2, -1), rows, strict=True):
-        for axis, (p, history) in zip(row, histories.items(), strict=True):
-            for q in histories:
-                values = table[p, q][:, 1:]
-                end = history.iterations[-1]
-                label = f"SVM with p = {q:g}"
-                plots.band(axis, history.iterations[1:], values, label, _look(q), 0.8)
-                mean = values[:, -1].mean()
-                axis.plot(end, mean, markersize=3.5, **_look(q).mark)
-                if table is same:
-                    axis.text(1.4 * end, mean, f"{mean:.4f}", fontsize=6.5, va="center")
-            axis.set(
-                xscale="log",
-                yscale="log",
-                ylim=(5e-4, 3),
-                title=f"trained with p = {p:g}",
-            )
-            axis.set_xlim(1, 12 * end)
-            agrees = judged.get(f"bregman.table.{p:g}")
-            if table is same and agrees:
-                theirs = section5.REFERENCE[p]
-                for q in histories:
-                    axis.plot(
-                        end, theirs[q], ms=6, mfc="none", mew=0.7, **_look(q).mark
-                    )
-                words = f"hollow: other code's,\na factor of {agrees.measured:.2f} off"
-                pieces.note(axis, f"{words}\n{pieces.asked(agrees)}", 0.04)
-        row[0].set_ylabel(f"divergence $D$\n{reading}")
-    for axis in axes[len(histories) :]:
-        axis.set_xlabel("iteration $t$")
+    figure, axes = plots.panels(1, len(histories), height=2.6)
+    for axis, (p, history) in zip(axes, histories.items(), strict=True):
+        ends = []
+        end = history.iterations[-1]
+        for q in histories:
+            values = table[p, q][:, 1:]
+            label = f"SVM with p = {q:g}"
+            plots.band(axis, history.iterations[1:], values, label, _look(q), 0.8)
+            mean = values[:, -1].mean()
+            axis.plot(end, mean, markersize=3.5, **_look(q).mark)
+            hollow = {"markersize": 6, "markerfacecolor": "none", "mew": 0.7}
+            axis.plot(2.2 * end, section5.REFERENCE[p][q], **_look(q).mark, **hollow)
+            ends.append((mean, f"{mean:.4f}", _look(q).colour))
+        axis.set(xscale="log", yscale="log", ylim=(5e-4, 3), xlabel="iteration $t$")
+        axis.set(title=f"trained with p = {p:g}", xlim=(1, 5 * end))
+        pieces.end_labels(axis, ends, 6.5)
+    axes[0].set_ylabel("divergence $D$")
     return plots.caption(plots.legend(figure, axes[0]), caption)
+
+
+def rays(
+    paths: Mapping[float, np.ndarray],
+    solutions: Mapping[float, np.ndarray],
+    caption: str,
+) -> Figure:
+    """Draw two weights as training moves them, beside each exponent's solution.
+
+    Parameters
+    ----------
+    paths : mapping of float to ndarray (records, 2)
+        The two weights by exponent, scaled to end at length 1.
+    solutions : mapping of float to ndarray (2,)
+        The solution of each exponent's SVM.
+    caption : str
+    """
+    figure, (axis,) = plots.panels(1, 1, height=2.9)
+    for p, path in paths.items():
+        look = _look(p)
+        along = solutions[p] / np.linalg.norm(solutions[p])
+        axis.plot(*path.T, **look.line)
+        axis.plot(*np.outer([0, 1.12], along).T, **plots.PREDICTED)
+        pieces.beside(axis, *(1.12 * along), f"p = {p:g}", look.colour, (-3, 4))
+    axis.set(xlabel="first entry of column 1", ylabel="second entry")
+    axis.set(aspect="equal", xlim=(-1.3, 0.15), ylim=(-0.05, 1.25))
+    return plots.caption(figure, caption)
 
 
 def _direction_path(axis, p: float, path: np.ndarray, target: np.ndarray) -> tuple:
@@ -69,36 +86,17 @@ def _direction_path(axis, p: float, path: np.ndarray, target: np.ndarray) -> tup
     return target[1], f"ends {miss:.1g} off", _look(p).colour
 
 
-def _directions(axes, histories: Histories, ends: Mapping, heads: Mapping) -> None:
-    """Directions of W on the first axis and of the head on the second."""
-    labels_of_W = []
-    labels_of_v = []
+def _directions(axis, histories: Histories, ends: Mapping) -> None:
+    """Directions of W, with marks at the directions of the SVMs."""
+    labels = []
     for p, history in histories.items():
         W = history.W[0, :, 0] / history.own_norm[0, -1]
         W_mm = ends[p][p].W[0, 0] / ends[p][p].norm
-        labels_of_W.append(_direction_path(axes[0], p, W, W_mm))
-        v = history.u[0] / history.own_head_norm[0, -1]
-        v_mm = heads[p].value[0] / heads[p].norm
-        labels_of_v.append(_direction_path(axes[1], p, v, v_mm))
-    title = "{} over its last norm; marks: $\\ell_p$-SVM"
-    axes[0].set(title=title.format("$W$"), xlabel="$W_{11}$", ylabel="$W_{12}$")
-    axes[1].set(title=title.format("$u$"), xlabel="$u_1$", ylabel="$u_2$")
-    for axis, labels in zip(axes, (labels_of_W, labels_of_v), strict=True):
-        axis.set_aspect("equal", adjustable="datalim")
-        pieces.end_labels(axis, labels)
-
-
-def _first_probabilities(axis, tokens: TokenSet, histories: Histories, first: int):
-    """Softmax weight of the selected tokens and the label's probability, dotted."""
-    early = slice(0, first + 1)
-    for p, history in histories.items():
-        weight, label_probability = section5.probabilities(tokens, history)
-        t = history.iterations[early]
-        colour = _look(p).colour
-        axis.plot(t, weight[0, early].mean(-1), color=colour, ls=_look(p).dash)
-        axis.plot(t, label_probability[0, early].mean(-1), color=colour, ls=":")
-    axis.set(title="Selected token's weight", ylim=(0.2, 1.05))
-    axis.set(xlabel="iteration $t$; dotted: label's probability")
+        labels.append(_direction_path(axis, p, W, W_mm))
+    title = "$W$ over its last norm; marks: $\\ell_p$-SVM"
+    axis.set(title=title, xlabel="$W_{11}$", ylabel="$W_{12}$")
+    axis.set_aspect("equal", adjustable="datalim")
+    pieces.end_labels(axis, labels)
 
 
 def _joint_divergences(
@@ -120,40 +118,56 @@ def _joint_divergences(
 
 
 def joint(
-    tokens: TokenSet,
     histories: Histories,
     ends: Mapping[float, Mapping[float, MaxMargin]],
     heads: Mapping[float, MaxMargin],
-    first: int,
     caption: str,
 ) -> Figure:
-    """Joint training: directions of W and v; the first weights; the divergences."""
-    figure, axes = plots.panels(2, 2, height=2.4)
-    _directions(axes[:2], histories, ends, heads)
-    _first_probabilities(axes[2], tokens, histories, first)
-    _joint_divergences(axes[3], histories, ends, heads)
+    """Joint training: directions of W; divergences of W and of the head."""
+    figure, axes = plots.panels(1, 2, height=2.9)
+    _directions(axes[0], histories, ends)
+    _joint_divergences(axes[1], histories, ends, heads)
     return plots.caption(plots.legend(figure, axes[0]), caption)
 
 
 def lemma29(histories: Histories, divergences: Mapping, caption: str) -> Figure:
-    """D (runs, records) against ||W||_{p,p}, a line per run; dashed: Lemma 29."""
-    figure, axes = plots.panels(1, len(histories), height=2.4)
-    for axis, (p, history) in zip(axes, histories.items(), strict=True):
-        size = history.own_norm[:, 1:]
-        values = divergences[p][:, 1:]
-        axis.plot(size.T, values.T, color=_look(p).colour, alpha=0.4, linewidth=0.8)
-        a, b, text = lemmas.theory(p)
-        r = np.geomspace(size.min(), size.max(), 50)
-        bound = r**a * np.log(r) ** b
-        axis.plot(
-            r, bound * np.median(values[:, 0]) / bound[0], label=text, **plots.BOUND
-        )
-        slope = np.median(lemmas.slopes(history, divergences[p]))
-        axis.set(xscale="log", yscale="log", title=f"p = {p:g}: $r^{{{slope:.2f}}}$")
-        axis.set_xlabel(r"$r = \|W\|_{p,p}$")
-        axis.xaxis.set_minor_formatter("")
-        axis.legend(fontsize="x-small", loc="lower left", handlelength=2.6)
-    axes[0].set_ylabel("divergence $D$")
+    """Draw the divergence over the norm for one exponent, and the slopes for all.
+
+    Parameters
+    ----------
+    histories : mapping of float to History
+        The runs by exponent.
+    divergences : mapping of float to ndarray (runs, records)
+        D of every run.
+    caption : str
+    """
+    figure, (one, slopes) = plots.panels(1, 2, height=2.7)
+    p, history = next(iter(histories.items()))
+    size = history.own_norm[:, 1:]
+    values = divergences[p][:, 1:]
+    blue = plots.look("measured").colour
+    one.plot(size.T, values.T, color=blue, alpha=0.4, linewidth=0.8)
+    power, logarithms, _ = lemmas.theory(p)
+    r = np.geomspace(size.min(), size.max(), 50)
+    bound = r**power * np.log(r) ** logarithms
+    bound *= np.median(values[:, 0]) / bound[0]
+    one.plot(r, bound, **plots.BOUND)
+    pieces.beside(one, r[25], bound[25], "Lemma 29,\nslope only", plots.GREY, (4, 4))
+    one.set(xscale="log", yscale="log", title=f"Divergence $D$, p = {p:g}")
+    one.set_xlabel(r"$r = \|W\|_{p,p}$")
+    places = np.arange(len(histories))
+    for place, (p, history) in zip(places, histories.items(), strict=True):
+        measured = lemmas.slopes(history, divergences[p])
+        aside = place + np.linspace(-0.18, 0.18, len(measured))
+        slopes.plot(aside, measured, "o", color=blue, ms=3, mfc="none", mew=0.7)
+    proved = np.array([lemmas.theory(p)[0] for p in histories])
+    slopes.step(places, proved, where="mid", **plots.BOUND)
+    slopes.step(places, 2 * proved, where="mid", **plots.PREDICTED)
+    pieces.beside(slopes, places[0], proved[0], "Lemma 29", plots.GREY, (2, 4))
+    pieces.beside(slopes, places[0], 2 * proved[0], "twice that", place=(2, -14))
+    slopes.set_xticks(places, [f"{p:g}" for p in histories])
+    slopes.set(xlabel="exponent p", title="Power of $r$ in $D$, a mark a seed")
+    slopes.set_ylim(None, -0.2)
     return plots.caption(figure, caption)
 
 
@@ -166,7 +180,7 @@ def basins(widths: Sequence[float], kept: Mapping, caption: str) -> Figure:
             name = f"p = {p:g}"
             marker = _look(p).marker
             plots.band(axis, widths, kept[p, m], name, marker=marker, markersize=3.5)
-        axis.set(xscale="log", ylim=(0, 1.05), xlabel="divergence $D$ of the start")
+        axis.set(xlim=(0, 1.05), ylim=(0, 1.05), xlabel="divergence $D$ of the start")
         last = {p: kept[p, m][-1] for p, multiple in kept if multiple == m}
         words = [
             (share, f"{100 * share:.0f} %", _look(p).colour)
@@ -174,47 +188,59 @@ def basins(widths: Sequence[float], kept: Mapping, caption: str) -> Figure:
         ]
         pieces.end_labels(axis, words)
         axis.set_title(f"$\\|W_0\\| = {m}\\,\\|W_{{mm}}\\|$")
-    axes[0].set_ylabel("share that ends at\nthe cone's selection")
+    axes[0].set_ylabel("share that keeps\nits tokens")
     return plots.caption(plots.legend(figure, axes[0]), caption)
 
 
-def parents(
-    pairs: tuple[np.ndarray, Mapping],
-    by_dimension: tuple[Sequence[int], Mapping],
-    several: Mapping,
-    paths: tuple[Sequence[float], Mapping[float, Mapping]],
-    caption: str,
-) -> Figure:
-    """Keys and queries, ranks, several tokens, regularisation path: a panel each.
-    `pairs`, `by_dimension`, `paths`: x, then the values; `several`: by dimension,
-    alignments (draws,). Last panel: a mark is the end of a descent.
+def parents(recorded: np.ndarray, alignments: Mapping, caption: str) -> Figure:
+    """Draw how keys and queries, and W, align with the solutions of two norms.
+
+    Parameters
+    ----------
+    recorded : ndarray (records,)
+        The iterations.
+    alignments : mapping
+        By what is trained and the norm of the SVM, (runs, records).
+    caption : str
     """
-    figure, axes = plots.panels(2, 2, height=2.3)
-    recorded, alignments = pairs
+    figure, (axis,) = plots.panels(1, 1, height=3.0)
     ends = []
     for (trained, norm), runs in alignments.items():
         name = norm if norm in plots.LOOKS else norm.capitalize()
         like = plots.look(name)._replace(dash="-" if trained == "W" else "--")
-        plots.band(axes[0], recorded, runs, "", like)
+        plots.band(axis, recorded, runs, "", like)
         last = np.median(runs[:, -1])
         ends.append((last, f"{trained}, {name}: {last:.3f}", like.colour))
-    axes[0].set(
-        xscale="log",
-        title="Alignment with the SVMs; dashed: $K$, $Q$",
-        ylim=(-0.1, 1.05),
-    )
-    axes[0].set_xlabel("iteration $t$")
-    pieces.end_labels(axes[0], ends, 6.5)
+    axis.set(xscale="log", ylim=(-0.1, 1.05), xlabel="iteration $t$")
+    axis.set(title="Alignment with the SVMs; dashed: $K$, $Q$")
+    pieces.end_labels(axis, ends, 7.5)
+    return plots.caption(figure, caption)
+
+
+def ranks(
+    by_dimension: tuple[Sequence[int], Mapping], several: Mapping, caption: str
+) -> Figure:
+    """Draw ranks of nuclear-norm SVMs, and alignments where several tokens are kept.
+
+    Parameters
+    ----------
+    by_dimension : tuple
+        The dimensions, and the mean ranks by (n, T).
+    several : mapping of int to ndarray (draws,)
+        Alignments by dimension.
+    caption : str
+    """
+    figure, (rank_axis, aligned) = plots.panels(1, 2, height=2.6)
     dimensions, shapes = by_dimension
     for ((size, length), rank), like in zip(shapes.items(), plots.SERIES):
         missing = [d for d, r in zip(dimensions, rank, strict=True) if np.isnan(r)]
         none = f" (d={missing[0]}: no solution)" if missing else ""
         label = f"n={size}, T={length}{none}"
-        plots.band(
-            axes[1], dimensions, rank, label, like, marker=like.marker, markersize=3.5
-        )
-    axes[1].set(title="Mean rank of the nuclear-norm SVM", xlabel="dimension $d$")
-    axes[1].set_ylim(0, None)
+        style = {"marker": like.marker, "markersize": 3.5}
+        plots.band(rank_axis, dimensions, rank, label, like, **style)
+    rank_axis.set(title="Mean rank of the nuclear-norm SVM", xlabel="dimension $d$")
+    rank_axis.set_ylim(0, None)
+    rank_axis.legend(fontsize="x-small", loc="lower left")
     missed = {}
     said = []
     edge = 1e-6
@@ -224,19 +250,36 @@ def parents(
         said.append(f"median {np.median(off):.2g}\n{near} of {len(off)} at the edge")
         missed[f"d = {d}"] = np.maximum(off, edge)
     named = dict(title="Several tokens at once", xlabel="$1-$alignment with their SVM")
-    pieces.strip(axes[2], missed, (0.7 * edge, 3), plots.SERIES, said=said, **named)
-    multiples, by_p = paths
+    pieces.strip(aligned, missed, (0.7 * edge, 3), plots.SERIES, said=said, **named)
+    return plots.caption(figure, caption)
+
+
+def least_loss(
+    multiples: Sequence[float], by_p: Mapping[float, Mapping], caption: str
+) -> Figure:
+    """Draw the path of least loss at each norm, and where descent from zero ends.
+
+    Parameters
+    ----------
+    multiples : sequence of float
+        Norms of W over that of W_mm.
+    by_p : mapping of float to mapping
+        By exponent the path's divergences, and the ends of descents: their norm, their
+        divergence and whether their tokens are globally optimal.
+    caption : str
+    """
+    figure, (axis,) = plots.panels(1, 1, height=3.0)
     for p, ends in by_p.items():
-        plots.band(axes[3], multiples, ends["path"], f"p = {p:g}, path", _look(p))
-        for mark, runs in (("o", ends["optimal"]), ("x", ~ends["optimal"])):
+        plots.band(axis, multiples, ends["path"], f"p = {p:g}, path", _look(p))
+        for mark, runs in (("o", ends["optimal"]), ("X", ~ends["optimal"])):
             at = ends["multiple"][runs], ends["descent"][runs]
-            axes[3].plot(*at, mark, color=_look(p).colour, markersize=4)
-    axes[3].set(xscale="log", yscale="log", xlabel=r"$\|W\| / \|W_{mm}\|$")
+            axis.plot(*at, mark, color=_look(p).colour, markersize=5)
+    axis.set(xscale="log", yscale="log", xlabel=r"$\|W\| / \|W_{mm}\|$")
     optimal = np.concatenate([ends["optimal"] for ends in by_p.values()])
-    axes[3].set(title="Path of least loss, and descents", ylabel="divergence $D$")
-    optimal = f"descent, optimal: {optimal.sum()} of {len(optimal)}"
-    axes[3].plot([], [], "o", color=plots.GREY, ms=4, label=optimal)
-    axes[3].plot([], [], "x", color=plots.GREY, ms=4, label="descent, not optimal")
-    for axis in axes[[1, 3]]:
-        axis.legend(fontsize="x-small", loc="lower left")
+    axis.set(title="Path of least loss, and descents", ylabel="divergence $D$")
+    style = {"color": plots.GREY, "markersize": 5}
+    words = f"descent, optimal: {optimal.sum()} of {len(optimal)}"
+    axis.plot([], [], "o", label=words, **style)
+    axis.plot([], [], "X", label="descent, not optimal", **style)
+    axis.legend(fontsize="x-small", loc="lower left")
     return plots.caption(figure, caption)

@@ -77,7 +77,7 @@ def bound_and_law(history: History, law: MarginLaw) -> Figure:
     error = history.direction_error["W_mm"][:, 1:]
     size = history.norm[:, 1:]
     pieces.theorem1(axis, (1, steps), 2.0)
-    plots.band(axis, t, error, "measured", "NGD", linewidth=2.4)
+    plots.band(axis, t, error, "measured", "measured", linewidth=2.4)
     predicted = np.median(law.constant[:, None] / size, axis=0)
     axis.plot(
         t,
@@ -113,20 +113,26 @@ def offsets(
     bars.set(title=r"Offset of the margin, $g_m-a_t$", xticks=[])
     bars.set(xlabel="pairs on the support, by offset")
     bars.legend(loc="upper right")
+    rows = {}
+    looks = []
     for name, group, like in _by_setting(comparisons):
-        read, solved = np.concatenate([runs.dual_shares(c) for c in group], 1)
-        ratios += [*(read / solved)]
-        points = dict(ms=3, mfc="none", mew=0.7, rasterized=True)  # thousands
-        duals.plot(solved, read, label=name, **points, **like.mark)
-    _logs(duals, xlabel=r"share $\beta_m/\sum\beta$ from the solver")
-    pieces.diagonal(duals)
-    duals.set(title="Share of each dual, read off the margins")
-    duals.legend(**TITLED)
+        worst_of_run = []
+        for one in group:
+            read, solved = runs.dual_shares(one)
+            ratios += [*(read / solved)]
+            worst_of_run.append(np.abs(read / solved - 1).max())
+        rows[name.replace(", ", ",\n", 1)] = np.array(worst_of_run)
+        looks.append(like)
+    drawn = np.concatenate([*rows.values()])
+    drawn = drawn[drawn > 0]
+    ends = drawn.min() / 2, 2 * drawn.max()
+    named = dict(
+        title="Duals read off the margins", xlabel="relative error, worst pair"
+    )
+    pieces.strip(duals, rows, ends, looks, **named)
     apart = max(np.abs(runs.offsets_missed(c)).max() for c in comparisons)
     pieces.note(bars, f"worst pair of {len(comparisons)} runs:\n{_off(apart)}", y=0.62)
-    pieces.note(
-        duals, f"{len(ratios):,} duals, {_off(np.abs(np.array(ratios) - 1).max())}"
-    )
+    duals.set_xlabel(f"relative error, worst of a run's pairs\n({len(ratios):,} duals)")
     return figure
 
 
@@ -160,7 +166,9 @@ def diagonal(comparisons: Sequence[runs.Comparison], proved: int) -> Figure:
     asked = f"(asked: at most {BOUNDS['law.residual']:.0e});"
     pieces.note(line, f"{found}\n{asked}\na theorem's hypotheses hold in {proved}")
     far = 1.2 * max(map(np.max, ratios.values()))
-    named = dict(title="The whole error over $C$", xlabel=r"$\|W_t\|\times$ error $/C$")
+    named = dict(
+        title="What the duals do not see", xlabel=r"$\|W_t\|\times$ whole error $/C$"
+    )
     pieces.strip(whole, ratios, (0.9, far), looks, 1.0, alone, **named)
     return figure
 
@@ -205,7 +213,9 @@ def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
 
         ratio = ratio_to_law(history, "W_mm", law)[0, 1:]
         deviation = np.abs(ratio - 1)
-        of_deviation.plot(size / law.norm[0], deviation.clip(FLOOR), **line)
+        begun = size > law.norm[0]  # before, margins are below 1
+        level = size[begun] / law.norm[0]
+        of_deviation.plot(level, deviation[begun].clip(FLOOR), **line)
         if name in SHORT:
             end = (size[-1], error[-1])
             _misses_the_law(of_error, name, end, deviation[-1], line)
@@ -288,14 +298,14 @@ def cycles(runs: Sequence[Cycles]) -> Figure:
             xlabel=r"step over the longest, $\eta/\eta^*$",
         )
         axis.set_xticks(places, [f"{multiple:g}" for multiple in tried.multiples])
-        axis.set(title=f"Last move of an offset, momentum {tried.momentum:g}")
+        axis.set(title=f"Still moving at the end, momentum {tried.momentum:g}")
     pieces.note(axes[0], "settled", x=0.03, y=0.36)
     pieces.note(axes[0], "cycles", y=0.62)
     return figure
 
 
 def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
-    """Direction error of W over t, its prediction, 1/log t; how far each is off."""
+    """Draw the direction error of W, its prediction, and how far each run is off it."""
     figure, (error, off) = plots.panels(1, 2, height=3.1)
     first = next(iter(trained.values()))
     ends = []
@@ -307,6 +317,8 @@ def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
         / np.log(first.iterations)
     )
     error.plot(first.iterations, bound, label=r"$1/\log t$, Theorem 3", **plots.BOUND)
+    middle = first.iterations[len(bound) // 2], bound[len(bound) // 2]
+    pieces.beside(error, *middle, "slope only", plots.GREY, (0, 4))
     # Below black dots
     seen = [like for like in plots.SERIES if like.colour != plots.BLACK]
     for one, like in zip(trained.values(), seen):
@@ -322,8 +334,7 @@ def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
         measured = f"$t^{{{np.mean(joint_law.exponents(one)):.3f}}}$"
         ends.append((np.median(one.error[:, -1]), measured, like.colour))
         rows[steps] = np.abs(joint_law.limit_errors(one))
-        rows[f"{steps}, at $a_u$"] = np.abs(joint_law.level_errors(one))
-        looks += [like, like]
+        looks.append(like)
     said = [pieces.percent(values.max()) for values in rows.values()]
     _logs(
         error,
@@ -340,55 +351,63 @@ def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
     return figure
 
 
-def reached(shares: global_map.GlobalMap, history: History) -> Figure:
-    """Share of seeds that reach (u_mm, W_mm), where half do; the counterexample."""
-    figure, (chart, path) = plots.panels(1, 2, height=3.1)
-    pieces.cells(chart, shares.reached.mean(-1), shares.alphas, shares.dimensions)
-    chart.invert_yaxis()
-    rows = np.arange(len(shares.dimensions))
-    predicted = np.array(
-        [global_map.half_at_once(d, shares.n) for d in shares.dimensions]
-    )
-    predicted[np.isinf(predicted)] = np.nan
-    wanted = _place(predicted, shares.alphas)
-    half = np.array([shares.threshold(row) for row in rows])
-    value, low, high = _place(half, shares.alphas).T
-    chart.plot(wanted, rows - 0.33, "d", color=plots.BLACK, ms=6, mec=plots.PAPER)
-    for colour, width in (
-        (plots.PAPER, 4),
-        (plots.INKS["vermilion"], 1.6),
-    ):  # on any cell
-        style = dict(fmt="o", ms=2 + width, color=colour, elinewidth=width)
-        chart.errorbar(value, rows + 0.33, xerr=[value - low, high - value], **style)
-    for row in rows:
-        pieces.beside(chart, high[row], row + 0.33, f"{half[row, 0]:.2f}", place=(4, 0))
-        if np.isfinite(wanted[row]):
-            pieces.beside(chart, wanted[row], row - 0.33, f"{predicted[row]:.2f}")
-    chart.set_xlim(-0.5, np.nanmax([*wanted, len(shares.alphas) - 1]) + 1)
-    chart.set(xlabel=r"opt tokens' length $\alpha$", ylabel="dimension $d$")
-    chart.set(title=r"Seeds that reach $(u_{mm},W_{mm})$, in %")
-    t = np.maximum(history.iterations, 0.7)
-    one, two, three = plots.SERIES[:3]
-    loss = np.exp(history.log_gap[0])
-    path.plot(t, history.score_gaps[0, :, 0, 0], label="$u_t$", **one.line)
-    path.plot(t, history.margins[0, :, 0, 0], label="$W_t$", **two.line)
-    path.plot(t, loss, label="loss", **three.line)
-    path.axhline(0.5, **plots.LEVEL)
-    pieces.beside(path, t[-1], loss[-1], f"loss {loss[-1]:.2f}, not 0", place=(-2, 6))
-    path.set(title="Counterexample: two samples of two tokens")
-    path.set(
-        xscale="log", xlabel="iteration $t$", ylabel="head $u_t$, weight $W_t$, loss"
-    )
-    path.legend(**SMALL, loc="lower left")
+def thresholds(shares: global_map.GlobalMap) -> Figure:
+    """Draw the length of opt tokens at which half of the seeds arrive, and the formula.
+
+    Parameters
+    ----------
+    shares : GlobalMap
+        The shares of seeds that reach (u_mm, W_mm), by dimension and length.
+    """
+    figure, (axis,) = plots.panels(1, 1, height=2.9)
+    dimensions = np.array(shares.dimensions)
+    rows = range(len(dimensions))
+    value, low, high = np.array([shares.threshold(row) for row in rows]).T
+    predicted = np.array([global_map.half_at_once(d, shares.n) for d in dimensions])
+    known = np.isfinite(predicted)
+    axis.plot(dimensions[known], predicted[known], **plots.PREDICTED)
+    blue = plots.look("measured")
+    bars = [value - low, high - value]
+    axis.errorbar(dimensions, value, yerr=bars, ms=5, capsize=2, **blue.mark)
+    for d, ratio in zip(dimensions, value, strict=True):
+        pieces.beside(axis, d, ratio, f"{ratio:.2f}", blue.colour, (6, 5))
+    if known.any():
+        first = np.argmax(known)
+        at = dimensions[first], predicted[first]
+        pieces.beside(axis, *at, "formula", place=(6, 4))
+    _logs(axis, xlabel="dimension $d$", ylabel=r"length ratio $\alpha$")
+    axis.set_xticks(dimensions, [f"{d:,}" for d in dimensions])
+    axis.minorticks_off()
+    pieces.plain_ticks(axis.yaxis)
+    axis.set(title="Half of the seeds arrive at this length of opt tokens")
     return figure
 
 
-def _place(values, columns):
-    """Where values stand among the columns of a chart, in their logarithm."""
-    values = np.log(values)
-    logs = np.log(columns)
-    beyond = (values - logs[-1]).clip(0) / (logs[-1] - logs[-2])
-    return np.interp(values, logs, range(len(logs))) + beyond
+def two_samples(history: History) -> Figure:
+    """Draw the two samples that defeat joint training: head, weight and loss.
+
+    Parameters
+    ----------
+    history : History
+        One run on the two samples.
+    """
+    figure, (path,) = plots.panels(1, 1, height=2.6)
+    t = np.maximum(history.iterations, 0.7)
+    one, two, three = plots.SERIES[:3]
+    loss = np.exp(history.log_gap[0])
+    lines = {
+        "head $u_t$": (history.score_gaps[0, :, 0, 0], one),
+        "weight $W_t$": (history.margins[0, :, 0, 0], two),
+        f"loss {loss[-1]:.2f}, not 0": (loss, three),
+    }
+    ends = []
+    for name, (values, like) in lines.items():
+        path.plot(t, values, **like.line)
+        ends.append((values[-1], name, like.colour))
+    path.axhline(0.5, **plots.LEVEL)
+    path.set(title="Two samples of two tokens", xscale="log", xlabel="iteration $t$")
+    pieces.end_labels(path, ends, 8)
+    return figure
 
 
 def heads(common: head_law.HeadRuns, each: head_law.HeadRuns) -> Figure:
@@ -420,20 +439,62 @@ def heads(common: head_law.HeadRuns, each: head_law.HeadRuns) -> Figure:
     return figure
 
 
-def constants(
+DRAWN = ("T", "n", "d")  # the axes of which the constant is drawn
+
+
+def constants(points: Sequence[constant_map.Point]) -> Figure:
+    """Draw how far each run is off its own prediction, and C along three axes.
+
+    Parameters
+    ----------
+    points : sequence of Point
+        The runs of the map.
+    """
+    kept = constant_map.kept(points)
+    names = list(dict.fromkeys(p.axis for p in points))
+    figure, (misfit, along) = plots.panels(1, 2, height=3.1)
+    rows = {
+        VARIED.get(name, name).partition(":")[0].partition(",")[0]: np.abs(
+            [constant_map.relative(p) for p in kept if p.axis == name]
+        )
+        for name in names
+    }
+    drawn = np.concatenate([*rows.values()])
+    drawn = drawn[drawn > 0]
+    ends = drawn.min() / 2, 3 * BOUNDS["map.constant"]
+    said = [f"{values.max():.0e}" for values in rows.values()]
+    pieces.strip(misfit, rows, ends, None, BOUNDS["map.constant"], said=said)
+    misfit.set(title="Off its prediction; right: worst run")
+    misfit.set_xlabel("relative error; dashed: asked")
+    labels = []
+    for name, like in zip(DRAWN, plots.SERIES):
+        here = [p for p in kept if p.axis == name]
+        at = np.array(sorted({p.value for p in here}))
+        measured = []
+        predicted = []
+        for value in at:
+            runs_there = [p.comparison for p in here if p.value == value]
+            measured.append(np.median([one.measured.residual for one in runs_there]))
+            predicted.append(np.median([one.law.constant[0] for one in runs_there]))
+        along.plot(at, predicted, **plots.PREDICTED)
+        along.plot(at, measured, ms=4.5, mfc="none", **like.mark)
+        labels.append((measured[-1], f"${name}$", like.colour))
+    _logs(along, xlabel="sequence length $T$, samples $n$, dimension $d$")
+    along.set(title="Constant $C$, medians; dotted: from the duals")
+    pieces.end_labels(along, labels, 9)
+    return figure
+
+
+def constants_by_axis(
     points: Sequence[constant_map.Point], switches: Mapping, judged: Mapping
 ) -> Figure:
     """C along every axis, predicted, measured; where runs switch; claims by id."""
     names = list(dict.fromkeys(p.axis for p in points))
-    figure, grid = plots.panels(-(-len(names) // 3), 3, height=2.2)
+    rows = -(-len(names) // 3)
+    figure, grid = plots.panels(rows, 3, height=2.2, why="a panel an axis of the map")
     for axis in grid[len(names) :]:
         axis.remove()
     kept = constant_map.kept(points)
-    off = pieces.written(f"{max(abs(constant_map.relative(p)) for p in kept):.0e}")
-    words = f"Direction error over its prediction: {len(kept)} runs, off by {off}"
-    figure.suptitle(
-        f"{words} at most (asked: {BOUNDS['map.constant']:g})", fontsize="medium"
-    )
     figure.supylabel("constant $C$ of the law", fontsize="medium")
     for axis, name in zip(grid, names, strict=False):
         here = [p for p in kept if p.axis == name]
@@ -474,49 +535,69 @@ def constants(
     return figure
 
 
-def bent(powers, zero, zeros, left, steps: Sequence[lp_law.Settled]) -> Figure:
-    """l_p errors over ||W||; duals at zero (one, several); what lies off the span;
-    steps.
+def powers(runs_of: Sequence) -> Figure:
+    """Draw the error over the norm in l_p mirror descent, from zero and from a start.
+
+    Parameters
+    ----------
+    runs_of : sequence
+        Runs of `lp_law.study`; the first of each exponent and start is drawn.
     """
-    figure, (error, offset, outside, moves) = plots.panels(2, 2, height=2.9)
+    figure, (error,) = plots.panels(1, 1, height=3.1)
     ends = []
-    solid = []
-    for p in dict.fromkeys(r.law.p for r in powers):
+    for p in dict.fromkeys(run.law.p for run in runs_of):
         for started in (False, True):
-            one = next(r for r in powers if (r.law.p, r.started) == (p, started))
-            style = dict(
-                color=plots.look(f"p = {p:g}").colour,
-                linestyle="--" if started else "-",
+            one = next(
+                run for run in runs_of if (run.law.p, run.started) == (p, started)
             )
-            label = None if started else f"p = {p:g}"
-            error.plot(one.norm, one.error, label=label, **style)
+            colour = plots.look(f"p = {p:g}").colour
+            dash = "--" if started else "-"
+            error.plot(one.norm, one.error, color=colour, linestyle=dash)
             power = np.polyfit(np.log(one.norm), np.log(one.error), 1)[0]
-            if started:
-                ends.append((one.error[-1], f"{power:.2f}", style["color"]))
-            else:
-                solid.append(power)
-    title = r"a. Error $\sqrt{2D_\psi}$; right: power of $\|W_t\|_p$, dashed"
+            start = "from a start" if started else "from zero"
+            words = f"p = {p:g}, {start}: {power:.2f}"
+            ends.append((one.error[-1], words, colour))
+    title = r"Error $\sqrt{2D_\psi}$; right: its power of $\|W_t\|_p$"
     _logs(error, xlabel=r"$\|W_t\|_p$", title=title)
-    found = " to ".join(
-        dict.fromkeys(f"{power:.2f}" for power in (min(solid), max(solid)))
-    )
     pieces.plain_ticks(error.xaxis)
-    pieces.end_labels(error, ends)
-    named = dict(title=pieces.written(f"solid: {found}"), title_fontsize="x-small")
-    error.legend(**named, **SMALL, labelspacing=0.2)
-    _idle(offset, zero, zeros)
+    pieces.end_labels(error, ends, 7.5)
+    return figure
+
+
+def outside(left: Sequence) -> Figure:
+    """Draw the part of W outside the support's span, measured over predicted.
+
+    Parameters
+    ----------
+    left : sequence
+        Runs of `zero_duals.left_study`.
+    """
+    figure, (axis,) = plots.panels(1, 1, height=3.1)
     measured, flow, first = np.array(
         [[r.measured[-1], r.predicted[-1], r.first] for r in left]
     ).T
-    outside.plot(flow, measured, ms=4, mfc="none", label="the flow", **ONE.mark)
-    outside.plot(
-        first, measured, ms=4, mfc="none", label="first order", **plots.SERIES[1].mark
-    )
-    _logs(outside, xlabel="predicted", ylabel="measured")
-    outside.set_title("c. Length outside the support's span")
-    pieces.diagonal(outside)
-    pieces.plain_ticks(outside.yaxis)
-    outside.legend(**SMALL)
+    style = {"ms": 4.5, "mfc": "none"}
+    axis.plot(first, measured, **style, **plots.look("stops").mark)
+    axis.plot(flow, measured, **style, **plots.look("measured").mark)
+    _logs(axis, xlabel="predicted", ylabel="measured")
+    axis.set_title("Length outside the support's span")
+    pieces.diagonal(axis)
+    pieces.plain_ticks(axis.yaxis)
+    note = "first-order sum"
+    furthest = first.argmax()
+    stops = plots.look("stops").colour
+    pieces.beside(axis, first[furthest], measured[furthest], note, stops, (0, 9))
+    words = "the flow"
+    blue = plots.look("measured").colour
+    at = flow[flow.argmax()], measured[flow.argmax()]
+    pieces.beside(axis, *at, words, blue, (-8, 6))
+    return figure
+
+
+def idle_and_moves(zero, zeros, steps: Sequence[lp_law.Settled]) -> Figure:
+    """Duals at zero, one and several; last moves of offsets by length of step."""
+    figure, (offset, moves) = plots.panels(1, 2, height=2.9)
+    _idle(offset, zero, zeros)
     _moves(moves, steps)
     return figure
 
@@ -536,7 +617,7 @@ def _idle(axis, zero, zeros):
         axis.plot([], [], ms=3, mfc="none", label=name, **like.mark)
     axis.plot([], [], label=r"predicted, $\log a_t$", **plots.PREDICTED)
     axis.set(xscale="log", xlabel="margin level $a_t$")
-    axis.set_title("b. Offsets of pairs without dual, less constant")
+    axis.set_title("Offsets of pairs without dual, less constant")
     axis.legend(**SMALL)
 
 
@@ -555,5 +636,5 @@ def _moves(axis, steps):
     names.append("constant")
     axis.set(yscale="log", xlabel="rise of the margins / longest that settles")
     axis.set_xticks(range(len(names)), names)
-    axis.set(xlim=(-0.5, len(names) - 0.5), title="d. Last move of an offset")
+    axis.set(xlim=(-0.5, len(names) - 0.5), title="Still moving at the end")
     axis.legend(**SMALL)

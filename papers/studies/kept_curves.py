@@ -148,12 +148,16 @@ def together(rows: list[np.ndarray]) -> np.ndarray:
 
 
 def medians(ax, runs: Sequence[tuple], rule: str) -> None:
-    """Every run (x, values), thin, to its end; their median to where the first ends."""
+    """The median of the runs (x, values) that still go on, and a dot where each ends."""
+    longest = max((x for x, _ in runs), key=len)
+    padded = np.full((len(runs), len(longest)), np.nan)
+    for row, (_, values) in zip(padded, runs, strict=True):
+        row[: len(values)] = values
+    plots.band(ax, longest, np.nanmedian(padded, axis=0), shown(rule), rule)
+    look = plots.look(rule)
+    dots = {"markersize": 3, "color": look.colour, "clip_on": False}
     for x, values in runs:
-        ax.plot(x, values, color=plots.look(rule).colour, linewidth=0.7, alpha=0.6)
-    median = np.median(together([values for _, values in runs]), axis=0)
-    alone = "." * (len(median) == 1)
-    plots.band(ax, x[: len(median)], median, shown(rule), rule, marker=alone)
+        ax.plot(x[-1], values[-1], look.marker, **dots)
 
 
 def shown(rule: str) -> str:

@@ -129,7 +129,7 @@ def _sparser(curves: Curves, part: str) -> Claim:
     """
 
     def measure():
-        end, same = _measured(curves)[f"sparsity.{part}"].values()
+        end, same = intervals(curves)[f"sparsity.{part}"].values()
         shares = {"above_90": "the start's 90 % quantile", "above_006": "0.06"}
         differences = [
             f"{text} {_apart(curves, f'{key}.{part}')}" for key, text in shares.items()
@@ -161,7 +161,7 @@ def attention_table(curves: Curves) -> Table:
     """l1.1 attends more sharply than l2, in the last layer."""
 
     def measure():
-        (measured,) = _measured(curves)["attention.sharper"].values()
+        (measured,) = intervals(curves)["attention.sharper"].values()
         first, second = (
             _tokens_used(curves, rule)[..., -1].mean() for rule in ("l1.1", "l2")
         )
@@ -177,7 +177,7 @@ def attention_table(curves: Curves) -> Table:
     return Table([judge(curves, *about, verdicts.above, measure)])
 
 
-def _measured(curves: Curves) -> dict[str, dict[str, Interval]]:
+def intervals(curves: Curves) -> dict[str, dict[str, Interval]]:
     """Of each claim on reviews, by its id, the intervals that judge it, by their names.
     Matched is at the best training accuracy that both runs of a seed reach.
     """
@@ -200,7 +200,7 @@ def summary(curves: Curves) -> str:
     """Verdict, Holm's p over all, and intervals of every claim on reviews; where the
     study cannot speak, p and intervals are those by which it would have been judged.
     """
-    known = _measured(curves)
+    known = intervals(curves)
     alone = {}
     for id, ways in known.items():
         alone[id] = max(verdicts.p_value(way, verdicts.above) for way in ways.values())
@@ -322,7 +322,7 @@ def _differences(
     `also`.
     """
     bars = []
-    known = _measured(curves)
+    known = intervals(curves)
     rows = [(claim, *row) for claim in table for row in known[claim.id].items()]
     for claim, name, measured in rows:
         values = scale * np.array([measured.estimate, measured.low, measured.high])
@@ -385,19 +385,29 @@ def _beside_the_paper(ax, curves: Curves, reduced: Curves) -> None:
 
 
 def accuracy_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
-    """Loss and accuracy over steps; the accuracy table beside the paper's.
+    """Draw test accuracy over steps, and the accuracy table beside the paper's.
 
-    Where a `reduced` study is given, the middle row has the table and the differences
-    that would be judged, with the paper's as stars.
+    Parameters
+    ----------
+    curves : Curves
+        The kept curves of the study.
+    reduced : Curves, optional
+        A smaller study, whose means are hollow marks.
     """
-    figure, axes = plots.panels(2, 2, height=2.5)
+    figure, axes = plots.panels(1, 2, height=3.1)
+    kept_curves.accuracies(axes[0], curves)
+    _beside_the_paper(axes[1], curves, reduced or curves)
+    return plots.legend(figure, axes[0])
+
+
+def difference_figure(curves: Curves) -> Figure:
+    """Draw the training loss, and the differences of accuracy that would be judged."""
+    figure, axes = plots.panels(1, 2, height=2.7)
     kept_curves.losses(axes[0], curves)
-    kept_curves.accuracies(axes[1], curves)
-    _beside_the_paper(axes[2], curves, reduced or curves)
     paper = [100 * (PAPER[a] - PAPER[b]) for a, b in PAIRS]
-    _differences(axes[3], curves, accuracy_table(curves), 100, paper)
-    axes[3].plot(paper, range(len(paper)), "*", color=plots.BLACK, markersize=7)
-    axes[3].set(
+    _differences(axes[1], curves, accuracy_table(curves), 100, paper)
+    axes[1].plot(paper, range(len(paper)), "*", color=plots.BLACK, markersize=7)
+    axes[1].set(
         title="Accuracy, mean of the last four",
         xlabel="Difference, points, sampled rows",
     )
@@ -414,7 +424,7 @@ def counts(curves: Curves, rule: str, part: str) -> np.ndarray:
     return np.round(_at_end(curves, rule, f"above_006.{part}") * entries)
 
 
-def _count_rows(curves: Curves) -> list[tuple[str, list[str]]]:
+def count_rows(curves: Curves) -> list[tuple[str, list[str]]]:
     """The rows of the table of counts: K, Q, V, each a mean over seeds with its change.
 
     The counts of two rules differ by less than two starts do, so the paired difference
@@ -438,45 +448,23 @@ def _count_rows(curves: Curves) -> list[tuple[str, list[str]]]:
     return rows
 
 
-def _text_table(ax, rows: list[tuple[str, list[str]]], columns, title: str) -> None:
-    """Numbers as text in a panel without axes, a row a line."""
-    ax.axis("off")
-    ax.set(xlim=(0, 1), ylim=(len(rows) + 0.3, -0.9), title=title)
-    places = np.linspace(0.6, 1.0, len(columns))
-    for x, column in zip(places, columns, strict=True):
-        ax.text(x, -0.4, column, ha="right", va="center", fontsize="small")
-    for row, (name, values) in enumerate(rows):
-        ax.text(0, row + 0.5, name, va="center", fontsize="small")
-        for x, value in zip(places, values, strict=True):
-            right = dict(ha="right", va="center", fontsize="small")
-            ax.text(x, row + 0.5, pieces.written(value), **right)
-
-
 def sparsity_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
-    """Entries above the paper's threshold as numbers; Hoyer index, its difference.
+    """Draw the difference of the Hoyer index, and the index of each rule.
 
-    `reduced`, where given, is drawn as hollow marks beside the Hoyer indices.
+    Parameters
+    ----------
+    curves : Curves
+        The kept curves of the study.
+    reduced : Curves, optional
+        A smaller study, whose means are hollow marks.
     """
-    figure, axes = plots.panels(2, 2, height=2.3)
-    both, index, judged, last = axes
-    grid = both.get_gridspec()
-    index.remove()
-    both.set_subplotspec(grid[0, :])
-    _text_table(
-        both,
-        _count_rows(curves),
-        PARTS,
-        f"Entries above {THRESHOLD:g}, mean of the seeds",
-    )
-    last.remove()
-    index = figure.add_subplot(grid[1, 1])
+    figure, (judged, index) = plots.panels(1, 2, height=2.7)
     for k, part in enumerate(PARTS):
         for place, rule in enumerate(curves.rates()):
             look = plots.look(rule)
             x = k + 0.25 * (place - 1)
             ends = _at_end(curves, rule, f"hoyer.{part}")
             label = shown(rule) if k == 0 else None
-            index.plot([x] * len(ends), ends, ms=2.5, mfc="none", **look.mark)
             index.plot(x, np.mean(ends), ms=5, label=label, **look.mark)
             if reduced is not None:
                 smaller = _at_end(reduced, rule, f"hoyer.{part}").mean()
@@ -485,7 +473,7 @@ def sparsity_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
     index.set_xticks(range(len(PARTS)), PARTS)
     index.set(title="Hoyer index (hollow: reduced)", xlim=(-0.5, len(PARTS) - 0.5))
     _differences(judged, curves, sparsity_table(curves), digits=5)
-    judged.set(title=f"Hoyer index, {shown('l1.1')} less {shown('l2')}")
+    judged.set(title=f"Hoyer index, {shown('l1.1')} minus {shown('l2')}")
     return plots.legend(figure, index)
 
 
@@ -495,7 +483,7 @@ def attention_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
     figure = Figure(figsize=(plots.WIDTH, height), layout="constrained")
     upper, lower = figure.subfigures(2, 1, height_ratios=(height - 2.0, 2.0))
     _word_boxes(upper.subplots(), curves)
-    left, right = lower.subplots(1, 2)
+    left = lower.subplots()
     studies = {"paper's size": curves}
     if reduced is not None:
         studies["reduced"] = reduced
@@ -517,20 +505,6 @@ def attention_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
     left.set_xlabel("exp(entropy), % of the tokens")
     left.grid(False, axis="y")
     pieces.row_words(left, words)
-    bars = []
-    for study, one in studies.items():
-        (difference,) = _measured(one)["attention.sharper"].values()
-        (claim,) = attention_table(one)
-        ends = 100 * np.array([difference.estimate, difference.low, difference.high])
-        said = f"{ends[0]:+.0f} {claim.verdict if claim.interval else 'not judged'}"
-        points = tuple(100 * difference.values)
-        bars.append(pieces.Bar(study, *ends, claim.verdict, points=points, words=said))
-    drawn = [value for bar in bars for value in (bar.low, bar.high, *bar.points, 0.0)]
-    room = 0.1 * (max(drawn) - min(drawn))
-    pieces.forest(right, bars, (min(drawn) - room, max(drawn) + room))
-    right.set(
-        title=f"{shown('l2')} less {shown('l1.1')}", xlabel="Points; above 0: sharper"
-    )
     return figure
 
 
@@ -587,8 +561,6 @@ def vision_figure(curves: Curves) -> Figure:
     kept_curves.accuracies(axes[1], curves)
     steps = _matched(curves, VISION, *EARLY)
     levels = _matched(curves, VISION, "test_accuracy", "test_accuracy")
-    early, sparser = vision_table(curves)
-    ends = []
     for k, rule in enumerate(VISION):
         look = plots.look(rule)
         runs = curves.runs(rule)
@@ -597,24 +569,14 @@ def vision_figure(curves: Curves) -> Figure:
             together([run.metrics[name] for run in runs])
             for name in ("control_loss", "hoyer")
         )
-        axes[2].plot(x.T, y.T, color=look.colour, linewidth=0.7, alpha=0.6)
         axes[2].plot(np.median(x, 0), np.median(y, 0), **look.line)
-        ends.append((y[:, -1].mean(), f"{y[:, -1].mean():.3f}", look.colour))
-    notes = (
-        (axes[1], (0.36, 0.35), "Adam", early, "of the steps"),
-        (axes[2], (0.04, 0.96), shown("l1.1"), sparser, "more\nat equal loss"),
-    )
-    for ax, place, rule, claim, what in notes:
-        words = claim.verdict
-        if claim.interval:
-            number, low, high = (
-                f"{value:.2g}" for value in (claim.measured, *claim.interval)
-            )
-            words = f"{rule}: {number} {what}\n({low} to {high}),\n{words}"
-        pieces.note(ax, words, *place, va="top")
+        axes[2].plot(x[:, -1], y[:, -1], markersize=3, **look.mark)
+        at = np.median(x[:, -1]), y[:, -1].mean()
+        words = f"{shown(rule)}\n{at[1]:.3f}"
+        place = (-14, 0) if rule == "l1.1" else (-10, -14)
+        pieces.beside(axes[2], *at, words, look.colour, place)
     axes[2].set(title="Hoyer index", xlabel="Training loss, falling")
     axes[2].invert_xaxis()
-    pieces.end_labels(axes[2], ends)
     return plots.legend(figure, axes[0])
 
 

@@ -21,7 +21,7 @@ FORMULA = 1e-5  # largest relative error of a step against its equation
 BEYOND_A_WALK = (
     "fig7.growth."  # ids of the claims that are ours, beside paper A's "norms grow"
 )
-LEAST_GROWTH = 0.01  # of a layer, in the panel over steps
+LEAST_GROWTH = 0.01  # of a layer: below it the panel over steps is linear
 HIGHEST_LOSS = (
     5  # of the panel of rates: above it a trial has diverged, its line leaves the panel
 )
@@ -195,29 +195,56 @@ def numbers(curves: Curves) -> dict[str, Number]:
 
 
 def draw(curves: Curves, name: str) -> Figure:
-    """Loss, steps ratio at every target, test accuracy, step size; where kept, growth.
-    Lines are medians over seeds, to where the first ends; thin lines are runs.
+    """Draw the loss, the steps to the last target and, where kept, the layers' growth.
+
+    Parameters
+    ----------
+    curves : Curves
+        The kept curves of the figure's study.
+    name : str
+        "fig1", "fig4", "fig6" or "fig7".
+
+    Returns
+    -------
+    Figure
+        Two or three panels. A line is the median of the runs that still go on, a dot
+        where a run ends.
     """
     walked = bool(curves.configuration["walk"])
-    figure, axes = plots.panels(2, 3 if walked else 2, height=2.4)
-    losses(axes[0], curves)
-    _ratios(axes[1], curves, name)
-    kept_curves.accuracies(axes[2], curves)
-    if {*STEP_SIZED} & {*curves.configuration["rates"]}:
-        _step_sizes(axes[3], curves)
-    else:
-        axes[3].remove()
+    figure, axes = plots.panels(1, 3 if walked else 2, height=2.9)
+    loss, ratios = axes[:2]
+    losses(loss, curves)
+    _ratios(ratios, curves, name)
     if walked:
-        _norms(axes[4], curves)
-        _growth(axes[5], curves)
-    axes[0].set(yscale="log")
-    pieces.plain_ticks(axes[0].yaxis)
-    targets = curves.configuration["targets"]
-    for target in targets:
-        axes[0].axhline(target, **plots.LEVEL)
-    pieces.end_labels(
-        axes[0], [(target, f"{target:g}", plots.GREY) for target in targets]
-    )
+        _norms(axes[2], curves)
+    loss.set(yscale="log")
+    pieces.plain_ticks(loss.yaxis)
+    *_, last = curves.configuration["targets"]
+    loss.axhline(last, **plots.LEVEL)
+    left = loss.get_xlim()[0]
+    pieces.beside(loss, left, last, f"target {last:g}", plots.GREY, (3, -3))
+    return plots.legend(figure, loss)
+
+
+def beside(curves: Curves) -> Figure:
+    """Draw what explains the speed: test accuracy, step size, growth beside a walk's.
+
+    Parameters
+    ----------
+    curves : Curves
+        The kept curves of a study.
+
+    Returns
+    -------
+    Figure
+        A panel each, the last only where the study kept the lengths of steps.
+    """
+    walked = bool(curves.configuration["walk"])
+    figure, axes = plots.panels(1, 3 if walked else 2, height=2.7)
+    kept_curves.accuracies(axes[0], curves)
+    _step_sizes(axes[1], curves)
+    if walked:
+        _growth(axes[2], curves)
     return plots.legend(figure, axes[0])
 
 
@@ -256,62 +283,60 @@ def _step_sizes(ax, curves: Curves) -> None:
 
 
 def _ratios(ax, curves: Curves, name: str) -> None:
-    """Steps to each target over SGD's as a forest, the last target's in words. A dot is
-    a seed, hollow where its run or SGD's missed the target.
+    """Steps to the last target divided by SGD's, a row a rule, with the verdict. A dot
+    is a seed, hollow where its run or SGD's missed the target.
     """
     rules = [r for r in curves.configuration["rates"] if r != REFERENCE]
     bars = []
-    *_, last = targets = curves.configuration["targets"]
-    for target in targets:
-        theirs = np.isinf(_steps(curves, REFERENCE, target))
-        bars += [None] if bars else []
-        for rule in rules:
-            both = _ratio(curves, rule, target)
-            word = CLAIMED[name].get(rule)
-            words = f"{both.estimate:.2f}"
-            judged = word is not None and target == last
-            if judged:
-                words += f" {_speed(curves, rule, name).verdict}"
-            bar = pieces.Bar(
-                f"{rule} to {target:g}",
-                *(both.estimate, both.low, both.high),
-                asked=SAME if judged and word is no_gain else (),
-                points=tuple(both.values),
-                hollow=tuple(theirs | np.isinf(_steps(curves, rule, target))),
-                look=rule,
-                words=words,
-            )
-            bars.append(bar)
-    drawn = [(bar.low, bar.high, *bar.points) for bar in bars if bar]
+    *_, last = curves.configuration["targets"]
+    theirs = np.isinf(_steps(curves, REFERENCE, last))
+    for rule in rules:
+        both = _ratio(curves, rule, last)
+        word = CLAIMED[name].get(rule)
+        if word is None:
+            verdict = "no claim"
+        else:
+            verdict = _speed(curves, rule, name).verdict
+        bar = pieces.Bar(
+            rule,
+            *(both.estimate, both.low, both.high),
+            asked=SAME if word is no_gain else (),
+            points=tuple(both.values),
+            hollow=tuple(theirs | np.isinf(_steps(curves, rule, last))),
+            look=rule,
+            words=f"{both.estimate:.2f}\n{verdict}",
+        )
+        bars.append(bar)
+    drawn = [(bar.low, bar.high, *bar.points) for bar in bars]
     inside = [value for values in drawn for value in values if 0.01 < value < 100]
-    pieces.forest(ax, bars, (0.8 * min(inside), 1.25 * max(1.0, *inside)), 1.0)
-    ax.set(title="Steps to the target over SGD's", xscale="log")
-    ax.tick_params(axis="y", labelsize=6.5)
+    ends = 0.8 * min(inside), 1.25 * max(1.0, *inside)
+    pieces.forest(ax, bars, ends, 1.0)
+    ax.set(title="Steps to the last target over SGD's", xscale="log")
     pieces.plain_ticks(ax.xaxis)
+    ax.set_xlabel("fewer steps \N{LEFTWARDS ARROW} 1 \N{RIGHTWARDS ARROW} more steps")
 
 
 def _norms(ax, curves: Curves) -> None:
-    """Growth of every weight matrix, a thin line a layer, in bold their median."""
-    below = 0
+    """Growth of the weight matrices: a line for the median layer, a dot for each."""
     ends = []
-    for rule in curves.configuration["rates"]:
+    rules = list(curves.configuration["rates"])
+    for place, rule in enumerate(rules):
         runs = curves.runs(rule)
         look = plots.look(rule)
         norms = [[run.weight_norms[name] for run in runs] for name in _layers(curves)]
         lines = [together([row / row[0] - 1 for row in rows]) for rows in norms]
         grown = np.median(lines, axis=1)[:, 1:]  # (layers, records after the start)
         x = runs[0].evaluated_at[1 : grown.shape[1] + 1]
-        ax.plot(x, grown.T, color=look.colour, linewidth=0.4, alpha=0.5)
-        ax.plot(x, np.median(grown, axis=0), linewidth=2, **look.line)
-        below += int((grown[:, -1] < LEAST_GROWTH).sum())
+        ax.plot(x, np.median(grown, axis=0), **look.line)
+        beyond = x[-1] * (1.06 + 0.08 * place)
+        style = {"markersize": 2.5, "mfc": "none", "mew": 0.6}
+        ax.plot(np.full(len(grown), beyond), grown[:, -1], **look.mark, **style)
         longer = int((growth(curves, rule)[0].mean(1) > 0).sum())
-        ends.append(
-            (np.median(grown[:, -1]), f"{longer} of {len(grown)} grow", look.colour)
-        )
-    if below:
-        pieces.note(ax, f"{below} end below {LEAST_GROWTH:g}")
-    ax.set(title="Layers' $\\|W_t\\|/\\|W_0\\|-1$", xlabel="Step", yscale="log")
-    ax.set_ylim(LEAST_GROWTH, None)
+        words = f"{longer} of {len(grown)}"
+        ends.append((np.median(grown[:, -1]), words, look.colour))
+    ax.set(title="Layers' $\\|W_t\\|/\\|W_0\\|-1$", xlabel="Step")
+    ax.set_yscale("symlog", linthresh=LEAST_GROWTH)
+    ax.axhline(0, **plots.LEVEL)
     pieces.end_labels(ax, ends)
 
 
@@ -367,9 +392,9 @@ def caption(curves: Curves, name: str, table: Table) -> str:
         ticks = f", between {' and '.join(equal)}'s ticks no gain"
     else:
         ticks = ""
-    thin = "runs or layers" if study["walk"] else "runs"
-    marks = f"lines: medians, to where the first run ends, thin: {thin}, dots: seeds,"
-    marks += f" bars: 95 % intervals{ticks}; Adam has no one step size"
+    band = "; right: median layer, a dot a layer" if study["walk"] else ""
+    marks = "lines: medians of the runs that still go on, dots: seeds"
+    marks += f", bars: 95 %{ticks}{band}"
     rest = (
         f" ({chosen}; stop: {study['stop']}). Hollow dots: the run missed the target."
     )

@@ -90,7 +90,7 @@ def test_an_unknown_name_has_a_look_of_its_own_keeps_it_and_says_so(
 
 @pytest.mark.parametrize(
     "runs, words",
-    [(1, ""), (5, "thin lines: runs"), (9, "bands: range"), (20, "middle 90 %")],
+    [(1, ""), (5, "dots: where runs end"), (9, "bands: range"), (20, "middle 90 %")],
 )
 def test_a_band_names_itself_in_the_caption(runs, words):
     figure, (axis,) = plots.panels(1, 1)
@@ -99,7 +99,7 @@ def test_a_band_names_itself_in_the_caption(runs, words):
     assert figure.get_supxlabel().endswith(words) and figure.get_supxlabel().startswith(
         "n = 3"
     )
-    assert len(axis.lines) == (1 + runs if 1 < runs <= plots.FEW else 1)
+    assert len(axis.lines) == (2 if 1 < runs <= plots.FEW else 1)
 
 
 def test_a_forest_shows_intervals_verdicts_arrows_and_an_empty_row():

@@ -81,6 +81,8 @@ def test_record_has_the_layout_of_every_figure_and_its_picture_names_the_run(fig
     assert record.read(path) == saved
     made = saved.pop("provenance")
     assert saved.pop("lines") == []
+    (box,) = saved.pop("panels")
+    assert 0 <= box[0] < box[2] <= 1 and 0 <= box[1] < box[3] <= 1
     about = dict(
         schema=1, slug="fastrates_fig2", paper="A", figure="Figure 2", notebook="01_x"
     )

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
@@ -79,16 +80,32 @@ def test_the_family_has_every_claim_ever_judged(family):
 def test_the_picture_of_the_readme_has_every_verdict(family):
     figure = redraw._forest(family)
     texts = [text.get_text() for axis in figure.axes for text in axis.texts]
-    # a number before the word, or after it why there is none
-    words = [re.sub(r"^[\u2212+\d.]+ |, too small$", "", text) for text in texts]
     drawn = redraw._of_papers(family)
-    assert sorted(words) == sorted(claim.verdict for claim in drawn)
+    words = {*redraw.VERDICT_WORDS.values(), "undecided", "not judged"}
+    expected = [
+        redraw.VERDICT_WORDS.get(
+            claim.verdict, "undecided" if claim.interval else "not judged"
+        )
+        for claim in drawn
+    ]
+    assert sorted(text for text in texts if text in words) == sorted(expected)
     ids = {claim.id for claim in drawn}
     ours = {id for id, (claim, _) in family.items() if claim.kind == "finding"}
     # What no paper claimed is not drawn
     assert ids >= set(family) - ours and not ids & ours
     assert {id for id in ids if id.startswith(redraw.LATER)} == ids - set(family)
-    assert sum("too small" in text for text in texts) == 7
+    assert texts.count("not judged") == 7
+
+
+def test_what_is_not_judged_is_drawn_hollow_with_its_interval(family):
+    figure = redraw._forest(family)
+    marks = [
+        line for axis in figure.axes for line in axis.lines if line.get_marker() == "o"
+    ]
+    hollow = [line for line in marks if line.get_markerfacecolor() == plots.PAPER]
+    silent = [claim for claim in redraw._of_papers(family) if not claim.interval]
+    assert len(hollow) == len(silent) == 7
+    assert all(np.isfinite(line.get_xdata()).all() for line in hollow)
 
 
 def test_missing_and_damaged_curves_are_named_and_the_others_drawn(

@@ -1,0 +1,236 @@
+"""The headline of each figure: its result in a sentence, and how to read it.
+
+They are written in figures/index.toml. A headline may quote its record as
+{name:format}, as a sentence of the index does, and it names what it rests on. A run in
+which that does not hold draws the figure's neutral title instead.
+"""
+
+import operator
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lib import files
+
+LETTERS = 60  # of a headline, so that it is one line of a page
+FIELD = re.compile(r"\{([^{}:]+):([^{}]*)\}")
+COMPARED = re.compile(r"(\S.*?)\s+(<=|>=|<|>)\s+(\S.*)")
+ORDERS = {
+    "<": operator.lt,
+    ">": operator.gt,
+    "<=": operator.le,
+    ">=": operator.ge,
+}
+
+
+@dataclass(frozen=True)
+class Headline:
+    """What stands above a figure.
+
+    Parameters
+    ----------
+    result : str
+        What the figure shows, in at most `LETTERS` letters; may have fields.
+    reading : str
+        How to read it; may have fields.
+    rests : tuple of str
+        What must hold: a claim's id, "not" and an id, or two numbers of the record
+        compared, as "end < 0.02" and "ngd_corner > gd_corner".
+    title : str
+        The figure's neutral title.
+    """
+
+    result: str = ""
+    reading: str = ""
+    rests: tuple[str, ...] = ()
+    title: str = ""
+
+
+def of(slug: str) -> Headline:
+    """Read the headline of a figure.
+
+    Parameters
+    ----------
+    slug : str
+        The figure's short name.
+
+    Returns
+    -------
+    Headline
+        Its headline; without a result if the index has none.
+
+    Raises
+    ------
+    ValueError
+        If the index cannot be read.
+    """
+    table = files.read_table(files.ROOT / "figures" / "index.toml")
+    for page in table.values():
+        for entry in page.get("figure", ()):
+            if entry["slug"] == slug:
+                return Headline(
+                    result=entry.get("headline", ""),
+                    reading=entry.get("reading", ""),
+                    rests=tuple(entry.get("rests", ())),
+                    title=entry.get("title", ""),
+                )
+    return Headline()
+
+
+def quantities(record: Mapping) -> dict:
+    """Return what a headline may quote or compare.
+
+    Parameters
+    ----------
+    record : mapping
+        The record of the figure.
+
+    Returns
+    -------
+    dict
+        The measured values of its claims by id, its parameters and setting, and its
+        numbers by name, each before the one named so far.
+    """
+    return {
+        **{claim["id"]: claim["measured"] for claim in record["claims"]},
+        "claims": len(record["claims"]),
+        "claims_that_hold": sum(claim["holds"] is True for claim in record["claims"]),
+        **record["parameters"],
+        **record.get("setting", {}),
+        **{name: row["value"] for name, row in record["numbers"].items()},
+    }
+
+
+def filled(text: str, record: Mapping) -> str:
+    """Put the numbers of a record into the fields of a text.
+
+    Parameters
+    ----------
+    text : str
+        The text, with fields such as {end:.2%}.
+    record : mapping
+        The record.
+
+    Returns
+    -------
+    str
+        The text.
+
+    Raises
+    ------
+    ValueError
+        If the record lacks a number that the text quotes.
+
+    Examples
+    --------
+    >>> from companion import headlines
+    >>> record = {"claims": [], "parameters": {"seeds": 10}, "numbers": {}}
+    >>> headlines.filled("{seeds:d} seeds", record)
+    '10 seeds'
+    """
+    known = quantities(record)
+
+    def value(field: re.Match) -> str:
+        number = known.get(field[1])
+        if number is None:
+            raise ValueError(f"a headline quotes {field[1]}, which its record lacks")
+        return format(number, field[2]).replace("%", " %")
+
+    return FIELD.sub(value, text)
+
+
+def unmet(headline: Headline, record: Mapping) -> list[str]:
+    """Find what a headline rests on and a record does not bear out.
+
+    Parameters
+    ----------
+    headline : Headline
+        The headline.
+    record : mapping
+        The record.
+
+    Returns
+    -------
+    list of str
+        Each condition that does not hold or cannot be looked up; empty if the headline
+        is true of the record.
+
+    Examples
+    --------
+    >>> from companion import headlines
+    >>> record = {"claims": [{"id": "rate", "measured": -1.0, "holds": True}],
+    ...           "parameters": {}, "numbers": {"end": {"value": 0.1}}}
+    >>> rests = ("rate", "not rate", "end < 0.2", "end > rate", "start < 1")
+    >>> headlines.unmet(headlines.Headline("It falls", rests=rests), record)
+    ['not rate', 'start < 1']
+    """
+    return [condition for condition in headline.rests if not _met(condition, record)]
+
+
+def _met(condition: str, record: Mapping) -> bool:
+    """Whether a record bears out one condition."""
+    held = {claim["id"]: claim["holds"] is True for claim in record["claims"]}
+    if condition in held:
+        return held[condition]
+    if condition.startswith("not ") and condition.removeprefix("not ") in held:
+        return not held[condition.removeprefix("not ")]
+    compared = COMPARED.fullmatch(condition)
+    if compared is None:
+        return False
+    known = quantities(record)
+    sides = []
+    for word in (compared[1], compared[3]):
+        value = known.get(word)
+        if value is None and re.fullmatch(r"[-+\d.e]+", word):
+            value = float(word)
+        if value is None:
+            return False
+        sides.append(value)
+    return bool(ORDERS[compared[2]](*sides))
+
+
+def letters(text: str) -> int:
+    r"""Count the letters of a text as it is drawn.
+
+    Parameters
+    ----------
+    text : str
+        The text, with formulas between dollars.
+
+    Returns
+    -------
+    int
+        Their number, without the signs that only a formula needs.
+
+    Examples
+    --------
+    >>> from companion import headlines
+    >>> headlines.letters(r"sparser under $\ell_{1.1}$")
+    18
+    """
+    plain = re.sub(r"\\[a-zA-Z]+", "l", text)
+    return len(re.sub(r"[${}_^\\]", "", plain))
+
+
+def above(slug: str, record: Mapping) -> tuple[str, str]:
+    """Say what to write above a figure of this run.
+
+    Parameters
+    ----------
+    slug : str
+        The figure's short name.
+    record : mapping
+        The record of the run.
+
+    Returns
+    -------
+    result : str
+        The headline with its numbers. If this run does not bear it out, the neutral
+        title.
+    reading : str
+        How to read the figure.
+    """
+    headline = of(slug)
+    if unmet(headline, record):
+        return headline.title, ""
+    return filled(headline.result, record), filled(headline.reading, record)

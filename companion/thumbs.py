@@ -1,0 +1,117 @@
+"""A narrow version of each committed picture, for a telephone.
+
+`python -m companion.thumbs` writes figures/thumbs/<slug>.png: the headline, and the
+panels of the picture one below the other, each as large as it was drawn. A record says
+where the panels of its picture are.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from PIL import Image
+
+from companion import headlines, plots, record
+from lib import files
+
+DOTS_AN_INCH = 200  # of the pictures
+WIDE = 3.9  # inches: 780 dots, two for each of the 390 of a telephone
+GAP = 12  # dots between two panels
+
+
+def stacked(
+    picture: Image.Image, places: Sequence, above: tuple[str, str]
+) -> Image.Image:
+    """Put the parts of a picture below one another, under its headline.
+
+    Parameters
+    ----------
+    picture : Image
+        The picture.
+    places : sequence
+        What `plots.boxes` found.
+    above : tuple of str
+        The headline and how to read the picture.
+
+    Returns
+    -------
+    Image
+        The narrow picture. A part that is wider is scaled down to its width.
+    """
+    width = int(WIDE * DOTS_AN_INCH)
+    parts = [_words(above)]
+    for left, top, right, bottom in places:
+        x = picture.width * np.array([left, right])
+        y = picture.height * np.array([top, bottom])
+        part = picture.crop((int(x[0]), int(y[0]), int(x[1]) + 1, int(y[1]) + 1))
+        scale = min(1.0, width / part.width)
+        size = int(part.width * scale), max(1, int(part.height * scale))
+        parts.append(part.resize(size, Image.Resampling.LANCZOS))
+    height = sum(part.height + GAP for part in parts)
+    page = Image.new("RGB", (width, height), plots.PAPER)
+    top = 0
+    for part in parts:
+        page.paste(part, ((width - part.width) // 2, top))
+        top += part.height + GAP
+    return page
+
+
+def _words(above: tuple[str, str]) -> Image.Image:
+    """Draw the headline and the line below it as a picture."""
+    figure = Figure(figsize=(WIDE, 0.01), dpi=DOTS_AN_INCH, layout="none")
+    plots.heading(figure, *above)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+
+
+def make(saved: Mapping, picture: Path, out: Path) -> bool:
+    """Make the narrow version of one picture.
+
+    Parameters
+    ----------
+    saved : mapping
+        The picture's record.
+    picture : Path
+        The picture.
+    out : Path
+        Where the narrow one goes.
+
+    Returns
+    -------
+    bool
+        False if the record does not say where the panels are; then nothing is written.
+    """
+    if not saved.get("panels"):
+        return False
+    with Image.open(picture) as whole:
+        above = headlines.above(saved["slug"], saved)
+        page = stacked(whole.convert("RGB"), saved["panels"], above)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    page.save(out, optimize=True)
+    return True
+
+
+def main() -> int:
+    """Make all; return 1 if a record does not say where its panels are."""
+    plots.set_style()
+    folder = files.ROOT / "figures"
+    lacking = []
+    for page in files.read_table(folder / "index.toml").values():
+        for entry in page.get("figure", ()):
+            slug = entry["slug"]
+            path = folder / entry["scale"] / f"{slug}.json"
+            saved = record.read(path)
+            if not make(
+                saved, path.with_suffix(".png"), folder / "thumbs" / f"{slug}.png"
+            ):
+                lacking.append(slug)
+    if lacking:
+        print("no panels in the records of", ", ".join(lacking))
+    return int(bool(lacking))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

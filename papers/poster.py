@@ -1,0 +1,302 @@
+"""The whole story on one screen: six panels, six results, from the committed records.
+
+Two panels train the smallest problems anew, since their curves are in no record: the
+example of three tokens, and normalised GD on Figure 2's problem.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from scipy.stats import binomtest
+
+from companion import headlines, plots, record
+from lib import attention, dynamics, files, svm
+from lib.attention import coordinates, tokens
+from lib.dynamics import rules
+from papers import pieces
+from papers.a import turning
+from papers.law import margin_law
+
+SIZE = (10.0, 8.0)  # inches
+SHOWN = (0, 221, 238, 300, 10_000)  # iterations of the first panel
+STEPS = 100_000  # of the second panel
+SEEDS = 2
+OURS = plots.look("measured").colour
+STOPS = plots.look("stops").colour
+RULES = {  # of the third panel: names of claims, as a reader knows them; their norm
+    "steepest_l_1": ("steepest descent", r"$\ell_1$"),
+    "steepest_nuclear": ("steepest descent", "nuclear"),
+    "steepest_Frobenius": ("gradient descent", "Frobenius"),
+    "steepest_spectral": ("steepest descent", "spectral"),
+    "Muon": ("Muon", "spectral"),
+    "steepest_l_inf": ("sign descent", r"$\ell_\infty$"),
+    "Signum": ("Signum", r"$\ell_\infty$"),
+    "Lion": ("Lion", r"$\ell_\infty$"),
+}
+UNREACHED = {"Adam_0_999_epsilon": r"Adam, usual $\epsilon$", "AdaGrad": "AdaGrad"}
+SPEED = (  # of the fifth panel: figure, data, then the rules with the paper's word
+    ("fastrates_fig1", "sentence pairs", ("adam", "sps", "sngd"), "faster"),
+    ("fastrates_fig4", "comments", ("adam", "sps", "sngd"), "faster"),
+    ("fastrates_fig6", "digits", ("sngd",), "slower"),
+    ("fastrates_fig7", "CIFAR-10", ("sngd",), "slower"),
+)
+NAMES = {"adam": "Adam", "sps": "Polyak", "sngd": "normalised"}
+RESULTS = (
+    "1  The layer turns to one direction, and so reads one token",
+    "2  How fast: like 1/t, where the proof has a root",
+    "3  Each optimiser chooses its own norm",
+    "4  Where it stops: near ties, GD first",
+    "5  In networks some of it holds",
+    "6  Regression: near optimal",
+)
+SMALL = {"fontsize": 7.5}
+
+
+def _saved(slug: str, scale: str) -> tuple[Mapping, Mapping]:
+    """The committed numbers of a figure, and its claims by id."""
+    saved = record.read(files.ROOT / "figures" / scale / f"{slug}.json")
+    return headlines.quantities(saved), {one["id"]: one for one in saved["claims"]}
+
+
+def numbers() -> dict[str, float]:
+    """Read what the poster says from the committed records.
+
+    Returns
+    -------
+    dict of str to float
+        The numbers by name, each as its own record has it.
+    """
+    broken, _ = _saved("fastrates_assumptions", "demo")
+    atlas, _ = _saved("atlas_map", "desk")
+    bound, _ = _saved("fastrates_bound", "demo")
+    start, _ = _saved("precond_fig2", "desk")
+    found = {"ngd_exponent": bound["ngd_exponent"], "least_l_1": atlas["least_l_1"]}
+    for name in ("ngd_corner", "gd_corner", "polyak_corner"):
+        found[name] = broken[name]
+    found["algorithm_1_end"] = start["end"]
+    found["sgd_end"] = start["sgd_end"]
+    return found
+
+
+def draw() -> Figure:
+    """Draw the poster.
+
+    Returns
+    -------
+    Figure
+        Six panels, each under its result.
+    """
+    figure = Figure(figsize=SIZE, layout="none")
+    place = figure.add_axes
+    _turning([place((0.02 + 0.195 * k, 0.735, 0.18, 0.185)) for k in range(len(SHOWN))])
+    _rate(place((0.06, 0.42, 0.40, 0.205)))
+    _norms(place((0.66, 0.42, 0.23, 0.205)))
+    _broken(place((0.135, 0.05, 0.12, 0.205)))
+    _speed(place((0.555, 0.05, 0.12, 0.205)))
+    _regression(place((0.87, 0.05, 0.085, 0.205)))
+    broken, _ = _saved("fastrates_assumptions", "demo")
+    pairs, _ = _saved("fastrates_fig1", "desk")
+    start, _ = _saved("precond_fig2", "desk")
+    heads = {
+        (
+            0.01,
+            0.945,
+        ): "Size: softmax weight. Number in a token: its score. Arrow: $W_tz$,"
+        " longer with training (log scale). Dashed: the direction of largest margin.",
+        (0.01, 0.655): "Distance of the direction from the largest margin's. Dotted:"
+        " $C/\\Vert W_t\\Vert$,\n$C$ from the duals of an SVM, nothing fitted. Dashed:"
+        " slope of Theorem 1 only.",
+        (
+            0.515,
+            0.655,
+        ): "Margin divided by the largest possible, worst run. Full: in the"
+        " norm named\nat the right. Hollow: no other norm comes nearer in any run.",
+        (
+            0.01,
+            0.295,
+        ): f"Seeds of {broken['seeds']} that reach the largest margin,\nwith"
+        " 95 % intervals.",
+        (0.40, 0.295): "Steps to one loss divided by SGD's, "
+        f"{pairs['seeds']:.0f} paired seeds,\n95 %, each alone. Right: what the paper"
+        " says.",
+        (0.745, 0.295): "Loss above the optimum from a random\nstart, median of"
+        f" {start['seeds']} seeds.",
+    }
+    for result, ((x, y), reading) in zip(RESULTS, heads.items(), strict=True):
+        lines = reading.count("\n")
+        above = y + 0.013 + 0.008 * lines
+        figure.text(x, above, result, fontsize=10, fontweight="bold")
+        figure.text(x, y, reading, va="center", color=plots.INKS["shade"], **SMALL)
+    return figure
+
+
+def _turning(axes: list[Axes]) -> None:
+    """One example as it trains: tokens, their weights, and the arrow W_t z."""
+    example = 0
+    data = attention.two_examples()
+    path = turning.path(np.array(SHOWN))
+    scores = attention.scores(data, data.u)[0, example]
+    query = data.z[0, example]
+    towards = turning.directions(svm.token_svm(data).W[0])[example]
+    for axis, t, W in zip(axes, SHOWN, path, strict=True):
+        weights = attention.weights(data, W[None])[0, example]
+        axis.plot(*np.outer([0, 2.6], towards).T, **plots.BOUND)
+        for k, at in enumerate(data.X[0, example]):
+            best = k == data.opt[0, example]
+            colour = plots.look("best token").colour if best else plots.GREY
+            axis.scatter(*at, s=25 + 650 * weights[k], color=colour, zorder=3)
+            words = f"{100 * weights[k]:.0f} %"
+            axis.annotate(
+                words, at, (0, 17), textcoords="offset points", ha="center", **SMALL
+            )
+            axis.annotate(
+                f"{scores[k]:.0f}", at, (0, 0), textcoords="offset points", ha="center",
+                va="center", color=plots.PAPER, zorder=4, **SMALL,
+            )  # fmt: skip
+        arrow = W @ query
+        length = 0.55 + 0.28 * np.log2(1 + np.linalg.norm(arrow))
+        tip = length * arrow / np.linalg.norm(arrow)
+        axis.annotate(
+            "", tip, (0, 0), zorder=5,
+            arrowprops={"arrowstyle": "-|>", "color": OURS, "linewidth": 2.4},
+        )  # fmt: skip
+        axis.set(xlim=(-2.2, 2.9), ylim=(-1.5, 2.3), aspect="equal")
+        axis.axis("off")
+        axis.text(0.35, -1.4, f"$t$ = {t:,}", ha="center", fontsize=9)
+
+
+def _rate(axis: Axes) -> None:
+    """Direction error of normalised GD, the law's prediction, and Theorem 1's slope."""
+    data = coordinates.minimal(
+        tokens.class_mean_tokens(range(SEEDS), 20, 10, 300, 3.0, 0.1)
+    )
+    target = svm.token_svm(data.tokens)
+    recorded = dynamics.log_spaced(STEPS, 120)
+    history = dynamics.train(
+        data, rules.NGD(0.025), STEPS, recorded, targets={"W_mm": target.W}
+    )
+    law = margin_law.margin_law(data.tokens, target)
+    t = history.iterations[1:]
+    error = np.median(history.direction_error["W_mm"], axis=0)[1:]
+    norm = np.median(history.norm, axis=0)[1:]
+    axis.plot(t, error, color=OURS, linewidth=2.6)
+    predicted = np.median(law.constant) / norm
+    axis.plot(t[predicted < 1], predicted[predicted < 1], **plots.PREDICTED)
+    axis.plot(t, 2.0 * t**-0.5, **plots.BOUND)
+    axis.set(xscale="log", yscale="log", xlim=(1, STEPS), xlabel="step $t$")
+    axis.text(1.5, 0.09, "measured", color=OURS, **SMALL)
+    pieces.beside(axis, t[-25], predicted[-25], "predicted", place=(-8, -8))
+    pieces.beside(axis, t[-40], 2 * t[-40] ** -0.5, "slope only", plots.GREY, (4, 6))
+
+
+def _norms(axis: Axes) -> None:
+    """Each rule's margin over the largest in its own norm, and in the best other."""
+    _, claims = _saved("atlas_map", "desk")
+    names = []
+    for row, (rule, (name, norm)) in enumerate(RULES.items()):
+        own = claims[f"atlas.own.{rule}"]["measured"]
+        other = 1 + claims[f"atlas.lower.{rule}"]["measured"]
+        axis.plot([other, own], [row, row], color=plots.FAINT, linewidth=1.5)
+        axis.plot(other, row, "o", color=plots.GREY, mfc=plots.PAPER, ms=5)
+        axis.plot(own, row, "o", color=OURS, ms=6, clip_on=False)
+        _right(axis, row, norm, OURS)
+        names.append(name)
+    for row, (rule, name) in enumerate(UNREACHED.items(), start=len(RULES)):
+        best = claims[f"atlas.none.{rule}"]["measured"]
+        axis.plot(best, row, "X", color=STOPS, ms=6)
+        _right(axis, row, "none", STOPS)
+        names.append(name)
+    axis.axvline(1, **plots.LEVEL)
+    axis.set(xlim=(0.6, 1.01), ylim=(len(names) - 0.5, -0.6))
+    _rows(axis, names)
+
+
+def _rows(axis: Axes, names: list[str]) -> None:
+    """Name the rows of a panel at its left."""
+    axis.set_yticks(range(len(names)), names, fontsize=7.5)
+    axis.tick_params(axis="y", length=0)
+    axis.grid(False, axis="y")
+
+
+def _right(axis: Axes, row: float, words: str, colour: str, x: float = 1.05) -> None:
+    """Words right of a panel, at the height of a row."""
+    style = {"transform": axis.get_yaxis_transform(), "va": "center", "color": colour}
+    axis.text(x, row, words, **style, **SMALL)
+
+
+def _broken(axis: Axes) -> None:
+    """Seeds that reach W_mm with all assumptions, and with two of them broken."""
+    found, _ = _saved("fastrates_assumptions", "demo")
+    seeds = found["seeds"]
+    cases = {
+        "assumptions\nhold": dict.fromkeys(
+            ("NGD", "GD", "Polyak"), found["phase.intact"]
+        ),
+        "other tokens\nlong, nearly tied": {
+            "NGD": found["ngd_corner"],
+            "GD": found["gd_corner"],
+            "Polyak": found["polyak_corner"],
+        },
+        "the worst of\nall cells": {
+            "NGD": found["phase.NGD"],
+            "GD": found["phase.GD"],
+            "Polyak": found["phase.Polyak, no cap"],
+        },
+    }
+    words = {"NGD": "normalised GD", "GD": "GD", "Polyak": "Polyak's step"}
+    for row, shares in enumerate(cases.values()):
+        for k, (rule, share) in enumerate(shares.items()):
+            height = row + 0.27 * (k - 1)
+            low, high = binomtest(round(share * seeds), seeds).proportion_ci(
+                method="wilson"
+            )
+            colour = OURS if share > 0.95 else STOPS
+            axis.plot([low, high], [height] * 2, color=colour, alpha=0.4, linewidth=4)
+            axis.plot(share, height, "o", color=colour, ms=4.5, clip_on=False)
+            _right(axis, height, f"{100 * share:.0f} %  {words[rule]}", colour, 1.08)
+    axis.set(xlim=(0, 1.02), ylim=(len(cases) - 0.45, -0.5))
+    axis.set_xticks([0, 0.5, 1], ["0", "50 %", "100 %"])
+    _rows(axis, list(cases))
+
+
+def _speed(axis: Axes) -> None:
+    """Steps to one loss over SGD's on four data sets, each judged alone."""
+    names = []
+    row = 0
+    for slug, data, rules_of, says in SPEED:
+        found, claims = _saved(slug, "desk")
+        for k, rule in enumerate(rules_of):
+            claim = claims[f"{slug.removeprefix('fastrates_')}.{rule}"]
+            colour = plots.look(claim["verdict"]).colour
+            ends = [found[f"{rule}_steps_ratio_{end}"] for end in ("low", "high")]
+            axis.plot(ends, [row, row], color=colour, linewidth=4, alpha=0.45)
+            axis.plot(found[f"{rule}_steps_ratio"], row, "o", color=colour, ms=5)
+            _right(axis, row, says, colour)
+            names.append(f"{data if k == 0 else ''}   {NAMES[rule]}")
+            row += 1
+    axis.axvline(1, **plots.LEVEL)
+    axis.set(xscale="log", xlim=(0.19, 2.8), ylim=(row - 0.5, -0.6))
+    axis.set_xticks([0.25, 0.5, 1, 2], ["¼", "½", "1", "2"])
+    axis.minorticks_off()
+    _rows(axis, names)
+
+
+def _regression(axis: Axes) -> None:
+    """Excess loss of regression at the end, by rule."""
+    start, _ = _saved("precond_fig2", "desk")
+    best, _ = _saved("precond_optimizers", "desk")
+    bars = {
+        "SGD, same step": (start["sgd_end"], plots.BLACK),
+        "SGD, best step": (best["sgd_end"], plots.BLACK),
+        "Adam, best step": (best["adam_end"], plots.look("Adam").colour),
+        "Algorithm 1": (start["end"], OURS),
+    }
+    for row, (value, colour) in enumerate(bars.values()):
+        axis.plot([1e-3, value], [row, row], color=colour, linewidth=5)
+        pieces.beside(axis, value, row, pieces.percent(value), colour, (5, 0))
+    axis.set(xscale="log", xlim=(4e-3, 1.5), ylim=(len(bars) - 0.5, -0.5))
+    axis.set_xticks([0.01, 0.1, 1], ["1 %", "10 %", "100 %"])
+    axis.minorticks_off()
+    _rows(axis, list(bars))

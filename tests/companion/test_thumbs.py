@@ -1,0 +1,49 @@
+"""Narrow pictures: the panels below one another, each as large as it was drawn."""
+
+import numpy as np
+from PIL import Image
+
+from companion import plots, thumbs
+
+
+def drawn(tmp_path, columns):
+    figure, axes = plots.panels(1, columns)
+    for axis in axes:
+        axis.plot([1, 2], [1, 2], color=plots.BLACK)
+    figure.draw_without_rendering()
+    path = tmp_path / "one.png"
+    figure.savefig(path)
+    return path, plots.boxes(figure)
+
+
+def test_panels_are_stacked_and_keep_their_size(tmp_path):
+    path, places = drawn(tmp_path, 2)
+    saved = {"slug": "one", "panels": places} | dict(
+        claims=[], parameters={}, numbers={}
+    )
+    out = tmp_path / "thumbs" / "one.png"
+    assert thumbs.make(saved, path, out)
+    with Image.open(path) as whole, Image.open(out) as narrow:
+        assert narrow.width == int(thumbs.WIDE * thumbs.DOTS_AN_INCH)
+        heights = [(bottom - top) * whole.height for _, top, _, bottom in places]
+        assert narrow.height >= sum(heights)
+        dark = np.asarray(narrow.convert("L")) < 100
+    halves = np.array_split(dark, 2)
+    assert all(half.any() for half in halves)
+
+
+def test_a_panel_that_is_too_wide_is_scaled_to_the_width(tmp_path):
+    path, places = drawn(tmp_path, 1)
+    with Image.open(path) as whole:
+        page = thumbs.stacked(whole.convert("RGB"), places, ("It falls", ""))
+        assert page.width < whole.width
+        assert page.height < whole.height
+    dark = np.asarray(page.convert("L")) < 100
+    columns = np.flatnonzero(dark.any(axis=0))
+    assert columns[-1] - columns[0] > 0.9 * page.width
+
+
+def test_a_record_without_panels_has_no_narrow_picture(tmp_path):
+    path, _ = drawn(tmp_path, 1)
+    assert not thumbs.make({"slug": "one"}, path, tmp_path / "out.png")
+    assert not (tmp_path / "out.png").exists()
