@@ -10,7 +10,7 @@ import pytest
 from lib.training.racing import Race
 from lib.training.studies import STUDIES
 from lib.training.study import ROUNDS, Study
-from papers import kept_curves
+from papers.studies import kept_curves
 from tests.papers.worlds import clocked
 
 STUDY = Study(

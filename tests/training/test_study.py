@@ -26,7 +26,7 @@ from lib.training.curves import load
 from lib.training.problem import Problem
 from lib.training.study import Study
 from lib.training.work import OutOfTime, Run, Work, race
-from papers import smoke
+from papers.studies import smoke
 from tests.training import test_loop
 
 
