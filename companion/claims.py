@@ -306,8 +306,16 @@ def _claim(
     texts = [form.format(*(f"{end:.{digits}g}" for end in ends)) for digits in DIGITS]
     # with digits enough that a failure is seen
     bound = next((text for text in texts if holds or _breaks(measured, text)), texts[0])
-    about = id, statement, source, measured, bound, holds, _times_over(smaller, larger)
-    return Claim(*about, **more)
+    return Claim(
+        id=id,
+        statement=statement,
+        source=source,
+        measured=measured,
+        bound=bound,
+        holds=holds,
+        margin=_times_over(smaller, larger),
+        **more,
+    )
 
 
 def judged(
@@ -316,6 +324,7 @@ def judged(
     source: str,
     estimate: tuple[float, float, float],
     bound: str,
+    *,
     verdict: str,
     seeds: int,
     p: float | None = None,
@@ -353,7 +362,13 @@ def judged(
     >>> from companion import claims
     >>> estimate = 1.4, 1.1, 1.8
     >>> claim = claims.judged(
-    ...     "ratio", "loss ratio", "paper A", estimate, "≥ 1", "reproduced", 20
+    ...     "ratio",
+    ...     "loss ratio",
+    ...     "paper A",
+    ...     estimate,
+    ...     "≥ 1",
+    ...     verdict="reproduced",
+    ...     seeds=20,
     ... )
     >>> claim.holds, claim.interval
     (True, (1.1, 1.8))
@@ -367,8 +382,18 @@ def judged(
         ends = None
     else:
         ends = (low, high)
-    about = id, statement, source, measured, bound, verdict == VERDICTS[0]
-    return Claim(*about, interval=ends, seeds=seeds, verdict=verdict, p=p)
+    return Claim(
+        id=id,
+        statement=statement,
+        source=source,
+        measured=measured,
+        bound=bound,
+        holds=verdict == VERDICTS[0],
+        interval=ends,
+        seeds=seeds,
+        verdict=verdict,
+        p=p,
+    )
 
 
 def remarked(claim: Claim, why: str) -> Claim:

@@ -408,6 +408,7 @@ class Run:
         slug: str,
         number: str,
         caption: str,
+        *,
         claims: Iterable[Claim] = (),
         numbers: Mapping[str, Number] | None = None,
         data: Sequence[Mapping] = (),

@@ -109,5 +109,5 @@ for rate in (0.1, 1.0):
 # %% tags=["set-up"]
 # Set-up, no need to read.
 if scale != "demo":  # a demo run redraws what is kept and records nothing
-    made = kept, figure, about, verdict, speed.numbers(kept)
-    kept_curves.save(run, "fastrates_fig6", "Figure 6", *made)
+    numbers = speed.numbers(kept)
+    kept_curves.save(run, "fastrates_fig6", "Figure 6", kept, figure, about, verdict, numbers=numbers)

@@ -130,5 +130,5 @@ for rule in found.rates():
 # %% tags=["set-up"]
 # Set-up, no need to read.
 if scale != "demo":  # a demo run redraws what is kept and records nothing
-    made = kept, figure, about, verdict, speed.numbers(kept)
-    kept_curves.save(run, "fastrates_fig7", "Figure 7", *made)
+    numbers = speed.numbers(kept)
+    kept_curves.save(run, "fastrates_fig7", "Figure 7", kept, figure, about, verdict, numbers=numbers)

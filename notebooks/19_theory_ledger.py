@@ -198,4 +198,6 @@ data = [{"name": name, "source": "synthetic", "revision": f"seeds 0-{seeds - 1}"
 numbers = ledger.totals(table)
 texts = ledger.statements(STATEMENTS)
 slug = "fastrates_ledger"
-run.save(figure, slug, "every statement", about, table, numbers, data, texts)
+run.save(
+    figure, slug, "every statement", about, claims=table, numbers=numbers, data=data, statements=texts
+)

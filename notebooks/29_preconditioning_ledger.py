@@ -241,7 +241,9 @@ print("iterations", {step: count(mild, "left", step) for step in (1.0, 2.5)})
 source = [{"name": "random_regression", "source": "synthetic", "revision": f"seeds 0-{seeds - 1}"}]
 numbers, said = ledger.totals(table), ledger.statements(STATEMENTS)
 slug = "precond_ledger"
-run.save(figure, slug, "every statement", about, table, numbers, source, said)
+run.save(
+    figure, slug, "every statement", about, claims=table, numbers=numbers, data=source, statements=said
+)
 exponents = {f"exponent_{name}": value.mean() for name, value in growth.items()}
 of = {"d": mild.d, "k": mild.k}
 run.keep(figure_ill, "precond_condition", about_ill, ill, exponents, setting=of)

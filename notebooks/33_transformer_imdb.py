@@ -78,7 +78,7 @@ for name, p in (("l1.1", 1.1), ("l3", 3.0)):
     layer = torch.nn.Linear(5, 3, bias=False).double()
     before = layer.weight.detach().clone()
     torch.nn.functional.cross_entropy(layer(inputs.double()), labels).backward()
-    rules.RULES[name](layer.parameters(), 0.1, None).step()
+    rules.optimiser(name, layer, rate=0.1).step()
     by_page = mirror_step(before, layer.weight.grad, 0.1, p)
     torch.testing.assert_close(layer.weight.detach(), by_page)
     print(f"{name}: the page's step is the library's")
@@ -206,7 +206,7 @@ for rate in (0.0004, 0.004):
 #
 # </details>
 #
-# 2. Adam in the same place: one line in `RULES`. *Prediction:* it needs no tuning of a sum over the batch.
+# 2. Adam in the same place: another name. *Prediction:* it needs no tuning of a sum over the batch.
 #    Why?
 
 # %%
@@ -226,4 +226,4 @@ if scale != "demo":  # a demo run redraws what is kept and records nothing
     slugs = {"mirror_imdb": "IMDb table", "mirror_sparsity": "weights"}
     slugs |= {"mirror_attention": "attention maps"}
     for slug, made, judged in zip(slugs, (accuracy, sparsity, attention), verdicts, strict=True):
-        kept_curves.save(run, slug, slugs[slug], kept, *made, judged, numbers)
+        kept_curves.save(run, slug, slugs[slug], kept, *made, judged, numbers=numbers)

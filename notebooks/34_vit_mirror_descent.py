@@ -51,11 +51,12 @@ threads = 1
 # %% tags=["set-up"]
 # Set-up, no need to read.
 from dataclasses import replace
+from functools import partial
 
 import torch
 
 from companion import record
-from lib.training import MirrorDescent, rules
+from lib.training import MirrorDescent
 from lib.training.studies import DEMO
 from papers.studies import kept_curves, reviews, smoke
 
@@ -129,12 +130,12 @@ print(smoke.last_losses(longer, {"l1.1": 0.05, "l2": 0.05}))
 #
 # </details>
 #
-# 2. Your own rule: one line in `RULES`, here mirror descent with $p = 1.5$. *Prediction:* between
+# 2. Your own rule: a class with its options, here mirror descent with $p = 1.5$. *Prediction:* between
 #    $\ell_{1.1}$ and $\ell_2$?
 
 # %%
-rules.RULES["l1.5"] = lambda parameters, rate, cap: MirrorDescent(parameters, rate, 1.5)
-print(smoke.last_losses(longer, {"l1.5": 0.05}))
+own = {"l1.5": partial(MirrorDescent, p=1.5)}
+print(smoke.last_losses(longer, {"l1.5": 0.05}, rules=own))
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -146,5 +147,7 @@ print(smoke.last_losses(longer, {"l1.5": 0.05}))
 # %% tags=["set-up"]
 # Set-up, no need to read.
 if scale != "demo":  # a demo run redraws what is kept and records nothing
-    made = kept, figure, about, verdict, reviews.vision_numbers(kept)
-    kept_curves.save(run, "mirror_vit", "vision experiment", *made)
+    numbers = reviews.vision_numbers(kept)
+    kept_curves.save(
+        run, "mirror_vit", "vision experiment", kept, figure, about, verdict, numbers=numbers
+    )

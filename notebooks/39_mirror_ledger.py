@@ -239,4 +239,6 @@ loose = dict.fromkeys(("lemma20", "lemma21"), 1e-3) | dict.fromkeys(("lemma28", 
 numbers = ledger.totals(table, loose | {"convergence": 1e-6, "path": 1e-6})
 told = ledger.statements(STATEMENTS)
 slug = "mirror_ledger"
-run.save(figure, slug, "every lemma", about, table, numbers, source, told)
+run.save(
+    figure, slug, "every lemma", about, claims=table, numbers=numbers, data=source, statements=told
+)

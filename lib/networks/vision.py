@@ -222,6 +222,7 @@ class VisionTransformer(nn.Module):
         patch: int,
         channels: int = 1,
         classes: int = 10,
+        *,
         width: int = 64,
         depth: int = 4,
         heads: int = 4,

@@ -1,5 +1,6 @@
-"""Train a study, or one run of it; also under torchrun. The same command goes on where
-it stopped.
+"""Train a study, or one run of it; also under torchrun.
+
+The same command goes on where it stopped.
 
 Examples: `python -m lib.training mnist_60000 --minutes 50`, `python -m lib.training
 digits --set seeds=3 --set rates.SGD=0.05,0.1 --set rates.RMSprop=1e-3`, `python -m
@@ -16,76 +17,119 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from lib import files, seeds
 from lib.training.curves import load
 from lib.training.studies import STUDIES
-from lib.training.study import TUNING_SEED, OutOfTime, Study, Work, a_run
+from lib.training.study import TUNING_SEED, Study
+from lib.training.work import OutOfTime, Run, Work
+
+# Fields of a study that the command line cannot set.
+FIXED = ("name", "problem", "rules")
 
 
 def _options(arguments: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line."""
-    how = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(
-        "python -m lib.training", None, __doc__, formatter_class=how
+        prog="python -m lib.training",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add = parser.add_argument
-    state = files.folder("runs") / "studies"
-    add("study", help=", ".join(STUDIES))
-    words = (
-        "a field of the study, or an entry as rates.SGD or options.rows; "
-        "a list has commas"
+    parser.add_argument("study", help=", ".join(STUDIES))
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="set a field of the study, or an entry as rates.SGD or options.rows; "
+        "separate the values of a list by commas",
     )
-    add("--set", action="append", default=[], metavar="FIELD=VALUE", help=words)
-    words = f"this run alone; seed {TUNING_SEED} is that of the trials"
-    add("--one", nargs=3, metavar=("RULE", "RATE", "SEED"), help=words)
-    add("--minutes", type=float, default=math.inf, help="train so long, and save")
-    add("--keep", type=Path, metavar="DIR", help="only write its curves so far to DIR")
-    add("--state", type=Path, default=state, help="folder of the runs, runs/studies")
-    add("--cpu", action="store_true", help="stay on the CPU even if there is a GPU")
+    parser.add_argument(
+        "--one",
+        nargs=3,
+        metavar=("RULE", "RATE", "SEED"),
+        help=f"train this run alone; seed {TUNING_SEED} is that of the trials",
+    )
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=math.inf,
+        help="stop after this many minutes and save; rerun to continue",
+    )
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        metavar="DIR",
+        help="train nothing, and write the curves so far to DIR",
+    )
+    parser.add_argument(
+        "--state",
+        type=Path,
+        default=files.folder("runs") / "studies",
+        help="keep the runs in this folder; runs/studies by default",
+    )
+    parser.add_argument(
+        "--cpu", action="store_true", help="stay on the CPU even if there is a GPU"
+    )
     return parser.parse_args(arguments)
 
 
-def _changed(study: Study, word: str) -> Study:
+def _changed(study: Study, setting: str) -> Study:
     """Return `study` with "field=value" or "field.entry=value".
 
     ValueError is raised for what fits no field.
     """
-    place, equals, text = word.partition("=")
+    place, equals, text = setting.partition("=")
     name, dot, entry = place.partition(".")
-    names = [
-        field.name for field in fields(study) if field.name not in ("name", "problem")
-    ]
+    names = [field.name for field in fields(study) if field.name not in FIXED]
     if not equals or name not in names:
         raise ValueError(
-            f"--set {word}: it is FIELD=VALUE, with a field of {', '.join(names)}"
+            f"--set {setting}: it is FIELD=VALUE, with a field of {', '.join(names)}"
         )
     before = getattr(study, name)
     value = _value(text)
-    if isinstance(before, Mapping) != bool(dot) or (
-        name == "options" and entry not in before
-    ):
-        if isinstance(before, Mapping):
-            entries = [*before]
-        else:
-            entries = "no entries"
-        raise ValueError(f"--set {word}: {name} has {entries}, not {entry!r}")
-    old = before.get(entry) if dot else before
-    if isinstance(old, bool | int | str) and type(value) is not type(old):
-        raise ValueError(f"--set {word}: {text!r} is no value like {old!r}")
     if name in ("rates", "targets") and not isinstance(value, tuple):
         value = (value,)
-    return replace(study, **{name: {**before, entry: value} if dot else value})
+    if not isinstance(before, Mapping):
+        if dot:
+            raise ValueError(f"--set {setting}: {name} has no entries, not {entry!r}")
+        _check_alike(setting, before, value)
+        return replace(study, **{name: value})
+    # A new rule may come into the rates; the options are those of the problem.
+    if not dot or (name == "options" and entry not in before):
+        raise ValueError(f"--set {setting}: {name} has {[*before]}, not {entry!r}")
+    _check_alike(setting, before.get(entry), value)
+    return replace(study, **{name: {**before, entry: value}})
 
 
-def _value(text: str):
+def _check_alike(setting: str, before: Any, value: Any) -> None:
+    """Raise ValueError if a number or word becomes something else."""
+    if isinstance(before, bool | int | str) and type(value) is not type(before):
+        text = setting.partition("=")[2]
+        raise ValueError(
+            f"--set {setting}: expected a value such as {before!r}, got {text!r}"
+        )
+
+
+def _value(text: str) -> Any:
     """Read `text` as Python; return the text itself if it is none."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return text
+
+
+def _one(study: Study, words: list[str]) -> Run:
+    """Return the run of the study that "RULE RATE SEED" names."""
+    rule, rate_text, seed_text = words
+    rate = _value(rate_text)
+    # The study refuses what is no rule or no rate.
+    replace(study, rates={rule: (rate,)})
+    seed = seeds.whole_number("seed", _value(seed_text))
+    return Run.of("one", rule, float(rate), study.cap, seed)
 
 
 def _run(chosen: argparse.Namespace) -> str:
@@ -95,29 +139,20 @@ def _run(chosen: argparse.Namespace) -> str:
             f"there is no study {chosen.study!r}, only {', '.join(STUDIES)}"
         )
     study = reduce(_changed, chosen.set, STUDIES[chosen.study])
-    if chosen.one:
-        rule, *numbers = chosen.one
-        rate, seed = map(_value, numbers)
-        # Which refuses what is no rule or no rate
-        replace(study, rates={rule: (rate,)})
-        alone = a_run(
-            "one", rule, float(rate), study.cap, seeds.whole_number("seed", seed)
-        )
+    alone = _one(study, chosen.one) if chosen.one else None
     work = Work(study, chosen.state, chosen.minutes, cpu=chosen.cpu)
-    if chosen.one:
+    if alone is not None:
         (curve,) = work.all_of([alone])
-        ends = "".join(
-            f", {name} {values[-1]:.4f}" for name, values in curve.metrics.items()
-        )
-        return f"{curve.status}{ends}; in {work.folder}"
-    if not chosen.keep:
-        work.run()
-        return f"{study.name}: {work.left()}, in {work.folder}"
-    path = chosen.keep / f"{study.name}.npz"
-    if path.exists() and load(path).configuration != work.configuration:
-        raise ValueError(f"{path} is of another study: move it away")
-    work.collected().save(path)
-    return f"{path}: {work.left()}"
+        ends = [f", {name} {values[-1]:.4f}" for name, values in curve.metrics.items()]
+        return f"{curve.status}{''.join(ends)}; in {work.folder}"
+    if chosen.keep:
+        path = chosen.keep / f"{study.name}.npz"
+        if path.exists() and load(path).configuration != work.configuration:
+            raise ValueError(f"{path} is of another study: move it away")
+        work.collected().save(path)
+        return f"{path}: {work.left()}"
+    work.run()
+    return f"{study.name}: {work.left()}, in {work.folder}"
 
 
 def main(arguments: list[str] | None = None) -> int:

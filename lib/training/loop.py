@@ -4,11 +4,8 @@
 """
 
 import inspect
-import io
-import math
 import time
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,17 +15,14 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 from torch import Tensor, nn
 
-from lib import files, seeds
+from lib import seeds
 from lib.training.batches import Batches
-from lib.training.curves import READINGS, Curve, trailing_mean
-from lib.training.rules import GradientStep, norms
+from lib.training.checkpoints import Checkpoint
+from lib.training.curves import Curve
+from lib.training.recorders import Clock, Evaluations, Steps, Walk
 
 CHECK_EVERY = 100  # steps between looks at the loss; each look waits for the device
 SAVE_EVERY = 500  # steps between checkpoints
-SEAL = 16  # hex digits of the SHA-256 with which a checkpoint begins
-Evaluate = Callable[[nn.Module], Mapping[str, float]]  # of a model in evaluation mode
-# The same after so many steps
-EvaluateAt = Callable[[nn.Module, int], Mapping[str, float]]
 
 
 def cross_entropy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
@@ -124,29 +118,16 @@ def agreed(value: Any) -> Any:
     return broadcast_object_list([value])[0]
 
 
-def train(
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    batches: Batches,
-    steps: int,
-    loss: Callable[[nn.Module, tuple], Tensor] = cross_entropy,
-    *,
-    evaluate: EvaluateAt = lambda model, step: {},
-    at: Iterable[int] = (),
-    stop: Callable[[Mapping[str, float]], bool] = lambda metrics: False,
-    reached: Callable[[int, float], bool] = lambda step, reading: False,
-    walk: bool = False,
-    clock: Evaluate = lambda model: {},
-    tick: int = 0,
-    cpu: bool = False,
-    checkpoint: Path | None = None,
-    key: str = "",
-    pause: Callable[[int], bool] = lambda step: False,
-) -> Curve:
+def _never(step: int) -> bool:
+    """Say that a run is not left."""
+    return False
+
+
+class Trainer:
     """Train a network in place, step k on batch k, and record its curve.
 
-    The same call goes on from the file `checkpoint`, bit for bit on a CPU. A run ends
-    where a loss or a norm is not finite.
+    The same trainer goes on from its checkpoint, bit for bit on a CPU. A run ends where
+    a loss or a norm is not finite, where a recorder says so, or after `steps` steps.
 
     Parameters
     ----------
@@ -162,238 +143,277 @@ def train(
     loss : callable
         From the network and a batch to its loss, a mean over the rows where processes
         share them. Default: mean cross-entropy.
-    evaluate : callable
-        From the network and the number of steps done to metrics by name. Default: none.
-        A metric that an evaluation does not have is NaN there.
-    at : iterable of int
-        Numbers of steps after which `evaluate` and the norms of the weights are
-        measured, besides the end.
-    stop : callable
-        Whether an evaluation's metrics end the run. Default: never.
-    reached : callable
-        Whether a reading of the clock ends the run, given the step and the mean of the
-        last readings (`curves.trailing_mean`). Default: never.
+    evaluations : Evaluations, optional
+        What is measured at chosen steps and at the end. Default: the norms of the
+        weights, at the end.
+    clock : Clock, optional
+        Readings of the loss on fixed rows. Default: none.
     walk : bool, default False
         Whether to add up the squared moves of the weights.
-    clock : callable
-        From the network to metrics, of which "clock_loss" is recorded.
-    tick : int, default 0
-        Number of steps between readings of the clock; 0 for none.
-    cpu : bool, default False
-        Whether to stay on the CPU.
-    checkpoint : Path, optional
+    checkpoint : Checkpoint, optional
         The file in which the run is saved, and from which it goes on.
-    key : str
-        What a checkpoint must carry to be of this run.
-    pause : callable
+    pause : callable, optional
         Whether to save the run and leave, given the number of steps done. Default:
         never.
+    cpu : bool, default False
+        Whether to stay on the CPU.
 
-    Returns
-    -------
-    Curve
-        What the run did step by step, and how it ended.
+    Attributes
+    ----------
+    step : int
+        Number of steps done.
 
     Raises
     ------
     ValueError
-        If the checkpoint is damaged, of another `key`, or differs between processes; if
-        the optimiser lacks a parameter of the network that requires a gradient.
+        If the optimiser lacks a parameter of the network that requires a gradient.
     TypeError
-        If the optimiser's step does not take a closure, or does not call it.
-    OSError
-        If the checkpoint cannot be written.
+        If the optimiser's step does not take a closure.
 
     Examples
     --------
     >>> import torch
-    >>> from lib.training import Batches, NormalizedSGD, initialised, train
+    >>> from lib.training import Batches, NormalizedSGD, Trainer, initialised
     >>> inputs = torch.eye(4)
     >>> targets = torch.tensor([0, 1, 0, 1])
     >>> network = initialised(lambda: torch.nn.Linear(4, 2), seed=0)
-    >>> curve = train(
+    >>> trainer = Trainer(
     ...     network,
     ...     NormalizedSGD(network.parameters(), lr=0.1),
     ...     Batches(inputs, targets, size=4, seed=0),
     ...     steps=50,
     ...     cpu=True,
     ... )
+    >>> curve = trainer.run()
     >>> curve.status, len(curve.loss), bool(curve.loss[-1] < 0.1 * curve.loss[0])
     ('finished', 50, True)
     """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        batches: Batches,
+        steps: int,
+        loss: Callable[[nn.Module, tuple], Tensor] = cross_entropy,
+        *,
+        evaluations: Evaluations | None = None,
+        clock: Clock | None = None,
+        walk: bool = False,
+        checkpoint: Checkpoint | None = None,
+        pause: Callable[[int], bool] = _never,
+        cpu: bool = False,
+    ) -> None:
+        _check_takes_closure(optimizer)
+        _check_holds_all(model, optimizer)
+        self.model = model
+        self.optimizer = optimizer
+        self.steps = steps
+        self.loss = loss
+        self.checkpoint = checkpoint
+        self.pause = pause
+
+        # The machine: the network moves to its device in place, the data are copied.
+        self.machine = Accelerator(cpu=cpu)
+        device = self.machine.device
+        self.network, self.stepper = self.machine.prepare(model, optimizer)
+        part = (self.machine.process_index, self.machine.num_processes)
+        self.batches = batches.on(device, part)
+        self.dropout = int(seeds.stream(batches.seed, "dropout").integers(2**63))
+
+        # The recorders.
+        self.weights = {
+            name: parameter.detach() for name, parameter in model.named_parameters()
+        }
+        self.log = Steps(steps, optimizer, device)
+        self.walk = Walk(list(self.weights.values())) if walk else None
+        self.clock = clock
+        if self.clock is not None:
+            self.clock.start()
+        self.evaluations = evaluations or Evaluations(lambda model, step: {})
+        self.evaluations.start()
+
+        # Where the run is.
+        self.step = 0
+        self.calls = 0  # of the closure in one step
+        self.batch: tuple[Tensor, Tensor]
+        self.spent = 0.0  # processor seconds before this process went on
+        self.begin = time.process_time()
+
+    @property
+    def seconds(self) -> float:
+        """Processor seconds of the whole run so far."""
+        return self.spent + time.process_time() - self.begin
+
+    def run(self) -> Curve:
+        """Train to the end, from the checkpoint if there is one.
+
+        Returns
+        -------
+        Curve
+            What the run did step by step, and how it ended.
+
+        Raises
+        ------
+        ValueError
+            If the checkpoint is damaged, of another key, or differs between processes.
+        TypeError
+            If the optimiser's step does not call its closure.
+        OSError
+            If the checkpoint cannot be written.
+        """
+        self.restore()
+        self.network.train()
+        device = self.machine.device
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            status = self._run_steps()
+        return self._curve(status)
+
+    def restore(self) -> None:
+        """Go on from the checkpoint, if there is one.
+
+        Raises
+        ------
+        ValueError
+            If it is damaged, of another key, or differs between processes.
+        """
+        if self.checkpoint is not None and self.checkpoint.exists():
+            state = self.checkpoint.read()
+            self.step = state["step"]
+            self.spent = state["seconds"]
+            self.model.load_state_dict(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            for recorder in self._recorders():
+                recorder.restore(state)
+        if agreed(self.step) != self.step:
+            assert self.checkpoint is not None  # else every process begins at 0
+            raise ValueError(
+                f"{self.checkpoint.path} differs between the processes: they must see "
+                "one file"
+            )
+
+    def save(self) -> None:
+        """Write the checkpoint, if there is one, in the first process.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written.
+        """
+        if self.checkpoint is None or not self.machine.is_main_process:
+            return
+        state: dict[str, Any] = {
+            "step": self.step,
+            "seconds": self.seconds,
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+        }
+        for recorder in self._recorders():
+            state |= recorder.state()
+        self.checkpoint.write(state)
+
+    def measure(self) -> bool:
+        """Read the clock and evaluate, where they are due; say whether the run ends.
+
+        Returns
+        -------
+        bool
+            Whether a recorder ends the run here.
+        """
+        reached = False
+        if self.clock is not None and self.clock.is_due(self.step):
+            reached = self.clock.read(self.model, self.step)
+        is_last = self.step == self.steps
+        if not (reached or is_last or self.step in self.evaluations.at):
+            return False
+        self.evaluations.evaluate(self.model, self.step, self.weights, self.walk)
+        return not is_last and (reached or self.evaluations.ends_run())
+
+    def update(self) -> None:
+        """Take one step, on its batch.
+
+        Raises
+        ------
+        TypeError
+            If the optimiser's step does not call its closure.
+        """
+        self.batch = self.batches.batch(self.step)
+        # By step, not one stream: a resumed run needs no generator's state.
+        place = [self.dropout, self.step, self.machine.process_index]
+        drawn = np.random.SeedSequence(place).generate_state(1, np.uint64)
+        torch.manual_seed(int(drawn[0]))
+        if self.walk is not None:
+            self.walk.start_step()
+        self.calls = 0
+        self.stepper.step(self._loss_and_gradient)
+        if not self.calls:
+            raise TypeError(_no_closure(self.optimizer))
+        self.log.size(self.step)
+        if self.walk is not None:
+            self.walk.end_step()
+        self.step += 1
+
+    def _loss_and_gradient(self) -> Tensor:
+        """Compute the loss of the batch and its gradient: the optimiser's closure."""
+        self.calls += 1
+        self.stepper.zero_grad()
+        value = self.loss(self.network, self.batch)
+        self.machine.backward(value)
+        # accelerate averages the gradient over processes; Polyak's step needs the loss
+        # averaged too.
+        value = self.machine.reduce(value.detach(), "mean")
+        self.log.loss(self.step, value)
+        return value
+
+    def _run_steps(self) -> str:
+        """Take steps until the run ends, and say how it ended.
+
+        What is measured after a step is not in the checkpoint of that step: it is
+        measured again from there.
+        """
+        first = self.step
+        while True:
+            leaving = agreed(self.pause(self.step))
+            if self.step > first:
+                is_checked = self.step % CHECK_EVERY == 0
+                if is_checked and not self.log.is_finite(self.step - 1):
+                    return "diverged"
+                if leaving or self.step % SAVE_EVERY == 0:
+                    self.save()
+            if self.measure():
+                return f"stopped after step {self.step}"
+            if self.step == self.steps:
+                return "finished"
+            if leaving:
+                return f"paused after step {self.step}"
+            self.update()
+
+    def _recorders(self) -> list[Steps | Walk | Clock | Evaluations]:
+        """Return the recorders whose state a checkpoint keeps."""
+        recorders = (self.log, self.walk, self.clock, self.evaluations)
+        return [recorder for recorder in recorders if recorder is not None]
+
+    def _curve(self, status: str) -> Curve:
+        """Pack the record up to the first number that is not finite."""
+        record = self.log.arrays()
+        end = record.shape[1]
+        if end < self.step:
+            status = f"diverged at step {end + 1}"
+        stepwise = dict(
+            zip(("loss", "step_size", "gradient_norm"), record, strict=False)
+        )
+        return Curve(
+            status=status,
+            seconds=self.seconds,
+            clock=self.clock.arrays(end) if self.clock is not None else {},
+            **stepwise,
+            **self.evaluations.arrays(end),
+        )
+
+
+def _check_takes_closure(optimizer: torch.optim.Optimizer) -> None:
+    """Raise TypeError unless an optimiser's step can be given a closure."""
     try:
         inspect.signature(optimizer.step).bind(None)
     except TypeError:
         raise TypeError(_no_closure(optimizer)) from None
-    _check_holds_all(model, optimizer)
-    machine = Accelerator(cpu=cpu)
-    device = machine.device
-    network, stepper = machine.prepare(model, optimizer)
-    part = batches.on(device, (machine.process_index, machine.num_processes))
-    weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
-    parameters = list(weights.values())
-    points = {*map(int, at), steps}
-    dropout = int(seeds.stream(batches.seed, "dropout").integers(2**63))
-    sized = isinstance(optimizer, GradientStep)
-    # loss, and where they are stated step size and gradient norm
-    log = torch.full((3 if sized else 1, steps), math.nan, device=device)
-    walked = norms(parameters) * 0
-    rows = []
-    readings = []
-    calls = 0  # of the closure in one step
-    done = 0
-    spent = 0.0
-    begin = time.process_time()
-
-    def closure() -> Tensor:
-        nonlocal calls
-        calls += 1
-        stepper.zero_grad()
-        value = loss(network, batch)
-        machine.backward(value)
-        # accelerate averages the gradient over processes; Polyak's step needs the loss
-        # averaged too
-        log[0, step] = value = machine.reduce(value.detach(), "mean")
-        return value
-
-    def look(
-        measure: Callable[..., Mapping[str, float]], *more: int
-    ) -> dict[str, float]:
-        model.eval()
-        with torch.no_grad():
-            metrics = {
-                name: float(value) for name, value in measure(model, *more).items()
-            }
-        model.train()
-        return metrics
-
-    def save(path: Path) -> None:
-        for remains in path.parent.glob(f".{path.name}.*"):
-            remains.unlink()  # of a run killed while it wrote
-        state = {
-            "key": key,
-            "step": step,
-            "seconds": spent + time.process_time() - begin,
-        }
-        state |= {
-            "model": model.state_dict(),
-            "optimizer": optimizer.state_dict(),
-            "log": log,
-        }
-        state |= {"rows": rows, "readings": readings, "walked": walked}
-        torch.save(state, stream := io.BytesIO())
-        content = stream.getvalue()
-        files.write(path, files.sha256(content).encode() + content)
-
-    if checkpoint and checkpoint.exists():
-        state = _read(checkpoint, key)
-        done, spent, rows, readings = (
-            state[k] for k in ("step", "seconds", "rows", "readings")
-        )
-        model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        walked.copy_(state["walked"])
-        log.copy_(state["log"])
-    if agreed(done) != done:
-        raise ValueError(
-            f"{checkpoint} differs between the processes: they must see one file"
-        )
-    status = "finished"
-    network.train()
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        for step in range(done, steps + 1):
-            leaving = agreed(pause(step))
-            if step > done:
-                if step % CHECK_EVERY == 0 and not math.isfinite(log[0, step - 1]):
-                    break
-                if (
-                    checkpoint
-                    and machine.is_main_process
-                    and (leaving or step % SAVE_EVERY == 0)
-                ):
-                    save(checkpoint)
-            # What is measured here is not in the checkpoint: it is measured again from
-            # there.
-            ending = False
-            if tick and step % tick == 0:
-                readings.append(look(clock)["clock_loss"])
-                ending = reached(step, float(trailing_mean(readings[-READINGS:])[-1]))
-            if step in points or ending:
-                row = {"at": step, "metrics": look(evaluate, step)}
-                row["weight_norms"] = dict(
-                    zip(weights, norms(parameters).cpu().tolist(), strict=True)
-                )
-                row["walked"] = (
-                    dict(zip(weights, walked.cpu().tolist(), strict=True))
-                    if walk
-                    else {}
-                )
-                rows.append(row)
-                if step < steps and (ending or stop(row["metrics"])):
-                    status = f"stopped after step {step}"
-                    break
-            if step == steps:
-                break
-            if leaving:
-                status = f"paused after step {step}"
-                break
-            batch = part.batch(step)
-            # By step, not one stream: a resumed run needs no generator's state.
-            drawn = np.random.SeedSequence([dropout, step, machine.process_index])
-            torch.manual_seed(int(drawn.generate_state(1, np.uint64)[0]))
-            before = [p.clone() for p in parameters] if walk else []
-            calls = 0
-            stepper.step(closure)
-            if not calls:
-                raise TypeError(_no_closure(optimizer))
-            if isinstance(optimizer, GradientStep):
-                log[1, step] = optimizer.last_step_size
-                log[2, step] = optimizer.last_gradient_norm
-            if walk:
-                moves = torch._foreach_norm(torch._foreach_sub(parameters, before))
-                walked.add_(torch.stack(moves).to(walked) ** 2)
-    record = log.cpu().numpy()
-    finite = np.isfinite(record).all(0)
-    end = steps if finite.all() else int(finite.argmin())
-    if end < step:
-        status = f"diverged at step {end + 1}"
-    rows = [row for row in rows if row["at"] <= end]
-    read = {}
-    groups: dict[str, Any] = {}
-    if tick:
-        read = {"at": np.arange(0, end + 1, tick), "loss": readings[: end // tick + 1]}
-    for group in ("metrics", "weight_norms", "walked"):
-        names = dict.fromkeys(name for row in rows for name in row[group])
-        groups[group] = {
-            name: np.array([row[group].get(name, math.nan) for row in rows])
-            for name in names
-        }
-    return Curve(
-        status,
-        *record[:, :end],
-        evaluated_at=np.array([row["at"] for row in rows], dtype=int),
-        seconds=spent + time.process_time() - begin,
-        clock={name: np.array(values, np.float32) for name, values in read.items()},
-        **groups,
-    )
-
-
-def _read(path: Path, key: str) -> dict:
-    """Read the state of a checkpoint."""
-    content = path.read_bytes()
-    if files.sha256(content[SEAL:]).encode() != content[:SEAL]:
-        raise ValueError(f"{path} is damaged: remove it to start this run afresh")
-    try:
-        state = torch.load(
-            io.BytesIO(content[SEAL:]), map_location="cpu", weights_only=True
-        )
-        known_key = state["key"]
-    except Exception as error:  # which one depends on what the file holds
-        raise ValueError(
-            f"{path} holds no checkpoint: remove it to start this run afresh"
-        ) from error
-    if known_key != key:
-        raise ValueError(
-            f"{path} is of another run or other code: remove it to start afresh"
-        )
-    return state

@@ -1,72 +1,25 @@
-"""The update rules that the papers compare, as torch optimisers.
+"""The update rules that the papers compare, as torch optimisers, and their names.
 
-They are called as `step(closure)`.
+The classes are called as `step(closure)`, like every optimiser of torch. `optimiser`
+makes one of a rule's name, of an optimiser's class, or of a reader's own function.
 """
 
+import functools
+import inspect
 import math
+import uuid
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import numba
-import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from lib import files
+from lib.training.norms import norms
 
-@numba.njit(fastmath={"reassoc", "contract"}, nogil=True)
-def _square(values: np.ndarray) -> float:
-    """Sum the squares of an array in float64."""
-    total = 0.0
-    for i in range(values.size):
-        total += np.float64(values[i]) ** 2
-    return total
-
-
-def norms(tensors: list[Tensor]) -> Tensor:
-    """Compute the norm of each of several tensors.
-
-    Parameters
-    ----------
-    tensors : list of Tensor
-        The tensors t.
-
-    Returns
-    -------
-    Tensor (tensors,)
-        ‖t‖ of each.
-
-    Notes
-    -----
-    Squares are summed in float64. In float32 those of entries below 1e-23 vanish, and
-    with them a direction to be kept.
-    """
-    # On a CPU torch sums wider than it reads one number at a time; a compiled loop does
-    # not.
-    if all(t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors):
-        arrays = [t.detach().numpy().ravel() for t in tensors]
-        squares = np.empty(len(arrays))
-        left = enumerate(arrays)
-
-        def sum_the_rest(
-            _: int = 0,
-        ) -> None:  # a task for each array costs a tenth more
-            for i, values in left:  # one thread sums each, so it rounds alike
-                squares[i] = _square(values)
-
-        threads = torch.get_num_threads()
-        if threads == 1 or sum(a.size for a in arrays) < 1e6:  # starting one costs more
-            sum_the_rest()
-        else:
-            with ThreadPoolExecutor(threads) as pool:
-                list(pool.map(sum_the_rest, range(threads)))
-        return torch.from_numpy(squares).sqrt()
-    # Apple's devices have no float64.
-    if tensors[0].device.type == "mps":
-        wide = torch.float32
-    else:
-        wide = torch.float64
-    return torch.stack(torch._foreach_norm(tensors, 2, wide))
+# A reader's own rule: a class of optimisers, called with (parameters, rate), or a
+# function of (named parameters, rate) that returns an optimiser.
+Rule = Callable[..., torch.optim.Optimizer]
 
 
 class GradientStep(torch.optim.Optimizer):
@@ -135,11 +88,11 @@ class GradientStep(torch.optim.Optimizer):
         size = torch.where(norm == 0, 0.0, size.clamp(max=group["max_step"]))
         self.last_step_size = size
         self.last_gradient_norm = norm
-        if (
-            norm.device.type == "cpu"
-        ):  # backwards: the cache holds the gradients read last
+        if norm.device.type == "cpu":
+            # Backwards, since the cache holds the gradients that were read last.
             torch._foreach_add_(members[::-1], gradients[::-1], alpha=-float(size))
-        else:  # a tensor: a number would be fetched from the device
+        else:
+            # By a tensor: a number would be fetched from the device.
             torch._foreach_sub_(members, torch._foreach_mul(gradients, size))
         return loss
 
@@ -309,7 +262,8 @@ class MirrorDescent(torch.optim.Optimizer):
                 parameter for parameter in group["params"] if parameter.grad is not None
             ]
             for parameter in members:
-                if "mirror" not in (state := self.state[parameter]):
+                state = self.state[parameter]
+                if "mirror" not in state:
                     wide = torch.promote_types(parameter.dtype, torch.float32)
                     (state["mirror"],) = _mirrored([parameter.detach().to(wide)], p - 1)
             images = [self.state[parameter]["mirror"] for parameter in members]
@@ -321,21 +275,55 @@ class MirrorDescent(torch.optim.Optimizer):
         return loss
 
 
-# Rule -> optimiser from parameters, rate and cap. The rate of SPS is its cap, and it
-# has no other; SNGD alone has both, and no cap where that is None. l_p is mirror
-# descent.
+def _sgd(
+    parameters: list[nn.Parameter], rate: float, cap: float | None
+) -> torch.optim.Optimizer:
+    """Make stochastic gradient descent."""
+    return torch.optim.SGD(parameters, rate)
+
+
+def _adam(
+    parameters: list[nn.Parameter], rate: float, cap: float | None
+) -> torch.optim.Optimizer:
+    """Make Adam, in its fused form."""
+    return torch.optim.Adam(parameters, rate, fused=True)
+
+
+def _polyak(
+    parameters: list[nn.Parameter], rate: float, cap: float | None
+) -> torch.optim.Optimizer:
+    """Make the stochastic Polyak step, whose rate is its cap."""
+    return StochasticPolyak(parameters, rate)
+
+
+def _normalised(
+    parameters: list[nn.Parameter], rate: float, cap: float | None
+) -> torch.optim.Optimizer:
+    """Make normalised gradient descent, without a cap where that is None."""
+    return NormalizedSGD(parameters, rate, cap or math.inf)
+
+
+def _mirror(p: float) -> Callable[..., torch.optim.Optimizer]:
+    """Return the function that makes mirror descent with this exponent."""
+
+    def make(
+        parameters: list[nn.Parameter], rate: float, cap: float | None
+    ) -> torch.optim.Optimizer:
+        return MirrorDescent(parameters, rate, p)
+
+    return make
+
+
+# The papers' rules by name: a function of parameters, rate and cap. SNGD alone takes
+# the cap. This table is not to be changed: a rule of one's own goes into `Study.rules`.
 RULES: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    "SGD": lambda parameters, rate, cap: torch.optim.SGD(parameters, rate),
-    "Adam": lambda parameters, rate, cap: torch.optim.Adam(
-        parameters, rate, fused=True
-    ),
-    "SPS": lambda parameters, rate, cap: StochasticPolyak(parameters, rate),
-    "SNGD": lambda parameters, rate, cap: NormalizedSGD(
-        parameters, rate, cap or math.inf
-    ),
-    "l1.1": lambda parameters, rate, cap: MirrorDescent(parameters, rate, 1.1),
-    "l2": lambda parameters, rate, cap: MirrorDescent(parameters, rate, 2.0),
-    "l3": lambda parameters, rate, cap: MirrorDescent(parameters, rate, 3.0),
+    "SGD": _sgd,
+    "Adam": _adam,
+    "SPS": _polyak,
+    "SNGD": _normalised,
+    "l1.1": _mirror(1.1),
+    "l2": _mirror(2.0),
+    "l3": _mirror(3.0),
 }
 STEP_SIZED = ("SPS", "SNGD")  # rules whose step size changes from step to step
 # Of torch.optim those that take no step along dense gradients of any shape and one
@@ -343,8 +331,78 @@ STEP_SIZED = ("SPS", "SNGD")  # rules whose step size changes from step to step
 UNFIT = ("LBFGS", "Muon", "Optimizer", "SparseAdam")
 
 
+def optimiser(
+    rule: str | Rule, network: nn.Module, rate: float, cap: float | None = None
+) -> torch.optim.Optimizer:
+    """Make the optimiser of a network by a rule.
+
+    Parameters
+    ----------
+    rule : str or type or callable
+        A key of `RULES`, the name of an optimiser of torch, a class of optimisers that
+        is called with (list of parameters, rate), a `functools.partial` of one, or a
+        function of (parameters by name, rate).
+    network : torch.nn.Module
+        The network.
+    rate : float
+        The rate; of "SPS" it is the cap.
+    cap : float, optional
+        The cap of "SNGD". Default: none.
+
+    Returns
+    -------
+    torch.optim.Optimizer
+        The optimiser.
+
+    Raises
+    ------
+    ValueError
+        If a name is that of no rule.
+    TypeError
+        If a rule of one's own does not return an optimiser.
+
+    Examples
+    --------
+    A name, a class, and a function that treats matrices and vectors apart:
+
+    >>> import torch
+    >>> from lib.training.rules import optimiser
+    >>> network = torch.nn.Linear(3, 2)
+    >>> type(optimiser("SNGD", network, rate=0.1, cap=0.5)).__name__
+    'NormalizedSGD'
+    >>> type(optimiser(torch.optim.RMSprop, network, rate=1e-3)).__name__
+    'RMSprop'
+    >>> def matrices_faster(parameters, rate):
+    ...     matrices = [p for p in parameters.values() if p.ndim == 2]
+    ...     vectors = [p for p in parameters.values() if p.ndim < 2]
+    ...     groups = [{"params": matrices, "lr": 10 * rate}, {"params": vectors}]
+    ...     return torch.optim.SGD(groups, rate)
+    >>> len(optimiser(matrices_faster, network, rate=0.1).param_groups)
+    2
+    """
+    if isinstance(rule, str):
+        return maker(rule)(list(network.parameters()), rate, cap)
+    if _is_class(rule):
+        made = rule(list(network.parameters()), rate)
+    else:
+        made = rule(dict(network.named_parameters()), rate)
+    if not isinstance(made, torch.optim.Optimizer):
+        raise TypeError(
+            f"a rule must return a torch.optim.Optimizer, {rule!r} returned "
+            f"{type(made).__name__}"
+        )
+    return made
+
+
+def _is_class(rule: Rule) -> bool:
+    """Whether a rule is a class of optimisers, or a partial of one."""
+    if isinstance(rule, functools.partial):
+        rule = rule.func
+    return isinstance(rule, type)
+
+
 def maker(rule: str) -> Callable[..., torch.optim.Optimizer]:
-    """Return the function that makes an optimiser.
+    """Return the function that makes the optimiser of a rule with a name.
 
     Parameters
     ----------
@@ -376,6 +434,56 @@ def maker(rule: str) -> Callable[..., torch.optim.Optimizer]:
     if not isinstance(theirs, type) or rule in UNFIT:
         rest = f"torch.optim's, without {', '.join(UNFIT)}"
         raise ValueError(
-            f"there is no rule {rule!r}, only {', '.join(RULES)} and {rest}"
+            f"there is no rule {rule!r}, only {', '.join(RULES)} and {rest}; "
+            "a rule of your own is given with rules={name: class or function}"
         )
-    return lambda parameters, rate, cap: theirs(parameters, rate)
+
+    def make(
+        parameters: list[nn.Parameter], rate: float, cap: float | None
+    ) -> torch.optim.Optimizer:
+        return theirs(parameters, rate)
+
+    return make
+
+
+def identity(rule: Rule) -> str:
+    """Say which rule of a reader this is, so that another one never takes up its runs.
+
+    Parameters
+    ----------
+    rule : type or callable
+        A class of optimisers, a function, or a `functools.partial` of either.
+
+    Returns
+    -------
+    str
+        Its dotted name, a hash of its source, and the arguments of a partial. What has
+        no source, as a function typed into a console, gets a new identity at each call:
+        its runs are not taken up again.
+
+    Raises
+    ------
+    TypeError
+        If it is neither a class nor a function.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from lib.training.rules import identity
+    >>> identity(torch.optim.RMSprop).split()[0]
+    'torch.optim.rmsprop.RMSprop'
+    """
+    arguments = ""
+    if isinstance(rule, functools.partial):
+        arguments = f" {rule.args} {rule.keywords}"
+        rule = rule.func
+    if not isinstance(rule, type) and not inspect.isfunction(rule):
+        raise TypeError(
+            "a rule is a class of torch optimisers or a function of (parameters by "
+            f"name, rate), got {rule!r}"
+        )
+    try:
+        source = files.sha256(inspect.getsource(rule).encode())
+    except OSError:
+        source = uuid.uuid4().hex
+    return f"{rule.__module__}.{rule.__qualname__} {source}{arguments}"

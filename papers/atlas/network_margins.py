@@ -23,7 +23,7 @@ from lib.attention import TokenSet, unit_tokens
 from lib.data import images
 from lib.networks import VisionTransformer
 from lib.seeds import stream
-from lib.training import Batches, loop
+from lib.training import Batches, Trainer, initialised
 from lib.training.study import TUNING_SEED
 from papers import verdicts
 from papers.atlas import atlas
@@ -155,7 +155,7 @@ def _untrained(setting: Setting, data, seed: int) -> VisionTransformer:
             size, setting.patch, channels, data.classes, **setting.shape, **PLAIN
         )
 
-    return loop.initialised(build, seed).eval()
+    return initialised(build, seed).eval()
 
 
 def trained(setting: Setting, data, rule: str, rate: float, seed: int):
@@ -169,7 +169,7 @@ def trained(setting: Setting, data, rule: str, rate: float, seed: int):
         transform=data.standardise(),
     )
     optimizer = _ByMatrix(model, rule, rate)
-    loss = loop.train(model, optimizer, batches, setting.steps, cpu=True).loss
+    loss = Trainer(model, optimizer, batches, setting.steps, cpu=True).run().loss
     rest = np.full(setting.steps - len(loss), np.nan)  # of a run that diverged
     return model.eval(), np.concatenate([loss, rest])
 
@@ -315,7 +315,9 @@ def selection_claims(optimal: Mapping, disputes: Mapping[str, Disputes]) -> list
         text = f"{way}: share of {asked.sum()} disputes won, own selection of larger own-norm margin"
         word = verdicts.decided(low > HALF, high < HALF)
         id = f"select.own.{plain(way)}"
-        claims.append(judged(id, text, SOURCE, estimate, "> 0.5", word, len(asked)))
+        claims.append(
+            judged(id, text, SOURCE, estimate, "> 0.5", verdict=word, seeds=len(asked))
+        )
     adam = ties[ADAM] - min(ties[name] for name in steepest)
     return [*claims, claim("select.adam", adam)]
 
@@ -359,7 +361,15 @@ def ranking_claims(readings: Readings) -> list[Claim]:
         values = interval.values.mean(), interval.low, interval.high
         name = f"vit.{norm.replace(' ', '_')}"
         claims.append(
-            judged(name, text, SOURCE, values, "> 0", word, len(interval.values))
+            judged(
+                name,
+                text,
+                SOURCE,
+                values,
+                "> 0",
+                verdict=word,
+                seeds=len(interval.values),
+            )
         )
     return claims
 

@@ -8,7 +8,7 @@ margin 1. Unless said otherwise D is D_psi(W_mm/||W_mm||, W/||W||), S = {D <= mu
 = S with ||W||_{p,p} >= R.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -711,13 +711,14 @@ def relative_rule(start: np.ndarray, p: float, relative_step: float) -> MirrorDe
 
 def from_cone(
     selection: Selection,
-    mu,
-    multiple,
-    steps,
-    share=0.02,
-    draws=1,
-    seed=0,
-    change=lambda rule: rule,
+    mu: float,
+    multiple: float,
+    steps: int,
+    share: float = 0.02,
+    *,
+    draws: int = 1,
+    seed: int = 0,
+    change: Callable[[MirrorDescent], MirrorDescent] = lambda rule: rule,
 ) -> tuple[History, TokenSet]:
     """Train from `draws` random starts a run, D = mu, ||W_0|| = multiple ||W_mm||, by
     `relative_rule` of `share` as `change` makes it: history, data of draws x runs."""

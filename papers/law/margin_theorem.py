@@ -327,7 +327,15 @@ def prove_with_momentum(
     s_max = s.max(initial=0.0)
     for tau in ROOMS[::-1]:
         room = _room(
-            problem, rule, d_max, size, omega, outside, level, rise_before, tau
+            problem,
+            rule,
+            d_max=d_max,
+            size=size,
+            omega=omega,
+            outside=outside,
+            level=level,
+            rise=rise_before,
+            tau=tau,
         )
         contracts = 2 * room.b + s_max * room.b**2 < decay
         if not (room.xi <= 0.5 and contracts and room.rise > 0):
@@ -349,11 +357,22 @@ class _Room(NamedTuple):
     rise: float
 
 
-def _room(problem, rule, far, size, omega, outside, level, rise, tau):
+def _room(
+    problem: Local,
+    rule: NGD,
+    *,
+    d_max: float,
+    size: float,
+    omega: np.ndarray,
+    outside: float,
+    level: float,
+    rise: float,
+    tau: float,
+) -> _Room:
     """`_Room` of a start at `level` that rises by `rise`; outside adds to tau."""
     V = problem.norm
     exact = rule.step_size * problem.norm
-    R = far * (size + tau)
+    R = d_max * (size + tau)
     L = problem.curvature(R)[1]
     r = max(min(problem.D * R, 300.0), 1e-8)
     log_delta = problem.log_small(omega, R, outside + tau) - problem.r * level
@@ -368,6 +387,6 @@ def _room(problem, rule, far, size, omega, outside, level, rise, tau):
         xi=xi,
         low=low,
         high=high,
-        b=far * (h - 1 + h * spread),
+        b=d_max * (h - 1 + h * spread),
         rise=min(rise, steady),
     )

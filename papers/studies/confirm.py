@@ -25,7 +25,8 @@ from filelock import FileLock, Timeout
 from lib import files
 from lib.training.curves import Curve, Curves, load
 from lib.training.studies import STUDIES
-from lib.training.study import OutOfTime, Study, Work, a_run
+from lib.training.study import Study
+from lib.training.work import OutOfTime, Run, Work
 
 TABLE = files.read_table(Path(__file__).with_suffix(".toml"))
 FOLDER = files.ROOT / "figures" / "desk" / "confirm"
@@ -264,7 +265,7 @@ class Confirmation:
                     works[key] = self._work(self.plan.study(given, grows))
                 cap = _cap(self.plan, decided)
                 runs = [
-                    a_run("curve", rule, decided[rule], cap, seed) for rule in rules
+                    Run.of("curve", rule, decided[rule], cap, seed) for rule in rules
                 ]
                 curves = works[key].all_of(runs)
                 Curves(works[key].configuration, tuple(curves)).save(path)
@@ -278,11 +279,11 @@ def _cap(plan: Plan, decided: Mapping[str, float]) -> float | None:
     return decided.get("SPS")
 
 
-def _matching(known: Sequence[Curve], wanted: Mapping) -> Curve | None:
+def _matching(known: Sequence[Curve], wanted: Run) -> Curve | None:
     """The curve in `known` that is the `wanted` run, if there is one."""
     names = ("rule", "rate", "cap", "seed")
     for curve in known:
-        if all(getattr(curve, name) == wanted[name] for name in names):
+        if all(getattr(curve, name) == getattr(wanted, name) for name in names):
             return curve
     return None
 
@@ -340,12 +341,12 @@ def raced_runs(
     return [run for run in found if run is not None]
 
 
-def _raced(plan: Plan, rule: str, decided: Mapping[str, float]) -> list[dict]:
+def _raced(plan: Plan, rule: str, decided: Mapping[str, float]) -> list[Run]:
     """The runs of the race of `rule`, none if its rate is given."""
     if len(plan.rates[rule]) == 1:
         return []
     return [
-        a_run("trial", rule, rate, _cap(plan, decided), seed)
+        Run.of("trial", rule, rate, _cap(plan, decided), seed)
         for seed in TABLE["race_seeds"]
         for rate in plan.rates[rule]
     ]

@@ -1,7 +1,7 @@
 """What papers A and C share where they judge and draw the kept curves of a study."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -303,12 +303,22 @@ def save(
     figure: Figure,
     caption: str,
     table: Table,
-    numbers: dict,
+    *,
+    numbers: Mapping[str, Number],
 ) -> None:
     """Save a figure of `curves` with the seeds of its runs; no other data were read."""
     problem = curves.configuration["problem"]
     rows = [dict(problem[part]) for part in ("data", "weights") if part in problem]
     if run.scale != "demo":  # nothing was trained
         rows = [row | {"source": "kept", "trained_on": row["source"]} for row in rows]
-    made = figure, slug, number, caption, table, numbers, rows
-    run.save(*made, dtype="float32", setting={"seeds": curves.seeds()})
+    run.save(
+        figure,
+        slug,
+        number,
+        caption,
+        claims=table,
+        numbers=numbers,
+        data=rows,
+        dtype="float32",
+        setting={"seeds": curves.seeds()},
+    )

@@ -6,33 +6,54 @@ from dataclasses import replace
 from pathlib import Path
 
 from lib.training.curves import Curves
-from lib.training.study import Study, Work, a_run
+from lib.training.rules import Rule
+from lib.training.study import Study
+from lib.training.work import Run, Work, race
+
+
+def _quiet(sentence: str) -> None:
+    """Say nothing."""
 
 
 def train(study: Study) -> Curves:
     """Run a small `study` to its end, from nothing, and forget all but its curves."""
-    with tempfile.TemporaryDirectory() as folder:
-        return Work(study, Path(folder), say=lambda words: None).run()
+    return race(study, say=_quiet)
 
 
-def once(study: Study, rates: Mapping[str, float], cap: float | None = None) -> Curves:
-    """One run of every rule of `rates` at its rate, seed 0; `cap` is SNGD's."""
-    asked = replace(
-        study, rates={rule: (rate,) for rule, rate in rates.items()}, seeds=1
+def once(
+    study: Study,
+    rates: Mapping[str, float],
+    *,
+    cap: float | None = None,
+    rules: Mapping[str, Rule] | None = None,
+) -> Curves:
+    """One run of every rule of `rates` at its rate, seed 0; `cap` is SNGD's.
+
+    Rules of one's own are given by name in `rules`, as in `lib.training.race`.
+    """
+    single = replace(
+        study,
+        rates={rule: (rate,) for rule, rate in rates.items()},
+        rules=rules or {},
+        seeds=1,
     )
+    runs = [Run.of("curve", rule, rate, cap, 0) for rule, rate in rates.items()]
     with tempfile.TemporaryDirectory() as folder:
-        work = Work(asked, Path(folder), say=lambda words: None)
-        work.all_of(
-            [a_run("curve", rule, rate, cap, 0) for rule, rate in rates.items()]
-        )
+        work = Work(single, Path(folder), say=_quiet)
+        work.all_of(runs)
         return work.collected()
 
 
-def last_losses(study: Study, rates: Mapping[str, float]) -> dict:
+def last_losses(
+    study: Study,
+    rates: Mapping[str, float],
+    *,
+    rules: Mapping[str, Rule] | None = None,
+) -> dict[str, float]:
     """The clock's last reading in each run of `once`, a loss on fixed rows: {rule:
     loss}.
     """
-    curves = once(study, rates)
+    curves = once(study, rates, rules=rules)
     last = {}
     for rule in rates:
         (run,) = curves.runs(rule)

@@ -530,7 +530,7 @@ def _optimizer_step(name, make):
 
 
 def _loop_step(name, make):
-    """A whole step of `training.train` on a vision transformer, against the same with
+    """A whole step of `training.Trainer` on a vision transformer, against the same with
     SGD.
 
     Processor time of one thread: a host that takes one of two cores away moves the
@@ -550,9 +550,8 @@ def _loop_step(name, make):
         model = training.initialised(vision, 0)
 
         def run():
-            return training.train(
-                model, make(model.parameters()), batches, steps, cpu=True
-            )
+            optimiser = make(model.parameters())
+            return training.Trainer(model, optimiser, batches, steps, cpu=True).run()
 
         return model, run
 

@@ -121,7 +121,10 @@ def test_a_miss_of_a_hair_is_printed_beyond_the_tolerance(
 
 
 def judged(ends=(1.1, 1.3), verdict="undecided", seeds=5):
-    return claims.judged("c", "slower", "p", (1.2, *ends), "above 1", verdict, seeds)
+    estimate = 1.2, *ends
+    return claims.judged(
+        "c", "slower", "p", estimate, "above 1", verdict=verdict, seeds=seeds
+    )
 
 
 def test_verdicts_in_words_and_the_legend_of_their_brackets():

@@ -146,7 +146,7 @@ def test_a_page_run_by_hand_is_checked_and_writes_nothing(
     monkeypatch.delenv(record.TOLD)
     run = record.Run("01_x", "A", {"scale": "demo", "seeds": 3, "n": 6})
     before = sorted(tmp_path.rglob("*"))
-    assert run.save(line(), "one", "Figure 2", "A line.", [FAILS]) is None
+    assert run.save(line(), "one", "Figure 2", "A line.", claims=[FAILS]) is None
     for slug, numbers in (("Figure 2", {}), ("one", {"error": 3.0})):
         with pytest.raises(ValueError, match="slug|error"):
             run.save(line(), slug, "Figure 2", "A line.", numbers=numbers)

@@ -338,18 +338,18 @@ def test_steps_to_equal_accuracy_are_those_between_two_evaluations():
     [("desk", {"source": "kept", "trained_on": "hub"}), ("demo", {"source": "hub"})],
 )
 def test_a_redraw_says_that_it_read_kept_curves_and_whose_seeds_they_are(scale, source):
-    saved = []
+    saved = {}
 
     def keep(*args, **more):
-        return saved.extend([args[-1], more["setting"]])
+        saved.update(more)
 
     run = SimpleNamespace(scale=scale, save=keep)
     later = each(
         race({"SGD": 0.03}), lambda curve: replace(curve, seed=curve.seed + 10)
     )
-    kept_curves.save(run, "a", "Figure 6", later, None, "", claims.Table(), {})
-    rows, setting = saved
-    assert setting["seeds"] == [10, 11, 12, 13, 14]
+    kept_curves.save(run, "a", "Figure 6", later, None, "", claims.Table(), numbers={})
+    rows = saved["data"]
+    assert saved["setting"]["seeds"] == [10, 11, 12, 13, 14]
     assert rows == [{"name": "invented"} | source] and "kept" in record.SOURCES
 
 

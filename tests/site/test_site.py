@@ -55,7 +55,8 @@ def save(scale="demo", holds=True, measured=0.25):
     folder = files.folder("figures") / scale
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(record.TOLD, str(folder))
-        run.save(figure, "good", "Figure 1", "A <line>.", [claim], numbers, data)
+        about = dict(claims=[claim], numbers=numbers, data=data)
+        run.save(figure, "good", "Figure 1", "A <line>.", **about)
     return folder / "good.json"
 
 

@@ -15,7 +15,7 @@ import torch
 
 from lib import files
 from lib.training.curves import Curve, Curves, load
-from lib.training.study import OutOfTime, Work, _made
+from lib.training.work import OutOfTime, Work, made_on
 from papers.studies import confirm
 from papers.studies.confirm import RACE, Confirmation
 from tests.training import test_loop
@@ -28,7 +28,7 @@ SEEDS = (30, 31, 32)
 def table():
     """A confirm.toml of one toy study, by the code that is here."""
     torch.set_num_threads(1)
-    made = _made("cpu")
+    made = made_on("cpu")
     fixed = {name: made[name] for name in ("code", "torch", "threads")}
     shared = {"commit": "here", "first_seed": 30, "look_after": 2, "most": 1.5}
     plan = {
@@ -175,7 +175,7 @@ def test_a_confirmation_in_pieces_is_bit_for_bit_that_in_one(
         def __init__(self, *arguments, **options):
             super().__init__(*arguments, **options)
             looks = itertools.count()
-            self.spent = lambda: next(looks) > 40
+            self.is_out_of_time = lambda: next(looks) > 40
 
     monkeypatch.setattr(confirm, "Work", Short)
     cuts = 0

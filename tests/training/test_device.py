@@ -16,7 +16,8 @@ from torch.utils._pytree import tree_map
 
 from lib.training import loop
 from lib.training.studies import DEMO
-from lib.training.study import TUNING_SEED, Work, a_run
+from lib.training.study import TUNING_SEED
+from lib.training.work import Run, Work
 from tests.training.test_study import STUDY
 
 NAME = "meta"  # the one device without a driver under which torch lets a tensor be made
@@ -120,9 +121,9 @@ def test_a_study_runs_on_another_device(study, tmp_path, monkeypatch):
     def runs(folder):
         rule, rates = next(iter(study.rates.items()))
         work = Work(study, tmp_path / folder, say=lambda words: None)
-        first = a_run("trial", rule, rates[0], None, TUNING_SEED)
+        first = Run.of("trial", rule, rates[0], None, TUNING_SEED)
         work.all_of([first], study.horizon // 4)  # leaves a checkpoint
-        return work.all_of([first, a_run("curve", rule, rates[0], None, 0)])
+        return work.all_of([first, Run.of("curve", rule, rates[0], None, 0)])
 
     near = runs("near")
     monkeypatch.setattr(loop, "Accelerator", lambda cpu: machine)

@@ -18,7 +18,9 @@ import torch
 from lib.networks.measures import classification
 from lib.training import loop
 from lib.training.batches import Batches
-from lib.training.loop import cross_entropy, initialised, train
+from lib.training.checkpoints import Checkpoint
+from lib.training.loop import Trainer, cross_entropy, initialised
+from lib.training.recorders import Clock, Evaluations
 from lib.training.rules import MirrorDescent, NormalizedSGD, StochasticPolyak
 
 MAKERS = {
@@ -46,18 +48,44 @@ def dropping():
     return torch.nn.Sequential(*layers)
 
 
-def run(rule="SGD", seed=0, steps=12, start=0, build=layer, **options):
+def nothing(model, step):
+    return {}
+
+
+def run(
+    rule="SGD",
+    seed=0,
+    steps=12,
+    start=0,
+    build=layer,
+    *,
+    evaluate=nothing,
+    at=(),
+    stop=None,
+    clock=None,
+    tick=0,
+    reached=None,
+    checkpoint=None,
+    key="",
+    **options,
+):
     """Model, batches and curve of a network trained on `clusters`; `options` are of
-    `train`.
+    `Trainer`.
     """
     batches = Batches(*clusters(), 16, seed)
     model = initialised(build, start)
-    options = {"cpu": True} | options
-    return (
+    trainer = Trainer(
         model,
+        MAKERS[rule](model.parameters()),
         batches,
-        train(model, MAKERS[rule](model.parameters()), batches, steps, **options),
+        steps,
+        evaluations=Evaluations(evaluate, at, stop),
+        clock=Clock(clock, tick, reached) if clock else None,
+        checkpoint=Checkpoint(checkpoint, key) if checkpoint else None,
+        cpu=True,
+        **options,
     )
+    return model, batches, trainer.run()
 
 
 def at_call(number, change):
@@ -356,7 +384,7 @@ def test_a_file_that_holds_no_checkpoint_ends_in_one_sentence(tmp_path, name, se
     path = tmp_path / "run.pt"
     path.write_bytes(seal(NO_CHECKPOINTS[name]))
     with pytest.raises(ValueError) as refusal:
-        loop._read(path, "")
+        Checkpoint(path).read()
     if seal is sealed:
         kind = "holds no checkpoint"
     else:
@@ -380,7 +408,7 @@ def test_a_full_disk_keeps_the_checkpoint_before_and_sweeps_what_a_kill_left(tmp
             run(loss=at_call(6, filled), checkpoint=path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert caught.value.errno == errno.EFBIG and loop._read(path, "")["step"] == 4
+    assert caught.value.errno == errno.EFBIG and Checkpoint(path).read()["step"] == 4
     assert [file.name for file in tmp_path.iterdir()] == ["a.pt"]
     same(run(checkpoint=path)[2], run()[2])
 
@@ -450,7 +478,23 @@ def test_an_optimiser_that_trains_a_part_of_the_network_is_refused():
     none_is_left = [p for p in parameters if p.ndim < 2]
     part = torch.optim.SGD([{"params": matrices}, {"params": none_is_left}], 0.1)
     with pytest.raises(ValueError, match="2 of the network's .* the first '0.bias'"):
-        train(network, part, batches, steps=1, cpu=True)
+        Trainer(network, part, batches, steps=1, cpu=True)
     for layer in network:
         layer.bias.requires_grad_(False)
-    assert train(network, part, batches, steps=1, cpu=True).status == "finished"
+    assert Trainer(network, part, batches, 1, cpu=True).run().status == "finished"
+
+
+def test_recorders_that_are_used_again_begin_anew():
+    evaluations = Evaluations(lambda model, step: {"one": 1.0}, at=[0, 4])
+    clock = Clock(CLOCK, every=4)
+    curves = []
+    for _ in range(2):
+        network = initialised(layer, 0)
+        optimizer = torch.optim.SGD(network.parameters(), 0.1)
+        batches = Batches(*clusters(), 16, 0)
+        recorders = {"evaluations": evaluations, "clock": clock}
+        curves.append(
+            Trainer(network, optimizer, batches, 8, **recorders, cpu=True).run()
+        )
+    same(*curves)
+    assert curves[1].evaluated_at.tolist() == [0, 4, 8]

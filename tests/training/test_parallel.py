@@ -11,10 +11,10 @@ import torch
 from lib import files
 from lib.training.curves import load
 from lib.training.studies import DEMO
-from lib.training.study import Work, a_run
+from lib.training.work import Run, Work
 from tests.training.test_study import STUDY
 
-RUNS = [a_run("curve", "SPS", 0.5, None, 0), a_run("curve", "SGD", 0.1, None, 0)]
+RUNS = [Run.of("curve", "SPS", 0.5, None, 0), Run.of("curve", "SGD", 0.1, None, 0)]
 
 
 def work(study, folder):
@@ -49,5 +49,5 @@ if __name__ == "__main__":  # one of the processes, started by torchrun
     losses = [torch.from_numpy(run.loss) for run in mine.all_of(RUNS)]
     torch.save(losses, here / f"rank{mine.machine.process_index}.pt")
     small = replace(DEMO["multi_nli"], horizon=8, evaluations=1)
-    work(small, here).all_of([a_run("curve", "SPS", 0.3, None, 0)])
+    work(small, here).all_of([Run.of("curve", "SPS", 0.3, None, 0)])
     torch.distributed.destroy_process_group()

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from lib import files, training
 from lib.data import images
-from lib.training import curves, rules, studies
+from lib.training import curves, problems, rules
 from lib.training.studies import DEMO, STUDIES
 
 STEPS = 40
@@ -47,7 +47,7 @@ def test_trials_are_judged_on_rows_that_they_do_not_train_on(measured):
                 float((seen == whole.labels[1600:]).double().mean())
             )
         if name == "imdb":
-            train, _ = studies._split("imdb", True, studies.SMOKE_REVIEWS)
+            train, _ = problems.load_split("imdb", True, problems.SMOKE_REVIEWS)
             rest, _ = train.hold_out(held)
             assert batches.targets.tolist() == rest.labels.tolist()
 
@@ -55,11 +55,11 @@ def test_trials_are_judged_on_rows_that_they_do_not_train_on(measured):
 def test_the_clock_reads_the_loss_of_rows_that_are_trained_on(measured):
     name, problem, model = measured
     batches = problem.batches(0, True)
-    every = max(1, len(batches.inputs) // studies.FIXED)
+    every = max(1, len(batches.inputs) // problems.FIXED)
     if name == "imdb":
         taken = slice(None, None, every)
     else:
-        taken = slice(studies.FIXED)
+        taken = slice(problems.FIXED)
     with torch.no_grad():
         logits = model(batches.transform(batches.inputs[taken]))
     two = logits.ndim == 1
@@ -99,11 +99,11 @@ def test_tokens_used_are_the_mean_over_heads_of_each_review_and_layer(measured):
             for weights in block.attention.parameters():
                 weights.mul_(3.0)  # so that heads differ
     kept = problem.finish(sharp, 0)
-    train, test = studies._split("imdb", True, studies.SMOKE_REVIEWS)
+    train, test = problems.load_split("imdb", True, problems.SMOKE_REVIEWS)
     options = DEMO["imdb"].options
-    words = studies.Vocabulary.of(train.texts, options["words"])
+    words = problems.Vocabulary.of(train.texts, options["words"])
     ids = words.encode(test.texts, options["length"])
-    every = max(1, len(ids) // studies.PROBED_REVIEWS)
+    every = max(1, len(ids) // problems.PROBED_REVIEWS)
     probe = ids[::every]
     assert kept["present"].tolist() == [
         sum(k > 0 for k in row) for row in probe.tolist()
@@ -135,8 +135,8 @@ def test_the_first_steps_of_a_committed_trial_come_again_to_its_last_kept_bit():
     problem = study.problem(batch=study.batch, **study.options)
     model = training.initialised(problem.build, trial.seed)
     batches = problem.batches(trial.seed, True)
-    optimizer = rules.RULES["SGD"](model.parameters(), trial.rate, None)
-    found = training.train(model, optimizer, batches, STEPS)
+    optimizer = rules.optimiser("SGD", model, trial.rate)
+    found = training.Trainer(model, optimizer, batches, STEPS).run()
     np.testing.assert_allclose(
         found.loss, trial.loss[:STEPS].astype(float), rtol=UNIT, atol=0
     )

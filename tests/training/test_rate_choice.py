@@ -7,8 +7,9 @@ import dataclasses
 import numpy as np
 import pytest
 
+from lib.training.racing import Race
 from lib.training.studies import STUDIES
-from lib.training.study import ROUNDS, Study, Work
+from lib.training.study import ROUNDS, Study
 from papers.studies import kept_curves
 from tests.papers.worlds import clocked
 
@@ -24,32 +25,31 @@ STUDY = Study(
 )
 
 
-class Invented(Work):
-    """Trials `trial(rate, steps)` of a study, and those `asked` for: (rate, up to which
-    step).
+class Invented(Race):
+    """The race of trials `trial(rate, steps)`, and those `asked` for: (rate, up to
+    which step).
 
     A rate of `before` {rate: steps} has been run so far before, and that run is handed
     out.
     """
 
     def __init__(self, study, trial, before=()):
-        self.study = study
+        super().__init__(study, "SGD", self.take)
         self.trial = trial
         self.before = dict(before)
         self.asked = []
 
-    def all_of(self, runs, until=None):
-        rates = [run["rate"] for run in runs]
-        self.asked += [(rate, until) for rate in rates]
-        end = until or self.study.horizon
-        return [self.trial(rate, max(end, self.before.get(rate, 0))) for rate in rates]
-
-    def best(self):
-        return super().best("SGD", None)
+    def take(self, rates, steps):
+        taken = {}
+        for rate in rates:
+            self.asked.append((rate, steps))
+            further = max(steps, self.before.get(rate, 0))
+            taken[rate] = self.trial(rate, further).until(steps)
+        return taken
 
     def longest(self):
         """How far every rate was run."""
-        return {rate: until or self.study.horizon for rate, until in self.asked}
+        return dict(self.asked)
 
 
 def twice(first):

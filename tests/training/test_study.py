@@ -20,36 +20,50 @@ from torch import nn
 from lib import files
 from lib.networks.measures import classification, predict
 from lib.training import __main__ as command
+from lib.training import studies
 from lib.training.batches import Batches
 from lib.training.curves import load
-from lib.training.rules import RULES
-from lib.training.studies import STUDIES
-from lib.training.study import OutOfTime, Problem, Study, Work, a_run
+from lib.training.problem import Problem
+from lib.training.study import Study
+from lib.training.work import OutOfTime, Run, Work, race
 from papers.studies import smoke
 from tests.training import test_loop
 
 
-def problem(batch=8, rows=64):
+class Points(Problem):
     """Two classes of points on a line, nearly apart."""
-    rng = np.random.default_rng(0)
-    labels = rng.integers(0, 2, rows)
-    points = (2.0 * labels - 1)[:, None] + rng.normal(0, 0.5, (rows, 3))
-    inputs = torch.tensor(points, dtype=torch.float32)
-    targets = torch.tensor(labels)
-    return Problem(
-        build=lambda: nn.Linear(3, 2),
-        batches=lambda seed, tuning: Batches(inputs, targets, batch, seed),
-        evaluate=lambda model, seed, tuning: classification(inputs, targets)(model),
-        finish=lambda model, seed: {"logits": predict(model, inputs).numpy()},
-        about={"data": "points", "rows": rows},
-        clock=classification(inputs, targets, name="clock"),
-        baselines={"three of four": lambda: np.arange(rows) % 4 > 0},
-    )
+
+    def __init__(self, batch=8, rows=64):
+        rng = np.random.default_rng(0)
+        labels = rng.integers(0, 2, rows)
+        points = (2.0 * labels - 1)[:, None] + rng.normal(0, 0.5, (rows, 3))
+        self.inputs = torch.tensor(points, dtype=torch.float32)
+        self.targets = torch.tensor(labels)
+        self.batch = batch
+        self.about = {"data": "points", "rows": rows}
+
+    def build(self):
+        return nn.Linear(3, 2)
+
+    def batches(self, seed, tuning):
+        return Batches(self.inputs, self.targets, self.batch, seed)
+
+    def clock(self, model):
+        return classification(self.inputs, self.targets, name="clock")(model)
+
+    def evaluate(self, model, seed, tuning):
+        return classification(self.inputs, self.targets)(model)
+
+    def finish(self, model, seed):
+        return {"logits": predict(model, self.inputs).numpy()}
+
+    def baselines(self):
+        return {"three of four": lambda: np.arange(len(self.inputs)) % 4 > 0}
 
 
 STUDY = Study(
     name="points",
-    problem=problem,
+    problem=Points,
     options={"rows": 64},
     rates={"SGD": (0.01, 0.1, 1.0), "SPS": (0.5, 5.0), "SNGD": (0.1, 0.3)},
     horizon=40,
@@ -127,12 +141,11 @@ def test_a_run_ends_at_the_first_reading_of_its_target_from_a_step_on(tmp_path):
 
 
 def test_what_is_dear_is_measured_at_the_last_points_of_a_judged_run_alone(tmp_path):
-    def dear(**sizes):
-        return dataclasses.replace(
-            problem(**sizes), closing=lambda model: {"dear": 1.0}
-        )
+    class Dear(Points):
+        def closing(self, model):
+            return {"dear": 1.0}
 
-    study = dataclasses.replace(STUDY, problem=dear, rates={"SGD": (0.1, 0.2)}, seeds=1)
+    study = dataclasses.replace(STUDY, problem=Dear, rates={"SGD": (0.1, 0.2)}, seeds=1)
     ran = work(study, tmp_path).run()
     (judged,) = ran.judged()
     assert np.isfinite(judged.metrics["dear"]).tolist() == [False] * 5 + [True] * 4
@@ -154,7 +167,7 @@ def test_a_study_in_pieces_is_bit_for_bit_that_in_one(whole, tmp_path):
     while pieces is None:
         here = work(STUDY, tmp_path)
         looks = itertools.count()
-        here.spent = lambda looks=looks: next(looks) > 99
+        here.is_out_of_time = lambda looks=looks: next(looks) > 99
         try:
             pieces = here.run()
         except OutOfTime as rest:
@@ -212,7 +225,7 @@ def test_processes_share_a_study_without_loss_though_one_is_killed(whole, tmp_pa
 
 def test_a_run_that_another_process_takes_further_is_read_meanwhile(tmp_path):
     here = work(STUDY, tmp_path)
-    one = a_run("curve", "SGD", 0.1, None, 0)
+    one = Run.of("curve", "SGD", 0.1, None, 0)
     short = here.one(one, 2)
     assert short.paused and len(short.loss) == 2
     with FileLock(next(here.folder.glob(".*.lock"))):
@@ -222,7 +235,7 @@ def test_a_run_that_another_process_takes_further_is_read_meanwhile(tmp_path):
 
 def test_a_run_of_other_code_or_of_another_device_is_refused(tmp_path, monkeypatch):
     here = work(STUDY, tmp_path)
-    one = a_run("curve", "SGD", 0.1, None, 0)
+    one = Run.of("curve", "SGD", 0.1, None, 0)
     here.one(one)
     monkeypatch.setitem(here.made, "code", "another")
     with pytest.raises(
@@ -289,7 +302,7 @@ def test_a_field_of_the_study_is_set_by_command():
             "--set speed=3: it is FIELD=VALUE, with a field of rates",
         ),
         (["--set", "seeds"], "--set seeds: it is FIELD=VALUE"),
-        (["--set", "seeds=many"], "'many' is no value like 2"),
+        (["--set", "seeds=many"], "expected a value such as 2, got 'many'"),
         (["--set", "seeds=0"], "seeds = 0; it must be a whole number"),
         (["--set", "first_seed=99"], "seed 100 is that of the trials"),
         (["--set", "rates.Newton=1"], "there is no rule 'Newton', only SGD"),
@@ -333,7 +346,7 @@ def test_a_study_that_cannot_run_is_one_sentence(
 ):
     monkeypatch.delenv("DATA_DIR", raising=False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setattr(command, "STUDIES", STUDIES)
+    monkeypatch.setattr(command, "STUDIES", studies.STUDIES)
     monkeypatch.setattr("lib.data.places.ROOT", tmp_path)
     (tmp_path / "file").write_text("")
     assert command.main([name, "--state", str(tmp_path / "file")]) == 1
@@ -348,7 +361,7 @@ def test_once_is_the_judged_run_of_the_study(tmp_path):
     found = smoke.once(STUDY, {"SPS": 5.0, "SNGD": 0.1}, cap=0.5)
     for rule, rate, cap in (("SPS", 5.0, None), ("SNGD", 0.1, 0.5)):
         work = Work(STUDY, tmp_path, say=lambda words: None)
-        alone = work.one(a_run("curve", rule, rate, cap, 0))
+        alone = work.one(Run.of("curve", rule, rate, cap, 0))
         (run,) = found.runs(rule)
         np.testing.assert_array_equal(run.loss, alone.loss)
         assert (run.rate, run.cap, run.seed) == (rate, cap, 0)
@@ -358,29 +371,82 @@ def test_once_is_the_judged_run_of_the_study(tmp_path):
         smoke.once(STUDY, {"Lion": 0.1})
 
 
-def test_last_losses_are_the_last_readings_of_the_clock(monkeypatch):
-    # noqa: E731
-    def sign(parameters, rate, cap):
-        return torch.optim.Adam(parameters, rate, betas=(0.0, 0.0))
+def sign(parameters, rate):
+    return torch.optim.Adam(parameters.values(), rate, betas=(0.0, 0.0))
 
-    monkeypatch.setitem(RULES, "sign", sign)
-    last = smoke.last_losses(STUDY, {"SGD": 0.1, "sign": 0.01})
-    for rule, rate in (("SGD", 0.1), ("sign", 0.01)):
-        (run,) = smoke.once(STUDY, {rule: rate}).runs(rule)
+
+def test_last_losses_are_the_last_readings_of_the_clock():
+    rates = {"SGD": 0.1, "sign": 0.01}
+    last = smoke.last_losses(STUDY, rates, rules={"sign": sign})
+    for rule, rate in rates.items():
+        (run,) = smoke.once(STUDY, {rule: rate}, rules={"sign": sign}).runs(rule)
         assert last[rule] == pytest.approx(run.clock["loss"][-1], abs=1e-4)
         assert run.clock["at"][-1] == STUDY.horizon // STUDY.clock * STUDY.clock
 
 
-def test_an_own_rule_may_read_the_parameters_twice(monkeypatch):
+def test_an_own_rule_may_treat_parameters_apart():
     """As one does that treats matrices and vectors apart, such as Muon."""
 
-    def split(parameters, rate, cap):
-        matrices = [p for p in parameters if p.ndim == 2]
-        others = [p for p in parameters if p.ndim != 2]
+    def split(parameters, rate):
+        matrices = [p for p in parameters.values() if p.ndim == 2]
+        others = [p for p in parameters.values() if p.ndim != 2]
         return torch.optim.SGD([{"params": matrices}, {"params": others}], rate)
 
-    monkeypatch.setitem(RULES, "split", split)
-    monkeypatch.setitem(RULES, "whole", lambda p, rate, cap: torch.optim.SGD(p, rate))
-    curves = smoke.once(STUDY, {"split": 0.1, "whole": 0.1})
+    own = {"split": split, "whole": torch.optim.SGD}
+    curves = smoke.once(STUDY, {"split": 0.1, "whole": 0.1}, rules=own)
     (apart,), (together,) = curves.runs("split"), curves.runs("whole")
     np.testing.assert_array_equal(apart.loss, together.loss)
+
+
+def test_an_own_rule_races_beside_those_of_the_papers():
+    heavy = functools.partial(torch.optim.SGD, momentum=0.9)
+    rates = {"SGD": [0.1], "heavy": [0.001, 0.01], "sign": [0.01]}
+    own = {"heavy": heavy, "sign": sign}
+    said = []
+    curves = race(STUDY, rates, rules=own, seeds=1, say=said.append)
+    assert list(curves.rates()) == list(rates) and curves.seeds() == [0]
+    assert {trial.rate for trial in curves.trials("heavy")} >= {0.001, 0.01}
+    assert any(sentence.startswith("curve-heavy-") for sentence in said)
+    (momentum,) = smoke.once(STUDY, {"SGD": 0.01}).runs("SGD")
+    (with_momentum,) = smoke.once(STUDY, {"heavy": 0.01}, rules=own).runs("heavy")
+    # The first step of momentum is that of SGD.
+    assert with_momentum.loss[1] == momentum.loss[1]
+    assert with_momentum.loss[2] != momentum.loss[2]
+
+
+def test_runs_of_a_changed_rule_are_not_taken_up(tmp_path):
+    def folder(rule):
+        own = dataclasses.replace(STUDY, rates={"mine": (0.1,)}, rules={"mine": rule})
+        return work(own, tmp_path).folder
+
+    def first(parameters, rate):
+        return torch.optim.SGD(parameters.values(), rate)
+
+    def second(parameters, rate):
+        return torch.optim.SGD(parameters.values(), rate / 2)
+
+    second.__qualname__ = first.__qualname__
+    assert folder(first) == folder(first)
+    assert folder(first) != folder(second)
+    faster = functools.partial(torch.optim.SGD, momentum=0.9)
+    slower = functools.partial(torch.optim.SGD, momentum=0.8)
+    assert folder(faster) != folder(slower)
+    # What was typed into a console has no source to compare.
+    typed = {}
+    exec(compile("def rule(parameters, rate): ...", "<typed>", "exec"), typed)
+    assert folder(typed["rule"]) != folder(typed["rule"])
+
+
+@pytest.mark.parametrize(
+    ("rules", "error", "sentence"),
+    [
+        ({"SGD": torch.optim.SGD}, ValueError, "'SGD' is a rule of the papers"),
+        ({"my/rule": torch.optim.SGD}, ValueError, "named in files, so not 'my/rule'"),
+        ({"mine": "RMSprop"}, TypeError, "class of torch optimisers or a function"),
+        ({"mine": lambda parameters, rate: None}, TypeError, "returned NoneType"),
+    ],
+)
+def test_what_is_no_rule_is_refused(rules, error, sentence):
+    (name,) = rules
+    with pytest.raises(error, match=sentence):
+        race(STUDY, {name: [0.1]}, rules=rules, say=lambda sentence: None)

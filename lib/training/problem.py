@@ -1,0 +1,178 @@
+"""Network and data of a study, as one object with a method for each thing measured."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from lib.training.batches import Batches
+from lib.training.loop import cross_entropy
+
+
+class Problem(ABC):
+    """Network and data of a study, loaded.
+
+    A subclass says how the network is built, what it trains on and what is measured.
+    Where a method has the argument `tuning`, it says whether a rate is being tried:
+    rows that are held out then judge, and test rows are not seen.
+
+    Attributes
+    ----------
+    about : mapping
+        Network and data in words and numbers, which a file of curves keeps.
+    summed : bool
+        Whether `loss` is a batch's sum, not its mean.
+
+    Examples
+    --------
+    Which of two points an input is, learned by one layer:
+
+    >>> import torch
+    >>> from lib.networks.measures import classification
+    >>> from lib.training import Batches, Problem
+    >>> class TwoPoints(Problem):
+    ...     def __init__(self, batch):
+    ...         self.inputs = torch.eye(2).repeat(8, 1)
+    ...         self.labels = torch.arange(2).repeat(8)
+    ...         self.batch = batch
+    ...         self.about = {"data": "two points", "rows": 16}
+    ...
+    ...     def build(self):
+    ...         return torch.nn.Linear(2, 2)
+    ...
+    ...     def batches(self, seed, tuning):
+    ...         return Batches(self.inputs, self.labels, self.batch, seed)
+    ...
+    ...     def clock(self, model):
+    ...         return classification(self.inputs, self.labels, name="clock")(model)
+    >>> TwoPoints(batch=4).batches(seed=0, tuning=False).size
+    4
+    """
+
+    about: Mapping[str, Any]
+    summed: bool = False
+
+    @abstractmethod
+    def build(self) -> nn.Module:
+        """Build the network, from torch's generator.
+
+        Returns
+        -------
+        torch.nn.Module
+            The network.
+        """
+
+    @abstractmethod
+    def batches(self, seed: int, tuning: bool) -> Batches:
+        """Return what a run trains on.
+
+        Parameters
+        ----------
+        seed : int
+            The seed of the order.
+        tuning : bool
+            Whether a rate is being tried.
+
+        Returns
+        -------
+        Batches
+            The batches.
+        """
+
+    @abstractmethod
+    def clock(self, model: nn.Module) -> Mapping[str, float]:
+        """Measure the loss on fixed training rows.
+
+        Parameters
+        ----------
+        model : torch.nn.Module
+            The network, in evaluation mode.
+
+        Returns
+        -------
+        mapping of str to float
+            "clock_loss", and what else is measured with it.
+        """
+
+    def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        """Compute the loss that is trained. Default: mean cross-entropy.
+
+        Parameters
+        ----------
+        model : torch.nn.Module
+            The network.
+        batch : tuple of Tensor
+            Inputs and targets.
+
+        Returns
+        -------
+        Tensor ()
+            The loss.
+        """
+        return cross_entropy(model, batch)
+
+    def evaluate(
+        self, model: nn.Module, seed: int, tuning: bool
+    ) -> Mapping[str, float]:
+        """Measure a network at the points of a run. Default: nothing.
+
+        Parameters
+        ----------
+        model : torch.nn.Module
+            The network, in evaluation mode.
+        seed : int
+            The seed of its run, from which its start can be built again.
+        tuning : bool
+            Whether a rate is being tried.
+
+        Returns
+        -------
+        mapping of str to float
+            Metrics by name.
+        """
+        return {}
+
+    def closing(self, model: nn.Module) -> Mapping[str, float]:
+        """Measure what is dear, at the last points of a judged run. Default: nothing.
+
+        Parameters
+        ----------
+        model : torch.nn.Module
+            The network, in evaluation mode.
+
+        Returns
+        -------
+        mapping of str to float
+            Metrics by name.
+        """
+        return {}
+
+    def finish(self, model: nn.Module, seed: int) -> Mapping[str, np.ndarray]:
+        """Measure a network at the end of a judged run. Default: nothing.
+
+        Parameters
+        ----------
+        model : torch.nn.Module
+            The network, in evaluation mode.
+        seed : int
+            The seed of its run.
+
+        Returns
+        -------
+        mapping of str to ndarray
+            Arrays by name.
+        """
+        return {}
+
+    def baselines(self) -> Mapping[str, Callable[[], np.ndarray]]:
+        """Return the plain classifiers that the network should beat. Default: none.
+
+        Returns
+        -------
+        mapping of str to callable
+            By name, a function without arguments that fits one and returns which test
+            rows it has right, an ndarray of bool (test rows,).
+        """
+        return {}

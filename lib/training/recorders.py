@@ -1,0 +1,426 @@
+"""What a run records: its steps, evaluations, readings of the clock, and its walk.
+
+Each recorder holds one kind of record. `Trainer` asks it at its moments, saves its
+state with the run and reads it back, and packs its arrays into the run's `Curve`.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lib.training.curves import READINGS, trailing_mean
+from lib.training.norms import norms
+from lib.training.rules import GradientStep
+
+Metrics = Mapping[str, float]
+
+
+def measured(
+    measure: Callable[..., Metrics], model: nn.Module, *place: int
+) -> dict[str, float]:
+    """Measure a network in evaluation mode, and leave it in training mode.
+
+    Parameters
+    ----------
+    measure : callable
+        From the network, and what else is given, to metrics by name.
+    model : torch.nn.Module
+        The network.
+    *place : int
+        What else `measure` takes.
+
+    Returns
+    -------
+    dict of str to float
+        The metrics.
+    """
+    model.eval()
+    with torch.no_grad():
+        metrics = {name: float(value) for name, value in measure(model, *place).items()}
+    model.train()
+    return metrics
+
+
+class Steps:
+    """The loss of each step and, of a rule that states them, step size and gradient.
+
+    Parameters
+    ----------
+    steps : int
+        Number of steps of the whole run.
+    optimizer : torch.optim.Optimizer
+        The optimiser. A `GradientStep` states its step size and gradient norm.
+    device : torch.device
+        The device on which the numbers are kept, so that no step waits for it.
+    """
+
+    LOSS = 0
+    STEP_SIZE = 1
+    GRADIENT_NORM = 2
+
+    def __init__(
+        self, steps: int, optimizer: torch.optim.Optimizer, device: torch.device
+    ) -> None:
+        self.optimizer = optimizer
+        rows = 3 if isinstance(optimizer, GradientStep) else 1
+        self.log = torch.full((rows, steps), math.nan, device=device)
+
+    def loss(self, step: int, value: Tensor) -> None:
+        """Record the loss before a step.
+
+        Parameters
+        ----------
+        step : int
+            The step, from 0.
+        value : Tensor ()
+            The loss.
+        """
+        self.log[self.LOSS, step] = value
+
+    def size(self, step: int) -> None:
+        """Record step size and gradient norm after a step, where they are stated.
+
+        Parameters
+        ----------
+        step : int
+            The step, from 0.
+        """
+        if isinstance(self.optimizer, GradientStep):
+            self.log[self.STEP_SIZE, step] = self.optimizer.last_step_size
+            self.log[self.GRADIENT_NORM, step] = self.optimizer.last_gradient_norm
+
+    def is_finite(self, step: int) -> bool:
+        """Whether the loss before a step is finite; this waits for the device.
+
+        Parameters
+        ----------
+        step : int
+            The step, from 0.
+
+        Returns
+        -------
+        bool
+            Whether it is.
+        """
+        return math.isfinite(self.log[self.LOSS, step])
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps.
+
+        Returns
+        -------
+        dict
+            The numbers so far.
+        """
+        return {"log": self.log}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what a checkpoint kept.
+
+        Parameters
+        ----------
+        state : mapping
+            What `state` returned.
+        """
+        self.log.copy_(state["log"])
+
+    def arrays(self) -> np.ndarray:
+        """Return the record up to the first number that is not finite.
+
+        Returns
+        -------
+        ndarray (1 or 3, steps)
+            Loss, and where they are stated step size and gradient norm.
+        """
+        record = self.log.cpu().numpy()
+        finite = np.isfinite(record).all(axis=0)
+        if finite.all():
+            return record
+        return record[:, : int(finite.argmin())]
+
+
+class Walk:
+    """The squared lengths of all steps of each weight, added up.
+
+    Parameters
+    ----------
+    parameters : list of Tensor
+        The weights, which training changes in place.
+    """
+
+    def __init__(self, parameters: list[Tensor]) -> None:
+        self.parameters = parameters
+        self.total = norms(parameters) * 0  # in float64, on the device
+        self.before: list[Tensor] = []
+
+    def start_step(self) -> None:
+        """Remember the weights before a step."""
+        self.before = [parameter.clone() for parameter in self.parameters]
+
+    def end_step(self) -> None:
+        """Add the squared moves of a step."""
+        moves = torch._foreach_norm(torch._foreach_sub(self.parameters, self.before))
+        self.total.add_(torch.stack(moves).to(self.total) ** 2)
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps.
+
+        Returns
+        -------
+        dict
+            The sums so far.
+        """
+        return {"walked": self.total}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what a checkpoint kept.
+
+        Parameters
+        ----------
+        state : mapping
+            What `state` returned.
+        """
+        self.total.copy_(state["walked"])
+
+
+class Clock:
+    """Readings of the loss on fixed rows every few steps.
+
+    Parameters
+    ----------
+    measure : callable
+        From the network to metrics, of which "clock_loss" is recorded.
+    every : int
+        Number of steps between readings; 0 for none.
+    reached : callable, optional
+        Whether a reading ends the run, given the step and the mean of the last readings
+        (`curves.trailing_mean`). Default: never.
+
+    Examples
+    --------
+    >>> from lib.training import Clock
+    >>> clock = Clock(lambda model: {"clock_loss": 1.0}, every=50)
+    >>> [step for step in range(101) if clock.is_due(step)]
+    [0, 50, 100]
+    """
+
+    def __init__(
+        self,
+        measure: Callable[[nn.Module], Metrics],
+        every: int,
+        reached: Callable[[int, float], bool] | None = None,
+    ) -> None:
+        self.measure = measure
+        self.every = every
+        self.reached = reached
+        self.start()
+
+    def start(self) -> None:
+        """Forget the run before: a trainer begins its own."""
+        self.readings: list[float] = []
+
+    def is_due(self, step: int) -> bool:
+        """Whether there is a reading after so many steps.
+
+        Parameters
+        ----------
+        step : int
+            Number of steps done.
+
+        Returns
+        -------
+        bool
+            Whether there is.
+        """
+        return bool(self.every) and step % self.every == 0
+
+    def read(self, model: nn.Module, step: int) -> bool:
+        """Take a reading; say whether it ends the run.
+
+        Parameters
+        ----------
+        model : torch.nn.Module
+            The network.
+        step : int
+            Number of steps done.
+
+        Returns
+        -------
+        bool
+            Whether the run has reached its target.
+        """
+        self.readings.append(measured(self.measure, model)["clock_loss"])
+        if self.reached is None:
+            return False
+        return self.reached(step, float(trailing_mean(self.readings[-READINGS:])[-1]))
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps.
+
+        Returns
+        -------
+        dict
+            The readings so far.
+        """
+        return {"readings": self.readings}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what a checkpoint kept.
+
+        Parameters
+        ----------
+        state : mapping
+            What `state` returned.
+        """
+        self.readings = list(state["readings"])
+
+    def arrays(self, end: int) -> dict[str, np.ndarray]:
+        """Return the readings of the first steps.
+
+        Parameters
+        ----------
+        end : int
+            Number of steps.
+
+        Returns
+        -------
+        dict of str to ndarray (readings,)
+            "at" and "loss" of float32; nothing without a clock.
+        """
+        if not self.every:
+            return {}
+        return {
+            "at": np.arange(0, end + 1, self.every).astype(np.float32),
+            "loss": np.array(self.readings[: end // self.every + 1], np.float32),
+        }
+
+
+class Evaluations:
+    """Metrics and norms of the weights at chosen steps and at the end.
+
+    Parameters
+    ----------
+    measure : callable
+        From the network and the number of steps done to metrics by name. A metric that
+        an evaluation does not have is NaN there.
+    at : iterable of int
+        Numbers of steps after which there is an evaluation, besides the end.
+    stop : callable, optional
+        Whether an evaluation's metrics end the run. Default: never.
+
+    Examples
+    --------
+    >>> from lib.training import Evaluations
+    >>> evaluations = Evaluations(lambda model, step: {"share": 0.5}, at=[0, 100])
+    >>> sorted(evaluations.at)
+    [0, 100]
+    """
+
+    def __init__(
+        self,
+        measure: Callable[[nn.Module, int], Metrics],
+        at: Iterable[int] = (),
+        stop: Callable[[Metrics], bool] | None = None,
+    ) -> None:
+        self.measure = measure
+        self.at = {int(step) for step in at}
+        self.stop = stop
+        self.start()
+
+    def start(self) -> None:
+        """Forget the run before: a trainer begins its own."""
+        self.rows: list[dict[str, Any]] = []
+
+    def evaluate(
+        self,
+        model: nn.Module,
+        step: int,
+        weights: Mapping[str, Tensor],
+        walk: Walk | None,
+    ) -> None:
+        """Take an evaluation.
+
+        Parameters
+        ----------
+        model : torch.nn.Module
+            The network.
+        step : int
+            Number of steps done.
+        weights : mapping of str to Tensor
+            The weights of which the norms are recorded.
+        walk : Walk, optional
+            The walk of these weights.
+        """
+        metrics = measured(self.measure, model, step)
+        lengths = norms(list(weights.values())).cpu().tolist()
+        walked: dict[str, float] = {}
+        if walk is not None:
+            walked = dict(zip(weights, walk.total.cpu().tolist(), strict=True))
+        self.rows.append(
+            {
+                "at": step,
+                "metrics": metrics,
+                "weight_norms": dict(zip(weights, lengths, strict=True)),
+                "walked": walked,
+            }
+        )
+
+    def ends_run(self) -> bool:
+        """Whether the last evaluation ends the run.
+
+        Returns
+        -------
+        bool
+            What `stop` says of its metrics.
+        """
+        return self.stop is not None and self.stop(self.rows[-1]["metrics"])
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps.
+
+        Returns
+        -------
+        dict
+            The evaluations so far.
+        """
+        return {"rows": self.rows}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what a checkpoint kept.
+
+        Parameters
+        ----------
+        state : mapping
+            What `state` returned.
+        """
+        self.rows = list(state["rows"])
+
+    def arrays(self, end: int) -> dict[str, Any]:
+        """Return the evaluations of the first steps, by the names of `Curve`.
+
+        Parameters
+        ----------
+        end : int
+            Number of steps.
+
+        Returns
+        -------
+        dict
+            "evaluated_at", an ndarray of int (points,), and the arrays (points,) of
+            "metrics", "weight_norms" and "walked" by name.
+        """
+        rows = [row for row in self.rows if row["at"] <= end]
+        arrays: dict[str, Any] = {
+            "evaluated_at": np.array([row["at"] for row in rows], dtype=int)
+        }
+        for group in ("metrics", "weight_norms", "walked"):
+            names = dict.fromkeys(name for row in rows for name in row[group])
+            arrays[group] = {
+                name: np.array([row[group].get(name, math.nan) for row in rows])
+                for name in names
+            }
+        return arrays

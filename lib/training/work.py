@@ -1,0 +1,558 @@
+"""The runs of a study in a folder: trained once, kept, and taken up where they stopped.
+
+`race` does a small study at one go; `Work` does one that lasts.
+"""
+
+import contextlib
+import math
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from filelock import FileLock, Timeout
+from torch import nn
+
+from lib import files, provenance
+from lib.training import loop
+from lib.training.checkpoints import Checkpoint
+from lib.training.curves import NONE, Curve, Curves, load
+from lib.training.loop import Trainer
+from lib.training.racing import Race
+from lib.training.recorders import Clock, Evaluations
+from lib.training.rules import Rule
+from lib.training.study import LAST, TUNING_SEED, TUNING_SEEDS, Study
+
+ROOMS = ("training", "networks", "data")  # of the library, whose code decides a run
+WAIT = 0.2  # seconds between looks at a run that another process trains
+HELD = 1 - 1e-6  # from this share of its cap on, a step of SPS is one that the cap held
+LARGEST = 6e4  # a trial's losses are kept in half precision, in numbers up to 65,504
+
+
+class OutOfTime(Exception):
+    """The minutes are used up.
+
+    The text says how many of the planned runs are finished.
+    """
+
+
+@dataclass(frozen=True)
+class Run:
+    """Which run of a study, by the names of `Curve`.
+
+    Parameters
+    ----------
+    part : {"trial", "curve", "one", "baseline"}
+        What the run is for.
+    rule : str
+        The rule.
+    rate : float
+        Its rate.
+    cap : float or None
+        The cap of SNGD; other rules have none.
+    seed : int
+        The seed.
+
+    Examples
+    --------
+    >>> from lib.training.work import Run
+    >>> Run.of("one", "SGD", 0.1, cap=2.0, seed=0)
+    Run(part='one', rule='SGD', rate=0.1, cap=None, seed=0)
+    >>> Run.of("curve", "SNGD", 0.1, cap=2.0, seed=0).name
+    'curve-SNGD-0.1-2.0-0'
+    """
+
+    part: str
+    rule: str
+    rate: float
+    cap: float | None
+    seed: int
+
+    @classmethod
+    def of(
+        cls, part: str, rule: str, rate: float, cap: float | None, seed: int
+    ) -> "Run":
+        """Name a run, with the cap if its rule takes one.
+
+        Parameters
+        ----------
+        part : {"trial", "curve", "one", "baseline"}
+            What the run is for.
+        rule : str
+            The rule.
+        rate : float
+            Its rate.
+        cap : float or None
+            The cap of SNGD; it is left out for other rules.
+        seed : int
+            The seed.
+
+        Returns
+        -------
+        Run
+            The run.
+        """
+        if rule != "SNGD":
+            cap = None
+        return cls(part=part, rule=rule, rate=rate, cap=cap, seed=seed)
+
+    @property
+    def name(self) -> str:
+        """The name of its files, without a suffix."""
+        values = asdict(self).values()
+        return "-".join(str(value) for value in values if value is not None)
+
+
+@cache
+def made_on(device: str) -> dict[str, Any]:
+    """Say where a run is made.
+
+    Parameters
+    ----------
+    device : str
+        The kind of device.
+
+    Returns
+    -------
+    dict
+        The commit; "code", a short hash of the code of `ROOMS`; the version of torch;
+        the device, its name, the threads, and the precision of products.
+    """
+    if device == "cuda":
+        processor = torch.cuda.get_device_name()
+    else:
+        processor = torch.backends.cpu.get_cpu_capability()
+    sources = (
+        path for room in ROOMS for path in (files.ROOT / "lib" / room).rglob("*.py")
+    )
+    code = b"".join(path.read_bytes() for path in sorted(sources))
+    return {
+        "commit": provenance.commit(),
+        "code": files.sha256(code),
+        "torch": torch.__version__,
+        "device": device,
+        "processor": processor,
+        "threads": torch.get_num_threads(),
+        # With "high" a GPU rounds to TF32.
+        "products": torch.get_float32_matmul_precision(),
+    }
+
+
+class Work:
+    """The runs of a study in a folder, until its end or until the minutes are over.
+
+    The same work goes on where it stopped. Processes may share the folder: a lock file
+    per run keeps each run to one process.
+
+    Parameters
+    ----------
+    study : Study
+        The study.
+    folder : Path
+        The runs are kept in `folder`/<name>-<digest>.
+    minutes : float, optional
+        How long to work. Default: to the end.
+    say : callable
+        What is called with a sentence on each run. Default: `print`.
+    cpu : bool, default False
+        Whether to stay on the CPU.
+
+    Raises
+    ------
+    ValueError
+        If the minutes are not above 0, if a batch does not fit the data, or if
+        processes share a batch over which the loss is summed.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        folder: Path,
+        minutes: float = math.inf,
+        say: Callable[[str], None] = print,
+        cpu: bool = False,
+    ) -> None:
+        if not minutes > 0:
+            raise ValueError(f"minutes must be above 0, got {minutes:g}")
+        self.last = time.monotonic() + 60 * minutes
+        self.study = study
+        self.say = say
+        self.cpu = cpu
+
+        # The machine. Sums are split over threads, and another split rounds
+        # differently.
+        torch.set_num_threads(1)
+        self.machine = loop.Accelerator(cpu=cpu)
+        self.made = made_on(self.machine.device.type)
+
+        # Network and data. Sizes that do not fit are refused before anything is
+        # written.
+        self.problem = study.problem(batch=study.batch, **study.options)
+        processes = self.machine.num_processes
+        if self.problem.summed and processes > 1:
+            raise ValueError(
+                f"{study.name} sums its loss over a batch: one process must train it"
+            )
+        for tuning in (False, True):
+            self.problem.batches(0, tuning).on("cpu", (0, processes))
+
+        # The folder, named after what decides the runs.
+        self.configuration = study.describe(self.problem)
+        self.key = provenance.digest(self.configuration)
+        self.folder = Path(folder) / f"{study.name}-{self.key}"
+
+    def is_out_of_time(self) -> bool:
+        """Whether the minutes are used up.
+
+        Returns
+        -------
+        bool
+            Whether they are.
+        """
+        return time.monotonic() >= self.last
+
+    def run(self) -> Curves:
+        """Run the plain classifiers and the trials, then the judged runs.
+
+        Returns
+        -------
+        Curves
+            All of them.
+
+        Raises
+        ------
+        OutOfTime
+            If the minutes end before.
+        ValueError
+            If every rate of a rule diverged.
+        """
+        study = self.study
+        self.all_of(
+            [
+                Run.of("baseline", name, 0.0, None, 0)
+                for name in self.problem.baselines()
+            ]
+        )
+        rates = {}
+        cap = study.cap
+        for rule in study.rates:
+            rates[rule] = self.best(rule, cap)
+            if rule == "SPS" and study.cap is None:
+                cap = rates[rule]
+        judged = []
+        for seed in study.judged_seeds:
+            for rule in rates:
+                judged.append(Run.of("curve", rule, rates[rule], cap, seed))
+        self.all_of(judged)
+        return self.collected()
+
+    def best(self, rule: str, cap: float | None) -> float:
+        """Find the rate at which a rule is judged, by a `Race`.
+
+        Parameters
+        ----------
+        rule : str
+            The rule.
+        cap : float or None
+            The cap of SNGD.
+
+        Returns
+        -------
+        float
+            The rate.
+
+        Raises
+        ------
+        ValueError
+            If every rate diverged.
+        OutOfTime
+            If the minutes end before.
+        """
+
+        def trials(rates: list[float], steps: int) -> dict[float, Curve]:
+            runs = [Run.of("trial", rule, rate, cap, TUNING_SEED) for rate in rates]
+            # Of a trial that has gone on since, the start: who goes on chooses the same
+            # rates.
+            return {
+                trial.rate: trial.until(steps) for trial in self.all_of(runs, steps)
+            }
+
+        return Race(self.study, rule, trials).best()
+
+    def all_of(self, runs: Sequence[Run], until: float = math.inf) -> list[Curve]:
+        """Return the curves of runs, whichever process trains them.
+
+        Parameters
+        ----------
+        runs : sequence of Run
+            The runs.
+        until : float, optional
+            The step that each has to reach at least. Default: the end.
+
+        Returns
+        -------
+        list of Curve
+            The curves, in the order of `runs`.
+
+        Raises
+        ------
+        OutOfTime
+            If the minutes end before.
+        """
+        while True:
+            curves = [self.one(run, until) for run in runs]
+            done = [curve for curve in curves if curve is not None]
+            if len(done) == len(runs):
+                return done
+            if loop.agreed(self.is_out_of_time()):
+                raise OutOfTime(self.left())
+            time.sleep(WAIT)
+
+    def one(self, run: Run, until: float = math.inf) -> Curve | None:
+        """Return the curve of one run, from its file or trained.
+
+        Parameters
+        ----------
+        run : Run
+            The run.
+        until : float, optional
+            The step that it has to reach at least. Default: the end.
+
+        Returns
+        -------
+        Curve or None
+            The curve; None while another process has the run.
+
+        Raises
+        ------
+        OutOfTime
+            If the minutes end before.
+        ValueError
+            If its file was made by other code or on another device.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        # A name may end in a rate, so suffixes are added to it and never replaced.
+        path = self.folder / f"{run.name}.npz"
+        checkpoint = self.folder / f"{run.name}.pt"
+        lock = FileLock(self.folder / f".{run.name}.lock")
+        is_first = self.machine.is_main_process
+        try:
+            curve = None
+            if is_first:
+                with contextlib.suppress(Timeout):
+                    lock.acquire(blocking=False)
+                curve = self._from_file(path, until)
+            # Whoever holds the lock: a run that came far enough may be taken further
+            # meanwhile.
+            curve, is_mine = loop.agreed((curve, lock.is_locked))
+            if curve is not None or not is_mine:
+                return curve
+            trained = self._trained(run, checkpoint, until)
+            curve = replace(trained, **asdict(run), made=self.made)
+            if is_first:
+                self._keep(curve, run, path, checkpoint)
+            return curve
+        finally:
+            lock.release()
+
+    def _from_file(self, path: Path, until: float) -> Curve | None:
+        """Read the curve of a run, if it is there and came far enough."""
+        if not path.exists():
+            return None
+        curve = self._finished(path)
+        if curve.paused and len(curve.loss) < until:
+            return None
+        return curve
+
+    def _keep(self, curve: Curve, run: Run, path: Path, checkpoint: Path) -> None:
+        """Write the curve of a run, and say how it ended."""
+        Curves(self.configuration, (curve,)).save(path)
+        loss = ""
+        if curve.clock:
+            loss = f", loss {curve.readings()[-1]:.4f}"
+        seconds = f"{curve.seconds:.0f} processor seconds"
+        self.say(f"{run.name}: {curve.status}{loss}, {seconds}")
+        if not curve.paused:
+            checkpoint.unlink(missing_ok=True)
+
+    def _finished(self, path: Path) -> Curve:
+        """Read the curve of a finished run; raise ValueError if other code made it."""
+        (curve,) = load(path).curves
+        made = curve.made
+        device = self.made["device"]
+        if (made["code"], made["device"]) != (self.made["code"], device):
+            origin = f"the code of commit {made['commit']} on {made['device']}"
+            raise ValueError(
+                f"{path} was made by {origin}, not by this one on {device}: use "
+                "another --state"
+            )
+        return curve
+
+    def _trained(self, run: Run, checkpoint: Path, until: float) -> Curve:
+        """Train one run, up to the step `until`."""
+        if run.part == "baseline":
+            return self._baseline(run.rule)
+        study = self.study
+        model = loop.initialised(self.problem.build, run.seed)
+        trainer = Trainer(
+            model,
+            study.optimiser(run.rule, model, run.rate, run.cap),
+            self.problem.batches(run.seed, run.seed in TUNING_SEEDS),
+            study.horizon,
+            self.problem.loss,
+            evaluations=self._evaluations(run),
+            clock=Clock(self.problem.clock, study.clock, study.reached),
+            walk=study.walk and run.part != "trial",
+            checkpoint=Checkpoint(
+                checkpoint, f"{self.key} {self.made['code']} {checkpoint.stem}"
+            ),
+            pause=lambda step: step == until or self.is_out_of_time(),
+            cpu=self.cpu,
+        )
+        curve = trainer.run()
+        if curve.paused and len(curve.loss) != until:
+            raise OutOfTime(self.left())
+        end: dict[str, Any] = {}
+        if run.part != "trial":
+            end = dict(self.problem.finish(model.eval(), run.seed))
+        if run.rule == "SPS":  # the share of steps that the cap held
+            held = curve.step_size.astype(float) >= run.rate * HELD
+            end["capped"] = np.array(held.mean())
+        if run.part == "trial":
+            curve = _what_chooses(curve)
+        return replace(curve, end=end)
+
+    def _evaluations(self, run: Run) -> Evaluations:
+        """Return what is measured at the points of a run."""
+        closing_points = set()
+        if run.part != "trial":
+            closing_points = set(self.study.points[-LAST:].tolist())
+
+        def measure(model: nn.Module, step: int) -> Mapping[str, float]:
+            tuning = run.seed in TUNING_SEEDS
+            metrics = self.problem.evaluate(model, run.seed, tuning)
+            if step in closing_points:
+                return {**metrics, **self.problem.closing(model)}
+            return metrics
+
+        return Evaluations(measure, at=self.study.points, stop=self.study.stop)
+
+    def _baseline(self, name: str) -> Curve:
+        """Fit a plain classifier."""
+        begin = time.process_time()
+        hits = self.problem.baselines()[name]()
+        seconds = time.process_time() - begin
+        return Curve("finished", end=Curve.packed(hits), seconds=seconds)
+
+    def collected(self) -> Curves:
+        """Return all trials and judged runs so far.
+
+        Returns
+        -------
+        Curves
+            The runs.
+        """
+        paths = [p for p in self.folder.glob("*.npz") if not p.name.startswith("one-")]
+        return Curves(self.configuration, tuple(map(self._finished, sorted(paths))))
+
+    def left(self) -> str:
+        """Say how far the study is.
+
+        Returns
+        -------
+        str
+            The numbers of finished trials and judged runs, in words.
+        """
+        done = [curve.part for curve in self.collected().curves if not curve.paused]
+        planned = self.study.seeds * len(self.study.rates)
+        trials = done.count("trial")
+        curves = done.count("curve")
+        return f"{trials} trials and {curves} of {planned} judged runs are finished"
+
+
+def _what_chooses(trial: Curve) -> Curve:
+    """Keep of a trial its loss, in half precision, and what chooses the rate."""
+    return replace(
+        trial,
+        loss=trial.loss.clip(max=LARGEST).astype(np.float16),
+        step_size=NONE,
+        gradient_norm=NONE,
+        weight_norms={},
+        walked={},
+    )
+
+
+def race(
+    study: Study,
+    rates: Mapping[str, Sequence[float]] | None = None,
+    *,
+    rules: Mapping[str, Rule] | None = None,
+    folder: Path | None = None,
+    say: Callable[[str], None] = print,
+    **changes: Any,
+) -> Curves:
+    """Compare update rules for a network, each at the best of its candidate rates.
+
+    Parameters
+    ----------
+    study : Study
+        Network, data and protocol: one of `studies.DEMO`, which need no data and run in
+        seconds, one of `studies.STUDIES`, or your own.
+    rates : mapping of str to sequence of float, optional
+        The candidate rates of each rule. A rule is one of the papers', as "SGD" or
+        "SNGD", an optimiser of torch by its name, or a key of `rules`. Default: those
+        of the study.
+    rules : mapping of str to callable, optional
+        Your own rules by name: a class of torch optimisers, which is called with (list
+        of parameters, rate), a `functools.partial` of one, or a function of (parameters
+        by name, rate) that returns an optimiser.
+    folder : Path, optional
+        Where the runs are kept, from which the same call goes on. Default: nothing is
+        kept.
+    say : callable
+        What is called with a sentence on each run. Default: `print`.
+    **changes : Any
+        Other fields of `Study` to change, such as ``seeds=3`` or ``horizon=50``.
+
+    Returns
+    -------
+    Curves
+        The trials and the judged runs of every rule.
+
+    Raises
+    ------
+    ValueError
+        If a rule has no such name, or every rate of a rule diverged.
+    TypeError
+        If a rule of one's own is neither a class nor a function, or returns no
+        optimiser.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from lib.training import race, studies
+    >>> curves = race(
+    ...     studies.DEMO["mnist"],
+    ...     {"SGD": [0.1], "mine": [1e-3, 3e-3]},
+    ...     rules={"mine": torch.optim.RMSprop},
+    ...     seeds=1,
+    ...     horizon=16,
+    ...     say=lambda sentence: None,
+    ... )
+    >>> len(curves.runs("mine")[0].loss), sorted(curves.rates())
+    (16, ['SGD', 'mine'])
+    """
+    if rates is not None:
+        changes["rates"] = rates
+    if rules is not None:
+        changes["rules"] = {**study.rules, **rules}
+    changed = replace(study, **changes)
+    if folder is not None:
+        return Work(changed, folder, say=say).run()
+    with tempfile.TemporaryDirectory() as temporary:
+        return Work(changed, Path(temporary), say=say).run()
