@@ -1,9 +1,9 @@
 """Every figure and verdict of the real-data studies from their kept curves, without
 training.
 
-`python -m papers.studies.redraw [STUDY ...] [--out FOLDER]` writes one PNG per picture to
-runs/redrawn/ and prints each study's verdicts in words, and where all are drawn, every
-verdict's p value beside the others', and draws them all as verdicts.png, of which
+`python -m papers.studies.redraw [STUDY ...] [--out FOLDER]` writes one PNG per picture
+to runs/redrawn/ and prints each study's verdicts in words, and where all are drawn,
+every verdict's p value beside the others', and draws them all as verdicts.png, of which
 figures/verdicts.png is a copy. A study without kept curves is named and left out.
 """
 
@@ -181,11 +181,11 @@ def _forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
         for name, (_, p) in judged.items()
         if p <= 1 - verdicts.LEVEL and name in labels
     ]
-    line = f"Papers A and C on real data, reduced; {seeds} paired seeds; bars: 95 %; between"
-    line += " ticks no gain; SNGD: normalised SGD, SPS: Polyak; each verdict is of its claim"
+    line = f"Papers A and C on real data, reduced; {seeds} paired seeds; bars: 95 %;"
+    line += " between ticks no gain; SNGD: normalised SGD, SPS: Polyak; each verdict is"
     count = len({*judged, *GIVEN_UP})
-    line += f" alone. Of the {count} claims of the protocol, those decided under Holm's"
-    line += f" correction and drawn here: {', '.join(still) or 'none'}."
+    line += f" of its claim alone. Of the {count} claims of the protocol, those decided"
+    line += f" under Holm's correction and drawn here: {', '.join(still) or 'none'}."
     line += (
         f' "Norms grow" was read as a claim after the runs and is not of the {count}'
     )
