@@ -142,7 +142,7 @@ def p_value(interval: Interval, word: Callable[[Interval], str]) -> float:
     else 1. With one border it is the two-sided p value of the t test against it.
     """
 
-    def says(alpha):
+    def says(alpha: float) -> bool:
         return word(replace(interval, level=1 - alpha)) != UNDECIDED
 
     # ln α

@@ -210,36 +210,52 @@ LEMMAS = {  # of a sum: on its bias, its variance, its bias over all queries
 
 
 @cache
-def _softmax(sizes, ns):
+def _softmax(sizes: Sizes, ns: tuple[int, ...]) -> dict[str, dict[str, np.ndarray]]:
     """What each of Lemmas 9-23 bounds, (10, sizes), by its row, at a minimum: for a
     query of length d^{1/2}, and over 200 queries of the quiet problem.
     """
-    query = np.ones(sizes.d)
-    draws = sizes.softmax_draws
-    L, quiet = (
-        problem.root @ manifold.of(problem).point()[problem.k :] @ problem.root
-        for problem in (_problem(sizes), _quiet(sizes))
-    )
-    sums = scaling.softmax_sums(L.T @ query, query, ns, draws)
-    weights = [w / n for w, n in zip(sums["weight"], ns, strict=True)]
-    over = scaling.integrated(quiet, ns, 200, draws // 200)
-    square, fourth = (
-        _in_parts([w**k for w in weights], lambda part: part.mean((1, 2)))
-        for k in (2, 4)
-    )
-    one = {"lemma9.0": square, "lemma9.1": fourth, "lemma10.2": _variances(weights)}
-    one["lemma10.3"] = _variances([w**2 for w in weights])
+    return {
+        "one query": _of_one_query(sizes, ns),
+        "200 queries": _over_queries(sizes, ns),
+    }
 
-    def size(part):
+
+def _logit_matrix(problem: regression.Regression) -> np.ndarray:
+    """Sigma^{1/2} B Sigma^{1/2} at a minimum: the logits of whitened keys and query."""
+    B = manifold.of(problem).point()[problem.k :]
+    return problem.root @ B @ problem.root
+
+
+def _of_one_query(sizes: Sizes, ns: tuple[int, ...]) -> dict[str, np.ndarray]:
+    """Moments of the softmax weights, and bias and variance of the sums of `LEMMAS`."""
+    query = np.ones(sizes.d)
+    u = _logit_matrix(_problem(sizes)).T @ query
+    sums = scaling.softmax_sums(u, query, ns, sizes.softmax_draws)
+    weights = [w / n for w, n in zip(sums["weight"], ns, strict=True)]
+
+    def mean(part: np.ndarray) -> np.ndarray:
+        return part.mean((1, 2))
+
+    def length(part: np.ndarray) -> np.ndarray:
         return np.linalg.norm(part.mean(1), axis=-1)
 
-    for name, (bias, spread, _) in LEMMAS.items():
-        one |= {
-            bias: _in_parts(sums[f"{name} bias"], size),
-            spread: _variances(sums[name]),
-        }
-    many = {integral: over[name] for name, (_, _, integral) in LEMMAS.items()}
-    return {"one query": one, "200 queries": many}
+    rows = {
+        "lemma9.0": _in_parts([w**2 for w in weights], mean),
+        "lemma9.1": _in_parts([w**4 for w in weights], mean),
+        "lemma10.2": _variances(weights),
+        "lemma10.3": _variances([w**2 for w in weights]),
+    }
+    for name, (bias, variance, _) in LEMMAS.items():
+        rows[bias] = _in_parts(sums[f"{name} bias"], length)
+        rows[variance] = _variances(sums[name])
+    return rows
+
+
+def _over_queries(sizes: Sizes, ns: tuple[int, ...]) -> dict[str, np.ndarray]:
+    """The bias of the sums of `LEMMAS`, integrated over 200 queries."""
+    L = _logit_matrix(_quiet(sizes))
+    over = scaling.integrated(L, ns, 200, sizes.softmax_draws // 200)
+    return {integral: over[name] for name, (_, _, integral) in LEMMAS.items()}
 
 
 def _concentration(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:

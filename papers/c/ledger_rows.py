@@ -139,40 +139,61 @@ def _steps(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 def _cones(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemmas 19-21, 27, 28, 30: on the edge of the cone of mu_0, and training in it."""
-    multiples = np.geomspace(5, 5e6, 13)
-    edge = "edge of the cone of μ_0"
     for p in sizes.exponents:
         true = _selections(sizes, p)
-        data = world.tokens(true.tokens)
+        # What the claims name: in an altered world other tokens or another solution.
         solution = world.target(true.solution)
-        named = replace(true, tokens=data, solution=solution)
-        W_mm = true.solution.W
-        count = len(W_mm)
-        mu = lemmas.radius(true)
-        positive, rate = lemmas.lemma20(named, multiples, 10)
-        claims = [lemmas.lemma19(named), rate, positive]
-        # At p = 1.3 mu_0 is 2e-6 at most: W and W_mm hardly differ in such a cone,
-        # whatever direction is named, so that a row could not fail.
-        claims += [lemmas.lemma21(named, multiples, 3)] if p >= 1.5 else []
-        yield from PAPER.rows(edge, count, claims)
-        inside = lemmas.on_the_edge(true, mu / 4, 1, seed=4)[0].reshape(W_mm.shape)
-        # R_pi needs the labels of the selection
+        named = replace(true, tokens=world.tokens(true.tokens), solution=solution)
+        count = len(true.solution.W)
+        yield from PAPER.rows("edge of the cone of μ_0", count, _on_the_edge(named))
+        # R_pi needs the labels of the selection.
         around = replace(true, solution=solution)
         turns = lemmas.lemma27(around, *_near_runs(around, world, 5 * sizes.steps))
         yield from PAPER.rows(NEAR, count, [turns])
-        width = mu ** max(1 / 2, (p - 1) / p)  # of the cone, in the mirror image
-        far = _far_out(true, inside, width, solution.W, 4 * sizes.steps)
-        stays = lemmas.lemma28(named, far, mu)
+        stays = _stays_far_out(true, named, 4 * sizes.steps)
         yield from PAPER.rows("from D = μ_0/4, far out, normalised", count, [stays])
-        rule = MirrorDescent(p, 1.0, normalised=False)
-        plain = train(
-            data, world.rule(rule), sizes.steps * 10, start=W_mm, loss="logistic"
-        )
-        t = plain.iterations.clip(1) / plain.iterations[-1]
-        grown = replace(plain, own_norm=plain.own_norm * t ** world.of("exponent off"))
-        kept = (selected_tokens(data, plain.W[:, -1]) == data.opt).all(1)
-        logarithm = lemmas.lemma30(grown, p, solution.norm, sizes.steps, kept)
+        logarithm = _logarithmic_growth(true, named, sizes.steps, world)
         yield from PAPER.rows("plain, η = 1, from W_mm", count, logarithm)
+
+
+def _on_the_edge(named: lemmas.Selection) -> list[Claim]:
+    """Lemmas 19, 20 and 21 at matrices on the edge of the cone."""
+    multiples = np.geomspace(5, 5e6, 13)
+    positive, rate = lemmas.lemma20(named, multiples, 10)
+    claims = [lemmas.lemma19(named), rate, positive]
+    # At p = 1.3 mu_0 is 2e-6 at most: W and W_mm hardly differ in such a cone, whatever
+    # direction is named, so that a row could not fail.
+    if named.p >= 1.5:
+        claims.append(lemmas.lemma21(named, multiples, 3))
+    return claims
+
+
+def _stays_far_out(
+    true: lemmas.Selection, named: lemmas.Selection, steps: int
+) -> Claim:
+    """Lemma 28: normalised runs from D = mu_0/4, far out, stay in the cone."""
+    p = true.p
+    mu = lemmas.radius(true)
+    inside = lemmas.on_the_edge(true, mu / 4, 1, seed=4)[0]
+    start = inside.reshape(true.solution.W.shape)
+    width = mu ** max(1 / 2, (p - 1) / p)  # of the cone, in the mirror image
+    far = _far_out(true, start, width, named.solution.W, steps)
+    return lemmas.lemma28(named, far, mu)
+
+
+def _logarithmic_growth(
+    true: lemmas.Selection, named: lemmas.Selection, steps: int, world: World
+) -> list[Claim]:
+    """Lemma 30: plain lp-AttGD from W_mm grows like the logarithm of the time."""
+    p = true.p
+    rule = world.rule(MirrorDescent(p, 1.0, normalised=False))
+    start = true.solution.W
+    plain = train(named.tokens, rule, 10 * steps, start=start, loss="logistic")
+    t = plain.iterations.clip(1) / plain.iterations[-1]
+    grown = replace(plain, own_norm=plain.own_norm * t ** world.of("exponent off"))
+    selected = selected_tokens(named.tokens, plain.W[:, -1])
+    kept = (selected == named.tokens.opt).all(1)
+    return lemmas.lemma30(grown, p, named.solution.norm, steps, kept)
 
 
 def _near_runs(

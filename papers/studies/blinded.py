@@ -89,8 +89,8 @@ def seeds_needed(plan: Plan, deviation: float) -> int:
     Returns
     -------
     int
-        n if f, the deviation divided by the planned one, is at most 1; otherwise the next whole
-        number above n f^2, at most 1.5 n.
+        n if f, the deviation divided by the planned one, is at most 1; otherwise the
+        next whole number above n f^2, at most 1.5 n.
     """
     factor = deviation / planned_deviation(plan)
     if factor <= 1:
@@ -148,8 +148,8 @@ def blinded_look(name: str, folder: Path = FOLDER) -> Look:
     Raises
     ------
     ValueError
-        For a study without a plan, one that is not about speed, one with fewer than six whole
-        seeds, and for a file that the plan does not allow.
+        For a study without a plan, one that is not about speed, one with fewer than six
+        whole seeds, and for a file that the plan does not allow.
     """
     known = confirm.plans()
     if name not in known:

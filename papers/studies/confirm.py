@@ -15,7 +15,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -44,19 +44,20 @@ class Plan:
     seeds
         How many seeds are judged, from `first_seed` on.
     rates
-        {rule: candidate rates}, that of the first round first. One candidate is given, two are
-        raced on `race_seeds`.
+        {rule: candidate rates}, that of the first round first. One candidate is given,
+        two are raced on `race_seeds`.
     horizon, evaluations
         As in `Study`, in steps and in number.
     deviation
-        The planned standard deviation of the logarithm of a rule's steps to the target; None
-        for a study that is not about speed.
+        The planned standard deviation of the logarithm of a rule's steps to the target;
+        None for a study that is not about speed.
     cap
         Largest step of SNGD; None if it is the cap that SPS is judged at.
     grown
         How many of the first seeds run every rule for `stop_from` steps at least.
     stop_from
-        The step after which those seeds may end, 0 if they end at their target like others.
+        The step after which those seeds may end, 0 if they end at their target like
+        others.
     later
         The rules of the seeds after the `grown` first ones; empty for all rules.
     """
@@ -140,8 +141,8 @@ def with_seeds(plan: Plan, seeds: int) -> Plan:
     Raises
     ------
     ValueError
-        For fewer seeds than planned, for more than the protocol allows, and for more at all if
-        the study is not about speed.
+        For fewer seeds than planned, for more than the protocol allows, and for more at
+        all if the study is not about speed.
     """
     if plan.speed:
         most = math.floor(TABLE["most"] * plan.seeds)
@@ -199,8 +200,13 @@ class Confirmation:
     """
 
     def __init__(
-        self, plan: Plan, out: Path, state: Path, until: float = math.inf, say=print
-    ):
+        self,
+        plan: Plan,
+        out: Path,
+        state: Path,
+        until: float = math.inf,
+        say: Callable[[str], None] = print,
+    ) -> None:
         self.plan = plan
         self.folder = Path(out) / plan.name
         self.state = Path(state)
@@ -334,7 +340,8 @@ def raced_runs(
     Returns
     -------
     list of Curve
-        Those of the race, and the first round's trials that count; none for a given rate.
+        Those of the race, and the first round's trials that count; none for a given
+        rate.
     """
     known = [*race.curves, *usable_trials(plan)]
     found = [_matching(known, run) for run in _raced(plan, rule, decided)]
@@ -386,10 +393,10 @@ def whole_seed(plan: Plan, path: Path, decided: Mapping[str, float]) -> Curves:
     Raises
     ------
     ValueError
-        With one sentence that names the file: for a file that cannot be read, of a seed that
-        the plan does not have or that its name does not say, of runs that are missing, twice
-        or unfinished, of another study, of other rates or caps, and of other code, torch or
-        threads.
+        With one sentence that names the file: for a file that cannot be read, of a seed
+        that the plan does not have or that its name does not say, of runs that are
+        missing, twice or unfinished, of another study, of other rates or caps, and of
+        other code, torch or threads.
     """
     curves = load(path)
     seeds = {run.seed for run in curves.curves}

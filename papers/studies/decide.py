@@ -52,15 +52,15 @@ class Decision:
     Parameters
     ----------
     word
-        The verdict: that of the intervals at `level` if Holm's p is at most 0.05, otherwise
-        "undecided".
+        The verdict: that of the intervals at `level` if Holm's p is at most 0.05,
+        otherwise "undecided".
     alone
         The word of the intervals at 95 %, without the correction.
     p, holm
         The claim's p, and Holm's adjusted one within the family.
     level
-        The level at which Holm's rule tests the claim: 1 - 0.05 / (m - k + 1) for the k-th
-        smallest of m values of p.
+        The level at which Holm's rule tests the claim: 1 - 0.05 / (m - k + 1) for the
+        k-th smallest of m values of p.
     """
 
     word: str
@@ -76,8 +76,8 @@ def decide(cases: Mapping[str, Case]) -> dict[str, Decision]:
     Parameters
     ----------
     cases
-        {claim: case}, of the whole family: one that cannot be judged has no intervals, and
-        counts with p = 1.
+        {claim: case}, of the whole family: one that cannot be judged has no intervals,
+        and counts with p = 1.
 
     Returns
     -------
@@ -86,10 +86,11 @@ def decide(cases: Mapping[str, Case]) -> dict[str, Decision]:
 
     Notes
     -----
-    The protocol says that a claim is decided only if Holm's p is at most 0.05. An interval that
-    decides at a wide level by lying within [0.8, 1.25] may say another word at 95 %. The verdict
-    is the word at the level of Holm's rule (our reading): the word at 95 % would not be held by
-    the correction. The two differ in such cases only, and both are kept.
+    The protocol says that a claim is decided only if Holm's p is at most 0.05. An
+    interval that decides at a wide level by lying within [0.8, 1.25] may say another
+    word at 95 %. The verdict is the word at the level of Holm's rule (our reading): the
+    word at 95 % would not be held by the correction. The two differ in such cases only,
+    and both are kept.
     """
     p = {name: case.p for name, case in cases.items()}
     adjusted = verdicts.holm(p)  # in rising order of p

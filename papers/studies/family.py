@@ -136,8 +136,8 @@ def centred_steps(run: Curve, target: float) -> float:
     Returns
     -------
     float
-        The step of the middle one of the first three readings whose mean is at most `target`;
-        infinite if the run missed it.
+        The step of the middle one of the first three readings whose mean is at most
+        `target`; infinite if the run missed it.
     """
     reached = run.readings() <= target
     if not reached.any():
@@ -161,15 +161,15 @@ def isotonic_steps(run: Curve, target: float, last_target: float) -> float:
     target
         The training loss.
     last_target
-        The last target of the study. Readings after it are left out, so that a run that went on
-        for its norms is read like one that ended there (our reading).
+        The last target of the study. Readings after it are left out, so that a run that
+        went on for its norms is read like one that ended there (our reading).
 
     Returns
     -------
     float
-        The first step at which the isotonic (never rising) least-squares fit of the single
-        readings is at most `target`, at least one interval of the clock; infinite if the run
-        missed it.
+        The first step at which the isotonic (never rising) least-squares fit of the
+        single readings is at most `target`, at least one interval of the clock;
+        infinite if the run missed it.
     """
     at = run.clock["at"]
     losses = run.clock["loss"].astype(float)
@@ -195,11 +195,12 @@ def steps_interval(
     steps, reference
         Steps to the target, (seeds,), paired by seed; infinite where a run missed it.
     tick
-        The interval of the clock, in steps. A count is off by half of it either way, so the
-        variance of a logarithm gets (tick / steps)^2 / 12 for each run, averaged over the seeds.
+        The interval of the clock, in steps. A count is off by half of it either way, so
+        the variance of a logarithm gets (tick / steps)^2 / 12 for each run, averaged
+        over the seeds.
     ranked
-        Whether the signed rank judges, as it does if a run of the study missed its target. The
-        rounding adds nothing there: the protocol has no term for it.
+        Whether the signed rank judges, as it does if a run of the study missed its
+        target. The rounding adds nothing there: the protocol has no term for it.
 
     Returns
     -------
@@ -465,7 +466,9 @@ def _family() -> dict[str, FamilyClaim]:
             claim = FamilyClaim(
                 name=f"{figure}.{rule.lower()}",
                 study=FIGURES[figure],
-                text=f"{rule}: {word.__name__.replace('_', ' ')}, steps divided by SGD's",
+                text=(
+                    f"{rule}: {word.__name__.replace('_', ' ')}, steps divided by SGD's"
+                ),
                 word=word,
                 measure=partial(_speed, rule),
                 beside=partial(_beside_speed, rule),
@@ -562,10 +565,10 @@ def gate_on_reviews(runs: Runs, rule: str) -> str:
     Returns
     -------
     str
-        A reason if the mean accuracy at the end, on all test reviews, is below the paper's minus
-        two standard deviations over the seeds, or if a seed is not above 0.5 by two standard
-        errors of the test rows; otherwise "". The accuracy is that of the end, since the paper's
-        is its last one (our reading).
+        A reason if the mean accuracy at the end, on all test reviews, is below the
+        paper's minus two standard deviations over the seeds, or if a seed is not above
+        0.5 by two standard errors of the test rows; otherwise "". The accuracy is that
+        of the end, since the paper's is its last one (our reading).
     """
     hits = [run.hits for run in runs.of(rule)]
     accuracy = np.array([row.mean() for row in hits])

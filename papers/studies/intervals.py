@@ -31,8 +31,8 @@ class MeanInterval:
     seeds
         n, the number of seeds.
     other_variance
-        sigma^2, a variance of the mean that does not shrink with the seeds, such as that of a
-        finite number of test rows.
+        sigma^2, a variance of the mean that does not shrink with the seeds, such as
+        that of a finite number of test rows.
     geometric
         Whether `mean` is that of logarithms; the ends are then ratios.
     level
@@ -111,8 +111,9 @@ def ratio_interval(ratios: ArrayLike, log_variance: float = 0.0) -> MeanInterval
     ratios
         Positive ratios, (seeds,), of at least two seeds.
     log_variance
-        A variance that one seed's logarithm has besides what its spread over the seeds shows,
-        such as that of rounding to the clock. It is added to the variance over seeds.
+        A variance that one seed's logarithm has besides what its spread over the seeds
+        shows, such as that of rounding to the clock. It is added to the variance over
+        seeds.
 
     Returns
     -------
@@ -158,8 +159,8 @@ class RankInterval:
     Parameters
     ----------
     lower, upper
-        The sorted Walsh averages of logarithms, (n (n + 1) / 2,), that hold for the lower and
-        for the upper end. They differ if a seed says nothing.
+        The sorted Walsh averages of logarithms, (n (n + 1) / 2,), that hold for the
+        lower and for the upper end. They differ if a seed says nothing.
     middle
         The logarithm of the estimate.
     seeds
@@ -210,7 +211,8 @@ def signed_rank_distribution(seeds: int) -> np.ndarray:
     Returns
     -------
     numpy.ndarray
-        P(T <= t) for t = 0, ..., n (n + 1) / 2, under symmetry about zero and without ties.
+        P(T <= t) for t = 0, ..., n (n + 1) / 2, under symmetry about zero and without
+        ties.
 
     Examples
     --------
@@ -233,16 +235,17 @@ def rank_interval(logs: ArrayLike) -> RankInterval:
     Parameters
     ----------
     logs
-        Logarithms of the ratios, (seeds,): infinite if the run missed its target, minus infinite
-        if the reference's run did, NaN if both did. NaN counts as infinite for the upper end and
-        as minus infinite for the lower one.
+        Logarithms of the ratios, (seeds,): infinite if the run missed its target, minus
+        infinite if the reference's run did, NaN if both did. NaN counts as infinite for
+        the upper end and as minus infinite for the lower one.
 
     Returns
     -------
     RankInterval
-        At the level 0.95. The average of an infinite and a minus infinite value is not defined:
-        it counts as minus infinite for the lower end and as infinite for the upper one. The
-        estimate is the median of the averages that are defined (our reading).
+        At the level 0.95. The average of an infinite and a minus infinite value is not
+        defined: it counts as minus infinite for the lower end and as infinite for the
+        upper one. The estimate is the median of the averages that are defined (our
+        reading).
 
     Raises
     ------

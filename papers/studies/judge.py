@@ -14,6 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -44,7 +45,8 @@ class Verdict:
     Parameters
     ----------
     claim, study, text
-        The claim's name in the protocol, the study that judges it, and what the paper says.
+        The claim's name in the protocol, the study that judges it, and what the paper
+        says.
     estimate, low, high
         The estimate and its interval at 95 %; NaN if the claim cannot be judged.
     alone
@@ -95,14 +97,15 @@ def read_runs(plan: Plan, folder: Path, hours_ended: bool = False) -> Runs | Non
     Returns
     -------
     Runs or None
-        The runs; the plan in it has the number of seeds that the blinded look asks for. None if
-        the hours ended before a seed was whole.
+        The runs; the plan in it has the number of seeds that the blinded look asks for.
+        None if the hours ended before a seed was whole.
 
     Raises
     ------
     ValueError
-        With one sentence, for a study whose seeds are not full, for two files of one seed, for a
-        seed beyond the number needed, and for a file that the plan does not allow.
+        With one sentence, for a study whose seeds are not full, for two files of one
+        seed, for a seed beyond the number needed, and for a file that the plan does not
+        allow.
     """
     of_study = Path(folder) / plan.name
     paths = [path for path in sorted(of_study.glob("*.npz")) if path.stem != RACE]
@@ -148,8 +151,10 @@ def read_runs(plan: Plan, folder: Path, hours_ended: bool = False) -> Runs | Non
         )
     missing = needed - len(seeds)
     if missing and not hours_ended:
-        words = f"{missing} of {needed} seeds are missing; --hours-ended judges without them"
-        raise ValueError(f"{plan.name} is not full: {words}")
+        raise ValueError(
+            f"{plan.name} is not full: {missing} of {needed} seeds are missing; "
+            "--hours-ended judges without them"
+        )
     return Runs(
         plan=final,
         seeds=seeds,
@@ -176,7 +181,7 @@ def _refuse_twice(paths: Sequence[Path]) -> None:
 
 def _refuse_other_data(paths: Sequence[Path], kept: Sequence[Curves]) -> None:
     """ValueError for a file whose data or network are not those of the first file."""
-    for path, curves in zip(paths, kept):
+    for path, curves in zip(paths, kept, strict=True):
         if curves.configuration["problem"] != kept[0].configuration["problem"]:
             raise ValueError(
                 f"{path} has other data or another network than {paths[0]}"
@@ -199,9 +204,9 @@ def gate(claim: FamilyClaim, runs: Runs) -> str:
     Returns
     -------
     str
-        On reviews the reason of the first rule that fails the gate of paper C. Of other studies
-        the gate is that of the first round: the best rule's mean test accuracy must exceed that
-        of every plain classifier.
+        On reviews the reason of the first rule that fails the gate of paper C. Of other
+        studies the gate is that of the first round: the best rule's mean test accuracy
+        must exceed that of every plain classifier.
     """
     if claim.study == REVIEWS:
         reasons = [gate_on_reviews(runs, rule) for rule in claim.rules]
@@ -227,7 +232,8 @@ def judge(studies: Mapping[str, Runs | None]) -> list[Verdict]:
     Parameters
     ----------
     studies
-        {study: runs}; a claim of a study that is not there, or has no runs, counts with p = 1.
+        {study: runs}; a claim of a study that is not there, or has no runs, counts with
+        p = 1.
 
     Returns
     -------
@@ -333,7 +339,7 @@ def _notes(claim: FamilyClaim, runs: Runs, case: Case, decision: Decision) -> li
     return notes
 
 
-def plain(value):
+def plain(value: Any) -> Any:
     """Return a value as JSON can hold it: numbers that are not finite become words."""
     if isinstance(value, Mapping):
         return {name: plain(each) for name, each in value.items()}
@@ -348,8 +354,8 @@ def in_words(verdict: Verdict) -> str:
     """Return a verdict in one line, with a line for each number beside it."""
     numbers = f"{verdict.estimate:.3g} [{verdict.low:.3g}, {verdict.high:.3g}]"
     lines = [
-        f"{verdict.claim}: {verdict.word} ({numbers}, p {verdict.p:.2g}, Holm {verdict.holm:.2g},"
-        f" alone {verdict.alone}, {verdict.seeds} seeds)"
+        f"{verdict.claim}: {verdict.word} ({numbers}, p {verdict.p:.2g},"
+        f" Holm {verdict.holm:.2g}, alone {verdict.alone}, {verdict.seeds} seeds)"
     ]
     lines += [f"    {note}" for note in verdict.notes]
     lines += [
@@ -358,7 +364,7 @@ def in_words(verdict: Verdict) -> str:
     return "\n".join(lines)
 
 
-def _shown(value) -> str:
+def _shown(value: Any) -> str:
     if isinstance(value, Mapping):
         return "; ".join(f"{name}: {_shown(each)}" for name, each in value.items())
     if isinstance(value, list):

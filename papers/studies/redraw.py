@@ -1,9 +1,9 @@
 """Every figure and verdict of the real-data studies from their kept curves, without
 training.
 
-`python -m papers.studies.redraw [STUDY ...] [--out FOLDER]` writes one PNG per picture to
-runs/redrawn/ and prints each study's verdicts in words, and where all are drawn, every
-verdict's p value beside the others', and draws them all as verdicts.png, of which
+`python -m papers.studies.redraw [STUDY ...] [--out FOLDER]` writes one PNG per picture
+to runs/redrawn/ and prints each study's verdicts in words, and where all are drawn,
+every verdict's p value beside the others', and draws them all as verdicts.png, of which
 figures/verdicts.png is a copy. A study without kept curves is named and left out.
 """
 

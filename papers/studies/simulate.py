@@ -8,15 +8,18 @@ decided on average. `--effects 0.8` takes every effect at 0.8 of its size, `--de
 
 What it assumes:
 
-* Steps to a target are log-normal. Their mean logarithms by rule are those of the first round,
-  counted to the middle of three readings; an effect is their difference from SGD's.
-* Their deviation within a rule is the planned one in confirm.toml, pooled over the rules of a
-  study. The runs of a seed are independent of each other: a ratio has sqrt(2) of that deviation,
-  and two ratios of a study are correlated by 1/2, since SGD's run divides both.
+* Steps to a target are log-normal. Their mean logarithms by rule are those of the first
+  round, counted to the middle of three readings; an effect is their difference from
+  SGD's.
+* Their deviation within a rule is the planned one in confirm.toml, pooled over the
+  rules of a study. The runs of a seed are independent of each other: a ratio has
+  sqrt(2) of that deviation, and two ratios of a study are correlated by 1/2, since
+  SGD's run divides both.
 * Steps are rounded to the clock, and a run beyond the horizon misses its target.
-* All other quantities are normal, with the means and the covariance over the three seeds of the
-  first round; the quantities of one study are drawn together. Accuracies are those of the sampled
-  reviews, whose test rows were a tenth, with the sampling error of all rows.
+* All other quantities are normal, with the means and the covariance over the three
+  seeds of the first round; the quantities of one study are drawn together. Accuracies
+  are those of the sampled reviews, whose test rows were a tenth, with the sampling
+  error of all rows.
 * Every gate is passed, and every race chooses the first round's rate.
 """
 
@@ -135,7 +138,7 @@ class Differences:
         mixture = generator.normal(size=(self.seeds, known)) / np.sqrt(known - 1)
         drawn = self.effects * mean + self.deviations * mixture @ (self.values - mean)
         intervals: dict[str, list] = {}
-        for name, column in zip(self.columns, drawn.T):
+        for name, column in zip(self.columns, drawn.T, strict=True):
             if name in self.geometric:
                 interval = ratio_interval(np.exp(column))
             else:
@@ -341,16 +344,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     shares = chances(families)
     for name, share in shares.items():
         words = [drawn[name].word for drawn in families]
-        print(
-            f"{name}: decided {share:.3f}, reproduced {words.count(REPRODUCED) / len(words):.3f}"
-        )
+        reproduced = words.count(REPRODUCED) / len(words)
+        print(f"{name}: decided {share:.3f}, reproduced {reproduced:.3f}")
     counts = [
         sum(each.word != UNDECIDED for each in drawn.values()) for drawn in families
     ]
     error = np.std(counts, ddof=1) / np.sqrt(len(counts))
-    print(
-        f"decided of {len(shares)}: {np.mean(counts):.2f} (Monte-Carlo error {error:.2f})"
-    )
+    mean = np.mean(counts)
+    print(f"decided of {len(shares)}: {mean:.2f} (Monte-Carlo error {error:.2f})")
     return 0
 
 
