@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import PlaceHolderLayoutEngine
 from scipy.stats import binomtest
 
 from companion import headlines, plots, record
@@ -88,7 +89,8 @@ def draw() -> Figure:
     Figure
         Six panels, each under its result.
     """
-    figure = Figure(figsize=SIZE, layout="none")
+    # An engine of its own: a figure without one gets the style's when Jupyter shows it.
+    figure = Figure(figsize=SIZE, layout=PlaceHolderLayoutEngine(True, True))
     place = figure.add_axes
     _turning([place((0.02 + 0.195 * k, 0.735, 0.18, 0.185)) for k in range(len(SHOWN))])
     _rate(place((0.06, 0.42, 0.40, 0.205)))

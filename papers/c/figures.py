@@ -71,9 +71,10 @@ def rays(
         along = solutions[p] / np.linalg.norm(solutions[p])
         axis.plot(*path.T, **look.line)
         axis.plot(*np.outer([0, 1.12], along).T, **plots.PREDICTED)
-        pieces.beside(axis, *(1.12 * along), f"p = {p:g}", look.colour, (-3, 4))
+        side = 4 if p == min(paths) else -4
+        pieces.beside(axis, *(1.12 * along), f"p = {p:g}", look.colour, (side, 3))
     axis.set(xlabel="first entry of column 1", ylabel="second entry")
-    axis.set(aspect="equal", xlim=(-1.3, 0.15), ylim=(-0.05, 1.25))
+    axis.set(aspect="equal", xlim=(-1.0, 0.3), ylim=(-0.05, 1.25))
     return plots.caption(figure, caption)
 
 

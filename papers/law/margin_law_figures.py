@@ -342,6 +342,7 @@ def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
         title="Direction error of $W_t$; dotted: from duals",
     )
     pieces.end_labels(error, ends)
+    error.xaxis.set_minor_formatter("")
     error.legend(**SMALL, loc=(0.02, 0.34), labelspacing=0.2)
     inside = [value for row in rows.values() for value in row if value > FLOOR]
     ends = 0.5 * min(inside), 2 * max(*inside, BOUNDS["joint.limit"])

@@ -86,8 +86,8 @@ def test_joint_claims():
     chosen = {p: mirror.selected_tokens(data, h.W[:, -1]) for p, h in joint.items()}
     heads = {p: svm.head_svm(data, chosen[p], p) for p in joint}
     assert failing(section5.joint_claims(data, joint, ends, heads)) == set()
-    figure = figures.joint(data, joint, ends, heads, 30, "")
-    for p, lines in zip(STEPS, np.array(figure.axes[3].lines).reshape(-1, 2)):
+    figure = figures.joint(joint, ends, heads, "")
+    for p, lines in zip(STEPS, np.array(figure.axes[1].lines).reshape(-1, 2)):
         W, v = (line.get_ydata()[-1] for line in lines)
         assert W == joint[p].divergence(ends[p][p].W, p)[0, -1]
         assert v == joint[p].head_divergence(heads[p].value, p)[0, -1]

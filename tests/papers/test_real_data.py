@@ -283,7 +283,7 @@ def test_sparsity_is_undecided_where_the_end_and_matched_accuracy_disagree():
         return replace(run, metrics=run.metrics | longer)
 
     world = each(reviews_world(), later)
-    end, same = reviews._measured(world)["sparsity.K"].values()
+    end, same = reviews.intervals(world)["sparsity.K"].values()
     assert end.high < 0 < same.low
     assert set(words(reviews.sparsity_table(world)).values()) == {UNDECIDED}
 
@@ -436,7 +436,7 @@ def test_a_claim_of_several_intervals_has_the_largest_of_their_p(monkeypatch, or
 def test_a_summary_takes_the_largest_p_of_a_claims_intervals(monkeypatch):
     known = {"sparsity.K": {"at the end": FAR, "matched": NEAR}}
     claim = SimpleNamespace(id="sparsity.K", statement="K: text", verdict="reproduced")
-    monkeypatch.setattr(reviews, "_measured", lambda curves: known)
+    monkeypatch.setattr(reviews, "intervals", lambda curves: known)
     monkeypatch.setattr(reviews, "sparsity_table", lambda curves: [claim])
     for table in ("accuracy_table", "attention_table"):
         monkeypatch.setattr(reviews, table, lambda curves: [])
