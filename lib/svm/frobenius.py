@@ -27,6 +27,7 @@ ROUNDING = np.finfo(float).eps
 ACCURACY = 1e-9
 # Relative to its terms, a combination of constraints this small is zero.
 DEPENDENT = 1e-10
+OF_SUPPORT = 2**24  # entries of the rows of a support that are held, 128 MB
 LARGER = 1e-7  # relative to the largest, a dual of an interior point that may stay
 OF_ONE_QUERY = 1000  # constraints of one query that are looked at first
 SLACK = 1e-12  # relative to b, a constraint missed by less is kept
@@ -362,7 +363,7 @@ def _on_support(
     fewest = x.size + 1
     shape = rows.delta.shape[-1], rows.z.shape[-1]
     while True:
-        held = _held(rows, support)
+        held = _held(rows, support, OF_SUPPORT)
         if held is None:
             return None
         places, unit = held
@@ -411,15 +412,17 @@ def _raise_if_null(
                 raise constraints.infeasible(null / length, residual)
 
 
-def _held(rows: large.Rows, x: np.ndarray) -> tuple[tuple, np.ndarray] | None:
+def _held(
+    rows: large.Rows, x: np.ndarray, most: int = large.ENTRIES
+) -> tuple[tuple, np.ndarray] | None:
     """Return the places of the positive x (n, S), and their rows (k, r q).
 
-    None if these rows are too large to hold, or none is there.
+    None if these rows have more than `most` entries, or none is there.
     """
     places = np.nonzero(x)
     sample = places[0]
     entries = sample.size * rows.delta.shape[-1] * rows.z.shape[1]
-    if not 0 < entries <= large.ENTRIES:
+    if not 0 < entries <= most:
         return None
     outer = rows.delta[places][:, :, None] * rows.z[sample][:, None]
     return places, outer.reshape(sample.size, -1)
