@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import cholesky, qr, solve_triangular
 from scipy.optimize import nnls
 
 import lib.compiled  # noqa: F401  # where numba keeps what is compiled below
@@ -27,6 +27,7 @@ ROUNDING = np.finfo(float).eps
 ACCURACY = 1e-9
 # Relative to its terms, a combination of constraints this small is zero.
 DEPENDENT = 1e-10
+OF_SUPPORT = 2**24  # entries of the rows of a support that are held, 128 MB
 LARGER = 1e-7  # relative to the largest, a dual of an interior point that may stay
 OF_ONE_QUERY = 1000  # constraints of one query that are looked at first
 SLACK = 1e-12  # relative to b, a constraint missed by less is kept
@@ -248,8 +249,9 @@ def _without_gram(
     methods = large.methods(n, S, *unknowns(delta, z))
     if not methods:
         return None
+    bases = None
     if delta.shape[-1] > n * S or z.shape[1] > n:
-        delta, z, _, _ = thin(delta, z)
+        delta, z, *bases = thin(delta, z)
     length = np.linalg.norm(delta, axis=-1) * np.linalg.norm(z, axis=-1)[:, None]
     of_constraints = constraints.of_shown(length.ravel())
     if of_constraints.min() == 0:
@@ -265,6 +267,10 @@ def _without_gram(
                 proved = _proved_by(constraints, of_constraints, rows, x)
                 if proved is not None:
                     return *proved, method, None
+                proved = _proved_on(constraints, of_constraints, rows, x, bases)
+                if proved is not None:
+                    beta, margins, W = proved
+                    return beta, margins, method, W
             else:
                 _raise_if_null(constraints, of_constraints, rows, x)
     if n * S <= large.MOST_PIVOTING:
@@ -308,12 +314,88 @@ def _proved_by(
     constraints: Constraints, length: np.ndarray, rows: large.Rows, x: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Return (beta, margins) from the duals x (n, S) of unit rows, if they prove it."""
-    for found in (lambda: x, lambda: _least_on(rows, x)):
-        beta = constraints.of_shown(found().ravel()) / (length * length.min())
-        margins = constraints.margins(constraints.weights(beta) @ constraints.z.T)
-        if _within_accuracy(beta, margins, constraints.asked):
-            return beta, margins
+    beta = constraints.of_shown(x.ravel()) / (length * length.min())
+    margins = constraints.margins(constraints.weights(beta) @ constraints.z.T)
+    if _within_accuracy(beta, margins, constraints.asked):
+        return beta, margins
     return None
+
+
+def _proved_on(
+    constraints: Constraints,
+    length: np.ndarray,
+    rows: large.Rows,
+    x: np.ndarray,
+    bases: list[np.ndarray] | None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None] | None:
+    """Return (beta, margins, W) from the rows on which x (n, S) is positive.
+
+    The W of the duals has lost digits where they cancel. The rows lose fewer, see
+    `_on_rows`. Active sets on the rows take the support from nobody, and come last.
+    """
+    found = _on_support(rows, x)
+    if found is not None:
+        w, exact = found
+        W = w / length.min()
+        if bases is not None:
+            token_basis, query_basis = bases
+            W = token_basis @ W @ query_basis.T
+        beta = constraints.of_shown(exact.ravel()) / (length * length.min())
+        margins = constraints.margins(W @ constraints.z.T)
+        apart = np.linalg.norm(constraints.weights(beta) - W)
+        if apart <= ACCURACY * np.linalg.norm(W) and _within_accuracy(
+            beta, margins, constraints.asked
+        ):
+            return beta, margins, W
+    proved = _proved_by(constraints, length, rows, _least_on(rows, x))
+    return None if proved is None else (*proved, None)
+
+
+def _on_support(
+    rows: large.Rows, x: np.ndarray
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Find the least w (r, q) on the support of x (n, S), and its duals (n, S).
+
+    What is on the wrong side is exchanged while this makes progress. The duals stay as
+    near to x as they can, so that dependent rows share their weight as they do there.
+    """
+    support = x > LARGER * x.max()
+    fewest = x.size + 1
+    shape = rows.delta.shape[-1], rows.z.shape[-1]
+    while True:
+        held = _held(rows, support, OF_SUPPORT)
+        if held is None:
+            return None
+        places, unit = held
+        # The least w with u_m w = b_m for the rows that depend on no others.
+        Q, R, order = qr(unit.T, mode="economic", pivoting=True, check_finite=False)
+        diagonal = np.abs(R.diagonal())
+        rank = np.count_nonzero(diagonal > DEPENDENT * diagonal[0])
+        Q = Q[:, :rank]
+        R = R[:rank, :rank]
+        kept = order[:rank]
+        asked = rows.b[places][kept]
+        w = Q @ solve_triangular(R, asked, trans="T", check_finite=False)
+        # Its duals.
+        near = x[places]
+        pulled = near @ unit
+        if near.any():
+            near = near * ((pulled @ w) / (pulled @ pulled))
+        missing = w - near @ unit
+        near[kept] += solve_triangular(R, Q.T @ missing, check_finite=False)
+        # What is on the wrong side.
+        slack = rows.margins(w.reshape(shape)) - rows.b
+        wrong = ~support & (slack < -large.MISSED)
+        wrong[places] |= near < -LARGER * near.max()
+        count = np.count_nonzero(wrong)
+        if count == 0:
+            duals = np.zeros_like(x)
+            duals[places] = np.maximum(near, 0.0)
+            return w.reshape(shape), duals
+        if count >= fewest:
+            return None
+        fewest = count
+        support ^= wrong
 
 
 def _raise_if_null(
@@ -330,15 +412,17 @@ def _raise_if_null(
                 raise constraints.infeasible(null / length, residual)
 
 
-def _held(rows: large.Rows, x: np.ndarray) -> tuple[tuple, np.ndarray] | None:
+def _held(
+    rows: large.Rows, x: np.ndarray, most: int = large.ENTRIES
+) -> tuple[tuple, np.ndarray] | None:
     """Return the places of the positive x (n, S), and their rows (k, r q).
 
-    None if these rows are too large to hold, or none is there.
+    None if these rows have more than `most` entries, or none is there.
     """
     places = np.nonzero(x)
     sample = places[0]
     entries = sample.size * rows.delta.shape[-1] * rows.z.shape[1]
-    if not 0 < entries <= large.ENTRIES:
+    if not 0 < entries <= most:
         return None
     outer = rows.delta[places][:, :, None] * rows.z[sample][:, None]
     return places, outer.reshape(sample.size, -1)

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 import lib.compiled  # noqa: F401  # where numba keeps what is compiled below
@@ -41,6 +42,8 @@ REFINED = 3  # solves of a system, each for what the last ones left
 MISSED = 1e-12  # a constraint missed by less is kept
 ITERATIONS = 50  # of the interior point
 CLOSED = 1e-12  # relative gap at which it ends
+NEARLY = 1e-6  # relative gap from which it also ends where rounding stops its progress,
+STALLED = 3  # after so many iterations without a smaller gap
 FIRST_TRY = 1e-3  # a combination of unit rows this small may be moved onto zero,
 TRY_AGAIN = 1e-2  # and is tried again when it is so much smaller
 PROGRESS = 0.3  # part of it that a round of these moves may leave
@@ -176,6 +179,7 @@ def candidates(rows: Rows, method: str) -> Iterator[tuple[str, np.ndarray]]:
     lowest = (rows.margins(rows.weights(x))[asked] / rows.b[asked]).min()
     if lowest > 0:
         yield "solved", x / lowest
+    yield "solved", np.where(support & asked, x, 0.0)
     if verdict == "undecided":
         yield verdict, np.where(support & asked, x, 0.0)
 
@@ -392,10 +396,12 @@ def interior_point(rows: Rows) -> tuple[str, np.ndarray, np.ndarray]:
     verdict : {"solved", "infeasible", "undecided"}
         What was found.
     x : ndarray (n, S)
-        The duals of v, or the weights of a combination of rows that is zero.
+        The duals of v, or the weights of a combination of rows that is zero; where it
+        remained undecided, those of the smallest gap.
     support : ndarray of bool (n, S)
         Whether the dual exceeds the slack, as at the constraints that carry w.
     """
+    rows = _principal(rows)
     n, S, r = rows.delta.shape
     q = rows.z.shape[1]
     m = n * S
@@ -415,6 +421,9 @@ def interior_point(rows: Rows) -> tuple[str, np.ndarray, np.ndarray]:
     slack = np.full((n, S), m**-0.5)
     x = np.full((n, S), 1.0 / m)
     next_try = FIRST_TRY
+    smallest = np.inf
+    nearest = x, x > slack
+    stalled = 0
     for _ in range(ITERATIONS):
         pulled = of_duals(x)
         size = np.linalg.norm(pulled[:-1]) / x[rows.b > 0].sum()
@@ -423,9 +432,20 @@ def interior_point(rows: Rows) -> tuple[str, np.ndarray, np.ndarray]:
             null = _onto_null(rows, normal, x)
             if null is not None:
                 return "infeasible", null, x > slack
-        verdict = _verdict(rows, point, x, pulled)
-        if verdict != "undecided":
-            return verdict, x, x > slack
+        if size <= NULL:
+            return "infeasible", x, x > slack
+        gap = _gap(rows, point, x, pulled)
+        if gap <= CLOSED:
+            return "solved", x, x > slack
+        # Of nearly equal queries the duals are so large that their rounding leaves a
+        # gap above CLOSED.
+        stalled += 1
+        if gap < smallest or smallest == np.inf:
+            smallest = gap
+            nearest = x, x > slack
+            stalled = 0
+        if smallest < NEARLY and stalled == STALLED:
+            break
         primal = of_rows(point) - slack
         dual = point - goal - pulled
         mean = (slack * x).sum() / m
@@ -457,24 +477,36 @@ def interior_point(rows: Rows) -> tuple[str, np.ndarray, np.ndarray]:
         point = point + length * step
         slack = slack + length * of_slack
         x = x + length * of_x
-    return "undecided", x, x > slack
+    return "undecided", *nearest
 
 
-def _verdict(rows: Rows, point: np.ndarray, x: np.ndarray, pulled: np.ndarray) -> str:
-    """Say whether an iterate of the interior point proves one of the two cases."""
-    size = np.linalg.norm(pulled[:-1])  # of sum x u
+def _principal(rows: Rows) -> Rows:
+    """Turn tokens and queries to their principal axes, which leaves the duals.
+
+    The error of a Cholesky factor does not depend on the units of the unknowns. So it
+    is small where nearly equal queries differ, if they differ along other axes than
+    the one that they share.
+    """
+    _, tokens_axes = np.linalg.eigh(np.einsum("ntj,ntk->jk", rows.delta, rows.delta))
+    _, query_axes = np.linalg.eigh(rows.z.T @ rows.z)
+    return Rows(delta=rows.delta @ tokens_axes, z=rows.z @ query_axes, b=rows.b)
+
+
+def _gap(rows: Rows, point: np.ndarray, x: np.ndarray, pulled: np.ndarray) -> float:
+    """Return the relative distance of the bounds on ||w||, from above and from below.
+
+    It is infinite where the iterate of the interior point satisfies no margin.
+    """
+    if point[-1] <= 0:
+        return np.inf
     asked = rows.b > 0
-    if size <= NULL * x[asked].sum():
-        return "infeasible"
-    if point[-1] > 0:
-        v = point[:-1].reshape(rows.delta.shape[-1], -1)
-        lowest = (rows.margins(v)[asked] / rows.b[asked]).min()
-        if lowest > 0:  # bounds on ||w|| from above and from below
-            above = np.linalg.norm(v) / lowest
-            below = (x * rows.b)[asked].sum() / size
-            if abs(above - below) <= CLOSED * above:
-                return "solved"
-    return "undecided"
+    v = point[:-1].reshape(rows.delta.shape[-1], -1)
+    lowest = (rows.margins(v)[asked] / rows.b[asked]).min()
+    if lowest <= 0:
+        return np.inf
+    above = np.linalg.norm(v) / lowest
+    below = (x * rows.b)[asked].sum() / np.linalg.norm(pulled[:-1])  # of sum x u
+    return abs(above - below) / above
 
 
 def _onto_null(rows: Rows, normal: "_NormalMatrix", x: np.ndarray) -> np.ndarray | None:
@@ -559,17 +591,15 @@ class _NormalMatrix:
             weighted = delta[part] * theta[part][..., None]
             squares = weighted.swapaxes(1, 2) @ delta[part]  # (chunk, r, r)
             product += squares[:, first, second].T @ self.queries[part]
-        blocks = product[:, self.place].reshape(first.size, q, q)
+        # The upper triangle alone is filled. Its transpose is the lower one, in the
+        # order that LAPACK takes without a copy.
         matrix = np.empty((r * q + 1, r * q + 1))
-        of_W = np.empty((r, q, r, q))
-        of_W[first, :, second, :] = blocks
-        of_W[second, :, first, :] = blocks
-        matrix[:-1, :-1] = of_W.reshape(r * q, r * q)
-        matrix[-1, :-1] = -tau * self.rows.weights(theta * b).ravel()
-        matrix[:-1, -1] = matrix[-1, :-1]
+        row, entry = matrix.strides
+        of_W = as_strided(matrix, (r, q, r, q), (q * row, row, q * entry, entry))
+        of_W[first, :, second, :] = product[:, self.place].reshape(first.size, q, q)
+        matrix[:-1, -1] = -tau * self.rows.weights(theta * b).ravel()
         matrix[-1, -1] = tau * (theta * b**2).sum()
         matrix[np.diag_indices(len(matrix))] += 1.0
-        # Symmetric, so that its transpose is what LAPACK takes without a copy.
         return _cholesky(matrix.T, overwrite=True)
 
 
@@ -595,7 +625,7 @@ def memory_of(n: int, S: int, r: int, q: int, method: str) -> float:
         return 8.0 * (tokens + 4 * m**2)
     if method == "dual descent":
         return 8.0 * (tokens + n * S**2 + PASSES * n + 3 * unknowns**2)
-    return 8.0 * (tokens + n * q * (q + 1) / 2 + 4 * (r * q + 1) ** 2)
+    return 8.0 * (tokens + n * q * (q + 1) / 2 + 3 * (r * q + 1) ** 2)
 
 
 def check_memory(n: int, S: int, r: int, q: int, method: str) -> None:

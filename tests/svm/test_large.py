@@ -7,6 +7,7 @@ import pytest
 
 from lib import attention, memory, svm
 from lib.attention import coordinates
+from lib.seeds import stream
 from lib.svm import large, max_margin
 
 METHODS = {
@@ -184,3 +185,39 @@ def test_texts_that_begin_alike_are_decided(near):
     delta = coordinates.differences(data, data.opt)[0]
     total = np.einsum("nt,ntd,ne->de", error.certificate, delta, data.z[0])
     assert np.abs(total).max() < 1e-9
+
+
+def nearly_equal_queries(noise, *, twice=0.0):
+    """Texts with labels of their own, whose queries differ by `noise` alone.
+
+    The tokens of the second half are those of the first, up to a part `twice`.
+    """
+    draws = stream(0, "data")
+    n, T, d = 60, 20, 16
+    X = draws.standard_normal((n, T, d))
+    if twice:
+        X[:, T // 2 :] = X[:, : T // 2] + twice * X[:, T // 2 :]
+    z = draws.standard_normal(d) + noise * draws.standard_normal((n, d))
+    y = draws.choice([-1, 1], n)
+    return attention.token_set(X, y, z, draws.standard_normal(d))
+
+
+@pytest.mark.parametrize("noise", [1e-1, 1e-2, 1e-3, 1e-4])
+def test_nearly_equal_queries_are_separated_by_a_large_w(noise, monkeypatch):
+    data = nearly_equal_queries(noise)
+    force(monkeypatch, "interior point")
+    solution = svm.token_svm(data)
+    assert solution.gap[0] <= 1e-9
+    margins = rows_of(data) @ solution.W.ravel()
+    assert margins.min() >= 1 - 2e-9
+    # W has to read the difference of the queries, which shrinks with the noise.
+    assert 0.1 / noise < solution.norm[0] < 10 / noise
+
+
+@pytest.mark.parametrize("twice", [1e-3, 1e-6])
+def test_tokens_that_are_nearly_there_twice_are_decided(twice, monkeypatch):
+    data = nearly_equal_queries(1.0, twice=twice)
+    force(monkeypatch, "interior point")
+    verdict, norm = outcome(data)
+    monkeypatch.undo()
+    assert (verdict, pytest.approx(norm, rel=1e-7)) == outcome(data)
