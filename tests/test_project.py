@@ -92,7 +92,7 @@ def test_what_the_pages_beyond_the_papers_cite_is_in_the_citation_file_and_the_o
     texts = [p for p in (ROOT / "notebooks").glob("4*.py")] + list(
         (ROOT / "notebooks").glob("*.md")
     )
-    texts += [ROOT / "papers/beyond/atlas_rules.py"]
+    texts += [ROOT / "papers/atlas/atlas_rules.py"]
     named = {n for path in texts for n in NUMBER.findall(path.read_text("utf-8"))}
     assert set(references("related work")) - named == set()
     assert named - set(references("related work")) <= {
@@ -163,7 +163,9 @@ def test_without_uv_and_without_packages_the_log_is_named(clone):
 
 
 @needs_make
-@pytest.mark.parametrize("given", ["a folder/below", "~/data", "/data", ""])
+@pytest.mark.parametrize(
+    "given", ["a folder/below", "~/data", "/data", "", "/Übung 数据~ [1]/of #2"]
+)
 def test_make_hands_on_the_folder_of_data_as_it_is(clone, given):
     """A name with a space is one name, and a ~ is the reader's home."""
     python = clone / "python"
