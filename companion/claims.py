@@ -848,7 +848,9 @@ class Table(tuple):
         for place in range(0, len(chosen), OPEN):
             table = html(frame(chosen[place : place + OPEN]))
             parts.append(folded("more", table) if place else table)
-        parts += [f"<p>{legend(chosen)}</p>"] if chosen else []
+        explained = legend(chosen)
+        if explained:
+            parts.append(f"<p>{explained}</p>")
         if quiet := [claim for claim in self if claim not in chosen]:
             parts.append(folded("those that hold", html(frame(quiet))))
         return "".join(parts)

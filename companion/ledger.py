@@ -382,7 +382,8 @@ class LedgerTable(tuple):
         return self.summary()
 
     def _repr_html_(self) -> str:
-        parts = [f"<p>{legend(self)}</p>"]
+        explained = legend(self)
+        parts = [f"<p>{explained}</p>"] if explained else []
         for name, group, failed, count in _groups(_with_repeats(self), self.paper):
             statement = self.paper[name]
             summary = f"<b>{name}</b> {escape(statement.topic)}: {count}"

@@ -25,10 +25,22 @@ def opt_scores(history: History, tokens: TokenSet) -> np.ndarray:
 
 
 def opt_first(history: History, tokens: TokenSet) -> tuple[np.ndarray, np.ndarray]:
-    """Margins (runs, k, n, T), the opt token's zero first, and scores in that order."""
+    """Margins (runs, k, n, T), the opt token's zero first, and scores in that order. A
+    masked token has an infinite margin, and the opt token's score.
+    """
     best = opt_scores(history, tokens)[..., None]
-    margins = np.concatenate([0 * history.margins[..., :1], history.margins], -1)
-    return margins, np.concatenate([best, best - history.score_gaps], -1)
+    margins = history.margins
+    gaps = history.score_gaps
+    # In a history NaN is a masked token, or all of a run that has ended.
+    ended = np.isnan(history.norm)[..., None, None]  # (runs, k, 1, 1)
+    hidden = coordinates.hidden_pairs(tokens, tokens.opt)
+    if hidden is not None:
+        masked = hidden[:, None] & ~ended  # (runs, k, n, T-1)
+        margins = np.where(masked, np.inf, margins)
+        gaps = np.where(masked, 0.0, gaps)
+    zero = np.broadcast_to(np.where(ended, np.nan, 0.0), best.shape)
+    margins = np.concatenate([zero, margins], -1)
+    return margins, np.concatenate([best, best - gaps], -1)
 
 
 def log_loss_parts(
@@ -43,13 +55,13 @@ def log_loss_parts(
 
 
 def curvature(history: History, tokens: TokenSet) -> np.ndarray:
-    """||Hessian of L in (W, u)|| / L at every record, (runs, k), spectral norm, exponential loss.
+    """||Hessian of L in (W, u)|| / L at every record, (runs, k), spectral norm, exponential loss;
+    `tokens` are those of the Minimal that was trained.
 
     With f_i = sum_t p_t gamma_t as a function of logits a and scores gamma: df/da_t = p_t (gamma_t
     - f), df/dgamma_t = p_t, d^2f/da_s da_t = p_s (1_{st} - p_t)(gamma_s - f) - p_s p_t (gamma_t -
     f), d^2f/da_s dgamma_t = p_s (1_{st} - p_t).
     """
-    coordinates.refuse_mask(tokens, "joint_loss.curvature")
     _, n, T, _ = tokens.shape
     margins, scores = opt_first(history, tokens)
     log_loss, p, f = log_loss_parts(margins, scores)
@@ -74,7 +86,7 @@ def curvature(history: History, tokens: TokenSet) -> np.ndarray:
 def _gram_root(tokens):
     """Root of the Gram matrix of (W, u) -> logits and scores, opt token first."""
     runs, n, T, d = tokens.shape
-    delta = coordinates.differences(tokens, tokens.opt)
+    delta = coordinates.differences(tokens, tokens.opt, masked_as_zero=True)
     signed = coordinates.signed_opt_first(tokens).reshape(runs, n * T, d)
     logits = n * (T - 1)
     scores = n * T

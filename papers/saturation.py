@@ -47,9 +47,13 @@ def log_ratios(log_slopes: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, fl
 
 
 def score_gaps(tokens: TokenSet, u: np.ndarray) -> np.ndarray:
-    """y_i u^T (x_{i,opt} - x_{i,t}), (runs, n, T-1), for heads u (runs, r)."""
-    delta = coordinates.differences(tokens, tokens.opt)
-    return tokens.y[..., None] * (delta @ u[:, None, :, None])[..., 0]
+    """y_i u^T (x_{i,opt} - x_{i,t}), (runs, n, T-1), for heads u (runs, r).
+
+    A masked token's gap is infinite, since its score is below every other.
+    """
+    delta = coordinates.differences(tokens, tokens.opt, masked_as_zero=True)
+    gaps = tokens.y[..., None] * (delta @ u[:, None, :, None])[..., 0]
+    return np.where(coordinates.shown_pairs(tokens, tokens.opt), gaps, np.inf)
 
 
 def gaps_of_scores(scores: np.ndarray, selected: np.ndarray) -> np.ndarray:

@@ -163,7 +163,9 @@ def test_without_uv_and_without_packages_the_log_is_named(clone):
 
 
 @needs_make
-@pytest.mark.parametrize("given", ["a folder/below", "~/data", "/data", ""])
+@pytest.mark.parametrize(
+    "given", ["a folder/below", "~/data", "/data", "", "/Übung 数据~ [1]/of #2"]
+)
 def test_make_hands_on_the_folder_of_data_as_it_is(clone, given):
     """A name with a space is one name, and a ~ is the reader's home."""
     python = clone / "python"

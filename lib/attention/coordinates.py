@@ -330,12 +330,17 @@ def differences(
 ) -> np.ndarray:
     """Compute delta_{i,t} = x_{i,selected} - x_{i,t}, (runs, n, T-1, d).
 
-    Here t runs over the tokens that are not selected. Raises ValueError if tokens are
-    masked, unless their differences may be zero: a caller that takes such pairs for
-    constraints would be wrong in silence.
+    Here t runs over the tokens that are not selected. The difference to a masked token
+    is no number: with `masked_as_zero` it is zero, and the caller leaves these pairs
+    out, as `shown_pairs` tells. Otherwise masked tokens raise ValueError, since a
+    caller that took such pairs for constraints would be wrong in silence.
     """
-    if not masked_as_zero:
-        refuse_mask(tokens, "this measure")
+    if tokens.mask is not None and not masked_as_zero:
+        raise ValueError(
+            "tokens have a mask, and `differences` has no value for masked tokens: "
+            "give masked_as_zero=True and use the pairs of `shown_pairs` alone, or "
+            "give sequences of one length"
+        )
     rest = others(selected, tokens.shape[2])
     # (runs, n, 1, d)
     chosen = np.take_along_axis(tokens.X, selected[..., None, None], 2)
@@ -346,21 +351,21 @@ def differences(
     return delta
 
 
-def refuse_mask(tokens: TokenSet, name: str) -> None:
-    """Raise ValueError if tokens are masked, which `name` does not take."""
-    if tokens.mask is not None:
-        raise ValueError(
-            f"tokens have a mask, which {name} does not take yet: give sequences of "
-            "one length"
-        )
-
-
 def hidden_pairs(tokens: TokenSet, selected: np.ndarray) -> np.ndarray | None:
     """Find the pairs (runs, n, T-1) whose token is masked; None if no token is."""
     if tokens.mask is None:
         return None
     rest = others(selected, tokens.shape[2])
     return ~np.take_along_axis(tokens.mask, rest, 2)
+
+
+def shown_pairs(tokens: TokenSet, selected: np.ndarray) -> np.ndarray:
+    """Find the pairs (runs, n, T-1) whose token is not masked."""
+    hidden = hidden_pairs(tokens, selected)
+    if hidden is None:
+        runs, n, T, _ = tokens.shape
+        return np.ones((runs, n, T - 1), bool)
+    return ~hidden
 
 
 def constraint_rows(delta: np.ndarray, z: np.ndarray) -> np.ndarray:

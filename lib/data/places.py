@@ -4,6 +4,7 @@ The order is `$DATA_DIR/<name>`, `data/<name>`, then the hub at a pinned revisio
 a demo, which leaves the hub alone, a small stand-in takes the place of the hub.
 """
 
+import glob
 import hashlib
 import os
 import urllib.request
@@ -123,9 +124,9 @@ class _Source:
                 )
             else:
                 datasets.disable_progress_bars()  # a copy is a matter of moments
-                table = datasets.load_dataset(
-                    "parquet", data_files=str(file), split="train"
-                )
+                # It takes a name for a pattern, in which [1] means 1.
+                name = glob.escape(str(file))
+                table = datasets.load_dataset("parquet", data_files=name, split="train")
         except (ConnectionError, FileNotFoundError) as error:
             self._missing(f"the download broke off ({type(error).__name__})")
         except (DatasetGenerationError, OSError, ValueError) as error:

@@ -39,17 +39,24 @@ def selected(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
 
 
 def least_margins(tokens: TokenSet, selection: np.ndarray, W: np.ndarray) -> np.ndarray:
-    """Least (x_s - x_t)^T W z of samples and tokens, (runs, k); W (runs, k, d, d_z)."""
-    coordinates.refuse_mask(tokens, "atlas.least_margins")
-    delta = coordinates.differences(tokens, selection)
+    """Least (x_s - x_t)^T W z of samples and tokens that are not masked, (runs, k); W
+    (runs, k, d, d_z).
+    """
+    delta = coordinates.differences(tokens, selection, masked_as_zero=True)
     images = np.einsum("rkde,rne->rknd", W, tokens.z)
-    return np.einsum("rntd,rknd->rknt", delta, images).min((-2, -1))
+    margins = np.einsum("rntd,rknd->rknt", delta, images)
+    shown = coordinates.shown_pairs(tokens, selection)[:, None]  # (runs, 1, n, T-1)
+    return np.where(shown, margins, np.inf).min((-2, -1))
 
 
-def features(tokens: TokenSet, selection: np.ndarray) -> np.ndarray:
-    """A_m = (x_s - x_t) z^T of the first run, (n, T-1, d, d_z); selection (n,)."""
-    delta = coordinates.differences(tokens, selection[None])[0]
-    return np.einsum("ntd,ne->ntde", delta, tokens.z[0])
+def features(tokens: TokenSet, selection: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A_m = (x_s - x_t) z^T of the first run, (m, d, d_z), and the sample of each pair
+    (m,), ascending; selection (n,). Masked tokens have no pair.
+    """
+    delta = coordinates.differences(tokens, selection[None], masked_as_zero=True)[0]
+    shown = coordinates.shown_pairs(tokens, selection[None])[0]  # (n, T-1)
+    sample = np.nonzero(shown)[0]
+    return np.einsum("md,me->mde", delta[shown], tokens.z[0, sample]), sample
 
 
 class BestMargins:

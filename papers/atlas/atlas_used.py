@@ -288,17 +288,20 @@ def _shortest(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return V / (smallest * scale), weights / (smallest * scale**2)
 
 
-def _fixed_point(A: np.ndarray, most: int = 300) -> tuple[np.ndarray, float, int]:
+def _fixed_point(
+    A: np.ndarray, sample: np.ndarray, most: int = 300
+) -> tuple[np.ndarray, float, int]:
     """Adam's s (d, d_z) on single samples, s = sqrt(sum_i (sum_t beta_it A_it)^2), A
-    (n, T-1, d, d_z); its last move, the number of steps.
+    (m, d, d_z) and `sample` (m,) of the pairs; its last move, the number of steps.
     """
-    n = len(A)
-    s = np.ones(A.shape[2:])
+    s = np.ones(A.shape[1:])
+    flat = A.reshape(len(A), -1)
+    of_sample = [np.flatnonzero(sample == i) for i in np.unique(sample)]
     residual = np.inf
     steps = 0
     while residual > SETTLED and steps < most:
         _, duals = _shortest((A / np.sqrt(s)).reshape(-1, s.size))
-        pulls = np.einsum("im,imk->ik", duals.reshape(n, -1), A.reshape(n, -1, s.size))
+        pulls = np.stack([np.einsum("m,mk->k", duals[m], flat[m]) for m in of_sample])
         new = np.sqrt((pulls**2).sum(0)).reshape(s.shape)
         new = np.sqrt(s * np.maximum(new, FLOOR * new.max()))
         new /= np.sqrt((new**2).mean())
@@ -318,7 +321,7 @@ def _power(M, exponent):
 def _quadratic(A, W, root, inverse):
     """W's ratio in <W, H W>: root = H^{1/2} W, inverse = H^{-1/2} A."""
     V, _ = _shortest(inverse.reshape(-1, W.size))
-    margin = np.einsum("ntde,de->nt", A, W).min()
+    margin = np.einsum("mde,de->m", A, W).min()
     return margin * np.linalg.norm(V) / np.linalg.norm(root)
 
 
@@ -340,7 +343,7 @@ def _own(name, tokens, selection, W, second, left, right):
     """(ratio, residual of the fixed point) of a run; second None: metric 1."""
     if name == "SOAP":
         return _in_turned(tokens, selection, W, left, right), 0.0
-    A = atlas.features(tokens, selection)
+    A, sample = atlas.features(tokens, selection)
     if name == "Shampoo, sums":  # N(W)^2 = <W, L^{1/4} W R^{1/4}>
         L, R, inverse_L, inverse_R = (
             _power(M, e) for e in (1 / 8, -1 / 8) for M in (left, right)
@@ -350,7 +353,7 @@ def _own(name, tokens, selection, W, second, left, right):
         return _entrywise(A, W, np.ones(W.shape)), 0.0
     if name == "AdaGrad":
         return _entrywise(A, W, np.sqrt(second)), 0.0
-    s, residual, _ = _fixed_point(A)
+    s, residual, _ = _fixed_point(A, sample)
     return _entrywise(A, W, s), residual
 
 

@@ -242,7 +242,7 @@ def _last_ratios(path: Any, best: atlas.BestMargins, known: dict) -> atlas.Ratio
         # The largest margin, solved once for each selection of a run.
         key = (run, *map(int, selection))
         if key not in known:
-            features = atlas.features(tokens, selection).reshape(-1, *W.shape)
+            features, _ = atlas.features(tokens, selection)
             known[key] = _best_sign_margin(features)
         largest_margin, _ = known[key]
 

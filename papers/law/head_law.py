@@ -68,13 +68,9 @@ def predict(heads: Sequence[TokenSet]) -> _HeadLaw:
     ValueError where heads see other tokens, PremiseFails as `margin_law`.
     """
     for h, head in enumerate(heads):
-        coordinates.refuse_mask(head, "head_law.predict")
-        if not all(
-            np.array_equal(getattr(head, k), getattr(heads[0], k))
-            for k in ("X", "y", "z")
-        ):
+        if not _sees_the_same(head, heads[0]):
             raise ValueError(
-                f"head {h} has other tokens, labels or queries than head 0"
+                f"head {h} has other tokens, labels, queries or another mask than head 0"
             )
     small = [coordinates.minimal(head).tokens for head in heads]
     # -log |l'| of one head alone, (runs, n, 1)
@@ -104,6 +100,19 @@ def predict(heads: Sequence[TokenSet]) -> _HeadLaw:
     )
 
 
+def _sees_the_same(head: TokenSet, first: TokenSet) -> bool:
+    """Whether two heads have the same tokens, labels, queries and mask."""
+    alike = [
+        np.array_equal(getattr(head, name), getattr(first, name))
+        for name in ("y", "z", "mask")
+    ]
+    if not all(alike):
+        return False
+    # Masked tokens are filled with the opt token, which is each head's own.
+    shown = slice(None) if head.mask is None else head.mask
+    return np.array_equal(head.X[shown], first.X[shown])
+
+
 def _opt_scores(head):
     return np.take_along_axis(scores(head, head.u), head.opt[..., None], -1)
 
@@ -128,11 +137,15 @@ class HeadRuns:
 
 def train(law: _HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns:
     """NGD on all margins from W_h = 0, normalised together (`common`) or each."""
-    K = np.stack([law_of.gram(head) for head in law.heads])
+    K = np.stack([law_of.gram(head, masked_as_zero=True) for head in law.heads])
     opt = np.stack([_opt_scores(head) for head in law.heads])
     gaps = np.stack([saturation.score_gaps(head, head.u) for head in law.heads])
-    alpha = np.zeros((*gaps.shape[:2], K.shape[-1]))
-    g = np.zeros_like(alpha)
+    # A masked token has an infinite margin, so that its weight is zero, whatever its gap.
+    shown = np.isfinite(gaps)
+    gaps = np.where(shown, gaps, 0.0)
+    shown = shown.reshape(*gaps.shape[:2], K.shape[-1])
+    alpha = np.zeros(shown.shape)
+    g = np.where(shown, 0.0, np.inf)
     axes = (0, 2, 3) if common else (2, 3)
     for _ in range(steps):
         log_odds = -g.reshape(gaps.shape)
@@ -151,7 +164,8 @@ def train(law: _HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns
         g = g + step_size * pulled / length
     beta = np.stack([head.duals.reshape(len(K[0]), -1) for head in law.laws])
     square = law.norm**2
-    level = (beta * g).sum(-1) / square  # <W_h, W_mm,h> / ||W_mm,h||^2
+    # <W_h, W_mm,h> / ||W_mm,h||^2
+    level = (beta * np.where(shown, g, 0.0)).sum(-1) / square
     apart = alpha - level[..., None] * beta
     off = np.sqrt(np.einsum("hrm,hrmk,hrk->hr", apart, K, apart).clip(0))
     along = level * law.norm

@@ -47,7 +47,7 @@ class _JointLaw:
         reason = f"at head level {level[run]:.3g} the smallest gap is {smallest:.2g}"
         require(smallest > 0, "score gaps", smallest, reason, run)
         slopes = np.log(self.head.duals)[..., None] + np.log(gaps)  # kappa = nu_i gap
-        K = margin_law.gram(self.problem.tokens)
+        K = margin_law.gram(self.problem.tokens, masked_as_zero=True)
         return margin_law.from_duals(K, self.W.duals, self.W.margins, slopes)
 
 
@@ -71,7 +71,6 @@ def predict(tokens: TokenSet) -> _JointLaw:
     """The law of joint training from zero, of data whose runs end in (u_mm, W_mm).
     PremiseFails as `margin_law` and `joint_slopes`, "independent head"; Infeasible.
     """
-    coordinates.refuse_mask(tokens, "joint_law.predict")
     problem = coordinates.minimal(tokens)
     data = problem.tokens
     W = token_svm(data)
@@ -82,7 +81,7 @@ def predict(tokens: TokenSet) -> _JointLaw:
     even_slopes = np.zeros_like(head.duals)
     _check_independent(K)
     head_law = margin_law.from_duals(K, head.duals, head.margins, even_slopes)
-    even = (data.y[..., None, None] * data.X).mean((1, 2))
+    even = _even_gradient(data)
     unit = even / np.linalg.norm(even, axis=1, keepdims=True)
     bent = np.swapaxes(rows, 1, 2) @ (head.duals[..., None] * rows)
     return _JointLaw(
@@ -95,6 +94,17 @@ def predict(tokens: TokenSet) -> _JointLaw:
         frozen=_off_span(rows, unit),
         curvature=np.linalg.eigvalsh(bent)[:, -1] / head_law.norm**2,
     )
+
+
+def _even_gradient(tokens: TokenSet) -> np.ndarray:
+    """The mean over samples of y_i times their mean token, (runs, r): up to its length
+    the head's first step, which W = 0 takes with even weights.
+    """
+    signed = tokens.y[..., None, None] * tokens.X
+    if tokens.mask is None:
+        return signed.mean((1, 2))
+    count = tokens.mask.sum(-1)[..., None]
+    return ((signed * tokens.mask[..., None]).sum(2) / count).mean(1)
 
 
 def _check_independent(K):
@@ -179,7 +189,7 @@ def _check_selected(history):
         ("gap", history.score_gaps, 0.0),
     )
     for name, values, bound in needed:
-        run, lowest = _lowest(values[:, -1].min((1, 2)))
+        run, lowest = _lowest(margins.known(values[:, -1]).min((1, 2)))
         reason = f"the smallest {name} is {lowest:.2g}, it needs {bound:g}"
         reason = f"{reason}: this run does not end in (u_mm, W_mm), or not yet"
         require(lowest > bound, "selection made", lowest, reason, run)

@@ -22,7 +22,7 @@ from papers.law.margins import each_seed
 from papers.law.tolerances import AT_REST_LP as REST
 from papers.law.tolerances import QUIET_LP, SMALLEST_DUAL, UNRESOLVED
 from papers.ours import claim
-from papers.saturation import saturated_slopes
+from papers.saturation import gaps_of_scores, saturated_slopes
 
 SHARES = (0.5, 0.95, 1.05)  # of the longest rise that settles, 2/fastest
 
@@ -31,27 +31,27 @@ class _LpLaw:
     """The law of one run that ends in its opt tokens, exponential loss, W_0 = 0, not
     reduced. constant: limit of ||W||_p sqrt(2 D), D from `solution`; fastest: largest
     rate of a wrong offset per margin. PremiseFails "whole support", "score gaps".
+    Arrays over pairs (m,) have no pair of a masked token.
     """
 
     def __init__(self, data: TokenSet, p: float):
-        coordinates.refuse_mask(data, "the law in l_p norms")
         self.tokens = data
         self.p = p
         self.solution = token_svm(data, norm=p)
-        beta = self.solution.duals[0].ravel()
-        margins = self.solution.margins[0].ravel()
+        self.shown = shown = coordinates.shown_pairs(data, data.opt)[0]  # (n, T-1)
+        beta = self.solution.duals[0][shown]
+        margins = self.solution.margins[0][shown]
         idle = (beta <= SMALLEST_DUAL * beta.max()) | (margins > 1 + 1e-6)
         reason = (
             f"{idle.sum()} of {idle.size} constraints do not carry the l_{p:g} solution"
         )
         require(not idle.any(), "whole support", idle.sum(), reason)
-        slopes = saturated_slopes(data)[0].ravel()
+        slopes = saturated_slopes(data)[0][shown]
         reason = "another token scores at least the opt one's"
         require(np.isfinite(slopes).all(), "score gaps", 0.0, reason)
         w = self.solution.W[0].ravel()
-        A = coordinates.constraint_rows(
-            coordinates.differences(data, data.opt), data.z
-        )[0]
+        delta = coordinates.differences(data, data.opt, masked_as_zero=True)
+        A = coordinates.constraint_rows(delta, data.z)[0][shown.ravel()]
         D = np.abs(w) ** (2 - p) / (p - 1)
         K = (A * D) @ A.T
         r = D * (A.T @ np.linalg.solve(K, slopes - np.log(beta)))
@@ -209,15 +209,16 @@ def _constant(law, share, steps):
 
 
 def _train(law, steps, count, record):
-    """Normalised mirror descent from zero, a run for each of the `steps` eta_t; T =
-    2.
+    """Normalised mirror descent from zero, a run for each of the `steps` eta_t; samples
+    of two tokens, or of one.
     """
     A = law.rows
     p = law.p
-    scores = model.scores(law.tokens, law.tokens.u)[0]
-    best = scores.max(-1)
+    scores = model.scores(law.tokens, law.tokens.u)  # (1, n, T)
     q = p / (p - 1)
-    gap = 2 * best - scores.sum(-1)
+    # Of each pair (m,), which is its sample's only one.
+    best = scores[0].max(-1)[np.nonzero(law.shown)[0]]
+    gap = gaps_of_scores(scores, law.tokens.opt)[0][law.shown]
     U = np.zeros((len(steps), A.shape[1]))
     path = []
     wanted = set(record)

@@ -78,7 +78,9 @@ def _settling_rate(history: History, law: MarginLaw):
     """Decay of the slowest mode per margin, over its eigenvalue, 1e-3 to 1e-8."""
     level = history.norm / law.norm[:, None]
     offsets = np.where(law.support, law.offsets, 0.0)[:, None]
-    left = np.abs(((history.margins - offsets) * law.slowest_mode[:, None]).sum((2, 3)))
+    terms = (history.margins - offsets) * law.slowest_mode[:, None]
+    on = law.support[:, None]  # off it the mode is zero; a masked token's margin is NaN
+    left = np.abs(np.where(on, terms, 0.0).sum((2, 3)))
     rates = []
     for run, (a, y) in enumerate(zip(level, left, strict=True)):
         keep = (y > 1e-8) & (y < 1e-3)
@@ -130,7 +132,7 @@ def cycles(
         solution = token_svm(problem.tokens)
         law = margin_law(problem.tokens, solution)
         data = problem.tokens
-        delta = coordinates.differences(data, data.opt)
+        delta = coordinates.differences(data, data.opt, masked_as_zero=True)
         residual = np.einsum("rnt,rntd,rne->rde", law.coefficients, delta, data.z)
         start = Start(100.0 * solution.W + 1.01 * residual, np.zeros(1))
         for column, multiple in enumerate(multiples):

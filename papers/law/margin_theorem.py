@@ -31,17 +31,20 @@ def _slope_bounds(lo: float, hi: float, loss: str) -> tuple[float, float]:
 
 
 class Local:
-    """One run's selection (1, n) for the theorem: m pairs, k coordinates of a span."""
+    """One run's selection (1, n) for the theorem: m pairs, k coordinates of a span.
+    Masked tokens have no pair.
+    """
 
     def __init__(
         self, tokens: TokenSet, law: MarginLaw, selected: np.ndarray, loss: str
     ):
-        coordinates.refuse_mask(tokens, "the theorem on margins")
-        self.A = A = features(gram(tokens, selected)[0])  # (m, k) the A_m
-        self.on, coefficients = (
-            part[0].ravel() for part in (law.support, law.coefficients)
-        )
-        beta = np.where(self.on, law.duals[0].ravel(), 0.0)
+        self.shown = shown = coordinates.shown_pairs(tokens, selected)[0]  # (n, T-1)
+        K = gram(tokens, selected, masked_as_zero=True)[0]
+        of_shown = np.ix_(shown.ravel(), shown.ravel())
+        self.A = A = features(K[of_shown])  # (m, k) the A_m
+        self.on = law.support[0][shown]
+        coefficients = law.coefficients[0][shown]
+        beta = np.where(self.on, law.duals[0][shown], 0.0)
         self.V = beta @ A  # (k,) W_mm
         self.norm = float(np.linalg.norm(self.V))
         self.rest = coefficients @ A  # (k,) rho_perp
@@ -61,20 +64,21 @@ class Local:
         self.D = float(np.sqrt(max(apart.max(), 0.0)))  # the largest ||A_m - A_k|| on S
         self.excess = np.where(self.on, 0.0, A @ self.V - 1)  # epsilon_m, 0 on S
         scores = model.scores(tokens, tokens.u)[0]
-        gaps = gaps_of_scores(scores[None], selected)[0]
+        gaps = gaps_of_scores(scores[None], selected)[0][shown]
         self.best = bool((gaps >= 0).all())  # the selected tokens score most
         chosen = np.take_along_axis(scores, selected[0][:, None], 1)[:, 0]
-        lo = scores.min(1)
+        lo = np.where(scores > -np.inf, scores, np.inf).min(1)  # of tokens not masked
         hi = scores.max(1)
+        self.n = len(scores)
         at_chosen = np.exp(losses.log_derivative(chosen, loss))
         slope, lipschitz = _slope_bounds(lo, hi, loss)
         # Of each pair
-        self.sample = sample = np.repeat(np.arange(len(scores)), gaps.shape[1])
+        self.sample = sample = np.nonzero(shown)[0]
         with np.errstate(divide="ignore", invalid="ignore"):
             relative = (lipschitz * (hi - lo) / at_chosen)[sample]
-            worst = relative + 1 + (hi - lo)[sample] / gaps.ravel()
+            worst = relative + 1 + (hi - lo)[sample] / gaps
             self.B = float(1.25 * worst[self.on].max())  # of (2)
-            kappa = at_chosen[sample] * gaps.ravel()
+            kappa = at_chosen[sample] * gaps
             self.log_kappa = np.where(self.on, np.log(kappa), np.nan)  # NaN off S
             nu = (slope * (hi - lo))[sample]
             self.log_nu = np.where(self.on, -np.inf, np.log(nu))  # of (3), -inf on S
@@ -105,7 +109,8 @@ class Local:
 
     def split(self, g: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """a, x in `basis` (u,), omega (k,) of (1), for margins g (n, T-1)."""
-        w = np.linalg.lstsq(self.A, np.ravel(g), rcond=None)[0]
+        of_pairs = np.reshape(g, self.shown.shape)[self.shown]
+        w = np.linalg.lstsq(self.A, of_pairs, rcond=None)[0]
         a = w @ self.V / self.norm**2
         off = w - a * self.V
         omega = off - self.spanned @ (self.spanned.T @ off)
@@ -115,7 +120,7 @@ class Local:
         """log delta_0 of (5): delta(W) <= delta_0 e^{-r a} for |x| <= R and tau."""
         room = np.where(self.on, R, np.hypot(R, tau))
         at_most = self.across * room - self.A @ (self.rest + omega)
-        samples = range(self.sample.max() + 1)
+        samples = np.unique(self.sample)
         log_P = max(np.logaddexp.reduce(at_most[self.sample == i]) for i in samples)
         log_N = np.logaddexp.reduce(self.log_nu + at_most) - self.lowest
         return float(np.logaddexp(np.log(self.B) + log_P, log_N))
@@ -161,7 +166,7 @@ def _step_bound(
         return (
             sigma,
             0.5,
-            np.log(rule.step_size / ((problem.sample[-1] + 1) * sigma)) + log_Z,
+            np.log(rule.step_size / (problem.n * sigma)) + log_Z,
         )
     if isinstance(rule, NGD):
         exact = rule.step_size * problem.norm

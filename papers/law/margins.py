@@ -17,7 +17,7 @@ from papers.saturation import gaps_of_scores
 
 def selection(history: History, opt: np.ndarray, k: int = -1) -> np.ndarray:
     """Tokens of largest logit at record k, (runs, n); ValueError for an ended run."""
-    margins = _known_margins(history)[:, k]
+    margins = known(history.margins)[:, k]
     ended = np.flatnonzero(np.isnan(margins).any((1, 2)))
     if ended.size:
         run = ended[0]
@@ -30,12 +30,14 @@ def selection(history: History, opt: np.ndarray, k: int = -1) -> np.ndarray:
     return np.where(margins.min(-1) >= 0, opt, nearest)
 
 
-def _known_margins(history: History) -> np.ndarray:
-    """The margins of a history, infinite for masked tokens, whose weight is zero."""
-    unknown = np.isnan(history.margins)
+def known(values: np.ndarray) -> np.ndarray:
+    """A history's margins or score gaps (..., n, T-1), infinite for masked tokens, whose
+    weight is zero; NaN is left where a run has ended.
+    """
+    unknown = np.isnan(values)
     # Of a run that ended early all pairs are unknown.
-    masked = unknown & ~unknown.all((2, 3), keepdims=True)
-    return np.where(masked, np.inf, history.margins)
+    masked = unknown & ~unknown.all((-2, -1), keepdims=True)
+    return np.where(masked, np.inf, values)
 
 
 def relative_margins(
@@ -44,7 +46,7 @@ def relative_margins(
     """The selected token's logit less others' at every record, (runs, k, n, T-1);
     infinite for masked tokens.
     """
-    margins = _known_margins(history)
+    margins = known(history.margins)
     runs, count, n, S = margins.shape
     logits = np.zeros((runs, count, n, S + 1))  # relative to the opt token
     place = np.broadcast_to(coordinates.others(opt, S + 1)[:, None], margins.shape)

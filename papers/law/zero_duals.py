@@ -45,7 +45,6 @@ class _ZeroDuals:
     """
 
     def __init__(self, data: TokenSet, count: int = 1):
-        coordinates.refuse_mask(data, "the law at zero duals")
         self.tokens = coordinates.minimal(data).tokens
         self.solution = solution = token_svm(self.tokens)
         beta = solution.duals[0].ravel()
@@ -61,7 +60,7 @@ class _ZeroDuals:
         log_slopes = saturated_slopes(self.tokens)[0].ravel()
         reason = "a tight token scores at least the opt token"
         require(np.isfinite(log_slopes[self.tight]).all(), "score gaps", 0.0, reason)
-        K = gram(self.tokens)[0]
+        K = gram(self.tokens, masked_as_zero=True)[0]
         Q = _beyond_span(K, on, idle)
         self.duals = y = _second(Q)
         self.lengths = np.diag(Q)
@@ -132,7 +131,7 @@ def _run(law, steps: int, decades: int = 1, step: float | None = None):
     data = law.tokens
     V = law.solution.W
     history = train(data, NGD(step or law.step), steps, [0, *late])
-    margins.check_selection(0, history.margins[0, -1])
+    margins.check_selection(0, margins.known(history.margins)[0, -1])
     W = [history.weights(k + 1) for k in range(len(late))]  # record 0 is the start
 
     # The margin level a_t = <W_t, W_mm>/||W_mm||^2, and whether idle pairs have settled.
@@ -210,7 +209,7 @@ def zeros_claims(runs: Sequence[_ZeroDualsRun]) -> list[Claim]:
 
 class _Pulls:
     """The pairs m of one run that ends in its opt tokens, in one axis (m,), minimal
-    coordinates.
+    coordinates. Masked tokens have no pair.
 
     Outside the span lies sqrt(w^T Q w), w_m what pair m off it has pulled in all.
     Steepest descent with short steps has dw/da = ||W_mm||^2 c(K w) / (c . margins of
@@ -220,34 +219,38 @@ class _Pulls:
     """
 
     def __init__(self, data: TokenSet):
-        coordinates.refuse_mask(data, "the law outside the support")
         self.tokens = small = coordinates.minimal(data).tokens
         solution = token_svm(small)
         self.W_mm = solution.W
-        self.margins = solution.margins[0].ravel()
         self.law = margin_law.margin_law(small, solution)
-        self.slopes = saturated_slopes(small)[0].ravel()
-        self.on = self.law.support[0].ravel()
-        self.beta = self.law.duals[0].ravel()
+        self.shown = shown = coordinates.shown_pairs(small, small.opt)[0]  # (n, T-1)
+        self.margins = solution.margins[0][shown]
+        self.slopes = saturated_slopes(small)[0][shown]
+        self.on = self.law.support[0][shown]
+        self.beta = self.law.duals[0][shown]
         reason = "every constraint carries W_mm: nothing is left outside"
         require(not self.on.all(), "partial support", 0.0, reason)
         reason = "another token scores at least the opt one's"
         require(np.isfinite(self.slopes).all(), "score gaps", 0.0, reason)
-        self.K = gram(small)[0]
+        K = gram(small, masked_as_zero=True)[0]
+        self.K = K[np.ix_(shown.ravel(), shown.ravel())]
         self.square = _beyond_span(self.K, self.on, ~self.on)
         scores = model.scores(small, small.u)[0]
         rest = coordinates.others(small.opt, scores.shape[-1])[0]
-        self.scores = np.take_along_axis(scores, rest, -1)  # (n, T-1)
+        # (n, T-1); a masked token has weight zero, so that any finite score will do
+        self.scores = np.where(shown, np.take_along_axis(scores, rest, -1), 0.0)
         self.best = np.take_along_axis(scores, small.opt[0][:, None], -1)[:, 0]
 
     def pull(self, g: np.ndarray) -> np.ndarray:
         """c e^{least margin} of -n grad L = sum c_m A_m at margins g (m,)."""
-        margins = g.reshape(self.scores.shape)
+        margins = np.full(self.scores.shape, np.inf)  # what a masked token has
+        margins[self.shown] = g
         rest = np.exp(-margins).sum(1)
         f = (self.best + (np.exp(-margins) * self.scores).sum(1)) / (1 + rest)
         weight = np.exp(-f) / (1 + rest)
         relative = np.exp(margins.min() - margins)
-        return (weight[:, None] * relative * (f[:, None] - self.scores)).ravel()
+        pulled = weight[:, None] * relative * (f[:, None] - self.scores)
+        return pulled[self.shown]
 
     def size(self, w: np.ndarray) -> float:
         """The norm of what pulls w (m,) leave outside the support's span."""
@@ -271,7 +274,7 @@ class _Pulls:
     def first_order(self) -> float:
         """That size at the end of time, to first order in the pulls off the support."""
         _, mean = log_ratios(self.slopes[self.on], self.beta[self.on])
-        rho = self.K @ self.law.coefficients[0].ravel()
+        rho = self.K @ self.law.coefficients[0][self.shown]
         w = np.zeros(len(self.on))
         w[~self.on] = (
             np.exp(self.slopes - mean - rho)[~self.on] / (self.margins - 1)[~self.on]
@@ -344,7 +347,7 @@ def _left(problem, steps):
         count = round(steps * min(STEPS) / share)
         rule = NGD(float(share * problem.law.longest_step()[0]))
         history = train(data, rule, count, [0, count])
-        margins.check_selection(0, history.margins[0, -1])
+        margins.check_selection(0, margins.known(history.margins)[0, -1])
         W = history.weights(1)
         level = margins.along_and_off(W, problem.W_mm)[0][0] / problem.law.norm[0]
         measured.append(

@@ -160,6 +160,7 @@ def test_a_table_is_one_sentence_and_what_fails_with_its_reason():
     assert (
         seen.startswith("<p>7 of 8 claims hold; not: bad.</p>") and "row0" not in seen
     )
+    assert "<p></p>" not in html  # no claim has an interval to explain
     assert "the horizon is &lt;short&gt;" in seen and folded.count(">row") == 7
     assert (
         claims.Table(holds)
@@ -251,6 +252,7 @@ def test_a_claim_that_detects_nothing_does_not_hold(tmp_path, monkeypatch):
     table = ledger.LedgerTable(ledger.in_order(rows, PAPER), PAPER)
     assert "1 of 4 claims fail\n  d (ours)" in table.summary()
     html = table._repr_html_()
+    assert "<p></p>" not in html
     assert "<details open>" in html and "nothing it names" in html
     opened, folded = html.split("<summary>those that hold</summary>")
     assert opened.count(">fails<") == 1 and ">holds<" not in opened

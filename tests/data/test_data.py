@@ -102,6 +102,15 @@ def test_images_keep_every_pixel_and_say_where_they_are_from(home):
     assert images.identity("cifar10") == expected
 
 
+@pytest.mark.parametrize("name", ["[1]", "*?", "a b~c", "Übung 数据", "100% #1"])
+def test_a_folder_of_any_name_is_read(home, monkeypatch, name):
+    expected = images.load("cifar10", "train").images
+    (home / name).mkdir()
+    (home / "cifar10").rename(home / name / "cifar10")
+    monkeypatch.setenv("DATA_DIR", str(home / name))
+    assert torch.equal(images.load("cifar10", "train").images, expected)
+
+
 @pytest.mark.parametrize("rows", [1, 4, 5, 100])
 def test_only_the_first_rows_are_decoded(home, monkeypatch, rows):
     decoded = []

@@ -198,7 +198,7 @@ def test_growing_steps_lose_the_norm_of_every_rule_but_gradient_descent():
 
 
 ONE = DATA.run(0)
-A = atlas.features(ONE, ONE.opt[0])
+A, SAMPLE = atlas.features(ONE, ONE.opt[0])
 
 
 def test_the_shortest_vector_is_the_frobenius_svm_and_says_where_there_is_none():
@@ -210,13 +210,13 @@ def test_the_shortest_vector_is_the_frobenius_svm_and_says_where_there_is_none()
 
 
 def test_the_fixed_point_is_one_and_says_how_far_it_is_from_it():
-    found, residual, _ = atlas_used._fixed_point(A)
+    found, residual, _ = atlas_used._fixed_point(A, SAMPLE)
     assert residual <= atlas_used.SETTLED
     _, duals = atlas_used._shortest((A / np.sqrt(found)).reshape(-1, 36))
-    pulls = np.einsum("im,imjk->ijk", duals.reshape(3, 2), A)
+    pulls = np.einsum("im,imjk->ijk", duals.reshape(3, 2), A.reshape(3, 2, 6, 6))
     s = np.sqrt((pulls**2).sum(0))
     np.testing.assert_allclose(found / found.max(), s / s.max(), atol=1e-6)
-    _, early, steps = atlas_used._fixed_point(A, most=2)
+    _, early, steps = atlas_used._fixed_point(A, SAMPLE, most=2)
     assert steps == 2 and early > atlas_used.SETTLED
 
 

@@ -21,12 +21,13 @@ from papers.law import margins as measure
 from tests.papers.wrong_laws import but
 
 SEEDS = st.integers(0, 100_000)
+KINDS = st.sampled_from([{}, {"copies": True}, {"masked": True}])
 FEW = settings(max_examples=30, deadline=None)
 
 
-def problem(seed, n=3, T=3, d=6, copies=False, loss=None):
+def problem(seed, n=3, T=3, d=6, copies=False, masked=False, loss=None):
     """Tokens, selection and constants of a random selection that meets (D) and (G), or
-    None.
+    None. masked: samples of different lengths.
     """
     draw = np.random.default_rng(seed)
     loss = loss or attention.LOSSES[seed % 4]
@@ -38,6 +39,13 @@ def problem(seed, n=3, T=3, d=6, copies=False, loss=None):
         again = np.take_along_axis(data.X, ((selected + 1) % T)[..., None, None], 2)
         X = np.concatenate([data.X, again], 2)
         data = attention.token_set(X, data.y, data.z, data.u, data.opt)
+    if masked:
+        mask = np.random.default_rng(seed + 2).uniform(size=data.shape[:3]) < 0.6
+        for places in (data.opt, selected):
+            np.put_along_axis(mask, places[..., None], True, 2)
+        if (mask.sum(-1) == 1).all():  # nothing to attend to
+            return None
+        data = attention.token_set(data.X, data.y, data.z, data.u, data.opt, mask)
     try:
         solution = svm.token_svm(data, selected)
         law = margin_law.margin_law(data, solution, selected, loss)
@@ -46,9 +54,9 @@ def problem(seed, n=3, T=3, d=6, copies=False, loss=None):
     if law.norm[0] > 20 or law.constant[0] > 30:  # numbers beyond what e^-g holds below
         return None
     of = theorem.Local(data, law, selected, loss)
-    rows = coordinates.constraint_rows(coordinates.differences(data, selected), data.z)[
-        0
-    ]
+    delta = coordinates.differences(data, selected, masked_as_zero=True)
+    pairs = coordinates.shown_pairs(data, selected)[0]
+    rows = coordinates.constraint_rows(delta, data.z)[0][pairs.ravel()]
     return data, Model(rows, np.linalg.pinv(of.A), data, loss, selected), of
 
 
@@ -74,9 +82,7 @@ class Model:
         return self.data.shape[1] * self.inverse @ (self.rows @ found.ravel())
 
     def log_gap(self, w):
-        logits = np.einsum(
-            "ntd,de,ne->nt", self.data.X[0], self.W(w)[0], self.data.z[0]
-        )[None]
+        logits = attention.logits(self.data, self.W(w))
         scores = attention.scores(self.data, self.data.u)
         return attention.slopes(logits, scores, self.loss).log_gap[0]
 
@@ -135,10 +141,10 @@ def test_slope_bounds_hold_between_the_scores(seed):
     assert np.abs(np.diff(derivative) / np.diff(f)).max() <= lipschitz + 1e-12
 
 
-@given(SEEDS, st.booleans())
+@given(SEEDS, KINDS)
 @FEW
-def test_lemma_1_the_minimiser_and_its_duals(seed, copies):
-    _, of, draw = drawn(seed, copies=copies)
+def test_lemma_1_the_minimiser_and_its_duals(seed, kind):
+    _, of, draw = drawn(seed, **kind)
     beta = of.norm**2 * of.shares
     assert (beta[of.on] > 0).all()
     np.testing.assert_allclose(beta @ of.A, of.V, atol=1e-7 * of.norm)
@@ -151,10 +157,10 @@ def test_lemma_1_the_minimiser_and_its_duals(seed, copies):
         assert values(at(of, 0.0, around(of, draw, size), 0.0)) >= of.lowest - 1e-9
 
 
-@given(SEEDS, st.booleans())
+@given(SEEDS, KINDS)
 @FEW
-def test_step_1_the_gradient_is_the_saturated_one_up_to_delta(seed, copies):
-    model, of, draw = drawn(seed, copies=copies)
+def test_step_1_the_gradient_is_the_saturated_one_up_to_delta(seed, kind):
+    model, of, draw = drawn(seed, **kind)
     x = around(of, draw, draw.uniform(0, 2))
     omega = off_span(of, draw, draw.uniform(0, 2))
     W = at(of, draw.uniform(0, 12), x, omega)
@@ -221,10 +227,10 @@ def mean_hessian(of, x):
     return H
 
 
-@given(SEEDS, st.booleans())
+@given(SEEDS, KINDS)
 @FEW
-def test_step_3_the_curvature_between_its_bounds(seed, copies):
-    _, of, draw = drawn(seed, copies=copies)
+def test_step_3_the_curvature_between_its_bounds(seed, kind):
+    _, of, draw = drawn(seed, **kind)
     assume(of.basis.shape[1] > 0)
     R = draw.uniform(0.01, 3.0)
     low, high = of.curvature(R)
