@@ -60,7 +60,7 @@ from papers.a.statements import STATEMENTS
 from papers.law import joint_law, margin_law, margin_law_figures, margins
 from papers.law import margin_law_runs as runs
 from papers.law import margin_law_steps as law_steps
-from papers.law.tolerances import BOUNDS
+from papers.ours import BOUNDS
 
 run = record.start("40_law_of_margins", "A", globals())
 

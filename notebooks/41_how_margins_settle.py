@@ -60,7 +60,7 @@ from lib.data import texts
 from lib.networks import bert
 from papers.law import margin_law, margin_law_figures, real_tokens
 from papers.law import margin_law_steps as law_steps
-from papers.law.tolerances import claim
+from papers.ours import claim
 
 run = record.start("41_how_margins_settle", "A", globals())
 

@@ -11,7 +11,7 @@ from papers import pieces
 from papers.atlas.atlas import NORMS, Ratios, Reached, column, fitted_rate
 from papers.atlas.atlas_rules import REACHED, Row
 from papers.atlas.atlas_used import ALLOWED, DECAYED, AtRest
-from papers.law.tolerances import BOUNDS
+from papers.ours import BOUNDS
 
 LABELS = {name: name for name in NORMS}
 LABELS |= {"l_1": r"$\ell_1$", "l_3": r"$\ell_3$", "l_inf": r"$\ell_\infty$"}

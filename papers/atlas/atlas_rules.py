@@ -17,7 +17,7 @@ from lib.attention.token_sets import TokenSet
 from lib.dynamics import History
 from papers.atlas.atlas import NORMS, Ratios, Reached, column
 from papers.atlas.kept_paths import train_kept
-from papers.law.tolerances import BOUNDS, ROWS, claim
+from papers.ours import BOUNDS, ROWS, claim
 
 REACHED = BOUNDS["atlas.own"]
 GROWTH = 0.02

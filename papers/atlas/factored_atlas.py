@@ -23,7 +23,7 @@ from lib.dynamics.in_coordinates import factored
 from papers.atlas import atlas, atlas_rules
 from papers.atlas.atlas import Reached
 from papers.atlas.atlas_rules import ranked, word
-from papers.law.tolerances import claim
+from papers.ours import claim
 
 SIGN = "sign factors"  # the name of ||.||_sgn beside those of WHOLE
 WHOLE = {name: norm for name, norm in atlas.NORMS.items() if name != "head-wise"}

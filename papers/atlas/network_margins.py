@@ -29,8 +29,7 @@ from papers import verdicts
 from papers.atlas import atlas
 from papers.atlas.atlas_rules import word as plain
 from papers.atlas.factored_atlas import NORMS, SIGN, WHOLE
-from papers.law.global_map import RESAMPLES
-from papers.law.tolerances import claim
+from papers.ours import RESAMPLES, claim
 
 QUANTILE = 0.1  # of the margins of all queries
 REST_RATE = 1e-3  # of Adam on biases, LayerNorms, embeddings and head, for every rule

@@ -13,7 +13,7 @@ from papers.atlas.atlas import Reached
 from papers.atlas.atlas_figures import LABELS
 from papers.atlas.atlas_rules import ranked
 from papers.atlas.factored_atlas import NORMS, Table
-from papers.law.tolerances import BOUNDS
+from papers.ours import BOUNDS
 
 WAYS = dict(zip(("from zero", "near ties", "wrong start"), plots.SERIES))
 NAMES = [LABELS.get(name, "sign norm") for name in NORMS]

@@ -17,7 +17,8 @@ from lib.seeds import stream
 from lib.svm import token_svm
 from papers.law import margins
 from papers.law.margin_law import MarginLaw, margin_law
-from papers.law.tolerances import LOUD, claim
+from papers.law.tolerances import LOUD
+from papers.ours import claim
 
 LAST = 64  # records over which a move is read
 

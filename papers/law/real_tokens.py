@@ -18,7 +18,8 @@ from lib.svm import token_svm
 from papers import pieces
 from papers.law import margins as measure
 from papers.law.margin_law import MarginLaw, PremiseFails, margin_law
-from papers.law.tolerances import SATURATED, claim
+from papers.law.tolerances import SATURATED
+from papers.ours import claim
 
 RIDGE = 0.01  # of the probe, relative to the mean square of what it reads
 
