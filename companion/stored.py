@@ -10,6 +10,7 @@ NO_WIDGET = (
     "A widget stands here in JupyterLab and Voila; without a kernel it cannot be shown."
 )
 FOLDED = {"parameters", "set-up"}  # tags of cells that no reader needs
+BLANK_LINES = "lines_to_next_cell"  # how jupytext keeps the layout of the .py
 HIDDEN = {"jupyter": {"source_hidden": True}}  # JupyterLab folds a cell that has this
 
 
@@ -60,10 +61,13 @@ def store(executed: Path, target: Path) -> None:
 
     notebook = nbformat.read(executed, as_version=4)
     notebook.metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
+    # What jupytext would add when it reads the pair, so that a sync changes nothing.
+    notebook.metadata["jupytext"] = files.read_table(target.parent / "jupytext.toml")
     for place, cell in enumerate(notebook.cells):
         cell.id = f"cell-{place:02d}"
         tags = cell.metadata.get("tags", [])
-        cell.metadata = {"tags": tags} if tags else {}
+        kept = {"tags": tags, BLANK_LINES: cell.metadata.get(BLANK_LINES)}
+        cell.metadata = {name: value for name, value in kept.items() if value}
         if FOLDED & {*tags}:
             cell.metadata |= HIDDEN
         if cell.cell_type == "code":

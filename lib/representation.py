@@ -1,4 +1,4 @@
-"""The repr of a record of arrays: their shapes, not their entries."""
+"""Records of arrays: their repr shows shapes, and equality compares entries."""
 
 from collections.abc import Mapping, Sized
 from dataclasses import fields
@@ -8,9 +8,12 @@ import numpy as np
 
 
 class Shapes:
-    """The base of a dataclass with arrays, which is made with repr=False.
+    """The base of a dataclass with arrays, made with repr=False and eq=False.
 
-    Its `repr` tells the shapes of arrays and the sizes of other fields. Of an array of
+    Two records are equal if they are of one class and all their fields are equal.
+    Arrays are compared entry by entry, and NaN equals NaN. A record has no hash.
+
+    The `repr` tells the shapes of arrays and the sizes of other fields. Of an array of
     words it tells the distinct ones. A float has 4 digits, a word stands as it is, and
     functions are left out.
 
@@ -19,19 +22,51 @@ class Shapes:
     >>> from dataclasses import dataclass
     >>> import numpy as np
     >>> from lib.representation import Shapes
-    >>> @dataclass(repr=False)
+    >>> @dataclass(repr=False, eq=False)
     ... class Record(Shapes):
     ...     weights: np.ndarray
     ...     rate: float
     >>> Record(weights=np.zeros((2, 3)), rate=0.1)
     Record(weights 2 x 3, rate 0.1)
+    >>> Record(np.zeros((2, 3)), 0.1) == Record(np.zeros((2, 3)), 0.1)
+    True
     """
+
+    __hash__ = None  # ty: ignore[invalid-assignment]  # an array has none either
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        own = fields(self)  # ty: ignore[invalid-argument-type]  # those who inherit are dataclasses
+        return all(
+            _equal(getattr(self, field.name), getattr(other, field.name))
+            for field in own
+            if field.compare
+        )
 
     def __repr__(self) -> str:
         own = fields(self)  # ty: ignore[invalid-argument-type]  # those who inherit are dataclasses
         sizes = {field.name: _size(getattr(self, field.name)) for field in own}
         words = ", ".join(f"{name} {size}" for name, size in sizes.items() if size)
         return f"{type(self).__name__}({words})"
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Say whether two fields have equal values."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, Mapping):
+        return one.keys() == other.keys() and all(
+            _equal(one[key], other[key]) for key in one
+        )
+    if isinstance(one, np.ndarray):
+        has_nan = one.dtype.kind in "fc"  # the words of a status have none
+        return one.dtype == other.dtype and np.array_equal(
+            one, other, equal_nan=has_nan
+        )
+    if hasattr(one, "equal"):  # a tensor of torch
+        return one.dtype == other.dtype and one.equal(other)
+    return bool(one == other)
 
 
 def _size(value: Any) -> str:

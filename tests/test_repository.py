@@ -9,9 +9,13 @@ everything there is to mend.
 import ast
 import io
 import json
+import os
 import re
+import shutil
 import subprocess
+import sys
 import tarfile
+import time
 from functools import cache
 
 import jupytext
@@ -19,7 +23,7 @@ import nbformat
 import pytest
 from PIL import Image
 
-from companion import page_table, pages, sources
+from companion import page_table, pages, sources, stored
 from companion.site import figures
 from lib import files, provenance
 from lib.training.studies import STUDIES
@@ -490,3 +494,38 @@ def test_the_tables_say_what_the_records_say(name):
     text = (ROOT / name).read_text("utf-8")
     assert figures.MARKED.search(text)
     assert figures.renewed(text) == text, "run `python -m companion.site tables`"
+
+
+@pytest.mark.parametrize("edited", [".py", ".ipynb"])
+def test_a_sync_of_pairs_that_nobody_edited_changes_no_file(edited, tmp_path):
+    shutil.copy(FOLDER / "jupytext.toml", tmp_path)
+    names = ["00_attention_by_hand", "11_long_horizon"]
+    before = {}
+    for path in (
+        FOLDER / f"{name}{end}" for name in names for end in (".py", ".ipynb")
+    ):
+        before[path.name] = path.read_bytes()
+        shutil.copy(path, tmp_path)
+    for name in names:  # the newer one of a pair is what jupytext takes
+        later = time.time() + 10
+        os.utime(tmp_path / f"{name}{edited}", (later, later))
+    scripts = [str(tmp_path / f"{name}.py") for name in names]
+    subprocess.run(
+        [sys.executable, "-m", "jupytext", "--sync", *scripts],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+    )
+    assert {name: (tmp_path / name).read_bytes() for name in before} == before
+
+
+def test_each_copy_has_the_metadata_that_a_sync_would_write():
+    table = files.read_table(FOLDER / "jupytext.toml")
+    for path in PAGES:
+        copy = nbformat.read(path.with_suffix(".ipynb"), 4)
+        assert copy.metadata["jupytext"] == table, path.name
+        blank = [
+            [cell.metadata.get(stored.BLANK_LINES) for cell in pair.cells]
+            for pair in (read(path), copy)
+        ]
+        assert blank[0] == blank[1], path.name

@@ -20,7 +20,7 @@ BLOCK = 2**12  # coordinates that are orthonormalised at once
 DEPENDENT = 1e-12
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Minimal(Shapes):
     """Token set in minimal coordinates, with the orthonormal bases that lead back.
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from lib.attention.losses import check_loss, log_derivative, log_gap, log_loss
-from lib.attention.token_sets import TokenSet
+from lib.attention.token_sets import TokenSet, as_array
 from lib.representation import Shapes
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class _Slopes(Shapes):
     """Loss and derivatives of the model at given logits.
 
@@ -185,6 +185,7 @@ def logits(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     array([[[-0.5, -1. ,  0.5],
             [-0.5, -0.5,  0.5]]])
     """
+    W = as_array("W", W)
     keys = tokens.z @ np.swapaxes(W, 1, 2)  # W z_i, (runs, n, d)
     # Sums that round equal tokens alike
     return _shown(tokens, np.einsum("rntd,rnd->rnt", tokens.X, keys))
@@ -260,6 +261,7 @@ def scores(tokens: TokenSet, u: np.ndarray) -> np.ndarray:
     >>> data.opt
     array([[2, 2]])
     """
+    u = as_array("u", u)
     return _shown(tokens, tokens.y[..., None] * np.einsum("rntd,rd->rnt", tokens.X, u))
 
 
@@ -316,6 +318,8 @@ def gradients(
     0.405
     """
     runs, _, _, d = tokens.shape
+    W = as_array("W", W)
+    u = as_array("u", u)
     for name, value, shape in (
         ("W", W, (runs, d, tokens.z.shape[-1])),
         ("u", u, (runs, d)),

@@ -19,7 +19,7 @@ from lib.representation import Shapes
 SIZES = 1e-100, 1e100  # of tokens, queries, head; fourth powers leave float64
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class TokenSet(Shapes):
     """Sequences of tokens with labels and queries, of several independent data sets.
 
@@ -91,7 +91,7 @@ class TokenSet(Shapes):
             "u",
         ):  # in small integers differences would wrap around
             object.__setattr__(self, name, _real(name, getattr(self, name)))
-        object.__setattr__(self, "opt", _array("opt", self.opt))
+        object.__setattr__(self, "opt", as_array("opt", self.opt))
         _check_axes(self.X, 4)
         runs, n, T, d = self.X.shape
         if self.X.size == 0:
@@ -194,8 +194,9 @@ def _opt_by_score(tokens: TokenSet) -> np.ndarray:
         run, sample = np.argwhere(tied)[0]
         raise ValueError(
             f"sample {sample} of run {run} has a tie for the opt token: its scores are "
-            f"{scores[run, sample]}; say which token is the best, opt=..., or make the "
-            "tokens differ, for example by adding their positions"
+            f"{scores[run, sample]}; say which token is the best, opt=..., and hide "
+            "its copies, mask=..., or make the tokens differ, for example by adding "
+            "their positions"
         )
     return scores.argmax(-1)
 
@@ -284,11 +285,11 @@ def token_set(
         )
     else:
         X, mask = padded
-    mask = None if mask is None else _array("mask", mask)
+    mask = None if mask is None else as_array("mask", mask)
     y = _real("y", y)
     z = None if z is None else _real("z", z)
     u = None if u is None else _real("u", u)
-    opt = None if opt is None else _array("opt", opt)
+    opt = None if opt is None else as_array("opt", opt)
     _check_axes(X, 3, 4)
     if X.ndim == 3:
         X = _with_runs_axis(X)
@@ -327,7 +328,7 @@ def _checked_mask(mask: np.ndarray, X: np.ndarray) -> np.ndarray | None:
     Raises ValueError unless it is boolean, has the shape of X without d, leaves a token
     in every sample and two tokens in a sample of every run.
     """
-    mask = _array("mask", mask)
+    mask = as_array("mask", mask)
     if mask.dtype != bool:
         raise ValueError(
             f"mask holds {mask.dtype} values; it needs booleans, True for a real "
@@ -439,7 +440,7 @@ def _samples(sets: Sequence) -> list[np.ndarray]:
 def _is_ragged(X: Sequence) -> bool:
     """Tell whether nested sequences are of different lengths."""
     try:
-        np.asarray(X)
+        as_array("X", X)
     except ValueError:
         return True
     return False
@@ -455,7 +456,7 @@ def _depth(value: Any) -> int:
 def _sample(name: str, tokens: ArrayLike) -> np.ndarray:
     """Return the tokens of one sample as floats (T_i, d)."""
     try:
-        values = np.asarray(tokens)
+        values = as_array(f"X: {name}", tokens)
     except ValueError:
         raise ValueError(f"X: {name} has tokens of different dimensions") from None
     if values.ndim != 2 or not values.size:
@@ -490,7 +491,7 @@ def _kind(value: np.ndarray) -> str:
 
 
 def _real(name: str, value: ArrayLike):
-    value = _array(name, value)
+    value = as_array(name, value)
     if value.dtype.kind not in "biuf":
         if name == "y":
             needed = "labels -1 and +1"
@@ -501,7 +502,8 @@ def _real(name: str, value: ArrayLike):
         return value.astype(float, copy=False)
 
 
-def _array(name: str, value: ArrayLike):
+def as_array(name: str, value: ArrayLike) -> np.ndarray:
+    """Return a value as an array; what cannot become one is refused by its name."""
     if np.ma.is_masked(value):
         raise ValueError(f"{name} has masked entries; give each of them a value")
     try:

@@ -14,7 +14,7 @@ from lib.data.places import identity as identity
 from lib.representation import Shapes
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class TextSet(Shapes):
     """One split of a text set.
 

@@ -34,7 +34,7 @@ MEASURED_OF_TARGETS = (  # the same, by the name of a target
 )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Coefficients(Shapes):
     """W_t and u_t of every run, as coefficients of its tokens.
 
@@ -90,7 +90,7 @@ class Coefficients(Shapes):
         return self.u_0[:, None] + coefficients @ self.signed.reshape(runs, n * T, -1)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Weights(Shapes):
     """W_t and u_t of every run, in the coordinates of the tokens.
 
@@ -119,7 +119,7 @@ class Weights(Shapes):
         return self.u[:, records]
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Factors(Shapes):
     """The factors of W_t = K_t Q_t^T of every run, in the coordinates of the tokens.
 
@@ -154,7 +154,7 @@ class Factors(Shapes):
 PATHS = (Coefficients, Weights, Factors)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class History(Shapes):
     r"""The records of every run at the recorded iterations.
 
@@ -174,8 +174,9 @@ class History(Shapes):
     iterations : ndarray (k,)
         The recorded iterations, ascending.
     status : ndarray (runs,)
-        How each run ended: "completed"; "stalled", its gradient is zero; "diverged", it
-        left the range of float64.
+        How each run ended: "completed", it took all its steps; "stalled", its gradient
+        is zero; "diverged", it left the range of float64. A completed run need not lead
+        the opt tokens: `repr` names the runs that do not, `margins` by how much.
     ended : ndarray (runs,)
         The iteration at which each run ended.
     log_gap : ndarray (runs, k)
@@ -264,6 +265,18 @@ class History(Shapes):
     log_own_gradient_head: np.ndarray
     loss_rise: np.ndarray
     moments: dict[str, np.ndarray]
+
+    def __repr__(self) -> str:
+        words = super().__repr__()
+        behind = np.flatnonzero(
+            (self.status == "completed")
+            & (np.nan_to_num(self.margins[:, -1], nan=1.0) <= 0).any((1, 2))
+        )
+        if not behind.size:
+            return words
+        some = ", ".join(map(str, behind[:3])) + (", ..." if behind.size > 3 else "")
+        runs = f"run {some}" if behind.size == 1 else f"{behind.size} runs ({some})"
+        return f"{words[:-1]}, opt tokens do not lead in {runs})"
 
     @property
     def coordinates(self) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 
 from lib import attention
 from lib.attention import coordinates
-from lib.attention.token_sets import TokenSet
+from lib.attention.token_sets import TokenSet, as_array
 from lib.compiled import status
 from lib.dynamics.history import History
 from lib.dynamics.starts import Start
@@ -72,7 +72,7 @@ def checked_targets(
                     "svm.token_svm(problem)"
                 )
             target = target.value
-        target = np.asarray(target, float)
+        target = as_array(f"target {name!r}", target).astype(float)
         if target.shape != shape:
             raise ValueError(
                 f"target {name!r} has shape {target.shape}; it needs {shape}, in the "

@@ -8,7 +8,7 @@ from lib import attention
 from lib.attention.token_sets import TokenSet, check_sizes
 from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
 from lib.dynamics import recording
-from lib.dynamics.rules import Rule
+from lib.dynamics.rules import Rule, real_numbers
 
 LARGEST = np.exp(LONGEST)  # entry of W, as in the compiled loops
 
@@ -39,8 +39,10 @@ def run(
 
     Raises
     ------
+    TypeError
+        If a step is no array of real numbers.
     ValueError
-        If a step has another shape than W.
+        If a step has another shape than W, or the first one is NaN.
     """
     check_sizes(tokens)
     shape = W_0.shape
@@ -67,11 +69,11 @@ def run(
             break
 
         # The step, of the runs that go on.
-        D = np.asarray(rule.direction(gradient, state), float)
-        if D.shape != shape:
+        D = _checked(rule, rule.direction(gradient, state), shape)
+        if t == 0 and np.isnan(D).any():
             raise ValueError(
-                f"{type(rule).__name__}.direction returned shape {D.shape}; it needs "
-                f"{shape}, the shape of the gradient"
+                f"{type(rule).__name__}.direction returned NaN at its first step, of a "
+                "finite gradient"
             )
         later = W + D
         wild = alive & ~(np.abs(later).max((1, 2)) <= LARGEST)  # true for NaN
@@ -82,3 +84,15 @@ def run(
         raw["status"], raw["ended"], times, [raw["W"]], [raw["log_gap"]]
     )
     return raw
+
+
+def _checked(rule: Rule, step: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Return the step that a rule gave, as floats of the shape of the gradient."""
+    name = f"{type(rule).__name__}.direction"
+    D = real_numbers(f"what {name} returned", step)
+    if D.shape != shape:
+        raise ValueError(
+            f"{name} returned shape {D.shape}; it needs {shape}, the shape of the "
+            "gradient"
+        )
+    return D.astype(float, copy=False)

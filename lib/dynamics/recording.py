@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lib.attention.token_sets import SIZES
+from lib.attention.token_sets import SIZES, as_array
 from lib.compiled.status import DIVERGED
 from lib.seeds import whole_number
 
@@ -66,7 +66,7 @@ def record_times(record: Sequence[int] | np.ndarray | None, steps: int) -> np.nd
     if record is None:
         times = log_spaced(steps)
     else:
-        times = np.asarray(record)
+        times = as_array("record", record)
     if times.ndim != 1 or times.size == 0 or not np.issubdtype(times.dtype, np.integer):
         raise ValueError(
             f"record must list whole numbers, one or more in 0 ... {steps}"
@@ -97,7 +97,7 @@ def checked_start(start: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     ValueError
         Unless it has this shape, and finite entries of size 1e100 at most.
     """
-    start = np.asarray(start, float)
+    start = as_array("start", start).astype(float)
     if start.shape != shape or not np.isfinite(start).all():
         raise ValueError(f"start has shape {start.shape}; it needs {shape}, all finite")
     if (largest := np.abs(start).max()) > SIZES[1]:

@@ -13,7 +13,7 @@ from lib.attention.token_sets import TokenSet
 from lib.compiled import gram, softmax
 from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
 from lib.dynamics import kernel, recording
-from lib.dynamics.rules import NGD, BuiltIn, Rule
+from lib.dynamics.rules import NGD, BuiltIn, Rule, own_log_step
 
 FORMS = ("gram", "factored")  # of the product with a Gram matrix
 # A formed matrix costs m^2 numbers read per product. Factors cost twice as much per
@@ -385,13 +385,11 @@ def run_numpy(problem: Reduced, rule: Rule, times: np.ndarray) -> SimpleNamespac
                 )
         log_both = 0.5 * np.logaddexp(2 * log_norm, 2 * log_norm_u)
         together = problem.head_fixed or rule.joint or not isinstance(rule, NGD)
-        log_eta = rule.log_step(
-            t, log_gap, log_both if together else log_norm
-        ) + np.zeros(runs)
+        log_eta = own_log_step(rule, t, log_gap, log_both if together else log_norm)
         if together:
             log_eta_u = log_eta
         else:
-            log_eta_u = rule.log_step(t, log_gap, log_norm_u) + np.zeros(runs)
+            log_eta_u = own_log_step(rule, t, log_gap, log_norm_u)
 
         if t in records:
             logs = np.stack([log_gap, log_norm, log_norm_u, log_eta, log_eta_u], -1)

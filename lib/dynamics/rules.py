@@ -15,6 +15,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from lib.attention.token_sets import as_array
+
 LOG_2 = math.log(2.0)
 # How the compiled loop knows a class: its place in the table of rules.
 GD_CODE, NGD_CODE, POLYAK_CODE = range(3)
@@ -370,9 +372,9 @@ class Custom(Rule):
     Raises
     ------
     TypeError
-        If `law` cannot be called.
+        If `law` cannot be called, or returns no real numbers.
     ValueError
-        If the momentum is outside its range.
+        If the momentum is outside its range, or the law returns a negative step size.
 
     Notes
     -----
@@ -409,7 +411,87 @@ class Custom(Rule):
         """Return log eta_t; see `Rule.log_step`."""
         if self.logarithmic:
             return self.law(t, log_gap, log_norm)
-        return np.log(self.law(t, np.exp(log_gap), np.exp(log_norm)))
+        eta = self.law(t, np.exp(log_gap), np.exp(log_norm))
+        eta = real_numbers("law", eta)
+        if (eta < 0).any():
+            raise ValueError(
+                f"law returned the step size {eta.min()} at iteration {t}; it must be "
+                "zero or above"
+            )
+        with np.errstate(divide="ignore"):  # no step: -inf
+            return np.log(eta)
+
+
+def own_log_step(
+    rule: Rule, t: int, log_gap: np.ndarray, log_norm: np.ndarray
+) -> np.ndarray:
+    """Ask a rule for log eta_t, and check what it says.
+
+    Parameters
+    ----------
+    rule : Rule
+        The rule.
+    t : int
+        The iteration.
+    log_gap, log_norm : ndarray (runs,)
+        log(L - L*) and log ||grad L||. The rule gets copies: it may change them.
+
+    Returns
+    -------
+    ndarray (runs,)
+        log eta_t.
+
+    Raises
+    ------
+    TypeError
+        If the rule returns no real numbers.
+    ValueError
+        If it returns neither one number nor one of each run, or NaN at its first step.
+    """
+    log_eta = rule.log_step(t, log_gap.copy(), log_norm.copy())
+    name = type(rule).__name__
+    log_eta = real_numbers(f"the step size of {name}", log_eta)
+    if log_eta.shape not in ((), (1,), log_gap.shape):
+        raise ValueError(
+            f"the step size of {name} has shape {log_eta.shape}; it needs one number, "
+            f"or one of each run, {log_gap.shape}"
+        )
+    known = np.isfinite(log_gap) & np.isfinite(log_norm)
+    if t == 0 and (np.isnan(log_eta) & known).any():
+        raise ValueError(
+            f"the step size of {name} is NaN at the first step, of a finite loss and "
+            "gradient"
+        )
+    return log_eta + np.zeros(len(log_gap))
+
+
+def real_numbers(name: str, value: Any) -> np.ndarray:
+    """Return a value as an array of real numbers.
+
+    Parameters
+    ----------
+    name : str
+        What the value is.
+    value : Any
+        A number, or an array or tensor of numbers.
+
+    Returns
+    -------
+    ndarray
+        The numbers.
+
+    Raises
+    ------
+    TypeError
+        With the name, if it holds anything else.
+    """
+    numbers = as_array(name, value)
+    if numbers.dtype.kind not in "iuf":
+        raise TypeError(
+            f"{name} is {type(value).__name__} of type {numbers.dtype}; it needs real "
+            "numbers"
+        )
+    return numbers
 
 
 def log_step(

@@ -10,7 +10,7 @@ from lib.representation import Shapes
 from lib.seeds import gaussian, stream
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Start(Shapes):
     """W_0 in two parts: inside the span of tokens and queries, and the rest.
 

@@ -164,7 +164,7 @@ def _described(folder: Path, name: str, source: str) -> Weights:
     )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class _Tokens(Shapes):
     """Texts as numbers.
 

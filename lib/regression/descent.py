@@ -373,7 +373,7 @@ def _mean(e: Any, g: Any) -> Any:
     return torch.linalg.vecdot(e, g).T / e.shape[1]
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class RegressionHistory(Shapes):
     """The layers of one rule at the K recorded iterations.
 

@@ -51,7 +51,7 @@ class _Constants(NamedTuple):
     smoothness: float
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Manifold(Shapes):
     """The minima for a covariance and a linear map, true or estimated.
 

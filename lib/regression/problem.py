@@ -21,7 +21,7 @@ from lib.representation import Shapes
 SELF_MOMENT = 1.0
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Regression(Shapes):
     """The law of the data in paper B: y = M x + eps.
 

@@ -100,7 +100,10 @@ class Infeasible(ValueError):
                 "each sample a query of its own, such as the mean of its tokens."
             )
         elif len(samples) == 1:
-            advice = "Select another token of this sample, or leave the sample out."
+            advice = (
+                "Select another token of this sample, hide copies of the selected one "
+                "by a mask, or leave the sample out."
+            )
         elif certificate.ndim == 1:  # of the head
             advice = "Select other tokens, or take fewer samples."
         else:

@@ -8,7 +8,7 @@ a lower bound on ||W||, and `gap` is its relative distance from the norm of W.
 
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from numbers import Real
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from lib.attention.coordinates import Minimal, hidden_pairs
-from lib.attention.token_sets import TokenSet
+from lib.attention.token_sets import TokenSet, as_array
 from lib.representation import Shapes
 from lib.svm import frobenius, norms
 from lib.svm.frobenius import ACCURACY, Constraints, Infeasible
@@ -35,7 +35,7 @@ UNSHARED = 2**18  # multiplications of a product that OpenBLAS never shares out
 _thread_pools = lru_cache(ThreadpoolController)  # looked up once
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class MaxMargin(Shapes):
     """Solutions of a token SVM or head SVM, one per run, with their certificates.
 
@@ -100,7 +100,7 @@ class MaxMargin(Shapes):
     solver: tuple[str, ...]
     tokens: TokenSet
     # W (runs, d, d_z), built when it is first asked for
-    _weights: Callable[[], np.ndarray]
+    _weights: Callable[[], np.ndarray] = field(compare=False)  # said by the rest
 
     @property
     def margin(self) -> np.ndarray:
@@ -343,7 +343,7 @@ def checked_selection(tokens: TokenSet, selected: np.ndarray | None) -> np.ndarr
     if selected is None:
         return tokens.opt
     runs, n, T, _ = tokens.shape
-    selected = np.asarray(selected)
+    selected = as_array("selected", selected)
     if selected.shape != (runs, n) or not np.issubdtype(selected.dtype, np.integer):
         raise ValueError(
             f"selected has shape {selected.shape} and type {selected.dtype}; "

@@ -55,7 +55,7 @@ def trailing_mean(readings: Sequence[float] | np.ndarray) -> np.ndarray:
     return means
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Curve(Shapes):
     """One run: who ran and where, what it did step by step, and what it ended with.
 

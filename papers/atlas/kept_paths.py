@@ -2,20 +2,18 @@
 
 import io
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, is_dataclass
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 from tqdm.auto import tqdm
 
 from companion.sources import closure
 from lib import files
 from lib.attention.token_sets import TokenSet
+from lib.compiled import threads
 from lib.dynamics import History, Rule, train
 
 
@@ -29,34 +27,49 @@ def train_kept(
     """`train` from W_0 = 0, a file a run under `folder`, named by a hash of tokens,
     rule, horizon, records and the loop's code; OSError where none can be written.
     """
-    runs = range(len(tokens.X))
-    jobs = [(run, name) for name in rules for run in runs]
+    folder = Path(folder)
+    kept: dict[tuple[str, int], History] = {}
+    with tqdm(desc="runs", total=len(rules) * len(tokens.X)) as bar:
+        for name, rule in rules.items():
+            places = [
+                _place(tokens.run(run), rule, steps, record, folder)
+                for run in range(len(tokens.X))
+            ]
+            missing = []
+            for run, place in enumerate(places):
+                try:
+                    kept[name, run] = History.load(place)
+                    bar.update()
+                except (OSError, ValueError):  # none is there, or it is damaged
+                    missing.append(run)
+            # As many at a time as there are threads: an interrupt loses no more.
+            for first in range(0, len(missing), threads.count()):
+                now = missing[first : first + threads.count()]
+                histories = train(tokens.take(now), rule, steps, record=record)
+                for k, run in enumerate(now):
+                    kept[name, run] = _apart(histories, k)
+                    _write(kept[name, run], places[run])
+                    bar.update()
+    return {
+        name: _together([kept[name, run] for run in range(len(tokens.X))])
+        for name in rules
+    }
 
-    def work(job):
-        run, name = job
-        return _kept_run(tokens.run(run), rules[name], steps, record, Path(folder))
 
-    with ThreadPoolExecutor(numba.get_num_threads()) as pool:
-        made = chain([work(jobs[0])], pool.map(work, jobs[1:]))  # the first compiles
-        paths = dict(zip(jobs, tqdm(made, "runs", len(jobs)), strict=True))
-    return {name: _together([paths[run, name] for run in runs]) for name in rules}
-
-
-def _kept_run(tokens, rule, steps, record, folder):
+def _place(tokens, rule, steps, record, folder) -> Path:
+    """The file of one run."""
     arrays = [tokens.X, tokens.y, tokens.z, tokens.u, tokens.opt]
     if tokens.mask is not None:
         arrays.append(tokens.mask)
     key = repr((_code(), rule, steps, list(map(int, record)))).encode()
     content = key + b"".join(array.tobytes() for array in arrays)
-    file = folder / f"{files.sha256(content)}.npz"
-    try:
-        return History.load(file)
-    except (OSError, ValueError):  # none is there, or it is damaged
-        history = train(tokens, rule, steps, record=record)
+    return folder / f"{files.sha256(content)}.npz"
+
+
+def _write(history: History, file: Path) -> None:
     written = io.BytesIO()
     history.save(written)
     files.write(file, written.getvalue())
-    return history
 
 
 @cache
@@ -83,3 +96,20 @@ def _together(histories: Sequence[Any]) -> Any:
         else:
             arrays[name] = np.concatenate(values)
     return type(first)(**arrays)
+
+
+def _apart(history: Any, run: int) -> Any:
+    """The record of one run, from a record of several."""
+    row = slice(run, run + 1)
+    arrays = {}
+    for name in (field.name for field in fields(history)):
+        value = getattr(history, name)
+        if name == "iterations":
+            arrays[name] = value
+        elif is_dataclass(value):
+            arrays[name] = _apart(value, run)
+        elif isinstance(value, dict):
+            arrays[name] = {key: each[row] for key, each in value.items()}
+        else:
+            arrays[name] = value[row]
+    return type(history)(**arrays)

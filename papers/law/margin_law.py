@@ -43,6 +43,10 @@ class PremiseFails(ValueError):
         self.named = f"premise {premise!r} fails: {reason}"
         super().__init__(f"run {run}, {self.named}")
 
+    def __reduce__(self) -> tuple:
+        # Of an exception pickle keeps the message alone, which would not make it again.
+        return type(self), (self.premise, self.run, self.amount, self.reason)
+
 
 def require(
     holds: bool, premise: str, amount: float, reason: str, run: int = 0
@@ -52,7 +56,7 @@ def require(
         raise PremiseFails(premise, run, amount, reason)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class MarginLaw(Shapes):
     """The law of the margins for one or more runs, from `margin_law`.
 

@@ -10,7 +10,7 @@ from companion import stored
 def test_a_copy_has_one_kernel_numbered_cells_and_no_trace_of_its_run(tmp_path):
     widget = nbformat.v4.new_output("display_data", {stored.WIDGET: {}})
     cells = [
-        nbformat.v4.new_markdown_cell("# Title"),
+        nbformat.v4.new_markdown_cell("# Title", metadata={"lines_to_next_cell": 2}),
         nbformat.v4.new_code_cell("scale = 1", metadata={"tags": ["parameters"]}),
         nbformat.v4.new_code_cell(
             "scale", outputs=[widget], metadata={"papermill": {"duration": 1.5}}
@@ -28,7 +28,7 @@ def test_a_copy_has_one_kernel_numbered_cells_and_no_trace_of_its_run(tmp_path):
     assert [cell.id for cell in copy.cells] == ["cell-00", "cell-01", "cell-02"]
     assert [cell.source for cell in copy.cells] == [cell.source for cell in cells]
     assert [cell.metadata for cell in copy.cells] == [
-        {},
+        {"lines_to_next_cell": 2},
         {"tags": ["parameters"]} | stored.HIDDEN,
         {},
     ]

@@ -1,0 +1,129 @@
+"""Rules of a reader's own: else a mistake in one is an error deep in the loop, a wrong
+trajectory without a word, or a run that is said to have diverged.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+
+from lib import attention, dynamics
+
+DATA = attention.unit_tokens([0, 1], n=3, T=4, d=5)
+
+
+@dataclass(frozen=True, repr=False)
+class Mine(dynamics.Rule):
+    gives: Callable
+
+    def direction(self, gradient, state):
+        return self.gives(gradient)
+
+
+@dataclass(frozen=True, repr=False)
+class InLogs(dynamics.Rule):
+    gives: Callable
+
+    def log_step(self, t, log_gap, log_norm):
+        return self.gives(t, log_gap, log_norm)
+
+
+STEPS = {
+    "another shape": (
+        lambda g: g[:1],
+        ValueError,
+        r"shape \(1, 5, 5\); it needs \(2, 5",
+    ),
+    "a number": (lambda g: 1.0, ValueError, r"shape \(\); it needs \(2, 5, 5\)"),
+    "nothing": (lambda g: None, TypeError, "NoneType of type object; it needs real"),
+    "words": (lambda g: "down", TypeError, "it needs real numbers"),
+    "complex numbers": (lambda g: 1j * g, TypeError, "complex128; it needs real"),
+    "NaN": (lambda g: g * np.nan, ValueError, "NaN at its first step"),
+    "a tensor with a gradient": (
+        lambda g: torch.tensor(g, requires_grad=True),
+        TypeError,
+        r"returned cannot become a numpy array: .*detach",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_direction_of_no_use_is_named(name):
+    gives, kind, words = STEPS[name]
+    with pytest.raises(kind, match=words) as caught:
+        dynamics.train(DATA, Mine(gives), 3)
+    assert "Mine.direction" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "kind", [np.asarray, np.ndarray.tolist, torch.tensor, np.float32]
+)
+def test_a_direction_may_be_of_any_kind_of_array(kind):
+    theirs = dynamics.train(DATA, Mine(lambda g: -0.5 * g), 20)
+    mine = dynamics.train(DATA, Mine(lambda g: kind(-0.5 * g)), 20)
+    np.testing.assert_allclose(mine.W, theirs.W, rtol=1e-6)
+
+
+def test_a_rule_may_change_its_arguments():
+    def halved(gradient):
+        gradient *= -0.5
+        return gradient
+
+    changed = dynamics.train(DATA, Mine(halved), 20)
+    assert changed == dynamics.train(DATA, Mine(lambda g: -0.5 * g), 20)
+
+    def in_place(t, log_gap, log_norm):
+        log_gap *= 0
+        log_norm *= -1
+        return log_norm
+
+    changed = dynamics.train(DATA, InLogs(in_place), 20)
+    assert changed == dynamics.train(DATA, InLogs(lambda t, gap, norm: -norm), 20)
+
+
+LAWS = {
+    "seven numbers": (lambda t, gap, norm: np.ones(7), ValueError, r"shape \(7,\)"),
+    "a matrix": (lambda t, gap, norm: np.ones((2, 2)), ValueError, r"shape \(2, 2\)"),
+    "nothing": (lambda t, gap, norm: None, TypeError, "NoneType"),
+    "words": (lambda t, gap, norm: "0.1", TypeError, "it needs real numbers"),
+    "complex numbers": (lambda t, gap, norm: 1j, TypeError, "it needs real numbers"),
+    "NaN": (lambda t, gap, norm: np.nan, ValueError, "NaN at the first step"),
+    "below zero": (lambda t, gap, norm: 1.0 - t, ValueError, "-1.0 at iteration 2"),
+}
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_a_step_size_of_no_use_is_named(name):
+    law, kind, words = LAWS[name]
+    with pytest.raises(kind, match=words):
+        dynamics.train(DATA, dynamics.Custom(law), 5)
+    if name != "below zero":  # a logarithm may be
+        with pytest.raises(kind, match=words):
+            dynamics.train(DATA, InLogs(law), 5)
+
+
+def test_a_step_size_of_zero_is_no_step():
+    rule = dynamics.Custom(lambda t, gap, norm: 0.0 if t < 3 else 0.5)
+    run = dynamics.train(DATA, rule, 5, [0, 3, 5])
+    assert (run.norm[:, 1] == 0).all() and (run.norm[:, 2] > 0).all()
+
+
+def test_a_step_may_be_one_number_or_one_of_each_run():
+    one = dynamics.train(DATA, dynamics.Custom(lambda t, gap, norm: 0.1), 5)
+    given = [0.1, 0.1]
+    listed = dynamics.train(DATA, dynamics.Custom(lambda t, gap, norm: given), 5)
+    tensor = torch.tensor(given, dtype=torch.float64)
+    as_tensor = dynamics.train(DATA, dynamics.Custom(lambda t, gap, norm: tensor), 5)
+    assert listed == one and as_tensor == one
+
+
+def test_a_completed_run_whose_opt_tokens_do_not_lead_says_so():
+    start = 3 * np.random.default_rng(0).standard_normal((2, 5, 5))
+    run = dynamics.train(DATA, dynamics.GD(1e-6), 1, start=start)
+    assert (run.status == "completed").all() and (run.margins[:, -1] < 0).any(
+        (1, 2)
+    ).all()
+    assert "opt tokens do not lead in 2 runs (0, 1)" in repr(run)
+    assert "do not lead" not in repr(dynamics.train(DATA, dynamics.NGD(0.1), 2000))
