@@ -53,7 +53,7 @@ from IPython.display import HTML
 import lib
 from companion import claims, plots, record
 from lib import files
-from papers.beyond import atlas, atlas_figures, atlas_rules, atlas_used
+from papers.atlas import atlas, atlas_figures, atlas_rules, atlas_used
 
 run = record.start("44_atlas", "A", globals())
 keep = files.folder("runs") / "atlas"  # run by run: a long map that is interrupted goes on

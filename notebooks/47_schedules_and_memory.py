@@ -43,7 +43,7 @@ import numpy as np
 import lib
 from companion import claims, plots, record
 from lib import files
-from papers.beyond import atlas, atlas_figures, atlas_rules
+from papers.atlas import atlas, atlas_figures, atlas_rules
 
 run = record.start("47_schedules_and_memory", "A", globals())
 keep = files.folder("runs") / "atlas"  # run by run: a long map that is interrupted goes on
