@@ -16,7 +16,7 @@
 #
 # *Side road of page [30](30_mirror_descent.ipynb) · 25 minutes · [words](words.md).* After it you can write Algorithm 1 of paper B, and say which of its three parts does the work.
 #
-# Train a softmax attention layer on a linear problem by SGD, from a random start. After 2,000 steps the loss no longer falls, and it is far above the smallest possible one. The loss is not convex, so what did we expect?
+# Train a softmax attention layer on a linear problem by SGD, from a random start. The loss stalls far above the smallest possible one. The loss is not convex, so what did we expect?
 #
 # ![From the same random start Algorithm 1 nears the optimum; SGD with the same step size stalls](../figures/desk/precond_fig2.png)
 #
